@@ -1,0 +1,34 @@
+#include "log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static bool verbose;
+
+void hutch_log_set_verbose(bool is_verbose)
+{
+    verbose = is_verbose;
+}
+
+void hutch_log_debug(const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    int head, n;
+
+    if (!verbose)
+        return;
+    head = snprintf(line, sizeof(line), "hutch: debug: ");
+    va_start(ap, fmt);
+    n = vsnprintf(line + head, sizeof(line) - (size_t)head - 1, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return;
+    n += head;
+    if (n > (int)sizeof(line) - 2)
+        n = (int)sizeof(line) - 2;
+    line[n++] = '\n';
+    if (write(STDERR_FILENO, line, (size_t)n) < 0)
+        return; /* nobody left to tell */
+}

@@ -1,0 +1,15 @@
+/* log.h - debug lines on stderr for whoever asked with -v. Errors never come this way: see err.h. */
+#ifndef HUTCH_LOG_H
+#define HUTCH_LOG_H
+
+#include "err.h"
+
+#include <stdbool.h>
+
+/* The one process-wide setting that hutch has. */
+void hutch_log_set_verbose(bool is_verbose);
+
+/* "hutch: debug: …" when verbose, else nothing. No allocation: fine after clone(2). */
+void hutch_log_debug(const char *fmt, ...) HUTCH_PRINTF(1, 2);
+
+#endif
