@@ -11,6 +11,23 @@ static void clean(char *text)
             *text = '?';
 }
 
+/* Appends ": text" at offset @n, as much as fits; strerror() and friends may allocate, and we may be after clone(2). */
+static void append(struct hutch_err *err, int n, const char *text)
+{
+    size_t room, len = strlen(text);
+    char *end;
+
+    if (n < 0 || (size_t)n + 3 >= sizeof(err->msg))
+        return;
+    end = err->msg + n;
+    room = sizeof(err->msg) - (size_t)n - 3;
+    if (len > room)
+        len = room;
+    memcpy(end, ": ", 2);
+    memcpy(end + 2, text, len);
+    end[2 + len] = '\0';
+}
+
 int hutch_err_set(struct hutch_err *err, int errnum, const char *fmt, ...)
 {
     va_list ap;
@@ -22,10 +39,10 @@ int hutch_err_set(struct hutch_err *err, int errnum, const char *fmt, ...)
     va_end(ap);
     if (n < 0)
         err->msg[0] = '\0';
-    if (errnum && n >= 0 && (size_t)n < sizeof(err->msg)) {
-        const char *why = strerrordesc_np(errnum); /* strerror() may allocate, and we may be after clone() */
+    if (errnum) {
+        const char *why = strerrordesc_np(errnum);
 
-        snprintf(err->msg + n, sizeof(err->msg) - (size_t)n, ": %s", why ? why : "unknown error");
+        append(err, n, why ? why : "unknown error");
     }
     clean(err->msg);
     return -1;
@@ -41,8 +58,7 @@ int hutch_err_wrap(struct hutch_err *err, const char *fmt, ...)
     va_start(ap, fmt);
     n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
     va_end(ap);
-    if (n >= 0 && (size_t)n < sizeof(err->msg))
-        snprintf(err->msg + n, sizeof(err->msg) - (size_t)n, ": %s", inner);
+    append(err, n, inner);
     clean(err->msg);
     return -1;
 }
