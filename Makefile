@@ -7,9 +7,10 @@ CC      ?= gcc
 
 LIBS_PC := libseccomp libcap libcgroup libcjson libarchive libcrypto
 
-# Hardening, each with its reason:
+# Hardening, each with its reason; `make lint` looks for the effect of each in the finished program:
 #   -fPIE -pie              the program is loaded at a random address, so an exploit cannot jump to a known one
 #   -z relro -z now         the table of library functions is read-only before main() starts
+#   -z noexecstack          data on the stack is never code
 #   -fstack-protector-strong, -fstack-clash-protection
 #                           an overflow of a stack buffer aborts; a large frame cannot jump over the guard page
 #   -D_FORTIFY_SOURCE=2     libc checks the sizes of buffers it can see (needs -O)
@@ -25,10 +26,11 @@ HARDEN_LD := -pie -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
         -Wundef -Wformat=2 -Wvla -Werror=implicit-function-declaration
 
-CFLAGS  ?= -O2 -g
+CFLAGS   ?= -O2 -g
 SANITIZE ?=
+PC_CFLAGS   = $(eval PC_CFLAGS := $(shell pkg-config --cflags $(LIBS_PC) 2>/dev/null))$(PC_CFLAGS)# asked once
 ALL_CFLAGS  = -std=gnu11 -D_GNU_SOURCE $(WARN) $(HARDEN_C) $(FORTIFY) $(CFLAGS) $(SANITIZE) \
-              -DHUTCH_PREFIX='"$(PREFIX)"' -Isandbox -Irootfs -Iruntime $(shell pkg-config --cflags $(LIBS_PC))
+              -DHUTCH_PREFIX='"$(PREFIX)"' -Isandbox -Irootfs -Iruntime $(PC_CFLAGS)
 ALL_LDFLAGS = $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
 LDLIBS      = $(shell pkg-config --libs $(LIBS_PC))
 
@@ -38,12 +40,12 @@ CORE := $(filter-out $(B)/runtime/main.o,$(OBJ))
 UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
 
 .PHONY: all
-all: $(B)/hutch
+all: $(B)/hutch ## build the program (the default)
 
 $(B)/hutch: $(OBJ)
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(B)/%.o: %.c Makefile
+$(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
@@ -51,11 +53,82 @@ $(B)/tests/%: tests/unit/%.c $(CORE)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(CORE) $(LDLIBS) -lcmocka
 
+# The Python files that run inside a sandbox are part of the program; the compiler's own dependency
+# output does not see files that the assembler reads.
+$(B)/rootfs/guest.o: $(wildcard rootfs/python/*.py)
+
+# Rewritten only when compiler or flags differ from the last time, which then rebuilds everything.
+$(B)/flags: export FLAGS = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
+$(B)/flags: FORCE
+	@pkg-config --exists $(LIBS_PC) 2>/dev/null || { \
+	    echo "hutch: cannot build, these development packages are missing: $$(for pc in $(LIBS_PC); do \
+	        pkg-config --exists $$pc 2>/dev/null || echo $$pc-dev; done | sed 's/libcrypto/libssl/' | xargs)." >&2; \
+	    echo "hutch: 'make deps' installs them." >&2; exit 1; }
+	@mkdir -p $(@D)
+	@echo "$$FLAGS" | cmp -s - $@ || echo "$$FLAGS" >$@
+.PHONY: FORCE
+
+.PHONY: deps
+deps: ## install what is missing to build hutch and its images (Debian)
+	.ci/packages build images
+
+.PHONY: demo
+demo: ## install what is missing, build everything, and analyse an example data set
+	@.ci/packages build images
+	@$(MAKE) --no-print-directory all
+	@examples/demo $(B)/hutch $(B)/demo
+
 .PHONY: unit
 unit: $(UNIT)
 
+.PHONY: check
+check: ## install what is missing, build, and run every test lane
+	@.ci/packages build images test
+	@$(MAKE) --no-print-directory all unit
+	@tests/run B=$(B)
+
+# The whole program and its unit tests with AddressSanitizer and UBSan. FORTIFY is off because its checked
+# libc calls would bypass the sanitizer's own.
+ASAN_BUILD = B=build-asan CFLAGS='-O1 -g -fno-omit-frame-pointer' FORTIFY=-U_FORTIFY_SOURCE \
+             SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=all'
+
+.PHONY: asan
+asan: ## run the unit, end-to-end and hostile lanes under AddressSanitizer and UBSan
+	@.ci/packages build images test
+	@$(MAKE) --no-print-directory $(ASAN_BUILD) all unit
+	@tests/run B=build-asan unit e2e hostile
+
+.PHONY: lint
+lint: ## compile with gcc and clang with warnings as errors, and run the checkers
+	@.ci/packages build test lint
+	@$(MAKE) --no-print-directory B=build-gcc CC=gcc CFLAGS='-O2 -g -Werror' all unit
+	@$(MAKE) --no-print-directory B=build-clang CC=clang CFLAGS='-O2 -g -Werror' all unit
+	@.ci/lint build-gcc build-clang
+
+.PHONY: bench
+bench: ## compare cold starts with bubblewrap and whatever else is installed
+	@.ci/packages build images test
+	@$(MAKE) --no-print-directory all
+	@bench/cold --hutch $(B)/hutch
+
+# What `hutch rootfs build` needs: everything below rootfs/ that is not compiled into the program.
+ROOTFS_DATA := $(filter-out %.c %.h rootfs/python,$(wildcard rootfs/*))
+
+.PHONY: install
+install: all ## install below PREFIX (DESTDIR is honoured)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/hutch/policies \
+	    $(DESTDIR)$(PREFIX)/share/hutch/rootfs $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 755 $(B)/hutch $(DESTDIR)$(PREFIX)/bin/hutch
+	install -m 644 policies/*.json $(DESTDIR)$(PREFIX)/share/hutch/policies/
+	cp -R $(ROOTFS_DATA) $(DESTDIR)$(PREFIX)/share/hutch/rootfs/
+	install -m 644 docs/hutch.1 $(DESTDIR)$(PREFIX)/share/man/man1/hutch.1
+
 .PHONY: clean
-clean:
+clean: ## remove everything that was built here (images stay in the store)
 	rm -rf build build-*
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 -include $(OBJ:.o=.d) $(UNIT:=.d)
