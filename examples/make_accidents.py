@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Writes an invented table of road sections: how many accidents each had, and what it is like there.
+
+    examples/make_accidents.py [--rows N] [--seed N] FILE.csv
+
+The same seed gives the same file, byte for byte. The numbers come from the small model in accidents() below,
+so it is known what an analysis should find:  traffic density, rain on bad pavement and night hours cause most
+accidents, fines prevent some, and traffic lights hardly matter. Like tables in real life it went through
+somebody's spreadsheet on its way: decimal points are lost, cells are empty, lines are there twice.
+"""
+import argparse
+import csv
+import math
+import random
+
+COLUMNS = ["accidents", "traffic_fine_amount", "traffic_density", "traffic_lights", "pavement_quality",
+           "urban_area", "average_speed", "rain_intensity", "vehicle_count", "time_of_day"]
+
+
+def between(low, high, value):
+    return max(low, min(high, value))
+
+
+def poisson(rng, mean):
+    """Knuth's method; good enough for means below a hundred."""
+    floor, product, count = math.exp(-mean), rng.random(), 0
+    while product > floor:
+        product *= rng.random()
+        count += 1
+    return count
+
+
+def road_section(rng):
+    """One section of road in one hour; the columns hang together as they would on a real one."""
+    urban = 1 if rng.random() < 0.65 else 0
+    hour = rng.uniform(0, 24)
+    rush = math.exp(-((hour - 8) / 1.8) ** 2) + math.exp(-((hour - 17.5) / 2.2) ** 2)
+    density = between(1, 10, 2.2 + 1.3 * urban + 3.4 * rush + rng.gauss(0, 1.6))
+    rain = between(0, 10, rng.expovariate(1 / 2.2))
+    return {
+        "traffic_fine_amount": rng.uniform(1, 10),
+        "traffic_density": density,
+        "traffic_lights": between(0, 10, 2 + 4 * urban + rng.gauss(0, 1.8)),
+        "pavement_quality": between(1, 5, rng.gauss(3.3, 0.9)),
+        "urban_area": urban,
+        "average_speed": between(8, 95, 74 - 22 * urban - 3.5 * density - 1.2 * rain + rng.gauss(0, 7)),
+        "rain_intensity": rain,
+        "vehicle_count": between(10, 990, 90 * density + rng.gauss(0, 60)),
+        "time_of_day": hour,
+    }
+
+
+def accidents(rng, road):
+    """The truth that an analysis of the file should come near to."""
+    wet_and_worn = road["rain_intensity"] / 10 * (5 - road["pavement_quality"]) / 4
+    night = 0.5 + 0.5 * math.cos((road["time_of_day"] - 2) / 24 * 2 * math.pi)
+    log_mean = (1.55
+                + 0.16 * road["traffic_density"]
+                + 1.10 * wet_and_worn
+                + 0.45 * night
+                + 0.006 * road["average_speed"]
+                - 0.035 * road["traffic_fine_amount"]
+                - 0.004 * road["traffic_lights"])
+    return poisson(rng, math.exp(log_mean))
+
+
+def as_text(rng, name, value):
+    """The number as the spreadsheet exported it."""
+    if name in ("accidents", "urban_area"):
+        return str(value)
+    if rng.random() < 0.006:
+        return rng.choice(["", "", "n/a"])
+    decimals = rng.choice([2, 2, 3, 4, 4, 4])
+    text = f"{value:.{decimals}f}"
+    if rng.random() < 0.03 and name != "vehicle_count":
+        whole, fraction = text.split(".")
+        if decimals == 2:
+            return str(int(whole + fraction))              # 7.53 became 753
+        return f"{int(whole + fraction[0])}.{fraction[1:]}"  # 16.0432 became 160.432
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Write an invented table of traffic accidents.")
+    parser.add_argument("--rows", type=int, default=6000)
+    parser.add_argument("--seed", type=int, default=2024)
+    parser.add_argument("file")
+    args = parser.parse_args()
+
+    rng = random.Random(args.seed)
+    with open(args.file, "w", newline="", encoding="ascii") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for _ in range(args.rows):
+            road = road_section(rng)
+            road["accidents"] = accidents(rng, road)
+            line = [as_text(rng, name, road[name]) for name in COLUMNS]
+            writer.writerow(line)
+            if rng.random() < 0.01:
+                writer.writerow(line)                      # pasted twice
+    print(f"wrote {args.rows} road sections to {args.file}")
+
+
+if __name__ == "__main__":
+    main()
