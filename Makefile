@@ -29,8 +29,9 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointe
 CFLAGS   ?= -O2 -g
 SANITIZE ?=
 PC_CFLAGS   = $(eval PC_CFLAGS := $(shell pkg-config --cflags $(LIBS_PC) 2>/dev/null))$(PC_CFLAGS)# asked once
+# -iquote and not -I: sandbox/seccomp.h must not stand in for libseccomp's <seccomp.h>.
 ALL_CFLAGS  = -std=gnu11 -D_GNU_SOURCE $(WARN) $(HARDEN_C) $(FORTIFY) $(CFLAGS) $(SANITIZE) \
-              -DHUTCH_PREFIX='"$(PREFIX)"' -Isandbox -Irootfs -Iruntime $(PC_CFLAGS)
+              -DHUTCH_PREFIX='"$(PREFIX)"' -iquote sandbox -iquote rootfs -iquote runtime $(PC_CFLAGS)
 ALL_LDFLAGS = $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
 LDLIBS      = $(shell pkg-config --libs $(LIBS_PC))
 

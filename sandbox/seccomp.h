@@ -46,13 +46,19 @@ struct seccomp_rules {
 
 void hutch_seccomp_rules_done(struct seccomp_rules *rules);
 
+/* Refuses rules that do not say one thing only: two that can both apply to a call and differ, a condition beside an
+ * unconditional rule about the same call, two conditions on one argument, a mask that never holds, or a forbidden call
+ * that is unknown here while the default allows. errnum is 0, or ENOMEM. */
+int hutch_seccomp_check(const struct seccomp_rules *rules, struct hutch_err *err);
+
 /* A program ready to load; native architecture (and on x86-64 nothing else: i386 and x32 calls are killed). */
 struct seccomp_program {
     struct sock_filter *insns; /* owned */
     size_t n_insns;
 };
 
-/* Errors: EINVAL with the rule named; ENOMEM; E2BIG above the kernel's 4096 instructions. */
+/* Checks and compiles. Errors: as hutch_seccomp_check(); what libseccomp says, with the rule named; E2BIG above the
+ * kernel's 4096 instructions. */
 int hutch_seccomp_compile(const struct seccomp_rules *rules, struct seccomp_program *ret, struct hutch_err *err);
 /* Loads it for the calling process, which has no_new_privs. No allocation. */
 int hutch_seccomp_load(const struct seccomp_program *program, struct hutch_err *err);

@@ -1,0 +1,346 @@
+#include "seccomp.h"
+
+#include "fd.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <seccomp.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+/* Names in all rules together, and rules about one call: the pairwise check below is quadratic in the second. */
+#define MAX_NAMES 16384
+#define MAX_RULES_PER_CALL 256
+
+void hutch_seccomp_rules_done(struct seccomp_rules *rules)
+{
+    for (size_t i = 0; i < rules->n_rules; i++) {
+        for (char **name = rules->rules[i].names; name && *name; name++)
+            free(*name);
+        free(rules->rules[i].names);
+    }
+    free(rules->rules);
+    *rules = (struct seccomp_rules){ 0 };
+}
+
+/* ---- do the rules say one thing only? ---- */
+
+/* libseccomp has no order among rules: the unconditional one wins over all others about the same call, without a word,
+ * and of two conditional ones that both hold, which one answers depends on how the tree came out. A profile in which
+ * that matters does not say what its author thinks, so it is refused. */
+
+struct mention {
+    const char *name;
+    size_t rule;
+};
+
+static int compare_mentions(const void *a, const void *b)
+{
+    const struct mention *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+
+    return order ? order : (x->rule > y->rule) - (x->rule < y->rule);
+}
+
+static bool holds(const struct seccomp_arg *arg, uint64_t value)
+{
+    switch (arg->op) {
+    case SECCOMP_OP_NE:
+        return value != arg->value;
+    case SECCOMP_OP_LT:
+        return value < arg->value;
+    case SECCOMP_OP_LE:
+        return value <= arg->value;
+    case SECCOMP_OP_EQ:
+        return value == arg->value;
+    case SECCOMP_OP_GE:
+        return value >= arg->value;
+    case SECCOMP_OP_GT:
+        return value > arg->value;
+    case SECCOMP_OP_MASKED_EQ:
+        return (value & arg->mask) == arg->value;
+    }
+    return false;
+}
+
+/* The values that satisfy a comparison, NE and MASKED_EQ apart, as min..max. False when there are none. */
+static bool as_range(const struct seccomp_arg *arg, uint64_t *min, uint64_t *max)
+{
+    *min = 0;
+    *max = UINT64_MAX;
+    switch (arg->op) {
+    case SECCOMP_OP_LT:
+        *max = arg->value - 1;
+        return arg->value > 0;
+    case SECCOMP_OP_LE:
+        *max = arg->value;
+        return true;
+    case SECCOMP_OP_GE:
+        *min = arg->value;
+        return true;
+    case SECCOMP_OP_GT:
+        *min = arg->value + 1;
+        return arg->value < UINT64_MAX;
+    default:
+        return true;
+    }
+}
+
+/* Can one value of the argument satisfy both? A "yes" may be wrong for a range against a mask or a "not equal" (that
+ * only refuses more); a "no" never is. */
+static bool can_both_hold(const struct seccomp_arg *a, const struct seccomp_arg *b)
+{
+    uint64_t a_min, a_max, b_min, b_max;
+
+    if (a->op == SECCOMP_OP_EQ)
+        return holds(b, a->value);
+    if (b->op == SECCOMP_OP_EQ)
+        return holds(a, b->value);
+    if (a->op == SECCOMP_OP_MASKED_EQ && b->op == SECCOMP_OP_MASKED_EQ)
+        return ((a->value ^ b->value) & a->mask & b->mask) == 0;
+    if (a->op == SECCOMP_OP_NE || b->op == SECCOMP_OP_NE || a->op == SECCOMP_OP_MASKED_EQ ||
+        b->op == SECCOMP_OP_MASKED_EQ)
+        return true;
+    return as_range(a, &a_min, &a_max) && as_range(b, &b_min, &b_max) && a_min <= b_max && b_min <= a_max;
+}
+
+static bool rules_overlap(const struct seccomp_rule *a, const struct seccomp_rule *b)
+{
+    for (size_t i = 0; i < a->n_args; i++)
+        for (size_t k = 0; k < b->n_args; k++)
+            if (a->args[i].index == b->args[k].index && !can_both_hold(&a->args[i], &b->args[k]))
+                return false;
+    return true;
+}
+
+static bool says_the_same(const struct seccomp_rule *a, const struct seccomp_rule *b)
+{
+    return a->verdict == b->verdict && (a->verdict != SECCOMP_ERRNO || a->errnum == b->errnum);
+}
+
+static int check_pair(const struct seccomp_rules *rules, const struct mention *x, const struct mention *y,
+                      struct hutch_err *err)
+{
+    const struct seccomp_rule *a = &rules->rules[x->rule], *b = &rules->rules[y->rule];
+
+    if (says_the_same(a, b)) {
+        if ((a->n_args == 0) != (b->n_args == 0))
+            return hutch_err_set(err, 0,
+                                 "seccomp rules %zu and %zu: call '%s' is named with and without a condition, so the "
+                                 "condition has no effect", x->rule, y->rule, x->name);
+        return 0;
+    }
+    if (rules_overlap(a, b))
+        return hutch_err_set(err, 0, "seccomp rules %zu and %zu: both can apply to call '%s' and they differ in what to do",
+                             x->rule, y->rule, x->name);
+    return 0;
+}
+
+static int check_rule(const struct seccomp_rule *rule, size_t number, struct hutch_err *err)
+{
+    if (rule->verdict == SECCOMP_ERRNO && (rule->errnum < 1 || rule->errnum > 4095))
+        return hutch_err_set(err, 0, "seccomp rule %zu: errno %d is not in 1..4095", number, rule->errnum);
+    if (rule->n_args > SECCOMP_MAX_ARGS)
+        return hutch_err_set(err, 0, "seccomp rule %zu: more than %d conditions", number, SECCOMP_MAX_ARGS);
+    for (size_t i = 0; i < rule->n_args; i++) {
+        const struct seccomp_arg *arg = &rule->args[i];
+
+        if (arg->index >= SECCOMP_MAX_ARGS)
+            return hutch_err_set(err, 0, "seccomp rule %zu: there is no argument %u", number, arg->index);
+        if (arg->op == SECCOMP_OP_MASKED_EQ && (arg->value & ~arg->mask))
+            return hutch_err_set(err, 0, "seccomp rule %zu: value %#llx has bits outside of its mask %#llx, so it never holds",
+                                 number, (unsigned long long)arg->value, (unsigned long long)arg->mask);
+        for (size_t k = 0; k < i; k++)
+            if (rule->args[k].index == arg->index)
+                return hutch_err_set(err, 0, "seccomp rule %zu: two conditions on argument %u; write two rules, or one mask",
+                                     number, arg->index);
+    }
+    return 0;
+}
+
+static bool is_weaker(enum seccomp_verdict a, enum seccomp_verdict b)
+{
+    return (a == SECCOMP_ALLOW || a == SECCOMP_LOG) && (b == SECCOMP_ERRNO || b == SECCOMP_KILL_PROCESS);
+}
+
+int hutch_seccomp_check(const struct seccomp_rules *rules, struct hutch_err *err)
+{
+    auto_free struct mention *mentions = NULL;
+    size_t n = 0, first = 0;
+
+    if (rules->default_verdict == SECCOMP_ERRNO && (rules->default_errnum < 1 || rules->default_errnum > 4095))
+        return hutch_err_set(err, 0, "seccomp default: errno %d is not in 1..4095", rules->default_errnum);
+    for (size_t i = 0; i < rules->n_rules; i++) {
+        if (check_rule(&rules->rules[i], i, err) < 0)
+            return -1;
+        for (char **name = rules->rules[i].names; name && *name; name++)
+            if (++n > MAX_NAMES)
+                return hutch_err_set(err, 0, "seccomp: more than %d call names", MAX_NAMES);
+    }
+    mentions = calloc(n + 1, sizeof(*mentions));
+    if (!mentions)
+        return hutch_err_set(err, ENOMEM, "check %zu seccomp rules", rules->n_rules);
+    n = 0;
+    for (size_t i = 0; i < rules->n_rules; i++)
+        for (char **name = rules->rules[i].names; name && *name; name++) {
+            /* Left out, it would fall under a default that lets it through. */
+            if (is_weaker(rules->default_verdict, rules->rules[i].verdict) &&
+                seccomp_syscall_resolve_name(*name) == __NR_SCMP_ERROR)
+                return hutch_err_set(err, 0, "seccomp rule %zu: call '%s' is unknown here, and the default would allow it",
+                                     i, *name);
+            mentions[n++] = (struct mention){ *name, i };
+        }
+    qsort(mentions, n, sizeof(*mentions), compare_mentions);
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(mentions[i].name, mentions[first].name) != 0)
+            first = i;
+        if (i - first >= MAX_RULES_PER_CALL)
+            return hutch_err_set(err, 0, "seccomp: more than %d rules about call '%s'", MAX_RULES_PER_CALL,
+                                 mentions[i].name);
+        for (size_t k = first; k < i; k++)
+            if (check_pair(rules, &mentions[k], &mentions[i], err) < 0)
+                return -1;
+    }
+    return 0;
+}
+
+/* ---- from rules to a program ---- */
+
+static uint32_t action(enum seccomp_verdict verdict, int errnum)
+{
+    switch (verdict) {
+    case SECCOMP_ALLOW:
+        return SCMP_ACT_ALLOW;
+    case SECCOMP_ERRNO:
+        return SCMP_ACT_ERRNO((uint32_t)errnum);
+    case SECCOMP_LOG:
+        return SCMP_ACT_LOG;
+    case SECCOMP_KILL_PROCESS:
+        break;
+    }
+    return SCMP_ACT_KILL_PROCESS;
+}
+
+static struct scmp_arg_cmp compare(const struct seccomp_arg *arg)
+{
+    static const enum scmp_compare ops[] = {
+        [SECCOMP_OP_NE] = SCMP_CMP_NE, [SECCOMP_OP_LT] = SCMP_CMP_LT, [SECCOMP_OP_LE] = SCMP_CMP_LE,
+        [SECCOMP_OP_EQ] = SCMP_CMP_EQ, [SECCOMP_OP_GE] = SCMP_CMP_GE, [SECCOMP_OP_GT] = SCMP_CMP_GT,
+        [SECCOMP_OP_MASKED_EQ] = SCMP_CMP_MASKED_EQ,
+    };
+
+    if (arg->op == SECCOMP_OP_MASKED_EQ)
+        return (struct scmp_arg_cmp){ arg->index, SCMP_CMP_MASKED_EQ, arg->mask, arg->value };
+    return (struct scmp_arg_cmp){ arg->index, ops[arg->op], arg->value, 0 };
+}
+
+static int add_rule(scmp_filter_ctx filter, const struct seccomp_rules *rules, size_t number, struct hutch_err *err)
+{
+    const struct seccomp_rule *rule = &rules->rules[number];
+    uint32_t act = action(rule->verdict, rule->errnum);
+    struct scmp_arg_cmp args[SECCOMP_MAX_ARGS];
+
+    /* Nothing to add, and libseccomp refuses it (EACCES). The check above makes sure that no other rule's calls are
+     * meant to be held back by this one. */
+    if (act == action(rules->default_verdict, rules->default_errnum))
+        return 0;
+    for (size_t i = 0; i < rule->n_args; i++)
+        args[i] = compare(&rule->args[i]);
+    for (char **name = rule->names; name && *name; name++) {
+        int nr = seccomp_syscall_resolve_name(*name), rc;
+
+        if (nr == __NR_SCMP_ERROR)
+            continue;
+        rc = seccomp_rule_add_array(filter, act, nr, (unsigned)rule->n_args, args);
+        if (rc == -EEXIST) /* the same rule again */
+            continue;
+        if (rc < 0)
+            return hutch_err_set(err, -rc, "seccomp rule %zu: call '%s'", number, *name);
+    }
+    return 0;
+}
+
+/* libseccomp writes programs to descriptors only. */
+static int export_program(scmp_filter_ctx filter, struct seccomp_program *ret, struct hutch_err *err)
+{
+    auto_fd fd = memfd_create("seccomp", MFD_CLOEXEC);
+    auto_free struct sock_filter *insns = NULL;
+    struct stat st;
+    size_t size;
+    int rc;
+
+    if (fd < 0)
+        return hutch_err_set(err, errno, "create memory for the seccomp program");
+    rc = seccomp_export_bpf(filter, fd);
+    if (rc < 0)
+        return hutch_err_set(err, -rc, "compile the seccomp program");
+    if (fstat(fd, &st) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+        return hutch_err_set(err, errno, "read the seccomp program");
+    size = (size_t)st.st_size;
+    if (size == 0 || size % sizeof(*insns))
+        return hutch_err_set(err, EPROTO, "compile the seccomp program: %zu bytes came out", size);
+    if (size / sizeof(*insns) > BPF_MAXINSNS)
+        return hutch_err_set(err, E2BIG, "seccomp program of %zu instructions; the kernel takes %d",
+                             size / sizeof(*insns), BPF_MAXINSNS);
+    insns = malloc(size);
+    if (!insns)
+        return hutch_err_set(err, ENOMEM, "keep the seccomp program");
+    if (hutch_fd_read_full(fd, insns, size) != (ssize_t)size)
+        return hutch_err_set(err, EIO, "read the seccomp program");
+    ret->insns = insns;
+    insns = NULL;
+    ret->n_insns = size / sizeof(*ret->insns);
+    return 0;
+}
+
+int hutch_seccomp_compile(const struct seccomp_rules *rules, struct seccomp_program *ret, struct hutch_err *err)
+{
+    scmp_filter_ctx filter;
+    int rc;
+
+    if (hutch_seccomp_check(rules, err) < 0)
+        return -1;
+    filter = seccomp_init(action(rules->default_verdict, rules->default_errnum));
+    if (!filter)
+        return hutch_err_set(err, EINVAL, "start a seccomp filter (is its default action known to this kernel?)");
+    /* Only the native architecture is in a fresh filter. What comes through another entry (int 0x80, x32) has other
+     * numbers, so the rules say nothing about it: kill the process, not only the thread as the library would. */
+    rc = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+    if (rc == 0)
+        rc = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree: log2 of the calls instead of a chain */
+    if (rc < 0) {
+        seccomp_release(filter);
+        return hutch_err_set(err, -rc, "set up a seccomp filter");
+    }
+    rc = 0;
+    for (size_t i = 0; rc == 0 && i < rules->n_rules; i++)
+        rc = add_rule(filter, rules, i, err);
+    if (rc == 0)
+        rc = export_program(filter, ret, err);
+    seccomp_release(filter);
+    return rc;
+}
+
+int hutch_seccomp_load(const struct seccomp_program *program, struct hutch_err *err)
+{
+    struct sock_fprog prog = { .len = (unsigned short)program->n_insns, .filter = program->insns };
+
+    /* seccomp(2) itself and not seccomp_load(3): the library allocates, and we may be after clone(2). */
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) == 0)
+        return 0;
+    if (errno == EACCES)
+        return hutch_err_set(err, EACCES, "load the seccomp filter (no_new_privs is not set)");
+    if (errno == EINVAL || errno == ENOSYS)
+        return hutch_err_set(err, errno, "load the seccomp filter (is the kernel built with CONFIG_SECCOMP_FILTER?)");
+    return hutch_err_set(err, errno, "load the seccomp filter of %zu instructions", program->n_insns);
+}
+
+void hutch_seccomp_program_done(struct seccomp_program *program)
+{
+    free(program->insns);
+    *program = (struct seccomp_program){ 0 };
+}
