@@ -21,16 +21,15 @@ from sklearn.model_selection import train_test_split
 DATA = sys.argv[1] if len(sys.argv) > 1 else "/mnt/data"
 TARGET = "accidents"
 
-# What each factor is called in a sentence, and the largest value that it can have. Spreadsheets lose decimal
-# points (7.53 becomes 753, 16.0432 becomes 160.432): a number beyond the limit is such a one.
+# What each factor is called in a sentence, and the largest value that it can have.
 FACTORS = {
     "traffic_density":     ("traffic density", 10),
     "traffic_fine_amount": ("the amount of traffic fines", 10),
     "traffic_lights":      ("the number of traffic lights", 10),
     "pavement_quality":    ("pavement quality", 5),
     "urban_area":          ("being in an urban area", 1),
-    "average_speed":       ("average speed", 100),
-    "rain_intensity":      ("rain intensity", 10),
+    "average_speed":       ("average speed", 50),
+    "rain_intensity":      ("rain intensity", 3),
     "vehicle_count":       ("the number of vehicles", 1000),
     "time_of_day":         ("the time of day", 24),
 }
@@ -38,10 +37,29 @@ FACTORS = {
 
 def read_table():
     for path in sorted(glob.glob(os.path.join(DATA, "*.csv"))):
-        table = pd.read_csv(path, na_values=["n/a", "-", "?"])
+        table = pd.read_csv(path, dtype=str, na_values=["n/a", "-", "?"])
         if TARGET in table.columns:
             return os.path.basename(path), table
     sys.exit(f"no CSV with a column '{TARGET}' in {DATA}")
+
+
+def mend(text, limit):
+    """One column as numbers, and how many of them were mended.
+
+    A spreadsheet that takes the decimal point for a thousands separator writes 0.753 as 753, 0.5452 as 5.452 and
+    16.0432 as 160.432. The first kind is known by having no point where others have one, the rest by being larger
+    than they can be."""
+    values = pd.to_numeric(text, errors="coerce")
+    pointless = text.notna() & ~text.str.contains(".", regex=False, na=False)
+    if limit == 1 or pointless.mean() > 0.5:
+        pointless[:] = False                       # whole numbers are what this column holds
+    values = values.mask(pointless, values / 10.0 ** text.str.len())
+    too_large = values > limit
+    mended = int((pointless | too_large).sum())
+    while too_large.any():
+        values = values.mask(too_large, values / 10)
+        too_large = values > limit
+    return values.where(values >= 0), mended
 
 
 def clean(table):
@@ -50,21 +68,18 @@ def clean(table):
     factors = [name for name in FACTORS if name in table.columns]
     if not factors:
         sys.exit("the table has none of the known factors: " + ", ".join(FACTORS))
-    table = table[[TARGET] + factors].apply(pd.to_numeric, errors="coerce")
 
     before = len(table)
-    table = table.drop_duplicates().dropna(subset=[TARGET])
-    table = table[table[TARGET] >= 0]
+    table = table[[TARGET] + factors].drop_duplicates()
+    table[TARGET] = pd.to_numeric(table[TARGET], errors="coerce")
+    table = table[table[TARGET] >= 0].copy()
     done.append(f"{before - len(table)} rows dropped: there twice, or without a count of accidents")
 
-    mended = 0
+    total = 0
     for name in factors:
-        limit = FACTORS[name][1]
-        mended += int((table[name] > limit).sum())
-        while (table[name] > limit).any():
-            table[name] = table[name].where(~(table[name] > limit), table[name] / 10)
-        table[name] = table[name].where(table[name] >= 0)
-    done.append(f"{mended} numbers mended that had lost their decimal point")
+        table[name], mended = mend(table[name], FACTORS[name][1])
+        total += mended
+    done.append(f"{total} numbers mended that had lost their decimal point")
 
     missing = int(table[factors].isna().sum().sum())
     table[factors] = table[factors].fillna(table[factors].median())
@@ -73,7 +88,7 @@ def clean(table):
 
 
 def effect(model, rows, name):
-    """How the expected number of accidents changes, in percent, between a low and a high value of one factor.
+    """How the expected number of accidents changes, in words, between a low and a high value of one factor.
 
     Low and high are the 10th and 90th percentile; a factor that goes up and down again (the hours of a day) is
     taken between its worst and best value."""
@@ -88,10 +103,12 @@ def effect(model, rows, name):
     spread = curve.max() - curve.min()
     if len(values) > 2 and spread > 2 * abs(high - low):
         best, worst = values[curve.argmin()], values[curve.argmax()]
-        return 100 * spread / curve.min(), f"most around {worst:.0f}, fewest around {best:.0f}", values, curve
-    percent = 100 * (high / low - 1)
-    word = "more" if percent > 0 else "fewer"
-    return percent, f"{abs(percent):.0f}% {word} accidents where it is high than where it is low", values, curve
+        return (f"{100 * spread / curve.min():.0f}% more accidents around {worst:.1f} than around {best:.1f}", values,
+                curve)
+    change = f"{abs(100 * (high / low - 1)):.0f}% {'more' if high > low else 'fewer'} accidents"
+    if len(values) == 2:
+        return f"{change} where that is so", values, curve
+    return f"{change} where it is high than where it is low", values, curve
 
 
 def chart(path, ranking, curves, source):
@@ -99,7 +116,7 @@ def chart(path, ranking, curves, source):
     shown = ranking[::-1]
     left.barh([row["label"] for row in shown], [row["share"] for row in shown],
               xerr=[row["error"] for row in shown], color="#3b6ea5", ecolor="#888888")
-    left.set_xlabel("share of the model's accuracy that the factor carries (%)")
+    left.set_xlabel("share of all influence (%)")
     left.set_title("What accident frequency depends on")
     for row in ranking[:3]:
         values, curve = curves[row["name"]]
@@ -119,28 +136,28 @@ def main():
     source, table = read_table()
     table, factors, done = clean(table)
     train, test = train_test_split(table, test_size=0.3, random_state=0)
-    model = HistGradientBoostingRegressor(loss="poisson", max_iter=150, learning_rate=0.06, max_leaf_nodes=15,
+    model = HistGradientBoostingRegressor(loss="poisson", max_iter=120, learning_rate=0.06, max_leaf_nodes=15,
                                           min_samples_leaf=40, random_state=0)
     model.fit(train[factors], train[TARGET])
 
     explained = model.score(test[factors], test[TARGET])
     error = mean_absolute_error(test[TARGET], model.predict(test[factors]))
     guess = mean_absolute_error(test[TARGET], np.full(len(test), train[TARGET].median()))
-    found = permutation_importance(model, test[factors], test[TARGET], n_repeats=8, random_state=0)
+    found = permutation_importance(model, test[factors], test[TARGET], n_repeats=5, random_state=0)
 
     total = found.importances_mean.clip(0).sum() or 1.0
     ranking, curves = [], {}
     for i in np.argsort(-found.importances_mean):
         name = factors[i]
-        percent, words, values, curve = effect(model, test[factors], name)
+        words, values, curve = effect(model, test[factors], name)
         curves[name] = (values, curve)
-        ranking.append({"name": name, "label": FACTORS[name][0], "words": words, "percent": percent,
+        ranking.append({"name": name, "label": FACTORS[name][0], "words": words,
                         "share": 100 * max(0.0, found.importances_mean[i]) / total,
                         "error": 100 * found.importances_std[i] / total})
 
     lines = [f"Which factors contribute most to accident frequency? ({source}, {len(table)} road sections)", ""]
     for place, row in enumerate(ranking[:5], 1):
-        lines.append(f"{place}. {row['label']}: {row['share']:.0f}% of what the model knows; {row['words']}")
+        lines.append(f"{place}. {row['label']} ({row['share']:.0f}% of all influence): {row['words']}")
     weak = [row["label"] for row in ranking if row["share"] < 2]
     if weak:
         lines += ["", "Hardly any influence: " + ", ".join(weak) + "."]
@@ -153,12 +170,12 @@ def main():
     chart(os.path.join(DATA, "accident_factors.png"), ranking, curves, source)
     with open(os.path.join(DATA, "report.md"), "w", encoding="utf-8") as out:
         out.write("# " + lines[0] + "\n\n" + "\n".join(lines[2:]) + "\n\n![factors](accident_factors.png)\n\n")
-        out.write("| factor | share of the model's accuracy | what goes with it |\n|---|---|---|\n")
+        out.write("| factor | share of all influence | what goes with it |\n|---|---|---|\n")
         for row in ranking:
             out.write(f"| {row['label']} | {row['share']:.1f}% ± {row['error']:.1f} | {row['words']} |\n")
         out.write("\n## How\n\n" + "\n".join(f"- {sentence}" for sentence in done) + "\n")
-        out.write("- gradient boosting with a Poisson loss, fitted on 70% of the rows; a factor's share is how much "
-                  "worse the model predicts the other 30% when that column is shuffled (8 times)\n"
+        out.write("- gradient boosting with a Poisson loss, fitted on 70% of the rows; a factor's influence is how much "
+                  "worse the model predicts the other 30% when that column is shuffled (5 times)\n"
                   "- these are associations in the table, not proof of causes\n")
     print("\nWritten: accident_factors.png, report.md")
 

@@ -3,10 +3,10 @@
 
     examples/make_accidents.py [--rows N] [--seed N] FILE.csv
 
-The same seed gives the same file, byte for byte. The numbers come from the small model in accidents() below,
-so it is known what an analysis should find:  traffic density, rain on bad pavement and night hours cause most
-accidents, fines prevent some, and traffic lights hardly matter. Like tables in real life it went through
-somebody's spreadsheet on its way: decimal points are lost, cells are empty, lines are there twice.
+The same seed gives the same file, byte for byte. The numbers come from the small model in accidents() below, so it
+is known what an analysis should find: traffic density, rain on bad pavement and night hours cause most accidents,
+fines prevent some, and traffic lights hardly matter. Like tables in real life this one went through a spreadsheet
+that took decimal points for thousands separators; some cells are empty, and some lines are there twice.
 """
 import argparse
 import csv
@@ -35,15 +35,15 @@ def road_section(rng):
     urban = 1 if rng.random() < 0.65 else 0
     hour = rng.uniform(0, 24)
     rush = math.exp(-((hour - 8) / 1.8) ** 2) + math.exp(-((hour - 17.5) / 2.2) ** 2)
-    density = between(1, 10, 2.2 + 1.3 * urban + 3.4 * rush + rng.gauss(0, 1.6))
-    rain = between(0, 10, rng.expovariate(1 / 2.2))
+    density = between(0.2, 10, 2.2 + 1.3 * urban + 3.4 * rush + rng.gauss(0, 1.6))
+    rain = between(0, 3, rng.expovariate(1 / 0.8))
     return {
         "traffic_fine_amount": rng.uniform(1, 10),
         "traffic_density": density,
-        "traffic_lights": between(0, 10, 2 + 4 * urban + rng.gauss(0, 1.8)),
-        "pavement_quality": between(1, 5, rng.gauss(3.3, 0.9)),
+        "traffic_lights": between(0.1, 10, 2 + 4 * urban + rng.gauss(0, 1.8)),
+        "pavement_quality": between(0.2, 5, rng.gauss(3.0, 1.1)),
         "urban_area": urban,
-        "average_speed": between(8, 95, 74 - 22 * urban - 3.5 * density - 1.2 * rain + rng.gauss(0, 7)),
+        "average_speed": between(3, 49, 43 - 11 * urban - 1.8 * density - 2 * rain + rng.gauss(0, 5)),
         "rain_intensity": rain,
         "vehicle_count": between(10, 990, 90 * density + rng.gauss(0, 60)),
         "time_of_day": hour,
@@ -52,13 +52,13 @@ def road_section(rng):
 
 def accidents(rng, road):
     """The truth that an analysis of the file should come near to."""
-    wet_and_worn = road["rain_intensity"] / 10 * (5 - road["pavement_quality"]) / 4
+    wet_and_worn = road["rain_intensity"] / 3 * (5 - road["pavement_quality"]) / 4
     night = 0.5 + 0.5 * math.cos((road["time_of_day"] - 2) / 24 * 2 * math.pi)
     log_mean = (1.55
                 + 0.16 * road["traffic_density"]
                 + 1.10 * wet_and_worn
                 + 0.45 * night
-                + 0.006 * road["average_speed"]
+                + 0.012 * road["average_speed"]
                 - 0.035 * road["traffic_fine_amount"]
                 - 0.004 * road["traffic_lights"])
     return poisson(rng, math.exp(log_mean))
@@ -70,13 +70,14 @@ def as_text(rng, name, value):
         return str(value)
     if rng.random() < 0.006:
         return rng.choice(["", "", "n/a"])
-    decimals = rng.choice([2, 2, 3, 4, 4, 4])
-    text = f"{value:.{decimals}f}"
-    if rng.random() < 0.03 and name != "vehicle_count":
-        whole, fraction = text.split(".")
-        if decimals == 2:
-            return str(int(whole + fraction))              # 7.53 became 753
-        return f"{int(whole + fraction[0])}.{fraction[1:]}"  # 16.0432 became 160.432
+    text = f"{value:.{rng.choice([2, 3, 4, 4, 4])}f}"
+    whole, fraction = text.split(".")
+    if rng.random() < 0.5:
+        return text
+    if whole == "0":
+        text = fraction if len(fraction) < 4 else f"{fraction[0]}.{fraction[1:]}"  # 0.753 became 753, 0.5452 5.452
+    elif len(whole) == 2 and len(fraction) == 4:
+        text = f"{whole}{fraction[0]}.{fraction[1:]}"                             # 16.0432 became 160.432
     return text
 
 
