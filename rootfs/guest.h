@@ -1,0 +1,18 @@
+/* guest.h - small programs of ours that run inside the sandbox, carried in the binary. */
+#ifndef HUTCH_GUEST_H
+#define HUTCH_GUEST_H
+
+#include <stddef.h>
+
+#define GUEST_PYTHON_DIR "/run/hutch/site"
+
+struct guest_file {
+    const char *target; /* absolute path inside */
+    const char *data;   /* static; not NUL-terminated */
+    size_t len;
+};
+
+/* The Python hook: the files that belong below GUEST_PYTHON_DIR. Ends with a NULL target. */
+const struct guest_file *hutch_guest_python(void);
+
+#endif

@@ -1,0 +1,25 @@
+#!/bin/sh
+# packages.sh SECTION - prints the packages of a flavour (with those of the sections it extends), or of the
+# section "absent"; "flavours" prints the flavours. The one reader of packages.txt.
+set -eu
+
+list=$(dirname "$0")/packages.txt
+
+case ${1-} in
+flavours)
+    exec sed -n 's/^\[\(.*\)\].*/\1/p; /^\[absent\]/q' "$list" | sed '/^absent$/d'
+    ;;
+absent)
+    awk '/^\[/ { on = ($1 == "[absent]"); next } on { sub(/#.*/, ""); if (NF) print $1 }' "$list"
+    ;;
+*)
+    # Sections are read from the top until the one asked for has ended.
+    awk -v want="[${1-}]" '
+        /^\[/  { if (found || $1 == "[absent]") exit; found = ($1 == want); next }
+               { sub(/#.*/, ""); if (NF) names[++n] = $1 }
+        END    { if (!found) exit 1; for (i = 1; i <= n; i++) print names[i] }' "$list" || {
+        echo "packages.sh: no flavour '${1-}' in packages.txt (there are: $("$0" flavours | tr '\n' ' '))" >&2
+        exit 1
+    }
+    ;;
+esac

@@ -1,0 +1,109 @@
+#!/bin/sh
+# trim.sh ROOT - the last step of an image, the same in build.sh and in the Dockerfile: takes out what a
+# sandbox never needs, prepares what is slow at first use (the tree is read-only at run time), and makes the
+# result depend on nothing but the packages.
+set -eu
+
+root=${1%/}
+export LC_ALL=C PYTHONHASHSEED=0
+: "${SOURCE_DATE_EPOCH:=0}"
+export SOURCE_DATE_EPOCH
+
+say() { echo "trim.sh: $*" >&2; }
+
+# 1. What dpkg.cfg keeps out of new packages, for packages that were there before it (the Dockerfile's base).
+rm -rf "$root"/usr/include "$root"/usr/share/man "$root"/usr/share/info "$root"/usr/share/locale
+find "$root"/usr/share/doc -mindepth 2 ! -name copyright ! -type d -delete 2>/dev/null || :
+find "$root"/usr/share/doc -mindepth 1 -type d -empty -delete 2>/dev/null || :
+find "$root"/usr/lib \( -name '*.a' -o -name '*.la' -o -name '*.h' -o -name '*.hpp' \) -type f -delete
+
+# 2. The package manager's own working state. /var/lib/dpkg/status stays: it says what is in the image.
+rm -rf "$root"/var/lib/apt "$root"/var/cache/apt "$root"/var/cache/debconf "$root"/var/cache/ldconfig \
+    "$root"/var/lib/dpkg/info "$root"/var/lib/dpkg/updates "$root"/var/lib/dpkg/triggers \
+    "$root"/var/lib/dpkg/alternatives "$root"/var/lib/dpkg/*-old "$root"/var/lib/dpkg/lock* \
+    "$root"/var/lib/systemd "$root"/var/lib/python "$root"/var/backups "$root"/etc/apt \
+    "$root"/etc/dpkg/dpkg.cfg.d "$root"/usr/lib/python3.11/config-3.11-*
+find "$root"/var/log "$root"/var/cache "$root"/tmp "$root"/run "$root"/var/tmp -mindepth 1 ! -type d -delete
+find "$root"/tmp "$root"/run "$root"/var/tmp "$root"/var/cache -mindepth 1 -type d -empty -delete
+
+# 3. Files that would carry the build machine, or a secret, into the image.
+rm -f "$root"/etc/machine-id "$root"/etc/hostname "$root"/etc/resolv.conf "$root"/etc/shadow* \
+    "$root"/etc/gshadow* "$root"/etc/passwd- "$root"/etc/group- "$root"/etc/subuid* "$root"/etc/subgid* \
+    "$root"/etc/ld.so.cache~ "$root"/.dockerenv
+rm -f "$root"/var/lib/dbus/machine-id
+printf '127.0.0.1 localhost\n::1 localhost\n' >"$root/etc/hosts"
+
+# 4. The sandbox user.
+grep -q '^user:' "$root/etc/passwd" || echo 'user:x:1000:1000:user:/tmp:/bin/bash' >>"$root/etc/passwd"
+grep -q '^user:' "$root/etc/group" || echo 'user:x:1000:' >>"$root/etc/group"
+mkdir -p "$root/mnt/data"
+
+# 5. No program changes who it runs as.
+find "$root" -xdev -type f -perm /6000 -exec chmod ug-s {} +
+
+# 6. Bytecode. "unchecked-hash": Python neither looks at the source's time nor reads it. What marshal writes
+# depends on which strings the compiling process happens to hold already, so each of a fixed number of
+# processes compiles a fixed share of the files in a fixed order; two of them at a time.
+say "compile Python files"
+find "$root"/usr -name __pycache__ -type d -prune -exec rm -rf {} +
+cat >"$root/tmp/compile.py" <<'END'
+import gc, os, py_compile, sys
+gc.disable()
+share, shares = int(sys.argv[1]), int(sys.argv[2])
+files = []
+for top in ("/usr/lib/python3", "/usr/lib/python3.11", "/usr/share/python3"):
+    for where, dirs, names in os.walk(top):
+        files += [os.path.join(where, n) for n in names if n.endswith(".py")]
+for name in sorted(files)[share::shares]:
+    if os.path.islink(name) and not os.path.exists(name):
+        continue
+    try:
+        py_compile.compile(name, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    except py_compile.PyCompileError:
+        pass    # templates and lib2to3's Python 2 samples
+END
+chroot "$root/" /usr/bin/python3 -IBS /tmp/compile.py 0 2 &
+chroot "$root/" /usr/bin/python3 -IBS /tmp/compile.py 1 2
+wait $!
+rm "$root/tmp/compile.py"
+
+# 7. matplotlib looks for fonts for about a second unless it finds a list in its cache directory, which a
+# fresh sandbox does not have. It gets one beside its own data, where its loader is told to look too.
+fonts=$root/usr/lib/python3/dist-packages/matplotlib/font_manager.py
+if [ -e "$fonts" ]; then
+    say "list matplotlib's fonts"
+    cat >"$root/tmp/fonts.py" <<'END'
+import os, re, sys
+os.environ["MPLCONFIGDIR"] = "/tmp/mpl"
+import matplotlib
+from matplotlib import font_manager as fm
+path = os.path.join(matplotlib.get_data_path(), "fontlist.json")
+fm.fontManager.ttflist.sort(key=lambda f: (f.fname, f.name, f.style, str(f.weight)))
+fm.fontManager.afmlist.sort(key=lambda f: (f.fname, f.name, f.style, str(f.weight)))
+fm.json_dump(fm.fontManager, path)
+source = open(fm.__file__).read()
+old = '''            fm = json_load(fm_path)
+'''
+new = '''            fm = json_load(fm_path if fm_path.exists() else
+                           Path(mpl.get_data_path(), "fontlist.json"))
+'''
+if source.count(old) != 1:
+    sys.exit("trim.sh: matplotlib's font_manager.py is not as expected, its font list would not be read")
+os.chmod(fm.__file__, 0o644)
+open(fm.__file__, "w").write(source.replace(old, new))
+import py_compile
+py_compile.compile(fm.__file__, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+END
+    chroot "$root/" /usr/bin/python3 -IB /tmp/fonts.py
+    rm -rf "$root/tmp/fonts.py" "$root/tmp/mpl"
+fi
+
+# 8. Other caches that programs would otherwise make at every start.
+chroot "$root/" /sbin/ldconfig
+rm -rf "$root/var/cache/ldconfig"
+if [ -x "$root/usr/bin/fc-cache" ]; then
+    say "list fonts for fontconfig"
+    find "$root"/usr/share/fonts -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+    rm -rf "$root/var/cache/fontconfig"
+    chroot "$root/" /usr/bin/fc-cache -s
+fi
