@@ -1,0 +1,67 @@
+/* cgroup.h - one cgroup v2 directory and the processes in it.
+ * Source: Documentation/admin-guide/cgroup-v2.rst. cgroup.kill needs Linux 5.14; without it the pid namespace ends
+ * the processes. */
+#ifndef HUTCH_CGROUP_H
+#define HUTCH_CGROUP_H
+
+#include "err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sandbox_spec;
+
+#define CGROUP_MEMORY (1u << 0)
+#define CGROUP_PIDS   (1u << 1)
+#define CGROUP_CPU    (1u << 2)
+
+/* The directory below which this process may make groups. */
+struct cgroup_base {
+    char *mount;          /* owned; where the v2 hierarchy is mounted, e.g. "/sys/fs/cgroup" */
+    char *path;           /* owned; of the base below it, "/" or "/a/b" */
+    int   dirfd;          /* owned; -1 when there is none */
+    unsigned controllers; /* CGROUP_* that groups below it can have */
+    char  why_not[160];   /* in words: what keeps the missing controllers away; "" when none is missing */
+};
+#define CGROUP_BASE_INIT { .mount = NULL, .path = NULL, .dirfd = -1 }
+
+/* Finds it (libcgroup finds the hierarchy): for an ordinary user a delegated directory, his own group's parent or,
+ * when hutch is alone in it, his own group; for root the top. Never fails: dirfd stays -1 and why_not tells. May move
+ * the calling process into a child group, when only that frees its group for controllers. */
+void hutch_cgroup_find_base(struct cgroup_base *ret);
+void hutch_cgroup_base_done(struct cgroup_base *base);
+
+struct sandbox_cgroup {
+    char *name;           /* owned; below the base */
+    int   base_dirfd;     /* owned */
+    int   dirfd;          /* owned; every access goes through it, -1 when unset */
+    unsigned controllers; /* CGROUP_* that bound something here */
+};
+#define CGROUP_INIT { .name = NULL, .base_dirfd = -1, .dirfd = -1 }
+
+/* Makes <base>/@name with the limits of @spec. @ret is untouched on failure.
+ * Errors: EEXIST, EACCES (not delegated), EAGAIN (cgroup.max.descendants). */
+int hutch_cgroup_create(const struct cgroup_base *base, const char *name, const struct sandbox_spec *spec,
+                        struct sandbox_cgroup *ret, struct hutch_err *err);
+
+/* What was used so far; a number the kernel does not offer is UINT64_MAX. */
+struct cgroup_usage {
+    uint64_t memory_peak_bytes;
+    uint64_t pids_peak;
+    uint64_t cpu_user_us;
+    uint64_t cpu_system_us;
+    uint64_t oom_kills;  /* 0 when unknown */
+    uint64_t pids_denied;
+};
+void hutch_cgroup_read_usage(const struct sandbox_cgroup *cg, struct cgroup_usage *ret);
+
+/* Kills everything inside and removes the directory, waiting at most @timeout_ms until it is empty.
+ * Errors: ETIMEDOUT (a process sits in uninterruptible sleep); calling again is safe. */
+int hutch_cgroup_destroy(struct sandbox_cgroup *cg, unsigned timeout_ms, struct hutch_err *err);
+
+/* The same for a group that an earlier process left below @base: the sweep at start. A missing one is fine. */
+int hutch_cgroup_destroy_named(const struct cgroup_base *base, const char *name, struct hutch_err *err);
+
+void hutch_cgroup_done(struct sandbox_cgroup *cg); /* closes only; fine on CGROUP_INIT, half-made, or twice */
+
+#endif

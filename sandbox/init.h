@@ -1,0 +1,64 @@
+/* init.h - PID 1 of a sandbox: trusted code that builds the sandbox around itself, starts the worker in it, reaps,
+ * and tells the supervisor how the worker ended. Its word is the fact behind every verdict. */
+#ifndef HUTCH_INIT_H
+#define HUTCH_INIT_H
+
+#include "err.h"
+#include "mounts.h"
+#include "rlimits.h"
+#include "seccomp.h"
+#include "userns.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
+
+struct sandbox_spec;
+
+/* Everything that init needs, made ready before clone(2): after it there is no parsing and no look-up. */
+struct init_job {
+    const struct sandbox_spec *spec;
+    struct id_plan ids;
+    struct mount_sources sources;
+    struct seccomp_program seccomp;
+    struct rlimit_plan rlimits;
+    int  landlock_abi;  /* 0: not applied */
+    bool wants_samples; /* memory, CPU time and processes are counted by init every SAMPLE_MS and sent */
+    int  control_fd;    /* init's end of a SOCK_SEQPACKET pair */
+    int  parent_fd;     /* the supervisor's end, to be closed in the child */
+    int  stdio[3];      /* what the worker gets as 0, 1, 2 */
+    int  report_fd;     /* what the worker gets as 3, or -1 */
+};
+
+#define INIT_SAMPLE_MS 100
+#define INIT_REPORT_FD 3 /* the number of report_fd in the worker */
+
+/* From init to the supervisor. */
+enum init_msg_kind {
+    INIT_SETUP_FAILED, /* err; no foreign code has run */
+    INIT_EXEC_FAILED,  /* err: the worker's program could not be executed */
+    INIT_STARTED,      /* the worker's program runs */
+    INIT_SAMPLE,       /* sample */
+    INIT_ENDED,        /* status, as wait(2) has it; everything else in the sandbox dies now */
+};
+struct init_sample {
+    uint64_t memory_bytes; /* all processes: proportional share where readable, else resident */
+    uint64_t cpu_ms;       /* user and system, living and reaped */
+    uint64_t pids;         /* threads, without init */
+};
+struct init_msg {
+    enum init_msg_kind kind;
+    union {
+        struct hutch_err err;
+        struct init_sample sample;
+        int status;
+    };
+};
+
+/* From the supervisor to init: one int a message. */
+#define INIT_GO 0 /* the id maps are written; any other number is a signal to send to the worker's process group */
+
+/* Runs in the child of clone(2) and never returns. */
+_Noreturn void hutch_init_main(const struct init_job *job);
+
+#endif

@@ -1,0 +1,507 @@
+#include "mounts.h"
+
+#include "fd.h"
+#include "hostroot.h"
+#include "log.h"
+#include "spec.h"
+#include "userns.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#define DEFAULT_TMPFS_BYTES (64ull << 20)
+#define EVERY_MOUNT         (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+/* Where the new root hangs until pivot_root(2) moves it: any directory that every host has. */
+static const char *const attach_points[] = { "/tmp", "/mnt", "/proc" };
+
+static __u64 attributes(unsigned flags)
+{
+    return EVERY_MOUNT | (flags & MOUNT_RDONLY ? MOUNT_ATTR_RDONLY : 0) | (flags & MOUNT_NOEXEC ? MOUNT_ATTR_NOEXEC : 0);
+}
+
+static int restrict_mount(int fd, __u64 attrs, unsigned at_flags, const char *what, struct hutch_err *err)
+{
+    struct mount_attr attr = { .attr_set = attrs };
+
+    if (mount_setattr(fd, "", AT_EMPTY_PATH | at_flags, &attr, sizeof(attr)) < 0)
+        return hutch_err_set(err, errno, "restrict the mount '%s'", what);
+    return 0;
+}
+
+/* A detached copy of what is mounted at @path, with all that is mounted below it: leaving that out would uncover what
+ * the host hides, and the kernel refuses it to ordinary users. */
+static int open_bind(const char *path, unsigned flags, int *ret_fd, struct hutch_err *err)
+{
+    auto_fd fd = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+
+    if (fd < 0)
+        return hutch_err_set(err, errno, "open '%s'", path);
+    if (restrict_mount(fd, attributes(flags), AT_RECURSIVE, path, err) < 0)
+        return -1;
+    *ret_fd = hutch_fd_take(&fd);
+    return 0;
+}
+
+/* Files written through the mount belong, on disk, to whoever owns the directory now. */
+static int idmap_bind(int fd, const char *path, const struct id_plan *plan, struct hutch_err *err)
+{
+    struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP };
+    auto_fd userns = -1;
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return hutch_err_set(err, errno, "look at '%s'", path);
+    if (st.st_uid == plan->host_uid)
+        return 0;
+    if (hutch_userns_open_idmap(st.st_uid, st.st_gid, plan, &userns, err) < 0)
+        return -1;
+    attr.userns_fd = (__u64)userns;
+    if (mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0) {
+        if (errno != EINVAL && errno != EOPNOTSUPP && errno != EPERM)
+            return hutch_err_set(err, errno, "map the owner of '%s' (uid %u) to the sandbox's user", path, st.st_uid);
+        /* Not every file system can; the directory's own permissions then decide. */
+        hutch_log_debug("mounts: '%s' cannot be id-mapped: %s", path, strerrordesc_np(errno));
+    }
+    return 0;
+}
+
+int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *ret,
+                              struct hutch_err *err)
+{
+    struct mount_sources sources = MOUNT_SOURCES_INIT;
+
+    sources.bind_fds = malloc((spec->n_mounts + 1) * sizeof(*sources.bind_fds));
+    if (!sources.bind_fds)
+        return hutch_err_set(err, ENOMEM, "list the mounts");
+    sources.n = spec->n_mounts;
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        sources.bind_fds[i] = -1;
+    if (!plan->is_mapped_away || !plan->can_mount) {
+        *ret = sources;
+        return 0;
+    }
+    if (spec->root_kind == ROOT_DIR && open_bind(spec->rootfs_path, MOUNT_RDONLY, &sources.root_fd, err) < 0)
+        goto fail;
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct sandbox_mount *m = &spec->mounts[i];
+
+        if (m->kind != MOUNT_BIND || m->tree_fd >= 0)
+            continue;
+        if (open_bind(m->source, m->flags, &sources.bind_fds[i], err) < 0) {
+            if ((m->flags & MOUNT_OPTIONAL) && err->errnum == ENOENT)
+                continue;
+            goto fail;
+        }
+        if ((m->flags & MOUNT_IDMAP) && idmap_bind(sources.bind_fds[i], m->source, plan, err) < 0)
+            goto fail;
+    }
+    *ret = sources;
+    return 0;
+fail:
+    hutch_mounts_sources_done(&sources);
+    return -1;
+}
+
+void hutch_mounts_sources_done(struct mount_sources *sources)
+{
+    for (size_t i = 0; sources->bind_fds && i < sources->n; i++)
+        hutch_fd_closep(&sources->bind_fds[i]);
+    free(sources->bind_fds);
+    hutch_fd_closep(&sources->root_fd);
+    *sources = (struct mount_sources)MOUNT_SOURCES_INIT;
+}
+
+/* A new, detached file system. @options: NULL-terminated key, value, key, value. */
+static int make_fs(const char *type, const char *const *options, __u64 attrs, int *ret_fd, struct hutch_err *err)
+{
+    auto_fd fs = fsopen(type, FSOPEN_CLOEXEC);
+    auto_fd fd = -1;
+
+    if (fs < 0)
+        return hutch_err_set(err, errno, "open the file system type '%s'", type);
+    for (; options && options[0]; options += 2)
+        if (fsconfig(fs, FSCONFIG_SET_STRING, options[0], options[1], 0) < 0)
+            return hutch_err_set(err, errno, "set %s=%s on a new %s", options[0], options[1], type);
+    if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return hutch_err_set(err, errno, "create a %s", type);
+    fd = fsmount(fs, FSMOUNT_CLOEXEC, (unsigned)(EVERY_MOUNT | attrs));
+    if (fd < 0)
+        return hutch_err_set(err, errno, "make a mount of a new %s%s", type,
+                             strcmp(type, "proc") == 0 && errno == EPERM
+                                 ? " (the host's /proc is partly covered, as inside a container: the kernel then "
+                                   "refuses a fresh one)" : "");
+    *ret_fd = hutch_fd_take(&fd);
+    return 0;
+}
+
+static int make_tmpfs(uint64_t bytes, uint64_t inodes, mode_t mode, __u64 attrs, int *ret_fd, struct hutch_err *err)
+{
+    char size_text[32], inodes_text[32], mode_text[16];
+    const char *options[] = { "size", size_text, "nr_inodes", inodes_text, "mode", mode_text, NULL };
+
+    if (!bytes)
+        bytes = DEFAULT_TMPFS_BYTES;
+    if (!inodes)
+        inodes = bytes / 4096 + 16;
+    snprintf(size_text, sizeof(size_text), "%" PRIu64, bytes);
+    snprintf(inodes_text, sizeof(inodes_text), "%" PRIu64, inodes);
+    snprintf(mode_text, sizeof(mode_text), "%o", mode ? mode : 0755);
+    return make_fs("tmpfs", options, attrs, ret_fd, err);
+}
+
+static int attach(int fd, int target_fd, const char *target, struct hutch_err *err)
+{
+    if (move_mount(fd, "", target_fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        return hutch_err_set(err, errno, "mount on '%s'%s", target,
+                             errno == ENOSPC ? " (the limit is fs.mount-max, not the disk)" : "");
+    return 0;
+}
+
+/* Resolves @path as the code inside will: never out of @root, whatever links the image holds. */
+static int open_in_root(int root, const char *path, __u64 flags)
+{
+    struct open_how how = { .flags = flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+
+    return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+}
+
+/* Opens the place @path for mounting, making directories (and with @is_dir false an empty file at the end) as needed. */
+static int open_target(int root, const char *path, bool is_dir, int *ret_fd, struct hutch_err *err)
+{
+    char part[PATH_MAX];
+    int fd = open_in_root(root, path, O_PATH);
+
+    if (fd < 0 && errno == ENOENT && strlen(path) < sizeof(part)) {
+        for (size_t len = 1; path[len - 1]; len++) {
+            auto_fd parent = -1, made = -1;
+            bool is_last = path[len] == '\0';
+            char *name;
+
+            if (path[len] != '/' && !is_last)
+                continue;
+            memcpy(part, path, len);
+            part[len] = '\0';
+            made = open_in_root(root, part, O_PATH);
+            if (made >= 0)
+                continue;
+            name = strrchr(part, '/');
+            *name++ = '\0';
+            parent = open_in_root(root, part[0] ? part : "/", O_PATH | O_DIRECTORY);
+            if (parent < 0)
+                return hutch_err_set(err, errno, "make the mount point '%s'", path);
+            if (is_last && !is_dir) {
+                made = openat(parent, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0644);
+                if (made < 0)
+                    return hutch_err_set(err, errno, "make the mount point '%s'", path);
+            } else if (mkdirat(parent, name, 0755) < 0 && errno != EEXIST) {
+                return hutch_err_set(err, errno, "make the mount point '%s'%s", path,
+                                     errno == EROFS ? " (the image has no such directory)" : "");
+            }
+        }
+        fd = open_in_root(root, path, O_PATH);
+    }
+    if (fd < 0)
+        return hutch_err_set(err, errno, "open the mount point '%s'", path);
+    *ret_fd = fd;
+    return 0;
+}
+
+static int attach_at(int root, int fd, const char *path, bool is_dir, struct hutch_err *err)
+{
+    auto_fd target = -1;
+
+    if (open_target(root, path, is_dir, &target, err) < 0)
+        return -1;
+    return attach(fd, target, path, err);
+}
+
+/* /dev: what a program needs and no driver behind it. No tty, no ptmx: a terminal would bring ioctls with it. */
+static int build_dev(int root, const struct sandbox_mount *m, struct hutch_err *err)
+{
+    static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
+    static const struct { const char *name, *text; } links[] = {
+        { "fd", "/proc/self/fd" },       { "stdin", "/proc/self/fd/0" },
+        { "stdout", "/proc/self/fd/1" }, { "stderr", "/proc/self/fd/2" },
+    };
+    auto_fd dev = -1, shm = -1;
+
+    if (make_tmpfs(65536, 64, 0755, MOUNT_ATTR_NOEXEC, &dev, err) < 0 || attach_at(root, dev, m->target, true, err) < 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
+        char host[32];
+        auto_fd place = openat(dev, devices[i], O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+        auto_fd node = -1, place_path = -1;
+        struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC };
+        struct stat st;
+
+        snprintf(host, sizeof(host), "/dev/%s", devices[i]);
+        node = open_tree(AT_FDCWD, host, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        if (place < 0 || node < 0 || fstat(node, &st) < 0)
+            return hutch_err_set(err, errno, "open '%s'", host);
+        if (!S_ISCHR(st.st_mode))
+            return hutch_err_set(err, 0, "'%s' of this host is not a device", host);
+        if (mount_setattr(node, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+            return hutch_err_set(err, errno, "restrict '%s'", host);
+        place_path = openat(dev, devices[i], O_PATH | O_CLOEXEC | O_NOFOLLOW);
+        if (place_path < 0 || attach(node, place_path, host, err) < 0)
+            return place_path < 0 ? hutch_err_set(err, errno, "open '%s'", host) : -1;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+        if (symlinkat(links[i].text, dev, links[i].name) < 0)
+            return hutch_err_set(err, errno, "link '/dev/%s'", links[i].name);
+    if (mkdirat(dev, "shm", 0755) < 0)
+        return hutch_err_set(err, errno, "make '/dev/shm'");
+    if (make_tmpfs(m->size_bytes, m->inodes, 01777, MOUNT_ATTR_NOEXEC, &shm, err) < 0)
+        return -1;
+    {
+        auto_fd place = openat(dev, "shm", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+        if (place < 0)
+            return hutch_err_set(err, errno, "open '/dev/shm'");
+        if (attach(shm, place, "/dev/shm", err) < 0)
+            return -1;
+    }
+    return restrict_mount(dev, MOUNT_ATTR_RDONLY, 0, m->target, err);
+}
+
+static int build_one(int root, const struct sandbox_mount *m, int given_fd, struct hutch_err *err)
+{
+    auto_fd fd = -1;
+    struct stat st;
+
+    switch (m->kind) {
+    case MOUNT_DEV:
+        return build_dev(root, m, err);
+    case MOUNT_SYMLINK:
+        if (symlinkat(m->source, root, m->target + 1) < 0)
+            return hutch_err_set(err, errno, "link '%s' to '%s'", m->target, m->source);
+        return 0;
+    case MOUNT_PROC:
+        /* While the host's own proc is in sight, or the kernel refuses (mount_too_revealing). */
+        if (make_fs("proc", NULL, MOUNT_ATTR_NOEXEC, &fd, err) < 0)
+            return -1;
+        return attach_at(root, fd, m->target, true, err);
+    case MOUNT_TMPFS:
+        /* Read-only comes at the end, when our own files are in it. */
+        if (make_tmpfs(m->size_bytes, m->inodes, m->mode, attributes(m->flags & ~MOUNT_RDONLY) & ~EVERY_MOUNT, &fd, err) < 0)
+            return -1;
+        return attach_at(root, fd, m->target, true, err);
+    case MOUNT_BIND:
+        if (given_fd < 0) {
+            if (open_bind(m->source, m->flags, &fd, err) < 0)
+                return (m->flags & MOUNT_OPTIONAL) && err->errnum == ENOENT ? 0 : -1;
+            given_fd = fd;
+        } else if (restrict_mount(given_fd, attributes(m->flags), AT_RECURSIVE, m->target, err) < 0) {
+            return -1;
+        }
+        if (fstat(given_fd, &st) < 0)
+            return hutch_err_set(err, errno, "look at '%s'", m->source);
+        return attach_at(root, given_fd, m->target, S_ISDIR(st.st_mode), err);
+    }
+    return hutch_err_set(err, 0, "mount kind %d is unknown", (int)m->kind);
+}
+
+static bool is_below(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0' || (len == 1 && dir[0] == '/'));
+}
+
+/* Whether the image lacks the place for mount @i, and no earlier mount brings a directory where it can be made. */
+static bool lacks_target(const struct sandbox_spec *spec, int root, size_t i)
+{
+    auto_fd fd = -1;
+
+    for (size_t j = 0; j < i; j++)
+        if (is_below(spec->mounts[i].target, spec->mounts[j].target))
+            return false;
+    fd = open_in_root(root, spec->mounts[i].target, O_PATH);
+    return fd < 0 && errno == ENOENT;
+}
+
+/* An image is read-only, so a mount point that it lacks cannot be made in it: a read-only overlay puts a small tree with
+ * the missing directories on top. */
+static int add_missing_targets(const struct sandbox_spec *spec, int *root, struct hutch_err *err)
+{
+    auto_fd skeleton = -1, overlay = -1;
+    char lower[64];
+    const char *options[] = { "lowerdir", lower, NULL };
+
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct sandbox_mount *m = &spec->mounts[i];
+        auto_fd place = -1, source = -1;
+        struct stat st;
+        bool is_dir = true;
+
+        if (!lacks_target(spec, *root, i))
+            continue;
+        if (skeleton < 0) {
+            if (make_tmpfs(1 << 20, 1024, 0755, 0, &skeleton, err) < 0)
+                return -1;
+        }
+        if (m->kind == MOUNT_BIND) {
+            if (m->tree_fd < 0 && stat(m->source, &st) == 0)
+                is_dir = S_ISDIR(st.st_mode);
+            else if (m->tree_fd >= 0 && fstat(m->tree_fd, &st) == 0)
+                is_dir = S_ISDIR(st.st_mode);
+        }
+        if (open_target(skeleton, m->target, is_dir, &place, err) < 0)
+            return -1;
+    }
+    if (skeleton < 0)
+        return 0;
+    snprintf(lower, sizeof(lower), "/proc/self/fd/%d:/proc/self/fd/%d", skeleton, *root);
+    if (make_fs("overlay", options, MOUNT_ATTR_RDONLY, &overlay, err) < 0)
+        return hutch_err_wrap(err, "add mount points that the image lacks (needs overlayfs in user namespaces, Linux 5.11)");
+    close(*root);
+    *root = hutch_fd_take(&overlay);
+    return 0;
+}
+
+static int write_files(const struct sandbox_spec *spec, int root, struct hutch_err *err)
+{
+    for (size_t i = 0; i < spec->n_files; i++) {
+        const struct sandbox_file *f = &spec->files[i];
+        auto_fd made = -1, fd = -1;
+        char self[32];
+
+        if (open_target(root, f->target, false, &made, err) < 0)
+            return hutch_err_wrap(err, "write '%s'", f->target);
+        snprintf(self, sizeof(self), "/proc/self/fd/%d", made);
+        fd = open(self, O_WRONLY | O_TRUNC | O_CLOEXEC);
+        if (fd < 0 || hutch_fd_write_all(fd, f->data, f->len) < 0 || fchmod(fd, f->mode) < 0)
+            return hutch_err_set(err, errno, "write '%s'", f->target);
+    }
+    return 0;
+}
+
+/* Binds @path onto itself, read-only, or covers it with nothing. What is not there needs neither. */
+static int cover(int root, const char *path, bool is_masked, struct hutch_err *err)
+{
+    auto_fd target = open_in_root(root, path, O_PATH);
+    auto_fd fd = -1;
+    struct stat st;
+
+    if (target < 0)
+        return errno == ENOENT || errno == ENOTDIR || errno == EACCES ? 0 : hutch_err_set(err, errno, "open '%s'", path);
+    if (!is_masked) {
+        fd = open_tree(target, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+        if (fd < 0)
+            return hutch_err_set(err, errno, "open '%s'", path);
+        if (restrict_mount(fd, EVERY_MOUNT | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, AT_RECURSIVE, path, err) < 0)
+            return -1;
+        return attach(fd, target, path, err);
+    }
+    if (fstat(target, &st) < 0)
+        return hutch_err_set(err, errno, "look at '%s'", path);
+    if (S_ISDIR(st.st_mode)) {
+        if (make_tmpfs(4096, 2, 0555, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, &fd, err) < 0)
+            return -1;
+    } else {
+        fd = open_tree(AT_FDCWD, "/dev/null", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        if (fd < 0)
+            return hutch_err_set(err, errno, "open '/dev/null'");
+    }
+    return attach(fd, target, path, err);
+}
+
+static int cover_paths(const struct sandbox_spec *spec, int root, struct hutch_err *err)
+{
+    for (char **p = spec->readonly_paths; p && *p; p++)
+        if (cover(root, *p, false, err) < 0)
+            return hutch_err_wrap(err, "make '%s' read-only", *p);
+    for (char **p = spec->masked_paths; p && *p; p++)
+        if (cover(root, *p, true, err) < 0)
+            return hutch_err_wrap(err, "mask '%s'", *p);
+    return 0;
+}
+
+static int seal_tmpfs(const struct sandbox_spec *spec, int root, struct hutch_err *err)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct sandbox_mount *m = &spec->mounts[i];
+        auto_fd fd = -1;
+
+        if (m->kind != MOUNT_TMPFS || !(m->flags & MOUNT_RDONLY))
+            continue;
+        fd = open_in_root(root, m->target, O_PATH);
+        if (fd < 0)
+            return hutch_err_set(err, errno, "open '%s'", m->target);
+        if (restrict_mount(fd, MOUNT_ATTR_RDONLY, 0, m->target, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int attach_root(int root, struct hutch_err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(attach_points); i++)
+        if (move_mount(root, "", AT_FDCWD, attach_points[i], MOVE_MOUNT_F_EMPTY_PATH) == 0)
+            return 0;
+    return hutch_err_set(err, errno, "attach the new root to '%s'", attach_points[0]);
+}
+
+static int enter_root(int root, struct hutch_err *err)
+{
+    /* pivot_root(".", ".") puts the old root on top of the new one, from where it is taken off: pivot_root(2). A chroot
+     * would leave the host's tree mounted, and forbids user namespaces inside. */
+    if (fchdir(root) < 0)
+        return hutch_err_set(err, errno, "enter the new root");
+    if (syscall(SYS_pivot_root, ".", ".") < 0)
+        return hutch_err_set(err, errno, "pivot to the new root");
+    if (umount2(".", MNT_DETACH) < 0)
+        return hutch_err_set(err, errno, "detach the host's tree");
+    if (chdir("/") < 0)
+        return hutch_err_set(err, errno, "enter '/'");
+    return 0;
+}
+
+int hutch_mounts_build(const struct sandbox_spec *spec, const struct mount_sources *sources, struct hutch_err *err)
+{
+    struct mount_attr private = { .propagation = MS_PRIVATE };
+    int root = -1, rc = -1;
+
+    if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private, sizeof(private)) < 0)
+        return hutch_err_set(err, errno, "cut the mount tree off from the host's (needs Linux 5.12)");
+    umask(0);
+    if (spec->root_kind == ROOT_HOST) {
+        if (make_tmpfs(1 << 20, 1024, 0755, 0, &root, err) < 0)
+            return -1;
+    } else if (sources->root_fd >= 0) {
+        root = fcntl(sources->root_fd, F_DUPFD_CLOEXEC, 3);
+        if (root < 0)
+            return hutch_err_set(err, errno, "hold the root tree");
+    } else if (open_bind(spec->rootfs_path, MOUNT_RDONLY, &root, err) < 0) {
+        return hutch_err_wrap(err, "use the root tree");
+    }
+    if (spec->root_kind == ROOT_DIR && add_missing_targets(spec, &root, err) < 0)
+        goto out;
+    if (attach_root(root, err) < 0)
+        goto out;
+    if (spec->root_kind == ROOT_HOST && hutch_hostroot_build(root, spec->uid_inside, spec->gid_inside, err) < 0)
+        goto out;
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct sandbox_mount *m = &spec->mounts[i];
+        int given = m->tree_fd >= 0 ? m->tree_fd : i < sources->n ? sources->bind_fds[i] : -1;
+
+        if (build_one(root, m, given, err) < 0)
+            goto out;
+    }
+    if (write_files(spec, root, err) < 0 || cover_paths(spec, root, err) < 0 || seal_tmpfs(spec, root, err) < 0)
+        goto out;
+    if (restrict_mount(root, EVERY_MOUNT | MOUNT_ATTR_RDONLY, 0, "/", err) < 0)
+        goto out;
+    rc = enter_root(root, err);
+    umask(022);
+out:
+    hutch_fd_closep(&root);
+    return rc;
+}

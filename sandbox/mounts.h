@@ -1,0 +1,34 @@
+/* mounts.h - the mount tree of a sandbox: what exists for the code inside is what is mounted here.
+ *
+ * Built with the mount API of file descriptors (fsopen, open_tree, move_mount, mount_setattr: Linux 5.2-5.12), so
+ * that nothing is looked up by a path that hostile code could have changed: targets are resolved inside the new
+ * root with openat2(RESOLVE_IN_ROOT), sources are held as detached mounts. */
+#ifndef HUTCH_MOUNTS_H
+#define HUTCH_MOUNTS_H
+
+#include "err.h"
+
+#include <stddef.h>
+
+struct sandbox_spec;
+struct id_plan;
+
+/* Detached mounts of the host paths that the spec names, -1 where the child is to open them itself. */
+struct mount_sources {
+    int  root_fd; /* owned */
+    int *bind_fds; /* owned, one per mount of the spec */
+    size_t n;
+};
+#define MOUNT_SOURCES_INIT { .root_fd = -1, .bind_fds = NULL, .n = 0 }
+
+/* Parent side. Does nothing for an ordinary user, whose child opens the paths with the same rights in its own mount
+ * namespace. For root, whose child is somebody else, opens them here and id-maps those marked MOUNT_IDMAP. */
+int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *ret,
+                              struct hutch_err *err);
+void hutch_mounts_sources_done(struct mount_sources *sources);
+
+/* Child side, in its own mount namespace with the host's tree still in sight: builds everything below a new root and
+ * makes it the process's root; the host's tree is gone afterwards. */
+int hutch_mounts_build(const struct sandbox_spec *spec, const struct mount_sources *sources, struct hutch_err *err);
+
+#endif

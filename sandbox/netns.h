@@ -1,0 +1,10 @@
+/* netns.h - the network namespace of a sandbox without network: loopback, and nothing else. */
+#ifndef HUTCH_NETNS_H
+#define HUTCH_NETNS_H
+
+#include "err.h"
+
+/* Brings "lo" up in the calling process's network namespace, so that code which talks to itself works. */
+int hutch_netns_loopback_up(struct hutch_err *err);
+
+#endif

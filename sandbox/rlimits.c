@@ -1,0 +1,82 @@
+#include "rlimits.h"
+
+#include "fd.h"
+#include "spec.h"
+
+#include <inttypes.h>
+
+/* Pins to as many CPUs as the limit rounds up to, starting at a place that differs between sandboxes so that they do
+ * not all end up on the first CPU. */
+static void plan_cpus(uint64_t thousandths, struct rlimit_plan *plan)
+{
+    cpu_set_t allowed;
+    int have, want = (int)((thousandths + 999) / 1000), start;
+
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
+        return;
+    have = CPU_COUNT(&allowed);
+    if (want < 1 || want >= have) {
+        plan->pin = want >= have && have > 0; /* nothing to take away, but the number holds */
+        plan->cpus = allowed;
+        return;
+    }
+    start = (int)(getpid() % have);
+    CPU_ZERO(&plan->cpus);
+    for (int pass = 0, seen = 0; pass < 2; pass++)
+        for (int cpu = 0; cpu < CPU_SETSIZE && want > 0; cpu++)
+            if (CPU_ISSET(cpu, &allowed) && seen++ >= start && !CPU_ISSET(cpu, &plan->cpus)) {
+                CPU_SET(cpu, &plan->cpus);
+                want--;
+            }
+    plan->pin = true;
+}
+
+void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, bool cgroup_cpus, struct rlimit_plan *ret)
+{
+    const uint64_t *limits = spec->limits;
+
+    ret->pin = false;
+    for (int i = 0; i < RLIMIT_NLIMITS; i++)
+        ret->max[i] = RLIM_INFINITY;
+    ret->max[RLIMIT_CORE] = 0; /* a core file would land wherever the host's core_pattern says */
+    ret->max[RLIMIT_MEMLOCK] = 64 << 10;
+    ret->max[RLIMIT_MSGQUEUE] = 64 << 10;
+    ret->max[RLIMIT_RTPRIO] = 0;
+    ret->max[RLIMIT_NICE] = 0;
+    /* RLIMIT_DATA, not RLIMIT_AS: it counts private writable memory, whereas address space is also what allocators and
+     * thread pools reserve and never touch. Counts mmap(2) since Linux 4.7. */
+    if (limits[LIMIT_MEMORY] && !cgroup_memory)
+        ret->max[RLIMIT_DATA] = limits[LIMIT_MEMORY];
+    /* Counted per user and user namespace since Linux 5.14, so only this sandbox's processes; init is one of them. */
+    if (limits[LIMIT_PIDS])
+        ret->max[RLIMIT_NPROC] = limits[LIMIT_PIDS] + 1;
+    /* Whole seconds per process, one second later than the supervisor, who counts milliseconds of all together. */
+    if (limits[LIMIT_CPU_TIME])
+        ret->max[RLIMIT_CPU] = limits[LIMIT_CPU_TIME] / 1000 + 2;
+    if (limits[LIMIT_FILE_SIZE])
+        ret->max[RLIMIT_FSIZE] = limits[LIMIT_FILE_SIZE];
+    if (limits[LIMIT_OPEN_FILES])
+        ret->max[RLIMIT_NOFILE] = limits[LIMIT_OPEN_FILES];
+    if (limits[LIMIT_CPUS] && !cgroup_cpus)
+        plan_cpus(limits[LIMIT_CPUS], ret);
+}
+
+int hutch_rlimits_apply(const struct rlimit_plan *plan, struct hutch_err *err)
+{
+    if (plan->pin && sched_setaffinity(0, sizeof(plan->cpus), &plan->cpus) < 0)
+        return hutch_err_set(err, errno, "pin to %d CPUs", CPU_COUNT(&plan->cpus));
+    for (int i = 0; i < RLIMIT_NLIMITS; i++) {
+        struct rlimit now;
+
+        if (plan->max[i] == RLIM_INFINITY)
+            continue;
+        if (getrlimit(i, &now) < 0)
+            return hutch_err_set(err, errno, "read resource limit %d", i);
+        if (now.rlim_max == RLIM_INFINITY || now.rlim_max > plan->max[i])
+            now.rlim_max = plan->max[i];
+        now.rlim_cur = now.rlim_max;
+        if (setrlimit(i, &now) < 0)
+            return hutch_err_set(err, errno, "set resource limit %d to %ju", i, (uintmax_t)now.rlim_max);
+    }
+    return 0;
+}

@@ -1,0 +1,27 @@
+/* rlimits.h - resource limits of the process that runs foreign code: the second net where a cgroup counts too, and
+ * the only one besides the supervisor where none does. Source: setrlimit(2), sched_setaffinity(2). */
+#ifndef HUTCH_RLIMITS_H
+#define HUTCH_RLIMITS_H
+
+#include "err.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <sys/resource.h>
+
+struct sandbox_spec;
+
+struct rlimit_plan {
+    rlim_t max[RLIMIT_NLIMITS]; /* RLIM_INFINITY: leave alone */
+    bool pin;                   /* restrict to @cpus */
+    cpu_set_t cpus;
+};
+
+/* Decides in the parent. @cgroup_memory and @cgroup_cpus: a cgroup already enforces that limit for the whole
+ * sandbox, so that the coarser RLIMIT_DATA or CPU pinning is not needed. */
+void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, bool cgroup_cpus, struct rlimit_plan *ret);
+
+/* Applies in the child: soft and hard limit alike, never above the hard limit that it has. No allocation. */
+int hutch_rlimits_apply(const struct rlimit_plan *plan, struct hutch_err *err);
+
+#endif

@@ -1,0 +1,286 @@
+#include "sandbox.h"
+
+#include "fd.h"
+#include "landlock.h"
+#include "log.h"
+
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#define DESTROY_TIMEOUT_MS 5000
+
+static int require_sane(const struct sandbox_spec *spec, struct hutch_err *err)
+{
+    static const enum sandbox_layer always[] = {
+        LAYER_USER_NS,   LAYER_MOUNT_NS,      LAYER_PID_NS,       LAYER_IPC_NS,      LAYER_UTS_NS,
+        LAYER_CGROUP_NS, LAYER_READONLY_ROOT, LAYER_CAPABILITIES, LAYER_NO_NEW_PRIVS,
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(always); i++)
+        if (spec->layers[always[i]] == NEED_OFF)
+            return hutch_err_set(err, 0, "layer '%s' cannot be switched off", hutch_layer_name(always[i]));
+    if (spec->uid_inside == 0 || spec->gid_inside == 0)
+        return hutch_err_set(err, 0, "uid and gid 0 are not given to code inside a sandbox");
+    if (!spec->argv || !spec->argv[0])
+        return hutch_err_set(err, 0, "there is no program to run");
+    if (spec->layers[LAYER_NET_NS] == NEED_REQUIRE && spec->network == NETWORK_HOST)
+        return hutch_err_set(err, 0, "layer 'net_namespace' is required, and network 'host' would go without it");
+    return 0;
+}
+
+/* A group for the sandbox where there can be one. Without, when only tried for, says why in the layer's detail. */
+static int make_cgroup(const struct sandbox_spec *spec, const struct cgroup_base *base, const char *name, struct sandbox *sb,
+                       struct hutch_err *err)
+{
+    enum sandbox_need need = spec->layers[LAYER_CGROUP];
+    char *detail = sb->enforcement.layer_detail[LAYER_CGROUP];
+
+    if (need == NEED_OFF)
+        return 0;
+    if (base->dirfd >= 0 && hutch_cgroup_create(base, name, spec, &sb->cgroup, err) == 0) {
+        snprintf(detail, sizeof(sb->enforcement.layer_detail[0]), "%.95s", base->why_not);
+        return 0;
+    }
+    if (base->dirfd < 0)
+        hutch_err_set(err, 0, "%s", base->why_not);
+    if (need == NEED_REQUIRE)
+        return hutch_err_wrap(err, "the policy requires a cgroup");
+    snprintf(detail, sizeof(sb->enforcement.layer_detail[0]), "%.95s", err->msg);
+    hutch_log_debug("sandbox: no cgroup: %s", err->msg);
+    return 0;
+}
+
+/* The counted limits must come from the cgroup when the policy says so. */
+static int require_limits(const struct sandbox_spec *spec, const struct cgroup_base *base, const struct sandbox *sb,
+                          struct hutch_err *err)
+{
+    static const struct { enum sandbox_limit limit; unsigned bit; } counted[] = {
+        { LIMIT_MEMORY, CGROUP_MEMORY }, { LIMIT_PIDS, CGROUP_PIDS }, { LIMIT_CPUS, CGROUP_CPU },
+    };
+
+    if (spec->limits_need != NEED_REQUIRE)
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(counted); i++)
+        if (spec->limits[counted[i].limit] && !(sb->cgroup.controllers & counted[i].bit))
+            return hutch_err_set(err, 0, "the policy requires that a cgroup enforces the limit '%s', and none can: %s",
+                                 hutch_limit_name(counted[i].limit), base->why_not);
+    return 0;
+}
+
+static void describe(const struct sandbox_spec *spec, const struct init_job *job, struct sandbox *sb)
+{
+    struct sandbox_enforcement *e = &sb->enforcement;
+    bool has_seccomp = spec->layers[LAYER_SECCOMP] != NEED_OFF;
+    unsigned by_cgroup = sb->cgroup.controllers;
+
+    for (size_t i = 0; i < LAYER_COUNT; i++)
+        e->layer_active[i] = true;
+    e->layer_active[LAYER_NET_NS] = spec->network == NETWORK_NONE;
+    if (spec->network == NETWORK_HOST)
+        snprintf(e->layer_detail[LAYER_NET_NS], sizeof(e->layer_detail[0]), "the host's network is shared");
+    e->layer_active[LAYER_SECCOMP] = has_seccomp;
+    if (has_seccomp)
+        snprintf(e->layer_detail[LAYER_SECCOMP], sizeof(e->layer_detail[0]), "%zu instructions", job->seccomp.n_insns);
+    e->layer_active[LAYER_LANDLOCK] = job->landlock_abi > 0;
+    if (spec->layers[LAYER_LANDLOCK] != NEED_OFF)
+        snprintf(e->layer_detail[LAYER_LANDLOCK], sizeof(e->layer_detail[0]),
+                 job->landlock_abi ? "ABI %d" : "not offered by this kernel", job->landlock_abi);
+    e->layer_active[LAYER_CGROUP] = sb->cgroup.dirfd >= 0;
+
+    if (spec->limits[LIMIT_MEMORY])
+        e->limits[LIMIT_MEMORY] = by_cgroup & CGROUP_MEMORY ? 1u << ENFORCER_CGROUP : 1u << ENFORCER_RLIMIT;
+    if (spec->limits[LIMIT_PIDS])
+        e->limits[LIMIT_PIDS] = 1u << ENFORCER_RLIMIT | (by_cgroup & CGROUP_PIDS ? 1u << ENFORCER_CGROUP : 0);
+    if (spec->limits[LIMIT_CPUS])
+        e->limits[LIMIT_CPUS] = by_cgroup & CGROUP_CPU                ? 1u << ENFORCER_CGROUP
+                                : has_seccomp && job->rlimits.pin ? 1u << ENFORCER_AFFINITY
+                                                                      : 1u << ENFORCER_NONE;
+    if (spec->limits[LIMIT_CPU_TIME])
+        e->limits[LIMIT_CPU_TIME] = 1u << ENFORCER_RLIMIT;
+    if (spec->limits[LIMIT_FILE_SIZE])
+        e->limits[LIMIT_FILE_SIZE] = 1u << ENFORCER_RLIMIT;
+    if (spec->limits[LIMIT_OPEN_FILES])
+        e->limits[LIMIT_OPEN_FILES] = 1u << ENFORCER_RLIMIT;
+    if (spec->limits[LIMIT_TMP_SIZE])
+        e->limits[LIMIT_TMP_SIZE] = 1u << ENFORCER_KERNEL;
+}
+
+static const char *clone_hint(int errnum)
+{
+    switch (errnum) {
+    case EPERM:
+        return " (this host forbids user namespaces to ordinary users; 'hutch doctor' names the setting)";
+    case ENOSPC:
+        return " (the limit is user.max_user_namespaces or its kin, not the disk)";
+    case EUSERS:
+        return " (user namespaces are nested too deeply)";
+    default:
+        return "";
+    }
+}
+
+static pid_t clone_init(const struct sandbox_spec *spec, int cgroup_fd, int *ret_pidfd)
+{
+    struct clone_args args = {
+        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
+        .pidfd = (__u64)(uintptr_t)ret_pidfd,
+        .exit_signal = SIGCHLD,
+    };
+
+    if (spec->network == NETWORK_NONE)
+        args.flags |= CLONE_NEWNET;
+    if (cgroup_fd >= 0) {
+        args.flags |= CLONE_INTO_CGROUP; /* Linux 5.7; it never runs outside its limits */
+        args.cgroup = (__u64)cgroup_fd;
+    }
+    return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+}
+
+/* Who counts what the cgroup does not. */
+static void plan_fallbacks(const struct sandbox_spec *spec, struct init_job *job, struct sandbox *sb)
+{
+    unsigned by_cgroup = sb->cgroup.controllers;
+
+    hutch_rlimits_plan(spec, by_cgroup & CGROUP_MEMORY, by_cgroup & CGROUP_CPU, &job->rlimits);
+    job->wants_samples = !(by_cgroup & CGROUP_MEMORY) || !(by_cgroup & CGROUP_PIDS);
+    sb->wants_samples = job->wants_samples;
+}
+
+/* Clones into the cgroup; when only that is forbidden and the policy can do without, again outside of it. */
+static pid_t clone_somewhere(const struct sandbox_spec *spec, struct init_job *job, struct sandbox *sb,
+                             struct hutch_err *err)
+{
+    struct hutch_err ignored;
+    pid_t pid;
+    int e;
+
+    plan_fallbacks(spec, job, sb);
+    pid = clone_init(spec, sb->cgroup.dirfd, &sb->pidfd);
+    e = errno;
+
+    if (pid < 0 && sb->cgroup.dirfd >= 0 && spec->layers[LAYER_CGROUP] != NEED_REQUIRE &&
+        spec->limits_need != NEED_REQUIRE && (e == EACCES || e == EBUSY || e == EOPNOTSUPP || e == ENOENT)) {
+        hutch_cgroup_destroy(&sb->cgroup, DESTROY_TIMEOUT_MS, &ignored);
+        snprintf(sb->enforcement.layer_detail[LAYER_CGROUP], sizeof(sb->enforcement.layer_detail[0]),
+                 "a process cannot be made inside it: %s", strerrordesc_np(e));
+        sb->cgroup.controllers = 0;
+        plan_fallbacks(spec, job, sb);
+        pid = clone_init(spec, -1, &sb->pidfd);
+        e = errno;
+    }
+    if (pid < 0)
+        hutch_err_set(err, e, "make the sandbox's namespaces%s", clone_hint(e));
+    return pid;
+}
+
+int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_base *base, const char *name,
+                        const struct sandbox_io *io, struct sandbox *ret, struct hutch_err *err)
+{
+    struct sandbox sb = SANDBOX_INIT;
+    struct init_job job = { .spec = spec,
+                            .sources = MOUNT_SOURCES_INIT,
+                            .control_fd = -1,
+                            .parent_fd = -1,
+                            .stdio = { io->stdin_r, io->stdout_w, io->stderr_w },
+                            .report_fd = io->report_w };
+    int pair[2] = { -1, -1 }, go = INIT_GO;
+    struct hutch_err ignored;
+
+    if (require_sane(spec, err) < 0 || hutch_userns_plan(&job.ids, err) < 0)
+        return -1;
+    if (spec->layers[LAYER_LANDLOCK] != NEED_OFF)
+        job.landlock_abi = hutch_landlock_abi();
+    if (spec->layers[LAYER_LANDLOCK] == NEED_REQUIRE && job.landlock_abi == 0)
+        return hutch_err_set(err, 0, "the policy requires Landlock, and this kernel does not offer it (is 'landlock' in "
+                                     "its lsm= list?)");
+    if (spec->layers[LAYER_SECCOMP] != NEED_OFF && hutch_seccomp_compile(&spec->seccomp, &job.seccomp, err) < 0)
+        return hutch_err_wrap(err, "compile the seccomp profile");
+    if (hutch_mounts_open_sources(spec, &job.ids, &job.sources, err) < 0)
+        goto fail;
+    if (make_cgroup(spec, base, name, &sb, err) < 0 || require_limits(spec, base, &sb, err) < 0)
+        goto fail;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        hutch_err_set(err, errno, "make the control socket");
+        goto fail;
+    }
+    job.parent_fd = pair[0];
+    job.control_fd = pair[1];
+    sb.pid = clone_somewhere(spec, &job, &sb, err);
+    if (sb.pid == 0)
+        hutch_init_main(&job);
+    if (sb.pid < 0)
+        goto fail;
+    sb.control_fd = pair[0];
+    pair[0] = -1;
+    describe(spec, &job, &sb);
+    if (hutch_userns_write_maps(sb.pid, spec, &job.ids, err) < 0)
+        goto fail;
+    if (send(sb.control_fd, &go, sizeof(go), MSG_NOSIGNAL) != sizeof(go)) {
+        hutch_err_set(err, errno, "let the sandbox's init go");
+        goto fail;
+    }
+    hutch_mounts_sources_done(&job.sources);
+    hutch_seccomp_program_done(&job.seccomp);
+    close(pair[1]);
+    *ret = sb;
+    return 0;
+fail:
+    hutch_mounts_sources_done(&job.sources);
+    hutch_seccomp_program_done(&job.seccomp);
+    hutch_fd_closep(&pair[0]);
+    hutch_fd_closep(&pair[1]);
+    if (hutch_sandbox_finish(&sb, NULL, &ignored) < 0)
+        hutch_log_debug("sandbox: %s", ignored.msg);
+    return -1;
+}
+
+int hutch_sandbox_receive(struct sandbox *sb, struct init_msg *ret, struct hutch_err *err)
+{
+    ssize_t n = TEMP_FAILURE_RETRY(recv(sb->control_fd, ret, sizeof(*ret), 0));
+
+    if (n == 0 || (n < 0 && errno == ECONNRESET))
+        return 0;
+    if (n != sizeof(*ret))
+        return hutch_err_set(err, n < 0 ? errno : EPROTO, "hear from the sandbox's init");
+    return 1;
+}
+
+void hutch_sandbox_signal(struct sandbox *sb, int sig)
+{
+    if (sb->control_fd >= 0 && TEMP_FAILURE_RETRY(send(sb->control_fd, &sig, sizeof(sig), MSG_NOSIGNAL | MSG_DONTWAIT)) < 0)
+        hutch_log_debug("sandbox: signal %d did not get through: %s", sig, strerrordesc_np(errno));
+}
+
+void hutch_sandbox_kill(struct sandbox *sb)
+{
+    /* The kernel kills everything in a pid namespace whose init dies: pid_namespaces(7). */
+    if (sb->pidfd >= 0)
+        syscall(SYS_pidfd_send_signal, sb->pidfd, SIGKILL, NULL, 0);
+}
+
+int hutch_sandbox_finish(struct sandbox *sb, struct sandbox_end *ret, struct hutch_err *err)
+{
+    struct sandbox_end end = { 0 };
+    int rc = 0;
+
+    hutch_sandbox_kill(sb);
+    if (sb->pid > 0)
+        TEMP_FAILURE_RETRY(wait4(sb->pid, &end.init_status, 0, &end.usage));
+    hutch_cgroup_read_usage(&sb->cgroup, &end.cgroup);
+    if (hutch_cgroup_destroy(&sb->cgroup, DESTROY_TIMEOUT_MS, err) < 0)
+        rc = -1;
+    hutch_cgroup_done(&sb->cgroup);
+    hutch_fd_closep(&sb->pidfd);
+    hutch_fd_closep(&sb->control_fd);
+    sb->pid = -1;
+    if (ret)
+        *ret = end;
+    return rc;
+}

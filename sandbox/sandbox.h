@@ -1,0 +1,61 @@
+/* sandbox.h - one sandbox from outside: start it, hear from its init, signal it, end it.
+ *
+ * The caller owns the event loop: control_fd becomes readable when init has something to say. No threads may run in
+ * the calling process while hutch_sandbox_start() is at work (it clones). */
+#ifndef HUTCH_SANDBOX_H
+#define HUTCH_SANDBOX_H
+
+#include "cgroup.h"
+#include "err.h"
+#include "init.h"
+#include "spec.h"
+
+/* What makes each limit and layer real in this sandbox. Bits are 1u << enum sandbox_enforcer. */
+struct sandbox_enforcement {
+    unsigned limits[LIMIT_COUNT];
+    bool layer_active[LAYER_COUNT];
+    char layer_detail[LAYER_COUNT][96]; /* in words, "" when there is nothing to add */
+};
+
+struct sandbox {
+    pid_t pid;        /* of init, as the caller sees it; -1 when unset */
+    int   pidfd;      /* owned */
+    int   control_fd; /* owned */
+    struct sandbox_cgroup cgroup;
+    struct sandbox_enforcement enforcement;
+    bool  wants_samples; /* INIT_SAMPLE messages will come: memory and processes are not counted by a cgroup */
+};
+#define SANDBOX_INIT { .pid = -1, .pidfd = -1, .control_fd = -1, .cgroup = CGROUP_INIT }
+
+/* Descriptors that the worker gets; the caller keeps its own copies and closes them. */
+struct sandbox_io {
+    int stdin_r, stdout_w, stderr_w;
+    int report_w; /* becomes descriptor 3 (INIT_REPORT_FD); -1 for none */
+};
+
+/* Clones init, which builds the sandbox in parallel from here on: INIT_STARTED, INIT_SETUP_FAILED or INIT_EXEC_FAILED
+ * comes over control_fd. @name names the cgroup. Fails, with everything undone, when a required layer or limit cannot be
+ * had; no foreign code has run then. @base may have no directory (dirfd -1). */
+int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_base *base, const char *name,
+                        const struct sandbox_io *io, struct sandbox *ret, struct hutch_err *err);
+
+/* Takes one message, blocking. 1, or 0 when init is gone. */
+int hutch_sandbox_receive(struct sandbox *sb, struct init_msg *ret, struct hutch_err *err);
+
+/* Asks init to signal the worker's process group. Nothing happens when init is gone. */
+void hutch_sandbox_signal(struct sandbox *sb, int sig);
+
+/* Kills everything inside, now. Safe to call again. */
+void hutch_sandbox_kill(struct sandbox *sb);
+
+/* How it ended and what it used. */
+struct sandbox_end {
+    int init_status;             /* wait status of init: 0 after a normal end */
+    struct rusage usage;         /* init and all that it and the kernel reaped */
+    struct cgroup_usage cgroup;  /* UINT64_MAX where unknown */
+};
+/* Kills what is left, reaps init, reads the cgroup's last numbers, removes it and frees everything; at most some
+ * seconds. A cgroup that does not empty is left to the next start's sweep and reported in @err with -1. */
+int hutch_sandbox_finish(struct sandbox *sb, struct sandbox_end *ret, struct hutch_err *err);
+
+#endif

@@ -1,0 +1,38 @@
+/* userns.h - which host identity a sandbox has, and the id maps that say so.
+ * Source: user_namespaces(7), mount_setattr(2) "ID-mapped mounts". */
+#ifndef HUTCH_USERNS_H
+#define HUTCH_USERNS_H
+
+#include "err.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct sandbox_spec;
+
+/* The host ids behind uid_inside and gid_inside: the caller's own, except that host uid 0 never runs a
+ * sandbox. Root maps it to the first subordinate id of a user named "hutch", else to 65534. */
+struct id_plan {
+    uid_t host_uid;
+    gid_t host_gid;
+    bool  is_mapped_away; /* host ids are not the caller's: files need handing over, see idmaps */
+    bool  can_mount;      /* the caller has CAP_SYS_ADMIN here and can open mounts for the sandbox itself */
+};
+
+/* Errors: a sentence when uid 0 of the host would be the only choice. */
+int hutch_userns_plan(struct id_plan *ret, struct hutch_err *err);
+
+/* Parent side, once, after clone(2): writes /proc/@pid/{setgroups,uid_map,gid_map}. */
+int hutch_userns_write_maps(pid_t pid, const struct sandbox_spec *spec, const struct id_plan *plan,
+                            struct hutch_err *err);
+
+/* Child side, once the maps are there: takes on uid_inside and gid_inside and drops foreign groups, while keeping
+ * the capabilities over the new namespaces that building the sandbox needs. */
+int hutch_userns_enter(const struct sandbox_spec *spec, const struct id_plan *plan, struct hutch_err *err);
+
+/* A user namespace that maps @disk_uid:@disk_gid to the plan's host ids, for MOUNT_ATTR_IDMAP: what the sandbox
+ * writes through such a mount belongs to the disk ids on disk. The caller owns *ret_fd. */
+int hutch_userns_open_idmap(uid_t disk_uid, gid_t disk_gid, const struct id_plan *plan, int *ret_fd,
+                            struct hutch_err *err);
+
+#endif
