@@ -1,0 +1,43 @@
+"""Counts for tests/run, and fixtures that every test file may use."""
+import json
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import support  # noqa: E402  (the path comes first)
+
+COUNTS = {"passed": 0, "failed": 0, "skipped": 0, "probes": 0, "controls": 0, "skips": []}
+
+
+@pytest.fixture
+def data(tmp_path):
+    """An empty directory for --data, removed whatever was left in it."""
+    path = tmp_path / "data"
+    path.mkdir()
+    yield path
+    support.remove_tree(str(path))
+
+
+def pytest_runtest_logreport(report):
+    if report.skipped:
+        COUNTS["skipped"] += 1
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        COUNTS["skips"].append("%s: %s" % (report.nodeid.rpartition("/")[2], reason.replace("Skipped: ", "", 1)))
+    elif report.failed:
+        COUNTS["failed"] += 1
+    elif report.when == "call":
+        COUNTS["passed"] += 1
+        if "test_probe[" in report.nodeid:
+            COUNTS["probes"] += 1
+        if "test_control[" in report.nodeid:
+            COUNTS["controls"] += 1
+
+
+def pytest_sessionfinish():
+    path = os.environ.get("HUTCH_TEST_COUNTS")
+    if path:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(COUNTS, file)

@@ -1,0 +1,462 @@
+"""Using up what all share: processes, memory, disk, descriptors, time. Every bomb is bounded, so that a
+machine whose limits do not work survives it: at most 2,000 processes, 2 GiB of memory, 2 GiB of disk."""
+import errno
+import mmap
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+
+from kit import REFUSALS, Blocked, host, in_child, probe, syscall
+
+MANY_PROCESSES = 2000
+MUCH = 2 << 30
+MIB = 1 << 20
+OUTSIDE = "a bomb outside of the sandbox is no test"
+DEATHS = ("ok", "out_of_memory", "killed", "error")
+
+
+def stopped_below(what, count, most):
+    """Blocked when the bomb ended below @most."""
+    if count < most:
+        raise Blocked("stopped after %d %s" % (count, what))
+    return "made %d %s" % (count, what)
+
+
+# --------------------------------------------------------------------------------------------------
+# Processes and threads
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS)
+def fork_bomb():
+    """Children that do nothing but live, until the limit."""
+    children = []
+    count = 0
+    try:
+        for count in range(MANY_PROCESSES):
+            pid = os.fork()
+            if pid == 0:
+                signal.pause()
+                os._exit(0)
+            children.append(pid)
+        count = MANY_PROCESSES
+    except OSError as error:
+        if error.errno != errno.EAGAIN:
+            raise
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            os.waitpid(pid, 0)
+    return stopped_below("processes", len(children), 512)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS + ("timeout",), silent=True)
+def doubling_fork_bomb():
+    """Each process makes two, the classic; eleven generations at most. It is left running."""
+    for _ in range(11):
+        try:
+            os.fork()
+        except OSError:
+            break
+    time.sleep(0.3)
+    os._exit(0)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS)
+def thread_bomb():
+    """Threads count as processes do."""
+    import threading
+    threading.stack_size(64 * 1024)
+    release = threading.Event()
+    threads = []
+    try:
+        for _ in range(MANY_PROCESSES):
+            thread = threading.Thread(target=release.wait, daemon=True)
+            thread.start()
+            threads.append(thread)
+    except (RuntimeError, MemoryError):
+        pass
+    release.set()
+    for thread in threads:
+        thread.join()
+    return stopped_below("threads", len(threads), 512)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS)
+def zombie_bomb():
+    """Children that nobody waits for keep their entry in the process table."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    count = 0
+    try:
+        for count in range(MANY_PROCESSES):
+            if os.fork() == 0:
+                os._exit(0)
+        count = MANY_PROCESSES
+    except OSError as error:
+        if error.errno != errno.EAGAIN:
+            raise
+    return stopped_below("zombies", count, 512)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS)
+def orphan_bomb():
+    """Double forks: the orphans fall to init, which has to reap them all as they die."""
+    for _ in range(300):
+        try:
+            pid = os.fork()
+        except OSError as error:
+            if error.errno == errno.EAGAIN:
+                time.sleep(0.001)
+                continue
+            raise
+        if pid == 0:
+            try:
+                os.fork()
+            except OSError:
+                pass
+            os._exit(0)
+        os.waitpid(pid, 0)
+    left = len([name for name in os.listdir("/proc") if name.isdigit()])
+    if left < 100:
+        raise Blocked("%d processes left of 300" % left)
+    return "%d processes left" % left
+
+
+@probe(why_no_control=OUTSIDE, verdicts=("timeout", "cpu_time", "killed"), silent=True, options=("--timeout", "1s"))
+def spin_on_all_cpus():
+    """Loops in four processes: the wall clock ends them all."""
+    for _ in range(3):
+        if os.fork() == 0:
+            break
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        pass
+
+
+# --------------------------------------------------------------------------------------------------
+# Memory
+
+def fill(take, step):
+    """Calls take() for @step bytes at a time up to 2 GiB; returns how much it got."""
+    kept = []
+    got = 0
+    try:
+        while got < MUCH:
+            kept.append(take())
+            got += step
+    except (MemoryError, OSError, ValueError, OverflowError):
+        pass
+    return got
+
+
+def memory_verdict(got):
+    if got < 1 << 30:
+        raise Blocked("stopped after %d MiB" % (got >> 20))
+    return "has %d MiB" % (got >> 20)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+def memory_bomb():
+    """Allocate and touch, 16 MiB at a time."""
+    got = fill(lambda: b"\1" * (16 * MIB), 16 * MIB)
+    return memory_verdict(got)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+def memory_bomb_in_children():
+    """Eight children with 256 MiB each: a limit per process alone would let them pass. They take it step by
+    step, and live until all have it."""
+    reader, writer = os.pipe()
+    pids = []
+    for _ in range(8):
+        try:
+            pid = os.fork()
+        except OSError:
+            break
+        if pid == 0:
+            os.close(reader)
+            blocks = []
+            try:
+                for _ in range(64):
+                    blocks.append(b"\1" * (4 * MIB))
+                    os.write(writer, b"x")
+                os.write(writer, b"D")
+                signal.alarm(20)
+                signal.pause()
+            finally:
+                os._exit(0)
+        pids.append(pid)
+    os.close(writer)
+    steps = finished = 0
+    while finished < len(pids):
+        text = os.read(reader, 4096)
+        if not text:
+            break
+        steps += text.count(b"x")
+        finished += text.count(b"D")
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    return memory_verdict(steps * 4 * MIB)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+def shared_memory_bomb():
+    """Anonymous shared memory, touched: it is accounted as a file, not as the process's own."""
+    def take():
+        block = mmap.mmap(-1, 16 * MIB, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+        for offset in range(0, 16 * MIB, 4096):
+            block[offset] = 1
+        return block
+    return memory_verdict(fill(take, 16 * MIB))
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+def memfd_bomb():
+    """memfd_create(2): memory that no mapping shows, so RLIMIT_AS does not see it."""
+    def take():
+        fd = os.memfd_create("bomb")
+        written = 0
+        while written < 16 * MIB:
+            written += os.write(fd, b"\1" * MIB)
+        return fd
+    return memory_verdict(fill(take, 16 * MIB))
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+def system_v_memory_bomb():
+    """System V shared memory lives on without a process."""
+    libc = __import__("ctypes").CDLL(None, use_errno=True)
+    libc.shmat.restype = __import__("ctypes").c_void_p
+
+    def take():
+        number = libc.shmget(0, 16 * MIB, 0o1600)
+        if number < 0:
+            raise MemoryError
+        address = libc.shmat(number, None, 0)
+        if address in (None, 2 ** 64 - 1):
+            raise MemoryError
+        __import__("ctypes").memset(address, 1, 16 * MIB)
+        libc.shmdt(__import__("ctypes").c_void_p(address))
+        return number
+    return memory_verdict(fill(take, 16 * MIB))
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+def pipe_buffer_bomb():
+    """Bytes in pipes are kernel memory."""
+    import fcntl
+
+    def take():
+        reader, writer = os.pipe()
+        try:
+            fcntl.fcntl(writer, 1031, MIB)
+        except OSError:
+            pass
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"\1" * 65536)
+        except BlockingIOError:
+            pass
+        return reader, writer
+    return memory_verdict(fill(take, MIB))
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+def socket_buffer_bomb():
+    """Bytes in unix sockets, likewise."""
+    def take():
+        one, other = socket.socketpair()
+        one.setblocking(False)
+        try:
+            while True:
+                one.send(b"\1" * 65536)
+        except BlockingIOError:
+            pass
+        return one, other
+    return memory_verdict(fill(take, 200 * 1024))
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS)
+def locked_memory():
+    """mlock(2) takes memory that cannot be swapped or moved."""
+    libc = __import__("ctypes").CDLL(None, use_errno=True)
+    block = mmap.mmap(-1, 128 * MIB)
+    address = __import__("ctypes").addressof(__import__("ctypes").c_char.from_buffer(block))
+    if libc.mlock(__import__("ctypes").c_void_p(address), 128 * MIB) == 0:
+        return "locked 128 MiB"
+    raise Blocked("errno %d" % __import__("ctypes").get_errno())
+
+
+# --------------------------------------------------------------------------------------------------
+# Disk
+
+def fill_directory(directory, most, files=64):
+    """Writes @files files of 32 MiB; returns the bytes written before something stopped it."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    written = 0
+    try:
+        for number in range(files):
+            with open("%s/fill-%d" % (directory, number), "wb", buffering=0) as file:
+                for _ in range(32):
+                    written += file.write(b"\1" * MIB)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.ENOMEM, errno.EACCES, errno.EROFS, errno.EPERM):
+            raise
+    if written >= most:
+        return "wrote %d MiB to %s" % (written >> 20, directory)
+    raise Blocked("stopped after %d MiB" % (written >> 20))
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS)
+def fill_tmp():
+    """/tmp is memory of the host: 64 MB by the default policy."""
+    return fill_directory("/tmp", 128 * MIB, 16)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS)
+def fill_dev_shm():
+    """/dev/shm, the other tmpfs."""
+    return fill_directory("/dev/shm", 128 * MIB, 16)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS + ("output_limit",), silent=True, leaves=("*",))
+def fill_data():
+    """/mnt/data is the host's disk: 2 GiB, if nobody says no."""
+    return fill_directory("/mnt/data", MUCH)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS + ("output_limit",), silent=True, leaves=("*",))
+def one_large_file():
+    """One file of 2 GiB: RLIMIT_FSIZE, with its signal ignored."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with open("/mnt/data/large", "wb", buffering=0) as file:
+        try:
+            for _ in range(64):
+                file.write(b"\1" * (32 * MIB))
+        except OSError as error:
+            raise Blocked("errno %d after %d MiB" % (error.errno, os.stat("/mnt/data/large").st_size >> 20)) from None
+    size = os.stat("/mnt/data/large").st_size
+    if size < MUCH:
+        raise Blocked("a write was cut short, %d MiB" % (size >> 20))
+    return "wrote %d MiB" % (size >> 20)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS)
+def inode_bomb_in_tmp():
+    """Empty files cost an inode each: kernel memory that no size limit counts."""
+    count = 0
+    try:
+        for count in range(200_000):
+            os.close(os.open("/tmp/i%d" % count, os.O_CREAT | os.O_WRONLY, 0o600))
+        count = 200_000
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.ENOMEM, errno.EDQUOT):
+            raise
+    return stopped_below("files in /tmp", count, 150_000)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS + ("output_limit", "timeout"), silent=True, leaves=("*",))
+def inode_bomb_in_data():
+    """The host's inodes: 300,000 empty files in /mnt/data."""
+    count = 0
+    try:
+        for count in range(300_000):
+            os.close(os.open("/mnt/data/i%d" % count, os.O_CREAT | os.O_WRONLY, 0o600))
+        count = 300_000
+    except OSError as error:
+        raise Blocked("errno %d after %d files" % (error.errno, count)) from None
+    return "made %d files" % count
+
+
+# --------------------------------------------------------------------------------------------------
+# Descriptors, locks, queues
+
+@probe(why_no_control=OUTSIDE)
+def descriptor_bomb():
+    """Open files are kernel memory and count against the host's fs.file-max."""
+    kept = []
+    try:
+        for _ in range(1_000_000):
+            kept.append(os.dup(0))
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+    for fd in kept:
+        os.close(fd)
+    return stopped_below("descriptors", len(kept), 70_000)
+
+
+@probe(why_no_control=OUTSIDE, refused=REFUSALS + ("ENOSPC", "EMFILE", "ENOMEM", "EINVAL"))
+def message_queue_bomb():
+    """System V queues: kernel memory outside of any process."""
+    libc = __import__("ctypes").CDLL(None, use_errno=True)
+    made = 0
+    for _ in range(40_000):
+        if libc.msgget(0, 0o1600) < 0:
+            raise Blocked("errno %d after %d queues" % (__import__("ctypes").get_errno(), made))
+        made += 1
+    return "made %d queues" % made
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, refused=REFUSALS + ("EMFILE", "EAGAIN", "ENOMEM"))
+def inotify_bomb():
+    """inotify instances and watches are counted per user of the host: without a limit of its own, a sandbox
+    uses up what its caller's desktop needs."""
+    libc = __import__("ctypes").CDLL(None, use_errno=True)
+    made = 0
+    for _ in range(10_000):
+        if libc.inotify_init() < 0:
+            raise Blocked("errno %d after %d instances" % (__import__("ctypes").get_errno(), made))
+        made += 1
+    return "made %d inotify instances" % made
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, refused=REFUSALS + ("EAGAIN",))
+def pending_signal_bomb():
+    """Queued signals and POSIX timers are kernel memory, bounded by RLIMIT_SIGPENDING."""
+    import ctypes
+    import struct
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+    info = ctypes.create_string_buffer(struct.pack("=iii", signal.SIGRTMIN, 0, -1) + bytes(116), 128)
+    made = 0
+    try:
+        for _ in range(1_000_000):
+            syscall("rt_sigqueueinfo", os.getpid(), signal.SIGRTMIN, info)
+            made += 1
+    except OSError as error:
+        raise Blocked("errno %d after %d signals" % (error.errno, made)) from None
+    return "queued %d signals" % made
+
+
+# --------------------------------------------------------------------------------------------------
+# Output
+
+def pour(fd, most):
+    sent = 0
+    try:
+        while sent < most:
+            sent += os.write(fd, b"x" * 65536)
+    except OSError:
+        pass
+    return sent
+
+
+@probe(why_no_control=OUTSIDE, verdicts=("output_limit",), silent=True)
+def stdout_bomb():
+    """1 GiB of output: what is collected is bounded, and the run ends."""
+    pour(1, 1 << 30)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=("output_limit",), silent=True)
+def stderr_bomb():
+    """The same on standard error."""
+    pour(2, 1 << 30)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=("ok", "output_limit", "error"), silent=True)
+def traceback_bomb():
+    """An exception whose text is 64 MiB: the report has a bound, too."""
+    raise SystemExit("x" * (64 * MIB))

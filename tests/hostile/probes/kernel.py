@@ -1,0 +1,373 @@
+"""Parts of the kernel that a script does not need and exploits do: every one of these calls has to be
+refused before its own code runs. Arguments are such that a call that is let through does nothing."""
+import ctypes
+import mmap
+import os
+import platform
+import signal
+
+from kit import ABSENT, REFUSALS, Blocked, host, in_child, pack, probe, syscall
+
+
+@probe(control="user")
+def bpf_map():
+    """bpf(2): programs in the kernel. BPF_MAP_CREATE of one small array."""
+    attributes = pack("IIIII", 2, 4, 4, 1, 0) + bytes(100)
+    try:
+        fd = syscall("bpf", 0, attributes, len(attributes))
+    except OSError as error:
+        if host.outside and error.errno == 1:
+            return "bpf answers, although it wants CAP_BPF here"
+        raise
+    return "made a map: descriptor %d" % fd
+
+
+@probe(control="root")
+def bpf_program():
+    """BPF_PROG_LOAD of the smallest socket filter: the verifier has been wrong more than once."""
+    instructions = ctypes.create_string_buffer(pack("BBhi", 0xB7, 0, 0, 0) + pack("BBhi", 0x95, 0, 0, 0), 16)
+    licence = ctypes.create_string_buffer(b"GPL")
+    attributes = pack("IIQQIIQII", 1, 2, ctypes.addressof(instructions), ctypes.addressof(licence), 0, 0, 0, 0, 0)
+    attributes += bytes(72)
+    return "loaded a program: descriptor %d" % syscall("bpf", 5, attributes, len(attributes))
+
+
+@probe(control="root")
+def perf_events():
+    """perf_event_open(2): counters of the CPU, a side channel and a large interface."""
+    attributes = pack("IIQQQQQ", 1, 112, 0, 0, 0, 0, 1 << 0 | 1 << 5 | 1 << 6) + bytes(64)
+    return "opened a counter: descriptor %d" % syscall("perf_event_open", attributes, 0, -1, -1, 0)
+
+
+@probe(control="root")
+def userfaultfd():
+    """userfaultfd(2) stops the kernel in the middle of a copy: it wins races for exploits."""
+    return "made descriptor %d" % syscall("userfaultfd", 0o2000000)
+
+
+@probe(control="user")
+def io_uring():
+    """io_uring_setup(2): calls made through a ring pass no seccomp filter."""
+    parameters = ctypes.create_string_buffer(120)
+    try:
+        return "made a ring: descriptor %d" % syscall("io_uring_setup", 4, parameters)
+    except OSError as error:
+        if host.outside:
+            raise Blocked("io_uring is turned off on this host: errno %d" % error.errno) from None
+        raise
+
+
+# --------------------------------------------------------------------------------------------------
+# Keyrings: they belong to the user, not to a namespace that we would notice
+
+KEYCTL_GET_KEYRING_ID, KEYCTL_JOIN_SESSION_KEYRING, KEYCTL_SEARCH, KEYCTL_READ = 0, 1, 10, 11
+SESSION_KEYRING, USER_KEYRING = -3, -4
+
+
+@probe(control="user")
+def add_key():
+    """add_key(2): memory in the kernel that outlives the process."""
+    serial = syscall("add_key", b"user", b"hutch-probe", b"x", 1, -2)
+    return "added key %d" % serial
+
+
+@probe(control="user", refused=REFUSALS + ("ENOKEY",))
+def request_key():
+    """request_key(2): makes the kernel start a program on the host, /sbin/request-key, as root."""
+    try:
+        syscall("request_key", b"user", b"hutch-probe-absent", None, 0)
+    except OSError as error:
+        if host.outside:
+            return "the kernel looked for the key (errno %d)" % error.errno
+        if error.errno == 126:
+            return "the kernel looked for the key"
+        raise
+    return "found a key"
+
+
+@probe(control="user")
+def read_callers_key():
+    """The keyring of the user who called hutch, with the victim's key in it."""
+    serial = syscall("keyctl", KEYCTL_SEARCH, USER_KEYRING, b"user", host.key_name.encode(), 0)
+    buffer = ctypes.create_string_buffer(64)
+    syscall("keyctl", KEYCTL_READ, serial, buffer, 64)
+    return "read %r" % buffer.value
+
+
+@probe(control="user")
+def join_session_keyring():
+    """keyctl(2), the call with most operations of all: join a session keyring by name."""
+    def attack():
+        return "joined keyring %d" % syscall("keyctl", KEYCTL_JOIN_SESSION_KEYRING, None)
+    return in_child(attack)
+
+
+# --------------------------------------------------------------------------------------------------
+# Other code in the kernel
+
+def refused_by_arguments(call):
+    """Makes a call whose arguments no kernel accepts: any errno that talks about the arguments means that
+    the call itself was let through."""
+    try:
+        call()
+    except OSError as error:
+        if error.errno in (1, 13, 38):
+            raise
+        return "the kernel looked at the arguments (errno %d)" % error.errno
+    return "the call was accepted"
+
+
+@probe(control="root")
+def kexec_load():
+    """kexec_load(2): another kernel. With an unknown flag, which is refused only after the permission."""
+    return refused_by_arguments(lambda: syscall("kexec_load", 0, 1 << 20, None, 0))
+
+
+@probe(control="root")
+def kexec_file_load():
+    """kexec_file_load(2), from files. The descriptors are none."""
+    return refused_by_arguments(lambda: syscall("kexec_file_load", -1, -1, 0, None, 0))
+
+
+@probe(control="root")
+def init_module():
+    """init_module(2): code in the kernel. The image is 4 bytes of nothing."""
+    return refused_by_arguments(lambda: syscall("init_module", b"\0\0\0\0", 4, b""))
+
+
+@probe(control="root")
+def finit_module():
+    """finit_module(2), from a descriptor, which is none here."""
+    return refused_by_arguments(lambda: syscall("finit_module", -1, b"", 0))
+
+
+@probe(control="root")
+def delete_module():
+    """delete_module(2) of a module that does not exist."""
+    return refused_by_arguments(lambda: syscall("delete_module", b"hutch_probe_no_such_module", 0))
+
+
+@probe(control="root")
+def reboot():
+    """reboot(2). The command is an unknown one, refused only after the permission."""
+    return refused_by_arguments(lambda: syscall("reboot", 0xFEE1DEAD, 672274793, 0x12345678, None))
+
+
+@probe(control="user")
+def modify_ldt():
+    """modify_ldt(2): segment descriptors of 16-bit programs, with a history."""
+    return refused_by_arguments(lambda: syscall("modify_ldt", 0, ctypes.create_string_buffer(16), 16))
+
+
+@probe(control="root")
+def io_ports():
+    """iopl(2) and ioperm(2): the machine's ports."""
+    def attack():
+        syscall("iopl", 0 if host.outside else 3)
+        syscall("ioperm", 0x80, 1, 1)
+        return "may write to I/O ports"
+    return in_child(attack)
+
+
+@probe(control="root", refused=ABSENT)
+def read_kernel_log():
+    """syslog(2): the kernel's messages by system call."""
+    buffer = ctypes.create_string_buffer(4096)
+    return "read %d bytes of the kernel's log" % syscall("syslog", 3, buffer, 4096)
+
+
+@probe(control="root", refused=REFUSALS + ("EINVAL",))
+def set_clock():
+    """clock_settime(2) and settimeofday(2): the host's clock. The time is one that no kernel accepts."""
+    impossible = pack("qq", 0, 2_000_000_000)
+    try:
+        syscall("settimeofday", pack("qq", 0, 2_000_000), None)
+    except OSError as error:
+        if host.outside and error.errno == 22:
+            return "the kernel looked at the time"
+        if error.errno == 22:
+            syscall("clock_settime", 0, impossible)
+        raise
+    return "set the clock"
+
+
+@probe(control="root")
+def adjust_clock():
+    """adjtimex(2) steers the host's clock. Reading it is allowed; here an offset is set."""
+    ADJ_TICK = 0x4000
+    if host.outside:
+        syscall("adjtimex", ctypes.create_string_buffer(256))
+        return "adjtimex answers"
+    buffer = ctypes.create_string_buffer(pack("IIqq", ADJ_TICK, 0, 0, 0) + bytes(232), 256)
+    return refused_by_arguments(lambda: syscall("adjtimex", buffer))
+
+
+@probe(control="root")
+def set_hostname():
+    """sethostname(2): in our uts namespace it would change nothing outside, but it is not ours to change."""
+    if host.outside:
+        name = os.uname().nodename.encode()
+    else:
+        name = b"hutch-probe"
+    syscall("sethostname", name, len(name))
+    return "set the host name"
+
+
+@probe(control="root", refused=REFUSALS + ("EINVAL",))
+def set_domainname():
+    """setdomainname(2), likewise."""
+    if host.outside:
+        with open("/proc/sys/kernel/domainname", "rb") as file:
+            name = file.read().strip()
+    else:
+        name = b"hutch-probe"
+    syscall("setdomainname", name, len(name))
+    return "set the domain name"
+
+
+@probe(control="user", refused=REFUSALS + ("EINVAL", "EFAULT", "ENODEV", "ESRCH", "ENOTBLK", "ENOENT"))
+def quotactl():
+    """quotactl(2) on the root's device."""
+    if host.outside:
+        return refused_by_arguments(lambda: syscall("quotactl", 0x800003 << 8, b"/nonexistent", 0, None))
+    syscall("quotactl", 0x800001 << 8, None, 0, None)
+    return "quotactl was accepted"
+
+
+@probe(control="user")
+def personality():
+    """personality(2): ADDR_NO_RANDOMIZE makes the next program's addresses known, READ_IMPLIES_EXEC makes
+    its data executable."""
+    def attack():
+        for flag in (0x0040000, 0x0400000, 0x0008):
+            syscall("personality", flag)
+        return "changed its personality"
+    return in_child(attack)
+
+
+@probe(control="user")
+def secret_memory():
+    """memfd_secret(2): memory that nobody else can look into, and that is not swapped or accounted well."""
+    try:
+        return "made descriptor %d" % syscall("memfd_secret", 0)
+    except OSError as error:
+        if host.outside and error.errno == 38:
+            return "memfd_secret is not built in here, or is turned off"
+        raise
+
+
+@probe(control="user", refused=REFUSALS + ("EINVAL",))
+def seccomp_listener():
+    """seccomp(2) with SECCOMP_FILTER_FLAG_NEW_LISTENER: a filter of ours whose listener answers calls of
+    programs we start."""
+    def attack():
+        instruction = ctypes.create_string_buffer(pack("HBBI", 6, 0, 0, 0x7FFF0000), 8)
+        program = ctypes.create_string_buffer(pack("HHIQ", 1, 0, 0, ctypes.addressof(instruction)), 16)
+        ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+        return "has a listener: descriptor %d" % syscall("seccomp", 1, 8, program)
+    return in_child(attack)
+
+
+@probe(why_no_control="a filter cannot be removed anywhere", refused=REFUSALS + ("EINVAL", "EFAULT"))
+def remove_seccomp_filter():
+    """A filter is there (mode 2 in /proc/self/status), and going back to mode 0 is refused."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        fields = dict(line.split(":", 1) for line in status if ":" in line)
+    if fields["Seccomp"].strip() != "2":
+        return "no filter: Seccomp is %s" % fields["Seccomp"].strip()
+    if ctypes.CDLL(None, use_errno=True).prctl(22, 0, 0, 0, 0) == 0:
+        return "turned seccomp off"
+    raise Blocked("filtered, and it stays")
+
+
+def raw_code(code):
+    """Runs machine code in a child and returns (value, wait status)."""
+    if platform.machine() != "x86_64":
+        raise Blocked("x86-64 only")
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        page.write(code)
+        function = ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
+        os.write(writer, b"%d" % function())
+        os._exit(0)
+    os.close(writer)
+    text = os.read(reader, 64)
+    os.close(reader)
+    _, status = os.waitpid(pid, 0)
+    return text, status
+
+
+@probe(control="user")
+def call_as_i386():
+    """int 0x80 enters the kernel as a 32-bit program: other call numbers, which a filter for x86-64 would
+    take for others. getpid is number 20."""
+    text, status = raw_code(b"\xb8\x14\x00\x00\x00\xcd\x80\x48\x98\xc3")
+    if os.WIFSIGNALED(status):
+        raise Blocked("killed by %s" % signal.Signals(os.WTERMSIG(status)).name)
+    if int(text) < 0:
+        raise Blocked("refused: %s" % text.decode())
+    return "getpid as i386 says %s" % text.decode()
+
+
+@probe(why_no_control="most kernels have no x32")
+def call_as_x32():
+    """The x32 numbers (0x40000000 + n) are the same calls under other numbers. getpid is 39."""
+    text, status = raw_code(b"\xb8\x27\x00\x00\x40\x0f\x05\x48\x98\xc3")
+    if os.WIFSIGNALED(status):
+        raise Blocked("killed by %s" % signal.Signals(os.WTERMSIG(status)).name)
+    if int(text) < 0:
+        raise Blocked("refused: %s" % text.decode())
+    return "getpid as x32 says %s" % text.decode()
+
+
+@probe(control="user")
+def unknown_call_answers_enosys():
+    """A call number that no kernel has yet answers ENOSYS, as programs expect of a new call: not EPERM, and
+    no kill. Here the refusal is what is checked."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.syscall(ctypes.c_long(999))
+    code = ctypes.get_errno()
+    if result == -1 and code == 38:
+        if host.outside:
+            return "ENOSYS outside, too"
+        raise Blocked("ENOSYS")
+    return "answered %d, errno %d" % (result, code)
+
+
+@probe(control="root", refused=REFUSALS + ("EOPNOTSUPP", "EINVAL"))
+def vhangup():
+    """vhangup(2) hangs up the terminal of the session. In a session without terminal it does nothing."""
+    def attack():
+        os.setsid()
+        syscall("vhangup")
+        return "hung up"
+    return in_child(attack)
+
+
+@probe(why_no_control="obsolete calls: few kernels have them")
+def obsolete_calls():
+    """uselib(2), lookup_dcookie(2) and others that are only kept for programs of the last century."""
+    for name, args in (("uselib", (b"/nonexistent",)), ("lookup_dcookie", (0, None, 0))):
+        got = None
+        try:
+            syscall(name, *args)
+            got = "accepted"
+        except OSError as error:
+            if error.errno not in (1, 13, 38):
+                got = "errno %d" % error.errno
+        except Blocked:
+            continue
+        if got:
+            return "%s: %s" % (name, got)
+    raise Blocked("all refused")
+
+
+@probe(control="user", refused=REFUSALS + ("EINVAL",))
+def numa_policy():
+    """mbind(2) and set_mempolicy(2): where the host's memory comes from."""
+    def attack():
+        syscall("set_mempolicy", 0, None, 0)
+        return "set its memory policy"
+    return in_child(attack)

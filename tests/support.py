@@ -1,0 +1,296 @@
+"""What all test files share: where the binary under test is, how to run it, and what this host offers.
+
+Environment (set by tests/run; every variable has a default for running pytest by hand):
+  HUTCH_BIN           the binary under test                        build/hutch
+  HUTCH_HOME          a store with the images minimal and python   as hutch itself finds it
+  HUTCH_TEST_IMAGE    image for tests that need no library         minimal
+  HUTCH_TEST_DATA     folder with real input data                  ../shared/data beside the tree
+  HUTCH_STRICT_TESTS  1: a missing kernel feature fails a test instead of skipping it
+"""
+import ctypes
+import functools
+import json
+import os
+import platform
+import pwd
+import shutil
+import subprocess
+
+import pytest
+
+TESTS = os.path.dirname(os.path.abspath(__file__))
+TREE = os.path.dirname(TESTS)
+HUTCH = os.environ.get("HUTCH_BIN") or os.path.join(TREE, "build", "hutch")
+IMAGE = os.environ.get("HUTCH_TEST_IMAGE", "minimal")
+STRICT = os.environ.get("HUTCH_STRICT_TESTS") == "1"
+
+RESULT_KEYS = ("version", "verdict", "exit_code", "signal", "message", "stdout", "stdout_truncated", "stderr",
+               "stderr_truncated", "error", "files", "timings_ms", "usage", "limits", "layers")
+VERDICTS = ("ok", "error", "timeout", "cpu_time", "out_of_memory", "output_limit", "killed", "denied", "setup_failed")
+LIMITS = ("memory", "pids", "cpus", "cpu_time", "wall", "output", "file_size", "open_files", "data_size",
+          "data_files", "tmp_size")
+LAYERS = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace", "ipc_namespace",
+          "uts_namespace", "cgroup_namespace", "readonly_root", "capabilities", "no_new_privs", "seccomp",
+          "landlock", "cgroup")
+ENFORCERS = ("none", "cgroup", "rlimit", "affinity", "kernel", "supervisor")
+
+
+# --------------------------------------------------------------------------------------------------
+# Features of this host, each tried
+
+def _landlock():
+    number = 444
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    return libc.syscall(ctypes.c_long(number), None, ctypes.c_long(0), ctypes.c_long(1)) > 0
+
+
+def _userns():
+    return subprocess.run(["unshare", "--user", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def cgroup2_mount():
+    """The mount point of the cgroup v2 tree, or None."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as table:
+        for line in table:
+            fields = line.split()
+            if fields[fields.index("-") + 1] == "cgroup2":
+                return fields[4]
+    return None
+
+
+def own_cgroup():
+    """The directory of our own v2 group, or None."""
+    mount = cgroup2_mount()
+    with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as table:
+        for line in table:
+            if line.startswith("0::") and mount:
+                return os.path.normpath(mount + line.strip()[3:])
+    return None
+
+
+def _delegated():
+    """We may make groups beside our own: the subtree above us is ours."""
+    own = own_cgroup()
+    if own is None:
+        return False
+    return all(os.access(path, os.W_OK) for path in (os.path.dirname(own), os.path.dirname(own) + "/cgroup.procs"))
+
+
+FEATURES = {
+    "landlock": (_landlock, "the kernel has no Landlock"),
+    "userns": (_userns, "this user cannot make user namespaces"),
+    "cgroup2": (lambda: cgroup2_mount() is not None, "no cgroup v2 file system is mounted"),
+    "delegation": (_delegated, "no cgroup v2 subtree is delegated to this user"),
+    "uml": (lambda: shutil.which("linux.uml") is not None, "user-mode Linux is not installed"),
+}
+# Which lane has them is a matter of how tests/run called us, so their absence is never a failure.
+NOT_STRICT = ("delegation",)
+
+
+@functools.lru_cache(maxsize=None)
+def has(feature):
+    return bool(FEATURES[feature][0]())
+
+
+def need(feature):
+    """Skips the test by name when the host lacks the feature; in strict mode that is a failure."""
+    if has(feature):
+        return
+    reason = "%s: %s" % (feature, FEATURES[feature][1])
+    if STRICT and feature not in NOT_STRICT:
+        pytest.fail("strict: " + reason)
+    pytest.skip(reason)
+
+
+def test_data(name):
+    """Path of a file of the real input data; a named skip where there is none."""
+    folder = os.environ.get("HUTCH_TEST_DATA") or os.path.join(os.path.dirname(TREE), "shared", "data")
+    path = os.path.join(folder, name)
+    if not os.access(path, os.R_OK):
+        pytest.skip("no test data: %s" % path)
+    return path
+
+
+test_data.__test__ = False  # pytest takes it for a test by its name
+
+
+def is_root():
+    return os.geteuid() == 0
+
+
+def sandbox_host_uid():
+    """Which user a sandbox is on this host: the caller, or for root the first subordinate id of the user
+    hutch, else nobody."""
+    if not is_root():
+        return os.geteuid()
+    try:
+        with open("/etc/subuid", encoding="ascii", errors="replace") as table:
+            for line in table:
+                name, first, _count = line.strip().split(":")
+                if name == "hutch":
+                    return int(first)
+    except (OSError, ValueError):
+        pass
+    return 65534
+
+
+def hutch_home():
+    if os.environ.get("HUTCH_HOME"):
+        return os.environ["HUTCH_HOME"]
+    base = os.environ.get("XDG_DATA_HOME") or os.path.join(pwd.getpwuid(os.geteuid()).pw_dir, ".local", "share")
+    return os.path.join(base, "hutch")
+
+
+# --------------------------------------------------------------------------------------------------
+# Running it
+
+def command(*args, image=IMAGE):
+    """The argument vector of `hutch run` with the image of the tests."""
+    return [HUTCH, "run"] + (["--image", image] if image else []) + list(args)
+
+
+def hutch(*args, stdin=b"", timeout=60, env=None, cwd=None):
+    """Runs hutch with any arguments; returns the CompletedProcess with bytes."""
+    return subprocess.run([HUTCH, *args], input=stdin, capture_output=True, timeout=timeout, cwd=cwd, check=False,
+                          env={**os.environ, **(env or {})})
+
+
+def run(*args, image=IMAGE, **options):
+    """hutch run ARGS in the tests' image."""
+    return hutch("run", *(["--image", image] if image else []), *args, **options)
+
+
+def run_json(*args, **options):
+    """hutch run --json ARGS; returns the checked result object, with the process's own exit status added
+    as "process"."""
+    done = run("--json", *args, **options)
+    try:
+        result = json.loads(done.stdout)
+    except ValueError as error:
+        raise AssertionError("no JSON on standard output (exit %d): %r, stderr %r"
+                             % (done.returncode, done.stdout[:400], done.stderr[:800])) from error
+    check_result(result)
+    result["process"] = done.returncode
+    result["process_stderr"] = done.stderr.decode("utf-8", "replace")
+    return result
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def check_result(result):
+    """The schema of the result object, by hand: every key there, every value of its type, nothing else."""
+    assert tuple(sorted(result)) == tuple(sorted(RESULT_KEYS)), "keys of the result"
+    assert result["version"] == 1
+    assert result["verdict"] in VERDICTS, result["verdict"]
+    assert result["exit_code"] is None or is_count(result["exit_code"])
+    assert result["signal"] is None or (isinstance(result["signal"], str) and result["signal"].startswith("SIG"))
+    assert result["message"] is None or (isinstance(result["message"], str) and "\n" not in result["message"])
+    assert (result["message"] is None) == (result["verdict"] in ("ok", "error")), result["message"]
+    for name in ("stdout", "stderr"):
+        assert isinstance(result[name], str)
+        assert isinstance(result[name + "_truncated"], bool)
+    if result["error"] is not None:
+        assert sorted(result["error"]) == ["name", "traceback", "value"]
+        assert all(isinstance(value, str) for value in result["error"].values())
+    check_files(result["files"])
+    assert sorted(result["timings_ms"]) == ["prepared", "queued", "run", "total"]
+    assert all(is_number(value) and value >= 0 for value in result["timings_ms"].values())
+    assert sorted(result["usage"]) == ["cpu_system_ms", "cpu_user_ms", "memory_peak_bytes", "pids_peak"]
+    assert all(value is None or (is_number(value) and value >= 0) for value in result["usage"].values())
+    assert sorted(result["limits"]) == sorted(LIMITS)
+    for name, limit in result["limits"].items():
+        assert sorted(limit) == ["asked", "enforced_by"], name
+        assert limit["asked"] is None or is_number(limit["asked"]), name
+        assert isinstance(limit["enforced_by"], list) and set(limit["enforced_by"]) <= set(ENFORCERS), name
+    assert sorted(result["layers"]) == sorted(LAYERS)
+    for name, layer in result["layers"].items():
+        assert sorted(layer) == ["active", "asked", "detail"], name
+        assert layer["asked"] in ("require", "try", "off"), name
+        assert isinstance(layer["active"], bool) and isinstance(layer["detail"], str), name
+        assert layer["active"] or layer["asked"] != "require" or result["verdict"] == "setup_failed", name
+
+
+def check_files(files):
+    assert sorted(files) == ["added", "deleted", "directory", "modified", "truncated"]
+    assert files["directory"] is None or os.path.isabs(files["directory"])
+    assert isinstance(files["truncated"], bool)
+    for kind in ("added", "modified"):
+        for entry in files[kind]:
+            assert sorted(entry) == ["mime", "path", "size"], entry
+            assert isinstance(entry["path"], str) and not entry["path"].startswith("/")
+            assert is_count(entry["size"]) and isinstance(entry["mime"], str)
+    for entry in files["deleted"]:
+        assert sorted(entry) == ["path"]
+
+
+def paths(entries):
+    return sorted(entry["path"] for entry in entries)
+
+
+def sentence(done):
+    """The one line on standard error of a run that hutch refused, after checking that it is one."""
+    text = done.stderr.decode("utf-8", "replace")
+    assert text.startswith("hutch: ") and text.endswith("\n") and text.count("\n") == 1, text
+    return text.strip()
+
+
+def refused(*args, code=125, says=(), **options):
+    """hutch ARGS has to fail with @code and one sentence that holds every text of @says."""
+    done = hutch(*args, **options)
+    assert done.returncode == code, (done.returncode, done.stderr)
+    line = sentence(done)
+    for text in (says,) if isinstance(says, str) else says:
+        assert text in line, line
+    return line
+
+
+# --------------------------------------------------------------------------------------------------
+# Cleaning up, and looking whether hutch did
+
+def remove_tree(path):
+    """Removes a directory however deep it is and whatever its modes are."""
+    subprocess.run(["chmod", "-R", "u+rwx", path], stderr=subprocess.DEVNULL, check=False)
+    subprocess.run(["rm", "-rf", path], check=False)
+
+
+def process_table():
+    """{pid: (parent pid, state)} of all processes."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open("/proc/%s/stat" % name, encoding="utf-8", errors="replace") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        table[int(name)] = (int(fields[1]), fields[0])
+    return table
+
+
+def descendants(root):
+    """All processes below @root, zombies aside. A sandbox is among them as long as anything of it lives:
+    its processes have its init as ancestor, and orphans outside of it come to the nearest subreaper."""
+    table = process_table()
+    found = set()
+    frontier = {root}
+    while frontier:
+        frontier = {pid for pid, (parent, _) in table.items() if parent in frontier} - found
+        found |= frontier
+    return {pid for pid in found if table[pid][1] not in "ZX"}
+
+
+def become_subreaper():
+    """From here on, orphans below us become our children (prctl(2), PR_SET_CHILD_SUBREAPER)."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+
+
+def platform_is_x86():
+    return platform.machine() == "x86_64"
