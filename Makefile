@@ -24,6 +24,13 @@ HARDEN_LD := -pie -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
         -Wundef -Wformat=2 -Wvla -Werror=implicit-function-declaration
 
+# The directory build-asan is the same program with AddressSanitizer and UBSan. FORTIFY is off there because its
+# checked libc calls would bypass the sanitizer's own.
+ifeq ($(notdir $(B)),build-asan)
+CFLAGS   ?= -O1 -g -fno-omit-frame-pointer
+FORTIFY  := -U_FORTIFY_SOURCE
+SANITIZE ?= -fsanitize=address,undefined -fno-sanitize-recover=all
+endif
 CFLAGS   ?= -O2 -g
 SANITIZE ?=
 PC_CFLAGS   = $(eval PC_CFLAGS := $(shell pkg-config --cflags $(LIBS_PC) 2>/dev/null))$(PC_CFLAGS)# asked once
@@ -36,6 +43,9 @@ LDLIBS      = $(shell pkg-config --libs $(LIBS_PC))
 SRC  := $(wildcard sandbox/*.c rootfs/*.c runtime/*.c)
 OBJ  := $(SRC:%.c=$(B)/%.o)
 CORE := $(filter-out $(B)/runtime/main.o,$(OBJ))
+# Images that tests unpack; built once, for every build directory.
+export HUTCH_TEST_IMAGES ?= $(CURDIR)/build/images
+
 UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
 
 .PHONY: all
@@ -86,15 +96,10 @@ check: ## install what is missing, build, and run every test lane
 	@$(MAKE) --no-print-directory all unit
 	@tests/run B=$(B)
 
-# The whole program and its unit tests with AddressSanitizer and UBSan. FORTIFY is off because its checked
-# libc calls would bypass the sanitizer's own.
-ASAN_BUILD = B=build-asan CFLAGS='-O1 -g -fno-omit-frame-pointer' FORTIFY=-U_FORTIFY_SOURCE \
-             SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=all'
-
 .PHONY: asan
 asan: ## run the unit, end-to-end and hostile lanes under AddressSanitizer and UBSan
 	@.ci/packages build images test
-	@$(MAKE) --no-print-directory $(ASAN_BUILD) all unit
+	@$(MAKE) --no-print-directory B=build-asan all unit
 	@tests/run B=build-asan unit e2e hostile
 
 .PHONY: lint
