@@ -14,7 +14,6 @@ import os
 import pty
 import pwd
 import shlex
-import socket
 import stat
 import subprocess
 import sys

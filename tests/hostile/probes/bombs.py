@@ -1,15 +1,14 @@
 """Using up what all share: processes, memory, disk, descriptors, time. Every bomb is bounded, so that a
 machine whose limits do not work survives it: at most 2,000 processes, 2 GiB of memory, 2 GiB of disk."""
+import ctypes
 import errno
 import mmap
 import os
-import resource
 import signal
 import socket
-import sys
 import time
 
-from kit import REFUSALS, Blocked, host, in_child, probe, syscall
+from kit import REFUSALS, Blocked, probe, syscall
 
 MANY_PROCESSES = 2000
 MUCH = 2 << 30
@@ -32,15 +31,13 @@ def stopped_below(what, count, most):
 def fork_bomb():
     """Children that do nothing but live, until the limit."""
     children = []
-    count = 0
     try:
-        for count in range(MANY_PROCESSES):
+        for _ in range(MANY_PROCESSES):
             pid = os.fork()
             if pid == 0:
                 signal.pause()
                 os._exit(0)
             children.append(pid)
-        count = MANY_PROCESSES
     except OSError as error:
         if error.errno != errno.EAGAIN:
             raise
@@ -227,8 +224,8 @@ def memfd_bomb():
 @probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
 def system_v_memory_bomb():
     """System V shared memory lives on without a process."""
-    libc = __import__("ctypes").CDLL(None, use_errno=True)
-    libc.shmat.restype = __import__("ctypes").c_void_p
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.shmat.restype = ctypes.c_void_p
 
     def take():
         number = libc.shmget(0, 16 * MIB, 0o1600)
@@ -237,8 +234,8 @@ def system_v_memory_bomb():
         address = libc.shmat(number, None, 0)
         if address in (None, 2 ** 64 - 1):
             raise MemoryError
-        __import__("ctypes").memset(address, 1, 16 * MIB)
-        libc.shmdt(__import__("ctypes").c_void_p(address))
+        ctypes.memset(address, 1, 16 * MIB)
+        libc.shmdt(ctypes.c_void_p(address))
         return number
     return memory_verdict(fill(take, 16 * MIB))
 
@@ -282,12 +279,12 @@ def socket_buffer_bomb():
 @probe(why_no_control=OUTSIDE, verdicts=DEATHS)
 def locked_memory():
     """mlock(2) takes memory that cannot be swapped or moved."""
-    libc = __import__("ctypes").CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None, use_errno=True)
     block = mmap.mmap(-1, 128 * MIB)
-    address = __import__("ctypes").addressof(__import__("ctypes").c_char.from_buffer(block))
-    if libc.mlock(__import__("ctypes").c_void_p(address), 128 * MIB) == 0:
+    address = ctypes.addressof(ctypes.c_char.from_buffer(block))
+    if libc.mlock(ctypes.c_void_p(address), 128 * MIB) == 0:
         return "locked 128 MiB"
-    raise Blocked("errno %d" % __import__("ctypes").get_errno())
+    raise Blocked("errno %d" % ctypes.get_errno())
 
 
 # --------------------------------------------------------------------------------------------------
@@ -392,11 +389,11 @@ def descriptor_bomb():
 @probe(why_no_control=OUTSIDE, refused=REFUSALS + ("ENOSPC", "EMFILE", "ENOMEM", "EINVAL"))
 def message_queue_bomb():
     """System V queues: kernel memory outside of any process."""
-    libc = __import__("ctypes").CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None, use_errno=True)
     made = 0
     for _ in range(40_000):
         if libc.msgget(0, 0o1600) < 0:
-            raise Blocked("errno %d after %d queues" % (__import__("ctypes").get_errno(), made))
+            raise Blocked("errno %d after %d queues" % (ctypes.get_errno(), made))
         made += 1
     return "made %d queues" % made
 
@@ -405,11 +402,11 @@ def message_queue_bomb():
 def inotify_bomb():
     """inotify instances and watches are counted per user of the host: without a limit of its own, a sandbox
     uses up what its caller's desktop needs."""
-    libc = __import__("ctypes").CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None, use_errno=True)
     made = 0
     for _ in range(10_000):
         if libc.inotify_init() < 0:
-            raise Blocked("errno %d after %d instances" % (__import__("ctypes").get_errno(), made))
+            raise Blocked("errno %d after %d instances" % (ctypes.get_errno(), made))
         made += 1
     return "made %d inotify instances" % made
 
@@ -417,7 +414,6 @@ def inotify_bomb():
 @probe(why_no_control=OUTSIDE, verdicts=DEATHS, refused=REFUSALS + ("EAGAIN",))
 def pending_signal_bomb():
     """Queued signals and POSIX timers are kernel memory, bounded by RLIMIT_SIGPENDING."""
-    import ctypes
     import struct
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
     info = ctypes.create_string_buffer(struct.pack("=iii", signal.SIGRTMIN, 0, -1) + bytes(116), 128)

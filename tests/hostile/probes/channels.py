@@ -6,7 +6,6 @@ import os
 import signal
 import stat
 import sys
-import termios
 
 from kit import ABSENT, REFUSALS, Blocked, first_success, host, in_child, probe
 

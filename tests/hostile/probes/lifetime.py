@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 
-from kit import Blocked, host, probe
+from kit import Blocked, probe
 
 OUTSIDE = "it would leave processes on the host"
 LONG = 60

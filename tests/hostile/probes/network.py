@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 
-from kit import ABSENT, REFUSALS, Blocked, first_success, host, probe, syscall
+from kit import ABSENT, REFUSALS, Blocked, first_success, host, probe
 
 UNREACHABLE = REFUSALS + ("ENETUNREACH", "EHOSTUNREACH", "ECONNREFUSED", "EADDRNOTAVAIL", "ENETDOWN", "EAFNOSUPPORT")
 NO_FAMILY = REFUSALS + ("EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "EPROTOTYPE")
