@@ -58,6 +58,15 @@ def encode_ends(text, limit):
     return (head + CUT + tail).encode("utf-8")
 
 
+def formatted(kind, value, traceback):
+    try:
+        from traceback import format_exception
+
+        return "".join(format_exception(kind, value, traceback))
+    except BaseException:
+        return ""
+
+
 def printed_value(name, printed):
     """The text after "name: " in the last part of a traceback, or None."""
     at = printed.rfind("Traceback (most recent call last):\n")
@@ -91,7 +100,7 @@ class Report:
         stream = getattr(sys, "stderr", None)
         if stream is None:
             original(kind, value, traceback)
-            self.send(kind, value, "")
+            self.send(kind, value, traceback, "")
             return
         tee = sys.stderr = Tee(stream)
         try:
@@ -99,10 +108,12 @@ class Report:
         finally:
             if getattr(sys, "stderr", None) is tee:
                 sys.stderr = stream
-            self.send(kind, value, tee.text())
+            self.send(kind, value, traceback, tee.text())
 
-    def send(self, kind, value, printed):
+    def send(self, kind, value, traceback, printed):
         try:
+            if not printed:  # there is no stderr that takes it
+                printed = formatted(kind, value, traceback)
             # The program may have closed the pipe and opened a file of its own in its place.
             now = self.os.fstat(self.fd)
             if (now.st_dev, now.st_ino, now.st_mode) != (self.pipe.st_dev, self.pipe.st_ino, self.pipe.st_mode):
