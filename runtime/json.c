@@ -394,15 +394,22 @@ static int compare_keys(const void *a, const void *b)
 /* Which of two equal keys would win is a matter of the reader; nobody shall have to know. */
 static int check_no_key_twice(const struct json_node *node, struct hutch_err *err)
 {
+    const char *few[16]; /* nearly all objects are small */
+    auto_free const char **many = NULL;
+    const char **keys = few;
     size_t n = (size_t)cJSON_GetArraySize(node->value), i = 0;
-    auto_free const char **keys = calloc(n + 1, sizeof(*keys));
     const cJSON *item;
 
-    if (!keys)
-        return hutch_err_set(err, ENOMEM, "%s: look for equal keys", node->what);
+    if (n > ARRAY_SIZE(few)) {
+        many = calloc(n, sizeof(*many));
+        if (!many)
+            return hutch_err_set(err, ENOMEM, "%s: look for equal keys", node->what);
+        keys = many;
+    }
     cJSON_ArrayForEach(item, node->value)
         keys[i++] = item->string;
-    qsort(keys, n, sizeof(*keys), compare_keys);
+    if (n > 1)
+        qsort(keys, n, sizeof(*keys), compare_keys);
     for (i = 1; i < n; i++)
         if (strcmp(keys[i - 1], keys[i]) == 0) {
             struct json_node twice = { .what = node->what, .parent = node, .key = keys[i] };

@@ -238,39 +238,74 @@ static struct scmp_arg_cmp compare(const struct seccomp_arg *arg)
     return (struct scmp_arg_cmp){ arg->index, ops[arg->op], arg->value, 0 };
 }
 
-static int add_rule(scmp_filter_ctx filter, const struct seccomp_rules *rules, size_t number, struct hutch_err *err)
+/* One call of this architecture in one rule. */
+struct entry {
+    int nr;
+    const char *name;
+    size_t rule;
+};
+
+static int compare_entries(const void *a, const void *b)
 {
-    const struct seccomp_rule *rule = &rules->rules[number];
-    uint32_t act = action(rule->verdict, rule->errnum);
-    struct scmp_arg_cmp args[SECCOMP_MAX_ARGS];
+    const struct entry *x = a, *y = b;
 
-    /* Nothing to add, and libseccomp refuses it (EACCES). The check above makes sure that no other rule's calls are
-     * meant to be held back by this one. */
-    if (act == action(rules->default_verdict, rules->default_errnum))
-        return 0;
-    for (size_t i = 0; i < rule->n_args; i++)
-        args[i] = compare(&rule->args[i]);
-    for (char **name = rule->names; name && *name; name++) {
-        int nr = seccomp_syscall_resolve_name(*name), rc;
+    return x->nr != y->nr ? (x->nr > y->nr) - (x->nr < y->nr) : (x->rule > y->rule) - (x->rule < y->rule);
+}
 
-        if (nr == __NR_SCMP_ERROR)
+/* All that there is to add, by number. Left out: names unknown here; calls of other architectures, whose numbers are
+ * negative; and rules that say what the default says anyway, which libseccomp refuses (the check above makes sure that no
+ * other rule is meant to be held back by them). */
+static int resolve(const struct seccomp_rules *rules, struct entry **ret, size_t *ret_n, struct hutch_err *err)
+{
+    uint32_t default_action = action(rules->default_verdict, rules->default_errnum);
+    struct entry *entries;
+    size_t n = 0;
+
+    for (size_t i = 0; i < rules->n_rules; i++)
+        for (char **name = rules->rules[i].names; name && *name; name++)
+            n++;
+    entries = calloc(n + 1, sizeof(*entries));
+    if (!entries)
+        return hutch_err_set(err, ENOMEM, "compile %zu seccomp rules", rules->n_rules);
+    n = 0;
+    for (size_t i = 0; i < rules->n_rules; i++) {
+        if (action(rules->rules[i].verdict, rules->rules[i].errnum) == default_action)
             continue;
-        rc = seccomp_rule_add_array(filter, act, nr, (unsigned)rule->n_args, args);
-        if (rc == -EEXIST) /* the same rule again */
-            continue;
-        if (rc < 0)
-            return hutch_err_set(err, -rc, "seccomp rule %zu: call '%s'", number, *name);
+        for (char **name = rules->rules[i].names; name && *name; name++) {
+            int nr = seccomp_syscall_resolve_name(*name);
+
+            if (nr >= 0)
+                entries[n++] = (struct entry){ nr, *name, i };
+        }
     }
+    qsort(entries, n, sizeof(*entries), compare_entries);
+    *ret = entries;
+    *ret_n = n;
     return 0;
 }
 
-/* libseccomp writes programs to descriptors only. */
-static int export_program(scmp_filter_ctx filter, struct seccomp_program *ret, struct hutch_err *err)
+static int add_entry(scmp_filter_ctx filter, const struct seccomp_rules *rules, const struct entry *entry,
+                     struct hutch_err *err)
+{
+    const struct seccomp_rule *rule = &rules->rules[entry->rule];
+    struct scmp_arg_cmp args[SECCOMP_MAX_ARGS];
+    int rc;
+
+    for (size_t i = 0; i < rule->n_args; i++)
+        args[i] = compare(&rule->args[i]);
+    rc = seccomp_rule_add_array(filter, action(rule->verdict, rule->errnum), entry->nr, (unsigned)rule->n_args, args);
+    if (rc < 0 && rc != -EEXIST) /* EEXIST: the same rule again */
+        return hutch_err_set(err, -rc, "seccomp rule %zu: call '%s'", entry->rule, entry->name);
+    return 0;
+}
+
+/* Appends what libseccomp made to @program. It writes to descriptors only. */
+static int append_program(scmp_filter_ctx filter, struct seccomp_program *program, struct hutch_err *err)
 {
     auto_fd fd = memfd_create("seccomp", MFD_CLOEXEC);
-    auto_free struct sock_filter *insns = NULL;
+    struct sock_filter *bigger;
     struct stat st;
-    size_t size;
+    size_t size, n;
     int rc;
 
     if (fd < 0)
@@ -281,30 +316,28 @@ static int export_program(scmp_filter_ctx filter, struct seccomp_program *ret, s
     if (fstat(fd, &st) < 0 || lseek(fd, 0, SEEK_SET) < 0)
         return hutch_err_set(err, errno, "read the seccomp program");
     size = (size_t)st.st_size;
-    if (size == 0 || size % sizeof(*insns))
+    n = size / sizeof(*bigger);
+    if (n == 0 || size % sizeof(*bigger))
         return hutch_err_set(err, EPROTO, "compile the seccomp program: %zu bytes came out", size);
-    if (size / sizeof(*insns) > BPF_MAXINSNS)
-        return hutch_err_set(err, E2BIG, "seccomp program of %zu instructions; the kernel takes %d",
-                             size / sizeof(*insns), BPF_MAXINSNS);
-    insns = malloc(size);
-    if (!insns)
+    if (program->n_insns + n > BPF_MAXINSNS)
+        return hutch_err_set(err, E2BIG, "seccomp program of more than %d instructions", BPF_MAXINSNS);
+    bigger = reallocarray(program->insns, program->n_insns + n, sizeof(*bigger));
+    if (!bigger)
         return hutch_err_set(err, ENOMEM, "keep the seccomp program");
-    if (hutch_fd_read_full(fd, insns, size) != (ssize_t)size)
+    program->insns = bigger;
+    if (hutch_fd_read_full(fd, bigger + program->n_insns, size) != (ssize_t)size)
         return hutch_err_set(err, EIO, "read the seccomp program");
-    ret->insns = insns;
-    insns = NULL;
-    ret->n_insns = size / sizeof(*ret->insns);
+    program->n_insns += n;
     return 0;
 }
 
-int hutch_seccomp_compile(const struct seccomp_rules *rules, struct seccomp_program *ret, struct hutch_err *err)
+/* A whole filter for some of the calls, appended to @program. */
+static int compile_part(const struct seccomp_rules *rules, const struct entry *entries, size_t n,
+                        struct seccomp_program *program, struct hutch_err *err)
 {
-    scmp_filter_ctx filter;
+    scmp_filter_ctx filter = seccomp_init(action(rules->default_verdict, rules->default_errnum));
     int rc;
 
-    if (hutch_seccomp_check(rules, err) < 0)
-        return -1;
-    filter = seccomp_init(action(rules->default_verdict, rules->default_errnum));
     if (!filter)
         return hutch_err_set(err, EINVAL, "start a seccomp filter (is its default action known to this kernel?)");
     /* Only the native architecture is in a fresh filter. What comes through another entry (int 0x80, x32) has other
@@ -312,17 +345,92 @@ int hutch_seccomp_compile(const struct seccomp_rules *rules, struct seccomp_prog
     rc = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
     if (rc == 0)
         rc = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree: log2 of the calls instead of a chain */
-    if (rc < 0) {
-        seccomp_release(filter);
-        return hutch_err_set(err, -rc, "set up a seccomp filter");
-    }
-    rc = 0;
-    for (size_t i = 0; rc == 0 && i < rules->n_rules; i++)
-        rc = add_rule(filter, rules, i, err);
+    if (rc < 0)
+        rc = hutch_err_set(err, -rc, "set up a seccomp filter");
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = add_entry(filter, rules, &entries[i], err);
     if (rc == 0)
-        rc = export_program(filter, ret, err);
+        rc = append_program(filter, program, err);
     seccomp_release(filter);
     return rc;
+}
+
+/* libseccomp's time grows with the square of the calls in a filter: 4 ms for 330, which would be a sixth of a cold start.
+ * So the calls are cut by number into parts, each a complete filter with its own architecture check, and a few
+ * instructions in front jump to the part that knows the number. Jumps are relative, so parts are simply joined. */
+#define CALLS_PER_PART 40
+#define MAX_PARTS 16
+
+struct part {
+    int first_nr;      /* of the calls that it knows; it also answers the unknown ones up to the next part */
+    size_t first_insn; /* in the joined program, the dispatcher not counted */
+};
+
+static int put_dispatcher(const struct part *parts, size_t n_parts, struct seccomp_program *program, struct hutch_err *err)
+{
+    size_t n = 2 * n_parts, total = n + program->n_insns, at = 0;
+    struct sock_filter *insns = calloc(total, sizeof(*insns));
+
+    if (!insns)
+        return hutch_err_set(err, ENOMEM, "keep the seccomp program");
+    insns[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (size_t i = 0; i < n_parts; i++) {
+        /* Below the first number of the next part: to this one. A jump counts from the instruction after it. */
+        if (i + 1 < n_parts)
+            insns[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (uint32_t)parts[i + 1].first_nr, 1, 0);
+        insns[at] = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, (uint32_t)(n + parts[i].first_insn - (at + 1)));
+        at++;
+    }
+    memcpy(insns + n, program->insns, program->n_insns * sizeof(*insns));
+    free(program->insns);
+    program->insns = insns;
+    program->n_insns = total;
+    return 0;
+}
+
+static int compile_parts(const struct seccomp_rules *rules, const struct entry *entries, size_t n,
+                         struct seccomp_program *program, struct hutch_err *err)
+{
+    struct part parts[MAX_PARTS];
+    size_t n_parts = 0, at = 0;
+
+    do {
+        size_t from = at, calls = 0;
+
+        /* All rules about one call in one part; the last part takes what remains. */
+        while (at < n && (calls < CALLS_PER_PART || n_parts == MAX_PARTS - 1)) {
+            int nr = entries[at].nr;
+
+            while (at < n && entries[at].nr == nr)
+                at++;
+            calls++;
+        }
+        parts[n_parts++] = (struct part){ from < n ? entries[from].nr : 0, program->n_insns };
+        if (compile_part(rules, entries + from, at - from, program, err) < 0)
+            return -1;
+    } while (at < n);
+    if (put_dispatcher(parts, n_parts, program, err) < 0)
+        return -1;
+    if (program->n_insns > BPF_MAXINSNS)
+        return hutch_err_set(err, E2BIG, "seccomp program of %zu instructions; the kernel takes %d", program->n_insns,
+                             BPF_MAXINSNS);
+    return 0;
+}
+
+int hutch_seccomp_compile(const struct seccomp_rules *rules, struct seccomp_program *ret, struct hutch_err *err)
+{
+    struct seccomp_program program = { 0 };
+    auto_free struct entry *entries = NULL;
+    size_t n = 0;
+
+    if (hutch_seccomp_check(rules, err) < 0 || resolve(rules, &entries, &n, err) < 0)
+        return -1;
+    if (compile_parts(rules, entries, n, &program, err) < 0) {
+        hutch_seccomp_program_done(&program);
+        return -1;
+    }
+    *ret = program;
+    return 0;
 }
 
 int hutch_seccomp_load(const struct seccomp_program *program, struct hutch_err *err)
