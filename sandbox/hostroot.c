@@ -26,7 +26,7 @@ static int make_parents(int root, const char *path, struct hutch_err *err)
 {
     char part[64];
 
-    for (size_t i = 0; path[i] && i < sizeof(part); i++) {
+    for (size_t i = 0; i < sizeof(part) && path[i]; i++) {
         if (path[i] != '/')
             continue;
         memcpy(part, path, i);

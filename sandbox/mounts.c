@@ -337,7 +337,7 @@ static int add_missing_targets(const struct sandbox_spec *spec, int *root, struc
 
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct sandbox_mount *m = &spec->mounts[i];
-        auto_fd place = -1, source = -1;
+        auto_fd place = -1;
         struct stat st;
         bool is_dir = true;
 

@@ -149,7 +149,8 @@ static void plan_fallbacks(const struct sandbox_spec *spec, struct init_job *job
     unsigned by_cgroup = sb->cgroup.controllers;
 
     hutch_rlimits_plan(spec, by_cgroup & CGROUP_MEMORY, by_cgroup & CGROUP_CPU, &job->rlimits);
-    job->wants_samples = !(by_cgroup & CGROUP_MEMORY) || !(by_cgroup & CGROUP_PIDS);
+    job->wants_samples = !(by_cgroup & CGROUP_MEMORY) || !(by_cgroup & CGROUP_PIDS) ||
+                         (spec->limits[LIMIT_CPU_TIME] && sb->cgroup.dirfd < 0);
     sb->wants_samples = job->wants_samples;
 }
 

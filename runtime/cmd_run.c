@@ -1,0 +1,507 @@
+#include "cmd_run.h"
+
+#include "fd.h"
+#include "home.h"
+#include "log.h"
+#include "parse.h"
+#include "policy.h"
+#include "program.h"
+#include "run.h"
+#include "store.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+
+/* As docker run and timeout(1) have them. */
+enum { EXIT_TIMEOUT = 124, EXIT_HUTCH = 125, EXIT_SIGNAL_BASE = 128 };
+
+#define MAX_REPEATED 256 /* -e, -v, --tmpfs each */
+
+struct repeated {
+    const char *values[MAX_REPEATED];
+    size_t n;
+};
+
+struct run_opts {
+    const char *image, *rootfs, *policy, *code, *data, *workdir, *network, *memory, *cpus, *pids, *timeout, *cpu_time;
+    struct repeated env, volumes, tmpfs;
+    bool json, quiet, verbose, help;
+};
+
+enum option_kind { OPT_TEXT, OPT_REPEATED, OPT_FLAG, OPT_V };
+
+static const struct {
+    char letter;
+    const char *name, *value;
+    enum option_kind kind;
+    size_t offset;
+    const char *help;
+} options[] = {
+    { 'c', NULL, "CODE", OPT_TEXT, offsetof(struct run_opts, code), "run this Python text instead of a file" },
+    { 0, "--image", "NAME", OPT_TEXT, offsetof(struct run_opts, image), "image to run in (default: python)" },
+    { 0, "--rootfs", "host|DIR", OPT_TEXT, offsetof(struct run_opts, rootfs), "the host's own /usr, or a root tree, instead of an image" },
+    { 0, "--policy", "NAME|FILE", OPT_TEXT, offsetof(struct run_opts, policy), "isolation and limits (default: default)" },
+    { 0, "--memory", "SIZE", OPT_TEXT, offsetof(struct run_opts, memory), "memory limit, e.g. 512m; 0 for none" },
+    { 0, "--cpus", "NUMBER", OPT_TEXT, offsetof(struct run_opts, cpus), "CPUs, e.g. 1 or 0.5; 0 for all" },
+    { 0, "--pids-limit", "NUMBER", OPT_TEXT, offsetof(struct run_opts, pids), "processes and threads at once; 0 for no limit" },
+    { 0, "--timeout", "TIME", OPT_TEXT, offsetof(struct run_opts, timeout), "wall clock limit, e.g. 30s; 0 for none" },
+    { 0, "--cpu-time", "TIME", OPT_TEXT, offsetof(struct run_opts, cpu_time), "CPU time limit of all processes together; 0 for none" },
+    { 0, "--network", "none|host", OPT_TEXT, offsetof(struct run_opts, network), "loopback only, or the host's network" },
+    { 'e', "--env", "NAME=VALUE", OPT_REPEATED, offsetof(struct run_opts, env), "set an environment variable" },
+    { 'v', "--volume", "SRC:DST[:ro]", OPT_V, offsetof(struct run_opts, volumes), "make a host path visible inside" },
+    { 0, "--tmpfs", "DST[:SIZE]", OPT_REPEATED, offsetof(struct run_opts, tmpfs), "an empty, private, writable directory" },
+    { 'w', "--workdir", "DIR", OPT_TEXT, offsetof(struct run_opts, workdir), "working directory inside (default: /mnt/data)" },
+    { 0, "--data", "DIR", OPT_TEXT, offsetof(struct run_opts, data), "host directory for /mnt/data (default: a fresh one)" },
+    { 0, "--json", NULL, OPT_FLAG, offsetof(struct run_opts, json), "print one JSON object as the result" },
+    { 'q', "--quiet", NULL, OPT_FLAG, offsetof(struct run_opts, quiet), "print nothing but what the program prints" },
+    { 0, "--verbose", NULL, OPT_FLAG, offsetof(struct run_opts, verbose), "say on stderr what is done (also -v, before anything but SRC:DST)" },
+    { 'h', "--help", NULL, OPT_FLAG, offsetof(struct run_opts, help), "this list" },
+};
+
+static void print_help(void)
+{
+    printf("usage: hutch run [options] FILE [ARGS...]\n"
+           "       hutch run [options] -c CODE [ARGS...]\n"
+           "       hutch run [options] - [ARGS...]\n\n"
+           "Runs a program in a sandbox of its own. Exit status: the program's; 128+N when signal N ended it; 124 on a\n"
+           "timeout; 125 when hutch failed; 126, 127 when the program cannot be executed or is not there.\n\n");
+    for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+        char left[48];
+
+        snprintf(left, sizeof(left), "%s%.1s%s%s%s%s", options[i].letter ? "-" : "    ", options[i].letter ? &options[i].letter : "",
+                 options[i].letter && options[i].name ? ", " : "", options[i].name ? options[i].name : "",
+                 options[i].value ? " " : "", options[i].value ? options[i].value : "");
+        printf("  %-26s %s\n", left, options[i].help);
+    }
+}
+
+/* docker's -v takes SRC:DST, everybody else's -v means verbose. What follows tells: DST is absolute. */
+static bool is_volume(const char *next)
+{
+    return next && strstr(next, ":/");
+}
+
+static int take_value(struct run_opts *opts, size_t row, const char *value, struct hutch_err *err)
+{
+    void *field = (char *)opts + options[row].offset;
+
+    if (options[row].kind == OPT_TEXT) {
+        *(const char **)field = value;
+    } else {
+        struct repeated *r = field;
+
+        if (r->n == MAX_REPEATED)
+            return hutch_err_set(err, 0, "option '%s' is given more than %d times", options[row].name, MAX_REPEATED);
+        r->values[r->n++] = value;
+    }
+    return 0;
+}
+
+static int take_option(struct run_opts *opts, int argc, char **argv, int *i, struct hutch_err *err)
+{
+    const char *arg = argv[*i], *equals = strchr(arg, '=');
+    size_t name_len = equals ? (size_t)(equals - arg) : strlen(arg);
+
+    for (size_t row = 0; row < ARRAY_SIZE(options); row++) {
+        bool is_long = options[row].name && strlen(options[row].name) == name_len && strncmp(arg, options[row].name, name_len) == 0;
+        bool is_short = options[row].letter && arg[0] == '-' && arg[1] == options[row].letter;
+        const char *value = NULL;
+
+        if (!is_long && !is_short)
+            continue;
+        if (options[row].kind == OPT_V && is_short && !arg[2] && !is_volume(*i + 1 < argc ? argv[*i + 1] : NULL)) {
+            opts->verbose = true;
+            return 0;
+        }
+        if (options[row].kind == OPT_FLAG) {
+            if (is_long && equals)
+                return hutch_err_set(err, 0, "option '%s' takes no value", options[row].name);
+            if (is_short && !is_long && arg[2])
+                break;
+            *(bool *)((char *)opts + options[row].offset) = true;
+            return 0;
+        }
+        if (is_long && equals)
+            value = equals + 1;
+        else if (is_short && !is_long && arg[2])
+            value = arg + 2; /* -eA=1 */
+        else if (*i + 1 < argc)
+            value = argv[++*i];
+        if (!value)
+            return hutch_err_set(err, 0, "option '%s' needs a value: %s", arg, options[row].value);
+        return take_value(opts, row, value, err);
+    }
+    return hutch_err_set(err, 0, "there is no option '%s' (see: hutch run --help)", arg);
+}
+
+/* Options end at the first word that is none, so that the program's own options stay its own. *ret_first: that word. */
+static int parse_options(int argc, char **argv, struct run_opts *opts, int *ret_first, struct hutch_err *err)
+{
+    int i;
+
+    for (i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            i++;
+            break;
+        }
+        if (argv[i][0] != '-' || argv[i][1] == '\0')
+            break;
+        if (take_option(opts, argc, argv, &i, err) < 0)
+            return -1;
+    }
+    *ret_first = i;
+    return 0;
+}
+
+static int apply_limit(struct sandbox_spec *spec, enum sandbox_limit limit, const char *option, const char *text,
+                       int (*parse)(const char *, uint64_t *, struct hutch_err *), struct hutch_err *err)
+{
+    if (text && parse(text, &spec->limits[limit], err) < 0)
+        return hutch_err_wrap(err, "option '%s'", option);
+    return 0;
+}
+
+static int add_volume(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
+{
+    const char *colon = strstr(text, ":/");
+    auto_free char *source = NULL, *target = NULL, *real = NULL;
+    unsigned flags = MOUNT_IDMAP;
+    char *mode;
+
+    if (!colon || colon == text)
+        return hutch_err_set(err, 0, "volume '%s': expected SRC:DST or SRC:DST:ro, with an absolute DST", text);
+    source = strndup(text, (size_t)(colon - text));
+    target = strdup(colon + 1);
+    if (!source || !target)
+        return hutch_err_set(err, ENOMEM, "volume '%s'", text);
+    mode = strrchr(target, ':');
+    if (mode) {
+        *mode++ = '\0';
+        if (strcmp(mode, "ro") == 0)
+            flags |= MOUNT_RDONLY;
+        else if (strcmp(mode, "rw") != 0)
+            return hutch_err_set(err, 0, "volume '%s': '%s' is neither 'ro' nor 'rw'", text, mode);
+    }
+    real = realpath(source, NULL);
+    if (!real)
+        return hutch_err_set(err, errno, "volume '%s': look at '%s'", text, source);
+    if (!hutch_spec_add_mount(spec, MOUNT_BIND, real, target, flags, err))
+        return hutch_err_wrap(err, "volume '%s'", text);
+    return 0;
+}
+
+static int add_tmpfs(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
+{
+    auto_free char *target = strdup(text);
+    struct sandbox_mount *m;
+    uint64_t size = 0;
+    char *colon;
+
+    if (!target)
+        return hutch_err_set(err, ENOMEM, "tmpfs '%s'", text);
+    colon = strchr(target, ':');
+    if (colon) {
+        *colon++ = '\0';
+        if (strncmp(colon, "size=", 5) == 0)
+            colon += 5;
+        if (hutch_parse_bytes(colon, &size, err) < 0)
+            return hutch_err_wrap(err, "tmpfs '%s'", text);
+    }
+    m = hutch_spec_add_mount(spec, MOUNT_TMPFS, NULL, target, 0, err);
+    if (!m)
+        return hutch_err_wrap(err, "tmpfs '%s'", text);
+    m->size_bytes = size;
+    m->mode = 01777;
+    return 0;
+}
+
+static int add_env(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
+{
+    const char *equals = strchr(text, '=');
+    auto_free char *name = equals ? strndup(text, (size_t)(equals - text)) : NULL;
+
+    if (!equals)
+        return hutch_err_set(err, 0, "environment '%s': expected NAME=VALUE (nothing is taken over from the caller's own)", text);
+    if (!name)
+        return hutch_err_set(err, ENOMEM, "environment '%s'", text);
+    return hutch_spec_set_env(spec, name, equals + 1, err);
+}
+
+static int set_network(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
+{
+    if (strcmp(text, "none") == 0) {
+        spec->network = NETWORK_NONE;
+        if (spec->layers[LAYER_NET_NS] == NEED_OFF)
+            spec->layers[LAYER_NET_NS] = NEED_REQUIRE;
+    } else if (strcmp(text, "host") == 0) {
+        if (spec->limits_need == NEED_REQUIRE)
+            return hutch_err_set(err, 0, "option '--network host': the policy requires every layer, a network namespace among them");
+        spec->network = NETWORK_HOST;
+        spec->layers[LAYER_NET_NS] = NEED_OFF;
+    } else {
+        return hutch_err_set(err, 0, "option '--network': expected 'none' or 'host', got '%s'", text);
+    }
+    return 0;
+}
+
+/* Libraries that start a thread per CPU of the host would run into the limit on processes, or gain nothing. */
+static int bound_thread_pools(struct sandbox_spec *spec, struct hutch_err *err)
+{
+    static const char *const names[] = { "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS" };
+    char text[24];
+
+    if (!spec->limits[LIMIT_CPUS])
+        return 0;
+    snprintf(text, sizeof(text), "%" PRIu64, (spec->limits[LIMIT_CPUS] + 999) / 1000);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (!hutch_spec_get_env(spec, names[i]) && hutch_spec_set_env(spec, names[i], text, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* The mounts that every sandbox of `hutch run` has; those of the policy and the caller come on top, in that order. */
+static int add_usual_mounts(struct sandbox_spec *spec, struct hutch_err *err)
+{
+    static const struct { enum sandbox_mount_kind kind; const char *target; unsigned flags; mode_t mode; } usual[] = {
+        { MOUNT_PROC, "/proc", 0, 0 },
+        { MOUNT_DEV, "/dev", 0, 0 },
+        { MOUNT_TMPFS, "/tmp", 0, 01777 },
+        { MOUNT_TMPFS, "/run", MOUNT_RDONLY, 0755 },
+        { MOUNT_TMPFS, RUN_DATA_DIR, MOUNT_RDONLY, 0755 }, /* keeps the place: the run puts the directory here */
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
+        struct sandbox_mount *m = hutch_spec_add_mount(spec, usual[i].kind, NULL, usual[i].target, usual[i].flags, err);
+
+        if (!m)
+            return -1;
+        m->mode = usual[i].mode;
+    }
+    return 0;
+}
+
+/* Their sizes, once the policy has spoken. */
+static void size_usual_mounts(struct sandbox_spec *spec)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        struct sandbox_mount *m = &spec->mounts[i];
+
+        if (strcmp(m->target, "/run") == 0)
+            m->size_bytes = PROGRAM_MAX_BYTES + (4u << 20);
+        else if (!m->size_bytes && (m->kind == MOUNT_DEV || strcmp(m->target, "/tmp") == 0))
+            m->size_bytes = spec->limits[LIMIT_TMP_SIZE];
+    }
+}
+
+/* Where the root tree comes from. @ret_lockfd keeps the image from being removed while it is in use. */
+static int set_root(struct sandbox_spec *spec, const struct run_opts *opts, const char *home, int *ret_lockfd,
+                    struct hutch_err *err)
+{
+    struct store store;
+    auto_free char *path = NULL;
+    int rc;
+
+    if (opts->rootfs && opts->image)
+        return hutch_err_set(err, 0, "options '--rootfs' and '--image' exclude each other");
+    if (opts->rootfs && strcmp(opts->rootfs, "host") == 0) {
+        spec->root_kind = ROOT_HOST;
+        return 0;
+    }
+    spec->root_kind = ROOT_DIR;
+    if (opts->rootfs) {
+        path = realpath(opts->rootfs, NULL);
+        if (!path)
+            return hutch_err_set(err, errno, "option '--rootfs': look at '%s'", opts->rootfs);
+        return hutch_spec_set_string(&spec->rootfs_path, path, err);
+    }
+    if (hutch_store_open(home, &store, err) < 0)
+        return -1;
+    rc = hutch_store_find(&store, opts->image ? opts->image : "python", &path, ret_lockfd, err);
+    hutch_store_done(&store);
+    return rc < 0 ? -1 : hutch_spec_set_string(&spec->rootfs_path, path, err);
+}
+
+static int build_spec(const struct run_opts *opts, char **words, const char *home, struct sandbox_spec *spec, int *ret_lockfd,
+                      struct hutch_err *err)
+{
+    auto_free char *policy_dir = NULL;
+
+    if (hutch_spec_set_string(&spec->cwd, RUN_DATA_DIR, err) < 0 || add_usual_mounts(spec, err) < 0 ||
+        hutch_policy_dir(&policy_dir, err) < 0 ||
+        hutch_policy_load(opts->policy ? opts->policy : "default", policy_dir, spec, err) < 0)
+        return -1;
+    if (apply_limit(spec, LIMIT_MEMORY, "--memory", opts->memory, hutch_parse_bytes, err) < 0 ||
+        apply_limit(spec, LIMIT_CPUS, "--cpus", opts->cpus, hutch_parse_cpus, err) < 0 ||
+        apply_limit(spec, LIMIT_PIDS, "--pids-limit", opts->pids, hutch_parse_u64, err) < 0 ||
+        apply_limit(spec, LIMIT_WALL, "--timeout", opts->timeout, hutch_parse_duration_ms, err) < 0 ||
+        apply_limit(spec, LIMIT_CPU_TIME, "--cpu-time", opts->cpu_time, hutch_parse_duration_ms, err) < 0)
+        return -1;
+    if (opts->network && set_network(spec, opts->network, err) < 0)
+        return -1;
+    size_usual_mounts(spec);
+    for (size_t i = 0; i < opts->tmpfs.n; i++)
+        if (add_tmpfs(spec, opts->tmpfs.values[i], err) < 0)
+            return -1;
+    for (size_t i = 0; i < opts->volumes.n; i++)
+        if (add_volume(spec, opts->volumes.values[i], err) < 0)
+            return -1;
+    for (size_t i = 0; i < opts->env.n; i++)
+        if (add_env(spec, opts->env.values[i], err) < 0)
+            return -1;
+    if (bound_thread_pools(spec, err) < 0)
+        return -1;
+    if (opts->workdir) {
+        if (opts->workdir[0] != '/')
+            return hutch_err_set(err, 0, "option '--workdir': '%s' is not an absolute path", opts->workdir);
+        if (hutch_spec_set_string(&spec->cwd, opts->workdir, err) < 0)
+            return -1;
+    }
+    if (opts->code) {
+        if (hutch_program_set_code(spec, opts->code, words, err) < 0)
+            return -1;
+    } else if (!words[0]) {
+        return hutch_err_set(err, 0, "there is nothing to run: expected FILE, '-c CODE' or '-' (see: hutch run --help)");
+    } else if (strcmp(words[0], "-") == 0) {
+        if (hutch_program_set_stdin(spec, words + 1, err) < 0)
+            return -1;
+    } else if (hutch_program_set_file(spec, words[0], words + 1, err) < 0) {
+        return -1;
+    }
+    return set_root(spec, opts, home, ret_lockfd, err);
+}
+
+static int watch_signals(int *ret_fd, struct hutch_err *err)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGQUIT);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGTTIN, SIG_IGN); /* in the background, a terminal as standard input reads as its end */
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return hutch_err_set(err, errno, "block signals");
+    *ret_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (*ret_fd < 0)
+        return hutch_err_set(err, errno, "watch for signals");
+    return 0;
+}
+
+static int exit_status(const struct run_result *r)
+{
+    if (r->verdict == VERDICT_TIMEOUT)
+        return EXIT_TIMEOUT;
+    if (r->signal)
+        return EXIT_SIGNAL_BASE + r->signal;
+    return r->exit_code >= 0 ? r->exit_code : EXIT_HUTCH;
+}
+
+static void print_enforcement(const struct run_result *r)
+{
+    for (size_t i = 0; i < LAYER_COUNT; i++)
+        fprintf(stderr, "hutch: layer %-16s %s%s%s\n", hutch_layer_name(i), r->layers[i].is_active ? "active" : "absent",
+                r->layers[i].detail[0] ? ": " : "", r->layers[i].detail);
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        if (!r->limits[i].asked)
+            continue;
+        fprintf(stderr, "hutch: limit %-16s %" PRIu64 ", enforced by", hutch_limit_name(i), r->limits[i].asked);
+        for (size_t e = 0; e < ENFORCER_COUNT; e++)
+            if (r->limits[i].enforcers & 1u << e)
+                fprintf(stderr, " %s", hutch_enforcer_name(e));
+        fputc('\n', stderr);
+    }
+    fprintf(stderr, "hutch: prepared in %.1f ms, ran %.1f ms, %.1f ms in all\n", r->prepared_ms, r->run_ms, r->total_ms);
+}
+
+/* A Python that could not get memory ends with its own words; who said no is worth knowing where no cgroup did. */
+static void explain_memory_error(const struct run_result *r)
+{
+    if (r->verdict == VERDICT_ERROR && r->error.name && strcmp(r->error.name, "MemoryError") == 0 &&
+        r->limits[LIMIT_MEMORY].asked && !(r->limits[LIMIT_MEMORY].enforcers & 1u << ENFORCER_CGROUP))
+        fprintf(stderr, "hutch: the memory limit of %" PRIu64 " bytes is enforced by rlimit and supervisor here, not by a cgroup: %s\n",
+                r->limits[LIMIT_MEMORY].asked, r->layers[LAYER_CGROUP].detail);
+}
+
+static int print_json(const struct run_result *r, struct hutch_err *err)
+{
+    auto_free char *json = NULL;
+    size_t len;
+
+    if (hutch_result_json(r, &json, &len, err) < 0)
+        return -1;
+    json[len] = '\n'; /* in place of its terminator */
+    if (hutch_fd_write_all(STDOUT_FILENO, json, len + 1) < 0)
+        return hutch_err_set(err, errno, "print the result");
+    return 0;
+}
+
+static int report(const struct run_opts *opts, const struct run_result *r, struct hutch_err *err)
+{
+    if (opts->json)
+        return print_json(r, err) < 0 ? -1 : exit_status(r);
+    if (opts->verbose)
+        print_enforcement(r);
+    if (r->message[0])
+        fprintf(stderr, "hutch: %s\n", r->message);
+    else if (!opts->quiet)
+        explain_memory_error(r);
+    if (!opts->quiet && !opts->data && r->directory)
+        fprintf(stderr, "hutch: files written to /mnt/data are in %s\n", r->directory);
+    return exit_status(r);
+}
+
+int hutch_cmd_run(int argc, char **argv)
+{
+    struct run_opts opts = { 0 };
+    struct run_request request = { .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .signal_fd = -1 };
+    struct sandbox_spec spec = { 0 };
+    struct run_result result;
+    struct hutch_err err = { 0 };
+    auto_free char *home = NULL, *data = NULL;
+    auto_fd lockfd = -1, signal_fd = -1;
+    int first, status = -1;
+
+    hutch_result_init(&result);
+    if (parse_options(argc, argv, &opts, &first, &err) < 0)
+        goto out;
+    if (opts.help) {
+        print_help();
+        return 0;
+    }
+    hutch_log_set_verbose(opts.verbose);
+    if (hutch_home_path(&home, &err) < 0 || hutch_spec_init(&spec, &err) < 0 ||
+        build_spec(&opts, argv + first, home, &spec, &lockfd, &err) < 0 || watch_signals(&signal_fd, &err) < 0)
+        goto out;
+    if (opts.data) {
+        data = realpath(opts.data, NULL);
+        if (!data) {
+            hutch_err_set(&err, errno, "option '--data': look at '%s'", opts.data);
+            goto out;
+        }
+    }
+    request.spec = &spec;
+    request.home = home;
+    request.data_dir = data;
+    request.signal_fd = signal_fd;
+    if (!opts.json) {
+        request.stdout_fd = STDOUT_FILENO;
+        request.stderr_fd = STDERR_FILENO;
+    }
+    if (hutch_run(&request, &result, &err) == 0)
+        status = report(&opts, &result, &err);
+out:
+    if (status < 0) {
+        fprintf(stderr, "hutch: %s\n", err.msg);
+        status = EXIT_HUTCH;
+    }
+    hutch_result_done(&result);
+    hutch_spec_done(&spec);
+    return status;
+}

@@ -1,0 +1,59 @@
+/* main.c - the command line: which command, and nothing else. */
+#include "cmd_doctor.h"
+#include "cmd_rootfs.h"
+#include "cmd_run.h"
+#include "fd.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#define HUTCH_VERSION "0.1.0"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} commands[] = {
+    { "run", hutch_cmd_run, "run a program in a sandbox" },
+    { "rootfs", hutch_cmd_rootfs, "build, unpack, list, verify and remove images" },
+    { "doctor", hutch_cmd_doctor, "say what this host offers, what is missing, and how to mend it" },
+};
+
+static void print_usage(FILE *to)
+{
+    fprintf(to, "usage: hutch COMMAND [...]\n\n");
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
+    fprintf(to, "\n'hutch COMMAND --help' lists the options of a command; 'hutch --version' tells which hutch this is.\n");
+}
+
+/* A descriptor among 0-2 that the caller closed would be given to the next file that is opened. */
+static int fill_standard_fds(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+            return -1;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (fill_standard_fds() < 0)
+        return 125;
+    if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
+        printf("hutch %s\n", HUTCH_VERSION);
+        return 0;
+    }
+    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)) {
+        print_usage(stdout);
+        return 0;
+    }
+    for (size_t i = 0; argc >= 2 && i < ARRAY_SIZE(commands); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    if (argc >= 2)
+        fprintf(stderr, "hutch: there is no command '%s'\n", argv[1]);
+    print_usage(stderr);
+    return 125;
+}

@@ -1,0 +1,144 @@
+#include "stream.h"
+
+#include "fd.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+/* poll(2) promises room for this much in a writable pipe (PIPE_BUF, pipe(7)); a larger write to somebody else's blocking
+ * pipe could stop us, and with us the clock that ends the run. */
+#define SINK_CHUNK 4096
+
+/* How much memory belongs to @len kept bytes: powers of two, so that the capacity need not be kept too. */
+static size_t capacity_for(size_t len)
+{
+    size_t cap = 4096;
+
+    while (cap < len)
+        cap *= 2;
+    return len ? cap : 0;
+}
+
+static int capture(struct out_stream *s, const char *data, size_t len)
+{
+    struct run_output *out = s->capture;
+
+    if (capacity_for(out->len + len) != capacity_for(out->len)) {
+        char *bigger = realloc(out->data, capacity_for(out->len + len));
+
+        if (!bigger)
+            return -1;
+        out->data = bigger;
+    }
+    if (len)
+        memcpy(out->data + out->len, data, len);
+    out->len += len;
+    return 0;
+}
+
+void hutch_out_stream_poll(const struct out_stream *s, struct pollfd *pipe, struct pollfd *sink)
+{
+    bool has_room = s->sink_fd < 0 || s->is_sink_broken || s->end - s->start < STREAM_BUF / 2;
+
+    *pipe = (struct pollfd){ .fd = has_room ? s->pipe_fd : -1, .events = POLLIN };
+    *sink = (struct pollfd){ .fd = s->end > s->start ? s->sink_fd : -1, .events = POLLOUT };
+}
+
+static int take(struct out_stream *s)
+{
+    ssize_t n;
+
+    if (s->start > 0) {
+        memmove(s->buf, s->buf + s->start, s->end - s->start);
+        s->end -= s->start;
+        s->start = 0;
+    }
+    n = TEMP_FAILURE_RETRY(read(s->pipe_fd, s->buf + s->end, STREAM_BUF - s->end));
+    if (n < 0 && errno == EAGAIN)
+        return 0;
+    if (n <= 0) {
+        hutch_fd_closep(&s->pipe_fd);
+        return 0;
+    }
+    s->seen += (uint64_t)n;
+    if (s->limit && s->seen > s->limit) {
+        uint64_t extra = s->seen - s->limit;
+
+        n = extra < (uint64_t)n ? n - (ssize_t)extra : 0;
+        s->seen = s->limit;
+        s->is_over_limit = true;
+        if (s->capture)
+            s->capture->truncated = true;
+        s->end += (size_t)n;
+        hutch_fd_closep(&s->pipe_fd); /* what still comes is unwanted */
+    } else {
+        s->end += (size_t)n;
+    }
+    if (s->sink_fd < 0) {
+        if (capture(s, s->buf, s->end) < 0)
+            return -1;
+        s->end = 0;
+    }
+    return 0;
+}
+
+int hutch_out_stream_run(struct out_stream *s, const struct pollfd *pipe, const struct pollfd *sink)
+{
+    if (sink->fd >= 0 && sink->revents && s->end > s->start) {
+        size_t len = s->end - s->start;
+        ssize_t n = write(s->sink_fd, s->buf + s->start, len > SINK_CHUNK ? SINK_CHUNK : len);
+
+        if (n > 0)
+            s->start += (size_t)n;
+        else if (n < 0 && errno != EAGAIN && errno != EINTR) {
+            /* Nobody reads: the program inside is to notice it like any other, by SIGPIPE. */
+            s->is_sink_broken = true;
+            s->start = s->end = 0;
+            hutch_fd_closep(&s->pipe_fd);
+        }
+    }
+    if (pipe->fd >= 0 && pipe->revents && s->pipe_fd >= 0)
+        return take(s);
+    return 0;
+}
+
+bool hutch_out_stream_is_done(const struct out_stream *s)
+{
+    return s->pipe_fd < 0 && s->start == s->end;
+}
+
+void hutch_in_stream_poll(const struct in_stream *s, struct pollfd *source, struct pollfd *pipe)
+{
+    bool has_data = s->end > s->start;
+
+    *source = (struct pollfd){ .fd = s->pipe_fd >= 0 && !has_data ? s->source_fd : -1, .events = POLLIN };
+    /* Without data only its end matters, which poll(2) always tells. */
+    *pipe = (struct pollfd){ .fd = s->pipe_fd, .events = has_data ? POLLOUT : 0 };
+}
+
+void hutch_in_stream_run(struct in_stream *s, const struct pollfd *source, const struct pollfd *pipe)
+{
+    if (pipe->fd >= 0 && (pipe->revents & POLLERR)) {
+        hutch_fd_closep(&s->pipe_fd); /* the program closed its standard input */
+        s->start = s->end = 0;
+    } else if (pipe->fd >= 0 && (pipe->revents & POLLOUT) && s->end > s->start) {
+        ssize_t n = write(s->pipe_fd, s->buf + s->start, s->end - s->start); /* O_NONBLOCK: it is ours */
+
+        if (n > 0)
+            s->start += (size_t)n;
+        else if (n < 0 && errno != EAGAIN && errno != EINTR)
+            hutch_fd_closep(&s->pipe_fd);
+    }
+    if (source->fd >= 0 && source->revents) {
+        ssize_t n = TEMP_FAILURE_RETRY(read(s->source_fd, s->buf, STREAM_BUF));
+
+        if (n < 0 && errno == EAGAIN)
+            return;
+        s->start = 0;
+        s->end = n > 0 ? (size_t)n : 0;
+        if (n <= 0)
+            s->source_fd = -1;
+    }
+    if (s->source_fd < 0 && s->start == s->end)
+        hutch_fd_closep(&s->pipe_fd); /* end of file for the program */
+}

@@ -1,0 +1,43 @@
+/* stream.h - carries bytes between a sandbox's pipe and the outside, bounded, without ever blocking on either. */
+#ifndef HUTCH_STREAM_H
+#define HUTCH_STREAM_H
+
+#include "result.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define STREAM_BUF 65536
+
+/* Out of the sandbox: from @pipe_fd to @sink_fd, or into @capture when that is -1. */
+struct out_stream {
+    int pipe_fd;               /* owned; -1 when it has ended */
+    int sink_fd;               /* not owned; -1: capture */
+    bool is_sink_broken;       /* nobody reads it any more */
+    struct run_output *capture;
+    uint64_t limit, seen;      /* bytes; limit 0: none */
+    bool is_over_limit;
+    char buf[STREAM_BUF];
+    size_t start, end;
+};
+
+/* Sets .events for the two descriptors; fd -1 where there is nothing to wait for. */
+void hutch_out_stream_poll(const struct out_stream *s, struct pollfd *pipe, struct pollfd *sink);
+/* Moves what can be moved. -1 on ENOMEM while capturing. */
+int hutch_out_stream_run(struct out_stream *s, const struct pollfd *pipe, const struct pollfd *sink);
+/* No more will come and all is delivered. */
+bool hutch_out_stream_is_done(const struct out_stream *s);
+
+/* Into the sandbox: from @source_fd to @pipe_fd. */
+struct in_stream {
+    int source_fd; /* not owned; -1 when it has ended */
+    int pipe_fd;   /* owned; -1 when closed */
+    char buf[STREAM_BUF];
+    size_t start, end;
+};
+void hutch_in_stream_poll(const struct in_stream *s, struct pollfd *source, struct pollfd *pipe);
+void hutch_in_stream_run(struct in_stream *s, const struct pollfd *source, const struct pollfd *pipe);
+
+#endif
