@@ -1,0 +1,325 @@
+"""Limits, whoever enforces them: the run ends, the verdict says why, and the report names the enforcer."""
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+import support
+from support import command, run, run_json
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def policy(tmp_path):
+    """Writes a policy that extends default by some limits; returns its path."""
+    def write(extends="default", **fields):
+        path = tmp_path / "policy.json"
+        path.write_text(json.dumps(dict({"schema": 1, "extends": extends}, **fields)))
+        return str(path)
+    return write
+
+
+# --------------------------------------------------------------------------------------------------
+# Time
+
+def test_timeout_sends_sigterm_first():
+    """What the script writes on SIGTERM is part of the result."""
+    code = ("import signal, sys, time\ndef end(*_):\n  print('last words', flush=True); sys.exit(0)\n"
+            "signal.signal(signal.SIGTERM, end)\nprint('first', flush=True)\ntime.sleep(60)")
+    result = run_json("--timeout", "700ms", "-c", code)
+    assert result["verdict"] == "timeout" and result["process"] == 124
+    assert result["stdout"] == "first\nlast words\n"
+    assert result["message"]
+
+
+def test_timeout_kills_who_ignores_sigterm(policy):
+    code = ("import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('no', flush=True))\n"
+            "print('first', flush=True)\nwhile True: time.sleep(1)")
+    result = run_json("--policy", policy(limits={"grace": "200ms"}), "--timeout", "500ms", "-c", code)
+    assert result["verdict"] == "timeout" and result["process"] == 124
+    assert result["stdout"] == "first\nno\n"
+    assert result["signal"] == "SIGKILL" and result["exit_code"] is None
+
+
+def test_timeout_returns_partial_output_of_plain_run():
+    done = run("--timeout", "600ms", "-c", "import time\nprint('partial', flush=True)\ntime.sleep(60)")
+    assert done.returncode == 124
+    assert done.stdout == b"partial\n"
+    assert b"hutch: " in done.stderr, "the end is explained"
+
+
+def test_timeout_names_itself():
+    result = run_json("--timeout", "300ms", "-c", "import time; time.sleep(60)")
+    assert result["limits"]["wall"] == {"asked": 300, "enforced_by": ["supervisor"]}
+    assert 300 <= result["timings_ms"]["run"]
+
+
+def test_timeout_reaches_children():
+    code = "import os, time\nfor _ in range(5):\n  if os.fork() == 0: break\ntime.sleep(60)"
+    assert run_json("--timeout", "500ms", "-c", code)["verdict"] == "timeout"
+
+
+def test_timeout_while_writing_without_reader():
+    """A script blocked in write(2), because the caller does not read, is stopped as well."""
+    process = subprocess.Popen(command("--timeout", "700ms", "-c", "while True: print('x' * 1000)"), stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL)
+    try:
+        assert process.wait(timeout=45) in (124, 137, 1)
+    finally:
+        process.stdout.close()
+
+
+def test_timeout_with_input_that_never_ends():
+    reader, writer = os.pipe()
+    try:
+        done = subprocess.run(command("--timeout", "500ms", "-c", "import sys; sys.stdin.read()"), stdin=reader, timeout=30,
+                              capture_output=True, check=False)
+        assert done.returncode == 124
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_end_of_script_with_input_that_never_ends():
+    reader, writer = os.pipe()
+    try:
+        done = subprocess.run(command("-c", "print(1)"), stdin=reader, timeout=30, capture_output=True, check=False)
+        assert (done.returncode, done.stdout) == (0, b"1\n")
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_cpu_time(policy):
+    result = run_json("--policy", policy(limits={"cpu_time": "400ms"}), "-c", "while True: pass")
+    assert result["verdict"] == "cpu_time"
+    assert result["limits"]["cpu_time"]["asked"] == 400
+    assert set(result["limits"]["cpu_time"]["enforced_by"]) & {"cgroup", "rlimit", "supervisor"}
+
+
+def test_cpu_time_of_all_processes(policy):
+    """Four processes that each stay below the limit are together above it."""
+    code = "import os\nfor _ in range(2): os.fork()\nwhile True: pass"
+    result = run_json("--policy", policy(limits={"cpu_time": "1s"}), "--timeout", "20s", "-c", code)
+    assert result["verdict"] == "cpu_time"
+
+
+def test_cpu_time_is_not_wall_time(policy):
+    code = "import time; time.sleep(0.9); print('slept')"
+    result = run_json("--policy", policy(limits={"cpu_time": "700ms"}), "-c", code)
+    assert (result["verdict"], result["stdout"]) == ("ok", "slept\n")
+
+
+def test_one_cpu():
+    result = run_json("--cpus", "1", "-c", "import os; print(len(os.sched_getaffinity(0)))")
+    enforced = result["limits"]["cpus"]
+    assert enforced["asked"] == 1000
+    assert set(enforced["enforced_by"]) & {"cgroup", "affinity"}
+    if "affinity" in enforced["enforced_by"]:
+        assert result["stdout"] == "1\n"
+
+
+def test_half_a_cpu_is_honest():
+    """Without the cpu controller a fraction cannot be had, and the report has to admit it."""
+    limit = run_json("--cpus", "0.5", "-c", "pass")["limits"]["cpus"]
+    assert limit["asked"] == 500
+    assert limit["enforced_by"], limit
+
+
+# --------------------------------------------------------------------------------------------------
+# Memory
+
+def test_memory_by_whoever_enforces_it():
+    """A gigabyte in 64 MB: an out-of-memory kill by the cgroup, or MemoryError by the fallback."""
+    result = run_json("--memory", "64m", "-c", "bytearray(10**9)\nprint('got it')")
+    assert "got it" not in result["stdout"]
+    enforced = result["limits"]["memory"]
+    assert enforced["asked"] == 64 * MIB
+    if "cgroup" in enforced["enforced_by"]:
+        assert result["verdict"] == "out_of_memory", result
+    else:
+        assert set(enforced["enforced_by"]) & {"rlimit", "supervisor"}, enforced
+        assert result["verdict"] in ("out_of_memory", "error"), result
+        if result["error"] is not None:
+            assert result["error"]["name"] == "MemoryError"
+
+
+def test_memory_below_the_limit():
+    result = run_json("--memory", "256m", "-c", "x = bytearray(64 << 20); print(len(x))")
+    assert (result["verdict"], result["stdout"]) == ("ok", "%d\n" % (64 * MIB))
+
+
+def test_memory_of_all_processes_together():
+    """Ten children with 64 MiB each, in 256 MB: by the fallback, the supervisor has to add them up."""
+    code = ("import os, signal\nr, w = os.pipe()\nfor _ in range(10):\n"
+            "  if os.fork() == 0:\n    x = b'x' * (64 << 20); os.write(w, b'1'); signal.alarm(20); signal.pause()\n"
+            "got = b''\nwhile len(got) < 10: got += os.read(r, 10)\nsignal.alarm(5)\nsignal.pause()\n")
+    result = run_json("--memory", "256m", "--timeout", "25s", "-c", code)
+    assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["limits"]["memory"])
+
+
+def test_memory_peak_is_reported():
+    result = run_json("-c", "x = b'x' * (100 << 20); print(len(x))")
+    peak = result["usage"]["memory_peak_bytes"]
+    assert peak is None or 100 * MIB <= peak < 1000 * MIB
+
+
+def test_memory_survives_many_small_objects():
+    result = run_json("--memory", "96m", "-c", "x = []\nwhile True: x.append(object())", "--", timeout=60)
+    assert result["verdict"] in ("out_of_memory", "error")
+
+
+# --------------------------------------------------------------------------------------------------
+# Processes
+
+def test_pids_limit():
+    code = ("import os, signal\nn = 0\ntry:\n  while n < 500:\n    if os.fork() == 0: signal.pause()\n    n += 1\n"
+            "except OSError as e: print(n, e.errno)")
+    result = run_json("--pids-limit", "16", "-c", code)
+    assert result["limits"]["pids"]["asked"] == 16
+    count, code = map(int, result["stdout"].split())
+    assert code == 11 and count <= 16
+    assert set(result["limits"]["pids"]["enforced_by"]) & {"cgroup", "rlimit"}
+
+
+def test_pids_limit_of_two_sandboxes_is_separate():
+    """RLIMIT_NPROC counts per user namespace since Linux 5.14: two runs at once do not take from each other."""
+    code = ("import os, signal\nfor _ in range(12):\n  if os.fork() == 0: signal.pause()\nprint('all', flush=True)\ninput()")
+    processes = [subprocess.Popen(command("--pids-limit", "16", "-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                 for _ in range(4)]
+    for process in processes:
+        assert process.stdout.readline() == b"all\n"
+    for process in processes:
+        process.communicate(b"\n", timeout=30)
+        assert process.returncode == 0
+
+
+def test_pids_limit_does_not_stop_the_first_process():
+    assert run_json("--pids-limit", "1", "-c", "print(1)")["stdout"] == "1\n"
+
+
+# --------------------------------------------------------------------------------------------------
+# Output
+
+def test_output_limit(policy):
+    result = run_json("--policy", policy(limits={"output": "10K"}), "-c", "print('x' * 100000)\nimport time; time.sleep(30)")
+    assert result["verdict"] == "output_limit"
+    assert result["stdout_truncated"] and not result["stderr_truncated"]
+    assert result["stdout"] == "x" * 10240
+
+
+def test_output_limit_of_stderr(policy):
+    result = run_json("--policy", policy(limits={"output": "10K"}), "-c", "import sys; sys.stderr.write('x' * 100000)")
+    assert result["stderr_truncated"] and not result["stdout_truncated"]
+    assert len(result["stderr"]) <= 10240
+
+
+def test_output_at_the_limit(policy):
+    """Exactly as much as is allowed is no violation."""
+    result = run_json("--policy", policy(limits={"output": "10K"}), "-c", "import sys; sys.stdout.write('x' * 10240)")
+    assert (result["verdict"], result["stdout_truncated"], len(result["stdout"])) == ("ok", False, 10240)
+
+
+def test_output_limit_of_a_stream(policy):
+    """Without --json the same cap holds for what is passed on."""
+    done = run("--policy", policy(limits={"output": "10K"}), "-c", "print('x' * 100000)")
+    assert len(done.stdout) <= 10240
+    assert done.returncode != 0
+    assert b"hutch: " in done.stderr
+
+
+def test_output_cut_inside_of_a_character(policy):
+    """The cap falls into a UTF-8 sequence: the result is still valid."""
+    result = run_json("--policy", policy(limits={"output": "1K"}), "-c", "print('\\u20ac' * 1000)")
+    assert result["stdout"].rstrip("\ufffd") == "\u20ac" * 341
+
+
+# --------------------------------------------------------------------------------------------------
+# Files
+
+def test_file_size(policy, data):
+    code = "import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nopen('x', 'wb').write(b'x' * (4 << 20))"
+    result = run_json("--policy", policy(limits={"file_size": "1M"}), "--data", str(data), "-c", code)
+    assert result["verdict"] == "error" and result["error"]["name"] == "OSError"
+    assert (data / "x").stat().st_size <= MIB
+    assert result["limits"]["file_size"] == {"asked": MIB, "enforced_by": ["rlimit"]}
+
+
+def test_open_files(policy):
+    code = "f = []\ntry:\n  while len(f) < 100000: f.append(open('/dev/null'))\nexcept OSError as e: print(len(f), e.errno)"
+    result = run_json("--policy", policy(limits={"open_files": 100}), "-c", code)
+    count, code = map(int, result["stdout"].split())
+    assert code == 24 and count < 100
+
+
+def test_tmp_size(policy):
+    code = "try: open('/tmp/x', 'wb').write(b'x' * (8 << 20))\nexcept OSError as e: print(e.errno)"
+    assert run_json("--policy", policy(limits={"tmp_size": "1M"}), "-c", code)["stdout"] == "28\n"
+
+
+def test_data_size(policy, data):
+    """The supervisor looks now and then; a program that keeps on writing is stopped."""
+    code = ("import os, time\nfor i in range(400):\n  open('f%d' % i, 'wb').write(os.urandom(1 << 20))\n  time.sleep(0.02)")
+    result = run_json("--policy", policy(limits={"data_size": "20M"}), "--data", str(data), "-c", code)
+    assert result["verdict"] == "output_limit", result["verdict"]
+    assert sum(entry.stat().st_size for entry in os.scandir(data)) < 300 * MIB
+    assert result["limits"]["data_size"]["enforced_by"] == ["supervisor"]
+
+
+def test_data_files(policy, data):
+    code = "import time\nfor i in range(100000):\n  open('f%d' % i, 'w').close()\n  if i % 500 == 0: time.sleep(0.02)"
+    result = run_json("--policy", policy(limits={"data_files": 1000}), "--data", str(data), "-c", code)
+    assert result["verdict"] == "output_limit", result["verdict"]
+    assert len(os.listdir(data)) < 100000
+
+
+# --------------------------------------------------------------------------------------------------
+# The report
+
+def test_every_limit_is_reported():
+    limits = run_json("--memory", "300m", "--pids-limit", "20", "--cpus", "1", "--timeout", "20s", "-c", "pass")["limits"]
+    assert limits["memory"]["asked"] == 300 * MIB
+    assert limits["pids"]["asked"] == 20
+    assert limits["cpus"]["asked"] == 1000
+    assert limits["wall"]["asked"] == 20000
+    assert limits["cpu_time"]["asked"] is None
+    for name, limit in limits.items():
+        if limit["asked"] is not None:
+            assert limit["enforced_by"], name
+            assert "none" not in limit["enforced_by"] or limit["enforced_by"] == ["none"], name
+
+
+def test_cgroup_layer_is_honest():
+    """The report says whether there was a cgroup; where one is delegated there has to be one."""
+    result = run_json("-c", "pass")
+    layer = result["layers"]["cgroup"]
+    assert layer["asked"] == "try"
+    if support.has("delegation") and not support.is_root():
+        assert layer["active"], layer
+    if not layer["active"]:
+        assert layer["detail"], "why there is none"
+        assert "cgroup" not in sum((limit["enforced_by"] for limit in result["limits"].values()), [])
+
+
+def test_required_limits_refuse_before_any_code_runs(policy, data):
+    """"enforcement": "require" where the controllers are missing: an error, and not a line of the script."""
+    done = run("--policy", "strict", "--data", str(data), "-c", "open('ran', 'w')")
+    result = run_json("--policy", "strict", "--data", str(data), "-c", "open('ran', 'w')")
+    if result["verdict"] == "setup_failed":
+        assert done.returncode == 125 and result["process"] == 125
+        assert not (data / "ran").exists()
+        assert support.sentence(done)
+        assert result["message"]
+    else:
+        assert done.returncode == 0, done.stderr
+        assert all(layer["active"] for layer in result["layers"].values())
+        assert (data / "ran").exists()
+
+
+def test_signal_of_limit_is_not_the_scripts():
+    """A script that kills itself is no out-of-memory kill."""
+    result = run_json("-c", "import os; os.kill(os.getpid(), %d)" % signal.SIGKILL)
+    assert result["verdict"] in ("killed", "error") and result["signal"] == "SIGKILL" and result["process"] == 137
