@@ -29,8 +29,8 @@ RESULT_KEYS = ("version", "verdict", "exit_code", "signal", "message", "stdout",
 VERDICTS = ("ok", "error", "timeout", "cpu_time", "out_of_memory", "output_limit", "killed", "denied", "setup_failed")
 LIMITS = ("memory", "pids", "cpus", "cpu_time", "wall", "output", "file_size", "open_files", "data_size",
           "data_files", "tmp_size")
-LAYERS = ("user_namespace", "mount_namespace", "pid_namespace", "network_namespace", "ipc_namespace",
-          "uts_namespace", "cgroup_namespace", "readonly_root", "capabilities", "no_new_privs", "seccomp",
+LAYERS = ("user_namespace", "mount_namespace", "pid_namespace", "net_namespace", "ipc_namespace",
+          "uts_namespace", "cgroup_namespace", "readonly_root", "no_capabilities", "no_new_privs", "seccomp",
           "landlock", "cgroup")
 ENFORCERS = ("none", "cgroup", "rlimit", "affinity", "kernel", "supervisor")
 
@@ -223,11 +223,13 @@ def check_files(files):
     assert isinstance(files["truncated"], bool)
     for kind in ("added", "modified"):
         for entry in files[kind]:
-            assert sorted(entry) == ["mime", "path", "size"], entry
+            # "path_base64" only for names that are no UTF-8, "type" only for what is no regular file.
+            assert set(entry) - {"path_base64", "type"} == {"mime", "path", "size"}, entry
             assert isinstance(entry["path"], str) and not entry["path"].startswith("/")
-            assert is_count(entry["size"]) and isinstance(entry["mime"], str)
+            assert is_count(entry["size"])
+            assert isinstance(entry["mime"], str) if "type" not in entry else entry["mime"] is None, entry
     for entry in files["deleted"]:
-        assert sorted(entry) == ["path"]
+        assert set(entry) - {"path_base64", "type"} == {"path"}, entry
 
 
 def paths(entries):
