@@ -308,6 +308,14 @@ static int build_one(int root, const struct sandbox_mount *m, int given_fd, stru
     return hutch_err_set(err, 0, "mount kind %d is unknown", (int)m->kind);
 }
 
+static int attach_root(int root, struct hutch_err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(attach_points); i++)
+        if (move_mount(root, "", AT_FDCWD, attach_points[i], MOVE_MOUNT_F_EMPTY_PATH) == 0)
+            return 0;
+    return hutch_err_set(err, errno, "attach the new root to '%s'", attach_points[0]);
+}
+
 static bool is_below(const char *path, const char *dir)
 {
     size_t len = strlen(dir);
@@ -358,6 +366,9 @@ static int add_missing_targets(const struct sandbox_spec *spec, int *root, struc
     }
     if (skeleton < 0)
         return 0;
+    /* A mount that root's hutch opened in the host's namespace becomes ours by being attached; overlayfs refuses others. */
+    if (attach_root(*root, err) < 0)
+        return -1;
     snprintf(lower, sizeof(lower), "/proc/self/fd/%d:/proc/self/fd/%d", skeleton, *root);
     if (make_fs("overlay", options, MOUNT_ATTR_RDONLY, &overlay, err) < 0)
         return hutch_err_wrap(err, "add mount points that the image lacks (needs overlayfs in user namespaces, Linux 5.11)");
@@ -406,8 +417,10 @@ static int cover(int root, const char *path, bool is_masked, struct hutch_err *e
         if (make_tmpfs(4096, 2, 0555, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, &fd, err) < 0)
             return -1;
     } else {
+        struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY };
+
         fd = open_tree(AT_FDCWD, "/dev/null", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-        if (fd < 0)
+        if (fd < 0 || mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
             return hutch_err_set(err, errno, "open '/dev/null'");
     }
     return attach(fd, target, path, err);
@@ -439,14 +452,6 @@ static int seal_tmpfs(const struct sandbox_spec *spec, int root, struct hutch_er
             return -1;
     }
     return 0;
-}
-
-static int attach_root(int root, struct hutch_err *err)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(attach_points); i++)
-        if (move_mount(root, "", AT_FDCWD, attach_points[i], MOVE_MOUNT_F_EMPTY_PATH) == 0)
-            return 0;
-    return hutch_err_set(err, errno, "attach the new root to '%s'", attach_points[0]);
 }
 
 static int enter_root(int root, struct hutch_err *err)
