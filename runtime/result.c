@@ -108,7 +108,7 @@ static char *quote(const char *data, size_t len)
     bool ok;
 
     for (size_t i = 0; i < len; i++) /* at worst: \u00xx, U+FFFD for one bad byte */
-        size += p[i] < 0x20 ? 6 : p[i] >= 0x80 ? 3 : 2;
+        size += p[i] < 0x20 || p[i] == 0x7f ? 6 : p[i] >= 0x80 ? 3 : 2;
     json = to = malloc(size);
     if (json == NULL)
         return NULL;
