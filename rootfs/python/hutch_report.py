@@ -12,13 +12,18 @@ class Tee:
         self._stream = stream
         self._head, self._head_len = [], 0
         self._tail, self._is_cut = "", False
+        self._is_broken = False
 
     def write(self, text):
         try:
             self._keep(text)
         except MemoryError:
             pass
-        return self._stream.write(text)
+        try:
+            return self._stream.write(text)
+        except BaseException:
+            self._is_broken = True  # the interpreter gives up here, or leaves pieces out
+            raise
 
     def _keep(self, text):
         half = MAX_TRACEBACK // 2
@@ -35,6 +40,9 @@ class Tee:
                 self._is_cut = True
 
     def text(self):
+        """What was printed; nothing when it was not printed whole."""
+        if self._is_broken:
+            return ""
         return "".join(self._head) + (CUT if self._is_cut else "") + self._tail
 
     def __getattr__(self, name):
