@@ -64,7 +64,14 @@ $(B)/tests/%: tests/unit/%.c $(CORE)
 
 # The Python files that run inside a sandbox are part of the program; the compiler's own dependency
 # output does not see files that the assembler reads.
-$(B)/rootfs/guest.o: $(wildcard rootfs/python/*.py)
+$(B)/rootfs/guest.o: $(wildcard rootfs/python/*.py) $(B)/rootfs/hook.pyc
+$(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.pyc"'
+
+# Byte code of the hook for images with the same Python as this machine. Other images compile the source at
+# each start (1 ms), so an empty file will do where there is no Python.
+$(B)/rootfs/hook.pyc: rootfs/python/sitecustomize.py rootfs/python/precompile.py
+	@mkdir -p $(@D)
+	@python=$$(PATH=/usr/bin:$$PATH command -v python3) && "$$python" rootfs/python/precompile.py $< $@ || : >$@
 
 # Rewritten only when compiler or flags differ from the last time, which then rebuilds everything.
 $(B)/flags: export FLAGS = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)

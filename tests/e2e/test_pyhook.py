@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -11,23 +12,23 @@ import pytest
 
 SITE = Path(__file__).resolve().parents[2] / "rootfs" / "python"
 PYTHON = os.environ.get("HUTCH_TEST_PYTHON", "/usr/bin/python3")
+QUIET_ENV = {"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}  # nothing may appear below rootfs/
 MAX_RECORD = 20 + (4 << 10) + (64 << 10) + (256 << 10)
 
 if not os.access(PYTHON, os.X_OK):
     pytest.skip("no " + PYTHON, allow_module_level=True)
 
 
-def run(tmp_path, code, *, hook, args=(), env=None, pythonpath=None, as_command=False, flags=()):
+def run(tmp_path, code, *, hook, site=SITE, args=(), env=None, pythonpath=None, as_command=False, flags=()):
     """(exit code, stdout, stderr, record) of a script; the same script for both sides, so that tracebacks agree."""
     script = tmp_path / "script.py"
     script.write_bytes(code if isinstance(code, bytes) else code.encode())
-    environ = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-    environ.update(env or {})
+    environ = {**QUIET_ENV, "LANG": "C.UTF-8", "HOME": str(tmp_path), **(env or {})}
     if pythonpath is not None:
         environ["PYTHONPATH"] = pythonpath
     reader, writer = os.pipe()
     if hook:
-        environ["PYTHONPATH"] = str(SITE)
+        environ["PYTHONPATH"] = str(site)
         if pythonpath is not None:
             environ["HUTCH_PYTHONPATH"] = pythonpath
             if pythonpath:
@@ -247,7 +248,7 @@ def test_no_sitecustomize_at_all(tmp_path):
 
 @pytest.mark.parametrize("number", ["", "x", "-1", "99", "2147483648", "0x3"])
 def test_a_bad_descriptor_is_no_report(tmp_path, number):
-    environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(SITE), "HUTCH_REPORT_FD": number}
+    environ = {**QUIET_ENV, "PYTHONPATH": str(SITE), "HUTCH_REPORT_FD": number}
     done = subprocess.run([PYTHON, "-c", LOOK + "1/0"], env=environ, capture_output=True, check=False)
     assert done.returncode == 1
     assert done.stderr.endswith(b"ZeroDivisionError: division by zero\n")
@@ -267,8 +268,27 @@ def test_a_file_in_the_pipes_place_is_not_written_to(tmp_path):
 def test_a_reader_that_went_away_is_no_trouble(tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
-    environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(SITE), "HUTCH_REPORT_FD": str(writer)}
+    environ = {**QUIET_ENV, "PYTHONPATH": str(SITE), "HUTCH_REPORT_FD": str(writer)}
     done = subprocess.run([PYTHON, "-c", "1/0"], env=environ, capture_output=True, check=False, pass_fds=[writer])
     os.close(writer)
     assert done.returncode == 1
     assert done.stderr.decode().splitlines()[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_byte_code_is_used_and_does_the_same(tmp_path):
+    site = tmp_path / "site"
+    (site / "__pycache__").mkdir(parents=True)
+    shutil.copy(SITE / "hutch_report.py", site)
+    made = tmp_path / "hook.pyc"
+    subprocess.run([PYTHON, SITE / "precompile.py", SITE / "sitecustomize.py", made], check=True)
+    tag, _, code = made.read_bytes().partition(b"\n")
+    (site / "__pycache__" / f"sitecustomize.{tag.decode()}.pyc").write_bytes(code)
+    (site / "sitecustomize.py").write_text("raise SystemError('the source was compiled')")
+    for program in (LOOK, "1/0"):
+        plain, hooked = (run(tmp_path, program, hook=hook, site=site) for hook in (False, True))
+        assert hooked[:3] == plain[:3]
+    assert parse(hooked[3])[:2] == ("ZeroDivisionError", "division by zero")
+    # Another Python's byte code is passed over.
+    (site / "__pycache__" / f"sitecustomize.{tag.decode()}.pyc").write_bytes(b"\0\0" + code[2:])
+    shutil.copy(SITE / "sitecustomize.py", site)
+    assert parse(run(tmp_path, "1/0", hook=True, site=site)[3])[0] == "ZeroDivisionError"

@@ -191,6 +191,24 @@ static void test_attach(void **state)
     }
 }
 
+/* The byte code is there when the build found a Python, and then under the name where that Python looks for it. */
+static void test_byte_code(void **state)
+{
+    static const char prefix[] = "/run/hutch/site/__pycache__/sitecustomize.";
+    const struct guest_file *files = hutch_guest_python();
+
+    (void)state;
+    if (files[2].target == NULL) {
+        print_message("skip: built without Python\n");
+        skip();
+    }
+    assert_memory_equal(files[2].target, prefix, sizeof(prefix) - 1);
+    assert_string_equal(files[2].target + strlen(files[2].target) - 4, ".pyc");
+    assert_true(files[2].len > 16);
+    assert_memory_equal(files[2].data + 2, "\r\n\1\0\0\0", 6); /* end of the magic number; flags: hash, not checked */
+    assert_null(files[3].target);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +218,7 @@ int main(void)
         cmocka_unit_test(test_longest_texts),
         cmocka_unit_test(test_deterministic_noise),
         cmocka_unit_test(test_attach),
+        cmocka_unit_test(test_byte_code),
     };
 
     return cmocka_run_group_tests_name("pyreport", tests, NULL, NULL);
