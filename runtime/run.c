@@ -124,7 +124,6 @@ static int start(struct run *r, struct hutch_err *err)
 {
     auto_fd in_r = -1, out_w = -1, err_w = -1, report_w = -1;
     struct sandbox_io io;
-    char name[32];
 
     if (hutch_pyreport_attach(r->request->spec, INIT_REPORT_FD, err) < 0)
         return -1;
@@ -135,8 +134,7 @@ static int start(struct run *r, struct hutch_err *err)
         make_pipe(&r->err_out.pipe_fd, &err_w, true, err) < 0 || make_pipe(&r->report_fd, &report_w, true, err) < 0)
         return -1;
     io = (struct sandbox_io){ .stdin_r = in_r, .stdout_w = out_w, .stderr_w = err_w, .report_w = report_w };
-    hutch_state_cgroup_name(r->state.id, name);
-    return hutch_sandbox_start(r->request->spec, &r->cgroup_base, name, &io, &r->sandbox, err);
+    return hutch_sandbox_start(r->request->spec, &r->cgroup_base, r->state.cgroup_name, &io, &r->sandbox, err);
 }
 
 /* Ends the run for @reason, unless it is ending already. */
@@ -550,8 +548,7 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
         hutch_err_set(err, ENOMEM, "start a run");
         goto out;
     }
-    hutch_state_sweep(request->home);
-    if (hutch_state_create(request->home, &r->state, err) < 0)
+    if (hutch_state_open(request->home, &r->state, err) < 0)
         goto out;
     if (prepare_data(r, err) < 0 || start(r, err) < 0) {
         r->setup_failed = true;
@@ -574,7 +571,7 @@ out:
     hutch_fd_closep(&r->in.pipe_fd);
     hutch_file_list_done(&r->before);
     hutch_cgroup_base_done(&r->cgroup_base);
-    if (hutch_state_remove(&r->state, &ignored) < 0)
+    if (hutch_state_close(&r->state, &ignored) < 0)
         hutch_log_debug("run: %s (the next start sweeps it)", ignored.msg);
     free(r->report);
     ret->total_ms = now_ms() - r->t0;

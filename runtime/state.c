@@ -13,33 +13,22 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
-#define ID_LEN 16
-#define SWEEP_MAX 1000 /* runs looked at in one sweep */
-
-void hutch_state_cgroup_name(const char *id, char ret[32])
-{
-    snprintf(ret, 32, "hutch-%s", id);
-}
+#define ID_LEN   16
+#define MAX_SLOTS 4096 /* live runs of one home */
 
 static int open_dir_at(int dirfd, const char *name, int *ret_fd, struct hutch_err *err)
 {
-    auto_fd fd = -1;
+    auto_fd fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
-    if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
-        return hutch_err_set(err, errno, "make the directory '%s'", name);
-    fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT) {
+        if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
+            return hutch_err_set(err, errno, "make the directory '%s'", name);
+        fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    }
     if (fd < 0)
         return hutch_err_set(err, errno, "open the directory '%s'", name);
     *ret_fd = hutch_fd_take(&fd);
     return 0;
-}
-
-/* Between mkdir and flock a sweeper may take the directory for a dead run's and remove it: then it has no links. */
-static bool still_exists(int fd)
-{
-    struct stat st;
-
-    return fstat(fd, &st) == 0 && st.st_nlink > 0;
 }
 
 static int make_id(char id[ID_LEN + 1], struct hutch_err *err)
@@ -53,33 +42,118 @@ static int make_id(char id[ID_LEN + 1], struct hutch_err *err)
     return 0;
 }
 
-int hutch_state_create(const char *home, struct run_state *ret, struct hutch_err *err)
+/* Removes the cgroup that a dead run noted in its slot: "DIRECTORY\nNAME\n". */
+static int remove_noted_cgroup(int slot_fd, struct hutch_err *err)
+{
+    struct cgroup_base base = CGROUP_BASE_INIT;
+    auto_free char *note = NULL;
+    char *name, *end;
+    size_t len;
+    int rc;
+
+    if (lseek(slot_fd, 0, SEEK_SET) < 0)
+        return hutch_err_set(err, errno, "read a slot");
+    if (hutch_fd_slurp(slot_fd, 2 * PATH_MAX, "slot", &note, &len, err) < 0)
+        return -1;
+    name = strchr(note, '\n');
+    end = name ? strchr(name + 1, '\n') : NULL;
+    if (end) { /* a note that was cut short was written before any cgroup was made */
+        *name++ = '\0';
+        *end = '\0';
+        base.dirfd = open(note, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        rc = strchr(name, '/') ? 0 : hutch_cgroup_destroy_named(&base, name, err);
+        hutch_cgroup_base_done(&base);
+        if (rc < 0)
+            return -1;
+    }
+    if (ftruncate(slot_fd, 0) < 0)
+        return hutch_err_set(err, errno, "empty a slot");
+    return 0;
+}
+
+/* Whether nothing was ever done to a directory since it was made, not even to its permissions or attributes: only then may
+ * a later run have it. A file system that does not tell the time of birth says no. */
+static bool is_untouched(int runs_dirfd, const char *name)
+{
+    struct statx st;
+
+    return statx(runs_dirfd, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, &st) == 0 &&
+           (st.stx_mask & STATX_BTIME) && S_ISDIR(st.stx_mode) && st.stx_ctime.tv_sec == st.stx_btime.tv_sec &&
+           st.stx_ctime.tv_nsec == st.stx_btime.tv_nsec;
+}
+
+/* Makes a slot whose lock we hold as good as new. */
+static int clean_slot(int runs_dirfd, int slot_fd, const char *data_name, struct hutch_err *err)
+{
+    struct stat st;
+
+    if (fstat(slot_fd, &st) < 0)
+        return hutch_err_set(err, errno, "look at a slot");
+    if (st.st_size > 0 && remove_noted_cgroup(slot_fd, err) < 0)
+        return -1;
+    if (!is_untouched(runs_dirfd, data_name) && hutch_rmtree(runs_dirfd, data_name, err) < 0)
+        return -1;
+    return 0;
+}
+
+/* A locked descriptor of slot @number, or -1 when it is held (or @flags lacks O_CREAT and it is not there). */
+static int lock_slot(int runs_dirfd, unsigned number, int flags)
+{
+    char name[16];
+    auto_fd fd = -1;
+
+    snprintf(name, sizeof(name), "%u", number);
+    fd = openat(runs_dirfd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return -1;
+    return hutch_fd_take(&fd);
+}
+
+static void sweep(int runs_dirfd)
+{
+    auto_fd fd = openat(runs_dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    if (!dir)
+        return;
+    fd = -1; /* closedir(3) has it now */
+    while ((entry = readdir(dir))) {
+        char data_name[24], *end;
+        unsigned long number = strtoul(entry->d_name, &end, 10);
+        struct hutch_err err;
+        auto_fd slot = -1;
+
+        if (*end || end == entry->d_name || number >= MAX_SLOTS)
+            continue;
+        slot = lock_slot(runs_dirfd, (unsigned)number, 0);
+        snprintf(data_name, sizeof(data_name), "%lu.data", number);
+        /* What cannot be undone now is left for the next time: it keeps no new run from starting. */
+        if (slot >= 0 && clean_slot(runs_dirfd, slot, data_name, &err) < 0)
+            hutch_log_debug("state: sweep slot %lu: %s", number, err.msg);
+    }
+    closedir(dir);
+}
+
+int hutch_state_open(const char *home, struct run_state *ret, struct hutch_err *err)
 {
     struct run_state state = RUN_STATE_INIT;
-    auto_fd home_fd = -1;
 
-    if (hutch_home_create(home, &home_fd, &state.home, err) < 0 || open_dir_at(home_fd, "runs", &state.runs_dirfd, err) < 0)
+    if (make_id(state.id, err) < 0 || hutch_home_create(home, &state.home_dirfd, &state.home, err) < 0 ||
+        open_dir_at(state.home_dirfd, "runs", &state.runs_dirfd, err) < 0)
         goto fail;
-    for (int tries = 0; tries < 100; tries++) {
-        if (make_id(state.id, err) < 0)
-            goto fail;
-        if (mkdirat(state.runs_dirfd, state.id, 0700) < 0) {
-            if (errno == EEXIST)
-                continue;
-            hutch_err_set(err, errno, "make the directory '%s/runs/%s'", home, state.id);
-            goto fail;
+    snprintf(state.cgroup_name, sizeof(state.cgroup_name), "hutch-%s", state.id);
+    sweep(state.runs_dirfd);
+    for (unsigned n = 0; n < MAX_SLOTS && state.slot_fd < 0; n++) {
+        state.slot_fd = lock_slot(state.runs_dirfd, n, O_CREAT);
+        snprintf(state.data_name, sizeof(state.data_name), "%u.data", n);
+        if (state.slot_fd >= 0 && clean_slot(state.runs_dirfd, state.slot_fd, state.data_name, err) < 0) {
+            hutch_log_debug("state: slot %u: %s", n, err->msg);
+            hutch_fd_closep(&state.slot_fd);
         }
-        state.dirfd = openat(state.runs_dirfd, state.id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        if (state.dirfd >= 0 && flock(state.dirfd, LOCK_EX | LOCK_NB) == 0 && still_exists(state.dirfd))
-            break;
-        hutch_fd_closep(&state.dirfd);
     }
-    if (state.dirfd < 0) {
-        hutch_err_set(err, errno, "lock a directory below '%s/runs'", home);
-        goto fail;
-    }
-    if (asprintf(&state.path, "%s/runs/%s", state.home, state.id) < 0) {
-        hutch_err_set(err, ENOMEM, "keep the state of a run");
+    if (state.slot_fd < 0) {
+        hutch_err_set(err, errno, "take one of %d slots below '%s/runs'", MAX_SLOTS, state.home);
         goto fail;
     }
     *ret = state;
@@ -87,7 +161,7 @@ int hutch_state_create(const char *home, struct run_state *ret, struct hutch_err
 fail:
     hutch_err_wrap(err, "keep the state of a run");
     free(state.home);
-    hutch_fd_closep(&state.dirfd);
+    hutch_fd_closep(&state.home_dirfd);
     hutch_fd_closep(&state.runs_dirfd);
     return -1;
 }
@@ -95,102 +169,49 @@ fail:
 int hutch_state_note_cgroup(struct run_state *state, const struct cgroup_base *base, struct hutch_err *err)
 {
     auto_free char *text = NULL;
-    auto_fd fd = -1;
 
     if (base->dirfd < 0)
         return 0;
-    if (asprintf(&text, "%s%s", base->mount, base->path) < 0)
+    if (asprintf(&text, "%s%s\n%s\n", base->mount, base->path, state->cgroup_name) < 0)
         return hutch_err_set(err, ENOMEM, "note the cgroup");
-    fd = openat(state->dirfd, "cgroup", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-    if (fd < 0 || hutch_fd_write_all(fd, text, strlen(text)) < 0)
-        return hutch_err_set(err, errno, "write '%s/cgroup'", state->path);
+    if (hutch_fd_write_all(state->slot_fd, text, strlen(text)) < 0)
+        return hutch_err_set(err, errno, "write to a slot below '%s/runs'", state->home);
     return 0;
 }
 
 int hutch_state_make_data(struct run_state *state, char **ret_path, struct hutch_err *err)
 {
-    if (mkdirat(state->dirfd, "data", 0755) < 0)
-        return hutch_err_set(err, errno, "make the directory '%s/data'", state->path);
-    if (asprintf(ret_path, "%s/data", state->path) < 0)
+    if (mkdirat(state->runs_dirfd, state->data_name, 0755) < 0 && errno != EEXIST)
+        return hutch_err_set(err, errno, "make the directory '%s/runs/%s'", state->home, state->data_name);
+    if (asprintf(ret_path, "%s/runs/%s", state->home, state->data_name) < 0)
         return hutch_err_set(err, ENOMEM, "make the data directory");
     return 0;
 }
 
 int hutch_state_keep_data(struct run_state *state, char **ret_path, struct hutch_err *err)
 {
-    auto_fd home_fd = -1, outputs = -1;
-    auto_free char *real = NULL;
+    auto_fd outputs = -1;
 
-    if (hutch_home_create(state->home, &home_fd, &real, err) < 0 || open_dir_at(home_fd, "outputs", &outputs, err) < 0)
+    if (open_dir_at(state->home_dirfd, "outputs", &outputs, err) < 0)
         return hutch_err_wrap(err, "keep the files of a run");
-    if (renameat(state->dirfd, "data", outputs, state->id) < 0)
-        return hutch_err_set(err, errno, "move '%s/data' to '%s/outputs/%s'", state->path, state->home, state->id);
+    if (renameat(state->runs_dirfd, state->data_name, outputs, state->id) < 0)
+        return hutch_err_set(err, errno, "move '%s/runs/%s' to '%s/outputs/%s'", state->home, state->data_name, state->home,
+                             state->id);
     if (asprintf(ret_path, "%s/outputs/%s", state->home, state->id) < 0)
         return hutch_err_set(err, ENOMEM, "keep the files of a run");
     return 0;
 }
 
-int hutch_state_remove(struct run_state *state, struct hutch_err *err)
+int hutch_state_close(struct run_state *state, struct hutch_err *err)
 {
     int rc = 0;
 
-    if (state->dirfd >= 0)
-        rc = hutch_rmtree(state->runs_dirfd, state->id, err);
+    if (state->slot_fd >= 0)
+        rc = clean_slot(state->runs_dirfd, state->slot_fd, state->data_name, err);
     free(state->home);
-    free(state->path);
-    hutch_fd_closep(&state->dirfd);
+    hutch_fd_closep(&state->slot_fd);
     hutch_fd_closep(&state->runs_dirfd);
+    hutch_fd_closep(&state->home_dirfd);
     *state = (struct run_state)RUN_STATE_INIT;
     return rc;
-}
-
-static int remove_cgroup(int dirfd, const char *id, struct hutch_err *err)
-{
-    struct cgroup_base base = CGROUP_BASE_INIT;
-    auto_fd fd = openat(dirfd, "cgroup", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    auto_free char *path = NULL;
-    char name[32];
-    size_t len;
-    int rc;
-
-    if (fd < 0)
-        return errno == ENOENT ? 0 : hutch_err_set(err, errno, "open the note of the cgroup");
-    if (hutch_fd_slurp(fd, PATH_MAX, "cgroup", &path, &len, err) < 0)
-        return -1;
-    base.dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    hutch_state_cgroup_name(id, name);
-    rc = hutch_cgroup_destroy_named(&base, name, err); /* a base that is gone took its groups along */
-    hutch_cgroup_base_done(&base);
-    return rc;
-}
-
-int hutch_state_sweep(const char *home)
-{
-    auto_free char *runs = NULL;
-    struct dirent *entry;
-    int swept = 0, looked = 0;
-    DIR *dir;
-
-    if (asprintf(&runs, "%s/runs", home) < 0)
-        return 0;
-    dir = opendir(runs);
-    while (dir && looked++ < SWEEP_MAX && (entry = readdir(dir))) {
-        struct hutch_err err;
-        auto_fd fd = -1;
-
-        if (strlen(entry->d_name) != ID_LEN || strspn(entry->d_name, "0123456789abcdef") != ID_LEN)
-            continue;
-        fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
-            continue; /* alive */
-        if (remove_cgroup(fd, entry->d_name, &err) < 0 || hutch_rmtree(dirfd(dir), entry->d_name, &err) < 0) {
-            hutch_log_debug("state: sweep '%s/%s': %s", runs, entry->d_name, err.msg);
-            continue;
-        }
-        hutch_log_debug("state: swept the dead run '%s'", entry->d_name);
-        swept++;
-    }
-    if (dir)
-        closedir(dir);
-    return swept;
 }

@@ -1,7 +1,9 @@
 /* state.h - what a live run keeps on disk, and the sweep of what a killed one left there.
  *
- * <home>/runs/ID is a directory whose flock(2) is held as long as the run's hutch lives. It holds the fresh /mnt/data
- * and the name of the cgroup's parent, so that a later start can tell a dead run from a live one and undo it. */
+ * <home>/runs/N is a slot: a file whose flock(2) a run holds as long as its hutch lives, and which names the run's cgroup.
+ * <home>/runs/N.data is its fresh /mnt/data. A run takes the first slot that nobody holds and undoes what a dead
+ * holder left in it. Slots stay, so that a start makes nothing on disk; there are never more than runs were live at
+ * once. */
 #ifndef HUTCH_STATE_H
 #define HUTCH_STATE_H
 
@@ -9,32 +11,29 @@
 #include "err.h"
 
 struct run_state {
-    char id[17];      /* 16 hex digits */
-    char *home;       /* owned; absolute */
-    char *path;       /* owned; <home>/runs/ID */
-    int  runs_dirfd;  /* owned */
-    int  dirfd;       /* owned, locked */
+    char id[17];          /* 16 hex digits, of this run alone */
+    char cgroup_name[32]; /* "hutch-ID" */
+    char *home;           /* owned; absolute */
+    int  home_dirfd;      /* owned */
+    int  runs_dirfd;      /* owned */
+    int  slot_fd;         /* owned, locked */
+    char data_name[24];   /* "N.data" */
 };
-#define RUN_STATE_INIT { .runs_dirfd = -1, .dirfd = -1 }
+#define RUN_STATE_INIT { .home_dirfd = -1, .runs_dirfd = -1, .slot_fd = -1 }
 
-/* Makes and locks a fresh one below @home, which is made if missing. */
-int hutch_state_create(const char *home, struct run_state *ret, struct hutch_err *err);
+/* Takes a slot below @home, which is made if missing, and undoes whatever dead runs left in any of them. */
+int hutch_state_open(const char *home, struct run_state *ret, struct hutch_err *err);
 
-/* Notes where the run's cgroup is going to be made, under the name that hutch_state_cgroup_name() gives. */
+/* Notes where the run's cgroup is going to be made, under cgroup_name. */
 int hutch_state_note_cgroup(struct run_state *state, const struct cgroup_base *base, struct hutch_err *err);
-void hutch_state_cgroup_name(const char *id, char ret[32]);
 
-/* Makes the empty directory <path>/data. The caller frees *ret_path. */
+/* An empty directory that no other run has touched. The caller frees *ret_path. */
 int hutch_state_make_data(struct run_state *state, char **ret_path, struct hutch_err *err);
 
-/* Moves <path>/data to <home>/outputs/ID, for the user to keep. The caller frees *ret_path. */
+/* Moves it to <home>/outputs/ID, for the user to keep. The caller frees *ret_path. */
 int hutch_state_keep_data(struct run_state *state, char **ret_path, struct hutch_err *err);
 
-/* Removes the directory and all in it, and frees the state. */
-int hutch_state_remove(struct run_state *state, struct hutch_err *err);
-
-/* Undoes every run below @home whose hutch is dead. What cannot be undone is left for the next time: nothing here
- * keeps a new run from starting. Returns the number of runs removed. */
-int hutch_state_sweep(const char *home);
+/* Gives the slot back; a data directory that was not kept goes. Call it when no process and no cgroup is left. */
+int hutch_state_close(struct run_state *state, struct hutch_err *err);
 
 #endif
