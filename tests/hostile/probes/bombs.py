@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 
-from kit import REFUSALS, Blocked, probe, syscall
+from kit import REFUSALS, Blocked, Crash, probe, syscall
 
 MANY_PROCESSES = 2000
 MUCH = 2 << 30
@@ -443,16 +443,16 @@ def pour(fd, most):
 @probe(why_no_control=OUTSIDE, verdicts=("output_limit",), silent=True)
 def stdout_bomb():
     """1 GiB of output: what is collected is bounded, and the run ends."""
-    pour(1, 1 << 30)
+    raise Blocked("%d bytes were taken" % pour(1, 1 << 30))
 
 
 @probe(why_no_control=OUTSIDE, verdicts=("output_limit",), silent=True)
 def stderr_bomb():
     """The same on standard error."""
-    pour(2, 1 << 30)
+    raise Blocked("%d bytes were taken" % pour(2, 1 << 30))
 
 
 @probe(why_no_control=OUTSIDE, verdicts=("ok", "output_limit", "error"), silent=True)
 def traceback_bomb():
     """An exception whose text is 64 MiB: the report has a bound, too."""
-    raise SystemExit("x" * (64 * MIB))
+    raise Crash("x" * (64 * MIB))

@@ -13,12 +13,6 @@ TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCCONS = 0x5412, 0x541C, 0x540E, 0x541D
 NOT_A_TERMINAL = REFUSALS + ("ENOTTY", "ENXIO", "EIO", "ENOENT", "EINVAL", "ENODEV")
 
 
-def report_descriptor():
-    """The pipe by which the Python hook reports an uncaught exception, or None."""
-    text = os.environ.get("HUTCH_REPORT_FD", "")
-    return int(text) if text.isdigit() else None
-
-
 def own_descriptors():
     """Our descriptors with what they lead to, without the one that lists them."""
     found = {}
@@ -28,6 +22,14 @@ def own_descriptors():
         except OSError:
             pass
     return found
+
+
+def report_descriptor():
+    """The pipe by which the Python hook reports an uncaught exception: the one pipe beside the streams."""
+    for number, target in sorted(own_descriptors().items()):
+        if number > 2 and target.startswith("pipe:"):
+            return number
+    return None
 
 
 # --------------------------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def read_other_end_of_stdin():
     raise Blocked("done")
 
 
-@probe(why_no_control="hutch is outside", silent=True)
+@probe(why_no_control="hutch is outside", silent=True, leaves=("went-on",))
 def close_stdout():
     """Closing all three streams: the run goes on, and its end is not the end of its output."""
     for number in (0, 1, 2):
@@ -274,7 +276,7 @@ def close_stdout():
     raise Blocked("closed")
 
 
-@probe(why_no_control="hutch is outside", silent=True)
+@probe(why_no_control="hutch is outside", silent=True, leaves=("pipe",))
 def replace_stdout_by_fifo():
     """Standard output over a FIFO in /mnt/data: the collector must not open it."""
     os.mkfifo("/mnt/data/pipe")

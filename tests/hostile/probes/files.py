@@ -58,8 +58,9 @@ def delete_host_file():
 @probe(control="user", refused=ABSENT)
 def list_callers_home():
     """The home directory of whoever called hutch: keys, tokens, histories."""
-    names = os.listdir(host.home)
-    return "listed %s: %r" % (host.home, names[:3])
+    if host.home_canary in os.listdir(host.home):
+        return "listed " + host.home
+    raise Blocked("it is the rootfs's own " + host.home)
 
 
 @probe(control="root", refused=ABSENT)
@@ -492,12 +493,13 @@ def writable_mounts():
 
 @probe(why_no_control="outside, mounts without nosuid are normal")
 def mounts_with_suid_or_devices():
-    """Every mount has to be nosuid and nodev, /dev's own five device binds aside."""
+    """Every mount has to be nosuid and nodev, /dev's own five devices and masks made of /dev/null aside."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as table:
         for line in table:
             fields = line.split()
             options = fields[5].split(",")
-            if "nosuid" not in options or ("nodev" not in options and not fields[4].startswith("/dev/")):
+            is_null = os.path.exists(fields[4]) and os.stat(fields[4]).st_rdev == os.makedev(1, 3)  # a mask
+            if "nosuid" not in options or ("nodev" not in options and not fields[4].startswith("/dev/") and not is_null):
                 return "%s is mounted %s" % (fields[4], fields[5])
     raise Blocked("all mounts are nosuid and nodev")
 

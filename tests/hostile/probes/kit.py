@@ -35,6 +35,10 @@ class Blocked(Exception):
     """The attack was stopped, and here is how."""
 
 
+class Crash(Exception):
+    """Ends the script as an uncaught exception of its own would."""
+
+
 class Probe:
     """One attack, and what the suite has to know about it.
 
@@ -218,6 +222,8 @@ def run(name):
         got = entry.function()
     except Blocked as why:
         return "BLOCKED %s" % why
+    except Crash:
+        raise
     except OSError as error:
         code = errno.errorcode.get(error.errno, str(error.errno))
         if code in entry.refused:

@@ -141,6 +141,48 @@ def bring_interface_up():
     return "changed the flags of lo"
 
 
+def netlink_request(message_type, flags, payload):
+    """Sends one NETLINK_ROUTE request and raises the error that its acknowledgement carries."""
+    NLM_F_REQUEST, NLM_F_ACK, NLMSG_ERROR = 1, 4, 2
+    channel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    channel.settimeout(5)
+    channel.send(struct.pack("=IHHII", 16 + len(payload), message_type, flags | NLM_F_REQUEST | NLM_F_ACK, 1, 0) + payload)
+    answer = channel.recv(65536)
+    kind, code = struct.unpack_from("=H", answer, 4)[0], struct.unpack_from("=i", answer, 16)[0]
+    if kind == NLMSG_ERROR and code != 0:
+        raise OSError(-code, os.strerror(-code))
+
+
+@probe(control="root")
+def netlink_changes_interface():
+    """Reading interfaces by NETLINK_ROUTE is what libc does; RTM_NEWLINK changes one."""
+    index = socket.if_nametoindex("lo")
+    netlink_request(16, 0, struct.pack("=BxHiII", 0, 0, index, 0x1, 0x1))
+    return "set lo up by netlink"
+
+
+@probe(control="root", refused=REFUSALS + ("EOPNOTSUPP",))
+def netlink_new_interface():
+    """RTM_NEWLINK makes an interface, and loads the module for its kind."""
+    if host.outside:
+        netlink_request(16, 0, struct.pack("=BxHiII", 0, 0, socket.if_nametoindex("lo"), 0x1, 0x1))
+        return "may change interfaces"
+    kind = struct.pack("=HH", 4 + 5, 1) + b"dummy" + b"\0" * 3
+    netlink_request(16, 0x600, struct.pack("=BxHiII", 0, 0, 0, 0, 0) + struct.pack("=HH", 4 + len(kind), 18) + kind)
+    return "made an interface"
+
+
+@probe(control="root", refused=REFUSALS + ("EEXIST", "ENETDOWN"))
+def netlink_traffic_control():
+    """RTM_NEWQDISC: traffic control, the part of netlink with most holes."""
+    if host.outside:
+        netlink_request(16, 0, struct.pack("=BxHiII", 0, 0, socket.if_nametoindex("lo"), 0x1, 0x1))
+        return "may change interfaces"
+    kind = struct.pack("=HH", 4 + 5, 1) + b"pfifo"[:5] + b"\0" * 3
+    netlink_request(36, 0x600, struct.pack("=BxHiIII", 0, 0, socket.if_nametoindex("lo"), 0, 0xFFFFFFFF, 0) + kind)
+    return "made a queueing discipline"
+
+
 @probe(control="root", refused=ABSENT + ("ENODEV", "ENXIO"))
 def tunnel_device():
     """/dev/net/tun: a network interface of one's own."""
@@ -194,7 +236,6 @@ for _row in (
         ("raw_ipv6", 10, socket.SOCK_RAW, 58, "root", "Raw IPv6, likewise."),
         ("vsock", 40, socket.SOCK_STREAM, 0, "user", "AF_VSOCK talks to the hypervisor past every network namespace."),
         ("alg", 38, socket.SOCK_SEQPACKET, 0, "user", "AF_ALG: the kernel's crypto code, a favourite of fuzzers."),
-        ("netlink_route", 16, socket.SOCK_RAW, 0, "user", "NETLINK_ROUTE: interfaces, routes, traffic control."),
         ("netlink_audit", 16, socket.SOCK_RAW, 9, "user", "NETLINK_AUDIT: the host's audit log."),
         ("netlink_netfilter", 16, socket.SOCK_RAW, 12, "user", "NETLINK_NETFILTER: nf_tables, the door of many exploits."),
         ("netlink_uevent", 16, socket.SOCK_RAW, 15, "user", "NETLINK_KOBJECT_UEVENT: devices coming and going."),

@@ -141,6 +141,8 @@ def kill_everyone():
     means that the pid namespace is there."""
     if os.path.exists("/proc/%d" % host.canary_pid) and os.getpid() > 1000:
         return "no pid namespace: not tried"
+    if os.fork() == 0:
+        signal.pause()
     os.kill(-1, signal.SIGKILL)
     os.stat("/proc/1")
     raise Blocked("only the sandbox's own processes were hit, and init is alive")
@@ -298,9 +300,33 @@ def limits_of_init():
 
 @probe(control="root", refused=GONE)
 def priority_of_init():
-    """setpriority(2) and affinity of init: slow it down until it misses the timeout."""
+    """setpriority(2) of init: slow it down until it misses what it has to do."""
     os.setpriority(os.PRIO_PROCESS, victim(), 19 if not host.outside else 0)
     return "changed the priority of pid %d" % victim()
+
+
+@probe(control="root", refused=GONE)
+def io_priority_of_init():
+    """ioprio_set(2) of init: idle."""
+    syscall("ioprio_set", 1, victim(), 0 if host.outside else 3 << 13)
+    return "changed the I/O priority of pid %d" % victim()
+
+
+@probe(control="root", refused=GONE)
+def affinity_of_init():
+    """sched_setaffinity(2) of init: onto the CPU that our own loop keeps busy."""
+    os.sched_setaffinity(victim(), os.sched_getaffinity(victim()) if host.outside else {max(os.sched_getaffinity(0))})
+    return "moved pid %d" % victim()
+
+
+@probe(control="root", refused=GONE)
+def scheduling_of_init():
+    """sched_setscheduler(2) of init: SCHED_IDLE, so that it runs only when nobody else wants to."""
+    if host.outside:
+        os.sched_setscheduler(victim(), os.SCHED_OTHER, os.sched_param(0))
+    else:
+        os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0))
+    return "changed the scheduling of pid %d" % victim()
 
 
 @probe(why_no_control="it would move the victim's memory", refused=GONE + ("EINVAL", "ENODEV"))

@@ -1,0 +1,237 @@
+"""hutch dies by SIGKILL at any moment: nothing of the sandbox runs on, and the next start sweeps what lies
+about. Two hundred times, at moments spread over the setup, the start of Python and the run."""
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+import support
+from support import command, run
+
+TIMES = 200
+SEED = int(os.environ.get("HUTCH_TEST_SEED", "20240607"))
+
+# Writes files, and leaves daemons in sessions of their own that do the same.
+SCRIPT = """
+import os, signal, time
+print('started', flush=True)
+for number in range(4):
+    if os.fork() == 0:
+        os.setsid()
+        for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(s, signal.SIG_IGN)
+        break
+else:
+    number = 'parent'
+end = time.monotonic() + 30
+while time.monotonic() < end:
+    open('/mnt/data/f-%s' % number, 'a').write('x' * 100)
+    open('/tmp/f-%s' % number, 'a').write('x' * 100)
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def subreaper():
+    """Orphans of a killed hutch become children of this process, so none can hide."""
+    support.become_subreaper()
+
+
+def runs():
+    folder = os.path.join(support.hutch_home(), "runs")
+    return sorted(name for name in os.listdir(folder) if os.path.isdir(os.path.join(folder, name))) if os.path.isdir(folder) else []
+
+
+def groups():
+    """Control groups beside and below our own."""
+    own = support.own_cgroup()
+    if own is None:
+        return set()
+    top = own if own == support.cgroup2_mount() else os.path.dirname(own)
+    return {os.path.join(parent, name) for parent, names, _ in os.walk(top) for name in names}
+
+
+def reap():
+    """Takes the zombies that fell to us."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+
+
+def wait_until_alone(seconds=10):
+    """Returns the processes below us that are still there after @seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = support.descendants(os.getpid())
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.002)
+
+
+def start(*args, stdout=subprocess.PIPE):
+    return subprocess.Popen(command(*args), stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL)
+
+
+def typical_start():
+    """Seconds until a script of this image speaks: the unit of the moments below."""
+    times = []
+    for _ in range(3):
+        begin = time.monotonic()
+        process = start("-c", "print(1)")
+        process.stdout.readline()
+        times.append(time.monotonic() - begin)
+        process.communicate()
+    return sorted(times)[1]
+
+
+def moments(unit):
+    """Seeded delays: half in the first 60 ms, a quarter over the time until Python speaks, a quarter after."""
+    rng = random.Random(SEED)
+    for number in range(TIMES):
+        yield (rng.uniform(0, 0.060), rng.uniform(0, 0.060), rng.uniform(0, unit), unit + rng.uniform(0, 0.1))[number % 4]
+
+
+def test_killed_two_hundred_times(data):
+    assert run("-c", "pass").returncode == 0
+    before_groups, before_mounts = groups(), open("/proc/self/mountinfo", encoding="utf-8").read()
+    temporary = set(os.listdir(os.environ.get("TMPDIR", "/tmp")))
+    early = late = swept = 0
+    for number, delay in enumerate(moments(typical_start())):
+        process = start("--data", str(data), "-c", SCRIPT)
+        time.sleep(delay)  # the moment is what is under test; nothing is expected of it
+        process.kill()
+        said = process.stdout.read() if not wait_until_alone(0) else None
+        process.wait()
+        left = wait_until_alone()
+        assert not left, "kill %d after %.4f s (seed %d) left %r" % (
+            number, delay, SEED, [open("/proc/%d/cmdline" % pid, "rb").read() for pid in left])
+        said = process.stdout.read() if said is None else said
+        process.stdout.close()
+        reap()
+        if b"started" in said:
+            late += 1
+        else:
+            early += 1
+        if number % 10 == 9:
+            swept += len(runs())
+            assert run("-c", "print('swept')").stdout == b"swept\n"
+            assert runs() == [], "the next start sweeps state"
+            assert groups() <= before_groups, "the next start sweeps control groups"
+    assert early > 10 and late > 10, "all kills hit one phase: %d before the script, %d after" % (early, late)
+    assert swept > 0, "no kill left anything to sweep"
+    assert open("/proc/self/mountinfo", encoding="utf-8").read() == before_mounts
+    assert set(os.listdir(os.environ.get("TMPDIR", "/tmp"))) - temporary == set() or not os.environ.get("TMPDIR")
+
+
+def test_killed_with_fresh_directory():
+    """Without --data the directory belongs to the run, and goes with it; results that were kept stay."""
+    outputs = os.path.join(support.hutch_home(), "outputs")
+    kept = set(os.listdir(outputs)) if os.path.isdir(outputs) else set()
+    for _ in range(5):
+        process = start("-c", SCRIPT)
+        assert process.stdout.readline() == b"started\n"
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        assert not wait_until_alone()
+    assert run("-c", "pass").returncode == 0
+    assert runs() == []
+    assert (set(os.listdir(outputs)) if os.path.isdir(outputs) else set()) == kept
+
+
+def test_sweep_spares_the_living():
+    """A run that lives is not what the next start sweeps."""
+    alive = subprocess.Popen(command("-c", "open('/mnt/data/x', 'w').write('x'); print('ready', flush=True); input();"
+                                           "print(open('/mnt/data/x').read())"),
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert alive.stdout.readline() == b"ready\n"
+    dead = start("-c", SCRIPT)
+    assert dead.stdout.readline() == b"started\n"
+    assert len(runs()) == 2
+    dead.kill()
+    dead.wait()
+    dead.stdout.close()
+    assert run("-c", "print(1)").stdout == b"1\n"
+    assert len(runs()) == 1
+    output, _ = alive.communicate(b"\n", timeout=30)
+    assert output == b"x\n" and alive.returncode == 0
+    assert runs() == []
+
+
+def test_many_sweep_at_once():
+    """Twelve starts at once over the remains of eight: each works, and the remains are gone."""
+    dead = [start("-c", SCRIPT) for _ in range(8)]
+    for process in dead:
+        assert process.stdout.readline() == b"started\n"
+    for process in dead:
+        process.kill()
+    for process in dead:
+        process.wait()
+        process.stdout.close()
+    assert not wait_until_alone()
+    together = [start("-c", "print(1)") for _ in range(12)]
+    for process in together:
+        assert process.communicate(timeout=60)[0] == b"1\n"
+        assert process.returncode == 0
+    assert runs() == []
+
+
+def test_init_killed_from_outside():
+    """Somebody kills the sandbox's init instead: hutch says so, and ends."""
+    process = subprocess.Popen(command("-c", "print('ready', flush=True)\nimport time; time.sleep(60)"), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    table = support.process_table()
+    inits = [pid for pid in support.descendants(process.pid)
+             if table[pid][0] == process.pid and os.readlink("/proc/%d/ns/pid" % pid) != os.readlink("/proc/self/ns/pid")]
+    if not inits:
+        # hutch may have a process between itself and the sandbox's init.
+        inits = [pid for pid in support.descendants(process.pid) if nspid(pid)[-1:] == ["1"]]
+    assert len(inits) == 1, inits
+    os.kill(inits[0], signal.SIGKILL)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode in (125, 137), process.returncode
+    assert errors.startswith(b"hutch: "), errors
+    assert not wait_until_alone()
+    assert runs() == []
+
+
+def nspid(pid):
+    """The pids of a process from our namespace down to its own."""
+    with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as status:
+        return [line.split()[1:] for line in status if line.startswith("NSpid:")][0]
+
+
+def test_stopped_hutch_is_killed():
+    """A hutch that was stopped first, as a debugger or a full disk would have it."""
+    process = start("-c", SCRIPT)
+    assert process.stdout.readline() == b"started\n"
+    process.send_signal(signal.SIGSTOP)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert not wait_until_alone()
+
+
+def test_state_made_unreadable():
+    """A run directory that somebody made unreadable, or that holds odd things, does not stop the next start."""
+    folder = os.path.join(support.hutch_home(), "runs")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    odd = os.path.join(folder, "0123456789abcdef")
+    os.makedirs(os.path.join(odd, "data", "deep"))
+    os.symlink("/etc/passwd", os.path.join(odd, "data", "link"))
+    os.mkfifo(os.path.join(odd, "data", "fifo"))
+    os.chmod(os.path.join(odd, "data", "deep"), 0)
+    done = run("-c", "print(1)")
+    assert (done.returncode, done.stdout) == (0, b"1\n"), done.stderr
+    assert os.path.exists("/etc/passwd")
+    # Whether such a directory counts as a dead run is hutch's to say; that it follows no link is what matters.
+    support.remove_tree(odd)
+    shutil.rmtree(odd, ignore_errors=True)

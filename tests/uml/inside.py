@@ -1,0 +1,312 @@
+"""Runs in the user-mode Linux machine, as an ordinary user with a delegated cgroup v2 subtree that has the
+real memory, pids, cpu and io controllers. Prints one line per test for test_uml.py outside.
+
+That machine is one slow CPU: nothing here asserts an absolute time."""
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+
+HUTCH = os.environ.get("HUTCH_BIN", "hutch")
+DATA = "/run/home/data"
+GROUP = "/sys/fs/cgroup/hutch"
+MIB = 1 << 20
+
+TESTS = []
+
+
+class Failed(Exception):
+    """What was expected, and what came instead."""
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def expect(condition, *seen):
+    if not condition:
+        raise Failed(" ".join(repr(value)[:900] for value in seen))
+
+
+def run(*args, seconds=120):
+    """hutch run --json; returns the result with the exit status as "process"."""
+    done = subprocess.run([HUTCH, "run", "--json", "--rootfs", "host", "--timeout", "90s", *args], capture_output=True,
+                          stdin=subprocess.DEVNULL, timeout=seconds, check=False)
+    try:
+        result = json.loads(done.stdout)
+    except ValueError:
+        raise Failed("no result: exit %d, %r %r" % (done.returncode, done.stdout[:300], done.stderr[:600])) from None
+    result["process"] = done.returncode
+    return result
+
+
+def enforced(result, limit):
+    return result["limits"][limit]["enforced_by"]
+
+
+def groups():
+    return sorted(name for name in os.listdir(GROUP) if os.path.isdir(os.path.join(GROUP, name)))
+
+
+def policy(name, **fields):
+    path = "/run/home/%s.json" % name
+    with open(path, "w", encoding="ascii") as file:
+        json.dump(dict({"schema": 1}, **fields), file)
+    return path
+
+
+# --------------------------------------------------------------------------------------------------
+
+@test
+def controllers_are_there():
+    """The lane is what it claims: cgroup v2 with the controllers, delegated, and no Landlock."""
+    with open(GROUP + "/cgroup.controllers", encoding="ascii") as file:
+        have = set(file.read().split())
+    expect({"memory", "pids", "cpu"} <= have, have)
+    expect(os.geteuid() != 0, os.geteuid())
+
+
+@test
+def every_limit_comes_from_the_cgroup():
+    """Memory, processes and CPU are counted by the kernel for the sandbox as a whole, and the result says so."""
+    result = run("-c", "print('hello')")
+    expect(result["verdict"] == "ok" and result["stdout"] == "hello\n", result)
+    for limit in ("memory", "pids", "cpus"):
+        expect("cgroup" in enforced(result, limit), limit, result["limits"][limit])
+    expect(result["layers"]["cgroup"]["active"], result["layers"]["cgroup"])
+    expect(result["usage"]["memory_peak_bytes"] > MIB and result["usage"]["pids_peak"] >= 1, result["usage"])
+
+
+@test
+def landlock_is_missing_and_reported():
+    """A kernel without Landlock: the default policy tries it, does without, and says so."""
+    layer = run("-c", "pass")["layers"]["landlock"]
+    expect(layer["asked"] == "try" and not layer["active"] and layer["detail"], layer)
+
+
+@test
+def out_of_memory_is_reported_with_the_peak():
+    """An out-of-memory kill of the cgroup is told from any other SIGKILL."""
+    result = run("--memory", "64m", "-c", "print('before', flush=True)\nx = bytearray(10**9)\nprint('after')")
+    expect(result["verdict"] == "out_of_memory", result["verdict"], result["message"], result["stderr"])
+    expect(result["stdout"] == "before\n", result["stdout"])
+    expect(enforced(result, "memory")[:1] == ["cgroup"], result["limits"]["memory"])
+    peak = result["usage"]["memory_peak_bytes"]
+    expect(40 * MIB <= peak <= 80 * MIB, "peak", peak)
+    expect(result["message"] and result["signal"] == "SIGKILL" and result["process"] == 137, result)
+
+
+@test
+def memory_of_all_processes_counts_together():
+    """Four children that each stay below the limit are together above it."""
+    code = ("import os, signal\nr, w = os.pipe()\nfor _ in range(4):\n"
+            "  if os.fork() == 0:\n    x = b'x' * (40 << 20); os.write(w, b'1'); signal.alarm(60); signal.pause()\n"
+            "got = b''\nwhile len(got) < 4: got += os.read(r, 4)\nsignal.alarm(60); signal.pause()\n")
+    result = run("--memory", "100m", "-c", code)
+    expect(result["verdict"] == "out_of_memory", result["verdict"], result["message"])
+
+
+@test
+def memory_in_tmpfs_and_memfd_counts():
+    """Memory that no process maps is counted all the same: the fallback by rlimits cannot see it."""
+    code = "import os\nfd = os.memfd_create('x')\nfor _ in range(300): os.write(fd, b'x' * (1 << 20))\nprint('got it')"
+    result = run("--memory", "64m", "-c", code)
+    expect(result["verdict"] == "out_of_memory" and "got it" not in result["stdout"], result["verdict"], result["stdout"])
+
+
+@test
+def swap_is_no_way_round():
+    """memory.swap.max of the sandbox is 0."""
+    watched = watch("--memory", "64m", "-c", "print('ready', flush=True); input()",
+                    files=("memory.max", "memory.swap.max", "pids.max", "cpu.max"))
+    expect(watched["memory.max"] == str(64 * MIB), watched)
+    expect(watched.get("memory.swap.max") in ("0", None), watched)
+    expect(watched["pids.max"].isdigit() and int(watched["pids.max"]) <= 70, watched)
+    expect(watched["cpu.max"].split()[0] != "max", watched)
+
+
+def watch(*args, files):
+    """Starts a run that waits, reads files of its control group, and lets it end."""
+    before = set(groups())
+    process = subprocess.Popen([HUTCH, "run", "--rootfs", "host", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        expect(process.stdout.readline() == b"ready\n", "the script did not start")
+        found = {}
+        for parent, _, names in os.walk(GROUP):
+            if parent == GROUP or set(os.path.relpath(parent, GROUP).split("/")) & (before | {"shell"}):
+                continue
+            for name in files:
+                if name in names:
+                    with open(os.path.join(parent, name), encoding="ascii") as file:
+                        text = file.read().strip()
+                    if name not in found or found[name].startswith("max"):
+                        found[name] = text
+        return found
+    finally:
+        process.communicate(b"\n", timeout=60)
+
+
+@test
+def fork_bomb_ends():
+    """A fork bomb stays within pids.max and ends."""
+    code = ("import os, time\nfor _ in range(9):\n  try: os.fork()\n  except OSError as e:\n    if e.errno == 11: print('full', flush=True)\n"
+            "    os._exit(0)\ntime.sleep(0.2)\nos._exit(0)")
+    result = run("--pids-limit", "20", "-c", code)
+    expect(result["verdict"] in ("ok", "error", "timeout"), result["verdict"], result["message"])
+    expect("full" in result["stdout"], result["stdout"])
+    expect("cgroup" in enforced(result, "pids"), result["limits"]["pids"])
+    peak = result["usage"]["pids_peak"]
+    expect(peak is None or peak <= 21, "peak", peak)
+
+
+@test
+def process_count_is_bounded():
+    """Counted exactly: at most as many as were asked for."""
+    code = ("import os, signal\nn = 0\ntry:\n  while n < 100:\n    if os.fork() == 0: signal.pause()\n    n += 1\n"
+            "except OSError as e: print(n, e.errno)")
+    result = run("--pids-limit", "12", "-c", code)
+    count, number = map(int, result["stdout"].split())
+    expect(number == 11 and count <= 12, result["stdout"])
+
+
+@test
+def cpu_limit_bites():
+    """A loop at 0.25 CPUs gets about a quarter of the time, and without limit much more: as a ratio, on a
+    machine that does nothing else."""
+    code = ("import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end: pass\n")
+
+    def share(*args):
+        result = run(*args, "-c", code)
+        expect(result["verdict"] == "ok", result["verdict"], result["message"], result["stderr"])
+        used = result["usage"]["cpu_user_ms"] + result["usage"]["cpu_system_ms"]
+        return used / result["timings_ms"]["run"], result
+    limited, result = share("--cpus", "0.25")
+    free, _ = share("--cpus", "1")
+    expect("cgroup" in enforced(result, "cpus"), result["limits"]["cpus"])
+    expect(limited < 0.5 and limited < free * 0.7, "limited", limited, "free", free)
+
+
+@test
+def cpu_throttling_is_counted():
+    """cpu.stat of the group says that it was throttled."""
+    process = subprocess.Popen([HUTCH, "run", "--rootfs", "host", "--cpus", "0.2", "-c",
+                                "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\n"
+                                "print('ready', flush=True)\ninput()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        expect(process.stdout.readline() == b"ready\n", "the script did not start")
+        most = 0
+        for parent, _, names in os.walk(GROUP):
+            if "cpu.stat" in names and "shell" not in parent and parent != GROUP:
+                with open(parent + "/cpu.stat", encoding="ascii") as file:
+                    stat = dict(line.split() for line in file)
+                most = max(most, int(stat.get("nr_throttled", 0)))
+        expect(most > 0, "nr_throttled is 0")
+    finally:
+        process.communicate(b"\n", timeout=60)
+
+
+@test
+def daemons_are_killed_with_the_group():
+    """What the script leaves running is gone when hutch returns, and so is its group."""
+    code = "import os, time\nfor _ in range(5):\n  if os.fork() == 0: os.setsid(); time.sleep(300)\nprint('left five')"
+    result = run("-c", code)
+    expect(result["verdict"] == "ok" and result["stdout"] == "left five\n", result)
+    left = [pid for pid in os.listdir("/proc") if pid.isdigit() and b"left five" in command_line(pid)]
+    expect(not left, left)
+
+
+def command_line(pid):
+    try:
+        with open("/proc/%s/cmdline" % pid, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+@test
+def strict_refuses_without_landlock():
+    """The strict policy requires Landlock, which this kernel has not: an error before any code runs."""
+    result = run("--policy", "strict", "--data", DATA, "-c", "open('ran', 'w')")
+    expect(result["verdict"] == "setup_failed" and result["process"] == 125, result["verdict"], result["message"])
+    expect("andlock" in result["message"], result["message"])
+    expect(not os.path.exists(DATA + "/ran"), "the script ran")
+
+
+@test
+def strict_without_landlock_runs():
+    """The same policy with Landlock left out: everything else that it requires is there."""
+    path = policy("almost-strict", extends="strict", layers={"landlock": "off"})
+    result = run("--policy", path, "--data", DATA, "-c", "open('ran', 'w').write('yes'); print('ran')")
+    expect(result["verdict"] == "ok" and result["stdout"] == "ran\n", result["verdict"], result["message"], result["stderr"])
+    for limit in ("memory", "pids", "cpus"):
+        expect("cgroup" in enforced(result, limit), limit, result["limits"][limit])
+    for name, layer in result["layers"].items():
+        expect(layer["active"] or name == "landlock", name, layer)
+    expect(os.path.exists(DATA + "/ran"), "no file came out")
+
+
+@test
+def cgroup_view_inside():
+    """Inside, the cgroup namespace shows the group as the root, and no cgroup file system is mounted."""
+    result = run("-c", "print(open('/proc/self/cgroup').read(), [l for l in open('/proc/self/mountinfo') if 'cgroup' in l])")
+    expect(result["stdout"].split("\n")[0].startswith("0::/") and "/.." not in result["stdout"], result["stdout"])
+    expect(result["stdout"].rstrip().endswith("[]"), result["stdout"])
+
+
+@test
+def sigkill_of_hutch_is_swept():
+    """hutch dies by SIGKILL: its sandbox dies with it, and the next start removes its group."""
+    for _ in range(3):
+        process = subprocess.Popen([HUTCH, "run", "--rootfs", "host", "-c", "print('ready', flush=True)\nimport time\ntime.sleep(300)"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        expect(process.stdout.readline() == b"ready\n", "the script did not start")
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    expect(run("-c", "pass")["verdict"] == "ok")
+    expect(groups() == ["shell"], groups())
+
+
+@test
+def two_at_once_have_groups_of_their_own():
+    """An out-of-memory kill in one sandbox does not touch the other."""
+    other = subprocess.Popen([HUTCH, "run", "--rootfs", "host", "-c", "print('ready', flush=True); input(); print('alive')"],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    expect(other.stdout.readline() == b"ready\n", "the script did not start")
+    result = run("--memory", "48m", "-c", "bytearray(10**9)")
+    output, _ = other.communicate(b"\n", timeout=60)
+    expect(result["verdict"] == "out_of_memory", result["verdict"])
+    expect(output == b"alive\n" and other.returncode == 0, output, other.returncode)
+
+
+@test
+def no_group_is_left():
+    """After all of this, the subtree is as it was."""
+    deadline = time.monotonic() + 20
+    while groups() != ["shell"] and time.monotonic() < deadline:
+        time.sleep(0.2)
+    expect(groups() == ["shell"], groups())
+
+
+def main():
+    os.makedirs(DATA, exist_ok=True)
+    for function in TESTS:
+        started = time.monotonic()
+        try:
+            function()
+            word, why = "PASS", ""
+        except Failed as error:
+            word, why = "FAIL", str(error)
+        except subprocess.TimeoutExpired as error:
+            word, why = "FAIL", "no end within %s s" % error.timeout
+        except Exception:  # the next tests run all the same, and outside it is a failure
+            word, why = "FAIL", traceback.format_exc().replace("\n", " | ")
+        print("UML %s %s %.1f %s" % (word, function.__name__, time.monotonic() - started, why), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
