@@ -213,23 +213,22 @@ static int read_word(const struct json_node *node, const char *const *words, siz
 enum limit_kind { KIND_BYTES, KIND_COUNT, KIND_CPUS, KIND_TIME };
 
 static const struct limit_row {
-    const char *key;
-    enum sandbox_limit limit;
+    enum sandbox_limit limit; /* its name is the key */
     enum limit_kind kind;
     uint64_t min, max;
     const char *expected;
 } limit_rows[] = {
-    { "memory", LIMIT_MEMORY, KIND_BYTES, MIB, 1024 * TIB, "a size 1M..1024T such as \"512M\", or null" },
-    { "pids", LIMIT_PIDS, KIND_COUNT, 1, 4194304, "a whole number 1..4194304, or null" },
-    { "cpus", LIMIT_CPUS, KIND_CPUS, 10, 1024000, "a number of CPUs 0.01..1024, or null" },
-    { "cpu_time", LIMIT_CPU_TIME, KIND_TIME, 1, 31536000000, "a duration 1ms..365d such as \"30s\", or null" },
-    { "wall", LIMIT_WALL, KIND_TIME, 1, 31536000000, "a duration 1ms..365d such as \"30s\", or null" },
-    { "output", LIMIT_OUTPUT, KIND_BYTES, 1, 1024 * TIB, "a size 1..1024T such as \"8M\", or null" },
-    { "file_size", LIMIT_FILE_SIZE, KIND_BYTES, 1, 1024 * TIB, "a size 1..1024T such as \"256M\", or null" },
-    { "open_files", LIMIT_OPEN_FILES, KIND_COUNT, 16, 1048576, "a whole number 16..1048576, or null" },
-    { "data_size", LIMIT_DATA_SIZE, KIND_BYTES, 1, 1024 * TIB, "a size 1..1024T such as \"1G\", or null" },
-    { "data_files", LIMIT_DATA_FILES, KIND_COUNT, 1, 1000000000, "a whole number 1..1000000000, or null" },
-    { "tmp_size", LIMIT_TMP_SIZE, KIND_BYTES, 4 * KIB, 1024 * TIB, "a size 4K..1024T such as \"64M\", or null" },
+    { LIMIT_MEMORY, KIND_BYTES, MIB, 1024 * TIB, "a size 1M..1024T such as \"512M\", or null" },
+    { LIMIT_PIDS, KIND_COUNT, 1, 4194304, "a whole number 1..4194304, or null" },
+    { LIMIT_CPUS, KIND_CPUS, 10, 1024000, "a number of CPUs 0.01..1024, or null" },
+    { LIMIT_CPU_TIME, KIND_TIME, 1, 31536000000, "a duration 1ms..365d such as \"30s\", or null" },
+    { LIMIT_WALL, KIND_TIME, 1, 31536000000, "a duration 1ms..365d such as \"30s\", or null" },
+    { LIMIT_OUTPUT, KIND_BYTES, 1, 1024 * TIB, "a size 1..1024T such as \"8M\", or null" },
+    { LIMIT_FILE_SIZE, KIND_BYTES, 1, 1024 * TIB, "a size 1..1024T such as \"256M\", or null" },
+    { LIMIT_OPEN_FILES, KIND_COUNT, 16, 1048576, "a whole number 16..1048576, or null" },
+    { LIMIT_DATA_SIZE, KIND_BYTES, 1, 1024 * TIB, "a size 1..1024T such as \"1G\", or null" },
+    { LIMIT_DATA_FILES, KIND_COUNT, 1, 1000000000, "a whole number 1..1000000000, or null" },
+    { LIMIT_TMP_SIZE, KIND_BYTES, 4 * KIB, 1024 * TIB, "a size 4K..1024T such as \"64M\", or null" },
 };
 _Static_assert(ARRAY_SIZE(limit_rows) == LIMIT_COUNT, "every limit can be set by a policy");
 
@@ -262,7 +261,7 @@ static int read_limit(const struct json_node *node, void *context, struct hutch_
         const struct limit_row *row = &limit_rows[i];
         uint64_t value = 0;
 
-        if (strcmp(row->key, node->key) != 0)
+        if (strcmp(hutch_limit_name(row->limit), node->key) != 0)
             continue;
         if (!hutch_json_is_null(node) && (!read_quantity(node, row->kind, &value) || value < row->min || value > row->max))
             return hutch_json_expected(node, err, "%s", row->expected);
@@ -287,7 +286,7 @@ static int read_limits(const struct json_node *node, void *context, struct hutch
     struct json_field fields[LIMIT_COUNT + 1];
 
     for (size_t i = 0; i < LIMIT_COUNT; i++)
-        fields[i] = (struct json_field){ limit_rows[i].key, read_limit, false };
+        fields[i] = (struct json_field){ hutch_limit_name(limit_rows[i].limit), read_limit, false };
     fields[LIMIT_COUNT] = (struct json_field){ "grace", read_grace, false };
     return hutch_json_object(node, fields, ARRAY_SIZE(fields), context, err);
 }
