@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -215,6 +216,74 @@ static void test_wide(void **state)
     remove_ok(p->fd, "wide");
 }
 
+/* Several sweepers at once: each succeeds, and then nothing is left. */
+static void test_sweepers_that_meet(void **state)
+{
+    struct place *p = *state;
+    char name[32];
+
+    for (int round = 0; round < 10; round++) {
+        int status, ready[2];
+        pid_t pids[3];
+
+        assert_int_equal(mkdirat(p->fd, "tree", 0700), 0);
+        for (int i = 0; i < 10; i++) {
+            snprintf(name, sizeof(name), "tree/d%d", i);
+            make_deep(p->fd, name, 50, 0700);
+        }
+        assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+            pids[i] = fork();
+            assert_true(pids[i] >= 0);
+            if (pids[i] == 0) {
+                struct hutch_err err = { 0 };
+                char c;
+
+                close(ready[1]);
+                if (read(ready[0], &c, 1) < 0) /* all go when the parent closes its end */
+                    _exit(3);
+                if (hutch_rmtree(p->fd, "tree", &err) == 0)
+                    _exit(is_there(p->fd, "tree") ? 2 : 0);
+                print_error("%s\n", err.msg);
+                _exit(1);
+            }
+        }
+        close(ready[0]);
+        close(ready[1]);
+        for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+            assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+            assert_int_equal(status, 0);
+        }
+    }
+}
+
+static void test_another_users_file_stays(void **state)
+{
+    struct place *p = *state;
+    int status;
+    pid_t pid;
+
+    if (geteuid() != 0) {
+        print_message("skip: making a directory of another user needs root\n");
+        skip();
+    }
+    assert_int_equal(mkdirat(p->fd, "theirs", 0700), 0);
+    touch(p->fd, "theirs/file");
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct hutch_err err = { 0 };
+
+        if (setresuid(65534, 65534, 65534) < 0 || hutch_rmtree(p->fd, "theirs", &err) != -1)
+            _exit(1);
+        _exit(err.errnum == EACCES && strncmp(err.msg, "remove ", 7) == 0 ? 0 : 2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_true(is_there(p->fd, "theirs/file"));
+    remove_ok(p->fd, "theirs");
+}
+
 static void test_a_mount_is_left_alone(void **state)
 {
     struct place *p = *state;
@@ -253,6 +322,8 @@ int main(void)
         T(test_any_byte_in_a_name),
         T(test_five_thousand_levels),
         T(test_wide),
+        T(test_sweepers_that_meet),
+        T(test_another_users_file_stays),
         T(test_a_mount_is_left_alone),
     };
 
