@@ -97,7 +97,7 @@ static int find_policy(const char *name_or_path, const char *policy_dir, const c
             return -1;
         }
     } else if (name_or_path[0] != '/' && base_dir) {
-        n = asprintf(&path, "%s/%s", base_dir, name_or_path);
+        n = asprintf(&path, "%s/%s", base_dir, strncmp(name_or_path, "./", 2) == 0 ? name_or_path + 2 : name_or_path);
     } else {
         n = asprintf(&path, "%s", name_or_path);
     }
@@ -130,7 +130,9 @@ int hutch_policy_dir(char **ret, struct hutch_err *err)
     ssize_t n;
 
     if (given && *given) {
-        if (stat(given, &st) < 0 || !S_ISDIR(st.st_mode))
+        if (stat(given, &st) < 0)
+            return hutch_err_set(err, errno, "HUTCH_POLICY_DIR names '%s'", given);
+        if (!S_ISDIR(st.st_mode))
             return hutch_err_set(err, ENOTDIR, "HUTCH_POLICY_DIR names '%s'", given);
         *ret = strdup(given);
         return *ret ? 0 : hutch_err_set(err, ENOMEM, "find the policies");
@@ -651,9 +653,12 @@ static int read_extends(const struct json_node *node, void *context, struct hutc
         return hutch_err_set(err, ENOMEM, "%s: find what it extends", node->what);
     if (hutch_json_string(node, MAX_PATH_LEN, &base, err) < 0)
         return -1;
-    if (find_policy(base, file->load->policy_dir, dir, &path, err) < 0 || read_file(path, file->load, file, err) < 0)
-        return hutch_err_wrap(err, "%s: at $.extends", node->what);
-    return 0;
+    if (find_policy(base, file->load->policy_dir, dir, &path, err) == 0 && read_file(path, file->load, file, err) == 0)
+        return 0;
+    /* The way there is worth naming, but not at the price of the end of the message, which says what is wrong. */
+    if (strlen(err->msg) + strlen(node->what) + strlen(": at $.extends: ") < sizeof(err->msg))
+        hutch_err_wrap(err, "%s: at $.extends", node->what);
+    return -1;
 }
 
 static int check_chain(const struct file *file, struct hutch_err *err)
