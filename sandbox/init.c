@@ -8,6 +8,7 @@
 #include "worker.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -55,7 +56,7 @@ static int enter_cgroup_ns(struct init_job *job, struct hutch_err *err)
 
 static int build_mounts(struct init_job *job, struct hutch_err *err)
 {
-    return hutch_mounts_build(job->spec, &job->sources, err);
+    return hutch_mounts_build(job->spec, &job->ids, &job->sources, err);
 }
 
 static int name_host(struct init_job *job, struct hutch_err *err)
@@ -92,6 +93,21 @@ static int close_inherited(struct init_job *job, struct hutch_err *err)
     }
     if (syscall(SYS_close_range, KEEP_COUNT, ~0u, 0) < 0) /* Linux 5.9 */
         return hutch_err_set(err, errno, "close inherited descriptors");
+    return 0;
+}
+
+static int take_seccomp(struct init_job *job, struct hutch_err *err)
+{
+    ssize_t n, max = (ssize_t)(BPF_MAXINSNS * sizeof(*job->seccomp.insns));
+
+    if (job->spec->layers[LAYER_SECCOMP] == NEED_OFF)
+        return 0;
+    n = TEMP_FAILURE_RETRY(recv(job->control_fd, job->seccomp.insns, (size_t)max, MSG_TRUNC));
+    if (n == 0)
+        _exit(1); /* the supervisor is gone, or has given up and knows why */
+    if (n < 0 || n > max || n % (ssize_t)sizeof(*job->seccomp.insns))
+        return hutch_err_set(err, n < 0 ? errno : EPROTO, "receive the seccomp program");
+    job->seccomp.n_insns = (size_t)n / sizeof(*job->seccomp.insns);
     return 0;
 }
 
@@ -136,6 +152,7 @@ static const struct {
     { "name the host",                  name_host },
     { "bring up the network",           raise_loopback },
     { "close inherited descriptors",    close_inherited },  /* after the mounts, which are held as descriptors */
+    { "take the system call filter",    take_seccomp },     /* compiled meanwhile; for the worker, not for init */
     { "drop capabilities",              drop_caps },        /* the last step that needed one is done */
     { "set no_new_privs",               set_no_new_privs },
     { "shield init from the worker",    shield_self },      /* last: capabilities and uid changes reset these flags */

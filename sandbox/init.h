@@ -15,12 +15,12 @@
 
 struct sandbox_spec;
 
-/* Everything that init needs, made ready before clone(2): after it there is no parsing and no look-up. */
+/* Everything that init needs, made ready before clone(2) but for the filter: after it there is no parsing and no look-up. */
 struct init_job {
     const struct sandbox_spec *spec;
     struct id_plan ids;
     struct mount_sources sources;
-    struct seccomp_program seccomp;
+    struct seccomp_program seccomp; /* room for BPF_MAXINSNS; the supervisor sends the program after INIT_GO */
     struct rlimit_plan rlimits;
     int  landlock_abi;  /* 0: not applied */
     bool wants_samples; /* memory, CPU time and processes are counted by init every SAMPLE_MS and sent */

@@ -40,11 +40,13 @@ static int restrict_mount(int fd, __u64 attrs, unsigned at_flags, const char *wh
 static int open_bind(const char *path, unsigned flags, int *ret_fd, struct hutch_err *err)
 {
     auto_fd fd = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    /* Private: a copy made in the host's namespace stays a peer of its original else, and pivot_root(2) refuses those. */
+    struct mount_attr attr = { .attr_set = attributes(flags), .propagation = MS_PRIVATE };
 
     if (fd < 0)
         return hutch_err_set(err, errno, "open '%s'", path);
-    if (restrict_mount(fd, attributes(flags), AT_RECURSIVE, path, err) < 0)
-        return -1;
+    if (mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
+        return hutch_err_set(err, errno, "restrict the mount '%s'", path);
     *ret_fd = hutch_fd_take(&fd);
     return 0;
 }
@@ -72,41 +74,39 @@ static int idmap_bind(int fd, const char *path, const struct id_plan *plan, stru
     return 0;
 }
 
-int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *ret,
+int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
                               struct hutch_err *err)
 {
-    struct mount_sources sources = MOUNT_SOURCES_INIT;
-
-    sources.bind_fds = malloc((spec->n_mounts + 1) * sizeof(*sources.bind_fds));
-    if (!sources.bind_fds)
-        return hutch_err_set(err, ENOMEM, "list the mounts");
-    sources.n = spec->n_mounts;
-    for (size_t i = 0; i < spec->n_mounts; i++)
-        sources.bind_fds[i] = -1;
-    if (!plan->is_mapped_away || !plan->can_mount) {
-        *ret = sources;
-        return 0;
-    }
-    if (spec->root_kind == ROOT_DIR && open_bind(spec->rootfs_path, MOUNT_RDONLY, &sources.root_fd, err) < 0)
-        goto fail;
+    if (spec->root_kind == ROOT_DIR && open_bind(spec->rootfs_path, MOUNT_RDONLY, &sources->root_fd, err) < 0)
+        return hutch_err_wrap(err, "use the root tree");
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct sandbox_mount *m = &spec->mounts[i];
 
         if (m->kind != MOUNT_BIND || m->tree_fd >= 0)
             continue;
-        if (open_bind(m->source, m->flags, &sources.bind_fds[i], err) < 0) {
+        if (open_bind(m->source, m->flags, &sources->bind_fds[i], err) < 0) {
             if ((m->flags & MOUNT_OPTIONAL) && err->errnum == ENOENT)
                 continue;
-            goto fail;
+            return -1;
         }
-        if ((m->flags & MOUNT_IDMAP) && idmap_bind(sources.bind_fds[i], m->source, plan, err) < 0)
-            goto fail;
+        if (plan->is_mapped_away && (m->flags & MOUNT_IDMAP) &&
+            idmap_bind(sources->bind_fds[i], m->source, plan, err) < 0)
+            return -1;
     }
-    *ret = sources;
+    sources->are_open = true;
     return 0;
-fail:
-    hutch_mounts_sources_done(&sources);
-    return -1;
+}
+
+int hutch_mounts_sources_init(const struct sandbox_spec *spec, struct mount_sources *ret, struct hutch_err *err)
+{
+    *ret = (struct mount_sources)MOUNT_SOURCES_INIT;
+    ret->bind_fds = malloc((spec->n_mounts + 1) * sizeof(*ret->bind_fds));
+    if (!ret->bind_fds)
+        return hutch_err_set(err, ENOMEM, "list the mounts");
+    ret->n = spec->n_mounts;
+    for (size_t i = 0; i < ret->n; i++)
+        ret->bind_fds[i] = -1;
+    return 0;
 }
 
 void hutch_mounts_sources_done(struct mount_sources *sources)
@@ -294,13 +294,10 @@ static int build_one(int root, const struct sandbox_mount *m, int given_fd, stru
             return -1;
         return attach_at(root, fd, m->target, true, err);
     case MOUNT_BIND:
-        if (given_fd < 0) {
-            if (open_bind(m->source, m->flags, &fd, err) < 0)
-                return (m->flags & MOUNT_OPTIONAL) && err->errnum == ENOENT ? 0 : -1;
-            given_fd = fd;
-        } else if (restrict_mount(given_fd, attributes(m->flags), AT_RECURSIVE, m->target, err) < 0) {
+        if (given_fd < 0)
+            return 0; /* optional, and not there */
+        if (m->tree_fd >= 0 && restrict_mount(given_fd, attributes(m->flags), AT_RECURSIVE, m->target, err) < 0)
             return -1;
-        }
         if (fstat(given_fd, &st) < 0)
             return hutch_err_set(err, errno, "look at '%s'", m->source);
         return attach_at(root, given_fd, m->target, S_ISDIR(st.st_mode), err);
@@ -323,6 +320,12 @@ static bool is_below(const char *path, const char *dir)
     return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0' || (len == 1 && dir[0] == '/'));
 }
 
+/* The detached mount to attach for mount @i, or -1. */
+static int source_of(const struct sandbox_spec *spec, const struct mount_sources *sources, size_t i)
+{
+    return spec->mounts[i].tree_fd >= 0 ? spec->mounts[i].tree_fd : sources->bind_fds[i];
+}
+
 /* Whether the image lacks the place for mount @i, and no earlier mount brings a directory where it can be made. */
 static bool lacks_target(const struct sandbox_spec *spec, int root, size_t i)
 {
@@ -337,7 +340,8 @@ static bool lacks_target(const struct sandbox_spec *spec, int root, size_t i)
 
 /* An image is read-only, so a mount point that it lacks cannot be made in it: a read-only overlay puts a small tree with
  * the missing directories on top. */
-static int add_missing_targets(const struct sandbox_spec *spec, int *root, struct hutch_err *err)
+static int add_missing_targets(const struct sandbox_spec *spec, const struct mount_sources *sources, int *root,
+                               struct hutch_err *err)
 {
     auto_fd skeleton = -1, overlay = -1;
     char lower[64];
@@ -355,12 +359,8 @@ static int add_missing_targets(const struct sandbox_spec *spec, int *root, struc
             if (make_tmpfs(1 << 20, 1024, 0755, 0, &skeleton, err) < 0)
                 return -1;
         }
-        if (m->kind == MOUNT_BIND) {
-            if (m->tree_fd < 0 && stat(m->source, &st) == 0)
-                is_dir = S_ISDIR(st.st_mode);
-            else if (m->tree_fd >= 0 && fstat(m->tree_fd, &st) == 0)
-                is_dir = S_ISDIR(st.st_mode);
-        }
+        if (m->kind == MOUNT_BIND && fstat(source_of(spec, sources, i), &st) == 0)
+            is_dir = S_ISDIR(st.st_mode);
         if (open_target(skeleton, m->target, is_dir, &place, err) < 0)
             return -1;
     }
@@ -469,7 +469,8 @@ static int enter_root(int root, struct hutch_err *err)
     return 0;
 }
 
-int hutch_mounts_build(const struct sandbox_spec *spec, const struct mount_sources *sources, struct hutch_err *err)
+int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
+                       struct hutch_err *err)
 {
     struct mount_attr private = { .propagation = MS_PRIVATE };
     int root = -1, rc = -1;
@@ -477,29 +478,24 @@ int hutch_mounts_build(const struct sandbox_spec *spec, const struct mount_sourc
     if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private, sizeof(private)) < 0)
         return hutch_err_set(err, errno, "cut the mount tree off from the host's (needs Linux 5.12)");
     umask(0);
+    /* All sources before the new root covers a directory of the host that may hold one. */
+    if (!sources->are_open && hutch_mounts_open_sources(spec, plan, sources, err) < 0)
+        return -1;
     if (spec->root_kind == ROOT_HOST) {
         if (make_tmpfs(1 << 20, 1024, 0755, 0, &root, err) < 0)
             return -1;
-    } else if (sources->root_fd >= 0) {
-        root = fcntl(sources->root_fd, F_DUPFD_CLOEXEC, 3);
-        if (root < 0)
-            return hutch_err_set(err, errno, "hold the root tree");
-    } else if (open_bind(spec->rootfs_path, MOUNT_RDONLY, &root, err) < 0) {
-        return hutch_err_wrap(err, "use the root tree");
+    } else {
+        root = hutch_fd_take(&sources->root_fd);
+        if (add_missing_targets(spec, sources, &root, err) < 0)
+            goto out;
     }
-    if (spec->root_kind == ROOT_DIR && add_missing_targets(spec, &root, err) < 0)
-        goto out;
     if (attach_root(root, err) < 0)
         goto out;
     if (spec->root_kind == ROOT_HOST && hutch_hostroot_build(root, spec->uid_inside, spec->gid_inside, err) < 0)
         goto out;
-    for (size_t i = 0; i < spec->n_mounts; i++) {
-        const struct sandbox_mount *m = &spec->mounts[i];
-        int given = m->tree_fd >= 0 ? m->tree_fd : i < sources->n ? sources->bind_fds[i] : -1;
-
-        if (build_one(root, m, given, err) < 0)
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        if (build_one(root, &spec->mounts[i], source_of(spec, sources, i), err) < 0)
             goto out;
-    }
     if (write_files(spec, root, err) < 0 || cover_paths(spec, root, err) < 0 || seal_tmpfs(spec, root, err) < 0)
         goto out;
     if (restrict_mount(root, EVERY_MOUNT | MOUNT_ATTR_RDONLY, 0, "/", err) < 0)

@@ -8,27 +8,33 @@
 
 #include "err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct sandbox_spec;
 struct id_plan;
 
-/* Detached mounts of the host paths that the spec names, -1 where the child is to open them itself. */
+/* Detached mounts of the host paths that the spec names. */
 struct mount_sources {
-    int  root_fd; /* owned */
-    int *bind_fds; /* owned, one per mount of the spec */
+    int  root_fd;  /* owned; -1 for ROOT_HOST */
+    int *bind_fds; /* owned, one per mount of the spec; -1 where there is nothing to bind */
     size_t n;
+    bool are_open;
 };
 #define MOUNT_SOURCES_INIT { .root_fd = -1, .bind_fds = NULL, .n = 0 }
 
-/* Parent side. Does nothing for an ordinary user, whose child opens the paths with the same rights in its own mount
- * namespace. For root, whose child is somebody else, opens them here and id-maps those marked MOUNT_IDMAP. */
-int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *ret,
+/* Parent side: the memory for it, so that a child needs none. */
+int hutch_mounts_sources_init(const struct sandbox_spec *spec, struct mount_sources *ret, struct hutch_err *err);
+
+/* Opens the sources. For an ordinary user hutch_mounts_build() does it, in the child's own mount namespace, where he may.
+ * For root, whose child is somebody else, the parent does it before, and id-maps those marked MOUNT_IDMAP. */
+int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
                               struct hutch_err *err);
 void hutch_mounts_sources_done(struct mount_sources *sources);
 
 /* Child side, in its own mount namespace with the host's tree still in sight: builds everything below a new root and
  * makes it the process's root; the host's tree is gone afterwards. */
-int hutch_mounts_build(const struct sandbox_spec *spec, const struct mount_sources *sources, struct hutch_err *err);
+int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
+                       struct hutch_err *err);
 
 #endif

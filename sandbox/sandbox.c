@@ -5,6 +5,7 @@
 #include "log.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -86,8 +87,6 @@ static void describe(const struct sandbox_spec *spec, const struct init_job *job
     if (spec->network == NETWORK_HOST)
         snprintf(e->layer_detail[LAYER_NET_NS], sizeof(e->layer_detail[0]), "the host's network is shared");
     e->layer_active[LAYER_SECCOMP] = has_seccomp;
-    if (has_seccomp)
-        snprintf(e->layer_detail[LAYER_SECCOMP], sizeof(e->layer_detail[0]), "%zu instructions", job->seccomp.n_insns);
     e->layer_active[LAYER_LANDLOCK] = job->landlock_abi > 0;
     if (spec->layers[LAYER_LANDLOCK] != NEED_OFF)
         snprintf(e->layer_detail[LAYER_LANDLOCK], sizeof(e->layer_detail[0]),
@@ -181,6 +180,26 @@ static pid_t clone_somewhere(const struct sandbox_spec *spec, struct init_job *j
     return pid;
 }
 
+/* Compiles the filter while init is busy with its mounts, which takes about as long, and sends it the program. init
+ * starts no worker without it. */
+static int send_seccomp(const struct sandbox_spec *spec, struct sandbox *sb, struct hutch_err *err)
+{
+    struct seccomp_program program = { 0 };
+    ssize_t n, size;
+    int rc = 0;
+
+    if (hutch_seccomp_compile(&spec->seccomp, &program, err) < 0)
+        return hutch_err_wrap(err, "compile the seccomp profile");
+    size = (ssize_t)(program.n_insns * sizeof(*program.insns));
+    n = TEMP_FAILURE_RETRY(send(sb->control_fd, program.insns, (size_t)size, MSG_NOSIGNAL));
+    if (n != size && errno != EPIPE) /* EPIPE: init has ended, and its last message says why */
+        rc = hutch_err_set(err, errno, "send the seccomp program");
+    snprintf(sb->enforcement.layer_detail[LAYER_SECCOMP], sizeof(sb->enforcement.layer_detail[0]), "%zu instructions",
+             program.n_insns);
+    hutch_seccomp_program_done(&program);
+    return rc;
+}
+
 int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_base *base, const char *name,
                         const struct sandbox_io *io, struct sandbox *ret, struct hutch_err *err)
 {
@@ -201,9 +220,14 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
     if (spec->layers[LAYER_LANDLOCK] == NEED_REQUIRE && job.landlock_abi == 0)
         return hutch_err_set(err, 0, "the policy requires Landlock, and this kernel does not offer it (is 'landlock' in "
                                      "its lsm= list?)");
-    if (spec->layers[LAYER_SECCOMP] != NEED_OFF && hutch_seccomp_compile(&spec->seccomp, &job.seccomp, err) < 0)
-        return hutch_err_wrap(err, "compile the seccomp profile");
-    if (hutch_mounts_open_sources(spec, &job.ids, &job.sources, err) < 0)
+    job.seccomp.insns = calloc(BPF_MAXINSNS, sizeof(*job.seccomp.insns)); /* where init puts what it is sent */
+    if (!job.seccomp.insns) {
+        hutch_err_set(err, ENOMEM, "make room for the seccomp program");
+        goto fail;
+    }
+    if (hutch_mounts_sources_init(spec, &job.sources, err) < 0)
+        goto fail;
+    if (job.ids.is_mapped_away && job.ids.can_mount && hutch_mounts_open_sources(spec, &job.ids, &job.sources, err) < 0)
         goto fail;
     if (make_cgroup(spec, base, name, &sb, err) < 0 || require_limits(spec, base, &sb, err) < 0)
         goto fail;
@@ -227,6 +251,8 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
         hutch_err_set(err, errno, "let the sandbox's init go");
         goto fail;
     }
+    if (spec->layers[LAYER_SECCOMP] != NEED_OFF && send_seccomp(spec, &sb, err) < 0)
+        goto fail;
     hutch_mounts_sources_done(&job.sources);
     hutch_seccomp_program_done(&job.seccomp);
     close(pair[1]);
