@@ -1,14 +1,31 @@
 /* main.c - the command line: which command, and nothing else. */
 #include "cmd_doctor.h"
-#include "cmd_rootfs.h"
 #include "cmd_run.h"
 #include "fd.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #define HUTCH_VERSION "0.1.0"
+
+/* `hutch rootfs` is the program hutch-rootfs beside this one; main_rootfs.c says why. */
+static int exec_rootfs(int argc, char **argv)
+{
+    char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
+    char *slash = n > 0 && n < (ssize_t)sizeof(path) ? memrchr(path, '/', (size_t)n) : NULL;
+
+    (void)argc;
+    if (slash && (size_t)(slash - path) + sizeof("/hutch-rootfs") <= sizeof(path)) {
+        strcpy(slash, "/hutch-rootfs");
+        execv(path, argv);
+    }
+    fprintf(stderr, "hutch: execute '%s': %s\n", slash ? path : "hutch-rootfs", strerror(errno));
+    return 125;
+}
 
 static const struct {
     const char *name;
@@ -16,7 +33,7 @@ static const struct {
     const char *help;
 } commands[] = {
     { "run", hutch_cmd_run, "run a program in a sandbox" },
-    { "rootfs", hutch_cmd_rootfs, "build, unpack, list, verify and remove images" },
+    { "rootfs", exec_rootfs, "build, unpack, list, verify and remove images" },
     { "doctor", hutch_cmd_doctor, "say what this host offers, what is missing, and how to mend it" },
 };
 
