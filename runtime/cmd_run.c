@@ -343,6 +343,10 @@ static int build_spec(const struct run_opts *opts, char **words, const char *hom
         return -1;
     if (opts->network && set_network(spec, opts->network, err) < 0)
         return -1;
+    /* Names are looked up where the host looks them up; the place may be a link into /run. */
+    if (spec->network == NETWORK_HOST && !hutch_spec_add_mount(spec, MOUNT_BIND, "/etc/resolv.conf", "/etc/resolv.conf",
+                                                               MOUNT_RDONLY | MOUNT_OPTIONAL, err))
+        return -1;
     size_usual_mounts(spec);
     for (size_t i = 0; i < opts->tmpfs.n; i++)
         if (add_tmpfs(spec, opts->tmpfs.values[i], err) < 0)

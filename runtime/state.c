@@ -12,8 +12,11 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
 
 #define ID_LEN   16
+#define DATA_MODE 0755
 #define MAX_SLOTS 4096 /* live runs of one home */
 
 static int open_dir_at(int dirfd, const char *name, int *ret_fd, struct hutch_err *err)
@@ -71,15 +74,23 @@ static int remove_noted_cgroup(int slot_fd, struct hutch_err *err)
     return 0;
 }
 
-/* Whether nothing was ever done to a directory since it was made, not even to its permissions or attributes: only then may
- * a later run have it. A file system that does not tell the time of birth says no. */
+/* Whether nothing was ever done to a directory since it was made: only then may a later run have it. The times tell, but
+ * only in ticks of the kernel's clock (as in any file system that does not tell the time of birth), so what they would miss
+ * is looked at too. */
 static bool is_untouched(int runs_dirfd, const char *name)
 {
+    auto_fd fd = openat(runs_dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    char entries[1024] __attribute__((aligned(8)));
     struct statx st;
+    long n;
 
-    return statx(runs_dirfd, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, &st) == 0 &&
-           (st.stx_mask & STATX_BTIME) && S_ISDIR(st.stx_mode) && st.stx_ctime.tv_sec == st.stx_btime.tv_sec &&
-           st.stx_ctime.tv_nsec == st.stx_btime.tv_nsec;
+    if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &st) < 0 || !(st.stx_mask & STATX_BTIME) ||
+        st.stx_ctime.tv_sec != st.stx_btime.tv_sec || st.stx_ctime.tv_nsec != st.stx_btime.tv_nsec)
+        return false;
+    if (st.stx_uid != geteuid() || (st.stx_mode & 07777) != DATA_MODE || flistxattr(fd, NULL, 0) > 0)
+        return false;
+    n = syscall(SYS_getdents64, fd, entries, sizeof(entries)); /* "." and ".." are 24 bytes each */
+    return n == 48;
 }
 
 /* Makes a slot whose lock we hold as good as new. */
@@ -181,7 +192,7 @@ int hutch_state_note_cgroup(struct run_state *state, const struct cgroup_base *b
 
 int hutch_state_make_data(struct run_state *state, char **ret_path, struct hutch_err *err)
 {
-    if (mkdirat(state->runs_dirfd, state->data_name, 0755) < 0 && errno != EEXIST)
+    if (mkdirat(state->runs_dirfd, state->data_name, DATA_MODE) < 0 && errno != EEXIST)
         return hutch_err_set(err, errno, "make the directory '%s/runs/%s'", state->home, state->data_name);
     if (asprintf(ret_path, "%s/runs/%s", state->home, state->data_name) < 0)
         return hutch_err_set(err, ENOMEM, "make the data directory");

@@ -184,11 +184,16 @@ static pid_t clone_somewhere(const struct sandbox_spec *spec, struct init_job *j
  * starts no worker without it. */
 static int send_seccomp(const struct sandbox_spec *spec, struct sandbox *sb, struct hutch_err *err)
 {
+    /* Memory that belongs to no process until it is mapped: only a cgroup counts it. */
+    static const char *const uncounted[] = { "memfd_create", "memfd_secret", "shmget", NULL };
+    struct seccomp_rules rules = spec->seccomp;
     struct seccomp_program program = { 0 };
     ssize_t n, size;
     int rc = 0;
 
-    if (hutch_seccomp_compile(&spec->seccomp, &program, err) < 0)
+    if (spec->limits[LIMIT_MEMORY] && !(sb->cgroup.controllers & CGROUP_MEMORY))
+        rules.withheld = uncounted;
+    if (hutch_seccomp_compile(&rules, &program, err) < 0)
         return hutch_err_wrap(err, "compile the seccomp profile");
     size = (ssize_t)(program.n_insns * sizeof(*program.insns));
     n = TEMP_FAILURE_RETRY(send(sb->control_fd, program.insns, (size_t)size, MSG_NOSIGNAL));

@@ -252,6 +252,14 @@ static int compare_entries(const void *a, const void *b)
     return x->nr != y->nr ? (x->nr > y->nr) - (x->nr < y->nr) : (x->rule > y->rule) - (x->rule < y->rule);
 }
 
+static bool is_withheld(const struct seccomp_rules *rules, const char *name)
+{
+    for (const char *const *w = rules->withheld; w && *w; w++)
+        if (strcmp(*w, name) == 0)
+            return true;
+    return false;
+}
+
 /* All that there is to add, by number. Left out: names unknown here; calls of other architectures, whose numbers are
  * negative; and rules that say what the default says anyway, which libseccomp refuses (the check above makes sure that no
  * other rule is meant to be held back by them). */
@@ -274,7 +282,7 @@ static int resolve(const struct seccomp_rules *rules, struct entry **ret, size_t
         for (char **name = rules->rules[i].names; name && *name; name++) {
             int nr = seccomp_syscall_resolve_name(*name);
 
-            if (nr >= 0)
+            if (nr >= 0 && !is_withheld(rules, *name))
                 entries[n++] = (struct entry){ nr, *name, i };
         }
     }

@@ -42,6 +42,7 @@ struct seccomp_rules {
     int default_errnum;
     struct seccomp_rule *rules; /* owned */
     size_t n_rules;
+    const char *const *withheld; /* NULL, or NULL-terminated names of calls that get the default whatever the rules say */
 };
 
 void hutch_seccomp_rules_done(struct seccomp_rules *rules);
