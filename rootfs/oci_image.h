@@ -1,0 +1,38 @@
+/* oci_image.h - what an image consists of: reads the index, manifest and configuration of an OCI image
+ * layout, or of what `docker save` writes (with or without the layout inside).
+ * Sources: OCI image-spec 1.1 (image-layout, descriptor, manifest, config); Docker image specification 1.2. */
+#ifndef HUTCH_OCI_IMAGE_H
+#define HUTCH_OCI_IMAGE_H
+
+#include "digest.h"
+#include "err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct source;
+
+#define OCI_MAX_LAYERS 256
+
+struct oci_layer {
+    char *member;                 /* owned; its name in the source */
+    char digest[DIGEST_HEX + 1];  /* of the stored bytes; "" where the format names none (docker save) */
+    char diff_id[DIGEST_HEX + 1]; /* of the tar stream inside */
+    uint64_t size;                /* stored bytes; 0 where the format names none */
+};
+
+struct oci_image {
+    char digest[DIGEST_HEX + 1]; /* of the manifest, or of the configuration where there is none */
+    char *name;                  /* owned; what the source calls the image, NULL when it does not */
+    struct oci_layer *layers;    /* owned; the lowest first */
+    size_t n_layers;
+};
+#define OCI_IMAGE_INIT { .name = NULL, .layers = NULL, .n_layers = 0 }
+
+/* The digests of all JSON that was read on the way are checked; the layers' are left to whoever reads them.
+ * Errors (errnum 0 unless reading fails): neither of the two formats, several images, an image for another
+ * machine, a wrong digest, JSON that is broken, too large, too deep or of the wrong shape. */
+int hutch_oci_image_read(const struct source *source, struct oci_image *ret, struct hutch_err *err);
+void hutch_oci_image_done(struct oci_image *image);
+
+#endif

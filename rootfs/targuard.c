@@ -1,0 +1,153 @@
+#include "targuard.h"
+
+#include "fd.h"
+
+#include <string.h>
+
+#define BLOCK 512
+
+int hutch_targuard_open(struct targuard *ret, struct hutch_err *err)
+{
+    *ret = (struct targuard){ .ext = malloc(TARGUARD_MAX_HEADER + 1) };
+    return ret->ext ? 0 : hutch_err_set(err, ENOMEM, "read a tar stream");
+}
+
+void hutch_targuard_done(struct targuard *guard)
+{
+    hutch_freep(&guard->ext);
+    guard->ext = NULL;
+}
+
+/* Octal digits, or base 256 when the first bit is set (GNU). */
+static uint64_t header_number(const unsigned char *field, size_t len)
+{
+    uint64_t n = 0;
+
+    if (field[0] & 0x80) {
+        for (size_t i = len - 8; i < len; i++)
+            n = n << 8 | field[i];
+        return n;
+    }
+    for (size_t i = 0; i < len; i++) {
+        if (field[i] == ' ' && n == 0)
+            continue;
+        if (field[i] < '0' || field[i] > '7')
+            break;
+        n = n << 3 | (uint64_t)(field[i] - '0');
+    }
+    return n;
+}
+
+static uint64_t padding(uint64_t size)
+{
+    return (BLOCK - size % BLOCK) % BLOCK;
+}
+
+/* Records "LENGTH KEY=VALUE\n", one after the other. */
+static int check_pax(struct targuard *g, struct hutch_err *err)
+{
+    const char *p = g->ext, *end = g->ext + g->ext_size;
+
+    while (p < end) {
+        char *after;
+        unsigned long len = strtoul(p, &after, 10); /* g->ext ends with a NUL */
+        const char *key = after + 1, *value;
+
+        if (len < 5 || len > (size_t)(end - p) || *after != ' ' || after == p)
+            return 0; /* not for us to judge */
+        value = memchr(key, '=', (size_t)(p + len - key));
+        if (!value)
+            return 0;
+        value++;
+        if ((strncmp(key, "path=", 5) == 0 || strncmp(key, "linkpath=", 9) == 0 || strncmp(key, "GNU.sparse.name=", 16) == 0) &&
+            memchr(value, '\0', (size_t)(p + len - value)))
+            return hutch_err_set(err, 0, "a name with a NUL byte in it: '%.60s…'", value);
+        if (strncmp(key, "size=", 5) == 0 && g->ext_type == 'x') {
+            g->size = strtoull(value, NULL, 10);
+            g->has_size = true;
+        }
+        p += len;
+    }
+    return 0;
+}
+
+static int end_extension(struct targuard *g, struct hutch_err *err)
+{
+    size_t n = g->ext_size;
+
+    g->ext[n] = '\0';
+    g->skip = g->ext_padding;
+    if (g->ext_type == 'x' || g->ext_type == 'g') {
+        if (check_pax(g, err) < 0)
+            return -1;
+    } else { /* GNU: the name, ended by NULs */
+        while (n > 0 && g->ext[n - 1] == '\0')
+            n--;
+        if (memchr(g->ext, '\0', n))
+            return hutch_err_set(err, 0, "a name with a NUL byte in it: '%.60s…'", g->ext);
+    }
+    g->ext_type = 0;
+    return 0;
+}
+
+static int take_header(struct targuard *g, struct hutch_err *err)
+{
+    uint64_t size = header_number(g->header + 124, 12);
+    char type = (char)g->header[156];
+
+    g->header_len = 0;
+    if (g->header[0] == '\0' && size == 0) /* the end, or padding behind it */
+        return 0;
+    if (type == 'x' || type == 'g' || type == 'L' || type == 'K') {
+        if (size > TARGUARD_MAX_HEADER)
+            return hutch_err_set(err, 0, "an extended tar header of %llu bytes", (unsigned long long)size);
+        g->ext_type = type;
+        g->ext_size = (size_t)size;
+        g->ext_len = 0;
+        g->ext_padding = (size_t)padding(size);
+        return size == 0 ? end_extension(g, err) : 0;
+    }
+    if (g->has_size)
+        size = g->size;
+    g->has_size = false;
+    /* Links, devices, directories and FIFOs have no content, whatever their size says. */
+    if (type >= '1' && type <= '6')
+        size = 0;
+    if (size > UINT64_MAX - BLOCK)
+        return 0;
+    g->skip = size + padding(size);
+    return 0;
+}
+
+int hutch_targuard_feed(struct targuard *guard, const void *data, size_t len, struct hutch_err *err)
+{
+    const unsigned char *p = data;
+
+    while (len > 0) {
+        size_t n;
+
+        if (guard->skip > 0) {
+            n = guard->skip < len ? (size_t)guard->skip : len;
+            guard->skip -= n;
+        } else if (guard->ext_type) {
+            n = guard->ext_size - guard->ext_len;
+            if (n > len)
+                n = len;
+            memcpy(guard->ext + guard->ext_len, p, n);
+            guard->ext_len += n;
+            if (guard->ext_len == guard->ext_size && end_extension(guard, err) < 0)
+                return -1;
+        } else {
+            n = BLOCK - guard->header_len;
+            if (n > len)
+                n = len;
+            memcpy(guard->header + guard->header_len, p, n);
+            guard->header_len += n;
+            if (guard->header_len == BLOCK && take_header(guard, err) < 0)
+                return -1;
+        }
+        p += n;
+        len -= n;
+    }
+    return 0;
+}

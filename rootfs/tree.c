@@ -1,0 +1,720 @@
+#include "tree.h"
+
+#include "fd.h"
+#include "rmtree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <search.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#define MAX_LINKS 40             /* as the kernel: path_resolution(7) */
+#define MAX_TIME (1ll << 40)     /* seconds; some file systems refuse what is further away */
+#define MAX_PASSWD (1u << 20)
+/* Names in an archive are bounded by TREE_MAX_DEPTH, links may lead a little deeper with each layer. */
+#define TREE_MAX_REAL_DEPTH (2 * TREE_MAX_DEPTH)
+#define OPAQUE ".wh..wh..opq"
+
+struct tree_time {
+    ino_t ino;
+    size_t seq; /* the last word on an inode counts */
+    int64_t mtime;
+};
+
+int hutch_tree_open(int dirfd, struct tree *ret, struct hutch_err *err)
+{
+    if (fchmod(dirfd, 0755) < 0)
+        return hutch_err_set(err, errno, "set the mode of a new root tree");
+    *ret = (struct tree){ .dirfd = dirfd, .parent_fd = -1 };
+    return 0;
+}
+
+static void forget_parent(struct tree *tree)
+{
+    hutch_fd_closep(&tree->parent_fd);
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+static void forget_layer(struct tree *tree)
+{
+    tdestroy(tree->layer_paths, free);
+    tree->layer_paths = NULL;
+}
+
+void hutch_tree_done(struct tree *tree)
+{
+    forget_layer(tree);
+    forget_parent(tree);
+    hutch_freep(&tree->times);
+    tree->times = NULL;
+    tree->n_times = tree->cap_times = 0;
+    hutch_fd_closep(&tree->dirfd);
+}
+
+void hutch_tree_start_layer(struct tree *tree)
+{
+    tree->is_first_layer = tree->n_layers++ == 0;
+    forget_layer(tree);
+    forget_parent(tree);
+}
+
+/* Remembers that the current layer made @path or something below it, so that its own whiteouts spare it. A balanced
+ * tree rather than a hash table: whoever made the archive chooses the names. */
+static int note_path(struct tree *tree, const char *path, struct hutch_err *err)
+{
+    char *copy;
+    void *node;
+
+    if (tree->is_first_layer) /* nothing is below it that a whiteout could mean */
+        return 0;
+    copy = strdup(path);
+    if (!copy)
+        return hutch_err_set(err, ENOMEM, "remember '%s'", path);
+    for (;;) {
+        char *slash, *shorter;
+
+        node = tsearch(copy, &tree->layer_paths, compare_paths);
+        if (!node) {
+            free(copy);
+            return hutch_err_set(err, ENOMEM, "remember '%s'", path);
+        }
+        if (*(char **)node != copy) { /* known, and so are its parents */
+            free(copy);
+            return 0;
+        }
+        slash = strrchr(copy, '/');
+        if (!slash)
+            return 0;
+        shorter = strndup(copy, (size_t)(slash - copy));
+        if (!shorter)
+            return hutch_err_set(err, ENOMEM, "remember '%s'", path);
+        copy = shorter;
+    }
+}
+
+static int note_time(struct tree *tree, ino_t ino, int64_t mtime, struct hutch_err *err)
+{
+    if (tree->n_times == tree->cap_times) {
+        size_t cap = tree->cap_times ? tree->cap_times * 2 : 256;
+        struct tree_time *bigger = reallocarray(tree->times, cap, sizeof(*bigger));
+
+        if (!bigger)
+            return hutch_err_set(err, ENOMEM, "remember the time of a directory");
+        tree->times = bigger;
+        tree->cap_times = cap;
+    }
+    tree->times[tree->n_times] = (struct tree_time){ .ino = ino, .seq = tree->n_times, .mtime = mtime };
+    tree->n_times++;
+    return 0;
+}
+
+static struct timespec clamp_time(int64_t mtime)
+{
+    return (struct timespec){ .tv_sec = mtime < 0 ? 0 : mtime > MAX_TIME ? MAX_TIME : mtime };
+}
+
+/* What the sandbox's user may do, as rwx bits. */
+static mode_t user_bits(const struct tree_meta *meta)
+{
+    if (meta->uid == TREE_USER)
+        return (meta->mode >> 6) & 7;
+    if (meta->gid == TREE_USER)
+        return (meta->mode >> 3) & 7;
+    return meta->mode & 7;
+}
+
+/* The same bits for everybody: to an ordinary caller the sandbox's user is the owner, to root he is somebody
+ * else. Only the owner may write, and setuid, setgid and sticky bits are gone. */
+static mode_t file_mode(const struct tree_meta *meta)
+{
+    mode_t bits = user_bits(meta);
+
+    if (!(bits & 4))
+        return 0;
+    return (bits & 1) ? 0755 : 0644;
+}
+
+/* A directory stays writable for us until the end; the "others" bits keep what it shall be. */
+static mode_t dir_mode(const struct tree_meta *meta)
+{
+    mode_t bits = user_bits(meta);
+
+    if (!(bits & 1))
+        return 0700;
+    return (bits & 4) ? 0755 : 0711;
+}
+
+/* Checks @path and writes it without "." components and doubled slashes to @ret; "" is the root. */
+static int plain_path(const char *path, const char *what, char ret[PATH_MAX], struct hutch_err *err)
+{
+    size_t len = 0;
+    unsigned depth = 0;
+
+    if (path[0] == '\0')
+        return hutch_err_set(err, 0, "the %s is empty", what);
+    if (path[0] == '/')
+        return hutch_err_set(err, 0, "the %s is an absolute path", what);
+    for (const char *p = path; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return hutch_err_set(err, 0, "the %s holds a control character (0x%02x)", what, (unsigned char)*p);
+    while (*path) {
+        size_t n = strcspn(path, "/");
+
+        if (n == 2 && path[0] == '.' && path[1] == '.')
+            return hutch_err_set(err, 0, "the %s has a component '..'", what);
+        if (n > 0 && !(n == 1 && path[0] == '.')) {
+            if (n > NAME_MAX)
+                return hutch_err_set(err, ENAMETOOLONG, "the %s has a component of %zu bytes", what, n);
+            if (len + n + 2 > PATH_MAX)
+                return hutch_err_set(err, ENAMETOOLONG, "the %s is longer than %d bytes", what, PATH_MAX - 1);
+            if (++depth > TREE_MAX_DEPTH)
+                return hutch_err_set(err, 0, "the %s is more than %d directories deep", what, TREE_MAX_DEPTH);
+            if (len > 0)
+                ret[len++] = '/';
+            memcpy(ret + len, path, n);
+            len += n;
+        }
+        path += n;
+        while (*path == '/')
+            path++;
+    }
+    ret[len] = '\0';
+    return 0;
+}
+
+/* Splits the last component off. @path is plain and not "". */
+static const char *split(char *path)
+{
+    char *slash = strrchr(path, '/');
+
+    if (!slash)
+        return path;
+    *slash = '\0';
+    return slash + 1;
+}
+
+static int open_beneath(int dirfd, const char *path, uint64_t flags, uint64_t resolve)
+{
+    struct open_how how = { .flags = flags | O_CLOEXEC, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve };
+
+    return (int)syscall(SYS_openat2, dirfd, path[0] ? path : ".", &how, sizeof(how));
+}
+
+static int make_dir(struct tree *tree, int dirfd, const char *name, const char *real, mode_t mode, int64_t mtime,
+                    struct hutch_err *err)
+{
+    struct stat st;
+
+    if (mkdirat(dirfd, name, 0700) < 0 || fchmodat(dirfd, name, mode, 0) < 0 ||
+        fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return hutch_err_set(err, errno, "create directory '%s'", real);
+    if (note_path(tree, real, err) < 0)
+        return -1;
+    return note_time(tree, st.st_ino, mtime, err);
+}
+
+/* Where a path leads, while it is followed. */
+struct follow {
+    char real[PATH_MAX];           /* so far, without links */
+    char pending[2 * PATH_MAX];    /* what is still to be followed */
+    char link[PATH_MAX + NAME_MAX + 2]; /* the last one on the way, for messages; "" without one */
+    unsigned links;
+};
+
+/* Takes the link at @candidate into account. */
+static int follow_link(struct tree *tree, struct follow *f, const char *candidate, const char *rest, struct hutch_err *err)
+{
+    char target[PATH_MAX], next[2 * PATH_MAX];
+    ssize_t n = readlinkat(tree->dirfd, candidate, target, sizeof(target) - 1);
+
+    if (n < 0)
+        return hutch_err_set(err, errno, "read the symbolic link '%s'", candidate);
+    target[n] = '\0';
+    snprintf(f->link, sizeof(f->link), "%s", candidate);
+    if (++f->links > MAX_LINKS)
+        return hutch_err_set(err, ELOOP, "follow the symbolic link '%s'", candidate);
+    if ((size_t)snprintf(next, sizeof(next), "%s/%s", target, rest) >= sizeof(next))
+        return hutch_err_set(err, ENAMETOOLONG, "follow the symbolic link '%s'", candidate);
+    if (target[0] == '/')
+        f->real[0] = '\0';
+    memcpy(f->pending, next, sizeof(next));
+    return 0;
+}
+
+/* Writes to f->real where the directory @path (plain) leads, making what is missing. */
+static int follow_dirs(struct tree *tree, struct follow *f, bool create, struct hutch_err *err)
+{
+    char component[NAME_MAX + 1], rest[2 * PATH_MAX], candidate[PATH_MAX + NAME_MAX + 2];
+    struct stat st;
+
+    while (f->pending[0]) {
+        const char *at = f->pending + strspn(f->pending, "/");
+        size_t n = strcspn(at, "/");
+        int rc;
+
+        if (n > NAME_MAX)
+            return hutch_err_set(err, ENAMETOOLONG, "follow the symbolic link '%s'", f->link);
+        memcpy(component, at, n);
+        component[n] = '\0';
+        snprintf(rest, sizeof(rest), "%s", at + n);
+        memcpy(f->pending, rest, sizeof(rest));
+        if (n == 0 || strcmp(component, ".") == 0)
+            continue;
+        if (strcmp(component, "..") == 0) { /* only a link's text can hold one */
+            char *slash = strrchr(f->real, '/');
+
+            if (f->real[0] == '\0')
+                return hutch_err_set(err, 0, "it goes through the symbolic link '%s', which leads out of the tree", f->link);
+            *(slash ? slash : f->real) = '\0';
+            continue;
+        }
+        if ((size_t)snprintf(candidate, sizeof(candidate), "%s%s%s", f->real, f->real[0] ? "/" : "", component) >= PATH_MAX - NAME_MAX)
+            return hutch_err_set(err, ENAMETOOLONG, "open directory '%.200s…'", candidate);
+        rc = fstatat(tree->dirfd, candidate, &st, AT_SYMLINK_NOFOLLOW);
+        if (rc < 0 && errno == ENOENT && create && f->links == 0)
+            rc = make_dir(tree, tree->dirfd, candidate, candidate, 0755, 0, err) < 0 ? -2 : 1;
+        if (rc == -2)
+            return -1;
+        if (rc < 0 && errno == ENOENT && f->links > 0)
+            return hutch_err_set(err, 0, "it goes through the symbolic link '%s', which leads to nothing in the tree", f->link);
+        if (rc < 0)
+            return hutch_err_set(err, errno, "open directory '%s'", candidate);
+        if (rc == 0 && S_ISLNK(st.st_mode)) {
+            if (follow_link(tree, f, candidate, rest, err) < 0)
+                return -1;
+        } else if (rc == 1 || S_ISDIR(st.st_mode)) {
+            memcpy(f->real, candidate, strlen(candidate) + 1);
+        } else {
+            return hutch_err_set(err, 0, "'%s' is not a directory", candidate);
+        }
+    }
+    return 0;
+}
+
+/* Opens the directory that @path (plain) stands for. *ret_fd stays the tree's, valid until the next call. */
+static int open_parent(struct tree *tree, const char *path, bool create, int *ret_fd, struct hutch_err *err)
+{
+    struct follow f = { .real = "", .link = "", .links = 0 };
+
+    if (tree->parent_fd >= 0 && strcmp(tree->parent, path) == 0) {
+        *ret_fd = tree->parent_fd;
+        return 0;
+    }
+    snprintf(f.pending, sizeof(f.pending), "%s", path);
+    if (follow_dirs(tree, &f, create, err) < 0)
+        return -1;
+    forget_parent(tree);
+    tree->parent_fd = open_beneath(tree->dirfd, f.real, O_PATH | O_DIRECTORY, RESOLVE_NO_SYMLINKS);
+    if (tree->parent_fd < 0)
+        return hutch_err_set(err, errno, "open directory '%s'", f.real);
+    snprintf(tree->parent, sizeof(tree->parent), "%s", path);
+    memcpy(tree->parent_real, f.real, sizeof(f.real));
+    *ret_fd = tree->parent_fd;
+    return 0;
+}
+
+/* An entry's place: the directory that holds it, its own name there, and its path without links. */
+struct place {
+    char plain[PATH_MAX];
+    const char *name; /* in plain */
+    int dirfd;        /* the tree's */
+    char real[PATH_MAX];
+};
+
+static int find_place(struct tree *tree, const char *path, const char *what, bool create, struct place *ret, struct hutch_err *err)
+{
+    unsigned depth = 0;
+
+    if (plain_path(path, what, ret->plain, err) < 0)
+        return -1;
+    if (ret->plain[0] == '\0')
+        return hutch_err_set(err, 0, "the %s is the root of the tree", what);
+    ret->name = split(ret->plain);
+    if (open_parent(tree, ret->name == ret->plain ? "" : ret->plain, create, &ret->dirfd, err) < 0)
+        return -1;
+    if ((size_t)snprintf(ret->real, sizeof(ret->real), "%s%s%s", tree->parent_real, tree->parent_real[0] ? "/" : "", ret->name) >=
+        sizeof(ret->real))
+        return hutch_err_set(err, ENAMETOOLONG, "the %s is too long", what);
+    for (const char *p = ret->real; *p; p++)
+        depth += *p == '/';
+    if (depth > TREE_MAX_REAL_DEPTH)
+        return hutch_err_set(err, 0, "the %s leads more than %d directories deep", what, TREE_MAX_REAL_DEPTH);
+    return 0;
+}
+
+/* The way to the directory that is held open may have changed; the descriptor itself stays good for this entry. */
+static void distrust_parent(struct tree *tree)
+{
+    memcpy(tree->parent, "/", 2); /* which no plain path is equal to */
+}
+
+/* Takes away what is at @place, so that O_EXCL finds nothing. */
+static int clear_place(struct tree *tree, const struct place *place, struct hutch_err *err)
+{
+    struct stat st;
+
+    if (fstatat(place->dirfd, place->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : hutch_err_set(err, errno, "look at '%s'", place->real);
+    if (!S_ISDIR(st.st_mode)) {
+        if (unlinkat(place->dirfd, place->name, 0) < 0)
+            return hutch_err_set(err, errno, "replace '%s'", place->real);
+        if (S_ISLNK(st.st_mode))
+            distrust_parent(tree);
+        return 0;
+    }
+    distrust_parent(tree);
+    return hutch_rmtree(place->dirfd, place->name, err);
+}
+
+int hutch_tree_add_dir(struct tree *tree, const char *path, const struct tree_meta *meta, struct hutch_err *err)
+{
+    struct place place;
+    struct stat st;
+
+    if (plain_path(path, "name", place.plain, err) < 0)
+        return -1;
+    if (place.plain[0] == '\0') { /* "./": the root stays as it is but for its time */
+        if (fstat(tree->dirfd, &st) < 0)
+            return hutch_err_set(err, errno, "look at the root of the tree");
+        return note_time(tree, st.st_ino, meta->mtime, err);
+    }
+    if (find_place(tree, path, "name", true, &place, err) < 0)
+        return -1;
+    if (fstatat(place.dirfd, place.name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode)) {
+        if (fchmodat(place.dirfd, place.name, dir_mode(meta), 0) < 0)
+            return hutch_err_set(err, errno, "set the mode of '%s'", place.real);
+        if (note_path(tree, place.real, err) < 0)
+            return -1;
+        return note_time(tree, st.st_ino, meta->mtime, err);
+    }
+    if (clear_place(tree, &place, err) < 0)
+        return -1;
+    return make_dir(tree, place.dirfd, place.name, place.real, dir_mode(meta), meta->mtime, err);
+}
+
+int hutch_tree_add_file(struct tree *tree, const char *path, const struct tree_meta *meta, int *ret_fd, struct hutch_err *err)
+{
+    struct place place;
+    auto_fd fd = -1;
+
+    if (find_place(tree, path, "name", true, &place, err) < 0 || clear_place(tree, &place, err) < 0)
+        return -1;
+    fd = openat(place.dirfd, place.name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return hutch_err_set(err, errno, "create '%s'", place.real);
+    if (note_path(tree, place.real, err) < 0)
+        return -1;
+    if (file_mode(meta) == 0) {
+        if (hutch_tree_end_file(fd, meta, err) < 0)
+            return -1;
+        *ret_fd = -1;
+        return 0;
+    }
+    *ret_fd = hutch_fd_take(&fd);
+    return 0;
+}
+
+int hutch_tree_end_file(int fd, const struct tree_meta *meta, struct hutch_err *err)
+{
+    struct timespec times[2] = { clamp_time(meta->mtime), clamp_time(meta->mtime) };
+
+    if (fchmod(fd, file_mode(meta)) < 0 || futimens(fd, times) < 0)
+        return hutch_err_set(err, errno, "set mode and time");
+    return 0;
+}
+
+int hutch_tree_add_symlink(struct tree *tree, const char *path, const char *target, const struct tree_meta *meta,
+                           struct hutch_err *err)
+{
+    struct timespec times[2] = { clamp_time(meta->mtime), clamp_time(meta->mtime) };
+    struct place place;
+
+    if (target[0] == '\0' || strlen(target) >= PATH_MAX)
+        return hutch_err_set(err, 0, "the symbolic link's text has %zu bytes", strlen(target));
+    for (const char *p = target; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return hutch_err_set(err, 0, "the symbolic link's text holds a control character (0x%02x)", (unsigned char)*p);
+    if (find_place(tree, path, "name", true, &place, err) < 0 || clear_place(tree, &place, err) < 0)
+        return -1;
+    if (symlinkat(target, place.dirfd, place.name) < 0)
+        return hutch_err_set(err, errno, "create symbolic link '%s'", place.real);
+    if (utimensat(place.dirfd, place.name, times, AT_SYMLINK_NOFOLLOW) < 0)
+        return hutch_err_set(err, errno, "set the time of '%s'", place.real);
+    return note_path(tree, place.real, err);
+}
+
+int hutch_tree_add_hardlink(struct tree *tree, const char *path, const char *target, struct hutch_err *err)
+{
+    struct place from, to;
+    struct stat st, there;
+    auto_fd dirfd = -1;
+
+    if (find_place(tree, target, "link target", false, &from, err) < 0)
+        return hutch_err_wrap(err, "hard link to '%s'", target);
+    /* The next look-up gives this descriptor back. */
+    dirfd = openat(from.dirfd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd < 0 || fstatat(dirfd, from.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return hutch_err_set(err, errno, "hard link to '%s'", target);
+    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return hutch_err_set(err, 0, "hard link to '%s', which is not a file", target);
+    if (find_place(tree, path, "name", true, &to, err) < 0)
+        return -1;
+    if (fstatat(to.dirfd, to.name, &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == st.st_ino && there.st_dev == st.st_dev)
+        return note_path(tree, to.real, err);
+    if (clear_place(tree, &to, err) < 0)
+        return -1;
+    if (linkat(dirfd, from.name, to.dirfd, to.name, 0) < 0)
+        return hutch_err_set(err, errno, "hard link to '%s'", target);
+    return note_path(tree, to.real, err);
+}
+
+static int remove_lower(struct tree *tree, int dirfd, const char *name, const char *real, unsigned depth, struct hutch_err *err);
+
+/* Removes what is in the directory @name, except what the current layer made. */
+static int empty_lower(struct tree *tree, int dirfd, const char *name, const char *real, unsigned depth, struct hutch_err *err)
+{
+    char below[PATH_MAX];
+    struct dirent *de;
+    DIR *dir;
+    int rc = 0;
+    int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP || errno == ENOENT)) /* not a directory: nothing is in it */
+        return 0;
+    dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        hutch_err_set(err, errno, "open directory '%s'", real);
+        hutch_fd_closep(&fd);
+        return -1;
+    }
+    while (rc == 0 && (de = readdir(dir))) {
+        if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
+            continue;
+        if ((size_t)snprintf(below, sizeof(below), "%s%s%s", real, real[0] ? "/" : "", de->d_name) >= sizeof(below) ||
+            depth > TREE_MAX_REAL_DEPTH)
+            rc = hutch_err_set(err, ENAMETOOLONG, "empty directory '%s'", real);
+        else
+            rc = remove_lower(tree, fd, de->d_name, below, depth + 1, err);
+    }
+    closedir(dir);
+    return rc;
+}
+
+static int remove_lower(struct tree *tree, int dirfd, const char *name, const char *real, unsigned depth, struct hutch_err *err)
+{
+    if (tfind(real, &tree->layer_paths, compare_paths))
+        return empty_lower(tree, dirfd, name, real, depth, err);
+    return hutch_rmtree(dirfd, name, err);
+}
+
+static const char *last_component(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+bool hutch_tree_is_whiteout(const char *path)
+{
+    return strncmp(last_component(path), ".wh.", 4) == 0;
+}
+
+int hutch_tree_whiteout(struct tree *tree, const char *path, struct hutch_err *err)
+{
+    struct place place;
+    const char *hidden;
+    char real[PATH_MAX + NAME_MAX + 2];
+
+    if (find_place(tree, path, "name", true, &place, err) < 0)
+        return -1;
+    distrust_parent(tree);
+    if (strcmp(place.name, OPAQUE) == 0) {
+        if (tree->is_first_layer)
+            return 0;
+        return empty_lower(tree, place.dirfd, ".", tree->parent_real, 0, err);
+    }
+    if (strncmp(place.name, ".wh..wh.", 8) == 0)
+        return 0;
+    hidden = place.name + 4;
+    if (hidden[0] == '\0' || strcmp(hidden, ".") == 0 || strcmp(hidden, "..") == 0)
+        return hutch_err_set(err, 0, "the whiteout does not say which name it hides");
+    if (tree->is_first_layer)
+        return 0;
+    snprintf(real, sizeof(real), "%s%s%s", tree->parent_real, tree->parent_real[0] ? "/" : "", hidden);
+    return remove_lower(tree, place.dirfd, hidden, real, 0, err);
+}
+
+/* Opens the directory @name below @dirfd; whatever else has that name is replaced. */
+static int real_dir(int dirfd, const char *name, int *ret_fd, struct hutch_err *err)
+{
+    struct stat st;
+    auto_fd fd = -1;
+
+    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode) && unlinkat(dirfd, name, 0) < 0)
+        return hutch_err_set(err, errno, "replace '%s' by a directory", name);
+    if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
+        return hutch_err_set(err, errno, "create directory '%s'", name);
+    fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fchmod(fd, 0755) < 0)
+        return hutch_err_set(err, errno, "open directory '%s'", name);
+    *ret_fd = hutch_fd_take(&fd);
+    return 0;
+}
+
+/* Does a line of passwd(5) or group(5) give the sandbox's id? It is the third field in both. */
+static bool has_user(const char *text)
+{
+    while (*text) {
+        size_t line = strcspn(text, "\n");
+        const char *first = memchr(text, ':', line);
+        const char *second = first ? memchr(first + 1, ':', line - (size_t)(first + 1 - text)) : NULL;
+        char *end;
+
+        if (second && strtoul(second + 1, &end, 10) == TREE_USER && *end == ':')
+            return true;
+        text += line + (text[line] == '\n');
+    }
+    return false;
+}
+
+/* Adds @line to the file @name of /etc unless it names the user already. What is no ordinary file is replaced. */
+static int add_user(int etc_fd, const char *name, const char *line, struct hutch_err *err)
+{
+    auto_fd old = openat(etc_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    auto_fd fresh = -1;
+    auto_free char *text = NULL;
+    struct timespec times[2] = { { 0 }, { 0 } };
+    struct stat st;
+    size_t len = 0;
+
+    if (old >= 0 && fstat(old, &st) == 0 && S_ISREG(st.st_mode)) {
+        if (hutch_fd_slurp(old, MAX_PASSWD, name, &text, &len, err) < 0)
+            return -1;
+        if (has_user(text))
+            return 0;
+        times[0] = times[1] = st.st_mtim;
+    }
+    if (hutch_rmtree(etc_fd, name, err) < 0)
+        return -1;
+    fresh = openat(etc_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fresh < 0 || (len > 0 && hutch_fd_write_all(fresh, text, len) < 0) ||
+        (len > 0 && text[len - 1] != '\n' && hutch_fd_write_all(fresh, "\n", 1) < 0) ||
+        hutch_fd_write_all(fresh, line, strlen(line)) < 0 || fchmod(fresh, 0644) < 0 || futimens(fresh, times) < 0)
+        return hutch_err_set(err, errno, "add the user to '/etc/%s'", name);
+    return 0;
+}
+
+static const char *const mount_points[] = { "proc", "dev", "tmp", "run", "sys", "mnt" };
+
+static int make_mount_points(struct tree *tree, struct hutch_err *err)
+{
+    auto_fd etc = -1;
+
+    for (size_t i = 0; i < ARRAY_SIZE(mount_points); i++) {
+        auto_fd dir = -1, data = -1;
+
+        if (real_dir(tree->dirfd, mount_points[i], &dir, err) < 0)
+            return -1;
+        if (strcmp(mount_points[i], "mnt") == 0 && real_dir(dir, "data", &data, err) < 0)
+            return hutch_err_wrap(err, "in '/mnt'");
+    }
+    if (real_dir(tree->dirfd, "etc", &etc, err) < 0)
+        return -1;
+    if (add_user(etc, "passwd", "user:x:1000:1000:user:/tmp:/bin/sh\n", err) < 0)
+        return -1;
+    return add_user(etc, "group", "user:x:1000:\n", err);
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const struct tree_time *x = a, *y = b;
+
+    if (x->ino != y->ino)
+        return x->ino < y->ino ? -1 : 1;
+    return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+/* The last time noted for an inode; 0 (1970) for directories that no archive entry spoke of. */
+static int64_t time_of(const struct tree *tree, ino_t ino)
+{
+    size_t low = 0, high = tree->n_times;
+
+    while (low < high) { /* the first entry behind those of @ino */
+        size_t mid = low + (high - low) / 2;
+
+        if (tree->times[mid].ino <= ino)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low > 0 && tree->times[low - 1].ino == ino ? tree->times[low - 1].mtime : 0;
+}
+
+/* Sets the final mode and time of the directory @fd and of all below it. Takes @fd. */
+static int finish_dir(struct tree *tree, int fd, unsigned depth, struct hutch_err *err)
+{
+    struct timespec times[2];
+    struct dirent *de;
+    struct stat st;
+    bool is_closed;
+    int rc = 0;
+    DIR *dir = fdopendir(fd);
+
+    if (!dir || fstat(fd, &st) < 0) {
+        rc = hutch_err_set(err, errno, "read a directory");
+        if (dir)
+            closedir(dir);
+        else
+            close(fd);
+        return rc;
+    }
+    is_closed = !(st.st_mode & 1);
+    if (depth > TREE_MAX_REAL_DEPTH)
+        rc = hutch_err_set(err, 0, "the tree is more than %d directories deep", TREE_MAX_REAL_DEPTH);
+    while (rc == 0 && (de = readdir(dir))) {
+        int below;
+
+        if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
+            continue;
+        if (is_closed) {
+            rc = hutch_rmtree(fd, de->d_name, err);
+            continue;
+        }
+        if (de->d_type != DT_DIR && de->d_type != DT_UNKNOWN)
+            continue;
+        below = openat(fd, de->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        if (below >= 0)
+            rc = finish_dir(tree, below, depth + 1, err);
+        else if (errno != ENOTDIR && errno != ELOOP)
+            rc = hutch_err_set(err, errno, "open directory '%s'", de->d_name);
+    }
+    times[0] = times[1] = clamp_time(time_of(tree, st.st_ino));
+    if (rc == 0 && (fchmod(fd, is_closed ? 0 : st.st_mode & 0777) < 0 || futimens(fd, times) < 0))
+        rc = hutch_err_set(err, errno, "set the mode and time of a directory");
+    closedir(dir);
+    return rc;
+}
+
+int hutch_tree_finish(struct tree *tree, struct hutch_err *err)
+{
+    int top;
+
+    forget_layer(tree);
+    forget_parent(tree);
+    if (make_mount_points(tree, err) < 0)
+        return hutch_err_wrap(err, "make the sandbox's mount points");
+    if (tree->n_times > 0)
+        qsort(tree->times, tree->n_times, sizeof(*tree->times), compare_times);
+    top = openat(tree->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (top < 0)
+        return hutch_err_set(err, errno, "open the root tree");
+    return finish_dir(tree, top, 0, err);
+}
