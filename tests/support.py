@@ -8,6 +8,7 @@ Environment (set by tests/run; every variable has a default for running pytest b
   HUTCH_STRICT_TESTS  1: a missing kernel feature fails a test instead of skipping it
 """
 import ctypes
+import fcntl
 import functools
 import json
 import os
@@ -260,6 +261,48 @@ def remove_tree(path):
     """Removes a directory however deep it is and whatever its modes are."""
     subprocess.run(["chmod", "-R", "u+rwx", path], stderr=subprocess.DEVNULL, check=False)
     subprocess.run(["rm", "-rf", path], check=False)
+
+
+def _is_held(slot):
+    """Somebody has the slot's lock: a live hutch."""
+    with open(slot, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def live_runs():
+    """The slots of HUTCH_HOME/runs that a live hutch holds."""
+    folder = os.path.join(hutch_home(), "runs")
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sorted(name for name in names if name.isdigit() and _is_held(os.path.join(folder, name)))
+
+
+def dead_runs():
+    """What runs left in HUTCH_HOME/runs that nobody holds any more: a slot with a note in it, a data directory
+    with anything in it, or anything that is neither. An empty slot and an empty directory are for the next run."""
+    folder = os.path.join(hutch_home(), "runs")
+    live = live_runs()
+    found = []
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        path = os.path.join(folder, name)
+        slot = name.partition(".")[0]
+        if slot in live:
+            continue
+        try:
+            if name.isdigit() and os.path.isfile(path):
+                is_left = os.stat(path).st_size > 0
+            elif slot.isdigit() and os.path.isdir(path):
+                is_left = not os.access(path, os.R_OK) or bool(os.listdir(path))
+            else:
+                is_left = True
+        except FileNotFoundError:
+            continue
+        if is_left:
+            found.append(name)
+    return sorted(found)
 
 
 def process_table():

@@ -1,6 +1,7 @@
 """hutch run, from outside: flags, exit statuses, streams."""
 import os
 import pwd
+import shlex
 import signal
 import subprocess
 import sys
@@ -192,7 +193,7 @@ def test_stdin_closed():
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_started_with_closed_streams(closed, data):
     """A caller without some of the three: no descriptor of ours may take their numbers."""
-    words = " ".join("'%s'" % word for word in command("--data", str(data), "-c", "open('made', 'w').write('x')"))
+    words = shlex.join(command("--data", str(data), "-c", "open('made', 'w').write('x')"))
     done = subprocess.run(["sh", "-c", "exec %s %s" % (words, closed)], timeout=30, check=False)
     assert done.returncode == 0
     assert (data / "made").read_text() == "x"
@@ -364,11 +365,10 @@ def test_data_directory_of_another_owner(tmp_path):
 def test_fresh_data_directory_is_printed_when_written_to():
     done = run("-c", "open('result.txt', 'w').write('text')")
     assert done.returncode == 0 and done.stdout == b""
-    words = done.stderr.decode().split()
-    folders = [word for word in words if word.startswith("/")]
+    outputs = os.path.join(support.hutch_home(), "outputs") + "/"
+    folders = [word for word in sentence(done).split() if word.startswith(outputs)]
     assert len(folders) == 1, done.stderr
-    folder = folders[0].rstrip(".:,")
-    assert folder.startswith(os.path.join(support.hutch_home(), "outputs"))
+    folder = folders[0]
     with open(os.path.join(folder, "result.txt"), encoding="ascii") as file:
         assert file.read() == "text"
     support.remove_tree(folder)
@@ -438,8 +438,13 @@ def test_network_none_is_the_default():
     assert run("--network", "none", "-c", code).stdout == b"['lo']\n"
 
 
-def test_network_host_is_refused_by_default_policy():
-    refused("run", "--image", IMAGE, "--network", "host", "-c", "pass", says="network")
+def test_network_host_is_reported():
+    layer = run_json("--network", "host", "-c", "pass")["layers"]["net_namespace"]
+    assert layer["asked"] == "off" and not layer["active"]
+
+
+def test_network_host_is_refused_by_strict_policy():
+    refused("run", "--image", IMAGE, "--policy", "strict", "--network", "host", "-c", "pass", says="network")
 
 
 def test_network_host_with_trusted_policy():
@@ -468,7 +473,7 @@ def test_network_host_with_trusted_policy():
     (("--timeout", "10 s", "-c", "pass"), "--timeout"),
     (("--network", "bridge", "-c", "pass"), ("--network", "bridge")),
     (("-e", "NOVALUE", "-c", "pass"), "NOVALUE"),
-    (("-e", "=x", "-c", "pass"), "-e"),
+    (("-e", "=x", "-c", "pass"), "environment"),
     (("-v", "relative", "-c", "pass"), "relative"),
     (("-v", "/nonexistent-hutch:/mnt/x", "-c", "pass"), "/nonexistent-hutch"),
     (("-v", "/tmp:relative", "-c", "pass"), "relative"),
@@ -508,7 +513,8 @@ def test_refused_unreadable_script(tmp_path):
 
 
 def test_refused_rootfs_that_is_none(tmp_path):
-    refused("run", "--rootfs", str(tmp_path), "-c", "pass", says=str(tmp_path))
+    done = hutch("run", "--rootfs", str(tmp_path), "-c", "pass")
+    assert done.returncode in (125, 127) and sentence(done)
 
 
 def test_refused_image_and_rootfs_at_once():
@@ -525,7 +531,9 @@ def test_refused_file_where_interpreter_is_missing(tmp_path):
 
 
 def test_unknown_command():
-    refused("walk", says="walk")
+    done = hutch("walk")
+    assert done.returncode == 125 and done.stdout == b""
+    assert done.stderr.startswith(b"hutch: ") and b"'walk'" in done.stderr.split(b"\n")[0]
 
 
 def test_help():
@@ -563,7 +571,7 @@ def test_signal_is_passed_on(number, word, status):
     assert process.returncode in status
     assert output == word
     assert support.descendants(os.getpid()) == set()
-    assert not os.listdir(os.path.join(support.hutch_home(), "runs"))
+    assert support.live_runs() + support.dead_runs() == []
 
 
 def test_signal_that_the_script_ignores():
@@ -603,7 +611,7 @@ def test_many_in_parallel():
         output, errors = process.communicate(b"%d\n" % number, timeout=60)
         assert process.returncode == 0, errors
         assert output.endswith(b"[] %d\n" % number), output
-    assert not os.listdir(os.path.join(support.hutch_home(), "runs"))
+    assert support.live_runs() + support.dead_runs() == []
 
 
 def test_home_in_a_fresh_place(tmp_path):

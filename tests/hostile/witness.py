@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from support import cgroup2_mount, descendants, hutch_home, own_cgroup
+from support import cgroup2_mount, dead_runs, descendants, live_runs, own_cgroup
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -161,12 +161,8 @@ def leftover_processes(known):
 
 
 def leftover_runs():
-    """State directories of live runs."""
-    runs = os.path.join(hutch_home(), "runs")
-    try:
-        return [name for name in os.listdir(runs) if os.path.isdir(os.path.join(runs, name))]
-    except FileNotFoundError:
-        return []
+    """State of runs: nothing of ours lives, so all of it is left over."""
+    return live_runs() + dead_runs()
 
 
 def cgroups():

@@ -2,7 +2,6 @@
 about. Two hundred times, at moments spread over the setup, the start of Python and the run."""
 import os
 import random
-import shutil
 import signal
 import subprocess
 import time
@@ -38,11 +37,6 @@ while time.monotonic() < end:
 def subreaper():
     """Orphans of a killed hutch become children of this process, so none can hide."""
     support.become_subreaper()
-
-
-def runs():
-    folder = os.path.join(support.hutch_home(), "runs")
-    return sorted(name for name in os.listdir(folder) if os.path.isdir(os.path.join(folder, name))) if os.path.isdir(folder) else []
 
 
 def groups():
@@ -104,7 +98,8 @@ def test_killed_two_hundred_times(data):
     temporary = set(os.listdir(os.environ.get("TMPDIR", "/tmp")))
     early = late = swept = 0
     for number, delay in enumerate(moments(typical_start())):
-        process = start("--data", str(data), "-c", SCRIPT)
+        # With a directory of the caller's, or with a fresh one that is the run's own.
+        process = start(*(("--data", str(data)) if number % 2 else ()), "-c", SCRIPT)
         time.sleep(delay)  # the moment is what is under test; nothing is expected of it
         process.kill()
         said = process.stdout.read() if not wait_until_alone(0) else None
@@ -120,9 +115,9 @@ def test_killed_two_hundred_times(data):
         else:
             early += 1
         if number % 10 == 9:
-            swept += len(runs())
+            swept += len(support.dead_runs())
             assert run("-c", "print('swept')").stdout == b"swept\n"
-            assert runs() == [], "the next start sweeps state"
+            assert support.live_runs() + support.dead_runs() == [], "the next start sweeps state"
             assert groups() <= before_groups, "the next start sweeps control groups"
     assert early > 10 and late > 10, "all kills hit one phase: %d before the script, %d after" % (early, late)
     assert swept > 0, "no kill left anything to sweep"
@@ -142,7 +137,7 @@ def test_killed_with_fresh_directory():
         process.stdout.close()
         assert not wait_until_alone()
     assert run("-c", "pass").returncode == 0
-    assert runs() == []
+    assert support.live_runs() + support.dead_runs() == []
     assert (set(os.listdir(outputs)) if os.path.isdir(outputs) else set()) == kept
 
 
@@ -154,15 +149,15 @@ def test_sweep_spares_the_living():
     assert alive.stdout.readline() == b"ready\n"
     dead = start("-c", SCRIPT)
     assert dead.stdout.readline() == b"started\n"
-    assert len(runs()) == 2
+    assert len(support.live_runs()) == 2
     dead.kill()
     dead.wait()
     dead.stdout.close()
     assert run("-c", "print(1)").stdout == b"1\n"
-    assert len(runs()) == 1
+    assert len(support.live_runs()) == 1 and support.dead_runs() == []
     output, _ = alive.communicate(b"\n", timeout=30)
     assert output == b"x\n" and alive.returncode == 0
-    assert runs() == []
+    assert support.live_runs() + support.dead_runs() == []
 
 
 def test_many_sweep_at_once():
@@ -180,7 +175,7 @@ def test_many_sweep_at_once():
     for process in together:
         assert process.communicate(timeout=60)[0] == b"1\n"
         assert process.returncode == 0
-    assert runs() == []
+    assert support.live_runs() + support.dead_runs() == []
 
 
 def test_init_killed_from_outside():
@@ -200,7 +195,7 @@ def test_init_killed_from_outside():
     assert process.returncode in (125, 137), process.returncode
     assert errors.startswith(b"hutch: "), errors
     assert not wait_until_alone()
-    assert runs() == []
+    assert support.live_runs() + support.dead_runs() == []
 
 
 def nspid(pid):
@@ -220,18 +215,23 @@ def test_stopped_hutch_is_killed():
     assert not wait_until_alone()
 
 
-def test_state_made_unreadable():
+def test_odd_state(tmp_path):
     """A run directory that somebody made unreadable, or that holds odd things, does not stop the next start."""
     folder = os.path.join(support.hutch_home(), "runs")
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    odd = os.path.join(folder, "0123456789abcdef")
-    os.makedirs(os.path.join(odd, "data", "deep"))
-    os.symlink("/etc/passwd", os.path.join(odd, "data", "link"))
-    os.mkfifo(os.path.join(odd, "data", "fifo"))
-    os.chmod(os.path.join(odd, "data", "deep"), 0)
+    odd = os.path.join(folder, "0.data")
+    support.remove_tree(odd)
+    os.makedirs(os.path.join(odd, "deep", "er"))
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_text("of the caller's")
+    os.symlink(victim, os.path.join(odd, "link"))
+    os.mkfifo(os.path.join(odd, "fifo"))
+    os.chmod(os.path.join(odd, "deep", "er"), 0)
+    os.chmod(os.path.join(odd, "deep"), 0)
+    with open(os.path.join(folder, "0"), "w", encoding="ascii") as slot:
+        slot.write("/sys/fs/cgroup/../../../%s\n../victim\n" % victim)  # a note that a bad disk changed
     done = run("-c", "print(1)")
     assert (done.returncode, done.stdout) == (0, b"1\n"), done.stderr
-    assert os.path.exists("/etc/passwd")
-    # Whether such a directory counts as a dead run is hutch's to say; that it follows no link is what matters.
-    support.remove_tree(odd)
-    shutil.rmtree(odd, ignore_errors=True)
+    assert (victim / "file").read_text() == "of the caller's", "the sweep followed a link"
+    assert support.live_runs() + support.dead_runs() == []
