@@ -581,6 +581,34 @@ static void test_policy_dir_from_the_environment(void **state)
         unsetenv("HUTCH_POLICY_DIR");
 }
 
+/* ---- the description ---- */
+
+static void test_every_key_is_documented(void **state)
+{
+    static const char *const keys[] = { "schema", "description", "extends", "enforcement", "layers", "limits", "network", "seccomp",
+                                        "hostname", "workdir", "environment", "mounts", "masked_paths", "readonly_paths", "grace",
+                                        "type", "source", "target", "readonly", "optional", "noexec", "size" };
+    const char *path = "docs/policy.md";
+    auto_free char *text = NULL;
+    struct hutch_err err;
+    char quoted[64];
+    size_t len;
+
+    (void)state;
+    if (hutch_fd_slurp_path(path, 1 << 20, &text, &len, &err) < 0)
+        fail_msg("%s", err.msg);
+    for (size_t i = 0; i < ARRAY_SIZE(keys) + LIMIT_COUNT + LAYER_COUNT; i++) {
+        const char *key = i < ARRAY_SIZE(keys) ? keys[i]
+                          : i < ARRAY_SIZE(keys) + LIMIT_COUNT
+                              ? hutch_limit_name((enum sandbox_limit)(i - ARRAY_SIZE(keys)))
+                              : hutch_layer_name((enum sandbox_layer)(i - ARRAY_SIZE(keys) - LIMIT_COUNT));
+
+        snprintf(quoted, sizeof(quoted), "`%s`", key);
+        if (!strstr(text, quoted))
+            fail_msg("%s does not mention %s", path, quoted);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -600,6 +628,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_large_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deep_nesting, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_mounts, set_up, tear_down),
+        cmocka_unit_test(test_every_key_is_documented),
         cmocka_unit_test_setup_teardown(test_policy_dir_from_the_environment, set_up, tear_down),
     };
 
