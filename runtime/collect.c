@@ -133,6 +133,26 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const struct file_seen *)a)->path, ((const struct file_seen *)b)->path);
 }
 
+static int64_t now_of_inodes(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return to_ns(&now);
+}
+
+/* Time stamps of inodes move by the timer tick (4 ms at 250 Hz; finer from Linux 6.13). A file that was changed in
+ * the tick that is still on, and is changed once more with the same size, would look the same: so see that tick out.
+ * A stamp far ahead comes from another clock and waiting would not help. */
+static void wait_for_tick_after(int64_t newest_ns)
+{
+    struct timespec tick, pause = { .tv_nsec = 500000 };
+
+    clock_getres(CLOCK_REALTIME_COARSE, &tick);
+    for (int64_t end_ns = newest_ns - to_ns(&tick); now_of_inodes() <= newest_ns && now_of_inodes() >= end_ns;)
+        nanosleep(&pause, NULL);
+}
+
 /* Remembers what the walk found, or goes into it. */
 static int remember(struct file_list *list, size_t *cap, const struct collect_bounds *bounds, struct walk *w,
                     struct hutch_err *err)
@@ -162,12 +182,11 @@ int hutch_collect_snapshot(int dirfd, const struct collect_bounds *bounds, struc
     auto_file_list list = FILE_LIST_INIT;
     auto_walk w = WALK_INIT;
     struct file_list none = FILE_LIST_INIT;
-    struct timespec now;
+    int64_t newest_ns = INT64_MIN;
     uint64_t walked = 0;
     size_t cap = 0;
 
-    clock_gettime(CLOCK_REALTIME_COARSE, &now); /* the clock of inode timestamps */
-    list.taken_ns = to_ns(&now);
+    list.taken_ns = now_of_inodes();
     if (hutch_walk_open(&w, dirfd, ".", 0, err) < 0)
         return hutch_err_wrap(err, "list the data directory");
     for (;;) {
@@ -190,8 +209,13 @@ int hutch_collect_snapshot(int dirfd, const struct collect_bounds *bounds, struc
         list.truncated = true;
         break;
     }
-    if (list.n_files > 0)
+    for (size_t i = 0; i < list.n_files; i++)
+        if (list.files[i].ctime_ns > newest_ns)
+            newest_ns = list.files[i].ctime_ns;
+    if (list.n_files > 0) {
         qsort(list.files, list.n_files, sizeof(*list.files), by_path);
+        wait_for_tick_after(newest_ns);
+    }
     *ret = list;
     list = none;
     return 0;

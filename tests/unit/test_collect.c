@@ -177,6 +177,33 @@ static void test_added_modified_deleted(void **state)
     assert_null(p->changes.deleted.items[0].mime);
 }
 
+/* However soon it happens after the snapshot, and though size, name and inode stay. */
+static void test_a_change_right_after_the_snapshot(void **state)
+{
+    struct place *p = *state;
+
+    for (int i = 0; i < 50; i++) {
+        put(p->fd, "file", "aaaa");
+        snapshot(p, &plain_bounds);
+        put(p->fd, "file", "bbbb");
+        compare(p, &plain_bounds);
+        assert_counts(p, 0, 1, 0);
+    }
+}
+
+/* A stamp from a clock that is ahead must not hold up the snapshot. */
+static void test_stamps_of_tomorrow(void **state)
+{
+    struct place *p = *state;
+    struct timespec times[2] = { { .tv_sec = 4000000000 }, { .tv_sec = 4000000000 } };
+
+    put(p->fd, "file", "aaaa");
+    assert_int_equal(utimensat(p->fd, "file", times, 0), 0);
+    snapshot(p, &plain_bounds);
+    compare(p, &plain_bounds);
+    assert_counts(p, 0, 0, 0);
+}
+
 static void test_content_tells_the_type(void **state)
 {
     static const struct { const char *name, *text, *mime; } cases[] = {
@@ -736,6 +763,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_nothing_happened),
         T(test_added_modified_deleted),
+        T(test_a_change_right_after_the_snapshot),
+        T(test_stamps_of_tomorrow),
         T(test_content_tells_the_type),
         T(test_special_files_are_listed_and_never_opened),
         T(test_devices),
