@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -38,6 +39,32 @@ static int wait_for_maps(struct init_job *job, struct hutch_err *err)
     if (n != sizeof(go) || go != INIT_GO)
         _exit(1); /* the supervisor is gone, or has given up and knows why */
     (void)err;
+    return 0;
+}
+
+/* init began as a copy of the supervisor, and /proc/1/cmdline shows that one's arguments - paths of the host among them -
+ * to everybody. proc(5) tells where they and the environment lie: fields 48 to 51 of /proc/self/stat. */
+static int forget_command_line(struct init_job *job, struct hutch_err *err)
+{
+    auto_fd fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    unsigned long at[4];
+    char buf[2048], *p;
+    ssize_t n = fd < 0 ? -1 : hutch_fd_read_full(fd, buf, sizeof(buf) - 1);
+
+    (void)job;
+    if (n < 0)
+        return hutch_err_set(err, errno, "read '/proc/self/stat'");
+    buf[n] = '\0';
+    p = strrchr(buf, ')'); /* the end of field 2, which can hold anything */
+    for (int field = 2; p && field < 48; field++)
+        p = strchr(p + 1, ' ');
+    if (!p || sscanf(p, "%lu %lu %lu %lu", &at[0], &at[1], &at[2], &at[3]) != 4)
+        return hutch_err_set(err, 0, "'/proc/self/stat' does not say where the arguments are");
+    for (int i = 0; i < 4; i += 2)
+        if (at[i] && at[i + 1] > at[i])
+            explicit_bzero((void *)at[i], at[i + 1] - at[i]);
+    if (prctl(PR_SET_NAME, "hutch-init", 0, 0, 0) < 0)
+        return hutch_err_set(err, errno, "name init");
     return 0;
 }
 
@@ -146,6 +173,7 @@ static const struct {
 } init_steps[] = {
     { "tie init to the supervisor",     die_with_supervisor },
     { "wait for the id maps",           wait_for_maps },
+    { "forget the command line",        forget_command_line }, /* while the host's proc is in sight */
     { "take on the sandbox's identity", enter_identity },   /* an unprivileged host uid, before anything is made */
     { "enter a cgroup namespace",       enter_cgroup_ns },  /* now, when it is in its group: that becomes the root */
     { "build the mount tree",           build_mounts },     /* proc needs the host's proc in sight: ends with pivot */

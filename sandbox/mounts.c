@@ -401,7 +401,7 @@ static int cover(int root, const char *path, bool is_masked, struct hutch_err *e
     auto_fd fd = -1;
     struct stat st;
 
-    if (target < 0)
+    if (target < 0) /* what init cannot reach, the worker with its uid and no capabilities cannot either */
         return errno == ENOENT || errno == ENOTDIR || errno == EACCES ? 0 : hutch_err_set(err, errno, "open '%s'", path);
     if (!is_masked) {
         fd = open_tree(target, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);

@@ -138,12 +138,14 @@ static _Noreturn void report_and_exit(int errpipe_w, enum init_msg_kind kind, co
 _Noreturn void hutch_worker_main(const struct init_job *job, int errpipe_w)
 {
     struct hutch_err err = { 0 };
+    int e;
 
     for (size_t i = 0; i < ARRAY_SIZE(worker_steps); i++)
         if (worker_steps[i].apply(job, &err) < 0) {
             hutch_err_wrap(&err, "%s", worker_steps[i].doing);
             report_and_exit(errpipe_w, INIT_SETUP_FAILED, &err);
         }
-    hutch_err_set(&err, execute(job->spec), "execute '%s'", job->spec->argv[0]);
+    e = execute(job->spec);
+    hutch_err_set(&err, e, "execute '%s'%s", job->spec->argv[0], e == ENOENT ? " (is it in this image?)" : "");
     report_and_exit(errpipe_w, INIT_EXEC_FAILED, &err);
 }
