@@ -394,47 +394,83 @@ static int write_files(const struct sandbox_spec *spec, int root, struct hutch_e
     return 0;
 }
 
-/* Binds @path onto itself, read-only, or covers it with nothing. What is not there needs neither. */
-static int cover(int root, const char *path, bool is_masked, struct hutch_err *err)
+/* What init cannot reach, the worker with its uid and no capabilities cannot either; what is not there needs no cover. */
+static bool is_out_of_reach(int errnum)
+{
+    return errnum == ENOENT || errnum == ENOTDIR || errnum == EACCES;
+}
+
+static int protect(int root, const char *path, struct hutch_err *err)
 {
     auto_fd target = open_in_root(root, path, O_PATH);
     auto_fd fd = -1;
-    struct stat st;
 
-    if (target < 0) /* what init cannot reach, the worker with its uid and no capabilities cannot either */
-        return errno == ENOENT || errno == ENOTDIR || errno == EACCES ? 0 : hutch_err_set(err, errno, "open '%s'", path);
-    if (!is_masked) {
-        fd = open_tree(target, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
-        if (fd < 0)
-            return hutch_err_set(err, errno, "open '%s'", path);
-        if (restrict_mount(fd, EVERY_MOUNT | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, AT_RECURSIVE, path, err) < 0)
-            return -1;
-        return attach(fd, target, path, err);
-    }
+    if (target < 0)
+        return is_out_of_reach(errno) ? 0 : hutch_err_set(err, errno, "open '%s'", path);
+    fd = open_tree(target, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    if (fd < 0)
+        return hutch_err_set(err, errno, "open '%s'", path);
+    if (restrict_mount(fd, EVERY_MOUNT | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, AT_RECURSIVE, path, err) < 0)
+        return -1;
+    return attach(fd, target, path, err);
+}
+
+/* The two things that masked paths are covered with: once made and attached, further covers are copies. */
+struct covers {
+    int dir_fd, file_fd; /* owned */
+};
+
+static int make_cover(bool is_dir, int *ret_fd, struct hutch_err *err)
+{
+    struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY };
+    auto_fd fd = -1;
+
+    if (is_dir)
+        return make_tmpfs(4096, 2, 0555, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, ret_fd, err);
+    fd = open_tree(AT_FDCWD, "/dev/null", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (fd < 0 || mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+        return hutch_err_set(err, errno, "open '/dev/null'");
+    *ret_fd = hutch_fd_take(&fd);
+    return 0;
+}
+
+static int mask(int root, const char *path, struct covers *covers, struct hutch_err *err)
+{
+    auto_fd target = open_in_root(root, path, O_PATH);
+    auto_fd copy = -1;
+    struct stat st;
+    int *cover;
+
+    if (target < 0)
+        return is_out_of_reach(errno) ? 0 : hutch_err_set(err, errno, "open '%s'", path);
     if (fstat(target, &st) < 0)
         return hutch_err_set(err, errno, "look at '%s'", path);
-    if (S_ISDIR(st.st_mode)) {
-        if (make_tmpfs(4096, 2, 0555, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, &fd, err) < 0)
+    cover = S_ISDIR(st.st_mode) ? &covers->dir_fd : &covers->file_fd;
+    if (*cover < 0) {
+        if (make_cover(S_ISDIR(st.st_mode), cover, err) < 0)
             return -1;
-    } else {
-        struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY };
-
-        fd = open_tree(AT_FDCWD, "/dev/null", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-        if (fd < 0 || mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
-            return hutch_err_set(err, errno, "open '/dev/null'");
+        return attach(*cover, target, path, err);
     }
-    return attach(fd, target, path, err);
+    copy = open_tree(*cover, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (copy < 0)
+        return hutch_err_set(err, errno, "copy a cover");
+    return attach(copy, target, path, err);
 }
 
 static int cover_paths(const struct sandbox_spec *spec, int root, struct hutch_err *err)
 {
-    for (char **p = spec->readonly_paths; p && *p; p++)
-        if (cover(root, *p, false, err) < 0)
-            return hutch_err_wrap(err, "make '%s' read-only", *p);
-    for (char **p = spec->masked_paths; p && *p; p++)
-        if (cover(root, *p, true, err) < 0)
-            return hutch_err_wrap(err, "mask '%s'", *p);
-    return 0;
+    struct covers covers = { -1, -1 };
+    int rc = 0;
+
+    for (char **p = spec->readonly_paths; rc == 0 && p && *p; p++)
+        if (protect(root, *p, err) < 0)
+            rc = hutch_err_wrap(err, "make '%s' read-only", *p);
+    for (char **p = spec->masked_paths; rc == 0 && p && *p; p++)
+        if (mask(root, *p, &covers, err) < 0)
+            rc = hutch_err_wrap(err, "mask '%s'", *p);
+    hutch_fd_closep(&covers.dir_fd);
+    hutch_fd_closep(&covers.file_fd);
+    return rc;
 }
 
 static int seal_tmpfs(const struct sandbox_spec *spec, int root, struct hutch_err *err)
