@@ -14,7 +14,15 @@
 struct sock_filter;
 
 /* One comparison: (argument & mask) op value, where mask is all ones unless op is MASKED_EQ. */
-enum seccomp_op { SECCOMP_OP_NE, SECCOMP_OP_LT, SECCOMP_OP_LE, SECCOMP_OP_EQ, SECCOMP_OP_GE, SECCOMP_OP_GT, SECCOMP_OP_MASKED_EQ };
+enum seccomp_op {
+    SECCOMP_OP_NE,
+    SECCOMP_OP_LT,
+    SECCOMP_OP_LE,
+    SECCOMP_OP_EQ,
+    SECCOMP_OP_GE,
+    SECCOMP_OP_GT,
+    SECCOMP_OP_MASKED_EQ,
+};
 
 #define SECCOMP_MAX_ARGS 6
 struct seccomp_arg {
@@ -27,8 +35,8 @@ struct seccomp_arg {
 enum seccomp_verdict { SECCOMP_ALLOW, SECCOMP_ERRNO, SECCOMP_KILL_PROCESS, SECCOMP_LOG };
 
 /* One rule applies to every call in @names when all of @args hold. Names that the running libseccomp
- * does not know fall under the default action, and are left out silently: a profile lists calls of many
- * kernels and architectures. */
+ * does not know fall under the default action: a profile lists calls of many kernels and architectures.
+ * Where that would let a forbidden call through, hutch_seccomp_check() refuses. */
 struct seccomp_rule {
     char **names;     /* NULL-terminated, owned */
     enum seccomp_verdict verdict;
@@ -42,14 +50,14 @@ struct seccomp_rules {
     int default_errnum;
     struct seccomp_rule *rules; /* owned */
     size_t n_rules;
-    const char *const *withheld; /* NULL, or NULL-terminated names of calls that get the default whatever the rules say */
+    const char *const *withheld; /* NULL, or NULL-terminated: calls that answer ENOSYS whatever the rules say */
 };
 
 void hutch_seccomp_rules_done(struct seccomp_rules *rules);
 
-/* Refuses rules that do not say one thing only: two that can both apply to a call and differ, a condition beside an
- * unconditional rule about the same call, two conditions on one argument, a mask that never holds, or a forbidden call
- * that is unknown here while the default allows. errnum is 0, or ENOMEM. */
+/* Refuses rules that do not say one thing only: two that can both apply to a call and differ, a condition
+ * beside an unconditional rule about the same call, two conditions on one argument, a mask that never holds,
+ * or a forbidden call that is unknown here while the default allows. errnum is 0, or ENOMEM. */
 int hutch_seccomp_check(const struct seccomp_rules *rules, struct hutch_err *err);
 
 /* A program ready to load; native architecture (and on x86-64 nothing else: i386 and x32 calls are killed). */
@@ -58,8 +66,8 @@ struct seccomp_program {
     size_t n_insns;
 };
 
-/* Checks and compiles. Errors: as hutch_seccomp_check(); what libseccomp says, with the rule named; E2BIG above the
- * kernel's 4096 instructions. */
+/* Checks and compiles. Errors: as hutch_seccomp_check(); what libseccomp says, with the rule named; E2BIG
+ * above the kernel's 4096 instructions. */
 int hutch_seccomp_compile(const struct seccomp_rules *rules, struct seccomp_program *ret, struct hutch_err *err);
 /* Loads it for the calling process, which has no_new_privs. No allocation. */
 int hutch_seccomp_load(const struct seccomp_program *program, struct hutch_err *err);

@@ -40,8 +40,6 @@
 #define NATIVE_AUDIT_ARCH AUDIT_ARCH_RISCV64
 #endif
 
-/* ---- helpers ---- */
-
 static void skip_because(const char *why)
 {
     const char *strict = getenv("HUTCH_STRICT_TESTS");
@@ -465,6 +463,38 @@ static void test_program_answers_as_small_rule_sets_say(void **state)
         if (read_rules(cases[i], &rules, &err) < 0)
             fail_msg("%s", err.msg);
         compare_with_program(cases[i], &rules);
+        hutch_seccomp_rules_done(&rules);
+    }
+}
+
+/* Withheld calls answer ENOSYS: one that is allowed, one that is refused otherwise, one that only the default lets through. */
+static void test_withheld_calls(void **state)
+{
+    static const char *const withheld[] = { "memfd_create", "memfd_secret", "shmget", "no_such_call", NULL };
+    static const char *const profiles[] = {
+        ENOSYS_BY_DEFAULT ALLOW("'memfd_create','read'", "") "," DENY("'memfd_secret'", "1", "") "]}",
+        ALLOW_BY_DEFAULT DENY("'memfd_secret'", "1", COMPARE("0", "EQ", "0")) "]}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(profiles); i++) {
+        struct seccomp_data data = { .arch = NATIVE_AUDIT_ARCH };
+        struct seccomp_program program;
+        struct seccomp_rules rules;
+        struct hutch_err err;
+
+        assert_int_equal(read_rules(profiles[i], &rules, &err), 0);
+        rules.withheld = withheld;
+        if (hutch_seccomp_compile(&rules, &program, &err) < 0)
+            fail_msg("%s", err.msg);
+        for (const char *const *name = withheld; *name; name++) {
+            data.nr = seccomp_syscall_resolve_name(*name);
+            if (data.nr >= 0 && interpret(&program, &data) != (SECCOMP_RET_ERRNO | ENOSYS))
+                fail_msg("profile %zu: '%s' answers %#x", i, *name, interpret(&program, &data));
+        }
+        data.nr = SYS_read;
+        assert_int_equal(interpret(&program, &data), SECCOMP_RET_ALLOW);
+        hutch_seccomp_program_done(&program);
         hutch_seccomp_rules_done(&rules);
     }
 }
@@ -909,6 +939,7 @@ int main(void)
         cmocka_unit_test(test_rules_out_of_range_are_refused),
         cmocka_unit_test(test_program_answers_as_the_profiles_say),
         cmocka_unit_test(test_program_answers_as_small_rule_sets_say),
+        cmocka_unit_test(test_withheld_calls),
         cmocka_unit_test(test_other_architectures_are_killed),
         cmocka_unit_test(test_strict_allows_nothing_that_default_does_not),
         cmocka_unit_test(test_profiles_name_every_call),
