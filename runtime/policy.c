@@ -97,7 +97,9 @@ static int find_policy(const char *name_or_path, const char *policy_dir, const c
             return -1;
         }
     } else if (name_or_path[0] != '/' && base_dir) {
-        n = asprintf(&path, "%s/%s", base_dir, strncmp(name_or_path, "./", 2) == 0 ? name_or_path + 2 : name_or_path);
+        bool has_dot = strncmp(name_or_path, "./", 2) == 0;
+
+        n = asprintf(&path, "%s/%s", base_dir, has_dot ? name_or_path + 2 : name_or_path);
     } else {
         n = asprintf(&path, "%s", name_or_path);
     }
@@ -139,7 +141,8 @@ int hutch_policy_dir(char **ret, struct hutch_err *err)
     }
     n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
     if (n < 0)
-        return hutch_err_set(err, errno, "find the policies: read '/proc/self/exe' (HUTCH_POLICY_DIR can name them)");
+        return hutch_err_set(err, errno,
+                             "find the policies: read '/proc/self/exe' (HUTCH_POLICY_DIR can name them)");
     exe[n] = '\0';
     dir = directory_of(exe);
     for (size_t i = 0; dir && i < ARRAY_SIZE(below); i++) {
@@ -153,7 +156,8 @@ int hutch_policy_dir(char **ret, struct hutch_err *err)
         }
         free(path);
     }
-    return hutch_err_set(err, ENOENT, "find the policies: neither '%s/%s' nor '%s/%s' is there (HUTCH_POLICY_DIR can name them)",
+    return hutch_err_set(err, ENOENT,
+                         "find the policies: neither '%s/%s' nor '%s/%s' is there (HUTCH_POLICY_DIR can name them)",
                          dir ? dir : "", below[0], dir ? dir : "", below[1]);
 }
 
@@ -265,7 +269,8 @@ static int read_limit(const struct json_node *node, void *context, struct hutch_
 
         if (strcmp(hutch_limit_name(row->limit), node->key) != 0)
             continue;
-        if (!hutch_json_is_null(node) && (!read_quantity(node, row->kind, &value) || value < row->min || value > row->max))
+        if (!hutch_json_is_null(node) &&
+            (!read_quantity(node, row->kind, &value) || value < row->min || value > row->max))
             return hutch_json_expected(node, err, "%s", row->expected);
         spec->limits[row->limit] = value;
         return 0;
@@ -295,8 +300,8 @@ static int read_limits(const struct json_node *node, void *context, struct hutch
 
 /* ---- layers ---- */
 
-/* Without these there is no sandbox, and nothing in sandbox/ would know how to go on: a policy may say "require", which
- * is what they are anyway. net_namespace follows "network". */
+/* Without these there is no sandbox, and nothing in sandbox/ would know how to go on: a policy may say "require",
+ * which is what they are anyway. net_namespace follows "network". */
 static bool is_core(enum sandbox_layer layer)
 {
     return layer == LAYER_USER_NS || layer == LAYER_MOUNT_NS || layer == LAYER_PID_NS || layer == LAYER_NET_NS ||
@@ -406,7 +411,8 @@ static bool is_variable_name(const char *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
 
-    return *name && !strchr("0123456789", *name) && strlen(name) <= MAX_NAME_LEN && strspn(name, letters) == strlen(name);
+    return *name && !strchr("0123456789", *name) && strlen(name) <= MAX_NAME_LEN &&
+           strspn(name, letters) == strlen(name);
 }
 
 static void remove_variable(char **envp, const char *name)
@@ -428,7 +434,8 @@ static int read_variable(const struct json_node *node, void *context, struct hut
     const char *value;
 
     if (!is_variable_name(node->key))
-        return hutch_json_refuse(node, err, "not the name of an environment variable (letters, digits and '_', at most %d)",
+        return hutch_json_refuse(node, err,
+                                 "not the name of an environment variable (letters, digits and '_', at most %d)",
                                  MAX_NAME_LEN);
     if (hutch_json_is_null(node)) {
         remove_variable(spec->envp, node->key);
@@ -574,11 +581,12 @@ static int read_mount(const struct json_node *node, void *context, struct hutch_
     if (reader.kind == MOUNT_BIND && !reader.source)
         return hutch_json_refuse(node, err, "the key \"source\" is missing");
     is_readonly = reader.has_readonly ? reader.readonly : reader.kind == MOUNT_BIND;
-    flags = (is_readonly ? MOUNT_RDONLY : 0) | (reader.noexec ? MOUNT_NOEXEC : 0) | (reader.optional ? MOUNT_OPTIONAL : 0);
+    flags = (is_readonly ? MOUNT_RDONLY : 0) | (reader.noexec ? MOUNT_NOEXEC : 0) |
+            (reader.optional ? MOUNT_OPTIONAL : 0);
     if (reader.kind == MOUNT_BIND && !is_readonly)
         flags |= MOUNT_IDMAP; /* what the sandbox writes belongs to the directory's owner */
-    mount = hutch_spec_add_mount(spec_of(context), (enum sandbox_mount_kind)reader.kind, reader.source, reader.target, flags,
-                                 err);
+    mount = hutch_spec_add_mount(spec_of(context), (enum sandbox_mount_kind)reader.kind, reader.source,
+                                 reader.target, flags, err);
     if (!mount)
         return hutch_err_wrap(err, "%s", node->what);
     mount->size_bytes = reader.size;
@@ -653,7 +661,8 @@ static int read_extends(const struct json_node *node, void *context, struct hutc
         return hutch_err_set(err, ENOMEM, "%s: find what it extends", node->what);
     if (hutch_json_string(node, MAX_PATH_LEN, &base, err) < 0)
         return -1;
-    if (find_policy(base, file->load->policy_dir, dir, &path, err) == 0 && read_file(path, file->load, file, err) == 0)
+    if (find_policy(base, file->load->policy_dir, dir, &path, err) == 0 &&
+        read_file(path, file->load, file, err) == 0)
         return 0;
     /* The way there is worth naming, but not at the price of the end of the message, which says what is wrong. */
     if (strlen(err->msg) + strlen(node->what) + strlen(": at $.extends: ") < sizeof(err->msg))
@@ -726,7 +735,8 @@ static int settle(struct load *load, struct hutch_err *err)
     if (spec->layers[LAYER_SECCOMP] == NEED_OFF)
         return 0;
     if (!load->seccomp_path)
-        return hutch_err_set(err, 0, "no seccomp profile is named at $.seccomp, and $.layers.seccomp is not \"off\"");
+        return hutch_err_set(err, 0,
+                             "no seccomp profile is named at $.seccomp, and $.layers.seccomp is not \"off\"");
     if (hutch_seccomp_profile_load(load->seccomp_path, &rules, err) < 0)
         return -1;
     hutch_seccomp_rules_done(&spec->seccomp);
@@ -734,7 +744,8 @@ static int settle(struct load *load, struct hutch_err *err)
     return 0;
 }
 
-int hutch_policy_load(const char *name_or_path, const char *policy_dir, struct sandbox_spec *spec, struct hutch_err *err)
+int hutch_policy_load(const char *name_or_path, const char *policy_dir, struct sandbox_spec *spec,
+                      struct hutch_err *err)
 {
     struct load load = { .policy_dir = policy_dir, .spec = spec };
     auto_free char *path = NULL;

@@ -44,10 +44,10 @@ static int errno_by_name(const char *name)
     return 0;
 }
 
-/* What an action with an errno ends up with: a number, a name, both when they agree, or EPERM as the specification says. */
+/* The errno of an action: a number, a name, both when they agree, or EPERM as the specification says. */
 struct answer {
-    int number;   /* 0: not given */
-    int by_name;  /* 0: not given */
+    int number;  /* 0: not given */
+    int by_name; /* 0: not given */
 };
 
 static int read_errno_number(const struct json_node *node, void *context, struct hutch_err *err)
@@ -74,8 +74,8 @@ static int read_errno_name(const struct json_node *node, void *context, struct h
     return answer->by_name ? 0 : hutch_json_expected(node, err, "the name of an error such as \"EPERM\"");
 }
 
-static int settle_answer(const struct json_node *node, const struct answer *answer, enum seccomp_verdict verdict, int *ret,
-                         struct hutch_err *err)
+static int settle_answer(const struct json_node *node, const struct answer *answer, enum seccomp_verdict verdict,
+                         int *ret, struct hutch_err *err)
 {
     if (answer->number && answer->by_name && answer->number != answer->by_name)
         return hutch_json_refuse(node, err, "error %d and error %s differ", answer->number,
@@ -234,8 +234,8 @@ static int read_arg(const struct json_node *node, void *context, struct hutch_er
 
     if (hutch_json_object(node, fields, ARRAY_SIZE(fields), &arg, err) < 0)
         return -1;
-    /* MASKED_EQ: "value" is the mask and "valueTwo" what must remain. All others ignore "valueTwo"; a number there means
-     * that somebody meant a mask. */
+    /* MASKED_EQ: "value" is the mask and "valueTwo" what must remain. All others ignore "valueTwo"; a number
+     * there means that somebody meant a mask. */
     if (arg.op != SECCOMP_OP_MASKED_EQ && arg.value_two)
         return hutch_json_refuse(node, err, "valueTwo has a meaning with SCMP_CMP_MASKED_EQ only");
     reader->rule.args[reader->rule.n_args++] = (struct seccomp_arg){
@@ -339,7 +339,8 @@ static int read_comment(const struct json_node *node, void *context, struct hutc
     return hutch_json_string(node, MAX_COMMENT_LEN, &text, err);
 }
 
-/* "includes": every capability it names must be there, and none is. "excludes": any that is there excludes, and none is. */
+/* "includes": every capability it names must be there, and none is. "excludes": any that is there excludes,
+ * and none is. */
 static bool applies_here(const struct rule_reader *reader)
 {
     const struct condition *in = &reader->includes, *ex = &reader->excludes;
@@ -433,7 +434,7 @@ static int read_architectures(const struct json_node *node, void *context, struc
     return hutch_json_array(node, MAX_ARCHES, read_architecture, context, err);
 }
 
-/* Calls of a sub-architecture (i386 on x86-64) are killed whatever the profile says, so its names are only checked. */
+/* Calls of a sub-architecture (i386 on x86-64) are killed whatever the profile says: its names are only checked. */
 static int read_sub_architecture(const struct json_node *node, void *context, struct hutch_err *err)
 {
     struct profile_reader ignored = { 0 };
@@ -471,12 +472,16 @@ static int read_arch_map(const struct json_node *node, void *context, struct hut
     return hutch_json_array(node, MAX_ARCHES, read_arch_map_entry, context, err);
 }
 
-/* None of them makes a filter stronger: SPEC_ALLOW gives a mitigation up, the others are about threads, logging and the
- * notifications that are not supported. So they are known, and not passed on. */
+/* None of them makes a filter stronger: SPEC_ALLOW gives a mitigation up, the others are about threads, logging
+ * and the notifications that are not supported. So they are known, and not passed on. */
 static int read_flag(const struct json_node *node, void *context, struct hutch_err *err)
 {
-    static const char *const known[] = { "SECCOMP_FILTER_FLAG_TSYNC", "SECCOMP_FILTER_FLAG_LOG",
-                                         "SECCOMP_FILTER_FLAG_SPEC_ALLOW", "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV" };
+    static const char *const known[] = {
+        "SECCOMP_FILTER_FLAG_TSYNC",
+        "SECCOMP_FILTER_FLAG_LOG",
+        "SECCOMP_FILTER_FLAG_SPEC_ALLOW",
+        "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV",
+    };
     const char *name;
 
     (void)context;
@@ -527,7 +532,8 @@ int hutch_seccomp_profile_read(const struct json_node *node, struct seccomp_rule
 
     if (rc == 0 && (reader.has_architectures || reader.has_arch_map) && !reader.has_native)
         rc = hutch_json_refuse(node, err, "the profile is not for this machine, %s", NATIVE_SCMP);
-    if (rc == 0 && reader.rules.default_verdict != SECCOMP_ERRNO && (reader.answer.number || reader.answer.by_name))
+    if (rc == 0 && reader.rules.default_verdict != SECCOMP_ERRNO &&
+        (reader.answer.number || reader.answer.by_name))
         rc = hutch_json_refuse(node, err, "a default error has a meaning with SCMP_ACT_ERRNO only");
     if (rc == 0)
         rc = settle_answer(node, &reader.answer, reader.rules.default_verdict, &reader.rules.default_errnum, err);

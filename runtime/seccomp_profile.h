@@ -1,8 +1,9 @@
 /* seccomp_profile.h - from a JSON seccomp profile to struct seccomp_rules.
  *
- * Two forms are read: linux.seccomp of the OCI runtime specification, and the superset of it in which docker and podman
- * ship their defaults ("archMap", "includes" and "excludes"), taken for a container without any capability. What cannot
- * be honoured and would make the filter weaker or different than written is an error: see docs/policy.md. */
+ * Two forms are read: linux.seccomp of the OCI runtime specification, and the superset of it in which docker
+ * and podman ship their defaults ("archMap", "includes" and "excludes"), taken for a container without any
+ * capability. What cannot be honoured and would make the filter weaker or different than written is an error:
+ * see docs/policy.md. */
 #ifndef HUTCH_SECCOMP_PROFILE_H
 #define HUTCH_SECCOMP_PROFILE_H
 
