@@ -48,6 +48,14 @@ export HUTCH_TEST_IMAGES ?= $(CURDIR)/build/images
 
 UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
 
+SUBMAKE = $(MAKE) --no-print-directory -j $(shell nproc)
+
+# One short line for each file; `make V=1` shows the commands.
+ifeq ($(V),)
+Q   := @
+say  = $(if $(findstring s,$(firstword -$(MAKEFLAGS))),,@printf '  %-4s %s\n' $(1) $@)
+endif
+
 .PHONY: all
 all: $(B)/hutch $(B)/hutch-rootfs ## build the programs (the default)
 
@@ -56,19 +64,23 @@ all: $(B)/hutch $(B)/hutch-rootfs ## build the programs (the default)
 $(B)/hutch: $(B)/runtime/main.o $(B)/libhutch.a
 $(B)/hutch-rootfs: $(B)/runtime/main_rootfs.o $(B)/libhutch.a
 $(B)/hutch $(B)/hutch-rootfs:
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS)
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS)
 
 $(B)/libhutch.a: $(CORE)
-	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR)
+	$(Q)rm -f $@
+	$(Q)ar rcs $@ $^
 
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(B)/tests/%: tests/unit/%.c $(CORE)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(CORE) $(LDLIBS) -lcmocka
+	$(call say,TEST)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(CORE) $(LDLIBS) -lcmocka
 
 # The Python files that run inside a sandbox are part of the program; the compiler's own dependency
 # output does not see files that the assembler reads.
@@ -99,7 +111,7 @@ deps: ## install what is missing to build hutch and its images (Debian)
 .PHONY: demo
 demo: ## install what is missing, build everything, and analyse an example data set
 	@.ci/packages build images
-	@$(MAKE) --no-print-directory all
+	@$(SUBMAKE) all
 	@examples/demo $(B)/hutch $(B)/demo
 
 .PHONY: unit
@@ -108,26 +120,26 @@ unit: $(UNIT)
 .PHONY: check
 check: ## install what is missing, build, and run every test lane
 	@.ci/packages build images test
-	@$(MAKE) --no-print-directory all unit
+	@$(SUBMAKE) all unit
 	@tests/run B=$(B)
 
 .PHONY: asan
 asan: ## run the unit, end-to-end and hostile lanes under AddressSanitizer and UBSan
 	@.ci/packages build images test
-	@$(MAKE) --no-print-directory B=build-asan all unit
+	@$(SUBMAKE) B=build-asan all unit
 	@tests/run B=build-asan unit e2e hostile
 
 .PHONY: lint
 lint: ## compile with gcc and clang with warnings as errors, and run the checkers
 	@.ci/packages build test lint
-	@$(MAKE) --no-print-directory B=build-gcc CC=gcc CFLAGS='-O2 -g -Werror' all unit
-	@$(MAKE) --no-print-directory B=build-clang CC=clang CFLAGS='-O2 -g -Werror' all unit
+	@$(SUBMAKE) B=build-gcc CC=gcc CFLAGS='-O2 -g -Werror' all unit
+	@$(SUBMAKE) B=build-clang CC=clang CFLAGS='-O2 -g -Werror' all unit
 	@.ci/lint build-gcc build-clang
 
 .PHONY: bench
 bench: ## compare cold starts with bubblewrap and whatever else is installed
 	@.ci/packages build images test
-	@$(MAKE) --no-print-directory all
+	@$(SUBMAKE) all
 	@bench/cold --hutch $(B)/hutch
 
 # What `hutch rootfs build` needs: everything below rootfs/ that is not compiled into the program.
