@@ -183,15 +183,14 @@ def test_init_killed_from_outside():
     process = subprocess.Popen(command("-c", "print('ready', flush=True)\nimport time; time.sleep(60)"), stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.readline() == b"ready\n"
-    table = support.process_table()
-    inits = [pid for pid in support.descendants(process.pid)
-             if table[pid][0] == process.pid and os.readlink("/proc/%d/ns/pid" % pid) != os.readlink("/proc/self/ns/pid")]
-    if not inits:
-        # hutch may have a process between itself and the sandbox's init.
-        inits = [pid for pid in support.descendants(process.pid) if nspid(pid)[-1:] == ["1"]]
-    assert len(inits) == 1, inits
-    os.kill(inits[0], signal.SIGKILL)
-    _, errors = process.communicate(timeout=30)
+    inits = [pid for pid in support.descendants(process.pid) if len(nspid(pid)) > 1 and nspid(pid)[-1] == "1"]
+    try:
+        assert len(inits) == 1, inits
+        os.kill(inits[0], signal.SIGKILL)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
     assert process.returncode in (125, 137), process.returncode
     assert errors.startswith(b"hutch: "), errors
     assert not wait_until_alone()

@@ -18,7 +18,6 @@ fail() {
 mount -t proc proc /proc || fail "mount proc"
 mount -t sysfs sysfs /sys || fail "mount sysfs"
 mount -t tmpfs -o mode=755 tmpfs /run || fail "mount tmpfs"
-mount -t tmpfs -o mode=1777 tmpfs /tmp || fail "mount tmpfs"
 mkdir -p /dev/shm
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm || fail "mount tmpfs"
 mount -t cgroup2 cgroup2 /sys/fs/cgroup || fail "mount cgroup2"
@@ -26,7 +25,7 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup || fail "mount cgroup2"
 
 # overlayfs is a module there.
 overlay=/usr/lib/uml/modules/$(uname -r)/kernel/fs/overlayfs/overlay.ko
-if [ -e "$overlay" ]; then insmod "$overlay"; fi
+if [ -e "$overlay" ] && command -v insmod >/dev/null; then insmod "$overlay"; fi
 
 ip link set lo up 2>/dev/null
 hostname uml
@@ -40,13 +39,13 @@ for name in . cgroup.procs cgroup.threads cgroup.subtree_control shell shell/cgr
 done
 
 # His home, on a tmpfs of the machine: hostfs cannot give files to another user when an ordinary user runs this.
-mkdir -p /run/home/store
+mkdir -p /run/home/store /run/home/tmp
 chown -R "$hutch_uid:$hutch_uid" /run/home
 
 echo "UML ready"
 sh -c 'echo $$ >/sys/fs/cgroup/hutch/shell/cgroup.procs && exec "$@"' sh \
     setpriv --reuid="$hutch_uid" --regid="$hutch_uid" --clear-groups -- \
-    env -i PATH="$PATH" HOME=/run/home HUTCH_HOME=/run/home/store TMPDIR=/tmp LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
+    env -i PATH="$PATH" HOME=/run/home HUTCH_HOME=/run/home/store TMPDIR=/run/home/tmp LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
     HUTCH_BIN="$hutch_bin" \
     /usr/bin/python3 "$hutch_dir/inside.py"
 echo "UML done: $?"
