@@ -2,7 +2,6 @@
 
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 
 /* The files are read by the assembler, so their paths are relative to the top of the tree, where make compiles. */
 #define EMBED(symbol, path)                                           \
@@ -12,11 +11,14 @@
             #symbol ":\n"                                             \
             ".incbin \"" path "\"\n"                                  \
             #symbol "_end:\n"                                         \
-            ".byte 0\n"                                               \
             ".size " #symbol ", . - " #symbol "\n"                    \
+            ".byte 0\n"                                               \
+            ".balign 8\n"                                             \
+            #symbol "_len:\n"                                         \
+            ".dc.a " #symbol "_end - " #symbol "\n"                   \
             ".popsection\n");                                         \
     extern const char symbol[] __attribute__((visibility("hidden"))); \
-    extern const char symbol##_end[] __attribute__((visibility("hidden")))
+    extern const size_t symbol##_len __attribute__((visibility("hidden")))
 
 EMBED(guest_python_sitecustomize, "rootfs/python/sitecustomize.py");
 EMBED(guest_python_report, "rootfs/python/hutch_report.py");
@@ -26,7 +28,8 @@ EMBED(guest_python_report, "rootfs/python/hutch_report.py");
 #ifdef HUTCH_HOOK_PYC
 EMBED(guest_python_pyc, HUTCH_HOOK_PYC);
 #else
-static const char guest_python_pyc[1], *const guest_python_pyc_end = guest_python_pyc;
+static const char guest_python_pyc[1];
+static const size_t guest_python_pyc_len = 0;
 #endif
 
 #define MAX_TAG 32
@@ -34,17 +37,16 @@ static const char guest_python_pyc[1], *const guest_python_pyc_end = guest_pytho
 /* Where Python of the version that made the byte code looks for it. False when there is none. */
 static bool find_pyc(char *path, size_t size, struct guest_file *ret)
 {
-    size_t len = (size_t)(guest_python_pyc_end - guest_python_pyc);
-    const char *newline = memchr(guest_python_pyc, '\n', len < MAX_TAG ? len : MAX_TAG);
-    int tag_len;
+    size_t tag_len = 0;
 
-    if (newline == NULL)
+    while (tag_len < guest_python_pyc_len && tag_len < MAX_TAG && guest_python_pyc[tag_len] != '\n')
+        tag_len++;
+    if (tag_len == guest_python_pyc_len || tag_len == MAX_TAG)
         return false;
-    tag_len = (int)(newline - guest_python_pyc);
-    snprintf(path, size, GUEST_PYTHON_DIR "/__pycache__/sitecustomize.%.*s.pyc", tag_len, guest_python_pyc);
+    snprintf(path, size, GUEST_PYTHON_DIR "/__pycache__/sitecustomize.%.*s.pyc", (int)tag_len, guest_python_pyc);
     ret->target = path;
-    ret->data = newline + 1;
-    ret->len = (size_t)(guest_python_pyc_end - ret->data);
+    ret->data = guest_python_pyc + tag_len + 1;
+    ret->len = guest_python_pyc_len - tag_len - 1;
     return true;
 }
 
@@ -58,9 +60,9 @@ const struct guest_file *hutch_guest_python(void)
         { NULL, NULL, 0 },
     };
 
-    /* differences of addresses are no constants to the compiler */
-    files[0].len = (size_t)(guest_python_sitecustomize_end - guest_python_sitecustomize);
-    files[1].len = (size_t)(guest_python_report_end - guest_python_report);
+    /* known to the linker, so no constants to the compiler */
+    files[0].len = guest_python_sitecustomize_len;
+    files[1].len = guest_python_report_len;
     if (files[2].target == NULL)
         (void)find_pyc(pyc_path, sizeof(pyc_path), &files[2]);
     return files;

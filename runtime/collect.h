@@ -77,8 +77,8 @@ struct file_changes {
 #define FILE_CHANGES_INIT { .truncated = false }
 
 /* Remembers what lies below @dirfd (O_PATH is fine) before a run. Changes nothing there. Takes up to one timer tick
- * (some ms) longer when a file was changed just now, so that the next change can be told from it. @ret is untouched on failure, else
- * released by hutch_file_list_done(). Errors: those of reading the top directory; ENOMEM. */
+ * (some ms) longer when a file was changed just now, so that the next change can be told from it. @ret is untouched on
+ * failure, else released by hutch_file_list_done(). Errors: those of reading the top directory; ENOMEM. */
 int hutch_collect_snapshot(int dirfd, const struct collect_bounds *bounds, struct file_list *ret, struct hutch_err *err);
 
 /* Compares with @before after the run, when no process of it is left. Takes setuid and setgid bits off regular

@@ -20,7 +20,7 @@ enum run_verdict {
     VERDICT_OUTPUT_LIMIT,  /* stdout, stderr, or what lies in /mnt/data */
     VERDICT_KILLED,        /* from outside: a signal to hutch, or somebody else's SIGKILL */
     VERDICT_DENIED,        /* the filter ended it for a call that is never allowed */
-    VERDICT_SETUP_FAILED,  /* no code ran */
+    VERDICT_SETUP_FAILED,  /* no code ran; exit_code is 125, 126 or 127 */
     VERDICT_COUNT
 };
 const char *hutch_verdict_name(enum run_verdict verdict);
@@ -71,8 +71,8 @@ struct run_result {
 void hutch_result_init(struct run_result *r);
 void hutch_result_done(struct run_result *r);
 
-/* One object on one line, without a newline, NUL-terminated; the caller frees it. Always valid JSON and valid UTF-8, whatever
- * bytes are in @r. Errors: ENOMEM. */
+/* One object on one line, without a newline, NUL-terminated; the caller frees it. Always valid JSON and valid UTF-8,
+ * whatever bytes are in @r. Errors: ENOMEM. */
 int hutch_result_json(const struct run_result *r, char **ret_json, size_t *ret_len, struct hutch_err *err);
 
 #endif

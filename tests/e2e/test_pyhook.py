@@ -90,7 +90,8 @@ QUIET = {  # no exception ends these
     "signal": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
     "_exit": "import os; os._exit(9)",
     "unraisable": "class A:\n    def __del__(self): 1/0\nA()",
-    "called to log": "import sys\ntry:\n    1/0\nexcept ZeroDivisionError:\n    sys.excepthook(*sys.exc_info())\nprint('on')",
+    "called to log": "import sys\ntry:\n    1/0\nexcept ZeroDivisionError:\n    sys.excepthook(*sys.exc_info())\n"
+    "print('on')",
     "own hook": "import sys\nsys.excepthook = lambda *a: print('mine', a[0].__name__)\n1/0",
     "atexit": "import atexit; atexit.register(print, 'bye')",
 }
@@ -99,7 +100,11 @@ FAILING = {  # label: (code, name, value)
     "zero": ("1/0", "ZeroDivisionError", "division by zero"),
     "nested": ("def f(n):\n    if n: f(n - 1)\n    raise ValueError('deep')\nf(5)", "ValueError", "deep"),
     "no value": ("raise RuntimeError", "RuntimeError", ""),
-    "chained": ("try:\n    {}['k']\nexcept KeyError as e:\n    raise OSError(5, 'disk') from e", "OSError", "[Errno 5] disk"),
+    "chained": (
+        "try:\n    {}['k']\nexcept KeyError as e:\n    raise OSError(5, 'disk') from e",
+        "OSError",
+        "[Errno 5] disk",
+    ),
     "context": ("try:\n    {}['k']\nexcept KeyError:\n    raise TypeError('second')", "TypeError", "second"),
     "syntax": ("x = (1,\ny = 2 3\n", "SyntaxError", None),
     "indentation": ("if 1:\nx\n", "IndentationError", None),
@@ -129,7 +134,8 @@ FAILING = {  # label: (code, name, value)
     "stderr closed": ("import sys\nsys.stderr.close()\nraise ValueError('x')", "ValueError", "x"),
     "stdout closed": ("import sys\nsys.stdout.close()\nraise ValueError('x')", "ValueError", "x"),
     "no descriptor left": (
-        "import os, resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\nh = []\nwhile True: h.append(os.dup(0))",
+        "import os, resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\nh = []\n"
+        "while True: h.append(os.dup(0))",
         "OSError",
         "[Errno 24] Too many open files",
     ),
@@ -138,7 +144,11 @@ FAILING = {  # label: (code, name, value)
         "ZeroDivisionError",
         "division by zero",
     ),
-    "modules poisoned": ("import sys\nsys.modules['os'] = None\nsys.modules['sys'] = None\n1/0", "ZeroDivisionError", None),
+    "modules poisoned": (
+        "import sys\nsys.modules['os'] = None\nsys.modules['sys'] = None\n1/0",
+        "ZeroDivisionError",
+        None,
+    ),
     "changed directory": ("import os; os.chdir('/'); raise ValueError('x')", "ValueError", "x"),
     "base exception": ("raise BaseException('b')", "BaseException", "b"),
     "generator exit": ("raise GeneratorExit('g')", "GeneratorExit", "g"),
@@ -147,7 +157,11 @@ VERSION = subprocess.run(
     [PYTHON, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, check=False, text=True
 ).stdout.split()
 if [int(number) for number in VERSION] >= [3, 11]:
-    FAILING["group"] = ("raise ExceptionGroup('g', [ValueError('a'), TypeError('b')])", "ExceptionGroup", "g (2 sub-exceptions)")
+    FAILING["group"] = (
+        "raise ExceptionGroup('g', [ValueError('a'), TypeError('b')])",
+        "ExceptionGroup",
+        "g (2 sub-exceptions)",
+    )
     FAILING["note"] = ("e = ValueError('x')\ne.add_note('note')\nraise e", "ValueError", "x")
 
 # The traceback is not on the stderr that the test reads, and known nevertheless.
