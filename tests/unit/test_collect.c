@@ -143,7 +143,7 @@ static void test_added_modified_deleted(void **state)
     times[0] = st.st_atim;
     times[1] = st.st_mtim;
     assert_int_equal(utimensat(p->fd, "forged-mtime", times, 0), 0);
-    fchmodat(p->fd, "chmod", 0600, 0);
+    assert_int_equal(fchmodat(p->fd, "chmod", 0600, 0), 0);
     put(p->fd, "new", "bbbb");
     assert_int_equal(renameat(p->fd, "new", p->fd, "replaced"), 0);
     unlinkat(p->fd, "goes", 0);
@@ -219,7 +219,7 @@ static void test_content_tells_the_type(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
         put(p->fd, cases[i].name, cases[i].text);
     put(p->fd, "locked", "plain words\n");
-    fchmodat(p->fd, "locked", 0, 0);
+    assert_int_equal(fchmodat(p->fd, "locked", 0, 0), 0);
     compare(p, &plain_bounds);
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
         assert_string_equal(find(&p->changes.added, cases[i].name)->mime, cases[i].mime);
@@ -324,11 +324,11 @@ static void test_locked_directories(void **state)
         snprintf(name, sizeof(name), "d%zu/sub/file.txt", i);
         put(p->fd, name, "x");
         snprintf(name, sizeof(name), "d%zu/sub", i);
-        fchmodat(p->fd, name, modes[i], 0);
+        assert_int_equal(fchmodat(p->fd, name, modes[i], 0), 0);
         snprintf(name, sizeof(name), "d%zu", i);
-        fchmodat(p->fd, name, modes[i], 0);
+        assert_int_equal(fchmodat(p->fd, name, modes[i], 0), 0);
     }
-    fchmodat(p->top, "data", 0, 0); /* and the top itself */
+    assert_int_equal(fchmodat(p->top, "data", 0, 0), 0); /* and the top itself */
     assert_int_equal(hutch_collect_usage(p->fd, &plain_bounds, &bytes, &entries, &err), 0);
     assert_int_equal(entries, 3 * ARRAY_SIZE(modes));
     compare(p, &plain_bounds);
@@ -345,7 +345,7 @@ static void test_a_directory_that_was_locked_before(void **state)
 
     mkdirat(p->fd, "locked", 0700);
     put(p->fd, "locked/file", "x");
-    fchmodat(p->fd, "locked", 0, 0);
+    assert_int_equal(fchmodat(p->fd, "locked", 0, 0), 0);
     snapshot(p, &plain_bounds);
     assert_int_equal(fstatat(p->fd, "locked", &st, 0), 0);
     assert_int_equal(st.st_mode & 07777, 0);
@@ -411,26 +411,26 @@ static void test_setid_bits_of_the_run_go(void **state)
     struct place *p = *state;
 
     put(p->top, "outside", "x");
-    fchmodat(p->top, "outside", 04755, 0);
+    assert_int_equal(fchmodat(p->top, "outside", 04755, 0), 0);
     put(p->fd, "old", "x");
-    fchmodat(p->fd, "old", 04755, 0);
+    assert_int_equal(fchmodat(p->fd, "old", 04755, 0), 0);
     put(p->fd, "touched", "x");
     snapshot(p, &plain_bounds);
     put(p->fd, "uid", "x");
-    fchmodat(p->fd, "uid", 04755, 0);
+    assert_int_equal(fchmodat(p->fd, "uid", 04755, 0), 0);
     put(p->fd, "gid", "x");
-    fchmodat(p->fd, "gid", 02711, 0);
+    assert_int_equal(fchmodat(p->fd, "gid", 02711, 0), 0);
     put(p->fd, "both-locked", "x");
-    fchmodat(p->fd, "both-locked", 06000, 0);
+    assert_int_equal(fchmodat(p->fd, "both-locked", 06000, 0), 0);
     put(p->fd, "sticky", "x");
-    fchmodat(p->fd, "sticky", 07755, 0);
-    fchmodat(p->fd, "touched", 04755, 0);
+    assert_int_equal(fchmodat(p->fd, "sticky", 07755, 0), 0);
+    assert_int_equal(fchmodat(p->fd, "touched", 04755, 0), 0);
     mkdirat(p->fd, "locked", 0700);
     put(p->fd, "locked/uid", "x");
-    fchmodat(p->fd, "locked/uid", 04755, 0);
-    fchmodat(p->fd, "locked", 0, 0);
+    assert_int_equal(fchmodat(p->fd, "locked/uid", 04755, 0), 0);
+    assert_int_equal(fchmodat(p->fd, "locked", 0, 0), 0);
     mkdirat(p->fd, "shared", 0755);
-    fchmodat(p->fd, "shared", 02775, 0);
+    assert_int_equal(fchmodat(p->fd, "shared", 02775, 0), 0);
     assert_int_equal(symlinkat("../outside", p->fd, "link"), 0);
     compare(p, &plain_bounds);
 
@@ -589,7 +589,7 @@ static void test_bounds_on_lists(void **state)
         unlinkat(p->fd, name, 0);
         snprintf(name, sizeof(name), "new%d", i);
         put(p->fd, name, "x");
-        fchmodat(p->fd, name, 04755, 0);
+        assert_int_equal(fchmodat(p->fd, name, 04755, 0), 0);
     }
     compare(p, &few);
     assert_true(p->changes.truncated);
@@ -710,13 +710,9 @@ static void test_usage_of_a_tree_that_moves(void **state)
         auto_fd deep = openat(p->fd, "n/n/n/n/n/n/n/n/n/n/n/n/n/n/n/n/n/n/n/n", O_PATH | O_CLOEXEC);
 
         for (;;) {
-            renameat(deep, "n", p->fd, "moved");
-            symlinkat("../../elsewhere", deep, "n");
-            fchmodat(p->fd, "moved", 0, 0);
-            unlinkat(deep, "n", 0);
-            fchmodat(p->fd, "moved", 0700, 0);
-            renameat(p->fd, "moved", deep, "n");
-            if (getppid() == 1)
+            if (renameat(deep, "n", p->fd, "moved") < 0 || symlinkat("../../elsewhere", deep, "n") < 0 ||
+                fchmodat(p->fd, "moved", 0, 0) < 0 || unlinkat(deep, "n", 0) < 0 ||
+                fchmodat(p->fd, "moved", 0700, 0) < 0 || renameat(p->fd, "moved", deep, "n") < 0 || getppid() == 1)
                 _exit(0);
         }
     }
