@@ -21,6 +21,7 @@
 #define SETUP_TIMEOUT_MS   30000 /* a sandbox takes milliseconds; this is for a host that hangs */
 #define DATA_LOOK_MS       250   /* between two looks at /mnt/data, more when a look takes long */
 #define DATA_LOOK_SHARE    10    /* a look may take one part in so many of the time */
+#define DATA_MAX_FAILURES  4
 #define CPU_LOOK_MS        100
 #define KILL_AFTER_SIGNAL_MS 2000
 
@@ -47,6 +48,7 @@ struct run {
     int passed_signal;  /* END_SIGNAL: which */
     double kill_at;     /* after SIGTERM; 0: not set */
     double next_data, next_cpu;
+    unsigned data_failures; /* looks at /mnt/data in a row that failed */
 
     bool has_ended;     /* INIT_ENDED came */
     bool is_init_gone;  /* the control socket closed */
@@ -233,9 +235,15 @@ static void look_at_data(struct run *r)
 
     bounds.usage_bytes = limits[LIMIT_DATA_SIZE];
     bounds.usage_entries = limits[LIMIT_DATA_FILES];
-    if (hutch_collect_usage(r->data_dirfd, &bounds, &bytes, &entries, &err) < 0)
+    if (hutch_collect_usage(r->data_dirfd, &bounds, &bytes, &entries, &err) < 0) {
         hutch_log_debug("run: %s", err.msg);
-    if ((limits[LIMIT_DATA_SIZE] && bytes > limits[LIMIT_DATA_SIZE]) ||
+        r->data_failures++;
+    } else {
+        r->data_failures = 0;
+    }
+    /* What cannot be counted again and again is not known to be within its bounds. */
+    if (r->data_failures >= DATA_MAX_FAILURES ||
+        (limits[LIMIT_DATA_SIZE] && bytes > limits[LIMIT_DATA_SIZE]) ||
         (limits[LIMIT_DATA_FILES] && entries > limits[LIMIT_DATA_FILES]))
         end_now(r, END_DATA);
     took = now_ms() - before;
@@ -511,7 +519,8 @@ static int finish(struct run *r, struct hutch_err *err)
         rc = drain(r, err);
     judge(r, &end);
     note_usage(r, &end);
-    if (r->report && hutch_pyreport_parse(r->report, r->report_len, &r->result->error) < 0)
+    /* Anybody inside can write a report; where nothing failed there is no error to report. */
+    if (r->report && r->result->verdict != VERDICT_OK && hutch_pyreport_parse(r->report, r->report_len, &r->result->error) < 0)
         rc = hutch_err_set(err, ENOMEM, "keep the error report");
     if (collect(r, err) < 0)
         rc = -1;
