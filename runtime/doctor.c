@@ -29,7 +29,7 @@ const char *hutch_doctor_status_name(enum doctor_status status)
 }
 
 /* One line, whatever names and messages it is made of. */
-static void format_line(char *buf, size_t size, const char *fmt, va_list args)
+static void HUTCH_PRINTF(3, 0) format_line(char *buf, size_t size, const char *fmt, va_list args)
 {
     vsnprintf(buf, size, fmt, args);
     for (char *c = buf; *c; c++)
@@ -114,7 +114,7 @@ int hutch_doctor_look(struct doctor_host *ret, struct hutch_err *err)
     snprintf(ret->user, sizeof(ret->user), "%s", pw ? pw->pw_name : "");
     hutch_denial_read_facts("", &ret->facts);
     ret->has_plan = hutch_userns_plan(&ret->plan, &ret->plan_err) == 0;
-    ret->has_user_ns = ret->has_plan;
+    ret->has_user_ns = true;
     if (hutch_home_path(&ret->home, &ret->home_err) < 0)
         ret->home = NULL;
     if (hutch_policy_dir(&ret->policy_dir, &ret->policy_err) < 0)
@@ -257,7 +257,9 @@ static void try_in_child(const struct doctor_host *host, enum doctor_place place
         }
     } else if (in_userns && hutch_userns_write_maps(child.pid, &host->ids, &host->plan, &err) < 0) {
         hutch_doctor_failed(host, ret, 0, "%.190s", err.msg);
-        if (hutch_denial_explain_inside(&host->facts, err.errnum, &cause))
+        if (err.errnum == EROFS)
+            hutch_doctor_fix(ret, "sudo mount -o remount,rw /proc    (bubblewrap: --proc /proc)");
+        else if (hutch_denial_explain_inside(&host->facts, err.errnum, &cause))
             hutch_doctor_fix(ret, "%s", cause.fix);
         kill(child.pid, SIGKILL);
         TEMP_FAILURE_RETRY(waitpid(child.pid, NULL, 0));
@@ -286,12 +288,8 @@ void hutch_doctor_try(struct doctor_host *host, const struct doctor_check *check
 {
     if (check->place == DOCTOR_IN_USERNS && !host->has_user_ns) {
         memset(ret, 0, sizeof(*ret));
-        if (host->has_plan || !check->is_basis) {
-            ret->is_consequence = true;
-            hutch_doctor_found(ret, DOCTOR_MISSING, "not tried: it takes a user namespace");
-        } else {
-            hutch_doctor_found(ret, DOCTOR_MISSING, "%s", host->plan_err.msg);
-        }
+        ret->is_consequence = true;
+        hutch_doctor_found(ret, DOCTOR_MISSING, "not tried: it takes %s", host->has_plan ? "a user namespace" : "an identity");
     } else {
         try_in_child(host, check->place, check->namespaces, timeout_ms, run_probe, check, ret);
     }

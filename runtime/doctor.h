@@ -45,7 +45,7 @@ struct doctor_host {
     struct hutch_err home_err, policy_err;
     struct cgroup_base cgroup;
     char cgroup_name[40];        /* of groups that checks make */
-    bool has_user_ns;            /* becomes false when a check that others stand on fails */
+    bool has_user_ns;            /* as far as is known: false once a check that others stand on has failed */
 };
 
 /* Finds the cgroup base as a run does, which may move the calling process into a leaf of its own group. */

@@ -13,7 +13,7 @@
 #define DELEGATE      "systemd-run --user --scope -p Delegate=yes hutch ..."
 
 const struct doctor_check hutch_doctor_checks[] = {
-    { "isolation", "identity", DOCTOR_HERE, 0, hutch_probe_identity, false,
+    { "isolation", "identity", DOCTOR_HERE, 0, hutch_probe_identity, true,
       "everything else that runs as nobody shares an identity with root's sandboxes",
       "useradd --system --no-create-home --shell /usr/sbin/nologin hutch && "
       "usermod --add-subuids 524288-589823 --add-subgids 524288-589823 hutch" },

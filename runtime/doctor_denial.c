@@ -100,9 +100,9 @@ static bool is_mapped(const char *root, const char *path, unsigned id)
 {
     char text[4096], *save = NULL;
 
-    read_text(root, path, text, sizeof(text));
-    if (!text[0])
+    if (!exists(root, path))
         return true; /* no /proc, or a kernel without user namespaces: that will be said in better words */
+    read_text(root, path, text, sizeof(text));
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         unsigned inside, outside, count;
 
@@ -228,9 +228,8 @@ static void explain_limit(const struct denial_facts *facts, struct denial_cause 
     } else if (facts->is_nested) {
         say(ret, "the user namespace around hutch, or one around that, allows no more of them (user.max_user_namespaces is set "
                  "further out than can be seen from here)");
-        snprintf(ret->fix, sizeof(ret->fix), "%s",
-                 facts->container[0] ? container_fix(facts, false)
-                                     : "start hutch outside of the sandbox that it is in (bubblewrap: without --disable-userns)");
+        snprintf(ret->fix, sizeof(ret->fix), "start hutch outside of the sandbox that it is in (bubblewrap: without --disable-userns), "
+                                             "or there: sysctl -w user.max_user_namespaces=15000");
     } else {
         snprintf(ret->why, sizeof(ret->why), "user.max_user_namespaces (%lld) is used up", (long long)facts->max_user_namespaces);
         snprintf(ret->fix, sizeof(ret->fix), "sudo sysctl -w user.max_user_namespaces=%lld",

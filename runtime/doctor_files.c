@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -281,8 +282,16 @@ void hutch_probe_newuidmap(const struct doctor_host *host, struct doctor_finding
         status = run_quietly(argv);
         if (status == 127)
             hutch_doctor_found(ret, DOCTOR_MISSING, "%s is not installed", programs[i]);
-        else if (status != 0)
-            hutch_doctor_found(ret, DOCTOR_MISSING, "%s maps no range of ids (is it set-user-ID, and no_new_privs unset?)", programs[i]);
+        else if (status != 0 && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) {
+            hutch_doctor_found(ret, DOCTOR_MISSING, "%s has no effect: no_new_privs is set around hutch", programs[i]);
+            hutch_doctor_fix(ret, "start hutch outside of the sandbox or service that set it (systemd: NoNewPrivileges=)");
+        } else if (status != 0) {
+            hutch_doctor_found(ret, DOCTOR_MISSING, "%s maps no range of ids", programs[i]);
+            if (host->facts.is_nested)
+                hutch_doctor_fix(ret, "start hutch outside of the user namespace that it is in");
+            else
+                hutch_doctor_fix(ret, "sudo chmod u+s \"$(command -v newuidmap)\" \"$(command -v newgidmap)\"");
+        }
     }
     kill(pid, SIGKILL);
     TEMP_FAILURE_RETRY(waitpid(pid, NULL, 0));

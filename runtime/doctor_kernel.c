@@ -26,6 +26,8 @@ void hutch_probe_identity(const struct doctor_host *host, struct doctor_finding 
 {
     if (!host->has_plan) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "%s", host->plan_err.msg);
+        hutch_doctor_costs(ret, "nothing runs");
+        hutch_doctor_fix(ret, "runuser -u USER -- hutch ...    (or leave root its capabilities CAP_SETUID and CAP_SETGID)");
     } else if (!host->plan.is_mapped_away) {
         hutch_doctor_found(ret, DOCTOR_OK, "sandboxes run as the caller, uid %u", host->plan.host_uid);
     } else if (host->plan.host_uid == 65534) {
