@@ -16,6 +16,7 @@
 #include <sys/xattr.h>
 
 #define ID_LEN   16
+#define CGROUP_PREFIX "hutch-"
 #define DATA_MODE 0755
 #define MAX_SLOTS 4096 /* live runs of one home */
 
@@ -45,6 +46,13 @@ static int make_id(char id[ID_LEN + 1], struct hutch_err *err)
     return 0;
 }
 
+/* A name that a run gave its cgroup: nothing else below the noted directory is ours to remove. */
+static bool is_cgroup_name(const char *name)
+{
+    return strncmp(name, CGROUP_PREFIX, strlen(CGROUP_PREFIX)) == 0 &&
+           strspn(name + strlen(CGROUP_PREFIX), "0123456789abcdef") == ID_LEN && strlen(name) == strlen(CGROUP_PREFIX) + ID_LEN;
+}
+
 /* Removes the cgroup that a dead run noted in its slot: "DIRECTORY\nNAME\n". */
 static int remove_noted_cgroup(int slot_fd, struct hutch_err *err)
 {
@@ -64,7 +72,7 @@ static int remove_noted_cgroup(int slot_fd, struct hutch_err *err)
         *name++ = '\0';
         *end = '\0';
         base.dirfd = open(note, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        rc = strchr(name, '/') ? 0 : hutch_cgroup_destroy_named(&base, name, err);
+        rc = is_cgroup_name(name) ? hutch_cgroup_destroy_named(&base, name, err) : 0;
         hutch_cgroup_base_done(&base);
         if (rc < 0)
             return -1;
@@ -153,7 +161,7 @@ int hutch_state_open(const char *home, struct run_state *ret, struct hutch_err *
     if (make_id(state.id, err) < 0 || hutch_home_create(home, &state.home_dirfd, &state.home, err) < 0 ||
         open_dir_at(state.home_dirfd, "runs", &state.runs_dirfd, err) < 0)
         goto fail;
-    snprintf(state.cgroup_name, sizeof(state.cgroup_name), "hutch-%s", state.id);
+    snprintf(state.cgroup_name, sizeof(state.cgroup_name), CGROUP_PREFIX "%s", state.id);
     sweep(state.runs_dirfd);
     for (unsigned n = 0; n < MAX_SLOTS && state.slot_fd < 0; n++) {
         state.slot_fd = lock_slot(state.runs_dirfd, n, O_CREAT);

@@ -393,9 +393,10 @@ int hutch_cgroup_destroy(struct sandbox_cgroup *cg, unsigned timeout_ms, struct 
 int hutch_cgroup_destroy_named(const struct cgroup_base *base, const char *name, struct hutch_err *err)
 {
     auto_fd dirfd = base->dirfd < 0 ? -1 : openat(base->dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    struct statfs st;
 
-    if (dirfd < 0)
-        return 0;
+    if (dirfd < 0 || fstatfs(dirfd, &st) < 0 || (unsigned long)st.f_type != CGROUP2_SUPER_MAGIC)
+        return 0; /* a directory of that name elsewhere is somebody else's */
     return kill_and_remove(base->dirfd, name, dirfd, 2000, err);
 }
 
