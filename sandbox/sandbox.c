@@ -5,6 +5,7 @@
 #include "log.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <sched.h>
@@ -16,6 +17,7 @@
 #include <sys/wait.h>
 
 #define DESTROY_TIMEOUT_MS 5000
+#define MEMORY_MIN (4ull << 20) /* init, the dynamic linker and libc, in the same cgroup */
 
 static int require_sane(const struct sandbox_spec *spec, struct hutch_err *err)
 {
@@ -29,6 +31,9 @@ static int require_sane(const struct sandbox_spec *spec, struct hutch_err *err)
             return hutch_err_set(err, 0, "layer '%s' cannot be switched off", hutch_layer_name(always[i]));
     if (spec->uid_inside == 0 || spec->gid_inside == 0)
         return hutch_err_set(err, 0, "uid and gid 0 are not given to code inside a sandbox");
+    if (spec->limits[LIMIT_MEMORY] && spec->limits[LIMIT_MEMORY] < MEMORY_MIN)
+        return hutch_err_set(err, 0, "a memory limit of %" PRIu64 " bytes is too small for any program: at least %llu are needed",
+                             spec->limits[LIMIT_MEMORY], MEMORY_MIN);
     if (!spec->argv || !spec->argv[0])
         return hutch_err_set(err, 0, "there is no program to run");
     if (spec->layers[LAYER_NET_NS] == NEED_REQUIRE && spec->network == NETWORK_HOST)
