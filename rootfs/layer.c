@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define MAX_SHOWN 100 /* bytes of a name in a message, which has to hold the reason too */
+
 /* One layer on its way through:
  *
  *   stored bytes ──> digest ──> decompression ──> diff id, byte limit, tar guard ──> tar entries ──> tree
@@ -76,6 +78,12 @@ static la_ssize_t read_stored(struct archive *a, void *ctx, const void **ret)
     return n < 0 ? fail(s, a) : n;
 }
 
+static int over_budget(const struct stream *s, struct hutch_err *err)
+{
+    return hutch_err_set(err, 0, "the image unpacks to more than %llu bytes (--max-size allows more)",
+                         (unsigned long long)s->budget->max_bytes);
+}
+
 static ssize_t take_plain(struct stream *s, const void **ret)
 {
     la_int64_t offset;
@@ -93,8 +101,7 @@ static ssize_t take_plain(struct stream *s, const void **ret)
         return -1;
     }
     if (len > s->budget->bytes)
-        return hutch_err_set(&s->err, 0, "the image unpacks to more than %llu bytes (--max-size allows more)",
-                             (unsigned long long)s->budget->max_bytes);
+        return over_budget(s, &s->err);
     s->budget->bytes -= len;
     if (hutch_digest_update(&s->plain, *ret, len, &s->err) < 0 || hutch_targuard_feed(&s->guard, *ret, len, &s->err) < 0)
         return -1;
@@ -188,12 +195,10 @@ static int add_file(struct stream *s, struct archive_entry *entry, const char *p
 
     /* The content was charged as it came out of the decompression; holes of a sparse file were not. */
     if (size < 0 || (uint64_t)size > s->budget->max_bytes)
-        return hutch_err_set(err, 0, "%lld bytes are more than the %llu that the image may unpack to", (long long)size,
-                             (unsigned long long)s->budget->max_bytes);
+        return over_budget(s, err);
     if (archive_entry_sparse_count(entry) > 0) {
         if ((uint64_t)size > s->budget->bytes)
-            return hutch_err_set(err, 0, "the image unpacks to more than %llu bytes (--max-size allows more)",
-                                 (unsigned long long)s->budget->max_bytes);
+            return over_budget(s, err);
         s->budget->bytes -= (uint64_t)size;
     }
     if (hutch_tree_add_file(tree, path, meta, &fd, err) < 0)
@@ -258,9 +263,12 @@ static int add_entries(struct stream *s, struct tree *tree, struct hutch_err *er
             return hutch_err_set(err, 0, "the image has more than %llu entries (--max-entries allows more)",
                                  (unsigned long long)s->budget->max_entries);
         s->budget->entries--;
-        if (add_entry(s, entry, path, tree, err) < 0)
-            return hutch_err_wrap(err, err->errnum == ENOSPC || err->errnum == EDQUOT ? "unpack '%s' (the store needs more room)"
-                                                                                        : "entry '%s'", path);
+        if (add_entry(s, entry, path, tree, err) < 0) {
+            bool is_full = err->errnum == ENOSPC || err->errnum == EDQUOT;
+
+            return hutch_err_wrap(err, "entry '%.*s%s'%s", MAX_SHOWN, path, strlen(path) > MAX_SHOWN ? "..." : "",
+                                  is_full ? " (the store needs more room)" : "");
+        }
     }
 }
 

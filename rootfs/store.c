@@ -12,9 +12,11 @@
 #include <cjson/cJSON.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -72,6 +74,21 @@ static void sweep(const struct store *store)
     closedir(tmp);
 }
 
+/* Asks ext2-4 to put each directory below @name into a part of the disk of its own, as it does for those of "/": ext4 looks
+ * at every inode that was freed in the last minutes before it hands one out, so that a tree unpacked where another was just
+ * removed takes ten times as long (seen with Linux 6.18: 8.4 s instead of 0.8 s for 10,000 files). ioctl_iflags(2). */
+static void spread_children(int dirfd, const char *name)
+{
+    auto_fd fd = open_dir(dirfd, name);
+    int flags;
+
+    if (fd < 0 || ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0)
+        return;
+    flags |= FS_TOPDIR_FL;
+    if (ioctl(fd, FS_IOC_SETFLAGS, &flags) < 0)
+        return; /* another file system, which need not have the problem either */
+}
+
 int hutch_store_open(const char *home, struct store *ret, struct hutch_err *err)
 {
     static const char *const below[] = { "names", "trees", "tmp" };
@@ -86,9 +103,12 @@ int hutch_store_open(const char *home, struct store *ret, struct hutch_err *err)
     dirfd = open_dir(home_fd, "images");
     if (dirfd < 0)
         return hutch_err_set(err, errno, "open '%s/images'", real);
-    for (size_t i = 0; i < ARRAY_SIZE(below); i++)
-        if (mkdirat(dirfd, below[i], 0700) < 0 && errno != EEXIST)
+    for (size_t i = 0; i < ARRAY_SIZE(below); i++) {
+        if (mkdirat(dirfd, below[i], 0700) == 0)
+            spread_children(dirfd, below[i]);
+        else if (errno != EEXIST)
             return hutch_err_set(err, errno, "create '%s/images/%s'", real, below[i]);
+    }
     if (asprintf(&path, "%s/images", real) < 0)
         return hutch_err_set(err, ENOMEM, "open the store");
     *ret = (struct store){ .path = path, .dirfd = hutch_fd_take(&dirfd) };

@@ -18,6 +18,7 @@
 /* Names in an archive are bounded by TREE_MAX_DEPTH, links may lead a little deeper with each layer. */
 #define TREE_MAX_REAL_DEPTH (2 * TREE_MAX_DEPTH)
 #define OPAQUE ".wh..wh..opq"
+#define AUFS ".wh..wh." /* names that aufs kept for itself at the top of a layer */
 
 struct tree_time {
     ino_t ino;
@@ -225,6 +226,7 @@ static int make_dir(struct tree *tree, int dirfd, const char *name, const char *
 struct follow {
     char real[PATH_MAX];           /* so far, without links */
     char pending[2 * PATH_MAX];    /* what is still to be followed */
+    size_t own_len;                /* this much of pending is the entry's own path, what is before it a link's text */
     char link[PATH_MAX + NAME_MAX + 2]; /* the last one on the way, for messages; "" without one */
     unsigned links;
 };
@@ -245,6 +247,8 @@ static int follow_link(struct tree *tree, struct follow *f, const char *candidat
         return hutch_err_set(err, ENAMETOOLONG, "follow the symbolic link '%s'", candidate);
     if (target[0] == '/')
         f->real[0] = '\0';
+    if (f->own_len > strlen(rest))
+        f->own_len = strlen(rest);
     memcpy(f->pending, next, sizeof(next));
     return 0;
 }
@@ -258,6 +262,7 @@ static int follow_dirs(struct tree *tree, struct follow *f, bool create, struct 
     while (f->pending[0]) {
         const char *at = f->pending + strspn(f->pending, "/");
         size_t n = strcspn(at, "/");
+        bool is_own = strlen(at) <= f->own_len;
         int rc;
 
         if (n > NAME_MAX)
@@ -279,11 +284,11 @@ static int follow_dirs(struct tree *tree, struct follow *f, bool create, struct 
         if ((size_t)snprintf(candidate, sizeof(candidate), "%s%s%s", f->real, f->real[0] ? "/" : "", component) >= PATH_MAX - NAME_MAX)
             return hutch_err_set(err, ENAMETOOLONG, "open directory '%.200s…'", candidate);
         rc = fstatat(tree->dirfd, candidate, &st, AT_SYMLINK_NOFOLLOW);
-        if (rc < 0 && errno == ENOENT && create && f->links == 0)
+        if (rc < 0 && errno == ENOENT && create && is_own)
             rc = make_dir(tree, tree->dirfd, candidate, candidate, 0755, 0, err) < 0 ? -2 : 1;
         if (rc == -2)
             return -1;
-        if (rc < 0 && errno == ENOENT && f->links > 0)
+        if (rc < 0 && errno == ENOENT && !is_own)
             return hutch_err_set(err, 0, "it goes through the symbolic link '%s', which leads to nothing in the tree", f->link);
         if (rc < 0)
             return hutch_err_set(err, errno, "open directory '%s'", candidate);
@@ -302,7 +307,7 @@ static int follow_dirs(struct tree *tree, struct follow *f, bool create, struct 
 /* Opens the directory that @path (plain) stands for. *ret_fd stays the tree's, valid until the next call. */
 static int open_parent(struct tree *tree, const char *path, bool create, int *ret_fd, struct hutch_err *err)
 {
-    struct follow f = { .real = "", .link = "", .links = 0 };
+    struct follow f = { .real = "", .own_len = SIZE_MAX, .link = "", .links = 0 };
 
     if (tree->parent_fd >= 0 && strcmp(tree->parent, path) == 0) {
         *ret_fd = tree->parent_fd;
@@ -515,16 +520,19 @@ static int remove_lower(struct tree *tree, int dirfd, const char *name, const ch
     return hutch_rmtree(dirfd, name, err);
 }
 
-static const char *last_component(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 bool hutch_tree_is_whiteout(const char *path)
 {
-    return strncmp(last_component(path), ".wh.", 4) == 0;
+    const char *last;
+    size_t len;
+
+    while (strncmp(path, "./", 2) == 0)
+        path += 2;
+    if (strncmp(path, AUFS, strlen(AUFS)) == 0)
+        return true;
+    for (len = strlen(path); len > 0 && path[len - 1] == '/'; len--)
+        continue;
+    last = len > 0 ? memrchr(path, '/', len) : NULL;
+    return strncmp(last ? last + 1 : path, ".wh.", 4) == 0;
 }
 
 int hutch_tree_whiteout(struct tree *tree, const char *path, struct hutch_err *err)
@@ -533,6 +541,10 @@ int hutch_tree_whiteout(struct tree *tree, const char *path, struct hutch_err *e
     const char *hidden;
     char real[PATH_MAX + NAME_MAX + 2];
 
+    if (plain_path(path, "name", place.plain, err) < 0)
+        return -1;
+    if (strncmp(place.plain, AUFS, strlen(AUFS)) == 0 && strcmp(place.plain, OPAQUE) != 0)
+        return 0;
     if (find_place(tree, path, "name", true, &place, err) < 0)
         return -1;
     distrust_parent(tree);
@@ -541,7 +553,7 @@ int hutch_tree_whiteout(struct tree *tree, const char *path, struct hutch_err *e
             return 0;
         return empty_lower(tree, place.dirfd, ".", tree->parent_real, 0, err);
     }
-    if (strncmp(place.name, ".wh..wh.", 8) == 0)
+    if (strncmp(place.name, AUFS, strlen(AUFS)) == 0)
         return 0;
     hidden = place.name + 4;
     if (hidden[0] == '\0' || strcmp(hidden, ".") == 0 || strcmp(hidden, "..") == 0)

@@ -5,14 +5,17 @@
 set -eu
 
 root=${1%/}
+here=$(dirname "$0")
 export LC_ALL=C PYTHONHASHSEED=0
 : "${SOURCE_DATE_EPOCH:=0}"
 export SOURCE_DATE_EPOCH
 
 say() { echo "trim.sh: $*" >&2; }
 
-# 1. What dpkg.cfg keeps out of new packages, for packages that were there before it (the Dockerfile's base).
-rm -rf "$root"/usr/include "$root"/usr/share/man "$root"/usr/share/info "$root"/usr/share/locale
+# 1. What dpkg.cfg keeps out, for packages that were unpacked without it (the essential ones; a base image).
+sed -n 's|^path-exclude=\(/[^*]*\)/\*$|\1|p' "$here/dpkg.cfg" | grep -vx /usr/share/doc | while IFS= read -r dir; do
+    rm -rf "$root$dir"
+done
 find "$root"/usr/share/doc -mindepth 2 ! -name copyright ! -type d -delete 2>/dev/null || :
 find "$root"/usr/share/doc -mindepth 1 -type d -empty -delete 2>/dev/null || :
 find "$root"/usr/lib \( -name '*.a' -o -name '*.la' -o -name '*.h' -o -name '*.hpp' \) -type f -delete
@@ -29,9 +32,8 @@ find "$root"/tmp "$root"/run "$root"/var/tmp "$root"/var/cache -mindepth 1 -type
 # 3. Files that would carry the build machine, or a secret, into the image.
 rm -f "$root"/etc/machine-id "$root"/etc/hostname "$root"/etc/resolv.conf "$root"/etc/shadow* \
     "$root"/etc/gshadow* "$root"/etc/passwd- "$root"/etc/group- "$root"/etc/subuid* "$root"/etc/subgid* \
-    "$root"/etc/ld.so.cache~ "$root"/.dockerenv
-rm -f "$root"/var/lib/dbus/machine-id
-printf '127.0.0.1 localhost\n::1 localhost\n' >"$root/etc/hosts"
+    "$root"/var/lib/dbus/machine-id "$root"/.dockerenv 2>/dev/null || : # docker mounts something on three of them
+cp "$here/hosts" "$root/etc/hosts"
 
 # 4. The sandbox user.
 grep -q '^user:' "$root/etc/passwd" || echo 'user:x:1000:1000:user:/tmp:/bin/bash' >>"$root/etc/passwd"
