@@ -152,6 +152,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	install -m 755 $(B)/hutch $(B)/hutch-rootfs $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 policies/*.json $(DESTDIR)$(PREFIX)/share/hutch/policies/
 	cp -R $(ROOTFS_DATA) $(DESTDIR)$(PREFIX)/share/hutch/rootfs/
+	chmod -R a+rX $(DESTDIR)$(PREFIX)/share/hutch/rootfs
 	install -m 644 docs/hutch.1 $(DESTDIR)$(PREFIX)/share/man/man1/hutch.1
 
 .PHONY: clean
