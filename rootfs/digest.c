@@ -3,7 +3,6 @@
 #include "fd.h"
 
 #include <openssl/evp.h>
-#include <string.h>
 
 int hutch_digest_start(struct digest *d, struct hutch_err *err)
 {
@@ -50,19 +49,4 @@ int hutch_digest_of(const void *data, size_t len, char ret_hex[DIGEST_HEX + 1], 
     if (hutch_digest_start(&d, err) < 0 || hutch_digest_update(&d, data, len, err) < 0)
         return -1;
     return hutch_digest_finish(&d, ret_hex, err);
-}
-
-bool hutch_digest_is_hex(const char *text)
-{
-    return strlen(text) == DIGEST_HEX && strspn(text, "0123456789abcdef") == DIGEST_HEX;
-}
-
-bool hutch_digest_parse(const char *text, char ret_hex[DIGEST_HEX + 1])
-{
-    static const char prefix[] = "sha256:";
-
-    if (strncmp(text, prefix, strlen(prefix)) != 0 || !hutch_digest_is_hex(text + strlen(prefix)))
-        return false;
-    memcpy(ret_hex, text + strlen(prefix), DIGEST_HEX + 1);
-    return true;
 }

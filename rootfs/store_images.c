@@ -1,0 +1,291 @@
+#include "store_priv.h"
+
+#include "fd.h"
+#include "layer.h"
+#include "oci_image.h"
+#include "record.h"
+#include "rmtree.h"
+#include "source.h"
+#include "tree.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define auto_source __attribute__((cleanup(hutch_source_done))) struct source
+#define auto_work __attribute__((cleanup(hutch_store_work_end))) struct store_work
+
+/* --- unpacking -------------------------------------------------------------------------------------------- */
+
+/* The caller holds the store's lock. */
+static int write_name(const struct store *store, const char *name, const char *hex, struct hutch_err *err)
+{
+    char file[STORE_MAX_NAME + 1], text[DIGEST_HEX + 16];
+    auto_fd names = hutch_store_open_dir(store->dirfd, "names");
+    auto_fd fd = -1;
+
+    hutch_store_encode_name(name, file);
+    snprintf(text, sizeof(text), "sha256:%s\n", hex);
+    /* No name begins with a dot. One left by a killed process is simply written over. */
+    fd = names < 0 ? -1 : openat(names, ".new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 || hutch_fd_write_all(fd, text, strlen(text)) < 0 || renameat(names, ".new", names, file) < 0)
+        return hutch_err_set(err, errno, "name the image '%s'", name);
+    return 0;
+}
+
+struct unpacking {
+    const struct store_unpack *opts;
+    const char *doing;
+    uint64_t before, total; /* stored bytes of the layers that are done, and of all */
+};
+
+static int tell_progress(void *ctx, uint64_t bytes)
+{
+    struct unpacking *u = ctx;
+
+    if (!u->opts->progress)
+        return 0;
+    return u->opts->progress(u->opts->ctx, u->doing, u->before + bytes, u->total);
+}
+
+/* docker save does not say how large its layers are. */
+static int measure(const struct source *source, struct oci_image *image, uint64_t *ret_total, struct hutch_err *err)
+{
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < image->n_layers; i++) {
+        if (!image->layers[i].digest[0]) {
+            __attribute__((cleanup(hutch_member_done))) struct member member = MEMBER_INIT;
+
+            if (hutch_source_find(source, image->layers[i].member, &member, err) < 0)
+                return -1;
+            image->layers[i].size = member.size;
+        }
+        total += image->layers[i].size;
+    }
+    *ret_total = total;
+    return 0;
+}
+
+static int unpack_layers(const struct source *source, struct oci_image *image, int root_fd, struct unpacking *u, struct hutch_err *err)
+{
+    struct layer_budget budget = { .bytes = u->opts->max_bytes ? u->opts->max_bytes : STORE_MAX_BYTES,
+                                   .entries = u->opts->max_entries ? u->opts->max_entries : STORE_MAX_ENTRIES };
+    __attribute__((cleanup(hutch_tree_done))) struct tree tree = { .dirfd = -1, .parent_fd = -1 };
+    int fd = fcntl(root_fd, F_DUPFD_CLOEXEC, 3);
+
+    budget.max_bytes = budget.bytes;
+    budget.max_entries = budget.entries;
+    if (fd < 0)
+        return hutch_err_set(err, errno, "open the new root tree");
+    if (hutch_tree_open(fd, &tree, err) < 0) {
+        close(fd);
+        return -1;
+    }
+    if (measure(source, image, &u->total, err) < 0)
+        return -1;
+    u->doing = "unpack";
+    for (size_t i = 0; i < image->n_layers; i++) {
+        if (hutch_layer_unpack(source, &image->layers[i], &tree, &budget, tell_progress, u, err) < 0)
+            return -1;
+        u->before += image->layers[i].size;
+    }
+    return hutch_tree_finish(&tree, err);
+}
+
+static int write_image_json(int dirfd, const struct record_totals *totals, struct hutch_err *err)
+{
+    char text[256];
+    auto_fd fd = openat(dirfd, "image.json", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int n = snprintf(text, sizeof(text), "{\"version\":1,\"bytes\":%llu,\"entries\":%llu,\"unpacked\":%lld}\n",
+                     (unsigned long long)totals->bytes, (unsigned long long)totals->entries, (long long)time(NULL));
+
+    if (fd < 0 || hutch_fd_write_all(fd, text, (size_t)n) < 0)
+        return hutch_err_set(err, errno, "write 'image.json'");
+    return 0;
+}
+
+static int write_record(const struct store_work *work, int root_fd, struct unpacking *u, struct hutch_err *err)
+{
+    auto_fd fd = openat(work->dirfd, "record", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    struct record_totals totals;
+    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+    int rc;
+
+    if (!out)
+        return hutch_err_set(err, errno, "create the record of the tree");
+    hutch_fd_take(&fd);
+    u->doing = "record";
+    u->before = 0;
+    rc = hutch_record_write(root_fd, out, &totals, tell_progress, u, err);
+    if (fclose(out) == EOF && rc == 0)
+        rc = hutch_err_set(err, errno, "write the record of the tree");
+    return rc < 0 ? -1 : write_image_json(work->dirfd, &totals, err);
+}
+
+/* Makes what is in @work the tree @hex, unless another process was faster, and names it. */
+static int commit(const struct store *store, const struct store_work *work, const char *hex, const char *name, struct hutch_err *err)
+{
+    char from[sizeof(work->name) + 16], to[16 + DIGEST_HEX];
+    auto_fd lock = -1;
+    bool is_new = false;
+
+    if (hutch_store_lock(store, LOCK_EX, &lock, err) < 0)
+        return -1;
+    if (work && !hutch_store_has_tree(store, hex)) {
+        snprintf(from, sizeof(from), "tmp/%s", work->name);
+        snprintf(to, sizeof(to), "trees/%s", hex);
+        if (renameat(store->dirfd, from, store->dirfd, to) < 0)
+            return hutch_err_set(err, errno, "put the image into the store");
+        is_new = true;
+    }
+    if (!hutch_store_has_tree(store, hex))
+        return hutch_err_set(err, ENOENT, "the image was removed just now");
+    if (!name || write_name(store, name, hex, err) == 0)
+        return 0;
+    if (is_new && renameat(store->dirfd, to, store->dirfd, from) < 0)
+        return hutch_err_wrap(err, "the image is in the store, but without its name");
+    return -1;
+}
+
+int hutch_store_unpack(const struct store *store, const char *archive, const struct store_unpack *opts, struct store_image *ret,
+                       struct hutch_err *err)
+{
+    __attribute__((cleanup(hutch_oci_image_done))) struct oci_image image = OCI_IMAGE_INIT;
+    auto_source source = SOURCE_INIT;
+    auto_work work = STORE_WORK_INIT;
+    struct unpacking u = { .opts = opts };
+    const char *name = opts->name;
+    auto_fd root = -1;
+
+    if (name && !hutch_store_is_name(name))
+        return hutch_err_set(err, 0, "'%.80s' cannot be an image's name (letters, digits, and \"._-/:@\" after the first)", name);
+    if (hutch_store_work_begin(store, &work, err) < 0 ||
+        hutch_source_open(archive, work.dirfd, opts->max_bytes ? opts->max_bytes : STORE_MAX_BYTES, &source, err) < 0 ||
+        hutch_oci_image_read(&source, &image, err) < 0)
+        return -1;
+    if (!name && image.name && hutch_store_is_name(image.name))
+        name = image.name;
+    if (hutch_store_has_tree(store, image.digest)) {
+        if (commit(store, NULL, image.digest, name, err) < 0)
+            return hutch_err_wrap(err, "unpack '%s'", archive);
+        return ret ? hutch_store_describe(store, image.digest, ret, err) : 0;
+    }
+    if (mkdirat(work.dirfd, "root", 0700) < 0)
+        return hutch_err_set(err, errno, "create a root tree in '%s'", store->path);
+    root = hutch_store_open_dir(work.dirfd, "root");
+    if (root < 0)
+        return hutch_err_set(err, errno, "open a root tree in '%s'", store->path);
+    if (unpack_layers(&source, &image, root, &u, err) < 0 || write_record(&work, root, &u, err) < 0 ||
+        commit(store, &work, image.digest, name, err) < 0)
+        return hutch_err_wrap(err, "unpack '%s'", archive);
+    return ret ? hutch_store_describe(store, image.digest, ret, err) : 0;
+}
+
+/* --- verifying, removing ---------------------------------------------------------------------------------- */
+
+struct verifying {
+    store_difference_fn *difference;
+    store_progress_fn *progress;
+    void *ctx;
+    uint64_t total;
+};
+
+static int verify_progress(void *ctx, uint64_t bytes)
+{
+    struct verifying *v = ctx;
+
+    return v->progress ? v->progress(v->ctx, "verify", bytes, v->total) : 0;
+}
+
+static void verify_difference(void *ctx, const char *what, const char *path)
+{
+    struct verifying *v = ctx;
+
+    if (v->difference)
+        v->difference(v->ctx, what, path);
+}
+
+int hutch_store_verify(const struct store *store, const char *name, uint64_t *ret_n, store_difference_fn *difference,
+                       store_progress_fn *progress, void *ctx, struct hutch_err *err)
+{
+    struct verifying v = { .difference = difference, .progress = progress, .ctx = ctx };
+    char hex[DIGEST_HEX + 1], file[STORE_MAX_NAME + 1];
+    struct store_image image = { .names = NULL };
+    auto_fd tree = -1, root = -1, fd = -1;
+    FILE *in;
+    int rc;
+
+    if (hutch_store_resolve(store, name, hex, file, err) < 0 || hutch_store_lock_tree(store, hex, LOCK_SH, &tree, err) < 0)
+        return -1;
+    hutch_store_read_numbers(tree, &image);
+    v.total = image.bytes;
+    root = hutch_store_open_dir(tree, "root");
+    fd = openat(tree, "record", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    in = root < 0 || fd < 0 ? NULL : fdopen(fd, "r");
+    if (!in)
+        return hutch_err_set(err, errno, "open the tree and the record of image '%s'", name);
+    hutch_fd_take(&fd);
+    rc = hutch_record_verify(root, in, ret_n, verify_difference, verify_progress, &v, err);
+    fclose(in);
+    return rc < 0 ? hutch_err_wrap(err, "verify image '%s'", name) : 0;
+}
+
+struct unnaming {
+    const struct store *store;
+    int names_fd;
+    const char *hex;
+    bool is_dry; /* only count */
+    unsigned n;
+};
+
+static void unname(void *ctx, const char *entry)
+{
+    struct unnaming *u = ctx;
+    char text[DIGEST_HEX + 16] = "", hex[DIGEST_HEX + 1];
+    auto_fd fd = openat(u->names_fd, entry, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd < 0 || hutch_fd_read_full(fd, text, sizeof(text) - 1) <= 0)
+        return;
+    text[strcspn(text, "\n")] = '\0';
+    if (!hutch_digest_parse(text, hex) || strcmp(hex, u->hex) != 0)
+        return;
+    if (u->is_dry || unlinkat(u->names_fd, entry, 0) == 0)
+        u->n++;
+}
+
+int hutch_store_remove(const struct store *store, const char *name, struct hutch_err *err)
+{
+    char hex[DIGEST_HEX + 1], file[STORE_MAX_NAME + 1], tree[16 + DIGEST_HEX], gone[128];
+    auto_fd lock = -1, held = -1, names = -1, tmp = -1;
+    struct unnaming u = { .store = store, .hex = hex, .is_dry = true };
+
+    if (hutch_store_lock(store, LOCK_EX, &lock, err) < 0 || hutch_store_resolve(store, name, hex, file, err) < 0)
+        return -1;
+    names = hutch_store_open_dir(store->dirfd, "names");
+    tmp = hutch_store_open_dir(store->dirfd, "tmp");
+    if (names < 0 || tmp < 0)
+        return hutch_err_set(err, errno, "open the store '%s'", store->path);
+    u.names_fd = names;
+    if (hutch_store_each_entry(store, "names", unname, &u, err) < 0)
+        return -1;
+    if (file[0] && u.n > 1) { /* only a name */
+        if (unlinkat(names, file, 0) < 0)
+            return hutch_err_set(err, errno, "remove the name '%s'", name);
+        return 0;
+    }
+    if (hutch_store_lock_tree(store, hex, LOCK_EX | LOCK_NB, &held, err) < 0)
+        return hutch_err_wrap(err, "remove image '%s'", name);
+    snprintf(tree, sizeof(tree), "trees/%s", hex);
+    snprintf(gone, sizeof(gone), "%ld-%s", (long)getpid(), hex);
+    if (renameat(store->dirfd, tree, tmp, gone) < 0)
+        return hutch_err_set(err, errno, "remove image '%s'", name);
+    u.is_dry = false;
+    if (hutch_store_each_entry(store, "names", unname, &u, err) < 0)
+        return -1;
+    /* Gone from here on. The files take their time, without the store's lock; @held keeps others from sweeping them. */
+    hutch_fd_closep(&lock);
+    return hutch_rmtree(tmp, gone, err);
+}
