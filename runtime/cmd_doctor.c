@@ -241,9 +241,10 @@ static void put_images(cJSON *root, const struct report *r)
 
     for (size_t i = 0; i < r->n_images; i++) {
         cJSON *image = cJSON_CreateObject();
-        cJSON *names = cJSON_AddArrayToObject(image, "names");
+        cJSON *names;
 
         put_text(image, "digest", r->images[i].digest);
+        names = cJSON_AddArrayToObject(image, "names");
         for (size_t k = 0; k < r->images[i].n_names; k++)
             cJSON_AddItemToArray(names, new_text(r->images[i].names[k]));
         cJSON_AddNumberToObject(image, "bytes", (double)r->images[i].bytes);
