@@ -166,12 +166,12 @@ def leftover_runs():
 
 
 def cgroups():
-    """All groups below the one that hutch may use: beside our own and below it."""
+    """All groups of the subtree that hutch may use: beside our own and below it. In the topmost group nothing is
+    delegated to us, and what is below it is other people's."""
     own = own_cgroup()
-    mount = cgroup2_mount()
-    if own is None:
+    if own is None or own == cgroup2_mount():
         return set()
-    top = own if own == mount else os.path.dirname(own)
+    top = os.path.dirname(own)
     return {os.path.join(parent, name) for parent, names, _ in os.walk(top) for name in names}
 
 
