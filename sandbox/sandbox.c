@@ -282,6 +282,9 @@ int hutch_sandbox_receive(struct sandbox *sb, struct init_msg *ret, struct hutch
 {
     ssize_t n = TEMP_FAILURE_RETRY(recv(sb->control_fd, ret, sizeof(*ret), 0));
 
+    /* An init that ends before it has read all that it was sent leaves ECONNRESET, once, in front of its last message. */
+    if (n < 0 && errno == ECONNRESET)
+        n = TEMP_FAILURE_RETRY(recv(sb->control_fd, ret, sizeof(*ret), 0));
     if (n == 0 || (n < 0 && errno == ECONNRESET))
         return 0;
     if (n != sizeof(*ret))
