@@ -80,6 +80,8 @@ void hutch_doctor_failed(const struct doctor_host *host, struct doctor_finding *
     } else if (errnum == ENOSYS) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "%s: %s (too old a kernel, or a seccomp filter around hutch hides it)", doing,
                            strerrordesc_np(errnum));
+        hutch_denial_explain_userns(&host->facts, ENOSYS, &cause);
+        hutch_doctor_fix(ret, "a kernel from Linux 5.15 on; where there is one: %s", cause.fix);
     } else {
         hutch_doctor_found(ret, DOCTOR_MISSING, "%s%s%s", doing, errnum ? ": " : "", errnum ? strerrordesc_np(errnum) : "");
     }
@@ -182,19 +184,23 @@ static _Noreturn void child_main(const struct doctor_host *host, bool in_userns,
 }
 
 /* What a child that told nothing died of. */
-static void explain_end(int status, struct doctor_finding *ret)
+static void explain_end(const struct doctor_host *host, int status, struct doctor_finding *ret)
 {
     int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    struct denial_cause cause;
 
-    if (sig == SIGSYS)
+    if (sig == SIGSYS) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "trying it was answered with SIGSYS: a seccomp filter around hutch forbids it");
-    else if (sig)
+        hutch_denial_explain_userns(&host->facts, ENOSYS, &cause);
+        hutch_doctor_fix(ret, "%s", cause.fix);
+    } else if (sig) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "trying it ended with %s", sigdescr_np(sig) ? sigdescr_np(sig) : "a signal");
-    else
+    } else {
         hutch_doctor_found(ret, DOCTOR_MISSING, "trying it ended without an answer (status %d)", WEXITSTATUS(status));
+    }
 }
 
-static void collect(struct child *child, unsigned timeout_ms, struct doctor_finding *ret)
+static void collect(const struct doctor_host *host, struct child *child, unsigned timeout_ms, struct doctor_finding *ret)
 {
     struct doctor_finding finding;
     struct pollfd pfd = { .fd = child->result_r, .events = POLLIN };
@@ -214,7 +220,7 @@ static void collect(struct child *child, unsigned timeout_ms, struct doctor_find
     if (ready <= 0)
         hutch_doctor_found(ret, DOCTOR_MISSING, "trying it brought no answer within %u ms", timeout_ms);
     else if (!ret->detail[0] && ret->status == DOCTOR_MISSING)
-        explain_end(status, ret);
+        explain_end(host, status, ret);
 }
 
 /* Runs @fn in a child, in a user namespace with @namespaces when @place says so. */
@@ -268,7 +274,7 @@ static void try_in_child(const struct doctor_host *host, enum doctor_place place
         kill(child.pid, SIGKILL);
         TEMP_FAILURE_RETRY(waitpid(child.pid, NULL, 0));
     } else {
-        collect(&child, timeout_ms, ret);
+        collect(host, &child, timeout_ms, ret);
     }
     close(child.go_w);
     close(child.result_r);

@@ -279,6 +279,11 @@ static void fails_denied(const struct doctor_host *host, struct doctor_finding *
     hutch_doctor_failed(host, ret, EACCES, "do '%s'", "it");
 }
 
+static void fails_unknown(const struct doctor_host *host, struct doctor_finding *ret)
+{
+    hutch_doctor_failed(host, ret, ENOSYS, "do '%s'", "it");
+}
+
 static void hangs(const struct doctor_host *host, struct doctor_finding *ret)
 {
     (void)host;
@@ -326,7 +331,11 @@ static void test_outcomes(void **state)
           "(kernel.apparmor_restrict_unprivileged_userns is 1)", "a lot", NULL },
         { "crashes", crashes, DOCTOR_MISSING, "trying it ended with Segmentation fault", "a lot", "buy one" },
         { "killed by a filter", is_filtered, DOCTOR_MISSING,
-          "trying it was answered with SIGSYS: a seccomp filter around hutch forbids it", "a lot", "buy one" },
+          "trying it was answered with SIGSYS: a seccomp filter around hutch forbids it", "a lot",
+          "start hutch outside of the sandbox or service that set the filter" },
+        { "not known to the kernel", fails_unknown, DOCTOR_MISSING,
+          "do 'it': Function not implemented (too old a kernel, or a seccomp filter around hutch hides it)", "a lot",
+          "a kernel from Linux 5.15 on; where there is one: start hutch outside of the sandbox or service that set the filter" },
         { "goes without a word", leaves, DOCTOR_MISSING, "trying it ended without an answer (status 7)", "a lot", "buy one" },
     };
     struct doctor_host host = { .facts = quiet_host, .cgroup = CGROUP_BASE_INIT, .has_user_ns = true };
