@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 
 #define MAX_LINKS 40             /* as the kernel: path_resolution(7) */
+#define MAX_STEPS 1000           /* components on the way to one directory, those of links included */
 #define MAX_TIME (1ll << 40)     /* seconds; some file systems refuse what is further away */
 #define MAX_PASSWD (1u << 20)
 /* Names in an archive are bounded by TREE_MAX_DEPTH, links may lead a little deeper with each layer. */
@@ -225,17 +226,19 @@ static int make_dir(struct tree *tree, int dirfd, const char *name, const char *
 /* Where a path leads, while it is followed. */
 struct follow {
     char real[PATH_MAX];           /* so far, without links */
-    char pending[2 * PATH_MAX];    /* what is still to be followed */
-    size_t own_len;                /* this much of pending is the entry's own path, what is before it a link's text */
+    char pending[2 * PATH_MAX];    /* what is still to be followed, */
+    const char *at;                /* from here on */
+    size_t own_len;                /* this much of the end of pending is the entry's own path, not a link's text */
     char link[PATH_MAX + NAME_MAX + 2]; /* the last one on the way, for messages; "" without one */
-    unsigned links;
+    unsigned links, steps;
 };
 
-/* Takes the link at @candidate into account. */
-static int follow_link(struct tree *tree, struct follow *f, const char *candidate, const char *rest, struct hutch_err *err)
+/* Continues with the text of the link at @candidate. */
+static int follow_link(struct tree *tree, struct follow *f, const char *candidate, struct hutch_err *err)
 {
     char target[PATH_MAX], next[2 * PATH_MAX];
     ssize_t n = readlinkat(tree->dirfd, candidate, target, sizeof(target) - 1);
+    size_t rest_len = strlen(f->at);
 
     if (n < 0)
         return hutch_err_set(err, errno, "read the symbolic link '%s'", candidate);
@@ -243,65 +246,72 @@ static int follow_link(struct tree *tree, struct follow *f, const char *candidat
     snprintf(f->link, sizeof(f->link), "%s", candidate);
     if (++f->links > MAX_LINKS)
         return hutch_err_set(err, ELOOP, "follow the symbolic link '%s'", candidate);
-    if ((size_t)snprintf(next, sizeof(next), "%s/%s", target, rest) >= sizeof(next))
+    if ((size_t)snprintf(next, sizeof(next), "%s/%s", target, f->at) >= sizeof(next))
         return hutch_err_set(err, ENAMETOOLONG, "follow the symbolic link '%s'", candidate);
     if (target[0] == '/')
         f->real[0] = '\0';
-    if (f->own_len > strlen(rest))
-        f->own_len = strlen(rest);
+    if (f->own_len > rest_len)
+        f->own_len = rest_len;
     memcpy(f->pending, next, sizeof(next));
+    f->at = f->pending;
     return 0;
 }
 
-/* Writes to f->real where the directory @path (plain) leads, making what is missing. */
-static int follow_dirs(struct tree *tree, struct follow *f, bool create, struct hutch_err *err)
+/* Takes the next component, which is neither "" nor "." nor "..". */
+static int follow_component(struct tree *tree, struct follow *f, size_t len, bool create, struct hutch_err *err)
 {
-    char component[NAME_MAX + 1], rest[2 * PATH_MAX], candidate[PATH_MAX + NAME_MAX + 2];
+    char candidate[PATH_MAX + NAME_MAX + 2];
+    bool is_own = strlen(f->at) <= f->own_len;
     struct stat st;
 
-    while (f->pending[0]) {
-        const char *at = f->pending + strspn(f->pending, "/");
-        size_t n = strcspn(at, "/");
-        bool is_own = strlen(at) <= f->own_len;
-        int rc;
+    if ((size_t)snprintf(candidate, sizeof(candidate), "%s%s%.*s", f->real, f->real[0] ? "/" : "", (int)len, f->at) >=
+        PATH_MAX - NAME_MAX)
+        return hutch_err_set(err, ENAMETOOLONG, "open directory '%.100s...'", candidate);
+    f->at += len;
+    if (fstatat(tree->dirfd, candidate, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        if (errno == ENOENT && !is_own)
+            return hutch_err_set(err, 0, "it goes through the symbolic link '%s', which leads to nothing in the tree", f->link);
+        if (errno != ENOENT || !create)
+            return hutch_err_set(err, errno, "open directory '%s'", candidate);
+        if (make_dir(tree, tree->dirfd, candidate, candidate, 0755, 0, err) < 0)
+            return -1;
+    } else if (S_ISLNK(st.st_mode)) {
+        return follow_link(tree, f, candidate, err);
+    } else if (!S_ISDIR(st.st_mode)) {
+        return hutch_err_set(err, 0, "'%s' is not a directory", candidate);
+    }
+    memcpy(f->real, candidate, strlen(candidate) + 1);
+    return 0;
+}
 
-        if (n > NAME_MAX)
+/* Writes to f->real where f->at leads, making what is missing of the entry's own path. */
+static int follow_dirs(struct tree *tree, struct follow *f, bool create, struct hutch_err *err)
+{
+    for (;;) {
+        size_t len;
+
+        f->at += strspn(f->at, "/");
+        len = strcspn(f->at, "/");
+        if (len == 0)
+            return 0;
+        /* Links may send us round and round: each entry of a million could cost a second otherwise. */
+        if (++f->steps > MAX_STEPS)
+            return hutch_err_set(err, ELOOP, "follow the symbolic link '%s' (more than %d steps)", f->link, MAX_STEPS);
+        if (len > NAME_MAX)
             return hutch_err_set(err, ENAMETOOLONG, "follow the symbolic link '%s'", f->link);
-        memcpy(component, at, n);
-        component[n] = '\0';
-        snprintf(rest, sizeof(rest), "%s", at + n);
-        memcpy(f->pending, rest, sizeof(rest));
-        if (n == 0 || strcmp(component, ".") == 0)
-            continue;
-        if (strcmp(component, "..") == 0) { /* only a link's text can hold one */
+        if (len == 1 && f->at[0] == '.') {
+            f->at += len;
+        } else if (len == 2 && memcmp(f->at, "..", 2) == 0) { /* only a link's text can hold one */
             char *slash = strrchr(f->real, '/');
 
             if (f->real[0] == '\0')
                 return hutch_err_set(err, 0, "it goes through the symbolic link '%s', which leads out of the tree", f->link);
             *(slash ? slash : f->real) = '\0';
-            continue;
-        }
-        if ((size_t)snprintf(candidate, sizeof(candidate), "%s%s%s", f->real, f->real[0] ? "/" : "", component) >= PATH_MAX - NAME_MAX)
-            return hutch_err_set(err, ENAMETOOLONG, "open directory '%.200s…'", candidate);
-        rc = fstatat(tree->dirfd, candidate, &st, AT_SYMLINK_NOFOLLOW);
-        if (rc < 0 && errno == ENOENT && create && is_own)
-            rc = make_dir(tree, tree->dirfd, candidate, candidate, 0755, 0, err) < 0 ? -2 : 1;
-        if (rc == -2)
+            f->at += len;
+        } else if (follow_component(tree, f, len, create, err) < 0) {
             return -1;
-        if (rc < 0 && errno == ENOENT && !is_own)
-            return hutch_err_set(err, 0, "it goes through the symbolic link '%s', which leads to nothing in the tree", f->link);
-        if (rc < 0)
-            return hutch_err_set(err, errno, "open directory '%s'", candidate);
-        if (rc == 0 && S_ISLNK(st.st_mode)) {
-            if (follow_link(tree, f, candidate, rest, err) < 0)
-                return -1;
-        } else if (rc == 1 || S_ISDIR(st.st_mode)) {
-            memcpy(f->real, candidate, strlen(candidate) + 1);
-        } else {
-            return hutch_err_set(err, 0, "'%s' is not a directory", candidate);
         }
     }
-    return 0;
 }
 
 /* Opens the directory that @path (plain) stands for. *ret_fd stays the tree's, valid until the next call. */
@@ -314,6 +324,7 @@ static int open_parent(struct tree *tree, const char *path, bool create, int *re
         return 0;
     }
     snprintf(f.pending, sizeof(f.pending), "%s", path);
+    f.at = f.pending;
     if (follow_dirs(tree, &f, create, err) < 0)
         return -1;
     forget_parent(tree);
@@ -489,8 +500,16 @@ static int empty_lower(struct tree *tree, int dirfd, const char *name, const cha
     char below[PATH_MAX];
     struct dirent *de;
     DIR *dir;
-    int rc = 0;
-    int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int rc = 0, fd;
+
+    /* Once a layer: nothing of lower layers comes back, and a layer may say so a million times. */
+    if ((size_t)snprintf(below, sizeof(below), "%s%s%s", real, real[0] ? "/" : "", OPAQUE) >= sizeof(below))
+        return hutch_err_set(err, ENAMETOOLONG, "empty directory '%s'", real);
+    if (tfind(below, &tree->layer_paths, compare_paths))
+        return 0;
+    if (note_path(tree, below, err) < 0)
+        return -1;
+    fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     if (fd < 0 && (errno == ENOTDIR || errno == ELOOP || errno == ENOENT)) /* not a directory: nothing is in it */
         return 0;
