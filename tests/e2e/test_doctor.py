@@ -289,6 +289,17 @@ def test_broken_policy(tmp_path):
     assert "memroy" in report["policies"]["default"]["reason"]
 
 
+def test_both_run(tmp_path):
+    """Exit status 0: here through a policy strict that is content with less."""
+    _, report = doctor()
+    if not report["policies"]["default"]["runs"]:
+        pytest.skip("no sandbox on this host: %s" % report["policies"]["default"]["reason"])
+    for name in os.listdir(report["host"]["policies"]):
+        shutil.copy(os.path.join(report["host"]["policies"], name), str(tmp_path))
+    (tmp_path / "strict.json").write_text('{"schema": 1, "extends": "default"}')
+    doctor(env={"HUTCH_POLICY_DIR": str(tmp_path)}, expect=0)
+
+
 # --------------------------------------------------------------------------------------------------
 # Nothing stays
 
