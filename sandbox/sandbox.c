@@ -120,9 +120,11 @@ static const char *clone_hint(int errnum)
 {
     switch (errnum) {
     case EPERM:
-        return " (this host forbids user namespaces to ordinary users; 'hutch doctor' names the setting)";
+        return " (this host or container forbids user namespaces; 'hutch doctor' finds out why)";
     case ENOSPC:
         return " (the limit is user.max_user_namespaces or its kin, not the disk)";
+    case ENOSYS:
+        return " (clone3 is kept from us: by a seccomp filter around us, as of a container, or by a kernel before 5.3)";
     case EUSERS:
         return " (user namespaces are nested too deeply)";
     default:
