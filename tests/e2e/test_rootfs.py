@@ -3,7 +3,6 @@ its promises against a second process and against being killed."""
 import contextlib
 import fcntl
 import glob
-import io
 import json
 import os
 import re
