@@ -31,7 +31,7 @@ find "$root"/tmp "$root"/run "$root"/var/tmp "$root"/var/cache -mindepth 1 -type
 
 # 3. Files that would carry the build machine, or a secret, into the image.
 rm -f "$root"/etc/machine-id "$root"/etc/hostname "$root"/etc/resolv.conf "$root"/etc/shadow* \
-    "$root"/etc/gshadow* "$root"/etc/passwd- "$root"/etc/group- "$root"/etc/subuid* "$root"/etc/subgid* \
+    "$root"/etc/gshadow* "$root"/etc/.pwd.lock "$root"/etc/passwd- "$root"/etc/group- "$root"/etc/subuid* "$root"/etc/subgid* \
     "$root"/var/lib/dbus/machine-id "$root"/.dockerenv 2>/dev/null || : # docker mounts something on three of them
 cp "$here/hosts" "$root/etc/hosts"
 
@@ -41,7 +41,7 @@ grep -q '^user:' "$root/etc/group" || echo 'user:x:1000:' >>"$root/etc/group"
 mkdir -p "$root/mnt/data"
 
 # 5. No program changes who it runs as.
-find "$root" -xdev -type f -perm /6000 -exec chmod ug-s {} +
+find "${root:-/}" -xdev -type f -perm /6000 -exec chmod ug-s {} +
 
 # 6. Bytecode. "unchecked-hash": Python neither looks at the source's time nor reads it. What marshal writes
 # depends on which strings the compiling process happens to hold already, so each of a fixed number of
@@ -100,7 +100,13 @@ END
     rm -rf "$root/tmp/fonts.py" "$root/tmp/mpl"
 fi
 
-# 8. Other caches that programs would otherwise make at every start.
+# 8. wordcloud's default font is a link into a package that is left out.
+cloud=$root/usr/lib/python3/dist-packages/wordcloud/DroidSansMono.ttf
+if [ -L "$cloud" ] && [ ! -e "$cloud" ]; then
+    ln -sf ../../../../share/fonts/truetype/dejavu/DejaVuSansMono.ttf "$cloud"
+fi
+
+# 9. Other caches that programs would otherwise make at every start.
 chroot "$root/" /sbin/ldconfig
 rm -rf "$root/var/cache/ldconfig"
 if [ -x "$root/usr/bin/fc-cache" ]; then
