@@ -160,7 +160,8 @@ static int attach(int fd, int target_fd, const char *target, struct hutch_err *e
 {
     if (move_mount(fd, "", target_fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
         return hutch_err_set(err, errno, "mount on '%s'%s", target,
-                             errno == ENOSPC ? " (the limit is fs.mount-max, not the disk)" : "");
+                             errno == ENOSPC   ? " (the limit is fs.mount-max, not the disk)"
+                             : errno == EINVAL ? " (a file covers only a file, a directory only a directory)" : "");
     return 0;
 }
 
