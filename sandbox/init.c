@@ -19,6 +19,9 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
+
+#define REAP_MAX 64 /* between two looks at the clock and at the supervisor */
 
 /* Fixed numbers for what init keeps, so that everything above can be closed at once. */
 enum { KEEP_STDIN = 0, KEEP_STDOUT, KEEP_STDERR, KEEP_CONTROL, KEEP_REPORT, KEEP_COUNT };
@@ -253,19 +256,33 @@ static void await_exec(const struct init_job *job, int errpipe_r)
         _exit(1);
 }
 
-/* Reaps whatever has ended. True when the worker was among it. */
-static bool reap(pid_t worker, int *ret_status)
+/* Reaps what has ended, up to REAP_MAX: code inside can make orphans as fast as they are reaped, and must not keep init from
+ * everything else. True when the worker was among it; *@ret_more when there may be more. */
+static bool reap(pid_t worker, int *ret_status, bool *ret_more)
 {
     bool is_worker_done = false;
-    pid_t pid;
-    int status;
+    int status, n;
 
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+    for (n = 0; n < REAP_MAX; n++) {
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+
+        if (pid <= 0)
+            break;
         if (pid == worker) {
             *ret_status = status;
             is_worker_done = true;
         }
+    }
+    *ret_more = n == REAP_MAX;
     return is_worker_done;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 static void obey(const struct init_job *job, pid_t worker)
@@ -286,7 +303,9 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     struct init_job job = *given;
     struct init_msg msg = { 0 };
     struct hutch_err err = { 0 };
+    int64_t next_sample;
     int errpipe_r, signals;
+    bool is_more = false;
     sigset_t chld;
     pid_t worker;
 
@@ -305,20 +324,26 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     }
     worker = start_worker(&job, &errpipe_r);
     await_exec(&job, errpipe_r);
+    next_sample = now_ms() + INIT_SAMPLE_MS;
     for (;;) {
         struct pollfd pfds[] = { { .fd = signals, .events = POLLIN }, { .fd = job.control_fd, .events = POLLIN } };
+        int64_t left = next_sample - now_ms();
+        int timeout_ms = !job.wants_samples ? -1 : left > 0 ? (int)left : 0;
         struct signalfd_siginfo info;
 
-        if (poll(pfds, ARRAY_SIZE(pfds), job.wants_samples ? INIT_SAMPLE_MS : -1) == 0) {
+        poll(pfds, ARRAY_SIZE(pfds), is_more ? 0 : timeout_ms);
+        /* By the clock, not when poll(2) runs out of time: a child that ends every few milliseconds would prevent that. */
+        if (job.wants_samples && now_ms() >= next_sample) {
             msg.kind = INIT_SAMPLE;
             hutch_sample_take(&msg.sample);
             send_msg(&job, &msg);
+            next_sample = now_ms() + INIT_SAMPLE_MS;
         }
         if (pfds[1].revents)
             obey(&job, worker);
-        while (read(signals, &info, sizeof(info)) > 0)
-            ; /* one readable signal can stand for many children */
-        if (reap(worker, &msg.status))
+        if (pfds[0].revents && read(signals, &info, sizeof(info)) < 0 && errno != EAGAIN)
+            _exit(1); /* rather than turn for ever */
+        if (reap(worker, &msg.status, &is_more))
             break;
     }
     msg.kind = INIT_ENDED;
