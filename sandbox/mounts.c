@@ -272,6 +272,30 @@ static int build_dev(int root, const struct sandbox_mount *m, struct hutch_err *
     return restrict_mount(dev, MOUNT_ATTR_RDONLY, 0, m->target, err);
 }
 
+/* The same link already there is fine: add_missing_targets() may have made it. */
+static int make_link(int root, const struct sandbox_mount *m, struct hutch_err *err)
+{
+    char parent[PATH_MAX], text[PATH_MAX];
+    const char *slash = strrchr(m->target, '/');
+    auto_fd dir = -1;
+    ssize_t n;
+
+    if (!slash[1] || (size_t)(slash - m->target) >= sizeof(parent))
+        return hutch_err_set(err, 0, "'%s' is no place for a link", m->target);
+    snprintf(parent, sizeof(parent), "%.*s", slash == m->target ? 1 : (int)(slash - m->target), m->target);
+    if (open_target(root, parent, true, &dir, err) < 0)
+        return -1;
+    if (symlinkat(m->source, dir, slash + 1) == 0)
+        return 0;
+    if (errno == EEXIST) {
+        n = readlinkat(dir, slash + 1, text, sizeof(text));
+        if (n == (ssize_t)strlen(m->source) && memcmp(text, m->source, (size_t)n) == 0)
+            return 0;
+        errno = EEXIST;
+    }
+    return hutch_err_set(err, errno, "link '%s' to '%s'", m->target, m->source);
+}
+
 static int build_one(int root, const struct sandbox_mount *m, int given_fd, struct hutch_err *err)
 {
     auto_fd fd = -1;
@@ -281,9 +305,7 @@ static int build_one(int root, const struct sandbox_mount *m, int given_fd, stru
     case MOUNT_DEV:
         return build_dev(root, m, err);
     case MOUNT_SYMLINK:
-        if (symlinkat(m->source, root, m->target + 1) < 0)
-            return hutch_err_set(err, errno, "link '%s' to '%s'", m->target, m->source);
-        return 0;
+        return make_link(root, m, err);
     case MOUNT_PROC:
         /* While the host's own proc is in sight, or the kernel refuses (mount_too_revealing). */
         if (make_fs("proc", NULL, MOUNT_ATTR_NOEXEC, &fd, err) < 0)
@@ -335,7 +357,7 @@ static bool lacks_target(const struct sandbox_spec *spec, int root, size_t i)
     for (size_t j = 0; j < i; j++)
         if (is_below(spec->mounts[i].target, spec->mounts[j].target))
             return false;
-    fd = open_in_root(root, spec->mounts[i].target, O_PATH);
+    fd = open_in_root(root, spec->mounts[i].target, O_PATH | (spec->mounts[i].kind == MOUNT_SYMLINK ? O_NOFOLLOW : 0));
     return fd < 0 && errno == ENOENT;
 }
 
@@ -359,6 +381,11 @@ static int add_missing_targets(const struct sandbox_spec *spec, const struct mou
         if (skeleton < 0) {
             if (make_tmpfs(1 << 20, 1024, 0755, 0, &skeleton, err) < 0)
                 return -1;
+        }
+        if (m->kind == MOUNT_SYMLINK) {
+            if (make_link(skeleton, m, err) < 0)
+                return -1;
+            continue;
         }
         if (m->kind == MOUNT_BIND && fstat(source_of(spec, sources, i), &st) == 0)
             is_dir = S_ISDIR(st.st_mode);

@@ -622,13 +622,10 @@ static void test_network(void **state)
         struct sandbox_spec spec;
         char *out;
 
-        box_spec(&spec, "readlink /proc/self/ns/net; grep -c : /proc/net/dev; cut -d: -f1 -s /proc/net/dev;"
-                        "grep -c '^ *lo:' /proc/net/dev; grep -l 7f000001 /proc/net/fib_trie /proc/net/route; cat /proc/net/route");
+        box_spec(&spec, "readlink /proc/self/ns/net; grep -c : /proc/net/dev; tail -n +2 /proc/net/route | wc -l;"
+                        "grep -q 127.0.0.1 /proc/net/fib_trie && echo loopback is up");
         spec.network = rows[i].network;
         spec.layers[LAYER_NET_NS] = rows[i].network == NETWORK_NONE ? NEED_REQUIRE : NEED_OFF;
-        spec.argv[2] = realloc(spec.argv[2], 256);
-        strcpy(spec.argv[2], "readlink /proc/self/ns/net; grep -c : /proc/net/dev; tail -n +2 /proc/net/route | wc -l;"
-                             "grep -q 127.0.0.1 /proc/net/fib_trie && echo loopback is up");
         out = box_shell(&spec);
         if (rows[i].network == NETWORK_NONE) {
             char *rest = strchr(out, '\n');
