@@ -156,7 +156,7 @@ def main():
                         "error": 100 * found.importances_std[i] / total})
 
     lines = [f"Which factors contribute most to accident frequency? ({source}, {len(table)} road sections)", ""]
-    for place, row in enumerate(ranking[:5], 1):
+    for place, row in enumerate([row for row in ranking if row["share"] >= 2][:5], 1):
         lines.append(f"{place}. {row['label']} ({row['share']:.0f}% of all influence): {row['words']}")
     weak = [row["label"] for row in ranking if row["share"] < 2]
     if weak:
