@@ -8,6 +8,7 @@
 #include "program.h"
 #include "run.h"
 #include "store.h"
+#include "usual_mounts.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -158,11 +159,20 @@ static int parse_options(int argc, char **argv, struct run_opts *opts, int *ret_
     return 0;
 }
 
+/* A limit from the command line: 0 for none, else @min to @max, the bounds that policies have too. */
 static int apply_limit(struct sandbox_spec *spec, enum sandbox_limit limit, const char *option, const char *text,
                        int (*parse)(const char *, uint64_t *, struct hutch_err *), struct hutch_err *err)
 {
-    if (text && parse(text, &spec->limits[limit], err) < 0)
+    uint64_t value, min, max;
+
+    if (!text)
+        return 0;
+    if (parse(text, &value, err) < 0)
         return hutch_err_wrap(err, "option '%s'", option);
+    hutch_policy_limit_range(limit, &min, &max);
+    if (value != 0 && (value < min || value > max))
+        return hutch_err_set(err, 0, "option '%s': '%s' is too %s", option, text, value < min ? "small" : "large");
+    spec->limits[limit] = value;
     return 0;
 }
 
@@ -187,6 +197,9 @@ static int add_volume(struct sandbox_spec *spec, const char *text, struct hutch_
         else if (strcmp(mode, "rw") != 0)
             return hutch_err_set(err, 0, "volume '%s': '%s' is neither 'ro' nor 'rw'", text, mode);
     }
+    if (hutch_usual_mounts_are_hidden_by(target))
+        return hutch_err_set(err, 0, "volume '%s': '%s' is set up by hutch itself%s", text, target,
+                             strcmp(target, RUN_DATA_DIR) == 0 ? " (--data puts a directory there)" : "");
     real = realpath(source, NULL);
     if (!real)
         return hutch_err_set(err, errno, "volume '%s': look at '%s'", text, source);
@@ -212,6 +225,8 @@ static int add_tmpfs(struct sandbox_spec *spec, const char *text, struct hutch_e
         if (hutch_parse_bytes(colon, &size, err) < 0)
             return hutch_err_wrap(err, "tmpfs '%s'", text);
     }
+    if (strcmp(target, "/tmp") != 0 && hutch_usual_mounts_are_hidden_by(target))
+        return hutch_err_set(err, 0, "tmpfs '%s': '%s' is set up by hutch itself", text, target);
     m = hutch_spec_add_mount(spec, MOUNT_TMPFS, NULL, target, 0, err);
     if (!m)
         return hutch_err_wrap(err, "tmpfs '%s'", text);
@@ -264,46 +279,13 @@ static int bound_thread_pools(struct sandbox_spec *spec, struct hutch_err *err)
     return 0;
 }
 
-/* The mounts that every sandbox of `hutch run` has; those of the policy and the caller come on top, in that order. */
-static int add_usual_mounts(struct sandbox_spec *spec, struct hutch_err *err)
-{
-    static const struct { enum sandbox_mount_kind kind; const char *target; unsigned flags; mode_t mode; } usual[] = {
-        { MOUNT_PROC, "/proc", 0, 0 },
-        { MOUNT_DEV, "/dev", 0, 0 },
-        { MOUNT_TMPFS, "/tmp", 0, 01777 },
-        { MOUNT_TMPFS, "/run", MOUNT_RDONLY, 0755 },
-        { MOUNT_TMPFS, RUN_DATA_DIR, MOUNT_RDONLY, 0755 }, /* keeps the place: the run puts the directory here */
-    };
-
-    for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
-        struct sandbox_mount *m = hutch_spec_add_mount(spec, usual[i].kind, NULL, usual[i].target, usual[i].flags, err);
-
-        if (!m)
-            return -1;
-        m->mode = usual[i].mode;
-    }
-    return 0;
-}
-
-/* Their sizes, once the policy has spoken. */
-static void size_usual_mounts(struct sandbox_spec *spec)
-{
-    for (size_t i = 0; i < spec->n_mounts; i++) {
-        struct sandbox_mount *m = &spec->mounts[i];
-
-        if (strcmp(m->target, "/run") == 0)
-            m->size_bytes = PROGRAM_MAX_BYTES + (4u << 20);
-        else if (!m->size_bytes && (m->kind == MOUNT_DEV || strcmp(m->target, "/tmp") == 0))
-            m->size_bytes = spec->limits[LIMIT_TMP_SIZE];
-    }
-}
-
 /* Where the root tree comes from. @ret_lockfd keeps the image from being removed while it is in use. */
 static int set_root(struct sandbox_spec *spec, const struct run_opts *opts, const char *home, int *ret_lockfd,
                     struct hutch_err *err)
 {
     struct store store;
     auto_free char *path = NULL;
+    struct stat st;
     int rc;
 
     if (opts->rootfs && opts->image)
@@ -315,8 +297,10 @@ static int set_root(struct sandbox_spec *spec, const struct run_opts *opts, cons
     spec->root_kind = ROOT_DIR;
     if (opts->rootfs) {
         path = realpath(opts->rootfs, NULL);
-        if (!path)
+        if (!path || stat(path, &st) < 0)
             return hutch_err_set(err, errno, "option '--rootfs': look at '%s'", opts->rootfs);
+        if (!S_ISDIR(st.st_mode))
+            return hutch_err_set(err, ENOTDIR, "option '--rootfs': '%s'", opts->rootfs);
         return hutch_spec_set_string(&spec->rootfs_path, path, err);
     }
     if (hutch_store_open(home, &store, err) < 0)
@@ -331,7 +315,7 @@ static int build_spec(const struct run_opts *opts, char **words, const char *hom
 {
     auto_free char *policy_dir = NULL;
 
-    if (hutch_spec_set_string(&spec->cwd, RUN_DATA_DIR, err) < 0 || add_usual_mounts(spec, err) < 0 ||
+    if (hutch_spec_set_string(&spec->cwd, RUN_DATA_DIR, err) < 0 || hutch_usual_mounts_add(spec, err) < 0 ||
         hutch_policy_dir(&policy_dir, err) < 0 ||
         hutch_policy_load(opts->policy ? opts->policy : "default", policy_dir, spec, err) < 0)
         return -1;
@@ -347,7 +331,7 @@ static int build_spec(const struct run_opts *opts, char **words, const char *hom
     if (spec->network == NETWORK_HOST && !hutch_spec_add_mount(spec, MOUNT_BIND, "/etc/resolv.conf", "/etc/resolv.conf",
                                                                MOUNT_RDONLY | MOUNT_OPTIONAL, err))
         return -1;
-    size_usual_mounts(spec);
+    hutch_usual_mounts_size(spec);
     for (size_t i = 0; i < opts->tmpfs.n; i++)
         if (add_tmpfs(spec, opts->tmpfs.values[i], err) < 0)
             return -1;

@@ -5,6 +5,7 @@
 #include "home.h"
 #include "policy.h"
 #include "sandbox.h"
+#include "usual_mounts.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -311,27 +312,6 @@ void hutch_doctor_try(struct doctor_host *host, const struct doctor_check *check
         snprintf(ret->fix, sizeof(ret->fix), "%s", check->fix);
 }
 
-/* The mounts of `hutch run`, with an empty directory in place of the one that comes out. */
-static int add_mounts(struct sandbox_spec *spec, struct hutch_err *err)
-{
-    static const struct { enum sandbox_mount_kind kind; const char *target; unsigned flags; mode_t mode; } mounts[] = {
-        { MOUNT_PROC, "/proc", 0, 0 },
-        { MOUNT_DEV, "/dev", 0, 0 },
-        { MOUNT_TMPFS, "/tmp", 0, 01777 },
-        { MOUNT_TMPFS, "/run", MOUNT_RDONLY, 0755 },
-        { MOUNT_TMPFS, "/mnt/data", MOUNT_DATA, 01777 },
-    };
-
-    for (size_t i = 0; i < ARRAY_SIZE(mounts); i++) {
-        struct sandbox_mount *m = hutch_spec_add_mount(spec, mounts[i].kind, NULL, mounts[i].target, mounts[i].flags, err);
-
-        if (!m)
-            return -1;
-        m->mode = mounts[i].mode;
-    }
-    return 0;
-}
-
 static int build_trial_spec(const struct doctor_host *host, const char *policy, struct sandbox_spec *spec, struct hutch_err *err)
 {
     static const char *const argv[] = { "true" };
@@ -340,9 +320,10 @@ static int build_trial_spec(const struct doctor_host *host, const char *policy, 
         *err = host->policy_err;
         return -1;
     }
-    if (add_mounts(spec, err) < 0 || hutch_policy_load(policy, host->policy_dir, spec, err) < 0 ||
+    if (hutch_usual_mounts_add(spec, err) < 0 || hutch_policy_load(policy, host->policy_dir, spec, err) < 0 ||
         hutch_spec_set_list(&spec->argv, argv, ARRAY_SIZE(argv), err) < 0)
         return -1;
+    hutch_usual_mounts_size(spec);
     spec->root_kind = ROOT_HOST;
     return 0;
 }

@@ -5,6 +5,7 @@
 #include "parse.h"
 #include "seccomp_profile.h"
 #include "spec.h"
+#include "usual_mounts.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -224,7 +225,7 @@ static const struct limit_row {
     uint64_t min, max;
     const char *expected;
 } limit_rows[] = {
-    { LIMIT_MEMORY, KIND_BYTES, MIB, 1024 * TIB, "a size 1M..1024T such as \"512M\", or null" },
+    { LIMIT_MEMORY, KIND_BYTES, 4 * MIB, 1024 * TIB, "a size 4M..1024T such as \"512M\", or null" },
     { LIMIT_PIDS, KIND_COUNT, 1, 4194304, "a whole number 1..4194304, or null" },
     { LIMIT_CPUS, KIND_CPUS, 10, 1024000, "a number of CPUs 0.01..1024, or null" },
     { LIMIT_CPU_TIME, KIND_TIME, 1, 31536000000, "a duration 1ms..365d such as \"30s\", or null" },
@@ -237,6 +238,15 @@ static const struct limit_row {
     { LIMIT_TMP_SIZE, KIND_BYTES, 4 * KIB, 1024 * TIB, "a size 4K..1024T such as \"64M\", or null" },
 };
 _Static_assert(ARRAY_SIZE(limit_rows) == LIMIT_COUNT, "every limit can be set by a policy");
+
+void hutch_policy_limit_range(enum sandbox_limit limit, uint64_t *ret_min, uint64_t *ret_max)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(limit_rows); i++)
+        if (limit_rows[i].limit == limit) {
+            *ret_min = limit_rows[i].min;
+            *ret_max = limit_rows[i].max;
+        }
+}
 
 /* A duration as text, or a number of seconds; CPUs as text or a number; sizes as text or a number of bytes. */
 static bool read_quantity(const struct json_node *node, enum limit_kind kind, uint64_t *ret)
@@ -485,44 +495,13 @@ static int read_mount_source(const struct json_node *node, void *context, struct
     return 0;
 }
 
-/* The mounts that every sandbox has: one over them would hide what the masks and limits are about. */
-static bool is_reserved(const char *target)
-{
-    static const struct {
-        const char *path;
-        bool with_below;
-    } reserved[] = {
-        { "/", false },   { "/proc", true }, { "/dev", true },      { "/sys", true },
-        { "/tmp", false }, { "/run", false }, { "/run/hutch", true }, { "/mnt/data", false },
-    };
-    char clean[MAX_PATH_LEN + 2];
-    size_t n = 0;
-
-    /* "//proc/" is "/proc". */
-    for (const char *p = target; *p; p++)
-        if (*p != '/' || n == 0 || clean[n - 1] != '/')
-            clean[n++] = *p;
-    if (n > 1 && clean[n - 1] == '/')
-        n--;
-    clean[n] = '\0';
-    for (size_t i = 0; i < ARRAY_SIZE(reserved); i++) {
-        size_t len = strlen(reserved[i].path);
-
-        if (strcmp(clean, reserved[i].path) == 0)
-            return true;
-        if (reserved[i].with_below && strncmp(clean, reserved[i].path, len) == 0 && clean[len] == '/')
-            return true;
-    }
-    return false;
-}
-
 static int read_mount_target(const struct json_node *node, void *context, struct hutch_err *err)
 {
     struct mount_reader *reader = context;
 
     if (read_inside_path(node, &reader->target, err) < 0)
         return -1;
-    if (is_reserved(reader->target))
+    if (hutch_usual_mounts_are_hidden_by(reader->target))
         return hutch_json_refuse(node, err, "'%.80s' is set up by hutch itself", reader->target);
     return 0;
 }

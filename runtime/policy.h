@@ -7,8 +7,7 @@
 #define HUTCH_POLICY_H
 
 #include "err.h"
-
-struct sandbox_spec;
+#include "spec.h"
 
 /* Where policies are looked for by name: $HUTCH_POLICY_DIR, else ../share/hutch/policies beside the program's
  * own directory, else ../policies there. The caller frees @ret. Errors: ENOENT with what was tried. */
@@ -22,5 +21,8 @@ int hutch_policy_dir(char **ret, struct hutch_err *err);
  * changes one of the two later changes both. */
 int hutch_policy_load(const char *name_or_path, const char *policy_dir, struct sandbox_spec *spec,
                       struct hutch_err *err);
+
+/* The bounds of a limit that is set at all, in its unit: those of the schema, and of the command line. */
+void hutch_policy_limit_range(enum sandbox_limit limit, uint64_t *ret_min, uint64_t *ret_max);
 
 #endif

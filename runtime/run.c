@@ -23,10 +23,11 @@
 #define DATA_LOOK_SHARE    10    /* a look may take one part in so many of the time */
 #define DATA_MAX_FAILURES  4
 #define CPU_LOOK_MS        100
+#define HIDDEN_MAX         5 /* samples */
 #define KILL_AFTER_SIGNAL_MS 2000
 
 /* Why the supervisor ended a run; the first reason stands. */
-enum end_reason { END_OWN, END_TIMEOUT, END_CPU_TIME, END_MEMORY, END_OUTPUT, END_DATA, END_SIGNAL, END_SETUP, END_COUNT };
+enum end_reason { END_OWN, END_TIMEOUT, END_CPU_TIME, END_MEMORY, END_HIDDEN, END_OUTPUT, END_DATA, END_SIGNAL, END_SETUP, END_COUNT };
 
 struct run {
     const struct run_request *request;
@@ -48,6 +49,7 @@ struct run {
     int passed_signal;  /* END_SIGNAL: which */
     double kill_at;     /* after SIGTERM; 0: not set */
     double next_data, next_cpu;
+    unsigned hidden_in_a_row; /* samples in which a process was unreadable */
     unsigned data_failures; /* looks at /mnt/data in a row that failed */
 
     bool has_ended;     /* INIT_ENDED came */
@@ -187,6 +189,11 @@ static void hear_init(struct run *r)
         if (limits[LIMIT_MEMORY] && !(r->sandbox.cgroup.controllers & CGROUP_MEMORY) &&
             msg.sample.memory_bytes > limits[LIMIT_MEMORY])
             end_now(r, END_MEMORY);
+        r->hidden_in_a_row = msg.sample.hidden ? r->hidden_in_a_row + 1 : 0;
+        if (r->hidden_in_a_row >= HIDDEN_MAX) /* once or twice it is a process on its way out */
+            end_now(r, END_HIDDEN);
+        if (limits[LIMIT_DATA_SIZE] && msg.sample.unlinked_bytes > limits[LIMIT_DATA_SIZE])
+            end_now(r, END_DATA);
         if (limits[LIMIT_CPU_TIME] && msg.sample.cpu_ms > limits[LIMIT_CPU_TIME])
             end_now(r, END_CPU_TIME);
         break;
@@ -213,16 +220,19 @@ static void hear_signal(struct run *r)
     }
 }
 
+/* Takes all that is there. */
 static void read_report(struct run *r)
 {
-    ssize_t n = TEMP_FAILURE_RETRY(read(r->report_fd, r->report + r->report_len, PYREPORT_MAX + 1 - r->report_len));
+    while (r->report_fd >= 0) {
+        ssize_t n = TEMP_FAILURE_RETRY(read(r->report_fd, r->report + r->report_len, PYREPORT_MAX + 1 - r->report_len));
 
-    if (n < 0 && errno == EAGAIN)
-        return;
-    if (n > 0)
-        r->report_len += (size_t)n;
-    if (n <= 0 || r->report_len > PYREPORT_MAX)
-        hutch_fd_closep(&r->report_fd);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n > 0)
+            r->report_len += (size_t)n;
+        if (n <= 0 || r->report_len > PYREPORT_MAX)
+            hutch_fd_closep(&r->report_fd);
+    }
 }
 
 static void look_at_data(struct run *r)
@@ -243,7 +253,7 @@ static void look_at_data(struct run *r)
     }
     /* What cannot be counted again and again is not known to be within its bounds. */
     if (r->data_failures >= DATA_MAX_FAILURES ||
-        (limits[LIMIT_DATA_SIZE] && bytes > limits[LIMIT_DATA_SIZE]) ||
+        (limits[LIMIT_DATA_SIZE] && bytes + r->last.unlinked_bytes > limits[LIMIT_DATA_SIZE]) ||
         (limits[LIMIT_DATA_FILES] && entries > limits[LIMIT_DATA_FILES]))
         end_now(r, END_DATA);
     took = now_ms() - before;
@@ -348,12 +358,18 @@ static int supervise(struct run *r, struct hutch_err *err)
     return 0;
 }
 
-/* Every writer is dead: what the pipes still hold is all there is. A sink that nobody empties holds us until a signal. */
+/* The sandbox is dead, and what its pipes hold now is all that counts: a write end may have left the sandbox through a
+ * socket in a shared directory, so no end of file is waited for. A sink that nobody empties holds us until a signal. */
 static int drain(struct run *r, struct hutch_err *err)
 {
     hutch_fd_closep(&r->in.pipe_fd);
     r->is_init_gone = true;
-    while (!hutch_out_stream_is_done(&r->out) || !hutch_out_stream_is_done(&r->err_out) || r->report_fd >= 0) {
+    hutch_out_stream_finish(&r->out);
+    hutch_out_stream_finish(&r->err_out);
+    if (r->report_fd >= 0)
+        read_report(r);
+    hutch_fd_closep(&r->report_fd);
+    while (!hutch_out_stream_is_done(&r->out) || !hutch_out_stream_is_done(&r->err_out)) {
         int signal_before = r->passed_signal;
 
         if (turn(r, -1, err) < 0)
@@ -381,6 +397,7 @@ static void judge_own_end(struct run *r)
 {
     struct run_result *res = r->result;
     int sig = WIFSIGNALED(r->status) ? WTERMSIG(r->status) : 0;
+    uint64_t cpu_limit = r->request->spec->limits[LIMIT_CPU_TIME];
 
     if (WIFEXITED(r->status)) {
         res->exit_code = WEXITSTATUS(r->status);
@@ -390,11 +407,9 @@ static void judge_own_end(struct run *r)
     res->signal = sig;
     if (sig == SIGSYS)
         say(r, VERDICT_DENIED, "the program made a system call that is never allowed");
-    else if (sig == SIGXCPU)
-        say(r, VERDICT_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", res->limits[LIMIT_CPU_TIME].asked);
-    else if (sig == SIGXFSZ)
-        say(r, VERDICT_OUTPUT_LIMIT, "the program wrote a file larger than %" PRIu64 " bytes",
-            res->limits[LIMIT_FILE_SIZE].asked);
+    /* The kernel's own, RLIMIT_CPU - unless the numbers say that the program sent it to itself. */
+    else if (sig == SIGXCPU && cpu_limit && res->cpu_user_ms + res->cpu_system_ms >= cpu_limit)
+        say(r, VERDICT_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", cpu_limit);
     else if (sig == SIGKILL)
         say(r, VERDICT_KILLED, "the program was killed by SIGKILL, and not by hutch");
     else
@@ -435,6 +450,9 @@ static void judge(struct run *r, const struct sandbox_end *end)
         say(r, VERDICT_OUT_OF_MEMORY,
             "out of memory: %" PRIu64 " bytes were in use and the limit is %" PRIu64 ", enforced by rlimit and supervisor",
             r->last.memory_bytes, limits[LIMIT_MEMORY]);
+        return;
+    case END_HIDDEN:
+        say(r, VERDICT_KILLED, "a process made itself unreadable, so that what it holds cannot be counted");
         return;
     case END_OUTPUT:
         say(r, VERDICT_OUTPUT_LIMIT, "the program wrote more than %" PRIu64 " bytes to %s", limits[LIMIT_OUTPUT],
@@ -515,10 +533,9 @@ static int finish(struct run *r, struct hutch_err *err)
 
     if (r->sandbox.pid > 0 && hutch_sandbox_finish(&r->sandbox, &end, &ignored) < 0)
         hutch_log_debug("run: %s (the next start sweeps it)", ignored.msg);
-    if (r->out.pipe_fd >= 0 || r->err_out.pipe_fd >= 0)
-        rc = drain(r, err);
-    judge(r, &end);
+    rc = drain(r, err);
     note_usage(r, &end);
+    judge(r, &end);
     /* Anybody inside can write a report; where nothing failed there is no error to report. */
     if (r->report && r->result->verdict != VERDICT_OK && hutch_pyreport_parse(r->report, r->report_len, &r->result->error) < 0)
         rc = hutch_err_set(err, ENOMEM, "keep the error report");

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 /* poll(2) promises room for this much in a writable pipe (PIPE_BUF, pipe(7)); a larger write to somebody else's blocking
  * pipe could stop us, and with us the clock that ends the run. */
@@ -46,6 +47,7 @@ void hutch_out_stream_poll(const struct out_stream *s, struct pollfd *pipe, stru
 
 static int take(struct out_stream *s)
 {
+    size_t room;
     ssize_t n;
 
     if (s->start > 0) {
@@ -53,12 +55,20 @@ static int take(struct out_stream *s)
         s->end -= s->start;
         s->start = 0;
     }
-    n = TEMP_FAILURE_RETRY(read(s->pipe_fd, s->buf + s->end, STREAM_BUF - s->end));
-    if (n < 0 && errno == EAGAIN)
+    room = STREAM_BUF - s->end;
+    if (s->is_finishing && s->left < room)
+        room = s->left;
+    n = TEMP_FAILURE_RETRY(read(s->pipe_fd, s->buf + s->end, room));
+    if (n < 0 && errno == EAGAIN && !s->is_finishing)
         return 0;
     if (n <= 0) {
         hutch_fd_closep(&s->pipe_fd);
         return 0;
+    }
+    if (s->is_finishing) {
+        s->left -= (size_t)n;
+        if (s->left == 0)
+            hutch_fd_closep(&s->pipe_fd);
     }
     s->seen += (uint64_t)n;
     if (s->limit && s->seen > s->limit) {
@@ -100,6 +110,18 @@ int hutch_out_stream_run(struct out_stream *s, const struct pollfd *pipe, const 
     if (pipe->fd >= 0 && pipe->revents && s->pipe_fd >= 0)
         return take(s);
     return 0;
+}
+
+void hutch_out_stream_finish(struct out_stream *s)
+{
+    int n = 0;
+
+    if (s->pipe_fd < 0)
+        return;
+    s->is_finishing = true;
+    s->left = ioctl(s->pipe_fd, FIONREAD, &n) < 0 || n < 0 ? 0 : (size_t)n;
+    if (s->left == 0)
+        hutch_fd_closep(&s->pipe_fd);
 }
 
 bool hutch_out_stream_is_done(const struct out_stream *s)

@@ -19,6 +19,8 @@ struct out_stream {
     struct run_output *capture;
     uint64_t limit, seen;      /* bytes; limit 0: none */
     bool is_over_limit;
+    bool is_finishing;         /* only @left more bytes are wanted */
+    size_t left;
     char buf[STREAM_BUF];
     size_t start, end;
 };
@@ -27,6 +29,8 @@ struct out_stream {
 void hutch_out_stream_poll(const struct out_stream *s, struct pollfd *pipe, struct pollfd *sink);
 /* Moves what can be moved. -1 on ENOMEM while capturing. */
 int hutch_out_stream_run(struct out_stream *s, const struct pollfd *pipe, const struct pollfd *sink);
+/* Ends it with what the pipe holds at this moment, whoever may still have its write end. */
+void hutch_out_stream_finish(struct out_stream *s);
 /* No more will come and all is delivered. */
 bool hutch_out_stream_is_done(const struct out_stream *s);
 

@@ -14,9 +14,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -87,6 +89,45 @@ static int enter_cgroup_ns(struct init_job *job, struct hutch_err *err)
 static int build_mounts(struct init_job *job, struct hutch_err *err)
 {
     return hutch_mounts_build(job->spec, &job->ids, &job->sources, err);
+}
+
+/* What descriptors into the data directory are known by, once it is mounted. */
+static int find_data(struct init_job *job, struct hutch_err *err)
+{
+    struct stat st;
+
+    for (size_t i = 0; i < job->spec->n_mounts; i++) {
+        if (!(job->spec->mounts[i].flags & MOUNT_DATA))
+            continue;
+        if (stat(job->spec->mounts[i].target, &st) < 0)
+            return hutch_err_set(err, errno, "look at '%s'", job->spec->mounts[i].target);
+        job->data_dev = st.st_dev;
+    }
+    return 0;
+}
+
+/* What the caller may be allowed is not for the code inside: real-time scheduling, a better niceness, I/O class or
+ * OOM score, a personality without address randomisation. All of it is inherited. */
+static int shed_privileges_of_scheduling(struct init_job *job, struct hutch_err *err)
+{
+    struct sched_param none = { 0 };
+    auto_fd oom = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    char text[16] = "";
+
+    (void)job;
+    if (sched_setscheduler(0, SCHED_OTHER, &none) < 0)
+        return hutch_err_set(err, errno, "take on ordinary scheduling");
+    if (getpriority(PRIO_PROCESS, 0) < 0 && setpriority(PRIO_PROCESS, 0, 0) < 0)
+        return hutch_err_set(err, errno, "take on ordinary niceness");
+    if (syscall(SYS_ioprio_set, 1 /* IOPRIO_WHO_PROCESS */, 0, 0 /* IOPRIO_CLASS_NONE */) < 0)
+        return hutch_err_set(err, errno, "take on ordinary I/O priority");
+    if (personality(PER_LINUX) < 0)
+        return hutch_err_set(err, errno, "take on the ordinary personality");
+    if (oom < 0 || read(oom, text, sizeof(text) - 1) < 0)
+        return hutch_err_set(err, errno, "read '/proc/self/oom_score_adj'");
+    if (text[0] == '-' && pwrite(oom, "0", 1, 0) != 1)
+        return hutch_err_set(err, errno, "take on an ordinary OOM score");
+    return 0;
 }
 
 static int name_host(struct init_job *job, struct hutch_err *err)
@@ -177,9 +218,11 @@ static const struct {
     { "tie init to the supervisor",     die_with_supervisor },
     { "wait for the id maps",           wait_for_maps },
     { "forget the command line",        forget_command_line }, /* while the host's proc is in sight */
+    { "shed the caller's scheduling",   shed_privileges_of_scheduling },
     { "take on the sandbox's identity", enter_identity },   /* an unprivileged host uid, before anything is made */
     { "enter a cgroup namespace",       enter_cgroup_ns },  /* now, when it is in its group: that becomes the root */
     { "build the mount tree",           build_mounts },     /* proc needs the host's proc in sight: ends with pivot */
+    { "find the data directory",        find_data },
     { "name the host",                  name_host },
     { "bring up the network",           raise_loopback },
     { "close inherited descriptors",    close_inherited },  /* after the mounts, which are held as descriptors */
@@ -335,7 +378,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         /* By the clock, not when poll(2) runs out of time: a child that ends every few milliseconds would prevent that. */
         if (job.wants_samples && now_ms() >= next_sample) {
             msg.kind = INIT_SAMPLE;
-            hutch_sample_take(&msg.sample);
+            hutch_sample_take(job.data_dev, job.counts_shared, &msg.sample);
             send_msg(&job, &msg);
             next_sample = now_ms() + INIT_SAMPLE_MS;
         }

@@ -23,6 +23,8 @@ struct init_job {
     struct seccomp_program seccomp; /* room for BPF_MAXINSNS; the supervisor sends the program after INIT_GO */
     struct rlimit_plan rlimits;
     int  landlock_abi;  /* 0: not applied */
+    dev_t data_dev;     /* init finds it: of MOUNT_DATA, 0 without */
+    bool counts_shared; /* samples also look for shared memory that no process shows as its own: no cgroup counts it */
     bool wants_samples; /* memory, CPU time and processes are counted by init every SAMPLE_MS and sent */
     int  control_fd;    /* init's end of a SOCK_SEQPACKET pair */
     int  parent_fd;     /* the supervisor's end, to be closed in the child */
@@ -45,6 +47,8 @@ struct init_sample {
     uint64_t memory_bytes; /* all processes: proportional share where readable, else resident */
     uint64_t cpu_ms;       /* user and system, living and reaped */
     uint64_t pids;         /* threads, without init */
+    uint64_t unlinked_bytes; /* of files in MOUNT_DATA that have no name any more and are open in some process */
+    bool hidden;           /* a process did not let init look: what it holds is not counted */
 };
 struct init_msg {
     enum init_msg_kind kind;

@@ -40,7 +40,8 @@ void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, boo
         ret->max[i] = RLIM_INFINITY;
     ret->max[RLIMIT_CORE] = 0; /* a core file would land wherever the host's core_pattern says */
     ret->max[RLIMIT_MEMLOCK] = 64 << 10;
-    ret->max[RLIMIT_MSGQUEUE] = 64 << 10;
+    ret->max[RLIMIT_MSGQUEUE] = 16 << 10;
+    ret->max[RLIMIT_SIGPENDING] = 1024; /* counted in the caller's own quota too, all user namespaces up */
     ret->max[RLIMIT_RTPRIO] = 0;
     ret->max[RLIMIT_NICE] = 0;
     /* RLIMIT_DATA, not RLIMIT_AS: it counts private writable memory, whereas address space is also what allocators and

@@ -7,7 +7,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 
 struct dirent64_raw { /* getdents64(2); opendir(3) would allocate */
     uint64_t d_ino;
@@ -32,56 +34,182 @@ static int read_text(int proc_fd, const char *pid, const char *file, char *buf, 
     return 0;
 }
 
-/* Proportional set size, so that pages shared by forked processes count once; resident size where that is denied (a
- * process may make itself unreadable) - which counts more, not less. */
-static uint64_t memory_of(int proc_fd, const char *pid)
-{
-    char buf[2048];
-    const char *pss;
-    uint64_t value;
+/* A file or memory object that several processes may hold counts once. More than this many different ones count each time they
+ * are seen, which is too much rather than too little. */
+#define SEEN_MAX 4096
+static struct { uint64_t dev, ino; } seen[SEEN_MAX];
+static size_t n_seen;
 
-    if (read_text(proc_fd, pid, "smaps_rollup", buf, sizeof(buf)) == 0 && (pss = strstr(buf, "\nPss:")) &&
-        sscanf(pss + 5, "%" SCNu64, &value) == 1)
-        return value * 1024;
-    if (read_text(proc_fd, pid, "statm", buf, sizeof(buf)) == 0 && sscanf(buf, "%*u %" SCNu64, &value) == 1)
-        return value * (uint64_t)getpagesize();
+static bool is_first_sight(uint64_t dev, uint64_t ino)
+{
+    for (size_t i = 0; i < n_seen; i++)
+        if (seen[i].ino == ino && seen[i].dev == dev)
+            return false;
+    if (n_seen < SEEN_MAX) {
+        seen[n_seen].dev = dev;
+        seen[n_seen++].ino = ino;
+    }
+    return true;
+}
+
+struct sampler {
+    int proc_fd;
+    dev_t data_dev;     /* 0: no data directory */
+    bool counts_shared;
+    struct init_sample *sum;
+};
+
+static void note_denial(struct sampler *s)
+{
+    if (errno == EACCES || errno == EPERM)
+        s->sum->hidden = true;
+}
+
+static uint64_t field_of(const char *text, const char *name)
+{
+    const char *at = strstr(text, name);
+    uint64_t kib;
+
+    return at && sscanf(at + strlen(name), "%" SCNu64, &kib) == 1 ? kib * 1024 : 0;
+}
+
+/* Proportional set size, so that pages shared by forked processes count once; resident size where that is denied, which counts
+ * more, not less. @leave_out_shmem: it is counted by its objects. */
+static uint64_t memory_of(int proc_fd, const char *pid, bool leave_out_shmem)
+{
+    char buf[4096];
+    uint64_t pages;
+
+    if (read_text(proc_fd, pid, "smaps_rollup", buf, sizeof(buf)) == 0 && strstr(buf, "\nPss:")) {
+        uint64_t pss = field_of(buf, "\nPss:"), shmem = field_of(buf, "\nPss_Shmem:");
+
+        return leave_out_shmem && shmem < pss ? pss - shmem : pss;
+    }
+    if (read_text(proc_fd, pid, "statm", buf, sizeof(buf)) == 0 && sscanf(buf, "%*u %" SCNu64, &pages) == 1)
+        return pages * (uint64_t)getpagesize();
     return 0;
 }
 
-static void add_process(int proc_fd, const char *pid, struct init_sample *sum)
+/* One line of /proc/PID/maps. Shared anonymous memory is an object of its own, which keeps its pages when no process has
+ * them mapped in, so its size counts. A file of the data directory may live on as a mapping. */
+static void add_mapping(struct sampler *s, const char *line)
+{
+    static const char zero[] = "/dev/zero (deleted)", gone[] = " (deleted)";
+    unsigned long start, end, ino;
+    unsigned major, minor;
+    char perms[8];
+    int path_at = 0;
+    size_t len;
+
+    if (sscanf(line, "%lx-%lx %7s %*x %x:%x %lu %n", &start, &end, perms, &major, &minor, &ino, &path_at) < 6 || !path_at ||
+        perms[3] != 's')
+        return;
+    len = strlen(line + path_at);
+    if (s->counts_shared && strcmp(line + path_at, zero) == 0) {
+        if (is_first_sight(makedev(major, minor), ino))
+            s->sum->memory_bytes += end - start;
+    } else if (s->data_dev && makedev(major, minor) == s->data_dev && len >= sizeof(gone) &&
+               strcmp(line + path_at + len - (sizeof(gone) - 1), gone) == 0) {
+        if (is_first_sight(s->data_dev, ino))
+            s->sum->unlinked_bytes += end - start;
+    }
+}
+
+static void add_mappings(struct sampler *s, const char *pid)
+{
+    char path[32], buf[8192];
+    size_t have = 0;
+    auto_fd fd = -1;
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "%s/maps", pid);
+    fd = openat(s->proc_fd, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        note_denial(s);
+    while (fd >= 0 && (n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
+        char *line = buf, *newline;
+
+        have += (size_t)n;
+        buf[have] = '\0';
+        while ((newline = strchr(line, '\n'))) {
+            *newline = '\0';
+            add_mapping(s, line);
+            line = newline + 1;
+        }
+        have -= (size_t)(line - buf);
+        memmove(buf, line, have);
+        if (have == sizeof(buf) - 1)
+            have = 0; /* no line is that long: a path has at most PATH_MAX bytes */
+    }
+}
+
+/* Files of the data directory that are open and have no name any more: no walk over the directory finds them. */
+static void add_open_files(struct sampler *s, const char *pid)
+{
+    char path[32], buf[4096] __attribute__((aligned(8)));
+    auto_fd fd = -1;
+    long n;
+
+    snprintf(path, sizeof(path), "%s/fd", pid);
+    fd = openat(s->proc_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        note_denial(s);
+    while (fd >= 0 && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
+        for (long at = 0; at < n;) {
+            const struct dirent64_raw *entry = (const struct dirent64_raw *)(buf + at);
+            struct stat st;
+
+            at += entry->d_reclen;
+            if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, 0) < 0)
+                continue;
+            if (S_ISREG(st.st_mode) && st.st_nlink == 0 && st.st_dev == s->data_dev &&
+                is_first_sight(st.st_dev, st.st_ino))
+                s->sum->unlinked_bytes += (uint64_t)st.st_blocks * 512;
+        }
+}
+
+static void add_process(struct sampler *s, const char *pid)
 {
     uint64_t utime, stime, cutime, cstime, threads, hz = (uint64_t)sysconf(_SC_CLK_TCK);
     const char *rest;
-    char buf[2048];
+    char buf[2048], state;
 
-    if (read_text(proc_fd, pid, "stat", buf, sizeof(buf)) < 0)
+    if (read_text(s->proc_fd, pid, "stat", buf, sizeof(buf)) < 0)
         return;
     rest = strrchr(buf, ')'); /* the name before it can hold anything */
-    /* fields 14 to 17 and 20 of proc(5), counted from field 3 */
+    /* fields 3, 14 to 17 and 20 of proc(5) */
     if (!rest || sscanf(rest + 1,
-                        " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
-                        " %*d %*d %" SCNu64, &utime, &stime, &cutime, &cstime, &threads) != 5)
+                        " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
+                        " %*d %*d %" SCNu64, &state, &utime, &stime, &cutime, &cstime, &threads) != 6)
         return;
-    sum->cpu_ms += (utime + stime + cutime + cstime) * 1000 / hz;
-    sum->pids += threads;
-    sum->memory_bytes += memory_of(proc_fd, pid);
+    s->sum->cpu_ms += (utime + stime + cutime + cstime) * 1000 / hz;
+    s->sum->pids += threads;
+    if (state == 'Z' || state == 'X')
+        return; /* holds nothing any more */
+    s->sum->memory_bytes += memory_of(s->proc_fd, pid, s->counts_shared);
+    if (s->data_dev)
+        add_open_files(s, pid);
+    if (s->data_dev || s->counts_shared)
+        add_mappings(s, pid);
 }
 
-void hutch_sample_take(struct init_sample *ret)
+void hutch_sample_take(dev_t data_dev, bool counts_shared, struct init_sample *ret)
 {
     struct init_sample sum = { 0 };
     auto_fd proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct sampler s = { .proc_fd = proc_fd, .data_dev = data_dev, .counts_shared = counts_shared, .sum = &sum };
     struct rusage reaped;
     char buf[8192] __attribute__((aligned(8)));
     long n;
 
+    n_seen = 0;
     while (proc_fd >= 0 && (n = syscall(SYS_getdents64, proc_fd, buf, sizeof(buf))) > 0)
         for (long at = 0; at < n;) {
             const struct dirent64_raw *entry = (const struct dirent64_raw *)(buf + at);
 
             at += entry->d_reclen;
             if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && strcmp(entry->d_name, "1") != 0)
-                add_process(proc_fd, entry->d_name, &sum);
+                add_process(&s, entry->d_name);
         }
     if (getrusage(RUSAGE_CHILDREN, &reaped) == 0)
         sum.cpu_ms += (uint64_t)(reaped.ru_utime.tv_sec + reaped.ru_stime.tv_sec) * 1000 +

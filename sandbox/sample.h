@@ -1,11 +1,16 @@
-/* sample.h - counting what a sandbox uses, from inside, where no cgroup counts. */
+/* sample.h - counting what a sandbox uses, from inside, where no cgroup counts: memory, processes, and files that are open
+ * without a name. */
 #ifndef HUTCH_SAMPLE_H
 #define HUTCH_SAMPLE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
 
 struct init_sample;
 
 /* Looks at every process in /proc, which shows only the sandbox's own, except init. A process that ends meanwhile is
- * skipped. No allocation. */
-void hutch_sample_take(struct init_sample *ret);
+ * skipped. @data_dev: where unlinked files are looked for, 0 for nowhere. @counts_shared: shared anonymous memory counts by its
+ * size. No allocation; one caller in a process. */
+void hutch_sample_take(dev_t data_dev, bool counts_shared, struct init_sample *ret);
 
 #endif

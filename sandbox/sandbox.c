@@ -156,7 +156,8 @@ static void plan_fallbacks(const struct sandbox_spec *spec, struct init_job *job
 
     hutch_rlimits_plan(spec, by_cgroup & CGROUP_MEMORY, by_cgroup & CGROUP_CPU, &job->rlimits);
     job->wants_samples = !(by_cgroup & CGROUP_MEMORY) || !(by_cgroup & CGROUP_PIDS) ||
-                         (spec->limits[LIMIT_CPU_TIME] && sb->cgroup.dirfd < 0);
+                         (spec->limits[LIMIT_CPU_TIME] && sb->cgroup.dirfd < 0) || spec->limits[LIMIT_DATA_SIZE];
+    job->counts_shared = !(by_cgroup & CGROUP_MEMORY);
     sb->wants_samples = job->wants_samples;
 }
 

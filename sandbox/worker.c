@@ -53,7 +53,7 @@ static int take_streams(const struct init_job *job, struct hutch_err *err)
 static int enter_cwd(const struct init_job *job, struct hutch_err *err)
 {
     if (chdir(job->spec->cwd) < 0)
-        return hutch_err_set(err, errno, "enter the working directory '%s'", job->spec->cwd);
+        return hutch_err_set(err, errno, "'%s' inside the sandbox", job->spec->cwd);
     return 0;
 }
 

@@ -317,8 +317,8 @@ static void test_numbers_and_texts_mean_the_same(void **state)
     struct place *place = *state;
     struct sandbox_spec a, b;
 
-    write_file(place, "a.json", HEAD ",'limits':{'memory':'1M','cpus':'0.5','wall':'1.5s','cpu_time':'2','grace':0,'output':'1K'}}");
-    write_file(place, "b.json", HEAD ",'limits':{'memory':1048576,'cpus':0.5,'wall':1.5,'cpu_time':2,'grace':'0','output':1024}}");
+    write_file(place, "a.json", HEAD ",'limits':{'memory':'16M','cpus':'0.5','wall':'1.5s','cpu_time':'2','grace':0,'output':'1K'}}");
+    write_file(place, "b.json", HEAD ",'limits':{'memory':16777216,'cpus':0.5,'wall':1.5,'cpu_time':2,'grace':'0','output':1024}}");
     load_or_fail("a", place->dir, &a);
     load_or_fail("b", place->dir, &b);
     assert_memory_equal(a.limits, b.limits, sizeof(a.limits));
@@ -379,16 +379,16 @@ static void test_refusals(void **state)
         { HEAD ",'limits':{'pids':1.5}}", "at $.limits.pids: expected a whole number 1..4194304, or null, got 1.5" },
         { HEAD ",'limits':{'pids':4194305}}", "at $.limits.pids: expected a whole number 1..4194304, or null, got 4194305" },
         { HEAD ",'limits':{'memory':'lots'}}",
-          "at $.limits.memory: expected a size 1M..1024T such as \"512M\", or null, got \"lots\"" },
+          "at $.limits.memory: expected a size 4M..1024T such as \"512M\", or null, got \"lots\"" },
         { HEAD ",'limits':{'memory':'1K'}}",
-          "at $.limits.memory: expected a size 1M..1024T such as \"512M\", or null, got \"1K\"" },
-        { HEAD ",'limits':{'memory':-5}}", "at $.limits.memory: expected a size 1M..1024T such as \"512M\", or null, got -5" },
+          "at $.limits.memory: expected a size 4M..1024T such as \"512M\", or null, got \"1K\"" },
+        { HEAD ",'limits':{'memory':-5}}", "at $.limits.memory: expected a size 4M..1024T such as \"512M\", or null, got -5" },
         { HEAD ",'limits':{'memory':1e300}}",
-          "at $.limits.memory: expected a size 1M..1024T such as \"512M\", or null, got 1.0000000000000001e+300" },
+          "at $.limits.memory: expected a size 4M..1024T such as \"512M\", or null, got 1.0000000000000001e+300" },
         { HEAD ",'limits':{'memory':['1G']}}",
-          "at $.limits.memory: expected a size 1M..1024T such as \"512M\", or null, got an array of 1" },
+          "at $.limits.memory: expected a size 4M..1024T such as \"512M\", or null, got an array of 1" },
         { HEAD ",'limits':{'memory':2000000.5}}",
-          "at $.limits.memory: expected a size 1M..1024T such as \"512M\", or null, got 2000000.5" },
+          "at $.limits.memory: expected a size 4M..1024T such as \"512M\", or null, got 2000000.5" },
         { HEAD ",'limits':{'cpus':0}}", "at $.limits.cpus: expected a number of CPUs 0.01..1024, or null, got 0" },
         { HEAD ",'limits':{'cpus':'2 CPUs'}}", "at $.limits.cpus: expected a number of CPUs 0.01..1024, or null, got \"2 CPUs\"" },
         { HEAD ",'limits':{'wall':'soon'}}",

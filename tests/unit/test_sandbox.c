@@ -280,8 +280,8 @@ static void test_failures_are_told_with_their_step(void **state)
         int errnum;
         const char *says;
     } rows[] = {
-        { missing_cwd, SETUP, ENOENT, "enter the working directory: enter the working directory '/tmp/nowhere': No such file or directory" },
-        { cwd_is_a_file, SETUP, ENOTDIR, "enter the working directory: enter the working directory '/etc/passwd': Not a directory" },
+        { missing_cwd, SETUP, ENOENT, "enter the working directory: '/tmp/nowhere' inside the sandbox: No such file or directory" },
+        { cwd_is_a_file, SETUP, ENOTDIR, "enter the working directory: '/etc/passwd' inside the sandbox: Not a directory" },
         { missing_program, EXEC, ENOENT, "execute '/usr/bin/no-such-program' (is it in this image?): No such file or directory" },
         { missing_in_path, EXEC, ENOENT, "execute 'no-such-program' (is it in this image?): No such file or directory" },
         { empty_path, EXEC, ENOENT, "execute 'sh' (is it in this image?): No such file or directory" },
