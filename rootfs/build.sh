@@ -50,7 +50,15 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/hutch-build.XXXXXXXX")
-trap 'rm -rf "$work"' EXIT
+builder=
+clean_up() {
+    if [ -n "$builder" ]; then
+        kill -TERM -- "-$builder" 2>/dev/null || kill -TERM "$builder" 2>/dev/null || :
+        wait "$builder" 2>/dev/null || :
+    fi
+    rm -rf "$work"
+}
+trap clean_up EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -67,10 +75,20 @@ if [ -n "${HUTCH_APT_SOURCES-}" ]; then
     [ -r "$HUTCH_APT_SOURCES" ] || die "HUTCH_APT_SOURCES: cannot read '$HUTCH_APT_SOURCES'"
     cp "$HUTCH_APT_SOURCES" "$work/sources"
 else
-    # What this machine's apt knows as Debian's own main section of the suite, its updates and security fixes.
-    # shellcheck disable=SC2016  # apt's placeholders
-    apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' 'Component: main' |
-        grep -E "^deb [^ ]+ ${suite}(-updates|-security)? main$" | sort -u >"$work/sources" || :
+    # What this machine's apt knows as Debian's own main section of the suite, its updates and security fixes. Which
+    # sources those are stands in the package lists; where none were fetched yet, they are, to a place of our own.
+    debian_sources() {
+        # shellcheck disable=SC2016  # apt's placeholders
+        apt-get "$@" indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' \
+            'Created-By: Packages' 'Origin: Debian' 'Component: main' |
+            grep -E "^deb [^ ]+ ${suite}(-updates|-security)? main$" | sort -u
+    }
+    if ! debian_sources >"$work/sources"; then
+        mkdir -p "$work/apt/lists/partial" "$work/apt/cache/archives/partial"
+        private=(-o "Dir::State::lists=$work/apt/lists" -o "Dir::Cache=$work/apt/cache" -o APT::Sandbox::User= -o 'Acquire::Languages=none')
+        apt-get -q=2 "${private[@]}" update >&2 || die "apt-get update failed"
+        debian_sources "${private[@]}" >"$work/sources" || : # said below
+    fi
     [ -s "$work/sources" ] || die "apt on this machine knows no Debian sources for '$suite'" \
         "(apt-get update, or name a file with sources in HUTCH_APT_SOURCES)"
 fi
@@ -85,12 +103,22 @@ args+=(--aptopt='Acquire::Languages "none"' --dpkgopt=force-unsafe-io)
 args+=(--setup-hook="$work/rootfs/prepare.sh \"\$1\"")
 args+=(--customize-hook="SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH $work/rootfs/trim.sh \"\$1\"")
 args+=(--include="$(paste -sd, <<<"$packages")")
-if ! (cd / && TMPDIR=$work mmdebstrap "${args[@]}" "$suite" - "$work/sources") 2>&1 >"$work/layer.tar" </dev/null |
-    tee "$work/log" | while IFS= read -r line; do
+mkfifo "$work/log.fifo"
+tee "$work/log" <"$work/log.fifo" | while IFS= read -r line; do
     case $line in
     "I: running apt"* | "I: download"* | "I: extract"* | "I: install"* | "I: creat"* | "trim.sh: "*) say "  ${line#*: }" ;;
     esac
-done; then
+done &
+reader=$!
+# In the background, because bash obeys a signal only between two commands, and wait is one that it interrupts. In a session
+# of its own, because mmdebstrap told to stop waits until apt is done: with its group, apt is told too.
+(cd / && TMPDIR=$work exec setsid mmdebstrap "${args[@]}" "$suite" - "$work/sources" >"$work/layer.tar" 2>"$work/log.fifo" </dev/null) &
+builder=$!
+failed=0
+wait "$builder" || failed=1
+builder=
+wait "$reader" || :
+if [ "$failed" = 1 ]; then
     # dpkg's first complaint is the cause, what follows from it fills pages.
     grep -E -i -m 5 -B 2 '(^E:|^W:|error)' "$work/log" >&2 || tail -n 20 "$work/log" >&2
     die "mmdebstrap failed"
