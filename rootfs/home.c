@@ -55,11 +55,9 @@ int hutch_home_path(char **ret_path, struct hutch_err *err)
     return hutch_err_set(err, ENOENT, "find hutch's home directory (set HUTCH_HOME)");
 }
 
-int hutch_home_create(const char *path, int *ret_dirfd, char **ret_real, struct hutch_err *err)
+static int make_with_parents(const char *path, struct hutch_err *err)
 {
     auto_free char *partial = strdup(path);
-    auto_free char *real = NULL;
-    auto_fd dirfd = -1;
 
     if (!partial)
         return hutch_err_set(err, ENOMEM, "create '%s'", path);
@@ -67,14 +65,26 @@ int hutch_home_create(const char *path, int *ret_dirfd, char **ret_real, struct 
         slash = strchr(slash + 1, '/');
         if (slash)
             *slash = '\0';
-        if (mkdir(partial, 0700) < 0 && errno != EEXIST && errno != EROFS && errno != EACCES && errno != EPERM)
+        if (mkdir(partial, 0700) < 0 && errno != EEXIST && access(partial, F_OK) < 0)
             return hutch_err_set(err, errno, "create '%s'", partial);
         if (slash)
             *slash = '/';
     }
-    dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return 0;
+}
+
+int hutch_home_create(const char *path, int *ret_dirfd, char **ret_real, struct hutch_err *err)
+{
+    auto_fd dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_free char *real = NULL;
+
+    if (dirfd < 0 && errno == ENOENT) {
+        if (make_with_parents(path, err) < 0)
+            return hutch_err_wrap(err, "make hutch's home directory '%s' (HUTCH_HOME names another)", path);
+        dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
     if (dirfd < 0)
-        return hutch_err_set(err, errno, "open hutch's home directory '%s'", path);
+        return hutch_err_set(err, errno, "open hutch's home directory '%s' (HUTCH_HOME names another)", path);
     real = realpath(path, NULL);
     if (!real)
         return hutch_err_set(err, errno, "resolve '%s'", path);

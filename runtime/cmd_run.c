@@ -208,6 +208,19 @@ static int add_volume(struct sandbox_spec *spec, const char *text, struct hutch_
     return 0;
 }
 
+/* Policies may name sources by way of links; mounting follows none. A missing one is left to the mount to complain about. */
+static int resolve_sources(struct sandbox_spec *spec, struct hutch_err *err)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        struct sandbox_mount *m = &spec->mounts[i];
+        auto_free char *real = m->kind == MOUNT_BIND ? realpath(m->source, NULL) : NULL;
+
+        if (real && hutch_spec_set_string(&m->source, real, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int add_tmpfs(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
 {
     auto_free char *target = strdup(text);
@@ -338,6 +351,8 @@ static int build_spec(const struct run_opts *opts, char **words, const char *hom
     for (size_t i = 0; i < opts->volumes.n; i++)
         if (add_volume(spec, opts->volumes.values[i], err) < 0)
             return -1;
+    if (resolve_sources(spec, err) < 0)
+        return -1;
     for (size_t i = 0; i < opts->env.n; i++)
         if (add_env(spec, opts->env.values[i], err) < 0)
             return -1;
@@ -440,6 +455,10 @@ static int report(const struct run_opts *opts, const struct run_result *r, struc
         fprintf(stderr, "hutch: %s\n", r->message);
     else if (!opts->quiet)
         explain_memory_error(r);
+    if (r->lost_output) {
+        fprintf(stderr, "hutch: pass on the program's output: %s\n", strerror(r->lost_output));
+        return EXIT_HUTCH;
+    }
     if (!opts->quiet && !opts->data && r->directory)
         fprintf(stderr, "hutch: files written to /mnt/data are in %s\n", r->directory);
     return exit_status(r);

@@ -58,9 +58,15 @@ static bool is_our_own_fault(int errnum)
 struct collect_names {
     struct collect_names *next;
     size_t used;
-    char text[(64 << 10) - 2 * sizeof(void *)];
+    size_t before; /* bytes in the blocks after this one in the chain, which were filled earlier */
+    char text[(64 << 10) - 3 * sizeof(void *)];
 };
 _Static_assert(COLLECT_MAX_PATH < sizeof(((struct collect_names *)0)->text), "any path fits one block");
+
+static size_t kept_bytes(const struct collect_names *names)
+{
+    return names ? names->before + names->used : 0;
+}
 
 static const char *keep_name(struct collect_names **names, const char *path, size_t len)
 {
@@ -73,6 +79,7 @@ static const char *keep_name(struct collect_names **names, const char *path, siz
             return NULL;
         block->next = *names;
         block->used = 0;
+        block->before = kept_bytes(*names);
         *names = block;
     }
     kept = block->text + block->used;
@@ -168,7 +175,8 @@ static int remember(struct file_list *list, size_t *cap, const struct collect_bo
         if (skipped != EACCES)
             return 0;
     }
-    if (list->n_files == bounds->max_listed || w->path_len > COLLECT_MAX_PATH) {
+    if (list->n_files == bounds->max_listed || w->path_len > COLLECT_MAX_PATH ||
+        kept_bytes(list->names) >= bounds->max_text) {
         list->truncated = true;
         return 0;
     }
@@ -267,7 +275,7 @@ static bool is_same(const struct file_seen *file, const struct stat *st)
 static int add_change(struct scan *scan, struct file_change_list *list, const char *path, size_t path_len,
                       const struct file_change *change)
 {
-    if (list->n == scan->bounds->max_listed) {
+    if (list->n == scan->bounds->max_listed || kept_bytes(scan->changes.names) >= scan->bounds->max_text) {
         scan->changes.truncated = true;
         return 0;
     }

@@ -18,10 +18,11 @@
 struct collect_bounds {
     uint64_t max_walked;    /* entries looked at in one scan */
     size_t   max_listed;    /* entries remembered by a snapshot, and reported in each of the three lists */
+    size_t   max_text;      /* bytes of their paths, in a snapshot and in the three lists together: names can be long */
     uint64_t usage_bytes;   /* hutch_collect_usage() stops once past this; 0: no bound */
     uint64_t usage_entries; /* likewise */
 };
-#define COLLECT_BOUNDS_DEFAULT { .max_walked = 4000000, .max_listed = 200000 }
+#define COLLECT_BOUNDS_DEFAULT { .max_walked = 4000000, .max_listed = 200000, .max_text = 8 << 20 }
 
 enum file_type {
     FILE_REGULAR,

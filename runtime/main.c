@@ -19,11 +19,15 @@ static int exec_rootfs(int argc, char **argv)
     char *slash = n > 0 && n < (ssize_t)sizeof(path) ? memrchr(path, '/', (size_t)n) : NULL;
 
     (void)argc;
-    if (slash && (size_t)(slash - path) + sizeof("/hutch-rootfs") <= sizeof(path)) {
+    if (!slash) {
+        fprintf(stderr, "hutch: find hutch-rootfs beside this program: read '/proc/self/exe': %s\n", strerror(errno));
+        return 125;
+    }
+    if ((size_t)(slash - path) + sizeof("/hutch-rootfs") <= sizeof(path)) {
         strcpy(slash, "/hutch-rootfs");
         execv(path, argv);
     }
-    fprintf(stderr, "hutch: execute '%s': %s\n", slash ? path : "hutch-rootfs", strerror(errno));
+    fprintf(stderr, "hutch: execute '%s': %s\n", path, strerror(errno));
     return 125;
 }
 

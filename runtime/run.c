@@ -10,11 +10,13 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/openat2.h>
 #include <stdarg.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -84,6 +86,7 @@ static int make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct hutch_e
 static int prepare_data(struct run *r, struct hutch_err *err)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct open_how how = { .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS };
     auto_free char *fresh = NULL;
     const char *dir = r->request->data_dir;
 
@@ -92,7 +95,8 @@ static int prepare_data(struct run *r, struct hutch_err *err)
             return -1;
         dir = fresh;
     }
-    r->data_dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* What is mounted is opened the same way, so that both are the same directory. */
+    r->data_dirfd = (int)syscall(SYS_openat2, AT_FDCWD, dir, &how, sizeof(how));
     if (r->data_dirfd < 0)
         return hutch_err_set(err, errno, "open the data directory '%s'", dir);
     if (hutch_spec_set_string(&r->result->directory, dir, err) < 0)
@@ -534,6 +538,7 @@ static int finish(struct run *r, struct hutch_err *err)
     if (r->sandbox.pid > 0 && hutch_sandbox_finish(&r->sandbox, &end, &ignored) < 0)
         hutch_log_debug("run: %s (the next start sweeps it)", ignored.msg);
     rc = drain(r, err);
+    r->result->lost_output = r->out.sink_errno ? r->out.sink_errno : r->err_out.sink_errno;
     note_usage(r, &end);
     judge(r, &end);
     /* Anybody inside can write a report; where nothing failed there is no error to report. */

@@ -10,7 +10,7 @@
 struct run_request {
     struct sandbox_spec *spec; /* everything but /mnt/data and the error report, which the run adds; not owned */
     const char *home;          /* hutch's own directory */
-    const char *data_dir;      /* host directory bound at /mnt/data; NULL: a fresh one */
+    const char *data_dir;      /* host directory bound at /mnt/data, its real path; NULL: a fresh one */
     int stdin_fd;              /* copied to the program; -1: empty. Not owned. */
     int stdout_fd, stderr_fd;  /* where the program's output goes as it comes; -1: into the result */
     int signal_fd;             /* signalfd(2) whose SIGINT, SIGTERM, … are passed on; -1: none. Not owned. */

@@ -103,6 +103,7 @@ int hutch_out_stream_run(struct out_stream *s, const struct pollfd *pipe, const 
         else if (n < 0 && errno != EAGAIN && errno != EINTR) {
             /* Nobody reads: the program inside is to notice it like any other, by SIGPIPE. */
             s->is_sink_broken = true;
+            s->sink_errno = errno == EPIPE ? 0 : errno;
             s->start = s->end = 0;
             hutch_fd_closep(&s->pipe_fd);
         }

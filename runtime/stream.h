@@ -15,7 +15,8 @@
 struct out_stream {
     int pipe_fd;               /* owned; -1 when it has ended */
     int sink_fd;               /* not owned; -1: capture */
-    bool is_sink_broken;       /* nobody reads it any more */
+    bool is_sink_broken;       /* nobody reads it any more, or it is full for good */
+    int sink_errno;            /* why, 0 when its reader just went away */
     struct run_output *capture;
     uint64_t limit, seen;      /* bytes; limit 0: none */
     bool is_over_limit;

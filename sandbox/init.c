@@ -137,6 +137,11 @@ static int name_host(struct init_job *job, struct hutch_err *err)
     return 0;
 }
 
+static int bound_buffers(struct init_job *job, struct hutch_err *err)
+{
+    return job->spec->network == NETWORK_NONE ? hutch_netns_bound_buffers(err) : 0;
+}
+
 static int raise_loopback(struct init_job *job, struct hutch_err *err)
 {
     return job->spec->network == NETWORK_NONE ? hutch_netns_loopback_up(err) : 0;
@@ -221,6 +226,7 @@ static const struct {
     { "shed the caller's scheduling",   shed_privileges_of_scheduling },
     { "take on the sandbox's identity", enter_identity },   /* an unprivileged host uid, before anything is made */
     { "enter a cgroup namespace",       enter_cgroup_ns },  /* now, when it is in its group: that becomes the root */
+    { "bound the network's buffers",    bound_buffers },    /* while proc/sys can be written */
     { "build the mount tree",           build_mounts },     /* proc needs the host's proc in sight: ends with pivot */
     { "find the data directory",        find_data },
     { "name the host",                  name_host },

@@ -39,7 +39,10 @@ static int restrict_mount(int fd, __u64 attrs, unsigned at_flags, const char *wh
  * the host hides, and the kernel refuses it to ordinary users. */
 static int open_bind(const char *path, unsigned flags, int *ret_fd, struct hutch_err *err)
 {
-    auto_fd fd = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    /* The caller has resolved the path; a link that stands in it now was put there since, by code in another sandbox maybe. */
+    struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS };
+    auto_fd place = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+    auto_fd fd = place < 0 ? -1 : open_tree(place, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
     /* Private: a copy made in the host's namespace stays a peer of its original else, and pivot_root(2) refuses those. */
     struct mount_attr attr = { .attr_set = attributes(flags), .propagation = MS_PRIVATE };
 

@@ -7,4 +7,8 @@
 /* Brings "lo" up in the calling process's network namespace, so that code which talks to itself works. */
 int hutch_netns_loopback_up(struct hutch_err *err);
 
+/* Makes TCP buffers small in the calling process's network namespace, through the host's proc: all namespaces share the
+ * host's memory for them (net.ipv4.tcp_mem), which code inside could otherwise use up. */
+int hutch_netns_bound_buffers(struct hutch_err *err);
+
 #endif

@@ -5,30 +5,30 @@
 
 #include <inttypes.h>
 
-/* Pins to as many CPUs as the limit rounds up to, starting at a place that differs between sandboxes so that they do
- * not all end up on the first CPU. */
+/* Pins to as many CPUs as the limit rounds up to, starting with the one that the scheduler has just found best for us: so
+ * that sandboxes do not all end up on the first CPU, nor on a busy one. */
 static void plan_cpus(uint64_t thousandths, struct rlimit_plan *plan)
 {
+    int have, want = (int)((thousandths + 999) / 1000), here = sched_getcpu();
     cpu_set_t allowed;
-    int have, want = (int)((thousandths + 999) / 1000), start;
 
     if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
         return;
     have = CPU_COUNT(&allowed);
-    if (want < 1 || want >= have) {
-        plan->pin = want >= have && have > 0; /* nothing to take away, but the number holds */
+    plan->pin = have > 0;
+    if (want >= have) { /* nothing to take away, but the number holds */
         plan->cpus = allowed;
         return;
     }
-    start = (int)(getpid() % have);
     CPU_ZERO(&plan->cpus);
-    for (int pass = 0, seen = 0; pass < 2; pass++)
-        for (int cpu = 0; cpu < CPU_SETSIZE && want > 0; cpu++)
-            if (CPU_ISSET(cpu, &allowed) && seen++ >= start && !CPU_ISSET(cpu, &plan->cpus)) {
-                CPU_SET(cpu, &plan->cpus);
-                want--;
-            }
-    plan->pin = true;
+    for (int i = 0; i < CPU_SETSIZE && want > 0; i++) {
+        int cpu = ((here < 0 ? 0 : here) + i) % CPU_SETSIZE;
+
+        if (CPU_ISSET(cpu, &allowed)) {
+            CPU_SET(cpu, &plan->cpus);
+            want--;
+        }
+    }
 }
 
 void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, bool cgroup_cpus, struct rlimit_plan *ret)

@@ -82,7 +82,7 @@ enum sandbox_mount_kind {
 struct sandbox_mount {
     enum sandbox_mount_kind kind;
     unsigned flags;
-    char    *source;     /* BIND: absolute host path; SYMLINK: text; otherwise NULL */
+    char    *source;     /* BIND: absolute host path without symbolic links; SYMLINK: text; otherwise NULL */
     char    *target;     /* absolute path inside */
     uint64_t size_bytes; /* TMPFS, DEV (its shm): upper bound, 0 takes the default of 64 MiB */
     uint64_t inodes;     /* TMPFS: upper bound, 0 takes one per 4 KiB of size */
@@ -112,7 +112,7 @@ struct sandbox_spec {
     char *hostname;
 
     enum sandbox_root_kind root_kind;
-    char *rootfs_path; /* ROOT_DIR: absolute host path */
+    char *rootfs_path; /* ROOT_DIR: absolute host path without symbolic links */
 
     struct sandbox_mount *mounts; /* in the order they are made, after the root */
     size_t n_mounts;
