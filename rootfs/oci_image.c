@@ -296,9 +296,10 @@ static int choose(const cJSON *index, const char *where, const cJSON **ret, stru
         found = item;
         n_found++;
     }
+    if (n_found == 0 && n_other > 0)
+        return hutch_err_set(err, 0, "'%s' has no image for this machine (linux/%s), only for others", where, machine_architecture());
     if (n_found == 0)
-        return hutch_err_set(err, 0, n_other ? "'%s' has no image for this machine (linux/%s), only for others"
-                                             : "'%s' has no image%.0s", where, machine_architecture());
+        return hutch_err_set(err, 0, "'%s' has no image", where);
     if (n_found > 1)
         return hutch_err_set(err, 0, "'%s' has %u images for this machine: save one at a time", where, n_found);
     *ret = found;

@@ -158,7 +158,7 @@ void hutch_store_encode_name(const char *name, char ret[STORE_MAX_NAME + 1])
 {
     size_t i;
 
-    for (i = 0; name[i] && i < STORE_MAX_NAME; i++)
+    for (i = 0; i < STORE_MAX_NAME && name[i]; i++)
         ret[i] = name[i] == '/' ? '%' : name[i];
     ret[i] = '\0';
 }
