@@ -314,8 +314,7 @@ static int read_limits(const struct json_node *node, void *context, struct hutch
  * which is what they are anyway. net_namespace follows "network". */
 static bool is_core(enum sandbox_layer layer)
 {
-    return layer == LAYER_USER_NS || layer == LAYER_MOUNT_NS || layer == LAYER_PID_NS || layer == LAYER_NET_NS ||
-           layer == LAYER_READONLY_ROOT || layer == LAYER_CAPABILITIES || layer == LAYER_NO_NEW_PRIVS;
+    return layer != LAYER_SECCOMP && layer != LAYER_LANDLOCK && layer != LAYER_CGROUP;
 }
 
 static int read_layer(const struct json_node *node, void *context, struct hutch_err *err)

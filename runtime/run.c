@@ -507,16 +507,27 @@ static void note_usage(struct run *r, const struct sandbox_end *end)
         res->pids_peak = r->peak.pids;
 }
 
+/* A result without its list of files is still a result. */
+static void admit_loss(struct run *r, const struct hutch_err *err)
+{
+    r->result->files.truncated = true;
+    if (!r->result->message[0])
+        snprintf(r->result->message, sizeof(r->result->message), "%s", err->msg);
+}
+
 static int collect(struct run *r, struct hutch_err *err)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
     auto_free char *kept = NULL;
     const struct file_changes *files = &r->result->files;
+    struct hutch_err why;
 
     if (r->data_dirfd < 0)
         return 0;
-    if (hutch_collect_changes(r->data_dirfd, &r->before, &bounds, &r->result->files, err) < 0)
-        return hutch_err_wrap(err, "collect the files of the run");
+    if (hutch_collect_changes(r->data_dirfd, &r->before, &bounds, &r->result->files, &why) < 0) {
+        hutch_err_wrap(&why, "collect the files of the run");
+        admit_loss(r, &why);
+    }
     if (r->request->data_dir)
         return 0;
     if (files->added.n == 0 && !files->truncated) {
@@ -524,8 +535,10 @@ static int collect(struct run *r, struct hutch_err *err)
         r->result->directory = NULL;
         return 0;
     }
-    if (hutch_state_keep_data(&r->state, &kept, err) < 0)
-        return -1;
+    if (hutch_state_keep_data(&r->state, &kept, &why) < 0) {
+        admit_loss(r, &why);
+        return 0;
+    }
     return hutch_spec_set_string(&r->result->directory, kept, err);
 }
 
@@ -579,9 +592,7 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
         hutch_err_set(err, ENOMEM, "start a run");
         goto out;
     }
-    if (hutch_state_open(request->home, &r->state, err) < 0)
-        goto out;
-    if (prepare_data(r, err) < 0 || start(r, err) < 0) {
+    if (hutch_state_open(request->home, &r->state, err) < 0 || prepare_data(r, err) < 0 || start(r, err) < 0) {
         r->setup_failed = true;
         r->setup_err = *err;
     } else {

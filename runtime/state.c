@@ -209,14 +209,24 @@ int hutch_state_make_data(struct run_state *state, char **ret_path, struct hutch
 
 int hutch_state_keep_data(struct run_state *state, char **ret_path, struct hutch_err *err)
 {
+    auto_fd data = openat(state->runs_dirfd, state->data_name, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     auto_fd outputs = -1;
+    char kept[32];
 
-    if (open_dir_at(state->home_dirfd, "outputs", &outputs, err) < 0)
-        return hutch_err_wrap(err, "keep the files of a run");
-    if (renameat(state->runs_dirfd, state->data_name, outputs, state->id) < 0)
-        return hutch_err_set(err, errno, "move '%s/runs/%s' to '%s/outputs/%s'", state->home, state->data_name, state->home,
-                             state->id);
-    if (asprintf(ret_path, "%s/outputs/%s", state->home, state->id) < 0)
+    /* Moving a directory takes write permission on it, and the code inside may have taken that away. */
+    if (data < 0 || fchmodat(state->runs_dirfd, state->data_name, DATA_MODE, 0) < 0)
+        return hutch_err_set(err, errno, "keep the files of a run");
+    if (open_dir_at(state->home_dirfd, "outputs", &outputs, err) == 0 &&
+        renameat(state->runs_dirfd, state->data_name, outputs, state->id) == 0) {
+        if (asprintf(ret_path, "%s/outputs/%s", state->home, state->id) < 0)
+            return hutch_err_set(err, ENOMEM, "keep the files of a run");
+        return 0;
+    }
+    /* No reason to lose them: beside the slots they are safe from the next run. */
+    snprintf(kept, sizeof(kept), "%s.kept", state->id);
+    if (renameat(state->runs_dirfd, state->data_name, state->runs_dirfd, kept) < 0)
+        return hutch_err_set(err, errno, "keep the files of a run in '%s/runs/%s'", state->home, kept);
+    if (asprintf(ret_path, "%s/runs/%s", state->home, kept) < 0)
         return hutch_err_set(err, ENOMEM, "keep the files of a run");
     return 0;
 }

@@ -30,7 +30,8 @@ int hutch_state_note_cgroup(struct run_state *state, const struct cgroup_base *b
 /* An empty directory that no other run has touched. The caller frees *ret_path. */
 int hutch_state_make_data(struct run_state *state, char **ret_path, struct hutch_err *err);
 
-/* Moves it to <home>/outputs/ID, for the user to keep. The caller frees *ret_path. */
+/* Moves it to <home>/outputs/ID, for the user to keep; to <home>/runs/ID.kept when that cannot be. The caller frees
+ * *ret_path. */
 int hutch_state_keep_data(struct run_state *state, char **ret_path, struct hutch_err *err);
 
 /* Gives the slot back; a data directory that was not kept goes. Call it when no process and no cgroup is left. */

@@ -121,7 +121,7 @@ static void test_default(void **state)
 {
     static const uint64_t limits[LIMIT_COUNT] = {
         [LIMIT_MEMORY] = 512ull << 20, [LIMIT_PIDS] = 64, [LIMIT_CPUS] = 1000, [LIMIT_CPU_TIME] = 0, [LIMIT_WALL] = 30000,
-        [LIMIT_OUTPUT] = 8ull << 20, [LIMIT_FILE_SIZE] = 512ull << 20, [LIMIT_OPEN_FILES] = 1024, [LIMIT_DATA_SIZE] = 1ull << 30,
+        [LIMIT_OUTPUT] = 8ull << 20, [LIMIT_FILE_SIZE] = 512ull << 20, [LIMIT_OPEN_FILES] = 512, [LIMIT_DATA_SIZE] = 1ull << 30,
         [LIMIT_DATA_FILES] = 100000, [LIMIT_TMP_SIZE] = 64ull << 20,
     };
     static const char *const masked[] = { "/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/scsi",
@@ -292,12 +292,12 @@ static void test_enforcement_counts_once_all_files_are_read(void **state)
     struct place *place = *state;
     struct sandbox_spec spec;
 
-    write_file(place, "hard.json", HEAD ",'enforcement':'require','layers':{'landlock':'try','ipc_namespace':'off'}}");
+    write_file(place, "hard.json", HEAD ",'enforcement':'require','layers':{'landlock':'try','seccomp':'off'}}");
     load_or_fail("hard", place->dir, &spec);
     assert_int_equal(spec.limits_need, NEED_REQUIRE);
     assert_int_equal(spec.layers[LAYER_LANDLOCK], NEED_REQUIRE);
     assert_int_equal(spec.layers[LAYER_CGROUP], NEED_REQUIRE);
-    assert_int_equal(spec.layers[LAYER_IPC_NS], NEED_OFF); /* not wanted stays not wanted */
+    assert_int_equal(spec.layers[LAYER_SECCOMP], NEED_OFF); /* not wanted stays not wanted */
     hutch_spec_done(&spec);
 
     write_file(place, "soft.json", "{'schema':1,'extends':'hard','enforcement':'best-effort'}");
