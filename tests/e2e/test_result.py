@@ -163,6 +163,18 @@ def test_files_fresh_directory():
     support.remove_tree(directory)
 
 
+@pytest.mark.parametrize("mode", [0o555, 0o300, 0])
+def test_files_fresh_directory_that_the_script_locked(mode):
+    """The permissions of the directory itself are the script's to change, and no reason to lose its files."""
+    result = run_json("-c", "import os\nopen('x.txt', 'w').write('text')\nprint('said')\nos.chmod('.', %d)" % mode)
+    assert (result["verdict"], result["process"], result["stdout"]) == ("ok", 0, "said\n")
+    directory = result["files"]["directory"]
+    assert paths(result["files"]["added"]) == ["x.txt"]
+    with open(os.path.join(directory, "x.txt"), encoding="ascii") as file:
+        assert file.read() == "text"
+    support.remove_tree(directory)
+
+
 def test_files_fresh_directory_without_files_is_gone():
     directory = run_json("-c", "pass")["files"]["directory"]
     assert directory is None or not os.path.exists(directory)

@@ -374,6 +374,17 @@ def test_fresh_data_directory_is_printed_when_written_to():
     support.remove_tree(folder)
 
 
+def test_fresh_data_directory_carries_nothing_over():
+    """Whatever a run did to the directory itself, the next run's is new: permissions, attributes, time stamps."""
+    code = ("import os\nos.mkdir('d'); os.rmdir('d')\nos.chmod('.', 0o711)\nos.utime('.', (1, 1))\n"
+            "try: os.setxattr('.', 'user.left', b'x')\nexcept OSError: pass")
+    look = ("import os, json\ns = os.stat('/mnt/data')\ntry: x = os.listxattr('/mnt/data')\nexcept OSError: x = []\n"
+            "print(json.dumps([oct(s.st_mode), s.st_mtime > 1000, [n for n in x if n.startswith('user.')], os.listdir('/mnt/data')]))")
+    before = run_json("-c", look)["stdout"]
+    assert run_json("-c", code)["verdict"] == "ok"
+    assert run_json("-c", look)["stdout"] == before
+
+
 def test_fresh_data_directory_is_gone_when_not_written_to():
     outputs = os.path.join(support.hutch_home(), "outputs")
     before = set(os.listdir(outputs)) if os.path.isdir(outputs) else set()
