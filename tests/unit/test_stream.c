@@ -234,6 +234,37 @@ static void test_blocking_sink_is_never_waited_for(void **state)
     assert_true(fed > 65536);
 }
 
+/* At the end of a run, what the pipe holds is all: somebody who still has its write end holds nobody up. */
+static void test_finish_does_not_wait_for_the_end(void **state)
+{
+    static const size_t lens[] = { 0, 1, 4096, 65536 };
+
+    for (size_t i = 0; i < 2 * ARRAY_SIZE(lens); i++) {
+        size_t fed = 0, n, len = lens[i / 2], got = 0;
+        struct line *l;
+        char block[4096];
+        ssize_t r;
+
+        tear_down(state);
+        set_up(state);
+        l = *state;
+        if (i % 2)
+            add_sink(l);
+        while (fed < len && (n = feed(l->in, fed, len)) > 0)
+            fed += n;
+        hutch_out_stream_finish(&l->s);
+        (void)!write(l->in, "late", 4); /* comes too late, where there is room for it at all */
+        while (turn(l))
+            while (i % 2 && (r = read(l->out, block, sizeof(block))) > 0)
+                got += (size_t)r;
+        assert_true(hutch_out_stream_is_done(&l->s));
+        assert_int_equal(l->s.pipe_fd, -1);
+        assert_int_equal(i % 2 ? got : l->captured.len, fed);
+        hutch_out_stream_finish(&l->s); /* again */
+        assert_true(hutch_out_stream_is_done(&l->s));
+    }
+}
+
 static void test_broken_sink(void **state)
 {
     struct line *l = *state;
@@ -413,6 +444,7 @@ int main(void)
         T(test_over_the_limit_closes_the_pipe),
         T(test_slow_sink),
         T(test_blocking_sink_is_never_waited_for),
+        T(test_finish_does_not_wait_for_the_end),
         T(test_broken_sink),
         T(test_full_sink),
         cmocka_unit_test(test_stdin_goes_through),
