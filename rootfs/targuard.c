@@ -66,9 +66,49 @@ static int check_pax(struct targuard *g, struct hutch_err *err)
             g->size = strtoull(value, NULL, 10);
             g->has_size = true;
         }
+        if (strncmp(key, "GNU.sparse.major=", 17) == 0 && g->ext_type == 'x')
+            g->has_map = strtoul(value, NULL, 10) >= 1;
         p += len;
     }
     return 0;
+}
+
+static int check_map(uint64_t count, struct hutch_err *err)
+{
+    if (count > TARGUARD_MAX_HOLES)
+        return hutch_err_set(err, 0, "a sparse file in more than %u pieces", TARGUARD_MAX_HOLES);
+    return 0;
+}
+
+/* The number at the beginning of a sparse file's content. */
+static int read_map_count(struct targuard *g, const unsigned char *p, size_t len, struct hutch_err *err)
+{
+    for (size_t i = 0; i < len && g->in_map_count; i++) {
+        g->in_map_count = p[i] >= '0' && p[i] <= '9';
+        if (g->in_map_count)
+            g->map_count = g->map_count * 10 + (p[i] - '0');
+        if (check_map(g->map_count, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void begin_content(struct targuard *g, uint64_t size)
+{
+    if (size > UINT64_MAX - BLOCK)
+        size = 0; /* nonsense, which the library will say better */
+    g->skip = size + padding(size);
+}
+
+/* One block of an old GNU map; its byte 504 says whether another one follows. */
+static int take_map_block(struct targuard *g, struct hutch_err *err)
+{
+    g->header_len = 0;
+    g->map_count += 21;
+    g->in_map_blocks = g->header[504] != 0;
+    if (!g->in_map_blocks)
+        begin_content(g, g->entry_size);
+    return check_map(g->map_count, err);
 }
 
 static int end_extension(struct targuard *g, struct hutch_err *err)
@@ -113,9 +153,15 @@ static int take_header(struct targuard *g, struct hutch_err *err)
     /* Links, devices, directories and FIFOs have no content, whatever their size says. */
     if (type >= '1' && type <= '6')
         size = 0;
-    if (size > UINT64_MAX - BLOCK)
+    g->map_count = 0;
+    g->in_map_count = g->has_map && size > 0;
+    g->has_map = false;
+    if (type == 'S' && g->header[482]) {
+        g->in_map_blocks = true;
+        g->entry_size = size;
         return 0;
-    g->skip = size + padding(size);
+    }
+    begin_content(g, size);
     return 0;
 }
 
@@ -129,6 +175,8 @@ int hutch_targuard_feed(struct targuard *guard, const void *data, size_t len, st
         if (guard->skip > 0) {
             n = guard->skip < len ? (size_t)guard->skip : len;
             guard->skip -= n;
+            if (guard->in_map_count && read_map_count(guard, p, n, err) < 0)
+                return -1;
         } else if (guard->ext_type) {
             n = guard->ext_size - guard->ext_len;
             if (n > len)
@@ -143,7 +191,8 @@ int hutch_targuard_feed(struct targuard *guard, const void *data, size_t len, st
                 n = len;
             memcpy(guard->header + guard->header_len, p, n);
             guard->header_len += n;
-            if (guard->header_len == BLOCK && take_header(guard, err) < 0)
+            if (guard->header_len == BLOCK &&
+                (guard->in_map_blocks ? take_map_block(guard, err) : take_header(guard, err)) < 0)
                 return -1;
         }
         p += n;

@@ -21,7 +21,7 @@ struct dirent64_raw { /* getdents64(2); opendir(3) would allocate */
 
 static int read_text(int proc_fd, const char *pid, const char *file, char *buf, size_t size)
 {
-    char path[64];
+    char path[96];
     auto_fd fd = -1;
     ssize_t n;
 
@@ -117,7 +117,7 @@ static void add_mapping(struct sampler *s, const char *line)
 
 static void add_mappings(struct sampler *s, const char *pid)
 {
-    char path[32], buf[8192];
+    char path[96], buf[8192];
     size_t have = 0;
     auto_fd fd = -1;
     ssize_t n;
@@ -146,7 +146,7 @@ static void add_mappings(struct sampler *s, const char *pid)
 /* Files of the data directory that are open and have no name any more: no walk over the directory finds them. */
 static void add_open_files(struct sampler *s, const char *pid)
 {
-    char path[32], buf[4096] __attribute__((aligned(8)));
+    char path[96], buf[4096] __attribute__((aligned(8)));
     auto_fd fd = -1;
     long n;
 
@@ -168,8 +168,37 @@ static void add_open_files(struct sampler *s, const char *pid)
         }
 }
 
+/* A process whose first thread has ended shows nothing of what the others hold; they show it themselves. Names one of
+ * them in @path: all threads share memory and, as the filter sees to it, descriptors. */
+static bool find_living_thread(int proc_fd, const char *pid, char *path, size_t size)
+{
+    char buf[1024] __attribute__((aligned(8))), stat_text[512], state;
+    auto_fd fd = -1;
+    long n;
+
+    snprintf(path, size, "%s/task", pid);
+    fd = openat(proc_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd >= 0 && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
+        for (long at = 0; at < n;) {
+            const struct dirent64_raw *entry = (const struct dirent64_raw *)(buf + at);
+            const char *rest;
+
+            at += entry->d_reclen;
+            if (entry->d_name[0] == '.' || read_text(fd, entry->d_name, "stat", stat_text, sizeof(stat_text)) < 0)
+                continue;
+            rest = strrchr(stat_text, ')');
+            if (!rest || sscanf(rest + 1, " %c", &state) != 1 || state == 'Z' || state == 'X')
+                continue;
+            snprintf(path, size, "%s/task/%.16s", pid, entry->d_name);
+            return true;
+        }
+    return false;
+}
+
 static void add_process(struct sampler *s, const char *pid)
 {
+    char thread[64];
+
     uint64_t utime, stime, cutime, cstime, threads, hz = (uint64_t)sysconf(_SC_CLK_TCK);
     const char *rest;
     char buf[2048], state;
@@ -184,8 +213,11 @@ static void add_process(struct sampler *s, const char *pid)
         return;
     s->sum->cpu_ms += (utime + stime + cutime + cstime) * 1000 / hz;
     s->sum->pids += threads;
-    if (state == 'Z' || state == 'X')
-        return; /* holds nothing any more */
+    if (state == 'Z' || state == 'X') {
+        if (threads < 2 || !find_living_thread(s->proc_fd, pid, thread, sizeof(thread)))
+            return; /* holds nothing any more */
+        pid = thread;
+    }
     s->sum->memory_bytes += memory_of(s->proc_fd, pid, s->counts_shared);
     if (s->data_dev)
         add_open_files(s, pid);
