@@ -37,7 +37,11 @@ FACTORS = {
 
 def read_table():
     for path in sorted(glob.glob(os.path.join(DATA, "*.csv"))):
-        table = pd.read_csv(path, dtype=str, na_values=["n/a", "-", "?"])
+        try:
+            table = pd.read_csv(path, dtype=str, na_values=["n/a", "-", "?"], on_bad_lines="skip")
+        except (ValueError, UnicodeError) as error:
+            print(f"{os.path.basename(path)} is left out: {error}")
+            continue
         if TARGET in table.columns:
             return os.path.basename(path), table
     sys.exit(f"no CSV with a column '{TARGET}' in {DATA}")
@@ -49,7 +53,7 @@ def mend(text, limit):
     A spreadsheet that takes the decimal point for a thousands separator writes 0.753 as 753, 0.5452 as 5.452 and
     16.0432 as 160.432. The first kind is known by having no point where others have one, the rest by being larger
     than they can be."""
-    values = pd.to_numeric(text, errors="coerce")
+    values = pd.to_numeric(text, errors="coerce").replace([np.inf, -np.inf], np.nan)
     pointless = text.notna() & ~text.str.contains(".", regex=False, na=False)
     if limit == 1 or pointless.mean() > 0.5:
         pointless[:] = False                       # whole numbers are what this column holds
@@ -72,7 +76,7 @@ def clean(table):
     before = len(table)
     table = table[[TARGET] + factors].drop_duplicates()
     table[TARGET] = pd.to_numeric(table[TARGET], errors="coerce")
-    table = table[table[TARGET] >= 0].copy()
+    table = table[(table[TARGET] >= 0) & (table[TARGET] < np.inf)].copy()
     done.append(f"{before - len(table)} rows dropped: there twice, or without a count of accidents")
 
     total = 0
@@ -135,6 +139,8 @@ def chart(path, ranking, curves, source):
 def main():
     source, table = read_table()
     table, factors, done = clean(table)
+    if len(table) < 50 or table[TARGET].max() == 0:
+        sys.exit(f"{source}: {len(table)} usable rows are too few to learn from")
     train, test = train_test_split(table, test_size=0.3, random_state=0)
     model = HistGradientBoostingRegressor(loss="poisson", max_iter=120, learning_rate=0.06, max_leaf_nodes=15,
                                           min_samples_leaf=40, random_state=0)
