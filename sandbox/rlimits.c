@@ -76,6 +76,8 @@ int hutch_rlimits_apply(const struct rlimit_plan *plan, struct hutch_err *err)
         if (now.rlim_max == RLIM_INFINITY || now.rlim_max > plan->max[i])
             now.rlim_max = plan->max[i];
         now.rlim_cur = now.rlim_max;
+        if (i == RLIMIT_CPU && now.rlim_cur > 1)
+            now.rlim_cur--; /* SIGXCPU, which says why; SIGKILL a second later */
         if (setrlimit(i, &now) < 0)
             return hutch_err_set(err, errno, "set resource limit %d to %ju", i, (uintmax_t)now.rlim_max);
     }
