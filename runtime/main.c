@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,6 +61,8 @@ static int fill_standard_fds(void)
 
 int main(int argc, char **argv)
 {
+    signal(SIGCHLD, SIG_DFL); /* a caller may have left it ignored, and then nobody could wait for a child */
+    signal(SIGXFSZ, SIG_IGN); /* a caller's limit on file sizes is an error of write(2), not our end */
     if (fill_standard_fds() < 0)
         return 125;
     if (argc >= 2 && strcmp(argv[1], "--version") == 0) {

@@ -524,7 +524,7 @@ static int collect(struct run *r, struct hutch_err *err)
 
     if (r->data_dirfd < 0)
         return 0;
-    if (hutch_collect_changes(r->data_dirfd, &r->before, &bounds, &r->result->files, &why) < 0) {
+    if (!r->setup_failed && hutch_collect_changes(r->data_dirfd, &r->before, &bounds, &r->result->files, &why) < 0) {
         hutch_err_wrap(&why, "collect the files of the run");
         admit_loss(r, &why);
     }

@@ -1,5 +1,6 @@
 #include "cgroup.h"
 
+#include "clock.h"
 #include "fd.h"
 #include "log.h"
 #include "spec.h"
@@ -13,7 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <time.h>
 
 #define FILE_MAX 4096 /* bytes of any control file that is read here */
 
@@ -363,18 +363,10 @@ void hutch_cgroup_read_usage(const struct sandbox_cgroup *cg, struct cgroup_usag
     ret->pids_denied = cg->dirfd < 0 ? 0 : read_key(cg->dirfd, "pids.events", "max", 0);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static int kill_and_remove(int base_dirfd, const char *name, int dirfd, unsigned timeout_ms, struct hutch_err *err)
 {
     auto_fd events = openat(dirfd, "cgroup.events", O_RDONLY | O_CLOEXEC);
-    int64_t deadline = now_ms() + timeout_ms;
+    int64_t deadline = hutch_clock_ms() + timeout_ms;
     struct hutch_err ignored;
 
     if (hutch_fd_write_file_at(dirfd, "cgroup.kill", "1", &ignored) < 0)
@@ -382,7 +374,7 @@ static int kill_and_remove(int base_dirfd, const char *name, int dirfd, unsigned
     while (read_key(dirfd, "cgroup.events", "populated", 0) != 0) {
         struct pollfd pfd = { .fd = events, .events = POLLPRI };
         char buf[FILE_MAX];
-        int64_t left = deadline - now_ms();
+        int64_t left = deadline - hutch_clock_ms();
 
         if (left <= 0)
             return hutch_err_set(err, ETIMEDOUT, "wait until the cgroup '%s' is empty", name);

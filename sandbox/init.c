@@ -1,6 +1,7 @@
 #include "init.h"
 
 #include "caps.h"
+#include "clock.h"
 #include "fd.h"
 #include "netns.h"
 #include "sample.h"
@@ -21,7 +22,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #define REAP_MAX 64 /* between two looks at the clock and at the supervisor */
 
@@ -315,6 +315,8 @@ static bool reap(pid_t worker, int *ret_status, bool *ret_more)
     for (n = 0; n < REAP_MAX; n++) {
         pid_t pid = waitpid(-1, &status, WNOHANG);
 
+        if (pid < 0 && errno == ECHILD && !is_worker_done)
+            _exit(1); /* the worker is gone and nobody told us how: rather an end than waiting for ever */
         if (pid <= 0)
             break;
         if (pid == worker) {
@@ -324,14 +326,6 @@ static bool reap(pid_t worker, int *ret_status, bool *ret_more)
     }
     *ret_more = n == REAP_MAX;
     return is_worker_done;
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 static void obey(const struct init_job *job, pid_t worker)
@@ -365,6 +359,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_SETMASK, &chld, NULL);
+    signal(SIGCHLD, SIG_DFL); /* inherited as ignored, it would let the kernel reap the worker behind our back */
     signal(SIGPIPE, SIG_IGN);
     signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals < 0) {
@@ -373,20 +368,20 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     }
     worker = start_worker(&job, &errpipe_r);
     await_exec(&job, errpipe_r);
-    next_sample = now_ms() + INIT_SAMPLE_MS;
+    next_sample = hutch_clock_ms() + INIT_SAMPLE_MS;
     for (;;) {
         struct pollfd pfds[] = { { .fd = signals, .events = POLLIN }, { .fd = job.control_fd, .events = POLLIN } };
-        int64_t left = next_sample - now_ms();
+        int64_t left = next_sample - hutch_clock_ms();
         int timeout_ms = !job.wants_samples ? -1 : left > 0 ? (int)left : 0;
         struct signalfd_siginfo info;
 
         poll(pfds, ARRAY_SIZE(pfds), is_more ? 0 : timeout_ms);
         /* By the clock, not when poll(2) runs out of time: a child that ends every few milliseconds would prevent that. */
-        if (job.wants_samples && now_ms() >= next_sample) {
+        if (job.wants_samples && hutch_clock_ms() >= next_sample) {
             msg.kind = INIT_SAMPLE;
-            hutch_sample_take(job.data_dev, job.counts_shared, &msg.sample);
+            hutch_sample_take(job.data_dev, job.counts_shared, job.spec->limits[LIMIT_MEMORY], &msg.sample);
             send_msg(&job, &msg);
-            next_sample = now_ms() + INIT_SAMPLE_MS;
+            next_sample = hutch_clock_ms() + INIT_SAMPLE_MS;
         }
         if (pfds[1].revents)
             obey(&job, worker);

@@ -1,5 +1,6 @@
 #include "sample.h"
 
+#include "clock.h"
 #include "fd.h"
 #include "init.h"
 
@@ -34,28 +35,44 @@ static int read_text(int proc_fd, const char *pid, const char *file, char *buf, 
     return 0;
 }
 
-/* A file or memory object that several processes may hold counts once. More than this many different ones count each time they
- * are seen, which is too much rather than too little. */
-#define SEEN_MAX 4096
-static struct { uint64_t dev, ino; } seen[SEEN_MAX];
+/* How long one sample may take: code inside can make looking as expensive as it likes. What is not reached by then counts as
+ * hidden. */
+#define SAMPLE_MAX_MS 250
+
+/* A file or memory object that several processes may hold counts once: a hash table of those seen in this sample. When it is
+ * full the others count each time they are seen, which is too much rather than too little. */
+#define SEEN_SLOTS 16384u /* a power of two */
+static struct { uint64_t dev, ino; } seen[SEEN_SLOTS];
 static size_t n_seen;
 
 static bool is_first_sight(uint64_t dev, uint64_t ino)
 {
-    for (size_t i = 0; i < n_seen; i++)
-        if (seen[i].ino == ino && seen[i].dev == dev)
+    size_t slot = (ino * 0x9e3779b97f4a7c15u ^ dev) & (SEEN_SLOTS - 1);
+
+    for (; seen[slot].ino; slot = (slot + 1) & (SEEN_SLOTS - 1))
+        if (seen[slot].ino == ino && seen[slot].dev == dev)
             return false;
-    if (n_seen < SEEN_MAX) {
-        seen[n_seen].dev = dev;
-        seen[n_seen++].ino = ino;
+    if (n_seen < SEEN_SLOTS / 2) {
+        seen[slot].dev = dev;
+        seen[slot].ino = ino;
+        n_seen++;
     }
     return true;
+}
+
+static void forget_seen(void)
+{
+    if (n_seen)
+        memset(seen, 0, sizeof(seen));
+    n_seen = 0;
 }
 
 struct sampler {
     int proc_fd;
     dev_t data_dev;     /* 0: no data directory */
     bool counts_shared;
+    bool is_exact;      /* ask for proportional shares */
+    int64_t deadline;
     struct init_sample *sum;
 };
 
@@ -73,21 +90,29 @@ static uint64_t field_of(const char *text, const char *name)
     return at && sscanf(at + strlen(name), "%" SCNu64, &kib) == 1 ? kib * 1024 : 0;
 }
 
-/* Proportional set size, so that pages shared by forked processes count once; resident size where that is denied, which counts
- * more, not less. @leave_out_shmem: it is counted by its objects. */
-static uint64_t memory_of(int proc_fd, const char *pid, bool leave_out_shmem)
+/* What a process has of its own, as the kernel counts it anyway: anonymous and shared pages, and the page tables, which can be
+ * larger than what they map. Pages shared by forked processes count for each. */
+static uint64_t resident_of(int proc_fd, const char *pid, bool leave_out_shmem)
 {
     char buf[4096];
-    uint64_t pages;
 
-    if (read_text(proc_fd, pid, "smaps_rollup", buf, sizeof(buf)) == 0 && strstr(buf, "\nPss:")) {
-        uint64_t pss = field_of(buf, "\nPss:"), shmem = field_of(buf, "\nPss_Shmem:");
+    if (read_text(proc_fd, pid, "status", buf, sizeof(buf)) < 0)
+        return 0;
+    return field_of(buf, "\nRssAnon:") + field_of(buf, "\nVmPTE:") + (leave_out_shmem ? 0 : field_of(buf, "\nRssShmem:"));
+}
 
-        return leave_out_shmem && shmem < pss ? pss - shmem : pss;
-    }
-    if (read_text(proc_fd, pid, "statm", buf, sizeof(buf)) == 0 && sscanf(buf, "%*u %" SCNu64, &pages) == 1)
-        return pages * (uint64_t)getpagesize();
-    return 0;
+/* The same with shared pages divided by their users: exact, and slow for a process of many mappings. */
+static uint64_t share_of(int proc_fd, const char *pid, bool leave_out_shmem)
+{
+    char buf[4096];
+    uint64_t tables;
+
+    if (read_text(proc_fd, pid, "status", buf, sizeof(buf)) < 0)
+        return 0;
+    tables = field_of(buf, "\nVmPTE:");
+    if (read_text(proc_fd, pid, "smaps_rollup", buf, sizeof(buf)) < 0 || !strstr(buf, "\nPss_Anon:"))
+        return resident_of(proc_fd, pid, leave_out_shmem);
+    return field_of(buf, "\nPss_Anon:") + tables + (leave_out_shmem ? 0 : field_of(buf, "\nPss_Shmem:"));
 }
 
 /* One line of /proc/PID/maps. Shared anonymous memory is an object of its own, which keeps its pages when no process has
@@ -218,31 +243,52 @@ static void add_process(struct sampler *s, const char *pid)
             return; /* holds nothing any more */
         pid = thread;
     }
-    s->sum->memory_bytes += memory_of(s->proc_fd, pid, s->counts_shared);
+    s->sum->memory_bytes += (s->is_exact ? share_of : resident_of)(s->proc_fd, pid, s->counts_shared);
     if (s->data_dev)
         add_open_files(s, pid);
     if (s->data_dev || s->counts_shared)
         add_mappings(s, pid);
 }
 
-void hutch_sample_take(dev_t data_dev, bool counts_shared, struct init_sample *ret)
+static void look_at_all(struct sampler *s)
 {
-    struct init_sample sum = { 0 };
     auto_fd proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct sampler s = { .proc_fd = proc_fd, .data_dev = data_dev, .counts_shared = counts_shared, .sum = &sum };
-    struct rusage reaped;
     char buf[8192] __attribute__((aligned(8)));
     long n;
 
-    n_seen = 0;
+    *s->sum = (struct init_sample){ 0 };
+    s->proc_fd = proc_fd;
+    forget_seen();
     while (proc_fd >= 0 && (n = syscall(SYS_getdents64, proc_fd, buf, sizeof(buf))) > 0)
         for (long at = 0; at < n;) {
             const struct dirent64_raw *entry = (const struct dirent64_raw *)(buf + at);
 
             at += entry->d_reclen;
-            if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && strcmp(entry->d_name, "1") != 0)
-                add_process(&s, entry->d_name);
+            if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || strcmp(entry->d_name, "1") == 0)
+                continue;
+            if (hutch_clock_ms() >= s->deadline) {
+                s->sum->hidden = true;
+                return;
+            }
+            add_process(s, entry->d_name);
         }
+}
+
+void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, struct init_sample *ret)
+{
+    struct init_sample sum, exact;
+    struct sampler s = { .data_dev = data_dev, .counts_shared = counts_shared, .deadline = hutch_clock_ms() + SAMPLE_MAX_MS,
+                         .sum = &sum };
+    struct rusage reaped;
+
+    look_at_all(&s);
+    if (memory_limit && sum.memory_bytes > memory_limit && !sum.hidden) {
+        s.is_exact = true;
+        s.sum = &exact;
+        look_at_all(&s);
+        if (!exact.hidden) /* else the upper bound stands */
+            sum = exact;
+    }
     if (getrusage(RUSAGE_CHILDREN, &reaped) == 0)
         sum.cpu_ms += (uint64_t)(reaped.ru_utime.tv_sec + reaped.ru_stime.tv_sec) * 1000 +
                       (uint64_t)(reaped.ru_utime.tv_usec + reaped.ru_stime.tv_usec) / 1000;

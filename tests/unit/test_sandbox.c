@@ -784,7 +784,7 @@ static void test_limits_apply_inside(void **state)
 
     (void)state;
     box_spec(&spec, "ulimit -n; ulimit -f; ulimit -c; ulimit -u 2>/dev/null || grep processes /proc/self/limits | tr -s ' ' | cut -d' ' -f3;"
-                    "grep -c 'Max cpu time *7 *7 ' /proc/self/limits; nproc");
+                    "grep -c 'Max cpu time *6 *7 ' /proc/self/limits; nproc");
     spec.limits[LIMIT_OPEN_FILES] = 50;
     spec.limits[LIMIT_FILE_SIZE] = 1 << 20;
     spec.limits[LIMIT_PIDS] = 20;
