@@ -1,6 +1,7 @@
 """Limits, whoever enforces them: the run ends, the verdict says why, and the report names the enforcer."""
 import json
 import os
+import select
 import signal
 import subprocess
 import time
@@ -68,6 +69,7 @@ def test_timeout_while_nobody_reads():
     there for whoever reads it at last."""
     process = subprocess.Popen(command("--timeout", "700ms", "-c", "for _ in range(1000): print('x' * 1000)\nimport time; time.sleep(60)"),
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    select.select([process.stdout], [], [], 20)  # it has begun; nothing is read
     deadline = time.monotonic() + 20
     while support.descendants(process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
