@@ -221,6 +221,49 @@ static int resolve_sources(struct sandbox_spec *spec, struct hutch_err *err)
     return 0;
 }
 
+static bool is_or_is_below(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return strcmp(dir, "/") == 0 || (strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0'));
+}
+
+/* What code inside may write must not hold hutch's own files: the images that later runs execute, the slots, the policies. */
+static int refuse_own_files(const char *source, const char *home, const char *policy_dir, struct hutch_err *err)
+{
+    static const char *const parts[] = { "images", "runs" };
+
+    for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+        auto_free char *part = NULL;
+
+        if (asprintf(&part, "%s/%s", home, parts[i]) < 0)
+            return hutch_err_set(err, ENOMEM, "check '%s'", source);
+        if (is_or_is_below(part, source) || is_or_is_below(source, part))
+            return hutch_err_set(err, 0, "'%s' cannot be written from inside: hutch keeps its images and state in '%s' "
+                                         "(share a directory beside it, or add ':ro')", source, home);
+    }
+    if (is_or_is_below(policy_dir, source))
+        return hutch_err_set(err, 0, "'%s' cannot be written from inside: hutch's policies are in '%s'", source, policy_dir);
+    return 0;
+}
+
+static int refuse_own_binds(const struct sandbox_spec *spec, const char *data, const char *home, const char *policy_dir,
+                            struct hutch_err *err)
+{
+    auto_free char *real_home = realpath(home, NULL), *real_policies = realpath(policy_dir, NULL);
+
+    if (!real_home || !real_policies)
+        return 0; /* nothing there yet that could be harmed */
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct sandbox_mount *m = &spec->mounts[i];
+
+        if (m->kind == MOUNT_BIND && !(m->flags & MOUNT_RDONLY) &&
+            refuse_own_files(m->source, real_home, real_policies, err) < 0)
+            return -1;
+    }
+    return data ? refuse_own_files(data, real_home, real_policies, err) : 0;
+}
+
 static int add_tmpfs(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
 {
     auto_free char *target = strdup(text);
@@ -323,8 +366,8 @@ static int set_root(struct sandbox_spec *spec, const struct run_opts *opts, cons
     return rc < 0 ? -1 : hutch_spec_set_string(&spec->rootfs_path, path, err);
 }
 
-static int build_spec(const struct run_opts *opts, char **words, const char *home, struct sandbox_spec *spec, int *ret_lockfd,
-                      struct hutch_err *err)
+static int build_spec(const struct run_opts *opts, char **words, const char *data, const char *home, struct sandbox_spec *spec,
+                      int *ret_lockfd, struct hutch_err *err)
 {
     auto_free char *policy_dir = NULL;
 
@@ -351,7 +394,7 @@ static int build_spec(const struct run_opts *opts, char **words, const char *hom
     for (size_t i = 0; i < opts->volumes.n; i++)
         if (add_volume(spec, opts->volumes.values[i], err) < 0)
             return -1;
-    if (resolve_sources(spec, err) < 0)
+    if (resolve_sources(spec, err) < 0 || refuse_own_binds(spec, data, home, policy_dir, err) < 0)
         return -1;
     for (size_t i = 0; i < opts->env.n; i++)
         if (add_env(spec, opts->env.values[i], err) < 0)
@@ -483,9 +526,6 @@ int hutch_cmd_run(int argc, char **argv)
         return 0;
     }
     hutch_log_set_verbose(opts.verbose);
-    if (hutch_home_path(&home, &err) < 0 || hutch_spec_init(&spec, &err) < 0 ||
-        build_spec(&opts, argv + first, home, &spec, &lockfd, &err) < 0 || watch_signals(&signal_fd, &err) < 0)
-        goto out;
     if (opts.data) {
         data = realpath(opts.data, NULL);
         if (!data) {
@@ -493,6 +533,9 @@ int hutch_cmd_run(int argc, char **argv)
             goto out;
         }
     }
+    if (hutch_home_path(&home, &err) < 0 || hutch_spec_init(&spec, &err) < 0 ||
+        build_spec(&opts, argv + first, data, home, &spec, &lockfd, &err) < 0 || watch_signals(&signal_fd, &err) < 0)
+        goto out;
     request.spec = &spec;
     request.home = home;
     request.data_dir = data;

@@ -29,7 +29,7 @@
 #define KILL_AFTER_SIGNAL_MS 2000
 
 /* Why the supervisor ended a run; the first reason stands. */
-enum end_reason { END_OWN, END_TIMEOUT, END_CPU_TIME, END_MEMORY, END_HIDDEN, END_OUTPUT, END_DATA, END_SIGNAL, END_SETUP, END_COUNT };
+enum end_reason { END_OWN, END_TIMEOUT, END_CPU_TIME, END_MEMORY, END_HIDDEN, END_INPUT, END_OUTPUT, END_DATA, END_SIGNAL, END_SETUP, END_COUNT };
 
 struct run {
     const struct run_request *request;
@@ -346,6 +346,8 @@ static int turn(struct run *r, int timeout_ms, struct hutch_err *err)
     if (p[P_REPORT].revents)
         read_report(r);
     hutch_in_stream_run(&r->in, &p[P_IN_SOURCE], &p[P_IN]);
+    if (r->in.source_errno)
+        end_now(r, END_INPUT);
     if (hutch_out_stream_run(&r->out, &p[P_OUT], &p[P_OUT_SINK]) < 0 ||
         hutch_out_stream_run(&r->err_out, &p[P_ERR], &p[P_ERR_SINK]) < 0)
         return hutch_err_set(err, ENOMEM, "keep the program's output");
@@ -457,6 +459,9 @@ static void judge(struct run *r, const struct sandbox_end *end)
         return;
     case END_HIDDEN:
         say(r, VERDICT_KILLED, "a process made itself unreadable, so that what it holds cannot be counted");
+        return;
+    case END_INPUT:
+        say(r, VERDICT_KILLED, "read standard input: %s", strerrordesc_np(r->in.source_errno));
         return;
     case END_OUTPUT:
         say(r, VERDICT_OUTPUT_LIMIT, "the program wrote more than %" PRIu64 " bytes to %s", limits[LIMIT_OUTPUT],

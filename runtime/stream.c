@@ -157,6 +157,10 @@ void hutch_in_stream_run(struct in_stream *s, const struct pollfd *source, const
 
         if (n < 0 && errno == EAGAIN)
             return;
+        if (n < 0 && errno != EIO) { /* EIO: a terminal, and we are in the background */
+            s->source_errno = errno;
+            return;
+        }
         s->start = 0;
         s->end = n > 0 ? (size_t)n : 0;
         if (n <= 0)

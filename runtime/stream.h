@@ -38,6 +38,7 @@ bool hutch_out_stream_is_done(const struct out_stream *s);
 /* Into the sandbox: from @source_fd to @pipe_fd. */
 struct in_stream {
     int source_fd; /* not owned; -1 when it has ended */
+    int source_errno; /* why it cannot be read; what came so far is not all, so the program must not take it for that */
     int pipe_fd;   /* owned; -1 when closed */
     char buf[STREAM_BUF];
     size_t start, end;
