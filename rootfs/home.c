@@ -65,8 +65,12 @@ static int make_with_parents(const char *path, struct hutch_err *err)
         slash = strchr(slash + 1, '/');
         if (slash)
             *slash = '\0';
-        if (mkdir(partial, 0700) < 0 && errno != EEXIST && access(partial, F_OK) < 0)
-            return hutch_err_set(err, errno, "create '%s'", partial);
+        if (mkdir(partial, 0700) < 0) {
+            int why = errno;
+
+            if (why != EEXIST && access(partial, F_OK) < 0)
+                return hutch_err_set(err, why, "create '%s'", partial);
+        }
         if (slash)
             *slash = '/';
     }

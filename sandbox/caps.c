@@ -18,7 +18,8 @@ bool hutch_caps_has_effective(int cap)
     return value == CAP_SET;
 }
 
-int hutch_caps_drop_own(struct hutch_err *err)
+/* Only permitted, effective, inheritable and ambient. */
+static int drop_own(struct hutch_err *err)
 {
     cap_t none;
     int rc;
@@ -51,5 +52,5 @@ int hutch_caps_drop_all(struct hutch_err *err)
     }
     if (prctl(PR_CAPBSET_READ, CAP_SYS_ADMIN, 0, 0, 0) != 0)
         return hutch_err_set(err, 0, "the capability bounding set is not empty and cannot be emptied");
-    return hutch_caps_drop_own(err);
+    return drop_own(err);
 }

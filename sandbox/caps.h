@@ -14,7 +14,4 @@ bool hutch_caps_has_effective(int cap);
  * no later exec or uid change can bring anything back. */
 int hutch_caps_drop_all(struct hutch_err *err);
 
-/* Only permitted, effective, inheritable and ambient: for a process of ours that runs no foreign code. */
-int hutch_caps_drop_own(struct hutch_err *err);
-
 #endif

@@ -299,7 +299,45 @@ static int make_link(int root, const struct sandbox_mount *m, struct hutch_err *
     return hutch_err_set(err, errno, "link '%s' to '%s'", m->target, m->source);
 }
 
-static int build_one(int root, const struct sandbox_mount *m, int given_fd, struct hutch_err *err)
+static bool is_below(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0' || (len == 1 && dir[0] == '/'));
+}
+
+bool hutch_mounts_has_place(const struct sandbox_spec *spec, const char *path)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        if (spec->mounts[i].kind == MOUNT_TMPFS && is_below(path, spec->mounts[i].target))
+            return true;
+    return false;
+}
+
+/* Puts the spec's files that belong below @m into it, by its own descriptor: by path, a link in the image could lead to some
+ * other mount, on the host. */
+static int write_files(const struct sandbox_spec *spec, const struct sandbox_mount *m, int mount_fd, struct hutch_err *err)
+{
+    for (size_t i = 0; i < spec->n_files; i++) {
+        const struct sandbox_file *f = &spec->files[i];
+        auto_fd made = -1, fd = -1;
+        char self[32];
+
+        if (!is_below(f->target, m->target))
+            continue;
+        if (open_target(mount_fd, f->target + strlen(m->target), false, &made, err) < 0)
+            return hutch_err_wrap(err, "write '%s'", f->target);
+        snprintf(self, sizeof(self), "/proc/self/fd/%d", made);
+        fd = open(self, O_WRONLY | O_TRUNC | O_CLOEXEC);
+        if (fd < 0 || hutch_fd_write_all(fd, f->data, f->len) < 0 || fchmod(fd, f->mode) < 0)
+            return hutch_err_set(err, errno, "write '%s'", f->target);
+    }
+    return 0;
+}
+
+/* @slot: the mount's source, or -1; a tmpfs leaves its own descriptor there. */
+static int build_one(const struct sandbox_spec *spec, int root, const struct sandbox_mount *m, int given_fd, int *slot,
+                     struct hutch_err *err)
 {
     auto_fd fd = -1;
     struct stat st;
@@ -316,9 +354,11 @@ static int build_one(int root, const struct sandbox_mount *m, int given_fd, stru
         return attach_at(root, fd, m->target, true, err);
     case MOUNT_TMPFS:
         /* Read-only comes at the end, when our own files are in it. */
-        if (make_tmpfs(m->size_bytes, m->inodes, m->mode, attributes(m->flags & ~MOUNT_RDONLY) & ~EVERY_MOUNT, &fd, err) < 0)
+        if (make_tmpfs(m->size_bytes, m->inodes, m->mode, attributes(m->flags & ~MOUNT_RDONLY) & ~EVERY_MOUNT, &fd, err) < 0 ||
+            attach_at(root, fd, m->target, true, err) < 0 || write_files(spec, m, fd, err) < 0)
             return -1;
-        return attach_at(root, fd, m->target, true, err);
+        *slot = hutch_fd_take(&fd);
+        return 0;
     case MOUNT_BIND:
         if (given_fd < 0)
             return 0; /* optional, and not there */
@@ -337,13 +377,6 @@ static int attach_root(int root, struct hutch_err *err)
         if (move_mount(root, "", AT_FDCWD, attach_points[i], MOVE_MOUNT_F_EMPTY_PATH) == 0)
             return 0;
     return hutch_err_set(err, errno, "attach the new root to '%s'", attach_points[0]);
-}
-
-static bool is_below(const char *path, const char *dir)
-{
-    size_t len = strlen(dir);
-
-    return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0' || (len == 1 && dir[0] == '/'));
 }
 
 /* The detached mount to attach for mount @i, or -1. */
@@ -405,23 +438,6 @@ static int add_missing_targets(const struct sandbox_spec *spec, const struct mou
         return hutch_err_wrap(err, "add mount points that the image lacks (needs overlayfs in user namespaces, Linux 5.11)");
     close(*root);
     *root = hutch_fd_take(&overlay);
-    return 0;
-}
-
-static int write_files(const struct sandbox_spec *spec, int root, struct hutch_err *err)
-{
-    for (size_t i = 0; i < spec->n_files; i++) {
-        const struct sandbox_file *f = &spec->files[i];
-        auto_fd made = -1, fd = -1;
-        char self[32];
-
-        if (open_target(root, f->target, false, &made, err) < 0)
-            return hutch_err_wrap(err, "write '%s'", f->target);
-        snprintf(self, sizeof(self), "/proc/self/fd/%d", made);
-        fd = open(self, O_WRONLY | O_TRUNC | O_CLOEXEC);
-        if (fd < 0 || hutch_fd_write_all(fd, f->data, f->len) < 0 || fchmod(fd, f->mode) < 0)
-            return hutch_err_set(err, errno, "write '%s'", f->target);
-    }
     return 0;
 }
 
@@ -504,18 +520,13 @@ static int cover_paths(const struct sandbox_spec *spec, int root, struct hutch_e
     return rc;
 }
 
-static int seal_tmpfs(const struct sandbox_spec *spec, int root, struct hutch_err *err)
+static int seal_tmpfs(const struct sandbox_spec *spec, const struct mount_sources *sources, struct hutch_err *err)
 {
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct sandbox_mount *m = &spec->mounts[i];
-        auto_fd fd = -1;
 
-        if (m->kind != MOUNT_TMPFS || !(m->flags & MOUNT_RDONLY))
-            continue;
-        fd = open_in_root(root, m->target, O_PATH);
-        if (fd < 0)
-            return hutch_err_set(err, errno, "open '%s'", m->target);
-        if (restrict_mount(fd, MOUNT_ATTR_RDONLY, 0, m->target, err) < 0)
+        if (m->kind == MOUNT_TMPFS && (m->flags & MOUNT_RDONLY) &&
+            restrict_mount(sources->bind_fds[i], MOUNT_ATTR_RDONLY, 0, m->target, err) < 0)
             return -1;
     }
     return 0;
@@ -561,9 +572,9 @@ int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *pl
     if (spec->root_kind == ROOT_HOST && hutch_hostroot_build(root, spec->uid_inside, spec->gid_inside, err) < 0)
         goto out;
     for (size_t i = 0; i < spec->n_mounts; i++)
-        if (build_one(root, &spec->mounts[i], source_of(spec, sources, i), err) < 0)
+        if (build_one(spec, root, &spec->mounts[i], source_of(spec, sources, i), &sources->bind_fds[i], err) < 0)
             goto out;
-    if (write_files(spec, root, err) < 0 || cover_paths(spec, root, err) < 0 || seal_tmpfs(spec, root, err) < 0)
+    if (cover_paths(spec, root, err) < 0 || seal_tmpfs(spec, sources, err) < 0)
         goto out;
     if (restrict_mount(root, EVERY_MOUNT | MOUNT_ATTR_RDONLY, 0, "/", err) < 0)
         goto out;

@@ -17,7 +17,7 @@ struct id_plan;
 /* Detached mounts of the host paths that the spec names. */
 struct mount_sources {
     int  root_fd;  /* owned; -1 for ROOT_HOST */
-    int *bind_fds; /* owned, one per mount of the spec; -1 where there is nothing to bind */
+    int *bind_fds; /* owned, one per mount of the spec: what is bound, or the tmpfs that was made; else -1 */
     size_t n;
     bool are_open;
 };
@@ -31,6 +31,9 @@ int hutch_mounts_sources_init(const struct sandbox_spec *spec, struct mount_sour
 int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
                               struct hutch_err *err);
 void hutch_mounts_sources_done(struct mount_sources *sources);
+
+/* Whether a file of the spec at @path would be in a tmpfs that the sandbox makes. */
+bool hutch_mounts_has_place(const struct sandbox_spec *spec, const char *path);
 
 /* Child side, in its own mount namespace with the host's tree still in sight: builds everything below a new root and
  * makes it the process's root; the host's tree is gone afterwards. */

@@ -34,6 +34,9 @@ static int require_sane(const struct sandbox_spec *spec, struct hutch_err *err)
     if (spec->limits[LIMIT_MEMORY] && spec->limits[LIMIT_MEMORY] < MEMORY_MIN)
         return hutch_err_set(err, 0, "a memory limit of %" PRIu64 " bytes is too small for any program: at least %llu are needed",
                              spec->limits[LIMIT_MEMORY], MEMORY_MIN);
+    for (size_t i = 0; i < spec->n_files; i++)
+        if (!hutch_mounts_has_place(spec, spec->files[i].target))
+            return hutch_err_set(err, 0, "the file '%s' is below no tmpfs of the sandbox", spec->files[i].target);
     if (!spec->argv || !spec->argv[0])
         return hutch_err_set(err, 0, "there is no program to run");
     if (spec->layers[LAYER_NET_NS] == NEED_REQUIRE && spec->network == NETWORK_HOST)

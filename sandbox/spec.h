@@ -90,7 +90,7 @@ struct sandbox_mount {
     int      tree_fd;    /* BIND: detached mount from open_tree(2) to use instead of source, owned; else -1 */
 };
 
-/* A small read-only file that the sandbox finds at an absolute path below /run/hutch. */
+/* A small file that the sandbox finds at an absolute path below a MOUNT_TMPFS of the spec, /run/hutch/… as a rule. */
 struct sandbox_file {
     char  *target;
     char  *data;
@@ -144,7 +144,7 @@ int hutch_spec_init(struct sandbox_spec *spec, struct hutch_err *err);
 void hutch_spec_done(struct sandbox_spec *spec);
 
 /* Each appends a copy. A later mount or environment entry with the same target or name replaces the
- * earlier one (in its place). Errors: ENOMEM; EINVAL for a target that is not absolute, has "." or ".." components,
+ * earlier one (in its place). Errors: ENOMEM; 0 for a target that is not absolute, has "." or ".." components,
  * an empty environment name or one with '='. */
 struct sandbox_mount *hutch_spec_add_mount(struct sandbox_spec *spec, enum sandbox_mount_kind kind, const char *source,
                                            const char *target, unsigned flags, struct hutch_err *err);
