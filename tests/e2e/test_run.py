@@ -3,6 +3,7 @@ import os
 import pwd
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -676,3 +677,106 @@ def test_python_is_debians():
 def test_json_and_quiet_and_verbose_together(data):
     result = run_json("-q", "--verbose", "--data", str(data), "-c", "print(1)")
     assert result["stdout"] == "1\n"
+
+
+# --------------------------------------------------------------------------------------------------
+# Odd callers
+
+@pytest.mark.parametrize("prepare", [
+    "trap '' CHLD", "trap '' PIPE", "trap '' TERM INT HUP", "ulimit -c unlimited", "umask 777", "umask 0"])
+def test_state_of_the_caller(prepare, data):
+    """What a shell leaves to its children: ignored signals, limits, a mask. None of it changes a run."""
+    done = subprocess.run(["sh", "-c", prepare + '; exec "$@"', "sh"] + command("--data", str(data), "-c", "print('ran')"),
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=40, check=False)
+    assert (done.returncode, done.stdout) == (0, b"ran\n"), done.stderr
+
+
+def test_caller_that_may_write_nothing():
+    """ulimit -f 0: hutch may find that it cannot do without, but it says so and is not killed by SIGXFSZ."""
+    done = subprocess.run(["sh", "-c", 'ulimit -f 0; exec "$@"', "sh"] + command("-c", "print('ran')"), stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=40, check=False)
+    assert (done.returncode, done.stdout) == (0, b"ran\n") or (done.returncode == 125 and sentence(done)), done
+
+
+def test_signals_inside_are_the_defaults():
+    """Ignored and blocked signals of the caller stay outside."""
+    code = "f = dict(l.split(':\\t') for l in open('/proc/self/status') if l.startswith('Sig'))\nprint(f['SigBlk'], f['SigIgn'])"
+    plain = run("-c", code).stdout
+    done = subprocess.run(["sh", "-c", "trap '' TERM USR1 CHLD; exec \"$@\"", "sh"] + command("-c", code), capture_output=True,
+                          timeout=40, check=False)
+    assert done.stdout == plain
+
+
+def test_scheduling_of_the_caller_stays_outside():
+    """Real-time scheduling of the caller would starve the host when hostile code inherits it."""
+    if not support.is_root():
+        pytest.skip("root's test")
+    code = "import os; print(os.sched_getscheduler(0), open('/proc/self/oom_score_adj').read().strip())"
+    done = subprocess.run(["chrt", "-f", "10"] + command("-c", code), capture_output=True, timeout=40, check=False)
+    if b"chrt" in done.stderr:
+        pytest.skip("no real-time scheduling here")
+    assert done.stdout == b"0 0\n", done.stderr
+
+
+def test_output_to_a_full_disk():
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command("-c", "print('x' * 100)"), stdout=full, stderr=subprocess.PIPE, timeout=40, check=False)
+    last = done.stderr.strip().split(b"\n")[-1]
+    assert done.returncode != 0 and last.startswith(b"hutch: ") and b"No space left" in last, done.stderr
+
+
+@pytest.mark.parametrize("target", ["/", "/proc", "/dev", "/run", "/run/hutch", "/mnt/data", "/mnt", "/proc/self", "//proc/",
+                                    "/run/hutch/site"])
+def test_volume_over_hutchs_own(target, tmp_path):
+    """Whoever mounts over what hutch sets up would change what it relies on."""
+    for option in (("-v", "%s:%s" % (tmp_path, target)), ("--tmpfs", target)):
+        done = hutch("run", "--image", IMAGE, *option, "-c", "pass")
+        assert done.returncode == 125, (option, done)
+        assert sentence(done)
+    assert os.listdir(tmp_path) == []
+
+
+def test_volume_over_hutchs_own_by_a_link_of_the_image(tmp_path):
+    """/var/run is a link to /run in Debian: what is checked has to be the place, not the name."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    hutch("run", "--image", IMAGE, "-v", "%s:/var/run" % folder, "-c", "pass")
+    assert os.listdir(folder) == [], "hutch wrote its own files into the caller's directory"
+
+
+def test_data_that_holds_the_store():
+    """Writing to HUTCH_HOME from inside would change the images of all later runs."""
+    refused("run", "--image", IMAGE, "--data", support.hutch_home(), "-c", "pass", says=support.hutch_home())
+    refused("run", "--image", IMAGE, "-v", "%s:/mnt/home" % os.path.dirname(support.hutch_home()), "-c", "pass")
+
+
+def test_a_stream_that_left_the_sandbox(data):
+    """The script hands its standard output to somebody who keeps it open: no end of file comes, and hutch ends."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(data / "s"))
+    os.chmod(data / "s", 0o777)
+    listener.listen(1)
+    code = ("import socket, array\nc = socket.socket(socket.AF_UNIX)\nc.connect('/mnt/data/s')\n"
+            "c.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1]))])\nprint('sent', flush=True)")
+    process = subprocess.Popen(command("--data", str(data), "-c", code), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    listener.settimeout(20)
+    peer, _ = listener.accept()
+    _, fds, _, _ = socket.recv_fds(peer, 10, 1)
+    try:
+        output, errors = process.communicate(timeout=20)
+        assert (process.returncode, output) == (0, b"sent\n"), errors
+    finally:
+        for fd in fds:
+            os.close(fd)
+        peer.close()
+        listener.close()
+
+
+def test_stdin_that_cannot_be_read(tmp_path):
+    """A directory as standard input is an error of the caller's, and not an empty script."""
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        done = subprocess.run(command("-"), stdin=fd, capture_output=True, timeout=40, check=False)
+    finally:
+        os.close(fd)
+    assert done.returncode in (125, 137) and "standard input" in sentence(done)

@@ -216,6 +216,8 @@ def test_probe(setting, probe, data):
 
     # Inside: it was blocked, and hutch says what happened.
     result = run.result
+    if probe.counted and "cgroup" not in result["limits"]["memory"]["enforced_by"]:
+        pytest.skip("memory controller: the fallback cannot count this, as docs/security.md says")
     assert "GOT THROUGH" not in "".join(run.verdict_lines), run.verdict_lines
     assert "BROKEN" not in "".join(run.verdict_lines), run.verdict_lines
     if not probe.silent:
@@ -269,6 +271,10 @@ def after_odd_names(run):
 
 def after_many_files(run):
     assert len(listed(run)) >= 5000 or run.result["files"]["truncated"]
+
+
+def after_names_that_fill_memory(run):
+    assert len(json.dumps(run.result)) < 64 << 20
 
 
 def after_lying_file_types(run):

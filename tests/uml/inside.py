@@ -118,6 +118,17 @@ def memory_in_tmpfs_and_memfd_counts():
 
 
 @test
+def memory_behind_one_page_counts():
+    """Shared memory of which all but one page is unmapped again: in no process's count, and in the group's."""
+    code = ("import ctypes\nlibc = ctypes.CDLL(None)\nlibc.mmap.restype = ctypes.c_void_p\nfor _ in range(40):\n"
+            "  a = libc.mmap(None, ctypes.c_size_t(8 << 20), 3, 0x21, -1, ctypes.c_long(0))\n"
+            "  ctypes.memset(a, 1, 8 << 20)\n  libc.munmap(ctypes.c_void_p(a + 4096), ctypes.c_size_t((8 << 20) - 4096))\n"
+            "print('got it')")
+    result = run("--memory", "64m", "-c", code)
+    expect(result["verdict"] == "out_of_memory" and "got it" not in result["stdout"], result["verdict"], result["stdout"])
+
+
+@test
 def swap_is_no_way_round():
     """memory.swap.max of the sandbox is 0."""
     watched = watch("--memory", "64m", "-c", "print('ready', flush=True); input()",

@@ -276,6 +276,126 @@ def socket_buffer_bomb():
     return memory_verdict(fill(take, 200 * 1024))
 
 
+# Memory that is in use without being in any process's count. Where a cgroup counts, it is counted all the same;
+# where the supervisor adds up what processes map, it has to be refused or found.
+
+def hold(got):
+    """What was taken is held long enough for whoever looks now and then."""
+    if got >= 1 << 30:
+        time.sleep(3)
+    return memory_verdict(got)
+
+
+def shared_block():
+    return mmap.mmap(-1, 16 * MIB, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+
+
+def touch_all(block):
+    for offset in range(0, len(block), 4096):
+        block[offset] = 1
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+def memory_without_pages():
+    """Shared memory, filled, and then MADV_DONTNEED: the pages stay, but no process has them mapped."""
+    def take():
+        block = shared_block()
+        touch_all(block)
+        block.madvise(mmap.MADV_DONTNEED)
+        return block
+    return hold(fill(take, 16 * MIB))
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+def memory_filled_by_the_dead():
+    """A child fills shared memory and ends; the parent holds the mapping and has touched nothing."""
+    def take():
+        block = shared_block()
+        pid = os.fork()
+        if pid == 0:
+            touch_all(block)
+            os._exit(0)
+        if os.waitpid(pid, 0)[1] != 0:
+            raise MemoryError
+        return block
+    return hold(fill(take, 16 * MIB))
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True, counted=True)
+def memory_behind_one_page():
+    """Shared memory, filled, and all but the first page unmapped again: the object keeps the rest."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+
+    def take():
+        address = libc.mmap(None, ctypes.c_size_t(16 * MIB), 3, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS, -1, ctypes.c_long(0))
+        if address in (None, 2 ** 64 - 1):
+            raise MemoryError
+        ctypes.memset(address, 1, 16 * MIB)
+        libc.munmap(ctypes.c_void_p(address + 4096), ctypes.c_size_t(16 * MIB - 4096))
+        return address
+    return hold(fill(take, 16 * MIB))
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+def memory_in_page_tables():
+    """Reading one page in every 2 MiB of a huge mapping costs 4 KiB of page table each, and no page at all."""
+    size = 1 << 38
+    try:
+        block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=mmap.PROT_READ)
+    except (OSError, ValueError, OverflowError, MemoryError) as error:
+        raise Blocked("no such mapping: %s" % error) from None
+    got = 0
+    for offset in range(0, size, 2 * MIB):
+        _ = block[offset]
+        got += 4096
+    time.sleep(3)
+    if got >= 500 * MIB:
+        return "has %d MiB of page tables" % (got >> 20)
+    raise Blocked("%d MiB" % (got >> 20))
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+def memory_of_a_dead_leader():
+    """The first thread ends alone: its process shows as a zombie without memory, and the others live on."""
+    import threading
+
+    def worker():
+        time.sleep(0.2)
+        got = fill(lambda: b"\1" * (16 * MIB), 16 * MIB)
+        time.sleep(3)
+        line = "GOT THROUGH has %d MiB" % (got >> 20) if got >= 1 << 30 else "BLOCKED at %d MiB" % (got >> 20)
+        os.write(1, b"\n" + line.encode() + b"\n")
+        os._exit(0)
+    threading.Thread(target=worker).start()
+    syscall("exit", 0)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+def tcp_buffers():
+    """Buffers of TCP are counted for the whole host, whichever network namespace they are in."""
+    server = socket.create_server(("127.0.0.1", 0), backlog=256)
+    kept = []
+    queued = 0
+    try:
+        for _ in range(200):
+            one = socket.create_connection(server.getsockname())
+            other, _ = server.accept()
+            one.setblocking(False)
+            kept += [one, other]
+            try:
+                while True:
+                    queued += one.send(b"\1" * 65536)
+            except BlockingIOError:
+                pass
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENOBUFS, errno.ENOMEM):
+            raise
+    if queued < 128 * MIB:
+        raise Blocked("%d MiB in %d connections" % (queued >> 20, len(kept) // 2))
+    return "queued %d MiB in %d connections" % (queued >> 20, len(kept) // 2)
+
+
 @probe(why_no_control=OUTSIDE, verdicts=DEATHS)
 def locked_memory():
     """mlock(2) takes memory that cannot be swapped or moved."""
@@ -323,6 +443,39 @@ def fill_dev_shm():
 def fill_data():
     """/mnt/data is the host's disk: 2 GiB, if nobody says no."""
     return fill_directory("/mnt/data", MUCH)
+
+
+def unlinked_file(number):
+    """64 MiB of disk without a name."""
+    path = "/mnt/data/unlinked-%d" % number
+    file = open(path, "wb", buffering=0)
+    os.unlink(path)
+    for _ in range(64):
+        file.write(b"\1" * MIB)
+    return file
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS + ("output_limit",), silent=True, leaves=("*",))
+def disk_without_names():
+    """Files that are unlinked and open: not in the directory, and on the disk all the same."""
+    kept = [unlinked_file(number) for number in range(24)]
+    time.sleep(3)
+    return "holds %d MiB" % (sum(os.fstat(file.fileno()).st_blocks for file in kept) >> 11)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS + ("output_limit",), silent=True, leaves=("*",))
+def disk_of_a_dead_leader():
+    """The same, held by a thread whose leader has ended: /proc/PID/fd of a zombie shows nothing."""
+    import threading
+
+    def worker():
+        time.sleep(0.2)
+        kept = [unlinked_file(number) for number in range(24)]
+        time.sleep(3)
+        os.write(1, b"\nGOT THROUGH holds %d files\n" % len(kept))
+        os._exit(0)
+    threading.Thread(target=worker).start()
+    syscall("exit", 0)
 
 
 @probe(why_no_control=OUTSIDE, verdicts=DEATHS + ("output_limit",), silent=True, leaves=("*",))

@@ -49,10 +49,11 @@ class Probe:
               and the suite's ``after_NAME`` check, where there is one
     leaves    names that may stay in /mnt/data
     options   further options for ``hutch run``
-    env       host-side environment variables that hutch is started with
+    counted   only the kernel's own count of memory, by a cgroup, sees it; docs/security.md says so of the fallback
     """
 
-    def __init__(self, function, family, control, why_no_control, verdicts, silent, leaves, options, refused):
+    def __init__(self, function, family, control, why_no_control, verdicts, silent, leaves, options, refused,
+                 counted):
         self.function = function
         self.name = function.__name__
         self.family = family
@@ -64,13 +65,14 @@ class Probe:
         self.leaves = leaves
         self.options = options
         self.refused = refused
+        self.counted = counted
 
 
 PROBES = {}
 
 
 def probe(control=None, why_no_control=None, verdicts=("ok",), silent=False, leaves=(), options=(),
-          refused=REFUSALS):
+          refused=REFUSALS, counted=False):
     """Registers the function below as a probe. The family is the name of its module."""
 
     def register(function):
@@ -81,7 +83,7 @@ def probe(control=None, why_no_control=None, verdicts=("ok",), silent=False, lea
         if control is None and not why_no_control:
             raise ValueError("probe without a control run, and without the reason: " + function.__name__)
         PROBES[function.__name__] = Probe(function, function.__module__, control, why_no_control, verdicts,
-                                          silent, leaves, options, refused)
+                                          silent, leaves, options, refused, counted)
         return function
 
     return register
@@ -120,7 +122,7 @@ _X86_64 = {
     "perf_event_open": 298, "fanotify_init": 300, "prlimit64": 302, "name_to_handle_at": 303,
     "open_by_handle_at": 304, "clock_adjtime": 305, "setns": 308, "process_vm_readv": 310,
     "process_vm_writev": 311, "kcmp": 312, "finit_module": 313, "seccomp": 317, "kexec_file_load": 320,
-    "bpf": 321, "userfaultfd": 323, "fchmodat": 268, "clone": 56, "linkat": 265, "sched_setattr": 314,
+    "bpf": 321, "userfaultfd": 323, "fchmodat": 268, "clone": 56, "linkat": 265, "exit": 60, "sched_setattr": 314,
 }
 _GENERIC = {  # arm64, riscv64
     "ioctl": 29, "shmget": 194, "ptrace": 117, "syslog": 116, "setuid": 146, "capset": 91,
@@ -133,11 +135,11 @@ _GENERIC = {  # arm64, riscv64
     "perf_event_open": 241, "fanotify_init": 262, "prlimit64": 261, "name_to_handle_at": 264,
     "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268, "process_vm_readv": 270,
     "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "seccomp": 277, "kexec_file_load": 294,
-    "bpf": 280, "userfaultfd": 282, "fchmodat": 53, "clone": 220, "linkat": 37, "sched_setattr": 274,
+    "bpf": 280, "userfaultfd": 282, "fchmodat": 53, "clone": 220, "linkat": 37, "exit": 93, "sched_setattr": 274,
 }
 _EVERYWHERE = {  # one number on all architectures since 5.0
     "pidfd_send_signal": 424, "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430,
-    "fspick": 433, "pidfd_open": 434, "clone3": 435, "openat2": 437, "pidfd_getfd": 438,
+    "fspick": 433, "pidfd_open": 434, "clone3": 435, "close_range": 436, "openat2": 437, "pidfd_getfd": 438,
     "process_madvise": 440, "mount_setattr": 442, "memfd_secret": 447, "process_mrelease": 448,
     "fchmodat2": 452, "statmount": 457, "listmount": 458, "open_tree_attr": 467,
 }
