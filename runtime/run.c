@@ -25,7 +25,9 @@
 #define DATA_LOOK_SHARE    10    /* a look may take one part in so many of the time */
 #define DATA_MAX_FAILURES  4
 #define CPU_LOOK_MS        100
-#define HIDDEN_MAX         5 /* samples */
+#define CAPTURE_MAX        (256u << 20) /* bytes of a stream that are kept in memory where no limit is set */
+#define HIDDEN_MAX         5  /* samples in a row: once or twice it is a process on its way out */
+#define CUT_MAX            10 /* samples in a row, each of a quarter of a second of CPU time */
 #define KILL_AFTER_SIGNAL_MS 2000
 
 /* Why the supervisor ended a run; the first reason stands. */
@@ -52,6 +54,7 @@ struct run {
     double kill_at;     /* after SIGTERM; 0: not set */
     double next_data, next_cpu;
     unsigned hidden_in_a_row; /* samples in which a process was unreadable */
+    unsigned cut_in_a_row;    /* samples that took too long */
     unsigned data_failures; /* looks at /mnt/data in a row that failed */
 
     bool has_ended;     /* INIT_ENDED came */
@@ -194,7 +197,8 @@ static void hear_init(struct run *r)
             msg.sample.memory_bytes > limits[LIMIT_MEMORY])
             end_now(r, END_MEMORY);
         r->hidden_in_a_row = msg.sample.hidden ? r->hidden_in_a_row + 1 : 0;
-        if (r->hidden_in_a_row >= HIDDEN_MAX) /* once or twice it is a process on its way out */
+        r->cut_in_a_row = msg.sample.is_cut_short ? r->cut_in_a_row + 1 : 0;
+        if (r->hidden_in_a_row >= HIDDEN_MAX || r->cut_in_a_row >= CUT_MAX)
             end_now(r, END_HIDDEN);
         if (limits[LIMIT_DATA_SIZE] && msg.sample.unlinked_bytes > limits[LIMIT_DATA_SIZE])
             end_now(r, END_DATA);
@@ -458,13 +462,14 @@ static void judge(struct run *r, const struct sandbox_end *end)
             r->last.memory_bytes, limits[LIMIT_MEMORY]);
         return;
     case END_HIDDEN:
-        say(r, VERDICT_KILLED, "a process made itself unreadable, so that what it holds cannot be counted");
+        say(r, VERDICT_KILLED, "what the processes hold cannot be counted: %s",
+            r->hidden_in_a_row >= HIDDEN_MAX ? "one of them made itself unreadable" : "there is too much to look at");
         return;
     case END_INPUT:
         say(r, VERDICT_KILLED, "read standard input: %s", strerrordesc_np(r->in.source_errno));
         return;
     case END_OUTPUT:
-        say(r, VERDICT_OUTPUT_LIMIT, "the program wrote more than %" PRIu64 " bytes to %s", limits[LIMIT_OUTPUT],
+        say(r, VERDICT_OUTPUT_LIMIT, "the program wrote more than %" PRIu64 " bytes to %s", r->out.limit,
             r->out.is_over_limit ? "stdout" : "stderr");
         return;
     case END_DATA:
@@ -589,6 +594,10 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
     r->out.sink_fd = request->stdout_fd;
     r->out.capture = &ret->out;
     r->out.limit = r->err_out.limit = request->spec->limits[LIMIT_OUTPUT];
+    if (!r->out.limit && request->stdout_fd < 0)
+        r->out.limit = CAPTURE_MAX;
+    if (!r->err_out.limit && request->stderr_fd < 0)
+        r->err_out.limit = CAPTURE_MAX;
     r->err_out.sink_fd = request->stderr_fd;
     r->err_out.capture = &ret->err_out;
     r->in.source_fd = request->stdin_fd;

@@ -49,6 +49,7 @@ struct init_sample {
     uint64_t pids;         /* threads, without init */
     uint64_t unlinked_bytes; /* of files in MOUNT_DATA that have no name any more and are open in some process */
     bool hidden;           /* a process did not let init look: what it holds is not counted */
+    bool is_cut_short;     /* there was too much to look at; the numbers are of what was reached */
 };
 struct init_msg {
     enum init_msg_kind kind;

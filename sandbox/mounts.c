@@ -242,7 +242,8 @@ static int build_dev(int root, const struct sandbox_mount *m, struct hutch_err *
         char host[32];
         auto_fd place = openat(dev, devices[i], O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
         auto_fd node = -1, place_path = -1;
-        struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC };
+        /* Read-only is the inode, which is the host's; the device behind it can be written all the same. */
+        struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY };
         struct stat st;
 
         snprintf(host, sizeof(host), "/dev/%s", devices[i]);

@@ -1,6 +1,5 @@
 #include "sample.h"
 
-#include "clock.h"
 #include "fd.h"
 #include "init.h"
 
@@ -11,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 
 struct dirent64_raw { /* getdents64(2); opendir(3) would allocate */
     uint64_t d_ino;
@@ -35,9 +35,9 @@ static int read_text(int proc_fd, const char *pid, const char *file, char *buf, 
     return 0;
 }
 
-/* How long one sample may take: code inside can make looking as expensive as it likes. What is not reached by then counts as
- * hidden. */
-#define SAMPLE_MAX_MS 250
+/* How much CPU time one sample may take: code inside can make looking as expensive as it likes. By then the sample is cut
+ * short. CPU time and not the clock, which goes on while a busy host lets us wait. */
+#define SAMPLE_MAX_CPU_MS 250
 
 /* A file or memory object that several processes may hold counts once: a hash table of those seen in this sample. When it is
  * full the others count each time they are seen, which is too much rather than too little. */
@@ -65,6 +65,14 @@ static void forget_seen(void)
     if (n_seen)
         memset(seen, 0, sizeof(seen));
     n_seen = 0;
+}
+
+static int64_t cpu_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 struct sampler {
@@ -266,8 +274,8 @@ static void look_at_all(struct sampler *s)
             at += entry->d_reclen;
             if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || strcmp(entry->d_name, "1") == 0)
                 continue;
-            if (hutch_clock_ms() >= s->deadline) {
-                s->sum->hidden = true;
+            if (cpu_ms() >= s->deadline) {
+                s->sum->is_cut_short = true;
                 return;
             }
             add_process(s, entry->d_name);
@@ -277,16 +285,16 @@ static void look_at_all(struct sampler *s)
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, struct init_sample *ret)
 {
     struct init_sample sum, exact;
-    struct sampler s = { .data_dev = data_dev, .counts_shared = counts_shared, .deadline = hutch_clock_ms() + SAMPLE_MAX_MS,
+    struct sampler s = { .data_dev = data_dev, .counts_shared = counts_shared, .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS,
                          .sum = &sum };
     struct rusage reaped;
 
     look_at_all(&s);
-    if (memory_limit && sum.memory_bytes > memory_limit && !sum.hidden) {
+    if (memory_limit && sum.memory_bytes > memory_limit && !sum.is_cut_short) {
         s.is_exact = true;
         s.sum = &exact;
         look_at_all(&s);
-        if (!exact.hidden) /* else the upper bound stands */
+        if (!exact.is_cut_short) /* else the upper bound stands */
             sum = exact;
     }
     if (getrusage(RUSAGE_CHILDREN, &reaped) == 0)

@@ -12,7 +12,8 @@ struct init_sample;
 /* Looks at every process in /proc, which shows only the sandbox's own, except init. A process that ends meanwhile is
  * skipped. @data_dev: where unlinked files are looked for, 0 for nowhere. @counts_shared: shared anonymous memory counts by its
  * size. Above @memory_limit
- * (bytes, 0 for none) it looks more closely. Takes a quarter of a second at most, beyond which ->hidden is set. No allocation; one caller in a process. */
+ * (bytes, 0 for none) it looks more closely. Takes a quarter of a second of CPU at most, beyond
+ * which ->is_cut_short is set. No allocation; one caller in a process. */
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, struct init_sample *ret);
 
 #endif

@@ -16,14 +16,16 @@
 
 static int start_session(const struct init_job *job, struct hutch_err *err)
 {
-    struct sigaction dfl = { .sa_handler = SIG_DFL };
+    static const unsigned long dfl[8]; /* the kernel's struct sigaction, all zeros: SIG_DFL */
     sigset_t none;
 
     (void)job;
     if (setsid() < 0)
         return hutch_err_set(err, errno, "start a session");
+    /* sigaction(3) keeps two signals for libc's own use, and an ignored one survives execve(2) like the others. The call
+     * fails for SIGKILL and SIGSTOP only, which have no disposition. */
     for (int sig = 1; sig < NSIG; sig++)
-        sigaction(sig, &dfl, NULL); /* fails for SIGKILL and SIGSTOP, which have no disposition */
+        syscall(SYS_rt_sigaction, sig, dfl, NULL, (NSIG - 1) / 8);
     sigemptyset(&none);
     if (sigprocmask(SIG_SETMASK, &none, NULL) < 0)
         return hutch_err_set(err, errno, "unblock signals");
