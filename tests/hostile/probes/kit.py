@@ -228,7 +228,8 @@ def run(name):
         raise
     except OSError as error:
         code = errno.errorcode.get(error.errno, str(error.errno))
-        if code in entry.refused:
+        # By number: EOPNOTSUPP and ENOTSUP are one, and errorcode knows only one name.
+        if error.errno in [getattr(errno, name) for name in entry.refused]:
             return "BLOCKED %s" % code
         return "BROKEN unexpected %s: %s" % (code, traceback.format_exc().replace("\n", " | "))
     except BaseException:  # SystemExit too: a probe has no business ending by itself
