@@ -18,24 +18,30 @@ void hutch_targuard_done(struct targuard *guard)
     guard->ext = NULL;
 }
 
-/* Octal digits, or base 256 when the first bit is set (GNU). */
-static uint64_t header_number(const unsigned char *field, size_t len)
+/* Octal digits, or base 256 when the first bit is set (GNU). Whatever else libraries read differently, so it is refused: -1. */
+static int header_number(const unsigned char *field, size_t len, uint64_t *ret)
 {
     uint64_t n = 0;
+    size_t i = 0;
 
     if (field[0] & 0x80) {
-        for (size_t i = len - 8; i < len; i++)
+        for (i = 1; i < len - 8; i++)
+            if (field[i])
+                return -1;
+        for (i = len - 8; i < len; i++)
             n = n << 8 | field[i];
-        return n;
+        *ret = n;
+        return field[0] == 0x80 && n <= INT64_MAX ? 0 : -1;
     }
-    for (size_t i = 0; i < len; i++) {
-        if (field[i] == ' ' && n == 0)
-            continue;
-        if (field[i] < '0' || field[i] > '7')
-            break;
+    while (i < len && field[i] == ' ')
+        i++;
+    for (; i < len && field[i] >= '0' && field[i] <= '7'; i++)
         n = n << 3 | (uint64_t)(field[i] - '0');
-    }
-    return n;
+    for (; i < len; i++)
+        if (field[i] != ' ' && field[i] != '\0')
+            return -1;
+    *ret = n;
+    return 0;
 }
 
 static uint64_t padding(uint64_t size)
@@ -132,16 +138,18 @@ static int end_extension(struct targuard *g, struct hutch_err *err)
 
 static int take_header(struct targuard *g, struct hutch_err *err)
 {
-    uint64_t size = header_number(g->header + 124, 12);
     char type = (char)g->header[156];
+    uint64_t size;
 
     g->header_len = 0;
+    if (header_number(g->header + 124, 12, &size) < 0)
+        return hutch_err_set(err, 0, "an entry whose size is not a number");
     if (g->header[0] == '\0' && size == 0) /* the end, or padding behind it */
         return 0;
-    if (type == 'x' || type == 'g' || type == 'L' || type == 'K') {
+    if (type == 'x' || type == 'X' || type == 'g' || type == 'L' || type == 'K') {
         if (size > TARGUARD_MAX_HEADER)
             return hutch_err_set(err, 0, "an extended tar header of %llu bytes", (unsigned long long)size);
-        g->ext_type = type;
+        g->ext_type = type == 'X' ? 'x' : type; /* Sun's letter for it */
         g->ext_size = (size_t)size;
         g->ext_len = 0;
         g->ext_padding = (size_t)padding(size);
@@ -150,9 +158,12 @@ static int take_header(struct targuard *g, struct hutch_err *err)
     if (g->has_size)
         size = g->size;
     g->has_size = false;
-    /* Links, devices, directories and FIFOs have no content, whatever their size says. */
-    if (type >= '1' && type <= '6')
-        size = 0;
+    if (type != '\0' && type != 'S' && (type < '0' || type > '7'))
+        return hutch_err_set(err, 0, "an entry of the unknown type '%c'", type);
+    /* Links, devices, directories and FIFOs have no content; whether a size there is obeyed differs between libraries. */
+    if (type >= '1' && type <= '6' && size > 0)
+        return hutch_err_set(err, 0, "an entry of type '%c', which has no content, with a size of %llu bytes", type,
+                             (unsigned long long)size);
     g->map_count = 0;
     g->in_map_count = g->has_map && size > 0;
     g->has_map = false;

@@ -108,11 +108,44 @@ static void looks_like_header_in_content(struct tar *t)
     add_member(t, '0', inner.bytes, inner.len);
 }
 
-/* Links have no content whatever their size says. */
+/* Links have no content, and libraries differ on whether they obey a size there. */
 static void link_with_size(struct tar *t)
 {
     add_header(t, '1', 4096);
     nul_in_gnu_name(t);
+}
+
+/* Sun's letter, which libarchive takes for an 'x'. */
+static void nul_in_sun_pax(struct tar *t)
+{
+    add_member(t, 'X', "13 path=a\0bc\n", 13);
+}
+
+static void unknown_type(struct tar *t)
+{
+    add_member(t, 'A', "acl", 3);
+}
+
+static void size_of_rubbish(struct tar *t)
+{
+    add_header(t, '0', 0);
+    memcpy(t->bytes + t->len - 512 + 124, "12x", 3);
+}
+
+static void sparse_map(struct tar *t, const char *count)
+{
+    add_member(t, 'x', "22 GNU.sparse.major=1\n", 22);
+    add_member(t, '0', count, strlen(count));
+}
+
+static void short_sparse_map(struct tar *t)
+{
+    sparse_map(t, "3\n0\n0\n0\n0\n0\n0\n");
+}
+
+static void long_sparse_map(struct tar *t)
+{
+    sparse_map(t, "65537\n0\n0\n");
 }
 
 static void base_256_size(struct tar *t)
@@ -155,7 +188,12 @@ static const struct { const char *label; void (*make)(struct tar *t); const char
     { "NUL in a GNU link", nul_in_gnu_link, "a name with a NUL byte in it: 'a" },
     { "size from the extended header", size_in_pax, "a name with a NUL byte in it: 'a" },
     { "content that looks like headers", looks_like_header_in_content, NULL },
-    { "link with a size", link_with_size, "a name with a NUL byte in it: 'a" },
+    { "NUL in a Sun extended header", nul_in_sun_pax, "a name with a NUL byte in it: 'a" },
+    { "unknown type", unknown_type, "an entry of the unknown type 'A'" },
+    { "a size that is no number", size_of_rubbish, "an entry whose size is not a number" },
+    { "short sparse map", short_sparse_map, NULL },
+    { "long sparse map", long_sparse_map, "a sparse file in more than 65536 pieces" },
+    { "link with a size", link_with_size, "which has no content, with a size of" },
     { "size in base 256", base_256_size, "a name with a NUL byte in it: 'a" },
     { "extended header too long", long_pax, "an extended tar header of 1048577 bytes" },
     { "broken extended headers", broken_pax, NULL },
