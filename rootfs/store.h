@@ -29,6 +29,9 @@ struct store {
 };
 #define STORE_INIT { .path = NULL, .dirfd = -1 }
 
+/* What docker and others call images: letters, digits, and "._-/:@" after the first character. */
+bool hutch_store_is_name(const char *name);
+
 /* @home is the HUTCH_HOME directory; it is created when missing (0700). */
 int hutch_store_open(const char *home, struct store *ret, struct hutch_err *err);
 void hutch_store_done(struct store *store);

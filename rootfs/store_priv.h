@@ -18,8 +18,6 @@ static inline int hutch_store_open_dir(int dirfd, const char *name)
 /* The lock on the whole store: flock(2) with @operation. *ret_fd is the lock. */
 int hutch_store_lock(const struct store *store, int operation, int *ret_fd, struct hutch_err *err);
 
-/* What docker and others call images: letters, digits, and "._-/:@" after the first character. */
-bool hutch_store_is_name(const char *name);
 /* As on disk. No name has a '%'. */
 void hutch_store_encode_name(const char *name, char ret[STORE_MAX_NAME + 1]);
 /* The digest that a name, as on disk, stands for. False when there is none, or its tree is gone. */

@@ -234,6 +234,8 @@ static int cmd_build(const struct store *store, const struct rootfs_opts *opts, 
 
     if (opts->n_args > 1)
         return hutch_err_set(err, 0, "usage: hutch rootfs build [FLAVOUR]");
+    if (opts->name && !hutch_store_is_name(opts->name)) /* now, not when the build is done */
+        return hutch_err_set(err, 0, "'%s' is not a name for an image", opts->name);
     if (find_builder(script, err) < 0)
         return -1;
     if (opts->output) {

@@ -416,6 +416,8 @@ static int build_spec(const struct run_opts *opts, char **words, const char *dat
         if (hutch_program_set_stdin(spec, words + 1, err) < 0)
             return -1;
     } else if (hutch_program_set_file(spec, words[0], words + 1, err) < 0) {
+        if (opts->verbose && strchr(words[0], ':'))
+            hutch_err_wrap(err, "-v takes SRC:DST with an absolute DST, and is --verbose before anything else");
         return -1;
     }
     return set_root(spec, opts, home, ret_lockfd, err);

@@ -92,8 +92,9 @@ static int find_policy(const char *name_or_path, const char *policy_dir, const c
         n = asprintf(&path, "%s/%s.json", policy_dir, name_or_path);
         if (n >= 0 && access(path, F_OK) < 0 && errno == ENOENT) {
             list_names(policy_dir, known, sizeof(known));
-            hutch_err_set(err, 0, "there is no policy '%s' in '%s' (there are: %s)", name_or_path, policy_dir,
-                          known[0] ? known : "none");
+            hutch_err_set(err, 0, "there is no policy '%s' in '%s' (there are: %s%s)", name_or_path, policy_dir,
+                          known[0] ? known : "none",
+                          access(name_or_path, F_OK) == 0 ? "; a file is named with a '/', as in './policy.json'" : "");
             err->errnum = ENOENT;
             return -1;
         }

@@ -66,6 +66,8 @@ bool hutch_usual_mounts_are_hidden_by(const char *target)
             return true;
         if (reserved[i].with_below && strncmp(clean, reserved[i].path, len) == 0 && clean[len] == '/')
             return true;
+        if (strncmp(reserved[i].path, clean, n) == 0 && reserved[i].path[n] == '/') /* a parent, like /mnt */
+            return true;
     }
     return false;
 }
