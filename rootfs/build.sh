@@ -31,7 +31,8 @@ packages=$("$here/packages.sh" "$flavour") || exit 1
 
 # mmdebstrap and its tools sit in sbin directories that an ordinary user may not have in PATH.
 PATH=$PATH:/usr/sbin:/sbin
-{ : >"$out.part"; } 2>/dev/null && rm "$out.part" || die "cannot write '$out'" # now, not when all is built
+{ : >"$out.part"; } 2>/dev/null || die "cannot write '$out'" # now, not when all is built
+rm "$out.part"
 missing=
 for tool in mmdebstrap zstd tar sha256sum apt-get; do
     command -v "$tool" >/dev/null || missing="$missing $tool"
