@@ -486,7 +486,7 @@ static void judge(struct run *r, const struct sandbox_end *end)
     }
     if (r->has_ended) {
         judge_own_end(r);
-    } else if (r->t_started > 0) {
+    } else if (r->t_started > 0 || r->out.seen > 0 || r->err_out.seen > 0) { /* its output can overtake init's word */
         res->signal = SIGKILL;
         say(r, VERDICT_KILLED, "the sandbox was killed from outside");
     } else {
