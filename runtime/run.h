@@ -6,6 +6,7 @@
 #include "err.h"
 #include "result.h"
 #include "spec.h"
+#include "supervisor.h" /* RUN_DATA_DIR */
 
 struct run_request {
     struct sandbox_spec *spec; /* everything but /mnt/data and the error report, which the run adds; not owned */
@@ -15,8 +16,6 @@ struct run_request {
     int stdout_fd, stderr_fd;  /* where the program's output goes as it comes; -1: into the result */
     int signal_fd;             /* signalfd(2) whose SIGINT, SIGTERM, … are passed on; -1: none. Not owned. */
 };
-
-#define RUN_DATA_DIR "/mnt/data"
 
 /* Runs to the end and fills @ret (initialised by the caller, who releases it) even when it fails: a result with verdict
  * setup_failed says why. -1 only for what is not a result: a broken request, no memory. */

@@ -24,6 +24,11 @@ static int capture(struct out_stream *s, const char *data, size_t len)
 {
     struct run_output *out = s->capture;
 
+    if (s->on_data) {
+        if (len)
+            s->on_data(s->user, s, data, len);
+        return 0;
+    }
     if (capacity_for(out->len + len) != capacity_for(out->len)) {
         char *bigger = realloc(out->data, capacity_for(out->len + len));
 
@@ -35,6 +40,12 @@ static int capture(struct out_stream *s, const char *data, size_t len)
         memcpy(out->data + out->len, data, len);
     out->len += len;
     return 0;
+}
+
+void hutch_out_stream_init(struct out_stream *s)
+{
+    memset(s, 0, offsetof(struct out_stream, buf));
+    s->pipe_fd = s->sink_fd = -1;
 }
 
 void hutch_out_stream_poll(const struct out_stream *s, struct pollfd *pipe, struct pollfd *sink)
@@ -130,6 +141,12 @@ bool hutch_out_stream_is_done(const struct out_stream *s)
     return s->pipe_fd < 0 && s->start == s->end;
 }
 
+void hutch_in_stream_init(struct in_stream *s)
+{
+    memset(s, 0, offsetof(struct in_stream, buf));
+    s->source_fd = s->pipe_fd = -1;
+}
+
 void hutch_in_stream_poll(const struct in_stream *s, struct pollfd *source, struct pollfd *pipe)
 {
     bool has_data = s->end > s->start;
@@ -145,7 +162,8 @@ void hutch_in_stream_run(struct in_stream *s, const struct pollfd *source, const
         hutch_fd_closep(&s->pipe_fd); /* the program closed its standard input */
         s->start = s->end = 0;
     } else if (pipe->fd >= 0 && (pipe->revents & POLLOUT) && s->end > s->start) {
-        ssize_t n = write(s->pipe_fd, s->buf + s->start, s->end - s->start); /* O_NONBLOCK: it is ours */
+        const char *from = s->text ? s->text : s->buf;
+        ssize_t n = write(s->pipe_fd, from + s->start, s->end - s->start); /* O_NONBLOCK: it is ours */
 
         if (n > 0)
             s->start += (size_t)n;
