@@ -371,10 +371,10 @@ static int follow_trial(struct sandbox *sb, struct hutch_err *err)
         }
         if (msg.kind != INIT_ENDED)
             continue;
-        if (WIFSIGNALED(msg.status))
-            return hutch_err_set(err, 0, "'true' was killed inside: %s", sigdescr_np(WTERMSIG(msg.status)));
-        if (msg.status != 0)
-            return hutch_err_set(err, 0, "'true' ended with status %d inside", WEXITSTATUS(msg.status));
+        if (WIFSIGNALED(msg.ended.status))
+            return hutch_err_set(err, 0, "'true' was killed inside: %s", sigdescr_np(WTERMSIG(msg.ended.status)));
+        if (msg.ended.status != 0)
+            return hutch_err_set(err, 0, "'true' ended with status %d inside", WEXITSTATUS(msg.ended.status));
         return 0;
     }
     return rc < 0 ? -1 : hutch_err_set(err, 0, "the sandbox's init ended without a word");

@@ -159,7 +159,7 @@ static const struct { int abi; const char *gives, *kernel; } landlock_abis[] = {
 
 void hutch_probe_landlock(const struct doctor_host *host, struct doctor_finding *ret)
 {
-    int abi = hutch_landlock_abi(), e = errno;
+    int abi = hutch_landlock_abi(), e = errno, ruleset = -1;
     char lacks[200] = "";
     size_t len = 0;
     struct hutch_err err;
@@ -174,7 +174,8 @@ void hutch_probe_landlock(const struct doctor_host *host, struct doctor_finding 
                                   "/etc/default/grub && sudo update-grub && sudo reboot");
         return;
     }
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || hutch_landlock_apply(&host->ids, abi, &err) < 0) {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || hutch_landlock_make(&host->ids, abi, false, &ruleset, &err) < 0 ||
+        hutch_landlock_enforce(ruleset, &err) < 0) {
         hutch_doctor_failed(host, ret, errno, "enforce a ruleset of ABI %d", abi);
         return;
     }

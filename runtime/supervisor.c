@@ -163,10 +163,13 @@ static void hear_init(struct supervisor *s)
         if (limits[LIMIT_CPU_TIME] && msg.sample.cpu_ms > limits[LIMIT_CPU_TIME])
             hutch_supervisor_end(s, END_CPU_TIME);
         break;
+    case INIT_READY:
+    case INIT_ATTACHED:
+        break; /* said before a run begins */
     case INIT_ENDED:
         s->t_ended = hutch_supervisor_now();
         s->has_ended = true;
-        s->status = msg.status;
+        s->status = msg.ended.status;
         break;
     }
 }

@@ -40,7 +40,11 @@ int hutch_err_set(struct hutch_err *err, int errnum, const char *fmt, ...)
     if (n < 0)
         err->msg[0] = '\0';
     if (errnum) {
+#ifdef HUTCH_ANY_LIBC /* code inside an image: GNU's name is not everywhere, and no locale was set here */
+        const char *why = strerror(errnum);
+#else
         const char *why = strerrordesc_np(errnum);
+#endif
 
         append(err, n, why ? why : "unknown error");
     }

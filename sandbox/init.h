@@ -5,9 +5,9 @@
 
 #include "err.h"
 #include "mounts.h"
-#include "rlimits.h"
 #include "seccomp.h"
 #include "userns.h"
+#include "worker.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,15 +20,17 @@ struct init_job {
     const struct sandbox_spec *spec;
     struct id_plan ids;
     struct mount_sources sources;
+    struct worker_plan plan;
     struct seccomp_program seccomp; /* room for BPF_MAXINSNS; the supervisor sends the program after INIT_GO */
-    struct rlimit_plan rlimits;
     int  landlock_abi;  /* 0: not applied */
+    int  landlock_fd;   /* init makes it: the worker's ruleset, -1 without */
     dev_t data_dev;     /* init finds it: of MOUNT_DATA, 0 without */
     bool counts_shared; /* samples also look for shared memory that no process shows as its own: no cgroup counts it */
     bool wants_samples; /* memory, CPU time and processes are counted by init every SAMPLE_MS and sent */
+    bool is_waiting;    /* there is no program: a worker comes from outside and is given to init by INIT_ADOPT */
     int  control_fd;    /* init's end of a SOCK_SEQPACKET pair */
     int  parent_fd;     /* the supervisor's end, to be closed in the child */
-    int  stdio[3];      /* what the worker gets as 0, 1, 2 */
+    int  stdio[3];      /* what the worker gets as 0, 1, 2; of a waiting init whatever is open */
     int  report_fd;     /* what the worker gets as 3, or -1 */
 };
 
@@ -41,7 +43,9 @@ enum init_msg_kind {
     INIT_EXEC_FAILED,  /* err: the worker's program could not be executed */
     INIT_STARTED,      /* the worker's program runs */
     INIT_SAMPLE,       /* sample */
-    INIT_ENDED,        /* status, as wait(2) has it; everything else in the sandbox dies now */
+    INIT_ENDED,        /* ended; everything else in the sandbox dies now */
+    INIT_READY,        /* a waiting init: the sandbox is built. With it comes the Landlock ruleset, where there is one */
+    INIT_ATTACHED,     /* the data directory is in its place */
 };
 struct init_sample {
     uint64_t memory_bytes; /* all processes: proportional share where readable, else resident */
@@ -51,17 +55,33 @@ struct init_sample {
     bool hidden;           /* a process did not let init look: what it holds is not counted */
     bool is_cut_short;     /* there was too much to look at; the numbers are of what was reached */
 };
+struct init_end {
+    int status;          /* of the worker, as wait(2) has it */
+    struct rusage usage; /* of all that init has reaped */
+};
 struct init_msg {
     enum init_msg_kind kind;
     union {
         struct hutch_err err;
         struct init_sample sample;
-        int status;
+        struct init_end ended;
     };
 };
 
-/* From the supervisor to init: one int a message. */
-#define INIT_GO 0 /* the id maps are written; any other number is a signal to send to the worker's process group */
+/* From the supervisor to init. */
+enum init_order_kind {
+    INIT_GO,     /* the id maps are written */
+    INIT_SIGNAL, /* value: signal to send to the worker's process group */
+    /* To a waiting init, in this order: */
+    INIT_ADOPT,  /* value: the worker, which is its child by now. From here on init is out of reach of any other process */
+    INIT_ATTACH, /* with a detached mount, which becomes the data directory -> INIT_ATTACHED. May be left out */
+    INIT_START,  /* the worker is about to get its code: init gives up what it has left. value: the process that only holds the
+                  * worker's memory, which is not counted twice; 0 for none */
+};
+struct init_order {
+    int what; /* enum init_order_kind */
+    int value;
+};
 
 /* Runs in the child of clone(2) and never returns. */
 _Noreturn void hutch_init_main(const struct init_job *job);

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <linux/landlock.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -68,7 +69,19 @@ static int allow_below(int ruleset, const char *path, __u64 access, struct hutch
     return 0;
 }
 
-int hutch_landlock_apply(const struct sandbox_spec *spec, int abi, struct hutch_err *err)
+/* A rule is about an inode, and that of a directory that is mounted later is not known yet; what the mount covers does not
+ * count either (landlock(7): hidden mount points are ignored). So it goes to the directory above, of which all else is read-only
+ * by its mounts. */
+static int allow_above(int ruleset, const char *path, __u64 access, struct hutch_err *err)
+{
+    char above[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+
+    snprintf(above, sizeof(above), "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return allow_below(ruleset, above, access, err);
+}
+
+int hutch_landlock_make(const struct sandbox_spec *spec, int abi, bool data_comes_later, int *ret_fd, struct hutch_err *err)
 {
     struct ruleset_attr attr = { .handled_access_fs = known_access(abi) };
     size_t attr_size = sizeof(attr.handled_access_fs);
@@ -91,11 +104,19 @@ int hutch_landlock_apply(const struct sandbox_spec *spec, int abi, struct hutch_
         } else if ((m->kind == MOUNT_TMPFS || m->kind == MOUNT_BIND) && !(m->flags & MOUNT_RDONLY)) {
             if ((m->flags & MOUNT_OPTIONAL) && access(m->target, F_OK) < 0)
                 continue; /* its source was not there, so nothing was mounted */
-            if (allow_below(ruleset, m->target, attr.handled_access_fs & WRITE_ACCESS, err) < 0)
+            if (data_comes_later && (m->flags & MOUNT_DATA)
+                    ? allow_above(ruleset, m->target, attr.handled_access_fs & WRITE_ACCESS, err) < 0
+                    : allow_below(ruleset, m->target, attr.handled_access_fs & WRITE_ACCESS, err) < 0)
                 return -1;
         }
     }
-    if (syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
+    *ret_fd = hutch_fd_take(&ruleset);
+    return 0;
+}
+
+int hutch_landlock_enforce(int ruleset_fd, struct hutch_err *err)
+{
+    if (syscall(SYS_landlock_restrict_self, ruleset_fd, 0) < 0)
         return hutch_err_set(err, errno, "enforce the Landlock ruleset");
     return 0;
 }

@@ -6,12 +6,18 @@
 
 #include "err.h"
 
+#include <stdbool.h>
+
 struct sandbox_spec;
 
 /* The kernel's ABI version; 0 where Landlock is not compiled in or switched off. */
 int hutch_landlock_abi(void);
 
-/* Restricts the calling process, which has no_new_privs and sees the finished mount tree. No allocation. */
-int hutch_landlock_apply(const struct sandbox_spec *spec, int abi, struct hutch_err *err);
+/* Makes the ruleset, in a process that sees the finished mount tree; the caller owns *ret_fd. With @data_comes_later
+ * the data directory is going to be mounted afterwards. No allocation. */
+int hutch_landlock_make(const struct sandbox_spec *spec, int abi, bool data_comes_later, int *ret_fd, struct hutch_err *err);
+
+/* Restricts the calling process, which has no_new_privs, and those that it makes. */
+int hutch_landlock_enforce(int ruleset_fd, struct hutch_err *err);
 
 #endif

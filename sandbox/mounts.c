@@ -77,6 +77,18 @@ static int idmap_bind(int fd, const char *path, const struct id_plan *plan, stru
     return 0;
 }
 
+int hutch_mounts_open(const char *path, unsigned flags, const struct id_plan *plan, int *ret_fd, struct hutch_err *err)
+{
+    auto_fd fd = -1;
+
+    if (open_bind(path, flags, &fd, err) < 0)
+        return -1;
+    if (plan->is_mapped_away && (flags & MOUNT_IDMAP) && idmap_bind(fd, path, plan, err) < 0)
+        return -1;
+    *ret_fd = hutch_fd_take(&fd);
+    return 0;
+}
+
 int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
                               struct hutch_err *err)
 {
@@ -87,14 +99,11 @@ int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_p
 
         if (m->kind != MOUNT_BIND || m->tree_fd >= 0)
             continue;
-        if (open_bind(m->source, m->flags, &sources->bind_fds[i], err) < 0) {
+        if (hutch_mounts_open(m->source, m->flags, plan, &sources->bind_fds[i], err) < 0) {
             if ((m->flags & MOUNT_OPTIONAL) && err->errnum == ENOENT)
                 continue;
             return -1;
         }
-        if (plan->is_mapped_away && (m->flags & MOUNT_IDMAP) &&
-            idmap_bind(sources->bind_fds[i], m->source, plan, err) < 0)
-            return -1;
     }
     sources->are_open = true;
     return 0;
@@ -584,4 +593,23 @@ int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *pl
 out:
     hutch_fd_closep(&root);
     return rc;
+}
+
+int hutch_mounts_attach_data(const struct sandbox_spec *spec, int mount_fd, struct hutch_err *err)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct sandbox_mount *m = &spec->mounts[i];
+        auto_fd root = -1, place = -1;
+
+        if (!(m->flags & MOUNT_DATA))
+            continue;
+        root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        place = root < 0 ? -1 : open_in_root(root, m->target, O_PATH | O_DIRECTORY);
+        if (place < 0)
+            return hutch_err_set(err, errno, "open the mount point '%s'", m->target);
+        if (attach(mount_fd, place, m->target, err) < 0)
+            return -1;
+        return restrict_mount(mount_fd, EVERY_MOUNT, AT_RECURSIVE, m->target, err); /* whoever opened it */
+    }
+    return hutch_err_set(err, 0, "the sandbox has no data directory");
 }

@@ -30,6 +30,10 @@ int hutch_mounts_sources_init(const struct sandbox_spec *spec, struct mount_sour
  * For root, whose child is somebody else, the parent does it before, and id-maps those marked MOUNT_IDMAP. */
 int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
                               struct hutch_err *err);
+
+/* One such source, as a detached mount that the caller owns: the opener's part of what hutch_mounts_open_sources() does. */
+int hutch_mounts_open(const char *path, unsigned flags, const struct id_plan *plan, int *ret_fd, struct hutch_err *err);
+
 void hutch_mounts_sources_done(struct mount_sources *sources);
 
 /* Whether a file of the spec at @path would be in a tmpfs that the sandbox makes. */
@@ -39,5 +43,8 @@ bool hutch_mounts_has_place(const struct sandbox_spec *spec, const char *path);
  * makes it the process's root; the host's tree is gone afterwards. */
 int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
                        struct hutch_err *err);
+
+/* In the finished sandbox, with the capabilities that built it: puts a detached mount on top of what is at the spec's MOUNT_DATA. */
+int hutch_mounts_attach_data(const struct sandbox_spec *spec, int mount_fd, struct hutch_err *err);
 
 #endif

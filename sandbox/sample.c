@@ -78,6 +78,7 @@ static int64_t cpu_ms(void)
 struct sampler {
     int proc_fd;
     dev_t data_dev;     /* 0: no data directory */
+    pid_t pin;          /* not counted */
     bool counts_shared;
     bool is_exact;      /* ask for proportional shares */
     int64_t deadline;
@@ -272,7 +273,8 @@ static void look_at_all(struct sampler *s)
             const struct dirent64_raw *entry = (const struct dirent64_raw *)(buf + at);
 
             at += entry->d_reclen;
-            if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || strcmp(entry->d_name, "1") == 0)
+            if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || strcmp(entry->d_name, "1") == 0 ||
+                (s->pin > 0 && atoi(entry->d_name) == s->pin))
                 continue;
             if (cpu_ms() >= s->deadline) {
                 s->sum->is_cut_short = true;
@@ -282,11 +284,34 @@ static void look_at_all(struct sampler *s)
         }
 }
 
-void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, struct init_sample *ret)
+/* Fields 26 and 28 of proc(5), where code and stack start: execve(2) draws them anew, in tens of bits. */
+static bool read_layout(pid_t pid, uint64_t *ret_code, uint64_t *ret_stack)
+{
+    auto_fd proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char name[16], buf[2048];
+    const char *rest;
+
+    snprintf(name, sizeof(name), "%d", pid);
+    if (proc_fd < 0 || read_text(proc_fd, name, "stat", buf, sizeof(buf)) < 0)
+        return false;
+    rest = strrchr(buf, ')');
+    return rest && sscanf(rest + 1,
+                          " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %*u %*u %*d %*u"
+                          " %" SCNu64 " %*u %" SCNu64, ret_code, ret_stack) == 2 && *ret_stack != 0;
+}
+
+bool hutch_sample_share_memory(pid_t a, pid_t b)
+{
+    uint64_t code[2], stack[2];
+
+    return read_layout(a, &code[0], &stack[0]) && read_layout(b, &code[1], &stack[1]) && code[0] == code[1] && stack[0] == stack[1];
+}
+
+void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t pin, struct init_sample *ret)
 {
     struct init_sample sum, exact;
     struct sampler s = { .data_dev = data_dev, .counts_shared = counts_shared, .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS,
-                         .sum = &sum };
+                         .pin = pin, .sum = &sum };
     struct rusage reaped;
 
     look_at_all(&s);

@@ -1,6 +1,7 @@
 #include "sandbox.h"
 
 #include "fd.h"
+#include "fdpass.h"
 #include "landlock.h"
 #include "log.h"
 
@@ -17,9 +18,10 @@
 #include <sys/wait.h>
 
 #define DESTROY_TIMEOUT_MS 5000
+#define WAITING_PIDS 1 /* a worker that was forked in has a process beside it that holds its memory: rootfs/zygote.c */
 #define MEMORY_MIN (4ull << 20) /* init, the dynamic linker and libc, in the same cgroup */
 
-static int require_sane(const struct sandbox_spec *spec, struct hutch_err *err)
+static int require_sane(const struct sandbox_spec *spec, bool is_waiting, struct hutch_err *err)
 {
     static const enum sandbox_layer always[] = {
         LAYER_USER_NS,   LAYER_MOUNT_NS,      LAYER_PID_NS,       LAYER_IPC_NS,      LAYER_UTS_NS,
@@ -37,7 +39,7 @@ static int require_sane(const struct sandbox_spec *spec, struct hutch_err *err)
     for (size_t i = 0; i < spec->n_files; i++)
         if (!hutch_mounts_has_place(spec, spec->files[i].target))
             return hutch_err_set(err, 0, "the file '%s' is below no tmpfs of the sandbox", spec->files[i].target);
-    if (!spec->argv || !spec->argv[0])
+    if (!is_waiting && (!spec->argv || !spec->argv[0]))
         return hutch_err_set(err, 0, "there is no program to run");
     if (spec->layers[LAYER_NET_NS] == NEED_REQUIRE && spec->network == NETWORK_HOST)
         return hutch_err_set(err, 0, "layer 'net_namespace' is required, and network 'host' would go without it");
@@ -107,7 +109,7 @@ static void describe(const struct sandbox_spec *spec, const struct init_job *job
         e->limits[LIMIT_PIDS] = 1u << ENFORCER_RLIMIT | (by_cgroup & CGROUP_PIDS ? 1u << ENFORCER_CGROUP : 0);
     if (spec->limits[LIMIT_CPUS])
         e->limits[LIMIT_CPUS] = by_cgroup & CGROUP_CPU                ? 1u << ENFORCER_CGROUP
-                                : has_seccomp && job->rlimits.pin ? 1u << ENFORCER_AFFINITY
+                                : has_seccomp && job->plan.rlimits.pin ? 1u << ENFORCER_AFFINITY
                                                                       : 1u << ENFORCER_NONE;
     if (spec->limits[LIMIT_CPU_TIME])
         e->limits[LIMIT_CPU_TIME] = 1u << ENFORCER_RLIMIT;
@@ -157,7 +159,9 @@ static void plan_fallbacks(const struct sandbox_spec *spec, struct init_job *job
 {
     unsigned by_cgroup = sb->cgroup.controllers;
 
-    hutch_rlimits_plan(spec, by_cgroup & CGROUP_MEMORY, by_cgroup & CGROUP_CPU, &job->rlimits);
+    hutch_rlimits_plan(spec, by_cgroup & CGROUP_MEMORY, by_cgroup & CGROUP_CPU, &job->plan.rlimits);
+    if (job->is_waiting && spec->limits[LIMIT_PIDS])
+        job->plan.rlimits.max[RLIMIT_NPROC] += WAITING_PIDS;
     job->wants_samples = !(by_cgroup & CGROUP_MEMORY) || !(by_cgroup & CGROUP_PIDS) ||
                          (spec->limits[LIMIT_CPU_TIME] && sb->cgroup.dirfd < 0) || spec->limits[LIMIT_DATA_SIZE];
     job->counts_shared = !(by_cgroup & CGROUP_MEMORY);
@@ -191,21 +195,29 @@ static pid_t clone_somewhere(const struct sandbox_spec *spec, struct init_job *j
     return pid;
 }
 
-/* Compiles the filter while init is busy with its mounts, which takes about as long, and sends it the program. init
- * starts no worker without it. */
-static int send_seccomp(const struct sandbox_spec *spec, struct sandbox *sb, struct hutch_err *err)
+int hutch_sandbox_compile(const struct sandbox_spec *spec, unsigned controllers, struct seccomp_program *ret, struct hutch_err *err)
 {
     /* Memory that belongs to no process until it is mapped: only a cgroup counts it. */
     static const char *const uncounted[] = { "memfd_create", "memfd_secret", "shmget", NULL };
     struct seccomp_rules rules = spec->seccomp;
+
+    if (spec->limits[LIMIT_MEMORY] && !(controllers & CGROUP_MEMORY))
+        rules.withheld = uncounted;
+    if (hutch_seccomp_compile(&rules, ret, err) < 0)
+        return hutch_err_wrap(err, "compile the seccomp profile");
+    return 0;
+}
+
+/* Compiles the filter while init is busy with its mounts, which takes about as long, and sends it the program. init
+ * starts no worker without it. */
+static int send_seccomp(const struct sandbox_spec *spec, struct sandbox *sb, struct hutch_err *err)
+{
     struct seccomp_program program = { 0 };
     ssize_t n, size;
     int rc = 0;
 
-    if (spec->limits[LIMIT_MEMORY] && !(sb->cgroup.controllers & CGROUP_MEMORY))
-        rules.withheld = uncounted;
-    if (hutch_seccomp_compile(&rules, &program, err) < 0)
-        return hutch_err_wrap(err, "compile the seccomp profile");
+    if (hutch_sandbox_compile(spec, sb->cgroup.controllers, &program, err) < 0)
+        return -1;
     size = (ssize_t)(program.n_insns * sizeof(*program.insns));
     n = TEMP_FAILURE_RETRY(send(sb->control_fd, program.insns, (size_t)size, MSG_NOSIGNAL));
     if (n != size && errno != EPIPE) /* EPIPE: init has ended, and its last message says why */
@@ -216,20 +228,33 @@ static int send_seccomp(const struct sandbox_spec *spec, struct sandbox *sb, str
     return rc;
 }
 
+/* The cgroup has room for the limit and for init. */
+static int make_room(const struct sandbox_spec *spec, struct sandbox *sb, struct hutch_err *err)
+{
+    char text[24];
+
+    if (!(sb->cgroup.controllers & CGROUP_PIDS))
+        return 0;
+    snprintf(text, sizeof(text), "%" PRIu64, spec->limits[LIMIT_PIDS] + 1 + WAITING_PIDS);
+    return hutch_fd_write_file_at(sb->cgroup.dirfd, "pids.max", text, err);
+}
+
 int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_base *base, const char *name,
                         const struct sandbox_io *io, struct sandbox *ret, struct hutch_err *err)
 {
     struct sandbox sb = SANDBOX_INIT;
     struct init_job job = { .spec = spec,
                             .sources = MOUNT_SOURCES_INIT,
+                            .landlock_fd = -1,
+                            .is_waiting = io->is_waiting,
                             .control_fd = -1,
                             .parent_fd = -1,
                             .stdio = { io->stdin_r, io->stdout_w, io->stderr_w },
                             .report_fd = io->report_w };
-    int pair[2] = { -1, -1 }, go = INIT_GO;
+    int pair[2] = { -1, -1 };
     struct hutch_err ignored;
 
-    if (require_sane(spec, err) < 0 || hutch_userns_plan(&job.ids, err) < 0)
+    if (require_sane(spec, io->is_waiting, err) < 0 || hutch_userns_plan(&job.ids, err) < 0)
         return -1;
     if (spec->layers[LAYER_LANDLOCK] != NEED_OFF)
         job.landlock_abi = hutch_landlock_abi();
@@ -245,7 +270,11 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
         goto fail;
     if (job.ids.is_mapped_away && job.ids.can_mount && hutch_mounts_open_sources(spec, &job.ids, &job.sources, err) < 0)
         goto fail;
+    job.plan.has_landlock = job.landlock_abi > 0;
+    job.plan.has_seccomp = spec->layers[LAYER_SECCOMP] != NEED_OFF;
     if (make_cgroup(spec, base, name, &sb, err) < 0 || require_limits(spec, base, &sb, err) < 0)
+        goto fail;
+    if (io->is_waiting && make_room(spec, &sb, err) < 0)
         goto fail;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
         hutch_err_set(err, errno, "make the control socket");
@@ -263,11 +292,12 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
     describe(spec, &job, &sb);
     if (hutch_userns_write_maps(sb.pid, spec, &job.ids, err) < 0)
         goto fail;
-    if (send(sb.control_fd, &go, sizeof(go), MSG_NOSIGNAL) != sizeof(go)) {
+    sb.plan = job.plan;
+    if (hutch_sandbox_order(&sb, INIT_GO, 0, -1) < 0) {
         hutch_err_set(err, errno, "let the sandbox's init go");
         goto fail;
     }
-    if (spec->layers[LAYER_SECCOMP] != NEED_OFF && send_seccomp(spec, &sb, err) < 0)
+    if (job.plan.has_seccomp && !io->is_waiting && send_seccomp(spec, &sb, err) < 0)
         goto fail;
     hutch_mounts_sources_done(&job.sources);
     hutch_seccomp_program_done(&job.seccomp);
@@ -284,23 +314,50 @@ fail:
     return -1;
 }
 
-int hutch_sandbox_receive(struct sandbox *sb, struct init_msg *ret, struct hutch_err *err)
+int hutch_sandbox_receive_fd(struct sandbox *sb, struct init_msg *ret, int *ret_fd, struct hutch_err *err)
 {
-    ssize_t n = TEMP_FAILURE_RETRY(recv(sb->control_fd, ret, sizeof(*ret), 0));
+    size_t n_fds = 0;
+    ssize_t n;
 
+    *ret_fd = -1;
+    n = hutch_fdpass_receive(sb->control_fd, ret, sizeof(*ret), ret_fd, 1, &n_fds, 0);
     /* An init that ends before it has read all that it was sent leaves ECONNRESET, once, in front of its last message. */
     if (n < 0 && errno == ECONNRESET)
-        n = TEMP_FAILURE_RETRY(recv(sb->control_fd, ret, sizeof(*ret), 0));
+        n = hutch_fdpass_receive(sb->control_fd, ret, sizeof(*ret), ret_fd, 1, &n_fds, 0);
     if (n == 0 || (n < 0 && errno == ECONNRESET))
         return 0;
-    if (n != sizeof(*ret))
-        return hutch_err_set(err, n < 0 ? errno : EPROTO, "hear from the sandbox's init");
+    if (n != sizeof(*ret)) {
+        int e = n < 0 ? errno : EPROTO;
+
+        hutch_fd_closep(ret_fd);
+        return hutch_err_set(err, e, "hear from the sandbox's init");
+    }
     return 1;
+}
+
+int hutch_sandbox_receive(struct sandbox *sb, struct init_msg *ret, struct hutch_err *err)
+{
+    auto_fd unwanted = -1;
+
+    return hutch_sandbox_receive_fd(sb, ret, &unwanted, err);
+}
+
+int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value, int fd)
+{
+    struct init_order order = { .what = what, .value = value };
+    ssize_t n;
+
+    if (sb->control_fd < 0) {
+        errno = EPIPE;
+        return -1;
+    }
+    n = hutch_fdpass_send(sb->control_fd, &order, sizeof(order), &fd, fd >= 0, MSG_DONTWAIT);
+    return n == sizeof(order) ? 0 : -1;
 }
 
 void hutch_sandbox_signal(struct sandbox *sb, int sig)
 {
-    if (sb->control_fd >= 0 && TEMP_FAILURE_RETRY(send(sb->control_fd, &sig, sizeof(sig), MSG_NOSIGNAL | MSG_DONTWAIT)) < 0)
+    if (sb->control_fd >= 0 && hutch_sandbox_order(sb, INIT_SIGNAL, sig, -1) < 0)
         hutch_log_debug("sandbox: signal %d did not get through: %s", sig, strerrordesc_np(errno));
 }
 

@@ -466,20 +466,6 @@ int hutch_seccomp_compile(const struct seccomp_rules *rules, struct seccomp_prog
     return rc;
 }
 
-int hutch_seccomp_load(const struct seccomp_program *program, struct hutch_err *err)
-{
-    struct sock_fprog prog = { .len = (unsigned short)program->n_insns, .filter = program->insns };
-
-    /* seccomp(2) itself and not seccomp_load(3): the library allocates, and we may be after clone(2). */
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) == 0)
-        return 0;
-    if (errno == EACCES)
-        return hutch_err_set(err, EACCES, "load the seccomp filter (no_new_privs is not set)");
-    if (errno == EINVAL || errno == ENOSYS)
-        return hutch_err_set(err, errno, "load the seccomp filter (is the kernel built with CONFIG_SECCOMP_FILTER?)");
-    return hutch_err_set(err, errno, "load the seccomp filter of %zu instructions", program->n_insns);
-}
-
 void hutch_seccomp_program_done(struct seccomp_program *program)
 {
     free(program->insns);

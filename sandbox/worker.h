@@ -1,11 +1,35 @@
-/* worker.h - the last steps of a process that is about to become foreign code. */
+/* worker.h - the last steps of a process that is about to be foreign code: it gives up everything.
+ *
+ * They are the same for a program that init executes and for an interpreter that a zygote forks into a sandbox, so this code is
+ * also part of the zygote's helper, which runs inside whatever libc an image has: it asks for nothing but POSIX. */
 #ifndef HUTCH_WORKER_H
 #define HUTCH_WORKER_H
 
-struct init_job;
+#include "err.h"
+#include "rlimits.h"
+#include "seccomp.h"
 
-/* In a fresh child inside the finished sandbox: gives up everything, then executes spec->argv. When that fails, an
- * init_msg (INIT_SETUP_FAILED or INIT_EXEC_FAILED) goes to @errpipe_w, which execve(2) closes otherwise. */
-_Noreturn void hutch_worker_main(const struct init_job *job, int errpipe_w);
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What stands before the code, as data that can cross a socket. */
+struct worker_plan {
+    struct rlimit_plan rlimits;
+    uint32_t has_landlock; /* a ruleset comes with it */
+    uint32_t has_seccomp;  /* a program comes with it */
+};
+
+struct worker_gear {
+    struct worker_plan plan;
+    int stdio[3];     /* what becomes 0, 1, 2 */
+    int report_fd;    /* what becomes 3, or -1 */
+    int landlock_fd;  /* the ruleset, see hutch_landlock_make(); -1 without */
+    const char *cwd;
+    bool will_exec;   /* execve(2) comes next and closes all other descriptors; else that is done here */
+    const struct seccomp_program *seccomp; /* plan.has_seccomp */
+};
+
+/* In a fresh child inside the finished sandbox, with no other thread. On failure it is half confined and must end. */
+int hutch_worker_confine(const struct worker_gear *gear, struct hutch_err *err);
 
 #endif

@@ -79,7 +79,7 @@ static UNUSED int box_start_in(const struct sandbox_spec *spec, const struct cgr
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     assert_int_equal(pipe2(err_out, O_CLOEXEC), 0);
     assert_int_equal(pipe2(report, O_CLOEXEC), 0);
-    io = (struct sandbox_io){ in[0], out[1], err_out[1], report[1] };
+    io = (struct sandbox_io){ in[0], out[1], err_out[1], report[1], false };
     box->in_w = in[1];
     box->out_r = out[0];
     box->err_r = err_out[0];
@@ -160,7 +160,7 @@ static UNUSED void box_hear(struct box *box, struct outcome *o)
     case INIT_ENDED:
         assert_false(o->has_ended);
         o->has_ended = true;
-        o->status = msg.status;
+        o->status = msg.ended.status;
         break;
     default:
         fail_msg("message of kind %d", (int)msg.kind);

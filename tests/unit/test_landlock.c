@@ -131,8 +131,10 @@ static int restricted(const struct place *p, int abi, int (*body)(const struct p
     assert_true(pid >= 0);
     if (pid == 0) {
         struct hutch_err err;
+        int ruleset;
 
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || hutch_landlock_apply(&spec, abi, &err) < 0) {
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || hutch_landlock_make(&spec, abi, false, &ruleset, &err) < 0 ||
+            hutch_landlock_enforce(ruleset, &err) < 0) {
             print_error("%s\n", err.msg);
             _exit(99);
         }
@@ -295,12 +297,13 @@ static void test_a_missing_mount(void **state)
     struct sandbox_spec spec;
     struct hutch_err err = { .msg = "" };
     char path[96], want[256];
+    int ruleset = -1;
 
     need_landlock(1);
     fill_spec(p, &spec);
     snprintf(path, sizeof(path), "%s/nowhere", p->dir);
     assert_non_null(hutch_spec_add_mount(&spec, MOUNT_TMPFS, NULL, path, 0, &err));
-    assert_int_equal(hutch_landlock_apply(&spec, hutch_landlock_abi(), &err), -1);
+    assert_int_equal(hutch_landlock_make(&spec, hutch_landlock_abi(), false, &ruleset, &err), -1);
     snprintf(want, sizeof(want), "open '%s' to allow writing there: No such file or directory", path);
     assert_string_equal(err.msg, want);
     assert_int_equal(err.errnum, ENOENT);

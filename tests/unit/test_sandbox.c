@@ -483,7 +483,7 @@ static void kill_supervisor(const char *script, bool wait_until_ready)
     assert_true(supervisor >= 0);
     if (supervisor == 0) {
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        struct sandbox_io io = { null, out[1], null, -1 };
+        struct sandbox_io io = { null, out[1], null, -1, false };
         struct cgroup_base none = CGROUP_BASE_INIT;
         struct sandbox_spec spec;
         struct sandbox sb;
@@ -734,7 +734,7 @@ static void test_streams_on_awkward_numbers(void **state)
     assert_int_equal(rc, 0);
     while (hutch_sandbox_receive(&sb, &msg, &err) == 1)
         if (msg.kind == INIT_ENDED)
-            status = msg.status;
+            status = msg.ended.status;
     assert_int_equal(hutch_fd_read_full(r, buf, sizeof(buf) - 1), 6);
     close(r);
     assert_int_equal(hutch_sandbox_finish(&sb, NULL, &err), 0);

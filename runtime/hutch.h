@@ -1,0 +1,185 @@
+/* hutch.h - libhutch: runs untrusted code in fresh, fully isolated sandboxes, warm.
+ *
+ * LIFE CYCLE. hutch_engine_open() starts an engine: a few processes of its own, which import what the options say and
+ * keep sandboxes prepared. hutch_engine_submit() hands in a run; its result comes by callback. The caller owns the event loop:
+ * wait until hutch_engine_fd() is readable (poll, select, epoll, an event library), then call hutch_engine_dispatch(), which does
+ * what is due, calls the callbacks, and never blocks. hutch_engine_free() ends everything that runs.
+ *
+ *     open -> [ submit | wait for fd -> dispatch (on_output*, on_result) ]* -> free
+ *
+ * THREADS, SIGNALS, GLOBALS. The library starts no threads, installs no signal handlers, and keeps no state outside its
+ * engines; two engines in one process know nothing of each other. One engine is used by one thread at a time; different engines
+ * may be used by different threads. The engine's helper process is a child of the calling process: a host that reaps every
+ * child with wait(-1) may take it, which does no harm.
+ *
+ * MEMORY. What is passed in is copied before a call returns. What a callback is given is the engine's and ends with the
+ * callback. Callbacks may call submit, cancel, and stats, but not dispatch or free.
+ *
+ * UNITS. Times are milliseconds, sizes are bytes, CPUs are thousandths of one. 0 in an option takes the default.
+ *
+ * ERRORS. A failing call returns -1 and fills *err (which may be NULL). Whatever goes wrong with a run that was
+ * accepted is told by its result: every accepted run gets exactly one.
+ *
+ * VERSIONS. Structs that the caller fills begin with their size: hutch_..._init() sets it, so that a program keeps working
+ * with a newer library that has added fields at the end. */
+#ifndef HUTCH_H
+#define HUTCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct hutch_engine;
+
+struct hutch_error {
+    int  code;         /* an errno, 0 when there is none: EAGAIN for a full queue, EINVAL for a bad argument, … */
+    char message[512]; /* one sentence: what, which value, what to do */
+};
+
+/* --- engine --- */
+
+/* One interpreter that is kept warm. Zygotes of an engine form a tree: a zygote is forked from its parent and imports more, so
+ * memory is shared. A run goes to the smallest that has all that its code imports and that any zygote has. */
+struct hutch_zygote {
+    const char *name;           /* "pandas"; letters, digits, '-' and '_' */
+    const char *parent;         /* name of an earlier one, NULL for the root */
+    const char *const *modules; /* NULL-terminated: what is imported beyond the parent's; one that the image lacks is skipped */
+    const char *warm_up;        /* Python text of the operator's that runs once, after the imports; NULL for none */
+    unsigned min, max;          /* prepared sandboxes: kept at all times, and at most kept (a burst beyond builds on demand) */
+};
+
+struct hutch_engine_options {
+    size_t size;
+    const char *home;     /* hutch's own directory; NULL: $HUTCH_HOME, else ~/.local/share/hutch */
+    const char *launcher; /* the helper program; NULL: where it was installed, $HUTCH_LAUNCHER before that */
+    const char *image;    /* name in the store, or absolute path of a root tree; NULL: "python" */
+    const char *policy;   /* name or path; NULL: "default" */
+    const char *policy_dir; /* NULL: where policies were installed, $HUTCH_POLICY_DIR before that */
+    const struct hutch_zygote *zygotes; /* NULL: bare, data (numpy, pandas), plot (matplotlib), shell (IPython) */
+    size_t n_zygotes;
+    unsigned max_running; /* runs at the same time; 0: one per CPU of this machine that the process may use */
+    unsigned max_queued;  /* beyond those; 0: 1024. More is EAGAIN */
+    unsigned recycle_forks;      /* a zygote is replaced after so many workers; 0: 10000 */
+    uint64_t recycle_ms;         /* … or after this time; 0: one hour */
+    uint64_t trim_ms;            /* a pool that has more than min and was not used for this long gets smaller; 0: 30 s */
+};
+void hutch_engine_options_init(struct hutch_engine_options *options);
+
+/* Returns at once; zygotes and pool get ready while the caller dispatches. Runs may be submitted from the start and wait. Errors: what
+ * is wrong with the options, image or policy; ENOENT for a missing launcher. */
+int hutch_engine_open(const struct hutch_engine_options *options, struct hutch_engine **ret, struct hutch_error *err);
+
+/* Kills whatever runs, without calling back, and removes what the engine left on disk. NULL is fine. May take some ms. */
+void hutch_engine_free(struct hutch_engine *engine);
+
+/* The same number all the engine's life; only for waiting until it is readable. */
+int hutch_engine_fd(const struct hutch_engine *engine);
+
+/* -1 when the engine can never run anything (the first zygote or sandbox could not be made, and the error says why); runs that
+ * were accepted get their results nevertheless. */
+int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *err);
+
+struct hutch_zygote_stats {
+    const char *name;  /* the engine's */
+    int      is_ready;
+    int      pid;      /* as the caller sees it; 0 when unknown */
+    unsigned prepared, building; /* sandboxes waiting for a run; on their way to that */
+    uint64_t forks;    /* workers since it was started or recycled */
+    uint64_t recycled; /* times it was replaced, for age or because it died */
+};
+struct hutch_engine_stats {
+    size_t size;
+    unsigned running, queued, prepared, building;
+    uint64_t submitted, finished;
+    uint64_t from_pool, on_demand; /* runs that found a prepared sandbox; for which one was built */
+    uint64_t restarted;            /* runs begun again because their sandbox broke before their code had started */
+    uint64_t lost_zygotes, lost_launchers, lost_sandboxes; /* that died of something else than us */
+    int      launcher_pid;
+    const struct hutch_zygote_stats *zygotes; /* the engine's, until the next call */
+    size_t   n_zygotes;
+};
+void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_stats *stats);
+
+/* --- results --- */
+
+enum hutch_verdict { /* docs/results.md */
+    HUTCH_OK,
+    HUTCH_ERROR,
+    HUTCH_TIMEOUT,
+    HUTCH_CPU_TIME,
+    HUTCH_OUT_OF_MEMORY,
+    HUTCH_OUTPUT_LIMIT,
+    HUTCH_KILLED,
+    HUTCH_DENIED,
+    HUTCH_SETUP_FAILED
+};
+const char *hutch_verdict_text(enum hutch_verdict verdict); /* "ok", "error", … */
+
+#define HUTCH_UNKNOWN UINT64_MAX
+
+struct hutch_result {
+    size_t size;
+    enum hutch_verdict verdict;
+    int  exit_code;      /* -1 when there is none */
+    int  signal;         /* 0 when there is none */
+    const char *message; /* one sentence when verdict is neither ok nor error, else "" */
+    const char *out;     /* stdout: any bytes, NUL-terminated; empty when on_output took them */
+    size_t out_len;
+    const char *err;     /* stderr */
+    size_t err_len;
+    int  out_truncated, err_truncated;
+    const char *error_name, *error_value, *error_traceback; /* of a Python exception, as the program told it; NULL */
+    const char *directory;  /* host path of what the run left in /mnt/data; NULL when there is nothing */
+    double queued_ms, prepared_ms, run_ms, total_ms; /* queued counts against no limit */
+    uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes, pids_peak; /* HUTCH_UNKNOWN where nobody counted */
+    int  was_prepared;   /* a sandbox from the pool, not one built on demand */
+    int  restarts;       /* times that it was begun again, before any of its code ran */
+    const char *zygote;  /* name, NULL when the run did not use one */
+    const void *internal;
+};
+
+/* The whole result as the JSON object of docs/results.md, for the caller to free(3); NULL on ENOMEM. Inside on_result only. */
+char *hutch_result_to_json(const struct hutch_result *result);
+
+/* --- runs --- */
+
+struct hutch_request {
+    size_t size;
+    const char *language;      /* "python"; or what else the image has: "sh", "bash", "js", "perl", "ruby", "lua", "r". NULL: "python" */
+    const char *code;          /* the program's text; any bytes but NUL */
+    size_t code_len;           /* 0: up to the NUL */
+    const char *name;          /* of the program's file below /run/hutch/code; NULL: "main.py" or the language's like. "-c": no file, as
+                                * python3 -c has it */
+    const char *const *args;   /* NULL-terminated, or NULL */
+    const char *const *env;    /* NULL-terminated NAME=VALUE on top of the policy's, or NULL */
+    const char *input;         /* standard input, any bytes; NULL: empty */
+    size_t input_len;
+    const char *data_dir;      /* host directory to appear at /mnt/data; NULL: a fresh one */
+    int keep_data;             /* with a fresh one: when the run added files, keep it and tell its path in the result */
+    const char *policy;        /* NULL: the engine's. Another one is built on demand */
+    uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own: 0 takes that */
+    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes; /* likewise. A sandbox from the pool has the
+                                * policy's memory, pids, cpus: asking for others builds on demand */
+    void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len); /* as it comes, stream 1 or 2; NULL: into the
+                                * result */
+    void (*on_result)(void *user, uint64_t id, const struct hutch_result *result);        /* exactly once */
+    void *user;
+};
+void hutch_request_init(struct hutch_request *request);
+
+/* 0 and the run's id, which is never 0; on_result is not called before this returns. Errors: EAGAIN (the queue is full: try
+ * again when a result has come), EINVAL with what is wrong with the request. */
+int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *request, uint64_t *ret_id,
+                        struct hutch_error *err);
+
+/* Ends a run; its result, "killed", comes by the next dispatch. A run that is over, or never was, is no error: 0; else 1. */
+int hutch_engine_cancel(struct hutch_engine *engine, uint64_t id);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

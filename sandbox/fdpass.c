@@ -1,0 +1,79 @@
+#include "fdpass.h"
+
+#include "fd.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+union control {
+    struct cmsghdr align;
+    char buf[CMSG_SPACE(FDPASS_MAX * sizeof(int))];
+};
+
+ssize_t hutch_fdpass_send2(int sock, const void *head, size_t head_len, const void *tail, size_t tail_len, const int *fds,
+                           size_t n_fds, int flags)
+{
+    struct iovec parts[] = { { (void *)head, head_len }, { (void *)tail, tail_len } };
+    struct msghdr msg = { .msg_iov = parts, .msg_iovlen = tail_len ? 2 : 1 };
+    union control control;
+
+    if (n_fds > FDPASS_MAX) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (n_fds > 0) {
+        struct cmsghdr *c;
+
+        msg.msg_control = control.buf;
+        msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+        memset(control.buf, 0, msg.msg_controllen);
+        c = CMSG_FIRSTHDR(&msg);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+        memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
+    }
+    return TEMP_FAILURE_RETRY(sendmsg(sock, &msg, MSG_NOSIGNAL | flags));
+}
+
+ssize_t hutch_fdpass_send(int sock, const void *buf, size_t len, const int *fds, size_t n_fds, int flags)
+{
+    return hutch_fdpass_send2(sock, buf, len, NULL, 0, fds, n_fds, flags);
+}
+
+ssize_t hutch_fdpass_receive(int sock, void *buf, size_t len, int *fds, size_t max_fds, size_t *ret_n, int flags)
+{
+    struct iovec part = { buf, len };
+    union control control;
+    struct msghdr msg = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf) };
+    ssize_t n = TEMP_FAILURE_RETRY(recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | flags));
+    size_t kept = 0;
+
+    *ret_n = 0;
+    if (n < 0)
+        return -1;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t i = 0; i < count; i++) {
+            int fd;
+
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+            if (kept < max_fds)
+                fds[kept++] = fd;
+            else
+                close(fd);
+        }
+    }
+    if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+        while (kept > 0)
+            hutch_fd_closep(&fds[--kept]);
+        errno = EMSGSIZE;
+        return -1;
+    }
+    *ret_n = kept;
+    return n;
+}
