@@ -53,6 +53,33 @@ static bool is_cgroup_name(const char *name)
            strspn(name + strlen(CGROUP_PREFIX), "0123456789abcdef") == ID_LEN && strlen(name) == strlen(CGROUP_PREFIX) + ID_LEN;
 }
 
+/* "hutch-", the beginning of an id and '*': all groups of one engine. */
+static bool is_cgroup_pattern(const char *name)
+{
+    size_t len = strlen(CGROUP_PREFIX);
+
+    return strncmp(name, CGROUP_PREFIX, len) == 0 && strspn(name + len, "0123456789abcdef") == STATE_PREFIX_LEN &&
+           strcmp(name + len + STATE_PREFIX_LEN, "*") == 0;
+}
+
+static int remove_cgroups_like(const struct cgroup_base *base, const char *pattern, struct hutch_err *err)
+{
+    auto_fd fd = base->dirfd < 0 ? -1 : openat(base->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    int rc = 0;
+
+    if (!dir)
+        return 0; /* a directory that is gone holds nothing */
+    fd = -1; /* closedir(3) has it now */
+    while ((entry = readdir(dir)))
+        if (is_cgroup_name(entry->d_name) && strncmp(entry->d_name, pattern, strlen(pattern) - 1) == 0 &&
+            hutch_cgroup_destroy_named(base, entry->d_name, err) < 0)
+            rc = -1;
+    closedir(dir);
+    return rc;
+}
+
 /* Removes the cgroup that a dead run noted in its slot: "DIRECTORY\nNAME\n". */
 static int remove_noted_cgroup(int slot_fd, struct hutch_err *err)
 {
@@ -72,7 +99,9 @@ static int remove_noted_cgroup(int slot_fd, struct hutch_err *err)
         *name++ = '\0';
         *end = '\0';
         base.dirfd = open(note, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        rc = is_cgroup_name(name) ? hutch_cgroup_destroy_named(&base, name, err) : 0;
+        rc = is_cgroup_name(name)      ? hutch_cgroup_destroy_named(&base, name, err)
+             : is_cgroup_pattern(name) ? remove_cgroups_like(&base, name, err)
+                                       : 0;
         hutch_cgroup_base_done(&base);
         if (rc < 0)
             return -1;
@@ -198,6 +227,18 @@ int hutch_state_note_cgroup(struct run_state *state, const struct cgroup_base *b
     return 0;
 }
 
+int hutch_state_note_cgroups(struct run_state *state, const char *directory, struct hutch_err *err)
+{
+    auto_free char *text = NULL;
+
+    if (asprintf(&text, "%s\n" CGROUP_PREFIX "%.*s*\n", directory, STATE_PREFIX_LEN, state->id) < 0)
+        return hutch_err_set(err, ENOMEM, "note the cgroups");
+    if (ftruncate(state->slot_fd, 0) < 0 || lseek(state->slot_fd, 0, SEEK_SET) < 0 ||
+        hutch_fd_write_all(state->slot_fd, text, strlen(text)) < 0)
+        return hutch_err_set(err, errno, "write to a slot below '%s/runs'", state->home);
+    return 0;
+}
+
 int hutch_state_make_data(struct run_state *state, char **ret_path, struct hutch_err *err)
 {
     if (mkdirat(state->runs_dirfd, state->data_name, DATA_MODE) < 0 && errno != EEXIST)
@@ -207,28 +248,34 @@ int hutch_state_make_data(struct run_state *state, char **ret_path, struct hutch
     return 0;
 }
 
-int hutch_state_keep_data(struct run_state *state, char **ret_path, struct hutch_err *err)
+int hutch_state_keep_directory(struct run_state *state, int dirfd, const char *name, const char *id, char **ret_path,
+                               struct hutch_err *err)
 {
-    auto_fd data = openat(state->runs_dirfd, state->data_name, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    auto_fd data = openat(dirfd, name, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     auto_fd outputs = -1;
     char kept[32];
 
     /* Moving a directory takes write permission on it, and the code inside may have taken that away. */
-    if (data < 0 || fchmodat(state->runs_dirfd, state->data_name, DATA_MODE, 0) < 0)
+    if (data < 0 || fchmodat(dirfd, name, DATA_MODE, 0) < 0)
         return hutch_err_set(err, errno, "keep the files of a run");
     if (open_dir_at(state->home_dirfd, "outputs", &outputs, err) == 0 &&
-        renameat(state->runs_dirfd, state->data_name, outputs, state->id) == 0) {
-        if (asprintf(ret_path, "%s/outputs/%s", state->home, state->id) < 0)
+        renameat(dirfd, name, outputs, id) == 0) {
+        if (asprintf(ret_path, "%s/outputs/%s", state->home, id) < 0)
             return hutch_err_set(err, ENOMEM, "keep the files of a run");
         return 0;
     }
     /* No reason to lose them: beside the slots they are safe from the next run. */
-    snprintf(kept, sizeof(kept), "%s.kept", state->id);
-    if (renameat(state->runs_dirfd, state->data_name, state->runs_dirfd, kept) < 0)
+    snprintf(kept, sizeof(kept), "%s.kept", id);
+    if (renameat(dirfd, name, state->runs_dirfd, kept) < 0)
         return hutch_err_set(err, errno, "keep the files of a run in '%s/runs/%s'", state->home, kept);
     if (asprintf(ret_path, "%s/runs/%s", state->home, kept) < 0)
         return hutch_err_set(err, ENOMEM, "keep the files of a run");
     return 0;
+}
+
+int hutch_state_keep_data(struct run_state *state, char **ret_path, struct hutch_err *err)
+{
+    return hutch_state_keep_directory(state, state->runs_dirfd, state->data_name, state->id, ret_path, err);
 }
 
 int hutch_state_close(struct run_state *state, struct hutch_err *err)

@@ -27,12 +27,20 @@ int hutch_state_open(const char *home, struct run_state *ret, struct hutch_err *
 /* Notes where the run's cgroup is going to be made, under cgroup_name. */
 int hutch_state_note_cgroup(struct run_state *state, const struct cgroup_base *base, struct hutch_err *err);
 
+/* Notes where groups are going to be made that are called "hutch-", the first STATE_PREFIX_LEN digits of the id, and 8 more. */
+#define STATE_PREFIX_LEN 8
+int hutch_state_note_cgroups(struct run_state *state, const char *directory, struct hutch_err *err);
+
 /* An empty directory that no other run has touched. The caller frees *ret_path. */
 int hutch_state_make_data(struct run_state *state, char **ret_path, struct hutch_err *err);
 
 /* Moves it to <home>/outputs/ID, for the user to keep; to <home>/runs/ID.kept when that cannot be. The caller frees
  * *ret_path. */
 int hutch_state_keep_data(struct run_state *state, char **ret_path, struct hutch_err *err);
+
+/* The same for @name in @dirfd, a directory somewhere below it, under the name @id. */
+int hutch_state_keep_directory(struct run_state *state, int dirfd, const char *name, const char *id, char **ret_path,
+                               struct hutch_err *err);
 
 /* Gives the slot back; a data directory that was not kept goes. Call it when no process and no cgroup is left. */
 int hutch_state_close(struct run_state *state, struct hutch_err *err);

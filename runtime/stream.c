@@ -3,12 +3,31 @@
 #include "fd.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 
 /* poll(2) promises room for this much in a writable pipe (PIPE_BUF, pipe(7)); a larger write to somebody else's blocking
  * pipe could stop us, and with us the clock that ends the run. */
 #define SINK_CHUNK 4096
+
+static void close_pipe(int *pipe_fd, void (*on_close)(void *, int), void *user)
+{
+    if (*pipe_fd >= 0 && on_close)
+        on_close(user, *pipe_fd);
+    hutch_fd_closep(pipe_fd);
+}
+
+void hutch_out_stream_close(struct out_stream *s)
+{
+    close_pipe(&s->pipe_fd, s->on_close, s->user);
+}
+
+void hutch_in_stream_close(struct in_stream *s)
+{
+    close_pipe(&s->pipe_fd, s->on_close, s->user);
+}
 
 /* How much memory belongs to @len kept bytes: powers of two, so that the capacity need not be kept too. */
 static size_t capacity_for(size_t len)
@@ -17,7 +36,7 @@ static size_t capacity_for(size_t len)
 
     while (cap < len)
         cap *= 2;
-    return len ? cap : 0;
+    return cap;
 }
 
 static int capture(struct out_stream *s, const char *data, size_t len)
@@ -29,16 +48,19 @@ static int capture(struct out_stream *s, const char *data, size_t len)
             s->on_data(s->user, s, data, len);
         return 0;
     }
-    if (capacity_for(out->len + len) != capacity_for(out->len)) {
-        char *bigger = realloc(out->data, capacity_for(out->len + len));
+    if (len == 0)
+        return 0;
+    /* One more for a NUL: whoever passes the text on as a string needs not copy it. */
+    if (!out->data || capacity_for(out->len + len + 1) != capacity_for(out->len + 1)) {
+        char *bigger = realloc(out->data, capacity_for(out->len + len + 1));
 
         if (!bigger)
             return -1;
         out->data = bigger;
     }
-    if (len)
-        memcpy(out->data + out->len, data, len);
+    memcpy(out->data + out->len, data, len);
     out->len += len;
+    out->data[out->len] = '\0';
     return 0;
 }
 
@@ -73,13 +95,13 @@ static int take(struct out_stream *s)
     if (n < 0 && errno == EAGAIN && !s->is_finishing)
         return 0;
     if (n <= 0) {
-        hutch_fd_closep(&s->pipe_fd);
+        hutch_out_stream_close(s);
         return 0;
     }
     if (s->is_finishing) {
         s->left -= (size_t)n;
         if (s->left == 0)
-            hutch_fd_closep(&s->pipe_fd);
+            hutch_out_stream_close(s);
     }
     s->seen += (uint64_t)n;
     if (s->limit && s->seen > s->limit) {
@@ -91,7 +113,7 @@ static int take(struct out_stream *s)
         if (s->capture)
             s->capture->truncated = true;
         s->end += (size_t)n;
-        hutch_fd_closep(&s->pipe_fd); /* what still comes is unwanted */
+        hutch_out_stream_close(s); /* what still comes is unwanted */
     } else {
         s->end += (size_t)n;
     }
@@ -116,7 +138,7 @@ int hutch_out_stream_run(struct out_stream *s, const struct pollfd *pipe, const 
             s->is_sink_broken = true;
             s->sink_errno = errno == EPIPE ? 0 : errno;
             s->start = s->end = 0;
-            hutch_fd_closep(&s->pipe_fd);
+            hutch_out_stream_close(s);
         }
     }
     if (pipe->fd >= 0 && pipe->revents && s->pipe_fd >= 0)
@@ -133,7 +155,7 @@ void hutch_out_stream_finish(struct out_stream *s)
     s->is_finishing = true;
     s->left = ioctl(s->pipe_fd, FIONREAD, &n) < 0 || n < 0 ? 0 : (size_t)n;
     if (s->left == 0)
-        hutch_fd_closep(&s->pipe_fd);
+        hutch_out_stream_close(s);
 }
 
 bool hutch_out_stream_is_done(const struct out_stream *s)
@@ -145,6 +167,28 @@ void hutch_in_stream_init(struct in_stream *s)
 {
     memset(s, 0, offsetof(struct in_stream, buf));
     s->source_fd = s->pipe_fd = -1;
+}
+
+/* A program that does not want its input must not end the process that offers it, and what that does about SIGPIPE is its own
+ * affair: blocked for the moment, and taken back when it came of this write. */
+static ssize_t write_quietly(int fd, const void *data, size_t len)
+{
+    static const struct timespec now = { 0 };
+    sigset_t pipe_only, before, pending;
+    ssize_t n;
+    int e;
+
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+    n = write(fd, data, len);
+    e = errno;
+    if (n < 0 && e == EPIPE && !sigismember(&pending, SIGPIPE))
+        TEMP_FAILURE_RETRY(sigtimedwait(&pipe_only, NULL, &now));
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = e;
+    return n;
 }
 
 void hutch_in_stream_poll(const struct in_stream *s, struct pollfd *source, struct pollfd *pipe)
@@ -159,16 +203,16 @@ void hutch_in_stream_poll(const struct in_stream *s, struct pollfd *source, stru
 void hutch_in_stream_run(struct in_stream *s, const struct pollfd *source, const struct pollfd *pipe)
 {
     if (pipe->fd >= 0 && (pipe->revents & POLLERR)) {
-        hutch_fd_closep(&s->pipe_fd); /* the program closed its standard input */
+        hutch_in_stream_close(s); /* the program closed its standard input */
         s->start = s->end = 0;
     } else if (pipe->fd >= 0 && (pipe->revents & POLLOUT) && s->end > s->start) {
         const char *from = s->text ? s->text : s->buf;
-        ssize_t n = write(s->pipe_fd, from + s->start, s->end - s->start); /* O_NONBLOCK: it is ours */
+        ssize_t n = write_quietly(s->pipe_fd, from + s->start, s->end - s->start); /* O_NONBLOCK: it is ours */
 
         if (n > 0)
             s->start += (size_t)n;
         else if (n < 0 && errno != EAGAIN && errno != EINTR)
-            hutch_fd_closep(&s->pipe_fd);
+            hutch_in_stream_close(s);
     }
     if (source->fd >= 0 && source->revents) {
         ssize_t n = TEMP_FAILURE_RETRY(read(s->source_fd, s->buf, STREAM_BUF));
@@ -185,5 +229,5 @@ void hutch_in_stream_run(struct in_stream *s, const struct pollfd *source, const
             s->source_fd = -1;
     }
     if (s->source_fd < 0 && s->start == s->end)
-        hutch_fd_closep(&s->pipe_fd); /* end of file for the program */
+        hutch_in_stream_close(s); /* end of file for the program */
 }

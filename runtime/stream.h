@@ -16,6 +16,7 @@ struct out_stream {
     int pipe_fd;               /* owned; -1 when it has ended */
     int sink_fd;               /* not owned; -1: none */
     void (*on_data)(void *user, const struct out_stream *s, const char *data, size_t len);
+    void (*on_close)(void *user, int fd); /* right before pipe_fd is closed: for who watches it otherwise than by poll(2). NULL: none */
     void *user;
     bool is_sink_broken;       /* nobody reads it any more, or it is full for good */
     int sink_errno;            /* why, 0 when its reader just went away */
@@ -38,6 +39,8 @@ int hutch_out_stream_run(struct out_stream *s, const struct pollfd *pipe, const 
 void hutch_out_stream_finish(struct out_stream *s);
 /* No more will come and all is delivered. */
 bool hutch_out_stream_is_done(const struct out_stream *s);
+/* No more of it is wanted. */
+void hutch_out_stream_close(struct out_stream *s);
 
 /* Into the sandbox: from @source_fd, or all of @text, to @pipe_fd. */
 struct in_stream {
@@ -45,10 +48,14 @@ struct in_stream {
     const char *text; /* not owned; then start and end are places in it, and there is no source */
     int source_errno; /* why it cannot be read; what came so far is not all, so the program must not take it for that */
     int pipe_fd;   /* owned; -1 when closed */
+    void (*on_close)(void *user, int fd); /* as above */
+    void *user;
     size_t start, end;
     char buf[STREAM_BUF];
 };
 void hutch_in_stream_init(struct in_stream *s);
+/* Ends what the program can read. */
+void hutch_in_stream_close(struct in_stream *s);
 void hutch_in_stream_poll(const struct in_stream *s, struct pollfd *source, struct pollfd *pipe);
 void hutch_in_stream_run(struct in_stream *s, const struct pollfd *source, const struct pollfd *pipe);
 

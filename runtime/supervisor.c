@@ -30,6 +30,16 @@ double hutch_supervisor_now(void)
     return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
 }
 
+/* All but its memory. */
+static void forget(struct supervisor *s)
+{
+    memset(s, 0, offsetof(struct supervisor, report));
+    s->report_fd = s->data_dirfd = -1;
+    hutch_out_stream_init(&s->out);
+    hutch_out_stream_init(&s->err_out);
+    hutch_in_stream_init(&s->in);
+}
+
 struct supervisor *hutch_supervisor_create(struct hutch_err *err)
 {
     struct supervisor *s = malloc(sizeof(*s));
@@ -42,22 +52,24 @@ struct supervisor *hutch_supervisor_create(struct hutch_err *err)
         return NULL;
     }
     s->report = report;
-    s->report_fd = s->out.pipe_fd = s->err_out.pipe_fd = s->in.pipe_fd = -1;
-    hutch_supervisor_reset(s);
+    forget(s);
     return s;
+}
+
+static void close_report(struct supervisor *s)
+{
+    if (s->report_fd >= 0 && s->on_close)
+        s->on_close(s->user, s->report_fd);
+    hutch_fd_closep(&s->report_fd);
 }
 
 void hutch_supervisor_reset(struct supervisor *s)
 {
-    hutch_fd_closep(&s->report_fd);
-    hutch_fd_closep(&s->out.pipe_fd);
-    hutch_fd_closep(&s->err_out.pipe_fd);
-    hutch_fd_closep(&s->in.pipe_fd);
-    memset(s, 0, offsetof(struct supervisor, report));
-    s->report_fd = s->data_dirfd = -1;
-    hutch_out_stream_init(&s->out);
-    hutch_out_stream_init(&s->err_out);
-    hutch_in_stream_init(&s->in);
+    close_report(s);
+    hutch_out_stream_close(&s->out);
+    hutch_out_stream_close(&s->err_out);
+    hutch_in_stream_close(&s->in);
+    forget(s);
 }
 
 void hutch_supervisor_free(struct supervisor *s)
@@ -196,7 +208,7 @@ static void read_report(struct supervisor *s)
         if (n > 0)
             s->report_len += (size_t)n;
         if (n <= 0 || s->report_len > PYREPORT_MAX)
-            hutch_fd_closep(&s->report_fd);
+            close_report(s);
     }
 }
 
@@ -272,6 +284,8 @@ int hutch_supervisor_clocks(struct supervisor *s)
             next = s->next_data;
     }
     if (limits[LIMIT_CPU_TIME] && s->sandbox->cgroup.dirfd >= 0) {
+        if (s->next_cpu == 0)
+            s->next_cpu = now + CPU_LOOK_MS;
         if (now >= s->next_cpu)
             look_at_cpu(s);
         if (s->next_cpu < next)
@@ -319,13 +333,13 @@ bool hutch_supervisor_is_over(const struct supervisor *s)
 
 void hutch_supervisor_drain(struct supervisor *s)
 {
-    hutch_fd_closep(&s->in.pipe_fd);
+    hutch_in_stream_close(&s->in);
     s->is_init_gone = true;
     hutch_out_stream_finish(&s->out);
     hutch_out_stream_finish(&s->err_out);
     if (s->report_fd >= 0)
         read_report(s);
-    hutch_fd_closep(&s->report_fd);
+    close_report(s);
 }
 
 bool hutch_supervisor_is_drained(const struct supervisor *s)

@@ -43,6 +43,8 @@ struct supervisor {
     struct run_result *result; /* not owned */
     int data_dirfd;            /* not owned; -1: nobody looks */
     int report_fd;             /* owned; a pipe or a socket that is only read */
+    void (*on_close)(void *user, int fd); /* right before report_fd is closed; the streams have their own. NULL: none */
+    void *user;
     double t0;                 /* when the run began, hutch_supervisor_now(); timings count from here */
     /* … and of out, err_out and in below: their descriptors, sinks and sources. */
 
