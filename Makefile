@@ -42,7 +42,7 @@ LDLIBS      = $(shell pkg-config --libs $(LIBS_PC))
 
 SRC  := $(wildcard sandbox/*.c rootfs/*.c runtime/*.c)
 OBJ  := $(SRC:%.c=$(B)/%.o)
-CORE := $(filter-out $(B)/runtime/main.o $(B)/runtime/main_rootfs.o,$(OBJ))
+CORE := $(filter-out $(B)/runtime/main%,$(OBJ))
 # Images that tests unpack; built once, for every build directory.
 export HUTCH_TEST_IMAGES ?= $(CURDIR)/build/images
 
@@ -57,13 +57,14 @@ say  = $(if $(findstring s,$(firstword -$(MAKEFLAGS))),,@printf '  %-4s %s\n' $(
 endif
 
 .PHONY: all
-all: $(B)/hutch $(B)/hutch-rootfs ## build the programs (the default)
+all: $(B)/hutch $(B)/hutch-rootfs $(B)/hutch-launcher ## build the programs (the default)
 
 # Each program takes from the archive what it uses, and with --as-needed only the libraries that this needs: loading
 # those of hutch-rootfs would cost every `hutch run` 3 ms.
 $(B)/hutch: $(B)/runtime/main.o $(B)/libhutch.a
 $(B)/hutch-rootfs: $(B)/runtime/main_rootfs.o $(B)/libhutch.a
-$(B)/hutch $(B)/hutch-rootfs:
+$(B)/hutch-launcher: $(B)/runtime/main_launcher.o $(B)/libhutch.a
+$(B)/hutch $(B)/hutch-rootfs $(B)/hutch-launcher:
 	$(call say,LD)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS)
 
@@ -82,9 +83,20 @@ $(B)/tests/%: tests/unit/%.c $(CORE)
 	$(call say,TEST)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(CORE) $(LDLIBS) -lcmocka
 
+# What a zygote loads inside an image, see rootfs/helper/helper.c: no library is linked, and the symbols that it takes from the
+# image's libc have no version. No fortified calls: they are GNU's.
+HELPER_SRC := rootfs/helper/helper.c $(addprefix sandbox/,worker.c caps_drop.c rlimits.c landlock.c seccomp_load.c err.c fdpass.c)
+$(B)/rootfs/helper.so: $(HELPER_SRC) $(wildcard sandbox/*.h runtime/warm.h) $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE $(WARN) -O2 -g0 -fPIC -fvisibility=hidden -fno-strict-overflow -U_FORTIFY_SOURCE \
+	    -DHUTCH_ANY_LIBC -iquote sandbox -iquote runtime -shared -nostdlib -Wl,-Bsymbolic,-z,relro,-z,now,-z,noexecstack \
+	    -o $@ $(HELPER_SRC)
+
 # The Python files that run inside a sandbox are part of the program; the compiler's own dependency
 # output does not see files that the assembler reads.
-$(B)/rootfs/guest.o: $(wildcard rootfs/python/*.py) $(B)/rootfs/hook.pyc
+$(B)/rootfs/guest.o: $(wildcard rootfs/python/*.py rootfs/python/zygote/*.py) $(B)/rootfs/hook.pyc $(B)/rootfs/helper.so
+$(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HELPER_SO='"$(B)/rootfs/helper.so"'
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.pyc"'
 
 # Byte code of the hook for images with the same Python as this machine. Other images compile the source at
@@ -150,6 +162,8 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/hutch/policies \
 	    $(DESTDIR)$(PREFIX)/share/hutch/rootfs $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(B)/hutch $(B)/hutch-rootfs $(DESTDIR)$(PREFIX)/bin/
+	install -d $(DESTDIR)$(PREFIX)/libexec
+	install -m 755 $(B)/hutch-launcher $(DESTDIR)$(PREFIX)/libexec/
 	install -m 644 policies/*.json $(DESTDIR)$(PREFIX)/share/hutch/policies/
 	cp -R $(ROOTFS_DATA) $(DESTDIR)$(PREFIX)/share/hutch/rootfs/
 	chmod -R a+rX $(DESTDIR)$(PREFIX)/share/hutch/rootfs

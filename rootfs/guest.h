@@ -15,4 +15,11 @@ struct guest_file {
 /* The Python hook: the files that belong below GUEST_PYTHON_DIR. Ends with a NULL target. */
 const struct guest_file *hutch_guest_python(void);
 
+#define GUEST_ZYGOTE_DIR  "/run/hutch/zygote"
+#define GUEST_ZYGOTE_MAIN GUEST_ZYGOTE_DIR "/main.py"
+#define GUEST_ZYGOTE_PRELOAD GUEST_ZYGOTE_DIR "/preload" /* what the first zygote imports: names, one a line, and "---", warm-up code */
+
+/* The Python zygote: the files that belong below GUEST_ZYGOTE_DIR, without the preload list. Ends with a NULL target. */
+const struct guest_file *hutch_guest_zygote(void);
+
 #endif

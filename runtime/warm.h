@@ -18,13 +18,19 @@
 #include "sandbox.h"
 #include "worker.h"
 
+#include <limits.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #define WARM_MAX_FDS 64
 #define WARM_SOCKET_FD 3 /* the engine's socket in the opener; the order socket in a zygote; the job socket in a worker */
 
 /* --- engine and opener --- */
+
+/* The opener is executed as: hutch-launcher GROUP WHY, with the engine's socket as descriptor 3 and nothing else open. GROUP is the
+ * directory below which all of the engine's cgroups are going to be made, which the opener makes, or "" where there is none, for
+ * the reason WHY. */
 
 enum opener_order { OPENER_OPEN }; /* path -> OPENER_OPENED with the detached mount */
 struct opener_request {
@@ -36,7 +42,8 @@ struct opener_request {
 
 enum opener_says {
     OPENER_HELLO,    /* is_mapped_away, ids; the first message, or OPENER_FAILED with id 0 */
-    OPENER_LAUNCHER, /* fd: the socket of a launcher, which replaces any earlier one. The orders sent to that one are lost */
+    OPENER_LAUNCHER, /* fds: the socket of a launcher, which replaces any earlier one, and its pidfd. The orders sent to that one
+                      * may be lost */
     OPENER_OPENED,   /* id; fd */
     OPENER_FAILED,   /* id; err */
 };
@@ -44,7 +51,6 @@ struct opener_reply {
     uint32_t what; /* enum opener_says */
     uint32_t id;
     uint32_t is_mapped_away; /* root calls: the launcher sees host paths with somebody else's eyes, so sources go with the spec */
-    pid_t pid;               /* OPENER_LAUNCHER: of the launcher, as the engine sees it */
     struct hutch_err err;
 };
 
@@ -74,7 +80,7 @@ struct launcher_reply {
     uint32_t what; /* enum launcher_says */
     uint32_t id;
     uint32_t spec_id; /* LAUNCHER_FAILED: id 0 and this one: the spec itself is no good */
-    pid_t pid;        /* of init or zygote, as the engine sees it: for messages and tests. 0 when unknown */
+    struct rusage usage; /* LAUNCHER_DESTROYED: of init and all that it and the kernel reaped; zero when unknown */
     uint32_t has_cgroup, controllers; /* CGROUP_* */
     uint32_t wants_samples;
     uint32_t text_len;  /* LAUNCHER_BUILT: bytes of the seccomp program, which follows this struct in the same packet */

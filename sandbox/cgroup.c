@@ -5,6 +5,7 @@
 #include "log.h"
 #include "spec.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libcgroup.h>
@@ -16,6 +17,7 @@
 #include <sys/vfs.h>
 
 #define FILE_MAX 4096 /* bytes of any control file that is read here */
+#define MAX_DEPTH 3   /* of groups that hutch makes within each other */
 
 static const struct { const char *name; unsigned bit; } controllers[] = {
     { "memory", CGROUP_MEMORY },
@@ -235,6 +237,46 @@ void hutch_cgroup_find_base(struct cgroup_base *ret)
                     ret->path ? ret->path : "", ret->controllers, ret->why_not[0] ? ret->why_not : "all there");
 }
 
+int hutch_cgroup_make_base(const char *path, uid_t uid, gid_t gid, struct cgroup_base *ret, struct hutch_err *err)
+{
+    static const char *const files[] = { "cgroup.procs", "cgroup.threads", "cgroup.subtree_control" };
+    struct cgroup_base base = CGROUP_BASE_INIT;
+    struct stat st;
+
+    if (mkdir(path, 0755) < 0 && errno != EEXIST)
+        return hutch_err_set(err, errno, "make the cgroup '%s'", path);
+    base.mount = find_mount();
+    base.dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (!base.mount || base.dirfd < 0 || fstat(base.dirfd, &st) < 0 ||
+        strncmp(path, base.mount, strlen(base.mount)) != 0) {
+        hutch_err_set(err, errno, "open the cgroup '%s'", path);
+        goto fail;
+    }
+    if (st.st_uid != uid) { /* as cgroups are delegated: Documentation/admin-guide/cgroup-v2.rst */
+        if (fchown(base.dirfd, uid, gid) < 0) {
+            hutch_err_set(err, errno, "hand over the cgroup '%s'", path);
+            goto fail;
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+            if (fchownat(base.dirfd, files[i], uid, gid, AT_SYMLINK_NOFOLLOW) < 0) {
+                hutch_err_set(err, errno, "hand over '%s' of the cgroup '%s'", files[i], path);
+                goto fail;
+            }
+    }
+    base.path = strdup(path + strlen(base.mount));
+    if (!base.path) {
+        hutch_err_set(err, ENOMEM, "name the cgroup '%s'", path);
+        goto fail;
+    }
+    base.controllers = enable_controllers(base.dirfd);
+    explain(&base);
+    *ret = base;
+    return 0;
+fail:
+    hutch_cgroup_base_done(&base);
+    return -1;
+}
+
 void hutch_cgroup_base_done(struct cgroup_base *base)
 {
     free(base->mount);
@@ -363,6 +405,30 @@ void hutch_cgroup_read_usage(const struct sandbox_cgroup *cg, struct cgroup_usag
     ret->pids_denied = cg->dirfd < 0 ? 0 : read_key(cg->dirfd, "pids.events", "max", 0);
 }
 
+/* Of an empty group. What cannot be removed makes the removal of the group itself fail, which is told. */
+static void remove_children(int dirfd, int depth)
+{
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    if (!dir) {
+        hutch_fd_closep(&fd);
+        return;
+    }
+    while ((entry = readdir(dir))) {
+        auto_fd child = -1;
+
+        if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
+            continue;
+        child = openat(dirfd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        if (child >= 0 && depth < MAX_DEPTH)
+            remove_children(child, depth + 1);
+        unlinkat(dirfd, entry->d_name, AT_REMOVEDIR);
+    }
+    closedir(dir);
+}
+
 static int kill_and_remove(int base_dirfd, const char *name, int dirfd, unsigned timeout_ms, struct hutch_err *err)
 {
     auto_fd events = openat(dirfd, "cgroup.events", O_RDONLY | O_CLOEXEC);
@@ -382,9 +448,14 @@ static int kill_and_remove(int base_dirfd, const char *name, int dirfd, unsigned
             break;
         poll(&pfd, 1, left > 50 ? 50 : (int)left); /* looked at again every 50 ms: the first event may be missed */
     }
-    if (unlinkat(base_dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-        return hutch_err_set(err, errno, "remove the cgroup '%s'", name);
-    return 0;
+    if (unlinkat(base_dirfd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return 0;
+    if (errno == EBUSY) {
+        remove_children(dirfd, 0);
+        if (unlinkat(base_dirfd, name, AT_REMOVEDIR) == 0)
+            return 0;
+    }
+    return hutch_err_set(err, errno, "remove the cgroup '%s'", name);
 }
 
 int hutch_cgroup_destroy(struct sandbox_cgroup *cg, unsigned timeout_ms, struct hutch_err *err)

@@ -121,22 +121,6 @@ static void describe(const struct sandbox_spec *spec, const struct init_job *job
         e->limits[LIMIT_TMP_SIZE] = 1u << ENFORCER_KERNEL;
 }
 
-static const char *clone_hint(int errnum)
-{
-    switch (errnum) {
-    case EPERM:
-        return " (this host or container forbids user namespaces; 'hutch doctor' finds out why)";
-    case ENOSPC:
-        return " (the limit is user.max_user_namespaces or its kin, not the disk)";
-    case ENOSYS:
-        return " (clone3 is kept from us: by a seccomp filter around us, as of a container, or by a kernel before 5.3)";
-    case EUSERS:
-        return " (user namespaces are nested too deeply)";
-    default:
-        return "";
-    }
-}
-
 static pid_t clone_init(const struct sandbox_spec *spec, int cgroup_fd, int *ret_pidfd)
 {
     struct clone_args args = {
@@ -191,7 +175,7 @@ static pid_t clone_somewhere(const struct sandbox_spec *spec, struct init_job *j
         e = errno;
     }
     if (pid < 0)
-        hutch_err_set(err, e, "make the sandbox's namespaces%s", clone_hint(e));
+        hutch_err_set(err, e, "make the sandbox's namespaces%s", hutch_userns_hint(e));
     return pid;
 }
 
@@ -293,6 +277,9 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
     if (hutch_userns_write_maps(sb.pid, spec, &job.ids, err) < 0)
         goto fail;
     sb.plan = job.plan;
+    sb.plan.has_cgroup = sb.cgroup.dirfd >= 0;
+    sb.plan.namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP |
+                         (spec->network == NETWORK_NONE ? CLONE_NEWNET : 0);
     if (hutch_sandbox_order(&sb, INIT_GO, 0, -1) < 0) {
         hutch_err_set(err, errno, "let the sandbox's init go");
         goto fail;

@@ -90,7 +90,10 @@ static int write_maps(pid_t pid, uid_t in_uid, uid_t out_uid, gid_t in_gid, gid_
     char path[32];
     auto_fd procfd = -1;
 
-    snprintf(path, sizeof(path), "/proc/%d", pid);
+    if (pid)
+        snprintf(path, sizeof(path), "/proc/%d", pid);
+    else
+        snprintf(path, sizeof(path), "/proc/self");
     procfd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (procfd < 0)
         return hutch_err_set(err, errno, "open '%s' (is /proc mounted?)", path);
@@ -107,6 +110,27 @@ int hutch_userns_write_maps(pid_t pid, const struct sandbox_spec *spec, const st
     /* Mapped away, the child still has the caller's supplementary groups and must be able to drop them. */
     return write_maps(pid, spec->uid_inside, plan->host_uid, spec->gid_inside, plan->host_gid, !plan->is_mapped_away,
                       err);
+}
+
+const char *hutch_userns_hint(int errnum)
+{
+    switch (errnum) {
+    case EPERM:
+        return " (this host or container forbids user namespaces; 'hutch doctor' finds out why)";
+    case ENOSPC:
+        return " (the limit is user.max_user_namespaces or its kin, not the disk)";
+    case ENOSYS:
+        return " (clone3 is kept from us: by a seccomp filter around us, as of a container, or by a kernel before 5.3)";
+    case EUSERS:
+        return " (user namespaces are nested too deeply)";
+    default:
+        return "";
+    }
+}
+
+int hutch_userns_write_identity(pid_t pid, const struct id_plan *plan, struct hutch_err *err)
+{
+    return write_maps(pid, plan->host_uid, plan->host_uid, plan->host_gid, plan->host_gid, !plan->is_mapped_away, err);
 }
 
 int hutch_userns_enter(const struct sandbox_spec *spec, const struct id_plan *plan, struct hutch_err *err)

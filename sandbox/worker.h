@@ -17,6 +17,8 @@ struct worker_plan {
     struct rlimit_plan rlimits;
     uint32_t has_landlock; /* a ruleset comes with it */
     uint32_t has_seccomp;  /* a program comes with it */
+    uint32_t has_cgroup;   /* a cgroup comes with it, to be born in */
+    uint32_t namespaces;   /* CLONE_NEW... that the sandbox has of its own: what a worker from outside joins */
 };
 
 struct worker_gear {

@@ -1,0 +1,354 @@
+/* helper.c - the part of a zygote that Python cannot do: fork a process into a sandbox that was built elsewhere.
+ *
+ * Loaded by rootfs/python/zygote/main.py inside an image, with whatever libc that has: it needs no library, names no version of
+ * any symbol, and uses nothing but POSIX and system calls. The confinement of a worker is sandbox/worker.c itself, compiled
+ * in; so is what it stands on.
+ *
+ * How a worker comes about. All but the last share the zygote's memory, so only one copy of its page tables is made:
+ *
+ *   zygote      no capabilities; the same host user as the owner of the sandbox's user namespace, which may therefore join it
+ *   usher       CLONE_VM|CLONE_VFORK; setns(2) into the sandbox: a full set of capabilities there, and children in its pid namespace
+ *   midwife     likewise, cloned into the sandbox's cgroup; in the pid namespace, so that what it leaves behind is init's
+ *   worker      fork(2), libc's own, so that libc and its fork handlers know of it. midwife and usher end; init is its parent
+ *
+ * The zygote is suspended until the usher has ended. */
+#include "fd.h"
+#include "fdpass.h"
+#include "warm.h"
+
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT int hutch_zygote_serve(char *text, size_t size);
+EXPORT int hutch_zygote_ready(const char *missing);
+EXPORT int hutch_worker_pin(void);
+EXPORT int hutch_worker_ready(void);
+
+#define ORDER_FDS 7
+#define ORDER_MAX (sizeof(struct zygote_request) + BPF_MAXINSNS * sizeof(struct sock_filter))
+
+/* The interpreter's own hooks, there in every Python since 3.7; found by the dynamic linker, so there is nothing to compile
+ * against. Weak: a process without Python can use this file too. */
+extern void PyOS_BeforeFork(void) __attribute__((weak));
+extern void PyOS_AfterFork_Parent(void) __attribute__((weak));
+extern void PyOS_AfterFork_Child(void) __attribute__((weak));
+
+struct birth {
+    const struct zygote_request *request;
+    int pidfd;     /* of the sandbox's init */
+    int cgroup_fd; /* -1 without */
+    pid_t worker;  /* as the sandbox has it */
+    struct hutch_err err;
+    bool is_joined, is_forked;
+};
+
+/* clone3(2) with a shared stack, as vfork(2): no function may return between the two returns of the call, so it stands inline in
+ * whoever calls it. */
+static inline __attribute__((always_inline)) long clone_here(struct clone_args *args)
+{
+    long ret;
+#if defined(__x86_64__)
+    __asm__ volatile("syscall" : "=a"(ret) : "a"(SYS_clone3), "D"(args), "S"(sizeof(*args)) : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = SYS_clone3, x0 __asm__("x0") = (long)args, x1 __asm__("x1") = sizeof(*args);
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1) : "memory");
+    ret = x0;
+#else
+#error "clone3 for this architecture"
+#endif
+    return ret;
+}
+
+/* Runs @body in a child that shares everything in memory, and waits for its end. In that child it does not return; but in
+ * whatever @body forks it does, with what @body returned: there the stack is a copy. The statement after the call keeps the compiler from
+ * jumping there instead, over the frame that the suspended parent still needs. */
+static __attribute__((noinline)) long in_shared_child(struct clone_args *args, long (*body)(struct birth *), struct birth *birth)
+{
+    long pid = clone_here(args);
+
+    if (pid == 0) {
+        long ret = body(birth);
+
+        __asm__ volatile("" ::: "memory");
+        return ret;
+    }
+    return pid;
+}
+
+static long midwife(struct birth *birth)
+{
+    pid_t pid;
+
+    /* Only now: seen from a namespace that begins at its group, the zygote's own group would not exist. */
+    if ((birth->request->plan.namespaces & CLONE_NEWCGROUP) && setns(birth->pidfd, CLONE_NEWCGROUP) < 0) {
+        hutch_err_set(&birth->err, errno, "join the sandbox's cgroup namespace");
+        _exit(1);
+    }
+    pid = fork();
+    if (pid == 0)
+        return 0;
+    if (pid < 0)
+        hutch_err_set(&birth->err, errno, "fork the worker");
+    birth->worker = pid;
+    birth->is_forked = pid > 0;
+    _exit(pid < 0);
+}
+
+static long usher(struct birth *birth)
+{
+    struct clone_args args = { .flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD };
+    long pid;
+    int status;
+
+    if (setns(birth->pidfd, (int)(birth->request->plan.namespaces & ~(uint32_t)CLONE_NEWCGROUP)) < 0) {
+        hutch_err_set(&birth->err, errno, "join the sandbox's namespaces");
+        _exit(1);
+    }
+    birth->is_joined = true;
+    if (birth->cgroup_fd >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (__u64)birth->cgroup_fd;
+    }
+    pid = in_shared_child(&args, midwife, birth);
+    if (pid == 0)
+        return 0; /* the worker */
+    if (pid < 0)
+        hutch_err_set(&birth->err, (int)-pid, "make a process in the sandbox's cgroup");
+    else
+        waitpid((pid_t)pid, &status, __WALL);
+    _exit(0);
+}
+
+/* 0 in the worker; its pid in the zygote, or -1. */
+static pid_t fork_into(struct birth *birth)
+{
+    struct clone_args args = { .flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD };
+    long pid = in_shared_child(&args, usher, birth);
+    int status;
+
+    if (pid == 0)
+        return 0;
+    if (pid < 0)
+        return hutch_err_set(&birth->err, (int)-pid, "make a process beside the zygote");
+    waitpid((pid_t)pid, &status, __WALL);
+    if (birth->is_forked)
+        return birth->worker;
+    if (!birth->err.msg[0])
+        hutch_err_set(&birth->err, 0, "the process that %s ended with status %#x",
+                      birth->is_joined ? "forks a worker" : "joins the sandbox", (unsigned)status);
+    return -1;
+}
+
+static int say_hello(enum worker_says what, int sock, pid_t pin, const struct hutch_err *err)
+{
+    struct worker_hello hello = { .what = what, .pin_pid = pin };
+
+    if (err)
+        hello.err = *err;
+    return hutch_fdpass_send(sock, &hello, sizeof(hello), NULL, 0, 0) == sizeof(hello) ? 0 : -1;
+}
+
+/* In the fresh worker: confined, or dead. */
+static void confine(const struct zygote_request *request, const int *fds, const struct sock_filter *program)
+{
+    struct seccomp_program seccomp = { (struct sock_filter *)program, request->text_len / sizeof(*program) };
+    struct worker_gear gear = { .plan = request->plan,
+                                .stdio = { fds[2], fds[3], fds[4] },
+                                .report_fd = fds[1],
+                                .landlock_fd = request->plan.has_landlock ? fds[5] : -1,
+                                .cwd = "/",
+                                .seccomp = &seccomp };
+    struct hutch_err err = { 0 };
+
+    /* Joining the user namespace took it from the memory that zygote and usher share: prctl(2). Nobody but init and what
+     * the worker makes itself is in reach. */
+    if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+        hutch_err_set(&err, errno, "make the worker's own /proc entries its own");
+    else if (hutch_worker_confine(&gear, &err) == 0)
+        return;
+    if (say_hello(WORKER_FAILED, fds[1], 0, &err) < 0) /* closed by a late step: then it is in its place */
+        say_hello(WORKER_FAILED, WARM_SOCKET_FD, 0, &err);
+    _exit(1);
+}
+
+static void answer(uint32_t what, uint32_t id, pid_t pid, const struct hutch_err *err)
+{
+    struct zygote_reply reply = { .what = what, .id = id, .pid = pid };
+
+    if (err)
+        reply.err = *err;
+    hutch_fdpass_send(WARM_SOCKET_FD, &reply, sizeof(reply), NULL, 0, 0); /* if that fails, so does the next receive */
+}
+
+static void close_all(int *fds, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        hutch_fd_closep(&fds[i]);
+}
+
+/* True in the new worker. */
+static bool make_worker(const struct zygote_request *request, const void *text, int *fds, size_t n_fds)
+{
+    struct birth birth = { .request = request, .cgroup_fd = -1 };
+    size_t want = 5 + (request->plan.has_landlock != 0) + (request->plan.has_cgroup != 0);
+    pid_t pid;
+
+    if (n_fds != want || request->text_len % sizeof(struct sock_filter) || !request->plan.has_seccomp != !request->text_len) {
+        hutch_err_set(&birth.err, EPROTO, "an order with %zu descriptors, %zu are wanted", n_fds, want);
+        answer(ZYGOTE_FAILED, request->id, 0, &birth.err);
+        return false;
+    }
+    birth.pidfd = fds[0];
+    if (request->plan.has_cgroup)
+        birth.cgroup_fd = fds[n_fds - 1];
+    if (PyOS_BeforeFork)
+        PyOS_BeforeFork();
+    pid = fork_into(&birth);
+    if (pid == 0) {
+        confine(request, fds, text);
+        if (PyOS_AfterFork_Child)
+            PyOS_AfterFork_Child();
+        return true;
+    }
+    if (PyOS_AfterFork_Parent)
+        PyOS_AfterFork_Parent();
+    answer(pid < 0 ? ZYGOTE_FAILED : ZYGOTE_FORKED, request->id, pid, pid < 0 ? &birth.err : NULL);
+    return false;
+}
+
+/* True in the new zygote. */
+static bool make_zygote(const struct zygote_request *request, int *fds, size_t n_fds)
+{
+    struct hutch_err err = { 0 };
+    pid_t pid;
+
+    if (n_fds != 1) {
+        hutch_err_set(&err, EPROTO, "an order with %zu descriptors, 1 is wanted", n_fds);
+        answer(ZYGOTE_FAILED, request->id, 0, &err);
+        return false;
+    }
+    if (PyOS_BeforeFork)
+        PyOS_BeforeFork();
+    pid = fork();
+    if (pid == 0) {
+        if (dup3(fds[0], WARM_SOCKET_FD, O_CLOEXEC) < 0 || syscall(SYS_close_range, WARM_SOCKET_FD + 1, ~0u, 0) < 0)
+            _exit(1);
+        if (PyOS_AfterFork_Child)
+            PyOS_AfterFork_Child();
+        return true;
+    }
+    if (pid < 0)
+        hutch_err_set(&err, errno, "fork a zygote");
+    if (PyOS_AfterFork_Parent)
+        PyOS_AfterFork_Parent();
+    answer(pid < 0 ? ZYGOTE_FAILED : ZYGOTE_FORKED, request->id, pid, pid < 0 ? &err : NULL);
+    return false;
+}
+
+/* Serves the engine, for as long as it lives. 0: it is gone. 1: this is a worker now, confined, and waits for
+ * hutch_worker_ready(). 2: this is a further zygote; @text (of @size bytes, NUL-terminated) says what it is to import. */
+EXPORT int hutch_zygote_serve(char *text, size_t size)
+{
+    static char order[ORDER_MAX] __attribute__((aligned(16)));
+    const struct zygote_request *request = (const struct zygote_request *)order;
+
+    for (;;) {
+        int fds[ORDER_FDS];
+        size_t n_fds;
+        ssize_t n = hutch_fdpass_receive(WARM_SOCKET_FD, order, sizeof(order), fds, ORDER_FDS, &n_fds, 0);
+        const char *tail = order + sizeof(*request);
+
+        if (n <= 0)
+            return 0;
+        while (waitpid(-1, NULL, WNOHANG) > 0) /* zygotes that were forked from this one and are over */
+            ;
+        if ((size_t)n < sizeof(*request) || (size_t)n - sizeof(*request) != request->text_len) {
+            close_all(fds, n_fds);
+            continue;
+        }
+        if (request->what == ZYGOTE_WORKER && make_worker(request, tail, fds, n_fds))
+            return 1;
+        if (request->what == ZYGOTE_ZYGOTE && request->text_len < size && make_zygote(request, fds, n_fds)) {
+            memcpy(text, tail, request->text_len);
+            text[request->text_len] = '\0';
+            return 2;
+        }
+        close_all(fds, n_fds);
+    }
+}
+
+/* Tells the engine that this zygote has imported what it was to, but for @missing, one name a line. */
+EXPORT int hutch_zygote_ready(const char *missing)
+{
+    static struct zygote_reply reply;
+
+    memset(&reply, 0, sizeof(reply));
+    reply.what = ZYGOTE_READY;
+    strncpy(reply.modules, missing ? missing : "", sizeof(reply.modules) - 1);
+    return hutch_fdpass_send(WARM_SOCKET_FD, &reply, sizeof(reply), NULL, 0, 0) == sizeof(reply) ? 0 : -1;
+}
+
+static pid_t pin_pid;
+
+/* A process that has the worker's memory and sleeps: when the worker ends, its end can be told at once, and taking the memory
+ * down - a millisecond and more - is left to the end of the sandbox. It is confined like the worker. It runs on the worker's
+ * stack without touching it: every signal is blocked, and it is registers only. */
+EXPORT int hutch_worker_pin(void)
+{
+    unsigned long all = ~0ul, old;
+    long pid = -1;
+
+    /* It is to be a child of init: the midwife may still be on its way out. */
+    for (int i = 0; i < 10000 && getppid() != 1; i++)
+        sched_yield();
+    if (getppid() != 1 || syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all)) < 0)
+        return -1;
+#if defined(__x86_64__)
+    {
+        register long r10 __asm__("r10") = 0;
+        register long r8 __asm__("r8") = 0;
+
+        __asm__ volatile("syscall\n"
+                         "test %%rax, %%rax\n"
+                         "jnz 2f\n"
+                         "mov %[close_range], %%eax\n"
+                         "xor %%edi, %%edi\n"
+                         "mov $-1, %%esi\n"
+                         "xor %%edx, %%edx\n"
+                         "syscall\n"
+                         "1: mov %[pause], %%eax\n"
+                         "syscall\n"
+                         "cmp $-4, %%rax\n" /* EINTR; anything else would come at once again */
+                         "je 1b\n"
+                         "mov %[exit], %%eax\n"
+                         "xor %%edi, %%edi\n"
+                         "syscall\n"
+                         "hlt\n"
+                         "2:\n"
+                         : "=a"(pid)
+                         : "a"(SYS_clone), "D"(CLONE_VM | CLONE_PARENT), "S"(0), "d"(0), "r"(r10), "r"(r8),
+                           [close_range] "i"(SYS_close_range), [pause] "i"(SYS_pause), [exit] "i"(SYS_exit_group)
+                         : "rcx", "r11", "memory", "cc");
+    }
+#endif
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+    if (pid <= 0)
+        return -1;
+    pin_pid = (pid_t)pid;
+    return 0;
+}
+
+/* Tells the engine that this worker can be given its code. */
+EXPORT int hutch_worker_ready(void)
+{
+    return say_hello(WORKER_READY, WARM_SOCKET_FD, pin_pid, NULL);
+}

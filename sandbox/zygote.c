@@ -1,0 +1,99 @@
+#include "zygote.h"
+
+#include "exec.h"
+#include "fd.h"
+#include "steps.h"
+
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+/* What comes after is hutch_exec_main(): no capabilities, no_new_privs, and execve(2). */
+static const struct {
+    const char *doing;
+    int (*apply)(struct init_job *job, struct hutch_err *err);
+} zygote_steps[] = {
+    { "shed the caller's scheduling", hutch_step_shed_scheduling },
+    { "bound the network's buffers",  hutch_step_bound_buffers },
+    { "build the mount tree",         hutch_step_build_mounts },   /* the host's tree is gone afterwards */
+    { "name the host",                hutch_step_name_host },
+    { "bring up the network",         hutch_step_raise_loopback },
+    { "close inherited descriptors",  hutch_step_close_inherited },
+};
+
+static _Noreturn void zygote_main(struct init_job *job)
+{
+    struct init_msg msg = { .kind = INIT_SETUP_FAILED };
+
+    for (size_t i = 0; i < ARRAY_SIZE(zygote_steps); i++)
+        if (zygote_steps[i].apply(job, &msg.err) < 0) {
+            hutch_err_wrap(&msg.err, "%s", zygote_steps[i].doing);
+            _exit(hutch_fd_write_all(job->control_fd, &msg, sizeof(msg)) < 0);
+        }
+    hutch_exec_main(job, job->control_fd);
+}
+
+/* Nothing, when execve(2) has closed the pipe. */
+static int hear_report(int errpipe_r, struct hutch_err *err)
+{
+    struct init_msg msg;
+    ssize_t n = hutch_fd_read_full(errpipe_r, &msg, sizeof(msg));
+
+    if (n == 0)
+        return 0;
+    if (n != (ssize_t)sizeof(msg))
+        return hutch_err_set(err, n < 0 ? errno : EPROTO, "read the zygote's setup report");
+    *err = msg.err;
+    return -1;
+}
+
+int hutch_zygote_start(const struct sandbox_spec *spec, int order_fd, int stderr_fd, pid_t *ret_pid, int *ret_pidfd,
+                       struct hutch_err *err)
+{
+    auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC), pidfd = -1;
+    struct init_job job = { .spec = spec,
+                            .sources = MOUNT_SOURCES_INIT,
+                            .landlock_fd = -1,
+                            .stdio = { null, null, stderr_fd >= 0 ? stderr_fd : null },
+                            .report_fd = order_fd };
+    struct clone_args args = {
+        .flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_PIDFD,
+        .pidfd = (__u64)(uintptr_t)&pidfd,
+        .exit_signal = SIGCHLD,
+    };
+    int pipefd[2], rc = -1;
+    pid_t pid;
+
+    if (null < 0)
+        return hutch_err_set(err, errno, "open '/dev/null'");
+    if (hutch_userns_plan(&job.ids, err) < 0 || hutch_mounts_sources_init(spec, &job.sources, err) < 0)
+        return -1;
+    hutch_rlimits_plan(spec, true, true, &job.plan.rlimits);
+    if (pipe2(pipefd, O_CLOEXEC) < 0) {
+        hutch_err_set(err, errno, "make a pipe");
+        goto out;
+    }
+    job.control_fd = pipefd[1];
+    pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+    if (pid == 0)
+        zygote_main(&job);
+    close(pipefd[1]);
+    if (pid < 0)
+        hutch_err_set(err, errno, "make the zygote's namespaces");
+    else if (hear_report(pipefd[0], err) == 0)
+        rc = 0;
+    else
+        TEMP_FAILURE_RETRY(waitpid(pid, NULL, 0));
+    close(pipefd[0]);
+    if (rc == 0) {
+        *ret_pid = pid;
+        *ret_pidfd = hutch_fd_take(&pidfd);
+    }
+out:
+    hutch_mounts_sources_done(&job.sources);
+    return rc;
+}
