@@ -2,13 +2,20 @@
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
+LIBDIR  ?= $(PREFIX)/lib
 B       ?= build
 CC      ?= gcc
 
-LIBS_PC := libseccomp libcap libcgroup libcjson libarchive libcrypto
+# The library, and with it whatever embeds it, needs the first four; the other two are for unpacking images.
+LIBHUTCH_PC := libseccomp libcap libcgroup libcjson
+LIBS_PC     := $(LIBHUTCH_PC) libarchive libcrypto
 
 # Hardening, each with its reason; `make lint` looks for the effect of each in the finished program:
-#   -fPIE -pie              the program is loaded at a random address, so an exploit cannot jump to a known one
+#   -fPIC, and -pie for programs
+#                           everything is loaded at a random address, so an exploit cannot jump to a known one. PIC where PIE
+#                           would do for the programs, because the same objects become the library; the next flag makes up for it
+#   -fno-semantic-interposition
+#                           no reason of safety: calls within a file may be inlined although a library could replace them
 #   -z relro -z now         the table of library functions is read-only before main() starts
 #   -z noexecstack          data on the stack is never code
 #   -fstack-protector-strong, -fstack-clash-protection
@@ -17,9 +24,9 @@ LIBS_PC := libseccomp libcap libcgroup libcjson libarchive libcrypto
 #   -fno-strict-overflow    a missed overflow check stays a wrong number and is not compiled away
 # Left out: -fcf-protection. Debian's C start files are not marked for it, so the linker drops the mark from the
 # whole program and no CPU would check anything.
-HARDEN_C  := -fPIE -fstack-protector-strong -fstack-clash-protection -fno-strict-overflow
+HARDEN_C  := -fPIC -fno-semantic-interposition -fstack-protector-strong -fstack-clash-protection -fno-strict-overflow
 FORTIFY   ?= -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
-HARDEN_LD := -pie -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
+HARDEN_LD := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
         -Wundef -Wformat=2 -Wvla -Werror=implicit-function-declaration
@@ -37,7 +44,8 @@ PC_CFLAGS   = $(eval PC_CFLAGS := $(shell pkg-config --cflags $(LIBS_PC) 2>/dev/
 # -iquote and not -I: sandbox/seccomp.h must not stand in for libseccomp's <seccomp.h>.
 ALL_CFLAGS  = -std=gnu11 -D_GNU_SOURCE $(WARN) $(HARDEN_C) $(FORTIFY) $(CFLAGS) $(SANITIZE) \
               -DHUTCH_PREFIX='"$(PREFIX)"' -iquote sandbox -iquote rootfs -iquote runtime $(PC_CFLAGS)
-ALL_LDFLAGS = $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
+LIB_LDFLAGS = $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
+ALL_LDFLAGS = -pie $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
 LDLIBS      = $(shell pkg-config --libs $(LIBS_PC))
 
 SRC  := $(wildcard sandbox/*.c rootfs/*.c runtime/*.c)
@@ -57,21 +65,42 @@ say  = $(if $(findstring s,$(firstword -$(MAKEFLAGS))),,@printf '  %-4s %s\n' $(
 endif
 
 .PHONY: all
-all: $(B)/hutch $(B)/hutch-rootfs $(B)/hutch-launcher ## build the programs (the default)
+all: $(B)/hutch $(B)/hutch-rootfs $(B)/hutch-launcher $(B)/libhutch.a $(B)/libhutch.so.1 ## build programs and library (the default)
 
 # Each program takes from the archive what it uses, and with --as-needed only the libraries that this needs: loading
 # those of hutch-rootfs would cost every `hutch run` 3 ms.
-$(B)/hutch: $(B)/runtime/main.o $(B)/libhutch.a
-$(B)/hutch-rootfs: $(B)/runtime/main_rootfs.o $(B)/libhutch.a
-$(B)/hutch-launcher: $(B)/runtime/main_launcher.o $(B)/libhutch.a
+$(B)/hutch: $(B)/runtime/main.o $(B)/internal.a
+$(B)/hutch-rootfs: $(B)/runtime/main_rootfs.o $(B)/internal.a
+$(B)/hutch-launcher: $(B)/runtime/main_launcher.o $(B)/internal.a
 $(B)/hutch $(B)/hutch-rootfs $(B)/hutch-launcher:
 	$(call say,LD)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS)
 
-$(B)/libhutch.a: $(CORE)
+$(B)/internal.a: $(CORE)
 	$(call say,AR)
 	$(Q)rm -f $@
 	$(Q)ar rcs $@ $^
+
+# The library is one object: the members of the archive that hutch.h's functions need, linked together and with all other names made
+# local, so that it meets nobody's names in whatever it is linked into. That object is the static library and goes into the shared one.
+EXPORTS := $(shell sed -n 's/^ *\(hutch_[a-z_]*\);$$/\1/p' runtime/libhutch.map)
+$(B)/libhutch.o: $(B)/internal.a runtime/libhutch.map
+	$(call say,LD)
+	$(Q)$(CC) -r -nostdlib -o $@.part $(EXPORTS:%=-Wl,-u,%) $<
+	$(Q)objcopy $(EXPORTS:%=--keep-global-symbol=%) $@.part $@
+	$(Q)rm -f $@.part
+
+$(B)/libhutch.a: $(B)/libhutch.o
+	$(call say,AR)
+	$(Q)rm -f $@
+	$(Q)ar rcs $@ $^
+
+# -z defs: whatever the library uses, it names the library that has it. Sanitizers' functions come from the program.
+$(B)/libhutch.so.1: $(B)/libhutch.o runtime/libhutch.map
+	$(call say,LD)
+	$(Q)$(CC) -shared $(LIB_LDFLAGS) $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) -Wl,-soname,$(@F) \
+	    -Wl,--version-script,runtime/libhutch.map -Wl,--as-needed -o $@ $< $(shell pkg-config --libs $(LIBHUTCH_PC))
+comma := ,
 
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
@@ -83,9 +112,14 @@ $(B)/tests/%: tests/unit/%.c $(CORE)
 	$(call say,TEST)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(CORE) $(LDLIBS) -lcmocka
 
+# For the test that a zygote's helper needs no particular libc; left out where there is no musl-gcc.
+$(B)/tests/musl_zygote: tests/unit/musl/zygote.c
+	@mkdir -p $(@D)
+	$(Q)! command -v musl-gcc >/dev/null || musl-gcc -O2 -Wall -o $@ $<
+
 # What a zygote loads inside an image, see rootfs/helper/helper.c: no library is linked, and the symbols that it takes from the
 # image's libc have no version. No fortified calls: they are GNU's.
-HELPER_SRC := rootfs/helper/helper.c $(addprefix sandbox/,worker.c caps_drop.c rlimits.c landlock.c seccomp_load.c err.c fdpass.c)
+HELPER_SRC := rootfs/helper/helper.c rootfs/helper/freeze.c $(addprefix sandbox/,worker.c caps_drop.c rlimits.c landlock.c seccomp_load.c err.c fdpass.c)
 $(B)/rootfs/helper.so: $(HELPER_SRC) $(wildcard sandbox/*.h runtime/warm.h) $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,LD)
@@ -127,7 +161,7 @@ demo: ## install what is missing, build everything, and analyse an example data 
 	@examples/demo $(B)/hutch $(B)/demo
 
 .PHONY: unit
-unit: $(UNIT)
+unit: $(UNIT) $(B)/tests/musl_zygote
 
 .PHONY: check
 check: ## install what is missing, build, and run every test lane
@@ -155,7 +189,7 @@ bench: ## compare cold starts with bubblewrap and whatever else is installed
 	@bench/cold --hutch $(B)/hutch
 
 # What `hutch rootfs build` needs: everything below rootfs/ that is not compiled into the program.
-ROOTFS_DATA := $(filter-out %.c %.h rootfs/python,$(wildcard rootfs/*))
+ROOTFS_DATA := $(filter-out %.c %.h rootfs/python rootfs/helper,$(wildcard rootfs/*))
 
 .PHONY: install
 install: all ## install below PREFIX (DESTDIR is honoured)
@@ -164,6 +198,16 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	install -m 755 $(B)/hutch $(B)/hutch-rootfs $(DESTDIR)$(PREFIX)/bin/
 	install -d $(DESTDIR)$(PREFIX)/libexec
 	install -m 755 $(B)/hutch-launcher $(DESTDIR)$(PREFIX)/libexec/
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man3
+	install -m 644 runtime/hutch.h $(DESTDIR)$(PREFIX)/include/
+	install -m 755 $(B)/libhutch.so.1 $(DESTDIR)$(LIBDIR)/
+	ln -sf libhutch.so.1 $(DESTDIR)$(LIBDIR)/libhutch.so
+	install -m 644 $(B)/libhutch.a $(DESTDIR)$(LIBDIR)/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' -e 's|@REQUIRES@|$(LIBHUTCH_PC)|' \
+	    -e "s|@VERSION@|$$(sed -n 's/^#define HUTCH_VERSION "\(.*\)"$$/\1/p' runtime/main.c)|" \
+	    runtime/libhutch.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/libhutch.pc
+	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/libhutch.pc
+	install -m 644 docs/libhutch.3 $(DESTDIR)$(PREFIX)/share/man/man3/
 	install -m 644 policies/*.json $(DESTDIR)$(PREFIX)/share/hutch/policies/
 	cp -R $(ROOTFS_DATA) $(DESTDIR)$(PREFIX)/share/hutch/rootfs/
 	chmod -R a+rX $(DESTDIR)$(PREFIX)/share/hutch/rootfs

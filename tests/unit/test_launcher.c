@@ -130,14 +130,14 @@ static char *slurp(const char *path, size_t *len)
 /* The file that `make` puts beside the tests' own directory, or where the tests were installed. */
 static const char *built(const char *variable, const char *beside)
 {
-    static char path[2][4096];
+    static char path[4][4096];
     static int turn;
     char self[2048];
     ssize_t n;
 
     if (getenv(variable))
         return getenv(variable);
-    turn = !turn;
+    turn = (turn + 1) % 4;
     n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     assert_true(n > 0);
     self[n] = '\0';
@@ -146,7 +146,8 @@ static const char *built(const char *variable, const char *beside)
     return path[turn];
 }
 
-static int setup(void **state)
+/* @musl: the zygote's program, or NULL for Python. */
+static int start_rig(void **state, const char *musl)
 {
     struct rig *r = calloc(1, sizeof(*r));
     const char *launcher = built("HUTCH_LAUNCHER", "hutch-launcher");
@@ -160,6 +161,7 @@ static int setup(void **state)
     struct launcher_reply answer;
     struct zygote_reply hello;
     const char *python[] = { "python3", GUEST_ZYGOTE_DIR "/main.py" };
+    const char *program[] = { GUEST_ZYGOTE_DIR "/main", GUEST_ZYGOTE_DIR "/helper.so" };
     struct hutch_err err;
     size_t n_fds, len;
     struct sandbox_mount *run;
@@ -199,7 +201,12 @@ static int setup(void **state)
     assert_int_equal(hutch_spec_add_file(&zygote, GUEST_ZYGOTE_DIR "/helper.so", so, len, 0555, &err), 0);
     assert_int_equal(hutch_spec_add_file(&zygote, GUEST_ZYGOTE_DIR "/main.py", zygote_py, strlen(zygote_py), 0444, &err), 0);
     free(so);
-    assert_int_equal(hutch_spec_set_list(&zygote.argv, python, 2, &err), 0);
+    if (musl) {
+        so = slurp(musl, &len);
+        assert_int_equal(hutch_spec_add_file(&zygote, program[0], so, len, 0555, &err), 0);
+        free(so);
+    }
+    assert_int_equal(hutch_spec_set_list(&zygote.argv, musl ? program : python, 2, &err), 0);
     send_spec(r, &zygote, 1, reply.is_mapped_away);
     hutch_spec_done(&zygote);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, order), 0);
@@ -214,6 +221,11 @@ static int setup(void **state)
     assert_int_equal(hello.what, ZYGOTE_READY);
     *state = r;
     return 0;
+}
+
+static int setup(void **state)
+{
+    return start_rig(state, NULL);
 }
 
 static int teardown(void **state)
@@ -486,6 +498,21 @@ static void test_a_zygote_forks_a_zygote(void **state)
     close(pair[0]);
 }
 
+static void test_the_helper_works_with_another_libc(void **state)
+{
+    const char *musl = built("HUTCH_MUSL_ZYGOTE", "tests/musl_zygote");
+    struct warm_box w;
+
+    if (access(musl, X_OK) < 0) {
+        print_message("SKIP: there is no musl-gcc, so no '%s'\n", musl);
+        skip();
+    }
+    assert_int_equal(start_rig(state, musl), 0);
+    build(*state, &w, NAME, "");
+    assert_string_equal(run_code(*state, &w, "any libc", 0), "any libc");
+    assert_int_equal(teardown(state), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -498,6 +525,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_data_can_come_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_dead_launcher_is_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_zygote_forks_a_zygote, setup, teardown),
+        cmocka_unit_test(test_the_helper_works_with_another_libc),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
