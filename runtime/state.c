@@ -15,7 +15,6 @@
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 
-#define ID_LEN   16
 #define CGROUP_PREFIX "hutch-"
 #define DATA_MODE 0755
 #define MAX_SLOTS 4096 /* live runs of one home */
@@ -35,9 +34,9 @@ static int open_dir_at(int dirfd, const char *name, int *ret_fd, struct hutch_er
     return 0;
 }
 
-static int make_id(char id[ID_LEN + 1], struct hutch_err *err)
+static int make_id(char id[STATE_ID_LEN + 1], struct hutch_err *err)
 {
-    unsigned char raw[ID_LEN / 2];
+    unsigned char raw[STATE_ID_LEN / 2];
 
     if (getrandom(raw, sizeof(raw), 0) != sizeof(raw))
         return hutch_err_set(err, errno, "draw a run's name");
@@ -50,34 +49,7 @@ static int make_id(char id[ID_LEN + 1], struct hutch_err *err)
 static bool is_cgroup_name(const char *name)
 {
     return strncmp(name, CGROUP_PREFIX, strlen(CGROUP_PREFIX)) == 0 &&
-           strspn(name + strlen(CGROUP_PREFIX), "0123456789abcdef") == ID_LEN && strlen(name) == strlen(CGROUP_PREFIX) + ID_LEN;
-}
-
-/* "hutch-", the beginning of an id and '*': all groups of one engine. */
-static bool is_cgroup_pattern(const char *name)
-{
-    size_t len = strlen(CGROUP_PREFIX);
-
-    return strncmp(name, CGROUP_PREFIX, len) == 0 && strspn(name + len, "0123456789abcdef") == STATE_PREFIX_LEN &&
-           strcmp(name + len + STATE_PREFIX_LEN, "*") == 0;
-}
-
-static int remove_cgroups_like(const struct cgroup_base *base, const char *pattern, struct hutch_err *err)
-{
-    auto_fd fd = base->dirfd < 0 ? -1 : openat(base->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *entry;
-    int rc = 0;
-
-    if (!dir)
-        return 0; /* a directory that is gone holds nothing */
-    fd = -1; /* closedir(3) has it now */
-    while ((entry = readdir(dir)))
-        if (is_cgroup_name(entry->d_name) && strncmp(entry->d_name, pattern, strlen(pattern) - 1) == 0 &&
-            hutch_cgroup_destroy_named(base, entry->d_name, err) < 0)
-            rc = -1;
-    closedir(dir);
-    return rc;
+           strspn(name + strlen(CGROUP_PREFIX), "0123456789abcdef") == STATE_ID_LEN && strlen(name) == strlen(CGROUP_PREFIX) + STATE_ID_LEN;
 }
 
 /* Removes the cgroup that a dead run noted in its slot: "DIRECTORY\nNAME\n". */
@@ -99,9 +71,7 @@ static int remove_noted_cgroup(int slot_fd, struct hutch_err *err)
         *name++ = '\0';
         *end = '\0';
         base.dirfd = open(note, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        rc = is_cgroup_name(name)      ? hutch_cgroup_destroy_named(&base, name, err)
-             : is_cgroup_pattern(name) ? remove_cgroups_like(&base, name, err)
-                                       : 0;
+        rc = is_cgroup_name(name) ? hutch_cgroup_destroy_named(&base, name, err) : 0;
         hutch_cgroup_base_done(&base);
         if (rc < 0)
             return -1;
@@ -223,18 +193,6 @@ int hutch_state_note_cgroup(struct run_state *state, const struct cgroup_base *b
     if (asprintf(&text, "%s%s\n%s\n", base->mount, base->path, state->cgroup_name) < 0)
         return hutch_err_set(err, ENOMEM, "note the cgroup");
     if (hutch_fd_write_all(state->slot_fd, text, strlen(text)) < 0)
-        return hutch_err_set(err, errno, "write to a slot below '%s/runs'", state->home);
-    return 0;
-}
-
-int hutch_state_note_cgroups(struct run_state *state, const char *directory, struct hutch_err *err)
-{
-    auto_free char *text = NULL;
-
-    if (asprintf(&text, "%s\n" CGROUP_PREFIX "%.*s*\n", directory, STATE_PREFIX_LEN, state->id) < 0)
-        return hutch_err_set(err, ENOMEM, "note the cgroups");
-    if (ftruncate(state->slot_fd, 0) < 0 || lseek(state->slot_fd, 0, SEEK_SET) < 0 ||
-        hutch_fd_write_all(state->slot_fd, text, strlen(text)) < 0)
         return hutch_err_set(err, errno, "write to a slot below '%s/runs'", state->home);
     return 0;
 }

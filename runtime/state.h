@@ -10,8 +10,10 @@
 #include "cgroup.h"
 #include "err.h"
 
+#define STATE_ID_LEN 16
+
 struct run_state {
-    char id[17];          /* 16 hex digits, of this run alone */
+    char id[STATE_ID_LEN + 1]; /* hex digits, of this run alone */
     char cgroup_name[32]; /* "hutch-ID" */
     char *home;           /* owned; absolute */
     int  home_dirfd;      /* owned */
@@ -26,10 +28,6 @@ int hutch_state_open(const char *home, struct run_state *ret, struct hutch_err *
 
 /* Notes where the run's cgroup is going to be made, under cgroup_name. */
 int hutch_state_note_cgroup(struct run_state *state, const struct cgroup_base *base, struct hutch_err *err);
-
-/* Notes where groups are going to be made that are called "hutch-", the first STATE_PREFIX_LEN digits of the id, and 8 more. */
-#define STATE_PREFIX_LEN 8
-int hutch_state_note_cgroups(struct run_state *state, const char *directory, struct hutch_err *err);
 
 /* An empty directory that no other run has touched. The caller frees *ret_path. */
 int hutch_state_make_data(struct run_state *state, char **ret_path, struct hutch_err *err);

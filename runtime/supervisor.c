@@ -143,6 +143,8 @@ static void hear_init(struct supervisor *s)
     const uint64_t *limits = s->limits;
     int rc = hutch_sandbox_receive(s->sandbox, &msg, &err);
 
+    if (rc < 0 && err.errnum == EAGAIN)
+        return;
     if (rc <= 0) {
         s->is_init_gone = true;
         return;

@@ -1,0 +1,356 @@
+/* engine_priv.h - what the files of the warm engine share; nobody else includes it.
+ *
+ *   engine.c           the public functions and the loop
+ *   engine_link.c      descriptors and sockets that are waited for
+ *   engine_helper.c    the helper processes (opener, launcher), and the specs that the launcher knows
+ *   engine_zygotes.c   the tree of interpreters: spares, deaths, recycling
+ *   engine_box.c       one sandbox, from the order to build it to its removal
+ *   engine_pool.c      how many of them are kept, and for which interpreter
+ *   engine_run.c       one run, from its place in the queue to its result
+ *   engine_request.c   what a caller may ask for: checked, and made into a run */
+#ifndef HUTCH_ENGINE_PRIV_H
+#define HUTCH_ENGINE_PRIV_H
+
+#include "collect.h"
+#include "engine_link.h"
+#include "hutch.h"
+#include "profile.h"
+#include "result.h"
+#include "sandbox.h"
+#include "spec.h"
+#include "state.h"
+#include "supervisor.h"
+#include "warm.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#define ENGINE_PACKET_MAX  (256u << 10)
+#define ENGINE_MAX_ZYGOTES 32
+#define ENGINE_MAX_MODULES 256   /* different ones, over all zygotes */
+#define ENGINE_SETUP_MS    30000 /* a step of the building of a sandbox takes milliseconds; this is for a host that hangs */
+#define ENGINE_IMPORT_MS   180000 /* an interpreter reads its libraries, perhaps from a slow disk */
+#define ENGINE_MAX_RESTARTS 3    /* of one run; and failures in a row of anything that no run waits for */
+#define ENGINE_NEVER       1e300 /* ms, on the clock of hutch_supervisor_now() */
+
+struct box;
+struct engine_run;
+struct node;
+struct pool;
+struct tree;
+
+TAILQ_HEAD(box_list, box);
+TAILQ_HEAD(run_list, engine_run);
+
+/* --- specs that the launcher knows: engine_helper.c --- */
+
+struct blueprint {
+    TAILQ_ENTRY(blueprint) link;
+    struct hutch_engine *engine;
+    uint32_t id;
+    unsigned refs;
+    struct sandbox_spec spec;
+    int memfd;             /* owned; encoded */
+    int *fds;              /* owned, with is_mapped_away: root tree and binds as detached mounts; -1: not there yet */
+    size_t n_fds, n_open;  /* how many there have to be; have been asked for and answered */
+    uint64_t missing[4];
+    bool is_sent;          /* the present launcher has it */
+};
+TAILQ_HEAD(blueprint_list, blueprint);
+
+/* Takes @spec over, on failure too. One reference is the caller's. */
+struct blueprint *hutch_blueprint_create(struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err);
+void hutch_blueprint_unref(struct blueprint *b); /* NULL is fine */
+
+/* --- helper processes: engine_helper.c --- */
+
+struct helper {
+    pid_t pid;            /* of the opener; 0: not running */
+    struct link opener, launcher;
+    bool has_hello, is_mapped_away, has_launcher;
+    pid_t launcher_pid;
+    double since;         /* when it was started */
+    double retry_at;      /* when it is started again; ENGINE_NEVER */
+    unsigned failures;    /* in a row, without a sandbox between */
+    unsigned launchers;   /* that came since the start */
+};
+
+int hutch_helper_start(struct hutch_engine *engine, struct hutch_err *err);
+void hutch_helper_stop(struct hutch_engine *engine); /* waits for the end of all that it started */
+double hutch_helper_clocks(struct hutch_engine *engine, double now);
+/* The launcher gets @request, now or, when it is not there, never: whoever waits for an answer hears of a launcher's loss. */
+int hutch_helper_order(struct hutch_engine *engine, const struct launcher_request *request, const int *fds, size_t n_fds,
+                       struct hutch_err *err);
+/* OPENER_OPEN; the answer comes to hutch_box_opened() or to the blueprint that asked. */
+int hutch_helper_open(struct hutch_engine *engine, uint32_t id, const char *path, unsigned flags, struct hutch_err *err);
+
+/* --- interpreters: engine_zygotes.c --- */
+
+/* What the operator asked for; the same in every tree. */
+struct zygote_conf {
+    char *name;               /* owned */
+    int parent;               /* index, -1 for the root */
+    char *text;               /* owned: names to import, and "---" and code */
+    size_t text_len;
+    uint64_t modules[ENGINE_MAX_MODULES / 64]; /* bits: importable here, those of the ancestors too */
+    uint64_t own[ENGINE_MAX_MODULES / 64];     /* bits: those that this one adds */
+    size_t n_modules;         /* the bits in modules: its size */
+    unsigned min, max;
+    uint64_t recycled;
+};
+
+enum node_state { NODE_STARTING, NODE_READY };
+/* One interpreter process. */
+struct node {
+    struct link link;
+    struct hutch_engine *engine;
+    struct tree *tree;
+    unsigned index;     /* which conf */
+    uint32_t id;
+    bool is_spare;
+    enum node_state state;
+    pid_t pid;          /* as this process sees it; 0: not known */
+    double since;
+    uint64_t forks;     /* workers */
+    unsigned n_forking; /* boxes that wait for its answer */
+    struct node *next;  /* in the tree's or engine's list of the dead */
+};
+
+struct place {
+    struct node *node, *spare; /* NULL: none */
+    double retry_at;           /* when the node is started; 0: now */
+    unsigned failures;         /* in a row */
+};
+struct tree {
+    struct hutch_engine *engine;
+    struct place places[ENGINE_MAX_ZYGOTES];
+    double since;
+    struct tree *next; /* among those that retire */
+};
+
+int hutch_zygotes_configure(struct hutch_engine *engine, const struct hutch_zygote *zygotes, size_t n, struct hutch_err *err);
+void hutch_zygotes_done(struct hutch_engine *engine);
+/* The launcher is there, for the first time or again. */
+void hutch_zygotes_on_launcher(struct hutch_engine *engine);
+void hutch_zygotes_on_reply(struct hutch_engine *engine, const struct launcher_reply *reply); /* LAUNCHER_STARTED, LAUNCHER_FAILED */
+void hutch_zygotes_drop_all(struct hutch_engine *engine); /* the helper is gone, and they with it */
+double hutch_zygotes_clocks(struct hutch_engine *engine, double now);
+/* The one that forks workers for @index now, NULL when none is ready. */
+struct node *hutch_zygotes_find(struct hutch_engine *engine, unsigned index);
+/* The index for a program that imports what the text says. */
+unsigned hutch_zygotes_choose(const struct hutch_engine *engine, const char *code, size_t len);
+void hutch_zygotes_release(struct node *node); /* a box does not wait for it any more */
+
+/* --- sandboxes: engine_box.c --- */
+
+enum box_state {
+    BOX_NEW,        /* its spec, or the launcher, is not there yet */
+    BOX_BUILDING,   /* LAUNCHER_BUILD or LAUNCHER_EXEC was sent */
+    BOX_STANDING,   /* BUILT came, init works on it */
+    BOX_READY,      /* INIT_READY came; waits for its interpreter */
+    BOX_FORKING,    /* ZYGOTE_WORKER was sent */
+    BOX_PREPARED,
+    BOX_OPENING,    /* for its run: the data directory is opened */
+    BOX_ATTACHING,  /* … and mounted */
+    BOX_RUNNING,
+    BOX_DYING,      /* all is over but the processes, which its files wait for */
+    BOX_DESTROYING, /* LAUNCHER_DESTROY was sent */
+    BOX_DEAD,
+};
+struct box {
+    TAILQ_ENTRY(box) link; /* of the engine */
+    TAILQ_ENTRY(box) idle; /* of its pool, while BOX_PREPARED and without a run */
+    struct hutch_engine *engine;
+    uint32_t id;
+    enum box_state state;
+    double since;
+    struct pool *pool;       /* NULL: built for one run */
+    struct blueprint *blueprint;
+    struct engine_run *run;  /* NULL: not given to one yet */
+    unsigned zygote;         /* index; with is_exec not used */
+    bool is_exec, is_idle;
+    bool is_reaping, is_reaped; /* LAUNCHER_DESTROY was sent before its time; and is done */
+    struct node *node;       /* BOX_FORKING: who forks */
+    bool is_adopted, has_hello; /* FORKED came and ADOPT was sent; the worker's word came */
+    pid_t pin_pid;
+    struct sandbox sb;
+    char *seccomp;           /* owned until it is sent */
+    size_t seccomp_len;
+    int landlock_fd;         /* owned until it is sent */
+    struct supervisor *supervisor; /* owned; from BOX_FORKING on, or from the start with is_exec */
+    int theirs[4];           /* stdin, stdout, stderr, job: the worker's ends, owned until they are sent */
+    size_t job_sent;
+    int data_dirfd;          /* owned; fresh, or the run's own */
+    char name[32], data_name[32]; /* data_name "" without a fresh directory */
+    struct watch control, out, err_out, in, job, death;
+};
+
+/* NULL on ENOMEM and the like. */
+struct box *hutch_box_create(struct hutch_engine *engine, struct pool *pool, struct blueprint *blueprint, unsigned zygote,
+                             struct engine_run *run, struct hutch_err *err);
+void hutch_box_give(struct box *box, struct engine_run *run); /* BOX_PREPARED */
+/* It is of no use any more, or in the way: everything in it dies. */
+void hutch_box_discard(struct box *box);
+/* Somebody else broke it. @why NULL: nobody knows. Its run starts again elsewhere, or fails. */
+void hutch_box_fail(struct box *box, const struct hutch_err *why);
+void hutch_box_on_launcher(struct box *box);       /* a launcher is there: where BOX_NEW, ask it */
+void hutch_box_on_lost_launcher(struct box *box);  /* with it went what it was asked for */
+void hutch_box_on_built(struct box *box, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds);
+bool hutch_box_reap(struct box *box);              /* BOX_DYING: hutch_run_on_death() follows when this returns true */
+void hutch_box_on_destroyed(struct box *box, const struct rusage *usage); /* NULL: not known */
+void hutch_box_on_zygote(struct box *box);         /* one is ready: where BOX_READY, fork */
+void hutch_box_on_forked(struct box *box, pid_t pid);
+void hutch_box_on_opened(struct box *box, int fd);
+double hutch_box_clocks(struct box *box, double now);
+struct box *hutch_box_find(struct hutch_engine *engine, uint32_t id);
+void hutch_box_free(struct box *box);              /* at the engine's end, or BOX_DEAD */
+
+/* --- pools: engine_pool.c --- */
+
+struct pool {
+    struct hutch_engine *engine;
+    unsigned index;            /* of its zygote */
+    struct box_list idle;
+    struct run_list waiting;
+    unsigned n_idle, n_building, n_waiting;
+    unsigned target;           /* how many are kept: from the zygote's min to its max */
+    double last_missed;        /* a run found none */
+    double retry_at;
+    unsigned failures;         /* in a row */
+    struct hutch_err why;      /* of the last */
+};
+void hutch_pool_init(struct pool *pool, struct hutch_engine *engine, unsigned index);
+void hutch_pool_refill(struct pool *pool);
+void hutch_pool_on_prepared(struct pool *pool, struct box *box);
+/* A box on its way did not get there. */
+void hutch_pool_on_failed(struct pool *pool, const struct hutch_err *why);
+/* For a run that takes one: now, or when it comes. */
+void hutch_pool_ask(struct pool *pool, struct engine_run *run);
+double hutch_pool_clocks(struct pool *pool, double now);
+
+/* --- runs: engine_run.c --- */
+
+enum run_stage { RUN_QUEUED, RUN_WAITING, RUN_RUNNING, RUN_ENDING };
+struct engine_run {
+    TAILQ_ENTRY(engine_run) link;    /* of the engine's queue, or of its active ones */
+    TAILQ_ENTRY(engine_run) waiting; /* of a pool */
+    struct hutch_engine *engine;
+    uint64_t id;
+    enum run_stage stage;
+    bool is_in_pool;           /* among pool->waiting */
+    bool is_exec;              /* init executes it */
+    unsigned zygote;
+    struct blueprint *blueprint; /* NULL: the pool's */
+    struct box *box;           /* NULL: none yet */
+    char *job;                 /* owned; NULL with is_exec */
+    size_t job_len;
+    char *input;               /* owned */
+    size_t input_len;
+    char *data_dir;            /* owned; real path; NULL: a fresh one */
+    bool keep_data, is_cancelled, was_prepared;
+    bool lowers_cpu, lowers_file_size; /* by resource limits that come with the job */
+    uint64_t limits[LIMIT_COUNT];
+    uint64_t grace_ms;
+    double t_submitted, t_active;
+    unsigned restarts;
+    struct file_list before;
+    struct run_result result;
+    void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len);
+    void (*on_result)(void *user, uint64_t id, const struct hutch_result *result);
+    void *user;
+};
+void hutch_run_free(struct engine_run *run);
+void hutch_run_start_queued(struct hutch_engine *engine);
+void hutch_run_enqueue(struct engine_run *run);
+void hutch_run_cancel(struct engine_run *run);
+/* Delivers what could not be delivered where it came to be. */
+void hutch_run_deliver_ending(struct hutch_engine *engine);
+/* Its sandbox is prepared and has the data directory: it begins. */
+void hutch_run_begin(struct box *box);
+/* Something that the supervisor watches is ready. */
+void hutch_run_turn(struct box *box, int which, short revents);
+/* The sandbox is gone. Its code had not begun: it starts again, unless it has done so too often. */
+void hutch_run_restart(struct engine_run *run, const struct hutch_err *why);
+/* It cannot be run: a result that says why. */
+void hutch_run_refuse(struct engine_run *run, const struct hutch_err *why);
+/* The processes of a sandbox whose files are to be looked at are gone. */
+void hutch_run_on_death(struct box *box);
+void hutch_run_await_death(struct box *box);
+
+/* --- requests: engine_request.c --- */
+
+int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request *request, struct engine_run **ret,
+                         struct hutch_err *err);
+
+/* What a profile asks for in the engine's image, without program and /mnt/data. */
+int hutch_request_make_spec(const struct hutch_engine *engine, const struct profile *profile, struct sandbox_spec *ret,
+                            struct hutch_err *err);
+/* … with what a worker that comes from a zygote needs besides. */
+int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err);
+
+/* --- the engine: engine.c --- */
+
+#define SPARE_SUPERVISORS 32
+
+struct hutch_engine {
+    int epoll_fd, timer_fd; /* owned */
+    struct watch timer;
+    double armed;      /* when the timer fires */
+    double next_look;  /* when the clocks are due */
+    bool has_worked;   /* a sandbox was prepared once: what fails from here on is tried again */
+    bool is_broken;
+    struct hutch_err why;
+    bool is_dispatching;
+
+    struct profile profile;
+    char *home, *policy, *policy_dir, *image; /* owned; what the profile points to, where the public API was used */
+    char *launcher;    /* owned */
+    int image_lockfd;  /* owned */
+    struct run_state state;
+    char *cgroup;      /* owned; where the sandboxes' groups go, "" for nowhere */
+    char cgroup_why_not[160];
+    char *data_root;   /* owned; path of the directory that fresh data directories are made in */
+    int data_root_fd;  /* owned */
+    struct sandbox_spec spec; /* what every run of the pool has, without program and /mnt/data */
+    struct blueprint *worker, *zygote; /* of sandboxes in the pool, and of interpreters */
+
+    unsigned max_running, max_queued, max_building, recycle_forks;
+    uint64_t recycle_ms, trim_ms;
+
+    struct helper helper;
+    struct blueprint_list blueprints;
+    struct zygote_conf confs[ENGINE_MAX_ZYGOTES];
+    size_t n_confs;
+    char *modules[ENGINE_MAX_MODULES]; /* owned; their names */
+    size_t n_modules;
+    struct tree *tree, *next_tree, *retiring;
+    struct node *dead_nodes;
+    struct pool pools[ENGINE_MAX_ZYGOTES]; /* as confs */
+    struct box_list boxes, dead_boxes;
+    struct run_list queue, active, ending; /* ending: have a result that is not delivered yet */
+    unsigned n_queued, n_active, n_prepared, n_building;
+    uint64_t next_run;
+    uint32_t next_id;
+
+    uint64_t submitted, finished, from_pool, on_demand, restarted, lost_zygotes, lost_launchers, lost_sandboxes;
+    struct hutch_zygote_stats zygote_stats[ENGINE_MAX_ZYGOTES];
+
+    struct supervisor *spare_supervisors[SPARE_SUPERVISORS];
+    size_t n_spare_supervisors;
+    char packet[ENGINE_PACKET_MAX];
+};
+
+/* The engine for a profile of any kind: what the public hutch_engine_open() makes of its options. @profile's strings have to live as
+ * long as it. */
+int hutch_engine_open_profile(const struct hutch_engine_options *options, const struct profile *profile, struct hutch_engine **ret,
+                              struct hutch_err *err);
+/* Nothing can ever run. */
+void hutch_engine_break(struct hutch_engine *engine, const struct hutch_err *why);
+/* The clocks are to be looked at @at. */
+void hutch_engine_wake(struct hutch_engine *engine, double at);
+uint32_t hutch_engine_make_id(struct hutch_engine *engine);
+struct supervisor *hutch_engine_take_supervisor(struct hutch_engine *engine, struct hutch_err *err);
+void hutch_engine_give_supervisor(struct hutch_engine *engine, struct supervisor *s);
+
+#endif

@@ -1,0 +1,461 @@
+#include "engine_priv.h"
+
+#include "fd.h"
+#include "log.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#define REFILL_AFTER_MS 2 /* short runs have the processor to themselves */
+#define DRAIN_TURNS 64    /* times STREAM_BUF: more than a pipe can hold */
+
+void hutch_run_free(struct engine_run *run)
+{
+    if (!run)
+        return;
+    free(run->job);
+    free(run->input);
+    free(run->data_dir);
+    hutch_file_list_done(&run->before);
+    hutch_result_done(&run->result);
+    hutch_blueprint_unref(run->blueprint);
+    free(run);
+}
+
+/* --- results ------------------------------------------------------------------------------------------------------ */
+
+static void fill_public(const struct engine_run *run, struct hutch_result *ret)
+{
+    const struct run_result *r = &run->result;
+
+    *ret = (struct hutch_result){
+        .size = sizeof(*ret),
+        .verdict = (enum hutch_verdict)r->verdict,
+        .exit_code = r->exit_code,
+        .signal = r->signal,
+        .message = r->message,
+        .out = r->out.data ? r->out.data : "",
+        .out_len = r->out.len,
+        .err = r->err_out.data ? r->err_out.data : "",
+        .err_len = r->err_out.len,
+        .out_truncated = r->out.truncated,
+        .err_truncated = r->err_out.truncated,
+        .error_name = r->error.name,
+        .error_value = r->error.value,
+        .error_traceback = r->error.traceback,
+        .directory = r->directory,
+        .queued_ms = r->queued_ms,
+        .prepared_ms = r->prepared_ms,
+        .run_ms = r->run_ms,
+        .total_ms = r->total_ms,
+        .cpu_user_ms = r->cpu_user_ms,
+        .cpu_system_ms = r->cpu_system_ms,
+        .memory_peak_bytes = r->memory_peak_bytes,
+        .pids_peak = r->pids_peak,
+        .was_prepared = run->was_prepared,
+        .restarts = (int)run->restarts,
+        .zygote = run->is_exec ? NULL : run->engine->confs[run->zygote].name,
+        .internal = r,
+    };
+}
+
+/* The last that is done for a run. */
+static void deliver(struct engine_run *run)
+{
+    struct hutch_engine *engine = run->engine;
+    struct hutch_result result;
+
+    if (run->stage == RUN_ENDING) {
+        TAILQ_REMOVE(&engine->ending, run, link);
+    } else {
+        TAILQ_REMOVE(&engine->active, run, link);
+        engine->n_active--;
+    }
+    engine->finished++;
+    run->result.total_ms = hutch_supervisor_now() - run->t_submitted;
+    fill_public(run, &result);
+    if (run->on_result)
+        run->on_result(run->user, run->id, &result);
+    hutch_run_free(run);
+}
+
+void hutch_run_deliver_ending(struct hutch_engine *engine)
+{
+    struct engine_run *last = TAILQ_LAST(&engine->ending, run_list), *run;
+
+    if (!last)
+        return;
+    do { /* no further than that: a callback may add to them */
+        run = TAILQ_FIRST(&engine->ending);
+        deliver(run);
+    } while (run != last);
+}
+
+/* Out of whatever it is in, with the result that it has by now; delivered by the next dispatch. */
+static void end(struct engine_run *run)
+{
+    struct hutch_engine *engine = run->engine;
+
+    if (run->stage == RUN_ENDING)
+        return;
+    if (run->is_in_pool) {
+        struct pool *pool = &engine->pools[run->zygote];
+
+        TAILQ_REMOVE(&pool->waiting, run, waiting);
+        run->is_in_pool = false;
+        pool->n_waiting--;
+    }
+    if (run->stage == RUN_QUEUED) {
+        TAILQ_REMOVE(&engine->queue, run, link);
+        engine->n_queued--;
+    } else {
+        TAILQ_REMOVE(&engine->active, run, link);
+        engine->n_active--;
+    }
+    run->stage = RUN_ENDING;
+    TAILQ_INSERT_TAIL(&engine->ending, run, link);
+    hutch_engine_wake(engine, 0);
+}
+
+static void say(struct engine_run *run, enum run_verdict verdict, int exit_code, const char *message)
+{
+    double now = hutch_supervisor_now();
+    struct run_result *r = &run->result;
+
+    r->verdict = verdict;
+    r->exit_code = exit_code;
+    snprintf(r->message, sizeof(r->message), "%s", message);
+    r->queued_ms = (run->t_active > 0 ? run->t_active : now) - run->t_submitted;
+    r->prepared_ms = run->t_active > 0 ? now - run->t_active : 0;
+    for (size_t i = 0; i < LIMIT_COUNT; i++)
+        r->limits[i].asked = run->limits[i];
+}
+
+void hutch_run_refuse(struct engine_run *run, const struct hutch_err *why)
+{
+    say(run, VERDICT_SETUP_FAILED, 125, why->msg);
+    end(run);
+}
+
+void hutch_run_cancel(struct engine_run *run)
+{
+    if (run->stage == RUN_ENDING)
+        return;
+    run->is_cancelled = true;
+    if (run->stage == RUN_RUNNING) {
+        hutch_supervisor_end(run->box->supervisor, END_CANCELLED);
+        return;
+    }
+    if (run->box)
+        hutch_box_discard(run->box);
+    say(run, VERDICT_KILLED, -1, "the run was cancelled before it began");
+    end(run);
+}
+
+/* --- the end of a run ---------------------------------------------------------------------------------------------- */
+
+/* Nothing in it, not even what was there and is gone: then there is nothing to say and nothing to keep. */
+static bool is_empty(int dirfd)
+{
+    char entries[1024] __attribute__((aligned(8)));
+
+    return syscall(SYS_getdents64, dirfd, entries, sizeof(entries)) == 48; /* "." and "..", 24 bytes each */
+}
+
+static void collect(struct box *box)
+{
+    struct engine_run *run = box->run;
+    struct hutch_engine *engine = box->engine;
+    struct run_result *r = &run->result;
+    char id[STATE_ID_LEN + 1];
+    struct hutch_err why;
+
+    hutch_supervisor_collect(box->supervisor, box->data_dirfd, &run->before);
+    if (run->data_dir) {
+        if (hutch_spec_set_string(&r->directory, run->data_dir, &why) < 0)
+            hutch_supervisor_admit_loss(box->supervisor, &why);
+        return;
+    }
+    if (!run->keep_data || (r->files.added.n == 0 && !r->files.truncated))
+        return;
+    snprintf(id, sizeof(id), "%.8s%08x", engine->state.id, box->id);
+    if (hutch_state_keep_directory(&engine->state, engine->data_root_fd, box->data_name, id, &r->directory, &why) < 0)
+        hutch_supervisor_admit_loss(box->supervisor, &why);
+}
+
+static void judge(struct box *box)
+{
+    struct supervisor *s = box->supervisor;
+    struct engine_run *run = box->run;
+    struct sandbox_end end_of_box = { .usage = s->usage };
+    const struct sandbox_cgroup *cg = &box->sb.cgroup;
+    const struct sandbox_cgroup none = CGROUP_INIT;
+    struct hutch_err err;
+
+    /* Its numbers take some reads; where no controller counts there are none worth that. */
+    hutch_cgroup_read_usage(cg->controllers ? cg : &none, &end_of_box.cgroup);
+    if (hutch_supervisor_judge(s, &end_of_box, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg);
+    if (s->has_ended)
+        return;
+    /* It was killed, and who reaps it may not have said a word. A sample has user and system together. */
+    if (end_of_box.cgroup.cpu_user_us == UINT64_MAX && !box->is_reaped) {
+        run->result.cpu_user_ms = s->last.cpu_ms ? s->last.cpu_ms : USAGE_UNKNOWN;
+        run->result.cpu_system_ms = s->last.cpu_ms ? 0 : USAGE_UNKNOWN;
+    }
+    if (run->result.memory_peak_bytes == 0)
+        run->result.memory_peak_bytes = USAGE_UNKNOWN;
+}
+
+static void finish(struct box *box, bool has_files)
+{
+    struct engine_run *run = box->run;
+
+    judge(box);
+    if (has_files)
+        collect(box);
+    deliver(run);
+    box->run = NULL;
+    hutch_box_discard(box);
+}
+
+void hutch_run_on_death(struct box *box)
+{
+    finish(box, box->supervisor->has_ended || box->run->data_dir || !is_empty(box->data_dirfd));
+}
+
+static void on_death(struct watch *w, uint32_t events)
+{
+    (void)events;
+    hutch_run_on_death(w->owner);
+}
+
+void hutch_run_await_death(struct box *box)
+{
+    struct hutch_err err;
+
+    if (hutch_watch_add(&box->death, box->engine, box->sb.pidfd, EPOLLIN, on_death, box, &err) < 0)
+        hutch_run_on_death(box);
+}
+
+static void drain(struct supervisor *s)
+{
+    struct hutch_err err;
+
+    hutch_supervisor_drain(s);
+    for (int i = 0; i < DRAIN_TURNS && !hutch_supervisor_is_drained(s); i++) {
+        struct pollfd p[SUPERVISOR_FDS];
+
+        hutch_supervisor_poll(s, p);
+        p[SUPERVISOR_OUT].revents = p[SUPERVISOR_ERR].revents = POLLIN;
+        if (hutch_supervisor_turn(s, p, &err) < 0)
+            break;
+    }
+}
+
+static void be_over(struct box *box)
+{
+    struct supervisor *s = box->supervisor;
+    struct engine_run *run = box->run;
+    bool has_begun = s->t_started > 0 && !s->setup_failed;
+
+    drain(s);
+    if (!has_begun && !s->setup_failed && s->reason == END_OWN && s->out.seen == 0 && s->err_out.seen == 0) {
+        hutch_box_fail(box, NULL); /* init was killed before it had executed anything */
+        return;
+    }
+    if (!has_begun || (s->has_ended && !run->data_dir && is_empty(box->data_dirfd))) {
+        finish(box, false);
+        return;
+    }
+    /* Files are looked at when nobody is left who could change them; and what a killed program used, only who reaps it knows. */
+    hutch_sandbox_kill(&box->sb);
+    box->state = BOX_DYING;
+    box->since = hutch_supervisor_now();
+    hutch_engine_wake(box->engine, box->since + ENGINE_SETUP_MS);
+    if (s->has_ended || !hutch_box_reap(box))
+        hutch_run_await_death(box);
+}
+
+/* --- its course ---------------------------------------------------------------------------------------------------- */
+
+static void on_data(void *user, const struct out_stream *s, const char *data, size_t len)
+{
+    struct box *box = user;
+    struct engine_run *run = box->run;
+
+    run->on_output(run->user, run->id, s == &box->supervisor->out ? 1 : 2, data, len);
+}
+
+static void send_job(struct box *box)
+{
+    const struct engine_run *run = box->run;
+
+    while (box->job_sent < run->job_len && box->supervisor->report_fd >= 0) {
+        ssize_t n = TEMP_FAILURE_RETRY(send(box->supervisor->report_fd, run->job + box->job_sent, run->job_len - box->job_sent,
+                                            MSG_NOSIGNAL | MSG_DONTWAIT));
+
+        if (n < 0 && errno == EAGAIN) {
+            hutch_watch_change(&box->job, EPOLLIN | EPOLLOUT);
+            return;
+        }
+        if (n < 0) /* it is dead or does not listen: init tells, or the clock */
+            break;
+        box->job_sent += (size_t)n;
+    }
+    hutch_watch_change(&box->job, EPOLLIN);
+}
+
+static void on_input(struct watch *w, uint32_t events)
+{
+    (void)events;
+    hutch_run_turn(w->owner, SUPERVISOR_IN, events & EPOLLERR ? POLLERR : POLLOUT);
+}
+
+/* What the pipe takes at once, and the rest when there is room. */
+static void send_input(struct box *box)
+{
+    struct supervisor *s = box->supervisor;
+    struct pollfd none = { .fd = -1 }, p = { .fd = s->in.pipe_fd, .revents = POLLOUT };
+    struct hutch_err err;
+
+    s->in.text = box->run->input;
+    s->in.end = box->run->input_len;
+    hutch_in_stream_run(&s->in, &none, &p);
+    if (s->in.pipe_fd >= 0 &&
+        hutch_watch_add(&box->in, box->engine, s->in.pipe_fd, EPOLLOUT, on_input, box, &err) < 0)
+        hutch_in_stream_close(&s->in);
+}
+
+void hutch_run_begin(struct box *box)
+{
+    struct hutch_engine *engine = box->engine;
+    struct engine_run *run = box->run;
+    struct supervisor *s = box->supervisor;
+    ssize_t n;
+
+    s->t0 = run->t_active;
+    s->sandbox = &box->sb;
+    s->result = &run->result;
+    s->data_dirfd = box->data_dirfd;
+    s->out.capture = &run->result.out;
+    s->err_out.capture = &run->result.err_out;
+    if (run->on_output)
+        s->out.on_data = s->err_out.on_data = on_data;
+    hutch_supervisor_set_limits(s, run->limits, run->grace_ms);
+    if (!box->is_exec) {
+        if (hutch_sandbox_order(&box->sb, INIT_START, box->pin_pid, -1) < 0) {
+            hutch_box_fail(box, NULL);
+            return;
+        }
+        n = send(s->report_fd, run->job, run->job_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN) {
+            hutch_box_fail(box, NULL);
+            return;
+        }
+        box->job_sent = n > 0 ? (size_t)n : 0;
+        if (box->job_sent < run->job_len)
+            hutch_watch_change(&box->job, EPOLLIN | EPOLLOUT);
+        hutch_supervisor_started(s);
+    }
+    /* From here on its code may run. */
+    run->stage = RUN_RUNNING;
+    box->state = BOX_RUNNING;
+    send_input(box);
+    run->result.queued_ms = run->t_active - run->t_submitted;
+    hutch_supervisor_note_limits(s, &box->blueprint->spec);
+    if (run->lowers_cpu)
+        run->result.limits[LIMIT_CPU_TIME].enforcers |= 1u << ENFORCER_RLIMIT;
+    if (run->lowers_file_size)
+        run->result.limits[LIMIT_FILE_SIZE].enforcers |= 1u << ENFORCER_RLIMIT;
+    hutch_engine_wake(engine, hutch_supervisor_now() + hutch_supervisor_clocks(s));
+    if (box->pool)
+        hutch_engine_wake(engine, hutch_supervisor_now() + REFILL_AFTER_MS);
+}
+
+void hutch_run_turn(struct box *box, int which, short revents)
+{
+    struct supervisor *s = box->supervisor;
+    struct pollfd p[SUPERVISOR_FDS];
+    struct hutch_err err;
+
+    if (which == SUPERVISOR_REPORT && revents & POLLOUT)
+        send_job(box);
+    for (size_t i = 0; i < SUPERVISOR_FDS; i++)
+        p[i] = (struct pollfd){ .fd = -1 };
+    p[which] = (struct pollfd){ .fd = 0, .revents = revents }; /* the number does not matter, as long as it is one */
+    if (hutch_supervisor_turn(s, p, &err) < 0)
+        hutch_supervisor_end(s, END_OUTPUT);
+    if (hutch_supervisor_is_over(s))
+        be_over(box);
+}
+
+/* --- before it ------------------------------------------------------------------------------------------------------ */
+
+static void activate(struct engine_run *run)
+{
+    struct hutch_engine *engine = run->engine;
+    struct hutch_err err;
+
+    run->stage = RUN_WAITING;
+    if (run->t_active == 0)
+        run->t_active = hutch_supervisor_now();
+    if (engine->is_broken) {
+        hutch_run_refuse(run, &engine->why);
+    } else if (!run->blueprint) {
+        hutch_pool_ask(&engine->pools[run->zygote], run);
+    } else {
+        engine->on_demand++;
+        if (!hutch_box_create(engine, NULL, run->blueprint, run->zygote, run, &err))
+            hutch_run_refuse(run, &err);
+    }
+}
+
+void hutch_run_restart(struct engine_run *run, const struct hutch_err *why)
+{
+    struct hutch_engine *engine = run->engine;
+    struct hutch_err err;
+
+    if (run->stage == RUN_ENDING)
+        return;
+    if (run->restarts == ENGINE_MAX_RESTARTS || engine->is_broken) {
+        if (why)
+            err = *why;
+        else
+            hutch_err_set(&err, 0, "its sandbox was broken from outside, %u times", run->restarts + 1);
+        hutch_run_refuse(run, engine->is_broken && !why ? &engine->why : &err);
+        return;
+    }
+    run->restarts++;
+    engine->restarted++;
+    hutch_file_list_done(&run->before);
+    activate(run);
+}
+
+void hutch_run_start_queued(struct hutch_engine *engine)
+{
+    while (engine->n_active < engine->max_running && !TAILQ_EMPTY(&engine->queue)) {
+        struct engine_run *run = TAILQ_FIRST(&engine->queue);
+
+        TAILQ_REMOVE(&engine->queue, run, link);
+        engine->n_queued--;
+        TAILQ_INSERT_TAIL(&engine->active, run, link);
+        engine->n_active++;
+        activate(run);
+    }
+}
+
+void hutch_run_enqueue(struct engine_run *run)
+{
+    struct hutch_engine *engine = run->engine;
+
+    run->stage = RUN_QUEUED;
+    TAILQ_INSERT_TAIL(&engine->queue, run, link);
+    engine->n_queued++;
+    hutch_run_start_queued(engine);
+}
