@@ -85,9 +85,14 @@ struct sampler {
     struct init_sample *sum;
 };
 
-static void note_denial(struct sampler *s)
+/* A process that does not let init look hides what it has - unless it has nothing any more: on its way out, with its memory being
+ * taken down, its files under /proc belong to root, and its status has no VmSize. */
+static void note_denial(struct sampler *s, const char *pid)
 {
-    if (errno == EACCES || errno == EPERM)
+    char buf[4096];
+
+    if ((errno == EACCES || errno == EPERM) &&
+        read_text(s->proc_fd, pid, "status", buf, sizeof(buf)) == 0 && strstr(buf, "\nVmSize:"))
         s->sum->hidden = true;
 }
 
@@ -159,7 +164,7 @@ static void add_mappings(struct sampler *s, const char *pid)
     snprintf(path, sizeof(path), "%s/maps", pid);
     fd = openat(s->proc_fd, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        note_denial(s);
+        note_denial(s, pid);
     while (fd >= 0 && (n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
         char *line = buf, *newline;
 
@@ -187,7 +192,7 @@ static void add_open_files(struct sampler *s, const char *pid)
     snprintf(path, sizeof(path), "%s/fd", pid);
     fd = openat(s->proc_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        note_denial(s);
+        note_denial(s, pid);
     while (fd >= 0 && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
         for (long at = 0; at < n;) {
             const struct dirent64_raw *entry = (const struct dirent64_raw *)(buf + at);
