@@ -22,6 +22,13 @@
 
 EMBED(guest_python_sitecustomize, "rootfs/python/sitecustomize.py");
 EMBED(guest_python_report, "rootfs/python/hutch_report.py");
+EMBED(guest_zygote_main, "rootfs/python/zygote/main.py");
+EMBED(guest_zygote_preload, "rootfs/python/zygote/preload.py");
+EMBED(guest_zygote_first_use, "rootfs/python/zygote/first_use.py");
+EMBED(guest_zygote_environment, "rootfs/python/zygote/environment.py");
+EMBED(guest_zygote_renew, "rootfs/python/zygote/renew.py");
+EMBED(guest_zygote_worker, "rootfs/python/zygote/worker.py");
+EMBED(guest_zygote_helper, HUTCH_HELPER_SO);
 
 /* The byte code of the first, as precompile.py made it: with it the hook costs a start 0.3 ms, without it 1.4 ms, most of
  * which Python spends on getting its compiler ready. Empty where the build found no Python. */
@@ -52,8 +59,8 @@ static bool find_pyc(char *path, size_t size, struct guest_file *ret)
 
 const struct guest_file *hutch_guest_python(void)
 {
-    static char pyc_path[sizeof(GUEST_PYTHON_DIR) + MAX_TAG + 40];
-    static struct guest_file files[] = {
+    static _Thread_local char pyc_path[sizeof(GUEST_PYTHON_DIR) + MAX_TAG + 40];
+    static _Thread_local struct guest_file files[] = {
         { GUEST_PYTHON_DIR "/sitecustomize.py", guest_python_sitecustomize, 0 },
         { GUEST_PYTHON_DIR "/hutch_report.py", guest_python_report, 0 },
         { NULL, NULL, 0 },
@@ -65,5 +72,27 @@ const struct guest_file *hutch_guest_python(void)
     files[1].len = guest_python_report_len;
     if (files[2].target == NULL)
         (void)find_pyc(pyc_path, sizeof(pyc_path), &files[2]);
+    return files;
+}
+
+const struct guest_file *hutch_guest_zygote(void)
+{
+    static _Thread_local struct guest_file files[] = {
+        { GUEST_ZYGOTE_MAIN, guest_zygote_main, 0 },
+        { GUEST_ZYGOTE_DIR "/preload.py", guest_zygote_preload, 0 },
+        { GUEST_ZYGOTE_DIR "/first_use.py", guest_zygote_first_use, 0 },
+        { GUEST_ZYGOTE_DIR "/environment.py", guest_zygote_environment, 0 },
+        { GUEST_ZYGOTE_DIR "/renew.py", guest_zygote_renew, 0 },
+        { GUEST_ZYGOTE_DIR "/worker.py", guest_zygote_worker, 0 },
+        { GUEST_ZYGOTE_DIR "/hutch_report.py", guest_python_report, 0 },
+        { GUEST_ZYGOTE_DIR "/helper.so", guest_zygote_helper, 0 },
+        { NULL, NULL, 0 },
+    };
+    const size_t lens[] = { guest_zygote_main_len,   guest_zygote_preload_len, guest_zygote_first_use_len,
+                            guest_zygote_environment_len, guest_zygote_renew_len, guest_zygote_worker_len,
+                            guest_python_report_len, guest_zygote_helper_len };
+
+    for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
+        files[i].len = lens[i];
     return files;
 }

@@ -1,13 +1,13 @@
 /* pymain.c - what python3's own main() does around a program, in a process that a zygote has forked.
  *
- * A program must find nothing of hutch below it on the stack: sys._getframe(), traceback.print_stack(), a traceback's
- * first line, the depth at which recursion ends. No Python code can arrange that, as it would be on the stack itself; so the
+ * A program must find nothing of hutch below it on the stack: sys._getframe(), traceback.print_stack(), the first line of a
+ * traceback, the depth at which recursion ends. No Python code can arrange that, as it would be on the stack itself; so the
  * calls that a program, its exceptions and its end consist of are made here, in the order in which CPython's
  * Modules/main.c, Python/pythonrun.c and Python/pylifecycle.c make them. What is different, and why:
  *
  *   - The interpreter is not taken apart at the end: with the libraries of a zygote that takes 20 ms. What a program can
  *     notice of it happens: non-daemon threads are waited for, atexit functions run, streams are flushed, garbage is
- *     collected, the program's own modules are emptied. Modules that the zygote imported stay.
+ *     collected, the program's own modules are emptied. Modules that the zygote imported stay as they are.
  *   - Functions that C libraries registered with atexit(3) do not run; stdio's buffers are written.
  *
  * The functions of Python that are used are there in every version since 3.7. They are declared by hand, so that nothing of
@@ -20,76 +20,102 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define WEAK __attribute__((weak))
+#define WEAK   __attribute__((weak))
 
 typedef struct object PyObject;
 typedef struct interpreter_state PyInterpreterState;
 typedef struct thread_state PyThreadState;
 typedef struct { int cf_flags, cf_feature_version; } PyCompilerFlags;
+typedef struct { const char *name; PyObject *(*call)(PyObject *, PyObject *); int flags; const char *doc; } PyMethodDef;
 
-#define Py_file_input        257
-#define Py_PRINT_RAW         1
-#define PyCF_IGNORE_COOKIE   0x0010
+enum { Py_file_input = 257, Py_PRINT_RAW = 1, PyCF_IGNORE_COOKIE = 0x10, METH_VARARGS = 1, METH_KEYWORDS = 2 };
 
-extern PyObject _Py_NoneStruct WEAK, PyModule_Type WEAK;
-#define Py_None (&_Py_NoneStruct)
-extern PyObject *PyExc_SystemExit WEAK, *PyExc_KeyboardInterrupt WEAK, *PyExc_BaseException WEAK, *PyExc_LookupError WEAK;
+/* An opaque object's own layout is never used, only its address. */
+extern WEAK char _Py_NoneStruct[], PyLong_Type[], PyUnicode_Type[], PyDict_Type[], PyModule_Type[];
+extern WEAK PyObject *PyExc_BaseException, *PyExc_SystemExit, *PyExc_KeyboardInterrupt, *PyExc_ImportError;
+#define Py_None ((PyObject *)_Py_NoneStruct)
 
 extern WEAK PyInterpreterState *PyInterpreterState_Main(void);
-extern WEAK PyThreadState *PyThreadState_New(PyInterpreterState *), *PyThreadState_Get(void), *PyThreadState_Swap(PyThreadState *);
-extern WEAK void PyThreadState_Clear(PyThreadState *), PyThreadState_Delete(PyThreadState *);
-extern WEAK PyObject *PyThreadState_GetDict(void), *PyContext_CopyCurrent(void);
-extern WEAK int PyContext_Enter(PyObject *);
+extern WEAK PyThreadState *PyThreadState_New(PyInterpreterState *interpreter);
+extern WEAK PyThreadState *PyThreadState_Get(void);
+extern WEAK PyThreadState *PyThreadState_Swap(PyThreadState *state);
+extern WEAK void PyThreadState_Clear(PyThreadState *state);
+extern WEAK void PyThreadState_Delete(PyThreadState *state);
+extern WEAK PyObject *PyThreadState_GetDict(void); /* borrowed */
+extern WEAK PyObject *PyContext_CopyCurrent(void);
+extern WEAK int PyContext_Enter(PyObject *context);
 
-extern WEAK void Py_IncRef(PyObject *), Py_DecRef(PyObject *);
-extern WEAK int PyArg_ParseTuple(PyObject *, const char *, ...);
-extern WEAK PyObject *PyObject_CallFunction(PyObject *, const char *, ...), *PyObject_CallMethod(PyObject *, const char *, const char *, ...);
-extern WEAK PyObject *PyObject_GetAttrString(PyObject *, const char *);
-extern WEAK int PyObject_IsTrue(PyObject *), PyObject_IsInstance(PyObject *, PyObject *), PyCallable_Check(PyObject *);
-extern WEAK int PyObject_Print(PyObject *, FILE *, int), PyFile_WriteObject(PyObject *, PyObject *, int);
-extern WEAK long PyLong_AsLong(PyObject *);
-extern PyObject PyLong_Type WEAK, PyDict_Type WEAK;
-extern WEAK const char *PyUnicode_AsUTF8(PyObject *);
-extern WEAK PyObject *PyUnicode_FromString(const char *);
+extern WEAK void Py_IncRef(PyObject *object);
+extern WEAK void Py_DecRef(PyObject *object); /* NULL is fine */
+extern WEAK int PyArg_ParseTuple(PyObject *tuple, const char *format, ...);
+extern WEAK PyObject *PyObject_CallFunction(PyObject *function, const char *format, ...);
+extern WEAK PyObject *PyObject_CallMethod(PyObject *object, const char *name, const char *format, ...);
+extern WEAK PyObject *PyObject_GetAttrString(PyObject *object, const char *name);
+extern WEAK int PyObject_IsTrue(PyObject *object);
+extern WEAK int PyObject_IsInstance(PyObject *object, PyObject *type);
+extern WEAK int PyObject_Print(PyObject *object, FILE *file, int flags);
+extern WEAK int PyFile_WriteObject(PyObject *object, PyObject *file, int flags);
+extern WEAK int PyCallable_Check(PyObject *object);
+extern WEAK long PyLong_AsLong(PyObject *number);
+extern WEAK PyObject *PyUnicode_FromString(const char *text);
+extern WEAK const char *PyUnicode_AsUTF8(PyObject *text);
+extern WEAK PyObject *PySet_New(PyObject *items);
+extern WEAK PyObject *PyWeakref_NewRef(PyObject *object, PyObject *callback);
+extern WEAK PyObject *PyCFunction_NewEx(PyMethodDef *method, PyObject *self, PyObject *module);
 
-extern WEAK PyObject *PyDict_GetItem(PyObject *, PyObject *), *PyDict_GetItemString(PyObject *, const char *);
-extern WEAK int PyDict_SetItem(PyObject *, PyObject *, PyObject *), PyDict_SetItemString(PyObject *, const char *, PyObject *);
-extern WEAK int PyDict_DelItem(PyObject *, PyObject *), PyDict_DelItemString(PyObject *, const char *);
-extern WEAK int PyDict_Update(PyObject *, PyObject *), PyDict_Next(PyObject *, intptr_t *, PyObject **, PyObject **);
-extern WEAK PyObject *PyList_New(intptr_t), *PyList_GetItem(PyObject *, intptr_t);
-extern WEAK intptr_t PyList_Size(PyObject *);
-extern WEAK int PyList_Append(PyObject *, PyObject *), PyList_SetSlice(PyObject *, intptr_t, intptr_t, PyObject *);
-extern WEAK PyObject *PyCapsule_New(void *, const char *, void (*)(PyObject *)), *PyWeakref_NewRef(PyObject *, PyObject *);
+extern WEAK PyObject *PyList_New(intptr_t len);
+extern WEAK intptr_t PyList_Size(PyObject *list);
+extern WEAK PyObject *PyList_GetItem(PyObject *list, intptr_t i); /* borrowed */
+extern WEAK int PyList_Append(PyObject *list, PyObject *item);
+extern WEAK int PyList_SetSlice(PyObject *list, intptr_t from, intptr_t to, PyObject *items);
+extern WEAK PyObject *PyDict_GetItem(PyObject *dict, PyObject *key);             /* borrowed; no error */
+extern WEAK PyObject *PyDict_GetItemString(PyObject *dict, const char *key);     /* likewise */
+extern WEAK int PyDict_SetItem(PyObject *dict, PyObject *key, PyObject *value);
+extern WEAK int PyDict_SetItemString(PyObject *dict, const char *key, PyObject *value);
+extern WEAK int PyDict_DelItemString(PyObject *dict, const char *key);
+extern WEAK int PyDict_Update(PyObject *dict, PyObject *other);
+extern WEAK int PyDict_Next(PyObject *dict, intptr_t *pos, PyObject **key, PyObject **value); /* borrowed */
 
 extern WEAK PyObject *PyErr_Occurred(void);
-extern WEAK int PyErr_ExceptionMatches(PyObject *);
-extern WEAK void PyErr_Clear(void), PyErr_Print(void), PyErr_WriteUnraisable(PyObject *);
-extern WEAK void PyErr_Fetch(PyObject **, PyObject **, PyObject **), PyErr_Restore(PyObject *, PyObject *, PyObject *);
+extern WEAK int PyErr_ExceptionMatches(PyObject *type);
+extern WEAK void PyErr_Clear(void);
+extern WEAK void PyErr_Print(void);
+extern WEAK void PyErr_WriteUnraisable(PyObject *where);
+extern WEAK void PyErr_SetString(PyObject *type, const char *text);
+extern WEAK void PyErr_Fetch(PyObject **type, PyObject **value, PyObject **traceback);
+extern WEAK void PyErr_Restore(PyObject *type, PyObject *value, PyObject *traceback);
 
-extern WEAK PyObject *PySys_GetObject(const char *), *PyEval_GetBuiltins(void), *PyImport_GetModuleDict(void), *PyModule_GetDict(PyObject *);
-extern WEAK int PySys_SetObject(const char *, PyObject *), PyErr_CheckSignals(void);
-extern WEAK void PySys_WriteStderr(const char *, ...);
+extern WEAK PyObject *PySys_GetObject(const char *name); /* borrowed */
+extern WEAK int PySys_SetObject(const char *name, PyObject *value);
+extern WEAK void PySys_WriteStderr(const char *format, ...);
+extern WEAK PyObject *PyEval_GetBuiltins(void);       /* borrowed */
+extern WEAK PyObject *PyImport_GetModuleDict(void);   /* borrowed */
+extern WEAK PyObject *PyModule_GetDict(PyObject *module); /* borrowed */
 extern WEAK intptr_t PyGC_Collect(void);
-extern WEAK PyObject *PyRun_FileExFlags(FILE *, const char *, int, PyObject *, PyObject *, int, PyCompilerFlags *);
-extern WEAK PyObject *PyRun_StringFlags(const char *, int, PyObject *, PyObject *, PyCompilerFlags *);
+extern WEAK PyObject *PyRun_FileExFlags(FILE *file, const char *name, int start, PyObject *globals, PyObject *locals, int closes,
+                                        PyCompilerFlags *flags);
+extern WEAK PyObject *PyRun_StringFlags(const char *text, int start, PyObject *globals, PyObject *locals, PyCompilerFlags *flags);
 
-/* What the worker's Python side hands over. */
+/* What the worker's Python side hands over. The functions of the interpreter are here because a program may replace them in
+ * their modules. */
 struct kit {
-    PyObject *prepare;    /* () -> descriptor of a file with a rehearsal */
-    PyObject *begin;      /* () -> (descriptor or -1, file name, text or None): what to run */
-    PyObject *run_atexit, *collect, *callbacks, *referrers, *getsignal, *setsignal; /* atexit._run_exitfuncs; gc.collect, gc.callbacks,
-                           * gc.get_referrers; signal.getsignal, signal.signal. Held here: a program may replace them in their modules */
+    PyObject *prepare; /* () -> descriptor of a text to run as a rehearsal */
+    PyObject *begin;   /* () -> (descriptor, file's name, None) or (-1, b"", text): the program */
+    PyObject *collect, *callbacks, *referrers, *get_signal, *set_signal; /* gc.collect, gc.callbacks, gc.get_referrers;
+                        * signal.getsignal, signal.signal */
+    PyObject *yes;     /* () -> True */
+    const char *prefix; /* below it is what the image brings: modules that need no emptying */
 };
 
-/* Which modules were there before the program: those that stand first in sys.modules. */
+/* Which modules were there before the program: so many, at the beginning of sys.modules. */
 struct census {
     intptr_t  count;
-    PyObject *last; /* name of the last of them, borrowed */
+    PyObject *last; /* the name of the last of them, borrowed: its module is not going away */
 };
 
-/* The Python code of the zygote is on the stack of the thread's state, and it will never return to it. So the thread gets another state, with
- * what the imports have left in the first: context variables, thread-local values. Deleting the first before the last is
- * made lets that become the one which PyGILState_Ensure() finds. */
+/* The frames of the zygote's Python code hang on the state of its thread, and nobody returns to them. So the thread gets another
+ * state, with what imports may have left in the old one: context variables and thread-local values. The first that is made
+ * after the old one's end becomes the one that PyGILState_Ensure() finds; hence one in between. */
 static void take_fresh_thread_state(void)
 {
     PyInterpreterState *interpreter = PyInterpreterState_Main();
@@ -120,171 +146,406 @@ static void take_fresh_thread_state(void)
 static bool is_closed(PyObject *file)
 {
     PyObject *closed = PyObject_GetAttrString(file, "closed");
-    int is_true = 0;
+    int is_true = closed ? PyObject_IsTrue(closed) : -1;
 
-    if (closed) {
-        is_true = PyObject_IsTrue(closed);
-        Py_DecRef(closed);
-    }
-    if (!closed || is_true < 0)
+    Py_DecRef(closed);
+    if (is_true < 0)
         PyErr_Clear();
     return is_true > 0;
 }
 
-/* -1 when something could not be written. As at the interpreter's end: stdout's failure is told, stderr's cannot be. */
-static int flush_streams(void)
+static bool flush(PyObject *file)
 {
-    PyObject *out = PySys_GetObject("stdout"), *err = PySys_GetObject("stderr"), *done;
-    int rc = 0;
+    PyObject *done;
 
-    if (out && out != Py_None && !is_closed(out)) {
-        done = PyObject_CallMethod(out, "flush", NULL);
-        if (!done) {
-            PyErr_WriteUnraisable(out);
-            rc = -1;
-        } else {
-            Py_DecRef(done);
-        }
+    if (!file || file == Py_None || is_closed(file))
+        return true;
+    done = PyObject_CallMethod(file, "flush", NULL);
+    Py_DecRef(done);
+    return done != NULL;
+}
+
+/* After a script, before its exception is printed: whatever fails here fails again at the end. */
+static void flush_quietly(void)
+{
+    static const char *const names[] = { "stderr", "stdout" };
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    for (size_t i = 0; i < 2; i++) {
+        PyObject *file = PySys_GetObject(names[i]);
+
+        if (file)
+            Py_DecRef(PyObject_CallMethod(file, "flush", NULL));
+        PyErr_Clear();
     }
-    if (err && err != Py_None && !is_closed(err)) {
-        done = PyObject_CallMethod(err, "flush", NULL);
-        if (!done) {
-            PyErr_Clear();
-            rc = -1;
-        } else {
-            Py_DecRef(done);
-        }
+    PyErr_Restore(type, value, traceback);
+}
+
+/* False when something could not be written. stdout's failure is told; where would stderr's be? */
+static bool flush_streams(void)
+{
+    PyObject *out = PySys_GetObject("stdout");
+    bool is_fine = flush(out);
+
+    if (!is_fine)
+        PyErr_WriteUnraisable(out);
+    if (!flush(PySys_GetObject("stderr"))) {
+        PyErr_Clear();
+        is_fine = false;
     }
-    return rc;
+    return is_fine;
 }
 
 /* --- the program --- */
 
-/* The value of its module code, NULL with an exception. @fd is closed. */
-static PyObject *run(PyObject *globals, int fd, const char *name, const char *text)
+/* What its module code returns, NULL with an exception. */
+static PyObject *run_text(PyObject *globals, PyObject *text)
 {
-    PyCompilerFlags flags = { .cf_flags = text ? PyCF_IGNORE_COOKIE : 0 };
-    FILE *file;
+    PyCompilerFlags flags = { .cf_flags = PyCF_IGNORE_COOKIE };
+    const char *utf8 = PyUnicode_AsUTF8(text);
 
-    if (text)
-        return PyRun_StringFlags(text, Py_file_input, globals, globals, &flags);
-    file = fdopen(fd, "r");
-    if (!file)
-        _exit(1);
-    return PyRun_FileExFlags(file, name, Py_file_input, globals, globals, 1, &flags);
+    if (utf8)
+        return PyRun_StringFlags(utf8, Py_file_input, globals, globals, &flags);
+    PySys_WriteStderr("Unable to decode the command from the command line:\n");
+    return NULL;
 }
 
-/* The exit code that a SystemExit stands for; takes the exception. */
+/* Likewise; @fd is closed before it begins. */
+static PyObject *run_file(PyObject *globals, int fd, const char *name)
+{
+    FILE *file = fdopen(fd, "r");
+    PyObject *value;
+
+    if (!file)
+        _exit(1);
+    value = PyRun_FileExFlags(file, name, Py_file_input, globals, globals, 1, NULL);
+    flush_quietly();
+    return value;
+}
+
+/* The exit code that the SystemExit stands for, which is gone then. */
 static int code_of_exit(void)
 {
-    PyObject *kind, *value, *traceback, *code, *err;
+    PyObject *type, *value, *traceback, *code, *err;
     int ret = 0;
 
     fflush(stdout);
-    PyErr_Fetch(&kind, &value, &traceback);
-    if (value && value != Py_None && PyObject_IsInstance(value, PyExc_BaseException) > 0) {
+    PyErr_Fetch(&type, &value, &traceback);
+    if (value && PyObject_IsInstance(value, PyExc_BaseException) > 0) {
         code = PyObject_GetAttrString(value, "code");
         if (code) {
             Py_DecRef(value);
             value = code;
         }
     }
-    if (value && value != Py_None) {
-        if (PyObject_IsInstance(value, &PyLong_Type) > 0) {
-            ret = (int)PyLong_AsLong(value); /* one that does not fit is -1 */
+    if (!value || value == Py_None) {
+        ret = 0;
+    } else if (PyObject_IsInstance(value, (PyObject *)PyLong_Type) > 0) {
+        ret = (int)PyLong_AsLong(value); /* -1 for what no long holds */
+    } else {
+        PyErr_Clear();
+        err = PySys_GetObject("stderr");
+        if (err && err != Py_None) {
+            PyFile_WriteObject(value, err, Py_PRINT_RAW);
         } else {
-            PyErr_Clear();
-            ret = 1;
-            err = PySys_GetObject("stderr");
-            if (err && err != Py_None) {
-                PyFile_WriteObject(value, err, Py_PRINT_RAW);
-            } else {
-                PyObject_Print(value, stderr, Py_PRINT_RAW);
-                fflush(stderr);
-            }
-            PySys_WriteStderr("\n");
+            PyObject_Print(value, stderr, Py_PRINT_RAW);
+            fflush(stderr);
         }
+        PySys_WriteStderr("\n");
+        ret = 1;
     }
-    PyErr_Restore(kind, value, traceback); /* gives up what is left of them */
+    PyErr_Restore(type, value, traceback);
     PyErr_Clear();
     return ret;
 }
 
 /* --- its end --- */
 
+/* If the module is there at all. */
+static void call_in_module(const char *name, const char *function)
+{
+    PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), name), *done;
+
+    if (!module || module == Py_None)
+        return;
+    Py_IncRef(module);
+    done = PyObject_CallMethod(module, function, NULL);
+    if (!done)
+        PyErr_WriteUnraisable(module);
+    Py_DecRef(done);
+    Py_DecRef(module);
+}
+
+static void forget_signal_handlers(const struct kit *kit)
+{
+    for (int sig = 1; sig < NSIG; sig++) {
+        PyObject *handler = PyObject_CallFunction(kit->get_signal, "i", sig);
+
+        if (handler && PyCallable_Check(handler))
+            Py_DecRef(PyObject_CallFunction(kit->set_signal, "ii", sig, 0)); /* 0: SIG_DFL */
+        Py_DecRef(handler);
+        PyErr_Clear();
+    }
+}
+
+static void collect(const struct kit *kit)
+{
+    Py_DecRef(PyObject_CallFunction(kit->collect, NULL));
+    PyErr_Clear();
+}
+
+/* Nothing can be imported from a certain moment on. */
+static PyObject *refuse_import(PyObject *self, PyObject *args)
+{
+    (void)self;
+    (void)args;
+    PyErr_SetString(PyExc_ImportError, "sys.meta_path is None, Python is likely shutting down");
+    return NULL;
+}
+
+static void empty_sys(void)
+{
+    static PyMethodDef import = { "__import__", refuse_import, METH_VARARGS, NULL };
+    static const char *const gone[] = { "path", "argv", "ps1", "ps2", "last_type", "last_value", "last_traceback", "last_exc",
+                                        "path_hooks", "path_importer_cache", "meta_path", "__interactivehook__" };
+    static const char *const streams[][2] = { { "stdin", "__stdin__" }, { "stdout", "__stdout__" }, { "stderr", "__stderr__" } };
+    PyObject *builtins = PyEval_GetBuiltins(), *refusal = PyCFunction_NewEx(&import, NULL, NULL);
+
+    PyDict_SetItemString(builtins, "_", Py_None);
+    if (refusal)
+        PyDict_SetItemString(builtins, "__import__", refusal);
+    Py_DecRef(refusal);
+    for (size_t i = 0; i < sizeof(gone) / sizeof(*gone); i++)
+        if (PySys_GetObject(gone[i]))
+            PySys_SetObject(gone[i], Py_None);
+    for (size_t i = 0; i < sizeof(streams) / sizeof(*streams); i++) {
+        PyObject *original = PySys_GetObject(streams[i][1]);
+
+        PySys_SetObject(streams[i][0], original ? original : Py_None);
+    }
+    PyErr_Clear();
+}
+
 static struct census count_modules(void)
 {
     struct census census = { .count = 0 };
     PyObject *modules = PyImport_GetModuleDict(), *name, *module;
-    intptr_t pos = 0;
 
-    while (PyDict_Next(modules, &pos, &name, &module)) {
-        census.count++;
+    for (intptr_t pos = 0; PyDict_Next(modules, &pos, &name, &module); census.count++)
         census.last = name;
-    }
     return census;
 }
 
-/* Names of modules that the program brought in, __main__ first. Where it has taken away some of the others, the last of those that
- * were there is looked for. */
-static PyObject *list_modules(const struct census *census)
+/* It came with the image, so nothing happens when it goes. */
+static bool is_of_image(PyObject *module, const char *prefix)
+{
+    PyObject *file = PyObject_GetAttrString(module, "__file__");
+    const char *path = file && PyObject_IsInstance(file, (PyObject *)PyUnicode_Type) > 0 ? PyUnicode_AsUTF8(file) : NULL;
+    bool is_so = path && strncmp(path, prefix, strlen(prefix)) == 0;
+
+    Py_DecRef(file);
+    PyErr_Clear();
+    return is_so;
+}
+
+/* Names of the modules that the program brought in, and __main__ before them. If it has taken away some of those that were there,
+ * then the last one of them is where its own begin. */
+static PyObject *list_modules(const struct kit *kit, const struct census *census)
 {
     PyObject *modules = PyImport_GetModuleDict(), *names = PyList_New(0), *main_name = PyUnicode_FromString("__main__");
     PyObject *name, *module;
-    intptr_t pos = 0, n = 0, skip = 0;
+    intptr_t pos = 0, skip = 0, n;
 
-    while (PyDict_Next(modules, &pos, &name, &module)) {
-        n++;
+    for (n = 0; PyDict_Next(modules, &pos, &name, &module); n++)
         if (name == census->last)
-            skip = n;
-    }
+            skip = n + 1;
     if (skip == 0)
         skip = census->count < n ? census->count : n;
     PyList_Append(names, main_name);
     Py_DecRef(main_name);
     pos = 0;
     for (n = 0; PyDict_Next(modules, &pos, &name, &module); n++)
-        if (n >= skip)
+        if (n >= skip && !is_of_image(module, kit->prefix))
             PyList_Append(names, name);
     return names;
 }
 
-static void set_to_none(PyObject *dict, PyObject *name, const PyObject *value)
-{
-    if (value != Py_None && PyDict_SetItem(dict, name, Py_None) < 0)
-        PyErr_WriteUnraisable(NULL);
-}
-
-/* As _PyModule_Clear(): names that begin with one underscore first, and __builtins__ stays, for destructors. */
+/* Names with one underscore first; __builtins__ stays, as destructors may need it. */
 static void empty_dict(PyObject *dict)
 {
     PyObject *name, *value;
-    const char *text;
 
     for (int pass = 0; pass < 2; pass++) {
-        intptr_t pos = 0;
+        for (intptr_t pos = 0; PyDict_Next(dict, &pos, &name, &value);) {
+            const char *text = PyUnicode_AsUTF8(name);
+            bool is_next = text && (pass ? strcmp(text, "__builtins__") != 0 : text[0] == '_' && text[1] != '_');
 
-        while (PyDict_Next(dict, &pos, &name, &value)) {
-            text = PyUnicode_AsUTF8(name);
-            if (!text)
-                PyErr_Clear();
-            else if (pass == 0 ? text[0] == '_' && text[1] != '_' : strcmp(text, "__builtins__") != 0)
-                set_to_none(dict, name, value);
+            PyErr_Clear();
+            if (is_next && value != Py_None && PyDict_SetItem(dict, name, Py_None) < 0)
+                PyErr_WriteUnraisable(NULL);
         }
     }
 }
 
-/* What a module's globals hold lives on when something outside refers to one of its functions: there, something that would be
- * gone by now if the interpreter were taken apart. A capsule among the globals tells, and finds them. */
-static const char capsule_name[] = "globals";
-
-static void mark(PyObject *dict)
+/* Appends a weak reference to each module, and to a mark among its globals. */
+static void take_away(PyObject *name, PyObject *refs, PyObject *marks)
 {
-    PyObject *capsule = PyCapsule_New((void *)capsule_name, capsule_name, NULL), *ref;
+    PyObject *modules = PyImport_GetModuleDict(), *module = PyDict_GetItem(modules, name), *mark = PySet_New(NULL);
 
-    (void)ref;
-    if (!capsule)
-        return;
-    PyDict_SetItemString(dict, "__cached__", capsule);
-    Py_DecRef(capsule);
+    if (module && mark && PyObject_IsInstance(module, (PyObject *)PyModule_Type) > 0) {
+        PyObject *ref = PyWeakref_NewRef(module, NULL), *mark_ref = PyWeakref_NewRef(mark, NULL);
+
+        if (ref && mark_ref && PyDict_SetItemString(PyModule_GetDict(module), "__cached__", mark) == 0) {
+            PyList_Append(refs, ref);
+            PyList_Append(marks, mark_ref);
+        }
+        Py_DecRef(ref);
+        Py_DecRef(mark_ref);
+    }
+    Py_DecRef(mark);
+    PyDict_SetItem(modules, name, Py_None);
+    PyErr_Clear();
+}
+
+/* Empties the globals whose mark is still there: whatever outside refers to one of the functions that belong to them would be gone
+ * by now, if the interpreter were taken apart. */
+static void empty_marked(const struct kit *kit, PyObject *mark)
+{
+    PyObject *holders = PyObject_CallFunction(kit->referrers, "O", mark);
+
+    for (intptr_t i = 0; holders && i < PyList_Size(holders); i++) {
+        PyObject *holder = PyList_GetItem(holders, i);
+
+        if (PyObject_IsInstance(holder, (PyObject *)PyDict_Type) > 0)
+            empty_dict(holder);
+    }
+    Py_DecRef(holders);
+}
+
+static void forget_modules(const struct kit *kit, const struct census *census)
+{
+    PyObject *names = list_modules(kit, census), *refs = PyList_New(0), *marks = PyList_New(0), *object;
+
+    for (intptr_t i = 0; i < PyList_Size(names); i++)
+        take_away(PyList_GetItem(names, i), refs, marks);
+    PyList_SetSlice(kit->callbacks, 0, PyList_Size(kit->callbacks), NULL);
+    collect(kit);
+    for (intptr_t i = PyList_Size(refs); i-- > 0;) { /* those that something refers to */
+        object = PyObject_CallFunction(PyList_GetItem(refs, i), NULL);
+        if (object && object != Py_None)
+            empty_dict(PyModule_GetDict(object));
+        Py_DecRef(object);
+    }
+    for (intptr_t i = PyList_Size(marks); i-- > 0;) {
+        object = PyObject_CallFunction(PyList_GetItem(marks, i), NULL);
+        if (object && object != Py_None)
+            empty_marked(kit, object);
+        Py_DecRef(object);
+    }
+    PyErr_Clear();
+}
+
+/* False when output was lost. */
+static bool end(const struct kit *kit, const struct census *census)
+{
+    bool is_fine;
+
+    call_in_module("threading", "_shutdown"); /* waits for those that are not daemons */
+    call_in_module("atexit", "_run_exitfuncs");
+    PySys_SetObject("is_finalizing", kit->yes);
+    is_fine = flush_streams();
+    forget_signal_handlers(kit);
+    PyGC_Collect();
+    empty_sys();
+    forget_modules(kit, census);
+    return flush_streams() && is_fine;
+}
+
+/* Everything once with nothing in it, so that the pages which that writes to are the worker's own when the program comes. */
+static void rehearse(const struct kit *kit)
+{
+    PyObject *fd = PyObject_CallFunction(kit->prepare, NULL), *globals, *done;
+    struct census census;
+
+    if (!fd) {
+        PyErr_Print();
+        _exit(1);
+    }
+    globals = PyObject_CallFunction((PyObject *)PyDict_Type, NULL);
+    done = globals ? run_file(globals, (int)PyLong_AsLong(fd), "rehearsal") : NULL;
+    if (!done) {
+        PyErr_Print();
+        _exit(1);
+    }
+    Py_DecRef(done);
+    Py_DecRef(globals);
+    Py_DecRef(fd);
+    census = count_modules();
+    Py_DecRef(list_modules(kit, &census));
+    flush_streams();
+    PyGC_Collect();
+    collect(kit);
+}
+
+/* @parts: the kit, as a tuple in its order. The calling Python code is never returned to. */
+EXPORT void hutch_worker_main(PyObject *parts);
+
+EXPORT void hutch_worker_main(PyObject *parts)
+{
+    PyObject *program, *module, *globals, *value, *text;
+    const char *name;
+    bool is_interrupted, is_exit = false;
+    struct census census;
+    struct kit kit;
+    int fd, status = 0;
+
+    if (!PyArg_ParseTuple(parts, "OOOOOOOOs", &kit.prepare, &kit.begin, &kit.collect, &kit.callbacks,
+                          &kit.referrers, &kit.get_signal, &kit.set_signal, &kit.yes, &kit.prefix)) {
+        PyErr_Print();
+        _exit(1);
+    }
+    take_fresh_thread_state();
+    rehearse(&kit);
+    program = PyObject_CallFunction(kit.begin, NULL);
+    if (!program || !PyArg_ParseTuple(program, "iyO", &fd, &name, &text)) {
+        PyErr_Print();
+        _exit(1);
+    }
+    census = count_modules();
+    module = PyDict_GetItemString(PyImport_GetModuleDict(), "__main__");
+    Py_IncRef(module);
+    globals = PyModule_GetDict(module);
+
+    Py_IncRef(globals);
+    value = fd < 0 ? run_text(globals, text) : run_file(globals, fd, name);
+    is_interrupted = !value && PyErr_Occurred() == PyExc_KeyboardInterrupt;
+    Py_DecRef(value);
+    Py_DecRef(module);
+    if (PyErr_Occurred()) {
+        is_exit = PyErr_ExceptionMatches(PyExc_SystemExit);
+        status = 1;
+        if (is_exit)
+            status = code_of_exit();
+        else
+            PyErr_Print();
+    }
+    if (!is_exit && fd >= 0) { /* a script's atexit functions find no __file__, unless it called sys.exit() */
+        if (PyDict_DelItemString(globals, "__file__") < 0)
+            PyErr_Clear();
+        if (PyDict_DelItemString(globals, "__cached__") < 0)
+            PyErr_Clear();
+    }
+    Py_DecRef(globals);
+    Py_DecRef(program);
+
+    if (!end(&kit, &census))
+        status = 120;
+    fflush(NULL);
+    if (is_interrupted) {
+        signal(SIGINT, SIG_DFL);
+        kill(getpid(), SIGINT);
+        status = 128 + SIGINT;
+    }
+    _exit(status);
 }

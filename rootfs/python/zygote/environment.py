@@ -1,0 +1,157 @@
+# The environment of a program: the variables themselves, and those things that an interpreter reads from them when it starts. A
+# job usually has the environment of the zygote; change() is for those that have not.
+#
+# Honoured: PYTHONUNBUFFERED, PYTHONIOENCODING, PYTHONWARNINGS, PYTHONPATH, PYTHONDONTWRITEBYTECODE, PYTHONPYCACHEPREFIX,
+# PYTHONINTMAXSTRDIGITS, PYTHONFAULTHANDLER, PYTHONTRACEMALLOC, TZ, and what is read at run time anyway (PYTHONBREAKPOINT,
+# PYTHONASYNCIODEBUG, HOME, TMPDIR). All others were read before the fork: the engine gives a program that sets one of
+# those an interpreter of its own. sys.flags stays as the zygote has it.
+import _io
+import _signal
+import ctypes
+import os
+import sys
+import time
+
+
+class Defaults:
+    """Of the standard streams, without the variables that change them."""
+
+
+defaults = Defaults()
+
+
+def get_ready():
+    import _locale
+
+    defaults.clearenv = getattr(ctypes.PyDLL(None), "clearenv", None)
+    # As config_init_stdio_encoding() in Python/initconfig.c.
+    defaults.encoding = _locale.nl_langinfo(_locale.CODESET) if not sys.flags.utf8_mode else "utf-8"
+    locale = _locale.setlocale(_locale.LC_CTYPE)
+    is_c = sys.flags.utf8_mode or locale in ("C", "POSIX", "C.UTF-8", "C.utf8", "UTF-8")
+    defaults.errors = "surrogateescape" if is_c else "strict"
+    defaults.python_path = split_path(os.environ.get("PYTHONPATH"))
+
+
+def current():
+    """As it stands in a job."""
+    return b"".join(b"%s=%s\0" % item for item in os.environ._data.items())
+
+
+def normal_name(encoding):
+    import codecs
+
+    return codecs.lookup(encoding).name
+
+
+def open_streams():
+    """Standard input, output and error on the descriptors 0, 1 and 2 as create_stdio() in Python/pylifecycle.c has them."""
+    encoding, errors = defaults.encoding, defaults.errors
+    wanted, colon, wanted_errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
+    if wanted:
+        encoding, errors = wanted, "strict"
+    if wanted_errors:
+        errors = wanted_errors
+    encoding = normal_name(encoding)
+    is_unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        is_raw = is_unbuffered and fd > 0
+        buffer = _io.open(fd, mode + "b", 0 if is_raw else -1, None, None, None, False)
+        raw = buffer if is_raw else buffer.raw
+        raw.name = "<%s>" % name
+        is_terminal = raw.isatty()
+        stream = _io.TextIOWrapper(
+            buffer,
+            encoding,
+            errors if fd < 2 else "backslashreplace",
+            "\n",
+            not is_unbuffered and (is_terminal or fd == 2),
+            is_unbuffered,
+        )
+        stream.mode = mode
+        setattr(sys, name, stream)
+        setattr(sys, "__%s__" % name, stream)
+
+
+def split_path(value):
+    return [os.path.abspath(entry) for entry in value.split(os.pathsep)] if value else []
+
+
+def change_path(start):
+    """PYTHONPATH comes before the interpreter's own directories. start.path is what comes after the script's."""
+    rest = start.path
+    if rest[: len(defaults.python_path)] == defaults.python_path:
+        rest = rest[len(defaults.python_path) :]
+    path = []
+    for entry in split_path(os.environ.get("PYTHONPATH")) + rest:
+        if entry not in path:
+            path.append(entry)
+    start.path = path
+
+
+def change_warnings(value):
+    if not value:
+        return
+    import warnings
+
+    sys.warnoptions[:] = value.split(",")
+    warnings._processoptions(sys.warnoptions)
+
+
+def change_fault_handler(value):
+    import faulthandler
+
+    if value:
+        faulthandler.enable()
+    else:
+        faulthandler.disable()
+
+
+def change_trace_malloc(value):
+    import tracemalloc
+
+    tracemalloc.stop()
+    if value and value != "0":
+        tracemalloc.start(int(value))
+
+
+def change(block, start):
+    """Takes on an environment that differs from the present one."""
+    old = dict(os.environ)
+    data = os.environ._data
+    if defaults.clearenv is not None:
+        defaults.clearenv()
+    else:
+        for name in data:
+            os.unsetenv(name)
+    data.clear()
+    for item in block.split(b"\0")[:-1]:
+        name, _, value = item.partition(b"=")
+        data[name] = value
+        os.putenv(name, value)
+    posix = sys.modules["posix"].environ
+    posix.clear()
+    posix.update(data)
+
+    new = os.environ
+
+    def changed(*names):
+        return any(old.get(name) != new.get(name) for name in names)
+
+    if changed("TZ"):
+        time.tzset()
+    if changed("PYTHONUNBUFFERED", "PYTHONIOENCODING"):
+        open_streams()
+    if changed("PYTHONDONTWRITEBYTECODE"):
+        sys.dont_write_bytecode = bool(new.get("PYTHONDONTWRITEBYTECODE"))
+    if changed("PYTHONPYCACHEPREFIX"):
+        sys.pycache_prefix = new.get("PYTHONPYCACHEPREFIX") or None
+    if changed("PYTHONINTMAXSTRDIGITS") and hasattr(sys, "set_int_max_str_digits"):
+        sys.set_int_max_str_digits(int(new.get("PYTHONINTMAXSTRDIGITS") or sys.int_info.default_max_str_digits))
+    if changed("PYTHONPATH"):
+        change_path(start)
+    if changed("PYTHONWARNINGS"):
+        change_warnings(new.get("PYTHONWARNINGS"))
+    if changed("PYTHONFAULTHANDLER"):
+        change_fault_handler(new.get("PYTHONFAULTHANDLER"))
+    if changed("PYTHONTRACEMALLOC"):
+        change_trace_malloc(new.get("PYTHONTRACEMALLOC"))

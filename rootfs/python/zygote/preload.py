@@ -1,0 +1,103 @@
+# What a zygote does before it forks: imports, the operator's warm-up code, and the first use of what is slow when it is first
+# used. In the end it must be one thread with no open files but its own, or it is not allowed to fork.
+import contextlib
+import gc
+import importlib
+import os
+import sys
+
+import first_use
+import renew
+
+SEPARATOR = "---"
+REPORT_MAX = 4000  # bytes, what a message holds
+DESCRIPTORS = {0, 1, 2, 3}
+
+
+def import_all(names):
+    """Those that could not be imported."""
+    missing = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit):
+            missing.append(name)
+    return missing
+
+
+def run_warm_up(code):
+    """What is wrong with it, or None."""
+    if not code.strip():
+        return None
+    try:
+        exec(compile(code, "<warm-up>", "exec", 0, True), {"__name__": "warm_up"})
+    except (Exception, SystemExit) as error:
+        return "the warm-up code ended with %s: %s" % (type(error).__name__, error)
+    return None
+
+
+def count_threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def stop_threads_of_libraries():
+    """OpenBLAS, among others, has asked libc to be told of forks: then it ends its threads, and starts them again when they are
+    needed. One fork for nothing makes it do that here, instead of each time."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def what_forbids_to_fork():
+    """None, or why a copy of this process would be unsound or would give one program a hold on another."""
+    if count_threads() > 1:
+        stop_threads_of_libraries()
+    threads = count_threads()
+    if threads > 1:
+        return "the imports have started %d threads, which no fork survives" % (threads - 1)
+    listing = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
+    left = {int(name) for name in os.listdir(listing)} - DESCRIPTORS - {listing}
+    os.close(listing)
+    for fd in sorted(left):
+        try:
+            return "the imports have left descriptor %d open, on %s" % (fd, os.readlink("/proc/self/fd/%d" % fd))
+        except FileNotFoundError:
+            pass  # that of listdir() itself
+    return None
+
+
+def shortened(lines):
+    report = ""
+    for line in lines:
+        line = " ".join(line.splitlines())
+        if len((report + line).encode("utf-8", "replace")) > REPORT_MAX:
+            break
+        report += line + "\n"
+    return report
+
+
+def load(order):
+    """Imports the modules that are named in order, one a line; after a separator follows warm-up code. Returns a report,
+    and whether this process may fork: one line for each module that could not be imported, and one that begins
+    with "error: " when it may not."""
+    lines = order.split("\n")
+    end = lines.index(SEPARATOR) if SEPARATOR in lines else len(lines)
+    names, warm_up = [line.strip() for line in lines[:end] if line.strip()], "\n".join(lines[end + 1 :])
+    gc.disable()  # what is imported stays; looking for garbage meanwhile is lost time
+    with renew.watch_seeds() if names else contextlib.nullcontext(), renew.hold_back_hooks():
+        before = set(sys.modules)
+        missing = import_all(names)
+        first_use.exercise(set(sys.modules) - before)
+        fault = run_warm_up(warm_up)
+    renew.clean_up()
+    gc.enable()
+    gc.collect()
+    renew.find_generators()
+    try:
+        fault = fault or what_forbids_to_fork()
+    except OSError as error:
+        fault = "look for threads and open files in /proc: %s" % error
+    # What is there now is never looked at again by the collector, nor written to by it: the pages stay shared.
+    gc.freeze()
+    return shortened((["error: " + fault] if fault else []) + missing), fault is None
