@@ -259,10 +259,10 @@ static int compare_entries(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-static bool is_withheld(const struct seccomp_rules *rules, const char *name)
+static bool is_among(const char *const *names, const char *name)
 {
-    for (const char *const *w = rules->withheld; w && *w; w++)
-        if (strcmp(*w, name) == 0)
+    for (; names && *names; names++)
+        if (strcmp(*names, name) == 0)
             return true;
     return false;
 }
@@ -288,6 +288,7 @@ static void add_entry(struct entries *entries, const char *name, size_t number, 
 static int resolve(const struct seccomp_rules *rules, struct entries *entries, struct hutch_err *err)
 {
     static const struct seccomp_rule withhold = { .verdict = SECCOMP_ERRNO, .errnum = ENOSYS };
+    static const struct seccomp_rule grant = { .verdict = SECCOMP_ALLOW };
     size_t n = 0;
 
     for (size_t i = 0; i < rules->n_rules; i++)
@@ -295,16 +296,20 @@ static int resolve(const struct seccomp_rules *rules, struct entries *entries, s
             n++;
     for (const char *const *name = rules->withheld; name && *name; name++)
         n++;
+    for (const char *const *name = rules->granted; name && *name; name++)
+        n++;
     entries->default_action = action(rules->default_verdict, rules->default_errnum);
     entries->list = calloc(n + 1, sizeof(*entries->list));
     if (!entries->list)
         return hutch_err_set(err, ENOMEM, "compile %zu seccomp rules", rules->n_rules);
     for (size_t i = 0; i < rules->n_rules; i++)
         for (char **name = rules->rules[i].names; name && *name; name++)
-            if (!is_withheld(rules, *name))
+            if (!is_among(rules->withheld, *name) && !is_among(rules->granted, *name))
                 add_entry(entries, *name, i, &rules->rules[i]);
     for (const char *const *name = rules->withheld; name && *name; name++)
         add_entry(entries, *name, rules->n_rules, &withhold);
+    for (const char *const *name = rules->granted; name && *name; name++)
+        add_entry(entries, *name, rules->n_rules, &grant);
     qsort(entries->list, entries->n, sizeof(*entries->list), compare_entries);
     return 0;
 }

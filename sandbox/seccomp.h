@@ -51,6 +51,7 @@ struct seccomp_rules {
     struct seccomp_rule *rules; /* owned */
     size_t n_rules;
     const char *const *withheld; /* NULL, or NULL-terminated: calls that answer ENOSYS whatever the rules say */
+    const char *const *granted;  /* likewise: calls that are allowed whatever the rules say; none of those withheld */
 };
 
 void hutch_seccomp_rules_done(struct seccomp_rules *rules);

@@ -25,6 +25,29 @@ static const struct {
     { "close inherited descriptors",  hutch_step_close_inherited },
 };
 
+/* What a zygote's helper needs beyond what programs may do. A worker inherits this filter and loads its own on top, in which all
+ * of it is as restricted as ever: of several filters the strictest answer counts, seccomp(2). */
+static const char *const granted[] = {
+    "setns", "clone3",                              /* into the sandbox, and into its cgroup */
+    "prctl", "capget", "capset", "close_range",     /* hutch_worker_confine() */
+    "prlimit64", "setrlimit", "sched_setaffinity", "landlock_restrict_self", "seccomp",
+    "memfd_create",                                 /* rootfs/helper/freeze.c */
+    NULL,
+};
+
+static int compile(const struct sandbox_spec *spec, struct init_job *job, struct hutch_err *err)
+{
+    struct seccomp_rules rules = spec->seccomp;
+
+    if (spec->layers[LAYER_SECCOMP] == NEED_OFF)
+        return 0;
+    rules.granted = granted;
+    if (hutch_seccomp_compile(&rules, &job->seccomp, err) < 0)
+        return hutch_err_wrap(err, "compile the zygote's seccomp profile");
+    job->plan.has_seccomp = true;
+    return 0;
+}
+
 static _Noreturn void zygote_main(struct init_job *job)
 {
     struct init_msg msg = { .kind = INIT_SETUP_FAILED };
@@ -73,6 +96,8 @@ int hutch_zygote_start(const struct sandbox_spec *spec, int order_fd, int stderr
     if (hutch_userns_plan(&job.ids, err) < 0 || hutch_mounts_sources_init(spec, &job.sources, err) < 0)
         return -1;
     hutch_rlimits_plan(spec, true, true, &job.plan.rlimits);
+    if (compile(spec, &job, err) < 0)
+        goto out;
     if (pipe2(pipefd, O_CLOEXEC) < 0) {
         hutch_err_set(err, errno, "make a pipe");
         goto out;
@@ -94,6 +119,7 @@ int hutch_zygote_start(const struct sandbox_spec *spec, int order_fd, int stderr
         *ret_pidfd = hutch_fd_take(&pidfd);
     }
 out:
+    hutch_seccomp_program_done(&job.seccomp);
     hutch_mounts_sources_done(&job.sources);
     return rc;
 }

@@ -499,6 +499,32 @@ static void test_withheld_calls(void **state)
     }
 }
 
+/* Granted calls are allowed: one that is refused, one that a condition would allow, one that only the default refuses. */
+static void test_granted_calls(void **state)
+{
+    static const char *const granted[] = { "setns", "prctl", "clone3", "no_such_call", NULL };
+    struct seccomp_data data = { .arch = NATIVE_AUDIT_ARCH };
+    struct seccomp_program program;
+    struct seccomp_rules rules;
+    struct hutch_err err;
+
+    (void)state;
+    assert_int_equal(read_rules(ENOSYS_BY_DEFAULT DENY("'setns'", "1", "") "," ALLOW("'prctl'", COMPARE("0", "EQ", "4")) "]}", &rules,
+                                &err), 0);
+    rules.granted = granted;
+    if (hutch_seccomp_compile(&rules, &program, &err) < 0)
+        fail_msg("%s", err.msg);
+    for (const char *const *name = granted; *name; name++) {
+        data.nr = seccomp_syscall_resolve_name(*name);
+        if (data.nr >= 0 && interpret(&program, &data) != SECCOMP_RET_ALLOW)
+            fail_msg("'%s' answers %#x", *name, interpret(&program, &data));
+    }
+    data.nr = SYS_read;
+    assert_int_equal(interpret(&program, &data), SECCOMP_RET_ERRNO | ENOSYS);
+    hutch_seccomp_program_done(&program);
+    hutch_seccomp_rules_done(&rules);
+}
+
 static void test_other_architectures_are_killed(void **state)
 {
     static const uint32_t others[] = { AUDIT_ARCH_I386, AUDIT_ARCH_ARM, AUDIT_ARCH_S390X, 0 };
@@ -940,6 +966,7 @@ int main(void)
         cmocka_unit_test(test_program_answers_as_the_profiles_say),
         cmocka_unit_test(test_program_answers_as_small_rule_sets_say),
         cmocka_unit_test(test_withheld_calls),
+        cmocka_unit_test(test_granted_calls),
         cmocka_unit_test(test_other_architectures_are_killed),
         cmocka_unit_test(test_strict_allows_nothing_that_default_does_not),
         cmocka_unit_test(test_profiles_name_every_call),
