@@ -182,11 +182,22 @@ lint: ## compile with gcc and clang with warnings as errors, and run the checker
 	@$(SUBMAKE) B=build-clang CC=clang CFLAGS='-O2 -g -Werror' all unit
 	@.ci/lint build-gcc build-clang
 
+$(B)/bench/floor: bench/floor.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $<
+
+# Linked as an embedding program is: against the public library, hutch.h its only header of ours.
+$(B)/bench/warm: bench/warm.c $(B)/libhutch.a $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(B)/libhutch.a $(shell pkg-config --libs $(LIBHUTCH_PC)) -lm
+
 .PHONY: bench
-bench: ## compare cold starts with bubblewrap and whatever else is installed
+bench: ## measure the kernel's floor, warm and cold runs, and whatever else is installed
 	@.ci/packages build images test
-	@$(SUBMAKE) all
-	@bench/cold --hutch $(B)/hutch
+	@$(SUBMAKE) all $(B)/bench/floor $(B)/bench/warm
+	@bench/report --build $(B)
 
 # What `hutch rootfs build` needs: everything below rootfs/ that is not compiled into the program.
 ROOTFS_DATA := $(filter-out %.c %.h rootfs/python rootfs/helper,$(wildcard rootfs/*))
