@@ -6,6 +6,7 @@
 #include "profile.h"
 #include "program.h"
 #include "run.h"
+#include "run_warm.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -27,7 +28,7 @@ struct repeated {
 struct run_opts {
     const char *image, *rootfs, *policy, *code, *data, *workdir, *network, *memory, *cpus, *pids, *timeout, *cpu_time;
     struct repeated env, volumes, tmpfs;
-    bool json, quiet, verbose, help;
+    bool json, quiet, verbose, help, warm;
 };
 
 enum option_kind { OPT_TEXT, OPT_REPEATED, OPT_FLAG, OPT_V };
@@ -55,6 +56,7 @@ static const struct {
     { 'w', "--workdir", "DIR", OPT_TEXT, offsetof(struct run_opts, workdir), "working directory inside (default: /mnt/data)" },
     { 0, "--data", "DIR", OPT_TEXT, offsetof(struct run_opts, data), "host directory for /mnt/data (default: a fresh one)" },
     { 0, "--json", NULL, OPT_FLAG, offsetof(struct run_opts, json), "print one JSON object as the result" },
+    { 0, "--warm", NULL, OPT_FLAG, offsetof(struct run_opts, warm), "by way of an engine, for comparing: slow to start, then fast" },
     { 'q', "--quiet", NULL, OPT_FLAG, offsetof(struct run_opts, quiet), "print nothing but what the program prints" },
     { 0, "--verbose", NULL, OPT_FLAG, offsetof(struct run_opts, verbose), "say on stderr what is done (also -v, before anything but SRC:DST)" },
     { 'h', "--help", NULL, OPT_FLAG, offsetof(struct run_opts, help), "this list" },
@@ -268,6 +270,23 @@ static int report(const struct run_opts *opts, const struct run_result *r, struc
     return exit_status(r);
 }
 
+static int run_warm(const struct run_opts *opts, const struct profile *profile, char **words, const struct run_request *request,
+                    struct run_result *ret, struct hutch_err *err)
+{
+    const struct warm_run_request warm = {
+        .profile = profile,
+        .program = request->spec,
+        .args = opts->code ? words : words + 1,
+        .code = opts->code,
+        .stdin_fd = request->stdin_fd,
+        .stdout_fd = request->stdout_fd,
+        .stderr_fd = request->stderr_fd,
+        .signal_fd = request->signal_fd,
+    };
+
+    return hutch_run_warm(&warm, ret, err);
+}
+
 int hutch_cmd_run(int argc, char **argv)
 {
     struct run_opts opts = { 0 };
@@ -310,7 +329,7 @@ int hutch_cmd_run(int argc, char **argv)
         request.stdout_fd = STDOUT_FILENO;
         request.stderr_fd = STDERR_FILENO;
     }
-    if (hutch_run(&request, &result, &err) == 0)
+    if (opts.warm ? run_warm(&opts, &profile, argv + first, &request, &result, &err) == 0 : hutch_run(&request, &result, &err) == 0)
         status = report(&opts, &result, &err);
 out:
     if (status < 0) {

@@ -264,6 +264,7 @@ void hutch_run_free(struct engine_run *run);
 void hutch_run_start_queued(struct hutch_engine *engine);
 void hutch_run_enqueue(struct engine_run *run);
 void hutch_run_cancel(struct engine_run *run);
+void hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig); /* as hutch_supervisor_pass_signal() */
 /* Delivers what could not be delivered where it came to be. */
 void hutch_run_deliver_ending(struct hutch_engine *engine);
 /* Its sandbox is prepared and has the data directory: it begins. */

@@ -214,7 +214,7 @@ struct program {
 static int read_program(const struct hutch_request *request, struct program *ret, struct hutch_err *err)
 {
     struct program p = { .language = request->language ? request->language : "python", .code = request->code, .name = request->name };
-    const char *ending = hutch_program_ending(p.language);
+    const char *ending = p.language[0] ? hutch_program_ending(p.language) : "";
 
     if (!ending)
         return hutch_err_set(err, EINVAL, "there is no language '%s'", p.language);
@@ -264,7 +264,7 @@ static int set_exec(struct engine_run *run, const struct hutch_request *request,
 
         rc = code ? hutch_program_set_code(spec, code, args, err) : hutch_err_set(err, ENOMEM, "keep the code");
     } else
-        rc = hutch_program_set_text(spec, p->language, p->name, p->code, p->code_len, args, err);
+        rc = hutch_program_set_text(spec, p->language[0] ? p->language : NULL, p->name, p->code, p->code_len, args, err);
     if (rc < 0 || hutch_pyreport_attach(spec, INIT_REPORT_FD, err) < 0)
         return -1;
     return hutch_spec_add_mount(spec, MOUNT_BIND, data, RUN_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
@@ -278,8 +278,8 @@ static int set_job(struct engine_run *run, const struct hutch_request *request, 
     struct job job = {
         .mode = p->is_input ? "stdin" : p->is_argument ? "code" : "file",
         .name = p->is_input || p->is_argument ? "" : name,
-        .code = p->is_input ? "" : p->code,
-        .code_len = p->is_input ? 0 : p->code_len,
+        .code = p->code,
+        .code_len = p->code_len,
         .args = request->args,
         .env = env,
         .cwd = spec->cwd,
@@ -300,7 +300,14 @@ static int set_job(struct engine_run *run, const struct hutch_request *request, 
         job.n_rlimits++;
         run->lowers_file_size = true;
     }
-    return hutch_job_encode(&job, &run->job, &run->job_len, err);
+    if (hutch_job_encode(&job, &run->job, &run->job_len, err) < 0)
+        return -1;
+    if (p->is_input) { /* which is the program, and at its end then */
+        free(run->input);
+        run->input = NULL;
+        run->input_len = 0;
+    }
+    return 0;
 }
 
 /* --- all of it ------------------------------------------------------------------------------------------------------- */
@@ -357,6 +364,10 @@ static int set_course(struct engine_run *run, const struct hutch_request *reques
     if (read_program(request, &program, err) < 0 || set_data_dir(run, request, err) < 0 ||
         set_input(run, request, &program, err) < 0)
         return -1;
+    if (program.is_input && run->input) {
+        program.code = run->input;
+        program.code_len = run->input_len;
+    }
     if (program.is_python)
         run->zygote = hutch_zygotes_choose(engine, program.code, program.code_len);
     run->is_exec = !program.is_python || program.code_len > WORKER_CODE_MAX ||

@@ -157,6 +157,19 @@ void hutch_run_cancel(struct engine_run *run)
     end(run);
 }
 
+void hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig)
+{
+    struct engine_run *run;
+
+    TAILQ_FOREACH(run, &engine->active, link)
+        if (run->id == id)
+            break;
+    if (run && run->stage == RUN_RUNNING)
+        hutch_supervisor_pass_signal(run->box->supervisor, sig);
+    else
+        hutch_engine_cancel(engine, id);
+}
+
 /* --- the end of a run ---------------------------------------------------------------------------------------------- */
 
 /* Nothing in it, not even what was there and is gone: then there is nothing to say and nothing to keep. */

@@ -184,6 +184,7 @@ static void hear_init(struct supervisor *s)
         s->t_ended = hutch_supervisor_now();
         s->has_ended = true;
         s->status = msg.ended.status;
+        s->usage = msg.ended.usage;
         break;
     }
 }

@@ -1,0 +1,126 @@
+#include "run_warm.h"
+
+#include "engine_priv.h"
+#include "fd.h"
+#include "program.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+#define INPUT_MAX (256u << 20)
+
+struct warm_run {
+    const struct warm_run_request *request;
+    struct hutch_engine *engine;
+    struct run_result *result;
+    uint64_t id;
+    bool is_over;
+    int write_errno;
+};
+
+static void on_output(void *user, uint64_t id, int stream, const char *data, size_t len)
+{
+    struct warm_run *w = user;
+    int fd = stream == 1 ? w->request->stdout_fd : w->request->stderr_fd;
+
+    if (w->write_errno || hutch_fd_write_all(fd, data, len) == 0)
+        return;
+    w->write_errno = errno; /* nobody reads it: no reason to go on */
+    hutch_engine_cancel(w->engine, id);
+}
+
+static void on_result(void *user, uint64_t id, const struct hutch_result *result)
+{
+    struct warm_run *w = user;
+    struct run_result *r = (struct run_result *)result->internal;
+
+    (void)id;
+    *w->result = *r; /* it moves */
+    hutch_result_init(r);
+    w->is_over = true;
+}
+
+/* argv[0] says what kind of program it is, as decided by its name and first bytes. */
+static void describe_program(const struct warm_run_request *request, struct hutch_request *to)
+{
+    const struct sandbox_spec *program = request->program;
+
+    to->args = (const char *const *)request->args;
+    if (request->code) {
+        to->name = "-c";
+        to->code = request->code;
+    } else if (program->n_files == 0) {
+        to->name = "-";
+    } else {
+        const struct sandbox_file *file = &program->files[0];
+
+        to->name = strrchr(file->target, '/') + 1;
+        to->code = file->data;
+        to->code_len = file->len;
+        to->language = strcmp(program->argv[0], "python3") == 0 ? "python" : "";
+    }
+}
+
+static int submit(struct warm_run *w, const char *input, size_t input_len, struct hutch_err *err)
+{
+    struct hutch_request request;
+    struct hutch_error error;
+
+    hutch_request_init(&request);
+    describe_program(w->request, &request);
+    request.input = input;
+    request.input_len = input_len;
+    request.data_dir = w->request->profile->data;
+    request.keep_data = 1;
+    if (w->request->stdout_fd >= 0)
+        request.on_output = on_output;
+    request.on_result = on_result;
+    request.user = w;
+    if (hutch_engine_submit(w->engine, &request, &w->id, &error) == 0)
+        return 0;
+    *err = (struct hutch_err){ .errnum = error.code };
+    snprintf(err->msg, sizeof(err->msg), "%.*s", (int)sizeof(err->msg) - 1, error.message);
+    return -1;
+}
+
+static void hear_signal(struct warm_run *w)
+{
+    struct signalfd_siginfo info;
+
+    while (read(w->request->signal_fd, &info, sizeof(info)) == sizeof(info))
+        hutch_run_signal(w->engine, w->id, (int)info.ssi_signo);
+}
+
+int hutch_run_warm(const struct warm_run_request *request, struct run_result *ret, struct hutch_err *err)
+{
+    const struct hutch_zygote zygote = { .name = "bare", .min = 1, .max = 1 };
+    struct warm_run w = { .request = request, .result = ret };
+    struct hutch_engine_options options;
+    auto_free char *input = NULL;
+    size_t input_len = 0;
+    int rc;
+
+    hutch_engine_options_init(&options);
+    options.zygotes = &zygote;
+    options.n_zygotes = options.max_running = 1;
+    if (!isatty(request->stdin_fd) && hutch_fd_slurp(request->stdin_fd, INPUT_MAX, "standard input", &input, &input_len, err) < 0)
+        return -1;
+    if (hutch_engine_open_profile(&options, request->profile, &w.engine, err) < 0)
+        return -1;
+    rc = submit(&w, input, input_len, err);
+    while (rc == 0 && !w.is_over) {
+        struct pollfd p[] = { { .fd = hutch_engine_fd(w.engine), .events = POLLIN }, { .fd = request->signal_fd, .events = POLLIN } };
+
+        if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
+            rc = hutch_err_set(err, errno, "wait for the engine");
+        if (p[1].revents)
+            hear_signal(&w);
+        hutch_engine_dispatch(w.engine, NULL); /* an engine that cannot work ends the run, and its result says why */
+    }
+    hutch_engine_free(w.engine);
+    if (rc == 0)
+        ret->lost_output = w.write_errno == EPIPE ? 0 : w.write_errno;
+    return rc;
+}
