@@ -1,4 +1,5 @@
 /* main.c - the command line: which command, and nothing else. */
+#include "cmd_batch.h"
 #include "cmd_doctor.h"
 #include "cmd_run.h"
 #include "fd.h"
@@ -38,6 +39,7 @@ static const struct {
     const char *help;
 } commands[] = {
     { "run", hutch_cmd_run, "run a program in a sandbox" },
+    { "batch", hutch_cmd_batch, "judge many programs, each in a sandbox of its own" },
     { "rootfs", exec_rootfs, "build, unpack, list, verify and remove images" },
     { "doctor", hutch_cmd_doctor, "say what this host offers, what is missing, and how to mend it" },
 };
