@@ -6,11 +6,12 @@
 # PYTHONASYNCIODEBUG, HOME, TMPDIR). All others were read before the fork: the engine gives a program that sets one of
 # those an interpreter of its own. sys.flags stays as the zygote has it.
 import _io
-import _signal
 import ctypes
 import os
+import stat
 import sys
 import time
+from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 
 class Defaults:
@@ -30,6 +31,7 @@ def get_ready():
     is_c = sys.flags.utf8_mode or locale in ("C", "POSIX", "C.UTF-8", "C.utf8", "UTF-8")
     defaults.errors = "surrogateescape" if is_c else "strict"
     defaults.python_path = split_path(os.environ.get("PYTHONPATH"))
+    make_streams_for_pipes()
 
 
 def current():
@@ -43,16 +45,17 @@ def normal_name(encoding):
     return codecs.lookup(encoding).name
 
 
-def open_streams():
-    """Standard input, output and error on the descriptors 0, 1 and 2 as create_stdio() in Python/pylifecycle.c has them."""
+def make_streams():
+    """Standard input, output and error for the descriptors 0, 1 and 2, as create_stdio() in Python/pylifecycle.c makes them."""
     encoding, errors = defaults.encoding, defaults.errors
-    wanted, colon, wanted_errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
+    wanted, _, wanted_errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
     if wanted:
         encoding, errors = wanted, "strict"
     if wanted_errors:
         errors = wanted_errors
     encoding = normal_name(encoding)
     is_unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    streams = []
     for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         is_raw = is_unbuffered and fd > 0
         buffer = _io.open(fd, mode + "b", 0 if is_raw else -1, None, None, None, False)
@@ -68,8 +71,37 @@ def open_streams():
             is_unbuffered,
         )
         stream.mode = mode
-        setattr(sys, name, stream)
-        setattr(sys, "__%s__" % name, stream)
+        streams.append(stream)
+    return streams
+
+
+def make_streams_for_pipes():
+    """In the zygote. A stream finds out what its descriptor is when it is made, and in a worker that is a pipe."""
+    saved = [fcntl(fd, F_DUPFD_CLOEXEC, 16) for fd in range(3)]
+    reader, writer = os.pipe()
+    for fd, end in enumerate((reader, writer, writer)):
+        os.dup2(end, fd)
+    try:
+        defaults.streams = make_streams()
+    finally:
+        for fd, original in enumerate(saved):
+            os.dup2(original, fd)
+            os.close(original)
+        os.close(reader)
+        os.close(writer)
+
+
+def set_streams():
+    """In the worker: those that were made already, unless it was given something else than pipes."""
+    if all(stat.S_ISFIFO(os.fstat(fd).st_mode) for fd in range(3)):
+        streams = defaults.streams
+    else:
+        streams = make_streams()
+    put_streams(streams)
+
+
+def put_streams(streams):
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = streams
 
 
 def split_path(value):
@@ -140,7 +172,7 @@ def change(block, start):
     if changed("TZ"):
         time.tzset()
     if changed("PYTHONUNBUFFERED", "PYTHONIOENCODING"):
-        open_streams()
+        put_streams(make_streams())
     if changed("PYTHONDONTWRITEBYTECODE"):
         sys.dont_write_bytecode = bool(new.get("PYTHONDONTWRITEBYTECODE"))
     if changed("PYTHONPYCACHEPREFIX"):

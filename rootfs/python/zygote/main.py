@@ -40,6 +40,7 @@ def main():
         order = file.read()
     while True:
         report, may_fork = preload.load(order.decode("utf-8", "surrogateescape"))
+        worker.look_around()
         if may_fork and hasattr(helper, "hutch_zygote_freeze"):
             helper.hutch_zygote_freeze()
         if helper.hutch_zygote_ready(report.encode("utf-8", "replace")) < 0 or not may_fork:

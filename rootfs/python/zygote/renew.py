@@ -16,12 +16,15 @@ import time
 
 # --- in the zygote ---
 
+TWISTER_WORDS = 624
+FIRST_WORD = (1 << 31).to_bytes(4, sys.byteorder)  # as numpy has it; never are all words zero
 OS_ENTROPY = 1 << 64  # numpy's seed sequences hold 128 random bits where nobody gave a seed
 
 python_generators = []  # weak references to random.Random objects that were seeded by the system
-numpy_generators = []  # numpy's, likewise
+numpy_generators = []  # numpy's, likewise: (RandomState or Generator, bit generator)
+twisters = []  # addresses of the states of numpy's Mersenne Twisters, likewise
 sqlite_reset = []
-held_back = []  # of os.register_at_fork()
+held_back = []  # keyword arguments of os.register_at_fork()
 start_signals = [getattr(_signal, name) for name in ("SIGPIPE", "SIGXFSZ", "SIGXFZ") if hasattr(_signal, name)]  # ignored
 
 
@@ -46,6 +49,18 @@ def watch_seeds():
         python_generators.extend(reference for reference, is_random in seen.values() if is_random)
 
 
+def address_of_state(bits):
+    """Of a Mersenne Twister's 624 words, or None where they are not what they are known to be."""
+    if type(bits).__name__ != "MT19937":
+        return None
+    address = bits.ctypes.state_address
+    state = bits.state["state"]
+    words = (ctypes.c_uint32 * (TWISTER_WORDS + 1)).from_address(address)
+    if [*words] != [*state["key"], state["pos"]] or state["pos"] < TWISTER_WORDS - 1:
+        return None
+    return address
+
+
 def find_generators():
     """numpy tells how a generator was seeded, so looking at all that there are is enough."""
     numpy_random = sys.modules.get("numpy.random")
@@ -58,8 +73,16 @@ def find_generators():
             else:
                 continue
             entropy = getattr(getattr(bits, "_seed_seq", None), "entropy", None)
-            if isinstance(entropy, int) and entropy >= OS_ENTROPY:
+            if not isinstance(entropy, int) or entropy < OS_ENTROPY:
+                continue
+            address = None
+            if isinstance(thing, numpy_random.RandomState):
+                thing.seed()  # no half of a pair of normal deviates is left from here on
+                address = address_of_state(bits)
+            if address is None:
                 numpy_generators.append((thing, bits))
+            else:
+                twisters.append((bits, address))
     if "_sqlite3" in sys.modules and not sqlite_reset:
         try:
             sqlite_reset.append(ctypes.PyDLL(sys.modules["_sqlite3"].__file__).sqlite3_randomness)
@@ -67,20 +90,24 @@ def find_generators():
             pass
 
 
+# What these modules do in a forked child is done below for less, or is not needed as nobody held their locks: every function
+# that a worker calls costs it some ten pages of memory. In a worker the hooks are for its own children. matplotlib's drops
+# the fonts that were loaded, as their files would share one position with the parent's; the zygote's are in
+# memory (first_use.py).
+KNOWN_HOOKS = {"random", "threading", "logging", "concurrent.futures.thread", "matplotlib.font_manager"}
+
+
 @contextlib.contextmanager
 def hold_back_hooks():
-    """matplotlib drops the fonts that it has loaded in every forked child, as their files would share one position. Those of the
-    zygote are in memory (first_use.py) and may stay; in the worker that hook is for its own children."""
     register = os.register_at_fork
 
-    def register_some(**hooks):
-        hook = hooks.get("after_in_child")
-        if getattr(getattr(hook, "__self__", None), "__module__", None) == "matplotlib.font_manager":
-            held_back.append(hook)
+    def register_unknown(**hooks):
+        if sys._getframe(1).f_globals.get("__name__") in KNOWN_HOOKS:
+            held_back.append(hooks)
         else:
             register(**hooks)
 
-    os.register_at_fork = register_some
+    os.register_at_fork = register_unknown
     try:
         yield
     finally:
@@ -118,6 +145,9 @@ def renew_random(module):
 
 
 def renew_numpy_random(module):
+    for _bits, address in twisters:
+        # What numpy itself does is to derive these words from 16 bytes of the system's, which costs the worker half a megabyte.
+        ctypes.memmove(address, FIRST_WORD + os.urandom(4 * TWISTER_WORDS - 4), 4 * TWISTER_WORDS)
     for generator, bits in numpy_generators:
         if isinstance(generator, module.RandomState):
             generator.seed()
@@ -146,14 +176,15 @@ def renew_sqlite(_module):
 
 
 def renew_threading(module):
-    """The thread has a new state (see pymain.c), and a new number."""
+    """The main thread has a new state (see pymain.c), which tells of its end by another lock, and a new number. Before 3.13
+    the lock is Python's business."""
     main = module._main_thread
-    if hasattr(main, "_set_tstate_lock"):
-        module._shutdown_locks.clear()
-        main._set_tstate_lock()
-    main._set_ident()
-    if hasattr(main, "_set_native_id"):
-        main._set_native_id()
+    if hasattr(main, "_tstate_lock"):
+        lock = module._set_sentinel()
+        lock.acquire()
+        main._tstate_lock = lock
+        module._shutdown_locks = {lock}
+    main._native_id = module.get_native_id()
     module._counter = itertools.count(1).__next__
 
 
@@ -227,5 +258,5 @@ def everything():
         module = modules.get(name)
         if module is not None:
             renew(module)
-    for hook in held_back:
-        os.register_at_fork(after_in_child=hook)
+    for hooks in held_back:
+        os.register_at_fork(**hooks)

@@ -59,6 +59,12 @@ def get_ready(helper):
     environment.get_ready()
 
 
+def look_around():
+    """In the zygote, after each of its imports."""
+    start.path = sys.path[:]
+    start.environment = environment.current()
+
+
 def make_main_module():
     """A __main__ as it is before a program: what the interpreter itself puts there, in its order."""
     module = Module("__main__")
@@ -116,10 +122,8 @@ def filled(fd, data):
 def prepare():
     os.set_inheritable(SOCKET, False)
     renew.everything()
-    environment.open_streams()
+    environment.set_streams()
     sys.excepthook = make_excepthook()
-    start.path = sys.path[:]
-    start.environment = environment.current()
     # A job like any other, of which nothing remains.
     fields = [b"code", b"", b"", b"", start.environment, b"/", b""]
     set_up(parse(b"".join(len(field).to_bytes(4, "little") + field for field in fields)))
