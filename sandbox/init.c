@@ -47,12 +47,22 @@ static const struct init_step build_steps[] = {
     { "take the system call filter",    hutch_step_take_seccomp },     /* compiled meanwhile; likewise */
 };
 
-/* Before any foreign code runs. A waiting init takes the first when it is given its worker, and the others when the code comes. */
+/* Before any foreign code runs. */
 static const struct init_step lock_steps[] = {
-    { "shield init from the worker",    hutch_step_shield_self },
     { "drop capabilities",              hutch_step_drop_caps },        /* the last step that needed one is done */
     { "set no_new_privs",               hutch_step_set_no_new_privs },
-    { "shield init from the worker",    hutch_step_shield_self },      /* again: a change of capabilities resets these flags */
+    { "shield init from the worker",    hutch_step_shield_self },      /* last: capabilities and uid changes reset these flags */
+};
+
+/* The same for a waiting init, when it is given its worker: nothing is left to do when the code comes but to drop the capability
+ * that mounts the data directory, if one is brought. To have fewer does not reset the flags. */
+static const struct init_step adopt_steps[] = {
+    { "drop capabilities but one",      hutch_step_drop_caps_but_mount },
+    { "set no_new_privs",               hutch_step_set_no_new_privs },
+    { "shield init from the worker",    hutch_step_shield_self },
+};
+static const struct init_step start_steps[] = {
+    { "drop the last capability",       hutch_step_drop_caps },
 };
 
 static void send_msg(const struct init_job *job, const struct init_msg *msg)
@@ -145,13 +155,13 @@ static bool reap(pid_t worker, int *ret_status, bool *ret_more)
     return is_worker_done;
 }
 
-static void lock(struct init_job *job)
+static void take_steps(struct init_job *job, const struct init_step *steps, size_t n)
 {
     struct hutch_err err = { 0 };
 
-    for (size_t i = 0; i < ARRAY_SIZE(lock_steps); i++)
-        if (lock_steps[i].apply(job, &err) < 0)
-            fail(job, lock_steps[i].doing, &err);
+    for (size_t i = 0; i < n; i++)
+        if (steps[i].apply(job, &err) < 0)
+            fail(job, steps[i].doing, &err);
 }
 
 static void adopt(struct init_job *job, pid_t pid, pid_t *worker)
@@ -163,8 +173,7 @@ static void adopt(struct init_job *job, pid_t pid, pid_t *worker)
         hutch_err_set(&err, errno, "adopt process %d", pid);
         fail(job, "take the worker", &err);
     }
-    if (hutch_step_shield_self(job, &err) < 0)
-        fail(job, "shield init from the worker", &err);
+    take_steps(job, adopt_steps, ARRAY_SIZE(adopt_steps));
     *worker = pid;
 }
 
@@ -208,7 +217,7 @@ static bool obey(struct init_job *job, pid_t *worker, pid_t *pin, bool has_start
     case INIT_START:
         if (has_started || *worker <= 0)
             return false;
-        lock(job);
+        take_steps(job, start_steps, ARRAY_SIZE(start_steps));
         *pin = order.value > 1 ? order.value : 0;
         return true;
     }
@@ -239,16 +248,14 @@ _Noreturn void hutch_init_main(const struct init_job *given)
 {
     struct init_job job = *given;
     struct init_msg msg = { 0 };
-    struct hutch_err err = { 0 };
+    struct hutch_err err;
     int64_t next_sample;
     int errpipe_r, signals;
     bool is_more = false, has_started = !job.is_waiting;
     pid_t worker = -1, pin = 0;
     sigset_t chld;
 
-    for (size_t i = 0; i < ARRAY_SIZE(build_steps); i++)
-        if (build_steps[i].apply(&job, &err) < 0)
-            fail(&job, build_steps[i].doing, &err);
+    take_steps(&job, build_steps, ARRAY_SIZE(build_steps));
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_SETMASK, &chld, NULL);
@@ -262,7 +269,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     if (job.is_waiting) {
         announce(&job);
     } else {
-        lock(&job);
+        take_steps(&job, lock_steps, ARRAY_SIZE(lock_steps));
         worker = start_worker(&job, &errpipe_r);
         await_exec(&job, errpipe_r);
     }

@@ -186,6 +186,12 @@ int hutch_step_make_ruleset(struct init_job *job, struct hutch_err *err)
     return job->landlock_abi ? hutch_landlock_make(job->spec, job->landlock_abi, job->is_waiting, &job->landlock_fd, err) : 0;
 }
 
+int hutch_step_drop_caps_but_mount(struct init_job *job, struct hutch_err *err)
+{
+    (void)job;
+    return hutch_caps_drop_but(CAP_SYS_ADMIN, err);
+}
+
 int hutch_step_drop_caps(struct init_job *job, struct hutch_err *err)
 {
     (void)job;
