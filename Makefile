@@ -133,6 +133,8 @@ $(B)/rootfs/guest.o: $(wildcard rootfs/python/*.py rootfs/python/zygote/*.py) $(
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HELPER_SO='"$(B)/rootfs/helper.so"'
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.pyc"'
 
+$(B)/runtime/batch_judge.o: runtime/batch_judge.py
+
 # Byte code of the hook for images with the same Python as this machine. Other images compile the source at
 # each start (1 ms), so an empty file will do where there is no Python.
 $(B)/rootfs/hook.pyc: rootfs/python/sitecustomize.py rootfs/python/precompile.py
