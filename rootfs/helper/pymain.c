@@ -1,8 +1,8 @@
-/* pymain.c - what python3's own main() does around a program, in a process that a zygote has forked.
+/* pymain.c - a zygote's main loop, and in its workers what python3's own main() does around a program.
  *
  * A program must find nothing of hutch below it on the stack: sys._getframe(), traceback.print_stack(), the first line of a
  * traceback, the depth at which recursion ends. No Python code can arrange that, as it would be on the stack itself; so the
- * calls that a program, its exceptions and its end consist of are made here, in the order in which CPython's
+ * loop is here, and so are the calls that a program, its exceptions and its end consist of, in the order in which CPython's
  * Modules/main.c, Python/pythonrun.c and Python/pylifecycle.c make them. What is different, and why:
  *
  *   - The interpreter is not taken apart at the end: with the libraries of a zygote that takes 20 ms. What a program can
@@ -12,11 +12,18 @@
  *
  * The functions of Python that are used are there in every version since 3.7. They are declared by hand, so that nothing of
  * Python is needed to compile this, and weak, so that a process without Python can load it. */
+#include "warm.h"
+
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -41,9 +48,6 @@ extern WEAK PyThreadState *PyThreadState_Get(void);
 extern WEAK PyThreadState *PyThreadState_Swap(PyThreadState *state);
 extern WEAK void PyThreadState_Clear(PyThreadState *state);
 extern WEAK void PyThreadState_Delete(PyThreadState *state);
-extern WEAK PyObject *PyThreadState_GetDict(void); /* borrowed */
-extern WEAK PyObject *PyContext_CopyCurrent(void);
-extern WEAK int PyContext_Enter(PyObject *context);
 
 extern WEAK void Py_IncRef(PyObject *object);
 extern WEAK void Py_DecRef(PyObject *object); /* NULL is fine */
@@ -57,6 +61,9 @@ extern WEAK int PyObject_Print(PyObject *object, FILE *file, int flags);
 extern WEAK int PyFile_WriteObject(PyObject *object, PyObject *file, int flags);
 extern WEAK int PyCallable_Check(PyObject *object);
 extern WEAK long PyLong_AsLong(PyObject *number);
+extern WEAK void *PyLong_AsVoidPtr(PyObject *number);
+extern WEAK PyObject *PyBytes_FromStringAndSize(const char *data, intptr_t len);
+extern WEAK char *PyBytes_AsString(PyObject *bytes);
 extern WEAK PyObject *PyUnicode_FromString(const char *text);
 extern WEAK const char *PyUnicode_AsUTF8(PyObject *text);
 extern WEAK PyObject *PySet_New(PyObject *items);
@@ -73,7 +80,6 @@ extern WEAK PyObject *PyDict_GetItemString(PyObject *dict, const char *key);    
 extern WEAK int PyDict_SetItem(PyObject *dict, PyObject *key, PyObject *value);
 extern WEAK int PyDict_SetItemString(PyObject *dict, const char *key, PyObject *value);
 extern WEAK int PyDict_DelItemString(PyObject *dict, const char *key);
-extern WEAK int PyDict_Update(PyObject *dict, PyObject *other);
 extern WEAK int PyDict_Next(PyObject *dict, intptr_t *pos, PyObject **key, PyObject **value); /* borrowed */
 
 extern WEAK PyObject *PyErr_Occurred(void);
@@ -96,14 +102,30 @@ extern WEAK PyObject *PyRun_FileExFlags(FILE *file, const char *name, int start,
                                         PyCompilerFlags *flags);
 extern WEAK PyObject *PyRun_StringFlags(const char *text, int start, PyObject *globals, PyObject *locals, PyCompilerFlags *flags);
 
-/* What the worker's Python side hands over. The functions of the interpreter are here because a program may replace them in
- * their modules. */
+#define TEXT_MAX      (64u << 10)
+#define JOB_MAX       (16u << 20) /* more than the engine ever sends */
+#define TWISTER_WORDS 624
+
+/* helper.c and, where there is one, freeze.c */
+int hutch_zygote_serve(char *text, size_t size);
+int hutch_zygote_ready(const char *missing);
+int hutch_zygote_freeze(void) WEAK;
+int hutch_worker_pin(void);
+int hutch_worker_ready(void);
+
+int malloc_trim(size_t pad) WEAK; /* GNU's */
+
+/* What the Python side hands over. Functions of the interpreter are here because a program may replace them in their modules. */
 struct kit {
-    PyObject *prepare; /* () -> descriptor of a text to run as a rehearsal */
-    PyObject *begin;   /* () -> (descriptor, file's name, None) or (-1, b"", text): the program */
+    PyObject *load;     /* (list of imports) -> report, "error: ..." for one that must not fork */
+    PyObject *settle;   /* () -> None: when its memory is where it will be */
+    PyObject *renew;    /* () -> None: in the worker, what makes it differ from others */
+    PyObject *streams;  /* () -> None: new ones, as they are not pipes */
+    PyObject *set_up;   /* (job) -> (descriptor, file's name, None) or (-1, b"", text): the program */
+    PyObject *twisters; /* list of addresses, each of the state of a Mersenne Twister */
     PyObject *collect, *callbacks, *referrers, *get_signal, *set_signal; /* gc.collect, gc.callbacks, gc.get_referrers;
-                        * signal.getsignal, signal.signal */
-    PyObject *yes;     /* () -> True */
+                         * signal.getsignal, signal.signal */
+    PyObject *yes;      /* () -> True */
     const char *prefix; /* below it is what the image brings: modules that need no emptying */
 };
 
@@ -113,18 +135,22 @@ struct census {
     PyObject *last; /* the name of the last of them, borrowed: its module is not going away */
 };
 
-/* The frames of the zygote's Python code hang on the state of its thread, and nobody returns to them. So the thread gets another
- * state, with what imports may have left in the old one: context variables and thread-local values. The first that is made
- * after the old one's end becomes the one that PyGILState_Ensure() finds; hence one in between. */
+static _Noreturn void die(void)
+{
+    if (PyErr_Occurred())
+        PyErr_Print();
+    _exit(1);
+}
+
+/* The frames of the Python code that called us hang on the state of its thread, and nobody will return to them. The first state that is
+ * made after that one's end becomes the one that PyGILState_Ensure() finds; hence one in between. */
 static void take_fresh_thread_state(void)
 {
     PyInterpreterState *interpreter = PyInterpreterState_Main();
     PyThreadState *old = PyThreadState_Get(), *between = PyThreadState_New(interpreter), *fresh;
-    PyObject *context = PyContext_CopyCurrent(), *locals = PyThreadState_GetDict(), *fresh_locals;
 
-    if (!between || !context || !locals)
+    if (!between)
         _exit(1);
-    Py_IncRef(locals);
     PyThreadState_Swap(between);
     PyThreadState_Clear(old);
     PyThreadState_Delete(old);
@@ -134,11 +160,6 @@ static void take_fresh_thread_state(void)
     PyThreadState_Swap(fresh);
     PyThreadState_Clear(between);
     PyThreadState_Delete(between);
-    fresh_locals = PyThreadState_GetDict();
-    if (!fresh_locals || PyDict_Update(fresh_locals, locals) < 0 || PyContext_Enter(context) < 0)
-        _exit(1);
-    Py_DecRef(locals);
-    Py_DecRef(context);
 }
 
 /* --- streams --- */
@@ -462,62 +483,171 @@ static bool end(const struct kit *kit, const struct census *census)
     return flush_streams() && is_fine;
 }
 
-/* Everything once with nothing in it, so that the pages which that writes to are the worker's own when the program comes. */
+/* --- the worker --- */
+
+static struct {
+    pid_t pid;
+    dev_t dev;
+    ino_t ino;
+} worker;
+
+/* Called by the excepthook: whether this is the process that was given the program, with its socket where it was. */
+EXPORT int hutch_worker_may_report(void);
+
+EXPORT int hutch_worker_may_report(void)
+{
+    struct stat st;
+
+    return worker.pid && getpid() == worker.pid && fstat(WARM_SOCKET_FD, &st) == 0 && st.st_dev == worker.dev &&
+           st.st_ino == worker.ino;
+}
+
+/* What a zygote's interpreter and its libraries have set; in the worker all were reset. */
+static struct sigaction dispositions[NSIG];
+
+static void note_dispositions(void)
+{
+    for (int sig = 1; sig < NSIG; sig++)
+        if (sigaction(sig, NULL, &dispositions[sig]) < 0)
+            dispositions[sig].sa_handler = SIG_DFL;
+}
+
+static void restore_dispositions(void)
+{
+    for (int sig = 1; sig < NSIG; sig++)
+        if (dispositions[sig].sa_handler != SIG_DFL)
+            sigaction(sig, &dispositions[sig], NULL);
+}
+
+/* numpy derives these words from 16 random bytes; with the code that it does it by, that would cost a worker half a
+ * megabyte. The first word is as numpy has it, so never are all of them zero. */
+static bool fill_twister(uint32_t *words)
+{
+    char *to = (char *)(words + 1), *end = (char *)(words + TWISTER_WORDS);
+
+    words[0] = 1u << 31;
+    while (to < end) {
+        long n = syscall(SYS_getrandom, to, end - to, 0);
+
+        if (n > 0)
+            to += n;
+        else if (errno != EINTR)
+            return false;
+    }
+    return true;
+}
+
+static bool are_pipes(void)
+{
+    struct stat st;
+
+    for (int fd = 0; fd < 3; fd++)
+        if (fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
+            return false;
+    return true;
+}
+
+static void call(PyObject *function)
+{
+    PyObject *done = PyObject_CallFunction(function, NULL);
+
+    if (!done)
+        die();
+    Py_DecRef(done);
+}
+
+static void become_worker(const struct kit *kit)
+{
+    struct stat st;
+
+    if (fcntl(WARM_SOCKET_FD, F_SETFD, FD_CLOEXEC) < 0 || fstat(WARM_SOCKET_FD, &st) < 0)
+        _exit(1);
+    worker.pid = getpid();
+    worker.dev = st.st_dev;
+    worker.ino = st.st_ino;
+    restore_dispositions();
+    for (intptr_t i = 0; i < PyList_Size(kit->twisters); i++)
+        if (!fill_twister(PyLong_AsVoidPtr(PyList_GetItem(kit->twisters, i))))
+            _exit(1);
+    call(kit->renew);
+    if (!are_pipes())
+        call(kit->streams);
+}
+
+/* Runs nothing by the way that the program will take, so that the pages which that writes to are the worker's own by then. */
 static void rehearse(const struct kit *kit)
 {
-    PyObject *fd = PyObject_CallFunction(kit->prepare, NULL), *globals, *done;
-    struct census census;
+    static const char *const names[] = { "path", "argv", "path_hooks", "path_importer_cache", "meta_path", "stdin", "stdout", "stderr" };
+    PyObject *globals = PyObject_CallFunction((PyObject *)PyDict_Type, NULL), *done;
+    PyCompilerFlags flags = { .cf_flags = 0 };
 
-    if (!fd) {
-        PyErr_Print();
-        _exit(1);
-    }
-    globals = PyObject_CallFunction((PyObject *)PyDict_Type, NULL);
-    done = globals ? run_file(globals, (int)PyLong_AsLong(fd), "rehearsal") : NULL;
-    if (!done) {
-        PyErr_Print();
-        _exit(1);
-    }
+    done = globals ? PyRun_StringFlags("print(end='')\n", Py_file_input, globals, globals, &flags) : NULL;
+    if (!done)
+        die();
     Py_DecRef(done);
     Py_DecRef(globals);
-    Py_DecRef(fd);
-    census = count_modules();
-    Py_DecRef(list_modules(kit, &census));
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        PySys_SetObject(names[i], PySys_GetObject(names[i]));
     flush_streams();
-    PyGC_Collect();
     collect(kit);
 }
 
-/* @parts: the kit, as a tuple in its order. The calling Python code is never returned to. */
-EXPORT void hutch_worker_main(PyObject *parts);
-
-EXPORT void hutch_worker_main(PyObject *parts)
+/* The fields of the job; NULL when nobody needs this worker. */
+static PyObject *receive(void)
 {
-    PyObject *program, *module, *globals, *value, *text;
-    const char *name;
+    struct worker_job header;
+    PyObject *fields;
+    size_t have = 0;
+    char *to;
+
+    while (have < sizeof(header)) {
+        ssize_t n = TEMP_FAILURE_RETRY(read(WARM_SOCKET_FD, (char *)&header + have, sizeof(header) - have));
+
+        if (n <= 0)
+            return NULL;
+        have += (size_t)n;
+    }
+    if (header.magic != WORKER_JOB_MAGIC || header.len > JOB_MAX)
+        return NULL;
+    fields = PyBytes_FromStringAndSize(NULL, header.len);
+    if (!fields)
+        die();
+    to = PyBytes_AsString(fields);
+    for (have = 0; have < header.len;) {
+        ssize_t n = TEMP_FAILURE_RETRY(read(WARM_SOCKET_FD, to + have, header.len - have));
+
+        if (n <= 0)
+            return NULL;
+        have += (size_t)n;
+    }
+    return fields;
+}
+
+static _Noreturn void work(const struct kit *kit)
+{
+    PyObject *fields, *program, *module, *globals, *value, *text;
     bool is_interrupted, is_exit = false;
     struct census census;
-    struct kit kit;
+    const char *name;
     int fd, status = 0;
 
-    if (!PyArg_ParseTuple(parts, "OOOOOOOOs", &kit.prepare, &kit.begin, &kit.collect, &kit.callbacks,
-                          &kit.referrers, &kit.get_signal, &kit.set_signal, &kit.yes, &kit.prefix)) {
-        PyErr_Print();
+    become_worker(kit);
+    rehearse(kit);
+    if (hutch_worker_pin() < 0 || hutch_worker_ready() < 0)
         _exit(1);
-    }
-    take_fresh_thread_state();
-    rehearse(&kit);
-    program = PyObject_CallFunction(kit.begin, NULL);
-    if (!program || !PyArg_ParseTuple(program, "iyO", &fd, &name, &text)) {
-        PyErr_Print();
-        _exit(1);
-    }
+    fields = receive();
+    if (!fields)
+        _exit(0);
+    program = PyObject_CallFunction(kit->set_up, "O", fields);
+    if (!program || !PyArg_ParseTuple(program, "iyO", &fd, &name, &text))
+        die();
+    Py_DecRef(fields);
     census = count_modules();
     module = PyDict_GetItemString(PyImport_GetModuleDict(), "__main__");
     Py_IncRef(module);
     globals = PyModule_GetDict(module);
-
     Py_IncRef(globals);
+
     value = fd < 0 ? run_text(globals, text) : run_file(globals, fd, name);
     is_interrupted = !value && PyErr_Occurred() == PyExc_KeyboardInterrupt;
     Py_DecRef(value);
@@ -539,7 +669,7 @@ EXPORT void hutch_worker_main(PyObject *parts)
     Py_DecRef(globals);
     Py_DecRef(program);
 
-    if (!end(&kit, &census))
+    if (!end(kit, &census))
         status = 120;
     fflush(NULL);
     if (is_interrupted) {
@@ -548,4 +678,60 @@ EXPORT void hutch_worker_main(PyObject *parts)
         status = 128 + SIGINT;
     }
     _exit(status);
+}
+
+/* --- the zygote --- */
+
+/* The first request for memory of some size makes libc sort what was freed before: all over the heap, and in each worker
+ * anew if it were not done here. */
+static void tidy_heap(void)
+{
+    void *volatile large = malloc(100 << 10);
+
+    free(large);
+    if (malloc_trim)
+        malloc_trim(0);
+}
+
+static void load(const struct kit *kit, const char *text)
+{
+    PyObject *report = PyObject_CallFunction(kit->load, "y", text);
+    const char *lines = report ? PyUnicode_AsUTF8(report) : NULL;
+    bool may_fork;
+
+    if (!lines)
+        die();
+    may_fork = strncmp(lines, "error: ", 7) != 0;
+    if (may_fork) {
+        if (hutch_zygote_freeze)
+            hutch_zygote_freeze();
+        call(kit->settle);
+        tidy_heap();
+        note_dispositions();
+    }
+    if (hutch_zygote_ready(lines) < 0 || !may_fork)
+        _exit(1);
+    Py_DecRef(report);
+}
+
+/* @parts: the kit, as a tuple in its order. @text: the first list of imports. Does not return. */
+EXPORT void hutch_zygote_main(PyObject *parts, const char *text);
+
+EXPORT void hutch_zygote_main(PyObject *parts, const char *text)
+{
+    static char order[TEXT_MAX];
+    struct kit kit;
+
+    if (!PyArg_ParseTuple(parts, "OOOOOOOOOOOOs", &kit.load, &kit.settle, &kit.renew, &kit.streams, &kit.set_up, &kit.twisters,
+                          &kit.collect, &kit.callbacks, &kit.referrers, &kit.get_signal, &kit.set_signal, &kit.yes, &kit.prefix))
+        die();
+    take_fresh_thread_state();
+    for (load(&kit, text);; load(&kit, order)) {
+        int what = hutch_zygote_serve(order, sizeof(order));
+
+        if (what == 1)
+            work(&kit);
+        if (what != 2)
+            _exit(0);
+    }
 }

@@ -8,7 +8,6 @@
 import _io
 import ctypes
 import os
-import stat
 import sys
 import time
 from fcntl import F_DUPFD_CLOEXEC, fcntl
@@ -76,13 +75,13 @@ def make_streams():
 
 
 def make_streams_for_pipes():
-    """In the zygote. A stream finds out what its descriptor is when it is made, and in a worker that is a pipe."""
+    """A stream finds out what its descriptor is when it is made, and in a worker that is a pipe."""
     saved = [fcntl(fd, F_DUPFD_CLOEXEC, 16) for fd in range(3)]
     reader, writer = os.pipe()
     for fd, end in enumerate((reader, writer, writer)):
         os.dup2(end, fd)
     try:
-        defaults.streams = make_streams()
+        put_streams(make_streams())
     finally:
         for fd, original in enumerate(saved):
             os.dup2(original, fd)
@@ -91,13 +90,9 @@ def make_streams_for_pipes():
         os.close(writer)
 
 
-def set_streams():
-    """In the worker: those that were made already, unless it was given something else than pipes."""
-    if all(stat.S_ISFIFO(os.fstat(fd).st_mode) for fd in range(3)):
-        streams = defaults.streams
-    else:
-        streams = make_streams()
-    put_streams(streams)
+def renew_streams():
+    """In a worker that was given something else than pipes."""
+    put_streams(make_streams())
 
 
 def put_streams(streams):
@@ -172,7 +167,7 @@ def change(block, start):
     if changed("TZ"):
         time.tzset()
     if changed("PYTHONUNBUFFERED", "PYTHONIOENCODING"):
-        put_streams(make_streams())
+        renew_streams()
     if changed("PYTHONDONTWRITEBYTECODE"):
         sys.dont_write_bytecode = bool(new.get("PYTHONDONTWRITEBYTECODE"))
     if changed("PYTHONPYCACHEPREFIX"):

@@ -93,14 +93,23 @@ EXERCISES = [
     ("matplotlib.figure", MATPLOTLIB),
     ("matplotlib.pyplot", PYPLOT),
 ]
-done = set()
+done = []
+
+
+def run(name, code):
+    try:
+        exec(code, {"__name__": "first_use"})
+    except Exception:
+        pass  # a library that cannot be used is no reason not to have it: the program will be told the same
 
 
 def exercise(modules):
     for name, code in EXERCISES:
-        if (name in modules or name == "builtins") and name not in done:
-            done.add(name)
-            try:
-                exec(compile(code, "<first use>", "exec", 0, True), {"__name__": "first_use"})
-            except Exception:
-                pass  # a library that cannot be used is no reason not to have it: the program will be told the same
+        if (name in modules or name == "builtins") and name not in dict(done):
+            done.append((name, compile(code, "<first use>", "exec", 0, True)))
+            run(*done[-1])
+
+
+def again():
+    for name, code in done:
+        run(name, code)

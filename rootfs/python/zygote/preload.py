@@ -78,10 +78,10 @@ def shortened(lines):
 
 
 def load(order):
-    """Imports the modules that are named in order, one a line; after a separator follows warm-up code. Returns a report,
-    and whether this process may fork: one line for each module that could not be imported, and one that begins
-    with "error: " when it may not."""
-    lines = order.split("\n")
+    """Imports the modules that are named in order, one a line; after a separator follows warm-up code. Returns a report: one line
+    for each module that could not be imported, and one before them that begins with "error: " when this process must not
+    fork."""
+    lines = order.decode("utf-8", "surrogateescape").split("\n")
     end = lines.index(SEPARATOR) if SEPARATOR in lines else len(lines)
     names, warm_up = [line.strip() for line in lines[:end] if line.strip()], "\n".join(lines[end + 1 :])
     gc.disable()  # what is imported stays; looking for garbage meanwhile is lost time
@@ -90,6 +90,8 @@ def load(order):
         missing = import_all(names)
         first_use.exercise(set(sys.modules) - before)
         fault = run_warm_up(warm_up)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
     renew.clean_up()
     gc.enable()
     gc.collect()
@@ -100,4 +102,4 @@ def load(order):
         fault = "look for threads and open files in /proc: %s" % error
     # What is there now is never looked at again by the collector, nor written to by it: the pages stay shared.
     gc.freeze()
-    return shortened((["error: " + fault] if fault else []) + missing), fault is None
+    return shortened((["error: " + fault] if fault else []) + missing)

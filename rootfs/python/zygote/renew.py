@@ -17,15 +17,13 @@ import time
 # --- in the zygote ---
 
 TWISTER_WORDS = 624
-FIRST_WORD = (1 << 31).to_bytes(4, sys.byteorder)  # as numpy has it; never are all words zero
 OS_ENTROPY = 1 << 64  # numpy's seed sequences hold 128 random bits where nobody gave a seed
 
 python_generators = []  # weak references to random.Random objects that were seeded by the system
-numpy_generators = []  # numpy's, likewise: (RandomState or Generator, bit generator)
-twisters = []  # addresses of the states of numpy's Mersenne Twisters, likewise
-sqlite_reset = []
+numpy_generators = []  # numpy's bit generators, likewise
+twisters = []  # addresses of the states of those that are Mersenne Twisters instead; pymain.c fills them
+kept = []  # those themselves
 held_back = []  # keyword arguments of os.register_at_fork()
-start_signals = [getattr(_signal, name) for name in ("SIGPIPE", "SIGXFSZ", "SIGXFZ") if hasattr(_signal, name)]  # ignored
 
 
 @contextlib.contextmanager
@@ -64,30 +62,26 @@ def address_of_state(bits):
 def find_generators():
     """numpy tells how a generator was seeded, so looking at all that there are is enough."""
     numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        for thing in gc.get_objects():
-            if isinstance(thing, numpy_random.RandomState):
-                bits = thing._bit_generator
-            elif isinstance(thing, numpy_random.Generator):
-                bits = thing.bit_generator
-            else:
-                continue
-            entropy = getattr(getattr(bits, "_seed_seq", None), "entropy", None)
-            if not isinstance(entropy, int) or entropy < OS_ENTROPY:
-                continue
-            address = None
-            if isinstance(thing, numpy_random.RandomState):
-                thing.seed()  # no half of a pair of normal deviates is left from here on
-                address = address_of_state(bits)
-            if address is None:
-                numpy_generators.append((thing, bits))
-            else:
-                twisters.append((bits, address))
-    if "_sqlite3" in sys.modules and not sqlite_reset:
-        try:
-            sqlite_reset.append(ctypes.PyDLL(sys.modules["_sqlite3"].__file__).sqlite3_randomness)
-        except (AttributeError, OSError):
-            pass
+    if numpy_random is None:
+        return
+    for thing in gc.get_objects():
+        if isinstance(thing, numpy_random.RandomState):
+            bits = thing._bit_generator
+        elif isinstance(thing, numpy_random.Generator):
+            bits = thing.bit_generator
+        else:
+            continue
+        entropy = getattr(getattr(bits, "_seed_seq", None), "entropy", None)
+        if not isinstance(entropy, int) or entropy < OS_ENTROPY:
+            continue
+        if type(bits).__name__ == "MT19937" and isinstance(thing, numpy_random.RandomState):
+            thing.seed()  # nothing is left of what was drawn
+        address = address_of_state(bits)
+        if address is None:
+            numpy_generators.append(bits)
+        else:
+            twisters.append(address)
+            kept.append(bits)
 
 
 # What these modules do in a forked child is done below for less, or is not needed as nobody held their locks: every function
@@ -114,16 +108,49 @@ def hold_back_hooks():
         os.register_at_fork = register
 
 
+def start_again(module_name, **values):
+    """Gives attributes of a module the value that they have right after its import, if it was imported."""
+    module = sys.modules.get(module_name)
+    for name, value in values.items():
+        if hasattr(module, name):
+            setattr(module, name, value)
+
+
 def clean_up():
-    """What imports may have left that no fresh interpreter has, as far as it can be undone once for all."""
+    """What imports and first use have left that no fresh interpreter has, as far as it can be undone before the fork."""
     for number in range(1, _signal.NSIG):
         handler = _signal.getsignal(number)
         if callable(handler):
             _signal.signal(number, _signal.SIG_DFL)
-    renew_signals()
+    for name in ("SIGPIPE", "SIGXFSZ", "SIGXFZ"):  # as python3 does when it starts
+        if hasattr(_signal, name):
+            _signal.signal(getattr(_signal, name), _signal.SIG_IGN)
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     _signal.set_wakeup_fd(-1)
+    if "faulthandler" in sys.modules and sys.modules["faulthandler"].is_enabled():
+        sys.modules["faulthandler"].disable()
+        sys.modules["faulthandler"].enable()
     if "linecache" in sys.modules:
         sys.modules["linecache"].clearcache()
+
+    start_again("tempfile", _name_sequence=None, tempdir=None)
+    start_again("uuid", _node=None, _last_timestamp=None)
+    start_again("threading", _counter=itertools.count(1).__next__)
+    start_again("asyncio.tasks", _task_name_counter=itertools.count(1).__next__)
+    start_again("multiprocessing.process", _process_counter=itertools.count(1), _children=set())
+    if "concurrent.futures.thread" in sys.modules:
+        sys.modules["concurrent.futures.thread"].ThreadPoolExecutor._counter = itertools.count().__next__
+    if "multiprocessing.process" in sys.modules:
+        sys.modules["multiprocessing.process"]._current_process._config.pop("tempdir", None)
+    if "multiprocessing.synchronize" in sys.modules:
+        semaphore = sys.modules["multiprocessing.synchronize"].SemLock
+        semaphore._rand = type(semaphore._rand)()
+    if "_sqlite3" in sys.modules:
+        try:  # its generator takes a new seed from the system when it is used again
+            ctypes.PyDLL(sys.modules["_sqlite3"].__file__).sqlite3_randomness(0, None)
+        except (AttributeError, OSError):
+            pass
+
     # Directories that are not the image's hold something else in a sandbox.
     prefixes = (sys.prefix + "/", sys.base_prefix + "/")
     for path in [path for path in sys.path_importer_cache if not path.startswith(prefixes)]:
@@ -144,25 +171,9 @@ def renew_random(module):
             generator.seed()
 
 
-def renew_numpy_random(module):
-    for _bits, address in twisters:
-        # What numpy itself does is to derive these words from 16 bytes of the system's, which costs the worker half a megabyte.
-        ctypes.memmove(address, FIRST_WORD + os.urandom(4 * TWISTER_WORDS - 4), 4 * TWISTER_WORDS)
-    for generator, bits in numpy_generators:
-        if isinstance(generator, module.RandomState):
-            generator.seed()
-        else:
-            bits.state = type(bits)().state
-
-
-def renew_tempfile(module):
-    module._name_sequence = None
-    module.tempdir = None
-
-
-def renew_uuid(module):
-    module._node = None
-    module._last_timestamp = None
+def renew_numpy_random(_module):
+    for bits in numpy_generators:
+        bits.state = type(bits)().state
 
 
 def renew_ssl(module):
@@ -170,89 +181,29 @@ def renew_ssl(module):
     module.RAND_add(os.urandom(32), 32.0)
 
 
-def renew_sqlite(_module):
-    for reset in sqlite_reset:
-        reset(0, None)
-
-
 def renew_threading(module):
-    """The main thread has a new state (see pymain.c), which tells of its end by another lock, and a new number. Before 3.13
-    the lock is Python's business."""
-    main = module._main_thread
-    if hasattr(main, "_tstate_lock"):
-        lock = module._set_sentinel()
-        lock.acquire()
-        main._tstate_lock = lock
-        module._shutdown_locks = {lock}
-    main._native_id = module.get_native_id()
-    module._counter = itertools.count(1).__next__
-
-
-def renew_thread_pools(module):
-    module.ThreadPoolExecutor._counter = itertools.count().__next__
-
-
-def renew_asyncio_tasks(module):
-    if hasattr(module, "_task_name_counter"):
-        module._task_name_counter = itertools.count(1).__next__
+    module._main_thread._native_id = module.get_native_id()
 
 
 def renew_multiprocessing(module):
-    module._process_counter = itertools.count(1)
-    module._children = set()
-    main = module._current_process
-    main._config["authkey"] = module.AuthenticationString(os.urandom(32))
-    main._config.pop("tempdir", None)
-
-
-def renew_semaphores(module):
-    module.SemLock._rand = type(module.SemLock._rand)()
+    module._current_process._config["authkey"] = module.AuthenticationString(os.urandom(32))
 
 
 def renew_logging(module):
     module._startTime = time.time()  # what relativeCreated counts from
 
 
-def renew_faulthandler(module):
-    if module.is_enabled():
-        module.disable()
-        module.enable()
-
-
 BY_MODULE = [
     ("random", renew_random),
     ("numpy.random", renew_numpy_random),
-    ("tempfile", renew_tempfile),
-    ("uuid", renew_uuid),
     ("ssl", renew_ssl),
-    ("_sqlite3", renew_sqlite),
     ("threading", renew_threading),
-    ("concurrent.futures.thread", renew_thread_pools),
-    ("asyncio.tasks", renew_asyncio_tasks),
     ("multiprocessing.process", renew_multiprocessing),
-    ("multiprocessing.synchronize", renew_semaphores),
     ("logging", renew_logging),
-    ("faulthandler", renew_faulthandler),
 ]
 
 
-def renew_modules():
-    modules = sys.modules
-    for name, renew in BY_MODULE:
-        module = modules.get(name)
-        if module is not None:
-            renew(module)
-
-
-def renew_signals():
-    """Those that python3 sets when it starts. The kernel's side of all of them was reset by whoever forked."""
-    for number in start_signals:
-        _signal.signal(number, _signal.SIG_IGN)
-    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
-
-
 def everything():
-    renew_signals()
     modules = sys.modules
     for name, renew in BY_MODULE:
         module = modules.get(name)

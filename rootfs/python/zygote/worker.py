@@ -1,41 +1,17 @@
-# What a worker does between its fork and its program. It is in its sandbox already, confined, with the program's streams as 0, 1
-# and 2 and the socket that its job comes from as 3. First, while nobody waits: it becomes a fresh interpreter, rehearses,
-# and says that it is ready. Then comes the job (struct worker_job in runtime/warm.h), and from here to the first line of the
-# program every microsecond counts: nothing is imported, compiled or looked up that could have been before.
-#
-# helper.so's hutch_worker_main() (rootfs/helper/pymain.c) calls prepare() and begin(), runs the program, and ends the process.
-import _io
-import _signal
+# What a worker has of Python code between its fork and its program. It is in its sandbox then, confined, with the program's streams
+# as 0, 1 and 2 and the socket that its job comes from as 3. Whatever can be done before the fork is done before: a function
+# that a worker calls costs it some ten pages of memory. And when the job is there (struct worker_job in
+# runtime/warm.h), every microsecond counts: nothing is imported, compiled or looked up that could have been before.
 import gc
 import os
 import sys
 
 import environment
+import first_use
 import hutch_report
-import renew
 
 SOCKET = 3
-MAGIC = b"HJOB"
-CHUNK = 1 << 16
-LOWER_HALF = 1 << 63  # rlimits from here on are "unlimited"
-
-# Does, in small, what most programs do, so that the pages which that writes to are the worker's own afterwards.
-REHEARSAL = b"""
-import sys
-class Rehearsal:
-    def __init__(self, number):
-        self.number = number
-    def show(self):
-        return "%d %s %r" % (self.number, [self.number * 0.5], {"number": self.number})
-def rehearse():
-    for number in range(3):
-        print(Rehearsal(number).show()[:0], end="", flush=True)
-    try:
-        raise ValueError(str(number))
-    except ValueError as error:
-        return sorted(f"{error}"), len([n for n in "text" if n])
-rehearse()
-"""
+UNLIMITED = 1 << 63  # rlimits from here on
 
 Module = type(sys)
 SourceFileLoader = sys.modules["_frozen_importlib_external"].SourceFileLoader
@@ -52,17 +28,37 @@ start = Start()
 def get_ready(helper):
     import resource
 
-    start.helper = helper
     start.setrlimit = resource.setrlimit
+    start.may_report = helper.hutch_worker_may_report
     start.python = sys.orig_argv[:1] if hasattr(sys, "orig_argv") else None
     start.has_script_path = not getattr(sys.flags, "safe_path", False)
-    environment.get_ready()
+    sys.excepthook = make_excepthook()
 
 
-def look_around():
-    """In the zygote, after each of its imports."""
-    start.path = sys.path[:]
-    start.environment = environment.current()
+def make_excepthook():
+    """Prints and reports as the one in rootfs/python/sitecustomize.py."""
+
+    def excepthook(kind, value, traceback):
+        original = excepthook.original
+        report = None
+        try:
+            if start.may_report():
+                # Called by code that goes on, perhaps to log what it has caught: that did not end the program.
+                frame = sys._getframe().f_back
+                while frame is not None:
+                    if frame.f_code.co_name == "<module>":
+                        raise LookupError
+                    frame = frame.f_back
+                report = hutch_report.Report(sys, os, SOCKET, os.fstat(SOCKET))
+        except BaseException:
+            pass
+        if report is None:
+            original(kind, value, traceback)
+        else:
+            report.show(original, kind, value, traceback)
+
+    excepthook.original = sys.excepthook
+    return excepthook
 
 
 def make_main_module():
@@ -73,34 +69,18 @@ def make_main_module():
     names["__annotations__"] = {}
     names["__builtins__"] = sys.modules["builtins"]
     sys.modules["__main__"] = module
-    return names
 
 
-def make_excepthook():
-    """The same as in rootfs/python/sitecustomize.py."""
-    pid = os.getpid()
-    socket = os.fstat(SOCKET)
-
-    def excepthook(kind, value, traceback):
-        original = excepthook.original
-        report = None
-        if os.getpid() == pid:
-            try:
-                frame = sys._getframe().f_back
-                while frame is not None:
-                    if frame.f_code.co_name == "<module>":
-                        raise LookupError
-                    frame = frame.f_back
-                report = hutch_report.Report(sys, os, SOCKET, socket)
-            except BaseException:
-                pass
-        if report is None:
-            original(kind, value, traceback)
-        else:
-            report.show(original, kind, value, traceback)
-
-    excepthook.original = sys.excepthook
-    return excepthook
+def settle():
+    """The zygote's memory has found its place, perhaps another one than before (rootfs/helper/freeze.c). Using the libraries once
+    more maps again what programs will need."""
+    first_use.again()
+    start.path = sys.path[:]
+    start.environment = environment.current()
+    gc.collect()
+    gc.freeze()
+    # What comes from here on is the program's, and is collected with it.
+    make_main_module()
 
 
 def text_file(data):
@@ -119,48 +99,6 @@ def filled(fd, data):
     return fd
 
 
-def prepare():
-    os.set_inheritable(SOCKET, False)
-    renew.everything()
-    environment.set_streams()
-    sys.excepthook = make_excepthook()
-    # A job like any other, of which nothing remains.
-    fields = [b"code", b"", b"", b"", start.environment, b"/", b""]
-    set_up(parse(b"".join(len(field).to_bytes(4, "little") + field for field in fields)))
-    return text_file(REHEARSAL)
-
-
-def begin():
-    # What prepare() made is part of the interpreter. What comes from here on is the program's, and is collected with it.
-    gc.freeze()
-    make_main_module()
-    helper = start.helper
-    if helper.hutch_worker_pin() < 0 or helper.hutch_worker_ready() < 0:
-        os._exit(1)
-    return set_up(parse(receive()))
-
-
-def receive():
-    data = os.read(SOCKET, CHUNK)
-    while data and len(data) < 8:
-        data += read_more()
-    if not data:
-        os._exit(0)  # nobody needed this worker
-    end = 8 + int.from_bytes(data[4:8], "little")
-    while len(data) < end:
-        data += read_more()
-    if data[:4] != MAGIC or len(data) > end:
-        os._exit(1)
-    return data[8:]
-
-
-def read_more():
-    more = os.read(SOCKET, CHUNK)
-    if not more:
-        os._exit(1)
-    return more
-
-
 def parse(data):
     fields = []
     at = 0
@@ -171,15 +109,15 @@ def parse(data):
     return fields
 
 
-def set_up(fields):
-    """Returns what hutch_worker_main() is to run."""
-    mode, name, code, arguments, env, cwd, rlimits = fields
+def set_up(job):
+    """Makes everything as the job has it, and returns the program: its file and the name of that, or its text."""
+    mode, name, code, arguments, env, cwd, rlimits = parse(job)
     if env != start.environment:
         environment.change(env, start)
     os.chdir(cwd)
     for line in rlimits.splitlines():
         resource, soft, hard = map(int, line.split())
-        start.setrlimit(resource, (soft if soft < LOWER_HALF else -1, hard if hard < LOWER_HALF else -1))
+        start.setrlimit(resource, (soft if soft < UNLIMITED else -1, hard if hard < UNLIMITED else -1))
     names = sys.modules["__main__"].__dict__
     if mode == b"file":
         script = os.fsdecode(name)
@@ -196,26 +134,9 @@ def set_up(fields):
     if script is not None:
         names["__file__"] = script
         names["__cached__"] = None
-    if start.has_script_path:
-        sys.path[:] = [first] + start.path
+    sys.path[:] = [first] + start.path if start.has_script_path else start.path
     arguments = [os.fsdecode(argument) for argument in arguments.split(b"\0")[:-1]]
     sys.argv[:] = words[:1] + arguments
     if start.python is not None:
         sys.orig_argv[:] = start.python + words + arguments
     return fd, name, text
-
-
-def main():
-    start.helper.hutch_worker_main(
-        (
-            prepare,
-            begin,
-            gc.collect,
-            gc.callbacks,
-            gc.get_referrers,
-            _signal.getsignal,
-            _signal.signal,
-            True.__bool__,
-            sys.base_prefix + "/",
-        )
-    )
