@@ -54,6 +54,7 @@ struct launcher {
     struct known_spec *specs;
     struct live_sandbox *sandboxes;
     unsigned shelved; /* sources put on the shelf so far */
+    unsigned built;   /* sandboxes so far */
 };
 
 static void reply(struct launcher *l, struct launcher_reply *r, const void *text, const int *fds, size_t n_fds)
@@ -279,6 +280,7 @@ static void build(struct launcher *l, const struct launcher_request *request, co
     r.has_cgroup = sb.cgroup.dirfd >= 0;
     r.controllers = sb.cgroup.controllers;
     r.wants_samples = sb.wants_samples;
+    hutch_rlimits_spread(&sb.plan.rlimits, l->built++);
     r.plan = sb.plan;
     r.enforcement = sb.enforcement;
     out[n_out++] = sb.control_fd;

@@ -39,9 +39,12 @@ int hutch_caps_drop_but(int but, struct hutch_err *err)
     /* The bounding set and the secure bits first: changing them needs CAP_SETPCAP, which goes with the rest. A worker
      * that was forked from a process without capabilities can do neither, and has nothing left to lose. */
     if (may_change_bounds()) {
-        for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
-            if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-                return hutch_err_set(err, errno, "drop capability %d from the bounding set", cap);
+        int cap = 0;
+
+        while (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
+            cap++;
+        if (errno != EINVAL) /* the first that this kernel does not know */
+            return hutch_err_set(err, errno, "drop capability %d from the bounding set", cap);
         if (prctl(PR_SET_SECUREBITS,
                   SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED |
                       SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,

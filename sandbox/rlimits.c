@@ -5,6 +5,20 @@
 
 #include <inttypes.h>
 
+/* @want of the allowed CPUs, from @first on and round. */
+static void choose(const cpu_set_t *allowed, int first, int want, cpu_set_t *ret)
+{
+    CPU_ZERO(ret);
+    for (int i = 0; i < CPU_SETSIZE && want > 0; i++) {
+        int cpu = (first + i) % CPU_SETSIZE;
+
+        if (CPU_ISSET(cpu, allowed)) {
+            CPU_SET(cpu, ret);
+            want--;
+        }
+    }
+}
+
 /* Pins to as many CPUs as the limit rounds up to, starting with the one that the scheduler has just found best for us: so
  * that sandboxes do not all end up on the first CPU, nor on a busy one. */
 static void plan_cpus(uint64_t thousandths, struct rlimit_plan *plan)
@@ -20,15 +34,20 @@ static void plan_cpus(uint64_t thousandths, struct rlimit_plan *plan)
         plan->cpus = allowed;
         return;
     }
-    CPU_ZERO(&plan->cpus);
-    for (int i = 0; i < CPU_SETSIZE && want > 0; i++) {
-        int cpu = ((here < 0 ? 0 : here) + i) % CPU_SETSIZE;
+    choose(&allowed, here < 0 ? 0 : here, want, &plan->cpus);
+}
 
-        if (CPU_ISSET(cpu, &allowed)) {
-            CPU_SET(cpu, &plan->cpus);
-            want--;
-        }
-    }
+void hutch_rlimits_spread(struct rlimit_plan *plan, unsigned nth)
+{
+    cpu_set_t allowed;
+    int first = 0;
+
+    if (!plan->pin || sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
+        return;
+    for (nth %= (unsigned)CPU_COUNT(&allowed); first < CPU_SETSIZE; first++)
+        if (CPU_ISSET(first, &allowed) && nth-- == 0)
+            break;
+    choose(&allowed, first, CPU_COUNT(&plan->cpus), &plan->cpus);
 }
 
 void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, bool cgroup_cpus, struct rlimit_plan *ret)

@@ -55,6 +55,28 @@ static void test_plan(void **state)
     }
 }
 
+/* Sandbox after sandbox gets the next CPU, as many as before, and round. */
+static void test_cpus_are_spread(void **state)
+{
+    struct sandbox_spec spec = { 0 };
+    struct rlimit_plan plan = { .pin = false };
+    cpu_set_t allowed, seen;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+    hutch_rlimits_spread(&plan, 3);
+    assert_false(plan.pin); /* what is not pinned stays so */
+    CPU_ZERO(&seen);
+    spec.limits[LIMIT_CPUS] = 1000;
+    for (unsigned i = 0; i < (unsigned)CPU_COUNT(&allowed); i++) {
+        hutch_rlimits_plan(&spec, false, false, &plan);
+        hutch_rlimits_spread(&plan, i + 7 * (unsigned)CPU_COUNT(&allowed));
+        assert_int_equal(CPU_COUNT(&plan.cpus), 1);
+        CPU_OR(&seen, &seen, &plan.cpus);
+    }
+    assert_true(CPU_EQUAL(&seen, &allowed));
+}
+
 static bool is_subset(const cpu_set_t *part, const cpu_set_t *whole)
 {
     cpu_set_t both;
@@ -223,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan),
         cmocka_unit_test(test_cpus),
+        cmocka_unit_test(test_cpus_are_spread),
         cmocka_unit_test(test_cpus_start_here),
         cmocka_unit_test(test_apply),
         cmocka_unit_test(test_memory_holds),
