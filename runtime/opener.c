@@ -18,10 +18,24 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+
+/* How many descriptors may be on their way through sockets is counted for all processes of a user together, and held against the
+ * sender's limit on open files: unix(7), ETOOMANYREFS. So this one is above what any sandbox has, or a program that leaves
+ * many in a queue would keep the engine of its user from sending any. */
+static void raise_open_files(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
 
 static int say(int sock, struct opener_reply *reply, int fd)
 {
@@ -123,6 +137,7 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
     pid_t anchor;
 
     signal(SIGPIPE, SIG_IGN);
+    raise_open_files();
     setsid(); /* a Ctrl-C in the caller's terminal is the caller's */
     snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
     if (hutch_userns_plan(&plan, &hello.err) < 0 ||
