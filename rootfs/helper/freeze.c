@@ -34,6 +34,7 @@ __attribute__((visibility("default"))) int hutch_zygote_freeze(void);
 #define BATCH      (1ul << 16)  /* pages looked at together */
 #define JOIN       256ul        /* pages between two that are moved, which are taken along: fork copies mappings one by one, too */
 #define NEAR       (64ul << 10) /* bytes on either side of the thread pointer */
+#define WORTH_KIB  (16ul << 10) /* anonymous memory: less is copied faster than it is fetched page by page */
 
 /* proc(5), pagemap: 63 present, 62 swapped out, 61 of a file or shared. */
 static bool is_anonymous(uint64_t entry)
@@ -159,6 +160,23 @@ static void freeze_all(struct freezer *f)
     }
 }
 
+static bool is_worth_it(const char *maps)
+{
+    static const char name[] = "\nAnonymous:";
+    size_t kib = 0;
+
+    for (const char *p = maps; (p = strstr(p, name)) != NULL;) {
+        size_t n = 0;
+
+        for (p += sizeof(name) - 1; *p == ' '; p++)
+            ;
+        for (; *p >= '0' && *p <= '9'; p++)
+            n = n * 10 + (size_t)(*p - '0');
+        kib += n;
+    }
+    return kib >= WORTH_KIB;
+}
+
 static bool has_foreign_allocator(const char *maps)
 {
     static const char *const names[] = { "jemalloc", "tcmalloc", "mimalloc", "libarrow" };
@@ -222,7 +240,8 @@ int hutch_zygote_freeze(void)
     /* Shared, so that it is not made one mapping with what lies beside it, and is left alone. */
     f.maps = mmap(NULL, scratch, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (f.maps_fd >= 0 && f.pagemap_fd >= 0 && f.memfd >= 0 && f.maps != MAP_FAILED && read_maps(&f) &&
-        !has_foreign_allocator(f.maps) && syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all)) == 0) {
+        is_worth_it(f.maps) && !has_foreign_allocator(f.maps) &&
+        syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all)) == 0) {
         f.entries = (uint64_t *)(f.maps + MAPS_BYTES);
         freeze_all(&f);
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#define BYTES (8u << 20)
+#define BYTES (24u << 20)
 
 static char data[] = "what the program was built with, and has changed since";
 static char zeros[3 << 12];
@@ -94,18 +94,18 @@ static void test_contents_stay(void **state)
     assert_int_equal(in_child(contents_stay), 0);
 }
 
-/* Changed since: anonymous pages among those of the file. */
+/* Most of it changed since: anonymous pages beside those of the file. */
 static int twice(void)
 {
     unsigned char *heap = fill(malloc(BYTES), BYTES);
 
     if (hutch_zygote_freeze() < 0)
         return 1;
-    for (size_t i = 0; i < BYTES; i += 3 * 4096)
+    for (size_t i = 0; i < BYTES / 6 * 5; i += 4096)
         heap[i]++;
     if (hutch_zygote_freeze() < 0 || anonymous_kib() > BYTES / 2048)
         return 2;
-    for (size_t i = 0; i < BYTES; i += 3 * 4096)
+    for (size_t i = 0; i < BYTES / 6 * 5; i += 4096)
         heap[i]--;
     return is_filled(heap, BYTES) ? 0 : 3;
 }
@@ -120,11 +120,12 @@ static void test_twice(void **state)
 static int wiped_on_fork(void)
 {
     unsigned char *secret = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *heap = fill(malloc(BYTES), BYTES);
     int status;
     pid_t pid;
 
     secret[7] = 42;
-    if (madvise(secret, 4096, MADV_WIPEONFORK) < 0 || hutch_zygote_freeze() < 0 || secret[7] != 42)
+    if (madvise(secret, 4096, MADV_WIPEONFORK) < 0 || hutch_zygote_freeze() < 0 || secret[7] != 42 || !is_filled(heap, BYTES))
         return 1;
     pid = fork();
     if (pid == 0)
@@ -198,9 +199,21 @@ static void test_beyond_the_file_size(void **state)
     assert_int_equal(in_child(beyond_the_file_size), 0);
 }
 
+static int small(void)
+{
+    return hutch_zygote_freeze() == -1 ? 0 : 1;
+}
+
+static void test_leaves_a_small_one_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(small), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_leaves_a_small_one_alone),
         cmocka_unit_test(test_contents_stay),
         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_wiped_on_fork),
