@@ -587,7 +587,7 @@ static void say(struct batch_opinion *o, enum batch_verdict verdict, const char 
 }
 
 /* What the engine says about the first process, when that is all there is to say. False: it ran to an end of its own. */
-static bool judge_end(const struct hutch_result *r, struct batch_opinion *o)
+static bool judge_end(const struct batch_run *run, const struct hutch_result *r, struct batch_opinion *o)
 {
     switch (r->verdict) {
     case HUTCH_OK:
@@ -598,6 +598,8 @@ static bool judge_end(const struct hutch_result *r, struct batch_opinion *o)
         say(o, BATCH_TIMEOUT, "%s", r->message);
         return true;
     case HUTCH_CPU_TIME:
+        if (o->cpu_ms < run->request.cpu_ms)
+            o->cpu_ms = run->request.cpu_ms; /* of a process that nobody could wait for */
         say(o, BATCH_TIMEOUT, "%s", r->message);
         return true;
     case HUTCH_OUT_OF_MEMORY:
@@ -643,7 +645,6 @@ static bool is_text(struct batch_json value, const char *text)
 /* The program's process is gone. The kernel ends it for time or memory while the judge, another process, lives on to tell. */
 static void judge_loss(const struct batch_run *run, const struct hutch_result *r, struct batch_json report, struct batch_opinion *o)
 {
-    uint64_t cpu_ms = r->cpu_user_ms == HUTCH_UNKNOWN || r->cpu_system_ms == HUTCH_UNKNOWN ? 0 : r->cpu_user_ms + r->cpu_system_ms;
     int64_t number = 0, code = 0;
     uint64_t limit;
 
@@ -654,7 +655,7 @@ static void judge_loss(const struct batch_run *run, const struct hutch_result *r
             say(o, BATCH_RUNTIME_ERROR, "the program stopped answering the tests");
         return;
     }
-    if (number == SIGXCPU || (number == SIGKILL && run->request.cpu_ms && cpu_ms + 50 >= run->request.cpu_ms)) {
+    if (number == SIGXCPU || (number == SIGKILL && run->request.cpu_ms && o->cpu_ms + 50 >= run->request.cpu_ms)) {
         say(o, BATCH_TIMEOUT, "it used up its CPU time");
         return;
     }
@@ -671,7 +672,11 @@ static void judge_report(const struct batch_run *run, const struct hutch_result 
     struct batch_json text_json = hutch_batch_json_get(report, "text"), guarded = hutch_batch_json_get(report, "guarded");
     auto_free char *text = NULL;
     struct hutch_err err;
+    int64_t cpu_ms;
 
+    /* A cgroup counts both processes; without one the engine knows the judge's own time alone. */
+    if (hutch_batch_json_integer(hutch_batch_json_get(report, "cpu_ms"), &cpu_ms) && cpu_ms > 0 && (uint64_t)cpu_ms > o->cpu_ms)
+        o->cpu_ms = (uint64_t)cpu_ms;
     if (hutch_batch_json_is_string(text_json) && hutch_batch_json_text(text_json, &text, NULL, &err) < 0)
         text = NULL;
     o->is_exposed = guarded.text && *guarded.text == 'f';
@@ -757,7 +762,9 @@ void hutch_batch_judge(const struct batch_run *run, const struct batch_task *tas
 {
     struct batch_opinion o = { .verdict = BATCH_PASS };
 
-    if (!judge_end(result, &o)) {
+    if (result->cpu_user_ms != HUTCH_UNKNOWN && result->cpu_system_ms != HUTCH_UNKNOWN)
+        o.cpu_ms = result->cpu_user_ms + result->cpu_system_ms;
+    if (!judge_end(run, result, &o)) {
         if (task->judging == BATCH_BY_TESTS)
             judge_tests(run, result, &o);
         else

@@ -55,6 +55,7 @@ struct batch_opinion {
     bool is_exposed;           /* the kernel did not keep the program out of the judge's memory */
     bool is_killed;            /* by something that may have come from outside: worth a second run */
     bool is_backstop;          /* the wall clock ended it, not its own CPU time */
+    uint64_t cpu_ms;           /* of all its processes, as far as anybody knows */
 };
 void hutch_batch_judge(const struct batch_run *run, const struct batch_task *task, size_t index,
                        const struct hutch_result *result, struct batch_opinion *ret);

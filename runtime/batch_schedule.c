@@ -162,14 +162,12 @@ static void give_up(struct flight *f, enum batch_verdict verdict, const char *wh
 /* ---- results ---- */
 
 /* Did the wall clock end something that was kept from computing, rather than something that waited? */
-static bool was_held_up(const struct flight *f, const struct hutch_result *r)
+static bool was_held_up(const struct flight *f, const struct batch_opinion *opinion)
 {
-    uint64_t cpu = r->cpu_user_ms == HUTCH_UNKNOWN || r->cpu_system_ms == HUTCH_UNKNOWN ? 0 : r->cpu_user_ms + r->cpu_system_ms;
-
-    return cpu < f->run.request.wall_ms / 2 && hutch_batch_is_busy(f->schedule->settings.proc);
+    return opinion->cpu_ms < f->run.request.wall_ms / 2 && hutch_batch_is_busy(f->schedule->settings.proc);
 }
 
-static bool wants_again(struct flight *f, const struct batch_opinion *opinion, const struct hutch_result *r)
+static bool wants_again(struct flight *f, const struct batch_opinion *opinion)
 {
     struct schedule *s = f->schedule;
 
@@ -185,7 +183,7 @@ static bool wants_again(struct flight *f, const struct batch_opinion *opinion, c
     }
     if (opinion->verdict == BATCH_INTERNAL)
         return ++f->attempts < ATTEMPTS;
-    if (f->outcome.is_retried || !(opinion->is_killed || (opinion->is_backstop && was_held_up(f, r))))
+    if (f->outcome.is_retried || !(opinion->is_killed || (opinion->is_backstop && was_held_up(f, opinion))))
         return false;
     f->outcome.is_retried = true;
     s->tally->n_retried++;
@@ -208,9 +206,8 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *r)
     s->tally->n_runs++;
     s->tally->n_exposed += opinion.is_exposed;
     f->outcome.wall_ms += r->run_ms;
-    if (r->cpu_user_ms != HUTCH_UNKNOWN && r->cpu_system_ms != HUTCH_UNKNOWN)
-        f->outcome.cpu_ms += r->cpu_user_ms + r->cpu_system_ms;
-    if (wants_again(f, &opinion, r)) {
+    f->outcome.cpu_ms += opinion.cpu_ms;
+    if (wants_again(f, &opinion)) {
         submit(f);
         return;
     }

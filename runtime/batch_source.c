@@ -86,6 +86,8 @@ static int start_gzip(int from, const char *name, pid_t *ret_pid, int *ret_fd, s
     rc = posix_spawn_file_actions_adddup2(&actions, from, STDIN_FILENO);
     if (rc == 0)
         rc = posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);
+    if (rc == 0) /* what it would say there, we say */
+        rc = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     if (rc == 0)
         rc = posix_spawnp(ret_pid, argv[0], &actions, &attributes, (char *const *)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
