@@ -78,7 +78,7 @@ static int64_t cpu_ms(void)
 struct sampler {
     int proc_fd;
     dev_t data_dev;     /* 0: no data directory */
-    pid_t pin;          /* not counted */
+    pid_t pin;          /* its memory is not counted */
     bool counts_shared;
     bool is_exact;      /* ask for proportional shares */
     int64_t deadline;
@@ -237,7 +237,7 @@ static bool find_living_thread(int proc_fd, const char *pid, char *path, size_t 
 static void add_process(struct sampler *s, const char *pid)
 {
     char thread[64];
-
+    bool is_pin = s->pin > 0 && atoi(pid) == s->pin;
     uint64_t utime, stime, cutime, cstime, threads, hz = (uint64_t)sysconf(_SC_CLK_TCK);
     const char *rest;
     char buf[2048], state;
@@ -251,16 +251,17 @@ static void add_process(struct sampler *s, const char *pid)
                         " %*d %*d %" SCNu64, &state, &utime, &stime, &cutime, &cstime, &threads) != 6)
         return;
     s->sum->cpu_ms += (utime + stime + cutime + cstime) * 1000 / hz;
-    s->sum->pids += threads;
+    s->sum->pids += threads - (is_pin && threads > 0);
     if (state == 'Z' || state == 'X') {
         if (threads < 2 || !find_living_thread(s->proc_fd, pid, thread, sizeof(thread)))
             return; /* holds nothing any more */
         pid = thread;
     }
-    s->sum->memory_bytes += (s->is_exact ? share_of : resident_of)(s->proc_fd, pid, s->counts_shared);
+    if (!is_pin)
+        s->sum->memory_bytes += (s->is_exact ? share_of : resident_of)(s->proc_fd, pid, s->counts_shared);
     if (s->data_dev)
         add_open_files(s, pid);
-    if (s->data_dev || s->counts_shared)
+    if (!is_pin && (s->data_dev || s->counts_shared))
         add_mappings(s, pid);
 }
 
@@ -278,8 +279,7 @@ static void look_at_all(struct sampler *s)
             const struct dirent64_raw *entry = (const struct dirent64_raw *)(buf + at);
 
             at += entry->d_reclen;
-            if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || strcmp(entry->d_name, "1") == 0 ||
-                (s->pin > 0 && atoi(entry->d_name) == s->pin))
+            if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || strcmp(entry->d_name, "1") == 0)
                 continue;
             if (cpu_ms() >= s->deadline) {
                 s->sum->is_cut_short = true;

@@ -13,7 +13,8 @@ struct init_sample;
  * skipped. @data_dev: where unlinked files are looked for, 0 for nowhere. @counts_shared: shared anonymous memory counts by its
  * size. Above @memory_limit
  * (bytes, 0 for none) it looks more closely. Takes a quarter of a second of CPU at most, beyond
- * which ->is_cut_short is set. @pin, 0 for none, is not counted: it has the memory of another process. No allocation; one caller in a process. */
+ * which ->is_cut_short is set. @pin, 0 for none: a process of ours, whose memory is
+ * that of another and counts there. No allocation; one caller in a process. */
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t pin, struct init_sample *ret);
 
 /* Whether two processes have the same memory, CLONE_VM: that of one that has executed another program since differs. */

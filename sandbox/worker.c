@@ -87,6 +87,11 @@ static int close_rest(const struct worker_gear *gear, struct hutch_err *err)
     return 0;
 }
 
+static int before_filter(const struct worker_gear *gear, struct hutch_err *err)
+{
+    return gear->before_filter ? gear->before_filter(err) : 0;
+}
+
 static int apply_seccomp(const struct worker_gear *gear, struct hutch_err *err)
 {
     return gear->plan.has_seccomp ? hutch_seccomp_load(gear->seccomp, err) : 0;
@@ -104,6 +109,7 @@ static const struct {
     { "set resource limits",            apply_rlimits },     /* after the drop: no capability may exceed them */
     { "restrict file access",           apply_landlock },    /* after all mounts: it forbids mount(2) from here */
     { "close what is left",             close_rest },        /* where no execve(2) will */
+    { "pin the memory",                 before_filter },     /* see rootfs/helper/helper.c; it has a filter of its own */
     { "load the seccomp filter",        apply_seccomp },     /* last: it denies calls made above */
 };
 

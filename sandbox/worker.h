@@ -28,6 +28,7 @@ struct worker_gear {
     int landlock_fd;  /* the ruleset, see hutch_landlock_make(); -1 without */
     const char *cwd;
     bool will_exec;   /* execve(2) comes next and closes all other descriptors; else that is done here */
+    int (*before_filter)(struct hutch_err *err); /* NULL, or done when all is given up but the right to make any system call */
     const struct seccomp_program *seccomp; /* plan.has_seccomp */
 };
 

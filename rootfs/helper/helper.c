@@ -17,23 +17,28 @@
 #include "warm.h"
 
 #include <fcntl.h>
+#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT int hutch_zygote_serve(char *text, size_t size);
 EXPORT int hutch_zygote_ready(const char *missing);
-EXPORT int hutch_worker_pin(void);
 EXPORT int hutch_worker_ready(void);
+EXPORT int hutch_worker_pin(void);
 
 #define ORDER_FDS 7
+#define PIN_TURNS 100000 /* looks at a process that has four system calls to make; most of them 0.1 ms apart */
 #define ORDER_MAX (sizeof(struct zygote_request) + BPF_MAXINSNS * sizeof(struct sock_filter))
 
 /* The interpreter's own hooks, there in every Python since 3.7; found by the dynamic linker, so there is nothing to compile
@@ -157,6 +162,97 @@ static int say_hello(enum worker_says what, int sock, pid_t pin, const struct hu
     return hutch_fdpass_send(sock, &hello, sizeof(hello), NULL, 0, 0) == sizeof(hello) ? 0 : -1;
 }
 
+static pid_t pin_pid;
+
+#if defined(__x86_64__)
+/* All that the pin ever does again. Its memory is the worker's, so the worker can make it run anything. */
+static const struct sock_filter pin_filter[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0, 5),
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pause, 2, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_restart_syscall, 1, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+};
+#endif
+
+/* A process that has the worker's memory and sleeps: when the worker ends, its end can be told at once, and taking the memory
+ * down - a millisecond and more - is left to the end of the sandbox. It has given up what the worker has, has no descriptors, and
+ * can make no system call but pause(2). It runs on the worker's stack without touching it: every signal is blocked, and it is
+ * registers only. Without one all works too, so only what would be half a pin is an error. */
+static int make_pin(struct hutch_err *err)
+{
+#if defined(__x86_64__)
+    static const struct sock_fprog filter = { ARRAY_SIZE(pin_filter), (struct sock_filter *)pin_filter };
+    unsigned long all = ~0ul, old;
+    register const struct sock_fprog *r12 __asm__("r12") = &filter;
+    static volatile int is_locked;
+    register volatile int *r13 __asm__("r13") = &is_locked;
+    register long r10 __asm__("r10") = 0;
+    register long r8 __asm__("r8") = 0;
+    long pid;
+
+    /* It is to be a child of init: the midwife may still be on its way out. */
+    for (int i = 0; i < 10000 && getppid() != 1; i++)
+        sched_yield();
+    if (getppid() != 1)
+        return 0;
+    if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all)) < 0)
+        return hutch_err_set(err, errno, "block signals");
+    __asm__ volatile("syscall\n"
+                     "test %%rax, %%rax\n"
+                     "jnz 3f\n"
+                     "mov %[close_range], %%eax\n"
+                     "xor %%edi, %%edi\n"
+                     "mov $-1, %%esi\n"
+                     "xor %%edx, %%edx\n"
+                     "syscall\n"
+                     "test %%rax, %%rax\n"
+                     "jnz 2f\n"
+                     "mov %[seccomp], %%eax\n"
+                     "mov %[set_filter], %%edi\n"
+                     "xor %%esi, %%esi\n"
+                     "mov %%r12, %%rdx\n"
+                     "syscall\n"
+                     "test %%rax, %%rax\n"
+                     "jnz 2f\n"
+                     "movl $1, (%%r13)\n"
+                     "1: mov %[pause], %%eax\n"
+                     "syscall\n"
+                     "cmp $-4, %%rax\n" /* EINTR; anything else would come at once again */
+                     "je 1b\n"
+                     "2: mov %[exit], %%eax\n"
+                     "xor %%edi, %%edi\n"
+                     "syscall\n"
+                     "hlt\n"
+                     "3:\n"
+                     : "=a"(pid)
+                     : "a"(SYS_clone), "D"(CLONE_VM | CLONE_PARENT), "S"(0), "d"(0), "r"(r10), "r"(r8), "r"(r12), "r"(r13),
+                       [close_range] "i"(SYS_close_range), [seccomp] "i"(SYS_seccomp), [set_filter] "i"(SECCOMP_SET_MODE_FILTER),
+                       [pause] "i"(SYS_pause), [exit] "i"(SYS_exit_group)
+                     : "rcx", "r11", "memory", "cc");
+    if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old)) < 0)
+        return hutch_err_set(err, errno, "unblock signals");
+    if (pid <= 0)
+        return 0;
+    for (unsigned long turns = 0; !is_locked; turns++) { /* not before that may anything foreign have this memory */
+        struct timespec pause = { .tv_nsec = 100000 };
+
+        if (turns < 1000)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+        if (turns == PIN_TURNS || kill((pid_t)pid, 0) < 0)
+            return hutch_err_set(err, ETIMEDOUT, "wait for the process that pins the memory");
+    }
+    pin_pid = (pid_t)pid;
+#endif
+    (void)err;
+    return 0;
+}
+
 /* In the fresh worker: confined, or dead. */
 static void confine(const struct zygote_request *request, const int *fds, const struct sock_filter *program)
 {
@@ -166,7 +262,8 @@ static void confine(const struct zygote_request *request, const int *fds, const 
                                 .report_fd = fds[1],
                                 .landlock_fd = request->plan.has_landlock ? fds[5] : -1,
                                 .cwd = "/",
-                                .seccomp = &seccomp };
+                                .seccomp = &seccomp,
+                                .before_filter = make_pin };
     struct hutch_err err = { 0 };
 
     /* Joining the user namespace took it from the memory that zygote and usher share: prctl(2). Nobody but init and what
@@ -297,58 +394,13 @@ EXPORT int hutch_zygote_ready(const char *missing)
     return hutch_fdpass_send(WARM_SOCKET_FD, &reply, sizeof(reply), NULL, 0, 0) == sizeof(reply) ? 0 : -1;
 }
 
-static pid_t pin_pid;
-
-/* A process that has the worker's memory and sleeps: when the worker ends, its end can be told at once, and taking the memory
- * down - a millisecond and more - is left to the end of the sandbox. It is confined like the worker. It runs on the worker's
- * stack without touching it: every signal is blocked, and it is registers only. */
-EXPORT int hutch_worker_pin(void)
-{
-    unsigned long all = ~0ul, old;
-    long pid = -1;
-
-    /* It is to be a child of init: the midwife may still be on its way out. */
-    for (int i = 0; i < 10000 && getppid() != 1; i++)
-        sched_yield();
-    if (getppid() != 1 || syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all)) < 0)
-        return -1;
-#if defined(__x86_64__)
-    {
-        register long r10 __asm__("r10") = 0;
-        register long r8 __asm__("r8") = 0;
-
-        __asm__ volatile("syscall\n"
-                         "test %%rax, %%rax\n"
-                         "jnz 2f\n"
-                         "mov %[close_range], %%eax\n"
-                         "xor %%edi, %%edi\n"
-                         "mov $-1, %%esi\n"
-                         "xor %%edx, %%edx\n"
-                         "syscall\n"
-                         "1: mov %[pause], %%eax\n"
-                         "syscall\n"
-                         "cmp $-4, %%rax\n" /* EINTR; anything else would come at once again */
-                         "je 1b\n"
-                         "mov %[exit], %%eax\n"
-                         "xor %%edi, %%edi\n"
-                         "syscall\n"
-                         "hlt\n"
-                         "2:\n"
-                         : "=a"(pid)
-                         : "a"(SYS_clone), "D"(CLONE_VM | CLONE_PARENT), "S"(0), "d"(0), "r"(r10), "r"(r8),
-                           [close_range] "i"(SYS_close_range), [pause] "i"(SYS_pause), [exit] "i"(SYS_exit_group)
-                         : "rcx", "r11", "memory", "cc");
-    }
-#endif
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
-    if (pid <= 0)
-        return -1;
-    pin_pid = (pid_t)pid;
-    return 0;
-}
-
 /* Tells the engine that this worker can be given its code. */
 EXPORT int hutch_worker_ready(void)
 {
     return say_hello(WORKER_READY, WARM_SOCKET_FD, pin_pid, NULL);
+}
+
+EXPORT int hutch_worker_pin(void)
+{
+    return 0;
 }

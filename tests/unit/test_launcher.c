@@ -40,7 +40,6 @@ static const char zygote_py[] =
     "    if kind == 2:\n"
     "        lib.hutch_zygote_ready(buf.value)\n"
     "        continue\n"
-    "    pinned = lib.hutch_worker_pin()\n"
     "    lib.hutch_worker_ready()\n"
     "    exec(os.read(3, 65536))\n"
     "    os._exit(0)\n";
@@ -393,6 +392,38 @@ static void test_its_namespaces_are_those_of_init(void **state)
                         "(1, 3, 'hutch', '1000', [])");
 }
 
+/* What sleeps beside the worker has its memory, so the worker can make it run anything; it must be able to do nothing. */
+static void test_the_pin_can_do_nothing(void **state)
+{
+    struct warm_box w;
+
+    build(*state, &w, NAME, "");
+    assert_string_equal(run_code(*state, &w, "t = open('/proc/%d/status' % max(int(e) for e in os.listdir('/proc') if e.isdigit())).read()\n"
+                                             "os.write(1, ' '.join(l for l in t.split('\\n') if l[:9] in ('CapEff:\t0', 'NoNewPriv',"
+                                             " 'Seccomp:\t')).encode())", 0),
+                        "CapEff:\t0000000000000000 NoNewPrivs:\t1 Seccomp:\t2");
+    build(*state, &w, NAME, "");
+    /* its code, at the return address of the call that it sleeps in, becomes getpid() for ever; that ends it */
+    assert_string_equal(run_code(*state, &w,
+                                 "import ctypes, signal, time\n"
+                                 "pin = max(int(e) for e in os.listdir('/proc') if e.isdigit())\n"
+                                 "while True:\n"
+                                 "    t = open('/proc/%d/syscall' % pin).read()\n"
+                                 "    if t[0] in '0123456789': break\n"
+                                 "pc = int(t.split()[-1], 16)\n"
+                                 "libc = ctypes.CDLL(None)\n"
+                                 "assert libc.mprotect(ctypes.c_void_p(pc & ~4095), 8192, 7) == 0\n"
+                                 "ctypes.memmove(pc, b'\\xb8\\x27\\x00\\x00\\x00\\x0f\\x05\\xeb\\xf7', 9)\n"
+                                 "ctypes.memmove(pc - 2, b'\\x90\\x90', 2)\n"
+                                 "os.kill(pin, signal.SIGSTOP)\n"
+                                 "os.kill(pin, signal.SIGCONT)\n"
+                                 "for i in range(500):\n"
+                                 "    if not os.path.exists('/proc/%d' % pin): break\n"
+                                 "    time.sleep(0.01)\n"
+                                 "else: os.write(1, b'alive')\n"
+                                 "os.write(1, b'over')", 0), "over");
+}
+
 static void test_signals_end_it_as_a_signal(void **state)
 {
     struct warm_box w;
@@ -519,6 +550,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_worker_runs_in_the_sandbox, setup, teardown),
         cmocka_unit_test_setup_teardown(test_it_has_given_up_everything, setup, teardown),
         cmocka_unit_test_setup_teardown(test_its_namespaces_are_those_of_init, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_pin_can_do_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_signals_end_it_as_a_signal, setup, teardown),
         cmocka_unit_test_setup_teardown(test_exit_codes_come_from_wait, setup, teardown),
         cmocka_unit_test_setup_teardown(test_data_is_written_to_the_host, setup, teardown),

@@ -9,7 +9,7 @@ int main(int argc, char **argv)
 {
     static char text[65536];
     void *helper = dlopen(argc > 1 ? argv[1] : "", RTLD_NOW);
-    int (*serve)(char *, size_t), (*ready)(const char *), (*pin)(void), (*worker_ready)(void);
+    int (*serve)(char *, size_t), (*ready)(const char *), (*worker_ready)(void);
 
     if (!helper) {
         fprintf(stderr, "%s\n", dlerror());
@@ -17,9 +17,8 @@ int main(int argc, char **argv)
     }
     *(void **)&serve = dlsym(helper, "hutch_zygote_serve");
     *(void **)&ready = dlsym(helper, "hutch_zygote_ready");
-    *(void **)&pin = dlsym(helper, "hutch_worker_pin");
     *(void **)&worker_ready = dlsym(helper, "hutch_worker_ready");
-    if (!serve || !ready || !pin || !worker_ready || ready("") < 0) {
+    if (!serve || !ready || !worker_ready || ready("") < 0) {
         perror("the zygote's helper");
         return 1;
     }
@@ -35,7 +34,7 @@ int main(int argc, char **argv)
             continue;
         }
         heap = malloc(100000); /* libc must know of the fork */
-        if (!heap || pin() < 0 || worker_ready() < 0)
+        if (!heap || worker_ready() < 0)
             return 1;
         n = read(3, heap, 100000);
         return n < 0 || write(1, heap, (size_t)n) != n;
