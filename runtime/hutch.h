@@ -9,7 +9,8 @@
  *
  * THREADS, SIGNALS, GLOBALS. The library starts no threads, installs no signal handlers, and keeps no state outside its
  * engines; two engines in one process know nothing of each other. One engine is used by one thread at a time; different engines
- * may be used by different threads. The engine's helper process is a child of the calling process: a host that reaps every
+ * may be used by different threads. An engine belongs to the process that opened it and ends with it; a child that is forked from
+ * that without an execve(2) must not use it. The engine's helper process is a child of the calling process: a host that reaps every
  * child with wait(-1) may take it, which does no harm.
  *
  * MEMORY. What is passed in is copied before a call returns. What a callback is given is the engine's and ends with the

@@ -37,6 +37,22 @@ static void raise_open_files(void)
     }
 }
 
+/* The engine's process: a copy of it that was forked without an execve(2) has its sockets too, and would keep them open. */
+static int watch_engine(int sock, int *ret_pidfd, struct hutch_err *err)
+{
+    struct ucred engine;
+    socklen_t len = sizeof(engine);
+    auto_fd pidfd = -1;
+
+    if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &engine, &len) < 0)
+        return hutch_err_set(err, errno, "ask who the engine is");
+    pidfd = (int)syscall(SYS_pidfd_open, engine.pid, 0);
+    if (pidfd < 0 || getppid() != engine.pid)
+        return hutch_err_set(err, pidfd < 0 ? errno : ESRCH, "watch the engine's process %d", engine.pid);
+    *ret_pidfd = hutch_fd_take(&pidfd);
+    return 0;
+}
+
 static int say(int sock, struct opener_reply *reply, int fd)
 {
     return hutch_fdpass_send(sock, reply, sizeof(*reply), &fd, fd >= 0, 0) < 0 ? -1 : 0;
@@ -133,14 +149,14 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
     struct opener_reply hello = { .what = OPENER_HELLO };
     struct cgroup_base base = CGROUP_BASE_INIT;
     struct id_plan plan;
-    auto_fd pidfd = -1;
+    auto_fd pidfd = -1, engine = -1;
     pid_t anchor;
 
     signal(SIGPIPE, SIG_IGN);
     raise_open_files();
     setsid(); /* a Ctrl-C in the caller's terminal is the caller's */
     snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
-    if (hutch_userns_plan(&plan, &hello.err) < 0 ||
+    if (watch_engine(sock, &engine, &hello.err) < 0 || hutch_userns_plan(&plan, &hello.err) < 0 ||
         (cgroup[0] && hutch_cgroup_make_base(cgroup, plan.host_uid, plan.host_gid, &base, &hello.err) < 0) ||
         enter_own_namespaces(&plan, &hello.err) < 0) {
         hello.what = OPENER_FAILED;
@@ -158,15 +174,15 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
         return 1;
     }
     for (;;) {
-        struct pollfd p[] = { { .fd = sock, .events = POLLIN }, { .fd = pidfd, .events = POLLIN } };
+        struct pollfd p[] = { { .fd = sock, .events = POLLIN }, { .fd = pidfd, .events = POLLIN }, { .fd = engine, .events = POLLIN } };
         struct opener_request request;
         size_t n_fds;
         ssize_t n;
 
         if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
             break;
-        if (p[1].revents)
-            break; /* the engine sees its sockets close, and starts anew */
+        if (p[1].revents || p[2].revents)
+            break; /* an engine that lives sees its sockets close, and starts anew */
         if (!p[0].revents)
             continue;
         n = hutch_fdpass_receive(sock, &request, sizeof(request), NULL, 0, &n_fds, 0);
