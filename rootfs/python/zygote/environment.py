@@ -103,16 +103,16 @@ def split_path(value):
     return [os.path.abspath(entry) for entry in value.split(os.pathsep)] if value else []
 
 
-def change_path(start):
-    """PYTHONPATH comes before the interpreter's own directories. start.path is what comes after the script's."""
-    rest = start.path
+def change_path():
+    """PYTHONPATH comes before the interpreter's own directories. The script's is not there yet."""
+    rest = sys.path
     if rest[: len(defaults.python_path)] == defaults.python_path:
         rest = rest[len(defaults.python_path) :]
     path = []
     for entry in split_path(os.environ.get("PYTHONPATH")) + rest:
         if entry not in path:
             path.append(entry)
-    start.path = path
+    sys.path[:] = path
 
 
 def change_warnings(value):
@@ -141,7 +141,7 @@ def change_trace_malloc(value):
         tracemalloc.start(int(value))
 
 
-def change(block, start):
+def change(block):
     """Takes on an environment that differs from the present one."""
     old = dict(os.environ)
     data = os.environ._data
@@ -175,7 +175,7 @@ def change(block, start):
     if changed("PYTHONINTMAXSTRDIGITS") and hasattr(sys, "set_int_max_str_digits"):
         sys.set_int_max_str_digits(int(new.get("PYTHONINTMAXSTRDIGITS") or sys.int_info.default_max_str_digits))
     if changed("PYTHONPATH"):
-        change_path(start)
+        change_path()
     if changed("PYTHONWARNINGS"):
         change_warnings(new.get("PYTHONWARNINGS"))
     if changed("PYTHONFAULTHANDLER"):

@@ -13,6 +13,7 @@ import sys
 modules_before, directories_before = set(sys.modules), set(sys.path_importer_cache)
 
 import _signal  # noqa: E402
+import _thread  # noqa: E402
 import ctypes  # noqa: E402
 import gc  # noqa: E402
 import os  # noqa: E402
@@ -41,20 +42,24 @@ def main():
     with open(here + "/preload", "rb") as file:
         order = file.read()
     environment.get_ready()
-    worker.get_ready(helper)
+    sys.excepthook = worker.make_excepthook(helper)
     hide()
-    kit = (
+    kit = (  # struct pykit
         preload.load,
         worker.settle,
         renew.everything,
+        environment.change,
         environment.renew_streams,
-        worker.set_up,
         renew.twisters,
+        sys.modules["_frozen_importlib_external"].SourceFileLoader,
+        sys.orig_argv[0] if hasattr(sys, "orig_argv") else None,
+        not getattr(sys.flags, "safe_path", False),
         gc.collect,
         gc.callbacks,
         gc.get_referrers,
         _signal.getsignal,
         _signal.signal,
+        _thread._count,
         True.__bool__,
         sys.base_prefix + "/",
     )

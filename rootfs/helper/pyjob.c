@@ -1,0 +1,350 @@
+#include "pyjob.h"
+
+#include "fd.h"
+#include "pykit.h"
+#include "warm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define JOB_MAX (64u << 20) /* more than the engine ever sends */
+
+struct field {
+    const char *data;
+    size_t len;
+};
+
+static char usual_job[64u << 10]; /* what a job takes that is no larger than most */
+static struct field job[JOB_FIELDS];
+
+/* Nothing of the program has run, and the run's own standard error is all that there is to say it on. */
+static _Noreturn void fail(int errnum, const char *fmt, ...)
+{
+    va_list args;
+
+    dprintf(STDERR_FILENO, "hutch: ");
+    va_start(args, fmt);
+    vdprintf(STDERR_FILENO, fmt, args);
+    va_end(args);
+    dprintf(STDERR_FILENO, errnum ? ": %s\n" : "\n", strerror(errnum));
+    _exit(125);
+}
+
+static _Noreturn void fail_in_python(const char *doing)
+{
+    if (PyErr_Occurred())
+        PyErr_Print();
+    fail(0, "%s", doing);
+}
+
+static bool read_all(void *to, size_t len)
+{
+    for (size_t have = 0; have < len;) {
+        ssize_t n = TEMP_FAILURE_RETRY(read(WARM_SOCKET_FD, (char *)to + have, len - have));
+
+        if (n <= 0)
+            return false;
+        have += (size_t)n;
+    }
+    return true;
+}
+
+static bool split(const char *body, size_t len)
+{
+    for (int i = 0; i < JOB_FIELDS; i++) {
+        uint32_t n;
+
+        if (len < sizeof(n))
+            return false;
+        memcpy(&n, body, sizeof(n));
+        body += sizeof(n);
+        len -= sizeof(n);
+        if (n > len)
+            return false;
+        job[i] = (struct field){ body, n };
+        body += n;
+        len -= n;
+    }
+    return len == 0;
+}
+
+bool hutch_pyjob_receive(void)
+{
+    struct worker_job header;
+    char *body = usual_job;
+
+    if (!read_all(&header, sizeof(header)))
+        return false;
+    if (header.magic != WORKER_JOB_MAGIC || header.len > JOB_MAX)
+        fail(EBADMSG, "read the job");
+    if (header.len > sizeof(usual_job))
+        body = malloc(header.len); /* for good: the process has no other business */
+    if (!body || !read_all(body, header.len) || !split(body, header.len))
+        fail(body ? EBADMSG : ENOMEM, "read the job");
+    return true;
+}
+
+static bool is_field(enum worker_job_field which, const char *text)
+{
+    return job[which].len == strlen(text) && memcmp(job[which].data, text, job[which].len) == 0;
+}
+
+/* As a string: what a path is. */
+static void copy_field(enum worker_job_field which, char *to, size_t size)
+{
+    if (job[which].len >= size)
+        fail(ENAMETOOLONG, "read the job");
+    memcpy(to, job[which].data, job[which].len);
+    to[job[which].len] = '\0';
+}
+
+static void lower_limits(void)
+{
+    const char *at = job[JOB_RLIMITS].data, *end = at + job[JOB_RLIMITS].len;
+    char *next;
+
+    while (at < end) {
+        long resource = strtol(at, &next, 10);
+        struct rlimit limit;
+
+        limit.rlim_cur = strtoull(next, &next, 10);
+        limit.rlim_max = strtoull(next, &next, 10);
+        if (next >= end || *next != '\n')
+            fail(EBADMSG, "read the limits");
+        if (setrlimit((int)resource, &limit) < 0)
+            fail(errno, "set resource limit %ld", resource);
+        at = next + 1;
+    }
+}
+
+/* --- the program's file --- */
+
+static int filled(int fd, const char *name)
+{
+    const char *at = job[JOB_CODE].data, *end = at + job[JOB_CODE].len;
+
+    while (at < end) {
+        ssize_t n = TEMP_FAILURE_RETRY(write(fd, at, (size_t)(end - at)));
+
+        if (n <= 0)
+            fail(n < 0 ? errno : ENOSPC, "write the program '%s'", name);
+        at += n;
+    }
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        fail(errno, "write the program '%s'", name);
+    return fd;
+}
+
+static int make_file(const char *name)
+{
+    int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+
+    if (fd < 0)
+        fail(errno, "write the program '%s'", name);
+    return filled(fd, name);
+}
+
+static int make_nameless_file(const char *name)
+{
+    int fd = open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+
+    if (fd < 0) /* which policies may forbid */
+        fd = memfd_create("program", MFD_CLOEXEC);
+    if (fd < 0)
+        fail(errno, "write the program '%s'", name);
+    return filled(fd, name);
+}
+
+/* --- the interpreter --- */
+
+static PyObject *decoded(const char *data, size_t len)
+{
+    PyObject *text = PyUnicode_DecodeFSDefaultAndSize(data, (intptr_t)len);
+
+    if (!text)
+        fail_in_python("read the job");
+    return text;
+}
+
+static void replace(const char *name, PyObject *items)
+{
+    PyObject *list = PySys_GetObject(name);
+
+    if (!list || PyList_SetSlice(list, 0, PyList_Size(list), items) < 0)
+        fail_in_python("set the program's arguments");
+    Py_DecRef(items);
+}
+
+/* sys.argv is @first and the arguments; sys.orig_argv the interpreter, @option if there is one, @program, and the arguments. */
+static void set_arguments(const struct pykit *kit, PyObject *first, PyObject *option, PyObject *program)
+{
+    const char *at = job[JOB_ARGS].data, *end = at + job[JOB_ARGS].len;
+    PyObject *argv = PyList_New(0), *original = PyList_New(0);
+
+    if (!argv || !original)
+        fail_in_python("set the program's arguments");
+    PyList_Append(argv, first);
+    PyList_Append(original, kit->python);
+    if (option)
+        PyList_Append(original, option);
+    PyList_Append(original, program);
+    while (at < end) {
+        const char *nul = memchr(at, '\0', (size_t)(end - at));
+        PyObject *argument;
+
+        if (!nul)
+            fail(EBADMSG, "read the arguments");
+        argument = decoded(at, (size_t)(nul - at));
+        PyList_Append(argv, argument);
+        PyList_Append(original, argument);
+        Py_DecRef(argument);
+        at = nul + 1;
+    }
+    replace("argv", argv);
+    if (kit->python != Py_None)
+        replace("orig_argv", original);
+    else
+        Py_DecRef(original);
+}
+
+static void set_script_path(const struct pykit *kit, const char *directory, size_t len)
+{
+    PyObject *path = PySys_GetObject("path"), *first;
+
+    if (kit->has_script_path != Py_True || !path)
+        return;
+    first = decoded(directory, len);
+    if (PyList_Insert(path, 0, first) < 0)
+        fail_in_python("set the program's path");
+    Py_DecRef(first);
+}
+
+static PyObject *main_globals(void)
+{
+    return PyModule_GetDict(PyDict_GetItemString(PyImport_GetModuleDict(), "__main__"));
+}
+
+static void set_file(PyObject *name)
+{
+    if (PyDict_SetItemString(main_globals(), "__file__", name) < 0 ||
+        PyDict_SetItemString(main_globals(), "__cached__", Py_None) < 0)
+        fail_in_python("make the module __main__");
+}
+
+/* python3 NAME */
+static void set_up_script(const struct pykit *kit, const char *path)
+{
+    PyObject *name = decoded(path, strlen(path)), *cache = PySys_GetObject("path_importer_cache");
+    PyObject *loader = PyObject_CallFunction(kit->script_loader, "sO", "__main__", name);
+    const char *slash = strrchr(path, '/');
+
+    if (!loader || PyDict_SetItemString(main_globals(), "__loader__", loader) < 0)
+        fail_in_python("make the module __main__");
+    set_file(name);
+    if (cache && PyDict_SetItem(cache, name, Py_None) < 0) /* it was asked whether it is an archive of modules */
+        PyErr_Clear();
+    set_script_path(kit, path, slash ? (size_t)(slash - path) : 0);
+    set_arguments(kit, name, NULL, name);
+    Py_DecRef(loader);
+    Py_DecRef(name);
+}
+
+/* python3 -c TEXT */
+static PyObject *set_up_text(const struct pykit *kit)
+{
+    PyObject *text = PyUnicode_DecodeUTF8(job[JOB_CODE].data, (intptr_t)job[JOB_CODE].len, "surrogateescape");
+    PyObject *option = PyUnicode_FromString("-c");
+
+    if (!text || !option)
+        fail_in_python("read the program");
+    set_script_path(kit, "", 0);
+    set_arguments(kit, option, option, text);
+    Py_DecRef(option);
+    return text;
+}
+
+/* python3 - */
+static void set_up_input(const struct pykit *kit)
+{
+    PyObject *dash = PyUnicode_FromString("-"), *name = PyUnicode_FromString("<stdin>");
+
+    if (!dash || !name)
+        fail_in_python("read the program");
+    set_file(name);
+    set_script_path(kit, "", 0);
+    set_arguments(kit, dash, NULL, dash);
+    Py_DecRef(dash);
+    Py_DecRef(name);
+}
+
+static void set_up_surroundings(const struct pykit *kit, PyObject *environment)
+{
+    static char cwd[PATH_MAX];
+    const char *present = PyBytes_AsString(environment);
+
+    lower_limits();
+    copy_field(JOB_CWD, cwd, sizeof(cwd));
+    if (chdir(cwd) < 0)
+        fail(errno, "enter '%s'", cwd);
+    if (job[JOB_ENV].len != (size_t)PyBytes_Size(environment) || memcmp(job[JOB_ENV].data, present, job[JOB_ENV].len) != 0) {
+        PyObject *wanted = PyBytes_FromStringAndSize(job[JOB_ENV].data, (intptr_t)job[JOB_ENV].len);
+        PyObject *done = wanted ? PyObject_CallFunction(kit->change_environment, "O", wanted) : NULL;
+
+        if (!done)
+            fail_in_python("set the environment");
+        Py_DecRef(done);
+        Py_DecRef(wanted);
+    }
+}
+
+void hutch_pyjob_set_up(const struct pykit *kit, PyObject *environment, struct program *ret)
+{
+    static char name[PATH_MAX];
+
+    set_up_surroundings(kit, environment);
+    *ret = (struct program){ .fd = -1 };
+    if (is_field(JOB_MODE, "file")) {
+        copy_field(JOB_NAME, name, sizeof(name));
+        ret->fd = make_file(name);
+        ret->name = name;
+        set_up_script(kit, name);
+    } else if (is_field(JOB_MODE, "code")) {
+        ret->text = set_up_text(kit);
+    } else if (is_field(JOB_MODE, "stdin")) {
+        ret->name = "<stdin>";
+        ret->fd = make_nameless_file(ret->name);
+        set_up_input(kit);
+    } else {
+        fail(EBADMSG, "read the job");
+    }
+}
+
+void hutch_pyjob_rehearse(const struct pykit *kit, PyObject *environment, struct program *ret)
+{
+    static const char name[] = "/rehearsal.py", code[] = "print(end='')\n";
+    PyObject *loader = PyDict_GetItemString(main_globals(), "__loader__"), *path = PySys_GetObject("path");
+
+    job[JOB_CODE] = (struct field){ code, sizeof(code) - 1 };
+    job[JOB_ARGS] = (struct field){ "", 1 };
+    job[JOB_ENV] = (struct field){ PyBytes_AsString(environment), (size_t)PyBytes_Size(environment) };
+    job[JOB_CWD] = (struct field){ "/", 1 };
+    set_up_surroundings(kit, environment);
+    *ret = (struct program){ .fd = make_nameless_file(name), .name = name };
+    Py_IncRef(loader);
+    set_up_script(kit, name);
+
+    PyDict_SetItemString(main_globals(), "__loader__", loader);
+    PyDict_DelItemString(main_globals(), "__file__");
+    PyDict_DelItemString(main_globals(), "__cached__");
+    PyDict_DelItemString(PySys_GetObject("path_importer_cache"), name);
+    if (kit->has_script_path == Py_True)
+        PyList_SetSlice(path, 0, 1, NULL);
+    Py_DecRef(loader);
+    PyErr_Clear();
+}

@@ -1,0 +1,21 @@
+/* pyjob.h - a worker's job (struct worker_job in runtime/warm.h), and the interpreter made ready for it. */
+#ifndef HUTCH_PYJOB_H
+#define HUTCH_PYJOB_H
+
+#include "pyrun.h"
+
+#include <stdbool.h>
+
+struct pykit;
+
+/* Waits for the job. False when there is none: nobody needs this worker. */
+bool hutch_pyjob_receive(void);
+
+/* What the job has: limits, working directory, environment, sys.argv, sys.path, what __main__ begins with; and writes the program's
+ * file. @environment is the present one. Ends the process, with a message, when something is not to be had. */
+void hutch_pyjob_set_up(const struct pykit *kit, PyObject *environment, struct program *ret);
+
+/* The same for a program that does nothing; nothing of it remains. */
+void hutch_pyjob_rehearse(const struct pykit *kit, PyObject *environment, struct program *ret);
+
+#endif

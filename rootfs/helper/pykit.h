@@ -1,0 +1,24 @@
+/* pykit.h - what the zygote's Python side (rootfs/python/zygote) hands over to its C side. All are held for good. */
+#ifndef HUTCH_PYKIT_H
+#define HUTCH_PYKIT_H
+
+#include "pyapi.h"
+
+struct pykit {
+    PyObject *load;               /* (list of imports) -> report, which begins with "error: " when this zygote must not fork */
+    PyObject *settle;             /* () -> the environment, as it stands in a job */
+    PyObject *renew;              /* () -> None: in a worker, what makes it differ from others */
+    PyObject *change_environment; /* (as it stands in a job) -> None */
+    PyObject *change_streams;     /* () -> None: to some that are not pipes */
+    PyObject *twisters;           /* list of addresses, each of the state of a Mersenne Twister */
+    PyObject *script_loader;      /* importlib's SourceFileLoader */
+    PyObject *python;             /* what a program's sys.orig_argv begins with, or None where there is no such thing */
+    PyObject *has_script_path;    /* whether sys.path begins with the script's directory */
+    PyObject *collect, *callbacks, *referrers, *get_signal, *set_signal, *count_threads; /* gc.collect, gc.callbacks,
+                                   * gc.get_referrers, signal.getsignal, signal.signal, _thread._count: here because a program
+                                   * may replace them in their modules */
+    PyObject *yes;                /* () -> True */
+    const char *prefix;           /* below it is what the image brings: modules that need no emptying */
+};
+
+#endif

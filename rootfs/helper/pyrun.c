@@ -1,0 +1,434 @@
+#include "pyrun.h"
+
+#include "fd.h"
+#include "pykit.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Which modules were there before the program: so many, at the beginning of sys.modules. */
+struct census {
+    intptr_t  count;
+    PyObject *last; /* the name of the last of them, borrowed: its module is not going away */
+};
+
+static bool is_closed(PyObject *file)
+{
+    PyObject *closed = PyObject_GetAttrString(file, "closed");
+    int is_true = closed ? PyObject_IsTrue(closed) : -1;
+
+    Py_DecRef(closed);
+    if (is_true < 0)
+        PyErr_Clear();
+    return is_true > 0;
+}
+
+static bool flush(PyObject *file)
+{
+    PyObject *done;
+
+    if (!file || file == Py_None || is_closed(file))
+        return true;
+    done = PyObject_CallMethod(file, "flush", NULL);
+    Py_DecRef(done);
+    return done != NULL;
+}
+
+/* After a script, before its exception is printed: whatever fails here fails again at the end. */
+static void flush_quietly(void)
+{
+    static const char *const names[] = { "stderr", "stdout" };
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    for (size_t i = 0; i < 2; i++) {
+        PyObject *file = PySys_GetObject(names[i]);
+
+        if (file)
+            Py_DecRef(PyObject_CallMethod(file, "flush", NULL));
+        PyErr_Clear();
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
+/* False when something could not be written. stdout's failure is told; where would stderr's be? */
+static bool flush_streams(void)
+{
+    PyObject *out = PySys_GetObject("stdout");
+    bool is_fine = flush(out);
+
+    if (!is_fine)
+        PyErr_WriteUnraisable(out);
+    if (!flush(PySys_GetObject("stderr"))) {
+        PyErr_Clear();
+        is_fine = false;
+    }
+    return is_fine;
+}
+
+/* What its module code returns, NULL with an exception. */
+static PyObject *run(PyObject *globals, const struct program *program)
+{
+    PyCompilerFlags flags = { .cf_flags = PyCF_IGNORE_COOKIE };
+    PyObject *value;
+    const char *utf8;
+    FILE *file;
+
+    if (program->fd >= 0) {
+        file = fdopen(program->fd, "r");
+        if (!file)
+            _exit(1);
+        value = PyRun_FileExFlags(file, program->name, Py_file_input, globals, globals, 1, NULL);
+        flush_quietly();
+        return value;
+    }
+    utf8 = PyUnicode_AsUTF8(program->text);
+    if (utf8)
+        return PyRun_StringFlags(utf8, Py_file_input, globals, globals, &flags);
+    PySys_WriteStderr("Unable to decode the command from the command line:\n");
+    return NULL;
+}
+
+/* The exit code that the SystemExit stands for, which is gone then. */
+static int code_of_exit(void)
+{
+    PyObject *type, *value, *traceback, *code, *err;
+    int ret = 0;
+
+    fflush(stdout);
+    PyErr_Fetch(&type, &value, &traceback);
+    if (value && PyObject_IsInstance(value, PyExc_BaseException) > 0) {
+        code = PyObject_GetAttrString(value, "code");
+        if (code) {
+            Py_DecRef(value);
+            value = code;
+        }
+    }
+    if (!value || value == Py_None) {
+        ret = 0;
+    } else if (PyObject_IsInstance(value, (PyObject *)PyLong_Type) > 0) {
+        ret = (int)PyLong_AsLong(value); /* -1 for what no long holds */
+    } else {
+        PyErr_Clear();
+        err = PySys_GetObject("stderr");
+        if (err && err != Py_None) {
+            PyFile_WriteObject(value, err, Py_PRINT_RAW);
+        } else {
+            PyObject_Print(value, stderr, Py_PRINT_RAW);
+            fflush(stderr);
+        }
+        PySys_WriteStderr("\n");
+        ret = 1;
+    }
+    PyErr_Restore(type, value, traceback);
+    PyErr_Clear();
+    return ret;
+}
+
+/* --- its end --- */
+
+/* If the module is there at all. */
+static void call_in_module(const char *name, const char *function)
+{
+    PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), name), *done;
+
+    if (!module || module == Py_None)
+        return;
+    Py_IncRef(module);
+    done = PyObject_CallMethod(module, function, NULL);
+    if (!done)
+        PyErr_WriteUnraisable(module);
+    Py_DecRef(done);
+    Py_DecRef(module);
+}
+
+/* What threading._shutdown() comes to when there are no other threads and nobody asked to be told: said in C, as a call of that
+ * function costs a worker 40 pages. False when there is more to it, or when it is another version's. */
+static bool end_alone(const struct pykit *kit)
+{
+    PyObject *threading = PyDict_GetItemString(PyImport_GetModuleDict(), "threading"), *locks, *functions, *thread, *count;
+    bool is_alone = false;
+
+    if (!threading || threading == Py_None)
+        return !threading;
+    locks = PyObject_GetAttrString(threading, "_shutdown_locks");
+    functions = PyObject_GetAttrString(threading, "_threading_atexits");
+    thread = PyObject_GetAttrString(threading, "_main_thread");
+    count = PyObject_CallFunction(kit->count_threads, NULL);
+    if (locks && functions && thread && count)
+        is_alone = PySet_Size(locks) <= 1 && PyList_Size(functions) == 0 && PyLong_AsLong(count) == 0 &&
+                   PyObject_SetAttrString(thread, "_is_stopped", Py_True) == 0 &&
+                   PyObject_SetAttrString(thread, "_tstate_lock", Py_None) == 0;
+    PyErr_Clear();
+    Py_DecRef(locks);
+    Py_DecRef(functions);
+    Py_DecRef(thread);
+    Py_DecRef(count);
+    return is_alone;
+}
+
+static void forget_signal_handlers(const struct pykit *kit)
+{
+    for (int sig = 1; sig < NSIG; sig++) {
+        PyObject *handler = PyObject_CallFunction(kit->get_signal, "i", sig);
+
+        if (handler && PyCallable_Check(handler))
+            Py_DecRef(PyObject_CallFunction(kit->set_signal, "ii", sig, 0)); /* 0: SIG_DFL */
+        Py_DecRef(handler);
+        PyErr_Clear();
+    }
+}
+
+static void collect(const struct pykit *kit)
+{
+    Py_DecRef(PyObject_CallFunction(kit->collect, NULL));
+    PyErr_Clear();
+}
+
+/* Nothing can be imported from a certain moment on. */
+static PyObject *refuse_import(PyObject *self, PyObject *args)
+{
+    (void)self;
+    (void)args;
+    PyErr_SetString(PyExc_ImportError, "sys.meta_path is None, Python is likely shutting down");
+    return NULL;
+}
+
+static const char *const gone_at_end[] = { "path", "argv", "ps1", "ps2", "last_type", "last_value", "last_traceback", "last_exc",
+                                           "path_hooks", "path_importer_cache", "meta_path", "__interactivehook__" };
+
+static void empty_sys(void)
+{
+    static PyMethodDef import = { "__import__", refuse_import, METH_VARARGS, NULL };
+    static const char *const streams[][2] = { { "stdin", "__stdin__" }, { "stdout", "__stdout__" }, { "stderr", "__stderr__" } };
+    PyObject *builtins = PyEval_GetBuiltins(), *refusal = PyCFunction_NewEx(&import, NULL, NULL);
+
+    PyDict_SetItemString(builtins, "_", Py_None);
+    if (refusal)
+        PyDict_SetItemString(builtins, "__import__", refusal);
+    Py_DecRef(refusal);
+    for (size_t i = 0; i < ARRAY_SIZE(gone_at_end); i++)
+        if (PySys_GetObject(gone_at_end[i]))
+            PySys_SetObject(gone_at_end[i], Py_None);
+    for (size_t i = 0; i < ARRAY_SIZE(streams); i++) {
+        PyObject *original = PySys_GetObject(streams[i][1]);
+
+        PySys_SetObject(streams[i][0], original ? original : Py_None);
+    }
+    PyErr_Clear();
+}
+
+static struct census count_modules(void)
+{
+    struct census census = { .count = 0 };
+    PyObject *modules = PyImport_GetModuleDict(), *name, *module;
+
+    for (intptr_t pos = 0; PyDict_Next(modules, &pos, &name, &module); census.count++)
+        census.last = name;
+    return census;
+}
+
+/* It came with the image, so nothing happens when it goes. */
+static bool is_of_image(PyObject *module, const char *prefix)
+{
+    PyObject *file = PyObject_GetAttrString(module, "__file__");
+    const char *path = file && PyObject_IsInstance(file, (PyObject *)PyUnicode_Type) > 0 ? PyUnicode_AsUTF8(file) : NULL;
+    bool is_so = path && strncmp(path, prefix, strlen(prefix)) == 0;
+
+    Py_DecRef(file);
+    PyErr_Clear();
+    return is_so;
+}
+
+/* Names of the modules that the program brought in, and __main__ before them. If it has taken away some of those that were there,
+ * then the last one of them is where its own begin. */
+static PyObject *list_modules(const struct pykit *kit, const struct census *census)
+{
+    PyObject *modules = PyImport_GetModuleDict(), *names = PyList_New(0), *main_name = PyUnicode_FromString("__main__");
+    PyObject *name, *module;
+    intptr_t pos = 0, skip = 0, n;
+
+    for (n = 0; PyDict_Next(modules, &pos, &name, &module); n++)
+        if (name == census->last)
+            skip = n + 1;
+    if (skip == 0)
+        skip = census->count < n ? census->count : n;
+    PyList_Append(names, main_name);
+    Py_DecRef(main_name);
+    pos = 0;
+    for (n = 0; PyDict_Next(modules, &pos, &name, &module); n++)
+        if (n >= skip && !is_of_image(module, kit->prefix))
+            PyList_Append(names, name);
+    return names;
+}
+
+/* Names with one underscore first; __builtins__ stays, as destructors may need it. */
+static void empty_dict(PyObject *dict)
+{
+    PyObject *name, *value;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (intptr_t pos = 0; PyDict_Next(dict, &pos, &name, &value);) {
+            const char *text = PyUnicode_AsUTF8(name);
+            bool is_next = text && (pass ? strcmp(text, "__builtins__") != 0 : text[0] == '_' && text[1] != '_');
+
+            PyErr_Clear();
+            if (is_next && value != Py_None && PyDict_SetItem(dict, name, Py_None) < 0)
+                PyErr_WriteUnraisable(NULL);
+        }
+    }
+}
+
+/* Appends a weak reference to each module, and to a mark among its globals. */
+static void take_away(PyObject *name, PyObject *refs, PyObject *marks)
+{
+    PyObject *modules = PyImport_GetModuleDict(), *module = PyDict_GetItem(modules, name), *mark = PySet_New(NULL);
+
+    if (module && mark && PyObject_IsInstance(module, (PyObject *)PyModule_Type) > 0) {
+        PyObject *ref = PyWeakref_NewRef(module, NULL), *mark_ref = PyWeakref_NewRef(mark, NULL);
+
+        if (ref && mark_ref && PyDict_SetItemString(PyModule_GetDict(module), "__cached__", mark) == 0) {
+            PyList_Append(refs, ref);
+            PyList_Append(marks, mark_ref);
+        }
+        Py_DecRef(ref);
+        Py_DecRef(mark_ref);
+    }
+    Py_DecRef(mark);
+    PyDict_SetItem(modules, name, Py_None);
+    PyErr_Clear();
+}
+
+/* Empties the globals whose mark is still there: whatever outside refers to one of the functions that belong to them would be gone
+ * by now, if the interpreter were taken apart. */
+static void empty_marked(const struct pykit *kit, PyObject *mark)
+{
+    PyObject *holders = PyObject_CallFunction(kit->referrers, "O", mark);
+
+    for (intptr_t i = 0; holders && i < PyList_Size(holders); i++) {
+        PyObject *holder = PyList_GetItem(holders, i);
+
+        if (PyObject_IsInstance(holder, (PyObject *)PyDict_Type) > 0)
+            empty_dict(holder);
+    }
+    Py_DecRef(holders);
+}
+
+/* Takes away @names from sys.modules, and empties those that are not gone with that. */
+static void forget_modules(const struct pykit *kit, PyObject *names)
+{
+    PyObject *refs = PyList_New(0), *marks = PyList_New(0), *object;
+
+    for (intptr_t i = 0; i < PyList_Size(names); i++)
+        take_away(PyList_GetItem(names, i), refs, marks);
+    collect(kit);
+    for (intptr_t i = PyList_Size(refs); i-- > 0;) { /* those that something refers to */
+        object = PyObject_CallFunction(PyList_GetItem(refs, i), NULL);
+        if (object && object != Py_None)
+            empty_dict(PyModule_GetDict(object));
+        Py_DecRef(object);
+    }
+    for (intptr_t i = PyList_Size(marks); i-- > 0;) {
+        object = PyObject_CallFunction(PyList_GetItem(marks, i), NULL);
+        if (object && object != Py_None)
+            empty_marked(kit, object);
+        Py_DecRef(object);
+    }
+    Py_DecRef(refs);
+    Py_DecRef(marks);
+    PyErr_Clear();
+}
+
+/* False when output was lost. */
+static bool end(const struct pykit *kit, const struct census *census)
+{
+    PyObject *names;
+    bool is_fine;
+
+    if (!end_alone(kit))
+        call_in_module("threading", "_shutdown"); /* waits for those that are not daemons */
+    call_in_module("atexit", "_run_exitfuncs");
+    PySys_SetObject("is_finalizing", kit->yes);
+    is_fine = flush_streams();
+    forget_signal_handlers(kit);
+    PyGC_Collect();
+    names = list_modules(kit, census);
+    empty_sys();
+    PyList_SetSlice(kit->callbacks, 0, PyList_Size(kit->callbacks), NULL);
+    forget_modules(kit, names);
+    return flush_streams() && is_fine;
+}
+
+_Noreturn void hutch_pyrun(const struct pykit *kit, const struct program *program)
+{
+    struct census census = count_modules();
+    PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), "__main__");
+    PyObject *globals = PyModule_GetDict(module), *value;
+    bool is_interrupted, is_exit = false, is_script = program->fd >= 0;
+    int status = 0;
+
+    Py_IncRef(module);
+    Py_IncRef(globals);
+    value = run(globals, program);
+    is_interrupted = !value && PyErr_Occurred() == PyExc_KeyboardInterrupt;
+    Py_DecRef(value);
+    Py_DecRef(module);
+    if (PyErr_Occurred()) {
+        is_exit = PyErr_ExceptionMatches(PyExc_SystemExit);
+        status = 1;
+        if (is_exit)
+            status = code_of_exit();
+        else
+            PyErr_Print();
+    }
+    if (is_script && !is_exit) { /* its atexit functions find no __file__, unless it called sys.exit() */
+        if (PyDict_DelItemString(globals, "__file__") < 0)
+            PyErr_Clear();
+        if (PyDict_DelItemString(globals, "__cached__") < 0)
+            PyErr_Clear();
+    }
+    Py_DecRef(globals);
+
+    if (!end(kit, &census))
+        status = 120;
+    fflush(NULL);
+    if (is_interrupted) {
+        signal(SIGINT, SIG_DFL);
+        kill(getpid(), SIGINT);
+        status = 128 + SIGINT;
+    }
+    _exit(status);
+}
+
+int hutch_pyrun_rehearse(const struct pykit *kit, const struct program *program)
+{
+    PyObject *modules = PyImport_GetModuleDict(), *module = PyModule_New("rehearsal"), *names = PyList_New(0), *name, *value;
+    struct census census = count_modules();
+
+    name = PyUnicode_FromString("rehearsal");
+    if (!module || !names || !name || PyDict_SetItem(modules, name, module) < 0 || PyList_Append(names, name) < 0)
+        return -1;
+    PyDict_SetItemString(PyModule_GetDict(module), "__builtins__", PyEval_GetBuiltins());
+    value = run(PyModule_GetDict(module), program);
+    Py_DecRef(module);
+    Py_DecRef(value);
+    if (!value)
+        return -1;
+    flush_streams();
+    PyGC_Collect();
+    Py_DecRef(list_modules(kit, &census));
+    for (size_t i = 0; i < ARRAY_SIZE(gone_at_end); i++) {
+        PyObject *object = PySys_GetObject(gone_at_end[i]);
+
+        Py_IncRef(object); /* for good: taking it apart at the end would be in vain */
+        if (object)
+            PySys_SetObject(gone_at_end[i], object);
+    }
+    forget_modules(kit, names);
+    PyDict_DelItemString(modules, "rehearsal");
+    Py_DecRef(names);
+    Py_DecRef(name);
+    return 0;
+}
