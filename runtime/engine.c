@@ -499,7 +499,14 @@ int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *error
     return engine->is_broken ? tell(error, &engine->why, 0) : 0;
 }
 
-int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *given, uint64_t *ret_id, struct hutch_error *error)
+int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *request, uint64_t *ret_id,
+                        struct hutch_error *error)
+{
+    return hutch_engine_submit_from(engine, request, -1, ret_id, error);
+}
+
+int hutch_engine_submit_from(struct hutch_engine *engine, const struct hutch_request *given, int source_fd, uint64_t *ret_id,
+                             struct hutch_error *error)
 {
     struct hutch_request request;
     struct engine_run *run;
@@ -513,6 +520,7 @@ int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request 
     if (hutch_request_accept(engine, &request, &run, &err) < 0)
         return tell(error, &err, err.errnum ? err.errnum : EINVAL);
     run->id = ++engine->next_run;
+    run->source_fd = source_fd;
     engine->submitted++;
     if (ret_id)
         *ret_id = run->id;

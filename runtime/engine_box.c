@@ -100,6 +100,7 @@ static void on_hello(struct box *box)
         hello.err.msg[sizeof(hello.err.msg) - 1] = '\0';
         hutch_box_fail(box, &hello.err);
     } else if (n != (ssize_t)sizeof(hello) || hello.what != WORKER_READY) {
+        hutch_log_debug("engine: sandbox %s: %zd bytes instead of its worker's word", box->name, n);
         hutch_box_fail(box, NULL);
     } else {
         box->has_hello = true;
@@ -269,7 +270,7 @@ struct box *hutch_box_create(struct hutch_engine *engine, struct pool *pool, str
     box->landlock_fd = box->data_dirfd = -1;
     for (size_t i = 0; i < ARRAY_SIZE(box->theirs); i++)
         box->theirs[i] = -1;
-    box->control = box->out = box->err_out = box->in = box->job = box->death = none;
+    box->control = box->out = box->err_out = box->in = box->source = box->job = box->death = none;
     snprintf(box->name, sizeof(box->name), "hutch-%.8s%08x", engine->state.id, box->id);
     TAILQ_INSERT_TAIL(&engine->boxes, box, link);
     engine->n_building++;
@@ -488,6 +489,7 @@ static void close_all(struct box *box)
 {
     hutch_watch_remove(&box->control);
     hutch_watch_remove(&box->death);
+    hutch_watch_remove(&box->source);
     if (box->supervisor)
         hutch_engine_give_supervisor(box->engine, box->supervisor); /* which closes the streams */
     box->supervisor = NULL;

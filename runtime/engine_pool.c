@@ -4,6 +4,7 @@
 
 #define BACKOFF_MS 20
 #define BACKOFF_MAX_MS 2000
+#define MAX_DEATHS 10
 
 void hutch_pool_init(struct pool *pool, struct hutch_engine *engine, unsigned index)
 {
@@ -44,7 +45,7 @@ void hutch_pool_on_prepared(struct pool *pool, struct box *box)
     struct hutch_engine *engine = pool->engine;
     struct engine_run *run = TAILQ_FIRST(&pool->waiting);
 
-    pool->failures = 0;
+    pool->failures = pool->deaths = 0;
     if (run) {
         TAILQ_REMOVE(&pool->waiting, run, waiting);
         run->is_in_pool = false;
@@ -64,17 +65,21 @@ void hutch_pool_on_prepared(struct pool *pool, struct box *box)
 void hutch_pool_on_failed(struct pool *pool, const struct hutch_err *why)
 {
     struct hutch_engine *engine = pool->engine;
-    double now = hutch_supervisor_now(), wait;
+    double wait;
+    struct hutch_err unknown;
 
-    if (!why) { /* somebody killed a process */
-        hutch_pool_refill(pool);
-        return;
+    if (!why) {
+        if (++pool->deaths < MAX_DEATHS) { /* somebody killed a process, and that can happen to the next one too */
+            hutch_pool_refill(pool);
+            return;
+        }
+        hutch_err_set(&unknown, 0, "%u sandboxes in a row broke before they were ready", pool->deaths);
+        why = &unknown;
     }
     hutch_log_debug("engine: pool '%s': %s", engine->confs[pool->index].name, why->msg);
-    pool->why = *why;
     pool->failures++;
     wait = BACKOFF_MS << (pool->failures < 8 ? pool->failures - 1 : 7);
-    pool->retry_at = now + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
+    pool->retry_at = hutch_supervisor_now() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
     hutch_engine_wake(engine, pool->retry_at);
     if (pool->failures < ENGINE_MAX_RESTARTS)
         return;

@@ -183,7 +183,7 @@ struct box {
     size_t job_sent;
     int data_dirfd;          /* owned; fresh, or the run's own */
     char name[32], data_name[32]; /* data_name "" without a fresh directory */
-    struct watch control, out, err_out, in, job, death;
+    struct watch control, out, err_out, in, source, job, death;
 };
 
 /* NULL on ENOMEM and the like. */
@@ -217,8 +217,7 @@ struct pool {
     unsigned target;           /* how many are kept: from the zygote's min to its max */
     double last_missed;        /* a run found none */
     double retry_at;
-    unsigned failures;         /* in a row */
-    struct hutch_err why;      /* of the last */
+    unsigned failures, deaths; /* in a row: with a reason; without one */
 };
 void hutch_pool_init(struct pool *pool, struct hutch_engine *engine, unsigned index);
 void hutch_pool_refill(struct pool *pool);
@@ -247,6 +246,7 @@ struct engine_run {
     size_t job_len;
     char *input;               /* owned */
     size_t input_len;
+    int source_fd;             /* not owned: instead of input, a descriptor that is read as the program reads; -1: none */
     char *data_dir;            /* owned; real path; NULL: a fresh one */
     bool keep_data, is_cancelled, was_prepared;
     bool lowers_cpu, lowers_file_size; /* by resource limits that come with the job */
@@ -289,6 +289,10 @@ int hutch_request_make_spec(const struct hutch_engine *engine, const struct prof
                             struct hutch_err *err);
 /* … with what a worker that comes from a zygote needs besides. */
 int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err);
+
+/* hutch_engine_submit(), with input that comes from a descriptor of the caller's. */
+int hutch_engine_submit_from(struct hutch_engine *engine, const struct hutch_request *request, int source_fd, uint64_t *ret_id,
+                             struct hutch_error *error);
 
 /* --- the engine: engine.c --- */
 

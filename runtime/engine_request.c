@@ -414,6 +414,7 @@ int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request
     if (!run)
         return hutch_err_set(err, ENOMEM, "take a run");
     run->engine = engine;
+    run->source_fd = -1;
     hutch_result_init(&run->result);
     run->before = (struct file_list)FILE_LIST_INIT;
     run->on_output = request->on_output;

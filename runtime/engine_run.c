@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #define REFILL_AFTER_MS 2 /* short runs have the processor to themselves */
+#define INPUT_TURNS 16
 #define DRAIN_TURNS 64    /* times STREAM_BUF: more than a pipe can hold */
 
 void hutch_run_free(struct engine_run *run)
@@ -324,10 +325,46 @@ static void send_job(struct box *box)
     hutch_watch_change(&box->job, EPOLLIN);
 }
 
+static void pump_input(struct box *box);
+
 static void on_input(struct watch *w, uint32_t events)
 {
-    (void)events;
-    hutch_run_turn(w->owner, SUPERVISOR_IN, events & EPOLLERR ? POLLERR : POLLOUT);
+    struct box *box = w->owner;
+
+    if (box->run->source_fd >= 0)
+        pump_input(box);
+    else
+        hutch_run_turn(box, SUPERVISOR_IN, events & EPOLLERR ? POLLERR : POLLOUT);
+}
+
+/* As much as goes from the source to the program without waiting. The source may be a file, which an epoll set does not take: what
+ * can be read is asked of poll(2), and the set wakes us for the rest. */
+static void pump_input(struct box *box)
+{
+    struct in_stream *in = &box->supervisor->in;
+    struct hutch_err err;
+
+    for (int i = 0; i < INPUT_TURNS && in->pipe_fd >= 0; i++) {
+        struct pollfd p[2];
+
+        hutch_in_stream_poll(in, &p[0], &p[1]);
+        if (poll(p, ARRAY_SIZE(p), 0) <= 0)
+            break;
+        hutch_in_stream_run(in, &p[0], &p[1]);
+        if (in->source_errno) {
+            hutch_supervisor_end(box->supervisor, END_INPUT);
+            break;
+        }
+    }
+    hutch_watch_remove(&box->source);
+    if (in->pipe_fd < 0 || in->source_errno)
+        return;
+    if (box->in.fd < 0 && hutch_watch_add(&box->in, box->engine, in->pipe_fd, 0, on_input, box, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg);
+    if (in->end > in->start || hutch_watch_add(&box->source, box->engine, in->source_fd, EPOLLIN, on_input, box, &err) < 0)
+        hutch_watch_change(&box->in, EPOLLOUT);
+    else
+        hutch_watch_change(&box->in, 0); /* that nobody reads any more is always told */
 }
 
 /* What the pipe takes at once, and the rest when there is room. */
@@ -337,6 +374,11 @@ static void send_input(struct box *box)
     struct pollfd none = { .fd = -1 }, p = { .fd = s->in.pipe_fd, .revents = POLLOUT };
     struct hutch_err err;
 
+    if (box->run->source_fd >= 0) {
+        s->in.source_fd = box->run->source_fd;
+        pump_input(box);
+        return;
+    }
     s->in.text = box->run->input;
     s->in.end = box->run->input_len;
     hutch_in_stream_run(&s->in, &none, &p);

@@ -78,7 +78,8 @@ static int submit(struct warm_run *w, const char *input, size_t input_len, struc
         request.on_output = on_output;
     request.on_result = on_result;
     request.user = w;
-    if (hutch_engine_submit(w->engine, &request, &w->id, &error) == 0)
+    if (hutch_engine_submit_from(w->engine, &request, request.name && strcmp(request.name, "-") == 0 ? -1 : w->request->stdin_fd, &w->id,
+                                 &error) == 0)
         return 0;
     *err = (struct hutch_err){ .errnum = error.code };
     snprintf(err->msg, sizeof(err->msg), "%.*s", (int)sizeof(err->msg) - 1, error.message);
@@ -105,7 +106,9 @@ int hutch_run_warm(const struct warm_run_request *request, struct run_result *re
     hutch_engine_options_init(&options);
     options.zygotes = &zygote;
     options.n_zygotes = options.max_running = 1;
-    if (!isatty(request->stdin_fd) && hutch_fd_slurp(request->stdin_fd, INPUT_MAX, "standard input", &input, &input_len, err) < 0)
+    /* The program itself is sent as a whole. */
+    if (!request->code && request->program->n_files == 0 &&
+        hutch_fd_slurp(request->stdin_fd, INPUT_MAX, "standard input", &input, &input_len, err) < 0)
         return -1;
     if (hutch_engine_open_profile(&options, request->profile, &w.engine, err) < 0)
         return -1;

@@ -13,7 +13,7 @@ struct warm_run_request {
     const struct sandbox_spec *program; /* argv and file as hutch_program_set_...() have them */
     char *const *args;                  /* NULL-terminated: what follows the program */
     const char *code;                   /* of -c; NULL: a file, or standard input */
-    int stdin_fd;                       /* read whole before the run starts */
+    int stdin_fd;
     int stdout_fd, stderr_fd;           /* -1: into the result */
     int signal_fd;                      /* as in struct run_request */
 };
