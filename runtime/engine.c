@@ -181,7 +181,6 @@ static int find_launcher(const char *given, char **ret, struct hutch_err *err)
     const char *from_env = getenv("HUTCH_LAUNCHER");
     const char *asked = given ? given : from_env && *from_env ? from_env : NULL;
     char exe[PATH_MAX] = "", *slash;
-    const char *const places[] = { "%s/hutch-launcher", "%s/../libexec/hutch-launcher" };
     ssize_t n;
 
     if (asked) {
@@ -194,7 +193,7 @@ static int find_launcher(const char *given, char **ret, struct hutch_err *err)
     slash = strrchr(exe, '/');
     if (slash) {
         *slash = '\0';
-        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+        for (int i = 0; i < 2; i++) {
             auto_free char *path = NULL;
 
             if ((i == 0 ? asprintf(&path, "%s/hutch-launcher", exe) : asprintf(&path, "%s/../libexec/hutch-launcher", exe)) < 0)
@@ -229,6 +228,8 @@ static int open_data_root(struct hutch_engine *engine, struct hutch_err *err)
     if (hutch_state_open(engine->profile.home, &engine->state, err) < 0 ||
         hutch_state_make_data(&engine->state, &engine->data_root, err) < 0)
         return -1;
+    if (chmod(engine->data_root, 0755) < 0) /* whatever the caller's umask is */
+        return hutch_err_set(err, errno, "open up the directory '%s'", engine->data_root);
     engine->data_root_fd = open(engine->data_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (engine->data_root_fd < 0)
         return hutch_err_set(err, errno, "open the directory '%s'", engine->data_root);

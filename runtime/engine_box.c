@@ -227,7 +227,8 @@ static int make_data(struct box *box, struct hutch_err *err)
     struct hutch_engine *engine = box->engine;
 
     snprintf(box->data_name, sizeof(box->data_name), "%08x", box->id);
-    if (mkdirat(engine->data_root_fd, box->data_name, 0755) < 0)
+    /* Whatever the caller's umask is. */
+    if (mkdirat(engine->data_root_fd, box->data_name, 0755) < 0 || fchmodat(engine->data_root_fd, box->data_name, 0755, 0) < 0)
         return hutch_err_set(err, errno, "make the directory '%s/%s'", engine->data_root, box->data_name);
     box->data_dirfd = openat(engine->data_root_fd, box->data_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (box->data_dirfd < 0)

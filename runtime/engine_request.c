@@ -157,12 +157,19 @@ int hutch_request_make_spec(const struct hutch_engine *engine, const struct prof
 
 int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err)
 {
-    struct sandbox_mount *code = hutch_spec_add_mount(spec, MOUNT_TMPFS, NULL, PROGRAM_DIR, 0, err);
+    struct sandbox_mount *code = hutch_spec_add_mount(spec, MOUNT_TMPFS, NULL, PROGRAM_DIR, 0, err), moved;
+    size_t at = 0;
 
     if (!code)
         return -1;
     code->size_bytes = CODE_TMPFS_BYTES;
     code->mode = 0755;
+    /* Right behind the one that it lies in: what the caller mounts comes over it, never below. */
+    while (at < spec->n_mounts - 1 && strcmp(spec->mounts[at].target, "/run") != 0)
+        at++;
+    moved = *code;
+    memmove(&spec->mounts[at + 2], &spec->mounts[at + 1], (spec->n_mounts - at - 2) * sizeof(moved));
+    spec->mounts[at + 1] = moved;
     return hutch_spec_add_mount(spec, MOUNT_BIND, engine->data_root, RUN_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
 }
 
