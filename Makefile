@@ -107,6 +107,16 @@ $(B)/%.o: %.c $(B)/flags
 	$(call say,CC)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
+# Drivers for tests, and a soak. Linked as an embedding program is: hutch.h is their only header of ours.
+DRIVERS := $(B)/tests/warm_many $(B)/tests/soak
+$(B)/tests/warm_many: tests/warm_many.c
+$(B)/tests/soak: $(wildcard tests/soak/*.c)
+$(DRIVERS): runtime/hutch.h tests/soak/soak.h $(B)/libhutch.a
+	@mkdir -p $(@D)
+	$(call say,TEST)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(B)/libhutch.a \
+	    $(shell pkg-config --libs $(LIBHUTCH_PC))
+
 $(B)/tests/%: tests/unit/%.c $(CORE)
 	@mkdir -p $(@D)
 	$(call say,TEST)
@@ -163,13 +173,19 @@ demo: ## install what is missing, build everything, and analyse an example data 
 	@examples/demo $(B)/hutch $(B)/demo
 
 .PHONY: unit
-unit: $(UNIT) $(B)/tests/musl_zygote
+unit: $(UNIT) $(B)/tests/musl_zygote $(DRIVERS)
 
 .PHONY: check
 check: ## install what is missing, build, and run every test lane
 	@.ci/packages build images test
 	@$(SUBMAKE) all unit
 	@tests/run B=$(B)
+
+.PHONY: soak
+soak: ## 2,000 kills of an engine's processes and 100,000 runs, which `check` has in a short form (an hour or two)
+	@.ci/packages build images test
+	@$(SUBMAKE) all unit
+	@HUTCH_SOAK=full tests/run B=$(B) soak
 
 .PHONY: asan
 asan: ## run the unit, end-to-end and hostile lanes under AddressSanitizer and UBSan

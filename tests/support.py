@@ -3,6 +3,7 @@
 Environment (set by tests/run; every variable has a default for running pytest by hand):
   HUTCH_BIN           the binary under test                        build/hutch
   HUTCH_HOME          a store with the images minimal and python   as hutch itself finds it
+  HUTCH_TEST_PROGRAMS folder with the drivers warm_many and soak   build/tests
   HUTCH_TEST_IMAGE    image for tests that need no library         minimal
   HUTCH_TEST_DATA     folder with real input data                  ../shared/data beside the tree
   HUTCH_STRICT_TESTS  1: a missing kernel feature fails a test instead of skipping it
@@ -141,6 +142,28 @@ def hutch_home():
         return os.environ["HUTCH_HOME"]
     base = os.environ.get("XDG_DATA_HOME") or os.path.join(pwd.getpwuid(os.geteuid()).pw_dir, ".local", "share")
     return os.path.join(base, "hutch")
+
+
+# --------------------------------------------------------------------------------------------------
+# The library
+
+PROGRAMS = os.environ.get("HUTCH_TEST_PROGRAMS") or os.path.join(TREE, "build", "tests")
+
+
+def program(name):
+    """Path of a driver: a C program on the public interface, built beside the unit tests."""
+    path = os.path.join(PROGRAMS, name)
+    assert os.access(path, os.X_OK), "%s is not built (make unit)" % path
+    return path
+
+
+def engine_env(**more):
+    """The environment for a program that embeds the library, which lies where it was not made for."""
+    folder = os.path.dirname(HUTCH)
+    below = os.path.join(os.path.dirname(folder), "libexec"), os.path.join(os.path.dirname(folder), "share", "hutch", "policies")
+    launcher, policies = below if os.path.isdir(below[0]) else (folder, os.path.join(TREE, "policies"))
+    return {**os.environ, "HUTCH_LAUNCHER": os.path.join(launcher, "hutch-launcher"), "HUTCH_POLICY_DIR": policies,
+            "HUTCH_HOME": hutch_home(), **more}
 
 
 # --------------------------------------------------------------------------------------------------

@@ -1,0 +1,287 @@
+#include "soak.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SETTLE_S 120
+
+/* What is counted. "rss" and "heap" may vary by a little, the others not at all; -1 where this user may not look. */
+enum measure {
+    FDS, CHILD_FDS, PROCESSES, ZOMBIES, CGROUPS, MOUNTS, CHILD_MOUNTS, STATE,
+    RSS_KB, HEAP_KB, LAUNCHER_RSS_KB, ZYGOTES_RSS_KB, MEASURES
+};
+static const struct {
+    const char *name, *what;
+    long slack; /* percent */
+    long slack_kb;
+} measures[MEASURES] = {
+    [FDS] = { "fds", "descriptors of the engine's process", 0, 0 },
+    [CHILD_FDS] = { "helper fds", "descriptors of opener, anchor, launcher, zygotes", 0, 0 },
+    [PROCESSES] = { "processes", "below the engine's", 0, 0 },
+    [ZOMBIES] = { "zombies", "among them", 0, 0 },
+    [CGROUPS] = { "cgroups", "of hutch's", 0, 0 },
+    [MOUNTS] = { "mounts", "of the engine's process", 0, 0 },
+    [CHILD_MOUNTS] = { "helper mounts", "of opener, anchor, launcher", 0, 0 },
+    [STATE] = { "state", "entries below HUTCH_HOME/runs and outputs", 0, 0 },
+    [RSS_KB] = { "rss", "kB of the engine's process", 2, 1024 },
+    [HEAP_KB] = { "heap", "kB of it that malloc has given out", 2, 512 },
+    [LAUNCHER_RSS_KB] = { "launcher", "kB", 5, 1024 },
+    [ZYGOTES_RSS_KB] = { "zygotes", "kB, all together", 5, 2048 },
+};
+
+static long count_entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    long n = 0;
+
+    if (!dir)
+        return -1;
+    while ((entry = readdir(dir)))
+        n += entry->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+static long count_fds(pid_t pid)
+{
+    char path[40];
+    long n;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+    n = count_entries(path);
+    return n > 0 && pid == getpid() ? n - 1 : n; /* without the one that looks */
+}
+
+static long count_lines(pid_t pid, const char *name)
+{
+    char path[64], buffer[65536];
+    ssize_t n;
+    long lines = 0;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    while ((n = read(fd, buffer, sizeof(buffer))) > 0)
+        for (ssize_t i = 0; i < n; i++)
+            lines += buffer[i] == '\n';
+    close(fd);
+    return n < 0 ? -1 : lines;
+}
+
+static long rss_kb(pid_t pid)
+{
+    char path[40], line[256];
+    long kb = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/status", pid);
+    file = fopen(path, "re");
+    while (file && fgets(line, sizeof(line), file))
+        if (strncmp(line, "VmRSS:", 6) == 0)
+            kb = atol(line + 6);
+    if (file)
+        fclose(file);
+    return kb;
+}
+
+/* Everything below, links not followed. Data directories come and go with sandboxes, of which there is a fixed number. */
+static long count_tree(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    long n = 0;
+
+    while (dir && (entry = readdir(dir))) {
+        char below[4096];
+        struct stat st;
+
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        n++;
+        snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
+        if (lstat(below, &st) == 0 && S_ISDIR(st.st_mode))
+            n += count_tree(below);
+    }
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+static long count_state(void)
+{
+    const char *home = getenv("HUTCH_HOME");
+    char path[4096];
+    long n;
+
+    if (!home)
+        return -1;
+    snprintf(path, sizeof(path), "%s/runs", home);
+    n = count_tree(path);
+    snprintf(path, sizeof(path), "%s/outputs", home);
+    return n + count_tree(path);
+}
+
+/* Groups called hutch-… below the parent of our own; -1 where that is not ours. */
+static long count_groups_below(const char *path, unsigned depth)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    long n = 0;
+
+    while (dir && depth < 16 && (entry = readdir(dir))) {
+        char below[4096];
+
+        if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
+            continue;
+        n += strncmp(entry->d_name, "hutch-", 6) == 0;
+        snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
+        n += count_groups_below(below, depth + 1);
+    }
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+static long count_groups(void)
+{
+    char line[4096], mount[1024] = "", path[8192] = "", *slash;
+    FILE *file = fopen("/proc/self/mountinfo", "re");
+
+    while (file && fgets(line, sizeof(line), file))
+        if (strstr(line, " - cgroup2 ") && !*mount)
+            (void)!sscanf(line, "%*s %*s %*s %*s %1023s", mount);
+    if (file)
+        fclose(file);
+    file = fopen("/proc/self/cgroup", "re");
+    while (file && fgets(line, sizeof(line), file))
+        if (strncmp(line, "0::", 3) == 0) {
+            line[strcspn(line, "\n")] = '\0';
+            snprintf(path, sizeof(path), "%s%s", mount, line + 3);
+        }
+    if (file)
+        fclose(file);
+    slash = strrchr(path, '/');
+    if (!*mount || !slash || slash <= path + strlen(mount))
+        return -1; /* or our own group is the topmost, and others' lie beside hutch's */
+    *slash = '\0';
+    return access(path, W_OK) < 0 ? -1 : count_groups_below(path, 0);
+}
+
+/* A sum of which one part is not known is not known. */
+static void add(long *sum, long n)
+{
+    *sum = *sum < 0 || n < 0 ? -1 : *sum + n;
+}
+
+static void measure(struct load *load, struct procs *procs, long m[MEASURES])
+{
+    struct hutch_engine_stats stats = { .size = sizeof(stats) };
+
+    hutch_engine_get_stats(load->engine, &stats);
+    memset(m, 0, MEASURES * sizeof(*m));
+    procs_scan(procs, stats.launcher_pid);
+    for (size_t i = 0; i < procs->n; i++) {
+        const struct proc *p = &procs->all[i];
+
+        if (!p->is_ours)
+            continue;
+        m[p->is_zombie ? ZOMBIES : PROCESSES]++;
+        if (p->is_zombie || p->kind == PROC_INIT || p->kind == PROC_WORKER)
+            continue;
+        add(&m[CHILD_FDS], count_fds(p->pid));
+        if (p->kind == PROC_ZYGOTE)
+            m[ZYGOTES_RSS_KB] += rss_kb(p->pid);
+        else
+            add(&m[CHILD_MOUNTS], count_lines(p->pid, "mountinfo"));
+    }
+    m[FDS] = count_fds(getpid());
+    m[CGROUPS] = count_groups();
+    m[MOUNTS] = count_lines(getpid(), "mountinfo");
+    m[STATE] = count_state();
+    m[RSS_KB] = rss_kb(getpid());
+    m[HEAP_KB] = (long)(mallinfo2().uordblks / 1024);
+    m[LAUNCHER_RSS_KB] = rss_kb(stats.launcher_pid);
+}
+
+static void print_row(const char *label, const long m[MEASURES])
+{
+    printf("flat: %-14s", label);
+    for (int i = 0; i < MEASURES; i++)
+        if (m[i] < 0)
+            printf(" %13s", "?");
+        else
+            printf(" %13ld", m[i]);
+    putchar('\n');
+    fflush(stdout);
+}
+
+static void compare(const long first[MEASURES], const long last[MEASURES])
+{
+    for (int i = 0; i < MEASURES; i++)
+        if (first[i] >= 0 && last[i] > first[i] + first[i] * measures[i].slack / 100 + measures[i].slack_kb)
+            complain("%s grew from %ld to %ld (%s)", measures[i].name, first[i], last[i], measures[i].what);
+}
+
+int soak_flat(const struct settings *settings)
+{
+    unsigned warm_up = settings->runs / 10, each = (settings->runs - warm_up) / settings->samples;
+    long before[MEASURES] = { 0 }, first[MEASURES], last[MEASURES];
+    struct procs *procs = calloc(1, sizeof(*procs));
+    struct load load;
+    char label[32];
+    double begin;
+
+    if (!procs || each == 0)
+        die("too few --runs for so many --samples");
+    memset(procs, 0xff, sizeof(*procs));
+    before[FDS] = count_fds(getpid());
+    before[STATE] = count_state();
+    before[CGROUPS] = count_groups();
+    before[MOUNTS] = count_lines(getpid(), "mountinfo");
+    load_open(&load, settings, settings->runs);
+    if (!load_settle(&load, SETTLE_S))
+        return -1;
+    printf("flat: %-14s", "runs");
+    for (int i = 0; i < MEASURES; i++)
+        printf(" %13s", measures[i].name);
+    putchar('\n');
+    begin = now_ms();
+    load.room = warm_up;
+    for (unsigned sample = 0; sample <= settings->samples; sample++) {
+        while (load.n < load.room)
+            load_turn(&load, now_ms() + 100);
+        if (!load_settle(&load, SETTLE_S) || complaints > 20)
+            return -1;
+        measure(&load, procs, sample == 0 ? first : last);
+        snprintf(label, sizeof(label), "%u", load.n);
+        print_row(label, sample == 0 ? first : last);
+        load.room = sample + 1 == settings->samples ? settings->runs : load.room + each;
+    }
+    compare(first, last);
+    printf("flat: %u runs in %.1f s, %.0f a second; begun again %u times\n", load.n, (now_ms() - begin) / 1e3,
+           load.n / (now_ms() - begin) * 1e3, load.restarted);
+    load_close(&load);
+    memset(last, 0, sizeof(last));
+    last[FDS] = count_fds(getpid());
+    last[STATE] = count_state();
+    last[CGROUPS] = count_groups();
+    last[MOUNTS] = count_lines(getpid(), "mountinfo");
+    procs_scan(procs, 0);
+    last[PROCESSES] = procs_count(procs);
+    print_row("before", before);
+    print_row("after the end", last);
+    before[STATE]++; /* the engine's slot stays, empty */
+    compare(before, last);
+    free(procs);
+    return 0;
+}
