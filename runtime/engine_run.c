@@ -163,12 +163,11 @@ void hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig)
     struct engine_run *run;
 
     TAILQ_FOREACH(run, &engine->active, link)
-        if (run->id == id)
-            break;
-    if (run && run->stage == RUN_RUNNING)
-        hutch_supervisor_pass_signal(run->box->supervisor, sig);
-    else
-        hutch_engine_cancel(engine, id);
+        if (run->id == id && run->stage == RUN_RUNNING) {
+            hutch_supervisor_pass_signal(run->box->supervisor, sig);
+            return;
+        }
+    hutch_engine_cancel(engine, id);
 }
 
 /* --- the end of a run ---------------------------------------------------------------------------------------------- */

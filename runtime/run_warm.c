@@ -11,24 +11,68 @@
 
 #define INPUT_MAX (256u << 20)
 
+#define SINK_CHUNK 4096 /* as in stream.c: what a writable pipe takes for certain */
+
+/* What the program said and nobody has taken yet. */
+struct backlog {
+    int fd;
+    char *data;
+    size_t start, end, room;
+};
+
 struct warm_run {
     const struct warm_run_request *request;
     struct hutch_engine *engine;
     struct run_result *result;
     uint64_t id;
+    struct backlog out, err_out;
     bool is_over;
+    unsigned n_signals;
     int write_errno;
 };
 
+static bool is_empty(const struct backlog *b)
+{
+    return b->start == b->end;
+}
+
+/* The engine's callbacks must not wait, or no clock would end the run. */
 static void on_output(void *user, uint64_t id, int stream, const char *data, size_t len)
 {
     struct warm_run *w = user;
-    int fd = stream == 1 ? w->request->stdout_fd : w->request->stderr_fd;
+    struct backlog *b = stream == 1 ? &w->out : &w->err_out;
 
-    if (w->write_errno || hutch_fd_write_all(fd, data, len) == 0)
+    if (w->write_errno)
         return;
-    w->write_errno = errno; /* nobody reads it: no reason to go on */
-    hutch_engine_cancel(w->engine, id);
+    if (b->end + len > b->room) {
+        size_t room = 2 * (b->end + len);
+        char *bigger = realloc(b->data, room);
+
+        if (!bigger) {
+            w->write_errno = ENOMEM;
+            hutch_engine_cancel(w->engine, id);
+            return;
+        }
+        b->data = bigger;
+        b->room = room;
+    }
+    memcpy(b->data + b->end, data, len);
+    b->end += len;
+}
+
+static void pass_on(struct warm_run *w, struct backlog *b)
+{
+    size_t len = b->end - b->start;
+    ssize_t n = write(b->fd, b->data + b->start, len > SINK_CHUNK ? SINK_CHUNK : len);
+
+    if (n > 0)
+        b->start += (size_t)n;
+    else if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        w->write_errno = errno; /* nobody reads it: no reason to go on */
+        hutch_engine_cancel(w->engine, w->id);
+    }
+    if (is_empty(b) || w->write_errno)
+        b->start = b->end = 0;
 }
 
 static void on_result(void *user, uint64_t id, const struct hutch_result *result)
@@ -90,14 +134,16 @@ static void hear_signal(struct warm_run *w)
 {
     struct signalfd_siginfo info;
 
-    while (read(w->request->signal_fd, &info, sizeof(info)) == sizeof(info))
+    while (read(w->request->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+        w->n_signals++;
         hutch_run_signal(w->engine, w->id, (int)info.ssi_signo);
+    }
 }
 
 int hutch_run_warm(const struct warm_run_request *request, struct run_result *ret, struct hutch_err *err)
 {
     const struct hutch_zygote zygote = { .name = "bare", .min = 1, .max = 1 };
-    struct warm_run w = { .request = request, .result = ret };
+    struct warm_run w = { .request = request, .result = ret, .out.fd = request->stdout_fd, .err_out.fd = request->stderr_fd };
     struct hutch_engine_options options;
     auto_free char *input = NULL;
     size_t input_len = 0;
@@ -113,16 +159,30 @@ int hutch_run_warm(const struct warm_run_request *request, struct run_result *re
     if (hutch_engine_open_profile(&options, request->profile, &w.engine, err) < 0)
         return -1;
     rc = submit(&w, input, input_len, err);
-    while (rc == 0 && !w.is_over) {
-        struct pollfd p[] = { { .fd = hutch_engine_fd(w.engine), .events = POLLIN }, { .fd = request->signal_fd, .events = POLLIN } };
+    while (rc == 0 && (!w.is_over || !is_empty(&w.out) || !is_empty(&w.err_out))) {
+        struct pollfd p[] = {
+            { .fd = hutch_engine_fd(w.engine), .events = POLLIN },
+            { .fd = request->signal_fd, .events = POLLIN },
+            { .fd = is_empty(&w.out) ? -1 : w.out.fd, .events = POLLOUT },
+            { .fd = is_empty(&w.err_out) ? -1 : w.err_out.fd, .events = POLLOUT },
+        };
+        unsigned n_before = w.n_signals;
 
         if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
             rc = hutch_err_set(err, errno, "wait for the engine");
         if (p[1].revents)
             hear_signal(&w);
+        if (w.is_over && w.n_signals != n_before) /* a reader that does not read holds us until then */
+            break;
         hutch_engine_dispatch(w.engine, NULL); /* an engine that cannot work ends the run, and its result says why */
+        if (p[2].revents)
+            pass_on(&w, &w.out);
+        if (p[3].revents)
+            pass_on(&w, &w.err_out);
     }
     hutch_engine_free(w.engine);
+    free(w.out.data);
+    free(w.err_out.data);
     if (rc == 0)
         ret->lost_output = w.write_errno == EPIPE ? 0 : w.write_errno;
     return rc;
