@@ -69,7 +69,8 @@ static void pass_on(struct warm_run *w, struct backlog *b)
         b->start += (size_t)n;
     else if (n < 0 && errno != EAGAIN && errno != EINTR) {
         w->write_errno = errno; /* nobody reads it: no reason to go on */
-        hutch_engine_cancel(w->engine, w->id);
+        if (w->engine)
+            hutch_engine_cancel(w->engine, w->id);
     }
     if (is_empty(b) || w->write_errno)
         b->start = b->end = 0;
@@ -136,7 +137,8 @@ static void hear_signal(struct warm_run *w)
 
     while (read(w->request->signal_fd, &info, sizeof(info)) == sizeof(info)) {
         w->n_signals++;
-        hutch_run_signal(w->engine, w->id, (int)info.ssi_signo);
+        if (w->engine)
+            hutch_run_signal(w->engine, w->id, (int)info.ssi_signo);
     }
 }
 
@@ -161,7 +163,7 @@ int hutch_run_warm(const struct warm_run_request *request, struct run_result *re
     rc = submit(&w, input, input_len, err);
     while (rc == 0 && (!w.is_over || !is_empty(&w.out) || !is_empty(&w.err_out))) {
         struct pollfd p[] = {
-            { .fd = hutch_engine_fd(w.engine), .events = POLLIN },
+            { .fd = w.engine ? hutch_engine_fd(w.engine) : -1, .events = POLLIN },
             { .fd = request->signal_fd, .events = POLLIN },
             { .fd = is_empty(&w.out) ? -1 : w.out.fd, .events = POLLOUT },
             { .fd = is_empty(&w.err_out) ? -1 : w.err_out.fd, .events = POLLOUT },
@@ -174,7 +176,12 @@ int hutch_run_warm(const struct warm_run_request *request, struct run_result *re
             hear_signal(&w);
         if (w.is_over && w.n_signals != n_before) /* a reader that does not read holds us until then */
             break;
-        hutch_engine_dispatch(w.engine, NULL); /* an engine that cannot work ends the run, and its result says why */
+        if (w.engine)
+            hutch_engine_dispatch(w.engine, NULL); /* an engine that cannot work ends the run, and its result says why */
+        if (w.is_over) {
+            hutch_engine_free(w.engine);
+            w.engine = NULL;
+        }
         if (p[2].revents)
             pass_on(&w, &w.out);
         if (p[3].revents)
