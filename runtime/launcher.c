@@ -305,12 +305,12 @@ static void start_zygote(struct launcher *l, const struct launcher_request *requ
     struct hutch_err err;
     pid_t pid;
 
-    if (!s || n_fds != 1) {
+    if (!s || n_fds < 1 || n_fds > 2) {
         hutch_err_set(&err, EPROTO, "an order to start a zygote from description %u", request->spec_id);
         refuse(l, request, request->id, &err);
         return;
     }
-    if (hutch_zygote_start(&s->spec, fds[0], STDERR_FILENO, &pid, &pidfd, &err) < 0)
+    if (hutch_zygote_start(&s->spec, fds[0], n_fds == 2 ? fds[1] : -1, &pid, &pidfd, &err) < 0)
         refuse(l, request, request->id, &err);
     else
         reply(l, &r, NULL, &pidfd, 1);

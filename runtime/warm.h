@@ -60,7 +60,7 @@ enum launcher_order {
     LAUNCHER_SPEC,    /* spec_id; fd: memfd with hutch_spec_encode(). If mapped away, then the root tree and one fd for each
                        * bind of the spec in order (without those that are optional and missing: see missing). No answer but LAUNCHER_FAILED */
     LAUNCHER_FORGET,  /* spec_id. No answer */
-    LAUNCHER_ZYGOTE,  /* id, spec_id; fd: the zygote's end of its socket -> LAUNCHER_STARTED with its pidfd */
+    LAUNCHER_ZYGOTE,  /* id, spec_id; fds: the zygote's end of its socket [, where its stderr goes] -> LAUNCHER_STARTED with its pidfd */
     LAUNCHER_BUILD,   /* id, spec_id, name, data_name -> LAUNCHER_BUILT with control, pidfd [, cgroup]: a sandbox that waits for a
                        * worker. Its init then says INIT_READY on control */
     LAUNCHER_EXEC,    /* the same, but init executes the spec's argv; fds: stdin, stdout, stderr, report. INIT_STARTED on control */
