@@ -296,6 +296,7 @@ static int make_job(const struct batch_task *task, const struct batch_sample *sa
     add_flag(t, "check", task->is_checked || task->is_function);
     add_flag(t, "call_tests", task->calls_tests);
     add_flag(t, "no_input", true);
+    add_flag(t, "asks_objects", task->format == BATCH_GENERIC);
     add_flag(t, "together", is_together || task->is_together);
     add_text(t, "}");
     return 0;

@@ -224,7 +224,6 @@ class NoInput(io.StringIO):
 def confine():
     """Landlock lets a process look into those of its own or an inner domain only, so one more domain keeps the candidate
     out of the judge's memory. True if that holds, for whatever reason."""
-    judge = os.getppid()
     try:
         libc = ctypes.CDLL(None)
         abi = libc.syscall(444, None, ctypes.c_long(0), ctypes.c_long(1))
@@ -237,11 +236,13 @@ def confine():
                 os.close(ruleset)
     except (OSError, AttributeError, ValueError):
         pass
-    try:
-        os.close(os.open("/proc/%d/mem" % judge, os.O_RDWR))
-    except OSError:
-        return True
-    return False
+    for pid in [os.getppid(), *range(1, min(os.getpid(), 64))]:  # the judge, and whoever shares its memory
+        try:
+            os.close(os.open("/proc/%d/mem" % pid, os.O_RDWR))
+            return False
+        except OSError:
+            pass
+    return True
 
 
 class Candidate:
@@ -403,7 +404,7 @@ def become_candidate(channel):
 
 class Remote:
     """An object of the candidate's: a function, a class, an instance. Whatever it answers is the candidate's word, so it
-    equals nothing but another object of the candidate's."""
+    equals nothing but another object of the candidate's, and is asked for a yes or no only by tests that are about objects."""
     __slots__ = ("_judge", "_number", "_kind", "__name__")
 
     def __init__(self, judge, number, kind, name):
@@ -435,10 +436,12 @@ class Remote:
         return found if isinstance(found, RemoteIterator) else iter(())
 
     def __contains__(self, value):
+        if not self._judge.asks_objects:
+            return any(item is value or item == value for item in self)
         return self._judge.ask("in", self, (value,)) is True
 
     def __instancecheck__(self, value):
-        return isinstance(value, Remote) and self._judge.ask("instance", self, (value,)) is True
+        return type(value) is Remote and self._judge.ask("instance", self, (value,)) is True
 
     def __bool__(self):
         return self._judge.ask("bool", self) is True
@@ -452,7 +455,7 @@ class Remote:
     def __eq__(self, value):
         if not isinstance(value, Remote):
             return NotImplemented
-        return self._number == value._number or self._judge.ask("equal", self, (value,)) is True
+        return self._number == value._number or (self._judge.asks_objects and self._judge.ask("equal", self, (value,)) is True)
 
     def __hash__(self):
         return hash(self._number)
@@ -484,8 +487,9 @@ class Raised(Exception):
 
 
 class Judge:
-    def __init__(self, channel):
+    def __init__(self, channel, asks_objects):
         self.channel = channel
+        self.asks_objects = asks_objects
         self.remotes = {}
         self.failure = None  # the first Broken or CannotSend, whatever a test makes of it
 
@@ -637,7 +641,7 @@ def prepare_tests(job):
 
 def judge(channel, job):
     """Returns what to report."""
-    side = Judge(channel)
+    side = Judge(channel, job["asks_objects"])
     here = side.receive()
     code, names, wanted = None, {}, []
     if not job["together"]:

@@ -316,7 +316,7 @@ static int write_policy(const struct batch *b, int *ret_fd, struct hutch_err *er
     return 0;
 }
 
-static int open_engine(const struct batch *b, bool wants_data, struct hutch_engine **ret, struct hutch_err *err)
+static int open_engine(const struct batch *b, bool wants_data, int policy_fd, struct hutch_engine **ret, struct hutch_err *err)
 {
     auto_free char *warm_up = hutch_batch_judge_warm_up();
     unsigned jobs = b->settings.jobs;
@@ -326,13 +326,10 @@ static int open_engine(const struct batch *b, bool wants_data, struct hutch_engi
     };
     struct hutch_engine_options o;
     struct hutch_error why;
-    auto_fd policy_fd = -1;
     char policy[64];
 
     if (!warm_up)
         return hutch_err_set(err, ENOMEM, "start the engine");
-    if (write_policy(b, &policy_fd, err) < 0)
-        return -1;
     snprintf(policy, sizeof(policy), "/proc/self/fd/%d", policy_fd);
     hutch_engine_options_init(&o);
     o.image = b->opts.image;
@@ -454,11 +451,12 @@ static int run_plan(struct batch *b, struct batch_plan *plan, struct batch_outpu
 {
     struct batch_engine engine = { NULL, hutch_engine_submit, hutch_engine_cancel, hutch_engine_fd, hutch_engine_dispatch };
     struct batch_progress progress;
+    auto_fd policy_fd = -1; /* to the end: the engine reads it again for a run that differs from the prepared ones */
     int rc;
 
     if (plan->options.format == BATCH_GENERIC && make_files_dir(b, err) < 0)
         return -1;
-    if (open_engine(b, plan->wants_data, &engine.engine, err) < 0)
+    if (write_policy(b, &policy_fd, err) < 0 || open_engine(b, plan->wants_data, policy_fd, &engine.engine, err) < 0)
         return -1;
     hutch_batch_progress_start(&progress, STDERR_FILENO, !b->opts.quiet);
     b->settings.progress = &progress;
