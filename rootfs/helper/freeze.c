@@ -236,7 +236,7 @@ int hutch_zygote_freeze(void)
     f.pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     if (dumpable == 0)
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    f.memfd = (int)syscall(SYS_memfd_create, "zygote", 1 /* MFD_CLOEXEC */);
+    f.memfd = (int)syscall(SYS_memfd_create, "zygote", 3 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */);
     /* Shared, so that it is not made one mapping with what lies beside it, and is left alone. */
     f.maps = mmap(NULL, scratch, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (f.maps_fd >= 0 && f.pagemap_fd >= 0 && f.memfd >= 0 && f.maps != MAP_FAILED && read_maps(&f) &&
@@ -244,6 +244,9 @@ int hutch_zygote_freeze(void)
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all)) == 0) {
         f.entries = (uint64_t *)(f.maps + MAPS_BYTES);
         freeze_all(&f);
+        /* All forks read these pages: nobody may ever write to the file itself, not even who finds a way to open it. */
+        if (f.used > 0 && fcntl(f.memfd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+            _exit(1);
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
         rc = 0;
     }

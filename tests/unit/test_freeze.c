@@ -210,10 +210,42 @@ static void test_leaves_a_small_one_alone(void **state)
     assert_int_equal(in_child(small), 0);
 }
 
+/* The file behind it all is not to be written to by any way there may be. */
+static int sealed(void)
+{
+    unsigned char *heap = fill(malloc(BYTES), BYTES);
+    uintptr_t at = (uintptr_t)(heap + BYTES / 2), start, end;
+    char path[128], line[512];
+    FILE *f;
+    int fd = -1;
+
+    if (hutch_zygote_freeze() < 0)
+        return 1;
+    f = fopen("/proc/self/maps", "re");
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "%lx-%lx", &start, &end) == 2 && at >= start && at < end) {
+            snprintf(path, sizeof(path), "/proc/self/map_files/%lx-%lx", start, end);
+            fd = open(path, O_RDWR | O_CLOEXEC);
+            break;
+        }
+    if (fd < 0 && errno == EPERM)
+        return 0; /* an ordinary user cannot even open it: proc(5) */
+    if (fd < 0 || pwrite(fd, "x", 1, 0) != -1 || errno != EPERM || ftruncate(fd, 0) != -1)
+        return 2;
+    return mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED && is_filled(heap, BYTES) ? 0 : 3;
+}
+
+static void test_is_sealed(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(sealed), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_leaves_a_small_one_alone),
+        cmocka_unit_test(test_is_sealed),
         cmocka_unit_test(test_contents_stay),
         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_wiped_on_fork),
