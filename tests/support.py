@@ -6,6 +6,7 @@ Environment (set by tests/run; every variable has a default for running pytest b
   HUTCH_TEST_PROGRAMS folder with the drivers warm_many and soak   build/tests
   HUTCH_TEST_IMAGE    image for tests that need no library         minimal
   HUTCH_TEST_DATA     folder with real input data                  ../shared/data beside the tree
+  HUTCH_WARM          1: hutch run is called with --warm, so the same tests are those of the engine
   HUTCH_STRICT_TESTS  1: a missing kernel feature fails a test instead of skipping it
 """
 import ctypes
@@ -24,6 +25,7 @@ TESTS = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(TESTS)
 HUTCH = os.environ.get("HUTCH_BIN") or os.path.join(TREE, "build", "hutch")
 IMAGE = os.environ.get("HUTCH_TEST_IMAGE", "minimal")
+WARM = ["--warm"] if os.environ.get("HUTCH_WARM") == "1" else []
 STRICT = os.environ.get("HUTCH_STRICT_TESTS") == "1"
 
 RESULT_KEYS = ("version", "verdict", "exit_code", "signal", "message", "stdout", "stdout_truncated", "stderr",
@@ -171,7 +173,7 @@ def engine_env(**more):
 
 def command(*args, image=IMAGE):
     """The argument vector of `hutch run` with the image of the tests."""
-    return [HUTCH, "run"] + (["--image", image] if image else []) + list(args)
+    return [HUTCH, "run", *WARM] + (["--image", image] if image else []) + list(args)
 
 
 def hutch(*args, stdin=b"", timeout=60, env=None, cwd=None):
@@ -182,7 +184,7 @@ def hutch(*args, stdin=b"", timeout=60, env=None, cwd=None):
 
 def run(*args, image=IMAGE, **options):
     """hutch run ARGS in the tests' image."""
-    return hutch("run", *(["--image", image] if image else []), *args, **options)
+    return hutch("run", *WARM, *(["--image", image] if image else []), *args, **options)
 
 
 def run_json(*args, **options):

@@ -30,13 +30,15 @@ sys.path[:0] = [HERE, os.path.join(HERE, "probes")]
 import kit  # noqa: E402
 import witness  # noqa: E402
 
-TEMPLATE = os.environ.get("HUTCH_RUN", "{hutch} run --json --policy default --image {image} --data {data} {options} "
-                                       "{script} {args}")
+TEMPLATE = os.environ.get("HUTCH_RUN", " ".join(["{hutch} run --json --policy default --image {image} --data {data} {options}",
+                                                *support.WARM, "{script} {args}"]))
+IS_WARM = "--warm" in TEMPLATE
 FAMILIES = sorted(os.path.basename(path)[:-3] for path in glob.glob(os.path.join(HERE, "probes", "*.py"))
                   if not path.endswith("kit.py"))
 for _family in FAMILIES:
     importlib.import_module(_family)
-PROBES = [kit.PROBES[name] for name in sorted(kit.PROBES, key=lambda name: (kit.PROBES[name].family, name))]
+PROBES = [probe for probe in sorted(kit.PROBES.values(), key=lambda probe: (probe.family, probe.name))
+          if IS_WARM or not probe.warm]
 
 # What a control run may say where the kernel simply lacks what the probe attacks.
 LACKING = {errno.ENOSYS, errno.ENODEV, errno.ENOENT, errno.ENXIO, errno.EOPNOTSUPP, errno.EAFNOSUPPORT}
@@ -102,7 +104,7 @@ class Setting:
         self.home_canary = os.path.join(self.home, ".hutch-canary-" + self.victim.token)
         open(self.home_canary, "w", encoding="ascii").close()
         self.env_secret = "secret-" + os.urandom(8).hex()
-        self.facts = dict(self.victim.facts, outside=False, token=self.victim.token,
+        self.facts = dict(self.victim.facts, outside=False, warm=IS_WARM, token=self.victim.token,
                           canary_dir=self.victim_directory, canary_file=self.victim.file,
                           canary_scratch=self.victim.scratch_file, canary_text=self.victim.text,
                           home=self.home, home_canary=os.path.basename(self.home_canary), hostname=os.uname().nodename,

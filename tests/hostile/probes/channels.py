@@ -25,9 +25,10 @@ def own_descriptors():
 
 
 def report_descriptor():
-    """The pipe by which the Python hook reports an uncaught exception: the one pipe beside the streams."""
+    """What an uncaught exception is reported through: the one pipe beside the streams, or the socket that a worker got
+    its job from."""
     for number, target in sorted(own_descriptors().items()):
-        if number > 2 and target.startswith("pipe:"):
+        if number > 2 and target.startswith("socket:" if host.warm else "pipe:"):
             return number
     return None
 

@@ -49,11 +49,12 @@ class Probe:
               and the suite's ``after_NAME`` check, where there is one
     leaves    names that may stay in /mnt/data
     options   further options for ``hutch run``
+    warm      it attacks what only a worker of an engine has: not for the cold path
     counted   only the kernel's own count of memory, by a cgroup, sees it; docs/security.md says so of the fallback
     """
 
     def __init__(self, function, family, control, why_no_control, verdicts, silent, leaves, options, refused,
-                 counted):
+                 counted, warm):
         self.function = function
         self.name = function.__name__
         self.family = family
@@ -66,13 +67,14 @@ class Probe:
         self.options = options
         self.refused = refused
         self.counted = counted
+        self.warm = warm
 
 
 PROBES = {}
 
 
 def probe(control=None, why_no_control=None, verdicts=("ok",), silent=False, leaves=(), options=(),
-          refused=REFUSALS, counted=False):
+          refused=REFUSALS, counted=False, warm=False):
     """Registers the function below as a probe. The family is the name of its module."""
 
     def register(function):
@@ -83,7 +85,7 @@ def probe(control=None, why_no_control=None, verdicts=("ok",), silent=False, lea
         if control is None and not why_no_control:
             raise ValueError("probe without a control run, and without the reason: " + function.__name__)
         PROBES[function.__name__] = Probe(function, function.__module__, control, why_no_control, verdicts,
-                                          silent, leaves, options, refused, counted)
+                                          silent, leaves, options, refused, counted, warm)
         return function
 
     return register

@@ -1,0 +1,264 @@
+"""libhutch from Python, by ctypes: what hutch.h declares, and a loop that waits for events. One engine serves as many
+tests as use it; `with Engine(...) as engine: engine.run("print(1)")`."""
+import ctypes
+import json
+import os
+import select
+import subprocess
+import time
+
+import pytest
+
+import support
+
+SECONDS = 60  # for anything that has to happen at all
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int), ("message", ctypes.c_char * 512)]
+
+
+class ZygoteOptions(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("parent", ctypes.c_char_p), ("modules", ctypes.POINTER(ctypes.c_char_p)),
+                ("warm_up", ctypes.c_char_p), ("min", ctypes.c_uint), ("max", ctypes.c_uint)]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("home", ctypes.c_char_p), ("launcher", ctypes.c_char_p), ("image", ctypes.c_char_p),
+                ("policy", ctypes.c_char_p), ("policy_dir", ctypes.c_char_p), ("zygotes", ctypes.POINTER(ZygoteOptions)),
+                ("n_zygotes", ctypes.c_size_t), ("max_running", ctypes.c_uint), ("max_queued", ctypes.c_uint),
+                ("recycle_forks", ctypes.c_uint), ("recycle_ms", ctypes.c_uint64), ("trim_ms", ctypes.c_uint64)]
+
+
+class ZygoteStats(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("is_ready", ctypes.c_int), ("pid", ctypes.c_int), ("prepared", ctypes.c_uint),
+                ("building", ctypes.c_uint), ("forks", ctypes.c_uint64), ("recycled", ctypes.c_uint64)]
+
+
+class Stats(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("running", ctypes.c_uint), ("queued", ctypes.c_uint), ("prepared", ctypes.c_uint),
+                ("building", ctypes.c_uint)] + [(name, ctypes.c_uint64) for name in (
+                    "submitted", "finished", "from_pool", "on_demand", "restarted", "lost_zygotes", "lost_launchers",
+                    "lost_sandboxes")] + [("launcher_pid", ctypes.c_int), ("zygotes", ctypes.POINTER(ZygoteStats)),
+                                          ("n_zygotes", ctypes.c_size_t)]
+
+
+class RawResult(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("verdict", ctypes.c_int), ("exit_code", ctypes.c_int), ("signal", ctypes.c_int),
+                ("message", ctypes.c_char_p), ("out", ctypes.POINTER(ctypes.c_char)), ("out_len", ctypes.c_size_t),
+                ("err", ctypes.POINTER(ctypes.c_char)), ("err_len", ctypes.c_size_t), ("out_truncated", ctypes.c_int),
+                ("err_truncated", ctypes.c_int), ("error_name", ctypes.c_char_p), ("error_value", ctypes.c_char_p),
+                ("error_traceback", ctypes.c_char_p), ("directory", ctypes.c_char_p)] + [
+                    (name, ctypes.c_double) for name in ("queued_ms", "prepared_ms", "run_ms", "total_ms")] + [
+                    (name, ctypes.c_uint64) for name in ("cpu_user_ms", "cpu_system_ms", "memory_peak_bytes", "pids_peak")] + [
+                    ("was_prepared", ctypes.c_int), ("restarts", ctypes.c_int), ("zygote", ctypes.c_char_p),
+                    ("internal", ctypes.c_void_p)]
+
+
+ON_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.POINTER(ctypes.c_char),
+                             ctypes.c_size_t)
+ON_RESULT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawResult))
+
+
+class Request(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("language", ctypes.c_char_p), ("code", ctypes.c_char_p), ("code_len", ctypes.c_size_t),
+                ("name", ctypes.c_char_p), ("args", ctypes.POINTER(ctypes.c_char_p)), ("env", ctypes.POINTER(ctypes.c_char_p)),
+                ("input", ctypes.c_char_p), ("input_len", ctypes.c_size_t), ("data_dir", ctypes.c_char_p),
+                ("keep_data", ctypes.c_int), ("policy", ctypes.c_char_p)] + [
+                    (name, ctypes.c_uint64) for name in ("wall_ms", "cpu_ms", "memory_bytes", "pids", "cpus", "output_bytes",
+                                                         "data_bytes", "data_files", "file_bytes")] + [
+                    ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", ctypes.c_void_p)]
+
+
+def library_path():
+    """Beside the binary in a build directory, and where `make install` puts it."""
+    folder = os.path.dirname(support.HUTCH)
+    for path in (os.path.join(folder, "libhutch.so.1"), os.path.join(folder, "../lib/libhutch.so.1")):
+        if os.path.exists(path):
+            return path
+    pytest.fail("there is no libhutch.so.1 for %s" % support.HUTCH)
+
+
+def has_sanitizer(path):
+    symbols = subprocess.run(["nm", "-D", path], capture_output=True, text=True, check=False).stdout
+    return "__asan_" in symbols
+
+
+_LIBRARY = []
+
+
+def library():
+    if not _LIBRARY:
+        path = library_path()
+        if has_sanitizer(path):
+            pytest.skip("a sanitized library cannot be loaded by an interpreter that is not")
+        lib = ctypes.CDLL(path)
+        lib.hutch_result_to_json.restype = ctypes.c_void_p
+        lib.hutch_verdict_text.restype = ctypes.c_char_p
+        for name in ("options_init", "open", "free", "fd", "dispatch", "get_stats", "submit", "cancel"):
+            getattr(lib, "hutch_engine_" + name).argtypes = None
+        _LIBRARY.append((lib, ctypes.CDLL(None)))
+        _LIBRARY[0][1].free.argtypes = [ctypes.c_void_p]
+    return _LIBRARY[0][0]
+
+
+def words(texts):
+    """A NULL-terminated array, or None."""
+    if texts is None:
+        return None
+    texts = [text.encode() if isinstance(text, str) else text for text in texts]
+    return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)
+
+
+def text(value):
+    return value.encode() if isinstance(value, str) else value
+
+
+class Failure(Exception):
+    """What the library says: an errno and a sentence."""
+
+    def __init__(self, error):
+        super().__init__(error.message.decode())
+        self.code = error.code
+
+
+class Run:
+    """A submitted run; `result` when there is one: the JSON object of docs/results.md with what hutch.h adds to it."""
+
+    def __init__(self):
+        self.id = 0
+        self.result = None
+        self.results = 0
+        self.output = {1: b"", 2: b""}
+
+
+class Engine:
+    def __init__(self, image=None, policy=None, zygotes=(("bare", None, (), 2, 4),), **numbers):
+        lib = library()
+        self.options = Options()
+        lib.hutch_engine_options_init(ctypes.byref(self.options))
+        self.options.image = text(image or support.IMAGE)
+        self.options.policy = text(policy)
+        self.kept = []  # arrays that the options point to
+        if zygotes:
+            self.kept = (ZygoteOptions * len(zygotes))()
+            for entry, (name, parent, modules, least, most) in zip(self.kept, zygotes):
+                entry.name, entry.parent, entry.min, entry.max = text(name), text(parent), least, most
+                entry.modules = words(modules)
+            self.options.zygotes, self.options.n_zygotes = self.kept, len(zygotes)
+        for name, value in numbers.items():
+            setattr(self.options, name, value)
+        self.handle = ctypes.c_void_p()
+        error = Error()
+        if lib.hutch_engine_open(ctypes.byref(self.options), ctypes.byref(self.handle), ctypes.byref(error)) < 0:
+            raise Failure(error)
+        self.fd = lib.hutch_engine_fd(self.handle)
+        self.runs = {}  # id: (Run, what must live as long as it)
+        self.on_result = ON_RESULT(self._on_result)
+        self.on_output = ON_OUTPUT(self._on_output)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        if self.handle:
+            library().hutch_engine_free(self.handle)
+            self.handle = None
+
+    # --- runs
+
+    def submit(self, code, stream=False, args=None, env=None, **fields):
+        request = Request()
+        lib = library()
+        lib.hutch_request_init(ctypes.byref(request))
+        code = text(code)
+        request.code, request.code_len = code, len(code)
+        request.args, request.env = words(args), words(env)
+        request.on_result = self.on_result
+        if stream:
+            request.on_output = self.on_output
+        for name, value in fields.items():
+            value = text(str(value) if isinstance(value, os.PathLike) else value)
+            setattr(request, name, value)
+            if name == "input":
+                request.input_len = len(value)
+        run, number, error = Run(), ctypes.c_uint64(), Error()
+        if lib.hutch_engine_submit(self.handle, ctypes.byref(request), ctypes.byref(number), ctypes.byref(error)) < 0:
+            raise Failure(error)
+        run.id = number.value
+        self.runs[run.id] = run
+        return run
+
+    def cancel(self, run):
+        return library().hutch_engine_cancel(self.handle, ctypes.c_uint64(run.id))
+
+    def _on_output(self, _user, number, stream, data, length):
+        self.runs[number].output[stream] += ctypes.string_at(data, length)
+
+    def _on_result(self, _user, number, pointer):
+        raw, run = pointer.contents, self.runs[number]
+        lib = library()
+        address = lib.hutch_result_to_json(pointer)
+        run.result = json.loads(ctypes.string_at(address).decode("utf-8", "surrogateescape"))
+        _LIBRARY[0][1].free(address)
+        support.check_result(run.result)
+        assert run.result["verdict"] == lib.hutch_verdict_text(raw.verdict).decode()
+        run.result.update(zygote=(raw.zygote or b"").decode(), was_prepared=bool(raw.was_prepared), restarts=raw.restarts,
+                          out=ctypes.string_at(raw.out, raw.out_len), err=ctypes.string_at(raw.err, raw.err_len))
+        run.results += 1
+
+    # --- the loop
+
+    def dispatch(self, seconds):
+        """Waits for something to do, and does it."""
+        select.select([self.fd], [], [], seconds)
+        error = Error()
+        if library().hutch_engine_dispatch(self.handle, ctypes.byref(error)) < 0:
+            raise Failure(error)
+
+    def until(self, condition, seconds=SECONDS, what="a condition"):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            left = deadline - time.monotonic()
+            assert left > 0, "%s did not come true within %d s: %r" % (what, seconds, self.stats())
+            self.dispatch(min(left, 0.05))
+
+    def wait(self, *runs, seconds=SECONDS):
+        self.until(lambda: all(run.result for run in runs), seconds, "every run has a result")
+        return runs[0].result if len(runs) == 1 else [run.result for run in runs]
+
+    def run(self, code, **fields):
+        return self.wait(self.submit(code, **fields))
+
+    def run_streaming(self, code, word=b"ready\n", **fields):
+        """Starts a run, and returns it when it has said @word."""
+        run = self.submit(code, stream=True, **fields)
+        self.until(lambda: word in run.output[1] or run.result, what="%r" % word)
+        assert word in run.output[1], run.result
+        return run
+
+    # --- what it looks like
+
+    def stats(self):
+        stats = Stats(size=ctypes.sizeof(Stats))
+        library().hutch_engine_get_stats(self.handle, ctypes.byref(stats))
+        found = {name: getattr(stats, name) for name, _ in Stats._fields_ if name not in ("size", "zygotes", "n_zygotes")}
+        found["zygotes"] = [{name: getattr(stats.zygotes[i], name) for name, _ in ZygoteStats._fields_}
+                            for i in range(stats.n_zygotes)]
+        return found
+
+    def settle(self, seconds=SECONDS):
+        """Waits until nothing runs, is built or taken apart, and the pool is full."""
+        def is_still():
+            stats = self.stats()
+            return (stats["running"] == stats["queued"] == stats["building"] == 0 and
+                    all(entry["is_ready"] and entry["prepared"] >= least.min
+                        for entry, least in zip(stats["zygotes"], self.kept)))
+        self.until(is_still, seconds, "the pool is full")
+        return self.stats()
+
+    def zygote_pid(self, index=0):
+        return self.stats()["zygotes"][index]["pid"]
