@@ -91,7 +91,7 @@ static void add_imports(struct batch_text *t, struct batch_json program)
     static const char *const words[] = { "import ", "from " };
     const char *p = program.text + 1, *end = program.text + program.len - 1;
 
-    for (int n = 0; program.text && p < end && n < MAX_IMPORTS;) {
+    for (int n = 0; p < end && n < MAX_IMPORTS;) {
         while (p < end && *p == ' ')
             p++;
         for (size_t i = 0; i < ARRAY_SIZE(words); i++) {

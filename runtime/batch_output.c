@@ -190,7 +190,7 @@ static int rewrite(struct batch_output *out, struct hutch_err *err)
         hutch_err_set(err, errno, "another 'hutch batch' writes to '%s'", temporary);
         goto failed;
     }
-    if (out->in_order)
+    if (out->in_order && out->n_lines)
         qsort(out->lines, out->n_lines, sizeof(*out->lines), compare_lines);
     for (size_t i = 0; i < out->n_lines; i++)
         if (copy_line(out->fd, to, &out->lines[i], out->path, err) < 0)

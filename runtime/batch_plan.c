@@ -215,9 +215,10 @@ static int take_task(struct batch_plan *plan, struct batch_json record, const st
     }
     if (rc == 0 && !plan->has_samples) {
         rc = hutch_batch_sample_own(what, &task, &sample, err);
-        if (rc == 0)
+        if (rc == 0) {
+            plan->wants_data = plan->wants_data || mentions_data(sample.program);
             rc = add_item(plan, group, place, hash, err);
-        plan->wants_data = plan->wants_data || mentions_data(sample.program);
+        }
     }
     plan->wants_data = plan->wants_data || mentions_data(task.tests) || mentions_data(task.before);
     hutch_batch_task_done(&task);
