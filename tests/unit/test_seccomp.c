@@ -741,6 +741,13 @@ static void test_kernel_default(void **state)
         { "unshare nothing", SYS_unshare, { 0 }, EPERM },
         { "setns", SYS_setns, { 0, 0 }, EPERM },
 
+        { "SO_TYPE", SYS_getsockopt, { ~0ul, SOL_SOCKET, SO_TYPE }, ANY_BUT_FILTER },
+        { "SO_PEERCRED", SYS_getsockopt, { ~0ul, SOL_SOCKET, SO_PEERCRED }, ANY_BUT_FILTER },
+        { "SO_BUF_LOCK", SYS_setsockopt, { ~0ul, SOL_SOCKET, 72 }, ANY_BUT_FILTER },
+        { "TCP_NODELAY", SYS_setsockopt, { ~0ul, 6, 1 }, ANY_BUT_FILTER },
+        { "SO_PASSPIDFD", SYS_setsockopt, { ~0ul, SOL_SOCKET, 76 }, ENOSYS },
+        { "SO_PEERPIDFD", SYS_getsockopt, { ~0ul, SOL_SOCKET, 77 }, ENOSYS },
+        { "SO_PEERPIDFD with bits above", SYS_getsockopt, { ~0ul, 5ul << 32 | SOL_SOCKET, 9ul << 32 | 77 }, ENOSYS },
         { "AF_UNIX stream", SYS_socket, { AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0 }, 0 },
         { "AF_INET stream", SYS_socket, { AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0 }, 0 },
         { "AF_INET TCP", SYS_socket, { AF_INET, SOCK_STREAM, IPPROTO_TCP }, 0 },
