@@ -41,7 +41,7 @@ struct opener_request {
 };
 
 enum opener_says {
-    OPENER_HELLO,    /* is_mapped_away, ids; the first message, or OPENER_FAILED with id 0 */
+    OPENER_HELLO,    /* is_mapped_away; fd: the sweeper's socket. The first message, or OPENER_FAILED with id 0 */
     OPENER_LAUNCHER, /* fds: the socket of a launcher, which replaces any earlier one, and its pidfd. The orders sent to that one
                       * may be lost */
     OPENER_OPENED,   /* id; fd */
@@ -52,6 +52,12 @@ struct opener_reply {
     uint32_t id;
     uint32_t is_mapped_away; /* root calls: the launcher sees host paths with somebody else's eyes, so sources go with the spec */
     struct hutch_err err;
+};
+
+/* --- engine and sweeper: a process of the opener's that removes directories, however many files hostile code has left there --- */
+
+struct sweep_request { /* fd: the directory that it is in. No answer */
+    char name[32];
 };
 
 /* --- engine and launcher --- */

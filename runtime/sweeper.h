@@ -1,0 +1,13 @@
+/* sweeper.h - removes directories for the engine, whose loop must not wait for a disk. */
+#ifndef HUTCH_SWEEPER_H
+#define HUTCH_SWEEPER_H
+
+#include "err.h"
+
+#include <sys/types.h>
+
+/* Forks it: its pid, or -1. The caller owns *ret_sock, with whose other ends it ends; and it dies with its parent: what it has not
+ * removed by then, the engine's own end or the next start does. */
+pid_t hutch_sweeper_start(int *ret_sock, struct hutch_err *err);
+
+#endif
