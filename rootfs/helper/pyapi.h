@@ -67,6 +67,7 @@ extern WEAK PyObject *PyDict_GetItem(PyObject *dict, PyObject *key);            
 extern WEAK PyObject *PyDict_GetItemString(PyObject *dict, const char *key);     /* likewise */
 extern WEAK int PyDict_SetItem(PyObject *dict, PyObject *key, PyObject *value);
 extern WEAK int PyDict_SetItemString(PyObject *dict, const char *key, PyObject *value);
+extern WEAK int PyDict_DelItem(PyObject *dict, PyObject *key);
 extern WEAK int PyDict_DelItemString(PyObject *dict, const char *key);
 extern WEAK int PyDict_Next(PyObject *dict, intptr_t *pos, PyObject **key, PyObject **value); /* borrowed */
 

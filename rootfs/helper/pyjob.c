@@ -225,6 +225,27 @@ static void set_script_path(const struct pykit *kit, const char *directory, size
     Py_DecRef(first);
 }
 
+void hutch_pyjob_make_main(const struct pykit *kit)
+{
+    PyObject *module = PyModule_New("__main__"), *annotations = PyObject_CallFunction((PyObject *)PyDict_Type, NULL), *names;
+    PyObject *modules = PyImport_GetModuleDict();
+
+    if (!module || !annotations)
+        fail_in_python("make the module __main__");
+    names = PyModule_GetDict(module);
+    if (PyDict_SetItemString(names, "__loader__", kit->builtin_loader) < 0 ||
+        PyDict_SetItemString(names, "__annotations__", annotations) < 0 ||
+        PyDict_SetItemString(names, "__builtins__", PyDict_GetItemString(modules, "builtins")) < 0 ||
+        PyDict_SetItemString(modules, "__main__", module) < 0)
+        fail_in_python("make the module __main__");
+    Py_DecRef(annotations);
+    Py_DecRef(module);
+    /* Where an interpreter's start leaves it: in the second of the collector's generations. From that follows in which order
+     * the collector finds, and deletes, what it holds in the end. */
+    Py_DecRef(PyObject_CallFunction(kit->collect, "i", 0));
+    PyErr_Clear();
+}
+
 static PyObject *main_globals(void)
 {
     return PyModule_GetDict(PyDict_GetItemString(PyImport_GetModuleDict(), "__main__"));
@@ -328,23 +349,19 @@ void hutch_pyjob_set_up(const struct pykit *kit, PyObject *environment, struct p
 void hutch_pyjob_rehearse(const struct pykit *kit, PyObject *environment, struct program *ret)
 {
     static const char name[] = "/rehearsal.py", code[] = "print(end='')\n";
-    PyObject *loader = PyDict_GetItemString(main_globals(), "__loader__"), *path = PySys_GetObject("path");
+    PyObject *path = PySys_GetObject("path");
 
+    hutch_pyjob_make_main(kit);
     job[JOB_CODE] = (struct field){ code, sizeof(code) - 1 };
     job[JOB_ARGS] = (struct field){ "", 1 };
     job[JOB_ENV] = (struct field){ PyBytes_AsString(environment), (size_t)PyBytes_Size(environment) };
     job[JOB_CWD] = (struct field){ "/", 1 };
     set_up_surroundings(kit, environment);
     *ret = (struct program){ .fd = make_nameless_file(name), .name = name };
-    Py_IncRef(loader);
     set_up_script(kit, name);
 
-    PyDict_SetItemString(main_globals(), "__loader__", loader);
-    PyDict_DelItemString(main_globals(), "__file__");
-    PyDict_DelItemString(main_globals(), "__cached__");
     PyDict_DelItemString(PySys_GetObject("path_importer_cache"), name);
     if (kit->has_script_path == Py_True)
         PyList_SetSlice(path, 0, 1, NULL);
-    Py_DecRef(loader);
     PyErr_Clear();
 }

@@ -8,6 +8,9 @@
 
 struct pykit;
 
+/* A new __main__, as it is before a program: what the interpreter itself puts there, in its order. */
+void hutch_pyjob_make_main(const struct pykit *kit);
+
 /* Waits for the job. False when there is none: nobody needs this worker. */
 bool hutch_pyjob_receive(void);
 

@@ -11,12 +11,13 @@ struct pykit {
     PyObject *change_environment; /* (as it stands in a job) -> None */
     PyObject *change_streams;     /* () -> None: to some that are not pipes */
     PyObject *twisters;           /* list of addresses, each of the state of a Mersenne Twister */
-    PyObject *script_loader;      /* importlib's SourceFileLoader */
+    PyObject *script_loader, *builtin_loader; /* importlib's SourceFileLoader and BuiltinImporter */
     PyObject *python;             /* what a program's sys.orig_argv begins with, or None where there is no such thing */
     PyObject *has_script_path;    /* whether sys.path begins with the script's directory */
-    PyObject *collect, *callbacks, *referrers, *get_signal, *set_signal, *count_threads; /* gc.collect, gc.callbacks,
-                                   * gc.get_referrers, signal.getsignal, signal.signal, _thread._count: here because a program
-                                   * may replace them in their modules */
+    /* atexit._run_exitfuncs, gc.collect, gc.callbacks, gc.get_referrers, signal.getsignal, signal.signal, _thread._count: here
+     * because a program may replace them in their modules. */
+    PyObject *run_atexit, *collect, *callbacks, *referrers, *get_signal, *set_signal, *count_threads;
+    PyObject *builtins;           /* what the interpreter itself has put there, by its name */
     PyObject *yes;                /* () -> True */
     const char *prefix;           /* below it is what the image brings: modules that need no emptying */
 };

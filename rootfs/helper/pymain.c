@@ -144,6 +144,7 @@ static _Noreturn void work(const struct pykit *kit, PyObject *environment)
     hutch_pyjob_rehearse(kit, environment, &program);
     if (hutch_pyrun_rehearse(kit, &program) < 0)
         die();
+    hutch_pyjob_make_main(kit);
     if (hutch_worker_pin() < 0 || hutch_worker_ready() < 0)
         _exit(1);
     if (!hutch_pyjob_receive())
@@ -216,10 +217,10 @@ EXPORT void hutch_zygote_main(PyObject *parts, const char *text)
     static char order[TEXT_MAX];
     struct pykit kit;
 
-    if (!PyArg_ParseTuple(parts, "OOOOOOOOOOOOOOOOs", &kit.load, &kit.settle, &kit.renew, &kit.change_environment,
-                          &kit.change_streams, &kit.twisters, &kit.script_loader, &kit.python, &kit.has_script_path, &kit.collect,
-                          &kit.callbacks, &kit.referrers, &kit.get_signal, &kit.set_signal, &kit.count_threads, &kit.yes,
-                          &kit.prefix))
+    if (!PyArg_ParseTuple(parts, "OOOOOOOOOOOOOOOOOOOs", &kit.load, &kit.settle, &kit.renew, &kit.change_environment,
+                          &kit.change_streams, &kit.twisters, &kit.script_loader, &kit.builtin_loader, &kit.python,
+                          &kit.has_script_path, &kit.run_atexit, &kit.collect, &kit.callbacks, &kit.referrers, &kit.get_signal,
+                          &kit.set_signal, &kit.count_threads, &kit.builtins, &kit.yes, &kit.prefix))
         die();
     take_fresh_thread_state();
     for (;;) {

@@ -36,7 +36,7 @@ static bool flush(PyObject *file)
     return done != NULL;
 }
 
-/* After a script, before its exception is printed: whatever fails here fails again at the end. */
+/* After a script, before its exception is printed, when whatever fails here fails again at the end; and after that, when it was told. */
 static void flush_quietly(void)
 {
     static const char *const names[] = { "stderr", "stdout" };
@@ -129,19 +129,18 @@ static int code_of_exit(void)
 
 /* --- its end --- */
 
-/* If the module is there at all. */
-static void call_in_module(const char *name, const char *function)
+static void wait_for_threads(void)
 {
-    PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), name), *done;
+    PyObject *threading = PyDict_GetItemString(PyImport_GetModuleDict(), "threading"), *done;
 
-    if (!module || module == Py_None)
+    if (!threading)
         return;
-    Py_IncRef(module);
-    done = PyObject_CallMethod(module, function, NULL);
+    Py_IncRef(threading);
+    done = PyObject_CallMethod(threading, "_shutdown", NULL);
     if (!done)
-        PyErr_WriteUnraisable(module);
+        PyErr_WriteUnraisable(threading);
     Py_DecRef(done);
-    Py_DecRef(module);
+    Py_DecRef(threading);
 }
 
 /* What threading._shutdown() comes to when there are no other threads and nobody asked to be told: said in C, as a call of that
@@ -217,6 +216,29 @@ static void empty_sys(void)
 
         PySys_SetObject(streams[i][0], original ? original : Py_None);
     }
+    PyErr_Clear();
+}
+
+/* To what they were before the io module and site.py added theirs, and programs what they like. */
+static void restore_builtins(const struct pykit *kit)
+{
+    PyObject *builtins = PyEval_GetBuiltins(), *changed = PyList_New(0), *name, *value;
+
+    for (intptr_t pos = 0; PyDict_Next(builtins, &pos, &name, &value);)
+        if (PyDict_GetItem(kit->builtins, name) != value)
+            PyList_Append(changed, name);
+    for (intptr_t i = 0; i < PyList_Size(changed); i++) {
+        const char *text = PyUnicode_AsUTF8(name = PyList_GetItem(changed, i));
+
+        value = PyDict_GetItem(kit->builtins, name);
+        if (!text)
+            PyErr_Clear();
+        else if (!value)
+            PyDict_DelItem(builtins, name);
+        else if (strcmp(text, "__import__") != 0) /* as empty_sys() made it */
+            PyDict_SetItem(builtins, name, value);
+    }
+    Py_DecRef(changed);
     PyErr_Clear();
 }
 
@@ -317,12 +339,14 @@ static void empty_marked(const struct pykit *kit, PyObject *mark)
 }
 
 /* Takes away @names from sys.modules, and empties those that are not gone with that. */
-static void forget_modules(const struct pykit *kit, PyObject *names)
+static void forget_modules(const struct pykit *kit, PyObject *names, bool is_end)
 {
     PyObject *refs = PyList_New(0), *marks = PyList_New(0), *object;
 
     for (intptr_t i = 0; i < PyList_Size(names); i++)
         take_away(PyList_GetItem(names, i), refs, marks);
+    if (is_end)
+        restore_builtins(kit);
     collect(kit);
     for (intptr_t i = PyList_Size(refs); i-- > 0;) { /* those that something refers to */
         object = PyObject_CallFunction(PyList_GetItem(refs, i), NULL);
@@ -348,8 +372,9 @@ static bool end(const struct pykit *kit, const struct census *census)
     bool is_fine;
 
     if (!end_alone(kit))
-        call_in_module("threading", "_shutdown"); /* waits for those that are not daemons */
-    call_in_module("atexit", "_run_exitfuncs");
+        wait_for_threads();
+    Py_DecRef(PyObject_CallFunction(kit->run_atexit, NULL));
+    PyErr_Clear();
     PySys_SetObject("is_finalizing", kit->yes);
     is_fine = flush_streams();
     forget_signal_handlers(kit);
@@ -357,8 +382,9 @@ static bool end(const struct pykit *kit, const struct census *census)
     names = list_modules(kit, census);
     empty_sys();
     PyList_SetSlice(kit->callbacks, 0, PyList_Size(kit->callbacks), NULL);
-    forget_modules(kit, names);
-    return flush_streams() && is_fine;
+    forget_modules(kit, names, true);
+    flush_quietly();
+    return is_fine;
 }
 
 _Noreturn void hutch_pyrun(const struct pykit *kit, const struct program *program)
@@ -426,7 +452,7 @@ int hutch_pyrun_rehearse(const struct pykit *kit, const struct program *program)
         if (object)
             PySys_SetObject(gone_at_end[i], object);
     }
-    forget_modules(kit, names);
+    forget_modules(kit, names, false);
     PyDict_DelItemString(modules, "rehearsal");
     Py_DecRef(names);
     Py_DecRef(name);

@@ -155,10 +155,6 @@ def change(block):
         name, _, value = item.partition(b"=")
         data[name] = value
         os.putenv(name, value)
-    posix = sys.modules["posix"].environ
-    posix.clear()
-    posix.update(data)
-
     new = os.environ
 
     def changed(*names):

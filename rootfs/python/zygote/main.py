@@ -14,6 +14,8 @@ modules_before, directories_before = set(sys.modules), set(sys.path_importer_cac
 
 import _signal  # noqa: E402
 import _thread  # noqa: E402
+import atexit  # noqa: E402
+import builtins  # noqa: E402
 import ctypes  # noqa: E402
 import gc  # noqa: E402
 import os  # noqa: E402
@@ -23,6 +25,8 @@ import preload  # noqa: E402
 import renew  # noqa: E402
 import worker  # noqa: E402
 
+ADDED_BUILTINS = {"open", "exit", "quit", "copyright", "credits", "license", "help"}  # by the io module and site.py
+all_builtins = vars(builtins).copy()  # all are referred to: taking them apart when a program ends would be in vain
 here = os.path.dirname(__file__)
 
 
@@ -33,7 +37,12 @@ def hide():
         sys.path_importer_cache.pop(path, None)
     if sys.path[0] == here:
         del sys.path[0]
-    worker.make_main_module()
+    sys.modules["__main__"] = type(sys)("__main__")  # for imports that look at it; a worker makes its own
+
+
+def run_atexit_of_program():
+    if "atexit" in sys.modules:
+        sys.modules["atexit"]._run_exitfuncs()
 
 
 def main():
@@ -44,6 +53,8 @@ def main():
     environment.get_ready()
     sys.excepthook = worker.make_excepthook(helper)
     hide()
+    # The functions belong to the interpreter, and before 3.10 to the module, of which a program gets one of its own.
+    run_atexit = atexit._run_exitfuncs if sys.version_info >= (3, 10) else run_atexit_of_program
     kit = (  # struct pykit
         preload.load,
         worker.settle,
@@ -52,14 +63,17 @@ def main():
         environment.renew_streams,
         renew.twisters,
         sys.modules["_frozen_importlib_external"].SourceFileLoader,
+        sys.modules["_frozen_importlib"].BuiltinImporter,
         sys.orig_argv[0] if hasattr(sys, "orig_argv") else None,
         not getattr(sys.flags, "safe_path", False),
+        run_atexit,
         gc.collect,
         gc.callbacks,
         gc.get_referrers,
         _signal.getsignal,
         _signal.signal,
         _thread._count,
+        {name: value for name, value in all_builtins.items() if name not in ADDED_BUILTINS},
         True.__bool__,
         sys.base_prefix + "/",
     )

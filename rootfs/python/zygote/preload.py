@@ -85,7 +85,10 @@ def load(order):
     end = lines.index(SEPARATOR) if SEPARATOR in lines else len(lines)
     names, warm_up = [line.strip() for line in lines[:end] if line.strip()], "\n".join(lines[end + 1 :])
     gc.disable()  # what is imported stays; looking for garbage meanwhile is lost time
-    with renew.watch_seeds() if names else contextlib.nullcontext(), renew.hold_back_hooks():
+    with contextlib.ExitStack() as stack:
+        if names:
+            for watch in (renew.watch_seeds, renew.hold_back_hooks, renew.replace_shutdown):
+                stack.enter_context(watch())
         before = set(sys.modules)
         missing = import_all(names)
         first_use.exercise(set(sys.modules) - before)

@@ -1,5 +1,5 @@
-# What a worker shows of itself to its program: the module __main__ before it begins, and sys.excepthook. Both are made
-# before the fork; what comes after it is C (rootfs/helper/pymain.c), but for renew.py.
+# What is left of Python code around a program: sys.excepthook, made before the fork. What comes after it is C
+# (rootfs/helper/pymain.c), but for renew.py.
 import gc
 import os
 import sys
@@ -9,9 +9,6 @@ import first_use
 import hutch_report
 
 SOCKET = 3
-
-Module = type(sys)
-BuiltinImporter = sys.modules["_frozen_importlib"].BuiltinImporter
 
 
 def make_excepthook(helper):
@@ -41,23 +38,11 @@ def make_excepthook(helper):
     return excepthook
 
 
-def make_main_module():
-    """A __main__ as it is before a program: what the interpreter itself puts there, in its order."""
-    module = Module("__main__")
-    names = module.__dict__
-    names["__loader__"] = BuiltinImporter
-    names["__annotations__"] = {}
-    names["__builtins__"] = sys.modules["builtins"]
-    sys.modules["__main__"] = module
-
-
 def settle():
     """The zygote's memory has found its place, perhaps another one than before (rootfs/helper/freeze.c). Using the libraries once
     more maps again what programs will need. Returns the environment."""
     first_use.again()
     gc.collect()
     gc.freeze()
-    # What comes from here on is the program's, and is collected with it.
-    make_main_module()
     return environment.current()
 
