@@ -1,6 +1,7 @@
 #include "seccomp.h"
 
 #include "fd.h"
+#include "seccomp_shrink.h"
 
 #include <errno.h>
 #include <linux/filter.h>
@@ -464,11 +465,13 @@ int hutch_seccomp_compile(const struct seccomp_rules *rules, struct seccomp_prog
     if (rc == 0)
         rc = compile_parts(&entries, &program, err);
     free(entries.list);
-    if (rc < 0)
+    if (rc < 0) {
         hutch_seccomp_program_done(&program);
-    else
-        *ret = program;
-    return rc;
+        return rc;
+    }
+    hutch_seccomp_shrink(&program);
+    *ret = program;
+    return 0;
 }
 
 void hutch_seccomp_program_done(struct seccomp_program *program)
