@@ -221,6 +221,8 @@ static void set_numbers(struct hutch_engine *engine, const struct hutch_engine_o
     engine->recycle_ms = options->recycle_ms ? options->recycle_ms : DEFAULT_RECYCLE_MS;
     engine->trim_ms = options->trim_ms ? options->trim_ms : DEFAULT_TRIM_MS;
     engine->max_building = n_cpus + 1;
+    engine->setup_ms = ENGINE_SETUP_MS;
+    engine->import_ms = ENGINE_IMPORT_MS;
 }
 
 static int open_data_root(struct hutch_engine *engine, struct hutch_err *err)

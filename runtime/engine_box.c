@@ -20,7 +20,7 @@ static bool is_building(const struct box *box)
     return box->state < BOX_PREPARED;
 }
 
-static void set_state(struct box *box, enum box_state state)
+void hutch_box_set_state(struct box *box, enum box_state state)
 {
     struct hutch_engine *engine = box->engine;
     bool was_building = is_building(box);
@@ -33,7 +33,7 @@ static void set_state(struct box *box, enum box_state state)
             box->pool->n_building--;
     }
     if (state != BOX_PREPARED && state != BOX_RUNNING && state < BOX_DEAD)
-        hutch_engine_wake(engine, box->since + ENGINE_SETUP_MS);
+        hutch_engine_wake(engine, box->since + box->engine->setup_ms);
 }
 
 struct box *hutch_box_find(struct hutch_engine *engine, uint32_t id)
@@ -80,7 +80,7 @@ static void be_prepared(struct box *box)
         hutch_box_fail(box, &err);
         return;
     }
-    set_state(box, BOX_PREPARED);
+    hutch_box_set_state(box, BOX_PREPARED);
     engine->has_worked = true;
     engine->helper.failures = 0;
     if (box->run)
@@ -150,7 +150,7 @@ static void hear_init(struct box *box)
     }
     if (msg.kind == INIT_READY && box->state == BOX_STANDING) {
         box->landlock_fd = hutch_fd_take(&fd);
-        set_state(box, BOX_READY);
+        hutch_box_set_state(box, BOX_READY);
         hutch_box_on_zygote(box);
     } else if (msg.kind == INIT_ATTACHED && box->state == BOX_ATTACHING) {
         be_attached(box);
@@ -315,7 +315,7 @@ void hutch_box_on_launcher(struct box *box)
     if (box->state != BOX_NEW || !box->blueprint->is_sent)
         return;
     request.what = box->is_exec ? LAUNCHER_EXEC : LAUNCHER_BUILD;
-    set_state(box, BOX_BUILDING);
+    hutch_box_set_state(box, BOX_BUILDING);
     if (hutch_helper_order(engine, &request, box->theirs, box->is_exec ? ARRAY_SIZE(box->theirs) : 0, &err) < 0) {
         hutch_box_fail(box, &err);
         return;
@@ -358,7 +358,7 @@ void hutch_box_on_built(struct box *box, const struct launcher_reply *reply, con
         return;
     }
     memcpy(box->seccomp, text, box->seccomp_len);
-    set_state(box, BOX_STANDING);
+    hutch_box_set_state(box, BOX_STANDING);
     if (hutch_watch_add(&box->control, box->engine, box->sb.control_fd, EPOLLIN, on_control, box, &err) < 0) {
         hutch_box_fail(box, &err);
     } else if (box->is_exec) {
@@ -406,7 +406,7 @@ void hutch_box_on_zygote(struct box *box)
         return;
     box->node = node;
     node->n_forking++;
-    set_state(box, BOX_FORKING);
+    hutch_box_set_state(box, BOX_FORKING);
     if (order_worker(box, node, &err) < 0) {
         hutch_box_fail(box, &err);
         return;
@@ -445,7 +445,7 @@ void hutch_box_give(struct box *box, struct engine_run *run)
         hutch_run_begin(box);
         return;
     }
-    set_state(box, BOX_OPENING);
+    hutch_box_set_state(box, BOX_OPENING);
     if (hutch_helper_open(box->engine, box->id, run->data_dir, MOUNT_IDMAP, &err) < 0)
         hutch_box_fail(box, &err);
 }
@@ -459,7 +459,7 @@ void hutch_box_on_opened(struct box *box, int fd)
         hutch_box_discard(box);
         return;
     }
-    set_state(box, BOX_ATTACHING);
+    hutch_box_set_state(box, BOX_ATTACHING);
     if (hutch_sandbox_order(&box->sb, INIT_ATTACH, 0, fd) < 0)
         hutch_box_fail(box, NULL);
 }
@@ -483,7 +483,7 @@ static void bury(struct box *box)
     remove_data(box);
     TAILQ_REMOVE(&box->engine->boxes, box, link);
     TAILQ_INSERT_TAIL(&box->engine->dead_boxes, box, link); /* freed when no handler can be at work with it */
-    set_state(box, BOX_DEAD);
+    hutch_box_set_state(box, BOX_DEAD);
 }
 
 static void close_all(struct box *box)
@@ -530,7 +530,7 @@ void hutch_box_discard(struct box *box)
     box->run = NULL;
     hutch_sandbox_kill(&box->sb);
     close_all(box);
-    set_state(box, BOX_DESTROYING);
+    hutch_box_set_state(box, BOX_DESTROYING);
     memcpy(request.name, box->name, sizeof(request.name));
     if (!is_known || box->is_reaped || engine->helper.pid == 0)
         bury(box);
@@ -588,7 +588,7 @@ void hutch_box_on_destroyed(struct box *box, const struct rusage *usage)
 
 double hutch_box_clocks(struct box *box, double now)
 {
-    double due = box->since + ENGINE_SETUP_MS;
+    double due = box->since + box->engine->setup_ms;
     struct hutch_err err;
 
     switch (box->state) {

@@ -229,7 +229,7 @@ static void on_launcher_hangup(struct link *l)
     engine->lost_launchers++;
     lose_launcher(engine); /* the opener sends another one, or goes too */
     engine->helper.since = hutch_supervisor_now();
-    hutch_engine_wake(engine, engine->helper.since + ENGINE_SETUP_MS);
+    hutch_engine_wake(engine, engine->helper.since + engine->setup_ms);
 }
 
 static void on_launcher_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
@@ -497,7 +497,7 @@ int hutch_helper_start(struct hutch_engine *engine, struct hutch_err *err)
     }
     h->retry_at = ENGINE_NEVER;
     h->since = hutch_supervisor_now();
-    hutch_engine_wake(engine, h->since + ENGINE_SETUP_MS);
+    hutch_engine_wake(engine, h->since + engine->setup_ms);
     return 0;
 }
 
@@ -532,13 +532,13 @@ double hutch_helper_clocks(struct hutch_engine *engine, double now)
             return h->retry_at;
         if (hutch_helper_start(engine, &err) < 0)
             fail_helper(engine, &err);
-        return now + ENGINE_SETUP_MS;
+        return now + engine->setup_ms;
     }
     if (h->has_launcher)
         return ENGINE_NEVER;
-    if (now < h->since + ENGINE_SETUP_MS)
-        return h->since + ENGINE_SETUP_MS;
+    if (now < h->since + engine->setup_ms)
+        return h->since + engine->setup_ms;
     hutch_err_set(&err, ETIMEDOUT, "wait for the helper program '%s'", engine->launcher);
     fail_helper(engine, &err);
-    return now + ENGINE_SETUP_MS;
+    return now + engine->setup_ms;
 }

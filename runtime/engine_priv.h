@@ -189,6 +189,7 @@ struct box {
 /* NULL on ENOMEM and the like. */
 struct box *hutch_box_create(struct hutch_engine *engine, struct pool *pool, struct blueprint *blueprint, unsigned zygote,
                              struct engine_run *run, struct hutch_err *err);
+void hutch_box_set_state(struct box *box, enum box_state state);
 void hutch_box_give(struct box *box, struct engine_run *run); /* BOX_PREPARED */
 /* It is of no use any more, or in the way: everything in it dies. */
 void hutch_box_discard(struct box *box);
@@ -322,6 +323,7 @@ struct hutch_engine {
 
     unsigned max_running, max_queued, max_building, recycle_forks;
     uint64_t recycle_ms, trim_ms;
+    double setup_ms, import_ms; /* ENGINE_..._MS, but for tests */
 
     struct helper helper;
     struct blueprint_list blueprints;

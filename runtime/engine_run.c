@@ -288,9 +288,7 @@ static void be_over(struct box *box)
     }
     /* Files are looked at when nobody is left who could change them; and what a killed program used, only who reaps it knows. */
     hutch_sandbox_kill(&box->sb);
-    box->state = BOX_DYING;
-    box->since = hutch_supervisor_now();
-    hutch_engine_wake(box->engine, box->since + ENGINE_SETUP_MS);
+    hutch_box_set_state(box, BOX_DYING);
     if (s->has_ended || !hutch_box_reap(box))
         hutch_run_await_death(box);
 }
@@ -419,7 +417,7 @@ void hutch_run_begin(struct box *box)
     }
     /* From here on its code may run. */
     run->stage = RUN_RUNNING;
-    box->state = BOX_RUNNING;
+    hutch_box_set_state(box, BOX_RUNNING);
     send_input(box);
     run->result.queued_ms = run->t_active - run->t_submitted;
     hutch_supervisor_note_limits(s, &box->blueprint->spec);

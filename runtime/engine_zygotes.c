@@ -442,7 +442,7 @@ static struct node *start_node(struct tree *tree, unsigned index, bool is_spare,
         free(node);
         return NULL;
     }
-    hutch_engine_wake(engine, node->since + ENGINE_IMPORT_MS);
+    hutch_engine_wake(engine, node->since + engine->import_ms);
     return node;
 }
 
@@ -586,7 +586,7 @@ static double watch_tree(struct tree *tree, double now)
 
             if (!nodes[k] || nodes[k]->state == NODE_READY)
                 continue;
-            end = nodes[k]->since + ENGINE_IMPORT_MS;
+            end = nodes[k]->since + tree->engine->import_ms;
             if (now >= end) {
                 struct hutch_err err;
 

@@ -398,7 +398,11 @@ static void test_anything(void **state)
             for (size_t k = 0; k < sizeof(msg); k++)
                 ((unsigned char *)&msg)[k] = (unsigned char)rand();
             msg.kind = (enum init_msg_kind)(rand() % 10 - 1);
-            msg.err.msg[sizeof(msg.err.msg) - 1] = '\0'; /* init is ours, and its errors are whole */
+            msg.err.msg[sizeof(msg.err.msg) - 1] = '\0'; /* init is ours: its texts end, and its claims are true or false */
+            if (msg.kind == INIT_SAMPLE) {
+                msg.sample.hidden = rand() % 2;
+                msg.sample.is_cut_short = rand() % 2;
+            }
             for (size_t k = 0; k < sizeof(text); k++)
                 text[k] = (char)rand();
             assert_int_equal(send(c.init_fd, &msg, len, MSG_NOSIGNAL), len);
