@@ -26,7 +26,7 @@ static const struct {
     [CHILD_FDS] = { "helper fds", "descriptors of opener, anchor, launcher, zygotes", 0, 0 },
     [PROCESSES] = { "processes", "below the engine's", 0, 0 },
     [ZOMBIES] = { "zombies", "among them", 0, 0 },
-    [CGROUPS] = { "cgroups", "of hutch's", 0, 0 },
+    [CGROUPS] = { "cgroups", "of the engine", 0, 0 },
     [MOUNTS] = { "mounts", "of the engine's process", 0, 0 },
     [CHILD_MOUNTS] = { "helper mounts", "of opener, anchor, launcher", 0, 0 },
     [STATE] = { "state", "entries below HUTCH_HOME/runs and outputs", 0, 0 },
@@ -131,30 +131,31 @@ static long count_state(void)
     return n + count_tree(path);
 }
 
-/* Groups called hutch-… below the parent of our own; -1 where that is not ours. */
 static long count_groups_below(const char *path, unsigned depth)
 {
     DIR *dir = opendir(path);
     struct dirent *entry;
-    long n = 0;
+    long n = 1;
 
-    while (dir && depth < 16 && (entry = readdir(dir))) {
+    if (!dir)
+        return 0;
+    while (depth < 16 && (entry = readdir(dir))) {
         char below[4096];
 
         if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
             continue;
-        n += strncmp(entry->d_name, "hutch-", 6) == 0;
         snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
         n += count_groups_below(below, depth + 1);
     }
-    if (dir)
-        closedir(dir);
+    closedir(dir);
     return n;
 }
 
-static long count_groups(void)
+/* The engine's own group and all in it: where the launcher is, up to the first part of the path that is called hutch-ID. Empty
+ * where there is none. */
+static void find_group(pid_t launcher, char *ret, size_t size)
 {
-    char line[4096], mount[1024] = "", path[8192] = "", *slash;
+    char line[4096], name[64], mount[1024] = "", *part = NULL;
     FILE *file = fopen("/proc/self/mountinfo", "re");
 
     while (file && fgets(line, sizeof(line), file))
@@ -162,25 +163,42 @@ static long count_groups(void)
             (void)!sscanf(line, "%*s %*s %*s %*s %1023s", mount);
     if (file)
         fclose(file);
-    file = fopen("/proc/self/cgroup", "re");
+    snprintf(name, sizeof(name), "/proc/%d/cgroup", launcher);
+    file = fopen(name, "re");
     while (file && fgets(line, sizeof(line), file))
         if (strncmp(line, "0::", 3) == 0) {
             line[strcspn(line, "\n")] = '\0';
-            snprintf(path, sizeof(path), "%s%s", mount, line + 3);
+            part = line + 3;
+            break;
         }
     if (file)
         fclose(file);
-    slash = strrchr(path, '/');
-    if (!*mount || !slash || slash <= path + strlen(mount))
-        return -1; /* or our own group is the topmost, and others' lie beside hutch's */
-    *slash = '\0';
-    return access(path, W_OK) < 0 ? -1 : count_groups_below(path, 0);
+    *ret = '\0';
+    for (char *p = part; *mount && p && (p = strstr(p, "/hutch-")); p++) {
+        size_t len = strcspn(p + 1, "/") + 1;
+
+        if (len != strlen("/hutch-0123456789abcdef") || strspn(p + 7, "0123456789abcdef") != 16)
+            continue;
+        p[len] = '\0';
+        snprintf(ret, size, "%s%s", mount, part);
+        return;
+    }
 }
 
 /* A sum of which one part is not known is not known. */
 static void add(long *sum, long n)
 {
     *sum = *sum < 0 || n < 0 ? -1 : *sum + n;
+}
+
+static char group[8192]; /* the engine's */
+
+static void measure_self(long m[MEASURES])
+{
+    m[FDS] = count_fds(getpid());
+    m[CGROUPS] = *group ? count_groups_below(group, 0) : -1;
+    m[MOUNTS] = count_lines(getpid(), "mountinfo");
+    m[STATE] = count_state();
 }
 
 static void measure(struct load *load, struct procs *procs, long m[MEASURES])
@@ -204,10 +222,9 @@ static void measure(struct load *load, struct procs *procs, long m[MEASURES])
         else
             add(&m[CHILD_MOUNTS], count_lines(p->pid, "mountinfo"));
     }
-    m[FDS] = count_fds(getpid());
-    m[CGROUPS] = count_groups();
-    m[MOUNTS] = count_lines(getpid(), "mountinfo");
-    m[STATE] = count_state();
+    if (!*group)
+        find_group(stats.launcher_pid, group, sizeof(group));
+    measure_self(m);
     m[RSS_KB] = rss_kb(getpid());
     m[HEAP_KB] = (long)(mallinfo2().uordblks / 1024);
     m[LAUNCHER_RSS_KB] = rss_kb(stats.launcher_pid);
@@ -244,10 +261,7 @@ int soak_flat(const struct settings *settings)
     if (!procs || each == 0)
         die("too few --runs for so many --samples");
     memset(procs, 0xff, sizeof(*procs));
-    before[FDS] = count_fds(getpid());
-    before[STATE] = count_state();
-    before[CGROUPS] = count_groups();
-    before[MOUNTS] = count_lines(getpid(), "mountinfo");
+    measure_self(before);
     load_open(&load, settings, settings->runs);
     if (!load_settle(&load, SETTLE_S))
         return -1;
@@ -272,15 +286,13 @@ int soak_flat(const struct settings *settings)
            load.n / (now_ms() - begin) * 1e3, load.restarted);
     load_close(&load);
     memset(last, 0, sizeof(last));
-    last[FDS] = count_fds(getpid());
-    last[STATE] = count_state();
-    last[CGROUPS] = count_groups();
-    last[MOUNTS] = count_lines(getpid(), "mountinfo");
+    measure_self(last);
     procs_scan(procs, 0);
     last[PROCESSES] = procs_count(procs);
     print_row("before", before);
     print_row("after the end", last);
     before[STATE]++; /* the engine's slot stays, empty */
+    before[CGROUPS] = 0;
     compare(before, last);
     free(procs);
     return 0;

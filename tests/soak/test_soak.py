@@ -5,6 +5,7 @@ import random
 import re
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -81,6 +82,19 @@ def left_behind(seconds):
         time.sleep(0.005)
 
 
+def hold(scratch):
+    """Starts an engine that has runs under way until it is killed; in a directory of its own, as it leaves files there then."""
+    place = tempfile.mkdtemp(dir=scratch)
+    os.mkdir(os.path.join(place, "data"))
+    return subprocess.Popen(words("hold", place), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=support.engine_env())
+
+
+def sweep(before):
+    assert support.run("-c", "print('swept')").stdout == b"swept\n"
+    assert support.live_runs() + support.dead_runs() == [], "the next start sweeps state"
+    assert groups() <= before, "the next start sweeps control groups"
+
+
 def test_killed_parts(show, scratch):
     """SIGKILL of the engine's processes, one after the other and several at once, with runs under way."""
     said = soak(show, "kills", scratch, "--kills", str(KILLS))
@@ -107,14 +121,14 @@ def test_killed_engine(show, scratch):
     before, swept, slowest, under_way = groups(), 0, 0.0, 0
     mounts = open("/proc/self/mountinfo", encoding="utf-8").read()
     for number in range(ENGINE_KILLS):
-        engine = subprocess.Popen(words("hold", scratch), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=support.engine_env())
+        engine = hold(scratch)
         try:
             if number % 2:
                 while engine.stdout.readline() not in (b"ready\n", b""):
                     pass
                 under_way += 1
             time.sleep(rng.uniform(0, 0.3 if number % 2 else 0.6))  # the moment is what is under test
-            assert engine.poll() is None, "the engine ended by itself"
+            assert engine.poll() is None, "the engine ended by itself: %r" % engine.stdout.read()
         finally:
             engine.send_signal(signal.SIGKILL)
         killed = time.monotonic()
@@ -127,9 +141,7 @@ def test_killed_engine(show, scratch):
         reap()
         swept += bool(support.dead_runs() or groups() - before)
         if number % 5 == 4:
-            assert support.run("-c", "print('swept')").stdout == b"swept\n"
-            assert support.live_runs() + support.dead_runs() == [], "the next start sweeps state"
-            assert groups() <= before, "the next start sweeps control groups"
+            sweep(before)
     assert swept > 0, "no kill left anything to sweep"
     assert open("/proc/self/mountinfo", encoding="utf-8").read() == mounts
     show("killed engines: %d, %d of them with runs under way; all processes gone after at most %.0f ms"
@@ -138,12 +150,13 @@ def test_killed_engine(show, scratch):
 
 def test_swept_by_an_engine(scratch):
     """What one engine left, the next engine sweeps; one that lives is left alone."""
-    alive = subprocess.Popen(words("hold", scratch), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=support.engine_env())
+    before = groups()
+    alive = hold(scratch)
     try:
         while alive.stdout.readline() not in (b"ready\n", b""):
             pass
         for _ in range(3):
-            dead = subprocess.Popen(words("hold", scratch), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=support.engine_env())
+            dead = hold(scratch)
             while dead.stdout.readline() not in (b"ready\n", b""):
                 pass
             assert len(support.live_runs()) == 2
@@ -158,3 +171,4 @@ def test_swept_by_an_engine(scratch):
         alive.stdout.close()
     assert not left_behind(30)
     reap()
+    sweep(before)
