@@ -27,6 +27,10 @@ MAX_DEPTH = 100
 MAX_TEXT = 2000
 READ_AHEAD = 64  # values of an iterator that are fetched at once
 
+try:
+    system_call = ctypes.CDLL(None).syscall
+except (OSError, AttributeError):
+    system_call = None
 loads = json.JSONDecoder().decode
 dumps = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -224,18 +228,14 @@ class NoInput(io.StringIO):
 def confine():
     """Landlock lets a process look into those of its own or an inner domain only, so one more domain keeps the candidate
     out of the judge's memory. True if that holds, for whatever reason."""
-    try:
-        libc = ctypes.CDLL(None)
-        abi = libc.syscall(444, None, ctypes.c_long(0), ctypes.c_long(1))
+    if system_call:
+        abi = system_call(444, None, ctypes.c_long(0), ctypes.c_long(1))
         # Signals (Linux 6.12), else something that nobody in a sandbox can do anyway: block devices.
         attributes = struct.pack("<QQQ", 0, 0, 2) if abi >= 6 else struct.pack("<Q", 1 << 11)
-        if abi > 0:
-            ruleset = libc.syscall(444, attributes, ctypes.c_long(len(attributes)), ctypes.c_long(0))
-            if ruleset >= 0:
-                libc.syscall(446, ctypes.c_long(ruleset), ctypes.c_long(0))
-                os.close(ruleset)
-    except (OSError, AttributeError, ValueError):
-        pass
+        ruleset = system_call(444, attributes, ctypes.c_long(len(attributes)), ctypes.c_long(0)) if abi > 0 else -1
+        if ruleset >= 0:
+            system_call(446, ctypes.c_long(ruleset), ctypes.c_long(0))
+            os.close(ruleset)
     for pid in [os.getppid(), *range(1, min(os.getpid(), 64))]:  # the judge, and whoever shares its memory
         try:
             os.close(os.open("/proc/%d/mem" % pid, os.O_RDWR))
