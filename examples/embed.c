@@ -66,11 +66,14 @@ int main(int argc, char **argv)
     int n = argc > 1 ? atoi(argv[1]) : 1000, at_once = argc > 2 ? atoi(argv[2]) : 2, next = 0, failed = 0;
     double *ms = n > 0 ? calloc((size_t)n, sizeof(*ms)) : NULL;
     struct hutch_engine_stats stats = { .size = sizeof(stats) };
+    struct hutch_zygote bare = { .name = "bare", .min = 4, .max = 8 }; /* no library: see the default for numpy and others */
     struct hutch_engine_options options;
     struct hutch_engine *engine;
     struct hutch_error err = { 0, "usage: embed [HOW-MANY [AT-ONCE]]" };
 
     hutch_engine_options_init(&options);
+    options.zygotes = &bare;
+    options.n_zygotes = 1;
     failed = !ms || at_once < 1 || hutch_engine_open(&options, &engine, &err) < 0;
     /* Runs may be handed in at once, and wait; this is for the times, which are to be those of a warm engine. */
     while (!failed && (stats.prepared == 0 || stats.building > 0)) {
@@ -85,10 +88,8 @@ int main(int argc, char **argv)
         else /* EAGAIN: the queue is full until a result comes */
             failed = err.code != EAGAIN || turn(engine, &err) < 0;
     }
-    if (failed) {
-        fprintf(stderr, "embed: %s\n", err.message);
-        return 1;
-    }
+    if (failed)
+        return fprintf(stderr, "embed: %s\n", err.message), 1;
     hutch_engine_free(engine);
     qsort(ms, (size_t)n, sizeof(*ms), by_size);
     printf("%d snippets, %d wrong; ms: p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n", n, wrong, ms[n / 2], ms[n * 9 / 10],
