@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import importlib
+import io
 import os
 import sys
 
@@ -34,6 +35,24 @@ def run_warm_up(code):
     except (Exception, SystemExit) as error:
         return "the warm-up code ended with %s: %s" % (type(error).__name__, error)
     return None
+
+
+class NullDevice(io.RawIOBase):
+    def writable(self):
+        return True
+
+    def write(self, data):
+        return len(data)
+
+
+def let_go_of_null_device():
+    """IPython keeps /dev/null open for writing, for what it once did. No descriptor of a zygote gets into a worker, so what somebody
+    writes there goes to a stream that has none."""
+    module = sys.modules.get("IPython.utils.io")
+    stream = getattr(module, "devnull", None)
+    if stream is not None and not stream.closed:
+        stream.close()
+        module.devnull = io.TextIOWrapper(NullDevice(), "utf-8", write_through=True)
 
 
 def count_threads():
@@ -91,6 +110,7 @@ def load(order):
                 stack.enter_context(watch())
         before = set(sys.modules)
         missing = import_all(names)
+        let_go_of_null_device()
         first_use.exercise(set(sys.modules) - before)
         fault = run_warm_up(warm_up)
     for stream in (sys.stdout, sys.stderr):
