@@ -85,7 +85,7 @@ def test_usage_and_timings():
     assert result["usage"]["cpu_user_ms"] > 0
     assert result["timings_ms"]["total"] >= result["timings_ms"]["run"] > 0
     assert result["timings_ms"]["total"] >= result["timings_ms"]["prepared"] > 0
-    assert result["timings_ms"]["queued"] == 0
+    assert result["timings_ms"]["queued"] == 0 or support.WARM
     assert result["usage"]["pids_peak"] is None or result["usage"]["pids_peak"] >= 1
 
 
