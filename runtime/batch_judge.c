@@ -31,6 +31,7 @@ extern const size_t batch_judge_py_len __attribute__((visibility("hidden")));
 #define MISSING "hutch-batch-judge-is-missing\n"
 #define REPORT_BYTES 65536
 #define MAX_IMPORTS 32
+#define MAX_CASE_LIMITS 10
 
 /* What LiveCodeBench puts before every program. */
 static const char prelude[] =
@@ -500,6 +501,8 @@ static void set_limits(const struct batch_manner *manner, const struct batch_tas
     const struct batch_limits *own = &task->limits, *usual = &manner->limits;
 
     request->cpu_ms = either(own->cpu_ms, usual->cpu_ms);
+    if (task->is_function) /* all its cases are one run */
+        request->cpu_ms *= task->n_cases < MAX_CASE_LIMITS ? task->n_cases : MAX_CASE_LIMITS;
     /* Generous, so that it ends only what does not compute: a program gets its CPU time also where ten share a CPU. */
     request->wall_ms = either(own->wall_ms, either(usual->wall_ms, 10 * request->cpu_ms + 10000));
     request->memory_bytes = own->memory_bytes; /* the usual one is in the policy, so that prepared sandboxes have it */
