@@ -142,9 +142,10 @@ class Engine:
         self.kept = []  # arrays that the options point to
         if zygotes:
             self.kept = (ZygoteOptions * len(zygotes))()
-            for entry, (name, parent, modules, least, most) in zip(self.kept, zygotes):
+            for entry, (name, parent, modules, least, most, *warm_up) in zip(self.kept, zygotes):
                 entry.name, entry.parent, entry.min, entry.max = text(name), text(parent), least, most
                 entry.modules = words(modules)
+                entry.warm_up = text(warm_up[0]) if warm_up else None
             self.options.zygotes, self.options.n_zygotes = self.kept, len(zygotes)
         for name, value in numbers.items():
             setattr(self.options, name, value)
