@@ -179,33 +179,19 @@ static int set_text(char **to, const char *text, struct hutch_err *err)
 static int find_launcher(const char *given, char **ret, struct hutch_err *err)
 {
     const char *from_env = getenv("HUTCH_LAUNCHER");
-    const char *asked = given ? given : from_env && *from_env ? from_env : NULL;
-    char exe[PATH_MAX] = "", *slash;
-    ssize_t n;
+    const char *path = given ? given : from_env && *from_env ? from_env : HUTCH_PREFIX "/libexec/hutch-launcher";
 
-    if (asked) {
-        if (access(asked, X_OK) < 0)
-            return hutch_err_set(err, errno, "find the helper program '%s'", asked);
-        return set_text(ret, asked, err);
-    }
-    n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    exe[n > 0 ? n : 0] = '\0';
-    slash = strrchr(exe, '/');
-    if (slash) {
-        *slash = '\0';
-        for (int i = 0; i < 2; i++) {
-            auto_free char *path = NULL;
+    if (access(path, X_OK) < 0)
+        return hutch_err_set(err, errno, "find the helper program '%s'%s", path, given ? "" : " (HUTCH_LAUNCHER can name it)");
+    return set_text(ret, path, err);
+}
 
-            if ((i == 0 ? asprintf(&path, "%s/hutch-launcher", exe) : asprintf(&path, "%s/../libexec/hutch-launcher", exe)) < 0)
-                return hutch_err_set(err, ENOMEM, "find the helper program");
-            if (access(path, X_OK) == 0)
-                return set_text(ret, path, err);
-        }
-    }
-    if (access(HUTCH_PREFIX "/libexec/hutch-launcher", X_OK) < 0)
-        return hutch_err_set(err, errno, "find the helper program '%s' (HUTCH_LAUNCHER can name it)",
-                             HUTCH_PREFIX "/libexec/hutch-launcher");
-    return set_text(ret, HUTCH_PREFIX "/libexec/hutch-launcher", err);
+/* Not hutch_policy_dir(), which looks beside the program that runs. */
+static int find_policies(const char *given, char **ret, struct hutch_err *err)
+{
+    const char *from_env = getenv("HUTCH_POLICY_DIR");
+
+    return set_text(ret, given ? given : from_env && *from_env ? from_env : HUTCH_PREFIX "/share/hutch/policies", err);
 }
 
 static void set_numbers(struct hutch_engine *engine, const struct hutch_engine_options *options)
@@ -337,7 +323,7 @@ int hutch_engine_open_profile(const struct hutch_engine_options *options, const 
     engine->epoll_fd = engine->timer_fd = engine->data_root_fd = engine->image_lockfd = -1;
     engine->timer.fd = -1;
     engine->armed = engine->next_look = ENGINE_NEVER;
-    engine->helper = (struct helper){ .opener = LINK_INIT, .launcher = LINK_INIT, .retry_at = ENGINE_NEVER };
+    engine->helper = (struct helper){ .opener = LINK_INIT, .launcher = LINK_INIT, .sweeper = LINK_INIT, .retry_at = ENGINE_NEVER };
     engine->state = (struct run_state)RUN_STATE_INIT;
     TAILQ_INIT(&engine->blueprints);
     TAILQ_INIT(&engine->boxes);
@@ -373,7 +359,7 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
 
     copy_sized(&options, sizeof(options), given);
     rc = options.home ? set_text(&home, options.home, &err) : hutch_home_path(&home, &err);
-    if (rc < 0 || set_text(&policy, options.policy, &err) < 0 || set_text(&policy_dir, options.policy_dir, &err) < 0 ||
+    if (rc < 0 || set_text(&policy, options.policy, &err) < 0 || find_policies(options.policy_dir, &policy_dir, &err) < 0 ||
         set_text(&image, options.image, &err) < 0)
         rc = -1;
     profile.home = home;
@@ -580,5 +566,6 @@ void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_sta
             .recycled = engine->confs[i].recycled,
         };
     }
+    stats.size = size;
     memcpy(ret, &stats, size);
 }

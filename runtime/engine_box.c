@@ -13,6 +13,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#define DATA_LOOK_SHARE 50 /* of the time of all runs, as long as one looks at its data directory all others wait */
+#define OUTPUT_TURNS 16 /* buffers from one stream, before others have their turn */
+
 enum { THEIR_STDIN, THEIR_STDOUT, THEIR_STDERR, THEIR_JOB };
 
 static bool is_building(const struct box *box)
@@ -48,25 +51,43 @@ struct box *hutch_box_find(struct hutch_engine *engine, uint32_t id)
 
 /* --- watching ----------------------------------------------------------------------------------------------------- */
 
-static void on_close(void *user, int fd)
+/* What the program has closed is closed here when its result is out: it is watched by edges, so that it does not wake us again. Only the
+ * end of its input is for the program to see now. */
+static bool on_close(void *user, int fd)
 {
     struct box *box = user;
-    struct watch *watches[] = { &box->out, &box->err_out, &box->in, &box->job };
 
-    for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
-        if (watches[i]->fd == fd)
-            hutch_watch_remove(watches[i]);
+    if (fd == box->supervisor->in.pipe_fd) {
+        hutch_watch_remove(&box->in);
+        return false;
+    }
+    if (box->n_shut == ARRAY_SIZE(box->shut))
+        return false;
+    box->shut[box->n_shut++] = fd;
+    return true;
 }
 
 static void on_output(struct watch *w, uint32_t events)
 {
     struct box *box = w->owner;
+    struct out_stream *stream;
+    int turns = OUTPUT_TURNS;
 
     (void)events;
-    if (box->state == BOX_RUNNING)
-        hutch_run_turn(box, w == &box->out ? SUPERVISOR_OUT : SUPERVISOR_ERR, POLLIN);
-    else
+    if (box->state == BOX_DYING)
+        return;
+    if (box->state != BOX_RUNNING) {
         hutch_box_fail(box, NULL); /* nobody has told it to do anything */
+        return;
+    }
+    stream = w == &box->out ? &box->supervisor->out : &box->supervisor->err_out;
+    if (stream->pipe_fd < 0)
+        return;
+    do
+        hutch_run_turn(box, w == &box->out ? SUPERVISOR_OUT : SUPERVISOR_ERR, POLLIN);
+    while (box->state == BOX_RUNNING && stream->has_more && stream->pipe_fd >= 0 && --turns > 0);
+    if (box->state == BOX_RUNNING && turns == 0)
+        hutch_watch_change(w, EPOLLIN | EPOLLET); /* tell again: others have their turn first */
 }
 
 static void be_prepared(struct box *box)
@@ -75,11 +96,12 @@ static void be_prepared(struct box *box)
     struct supervisor *s = box->supervisor;
     struct hutch_err err;
 
-    if (hutch_watch_add(&box->out, engine, s->out.pipe_fd, EPOLLIN, on_output, box, &err) < 0 ||
-        hutch_watch_add(&box->err_out, engine, s->err_out.pipe_fd, EPOLLIN, on_output, box, &err) < 0) {
+    if (hutch_watch_add(&box->out, engine, s->out.pipe_fd, EPOLLIN | EPOLLET, on_output, box, &err) < 0 ||
+        hutch_watch_add(&box->err_out, engine, s->err_out.pipe_fd, EPOLLIN | EPOLLET, on_output, box, &err) < 0) {
         hutch_box_fail(box, &err);
         return;
     }
+    hutch_watch_change(&box->job, EPOLLIN | EPOLLET);
     hutch_box_set_state(box, BOX_PREPARED);
     engine->has_worked = true;
     engine->helper.failures = 0;
@@ -87,6 +109,23 @@ static void be_prepared(struct box *box)
         hutch_box_give(box, box->run);
     else
         hutch_pool_on_prepared(box->pool, box);
+}
+
+/* What a worker that could not get ready has written on its stderr: the last line. */
+static bool read_last_words(struct box *box, struct hutch_err *ret)
+{
+    char text[1024];
+    ssize_t n = box->supervisor ? read(box->supervisor->err_out.pipe_fd, text, sizeof(text) - 1) : -1;
+    char *line;
+
+    while (n > 0 && text[n - 1] == '\n')
+        n--;
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    line = strrchr(text, '\n');
+    hutch_err_set(ret, 0, "the worker ended before it was ready: %s", line ? line + 1 : text);
+    return true;
 }
 
 static void on_hello(struct box *box)
@@ -100,8 +139,9 @@ static void on_hello(struct box *box)
         hello.err.msg[sizeof(hello.err.msg) - 1] = '\0';
         hutch_box_fail(box, &hello.err);
     } else if (n != (ssize_t)sizeof(hello) || hello.what != WORKER_READY) {
-        hutch_log_debug("engine: sandbox %s: %zd bytes instead of its worker's word", box->name, n);
-        hutch_box_fail(box, NULL);
+        struct hutch_err err;
+
+        hutch_box_fail(box, read_last_words(box, &err) ? &err : NULL);
     } else {
         box->has_hello = true;
         box->pin_pid = hello.pin_pid;
@@ -116,6 +156,8 @@ static void on_job(struct watch *w, uint32_t events)
 
     if (box->state == BOX_FORKING && !box->has_hello)
         on_hello(box);
+    else if (box->state == BOX_DYING || (box->state == BOX_RUNNING && box->supervisor->report_fd < 0))
+        return;
     else if (box->state == BOX_RUNNING)
         hutch_run_turn(box, SUPERVISOR_REPORT, (short)((events & EPOLLOUT ? POLLOUT : 0) | (events & ~EPOLLOUT ? POLLIN : 0)));
     else
@@ -201,6 +243,7 @@ static int make_streams(struct box *box, struct hutch_err *err)
     box->supervisor = s;
     s->on_close = s->out.on_close = s->err_out.on_close = s->in.on_close = on_close;
     s->user = s->out.user = s->err_out.user = s->in.user = box;
+    s->data_look_share = DATA_LOOK_SHARE;
     if (make_pipe(&s->in.pipe_fd, &box->theirs[THEIR_STDIN], false, err) < 0 ||
         make_pipe(&s->out.pipe_fd, &box->theirs[THEIR_STDOUT], true, err) < 0 ||
         make_pipe(&s->err_out.pipe_fd, &box->theirs[THEIR_STDERR], true, err) < 0)
@@ -362,9 +405,9 @@ void hutch_box_on_built(struct box *box, const struct launcher_reply *reply, con
     if (hutch_watch_add(&box->control, box->engine, box->sb.control_fd, EPOLLIN, on_control, box, &err) < 0) {
         hutch_box_fail(box, &err);
     } else if (box->is_exec) {
-        if (hutch_watch_add(&box->out, box->engine, box->supervisor->out.pipe_fd, EPOLLIN, on_output, box, &err) < 0 ||
-            hutch_watch_add(&box->err_out, box->engine, box->supervisor->err_out.pipe_fd, EPOLLIN, on_output, box, &err) < 0 ||
-            hutch_watch_add(&box->job, box->engine, box->supervisor->report_fd, EPOLLIN, on_job, box, &err) < 0)
+        if (hutch_watch_add(&box->out, box->engine, box->supervisor->out.pipe_fd, EPOLLIN | EPOLLET, on_output, box, &err) < 0 ||
+            hutch_watch_add(&box->err_out, box->engine, box->supervisor->err_out.pipe_fd, EPOLLIN | EPOLLET, on_output, box, &err) < 0 ||
+            hutch_watch_add(&box->job, box->engine, box->supervisor->report_fd, EPOLLIN | EPOLLET, on_job, box, &err) < 0)
             hutch_box_fail(box, &err);
         else
             hutch_run_begin(box);
@@ -474,7 +517,8 @@ static void remove_data(struct box *box)
     hutch_fd_closep(&box->data_dirfd);
     if (!box->data_name[0] || unlinkat(engine->data_root_fd, box->data_name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return;
-    if (hutch_rmtree(engine->data_root_fd, box->data_name, &err) < 0)
+    /* Hostile code may have left any number of files, and others wait: another process has the time. */
+    if (!hutch_helper_sweep(engine, box->data_name) && hutch_rmtree(engine->data_root_fd, box->data_name, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
 }
 
@@ -488,16 +532,18 @@ static void bury(struct box *box)
 
 static void close_all(struct box *box)
 {
-    hutch_watch_remove(&box->control);
-    hutch_watch_remove(&box->death);
-    hutch_watch_remove(&box->source);
-    if (box->supervisor)
-        hutch_engine_give_supervisor(box->engine, box->supervisor); /* which closes the streams */
+    struct watch *watches[] = { &box->control, &box->out, &box->err_out, &box->in, &box->source, &box->job, &box->death };
+
+    for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
+        hutch_watch_remove(watches[i]);
+    while (box->n_shut > 0)
+        close(box->shut[--box->n_shut]);
+    if (box->supervisor) {
+        box->supervisor->on_close = box->supervisor->out.on_close = box->supervisor->err_out.on_close =
+            box->supervisor->in.on_close = NULL;
+        hutch_engine_give_supervisor(box->engine, box->supervisor); /* which closes what is open */
+    }
     box->supervisor = NULL;
-    hutch_watch_remove(&box->out);
-    hutch_watch_remove(&box->err_out);
-    hutch_watch_remove(&box->in);
-    hutch_watch_remove(&box->job);
     close_theirs(box);
     hutch_fd_closep(&box->landlock_fd);
     hutch_fd_closep(&box->sb.control_fd); /* init ends, and the kernel ends everything else */

@@ -316,6 +316,44 @@ static void take_launcher(struct hutch_engine *engine, int fd)
         hutch_pool_refill(&engine->pools[i]);
 }
 
+bool hutch_helper_sweep(struct hutch_engine *engine, const char *name)
+{
+    struct sweep_request request = { .name = "" };
+    struct hutch_err err;
+
+    snprintf(request.name, sizeof(request.name), "%s", name);
+    return engine->helper.sweeper.fd >= 0 &&
+           hutch_link_send(&engine->helper.sweeper, &request, sizeof(request), NULL, 0, &engine->data_root_fd, 1, &err) == 0;
+}
+
+static void on_sweeper_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
+{
+    (void)l; /* it has nothing to say */
+    (void)data;
+    (void)len;
+    (void)sender;
+    for (size_t i = 0; i < n_fds; i++)
+        hutch_fd_closep(&fds[i]);
+}
+
+static void on_sweeper_hangup(struct link *l)
+{
+    hutch_link_close(l); /* what it had not done, the end of the engine does */
+}
+
+static void take_sweeper(struct hutch_engine *engine, int fd)
+{
+    struct link *l = &engine->helper.sweeper;
+    struct hutch_err err;
+
+    hutch_link_close(l);
+    l->on_packet = on_sweeper_packet;
+    l->on_hangup = on_sweeper_hangup;
+    l->owner = engine;
+    if (hutch_link_open(l, engine, fd, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg);
+}
+
 /* With the opener everything is gone. */
 static void lose_helper(struct hutch_engine *engine)
 {
@@ -324,6 +362,7 @@ static void lose_helper(struct hutch_engine *engine)
     struct box *box, *next;
 
     hutch_link_close(&h->opener);
+    hutch_link_close(&h->sweeper);
     h->has_hello = false;
     if (h->pid > 0) {
         kill(h->pid, SIGKILL); /* it hung up, so it is on its way */
@@ -390,6 +429,8 @@ static void on_opener_packet(struct link *l, const void *data, size_t len, int *
     case OPENER_HELLO:
         h->has_hello = true;
         h->is_mapped_away = reply->is_mapped_away;
+        if (n_fds > 0)
+            take_sweeper(engine, hutch_fd_take(&fds[0]));
         break;
     case OPENER_LAUNCHER:
         if (n_fds > 0)
@@ -506,6 +547,7 @@ void hutch_helper_stop(struct hutch_engine *engine)
     struct helper *h = &engine->helper;
 
     hutch_link_close(&h->launcher);
+    hutch_link_close(&h->sweeper);
     hutch_link_close(&h->opener);
     h->has_launcher = h->has_hello = false;
     if (h->pid > 0) {

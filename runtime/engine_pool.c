@@ -34,6 +34,11 @@ void hutch_pool_refill(struct pool *pool)
     while (pool->n_building < pool->n_waiting) /* somebody waits for each of them */
         if (!build_one(pool))
             return;
+    if (engine->confs[pool->index].has_given_up) { /* runs go to another one's pool */
+        while (!TAILQ_EMPTY(&pool->idle))
+            hutch_box_discard(TAILQ_FIRST(&pool->idle));
+        return;
+    }
     wanted = pool->n_waiting + (pool->target > pool->n_idle ? pool->target - pool->n_idle : 0);
     while (pool->n_building < wanted && engine->n_building < engine->max_building)
         if (!build_one(pool))

@@ -67,7 +67,7 @@ void hutch_blueprint_unref(struct blueprint *b); /* NULL is fine */
 
 struct helper {
     pid_t pid;            /* of the opener; 0: not running */
-    struct link opener, launcher;
+    struct link opener, launcher, sweeper;
     bool has_hello, is_mapped_away, has_launcher;
     pid_t launcher_pid;
     double since;         /* when it was started */
@@ -82,6 +82,8 @@ double hutch_helper_clocks(struct hutch_engine *engine, double now);
 /* The launcher gets @request, now or, when it is not there, never: whoever waits for an answer hears of a launcher's loss. */
 int hutch_helper_order(struct hutch_engine *engine, const struct launcher_request *request, const int *fds, size_t n_fds,
                        struct hutch_err *err);
+/* Has a directory below the data root removed, whenever that is. False when nobody can. */
+bool hutch_helper_sweep(struct hutch_engine *engine, const char *name);
 /* OPENER_OPEN; the answer comes to hutch_box_opened() or to the blueprint that asked. */
 int hutch_helper_open(struct hutch_engine *engine, uint32_t id, const char *path, unsigned flags, struct hutch_err *err);
 
@@ -98,6 +100,7 @@ struct zygote_conf {
     size_t n_modules;         /* the bits in modules: its size */
     unsigned min, max;
     uint64_t recycled;
+    bool has_given_up;        /* it cannot be made in this image: others stand in for it */
 };
 
 enum node_state { NODE_STARTING, NODE_READY };
@@ -121,10 +124,12 @@ struct place {
     struct node *node, *spare; /* NULL: none */
     double retry_at;           /* when the node is started; 0: now */
     unsigned failures;         /* in a row */
+    unsigned refusals;         /* of these, with a reason: it will not be better the next time */
 };
 struct tree {
     struct hutch_engine *engine;
     struct place places[ENGINE_MAX_ZYGOTES];
+    int stderr_fd; /* owned; a memfd: what its processes say when they cannot start */
     double since;
     struct tree *next; /* among those that retire */
 };
@@ -179,6 +184,9 @@ struct box {
     size_t seccomp_len;
     int landlock_fd;         /* owned until it is sent */
     struct supervisor *supervisor; /* owned; from BOX_FORKING on, or from the start with is_exec */
+    int shut[4];             /* owned; what the program has closed: closed here when there is time */
+    size_t n_shut;
+    bool lost_job;           /* the worker died before it had read all of its job: nothing of it has run */
     int theirs[4];           /* stdin, stdout, stderr, job: the worker's ends, owned until they are sent */
     size_t job_sent;
     int data_dirfd;          /* owned; fresh, or the run's own */
@@ -254,7 +262,7 @@ struct engine_run {
     uint64_t limits[LIMIT_COUNT];
     uint64_t grace_ms;
     double t_submitted, t_active;
-    unsigned restarts;
+    unsigned restarts, strikes; /* begun again; of these, in a sandbox that was built for it: a dead one in the pool is not its fault */
     struct file_list before;
     struct run_result result;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len);

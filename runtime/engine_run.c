@@ -278,8 +278,11 @@ static void be_over(struct box *box)
     bool has_begun = s->t_started > 0 && !s->setup_failed;
 
     drain(s);
-    if (!has_begun && !s->setup_failed && s->reason == END_OWN && s->out.seen == 0 && s->err_out.seen == 0) {
-        hutch_box_fail(box, NULL); /* init was killed before it had executed anything */
+    /* Killed before anything was executed; or before the worker had read its job, which the socket remembers, and the program could not
+     * bring about once it is read. */
+    if (((!has_begun && !s->setup_failed) || s->report_errno == ECONNRESET || box->lost_job) && s->reason == END_OWN &&
+        s->out.seen == 0 && s->err_out.seen == 0) {
+        hutch_box_fail(box, NULL);
         return;
     }
     if (!has_begun || (s->has_ended && !run->data_dir && is_empty(box->data_dirfd))) {
@@ -312,14 +315,16 @@ static void send_job(struct box *box)
                                             MSG_NOSIGNAL | MSG_DONTWAIT));
 
         if (n < 0 && errno == EAGAIN) {
-            hutch_watch_change(&box->job, EPOLLIN | EPOLLOUT);
+            hutch_watch_change(&box->job, EPOLLIN | EPOLLOUT | EPOLLET);
             return;
         }
-        if (n < 0) /* it is dead or does not listen: init tells, or the clock */
+        if (n < 0) { /* it is dead: init tells */
+            box->lost_job = true;
             break;
+        }
         box->job_sent += (size_t)n;
     }
-    hutch_watch_change(&box->job, EPOLLIN);
+    hutch_watch_change(&box->job, EPOLLIN | EPOLLET);
 }
 
 static void pump_input(struct box *box);
@@ -412,7 +417,7 @@ void hutch_run_begin(struct box *box)
         }
         box->job_sent = n > 0 ? (size_t)n : 0;
         if (box->job_sent < run->job_len)
-            hutch_watch_change(&box->job, EPOLLIN | EPOLLOUT);
+            hutch_watch_change(&box->job, EPOLLIN | EPOLLOUT | EPOLLET);
         hutch_supervisor_started(s);
     }
     /* From here on its code may run. */
@@ -425,9 +430,7 @@ void hutch_run_begin(struct box *box)
         run->result.limits[LIMIT_CPU_TIME].enforcers |= 1u << ENFORCER_RLIMIT;
     if (run->lowers_file_size)
         run->result.limits[LIMIT_FILE_SIZE].enforcers |= 1u << ENFORCER_RLIMIT;
-    hutch_engine_wake(engine, hutch_supervisor_now() + hutch_supervisor_clocks(s));
-    if (box->pool)
-        hutch_engine_wake(engine, hutch_supervisor_now() + REFILL_AFTER_MS);
+    hutch_engine_wake(engine, hutch_supervisor_now() + (box->pool ? REFILL_AFTER_MS : hutch_supervisor_clocks(s)));
 }
 
 void hutch_run_turn(struct box *box, int which, short revents)
@@ -475,11 +478,13 @@ void hutch_run_restart(struct engine_run *run, const struct hutch_err *why)
 
     if (run->stage == RUN_ENDING)
         return;
-    if (run->restarts == ENGINE_MAX_RESTARTS || engine->is_broken) {
+    if (!run->was_prepared)
+        run->strikes++;
+    if (run->strikes > ENGINE_MAX_RESTARTS || engine->is_broken) {
         if (why)
             err = *why;
         else
-            hutch_err_set(&err, 0, "its sandbox was broken from outside, %u times", run->restarts + 1);
+            hutch_err_set(&err, 0, "its sandbox was broken from outside, %u times", run->strikes);
         hutch_run_refuse(run, engine->is_broken && !why ? &engine->why : &err);
         return;
     }

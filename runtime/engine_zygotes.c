@@ -7,9 +7,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #define RETRY_MS 100
+#define STDERR_BYTES (64 << 10)
 #define RETRY_MAX_MS 5000
 #define DEFAULT_MIN 2
 #define DEFAULT_MAX 32
@@ -217,7 +219,42 @@ static void drop_tree(struct tree *tree)
         if (tree->places[i].spare)
             bury(tree->places[i].spare);
     }
+    hutch_fd_closep(&tree->stderr_fd);
     free(tree);
+}
+
+/* The last line that a process of the tree has written on its stderr. */
+static bool read_last_words(const struct tree *tree, struct hutch_err *ret)
+{
+    char text[4096], *line;
+    off_t end = tree->stderr_fd < 0 ? 0 : lseek(tree->stderr_fd, 0, SEEK_CUR); /* they all write at one place */
+    off_t start = end > (off_t)sizeof(text) - 1 ? end - (off_t)sizeof(text) + 1 : 0;
+    ssize_t n = end > 0 ? pread(tree->stderr_fd, text, (size_t)(end - start), start) : 0;
+
+    while (n > 0 && text[n - 1] == '\n')
+        n--;
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    line = strrchr(text, '\n');
+    hutch_err_set(ret, 0, "it ended before it was ready: %s", line ? line + 1 : text);
+    return true;
+}
+
+/* In this image it cannot be, and every further try would cost as much as the last. The nearest ancestor takes its place. */
+static void give_up(struct hutch_engine *engine, unsigned index, const struct hutch_err *why)
+{
+    struct zygote_conf *conf = &engine->confs[index];
+    struct box *box, *next;
+
+    hutch_log_debug("engine: zygote '%s' is given up: %s", conf->name, why->msg);
+    conf->has_given_up = true;
+    memset(conf->own, 0, sizeof(conf->own));
+    sum_modules(engine);
+    for (box = TAILQ_FIRST(&engine->boxes); box; box = next) {
+        next = TAILQ_NEXT(box, link);
+        hutch_box_on_zygote(box);
+    }
 }
 
 static void fail_waiting(struct node *node)
@@ -240,6 +277,8 @@ static void lose(struct node *node, const struct hutch_err *why)
     struct hutch_err err;
     bool was_spare = place->spare == node;
 
+    if (!why && node->state == NODE_STARTING && !was_spare && read_last_words(tree, &err))
+        why = &err;
     hutch_log_debug("engine: zygote '%s'%s is gone%s%s", engine->confs[node->index].name, was_spare ? " (spare)" : "", why ? ": " : "",
                     why ? why->msg : "");
     bury(node);
@@ -270,6 +309,8 @@ static void lose(struct node *node, const struct hutch_err *why)
             hutch_engine_break(engine, &err);
             return;
         }
+        if (why && !was_spare && ++place->refusals >= ENGINE_MAX_RESTARTS && node->index > 0)
+            give_up(engine, node->index, why);
     }
     start_tree(tree);
     /* One that was a spare may be ready for what waits. */
@@ -309,7 +350,7 @@ static void swap_trees(struct hutch_engine *engine)
     struct tree *old = engine->tree;
 
     for (size_t i = 0; i < engine->n_confs; i++)
-        if (engine->next_tree->places[i].failures == 0 &&
+        if (engine->next_tree->places[i].failures == 0 && !engine->confs[i].has_given_up &&
             (!engine->next_tree->places[i].node || engine->next_tree->places[i].node->state != NODE_READY))
             return;
     hutch_log_debug("engine: fresh zygotes");
@@ -336,7 +377,7 @@ static void on_ready_node(struct node *node, const struct zygote_reply *reply, p
         return;
     }
     node->state = NODE_READY;
-    place_of(node)->failures = 0;
+    place_of(node)->failures = place_of(node)->refusals = 0;
     note_missing(engine, &engine->confs[node->index], reply->modules);
     start_tree(node->tree);
     if (node->tree == engine->next_tree)
@@ -412,8 +453,11 @@ static int ask_for(struct node *node, struct node *from, int theirs, struct hutc
     struct zygote_request request = { .what = ZYGOTE_ZYGOTE, .id = node->id };
     struct launcher_request order = { .what = LAUNCHER_ZYGOTE, .id = node->id, .spec_id = engine->zygote->id };
 
-    if (!from)
-        return hutch_helper_order(engine, &order, &theirs, 1, err);
+    if (!from) {
+        const int fds[] = { theirs, node->tree->stderr_fd };
+
+        return hutch_helper_order(engine, &order, fds, node->tree->stderr_fd < 0 ? 1 : 2, err);
+    }
     request.text_len = node->is_spare ? 0 : (uint32_t)conf->text_len;
     return hutch_link_send(&from->link, &request, sizeof(request), conf->text, request.text_len, &theirs, 1, err);
 }
@@ -446,6 +490,16 @@ static struct node *start_node(struct tree *tree, unsigned index, bool is_spare,
     return node;
 }
 
+/* The nearest ancestor that there is; -1 for the root, which is not given up. */
+static int find_parent(const struct hutch_engine *engine, unsigned index)
+{
+    int parent = engine->confs[index].parent;
+
+    while (parent > 0 && engine->confs[parent].has_given_up)
+        parent = engine->confs[parent].parent;
+    return parent;
+}
+
 /* Starts what can be started: nodes whose parent is ready, and a spare beside each. */
 static void start_tree(struct tree *tree)
 {
@@ -456,9 +510,9 @@ static void start_tree(struct tree *tree)
         return;
     for (unsigned i = 0; i < engine->n_confs; i++) {
         struct place *place = &tree->places[i];
-        int parent = engine->confs[i].parent;
+        int parent = find_parent(engine, i);
         struct node *from = parent < 0 ? NULL : tree->places[parent].node;
-        bool can_ask = parent < 0 ? engine->helper.has_launcher && engine->zygote->is_sent : from && from->state == NODE_READY;
+        bool can_ask = engine->confs[i].has_given_up ? false : parent < 0 ? engine->helper.has_launcher && engine->zygote->is_sent : from && from->state == NODE_READY;
 
         if (!place->node && now >= place->retry_at && can_ask) {
             place->node = start_node(tree, i, false, from);
@@ -477,10 +531,14 @@ static struct tree *create_tree(struct hutch_engine *engine)
 {
     struct tree *tree = calloc(1, sizeof(*tree));
 
-    if (tree) {
-        tree->engine = engine;
-        tree->since = hutch_supervisor_now();
-    }
+    if (!tree)
+        return NULL;
+    tree->engine = engine;
+    tree->since = hutch_supervisor_now();
+    tree->stderr_fd = memfd_create("hutch-zygotes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (tree->stderr_fd >= 0 && (ftruncate(tree->stderr_fd, STDERR_BYTES) < 0 ||
+                                 fcntl(tree->stderr_fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0))
+        hutch_fd_closep(&tree->stderr_fd); /* then nobody hears it */
     return tree;
 }
 
@@ -538,7 +596,7 @@ struct node *hutch_zygotes_find(struct hutch_engine *engine, unsigned index)
 
         if (place->node && place->node->state == NODE_READY)
             return place->node;
-        if (place->failures < ENGINE_MAX_RESTARTS) /* it is going to be ready */
+        if (place->failures < ENGINE_MAX_RESTARTS && !engine->confs[i].has_given_up) /* it is going to be ready */
             return NULL;
     }
     return NULL;

@@ -2,6 +2,7 @@
 
 #include "engine_priv.h"
 #include "fd.h"
+#include "places.h"
 #include "program.h"
 
 #include <poll.h>
@@ -147,13 +148,16 @@ int hutch_run_warm(const struct warm_run_request *request, struct run_result *re
     const struct hutch_zygote zygote = { .name = "bare", .min = 1, .max = 1 };
     struct warm_run w = { .request = request, .result = ret, .out.fd = request->stdout_fd, .err_out.fd = request->stderr_fd };
     struct hutch_engine_options options;
-    auto_free char *input = NULL;
+    auto_free char *input = NULL, *launcher = NULL;
     size_t input_len = 0;
     int rc;
 
     hutch_engine_options_init(&options);
     options.zygotes = &zygote;
     options.n_zygotes = options.max_running = 1;
+    if (!getenv("HUTCH_LAUNCHER") && hutch_places_launcher(&launcher, err) < 0)
+        return -1;
+    options.launcher = launcher;
     /* The program itself is sent as a whole. */
     if (!request->code && request->program->n_files == 0 &&
         hutch_fd_slurp(request->stdin_fd, INPUT_MAX, "standard input", &input, &input_len, err) < 0)

@@ -12,10 +12,10 @@
  * pipe could stop us, and with us the clock that ends the run. */
 #define SINK_CHUNK 4096
 
-static void close_pipe(int *pipe_fd, void (*on_close)(void *, int), void *user)
+static void close_pipe(int *pipe_fd, bool (*on_close)(void *, int), void *user)
 {
-    if (*pipe_fd >= 0 && on_close)
-        on_close(user, *pipe_fd);
+    if (*pipe_fd >= 0 && on_close && on_close(user, *pipe_fd))
+        *pipe_fd = -1;
     hutch_fd_closep(pipe_fd);
 }
 
@@ -92,6 +92,7 @@ static int take(struct out_stream *s)
     if (s->is_finishing && s->left < room)
         room = s->left;
     n = TEMP_FAILURE_RETRY(read(s->pipe_fd, s->buf + s->end, room));
+    s->has_more = n == (ssize_t)room;
     if (n < 0 && errno == EAGAIN && !s->is_finishing)
         return 0;
     if (n <= 0) {

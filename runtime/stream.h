@@ -16,7 +16,8 @@ struct out_stream {
     int pipe_fd;               /* owned; -1 when it has ended */
     int sink_fd;               /* not owned; -1: none */
     void (*on_data)(void *user, const struct out_stream *s, const char *data, size_t len);
-    void (*on_close)(void *user, int fd); /* right before pipe_fd is closed: for who watches it otherwise than by poll(2). NULL: none */
+    bool (*on_close)(void *user, int fd); /* instead of closing pipe_fd, for who watches it otherwise than by poll(2): true when it is his to
+                                           * close now. NULL: none */
     void *user;
     bool is_sink_broken;       /* nobody reads it any more, or it is full for good */
     int sink_errno;            /* why, 0 when its reader just went away */
@@ -24,6 +25,7 @@ struct out_stream {
     uint64_t limit, seen;      /* bytes; limit 0: none */
     bool is_over_limit;
     bool is_finishing;         /* only @left more bytes are wanted */
+    bool has_more;             /* the last read filled what room there was */
     size_t left;
     size_t start, end;
     char buf[STREAM_BUF];
@@ -48,7 +50,7 @@ struct in_stream {
     const char *text; /* not owned; then start and end are places in it, and there is no source */
     int source_errno; /* why it cannot be read; what came so far is not all, so the program must not take it for that */
     int pipe_fd;   /* owned; -1 when closed */
-    void (*on_close)(void *user, int fd); /* as above */
+    bool (*on_close)(void *user, int fd); /* as above */
     void *user;
     size_t start, end;
     char buf[STREAM_BUF];

@@ -35,6 +35,7 @@ static void forget(struct supervisor *s)
 {
     memset(s, 0, offsetof(struct supervisor, report));
     s->report_fd = s->data_dirfd = -1;
+    s->data_look_share = DATA_LOOK_SHARE;
     hutch_out_stream_init(&s->out);
     hutch_out_stream_init(&s->err_out);
     hutch_in_stream_init(&s->in);
@@ -58,8 +59,8 @@ struct supervisor *hutch_supervisor_create(struct hutch_err *err)
 
 static void close_report(struct supervisor *s)
 {
-    if (s->report_fd >= 0 && s->on_close)
-        s->on_close(s->user, s->report_fd);
+    if (s->report_fd >= 0 && s->on_close && s->on_close(s->user, s->report_fd))
+        s->report_fd = -1;
     hutch_fd_closep(&s->report_fd);
 }
 
@@ -208,7 +209,9 @@ static void read_report(struct supervisor *s)
 
         if (n < 0 && errno == EAGAIN)
             return;
-        if (n > 0)
+        if (n < 0)
+            s->report_errno = errno;
+        else
             s->report_len += (size_t)n;
         if (n <= 0 || s->report_len > PYREPORT_MAX)
             close_report(s);
@@ -237,7 +240,8 @@ static void look_at_data(struct supervisor *s)
         (limits[LIMIT_DATA_FILES] && entries > limits[LIMIT_DATA_FILES]))
         hutch_supervisor_end(s, END_DATA);
     took = hutch_supervisor_now() - before;
-    s->next_data = hutch_supervisor_now() + (took * DATA_LOOK_SHARE > DATA_LOOK_MS ? took * DATA_LOOK_SHARE : DATA_LOOK_MS);
+    took *= s->data_look_share;
+    s->next_data = hutch_supervisor_now() + (took > DATA_LOOK_MS ? took : DATA_LOOK_MS);
 }
 
 static void look_at_cpu(struct supervisor *s)

@@ -43,7 +43,7 @@ struct supervisor {
     struct run_result *result; /* not owned */
     int data_dirfd;            /* not owned; -1: nobody looks */
     int report_fd;             /* owned; a pipe or a socket that is only read */
-    void (*on_close)(void *user, int fd); /* right before report_fd is closed; the streams have their own. NULL: none */
+    bool (*on_close)(void *user, int fd); /* instead of closing report_fd, as the streams have it. NULL: none */
     void *user;
     double t0;                 /* when the run began, hutch_supervisor_now(); timings count from here */
     /* … and of out, err_out and in below: their descriptors, sinks and sources. */
@@ -60,11 +60,13 @@ struct supervisor {
 
     double kill_at;            /* after SIGTERM; 0: not set */
     double next_data, next_cpu;
+    double data_look_share;    /* looks at the data directory may take one part in so many of the time; the owner may raise it */
     unsigned hidden_in_a_row;  /* samples in which a process was unreadable */
     unsigned cut_in_a_row;     /* samples that took too long */
     unsigned data_failures;    /* looks at the data directory in a row that failed */
     struct init_sample peak, last;
     size_t report_len;
+    int report_errno;          /* why the report could not be read: ECONNRESET when its writer left before it had read what it was sent */
 
     char *report;              /* owned; PYREPORT_MAX + 1 bytes. This and all that follows is large, and kept for the next run */
     struct out_stream out, err_out;

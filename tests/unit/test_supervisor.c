@@ -267,11 +267,16 @@ static void test_output_as_it_comes(void **state)
 
 static int n_closed;
 
-static void note_close(void *user, int fd)
+static int kept_fd;
+
+static bool note_close(void *user, int fd)
 {
-    (void)user;
     assert_true(fcntl(fd, F_GETFD) >= 0); /* it is open still */
     n_closed++;
+    if (!user)
+        return false;
+    kept_fd = fd;
+    return true;
 }
 
 static void test_closing_is_told(void **state)
@@ -288,6 +293,15 @@ static void test_closing_is_told(void **state)
     hutch_supervisor_reset(c.s);
     assert_int_equal(n_closed, 3); /* the report; stderr was never open */
     assert_int_equal(c.s->report_fd, -1);
+    end(&c);
+
+    begin(&c, NULL);
+    c.s->out.on_close = note_close;
+    c.s->out.user = &c;
+    hutch_fd_closep(&c.out_w);
+    listen_to(&c);
+    assert_int_equal(c.s->out.pipe_fd, -1);
+    assert_int_equal(close(kept_fd), 0); /* it was left to us */
     end(&c);
 }
 
