@@ -210,11 +210,12 @@ def test_hostile_programs_that_print(tmp_path):
     assert [line["verdict"] for line in lines] == ["wrong_answer", "wrong_answer", "wrong_answer", "output_limit"]
 
 
-def test_programs_are_kept_out_of_the_judge(tmp_path):
-    """Where nothing keeps a program out of the judge's memory, that is said."""
+def test_programs_are_kept_out_of_the_judge():
+    """Where nothing keeps a program out of the judge's memory that would be said, and here something does."""
+    support.need("landlock")
     lines, summary = batch(own("humaneval.jsonl"))
     assert all(line["passed"] for line in lines)
-    assert support.has("landlock") or "could have looked into their judge" in summary
+    assert "could have looked into their judge" not in summary
 
 
 # --------------------------------------------------------------------------------------------------
