@@ -323,7 +323,7 @@ int hutch_engine_open_profile(const struct hutch_engine_options *options, const 
     engine->epoll_fd = engine->timer_fd = engine->data_root_fd = engine->image_lockfd = -1;
     engine->timer.fd = -1;
     engine->armed = engine->next_look = ENGINE_NEVER;
-    engine->helper = (struct helper){ .opener = LINK_INIT, .launcher = LINK_INIT, .sweeper = LINK_INIT, .retry_at = ENGINE_NEVER };
+    engine->helper = (struct helper){ .pidfd = -1, .opener = LINK_INIT, .launcher = LINK_INIT, .sweeper = LINK_INIT, .retry_at = ENGINE_NEVER };
     engine->state = (struct run_state)RUN_STATE_INIT;
     TAILQ_INIT(&engine->blueprints);
     TAILQ_INIT(&engine->boxes);

@@ -316,6 +316,20 @@ static void take_launcher(struct hutch_engine *engine, int fd)
         hutch_pool_refill(&engine->pools[i]);
 }
 
+/* Kills it after @patience_ms, and takes its end. */
+static void reap(struct helper *h, int patience_ms)
+{
+    struct pollfd p = { .fd = h->pidfd, .events = POLLIN };
+
+    if (h->pid == 0)
+        return;
+    if (TEMP_FAILURE_RETRY(poll(&p, 1, patience_ms)) != 1)
+        syscall(SYS_pidfd_send_signal, h->pidfd, SIGKILL, NULL, 0);
+    TEMP_FAILURE_RETRY(waitid(P_PIDFD, (id_t)h->pidfd, NULL, WEXITED)); /* ECHILD: the caller was there first */
+    hutch_fd_closep(&h->pidfd);
+    h->pid = 0;
+}
+
 bool hutch_helper_sweep(struct hutch_engine *engine, const char *name)
 {
     struct sweep_request request = { .name = "" };
@@ -364,11 +378,7 @@ static void lose_helper(struct hutch_engine *engine)
     hutch_link_close(&h->opener);
     hutch_link_close(&h->sweeper);
     h->has_hello = false;
-    if (h->pid > 0) {
-        kill(h->pid, SIGKILL); /* it hung up, so it is on its way */
-        TEMP_FAILURE_RETRY(waitpid(h->pid, NULL, 0));
-    }
-    h->pid = 0;
+    reap(h, 0); /* it hung up, so it is on its way */
     lose_launcher(engine);
     TAILQ_FOREACH(b, &engine->blueprints, link) {
         for (size_t i = 0; b->fds && i < b->n_open; i++)
@@ -536,6 +546,13 @@ int hutch_helper_start(struct hutch_engine *engine, struct hutch_err *err)
         hutch_link_close(&h->opener);
         return -1;
     }
+    h->pidfd = (int)syscall(SYS_pidfd_open, h->pid, 0);
+    if (h->pidfd < 0) { /* it hangs up as soon as the link closes */
+        hutch_err_set(err, errno, "hold the helper process");
+        h->pid = 0;
+        hutch_link_close(&h->opener);
+        return -1;
+    }
     h->retry_at = ENGINE_NEVER;
     h->since = hutch_supervisor_now();
     hutch_engine_wake(engine, h->since + engine->setup_ms);
@@ -550,16 +567,7 @@ void hutch_helper_stop(struct hutch_engine *engine)
     hutch_link_close(&h->sweeper);
     hutch_link_close(&h->opener);
     h->has_launcher = h->has_hello = false;
-    if (h->pid > 0) {
-        auto_fd pidfd = (int)syscall(SYS_pidfd_open, h->pid, 0);
-        struct pollfd p = { .fd = pidfd, .events = POLLIN };
-
-        /* It kills what it has started and waits for that. */
-        if (pidfd >= 0 && TEMP_FAILURE_RETRY(poll(&p, 1, STOP_TIMEOUT_MS)) != 1)
-            kill(h->pid, SIGKILL);
-        TEMP_FAILURE_RETRY(waitpid(h->pid, NULL, 0));
-    }
-    h->pid = 0;
+    reap(h, STOP_TIMEOUT_MS); /* it kills what it has started and waits for that */
 }
 
 double hutch_helper_clocks(struct hutch_engine *engine, double now)

@@ -67,6 +67,7 @@ void hutch_blueprint_unref(struct blueprint *b); /* NULL is fine */
 
 struct helper {
     pid_t pid;            /* of the opener; 0: not running */
+    int pidfd;            /* owned; a caller that reaps every child may have its number given to another process */
     struct link opener, launcher, sweeper;
     bool has_hello, is_mapped_away, has_launcher;
     pid_t launcher_pid;
