@@ -237,10 +237,17 @@ static uint64_t salt_of(const struct batch *b)
     uint64_t parts[] = { limits->cpu_ms, limits->wall_ms, b->has_memory, b->memory_bytes, b->settings.manner.is_together,
                          b->settings.all_cases, b->task_options.with_challenge,
                          b->task_options.has_compare ? 1 + (uint64_t)b->task_options.compare : 0 };
+    const char *const names[] = { b->opts.image ? b->opts.image : "", b->opts.policy ? b->opts.policy : "" };
     uint64_t salt = 0xcbf29ce484222325; /* FNV-1a, over numbers in place of bytes */
 
     for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
         salt = (salt ^ parts[i]) * 0x100000001b3;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        for (const char *p = names[i];; p++) {
+            salt = (salt ^ (unsigned char)*p) * 0x100000001b3;
+            if (!*p)
+                break; /* the end counts, so that the two do not run together */
+        }
     return salt;
 }
 
@@ -500,7 +507,7 @@ static int run_batch(struct batch *b, struct hutch_err *err)
     if (rc == 0 && !b->opts.quiet)
         print_summary(b, &plan, &output, &tally, seconds_since(&start));
     if (rc == 0 && tally.n_exposed)
-        fprintf(stderr, "hutch: this kernel, or the policy, has no Landlock for programs: %" PRIu64 " runs could have looked into their judge\n",
+        fprintf(stderr, "hutch: nothing on this kernel kept %" PRIu64 " runs from looking into their judge\n",
                 tally.n_exposed);
     if (rc == 0 && tally.verdicts[BATCH_INTERNAL]) {
         fprintf(stderr, "hutch: %zu programs were not judged and count for nothing: %s\n", tally.verdicts[BATCH_INTERNAL], tally.internal);

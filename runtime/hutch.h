@@ -1,28 +1,32 @@
-/* hutch.h - libhutch: runs untrusted code in fresh, fully isolated sandboxes, warm.
+/* hutch.h - libhutch: runs untrusted code in fresh sandboxes, with an interpreter already in them.
  *
  * LIFE CYCLE. hutch_engine_open() starts an engine: a few processes of its own, which import what the options say and
  * keep sandboxes prepared. hutch_engine_submit() hands in a run; its result comes by callback. The caller owns the event loop:
- * wait until hutch_engine_fd() is readable (poll, select, epoll, an event library), then call hutch_engine_dispatch(), which does
- * what is due, calls the callbacks, and never blocks. hutch_engine_free() ends everything that runs.
+ * wait until hutch_engine_fd() is readable (poll, select, level-triggered epoll, an event library; no timeout is needed), then call
+ * hutch_engine_dispatch(), which does what is due and calls the callbacks. It never waits for a run; what it does read is the tree of
+ * a data directory, before and after a run and from time to time between, so keep those small. hutch_engine_free() ends everything
+ * that runs.
  *
  *     open -> [ submit | wait for fd -> dispatch (on_output*, on_result) ]* -> free
  *
  * THREADS, SIGNALS, GLOBALS. The library starts no threads, installs no signal handlers, and keeps no state outside its
- * engines; two engines in one process know nothing of each other. One engine is used by one thread at a time; different engines
+ * engines; two engines in one process know nothing of each other. Where the caller's cgroup is delegated to it and holds nobody else,
+ * opening an engine moves the calling process into a child group, "hutch-supervisor", as only that lets sandboxes have controllers; with
+ * other processes in the group the limits are the weaker ones, and each result says so. One engine is used by one thread at a time; different engines
  * may be used by different threads. An engine belongs to the process that opened it and ends with it; a child that is forked from
  * that without an execve(2) must not use it. The engine's helper process is a child of the calling process: a host that reaps every
  * child with wait(-1) may take it, which does no harm.
  *
  * MEMORY. What is passed in is copied before a call returns. What a callback is given is the engine's and ends with the
- * callback. Callbacks may call submit, cancel, and stats, but not dispatch or free.
+ * callback. Callbacks may call submit, cancel, stats and hutch_result_to_json, but not dispatch or free, and must not block.
  *
  * UNITS. Times are milliseconds, sizes are bytes, CPUs are thousandths of one. 0 in an option takes the default.
  *
  * ERRORS. A failing call returns -1 and fills *err (which may be NULL). Whatever goes wrong with a run that was
  * accepted is told by its result: every accepted run gets exactly one.
  *
- * VERSIONS. Structs that the caller fills begin with their size: hutch_..._init() sets it, so that a program keeps working
- * with a newer library that has added fields at the end. */
+ * VERSIONS. A program keeps working with a newer library that has added fields at the end of a struct: hutch_..._init() sets the size
+ * of options and requests, and the caller that of hutch_engine_stats. hutch_zygote, hutch_zygote_stats and hutch_error do not change. */
 #ifndef HUTCH_H
 #define HUTCH_H
 
@@ -46,21 +50,22 @@ struct hutch_error {
  * memory is shared. A run goes to the smallest that has all that its code imports and that any zygote has. */
 struct hutch_zygote {
     const char *name;           /* "pandas"; letters, digits, '-' and '_' */
-    const char *parent;         /* name of an earlier one, NULL for the root */
+    const char *parent;         /* name of an earlier one; NULL for the first, and only for that */
     const char *const *modules; /* NULL-terminated: what is imported beyond the parent's; one that the image lacks is skipped */
     const char *warm_up;        /* Python text of the operator's that runs once, after the imports; NULL for none */
-    unsigned min, max;          /* prepared sandboxes: kept at all times, and at most kept (a burst beyond builds on demand) */
+    unsigned min, max;          /* prepared sandboxes: kept at all times, and at most kept (a burst beyond builds on demand); 0 and 0: 2
+                                 * and 32 */
 };
 
 struct hutch_engine_options {
     size_t size;
-    const char *home;     /* hutch's own directory; NULL: $HUTCH_HOME, else ~/.local/share/hutch */
-    const char *launcher; /* the helper program; NULL: where it was installed, $HUTCH_LAUNCHER before that */
+    const char *home;     /* hutch's own directory; NULL: $HUTCH_HOME, $XDG_DATA_HOME/hutch, ~/.local/share/hutch */
+    const char *launcher; /* the program hutch-launcher; NULL: $HUTCH_LAUNCHER, else PREFIX/libexec/hutch-launcher */
     const char *image;    /* name in the store, or absolute path of a root tree; NULL: "python" */
     const char *policy;   /* name or path; NULL: "default" */
-    const char *policy_dir; /* NULL: where policies were installed, $HUTCH_POLICY_DIR before that */
+    const char *policy_dir; /* NULL: $HUTCH_POLICY_DIR, else PREFIX/share/hutch/policies */
     const struct hutch_zygote *zygotes; /* NULL: bare, data (numpy, pandas), plot (matplotlib), shell (IPython) */
-    size_t n_zygotes;
+    size_t n_zygotes;     /* 32 at most, with 256 different modules */
     unsigned max_running; /* runs at the same time; 0: one per CPU of this machine that the process may use */
     unsigned max_queued;  /* beyond those; 0: 1024. More is EAGAIN */
     unsigned recycle_forks;      /* a zygote is replaced after so many workers; 0: 10000 */
@@ -69,18 +74,20 @@ struct hutch_engine_options {
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);
 
-/* Returns at once; zygotes and pool get ready while the caller dispatches. Runs may be submitted from the start and wait. Errors: what
- * is wrong with the options, image or policy; ENOENT for a missing launcher. */
+/* Clears away what killed engines left below home, and waits for nothing else; zygotes and pool get ready while the caller
+ * dispatches. Runs may be submitted from the start and wait. Errors: what is wrong with the options, image or policy; ENOENT for a
+ * missing launcher. */
 int hutch_engine_open(const struct hutch_engine_options *options, struct hutch_engine **ret, struct hutch_error *err);
 
-/* Kills whatever runs, without calling back, and removes what the engine left on disk. NULL is fine. May take some ms. */
+/* Kills whatever runs, without calling back, and removes what the engine left on disk. NULL is fine. Takes some ms, at
+ * worst ten seconds. */
 void hutch_engine_free(struct hutch_engine *engine);
 
 /* The same number all the engine's life; only for waiting until it is readable. */
 int hutch_engine_fd(const struct hutch_engine *engine);
 
 /* -1 when the engine can never run anything (the first zygote or sandbox could not be made, and the error says why); runs that
- * were accepted get their results nevertheless. */
+ * were accepted have got their results by then, and the engine can be freed. */
 int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *err);
 
 struct hutch_zygote_stats {
@@ -92,14 +99,14 @@ struct hutch_zygote_stats {
     uint64_t recycled; /* times it was replaced, for age or because it died */
 };
 struct hutch_engine_stats {
-    size_t size;
+    size_t size; /* the caller sets it, to sizeof(struct hutch_engine_stats) */
     unsigned running, queued, prepared, building;
     uint64_t submitted, finished;
     uint64_t from_pool, on_demand; /* runs that found a prepared sandbox; for which one was built */
     uint64_t restarted;            /* runs begun again because their sandbox broke before their code had started */
     uint64_t lost_zygotes, lost_launchers, lost_sandboxes; /* that died of something else than us */
     int      launcher_pid;
-    const struct hutch_zygote_stats *zygotes; /* the engine's, until the next call */
+    const struct hutch_zygote_stats *zygotes; /* the engine's, until the next hutch_engine_get_stats() or free */
     size_t   n_zygotes;
 };
 void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_stats *stats);
@@ -129,11 +136,12 @@ struct hutch_result {
     const char *message; /* one sentence when verdict is neither ok nor error, else "" */
     const char *out;     /* stdout: any bytes, NUL-terminated; empty when on_output took them */
     size_t out_len;
-    const char *err;     /* stderr */
+    const char *err;     /* stderr, likewise */
     size_t err_len;
     int  out_truncated, err_truncated;
-    const char *error_name, *error_value, *error_traceback; /* of a Python exception, as the program told it; NULL */
-    const char *directory;  /* host path of what the run left in /mnt/data; NULL when there is nothing */
+    const char *error_name, *error_value, *error_traceback; /* of a Python exception, as the program told it, NUL-terminated; or NULL */
+    const char *directory;  /* the request's data_dir; or with keep_data, when files were added, the kept directory below
+                             * home/outputs, the caller's to remove; else NULL. The list of files is in the JSON */
     double queued_ms, prepared_ms, run_ms, total_ms; /* queued counts against no limit */
     uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes, pids_peak; /* HUTCH_UNKNOWN where nobody counted */
     int  was_prepared;   /* a sandbox from the pool, not one built on demand */
@@ -150,33 +158,35 @@ char *hutch_result_to_json(const struct hutch_result *result);
 struct hutch_request {
     size_t size;
     const char *language;      /* "python"; or what else the image has: "sh", "bash", "js", "perl", "ruby", "lua", "r". NULL: "python" */
-    const char *code;          /* the program's text; any bytes but NUL */
+    const char *code;          /* the program's text; any bytes but NUL, 64 MiB at most. Above 512 KiB a sandbox is built for it on demand */
     size_t code_len;           /* 0: up to the NUL */
     const char *name;          /* of the program's file below /run/hutch/code; NULL: "main.py" or the language's like. "-c": no file, as
                                 * python3 -c has it */
-    const char *const *args;   /* NULL-terminated, or NULL */
-    const char *const *env;    /* NULL-terminated NAME=VALUE on top of the policy's, or NULL */
-    const char *input;         /* standard input, any bytes; NULL: empty */
+    const char *const *args;   /* NULL-terminated, or NULL; 4096 with 1 MiB in all at most */
+    const char *const *env;    /* NULL-terminated NAME=VALUE on top of the policy's, or NULL. What an interpreter reads at its start (LANG,
+                                * PYTHONHASHSEED, OMP_NUM_THREADS, …) has a sandbox built on demand */
+    const char *input;         /* standard input, any bytes, 256 MiB at most; NULL: empty */
     size_t input_len;
     const char *data_dir;      /* host directory to appear at /mnt/data; NULL: a fresh one */
-    int keep_data;             /* with a fresh one: when the run added files, keep it and tell its path in the result */
+    int keep_data;             /* with a fresh one: when the run added files, keep it and tell its path in the result; else it is removed */
     const char *policy;        /* NULL: the engine's. Another one is built on demand */
-    uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own: 0 takes that */
+    uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own (EINVAL): 0 takes that */
     uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes; /* likewise. A sandbox from the pool has the
                                 * policy's memory, pids, cpus: asking for others builds on demand */
-    void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len); /* as it comes, stream 1 or 2; NULL: into the
-                                * result */
-    void (*on_result)(void *user, uint64_t id, const struct hutch_result *result);        /* exactly once */
+    void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len); /* as it comes, stream 1 or 2
+                                * (stdout, stderr), not NUL-terminated; NULL: into the result */
+    void (*on_result)(void *user, uint64_t id, const struct hutch_result *result);        /* exactly once; may be NULL */
     void *user;
 };
 void hutch_request_init(struct hutch_request *request);
 
-/* 0 and the run's id, which is never 0; on_result is not called before this returns. Errors: EAGAIN (the queue is full: try
- * again when a result has come), EINVAL with what is wrong with the request. */
+/* 0 and the run's id, which is never 0 (@ret_id may be NULL); on_result is not called before this returns. Errors: EAGAIN (the queue is
+ * full: try again when a result has come), EINVAL with what is wrong with the request, ENOENT and the like for its data_dir or policy,
+ * ENOMEM. */
 int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *request, uint64_t *ret_id,
                         struct hutch_error *err);
 
-/* Ends a run; its result, "killed", comes by the next dispatch. A run that is over, or never was, is no error: 0; else 1. */
+/* Ends a run; its result, "killed", comes by a later dispatch. 1 when there was something to end, 0 when it is over or unknown. */
 int hutch_engine_cancel(struct hutch_engine *engine, uint64_t id);
 
 #ifdef __cplusplus

@@ -215,7 +215,7 @@ def test_programs_are_kept_out_of_the_judge():
     support.need("landlock")
     lines, summary = batch(own("humaneval.jsonl"))
     assert all(line["passed"] for line in lines)
-    assert "could have looked into their judge" not in summary
+    assert "from looking into their judge" not in summary
 
 
 # --------------------------------------------------------------------------------------------------
