@@ -137,6 +137,8 @@ class Engine:
         lib = library()
         self.options = Options()
         lib.hutch_engine_options_init(ctypes.byref(self.options))
+        found = support.engine_env()
+        self.options.launcher, self.options.policy_dir = text(found["HUTCH_LAUNCHER"]), text(found["HUTCH_POLICY_DIR"])
         self.options.image = text(image or support.IMAGE)
         self.options.policy = text(policy)
         self.kept = []  # arrays that the options point to
