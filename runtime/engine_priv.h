@@ -171,12 +171,15 @@ struct box {
     uint32_t id;
     enum box_state state;
     double since;
+    double t_prepared;
     struct pool *pool;       /* NULL: built for one run */
     struct blueprint *blueprint;
     struct engine_run *run;  /* NULL: not given to one yet */
     unsigned zygote;         /* index; with is_exec not used */
     bool is_exec, is_idle;
     bool is_reaping, is_reaped; /* LAUNCHER_DESTROY was sent before its time; and is done */
+    bool has_usage;             /* what its cgroup counted was read before that */
+    struct cgroup_usage usage;
     struct node *node;       /* BOX_FORKING: who forks */
     bool is_adopted, has_hello; /* FORKED came and ADOPT was sent; the worker's word came */
     pid_t pin_pid;
@@ -263,7 +266,7 @@ struct engine_run {
     uint64_t limits[LIMIT_COUNT];
     uint64_t grace_ms;
     double t_submitted, t_active;
-    unsigned restarts, strikes; /* begun again; of these, in a sandbox that was built for it: a dead one in the pool is not its fault */
+    unsigned restarts, strikes; /* begun again; of these, not because of a sandbox that was in the pool before it came */
     struct file_list before;
     struct run_result result;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len);

@@ -211,7 +211,10 @@ static void judge(struct box *box)
     struct hutch_err err;
 
     /* Its numbers take some reads; where no controller counts there are none worth that. */
-    hutch_cgroup_read_usage(cg->controllers ? cg : &none, &end_of_box.cgroup);
+    if (box->has_usage)
+        end_of_box.cgroup = box->usage;
+    else
+        hutch_cgroup_read_usage(cg->controllers ? cg : &none, &end_of_box.cgroup);
     if (hutch_supervisor_judge(s, &end_of_box, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
     if (s->has_ended)
@@ -291,6 +294,10 @@ static void be_over(struct box *box)
     }
     /* Files are looked at when nobody is left who could change them; and what a killed program used, only who reaps it knows. */
     hutch_sandbox_kill(&box->sb);
+    if (box->sb.cgroup.controllers && !s->has_ended) { /* reaping it takes the cgroup away, and with it the word on who killed */
+        hutch_cgroup_read_usage(&box->sb.cgroup, &box->usage);
+        box->has_usage = true;
+    }
     hutch_box_set_state(box, BOX_DYING);
     if (s->has_ended || !hutch_box_reap(box))
         hutch_run_await_death(box);
@@ -478,8 +485,6 @@ void hutch_run_restart(struct engine_run *run, const struct hutch_err *why)
 
     if (run->stage == RUN_ENDING)
         return;
-    if (!run->was_prepared)
-        run->strikes++;
     if (run->strikes > ENGINE_MAX_RESTARTS || engine->is_broken) {
         if (why)
             err = *why;
