@@ -15,6 +15,7 @@ GROUP = "/sys/fs/cgroup/hutch"
 MIB = 1 << 20
 
 TESTS = []
+WARM = []  # or --warm: all tests run both ways
 
 
 class Failed(Exception):
@@ -31,10 +32,14 @@ def expect(condition, *seen):
         raise Failed(" ".join(repr(value)[:900] for value in seen))
 
 
+def command(*args):
+    return [HUTCH, "run", *WARM, "--rootfs", "host", *args]
+
+
 def run(*args, seconds=120):
     """hutch run --json; returns the result with the exit status as "process"."""
-    done = subprocess.run([HUTCH, "run", "--json", "--rootfs", "host", "--timeout", "90s", *args], capture_output=True,
-                          stdin=subprocess.DEVNULL, timeout=seconds, check=False)
+    done = subprocess.run(command("--json", "--timeout", "90s", *args), capture_output=True, stdin=subprocess.DEVNULL, timeout=seconds,
+                          check=False)
     try:
         result = json.loads(done.stdout)
     except ValueError:
@@ -142,7 +147,7 @@ def swap_is_no_way_round():
 def watch(*args, files):
     """Starts a run that waits, reads files of its control group, and lets it end."""
     before = set(groups())
-    process = subprocess.Popen([HUTCH, "run", "--rootfs", "host", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(command(*args), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         expect(process.stdout.readline() == b"ready\n", "the script did not start")
         found = {}
@@ -203,9 +208,9 @@ def cpu_limit_bites():
 @test
 def cpu_throttling_is_counted():
     """cpu.stat of the group says that it was throttled."""
-    process = subprocess.Popen([HUTCH, "run", "--rootfs", "host", "--cpus", "0.2", "-c",
+    process = subprocess.Popen(command("--cpus", "0.2", "-c",
                                 "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\n"
-                                "print('ready', flush=True)\ninput()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                                "print('ready', flush=True)\ninput()"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         expect(process.stdout.readline() == b"ready\n", "the script did not start")
         most = 0
@@ -240,6 +245,8 @@ def command_line(pid):
 @test
 def strict_refuses_without_landlock():
     """The strict policy requires Landlock, which this kernel has not: an error before any code runs."""
+    if os.path.exists(DATA + "/ran"):
+        os.unlink(DATA + "/ran")
     result = run("--policy", "strict", "--data", DATA, "-c", "open('ran', 'w')")
     expect(result["verdict"] == "setup_failed" and result["process"] == 125, result["verdict"], result["message"])
     expect("andlock" in result["message"], result["message"])
@@ -271,7 +278,7 @@ def cgroup_view_inside():
 def sigkill_of_hutch_is_swept():
     """hutch dies by SIGKILL: its sandbox dies with it, and the next start removes its group."""
     for _ in range(3):
-        process = subprocess.Popen([HUTCH, "run", "--rootfs", "host", "-c", "print('ready', flush=True)\nimport time\ntime.sleep(300)"],
+        process = subprocess.Popen(command("-c", "print('ready', flush=True)\nimport time\ntime.sleep(300)"),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         expect(process.stdout.readline() == b"ready\n", "the script did not start")
         process.kill()
@@ -284,13 +291,41 @@ def sigkill_of_hutch_is_swept():
 @test
 def two_at_once_have_groups_of_their_own():
     """An out-of-memory kill in one sandbox does not touch the other."""
-    other = subprocess.Popen([HUTCH, "run", "--rootfs", "host", "-c", "print('ready', flush=True); input(); print('alive')"],
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    other = subprocess.Popen(command("-c", "print('ready', flush=True); input(); print('alive')"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     expect(other.stdout.readline() == b"ready\n", "the script did not start")
     result = run("--memory", "48m", "-c", "bytearray(10**9)")
     output, _ = other.communicate(b"\n", timeout=60)
     expect(result["verdict"] == "out_of_memory", result["verdict"])
     expect(output == b"alive\n" and other.returncode == 0, output, other.returncode)
+
+
+@test
+def all_of_a_sandbox_is_in_its_group():
+    """Init, the program, what it started, and what pins a worker's memory: in one group, with nobody else in it."""
+    code = ("import subprocess\nfor _ in range(3): subprocess.Popen(['sleep', '100'])\nprint('ready', flush=True); input()")
+    process = subprocess.Popen(command("-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        expect(process.stdout.readline() == b"ready\n", "the script did not start")
+        members = {}
+        for parent, _, names in os.walk(GROUP):
+            with open(parent + "/cgroup.procs", encoding="ascii") as file:
+                members[parent] = [pid.strip() for pid in file]
+        busy = [parent for parent, pids in members.items() if any(command_line(pid).startswith(b"sleep\0") for pid in pids)]
+        expect(len(busy) == 1, members)
+        # Init, the program, three children; and the pin.
+        expect(len(members[busy[0]]) == 5 + len(WARM), [command_line(pid) for pid in members[busy[0]]])
+        expect(os.path.basename(busy[0]).startswith("hutch-"), busy)
+    finally:
+        process.communicate(b"\n", timeout=60)
+
+
+@test
+def memory_is_given_back_by_execve():
+    """A program that executes another has the first one's memory no more, whatever else holds on to it."""
+    code = ("import os, sys\nheld = bytearray(b'x') * (60 << 20)\nos.execv(sys.executable, [sys.executable, '-c', "
+            "'import time; time.sleep(0.5)\\nheld = bytearray(b\"x\") * (60 << 20)\\nprint(len(held) >> 20)'])")
+    result = run("--memory", "110m", "-c", code)
+    expect(result["verdict"] == "ok" and result["stdout"] == "60\n", result["verdict"], result["stderr"])
 
 
 @test
@@ -302,20 +337,31 @@ def no_group_is_left():
     expect(groups() == ["shell"], groups())
 
 
+def attempt(function, name):
+    started = time.monotonic()
+    try:
+        function()
+        word, why = "PASS", ""
+    except Failed as error:
+        word, why = "FAIL", str(error)
+    except subprocess.TimeoutExpired as error:
+        word, why = "FAIL", "no end within %s s" % error.timeout
+    except Exception:  # the next tests run all the same, and outside it is a failure
+        word, why = "FAIL", traceback.format_exc().replace("\n", " | ")
+    print("UML %s %s %.1f %s" % (word, name, time.monotonic() - started, why), flush=True)
+
+
+def names():
+    return [function.__name__ for function in TESTS] + ["warm_" + function.__name__ for function in TESTS]
+
+
 def main():
     os.makedirs(DATA, exist_ok=True)
     for function in TESTS:
-        started = time.monotonic()
-        try:
-            function()
-            word, why = "PASS", ""
-        except Failed as error:
-            word, why = "FAIL", str(error)
-        except subprocess.TimeoutExpired as error:
-            word, why = "FAIL", "no end within %s s" % error.timeout
-        except Exception:  # the next tests run all the same, and outside it is a failure
-            word, why = "FAIL", traceback.format_exc().replace("\n", " | ")
-        print("UML %s %s %.1f %s" % (word, function.__name__, time.monotonic() - started, why), flush=True)
+        attempt(function, function.__name__)
+    WARM.append("--warm")
+    for function in TESTS:
+        attempt(function, "warm_" + function.__name__)
     return 0
 
 

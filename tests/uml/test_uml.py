@@ -57,7 +57,7 @@ def test_uid():
 test_uid.__test__ = False
 
 
-@pytest.mark.parametrize("name", [function.__name__ for function in inside.TESTS])
+@pytest.mark.parametrize("name", inside.names())
 def test_in_machine(machine, name):
     results, text = machine
     if name not in results:
