@@ -103,6 +103,7 @@ static void be_prepared(struct box *box)
     }
     hutch_watch_change(&box->job, EPOLLIN | EPOLLET);
     hutch_box_set_state(box, BOX_PREPARED);
+    box->t_prepared = box->since;
     engine->has_worked = true;
     engine->helper.failures = 0;
     if (box->run)
@@ -596,8 +597,12 @@ void hutch_box_fail(struct box *box, const struct hutch_err *why)
     if (!was_building)
         box->engine->lost_sandboxes++;
     hutch_box_discard(box);
-    if (run)
+    if (run) {
+        /* Those that were there before may have been killed together, and there is an end to them. */
+        if (box->t_prepared == 0 || box->t_prepared > run->t_submitted)
+            run->strikes++;
         hutch_run_restart(run, why);
+    }
     if (pool && was_building)
         hutch_pool_on_failed(pool, why);
     else if (pool)

@@ -2,7 +2,9 @@
  * come over a socket. No sandbox is made, so it runs anywhere; real ones are for the other lanes.
  *
  * Started as "hutch-launcher" this program is opener, launcher, zygotes, inits and workers in one process. HUTCH_FAKE says how it plays:
- * "" well, a number: as roughly as a generator with that seed will have it, DEATHS: what dies. The code of a run tells its worker what to do. */
+ * "" well; "12" as roughly as a generator with that seed will have it; "fork:5" the zygote dies at the fifth fork; "deaf:3" the first three
+ * workers die before they read their job; "refuse" and "speechless" no zygote but the root gets ready, and says why, or does not. The
+ * code of a run tells its worker what to do. */
 #include "engine_priv.h"
 
 #include "fd.h"
@@ -44,7 +46,8 @@ struct player {
 static struct player players[MAX_PLAYERS];
 static char data_root[PATH_MAX];
 static bool is_rough;
-static unsigned n_forked, dies_at_fork;
+static unsigned n_forked, dies_at_fork, n_deaf;
+static bool refuses, is_speechless;
 
 static struct player *add_player(int fd, enum role role, uint32_t id)
 {
@@ -118,7 +121,15 @@ static void tell(int fd, struct init_msg msg)
 static void play_zygote(int fd, uint32_t id)
 {
     struct zygote_reply ready = { .what = ZYGOTE_READY, .modules = "no_such_module\n" };
+    static bool is_root = true;
 
+    if (is_speechless && !is_root) {
+        close(fd);
+        return;
+    }
+    if (refuses && !is_root)
+        strcpy(ready.modules, "error: a thread is left\n");
+    is_root = false;
     say(add_player(fd, ZYGOTE, id)->fd, &ready, sizeof(ready), NULL, 0);
 }
 
@@ -270,11 +281,19 @@ static void play_worker(struct player *p)
 {
     static char job[1 << 20];
     struct player *init = find_player(CONTROL, p->id);
-    ssize_t n = recv(p->fd, job, sizeof(job) - 1, MSG_DONTWAIT);
+    ssize_t n;
     struct init_msg ended = { .kind = INIT_ENDED };
     const char *code;
     char input[64];
 
+    if (n_deaf > 0 && init) {
+        n_deaf--;
+        drop_player(p);
+        ended.ended.status = SIGKILL;
+        tell(init->fd, ended);
+        return;
+    }
+    n = recv(p->fd, job, sizeof(job) - 1, MSG_DONTWAIT);
     if (n <= 0 || !init) {
         drop_player(p);
         return;
@@ -361,6 +380,10 @@ static int play(void)
         players[i].fd = -1;
     if (how && strncmp(how, "fork:", 5) == 0)
         dies_at_fork = (unsigned)atoi(how + 5);
+    if (how && strncmp(how, "deaf:", 5) == 0)
+        n_deaf = (unsigned)atoi(how + 5);
+    refuses = how && strcmp(how, "refuse") == 0;
+    is_speechless = how && strcmp(how, "speechless") == 0;
     opener = add_player(WARM_SOCKET_FD, OPENER, 0);
     hutch_fdpass_send(opener->fd, &hello, sizeof(hello), NULL, 0, 0);
     send_launcher(opener);
@@ -697,6 +720,62 @@ static void test_a_zygote_dies(void **state)
     close_engine(p);
 }
 
+/* Its worker is killed before it has read the job: nothing of the program has run, so it begins again. */
+static void test_a_job_that_nobody_reads(void **state)
+{
+    struct lair *p = *state;
+    struct hutch_request request = request_for("#! out");
+    uint64_t id;
+
+    open_engine(p, "deaf:2");
+    await_full_pool(p);
+    id = submit(p, &request);
+    await(p, 1);
+    assert_int_equal(runs[id].verdict, HUTCH_OK);
+    assert_string_equal(runs[id].out, "said\n");
+    assert_int_equal(runs[id].restarts, 2);
+    assert_int_equal(stats_of(p).restarted, 2);
+    assert_int_equal(stats_of(p).lost_sandboxes, 2);
+    close_engine(p);
+
+    n_results = 0;
+    open_engine(p, "deaf:100");
+    id = submit(p, &request);
+    await(p, 1);
+    assert_int_equal(runs[id].verdict, HUTCH_SETUP_FAILED); /* but not for ever */
+    assert_string_equal(runs[id].message, "its sandbox was broken from outside, 4 times");
+    close_engine(p);
+}
+
+/* A zygote that this image cannot have is given up, and its runs go to its parent; one that dies without a word is tried again. */
+static void test_a_zygote_that_cannot_be(void **state)
+{
+    struct lair *p = *state;
+    struct hutch_request request = request_for("import numpy\n#! out");
+    uint64_t id;
+
+    open_engine(p, "refuse");
+    id = submit(p, &request);
+    await(p, 1);
+    assert_int_equal(runs[id].verdict, HUTCH_OK);
+    while (stats_of(p).building > 0 || stats_of(p).prepared < 2)
+        turn(p);
+    id = submit(p, &request);
+    await(p, 2);
+    assert_string_equal(runs[id].zygote, "bare");
+    assert_false(stats_of(p).zygotes[1].is_ready);
+    assert_int_equal(stats_of(p).zygotes[1].prepared, 0);
+    close_engine(p);
+
+    n_results = 0;
+    open_engine(p, "speechless");
+    id = submit(p, &request);
+    await(p, 1);
+    assert_int_equal(runs[id].verdict, HUTCH_OK); /* by the parent */
+    assert_string_equal(runs[id].zygote, "data");
+    close_engine(p);
+}
+
 static void test_recycling(void **state)
 {
     struct lair *p = *state;
@@ -813,6 +892,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_runs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_zygote_dies, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_job_that_nobody_reads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_zygote_that_cannot_be, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_recycling, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_callbacks_may_submit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_free_at_any_time, set_up, tear_down),
