@@ -1,5 +1,6 @@
 """hutch dies by SIGKILL at any moment: nothing of the sandbox runs on, and the next start sweeps what lies
-about. Two hundred times, at moments spread over the setup, the start of Python and the run."""
+about. Two hundred times, at moments spread over the setup, the start of Python and the run; and then hutch with an
+engine in it, and the engine's own processes."""
 import os
 import random
 import signal
@@ -8,10 +9,11 @@ import time
 
 import pytest
 
+import engine
 import support
 from support import command, run
 
-TIMES = 200
+TIMES = {"cold": 200, "warm": 80}
 SEED = int(os.environ.get("HUTCH_TEST_SEED", "20240607"))
 
 # Writes files, and leaves daemons in sessions of their own that do the same.
@@ -73,33 +75,35 @@ def start(*args, stdout=subprocess.PIPE):
     return subprocess.Popen(command(*args), stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL)
 
 
-def typical_start():
+def typical_start(*options):
     """Seconds until a script of this image speaks: the unit of the moments below."""
     times = []
     for _ in range(3):
         begin = time.monotonic()
-        process = start("-c", "print(1)")
+        process = start(*options, "-c", "print(1)")
         process.stdout.readline()
         times.append(time.monotonic() - begin)
         process.communicate()
     return sorted(times)[1]
 
 
-def moments(unit):
+def moments(unit, times):
     """Seeded delays: half in the first 60 ms, a quarter over the time until Python speaks, a quarter after."""
     rng = random.Random(SEED)
-    for number in range(TIMES):
+    for number in range(times):
         yield (rng.uniform(0, 0.060), rng.uniform(0, 0.060), rng.uniform(0, unit), unit + rng.uniform(0, 0.1))[number % 4]
 
 
-def test_killed_two_hundred_times(data):
+@pytest.mark.parametrize("path", TIMES)
+def test_killed_many_times(data, path):
+    options = ["--warm"] * (path == "warm")
     assert run("-c", "pass").returncode == 0
     before_groups, before_mounts = groups(), open("/proc/self/mountinfo", encoding="utf-8").read()
     temporary = set(os.listdir(os.environ.get("TMPDIR", "/tmp")))
     early = late = swept = 0
-    for number, delay in enumerate(moments(typical_start())):
+    for number, delay in enumerate(moments(typical_start(*options), TIMES[path])):
         # With a directory of the caller's, or with a fresh one that is the run's own.
-        process = start(*(("--data", str(data)) if number % 2 else ()), "-c", SCRIPT)
+        process = start(*options, *(("--data", str(data)) if number % 2 else ()), "-c", SCRIPT)
         time.sleep(delay)  # the moment is what is under test; nothing is expected of it
         process.kill()
         said = process.stdout.read() if not wait_until_alone(0) else None
@@ -119,7 +123,7 @@ def test_killed_two_hundred_times(data):
             assert run("-c", "print('swept')").stdout == b"swept\n"
             assert support.live_runs() + support.dead_runs() == [], "the next start sweeps state"
             assert groups() <= before_groups, "the next start sweeps control groups"
-    assert early > 10 and late > 10, "all kills hit one phase: %d before the script, %d after" % (early, late)
+    assert early > 5 and late > 5, "all kills hit one phase: %d before the script, %d after" % (early, late)
     assert swept > 0, "no kill left anything to sweep"
     assert open("/proc/self/mountinfo", encoding="utf-8").read() == before_mounts
     assert set(os.listdir(os.environ.get("TMPDIR", "/tmp"))) - temporary == set() or not os.environ.get("TMPDIR")
@@ -234,4 +238,64 @@ def test_odd_state(tmp_path):
     done = run("-c", "print(1)")
     assert (done.returncode, done.stdout) == (0, b"1\n"), done.stderr
     assert (victim / "file").read_text() == "of the caller's", "the sweep followed a link"
+    assert support.live_runs() + support.dead_runs() == []
+
+
+# --------------------------------------------------------------------------------------------------
+# The engine's own processes
+
+def comm(pid):
+    try:
+        with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def helpers(below):
+    """(opener, anchor) of the engine of process @below, as far as they are there."""
+    table = support.process_table()
+    openers = [pid for pid, (parent, _) in table.items() if parent == below and comm(pid) == "hutch-launcher"]
+    anchors = [pid for pid, (parent, _) in table.items() if parent in openers and comm(pid) in ("hutch-anchor", "hutch-launcher")]
+    return openers[:1], anchors[:1]
+
+
+@pytest.mark.parametrize("who", ["opener", "anchor"])
+def test_engine_loses_everything(who):
+    """With the opener or the anchor goes all that the engine has, at any moment: each run has one result, and the engine
+    starts anew. What it was in the middle of is begun again, or is over and says so."""
+    rng = random.Random(SEED)
+    before = support.descendants(os.getpid())
+    with engine.Engine(max_running=3, zygotes=(("bare", None, (), 2, 4),)) as warm:
+        for _ in range(12):
+            runs = [warm.submit("import time; time.sleep(0.02); print(1)") for _ in range(6)]
+            deadline = time.monotonic() + rng.uniform(0, 0.12)
+            while time.monotonic() < deadline:
+                warm.dispatch(0.002)
+            for pid in helpers(os.getpid())[who == "anchor"]:
+                os.kill(pid, signal.SIGKILL)
+            results = warm.wait(*runs)
+            assert all(run.results == 1 for run in runs)
+            for result in results:
+                assert (result["verdict"], result["stdout"]) in (("ok", "1\n"), ("killed", ""), ("killed", "1\n")), result
+        assert warm.run("print('works')")["stdout"] == "works\n"
+        warm.settle()
+    reap()
+    assert not support.descendants(os.getpid()) - before
+    assert run("-c", "print(1)").stdout == b"1\n"
+    assert support.live_runs() + support.dead_runs() == []
+
+
+@pytest.mark.parametrize("who", ["opener", "anchor"])
+def test_run_loses_everything(who):
+    """The same for a program in the middle of its work: hutch says that it was killed, and leaves nothing."""
+    process = subprocess.Popen(command("--warm", "-c", "print('ready', flush=True)\nimport time; time.sleep(60)"), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    for pid in helpers(process.pid)[who == "anchor"]:
+        os.kill(pid, signal.SIGKILL)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode in (125, 137), process.returncode
+    assert errors.startswith(b"hutch: "), errors
+    assert not wait_until_alone()
     assert support.live_runs() + support.dead_runs() == []
