@@ -423,7 +423,8 @@ int main(int argc, char **argv)
     if (strcmp(s->scenario, "demand") == 0)
         s->pool = s->pool_max = 1;
     if (strcmp(s->scenario, "hold") == 0) {
-        s->pool = s->pool_max = s->running = s->count;
+        s->pool = s->pool_max = s->code ? 1 : s->count;
+        s->running = s->count;
     } else if (!s->code || !s->want) {
         fprintf(stderr, "warm: --code and --want are needed\n");
         return 2;
