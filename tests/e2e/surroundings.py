@@ -115,16 +115,6 @@ def scheduling():
     return buffer.raw[:48].hex()
 
 
-def status_of_init():
-    """When it has settled: a warm program can be quicker than its init, which drops its last capability meanwhile."""
-    for _ in range(500):
-        text = read("/proc/1/status")
-        if "CapEff:\t0000000000000000" in text:
-            break
-        time.sleep(0.01)
-    return text
-
-
 def main():
     descriptors = {name: link("/proc/self/fd/" + name).partition(":")[0] for name in names("/proc/self/fd")}
     descriptors = {name: target for name, target in descriptors.items() if os.path.exists("/proc/self/fd/" + name)}
