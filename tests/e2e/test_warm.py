@@ -257,7 +257,7 @@ def workers():
         try:
             if comm(pid).startswith("python") and len(status_of(pid)["NSpid"]) > 2:
                 found.append(pid)
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             pass
     return found
 
@@ -502,7 +502,10 @@ def test_prepared_and_killed(warm):
     for _ in range(2):
         warm.settle()
         for pid in workers():
-            os.kill(pid, signal.SIGKILL)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # its sandbox was already on its way out
         results = warm.wait(*[warm.submit("print(%d)" % number) for number in range(4)])
         assert [result["stdout"] for result in results] == ["0\n", "1\n", "2\n", "3\n"]
 
