@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#define DATA_LOOK_SHARE 50 /* of the time of all runs, as long as one looks at its data directory all others wait */
 #define OUTPUT_TURNS 16 /* buffers from one stream, before others have their turn */
 
 enum { THEIR_STDIN, THEIR_STDOUT, THEIR_STDERR, THEIR_JOB };
@@ -244,7 +243,6 @@ static int make_streams(struct box *box, struct hutch_err *err)
     box->supervisor = s;
     s->on_close = s->out.on_close = s->err_out.on_close = s->in.on_close = on_close;
     s->user = s->out.user = s->err_out.user = s->in.user = box;
-    s->data_look_share = DATA_LOOK_SHARE;
     if (make_pipe(&s->in.pipe_fd, &box->theirs[THEIR_STDIN], false, err) < 0 ||
         make_pipe(&s->out.pipe_fd, &box->theirs[THEIR_STDOUT], true, err) < 0 ||
         make_pipe(&s->err_out.pipe_fd, &box->theirs[THEIR_STDERR], true, err) < 0)
@@ -372,8 +370,10 @@ void hutch_box_on_lost_launcher(struct box *box)
 {
     if (box->state == BOX_BUILDING)
         hutch_box_fail(box, NULL);
-    else if (box->is_reaping)
+    else if (box->state == BOX_DYING && box->is_reaping) {
+        box->is_reaping = false;
         hutch_run_await_death(box);
+    }
 }
 
 void hutch_box_on_built(struct box *box, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds)
@@ -382,13 +382,13 @@ void hutch_box_on_built(struct box *box, const struct launcher_reply *reply, con
 
     if (box->state != BOX_BUILDING)
         return;
-    if (n_fds < 2 || fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0) {
+    if (n_fds < (reply->has_cgroup ? 3u : 2u) || fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0) {
         hutch_box_fail(box, NULL);
         return;
     }
     box->sb.control_fd = hutch_fd_take(&fds[0]);
     box->sb.pidfd = hutch_fd_take(&fds[1]);
-    if (reply->has_cgroup && n_fds > 2)
+    if (reply->has_cgroup)
         box->sb.cgroup.dirfd = hutch_fd_take(&fds[2]);
     box->sb.cgroup.controllers = reply->controllers;
     box->sb.wants_samples = reply->wants_samples;
@@ -599,7 +599,7 @@ void hutch_box_fail(struct box *box, const struct hutch_err *why)
     hutch_box_discard(box);
     if (run) {
         /* Those that were there before may have been killed together, and there is an end to them. */
-        if (box->t_prepared == 0 || box->t_prepared > run->t_submitted)
+        if (box->t_prepared == 0 || box->t_prepared > run->t_active)
             run->strikes++;
         hutch_run_restart(run, why);
     }

@@ -110,6 +110,13 @@ static bool needs_own_interpreter(const struct hutch_engine *engine, const char 
     return false;
 }
 
+/* A zygote waits while a child that shares its memory forks the worker inside the sandbox's cgroup. What a request asks for itself must
+ * not make that long, nor have the kernel end both for its memory: such a program is executed by init. */
+static bool is_cramped(const struct hutch_request *request)
+{
+    return (request->cpus && request->cpus < 200) || (request->memory_bytes && request->memory_bytes < 64u << 20);
+}
+
 /* --- limits -------------------------------------------------------------------------------------------------------- */
 
 struct wish {
@@ -234,7 +241,7 @@ static int read_program(const struct hutch_request *request, struct program *ret
         return hutch_err_set(err, EINVAL, "there is no code");
     if (!p.code)
         p.code = "";
-    p.code_len = request->code_len ? request->code_len : strlen(p.code);
+    p.code_len = request->code && request->code_len ? request->code_len : strlen(p.code);
     if (memchr(p.code, '\0', p.code_len))
         return hutch_err_set(err, EINVAL, "the code has a NUL byte in it");
     if (p.code_len > PROGRAM_MAX_BYTES)
@@ -319,8 +326,17 @@ static int set_job(struct engine_run *run, const struct hutch_request *request, 
 
 /* --- all of it ------------------------------------------------------------------------------------------------------- */
 
+/* Not of "/": all is within that. */
+static bool is_within(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return len > 1 && strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
 static int set_data_dir(struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
 {
+    const char *root;
     struct stat st;
 
     run->keep_data = request->keep_data;
@@ -331,7 +347,13 @@ static int set_data_dir(struct engine_run *run, const struct hutch_request *requ
         return hutch_err_set(err, errno, "look at the data directory '%s'", request->data_dir);
     if (!S_ISDIR(st.st_mode))
         return hutch_err_set(err, ENOTDIR, "the data directory '%s'", request->data_dir);
-    return hutch_profile_refuse_own(&run->engine->profile, run->data_dir, err);
+    if (hutch_profile_refuse_own(&run->engine->profile, run->data_dir, err) < 0)
+        return -1;
+    /* The tree that zygotes run is not for a program to write to. */
+    root = run->engine->spec.rootfs_path;
+    if (root && (is_within(run->data_dir, root) || is_within(root, run->data_dir)))
+        return hutch_err_set(err, EINVAL, "the data directory '%s' and the image's tree '%s' are one in the other", run->data_dir, root);
+    return 0;
 }
 
 static int set_input(struct engine_run *run, const struct hutch_request *request, const struct program *p, struct hutch_err *err)
@@ -377,7 +399,7 @@ static int set_course(struct engine_run *run, const struct hutch_request *reques
     }
     if (program.is_python)
         run->zygote = hutch_zygotes_choose(engine, program.code, program.code_len);
-    run->is_exec = !program.is_python || program.code_len > WORKER_CODE_MAX ||
+    run->is_exec = !program.is_python || program.code_len > WORKER_CODE_MAX || is_cramped(request) ||
                    needs_own_interpreter(engine, request->env, engine->confs[run->zygote].n_modules > 0);
     has_own = run->is_exec || request->policy || request->memory_bytes || request->pids || request->cpus ||
               engine->spec.network != NETWORK_NONE;

@@ -169,7 +169,8 @@ struct hutch_request {
     size_t input_len;
     const char *data_dir;      /* host directory to appear at /mnt/data; NULL: a fresh one */
     int keep_data;             /* with a fresh one: when the run added files, keep it and tell its path in the result; else it is removed */
-    const char *policy;        /* NULL: the engine's. Another one is built on demand */
+    const char *policy;        /* name or path; NULL: the engine's. Another one is built on demand. It says what the run may do, so it is the
+                                * caller's to choose and not his client's */
     uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own (EINVAL): 0 takes that */
     uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes; /* likewise. A sandbox from the pool has the
                                 * policy's memory, pids, cpus: asking for others builds on demand */

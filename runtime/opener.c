@@ -155,6 +155,7 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
 
     signal(SIGPIPE, SIG_IGN);
     raise_open_files();
+    umask(022); /* whatever the caller's is, it is not for cgroups */
     setsid(); /* a Ctrl-C in the caller's terminal is the caller's */
     snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
     if (watch_engine(sock, &engine, &hello.err) < 0 || hutch_userns_plan(&plan, &hello.err) < 0 ||

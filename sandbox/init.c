@@ -134,7 +134,7 @@ static void await_exec(const struct init_job *job, int errpipe_r)
 
 /* Reaps what has ended, up to REAP_MAX: code inside can make orphans as fast as they are reaped, and must not keep init from
  * everything else. True when the worker was among it; *@ret_more when there may be more. */
-static bool reap(pid_t worker, int *ret_status, bool *ret_more)
+static bool reap(pid_t worker, pid_t *pin, int *ret_status, bool *ret_more)
 {
     bool is_worker_done = false;
     int status, n;
@@ -146,6 +146,8 @@ static bool reap(pid_t worker, int *ret_status, bool *ret_more)
             _exit(1); /* the worker is gone and nobody told us how: rather an end than waiting for ever */
         if (pid <= 0)
             break;
+        if (pid == *pin)
+            *pin = 0; /* its number may be another's from now on */
         if (pid == worker) {
             *ret_status = status;
             is_worker_done = true;
@@ -297,7 +299,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         if (pfds[0].revents && read(signals, &info, sizeof(info)) < 0 && errno != EAGAIN)
             _exit(1); /* rather than turn for ever */
         /* Nothing is reaped before init knows its worker: his end would be lost. */
-        if (worker > 0 && reap(worker, &msg.ended.status, &is_more))
+        if (worker > 0 && reap(worker, &pin, &msg.ended.status, &is_more))
             break;
     }
     msg.kind = INIT_ENDED;

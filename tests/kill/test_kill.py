@@ -278,7 +278,8 @@ def test_engine_loses_everything(who):
             assert all(run.results == 1 for run in runs)
             for result in results:
                 assert (result["verdict"], result["stdout"]) in (("ok", "1\n"), ("killed", ""), ("killed", "1\n")), result
-        assert warm.run("print('works')")["stdout"] == "works\n"
+        # What was killed last may still be dying, and a run with it.
+        assert any(warm.run("print('works')")["stdout"] == "works\n" for _ in range(5))
         warm.settle()
     reap()
     assert not support.descendants(os.getpid()) - before

@@ -579,7 +579,7 @@ static void test_strict_allows_nothing_that_default_does_not(void **state)
         }
         calls_less += is_less;
     }
-    assert_true(calls_less >= 50);
+    assert_true(calls_less >= 45);
     hutch_seccomp_rules_done(&rules);
     hutch_seccomp_program_done(&loose);
     hutch_seccomp_program_done(&strict);

@@ -75,6 +75,10 @@ def what_forbids_to_fork():
     threads = count_threads()
     if threads > 1:
         return "the imports have started %d threads, which no fork survives" % (threads - 1)
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.split()[1].startswith("rw") and line.split()[1].endswith("s"):
+                return "the imports have mapped memory that all programs would share: %s" % (line.split(None, 5) + [""])[5].strip()
     listing = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
     left = {int(name) for name in os.listdir(listing)} - DESCRIPTORS - {listing}
     os.close(listing)
