@@ -4,6 +4,7 @@
 
 #define BACKOFF_MS 20
 #define BACKOFF_MAX_MS 2000
+#define SAME_DEATH_MS 20 /* apart, deaths have one cause: a launcher, a zygote, a group of processes */
 #define MAX_DEATHS 10
 
 void hutch_pool_init(struct pool *pool, struct hutch_engine *engine, unsigned index)
@@ -74,7 +75,13 @@ void hutch_pool_on_failed(struct pool *pool, const struct hutch_err *why)
     struct hutch_err unknown;
 
     if (!why) {
-        if (++pool->deaths < MAX_DEATHS) { /* somebody killed a process, and that can happen to the next one too */
+        double now = hutch_supervisor_now();
+
+        if (now - pool->counted_death > SAME_DEATH_MS) {
+            pool->deaths++;
+            pool->counted_death = now;
+        }
+        if (pool->deaths < MAX_DEATHS) { /* somebody killed a process, and that can happen to the next one too */
             hutch_pool_refill(pool);
             return;
         }

@@ -231,6 +231,7 @@ struct pool {
     double last_missed;        /* a run found none */
     double retry_at;
     unsigned failures, deaths; /* in a row: with a reason; without one */
+    double counted_death;      /* when; what dies together counts once */
 };
 void hutch_pool_init(struct pool *pool, struct hutch_engine *engine, unsigned index);
 void hutch_pool_refill(struct pool *pool);
