@@ -412,6 +412,8 @@ void hutch_run_begin(struct box *box)
     if (run->on_output)
         s->out.on_data = s->err_out.on_data = on_data;
     hutch_supervisor_set_limits(s, run->limits, run->grace_ms);
+    if (run->input_len > 0) /* before its code, so that it is there when the code looks, as with a file for standard input */
+        send_input(box);
     if (!box->is_exec) {
         if (hutch_sandbox_order(&box->sb, INIT_START, box->pin_pid, -1) < 0) {
             hutch_box_fail(box, NULL);
@@ -430,7 +432,8 @@ void hutch_run_begin(struct box *box)
     /* From here on its code may run. */
     run->stage = RUN_RUNNING;
     hutch_box_set_state(box, BOX_RUNNING);
-    send_input(box);
+    if (run->input_len == 0)
+        send_input(box);
     run->result.queued_ms = run->t_active - run->t_submitted;
     hutch_supervisor_note_limits(s, &box->blueprint->spec);
     if (run->lowers_cpu)
