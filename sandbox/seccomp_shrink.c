@@ -200,9 +200,11 @@ static int evaluate(struct shrinker *s, size_t pc, struct word word, int depth)
         insn = &s->insns[pc++];
         if (insn->code == (BPF_LD | BPF_W | BPF_ABS)) {
             s->n_looks += insn->k == NR_OFFSET || insn->k == ARCH_OFFSET;
-            word = insn->k == NR_OFFSET     ? (struct word){ .kind = WORD_NR }
-                   : insn->k == ARCH_OFFSET ? (struct word){ .kind = WORD_ARCH }
-                                            : (struct word){ .kind = WORD_ARGUMENT, .off = insn->k, .mask = UINT32_MAX };
+            word = (struct word){ .kind = WORD_ARGUMENT, .off = insn->k, .mask = UINT32_MAX };
+            if (insn->k == NR_OFFSET)
+                word = (struct word){ .kind = WORD_NR };
+            else if (insn->k == ARCH_OFFSET)
+                word = (struct word){ .kind = WORD_ARCH };
         } else if (insn->code == (BPF_ALU | BPF_AND | BPF_K)) {
             if (word.kind == WORD_NR || word.kind == WORD_ARCH)
                 return NONE;

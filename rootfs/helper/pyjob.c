@@ -24,6 +24,7 @@ static char usual_job[64u << 10]; /* what a job takes that is no larger than mos
 static struct field job[JOB_FIELDS];
 
 /* Nothing of the program has run, and the run's own standard error is all that there is to say it on. */
+static _Noreturn void fail(int errnum, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static _Noreturn void fail(int errnum, const char *fmt, ...)
 {
     va_list args;
@@ -32,7 +33,9 @@ static _Noreturn void fail(int errnum, const char *fmt, ...)
     va_start(args, fmt);
     vdprintf(STDERR_FILENO, fmt, args);
     va_end(args);
-    dprintf(STDERR_FILENO, errnum ? ": %s\n" : "\n", strerror(errnum));
+    if (errnum)
+        dprintf(STDERR_FILENO, ": %s", strerror(errnum));
+    dprintf(STDERR_FILENO, "\n");
     _exit(125);
 }
 
@@ -198,8 +201,10 @@ static void set_arguments(const struct pykit *kit, PyObject *first, PyObject *op
         const char *nul = memchr(at, '\0', (size_t)(end - at));
         PyObject *argument;
 
-        if (!nul)
+        if (!nul) {
             fail(EBADMSG, "read the arguments");
+            break; /* never; the checker does not know */
+        }
         argument = decoded(at, (size_t)(nul - at));
         PyList_Append(argv, argument);
         PyList_Append(original, argument);

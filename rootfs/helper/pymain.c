@@ -192,9 +192,9 @@ static PyObject *load(const struct pykit *kit, const char *text)
     PyObject *report = PyObject_CallFunction(kit->load, "y", text), *environment = NULL;
     const char *lines = report ? PyUnicode_AsUTF8(report) : NULL;
 
-    if (!lines)
+    if (!lines) {
         die();
-    if (strncmp(lines, "error: ", 7) == 0) {
+    } else if (strncmp(lines, "error: ", 7) == 0) {
         hutch_zygote_ready(lines);
         _exit(1);
     }
