@@ -1,5 +1,8 @@
 /* hutch.h - libhutch: runs untrusted code in fresh sandboxes, with an interpreter already in them.
  *
+ * A RUN is one program in a sandbox of its own. A SESSION is a sandbox that is kept for several pieces of code, cells, which share
+ * variables and files as the cells of a notebook do.
+ *
  * LIFE CYCLE. hutch_engine_open() starts an engine: a few processes of its own, which import what the options say and
  * keep sandboxes prepared. hutch_engine_submit() hands in a run; its result comes by callback. The caller owns the event loop:
  * wait until hutch_engine_fd() is readable (poll, select, level-triggered epoll, an event library; no timeout is needed), then call
@@ -8,6 +11,7 @@
  * that runs.
  *
  *     open -> [ submit | wait for fd -> dispatch (on_output*, on_result) ]* -> free
+ *     session_open -> [ session_execute -> (on_output*, on_result) ]* -> session_close (on_end)
  *
  * THREADS, SIGNALS, GLOBALS. The library starts no threads, installs no signal handlers, and keeps no state outside its
  * engines; two engines in one process know nothing of each other. Where the caller's cgroup is delegated to it and holds nobody else,
@@ -18,12 +22,12 @@
  * child with wait(-1) may take it, which does no harm.
  *
  * MEMORY. What is passed in is copied before a call returns. What a callback is given is the engine's and ends with the
- * callback. Callbacks may call submit, cancel, stats and hutch_result_to_json, but not dispatch or free, and must not block.
+ * callback. Callbacks may call everything but dispatch and free, and must not block.
  *
  * UNITS. Times are milliseconds, sizes are bytes, CPUs are thousandths of one. 0 in an option takes the default.
  *
  * ERRORS. A failing call returns -1 and fills *err (which may be NULL). Whatever goes wrong with a run that was
- * accepted is told by its result: every accepted run gets exactly one.
+ * accepted is told by its result: every accepted run and cell gets exactly one.
  *
  * VERSIONS. A program keeps working with a newer library that has added fields at the end of a struct: hutch_..._init() sets the size
  * of options and requests, and the caller that of hutch_engine_stats. hutch_zygote, hutch_zygote_stats and hutch_error do not change. */
@@ -38,6 +42,7 @@ extern "C" {
 #endif
 
 struct hutch_engine;
+struct hutch_cell_result;
 
 struct hutch_error {
     int  code;         /* an errno, 0 when there is none: EAGAIN for a full queue, EINVAL for a bad argument, … */
@@ -71,6 +76,7 @@ struct hutch_engine_options {
     unsigned recycle_forks;      /* a zygote is replaced after so many workers; 0: 10000 */
     uint64_t recycle_ms;         /* … or after this time; 0: one hour */
     uint64_t trim_ms;            /* a pool that has more than min and was not used for this long gets smaller; 0: 30 s */
+    unsigned max_sessions;       /* open at the same time, besides the runs; 0: 1024 */
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);
 
@@ -108,6 +114,7 @@ struct hutch_engine_stats {
     int      launcher_pid;
     const struct hutch_zygote_stats *zygotes; /* the engine's, until the next hutch_engine_get_stats() or free */
     size_t   n_zygotes;
+    unsigned sessions; /* open ones */
 };
 void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_stats *stats);
 
@@ -148,6 +155,7 @@ struct hutch_result {
     int  restarts;       /* times that it was begun again, before any of its code ran */
     const char *zygote;  /* name, NULL when the run did not use one */
     const void *internal;
+    const struct hutch_cell_result *cell; /* of a rich run, what its one cell showed; NULL without */
 };
 
 /* The whole result as the JSON object of docs/results.md, for the caller to free(3); NULL on ENOMEM. Inside on_result only. */
@@ -178,6 +186,8 @@ struct hutch_request {
                                 * (stdout, stderr), not NUL-terminated; NULL: into the result */
     void (*on_result)(void *user, uint64_t id, const struct hutch_result *result);        /* exactly once; may be NULL */
     void *user;
+    int rich;                  /* Python, without name, args and input: the code runs as the one cell of a session, in IPython's shell,
+                                * and the result has what it displays. What it prints is there and in out and err */
 };
 void hutch_request_init(struct hutch_request *request);
 
@@ -189,6 +199,138 @@ int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request 
 
 /* Ends a run; its result, "killed", comes by a later dispatch. 1 when there was something to end, 0 when it is over or unknown. */
 int hutch_engine_cancel(struct hutch_engine *engine, uint64_t id);
+
+/* --- sessions --- */
+
+enum hutch_output_kind {
+    HUTCH_STREAM,
+    HUTCH_DISPLAY,
+    HUTCH_VALUE,        /* of the last expression */
+    HUTCH_ERROR_OUTPUT,
+    HUTCH_UPDATE,       /* of an earlier display with the same id */
+    HUTCH_CLEAR         /* what the cell has shown so far is to go */
+};
+struct hutch_output { /* one piece, as it comes */
+    size_t size;
+    enum hutch_output_kind kind;
+    int  stream;       /* HUTCH_STREAM: 1 or 2 */
+    const char *text;  /* HUTCH_STREAM: any bytes, not NUL-terminated */
+    size_t text_len;
+    const char *json;  /* the others: the output as nbformat has it; HUTCH_UPDATE: with "id"; HUTCH_CLEAR: {"wait": true or false}.
+                        * NUL-terminated */
+};
+
+struct hutch_cell_result {
+    size_t size;
+    enum hutch_verdict verdict; /* HUTCH_OK; HUTCH_ERROR: an exception; HUTCH_TIMEOUT: interrupted, or killed; HUTCH_SETUP_FAILED: it was
+                                 * not run; others: what its interpreter died of */
+    int  interpreter_died;      /* variables are lost, message says why, and the session's next cell starts another interpreter */
+    int  is_fresh;              /* the interpreter of the cell before had died: this one found no variables */
+    int  was_interrupted;
+    int  execution_count;       /* 0 when it did not begin, or was silent */
+    const char *message;        /* one sentence when the verdict is neither ok nor error or the variables are lost, else "" */
+    const char *outputs;        /* JSON array of nbformat's outputs, merged as nbconvert merges them, NUL-terminated */
+    int  truncated;             /* there was more than output_bytes */
+    const char *error_name, *error_value, *error_traceback; /* of the exception; plain text without colours; NULL without one */
+    const char *error_traceback_ansi; /* with them, as IPython prints it */
+    int  error_line;            /* of the cell's code, from 1; 0: not known */
+    double queued_ms, run_ms;
+    double t_busy, t_input, t_reply, t_idle; /* seconds since 1970, of a notebook's metadata.execution; 0 when it did not get there */
+    uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes; /* of this cell; HUTCH_UNKNOWN where nobody counted */
+    const void *internal;
+};
+/* The whole result as the JSON object of docs/sessions.md, with the files that the cell added, modified and deleted, for the caller to
+ * free(3); NULL on ENOMEM. Inside on_result only. */
+char *hutch_cell_result_to_json(const struct hutch_cell_result *result);
+/* The same for a language model to read: plain text of about @budget tokens at most, 0: 2000, that says what was left out. */
+char *hutch_cell_result_to_text(const struct hutch_cell_result *result, size_t budget);
+
+struct hutch_session_options {
+    size_t size;
+    const char *policy;         /* as in hutch_request */
+    const char *zygote;         /* name; NULL: the one that has ipykernel, else the last */
+    const char *const *env;     /* as in hutch_request */
+    const char *data_dir;       /* likewise: stays where it is */
+    int keep_data;              /* with a fresh one: its path is told by on_end, and it is the caller's to remove */
+    uint64_t idle_ms, lifetime_ms; /* closed after so long without a cell, and so long after it was opened; 0: 10 minutes, one day */
+    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes; /* as in hutch_request; output_bytes of each
+                                 * cell, the others of the session */
+    unsigned max_checkpoints;   /* with branches; 0: 8. At most 64 */
+    uint64_t checkpoint_bytes;  /* of the files of all checkpoints and branches together; 0: the data limit */
+    void (*on_end)(void *user, uint64_t session, const char *why, const char *directory); /* exactly once, after the results of all
+                                 * cells, and then there is no such session: it was closed, or idle, or broke. @directory: with keep_data */
+    void *user;
+};
+void hutch_session_options_init(struct hutch_session_options *options);
+
+/* 0 and the session's id, which is never 0; no callback comes before this returns. It does not wait: cells may be given to it at once.
+ * Errors: EAGAIN (max_sessions are open), EINVAL, and as hutch_engine_submit(). */
+int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *options, uint64_t *ret_id,
+                       struct hutch_error *err);
+
+struct hutch_cell {
+    size_t size;
+    const char *code;     /* UTF-8, any bytes but NUL, 8 MiB at most */
+    size_t code_len;      /* 0: up to the NUL */
+    const char *context;  /* its variables are another context's no more than those of another program: [A-Za-z0-9_-]{1,64}, made when it is
+                           * first named, 16 at most; NULL: "main" */
+    uint64_t timeout_ms;  /* then it is interrupted, and five seconds later its interpreter killed; 0: the policy's wall limit, which is also
+                           * the most */
+    int silent;           /* its value is not shown, and it does not count */
+    int no_history;       /* it is not in In and Out */
+    int allow_input;      /* input() asks; without, it raises StdinNotImplementedError */
+    void (*on_output)(void *user, uint64_t session, const struct hutch_output *output); /* as it comes, and in the result too; may be NULL */
+    void (*on_input)(void *user, uint64_t session, const char *prompt, int is_password); /* to be answered by hutch_session_reply() */
+    void (*on_result)(void *user, uint64_t session, const struct hutch_cell_result *result); /* exactly once; may be NULL */
+    void *user;
+};
+void hutch_cell_init(struct hutch_cell *cell);
+
+/* Cells run one after the other, in the order of these calls. Errors: EAGAIN (64 wait already), EINVAL, ENOENT (there is no such
+ * session, or no more). */
+int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct hutch_cell *cell, struct hutch_error *err);
+
+/* KeyboardInterrupt in the cell that runs. 1 when there was one, else 0. */
+int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id);
+/* Answers on_input; NULL: the end of the input. 1 when a cell was waiting for it, else 0. */
+int hutch_session_reply(struct hutch_engine *engine, uint64_t id, const char *text);
+/* Another interpreter, with the same files. Cells that run or wait end as killed; checkpoints and branches are gone. */
+int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
+/* Cells that run or wait end as killed, then on_end comes. 1 when there was such a session, else 0. */
+int hutch_session_close(struct hutch_engine *engine, uint64_t id);
+
+/* A checkpoint is a copy of the interpreter as it is between two cells, parked, and one of /mnt/data. A branch is one that goes on: the
+ * branches of a session take turns. Both end with the session, and with their interpreter. Each of these orders waits its turn in
+ * the session's queue, as a cell does, and is answered once. */
+struct hutch_reply {
+    size_t size;
+    int  ok;
+    const char *message; /* one sentence when it is not, else "" */
+    uint64_t id;         /* of the checkpoint or branch */
+    const char *lost;    /* JSON array of sentences: what the copy does not have (threads, child processes, connections); "[]" when nothing */
+    double ms;           /* that it took, without waiting */
+    uint64_t bytes;      /* of files that were copied */
+};
+typedef void (*hutch_on_reply)(void *user, uint64_t session, const struct hutch_reply *reply);
+int hutch_session_checkpoint(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *err);
+/* Variables and files are as they were; as often as wanted. */
+int hutch_session_rollback(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint, hutch_on_reply on_reply, void *user,
+                           struct hutch_error *err);
+/* Makes a branch that has what there is now. The session stays where it is. */
+int hutch_session_fork(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *err);
+/* The cells from here on are that branch's; 0: the one that the session began with. */
+int hutch_session_switch(struct hutch_engine *engine, uint64_t id, uint64_t branch, hutch_on_reply on_reply, void *user,
+                         struct hutch_error *err);
+int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint_or_branch, hutch_on_reply on_reply, void *user,
+                       struct hutch_error *err);
+
+/* Files below /mnt/data, which belong to hostile code: names are relative, any bytes but NUL, and no link is followed. At once, also while
+ * a cell runs. Errors: ENOENT, EINVAL (a name that leaves the directory), EFBIG and the like. */
+/* [{"path", "size", "mime", "type", "mtime"}], for the caller to free(3). */
+char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
+/* A descriptor, the caller's to close: O_RDONLY of a regular file, or O_WRONLY of a new or emptied one. */
+int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char *name, int flags, struct hutch_error *err);
+int hutch_session_delete_file(struct hutch_engine *engine, uint64_t id, const char *name, struct hutch_error *err);
 
 #ifdef __cplusplus
 }

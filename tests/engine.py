@@ -27,7 +27,8 @@ class Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("home", ctypes.c_char_p), ("launcher", ctypes.c_char_p), ("image", ctypes.c_char_p),
                 ("policy", ctypes.c_char_p), ("policy_dir", ctypes.c_char_p), ("zygotes", ctypes.POINTER(ZygoteOptions)),
                 ("n_zygotes", ctypes.c_size_t), ("max_running", ctypes.c_uint), ("max_queued", ctypes.c_uint),
-                ("recycle_forks", ctypes.c_uint), ("recycle_ms", ctypes.c_uint64), ("trim_ms", ctypes.c_uint64)]
+                ("recycle_forks", ctypes.c_uint), ("recycle_ms", ctypes.c_uint64), ("trim_ms", ctypes.c_uint64),
+                ("max_sessions", ctypes.c_uint)]
 
 
 class ZygoteStats(ctypes.Structure):
@@ -40,7 +41,7 @@ class Stats(ctypes.Structure):
                 ("building", ctypes.c_uint)] + [(name, ctypes.c_uint64) for name in (
                     "submitted", "finished", "from_pool", "on_demand", "restarted", "lost_zygotes", "lost_launchers",
                     "lost_sandboxes")] + [("launcher_pid", ctypes.c_int), ("zygotes", ctypes.POINTER(ZygoteStats)),
-                                          ("n_zygotes", ctypes.c_size_t)]
+                                          ("n_zygotes", ctypes.c_size_t), ("sessions", ctypes.c_uint)]
 
 
 class RawResult(ctypes.Structure):
@@ -52,7 +53,7 @@ class RawResult(ctypes.Structure):
                     (name, ctypes.c_double) for name in ("queued_ms", "prepared_ms", "run_ms", "total_ms")] + [
                     (name, ctypes.c_uint64) for name in ("cpu_user_ms", "cpu_system_ms", "memory_peak_bytes", "pids_peak")] + [
                     ("was_prepared", ctypes.c_int), ("restarts", ctypes.c_int), ("zygote", ctypes.c_char_p),
-                    ("internal", ctypes.c_void_p)]
+                    ("internal", ctypes.c_void_p), ("cell", ctypes.c_void_p)]
 
 
 ON_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.POINTER(ctypes.c_char),
@@ -67,7 +68,7 @@ class Request(ctypes.Structure):
                 ("keep_data", ctypes.c_int), ("policy", ctypes.c_char_p)] + [
                     (name, ctypes.c_uint64) for name in ("wall_ms", "cpu_ms", "memory_bytes", "pids", "cpus", "output_bytes",
                                                          "data_bytes", "data_files", "file_bytes")] + [
-                    ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", ctypes.c_void_p)]
+                    ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", ctypes.c_void_p), ("rich", ctypes.c_int)]
 
 
 def library_path():
