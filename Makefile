@@ -6,9 +6,10 @@ LIBDIR  ?= $(PREFIX)/lib
 B       ?= build
 CC      ?= gcc
 
-# The library, and with it whatever embeds it, needs the first four; the other two are for unpacking images.
+# The library, and with it whatever embeds it, needs the first four; the next two are for unpacking images, and the last for the
+# prompt of `hutch repl`.
 LIBHUTCH_PC := libseccomp libcap libcgroup libcjson
-LIBS_PC     := $(LIBHUTCH_PC) libarchive libcrypto
+LIBS_PC     := $(LIBHUTCH_PC) libarchive libcrypto libedit
 
 # Hardening, each with its reason; `make lint` looks for the effect of each in the finished program:
 #   -fPIC, and -pie for programs
