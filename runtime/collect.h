@@ -52,6 +52,8 @@ struct file_list {
     size_t n_files;
     bool truncated;          /* there is more than the bounds let us remember */
     int64_t taken_ns;        /* CLOCK_REALTIME when the scan began */
+    int64_t newest_ns;       /* the latest change of a file in it; INT64_MIN without one */
+    struct { uint64_t ino; int64_t ctime_ns; } top; /* of the directory itself, when nothing at all was below it; else 0 */
     struct collect_names *names;
 };
 #define FILE_LIST_INIT { .files = NULL }
@@ -87,6 +89,15 @@ int hutch_collect_snapshot(int dirfd, const struct collect_bounds *bounds, struc
  * read is not an error but sets .truncated. @ret is untouched on failure, else released by hutch_file_changes_done(). */
 int hutch_collect_changes(int dirfd, const struct file_list *before, const struct collect_bounds *bounds,
                           struct file_changes *ret, struct hutch_err *err);
+
+/* What changed since *@seen was taken, which becomes what is there now: one walk after each cell of a session. Its processes live on, so no
+ * directory is opened up. An empty directory that stays so costs no walk. *@seen is FILE_LIST_INIT or taken by this or
+ * hutch_collect_snapshot(), and untouched on failure. Does not wait as that one does: see the next function. */
+int hutch_collect_step(int dirfd, struct file_list *seen, const struct collect_bounds *bounds, struct file_changes *ret,
+                       struct hutch_err *err);
+
+/* How many ms are left until the next change can be told from the last one that @seen has; 0 nearly always. Begin a cell then. */
+double hutch_collect_unsettled_ms(const struct file_list *seen);
 
 /* Counts the disk space (allocated blocks, a file with several names once) and the directory entries below
  * @dirfd while the run lives. Stops early once past usage_bytes or usage_entries: then the numbers say no more than that. A

@@ -16,6 +16,7 @@
 
 #include "err.h"
 #include "sandbox.h"
+#include "snapshot.h"
 #include "worker.h"
 
 #include <limits.h>
@@ -54,10 +55,26 @@ struct opener_reply {
     struct hutch_err err;
 };
 
-/* --- engine and sweeper: a process of the opener's that removes directories, however many files hostile code has left there --- */
+/* --- engine and sweeper: a process of the opener's that does for the engine what may take long with a data directory --- */
 
-struct sweep_request { /* fd: the directory that it is in. No answer */
-    char name[32];
+/* Orders are carried out one after the other. After a death of the sweeper's, give an order again that had no answer: snapshot.h. */
+enum sweeper_order {
+    SWEEPER_REMOVE,  /* name; fd: the directory that it is in. No answer */
+    SWEEPER_TAKE,    /* name; fds: store, data directory: hutch_snapshot_take() -> sweeper_reply, as for the next two */
+    SWEEPER_RESTORE, /* name; fds: store, data directory */
+    SWEEPER_SWITCH,  /* name, keep; fds: store, data directory */
+};
+struct sweep_request {
+    uint32_t what; /* enum sweeper_order */
+    uint32_t id;   /* the engine's, comes back */
+    char name[32], keep[32];
+    struct snapshot_bounds bounds;
+};
+struct sweeper_reply {
+    uint32_t id;
+    uint32_t has_failed; /* err says why, and everything is as it was */
+    struct snapshot_report report;
+    struct hutch_err err;
 };
 
 /* --- engine and launcher --- */
