@@ -1,0 +1,31 @@
+/* cell_frames.h - frames from an agent's socket: uint32 little endian length, then so many bytes. Never blocks, and never believes a length:
+ * the buffer grows with what has come. */
+#ifndef HUTCH_CELL_FRAMES_H
+#define HUTCH_CELL_FRAMES_H
+
+#include "err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CELL_MAX_FRAME (32u << 20) /* bytes after the length */
+
+struct cell_frames {
+    int fd;           /* not owned; non-blocking */
+    char *data;       /* owned */
+    size_t len, room; /* read; allocated */
+    size_t taken;     /* of the frame that was handed out, with its length */
+};
+#define CELL_FRAMES_INIT { .fd = -1 }
+
+enum cell_frames_state {
+    CELL_FRAME_NONE,  /* nothing more for now */
+    CELL_FRAME_READY, /* one frame, valid until the next call */
+    CELL_FRAME_END    /* the other end is closed */
+};
+/* The next frame, NUL-terminated behind its @ret_len bytes. Reads only when there is no whole one. -1: a length that is
+ * too large, an end within a frame, EIO and the like; ENOMEM. */
+int hutch_cell_frames_next(struct cell_frames *f, const char **ret_frame, size_t *ret_len, struct hutch_err *err);
+void hutch_cell_frames_done(struct cell_frames *f); /* the descriptor stays open */
+
+#endif

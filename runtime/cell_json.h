@@ -1,0 +1,17 @@
+/* cell_json.h - the result of a cell as JSON: hutch_cell_result_to_json() of hutch.h. docs/sessions.md describes every key. */
+#ifndef HUTCH_CELL_JSON_H
+#define HUTCH_CELL_JSON_H
+
+#include "hutch.h"
+
+struct file_changes;
+
+/* What struct hutch_cell_result has no field for; its .internal points here, or is NULL. Nothing is owned. */
+struct cell_details {
+    const char *code;                 /* the cell's own, NUL-terminated; NULL: not known */
+    const char *cause;                /* of the error, as the agent says; NULL: not known */
+    const struct file_changes *files; /* collect.h; NULL: nobody looked */
+    const char *directory;            /* of /mnt/data on the host; NULL: none, or not to be told */
+};
+
+#endif
