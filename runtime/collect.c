@@ -6,6 +6,7 @@
 #include "walk.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -151,93 +152,34 @@ static int64_t now_of_inodes(void)
 /* Time stamps of inodes move by the timer tick (4 ms at 250 Hz; finer from Linux 6.13). A file that was changed in
  * the tick that is still on, and is changed once more with the same size, would look the same: so see that tick out.
  * A stamp far ahead comes from another clock and waiting would not help. */
-static void wait_for_tick_after(int64_t newest_ns)
+double hutch_collect_unsettled_ms(const struct file_list *seen)
 {
-    struct timespec tick, pause = { .tv_nsec = 500000 };
+    struct timespec tick, now;
+    int64_t stamp_ns = now_of_inodes(), left_ns;
 
     clock_getres(CLOCK_REALTIME_COARSE, &tick);
-    for (int64_t end_ns = newest_ns - to_ns(&tick); now_of_inodes() <= newest_ns && now_of_inodes() >= end_ns;)
-        nanosleep(&pause, NULL);
-}
-
-/* Remembers what the walk found, or goes into it. */
-static int remember(struct file_list *list, size_t *cap, const struct collect_bounds *bounds, struct walk *w,
-                    struct hutch_err *err)
-{
-    struct stat st;
-    int skipped;
-
-    if (fstatat(w->dirfd, w->name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
+    if (seen->newest_ns < stamp_ns || seen->newest_ns - to_ns(&tick) > stamp_ns)
         return 0;
-    if (S_ISDIR(st.st_mode)) {
-        if (hutch_walk_enter(w, &skipped, err) < 0)
-            return -1;
-        if (skipped != EACCES)
-            return 0;
-    }
-    if (list->n_files == bounds->max_listed || w->path_len > COLLECT_MAX_PATH ||
-        kept_bytes(list->names) >= bounds->max_text) {
-        list->truncated = true;
-        return 0;
-    }
-    if (add_seen(list, cap, w, &st) < 0)
-        return hutch_err_set(err, ENOMEM, "remember %zu files", list->n_files + 1);
-    return 0;
+    clock_gettime(CLOCK_REALTIME, &now);
+    left_ns = stamp_ns + to_ns(&tick) - to_ns(&now);
+    return left_ns > 100000 ? (double)left_ns / 1e6 : 0.1;
 }
 
-int hutch_collect_snapshot(int dirfd, const struct collect_bounds *bounds, struct file_list *ret, struct hutch_err *err)
-{
-    auto_file_list list = FILE_LIST_INIT;
-    auto_walk w = WALK_INIT;
-    struct file_list none = FILE_LIST_INIT;
-    int64_t newest_ns = INT64_MIN;
-    uint64_t walked = 0;
-    size_t cap = 0;
+/* ---- after, or both at once ---- */
 
-    list.taken_ns = now_of_inodes();
-    if (hutch_walk_open(&w, dirfd, ".", 0, err) < 0)
-        return hutch_err_wrap(err, "list the data directory");
-    for (;;) {
-        struct hutch_err walk_err = { 0 };
-        enum walk_event event;
-        int rc = hutch_walk_next(&w, &event, &walk_err);
-
-        if (rc == 0 && event == WALK_END)
-            break;
-        if (rc == 0 && event == WALK_ENTRY && walked++ < bounds->max_walked)
-            rc = remember(&list, &cap, bounds, &w, &walk_err);
-        else if (rc == 0 && event == WALK_ENTRY)
-            rc = -1; /* enough */
-        if (rc == 0)
-            continue;
-        if (is_our_own_fault(walk_err.errnum)) {
-            *err = walk_err;
-            return hutch_err_wrap(err, "list the data directory");
-        }
-        list.truncated = true;
-        break;
-    }
-    for (size_t i = 0; i < list.n_files; i++)
-        if (list.files[i].ctime_ns > newest_ns)
-            newest_ns = list.files[i].ctime_ns;
-    if (list.n_files > 0) {
-        qsort(list.files, list.n_files, sizeof(*list.files), by_path);
-        wait_for_tick_after(newest_ns);
-    }
-    *ret = list;
-    list = none;
-    return 0;
-}
-
-/* ---- after ---- */
-
+/* One walk: compares with a list, makes one, or both. */
 struct scan {
-    const struct file_list *before;
+    const struct file_list *before; /* NULL: nothing to compare with */
+    struct file_list *after;        /* NULL: not wanted */
+    size_t after_cap;
     const struct collect_bounds *bounds;
+    bool strips_setid, is_listing; /* listing: what cannot be read is no news */
     struct file_changes changes;
     uint8_t *is_seen;   /* owned; one per file of before */
+    uint64_t walked;
     unsigned n_sniffs;
     bool is_incomplete; /* something was not looked at: what was not seen may still be there */
+    bool has_closed;    /* a directory cannot be read, and could not before */
 };
 
 static void scan_done(struct scan *scan)
@@ -324,7 +266,7 @@ static void strip_setid(struct scan *scan, const struct walk *w, const struct st
     auto_fd fd = -1;
     struct stat opened;
 
-    if (!S_ISREG(st->st_mode) || !(st->st_mode & (S_ISUID | S_ISGID)))
+    if (!scan->strips_setid || !S_ISREG(st->st_mode) || !(st->st_mode & (S_ISUID | S_ISGID)))
         return;
     fd = openat(w->dirfd, w->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 && fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && opened.st_ino == st->st_ino &&
@@ -350,7 +292,7 @@ static int look_at(struct scan *scan, const struct walk *w, const struct stat *s
 {
     const struct file_list *before = scan->before;
     const struct file_seen *old = find_before(before, w->path);
-    struct file_change change = { .size = (uint64_t)st->st_size, .type = type_of_mode(st->st_mode) };
+    struct file_change change = { .size = (uint64_t)st->st_size, .mtime_ns = to_ns(&st->st_mtim), .type = type_of_mode(st->st_mode) };
     bool is_changed = to_ns(&st->st_ctim) >= before->taken_ns;
 
     if (old != NULL) {
@@ -374,15 +316,37 @@ static int look_at(struct scan *scan, const struct walk *w, const struct stat *s
     return add_change(scan, &scan->changes.added, w->path, w->path_len, &change);
 }
 
+/* The same thing for the new list. */
+static int remember(struct scan *scan, const struct walk *w, struct stat *st)
+{
+    struct file_list *after = scan->after;
+
+    if (scan->strips_setid && S_ISREG(st->st_mode) && (st->st_mode & (S_ISUID | S_ISGID)) &&
+        fstatat(w->dirfd, w->name, st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
+        return 0;
+    if (after->n_files == scan->bounds->max_listed || w->path_len > COLLECT_MAX_PATH ||
+        kept_bytes(after->names) >= scan->bounds->max_text) {
+        after->truncated = true;
+        return 0;
+    }
+    return add_seen(after, &scan->after_cap, w, st);
+}
+
+static void miss(struct scan *scan)
+{
+    scan->is_incomplete = scan->changes.truncated = true;
+}
+
 static int visit(struct scan *scan, struct walk *w, struct hutch_err *err)
 {
     const struct file_seen *old;
+    bool is_same_closed = false;
     struct stat st;
     int skipped;
 
     if (fstatat(w->dirfd, w->name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0) {
         if (errno != ENOENT)
-            scan->changes.truncated = scan->is_incomplete = true;
+            miss(scan);
         return 0;
     }
     if (S_ISDIR(st.st_mode)) {
@@ -390,14 +354,16 @@ static int visit(struct scan *scan, struct walk *w, struct hutch_err *err)
             return -1;
         if (skipped == 0 || skipped == ENOENT || skipped == EXDEV)
             return 0;
-        old = find_before(scan->before, w->path);
-        if (old == NULL || old->mode != st.st_mode || old->ino != st.st_ino)
-            scan->changes.truncated = scan->is_incomplete = true;
-        else if (skipped == EACCES)
-            return 0; /* closed to us before and after */
+        old = scan->before ? find_before(scan->before, w->path) : NULL;
+        if (scan->before && !scan->is_listing && (old == NULL || old->mode != st.st_mode || old->ino != st.st_ino)) {
+            miss(scan);
+        } else if (skipped == EACCES) {
+            scan->has_closed = true;
+            is_same_closed = old != NULL;
+        }
     }
-    if (look_at(scan, w, &st) < 0)
-        return hutch_err_set(err, ENOMEM, "remember what changed");
+    if ((scan->before && !is_same_closed && look_at(scan, w, &st) < 0) || (scan->after && remember(scan, w, &st) < 0))
+        return hutch_err_set(err, ENOMEM, "remember %" PRIu64 " files", scan->walked);
     return 0;
 }
 
@@ -407,7 +373,7 @@ static int add_deleted(struct scan *scan)
 
     for (size_t i = 0; i < before->n_files; i++) {
         const struct file_seen *old = &before->files[i];
-        struct file_change change = { .size = old->size, .type = type_of_mode(old->mode) };
+        struct file_change change = { .size = old->size, .mtime_ns = old->mtime_ns, .type = type_of_mode(old->mode) };
 
         if (scan->is_seen[i] || change.type == FILE_DIRECTORY)
             continue;
@@ -428,20 +394,24 @@ static void sort_changes(struct file_change_list *list)
         qsort(list->items, list->n, sizeof(*list->items), change_by_path);
 }
 
-int hutch_collect_changes(int dirfd, const struct file_list *before, const struct collect_bounds *bounds,
-                          struct file_changes *ret, struct hutch_err *err)
+/* Fills scan->changes and *scan->after. */
+static int scan_tree(struct scan *scan, int dirfd, unsigned flags, struct hutch_err *err)
 {
-    __attribute__((cleanup(scan_done))) struct scan scan = { .before = before, .bounds = bounds };
-    struct file_changes none = FILE_CHANGES_INIT;
     auto_walk w = WALK_INIT;
-    uint64_t walked = 0;
+    struct stat top;
 
-    scan.changes.truncated = before->truncated;
-    scan.is_seen = calloc(before->n_files + 1, 1);
-    if (scan.is_seen == NULL)
-        return hutch_err_set(err, ENOMEM, "compare %zu files of the data directory", before->n_files);
-    if (hutch_walk_open(&w, dirfd, ".", WALK_UNLOCK_READ, err) < 0)
-        return hutch_err_wrap(err, "list the data directory after the run");
+    if (scan->before) {
+        scan->changes.truncated = scan->before->truncated;
+        scan->is_seen = calloc(scan->before->n_files + 1, 1);
+        if (scan->is_seen == NULL)
+            return hutch_err_set(err, ENOMEM, "compare %zu files", scan->before->n_files);
+    }
+    if (scan->after)
+        scan->after->taken_ns = now_of_inodes();
+    if (fstat(dirfd, &top) < 0)
+        return hutch_err_set(err, errno, "look at it");
+    if (hutch_walk_open(&w, dirfd, ".", flags, err) < 0)
+        return -1;
     for (;;) {
         struct hutch_err walk_err = { 0 };
         enum walk_event event;
@@ -449,23 +419,104 @@ int hutch_collect_changes(int dirfd, const struct file_list *before, const struc
 
         if (rc == 0 && event == WALK_END)
             break;
-        if (rc == 0 && event == WALK_ENTRY && walked++ < bounds->max_walked)
-            rc = visit(&scan, &w, &walk_err);
+        if (rc == 0 && event == WALK_ENTRY && scan->walked++ < scan->bounds->max_walked)
+            rc = visit(scan, &w, &walk_err);
         else if (rc == 0 && event == WALK_ENTRY)
             rc = -1; /* enough */
         if (rc == 0)
             continue;
         if (is_our_own_fault(walk_err.errnum)) {
             *err = walk_err;
-            return hutch_err_wrap(err, "list the data directory after the run");
+            return -1;
         }
-        scan.changes.truncated = scan.is_incomplete = true;
+        miss(scan);
         break;
     }
-    if (!scan.is_incomplete && add_deleted(&scan) < 0)
-        return hutch_err_set(err, ENOMEM, "list the deleted files of the data directory");
-    sort_changes(&scan.changes.added);
-    sort_changes(&scan.changes.modified);
+    if (scan->before && !scan->is_incomplete && add_deleted(scan) < 0)
+        return hutch_err_set(err, ENOMEM, "list the deleted files");
+    sort_changes(&scan->changes.added);
+    sort_changes(&scan->changes.modified);
+    if (scan->after) {
+        struct file_list *after = scan->after;
+
+        /* what a closed directory holds is remembered from nowhere */
+        if (scan->is_incomplete || (scan->has_closed && scan->before && scan->before->truncated))
+            after->truncated = true;
+        for (size_t i = 0; i < after->n_files; i++)
+            if (after->files[i].ctime_ns > after->newest_ns)
+                after->newest_ns = after->files[i].ctime_ns;
+        if (after->n_files > 0)
+            qsort(after->files, after->n_files, sizeof(*after->files), by_path);
+        /* a stamp of this very tick would not tell of a change later in it */
+        if (scan->walked == 0 && !after->truncated && to_ns(&top.st_ctim) < after->taken_ns) {
+            after->top.ino = top.st_ino;
+            after->top.ctime_ns = to_ns(&top.st_ctim);
+        }
+    }
+    return 0;
+}
+
+int hutch_collect_snapshot(int dirfd, const struct collect_bounds *bounds, struct file_list *ret, struct hutch_err *err)
+{
+    auto_file_list list = FILE_LIST_INIT;
+    __attribute__((cleanup(scan_done))) struct scan scan = { .after = &list, .bounds = bounds };
+    struct file_list none = FILE_LIST_INIT;
+    double left_ms;
+
+    if (scan_tree(&scan, dirfd, 0, err) < 0)
+        return hutch_err_wrap(err, "list the data directory");
+    while ((left_ms = hutch_collect_unsettled_ms(&list)) > 0)
+        nanosleep(&(struct timespec){ .tv_nsec = (long)(left_ms * 1e6) }, NULL);
+    *ret = list;
+    list = none;
+    return 0;
+}
+
+int hutch_collect_changes(int dirfd, const struct file_list *before, const struct collect_bounds *bounds,
+                          struct file_changes *ret, struct hutch_err *err)
+{
+    __attribute__((cleanup(scan_done))) struct scan scan = { .before = before, .bounds = bounds, .strips_setid = true };
+    struct file_changes none = FILE_CHANGES_INIT;
+
+    if (scan_tree(&scan, dirfd, WALK_UNLOCK_READ, err) < 0)
+        return hutch_err_wrap(err, "list the data directory after the run");
+    *ret = scan.changes;
+    scan.changes = none;
+    return 0;
+}
+
+int hutch_collect_step(int dirfd, struct file_list *seen, const struct collect_bounds *bounds, struct file_changes *ret,
+                       struct hutch_err *err)
+{
+    auto_file_list list = FILE_LIST_INIT;
+    __attribute__((cleanup(scan_done))) struct scan scan = { .before = seen, .after = &list, .bounds = bounds, .strips_setid = true };
+    struct file_list none = FILE_LIST_INIT;
+    struct file_changes no_changes = FILE_CHANGES_INIT;
+    struct stat top;
+
+    if (seen->top.ino != 0 && fstat(dirfd, &top) == 0 && top.st_ino == seen->top.ino &&
+        to_ns(&top.st_ctim) == seen->top.ctime_ns) {
+        *ret = no_changes;
+        return 0;
+    }
+    if (scan_tree(&scan, dirfd, 0, err) < 0)
+        return hutch_err_wrap(err, "list the data directory after a cell");
+    *ret = scan.changes;
+    scan.changes = no_changes;
+    hutch_file_list_done(seen);
+    *seen = list;
+    list = none;
+    return 0;
+}
+
+int hutch_collect_list(int dirfd, const struct collect_bounds *bounds, struct file_changes *ret, struct hutch_err *err)
+{
+    const struct file_list nothing = FILE_LIST_INIT;
+    __attribute__((cleanup(scan_done))) struct scan scan = { .before = &nothing, .bounds = bounds, .is_listing = true };
+    struct file_changes none = FILE_CHANGES_INIT;
+
+    if (scan_tree(&scan, dirfd, 0, err) < 0)
+        return hutch_err_wrap(err, "list the data directory");
     *ret = scan.changes;
     scan.changes = none;
     return 0;

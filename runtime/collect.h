@@ -56,11 +56,12 @@ struct file_list {
     struct { uint64_t ino; int64_t ctime_ns; } top; /* of the directory itself, when nothing at all was below it; else 0 */
     struct collect_names *names;
 };
-#define FILE_LIST_INIT { .files = NULL }
+#define FILE_LIST_INIT { .newest_ns = INT64_MIN }
 
 struct file_change {
     const char *path; /* in the owner's memory; any bytes but NUL, often but not always UTF-8 */
     uint64_t size;    /* bytes; of a symlink its text */
+    int64_t mtime_ns; /* CLOCK_REALTIME; any value: programs set it */
     const char *mime; /* static; NULL unless a regular file that is there */
     enum file_type type;
 };
@@ -98,6 +99,10 @@ int hutch_collect_step(int dirfd, struct file_list *seen, const struct collect_b
 
 /* How many ms are left until the next change can be told from the last one that @seen has; 0 nearly always. Begin a cell then. */
 double hutch_collect_unsettled_ms(const struct file_list *seen);
+
+/* What lies there now, as if all of it had been added; changes nothing. @ret is untouched on failure, else released by
+ * hutch_file_changes_done(). */
+int hutch_collect_list(int dirfd, const struct collect_bounds *bounds, struct file_changes *ret, struct hutch_err *err);
 
 /* Counts the disk space (allocated blocks, a file with several names once) and the directory entries below
  * @dirfd while the run lives. Stops early once past usage_bytes or usage_entries: then the numbers say no more than that. A
