@@ -1,0 +1,245 @@
+"""Executes notebooks by hutch and by nbconvert in the same image, and compares the notebooks that they write, field by field.
+
+    parity.py [--report] [--control] [NOTEBOOK...]
+
+Without names: all of tests/notebooks and, where there are, those of the test data. --report prints what docs/notebooks.md has.
+--control compares nbconvert with itself instead: it shows that the rules below are needed, all of them, and that they are enough.
+
+Everything is compared as it is but for what RULES says, which differs between two runs of nbconvert itself. Environment: as in
+tests/support.py."""
+import argparse
+import concurrent.futures
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import support  # noqa: E402  (the path comes first)
+
+IMAGE = "python"
+OWN = os.path.join(support.TESTS, "notebooks")
+LIMITS = ["--memory", "3g", "--pids-limit", "512", "--timeout", "400s"]
+STOPPING = {"stops-at-error"}  # run without --allow-errors
+
+# What differs between two runs of nbconvert. Each: name, pattern, replacement.
+RULES = [(name, re.compile(pattern), replacement) for name, pattern, replacement in (
+    ("process id in the name of a cell's file", r"/ipykernel_\d+/", "/ipykernel_PID/"),
+    ("address", r"\b0x[0-9a-f]{6,16}\b", "0xADDRESS"),
+    ("measured time", r"(?<=CPU times: ).*|(?<=Wall time: ).*|[\d.]+ [nµm]?s ± [\d.]+ [nµm]?s(?= per loop)", "TIME"),
+)]
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
+NEW_ID = re.compile(r"[0-9a-f]{8}$")
+MISSING = object()
+
+
+def notebooks():
+    """{name: path}"""
+    folders = [OWN]
+    try:
+        folders.append(os.path.dirname(support.test_data("notebooks/README.md")))
+    except BaseException as skipped:  # pytest's Skipped is no Exception
+        print("only our own notebooks:", skipped, file=sys.stderr)
+    return {name[:-len(".ipynb")]: os.path.join(folder, name)
+            for folder in folders for name in sorted(os.listdir(folder)) if name.endswith(".ipynb")}
+
+
+# --------------------------------------------------------------------------------------------------
+# Comparing
+
+class Comparison:
+    """Two executed notebooks; `differences` are (path, what the reference has, what the other has)."""
+
+    def __init__(self, name, source, reference, other, rules=RULES):
+        self.name, self.rules = name, rules
+        self.fields, self.differences = 0, []
+        self.used = set()
+        self.source = source
+        self.compare((), reference, other)
+
+    def normal(self, text):
+        for name, pattern, replacement in self.rules:
+            changed = pattern.sub(replacement, text)
+            if changed != text:
+                self.used.add(name)
+                text = changed
+        return text
+
+    def is_made_id(self, path):
+        """The id of a cell that had none, or had that of an earlier cell."""
+        if len(path) != 3 or path[0] != "cells" or path[2] != "id":
+            return False
+        cells = self.source["cells"]
+        return "id" not in cells[path[1]] or cells[path[1]]["id"] in [cell.get("id") for cell in cells[:path[1]]]
+
+    def differ(self, path, reference, other):
+        self.differences.append((path, reference, other))
+
+    def compare(self, path, reference, other):
+        if isinstance(reference, dict) and isinstance(other, dict):
+            self.fields += not reference
+            for key in sorted(set(reference) | set(other)):
+                self.compare(path + (key,), reference.get(key, MISSING), other.get(key, MISSING))
+        elif isinstance(reference, list) and isinstance(other, list):
+            self.fields += not reference
+            if all(isinstance(entry, str) for entry in reference + other):
+                # Lines: what is compared is the text, and that it was split in the same places.
+                self.fields += len(reference)
+                if [self.normal(line) for line in reference] != [self.normal(line) for line in other]:
+                    self.differ(path, reference, other)
+                return
+            for i in range(max(len(reference), len(other))):
+                self.compare(path + (i,), reference[i] if i < len(reference) else MISSING, other[i] if i < len(other) else MISSING)
+        else:
+            self.fields += 1
+            self.compare_leaves(path, reference, other)
+
+    def compare_leaves(self, path, reference, other):
+        if isinstance(reference, str) and isinstance(other, str):
+            if len(path) == 5 and path[2:4] == ("metadata", "execution") and TIME.match(reference) and TIME.match(other):
+                self.used.add("time of day")
+                return
+            if self.is_made_id(path) and NEW_ID.match(reference) and NEW_ID.match(other):
+                self.used.add("new cell id")
+                return
+            reference, other = self.normal(reference), self.normal(other)
+        if type(reference) is not type(other) or repr(reference) != repr(other):
+            self.differ(path, reference, other)
+
+
+def canonical(notebook):
+    """The text of a notebook's file, as nbformat writes it."""
+    return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False, separators=(",", ": ")) + "\n"
+
+
+def load(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        text = file.read()
+    notebook = json.loads(text)
+    return notebook, text == canonical(notebook)
+
+
+# --------------------------------------------------------------------------------------------------
+# Running
+
+def run_reference(names, found, scratch):
+    """Executes the notebooks by nbconvert in one sandbox; {name: path of the result}."""
+    folder, out, data = (os.path.join(scratch, part) for part in ("in", "out", "data"))
+    for path in (folder, out, data):
+        os.makedirs(path)
+    for name in names:
+        shutil.copyfile(found[name], os.path.join(folder, name + ".ipynb"))
+    jobs = ["%s:%s" % (name, "stop" if name in STOPPING else "allow") for name in names]
+    done = support.hutch("run", "--image", IMAGE, "--policy", os.path.join(OWN, "reference.json"), *LIMITS, "--data", data, "-v", folder + ":/ref/in:ro", "-v", out + ":/ref/out",
+                         os.path.join(OWN, "reference.py"), "/ref/in", "/ref/out", *jobs, timeout=500)
+    if done.returncode:
+        sys.stderr.write(done.stderr.decode("utf-8", "replace"))
+    return {name: os.path.join(out, name + ".ipynb") for name in names if os.path.exists(os.path.join(out, name + ".ipynb"))}
+
+
+# Seconds, of those that take long: for sharing out.
+LONG = {"matplotlib-lecture": 22, "running-code": 18, "pandas-puzzles": 8, "figures-inline": 5, "figures-styles": 5, "figures-formats": 4}
+
+
+def shares(names, n):
+    """@n lists of about the same duration."""
+    lists = [[] for _ in range(n)]
+    loads = [0] * n
+    for name in sorted(names, key=lambda name: -LONG.get(name, 2)):
+        least = loads.index(min(loads))
+        lists[least].append(name)
+        loads[least] += LONG.get(name, 2)
+    return [entry for entry in lists if entry]
+
+
+def run_references(names, found, scratch, workers=3):
+    results = {}
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        jobs = [pool.submit(run_reference, share, found, os.path.join(scratch, str(i))) for i, share in enumerate(shares(names, workers))]
+        for job in jobs:
+            results.update(job.result())
+    return results
+
+
+def run_hutch(name, path, scratch):
+    """Executes one notebook by hutch; the path of the result, or None and what hutch said."""
+    data, out = os.path.join(scratch, name), os.path.join(scratch, name + ".ipynb")
+    os.makedirs(data)
+    words = [] if name in STOPPING else ["--allow-errors"]
+    try:
+        done = support.hutch("run", "--image", IMAGE, *LIMITS, "--data", data, *words, "-o", out, path, timeout=300)
+    except subprocess.TimeoutExpired:
+        return None, "no end within 300 s"
+    return (out if os.path.exists(out) else None), "exit %d: %s" % (done.returncode, done.stderr.decode("utf-8", "replace")[-300:])
+
+
+def compare_all(names, found, scratch, control=False):
+    """[Comparison], one for each notebook that both have executed, and [(name, why not)]."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        references = pool.submit(run_references, names, found, os.path.join(scratch, "reference"))
+        if control:
+            others = {name: (path, "") for name, path in run_references(names, found, os.path.join(scratch, "control")).items()}
+        else:
+            os.makedirs(os.path.join(scratch, "hutch"))
+            others = {name: run_hutch(name, found[name], os.path.join(scratch, "hutch")) for name in names}
+        references = references.result()
+    compared, failed = [], []
+    for name in names:
+        other, why = others.get(name, (None, "nothing was written"))
+        if name not in references or not other:
+            failed.append((name, "nbconvert wrote nothing" if name not in references else why))
+            continue
+        (reference, _), (result, is_canonical) = load(references[name]), load(other)
+        with open(found[name], encoding="utf-8") as file:
+            compared.append(Comparison(name, json.load(file), reference, result))
+        if not is_canonical:
+            compared[-1].differ(("file",), "as nbformat writes it", "keys, indents or escapes are otherwise")
+    return compared, failed
+
+
+# --------------------------------------------------------------------------------------------------
+# Telling
+
+def shown(value):
+    if value is MISSING:
+        return "(nothing)"
+    text = repr("".join(value) if isinstance(value, list) and all(isinstance(line, str) for line in value) else value)
+    return text if len(text) <= 300 else text[:150] + " … " + text[-150:]
+
+
+def print_differences(compared, failed, file=sys.stdout):
+    for name, why in failed:
+        print("%s: not compared: %s" % (name, why), file=file)
+    for comparison in compared:
+        for path, reference, other in comparison.differences:
+            print("%s: %s\n   nbconvert %s\n   here      %s" % (comparison.name, "/".join(map(str, path)), shown(reference), shown(other)),
+                  file=file)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--report", action="store_true", help="print the numbers of docs/notebooks.md")
+    parser.add_argument("--control", action="store_true", help="compare nbconvert with itself")
+    parser.add_argument("--keep", metavar="DIR", help="leave all that was written in DIR")
+    parser.add_argument("names", nargs="*", metavar="NOTEBOOK")
+    options = parser.parse_args()
+    found = notebooks()
+    names = options.names or list(found)
+    with tempfile.TemporaryDirectory(prefix="hutch-parity.") as scratch:
+        compared, failed = compare_all(names, found, options.keep or scratch, options.control)
+    print_differences(compared, failed)
+    if options.report:
+        print("notebooks compared: %d" % len(compared))
+        print("fields compared: %d" % sum(comparison.fields for comparison in compared))
+        print("fields that differ: %d" % sum(len(comparison.differences) for comparison in compared))
+        for rule in sorted(set().union(*(comparison.used for comparison in compared))):
+            print("normalised: %s, in %d notebooks" % (rule, sum(rule in comparison.used for comparison in compared)))
+    return bool(failed or any(comparison.differences for comparison in compared))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Runs inside the image: executes notebooks as `jupyter nbconvert --to notebook --execute` does, with its own classes, one after the
+other, each with a kernel, a process and an empty working directory of its own.
+
+usage: reference.py IN OUT NAME:MODE...   MODE: allow, or stop at the first error; writes OUT/NAME.ipynb, and OUT/NAME.error if it failed"""
+import os
+import shutil
+import sys
+import traceback
+import warnings
+
+import nbformat
+import traitlets.config
+from nbconvert.exporters import NotebookExporter
+from nbconvert.preprocessors import ExecutePreprocessor
+from nbconvert.preprocessors.coalescestreams import coalesce_streams
+
+WORK = os.getcwd()
+EXECUTED = []  # notebooks as far as they have got: nbconvert drops one that failed
+
+
+def preprocess(self, nb, *args, preprocess=ExecutePreprocessor.preprocess, **options):
+    EXECUTED.append(nb)
+    return preprocess(self, nb, *args, **options)
+
+
+ExecutePreprocessor.preprocess = preprocess
+
+
+def empty(folder):
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+
+
+def execute(source, target, allow_errors):
+    config = traitlets.config.Config()
+    config.ExecutePreprocessor.enabled = True
+    config.ExecutePreprocessor.allow_errors = allow_errors
+    exporter = NotebookExporter(config=config)
+    resources = {"metadata": {"path": WORK, "name": os.path.basename(source)[:-len(".ipynb")]}}
+    try:
+        text, _ = exporter.from_notebook_node(nbformat.read(source, as_version=4), resources)
+    except Exception:
+        with open(target[:-len(".ipynb")] + ".error", "w", encoding="utf-8", errors="replace") as file:
+            traceback.print_exc(file=file)
+        notebook, _ = coalesce_streams(EXECUTED[0], {})
+        text = nbformat.writes(notebook) + "\n"
+    with open(target, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def main(folder, out, *jobs):
+    warnings.simplefilter("ignore")
+    os.environ.pop("MPLBACKEND", None)  # ipykernel chooses its own only where there is none
+    for job in jobs:
+        name, mode = job.rsplit(":", 1)
+        empty(WORK)
+        empty("/tmp")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                execute(os.path.join(folder, name + ".ipynb"), os.path.join(out, name + ".ipynb"), mode == "allow")
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(0)
+        os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
