@@ -130,7 +130,7 @@ $(B)/tests/musl_zygote: tests/unit/musl/zygote.c
 
 # What a zygote loads inside an image, see rootfs/helper/helper.c: no library is linked, and the symbols that it takes from the
 # image's libc have no version. No fortified calls: they are GNU's.
-HELPER_SRC := $(addprefix rootfs/helper/,helper.c freeze.c pymain.c pyjob.c pyrun.c) $(addprefix sandbox/,worker.c caps_drop.c rlimits.c landlock.c seccomp_load.c err.c fdpass.c)
+HELPER_SRC := $(addprefix rootfs/helper/,helper.c freeze.c pymain.c pyjob.c pyrun.c channel.c) $(addprefix sandbox/,worker.c caps_drop.c rlimits.c landlock.c seccomp_load.c err.c fdpass.c)
 $(B)/rootfs/helper.so: $(HELPER_SRC) $(wildcard sandbox/*.h rootfs/helper/*.h runtime/warm.h) $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,LD)
@@ -145,6 +145,7 @@ $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HELPER_SO='"$(B)/rootfs/helpe
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.pyc"'
 
 $(B)/runtime/batch_judge.o: runtime/batch_judge.py
+$(B)/runtime/term_image.o: runtime/term_sixel.py
 
 # Byte code of the hook for images with the same Python as this machine. Other images compile the source at
 # each start (1 ms), so an empty file will do where there is no Python.
