@@ -1,5 +1,6 @@
 #include "run_warm.h"
 
+#include "backlog.h"
 #include "engine_priv.h"
 #include "fd.h"
 #include "places.h"
@@ -12,15 +13,6 @@
 
 #define INPUT_MAX (256u << 20)
 
-#define SINK_CHUNK 4096 /* as in stream.c: what a writable pipe takes for certain */
-
-/* What the program said and nobody has taken yet. */
-struct backlog {
-    int fd;
-    char *data;
-    size_t start, end, room;
-};
-
 struct warm_run {
     const struct warm_run_request *request;
     struct hutch_engine *engine;
@@ -29,13 +21,7 @@ struct warm_run {
     struct backlog out, err_out;
     bool is_over;
     unsigned n_signals;
-    int write_errno;
 };
-
-static bool is_empty(const struct backlog *b)
-{
-    return b->start == b->end;
-}
 
 /* The engine's callbacks must not wait, or no clock would end the run. */
 static void on_output(void *user, uint64_t id, int stream, const char *data, size_t len)
@@ -43,38 +29,17 @@ static void on_output(void *user, uint64_t id, int stream, const char *data, siz
     struct warm_run *w = user;
     struct backlog *b = stream == 1 ? &w->out : &w->err_out;
 
-    if (w->write_errno)
-        return;
-    if (b->end + len > b->room) {
-        size_t room = 2 * (b->end + len);
-        char *bigger = realloc(b->data, room);
-
-        if (!bigger) {
-            w->write_errno = ENOMEM;
-            hutch_engine_cancel(w->engine, id);
-            return;
-        }
-        b->data = bigger;
-        b->room = room;
+    if (!hutch_backlog_add(b, data, len)) {
+        b->write_errno = ENOMEM;
+        hutch_engine_cancel(w->engine, id);
     }
-    memcpy(b->data + b->end, data, len);
-    b->end += len;
 }
 
 static void pass_on(struct warm_run *w, struct backlog *b)
 {
-    size_t len = b->end - b->start;
-    ssize_t n = write(b->fd, b->data + b->start, len > SINK_CHUNK ? SINK_CHUNK : len);
-
-    if (n > 0)
-        b->start += (size_t)n;
-    else if (n < 0 && errno != EAGAIN && errno != EINTR) {
-        w->write_errno = errno; /* nobody reads it: no reason to go on */
-        if (w->engine)
-            hutch_engine_cancel(w->engine, w->id);
-    }
-    if (is_empty(b) || w->write_errno)
-        b->start = b->end = 0;
+    hutch_backlog_pass_on(b);
+    if (b->write_errno && w->engine) /* nobody reads it: no reason to go on */
+        hutch_engine_cancel(w->engine, w->id);
 }
 
 static void on_result(void *user, uint64_t id, const struct hutch_result *result)
@@ -150,7 +115,7 @@ int hutch_run_warm(const struct warm_run_request *request, struct run_result *re
     struct hutch_engine_options options;
     auto_free char *input = NULL, *launcher = NULL;
     size_t input_len = 0;
-    int rc;
+    int rc, lost;
 
     hutch_engine_options_init(&options);
     options.zygotes = &zygote;
@@ -165,12 +130,12 @@ int hutch_run_warm(const struct warm_run_request *request, struct run_result *re
     if (hutch_engine_open_profile(&options, request->profile, &w.engine, err) < 0)
         return -1;
     rc = submit(&w, input, input_len, err);
-    while (rc == 0 && (!w.is_over || !is_empty(&w.out) || !is_empty(&w.err_out))) {
+    while (rc == 0 && (!w.is_over || !hutch_backlog_is_empty(&w.out) || !hutch_backlog_is_empty(&w.err_out))) {
         struct pollfd p[] = {
             { .fd = w.engine ? hutch_engine_fd(w.engine) : -1, .events = POLLIN },
             { .fd = request->signal_fd, .events = POLLIN },
-            { .fd = is_empty(&w.out) ? -1 : w.out.fd, .events = POLLOUT },
-            { .fd = is_empty(&w.err_out) ? -1 : w.err_out.fd, .events = POLLOUT },
+            { .fd = hutch_backlog_is_empty(&w.out) ? -1 : w.out.fd, .events = POLLOUT },
+            { .fd = hutch_backlog_is_empty(&w.err_out) ? -1 : w.err_out.fd, .events = POLLOUT },
         };
         unsigned n_before = w.n_signals;
 
@@ -192,9 +157,10 @@ int hutch_run_warm(const struct warm_run_request *request, struct run_result *re
             pass_on(&w, &w.err_out);
     }
     hutch_engine_free(w.engine);
-    free(w.out.data);
-    free(w.err_out.data);
+    lost = w.out.write_errno ? w.out.write_errno : w.err_out.write_errno;
+    hutch_backlog_done(&w.out);
+    hutch_backlog_done(&w.err_out);
     if (rc == 0)
-        ret->lost_output = w.write_errno == EPIPE ? 0 : w.write_errno;
+        ret->lost_output = lost == EPIPE ? 0 : lost;
     return rc;
 }
