@@ -1,10 +1,11 @@
 #include "batch_json.h"
 
-#include "fd.h"
+#include "utf8.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- checking ---- */
@@ -26,32 +27,13 @@ static void skip_space(struct scan *s)
         s->p++;
 }
 
-/* The length of the character at @p, 1 to 4, or 0 when it is not UTF-8 (RFC 3629: nothing overlong, no surrogates). */
+/* The length of the character at @text, 1 to 4, or 0 when it is not UTF-8. */
 static size_t utf8_len(const char *text, size_t left)
 {
-    static const struct {
-        unsigned char first_min, first_max, second_min, second_max;
-        size_t len;
-    } forms[] = {
-        { 0xc2, 0xdf, 0x80, 0xbf, 2 }, { 0xe0, 0xe0, 0xa0, 0xbf, 3 }, { 0xe1, 0xec, 0x80, 0xbf, 3 },
-        { 0xed, 0xed, 0x80, 0x9f, 3 }, { 0xee, 0xef, 0x80, 0xbf, 3 }, { 0xf0, 0xf0, 0x90, 0xbf, 4 },
-        { 0xf1, 0xf3, 0x80, 0xbf, 4 }, { 0xf4, 0xf4, 0x80, 0x8f, 4 },
-    };
-    const unsigned char *b = (const unsigned char *)text;
+    enum utf8_kind kind = UTF8_CUT;
+    size_t len = left ? hutch_utf8_next(text, left, &kind) : 0;
 
-    if (left && b[0] < 0x80)
-        return 1;
-    for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
-        if (!left || b[0] < forms[i].first_min || b[0] > forms[i].first_max)
-            continue;
-        if (left < forms[i].len || b[1] < forms[i].second_min || b[1] > forms[i].second_max)
-            return 0;
-        for (size_t k = 2; k < forms[i].len; k++)
-            if ((b[k] & 0xc0) != 0x80)
-                return 0;
-        return forms[i].len;
-    }
-    return 0;
+    return kind == UTF8_CHAR ? len : 0;
 }
 
 static int hex_digit(char c)

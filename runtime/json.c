@@ -1,6 +1,7 @@
 #include "json.h"
 
 #include "fd.h"
+#include "utf8.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -99,31 +100,15 @@ static int scan_escape(struct scan *s)
     return 0;
 }
 
-/* One character of two to four bytes: RFC 3629, so no overlong forms, no surrogates, nothing above U+10FFFF. */
 static int scan_utf8(struct scan *s)
 {
-    static const struct {
-        unsigned char first_min, first_max, second_min, second_max;
-        int len;
-    } forms[] = {
-        { 0xc2, 0xdf, 0x80, 0xbf, 2 }, { 0xe0, 0xe0, 0xa0, 0xbf, 3 }, { 0xe1, 0xec, 0x80, 0xbf, 3 },
-        { 0xed, 0xed, 0x80, 0x9f, 3 }, { 0xee, 0xef, 0x80, 0xbf, 3 }, { 0xf0, 0xf0, 0x90, 0xbf, 4 },
-        { 0xf1, 0xf3, 0x80, 0xbf, 4 }, { 0xf4, 0xf4, 0x80, 0x8f, 4 },
-    };
-    const unsigned char *b = (const unsigned char *)s->p;
+    enum utf8_kind kind;
+    size_t len = hutch_utf8_next(s->p, (size_t)(s->end - s->p), &kind);
 
-    for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
-        if (b[0] < forms[i].first_min || b[0] > forms[i].first_max)
-            continue;
-        if (s->end - s->p < forms[i].len || b[1] < forms[i].second_min || b[1] > forms[i].second_max)
-            break;
-        for (int k = 2; k < forms[i].len; k++)
-            if ((b[k] & 0xc0) != 0x80)
-                return scan_fail(s, "a byte that is not UTF-8");
-        s->p += forms[i].len;
-        return 0;
-    }
-    return scan_fail(s, "a byte that is not UTF-8");
+    if (kind != UTF8_CHAR)
+        return scan_fail(s, "a byte that is not UTF-8");
+    s->p += len;
+    return 0;
 }
 
 static int scan_string(struct scan *s)
