@@ -1,5 +1,7 @@
 #include "term_filter.h"
 
+#include "utf8.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,43 +22,24 @@ static void emit(struct term_filter *f, const char *text, size_t len, term_sink_
     sink(user, text, len);
 }
 
-/* How many bytes a letter that begins with @c has; 0: no letter begins so. */
-static size_t letter_len(unsigned char c)
+static enum step take(const struct term_filter *f, char c)
 {
-    return c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
-}
+    char letter[5];
+    enum utf8_kind kind;
 
-static bool is_letter_byte(const unsigned char *p, size_t at, unsigned char c)
-{
-    if ((c & 0xc0) != 0x80)
-        return false;
-    if (at > 1)
-        return true;
-    switch (p[0]) { /* overlong forms, surrogates, and what is above U+10FFFF */
-    case 0xe0: return c >= 0xa0;
-    case 0xed: return c < 0xa0;
-    case 0xf0: return c >= 0x90;
-    case 0xf4: return c < 0x90;
-    default: return true;
+    if (f->n_pending && f->pending[0] == ESC) {
+        if (f->n_pending == 1)
+            return c == '[' ? STEP_MORE : STEP_BROKEN;
+        if (c == 'm')
+            return STEP_COLOUR;
+        return ((c >= '0' && c <= '9') || c == ';' || c == ':') && f->n_pending + 1 < TERM_SEQUENCE_MAX ? STEP_MORE : STEP_BROKEN;
     }
-}
-
-static enum step take(const struct term_filter *f, unsigned char c)
-{
-    const unsigned char *p = (const unsigned char *)f->pending;
-
-    if (f->n_pending == 0)
-        return c == ESC || (c >= 0x80 && letter_len(c)) ? STEP_MORE : STEP_LETTER;
-    if (p[0] != ESC) {
-        if (!is_letter_byte(p, f->n_pending, c))
-            return STEP_BROKEN;
-        return f->n_pending + 1 == letter_len(p[0]) ? STEP_LETTER : STEP_MORE;
-    }
-    if (f->n_pending == 1)
-        return c == '[' ? STEP_MORE : STEP_BROKEN;
-    if (c == 'm')
-        return STEP_COLOUR;
-    return ((c >= '0' && c <= '9') || c == ';' || c == ':') && f->n_pending + 1 < TERM_SEQUENCE_MAX ? STEP_MORE : STEP_BROKEN;
+    if (f->n_pending == 0 && c == ESC)
+        return STEP_MORE;
+    memcpy(letter, f->pending, f->n_pending); /* 3 bytes at most */
+    letter[f->n_pending] = c;
+    hutch_utf8_next(letter, f->n_pending + 1, &kind);
+    return kind == UTF8_CUT ? STEP_MORE : kind == UTF8_BROKEN && f->n_pending ? STEP_BROKEN : STEP_LETTER;
 }
 
 static uint32_t decode(const unsigned char *p, size_t len)
@@ -98,7 +81,7 @@ static void show_byte(struct term_filter *f, char byte, term_sink_fn *sink, void
     if ((unsigned char)byte < 0x80)
         show_letter(f, &byte, 1, sink, user);
     else
-        show_letter(f, "\xef\xbf\xbd", 3, sink, user);
+        show_letter(f, UTF8_REPLACEMENT, 3, sink, user);
 }
 
 /* Part of a letter is one letter that cannot be read; part of a sequence is the text that it is made of. */
@@ -135,7 +118,7 @@ void hutch_term_filter(struct term_filter *f, const char *text, size_t len, term
             i = plain;
             continue;
         }
-        step = take(f, (unsigned char)text[i]);
+        step = take(f, text[i]);
         if (step == STEP_BROKEN) {
             show_pending(f, sink, user);
             continue;
