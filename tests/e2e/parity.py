@@ -25,12 +25,19 @@ IMAGE = "python"
 OWN = os.path.join(support.TESTS, "notebooks")
 LIMITS = ["--memory", "3g", "--pids-limit", "512", "--timeout", "400s"]
 STOPPING = {"stops-at-error"}  # run without --allow-errors
+# These show random numbers: compared is a copy with one cell more, in front of the others, which seeds the generators.
+RANDOM = {"custom-display-logic", "matplotlib-lecture", "pandas-puzzles"}
+SEED = "import random, numpy\nrandom.seed(1)\nnumpy.random.seed(1)"
 
 # What differs between two runs of nbconvert. Each: name, pattern, replacement.
 RULES = [(name, re.compile(pattern), replacement) for name, pattern, replacement in (
     ("process id in the name of a cell's file", r"/ipykernel_\d+/", "/ipykernel_PID/"),
-    ("address", r"\b0x[0-9a-f]{6,16}\b", "0xADDRESS"),
+    ("address", r"\b(0x|(?<= object at ))[0-9a-f]{6,16}\b", "0xADDRESS"),
     ("measured time", r"(?<=CPU times: ).*|(?<=Wall time: ).*|[\d.]+ [nµm]?s ± [\d.]+ [nµm]?s(?= per loop)", "TIME"),
+    ("date within an SVG image", r"(?<=<dc:date>)[^<]+", "DATE"),
+    ("random id within an SVG image", r"(?<=[\"#])[mp][0-9a-f]{10}(?=[\")])", "ID"),
+    ("random id of a styled table", r"\bT_[0-9a-f]{5}(?=[_\"])", "T_ID"),
+    ("UUID", r"\b[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}\b", "UUID"),
 )]
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
 NEW_ID = re.compile(r"[0-9a-f]{8}$")
@@ -116,6 +123,22 @@ def canonical(notebook):
     return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False, separators=(",", ": ")) + "\n"
 
 
+def prepare(found, names, folder):
+    """Puts what is executed in @folder; {name: path}."""
+    os.makedirs(folder)
+    prepared = {}
+    for name in names:
+        prepared[name] = os.path.join(folder, name + ".ipynb")
+        shutil.copyfile(found[name], prepared[name])
+        if name in RANDOM:
+            with open(found[name], encoding="utf-8") as file:
+                notebook = json.load(file)
+            notebook["cells"].insert(0, {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": SEED})
+            with open(prepared[name], "w", encoding="utf-8") as file:
+                json.dump(notebook, file)
+    return prepared
+
+
 def load(path):
     with open(path, encoding="utf-8", newline="") as file:
         text = file.read()
@@ -127,12 +150,10 @@ def load(path):
 # Running
 
 def run_reference(names, found, scratch):
-    """Executes the notebooks by nbconvert in one sandbox; {name: path of the result}."""
-    folder, out, data = (os.path.join(scratch, part) for part in ("in", "out", "data"))
-    for path in (folder, out, data):
+    """Executes the notebooks, which are in one folder, by nbconvert in one sandbox; {name: path of the result}."""
+    folder, out, data = os.path.dirname(found[names[0]]), os.path.join(scratch, "out"), os.path.join(scratch, "data")
+    for path in (out, data):
         os.makedirs(path)
-    for name in names:
-        shutil.copyfile(found[name], os.path.join(folder, name + ".ipynb"))
     jobs = ["%s:%s" % (name, "stop" if name in STOPPING else "allow") for name in names]
     done = support.hutch("run", "--image", IMAGE, "--policy", os.path.join(OWN, "reference.json"), *LIMITS, "--data", data, "-v", folder + ":/ref/in:ro", "-v", out + ":/ref/out",
                          os.path.join(OWN, "reference.py"), "/ref/in", "/ref/out", *jobs, timeout=500)
@@ -179,6 +200,7 @@ def run_hutch(name, path, scratch):
 
 def compare_all(names, found, scratch, control=False):
     """[Comparison], one for each notebook that both have executed, and [(name, why not)]."""
+    found = prepare(found, names, os.path.join(scratch, "in"))
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         references = pool.submit(run_references, names, found, os.path.join(scratch, "reference"))
         if control:
