@@ -28,6 +28,14 @@ EMBED(guest_zygote_first_use, "rootfs/python/zygote/first_use.py");
 EMBED(guest_zygote_environment, "rootfs/python/zygote/environment.py");
 EMBED(guest_zygote_renew, "rootfs/python/zygote/renew.py");
 EMBED(guest_zygote_worker, "rootfs/python/zygote/worker.py");
+EMBED(guest_zygote_cells, "rootfs/python/zygote/cells.py");
+EMBED(guest_zygote_channel, "rootfs/python/zygote/channel.py");
+EMBED(guest_zygote_contexts, "rootfs/python/zygote/contexts.py");
+EMBED(guest_zygote_figures, "rootfs/python/zygote/figures.py");
+EMBED(guest_zygote_kernel, "rootfs/python/zygote/kernel.py");
+EMBED(guest_zygote_park, "rootfs/python/zygote/park.py");
+EMBED(guest_zygote_shell, "rootfs/python/zygote/shell.py");
+EMBED(guest_zygote_tracebacks, "rootfs/python/zygote/tracebacks.py");
 EMBED(guest_zygote_helper, HUTCH_HELPER_SO);
 
 /* The byte code of the first, as precompile.py made it: with it the hook costs a start 0.3 ms, without it 1.4 ms, most of
@@ -84,12 +92,22 @@ const struct guest_file *hutch_guest_zygote(void)
         { GUEST_ZYGOTE_DIR "/environment.py", guest_zygote_environment, 0 },
         { GUEST_ZYGOTE_DIR "/renew.py", guest_zygote_renew, 0 },
         { GUEST_ZYGOTE_DIR "/worker.py", guest_zygote_worker, 0 },
+        { GUEST_ZYGOTE_DIR "/cells.py", guest_zygote_cells, 0 },
+        { GUEST_ZYGOTE_DIR "/channel.py", guest_zygote_channel, 0 },
+        { GUEST_ZYGOTE_DIR "/contexts.py", guest_zygote_contexts, 0 },
+        { GUEST_ZYGOTE_DIR "/figures.py", guest_zygote_figures, 0 },
+        { GUEST_ZYGOTE_DIR "/kernel.py", guest_zygote_kernel, 0 },
+        { GUEST_ZYGOTE_DIR "/park.py", guest_zygote_park, 0 },
+        { GUEST_ZYGOTE_DIR "/shell.py", guest_zygote_shell, 0 },
+        { GUEST_ZYGOTE_DIR "/tracebacks.py", guest_zygote_tracebacks, 0 },
         { GUEST_ZYGOTE_DIR "/hutch_report.py", guest_python_report, 0 },
         { GUEST_ZYGOTE_DIR "/helper.so", guest_zygote_helper, 0 },
         { NULL, NULL, 0 },
     };
     const size_t lens[] = { guest_zygote_main_len,   guest_zygote_preload_len, guest_zygote_first_use_len,
                             guest_zygote_environment_len, guest_zygote_renew_len, guest_zygote_worker_len,
+                            guest_zygote_cells_len, guest_zygote_channel_len, guest_zygote_contexts_len, guest_zygote_figures_len,
+                            guest_zygote_kernel_len, guest_zygote_park_len, guest_zygote_shell_len, guest_zygote_tracebacks_len,
                             guest_python_report_len, guest_zygote_helper_len };
 
     for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)

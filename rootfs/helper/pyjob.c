@@ -351,6 +351,21 @@ void hutch_pyjob_set_up(const struct pykit *kit, PyObject *environment, struct p
     }
 }
 
+bool hutch_pyjob_has_cells(void)
+{
+    return is_field(JOB_MODE, "cells");
+}
+
+PyObject *hutch_pyjob_set_up_cells(const struct pykit *kit, PyObject *environment)
+{
+    PyObject *start = PyBytes_FromStringAndSize(job[JOB_CODE].data, (intptr_t)job[JOB_CODE].len);
+
+    set_up_surroundings(kit, environment);
+    if (!start)
+        fail_in_python("read the job");
+    return start;
+}
+
 void hutch_pyjob_rehearse(const struct pykit *kit, PyObject *environment, struct program *ret)
 {
     static const char name[] = "/rehearsal.py", code[] = "print(end='')\n";

@@ -18,6 +18,10 @@ bool hutch_pyjob_receive(void);
  * file. @environment is the present one. Ends the process, with a message, when something is not to be had. */
 void hutch_pyjob_set_up(const struct pykit *kit, PyObject *environment, struct program *ret);
 
+/* Whether it is not a program but cells, on orders that follow; and what such a job has: limits, directory, environment. Returns JOB_CODE. */
+bool hutch_pyjob_has_cells(void);
+PyObject *hutch_pyjob_set_up_cells(const struct pykit *kit, PyObject *environment);
+
 /* The same for a program that does nothing; nothing of it remains. */
 void hutch_pyjob_rehearse(const struct pykit *kit, PyObject *environment, struct program *ret);
 

@@ -136,6 +136,15 @@ static void become_worker(const struct pykit *kit)
         call(kit->change_streams);
 }
 
+static _Noreturn void execute_cells(const struct pykit *kit, PyObject *environment)
+{
+    PyObject *start = hutch_pyjob_set_up_cells(kit, environment), *status = PyObject_CallFunction(kit->cells, "O", start);
+
+    if (!status)
+        die();
+    hutch_pyrun_finish(kit, (int)PyLong_AsLong(status));
+}
+
 static _Noreturn void work(const struct pykit *kit, PyObject *environment)
 {
     struct program program;
@@ -149,6 +158,8 @@ static _Noreturn void work(const struct pykit *kit, PyObject *environment)
         _exit(1);
     if (!hutch_pyjob_receive())
         _exit(0);
+    if (hutch_pyjob_has_cells())
+        execute_cells(kit, environment);
     hutch_pyjob_set_up(kit, environment, &program);
     hutch_pyrun(kit, &program);
 }
@@ -217,10 +228,10 @@ EXPORT void hutch_zygote_main(PyObject *parts, const char *text)
     static char order[TEXT_MAX];
     struct pykit kit;
 
-    if (!PyArg_ParseTuple(parts, "OOOOOOOOOOOOOOOOOOOs", &kit.load, &kit.settle, &kit.renew, &kit.change_environment,
+    if (!PyArg_ParseTuple(parts, "OOOOOOOOOOOOOOOOOOOOs", &kit.load, &kit.settle, &kit.renew, &kit.change_environment,
                           &kit.change_streams, &kit.twisters, &kit.script_loader, &kit.builtin_loader, &kit.python,
                           &kit.has_script_path, &kit.run_atexit, &kit.collect, &kit.callbacks, &kit.referrers, &kit.get_signal,
-                          &kit.set_signal, &kit.count_threads, &kit.builtins, &kit.yes, &kit.prefix))
+                          &kit.set_signal, &kit.count_threads, &kit.builtins, &kit.yes, &kit.cells, &kit.prefix))
         die();
     take_fresh_thread_state();
     for (;;) {

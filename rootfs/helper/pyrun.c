@@ -428,6 +428,14 @@ _Noreturn void hutch_pyrun(const struct pykit *kit, const struct program *progra
     _exit(status);
 }
 
+_Noreturn void hutch_pyrun_finish(const struct pykit *kit, int status)
+{
+    Py_DecRef(PyObject_CallFunction(kit->run_atexit, NULL));
+    flush_quietly();
+    fflush(NULL);
+    _exit(status);
+}
+
 int hutch_pyrun_rehearse(const struct pykit *kit, const struct program *program)
 {
     PyObject *modules = PyImport_GetModuleDict(), *module = PyModule_New("rehearsal"), *names = PyList_New(0), *name, *value;

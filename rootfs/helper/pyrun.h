@@ -23,6 +23,9 @@ struct program {
 /* Runs it in the module __main__ and ends the process. There must be no Python frame below: a program can see them. */
 _Noreturn void hutch_pyrun(const struct pykit *kit, const struct program *program);
 
+/* Ends the process with @status: atexit functions run, streams are flushed; threads are not waited for. */
+_Noreturn void hutch_pyrun_finish(const struct pykit *kit, int status);
+
 /* Runs one for nothing, in a namespace of its own, by the way that the next will take. -1 with an exception. */
 int hutch_pyrun_rehearse(const struct pykit *kit, const struct program *program);
 

@@ -20,6 +20,8 @@ import ctypes  # noqa: E402
 import gc  # noqa: E402
 import os  # noqa: E402
 
+import cells  # noqa: E402
+import channel  # noqa: E402
 import environment  # noqa: E402
 import preload  # noqa: E402
 import renew  # noqa: E402
@@ -48,6 +50,7 @@ def run_atexit_of_program():
 def main():
     helper = ctypes.PyDLL(here + "/helper.so")
     helper.hutch_zygote_main.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    channel.set_helper(helper, ctypes)
     with open(here + "/preload", "rb") as file:
         order = file.read()
     environment.get_ready()
@@ -75,6 +78,7 @@ def main():
         _thread._count,
         {name: value for name, value in all_builtins.items() if name not in ADDED_BUILTINS},
         True.__bool__,
+        cells.main,
         sys.base_prefix + "/",
     )
     helper.hutch_zygote_main(kit, order)

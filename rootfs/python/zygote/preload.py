@@ -7,8 +7,10 @@ import io
 import os
 import sys
 
+import channel
 import first_use
 import renew
+import shell
 
 SEPARATOR = "---"
 REPORT_MAX = 4000  # bytes, what a message holds
@@ -115,6 +117,8 @@ def load(order):
         before = set(sys.modules)
         missing = import_all(names)
         let_go_of_null_device()
+        if "ipykernel" in names and "ipykernel" not in missing:
+            shell.make(channel.Channel())
         first_use.exercise(set(sys.modules) - before)
         fault = run_warm_up(warm_up)
     for stream in (sys.stdout, sys.stderr):

@@ -1,0 +1,220 @@
+# The agent of a session: executes cells on orders from its socket, and says there what happens (docs/sessions.md). It runs as
+# IPython's kernel runs, in a task of an asyncio loop that is never left: tasks that a cell has started go on while it waits.
+import _signal
+import builtins
+import functools
+import os
+import sys
+
+import channel
+import contexts
+import figures
+import park
+import shell
+import tracebacks
+
+STACK = 9  # frames between the loop and a cell in ipykernel, which are fewer here: code that recurses without end sees how many
+
+
+class Ended(Exception):
+    """There is nothing to wait for any more; the exit status."""
+
+
+class Agent:
+    def __init__(self, link):
+        self.link = link
+        self.status = 0
+        self.parts = None
+        self.contexts = None
+        self.orders = {
+            "execute": self.execute,
+            "drop_context": self.drop_context,
+            "park": self.park,
+            "end": self.end,
+            "reply": self.ignore,
+        }
+
+    # --- orders ---
+
+    async def serve(self):
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        self.link.send({"is": "ready", "language_info": self.parts.kernel.language_info})
+        while True:
+            await readable(loop, channel.SOCKET)
+            try:
+                order, fds = self.link.receive()
+            except (channel.Lost, OSError, ValueError):
+                raise Ended(self.status)
+            try:
+                await self.orders.get(order.get("do"), self.ignore)(order, fds)
+            finally:
+                for fd in fds:
+                    os.close(fd)
+
+    async def ignore(self, order, fds):
+        pass
+
+    async def end(self, order, fds):
+        raise Ended(self.status)
+
+    async def drop_context(self, order, fds):
+        self.contexts.drop(order.get("context") or contexts.MAIN)
+        self.link.send({"is": "done", "id": order.get("id"), "status": "ok", "count": 0})
+
+    async def park(self, order, fds):
+        await park.park(self, fds)
+
+    # --- one cell ---
+
+    async def execute(self, order, fds):
+        parts, code = self.parts, str(order["code"])
+        interactive = parts.shell
+        self.contexts.enter(order.get("context") or contexts.MAIN)
+        self.set_parent(order)
+        self.link.send({"is": "begin", "id": order.get("id"), "count": interactive.execution_count})
+        filename = interactive.compile.get_code_name(code, code, interactive.execution_count)
+        figures.before(interactive, order.get("figures", True))
+        result, error = None, None
+        saved = _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+        try:
+            try:
+                self.take_input(bool(order.get("stdin")))
+                silent, history = bool(order.get("silent")), bool(order.get("history", not order.get("silent")))
+                result = await self.run(code, silent, history)
+            finally:
+                _signal.signal(_signal.SIGINT, saved)
+                self.return_input()
+        except BaseException as problem:  # while nothing of the program was running
+            error = problem
+            self.show(problem)
+        figures.after(interactive)
+        if result is not None:
+            error = result.error_before_exec or result.error_in_exec
+        interactive.payload_manager.clear_payload()
+        channel.flush_streams()
+        self.status = 0 if error is None and (result is None or result.success) else 1
+        self.link.send(self.done(order, error, filename))
+
+    def done(self, order, error, filename):
+        frame = {"is": "done", "id": order.get("id"), "status": "error" if self.status else "ok"}
+        frame.update(count=self.parts.shell.execution_count - 1, open_figures=figures.count_open())
+        if error is not None:
+            frame.update(ename=type(error).__name__, evalue=text_of(error))
+            line, cause = tracebacks.line_of(error, filename), tracebacks.cause_of(error)
+            if line is not None:
+                frame.update(line=line)
+            if cause is not None:
+                frame.update(cause=cause)
+        return frame
+
+    async def run(self, code, silent, history):
+        """As ipykernel.ipkernel: IPythonKernel.do_execute()."""
+        import asyncio
+
+        interactive = self.parts.shell
+        trouble = None
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        try:
+            transformed = interactive.transform_cell(code)
+        except Exception:
+            transformed, trouble = code, sys.exc_info()
+        is_async = interactive.should_run_async(code, transformed_cell=transformed, preprocessing_exc_tuple=trouble)
+        if not is_async or interactive.loop_runner is not self.parts.asyncio_runner:
+            return deeper(STACK, functools.partial(interactive.run_cell, code, store_history=history, silent=silent))
+        cell = asyncio.ensure_future(
+            interactive.run_cell_async(
+                code, store_history=history, silent=silent, transformed_cell=transformed, preprocessing_exc_tuple=trouble
+            )
+        )
+        loop, result = asyncio.get_running_loop(), None
+        _signal.signal(_signal.SIGINT, lambda *_: loop.call_soon_threadsafe(cell.cancel))
+        try:
+            result = await cell
+        finally:
+            interactive.events.trigger("post_execute")
+            if not silent:
+                interactive.events.trigger("post_run_cell", result)
+        return result
+
+    def show(self, problem):
+        try:
+            self.parts.shell.showtraceback((type(problem), problem, problem.__traceback__))
+        except BaseException:
+            pass
+
+    def set_parent(self, order):
+        header = {"msg_id": "%s_%s" % (self.parts.session.session, order.get("id")), "msg_type": "execute_request"}
+        parent = {"header": header, "msg_id": header["msg_id"], "msg_type": "execute_request", "metadata": {}, "parent_header": {}}
+        parent["content"] = {"code": order["code"]}
+        self.parts.kernel.set_parent([], parent)
+        self.parts.shell.set_parent(parent)
+
+    def take_input(self, is_allowed):
+        import getpass
+
+        self.parts.kernel._allow_stdin = is_allowed
+        self.saved_input, self.saved_getpass = builtins.input, getpass.getpass
+        builtins.input, getpass.getpass = self.parts.kernel.raw_input, self.parts.kernel.getpass
+
+    def return_input(self):
+        import getpass
+
+        builtins.input, getpass.getpass = self.saved_input, self.saved_getpass
+
+
+async def readable(loop, fd):
+    future = loop.create_future()
+    loop.add_reader(fd, lambda: future.done() or future.set_result(None))
+    try:
+        await future
+    finally:
+        loop.remove_reader(fd)
+
+
+def deeper(count, function):
+    return deeper(count - 1, function) if count > 0 else function()
+
+
+def text_of(error):
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def run_loop(agent):
+    import asyncio
+
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    serving = loop.create_task(agent.serve())
+    while True:
+        try:
+            loop.run_until_complete(serving)
+        except Ended as end:
+            return end.args[0]
+        except (SystemExit, KeyboardInterrupt):
+            if serving.done():  # else a task of the program's has ended like this, which is not our end
+                return 1
+
+
+def main(job):
+    """Called by rootfs/helper/pymain.c in the worker that is to execute cells. Returns the exit status."""
+    link = channel.Channel()
+    agent = Agent(link)
+    try:
+        start = channel.decode(job)
+        shell.make(link)
+    except ImportError as error:
+        link.say({"is": "failed", "why": "this image cannot execute cells, as Python finds no ipykernel in it: %s" % error})
+        return 1
+    agent.link = link = shell.made.link
+    link.open(start["token"])
+    figures.install()
+    agent.parts = shell.install()
+    agent.contexts = contexts.Contexts(agent.parts.shell)
+    status = run_loop(agent)
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    return status

@@ -1,0 +1,72 @@
+# Contexts: several separate sets of variables in one interpreter. Each has its own __main__, inputs and outputs, and count; only
+# one is in place at a time.
+import sys
+
+MAIN = "main"
+IN_SHELL = ("user_module", "user_ns", "user_ns_hidden", "ns_table", "execution_count")
+IN_HISTORY = ("input_hist_parsed", "input_hist_raw", "output_hist", "output_hist_reprs", "dir_hist", "session_number", "_i", "_ii",
+              "_iii", "_i00")  # fmt: skip
+IN_HOOK = ("_", "__", "___")
+
+
+class Contexts:
+    def __init__(self, shell):
+        self.shell = shell
+        self.present = MAIN
+        self.others = {}  # name -> what save() returns
+
+    def places(self):
+        return (
+            (self.shell, IN_SHELL),
+            (self.shell.history_manager, IN_HISTORY),
+            (self.shell.displayhook, IN_HOOK),
+        )
+
+    def save(self):
+        return [(thing, {name: getattr(thing, name) for name in names}) for thing, names in self.places()]
+
+    def restore(self, state):
+        for thing, values in state:
+            for name, value in values.items():
+                setattr(thing, name, value)
+        sys.modules["__main__"] = self.shell.user_module
+
+    def enter(self, name):
+        if name == self.present:
+            return
+        self.shell.history_manager.writeout_cache()  # lines are known by the session's number
+        self.others[self.present] = self.save()
+        self.present = name
+        if name in self.others:
+            self.restore(self.others.pop(name))
+        else:
+            self.create()
+
+    def create(self):
+        from pathlib import Path
+
+        shell, history, hook = self.shell, self.shell.history_manager, self.shell.displayhook
+        shell.user_module, shell.user_ns = shell.prepare_user_module()
+        shell.user_ns_hidden = {}
+        shell.ns_table = dict(shell.ns_table, user_global=shell.user_module.__dict__, user_local=shell.user_ns)
+        shell.execution_count = 1
+        history.input_hist_parsed, history.input_hist_raw, history.output_hist = [""], [""], {}
+        history.output_hist_reprs = type(history.output_hist_reprs)()
+        history.dir_hist = [Path.cwd()]
+        history._i = history._ii = history._iii = history._i00 = ""
+        history.new_session()
+        hook._ = hook.__ = hook.___ = ""
+        shell.user_ns.update({"_": "", "__": "", "___": ""})
+        shell.init_user_ns()
+        sys.modules["__main__"] = shell.user_module
+
+    def drop(self, name):
+        if name != self.present:
+            self.others.pop(name, None)
+            return
+        self.shell.history_manager.writeout_cache()
+        self.present = MAIN
+        if name != MAIN and MAIN in self.others:
+            self.restore(self.others.pop(MAIN))
+        else:
+            self.create()

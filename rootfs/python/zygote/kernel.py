@@ -1,0 +1,218 @@
+# What an IPython shell believes to be its kernel: ipykernel's own classes, but for what they do with sockets and threads. They
+# are subclasses under the same names, as programs look at names, and tracebacks show the methods that are ipykernel's.
+#
+# ipykernel must not be imported before somebody wants it, so the classes are made when they are.
+import os
+import sys
+import types
+
+import channel
+
+
+def named_as(original):
+    """Decorates a subclass that goes by the name of its parent."""
+
+    def rename(cls):
+        cls.__name__, cls.__qualname__, cls.__module__ = original.__name__, original.__qualname__, original.__module__
+        cls.__doc__ = original.__doc__
+        return cls
+
+    return rename
+
+
+class Nobody:
+    """In the place of ZMQ's sockets and streams, where something has to be."""
+
+    def send_multipart(self, parts, *_rest, **_named):
+        pass
+
+    def flush(self, *_rest, **_named):
+        return 0
+
+    closed = False
+
+
+def encoded_data(data, default):
+    """A MIME bundle as JSON text: sorted keys, what has no JSON form by itself as jupyter_client makes it."""
+    import json
+
+    text = json.dumps(data, default=default, ensure_ascii=False, allow_nan=False)
+    if not all(isinstance(value, str) for value in data.values()) or not all(isinstance(key, str) for key in data):
+        data = json.loads(text)  # keys of any kind are strings now, and can be sorted
+    return json.dumps(data, default=default, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
+def define_session(link):
+    import json
+
+    from jupyter_client.jsonutil import json_clean, json_default
+    from jupyter_client.session import Session
+
+    def fields_of_display(kind, content):
+        """The frame's own part, and its MIME bundle and metadata."""
+        data, metadata = encoded_data(content["data"], json_default), encoded_data(content["metadata"] or {}, json_default)
+        if kind == "execute_result":
+            frame = {"is": "result", "count": content["execution_count"]}
+        else:
+            display_id = (content.get("transient") or {}).get("display_id")
+            if display_id is not None:
+                display_id = str(display_id)
+            frame = {"is": "update" if kind == "update_display_data" else "display", "id": display_id}
+        return frame, data, metadata
+
+    def text_of(kind, content):
+        if kind == "error":
+            frame = {"is": "error", "ename": content["ename"], "evalue": content["evalue"]}
+            frame["traceback"] = [str(line) for line in content["traceback"]]
+            return json.dumps(frame, ensure_ascii=False)
+        if kind == "clear_output":
+            return json.dumps({"is": "clear", "wait": bool(content["wait"])})
+        frame, data, metadata = fields_of_display(kind, content)
+        if len(data) + len(metadata) > channel.FRAME_MAX:
+            size = len(data) + len(metadata)
+            notice = "[output of %d bytes left out: more than %d]" % (size, channel.FRAME_MAX)
+            data, metadata = json.dumps({"text/plain": notice}), "{}"
+        return '%s,"data":%s,"metadata":%s}' % (json.dumps(frame, ensure_ascii=False)[:-1], data, metadata)
+
+    def attempt(kind, content):
+        """As json_packer() in jupyter_client/session.py goes about it: the text or None, and whether nothing is wrong with it."""
+        try:
+            return text_of(kind, content), True
+        except (TypeError, ValueError):
+            pass
+        try:
+            return text_of(kind, json_clean(content)), False
+        except Exception:
+            return None, False
+
+    @named_as(Session)
+    class HutchSession(Session):
+        """Whatever is sent becomes a frame of the cell's."""
+
+        def send(self, stream, msg_or_type, content=None, *rest, **named):
+            is_message = isinstance(msg_or_type, dict)
+            kind = msg_or_type["header"]["msg_type"] if is_message else msg_or_type
+            if kind not in ("execute_result", "display_data", "update_display_data", "clear_output", "error"):
+                return None  # comms: nobody is there to show a widget
+            if os.getpid() != self.pid:
+                return super().send(stream, msg_or_type, content, *rest, **named)  # which has a warning for that
+            text, is_clean = attempt(kind, msg_or_type["content"] if is_message else content)
+            if text is not None:
+                link.send_text(text.encode("utf-8", "replace"))
+            if not is_clean:  # it warns, or fails, in its own words
+                super().send(None, msg_or_type, content, *rest, **named)
+            return msg_or_type if is_message else None
+
+    return HutchSession
+
+
+def define_stream(link):
+    from ipykernel.iostream import OutStream
+
+    @named_as(OutStream)
+    class HutchStream(OutStream):
+        """Text that goes to the pipe at once, where C code's and other processes' output goes as well. flush() ends a message, as it
+        does in a kernel."""
+
+        def __init__(self, session, name, fd):
+            self.session, self.name, self.topic = session, name, b"stream." + name.encode()
+            self.parent_header, self.echo, self._exc, self._isatty = {}, None, None, False
+            self.pub_thread = Nobody()  # None: closed
+            self._fd = fd
+            self._master_pid = os.getpid()
+
+        def fileno(self):
+            return self._fd
+
+        def write(self, string):
+            if not isinstance(string, str) or self.pub_thread is None:
+                return super().write(string)  # raises
+            data = encode(string)
+            link.write(self._fd, data)
+            return len(string)
+
+        def flush(self):
+            if self.pub_thread is not None:
+                link.flush(self._fd)
+
+        def close(self):
+            self.pub_thread = None
+
+    return HutchStream
+
+
+def encode(string):
+    try:
+        return string.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return string.encode("utf-8", "replace")
+
+
+def define_kernel(link):
+    from ipykernel.kernelbase import Kernel
+    from IPython.core import release
+    from traitlets import Any, Instance
+
+    class IPythonKernel(Kernel):
+        shell = Instance("IPython.core.interactiveshell.InteractiveShellABC", allow_none=True)
+        user_module = Any()
+        user_ns = Instance(dict, args=None, allow_none=True)
+        comm_manager = Any()
+        implementation = "ipython"
+        implementation_version = release.version
+        language_info = {
+            "name": "python",
+            "version": sys.version.split()[0],
+            "mimetype": "text/x-python",
+            "codemirror_mode": {"name": "ipython", "version": sys.version_info[0]},
+            "pygments_lexer": "ipython%d" % 3,
+            "nbconvert_exporter": "python",
+            "file_extension": ".py",
+        }
+
+        @property
+        def banner(self):
+            return self.shell.banner
+
+        @property
+        def execution_count(self):
+            return self.shell.execution_count
+
+        @execution_count.setter
+        def execution_count(self, value):
+            pass
+
+        def _input_request(self, prompt, ident, parent, password=False):
+            channel.flush_streams()
+            try:
+                link.send({"is": "input", "prompt": str(prompt), "password": bool(password)})
+                while True:
+                    order, fds = link.receive()
+                    for fd in fds:
+                        os.close(fd)
+                    if order.get("do") == "reply":
+                        break
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("Interrupted by user") from None
+            except channel.Lost:
+                os._exit(0)
+            if order.get("eof") or order.get("value") == "\x04":
+                raise EOFError
+            return order.get("value", "")
+
+    IPythonKernel.__module__ = "ipykernel.ipkernel"
+    IPythonKernel.__qualname__ = "IPythonKernel"
+    return IPythonKernel
+
+
+def make(link, profile_dir, config):
+    """The kernel, its session, and the class of its streams."""
+    from ipykernel.comm.manager import CommManager
+
+    nobody = Nobody()
+    session = define_session(link)(key=b"none", session="none")
+    kernel = define_kernel(link)(
+        config=config, session=session, profile_dir=profile_dir, iopub_socket=nobody, stdin_socket=nobody, ident="none"
+    )
+    kernel.comm_manager = CommManager(parent=kernel, kernel=kernel)
+    return types.SimpleNamespace(kernel=kernel, session=session, stream_class=define_stream(link), nobody=nobody)

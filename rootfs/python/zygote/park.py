@@ -1,0 +1,2 @@
+async def park(agent, fds):
+    agent.link.say({"is": "failed", "why": "not yet"})

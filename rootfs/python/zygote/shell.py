@@ -1,0 +1,241 @@
+# The shell that executes cells: IPython's for notebooks, ipykernel.zmqshell.ZMQInteractiveShell, made in the zygote once and
+# used by workers. No process but one that executes cells may find a trace of it: what IPython puts into builtins, sys and atexit
+# when a shell is made is taken out again here, and put back by install().
+import _signal
+import atexit
+import builtins
+import contextlib
+import os
+import sys
+import types
+
+import channel
+import kernel
+import tracebacks
+
+BUILTINS = ("__IPYTHON__", "display", "get_ipython")
+SYS = ("ps1", "ps2", "ps3", "displayhook", "excepthook")
+HOME = "/tmp"
+made = None  # what make() returns, once it was called
+
+
+class LazyShelf:
+    """IPython's own little database, which makes its directory at once, when somebody asks for it. No more than %store does."""
+
+    original = None
+
+    def __init__(self, root):
+        self._root = root
+        self._shelf = None
+
+    def _open(self):
+        if self._shelf is None:
+            self._shelf = LazyShelf.original(self._root)
+        return self._shelf
+
+    def __getattr__(self, name):
+        return getattr(self._open(), name)
+
+    def __getitem__(self, key):
+        return self._open()[key]
+
+    def __setitem__(self, key, value):
+        self._open()[key] = value
+
+    def __delitem__(self, key):
+        del self._open()[key]
+
+    def __contains__(self, key):
+        return key in self._open()
+
+    def __iter__(self):
+        return iter(self._open())
+
+    def __len__(self):
+        return len(self._open())
+
+
+@contextlib.contextmanager
+def nothing_outside():
+    """Whatever is done meanwhile leaves builtins, sys and atexit as they were. Yields what was to be there."""
+    missing = object()
+    before = {name: vars(builtins).get(name, missing) for name in BUILTINS}
+    before_sys = {name: getattr(sys, name, missing) for name in SYS}
+    main = sys.modules.get("__main__")
+    register, environ = atexit.register, dict(os.environ)
+    left = types.SimpleNamespace(builtins={}, sys={}, at_exit=[])
+    atexit.register = lambda function, *rest, **named: left.at_exit.append((function, rest, named)) or function
+    try:
+        yield left
+    finally:
+        atexit.register = register
+        for where, names, kept in ((builtins, before, left.builtins), (sys, before_sys, left.sys)):
+            for name, value in names.items():
+                now = getattr(where, name, missing)
+                if now is value:
+                    continue
+                kept[name] = now
+                if value is missing:
+                    delattr(where, name)
+                else:
+                    setattr(where, name, value)
+        sys.modules["__main__"] = main
+        for name in set(os.environ) - set(environ):
+            del os.environ[name]
+        for name, value in environ.items():
+            if os.environ.get(name) != value:
+                os.environ[name] = value
+
+
+def make_profile_dir(ipython_dir):
+    from IPython.core.profiledir import ProfileDir
+
+    profile_dir = ProfileDir()
+    place = os.path.join(ipython_dir, "profile_default")
+    values = {"location": place, "_location_isset": True}
+    for name in ("security", "log", "startup", "pid", "static"):
+        values[name + "_dir"] = os.path.join(place, name)
+    profile_dir._trait_values.update(values)  # not as attributes: that makes directories
+    return profile_dir
+
+
+def define_shell():
+    from ipykernel import eventloops
+    from ipykernel.zmqshell import ZMQInteractiveShell
+    from IPython.core.error import UsageError
+
+    @kernel.named_as(ZMQInteractiveShell)
+    class HutchShell(ZMQInteractiveShell):
+        def init_ipython_dir(self, ipython_dir):
+            self._trait_values["ipython_dir"] = ipython_dir
+
+        def init_environment(self):
+            pass  # install() does it
+
+        def enable_gui(self, gui):
+            try:
+                eventloops.enable_gui(gui, kernel=self.kernel)
+                self.active_eventloop = gui
+            except ValueError as e:
+                raise UsageError("%s" % e) from e
+
+        def _get_exc_info(self, exc_tuple=None):
+            kind, value, traceback = super()._get_exc_info(exc_tuple)
+            return kind, value, tracebacks.without_ours(value, traceback)
+
+    return HutchShell
+
+
+def make(link):
+    """Makes the shell, with all that belongs to it; or returns the one there is."""
+    global made
+    if made is not None:
+        return made
+    from IPython.core import debugger, interactiveshell
+    from IPython.core.interactiveshell import InteractiveShell
+    from ipykernel.compiler import XCachingCompiler
+    from traitlets.config import Config
+
+    ipython_dir = os.path.join(HOME, ".ipython")
+    config = Config({"IPKernelApp": {"connection_file": "kernel.json"}, "HistoryManager": {"hist_file": ":memory:"}})
+    LazyShelf.original = interactiveshell.PickleShareDB
+    interactiveshell.PickleShareDB = LazyShelf
+    try:
+        with nothing_outside() as left:
+            profile_dir = make_profile_dir(ipython_dir)
+            parts = kernel.make(link, profile_dir, config)
+            shell = define_shell()(
+                parent=parts.kernel,
+                ipython_dir=ipython_dir,
+                profile_dir=profile_dir,
+                kernel=parts.kernel,
+                compiler_class=XCachingCompiler,
+            )
+    finally:
+        interactiveshell.PickleShareDB = LazyShelf.original
+    InteractiveShell.clear_instance()
+    parts.kernel.shell = shell
+    shell.configurables.append(parts.kernel.comm_manager)
+    for part in (shell.displayhook, shell.display_pub):
+        part.session, part.pub_socket = parts.session, parts.nobody
+    shell.displayhook.topic = b"kernel.none.execute_result"
+    made = types.SimpleNamespace(
+        link=link, shell=shell, left=left, debugger=debugger, asyncio_runner=interactiveshell._asyncio_runner, **vars(parts)
+    )
+    return made
+
+
+def set_instance(instance):
+    """What instance() of its class and those above returns."""
+    for cls in type(instance)._walk_mro():
+        cls._instance = instance
+
+
+def put_streams(parts):
+    sys.stdout = parts.stream_class(parts.session, "stdout", 1)
+    sys.stderr = parts.stream_class(parts.session, "stderr", 2)
+
+
+def set_places(shell):
+    """What a shell remembers of where and when it was made."""
+    from pathlib import Path
+
+    shell.starting_dir = os.getcwd()
+    shell.home_dir = shell.logger.home_dir = os.path.expanduser("~")
+    ipython_dir = os.environ.get("IPYTHONDIR") or os.path.join(shell.home_dir, ".ipython")
+    shell._trait_values["ipython_dir"] = ipython_dir
+    shell.profile_dir._trait_values.update(make_profile_dir(ipython_dir)._trait_values)
+    shell.db._root = os.path.join(shell.profile_dir.location, "db")
+    shell.history_manager.dir_hist[:] = [Path.cwd()]
+
+
+def set_arguments():
+    """As of python3 -m ipykernel_launcher, started by nbclient."""
+    import ipykernel
+
+    package = os.path.dirname(ipykernel.__file__)
+    launcher = os.path.join(os.path.dirname(package), "ipykernel_launcher.py")
+    sys.argv[:] = [launcher, "-f", "/tmp/kernel.json", "--HistoryManager.hist_file=:memory:"]
+    for at, path in enumerate(sys.path):  # IPython.core.shellapp: InteractiveShellApp.init_path()
+        if os.path.basename(path) in ("site-packages", "dist-packages"):
+            break
+    else:
+        at = 0
+    if "" not in sys.path:
+        sys.path.insert(at, "")
+
+
+def install():
+    """In the worker that is to execute cells."""
+    parts = made
+    shell = parts.shell
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    os.environ.update(TERM="xterm-color", CLICOLOR="1", PAGER="cat", GIT_PAGER="cat")  # as zmqshell's init_environment()
+    set_instance(shell)
+    set_instance(parts.kernel)
+    for name, value in parts.left.builtins.items():
+        setattr(builtins, name, value)
+    sys.excepthook = sys.__excepthook__
+    for name, value in parts.left.sys.items():
+        setattr(sys, name, value)
+    for function, rest, named in parts.left.at_exit:
+        atexit.register(function, *rest, **named)
+    sys.modules[shell.user_module.__name__] = shell.user_module
+    set_places(shell)
+    set_arguments()
+    renew()
+    put_streams(parts)
+
+    import pdb
+
+    if hasattr(parts.debugger, "InterruptiblePdb"):  # ipykernel.kernelapp: IPKernelApp.init_pdb()
+        parts.debugger.Pdb = parts.debugger.InterruptiblePdb
+        pdb.Pdb = parts.debugger.Pdb
+        pdb.set_trace = parts.debugger.set_trace
+    return parts
+
+
+def renew():
+    """What is of this process and no other."""
+    made.session.pid = os.getpid()
+    made.session.session = channel.new_id()
