@@ -31,7 +31,7 @@ struct ruleset_attr {
     (WRITE_FILE_ACCESS | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE |                             \
      LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK |                       \
      LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_SYM | LANDLOCK_ACCESS_FS_REFER)
-/* Handled, and given to no directory at all. */
+/* Handled, and given to no directory at all, but for what a pseudo-terminal is good for. */
 #define NEVER_ACCESS (LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_IOCTL_DEV)
 
 int hutch_landlock_abi(void)
@@ -99,6 +99,7 @@ int hutch_landlock_make(const struct sandbox_spec *spec, int abi, bool data_come
 
         if (m->kind == MOUNT_DEV) {
             if (allow_below(ruleset, m->target, attr.handled_access_fs & WRITE_FILE_ACCESS, err) < 0 ||
+                allow_below(ruleset, "/dev/pts", attr.handled_access_fs & (WRITE_FILE_ACCESS | LANDLOCK_ACCESS_FS_IOCTL_DEV), err) < 0 ||
                 allow_below(ruleset, "/dev/shm", attr.handled_access_fs & WRITE_ACCESS, err) < 0)
                 return -1;
         } else if ((m->kind == MOUNT_TMPFS || m->kind == MOUNT_BIND) && !(m->flags & MOUNT_RDONLY)) {

@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 
 #define DEFAULT_TMPFS_BYTES (64ull << 20)
+#define MAX_PTYS            "64"
 #define EVERY_MOUNT         (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 
 /* Where the new root hangs until pivot_root(2) moves it: any directory that every host has. */
@@ -130,7 +131,7 @@ void hutch_mounts_sources_done(struct mount_sources *sources)
     *sources = (struct mount_sources)MOUNT_SOURCES_INIT;
 }
 
-/* A new, detached file system. @options: NULL-terminated key, value, key, value. */
+/* A new, detached file system. @options: NULL-terminated key, value, key, value. @attrs: all that it gets. */
 static int make_fs(const char *type, const char *const *options, __u64 attrs, int *ret_fd, struct hutch_err *err)
 {
     auto_fd fs = fsopen(type, FSOPEN_CLOEXEC);
@@ -143,7 +144,7 @@ static int make_fs(const char *type, const char *const *options, __u64 attrs, in
             return hutch_err_set(err, errno, "set %s=%s on a new %s", options[0], options[1], type);
     if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return hutch_err_set(err, errno, "create a %s", type);
-    fd = fsmount(fs, FSMOUNT_CLOEXEC, (unsigned)(EVERY_MOUNT | attrs));
+    fd = fsmount(fs, FSMOUNT_CLOEXEC, (unsigned)attrs);
     if (fd < 0)
         return hutch_err_set(err, errno, "make a mount of a new %s%s", type,
                              strcmp(type, "proc") == 0 && errno == EPERM
@@ -165,7 +166,7 @@ static int make_tmpfs(uint64_t bytes, uint64_t inodes, mode_t mode, __u64 attrs,
     snprintf(size_text, sizeof(size_text), "%" PRIu64, bytes);
     snprintf(inodes_text, sizeof(inodes_text), "%" PRIu64, inodes);
     snprintf(mode_text, sizeof(mode_text), "%o", mode ? mode : 0755);
-    return make_fs("tmpfs", options, attrs, ret_fd, err);
+    return make_fs("tmpfs", options, EVERY_MOUNT | attrs, ret_fd, err);
 }
 
 static int attach(int fd, int target_fd, const char *target, struct hutch_err *err)
@@ -235,7 +236,24 @@ static int attach_at(int root, int fd, const char *path, bool is_dir, struct hut
     return attach(fd, target, path, err);
 }
 
-/* /dev: what a program needs and no driver behind it. No tty, no ptmx: a terminal would bring ioctls with it. */
+/* Pseudo-terminals of the sandbox's own, MAX_PTYS at most: IPython's "!command" runs in one. Nothing outside can open them, and none of
+ * the host's is here. The one file system whose devices work: the kernel makes nothing else in it, devpts(5). */
+static int mount_pts(int dev, struct hutch_err *err)
+{
+    static const char *const options[] = { "mode", "0620", "ptmxmode", "0666", "max", MAX_PTYS, NULL };
+    auto_fd pts = -1, place = -1;
+
+    if (mkdirat(dev, "pts", 0755) < 0 || symlinkat("pts/ptmx", dev, "ptmx") < 0)
+        return hutch_err_set(err, errno, "make '/dev/pts'");
+    if (make_fs("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, &pts, err) < 0)
+        return -1;
+    place = openat(dev, "pts", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (place < 0)
+        return hutch_err_set(err, errno, "open '/dev/pts'");
+    return attach(pts, place, "/dev/pts", err);
+}
+
+/* /dev: what a program needs and no driver behind it. No tty, which would be the terminal that hutch was started on. */
 static int build_dev(int root, const struct sandbox_mount *m, struct hutch_err *err)
 {
     static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
@@ -282,6 +300,8 @@ static int build_dev(int root, const struct sandbox_mount *m, struct hutch_err *
         if (attach(shm, place, "/dev/shm", err) < 0)
             return -1;
     }
+    if (mount_pts(dev, err) < 0)
+        return -1;
     return restrict_mount(dev, MOUNT_ATTR_RDONLY, 0, m->target, err);
 }
 
@@ -359,12 +379,12 @@ static int build_one(const struct sandbox_spec *spec, int root, const struct san
         return make_link(root, m, err);
     case MOUNT_PROC:
         /* While the host's own proc is in sight, or the kernel refuses (mount_too_revealing). */
-        if (make_fs("proc", NULL, MOUNT_ATTR_NOEXEC, &fd, err) < 0)
+        if (make_fs("proc", NULL, EVERY_MOUNT | MOUNT_ATTR_NOEXEC, &fd, err) < 0)
             return -1;
         return attach_at(root, fd, m->target, true, err);
     case MOUNT_TMPFS:
         /* Read-only comes at the end, when our own files are in it. */
-        if (make_tmpfs(m->size_bytes, m->inodes, m->mode, attributes(m->flags & ~MOUNT_RDONLY) & ~EVERY_MOUNT, &fd, err) < 0 ||
+        if (make_tmpfs(m->size_bytes, m->inodes, m->mode, attributes(m->flags & ~MOUNT_RDONLY), &fd, err) < 0 ||
             attach_at(root, fd, m->target, true, err) < 0 || write_files(spec, m, fd, err) < 0)
             return -1;
         *slot = hutch_fd_take(&fd);
@@ -444,7 +464,7 @@ static int add_missing_targets(const struct sandbox_spec *spec, const struct mou
     if (attach_root(*root, err) < 0)
         return -1;
     snprintf(lower, sizeof(lower), "/proc/self/fd/%d:/proc/self/fd/%d", skeleton, *root);
-    if (make_fs("overlay", options, MOUNT_ATTR_RDONLY, &overlay, err) < 0)
+    if (make_fs("overlay", options, EVERY_MOUNT | MOUNT_ATTR_RDONLY, &overlay, err) < 0)
         return hutch_err_wrap(err, "add mount points that the image lacks (needs overlayfs in user namespaces, Linux 5.11)");
     close(*root);
     *root = hutch_fd_take(&overlay);

@@ -126,7 +126,7 @@ static void test_the_root_is_read_only(void **state)
     image_spec(&spec, p, script);
     expect(&spec, "end\nx\n");
     image_spec(&spec, p, find_writable);
-    expect(&spec, "/dev/full\n/dev/null\n/dev/random\n/dev/shm\n/dev/urandom\n/dev/zero\n/tmp\n");
+    expect(&spec, "/dev/full\n/dev/null\n/dev/pts/ptmx\n/dev/random\n/dev/shm\n/dev/urandom\n/dev/zero\n/tmp\n");
     {
         struct stat st;
 
@@ -178,7 +178,7 @@ static void test_dev(void **state)
                      "(echo x >/dev/full) 2>/dev/null || echo full; [ $(head -c 8 /dev/urandom | wc -c) = 8 ] && echo random;"
                      "echo y >/dev/shm/y && cat /dev/shm/y; cp /bin/true /dev/shm/; /dev/shm/true 2>/dev/null || echo noexec;"
                      "(: >/dev/new) 2>/dev/null || echo ro; rm -f /dev/null 2>/dev/null || echo stays; (: </dev/tty) 2>/dev/null || echo no tty");
-    expect(&spec, "fd full null random shm stderr stdin stdout urandom zero \n/proc/self/fd/0\n 00 00 00\nfull\nrandom\ny\nnoexec\nro\nstays\nno tty\n");
+    expect(&spec, "fd full null ptmx pts random shm stderr stdin stdout urandom zero \n/proc/self/fd/0\n 00 00 00\nfull\nrandom\ny\nnoexec\nro\nstays\nno tty\n");
 }
 
 static void test_sizes(void **state)

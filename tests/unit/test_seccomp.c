@@ -776,6 +776,10 @@ static void test_kernel_default(void **state)
         { "ioctl FICLONE", SYS_ioctl, { 99, 0x40049409, 0 }, EBADF },
         { "ioctl TIOCSTI", SYS_ioctl, { 99, 0x5412, P(buffer) }, EPERM },
         { "ioctl TIOCSTI, rubbish above", SYS_ioctl, { 99, HIGH | 0x5412, P(buffer) }, EPERM }, /* CVE-2023-1523 and kin */
+        { "ioctl TIOCSCTTY", SYS_ioctl, { 99, 0x540e, 0 }, EBADF },
+        { "ioctl TIOCSCTTY, by force", SYS_ioctl, { 99, 0x540e, 1 }, ENOSYS },
+        { "ioctl TIOCGPTN", SYS_ioctl, { 99, 0x80045430, P(buffer) }, EBADF },
+        { "ioctl TIOCSPTLCK", SYS_ioctl, { 99, 0x40045431, P(buffer) }, EBADF },
         { "ioctl TIOCLINUX", SYS_ioctl, { 99, 0x541c, P(buffer) }, EPERM },
         { "ioctl TIOCSETD", SYS_ioctl, { 99, 0x5423, P(buffer) }, EPERM },
         { "ioctl BTRFS_IOC_SUBVOL_CREATE", SYS_ioctl, { 99, 0x5000940e, P(buffer) }, ENOSYS },

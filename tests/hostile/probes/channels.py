@@ -188,13 +188,27 @@ def take_controlling_terminal():
     return in_child(attack)
 
 
-@probe(control="user", refused=ABSENT + ("ENXIO", "ENOSPC", "EIO"))
-def new_pseudo_terminal():
-    """A pty is a way to run programs that ask a terminal for a password, and an old part of the kernel."""
-    master, slave = os.openpty()
-    os.close(slave)
-    os.close(master)
-    return "made a pty"
+@probe(why_no_control="hosts differ in which of them exist", refused=ABSENT)
+def terminals_of_others():
+    """/dev/pts of the host: whoever may open a terminal there reads what its user types. A sandbox has one of its own."""
+    found = [name for name in os.listdir("/dev/pts") if name != "ptmx"]
+    if found:
+        return "found /dev/pts/" + found[0]
+    raise Blocked("/dev/pts is empty")
+
+
+@probe(why_no_control="it would take all pseudo-terminals of the host", refused=ABSENT + ("ENXIO", "EIO"))
+def pseudo_terminals_without_end():
+    """All sandboxes together draw on the kernel's 4096, which logins on the host need."""
+    count = 0
+    try:
+        while count < 1000:
+            os.openpty()
+            count += 1
+    except OSError as error:
+        if count <= 64:
+            raise Blocked("%d, then %s" % (count, error.strerror))
+    return "made %d pseudo-terminals" % count
 
 
 # --------------------------------------------------------------------------------------------------
