@@ -96,11 +96,10 @@ static int refuse(const char *doing, const char *name, int errnum, struct hutch_
     }
 }
 
-/* openat(2) that stays below @dirfd, on its mount, and follows nothing. */
-static int open_beneath(int dirfd, const char *name, uint64_t flags, mode_t mode)
+int hutch_files_open_beneath(int dirfd, const char *name, uint64_t flags, mode_t mode)
 {
     struct open_how how = {
-        .flags = flags | O_NOFOLLOW | O_CLOEXEC,
+        .flags = flags | O_CLOEXEC,
         .mode = mode,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
     };
@@ -119,7 +118,7 @@ static int open_parent(int dirfd, const char *name, int *ret_fd, const char **re
         errno = ENOMEM;
         return -1;
     }
-    fd = open_beneath(dirfd, path, O_PATH | O_DIRECTORY, 0);
+    fd = hutch_files_open_beneath(dirfd, path, O_PATH | O_DIRECTORY, 0);
     if (fd < 0)
         return -1;
     *ret_fd = fd;
@@ -208,7 +207,7 @@ static int open_to_read(int dirfd, const char *name, int *ret_fd, struct hutch_e
     char quoted[FILES_QUOTED];
     struct stat st;
     /* nonblocking: neither a FIFO nor a lease, fcntl(2), is waited for */
-    auto_fd fd = open_beneath(dirfd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+    auto_fd fd = hutch_files_open_beneath(dirfd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
 
     if (fd < 0)
         return refuse("read", name, errno, err);
@@ -233,7 +232,7 @@ static int give(int fd, const struct stat *top, mode_t mode)
 /* Goes down to the directory that @name is in, and makes what is missing on the way. */
 static int make_parents(int dirfd, const char *name, const struct stat *top, int *ret_fd, const char **ret_last)
 {
-    auto_fd fd = open_beneath(dirfd, ".", O_PATH | O_DIRECTORY, 0);
+    auto_fd fd = hutch_files_open_beneath(dirfd, ".", O_PATH | O_DIRECTORY, 0);
     const char *p = name, *slash;
 
     if (fd < 0)
@@ -251,7 +250,7 @@ static int make_parents(int dirfd, const char *name, const struct stat *top, int
         is_new = mkdirat(fd, part, 0755) == 0;
         if (!is_new && errno != EEXIST)
             return -1;
-        next = open_beneath(fd, part, O_PATH | O_DIRECTORY, 0);
+        next = hutch_files_open_beneath(fd, part, O_PATH | O_DIRECTORY, 0);
         if (next < 0)
             return -1;
         close(fd);
@@ -278,7 +277,7 @@ static int open_to_write(int dirfd, const char *name, int *ret_fd, struct hutch_
     if (make_parents(dirfd, name, &top, &parent, &last) < 0)
         return refuse("write", name, errno, err);
     for (int i = 0; i < MAX_SWAPS; i++) {
-        fd = open_beneath(parent, last, O_WRONLY | O_CREAT | O_EXCL | O_NONBLOCK | O_NOCTTY, 0644);
+        fd = hutch_files_open_beneath(parent, last, O_WRONLY | O_CREAT | O_EXCL | O_NONBLOCK | O_NOCTTY, 0644);
         if (fd >= 0)
             break;
         if (errno != EEXIST)

@@ -41,6 +41,9 @@ int hutch_files_delete(int dirfd, const char *name, struct hutch_err *err);
  * were copied. @ret_bytes (may be NULL) is told in either case. */
 int hutch_files_copy(int from_fd, int to_fd, uint64_t max_bytes, uint64_t *ret_bytes, struct hutch_err *err);
 
+/* openat(2) that stays below @dirfd and on its mount, and follows no link; O_CLOEXEC. -1 with errno set: ELOOP, EXDEV, … */
+int hutch_files_open_beneath(int dirfd, const char *name, uint64_t flags, mode_t mode);
+
 /* @name for a message, at most FILES_QUOTED - 1 bytes and a NUL: printable ASCII as it is, the rest as \xNN, cut in the middle by "...". */
 #define FILES_QUOTED 128
 const char *hutch_files_quote(const char *name, char buf[FILES_QUOTED]);

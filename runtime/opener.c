@@ -195,7 +195,7 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
             serve_one(sock, &request, &plan);
     }
     syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
-    kill(sweeper_pid, SIGKILL);
+    kill(sweeper_pid, SIGTERM); /* it finishes what must not be left half done */
     TEMP_FAILURE_RETRY(waitpid(anchor, NULL, 0));
     TEMP_FAILURE_RETRY(waitpid(sweeper_pid, NULL, 0));
     return 0;

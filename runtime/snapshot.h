@@ -44,7 +44,7 @@ int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, co
 
 /* What is in the data directory becomes the state @keep, which is new; the state @name becomes the contents of the data directory, and is no state any
  * more. Nothing is copied, unless store and data directory are on different file systems. */
-int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep,
-                          const struct snapshot_bounds *bounds, struct snapshot_report *ret, struct hutch_err *err);
+int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep, struct snapshot_report *ret,
+                          struct hutch_err *err);
 
 #endif

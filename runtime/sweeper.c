@@ -13,25 +13,70 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+static int remove_directory(int dirfd, const char *name, struct hutch_err *err)
+{
+    if (strchr(name, '/') || name[0] == '.' || !name[0])
+        return hutch_err_set(err, EPROTO, "an order to remove '%s'", name);
+    return hutch_rmtree(dirfd, name, err);
+}
+
+/* The answer to an order about a state of a data directory. */
+static void serve_state(const struct sweep_request *request, const int fds[2], struct sweeper_reply *reply)
+{
+    int store = fds[0], data = fds[1], rc;
+
+    switch (request->what) {
+    case SWEEPER_TAKE:
+        rc = hutch_snapshot_take(data, store, request->name, &request->bounds, &reply->report, &reply->err);
+        break;
+    case SWEEPER_RESTORE:
+        rc = hutch_snapshot_restore(data, store, request->name, &request->bounds, &reply->report, &reply->err);
+        break;
+    case SWEEPER_SWITCH:
+        rc = hutch_snapshot_switch(data, store, request->name, request->keep, &reply->report, &reply->err);
+        break;
+    default:
+        rc = hutch_err_set(&reply->err, EPROTO, "an order that the sweeper does not know");
+    }
+    reply->has_failed = rc < 0;
+}
+
 static _Noreturn void sweep(int sock)
 {
+    sigset_t term;
+
     prctl(PR_SET_NAME, "hutch-sweeper", 0, 0, 0);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+    /* not SIGKILL: see hutch_snapshot_restore() for what it finishes first */
+    signal(SIGTERM, SIG_DFL);
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_UNBLOCK, &term, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a caller's limit on file sizes is an error of write(2) */
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0)
         _exit(1);
     for (;;) {
         struct sweep_request request;
-        struct hutch_err err;
-        auto_fd dirfd = -1;
-        size_t n_fds;
-        ssize_t n = hutch_fdpass_receive(sock, &request, sizeof(request), &dirfd, 1, &n_fds, 0);
+        struct sweeper_reply reply = { .has_failed = 0 };
+        int fds[2] = { -1, -1 };
+        size_t n_fds = 0;
+        ssize_t n = hutch_fdpass_receive(sock, &request, sizeof(request), fds, ARRAY_SIZE(fds), &n_fds, 0);
 
         if (n <= 0)
             _exit(0);
-        if (n != (ssize_t)sizeof(request) || n_fds != 1 || !memchr(request.name, '\0', sizeof(request.name)) ||
-            strchr(request.name, '/') || request.name[0] == '.' || !request.name[0])
-            continue;
-        if (hutch_rmtree(dirfd, request.name, &err) < 0)
-            hutch_log_debug("sweeper: %s", err.msg); /* the next start of an engine tries again */
+        if (n == (ssize_t)sizeof(request) && memchr(request.name, '\0', sizeof(request.name)) &&
+            memchr(request.keep, '\0', sizeof(request.keep))) {
+            if (request.what == SWEEPER_REMOVE && n_fds == 1) {
+                if (remove_directory(fds[0], request.name, &reply.err) < 0)
+                    hutch_log_debug("sweeper: %s", reply.err.msg); /* the next start of an engine tries again */
+            } else if (n_fds == 2) {
+                reply.id = request.id;
+                serve_state(&request, fds, &reply);
+                if (hutch_fdpass_send(sock, &reply, sizeof(reply), NULL, 0, 0) < 0)
+                    _exit(0);
+            }
+        }
+        hutch_fd_closep(&fds[0]);
+        hutch_fd_closep(&fds[1]);
     }
 }
 

@@ -1,4 +1,5 @@
-/* sweeper.h - removes directories for the engine, whose loop must not wait for a disk. */
+/* sweeper.h - removes directories, and keeps and changes the files of sessions, for the engine, whose loop must not wait for a disk, and
+ * with rights over files that the engine may lack: orders in warm.h. */
 #ifndef HUTCH_SWEEPER_H
 #define HUTCH_SWEEPER_H
 
@@ -6,8 +7,8 @@
 
 #include <sys/types.h>
 
-/* Forks it: its pid, or -1. The caller owns *ret_sock, with whose other ends it ends; and it dies with its parent: what it has not
- * removed by then, the engine's own end or the next start does. */
+/* Forks it: its pid, or -1. The caller owns *ret_sock, with whose other ends it ends; and it dies with its parent, or of SIGTERM, as
+ * soon as no data directory is between two states: what it has not removed by then, the engine's own end or the next start does. */
 pid_t hutch_sweeper_start(int *ret_sock, struct hutch_err *err);
 
 #endif

@@ -1,0 +1,466 @@
+/* test_files.c - a caller reads, writes and deletes below a data directory, and nothing else, whatever lies there. */
+#include "collect.h"
+#include "fd.h"
+#include "files.h"
+#include "json.h"
+#include "rmtree.h"
+
+#include <cjson/cJSON.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+struct place {
+    char path[64];
+    int top, fd; /* the directory that is outside; "data" in it */
+};
+
+static const struct collect_bounds plain_bounds = COLLECT_BOUNDS_DEFAULT;
+
+static int set_up(void **state)
+{
+    struct place *p = calloc(1, sizeof(*p));
+
+    strcpy(p->path, "/tmp/hutch-test-files.XXXXXX");
+    assert_non_null(mkdtemp(p->path));
+    p->top = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(mkdirat(p->top, "data", 0755), 0);
+    p->fd = openat(p->top, "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(p->fd >= 0);
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err = { 0 };
+    auto_fd tmp = open("/tmp", O_PATH | O_CLOEXEC);
+
+    close(p->fd);
+    close(p->top);
+    if (hutch_rmtree(tmp, strrchr(p->path, '/') + 1, &err) < 0)
+        fail_msg("%s", err.msg);
+    free(p);
+    return 0;
+}
+
+static void put(int dirfd, const char *name, const char *text)
+{
+    auto_fd fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+    assert_true(fd >= 0);
+    assert_int_equal(hutch_fd_write_all(fd, text, strlen(text)), 0);
+}
+
+static void assert_text(int dirfd, const char *name, const char *want)
+{
+    auto_fd fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    char buf[256];
+    ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
+
+    assert_true(n >= 0);
+    buf[n] = '\0';
+    assert_string_equal(buf, want);
+}
+
+static void assert_refused(struct place *p, const char *name, int flags, const char *part)
+{
+    struct hutch_err err = { 0 };
+    int fd = -1;
+
+    if (hutch_files_open(p->fd, name, flags, &fd, &err) == 0)
+        fail_msg("'%s' was opened", name);
+    if (!strstr(err.msg, part))
+        fail_msg("'%s': \"%s\" does not say \"%s\"", name, err.msg, part);
+    assert_int_equal(fd, -1);
+}
+
+static void make_socket(struct place *p, const char *name)
+{
+    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/data/%s", p->path, name);
+    assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+}
+
+static void test_names(void **state)
+{
+    static const struct { const char *name, *part; } rows[] = {
+        { "", "empty" },
+        { "/etc/passwd", "relative" },
+        { "..", "'.' or '..'" },
+        { "../secret", "'.' or '..'" },
+        { "a/../../secret", "'.' or '..'" },
+        { "./a", "'.' or '..'" },
+        { "a//b", "empty" },
+        { "a/", "ends in '/'" },
+    };
+    struct place *p = *state;
+    char longer[5000];
+    struct hutch_err err;
+
+    put(p->top, "secret", "secret");
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        assert_refused(p, rows[i].name, O_RDONLY, rows[i].part);
+        assert_refused(p, rows[i].name, O_WRONLY, rows[i].part);
+        assert_int_equal(hutch_files_delete(p->fd, rows[i].name, &err), -1);
+        assert_non_null(strstr(err.msg, rows[i].part));
+    }
+    memset(longer, 'a', sizeof(longer));
+    longer[sizeof(longer) - 1] = '\0';
+    assert_refused(p, longer, O_RDONLY, "4999 bytes");
+    longer[300] = '\0';
+    assert_refused(p, longer, O_WRONLY, "name too long");
+    longer[250] = '/';
+    longer[290] = '/';
+    longer[291] = '.';
+    longer[292] = '\0';
+    assert_refused(p, longer, O_WRONLY, "'.' or '..'");
+    assert_refused(p, "a", O_RDWR, "O_RDONLY");
+    assert_refused(p, "a", O_WRONLY | O_APPEND, "O_RDONLY");
+    assert_text(p->top, "secret", "secret");
+}
+
+static void test_read(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err;
+    auto_fd fd = -1;
+    char buf[8];
+
+    put(p->top, "secret", "secret");
+    mkdirat(p->fd, "d", 0755);
+    put(p->fd, "d/\xff\n'", "text");
+    symlinkat("../secret", p->fd, "link");
+    symlinkat("..", p->fd, "up");
+    symlinkat("/proc/self/fd", p->fd, "magic");
+    mkfifoat(p->fd, "fifo", 0644);
+    make_socket(p, "socket");
+
+    assert_int_equal(hutch_files_open(p->fd, "d/\xff\n'", O_RDONLY, &fd, &err), 0);
+    assert_int_equal(read(fd, buf, sizeof(buf)), 4);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+
+    assert_refused(p, "link", O_RDONLY, "symbolic link");
+    assert_refused(p, "up/secret", O_RDONLY, "symbolic link");
+    assert_refused(p, "magic/1", O_RDONLY, "symbolic link");
+    assert_refused(p, "fifo", O_RDONLY, "not a regular file"); /* and does not wait for a writer */
+    assert_refused(p, "socket", O_RDONLY, "not a regular file");
+    assert_refused(p, "d", O_RDONLY, "directory");
+    assert_refused(p, "d/\xff\n'/x", O_RDONLY, "'d/\\xff\\x0a\\x27/x'");
+    assert_refused(p, "none", O_RDONLY, "No such file");
+}
+
+/* A lease makes open(2) of others wait for its holder, by default 45 seconds. */
+static void test_lease(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err;
+    auto_fd fd = -1;
+    int pair[2];
+    char c = 0;
+    pid_t pid;
+
+    put(p->fd, "a", "text");
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    pid = fork();
+    if (pid == 0) {
+        int mine = openat(p->fd, "a", O_RDWR);
+
+        signal(SIGIO, SIG_IGN);
+        c = fcntl(mine, F_SETLEASE, F_WRLCK) == 0 ? 'y' : 'n';
+        if (write(pair[1], &c, 1) != 1 || read(pair[1], &c, 1) != 1)
+            _exit(1);
+        _exit(0);
+    }
+    assert_int_equal(read(pair[0], &c, 1), 1);
+    if (c == 'y') {
+        assert_refused(p, "a", O_RDONLY, "holds on to it");
+        assert_int_equal(hutch_files_open(p->fd, "a", O_WRONLY, &fd, &err), 0); /* a new one */
+    }
+    assert_int_equal(write(pair[0], "", 1), 1);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    close(pair[0]);
+    close(pair[1]);
+    if (c != 'y')
+        skip();
+}
+
+static void test_write(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err;
+    struct stat st;
+    int fd = -1;
+
+    assert_int_equal(hutch_files_open(p->fd, "a/b/c.txt", O_WRONLY, &fd, &err), 0);
+    assert_int_equal(write(fd, "new", 3), 3);
+    close(fd);
+    assert_text(p->fd, "a/b/c.txt", "new");
+    assert_int_equal(fstatat(p->fd, "a/b/c.txt", &st, 0), 0);
+    assert_int_equal(st.st_mode & 07777, 0644);
+    assert_int_equal(fstatat(p->fd, "a/b", &st, 0), 0);
+    assert_int_equal(st.st_mode & 07777, 0755);
+
+    /* who has the old file keeps it, and its other name too */
+    assert_int_equal(linkat(p->fd, "a/b/c.txt", p->fd, "other", 0), 0);
+    assert_int_equal(fchmodat(p->fd, "other", 0, 0), 0);
+    assert_int_equal(hutch_files_open(p->fd, "a/b/c.txt", O_WRONLY, &fd, &err), 0);
+    close(fd);
+    assert_text(p->fd, "a/b/c.txt", "");
+    assert_int_equal(fchmodat(p->fd, "other", 0644, 0), 0);
+    assert_text(p->fd, "other", "new");
+}
+
+static void test_write_where_something_is(void **state)
+{
+    struct place *p = *state;
+
+    put(p->top, "secret", "secret");
+    symlinkat("../secret", p->fd, "link");
+    symlinkat("..", p->fd, "up");
+    mkdirat(p->fd, "d", 0755);
+    mkfifoat(p->fd, "fifo", 0644);
+    make_socket(p, "socket");
+    put(p->fd, "file", "");
+    assert_refused(p, "link", O_WRONLY, "symbolic link");
+    assert_refused(p, "up/new", O_WRONLY, "symbolic link");
+    assert_refused(p, "d", O_WRONLY, "directory");
+    assert_refused(p, "fifo", O_WRONLY, "not a regular file");
+    assert_refused(p, "socket", O_WRONLY, "not a regular file");
+    assert_refused(p, "file/x", O_WRONLY, "Not a directory");
+    assert_text(p->top, "secret", "secret");
+    assert_int_equal(faccessat(p->top, "new", F_OK, 0), -1);
+}
+
+static void test_new_files_belong_to_the_directory(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err;
+    struct stat st;
+    int fd;
+
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(fchown(p->fd, 12345, 12346), 0);
+    assert_int_equal(hutch_files_open(p->fd, "a/b", O_WRONLY, &fd, &err), 0);
+    close(fd);
+    assert_int_equal(fstatat(p->fd, "a/b", &st, 0), 0);
+    assert_int_equal(st.st_uid, 12345);
+    assert_int_equal(st.st_gid, 12346);
+    assert_int_equal(fstatat(p->fd, "a", &st, 0), 0);
+    assert_int_equal(st.st_uid, 12345);
+}
+
+static void test_delete(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err;
+
+    put(p->top, "secret", "secret");
+    mkdirat(p->top, "outside", 0755);
+    put(p->top, "outside/x", "x");
+    mkdirat(p->fd, "d", 0755);
+    put(p->fd, "d/a", "a");
+    symlinkat("../../outside", p->fd, "d/link");
+    symlinkat("../secret", p->fd, "link");
+    symlinkat("../outside", p->fd, "dirlink");
+    mkfifoat(p->fd, "fifo", 0);
+
+    assert_int_equal(hutch_files_delete(p->fd, "dirlink/x", &err), -1);
+    assert_non_null(strstr(err.msg, "symbolic link"));
+    assert_int_equal(hutch_files_delete(p->fd, "none", &err), -1);
+    assert_int_equal(err.errnum, ENOENT);
+    assert_int_equal(hutch_files_delete(p->fd, "link", &err), 0);
+    assert_int_equal(hutch_files_delete(p->fd, "dirlink", &err), 0);
+    assert_int_equal(hutch_files_delete(p->fd, "fifo", &err), 0);
+    assert_int_equal(hutch_files_delete(p->fd, "d/a", &err), 0);
+    assert_int_equal(faccessat(p->fd, "d", F_OK, 0), 0);
+    assert_int_equal(hutch_files_delete(p->fd, "d", &err), 0);
+    assert_int_equal(faccessat(p->fd, "d", F_OK, 0), -1);
+    assert_text(p->top, "secret", "secret");
+    assert_text(p->top, "outside/x", "x");
+}
+
+static void test_list(void **state)
+{
+    static const struct { const char *path, *base64, *type, *mime; double size; } rows[] = {
+        { "a.csv", NULL, "file", "text/csv", 4 },
+        { "b\xef\xbf\xbd", "Yv8=", "file", "text/plain", 4 },
+        { "d/deep.png", NULL, "file", "image/png", 4 },
+        { "fifo", NULL, "fifo", NULL, 0 },
+        { "link", NULL, "symlink", NULL, 11 },
+    };
+    __attribute__((cleanup(hutch_json_done))) struct json_doc doc = JSON_DOC_INIT;
+    const struct timespec long_ago[] = { { .tv_sec = -1, .tv_nsec = 500000000 }, { .tv_sec = -1, .tv_nsec = 500000000 } };
+    const struct collect_bounds few = { .max_walked = 100, .max_listed = 2, .max_text = 1000 };
+    struct place *p = *state;
+    struct hutch_err err;
+    struct stat st;
+    char *json = NULL;
+
+    assert_int_equal(hutch_files_list(p->fd, &plain_bounds, &json, &err), 0);
+    assert_string_equal(json, "[]");
+    free(json);
+    put(p->fd, "a.csv", "1,2\n");
+    put(p->fd, "b\xff", "text");
+    mkdirat(p->fd, "d", 0755);
+    put(p->fd, "d/deep.png", "text");
+    mkfifoat(p->fd, "fifo", 0644);
+    symlinkat("/etc/passwd", p->fd, "link");
+    assert_int_equal(utimensat(p->fd, "a.csv", long_ago, 0), 0);
+    assert_int_equal(fchmodat(p->fd, "b\xff", 04755, 0), 0);
+
+    if (hutch_files_list(p->fd, &plain_bounds, &json, &err) < 0)
+        fail_msg("%s", err.msg);
+    if (hutch_json_parse("list", json, strlen(json), 4, &doc, &err) < 0)
+        fail_msg("%s", err.msg);
+    free(json);
+    assert_int_equal(cJSON_GetArraySize(doc.root), ARRAY_SIZE(rows));
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        const cJSON *o = cJSON_GetArrayItem(doc.root, (int)i), *mime = cJSON_GetObjectItem(o, "mime");
+        const cJSON *base64 = cJSON_GetObjectItem(o, "path_base64");
+
+        assert_string_equal(cJSON_GetObjectItem(o, "path")->valuestring, rows[i].path);
+        assert_string_equal(cJSON_GetObjectItem(o, "type")->valuestring, rows[i].type);
+        assert_true(cJSON_GetObjectItem(o, "size")->valuedouble == rows[i].size);
+        assert_true(rows[i].mime ? strcmp(mime->valuestring, rows[i].mime) == 0 : cJSON_IsNull(mime));
+        assert_true(rows[i].base64 ? strcmp(base64->valuestring, rows[i].base64) == 0 : base64 == NULL);
+    }
+    assert_true(cJSON_GetObjectItem(cJSON_GetArrayItem(doc.root, 0), "mtime")->valuedouble == -0.5);
+    assert_int_equal(fstatat(p->fd, "b\xff", &st, 0), 0);
+    assert_int_equal(st.st_mode & 07777, 04755); /* looking changes nothing */
+
+    assert_int_equal(hutch_files_list(p->fd, &few, &json, &err), -1);
+    assert_int_equal(err.errnum, E2BIG);
+}
+
+static void test_list_with_a_closed_directory(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err;
+    char *json = NULL;
+
+    if (geteuid() == 0)
+        skip(); /* whom nothing is closed to */
+    mkdirat(p->fd, "closed", 0);
+    assert_int_equal(hutch_files_list(p->fd, &plain_bounds, &json, &err), 0);
+    assert_non_null(strstr(json, "\"path\":\"closed\",\"size\":0,\"mime\":null,\"type\":\"directory\""));
+    free(json);
+}
+
+static void test_copy(void **state)
+{
+    static const struct { const char *label; size_t size; uint64_t max; int want_rc; uint64_t want; } rows[] = {
+        { "empty", 0, 0, 0, 0 },
+        { "one too many for none", 1, 0, -1, 0 },
+        { "exactly", 300000, 300000, 0, 300000 },
+        { "one too many", 300001, 300000, -1, 300000 },
+        { "without bound", 300000, UINT64_MAX, 0, 300000 },
+    };
+    struct place *p = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        auto_fd from = openat(p->fd, "from", O_RDWR | O_CREAT | O_TRUNC, 0644), to = openat(p->fd, "to", O_RDWR | O_CREAT | O_TRUNC, 0644);
+        struct hutch_err err = { 0 };
+        uint64_t bytes = 99;
+        struct stat st;
+
+        assert_int_equal(ftruncate(from, (off_t)rows[i].size), 0);
+        if (hutch_files_copy(from, to, rows[i].max, &bytes, &err) != rows[i].want_rc)
+            fail_msg("%s: %s", rows[i].label, err.msg);
+        assert_int_equal(bytes, rows[i].want);
+        assert_int_equal(fstat(to, &st), 0);
+        assert_int_equal(st.st_size, rows[i].want);
+        if (rows[i].want_rc < 0)
+            assert_int_equal(err.errnum, EFBIG);
+    }
+}
+
+static void test_quote(void **state)
+{
+    char buf[FILES_QUOTED], name[300];
+
+    (void)state;
+    assert_string_equal(hutch_files_quote("plain name.txt", buf), "plain name.txt");
+    assert_string_equal(hutch_files_quote("\x1b[2J'\\\xc3\xa4\n", buf), "\\x1b[2J\\x27\\x5c\\xc3\\xa4\\x0a");
+    for (size_t len = 0; len < sizeof(name); len++) { /* neither end of the buffer is passed */
+        memset(name, len % 2 ? 1 : 'x', len);
+        name[len] = '\0';
+        assert_true(strlen(hutch_files_quote(name, buf)) < FILES_QUOTED);
+    }
+}
+
+/* A process inside makes a name a file, a FIFO, a directory and a link to the outside by turns. */
+static void test_a_name_that_changes(void **state)
+{
+    struct place *p = *state;
+    pid_t pid;
+
+    put(p->top, "secret", "secret");
+    mkdirat(p->fd, "make", 0755);
+    pid = fork();
+    if (pid == 0) {
+        for (;;) {
+            symlinkat("../secret", p->fd, "make/a");
+            renameat(p->fd, "make/a", p->fd, "name");
+            mkfifoat(p->fd, "make/a", 0644);
+            renameat(p->fd, "make/a", p->fd, "name");
+            close(openat(p->fd, "make/a", O_WRONLY | O_CREAT, 0644));
+            renameat(p->fd, "make/a", p->fd, "name");
+            unlinkat(p->fd, "name", 0);
+            mkdirat(p->fd, "name", 0755);
+            unlinkat(p->fd, "name", AT_REMOVEDIR);
+        }
+    }
+    for (int i = 0; i < 2000; i++) {
+        struct hutch_err err;
+        auto_fd fd = -1;
+        char buf[8];
+
+        if (hutch_files_open(p->fd, "name", O_RDONLY, &fd, &err) == 0)
+            assert_int_equal(read(fd, buf, sizeof(buf)), 0);
+        hutch_fd_closep(&fd);
+        if (hutch_files_open(p->fd, "name", O_WRONLY, &fd, &err) == 0) {
+            struct stat st;
+
+            assert_int_equal(fstat(fd, &st), 0);
+            assert_true(S_ISREG(st.st_mode));
+        }
+        hutch_files_delete(p->fd, "name", &err);
+    }
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_text(p->top, "secret", "secret");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lease, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_write, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_write_where_something_is, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_new_files_belong_to_the_directory, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_delete, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_list, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_list_with_a_closed_directory, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_copy, set_up, tear_down),
+        cmocka_unit_test(test_quote),
+        cmocka_unit_test_setup_teardown(test_a_name_that_changes, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
