@@ -238,6 +238,7 @@ struct hutch_cell_result {
     double t_busy, t_input, t_reply, t_idle; /* seconds since 1970, of a notebook's metadata.execution; 0 when it did not get there */
     uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes; /* of this cell; HUTCH_UNKNOWN where nobody counted */
     const void *internal;
+    const char *language_info;  /* of the interpreter, as a notebook's metadata has it: a JSON object; NULL: not known */
 };
 /* The whole result as the JSON object of docs/sessions.md, with the files that the cell added, modified and deleted, for the caller to
  * free(3); NULL on ENOMEM. Inside on_result only. */
