@@ -46,7 +46,7 @@ class Agent:
             try:
                 order, fds = self.link.receive()
             except (channel.Lost, OSError, ValueError):
-                raise Ended(self.status)
+                os._exit(0)  # nobody wants it any more, so nobody wants to know
             try:
                 await self.orders.get(order.get("do"), self.ignore)(order, fds)
             finally:
@@ -64,7 +64,16 @@ class Agent:
         self.link.send({"is": "done", "id": order.get("id"), "status": "ok", "count": 0})
 
     async def park(self, order, fds):
-        await park.park(self, fds)
+        import asyncio
+
+        try:
+            park.park(self, asyncio.get_running_loop(), fds)
+        except park.NotCopied as problem:
+            self.link.say({"is": "failed", "why": str(problem)})
+
+    def renew(self):
+        """In a copy of the process."""
+        shell.renew()
 
     # --- one cell ---
 

@@ -1,2 +1,148 @@
-async def park(agent, fds):
-    agent.link.say({"is": "failed", "why": "not yet"})
+# Copies of a living interpreter. A parked process is one that waits; whoever asks it gets another copy, which goes on where it
+# was parked, as often as somebody asks. All are children of process 1, so that a program which waits for its children finds only
+# its own.
+#
+# A copy is not a fork that goes its own way, but the same state again: random numbers, if any were drawn, come as they would
+# have come. What belongs to the process and not to the state is renewed: who it is, and what its event loop waits with.
+import _signal
+import os
+import sys
+
+import channel
+import lost
+
+NOT_FORKED = 75  # exit status of the process between
+
+
+class NotCopied(Exception):
+    """One sentence."""
+
+
+def fork_away():
+    """True in the copy, False in who asked. The copy has lost its threads and keeps all else."""
+    import warnings
+
+    random = sys.modules.get("random")
+    state = random._inst.getstate() if random is not None else None
+    channel.flush_streams()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads that are not there in the copy: that is told
+        try:
+            between = os.fork()
+            if between == 0:
+                try:
+                    if os.fork() != 0:
+                        os._exit(0)
+                except OSError:
+                    os._exit(NOT_FORKED)
+        except OSError as error:
+            raise NotCopied("the interpreter cannot be copied: %s" % error.strerror) from None
+    if between != 0:
+        if os.waitstatus_to_exitcode(os.waitpid(between, 0)[1]) != 0:
+            raise NotCopied("the interpreter cannot be copied: no process is left, or no memory")
+        return False
+    if random is not None:
+        random._inst.setstate(state)
+    return True
+
+
+def take_socket(fd):
+    os.dup2(fd, channel.SOCKET, inheritable=False)
+    os.close(fd)
+
+
+# --- what a copy needs of its own ---
+
+
+def renew_loop(loop):
+    """The kernel's half of an event loop would be shared by two processes."""
+    import asyncio
+
+    old, own = loop._selector, (loop._ssock.fileno(), loop._csock.fileno())
+    loop._selector = type(old)()
+    for key in list(old.get_map().values()):
+        if key.fd not in own:
+            try:
+                loop._selector.register(key.fileobj, key.events, key.data)
+            except (OSError, ValueError):
+                pass
+    old.close()
+    wakeup = _signal.set_wakeup_fd(-1)
+    for sock in (loop._ssock, loop._csock):
+        sock.close()
+    loop._internal_fds -= 1
+    loop._make_self_pipe()
+    if wakeup == own[1]:
+        wakeup = loop._csock.fileno()
+    if wakeup >= 0:
+        _signal.set_wakeup_fd(wakeup)
+    asyncio._set_running_loop(loop)  # which remembers the process
+
+
+def stop_script_loop(shell):
+    """%%bash and its like keep a thread with a loop. If that has nothing to do, they can as well have another one later."""
+    import asyncio
+    import threading
+
+    magics = shell.magics_manager.registry.get("ScriptMagics")
+    loop = getattr(magics, "event_loop", None)
+    if loop is None or loop.is_closed() or asyncio.all_tasks(loop):
+        return
+    for thread in threading.enumerate():
+        if getattr(thread, "_target", None) == loop.run_forever:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(1)
+    if not loop.is_running():
+        loop.close()
+        magics.event_loop = None
+
+
+# --- the orders ---
+
+
+def wait_parked(agent):
+    """A parked process's whole life. Returns in its copies."""
+    link = agent.link
+    while True:
+        try:
+            order, fds = link.receive()
+        except (channel.Lost, OSError, ValueError):
+            os._exit(0)
+        if order.get("do") != "spawn" or len(fds) != 1:
+            for fd in fds:
+                os.close(fd)
+            continue
+        try:
+            if fork_away():
+                take_socket(fds[0])
+                return
+        except NotCopied as problem:
+            link.say({"is": "failed", "why": str(problem)})
+        os.close(fds[0])
+
+
+def come_to_life(agent, loop):
+    agent.link.move()
+    agent.renew()
+    renew_loop(loop)
+    say_here(agent)
+
+
+def say_here(agent):
+    agent.link.say({"is": "here", "pid": os.getpid()})
+
+
+def park(agent, loop, fds):
+    """Makes a parked copy, with @fds[0] as its socket; tells the engine what it has not. Returns in each copy of that, too."""
+    if len(fds) != 1:
+        raise NotCopied("one socket is wanted, and %d came" % len(fds))
+    stop_script_loop(agent.parts.shell)
+    missing = lost.everything({channel.SOCKET, loop._ssock.fileno(), loop._csock.fileno()} | set(fds))
+    if not fork_away():
+        agent.link.send({"is": "parked", "lost": missing})
+        return
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    take_socket(fds.pop())
+    say_here(agent)
+    wait_parked(agent)
+    come_to_life(agent, loop)

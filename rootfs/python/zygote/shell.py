@@ -223,8 +223,8 @@ def install():
     sys.modules[shell.user_module.__name__] = shell.user_module
     set_places(shell)
     set_arguments()
-    renew()
     put_streams(parts)
+    renew()
 
     import pdb
 
@@ -239,3 +239,6 @@ def renew():
     """What is of this process and no other."""
     made.session.pid = os.getpid()
     made.session.session = channel.new_id()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "_master_pid"):
+            stream._master_pid = os.getpid()
