@@ -25,6 +25,7 @@ IMAGE = "python"
 OWN = os.path.join(support.TESTS, "notebooks")
 LIMITS = ["--memory", "3g", "--pids-limit", "512", "--timeout", "400s"]
 STOPPING = {"stops-at-error"}  # run without --allow-errors
+FAILING = STOPPING | {"dies", "dies-by-signal"}  # nbconvert writes nothing: what it executed until then is compared
 # These show random numbers: compared is a copy with one cell more, in front of the others, which seeds the generators.
 RANDOM = {"custom-display-logic", "matplotlib-lecture", "pandas-puzzles"}
 SEED = "import random, numpy\nrandom.seed(1)\nnumpy.random.seed(1)"
@@ -38,6 +39,10 @@ RULES = [(name, re.compile(pattern), replacement) for name, pattern, replacement
     ("random id within an SVG image", r"(?<=[\"#])[mp][0-9a-f]{10}(?=[\")])", "ID"),
     ("random id of a styled table", r"\bT_[0-9a-f]{5}(?=[_\"])", "T_ID"),
     ("UUID", r"\b[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}\b", "UUID"),
+)]
+# Differences that are meant. Each: notebook, path, why.
+EXPECTED = [(re.compile(name), re.compile(path), why) for name, path, why in (
+    (r"dies|dies-by-signal|exit", r"cells/\d+/outputs/\d+", "nbconvert writes nothing when its kernel dies: here the cell says so, DeadKernelError"),
 )]
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
 NEW_ID = re.compile(r"[0-9a-f]{8}$")
@@ -61,12 +66,17 @@ def notebooks():
 class Comparison:
     """Two executed notebooks; `differences` are (path, what the reference has, what the other has)."""
 
-    def __init__(self, name, source, reference, other, rules=RULES):
-        self.name, self.rules = name, rules
+    def __init__(self, name, source, reference, path, rules=RULES):
+        self.name, self.source, self.path, self.rules = name, source, path, rules
         self.fields, self.differences = 0, []
         self.used = set()
-        self.source = source
+        other, is_canonical = load(path)
         self.compare((), reference, other)
+        if not is_canonical:
+            self.differ(("file",), "as nbformat writes it", "keys, indents or escapes are otherwise")
+
+    def unexpected(self):
+        return [(path, reference, other) for path, reference, other in self.differences if not why_expected(self.name, path)]
 
     def normal(self, text):
         for name, pattern, replacement in self.rules:
@@ -118,6 +128,14 @@ class Comparison:
             self.differ(path, reference, other)
 
 
+def why_expected(name, path):
+    """Why a difference is meant to be, or None."""
+    for names, paths, why in EXPECTED:
+        if names.fullmatch(name) and paths.fullmatch("/".join(map(str, path))):
+            return why
+    return None
+
+
 def canonical(notebook):
     """The text of a notebook's file, as nbformat writes it."""
     return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False, separators=(",", ": ")) + "\n"
@@ -159,7 +177,12 @@ def run_reference(names, found, scratch):
                          os.path.join(OWN, "reference.py"), "/ref/in", "/ref/out", *jobs, timeout=500)
     if done.returncode:
         sys.stderr.write(done.stderr.decode("utf-8", "replace"))
-    return {name: os.path.join(out, name + ".ipynb") for name in names if os.path.exists(os.path.join(out, name + ".ipynb"))}
+    ended = {name for name in names if os.path.exists(os.path.join(out, name + ".ipynb"))}
+    for name in ended:
+        if os.path.exists(os.path.join(out, name + ".error")) != (name in FAILING):
+            print("%s: nbconvert has %sfailed" % (name, "not " if name in FAILING else ""), file=sys.stderr)
+    return {name: os.path.join(out, name + ".ipynb") for name in ended
+            if os.path.exists(os.path.join(out, name + ".error")) == (name in FAILING)}
 
 
 # Seconds, of those that take long: for sharing out.
@@ -215,11 +238,7 @@ def compare_all(names, found, scratch, control=False):
         if name not in references or not other:
             failed.append((name, "nbconvert wrote nothing" if name not in references else why))
             continue
-        (reference, _), (result, is_canonical) = load(references[name]), load(other)
-        with open(found[name], encoding="utf-8") as file:
-            compared.append(Comparison(name, json.load(file), reference, result))
-        if not is_canonical:
-            compared[-1].differ(("file",), "as nbformat writes it", "keys, indents or escapes are otherwise")
+        compared.append(Comparison(name, load(found[name])[0], load(references[name])[0], other))
     return compared, failed
 
 
@@ -238,8 +257,9 @@ def print_differences(compared, failed, file=sys.stdout):
         print("%s: not compared: %s" % (name, why), file=file)
     for comparison in compared:
         for path, reference, other in comparison.differences:
-            print("%s: %s\n   nbconvert %s\n   here      %s" % (comparison.name, "/".join(map(str, path)), shown(reference), shown(other)),
-                  file=file)
+            print("%s: %s%s\n   nbconvert %s\n   here      %s" % (
+                comparison.name, "/".join(map(str, path)), " (expected)" if why_expected(comparison.name, path) else "", shown(reference),
+                shown(other)), file=file)
 
 
 def main():
@@ -258,9 +278,12 @@ def main():
         print("notebooks compared: %d" % len(compared))
         print("fields compared: %d" % sum(comparison.fields for comparison in compared))
         print("fields that differ: %d" % sum(len(comparison.differences) for comparison in compared))
+        for why in sorted({why_expected(c.name, path) or "not expected: %s: %s" % (c.name, "/".join(map(str, path)))
+                           for c in compared for path, _, _ in c.differences}):
+            print("  %s" % why)
         for rule in sorted(set().union(*(comparison.used for comparison in compared))):
             print("normalised: %s, in %d notebooks" % (rule, sum(rule in comparison.used for comparison in compared)))
-    return bool(failed or any(comparison.differences for comparison in compared))
+    return bool(failed or any(comparison.unexpected() for comparison in compared))
 
 
 if __name__ == "__main__":
