@@ -16,6 +16,7 @@
 
 #define EVENTS_AT_ONCE 64
 #define DEFAULT_QUEUE 1024
+#define DEFAULT_SESSIONS 1024
 #define DEFAULT_RECYCLE_FORKS 10000
 #define DEFAULT_RECYCLE_MS 3600000
 #define DEFAULT_TRIM_MS 30000
@@ -57,10 +58,17 @@ const char *hutch_verdict_text(enum hutch_verdict verdict)
 char *hutch_result_to_json(const struct hutch_result *result)
 {
     struct hutch_err err;
-    char *json;
+    char *json = NULL, *both;
+    auto_free char *cell = NULL;
     size_t len;
 
-    return hutch_result_json(result->internal, &json, &len, &err) < 0 ? NULL : json;
+    if (hutch_result_json(result->internal, &json, &len, &err) < 0 || !result->cell)
+        return json;
+    cell = hutch_cell_result_to_json(result->cell);
+    if (!cell || asprintf(&both, "%.*s,\"cell\":%s}", (int)len - 1, json, cell) < 0) /* before its last brace */
+        both = NULL;
+    free(json);
+    return both;
 }
 
 /* --- clocks ---------------------------------------------------------------------------------------------------------- */
@@ -116,6 +124,7 @@ static void look_at_clocks(struct hutch_engine *engine, double now)
     earlier(&due, hutch_zygotes_clocks(engine, now));
     for (size_t i = 0; i < engine->n_confs; i++)
         earlier(&due, hutch_pool_clocks(&engine->pools[i], now));
+    earlier(&due, hutch_sessions_clocks(engine, now));
     earlier(&engine->next_look, due);
 }
 
@@ -167,6 +176,7 @@ static void refuse_all(struct hutch_engine *engine)
     }
     while (!TAILQ_EMPTY(&engine->queue))
         hutch_run_refuse(TAILQ_FIRST(&engine->queue), &engine->why);
+    hutch_sessions_refuse_all(engine);
 }
 
 /* --- open -------------------------------------------------------------------------------------------------------------- */
@@ -203,6 +213,7 @@ static void set_numbers(struct hutch_engine *engine, const struct hutch_engine_o
         n_cpus = (unsigned)CPU_COUNT(&cpus);
     engine->max_running = options->max_running ? options->max_running : n_cpus;
     engine->max_queued = options->max_queued ? options->max_queued : DEFAULT_QUEUE;
+    engine->max_sessions = options->max_sessions ? options->max_sessions : DEFAULT_SESSIONS;
     engine->recycle_forks = options->recycle_forks ? options->recycle_forks : DEFAULT_RECYCLE_FORKS;
     engine->recycle_ms = options->recycle_ms ? options->recycle_ms : DEFAULT_RECYCLE_MS;
     engine->trim_ms = options->trim_ms ? options->trim_ms : DEFAULT_TRIM_MS;
@@ -331,6 +342,7 @@ int hutch_engine_open_profile(const struct hutch_engine_options *options, const 
     TAILQ_INIT(&engine->queue);
     TAILQ_INIT(&engine->active);
     TAILQ_INIT(&engine->ending);
+    TAILQ_INIT(&engine->sessions);
     set_numbers(engine, options);
     if (find_launcher(options->launcher, &engine->launcher, err) < 0 || hutch_spec_init(&engine->spec, err) < 0 ||
         hutch_profile_build(profile, &engine->spec, err) < 0 ||
@@ -401,6 +413,7 @@ static void bury_the_dead(struct hutch_engine *engine)
         engine->dead_nodes = node->next;
         free(node);
     }
+    hutch_agents_bury(engine);
 }
 
 static void free_runs(struct run_list *list)
@@ -422,14 +435,15 @@ void hutch_engine_free(struct hutch_engine *engine)
         return;
     hutch_helper_stop(engine); /* all processes end here */
     hutch_zygotes_done(engine);
+    hutch_sessions_free(engine);
     while ((box = TAILQ_FIRST(&engine->boxes))) {
         TAILQ_REMOVE(&engine->boxes, box, link);
         hutch_box_free(box);
     }
-    bury_the_dead(engine);
     free_runs(&engine->queue);
     free_runs(&engine->active);
     free_runs(&engine->ending);
+    bury_the_dead(engine);
     hutch_blueprint_unref(engine->worker);
     hutch_blueprint_unref(engine->zygote);
     while (engine->n_spare_supervisors > 0)
@@ -474,15 +488,19 @@ int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *error
     }
     hutch_run_deliver_ending(engine);
     hutch_run_start_queued(engine);
+    if (engine->has_session_work)
+        hutch_sessions_work(engine);
     now = hutch_supervisor_now();
     if (now >= engine->next_look)
         look_at_clocks(engine, now);
     if (engine->is_broken)
         refuse_all(engine);
     hutch_run_deliver_ending(engine);
+    if (engine->has_session_work)
+        hutch_sessions_work(engine);
     bury_the_dead(engine);
     engine->is_dispatching = false;
-    if (!TAILQ_EMPTY(&engine->ending) || (!TAILQ_EMPTY(&engine->queue) && engine->n_active < engine->max_running))
+    if (!TAILQ_EMPTY(&engine->ending) || engine->has_session_work || (!TAILQ_EMPTY(&engine->queue) && engine->n_active < engine->max_running))
         engine->next_look = 0;
     arm(engine, engine->next_look);
     return engine->is_broken ? tell(error, &engine->why, 0) : 0;
@@ -550,6 +568,7 @@ void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_sta
         .launcher_pid = engine->helper.launcher_pid,
         .zygotes = engine->zygote_stats,
         .n_zygotes = engine->n_confs,
+        .sessions = engine->n_sessions,
     };
     size_t size = ret->size && ret->size < sizeof(stats) ? ret->size : sizeof(stats);
 

@@ -510,17 +510,22 @@ void hutch_box_on_opened(struct box *box, int fd)
 
 /* --- end ---------------------------------------------------------------------------------------------------------- */
 
-static void remove_data(struct box *box)
+void hutch_box_remove_directory(struct hutch_engine *engine, const char *name)
 {
-    struct hutch_engine *engine = box->engine;
     struct hutch_err err;
 
-    hutch_fd_closep(&box->data_dirfd);
-    if (!box->data_name[0] || unlinkat(engine->data_root_fd, box->data_name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+    if (unlinkat(engine->data_root_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return;
     /* Hostile code may have left any number of files, and others wait: another process has the time. */
-    if (!hutch_helper_sweep(engine, box->data_name) && hutch_rmtree(engine->data_root_fd, box->data_name, &err) < 0)
+    if (!hutch_helper_sweep(engine, name) && hutch_rmtree(engine->data_root_fd, name, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
+}
+
+static void remove_data(struct box *box)
+{
+    hutch_fd_closep(&box->data_dirfd);
+    if (box->data_name[0])
+        hutch_box_remove_directory(box->engine, box->data_name);
 }
 
 static void bury(struct box *box)

@@ -7,10 +7,16 @@
  *   engine_box.c       one sandbox, from the order to build it to its removal
  *   engine_pool.c      how many of them are kept, and for which interpreter
  *   engine_run.c       one run, from its place in the queue to its result
+ *   engine_agent.c     what is said to an interpreter that executes cells, and what it says
+ *   engine_cell.c      one cell, from its order to what is known of it at its end
+ *   engine_rich.c      a run that is one cell
+ *   engine_session.c   one session, from its first cell to its last
  *   engine_request.c   what a caller may ask for: checked, and made into a run */
 #ifndef HUTCH_ENGINE_PRIV_H
 #define HUTCH_ENGINE_PRIV_H
 
+#include "cell.h"
+#include "cell_frames.h"
 #include "collect.h"
 #include "engine_link.h"
 #include "hutch.h"
@@ -34,12 +40,17 @@
 #define ENGINE_MAX_RESTARTS 3    /* of one run; and failures in a row of anything that no run waits for */
 #define ENGINE_NEVER       1e300 /* ms, on the clock of hutch_supervisor_now() */
 
+struct agent;
 struct box;
+struct cell_details;
 struct engine_run;
 struct node;
 struct pool;
+struct rich;
+struct session;
 struct tree;
 
+TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(box_list, box);
 TAILQ_HEAD(run_list, engine_run);
 
@@ -146,6 +157,8 @@ double hutch_zygotes_clocks(struct hutch_engine *engine, double now);
 struct node *hutch_zygotes_find(struct hutch_engine *engine, unsigned index);
 /* The index for a program that imports what the text says. */
 unsigned hutch_zygotes_choose(const struct hutch_engine *engine, const char *code, size_t len);
+/* The index of the one called @name; without a name, of the smallest that has what executes cells, else the last. -1: no such name. */
+int hutch_zygotes_choose_for_cells(const struct hutch_engine *engine, const char *name);
 void hutch_zygotes_release(struct node *node); /* a box does not wait for it any more */
 
 /* --- sandboxes: engine_box.c --- */
@@ -216,6 +229,8 @@ void hutch_box_on_zygote(struct box *box);         /* one is ready: where BOX_RE
 void hutch_box_on_forked(struct box *box, pid_t pid);
 void hutch_box_on_opened(struct box *box, int fd);
 double hutch_box_clocks(struct box *box, double now);
+/* Removes the directory @name of the data root, whenever that is. */
+void hutch_box_remove_directory(struct hutch_engine *engine, const char *name);
 struct box *hutch_box_find(struct hutch_engine *engine, uint32_t id);
 void hutch_box_free(struct box *box);              /* at the engine's end, or BOX_DEAD */
 
@@ -253,6 +268,9 @@ struct engine_run {
     enum run_stage stage;
     bool is_in_pool;           /* among pool->waiting */
     bool is_exec;              /* init executes it */
+    struct session *session;   /* not owned; what it is the sandbox of, else NULL. Then it is in no list of the engine's */
+    struct rich *rich;         /* owned; it is one cell. Else NULL */
+    struct agent *agent;       /* owned; from its begin on, where it executes cells */
     unsigned zygote;
     struct blueprint *blueprint; /* NULL: the pool's */
     struct box *box;           /* NULL: none yet */
@@ -275,6 +293,10 @@ struct engine_run {
     void *user;
 };
 void hutch_run_free(struct engine_run *run);
+/* Has a sandbox found or made for it. */
+void hutch_run_activate(struct engine_run *run);
+/* Nobody wants it any more, and its code has not begun. */
+void hutch_run_withdraw(struct engine_run *run);
 void hutch_run_start_queued(struct hutch_engine *engine);
 void hutch_run_enqueue(struct engine_run *run);
 void hutch_run_cancel(struct engine_run *run);
@@ -293,7 +315,165 @@ void hutch_run_refuse(struct engine_run *run, const struct hutch_err *why);
 void hutch_run_on_death(struct box *box);
 void hutch_run_await_death(struct box *box);
 
+/* --- agents: engine_agent.c --- */
+
+/* The part of an interpreter that executes cells, on its descriptor 3. Frames are those of cell.h. */
+struct agent {
+    struct hutch_engine *engine;
+    struct box *box;            /* not owned: whose pipes it writes to */
+    int fd;                     /* owned; its socket */
+    struct watch watch;
+    struct cell_frames frames;
+    struct cell_feed *feed;     /* owned */
+    char *out;                  /* owned; what is still to be sent: out_len bytes from out_start on */
+    size_t out_start, out_len, out_room;
+    bool is_ready;              /* it takes orders */
+    bool has_left;              /* it closed its socket, which its end follows */
+    bool is_refused;            /* what it said is no frame of the protocol: it is not listened to any more */
+    bool is_over;               /* so is its process: orders make no sense any more */
+    char why[256];              /* is_refused: the reason; before is_ready: why it is not going to be */
+    char *language_info;        /* owned; JSON, NULL before is_ready */
+    char last_words[256];       /* until is_ready: the end of what it wrote on stderr */
+    size_t n_last_words;
+    cell_event_fn *on_event;    /* the owner's, with itself as @user */
+    void (*on_turn)(void *user); /* after what came was dealt with: the place to act on events */
+    void *user;
+    struct agent *next;          /* among the engine's dead */
+};
+
+/* Takes @box's worker over from its supervisor. Orders are kept until it reads. */
+struct agent *hutch_agent_create(struct box *box, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user), void *user,
+                                 struct hutch_err *err);
+/* Its memory goes when no handler can be at work with it, by hutch_agents_bury(). NULL is fine. */
+void hutch_agent_free(struct agent *agent);
+void hutch_agents_bury(struct hutch_engine *engine);
+/* Bytes as they are: the job. -1: ENOMEM. */
+int hutch_agent_send_raw(struct agent *agent, const char *data, size_t len);
+/* A frame with @order as its text; @fd goes with it, -1 for none. Errors: ENOMEM, and with @fd those of sending, as that cannot wait. */
+int hutch_agent_send(struct agent *agent, const struct cJSON *order, int fd, struct hutch_err *err);
+/* What came through the worker's stdout (1) or stderr (2). */
+void hutch_agent_hear(struct agent *agent, int stream, const char *data, size_t len);
+/* Its sandbox is over and the pipes have been read: takes what it said last. */
+void hutch_agent_finish(struct agent *agent);
+/* When it wants to be looked at: text that waits for its place. */
+double hutch_agent_clocks(struct agent *agent, double now);
+
+/* --- cells: engine_cell.c --- */
+
+/* What happens to one cell after the other, as far as the agent tells: times, and not verdicts. */
+struct course {
+    int64_t id;
+    bool is_silent, has_begun, is_done, is_error;
+    double t_begun;                  /* hutch_supervisor_now() */
+    double t_busy, t_input, t_reply; /* seconds since 1970; 0: not yet */
+    int64_t count, line;
+    char *cause;                     /* owned; NULL: not known */
+    char *outputs;                   /* owned; from hutch_course_fill() on */
+    struct cell_error error;         /* likewise */
+};
+/* Orders a cell; @cell's own texts are not looked at. */
+int hutch_course_begin(struct course *c, struct agent *agent, const struct hutch_cell *cell, const char *code, const char *context,
+                       uint64_t output_bytes, struct hutch_err *err);
+void hutch_course_hear(struct course *c, const struct cell_event *event);
+/* Outputs, error, count and times of @result, which points into @c and @details then. */
+void hutch_course_fill(struct course *c, const struct agent *agent, struct hutch_cell_result *result, struct cell_details *details);
+void hutch_course_done(struct course *c); /* frees; fine twice */
+
+/* --- rich runs: engine_rich.c --- */
+
+/* Makes @run the execution of one cell, @code. */
+int hutch_rich_create(struct engine_run *run, const char *code, size_t len, struct hutch_err *err);
+void hutch_rich_free(struct rich *rich); /* NULL is fine */
+const char *hutch_rich_token(const struct rich *rich);
+/* Its sandbox is there. -1: hutch_box_fail() is to follow. */
+int hutch_rich_begin(struct rich *rich, struct box *box, struct hutch_err *err);
+/* The run is judged, or was refused: adds to its result what the cell showed. */
+void hutch_rich_finish(struct rich *rich);
+const struct hutch_cell_result *hutch_rich_result(const struct rich *rich); /* after that, as long as the run */
+
+/* --- sessions: engine_session.c --- */
+
+#define SESSION_TOKEN_SIZE (CELL_TOKEN_LEN + 1)
+
+enum order_kind { ORDER_CELL, ORDER_CHECKPOINT, ORDER_ROLLBACK, ORDER_FORK, ORDER_SWITCH, ORDER_DROP };
+/* What a session is to do, one after the other. */
+struct order {
+    TAILQ_ENTRY(order) link;
+    enum order_kind kind;
+    double t_queued;
+    struct hutch_cell cell;   /* ORDER_CELL: as given, with its own copies of the texts */
+    char *code, *context;     /* owned */
+    uint64_t target;          /* others: a checkpoint or branch */
+    hutch_on_reply on_reply;
+    void *user;
+    enum hutch_verdict verdict; /* among the doomed: what it is told */
+    const char *why;            /* not owned */
+};
+TAILQ_HEAD(order_list, order);
+
+enum session_state {
+    SESSION_LOST,    /* without an interpreter until there is an order */
+    SESSION_SEEKING, /* wants one, when it is its turn */
+    SESSION_SEATING, /* its run gets a sandbox, and the agent gets ready */
+    SESSION_IDLE,
+    SESSION_BUSY,    /* with the first of its orders */
+};
+enum stop_reason { STOP_NOT, STOP_TIMEOUT, STOP_CPU_TIME, STOP_OUTPUT };
+
+struct session {
+    TAILQ_ENTRY(session) link; /* of the engine */
+    struct hutch_engine *engine;
+    uint64_t id;
+    enum session_state state;
+    char token[SESSION_TOKEN_SIZE];
+    struct engine_run *run;    /* owned; its sandbox, one after the other */
+    struct order_list orders, doomed; /* doomed: those from before a restart */
+    unsigned n_orders;
+    uint64_t output_bytes, wall_ms, cpu_ms; /* the most of a cell; 0: no limit */
+    double idle_ms, lifetime_ms;
+    double t_opened, t_used;
+    bool keep_data, is_closing, is_restarting, is_resting;
+    bool has_variables;        /* a cell has run since its interpreter began */
+    bool is_deaf;              /* its interpreter closed its socket */
+    bool is_calling;           /* a callback runs: nothing begins */
+    void (*on_end)(void *user, uint64_t session, const char *why, const char *directory);
+    void *user;
+    char why[512];             /* is_closing: the last word. SESSION_LOST: how its interpreter ended, "" when there was none */
+    bool is_fresh;             /* the next cell finds no variables, though there were some */
+
+    int data_dirfd;            /* owned; -1 before the first sandbox */
+    char data_name[32];        /* below the data root; "" for a directory of the caller's */
+    struct file_list seen;     /* the files there at the end of the last cell */
+
+    /* The cell that runs. */
+    struct course course;
+    double stop_at, kill_at, look_at; /* clocks; 0: not set */
+    enum stop_reason stop;
+    bool was_interrupted, wants_interrupt, is_asking;
+    uint64_t cpu_user_us, cpu_system_us; /* at its begin; UINT64_MAX: not known */
+    uint64_t sampled_cpu_ms;
+};
+
+/* NULL-terminated random hex digits. */
+int hutch_session_make_token(char token[SESSION_TOKEN_SIZE], struct hutch_err *err);
+/* Its sandbox is there and its code may begin. -1: hutch_box_fail() is to follow. */
+int hutch_session_begin(struct session *session, struct box *box, struct hutch_err *err);
+/* No sandbox can be had. */
+void hutch_session_on_refused(struct session *session, const struct hutch_err *why);
+/* All of its sandbox is dead, and its run's result says how. */
+void hutch_session_on_death(struct session *session);
+/* Does what could not be done where it came to be: gives out sandboxes, ends what is to end. */
+void hutch_sessions_work(struct hutch_engine *engine);
+double hutch_sessions_clocks(struct hutch_engine *engine, double now);
+/* The engine is broken: no cell can be executed. */
+void hutch_sessions_refuse_all(struct hutch_engine *engine);
+void hutch_sessions_free(struct hutch_engine *engine);
+
 /* --- requests: engine_request.c --- */
+
+/* What a session's sandboxes are made by. Its run executes cells with @token. */
+int hutch_request_accept_session(struct hutch_engine *engine, const struct hutch_session_options *options, const char *token,
+                                 struct engine_run **ret, struct hutch_err *err);
 
 int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request *request, struct engine_run **ret,
                          struct hutch_err *err);
@@ -350,7 +530,12 @@ struct hutch_engine {
     struct box_list boxes, dead_boxes;
     struct run_list queue, active, ending; /* ending: have a result that is not delivered yet */
     unsigned n_queued, n_active, n_prepared, n_building;
-    uint64_t next_run;
+    uint64_t next_run;         /* of sessions, too */
+    struct session_list sessions;
+    struct agent *dead_agents;
+    unsigned n_sessions, max_sessions;
+    unsigned n_seeking, n_seating; /* sessions that want a sandbox; that get one */
+    bool has_session_work;
     uint32_t next_id;
 
     uint64_t submitted, finished, from_pool, on_demand, restarted, lost_zygotes, lost_launchers, lost_sandboxes;

@@ -5,6 +5,7 @@
 #include "policy.h"
 #include "program.h"
 #include "pyreport.h"
+#include "utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -284,6 +285,22 @@ static int set_exec(struct engine_run *run, const struct hutch_request *request,
     return hutch_spec_add_mount(spec, MOUNT_BIND, data, RUN_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
 }
 
+static void lower_limits(struct engine_run *run, const struct hutch_request *request, struct job *job)
+{
+    if (request->cpu_ms) { /* as hutch_rlimits_plan() and _apply() have it */
+        job->rlimits[job->n_rlimits].resource = RLIMIT_CPU;
+        job->rlimits[job->n_rlimits].soft = request->cpu_ms / 1000 + 1;
+        job->rlimits[job->n_rlimits++].hard = request->cpu_ms / 1000 + 2;
+        run->lowers_cpu = true;
+    }
+    if (request->file_bytes) {
+        job->rlimits[job->n_rlimits].resource = RLIMIT_FSIZE;
+        job->rlimits[job->n_rlimits].soft = job->rlimits[job->n_rlimits].hard = request->file_bytes;
+        job->n_rlimits++;
+        run->lowers_file_size = true;
+    }
+}
+
 static int set_job(struct engine_run *run, const struct hutch_request *request, const struct program *p, const struct sandbox_spec *spec,
                    struct hutch_err *err)
 {
@@ -302,18 +319,7 @@ static int set_job(struct engine_run *run, const struct hutch_request *request, 
     if (!env)
         return hutch_err_set(err, ENOMEM, "set the environment");
     snprintf(name, sizeof(name), PROGRAM_DIR "/%s", p->name);
-    if (request->cpu_ms) { /* as hutch_rlimits_plan() and _apply() have it */
-        job.rlimits[job.n_rlimits].resource = RLIMIT_CPU;
-        job.rlimits[job.n_rlimits].soft = request->cpu_ms / 1000 + 1;
-        job.rlimits[job.n_rlimits++].hard = request->cpu_ms / 1000 + 2;
-        run->lowers_cpu = true;
-    }
-    if (request->file_bytes) {
-        job.rlimits[job.n_rlimits].resource = RLIMIT_FSIZE;
-        job.rlimits[job.n_rlimits].soft = job.rlimits[job.n_rlimits].hard = request->file_bytes;
-        job.n_rlimits++;
-        run->lowers_file_size = true;
-    }
+    lower_limits(run, request, &job);
     if (hutch_job_encode(&job, &run->job, &run->job_len, err) < 0)
         return -1;
     if (p->is_input) { /* which is the program, and at its end then */
@@ -321,6 +327,38 @@ static int set_job(struct engine_run *run, const struct hutch_request *request, 
         run->input = NULL;
         run->input_len = 0;
     }
+    return 0;
+}
+
+/* --- cells ----------------------------------------------------------------------------------------------------------- */
+
+static int set_cells_job(struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec, const char *token,
+                         struct hutch_err *err)
+{
+    auto_free const char **env = merge_env(spec->envp, request->env);
+    char start[64];
+    struct job job = { .mode = "cells", .name = "", .code = start, .env = env, .cwd = spec->cwd };
+
+    if (!env)
+        return hutch_err_set(err, ENOMEM, "set the environment");
+    job.code_len = (size_t)snprintf(start, sizeof(start), "{\"token\":\"%s\"}", token);
+    lower_limits(run, request, &job);
+    return hutch_job_encode(&job, &run->job, &run->job_len, err);
+}
+
+/* Cells need an interpreter of a zygote's, with an agent in it. */
+static int check_for_cells(const struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec,
+                           struct hutch_err *err)
+{
+    const struct hutch_engine *engine = run->engine;
+
+    if (is_cramped(request))
+        return hutch_err_set(err, EINVAL, "cells need 64 MiB of memory and a fifth of a CPU at least");
+    if (needs_own_interpreter(engine, request->env, engine->confs[run->zygote].n_modules > 0))
+        return hutch_err_set(err, EINVAL, "an interpreter for cells is there already, and a variable of the environment would have to be "
+                             "there when it starts (LANG, PYTHONHASHSEED, OMP_NUM_THREADS, …)");
+    if (spec->network != NETWORK_NONE)
+        return hutch_err_set(err, EINVAL, "cells can only be executed without a network");
     return 0;
 }
 
@@ -374,6 +412,48 @@ static int set_input(struct engine_run *run, const struct hutch_request *request
     return 0;
 }
 
+/* What rich runs and sessions have in common. */
+static int set_cells(struct engine_run *run, const struct hutch_request *request, const struct wish *wishes, size_t n_wishes,
+                     const char *token, bool has_cpu_rlimit, struct hutch_err *err)
+{
+    const struct hutch_engine *engine = run->engine;
+    const struct sandbox_spec *spec = &engine->spec;
+    struct sandbox_spec own = { 0 };
+    bool has_own = request->policy || request->memory_bytes || request->pids || request->cpus ||
+                   (!has_cpu_rlimit && spec->limits[LIMIT_CPU_TIME]);
+
+    if (has_own && make_own_spec(engine, request, &own, err) < 0)
+        return -1;
+    if (has_own)
+        spec = &own;
+    memcpy(run->limits, spec->limits, sizeof(run->limits));
+    run->grace_ms = spec->grace_ms;
+    if (!has_cpu_rlimit)
+        own.limits[LIMIT_CPU_TIME] = 0;
+    if (check_for_cells(run, request, spec, err) < 0 || apply_wishes(wishes, n_wishes, run->limits, run->limits, err) < 0 ||
+        set_cells_job(run, request, spec, token, err) < 0 || (has_own && hutch_request_make_worker(engine, &own, err) < 0)) {
+        hutch_spec_done(&own);
+        return -1;
+    }
+    if (!has_own)
+        return 0;
+    run->blueprint = hutch_blueprint_create(run->engine, &own, err);
+    return run->blueprint ? 0 : -1;
+}
+
+static int set_rich(struct engine_run *run, const struct hutch_request *request, const struct program *p, const struct wish *wishes,
+                    size_t n_wishes, struct hutch_err *err)
+{
+    if (!p->is_python || request->name || (request->args && request->args[0]) || request->input)
+        return hutch_err_set(err, EINVAL, "a rich run is Python code without name, arguments and input");
+    if (!hutch_utf8_is_valid(p->code, p->code_len))
+        return hutch_err_set(err, EINVAL, "the code is not UTF-8");
+    run->zygote = (unsigned)hutch_zygotes_choose_for_cells(run->engine, NULL);
+    if (hutch_rich_create(run, p->code, p->code_len, err) < 0)
+        return -1;
+    return set_cells(run, request, wishes, n_wishes, hutch_rich_token(run->rich), true, err);
+}
+
 static int set_course(struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
 {
     struct hutch_engine *engine = run->engine;
@@ -397,6 +477,8 @@ static int set_course(struct engine_run *run, const struct hutch_request *reques
         program.code = run->input;
         program.code_len = run->input_len;
     }
+    if (request->rich)
+        return set_rich(run, request, &program, per_run, ARRAY_SIZE(per_run), err);
     if (program.is_python)
         run->zygote = hutch_zygotes_choose(engine, program.code, program.code_len);
     run->is_exec = !program.is_python || program.code_len > WORKER_CODE_MAX || is_cramped(request) ||
@@ -431,6 +513,70 @@ fail:
     return -1;
 }
 
+/* --- sessions -------------------------------------------------------------------------------------------------------- */
+
+static int set_session(struct engine_run *run, const struct hutch_session_options *options, const char *token, struct hutch_err *err)
+{
+    struct hutch_engine *engine = run->engine;
+    const struct hutch_request request = {
+        .policy = options->policy,
+        .env = options->env,
+        .data_dir = options->data_dir,
+        .keep_data = options->keep_data,
+        .memory_bytes = options->memory_bytes,
+        .pids = options->pids,
+        .cpus = options->cpus,
+        .file_bytes = options->file_bytes,
+    };
+    const struct wish wishes[] = {
+        { LIMIT_OUTPUT, "output_bytes", options->output_bytes },
+        { LIMIT_DATA_SIZE, "data_bytes", options->data_bytes },
+        { LIMIT_DATA_FILES, "data_files", options->data_files },
+        { LIMIT_FILE_SIZE, "file_bytes", options->file_bytes },
+    };
+    int zygote = hutch_zygotes_choose_for_cells(engine, options->zygote);
+
+    if (zygote < 0)
+        return hutch_err_set(err, EINVAL, "there is no zygote '%s'", options->zygote);
+    run->zygote = (unsigned)zygote;
+    /* The kernel would count the CPU time of all cells. */
+    return set_data_dir(run, &request, err) < 0 ? -1 : set_cells(run, &request, wishes, ARRAY_SIZE(wishes), token, false, err);
+}
+
+static struct engine_run *make_run(struct hutch_engine *engine, struct hutch_err *err)
+{
+    struct engine_run *run = calloc(1, sizeof(*run));
+
+    if (!run) {
+        hutch_err_set(err, ENOMEM, "take a run");
+        return NULL;
+    }
+    run->engine = engine;
+    run->source_fd = -1;
+    hutch_result_init(&run->result);
+    run->before = (struct file_list)FILE_LIST_INIT;
+    run->t_submitted = hutch_supervisor_now();
+    return run;
+}
+
+int hutch_request_accept_session(struct hutch_engine *engine, const struct hutch_session_options *options, const char *token,
+                                 struct engine_run **ret, struct hutch_err *err)
+{
+    struct engine_run *run;
+
+    if (check_list(options->env, "variables", err) < 0 || check_env(options->env, err) < 0)
+        return -1;
+    run = make_run(engine, err);
+    if (!run)
+        return -1;
+    if (set_session(run, options, token, err) < 0) {
+        hutch_run_free(run);
+        return -1;
+    }
+    *ret = run;
+    return 0;
+}
+
 int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request *request, struct engine_run **ret,
                          struct hutch_err *err)
 {
@@ -439,17 +585,12 @@ int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request
     if (check_list(request->args, "arguments", err) < 0 || check_list(request->env, "variables", err) < 0 ||
         check_env(request->env, err) < 0)
         return -1;
-    run = calloc(1, sizeof(*run));
+    run = make_run(engine, err);
     if (!run)
-        return hutch_err_set(err, ENOMEM, "take a run");
-    run->engine = engine;
-    run->source_fd = -1;
-    hutch_result_init(&run->result);
-    run->before = (struct file_list)FILE_LIST_INIT;
+        return -1;
     run->on_output = request->on_output;
     run->on_result = request->on_result;
     run->user = request->user;
-    run->t_submitted = hutch_supervisor_now();
     if (set_course(run, request, err) < 0) {
         hutch_run_free(run);
         return -1;

@@ -19,6 +19,8 @@ void hutch_run_free(struct engine_run *run)
 {
     if (!run)
         return;
+    hutch_agent_free(run->agent);
+    hutch_rich_free(run->rich);
     free(run->job);
     free(run->input);
     free(run->data_dir);
@@ -62,6 +64,7 @@ static void fill_public(const struct engine_run *run, struct hutch_result *ret)
         .restarts = (int)run->restarts,
         .zygote = run->is_exec ? NULL : run->engine->confs[run->zygote].name,
         .internal = r,
+        .cell = run->rich ? hutch_rich_result(run->rich) : NULL,
     };
 }
 
@@ -79,6 +82,8 @@ static void deliver(struct engine_run *run)
     }
     engine->finished++;
     run->result.total_ms = hutch_supervisor_now() - run->t_submitted;
+    if (run->rich)
+        hutch_rich_finish(run->rich);
     fill_public(run, &result);
     if (run->on_result)
         run->on_result(run->user, run->id, &result);
@@ -97,6 +102,17 @@ void hutch_run_deliver_ending(struct hutch_engine *engine)
     } while (run != last);
 }
 
+static void leave_pool(struct engine_run *run)
+{
+    struct pool *pool = &run->engine->pools[run->zygote];
+
+    if (!run->is_in_pool)
+        return;
+    TAILQ_REMOVE(&pool->waiting, run, waiting);
+    run->is_in_pool = false;
+    pool->n_waiting--;
+}
+
 /* Out of whatever it is in, with the result that it has by now; delivered by the next dispatch. */
 static void end(struct engine_run *run)
 {
@@ -104,13 +120,7 @@ static void end(struct engine_run *run)
 
     if (run->stage == RUN_ENDING)
         return;
-    if (run->is_in_pool) {
-        struct pool *pool = &engine->pools[run->zygote];
-
-        TAILQ_REMOVE(&pool->waiting, run, waiting);
-        run->is_in_pool = false;
-        pool->n_waiting--;
-    }
+    leave_pool(run);
     if (run->stage == RUN_QUEUED) {
         TAILQ_REMOVE(&engine->queue, run, link);
         engine->n_queued--;
@@ -139,8 +149,20 @@ static void say(struct engine_run *run, enum run_verdict verdict, int exit_code,
 
 void hutch_run_refuse(struct engine_run *run, const struct hutch_err *why)
 {
+    if (run->session) {
+        leave_pool(run);
+        hutch_session_on_refused(run->session, why);
+        return;
+    }
     say(run, VERDICT_SETUP_FAILED, 125, why->msg);
     end(run);
+}
+
+void hutch_run_withdraw(struct engine_run *run)
+{
+    leave_pool(run);
+    if (run->box)
+        hutch_box_discard(run->box);
 }
 
 void hutch_run_cancel(struct engine_run *run)
@@ -152,8 +174,7 @@ void hutch_run_cancel(struct engine_run *run)
         hutch_supervisor_end(run->box->supervisor, END_CANCELLED);
         return;
     }
-    if (run->box)
-        hutch_box_discard(run->box);
+    hutch_run_withdraw(run);
     say(run, VERDICT_KILLED, -1, "the run was cancelled before it began");
     end(run);
 }
@@ -233,9 +254,14 @@ static void finish(struct box *box, bool has_files)
     struct engine_run *run = box->run;
 
     judge(box);
-    if (has_files)
-        collect(box);
-    deliver(run);
+    if (run->session) {
+        run->box = NULL;
+        hutch_session_on_death(run->session);
+    } else {
+        if (has_files)
+            collect(box);
+        deliver(run);
+    }
     box->run = NULL;
     hutch_box_discard(box);
 }
@@ -274,6 +300,25 @@ static void drain(struct supervisor *s)
     }
 }
 
+/* An interpreter that ended by itself before it could execute a cell will do so again; one that was killed will not. */
+static void fail_agent(struct box *box)
+{
+    struct supervisor *s = box->supervisor;
+    struct engine_run *run = box->run;
+    struct hutch_err why;
+    const char *words;
+
+    if (!s->has_ended || !WIFEXITED(s->status)) {
+        hutch_box_fail(box, NULL);
+        return;
+    }
+    words = run->agent->why[0] ? run->agent->why : run->agent->last_words;
+    hutch_err_set(&why, 0, "the interpreter ended with exit code %d before it could execute a cell%s%s", WEXITSTATUS(s->status),
+                  words[0] ? ": " : "", words);
+    hutch_box_discard(box);
+    hutch_run_refuse(run, &why);
+}
+
 static void be_over(struct box *box)
 {
     struct supervisor *s = box->supervisor;
@@ -281,6 +326,13 @@ static void be_over(struct box *box)
     bool has_begun = s->t_started > 0 && !s->setup_failed;
 
     drain(s);
+    if (run->agent) {
+        hutch_agent_finish(run->agent);
+        if (!run->agent->is_ready && s->reason == END_OWN) { /* no code of anybody's has run */
+            fail_agent(box);
+            return;
+        }
+    }
     /* Killed before anything was executed; or before the worker had read its job, which the socket remembers, and the program could not
      * bring about once it is read. */
     if (((!has_begun && !s->setup_failed) || s->report_errno == ECONNRESET || box->lost_job) && s->reason == END_OWN &&
@@ -310,7 +362,10 @@ static void on_data(void *user, const struct out_stream *s, const char *data, si
     struct box *box = user;
     struct engine_run *run = box->run;
 
-    run->on_output(run->user, run->id, s == &box->supervisor->out ? 1 : 2, data, len);
+    if (run->agent)
+        hutch_agent_hear(run->agent, s == &box->supervisor->out ? 1 : 2, data, len);
+    else
+        run->on_output(run->user, run->id, s == &box->supervisor->out ? 1 : 2, data, len);
 }
 
 static void send_job(struct box *box)
@@ -401,6 +456,7 @@ void hutch_run_begin(struct box *box)
     struct hutch_engine *engine = box->engine;
     struct engine_run *run = box->run;
     struct supervisor *s = box->supervisor;
+    struct hutch_err err;
     ssize_t n;
 
     s->t0 = run->t_active;
@@ -409,7 +465,7 @@ void hutch_run_begin(struct box *box)
     s->data_dirfd = box->data_dirfd;
     s->out.capture = &run->result.out;
     s->err_out.capture = &run->result.err_out;
-    if (run->on_output)
+    if (run->on_output || run->session || run->rich)
         s->out.on_data = s->err_out.on_data = on_data;
     hutch_supervisor_set_limits(s, run->limits, run->grace_ms);
     if (run->input_len > 0) /* before its code, so that it is there when the code looks, as with a file for standard input */
@@ -419,14 +475,21 @@ void hutch_run_begin(struct box *box)
             hutch_box_fail(box, NULL);
             return;
         }
-        n = send(s->report_fd, run->job, run->job_len, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && errno != EAGAIN) {
-            hutch_box_fail(box, NULL);
-            return;
+        if (run->session || run->rich) {
+            if ((run->session ? hutch_session_begin(run->session, box, &err) : hutch_rich_begin(run->rich, box, &err)) < 0) {
+                hutch_box_fail(box, &err);
+                return;
+            }
+        } else {
+            n = send(s->report_fd, run->job, run->job_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (n < 0 && errno != EAGAIN) {
+                hutch_box_fail(box, NULL);
+                return;
+            }
+            box->job_sent = n > 0 ? (size_t)n : 0;
+            if (box->job_sent < run->job_len)
+                hutch_watch_change(&box->job, EPOLLIN | EPOLLOUT | EPOLLET);
         }
-        box->job_sent = n > 0 ? (size_t)n : 0;
-        if (box->job_sent < run->job_len)
-            hutch_watch_change(&box->job, EPOLLIN | EPOLLOUT | EPOLLET);
         hutch_supervisor_started(s);
     }
     /* From here on its code may run. */
@@ -462,7 +525,7 @@ void hutch_run_turn(struct box *box, int which, short revents)
 
 /* --- before it ------------------------------------------------------------------------------------------------------ */
 
-static void activate(struct engine_run *run)
+void hutch_run_activate(struct engine_run *run)
 {
     struct hutch_engine *engine = run->engine;
     struct hutch_err err;
@@ -499,7 +562,9 @@ void hutch_run_restart(struct engine_run *run, const struct hutch_err *why)
     run->restarts++;
     engine->restarted++;
     hutch_file_list_done(&run->before);
-    activate(run);
+    hutch_agent_free(run->agent);
+    run->agent = NULL;
+    hutch_run_activate(run);
 }
 
 void hutch_run_start_queued(struct hutch_engine *engine)
@@ -511,7 +576,7 @@ void hutch_run_start_queued(struct hutch_engine *engine)
         engine->n_queued--;
         TAILQ_INSERT_TAIL(&engine->active, run, link);
         engine->n_active++;
-        activate(run);
+        hutch_run_activate(run);
     }
 }
 

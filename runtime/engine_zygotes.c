@@ -20,7 +20,7 @@ static const struct hutch_zygote default_zygotes[] = {
     { .name = "bare", .min = 4 },
     { .name = "data", .parent = "bare", .modules = (const char *const[]){ "numpy", "pandas", NULL } },
     { .name = "plot", .parent = "data", .modules = (const char *const[]){ "matplotlib", "matplotlib.pyplot", NULL } },
-    { .name = "shell", .parent = "plot", .modules = (const char *const[]){ "IPython", NULL } },
+    { .name = "shell", .parent = "plot", .modules = (const char *const[]){ "IPython", "ipykernel", NULL } },
 };
 
 /* --- what the operator asks for ---------------------------------------------------------------------------------- */
@@ -181,6 +181,23 @@ unsigned hutch_zygotes_choose(const struct hutch_engine *engine, const char *cod
         }
     }
     return best;
+}
+
+int hutch_zygotes_choose_for_cells(const struct hutch_engine *engine, const char *name)
+{
+    size_t n = find_module(engine, "ipykernel", strlen("ipykernel"));
+    int best = -1;
+
+    for (size_t i = 0; i < engine->n_confs; i++) {
+        const struct zygote_conf *conf = &engine->confs[i];
+
+        if (name && strcmp(conf->name, name) == 0)
+            return (int)i;
+        if (!name && n < engine->n_modules && conf->modules[n / 64] >> n % 64 & 1 &&
+            (best < 0 || conf->n_modules < engine->confs[best].n_modules))
+            best = (int)i;
+    }
+    return name || best >= 0 ? best : (int)engine->n_confs - 1;
 }
 
 /* --- processes --------------------------------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
 
 #define SETUP_TIMEOUT_MS   30000 /* a sandbox takes milliseconds; this is for a host that hangs */
 #define DATA_LOOK_MS       250   /* between two looks at /mnt/data, more when a look takes long */
+#define DATA_REST_MS       2000  /* the same while it rests; all that rest are looked at together */
 #define DATA_LOOK_SHARE    10    /* a look may take one part in so many of the time */
 #define DATA_MAX_FAILURES  4
 #define CPU_LOOK_MS        100
@@ -218,6 +219,34 @@ static void read_report(struct supervisor *s)
     }
 }
 
+/* The same moment for all. */
+static double next_rest(double now)
+{
+    return (double)((uint64_t)(now / DATA_REST_MS) + 2) * DATA_REST_MS;
+}
+
+void hutch_supervisor_rest(struct supervisor *s, bool is_resting)
+{
+    s->is_resting = is_resting;
+    s->next_data = is_resting ? next_rest(hutch_supervisor_now()) : 0;
+}
+
+/* While nothing uses CPU time, no file gets larger. */
+static bool has_rested(struct supervisor *s)
+{
+    struct cgroup_usage usage = { .cpu_user_us = UINT64_MAX };
+    uint64_t before = s->rested_cpu, used = s->last.cpu_ms;
+
+    if (s->sandbox->cgroup.dirfd >= 0)
+        hutch_cgroup_read_usage(&s->sandbox->cgroup, &usage);
+    if (usage.cpu_user_us != UINT64_MAX)
+        used = usage.cpu_user_us + usage.cpu_system_us;
+    else if (!s->sandbox->wants_samples)
+        return false;
+    s->rested_cpu = used;
+    return s->is_resting && used == before;
+}
+
 static void look_at_data(struct supervisor *s)
 {
     const uint64_t *limits = s->limits;
@@ -285,8 +314,12 @@ int hutch_supervisor_clocks(struct supervisor *s)
     if (s->data_dirfd >= 0 && (limits[LIMIT_DATA_SIZE] || limits[LIMIT_DATA_FILES])) {
         if (s->next_data == 0)
             s->next_data = now + DATA_LOOK_MS;
-        if (now >= s->next_data)
-            look_at_data(s);
+        if (now >= s->next_data) {
+            if (!s->is_resting || !has_rested(s))
+                look_at_data(s);
+            if (s->is_resting)
+                s->next_data = next_rest(now);
+        }
         if (s->next_data < next)
             next = s->next_data;
     }

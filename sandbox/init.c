@@ -189,8 +189,33 @@ static void attach_data(struct init_job *job, int mount_fd)
     send_msg(job, &msg);
 }
 
+/* When samples are due, and how often somebody looks whether one is. */
+struct pace {
+    int64_t next; /* hutch_clock_ms() */
+    int ms;
+    uint64_t activity; /* of the last look, where that is not the sample itself */
+};
+
+static void set_pace(struct pace *pace, int ms)
+{
+    pace->ms = ms > INIT_SAMPLE_MS ? ms < INIT_PACE_MAX_MS ? ms : INIT_PACE_MAX_MS : INIT_SAMPLE_MS;
+    pace->activity = UINT64_MAX;
+    pace->next = hutch_clock_ms() + INIT_SAMPLE_MS; /* soon once more, in either case */
+}
+
+/* Whether a sample is worth its price, now that it is due. */
+static bool has_changed(struct pace *pace)
+{
+    uint64_t before = pace->activity;
+
+    if (pace->ms == INIT_SAMPLE_MS)
+        return true;
+    pace->activity = hutch_sample_activity();
+    return pace->activity != before;
+}
+
 /* True when the worker is about to get its code. */
-static bool obey(struct init_job *job, pid_t *worker, pid_t *pin, bool has_started)
+static bool obey(struct init_job *job, pid_t *worker, pid_t *pin, struct pace *pace, bool has_started)
 {
     struct init_order order;
     auto_fd fd = -1;
@@ -222,6 +247,9 @@ static bool obey(struct init_job *job, pid_t *worker, pid_t *pin, bool has_start
         take_steps(job, start_steps, ARRAY_SIZE(start_steps));
         *pin = order.value > 1 ? order.value : 0;
         return true;
+    case INIT_PACE:
+        set_pace(pace, order.value);
+        return false;
     }
     return false;
 }
@@ -251,7 +279,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     struct init_job job = *given;
     struct init_msg msg = { 0 };
     struct hutch_err err;
-    int64_t next_sample;
+    struct pace pace = { 0 };
     int errpipe_r, signals;
     bool is_more = false, has_started = !job.is_waiting;
     pid_t worker = -1, pin = 0;
@@ -275,26 +303,30 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         worker = start_worker(&job, &errpipe_r);
         await_exec(&job, errpipe_r);
     }
-    next_sample = hutch_clock_ms() + INIT_SAMPLE_MS;
+    set_pace(&pace, 0);
     for (;;) {
         struct pollfd pfds[] = { { .fd = signals, .events = POLLIN }, { .fd = job.control_fd, .events = POLLIN } };
         bool is_sampling = job.wants_samples && has_started;
-        int64_t left = next_sample - hutch_clock_ms();
+        int64_t left = pace.next - hutch_clock_ms();
         int timeout_ms = !is_sampling ? -1 : left > 0 ? (int)left : 0;
         struct signalfd_siginfo info;
 
         poll(pfds, ARRAY_SIZE(pfds), is_more ? 0 : timeout_ms);
         /* By the clock, not when poll(2) runs out of time: a child that ends every few milliseconds would prevent that. */
-        if (is_sampling && hutch_clock_ms() >= next_sample) {
-            msg.kind = INIT_SAMPLE;
-            check_pin(worker, &pin);
-            hutch_sample_take(job.data_dev, job.counts_shared, job.spec->limits[LIMIT_MEMORY], pin, &msg.sample);
-            send_msg(&job, &msg);
-            next_sample = hutch_clock_ms() + INIT_SAMPLE_MS;
+        if (is_sampling && hutch_clock_ms() >= pace.next) {
+            bool is_due = has_changed(&pace);
+
+            if (is_due) {
+                msg.kind = INIT_SAMPLE;
+                check_pin(worker, &pin);
+                hutch_sample_take(job.data_dev, job.counts_shared, job.spec->limits[LIMIT_MEMORY], pin, &msg.sample);
+                send_msg(&job, &msg);
+            }
+            pace.next = hutch_clock_ms() + (is_due ? INIT_SAMPLE_MS : pace.ms);
         }
-        if (pfds[1].revents && obey(&job, &worker, &pin, has_started)) {
+        if (pfds[1].revents && obey(&job, &worker, &pin, &pace, has_started)) {
             has_started = true;
-            next_sample = hutch_clock_ms() + INIT_SAMPLE_MS;
+            set_pace(&pace, 0);
         }
         if (pfds[0].revents && read(signals, &info, sizeof(info)) < 0 && errno != EAGAIN)
             _exit(1); /* rather than turn for ever */

@@ -35,6 +35,7 @@ struct init_job {
 };
 
 #define INIT_SAMPLE_MS 100
+#define INIT_PACE_MAX_MS 60000
 #define INIT_REPORT_FD 3 /* the number of report_fd in the worker */
 
 /* From init to the supervisor. */
@@ -77,6 +78,9 @@ enum init_order_kind {
     INIT_ATTACH, /* with a detached mount, which becomes the data directory -> INIT_ATTACHED. May be left out */
     INIT_START,  /* the worker is about to get its code: init gives up what it has left. value: the process that only holds the
                   * worker's memory, which is not counted twice; 0 for none */
+    /* At any time: */
+    INIT_PACE,   /* value: ms from one look at what the sandbox uses to the next; 0: INIT_SAMPLE_MS. Such a look is cheap, and leads to a
+                  * sample when CPU time was used since the last one */
 };
 struct init_order {
     int what; /* enum init_order_kind */

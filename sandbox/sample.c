@@ -234,26 +234,38 @@ static bool find_living_thread(int proc_fd, const char *pid, char *path, size_t 
     return false;
 }
 
+/* Fields 3, 14 to 17 and 20 of proc(5). */
+struct process_stat {
+    char state;
+    uint64_t utime, stime, cutime, cstime, threads;
+};
+
+static bool read_stat(int proc_fd, const char *pid, struct process_stat *ret)
+{
+    char buf[2048];
+    const char *rest;
+
+    if (read_text(proc_fd, pid, "stat", buf, sizeof(buf)) < 0)
+        return false;
+    rest = strrchr(buf, ')'); /* the name before it can hold anything */
+    return rest && sscanf(rest + 1,
+                          " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
+                          " %*d %*d %" SCNu64, &ret->state, &ret->utime, &ret->stime, &ret->cutime, &ret->cstime, &ret->threads) == 6;
+}
+
 static void add_process(struct sampler *s, const char *pid)
 {
     char thread[64];
     bool is_pin = s->pin > 0 && atoi(pid) == s->pin;
-    uint64_t utime, stime, cutime, cstime, threads, hz = (uint64_t)sysconf(_SC_CLK_TCK);
-    const char *rest;
-    char buf[2048], state;
+    uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK);
+    struct process_stat p;
 
-    if (read_text(s->proc_fd, pid, "stat", buf, sizeof(buf)) < 0)
+    if (!read_stat(s->proc_fd, pid, &p))
         return;
-    rest = strrchr(buf, ')'); /* the name before it can hold anything */
-    /* fields 3, 14 to 17 and 20 of proc(5) */
-    if (!rest || sscanf(rest + 1,
-                        " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
-                        " %*d %*d %" SCNu64, &state, &utime, &stime, &cutime, &cstime, &threads) != 6)
-        return;
-    s->sum->cpu_ms += (utime + stime + cutime + cstime) * 1000 / hz;
-    s->sum->pids += threads - (is_pin && threads > 0);
-    if (state == 'Z' || state == 'X') {
-        if (threads < 2 || !find_living_thread(s->proc_fd, pid, thread, sizeof(thread)))
+    s->sum->cpu_ms += (p.utime + p.stime + p.cutime + p.cstime) * 1000 / hz;
+    s->sum->pids += p.threads - (is_pin && p.threads > 0);
+    if (p.state == 'Z' || p.state == 'X') {
+        if (p.threads < 2 || !find_living_thread(s->proc_fd, pid, thread, sizeof(thread)))
             return; /* holds nothing any more */
         pid = thread;
     }
@@ -263,6 +275,11 @@ static void add_process(struct sampler *s, const char *pid)
         add_open_files(s, pid);
     if (!is_pin && (s->data_dev || s->counts_shared))
         add_mappings(s, pid);
+}
+
+static bool is_process(const struct dirent64_raw *entry)
+{
+    return entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && strcmp(entry->d_name, "1") != 0;
 }
 
 static void look_at_all(struct sampler *s)
@@ -279,7 +296,7 @@ static void look_at_all(struct sampler *s)
             const struct dirent64_raw *entry = (const struct dirent64_raw *)(buf + at);
 
             at += entry->d_reclen;
-            if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || strcmp(entry->d_name, "1") == 0)
+            if (!is_process(entry))
                 continue;
             if (cpu_ms() >= s->deadline) {
                 s->sum->is_cut_short = true;
@@ -287,6 +304,32 @@ static void look_at_all(struct sampler *s)
             }
             add_process(s, entry->d_name);
         }
+}
+
+uint64_t hutch_sample_activity(void)
+{
+    auto_fd proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char buf[8192] __attribute__((aligned(8)));
+    int64_t deadline = cpu_ms() + SAMPLE_MAX_CPU_MS;
+    struct rusage reaped;
+    uint64_t sum = 0;
+    long n;
+
+    while (proc_fd >= 0 && (n = syscall(SYS_getdents64, proc_fd, buf, sizeof(buf))) > 0)
+        for (long at = 0; at < n;) {
+            const struct dirent64_raw *entry = (const struct dirent64_raw *)(buf + at);
+            struct process_stat p;
+
+            at += entry->d_reclen;
+            if (!is_process(entry) || !read_stat(proc_fd, entry->d_name, &p))
+                continue;
+            sum += p.utime + p.stime + p.cutime + p.cstime + (p.threads << 48);
+            if (cpu_ms() >= deadline)
+                return sum;
+        }
+    if (getrusage(RUSAGE_CHILDREN, &reaped) == 0)
+        sum += (uint64_t)reaped.ru_utime.tv_usec + (uint64_t)reaped.ru_stime.tv_usec;
+    return sum;
 }
 
 /* Fields 26 and 28 of proc(5), where code and stack start: execve(2) draws them anew, in tens of bits. */

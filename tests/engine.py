@@ -266,3 +266,236 @@ class Engine:
 
     def zygote_pid(self, index=0):
         return self.stats()["zygotes"][index]["pid"]
+
+
+# --- sessions
+
+ON_END = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p)
+
+
+class SessionOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("policy", ctypes.c_char_p), ("zygote", ctypes.c_char_p),
+                ("env", ctypes.POINTER(ctypes.c_char_p)), ("data_dir", ctypes.c_char_p), ("keep_data", ctypes.c_int)] + [
+                    (name, ctypes.c_uint64) for name in ("idle_ms", "lifetime_ms", "memory_bytes", "pids", "cpus", "output_bytes",
+                                                         "data_bytes", "data_files", "file_bytes")] + [
+                    ("max_checkpoints", ctypes.c_uint), ("checkpoint_bytes", ctypes.c_uint64), ("on_end", ON_END),
+                    ("user", ctypes.c_void_p)]
+
+
+class RawOutput(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("kind", ctypes.c_int), ("stream", ctypes.c_int), ("text", ctypes.POINTER(ctypes.c_char)),
+                ("text_len", ctypes.c_size_t), ("json", ctypes.c_char_p)]
+
+
+class RawCellResult(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("verdict", ctypes.c_int), ("interpreter_died", ctypes.c_int), ("is_fresh", ctypes.c_int),
+                ("was_interrupted", ctypes.c_int), ("execution_count", ctypes.c_int), ("message", ctypes.c_char_p),
+                ("outputs", ctypes.c_char_p), ("truncated", ctypes.c_int)] + [
+                    (name, ctypes.c_char_p) for name in ("error_name", "error_value", "error_traceback", "error_traceback_ansi")] + [
+                    ("error_line", ctypes.c_int)] + [
+                    (name, ctypes.c_double) for name in ("queued_ms", "run_ms", "t_busy", "t_input", "t_reply", "t_idle")] + [
+                    (name, ctypes.c_uint64) for name in ("cpu_user_ms", "cpu_system_ms", "memory_peak_bytes")] + [
+                    ("internal", ctypes.c_void_p), ("language_info", ctypes.c_char_p)]
+
+
+CELL_ON_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawOutput))
+CELL_ON_INPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int)
+CELL_ON_RESULT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawCellResult))
+
+
+class RawCell(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("code", ctypes.c_char_p), ("code_len", ctypes.c_size_t), ("context", ctypes.c_char_p),
+                ("timeout_ms", ctypes.c_uint64), ("silent", ctypes.c_int), ("no_history", ctypes.c_int), ("allow_input", ctypes.c_int),
+                ("on_output", CELL_ON_OUTPUT), ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", ctypes.c_void_p)]
+
+
+class RawReply(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("ok", ctypes.c_int), ("message", ctypes.c_char_p), ("id", ctypes.c_uint64),
+                ("lost", ctypes.c_char_p), ("ms", ctypes.c_double), ("bytes", ctypes.c_uint64)]
+
+
+ON_REPLY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawReply))
+
+KINDS = ("stream", "display", "value", "error", "update", "clear")
+UNKNOWN = 2**64 - 1
+
+
+class Pending:
+    """What a session has been asked for: `result` when it is answered."""
+
+    def __init__(self):
+        self.result = None
+        self.results = 0
+        self.outputs = []  # (kind, bytes or JSON) as they came
+        self.prompts = []
+        self.kept = ()     # what must live until then
+
+    def text(self, stream=1):
+        return b"".join(value for kind, value in self.outputs if kind == stream)
+
+
+class Session:
+    """`with Session(engine) as session: session.run("x = 1")`."""
+
+    def __init__(self, engine, env=None, **fields):
+        lib = library()
+        self.engine = engine
+        self.ends = []  # (why, directory)
+        self.on_end = ON_END(lambda _user, _id, why, folder: self.ends.append((why.decode(), folder and os.fsdecode(folder))))
+        options = SessionOptions()
+        lib.hutch_session_options_init(ctypes.byref(options))
+        options.env, options.on_end = words(env), self.on_end
+        for name, value in fields.items():
+            setattr(options, name, text(str(value) if isinstance(value, os.PathLike) else value))
+        number, error = ctypes.c_uint64(), Error()
+        if lib.hutch_session_open(engine.handle, ctypes.byref(options), ctypes.byref(number), ctypes.byref(error)) < 0:
+            raise Failure(error)
+        self.id = number.value
+        self.pending = []  # until answered: callbacks must live so long
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.engine.handle and not self.ends:
+            self.close()
+            self.engine.until(lambda: self.ends, what="the session's end")
+
+    def _call(self, name, *args):
+        return getattr(library(), "hutch_session_" + name)(self.engine.handle, ctypes.c_uint64(self.id), *args)
+
+    def _order(self, name, *args):
+        error = Error()
+        if self._call(name, *args, ctypes.byref(error)) < 0:
+            raise Failure(error)
+
+    # --- cells
+
+    def execute(self, code, on_output=None, on_result=None, **fields):
+        """Hands in a cell, and returns what becomes of it."""
+        pending, cell = Pending(), RawCell()
+        library().hutch_cell_init(ctypes.byref(cell))
+        code = text(code)
+        cell.code, cell.code_len = code, len(code)
+        for name, value in fields.items():
+            setattr(cell, name, text(value))
+
+        def output(_user, _session, pointer):
+            raw = pointer.contents
+            if raw.kind == 0:
+                pending.outputs.append((raw.stream, ctypes.string_at(raw.text, raw.text_len)))
+            else:
+                pending.outputs.append((KINDS[raw.kind], json.loads(raw.json.decode())))
+            if on_output:
+                on_output(pending)
+
+        def result(_user, _session, pointer):
+            pending.results += 1
+            pending.result = self._result(pointer)
+            if on_result:
+                on_result(pending)
+
+        def ask(_user, _session, prompt, is_password):
+            pending.prompts.append((prompt.decode(), bool(is_password)))
+
+        cell.on_output, cell.on_input, cell.on_result = CELL_ON_OUTPUT(output), CELL_ON_INPUT(ask), CELL_ON_RESULT(result)
+        pending.kept = (cell.on_output, cell.on_input, cell.on_result)
+        self._order("execute", ctypes.byref(cell))
+        self.pending.append(pending)
+        return pending
+
+    def _result(self, pointer):
+        raw, lib = pointer.contents, library()
+        found = {name: getattr(raw, name) for name, _ in RawCellResult._fields_ if name not in ("size", "internal")}
+        for name in ("cpu_user_ms", "cpu_system_ms", "memory_peak_bytes"):
+            found[name] = None if found[name] == UNKNOWN else found[name]
+        for name, value in found.items():
+            if isinstance(value, bytes):
+                found[name] = value.decode()
+        found["verdict"] = lib.hutch_verdict_text(raw.verdict).decode()
+        found["outputs"] = json.loads(found["outputs"])
+        for name, function in (("json", lib.hutch_cell_result_to_json), ("text", lib.hutch_cell_result_to_text)):
+            function.restype = ctypes.c_void_p
+            address = function(pointer, ctypes.c_size_t(0))
+            if address:
+                found[name] = ctypes.string_at(address).decode()
+                _LIBRARY[0][1].free(ctypes.c_void_p(address))
+        found["json"] = json.loads(found["json"]) if "json" in found else None
+        return found
+
+    def wait(self, *pending, seconds=SECONDS):
+        self.engine.until(lambda: all(entry.result is not None for entry in pending), seconds, "every cell has a result")
+        return pending[0].result if len(pending) == 1 else [entry.result for entry in pending]
+
+    def run(self, code, **fields):
+        return self.wait(self.execute(code, **fields))
+
+    def printed(self, code, **fields):
+        """Runs a cell that has to succeed, and returns what it prints."""
+        result = self.run(code, **fields)
+        assert result["verdict"] == "ok", result
+        return "".join(output["text"] for output in result["outputs"] if output["output_type"] == "stream")
+
+    def run_until(self, code, word=b"ready\n", **fields):
+        """Starts a cell, and returns it when it has said @word."""
+        pending = self.execute(code, **fields)
+        self.engine.until(lambda: word in pending.text() or pending.result, what="%r" % word)
+        assert word in pending.text(), pending.result
+        return pending
+
+    def interrupt(self):
+        return self._call("interrupt")
+
+    def reply(self, answer):
+        return self._call("reply", None if answer is None else ctypes.c_char_p(text(answer)))
+
+    def restart(self):
+        self._order("restart")
+
+    def close(self):
+        return self._call("close")
+
+    # --- checkpoints and branches
+
+    def order(self, name, *args):
+        """"checkpoint", "rollback", …: hands it in, and returns what becomes of it."""
+        pending = Pending()
+
+        def reply(_user, _session, pointer):
+            pending.results += 1
+            pending.result = {field: getattr(pointer.contents, field) for field, _ in RawReply._fields_ if field != "size"}
+            pending.result["message"] = pending.result["message"].decode()
+            pending.result["lost"] = json.loads(pending.result["lost"].decode())
+
+        pending.kept = (ON_REPLY(reply),)
+        self._order(name, *(ctypes.c_uint64(arg) for arg in args), pending.kept[0], None)
+        self.pending.append(pending)
+        return pending
+
+    def do(self, name, *args):
+        """The same, and waits: it has to succeed."""
+        reply = self.wait(self.order(name, *args))
+        assert reply["ok"], reply
+        return reply
+
+    # --- files
+
+    def files(self):
+        lib, error = library(), Error()
+        lib.hutch_session_files.restype = ctypes.c_void_p
+        address = self._call("files", ctypes.byref(error))
+        if not address:
+            raise Failure(error)
+        found = json.loads(ctypes.string_at(address).decode())
+        _LIBRARY[0][1].free(ctypes.c_void_p(address))
+        return found
+
+    def open_file(self, name, flags=os.O_RDONLY):
+        error = Error()
+        fd = self._call("open_file", ctypes.c_char_p(os.fsencode(name)), flags, ctypes.byref(error))
+        if fd < 0:
+            raise Failure(error)
+        return os.fdopen(fd, "rb" if flags == os.O_RDONLY else "wb")
+
+    def delete_file(self, name):
+        self._order("delete_file", ctypes.c_char_p(os.fsencode(name)))
