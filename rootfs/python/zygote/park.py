@@ -11,8 +11,6 @@ import sys
 import channel
 import lost
 
-NOT_FORKED = 75  # exit status of the process between
-
 
 class NotCopied(Exception):
     """One sentence."""
@@ -20,30 +18,15 @@ class NotCopied(Exception):
 
 def fork_away():
     """True in the copy, False in who asked. The copy has lost its threads and keeps all else."""
-    import warnings
-
     random = sys.modules.get("random")
     state = random._inst.getstate() if random is not None else None
     channel.flush_streams()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of threads that are not there in the copy: that is told
-        try:
-            between = os.fork()
-            if between == 0:
-                try:
-                    if os.fork() != 0:
-                        os._exit(0)
-                except OSError:
-                    os._exit(NOT_FORKED)
-        except OSError as error:
-            raise NotCopied("the interpreter cannot be copied: %s" % error.strerror) from None
-    if between != 0:
-        if os.waitstatus_to_exitcode(os.waitpid(between, 0)[1]) != 0:
-            raise NotCopied("the interpreter cannot be copied: no process is left, or no memory")
-        return False
-    if random is not None:
+    result = channel.Channel.helper.hutch_fork_away()
+    if result < 0:
+        raise NotCopied("the interpreter cannot be copied: %s" % os.strerror(-result))
+    if result > 0 and random is not None:
         random._inst.setstate(state)
-    return True
+    return result > 0
 
 
 def take_socket(fd):
@@ -89,12 +72,25 @@ def stop_script_loop(shell):
     if loop is None or loop.is_closed() or asyncio.all_tasks(loop):
         return
     for thread in threading.enumerate():
-        if getattr(thread, "_target", None) == loop.run_forever:
+        if thread.name.startswith("waitpid-"):  # asyncio's, of a script that has ended
+            thread.join(0.05)
+        elif getattr(thread, "_target", None) == loop.run_forever:
             loop.call_soon_threadsafe(loop.stop)
             thread.join(1)
+            wait_for_end(thread.native_id)
     if not loop.is_running():
         loop.close()
         magics.event_loop = None
+
+
+def wait_for_end(thread_id):
+    """Python's thread is over a little before the kernel's."""
+    import time
+
+    for _ in range(1000):
+        if not os.path.exists("/proc/self/task/%s" % thread_id):
+            return
+        time.sleep(0.0005)
 
 
 # --- the orders ---
