@@ -3,8 +3,8 @@
  *
  * Before the agent (rootfs/python/zygote) sends a frame with a number "n", it writes a mark with that number to both pipes:
  *     "\0" + token + n as 8 hex digits + "\n"
- * so the bytes before the mark came before the frame. Bytes that one pipe has between two marks are a stretch; of a stretch stdout comes
- * before stderr, unless 0.2 s passed, as with ipykernel: each stream is flushed so long after its first byte.
+ * so the bytes before the mark came before the frame: they are told first, stdout before stderr. Text that waits for a mark is told
+ * CELL_FLUSH_MS after its first byte came, each stream for itself. That is what ipykernel does with its two streams.
  * All of it is hostile: text is bounded, broken UTF-8 replaced (as Python's errors="replace"), a false mark harms the order of what the
  * same code said, and a frame that is none is an error once, after which frames are ignored.
  *
@@ -12,6 +12,7 @@
 #ifndef HUTCH_CELL_H
 #define HUTCH_CELL_H
 
+#include "cell_marks.h"
 #include "cell_outputs.h"
 #include "err.h"
 #include "hutch.h"
@@ -23,7 +24,6 @@
 struct cJSON;
 struct cell_feed;
 
-#define CELL_TOKEN_LEN 32
 #define CELL_FLUSH_MS 200
 #define CELL_MAX_IDLE_BYTES 65536 /* what comes between two cells is the next one's, up to here */
 
@@ -39,16 +39,15 @@ struct cell_event {
     enum cell_event_kind kind;
     const struct hutch_output *output;
     const char *is;            /* the frame's; "" for an output */
-    const struct cJSON *frame; /* the frame: its root; NULL for an output. Arrays and objects from the third level on are cJSON_Raw. Read
-                                * texts by hutch_nbjson_text() where U+0000 matters */
+    const struct cJSON *frame; /* its root, see nbjson.h; arrays and objects from the third level on are text; NULL for an output */
     int64_t id, count;         /* begin, done; -1 where it has none */
-    const char *prompt;        /* input */
+    const char *prompt;        /* input; "" where there is none */
     bool is_password;
     bool is_error;             /* done: status "error" */
     int64_t line;              /* done: of the cell's code; 0: not known */
     const char *cause;         /* done; NULL: not known */
 };
-/* Everything in @event ends with the call. The function may call begin and discard, nothing else of this file. */
+/* Everything in @event ends with the call. For a frame the function may call begin, discard, outputs and forget; for an output nothing. */
 typedef void cell_event_fn(void *user, const struct cell_event *event);
 
 /* @token: CELL_TOKEN_LEN bytes, copied. NULL: ENOMEM. */
@@ -59,7 +58,7 @@ void hutch_cell_feed_free(struct cell_feed *feed); /* NULL is fine */
  * since the last cell is told first. */
 void hutch_cell_feed_begin(struct cell_feed *feed, uint64_t max_bytes);
 
-/* @len bytes of pipe @stream, 1 or 2, that were read at @now_ms (any clock that does not go back). */
+/* @len bytes of pipe @stream, 1 or 2, that were read at @now_ms, of a clock that does not go back. */
 void hutch_cell_feed_bytes(struct cell_feed *feed, int stream, const char *data, size_t len, uint64_t now_ms);
 
 /* One frame. It takes effect when its marks were seen; until then it waits in here, one at a time. So after each frame:
@@ -71,7 +70,8 @@ int hutch_cell_feed_frame(struct cell_feed *feed, const char *text, size_t len, 
 bool hutch_cell_feed_wants(const struct cell_feed *feed, int stream);
 void hutch_cell_feed_is_empty(struct cell_feed *feed, int stream, uint64_t now_ms);
 
-/* When hutch_cell_feed_tick() is to be called, so that text that waits for its place is told; UINT64_MAX: not at all. */
+/* When hutch_cell_feed_tick() is to be called, so that text that waits for a mark is told; UINT64_MAX: not at all. Call it after all that can
+ * be read was put in: what is in a pipe already may have been written long before. */
 uint64_t hutch_cell_feed_deadline(const struct cell_feed *feed);
 void hutch_cell_feed_tick(struct cell_feed *feed, uint64_t now_ms);
 
@@ -80,8 +80,9 @@ void hutch_cell_feed_finish(struct cell_feed *feed);
 /* Forgets what waits and what was printed between cells: it was another process's, as after a rollback. */
 void hutch_cell_feed_discard(struct cell_feed *feed);
 
-/* The outputs of the cell, until the next begin. */
+/* The outputs of the cell, until they are forgotten or the next begin. */
 const struct cell_outputs *hutch_cell_feed_outputs(const struct cell_feed *feed);
+void hutch_cell_feed_forget(struct cell_feed *feed);
 
 /* Checks and parses a frame that does not belong to a feed (a parked process's). @ret is freed with cJSON_Delete(). */
 int hutch_cell_parse_frame(const char *text, size_t len, struct cJSON **ret, struct hutch_err *err);

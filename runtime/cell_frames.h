@@ -13,8 +13,8 @@
 struct cell_frames {
     int fd;           /* not owned; non-blocking */
     char *data;       /* owned */
-    size_t len, room; /* read; allocated */
-    size_t taken;     /* of the frame that was handed out, with its length */
+    size_t start, len; /* what is in it: from here, so much */
+    size_t room;
 };
 #define CELL_FRAMES_INIT { .fd = -1 }
 
@@ -23,8 +23,8 @@ enum cell_frames_state {
     CELL_FRAME_READY, /* one frame, valid until the next call */
     CELL_FRAME_END    /* the other end is closed */
 };
-/* The next frame, NUL-terminated behind its @ret_len bytes. Reads only when there is no whole one. -1: a length that is
- * too large, an end within a frame, EIO and the like; ENOMEM. */
+/* The next frame, without its length and not NUL-terminated. Reads only when there is no whole one. -1: a length that is too large, an end
+ * within a frame; an errno of read(2); ENOMEM. */
 int hutch_cell_frames_next(struct cell_frames *f, const char **ret_frame, size_t *ret_len, struct hutch_err *err);
 void hutch_cell_frames_done(struct cell_frames *f); /* the descriptor stays open */
 

@@ -796,6 +796,19 @@ char *hutch_nbjson_text(const struct cJSON *string, size_t *ret_len)
     return text;
 }
 
+char *hutch_nbjson_c_text(const struct cJSON *string)
+{
+    const char *from = cJSON_IsString(string) ? string->valuestring : "";
+    struct batch_text to = BATCH_TEXT_INIT;
+
+    for (const char *nul; (nul = strstr(from, NUL_BYTES)) != NULL; from = nul + strlen(NUL_BYTES)) {
+        hutch_batch_text_add(&to, from, (size_t)(nul - from));
+        hutch_batch_text_add(&to, UTF8_REPLACEMENT, strlen(UTF8_REPLACEMENT));
+    }
+    hutch_batch_text_add(&to, from, strlen(from));
+    return hutch_batch_text_take(&to, NULL);
+}
+
 struct cJSON *hutch_nbjson_string(const char *text, size_t len)
 {
     cJSON *item = cJSON_CreateNull();

@@ -46,6 +46,8 @@ char *hutch_nbjson_print(const struct cJSON *value, enum nbjson_form form, size_
 
 /* The text of a string with real NUL bytes, NUL-terminated, for the caller to free; NULL: ENOMEM. */
 char *hutch_nbjson_text(const struct cJSON *string, size_t *ret_len);
+/* The same for who wants a C string: U+FFFD instead of NUL. */
+char *hutch_nbjson_c_text(const struct cJSON *string);
 /* A string of any bytes: each ill-formed part of a UTF-8 sequence becomes U+FFFD. NULL: ENOMEM. */
 struct cJSON *hutch_nbjson_string(const char *text, size_t len);
 /* A whole number of any size is printed as it is by cJSON only up to 2^53; this one always. NULL: ENOMEM. */
