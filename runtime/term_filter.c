@@ -16,12 +16,6 @@ enum step {
     STEP_BROKEN, /* the pending bytes are nothing, and @c begins anew */
 };
 
-static void emit(struct term_filter *f, const char *text, size_t len, term_sink_fn *sink, void *user)
-{
-    f->is_in_line = text[len - 1] != '\n';
-    sink(user, text, len);
-}
-
 static enum step take(const struct term_filter *f, char c)
 {
     char letter[5];
@@ -63,17 +57,17 @@ static void show_letter(struct term_filter *f, const char *bytes, size_t len, te
     char text[16];
 
     if (c == '\n' || c == '\t' || c == '\r' || (c >= 0x20 && c < 0x7f))
-        emit(f, bytes, len, sink, user);
+        sink(user, bytes, len);
     else if (c < 0x20 || c == 0x7f)
-        emit(f, text, (size_t)snprintf(text, sizeof(text), "^%c", (int)(c ^ 0x40)), sink, user);
+        sink(user, text, (size_t)snprintf(text, sizeof(text), "^%c", (int)(c ^ 0x40)));
     else if (c < 0xa0)
-        emit(f, text, (size_t)snprintf(text, sizeof(text), "\\x%02x", (unsigned)c), sink, user);
+        sink(user, text, (size_t)snprintf(text, sizeof(text), "\\x%02x", (unsigned)c));
     else if (turns_direction(c) || (!f->has_utf8 && c < 0x10000))
-        emit(f, text, (size_t)snprintf(text, sizeof(text), "\\u%04x", (unsigned)c), sink, user);
+        sink(user, text, (size_t)snprintf(text, sizeof(text), "\\u%04x", (unsigned)c));
     else if (!f->has_utf8)
-        emit(f, text, (size_t)snprintf(text, sizeof(text), "\\U%08x", (unsigned)c), sink, user);
+        sink(user, text, (size_t)snprintf(text, sizeof(text), "\\U%08x", (unsigned)c));
     else
-        emit(f, bytes, len, sink, user);
+        sink(user, bytes, len);
 }
 
 static void show_byte(struct term_filter *f, char byte, term_sink_fn *sink, void *user)
@@ -114,7 +108,7 @@ void hutch_term_filter(struct term_filter *f, const char *text, size_t len, term
         while (f->n_pending == 0 && plain < len && ((text[plain] >= 0x20 && text[plain] < 0x7f) || text[plain] == '\n'))
             plain++;
         if (plain > i) {
-            emit(f, text + i, plain - i, sink, user);
+            sink(user, text + i, plain - i);
             i = plain;
             continue;
         }

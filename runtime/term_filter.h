@@ -20,10 +20,9 @@ struct term_filter {
     char pending[TERM_SEQUENCE_MAX]; /* of a sequence or letter that is not complete yet */
     size_t n_pending;
     bool is_coloured;
-    bool is_in_line; /* what went out last was no newline */
 };
 
-/* Where the text goes, in pieces; NUL bytes do not occur. */
+/* Where the text goes, in pieces that are not empty; a sequence for colours is one. */
 typedef void term_sink_fn(void *user, const char *text, size_t len);
 
 /* Passes on what is complete so far. */

@@ -124,19 +124,6 @@ static void test_without_utf8(void **state)
     check("without UTF-8", shown.text, shown.len, "\\u011b2J \\U0001f600 \\ufffd");
 }
 
-static void test_in_line(void **state)
-{
-    struct term_filter filter = { .has_colours = true, .has_utf8 = true };
-    struct shown shown = { .len = 0 };
-
-    (void)state;
-    assert_false(filter.is_in_line);
-    hutch_term_filter(&filter, "a\nb", 3, show, &shown);
-    assert_true(filter.is_in_line);
-    hutch_term_filter(&filter, "\n\x1b[0m", 5, show, &shown); /* a colour moves nothing */
-    assert_false(filter.is_in_line);
-}
-
 /* Whatever the bytes are, what comes out has no control character but the four, and no escape that is not a colour's. */
 static void test_random_bytes(void **state)
 {
@@ -179,7 +166,6 @@ int main(void)
         cmocka_unit_test(test_nul_bytes),
         cmocka_unit_test(test_without_colours),
         cmocka_unit_test(test_without_utf8),
-        cmocka_unit_test(test_in_line),
         cmocka_unit_test(test_random_bytes),
     };
 
