@@ -1,171 +1,34 @@
 #include "cmd_run.h"
 
+#include "cmd_notebook.h"
 #include "fd.h"
 #include "home.h"
 #include "log.h"
+#include "parse.h"
 #include "profile.h"
 #include "program.h"
 #include "run.h"
+#include "run_options.h"
+#include "run_rich.h"
 #include "run_warm.h"
 
-#include <fcntl.h>
+#include <ctype.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 
 /* As docker run and timeout(1) have them. */
 enum { EXIT_TIMEOUT = 124, EXIT_HUTCH = 125, EXIT_SIGNAL_BASE = 128 };
-
-#define MAX_REPEATED 256 /* -e, -v, --tmpfs each */
-
-struct repeated {
-    const char *values[MAX_REPEATED];
-    size_t n;
-};
-
-struct run_opts {
-    const char *image, *rootfs, *policy, *code, *data, *workdir, *network, *memory, *cpus, *pids, *timeout, *cpu_time;
-    struct repeated env, volumes, tmpfs;
-    bool json, quiet, verbose, help, warm;
-};
-
-enum option_kind { OPT_TEXT, OPT_REPEATED, OPT_FLAG, OPT_V };
-
-static const struct {
-    char letter;
-    const char *name, *value;
-    enum option_kind kind;
-    size_t offset;
-    const char *help;
-} options[] = {
-    { 'c', NULL, "CODE", OPT_TEXT, offsetof(struct run_opts, code), "run this Python text instead of a file" },
-    { 0, "--image", "NAME", OPT_TEXT, offsetof(struct run_opts, image), "image to run in (default: python)" },
-    { 0, "--rootfs", "host|DIR", OPT_TEXT, offsetof(struct run_opts, rootfs), "the host's own /usr, or a root tree, instead of an image" },
-    { 0, "--policy", "NAME|FILE", OPT_TEXT, offsetof(struct run_opts, policy), "isolation and limits (default: default)" },
-    { 0, "--memory", "SIZE", OPT_TEXT, offsetof(struct run_opts, memory), "memory limit, e.g. 512m; 0 for none" },
-    { 0, "--cpus", "NUMBER", OPT_TEXT, offsetof(struct run_opts, cpus), "CPUs, e.g. 1 or 0.5; 0 for all" },
-    { 0, "--pids-limit", "NUMBER", OPT_TEXT, offsetof(struct run_opts, pids), "processes and threads at once; 0 for no limit" },
-    { 0, "--timeout", "TIME", OPT_TEXT, offsetof(struct run_opts, timeout), "wall clock limit, e.g. 30s; 0 for none" },
-    { 0, "--cpu-time", "TIME", OPT_TEXT, offsetof(struct run_opts, cpu_time), "CPU time limit of all processes together; 0 for none" },
-    { 0, "--network", "none|host", OPT_TEXT, offsetof(struct run_opts, network), "loopback only, or the host's network" },
-    { 'e', "--env", "NAME=VALUE", OPT_REPEATED, offsetof(struct run_opts, env), "set an environment variable" },
-    { 'v', "--volume", "SRC:DST[:ro]", OPT_V, offsetof(struct run_opts, volumes), "make a host path visible inside" },
-    { 0, "--tmpfs", "DST[:SIZE]", OPT_REPEATED, offsetof(struct run_opts, tmpfs), "an empty, private, writable directory" },
-    { 'w', "--workdir", "DIR", OPT_TEXT, offsetof(struct run_opts, workdir), "working directory inside (default: /mnt/data)" },
-    { 0, "--data", "DIR", OPT_TEXT, offsetof(struct run_opts, data), "host directory for /mnt/data (default: a fresh one)" },
-    { 0, "--json", NULL, OPT_FLAG, offsetof(struct run_opts, json), "print one JSON object as the result" },
-    { 0, "--warm", NULL, OPT_FLAG, offsetof(struct run_opts, warm), "by way of an engine, for comparing: slow to start, then fast" },
-    { 'q', "--quiet", NULL, OPT_FLAG, offsetof(struct run_opts, quiet), "print nothing but what the program prints" },
-    { 0, "--verbose", NULL, OPT_FLAG, offsetof(struct run_opts, verbose), "say on stderr what is done (also -v, before anything but SRC:DST)" },
-    { 'h', "--help", NULL, OPT_FLAG, offsetof(struct run_opts, help), "this list" },
-};
 
 static void print_help(void)
 {
     printf("usage: hutch run [options] FILE [ARGS...]\n"
            "       hutch run [options] -c CODE [ARGS...]\n"
-           "       hutch run [options] - [ARGS...]\n\n"
+           "       hutch run [options] - [ARGS...]\n"
+           "       hutch run [options] NOTEBOOK.ipynb\n\n"
            "Runs a program in a sandbox of its own. Exit status: the program's; 128+N when signal N ended it; 124 on a\n"
            "timeout; 125 when hutch failed; 126, 127 when the program cannot be executed or is not there.\n\n");
-    for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
-        char left[48];
-
-        snprintf(left, sizeof(left), "%s%.1s%s%s%s%s", options[i].letter ? "-" : "    ", options[i].letter ? &options[i].letter : "",
-                 options[i].letter && options[i].name ? ", " : "", options[i].name ? options[i].name : "",
-                 options[i].value ? " " : "", options[i].value ? options[i].value : "");
-        printf("  %-26s %s\n", left, options[i].help);
-    }
-}
-
-/* docker's -v takes SRC:DST, everybody else's -v means verbose. What follows tells: DST is absolute. */
-static bool is_volume(const char *next)
-{
-    return next && strstr(next, ":/");
-}
-
-static int take_value(struct run_opts *opts, size_t row, const char *value, struct hutch_err *err)
-{
-    void *field = (char *)opts + options[row].offset;
-
-    if (options[row].kind == OPT_TEXT) {
-        *(const char **)field = value;
-    } else {
-        struct repeated *r = field;
-
-        if (r->n == MAX_REPEATED)
-            return hutch_err_set(err, 0, "option '%s' is given more than %d times", options[row].name, MAX_REPEATED);
-        r->values[r->n++] = value;
-    }
-    return 0;
-}
-
-static int take_option(struct run_opts *opts, int argc, char **argv, int *i, struct hutch_err *err)
-{
-    const char *arg = argv[*i], *equals = strchr(arg, '=');
-    size_t name_len = equals ? (size_t)(equals - arg) : strlen(arg);
-
-    for (size_t row = 0; row < ARRAY_SIZE(options); row++) {
-        bool is_long = options[row].name && strlen(options[row].name) == name_len && strncmp(arg, options[row].name, name_len) == 0;
-        bool is_short = options[row].letter && arg[0] == '-' && arg[1] == options[row].letter;
-        const char *value = NULL;
-
-        if (!is_long && !is_short)
-            continue;
-        if (options[row].kind == OPT_V && is_short && !arg[2] && !is_volume(*i + 1 < argc ? argv[*i + 1] : NULL)) {
-            opts->verbose = true;
-            return 0;
-        }
-        if (options[row].kind == OPT_FLAG) {
-            if (is_long && equals)
-                return hutch_err_set(err, 0, "option '%s' takes no value", options[row].name);
-            if (is_short && !is_long && arg[2])
-                break;
-            *(bool *)((char *)opts + options[row].offset) = true;
-            return 0;
-        }
-        if (is_long && equals)
-            value = equals + 1;
-        else if (is_short && !is_long && arg[2])
-            value = arg + 2; /* -eA=1 */
-        else if (*i + 1 < argc)
-            value = argv[++*i];
-        if (!value)
-            return hutch_err_set(err, 0, "option '%s' needs a value: %s", arg, options[row].value);
-        return take_value(opts, row, value, err);
-    }
-    return hutch_err_set(err, 0, "there is no option '%s' (see: hutch run --help)", arg);
-}
-
-/* Options end at the first word that is none, so that the program's own options stay its own. *ret_first: that word. */
-static int parse_options(int argc, char **argv, struct run_opts *opts, int *ret_first, struct hutch_err *err)
-{
-    int i;
-
-    for (i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (argv[i][0] != '-' || argv[i][1] == '\0')
-            break;
-        if (take_option(opts, argc, argv, &i, err) < 0)
-            return -1;
-    }
-    *ret_first = i;
-    return 0;
-}
-
-static void fill_profile(const struct run_opts *opts, const char *home, const char *data, struct profile *ret)
-{
-    *ret = (struct profile){
-        .home = home,           .policy = opts->policy,   .image = opts->image,     .rootfs = opts->rootfs,
-        .workdir = opts->workdir, .network = opts->network, .memory = opts->memory, .cpus = opts->cpus,
-        .pids = opts->pids,     .timeout = opts->timeout, .cpu_time = opts->cpu_time, .data = data,
-        .env = opts->env.values, .n_env = opts->env.n,    .volumes = opts->volumes.values, .n_volumes = opts->volumes.n,
-        .tmpfs = opts->tmpfs.values, .n_tmpfs = opts->tmpfs.n,
-    };
+    hutch_run_options_print(RUN_COMMAND_RUN);
 }
 
 static int set_program(const struct run_opts *opts, char **words, struct sandbox_spec *spec, struct hutch_err *err)
@@ -181,25 +44,6 @@ static int set_program(const struct run_opts *opts, char **words, struct sandbox
             hutch_err_wrap(err, "-v takes SRC:DST with an absolute DST, and is --verbose before anything else");
         return -1;
     }
-    return 0;
-}
-
-static int watch_signals(int *ret_fd, struct hutch_err *err)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigaddset(&set, SIGQUIT);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGTTIN, SIG_IGN); /* in the background, a terminal as standard input reads as its end */
-    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
-        return hutch_err_set(err, errno, "block signals");
-    *ret_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (*ret_fd < 0)
-        return hutch_err_set(err, errno, "watch for signals");
     return 0;
 }
 
@@ -287,56 +131,191 @@ static int run_warm(const struct run_opts *opts, const struct profile *profile, 
     return hutch_run_warm(&warm, ret, err);
 }
 
-int hutch_cmd_run(int argc, char **argv)
+/* --- notebooks, and programs that run as a cell -------------------------------------------------------------------- */
+
+#define NOTEBOOK_ENDING ".ipynb"
+
+static bool is_notebook(const struct run_opts *opts, char **words)
 {
-    struct run_opts opts = { 0 };
-    struct run_request request = { .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .signal_fd = -1 };
+    size_t len = words[0] ? strlen(words[0]) : 0;
+
+    return !opts->code && len > strlen(NOTEBOOK_ENDING) && strcmp(words[0] + len - strlen(NOTEBOOK_ENDING), NOTEBOOK_ENDING) == 0;
+}
+
+/* What is asked for has to make sense for what is run: nothing is ignored in silence. */
+static int check_kind(const struct run_opts *opts, char **words, struct hutch_err *err)
+{
+    const char *notebook_only = opts->output ? "-o" : opts->params.n ? "--param" : opts->cell_timeout ? "--cell-timeout"
+                                : opts->allow_errors ? "--allow-errors" : NULL;
+    const char *rich = opts->rich ? "--rich" : "--llm";
+
+    if (opts->json && opts->llm)
+        return hutch_err_set(err, 0, "options '--json' and '--llm': the result has one form or the other");
+    if (is_notebook(opts, words)) {
+        if (opts->rich || opts->warm)
+            return hutch_err_set(err, 0, "option '%s' is for programs; a notebook's cells run like that anyway", opts->rich ? rich : "--warm");
+        if (words[1])
+            return hutch_err_set(err, 0, "a notebook takes no arguments, but '%s' (parameters: --param NAME=VALUE)", words[1]);
+        return 0;
+    }
+    if (notebook_only)
+        return hutch_err_set(err, 0, "option '%s' is for notebooks, and '%s' is none: the name of a notebook ends in " NOTEBOOK_ENDING,
+                             notebook_only, opts->code ? "-c" : words[0] ? words[0] : "");
+    if ((opts->rich || opts->llm) && words[0] && (opts->code || words[1]))
+        return hutch_err_set(err, 0, "option '%s': the program runs as a cell, which takes no arguments, but '%s'", rich,
+                             opts->code ? words[0] : words[1]);
+    return 0;
+}
+
+static int check_param(const char *param, struct hutch_err *err)
+{
+    const char *p = param;
+
+    if (isalpha((unsigned char)*p) || *p == '_')
+        while (isalnum((unsigned char)*p) || *p == '_')
+            p++;
+    return p > param && *p == '=' ? 0 : hutch_err_set(err, 0, "option '--param': expected NAME=VALUE, got '%s'", param);
+}
+
+static int run_notebook(const struct run_opts *opts, const struct profile *profile, const char *path, size_t llm_budget,
+                        struct hutch_err *err)
+{
+    struct notebook_opts notebook = {
+        .path = path,
+        .output = opts->output,
+        .profile = profile,
+        .params = opts->params.values,
+        .n_params = opts->params.n,
+        .llm_budget = llm_budget,
+        .allow_errors = opts->allow_errors,
+        .json = opts->json,
+        .llm = opts->llm,
+        .quiet = opts->quiet,
+        .verbose = opts->verbose,
+    };
+    auto_fd signal_fd = -1;
+
+    for (size_t i = 0; i < opts->params.n; i++)
+        if (check_param(opts->params.values[i], err) < 0)
+            return -1;
+    if (opts->cell_timeout && hutch_parse_duration_ms(opts->cell_timeout, &notebook.cell_timeout_ms, err) < 0)
+        return hutch_err_wrap(err, "option '--cell-timeout'");
+    if (hutch_run_watch_signals(&signal_fd, err) < 0)
+        return -1;
+    notebook.signal_fd = signal_fd;
+    return hutch_cmd_notebook(&notebook, err);
+}
+
+/* The text that is to be the cell, and the block that holds it, if one does. */
+static int read_cell(const struct run_opts *opts, char **words, const char **ret, size_t *ret_len, char **ret_block,
+                     struct hutch_err *err)
+{
+    struct sandbox_spec program = { 0 };
+    int rc = 0;
+
+    *ret_block = NULL;
+    if (opts->code) {
+        *ret = opts->code;
+        *ret_len = strlen(opts->code);
+        return 0;
+    }
+    if (words[0] && strcmp(words[0], "-") == 0) {
+        rc = hutch_fd_slurp(STDIN_FILENO, PROGRAM_MAX_BYTES, "standard input", ret_block, ret_len, err);
+        *ret = *ret_block;
+        return rc;
+    }
+    rc = set_program(opts, words, &program, err);
+    if (rc == 0 && strcmp(program.argv[0], "python3") != 0) {
+        rc = hutch_err_set(err, 0, "option '%s' is for Python, and '%s' is something else", opts->rich ? "--rich" : "--llm", words[0]);
+    } else if (rc == 0) {
+        *ret = *ret_block = program.files[0].data;
+        *ret_len = program.files[0].len;
+        program.files[0].data = NULL;
+    }
+    hutch_spec_done(&program);
+    return rc;
+}
+
+static int run_rich(const struct run_opts *opts, const struct profile *profile, char **words, size_t llm_budget,
+                    struct hutch_err *err)
+{
+    struct rich_run_request request = {
+        .profile = profile,
+        .form = opts->json ? RICH_JSON : opts->llm ? RICH_LLM : RICH_SHOWN,
+        .llm_budget = llm_budget,
+        .quiet = opts->quiet,
+    };
+    auto_free char *block = NULL;
+    auto_fd signal_fd = -1;
+
+    /* Signals are ours only when nothing is left to wait for here, such as standard input. */
+    if (read_cell(opts, words, &request.code, &request.code_len, &block, err) < 0 || hutch_run_watch_signals(&signal_fd, err) < 0)
+        return -1;
+    request.signal_fd = signal_fd;
+    return hutch_run_rich(&request, err);
+}
+
+/* --- a program ----------------------------------------------------------------------------------------------------- */
+
+static int run_program(const struct run_opts *opts, const struct profile *profile, char **words, struct hutch_err *err)
+{
+    struct run_request request = { .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .home = profile->home,
+                                   .data_dir = profile->data };
     struct sandbox_spec spec = { 0 };
-    struct profile profile;
     struct run_result result;
-    struct hutch_err err = { 0 };
-    auto_free char *home = NULL, *data = NULL;
     auto_fd lockfd = -1, signal_fd = -1;
-    int first, status = -1;
+    int status = -1;
 
     hutch_result_init(&result);
-    if (parse_options(argc, argv, &opts, &first, &err) < 0)
+    if (hutch_spec_init(&spec, err) < 0 || hutch_profile_build(profile, &spec, err) < 0 || set_program(opts, words, &spec, err) < 0 ||
+        hutch_profile_set_root(profile, &spec, &lockfd, err) < 0 || hutch_run_watch_signals(&signal_fd, err) < 0)
+        goto out;
+    request.spec = &spec;
+    request.signal_fd = signal_fd;
+    if (!opts->json) {
+        request.stdout_fd = STDOUT_FILENO;
+        request.stderr_fd = STDERR_FILENO;
+    }
+    if (opts->warm ? run_warm(opts, profile, words, &request, &result, err) == 0 : hutch_run(&request, &result, err) == 0)
+        status = report(opts, &result, err);
+out:
+    hutch_result_done(&result);
+    hutch_spec_done(&spec);
+    return status;
+}
+
+int hutch_cmd_run(int argc, char **argv)
+{
+    struct run_opts opts;
+    struct profile profile;
+    struct hutch_err err = { 0 };
+    auto_free char *home = NULL, *data = NULL;
+    size_t llm_budget;
+    char **words;
+    int first, status = -1;
+
+    if (hutch_run_options_parse(RUN_COMMAND_RUN, argc, argv, &opts, &first, &err) < 0)
         goto out;
     if (opts.help) {
         print_help();
         return 0;
     }
+    words = argv + first;
     hutch_log_set_verbose(opts.verbose);
-    if (opts.data) {
-        data = realpath(opts.data, NULL);
-        if (!data) {
-            hutch_err_set(&err, errno, "option '--data': look at '%s'", opts.data);
-            goto out;
-        }
-    }
-    if (hutch_home_path(&home, &err) < 0 || hutch_spec_init(&spec, &err) < 0)
+    if (hutch_run_options_data(&opts, &data, &err) < 0 || hutch_run_options_budget(&opts, &llm_budget, &err) < 0 ||
+        check_kind(&opts, words, &err) < 0 || hutch_home_path(&home, &err) < 0)
         goto out;
-    fill_profile(&opts, home, data, &profile);
-    if (hutch_profile_build(&profile, &spec, &err) < 0 ||
-        set_program(&opts, argv + first, &spec, &err) < 0 || hutch_profile_set_root(&profile, &spec, &lockfd, &err) < 0 ||
-        watch_signals(&signal_fd, &err) < 0)
-        goto out;
-    request.spec = &spec;
-    request.home = home;
-    request.data_dir = data;
-    request.signal_fd = signal_fd;
-    if (!opts.json) {
-        request.stdout_fd = STDOUT_FILENO;
-        request.stderr_fd = STDERR_FILENO;
-    }
-    if (opts.warm ? run_warm(&opts, &profile, argv + first, &request, &result, &err) == 0 : hutch_run(&request, &result, &err) == 0)
-        status = report(&opts, &result, &err);
+    hutch_run_options_profile(&opts, home, data, &profile);
+    if (is_notebook(&opts, words))
+        status = run_notebook(&opts, &profile, words[0], llm_budget, &err);
+    else if (opts.rich || opts.llm)
+        status = run_rich(&opts, &profile, words, llm_budget, &err);
+    else
+        status = run_program(&opts, &profile, words, &err);
 out:
     if (status < 0) {
         fprintf(stderr, "hutch: %s\n", err.msg);
         status = EXIT_HUTCH;
     }
-    hutch_result_done(&result);
-    hutch_spec_done(&spec);
     return status;
 }
