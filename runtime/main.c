@@ -1,6 +1,7 @@
 /* main.c - the command line: which command, and nothing else. */
 #include "cmd_batch.h"
 #include "cmd_doctor.h"
+#include "cmd_repl.h"
 #include "cmd_run.h"
 #include "fd.h"
 
@@ -38,7 +39,8 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *help;
 } commands[] = {
-    { "run", hutch_cmd_run, "run a program in a sandbox" },
+    { "run", hutch_cmd_run, "run a program or a notebook in a sandbox" },
+    { "repl", hutch_cmd_repl, "a prompt for Python in a sandbox" },
     { "batch", hutch_cmd_batch, "judge many programs, each in a sandbox of its own" },
     { "rootfs", exec_rootfs, "build, unpack, list, verify and remove images" },
     { "doctor", hutch_cmd_doctor, "say what this host offers, what is missing, and how to mend it" },
