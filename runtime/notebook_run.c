@@ -127,8 +127,8 @@ static int keep_result(struct run *run, const struct hutch_cell_result *result, 
         .outputs = result->outputs,
         .t_busy = result->t_busy,
         .t_input = result->t_input,
-        .t_reply = result->t_reply,
-        .t_idle = result->t_idle,
+        .t_reply = result->interpreter_died ? 0 : result->t_reply,
+        .t_idle = result->interpreter_died ? 0 : result->t_idle,
     };
 
     if (hutch_notebook_set_result(run->nb, run->at, &kept, err) < 0)

@@ -38,6 +38,7 @@ def empty(folder):
 def execute(source, target, allow_errors):
     config = traitlets.config.Config()
     config.ExecutePreprocessor.enabled = True
+    config.ExecutePreprocessor.kernel_name = "python3"  # whatever the notebook names
     config.ExecutePreprocessor.allow_errors = allow_errors
     exporter = NotebookExporter(config=config)
     resources = {"metadata": {"path": WORK, "name": os.path.basename(source)[:-len(".ipynb")]}}

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -114,6 +115,184 @@ static void test_nothing_happened(void **state)
     compare(p, &plain_bounds);
     assert_counts(p, 0, 0, 0);
     assert_false(p->changes.truncated);
+}
+
+/* ---- cells of a session ---- */
+
+static void step(struct place *p)
+{
+    struct hutch_err err = { 0 };
+    double left_ms = hutch_collect_unsettled_ms(&p->before);
+
+    if (left_ms > 0) /* as a session does before it begins a cell */
+        nanosleep(&(struct timespec){ .tv_nsec = (long)(left_ms * 1e6) + 1 }, NULL);
+    hutch_file_changes_done(&p->changes);
+    if (hutch_collect_step(p->fd, &p->before, &plain_bounds, &p->changes, &err) < 0)
+        fail_msg("%s", err.msg);
+}
+
+static void settle(struct place *p)
+{
+    double left_ms;
+
+    while ((left_ms = hutch_collect_unsettled_ms(&p->before)) > 0)
+        nanosleep(&(struct timespec){ .tv_nsec = (long)(left_ms * 1e6) }, NULL);
+}
+
+static void test_cells(void **state)
+{
+    struct place *p = *state;
+    const struct timespec old[] = { { .tv_sec = 1000000000 }, { .tv_sec = 1000000000 } };
+
+    step(p);
+    assert_counts(p, 0, 0, 0);
+    put(p->fd, "a", "one");
+    put(p->fd, "b", "one");
+    linkat(p->fd, "b", p->fd, "b too", 0);
+    step(p);
+    assert_counts(p, 3, 0, 0);
+    settle(p);
+    step(p);
+    assert_counts(p, 0, 0, 0);
+    put(p->fd, "a", "two"); /* as long as it was */
+    assert_int_equal(utimensat(p->fd, "a", old, 0), 0);
+    step(p);
+    assert_counts(p, 0, 1, 0);
+    settle(p);
+    put(p->fd, "a", "new");
+    assert_int_equal(utimensat(p->fd, "a", old, 0), 0); /* nothing but the status change tells */
+    step(p);
+    assert_counts(p, 0, 1, 0);
+    settle(p);
+    put(p->fd, "b too", "two");
+    step(p);
+    assert_counts(p, 0, 2, 0);
+    settle(p);
+    renameat(p->fd, "a", p->fd, "c");
+    step(p);
+    assert_counts(p, 1, 0, 1);
+    assert_non_null(find(&p->changes.added, "c"));
+    assert_non_null(find(&p->changes.deleted, "a"));
+    settle(p);
+    renameat2(p->fd, "b", p->fd, "c", RENAME_EXCHANGE);
+    step(p);
+    assert_counts(p, 0, 3, 0); /* the other name of b has a new status */
+    settle(p);
+    unlinkat(p->fd, "b", 0);
+    unlinkat(p->fd, "c", 0);
+    unlinkat(p->fd, "b too", 0);
+    mkdirat(p->fd, "d", 0755);
+    step(p);
+    assert_counts(p, 0, 0, 3);
+    step(p);
+    assert_counts(p, 0, 0, 0);
+    put(p->fd, "d/x", "x");
+    step(p);
+    assert_counts(p, 1, 0, 0);
+    assert_false(p->changes.truncated);
+}
+
+/* Same size, one cell right after the other: each of them is told. */
+static void test_cells_within_a_tick(void **state)
+{
+    struct place *p = *state;
+    char text[] = "a";
+
+    put(p->fd, "a", text);
+    step(p);
+    for (int i = 0; i < 40; i++) {
+        settle(p);
+        text[0]++;
+        put(p->fd, "a", text);
+        step(p);
+        assert_counts(p, 0, 1, 0);
+    }
+}
+
+/* While the directory is empty no walk is made, and whatever comes into it is seen all the same. */
+static void test_cells_without_files(void **state)
+{
+    struct place *p = *state;
+    const struct timespec tick = { .tv_nsec = 12000000 };
+    struct stat st;
+
+    for (int i = 0; i < 40; i++) {
+        struct timespec old[2];
+
+        step(p);
+        if (i % 2)
+            nanosleep(&tick, NULL);
+        step(p);
+        if (i % 2)
+            assert_int_not_equal(p->before.top.ino, 0);
+        assert_int_equal(fstatat(p->fd, "", &st, AT_EMPTY_PATH), 0);
+        old[0] = st.st_atim;
+        old[1] = st.st_mtim;
+        put(p->fd, "a", "a");
+        utimensat(p->top, "data", old, 0); /* hides nothing */
+        step(p);
+        assert_counts(p, 1, 0, 0);
+        unlinkat(p->fd, "a", 0);
+        step(p);
+        assert_counts(p, 0, 0, 1);
+    }
+}
+
+static void test_cells_leave_directories_closed(void **state)
+{
+    struct place *p = *state;
+    const struct timespec tick = { .tv_nsec = 12000000 };
+    struct stat st;
+
+    if (geteuid() == 0)
+        skip(); /* whom nothing is closed to */
+    mkdirat(p->fd, "d", 0755);
+    put(p->fd, "d/a", "a");
+    step(p);
+    assert_counts(p, 1, 0, 0);
+    nanosleep(&tick, NULL); /* or the file could be as new as the next look */
+    fchmodat(p->fd, "d", 0, 0);
+    step(p);
+    assert_true(p->changes.truncated); /* nobody knows what is in there */
+    assert_int_equal(p->changes.deleted.n, 0);
+    assert_int_equal(fstatat(p->fd, "d", &st, 0), 0);
+    assert_int_equal(st.st_mode & 07777, 0);
+    step(p);
+    assert_counts(p, 0, 0, 0);
+    fchmodat(p->fd, "d", 0755, 0);
+    step(p);
+    assert_int_equal(p->changes.added.n, 0); /* it was there before */
+}
+
+static void test_cells_lose_setuid_bits(void **state)
+{
+    struct place *p = *state;
+    struct stat st;
+
+    put(p->fd, "a", "a");
+    fchmodat(p->fd, "a", 04755, 0);
+    step(p);
+    assert_counts(p, 1, 0, 0);
+    assert_int_equal(p->changes.stripped, 1);
+    assert_int_equal(fstatat(p->fd, "a", &st, 0), 0);
+    assert_int_equal(st.st_mode & 07777, 0755);
+    step(p);
+    assert_counts(p, 0, 0, 0); /* that was not the program's doing */
+}
+
+static void test_list(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err = { 0 };
+
+    put(p->fd, "a", "text");
+    fchmodat(p->fd, "a", 04755, 0);
+    symlinkat("a", p->fd, "link");
+    if (hutch_collect_list(p->fd, &plain_bounds, &p->changes, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_counts(p, 2, 0, 0);
+    assert_false(p->changes.truncated);
+    assert_int_equal(p->changes.stripped, 0);
 }
 
 static void test_added_modified_deleted(void **state)
@@ -758,6 +937,12 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         T(test_nothing_happened),
+        T(test_cells),
+        T(test_cells_within_a_tick),
+        T(test_cells_without_files),
+        T(test_cells_leave_directories_closed),
+        T(test_cells_lose_setuid_bits),
+        T(test_list),
         T(test_added_modified_deleted),
         T(test_a_change_right_after_the_snapshot),
         T(test_stamps_of_tomorrow),
