@@ -43,8 +43,10 @@ static int open_image(void *user, const char *name, struct hutch_err *err)
 
     if (fd >= 0)
         close(fd);
-    if (fd >= 0 || error.code != ENOENT)
+    if (fd >= 0 || error.code == ELOOP || error.code == EISDIR || error.code == EXDEV || error.code == 0)
         return hutch_err_set(err, EEXIST, "'%s'", name);
+    if (error.code != ENOENT)
+        return hutch_err_set(err, 0, "%s", error.message);
     fd = hutch_session_open_file(r->engine, r->session, name, O_WRONLY, &error);
     return fd >= 0 ? fd : hutch_err_set(err, 0, "%s", error.message);
 }

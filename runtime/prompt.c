@@ -167,6 +167,7 @@ enum prompt_end hutch_prompt_read(struct prompt *p, const char *text, const char
     snprintf(p->text, sizeof(p->text), "%s", text);
     p->was_stopped = false;
     memset(&p->letter, 0, sizeof(p->letter));
+    el_set(p->el, EL_PREP_TERM, 1); /* el_gets() does it after the prompt: what is typed between the two would be shown twice */
     *ret_line = el_gets(p->el, &len);
     *ret_len = len > 0 ? (size_t)len : 0;
     if (p->was_stopped) {

@@ -39,6 +39,7 @@ struct repl {
     bool is_hidden;     /* … which is none of the user's: it makes sixels */
     unsigned n_interrupts; /* that it got */
     enum hutch_verdict verdict; /* of the last cell */
+    bool was_death_told; /* of its interpreter: that the next one has no variables is no news */
     int count;          /* its execution count */
 
     bool wants_input;   /* the cell asks, and the answer is read from the terminal */

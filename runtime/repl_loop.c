@@ -233,18 +233,19 @@ static void on_output(void *user, uint64_t session, const struct hutch_output *o
 static void on_result(void *user, uint64_t session, const struct hutch_cell_result *result)
 {
     struct repl *r = user;
+    bool is_old_news = result->is_fresh && r->was_death_told && !result->interpreter_died &&
+                       (result->verdict == HUTCH_OK || result->verdict == HUTCH_ERROR);
 
     (void)session;
     r->is_busy = false;
     end_input(r);
     r->verdict = result->verdict;
     hutch_cell_show_end(&r->show);
-    if (result->is_fresh && !result->interpreter_died)
-        hutch_cell_show_say(&r->show, "that ran in another interpreter than what came before, without its variables");
-    if (result->message[0])
+    if (result->message[0] && !is_old_news)
         hutch_cell_show_say(&r->show, "%s", result->message);
-    else if (result->truncated)
+    if (!result->message[0] && result->truncated)
         hutch_cell_show_say(&r->show, "there was more output than the limit; the rest was dropped");
+    r->was_death_told = result->interpreter_died;
     r->count = result->interpreter_died ? 0 : result->execution_count;
 }
 
