@@ -105,6 +105,8 @@ class Agent:
         channel.flush_streams()
         self.status = 0 if error is None and (result is None or result.success) else 1
         self.link.send(self.done(order, error, filename))
+        if interactive.exit_now:  # exit() and quit() end a kernel
+            raise Ended(0)
 
     def done(self, order, error, filename):
         frame = {"is": "done", "id": order.get("id"), "status": "error" if self.status else "ok"}

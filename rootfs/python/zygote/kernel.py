@@ -63,7 +63,7 @@ def define_session(link):
     def text_of(kind, content):
         if kind == "error":
             frame = {"is": "error", "ename": content["ename"], "evalue": content["evalue"]}
-            frame["traceback"] = [str(line) for line in content["traceback"]]
+            frame["traceback"] = [str(line) for line in content["traceback"] or ()]  # exceptions may render their own
             return json.dumps(frame, ensure_ascii=False)
         if kind == "clear_output":
             return json.dumps({"is": "clear", "wait": bool(content["wait"])})
@@ -100,7 +100,7 @@ def define_session(link):
             if text is not None:
                 link.send_text(text.encode("utf-8", "replace"))
             if not is_clean:  # it warns, or fails, in its own words
-                super().send(None, msg_or_type, content, *rest, **named)
+                super().send(Nobody(), msg_or_type, content, *rest, **named)
             return msg_or_type if is_message else None
 
     return HutchSession
@@ -207,12 +207,16 @@ def define_kernel(link):
 
 def make(link, profile_dir, config):
     """The kernel, its session, and the class of its streams."""
+    import logging
+
     from ipykernel.comm.manager import CommManager
 
+    log = logging.Logger("IPKernelApp", logging.WARNING)  # whose messages no notebook has
+    log.addHandler(logging.NullHandler())
     nobody = Nobody()
     session = define_session(link)(key=b"none", session="none")
     kernel = define_kernel(link)(
-        config=config, session=session, profile_dir=profile_dir, iopub_socket=nobody, stdin_socket=nobody, ident="none"
+        config=config, log=log, session=session, profile_dir=profile_dir, iopub_socket=nobody, stdin_socket=nobody, ident="none"
     )
     kernel.comm_manager = CommManager(parent=kernel, kernel=kernel)
     return types.SimpleNamespace(kernel=kernel, session=session, stream_class=define_stream(link), nobody=nobody)

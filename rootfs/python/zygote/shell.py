@@ -99,31 +99,45 @@ def make_profile_dir(ipython_dir):
     return profile_dir
 
 
-def define_shell():
+@contextlib.contextmanager
+def nothing_on_disk(cls):
+    """A shell that is made meanwhile makes no directories, and leaves the environment alone: install() does that."""
+    from IPython.core import interactiveshell
+
+    LazyShelf.original = interactiveshell.PickleShareDB
+    interactiveshell.PickleShareDB = LazyShelf
+    saved = {name: vars(cls)[name] for name in ("init_environment",)}
+    cls.init_ipython_dir = lambda self, ipython_dir: self._trait_values.update(ipython_dir=ipython_dir)
+    cls.init_environment = lambda self: None
+    try:
+        yield
+    finally:
+        interactiveshell.PickleShareDB = LazyShelf.original
+        del cls.init_ipython_dir
+        for name, value in saved.items():
+            setattr(cls, name, value)
+
+
+def adapt(shell):
+    """What is different for want of an application around the kernel. On the object: programs look at its class."""
     from ipykernel import eventloops
-    from ipykernel.zmqshell import ZMQInteractiveShell
     from IPython.core.error import UsageError
 
-    @kernel.named_as(ZMQInteractiveShell)
-    class HutchShell(ZMQInteractiveShell):
-        def init_ipython_dir(self, ipython_dir):
-            self._trait_values["ipython_dir"] = ipython_dir
+    get_exc_info = shell._get_exc_info
 
-        def init_environment(self):
-            pass  # install() does it
+    def enable_gui(gui):
+        try:
+            eventloops.enable_gui(gui, kernel=shell.kernel)
+            shell.active_eventloop = gui
+        except ValueError as e:
+            raise UsageError("%s" % e) from e
 
-        def enable_gui(self, gui):
-            try:
-                eventloops.enable_gui(gui, kernel=self.kernel)
-                self.active_eventloop = gui
-            except ValueError as e:
-                raise UsageError("%s" % e) from e
+    def get_exc_info_of_program(exc_tuple=None):
+        kind, value, traceback = get_exc_info(exc_tuple)
+        return kind, value, tracebacks.without_ours(value, traceback)
 
-        def _get_exc_info(self, exc_tuple=None):
-            kind, value, traceback = super()._get_exc_info(exc_tuple)
-            return kind, value, tracebacks.without_ours(value, traceback)
-
-    return HutchShell
+    shell.enable_gui, shell._get_exc_info = enable_gui, get_exc_info_of_program
+    shell.extension_manager.load_extension("storemagic")  # the one that ipykernel's application loads
 
 
 def make(link):
@@ -132,28 +146,24 @@ def make(link):
     if made is not None:
         return made
     from IPython.core import debugger, interactiveshell
-    from IPython.core.interactiveshell import InteractiveShell
     from ipykernel.compiler import XCachingCompiler
+    from ipykernel.zmqshell import ZMQInteractiveShell
     from traitlets.config import Config
 
     ipython_dir = os.path.join(HOME, ".ipython")
     config = Config({"IPKernelApp": {"connection_file": "kernel.json"}, "HistoryManager": {"hist_file": ":memory:"}})
-    LazyShelf.original = interactiveshell.PickleShareDB
-    interactiveshell.PickleShareDB = LazyShelf
-    try:
-        with nothing_outside() as left:
-            profile_dir = make_profile_dir(ipython_dir)
-            parts = kernel.make(link, profile_dir, config)
-            shell = define_shell()(
-                parent=parts.kernel,
-                ipython_dir=ipython_dir,
-                profile_dir=profile_dir,
-                kernel=parts.kernel,
-                compiler_class=XCachingCompiler,
-            )
-    finally:
-        interactiveshell.PickleShareDB = LazyShelf.original
-    InteractiveShell.clear_instance()
+    with nothing_outside() as left, nothing_on_disk(ZMQInteractiveShell):
+        profile_dir = make_profile_dir(ipython_dir)
+        parts = kernel.make(link, profile_dir, config)
+        shell = ZMQInteractiveShell(
+            parent=parts.kernel,
+            ipython_dir=ipython_dir,
+            profile_dir=profile_dir,
+            kernel=parts.kernel,
+            compiler_class=XCachingCompiler,
+        )
+        adapt(shell)
+    ZMQInteractiveShell.clear_instance()
     parts.kernel.shell = shell
     shell.configurables.append(parts.kernel.comm_manager)
     for part in (shell.displayhook, shell.display_pub):
@@ -205,12 +215,23 @@ def set_arguments():
         sys.path.insert(at, "")
 
 
+def set_pandas_width():
+    """pandas, when it is imported, looks whether it is in a notebook: pandas.core.config_init."""
+    config = getattr(sys.modules.get("pandas"), "_config", None)
+    options = getattr(getattr(config, "config", None), "_registered_options", {})
+    name = "display.max_columns"
+    if name in options and options[name].defval == 0:
+        options[name] = options[name]._replace(defval=20)
+        config.config.set_option(name, 20)
+
+
 def install():
     """In the worker that is to execute cells."""
     parts = made
     shell = parts.shell
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     os.environ.update(TERM="xterm-color", CLICOLOR="1", PAGER="cat", GIT_PAGER="cat")  # as zmqshell's init_environment()
+    os.environ["JPY_PARENT_PID"] = str(os.getppid())
     set_instance(shell)
     set_instance(parts.kernel)
     for name, value in parts.left.builtins.items():
@@ -225,6 +246,7 @@ def install():
     set_arguments()
     put_streams(parts)
     renew()
+    set_pandas_width()
 
     import pdb
 
