@@ -165,25 +165,22 @@ static int copy_stat(int to, const struct stat *st, const char *path, struct hut
     return 0;
 }
 
-/* @to is to have the mode, times and attributes of @from: for the data directory itself, which may be another user's; then it stays
- * as it is. */
-static void copy_top(struct copier *c, int from, int to)
+/* @to is to have the attributes of @from, and mode and times of @st: for the data directory itself, which may be another user's; then it
+ * stays as it is. */
+static void copy_top(struct copier *c, int from, const struct stat *st, int to)
 {
+    const struct timespec times[] = { st->st_atim, st->st_mtim };
     struct hutch_err ignored;
-    struct stat st, old;
     ssize_t len = flistxattr(to, c->buf, XATTRS_MAX);
+    struct stat old;
 
     for (char *name = c->buf, *end = c->buf + len; len > 0 && name < end; name += strlen(name) + 1)
         if (strncmp(name, "user.", 5) == 0)
             (void)fremovexattr(to, name);
     copy_xattrs(c, from, to, "", &ignored);
-    if (fstat(from, &st) == 0 && fstat(to, &old) == 0) {
-        const struct timespec times[] = { st.st_atim, st.st_mtim };
-
-        if ((st.st_mode & 03777) != (old.st_mode & 03777))
-            (void)!fchmod(to, st.st_mode & 03777);
-        (void)!futimens(to, times);
-    }
+    if (fstat(to, &old) == 0 && (st->st_mode & 03777) != (old.st_mode & 03777))
+        (void)!fchmod(to, st->st_mode & 03777);
+    (void)!futimens(to, times);
 }
 
 /* ---- files ---- */
@@ -463,9 +460,10 @@ static int copy_tree(int from_dirfd, int store_dirfd, const char *name, const st
 {
     auto_fd from = open_dir(from_dirfd, "."), to = -1;
     struct hutch_err ignored;
+    struct stat top;
     int rc = -1;
 
-    if (from < 0)
+    if (from < 0 || fstat(from, &top) < 0)
         return hutch_err_set(err, errno, "read the data directory");
     if (mkdirat(store_dirfd, name, 0700) < 0)
         return hutch_err_set(err, errno, "make the directory '%s'", name);
@@ -483,7 +481,7 @@ static int copy_tree(int from_dirfd, int store_dirfd, const char *name, const st
                 hutch_rmtree(to, c.links_name, &ignored);
                 hutch_fd_closep(&c.links_fd);
             }
-            copy_top(&c, from, to);
+            copy_top(&c, from, &top, to);
             *ret = c.report;
         }
         copier_done(&c);
@@ -495,8 +493,10 @@ static int copy_tree(int from_dirfd, int store_dirfd, const char *name, const st
 
 /* ---- exchange ---- */
 
+enum moved { MOVED = 'm', COPIED = 'c', WAS_THERE = 't' };
+
 struct name_list {
-    char *text; /* owned; each ends with a NUL */
+    char *text; /* owned; each is an enum moved, then the name, then a NUL */
     size_t len, cap;
 };
 
@@ -518,7 +518,7 @@ static int read_names(int dirfd, struct name_list *ret, struct hutch_err *err)
         return -1;
     }
     while (errno = 0, (entry = readdir(stream)) != NULL) {
-        size_t len = strlen(entry->d_name) + 1;
+        size_t len = strlen(entry->d_name) + 2;
 
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
@@ -533,7 +533,8 @@ static int read_names(int dirfd, struct name_list *ret, struct hutch_err *err)
             ret->text = text;
             ret->cap = cap;
         }
-        memcpy(ret->text + ret->len, entry->d_name, len);
+        ret->text[ret->len] = MOVED;
+        memcpy(ret->text + ret->len + 1, entry->d_name, len - 1);
         ret->len += len;
     }
     if (errno)
@@ -543,30 +544,30 @@ static int read_names(int dirfd, struct name_list *ret, struct hutch_err *err)
     return fd;
 }
 
-/* To another file system. The copy gets its name when it is complete; so where there is one already, only the rest of the original has to go,
- * unless the original @wins. */
-static int move_by_copy(struct copier *c, int from, const char *name, int to, bool wins, struct hutch_err *err)
+/* To another file system; the original is removed later. The copy gets its name when it is complete; so where there is one already,
+ * nothing has to be copied, unless the original @wins. */
+static int move_by_copy(struct copier *c, int from, const char *name, int to, bool wins, char *ret_moved, struct hutch_err *err)
 {
     struct hutch_err why;
 
     if (wins && hutch_rmtree(to, name, &why) < 0)
         return fail_at(name, why.errnum, "replace", err);
-    if (!is_there(to, name)) {
-        if (hutch_rmtree(to, MOVING, &why) < 0)
-            return fail_at(MOVING, why.errnum, "remove", err);
-        if (copy_entry(c, from, name, to, MOVING, err) < 0) {
-            hutch_rmtree(to, MOVING, &why);
-            return -1;
-        }
-        if (renameat(to, MOVING, to, name) < 0 && errno != ENOENT)
-            return fail_at(name, errno, "copy", err);
+    *ret_moved = WAS_THERE;
+    if (is_there(to, name))
+        return 0;
+    if (hutch_rmtree(to, MOVING, &why) < 0)
+        return fail_at(MOVING, why.errnum, "remove", err);
+    if (copy_entry(c, from, name, to, MOVING, err) < 0) {
+        hutch_rmtree(to, MOVING, &why);
+        return -1;
     }
-    if (hutch_rmtree(from, name, &why) < 0)
-        return fail_at(name, why.errnum, "remove", err);
+    if (renameat(to, MOVING, to, name) < 0 && errno != ENOENT)
+        return fail_at(name, errno, "copy", err);
+    *ret_moved = COPIED;
     return 0;
 }
 
-static int move_one(struct copier *c, int from, const char *name, int to, bool wins, struct hutch_err *err)
+static int move_one(struct copier *c, int from, const char *name, int to, bool wins, char *ret_moved, struct hutch_err *err)
 {
     int rc = renameat2(from, name, to, name, RENAME_NOREPLACE);
 
@@ -578,20 +579,32 @@ static int move_one(struct copier *c, int from, const char *name, int to, bool w
     if (rc == 0 || errno == ENOENT)
         return 0;
     if (errno == EXDEV)
-        return move_by_copy(c, from, name, to, wins, err);
+        return move_by_copy(c, from, name, to, wins, ret_moved, err);
     return fail_at(name, errno, "move", err);
 }
 
+/* Nothing is removed before all is copied: files with several names among the entries stay one file, and what fails can be undone. */
 static int move_all(int from, int to, bool wins, struct snapshot_report *report, struct hutch_err *err)
 {
     __attribute__((cleanup(name_list_done))) struct name_list names = { .text = NULL };
     auto_copier c = COPIER_INIT;
+    struct hutch_err why;
+    int rc = 0;
 
     if (copier_init(&c, to, NULL, err) < 0 || read_names(from, &names, err) < 0)
         return -1;
-    for (size_t i = 0; i < names.len; i += strlen(names.text + i) + 1)
-        if (move_one(&c, from, names.text + i, to, wins, err) < 0)
-            return -1;
+    for (size_t i = 0; rc == 0 && i < names.len; i += strlen(names.text + i) + 1)
+        rc = move_one(&c, from, names.text + i + 1, to, wins, &names.text[i], err);
+    for (size_t i = 0; i < names.len; i += strlen(names.text + i) + 1) {
+        const char *name = names.text + i + 1;
+
+        if (rc < 0 && names.text[i] == COPIED && !wins)
+            hutch_rmtree(to, name, &why);
+        else if (rc == 0 && names.text[i] != MOVED && hutch_rmtree(from, name, &why) < 0)
+            return fail_at(name, why.errnum, "remove", err);
+    }
+    if (rc < 0)
+        return -1;
     report->entries += c.report.entries;
     report->bytes_cloned += c.report.bytes_cloned;
     report->bytes_copied += c.report.bytes_copied;
@@ -610,13 +623,13 @@ static void move_back(int from, int to, int store, const char *name, struct hutc
         hutch_log_debug("snapshot: %s", why.msg);
 }
 
-static void take_over_top(int from, int to)
+static void take_over_top(int from, const struct stat *st, int to)
 {
     struct hutch_err ignored;
     auto_copier c = COPIER_INIT;
 
     if (copier_init(&c, to, NULL, &ignored) == 0)
-        copy_top(&c, from, to);
+        copy_top(&c, from, st, to);
 }
 
 /* The contents of @data become the directory @out of @store, those of @in become the data's. While it is filled, @out has another name:
@@ -624,6 +637,7 @@ static void take_over_top(int from, int to)
 static int exchange(int data, int store, const char *in, const char *out, struct snapshot_report *report, struct hutch_err *err)
 {
     auto_fd in_fd = open_dir(store, in), out_fd = -1;
+    struct stat in_top, data_top; /* before the moving changes their times */
     struct hutch_err ignored;
     char part[64];
 
@@ -632,18 +646,20 @@ static int exchange(int data, int store, const char *in, const char *out, struct
         if (in_fd < 0 && errno == ENOENT)
             return 0; /* it was all done */
         out_fd = open_dir(store, out);
-        if (in_fd < 0 || out_fd < 0)
+        if (in_fd < 0 || fstat(in_fd, &in_top) < 0 || out_fd < 0 || fstat(out_fd, &data_top) < 0)
             return hutch_err_set(err, errno, "open the states '%s' and '%s'", in, out);
     } else {
-        if (in_fd < 0)
+        if (in_fd < 0 || fstat(in_fd, &in_top) < 0)
             return hutch_err_set(err, errno, "open the state '%s'", in);
+        if (fstat(data, &data_top) < 0)
+            return hutch_err_set(err, errno, "look at the data directory");
         if ((mkdirat(store, part, 0700) < 0 && errno != EEXIST) || (out_fd = open_dir(store, part)) < 0)
             return hutch_err_set(err, errno, "make the directory '%s'", part);
         if (move_all(data, out_fd, false, report, err) < 0) {
             move_back(out_fd, data, store, part, err);
             return -1;
         }
-        take_over_top(data, out_fd);
+        take_over_top(data, &data_top, out_fd);
         if (renameat(store, part, store, out) < 0) {
             hutch_err_set(err, errno, "rename '%s' to '%s'", part, out);
             move_back(out_fd, data, store, part, err);
@@ -656,11 +672,11 @@ static int exchange(int data, int store, const char *in, const char *out, struct
 
         if (move_all(data, in_fd, true, &back, &why) < 0)
             hutch_log_debug("snapshot: %s", why.msg); /* too much is in the data directory then, and nothing is lost */
-        take_over_top(out_fd, data);
+        take_over_top(out_fd, &data_top, data);
         move_back(out_fd, data, store, out, err);
         return -1;
     }
-    take_over_top(in_fd, data);
+    take_over_top(in_fd, &in_top, data);
     if (hutch_rmtree(store, in, &ignored) < 0)
         hutch_log_debug("snapshot: %s", ignored.msg);
     return 0;
