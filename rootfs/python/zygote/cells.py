@@ -13,7 +13,7 @@ import park
 import shell
 import tracebacks
 
-STACK = 9  # frames between the loop and a cell in ipykernel, which are fewer here: code that recurses without end sees how many
+STACK = 4  # frames between the loop and a cell in ipykernel, which are fewer here: code that recurses without end sees how many
 
 
 class Ended(Exception):

@@ -118,6 +118,7 @@ def wait_parked(agent):
 
 
 def come_to_life(agent, loop):
+    os.setpgid(0, 0)  # who interrupts a copy means no other
     agent.link.move()
     agent.renew()
     renew_loop(loop)

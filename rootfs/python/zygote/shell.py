@@ -211,8 +211,8 @@ def set_arguments():
             break
     else:
         at = 0
-    if "" not in sys.path:
-        sys.path.insert(at, "")
+    sys.path.insert(at, "")
+    sys.path.insert(0, os.getcwd())  # -m
 
 
 def set_pandas_width():
