@@ -302,9 +302,21 @@ static void decode(struct cell_feed *feed, int stream, const char *data, size_t 
         keep_text(feed, stream, data + from, len - from);
 }
 
+/* The rest of a character that was begun does not come in this cell any more. */
+static void finish_character(struct cell_feed *feed, int stream)
+{
+    struct stream *s = stream_of(feed, stream);
+
+    if (s->n_cut == 0)
+        return;
+    s->n_cut = 0;
+    keep_text(feed, stream, UTF8_REPLACEMENT, strlen(UTF8_REPLACEMENT));
+    flush_until(feed, stream, text_end(s));
+}
+
 /* ---- frames that wait ---- */
 
-static void apply(struct cell_feed *feed, cJSON *frame);
+static void apply(struct cell_feed *feed, const cJSON *frame);
 
 static bool find_mark(const struct stream *s, uint32_t n, size_t *ret_place)
 {
@@ -339,16 +351,20 @@ static void flush_before_mark(struct cell_feed *feed, int stream, bool is_told)
 static void apply_if_settled(struct cell_feed *feed)
 {
     cJSON *frame = feed->waiting;
-    const cJSON *is, *only;
+    const cJSON *only;
+    const char *is;
 
     if (frame == NULL || !feed->streams[0].is_settled || !feed->streams[1].is_settled)
         return;
     feed->waiting = NULL;
-    is = cJSON_GetObjectItemCaseSensitive(frame, "is");
+    is = cJSON_GetObjectItemCaseSensitive(frame, "is")->valuestring;
     only = cJSON_GetObjectItemCaseSensitive(frame, "stream");
-    feed->is_silent = strcmp(is->valuestring, "ready") == 0; /* what starting it said is no cell's */
-    for (int stream = 1; stream <= 2; stream++)
+    feed->is_silent = strcmp(is, "ready") == 0; /* what starting it said is no cell's */
+    for (int stream = 1; stream <= 2; stream++) {
         flush_before_mark(feed, stream, !cJSON_IsNumber(only) || only->valuedouble == stream);
+        if (strcmp(is, "done") == 0)
+            finish_character(feed, stream);
+    }
     feed->is_silent = false;
     apply(feed, frame);
     cJSON_Delete(frame);
@@ -472,16 +488,14 @@ void hutch_cell_feed_finish(struct cell_feed *feed)
     for (int stream = 1; stream <= 2; stream++) {
         struct source source = { .feed = feed, .stream = stream };
         const struct cell_marks_sink sink = { .on_text = on_text, .on_mark = on_mark, .user = &source };
-        struct stream *s = stream_of(feed, stream);
 
-        hutch_cell_marks_finish(&s->marks, &sink);
-        if (s->n_cut > 0)
-            keep_text(feed, stream, UTF8_REPLACEMENT, strlen(UTF8_REPLACEMENT));
-        s->n_cut = 0;
+        hutch_cell_marks_finish(&stream_of(feed, stream)->marks, &sink);
     }
     settle(feed, 1);
     settle(feed, 2);
     flush_all(feed);
+    for (int stream = 1; stream <= 2; stream++)
+        finish_character(feed, stream);
     feed->is_active = false;
 }
 
@@ -608,41 +622,10 @@ int hutch_cell_feed_frame(struct cell_feed *feed, const char *text, size_t len, 
 
 /* ---- what frames do ---- */
 
-/* raw=True shows any object as a bundle; a notebook may have texts, and JSON where the type says so. Arrays of lines are left as text by
- * the parser. */
-static bool is_good_value(const cJSON *value)
+/* raw=True shows any object as a bundle, whatever nbformat says of it; nbclient keeps it, and so it stays here. */
+static void show(struct cell_feed *feed, const cJSON *frame, const char *is)
 {
-    struct nbjson_bounds bounds = frame_bounds;
-    struct hutch_err err;
-    cJSON *lines = NULL;
-    bool is_good;
-
-    if (cJSON_IsString(value) || hutch_nbjson_is_json_type(value->string))
-        return true;
-    bounds.raw_depth = 1;
-    if (!cJSON_IsRaw(value) ||
-        hutch_nbjson_parse("lines", value->valuestring, strlen(value->valuestring), &bounds, &lines, &err) < 0)
-        return false;
-    is_good = cJSON_IsArray(lines) && hutch_nbjson_is_lines(lines);
-    cJSON_Delete(lines);
-    return is_good;
-}
-
-static cJSON *good_data(cJSON *frame)
-{
-    cJSON *data = cJSON_GetObjectItemCaseSensitive(frame, "data"), *item, *next;
-
-    for (item = data->child; item != NULL; item = next) {
-        next = item->next;
-        if (!is_good_value(item))
-            cJSON_Delete(cJSON_DetachItemViaPointer(data, item));
-    }
-    return data;
-}
-
-static void show(struct cell_feed *feed, cJSON *frame, const char *is)
-{
-    const cJSON *data = good_data(frame), *metadata = cJSON_GetObjectItemCaseSensitive(frame, "metadata");
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(frame, "data"), *metadata = cJSON_GetObjectItemCaseSensitive(frame, "metadata");
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(frame, "id");
     int64_t count = 0;
 
@@ -709,7 +692,7 @@ static void tell_frame(struct cell_feed *feed, enum cell_event_kind kind, const 
     feed->on_event(feed->user, &event);
 }
 
-static void apply(struct cell_feed *feed, cJSON *frame)
+static void apply(struct cell_feed *feed, const cJSON *frame)
 {
     const char *is = cJSON_GetObjectItemCaseSensitive(frame, "is")->valuestring;
 

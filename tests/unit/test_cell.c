@@ -326,6 +326,25 @@ static void test_between_cells(void **state)
     stop(&t);
 }
 
+/* Half a character belongs to the cell that wrote it. */
+static void test_half_character(void **state)
+{
+    struct talk t;
+
+    (void)state;
+    start(&t, 0);
+    say(&t, 1, "x \xc3", 0);
+    send(&t, SHOW("1"), 0);
+    say(&t, 1, "\xa4\xc3", 0);
+    send(&t, DONE, 0);
+    check_told(&t, "1:x |display " SHOWN("1") "|1:ä|1:\xef\xbf\xbd|done 1 1");
+    hutch_cell_feed_begin(t.feed, 0);
+    say(&t, 1, "\xa4", 0);
+    send(&t, DONE, 0);
+    check_told(&t, "1:\xef\xbf\xbd|done 1 1");
+    stop(&t);
+}
+
 static void test_death(void **state)
 {
     struct hutch_err err;
@@ -459,7 +478,7 @@ static void test_clear(void **state)
     stop(&t);
 }
 
-/* Any bundle can be displayed with raw=True; a notebook must stay a notebook. */
+/* Any bundle can be displayed with raw=True, and nbclient keeps it. */
 static void test_data(void **state)
 {
     struct talk t;
@@ -468,8 +487,8 @@ static void test_data(void **state)
     start(&t, 0);
     send(&t, "\"is\":\"display\",\"metadata\":{},\"data\":{\"text/plain\":3,\"text/html\":[\"a\\n\",\"b\"],\"text/x\":[1],\"image/png\":{\"a\":1},"
              "\"application/json\":{\"b\":[1.50,{}]},\"application/x+json\":null,\"a\":\"\\u0000\"}", 0);
-    check_outputs(&t, "[{\"data\":{\"a\":\"\\u0000\",\"application/json\":{\"b\":[1.50,{}]},\"application/x+json\":null,"
-                      "\"text/html\":[\"a\\n\",\"b\"]},\"metadata\":{},\"output_type\":\"display_data\"}]");
+    check_outputs(&t, "[{\"data\":{\"a\":\"\\u0000\",\"application/json\":{\"b\":[1.50,{}]},\"application/x+json\":null,\"image/png\":{\"a\":1},"
+                      "\"text/html\":[\"a\\n\",\"b\"],\"text/plain\":3,\"text/x\":[1]},\"metadata\":{},\"output_type\":\"display_data\"}]");
     stop(&t);
 }
 
@@ -696,6 +715,7 @@ int main(void)
         cmocka_unit_test(test_stretch),      cmocka_unit_test(test_around_display), cmocka_unit_test(test_pipes_ahead),
         cmocka_unit_test(test_lost_marks),   cmocka_unit_test(test_flush_of_one),   cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_between_cells), cmocka_unit_test(test_death),         cmocka_unit_test(test_decoding),
+        cmocka_unit_test(test_half_character),
         cmocka_unit_test(test_returns),      cmocka_unit_test(test_display_ids),    cmocka_unit_test(test_clear),
         cmocka_unit_test(test_data),         cmocka_unit_test(test_error),          cmocka_unit_test(test_text_limit),
         cmocka_unit_test(test_display_limit), cmocka_unit_test(test_many_outputs),  cmocka_unit_test(test_error_limit),
