@@ -414,6 +414,7 @@ static void bury_the_dead(struct hutch_engine *engine)
         free(node);
     }
     hutch_agents_bury(engine);
+    hutch_branch_bury(engine);
 }
 
 static void free_runs(struct run_list *list)

@@ -29,8 +29,10 @@ static void turn(struct agent *agent)
 /* Why it is not going to be ready. */
 static void keep_reason(struct agent *agent, const struct cJSON *why)
 {
-    if (cJSON_IsString(why))
-        snprintf(agent->why, sizeof(agent->why), "%s", why->valuestring);
+    auto_free char *text = cJSON_IsString(why) ? hutch_nbjson_c_text(why) : NULL;
+
+    if (text)
+        snprintf(agent->why, sizeof(agent->why), "%s", text);
 }
 
 static void on_event(void *user, const struct cell_event *event)
@@ -229,8 +231,8 @@ int hutch_agent_send(struct agent *agent, const struct cJSON *order, int fd, str
 
 /* --- life ------------------------------------------------------------------------------------------------------------ */
 
-struct agent *hutch_agent_create(struct box *box, const char *token, cell_event_fn *on_cell_event, void (*on_turn)(void *user), void *user,
-                                 struct hutch_err *err)
+struct agent *hutch_agent_create(struct box *box, int fd, const char *token, cell_event_fn *on_cell_event, void (*on_turn)(void *user),
+                                 void *user, struct hutch_err *err)
 {
     struct agent *agent = calloc(1, sizeof(*agent));
 
@@ -238,6 +240,7 @@ struct agent *hutch_agent_create(struct box *box, const char *token, cell_event_
         agent->feed = hutch_cell_feed_new(token, on_event, agent);
     if (!agent || !agent->feed) {
         free(agent);
+        hutch_fd_closep(&fd);
         hutch_err_set(err, ENOMEM, "talk to an interpreter");
         return NULL;
     }
@@ -247,15 +250,21 @@ struct agent *hutch_agent_create(struct box *box, const char *token, cell_event_
     agent->on_turn = on_turn;
     agent->user = user;
     agent->watch.fd = -1;
-    hutch_watch_remove(&box->job);
-    agent->fd = hutch_fd_take(&box->supervisor->report_fd);
+    agent->fd = fd;
     agent->frames = (struct cell_frames)CELL_FRAMES_INIT;
-    agent->frames.fd = agent->fd;
-    if (hutch_watch_add(&agent->watch, box->engine, agent->fd, EPOLLIN, on_ready, agent, err) < 0) {
+    agent->frames.fd = fd;
+    if (hutch_watch_add(&agent->watch, box->engine, fd, EPOLLIN, on_ready, agent, err) < 0) {
         hutch_agent_free(agent);
         return NULL;
     }
     return agent;
+}
+
+struct agent *hutch_agent_create_for_worker(struct box *box, const char *token, cell_event_fn *on_cell_event,
+                                            void (*on_turn)(void *user), void *user, struct hutch_err *err)
+{
+    hutch_watch_remove(&box->job);
+    return hutch_agent_create(box, hutch_fd_take(&box->supervisor->report_fd), token, on_cell_event, on_turn, user, err);
 }
 
 void hutch_agent_free(struct agent *agent)

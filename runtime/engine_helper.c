@@ -340,19 +340,32 @@ bool hutch_helper_sweep(struct hutch_engine *engine, const char *name)
            hutch_link_send(&engine->helper.sweeper, &request, sizeof(request), NULL, 0, &engine->data_root_fd, 1, &err) == 0;
 }
 
+bool hutch_helper_sweeper_order(struct hutch_engine *engine, const struct sweep_request *request, int data_dirfd)
+{
+    const int fds[] = { engine->data_root_fd, data_dirfd };
+    struct hutch_err err;
+
+    return engine->helper.sweeper.fd >= 0 &&
+           hutch_link_send(&engine->helper.sweeper, request, sizeof(*request), NULL, 0, fds, ARRAY_SIZE(fds), &err) == 0;
+}
+
 static void on_sweeper_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
 {
-    (void)l; /* it has nothing to say */
-    (void)data;
-    (void)len;
+    struct hutch_engine *engine = l->owner;
+
     (void)sender;
+    if (len == sizeof(struct sweeper_reply))
+        hutch_branch_on_files(engine, data);
     for (size_t i = 0; i < n_fds; i++)
         hutch_fd_closep(&fds[i]);
 }
 
 static void on_sweeper_hangup(struct link *l)
 {
-    hutch_link_close(l); /* what it had not done, the end of the engine does */
+    struct hutch_engine *engine = l->owner;
+
+    hutch_link_close(l); /* what it had not removed, the end of the engine does */
+    hutch_branch_on_files(engine, NULL);
 }
 
 static void take_sweeper(struct hutch_engine *engine, int fd)

@@ -11,6 +11,7 @@
  *   engine_cell.c      one cell, from its order to what is known of it at its end
  *   engine_rich.c      a run that is one cell
  *   engine_session.c   one session, from its first cell to its last
+ *   engine_branch.c    its checkpoints and branches
  *   engine_request.c   what a caller may ask for: checked, and made into a run */
 #ifndef HUTCH_ENGINE_PRIV_H
 #define HUTCH_ENGINE_PRIV_H
@@ -45,6 +46,7 @@ struct box;
 struct cell_details;
 struct engine_run;
 struct node;
+struct parked;
 struct pool;
 struct rich;
 struct session;
@@ -96,6 +98,8 @@ int hutch_helper_order(struct hutch_engine *engine, const struct launcher_reques
                        struct hutch_err *err);
 /* Has a directory below the data root removed, whenever that is. False when nobody can. */
 bool hutch_helper_sweep(struct hutch_engine *engine, const char *name);
+/* An order about the files of a session, whose data root is the store. The answer comes to hutch_branch_on_files(). False when nobody is there. */
+bool hutch_helper_sweeper_order(struct hutch_engine *engine, const struct sweep_request *request, int data_dirfd);
 /* OPENER_OPEN; the answer comes to hutch_box_opened() or to the blueprint that asked. */
 int hutch_helper_open(struct hutch_engine *engine, uint32_t id, const char *path, unsigned flags, struct hutch_err *err);
 
@@ -341,12 +345,15 @@ struct agent {
     struct agent *next;          /* among the engine's dead */
 };
 
-/* Takes @box's worker over from its supervisor. Orders are kept until it reads. */
-struct agent *hutch_agent_create(struct box *box, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user), void *user,
+/* For an interpreter in @box at the other end of @fd, which is taken over in any case. Orders are kept until it reads. */
+struct agent *hutch_agent_create(struct box *box, int fd, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user), void *user,
                                  struct hutch_err *err);
 /* Its memory goes when no handler can be at work with it, by hutch_agents_bury(). NULL is fine. */
 void hutch_agent_free(struct agent *agent);
 void hutch_agents_bury(struct hutch_engine *engine);
+/* For the worker that a supervisor has the socket of: its only listener from here on. */
+struct agent *hutch_agent_create_for_worker(struct box *box, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user),
+                                            void *user, struct hutch_err *err);
 /* Bytes as they are: the job. -1: ENOMEM. */
 int hutch_agent_send_raw(struct agent *agent, const char *data, size_t len);
 /* A frame with @order as its text; @fd goes with it, -1 for none. Errors: ENOMEM, and with @fd those of sending, as that cannot wait. */
@@ -418,6 +425,30 @@ enum session_state {
     SESSION_IDLE,
     SESSION_BUSY,    /* with the first of its orders */
 };
+/* What a session waits for that makes a checkpoint or changes over to another. */
+enum step {
+    STEP_NONE,
+    STEP_PARK,   /* its interpreter says "parked", and the copy that it is here */
+    STEP_SPAWN,  /* a copy of the chosen one says that it is here */
+    STEP_FILES,  /* the sweeper's answer */
+    STEP_FOLLOW, /* init's */
+};
+/* A copy of the interpreter that does nothing but make copies of itself, and the files that belong to it. */
+struct parked {
+    TAILQ_ENTRY(parked) link;
+    struct session *session;
+    uint64_t id;
+    bool is_branch, is_dead;
+    pid_t pid;           /* as it says, in the sandbox; 0: not yet */
+    int fd;              /* owned; its socket */
+    struct watch watch;
+    struct cell_frames frames;
+    char name[32];       /* of the state of the files, below the data root */
+    uint64_t bytes;      /* of them */
+    struct parked *next_dead;
+};
+TAILQ_HEAD(parked_list, parked);
+
 enum stop_reason { STOP_NOT, STOP_TIMEOUT, STOP_CPU_TIME, STOP_OUTPUT };
 
 struct session {
@@ -452,7 +483,37 @@ struct session {
     bool was_interrupted, wants_interrupt, is_asking;
     uint64_t cpu_user_us, cpu_system_us; /* at its begin; UINT64_MAX: not known */
     uint64_t sampled_cpu_ms;
+
+    struct parked_list parked; /* checkpoints, and the branches that it is not in */
+    unsigned n_parked, max_checkpoints;
+    uint64_t parked_bytes, checkpoint_bytes; /* the most of the former; 0: no limit */
+    uint64_t next_copy, branch;
+    /* The order about them that is at work. */
+    enum step step;
+    double t_step;
+    bool is_advancing, has_parked, has_failed, has_files_reply;
+    struct parked *made;       /* owned; on its way to be in the list */
+    struct parked *chosen;     /* of the list */
+    struct agent *next;        /* owned; of the copy that is going to be the worker */
+    pid_t next_pid;
+    char *lost;                /* owned; JSON of what a copy has not, or why there is none; NULL: not known */
+    struct sweep_request files_order;
+    struct sweeper_reply files_reply;
+    uint64_t kept_bytes;
 };
+
+/* --- checkpoints and branches: engine_branch.c --- */
+
+void hutch_branch_begin(struct session *s, const struct order *order);
+void hutch_branch_hear(struct session *s, const struct cell_event *event); /* CELL_OTHER */
+void hutch_branch_turn(struct session *s);    /* something came that it may have waited for */
+void hutch_branch_give_up(struct session *s); /* it took too long */
+void hutch_branch_clear(struct session *s);   /* the order is answered */
+/* NULL: the sweeper is gone. */
+void hutch_branch_on_files(struct hutch_engine *engine, const struct sweeper_reply *reply);
+/* Its interpreter is gone, and with it all of them; their files, unless the engine's end removes them anyhow. */
+void hutch_branch_drop_all(struct session *s, bool removes_files);
+void hutch_branch_bury(struct hutch_engine *engine);
 
 /* NULL-terminated random hex digits. */
 int hutch_session_make_token(char token[SESSION_TOKEN_SIZE], struct hutch_err *err);
@@ -462,6 +523,10 @@ int hutch_session_begin(struct session *session, struct box *box, struct hutch_e
 void hutch_session_on_refused(struct session *session, const struct hutch_err *why);
 /* All of its sandbox is dead, and its run's result says how. */
 void hutch_session_on_death(struct session *session);
+/* Answers the order about checkpoints that is at work. */
+void hutch_session_answer(struct session *session, const struct hutch_reply *reply);
+/* Another interpreter in the same sandbox is its own now. */
+void hutch_session_take_agent(struct session *session, struct agent *agent);
 /* Does what could not be done where it came to be: gives out sandboxes, ends what is to end. */
 void hutch_sessions_work(struct hutch_engine *engine);
 double hutch_sessions_clocks(struct hutch_engine *engine, double now);
@@ -533,6 +598,7 @@ struct hutch_engine {
     uint64_t next_run;         /* of sessions, too */
     struct session_list sessions;
     struct agent *dead_agents;
+    struct parked *dead_parked;
     unsigned n_sessions, max_sessions;
     unsigned n_seeking, n_seating; /* sessions that want a sandbox; that get one */
     bool has_session_work;

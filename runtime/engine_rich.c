@@ -102,7 +102,7 @@ int hutch_rich_begin(struct rich *rich, struct box *box, struct hutch_err *err)
 
     hutch_course_done(&rich->course);
     rich->has_said_end = false;
-    run->agent = hutch_agent_create(box, rich->token, on_event, on_turn, rich, err);
+    run->agent = hutch_agent_create_for_worker(box, rich->token, on_event, on_turn, rich, err);
     if (!run->agent)
         return -1;
     return hutch_agent_send_raw(run->agent, run->job, run->job_len) < 0 ? hutch_err_set(err, ENOMEM, "describe a run to its worker") : 0;

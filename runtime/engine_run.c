@@ -521,6 +521,8 @@ void hutch_run_turn(struct box *box, int which, short revents)
         hutch_supervisor_end(s, END_OUTPUT);
     if (hutch_supervisor_is_over(s))
         be_over(box);
+    else if (s->has_followed)
+        hutch_branch_turn(box->run->session);
 }
 
 /* --- before it ------------------------------------------------------------------------------------------------------ */

@@ -2,6 +2,7 @@
 
 #include "cell_json.h"
 #include "fd.h"
+#include "files.h"
 #include "log.h"
 #include "nbjson.h"
 #include "utf8.h"
@@ -17,6 +18,8 @@
 #define MAX_ORDERS 64
 #define MAX_CODE (8u << 20)
 #define MAX_CONTEXT 64
+#define MAX_CHECKPOINTS 64
+#define DEFAULT_CHECKPOINTS 8
 #define DEFAULT_IDLE_MS 600000
 #define DEFAULT_LIFETIME_MS 86400000
 #define PATIENCE_MS 5000  /* from the interrupt to the kill */
@@ -146,7 +149,7 @@ static void refuse_order(struct session *s, struct order *order, enum hutch_verd
     result.verdict = verdict;
     result.message = why;
     result.internal = &details;
-    if (order->kind != ORDER_CELL)
+    if (order->kind != ORDER_CELL && order->on_reply)
         order->on_reply(order->user, s->id, &reply);
     else if (order->cell.on_result)
         order->cell.on_result(order->cell.user, s->id, &result);
@@ -220,19 +223,19 @@ static uint64_t cpu_ms_so_far(struct session *s)
 
 static const char *why_stopped(const struct session *s, bool was_killed, char *buf, size_t size)
 {
-    const char *what = was_killed ? "and did not stop when it was interrupted, so its interpreter was killed" : "and was interrupted";
+    const char *what = was_killed ? "; it did not stop when it was interrupted, so its interpreter was killed" : ", so it was interrupted";
 
     switch (s->stop) {
     case STOP_NOT:
         return "";
     case STOP_TIMEOUT:
-        snprintf(buf, size, "the cell took longer than %" PRIu64 " ms %s", TAILQ_FIRST(&s->orders)->cell.timeout_ms, what);
+        snprintf(buf, size, "the cell took longer than %" PRIu64 " ms%s", TAILQ_FIRST(&s->orders)->cell.timeout_ms, what);
         return buf;
     case STOP_CPU_TIME:
-        snprintf(buf, size, "the cell used more than %" PRIu64 " ms of CPU time %s", s->cpu_ms, what);
+        snprintf(buf, size, "the cell used more than %" PRIu64 " ms of CPU time%s", s->cpu_ms, what);
         return buf;
     case STOP_OUTPUT:
-        snprintf(buf, size, "the cell's outputs took more than %" PRIu64 " bytes %s", s->output_bytes, what);
+        snprintf(buf, size, "the cell's outputs took more than %" PRIu64 " bytes%s", s->output_bytes, what);
         return buf;
     }
     return "";
@@ -276,6 +279,7 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
         order->cell.on_result(order->cell.user, s->id, result);
     s->is_calling = false;
     hutch_course_done(&s->course);
+    hutch_cell_feed_forget(s->run->agent->feed);
     hutch_file_changes_done(&files);
     free_order(order);
     s->t_used = hutch_supervisor_now();
@@ -315,7 +319,8 @@ static void describe_death(const struct session *s, char *buf, size_t size)
         snprintf(buf, size, "the interpreter ended with exit code %d", r->exit_code);
 }
 
-static void lose_cell(struct session *s)
+/* What was at work when its interpreter died. */
+static void lose_order(struct session *s)
 {
     struct order *order = TAILQ_FIRST(&s->orders);
     struct hutch_cell_result result = empty_result(order, 0);
@@ -337,7 +342,12 @@ static void lose_cell(struct session *s)
     if (r->memory_peak_bytes != USAGE_UNKNOWN)
         result.memory_peak_bytes = r->memory_peak_bytes;
     snprintf(s->why, sizeof(s->why), "%s", why);
-    deliver(s, &result);
+    if (order->kind == ORDER_CELL) {
+        deliver(s, &result);
+        return;
+    }
+    take_out(s, &s->orders, order);
+    refuse_order(s, order, result.verdict, why);
 }
 
 /* --- the course of a cell ----------------------------------------------------------------------------------------------- */
@@ -397,6 +407,8 @@ static void on_event(void *user, const struct cell_event *event)
             hutch_session_reply(s->engine, s->id, NULL);
         break;
     case CELL_OTHER:
+        if (order)
+            hutch_branch_hear(s, event);
         break;
     }
 }
@@ -408,14 +420,15 @@ static void on_turn(void *user)
 
     if (agent->is_refused || (agent->is_over && !s->course.is_done))
         return;
-    if (s->state == SESSION_BUSY && s->course.is_done)
-        finish_cell(s);
-    else if (s->state == SESSION_IDLE)
+    if (s->state == SESSION_IDLE)
         start_next(s);
+    else if (s->state == SESSION_BUSY && TAILQ_FIRST(&s->orders)->kind != ORDER_CELL)
+        hutch_branch_turn(s);
+    else if (s->state == SESSION_BUSY && s->course.is_done)
+        finish_cell(s);
     else if (s->state == SESSION_BUSY && s->output_bytes && hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(agent->feed)))
         stop(s, STOP_OUTPUT);
-    if (agent->has_left && !s->is_deaf && s->stop == STOP_NOT) { /* it may be about to end */
-        s->is_deaf = true;
+    if (agent->has_left && s->kill_at == 0) { /* it may be about to end */
         s->kill_at = hutch_supervisor_now() + FAREWELL_MS;
         hutch_engine_wake(s->engine, s->kill_at);
     }
@@ -469,7 +482,43 @@ static void start_next(struct session *s)
         hutch_engine_wake(s->engine, s->look_at);
         return;
     }
-    start_cell(s, order);
+    if (order->kind == ORDER_CELL) {
+        start_cell(s, order);
+        return;
+    }
+    rest(s, false);
+    set_state(s, SESSION_BUSY);
+    hutch_branch_begin(s, order);
+}
+
+void hutch_session_answer(struct session *s, const struct hutch_reply *reply)
+{
+    struct order *order = TAILQ_FIRST(&s->orders);
+
+    take_out(s, &s->orders, order);
+    s->is_calling = true;
+    if (order->on_reply)
+        order->on_reply(order->user, s->id, reply);
+    s->is_calling = false;
+    free_order(order);
+    hutch_branch_clear(s);
+    s->t_used = hutch_supervisor_now();
+    set_state(s, SESSION_IDLE);
+    ask_for_work(s); /* the next order begins there */
+}
+
+void hutch_session_take_agent(struct session *s, struct agent *agent)
+{
+    struct agent *before = s->run->agent;
+
+    agent->on_event = on_event;
+    agent->on_turn = on_turn;
+    agent->is_ready = true;
+    agent->language_info = before->language_info;
+    before->language_info = NULL;
+    hutch_agent_free(before);
+    s->run->agent = agent;
+    s->kill_at = 0; /* for the end of the other one's socket */
 }
 
 /* --- its sandbox -------------------------------------------------------------------------------------------------------- */
@@ -521,7 +570,7 @@ int hutch_session_begin(struct session *s, struct box *box, struct hutch_err *er
         limits[ours[i]] = 0;
     hutch_supervisor_set_limits(box->supervisor, limits, run->grace_ms);
     s->is_resting = false;
-    run->agent = hutch_agent_create(box, s->token, on_event, on_turn, s, err);
+    run->agent = hutch_agent_create_for_worker(box, s->token, on_event, on_turn, s, err);
     if (!run->agent)
         return -1;
     if (hutch_agent_send_raw(run->agent, run->job, run->job_len) < 0)
@@ -542,14 +591,15 @@ void hutch_session_on_refused(struct session *s, const struct hutch_err *why)
 void hutch_session_on_death(struct session *s)
 {
     if (s->state == SESSION_BUSY)
-        lose_cell(s);
+        lose_order(s);
     else if (!s->is_closing)
         describe_death(s, s->why, sizeof(s->why));
+    hutch_branch_drop_all(s, true);
     hutch_agent_free(s->run->agent);
     s->run->agent = NULL;
     s->stop_at = s->kill_at = s->look_at = 0;
     s->is_fresh = s->has_variables && !s->is_restarting;
-    s->has_variables = s->is_restarting = false;
+    s->has_variables = s->is_restarting = s->is_deaf = false;
     set_state(s, SESSION_LOST);
     ask_for_work(s);
 }
@@ -589,6 +639,7 @@ static void free_session(struct session *s)
     hutch_file_list_done(&s->seen);
     hutch_fd_closep(&s->data_dirfd);
     hutch_course_done(&s->course);
+    hutch_branch_drop_all(s, false);
     free(s);
 }
 
@@ -644,6 +695,8 @@ void hutch_sessions_work(struct hutch_engine *engine)
         }
         if (s->state == SESSION_LOST && !TAILQ_EMPTY(&s->orders))
             set_state(s, SESSION_SEEKING);
+        if (s->state == SESSION_IDLE)
+            start_next(s);
         if (s->state == SESSION_SEEKING && engine->n_seating < engine->max_building + SEATS_MORE)
             seat(s);
     }
@@ -682,8 +735,13 @@ static void earlier(double *due, double at)
 
 static void look_at_cell(struct session *s, double now, double *due)
 {
-    if (s->stop_at > 0 && now >= s->stop_at)
+    if (s->stop_at > 0 && now >= s->stop_at) {
+        if (TAILQ_FIRST(&s->orders)->kind != ORDER_CELL) {
+            hutch_branch_give_up(s);
+            return;
+        }
         stop(s, STOP_TIMEOUT);
+    }
     if (s->look_at > 0 && now >= s->look_at) {
         s->look_at = now + CPU_LOOK_MS;
         if (cpu_ms_so_far(s) > s->cpu_ms)
@@ -739,9 +797,11 @@ static double clocks(struct session *s, double now)
     case SESSION_SEEKING:
         break;
     }
-    if (s->kill_at > 0 && now >= s->kill_at)
+    if (s->kill_at > 0 && now >= s->kill_at) {
+        s->is_deaf = agent && agent->has_left;
         kill_interpreter(s);
-    else if (s->kill_at > 0)
+        s->kill_at = 0;
+    } else if (s->kill_at > 0)
         earlier(&due, s->kill_at);
     if (s->state == SESSION_BUSY || s->n_orders > 0)
         return due;
@@ -776,6 +836,10 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
         hutch_err_set(&err, 0, "%u sessions are open, which is the most that may", engine->n_sessions);
         return tell(error, &err, EAGAIN);
     }
+    if (options.max_checkpoints > MAX_CHECKPOINTS) {
+        hutch_err_set(&err, EINVAL, "max_checkpoints of %u: at most %d can be", options.max_checkpoints, MAX_CHECKPOINTS);
+        return tell(error, &err, 0);
+    }
     s = calloc(1, sizeof(*s));
     if (!s) {
         hutch_err_set(&err, ENOMEM, "open a session");
@@ -786,6 +850,7 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
     s->seen = (struct file_list)FILE_LIST_INIT;
     TAILQ_INIT(&s->orders);
     TAILQ_INIT(&s->doomed);
+    TAILQ_INIT(&s->parked);
     if (hutch_session_make_token(s->token, &err) < 0 || hutch_request_accept_session(engine, &options, s->token, &s->run, &err) < 0) {
         free(s);
         return tell(error, &err, err.errnum ? err.errnum : EINVAL);
@@ -796,6 +861,8 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
     s->cpu_ms = s->run->limits[LIMIT_CPU_TIME];
     s->idle_ms = (double)(options.idle_ms ? options.idle_ms : DEFAULT_IDLE_MS);
     s->lifetime_ms = (double)(options.lifetime_ms ? options.lifetime_ms : DEFAULT_LIFETIME_MS);
+    s->max_checkpoints = options.max_checkpoints ? options.max_checkpoints : DEFAULT_CHECKPOINTS;
+    s->checkpoint_bytes = options.checkpoint_bytes ? options.checkpoint_bytes : s->run->limits[LIMIT_DATA_SIZE];
     s->keep_data = options.keep_data;
     s->on_end = options.on_end;
     s->user = options.user;
@@ -865,23 +932,37 @@ static void enqueue(struct session *s, struct order *order)
         start_next(s);
 }
 
-int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct hutch_cell *cell, struct hutch_error *error)
+/* NULL when there is no such session @s, or no room in its queue. */
+static struct order *make_order(struct session *s, uint64_t id, struct hutch_error *error)
 {
-    struct session *s = find(engine, id);
     struct hutch_err err = { 0 };
     struct order *order;
 
-    if (!s)
-        return no_session(error, id);
+    if (!s) {
+        no_session(error, id);
+        return NULL;
+    }
     if (s->n_orders >= MAX_ORDERS) {
         hutch_err_set(&err, 0, "%u cells wait already, which is the most that may", s->n_orders);
-        return tell(error, &err, EAGAIN);
+        tell(error, &err, EAGAIN);
+        return NULL;
     }
     order = calloc(1, sizeof(*order));
     if (!order) {
-        hutch_err_set(&err, ENOMEM, "take a cell");
-        return tell(error, &err, 0);
+        hutch_err_set(&err, ENOMEM, "take an order");
+        tell(error, &err, 0);
     }
+    return order;
+}
+
+int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct hutch_cell *cell, struct hutch_error *error)
+{
+    struct session *s = find(engine, id);
+    struct order *order = make_order(s, id, error);
+    struct hutch_err err;
+
+    if (!order)
+        return -1;
     if (read_cell(s, cell, order, &err) < 0) {
         free_order(order);
         return tell(error, &err, 0);
@@ -948,86 +1029,100 @@ int hutch_session_close(struct hutch_engine *engine, uint64_t id)
     return 1;
 }
 
-/* --- not there yet -------------------------------------------------------------------------------------------------------- */
+/* --- checkpoints and branches --------------------------------------------------------------------------------------------- */
 
-static int refuse(struct hutch_error *err)
+static int order_copy(struct hutch_engine *engine, uint64_t id, enum order_kind kind, uint64_t target, hutch_on_reply on_reply, void *user,
+                      struct hutch_error *error)
 {
-    if (err) {
-        err->code = ENOSYS;
-        snprintf(err->message, sizeof(err->message), "that is not there yet");
-    }
-    return -1;
+    struct session *s = find(engine, id);
+    struct order *order = make_order(s, id, error);
+
+    if (!order)
+        return -1;
+    order->kind = kind;
+    order->target = target;
+    order->on_reply = on_reply;
+    order->user = user;
+    enqueue(s, order);
+    return 0;
 }
 
-char *hutch_cell_result_to_json(const struct hutch_cell_result *result)
+int hutch_session_checkpoint(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *error)
 {
-    (void)result;
-    return NULL;
-}
-
-char *hutch_cell_result_to_text(const struct hutch_cell_result *result, size_t budget)
-{
-    (void)result;
-    (void)budget;
-    return NULL;
-}
-
-int hutch_session_checkpoint(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *err)
-{
-    (void)engine;
-    (void)id;
-    (void)on_reply;
-    (void)user;
-    return refuse(err);
+    return order_copy(engine, id, ORDER_CHECKPOINT, 0, on_reply, user, error);
 }
 
 int hutch_session_rollback(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint, hutch_on_reply on_reply, void *user,
-                           struct hutch_error *err)
+                           struct hutch_error *error)
 {
-    (void)checkpoint;
-    return hutch_session_checkpoint(engine, id, on_reply, user, err);
+    return order_copy(engine, id, ORDER_ROLLBACK, checkpoint, on_reply, user, error);
 }
 
-int hutch_session_fork(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *err)
+int hutch_session_fork(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *error)
 {
-    return hutch_session_checkpoint(engine, id, on_reply, user, err);
+    return order_copy(engine, id, ORDER_FORK, 0, on_reply, user, error);
 }
 
 int hutch_session_switch(struct hutch_engine *engine, uint64_t id, uint64_t branch, hutch_on_reply on_reply, void *user,
-                         struct hutch_error *err)
+                         struct hutch_error *error)
 {
-    (void)branch;
-    return hutch_session_checkpoint(engine, id, on_reply, user, err);
+    return order_copy(engine, id, ORDER_SWITCH, branch, on_reply, user, error);
 }
 
 int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint_or_branch, hutch_on_reply on_reply, void *user,
-                       struct hutch_error *err)
+                       struct hutch_error *error)
 {
-    (void)checkpoint_or_branch;
-    return hutch_session_checkpoint(engine, id, on_reply, user, err);
+    return order_copy(engine, id, ORDER_DROP, checkpoint_or_branch, on_reply, user, error);
 }
 
-char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *err)
+/* --- files --------------------------------------------------------------------------------------------------------------- */
+
+/* The descriptor of its /mnt/data, or -1: before its first sandbox there is none. */
+static int data_of(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
 {
-    (void)engine;
-    (void)id;
-    refuse(err);
-    return NULL;
+    struct session *s = find(engine, id);
+    struct hutch_err err;
+
+    if (!s)
+        return no_session(error, id);
+    if (s->data_dirfd >= 0)
+        return s->data_dirfd;
+    hutch_err_set(&err, 0, "the session %" PRIu64 " is not ready: its files are there when a cell has run", id);
+    return tell(error, &err, EAGAIN);
 }
 
-int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char *name, int flags, struct hutch_error *err)
+char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
 {
-    (void)engine;
-    (void)id;
-    (void)name;
-    (void)flags;
-    return refuse(err);
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    int dirfd = data_of(engine, id, error);
+    struct hutch_err err;
+    char *json;
+
+    if (dirfd < 0)
+        return NULL;
+    if (hutch_files_list(dirfd, &bounds, &json, &err) < 0) {
+        tell(error, &err, 0);
+        return NULL;
+    }
+    return json;
 }
 
-int hutch_session_delete_file(struct hutch_engine *engine, uint64_t id, const char *name, struct hutch_error *err)
+int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char *name, int flags, struct hutch_error *error)
 {
-    (void)engine;
-    (void)id;
-    (void)name;
-    return refuse(err);
+    int fd, dirfd = data_of(engine, id, error);
+    struct hutch_err err;
+
+    if (dirfd < 0)
+        return -1;
+    return hutch_files_open(dirfd, name, flags, &fd, &err) < 0 ? tell(error, &err, 0) : fd;
+}
+
+int hutch_session_delete_file(struct hutch_engine *engine, uint64_t id, const char *name, struct hutch_error *error)
+{
+    int dirfd = data_of(engine, id, error);
+    struct hutch_err err;
+
+    if (dirfd < 0)
+        return -1;
+    return hutch_files_delete(dirfd, name, &err) < 0 ? tell(error, &err, 0) : 0;
 }

@@ -179,6 +179,10 @@ static void hear_init(struct supervisor *s)
         if (limits[LIMIT_CPU_TIME] && msg.sample.cpu_ms > limits[LIMIT_CPU_TIME])
             hutch_supervisor_end(s, END_CPU_TIME);
         break;
+    case INIT_FOLLOWED:
+        s->has_followed = true;
+        s->followed = msg.followed;
+        break;
     case INIT_READY:
     case INIT_ATTACHED:
         break; /* said before a run begins */

@@ -55,6 +55,8 @@ struct supervisor {
     bool is_init_gone;         /* the control socket closed */
     int status;
     struct rusage usage;
+    bool has_followed;         /* INIT_FOLLOWED came, since the owner last looked */
+    pid_t followed;
     bool setup_failed, exec_failed;
     struct hutch_err setup_err;
 

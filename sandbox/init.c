@@ -1,6 +1,7 @@
 #include "init.h"
 
 #include "clock.h"
+#include "cull.h"
 #include "exec.h"
 #include "fd.h"
 #include "fdpass.h"
@@ -214,8 +215,31 @@ static bool has_changed(struct pace *pace)
     return pace->activity != before;
 }
 
+/* Processes that a change of workers does not end. */
+struct spared {
+    pid_t pids[INIT_MAX_SPARED + 1];
+    size_t n;
+};
+
+/* The numbers come from inside: whoever lies about them harms what runs in this sandbox, which it could do anyhow. Only a child can be the worker, as
+ * no other's end is seen. */
+static void follow(struct init_job *job, pid_t pid, pid_t *worker, struct spared *spared)
+{
+    struct init_msg msg = { .kind = INIT_FOLLOWED };
+    siginfo_t info = { 0 };
+
+    if (pid > 1 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) {
+        spared->pids[spared->n++] = pid;
+        *worker = pid;
+        msg.followed = pid;
+        hutch_cull(spared->pids, spared->n); /* what outlives that is bounded by the limits, as ever */
+    }
+    spared->n = 0;
+    send_msg(job, &msg);
+}
+
 /* True when the worker is about to get its code. */
-static bool obey(struct init_job *job, pid_t *worker, pid_t *pin, struct pace *pace, bool has_started)
+static bool obey(struct init_job *job, pid_t *worker, pid_t *pin, struct pace *pace, struct spared *spared, bool has_started)
 {
     struct init_order order;
     auto_fd fd = -1;
@@ -229,8 +253,10 @@ static bool obey(struct init_job *job, pid_t *worker, pid_t *pin, struct pace *p
     switch (order.what) {
     case INIT_SIGNAL:
         if (*worker > 0 && order.value > 0 && order.value < NSIG) {
-            kill(-*worker, order.value);
-            kill(-*worker, SIGCONT); /* a stopped process gets its signal too */
+            pid_t whom = kill(-*worker, 0) == 0 ? -*worker : *worker; /* one that was followed may have no group of its own */
+
+            kill(whom, order.value);
+            kill(whom, SIGCONT); /* a stopped process gets its signal too */
         }
         return false;
     case INIT_ADOPT:
@@ -247,6 +273,14 @@ static bool obey(struct init_job *job, pid_t *worker, pid_t *pin, struct pace *p
         take_steps(job, start_steps, ARRAY_SIZE(start_steps));
         *pin = order.value > 1 ? order.value : 0;
         return true;
+    case INIT_SPARE:
+        if (spared->n < INIT_MAX_SPARED)
+            spared->pids[spared->n++] = order.value;
+        return false;
+    case INIT_FOLLOW:
+        if (has_started)
+            follow(job, order.value, worker, spared);
+        return false;
     case INIT_PACE:
         set_pace(pace, order.value);
         return false;
@@ -280,6 +314,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     struct init_msg msg = { 0 };
     struct hutch_err err;
     struct pace pace = { 0 };
+    struct spared spared = { 0 };
     int errpipe_r, signals;
     bool is_more = false, has_started = !job.is_waiting;
     pid_t worker = -1, pin = 0;
@@ -324,7 +359,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
             }
             pace.next = hutch_clock_ms() + (is_due ? INIT_SAMPLE_MS : pace.ms);
         }
-        if (pfds[1].revents && obey(&job, &worker, &pin, &pace, has_started)) {
+        if (pfds[1].revents && obey(&job, &worker, &pin, &pace, &spared, has_started)) {
             has_started = true;
             set_pace(&pace, 0);
         }

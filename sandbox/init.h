@@ -47,6 +47,7 @@ enum init_msg_kind {
     INIT_ENDED,        /* ended; everything else in the sandbox dies now */
     INIT_READY,        /* a waiting init: the sandbox is built. With it comes the Landlock ruleset, where there is one */
     INIT_ATTACHED,     /* the data directory is in its place */
+    INIT_FOLLOWED,     /* followed: the worker now; 0: the order was refused, and nothing has changed */
 };
 struct init_sample {
     uint64_t memory_bytes; /* all processes: proportional share where readable, else resident */
@@ -66,6 +67,7 @@ struct init_msg {
         struct hutch_err err;
         struct init_sample sample;
         struct init_end ended;
+        pid_t followed;
     };
 };
 
@@ -81,7 +83,11 @@ enum init_order_kind {
     /* At any time: */
     INIT_PACE,   /* value: ms from one look at what the sandbox uses to the next; 0: INIT_SAMPLE_MS. Such a look is cheap, and leads to a
                   * sample when CPU time was used since the last one */
+    INIT_SPARE,  /* value: a process that the next INIT_FOLLOW leaves alone; INIT_MAX_SPARED at most */
+    INIT_FOLLOW, /* value: a child of init that is the worker from here on. All others but the spared ones are killed -> INIT_FOLLOWED */
 };
+#define INIT_MAX_SPARED 80
+
 struct init_order {
     int what; /* enum init_order_kind */
     int value;

@@ -129,6 +129,7 @@ class Run:
     def __init__(self):
         self.id = 0
         self.result = None
+        self.cell = None  # of a rich run
         self.results = 0
         self.output = {1: b"", 2: b""}
 
@@ -208,6 +209,7 @@ class Engine:
         address = lib.hutch_result_to_json(pointer)
         run.result = json.loads(ctypes.string_at(address).decode("utf-8", "surrogateescape"))
         _LIBRARY[0][1].free(address)
+        run.cell = run.result.pop("cell", None)
         support.check_result(run.result)
         assert run.result["verdict"] == lib.hutch_verdict_text(raw.verdict).decode()
         run.result.update(zygote=(raw.zygote or b"").decode(), was_prepared=bool(raw.was_prepared), restarts=raw.restarts,

@@ -1,0 +1,65 @@
+#include "cull.h"
+
+#include "fd.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TURNS 200 /* of a millisecond */
+
+/* Neither dead nor waiting to be reaped. */
+static bool is_alive(int proc_fd, const char *pid)
+{
+    char path[32], buf[512];
+    const char *rest;
+    auto_fd fd = -1;
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "%.16s/stat", pid);
+    fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : hutch_fd_read_full(fd, buf, sizeof(buf) - 1);
+    if (n <= 0)
+        return false;
+    buf[n] = '\0';
+    rest = strrchr(buf, ')'); /* the name before it can hold anything */
+    return rest && rest[1] && rest[2] != 'Z' && rest[2] != 'X';
+}
+
+static bool is_spared(pid_t pid, const pid_t *spared, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (spared[i] == pid)
+            return true;
+    return pid <= 1;
+}
+
+bool hutch_cull(const pid_t *spared, size_t n)
+{
+    DIR *proc = opendir("/proc");
+    bool is_done = false;
+
+    for (int turn = 0; proc && turn < TURNS && !is_done; turn++) {
+        const struct timespec pause = { .tv_nsec = 1000000 };
+
+        if (turn > 0)
+            nanosleep(&pause, NULL);
+        is_done = true;
+        rewinddir(proc);
+        for (struct dirent *entry; (entry = readdir(proc));) {
+            pid_t pid = atoi(entry->d_name);
+
+            if (is_spared(pid, spared, n) || !is_alive(dirfd(proc), entry->d_name))
+                continue;
+            kill(pid, SIGKILL);
+            is_done = false;
+        }
+    }
+    if (proc)
+        closedir(proc);
+    return is_done;
+}
