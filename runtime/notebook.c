@@ -325,12 +325,14 @@ int hutch_notebook_put_cell(struct notebook *nb, size_t at, bool in_place, const
         cJSON_Delete(cell);
         return no_memory(err);
     }
-    if (at == nb->n_cells)
+    if (in_place) {
+        cJSON_ReplaceItemViaPointer(nb->list, nb->cells[at].value, cell);
+    } else {
+        /* Behind the last, and then those that it precedes behind it: cJSON_InsertItemInArray() of 1.7.15 does nothing but at the ends. */
         cJSON_AddItemToArray(nb->list, cell);
-    else if (in_place)
-        cJSON_ReplaceItemInArray(nb->list, (int)at, cell);
-    else
-        cJSON_InsertItemInArray(nb->list, (int)at, cell);
+        for (size_t i = at; i < nb->n_cells; i++)
+            cJSON_AddItemToArray(nb->list, cJSON_DetachItemViaPointer(nb->list, nb->cells[i].value));
+    }
     return list_cells(nb, err);
 }
 

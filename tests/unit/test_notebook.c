@@ -197,6 +197,15 @@ static void test_params(void **state)
     assert_string_equal(source_of(&nb, 1), "# Parameters\na = 1\n");
     assert_non_null(cJSON_GetObjectItem(nb.cells[1].value, "id"));
     hutch_notebook_done(&nb);
+
+    nb = parse(BOOK("4", CELL("") ", {\"cell_type\": \"code\", \"metadata\": {\"tags\": [\"parameters\"]}, \"outputs\": [], \"source\": \"2\"}, "
+                    CELL("") ", {\"cell_type\": \"raw\", \"metadata\": {}, \"source\": \"last\"}"));
+    assert_int_equal(hutch_notebook_set_params(&nb, params, 1, &err), 0);
+    assert_int_equal(nb.n_cells, 5);
+    assert_true(nb.cells[1].is_parameters && nb.cells[2].is_injected);
+    assert_string_equal(source_of(&nb, 3), "1");
+    assert_string_equal(source_of(&nb, 4), "last");
+    hutch_notebook_done(&nb);
 }
 
 static void test_results(void **state)
