@@ -7,6 +7,9 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["HUTCH_HOME"] += "." + os.environ["PYTEST_XDIST_WORKER"]
+
 import support  # noqa: E402  (the path comes first)
 
 COUNTS = {"passed": 0, "failed": 0, "skipped": 0, "probes": 0, "controls": 0, "skips": []}
@@ -36,8 +39,8 @@ def pytest_runtest_logreport(report):
             COUNTS["controls"] += 1
 
 
-def pytest_sessionfinish():
+def pytest_sessionfinish(session):
     path = os.environ.get("HUTCH_TEST_COUNTS")
-    if path:
+    if path and not hasattr(session.config, "workerinput"):  # one of several at once; who started them counts
         with open(path, "w", encoding="utf-8") as file:
             json.dump(COUNTS, file)
