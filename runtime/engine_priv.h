@@ -601,6 +601,8 @@ struct hutch_engine {
     struct parked *dead_parked;
     unsigned n_sessions, max_sessions;
     unsigned n_seeking, n_seating; /* sessions that want a sandbox; that get one */
+    unsigned n_resting; /* that have had no cell for a while */
+    int rest_ms;        /* from one look at such a one to the next */
     bool has_session_work;
     uint32_t next_id;
 

@@ -523,6 +523,8 @@ void hutch_run_turn(struct box *box, int which, short revents)
         be_over(box);
     else if (s->has_followed)
         hutch_branch_turn(box->run->session);
+    else if (s->rest_ms > 0) /* it may have stirred */
+        hutch_engine_wake(box->engine, s->next_data);
 }
 
 /* --- before it ------------------------------------------------------------------------------------------------------ */

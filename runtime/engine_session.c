@@ -26,7 +26,9 @@
 #define FAREWELL_MS 1000  /* from the end of its socket to that of its process */
 #define CPU_LOOK_MS 100
 #define REST_AFTER_MS 200 /* without a cell, a sandbox is looked at less often */
-#define REST_PACE_MS 2000
+#define REST_MIN_MS 100   /* from one look at a resting sandbox to the next … */
+#define REST_MAX_MS 2000
+#define REST_LOOKS 1250   /* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
 #define SEATS_MORE 2      /* that get ready at the same time, beyond the CPUs */
 
 static int tell(struct hutch_error *to, const struct hutch_err *err, int code)
@@ -434,14 +436,39 @@ static void on_turn(void *user)
     }
 }
 
-/* Init and the supervisor look often while somebody's cell runs, and seldom between cells. */
+static void set_pace(struct session *s)
+{
+    int ms = s->is_resting ? s->engine->rest_ms : 0;
+
+    hutch_sandbox_order(&s->run->box->sb, INIT_PACE, ms, -1);
+    hutch_supervisor_rest(s->run->box->supervisor, ms);
+}
+
+/* The more rest, the less often each is looked at. */
+static void choose_pace(struct hutch_engine *engine)
+{
+    unsigned ms = engine->n_resting * 1000 / REST_LOOKS;
+    struct session *s;
+
+    ms = ms < REST_MIN_MS ? REST_MIN_MS : ms > REST_MAX_MS ? REST_MAX_MS : ms;
+    if (engine->rest_ms > 0 && (int)ms < engine->rest_ms * 5 / 4 && (int)ms > engine->rest_ms / 2)
+        return;
+    engine->rest_ms = (int)ms;
+    TAILQ_FOREACH(s, &engine->sessions, link)
+        if (s->is_resting && s->run->box)
+            set_pace(s);
+}
+
+/* Init and the supervisor look closely while somebody's cell runs, and with a glance between cells. */
 static void rest(struct session *s, bool is_resting)
 {
-    if (s->is_resting == is_resting || !s->run->box)
+    if (s->is_resting == is_resting)
         return;
     s->is_resting = is_resting;
-    hutch_sandbox_order(&s->run->box->sb, INIT_PACE, is_resting ? REST_PACE_MS : 0, -1);
-    hutch_supervisor_rest(s->run->box->supervisor, is_resting);
+    s->engine->n_resting += is_resting ? 1 : -1u;
+    choose_pace(s->engine);
+    if (s->run->box)
+        set_pace(s);
 }
 
 static void start_cell(struct session *s, struct order *order)
@@ -569,7 +596,6 @@ int hutch_session_begin(struct session *s, struct box *box, struct hutch_err *er
     for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
         limits[ours[i]] = 0;
     hutch_supervisor_set_limits(box->supervisor, limits, run->grace_ms);
-    s->is_resting = false;
     run->agent = hutch_agent_create_for_worker(box, s->token, on_event, on_turn, s, err);
     if (!run->agent)
         return -1;
@@ -595,6 +621,7 @@ void hutch_session_on_death(struct session *s)
     else if (!s->is_closing)
         describe_death(s, s->why, sizeof(s->why));
     hutch_branch_drop_all(s, true);
+    rest(s, false);
     hutch_agent_free(s->run->agent);
     s->run->agent = NULL;
     s->stop_at = s->kill_at = s->look_at = 0;

@@ -14,7 +14,6 @@
 
 #define SETUP_TIMEOUT_MS   30000 /* a sandbox takes milliseconds; this is for a host that hangs */
 #define DATA_LOOK_MS       250   /* between two looks at /mnt/data, more when a look takes long */
-#define DATA_REST_MS       2000  /* the same while it rests; all that rest are looked at together */
 #define DATA_LOOK_SHARE    10    /* a look may take one part in so many of the time */
 #define DATA_MAX_FAILURES  4
 #define CPU_LOOK_MS        100
@@ -223,16 +222,16 @@ static void read_report(struct supervisor *s)
     }
 }
 
-/* The same moment for all. */
-static double next_rest(double now)
+/* The same moment for all that rest. */
+static double next_glance(const struct supervisor *s, double now)
 {
-    return (double)((uint64_t)(now / DATA_REST_MS) + 2) * DATA_REST_MS;
+    return (double)((uint64_t)(now / s->rest_ms) + 1) * s->rest_ms;
 }
 
-void hutch_supervisor_rest(struct supervisor *s, bool is_resting)
+void hutch_supervisor_rest(struct supervisor *s, double rest_ms)
 {
-    s->is_resting = is_resting;
-    s->next_data = is_resting ? next_rest(hutch_supervisor_now()) : 0;
+    s->rest_ms = rest_ms;
+    s->next_data = rest_ms > 0 ? next_glance(s, hutch_supervisor_now()) : 0;
 }
 
 /* While nothing uses CPU time, no file gets larger. */
@@ -248,7 +247,7 @@ static bool has_rested(struct supervisor *s)
     else if (!s->sandbox->wants_samples)
         return false;
     s->rested_cpu = used;
-    return s->is_resting && used == before;
+    return used == before;
 }
 
 static void look_at_data(struct supervisor *s)
@@ -319,10 +318,10 @@ int hutch_supervisor_clocks(struct supervisor *s)
         if (s->next_data == 0)
             s->next_data = now + DATA_LOOK_MS;
         if (now >= s->next_data) {
-            if (!s->is_resting || !has_rested(s))
+            if (s->rest_ms == 0 || !has_rested(s))
                 look_at_data(s);
-            if (s->is_resting)
-                s->next_data = next_rest(now);
+            else
+                s->next_data = next_glance(s, now);
         }
         if (s->next_data < next)
             next = s->next_data;

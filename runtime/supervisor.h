@@ -62,7 +62,7 @@ struct supervisor {
 
     double kill_at;            /* after SIGTERM; 0: not set */
     double next_data, next_cpu;
-    bool is_resting;           /* hutch_supervisor_rest() */
+    double rest_ms;            /* hutch_supervisor_rest(); 0: it does not */
     uint64_t rested_cpu;       /* what the sandbox had used when the data directory was last looked at */
     double data_look_share;    /* looks at the data directory may take one part in so many of the time; the owner may raise it */
     unsigned hidden_in_a_row;  /* samples in which a process was unreadable */
@@ -113,8 +113,9 @@ int hutch_supervisor_clocks(struct supervisor *s);
 /* The program runs from now on: what init's INIT_STARTED says when it executes one. */
 void hutch_supervisor_started(struct supervisor *s);
 
-/* Nothing runs in it that anybody has asked for, until that is taken back: looks are few, and none when it used no CPU time. */
-void hutch_supervisor_rest(struct supervisor *s, bool is_resting);
+/* Nothing runs in it that anybody has asked for, until 0 comes: every @rest_ms a glance at its CPU time, and a look at the data directory only when that
+ * has grown. */
+void hutch_supervisor_rest(struct supervisor *s, double rest_ms);
 
 /* Ends the run for @reason, unless it is ending already. */
 void hutch_supervisor_end(struct supervisor *s, enum end_reason reason);

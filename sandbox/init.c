@@ -190,16 +190,16 @@ static void attach_data(struct init_job *job, int mount_fd)
     send_msg(job, &msg);
 }
 
-/* When samples are due, and how often somebody looks whether one is. */
+/* When samples are due, and whether a look comes before each. */
 struct pace {
     int64_t next; /* hutch_clock_ms() */
-    int ms;
-    uint64_t activity; /* of the last look, where that is not the sample itself */
+    int rest_ms;  /* 0: no look */
+    uint64_t activity; /* what the last look saw */
 };
 
-static void set_pace(struct pace *pace, int ms)
+static void set_pace(struct pace *pace, int rest_ms)
 {
-    pace->ms = ms > INIT_SAMPLE_MS ? ms < INIT_PACE_MAX_MS ? ms : INIT_PACE_MAX_MS : INIT_SAMPLE_MS;
+    pace->rest_ms = rest_ms < 0 ? 0 : rest_ms < INIT_PACE_MAX_MS ? rest_ms : INIT_PACE_MAX_MS;
     pace->activity = UINT64_MAX;
     pace->next = hutch_clock_ms() + INIT_SAMPLE_MS; /* soon once more, in either case */
 }
@@ -209,7 +209,7 @@ static bool has_changed(struct pace *pace)
 {
     uint64_t before = pace->activity;
 
-    if (pace->ms == INIT_SAMPLE_MS)
+    if (pace->rest_ms == 0)
         return true;
     pace->activity = hutch_sample_activity();
     return pace->activity != before;
@@ -357,7 +357,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
                 hutch_sample_take(job.data_dev, job.counts_shared, job.spec->limits[LIMIT_MEMORY], pin, &msg.sample);
                 send_msg(&job, &msg);
             }
-            pace.next = hutch_clock_ms() + (is_due ? INIT_SAMPLE_MS : pace.ms);
+            pace.next = hutch_clock_ms() + (is_due ? INIT_SAMPLE_MS : pace.rest_ms);
         }
         if (pfds[1].revents && obey(&job, &worker, &pin, &pace, &spared, has_started)) {
             has_started = true;

@@ -81,8 +81,8 @@ enum init_order_kind {
     INIT_START,  /* the worker is about to get its code: init gives up what it has left. value: the process that only holds the
                   * worker's memory, which is not counted twice; 0 for none */
     /* At any time: */
-    INIT_PACE,   /* value: ms from one look at what the sandbox uses to the next; 0: INIT_SAMPLE_MS. Such a look is cheap, and leads to a
-                  * sample when CPU time was used since the last one */
+    INIT_PACE,   /* value: 0: a sample every INIT_SAMPLE_MS, as in the beginning. Else ms from one look at the processes to the next, which is far
+                  * cheaper and leads to a sample only when CPU time was used */
     INIT_SPARE,  /* value: a process that the next INIT_FOLLOW leaves alone; INIT_MAX_SPARED at most */
     INIT_FOLLOW, /* value: a child of init that is the worker from here on. All others but the spared ones are killed -> INIT_FOLLOWED */
 };
