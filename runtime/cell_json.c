@@ -25,8 +25,9 @@ struct cJSON *hutch_cell_parse_outputs(const struct hutch_cell_result *result)
 
     if (hutch_nbjson_parse("outputs", text, strlen(text), &outputs_bounds, &outputs, &err) < 0)
         return NULL;
-    cJSON_ArrayForEach(output, outputs)
+    cJSON_ArrayForEach(output, outputs) {
         cJSON_DeleteItemFromObjectCaseSensitive(output, "transient"); /* no file keeps it */
+    }
     return outputs;
 }
 

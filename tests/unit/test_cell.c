@@ -426,7 +426,8 @@ static void test_returns(void **state)
 /* ---- displays ---- */
 
 #define SHOW_AS(x, id) SHOW(x) ",\"id\":\"" id "\""
-#define SHOWN_AS(x, id) "{\"data\":{\"text/plain\":\"" x "\"},\"metadata\":{},\"output_type\":\"display_data\",\"transient\":{\"display_id\":\"" id "\"}}"
+#define SHOWN_AS(x, id)                                                                                                            \
+    "{\"data\":{\"text/plain\":\"" x "\"},\"metadata\":{},\"output_type\":\"display_data\",\"transient\":{\"display_id\":\"" id "\"}}"
 
 static void test_display_ids(void **state)
 {
@@ -445,9 +446,8 @@ static void test_display_ids(void **state)
     check_told(&t, "update {\"data\":{\"text/html\":\"<b>\"},\"id\":\"a\",\"metadata\":{\"m\":{}}}");
     send(&t, "\"is\":\"update\",\"data\":{},\"metadata\":{},\"id\":\"other cell's\"", 0);
     check_told(&t, "update {\"data\":{},\"id\":\"other cell's\",\"metadata\":{}}");
-    check_outputs(&t, "[{\"data\":{\"text/html\":\"<b>\"},\"metadata\":{\"m\":{}},\"output_type\":\"display_data\",\"transient\":{\"display_id\":\"a\"}},"
-                      SHOWN_AS("2", "b") "," SHOWN("3") "," SHOWN("4")
-                      ",{\"data\":{\"text/html\":\"<b>\"},\"metadata\":{\"m\":{}},\"output_type\":\"display_data\",\"transient\":{\"display_id\":\"a\"}}]");
+#define UPDATED "{\"data\":{\"text/html\":\"<b>\"},\"metadata\":{\"m\":{}},\"output_type\":\"display_data\",\"transient\":{\"display_id\":\"a\"}}"
+    check_outputs(&t, "[" UPDATED "," SHOWN_AS("2", "b") "," SHOWN("3") "," SHOWN("4") "," UPDATED "]");
     /* what is gone is not updated, and its id is free */
     send(&t, "\"is\":\"clear\",\"wait\":false", 0);
     send(&t, "\"is\":\"update\",\"data\":{},\"metadata\":{},\"id\":\"a\"", 0);
@@ -501,7 +501,8 @@ static void test_error(void **state)
     start(&t, 0);
     assert_int_equal(hutch_cell_outputs_error(hutch_cell_feed_outputs(t.feed), &error), 0);
     assert_null(error.name);
-    send(&t, "\"is\":\"error\",\"ename\":\"KeyError\",\"evalue\":\"'x\\u0000'\",\"traceback\":[\"\\u001b[0;31mKeyError\\u001b[0m  Traceback\",\"b\"]", 0);
+    send(&t, "\"is\":\"error\",\"ename\":\"KeyError\",\"evalue\":\"'x\\u0000'\",\"traceback\":"
+             "[\"\\u001b[0;31mKeyError\\u001b[0m  Traceback\",\"b\"]", 0);
     assert_int_equal(hutch_cell_outputs_error(hutch_cell_feed_outputs(t.feed), &error), 0);
     assert_string_equal(error.name, "KeyError");
     assert_string_equal(error.value, "'x\xef\xbf\xbd'");

@@ -246,9 +246,11 @@ static void add_random_text(struct batch_text *to, uint32_t n)
 
 static void add_random_outputs(struct batch_text *to)
 {
-    static const char *const forms[] = { "{\"output_type\":\"stream\",\"name\":\"stdout\",\"text\":", "{\"output_type\":\"stream\",\"name\":\"stderr\",\"text\":",
-                                         "{\"output_type\":\"display_data\",\"data\":{\"text/plain\":", "{\"output_type\":\"execute_result\",\"data\":{\"text/latex\":",
-                                         "{\"output_type\":\"display_data\",\"data\":{\"image/png\":", "{\"output_type\":\"display_data\",\"data\":{\"text/html\":" };
+    static const char *const forms[] = {
+        "{\"output_type\":\"stream\",\"name\":\"stdout\",\"text\":",        "{\"output_type\":\"stream\",\"name\":\"stderr\",\"text\":",
+        "{\"output_type\":\"display_data\",\"data\":{\"text/plain\":",      "{\"output_type\":\"display_data\",\"data\":{\"image/png\":",
+        "{\"output_type\":\"execute_result\",\"data\":{\"text/latex\":",    "{\"output_type\":\"display_data\",\"data\":{\"text/html\":",
+    };
 
     hutch_batch_text_add(to, "[", 1);
     for (uint32_t n = below(8); n > 0; n--) {
