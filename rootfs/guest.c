@@ -35,6 +35,7 @@ EMBED(guest_zygote_figures, "rootfs/python/zygote/figures.py");
 EMBED(guest_zygote_kernel, "rootfs/python/zygote/kernel.py");
 EMBED(guest_zygote_lost, "rootfs/python/zygote/lost.py");
 EMBED(guest_zygote_park, "rootfs/python/zygote/park.py");
+EMBED(guest_zygote_rehearsal, "rootfs/python/zygote/rehearsal.py");
 EMBED(guest_zygote_shell, "rootfs/python/zygote/shell.py");
 EMBED(guest_zygote_tracebacks, "rootfs/python/zygote/tracebacks.py");
 EMBED(guest_zygote_helper, HUTCH_HELPER_SO);
@@ -100,6 +101,7 @@ const struct guest_file *hutch_guest_zygote(void)
         { GUEST_ZYGOTE_DIR "/kernel.py", guest_zygote_kernel, 0 },
         { GUEST_ZYGOTE_DIR "/lost.py", guest_zygote_lost, 0 },
         { GUEST_ZYGOTE_DIR "/park.py", guest_zygote_park, 0 },
+        { GUEST_ZYGOTE_DIR "/rehearsal.py", guest_zygote_rehearsal, 0 },
         { GUEST_ZYGOTE_DIR "/shell.py", guest_zygote_shell, 0 },
         { GUEST_ZYGOTE_DIR "/tracebacks.py", guest_zygote_tracebacks, 0 },
         { GUEST_ZYGOTE_DIR "/hutch_report.py", guest_python_report, 0 },
@@ -109,7 +111,8 @@ const struct guest_file *hutch_guest_zygote(void)
     const size_t lens[] = { guest_zygote_main_len,   guest_zygote_preload_len, guest_zygote_first_use_len,
                             guest_zygote_environment_len, guest_zygote_renew_len, guest_zygote_worker_len,
                             guest_zygote_cells_len, guest_zygote_channel_len, guest_zygote_contexts_len, guest_zygote_figures_len,
-                            guest_zygote_kernel_len, guest_zygote_lost_len, guest_zygote_park_len, guest_zygote_shell_len, guest_zygote_tracebacks_len,
+                            guest_zygote_kernel_len, guest_zygote_lost_len, guest_zygote_park_len,
+                            guest_zygote_rehearsal_len, guest_zygote_shell_len, guest_zygote_tracebacks_len,
                             guest_python_report_len, guest_zygote_helper_len };
 
     for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)

@@ -19,6 +19,7 @@ struct pykit {
     PyObject *run_atexit, *collect, *callbacks, *referrers, *get_signal, *set_signal, *count_threads;
     PyObject *builtins;           /* what the interpreter itself has put there, by its name */
     PyObject *yes;                /* () -> True */
+    PyObject *rehearse_cells;     /* () -> None: in a worker, if it has a shell */
     PyObject *cells;              /* (JOB_CODE, as bytes) -> the exit status: a worker that executes cells until it is told to end */
     const char *prefix;           /* below it is what the image brings: modules that need no emptying */
 };

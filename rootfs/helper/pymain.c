@@ -153,6 +153,7 @@ static _Noreturn void work(const struct pykit *kit, PyObject *environment)
     hutch_pyjob_rehearse(kit, environment, &program);
     if (hutch_pyrun_rehearse(kit, &program) < 0)
         die();
+    call(kit->rehearse_cells);
     hutch_pyjob_make_main(kit);
     if (hutch_worker_pin() < 0 || hutch_worker_ready() < 0)
         _exit(1);
@@ -228,10 +229,10 @@ EXPORT void hutch_zygote_main(PyObject *parts, const char *text)
     static char order[TEXT_MAX];
     struct pykit kit;
 
-    if (!PyArg_ParseTuple(parts, "OOOOOOOOOOOOOOOOOOOOs", &kit.load, &kit.settle, &kit.renew, &kit.change_environment,
+    if (!PyArg_ParseTuple(parts, "OOOOOOOOOOOOOOOOOOOOOs", &kit.load, &kit.settle, &kit.renew, &kit.change_environment,
                           &kit.change_streams, &kit.twisters, &kit.script_loader, &kit.builtin_loader, &kit.python,
                           &kit.has_script_path, &kit.run_atexit, &kit.collect, &kit.callbacks, &kit.referrers, &kit.get_signal,
-                          &kit.set_signal, &kit.count_threads, &kit.builtins, &kit.yes, &kit.cells, &kit.prefix))
+                          &kit.set_signal, &kit.count_threads, &kit.builtins, &kit.yes, &kit.rehearse_cells, &kit.cells, &kit.prefix))
         die();
     take_fresh_thread_state();
     for (;;) {

@@ -7,6 +7,12 @@ INLINE = "module://matplotlib_inline.backend_inline"
 held = []  # functions that are not called after the present cell
 
 
+def forget_backend():
+    """It looks for a shell when it is imported. What it imports itself stays."""
+    sys.modules.pop("matplotlib_inline.backend_inline", None)
+    vars(sys.modules.get("matplotlib_inline", os)).pop("backend_inline", None)
+
+
 def install():
     """Before the shell is used."""
     if os.environ.get("MPLBACKEND", "").lower() not in ("", "agg"):
@@ -16,6 +22,7 @@ def install():
     if matplotlib is None:
         return
     dict.__setitem__(matplotlib.rcParams, "backend", INLINE)
+    forget_backend()
     if pyplot is None:
         return
     if hasattr(pyplot, "_backend_mod"):

@@ -24,6 +24,7 @@ import cells  # noqa: E402
 import channel  # noqa: E402
 import environment  # noqa: E402
 import preload  # noqa: E402
+import rehearsal  # noqa: E402
 import renew  # noqa: E402
 import worker  # noqa: E402
 
@@ -78,6 +79,7 @@ def main():
         _thread._count,
         {name: value for name, value in all_builtins.items() if name not in ADDED_BUILTINS},
         True.__bool__,
+        rehearsal.in_worker,
         cells.main,
         sys.base_prefix + "/",
     )

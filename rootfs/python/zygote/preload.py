@@ -9,6 +9,7 @@ import sys
 
 import channel
 import first_use
+import rehearsal
 import renew
 import shell
 
@@ -120,6 +121,7 @@ def load(order):
         if "ipykernel" in names and "ipykernel" not in missing:
             shell.make(channel.Channel())
         first_use.exercise(set(sys.modules) - before)
+        rehearsal.in_zygote()
         fault = run_warm_up(warm_up)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

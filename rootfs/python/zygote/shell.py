@@ -15,6 +15,7 @@ import tracebacks
 
 BUILTINS = ("__IPYTHON__", "display", "get_ipython")
 SYS = ("ps1", "ps2", "ps3", "displayhook", "excepthook")
+LINECACHE = ("checkcache",)
 HOME = "/tmp"
 made = None  # what make() returns, once it was called
 
@@ -57,34 +58,38 @@ class LazyShelf:
 
 @contextlib.contextmanager
 def nothing_outside():
-    """Whatever is done meanwhile leaves builtins, sys and atexit as they were. Yields what was to be there."""
-    missing = object()
-    before = {name: vars(builtins).get(name, missing) for name in BUILTINS}
-    before_sys = {name: getattr(sys, name, missing) for name in SYS}
-    main = sys.modules.get("__main__")
-    register, environ = atexit.register, dict(os.environ)
-    left = types.SimpleNamespace(builtins={}, sys={}, at_exit=[])
+    """Whatever is done meanwhile leaves the interpreter as it was. Yields what was to be there, for put_back()."""
+    import linecache
+
+    missing, main, environ = object(), sys.modules.get("__main__"), dict(os.environ)
+    places = [(thing, name) for thing, names in ((builtins, BUILTINS), (sys, SYS), (linecache, LINECACHE)) for name in names]
+    before = [getattr(thing, name, missing) for thing, name in places]
+    register = atexit.register
+    left = types.SimpleNamespace(values=[], at_exit=[])
     atexit.register = lambda function, *rest, **named: left.at_exit.append((function, rest, named)) or function
     try:
         yield left
     finally:
         atexit.register = register
-        for where, names, kept in ((builtins, before, left.builtins), (sys, before_sys, left.sys)):
-            for name, value in names.items():
-                now = getattr(where, name, missing)
-                if now is value:
-                    continue
-                kept[name] = now
+        for (thing, name), value in zip(places, before):
+            now = getattr(thing, name, missing)
+            if now is not value:
+                left.values.append((thing, name, now))
                 if value is missing:
-                    delattr(where, name)
+                    delattr(thing, name)
                 else:
-                    setattr(where, name, value)
+                    setattr(thing, name, value)
         sys.modules["__main__"] = main
         for name in set(os.environ) - set(environ):
             del os.environ[name]
         for name, value in environ.items():
             if os.environ.get(name) != value:
                 os.environ[name] = value
+
+
+def put_back(left):
+    for thing, name, value in left.values:
+        setattr(thing, name, value)
 
 
 def make_profile_dir(ipython_dir):
@@ -234,11 +239,8 @@ def install():
     os.environ["JPY_PARENT_PID"] = str(os.getppid())
     set_instance(shell)
     set_instance(parts.kernel)
-    for name, value in parts.left.builtins.items():
-        setattr(builtins, name, value)
+    put_back(parts.left)
     sys.excepthook = sys.__excepthook__
-    for name, value in parts.left.sys.items():
-        setattr(sys, name, value)
     for function, rest, named in parts.left.at_exit:
         atexit.register(function, *rest, **named)
     sys.modules[shell.user_module.__name__] = shell.user_module

@@ -7,6 +7,7 @@ import sys
 import environment
 import first_use
 import hutch_report
+import rehearsal
 
 SOCKET = 3
 
@@ -42,6 +43,7 @@ def settle():
     """The zygote's memory has found its place, perhaps another one than before (rootfs/helper/freeze.c). Using the libraries once
     more maps again what programs will need. Returns the environment."""
     first_use.again()
+    rehearsal.in_zygote()
     gc.collect()
     gc.freeze()
     return environment.current()

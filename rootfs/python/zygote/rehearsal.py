@@ -1,0 +1,183 @@
+# Cells that are executed for nothing, in the zygote and then in a worker that waits: what an interpreter does slower the first time
+# is done, and the pages that it writes to are a worker's own already. The way is the one that real cells take, with nobody at
+# the other end; and no trace remains.
+import _signal
+import contextlib
+import os
+import sys
+
+import cells
+import contexts
+import figures
+import shell
+
+VALUE = "1 + 1"
+PRINT = 'print("text", 1)\nNone'
+ERROR = "def function(number):\n    return number / 0\nfunction(1)"
+SYNTAX = "1 +"
+AWAIT = "import asyncio\nawait asyncio.sleep(0)"
+HTML = 'from IPython.display import display, HTML\ndisplay(HTML("<b>text</b>"), display_id=True)\n[{"key": 1}, (2.5, "text")]'
+PANDAS = 'import pandas as pd\npd.DataFrame({"key": ["a", "b"], "value": [1, 2.5]})'
+FIGURE = "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2], label='line'); plt.title('title'); plt.legend()"
+TWO_FIGURES = "fig, axes = plt.subplots(1, 2)\naxes[0].bar(['a', 'b'], [1, 2]); axes[1].hist([1, 2, 2])\nplt.show()\nplt.figure()"
+IN_ZYGOTE = [
+    (None, (VALUE, PRINT, ERROR, SYNTAX, AWAIT, HTML, "%config InlineBackend", "x = 1;", "%time 1")),
+    ("pandas", (PANDAS,)),
+    ("matplotlib.pyplot", (FIGURE, TWO_FIGURES)),
+]
+IN_WORKER = (VALUE, PRINT)
+NAME = "rehearsal"
+
+
+class Nobody:
+    """For helper.so: all is sent, and comes nowhere."""
+
+    def __getattr__(self, name):
+        return lambda *_: 0
+
+
+@contextlib.contextmanager
+def restored(thing, *names):
+    """These attributes are as they were, afterwards."""
+    missing = object()
+    saved = {name: getattr(thing, name, missing) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in saved.items():
+            if value is not missing:
+                setattr(thing, name, value)
+            elif hasattr(thing, name):
+                delattr(thing, name)
+
+
+@contextlib.contextmanager
+def same_contents(*containers):
+    """Likewise for what dictionaries, sets and lists hold. Not by their own methods: some of matplotlib's have opinions."""
+    saved = [(thing, thing.copy() if not isinstance(thing, dict) else dict(dict.items(thing))) for thing in containers]
+    try:
+        yield
+    finally:
+        for thing, contents in saved:
+            if isinstance(thing, list):
+                thing[:] = contents
+            elif isinstance(thing, dict):
+                dict.clear(thing)
+                dict.update(thing, contents)
+            else:
+                thing.clear()
+                thing.update(contents)
+
+
+@contextlib.contextmanager
+def another_context(interactive):
+    """The shell's own variables and counts stay as they are, and its database empty."""
+    history = interactive.history_manager
+    rooms = contexts.Contexts(interactive)
+    rooms.enter(NAME)
+    try:
+        yield
+    finally:
+        number = history.session_number
+        history.db_input_cache.clear()
+        history.db_output_cache.clear()
+        with history.db:
+            history.db.execute("DELETE FROM sessions WHERE session == ?", (number,))
+            history.db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name == 'sessions'", (number - 1,))
+        rooms.restore(rooms.others.pop(contexts.MAIN))
+
+
+@contextlib.contextmanager
+def matplotlib_as_it_was(interactive):
+    matplotlib, pyplot = sys.modules.get("matplotlib"), sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        yield
+        return
+    from matplotlib_inline.config import InlineBackend
+
+    functions = [getattr(pyplot, name) for name in ("new_figure_manager", "draw_if_interactive", "show") if hasattr(pyplot, name)]
+    with contextlib.ExitStack() as stack:
+        enter = stack.enter_context
+        enter(same_contents(matplotlib.rcParams, matplotlib.rcParamsDefault, matplotlib.rcParamsOrig))
+        enter(same_contents(*[vars(function) for function in functions]))
+        enter(restored(pyplot, "new_figure_manager", "draw_if_interactive", "show", "_backend_mod", "_REPL_DISPLAYHOOK"))
+        enter(restored(matplotlib.backends, "backend"))
+        enter(restored(interactive, "_saved_rcParams", "pylab_gui_select", "active_eventloop"))
+        yield
+    InlineBackend.clear_instance()
+    figures.forget_backend()
+
+
+@contextlib.contextmanager
+def nothing_left(parts):
+    import asyncio
+    import linecache
+    import tempfile
+
+    interactive = parts.shell
+    formatters = interactive.display_formatter.formatters.values()
+    with contextlib.ExitStack() as stack:
+        enter = stack.enter_context
+        enter(shell.nothing_outside())
+        enter(restored(sys, "stdout", "stderr", "last_type", "last_value", "last_traceback"))
+        enter(restored(tempfile, "tempdir", "_name_sequence"))
+        enter(restored(interactive, "_last_traceback", "exit_now"))
+        enter(same_contents(linecache.cache, linecache._ipython_cache, interactive.compile._filename_map, interactive.configurables))
+        enter(same_contents(*interactive.events.callbacks.values(), parts.session.__dict__))
+        enter(same_contents(*[printers for one in formatters for printers in (one.type_printers, one.deferred_printers)]))
+        enter(matplotlib_as_it_was(interactive))
+        enter(another_context(interactive))
+        yield
+        interactive.set_parent({})
+        parts.kernel._parents = {"shell": {}, "control": {}}
+        interactive.last_execution_result, interactive.last_execution_succeeded = None, True
+        asyncio.set_event_loop_policy(None)
+
+
+def execute(parts, codes):
+    import asyncio
+
+    agent = cells.Agent(parts.link)
+    agent.parts, agent.contexts = parts, contexts.Contexts(parts.shell)
+
+    async def all_of_them():
+        for number, code in enumerate(codes):
+            await agent.execute({"id": number, "code": code, "context": contexts.MAIN}, [])
+
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(all_of_them())
+    finally:
+        loop.close()
+
+
+def run(parts, codes):
+    parts.link.helper = Nobody()
+    saved = _signal.getsignal(_signal.SIGINT)
+    try:
+        with nothing_left(parts):
+            shell.set_instance(parts.shell)
+            shell.set_instance(parts.kernel)
+            shell.put_back(parts.left)
+            figures.install()
+            shell.put_streams(parts)
+            parts.session.pid = os.getpid()
+            execute(parts, codes)
+    finally:
+        type(parts.shell).clear_instance()
+        type(parts.kernel).clear_instance()
+        _signal.signal(_signal.SIGINT, saved)
+        del parts.link.helper
+
+
+def in_zygote():
+    if shell.made is None:
+        return
+    codes = [code for module, some in IN_ZYGOTE if module is None or module in sys.modules for code in some]
+    run(shell.made, codes)
+
+
+def in_worker():
+    if shell.made is not None:
+        run(shell.made, IN_WORKER)
