@@ -140,6 +140,11 @@ void hutch_agent_hear(struct agent *agent, int stream, const char *data, size_t 
     turn(agent);
 }
 
+bool hutch_agent_is_there(const struct agent *agent)
+{
+    return agent->is_ready && !agent->has_left && !agent->is_refused && !agent->is_over;
+}
+
 void hutch_agent_finish(struct agent *agent)
 {
     size_t taken = 0;

@@ -360,6 +360,8 @@ int hutch_agent_send_raw(struct agent *agent, const char *data, size_t len);
 int hutch_agent_send(struct agent *agent, const struct cJSON *order, int fd, struct hutch_err *err);
 /* What came through the worker's stdout (1) or stderr (2). */
 void hutch_agent_hear(struct agent *agent, int stream, const char *data, size_t len);
+/* It can be told something. */
+bool hutch_agent_is_there(const struct agent *agent);
 /* Its sandbox is over and the pipes have been read: takes what it said last. */
 void hutch_agent_finish(struct agent *agent);
 /* When it wants to be looked at: text that waits for its place. */
@@ -410,6 +412,7 @@ struct order {
     double t_queued;
     struct hutch_cell cell;   /* ORDER_CELL: as given, with its own copies of the texts */
     char *code, *context;     /* owned */
+    bool was_lost;            /* it had not begun when its interpreter died, and waits again */
     uint64_t target;          /* others: a checkpoint or branch */
     hutch_on_reply on_reply;
     void *user;

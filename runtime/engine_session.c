@@ -329,6 +329,11 @@ static void lose_order(struct session *s)
     const struct run_result *r = &s->run->result;
     char why[512];
 
+    describe_death(s, s->why, sizeof(s->why));
+    if (order->kind == ORDER_CELL && !s->course.has_begun && s->stop == STOP_NOT && !s->is_closing && !s->is_restarting && !order->was_lost) {
+        order->was_lost = true; /* the interpreter was on its way out when it came: it is another one's */
+        return;
+    }
     result.interpreter_died = 1;
     if (s->is_closing || s->is_restarting) {
         result.verdict = HUTCH_KILLED;
@@ -338,7 +343,7 @@ static void lose_order(struct session *s)
         why_stopped(s, true, why, sizeof(why));
     } else {
         result.verdict = r->verdict == VERDICT_OK ? HUTCH_ERROR : (enum hutch_verdict)r->verdict;
-        describe_death(s, why, sizeof(why));
+        snprintf(why, sizeof(why), "%s", s->why);
     }
     result.message = why;
     if (r->memory_peak_bytes != USAGE_UNKNOWN)
@@ -501,7 +506,7 @@ static void start_next(struct session *s)
     struct order *order = TAILQ_FIRST(&s->orders);
     double unsettled;
 
-    if (s->state != SESSION_IDLE || !order || s->is_calling || s->is_closing || s->is_restarting || s->run->agent->is_over)
+    if (s->state != SESSION_IDLE || !order || s->is_calling || s->is_closing || s->is_restarting || !hutch_agent_is_there(s->run->agent))
         return;
     unsettled = hutch_collect_unsettled_ms(&s->seen);
     if (unsettled > 0) {

@@ -1,0 +1,546 @@
+"""Sessions by way of libhutch: what cells share and what they do not, how they end, and what a hostile interpreter can do to others."""
+import os
+import re
+import resource
+import signal
+import time
+
+import pytest
+
+import engine
+import support
+from engine import Session
+
+ZYGOTES = (("bare", None, (), 1, 4), ("shell", "bare", ("IPython", "ipykernel"), 2, 8))
+
+
+@pytest.fixture(scope="module")
+def shell():
+    """One engine for all tests that leave it as it was."""
+    with engine.Engine(image="python", zygotes=ZYGOTES, trim_ms=1000) as one:
+        yield one
+
+
+@pytest.fixture
+def session(shell):
+    with Session(shell) as one:
+        yield one
+
+
+def value(result):
+    return result["outputs"][-1]["data"]["text/plain"]
+
+
+# --------------------------------------------------------------------------------------------------
+# What cells share
+
+def test_variables_stay(session):
+    assert session.run("x = 20\ndef double(y):\n    return 2 * y")["outputs"] == []
+    result = session.run("double(x) + 2")
+    assert (result["verdict"], result["execution_count"], value(result)) == ("ok", 2, "42")
+    assert not result["is_fresh"] and not result["interpreter_died"] and result["message"] == ""
+
+
+def test_outputs_come_as_they_are_made(session):
+    cell = session.execute("import sys\nprint('one', flush=True)\nprint('two', file=sys.stderr)\n'three'")
+    result = session.wait(cell)
+    assert [output["output_type"] for output in result["outputs"]] == ["stream", "stream", "execute_result"]
+    assert cell.text(1) == b"one\n" and cell.text(2) == b"two\n"
+    assert [kind for kind, _ in cell.outputs][-1] == "value" and cell.results == 1
+
+
+def test_output_comes_before_the_end(session):
+    cell = session.run_until("print('ready', flush=True)\nx = input()", allow_input=1)
+    assert cell.result is None
+    session.engine.until(lambda: cell.prompts)
+    assert session.reply("go on") == 1
+    assert session.wait(cell)["verdict"] == "ok"
+    assert session.reply("nobody asked") == 0
+    assert session.printed("print(x)") == "go on\n"
+
+
+def test_end_of_input(session):
+    cell = session.execute("input('what? ')", allow_input=1)
+    session.engine.until(lambda: cell.prompts)
+    assert cell.prompts == [("what? ", False)]
+    session.reply(None)
+    assert session.wait(cell)["error_name"] == "EOFError"
+
+
+def test_input_is_refused_unless_it_is_allowed(session):
+    assert session.run("input()")["error_name"] == "StdinNotImplementedError"
+
+
+def test_an_exception_ends_a_cell_and_no_more(session):
+    result = session.run("a = 1\nb = a / 0\nc = 3")
+    assert (result["verdict"], result["error_name"], result["error_value"]) == ("error", "ZeroDivisionError", "division by zero")
+    assert result["error_line"] == 2 and "\x1b" not in result["error_traceback"] and "\x1b" in result["error_traceback_ansi"]
+    assert value(session.run("a, 'c' in globals()")) == "(1, False)"
+
+
+def test_contexts_have_variables_of_their_own(session):
+    session.run("x = 'main'")
+    session.run("x = 'other'", context="other")
+    assert value(session.run("x")) == "'main'"
+    assert value(session.run("x", context="other")) == "'other'"
+    with pytest.raises(engine.Failure, match="context"):
+        session.execute("1", context="no/such name")
+
+
+def test_silent_cells_do_not_count(session):
+    assert session.run("1", silent=1)["execution_count"] == 0
+    assert session.run("1")["execution_count"] == 1
+
+
+def test_files_of_a_cell(session):
+    assert session.run("open('a.txt', 'w').write('x')")["json"]["files"]["added"][0]["path"] == "a.txt"
+    files = session.run("open('a.txt', 'w').write('xyz')")["json"]["files"]
+    assert (files["added"], files["modified"][0]["size"]) == ([], 3)
+    assert session.run("1")["json"]["files"]["modified"] == []
+    assert session.run("import os; os.remove('a.txt')")["json"]["files"]["deleted"] == [{"path": "a.txt"}]
+
+
+def test_two_sessions_know_nothing_of_each_other(shell):
+    with Session(shell) as one, Session(shell) as two:
+        one.run("x = 1; open('/mnt/data/file', 'w')")
+        assert value(two.run("import os; 'x' in globals(), os.listdir('/mnt/data')")) == "(False, [])"
+        assert value(one.run("x")) == "1"
+
+
+def test_runs_go_on_beside_sessions(shell, session):
+    cell = session.execute("import time; time.sleep(1)")
+    assert shell.run("print(1)")["verdict"] == "ok"
+    assert session.wait(cell)["verdict"] == "ok"
+
+
+def test_env_and_data_directory_of_the_caller(shell, data):
+    (data / "in.txt").write_text("hello")
+    os.chmod(data, 0o777)
+    with Session(shell, env=("GREETING=hi",), data_dir=data) as session:
+        assert value(session.run("import os; os.environ['GREETING'], open('in.txt').read()")) == "('hi', 'hello')"
+        session.run("os._exit(1)")
+        assert value(session.run("open('/mnt/data/in.txt').read()")) == "'hello'"
+    assert (data / "in.txt").exists() and session.ends == [("the session was closed", None)]
+
+
+def test_a_kept_directory(shell):
+    with Session(shell, keep_data=1) as session:
+        session.run("open('kept.txt', 'w').write('x')")
+    why, folder = session.ends[0]
+    assert os.listdir(folder) == ["kept.txt"], why
+    support.remove_tree(folder)
+
+
+# --------------------------------------------------------------------------------------------------
+# How cells end
+
+def test_an_interrupted_cell(session):
+    session.run("x = 1")
+    cell = session.run_until("import time\nprint('ready', flush=True)\ntime.sleep(1000)")
+    assert session.interrupt() == 1
+    result = session.wait(cell)
+    assert (result["verdict"], result["error_name"], result["was_interrupted"]) == ("error", "KeyboardInterrupt", 1)
+    assert session.interrupt() == 0 and value(session.run("x")) == "1"
+
+
+def test_an_interrupt_is_not_lost_before_the_cell_begins(session):
+    cell = session.execute("while True: pass")
+    session.engine.until(lambda: session.interrupt() == 1)
+    assert session.wait(cell)["error_name"] == "KeyboardInterrupt"
+
+
+def test_a_cell_that_takes_too_long_is_interrupted(session):
+    session.run("x = 1")
+    result = session.run("print('first', flush=True)\nwhile True: pass", timeout_ms=300)
+    assert (result["verdict"], result["was_interrupted"], result["interpreter_died"]) == ("timeout", 1, 0)
+    assert "300 ms" in result["message"] and result["outputs"][0]["text"] == "first\n"
+    assert value(session.run("x")) == "1"
+
+
+def test_a_cell_that_cannot_be_interrupted_is_killed(session):
+    result = session.run("import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\nwhile True: pass", timeout_ms=200)
+    assert (result["verdict"], result["interpreter_died"]) == ("timeout", 1) and "killed" in result["message"]
+    assert session.run("1")["is_fresh"]
+
+
+@pytest.mark.parametrize("code, verdict, words", (
+    ("import os; os._exit(3)", "error", "exit code 3"),
+    ("import os; os._exit(0)", "error", "exit code 0"),
+    ("import ctypes; ctypes.string_at(0)", "error", "SIGSEGV"),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed", "SIGKILL"),
+))
+def test_the_interpreter_dies(session, code, verdict, words):
+    session.run("x = 1; open('file', 'w').write('files stay')")
+    result = session.run("print('before', flush=True)\n" + code)
+    assert (result["verdict"], result["interpreter_died"], result["outputs"][0]["text"]) == (verdict, 1, "before\n")
+    assert words in result["message"]
+    result = session.run("'x' in globals(), open('file').read()")
+    assert (result["is_fresh"], value(result)) == (1, "(False, 'files stay')") and words in result["message"]
+    assert session.run("1")["is_fresh"] == 0
+
+
+def test_the_interpreter_dies_between_cells(session):
+    session.run("import os, threading\nthreading.Timer(0.3, os._exit, [5]).start()")
+    time.sleep(0.6)
+    session.engine.dispatch(0.1)
+    result = session.run("1")
+    assert result["is_fresh"] == 1 and "exit code 5" in result["message"]
+
+
+def test_memory_runs_out(shell):
+    with Session(shell, memory_bytes=256 << 20) as session:
+        # Several processes: one alone is refused the memory and gets a MemoryError.
+        result = session.run("import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n        b = bytearray(100 << 20)\n"
+                             "        for i in range(0, len(b), 4096): b[i] = 1\n        time.sleep(100)\ntime.sleep(100)")
+        assert (result["verdict"], result["interpreter_died"]) == ("out_of_memory", 1), result
+        assert session.run("1")["is_fresh"] == 1
+
+
+def test_too_much_output(shell):
+    with Session(shell, output_bytes=100000) as session:
+        result = session.run("while True: print('x' * 1000)")
+        assert (result["verdict"], result["truncated"], result["interpreter_died"]) == ("output_limit", 1, 0)
+        assert len(str(result["outputs"])) < 300000
+        assert session.printed("print('short')") == "short\n", "the limit is each cell's"
+
+
+def test_too_much_in_the_data_directory(shell):
+    with Session(shell, data_bytes=10 << 20) as session:
+        result = session.run("import time\nopen('big', 'wb').write(bytes(20 << 20))\ntime.sleep(100)")
+        assert (result["verdict"], result["interpreter_died"]) == ("output_limit", 1)
+
+
+def test_restart(session):
+    session.run("x = 1; open('file', 'w').write('stays')")
+    running, waiting = session.execute("import time; time.sleep(1000)"), session.execute("'never'")
+    session.restart()
+    after = session.execute("'x' in globals(), open('file').read()")
+    session.wait(running, waiting, after)
+    assert running.result["verdict"] == waiting.result["verdict"] == "killed"
+    assert "restarted" in running.result["message"] and "restarted" in waiting.result["message"]
+    assert (value(after.result), after.result["is_fresh"]) == ("(False, 'stays')", 0)
+    assert running.results == waiting.results == after.results == 1
+
+
+def test_close_ends_all_cells(shell):
+    session = Session(shell)
+    cells = [session.execute("import time; time.sleep(1000)") for _ in range(3)]
+    assert session.close() == 1 and session.close() == 0
+    shell.until(lambda: session.ends)
+    assert [cell.result["verdict"] for cell in cells] == ["killed"] * 3 and session.ends == [("the session was closed", None)]
+    with pytest.raises(engine.Failure, match="there is no session"):
+        session.execute("1")
+
+
+def test_close_before_it_has_begun(shell):
+    session = Session(shell)
+    session.close()
+    shell.until(lambda: session.ends)
+
+
+def test_idle_and_lifetime(shell):
+    idle, old = Session(shell, idle_ms=300), Session(shell, lifetime_ms=300)
+    shell.until(lambda: idle.ends and old.ends)
+    assert "idle" in idle.ends[0][0] and "lifetime" in old.ends[0][0]
+
+
+def test_queue_limit(session):
+    session.run_until("import time\nprint('ready', flush=True)\ntime.sleep(1000)")
+    for _ in range(63):
+        session.execute("1")
+    with pytest.raises(engine.Failure) as failure:
+        session.execute("1")
+    assert failure.value.code == 11, "EAGAIN"
+
+
+def test_session_limit():
+    with engine.Engine(image="python", zygotes=ZYGOTES, max_sessions=2) as one:
+        with Session(one), Session(one), pytest.raises(engine.Failure) as failure:
+            Session(one)
+        assert failure.value.code == 11
+        assert one.stats()["sessions"] == 0
+
+
+def test_what_is_refused(shell):
+    for fields, words in (({"zygote": "no such"}, "zygote"), ({"env": ("PYTHONHASHSEED=1",)}, "environment"), ({"memory_bytes": 32 << 20}, "64 MiB"),
+                          ({"policy": "no such"}, "no such"), ({"max_checkpoints": 65}, "64")):
+        with pytest.raises(engine.Failure, match=words):
+            Session(shell, **fields)
+    with Session(shell) as session:
+        for code, words in (("a\0b", "NUL"), (b"\xff", "UTF-8"), (b"#" * (9 << 20), "longer")):
+            with pytest.raises(engine.Failure, match=words):
+                session.execute(code)
+        with pytest.raises(engine.Failure, match="above the policy"):
+            session.execute("1", timeout_ms=10**9)
+
+
+def test_a_callback_may_order_more_and_close(shell):
+    session, results = Session(shell), []
+
+    def on_result(cell):
+        results.append(value(cell.result))
+        if len(results) < 5:
+            session.execute("%d" % len(results), on_result=on_result)
+        else:
+            session.close()
+
+    session.execute("0", on_result=on_result)
+    shell.until(lambda: session.ends)
+    assert results == ["0", "1", "2", "3", "4"]
+
+
+def test_close_while_output_comes(shell):
+    session = Session(shell)
+    session.execute("while True: print('x', flush=True)", on_output=lambda _: session.close())
+    shell.until(lambda: session.ends)
+
+
+# --------------------------------------------------------------------------------------------------
+# Hostile interpreters
+
+HOSTILE = {
+    "garbage on descriptor 3": "import os\nos.write(3, b'garbage' * 100)",
+    "a huge length": "import os, time\nos.write(3, b'\\xff\\xff\\xff\\x01' + b'x' * 100000)\ntime.sleep(100)",
+    "no JSON": "import os, time\nos.write(3, b'\\x05\\0\\0\\0[[[[[')\ntime.sleep(100)",
+    "a closed socket": "import os, time\nos.close(3)\ntime.sleep(100)",
+    "a false end": "import json, os\nf = json.dumps({'is': 'done', 'n': 9999, 'id': 1, 'status': 'ok', 'count': 1}).encode()\n"
+                   "os.write(3, len(f).to_bytes(4, 'little') + f)\nimport time; time.sleep(100)",
+    "a flood of frames": "import json, os\nf = json.dumps({'is': 'display', 'n': 1, 'data': {'text/plain': 'x' * 1000}, 'metadata': {}}).encode()\n"
+                         "f = len(f).to_bytes(4, 'little') + f\nwhile True: os.write(3, f)",
+    "a fork that stays": "import os, time\nif os.fork() == 0: time.sleep(1000)\nos._exit(0)",
+    "stopped": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+    "no reader": "import socket, time\ns = socket.socket(fileno=3)\ns.shutdown(socket.SHUT_RD)\ns.detach()\ntime.sleep(1000)",
+}
+
+
+@pytest.mark.parametrize("what", sorted(HOSTILE))
+def test_hostile_cells_hurt_themselves(shell, what):
+    with Session(shell) as good, Session(shell) as bad:
+        good.run("x = 1")
+        cells = [bad.execute(HOSTILE[what], timeout_ms=1000), bad.execute("1")]
+        bad.wait(*cells)
+        assert [cell.results for cell in cells] == [1, 1]
+        assert value(good.run("x")) == "1"
+
+
+# --------------------------------------------------------------------------------------------------
+# Rich runs
+
+def test_a_rich_run(shell):
+    run = shell.submit("import sys\nprint('out')\nprint('err', file=sys.stderr)\nopen('file', 'w').write('x')\n6 * 7", rich=1)
+    result = shell.wait(run)
+    assert (result["verdict"], result["out"], result["err"]) == ("ok", b"out\n", b"err\n")
+    assert run.cell["outputs"][-1]["data"]["text/plain"] == "42" and result["files"]["added"][0]["path"] == "file"
+
+
+def test_rich_runs_end_as_runs_do(shell):
+    assert shell.run("1 / 0", rich=1)["error"]["name"] == "ZeroDivisionError"
+    assert shell.run("while True: pass", rich=1, wall_ms=500)["verdict"] == "timeout"
+    assert shell.run("import os; os._exit(4)", rich=1)["exit_code"] == 4
+    run = shell.submit("print('said', flush=True)\nimport time; time.sleep(100)", rich=1, stream=True)
+    shell.until(lambda: run.output[1])
+    shell.cancel(run)
+    assert shell.wait(run)["verdict"] == "killed" and run.output[1] == b"said\n"
+    for fields in ({"args": ("a",)}, {"name": "x.py"}, {"input": b"x"}, {"language": "sh"}):
+        with pytest.raises(engine.Failure, match="rich"):
+            shell.submit("1", rich=1, **fields)
+
+
+# --------------------------------------------------------------------------------------------------
+# Checkpoints and branches
+
+def test_rollback(session):
+    session.run("x = 1; import os; open('file', 'w').write('one'); random = __import__('random'); random.seed(1)")
+    checkpoint = session.do("checkpoint")
+    first = value(session.run("random.random()"))
+    session.run("x = 2; open('file', 'w').write('two'); os.mkdir('folder'); open('folder/new', 'w')")
+    for _ in range(3):
+        session.do("rollback", checkpoint["id"])
+        assert value(session.run("x, open('file').read(), os.listdir('.')")) == "(1, 'one', ['file'])"
+        assert value(session.run("random.random()")) == first, "the state, and all of it"
+        session.run("x = 3")
+    assert session.do("drop", checkpoint["id"])
+    assert "no checkpoint" in session.wait(session.order("rollback", checkpoint["id"]))["message"]
+
+
+def test_a_rollback_is_not_the_next_cells_doing(session):
+    session.run("open('file', 'w').write('one')")
+    checkpoint = session.do("checkpoint")
+    session.run("open('file', 'w').write('two')")
+    session.do("rollback", checkpoint["id"])
+    files = session.run("1")["json"]["files"]
+    assert files["added"] == files["modified"] == files["deleted"] == []
+
+
+def test_interrupts_reach_the_interpreter_after_a_rollback(session):
+    checkpoint = session.do("checkpoint")
+    session.do("rollback", checkpoint["id"])
+    cell = session.run_until("import time\nprint('ready', flush=True)\ntime.sleep(1000)")
+    assert session.interrupt() == 1 and session.wait(cell)["error_name"] == "KeyboardInterrupt"
+
+
+def test_what_was_started_after_a_checkpoint_ends_with_a_rollback(session):
+    checkpoint = session.do("checkpoint")
+    session.run("import subprocess; p = subprocess.Popen(['sleep', '1000'])")
+    session.do("rollback", checkpoint["id"])
+    assert session.printed("import os\nfor pid in filter(str.isdigit, os.listdir('/proc')):\n    try:\n"
+                           "        if b'sleep' in open('/proc/%s/cmdline' % pid, 'rb').read(): print(pid)\n    except OSError: pass") == ""
+
+
+def test_a_checkpoint_tells_what_it_has_not(session):
+    session.run("import threading, time; t = threading.Thread(target=time.sleep, args=(100,), daemon=True); t.start()")
+    assert any("thread" in sentence for sentence in session.do("checkpoint")["lost"])
+
+
+def test_branches_take_turns(session):
+    session.run("x = 'first'; open('file', 'w').write('first')")
+    branch = session.do("fork")["id"]
+    session.run("x = 'changed'; open('only here', 'w').write('')")
+    session.do("switch", branch)
+    assert value(session.run("import os; x, sorted(os.listdir('.'))")) == "('first', ['file'])"
+    session.run("x = 'branch'; open('file', 'w').write('branch')")
+    session.do("switch", 0)
+    assert value(session.run("import os; x, open('file').read(), sorted(os.listdir('.'))")) == "('changed', 'first', ['file', 'only here'])"
+    assert "is in" in session.wait(session.order("drop", 0))["message"]
+    session.do("switch", branch)
+    assert value(session.run("x, open('file').read()")) == "('branch', 'branch')"
+    assert "no branch" in session.wait(session.order("switch", 99))["message"]
+
+
+def test_bounds_of_checkpoints(shell):
+    with Session(shell, max_checkpoints=2, checkpoint_bytes=1 << 20) as session:
+        session.run("open('file', 'wb').write(bytes(700000))")
+        first = session.do("checkpoint")
+        assert first["bytes"] >= 700000
+        assert not session.wait(session.order("checkpoint"))["ok"], "there is no room for two such files"
+        session.run("import os; os.remove('file')")
+        session.do("fork")
+        assert "the most" in session.wait(session.order("checkpoint"))["message"]
+        session.do("drop", first["id"])
+        session.do("checkpoint")
+
+
+def test_checkpoints_end_with_their_interpreter(session):
+    checkpoint = session.do("checkpoint")
+    session.run("import os; os._exit(1)")
+    session.run("1")
+    assert not session.wait(session.order("rollback", checkpoint["id"]))["ok"]
+
+
+def test_a_killed_checkpoint_is_told(session):
+    """The code inside is the same user, and can end any process of its sandbox."""
+    checkpoint = session.do("checkpoint")
+    session.run("import os, signal\nfor pid in map(int, filter(str.isdigit, os.listdir('/proc'))):\n"
+                "    if pid not in (1, os.getpid()):\n        try: os.kill(pid, signal.SIGKILL)\n        except OSError: pass\nx = 1")
+    assert not session.wait(session.order("rollback", checkpoint["id"]))["ok"]
+    assert value(session.run("x")) == "1"
+
+
+def test_memory_of_checkpoints_counts(shell):
+    with Session(shell, memory_bytes=256 << 20) as session:
+        session.run("b = bytearray(120 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1")
+        session.do("checkpoint")
+        result = session.run("import time\nfor i in range(0, len(b), 4096): b[i] = 2\ntime.sleep(1)\n"
+                             "c = bytearray(100 << 20)\nfor i in range(0, len(c), 4096): c[i] = 1\ntime.sleep(20)")
+        assert result["verdict"] in ("out_of_memory", "error"), result
+
+
+# --------------------------------------------------------------------------------------------------
+# Files
+
+def test_files_from_outside(session):
+    session.run("1")
+    with session.open_file("folder/in.bin", os.O_WRONLY) as file:
+        file.write(b"\0\1")
+    assert value(session.run("open('folder/in.bin', 'rb').read()")) == "b'\\x00\\x01'"
+    session.run("open('out.txt', 'w').write('out'); import os; os.symlink('/etc/passwd', 'link'); os.mkfifo('fifo')")
+    assert {entry["path"] for entry in session.files()} == {"folder/in.bin", "out.txt", "link", "fifo"}
+    with session.open_file("out.txt") as file:
+        assert file.read() == b"out"
+    for name in ("link", "fifo", "../" * 3 + "etc/passwd", "/etc/passwd", "", "no such", "folder"):
+        with pytest.raises(engine.Failure):
+            session.open_file(name)
+    session.delete_file("out.txt")
+    assert value(session.run("os.path.exists('out.txt')")) == "False"
+
+
+# --------------------------------------------------------------------------------------------------
+# Many, and what is left of them
+
+def count_fds():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_many_sessions_at_once():
+    wanted = 8 * 200 + 200
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < wanted:
+        pytest.skip("no more than %d descriptors" % hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    try:
+        with engine.Engine(image="python", zygotes=ZYGOTES) as one:
+            sessions = [Session(one) for _ in range(200)]
+            cells = [session.execute("x = %d" % i) for i, session in enumerate(sessions)]
+            one.until(lambda: all(cell.result for cell in cells), 240, "every cell has a result")
+            assert {cell.result["verdict"] for cell in cells} == {"ok"}
+            assert one.stats()["sessions"] == 200
+            cells = [session.execute("x") for session in sessions]
+            one.until(lambda: all(cell.result for cell in cells), 120, "every cell has a result")
+            assert [value(cell.result) for cell in cells] == [str(i) for i in range(200)]
+            for session in sessions:
+                session.close()
+            one.until(lambda: all(session.ends for session in sessions), 120, "every session has ended")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_an_engine_is_freed_with_sessions_open():
+    before = count_fds()
+    one = engine.Engine(image="python", zygotes=ZYGOTES)
+    sessions = [Session(one) for _ in range(3)]
+    sessions[0].run("x = 1")
+    sessions[0].do("checkpoint")
+    sessions[1].execute("while True: pass")
+    one.close()
+    assert count_fds() == before and not any(session.ends for session in sessions)
+
+
+def test_nothing_is_left(shell):
+    shell.settle()
+    before, folder = count_fds(), os.path.join(os.environ["HUTCH_HOME"], "runs")
+
+    def directories():
+        return sorted(path for path, names, _ in os.walk(folder) for _ in names)
+
+    for _ in range(3):
+        with Session(shell) as session:
+            session.run("open('file', 'w')")
+            checkpoint = session.do("checkpoint")
+            branch = session.do("fork")
+            session.do("rollback", checkpoint["id"])
+            session.do("switch", branch["id"])
+            session.run("import os; os._exit(1)")
+            session.run("1")
+    shell.settle()
+    shell.until(lambda: count_fds() <= before, what="descriptors are closed")
+    shell.until(lambda: not [name for name in os.listdir(shell_data(folder)) if name.startswith("c")], what="states are removed")
+
+
+def shell_data(folder):
+    return next(os.path.join(folder, name) for name in os.listdir(folder) if re.fullmatch(r"\d+\.data", name))
+
+
+# --------------------------------------------------------------------------------------------------
+# Helpers that are killed
+
+def test_sessions_outlive_the_launcher_and_the_zygotes():
+    with engine.Engine(image="python", zygotes=ZYGOTES) as one, Session(one) as session:
+        session.run("x = 1")
+        one.settle()
+        os.kill(one.stats()["launcher_pid"], signal.SIGKILL)
+        for entry in one.stats()["zygotes"]:
+            os.kill(entry["pid"], signal.SIGKILL)
+        one.until(lambda: one.stats()["lost_launchers"] == 1)
+        assert value(session.run("x")) == "1"
+        session.run("import os; os._exit(1)")
+        assert session.run("1")["is_fresh"] == 1
