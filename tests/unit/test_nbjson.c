@@ -465,14 +465,19 @@ static void test_mutations(void **state)
 /* A program that the library is part of may have set a locale with another point. */
 static void test_locale(void **state)
 {
-    static const char *const names[] = { "de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR" };
-    bool is_set = false;
+    char dir[] = "/tmp/hutch-nbjson.XXXXXX", command[200];
+    bool is_set;
 
     (void)state;
-    for (size_t i = 0; i < ARRAY_SIZE(names) && !is_set; i++)
-        is_set = setlocale(LC_ALL, names[i]) != NULL;
+    assert_non_null(mkdtemp(dir));
+    snprintf(command, sizeof(command), "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >%s/log 2>&1", dir, dir);
+    is_set = system(command) != -1 && setenv("LOCPATH", dir, 1) == 0 && setlocale(LC_ALL, "de_DE.UTF-8") != NULL;
+    snprintf(command, sizeof(command), "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
     if (!is_set)
-        skip();
+        skip(); /* no sources of locales here */
+    snprintf(command, sizeof(command), "%.1f", 0.5);
+    assert_string_equal(command, "0,5");
     test_values(NULL);
     setlocale(LC_ALL, "C");
 }
