@@ -24,6 +24,7 @@ struct prompt;
 struct repl {
     struct hutch_engine *engine;
     uint64_t session; /* 0: none, the next cell opens one */
+    bool has_files;   /* a cell has run in it: before, its directory is not there */
     const char *data; /* --data, its real path; NULL: a fresh directory for each session */
     uint64_t max_upload; /* bytes of one file */
     char context[REPL_CONTEXT_SIZE];
@@ -59,6 +60,8 @@ bool hutch_repl_open_session(struct repl *r);
 void hutch_repl_close_session(struct repl *r);
 /* Runs a cell to its end. False: there was nothing to run it in, which was said. */
 bool hutch_repl_execute(struct repl *r, const char *code, size_t len);
+/* The session has its directory: where no cell has run, one runs that nobody sees. False: it cannot be had, which was said. */
+bool hutch_repl_prepare_files(struct repl *r);
 /* Until nothing is under way and all is written. */
 void hutch_repl_wait(struct repl *r);
 /* Does what is due, without waiting. True when Ctrl-C was pressed meanwhile. */

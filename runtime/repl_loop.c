@@ -13,7 +13,7 @@
 
 #define INPUT_LINE_MAX  4096 /* of a terminal: termios(3) */
 #define PICTURE_MAX     (8u << 20)
-#define PICTURE_CONTEXT "hutch-images"
+#define HIDDEN_CONTEXT  "hutch"
 #define DAY_MS          (24u * 3600 * 1000)
 
 /* --- the session --------------------------------------------------------------------------------------------------- */
@@ -25,6 +25,7 @@ static void on_end(void *user, uint64_t session, const char *why, const char *di
     (void)session;
     r->session = 0;
     r->count = 0;
+    r->has_files = false;
     if (!r->is_closing)
         hutch_cell_show_say(&r->show, "the session is over: %s", why);
     if (directory && !r->is_quiet)
@@ -76,6 +77,8 @@ static void on_input(void *user, uint64_t session, const char *prompt, int is_pa
         hutch_session_reply(r->engine, session, NULL);
         return;
     }
+    if (is_password && !*prompt)
+        prompt = "Password: "; /* a notebook shows a box */
     hutch_cell_show_bytes(&r->show, 1, prompt, strlen(prompt));
     r->wants_input = true;
     if (is_password && tcgetattr(STDIN_FILENO, &r->echo) == 0) {
@@ -245,6 +248,7 @@ static void on_result(void *user, uint64_t session, const struct hutch_cell_resu
         hutch_cell_show_say(&r->show, "%s", result->message);
     if (!result->message[0] && result->truncated)
         hutch_cell_show_say(&r->show, "there was more output than the limit; the rest was dropped");
+    r->has_files |= result->verdict != HUTCH_SETUP_FAILED;
     r->was_death_told = result->interpreter_died;
     r->count = result->interpreter_died ? 0 : result->execution_count;
 }
@@ -266,7 +270,45 @@ static bool run_cell(struct repl *r, struct hutch_cell *cell)
     return !r->is_broken;
 }
 
-/* --- sixels: made where the image was made, by a cell that nobody sees --- */
+/* --- cells that nobody sees --- */
+
+static void on_hidden_result(void *user, uint64_t session, const struct hutch_cell_result *result)
+{
+    struct repl *r = user;
+
+    (void)session;
+    r->is_busy = false;
+    if (result->interpreter_died || result->verdict == HUTCH_SETUP_FAILED)
+        hutch_cell_show_say(&r->show, "%s", result->message);
+    r->has_files |= result->verdict != HUTCH_SETUP_FAILED;
+    if (result->verdict != HUTCH_OK || result->truncated)
+        r->picture_len = 0;
+}
+
+/* With nothing that a user would notice, unless it fails. */
+static bool run_hidden(struct repl *r, const char *code, void (*on_output_of_it)(void *, uint64_t, const struct hutch_output *))
+{
+    struct hutch_cell cell;
+    bool was_run;
+
+    hutch_cell_init(&cell);
+    cell.code = code;
+    cell.context = HIDDEN_CONTEXT;
+    cell.silent = cell.no_history = 1;
+    cell.on_output = on_output_of_it;
+    cell.on_result = on_hidden_result;
+    r->is_hidden = true;
+    was_run = run_cell(r, &cell);
+    r->is_hidden = false;
+    return was_run;
+}
+
+bool hutch_repl_prepare_files(struct repl *r)
+{
+    return r->has_files || (run_hidden(r, "pass", NULL) && r->has_files);
+}
+
+/* --- sixels: made where the image was made --- */
 
 static void on_picture(void *user, uint64_t session, const struct hutch_output *output)
 {
@@ -284,46 +326,23 @@ static void on_picture(void *user, uint64_t session, const struct hutch_output *
     r->picture_len += output->text_len;
 }
 
-static void on_picture_result(void *user, uint64_t session, const struct hutch_cell_result *result)
-{
-    struct repl *r = user;
-
-    (void)session;
-    r->is_busy = false;
-    if (result->interpreter_died)
-        hutch_cell_show_say(&r->show, "%s", result->message);
-    if (result->verdict != HUTCH_OK || result->truncated)
-        r->picture_len = 0;
-}
-
 static void show_sixels(struct repl *r, const char *name)
 {
     auto_free char *code = hutch_term_image_sixel_code(name);
-    struct hutch_cell cell;
 
-    if (!code)
-        return;
-    hutch_cell_init(&cell);
-    cell.code = code;
-    cell.context = PICTURE_CONTEXT;
-    cell.silent = cell.no_history = 1;
-    cell.on_output = on_picture;
-    cell.on_input = on_input;
-    cell.on_result = on_picture_result;
     r->picture_len = 0;
-    r->is_hidden = true;
-    if (run_cell(r, &cell)) {
-        if (r->picture_len && hutch_term_image_is_sixel(r->picture, r->picture_len)) {
-            hutch_cell_show_raw(&r->show, TERM_SIXEL_START, strlen(TERM_SIXEL_START));
-            hutch_cell_show_raw(&r->show, r->picture, r->picture_len);
-            hutch_cell_show_raw(&r->show, TERM_SIXEL_END "\n", strlen(TERM_SIXEL_END "\n"));
-        } else {
-            hutch_cell_show_say(&r->show, "%s could not be made into sixels", name);
-        }
+    if (!code || !run_hidden(r, code, on_picture))
+        return;
+    if (r->picture_len && hutch_term_image_is_sixel(r->picture, r->picture_len)) {
+        hutch_cell_show_raw(&r->show, TERM_SIXEL_START, strlen(TERM_SIXEL_START));
+        hutch_cell_show_raw(&r->show, r->picture, r->picture_len);
+        hutch_cell_show_raw(&r->show, TERM_SIXEL_END "\n", strlen(TERM_SIXEL_END "\n"));
+    } else {
+        hutch_cell_show_say(&r->show, "%s could not be made into sixels", name);
     }
-    r->is_hidden = false;
     free(r->picture);
     r->picture = NULL;
+    r->picture_len = 0;
 }
 
 bool hutch_repl_execute(struct repl *r, const char *code, size_t len)

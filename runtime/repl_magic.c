@@ -65,7 +65,7 @@ static char *host_path(const char *word)
 
 /* --- files ---------------------------------------------------------------------------------------------------------- */
 
-/* As it goes on, cells' clocks do too, and Ctrl-C ends it. */
+/* A regular file from its beginning. As it goes on, cells' clocks do too, and Ctrl-C ends it. */
 static int copy(struct repl *r, int from, int to, uint64_t max_bytes, uint64_t *ret_bytes, struct hutch_err *err)
 {
     *ret_bytes = 0;
@@ -78,6 +78,8 @@ static int copy(struct repl *r, int from, int to, uint64_t max_bytes, uint64_t *
             return 0;
         if (err->errnum != EFBIG || *ret_bytes >= max_bytes)
             return -1;
+        if (lseek(from, (off_t)*ret_bytes, SEEK_SET) < 0) /* it has looked whether there is more */
+            return hutch_err_set(err, errno, "copy it");
         if (hutch_repl_is_interrupted(r))
             return hutch_err_set(err, EINTR, "copy it");
     }
@@ -119,6 +121,8 @@ static void upload_one(struct repl *r, const char *word)
 
 static void do_upload(struct repl *r, char **words, int n)
 {
+    if (!hutch_repl_prepare_files(r))
+        return;
     for (int i = 0; i < n && r->session; i++)
         upload_one(r, words[i]);
 }
@@ -157,12 +161,14 @@ static void do_download(struct repl *r, char **words, int n)
     const char *name = strncmp(words[0], "/mnt/data/", 10) == 0 ? words[0] + 10 : words[0];
     struct hutch_error error;
     struct hutch_err err = { 0 };
-    auto_fd from = hutch_session_open_file(r->engine, r->session, name, O_RDONLY, &error);
-    auto_fd to = -1;
+    auto_fd from = -1, to = -1;
     auto_free char *path = NULL;
     struct stat st;
     uint64_t bytes;
 
+    if (!hutch_repl_prepare_files(r))
+        return;
+    from = hutch_session_open_file(r->engine, r->session, name, O_RDONLY, &error);
     if (from < 0) {
         hutch_cell_show_say(&r->show, "%s", error.message);
         return;
@@ -202,7 +208,7 @@ static void show_file(struct repl *r, const cJSON *file)
                           (size_t)snprintf(left, sizeof(left), "%12.0f  %-16s  ", number_of(file, "size"), when));
     for (; path && *path; path++) /* one file, one line */
         hutch_cell_show_bytes(&r->show, 1, *path == '\n' || *path == '\r' ? "?" : path, 1);
-    if (type)
+    if (type && strcmp(type, "file") != 0)
         hutch_cell_show_bytes(&r->show, 1, left, (size_t)snprintf(left, sizeof(left), "  (%.30s)", type));
     hutch_cell_show_bytes(&r->show, 1, "\n", 1);
 }
@@ -210,12 +216,15 @@ static void show_file(struct repl *r, const cJSON *file)
 static void do_files(struct repl *r, char **words, int n)
 {
     struct hutch_error error;
-    auto_free char *json = hutch_session_files(r->engine, r->session, &error);
+    auto_free char *json = NULL;
     struct hutch_err err;
     cJSON *files, *file;
 
     (void)words;
     (void)n;
+    if (!hutch_repl_prepare_files(r))
+        return;
+    json = hutch_session_files(r->engine, r->session, &error);
     if (!json) {
         hutch_cell_show_say(&r->show, "%s", error.message);
         return;
@@ -265,7 +274,7 @@ static void do_context(struct repl *r, char **words, int n)
 struct answer {
     struct repl *r;
     const char *what;   /* "checkpoint 3", without the number where there is none yet */
-    bool tells_id, is_ok;
+    bool tells_id, has_come;
 };
 
 static void on_reply(void *user, uint64_t session, const struct hutch_reply *reply)
@@ -278,7 +287,7 @@ static void on_reply(void *user, uint64_t session, const struct hutch_reply *rep
 
     (void)session;
     a->r->is_busy = false;
-    a->is_ok = reply->ok;
+    a->has_come = true;
     if (!reply->ok) {
         hutch_cell_show_say(show, "%s", reply->message);
         return;
@@ -293,15 +302,13 @@ static void on_reply(void *user, uint64_t session, const struct hutch_reply *rep
     cJSON_Delete(lost);
 }
 
-static bool wait_for(struct repl *r, struct answer *a, int rc, const struct hutch_error *error)
+/* An order was given: @rc says whether it was taken. Its answer may have come already. */
+static void wait_for(struct repl *r, struct answer *a, int rc, const struct hutch_error *error)
 {
-    if (rc < 0) {
+    r->is_busy = rc == 0 && !a->has_come;
+    if (rc < 0)
         hutch_cell_show_say(&r->show, "%s", error->message);
-        return false;
-    }
-    r->is_busy = true;
     hutch_repl_wait(r);
-    return a->is_ok;
 }
 
 static bool take_number(struct repl *r, const char *word, uint64_t *ret)
