@@ -183,9 +183,17 @@ void hutch_cell_feed_forget(struct cell_feed *feed)
         return;
     hutch_cell_outputs_free(feed->outputs);
     feed->outputs = outputs;
-    for (int i = 0; i < 2; i++)
-        if (feed->streams[i].text.len == 0)
-            hutch_batch_text_done(&feed->streams[i].text);
+    for (int i = 0; i < 2; i++) {
+        struct stream *s = &feed->streams[i];
+
+        if (s->text.len == 0)
+            hutch_batch_text_done(&s->text);
+        if (s->n_seen == 0) {
+            free(s->seen);
+            s->seen = NULL;
+            s->seen_room = 0;
+        }
+    }
 }
 
 /* ---- text ---- */
