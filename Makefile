@@ -208,15 +208,15 @@ $(B)/bench/floor: bench/floor.c $(B)/flags
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $<
 
 # Linked as an embedding program is: against the public library, hutch.h its only header of ours.
-$(B)/bench/warm: bench/warm.c $(B)/libhutch.a $(B)/flags
+$(B)/bench/warm $(B)/bench/sessions: $(B)/bench/%: bench/%.c bench/common.c bench/common.h runtime/hutch.h $(B)/libhutch.a $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(B)/libhutch.a $(shell pkg-config --libs $(LIBHUTCH_PC)) -lm
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(B)/libhutch.a $(shell pkg-config --libs $(LIBHUTCH_PC)) -lm
 
 .PHONY: bench
 bench: ## measure the kernel's floor, warm and cold runs, and whatever else is installed
 	@.ci/packages build images test
-	@$(SUBMAKE) all $(B)/bench/floor $(B)/bench/warm
+	@$(SUBMAKE) all $(B)/bench/floor $(B)/bench/warm $(B)/bench/sessions
 	@bench/report --build $(B)
 
 # What `hutch rootfs build` needs: everything below rootfs/ that is not compiled into the program.

@@ -11,21 +11,17 @@
  *   hold     keeps --count sandboxes prepared (or, with --code, --count runs that have printed something) until a line comes on stdin
  *
  * Every result is checked: another output than --want, or any verdict but "ok", is an error. Prints one JSON object. */
+#include "common.h"
 #include "hutch.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#define START_MAX_S 120 /* until zygotes and pool are there */
 #define STALL_MAX_S 60  /* without a result */
 #define MAX_FLIGHT  4096
 
@@ -56,27 +52,6 @@ struct bench {
     double last_event;    /* of any result */
 };
 
-static _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static _Noreturn void die(const char *fmt, ...)
-{
-    va_list args;
-
-    fprintf(stderr, "warm: ");
-    va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
-    va_end(args);
-    fputc('\n', stderr);
-    exit(1);
-}
-
-static double now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
-}
-
 /* --- the engine --- */
 
 static void open_engine(struct bench *b)
@@ -102,45 +77,7 @@ static void open_engine(struct bench *b)
         options.n_zygotes = is_full ? 2 : 1;
     }
     if (hutch_engine_open(&options, &b->engine, &err) < 0)
-        die("%s", err.message);
-}
-
-/* Waits for the engine, but not past @until, and does what is due. */
-static void turn(struct bench *b, double until)
-{
-    struct pollfd pfd = { .fd = hutch_engine_fd(b->engine), .events = POLLIN };
-    double left = until - now_ms();
-    struct timespec ts = { 0 };
-    struct hutch_error err;
-
-    if (left > 0) {
-        ts.tv_sec = (time_t)(left / 1e3);
-        ts.tv_nsec = (long)(fmod(left, 1e3) * 1e6);
-    }
-    if (ppoll(&pfd, 1, &ts, NULL) <= 0)
-        return;
-    if (hutch_engine_dispatch(b->engine, &err) < 0)
-        die("%s", err.message);
-}
-
-/* Until every pool has what it is to have at least and nothing is being built. */
-static void wait_for_pool(struct bench *b)
-{
-    double limit = now_ms() + START_MAX_S * 1e3;
-
-    for (;;) {
-        struct hutch_engine_stats stats = { .size = sizeof(stats) };
-        bool is_ready = true;
-
-        hutch_engine_get_stats(b->engine, &stats);
-        for (size_t i = 0; i < stats.n_zygotes; i++)
-            is_ready = is_ready && stats.zygotes[i].is_ready;
-        if (is_ready && stats.building == 0 && stats.prepared > 0 && stats.running == 0 && stats.queued == 0)
-            return;
-        if (now_ms() > limit)
-            die("the pool is not full after %d s: %u prepared, %u being built", START_MAX_S, stats.prepared, stats.building);
-        turn(b, now_ms() + 100);
-    }
+        bench_die("%s", err.message);
 }
 
 /* --- runs --- */
@@ -149,13 +86,13 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
 {
     struct flight *flight = user;
     struct bench *b = flight->bench;
-    double now = now_ms();
+    double now = bench_now_ms();
 
     (void)id;
     if (result->verdict != HUTCH_OK || result->exit_code != 0)
-        die("a run ended with '%s' (%s): %.500s", hutch_verdict_text(result->verdict), result->message, result->err);
+        bench_die("a run ended with '%s' (%s): %.500s", hutch_verdict_text(result->verdict), result->message, result->err);
     if (b->settings.want && strcmp(result->out, b->settings.want) != 0)
-        die("a run printed '%.200s' and not '%s'", result->out, b->settings.want);
+        bench_die("a run printed '%.200s' and not '%s'", result->out, b->settings.want);
     flight->is_used = false;
     b->in_flight--;
     b->done++;
@@ -163,7 +100,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     if (!flight->is_counted || b->n == b->room)
         return;
     if (strcmp(b->settings.scenario, "demand") == 0 && result->was_prepared)
-        die("a run that should have found an empty pool has found a sandbox in it");
+        bench_die("a run that should have found an empty pool has found a sandbox in it");
     if (b->n == 0)
         b->first = now;
     b->last = now;
@@ -183,7 +120,7 @@ static void on_output(void *user, uint64_t id, int stream, const char *data, siz
 
     (void)id;
     if (stream == 2)
-        die("a run says: %.*s", (int)len, data);
+        bench_die("a run says: %.*s", (int)len, data);
     flight->bench->printed += !flight->has_printed; /* one print() may come in pieces */
     flight->has_printed = true;
 }
@@ -198,7 +135,7 @@ static uint64_t submit(struct bench *b, double due, bool is_counted)
     while (flight < b->flights + MAX_FLIGHT && flight->is_used)
         flight++;
     if (flight == b->flights + MAX_FLIGHT)
-        die("%d runs are under way: the engine does not keep up", MAX_FLIGHT);
+        bench_die("%d runs are under way: the engine does not keep up", MAX_FLIGHT);
     *flight = (struct flight){ .bench = b, .due = due, .is_used = true, .is_counted = is_counted };
     hutch_request_init(&request);
     request.code = b->settings.code;
@@ -207,7 +144,7 @@ static uint64_t submit(struct bench *b, double due, bool is_counted)
     if (strcmp(b->settings.scenario, "hold") == 0)
         request.on_output = on_output;
     if (hutch_engine_submit(b->engine, &request, &id, &err) < 0)
-        die("%s", err.message);
+        bench_die("%s", err.message);
     b->in_flight++;
     return id;
 }
@@ -216,10 +153,10 @@ static void wait_for_result(struct bench *b)
 {
     unsigned before = b->done;
 
-    for (b->last_event = now_ms(); b->done == before;) {
-        if (now_ms() - b->last_event > STALL_MAX_S * 1e3)
-            die("no result for %d s, with %u runs under way", STALL_MAX_S, b->in_flight);
-        turn(b, now_ms() + 1000);
+    for (b->last_event = bench_now_ms(); b->done == before;) {
+        if (bench_now_ms() - b->last_event > STALL_MAX_S * 1e3)
+            bench_die("no result for %d s, with %u runs under way", STALL_MAX_S, b->in_flight);
+        bench_turn(b->engine, bench_now_ms() + 1000);
     }
 }
 
@@ -234,8 +171,8 @@ static void wait_for_all(struct bench *b)
 static void run_paced(struct bench *b)
 {
     for (unsigned i = 0; i < b->settings.warm_up + b->settings.rounds; i++) {
-        wait_for_pool(b);
-        submit(b, now_ms(), i >= b->settings.warm_up);
+        bench_wait_for_pool(b->engine);
+        submit(b, bench_now_ms(), i >= b->settings.warm_up);
         wait_for_result(b);
     }
 }
@@ -243,9 +180,9 @@ static void run_paced(struct bench *b)
 static void run_demand(struct bench *b)
 {
     for (unsigned i = 0; i < b->settings.warm_up + b->settings.rounds; i++) {
-        wait_for_pool(b);
-        submit(b, now_ms(), false);
-        submit(b, now_ms(), i >= b->settings.warm_up);
+        bench_wait_for_pool(b->engine);
+        submit(b, bench_now_ms(), false);
+        submit(b, bench_now_ms(), i >= b->settings.warm_up);
         wait_for_all(b);
     }
 }
@@ -256,10 +193,10 @@ static void run_closed(struct bench *b)
     unsigned warm_up = b->settings.warm_up + 2 * b->settings.concurrency, handed_in = 0;
     double end = 0;
 
-    wait_for_pool(b);
-    while (b->n < b->settings.rounds || now_ms() < end) {
+    bench_wait_for_pool(b->engine);
+    while (b->n < b->settings.rounds || bench_now_ms() < end) {
         while (b->in_flight < b->settings.concurrency)
-            submit(b, now_ms(), handed_in++ >= warm_up);
+            submit(b, bench_now_ms(), handed_in++ >= warm_up);
         wait_for_result(b);
         if (b->n > 0 && end == 0)
             end = b->first + b->settings.seconds * 1e3;
@@ -282,18 +219,18 @@ static void run_open(struct bench *b)
     unsigned warm_up = b->settings.warm_up, handed_in = 0;
     double due;
 
-    wait_for_pool(b);
-    due = now_ms();
+    bench_wait_for_pool(b->engine);
+    due = bench_now_ms();
     while (b->n < b->settings.rounds) {
-        double now = now_ms();
+        double now = bench_now_ms();
 
         for (; due <= now && handed_in < warm_up + b->settings.rounds; handed_in++) {
             submit(b, due, handed_in >= warm_up);
             due -= log(1 - random_unit(&state)) / b->settings.rate * 1e3;
         }
         if (now - (b->last_event ? b->last_event : now) > STALL_MAX_S * 1e3)
-            die("no result for %d s, with %u runs under way", STALL_MAX_S, b->in_flight);
-        turn(b, due < now + 100 && handed_in < warm_up + b->settings.rounds ? due : now + 100);
+            bench_die("no result for %d s, with %u runs under way", STALL_MAX_S, b->in_flight);
+        bench_turn(b->engine, due < now + 100 && handed_in < warm_up + b->settings.rounds ? due : now + 100);
     }
 }
 
@@ -304,13 +241,13 @@ static void run_hold(struct bench *b)
     uint64_t ids[MAX_FLIGHT];
     unsigned n = b->settings.code ? b->settings.count : 0;
 
-    wait_for_pool(b);
+    bench_wait_for_pool(b->engine);
     for (unsigned i = 0; i < n; i++)
-        ids[i] = submit(b, now_ms(), false);
-    for (double limit = now_ms() + START_MAX_S * 1e3; b->printed < n;) {
-        if (now_ms() > limit)
-            die("%u of %u runs have printed something after %d s", b->printed, n, START_MAX_S);
-        turn(b, now_ms() + 100);
+        ids[i] = submit(b, bench_now_ms(), false);
+    for (double limit = bench_now_ms() + BENCH_START_MAX_S * 1e3; b->printed < n;) {
+        if (bench_now_ms() > limit)
+            bench_die("%u of %u runs have printed something after %d s", b->printed, n, BENCH_START_MAX_S);
+        bench_turn(b->engine, bench_now_ms() + 100);
     }
     hutch_engine_get_stats(b->engine, &stats);
     printf("{\"prepared\": %u, \"running\": %u, \"launcher\": %d, \"zygotes\": {", stats.prepared, stats.running,
@@ -320,27 +257,11 @@ static void run_hold(struct bench *b)
     printf("}}\n");
     fflush(stdout);
     while (poll(&in, 1, 0) == 0)
-        turn(b, now_ms() + 50);
+        bench_turn(b->engine, bench_now_ms() + 50);
     (void)ids; /* freeing the engine ends them */
 }
 
 /* --- output --- */
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static void print_times(const char *name, double *ms, unsigned n)
-{
-    qsort(ms, n, sizeof(*ms), compare);
-#define AT(share) ms[(unsigned)((double)(n - 1) * (share) + 0.5)]
-    printf("\"%s\": {\"n\": %u, \"p50\": %.4f, \"p90\": %.4f, \"p99\": %.4f, \"max\": %.4f}", name, n, AT(0.5), AT(0.9), AT(0.99),
-           AT(1.0));
-#undef AT
-}
 
 static void print_result(struct bench *b)
 {
@@ -349,24 +270,12 @@ static void print_result(struct bench *b)
     hutch_engine_get_stats(b->engine, &stats);
     printf("{\"scenario\": \"%s\", ", b->settings.scenario);
     for (int i = 0; i < PARTS; i++) {
-        print_times(part_names[i], b->times[i], b->n);
+        bench_print_times(part_names[i], b->times[i], b->n);
         printf(", ");
     }
     printf("\"rate_per_s\": %.1f, \"from_pool\": %u, \"on_demand\": %u, \"restarts\": %u, \"lost\": %llu}\n",
            b->n > 1 && b->last > b->first ? (b->n - 1) / ((b->last - b->first) / 1e3) : 0.0, b->from_pool, b->n - b->from_pool,
            b->restarts, (unsigned long long)(stats.lost_zygotes + stats.lost_launchers + stats.lost_sandboxes));
-}
-
-static double number(const char *text, double min, double max)
-{
-    char *end;
-    double n = strtod(text, &end);
-
-    if (!*text || *end || !(n >= min && n <= max)) {
-        fprintf(stderr, "warm: '%s' is not a number from %g to %g\n", text, min, max);
-        exit(2);
-    }
-    return n;
 }
 
 static const struct {
@@ -399,15 +308,15 @@ int main(int argc, char **argv)
         case 'w': s->want = optarg; break;
         case 'z': s->zygotes = optarg; break;
         case 'i': s->image = optarg; break;
-        case 'r': s->rounds = (unsigned)number(optarg, 1, 1e7); break;
-        case 's': s->seconds = number(optarg, 0, 3600); break;
-        case 'n': s->concurrency = (unsigned)number(optarg, 1, MAX_FLIGHT); break;
-        case 'p': s->rate = number(optarg, 0.001, 1e6); break;
-        case 'm': s->pool = (unsigned)number(optarg, 1, MAX_FLIGHT); break;
-        case 'x': s->pool_max = (unsigned)number(optarg, 1, MAX_FLIGHT); break;
-        case 'R': s->running = (unsigned)number(optarg, 1, MAX_FLIGHT); break;
-        case 'k': s->count = (unsigned)number(optarg, 1, MAX_FLIGHT); break;
-        case 'u': s->warm_up = (unsigned)number(optarg, 0, 1e6); break;
+        case 'r': s->rounds = (unsigned)bench_number(optarg, 1, 1e7); break;
+        case 's': s->seconds = bench_number(optarg, 0, 3600); break;
+        case 'n': s->concurrency = (unsigned)bench_number(optarg, 1, MAX_FLIGHT); break;
+        case 'p': s->rate = bench_number(optarg, 0.001, 1e6); break;
+        case 'm': s->pool = (unsigned)bench_number(optarg, 1, MAX_FLIGHT); break;
+        case 'x': s->pool_max = (unsigned)bench_number(optarg, 1, MAX_FLIGHT); break;
+        case 'R': s->running = (unsigned)bench_number(optarg, 1, MAX_FLIGHT); break;
+        case 'k': s->count = (unsigned)bench_number(optarg, 1, MAX_FLIGHT); break;
+        case 'u': s->warm_up = (unsigned)bench_number(optarg, 0, 1e6); break;
         default: optind = argc; break;
         }
     if (optind + 1 == argc)
@@ -436,7 +345,7 @@ int main(int argc, char **argv)
     for (int p = 0; p < PARTS; p++) {
         bench.times[p] = calloc(bench.room, sizeof(double));
         if (!bench.times[p])
-            die("no memory for %u times", bench.room);
+            bench_die("no memory for %u times", bench.room);
     }
     open_engine(&bench);
     scenarios[i].run(&bench);

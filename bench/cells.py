@@ -1,0 +1,154 @@
+"""The part of bench/report about sessions: cells, notebooks, checkpoints, and what idle sessions take. Measured by sessions.c."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PARTS = ("cells", "notebook", "checkpoints", "idle")
+
+NOTEBOOK = os.path.join(HERE, "plot.ipynb")
+# nbconvert needs a filter that lets ZeroMQ set its threads' scheduling; the limits of a run would slow it down.
+NBCONVERT = """\
+import os, subprocess, sys, time
+os.environ["HOME"] = "/tmp"
+os.environ.pop("MPLBACKEND", None)
+for _ in range(int(sys.argv[1])):
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "/mnt/data/plot.ipynb", "--output",
+                           "/mnt/data/out.ipynb"], capture_output=True, text=True)
+    taken = time.perf_counter() - start
+    if done.returncode or "image/png" not in open("/mnt/data/out.ipynb").read():
+        sys.exit(done.stderr)
+    print(1e3 * taken, flush=True)
+"""
+
+ROWS = 1_000_000
+FRAME = f"""\
+import numpy as np
+import pandas as pd
+frame = pd.DataFrame(np.random.default_rng(1).random(({ROWS}, 4)), columns=list("abcd"))
+frame.head(100).to_csv("head.csv")
+"""
+DESTROY = """\
+import os
+frame.drop(frame.index, inplace=True)
+frame = None
+os.unlink("head.csv")
+"""
+LOOK = """\
+import os
+print(frame.shape, os.path.exists("head.csv"))
+"""
+
+
+def code_cells(path):
+    with open(path, encoding="utf-8") as file:
+        notebook = json.load(file)
+    return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+class Sessions:
+    """@bench: report's, for its arguments and its record."""
+
+    def __init__(self, bench, say, run_json, percentiles, sandbox_memory):
+        self.bench, self.say, self.run_json, self.percentiles, self.sandbox_memory = bench, say, run_json, percentiles, sandbox_memory
+
+    def command(self, scenario, codes, want=None, **options):
+        command = [os.path.join(self.bench.args.build, "bench", "sessions"), scenario, "--image", self.bench.args.image]
+        for code in codes:
+            command += ["--code", code]
+        if want:
+            command += ["--want", want]
+        for name, value in options.items():
+            command += [f"--{name.replace('_', '-')}", str(value)]
+        return command
+
+    def measure(self, scenario, *args, **options):
+        self.say(f"sessions, {scenario}")
+        return self.run_json(self.command(scenario, *args, **options), f"sessions {scenario}")
+
+    def run_cells(self):
+        rounds = self.bench.rounds
+        self.bench.record["cell"] = self.measure("cell", ["1+1"], '"text/plain":"2"', rounds=rounds(2000))
+        self.bench.record["session_open"] = self.measure("open", ["1+1"], '"text/plain":"2"', rounds=rounds(400))
+
+    def run_notebook(self):
+        record, args = self.bench.record, self.bench.args
+        record["notebook"] = self.measure("notebook", code_cells(NOTEBOOK), '"image/png"', rounds=self.bench.rounds(200))
+        self.say("nbconvert --execute")
+        with tempfile.TemporaryDirectory(prefix="hutch-bench-") as work, open(NOTEBOOK, encoding="utf-8") as notebook:
+            with open(os.path.join(work, "plot.ipynb"), "w", encoding="utf-8") as copy:
+                copy.write(notebook.read())
+            script = os.path.join(work, "measure.py")
+            with open(script, "w", encoding="utf-8") as file:
+                file.write(NBCONVERT)
+            policy = os.path.join(HERE, "..", "tests", "notebooks", "reference.json")
+            done = subprocess.run([self.bench.hutch, "run", "-q", "--image", args.image, "--policy", policy, "--memory", "0", "--cpus", "0",
+                                   "--timeout", "0", "--data", work, script, "3" if args.quick else "10"], stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"bench/report: nbconvert: {done.stderr.strip()[-600:]}")
+        record["nbconvert"] = self.percentiles([float(line) for line in done.stdout.split()])
+
+    def run_checkpoints(self):
+        self.bench.record["checkpoint"] = self.measure("checkpoint", [FRAME, DESTROY, LOOK], f"({ROWS}, 4) True",
+                                                       rounds=self.bench.rounds(100), warm_up=3)
+
+    def run_idle(self):
+        count = min(self.bench.args.sessions, 20) if self.bench.args.quick else self.bench.args.sessions
+        self.say(f"{count} open sessions")
+        process = subprocess.Popen(self.command("hold", ["x = 1"], count=count), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        line = process.stdout.readline()
+        if not line:
+            process.wait()
+            sys.exit("bench/report: 'sessions hold' has failed")
+        self.bench.record["idle"] = {**json.loads(line), **self.sandbox_memory(process.pid, count)}
+        self.bench.record["idle"]["cpu_ms_per_s"] = idle_time(process.pid)
+        self.bench.release(process)
+
+
+def idle_time(root):
+    """Milliseconds of processor time a second that the engine takes to look after sessions in which nothing happens."""
+    def spent():
+        with open(f"/proc/{root}/stat", encoding="utf-8") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+    before = spent()
+    time.sleep(3)
+    return (spent() - before) / 3
+
+
+def rows(record):
+    """(label, percentiles, remark)."""
+    found = []
+    if "cell" in record:
+        found.append(("a cell, 1+1", record["cell"]["total"], ""))
+        found.append(("a new session from the pool, and its first cell", record["session_open"]["total"], ""))
+    if "notebook" in record:
+        mine, other = record["notebook"]["total"], record["nbconvert"]
+        found.append(("notebook with one plot, in a new session", mine, f"nbconvert takes {other['p50'] / mine['p50']:.0f}x as long"))
+        found.append(("the same by jupyter nbconvert --execute", other, ""))
+    if "checkpoint" in record:
+        times = record["checkpoint"]
+        for name, label in (("checkpoint", "checkpoint, with a DataFrame of 1 M rows"), ("rollback", "roll back"),
+                            ("look", "the first cell after that"), ("fork", "fork"), ("switch", "switch to the branch")):
+            found.append((label, times[name], ""))
+    return found
+
+
+def goals(record):
+    """As report's find_goals()."""
+    if "notebook" in record:
+        yield ("notebook with one plot, times as fast as nbconvert --execute",
+               record["nbconvert"]["p50"] / record["notebook"]["total"]["p50"], 100, "x", True)
+
+
+def print_idle(record, print_table):
+    idle = record["idle"]
+    print("\n## Memory of an idle session with the full stack, in kB (median)\n")
+    print_table(["", "private", "of which init", "page tables", "largest", "engine's CPU, all"],
+                [[f"one of {idle['sessions']}, after a first cell", f"{idle['private_kb']:.0f}", f"{idle['init_kb']:.0f}",
+                  f"{idle['page_tables_kb']:.0f}", f"{idle['max_kb']:.0f}", f"{idle['cpu_ms_per_s'] / 10:.1f} %"]])
