@@ -374,6 +374,18 @@ static void add_code_line(struct batch_text *to, const char *code, int line)
     add_clean(to, code, (size_t)(end - code));
 }
 
+/* "A, because of B"; the same twice is said once. */
+static void add_cause(struct batch_text *to, const char *cause)
+{
+    static const char because[] = ", because of ";
+    size_t len = strlen(cause), half = len > strlen(because) ? (len - strlen(because)) / 2 : 0;
+
+    if (half > 0 && len == 2 * half + strlen(because) && strncmp(cause + half, because, strlen(because)) == 0 &&
+        memcmp(cause, cause + len - half, half) == 0)
+        len = half;
+    add_clean(to, cause, len);
+}
+
 /* "line 3: df['x'] -> KeyError: 'x'" */
 static void add_error(struct batch_text *to, const struct hutch_cell_result *result, const struct cell_details *details)
 {
@@ -386,7 +398,7 @@ static void add_error(struct batch_text *to, const struct hutch_cell_result *res
         hutch_batch_text_add(to, " -> ", 4);
     }
     if (details->cause != NULL) {
-        add_clean(to, details->cause, strlen(details->cause));
+        add_cause(to, details->cause);
         return;
     }
     add_clean(to, result->error_name, strlen(result->error_name));

@@ -146,6 +146,10 @@ static void test_error_text(void **state)
     got = hutch_cell_result_to_text(&result, 0);
     assert_string_equal(got, "before\n[stderr]\nafter\nline 9 -> ValueError: bad, because of KeyError: 'x'");
     free(got);
+    details.cause = "KeyError: 'x', because of KeyError: 'x'";
+    got = hutch_cell_result_to_text(&result, 0);
+    assert_string_equal(got, "before\n[stderr]\nafter\nline 9 -> KeyError: 'x'");
+    free(got);
     details.cause = NULL;
     result.error_line = 0;
     result.error_value = "";
