@@ -24,6 +24,7 @@ import support  # noqa: E402  (the path comes first)
 IMAGE = "python"
 OWN = os.path.join(support.TESTS, "notebooks")
 LIMITS = ["--memory", "3g", "--pids-limit", "512", "--timeout", "400s"]
+MAX_AGAIN = 5  # notebooks that differ and are executed once more
 STOPPING = {"stops-at-error"}  # run without --allow-errors
 FAILING = STOPPING | {"dies", "dies-by-signal"}  # nbconvert writes nothing: what it executed until then is compared
 # These show random numbers: compared is a copy with one cell more, in front of the others, which seeds the generators.
@@ -70,6 +71,7 @@ class Comparison:
     def __init__(self, name, source, reference, path, rules=RULES):
         self.name, self.source, self.path, self.rules = name, source, path, rules
         self.fields, self.differences = 0, []
+        self.is_second = False
         self.used = set()
         other, is_canonical = load(path)
         self.compare((), reference, other)
@@ -223,7 +225,22 @@ def run_hutch(name, path, scratch):
 
 
 def compare_all(names, found, scratch, control=False):
-    """[Comparison], one for each notebook that both have executed, and [(name, why not)]."""
+    """[Comparison], one for each notebook that both have executed, and [(name, why not)].
+
+    A kernel cuts its streams by the clock, so on a busy machine they differ now and then between any two runs: what differs is executed
+    once more, and that counts."""
+    compared, failed = compare_once(names, found, os.path.join(scratch, "first"), control)
+    again = [comparison.name for comparison in compared if comparison.unexpected()]
+    if again and len(again) <= MAX_AGAIN:
+        more, more_failed = compare_once(again, found, os.path.join(scratch, "again"), control)
+        for comparison in more:
+            comparison.is_second = True
+        compared = [comparison for comparison in compared if comparison.name not in again] + more
+        failed += more_failed
+    return compared, failed
+
+
+def compare_once(names, found, scratch, control):
     found = prepare(found, names, os.path.join(scratch, "in"))
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         references = pool.submit(run_references, names, found, os.path.join(scratch, "reference"))
@@ -282,6 +299,7 @@ def main():
         for why in sorted({why_expected(c.name, path) or "not expected: %s: %s" % (c.name, "/".join(map(str, path)))
                            for c in compared for path, _, _ in c.differences}):
             print("  %s" % why)
+        print("executed once more: %s" % (", ".join(c.name for c in compared if c.is_second) or "none"))
         for rule in sorted(set().union(*(comparison.used for comparison in compared))):
             print("normalised: %s, in %d notebooks" % (rule, sum(rule in comparison.used for comparison in compared)))
     return bool(failed or any(comparison.unexpected() for comparison in compared))
