@@ -117,9 +117,9 @@ def load(order):
                 stack.enter_context(watch())
         before = set(sys.modules)
         missing = import_all(names)
-        let_go_of_null_device()
         if "ipykernel" in names and "ipykernel" not in missing:
             shell.make(channel.Channel())
+        let_go_of_null_device()
         first_use.exercise(set(sys.modules) - before)
         rehearsal.in_zygote()
         fault = run_warm_up(warm_up)

@@ -151,16 +151,27 @@ class Agent:
     def interrupt(self):
         os.killpg(self.pid, signal.SIGINT)
 
+    def copy(self, sock):
+        """For a copy of that process, on a socket of its own. Its streams are the same pipes."""
+        other = object.__new__(Agent)
+        vars(other).update(vars(self), sock=sock, frames=b"", is_copy=True)
+        return other
+
+    def status(self, seconds=10):
+        """Waits for its end. The exit status, or "hung"."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.pid = None
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.002)
+        return "hung"
+
     def close(self):
         self.sock.close()
         for fd in self.fds:
             os.close(fd)
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                return os.waitstatus_to_exitcode(status)
-            time.sleep(0.005)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        return "hung"
+        if self.pid is not None:
+            os.killpg(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)

@@ -1,0 +1,555 @@
+"""What the agent has to do, one function each; runs inside a sandbox (see driver.py). Prints one JSON object a line: name, error or null."""
+import json
+import os
+import re
+import socket
+import sys
+import time
+import traceback
+
+sys.path.insert(0, "/agent")
+
+import driver  # noqa: E402
+
+MAIN = driver.load("/agent/zygote")
+
+
+def plain(lines):
+    return re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(lines))
+
+
+def equal(one, other):
+    assert one == other, "%r is not %r" % (one, other)
+
+
+# --- values and streams ---
+
+def test_value(agent):
+    outputs, done = agent.run("1 + 1")
+    equal([(kind, frame["data"], frame["metadata"], frame["count"]) for kind, frame in outputs], [("result", {"text/plain": "2"}, {}, 1)])
+    equal((done["status"], done["count"], done["open_figures"]), ("ok", 1, 0))
+
+
+def test_nothing_of_the_rehearsal(agent):
+    equal(agent.value("In, Out, _, _i, __name__, get_ipython().history_manager.session_number"),
+          "(['',\n  'In, Out, _, _i, __name__, get_ipython().history_manager.session_number'],\n {},\n '',\n '',\n '__main__',\n 1)")
+    names = agent.value("sorted(name for name in globals() if not name.startswith('_'))")
+    equal(names, "['In', 'Out', 'exit', 'get_ipython', 'open', 'quit']")
+
+
+def test_suppressed_value(agent):
+    equal(agent.run("1 + 1;")[0], [])
+    equal(agent.run("None")[0], [])
+
+
+def test_history_of_values(agent):
+    agent.run("40 + 2")
+    equal(agent.value("_ + Out[1] + _1"), "126")
+    equal(agent.value("_i, In[1]"), "('_ + Out[1] + _1', '40 + 2')")
+
+
+def test_output_of_c_code_in_place(agent):
+    code = "import os\nprint('one')\nos.system('echo two')\nprint('three', end='')\nos.write(1, b' four\\n')\nprint('five')"
+    equal(agent.out(code), "one\ntwo\nthree four\nfive\n")
+
+
+def test_output_before_a_display(agent):
+    kinds = [kind for kind, _ in agent.run("import os\nos.system('echo one'); display('x'); os.system('echo two'); None")[0]]
+    equal(kinds, ["stdout", "display", "stdout"])
+
+
+def test_streams_apart(agent):
+    outputs, _ = agent.run("import sys\nprint('o')\nprint('e', file=sys.stderr)")
+    equal(outputs, [("stdout", "o\n"), ("stderr", "e\n")])
+
+
+def test_flush_tells_its_stream(agent):
+    agent.begin("import sys\nprint('o')\nprint('e', file=sys.stderr, flush=True)")
+    equal((agent.wait_for("flush", "done")[1]["is"]), "flush")
+    agent.wait_for("done")
+    agent.begin("sys.stdout.flush()")  # nothing was written
+    equal(agent.frame()["is"], "done")
+
+
+def test_numbers_of_frames(agent):
+    agent.begin("for i in range(5): display(i)")
+    numbers = [agent.frame()["n"] for _ in range(6)]
+    equal(numbers, list(range(numbers[0], numbers[0] + 6)))
+
+
+def test_ten_thousand_displays(agent):
+    outputs, _ = agent.run("for i in range(10000): display({'text/plain': str(i)}, raw=True)")
+    equal([frame["data"]["text/plain"] for kind, frame in outputs if kind == "display"], [str(i) for i in range(10000)])
+
+
+def test_binary_junk(agent):
+    equal(agent.out("import os\nos.write(1, b'\\xff\\x00ok\\n'); None"), "\ufffd\0ok\n")
+
+
+def test_surrogates(agent):
+    equal(agent.out("print('a\\ud800b')"), "a?b\n")
+    outputs, _ = agent.run("display({'text/plain': 'a\\ud800b'}, raw=True)")
+    equal(outputs[0][1]["data"]["text/plain"], "a?b")
+    equal(agent.error("raise ValueError('\\udfff')")["evalue"], "?")
+    equal(agent.value("1"), "1")
+
+
+def test_not_a_terminal(agent):
+    equal(agent.value("import sys\nsys.stdout.isatty(), sys.stdin.readline(), type(sys.stdout).__module__"),
+          "(False, '', 'ipykernel.iostream')")
+
+
+def test_write_of_no_text(agent):
+    error = agent.error("import sys\nsys.stdout.write(b'x')")
+    equal((error["ename"], error["evalue"]), ("TypeError", "write() argument must be str, not <class 'bytes'>"))
+    assert "/agent/" not in plain(error["traceback"])
+
+
+# --- displays ---
+
+def test_display_ids(agent):
+    outputs, _ = agent.run("handle = display('a', display_id='x')\nhandle.update('b')")
+    equal([(kind, frame["id"], frame["data"]["text/plain"]) for kind, frame in outputs], [("display", "x", "'a'"), ("update", "x", "'b'")])
+
+
+def test_clear(agent):
+    outputs, _ = agent.run("from IPython.display import clear_output\nprint(1)\nclear_output(wait=True)\nclear_output()")
+    equal([(kind, frame.get("wait") if kind == "clear" else frame) for kind, frame in outputs],
+          [("stdout", "1\n"), ("clear", True), ("clear", False)])
+
+
+def test_mime_bundle(agent):
+    data = agent.run("display({'text/html': '<b>', 'application/json': {'b': 1, 2: [None, True]}}, raw=True)")[0][0][1]["data"]
+    equal(list(data.items()), [("application/json", {"2": [None, True], "b": 1}), ("text/html", "<b>")])
+
+
+def test_bytes_and_numbers_in_bundles(agent):
+    data = agent.run("import numpy\ndisplay({'image/png': b'png', 'application/json': numpy.int64(3)}, raw=True)")[0][0][1]["data"]
+    equal(data, {"image/png": "cG5n\n", "application/json": 3})
+
+
+def test_nan_in_a_bundle(agent):
+    outputs, _ = agent.run("display({'application/json': float('nan')}, raw=True)")
+    equal(outputs[0][1]["data"], {"application/json": "nan"})
+    assert "Message serialization failed" in outputs[1][1]
+
+
+def test_what_no_json_has(agent):
+    error = agent.error("display({'application/json': object()}, raw=True)")
+    equal(error["ename"], "ValueError")
+    assert "/agent/" not in plain(error["traceback"]) and "session.py" in plain(error["traceback"])
+
+
+def test_large_output_is_left_out(agent):
+    data = agent.run("display({'text/plain': 'x' * (17 << 20)}, raw=True)")[0][0][1]["data"]
+    assert re.fullmatch(r"\[output of 178\d+ bytes left out: more than 16777216\]", data["text/plain"]), data
+
+
+def test_html_of_a_frame(agent):
+    outputs, _ = agent.run("import pandas\npandas.DataFrame({'a': [1]})")
+    equal(sorted(outputs[0][1]["data"]), ["text/html", "text/plain"])
+    equal(agent.value("pandas.get_option('display.max_columns')"), "20")
+
+
+def test_figure_at_the_end(agent):
+    outputs, done = agent.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('x')")
+    equal([kind for kind, _ in outputs], ["stdout", "display"])
+    data = outputs[1][1]["data"]
+    assert data["image/png"].startswith("iVBOR") and data["image/png"].endswith("\n") and "\n" not in data["image/png"][:-1]
+    equal((data["text/plain"], done["open_figures"]), ("<Figure size 640x480 with 1 Axes>", 0))
+    equal(agent.value("plt.get_backend()"), "'module://matplotlib_inline.backend_inline'")
+
+
+def test_figures_held_back(agent):
+    agent.run("import matplotlib.pyplot as plt\nplt.figure(); plt.close()")
+    outputs, done = agent.run("plt.plot([1, 2]);", figures=False)
+    equal((outputs, done["open_figures"]), ([], 1))
+    equal([kind for kind, _ in agent.run("None")[0]], ["display"])
+
+
+def test_widgets_need_nobody(agent):
+    equal(agent.run("from ipykernel.comm import Comm\nc = Comm('x', data={}); c.send({}); c.close()")[1]["status"], "ok")
+
+
+# --- errors ---
+
+def test_error(agent):
+    outputs, done = agent.run("def f():\n    1 / 0\nprint('x')\nf()")
+    error = outputs[1][1]
+    equal((error["ename"], error["evalue"], done["ename"], done["line"], done["status"]),
+          ("ZeroDivisionError", "division by zero", "ZeroDivisionError", 2, "error"))
+    text = plain(error["traceback"])
+    assert "Cell In [1], line 4" in text and "----> 2     1 / 0" in text and "/agent/" not in text, text
+    assert "\x1b[0;31m" in error["traceback"][0]
+
+
+def test_error_in_a_library(agent):
+    _, done = agent.run("import json\n\njson.loads('x')")
+    equal((done["ename"], done["line"]), ("JSONDecodeError", 3))
+
+
+def test_cause(agent):
+    _, done = agent.run("try:\n    {}['a']\nexcept KeyError as e:\n    raise ValueError('bad') from e")
+    equal((done["cause"], done["line"]), ("ValueError: bad, because of KeyError: 'a'", 4))
+
+
+def test_syntax_error(agent):
+    outputs, done = agent.run("x = 1\nx +")
+    equal((outputs[0][1]["ename"], done["line"], len(outputs[0][1]["traceback"])), ("SyntaxError", 2, 1))
+    assert re.fullmatch(r"invalid syntax \(\d+\.py, line 2\)", done["evalue"]), done
+
+
+def test_exit_of_the_program(agent):
+    outputs, done = agent.run("import sys\nsys.exit(3)")
+    equal((outputs[0][1]["ename"], outputs[0][1]["evalue"], outputs[1][0]), ("SystemExit", "3", "stderr"))
+    assert "To exit: use 'exit', 'quit', or Ctrl-D." in outputs[1][1]
+    equal(agent.value("1"), "1")
+
+
+def test_exit_of_the_shell(agent):
+    agent.run("exit")
+    try:
+        agent.frame()
+    except EOFError:
+        return
+    raise AssertionError("it goes on")
+
+
+def test_error_that_renders_itself(agent):
+    error = agent.error("class E(Exception):\n    def _render_traceback_(self): return None\nraise E('e')")
+    equal((error["ename"], error["traceback"]), ("E", []))
+
+
+def test_error_without_text(agent):
+    agent.run("class E(Exception):\n    def __str__(self): raise TypeError\nraise E")
+    equal(agent.value("1"), "1")
+
+
+# --- magics ---
+
+def test_shell_command(agent):
+    equal(agent.out("!echo text; tty"), "text\r\n/dev/pts/0\r\n")
+    equal(agent.value("x = !echo a\nx"), "['a']")
+
+
+def test_cell_magics(agent):
+    equal(agent.out("%%bash\necho text"), "text\n")
+    equal(agent.run("%%html\n<b>")[0][0][1]["data"]["text/html"], "<b>\n")
+    agent.run("%%writefile /tmp/f.py\nx = 3")
+    equal(agent.value("%run /tmp/f.py\nx"), "3")
+
+
+def test_store_is_there(agent):
+    equal(agent.out("%store"), "Stored variables and their in-db values:\n")
+
+
+def test_inline_configuration(agent):
+    outputs, _ = agent.run("%matplotlib inline\n%config InlineBackend.figure_format = 'svg'\nimport matplotlib.pyplot as plt\nplt.plot([1]);")
+    assert outputs[0][1]["data"]["image/svg+xml"].startswith("<?xml")
+
+
+def test_help_is_a_page(agent):
+    equal(agent.run("print?")[0], [])
+
+
+# --- input ---
+
+def test_input_refused(agent):
+    error = agent.error("input('? ')")
+    equal((error["ename"], error["evalue"]),
+          ("StdinNotImplementedError", "raw_input was called, but this frontend does not support input requests."))
+    assert "in Kernel.raw_input(self, prompt)" in plain(error["traceback"])
+    equal(agent.error("import getpass\ngetpass.getpass()")["evalue"],
+          "getpass was called, but this frontend does not support input requests.")
+
+
+def test_input(agent):
+    agent.begin("print('x'); name = input('name? '); name", stdin=True)
+    outputs, frame = agent.wait_for("input")
+    equal((outputs, frame["prompt"], frame["password"]), ([("stdout", "x\n")], "name? ", False))
+    agent.send({"do": "reply", "value": "\xe9"})
+    equal(agent.wait_for("done")[0][0][1]["data"]["text/plain"], "'\xe9'")
+
+
+def test_end_of_input(agent):
+    agent.begin("input()", stdin=True)
+    agent.wait_for("input")
+    agent.send({"do": "reply", "eof": True})
+    equal(agent.wait_for("done")[1]["ename"], "EOFError")
+
+
+def test_interrupted_input(agent):
+    agent.begin("input()", stdin=True)
+    agent.wait_for("input")
+    agent.interrupt()
+    equal(agent.wait_for("done")[1]["ename"], "KeyboardInterrupt")
+
+
+# --- interrupts ---
+
+def test_interrupt(agent):
+    agent.begin("x = 5\nprint('on', flush=True)\nwhile True: pass")
+    agent.wait_for("flush")
+    agent.interrupt()
+    outputs, done = agent.wait_for("done")
+    equal((done["ename"], done["evalue"]), ("KeyboardInterrupt", ""))
+    equal(plain(outputs[-1][1]["traceback"]).split("\n")[-1], "KeyboardInterrupt: ")
+    equal(agent.value("x"), "5")
+
+
+def test_interrupt_of_await(agent):
+    agent.begin("import asyncio\nprint('on', flush=True)\nawait asyncio.sleep(100)")
+    agent.wait_for("flush")
+    time.sleep(0.05)
+    agent.interrupt()
+    equal(agent.wait_for("done")[1]["ename"], "CancelledError")
+    equal(agent.value("1"), "1")
+
+
+def test_interrupt_between_cells(agent):
+    agent.run("x = 1")
+    for _ in range(20):
+        agent.interrupt()
+    equal(agent.value("x"), "1")
+
+
+def test_interrupts_while_frames_go_out(agent):
+    """Half a frame would be the end of everything."""
+    for _ in range(20):
+        agent.begin("while True: display({'text/plain': 'x' * 100000}, raw=True)")
+        agent.wait_for("display")
+        agent.interrupt()
+        equal(agent.wait_for("done")[1]["status"], "error")
+    equal(agent.value("1"), "1")
+
+
+def test_handlers_of_the_program_end_with_the_cell(agent):
+    agent.run("import signal\nsignal.signal(signal.SIGINT, lambda *_: None)")
+    agent.begin("print('on', flush=True)\nwhile True: pass")
+    agent.wait_for("flush")
+    agent.interrupt()
+    equal(agent.wait_for("done")[1]["ename"], "KeyboardInterrupt")
+
+
+# --- asyncio ---
+
+def test_await(agent):
+    equal(agent.value("import asyncio\nawait asyncio.sleep(0, 7)"), "7")
+    equal(agent.error("asyncio.run(asyncio.sleep(0))")["evalue"], "asyncio.run() cannot be called from a running event loop")
+
+
+def test_tasks_go_on_between_cells(agent):
+    agent.run("import asyncio\nasync def later():\n    await asyncio.sleep(0.02)\n    found.append(1)\nfound = []\ntask = asyncio.create_task(later())")
+    time.sleep(0.1)
+    equal(agent.value("found"), "[1]")
+
+
+def test_exit_in_a_task(agent):
+    agent.run("import asyncio, sys\nasync def leave(): sys.exit(1)\ntask = asyncio.create_task(leave())")
+    time.sleep(0.05)
+    equal(agent.value("1"), "1")
+
+
+# --- contexts ---
+
+def test_contexts(agent):
+    agent.run("x = 'main'")
+    equal(agent.error("x", context="b")["ename"], "NameError")
+    agent.run("x = 'b'", context="b")
+    equal(agent.value("x, _i, len(In)", context="b"), "('b', \"x = 'b'\", 4)")
+    equal(agent.value("import __main__\nx, len(In), __main__.x"), "('main', 3, 'main')")
+    agent.send({"do": "drop_context", "context": "b"})
+    agent.wait_for("done")
+    equal(agent.error("x", context="b")["ename"], "NameError")
+    equal(agent.value("x"), "'main'")
+
+
+def test_silent_cell(agent):
+    agent.run("1")
+    outputs, done = agent.run("y = 2\n1 + 1", silent=True)
+    equal((outputs, done["count"]), ([], 1))
+    equal(agent.value("y, _, len(In)"), "(2, 1, 3)")
+
+
+# --- copies ---
+
+def park(agent):
+    ours, theirs = socket.socketpair()
+    agent.send({"do": "park"}, fd=theirs.fileno())
+    theirs.close()
+    _, frame = agent.wait_for("parked", "failed")
+    copy = agent.copy(ours)
+    return copy, frame, copy.frame()
+
+
+def spawn(parked):
+    ours, theirs = socket.socketpair()
+    parked.send({"do": "spawn"}, fd=theirs.fileno())
+    theirs.close()
+    copy = parked.copy(ours)
+    return copy, copy.frame()
+
+
+def test_roll_back(agent):
+    agent.run("import random, os\nrandom.seed(1)\nx = [1, 2]; pid = os.getpid()")
+    parked, frame, here = park(agent)
+    equal((frame["is"], frame["lost"], here["is"]), ("parked", [], "here"))
+    equal(agent.value("x.clear(); x"), "[]")
+    draw = "round(random.random(), 6), x, os.getpid() == pid, os.getpgrp() == os.getpid(), os.getppid()"
+    for _ in range(3):
+        copy, here = spawn(parked)
+        equal(copy.value(draw), "(0.134364, [1, 2], False, True, 1)")
+        equal(copy.value("os.getpid()"), str(here["pid"]))
+        equal(copy.value("import asyncio\nawait asyncio.sleep(0.001, 5)"), "5")
+        copy.sock.close()
+    equal(agent.value("round(random.random(), 6), x"), "(0.134364, [])")
+
+
+def test_copy_of_a_copy(agent):
+    agent.run("x = 1")
+    copy, _ = spawn(park(agent)[0])
+    copy.run("x += 1")
+    other, _ = spawn(park(copy)[0])
+    equal(other.value("x, In[1:]"), "(2, ['x = 1', 'x += 1', 'x, In[1:]'])")
+
+
+def test_numbers_go_on_in_a_copy(agent):
+    agent.run("x = 1")
+    last = agent.run("x")[1]["n"]
+    copy, _ = spawn(park(agent)[0])
+    copy.send({"do": "execute", "id": 1, "code": "x"})
+    equal(copy.frame()["n"], last + 1)
+
+
+def test_copy_is_interrupted_alone(agent):
+    copy, here = spawn(park(agent)[0])
+    copy.pid = here["pid"]
+    copy.begin("print('on', flush=True)\nwhile True: pass")
+    copy.wait_for("flush")
+    agent.interrupt()  # the other one
+    copy.interrupt()
+    equal(copy.wait_for("done")[1]["ename"], "KeyboardInterrupt")
+
+
+def test_scripts_in_a_copy(agent):
+    agent.run("%%bash\necho 1")
+    copy, _ = spawn(park(agent)[0])
+    equal(copy.out("%%bash\necho 2"), "2\n")
+    equal(copy.out("!echo 3"), "3\r\n")
+
+
+def test_what_is_lost(agent):
+    agent.run("import threading, socket, subprocess, time\nthreading.Thread(target=time.sleep, args=(9,), name='nap', daemon=True).start()\n"
+              "s = socket.socket(); f = open('/mnt/data/f', 'w'); g = open('/etc/passwd'); p = subprocess.Popen(['sleep', '9'])")
+    lost = sorted(re.sub(r"\d+", "N", line) for line in park(agent)[1]["lost"])
+    equal(lost, ["N thread: nap", "a file open for writing: /mnt/data/f", "a socket: descriptor N, AF_INET", "child process N: sleep N"])
+
+
+def test_bound_of_what_is_lost(agent):
+    agent.run("import socket\nkept = [socket.socket() for _ in range(200)]")
+    lost = park(agent)[1]["lost"]
+    equal((len(lost), lost[-1]), (64, "and 137 more"))
+
+
+def test_program_sees_no_children(agent):
+    park(agent)
+    equal(agent.error("import os\nos.wait()")["ename"], "ChildProcessError")
+
+
+def test_parked_process_ends(agent):
+    parked, _, here = park(agent)
+    parked.sock.close()
+    for _ in range(1000):
+        if not os.path.exists("/proc/%d" % here["pid"]):
+            return
+        time.sleep(0.005)
+    raise AssertionError("it is still there")
+
+
+def test_parked_process_minds_no_nonsense(agent):
+    parked, _, _ = park(agent)
+    parked.send({"do": "execute", "id": 1, "code": "1"})
+    equal(spawn(parked)[1]["is"], "here")
+
+
+# --- the end ---
+
+def test_end(agent):
+    agent.run("import atexit\natexit.register(lambda: open('/mnt/data/end', 'w').close()); None")
+    agent.send({"do": "end"})
+    equal((agent.status(), os.path.exists("/mnt/data/end")), (0, True))
+    os.unlink("/mnt/data/end")
+
+
+def test_end_after_an_error(agent):
+    agent.run("1 / 0")
+    agent.send({"do": "end"})
+    equal(agent.status(), 1)
+
+
+def test_nobody_there(agent):
+    agent.run("import atexit\natexit.register(lambda: open('/mnt/data/end', 'w').close()); None")
+    agent.sock.close()
+    equal((agent.status(), os.path.exists("/mnt/data/end")), (0, False))
+
+
+def test_forked_children_say_nothing(agent):
+    code = "import os\npid = os.fork()\nif pid == 0:\n    display('child'); print('child', flush=True); os._exit(0)\nos.waitpid(pid, 0); None"
+    outputs, _ = agent.run(code)
+    equal(outputs[0], ("stdout", "child\n"))
+    equal([kind for kind, _ in outputs if kind == "display"], [])
+
+
+# --- surroundings ---
+
+def test_surroundings(agent):
+    equal(agent.value("import os, sys\n[os.environ[n] for n in ('TERM', 'PAGER', 'GIT_PAGER', 'CLICOLOR', 'MPLBACKEND')], sys.path[0], _dh"),
+          "(['xterm-color',\n  'cat',\n  'cat',\n  '1',\n  'module://matplotlib_inline.backend_inline'],\n '/mnt/data',\n [PosixPath('/mnt/data')])")
+
+
+def test_shell_for_others(agent):
+    equal(agent.value("'IPKernelApp' in get_ipython().config, type(get_ipython()).__mro__[:2]"),
+          "(True,\n (ipykernel.zmqshell.ZMQInteractiveShell,\n  IPython.core.interactiveshell.InteractiveShell))")
+
+
+def test_names_of_cells(agent):
+    found = agent.value("import inspect, os\ndef f(): pass\ninspect.getsourcefile(f).replace(str(os.getpid()), 'PID'), inspect.getsource(f)")
+    assert re.fullmatch(r"\('/tmp/ipykernel_PID/\d+\.py', 'def f\(\): pass\\n'\)", found), found
+
+
+def test_nothing_of_ours_in_the_zygote(_agent):
+    import asyncio
+    import builtins
+    import linecache
+
+    import IPython
+    import matplotlib
+
+    equal(IPython.get_ipython(), None)
+    equal([name for name in ("get_ipython", "display", "__IPYTHON__") if hasattr(builtins, name)], [])
+    equal([name for name in ("ps1", "ps2", "ps3", "last_value") if hasattr(sys, name)], [])
+    equal((sys.displayhook, matplotlib.get_backend().lower(), matplotlib.is_interactive()), (sys.__displayhook__, "agg", False))
+    equal((linecache.checkcache.__module__, asyncio.events._event_loop_policy), ("linecache", None))
+    equal(len(os.listdir("/proc/self/task")), 1)
+    equal(os.path.exists("/tmp/.ipython"), False)
+
+
+def main():
+    checks = [(name, function) for name, function in list(globals().items()) if name.startswith("test_")]
+    checks.sort(key=lambda check: check[0] != "test_nothing_of_ours_in_the_zygote")  # while the others have left nothing in /tmp
+    for name, check in checks:
+        agent = None
+        error = None
+        try:
+            agent = driver.Agent(MAIN)
+            agent.wait_for("ready")
+            check(agent)
+        except BaseException:
+            error = traceback.format_exc()
+        if agent is not None:
+            agent.close()
+        print(json.dumps({"name": name, "error": error}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

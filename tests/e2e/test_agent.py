@@ -1,0 +1,40 @@
+"""The agent of a session, without the engine: tests/e2e/agent/driver.py runs in a sandbox, makes itself a zygote with hutch's own files,
+and says what the engine would say; checks.py beside it has what is looked at. One sandbox serves all."""
+import ast
+import json
+import os
+import shutil
+
+import pytest
+
+import support
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent")
+PYTHON = os.path.join(support.TREE, "rootfs", "python")
+HELPER = os.path.join(os.path.dirname(support.HUTCH), "rootfs", "helper.so")
+
+with open(os.path.join(HERE, "checks.py"), encoding="utf-8") as file:
+    NAMES = [node.name for node in ast.parse(file.read()).body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    if not os.path.exists(HELPER):
+        pytest.skip("needs rootfs/helper.so beside the program, as in a build directory")
+    inside = tmp_path_factory.mktemp("agent")
+    inside.chmod(0o755)
+    shutil.copytree(os.path.join(PYTHON, "zygote"), inside / "zygote", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (HELPER, os.path.join(PYTHON, "hutch_report.py")):
+        shutil.copy(path, inside / "zygote")
+    shutil.copy(os.path.join(HERE, "driver.py"), inside)
+    done = support.hutch("run", "--image", "python", "--memory", "2g", "--timeout", "170s", "-v", "%s:/agent:ro" % inside,
+                         os.path.join(HERE, "checks.py"), timeout=180)
+    lines = [json.loads(line) for line in done.stdout.decode().splitlines() if line.startswith("{")]
+    assert lines, done.stderr.decode("utf-8", "replace")
+    return {line["name"]: line["error"] for line in lines}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_agent(results, name):
+    assert name in results, "the checks have not come so far"
+    assert results[name] is None, results[name]
