@@ -34,7 +34,7 @@ def test_nothing_of_the_rehearsal(agent):
     equal(agent.value("In, Out, _, _i, __name__, get_ipython().history_manager.session_number"),
           "(['',\n  'In, Out, _, _i, __name__, get_ipython().history_manager.session_number'],\n {},\n '',\n '',\n '__main__',\n 1)")
     names = agent.value("sorted(name for name in globals() if not name.startswith('_'))")
-    equal(names, "['In', 'Out', 'exit', 'get_ipython', 'open', 'quit']")
+    equal(names, "['In', 'Out', 'exit', 'get_ipython', 'quit']")
 
 
 def test_suppressed_value(agent):
