@@ -2,6 +2,7 @@
 
 #include "doctor.h"
 #include "fd.h"
+#include "nbjson.h"
 #include "store.h"
 
 #include <cjson/cJSON.h>
@@ -151,42 +152,10 @@ static void print_text(const struct report *r)
 
 /* ---- for programs ---- */
 
-/* Bytes of the UTF-8 character at @p, or 0 when it is none (RFC 3629). */
-static size_t utf8_len(const unsigned char *p)
-{
-    size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
-
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 /* A path can hold any byte, a cut message half a character; JSON cannot. */
-static cJSON *new_text(const char *text)
-{
-    auto_free char *clean = malloc(strlen(text) * 3 + 1);
-    const unsigned char *p = (const unsigned char *)text;
-    char *to = clean;
-
-    if (!clean)
-        return NULL;
-    while (*p) {
-        size_t n = utf8_len(p);
-
-        memcpy(to, n ? (const char *)p : "\xef\xbf\xbd", n ? n : 3);
-        to += n ? n : 3;
-        p += n ? n : 1;
-    }
-    *to = '\0';
-    return cJSON_CreateString(clean);
-}
-
 static void put_text(cJSON *object, const char *key, const char *text)
 {
-    cJSON_AddItemToObject(object, key, text && text[0] ? new_text(text) : cJSON_CreateNull());
+    cJSON_AddItemToObject(object, key, text && text[0] ? hutch_nbjson_string(text, strlen(text)) : cJSON_CreateNull());
 }
 
 static void put_host(cJSON *root, const struct doctor_host *h)
@@ -246,7 +215,7 @@ static void put_images(cJSON *root, const struct report *r)
         put_text(image, "digest", r->images[i].digest);
         names = cJSON_AddArrayToObject(image, "names");
         for (size_t k = 0; k < r->images[i].n_names; k++)
-            cJSON_AddItemToArray(names, new_text(r->images[i].names[k]));
+            cJSON_AddItemToArray(names, hutch_nbjson_string(r->images[i].names[k], strlen(r->images[i].names[k])));
         cJSON_AddNumberToObject(image, "bytes", (double)r->images[i].bytes);
         cJSON_AddItemToArray(images, image);
     }
