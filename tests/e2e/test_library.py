@@ -157,6 +157,23 @@ def test_embed(scratch, how, capsys):
     assert not support.live_runs() and not support.dead_runs()
 
 
+def test_checkpoint(scratch, capsys):
+    """examples/checkpoint.c: what a cell has destroyed is there again, variables and files, twice."""
+    source = os.path.join(support.TREE, "examples", "checkpoint.c")
+    program = compile_program(source, scratch / "checkpoint", "shared", "-std=c11")
+    said = sh(program, env=environment("shared"), timeout=240)
+    lost, there = r"0 rows, files: \[\]", r"1000000 rows, mean of a (0\.\d+)"
+    again = [("spoil", lost), ("roll back", None), ("look", there + r", files: \['head\.csv'\]")]
+    steps = [("start", None), ("load", there), ("checkpoint", None), *again, *again]
+    pattern = "".join(r"%s +\d+\.\d ms%s\n" % (name, "   " + text if text else "")
+                      for name, text in steps)
+    found = re.fullmatch(pattern, said)
+    assert found and len(set(found.groups())) == 1, said
+    with capsys.disabled():
+        print("\n" + said, end="")
+    assert not support.live_runs() and not support.dead_runs()
+
+
 def scenarios():
     with open(os.path.join(support.TESTS, "library", "library.c"), encoding="utf-8") as file:
         return re.findall(r"^    \{ \"(\w+)\", \w+ \},$", file.read(), re.M)
