@@ -655,6 +655,8 @@ double hutch_box_clocks(struct box *box, double now)
         return ENGINE_NEVER; /* what it waits for has a clock of its own */
     case BOX_RUNNING:
         due = now + hutch_supervisor_clocks(box->supervisor);
+        if (box->supervisor->rest_ms > 0 && box->supervisor->kill_at == 0) /* the same moment as that of others, to the microsecond */
+            due = box->supervisor->next_data;
         return due;
     case BOX_BUILDING:
     case BOX_STANDING:

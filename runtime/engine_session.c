@@ -28,7 +28,7 @@
 #define REST_AFTER_MS 200 /* without a cell, a sandbox is looked at less often */
 #define REST_MIN_MS 100   /* from one look at a resting sandbox to the next … */
 #define REST_MAX_MS 2000
-#define REST_LOOKS 1250   /* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
+#define REST_LOOKS 2000   /* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
 #define SEATS_MORE 2      /* that get ready at the same time, beyond the CPUs */
 
 static int tell(struct hutch_error *to, const struct hutch_err *err, int code)

@@ -14,6 +14,7 @@
 
 #define SETUP_TIMEOUT_MS   30000 /* a sandbox takes milliseconds; this is for a host that hangs */
 #define DATA_LOOK_MS       250   /* between two looks at /mnt/data, more when a look takes long */
+#define NO_GLANCE_MS       60000
 #define DATA_LOOK_SHARE    10    /* a look may take one part in so many of the time */
 #define DATA_MAX_FAILURES  4
 #define CPU_LOOK_MS        100
@@ -162,6 +163,9 @@ static void hear_init(struct supervisor *s)
         break;
     case INIT_SAMPLE:
         s->last = msg.sample;
+        s->has_stirred = true;
+        if (s->rest_ms > 0 && s->next_data > hutch_supervisor_now() + INIT_SAMPLE_MS)
+            s->next_data = hutch_supervisor_now() + INIT_SAMPLE_MS;
         if (msg.sample.memory_bytes > s->peak.memory_bytes)
             s->peak.memory_bytes = msg.sample.memory_bytes;
         if (msg.sample.pids > s->peak.pids)
@@ -222,9 +226,11 @@ static void read_report(struct supervisor *s)
     }
 }
 
-/* The same moment for all that rest. */
+/* The same moment for all that rest. Where init samples, a sample says when something has stirred. */
 static double next_glance(const struct supervisor *s, double now)
 {
+    if (s->sandbox->wants_samples)
+        return now + NO_GLANCE_MS;
     return (double)((uint64_t)(now / s->rest_ms) + 1) * s->rest_ms;
 }
 
@@ -234,20 +240,17 @@ void hutch_supervisor_rest(struct supervisor *s, double rest_ms)
     s->next_data = rest_ms > 0 ? next_glance(s, hutch_supervisor_now()) : 0;
 }
 
-/* While nothing uses CPU time, no file gets larger. */
+/* While nothing uses CPU time, no file gets larger. A cgroup's counts init too, which is still where it does not sample. */
 static bool has_rested(struct supervisor *s)
 {
-    struct cgroup_usage usage = { .cpu_user_us = UINT64_MAX };
-    uint64_t before = s->rested_cpu, used = s->last.cpu_ms;
+    uint64_t before = s->rested_cpu;
+    bool has_stirred = s->has_stirred;
 
-    if (s->sandbox->cgroup.dirfd >= 0)
-        hutch_cgroup_read_usage(&s->sandbox->cgroup, &usage);
-    if (usage.cpu_user_us != UINT64_MAX)
-        used = usage.cpu_user_us + usage.cpu_system_us;
-    else if (!s->sandbox->wants_samples)
-        return false;
-    s->rested_cpu = used;
-    return used == before;
+    s->has_stirred = false;
+    if (s->sandbox->wants_samples)
+        return !has_stirred;
+    s->rested_cpu = hutch_cgroup_read_cpu(&s->sandbox->cgroup);
+    return s->rested_cpu != UINT64_MAX && s->rested_cpu == before;
 }
 
 static void look_at_data(struct supervisor *s)

@@ -405,6 +405,11 @@ void hutch_cgroup_read_usage(const struct sandbox_cgroup *cg, struct cgroup_usag
     ret->pids_denied = cg->dirfd < 0 ? 0 : read_key(cg->dirfd, "pids.events", "max", 0);
 }
 
+uint64_t hutch_cgroup_read_cpu(const struct sandbox_cgroup *cg)
+{
+    return cg->dirfd < 0 ? UINT64_MAX : read_key(cg->dirfd, "cpu.stat", "usage_usec", UINT64_MAX);
+}
+
 /* Of an empty group. What cannot be removed makes the removal of the group itself fail, which is told. */
 static void remove_children(int dirfd, int depth)
 {

@@ -59,6 +59,8 @@ struct cgroup_usage {
     uint64_t pids_denied;
 };
 void hutch_cgroup_read_usage(const struct sandbox_cgroup *cg, struct cgroup_usage *ret);
+/* The CPU time alone, in microseconds: one file instead of five. */
+uint64_t hutch_cgroup_read_cpu(const struct sandbox_cgroup *cg);
 
 /* Kills everything inside and removes the directory, waiting at most @timeout_ms until it is empty.
  * Errors: ETIMEDOUT (a process sits in uninterruptible sleep); calling again is safe. */

@@ -194,25 +194,12 @@ static void attach_data(struct init_job *job, int mount_fd)
 struct pace {
     int64_t next; /* hutch_clock_ms() */
     int rest_ms;  /* 0: no look */
-    uint64_t activity; /* what the last look saw */
 };
 
 static void set_pace(struct pace *pace, int rest_ms)
 {
     pace->rest_ms = rest_ms < 0 ? 0 : rest_ms < INIT_PACE_MAX_MS ? rest_ms : INIT_PACE_MAX_MS;
-    pace->activity = UINT64_MAX;
     pace->next = hutch_clock_ms() + INIT_SAMPLE_MS; /* soon once more, in either case */
-}
-
-/* Whether a sample is worth its price, now that it is due. */
-static bool has_changed(struct pace *pace)
-{
-    uint64_t before = pace->activity;
-
-    if (pace->rest_ms == 0)
-        return true;
-    pace->activity = hutch_sample_activity();
-    return pace->activity != before;
 }
 
 /* Processes that a change of workers does not end. */
@@ -349,7 +336,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         poll(pfds, ARRAY_SIZE(pfds), is_more ? 0 : timeout_ms);
         /* By the clock, not when poll(2) runs out of time: a child that ends every few milliseconds would prevent that. */
         if (is_sampling && hutch_clock_ms() >= pace.next) {
-            bool is_due = has_changed(&pace);
+            bool is_due = pace.rest_ms == 0 || !hutch_sample_has_rested();
 
             if (is_due) {
                 msg.kind = INIT_SAMPLE;

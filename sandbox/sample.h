@@ -17,8 +17,9 @@ struct init_sample;
  * that of another and counts there. No allocation; one caller in a process. */
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t pin, struct init_sample *ret);
 
-/* The CPU time of all processes and how many there are, as one number that differs when anything of that does. Far cheaper than a sample. */
-uint64_t hutch_sample_activity(void);
+/* No process of the last sample has used any CPU time between the last two calls, the kernel counts nanoseconds: so there is no other process either, as
+ * somebody would have had to make it, and nothing holds more than it did. A system call for each process. False when there are too many. */
+bool hutch_sample_has_rested(void);
 
 /* Whether two processes have the same memory, CLONE_VM: that of one that has executed another program since differs. */
 bool hutch_sample_share_memory(pid_t a, pid_t b);
