@@ -25,9 +25,9 @@ static void print_help(void)
     printf("usage: hutch run [options] FILE [ARGS...]\n"
            "       hutch run [options] -c CODE [ARGS...]\n"
            "       hutch run [options] - [ARGS...]\n"
-           "       hutch run [options] NOTEBOOK.ipynb\n\n"
-           "Runs a program in a sandbox of its own. Exit status: the program's; 128+N when signal N ended it; 124 on a\n"
-           "timeout; 125 when hutch failed; 126, 127 when the program cannot be executed or is not there.\n\n");
+           "       hutch run [options] NOTEBOOK.ipynb [options]\n\n"
+           "Runs a program, or the cells of a notebook, in a sandbox of its own. Exit status: the program's; 128+N when signal N\n"
+           "ended it; 124 on a timeout; 125 when hutch failed; 126, 127 when the program cannot be executed or is not there.\n\n");
     hutch_run_options_print(RUN_COMMAND_RUN);
 }
 
@@ -133,15 +133,6 @@ static int run_warm(const struct run_opts *opts, const struct profile *profile, 
 
 /* --- notebooks, and programs that run as a cell -------------------------------------------------------------------- */
 
-#define NOTEBOOK_ENDING ".ipynb"
-
-static bool is_notebook(const struct run_opts *opts, char **words)
-{
-    size_t len = words[0] ? strlen(words[0]) : 0;
-
-    return !opts->code && len > strlen(NOTEBOOK_ENDING) && strcmp(words[0] + len - strlen(NOTEBOOK_ENDING), NOTEBOOK_ENDING) == 0;
-}
-
 /* What is asked for has to make sense for what is run: nothing is ignored in silence. */
 static int check_kind(const struct run_opts *opts, char **words, struct hutch_err *err)
 {
@@ -151,7 +142,7 @@ static int check_kind(const struct run_opts *opts, char **words, struct hutch_er
 
     if (opts->json && opts->llm)
         return hutch_err_set(err, 0, "options '--json' and '--llm': the result has one form or the other");
-    if (is_notebook(opts, words)) {
+    if (hutch_run_options_is_notebook(opts, words[0])) {
         if (opts->rich || opts->warm)
             return hutch_err_set(err, 0, "option '%s' is for programs; a notebook's cells run like that anyway", opts->rich ? rich : "--warm");
         if (words[1])
@@ -159,7 +150,7 @@ static int check_kind(const struct run_opts *opts, char **words, struct hutch_er
         return 0;
     }
     if (notebook_only)
-        return hutch_err_set(err, 0, "option '%s' is for notebooks, and '%s' is none: the name of a notebook ends in " NOTEBOOK_ENDING,
+        return hutch_err_set(err, 0, "option '%s' is for notebooks, and '%s' is none: the name of a notebook ends in " RUN_NOTEBOOK_ENDING,
                              notebook_only, opts->code ? "-c" : words[0] ? words[0] : "");
     if ((opts->rich || opts->llm) && words[0] && (opts->code || words[1]))
         return hutch_err_set(err, 0, "option '%s': the program runs as a cell, which takes no arguments, but '%s'", rich,
@@ -306,7 +297,7 @@ int hutch_cmd_run(int argc, char **argv)
         check_kind(&opts, words, &err) < 0 || hutch_home_path(&home, &err) < 0)
         goto out;
     hutch_run_options_profile(&opts, home, data, &profile);
-    if (is_notebook(&opts, words))
+    if (hutch_run_options_is_notebook(&opts, words[0]))
         status = run_notebook(&opts, &profile, words[0], llm_budget, &err);
     else if (opts.rich || opts.llm)
         status = run_rich(&opts, &profile, words, llm_budget, &err);

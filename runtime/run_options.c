@@ -134,21 +134,43 @@ static int take_option(enum run_command command, struct run_opts *opts, int argc
     return hutch_err_set(err, 0, "there is no option '%s' (see: hutch %s --help)", arg, command_names[command]);
 }
 
+/* From @*i on, which is left at the first word that is none. */
+static int take_options(enum run_command command, struct run_opts *opts, int argc, char **argv, int *i, struct hutch_err *err)
+{
+    for (; *i < argc; ++*i) {
+        if (strcmp(argv[*i], "--") == 0) {
+            ++*i;
+            break;
+        }
+        if (argv[*i][0] != '-' || argv[*i][1] == '\0')
+            break;
+        if (take_option(command, opts, argc, argv, i, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+bool hutch_run_options_is_notebook(const struct run_opts *opts, const char *word)
+{
+    size_t len = word ? strlen(word) : 0, ending = strlen(RUN_NOTEBOOK_ENDING);
+
+    return !opts->code && len > ending && strcmp(word + len - ending, RUN_NOTEBOOK_ENDING) == 0;
+}
+
 int hutch_run_options_parse(enum run_command command, int argc, char **argv, struct run_opts *ret, int *ret_first,
                             struct hutch_err *err)
 {
-    int i;
+    int i = 1;
 
     *ret = (struct run_opts){ 0 };
-    for (i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (argv[i][0] != '-' || argv[i][1] == '\0')
-            break;
-        if (take_option(command, ret, argc, argv, &i, err) < 0)
+    if (take_options(command, ret, argc, argv, &i, err) < 0)
+        return -1;
+    if (command == RUN_COMMAND_RUN && i < argc && hutch_run_options_is_notebook(ret, argv[i])) {
+        char *notebook = argv[i++];
+
+        if (take_options(command, ret, argc, argv, &i, err) < 0)
             return -1;
+        argv[--i] = notebook; /* in the place of what was read */
     }
     *ret_first = i;
     return 0;

@@ -26,9 +26,13 @@ struct run_opts {
 
 enum run_command { RUN_COMMAND_RUN, RUN_COMMAND_REPL };
 
-/* Options end at the first word that is none, so that a program's own options stay its own. *ret_first: that word's index. */
+/* Options end at the first word that is none, so that a program's own options stay its own. A notebook has none: behind its name they go
+ * on, and the name is moved to behind them. *ret_first: index of that word, or name. */
 int hutch_run_options_parse(enum run_command command, int argc, char **argv, struct run_opts *ret, int *ret_first,
                             struct hutch_err *err);
+#define RUN_NOTEBOOK_ENDING ".ipynb"
+/* @word: what follows the options, or NULL. */
+bool hutch_run_options_is_notebook(const struct run_opts *opts, const char *word);
 void hutch_run_options_print(enum run_command command);
 
 /* What they ask of the sandbox. @home and @data: as in struct profile; all of it has to live as long as @ret. */
