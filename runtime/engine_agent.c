@@ -20,8 +20,11 @@ static uint64_t now_ms(void)
 
 static void turn(struct agent *agent)
 {
-    if (agent->on_turn)
-        agent->on_turn(agent->user);
+    uint64_t due = hutch_cell_feed_deadline(agent->feed);
+
+    if (due != UINT64_MAX)
+        hutch_engine_wake(agent->engine, (double)due + 1);
+    agent->on_turn(agent->user);
 }
 
 /* --- listening ------------------------------------------------------------------------------------------------------ */

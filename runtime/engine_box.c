@@ -657,6 +657,11 @@ double hutch_box_clocks(struct box *box, double now)
         due = now + hutch_supervisor_clocks(box->supervisor);
         if (box->supervisor->rest_ms > 0 && box->supervisor->kill_at == 0) /* the same moment as that of others, to the microsecond */
             due = box->supervisor->next_data;
+        if (box->run->rich) {
+            double text_due = hutch_agent_clocks(box->run->agent, now);
+
+            due = text_due < due ? text_due : due;
+        }
         return due;
     case BOX_BUILDING:
     case BOX_STANDING:
