@@ -24,6 +24,7 @@ class Agent:
     def __init__(self, link):
         self.link = link
         self.status = 0
+        self.task_name = None  # of cells that await; asyncio's own counter is a program's
         self.parts = None
         self.contexts = None
         self.orders = {
@@ -134,12 +135,11 @@ class Agent:
         is_async = interactive.should_run_async(code, transformed_cell=transformed, preprocessing_exc_tuple=trouble)
         if not is_async or interactive.loop_runner is not self.parts.asyncio_runner:
             return deeper(STACK, functools.partial(interactive.run_cell, code, store_history=history, silent=silent))
-        cell = asyncio.ensure_future(
-            interactive.run_cell_async(
-                code, store_history=history, silent=silent, transformed_cell=transformed, preprocessing_exc_tuple=trouble
-            )
-        )
         loop, result = asyncio.get_running_loop(), None
+        coroutine = interactive.run_cell_async(
+            code, store_history=history, silent=silent, transformed_cell=transformed, preprocessing_exc_tuple=trouble
+        )
+        cell = loop.create_task(coroutine, name=self.task_name)
         _signal.signal(_signal.SIGINT, lambda *_: loop.call_soon_threadsafe(cell.cancel))
         try:
             result = await cell
@@ -200,7 +200,7 @@ def run_loop(agent):
 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    serving = loop.create_task(agent.serve())
+    serving = loop.create_task(agent.serve(), name="cells")
     while True:
         try:
             loop.run_until_complete(serving)
@@ -223,7 +223,7 @@ def main(job):
         return 1
     agent.link = link = shell.made.link
     link.open(start["token"])
-    figures.install()
+    figures.install(shell.made.shell)
     agent.parts = shell.install()
     agent.contexts = contexts.Contexts(agent.parts.shell)
     status = run_loop(agent)

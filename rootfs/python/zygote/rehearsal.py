@@ -100,7 +100,8 @@ def matplotlib_as_it_was(interactive):
         enter = stack.enter_context
         enter(same_contents(matplotlib.rcParams, matplotlib.rcParamsDefault, matplotlib.rcParamsOrig))
         enter(same_contents(*[vars(function) for function in functions]))
-        enter(restored(pyplot, "new_figure_manager", "draw_if_interactive", "show", "_backend_mod", "_REPL_DISPLAYHOOK"))
+        enter(restored(pyplot, "new_figure_manager", "draw_if_interactive", "show", "_backend_mod", "_REPL_DISPLAYHOOK",
+                       "_draw_all_if_interactive"))
         enter(restored(matplotlib.backends, "backend"))
         enter(restored(interactive, "_saved_rcParams", "pylab_gui_select", "active_eventloop"))
         yield
@@ -138,7 +139,7 @@ def execute(parts, codes):
     import asyncio
 
     agent = cells.Agent(parts.link)
-    agent.parts, agent.contexts = parts, contexts.Contexts(parts.shell)
+    agent.parts, agent.contexts, agent.task_name = parts, contexts.Contexts(parts.shell), NAME
 
     async def all_of_them():
         for number, code in enumerate(codes):
@@ -147,7 +148,7 @@ def execute(parts, codes):
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
-        loop.run_until_complete(all_of_them())
+        loop.run_until_complete(loop.create_task(all_of_them(), name=NAME))
     finally:
         loop.close()
 
@@ -160,7 +161,8 @@ def run(parts, codes):
             shell.set_instance(parts.shell)
             shell.set_instance(parts.kernel)
             shell.put_back(parts.left)
-            figures.install()
+            figures.install(parts.shell)
+            shell.set_places(parts.shell)
             shell.put_streams(parts)
             parts.session.pid = os.getpid()
             execute(parts, codes)

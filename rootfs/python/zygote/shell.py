@@ -92,16 +92,11 @@ def put_back(left):
         setattr(thing, name, value)
 
 
-def make_profile_dir(ipython_dir):
-    from IPython.core.profiledir import ProfileDir
-
-    profile_dir = ProfileDir()
-    place = os.path.join(ipython_dir, "profile_default")
-    values = {"location": place, "_location_isset": True}
-    for name in ("security", "log", "startup", "pid", "static"):
-        values[name + "_dir"] = os.path.join(place, name)
-    profile_dir._trait_values.update(values)  # not as attributes: that makes directories
-    return profile_dir
+def place_profile(profile_dir, ipython_dir):
+    """Not by its attributes: setting those makes directories."""
+    place = ipython_dir + "/profile_default"
+    values = {name + "_dir": place + "/" + name for name in ("security", "log", "startup", "pid", "static")}
+    profile_dir._trait_values.update(values, location=place, _location_isset=True)
 
 
 @contextlib.contextmanager
@@ -151,6 +146,7 @@ def make(link):
     if made is not None:
         return made
     from IPython.core import debugger, interactiveshell
+    from IPython.core.profiledir import ProfileDir
     from ipykernel.compiler import XCachingCompiler
     from ipykernel.zmqshell import ZMQInteractiveShell
     from traitlets.config import Config
@@ -158,7 +154,8 @@ def make(link):
     ipython_dir = os.path.join(HOME, ".ipython")
     config = Config({"IPKernelApp": {"connection_file": "kernel.json"}, "HistoryManager": {"hist_file": ":memory:"}})
     with nothing_outside() as left, nothing_on_disk(ZMQInteractiveShell):
-        profile_dir = make_profile_dir(ipython_dir)
+        profile_dir = ProfileDir()
+        place_profile(profile_dir, ipython_dir)
         parts = kernel.make(link, profile_dir, config)
         shell = ZMQInteractiveShell(
             parent=parts.kernel,
@@ -199,8 +196,8 @@ def set_places(shell):
     shell.home_dir = shell.logger.home_dir = os.path.expanduser("~")
     ipython_dir = os.environ.get("IPYTHONDIR") or os.path.join(shell.home_dir, ".ipython")
     shell._trait_values["ipython_dir"] = ipython_dir
-    shell.profile_dir._trait_values.update(make_profile_dir(ipython_dir)._trait_values)
-    shell.db._root = os.path.join(shell.profile_dir.location, "db")
+    place_profile(shell.profile_dir, ipython_dir)
+    shell.db._root = shell.profile_dir.location + "/db"
     shell.history_manager.dir_hist[:] = [Path.cwd()]
 
 
