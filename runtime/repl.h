@@ -18,6 +18,7 @@
 
 #define REPL_MAX_SIXELS   4     /* images of one cell that a terminal for sixels shows */
 #define REPL_CONTEXT_SIZE 65
+#define REPL_MAX_MARKS    65    /* hutch.h: 64 checkpoints and branches, and the first branch */
 
 struct prompt;
 
@@ -42,6 +43,9 @@ struct repl {
     enum hutch_verdict verdict; /* of the last cell */
     bool was_death_told; /* of its interpreter: that the next one has no variables is no news */
     int count;          /* its execution count */
+    struct { uint64_t id; int count; } marks[REPL_MAX_MARKS]; /* what it is in checkpoints and in branches that have not their turn */
+    unsigned n_marks;
+    uint64_t branch;    /* that has its turn */
 
     bool wants_input;   /* the cell asks, and the answer is read from the terminal */
     bool has_hidden_echo; /* … a password: the terminal shows nothing until then */
@@ -74,5 +78,7 @@ bool hutch_repl_await_key(void *repl);
 /* Whether it is a line of ours, which is then done. */
 bool hutch_repl_magic(struct repl *r, const char *line, size_t len);
 bool hutch_repl_is_context(const char *name);
+/* Another interpreter: it begins to count, and checkpoints and branches are gone. */
+void hutch_repl_count_anew(struct repl *r);
 
 #endif

@@ -24,8 +24,8 @@ static void on_end(void *user, uint64_t session, const char *why, const char *di
 
     (void)session;
     r->session = 0;
-    r->count = 0;
     r->has_files = false;
+    hutch_repl_count_anew(r);
     if (!r->is_closing)
         hutch_cell_show_say(&r->show, "the session is over: %s", why);
     if (directory && !r->is_quiet)
@@ -250,7 +250,9 @@ static void on_result(void *user, uint64_t session, const struct hutch_cell_resu
         hutch_cell_show_say(&r->show, "there was more output than the limit; the rest was dropped");
     r->has_files |= result->verdict != HUTCH_SETUP_FAILED;
     r->was_death_told = result->interpreter_died;
-    r->count = result->interpreter_died ? 0 : result->execution_count;
+    r->count = result->execution_count;
+    if (result->interpreter_died)
+        hutch_repl_count_anew(r);
 }
 
 static bool run_cell(struct repl *r, struct hutch_cell *cell)

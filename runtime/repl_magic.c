@@ -240,6 +240,25 @@ static void do_files(struct repl *r, char **words, int n)
 
 /* --- state ---------------------------------------------------------------------------------------------------------- */
 
+void hutch_repl_count_anew(struct repl *r)
+{
+    r->count = 0;
+    r->n_marks = 0;
+    r->branch = 0;
+}
+
+static int *mark(struct repl *r, uint64_t id)
+{
+    for (unsigned i = 0; i < r->n_marks; i++)
+        if (r->marks[i].id == id)
+            return &r->marks[i].count;
+    if (r->n_marks == REPL_MAX_MARKS) /* of dropped ones: the oldest */
+        memmove(r->marks, r->marks + 1, --r->n_marks * sizeof(r->marks[0]));
+    r->marks[r->n_marks].id = id;
+    r->marks[r->n_marks].count = r->count;
+    return &r->marks[r->n_marks++].count;
+}
+
 static void do_reset(struct repl *r, char **words, int n)
 {
     struct hutch_error error;
@@ -250,7 +269,7 @@ static void do_reset(struct repl *r, char **words, int n)
         hutch_cell_show_say(&r->show, "%s", error.message);
         return;
     }
-    r->count = 0;
+    hutch_repl_count_anew(r);
     hutch_cell_show_say(&r->show, "variables are gone, files are there");
 }
 
@@ -274,7 +293,7 @@ static void do_context(struct repl *r, char **words, int n)
 struct answer {
     struct repl *r;
     const char *what;   /* "checkpoint 3", without the number where there is none yet */
-    bool tells_id, has_come;
+    bool tells_id, has_come, is_ok;
 };
 
 static void on_reply(void *user, uint64_t session, const struct hutch_reply *reply)
@@ -288,12 +307,15 @@ static void on_reply(void *user, uint64_t session, const struct hutch_reply *rep
     (void)session;
     a->r->is_busy = false;
     a->has_come = true;
+    a->is_ok = reply->ok;
     if (!reply->ok) {
         hutch_cell_show_say(show, "%s", reply->message);
         return;
     }
-    if (a->tells_id)
+    if (a->tells_id) {
+        *mark(a->r, reply->id) = a->r->count;
         snprintf(number, sizeof(number), " %" PRIu64, reply->id);
+    }
     hutch_cell_show_say(show, "%s%s, in %.1f ms; %" PRIu64 " bytes of files", a->what, number, reply->ms, reply->bytes);
     if (hutch_nbjson_parse("what is lost", reply->lost, strlen(reply->lost), &NBJSON_NOTEBOOK, &lost, &err) == 0)
         cJSON_ArrayForEach(sentence, lost)
@@ -342,6 +364,8 @@ static void do_rollback(struct repl *r, char **words, int n)
     (void)n;
     if (take_number(r, words[0], &id))
         wait_for(r, &a, hutch_session_rollback(r->engine, r->session, id, on_reply, &a, &error), &error);
+    if (a.is_ok)
+        r->count = *mark(r, id);
 }
 
 static void do_fork(struct repl *r, char **words, int n)
@@ -363,6 +387,11 @@ static void do_switch(struct repl *r, char **words, int n)
     (void)n;
     if (take_number(r, words[0], &id))
         wait_for(r, &a, hutch_session_switch(r->engine, r->session, id, on_reply, &a, &error), &error);
+    if (a.is_ok) {
+        *mark(r, r->branch) = r->count;
+        r->branch = id;
+        r->count = *mark(r, id);
+    }
 }
 
 static void do_drop(struct repl *r, char **words, int n)
