@@ -197,21 +197,25 @@ static size_t count_lines(const char *text, size_t len)
     return n;
 }
 
-#define MAX_NOTE 80 /* quarters: more than any note costs */
+/* What a note that something is missing costs at most, in quarters: "[… 18446744073709551615 characters left out …]", and a newline. Where that
+ * would be most of the text it is "[…]". */
+#define MAX_NOTE 60
+#define SHORT_NOTE "[…]"
+#define SHORT_NOTE_COST 7
 
 /* @text, or its beginning and end, at the cost of at most @budget. */
 static void add_shortened(struct batch_text *to, const char *text, size_t len, uint64_t budget)
 {
     size_t head = head_len(text, len, budget), tail;
+    bool has_lines, is_short = budget < 2 * MAX_NOTE;
     const char *line;
-    bool has_lines;
     char note[80];
 
-    if (head == len || budget < 2 * MAX_NOTE) { /* no room for saying what is missing */
+    if (head == len || budget < 3 * SHORT_NOTE_COST) { /* no room for saying that something is missing */
         hutch_batch_text_add(to, text, head);
         return;
     }
-    budget -= MAX_NOTE;
+    budget -= is_short ? SHORT_NOTE_COST : MAX_NOTE;
     head = head_len(text, len, budget / 2);
     tail = tail_len(text, len, budget - budget / 2);
     /* at line ends, unless that takes away more than half */
@@ -225,7 +229,9 @@ static void add_shortened(struct batch_text *to, const char *text, size_t len, u
     else
         has_lines = false;
     hutch_batch_text_add(to, text, head);
-    if (has_lines)
+    if (is_short)
+        strcpy(note, has_lines ? SHORT_NOTE "\n" : SHORT_NOTE);
+    else if (has_lines)
         snprintf(note, sizeof(note), "[… %zu lines left out …]\n", count_lines(text + head, len - head - tail));
     else
         snprintf(note, sizeof(note), "[… %zu characters left out …]", count_chars(text + head, len - head - tail));
@@ -341,11 +347,15 @@ static void add_output(struct batch_text *to, const cJSON *output, int count, un
     hutch_batch_text_done(&text);
 }
 
+#define LEAST_SHARED 1000 /* quarters; half of less would be too little for anything */
+
 static void add_outputs(struct batch_text *to, const struct hutch_cell_result *result, const cJSON *outputs, uint64_t budget)
 {
     unsigned n_images = 0;
     const cJSON *output;
 
+    if (budget > LEAST_SHARED)
+        budget /= 2; /* of each: leaves some to the others */
     cJSON_ArrayForEach(output, outputs)
         if (!is_of_type(output, "error"))
             add_output(to, output, result->execution_count, &n_images, budget);
@@ -510,7 +520,7 @@ char *hutch_cell_result_to_text(const struct hutch_cell_result *result, size_t b
     add_end(&end, result, details, quarters);
     left = quarters - hutch_cell_text_cost(end.data, end.len);
     left -= end.len > 0 && left > 0; /* the newline before it */
-    add_outputs(&body, result, outputs, left / 2);
+    add_outputs(&body, result, outputs, left);
     cJSON_Delete(outputs);
     drop_newlines(&body);
     if (body.len == 0 && end.len == 0)

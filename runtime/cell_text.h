@@ -5,8 +5,8 @@
  *     [files: added figure.png (23 kB); deleted old.csv]
  * Plain UTF-8 without escape sequences and control characters (but newline and tab; also none that turn or hide text), and never over the
  * budget. Tokens are estimated, for no model in particular: a quarter for each ASCII character, one for each other, two from U+10000
- * on. Of what is too long the middle is left out, at line ends where there are any: "[… 1234 lines left out …]". One output
- * gets at most half of the room, so that it leaves some to the others; error and files get theirs first. */
+ * on. Of what is too long the middle is left out, at line ends where there are any: "[… 1234 lines left out …]", or "[…]" where room is short. One output
+ * gets at most half of the room (of more than 250 tokens), so that it leaves some to the others; error and files get theirs first. */
 #ifndef HUTCH_CELL_TEXT_H
 #define HUTCH_CELL_TEXT_H
 

@@ -204,6 +204,15 @@ static void test_long_text(void **state)
     assert_true(hutch_cell_text_cost(got, strlen(got)) <= 800);
     assert_true(strlen(got) > 300);
     free(got);
+    got = hutch_cell_result_to_text(&result, 50);
+    assert_true(strncmp(got, "line 0\nline 1\n", 14) == 0);
+    assert_non_null(strstr(got, " lines left out …]\nline "));
+    assert_non_null(strstr(got, "\nOut[7]: 42"));
+    assert_true(hutch_cell_text_cost(got, strlen(got)) <= 200);
+    free(got);
+    got = hutch_cell_result_to_text(&result, 15);
+    assert_string_equal(got, "line 0\nline 1\nline 2\n[…]\nline 9998\nline 9999\nOut[7]: 42");
+    free(got);
     hutch_batch_text_done(&json);
     /* one line */
     hutch_batch_text_addf(&json, "[{\"name\":\"stdout\",\"output_type\":\"stream\",\"text\":\"");
