@@ -81,7 +81,8 @@ static bool append(struct text *text, const char *line, size_t len)
 static void make_prompt(const struct repl *r, bool is_first, char *to, size_t room)
 {
     bool is_main = strcmp(r->context, "main") == 0;
-    int n = snprintf(to, room, "%s%s%sIn [%d]: ", is_main ? "" : "[", is_main ? "" : r->context, is_main ? "" : "] ", r->count + 1);
+    int n = snprintf(to, room, "%s%s%sIn [%d]: ", is_main ? "" : "[", is_main ? "" : r->context, is_main ? "" : "] ",
+                     hutch_repl_counts_get(&r->counts, r->branch, r->context) + 1);
 
     if (!is_first)
         snprintf(to, room, "%*s", n, "...: ");
@@ -284,6 +285,7 @@ int hutch_cmd_repl(int argc, char **argv)
 out:
     hutch_engine_free(r.engine);
     hutch_cell_show_done(&r.show);
+    hutch_repl_counts_clear(&r.counts);
     if (status < 0) {
         fprintf(stderr, "hutch: %s\n", err.msg);
         status = EXIT_HUTCH;

@@ -10,15 +10,14 @@
 #include "cell_text.h"
 #include "err.h"
 #include "hutch.h"
+#include "repl_counts.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <termios.h>
 
-#define REPL_MAX_SIXELS   4     /* images of one cell that a terminal for sixels shows */
-#define REPL_CONTEXT_SIZE 65
-#define REPL_MAX_MARKS    65    /* hutch.h: 64 checkpoints and branches, and the first branch */
+#define REPL_MAX_SIXELS 4 /* images of one cell that a terminal for sixels shows */
 
 struct prompt;
 
@@ -42,9 +41,7 @@ struct repl {
     unsigned n_interrupts; /* that it got */
     enum hutch_verdict verdict; /* of the last cell */
     bool was_death_told; /* of its interpreter: that the next one has no variables is no news */
-    int count;          /* its execution count */
-    struct { uint64_t id; int count; } marks[REPL_MAX_MARKS]; /* what it is in checkpoints and in branches that have not their turn */
-    unsigned n_marks;
+    struct repl_counts counts;
     uint64_t branch;    /* that has its turn */
 
     bool wants_input;   /* the cell asks, and the answer is read from the terminal */
@@ -62,6 +59,8 @@ struct repl {
 /* A session is there, or is opened. False: none can be had, which was said. */
 bool hutch_repl_open_session(struct repl *r);
 void hutch_repl_close_session(struct repl *r);
+/* The next interpreter is another one: checkpoints and branches are gone. */
+void hutch_repl_begin_anew(struct repl *r);
 /* Runs a cell to its end. False: there was nothing to run it in, which was said. */
 bool hutch_repl_execute(struct repl *r, const char *code, size_t len);
 /* The session has its directory: where no cell has run, one runs that nobody sees. False: it cannot be had, which was said. */
@@ -78,7 +77,5 @@ bool hutch_repl_await_key(void *repl);
 /* Whether it is a line of ours, which is then done. */
 bool hutch_repl_magic(struct repl *r, const char *line, size_t len);
 bool hutch_repl_is_context(const char *name);
-/* Another interpreter: it begins to count, and checkpoints and branches are gone. */
-void hutch_repl_count_anew(struct repl *r);
 
 #endif

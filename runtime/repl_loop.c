@@ -18,6 +18,12 @@
 
 /* --- the session --------------------------------------------------------------------------------------------------- */
 
+void hutch_repl_begin_anew(struct repl *r)
+{
+    hutch_repl_counts_clear(&r->counts);
+    r->branch = 0;
+}
+
 static void on_end(void *user, uint64_t session, const char *why, const char *directory)
 {
     struct repl *r = user;
@@ -25,7 +31,7 @@ static void on_end(void *user, uint64_t session, const char *why, const char *di
     (void)session;
     r->session = 0;
     r->has_files = false;
-    hutch_repl_count_anew(r);
+    hutch_repl_begin_anew(r);
     if (!r->is_closing)
         hutch_cell_show_say(&r->show, "the session is over: %s", why);
     if (directory && !r->is_quiet)
@@ -250,9 +256,10 @@ static void on_result(void *user, uint64_t session, const struct hutch_cell_resu
         hutch_cell_show_say(&r->show, "there was more output than the limit; the rest was dropped");
     r->has_files |= result->verdict != HUTCH_SETUP_FAILED;
     r->was_death_told = result->interpreter_died;
-    r->count = result->execution_count;
     if (result->interpreter_died)
-        hutch_repl_count_anew(r);
+        hutch_repl_begin_anew(r);
+    else
+        hutch_repl_counts_set(&r->counts, r->branch, r->context, result->execution_count);
 }
 
 static bool run_cell(struct repl *r, struct hutch_cell *cell)

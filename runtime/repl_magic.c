@@ -240,25 +240,6 @@ static void do_files(struct repl *r, char **words, int n)
 
 /* --- state ---------------------------------------------------------------------------------------------------------- */
 
-void hutch_repl_count_anew(struct repl *r)
-{
-    r->count = 0;
-    r->n_marks = 0;
-    r->branch = 0;
-}
-
-static int *mark(struct repl *r, uint64_t id)
-{
-    for (unsigned i = 0; i < r->n_marks; i++)
-        if (r->marks[i].id == id)
-            return &r->marks[i].count;
-    if (r->n_marks == REPL_MAX_MARKS) /* of dropped ones: the oldest */
-        memmove(r->marks, r->marks + 1, --r->n_marks * sizeof(r->marks[0]));
-    r->marks[r->n_marks].id = id;
-    r->marks[r->n_marks].count = r->count;
-    return &r->marks[r->n_marks++].count;
-}
-
 static void do_reset(struct repl *r, char **words, int n)
 {
     struct hutch_error error;
@@ -269,7 +250,7 @@ static void do_reset(struct repl *r, char **words, int n)
         hutch_cell_show_say(&r->show, "%s", error.message);
         return;
     }
-    hutch_repl_count_anew(r);
+    hutch_repl_begin_anew(r);
     hutch_cell_show_say(&r->show, "variables are gone, files are there");
 }
 
@@ -313,7 +294,7 @@ static void on_reply(void *user, uint64_t session, const struct hutch_reply *rep
         return;
     }
     if (a->tells_id) {
-        *mark(a->r, reply->id) = a->r->count;
+        hutch_repl_counts_copy(&a->r->counts, a->r->branch, reply->id);
         snprintf(number, sizeof(number), " %" PRIu64, reply->id);
     }
     hutch_cell_show_say(show, "%s%s, in %.1f ms; %" PRIu64 " bytes of files", a->what, number, reply->ms, reply->bytes);
@@ -365,7 +346,7 @@ static void do_rollback(struct repl *r, char **words, int n)
     if (take_number(r, words[0], &id))
         wait_for(r, &a, hutch_session_rollback(r->engine, r->session, id, on_reply, &a, &error), &error);
     if (a.is_ok)
-        r->count = *mark(r, id);
+        hutch_repl_counts_copy(&r->counts, id, r->branch);
 }
 
 static void do_fork(struct repl *r, char **words, int n)
@@ -387,11 +368,8 @@ static void do_switch(struct repl *r, char **words, int n)
     (void)n;
     if (take_number(r, words[0], &id))
         wait_for(r, &a, hutch_session_switch(r->engine, r->session, id, on_reply, &a, &error), &error);
-    if (a.is_ok) {
-        *mark(r, r->branch) = r->count;
+    if (a.is_ok)
         r->branch = id;
-        r->count = *mark(r, id);
-    }
 }
 
 static void do_drop(struct repl *r, char **words, int n)
@@ -403,6 +381,8 @@ static void do_drop(struct repl *r, char **words, int n)
     (void)n;
     if (take_number(r, words[0], &id))
         wait_for(r, &a, hutch_session_drop(r->engine, r->session, id, on_reply, &a, &error), &error);
+    if (a.is_ok)
+        hutch_repl_counts_drop(&r->counts, id);
 }
 
 static void do_help(struct repl *r, char **words, int n);

@@ -541,12 +541,12 @@ def test_reset(repl, data):
 def test_contexts(repl):
     repl.run("x = 1")
     repl.line("%context other")
-    repl.expect(r"\[other\] In \[\d+\]: ")
+    repl.expect(r"\[other\] In \[1\]: ")
     assert "NameError" in repl.run("x")
     repl.line("x = 2")
     repl.prompt()
     repl.line("%context main")
-    repl.prompt()
+    repl.prompt(2)
     assert repl.run("x").endswith(": 1\n")
     assert "is no name for a context" in repl.run("%context a/b")
 
