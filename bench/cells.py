@@ -25,6 +25,19 @@ for _ in range(int(sys.argv[1])):
     print(1e3 * taken, flush=True)
 """
 
+# What IPython does with the figure, done by hand: the least that the notebook can take.
+BARE = """\
+import io
+import matplotlib.pyplot as plt
+squares = [n * n for n in range(50)]
+plt.plot(squares)
+plt.title("squares")
+image = io.BytesIO()
+plt.gcf().canvas.print_figure(image, format="png", bbox_inches="tight", facecolor="w", edgecolor="w", dpi=plt.gcf().dpi)
+plt.close("all")
+print(image.getvalue()[:8] == b"\\x89PNG\\r\\n\\x1a\\n")
+""", "True\n"
+
 ROWS = 1_000_000
 FRAME = f"""\
 import numpy as np
@@ -78,6 +91,8 @@ class Sessions:
     def run_notebook(self):
         record, args = self.bench.record, self.bench.args
         record["notebook"] = self.measure("notebook", code_cells(NOTEBOOK), '"image/png"', rounds=self.bench.rounds(200))
+        self.say("its figure in a bare warm interpreter")
+        record["bare_notebook"] = self.bench.bare(BARE, self.bench.rounds(150))
         self.say("nbconvert --execute")
         with tempfile.TemporaryDirectory(prefix="hutch-bench-") as work, open(NOTEBOOK, encoding="utf-8") as notebook:
             with open(os.path.join(work, "plot.ipynb"), "w", encoding="utf-8") as copy:
@@ -130,7 +145,9 @@ def rows(record):
     if "notebook" in record:
         mine, other = record["notebook"]["total"], record["nbconvert"]
         found.append(("notebook with one plot, in a new session", mine, f"nbconvert takes {other['p50'] / mine['p50']:.0f}x as long"))
-        found.append(("the same by jupyter nbconvert --execute", other, ""))
+        found.append(("its figure alone, bare, in one process", record["bare_notebook"]["in_process"],
+                      f"nbconvert takes {other['p50'] / record['bare_notebook']['in_process']['p50']:.0f}x as long"))
+        found.append(("the notebook by jupyter nbconvert --execute", other, ""))
     if "checkpoint" in record:
         times = record["checkpoint"]
         for name, label in (("checkpoint", "checkpoint, with a DataFrame of 1 M rows"), ("rollback", "roll back"),
