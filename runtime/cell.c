@@ -515,6 +515,9 @@ static const struct nbjson_bounds frame_bounds = {
 
 enum member_type { IS_TEXT, IS_OBJECT, IS_TEXTS, IS_BOOL, IS_INTEGER, MAY_BE_TEXT, MAY_BE_INTEGER };
 
+#define MAX_DISPLAY_ID 1024        /* bytes; a longer one is none. Ids are kept with each output, and not counted as output */
+#define MAX_TEXT       (64u << 10) /* bytes of a prompt, or of what an error came from */
+
 /* What a frame must have; what is not here is not looked at. */
 static const struct { const char *is, *key; enum member_type type; } members[] = {
     { "ready", "language_info", IS_OBJECT },
@@ -637,9 +640,11 @@ static void show(struct cell_feed *feed, const cJSON *frame, const char *is)
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(frame, "id");
     int64_t count = 0;
 
-    if (!cJSON_IsString(id))
+    if (!cJSON_IsString(id) || strlen(id->valuestring) > MAX_DISPLAY_ID)
         id = NULL;
-    if (strcmp(is, "update") == 0) {
+    if (strcmp(is, "update") == 0 && id == NULL) {
+        return; /* nothing has such an id */
+    } else if (strcmp(is, "update") == 0) {
         tell_json(feed, HUTCH_UPDATE, hutch_cell_outputs_update(feed->outputs, data, metadata, id));
     } else if (strcmp(is, "display") == 0) {
         tell_json(feed, HUTCH_DISPLAY, hutch_cell_outputs_add_display(feed->outputs, data, metadata, id));
@@ -672,11 +677,19 @@ static int64_t integer_of(const cJSON *frame, const char *key, int64_t otherwise
     return hutch_nbjson_get_integer(cJSON_GetObjectItemCaseSensitive(frame, key), &value) ? value : otherwise;
 }
 
+/* Its first MAX_TEXT bytes. */
 static char *text_of(const cJSON *frame, const char *key)
 {
-    const cJSON *text = cJSON_GetObjectItemCaseSensitive(frame, key);
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(frame, key);
+    char *text = cJSON_IsString(value) ? hutch_nbjson_c_text(value) : NULL;
+    size_t len = text != NULL ? strlen(text) : 0;
 
-    return cJSON_IsString(text) ? hutch_nbjson_c_text(text) : NULL;
+    if (len > MAX_TEXT) {
+        for (len = MAX_TEXT; len > 0 && (text[len] & 0xc0) == 0x80; len--) /* no character is cut */
+            ;
+        text[len] = '\0';
+    }
+    return text;
 }
 
 static void tell_frame(struct cell_feed *feed, enum cell_event_kind kind, const cJSON *frame)

@@ -457,6 +457,28 @@ static void test_display_ids(void **state)
     stop(&t);
 }
 
+/* What is kept beside the outputs is not counted as output, so it is bounded. */
+static void test_long_texts(void **state)
+{
+    struct talk t;
+    auto_free char *members = NULL, *got = NULL;
+    char id[1026];
+
+    (void)state;
+    start(&t, 0);
+    memset(id, 'i', sizeof(id) - 1);
+    id[sizeof(id) - 1] = '\0';
+    assert_true(asprintf(&members, "%s,\"id\":\"%s\"", SHOW("1"), id) > 0);
+    send(&t, members, 0);
+    members[strlen(members) - 2] = '"'; /* as long as it may be */
+    members[strlen(members) - 1] = '\0';
+    send(&t, members, 0);
+    got = hutch_cell_outputs_json(hutch_cell_feed_outputs(t.feed), NULL);
+    assert_int_equal(strncmp(got, "[" SHOWN("1") ",", strlen("[" SHOWN("1") ",")), 0);
+    assert_non_null(strstr(got, "display_id"));
+    stop(&t);
+}
+
 static void test_clear(void **state)
 {
     struct talk t;
@@ -717,7 +739,7 @@ int main(void)
         cmocka_unit_test(test_lost_marks),   cmocka_unit_test(test_flush_of_one),   cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_between_cells), cmocka_unit_test(test_death),         cmocka_unit_test(test_decoding),
         cmocka_unit_test(test_half_character),
-        cmocka_unit_test(test_returns),      cmocka_unit_test(test_display_ids),    cmocka_unit_test(test_clear),
+        cmocka_unit_test(test_returns),      cmocka_unit_test(test_display_ids), cmocka_unit_test(test_long_texts),    cmocka_unit_test(test_clear),
         cmocka_unit_test(test_data),         cmocka_unit_test(test_error),          cmocka_unit_test(test_text_limit),
         cmocka_unit_test(test_display_limit), cmocka_unit_test(test_many_outputs),  cmocka_unit_test(test_error_limit),
         cmocka_unit_test(test_bad_frames),   cmocka_unit_test(test_deep_frame),     cmocka_unit_test(test_other_frames),
