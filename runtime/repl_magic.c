@@ -301,7 +301,7 @@ static void on_reply(void *user, uint64_t session, const struct hutch_reply *rep
     if (hutch_nbjson_parse("what is lost", reply->lost, strlen(reply->lost), &NBJSON_NOTEBOOK, &lost, &err) == 0)
         cJSON_ArrayForEach(sentence, lost)
             if (cJSON_IsString(sentence))
-                hutch_cell_show_say(show, "it does not have %s", sentence->valuestring);
+                hutch_cell_show_say(show, "not in it: %s", sentence->valuestring);
     cJSON_Delete(lost);
 }
 
