@@ -25,6 +25,7 @@ class Agent:
         self.link = link
         self.status = 0
         self.task_name = None  # of cells that await; asyncio's own counter is a program's
+        self.pid = os.getpid()
         self.parts = None
         self.contexts = None
         self.orders = {
@@ -44,6 +45,7 @@ class Agent:
         self.link.send({"is": "ready", "language_info": self.parts.kernel.language_info})
         while True:
             await readable(loop, channel.SOCKET)
+            self.leave_if_forked()
             try:
                 order, fds = self.link.receive()
             except (channel.Lost, OSError, ValueError):
@@ -71,9 +73,12 @@ class Agent:
             park.park(self, asyncio.get_running_loop(), fds)
         except park.NotCopied as problem:
             self.link.say({"is": "failed", "why": str(problem)})
+        except Exception as problem:
+            self.link.say({"is": "failed", "why": "the interpreter cannot be copied: " + tracebacks.one_line(problem)})
 
     def renew(self):
         """In a copy of the process."""
+        self.pid = os.getpid()
         shell.renew()
 
     # --- one cell ---
@@ -94,6 +99,7 @@ class Agent:
                 silent, history = bool(order.get("silent")), bool(order.get("history", not order.get("silent")))
                 result = await self.run(code, silent, history)
             finally:
+                self.leave_if_forked()
                 _signal.signal(_signal.SIGINT, saved)
                 self.return_input()
         except BaseException as problem:  # while nothing of the program was running
@@ -108,6 +114,12 @@ class Agent:
         self.link.send(self.done(order, error, filename))
         if interactive.exit_now:  # exit() and quit() end a kernel
             raise Ended(0)
+
+    def leave_if_forked(self):
+        """A child of the program's that has come out of the cell's code has no more to do: there is one agent."""
+        if os.getpid() != self.pid:
+            channel.flush_streams()
+            os._exit(0)
 
     def done(self, order, error, filename):
         frame = {"is": "done", "id": order.get("id"), "status": "error" if self.status else "ok"}
@@ -140,7 +152,14 @@ class Agent:
             code, store_history=history, silent=silent, transformed_cell=transformed, preprocessing_exc_tuple=trouble
         )
         cell = loop.create_task(coroutine, name=self.task_name)
-        _signal.signal(_signal.SIGINT, lambda *_: loop.call_soon_threadsafe(cell.cancel))
+
+        def interrupt(*_):
+            """Of a cell that waits, what it waits for is cancelled, as in ipykernel. One that is busy would not notice."""
+            if asyncio.current_task(loop) is cell:
+                raise KeyboardInterrupt
+            loop.call_soon_threadsafe(cell.cancel)
+
+        _signal.signal(_signal.SIGINT, interrupt)
         try:
             result = await cell
         finally:
@@ -206,9 +225,10 @@ def run_loop(agent):
             loop.run_until_complete(serving)
         except Ended as end:
             return end.args[0]
-        except (SystemExit, KeyboardInterrupt):
-            if serving.done():  # else a task of the program's has ended like this, which is not our end
-                return 1
+        except (SystemExit, KeyboardInterrupt, RuntimeError):
+            agent.leave_if_forked()
+            if serving.done():  # else a task of the program's has ended like this or stopped the loop, which is not our end
+                raise
 
 
 def main(job):

@@ -14,6 +14,7 @@ class Contexts:
         self.shell = shell
         self.present = MAIN
         self.others = {}  # name -> what save() returns
+        self.has_database = True
 
     def places(self):
         return (
@@ -34,7 +35,8 @@ class Contexts:
     def enter(self, name):
         if name == self.present:
             return
-        self.shell.history_manager.writeout_cache()  # lines are known by the session's number
+        if self.has_database:
+            self.shell.history_manager.writeout_cache()  # lines are known by the session's number
         self.others[self.present] = self.save()
         self.present = name
         if name in self.others:
@@ -54,7 +56,8 @@ class Contexts:
         history.output_hist_reprs = type(history.output_hist_reprs)()
         history.dir_hist = [Path.cwd()]
         history._i = history._ii = history._iii = history._i00 = ""
-        history.new_session()
+        if self.has_database:
+            history.new_session()
         hook._ = hook.__ = hook.___ = ""
         shell.user_ns.update({"_": "", "__": "", "___": ""})
         shell.init_user_ns()

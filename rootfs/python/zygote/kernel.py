@@ -186,12 +186,7 @@ def define_kernel(link):
             channel.flush_streams()
             try:
                 link.send({"is": "input", "prompt": str(prompt), "password": bool(password)})
-                while True:
-                    order, fds = link.receive()
-                    for fd in fds:
-                        os.close(fd)
-                    if order.get("do") == "reply":
-                        break
+                order = link.receive_reply()
             except KeyboardInterrupt:
                 raise KeyboardInterrupt("Interrupted by user") from None
             except channel.Lost:

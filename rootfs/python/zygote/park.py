@@ -138,8 +138,11 @@ def park(agent, loop, fds):
     if not fork_away():
         agent.link.send({"is": "parked", "lost": missing})
         return
-    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
-    take_socket(fds.pop())
-    say_here(agent)
-    wait_parked(agent)
-    come_to_life(agent, loop)
+    try:
+        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+        take_socket(fds.pop())
+        say_here(agent)
+        wait_parked(agent)
+        come_to_life(agent, loop)
+    except BaseException:
+        os._exit(1)  # half a copy is none

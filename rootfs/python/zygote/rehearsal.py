@@ -72,18 +72,14 @@ def same_contents(*containers):
 @contextlib.contextmanager
 def another_context(interactive):
     """The shell's own variables and counts stay as they are, and its database empty."""
-    history = interactive.history_manager
     rooms = contexts.Contexts(interactive)
+    rooms.has_database = False
     rooms.enter(NAME)
     try:
         yield
     finally:
-        number = history.session_number
-        history.db_input_cache.clear()
-        history.db_output_cache.clear()
-        with history.db:
-            history.db.execute("DELETE FROM sessions WHERE session == ?", (number,))
-            history.db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name == 'sessions'", (number - 1,))
+        interactive.history_manager.db_input_cache.clear()
+        interactive.history_manager.db_output_cache.clear()
         rooms.restore(rooms.others.pop(contexts.MAIN))
 
 
@@ -110,23 +106,34 @@ def matplotlib_as_it_was(interactive):
 
 
 @contextlib.contextmanager
-def nothing_left(parts):
+def display_as_it_was(interactive):
+    formatters = interactive.display_formatter.formatters.values()
+    with contextlib.ExitStack() as stack:
+        enter = stack.enter_context
+        enter(same_contents(interactive.configurables, *interactive.events.callbacks.values()))
+        enter(same_contents(*[printers for one in formatters for printers in (one.type_printers, one.deferred_printers)]))
+        enter(matplotlib_as_it_was(interactive))
+        yield
+
+
+@contextlib.contextmanager
+def nothing_left(parts, codes):
+    """Copying much of what is there would cost a worker more pages than the cells do, so it is not done for those that need it not."""
     import asyncio
     import linecache
     import tempfile
 
     interactive = parts.shell
-    formatters = interactive.display_formatter.formatters.values()
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
         enter(shell.nothing_outside())
         enter(restored(sys, "stdout", "stderr", "last_type", "last_value", "last_traceback"))
         enter(restored(tempfile, "tempdir", "_name_sequence"))
         enter(restored(interactive, "_last_traceback", "exit_now"))
-        enter(same_contents(linecache.cache, linecache._ipython_cache, interactive.compile._filename_map, interactive.configurables))
-        enter(same_contents(*interactive.events.callbacks.values(), parts.session.__dict__))
-        enter(same_contents(*[printers for one in formatters for printers in (one.type_printers, one.deferred_printers)]))
-        enter(matplotlib_as_it_was(interactive))
+        enter(restored(parts.session, "pid", "message_count"))
+        enter(same_contents(linecache.cache, linecache._ipython_cache, interactive.compile._filename_map))
+        if codes is not IN_WORKER:
+            enter(display_as_it_was(interactive))
         enter(another_context(interactive))
         yield
         interactive.set_parent({})
@@ -157,11 +164,12 @@ def run(parts, codes):
     parts.link.helper = Nobody()
     saved = _signal.getsignal(_signal.SIGINT)
     try:
-        with nothing_left(parts):
+        with nothing_left(parts, codes):
             shell.set_instance(parts.shell)
             shell.set_instance(parts.kernel)
             shell.put_back(parts.left)
-            figures.install(parts.shell)
+            if codes is not IN_WORKER:
+                figures.install(parts.shell)
             shell.set_places(parts.shell)
             shell.put_streams(parts)
             parts.session.pid = os.getpid()

@@ -500,6 +500,27 @@ def test_forked_children_say_nothing(agent):
     equal([kind for kind, _ in outputs if kind == "display"], [])
 
 
+def test_forked_child_that_comes_back(agent):
+    for code in ("pid = os.fork()\nprint(pid == 0)", "if os.fork() == 0: 1 / 0", "import sys\nif os.fork() == 0: sys.exit(1)",
+                 "import asyncio\nawait asyncio.sleep(0)\nif os.fork() == 0: 1 / 0"):
+        agent.run("import os\n" + code)
+        time.sleep(0.05)
+        equal(agent.value("import os\ntry:\n    while True: os.wait()\nexcept ChildProcessError: pass\n1 + 1"), "2")
+
+
+def test_loop_that_is_stopped(agent):
+    agent.run("import asyncio\nasyncio.get_event_loop().stop()")
+    equal(agent.value("1 + 1"), "2")
+
+
+def test_interrupt_of_a_busy_coroutine(agent):
+    agent.begin("import asyncio\nawait asyncio.sleep(0)\nprint('on', flush=True)\nwhile True: pass")
+    agent.wait_for("flush")
+    agent.interrupt()
+    equal(agent.wait_for("done")[1]["ename"], "KeyboardInterrupt")
+    equal(agent.value("1 + 1"), "2")
+
+
 # --- surroundings ---
 
 def test_surroundings(agent):
