@@ -11,6 +11,11 @@ bool hutch_backlog_add(struct backlog *b, const char *data, size_t len)
 {
     if (b->write_errno)
         return true;
+    if (b->end + len > b->room && b->start > b->room / 2) { /* half of it was written: that is room enough to be worth the move */
+        memmove(b->data, b->data + b->start, b->end - b->start);
+        b->end -= b->start;
+        b->start = 0;
+    }
     if (b->end + len > b->room) {
         size_t room = 2 * (b->end + len);
         char *bigger = realloc(b->data, room);
@@ -28,6 +33,11 @@ bool hutch_backlog_add(struct backlog *b, const char *data, size_t len)
 bool hutch_backlog_is_empty(const struct backlog *b)
 {
     return b->start == b->end;
+}
+
+bool hutch_backlog_is_long(const struct backlog *b)
+{
+    return b->end - b->start > BACKLOG_LONG;
 }
 
 void hutch_backlog_pass_on(struct backlog *b)

@@ -15,6 +15,10 @@ struct backlog {
 /* False: ENOMEM. */
 bool hutch_backlog_add(struct backlog *b, const char *data, size_t len);
 bool hutch_backlog_is_empty(const struct backlog *b);
+/* Whoever reads it is slow. What makes more of it should be asked for it seldom, with clocks looked at nevertheless: every BACKLOG_PAUSE_MS. */
+bool hutch_backlog_is_long(const struct backlog *b);
+#define BACKLOG_LONG     (16u << 20)
+#define BACKLOG_PAUSE_MS 100
 /* After poll(2) said POLLOUT: one piece, which it takes for certain. */
 void hutch_backlog_pass_on(struct backlog *b);
 void hutch_backlog_done(struct backlog *b);

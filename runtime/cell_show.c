@@ -144,6 +144,11 @@ bool hutch_cell_show_is_written(const struct cell_show *show)
     return hutch_backlog_is_empty(&show->streams[0].backlog) && hutch_backlog_is_empty(&show->streams[1].backlog);
 }
 
+bool hutch_cell_show_is_behind(const struct cell_show *show)
+{
+    return hutch_backlog_is_long(&show->streams[0].backlog) || hutch_backlog_is_long(&show->streams[1].backlog);
+}
+
 /* --- images -------------------------------------------------------------------------------------------------------- */
 
 /* Under the first number from @n_images on whose name is not taken. */

@@ -61,5 +61,6 @@ void hutch_cell_show_raw(struct cell_show *show, const char *text, size_t len);
 void hutch_cell_show_end(struct cell_show *show);
 
 bool hutch_cell_show_is_written(const struct cell_show *show);
+bool hutch_cell_show_is_behind(const struct cell_show *show); /* hutch_backlog_is_long() */
 
 #endif

@@ -151,9 +151,9 @@ static void hear_signal(struct repl *r, int number, bool *ret_interrupt)
 static bool turn(struct repl *r, bool wants_key, int timeout_ms, bool *ret_interrupt)
 {
     struct backlog *out = &r->show.streams[0].backlog, *err_out = &r->show.streams[1].backlog;
-    bool reads_answer = r->wants_input && hutch_cell_show_is_written(&r->show);
+    bool reads_answer = r->wants_input && hutch_cell_show_is_written(&r->show), is_behind = hutch_cell_show_is_behind(&r->show);
     struct pollfd p[] = {
-        { .fd = r->is_broken ? -1 : hutch_engine_fd(r->engine), .events = POLLIN },
+        { .fd = r->is_broken || is_behind ? -1 : hutch_engine_fd(r->engine), .events = POLLIN },
         { .fd = r->signal_fd, .events = POLLIN },
         { .fd = hutch_backlog_is_empty(out) ? -1 : out->fd, .events = POLLOUT },
         { .fd = hutch_backlog_is_empty(err_out) ? -1 : err_out->fd, .events = POLLOUT },
@@ -161,13 +161,14 @@ static bool turn(struct repl *r, bool wants_key, int timeout_ms, bool *ret_inter
     };
     struct signalfd_siginfo info;
     struct hutch_error error;
+    int n = poll(p, ARRAY_SIZE(p), is_behind && timeout_ms < 0 ? BACKLOG_PAUSE_MS : timeout_ms);
 
-    if (poll(p, ARRAY_SIZE(p), timeout_ms) < 0)
+    if (n < 0)
         return false;
     if (p[1].revents)
         while (read(r->signal_fd, &info, sizeof(info)) == sizeof(info))
             hear_signal(r, (int)info.ssi_signo, ret_interrupt);
-    if (p[0].revents && hutch_engine_dispatch(r->engine, &error) < 0) {
+    if ((p[0].revents || (is_behind && n == 0 && !r->is_broken)) && hutch_engine_dispatch(r->engine, &error) < 0) {
         r->is_broken = true;
         hutch_cell_show_say(&r->show, "%s", error.message);
     }

@@ -184,21 +184,24 @@ static int loop(struct rich_run *run, struct hutch_err *err)
     struct backlog *out = &run->show.streams[0].backlog, *err_out = &run->show.streams[1].backlog;
 
     while (!run->is_over || !hutch_cell_show_is_written(&run->show)) {
+        bool is_behind = hutch_cell_show_is_behind(&run->show);
         struct pollfd p[] = {
-            { .fd = hutch_engine_fd(run->engine), .events = POLLIN },
+            { .fd = is_behind ? -1 : hutch_engine_fd(run->engine), .events = POLLIN },
             { .fd = run->request->signal_fd, .events = POLLIN },
             { .fd = hutch_backlog_is_empty(out) ? -1 : out->fd, .events = POLLOUT },
             { .fd = hutch_backlog_is_empty(err_out) ? -1 : err_out->fd, .events = POLLOUT },
         };
         unsigned n_before = run->n_signals;
+        int n = poll(p, ARRAY_SIZE(p), is_behind ? BACKLOG_PAUSE_MS : -1);
 
-        if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
+        if (n < 0 && errno != EINTR)
             return hutch_err_set(err, errno, "wait for the engine");
         if (p[1].revents)
             hear_signal(run);
         if (run->is_over && run->n_signals != n_before) /* a reader that does not read holds us until then */
             break;
-        hutch_engine_dispatch(run->engine, NULL); /* an engine that cannot work ends the run, and its result says why */
+        if (p[0].revents || n == 0)
+            hutch_engine_dispatch(run->engine, NULL); /* an engine that cannot work ends the run, and its result says why */
         pass_on(run, out, p[2].revents);
         pass_on(run, err_out, p[3].revents);
     }
