@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -40,32 +41,52 @@ static inline __attribute__((always_inline)) long clone_here(void)
     return ret;
 }
 
+struct away {
+    volatile pid_t between;
+    volatile int errnum;
+};
+
 /* 0 in the copy, where the stack is one, too. */
-static __attribute__((noinline)) long fork_beside(volatile int *errnum)
+static __attribute__((noinline)) long fork_beside(struct away *away)
 {
     long pid = clone_here();
 
     if (pid == 0) {
-        pid_t copy = fork();
+        pid_t copy;
 
+        away->between = getpid();
+        copy = fork();
         if (copy == 0)
             return 0;
-        *errnum = copy < 0 ? errno : 0;
+        away->errnum = copy < 0 ? errno : 0;
         _exit(0);
     }
     return pid;
 }
 
+/* Who is told of a copy looks whose child it is. */
+static void wait_for_process_1(pid_t between)
+{
+    struct timespec pause = { .tv_nsec = 100000 };
+
+    for (unsigned long turns = 0; getppid() == between; turns++)
+        if (turns < 100)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+}
+
 /* 1 in the copy, 0 here; or -errno. Of its threads a copy has the calling one. */
 int hutch_fork_away(void)
 {
-    volatile int errnum = EAGAIN;
+    struct away away = { .errnum = EAGAIN };
     long pid;
 
     if (PyOS_BeforeFork)
         PyOS_BeforeFork();
-    pid = fork_beside(&errnum);
+    pid = fork_beside(&away);
     if (pid == 0) {
+        wait_for_process_1(away.between);
         if (PyOS_AfterFork_Child)
             PyOS_AfterFork_Child();
         return 1;
@@ -74,5 +95,5 @@ int hutch_fork_away(void)
         TEMP_FAILURE_RETRY(waitpid((pid_t)pid, NULL, __WALL));
     if (PyOS_AfterFork_Parent)
         PyOS_AfterFork_Parent();
-    return pid < 0 ? (int)pid : -errnum;
+    return pid < 0 ? (int)pid : -away.errnum;
 }

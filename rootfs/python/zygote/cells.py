@@ -84,9 +84,12 @@ class Agent:
     # --- one cell ---
 
     async def execute(self, order, fds):
-        parts, code = self.parts, str(order["code"])
-        interactive = parts.shell
-        self.contexts.enter(order.get("context") or contexts.MAIN)
+        interactive, code = self.parts.shell, str(order["code"])
+        try:
+            self.contexts.enter(order.get("context") or contexts.MAIN)
+        except RuntimeError as problem:
+            self.refuse(order, problem)
+            return
         self.set_parent(order)
         self.link.send({"is": "begin", "id": order.get("id"), "count": interactive.execution_count})
         filename = interactive.compile.get_code_name(code, code, interactive.execution_count)
@@ -115,6 +118,13 @@ class Agent:
         if interactive.exit_now:  # exit() and quit() end a kernel
             raise Ended(0)
 
+    def refuse(self, order, problem):
+        """The cell is not executed."""
+        self.link.send({"is": "begin", "id": order.get("id"), "count": self.parts.shell.execution_count})
+        told = {"ename": type(problem).__name__, "evalue": str(problem)}
+        self.link.send(dict(told, traceback=[tracebacks.one_line(problem)], **{"is": "error"}))
+        self.link.send(dict(told, status="error", id=order.get("id"), count=0, open_figures=0, **{"is": "done"}))
+
     def leave_if_forked(self):
         """A child of the program's that has come out of the cell's code has no more to do: there is one agent."""
         if os.getpid() != self.pid:
@@ -125,7 +135,7 @@ class Agent:
         frame = {"is": "done", "id": order.get("id"), "status": "error" if self.status else "ok"}
         frame.update(count=self.parts.shell.execution_count - 1, open_figures=figures.count_open())
         if error is not None:
-            frame.update(ename=type(error).__name__, evalue=text_of(error))
+            frame.update(ename=channel.shortened(type(error).__name__), evalue=channel.shortened(text_of(error)))
             line, cause = tracebacks.line_of(error, filename), tracebacks.cause_of(error)
             if line is not None:
                 frame.update(line=line)

@@ -5,6 +5,7 @@ import sys
 SOCKET = 3
 FRAME_MAX = 16 << 20  # bytes of one frame
 ORDER_MAX = 64 << 20  # more than the engine ever sends
+TEXT_MAX = 64 << 10  # characters of what is told besides outputs
 CMSG_MAX = 256
 
 
@@ -116,6 +117,10 @@ class Channel:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
         return data, list(fds)
+
+
+def shortened(text):
+    return text if len(text) <= TEXT_MAX else text[:TEXT_MAX] + "..."
 
 
 def decode(body):

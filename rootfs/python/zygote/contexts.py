@@ -3,6 +3,7 @@
 import sys
 
 MAIN = "main"
+MAX = 16  # with "main"
 IN_SHELL = ("user_module", "user_ns", "user_ns_hidden", "ns_table", "execution_count")
 IN_HISTORY = ("input_hist_parsed", "input_hist_raw", "output_hist", "output_hist_reprs", "dir_hist", "session_number", "_i", "_ii",
               "_iii", "_i00")  # fmt: skip
@@ -35,6 +36,8 @@ class Contexts:
     def enter(self, name):
         if name == self.present:
             return
+        if name not in self.others and len(self.others) + 1 >= MAX:
+            raise RuntimeError("there are %d contexts, which is the most that a session may have" % MAX)
         if self.has_database:
             self.shell.history_manager.writeout_cache()  # lines are known by the session's number
         self.others[self.present] = self.save()

@@ -8,6 +8,8 @@ import types
 
 import channel
 
+ID_MAX = 256  # characters of a display's id; one with a longer one is as one without
+
 
 def named_as(original):
     """Decorates a subclass that goes by the name of its parent."""
@@ -42,6 +44,10 @@ def encoded_data(data, default):
     return json.dumps(data, default=default, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 
+def notice(size):
+    return "[output of %d bytes left out: more than %d]" % (size, channel.FRAME_MAX)
+
+
 def define_session(link):
     import json
 
@@ -57,6 +63,7 @@ def define_session(link):
             display_id = (content.get("transient") or {}).get("display_id")
             if display_id is not None:
                 display_id = str(display_id)
+                display_id = display_id if len(display_id) <= ID_MAX else None
             frame = {"is": "update" if kind == "update_display_data" else "display", "id": display_id}
         return frame, data, metadata
 
@@ -64,14 +71,16 @@ def define_session(link):
         if kind == "error":
             frame = {"is": "error", "ename": content["ename"], "evalue": content["evalue"]}
             frame["traceback"] = [str(line) for line in content["traceback"] or ()]  # exceptions may render their own
-            return json.dumps(frame, ensure_ascii=False)
+            text = json.dumps(frame, ensure_ascii=False)
+            if len(text) > channel.FRAME_MAX:
+                frame.update(evalue=channel.shortened(frame["evalue"]), traceback=[notice(len(text))])
+                text = json.dumps(frame, ensure_ascii=False)
+            return text
         if kind == "clear_output":
             return json.dumps({"is": "clear", "wait": bool(content["wait"])})
         frame, data, metadata = fields_of_display(kind, content)
         if len(data) + len(metadata) > channel.FRAME_MAX:
-            size = len(data) + len(metadata)
-            notice = "[output of %d bytes left out: more than %d]" % (size, channel.FRAME_MAX)
-            data, metadata = json.dumps({"text/plain": notice}), "{}"
+            data, metadata = json.dumps({"text/plain": notice(len(data) + len(metadata))}), "{}"
         return '%s,"data":%s,"metadata":%s}' % (json.dumps(frame, ensure_ascii=False)[:-1], data, metadata)
 
     def attempt(kind, content):
@@ -185,7 +194,7 @@ def define_kernel(link):
         def _input_request(self, prompt, ident, parent, password=False):
             channel.flush_streams()
             try:
-                link.send({"is": "input", "prompt": str(prompt), "password": bool(password)})
+                link.send({"is": "input", "prompt": channel.shortened(str(prompt)), "password": bool(password)})
                 order = link.receive_reply()
             except KeyboardInterrupt:
                 raise KeyboardInterrupt("Interrupted by user") from None

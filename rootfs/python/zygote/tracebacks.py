@@ -60,5 +60,5 @@ def one_line(value):
         text = str(value)
     except Exception:
         text = ""
-    text = " ".join(text.split())[:500]
+    text = " ".join(text[:2000].split())[:500]
     return "%s: %s" % (type(value).__name__, text) if text else type(value).__name__

@@ -145,6 +145,12 @@ def test_large_output_is_left_out(agent):
     assert re.fullmatch(r"\[output of 178\d+ bytes left out: more than 16777216\]", data["text/plain"]), data
 
 
+def test_other_large_things(agent):
+    outputs, done = agent.run("raise ValueError('x' * (20 << 20))")
+    assert len(outputs[0][1]["evalue"]) < 70000 and len(done["evalue"]) < 70000 and "left out" in outputs[0][1]["traceback"][0]
+    equal(agent.run("display('x', display_id='x' * 1000)")[0][0][1]["id"], None)
+
+
 def test_html_of_a_frame(agent):
     outputs, _ = agent.run("import pandas\npandas.DataFrame({'a': [1]})")
     equal(sorted(outputs[0][1]["data"]), ["text/html", "text/plain"])
@@ -362,6 +368,16 @@ def test_contexts(agent):
     agent.wait_for("done")
     equal(agent.error("x", context="b")["ename"], "NameError")
     equal(agent.value("x"), "'main'")
+
+
+def test_no_more_than_sixteen_contexts(agent):
+    for number in range(15):
+        equal(agent.run("x = 1", context="c%d" % number)[1]["status"], "ok")
+    outputs, done = agent.run("x = 1", context="c15")
+    equal((outputs[0][1]["evalue"], done["status"]), ("there are 16 contexts, which is the most that a session may have", "error"))
+    agent.send({"do": "drop_context", "context": "c3"})
+    agent.wait_for("done")
+    equal(agent.run("x = 1", context="c15")[1]["status"], "ok")
 
 
 def test_silent_cell(agent):
