@@ -41,7 +41,7 @@ static const struct {
     { BOTH, 'w', "--workdir", "DIR", OPT_TEXT, AT(workdir), "working directory inside (default: /mnt/data)", 0 },
     { BOTH, 0, "--data", "DIR", OPT_TEXT, AT(data), "host directory for /mnt/data (default: a fresh one)", 0 },
     { REPL, 0, "--context", "NAME", OPT_TEXT, AT(context), "whose variables cells have (default: main)", 0 },
-    { REPL, 0, "--images", "kitty|sixel|none", OPT_TEXT, AT(images), "how the terminal shows images (default: as it says)", 0 },
+    { REPL, 0, "--images", "WAY", OPT_TEXT, AT(images), "how the terminal shows images: kitty, sixel or none", 0 },
     { RUN, 0, "--json", NULL, OPT_FLAG, AT(json), "print one JSON object as the result", 0 },
     { RUN, 0, "--rich", NULL, OPT_FLAG, AT(rich), "run in IPython's shell: with the last value, figures and displays", 0 },
     { RUN, 0, "--llm", "BUDGET", OPT_FLAG_OR_VALUE, AT(llm), "likewise, and print the result as text for a language model",
