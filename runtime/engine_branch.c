@@ -497,7 +497,7 @@ static int drop(struct session *s, uint64_t id, struct hutch_err *err)
     if (!p && id == s->branch)
         return hutch_err_set(err, 0, "it is the branch that the session is in");
     if (!p)
-        return hutch_err_set(err, ENOENT, "there is no checkpoint or branch %" PRIu64, id);
+        return hutch_err_set(err, 0, "there is no checkpoint or branch %" PRIu64, id);
     remove_files(s, p->name);
     forget(s, p);
     return 0;
@@ -528,7 +528,7 @@ static int begin(struct session *s, const struct order *order, struct hutch_err 
             return 0;
         s->chosen = find(s, order->target, is_switch);
         if (!s->chosen)
-            return hutch_err_set(err, ENOENT, "there is no %s %" PRIu64, is_switch ? "branch" : "checkpoint", order->target);
+            return hutch_err_set(err, 0, "there is no %s %" PRIu64, is_switch ? "branch" : "checkpoint", order->target);
         return is_switch ? order_park(s, s->branch, true, err) : order_spawn(s, err);
     case ORDER_DROP:
         return drop(s, order->target, err);

@@ -222,8 +222,8 @@ struct hutch_output { /* one piece, as it comes */
 
 struct hutch_cell_result {
     size_t size;
-    enum hutch_verdict verdict; /* HUTCH_OK; HUTCH_ERROR: an exception; HUTCH_TIMEOUT: interrupted, or killed; HUTCH_SETUP_FAILED: it was
-                                 * not run; others: what its interpreter died of */
+    enum hutch_verdict verdict; /* HUTCH_OK; HUTCH_ERROR: an exception; HUTCH_TIMEOUT, HUTCH_CPU_TIME, HUTCH_OUTPUT_LIMIT: it was interrupted for that, or
+                                 * killed when that did not help; HUTCH_SETUP_FAILED: it was not run; others: what its interpreter died of */
     int  interpreter_died;      /* variables are lost, message says why, and the session's next cell starts another interpreter */
     int  is_fresh;              /* the interpreter of the cell before had died: this one found no variables */
     int  was_interrupted;
@@ -264,7 +264,8 @@ struct hutch_session_options {
 };
 void hutch_session_options_init(struct hutch_session_options *options);
 
-/* 0 and the session's id, which is never 0; no callback comes before this returns. It does not wait: cells may be given to it at once.
+/* 0 and the session's id, which is never 0; no callback comes before this returns. It does not wait: cells may be given to it at once. A session holds
+ * eight descriptors, and one for each checkpoint and branch.
  * Errors: EAGAIN (max_sessions are open), EINVAL, and as hutch_engine_submit(). */
 int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *options, uint64_t *ret_id,
                        struct hutch_error *err);
@@ -326,7 +327,7 @@ int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkp
                        struct hutch_error *err);
 
 /* Files below /mnt/data, which belong to hostile code: names are relative, any bytes but NUL, and no link is followed. At once, also while
- * a cell runs. Errors: ENOENT, EINVAL (a name that leaves the directory), EFBIG and the like. */
+ * a cell runs. Errors: EAGAIN (no sandbox has been there yet), ENOENT, EINVAL (a name that leaves the directory), EFBIG and the like. */
 /* [{"path", "size", "mime", "type", "mtime"}], for the caller to free(3). */
 char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
 /* A descriptor, the caller's to close: O_RDONLY of a regular file, or O_WRONLY of a new or emptied one. */
