@@ -21,7 +21,7 @@ PANDAS = 'import pandas as pd\npd.DataFrame({"key": ["a", "b"], "value": [1, 2.5
 FIGURE = "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2], label='line'); plt.title('title'); plt.legend()"
 TWO_FIGURES = "fig, axes = plt.subplots(1, 2)\naxes[0].bar(['a', 'b'], [1, 2]); axes[1].hist([1, 2, 2])\nplt.show()\nplt.figure()"
 IN_ZYGOTE = [
-    (None, (VALUE, PRINT, ERROR, SYNTAX, AWAIT, HTML, "%config InlineBackend", "x = 1;", "%time 1")),
+    (None, (VALUE, PRINT, ERROR, SYNTAX, AWAIT, HTML, "x = 1;")),
     ("pandas", (PANDAS,)),
     ("matplotlib.pyplot", (FIGURE, TWO_FIGURES)),
 ]
