@@ -1,5 +1,5 @@
 /* channel.c - how the agent of a session (rootfs/python/zygote/cells.py) speaks: frames on its socket, and marks in the two streams
- * that tell which of their bytes came before a frame (docs/sessions.md).
+ * that tell which of their bytes came before a frame (docs/cells.md).
  *
  * In C for one reason: a KeyboardInterrupt may come between any two steps of Python code, and half a frame would be the end of the
  * session. Nothing here lets Python look at signals. The interpreter's lock is held meanwhile, so that threads take turns. */

@@ -1,4 +1,4 @@
-# The agent of a session: executes cells on orders from its socket, and says there what happens (docs/sessions.md). It runs as
+# The agent of a session: executes cells on orders from its socket, and says there what happens (docs/cells.md). It runs as
 # IPython's kernel runs, in a task of an asyncio loop that is never left: tasks that a cell has started go on while it waits.
 import _signal
 import builtins

@@ -1,4 +1,4 @@
-# The agent's side of its socket: frames out, orders in (docs/sessions.md). What writes is C (rootfs/helper/channel.c).
+# The agent's side of its socket: frames out, orders in (docs/cells.md). What writes is C (rootfs/helper/channel.c).
 import os
 import sys
 

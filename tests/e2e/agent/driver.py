@@ -24,7 +24,6 @@ def load(directory, has_shell=True):
     import channel
     import environment
     import preload
-    import shell  # noqa: F401
 
     helper = ctypes.PyDLL(os.path.join(directory, "helper.so"))
     channel.set_helper(helper, ctypes)
