@@ -12,11 +12,7 @@
 
 #define SETTLE_S 120
 
-/* What is counted. "rss" and "heap" may vary by a little, the others not at all; -1 where this user may not look. */
-enum measure {
-    FDS, CHILD_FDS, PROCESSES, ZOMBIES, CGROUPS, MOUNTS, CHILD_MOUNTS, STATE,
-    RSS_KB, HEAP_KB, LAUNCHER_RSS_KB, ZYGOTES_RSS_KB, MEASURES
-};
+/* "rss" and "heap" may vary by a little, the others not at all. */
 static const struct {
     const char *name, *what;
     long slack; /* percent */
@@ -201,12 +197,13 @@ static void measure_self(long m[MEASURES])
     m[STATE] = count_state();
 }
 
-static void measure(struct load *load, struct procs *procs, long m[MEASURES])
+void counts_take(struct hutch_engine *engine, struct procs *procs, struct counts *ret)
 {
     struct hutch_engine_stats stats = { .size = sizeof(stats) };
+    long *m = ret->n;
 
-    hutch_engine_get_stats(load->engine, &stats);
-    memset(m, 0, MEASURES * sizeof(*m));
+    hutch_engine_get_stats(engine, &stats);
+    memset(ret, 0, sizeof(*ret));
     procs_scan(procs, stats.launcher_pid);
     for (size_t i = 0; i < procs->n; i++) {
         const struct proc *p = &procs->all[i];
@@ -230,29 +227,31 @@ static void measure(struct load *load, struct procs *procs, long m[MEASURES])
     m[LAUNCHER_RSS_KB] = rss_kb(stats.launcher_pid);
 }
 
-static void print_row(const char *label, const long m[MEASURES])
+void counts_print(const char *scenario, const char *label, const struct counts *counts)
 {
-    printf("flat: %-14s", label);
+    printf("%s %-14s", scenario, label);
     for (int i = 0; i < MEASURES; i++)
-        if (m[i] < 0)
+        if (!counts)
+            printf(" %13s", measures[i].name);
+        else if (counts->n[i] < 0)
             printf(" %13s", "?");
         else
-            printf(" %13ld", m[i]);
+            printf(" %13ld", counts->n[i]);
     putchar('\n');
     fflush(stdout);
 }
 
-static void compare(const long first[MEASURES], const long last[MEASURES])
+void counts_compare(const struct counts *first, const struct counts *last, bool has_memory)
 {
-    for (int i = 0; i < MEASURES; i++)
-        if (first[i] >= 0 && last[i] > first[i] + first[i] * measures[i].slack / 100 + measures[i].slack_kb)
-            complain("%s grew from %ld to %ld (%s)", measures[i].name, first[i], last[i], measures[i].what);
+    for (int i = 0; i < (has_memory ? MEASURES : RSS_KB); i++)
+        if (first->n[i] >= 0 && last->n[i] > first->n[i] + first->n[i] * measures[i].slack / 100 + measures[i].slack_kb)
+            complain("%s grew from %ld to %ld (%s)", measures[i].name, first->n[i], last->n[i], measures[i].what);
 }
 
 int soak_flat(const struct settings *settings)
 {
     unsigned warm_up = settings->runs / 10, each = (settings->runs - warm_up) / settings->samples;
-    long before[MEASURES] = { 0 }, first[MEASURES], last[MEASURES];
+    struct counts before = { 0 }, first, last;
     struct procs *procs = calloc(1, sizeof(*procs));
     struct load load;
     char label[32];
@@ -261,14 +260,11 @@ int soak_flat(const struct settings *settings)
     if (!procs || each == 0)
         die("too few --runs for so many --samples");
     memset(procs, 0xff, sizeof(*procs));
-    measure_self(before);
+    measure_self(before.n);
     load_open(&load, settings, settings->runs);
     if (!load_settle(&load, SETTLE_S))
         return -1;
-    printf("flat: %-14s", "runs");
-    for (int i = 0; i < MEASURES; i++)
-        printf(" %13s", measures[i].name);
-    putchar('\n');
+    counts_print("flat:", "runs", NULL);
     begin = now_ms();
     load.room = warm_up;
     for (unsigned sample = 0; sample <= settings->samples; sample++) {
@@ -276,24 +272,24 @@ int soak_flat(const struct settings *settings)
             load_turn(&load, now_ms() + 100);
         if (!load_settle(&load, SETTLE_S) || complaints > 20)
             return -1;
-        measure(&load, procs, sample == 0 ? first : last);
+        counts_take(load.engine, procs, sample == 0 ? &first : &last);
         snprintf(label, sizeof(label), "%u", load.n);
-        print_row(label, sample == 0 ? first : last);
+        counts_print("flat:", label, sample == 0 ? &first : &last);
         load.room = sample + 1 == settings->samples ? settings->runs : load.room + each;
     }
-    compare(first, last);
+    counts_compare(&first, &last, true);
     printf("flat: %u runs in %.1f s, %.0f a second; begun again %u times\n", load.n, (now_ms() - begin) / 1e3,
            load.n / (now_ms() - begin) * 1e3, load.restarted);
     load_close(&load);
-    memset(last, 0, sizeof(last));
-    measure_self(last);
+    last = (struct counts){ 0 };
+    measure_self(last.n);
     procs_scan(procs, 0);
-    last[PROCESSES] = procs_count(procs);
-    print_row("before", before);
-    print_row("after the end", last);
-    before[STATE]++; /* the engine's slot stays, empty */
-    before[CGROUPS] = 0;
-    compare(before, last);
+    last.n[PROCESSES] = procs_count(procs);
+    counts_print("flat:", "before", &before);
+    counts_print("flat:", "after the end", &last);
+    before.n[STATE]++; /* the engine's slot stays, empty */
+    before.n[CGROUPS] = 0;
+    counts_compare(&before, &last, true);
     free(procs);
     return 0;
 }

@@ -6,6 +6,8 @@
  *            twice, none is killed that nobody killed, and the pool fills again, after times that are printed
  *   flat     --runs runs; what the engine has and holds is counted again and again when nothing is under way, and does not grow
  *   hostile  programs that do what they can with what they have of hutch, among others, which must not notice
+ *   sessions sessions that work, are copied, go back and end, while --kills times one of the engine's processes is killed: each cell and each
+ *            order has one answer, each session one end, none loses its state that nobody killed, and nothing grows
  *   hold     runs for ever, after the line "ready": for whoever wants to kill it
  *
  * tests/soak/test_soak.py calls it. Ends with 1 when something was not as it should be. */
@@ -78,7 +80,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(const struct settings *);
-    } scenarios[] = { { "kills", soak_kills }, { "flat", soak_flat }, { "hostile", soak_hostile }, { "hold", soak_hold } };
+    } scenarios[] = { { "kills", soak_kills }, { "flat", soak_flat }, { "hostile", soak_hostile }, { "sessions", soak_sessions },
+                    { "hold", soak_hold } };
     static const struct option options[] = {
         { "image", required_argument, NULL, 'i' }, { "dir", required_argument, NULL, 'd' },
         { "seed", required_argument, NULL, 's' },  { "kills", required_argument, NULL, 'k' },
@@ -106,5 +109,5 @@ int main(int argc, char **argv)
     for (size_t i = 0; optind == argc - 1 && i < sizeof(scenarios) / sizeof(*scenarios); i++)
         if (strcmp(argv[optind], scenarios[i].name) == 0)
             return scenarios[i].run(&settings) < 0 || complaints ? 1 : 0;
-    die("the scenarios are: kills, flat, hostile, hold");
+    die("the scenarios are: kills, flat, hostile, sessions, hold");
 }

@@ -66,6 +66,7 @@ void load_close(struct load *load);
 
 enum proc_kind {
     PROC_OPENER,
+    PROC_SWEEPER,
     PROC_ANCHOR,
     PROC_LAUNCHER,
     PROC_ZYGOTE,   /* spares too */
@@ -77,7 +78,7 @@ extern const char *const proc_names[PROC_KINDS];
 struct proc {
     pid_t pid, ppid;
     enum proc_kind kind;
-    bool is_ours, is_zombie;
+    bool is_ours, is_zombie, is_sweeper;
     unsigned depth; /* pid namespaces below ours */
     pid_t inner;    /* pid in the innermost */
 };
@@ -91,11 +92,28 @@ void procs_scan(struct procs *procs, pid_t launcher);
 pid_t procs_pick(const struct procs *procs, enum proc_kind kind);
 unsigned procs_count(const struct procs *procs); /* without zombies */
 
+/* --- flat.c: what an engine has and holds --- */
+
+enum measure {
+    FDS, CHILD_FDS, PROCESSES, ZOMBIES, CGROUPS, MOUNTS, CHILD_MOUNTS, STATE,
+    RSS_KB, HEAP_KB, LAUNCHER_RSS_KB, ZYGOTES_RSS_KB, MEASURES
+};
+struct counts {
+    long n[MEASURES]; /* flat.c says of what; -1: this user may not look */
+};
+/* Of an engine in which nothing is under way. */
+void counts_take(struct hutch_engine *engine, struct procs *procs, struct counts *ret);
+/* One row each; without counts the names. */
+void counts_print(const char *scenario, const char *label, const struct counts *counts);
+/* Complains of what has grown; of memory only with @has_memory. */
+void counts_compare(const struct counts *first, const struct counts *last, bool has_memory);
+
 /* --- the scenarios --- */
 
-int soak_kills(const struct settings *settings);   /* kills.c */
-int soak_flat(const struct settings *settings);    /* flat.c */
-int soak_hostile(const struct settings *settings); /* hostile.c */
-int soak_hold(const struct settings *settings);    /* hold.c */
+int soak_kills(const struct settings *settings);    /* kills.c */
+int soak_flat(const struct settings *settings);     /* flat.c */
+int soak_hostile(const struct settings *settings);  /* hostile.c */
+int soak_sessions(const struct settings *settings); /* sessions.c */
+int soak_hold(const struct settings *settings);     /* hold.c */
 
 #endif

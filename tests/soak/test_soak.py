@@ -16,6 +16,7 @@ FULL = os.environ.get("HUTCH_SOAK") == "full"
 SEED = int(os.environ.get("HUTCH_TEST_SEED", "20240607"))
 KILLS = 2000 if FULL else 40
 RUNS, SAMPLES = (100000, 20) if FULL else (1500, 3)
+SESSION_KILLS = 1500 if FULL else 24
 HOSTILE = 2000 if FULL else 54
 ENGINE_KILLS = 200 if FULL else 10
 SECONDS = 3 * 3600 if FULL else 150
@@ -107,6 +108,14 @@ def test_flat(show, scratch):
     """What an engine has does not grow with the runs that it has done."""
     soak(show, "flat", scratch, "--runs", str(RUNS), "--samples", str(SAMPLES))
     assert not support.live_runs() and not support.dead_runs()
+
+
+def test_sessions(show, scratch):
+    """The same among sessions: their cells, copies and ends."""
+    said = soak(show, "sessions", scratch, "--image", "python", "--kills", str(SESSION_KILLS), "--pool", "2")
+    assert int(re.search(r"sessions: (\d+) opened", said)[1]) > 4, "hardly any session was open"
+    assert not support.live_runs() and not support.dead_runs()
+    assert not groups()
 
 
 def test_hostile_workers(show, scratch):
