@@ -67,6 +67,11 @@ int hutch_cell_frames_next(struct cell_frames *f, const char **ret_frame, size_t
     }
 }
 
+bool hutch_cell_frames_has_one(const struct cell_frames *f)
+{
+    return f->len >= HEADER_LEN && f->len - HEADER_LEN >= frame_len(f);
+}
+
 void hutch_cell_frames_done(struct cell_frames *f)
 {
     const struct cell_frames fresh = CELL_FRAMES_INIT;

@@ -5,6 +5,7 @@
 
 #include "err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,8 @@ enum cell_frames_state {
 /* The next frame, without its length and not NUL-terminated. Reads only when there is no whole one. -1: a length that is too large, an end
  * within a frame; an errno of read(2); ENOMEM. */
 int hutch_cell_frames_next(struct cell_frames *f, const char **ret_frame, size_t *ret_len, struct hutch_err *err);
+/* A whole frame was read already: the descriptor need not become readable for the next call to give one. */
+bool hutch_cell_frames_has_one(const struct cell_frames *f);
 void hutch_cell_frames_done(struct cell_frames *f); /* the descriptor stays open */
 
 #endif

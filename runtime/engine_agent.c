@@ -106,17 +106,25 @@ static bool take_frame(struct agent *agent, size_t *taken)
 
 static void flush(struct agent *agent);
 
+static void take_frames(struct agent *agent)
+{
+    size_t taken = 0;
+
+    for (int i = 0; i < TURN_FRAMES && taken < TURN_BYTES && take_frame(agent, &taken); i++)
+        turn(agent);
+    turn(agent);
+}
+
 static void on_ready(struct watch *w, uint32_t events)
 {
     struct agent *agent = w->owner;
-    size_t taken = 0;
 
     if (events & EPOLLOUT)
         flush(agent);
     if (events & ~(uint32_t)EPOLLOUT)
-        for (int i = 0; i < TURN_FRAMES && taken < TURN_BYTES && take_frame(agent, &taken); i++)
-            turn(agent);
-    turn(agent);
+        take_frames(agent);
+    else
+        turn(agent);
 }
 
 static void keep_last_words(struct agent *agent, const char *data, size_t len)
@@ -164,6 +172,13 @@ double hutch_agent_clocks(struct agent *agent, double now)
 {
     uint64_t due = hutch_cell_feed_deadline(agent->feed);
 
+    /* What was read beyond its turn waits in our own buffer, where no event comes from. */
+    if (!agent->is_refused && hutch_cell_frames_has_one(&agent->frames)) {
+        take_frames(agent);
+        if (!agent->is_refused && hutch_cell_frames_has_one(&agent->frames))
+            return now;
+        due = hutch_cell_feed_deadline(agent->feed);
+    }
     if (due != UINT64_MAX && due <= (uint64_t)now) {
         hutch_cell_feed_tick(agent->feed, (uint64_t)now);
         turn(agent);
