@@ -2,7 +2,6 @@
 
 #include "fd.h"
 #include "fdpass.h"
-#include "log.h"
 #include "nbjson.h"
 
 #include <cjson/cJSON.h>
@@ -323,10 +322,7 @@ static void finish_copy(struct session *s)
 static void finish_change(struct session *s)
 {
     struct order *order = TAILQ_FIRST(&s->orders);
-    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-    struct file_changes changes = FILE_CHANGES_INIT;
     uint64_t id = order->target, bytes = s->files_reply.report.bytes_cloned + s->files_reply.report.bytes_copied;
-    struct hutch_err err;
 
     hutch_session_take_agent(s, s->next);
     s->next = NULL;
@@ -335,10 +331,7 @@ static void finish_change(struct session *s)
         forget(s, s->chosen); /* its files are no state any more */
         s->branch = id;
     }
-    /* What the change brought is not what the next cell does. */
-    if (hutch_collect_step(s->data_dirfd, &s->seen, &bounds, &changes, &err) < 0)
-        hutch_log_debug("engine: %s", err.msg);
-    hutch_file_changes_done(&changes);
+    s->has_foreign_files = true;
     answer(s, NULL, id, bytes);
 }
 

@@ -478,6 +478,7 @@ struct session {
     int data_dirfd;            /* owned; -1 before the first sandbox */
     char data_name[32];        /* below the data root; "" for a directory of the caller's */
     struct file_list seen;     /* the files there at the end of the last cell */
+    bool has_foreign_files;    /* somebody else has changed them since */
 
     /* The cell that runs. */
     struct course course;

@@ -476,6 +476,19 @@ static void rest(struct session *s, bool is_resting)
         set_pace(s);
 }
 
+/* What the caller has done to the files since the last cell is not what this one does. */
+static void forget_changes(struct session *s)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct file_changes changes = FILE_CHANGES_INIT;
+    struct hutch_err err;
+
+    s->has_foreign_files = false;
+    if (hutch_collect_step(s->data_dirfd, &s->seen, &bounds, &changes, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg);
+    hutch_file_changes_done(&changes);
+}
+
 static void start_cell(struct session *s, struct order *order)
 {
     struct supervisor *sup = s->run->box->supervisor;
@@ -483,6 +496,8 @@ static void start_cell(struct session *s, struct order *order)
     struct hutch_err err;
 
     rest(s, false);
+    if (s->has_foreign_files)
+        forget_changes(s);
     s->stop = STOP_NOT;
     s->was_interrupted = s->wants_interrupt = s->is_asking = false;
     s->kill_at = 0;
@@ -675,6 +690,20 @@ static void free_session(struct session *s)
     free(s);
 }
 
+/* What the caller keeps is his: no directory in it that he cannot enter. */
+static void open_up(struct session *s)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct file_changes changes = FILE_CHANGES_INIT;
+    struct hutch_err err;
+
+    if (s->data_dirfd < 0 || (s->data_name[0] && !s->keep_data))
+        return;
+    if (hutch_collect_changes(s->data_dirfd, &s->seen, &bounds, &changes, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg);
+    hutch_file_changes_done(&changes);
+}
+
 /* Moves the files to where the caller finds them, if there are any. */
 static char *keep_files(struct session *s)
 {
@@ -685,7 +714,7 @@ static char *keep_files(struct session *s)
     struct hutch_err err;
 
     bounds.usage_entries = 1;
-    if (!s->keep_data || !s->data_name[0] || (hutch_collect_usage(s->data_dirfd, &bounds, &bytes, &entries, &err) == 0 && entries == 0))
+    if (!s->keep_data || !s->data_name[0] || s->data_dirfd < 0 || (hutch_collect_usage(s->data_dirfd, &bounds, &bytes, &entries, &err) == 0 && entries == 0))
         return NULL;
     snprintf(id, sizeof(id), "%.8s%s", engine->state.id, s->data_name);
     if (hutch_state_keep_directory(&engine->state, engine->data_root_fd, s->data_name, id, &directory, &err) < 0)
@@ -697,8 +726,10 @@ static char *keep_files(struct session *s)
 static void end(struct session *s)
 {
     struct hutch_engine *engine = s->engine;
-    auto_free char *directory = keep_files(s);
+    auto_free char *directory = NULL;
 
+    open_up(s);
+    directory = keep_files(s);
     doom(s, TAILQ_FIRST(&s->orders), HUTCH_KILLED, "the session was closed");
     answer_doomed(s);
     TAILQ_REMOVE(&engine->sessions, s, link);
@@ -1109,30 +1140,33 @@ int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkp
 
 /* --- files --------------------------------------------------------------------------------------------------------------- */
 
-/* The descriptor of its /mnt/data, or -1: before its first sandbox there is none. */
-static int data_of(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
+/* The session whose /mnt/data it is; NULL also before its first sandbox, when there is none. */
+static struct session *find_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
 {
     struct session *s = find(engine, id);
     struct hutch_err err;
 
-    if (!s)
-        return no_session(error, id);
+    if (!s) {
+        no_session(error, id);
+        return NULL;
+    }
     if (s->data_dirfd >= 0)
-        return s->data_dirfd;
-    hutch_err_set(&err, 0, "the session %" PRIu64 " is not ready: its files are there when a cell has run", id);
-    return tell(error, &err, EAGAIN);
+        return s;
+    hutch_err_set(&err, 0, "the session %" PRIu64 " is not ready: its files are there when a cell has begun", id);
+    tell(error, &err, EAGAIN);
+    return NULL;
 }
 
 char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-    int dirfd = data_of(engine, id, error);
+    struct session *s = find_files(engine, id, error);
     struct hutch_err err;
     char *json;
 
-    if (dirfd < 0)
+    if (!s)
         return NULL;
-    if (hutch_files_list(dirfd, &bounds, &json, &err) < 0) {
+    if (hutch_files_list(s->data_dirfd, &bounds, &json, &err) < 0) {
         tell(error, &err, 0);
         return NULL;
     }
@@ -1141,20 +1175,27 @@ char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch
 
 int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char *name, int flags, struct hutch_error *error)
 {
-    int fd, dirfd = data_of(engine, id, error);
+    struct session *s = find_files(engine, id, error);
     struct hutch_err err;
+    int fd;
 
-    if (dirfd < 0)
+    if (!s)
         return -1;
-    return hutch_files_open(dirfd, name, flags, &fd, &err) < 0 ? tell(error, &err, 0) : fd;
+    if (hutch_files_open(s->data_dirfd, name, flags, &fd, &err) < 0)
+        return tell(error, &err, 0);
+    s->has_foreign_files = s->has_foreign_files || flags != O_RDONLY;
+    return fd;
 }
 
 int hutch_session_delete_file(struct hutch_engine *engine, uint64_t id, const char *name, struct hutch_error *error)
 {
-    int dirfd = data_of(engine, id, error);
+    struct session *s = find_files(engine, id, error);
     struct hutch_err err;
 
-    if (dirfd < 0)
+    if (!s)
         return -1;
-    return hutch_files_delete(dirfd, name, &err) < 0 ? tell(error, &err, 0) : 0;
+    if (hutch_files_delete(s->data_dirfd, name, &err) < 0)
+        return tell(error, &err, 0);
+    s->has_foreign_files = true;
+    return 0;
 }

@@ -1,5 +1,6 @@
 """Sessions by way of libhutch: what cells share and what they do not, how they end, and what a hostile interpreter can do to others."""
 import os
+import random
 import re
 import resource
 import signal
@@ -452,7 +453,8 @@ def test_files_from_outside(session):
     session.run("1")
     with session.open_file("folder/in.bin", os.O_WRONLY) as file:
         file.write(b"\0\1")
-    assert value(session.run("open('folder/in.bin', 'rb').read()")) == "b'\\x00\\x01'"
+    result = session.run("open('folder/in.bin', 'rb').read()")
+    assert value(result) == "b'\\x00\\x01'" and result["json"]["files"]["added"] == [], "the cell has not made it"
     session.run("open('out.txt', 'w').write('out'); import os; os.symlink('/etc/passwd', 'link'); os.mkfifo('fifo')")
     assert {entry["path"] for entry in session.files()} == {"folder/in.bin", "out.txt", "link", "fifo"}
     with session.open_file("out.txt") as file:
@@ -532,6 +534,55 @@ def shell_data(folder):
 
 # --------------------------------------------------------------------------------------------------
 # Helpers that are killed
+
+def descendants():
+    """Of this process, as pids."""
+    children, found, queue = {}, [], [os.getpid()]
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/stat" % pid, encoding="utf-8", errors="replace") as file:
+                children.setdefault(int(file.read().rpartition(")")[2].split()[1]), []).append(int(pid))
+        except OSError:
+            pass
+    while queue:
+        below = children.get(queue.pop(), [])
+        found += below
+        queue += below
+    return found
+
+
+def test_whoever_is_killed_every_order_is_answered_once():
+    """Any of the engine's processes, while cells and checkpoints are under way: interpreters, parked ones, inits, zygotes, helpers."""
+    seed = int(os.environ.get("HUTCH_TEST_SEED", "20261121"))
+    chance, orders = random.Random(seed), []
+    with engine.Engine(image="python", zygotes=ZYGOTES) as one:
+        sessions = [Session(one) for _ in range(3)]
+        assert [value(session.run("1")) for session in sessions] == ["1"] * 3, "an engine that never worked gives up soon"
+        for _ in range(40):
+            for session in sessions:
+                what = chance.choice(("cell", "cell", "cell", "checkpoint", "rollback", "fork", "switch"))
+                if sum(order.result is None for order in session.pending) > 3:
+                    continue
+                if what == "cell":
+                    orders.append(session.execute("x = globals().get('x', 0) + 1; open('file', 'w').write(str(x)); x"))
+                else:
+                    orders.append(session.order(what, *([chance.randrange(4)] if what in ("rollback", "switch") else [])))
+            for _ in range(3):
+                one.dispatch(0.02)
+            victims = descendants()
+            if victims:
+                try:
+                    os.kill(chance.choice(victims), signal.SIGKILL)
+                except OSError:
+                    pass
+        one.until(lambda: all(order.result is not None for order in orders), 120, "every order is answered")
+        assert {order.results for order in orders} == {1}, "seed %d" % seed
+        assert [value(session.run("6 * 7")) for session in sessions] == ["42"] * 3
+        for session in sessions:
+            session.close()
+        one.until(lambda: all(session.ends for session in sessions))
+        assert {len(session.ends) for session in sessions} == {1}
+
 
 def test_sessions_outlive_the_launcher_and_the_zygotes():
     with engine.Engine(image="python", zygotes=ZYGOTES) as one, Session(one) as session:
