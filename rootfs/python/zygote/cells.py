@@ -95,19 +95,19 @@ class Agent:
         filename = interactive.compile.get_code_name(code, code, interactive.execution_count)
         figures.before(interactive, order.get("figures", True))
         result, error = None, None
-        saved = _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+        silent, history = bool(order.get("silent")), bool(order.get("history", not order.get("silent")))
+        self.take_input(bool(order.get("stdin")))
         try:
             try:
-                self.take_input(bool(order.get("stdin")))
-                silent, history = bool(order.get("silent")), bool(order.get("history", not order.get("silent")))
                 result = await self.run(code, silent, history)
             finally:
-                self.leave_if_forked()
-                _signal.signal(_signal.SIGINT, saved)
-                self.return_input()
+                ignore_interrupts()
         except BaseException as problem:  # while nothing of the program was running
             error = problem
-            self.show(problem)
+        self.leave_if_forked()
+        self.return_input()
+        if error is not None:
+            self.show(error)
         figures.after(interactive)
         if result is not None:
             error = result.error_before_exec or result.error_in_exec
@@ -202,6 +202,15 @@ class Agent:
         import getpass
 
         builtins.input, getpass.getpass = self.saved_input, self.saved_getpass
+
+
+def ignore_interrupts():
+    """From here on. One that is on its way comes now."""
+    try:
+        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    except KeyboardInterrupt:
+        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+        raise
 
 
 async def readable(loop, fd):

@@ -329,6 +329,16 @@ def test_interrupts_while_frames_go_out(agent):
     equal(agent.value("1"), "1")
 
 
+def test_interrupts_at_any_moment(agent):
+    """One comes while the cell begins, is executed, or ends."""
+    for number in range(60):
+        agent.begin("sum(range(2000))")
+        for _ in range(number % 3):
+            agent.interrupt()
+        agent.wait_for("done")
+    equal(agent.value("1 + 1"), "2")
+
+
 def test_handlers_of_the_program_end_with_the_cell(agent):
     agent.run("import signal\nsignal.signal(signal.SIGINT, lambda *_: None)")
     agent.begin("print('on', flush=True)\nwhile True: pass")
