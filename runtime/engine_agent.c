@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#define MAX_WAITING (16u << 20) /* of orders that it does not read */
 #define TURN_FRAMES 64
 #define TURN_BYTES (1u << 20) /* of frames, before others have their turn */
 
@@ -110,9 +111,11 @@ static void take_frames(struct agent *agent)
 {
     size_t taken = 0;
 
-    for (int i = 0; i < TURN_FRAMES && taken < TURN_BYTES && take_frame(agent, &taken); i++)
+    for (int i = 0; i < TURN_FRAMES && taken < TURN_BYTES && !agent->is_over && take_frame(agent, &taken); i++)
         turn(agent);
     turn(agent);
+    if (!agent->is_refused && hutch_cell_frames_has_one(&agent->frames)) /* others have their turn first */
+        hutch_engine_wake(agent->engine, 0);
 }
 
 static void on_ready(struct watch *w, uint32_t events)
@@ -211,8 +214,21 @@ static void flush(struct agent *agent)
 
 int hutch_agent_send_raw(struct agent *agent, const char *data, size_t len)
 {
-    size_t have = agent->out_start + agent->out_len;
+    size_t have;
 
+    if (agent->is_over)
+        return 0;
+    if (agent->out_start > 0 && agent->out_len > 0)
+        memmove(agent->out, agent->out + agent->out_start, agent->out_len);
+    agent->out_start = 0;
+    have = agent->out_len;
+    if (have > 0 && have + len > MAX_WAITING) {
+        struct hutch_err why;
+
+        hutch_err_set(&why, 0, "it does not read what it is told");
+        refuse(agent, &why);
+        return -1;
+    }
     if (have + len > agent->out_room) {
         char *more = realloc(agent->out, have + len);
 
@@ -296,6 +312,7 @@ void hutch_agent_free(struct agent *agent)
         return;
     hutch_watch_remove(&agent->watch);
     hutch_fd_closep(&agent->fd);
+    agent->frames.fd = -1;
     agent->is_over = true;
     agent->next = agent->engine->dead_agents;
     agent->engine->dead_agents = agent;

@@ -2,7 +2,9 @@
 
 #include "fd.h"
 #include "fdpass.h"
+#include "log.h"
 #include "nbjson.h"
+#include "rmtree.h"
 
 #include <cjson/cJSON.h>
 #include <fcntl.h>
@@ -12,8 +14,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define STEP_MS 30000     /* for all of an order */
+#define STEP_MS 30000     /* for what the interpreter has to do, and init */
 #define MAX_LOST_TEXT 16384
+#define MAX_FRAMES 16     /* of a parked process at once */
 
 static const char spawn_order[] = "\x0e\0\0\0{\"do\":\"spawn\"}";
 
@@ -29,6 +32,15 @@ static struct parked *find(struct session *s, uint64_t id, bool is_branch)
         if (p->id == id && p->is_branch == is_branch)
             return p;
     return NULL;
+}
+
+/* Behind whatever the sweeper is to do with it before. */
+static void remove_files(struct session *s, const char *name)
+{
+    struct hutch_err err;
+
+    if (!hutch_helper_sweep(s->engine, name) && hutch_rmtree(s->engine->data_root_fd, name, &err) < 0 && err.errnum != ENOENT)
+        hutch_log_debug("engine: %s", err.msg);
 }
 
 /* Its process ends when it sees the end of its socket. */
@@ -89,17 +101,23 @@ static void on_parked(struct watch *w, uint32_t events)
     struct hutch_err err;
     const char *text;
     size_t len;
-    int rc;
+    int rc, n = 0;
 
     (void)events;
-    rc = hutch_cell_frames_next(&p->frames, &text, &len, &err);
-    if (rc == CELL_FRAME_READY)
-        note_frame(p, text, len);
-    else if (rc != CELL_FRAME_NONE)
+    do {
+        rc = hutch_cell_frames_next(&p->frames, &text, &len, &err);
+        if (rc == CELL_FRAME_READY)
+            note_frame(p, text, len);
+        else if (rc != CELL_FRAME_NONE)
+            p->is_dead = true;
+        if (p->is_dead)
+            hutch_watch_remove(&p->watch);
+        advance(s); /* which may release it */
+    } while (p->fd >= 0 && !p->is_dead && hutch_cell_frames_has_one(&p->frames) && ++n < MAX_FRAMES);
+    if (p->fd >= 0 && n == MAX_FRAMES) { /* it has two things to say in its life */
         p->is_dead = true;
-    if (p->is_dead)
         hutch_watch_remove(&p->watch);
-    advance(s);
+    }
 }
 
 static int make_pair(int *ret_mine, int *ret_theirs, struct hutch_err *err)
@@ -234,6 +252,7 @@ static int order_files(struct session *s, enum sweeper_order what, const struct 
     if (keep)
         memcpy(r->keep, keep->name, sizeof(keep->name));
     s->step = STEP_FILES;
+    s->stop_at = 0; /* others' orders may come before it, and it is bounded itself */
     s->has_files_reply = false;
     send_files_order(s);
     return 0;
@@ -253,6 +272,8 @@ static int order_follow(struct session *s, struct hutch_err *err)
     s->run->box->supervisor->has_followed = false;
     rc |= hutch_sandbox_order(sb, INIT_FOLLOW, s->next_pid, -1);
     s->step = STEP_FOLLOW;
+    s->stop_at = hutch_supervisor_now() + STEP_MS;
+    hutch_engine_wake(s->engine, s->stop_at);
     return rc < 0 ? hutch_err_set(err, errno, "tell init of another worker") : 0;
 }
 
@@ -295,8 +316,11 @@ static void fail(struct session *s, const struct hutch_err *why)
 
     hutch_err_wrap(&err, "%s", doing[TAILQ_FIRST(&s->orders)->kind]);
     hutch_agent_free(s->next); /* which ends with its socket */
-    if (s->made)
+    if (s->made) {
+        if (s->step == STEP_FILES) /* when that order is done */
+            remove_files(s, s->made->name);
         release(s->made);
+    }
     answer(s, &err, 0, 0);
 }
 
@@ -468,18 +492,13 @@ void hutch_branch_give_up(struct session *s)
 {
     struct hutch_err err;
 
-    hutch_err_set(&err, ETIMEDOUT, "wait for %s", s->step == STEP_FILES ? "its files" : "the interpreter");
-    if (s->step >= STEP_FILES) /* who knows how far it is */
+    hutch_err_set(&err, ETIMEDOUT, "wait for %s", s->step == STEP_FOLLOW ? "process 1" : "the interpreter");
+    if (s->step == STEP_FOLLOW) /* who knows how far it is */
         hutch_supervisor_end(s->run->box->supervisor, END_CANCELLED);
     fail(s, &err);
 }
 
 /* --- orders ------------------------------------------------------------------------------------------------------------- */
-
-static void remove_files(struct session *s, const char *name)
-{
-    hutch_box_remove_directory(s->engine, name);
-}
 
 static int drop(struct session *s, uint64_t id, struct hutch_err *err)
 {

@@ -485,6 +485,7 @@ struct session {
     double stop_at, kill_at, look_at; /* clocks; 0: not set */
     enum stop_reason stop;
     bool was_interrupted, wants_interrupt, is_asking;
+    uint64_t told_bytes;       /* to on_output, also of what was cleared away since */
     uint64_t cpu_user_us, cpu_system_us; /* at its begin; UINT64_MAX: not known */
     uint64_t sampled_cpu_ms;
 
@@ -511,7 +512,7 @@ struct session {
 void hutch_branch_begin(struct session *s, const struct order *order);
 void hutch_branch_hear(struct session *s, const struct cell_event *event); /* CELL_OTHER */
 void hutch_branch_turn(struct session *s);    /* something came that it may have waited for */
-void hutch_branch_give_up(struct session *s); /* it took too long */
+void hutch_branch_give_up(struct session *s); /* a process inside took too long */
 void hutch_branch_clear(struct session *s);   /* the order is answered */
 /* NULL: the sweeper is gone. */
 void hutch_branch_on_files(struct hutch_engine *engine, const struct sweeper_reply *reply);

@@ -25,6 +25,7 @@
 #define PATIENCE_MS 5000  /* from the interrupt to the kill */
 #define FAREWELL_MS 1000  /* from the end of its socket to that of its process */
 #define CPU_LOOK_MS 100
+#define TOLD_FACTOR 32    /* outputs that were cleared make room for others, but not for ever */
 #define REST_AFTER_MS 200 /* without a cell, a sandbox is looked at less often */
 #define REST_MIN_MS 100   /* from one look at a resting sandbox to the next … */
 #define REST_MAX_MS 2000
@@ -394,6 +395,7 @@ static void on_event(void *user, const struct cell_event *event)
             set_state(s, SESSION_IDLE);
         break;
     case CELL_OUTPUT:
+        s->told_bytes += event->output->json ? strlen(event->output->json) : event->output->text_len;
         if (cell && cell->on_output)
             cell->on_output(cell->user, s->id, event->output);
         break;
@@ -433,6 +435,8 @@ static void on_turn(void *user)
         hutch_branch_turn(s);
     else if (s->state == SESSION_BUSY && s->course.is_done)
         finish_cell(s);
+    else if (s->state == SESSION_BUSY && s->output_bytes && s->told_bytes > s->output_bytes * TOLD_FACTOR)
+        stop(s, STOP_OUTPUT);
     else if (s->state == SESSION_BUSY && s->output_bytes && hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(agent->feed)))
         stop(s, STOP_OUTPUT);
     if (agent->has_left && s->kill_at == 0) { /* it may be about to end */
@@ -500,6 +504,7 @@ static void start_cell(struct session *s, struct order *order)
         forget_changes(s);
     s->stop = STOP_NOT;
     s->was_interrupted = s->wants_interrupt = s->is_asking = false;
+    s->told_bytes = 0;
     s->kill_at = 0;
     s->stop_at = order->cell.timeout_ms ? now + (double)order->cell.timeout_ms : 0;
     s->look_at = s->cpu_ms ? now + CPU_LOOK_MS : 0;
@@ -831,6 +836,8 @@ static double clocks(struct session *s, double now)
     due = s->t_opened + s->lifetime_ms;
     if (agent && !agent->is_over && !agent->is_refused)
         earlier(&due, hutch_agent_clocks(agent, now));
+    if (s->next && !s->next->is_over && !s->next->is_refused)
+        earlier(&due, hutch_agent_clocks(s->next, now));
     switch (s->state) {
     case SESSION_BUSY:
         look_at_cell(s, now, &due);

@@ -18,6 +18,8 @@ static bool is_alive(int proc_fd, const char *pid)
     char path[32], buf[512];
     const char *rest;
     auto_fd fd = -1;
+    long threads;
+    char state;
     ssize_t n;
 
     snprintf(path, sizeof(path), "%.16s/stat", pid);
@@ -27,7 +29,10 @@ static bool is_alive(int proc_fd, const char *pid)
         return false;
     buf[n] = '\0';
     rest = strrchr(buf, ')'); /* the name before it can hold anything */
-    return rest && rest[1] && rest[2] != 'Z' && rest[2] != 'X';
+    /* Fields 3 and 20 of proc(5): one whose first thread has ended looks dead, and the others run. */
+    if (!rest || sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld", &state, &threads) != 2)
+        return false;
+    return (state != 'Z' && state != 'X') || threads > 1;
 }
 
 static bool is_spared(pid_t pid, const pid_t *spared, size_t n)
