@@ -12,7 +12,6 @@
 #include <wchar.h>
 
 #define HISTORY_MAX_BYTES (4 * PROMPT_HISTORY_LINES * PROMPT_HISTORY_LINE) /* the file writes some bytes as four */
-#define INDENT            4
 
 struct prompt {
     EditLine *el;
@@ -66,16 +65,6 @@ static int get_char(EditLine *el, wchar_t *ret)
     }
 }
 
-/* Tab: to the next column that is a multiple of four, as Python is written. */
-static unsigned char indent(EditLine *el, int c)
-{
-    const LineInfo *line = el_line(el);
-    size_t column = (size_t)(line->cursor - line->buffer);
-
-    (void)c;
-    return el_insertstr(el, "    " + column % INDENT) < 0 ? CC_ERROR : CC_REFRESH;
-}
-
 static void load_history(struct prompt *p)
 {
     HistEvent event;
@@ -110,8 +99,7 @@ int hutch_prompt_open(const char *path, prompt_wait_fn *wait, void *user, struct
     el_set(p->el, EL_SIGNAL, 0);
     el_set(p->el, EL_HIST, history, p->history);
     el_set(p->el, EL_GETCFN, get_char);
-    el_set(p->el, EL_ADDFN, "hutch-indent", "Indent", indent);
-    el_set(p->el, EL_BIND, "\t", "hutch-indent", NULL);
+    el_set(p->el, EL_BIND, "\t", "ed-insert", NULL);
     el_set(p->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_set(p->el, EL_BIND, "\033[3~", "ed-delete-next-char", NULL);
     el_source(p->el, NULL);
