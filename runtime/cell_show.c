@@ -283,11 +283,12 @@ static void show_error(struct cell_show *show, const cJSON *output)
     if (show->streams[1].is_terminal)
         begin_line(show, 2);
     /* Its colours are for terminals, so it goes through the filter wherever it goes to. */
-    cJSON_ArrayForEach(line, lines)
+    cJSON_ArrayForEach(line, lines) {
         if (cJSON_IsString(line)) {
             filter(show, 2, line->valuestring, strlen(line->valuestring));
             filter(show, 2, "\n", 1);
         }
+    }
     if (!cJSON_IsArray(lines) || cJSON_GetArraySize(lines) == 0) {
         auto_free char *name = get_text(output, "ename"), *value = get_text(output, "evalue");
 

@@ -233,8 +233,9 @@ static void do_files(struct repl *r, char **words, int n)
         hutch_cell_show_say(&r->show, "%s", err.msg);
         return;
     }
-    cJSON_ArrayForEach(file, files)
+    cJSON_ArrayForEach(file, files) {
         show_file(r, file);
+    }
     cJSON_Delete(files);
 }
 
@@ -298,10 +299,12 @@ static void on_reply(void *user, uint64_t session, const struct hutch_reply *rep
         snprintf(number, sizeof(number), " %" PRIu64, reply->id);
     }
     hutch_cell_show_say(show, "%s%s, in %.1f ms; %" PRIu64 " bytes of files", a->what, number, reply->ms, reply->bytes);
-    if (hutch_nbjson_parse("what is lost", reply->lost, strlen(reply->lost), &NBJSON_NOTEBOOK, &lost, &err) == 0)
-        cJSON_ArrayForEach(sentence, lost)
-            if (cJSON_IsString(sentence))
-                hutch_cell_show_say(show, "not in it: %s", sentence->valuestring);
+    if (hutch_nbjson_parse("what is lost", reply->lost, strlen(reply->lost), &NBJSON_NOTEBOOK, &lost, &err) < 0)
+        return;
+    cJSON_ArrayForEach(sentence, lost) {
+        if (cJSON_IsString(sentence))
+            hutch_cell_show_say(show, "not in it: %s", sentence->valuestring);
+    }
     cJSON_Delete(lost);
 }
 
