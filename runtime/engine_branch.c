@@ -15,6 +15,9 @@
 #include <sys/socket.h>
 
 #define STEP_MS 30000     /* for what the interpreter has to do, and init */
+#define STATES_LOOK_MS 500
+#define STATES_SHARE 20   /* a look may take one part in so many of the time */
+#define STATES_SLACK (1u << 20)
 #define MAX_LOST_TEXT 16384
 #define MAX_FRAMES 16     /* of a parked process at once */
 
@@ -58,6 +61,7 @@ static void forget(struct session *s, struct parked *p)
     TAILQ_REMOVE(&s->parked, p, link);
     s->n_parked--;
     s->parked_bytes -= p->bytes;
+    s->states_bytes -= p->disk_bytes;
     release(p);
 }
 
@@ -277,6 +281,51 @@ static int order_follow(struct session *s, struct hutch_err *err)
     return rc < 0 ? hutch_err_set(err, errno, "tell init of another worker") : 0;
 }
 
+/* --- what lies in the store --------------------------------------------------------------------------------------------- */
+
+/* Disk space of the state's files; hostile code may hold some of them open, as what lay in /mnt/data is moved there. */
+static uint64_t measure(const struct session *s, const struct parked *p)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    auto_fd fd = openat(s->engine->data_root_fd, p->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    uint64_t bytes = 0, entries;
+    struct hutch_err err;
+
+    if (fd < 0 || hutch_collect_usage(fd, &bounds, &bytes, &entries, &err) < 0)
+        return 0;
+    return bytes;
+}
+
+static bool has_stirred(struct session *s)
+{
+    const struct box *box = s->run->box;
+    uint64_t before = s->states_mark;
+
+    s->states_mark = box->sb.wants_samples ? box->supervisor->n_samples : hutch_cgroup_read_cpu(&box->sb.cgroup);
+    return !s->is_resting || s->states_mark != before;
+}
+
+double hutch_branch_clocks(struct session *s, double now)
+{
+    uint64_t bytes = 0;
+    struct parked *p;
+    double took;
+
+    if (s->n_parked == 0 || !s->run->agent || s->run->box->state != BOX_RUNNING)
+        return ENGINE_NEVER;
+    if (now < s->states_at)
+        return s->states_at;
+    if (has_stirred(s)) {
+        TAILQ_FOREACH(p, &s->parked, link)
+            bytes += measure(s, p);
+        if (bytes > s->states_bytes + STATES_SLACK)
+            hutch_supervisor_end(s->run->box->supervisor, END_DATA);
+    }
+    took = (hutch_supervisor_now() - now) * STATES_SHARE;
+    s->states_at = now + (took > STATES_LOOK_MS ? took : STATES_LOOK_MS);
+    return s->states_at;
+}
+
 /* --- the end of an order ------------------------------------------------------------------------------------------------ */
 
 static void clear(struct session *s)
@@ -328,6 +377,8 @@ static void fail(struct session *s, const struct hutch_err *why)
 static void keep_made(struct session *s, uint64_t bytes)
 {
     s->made->bytes = bytes;
+    s->made->disk_bytes = measure(s, s->made);
+    s->states_bytes += s->made->disk_bytes;
     s->parked_bytes += bytes;
     TAILQ_INSERT_TAIL(&s->parked, s->made, link);
     s->n_parked++;

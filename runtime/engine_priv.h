@@ -448,6 +448,7 @@ struct parked {
     struct cell_frames frames;
     char name[32];       /* of the state of the files, below the data root */
     uint64_t bytes;      /* of them */
+    uint64_t disk_bytes; /* that they took when it was made, which stays so */
     struct parked *next_dead;
 };
 TAILQ_HEAD(parked_list, parked);
@@ -493,6 +494,9 @@ struct session {
     unsigned n_parked, max_checkpoints;
     uint64_t parked_bytes, checkpoint_bytes; /* the most of the former; 0: no limit */
     uint64_t next_copy, branch;
+    uint64_t states_bytes;     /* disk_bytes of all */
+    uint64_t states_mark;      /* when they were last looked at: what says that something has run since */
+    double states_at;          /* when they are looked at next */
     /* The order about them that is at work. */
     enum step step;
     double t_step;
@@ -513,6 +517,7 @@ void hutch_branch_begin(struct session *s, const struct order *order);
 void hutch_branch_hear(struct session *s, const struct cell_event *event); /* CELL_OTHER */
 void hutch_branch_turn(struct session *s);    /* something came that it may have waited for */
 void hutch_branch_give_up(struct session *s); /* a process inside took too long */
+double hutch_branch_clocks(struct session *s, double now); /* looks whether somebody writes to the kept files */
 void hutch_branch_clear(struct session *s);   /* the order is answered */
 /* NULL: the sweeper is gone. */
 void hutch_branch_on_files(struct hutch_engine *engine, const struct sweeper_reply *reply);

@@ -311,7 +311,7 @@ static void describe_death(const struct session *s, char *buf, size_t size)
     const struct run_result *r = &s->run->result;
 
     if (s->run->agent->is_refused)
-        snprintf(buf, size, "what the interpreter said on its descriptor 3 is not of its own making, so it was ended: %s", s->run->agent->why);
+        snprintf(buf, size, "the interpreter broke the rules of its descriptor 3, so it was ended: %s", s->run->agent->why);
     else if (s->is_deaf)
         snprintf(buf, size, "the interpreter closed its descriptor 3 and could not be told anything any more, so it was ended");
     else if (r->message[0])
@@ -836,6 +836,7 @@ static double clocks(struct session *s, double now)
     due = s->t_opened + s->lifetime_ms;
     if (agent && !agent->is_over && !agent->is_refused)
         earlier(&due, hutch_agent_clocks(agent, now));
+    earlier(&due, hutch_branch_clocks(s, now));
     if (s->next && !s->next->is_over && !s->next->is_refused)
         earlier(&due, hutch_agent_clocks(s->next, now));
     switch (s->state) {

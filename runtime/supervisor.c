@@ -163,6 +163,7 @@ static void hear_init(struct supervisor *s)
         break;
     case INIT_SAMPLE:
         s->last = msg.sample;
+        s->n_samples++;
         s->has_stirred = true;
         if (s->rest_ms > 0 && s->next_data > hutch_supervisor_now() + INIT_SAMPLE_MS)
             s->next_data = hutch_supervisor_now() + INIT_SAMPLE_MS;

@@ -63,6 +63,7 @@ struct supervisor {
     double kill_at;            /* after SIGTERM; 0: not set */
     double next_data, next_cpu;
     double rest_ms;            /* hutch_supervisor_rest(); 0: it does not */
+    uint64_t n_samples;        /* that came */
     bool has_stirred;          /* a sample came while it rests */
     uint64_t rested_cpu;       /* what the sandbox had used when the data directory was last looked at */
     double data_look_share;    /* looks at the data directory may take one part in so many of the time; the owner may raise it */
