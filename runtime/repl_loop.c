@@ -112,7 +112,7 @@ static void read_answer(struct repl *r)
         line[n] = '\0';
     r->show.streams[0].is_in_line = false; /* Return was shown, or the line that end_input() began */
     hutch_session_reply(r->engine, r->session, n < 0 ? NULL : line);
-    memset(line, 0, sizeof(line));
+    explicit_bzero(line, sizeof(line));
 }
 
 /* --- the loop ------------------------------------------------------------------------------------------------------ */

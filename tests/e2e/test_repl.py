@@ -268,6 +268,30 @@ def test_terminal_is_as_it_was(data):
         assert after == before
 
 
+def test_window_and_job_control(repl):
+    """The line that is typed survives another size of the window, and a stop."""
+    repl.type("6 *")
+    repl.expect(r"6 \*")
+    fcntl.ioctl(repl.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 100, 0, 0))
+    os.kill(repl.pid, signal.SIGWINCH)
+    os.kill(repl.pid, signal.SIGSTOP)
+    os.waitpid(repl.pid, os.WUNTRACED)
+    os.kill(repl.pid, signal.SIGCONT)
+    repl.expect(r"6 \*")
+    repl.line(" 7")
+    assert repl.prompt(2).endswith("Out[1]: 42\r\n")
+
+
+def test_terminal_that_goes_away(data):
+    with Terminal("--data", data) as repl:
+        repl.prompt(1)
+        os.close(repl.fd)
+        repl.fd = os.open("/dev/null", os.O_RDONLY)
+        _, status = os.waitpid(repl.pid, 0)
+        repl.status = os.waitstatus_to_exitcode(status)
+        assert repl.status == 128 + signal.SIGHUP
+
+
 def test_signal_ends_all(data):
     """SIGTERM while a cell runs: nothing is left of it."""
     with Terminal("--data", data) as repl:
@@ -464,6 +488,14 @@ def test_input(repl):
     repl.line("Ada")
     repl.prompt()
     assert repl.run("name") == "Out[2]: 'Ada'\n"
+
+
+def test_input_of_any_bytes(repl):
+    repl.line("answer = input('? ')")
+    repl.expect(r"\n\? ")
+    os.write(repl.fd, b"a\xff\xc3b\n")
+    repl.prompt()
+    assert repl.run("answer") == "Out[2]: 'a\ufffd\ufffdb'\n"
 
 
 def test_input_ends(repl):
