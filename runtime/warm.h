@@ -57,9 +57,10 @@ struct opener_reply {
 
 /* --- engine and sweeper: a process of the opener's that does for the engine what may take long with a data directory --- */
 
-/* Orders are carried out one after the other. After a death of the sweeper's, give an order again that had no answer: snapshot.h. */
+/* Orders about the same names or the same data directory are carried out one after the other, others at the same time. After a death of
+ * the sweeper's, give an order again that had no answer: snapshot.h. */
 enum sweeper_order {
-    SWEEPER_REMOVE,  /* name; fd: the directory that it is in. No answer */
+    SWEEPER_REMOVE,  /* name, with what broken orders about it have left; fd: the directory that it is in. No answer */
     SWEEPER_TAKE,    /* name; fds: store, data directory: hutch_snapshot_take() -> sweeper_reply, as for the next two */
     SWEEPER_RESTORE, /* name; fds: store, data directory */
     SWEEPER_SWITCH,  /* name, keep; fds: store, data directory */

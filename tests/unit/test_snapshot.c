@@ -22,6 +22,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -787,14 +788,77 @@ static void test_orders(void **state)
     assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 1, 0) > 0);
     strcpy(request.name, "one");
     assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 1, 0) > 0);
-    request.what = SWEEPER_TAKE;
-    strcpy(request.name, "two");
+    request.what = SWEEPER_TAKE; /* the same name: after the removal, or there would be such a state already */
     assert_false(ask(sock, &request, p->store, p->data).has_failed);
-    assert_false(is_there(p->store, "one"));
     assert_text(p->data, "a", "state");
-    hutch_fd_closep(&sock);
+
+    /* a removal waits for what it removes, and takes along what was left of earlier orders */
+    mkdirat(p->store, "two.out.part", 0700);
+    put(p->store, "two.out.part/x", "x");
+    strcpy(request.name, "two");
+    assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 2, 0) > 0);
+    request.what = SWEEPER_REMOVE;
+    assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 1, 0) > 0);
+    hutch_fd_closep(&sock); /* what it was given it does all the same */
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
+    assert_int_equal(count(p->store), 1);
+}
+
+static pid_t child_of(pid_t parent)
+{
+    char path[64], text[64] = "";
+    auto_fd fd = -1;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", parent, parent);
+    fd = open(path, O_RDONLY);
+    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 ? (pid_t)atoi(text) : 0;
+}
+
+/* Whoever kills the process of an order at any moment: the data directory is one state or the other, and the answer says which. */
+static void test_killed(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err = { 0 };
+    struct sweep_request request = { .what = SWEEPER_RESTORE, .name = "one" };
+    const int fds[] = { p->store, p->data };
+    auto_fd sock = -1;
+    pid_t pid = hutch_sweeper_start(&sock, &err);
+    int status;
+
+    assert_true(pid > 0);
+    for (int i = 0; i < 50; i++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "file%d", i);
+        put(p->data, name, "state");
+    }
+    take(p, "one");
+    for (int i = 0; i < 60; i++) {
+        struct sweeper_reply reply;
+        size_t n_fds;
+        pid_t child = 0;
+        int n;
+
+        put(p->data, "later", "later");
+        request.id = (uint32_t)i;
+        assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 2, 0) > 0);
+        while (hutch_fdpass_receive(sock, &reply, sizeof(reply), NULL, 0, &n_fds, MSG_DONTWAIT) < 0) {
+            if (child == 0 && (child = child_of(pid)) > 0) {
+                nanosleep(&(struct timespec){ .tv_nsec = i * 60000 }, NULL);
+                kill(child, SIGKILL);
+            }
+        }
+        assert_int_equal(reply.id, i);
+        if (reply.has_failed)
+            fail_msg("%s", reply.err.msg);
+        n = count(p->data);
+        if (n != 50)
+            fail_msg("%d files after kill %d", n, i);
+        assert_int_equal(count(p->store), 1);
+    }
+    hutch_fd_closep(&sock);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
 /* As the owner of a user namespace, as which it runs for an ordinary user, it reads what a program took its own rights from. */
@@ -859,6 +923,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_other_file_system, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_tree_that_changes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_orders, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_killed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_closed_files, set_up, tear_down),
     };
 
