@@ -81,6 +81,12 @@ static struct session *find(struct hutch_engine *engine, uint64_t id)
     return NULL;
 }
 
+/* The order that is under way. While a callback tells of its end it is none any more. */
+static struct order *at_work(const struct session *s)
+{
+    return s->state == SESSION_BUSY && !s->is_calling ? TAILQ_FIRST(&s->orders) : NULL;
+}
+
 static void ask_for_work(struct session *s)
 {
     s->engine->has_session_work = true;
@@ -355,7 +361,9 @@ static void lose_order(struct session *s)
         return;
     }
     take_out(s, &s->orders, order);
+    s->is_calling = true;
     refuse_order(s, order, result.verdict, why);
+    s->is_calling = false;
 }
 
 /* --- the course of a cell ----------------------------------------------------------------------------------------------- */
@@ -386,7 +394,7 @@ static void stop(struct session *s, enum stop_reason reason)
 static void on_event(void *user, const struct cell_event *event)
 {
     struct session *s = user;
-    struct order *order = s->state == SESSION_BUSY ? TAILQ_FIRST(&s->orders) : NULL;
+    struct order *order = at_work(s);
     const struct hutch_cell *cell = order && order->kind == ORDER_CELL ? &order->cell : NULL;
 
     switch (event->kind) {
@@ -426,18 +434,19 @@ static void on_turn(void *user)
 {
     struct session *s = user;
     struct agent *agent = s->run->agent;
+    struct order *order = at_work(s);
 
     if (agent->is_refused || (agent->is_over && !s->course.is_done))
         return;
     if (s->state == SESSION_IDLE)
         start_next(s);
-    else if (s->state == SESSION_BUSY && TAILQ_FIRST(&s->orders)->kind != ORDER_CELL)
+    else if (order && order->kind != ORDER_CELL)
         hutch_branch_turn(s);
-    else if (s->state == SESSION_BUSY && s->course.is_done)
+    else if (order && s->course.is_done)
         finish_cell(s);
-    else if (s->state == SESSION_BUSY && s->output_bytes && s->told_bytes > s->output_bytes * TOLD_FACTOR)
+    else if (order && s->output_bytes && s->told_bytes > s->output_bytes * TOLD_FACTOR)
         stop(s, STOP_OUTPUT);
-    else if (s->state == SESSION_BUSY && s->output_bytes && hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(agent->feed)))
+    else if (order && s->output_bytes && hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(agent->feed)))
         stop(s, STOP_OUTPUT);
     if (agent->has_left && s->kill_at == 0) { /* it may be about to end */
         s->kill_at = hutch_supervisor_now() + FAREWELL_MS;
@@ -1045,8 +1054,9 @@ int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct
 int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id)
 {
     struct session *s = find(engine, id);
+    struct order *order = s ? at_work(s) : NULL;
 
-    if (!s || s->state != SESSION_BUSY || s->course.is_done || TAILQ_FIRST(&s->orders)->kind != ORDER_CELL)
+    if (!order || order->kind != ORDER_CELL || s->course.is_done)
         return 0;
     interrupt(s);
     return 1;
@@ -1078,7 +1088,7 @@ int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch
     if (!s)
         return no_session(error, id);
     order = TAILQ_FIRST(&s->orders);
-    if (s->state == SESSION_BUSY) /* that one is told when its interpreter is dead */
+    if (at_work(s)) /* that one is told when its interpreter is dead */
         order = TAILQ_NEXT(order, link);
     doom(s, order, HUTCH_KILLED, "the session was restarted");
     if (s->run->box && s->run->box->state >= BOX_RUNNING) {

@@ -459,7 +459,7 @@ class Session:
 
     # --- checkpoints and branches
 
-    def order(self, name, *args):
+    def order(self, name, *args, on_reply=None):
         """"checkpoint", "rollback", …: hands it in, and returns what becomes of it."""
         pending = Pending()
 
@@ -468,6 +468,8 @@ class Session:
             pending.result = {field: getattr(pointer.contents, field) for field, _ in RawReply._fields_ if field != "size"}
             pending.result["message"] = pending.result["message"].decode()
             pending.result["lost"] = json.loads(pending.result["lost"].decode())
+            if on_reply:
+                on_reply(pending)
 
         pending.kept = (ON_REPLY(reply),)
         self._order(name, *(ctypes.c_uint64(arg) for arg in args), pending.kept[0], None)

@@ -290,6 +290,18 @@ def test_a_callback_may_order_more_and_close(shell):
     assert results == ["0", "1", "2", "3", "4"]
 
 
+def test_a_callback_may_restart_and_interrupt(session):
+    session.run("x = 1")
+    cell, waiting = session.execute("x", on_result=lambda _: (session.interrupt(), session.restart())), session.execute("'never'")
+    session.wait(cell, waiting)
+    assert (cell.result["verdict"], waiting.result["verdict"]) == ("ok", "killed")
+    checkpoint = session.order("checkpoint", on_reply=lambda _: (session.interrupt(), session.restart()))
+    assert session.wait(checkpoint)["ok"]
+    assert value(session.run("'x' in globals()")) == "False"
+    session.run("import os; os._exit(1)", on_result=lambda _: (session.interrupt(), session.restart()))
+    assert session.run("1")["verdict"] == "ok"
+
+
 def test_close_while_output_comes(shell):
     session = Session(shell)
     session.execute("while True: print('x', flush=True)", on_output=lambda _: session.close())
