@@ -31,6 +31,7 @@ EMBED(guest_zygote_worker, "rootfs/python/zygote/worker.py");
 EMBED(guest_zygote_cells, "rootfs/python/zygote/cells.py");
 EMBED(guest_zygote_channel, "rootfs/python/zygote/channel.py");
 EMBED(guest_zygote_contexts, "rootfs/python/zygote/contexts.py");
+EMBED(guest_zygote_drawing, "rootfs/python/zygote/drawing.py");
 EMBED(guest_zygote_figures, "rootfs/python/zygote/figures.py");
 EMBED(guest_zygote_kernel, "rootfs/python/zygote/kernel.py");
 EMBED(guest_zygote_lost, "rootfs/python/zygote/lost.py");
@@ -97,6 +98,7 @@ const struct guest_file *hutch_guest_zygote(void)
         { GUEST_ZYGOTE_DIR "/cells.py", guest_zygote_cells, 0 },
         { GUEST_ZYGOTE_DIR "/channel.py", guest_zygote_channel, 0 },
         { GUEST_ZYGOTE_DIR "/contexts.py", guest_zygote_contexts, 0 },
+        { GUEST_ZYGOTE_DIR "/drawing.py", guest_zygote_drawing, 0 },
         { GUEST_ZYGOTE_DIR "/figures.py", guest_zygote_figures, 0 },
         { GUEST_ZYGOTE_DIR "/kernel.py", guest_zygote_kernel, 0 },
         { GUEST_ZYGOTE_DIR "/lost.py", guest_zygote_lost, 0 },
@@ -110,7 +112,8 @@ const struct guest_file *hutch_guest_zygote(void)
     };
     const size_t lens[] = { guest_zygote_main_len,   guest_zygote_preload_len, guest_zygote_first_use_len,
                             guest_zygote_environment_len, guest_zygote_renew_len, guest_zygote_worker_len,
-                            guest_zygote_cells_len, guest_zygote_channel_len, guest_zygote_contexts_len, guest_zygote_figures_len,
+                            guest_zygote_cells_len, guest_zygote_channel_len, guest_zygote_contexts_len,
+                            guest_zygote_drawing_len, guest_zygote_figures_len,
                             guest_zygote_kernel_len, guest_zygote_lost_len, guest_zygote_park_len,
                             guest_zygote_rehearsal_len, guest_zygote_shell_len, guest_zygote_tracebacks_len,
                             guest_python_report_len, guest_zygote_helper_len };

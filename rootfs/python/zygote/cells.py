@@ -13,7 +13,8 @@ import park
 import shell
 import tracebacks
 
-STACK = 4  # frames between the loop and a cell in ipykernel, which are fewer here: code that recurses without end sees how many
+# Below a cell ipykernel has more frames on the stack than there are here, and code that recurses without end sees how many.
+BELOW_LOOP, ABOVE_LOOP = 2, 1
 
 
 class Ended(Exception):
@@ -156,7 +157,7 @@ class Agent:
             transformed, trouble = code, sys.exc_info()
         is_async = interactive.should_run_async(code, transformed_cell=transformed, preprocessing_exc_tuple=trouble)
         if not is_async or interactive.loop_runner is not self.parts.asyncio_runner:
-            return deeper(STACK, functools.partial(interactive.run_cell, code, store_history=history, silent=silent))
+            return deeper(ABOVE_LOOP, functools.partial(interactive.run_cell, code, store_history=history, silent=silent))
         loop, result = asyncio.get_running_loop(), None
         coroutine = interactive.run_cell_async(
             code, store_history=history, silent=silent, transformed_cell=transformed, preprocessing_exc_tuple=trouble
@@ -238,10 +239,12 @@ def run_loop(agent):
 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    serving = loop.create_task(agent.serve(), name="cells")
+    for _ in range(2):
+        loop.create_task(asyncio.sleep(0))
+    serving = loop.create_task(agent.serve())  # Task-3, as in a kernel: a program can see it
     while True:
         try:
-            loop.run_until_complete(serving)
+            deeper(BELOW_LOOP, functools.partial(loop.run_until_complete, serving))
         except Ended as end:
             return end.args[0]
         except (SystemExit, KeyboardInterrupt, RuntimeError):

@@ -3,69 +3,10 @@
 import os
 import sys
 
+import drawing
+
 INLINE = "module://matplotlib_inline.backend_inline"
 held = []  # functions that are not called after the present cell
-held_back = []  # figures that are drawn later than usual
-
-
-def only_figure_to_come(shell):
-    """The one figure that is open, if it is going to be drawn for certain when the cell has ended, and if drawing it once more before
-    that would change nothing: all in it is matplotlib's own, and nobody listens."""
-    from matplotlib._pylab_helpers import Gcf
-    from matplotlib.figure import Figure
-    from matplotlib_inline.config import InlineBackend
-
-    inline, config = sys.modules.get("matplotlib_inline.backend_inline"), InlineBackend.instance()
-    if inline is None or len(Gcf.figs) != 1 or not inline.show._draw_called or not config.close_figures:
-        return None
-    if inline.flush_figures not in shell.events.callbacks["post_execute"] or config.figure_formats != {"png"}:
-        return None
-    figure = Gcf.get_active().canvas.figure
-    if type(figure) is not Figure or figure.get_layout_engine() is not None or figure.canvas.callbacks.callbacks.get("draw_event"):
-        return None
-    if any(axes.get_aspect() != "auto" for axes in figure.axes):
-        return None
-    if not all(type(artist).__module__.startswith(("matplotlib.", "mpl_toolkits.")) for artist in figure.findobj()):
-        return None
-    return figure
-
-
-def spare_a_drawing(pyplot, shell):
-    """At the end of a cell pyplot draws the figures, into nothing, and then the inline backend draws them again to show them."""
-    draw_all = getattr(pyplot, "_draw_all_if_interactive", None)
-    if draw_all is None:
-        return
-
-    def draw_all_if_interactive():
-        try:
-            figure = only_figure_to_come(shell)
-        except Exception:
-            figure = None  # another version of matplotlib
-        if figure is None:
-            draw_all()
-            return
-        draw = figure.draw
-
-        def draw_at_last(renderer):
-            del figure.draw
-            try:
-                return draw(renderer)
-            except Exception as error:
-                problem = error
-            figure._stale = True  # not by its attribute, which has others look
-            fail_first()  # while no exception is being handled, or it would be told as its context
-            raise problem
-
-        def fail_first():
-            """As it would have failed, and been told, before."""
-            events = type(shell.events)(shell, ())
-            events.callbacks = {"post_execute": [draw_all]}
-            events.trigger("post_execute")
-
-        figure.draw = draw_at_last
-        held_back.append(figure)
-
-    pyplot._draw_all_if_interactive = draw_all_if_interactive
 
 
 def forget_backend():
@@ -86,7 +27,7 @@ def install(shell):
     forget_backend()
     if pyplot is None:
         return
-    spare_a_drawing(pyplot, shell)
+    drawing.watch(pyplot, shell)
     if hasattr(pyplot, "_backend_mod"):
         pyplot._backend_mod = None  # it looks at "backend" when the first figure is made
     else:
@@ -107,9 +48,7 @@ def after(shell):
         if function not in shell.events.callbacks["post_execute"]:
             shell.events.register("post_execute", function)
     held.clear()
-    for figure in held_back:
-        vars(figure).pop("draw", None)
-    held_back.clear()
+    drawing.forget()
 
 
 def count_open():
