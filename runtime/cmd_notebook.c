@@ -12,8 +12,9 @@
 
 #include <cjson/cJSON.h>
 #include <fcntl.h>
+#include <langinfo.h>
 #include <libgen.h>
-#include <limits.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -203,8 +204,9 @@ static void to_stderr(void *user, const char *text, size_t len)
 /* It is text of hostile code, and this may be a terminal. */
 static void print_filtered(const char *text, bool has_colours)
 {
-    struct term_filter filter = { .has_colours = has_colours, .has_utf8 = true };
+    struct term_filter filter = { .has_colours = has_colours };
 
+    filter.has_utf8 = !isatty(STDERR_FILENO) || strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     hutch_term_filter(&filter, text, strlen(text), to_stderr, NULL);
     hutch_term_filter_end(&filter, to_stderr, NULL);
     fputc('\n', stderr);
@@ -319,6 +321,8 @@ int hutch_cmd_notebook(const struct notebook_opts *opts, struct hutch_err *err)
     auto_free char *made = NULL;
     const char *path = opts->output;
     int rc;
+
+    setlocale(LC_CTYPE, ""); /* what letters the terminal takes; numbers stay as they are */
 
     if (path && strcmp(path, "-") == 0 && (opts->json || opts->llm))
         return hutch_err_set(err, 0, "'-o -' and '%s' both write to standard output", opts->json ? "--json" : "--llm");
