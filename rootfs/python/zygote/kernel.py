@@ -160,7 +160,8 @@ def encode(string):
 def define_kernel(link):
     from ipykernel.kernelbase import Kernel
     from IPython.core import release
-    from traitlets import Any, Instance
+    from traitlets import Any, Instance, Unicode
+    from traitlets.config import Configurable
 
     class IPythonKernel(Kernel):
         shell = Instance("IPython.core.interactiveshell.InteractiveShellABC", allow_none=True)
@@ -191,6 +192,9 @@ def define_kernel(link):
         def execution_count(self, value):
             pass
 
+        def enter_eventloop(self):
+            pass  # %gui: asyncio's is always running, and there is no display for others
+
         def _input_request(self, prompt, ident, parent, password=False):
             channel.flush_streams()
             try:
@@ -204,9 +208,12 @@ def define_kernel(link):
                 raise EOFError
             return order.get("value", "")
 
-    IPythonKernel.__module__ = "ipykernel.ipkernel"
-    IPythonKernel.__qualname__ = "IPythonKernel"
-    return IPythonKernel
+    class IPKernelApp(Configurable):
+        connection_file = Unicode("kernel.json").tag(config=True)
+
+    for cls, module in ((IPythonKernel, "ipykernel.ipkernel"), (IPKernelApp, "ipykernel.kernelapp")):
+        cls.__module__, cls.__qualname__ = module, cls.__name__
+    return IPythonKernel, IPKernelApp
 
 
 def make(link, profile_dir, config):
@@ -219,8 +226,9 @@ def make(link, profile_dir, config):
     log.addHandler(logging.NullHandler())
     nobody = Nobody()
     session = define_session(link)(key=b"none", session="none")
-    kernel = define_kernel(link)(
+    kernel_class, app_class = define_kernel(link)
+    kernel = kernel_class(
         config=config, log=log, session=session, profile_dir=profile_dir, iopub_socket=nobody, stdin_socket=nobody, ident="none"
     )
     kernel.comm_manager = CommManager(parent=kernel, kernel=kernel)
-    return types.SimpleNamespace(kernel=kernel, session=session, stream_class=define_stream(link), nobody=nobody)
+    return types.SimpleNamespace(kernel=kernel, app=app_class(config=config), session=session, stream_class=define_stream(link), nobody=nobody)

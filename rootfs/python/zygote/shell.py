@@ -167,7 +167,7 @@ def make(link):
         adapt(shell)
     ZMQInteractiveShell.clear_instance()
     parts.kernel.shell = shell
-    shell.configurables.append(parts.kernel.comm_manager)
+    shell.configurables += [parts.kernel.comm_manager, parts.app]
     for part in (shell.displayhook, shell.display_pub):
         part.session, part.pub_socket = parts.session, parts.nobody
     shell.displayhook.topic = b"kernel.none.execute_result"

@@ -45,14 +45,13 @@ def line_of(value, filename):
 
 
 def cause_of(value):
-    """One line: the exception, and the one at the bottom of its chain if there is one. None without."""
+    """One line: the exception, and the one at the bottom of its chain. None where that says nothing else."""
     origin, seen = value, set()
     while id(origin) not in seen:
         seen.add(id(origin))
         origin = origin.__cause__ or (None if origin.__suppress_context__ else origin.__context__) or origin
-    if origin is value:
-        return None
-    return "%s, because of %s" % (one_line(value), one_line(origin))
+    result, reason = one_line(value), one_line(origin)
+    return "%s, because of %s" % (result, reason) if reason != result else None
 
 
 def one_line(value):
