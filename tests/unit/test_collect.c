@@ -148,7 +148,7 @@ static void test_cells(void **state)
     assert_counts(p, 0, 0, 0);
     put(p->fd, "a", "one");
     put(p->fd, "b", "one");
-    linkat(p->fd, "b", p->fd, "b too", 0);
+    assert_int_equal(linkat(p->fd, "b", p->fd, "b too", 0), 0);
     step(p);
     assert_counts(p, 3, 0, 0);
     settle(p);
@@ -251,7 +251,7 @@ static void test_cells_leave_directories_closed(void **state)
     step(p);
     assert_counts(p, 1, 0, 0);
     nanosleep(&tick, NULL); /* or the file could be as new as the next look */
-    fchmodat(p->fd, "d", 0, 0);
+    assert_int_equal(fchmodat(p->fd, "d", 0, 0), 0);
     step(p);
     assert_true(p->changes.truncated); /* nobody knows what is in there */
     assert_int_equal(p->changes.deleted.n, 0);
@@ -259,7 +259,7 @@ static void test_cells_leave_directories_closed(void **state)
     assert_int_equal(st.st_mode & 07777, 0);
     step(p);
     assert_counts(p, 0, 0, 0);
-    fchmodat(p->fd, "d", 0755, 0);
+    assert_int_equal(fchmodat(p->fd, "d", 0755, 0), 0);
     step(p);
     assert_int_equal(p->changes.added.n, 0); /* it was there before */
 }
@@ -270,7 +270,7 @@ static void test_cells_lose_setuid_bits(void **state)
     struct stat st;
 
     put(p->fd, "a", "a");
-    fchmodat(p->fd, "a", 04755, 0);
+    assert_int_equal(fchmodat(p->fd, "a", 04755, 0), 0);
     step(p);
     assert_counts(p, 1, 0, 0);
     assert_int_equal(p->changes.stripped, 1);
@@ -286,8 +286,8 @@ static void test_list(void **state)
     struct hutch_err err = { 0 };
 
     put(p->fd, "a", "text");
-    fchmodat(p->fd, "a", 04755, 0);
-    symlinkat("a", p->fd, "link");
+    assert_int_equal(fchmodat(p->fd, "a", 04755, 0), 0);
+    assert_int_equal(symlinkat("a", p->fd, "link"), 0);
     if (hutch_collect_list(p->fd, &plain_bounds, &p->changes, &err) < 0)
         fail_msg("%s", err.msg);
     assert_counts(p, 2, 0, 0);
