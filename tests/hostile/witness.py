@@ -160,6 +160,22 @@ def leftover_processes(known):
         time.sleep(0.01)
 
 
+def left_of(names):
+    """Which processes below us are more than there were: pids by name, where @names is an earlier names_of_processes()."""
+    found = {}
+    for pid in descendants(os.getpid()):
+        name = read("/proc/%d/comm" % pid)
+        if not isinstance(name, int):  # else it has ended meanwhile
+            found.setdefault(name.decode("utf-8", "replace").strip(), []).append(pid)
+    return {name: pids for name, pids in found.items() if len(pids) > names.get(name, 0)}
+
+
+def names_of_processes(least=None):
+    """How many processes there are below us, by name; at least as many as @least says, which was known to be whole."""
+    names = {name: len(pids) for name, pids in left_of({}).items()}
+    return {name: max(names.get(name, 0), (least or {}).get(name, 0)) for name in {**names, **(least or {})}}
+
+
 def leftover_runs():
     """State of runs: nothing of ours lives, so all of it is left over."""
     return live_runs() + dead_runs()

@@ -188,8 +188,8 @@ def move_own_memory_map():
     """PR_SET_MM moves what /proc/PID/exe and cmdline show: a disguise."""
     def attack():
         with open("/proc/self/maps", encoding="ascii") as maps:
-            heap = [line for line in maps if "[heap]" in line]
-        start = int(heap[0].split("-")[0], 16)
+            own = [line for line in maps if "[heap]" in line or " rw-p " in line]  # a frozen zygote's heap has no name
+        start = int(own[0].split("-")[0], 16)
         prctl(PR_SET_MM, 8, start, 0, 0)  # PR_SET_MM_ARG_START
         return "moved its arguments"
     return in_child(attack)
