@@ -49,7 +49,7 @@ struct hall {
     unsigned opened, ended;
     unsigned orders, cells, said, lost, failed; /* given; cells that were as they should; deaths told; orders that failed */
     unsigned may_harm, done[PROC_KINDS], rounds;
-    bool is_paused;
+    bool is_paused, spares_helpers;
 };
 
 static struct hutch_engine_stats stats_of(struct hutch_engine *engine)
@@ -321,17 +321,18 @@ static bool settle(struct hall *h)
     return true;
 }
 
-static enum proc_kind pick_kind(void)
+/* The first half are those that are replaced alone; then opener, anchor and sweeper too, which leave something to the engine's end. */
+static enum proc_kind pick_kind(const struct hall *h)
 {
-    static const enum proc_kind often[] = { PROC_LAUNCHER, PROC_ZYGOTE, PROC_INIT, PROC_WORKER, PROC_WORKER, PROC_SWEEPER };
-    static const enum proc_kind seldom[] = { PROC_OPENER, PROC_ANCHOR };
+    static const enum proc_kind single[] = { PROC_LAUNCHER, PROC_ZYGOTE, PROC_INIT, PROC_WORKER, PROC_WORKER };
+    static const enum proc_kind helpers[] = { PROC_SWEEPER, PROC_SWEEPER, PROC_OPENER, PROC_ANCHOR };
 
-    return random_below(20) == 0 ? seldom[random_below(2)] : often[random_below(6)];
+    return h->spares_helpers || random_below(4) > 0 ? single[random_below(5)] : helpers[random_below(4)];
 }
 
 static void kill_one(struct hall *h)
 {
-    enum proc_kind kind = pick_kind();
+    enum proc_kind kind = pick_kind(h);
     struct pollfd pfd = { .events = POLLIN };
     pid_t pid;
 
@@ -442,38 +443,53 @@ static void warm_up(struct hall *h)
     h->is_paused = false;
 }
 
+/* Until @kills processes of all have been killed. */
+static void kill_until(struct hall *h, unsigned kills)
+{
+    unsigned done = 0;
+
+    while (done < kills && one_round(h) && complaints < 20) {
+        done = 0;
+        for (int kind = 0; kind < PROC_KINDS; kind++)
+            done += h->done[kind];
+    }
+    close_all(h);
+}
+
+static void look(struct hall *h, const char *label, struct counts *ret)
+{
+    warm_up(h); /* what was killed last is there again */
+    counts_take(h->engine, &h->procs, ret);
+    counts_print("sessions:", label, ret);
+}
+
 int soak_sessions(const struct settings *settings)
 {
     struct hall *h = calloc(1, sizeof(*h));
     struct counts first, last;
-    unsigned done = 0;
 
     if (!h)
         die("out of memory");
     open_hall(h, settings);
     if (!settle(h))
         return -1;
-    warm_up(h);
-    counts_take(h->engine, &h->procs, &first);
-    while (done < settings->kills && one_round(h) && complaints < 20) {
-        done = 0;
-        for (int kind = 0; kind < PROC_KINDS; kind++)
-            done += h->done[kind];
-    }
-    close_all(h);
+    counts_print("sessions:", "", NULL);
+    look(h, "first", &first);
+    h->spares_helpers = true;
+    kill_until(h, settings->kills / 2);
+    look(h, "half", &last);
+    counts_compare(&first, &last, false);
+    h->spares_helpers = false;
+    kill_until(h, settings->kills);
     renew(h);
-    warm_up(h); /* what was killed last is there again */
-    counts_take(h->engine, &h->procs, &last);
-    if (h->done[PROC_SWEEPER] > 0)
-        last.n[STATE] = -1; /* what one that was killed had not removed, the engine's end does */
+    look(h, "last", &last);
+    last.n[STATE] = last.n[CGROUPS] = -1;
     counts_compare(&first, &last, false);
     printf("sessions: %u opened, each with one end; %u orders, each with one answer: of %u cells %u said what they should, %u interpreters died, %u orders failed\n",
            h->opened, h->orders, h->cells, h->said, h->lost, h->failed);
     printf("sessions: killed:");
     for (int kind = 0; kind < PROC_KINDS; kind++)
         printf(" %u %s%s", h->done[kind], proc_names[kind], kind + 1 < PROC_KINDS ? "," : "\n");
-    counts_print("sessions:", "first", &first);
-    counts_print("sessions:", "last", &last);
     if (h->cells == 0 || h->said < h->cells / 4)
         complain("hardly any cell did what it should");
     hutch_engine_free(h->engine);
