@@ -104,9 +104,27 @@ class Sessions:
             done = subprocess.run([self.bench.hutch, "run", "-q", "--image", args.image, "--policy", policy, "--memory", "0", "--cpus", "0",
                                    "--timeout", "0", "--data", work, script, "3" if args.quick else "10"], stdin=subprocess.DEVNULL,
                                   capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"bench/report: nbconvert: {done.stderr.strip()[-600:]}")
-        record["nbconvert"] = self.percentiles([float(line) for line in done.stdout.split()])
+            if done.returncode != 0:
+                sys.exit(f"bench/report: nbconvert: {done.stderr.strip()[-600:]}")
+            record["nbconvert"] = self.percentiles([float(line) for line in done.stdout.split()])
+            self.say("command lines that start an engine")
+            out = os.path.join(work, "out.ipynb")
+            record["rich_cold"] = self.command_line(["--rich", "-c", "1+1"], "2\n")
+            record["notebook_cold"] = self.command_line([NOTEBOOK, "-o", out])
+            with open(out, encoding="utf-8") as executed:
+                if '"image/png"' not in executed.read():
+                    sys.exit("bench/report: hutch run plot.ipynb: there is no plot")
+
+    def command_line(self, words, want=None):
+        times = []
+        for _ in range(3 if self.bench.args.quick else 20):
+            start = time.perf_counter()
+            done = subprocess.run([self.bench.hutch, "run", "-q", "--image", self.bench.args.image, *words], stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, check=False)
+            times.append(1e3 * (time.perf_counter() - start))
+            if done.returncode != 0 or (want and done.stdout != want):
+                sys.exit(f"bench/report: hutch run {words}: {done.stdout[-200:]}{done.stderr.strip()[-600:]}")
+        return self.percentiles(times)
 
     def run_checkpoints(self):
         self.bench.record["checkpoint"] = self.measure("checkpoint", [FRAME, DESTROY, LOOK], f"({ROWS}, 4) True",
@@ -148,6 +166,8 @@ def rows(record):
         found.append(("its figure alone, bare, in one process", record["bare_notebook"]["in_process"],
                       f"nbconvert takes {other['p50'] / record['bare_notebook']['in_process']['p50']:.0f}x as long"))
         found.append(("the notebook by jupyter nbconvert --execute", other, ""))
+        found.append(("the notebook by hutch run, with an engine's start", record["notebook_cold"], ""))
+        found.append(("hutch run --rich -c 1+1, likewise", record["rich_cold"], ""))
     if "checkpoint" in record:
         times = record["checkpoint"]
         for name, label in (("checkpoint", "checkpoint, with a DataFrame of 1 M rows"), ("rollback", "roll back"),
