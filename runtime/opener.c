@@ -198,5 +198,6 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
     kill(sweeper_pid, SIGTERM); /* it finishes what must not be left half done */
     TEMP_FAILURE_RETRY(waitpid(anchor, NULL, 0));
     TEMP_FAILURE_RETRY(waitpid(sweeper_pid, NULL, 0));
+    hutch_cgroup_base_done(&base);
     return 0;
 }
