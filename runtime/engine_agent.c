@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #define MAX_WAITING (16u << 20) /* of orders that it does not read */
+#define MAX_IDLE_FRAMES (1u << 20) /* bytes, from the end of a cell to the next */
 #define TURN_FRAMES 64
 #define TURN_BYTES (1u << 20) /* of frames, before others have their turn */
 
@@ -88,6 +89,9 @@ static bool take_frame(struct agent *agent, size_t *taken)
     size_t len;
     int rc = hutch_cell_frames_next(&agent->frames, &frame, &len, &err);
 
+    agent->heard_bytes += rc == CELL_FRAME_READY ? len : 0;
+    if (!agent->is_in_cell && agent->heard_bytes + agent->frames.len > MAX_IDLE_FRAMES)
+        rc = hutch_err_set(&err, 0, "it says more than %u bytes, and nobody has asked", MAX_IDLE_FRAMES);
     if (rc == CELL_FRAME_READY) {
         *taken += len;
         if (hutch_cell_feed_frame(agent->feed, frame, len, now_ms(), &err) == 0) {
@@ -157,6 +161,12 @@ void hutch_agent_hear(struct agent *agent, int stream, const char *data, size_t 
 bool hutch_agent_is_there(const struct agent *agent)
 {
     return agent->is_ready && !agent->has_left && !agent->is_refused && !agent->is_over;
+}
+
+void hutch_agent_set_in_cell(struct agent *agent, bool is_in_cell)
+{
+    agent->is_in_cell = is_in_cell;
+    agent->heard_bytes = 0;
 }
 
 void hutch_agent_finish(struct agent *agent)

@@ -20,6 +20,7 @@
 #define STATES_SLACK (1u << 20)
 #define MAX_LOST_TEXT 16384
 #define MAX_FRAMES 16     /* of a parked process at once */
+#define MAX_PARKED_TEXT (64u << 10)
 
 static const char spawn_order[] = "\x0e\0\0\0{\"do\":\"spawn\"}";
 
@@ -118,7 +119,7 @@ static void on_parked(struct watch *w, uint32_t events)
             hutch_watch_remove(&p->watch);
         advance(s); /* which may release it */
     } while (p->fd >= 0 && !p->is_dead && hutch_cell_frames_has_one(&p->frames) && ++n < MAX_FRAMES);
-    if (p->fd >= 0 && n == MAX_FRAMES) { /* it has two things to say in its life */
+    if (p->fd >= 0 && (n == MAX_FRAMES || p->frames.len > MAX_PARKED_TEXT)) { /* it has two things to say in its life */
         p->is_dead = true;
         hutch_watch_remove(&p->watch);
     }

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#define FLOOD_FACTOR 8
+
 static double real_time(void)
 {
     struct timespec ts;
@@ -39,10 +41,16 @@ int hutch_course_begin(struct course *c, struct agent *agent, const struct hutch
     hutch_course_done(c);
     *c = (struct course){ .id = id, .is_silent = cell->silent, .t_begun = hutch_supervisor_now(), .t_busy = real_time() };
     hutch_cell_feed_begin(agent->feed, output_bytes);
+    hutch_agent_set_in_cell(agent, true);
     order = describe(id, cell, code, context);
     rc = order ? hutch_agent_send(agent, order, -1, err) : hutch_err_set(err, ENOMEM, "order a cell");
     cJSON_Delete(order);
     return rc;
+}
+
+bool hutch_course_is_flooded(const struct agent *agent, uint64_t output_bytes)
+{
+    return output_bytes && agent->heard_bytes > FLOOD_FACTOR * output_bytes + CELL_MAX_FRAME;
 }
 
 void hutch_course_hear(struct course *c, const struct cell_event *event)

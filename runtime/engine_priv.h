@@ -331,6 +331,8 @@ struct agent {
     struct cell_feed *feed;     /* owned */
     char *out;                  /* owned; what is still to be sent: out_len bytes from out_start on */
     size_t out_start, out_len, out_room;
+    uint64_t heard_bytes;       /* of frames, since the cell began or ended */
+    bool is_in_cell;
     bool is_ready;              /* it takes orders */
     bool has_left;              /* it closed its socket, which its end follows */
     bool is_refused;            /* what it said is no frame of the protocol: it is not listened to any more */
@@ -360,6 +362,8 @@ int hutch_agent_send_raw(struct agent *agent, const char *data, size_t len);
 int hutch_agent_send(struct agent *agent, const struct cJSON *order, int fd, struct hutch_err *err);
 /* What came through the worker's stdout (1) or stderr (2). */
 void hutch_agent_hear(struct agent *agent, int stream, const char *data, size_t len);
+/* A cell begins, or has ended: how much it may say follows from that. */
+void hutch_agent_set_in_cell(struct agent *agent, bool is_in_cell);
 /* It can be told something. */
 bool hutch_agent_is_there(const struct agent *agent);
 /* Its sandbox is over and the pipes have been read: takes what it said last. */
@@ -383,6 +387,8 @@ struct course {
 /* Orders a cell; @cell's own texts are not looked at. */
 int hutch_course_begin(struct course *c, struct agent *agent, const struct hutch_cell *cell, const char *code, const char *context,
                        uint64_t output_bytes, struct hutch_err *err);
+/* More came in frames than the outputs and what replaced some of them can be. */
+bool hutch_course_is_flooded(const struct agent *agent, uint64_t output_bytes);
 void hutch_course_hear(struct course *c, const struct cell_event *event);
 /* Outputs, error, count and times of @result, which points into @c and @details then. */
 void hutch_course_fill(struct course *c, const struct agent *agent, struct hutch_cell_result *result, struct cell_details *details);

@@ -4,6 +4,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +93,8 @@ static void on_turn(void *user)
         return;
     if (rich->course.t_begun == 0)
         begin(rich);
+    else if (hutch_course_is_flooded(agent, rich->run->limits[LIMIT_OUTPUT]))
+        hutch_supervisor_end(agent->box->supervisor, END_OUTPUT);
     else if (rich->course.is_done && !rich->has_said_end)
         say_end(rich);
 }
@@ -102,6 +105,7 @@ int hutch_rich_begin(struct rich *rich, struct box *box, struct hutch_err *err)
 
     hutch_course_done(&rich->course);
     rich->has_said_end = false;
+    box->supervisor->timeout_signal = SIGINT; /* an exception in the cell, so that what it has shown and where it was come out */
     run->agent = hutch_agent_create_for_worker(box, rich->token, on_event, on_turn, rich, err);
     if (!run->agent)
         return -1;

@@ -289,6 +289,7 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
     s->is_calling = false;
     hutch_course_done(&s->course);
     hutch_cell_feed_forget(s->run->agent->feed);
+    hutch_agent_set_in_cell(s->run->agent, false);
     hutch_file_changes_done(&files);
     free_order(order);
     s->t_used = hutch_supervisor_now();
@@ -444,7 +445,7 @@ static void on_turn(void *user)
         hutch_branch_turn(s);
     else if (order && s->course.is_done)
         finish_cell(s);
-    else if (order && s->output_bytes && s->told_bytes > s->output_bytes * TOLD_FACTOR)
+    else if (order && s->output_bytes && (s->told_bytes > s->output_bytes * TOLD_FACTOR || hutch_course_is_flooded(agent, s->output_bytes)))
         stop(s, STOP_OUTPUT);
     else if (order && s->output_bytes && hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(agent->feed)))
         stop(s, STOP_OUTPUT);

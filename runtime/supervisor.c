@@ -308,7 +308,7 @@ int hutch_supervisor_clocks(struct supervisor *s)
         double deadline = s->t_started + (double)limits[LIMIT_WALL];
 
         if (now >= deadline && s->reason == END_OWN)
-            end_softly(s, END_TIMEOUT, SIGTERM, (double)s->grace_ms);
+            end_softly(s, END_TIMEOUT, s->timeout_signal ? s->timeout_signal : SIGTERM, (double)s->grace_ms);
         else if (s->reason == END_OWN && deadline < next)
             next = deadline;
     }

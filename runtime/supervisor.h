@@ -39,6 +39,7 @@ struct supervisor {
     /* The owner's to set. */
     uint64_t limits[LIMIT_COUNT]; /* these two by hutch_supervisor_set_limits() */
     uint64_t grace_ms;
+    int timeout_signal;        /* what asks the program to end when its time is over; 0: SIGTERM */
     struct sandbox *sandbox;   /* not owned */
     struct run_result *result; /* not owned */
     int data_dirfd;            /* not owned; -1: nobody looks */
