@@ -3,7 +3,6 @@
 #include "fd.h"
 #include "hutch.h"
 #include "json_write.h"
-#include "nbjson.h"
 #include "notebook.h"
 #include "notebook_params.h"
 #include "notebook_run.h"
@@ -245,7 +244,7 @@ static int print_json(struct report *report, const struct notebook_outcome *outc
 
     if (cJSON_AddItemToObject(object, "cells", report->cells))
         report->cells = NULL;
-    text = is_complete ? hutch_nbjson_print(object, NBJSON_COMPACT, NULL) : NULL;
+    text = is_complete ? cJSON_PrintUnformatted(object) : NULL;
     cJSON_Delete(object);
     if (!text)
         return hutch_err_set(err, ENOMEM, "print the result");

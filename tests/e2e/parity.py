@@ -44,7 +44,6 @@ RULES = [(name, re.compile(pattern), replacement) for name, pattern, replacement
 # Differences that are meant. Each: notebook, path, why.
 EXPECTED = [(re.compile(name), re.compile(path), why) for name, path, why in (
     (r"dies|dies-by-signal", r"cells/\d+/outputs/\d+", "nbconvert writes nothing when its kernel dies: here the cell says so, DeadKernelError"),
-    (r"magics-config", r"cells/0/outputs/0/text", "%config lists what can be configured: there is no IPKernelApp here"),
     (r"junk", r"cells/(0|1|6|9)/outputs/0", "a kernel loses what is written to its descriptors from the first byte on that is no UTF-8: here it is shown"),
 )]
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")

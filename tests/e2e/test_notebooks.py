@@ -127,6 +127,11 @@ def test_through_a_link(tmp_path):
     assert os.listdir(tmp_path / "else") == ["target.ipynb"]
 
 
+def test_options_behind_the_notebook(tmp_path):
+    assert run(notebook(tmp_path / "work.ipynb", "1"), "-q", "-o", tmp_path / "out.ipynb").returncode == 0
+    assert texts(load(tmp_path / "out.ipynb")["cells"][0]) == [("execute_result", "1")]
+
+
 def test_executed_again(tmp_path):
     """What it wrote is a notebook like any other, and what was in it does not stay."""
     first, second = tmp_path / "first.ipynb", tmp_path / "second.ipynb"
@@ -376,6 +381,7 @@ def test_json(tmp_path, data):
     assert done.returncode == 1
     result = json.loads(done.stdout)
     assert done.stdout.count(b"\n") == 1
+    assert list(result)[0] == "version" and list(result)[-1] == "cells"
     assert (result["version"], result["verdict"], result["n_cells"], result["n_executed"]) == (1, "error", 3, 2)
     assert result["notebook"] == str(tmp_path / "out.ipynb") and result["directory"] == str(data)
     assert result["message"] == "cell 3: ZeroDivisionError: division by zero"
