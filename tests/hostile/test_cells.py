@@ -12,7 +12,9 @@ import engine
 import support
 import test_hostile
 import witness
-from test_hostile import kit, setting  # noqa: F401  (a fixture, and what it needs)
+
+kit = test_hostile.kit
+setting = test_hostile.setting  # a fixture
 
 # Options of `hutch run`, as a session's or a cell's.
 SIZES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
