@@ -109,25 +109,31 @@ static enum prompt_end read_cell(struct repl *r, struct text *cell)
             return PROMPT_LINE;
         }
         hutch_prompt_remember(r->prompt, line, len);
-    } while (!hutch_py_is_complete(cell->data, cell->len));
+    } while (hutch_prompt_is_pasting(r->prompt) || !hutch_py_is_complete(cell->data, cell->len)); /* a pasted text is not cut */
     return PROMPT_LINE;
 }
 
-static bool is_word(const struct text *cell, const char *const *words)
+static bool is_blank(const struct text *cell)
 {
-    size_t len = cell->len;
+    return strspn(cell->data, " \t\n") == cell->len;
+}
 
-    while (len > 0 && strchr(" \t\n", cell->data[len - 1]))
-        len--;
-    for (; *words; words++)
-        if (strlen(*words) == len && strncmp(*words, cell->data, len) == 0)
-            return true;
-    return false;
+/* "exit", "quit();" and the like. In a kernel they would end an interpreter, and here the session should be over. */
+static bool is_farewell(const struct text *cell)
+{
+    const char *rest = cell->data + 4;
+
+    if (strncmp(cell->data, "exit", 4) != 0 && strncmp(cell->data, "quit", 4) != 0)
+        return false;
+    if (*rest == '(')
+        rest += 1 + strspn(rest + 1, "0123456789");
+    if (*rest == ')')
+        rest++;
+    return rest[strspn(rest, " \t\n;")] == '\0';
 }
 
 static void talk(struct repl *r)
 {
-    static const char *const farewells[] = { "exit", "quit", "exit()", "quit()", NULL }, *const blank[] = { "", NULL };
     struct text cell = { 0 };
 
     while (!r->fatal_signal && !r->is_broken) {
@@ -139,9 +145,9 @@ static void talk(struct repl *r)
             hutch_cell_show_raw(&r->show, "\n", 1);
             if (end == PROMPT_EOF)
                 break;
-        } else if (cell.len == 0 || is_word(&cell, blank)) {
+        } else if (cell.len == 0 || is_blank(&cell)) {
             continue;
-        } else if (is_word(&cell, farewells)) {
+        } else if (is_farewell(&cell)) {
             break;
         } else if (!hutch_repl_magic(r, cell.data, cell.len)) {
             hutch_repl_execute(r, cell.data, cell.len);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <histedit.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,10 @@ struct prompt {
     void *user;
     mbstate_t letter;
     bool was_stopped;
+    bool marks_pastes; /* the terminal is asked to */
+    bool is_pasting;
+    char ahead[6];     /* read, and no mark of a paste */
+    size_t at_ahead, n_ahead;
     char text[128];
 };
 
@@ -37,26 +42,70 @@ static char *prompt_text(EditLine *el)
     return prompt_of(el)->text;
 }
 
-/* One byte at a time, so that what is typed ahead of the next prompt stays with the terminal. */
+/* What a terminal puts around a text that is pasted, once ESC [ ? 2004 h has asked for it. Its fifth character: '0' or '1'. */
+#define PASTE_BEGINS "\033[200~"
+#define PASTE_ENDS   "\033[201~"
+#define PASTE_LEN    6
+#define ESC_MS       20 /* the Escape key is followed by nothing for so long, a mark comes at once */
+
+/* One byte at a time, so that what is typed ahead of the next prompt stays with the terminal. As read(2). */
+static ssize_t read_byte(char *ret)
+{
+    ssize_t n;
+
+    do
+        n = read(STDIN_FILENO, ret, 1);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* The first byte of what may be a mark has been read: the rest of it, or, into @ahead, what it is instead. True: it was a mark. */
+static bool take_mark(struct prompt *p)
+{
+    struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+
+    p->ahead[0] = PASTE_BEGINS[0];
+    p->at_ahead = 0;
+    for (p->n_ahead = 1; p->n_ahead < PASTE_LEN; p->n_ahead++) {
+        if (poll(&in, 1, ESC_MS) <= 0 || read_byte(&p->ahead[p->n_ahead]) != 1)
+            return false;
+        if (memcmp(p->ahead, PASTE_BEGINS, p->n_ahead + 1) != 0 && memcmp(p->ahead, PASTE_ENDS, p->n_ahead + 1) != 0) {
+            p->n_ahead++;
+            return false;
+        }
+    }
+    p->is_pasting = p->ahead[4] == '0';
+    p->n_ahead = 0;
+    return true;
+}
+
 static int get_char(EditLine *el, wchar_t *ret)
 {
     struct prompt *p = prompt_of(el);
 
     for (;;) {
-        ssize_t n;
+        ssize_t n = 1;
         size_t len;
         char c;
 
-        if (!p->wait(p->user)) {
-            p->was_stopped = true;
-            errno = EINTR;
-            return -1;
+        if (p->at_ahead < p->n_ahead) {
+            c = p->ahead[p->at_ahead++];
+        } else {
+            if (!p->wait(p->user)) {
+                p->was_stopped = true;
+                errno = EINTR;
+                return -1;
+            }
+            n = read_byte(&c);
+            if (n < 0 && errno == EAGAIN)
+                continue;
+            if (n <= 0)
+                return (int)n;
+            if (c == PASTE_BEGINS[0] && p->marks_pastes) {
+                take_mark(p);
+                continue;
+            }
         }
-        n = read(STDIN_FILENO, &c, 1);
-        if (n < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (n <= 0)
-            return (int)n;
         len = mbrtowc(ret, &c, 1, &p->letter);
         if (len == (size_t)-1)
             memset(&p->letter, 0, sizeof(p->letter)); /* no letter in this locale */
@@ -77,10 +126,12 @@ static void load_history(struct prompt *p)
 int hutch_prompt_open(const char *path, prompt_wait_fn *wait, void *user, struct prompt **ret, struct hutch_err *err)
 {
     struct prompt *p = calloc(1, sizeof(*p));
+    const char *term = getenv("TERM");
     HistEvent event;
 
     if (!p)
         return hutch_err_set(err, ENOMEM, "make a prompt");
+    p->marks_pastes = term && *term && strcmp(term, "dumb") != 0;
     p->wait = wait;
     p->user = user;
     p->path = path ? strdup(path) : NULL;
@@ -148,6 +199,19 @@ void hutch_prompt_free(struct prompt *p)
     free(p);
 }
 
+static void mark_pastes(const struct prompt *p, bool is_on)
+{
+    if (!p->marks_pastes)
+        return;
+    fputs(is_on ? "\033[?2004h" : "\033[?2004l", stdout);
+    fflush(stdout);
+}
+
+bool hutch_prompt_is_pasting(const struct prompt *p)
+{
+    return p->is_pasting;
+}
+
 enum prompt_end hutch_prompt_read(struct prompt *p, const char *text, const char **ret_line, size_t *ret_len)
 {
     int len = 0;
@@ -156,9 +220,13 @@ enum prompt_end hutch_prompt_read(struct prompt *p, const char *text, const char
     p->was_stopped = false;
     memset(&p->letter, 0, sizeof(p->letter));
     el_set(p->el, EL_PREP_TERM, 1); /* el_gets() does it after the prompt: what is typed between the two would be shown twice */
+    mark_pastes(p, true);
     *ret_line = el_gets(p->el, &len);
+    mark_pastes(p, false);
     *ret_len = len > 0 ? (size_t)len : 0;
     if (p->was_stopped) {
+        p->is_pasting = false;
+        p->n_ahead = 0;
         el_reset(p->el);
         return PROMPT_STOPPED;
     }

@@ -29,6 +29,8 @@ void hutch_prompt_free(struct prompt *prompt); /* NULL is fine; the terminal is 
 
 /* *ret_line, with its newline, lives until the next call. */
 enum prompt_end hutch_prompt_read(struct prompt *prompt, const char *text, const char **ret_line, size_t *ret_len);
+/* The line that was read is one of a text that was pasted, and there is more of it. */
+bool hutch_prompt_is_pasting(const struct prompt *prompt);
 void hutch_prompt_remember(struct prompt *prompt, const char *line, size_t len);
 
 /* While a line is read: something else was written, so prompt and line are shown again. @is_resized: the window has another size;

@@ -24,6 +24,7 @@ struct prompt;
 struct repl {
     struct hutch_engine *engine;
     uint64_t session; /* 0: none, the next cell opens one */
+    bool is_prepared; /* its interpreter */
     bool has_files;   /* a cell has run in it: before, its directory is not there */
     const char *data; /* --data, its real path; NULL: a fresh directory for each session */
     uint64_t max_upload; /* bytes of one file */
@@ -63,8 +64,8 @@ void hutch_repl_close_session(struct repl *r);
 void hutch_repl_begin_anew(struct repl *r);
 /* Runs a cell to its end. False: there was nothing to run it in, which was said. */
 bool hutch_repl_execute(struct repl *r, const char *code, size_t len);
-/* The session has its directory: where no cell has run, one runs that nobody sees. False: it cannot be had, which was said. */
-bool hutch_repl_prepare_files(struct repl *r);
+/* A cell that nobody sees has run in the session's interpreter, so that it has its files. False: it cannot be had, which was said. */
+bool hutch_repl_prepare(struct repl *r);
 /* Until nothing is under way and all is written. */
 void hutch_repl_wait(struct repl *r);
 /* Does what is due, without waiting. True when Ctrl-C was pressed meanwhile. */

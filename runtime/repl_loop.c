@@ -14,6 +14,10 @@
 #define INPUT_LINE_MAX  4096 /* of a terminal: termios(3) */
 #define PICTURE_MAX     (8u << 20)
 #define HIDDEN_CONTEXT  "hutch"
+/* What IPython would show in a pager, as for "print?", a kernel leaves to its front end. */
+#define PREPARATION                                                                                                   \
+    "get_ipython().set_hook('show_in_pager', lambda shell, data, *more, **named: "                                    \
+    "print(data.get('text/plain', '') if isinstance(data, dict) else data), 0)"
 #define DAY_MS          (24u * 3600 * 1000)
 
 /* --- the session --------------------------------------------------------------------------------------------------- */
@@ -22,6 +26,7 @@ void hutch_repl_begin_anew(struct repl *r)
 {
     hutch_repl_counts_clear(&r->counts);
     r->branch = 0;
+    r->is_prepared = false;
 }
 
 static void on_end(void *user, uint64_t session, const char *why, const char *directory)
@@ -252,7 +257,7 @@ static void on_result(void *user, uint64_t session, const struct hutch_cell_resu
     r->verdict = result->verdict;
     hutch_cell_show_end(&r->show);
     if (result->message[0] && !is_old_news)
-        hutch_cell_show_say(&r->show, "%s", result->message);
+        hutch_cell_show_say(&r->show, "%s%s", result->message, result->interpreter_died ? "; variables and checkpoints are lost" : "");
     if (!result->message[0] && result->truncated)
         hutch_cell_show_say(&r->show, "there was more output than the limit; the rest was dropped");
     r->has_files |= result->verdict != HUTCH_SETUP_FAILED;
@@ -288,8 +293,11 @@ static void on_hidden_result(void *user, uint64_t session, const struct hutch_ce
 
     (void)session;
     r->is_busy = false;
-    if (result->interpreter_died || result->verdict == HUTCH_SETUP_FAILED)
+    if (result->message[0] && !(result->is_fresh && r->was_death_told))
         hutch_cell_show_say(&r->show, "%s", result->message);
+    if (result->interpreter_died)
+        hutch_repl_begin_anew(r);
+    r->was_death_told = result->interpreter_died;
     r->has_files |= result->verdict != HUTCH_SETUP_FAILED;
     if (result->verdict != HUTCH_OK || result->truncated)
         r->picture_len = 0;
@@ -313,9 +321,11 @@ static bool run_hidden(struct repl *r, const char *code, void (*on_output_of_it)
     return was_run;
 }
 
-bool hutch_repl_prepare_files(struct repl *r)
+bool hutch_repl_prepare(struct repl *r)
 {
-    return r->has_files || (run_hidden(r, "pass", NULL) && r->has_files);
+    if (!r->is_prepared)
+        r->is_prepared = run_hidden(r, PREPARATION, NULL) && r->has_files;
+    return r->is_prepared;
 }
 
 /* --- sixels: made where the image was made --- */
@@ -360,6 +370,8 @@ bool hutch_repl_execute(struct repl *r, const char *code, size_t len)
     struct hutch_cell cell;
     bool was_run;
 
+    if (!hutch_repl_prepare(r))
+        return false;
     hutch_cell_init(&cell);
     cell.code = code;
     cell.code_len = len;

@@ -121,7 +121,7 @@ static void upload_one(struct repl *r, const char *word)
 
 static void do_upload(struct repl *r, char **words, int n)
 {
-    if (!hutch_repl_prepare_files(r))
+    if (!hutch_repl_prepare(r))
         return;
     for (int i = 0; i < n && r->session; i++)
         upload_one(r, words[i]);
@@ -153,6 +153,8 @@ static int open_target(const char *name, const char *to, char **ret_path, struct
         close(fd);
         return hutch_err_set(err, 0, "'%s' is not a regular file", *ret_path);
     }
+    if (fd < 0 && errno == EEXIST)
+        return hutch_err_set(err, 0, "'%s' is there already; another name: %%download NAME TO", *ret_path);
     return fd >= 0 ? fd : hutch_err_set(err, errno, "make the file '%s'", *ret_path);
 }
 
@@ -166,7 +168,7 @@ static void do_download(struct repl *r, char **words, int n)
     struct stat st;
     uint64_t bytes;
 
-    if (!hutch_repl_prepare_files(r))
+    if (!hutch_repl_prepare(r))
         return;
     from = hutch_session_open_file(r->engine, r->session, name, O_RDONLY, &error);
     if (from < 0) {
@@ -222,7 +224,7 @@ static void do_files(struct repl *r, char **words, int n)
 
     (void)words;
     (void)n;
-    if (!hutch_repl_prepare_files(r))
+    if (!hutch_repl_prepare(r))
         return;
     json = hutch_session_files(r->engine, r->session, &error);
     if (!json) {
@@ -252,7 +254,7 @@ static void do_reset(struct repl *r, char **words, int n)
         return;
     }
     hutch_repl_begin_anew(r);
-    hutch_cell_show_say(&r->show, "variables are gone, files are there");
+    hutch_cell_show_say(&r->show, "variables and checkpoints are gone, files are there");
 }
 
 bool hutch_repl_is_context(const char *name)
@@ -399,7 +401,7 @@ static const struct {
     { "upload", "FILE...", 1, MAX_WORDS, do_upload, "copy files of this machine into /mnt/data" },
     { "download", "NAME [TO]", 1, 2, do_download, "copy a file out of it, into this directory or TO" },
     { "files", "", 0, 0, do_files, "list what is in it" },
-    { "reset", "", 0, 0, do_reset, "start the interpreter again: variables go, files stay" },
+    { "reset", "[-f]", 0, 1, do_reset, "start the interpreter again: variables and checkpoints go, files stay" },
     { "context", "[NAME]", 0, 1, do_context, "go on with the variables of another context" },
     { "checkpoint", "", 0, 0, do_checkpoint, "keep variables and files as they are now" },
     { "rollback", "N", 1, 1, do_rollback, "go back to checkpoint N, as often as wanted" },
@@ -421,7 +423,7 @@ static void do_help(struct repl *r, char **words, int n)
         snprintf(left, sizeof(left), "%%%s %s", magics[i].name, magics[i].arguments);
         hutch_cell_show_bytes(&r->show, 1, line, (size_t)snprintf(line, sizeof(line), "  %-20s %s\n", left, magics[i].help));
     }
-    snprintf(line, sizeof(line), "Ctrl-C interrupts a cell, Ctrl-\\ ends its interpreter, Ctrl-D ends hutch. Other lines with %% are IPython's.\n");
+    snprintf(line, sizeof(line), "Ctrl-C interrupts a cell, Ctrl-\\ ends its interpreter, Ctrl-D ends hutch. Other lines with %% are IPython's: %%run FILE.\n");
     hutch_cell_show_bytes(&r->show, 1, line, strlen(line));
 }
 
@@ -438,7 +440,7 @@ bool hutch_repl_magic(struct repl *r, const char *line, size_t len)
             continue;
         n = split(copy_of + name_len, words);
         if (n < magics[i].min_words || n > magics[i].max_words)
-            hutch_cell_show_say(&r->show, "usage: %%%s %s", magics[i].name, magics[i].arguments);
+            hutch_cell_show_say(&r->show, "usage: %%%s%s%s", magics[i].name, *magics[i].arguments ? " " : "", magics[i].arguments);
         else if (hutch_repl_open_session(r))
             magics[i].run(r, words, n);
         return true;

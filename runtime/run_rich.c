@@ -106,6 +106,26 @@ static void print_text(struct rich_run *run, char *text, const char *end)
     free(text);
 }
 
+/* A program that ends its own interpreter is no error of a run; as a cell it has not come to its end. */
+static void tell_death(struct rich_run *run, const struct hutch_result *r)
+{
+    char why[80];
+
+    if (!r->cell || !r->cell->interpreter_died || r->message[0])
+        return;
+    if (r->signal)
+        snprintf(why, sizeof(why), "the interpreter died of SIG%s", sigabbrev_np(r->signal) ? sigabbrev_np(r->signal) : "RT");
+    else
+        snprintf(why, sizeof(why), "the interpreter ended with exit code %d before the end of the program", r->exit_code);
+    if (run->request->form == RICH_LLM) {
+        hutch_cell_show_raw(&run->show, "[", 1);
+        hutch_cell_show_raw(&run->show, why, strlen(why));
+        hutch_cell_show_raw(&run->show, "]\n", 2);
+    } else {
+        hutch_cell_show_say(&run->show, "%s", why);
+    }
+}
+
 static int exit_status(const struct hutch_result *r)
 {
     return r->verdict == HUTCH_TIMEOUT ? 124 : r->signal ? 128 + r->signal : r->exit_code >= 0 ? r->exit_code : 125;
@@ -131,6 +151,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
 
         print_text(run, text, text && *text && text[strlen(text) - 1] != '\n' ? "\n" : "");
     }
+    tell_death(run, result);
     if (result->message[0])
         hutch_cell_show_say(&run->show, "%s", result->message);
     if (!is_quiet && run->directory && !run->request->profile->data)

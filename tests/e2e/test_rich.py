@@ -147,6 +147,15 @@ def test_exit_status(code, status):
     assert run("--rich", "-c", code).returncode == status
 
 
+def test_death_is_told():
+    """A program that ends its interpreter half way has not come to its end, whatever its exit status."""
+    done = run("--rich", "-c", "print('a'); import os; os._exit(0)")
+    assert (done.returncode, done.stdout) == (0, b"a\n")
+    assert support.sentence(done) == "hutch: the interpreter ended with exit code 0 before the end of the program"
+    done = run("--llm", "-c", "print('a'); import os; os.kill(os.getpid(), 11)")
+    assert (done.returncode, done.stdout) == (139, b"a\n[the interpreter died of SIGSEGV]\n")
+
+
 def test_timeout():
     done = run("--rich", "--timeout", "1s", "-c", "print('begun')\nwhile True: pass")
     assert (done.returncode, done.stdout) == (124, b"begun\n")
