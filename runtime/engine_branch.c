@@ -62,7 +62,6 @@ static void forget(struct session *s, struct parked *p)
     TAILQ_REMOVE(&s->parked, p, link);
     s->n_parked--;
     s->parked_bytes -= p->bytes;
-    s->states_bytes -= p->disk_bytes;
     release(p);
 }
 
@@ -284,7 +283,7 @@ static int order_follow(struct session *s, struct hutch_err *err)
 
 /* --- what lies in the store --------------------------------------------------------------------------------------------- */
 
-/* Disk space of the state's files; hostile code may hold some of them open, as what lay in /mnt/data is moved there. */
+/* Disk space of a state's files. */
 static uint64_t measure(const struct session *s, const struct parked *p)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
@@ -306,22 +305,29 @@ static bool has_stirred(struct session *s)
     return !s->is_resting || s->states_mark != before;
 }
 
+/* The one whose turn it is among those that may be in somebody's reach; NULL: there is none. */
+static struct parked *next_in_reach(struct session *s)
+{
+    struct parked *p, *next = NULL;
+
+    TAILQ_FOREACH(p, &s->parked, link)
+        if (p->is_in_reach && (!next || p->looked_at < next->looked_at))
+            next = p;
+    return next;
+}
+
 double hutch_branch_clocks(struct session *s, double now)
 {
-    uint64_t bytes = 0;
     struct parked *p;
     double took;
 
-    if (s->n_parked == 0 || !s->run->agent || s->run->box->state != BOX_RUNNING)
+    if (s->n_parked == 0 || !s->run->agent || s->run->box->state != BOX_RUNNING || !(p = next_in_reach(s)))
         return ENGINE_NEVER;
     if (now < s->states_at)
         return s->states_at;
-    if (has_stirred(s)) {
-        TAILQ_FOREACH(p, &s->parked, link)
-            bytes += measure(s, p);
-        if (bytes > s->states_bytes + STATES_SLACK)
-            hutch_supervisor_end(s->run->box->supervisor, END_DATA);
-    }
+    if (has_stirred(s) && measure(s, p) > p->disk_bytes + STATES_SLACK)
+        hutch_supervisor_end(s->run->box->supervisor, END_DATA);
+    p->looked_at = now;
     took = (hutch_supervisor_now() - now) * STATES_SHARE;
     s->states_at = now + (took > STATES_LOOK_MS ? took : STATES_LOOK_MS);
     return s->states_at;
@@ -378,8 +384,6 @@ static void fail(struct session *s, const struct hutch_err *why)
 static void keep_made(struct session *s, uint64_t bytes)
 {
     s->made->bytes = bytes;
-    s->made->disk_bytes = measure(s, s->made);
-    s->states_bytes += s->made->disk_bytes;
     s->parked_bytes += bytes;
     TAILQ_INSERT_TAIL(&s->parked, s->made, link);
     s->n_parked++;
@@ -403,6 +407,8 @@ static void finish_change(struct session *s)
     hutch_session_take_agent(s, s->next);
     s->next = NULL;
     if (order->kind == ORDER_SWITCH) {
+        s->made->is_in_reach = true;
+        s->made->disk_bytes = s->kept_bytes;
         keep_made(s, s->kept_bytes);
         forget(s, s->chosen); /* its files are no state any more */
         s->branch = id;

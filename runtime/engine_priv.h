@@ -454,7 +454,9 @@ struct parked {
     struct cell_frames frames;
     char name[32];       /* of the state of the files, below the data root */
     uint64_t bytes;      /* of them */
-    uint64_t disk_bytes; /* that they took when it was made, which stays so */
+    bool is_in_reach;    /* the files are those that lay in /mnt/data: somebody inside may hold some of them open */
+    uint64_t disk_bytes; /* then: what they took when they were moved, which stays so */
+    double looked_at;    /* when that was last looked at */
     struct parked *next_dead;
 };
 TAILQ_HEAD(parked_list, parked);
@@ -500,7 +502,6 @@ struct session {
     unsigned n_parked, max_checkpoints;
     uint64_t parked_bytes, checkpoint_bytes; /* the most of the former; 0: no limit */
     uint64_t next_copy, branch;
-    uint64_t states_bytes;     /* disk_bytes of all */
     uint64_t states_mark;      /* when they were last looked at: what says that something has run since */
     double states_at;          /* when they are looked at next */
     /* The order about them that is at work. */
