@@ -22,7 +22,7 @@ import support
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fidelity")
 IMAGE = "python"
-LIBRARIES = ("numpy", "pandas", "matplotlib", "matplotlib.pyplot")
+LIBRARIES = ("ipykernel", "numpy", "pandas", "matplotlib", "matplotlib.pyplot")
 # What Python's own programs use, so that its state is inherited too.
 STANDARD = ("asyncio", "concurrent.futures.thread", "ctypes", "decimal", "doctest", "faulthandler", "inspect", "json", "logging.config",
             "multiprocessing.pool", "multiprocessing.synchronize", "random", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "unittest", "uuid")

@@ -21,6 +21,7 @@ OS_ENTROPY = 1 << 64  # numpy's seed sequences hold 128 random bits where nobody
 
 python_generators = []  # weak references to random.Random objects that were seeded by the system
 numpy_generators = []  # numpy's bit generators, likewise
+recursion_limit = sys.getrecursionlimit()
 twisters = []  # addresses of the states of those that are Mersenne Twisters instead; pymain.c fills them
 kept = []  # those themselves
 logging_shutdown = []
@@ -191,6 +192,7 @@ def clean_up():
         except (AttributeError, OSError):
             pass
 
+    sys.setrecursionlimit(recursion_limit)  # jedi, which IPython imports, sets another one
     for function in logging_shutdown:
         function.look()
 

@@ -174,6 +174,7 @@ def make(link):
     made = types.SimpleNamespace(
         link=link, shell=shell, left=left, debugger=debugger, asyncio_runner=interactiveshell._asyncio_runner, **vars(parts)
     )
+    made.recursion_limit = sys.getrecursionlimit()  # which renew.py undoes
     return made
 
 
@@ -243,6 +244,7 @@ def install():
     sys.modules[shell.user_module.__name__] = shell.user_module
     set_places(shell)
     set_arguments()
+    sys.setrecursionlimit(parts.recursion_limit)
     put_streams(parts)
     renew()
     set_pandas_width()
