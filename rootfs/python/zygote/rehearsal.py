@@ -25,6 +25,7 @@ IN_ZYGOTE = [
     ("pandas", (PANDAS,)),
     ("matplotlib.pyplot", (FIGURE, TWO_FIGURES)),
 ]
+AGAIN = [(None, (VALUE, PRINT)), ("matplotlib.pyplot", (FIGURE,))]
 IN_WORKER = (VALUE, PRINT)
 NAME = "rehearsal"
 
@@ -182,10 +183,12 @@ def run(parts, codes):
 
 
 def in_zygote():
+    """All of it once: Python 3.11 rewrites code that has been run eight times, and then tells less about where a line has failed."""
     if shell.made is None:
         return
-    codes = [code for module, some in IN_ZYGOTE if module is None or module in sys.modules for code in some]
-    run(shell.made, codes)
+    codes = AGAIN if shell.made.is_rehearsed else IN_ZYGOTE
+    shell.made.is_rehearsed = True
+    run(shell.made, [code for module, some in codes if module is None or module in sys.modules for code in some])
 
 
 def in_worker():

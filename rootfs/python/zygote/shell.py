@@ -174,6 +174,7 @@ def make(link):
     made = types.SimpleNamespace(
         link=link, shell=shell, left=left, debugger=debugger, asyncio_runner=interactiveshell._asyncio_runner, **vars(parts)
     )
+    made.is_rehearsed = False
     made.recursion_limit = sys.getrecursionlimit()  # which renew.py undoes
     return made
 
