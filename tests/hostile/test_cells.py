@@ -116,10 +116,10 @@ def test_probe(setting, shared, probe, data):
 
     with engine.Session(warm, data_dir=data, **of_session) as session:
         assert session.run("state = 'kept'")["verdict"] == "ok"
-        cell = session.execute(code_of(setting, probe), **{"timeout_ms": 10000, **of_cell})
+        cell = session.execute(code_of(setting, probe), **{"timeout_ms": 30000, **of_cell})
         result = session.wait(cell)
-        after = session.run("print(state)", timeout_ms=10000)
-        again = session.run("print(6 * 7)", timeout_ms=10000)
+        after = session.run("print(state)")
+        again = session.run("print(6 * 7)")
 
     # Inside: it was blocked, and the session goes on.
     lines = lines_of(result)
