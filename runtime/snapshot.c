@@ -1,5 +1,6 @@
 #include "snapshot.h"
 
+#include "collect.h"
 #include "fd.h"
 #include "files.h"
 #include "log.h"
@@ -544,6 +545,19 @@ static int read_names(int dirfd, struct name_list *ret, struct hutch_err *err)
     return fd;
 }
 
+/* What a move may copy: what lay there when it began, and room for a program that goes on writing; but not for ever. */
+static int bound_move(struct copier *c, int from, struct hutch_err *err)
+{
+    const struct collect_bounds all = COLLECT_BOUNDS_DEFAULT;
+    uint64_t bytes, entries;
+
+    if (hutch_collect_usage(from, &all, &bytes, &entries, err) < 0)
+        return -1;
+    c->bounds.max_bytes = 2 * bytes + (64u << 20);
+    c->bounds.max_entries = entries < all.max_walked ? 2 * entries + 1000 : all.max_walked;
+    return 0;
+}
+
 /* To another file system; the original is removed later. The copy gets its name when it is complete; so where there is one already,
  * nothing has to be copied, unless the original @wins. */
 static int move_by_copy(struct copier *c, int from, const char *name, int to, bool wins, char *ret_moved, struct hutch_err *err)
@@ -555,9 +569,11 @@ static int move_by_copy(struct copier *c, int from, const char *name, int to, bo
     *ret_moved = WAS_THERE;
     if (is_there(to, name))
         return 0;
+    if (!wins && c->bounds.max_bytes == 0 && bound_move(c, from, err) < 0)
+        return -1;
     if (hutch_rmtree(to, MOVING, &why) < 0)
         return fail_at(MOVING, why.errnum, "remove", err);
-    if (copy_entry(c, from, name, to, MOVING, err) < 0) {
+    if (count_entry(c, err) < 0 || copy_entry(c, from, name, to, MOVING, err) < 0) {
         hutch_rmtree(to, MOVING, &why);
         return -1;
     }
