@@ -438,12 +438,14 @@ static size_t size_of(const struct cJSON *value)
 /* One update can be shown in many places, and hostile code could make a file of any size of that. */
 static int show(struct notebook *nb, struct cJSON *output, const struct notebook_display *news, size_t size)
 {
-    struct cJSON *data, *metadata = cJSON_Duplicate(news->metadata, true);
+    struct cJSON *data, *metadata;
 
     if (size > NOTEBOOK_MAX_OUTPUTS - nb->output_bytes) {
         data = cJSON_CreateObject();
+        metadata = cJSON_CreateObject();
         cJSON_AddStringToObject(data, "text/plain", "[output left out: the notebook's outputs are too large]");
     } else {
+        metadata = cJSON_Duplicate(news->metadata, true);
         data = cJSON_Duplicate(news->data, true);
         nb->output_bytes += size;
     }
@@ -463,10 +465,11 @@ static int show_updates(struct notebook *nb, struct hutch_err *err)
         return 0;
     for (size_t first = 0, next; first < nb->n_displays; first = next) {
         struct notebook_display *news = &nb->displays[first];
-        size_t size = news->data ? size_of(news->data) : 0;
+        size_t size = news->data ? size_of(news->data) : 0, more = news->data ? size_of(news->metadata) : 0;
 
-        if (size == SIZE_MAX)
+        if (size == SIZE_MAX || more == SIZE_MAX)
             return no_memory(err);
+        size += more;
         for (next = first; next < nb->n_displays && strcmp(nb->displays[next].id, news->id) == 0; next++)
             if (news->data && show(nb, nb->displays[next].output, news, size) < 0)
                 return no_memory(err);

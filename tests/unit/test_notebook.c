@@ -286,11 +286,37 @@ static void test_updates(void **state)
     hutch_notebook_done(&nb);
 }
 
+/* One update in many places: what it makes of the file is bounded, whichever half of it is large. */
+static void test_updates_are_bounded(void **state)
+{
+    struct notebook nb = parse(BOOK("4", CELL("")));
+    struct notebook_result result = { .outputs = "[" SHOWN("a", "a0") ", " SHOWN("a", "a1") "]" };
+    struct cJSON *data = cJSON_CreateObject(), *metadata = cJSON_CreateObject();
+    struct hutch_err err;
+    auto_free char *text = NULL;
+
+    (void)state;
+    assert_int_equal(hutch_notebook_set_result(&nb, 0, &result, &err), 0);
+    nb.output_bytes = NOTEBOOK_MAX_OUTPUTS - 300; /* room for one of the two */
+    cJSON_AddStringToObject(data, "text/plain", "small");
+    cJSON_AddStringToObject(metadata, "k", "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+                                           "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789");
+    assert_int_equal(hutch_notebook_update(&nb, "a", data, metadata, &err), 0);
+    assert_int_equal(hutch_notebook_print(&nb, &text, NULL, &err), 0);
+    assert_string_equal(strstr(text, "0123456789") ? "shown once" : "", "shown once");
+    assert_null(strstr(strstr(text, "\"k\"") + 1, "\"k\""));
+    assert_non_null(strstr(text, "[output left out: the notebook's outputs are too large]"));
+    cJSON_Delete(data);
+    cJSON_Delete(metadata);
+    hutch_notebook_done(&nb);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused), cmocka_unit_test(test_kept),   cmocka_unit_test(test_ids),     cmocka_unit_test(test_which_are_executed),
         cmocka_unit_test(test_params),  cmocka_unit_test(test_results), cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_updates_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
