@@ -6,17 +6,15 @@
 #include "notebook.h"
 #include "notebook_params.h"
 #include "notebook_run.h"
+#include "output_file.h"
 #include "profile.h"
 #include "term_filter.h"
 
 #include <cjson/cJSON.h>
-#include <fcntl.h>
 #include <langinfo.h>
-#include <libgen.h>
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 enum { EXIT_EXCEPTION = 1, EXIT_TIMEOUT = 124, EXIT_HUTCH = 125, EXIT_SIGNAL_BASE = 128 };
@@ -52,69 +50,14 @@ static int default_output(const char *path, char **ret, struct hutch_err *err)
     return 0;
 }
 
-/* A link is followed, so that it is its target that is replaced. NULL: there is nothing yet. */
-static char *real_output(const char *path)
+static int write_notebook(struct notebook *nb, const struct output_file *file, struct hutch_err *err)
 {
-    return realpath(path, NULL);
-}
-
-/* Before anything is executed: the directory can be written, so that a long run is not for nothing. */
-static int check_output(const char *path, struct hutch_err *err)
-{
-    auto_free char *real = real_output(path), *copy = strdup(real ? real : path);
-    struct stat st;
-
-    if (!copy)
-        return hutch_err_set(err, ENOMEM, "look at '%s'", path);
-    if (real && stat(real, &st) == 0 && S_ISDIR(st.st_mode))
-        return hutch_err_set(err, EISDIR, "write the notebook to '%s'", path);
-    if (real && stat(real, &st) == 0 && !S_ISREG(st.st_mode))
-        return access(real, W_OK) < 0 ? hutch_err_set(err, errno, "write the notebook to '%s'", path) : 0;
-    if (access(dirname(copy), W_OK | X_OK) < 0)
-        return hutch_err_set(err, errno, "write the notebook to '%s' (another place is chosen with -o)", path);
-    return 0;
-}
-
-/* Whole or not at all: under another name first. */
-static int replace_file(const char *path, const char *text, size_t len, struct hutch_err *err)
-{
-    auto_free char *temporary = NULL, *copy = strdup(path);
-    struct stat st;
-    mode_t mask = umask(0);
-    mode_t mode = stat(path, &st) == 0 ? st.st_mode & 0777 : 0666 & ~mask;
-    auto_fd fd = -1;
-
-    umask(mask);
-    if (!copy || asprintf(&temporary, "%s/.hutch-XXXXXX", dirname(copy)) < 0)
-        return hutch_err_set(err, ENOMEM, "write the notebook to '%s'", path);
-    fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0)
-        return hutch_err_set(err, errno, "write the notebook to '%s'", path);
-    if (hutch_fd_write_all(fd, text, len) < 0 || fchmod(fd, mode) < 0 || fsync(fd) < 0 || rename(temporary, path) < 0) {
-        hutch_err_set(err, errno, "write the notebook to '%s'", path);
-        unlink(temporary);
-        return -1;
-    }
-    return 0;
-}
-
-static int write_notebook(struct notebook *nb, const char *path, struct hutch_err *err)
-{
-    bool is_stdout = strcmp(path, "-") == 0;
-    auto_free char *text = NULL, *real = is_stdout ? NULL : real_output(path);
-    struct stat st;
+    auto_free char *text = NULL;
     size_t len;
 
     if (hutch_notebook_print(nb, &text, &len, err) < 0)
         return -1;
-    if (!is_stdout && (!real || stat(real, &st) < 0 || S_ISREG(st.st_mode)))
-        return replace_file(real ? real : path, text, len, err);
-
-    auto_fd opened = is_stdout ? -1 : open(real, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-
-    if ((!is_stdout && opened < 0) || hutch_fd_write_all(is_stdout ? STDOUT_FILENO : opened, text, len) < 0)
-        return hutch_err_set(err, errno, "write the notebook to '%s'", path);
-    return 0;
+    return hutch_output_file_write(file, text, len, err);
 }
 
 /* ---- what is said meanwhile ---- */
@@ -285,7 +228,8 @@ static int load(const char *path, struct notebook *ret, struct hutch_err *err)
     return hutch_notebook_parse(what, text, len, ret, err);
 }
 
-static int run_and_write(const struct notebook_opts *opts, struct notebook *nb, struct report *report, const char *path, struct hutch_err *err)
+static int run_and_write(const struct notebook_opts *opts, struct notebook *nb, struct report *report, const struct output_file *file,
+                         struct hutch_err *err)
 {
     struct notebook_outcome outcome = NOTEBOOK_OUTCOME_INIT;
     const struct notebook_order order = {
@@ -302,11 +246,11 @@ static int run_and_write(const struct notebook_opts *opts, struct notebook *nb, 
 
     clear_line(report);
     if (rc == 0)
-        rc = write_notebook(nb, path, err);
+        rc = write_notebook(nb, file, err);
     if (rc == 0 && opts->json)
-        rc = print_json(report, &outcome, path, err);
+        rc = print_json(report, &outcome, file->path, err);
     else if (rc == 0)
-        print_summary(report, &outcome, path);
+        print_summary(report, &outcome, file->path);
     if (rc == 0)
         rc = exit_status(&outcome);
     hutch_notebook_outcome_done(&outcome);
@@ -317,6 +261,7 @@ int hutch_cmd_notebook(const struct notebook_opts *opts, struct hutch_err *err)
 {
     struct report report = { .opts = opts, .has_terminal = !opts->quiet && isatty(STDERR_FILENO) };
     struct notebook nb = NOTEBOOK_INIT;
+    struct output_file file = OUTPUT_FILE_INIT;
     auto_free char *made = NULL;
     const char *path = opts->output;
     int rc;
@@ -334,10 +279,11 @@ int hutch_cmd_notebook(const struct notebook_opts *opts, struct hutch_err *err)
     rc = load(opts->path, &nb, err);
     if (rc == 0 && opts->n_params > 0)
         rc = hutch_notebook_set_params(&nb, opts->params, opts->n_params, err);
-    if (rc == 0 && strcmp(path, "-") != 0)
-        rc = check_output(path, err);
     if (rc == 0)
-        rc = run_and_write(opts, &nb, &report, path, err);
+        rc = hutch_output_file_open(path, &file, err); /* before anything is executed */
+    if (rc == 0)
+        rc = run_and_write(opts, &nb, &report, &file, err);
+    hutch_output_file_done(&file);
     cJSON_Delete(report.cells);
     hutch_notebook_done(&nb);
     return rc;

@@ -148,7 +148,7 @@ static bool judge(struct run *run, const struct hutch_cell_result *result)
         run->out->cell = run->at + 1;
         run->out->verdict = HUTCH_KILLED;
         stop(run, "cell %zu: interrupted", run->at + 1);
-    } else if (result->verdict == HUTCH_OK && result->is_fresh && run->out->n_executed > 1) {
+    } else if (result->is_fresh && run->out->n_executed > 1) { /* whatever it came to: nothing of what it needs was there */
         run->out->verdict = HUTCH_ERROR;
         stop(run, "cell %zu: the interpreter had died after the cell before, and its variables were lost", run->at + 1);
     } else if (result->verdict == HUTCH_OK && !result->interpreter_died) {

@@ -132,6 +132,24 @@ def test_options_behind_the_notebook(tmp_path):
     assert texts(load(tmp_path / "out.ipynb")["cells"][0]) == [("execute_result", "1")]
 
 
+@pytest.mark.parametrize("trap", ["os.symlink('/mnt/data/victim', '/mnt/data/in.out.ipynb')", "os.mkfifo('/mnt/data/in.out.ipynb')",
+                                  "os.link('/mnt/data/victim', '/mnt/data/in.out.ipynb')"])
+def test_cells_do_not_say_where_it_is_written(data, trap):
+    """The notebook lies in the data directory, and what is executed puts something else in the place of its output."""
+    (data / "victim").write_text("as before")
+    done = run("--data", data, notebook(data / "in.ipynb", "import os\n" + trap))
+    assert done.returncode == 0, done.stderr
+    assert (data / "victim").read_text() == "as before"
+    assert load(data / "in.out.ipynb")["cells"][0]["execution_count"] == 1
+
+
+def test_a_directory_in_its_place(data):
+    done = run("--data", data, notebook(data / "in.ipynb", "import os\nos.mkdir('/mnt/data/in.out.ipynb')"))
+    assert done.returncode == 125
+    kept, = [name for name in os.listdir(data) if name.startswith(".hutch-")]
+    assert kept in done.stderr.decode() and load(data / kept)["cells"][0]["execution_count"] == 1
+
+
 def test_executed_again(tmp_path):
     """What it wrote is a notebook like any other, and what was in it does not stay."""
     first, second = tmp_path / "first.ipynb", tmp_path / "second.ipynb"
@@ -242,6 +260,13 @@ def test_interpreter_dies(tmp_path, label, source):
     assert texts(cells[1])[-1] == ("error", "DeadKernelError")
     assert is_untouched(cells[2])
     assert b"hutch: cell 2: " in done.stderr
+
+
+def test_an_interpreter_that_left_is_missed(tmp_path):
+    """The cell that ended it is fine; the next one has lost its variables, and so ends the run whatever it comes to."""
+    done, found = execute(tmp_path, "x = 5", "exit()", "print(x)", "print('never')", args=("--allow-errors",), status=1)
+    assert b"cell 3: the interpreter had died" in done.stderr
+    assert is_untouched(found["cells"][3])
 
 
 def test_out_of_memory(tmp_path):
