@@ -540,6 +540,10 @@ print(i + 1)
 """
 
 
+# A program may show what no notebook may hold: an object under a MIME type that is not JSON's. nbconvert writes it, and so it is here.
+INVALID = {"display"}
+
+
 def validate(written, data):
     (data / "notebooks.json").write_text(json.dumps(written), encoding="utf-8")
     os.chmod(data / "notebooks.json", 0o644)
@@ -551,6 +555,8 @@ def test_what_parity_has_written_is_valid(data, compared):
     """For nbformat itself."""
     written = []
     for comparison in compared[0].values():
+        if comparison.name in INVALID:
+            continue
         with open(comparison.path, encoding="utf-8") as file:
             written.append(file.read())
     validate(written, data)
