@@ -5,6 +5,7 @@
 #include "batch_progress.h"
 #include "batch_schedule.h"
 #include "batch_score.h"
+#include "exits.h"
 #include "fd.h"
 #include "hutch.h"
 #include "parse.h"
@@ -23,7 +24,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { EXIT_NOT_JUDGED = 1, EXIT_HUTCH = 125, EXIT_SIGNAL_BASE = 128 };
+enum { EXIT_NOT_JUDGED = 1 };
 
 /* Several times what the slowest solution of the usual sets computes: 0.3 s in HumanEval, 5 s in MBPP (task 123). */
 #define CPU_MS 6000

@@ -1,6 +1,7 @@
 #include "cmd_doctor.h"
 
 #include "doctor.h"
+#include "exits.h"
 #include "fd.h"
 #include "nbjson.h"
 #include "store.h"
@@ -13,7 +14,7 @@
 #define JSON_VERSION 1
 
 /* As cmd_doctor.h promises. */
-enum { EXIT_BOTH_RUN = 0, EXIT_DEFAULT_RUNS = 1, EXIT_NONE_RUNS = 2, EXIT_HUTCH = 125 };
+enum { EXIT_BOTH_RUN = 0, EXIT_DEFAULT_RUNS = 1, EXIT_NONE_RUNS = 2 };
 
 static const char *const policies[] = { "default", "strict" };
 

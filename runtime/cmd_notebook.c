@@ -1,5 +1,6 @@
 #include "cmd_notebook.h"
 
+#include "exits.h"
 #include "fd.h"
 #include "hutch.h"
 #include "json_write.h"
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { EXIT_EXCEPTION = 1, EXIT_TIMEOUT = 124, EXIT_HUTCH = 125, EXIT_SIGNAL_BASE = 128 };
+enum { EXIT_EXCEPTION = 1 };
 
 #define SUFFIX ".ipynb"
 #define OUT_SUFFIX ".out.ipynb"

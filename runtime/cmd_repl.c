@@ -1,6 +1,7 @@
 #include "cmd_repl.h"
 
 #include "cli_engine.h"
+#include "exits.h"
 #include "fd.h"
 #include "home.h"
 #include "log.h"
@@ -19,7 +20,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { EXIT_TIMEOUT = 124, EXIT_HUTCH = 125, EXIT_SIGNAL_BASE = 128 };
 
 #define CELL_MAX     (8u << 20) /* hutch.h */
 #define HISTORY_NAME "repl_history"

@@ -1,5 +1,6 @@
 #include "cmd_rootfs.h"
 
+#include "exits.h"
 #include "fd.h"
 #include "home.h"
 #include "parse.h"
@@ -18,7 +19,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { EXIT_DIFFERENT = 1, EXIT_HUTCH = 125 };
+enum { EXIT_DIFFERENT = 1 };
 
 #define MAX_ARGS 64
 #define MAX_SHOWN 20 /* differences of one image */

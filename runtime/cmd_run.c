@@ -1,6 +1,7 @@
 #include "cmd_run.h"
 
 #include "cmd_notebook.h"
+#include "exits.h"
 #include "fd.h"
 #include "home.h"
 #include "log.h"
@@ -16,9 +17,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-/* As docker run and timeout(1) have them. */
-enum { EXIT_TIMEOUT = 124, EXIT_HUTCH = 125, EXIT_SIGNAL_BASE = 128 };
 
 static void print_help(void)
 {

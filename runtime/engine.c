@@ -21,7 +21,7 @@
 #define DEFAULT_RECYCLE_MS 3600000
 #define DEFAULT_TRIM_MS 30000
 
-static int tell(struct hutch_error *to, const struct hutch_err *err, int code)
+int hutch_engine_tell(struct hutch_error *to, const struct hutch_err *err, int code)
 {
     if (to) {
         to->code = code ? code : err->errnum;
@@ -30,8 +30,7 @@ static int tell(struct hutch_error *to, const struct hutch_err *err, int code)
     return -1;
 }
 
-/* A struct of the caller's, who may know fewer fields, or more. */
-static void copy_sized(void *to, size_t to_size, const void *from)
+void hutch_engine_copy_sized(void *to, size_t to_size, const void *from)
 {
     size_t from_size;
 
@@ -104,7 +103,7 @@ static void on_timer(struct watch *w, uint32_t events)
         w->engine->armed = ENGINE_NEVER;
 }
 
-static void earlier(double *due, double at)
+void hutch_engine_earlier(double *due, double at)
 {
     if (at < *due)
         *due = at;
@@ -118,14 +117,14 @@ static void look_at_clocks(struct hutch_engine *engine, double now)
     engine->next_look = ENGINE_NEVER;
     for (box = TAILQ_FIRST(&engine->boxes); box; box = next) {
         next = TAILQ_NEXT(box, link);
-        earlier(&due, hutch_box_clocks(box, now));
+        hutch_engine_earlier(&due, hutch_box_clocks(box, now));
     }
-    earlier(&due, hutch_helper_clocks(engine, now));
-    earlier(&due, hutch_zygotes_clocks(engine, now));
+    hutch_engine_earlier(&due, hutch_helper_clocks(engine, now));
+    hutch_engine_earlier(&due, hutch_zygotes_clocks(engine, now));
     for (size_t i = 0; i < engine->n_confs; i++)
-        earlier(&due, hutch_pool_clocks(&engine->pools[i], now));
-    earlier(&due, hutch_sessions_clocks(engine, now));
-    earlier(&engine->next_look, due);
+        hutch_engine_earlier(&due, hutch_pool_clocks(&engine->pools[i], now));
+    hutch_engine_earlier(&due, hutch_sessions_clocks(engine, now));
+    hutch_engine_earlier(&engine->next_look, due);
 }
 
 /* --- small services --------------------------------------------------------------------------------------------------- */
@@ -369,7 +368,7 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
     char *home = NULL, *policy = NULL, *policy_dir = NULL, *image = NULL;
     int rc = 0;
 
-    copy_sized(&options, sizeof(options), given);
+    hutch_engine_copy_sized(&options, sizeof(options), given);
     rc = options.home ? set_text(&home, options.home, &err) : hutch_home_path(&home, &err);
     if (rc < 0 || set_text(&policy, options.policy, &err) < 0 || find_policies(options.policy_dir, &policy_dir, &err) < 0 ||
         set_text(&image, options.image, &err) < 0)
@@ -388,7 +387,7 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
         free(policy);
         free(policy_dir);
         free(image);
-        return tell(error, &err, 0);
+        return hutch_engine_tell(error, &err, 0);
     }
     (*ret)->home = home; /* what the profile points to */
     (*ret)->policy = policy;
@@ -504,7 +503,7 @@ int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *error
     if (!TAILQ_EMPTY(&engine->ending) || engine->has_session_work || (!TAILQ_EMPTY(&engine->queue) && engine->n_active < engine->max_running))
         engine->next_look = 0;
     arm(engine, engine->next_look);
-    return engine->is_broken ? tell(error, &engine->why, 0) : 0;
+    return engine->is_broken ? hutch_engine_tell(error, &engine->why, 0) : 0;
 }
 
 int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *request, uint64_t *ret_id,
@@ -522,11 +521,11 @@ int hutch_engine_submit_from(struct hutch_engine *engine, const struct hutch_req
 
     if (engine->n_queued >= engine->max_queued && engine->n_active >= engine->max_running) {
         hutch_err_set(&err, 0, "%u runs wait already, which is the most that may", engine->n_queued);
-        return tell(error, &err, EAGAIN);
+        return hutch_engine_tell(error, &err, EAGAIN);
     }
-    copy_sized(&request, sizeof(request), given);
+    hutch_engine_copy_sized(&request, sizeof(request), given);
     if (hutch_request_accept(engine, &request, &run, &err) < 0)
-        return tell(error, &err, err.errnum ? err.errnum : EINVAL);
+        return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
     run->id = ++engine->next_run;
     run->source_fd = source_fd;
     engine->submitted++;

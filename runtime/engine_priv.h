@@ -639,6 +639,11 @@ int hutch_engine_open_profile(const struct hutch_engine_options *options, const 
 void hutch_engine_break(struct hutch_engine *engine, const struct hutch_err *why);
 /* The clocks are to be looked at @at. */
 void hutch_engine_wake(struct hutch_engine *engine, double at);
+void hutch_engine_earlier(double *due, double at); /* *due is not later than that */
+/* For the caller: -1. @code 0: that of @err. */
+int hutch_engine_tell(struct hutch_error *to, const struct hutch_err *err, int code);
+/* A struct of the caller's, who may know fewer fields, or more. */
+void hutch_engine_copy_sized(void *to, size_t to_size, const void *from);
 uint32_t hutch_engine_make_id(struct hutch_engine *engine);
 struct supervisor *hutch_engine_take_supervisor(struct hutch_engine *engine, struct hutch_err *err);
 void hutch_engine_give_supervisor(struct hutch_engine *engine, struct supervisor *s);

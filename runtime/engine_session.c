@@ -32,24 +32,6 @@
 #define REST_LOOKS 2000   /* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
 #define SEATS_MORE 2      /* that get ready at the same time, beyond the CPUs */
 
-static int tell(struct hutch_error *to, const struct hutch_err *err, int code)
-{
-    if (to) {
-        to->code = code ? code : err->errnum;
-        snprintf(to->message, sizeof(to->message), "%s", err->msg);
-    }
-    return -1;
-}
-
-static void copy_sized(void *to, size_t to_size, const void *from)
-{
-    size_t from_size;
-
-    memcpy(&from_size, from, sizeof(from_size));
-    memset(to, 0, to_size);
-    memcpy(to, from, from_size < to_size ? from_size : to_size);
-}
-
 void hutch_session_options_init(struct hutch_session_options *options)
 {
     *options = (struct hutch_session_options){ .size = sizeof(*options) };
@@ -805,12 +787,6 @@ void hutch_sessions_free(struct hutch_engine *engine)
 
 /* --- clocks ------------------------------------------------------------------------------------------------------------- */
 
-static void earlier(double *due, double at)
-{
-    if (at < *due)
-        *due = at;
-}
-
 static void look_at_cell(struct session *s, double now, double *due)
 {
     if (s->stop_at > 0 && now >= s->stop_at) {
@@ -826,9 +802,9 @@ static void look_at_cell(struct session *s, double now, double *due)
             stop(s, STOP_CPU_TIME);
     }
     if (s->stop_at > 0)
-        earlier(due, s->stop_at);
+        hutch_engine_earlier(due, s->stop_at);
     if (s->look_at > 0)
-        earlier(due, s->look_at);
+        hutch_engine_earlier(due, s->look_at);
 }
 
 static double clocks(struct session *s, double now)
@@ -845,10 +821,10 @@ static double clocks(struct session *s, double now)
     }
     due = s->t_opened + s->lifetime_ms;
     if (agent && !agent->is_over && !agent->is_refused)
-        earlier(&due, hutch_agent_clocks(agent, now));
-    earlier(&due, hutch_branch_clocks(s, now));
+        hutch_engine_earlier(&due, hutch_agent_clocks(agent, now));
+    hutch_engine_earlier(&due, hutch_branch_clocks(s, now));
     if (s->next && !s->next->is_over && !s->next->is_refused)
-        earlier(&due, hutch_agent_clocks(s->next, now));
+        hutch_engine_earlier(&due, hutch_agent_clocks(s->next, now));
     switch (s->state) {
     case SESSION_BUSY:
         look_at_cell(s, now, &due);
@@ -859,7 +835,7 @@ static double clocks(struct session *s, double now)
             hutch_run_withdraw(s->run);
             hutch_session_on_refused(s, &err);
         } else if (agent) {
-            earlier(&due, s->run->box->since + s->engine->import_ms);
+            hutch_engine_earlier(&due, s->run->box->since + s->engine->import_ms);
         }
         break;
     case SESSION_IDLE:
@@ -867,12 +843,12 @@ static double clocks(struct session *s, double now)
             s->look_at = 0;
             start_next(s);
         } else if (s->look_at > 0) {
-            earlier(&due, s->look_at);
+            hutch_engine_earlier(&due, s->look_at);
         }
         if (s->state == SESSION_IDLE && !s->is_resting && now >= s->t_used + REST_AFTER_MS)
             rest(s, true);
         else if (!s->is_resting)
-            earlier(&due, s->t_used + REST_AFTER_MS);
+            hutch_engine_earlier(&due, s->t_used + REST_AFTER_MS);
         break;
     case SESSION_LOST:
     case SESSION_SEEKING:
@@ -883,14 +859,14 @@ static double clocks(struct session *s, double now)
         kill_interpreter(s);
         s->kill_at = 0;
     } else if (s->kill_at > 0)
-        earlier(&due, s->kill_at);
+        hutch_engine_earlier(&due, s->kill_at);
     if (s->state == SESSION_BUSY || s->n_orders > 0)
         return due;
     if (now >= idle_at) {
         close_session(s, "the session was idle for too long");
         return ENGINE_NEVER;
     }
-    earlier(&due, idle_at);
+    hutch_engine_earlier(&due, idle_at);
     return due;
 }
 
@@ -900,7 +876,7 @@ double hutch_sessions_clocks(struct hutch_engine *engine, double now)
     struct session *s;
 
     TAILQ_FOREACH(s, &engine->sessions, link)
-        earlier(&due, clocks(s, now));
+        hutch_engine_earlier(&due, clocks(s, now));
     return due;
 }
 
@@ -912,19 +888,19 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
     struct hutch_err err = { 0 };
     struct session *s;
 
-    copy_sized(&options, sizeof(options), given);
+    hutch_engine_copy_sized(&options, sizeof(options), given);
     if (engine->n_sessions >= engine->max_sessions) {
         hutch_err_set(&err, 0, "%u sessions are open, which is the most that may", engine->n_sessions);
-        return tell(error, &err, EAGAIN);
+        return hutch_engine_tell(error, &err, EAGAIN);
     }
     if (options.max_checkpoints > MAX_CHECKPOINTS) {
         hutch_err_set(&err, EINVAL, "max_checkpoints of %u: at most %d can be", options.max_checkpoints, MAX_CHECKPOINTS);
-        return tell(error, &err, 0);
+        return hutch_engine_tell(error, &err, 0);
     }
     s = calloc(1, sizeof(*s));
     if (!s) {
         hutch_err_set(&err, ENOMEM, "open a session");
-        return tell(error, &err, 0);
+        return hutch_engine_tell(error, &err, 0);
     }
     s->engine = engine;
     s->data_dirfd = -1;
@@ -934,7 +910,7 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
     TAILQ_INIT(&s->parked);
     if (hutch_session_make_token(s->token, &err) < 0 || hutch_request_accept_session(engine, &options, s->token, &s->run, &err) < 0) {
         free(s);
-        return tell(error, &err, err.errnum ? err.errnum : EINVAL);
+        return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
     }
     s->run->session = s;
     s->output_bytes = s->run->limits[LIMIT_OUTPUT];
@@ -962,7 +938,7 @@ static int no_session(struct hutch_error *error, uint64_t id)
     struct hutch_err err;
 
     hutch_err_set(&err, 0, "there is no session %" PRIu64, id);
-    return tell(error, &err, ENOENT);
+    return hutch_engine_tell(error, &err, ENOENT);
 }
 
 static bool is_context(const char *name)
@@ -978,7 +954,7 @@ static int read_cell(struct session *s, const struct hutch_cell *given, struct o
     struct hutch_cell *cell = &order->cell;
     size_t len;
 
-    copy_sized(cell, sizeof(*cell), given);
+    hutch_engine_copy_sized(cell, sizeof(*cell), given);
     if (!cell->code)
         return hutch_err_set(err, EINVAL, "there is no code");
     len = cell->code_len ? cell->code_len : strlen(cell->code);
@@ -1025,13 +1001,13 @@ static struct order *make_order(struct session *s, uint64_t id, struct hutch_err
     }
     if (s->n_orders >= MAX_ORDERS) {
         hutch_err_set(&err, 0, "%u cells wait already, which is the most that may", s->n_orders);
-        tell(error, &err, EAGAIN);
+        hutch_engine_tell(error, &err, EAGAIN);
         return NULL;
     }
     order = calloc(1, sizeof(*order));
     if (!order) {
         hutch_err_set(&err, ENOMEM, "take an order");
-        tell(error, &err, 0);
+        hutch_engine_tell(error, &err, 0);
     }
     return order;
 }
@@ -1046,7 +1022,7 @@ int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct
         return -1;
     if (read_cell(s, cell, order, &err) < 0) {
         free_order(order);
-        return tell(error, &err, 0);
+        return hutch_engine_tell(error, &err, 0);
     }
     enqueue(s, order);
     return 0;
@@ -1172,7 +1148,7 @@ static struct session *find_files(struct hutch_engine *engine, uint64_t id, stru
     if (s->data_dirfd >= 0)
         return s;
     hutch_err_set(&err, 0, "the session %" PRIu64 " is not ready: its files are there when a cell has begun", id);
-    tell(error, &err, EAGAIN);
+    hutch_engine_tell(error, &err, EAGAIN);
     return NULL;
 }
 
@@ -1186,7 +1162,7 @@ char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch
     if (!s)
         return NULL;
     if (hutch_files_list(s->data_dirfd, &bounds, &json, &err) < 0) {
-        tell(error, &err, 0);
+        hutch_engine_tell(error, &err, 0);
         return NULL;
     }
     return json;
@@ -1201,7 +1177,7 @@ int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char
     if (!s)
         return -1;
     if (hutch_files_open(s->data_dirfd, name, flags, &fd, &err) < 0)
-        return tell(error, &err, 0);
+        return hutch_engine_tell(error, &err, 0);
     s->has_foreign_files = s->has_foreign_files || flags != O_RDONLY;
     return fd;
 }
@@ -1214,7 +1190,7 @@ int hutch_session_delete_file(struct hutch_engine *engine, uint64_t id, const ch
     if (!s)
         return -1;
     if (hutch_files_delete(s->data_dirfd, name, &err) < 0)
-        return tell(error, &err, 0);
+        return hutch_engine_tell(error, &err, 0);
     s->has_foreign_files = true;
     return 0;
 }

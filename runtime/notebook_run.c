@@ -27,6 +27,7 @@ struct run {
     struct hutch_engine *engine;
     uint64_t session;
     size_t at;      /* the cell that is being executed */
+    size_t nth;     /* … and which of those with code it is, from 1 */
     bool is_over;   /* the session has ended */
     bool is_failed; /* by @err: the notebook could not be kept */
     struct hutch_err err;
@@ -207,7 +208,6 @@ static void execute_next(struct run *run, size_t from)
     struct hutch_cell cell;
     struct hutch_error error;
     struct hutch_err err;
-    size_t nth = 1;
 
     for (run->at = from; run->at < nb->n_cells && !hutch_notebook_is_executed(&nb->cells[run->at]); run->at++)
         ;
@@ -220,10 +220,9 @@ static void execute_next(struct run *run, size_t from)
             fail(run, &err);
             return;
         }
-        for (size_t i = 0; i < run->at; i++)
-            nth += hutch_notebook_is_executed(&nb->cells[i]);
+        run->nth++;
         if (run->order->on_begin)
-            run->order->on_begin(run->order->user, nth, run->out->n, run->at + 1);
+            run->order->on_begin(run->order->user, run->nth, run->out->n, run->at + 1);
         cell.code = nb->cells[run->at].source;
         cell.on_output = on_output;
     } else if (run->out->n == 0) {

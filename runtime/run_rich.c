@@ -3,6 +3,7 @@
 #include "cell_show.h"
 #include "cli_engine.h"
 #include "engine_priv.h"
+#include "exits.h"
 #include "fd.h"
 #include "files.h"
 #include "nbjson.h"
@@ -128,7 +129,7 @@ static void tell_death(struct rich_run *run, const struct hutch_result *r)
 
 static int exit_status(const struct hutch_result *r)
 {
-    return r->verdict == HUTCH_TIMEOUT ? 124 : r->signal ? 128 + r->signal : r->exit_code >= 0 ? r->exit_code : 125;
+    return r->verdict == HUTCH_TIMEOUT ? EXIT_TIMEOUT : r->signal ? EXIT_SIGNAL_BASE + r->signal : r->exit_code >= 0 ? r->exit_code : EXIT_HUTCH;
 }
 
 static void on_result(void *user, uint64_t id, const struct hutch_result *result)

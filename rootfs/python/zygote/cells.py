@@ -31,7 +31,6 @@ class Agent:
         self.contexts = None
         self.orders = {
             "execute": self.execute,
-            "drop_context": self.drop_context,
             "park": self.park,
             "end": self.end,
             "reply": self.ignore,
@@ -62,10 +61,6 @@ class Agent:
 
     async def end(self, order, fds):
         raise Ended(self.status)
-
-    async def drop_context(self, order, fds):
-        self.contexts.drop(order.get("context") or contexts.MAIN)
-        self.link.send({"is": "done", "id": order.get("id"), "status": "ok", "count": 0})
 
     async def park(self, order, fds):
         import asyncio

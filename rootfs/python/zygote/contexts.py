@@ -65,14 +65,3 @@ class Contexts:
         shell.user_ns.update({"_": "", "__": "", "___": ""})
         shell.init_user_ns()
         sys.modules["__main__"] = shell.user_module
-
-    def drop(self, name):
-        if name != self.present:
-            self.others.pop(name, None)
-            return
-        self.shell.history_manager.writeout_cache()
-        self.present = MAIN
-        if name != MAIN and MAIN in self.others:
-            self.restore(self.others.pop(MAIN))
-        else:
-            self.create()
