@@ -475,6 +475,7 @@ static void test_memory_is_watched(void **state)
         prepare(p, scripts[i], &job);
         job.spec.limits[LIMIT_MEMORY] = 64 << 20;
         job.spec.limits[LIMIT_WALL] = 20000;
+        job.spec.limits[LIMIT_PIDS] = 4000; /* others fork as well */
         run(&job);
         if (job.result.verdict != VERDICT_OUT_OF_MEMORY)
             fail_msg("verdict %s: %s", hutch_verdict_name(job.result.verdict), job.result.message);
