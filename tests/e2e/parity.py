@@ -280,6 +280,24 @@ def print_differences(compared, failed, file=sys.stdout):
                 shown(other)), file=file)
 
 
+VALIDATE = """
+import json, nbformat, warnings
+warnings.simplefilter("error")
+i = -1
+for i, text in enumerate(json.load(open("notebooks.json"))):
+    nbformat.validate(nbformat.from_dict(json.loads(text)))
+print(i + 1)
+"""
+
+
+def validate(written, data):
+    """The image's nbformat accepts all these texts. @data: an empty directory."""
+    (data / "notebooks.json").write_text(json.dumps(written), encoding="utf-8")
+    os.chmod(data / "notebooks.json", 0o644)
+    done = support.hutch("run", "--image", IMAGE, "--memory", "2g", "--data", str(data), "-c", VALIDATE)
+    assert done.stdout.decode() == "%d\n" % len(written), done.stderr.decode()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--report", action="store_true", help="print the numbers of docs/notebooks.md")

@@ -1,5 +1,5 @@
-"""hutch run NOTEBOOK.ipynb, from outside: what is written where, exit statuses, errors, limits; and that what is written is what nbconvert
-would write (parity.py)."""
+"""hutch run NOTEBOOK.ipynb, from outside: what is written where, exit statuses, errors, limits. That what is written is what nbconvert would
+write is test_parity.py's."""
 import json
 import os
 import pty
@@ -484,84 +484,7 @@ def test_nothing_is_left_behind(tmp_path):
 
 
 # --------------------------------------------------------------------------------------------------
-# As nbconvert
-
-FOUND = parity.notebooks()
-
-
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory):
-    done, failed = parity.compare_all(list(FOUND), FOUND, str(tmp_path_factory.mktemp("parity")))
-    return {comparison.name: comparison for comparison in done}, dict(failed)
-
-
-def test_there_are_enough():
-    assert len([path for path in FOUND.values() if path.startswith(parity.OWN)]) >= 40
-
-
-@pytest.mark.parametrize("name", FOUND)
-def test_parity(compared, name):
-    done, failed = compared
-    assert name not in failed, failed.get(name)
-    comparison = done[name]
-    assert comparison.fields > 0
-    left = comparison.unexpected()
-    assert not left, "\n".join("%s\n  nbconvert %s\n  hutch     %s" % ("/".join(map(str, path)), parity.shown(reference), parity.shown(other))
-                               for path, reference, other in left[:5])
-
-
-def test_real_notebooks_are_there():
-    support.test_data("notebooks/README.md")
-    assert len(FOUND) - len([path for path in FOUND.values() if path.startswith(parity.OWN)]) == 5
-
-
-# These need every rule there is.
-CONTROL = ("counts", "figures-formats", "format-4-5-no-ids", "magics-more", "mime-html-js", "pandas-styler", "uuid", "warnings")
-
-
-def test_rules_are_needed_and_enough(tmp_path):
-    """nbconvert compared with itself: with the rules there is no difference, and each of them takes one away."""
-    done, failed = parity.compare_all(CONTROL, FOUND, str(tmp_path), control=True)
-    assert not failed
-    assert [(comparison.name, comparison.differences) for comparison in done if comparison.differences] == []
-    used = set().union(*(comparison.used for comparison in done))
-    assert used == {name for name, _, _ in parity.RULES} | {"time of day", "new cell id"}
-
-
-# --------------------------------------------------------------------------------------------------
-
-VALIDATE = """
-import json, nbformat, warnings
-warnings.simplefilter("error")
-i = -1
-for i, text in enumerate(json.load(open("notebooks.json"))):
-    nbformat.validate(nbformat.from_dict(json.loads(text)))
-print(i + 1)
-"""
-
-
-# A program may show what no notebook may hold: an object under a MIME type that is not JSON's. nbconvert writes it, and so it is here.
-INVALID = {"display"}
-
-
-def validate(written, data):
-    (data / "notebooks.json").write_text(json.dumps(written), encoding="utf-8")
-    os.chmod(data / "notebooks.json", 0o644)
-    done = support.hutch("run", "--image", IMAGE, "--memory", "2g", "--data", str(data), "-c", VALIDATE)
-    assert done.stdout.decode() == "%d\n" % len(written), done.stderr.decode()
-
-
-def test_what_parity_has_written_is_valid(data, compared):
-    """For nbformat itself."""
-    written = []
-    for comparison in compared[0].values():
-        if comparison.name in INVALID:
-            continue
-        with open(comparison.path, encoding="utf-8") as file:
-            written.append(file.read())
-    validate(written, data)
-
 
 def test_everything_written_is_valid(data):
     """The last test: it has what the others have seen written."""
-    validate(WRITTEN, data)
+    parity.validate(WRITTEN, data)

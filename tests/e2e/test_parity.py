@@ -1,0 +1,61 @@
+"""What hutch makes of a notebook is what nbconvert makes of it, field by field (parity.py)."""
+import pytest
+
+import parity
+import support
+
+FOUND = parity.notebooks()
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    done, failed = parity.compare_all(list(FOUND), FOUND, str(tmp_path_factory.mktemp("parity")))
+    return {comparison.name: comparison for comparison in done}, dict(failed)
+
+
+def test_there_are_enough():
+    assert len([path for path in FOUND.values() if path.startswith(parity.OWN)]) >= 40
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_parity(compared, name):
+    done, failed = compared
+    assert name not in failed, failed.get(name)
+    comparison = done[name]
+    assert comparison.fields > 0
+    left = comparison.unexpected()
+    assert not left, "\n".join("%s\n  nbconvert %s\n  hutch     %s" % ("/".join(map(str, path)), parity.shown(reference), parity.shown(other))
+                               for path, reference, other in left[:5])
+
+
+def test_real_notebooks_are_there():
+    support.test_data("notebooks/README.md")
+    assert len(FOUND) - len([path for path in FOUND.values() if path.startswith(parity.OWN)]) == 5
+
+
+# These need every rule there is.
+CONTROL = ("counts", "figures-formats", "format-4-5-no-ids", "magics-more", "mime-html-js", "pandas-styler", "uuid", "warnings")
+
+
+def test_rules_are_needed_and_enough(tmp_path):
+    """nbconvert compared with itself: with the rules there is no difference, and each of them takes one away."""
+    done, failed = parity.compare_all(CONTROL, FOUND, str(tmp_path), control=True)
+    assert not failed
+    assert [(comparison.name, comparison.differences) for comparison in done if comparison.differences] == []
+    used = set().union(*(comparison.used for comparison in done))
+    assert used == {name for name, _, _ in parity.RULES} | {"time of day", "new cell id"}
+
+
+# A program may show what no notebook may hold: an object under a MIME type that is not JSON's. nbconvert writes it, and so it is here.
+INVALID = {"display"}
+
+
+def test_what_parity_has_written_is_valid(data, compared):
+    """For nbformat itself."""
+    written = []
+    for comparison in compared[0].values():
+        if comparison.name in INVALID:
+            continue
+        with open(comparison.path, encoding="utf-8") as file:
+            written.append(file.read())
+    parity.validate(written, data)
