@@ -371,9 +371,11 @@ static void fail(struct session *s, const struct hutch_err *why)
     };
 
     hutch_err_wrap(&err, "%s", doing[TAILQ_FIRST(&s->orders)->kind]);
+    if (s->step == STEP_FOLLOW) /* half of it is done, and cannot be undone: an end is better than an interpreter whose files are another's */
+        hutch_supervisor_end(s->run->box->supervisor, END_CANCELLED);
     hutch_agent_free(s->next); /* which ends with its socket */
     if (s->made) {
-        if (s->step == STEP_FILES) /* when that order is done */
+        if (s->step == STEP_FILES || s->step == STEP_FOLLOW) /* when that order is done */
             remove_files(s, s->made->name);
         release(s->made);
     }
@@ -449,14 +451,11 @@ static int after_files(struct session *s, struct hutch_err *err)
     return 0;
 }
 
-/* Half of it is done, and cannot be undone: an end is better than an interpreter whose files are another's. */
 static int after_follow(struct session *s, struct hutch_err *err)
 {
     s->run->box->supervisor->has_followed = false;
-    if (s->run->box->supervisor->followed != s->next_pid) {
-        hutch_supervisor_end(s->run->box->supervisor, END_CANCELLED);
+    if (s->run->box->supervisor->followed != s->next_pid)
         return hutch_err_set(err, 0, "the copy of the interpreter is not process 1's child");
-    }
     finish_change(s);
     return 0;
 }
@@ -551,8 +550,6 @@ void hutch_branch_give_up(struct session *s)
     struct hutch_err err;
 
     hutch_err_set(&err, ETIMEDOUT, "wait for %s", s->step == STEP_FOLLOW ? "process 1" : "the interpreter");
-    if (s->step == STEP_FOLLOW) /* who knows how far it is */
-        hutch_supervisor_end(s->run->box->supervisor, END_CANCELLED);
     fail(s, &err);
 }
 

@@ -554,6 +554,17 @@ def test_nothing_is_left(shell):
     shell.until(lambda: not [name for name in os.listdir(shell_data(folder)) if name.startswith("c")], what="states are removed")
 
 
+def test_a_change_that_fails_half_way_leaves_nothing(session, shell):
+    """Whoever says that he is another process cannot be followed, and by then the files have been changed over."""
+    session.run("import os\ndef change_pid(*group): os.getpid = lambda: 999999\n"
+                "os.setpgid = change_pid  # which a copy calls first\nopen('file', 'w').write('one')")
+    branch = session.do("fork")
+    assert "child" in session.wait(session.order("switch", branch["id"]))["message"]
+    assert session.run("1")["is_fresh"]
+    folder = os.path.join(os.environ["HUTCH_HOME"], "runs")
+    shell.until(lambda: not [name for name in os.listdir(shell_data(folder)) if name.startswith("c")], what="states are removed")
+
+
 def shell_data(folder):
     return next(os.path.join(folder, name) for name in os.listdir(folder) if re.fullmatch(r"\d+\.data", name))
 
