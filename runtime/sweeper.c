@@ -30,7 +30,7 @@ struct job {
     TAILQ_ENTRY(job) link;
     struct sweep_request request;
     int fds[2]; /* owned; [1] is -1 for SWEEPER_REMOVE */
-    dev_t dev;  /* of the data directory */
+    dev_t dev;  /* of the data directory, or of what is to be removed, which may be one; 0 and 0: nothing is there */
     ino_t ino;
     pid_t pid;  /* 0: waits */
     unsigned deaths;
@@ -110,7 +110,7 @@ static void take_order(struct sweeper *s)
         s->is_over = true;
     if (n == (ssize_t)sizeof(request) && is_word(request.name, sizeof(request.name)) && request.name[0] &&
         is_word(request.keep, sizeof(request.keep)) && n_fds == (request.what == SWEEPER_REMOVE ? 1 : 2) &&
-        (n_fds == 1 || fstat(fds[1], &st) == 0))
+        ((n_fds == 1 ? fstatat(fds[0], request.name, &st, AT_SYMLINK_NOFOLLOW) : fstat(fds[1], &st)) == 0 || n_fds == 1))
         job = malloc(sizeof(*job));
     if (!job) {
         hutch_fd_closep(&fds[0]);

@@ -57,7 +57,7 @@ struct opener_reply {
 
 /* --- engine and sweeper: a process of the opener's that does for the engine what may take long with a data directory --- */
 
-/* Orders about the same names or the same data directory are carried out one after the other, others at the same time. After a death of
+/* Orders about the same names or the same data directory, its removal too, are carried out one after the other, others at the same time. After a death of
  * the sweeper's, give an order again that had no answer: snapshot.h. */
 enum sweeper_order {
     SWEEPER_REMOVE,  /* name, with what broken orders about it have left; fd: the directory that it is in. No answer */

@@ -803,6 +803,38 @@ static void test_orders(void **state)
     assert_int_equal(count(p->store), 1);
 }
 
+/* A session may end while its files are being changed over: they are removed when that is done. */
+static void test_removal_of_a_data_directory(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err = { 0 };
+    struct sweep_request restore = { .what = SWEEPER_RESTORE, .name = "one" };
+    struct sweep_request change = { .what = SWEEPER_SWITCH, .name = "one", .keep = "kept" };
+    struct sweep_request removal = { .what = SWEEPER_REMOVE, .name = "ours" };
+    auto_fd sock = -1, ours = -1;
+    pid_t pid = hutch_sweeper_start(&sock, &err);
+    int status;
+
+    assert_true(pid > 0);
+    for (int i = 0; i < 400; i++) { /* so that the first order takes a while, and the second waits for it */
+        char name[16];
+
+        snprintf(name, sizeof(name), "file%d", i);
+        put(p->data, name, "state");
+    }
+    take(p, "one");
+    assert_int_equal(mkdirat(p->store, "ours", 0755), 0);
+    ours = openat(p->store, "ours", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    put(ours, "a", "mine");
+    assert_true(hutch_fdpass_send(sock, &restore, sizeof(restore), (int[]){ p->store, p->data }, 2, 0) > 0);
+    assert_true(hutch_fdpass_send(sock, &change, sizeof(change), (int[]){ p->store, ours }, 2, 0) > 0);
+    assert_true(hutch_fdpass_send(sock, &removal, sizeof(removal), &p->store, 1, 0) > 0);
+    hutch_fd_closep(&sock);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_text(p->store, "kept/a", "mine");
+    assert_int_equal(count(p->store), 1);
+}
+
 static pid_t child_of(pid_t parent)
 {
     char path[64], text[64] = "";
@@ -921,6 +953,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_other_file_system, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_tree_that_changes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_orders, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_removal_of_a_data_directory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_closed_files, set_up, tear_down),
     };
