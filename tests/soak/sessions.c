@@ -113,10 +113,14 @@ static void on_reply(void *user, uint64_t session, const struct hutch_reply *r)
     struct desk *d = end_order(o, session);
 
     if (!r->ok) {
+        struct hutch_error err;
+
         d->hall->failed++;
         if (!r->message[0])
             complain("an order that failed does not say why");
-        lose(d); /* where it is now is not worth knowing here */
+        lose(d); /* its interpreter may live, and then nobody here knows in which branch */
+        if (!d->is_closing && hutch_session_restart(d->hall->engine, session, &err) < 0)
+            complain("session %llu cannot be restarted: %s", (unsigned long long)session, err.message);
     } else if (o->what == CHECKPOINT) {
         d->checkpoint = r->id;
         d->checkpoint_x = o->x;
