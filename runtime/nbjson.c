@@ -556,7 +556,7 @@ static void put_number(struct batch_text *to, const cJSON *item)
 
     if (item->valuestring != NULL) {
         hutch_batch_text_add(to, item->valuestring, strlen(item->valuestring));
-    } else if (fabs(item->valuedouble) <= 0x1p53 && item->valuedouble == floor(item->valuedouble)) {
+    } else if (fabs(item->valuedouble) <= 0x1p53 && item->valuedouble == (double)(int64_t)item->valuedouble) {
         hutch_batch_text_addf(to, "%" PRId64, (int64_t)item->valuedouble);
     } else {
         hutch_nbjson_format_double(item->valuedouble, repr);
@@ -663,7 +663,7 @@ bool hutch_nbjson_get_integer(const struct cJSON *value, int64_t *ret)
     if (!cJSON_IsNumber(value))
         return false;
     if (value->valuestring == NULL) {
-        if (fabs(value->valuedouble) > 0x1p53 || value->valuedouble != floor(value->valuedouble))
+        if (!(fabs(value->valuedouble) <= 0x1p53) || value->valuedouble != (double)(int64_t)value->valuedouble)
             return false;
         *ret = (int64_t)value->valuedouble;
         return true;

@@ -5,7 +5,6 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -366,7 +365,7 @@ static int set_time(struct cJSON *execution, const char *key, double seconds, st
 {
     char text[48], whole[32];
     time_t second = (time_t)seconds;
-    int micro = (int)((seconds - floor(seconds)) * 1e6);
+    int micro = (int)((seconds - (double)second) * 1e6);
     struct tm tm;
 
     if (seconds <= 0)
