@@ -642,7 +642,7 @@ void hutch_session_on_death(struct session *s)
     hutch_agent_free(s->run->agent);
     s->run->agent = NULL;
     s->stop_at = s->kill_at = s->look_at = 0;
-    s->is_fresh = s->has_variables && !s->is_restarting;
+    s->is_fresh = (s->has_variables || s->is_fresh) && !s->is_restarting; /* still, when no cell has been told since the last death */
     s->has_variables = s->is_restarting = s->is_deaf = false;
     set_state(s, SESSION_LOST);
     ask_for_work(s);

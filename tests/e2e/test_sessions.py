@@ -621,6 +621,35 @@ def test_whoever_is_killed_every_order_is_answered_once():
         assert {len(session.ends) for session in sessions} == {1}
 
 
+def kill_inits():
+    """Process 1 of each sandbox: two pid namespaces below this one."""
+    def numbers(pid):
+        with open("/proc/%s/status" % pid, encoding="utf-8", errors="replace") as file:
+            return re.search(r"^NSpid:(.*)", file.read(), re.M)[1].split()
+
+    killed = 0
+    for pid in descendants():
+        try:
+            if len(numbers(pid)) == len(numbers("self")) + 2 and numbers(pid)[-1] == "1":
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it has ended meanwhile
+    return killed
+
+
+def test_two_deaths_without_a_cell_between_are_told():
+    with engine.Engine(image="python", zygotes=ZYGOTES) as one, Session(one) as session:
+        session.run("x = 1")
+        one.settle()
+        assert kill_inits() > 0
+        one.until(lambda: session.wait(session.order("checkpoint"))["ok"], what="the next interpreter is asked")
+        assert kill_inits() > 0
+        for _ in range(10):
+            one.dispatch(0.05)
+        assert session.run("1")["is_fresh"] == 1
+
+
 def test_sessions_outlive_the_launcher_and_the_zygotes():
     with engine.Engine(image="python", zygotes=ZYGOTES) as one, Session(one) as session:
         session.run("x = 1")
