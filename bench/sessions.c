@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define STALL_MAX_MS 60000
 #define MAX_CODES    64
@@ -291,8 +292,14 @@ int main(int argc, char **argv)
     };
     static struct bench bench = { .settings = { .rounds = 1000, .count = 100, .pool = 2, .warm_up = 20 } };
     struct settings *s = &bench.settings;
+    struct rlimit files;
     size_t i = 0;
     int c;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* a session takes some ten of them */
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
         switch (c) {
