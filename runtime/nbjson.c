@@ -2,12 +2,12 @@
 
 #include "batch_json.h"
 #include "fd.h"
+#include "pyfloat.h"
 #include "utf8.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,19 +196,9 @@ static bool skip_digits(struct reader *r)
     return r->p > from;
 }
 
-/* A point in every locale: the program that the library is part of may have set one with a comma. */
-static double parse_double(const char *token)
-{
-    static locale_t c_locale;
-
-    if (c_locale == (locale_t)0)
-        c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* glibc hands out a static object, so two threads do no harm */
-    return strtod_l(token, NULL, c_locale);
-}
-
 static int set_number(const struct reader *r, cJSON *item, const char *token, size_t len, bool is_float)
 {
-    char repr[NBJSON_DOUBLE_SIZE], *copy = cJSON_malloc((len > sizeof(repr) ? len : sizeof(repr)) + 1);
+    char repr[PYFLOAT_SIZE], *copy = cJSON_malloc((len > sizeof(repr) ? len : sizeof(repr)) + 1);
 
     if (copy == NULL)
         return fail_memory(r);
@@ -216,12 +206,12 @@ static int set_number(const struct reader *r, cJSON *item, const char *token, si
     copy[len] = '\0';
     item->type = cJSON_Number;
     item->valuestring = copy;
-    item->valuedouble = parse_double(copy);
+    item->valuedouble = hutch_pyfloat_parse(copy);
     item->valueint = item->valuedouble >= INT32_MAX   ? INT32_MAX
                      : item->valuedouble <= INT32_MIN ? INT32_MIN
                                                       : (int)item->valuedouble;
     if (is_float) {
-        hutch_nbjson_format_double(item->valuedouble, repr);
+        hutch_pyfloat_repr(item->valuedouble, repr);
         strcpy(copy, repr);
     } else if (strcmp(copy, "-0") == 0) {
         strcpy(copy, "0"); /* an int of Python's has no sign then */
@@ -276,7 +266,7 @@ static int read_number(struct reader *r, cJSON *item)
         if (len >= sizeof(copy))
             return fail(r, "a number with too many digits");
         memcpy(copy, from, len);
-        if (isinf(parse_double(copy)))
+        if (isinf(hutch_pyfloat_parse(copy)))
             return fail(r, "a number that is too large");
     }
     return item != NULL ? set_number(r, item, from, len, is_float) : 0;
@@ -552,14 +542,14 @@ static void put_string(struct batch_text *to, const char *text)
 
 static void put_number(struct batch_text *to, const cJSON *item)
 {
-    char repr[NBJSON_DOUBLE_SIZE];
+    char repr[PYFLOAT_SIZE];
 
     if (item->valuestring != NULL) {
         hutch_batch_text_add(to, item->valuestring, strlen(item->valuestring));
     } else if (fabs(item->valuedouble) <= 0x1p53 && item->valuedouble == (double)(int64_t)item->valuedouble) {
         hutch_batch_text_addf(to, "%" PRId64, (int64_t)item->valuedouble);
     } else {
-        hutch_nbjson_format_double(item->valuedouble, repr);
+        hutch_pyfloat_repr(item->valuedouble, repr);
         hutch_batch_text_add(to, repr, strlen(repr));
     }
 }
@@ -674,103 +664,6 @@ bool hutch_nbjson_get_integer(const struct cJSON *value, int64_t *ret)
         return false;
     *ret = number;
     return true;
-}
-
-static bool reads_back(const char *digits, int point, double value)
-{
-    char text[40];
-
-    snprintf(text, sizeof(text), "%se%d", digits, point - (int)strlen(digits));
-    return parse_double(text) == value;
-}
-
-/* The next larger number of so many digits. */
-static void round_up(char *digits, int *point)
-{
-    size_t i = strlen(digits);
-
-    while (i > 0 && digits[i - 1] == '9')
-        digits[--i] = '0';
-    if (i > 0) {
-        digits[i - 1]++;
-        return;
-    }
-    digits[0] = '1';
-    (*point)++;
-}
-
-/* @value rounded to @n digits, without their point; value = 0.DIGITS * 10^point. */
-static void round_to(double value, int n, char *digits, int *ret_point)
-{
-    char text[40];
-    const char *p = text;
-
-    snprintf(text, sizeof(text), "%.*e", n - 1, value);
-    for (; *p != 'e'; p++)
-        if (*p >= '0' && *p <= '9') /* anything else is the locale's point */
-            *digits++ = *p;
-    *digits = '\0';
-    *ret_point = atoi(p + 1) + 1;
-}
-
-/* The fewest digits that read back as @value, a positive one. */
-static void shortest_digits(double value, char digits[24], int *ret_point)
-{
-    int exponent;
-    bool is_power_of_two = frexp(value, &exponent) == 0.5;
-
-    /* Two numbers of 15 digits are never the same normal double, so with that many the search can begin: fewer are these without the zeros
-     * at their end. */
-    for (int n = value < 0x1p-1022 ? 1 : 15; n <= 17; n++) {
-        round_to(value, n, digits, ret_point);
-        if (n == 17 || reads_back(digits, *ret_point, value))
-            break;
-        if (is_power_of_two) { /* twice as far away from the double above as from that below */
-            round_up(digits, ret_point);
-            if (reads_back(digits, *ret_point, value))
-                break;
-        }
-    }
-    for (size_t len = strlen(digits); len > 1 && digits[len - 1] == '0'; len--)
-        digits[len - 1] = '\0';
-}
-
-void hutch_nbjson_format_double(double value, char buf[NBJSON_DOUBLE_SIZE])
-{
-    char digits[24];
-    int point, len;
-
-    if (!isfinite(value)) {
-        strcpy(buf, isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
-        return;
-    }
-    if (signbit(value))
-        *buf++ = '-';
-    if (value == 0) {
-        strcpy(buf, "0.0");
-        return;
-    }
-    shortest_digits(fabs(value), digits, &point);
-    len = (int)strlen(digits);
-    /* where Python's repr() has an exponent */
-    if (point > 16 || point <= -4) {
-        *buf++ = digits[0];
-        if (len > 1)
-            *buf++ = '.';
-        buf = stpcpy(buf, digits + 1);
-        sprintf(buf, "e%c%02d", point - 1 < 0 ? '-' : '+', abs(point - 1));
-    } else if (point <= 0) {
-        buf = mempcpy(buf, "0.000", (size_t)(2 - point));
-        strcpy(buf, digits);
-    } else if (point >= len) {
-        buf = stpcpy(buf, digits);
-        memset(buf, '0', (size_t)(point - len));
-        strcpy(buf + point - len, ".0");
-    } else {
-        buf = mempcpy(buf, digits, (size_t)point);
-        *buf++ = '.';
-        strcpy(buf, digits + point);
-    }
 }
 
 /* ---- texts ---- */

@@ -54,9 +54,6 @@ struct cJSON *hutch_nbjson_string(const char *text, size_t len);
 struct cJSON *hutch_nbjson_integer(int64_t value);
 /* A number written without fraction and exponent, within int64_t; false when @value is something else, or NULL. */
 bool hutch_nbjson_get_integer(const struct cJSON *value, int64_t *ret);
-/* repr() of Python: at most 24 characters and the NUL, a point in every locale; "inf" and "nan" are Infinity, -Infinity, NaN. */
-#define NBJSON_DOUBLE_SIZE 32
-void hutch_nbjson_format_double(double value, char buf[NBJSON_DOUBLE_SIZE]);
 
 /* ---- multi-line strings: an array of lines in the file, one string in memory ---- */
 
