@@ -5,7 +5,7 @@
  * would write it, number for number and byte for byte. For that,
  * - a number carries its token in valuestring, as Python's repr() has it ("1e5" is "100000.0", integers of any size stay);
  *   valueint and valuedouble are set as ever. Replace such a number rather than setting it;
- * - U+0000 within a string or key is the two bytes C0 80, which no UTF-8 text has otherwise. hutch_nbjson_text() and
+ * - U+0000 within a string or key is the two bytes of NBJSON_NUL, which no UTF-8 text has otherwise. hutch_nbjson_text() and
  *   hutch_nbjson_string() convert, whoever prints or compares through nbjson need not;
  * - of equal keys the last wins, as with Python.
  * Trees may be changed with cJSON's functions and are freed with cJSON_Delete(). Items made by those print as expected, cJSON_Raw
@@ -20,6 +20,8 @@
 #include <stdint.h>
 
 struct cJSON;
+
+#define NBJSON_NUL "\xc0\x80"
 
 struct nbjson_bounds {
     size_t max_len;     /* bytes of text */
