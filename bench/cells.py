@@ -25,13 +25,21 @@ for _ in range(int(sys.argv[1])):
     print(1e3 * taken, flush=True)
 """
 
-# What IPython does with the figure, done by hand: the least that the notebook can take.
-BARE = """\
+# What IPython does with the figure, done by hand: the least that the notebook can take. And what the first steps of it take.
+MADE = """\
 import io
 import matplotlib.pyplot as plt
 squares = [n * n for n in range(50)]
 plt.plot(squares)
 plt.title("squares")
+"""
+DRAWN = MADE + "plt.gcf().canvas.draw()\n"
+ENCODED = MADE + "image = io.BytesIO()\nplt.gcf().canvas.print_png(image)\n"
+DONE = """\
+plt.close("all")
+print("done")
+""", "done\n"
+BARE = MADE + """\
 image = io.BytesIO()
 plt.gcf().canvas.print_figure(image, format="png", bbox_inches="tight", facecolor="w", edgecolor="w", dpi=plt.gcf().dpi)
 plt.close("all")
@@ -93,6 +101,8 @@ class Sessions:
         record["notebook"] = self.measure("notebook", code_cells(NOTEBOOK), '"image/png"', rounds=self.bench.rounds(200))
         self.say("its figure in a bare warm interpreter")
         record["bare_notebook"] = self.bench.bare(BARE, self.bench.rounds(150))
+        record["bare_steps"] = {label: self.bench.bare((code + DONE[0], DONE[1]), self.bench.rounds(60))["in_process"]
+                                for label, code in (("made", MADE), ("made, drawn once", DRAWN), ("made, drawn once, as PNG", ENCODED))}
         self.say("nbconvert --execute")
         with tempfile.TemporaryDirectory(prefix="hutch-bench-") as work, open(NOTEBOOK, encoding="utf-8") as notebook:
             with open(os.path.join(work, "plot.ipynb"), "w", encoding="utf-8") as copy:
@@ -165,6 +175,7 @@ def rows(record):
         found.append(("notebook with one plot, in a new session", mine, f"nbconvert takes {other['p50'] / mine['p50']:.0f}x as long"))
         found.append(("its figure alone, bare, in one process", record["bare_notebook"]["in_process"],
                       f"nbconvert takes {other['p50'] / record['bare_notebook']['in_process']['p50']:.0f}x as long"))
+        found += [(f"of which: {label}", times, "") for label, times in record["bare_steps"].items()]
         found.append(("the notebook by jupyter nbconvert --execute", other, ""))
         found.append(("the notebook by hutch run, with an engine's start", record["notebook_cold"], ""))
         found.append(("hutch run --rich -c 1+1, likewise", record["rich_cold"], ""))
