@@ -36,13 +36,18 @@ int hutch_copier_init(struct copier *c, int target, const struct snapshot_bounds
     return c->buf ? 0 : hutch_err_set(err, ENOMEM, "copy files");
 }
 
-void hutch_copier_done(struct copier *c)
+static void drop_links(struct copier *c)
 {
     struct hutch_err ignored;
 
     if (c->links_fd >= 0)
         hutch_rmtree(c->target, c->links_name, &ignored);
     hutch_fd_closep(&c->links_fd);
+}
+
+void hutch_copier_done(struct copier *c)
+{
+    drop_links(c);
     free(c->buf);
     c->buf = NULL;
 }
@@ -354,8 +359,8 @@ static int leave(struct copier *c, const struct walk *w, struct copy_level *leve
     return copy_stat(to, &level->st, w->path, err);
 }
 
-/* Copies what is in the directory @name of @dirfd into @to. */
-static int copy_below(struct copier *c, int dirfd, const char *name, int to, struct hutch_err *err)
+/* Copies what is in @from into @to. */
+static int copy_below(struct copier *c, int from, int to, struct hutch_err *err)
 {
     struct copy_level levels[SNAPSHOT_MAX_DEPTH + 2];
     auto_walk w = WALK_INIT;
@@ -364,7 +369,7 @@ static int copy_below(struct copier *c, int dirfd, const char *name, int to, str
     for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
         levels[i].fd = -1;
     levels[0].fd = to;
-    rc = hutch_walk_open(&w, dirfd, name, 0, err);
+    rc = hutch_walk_open(&w, from, ".", 0, err);
     while (rc == 0) {
         enum walk_event event;
 
@@ -401,7 +406,7 @@ int hutch_copier_copy_entry(struct copier *c, int dirfd, const char *name, int t
         return hutch_copier_fail(name, errno, "read", err);
     if (mkdirat(to_dirfd, to_name, 0700) < 0 || (to = hutch_opath_open_dir(to_dirfd, to_name, 0)) < 0)
         return hutch_copier_fail(name, errno, "copy", err);
-    if (copy_below(c, dirfd, name, to, err) < 0 || copy_xattrs(c, from, to, name, err) < 0)
+    if (copy_below(c, from, to, err) < 0 || copy_xattrs(c, from, to, name, err) < 0)
         return -1;
     return copy_stat(to, &st, name, err);
 }
@@ -410,6 +415,7 @@ int hutch_copier_copy_tree(int from_dirfd, int store_dirfd, const char *name, co
                            struct snapshot_report *ret, struct hutch_err *err)
 {
     auto_fd from = hutch_opath_open_dir(from_dirfd, ".", 0), to = -1;
+    struct copier c = COPIER_INIT;
     struct hutch_err ignored;
     struct stat top;
     int rc = -1;
@@ -421,22 +427,13 @@ int hutch_copier_copy_tree(int from_dirfd, int store_dirfd, const char *name, co
     to = hutch_opath_open_dir(store_dirfd, name, 0);
     if (to < 0) {
         hutch_err_set(err, errno, "open the directory '%s'", name);
-    } else {
-        struct copier c = COPIER_INIT;
-
-        rc = hutch_copier_init(&c, to, bounds, err);
-        if (rc == 0)
-            rc = copy_below(&c, from, ".", to, err);
-        if (rc == 0) {
-            if (c.links_fd >= 0) {
-                hutch_rmtree(to, c.links_name, &ignored);
-                hutch_fd_closep(&c.links_fd);
-            }
-            hutch_copier_copy_top(&c, from, &top, to);
-            *ret = c.report;
-        }
-        hutch_copier_done(&c);
+    } else if (hutch_copier_init(&c, to, bounds, err) == 0 && copy_below(&c, from, to, err) == 0) {
+        drop_links(&c); /* before the top gets its times */
+        hutch_copier_copy_top(&c, from, &top, to);
+        *ret = c.report;
+        rc = 0;
     }
+    hutch_copier_done(&c);
     if (rc < 0)
         hutch_rmtree(store_dirfd, name, &ignored);
     return rc;
