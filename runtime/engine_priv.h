@@ -11,6 +11,7 @@
  *   engine_cell.c      one cell, from its order to what is known of it at its end
  *   engine_rich.c      a run that is one cell
  *   engine_session.c   one session, from its first cell to its last
+ *   engine_session_calls.c  what a caller may ask of a session: checked, and made into its orders
  *   engine_branch.c    its checkpoints and branches
  *   engine_request.c   what a caller may ask for: checked, and made into a run */
 #ifndef HUTCH_ENGINE_PRIV_H
@@ -544,6 +545,20 @@ void hutch_session_on_death(struct session *session);
 void hutch_session_answer(struct session *session, const struct hutch_reply *reply);
 /* Another interpreter in the same sandbox is its own now. */
 void hutch_session_take_agent(struct session *session, struct agent *agent);
+void hutch_session_set_state(struct session *session, enum session_state state);
+/* The order that is under way; NULL when there is none, also while a callback tells of its end. */
+struct order *hutch_session_at_work(const struct session *session);
+/* Takes @order over: it waits for its turn. */
+void hutch_session_enqueue(struct session *session, struct order *order);
+/* The orders that wait from @order on are not going to be done; they are answered by the next dispatch. */
+void hutch_session_doom(struct session *session, struct order *order, enum hutch_verdict verdict, const char *why);
+void hutch_order_free(struct order *order);
+/* To the running cell; kept until it has begun. */
+void hutch_session_send_interrupt(struct session *session);
+/* Unless it was killed for something else before. */
+void hutch_session_kill_interpreter(struct session *session);
+/* Nothing more is taken; on_end follows. */
+void hutch_session_begin_end(struct session *session, const char *why);
 /* Does what could not be done where it came to be: gives out sandboxes, ends what is to end. */
 void hutch_sessions_work(struct hutch_engine *engine);
 double hutch_sessions_clocks(struct hutch_engine *engine, double now);

@@ -2,26 +2,17 @@
 
 #include "cell_json.h"
 #include "fd.h"
-#include "files.h"
 #include "log.h"
-#include "nbjson.h"
-#include "utf8.h"
 
-#include <cjson/cJSON.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-#define MAX_ORDERS 64
-#define MAX_CODE (8u << 20)
-#define MAX_CONTEXT 64
-#define MAX_CHECKPOINTS 64
-#define DEFAULT_CHECKPOINTS 8
-#define DEFAULT_IDLE_MS 600000
-#define DEFAULT_LIFETIME_MS 86400000
 #define PATIENCE_MS 5000  /* from the interrupt to the kill */
 #define FAREWELL_MS 1000  /* from the end of its socket to that of its process */
 #define CPU_LOOK_MS 100
@@ -31,16 +22,6 @@
 #define REST_MAX_MS 2000
 #define REST_LOOKS 2000   /* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
 #define SEATS_MORE 2      /* that get ready at the same time, beyond the CPUs */
-
-void hutch_session_options_init(struct hutch_session_options *options)
-{
-    *options = (struct hutch_session_options){ .size = sizeof(*options) };
-}
-
-void hutch_cell_init(struct hutch_cell *cell)
-{
-    *cell = (struct hutch_cell){ .size = sizeof(*cell) };
-}
 
 int hutch_session_make_token(char token[SESSION_TOKEN_SIZE], struct hutch_err *err)
 {
@@ -53,18 +34,7 @@ int hutch_session_make_token(char token[SESSION_TOKEN_SIZE], struct hutch_err *e
     return 0;
 }
 
-static struct session *find(struct hutch_engine *engine, uint64_t id)
-{
-    struct session *s;
-
-    TAILQ_FOREACH(s, &engine->sessions, link)
-        if (s->id == id && !s->is_closing)
-            return s;
-    return NULL;
-}
-
-/* The order that is under way. While a callback tells of its end it is none any more. */
-static struct order *at_work(const struct session *s)
+struct order *hutch_session_at_work(const struct session *s)
 {
     return s->state == SESSION_BUSY && !s->is_calling ? TAILQ_FIRST(&s->orders) : NULL;
 }
@@ -80,8 +50,7 @@ static struct supervisor *supervisor_of(struct session *s)
     return s->run->box ? s->run->box->supervisor : NULL;
 }
 
-/* Kills its interpreter, when it was not killed for something else before. */
-static void kill_interpreter(struct session *s)
+void hutch_session_kill_interpreter(struct session *s)
 {
     struct supervisor *sup = supervisor_of(s);
 
@@ -89,7 +58,7 @@ static void kill_interpreter(struct session *s)
         hutch_supervisor_end(sup, END_CANCELLED);
 }
 
-static void set_state(struct session *s, enum session_state state)
+void hutch_session_set_state(struct session *s, enum session_state state)
 {
     struct hutch_engine *engine = s->engine;
 
@@ -102,7 +71,7 @@ static void set_state(struct session *s, enum session_state state)
 
 /* --- orders ----------------------------------------------------------------------------------------------------------- */
 
-static void free_order(struct order *order)
+void hutch_order_free(struct order *order)
 {
     free(order->code);
     free(order->context);
@@ -144,11 +113,10 @@ static void refuse_order(struct session *s, struct order *order, enum hutch_verd
         order->on_reply(order->user, s->id, &reply);
     else if (order->cell.on_result)
         order->cell.on_result(order->cell.user, s->id, &result);
-    free_order(order);
+    hutch_order_free(order);
 }
 
-/* The orders that wait from @order on are not going to be done; they are answered by the next dispatch. */
-static void doom(struct session *s, struct order *order, enum hutch_verdict verdict, const char *why)
+void hutch_session_doom(struct session *s, struct order *order, enum hutch_verdict verdict, const char *why)
 {
     for (struct order *next; order; order = next) {
         next = TAILQ_NEXT(order, link);
@@ -273,7 +241,7 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
     hutch_cell_feed_forget(s->run->agent->feed);
     hutch_agent_set_in_cell(s->run->agent, false);
     hutch_file_changes_done(&files);
-    free_order(order);
+    hutch_order_free(order);
     s->t_used = hutch_supervisor_now();
     hutch_engine_wake(s->engine, s->t_used + REST_AFTER_MS);
 }
@@ -290,7 +258,7 @@ static void finish_cell(struct session *s)
     result.verdict = s->stop != STOP_NOT ? verdict_of_stop(s->stop) : s->course.is_error ? HUTCH_ERROR : HUTCH_OK;
     result.message = why_stopped(s, false, why, sizeof(why));
     deliver(s, &result);
-    set_state(s, SESSION_IDLE);
+    hutch_session_set_state(s, SESSION_IDLE);
     start_next(s);
 }
 
@@ -351,7 +319,7 @@ static void lose_order(struct session *s)
 
 /* --- the course of a cell ----------------------------------------------------------------------------------------------- */
 
-static void interrupt(struct session *s)
+void hutch_session_send_interrupt(struct session *s)
 {
     s->was_interrupted = true;
     if (!s->course.has_begun) { /* before, it would be lost */
@@ -371,19 +339,19 @@ static void stop(struct session *s, enum stop_reason reason)
     s->kill_at = hutch_supervisor_now() + PATIENCE_MS;
     s->stop_at = s->look_at = 0;
     hutch_engine_wake(s->engine, s->kill_at);
-    interrupt(s);
+    hutch_session_send_interrupt(s);
 }
 
 static void on_event(void *user, const struct cell_event *event)
 {
     struct session *s = user;
-    struct order *order = at_work(s);
+    struct order *order = hutch_session_at_work(s);
     const struct hutch_cell *cell = order && order->kind == ORDER_CELL ? &order->cell : NULL;
 
     switch (event->kind) {
     case CELL_READY:
         if (s->state == SESSION_SEATING)
-            set_state(s, SESSION_IDLE);
+            hutch_session_set_state(s, SESSION_IDLE);
         break;
     case CELL_OUTPUT:
         s->told_bytes += event->output->json ? strlen(event->output->json) : event->output->text_len;
@@ -395,7 +363,7 @@ static void on_event(void *user, const struct cell_event *event)
         if (cell)
             hutch_course_hear(&s->course, event);
         if (s->wants_interrupt && s->course.has_begun)
-            interrupt(s);
+            hutch_session_send_interrupt(s);
         break;
     case CELL_INPUT:
         if (!cell || !cell->allow_input || s->is_asking)
@@ -417,7 +385,7 @@ static void on_turn(void *user)
 {
     struct session *s = user;
     struct agent *agent = s->run->agent;
-    struct order *order = at_work(s);
+    struct order *order = hutch_session_at_work(s);
 
     if (agent->is_refused || (agent->is_over && !s->course.is_done))
         return;
@@ -504,9 +472,9 @@ static void start_cell(struct session *s, struct order *order)
     s->sampled_cpu_ms = sup->last.cpu_ms;
     read_cpu(s, &s->cpu_user_us, &s->cpu_system_us);
     s->has_variables = true;
-    set_state(s, SESSION_BUSY);
+    hutch_session_set_state(s, SESSION_BUSY);
     if (hutch_course_begin(&s->course, s->run->agent, &order->cell, order->code, order->context, s->output_bytes, &err) < 0)
-        kill_interpreter(s); /* no memory */
+        hutch_session_kill_interpreter(s); /* no memory */
     if (s->stop_at > 0)
         hutch_engine_wake(s->engine, s->stop_at);
     if (s->look_at > 0)
@@ -531,8 +499,19 @@ static void start_next(struct session *s)
         return;
     }
     rest(s, false);
-    set_state(s, SESSION_BUSY);
+    hutch_session_set_state(s, SESSION_BUSY);
     hutch_branch_begin(s, order);
+}
+
+void hutch_session_enqueue(struct session *s, struct order *order)
+{
+    order->t_queued = hutch_supervisor_now();
+    TAILQ_INSERT_TAIL(&s->orders, order, link);
+    s->n_orders++;
+    if (s->state == SESSION_LOST)
+        ask_for_work(s);
+    else
+        start_next(s);
 }
 
 void hutch_session_answer(struct session *s, const struct hutch_reply *reply)
@@ -544,10 +523,10 @@ void hutch_session_answer(struct session *s, const struct hutch_reply *reply)
     if (order->on_reply)
         order->on_reply(order->user, s->id, reply);
     s->is_calling = false;
-    free_order(order);
+    hutch_order_free(order);
     hutch_branch_clear(s);
     s->t_used = hutch_supervisor_now();
-    set_state(s, SESSION_IDLE);
+    hutch_session_set_state(s, SESSION_IDLE);
     ask_for_work(s); /* the next order begins there */
 }
 
@@ -575,7 +554,7 @@ static void seat(struct session *s)
     hutch_result_init(&run->result);
     run->restarts = run->strikes = 0;
     run->t_submitted = run->t_active = hutch_supervisor_now();
-    set_state(s, SESSION_SEATING);
+    hutch_session_set_state(s, SESSION_SEATING);
     hutch_run_activate(run);
 }
 
@@ -627,8 +606,8 @@ void hutch_session_on_refused(struct session *s, const struct hutch_err *why)
     snprintf(s->why, sizeof(s->why), "%s", why->msg);
     hutch_agent_free(s->run->agent);
     s->run->agent = NULL;
-    set_state(s, SESSION_LOST);
-    doom(s, TAILQ_FIRST(&s->orders), HUTCH_SETUP_FAILED, s->why);
+    hutch_session_set_state(s, SESSION_LOST);
+    hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_SETUP_FAILED, s->why);
 }
 
 void hutch_session_on_death(struct session *s)
@@ -644,13 +623,13 @@ void hutch_session_on_death(struct session *s)
     s->stop_at = s->kill_at = s->look_at = 0;
     s->is_fresh = (s->has_variables || s->is_fresh) && !s->is_restarting; /* still, when no cell has been told since the last death */
     s->has_variables = s->is_restarting = s->is_deaf = false;
-    set_state(s, SESSION_LOST);
+    hutch_session_set_state(s, SESSION_LOST);
     ask_for_work(s);
 }
 
 /* --- its end ------------------------------------------------------------------------------------------------------------ */
 
-static void close_session(struct session *s, const char *why)
+void hutch_session_begin_end(struct session *s, const char *why)
 {
     struct engine_run *run = s->run;
 
@@ -659,11 +638,10 @@ static void close_session(struct session *s, const char *why)
     s->is_closing = true;
     snprintf(s->why, sizeof(s->why), "%s", why);
     if (run->box && run->box->state >= BOX_RUNNING) {
-        if (run->box->state == BOX_RUNNING)
-            hutch_supervisor_end(run->box->supervisor, END_CANCELLED);
+        hutch_session_kill_interpreter(s);
     } else {
         hutch_run_withdraw(run);
-        set_state(s, SESSION_LOST);
+        hutch_session_set_state(s, SESSION_LOST);
     }
     ask_for_work(s);
 }
@@ -677,7 +655,7 @@ static void free_session(struct session *s)
             struct order *order = TAILQ_FIRST(lists[i]);
 
             take_out(s, lists[i], order);
-            free_order(order);
+            hutch_order_free(order);
         }
     hutch_run_free(s->run);
     hutch_file_list_done(&s->seen);
@@ -727,7 +705,7 @@ static void end(struct session *s)
 
     open_up(s);
     directory = keep_files(s);
-    doom(s, TAILQ_FIRST(&s->orders), HUTCH_KILLED, "the session was closed");
+    hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_KILLED, "the session was closed");
     answer_doomed(s);
     TAILQ_REMOVE(&engine->sessions, s, link);
     engine->n_sessions--;
@@ -754,7 +732,7 @@ void hutch_sessions_work(struct hutch_engine *engine)
             continue;
         }
         if (s->state == SESSION_LOST && !TAILQ_EMPTY(&s->orders))
-            set_state(s, SESSION_SEEKING);
+            hutch_session_set_state(s, SESSION_SEEKING);
         if (s->state == SESSION_IDLE)
             start_next(s);
         if (s->state == SESSION_SEEKING && engine->n_seating < engine->max_building + SEATS_MORE)
@@ -771,7 +749,7 @@ void hutch_sessions_refuse_all(struct hutch_engine *engine)
             continue;
         hutch_run_withdraw(s->run);
         hutch_session_on_refused(s, &engine->why);
-        close_session(s, engine->why.msg);
+        hutch_session_begin_end(s, engine->why.msg);
     }
 }
 
@@ -816,7 +794,7 @@ static double clocks(struct session *s, double now)
     if (s->is_closing)
         return ENGINE_NEVER;
     if (now >= s->t_opened + s->lifetime_ms) {
-        close_session(s, "the session's lifetime was over");
+        hutch_session_begin_end(s, "the session's lifetime was over");
         return ENGINE_NEVER;
     }
     due = s->t_opened + s->lifetime_ms;
@@ -856,14 +834,14 @@ static double clocks(struct session *s, double now)
     }
     if (s->kill_at > 0 && now >= s->kill_at) {
         s->is_deaf = agent && agent->has_left;
-        kill_interpreter(s);
+        hutch_session_kill_interpreter(s);
         s->kill_at = 0;
     } else if (s->kill_at > 0)
         hutch_engine_earlier(&due, s->kill_at);
     if (s->state == SESSION_BUSY || s->n_orders > 0)
         return due;
     if (now >= idle_at) {
-        close_session(s, "the session was idle for too long");
+        hutch_session_begin_end(s, "the session was idle for too long");
         return ENGINE_NEVER;
     }
     hutch_engine_earlier(&due, idle_at);
@@ -878,319 +856,4 @@ double hutch_sessions_clocks(struct hutch_engine *engine, double now)
     TAILQ_FOREACH(s, &engine->sessions, link)
         hutch_engine_earlier(&due, clocks(s, now));
     return due;
-}
-
-/* --- what the caller wants ------------------------------------------------------------------------------------------------ */
-
-int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *given, uint64_t *ret_id, struct hutch_error *error)
-{
-    struct hutch_session_options options;
-    struct hutch_err err = { 0 };
-    struct session *s;
-
-    hutch_engine_copy_sized(&options, sizeof(options), given);
-    if (engine->n_sessions >= engine->max_sessions) {
-        hutch_err_set(&err, 0, "%u sessions are open, which is the most that may", engine->n_sessions);
-        return hutch_engine_tell(error, &err, EAGAIN);
-    }
-    if (options.max_checkpoints > MAX_CHECKPOINTS) {
-        hutch_err_set(&err, EINVAL, "max_checkpoints of %u: at most %d can be", options.max_checkpoints, MAX_CHECKPOINTS);
-        return hutch_engine_tell(error, &err, 0);
-    }
-    s = calloc(1, sizeof(*s));
-    if (!s) {
-        hutch_err_set(&err, ENOMEM, "open a session");
-        return hutch_engine_tell(error, &err, 0);
-    }
-    s->engine = engine;
-    s->data_dirfd = -1;
-    s->seen = (struct file_list)FILE_LIST_INIT;
-    TAILQ_INIT(&s->orders);
-    TAILQ_INIT(&s->doomed);
-    TAILQ_INIT(&s->parked);
-    if (hutch_session_make_token(s->token, &err) < 0 || hutch_request_accept_session(engine, &options, s->token, &s->run, &err) < 0) {
-        free(s);
-        return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
-    }
-    s->run->session = s;
-    s->output_bytes = s->run->limits[LIMIT_OUTPUT];
-    s->wall_ms = s->run->limits[LIMIT_WALL];
-    s->cpu_ms = s->run->limits[LIMIT_CPU_TIME];
-    s->idle_ms = (double)(options.idle_ms ? options.idle_ms : DEFAULT_IDLE_MS);
-    s->lifetime_ms = (double)(options.lifetime_ms ? options.lifetime_ms : DEFAULT_LIFETIME_MS);
-    s->max_checkpoints = options.max_checkpoints ? options.max_checkpoints : DEFAULT_CHECKPOINTS;
-    s->checkpoint_bytes = options.checkpoint_bytes ? options.checkpoint_bytes : s->run->limits[LIMIT_DATA_SIZE];
-    s->keep_data = options.keep_data;
-    s->on_end = options.on_end;
-    s->user = options.user;
-    s->t_opened = s->t_used = hutch_supervisor_now();
-    s->id = ++engine->next_run;
-    TAILQ_INSERT_TAIL(&engine->sessions, s, link);
-    engine->n_sessions++;
-    set_state(s, SESSION_SEEKING);
-    if (ret_id)
-        *ret_id = s->id;
-    return 0;
-}
-
-static int no_session(struct hutch_error *error, uint64_t id)
-{
-    struct hutch_err err;
-
-    hutch_err_set(&err, 0, "there is no session %" PRIu64, id);
-    return hutch_engine_tell(error, &err, ENOENT);
-}
-
-static bool is_context(const char *name)
-{
-    size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
-
-    return len > 0 && len <= MAX_CONTEXT && name[len] == '\0';
-}
-
-/* Fills @order with what @given says. */
-static int read_cell(struct session *s, const struct hutch_cell *given, struct order *order, struct hutch_err *err)
-{
-    struct hutch_cell *cell = &order->cell;
-    size_t len;
-
-    hutch_engine_copy_sized(cell, sizeof(*cell), given);
-    if (!cell->code)
-        return hutch_err_set(err, EINVAL, "there is no code");
-    len = cell->code_len ? cell->code_len : strlen(cell->code);
-    if (len > MAX_CODE)
-        return hutch_err_set(err, EINVAL, "the code is longer than %u bytes", MAX_CODE);
-    if (memchr(cell->code, '\0', len))
-        return hutch_err_set(err, EINVAL, "the code has a NUL byte in it");
-    if (!hutch_utf8_is_valid(cell->code, len))
-        return hutch_err_set(err, EINVAL, "the code is not UTF-8");
-    if (cell->context && !is_context(cell->context))
-        return hutch_err_set(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'", MAX_CONTEXT);
-    if (s->wall_ms && cell->timeout_ms > s->wall_ms)
-        return hutch_err_set(err, EINVAL, "timeout_ms of %" PRIu64 " is above the policy's %" PRIu64, cell->timeout_ms, s->wall_ms);
-    if (!cell->timeout_ms)
-        cell->timeout_ms = s->wall_ms;
-    order->code = strndup(cell->code, len);
-    order->context = cell->context ? strdup(cell->context) : NULL;
-    if (!order->code || (cell->context && !order->context))
-        return hutch_err_set(err, ENOMEM, "keep the code");
-    cell->code = cell->context = NULL;
-    return 0;
-}
-
-static void enqueue(struct session *s, struct order *order)
-{
-    order->t_queued = hutch_supervisor_now();
-    TAILQ_INSERT_TAIL(&s->orders, order, link);
-    s->n_orders++;
-    if (s->state == SESSION_LOST)
-        ask_for_work(s);
-    else
-        start_next(s);
-}
-
-/* NULL when there is no such session @s, or no room in its queue. */
-static struct order *make_order(struct session *s, uint64_t id, struct hutch_error *error)
-{
-    struct hutch_err err = { 0 };
-    struct order *order;
-
-    if (!s) {
-        no_session(error, id);
-        return NULL;
-    }
-    if (s->n_orders >= MAX_ORDERS) {
-        hutch_err_set(&err, 0, "%u cells wait already, which is the most that may", s->n_orders);
-        hutch_engine_tell(error, &err, EAGAIN);
-        return NULL;
-    }
-    order = calloc(1, sizeof(*order));
-    if (!order) {
-        hutch_err_set(&err, ENOMEM, "take an order");
-        hutch_engine_tell(error, &err, 0);
-    }
-    return order;
-}
-
-int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct hutch_cell *cell, struct hutch_error *error)
-{
-    struct session *s = find(engine, id);
-    struct order *order = make_order(s, id, error);
-    struct hutch_err err;
-
-    if (!order)
-        return -1;
-    if (read_cell(s, cell, order, &err) < 0) {
-        free_order(order);
-        return hutch_engine_tell(error, &err, 0);
-    }
-    enqueue(s, order);
-    return 0;
-}
-
-int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id)
-{
-    struct session *s = find(engine, id);
-    struct order *order = s ? at_work(s) : NULL;
-
-    if (!order || order->kind != ORDER_CELL || s->course.is_done)
-        return 0;
-    interrupt(s);
-    return 1;
-}
-
-int hutch_session_reply(struct hutch_engine *engine, uint64_t id, const char *text)
-{
-    struct session *s = find(engine, id);
-    struct cJSON *reply, *value;
-    struct hutch_err err;
-
-    if (!s || !s->is_asking || !s->run->agent)
-        return 0;
-    s->is_asking = false;
-    reply = cJSON_CreateObject();
-    value = text ? hutch_nbjson_string(text, strlen(text)) : cJSON_CreateTrue();
-    if (!reply || !value || !cJSON_AddStringToObject(reply, "do", "reply") || !cJSON_AddItemToObject(reply, text ? "value" : "eof", value) ||
-        hutch_agent_send(s->run->agent, reply, -1, &err) < 0)
-        kill_interpreter(s); /* no memory: it would wait for ever */
-    cJSON_Delete(reply);
-    return 1;
-}
-
-int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
-{
-    struct session *s = find(engine, id);
-    struct order *order;
-
-    if (!s)
-        return no_session(error, id);
-    order = TAILQ_FIRST(&s->orders);
-    if (at_work(s)) /* that one is told when its interpreter is dead */
-        order = TAILQ_NEXT(order, link);
-    doom(s, order, HUTCH_KILLED, "the session was restarted");
-    if (s->run->box && s->run->box->state >= BOX_RUNNING) {
-        s->is_restarting = true;
-        kill_interpreter(s);
-    }
-    s->is_fresh = s->has_variables = false;
-    s->t_used = hutch_supervisor_now();
-    return 0;
-}
-
-int hutch_session_close(struct hutch_engine *engine, uint64_t id)
-{
-    struct session *s = find(engine, id);
-
-    if (!s)
-        return 0;
-    close_session(s, "the session was closed");
-    return 1;
-}
-
-/* --- checkpoints and branches --------------------------------------------------------------------------------------------- */
-
-static int order_copy(struct hutch_engine *engine, uint64_t id, enum order_kind kind, uint64_t target, hutch_on_reply on_reply, void *user,
-                      struct hutch_error *error)
-{
-    struct session *s = find(engine, id);
-    struct order *order = make_order(s, id, error);
-
-    if (!order)
-        return -1;
-    order->kind = kind;
-    order->target = target;
-    order->on_reply = on_reply;
-    order->user = user;
-    enqueue(s, order);
-    return 0;
-}
-
-int hutch_session_checkpoint(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *error)
-{
-    return order_copy(engine, id, ORDER_CHECKPOINT, 0, on_reply, user, error);
-}
-
-int hutch_session_rollback(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint, hutch_on_reply on_reply, void *user,
-                           struct hutch_error *error)
-{
-    return order_copy(engine, id, ORDER_ROLLBACK, checkpoint, on_reply, user, error);
-}
-
-int hutch_session_fork(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *error)
-{
-    return order_copy(engine, id, ORDER_FORK, 0, on_reply, user, error);
-}
-
-int hutch_session_switch(struct hutch_engine *engine, uint64_t id, uint64_t branch, hutch_on_reply on_reply, void *user,
-                         struct hutch_error *error)
-{
-    return order_copy(engine, id, ORDER_SWITCH, branch, on_reply, user, error);
-}
-
-int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint_or_branch, hutch_on_reply on_reply, void *user,
-                       struct hutch_error *error)
-{
-    return order_copy(engine, id, ORDER_DROP, checkpoint_or_branch, on_reply, user, error);
-}
-
-/* --- files --------------------------------------------------------------------------------------------------------------- */
-
-/* The session whose /mnt/data it is; NULL also before its first sandbox, when there is none. */
-static struct session *find_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
-{
-    struct session *s = find(engine, id);
-    struct hutch_err err;
-
-    if (!s) {
-        no_session(error, id);
-        return NULL;
-    }
-    if (s->data_dirfd >= 0)
-        return s;
-    hutch_err_set(&err, 0, "the session %" PRIu64 " is not ready: its files are there when a cell has begun", id);
-    hutch_engine_tell(error, &err, EAGAIN);
-    return NULL;
-}
-
-char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
-{
-    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-    struct session *s = find_files(engine, id, error);
-    struct hutch_err err;
-    char *json;
-
-    if (!s)
-        return NULL;
-    if (hutch_files_list(s->data_dirfd, &bounds, &json, &err) < 0) {
-        hutch_engine_tell(error, &err, 0);
-        return NULL;
-    }
-    return json;
-}
-
-int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char *name, int flags, struct hutch_error *error)
-{
-    struct session *s = find_files(engine, id, error);
-    struct hutch_err err;
-    int fd;
-
-    if (!s)
-        return -1;
-    if (hutch_files_open(s->data_dirfd, name, flags, &fd, &err) < 0)
-        return hutch_engine_tell(error, &err, 0);
-    s->has_foreign_files = s->has_foreign_files || flags != O_RDONLY;
-    return fd;
-}
-
-int hutch_session_delete_file(struct hutch_engine *engine, uint64_t id, const char *name, struct hutch_error *error)
-{
-    struct session *s = find_files(engine, id, error);
-    struct hutch_err err;
-
-    if (!s)
-        return -1;
-    if (hutch_files_delete(s->data_dirfd, name, &err) < 0)
-        return hutch_engine_tell(error, &err, 0);
-    s->has_foreign_files = true;
-    return 0;
 }
