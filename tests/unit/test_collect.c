@@ -1,7 +1,6 @@
 /* test_collect.c - what a hostile run did to its data directory is told truly, and nothing outside is touched. */
 #include "collect.h"
-#include "fd.h"
-#include "rmtree.h"
+#include "place.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -11,18 +10,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include <cmocka.h>
 
-struct place {
-    char path[64];
-    int fd;   /* of the data directory, "data" below path; O_PATH as the program may use it */
-    int top;
+struct watched {
+    struct place place;
+    int fd;   /* of its data directory; O_PATH as the program may use it */
     struct file_list before;
     struct file_changes changes;
 };
@@ -31,13 +27,10 @@ static const struct collect_bounds plain_bounds = COLLECT_BOUNDS_DEFAULT;
 
 static int set_up(void **state)
 {
-    struct place *p = calloc(1, sizeof(*p));
+    struct watched *p = calloc(1, sizeof(*p));
 
-    strcpy(p->path, "/tmp/hutch-test-collect.XXXXXX");
-    assert_non_null(mkdtemp(p->path));
-    p->top = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_int_equal(mkdirat(p->top, "data", 0755), 0);
-    p->fd = openat(p->top, "data", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    place_open(&p->place);
+    p->fd = openat(p->place.top, "data", O_PATH | O_DIRECTORY | O_CLOEXEC);
     assert_true(p->fd >= 0);
     *state = p;
     return 0;
@@ -45,30 +38,17 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct place *p = *state;
-    struct hutch_err err = { 0 };
-    const char *name = strrchr(p->path, '/') + 1;
-    auto_fd tmp = open("/tmp", O_PATH | O_CLOEXEC);
+    struct watched *p = *state;
 
     hutch_file_list_done(&p->before);
     hutch_file_changes_done(&p->changes);
     close(p->fd);
-    close(p->top);
-    if (hutch_rmtree(tmp, name, &err) < 0)
-        fail_msg("%s", err.msg);
+    place_close(&p->place);
     free(p);
     return 0;
 }
 
-static void put(int dirfd, const char *name, const char *text)
-{
-    auto_fd fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-
-    assert_true(fd >= 0);
-    assert_int_equal(hutch_fd_write_all(fd, text, strlen(text)), 0);
-}
-
-static void snapshot(struct place *p, const struct collect_bounds *bounds)
+static void snapshot(struct watched *p, const struct collect_bounds *bounds)
 {
     struct hutch_err err = { 0 };
 
@@ -77,7 +57,7 @@ static void snapshot(struct place *p, const struct collect_bounds *bounds)
         fail_msg("%s", err.msg);
 }
 
-static void compare(struct place *p, const struct collect_bounds *bounds)
+static void compare(struct watched *p, const struct collect_bounds *bounds)
 {
     struct hutch_err err = { 0 };
 
@@ -94,7 +74,7 @@ static const struct file_change *find(const struct file_change_list *list, const
     return NULL;
 }
 
-static void assert_counts(const struct place *p, size_t added, size_t modified, size_t deleted)
+static void assert_counts(const struct watched *p, size_t added, size_t modified, size_t deleted)
 {
     assert_int_equal(p->changes.added.n, added);
     assert_int_equal(p->changes.modified.n, modified);
@@ -103,7 +83,7 @@ static void assert_counts(const struct place *p, size_t added, size_t modified, 
 
 static void test_nothing_happened(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
 
     put(p->fd, "a", "text");
     mkdirat(p->fd, "d", 0755);
@@ -119,7 +99,7 @@ static void test_nothing_happened(void **state)
 
 /* ---- cells of a session ---- */
 
-static void step(struct place *p)
+static void step(struct watched *p)
 {
     struct hutch_err err = { 0 };
     double left_ms = hutch_collect_unsettled_ms(&p->before);
@@ -131,7 +111,7 @@ static void step(struct place *p)
         fail_msg("%s", err.msg);
 }
 
-static void settle(struct place *p)
+static void settle(struct watched *p)
 {
     double left_ms;
 
@@ -141,7 +121,7 @@ static void settle(struct place *p)
 
 static void test_cells(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     const struct timespec old[] = { { .tv_sec = 1000000000 }, { .tv_sec = 1000000000 } };
 
     step(p);
@@ -195,7 +175,7 @@ static void test_cells(void **state)
 /* Same size, one cell right after the other: each of them is told. */
 static void test_cells_within_a_tick(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     char text[] = "a";
 
     put(p->fd, "a", text);
@@ -212,7 +192,7 @@ static void test_cells_within_a_tick(void **state)
 /* While the directory is empty no walk is made, and whatever comes into it is seen all the same. */
 static void test_cells_without_files(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     const struct timespec tick = { .tv_nsec = 12000000 };
     struct stat st;
 
@@ -229,7 +209,7 @@ static void test_cells_without_files(void **state)
         old[0] = st.st_atim;
         old[1] = st.st_mtim;
         put(p->fd, "a", "a");
-        utimensat(p->top, "data", old, 0); /* hides nothing */
+        utimensat(p->place.top, "data", old, 0); /* hides nothing */
         step(p);
         assert_counts(p, 1, 0, 0);
         unlinkat(p->fd, "a", 0);
@@ -240,7 +220,7 @@ static void test_cells_without_files(void **state)
 
 static void test_cells_leave_directories_closed(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     const struct timespec tick = { .tv_nsec = 12000000 };
     struct stat st;
 
@@ -266,7 +246,7 @@ static void test_cells_leave_directories_closed(void **state)
 
 static void test_cells_lose_setuid_bits(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     struct stat st;
 
     put(p->fd, "a", "a");
@@ -282,7 +262,7 @@ static void test_cells_lose_setuid_bits(void **state)
 
 static void test_list(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     struct hutch_err err = { 0 };
 
     put(p->fd, "a", "text");
@@ -297,7 +277,7 @@ static void test_list(void **state)
 
 static void test_added_modified_deleted(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     const struct file_change *change;
     struct timespec times[2];
     struct stat st;
@@ -359,7 +339,7 @@ static void test_added_modified_deleted(void **state)
 /* However soon it happens after the snapshot, and though size, name and inode stay. */
 static void test_a_change_right_after_the_snapshot(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
 
     for (int i = 0; i < 50; i++) {
         put(p->fd, "file", "aaaa");
@@ -373,7 +353,7 @@ static void test_a_change_right_after_the_snapshot(void **state)
 /* A stamp from a clock that is ahead must not hold up the snapshot. */
 static void test_stamps_of_tomorrow(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     struct timespec times[2] = { { .tv_sec = 4000000000 }, { .tv_sec = 4000000000 } };
 
     put(p->fd, "file", "aaaa");
@@ -392,7 +372,7 @@ static void test_content_tells_the_type(void **state)
         { "nothing", "", "application/x-empty" },
         { "doc.unknown-ext", "%PDF-1.7\n", "application/pdf" },
     };
-    struct place *p = *state;
+    struct watched *p = *state;
 
     snapshot(p, &plain_bounds);
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
@@ -409,9 +389,7 @@ static void test_content_tells_the_type(void **state)
 /* None of these may be opened: a FIFO would block for ever, so the alarm is what fails the test. */
 static void test_special_files_are_listed_and_never_opened(void **state)
 {
-    struct place *p = *state;
-    struct sockaddr_un addr = { .sun_family = AF_UNIX };
-    auto_fd sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct watched *p = *state;
     const struct file_change *change;
     uint64_t bytes, entries;
     struct hutch_err err = { 0 };
@@ -420,10 +398,9 @@ static void test_special_files_are_listed_and_never_opened(void **state)
     alarm(60);
     assert_int_equal(mkfifoat(p->fd, "fifo.csv", 0600), 0);
     assert_int_equal(mkfifoat(p->fd, "fifo", 0600), 0);
-    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/data/sock", p->path);
-    assert_int_equal(bind(sock, (struct sockaddr *)&addr, sizeof(addr)), 0);
-    assert_int_equal(mkdirat(p->top, "outside", 0755), 0);
-    put(p->top, "outside/secret", "secret");
+    put_socket(&p->place, "sock");
+    assert_int_equal(mkdirat(p->place.top, "outside", 0755), 0);
+    put(p->place.top, "outside/secret", "secret");
     assert_int_equal(symlinkat("../outside", p->fd, "dirlink"), 0);
     assert_int_equal(symlinkat("../outside/secret", p->fd, "link.txt"), 0);
     assert_int_equal(symlinkat("/dev/zero", p->fd, "zero"), 0);
@@ -447,7 +424,7 @@ static void test_special_files_are_listed_and_never_opened(void **state)
 
 static void test_devices(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
 
     snapshot(p, &plain_bounds);
     if (mknodat(p->fd, "mem", S_IFCHR | 0600, 1 << 8 | 1) < 0 || mknodat(p->fd, "disk", S_IFBLK | 0600, 0) < 0) {
@@ -462,7 +439,7 @@ static void test_devices(void **state)
 
 static void test_any_byte_in_a_name(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     char longest[256];
     size_t n = 1;
 
@@ -489,7 +466,7 @@ static void test_any_byte_in_a_name(void **state)
 static void test_locked_directories(void **state)
 {
     static const mode_t modes[] = { 0, 0100, 0200, 0300, 0400, 0600 };
-    struct place *p = *state;
+    struct watched *p = *state;
     uint64_t bytes, entries;
     struct hutch_err err = { 0 };
     char name[32];
@@ -507,7 +484,7 @@ static void test_locked_directories(void **state)
         snprintf(name, sizeof(name), "d%zu", i);
         assert_int_equal(fchmodat(p->fd, name, modes[i], 0), 0);
     }
-    assert_int_equal(fchmodat(p->top, "data", 0, 0), 0); /* and the top itself */
+    assert_int_equal(fchmodat(p->place.top, "data", 0, 0), 0); /* and the top itself */
     assert_int_equal(hutch_collect_usage(p->fd, &plain_bounds, &bytes, &entries, &err), 0);
     assert_int_equal(entries, 3 * ARRAY_SIZE(modes));
     compare(p, &plain_bounds);
@@ -519,7 +496,7 @@ static void test_locked_directories(void **state)
 /* A directory that the caller locked before the run is left as it is by the snapshot. */
 static void test_a_directory_that_was_locked_before(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     struct stat st;
 
     mkdirat(p->fd, "locked", 0700);
@@ -539,7 +516,7 @@ static void test_a_directory_that_was_locked_before(void **state)
 
 static void test_another_users_directory(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     int status;
     pid_t pid;
 
@@ -549,7 +526,7 @@ static void test_another_users_directory(void **state)
     }
     mkdirat(p->fd, "theirs", 0700);
     put(p->fd, "theirs/file", "x");
-    assert_int_equal(fchmodat(p->top, ".", 0755, 0), 0);
+    assert_int_equal(fchmodat(p->place.top, ".", 0755, 0), 0);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) { /* an ordinary user looks */
@@ -587,10 +564,10 @@ static mode_t mode_of(int dirfd, const char *name)
 
 static void test_setid_bits_of_the_run_go(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
 
-    put(p->top, "outside", "x");
-    assert_int_equal(fchmodat(p->top, "outside", 04755, 0), 0);
+    put(p->place.top, "outside", "x");
+    assert_int_equal(fchmodat(p->place.top, "outside", 04755, 0), 0);
     put(p->fd, "old", "x");
     assert_int_equal(fchmodat(p->fd, "old", 04755, 0), 0);
     put(p->fd, "touched", "x");
@@ -623,7 +600,7 @@ static void test_setid_bits_of_the_run_go(void **state)
     assert_int_equal(mode_of(p->fd, "locked/uid"), 0755);
     assert_int_equal(mode_of(p->fd, "shared"), 02775); /* a directory gives its group to new files, no more */
     assert_int_equal(mode_of(p->fd, "old"), 04755);    /* the caller's own */
-    assert_int_equal(mode_of(p->top, "outside"), 04755);
+    assert_int_equal(mode_of(p->place.top, "outside"), 04755);
 }
 
 /* Makes "n/n/n/…" @levels deep below @dirfd, with a file in the deepest. */
@@ -658,7 +635,7 @@ static size_t count_open_fds(void)
 
 static void test_five_thousand_levels(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     struct rlimit old, few = { 0 };
     uint64_t bytes, entries;
     struct hutch_err err = { 0 };
@@ -690,7 +667,7 @@ static void test_five_thousand_levels(void **state)
 /* Many siblings after a level that was closed and reopened: each is seen once. */
 static void test_reopened_levels_go_on_where_they_were(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     auto_fd at = -1;
     char name[64];
 
@@ -716,7 +693,7 @@ static void test_reopened_levels_go_on_where_they_were(void **state)
 static void test_a_hundred_thousand_files(void **state)
 {
     enum { COUNT = 100000 };
-    struct place *p = *state;
+    struct watched *p = *state;
     uint64_t bytes, entries;
     struct hutch_err err = { 0 };
     char name[32];
@@ -747,7 +724,7 @@ static void test_a_hundred_thousand_files(void **state)
 static void test_bounds_on_lists(void **state)
 {
     struct collect_bounds few = COLLECT_BOUNDS_DEFAULT;
-    struct place *p = *state;
+    struct watched *p = *state;
     char name[32];
 
     few.max_listed = 10;
@@ -780,7 +757,7 @@ static void test_bounds_on_lists(void **state)
 static void test_bound_on_the_walk(void **state)
 {
     struct collect_bounds few = COLLECT_BOUNDS_DEFAULT;
-    struct place *p = *state;
+    struct watched *p = *state;
     char name[32];
 
     for (int i = 0; i < 20; i++) {
@@ -797,7 +774,7 @@ static void test_bound_on_the_walk(void **state)
 static void test_usage(void **state)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-    struct place *p = *state;
+    struct watched *p = *state;
     uint64_t bytes, entries, more;
     struct hutch_err err = { 0 };
     static char block[1 << 20];
@@ -846,7 +823,7 @@ static void test_usage(void **state)
 
 static void test_many_hard_links_count_once(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     uint64_t bytes, entries, one = 0;
     struct hutch_err err = { 0 };
     char name[32], link[32];
@@ -869,12 +846,12 @@ static void test_many_hard_links_count_once(void **state)
 /* While somebody moves directories in and out, locks them and swaps them for links, a count ends, and stays inside. */
 static void test_usage_of_a_tree_that_moves(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     pid_t pid;
 
-    mkdirat(p->top, "elsewhere", 0755);
+    mkdirat(p->place.top, "elsewhere", 0755);
     {
-        auto_fd elsewhere = openat(p->top, "elsewhere", O_PATH | O_CLOEXEC);
+        auto_fd elsewhere = openat(p->place.top, "elsewhere", O_PATH | O_CLOEXEC);
         char name[32];
 
         for (int i = 0; i < 2000; i++) {
@@ -910,12 +887,12 @@ static void test_usage_of_a_tree_that_moves(void **state)
 
 static void test_a_directory_that_cannot_be_read_at_all(void **state)
 {
-    struct place *p = *state;
+    struct watched *p = *state;
     struct hutch_err err = { 0 };
     auto_fd fd = -1;
 
-    put(p->top, "plain", "x");
-    fd = openat(p->top, "plain", O_PATH | O_CLOEXEC);
+    put(p->place.top, "plain", "x");
+    fd = openat(p->place.top, "plain", O_PATH | O_CLOEXEC);
     assert_int_equal(hutch_collect_snapshot(fd, &plain_bounds, &p->before, &err), -1);
     assert_int_equal(err.errnum, ENOTDIR);
     assert_string_equal(err.msg, "list the data directory: read directory '.': Not a directory");

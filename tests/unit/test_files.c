@@ -1,9 +1,8 @@
 /* test_files.c - a caller reads, writes and deletes below a data directory, and nothing else, whatever lies there. */
 #include "collect.h"
-#include "fd.h"
 #include "files.h"
 #include "json.h"
-#include "rmtree.h"
+#include "place.h"
 
 #include <cjson/cJSON.h>
 #include <fcntl.h>
@@ -14,82 +13,22 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
 
-struct place {
-    char path[64];
-    int top, fd; /* the directory that is outside; "data" in it */
-};
-
 static const struct collect_bounds plain_bounds = COLLECT_BOUNDS_DEFAULT;
-
-static int set_up(void **state)
-{
-    struct place *p = calloc(1, sizeof(*p));
-
-    strcpy(p->path, "/tmp/hutch-test-files.XXXXXX");
-    assert_non_null(mkdtemp(p->path));
-    p->top = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_int_equal(mkdirat(p->top, "data", 0755), 0);
-    p->fd = openat(p->top, "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(p->fd >= 0);
-    *state = p;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct place *p = *state;
-    struct hutch_err err = { 0 };
-    auto_fd tmp = open("/tmp", O_PATH | O_CLOEXEC);
-
-    close(p->fd);
-    close(p->top);
-    if (hutch_rmtree(tmp, strrchr(p->path, '/') + 1, &err) < 0)
-        fail_msg("%s", err.msg);
-    free(p);
-    return 0;
-}
-
-static void put(int dirfd, const char *name, const char *text)
-{
-    auto_fd fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-
-    assert_true(fd >= 0);
-    assert_int_equal(hutch_fd_write_all(fd, text, strlen(text)), 0);
-}
-
-static void assert_text(int dirfd, const char *name, const char *want)
-{
-    auto_fd fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    char buf[256] = "";
-
-    assert_true(fd >= 0 && read(fd, buf, sizeof(buf) - 1) >= 0);
-    assert_string_equal(buf, want);
-}
 
 static void assert_refused(struct place *p, const char *name, int flags, const char *part)
 {
     struct hutch_err err = { 0 };
     int fd = -1;
 
-    if (hutch_files_open(p->fd, name, flags, &fd, &err) == 0)
+    if (hutch_files_open(p->data, name, flags, &fd, &err) == 0)
         fail_msg("'%s' was opened", name);
     if (!strstr(err.msg, part))
         fail_msg("'%s': \"%s\" does not say \"%s\"", name, err.msg, part);
     assert_int_equal(fd, -1);
-}
-
-static void make_socket(struct place *p, const char *name)
-{
-    struct sockaddr_un addr = { .sun_family = AF_UNIX };
-    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/data/%s", p->path, name);
-    assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
 }
 
 static void test_names(void **state)
@@ -112,7 +51,7 @@ static void test_names(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         assert_refused(p, rows[i].name, O_RDONLY, rows[i].part);
         assert_refused(p, rows[i].name, O_WRONLY, rows[i].part);
-        assert_int_equal(hutch_files_delete(p->fd, rows[i].name, &err), -1);
+        assert_int_equal(hutch_files_delete(p->data, rows[i].name, &err), -1);
         assert_non_null(strstr(err.msg, rows[i].part));
     }
     memset(longer, 'a', sizeof(longer));
@@ -138,15 +77,15 @@ static void test_read(void **state)
     char buf[8];
 
     put(p->top, "secret", "secret");
-    mkdirat(p->fd, "d", 0755);
-    put(p->fd, "d/\xff\n'", "text");
-    assert_int_equal(symlinkat("../secret", p->fd, "link"), 0);
-    assert_int_equal(symlinkat("..", p->fd, "up"), 0);
-    assert_int_equal(symlinkat("/proc/self/fd", p->fd, "magic"), 0);
-    mkfifoat(p->fd, "fifo", 0644);
-    make_socket(p, "socket");
+    mkdirat(p->data, "d", 0755);
+    put(p->data, "d/\xff\n'", "text");
+    assert_int_equal(symlinkat("../secret", p->data, "link"), 0);
+    assert_int_equal(symlinkat("..", p->data, "up"), 0);
+    assert_int_equal(symlinkat("/proc/self/fd", p->data, "magic"), 0);
+    mkfifoat(p->data, "fifo", 0644);
+    put_socket(p, "socket");
 
-    assert_int_equal(hutch_files_open(p->fd, "d/\xff\n'", O_RDONLY, &fd, &err), 0);
+    assert_int_equal(hutch_files_open(p->data, "d/\xff\n'", O_RDONLY, &fd, &err), 0);
     assert_int_equal(read(fd, buf, sizeof(buf)), 4);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
 
@@ -170,11 +109,11 @@ static void test_lease(void **state)
     char c = 0;
     pid_t pid;
 
-    put(p->fd, "a", "text");
+    put(p->data, "a", "text");
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     pid = fork();
     if (pid == 0) {
-        int mine = openat(p->fd, "a", O_RDWR);
+        int mine = openat(p->data, "a", O_RDWR);
 
         signal(SIGIO, SIG_IGN);
         c = fcntl(mine, F_SETLEASE, F_WRLCK) == 0 ? 'y' : 'n';
@@ -185,7 +124,7 @@ static void test_lease(void **state)
     assert_int_equal(read(pair[0], &c, 1), 1);
     if (c == 'y') {
         assert_refused(p, "a", O_RDONLY, "holds on to it");
-        assert_int_equal(hutch_files_open(p->fd, "a", O_WRONLY, &fd, &err), 0); /* a new one */
+        assert_int_equal(hutch_files_open(p->data, "a", O_WRONLY, &fd, &err), 0); /* a new one */
     }
     assert_int_equal(write(pair[0], "", 1), 1);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
@@ -202,23 +141,23 @@ static void test_write(void **state)
     struct stat st;
     int fd = -1;
 
-    assert_int_equal(hutch_files_open(p->fd, "a/b/c.txt", O_WRONLY, &fd, &err), 0);
+    assert_int_equal(hutch_files_open(p->data, "a/b/c.txt", O_WRONLY, &fd, &err), 0);
     assert_int_equal(write(fd, "new", 3), 3);
     close(fd);
-    assert_text(p->fd, "a/b/c.txt", "new");
-    assert_int_equal(fstatat(p->fd, "a/b/c.txt", &st, 0), 0);
+    assert_text(p->data, "a/b/c.txt", "new");
+    assert_int_equal(fstatat(p->data, "a/b/c.txt", &st, 0), 0);
     assert_int_equal(st.st_mode & 07777, 0644);
-    assert_int_equal(fstatat(p->fd, "a/b", &st, 0), 0);
+    assert_int_equal(fstatat(p->data, "a/b", &st, 0), 0);
     assert_int_equal(st.st_mode & 07777, 0755);
 
     /* who has the old file keeps it, and its other name too */
-    assert_int_equal(linkat(p->fd, "a/b/c.txt", p->fd, "other", 0), 0);
-    assert_int_equal(fchmodat(p->fd, "other", 0, 0), 0);
-    assert_int_equal(hutch_files_open(p->fd, "a/b/c.txt", O_WRONLY, &fd, &err), 0);
+    assert_int_equal(linkat(p->data, "a/b/c.txt", p->data, "other", 0), 0);
+    assert_int_equal(fchmodat(p->data, "other", 0, 0), 0);
+    assert_int_equal(hutch_files_open(p->data, "a/b/c.txt", O_WRONLY, &fd, &err), 0);
     close(fd);
-    assert_text(p->fd, "a/b/c.txt", "");
-    assert_int_equal(fchmodat(p->fd, "other", 0644, 0), 0);
-    assert_text(p->fd, "other", "new");
+    assert_text(p->data, "a/b/c.txt", "");
+    assert_int_equal(fchmodat(p->data, "other", 0644, 0), 0);
+    assert_text(p->data, "other", "new");
 }
 
 static void test_write_where_something_is(void **state)
@@ -226,12 +165,12 @@ static void test_write_where_something_is(void **state)
     struct place *p = *state;
 
     put(p->top, "secret", "secret");
-    assert_int_equal(symlinkat("../secret", p->fd, "link"), 0);
-    assert_int_equal(symlinkat("..", p->fd, "up"), 0);
-    mkdirat(p->fd, "d", 0755);
-    mkfifoat(p->fd, "fifo", 0644);
-    make_socket(p, "socket");
-    put(p->fd, "file", "");
+    assert_int_equal(symlinkat("../secret", p->data, "link"), 0);
+    assert_int_equal(symlinkat("..", p->data, "up"), 0);
+    mkdirat(p->data, "d", 0755);
+    mkfifoat(p->data, "fifo", 0644);
+    put_socket(p, "socket");
+    put(p->data, "file", "");
     assert_refused(p, "link", O_WRONLY, "symbolic link");
     assert_refused(p, "up/new", O_WRONLY, "symbolic link");
     assert_refused(p, "d", O_WRONLY, "directory");
@@ -251,13 +190,13 @@ static void test_new_files_belong_to_the_directory(void **state)
 
     if (geteuid() != 0)
         skip();
-    assert_int_equal(fchown(p->fd, 12345, 12346), 0);
-    assert_int_equal(hutch_files_open(p->fd, "a/b", O_WRONLY, &fd, &err), 0);
+    assert_int_equal(fchown(p->data, 12345, 12346), 0);
+    assert_int_equal(hutch_files_open(p->data, "a/b", O_WRONLY, &fd, &err), 0);
     close(fd);
-    assert_int_equal(fstatat(p->fd, "a/b", &st, 0), 0);
+    assert_int_equal(fstatat(p->data, "a/b", &st, 0), 0);
     assert_int_equal(st.st_uid, 12345);
     assert_int_equal(st.st_gid, 12346);
-    assert_int_equal(fstatat(p->fd, "a", &st, 0), 0);
+    assert_int_equal(fstatat(p->data, "a", &st, 0), 0);
     assert_int_equal(st.st_uid, 12345);
 }
 
@@ -269,24 +208,24 @@ static void test_delete(void **state)
     put(p->top, "secret", "secret");
     mkdirat(p->top, "outside", 0755);
     put(p->top, "outside/x", "x");
-    mkdirat(p->fd, "d", 0755);
-    put(p->fd, "d/a", "a");
-    assert_int_equal(symlinkat("../../outside", p->fd, "d/link"), 0);
-    assert_int_equal(symlinkat("../secret", p->fd, "link"), 0);
-    assert_int_equal(symlinkat("../outside", p->fd, "dirlink"), 0);
-    mkfifoat(p->fd, "fifo", 0);
+    mkdirat(p->data, "d", 0755);
+    put(p->data, "d/a", "a");
+    assert_int_equal(symlinkat("../../outside", p->data, "d/link"), 0);
+    assert_int_equal(symlinkat("../secret", p->data, "link"), 0);
+    assert_int_equal(symlinkat("../outside", p->data, "dirlink"), 0);
+    mkfifoat(p->data, "fifo", 0);
 
-    assert_int_equal(hutch_files_delete(p->fd, "dirlink/x", &err), -1);
+    assert_int_equal(hutch_files_delete(p->data, "dirlink/x", &err), -1);
     assert_non_null(strstr(err.msg, "symbolic link"));
-    assert_int_equal(hutch_files_delete(p->fd, "none", &err), -1);
+    assert_int_equal(hutch_files_delete(p->data, "none", &err), -1);
     assert_int_equal(err.errnum, ENOENT);
-    assert_int_equal(hutch_files_delete(p->fd, "link", &err), 0);
-    assert_int_equal(hutch_files_delete(p->fd, "dirlink", &err), 0);
-    assert_int_equal(hutch_files_delete(p->fd, "fifo", &err), 0);
-    assert_int_equal(hutch_files_delete(p->fd, "d/a", &err), 0);
-    assert_int_equal(faccessat(p->fd, "d", F_OK, 0), 0);
-    assert_int_equal(hutch_files_delete(p->fd, "d", &err), 0);
-    assert_int_equal(faccessat(p->fd, "d", F_OK, 0), -1);
+    assert_int_equal(hutch_files_delete(p->data, "link", &err), 0);
+    assert_int_equal(hutch_files_delete(p->data, "dirlink", &err), 0);
+    assert_int_equal(hutch_files_delete(p->data, "fifo", &err), 0);
+    assert_int_equal(hutch_files_delete(p->data, "d/a", &err), 0);
+    assert_int_equal(faccessat(p->data, "d", F_OK, 0), 0);
+    assert_int_equal(hutch_files_delete(p->data, "d", &err), 0);
+    assert_int_equal(faccessat(p->data, "d", F_OK, 0), -1);
     assert_text(p->top, "secret", "secret");
     assert_text(p->top, "outside/x", "x");
 }
@@ -308,19 +247,19 @@ static void test_list(void **state)
     struct stat st;
     char *json = NULL;
 
-    assert_int_equal(hutch_files_list(p->fd, &plain_bounds, &json, &err), 0);
+    assert_int_equal(hutch_files_list(p->data, &plain_bounds, &json, &err), 0);
     assert_string_equal(json, "[]");
     free(json);
-    put(p->fd, "a.csv", "1,2\n");
-    put(p->fd, "b\xff", "text");
-    mkdirat(p->fd, "d", 0755);
-    put(p->fd, "d/deep.png", "text");
-    mkfifoat(p->fd, "fifo", 0644);
-    assert_int_equal(symlinkat("/etc/passwd", p->fd, "link"), 0);
-    assert_int_equal(utimensat(p->fd, "a.csv", long_ago, 0), 0);
-    assert_int_equal(fchmodat(p->fd, "b\xff", 04755, 0), 0);
+    put(p->data, "a.csv", "1,2\n");
+    put(p->data, "b\xff", "text");
+    mkdirat(p->data, "d", 0755);
+    put(p->data, "d/deep.png", "text");
+    mkfifoat(p->data, "fifo", 0644);
+    assert_int_equal(symlinkat("/etc/passwd", p->data, "link"), 0);
+    assert_int_equal(utimensat(p->data, "a.csv", long_ago, 0), 0);
+    assert_int_equal(fchmodat(p->data, "b\xff", 04755, 0), 0);
 
-    if (hutch_files_list(p->fd, &plain_bounds, &json, &err) < 0)
+    if (hutch_files_list(p->data, &plain_bounds, &json, &err) < 0)
         fail_msg("%s", err.msg);
     if (hutch_json_parse("list", json, strlen(json), 4, &doc, &err) < 0)
         fail_msg("%s", err.msg);
@@ -337,10 +276,10 @@ static void test_list(void **state)
         assert_true(rows[i].base64 ? strcmp(base64->valuestring, rows[i].base64) == 0 : base64 == NULL);
     }
     assert_true(cJSON_GetObjectItem(cJSON_GetArrayItem(doc.root, 0), "mtime")->valuedouble == -0.5);
-    assert_int_equal(fstatat(p->fd, "b\xff", &st, 0), 0);
+    assert_int_equal(fstatat(p->data, "b\xff", &st, 0), 0);
     assert_int_equal(st.st_mode & 07777, 04755); /* looking changes nothing */
 
-    assert_int_equal(hutch_files_list(p->fd, &few, &json, &err), -1);
+    assert_int_equal(hutch_files_list(p->data, &few, &json, &err), -1);
     assert_int_equal(err.errnum, E2BIG);
 }
 
@@ -352,8 +291,8 @@ static void test_list_with_a_closed_directory(void **state)
 
     if (geteuid() == 0)
         skip(); /* whom nothing is closed to */
-    mkdirat(p->fd, "closed", 0);
-    assert_int_equal(hutch_files_list(p->fd, &plain_bounds, &json, &err), 0);
+    mkdirat(p->data, "closed", 0);
+    assert_int_equal(hutch_files_list(p->data, &plain_bounds, &json, &err), 0);
     assert_non_null(strstr(json, "\"path\":\"closed\",\"size\":0,\"mime\":null,\"type\":\"directory\""));
     free(json);
 }
@@ -370,7 +309,7 @@ static void test_copy(void **state)
     struct place *p = *state;
 
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        auto_fd from = openat(p->fd, "from", O_RDWR | O_CREAT | O_TRUNC, 0644), to = openat(p->fd, "to", O_RDWR | O_CREAT | O_TRUNC, 0644);
+        auto_fd from = openat(p->data, "from", O_RDWR | O_CREAT | O_TRUNC, 0644), to = openat(p->data, "to", O_RDWR | O_CREAT | O_TRUNC, 0644);
         struct hutch_err err = { 0 };
         uint64_t bytes = 99;
         struct stat st;
@@ -407,19 +346,19 @@ static void test_a_name_that_changes(void **state)
     pid_t pid;
 
     put(p->top, "secret", "secret");
-    mkdirat(p->fd, "make", 0755);
+    mkdirat(p->data, "make", 0755);
     pid = fork();
     if (pid == 0) {
         for (;;) {
-            (void)!symlinkat("../secret", p->fd, "make/a");
-            renameat(p->fd, "make/a", p->fd, "name");
-            mkfifoat(p->fd, "make/a", 0644);
-            renameat(p->fd, "make/a", p->fd, "name");
-            close(openat(p->fd, "make/a", O_WRONLY | O_CREAT, 0644));
-            renameat(p->fd, "make/a", p->fd, "name");
-            unlinkat(p->fd, "name", 0);
-            mkdirat(p->fd, "name", 0755);
-            unlinkat(p->fd, "name", AT_REMOVEDIR);
+            (void)!symlinkat("../secret", p->data, "make/a");
+            renameat(p->data, "make/a", p->data, "name");
+            mkfifoat(p->data, "make/a", 0644);
+            renameat(p->data, "make/a", p->data, "name");
+            close(openat(p->data, "make/a", O_WRONLY | O_CREAT, 0644));
+            renameat(p->data, "make/a", p->data, "name");
+            unlinkat(p->data, "name", 0);
+            mkdirat(p->data, "name", 0755);
+            unlinkat(p->data, "name", AT_REMOVEDIR);
         }
     }
     for (int i = 0; i < 2000; i++) {
@@ -427,16 +366,16 @@ static void test_a_name_that_changes(void **state)
         auto_fd fd = -1;
         char buf[8];
 
-        if (hutch_files_open(p->fd, "name", O_RDONLY, &fd, &err) == 0)
+        if (hutch_files_open(p->data, "name", O_RDONLY, &fd, &err) == 0)
             assert_int_equal(read(fd, buf, sizeof(buf)), 0);
         hutch_fd_closep(&fd);
-        if (hutch_files_open(p->fd, "name", O_WRONLY, &fd, &err) == 0) {
+        if (hutch_files_open(p->data, "name", O_WRONLY, &fd, &err) == 0) {
             struct stat st;
 
             assert_int_equal(fstat(fd, &st), 0);
             assert_true(S_ISREG(st.st_mode));
         }
-        hutch_files_delete(p->fd, "name", &err);
+        hutch_files_delete(p->data, "name", &err);
     }
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
@@ -446,18 +385,18 @@ static void test_a_name_that_changes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_lease, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_write, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_write_where_something_is, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_new_files_belong_to_the_directory, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_delete, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_list, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_list_with_a_closed_directory, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_copy, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_names, place_set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_read, place_set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_lease, place_set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_write, place_set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_write_where_something_is, place_set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_new_files_belong_to_the_directory, place_set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_delete, place_set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_list, place_set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_list_with_a_closed_directory, place_set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_copy, place_set_up, place_tear_down),
         cmocka_unit_test(test_quote),
-        cmocka_unit_test_setup_teardown(test_a_name_that_changes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_name_that_changes, place_set_up, place_tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,6 @@
 /* test_snapshot.c - the files of a data directory come back as they were, any number of times, whatever lies in it, and are never lost. */
-#include "fd.h"
 #include "fdpass.h"
-#include "rmtree.h"
+#include "place.h"
 #include "snapshot.h"
 #include "sweeper.h"
 #include "userns.h"
@@ -19,68 +18,25 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
 
 #include <cmocka.h>
 
-struct place {
-    char path[64];
-    int top, data, store;
-};
-
 static const struct snapshot_bounds no_bounds = { 0 };
 static const struct timespec stamp[] = { { 1000000001, 5 }, { 1234567890, 987654321 } };
 
 static int set_up(void **state)
 {
-    struct place *p = calloc(1, sizeof(*p));
+    struct place *p;
 
-    strcpy(p->path, "/tmp/hutch-test-snapshot.XXXXXX");
-    assert_non_null(mkdtemp(p->path));
-    p->top = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_int_equal(mkdirat(p->top, "data", 0755), 0);
+    place_set_up(state);
+    p = *state;
     assert_int_equal(mkdirat(p->top, "store", 0700), 0);
-    p->data = openat(p->top, "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     p->store = openat(p->top, "store", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(p->data >= 0 && p->store >= 0);
-    *state = p;
+    assert_true(p->store >= 0);
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct place *p = *state;
-    struct hutch_err err = { 0 };
-    auto_fd tmp = open("/tmp", O_PATH | O_CLOEXEC);
-
-    close(p->data);
-    close(p->store);
-    close(p->top);
-    if (hutch_rmtree(tmp, strrchr(p->path, '/') + 1, &err) < 0)
-        fail_msg("%s", err.msg);
-    free(p);
-    return 0;
-}
-
-static void put(int dirfd, const char *name, const char *text)
-{
-    auto_fd fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-
-    assert_true(fd >= 0);
-    assert_int_equal(hutch_fd_write_all(fd, text, strlen(text)), 0);
-}
-
-static void assert_text(int dirfd, const char *name, const char *want)
-{
-    auto_fd fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    char buf[256] = "";
-
-    if (fd < 0 || read(fd, buf, sizeof(buf) - 1) < 0)
-        fail_msg("%s: %s", name, strerror(errno));
-    assert_string_equal(buf, want);
 }
 
 static bool is_there(int dirfd, const char *name)
@@ -137,15 +93,6 @@ static void change_over(struct place *p, const char *name, const char *keep)
         fail_msg("%s", err.msg);
 }
 
-static void make_socket(struct place *p, const char *name)
-{
-    struct sockaddr_un addr = { .sun_family = AF_UNIX };
-    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/data/%s", p->path, name);
-    assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
-}
-
 /* One of everything. */
 static void furnish(struct place *p)
 {
@@ -165,7 +112,7 @@ static void furnish(struct place *p)
     assert_int_equal(linkat(p->data, "dangling", p->data, "dangling too", 0), 0);
     mkfifoat(p->data, "fifo", 0600);
     assert_int_equal(fchmodat(p->data, "fifo", 0622, 0), 0);
-    make_socket(p, "socket");
+    put_socket(p, "socket");
     sparse = openat(p->data, "sparse", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_int_equal(pwrite(sparse, "end", 3, 64 << 20), 3);
     assert_int_equal(ftruncate(sparse, 128 << 20), 0);
@@ -937,25 +884,25 @@ static void test_closed_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_roll_back_twice, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_attributes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_set_user_id_is_not_kept, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_owners, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_branches_take_turns, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_bounds, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_deepest, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_device_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_lease_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_fails_is_put_back, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_fails_in_the_second_half_is_put_back, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_broken_off, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_other_file_system, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_tree_that_changes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_orders, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_removal_of_a_data_directory, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_killed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_closed_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_roll_back_twice, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_attributes, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_set_user_id_is_not_kept, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_owners, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_branches_take_turns, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_bounds, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_deepest, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_names, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_device_is_refused, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_lease_is_refused, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_what_fails_is_put_back, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_what_fails_in_the_second_half_is_put_back, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_broken_off, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_other_file_system, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_a_tree_that_changes, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_orders, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_removal_of_a_data_directory, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_killed, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_closed_files, set_up, place_tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
