@@ -3,7 +3,7 @@
 #ifndef HUTCH_BATCH_LINE_H
 #define HUTCH_BATCH_LINE_H
 
-#include "batch_judge.h"
+#include "batch_opinion.h"
 #include "batch_plan.h"
 #include "hutch.h"
 

@@ -2,6 +2,7 @@
 
 #include "batch_busy.h"
 #include "batch_line.h"
+#include "batch_opinion.h"
 #include "fd.h"
 
 #include <errno.h>
@@ -202,7 +203,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *r)
         land(f);
         return;
     }
-    hutch_batch_judge(&f->run, f->loaded.task, f->index, r, &opinion);
+    hutch_batch_opinion_form(&f->run, f->loaded.task, f->index, r, &opinion);
     s->tally->n_runs++;
     s->tally->n_exposed += opinion.is_exposed;
     f->outcome.wall_ms += r->run_ms;

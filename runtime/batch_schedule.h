@@ -2,10 +2,10 @@
 #ifndef HUTCH_BATCH_SCHEDULE_H
 #define HUTCH_BATCH_SCHEDULE_H
 
-#include "batch_judge.h"
 #include "batch_output.h"
 #include "batch_plan.h"
 #include "batch_progress.h"
+#include "batch_run.h"
 #include "err.h"
 #include "hutch.h"
 

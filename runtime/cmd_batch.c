@@ -1,5 +1,6 @@
 #include "cmd_batch.h"
 
+#include "batch_judge.h"
 #include "batch_output.h"
 #include "batch_plan.h"
 #include "batch_progress.h"
