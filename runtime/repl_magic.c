@@ -341,19 +341,6 @@ static void do_checkpoint(struct repl *r, char **words, int n)
     wait_for(r, &a, hutch_session_checkpoint(r->engine, r->session, on_reply, &a, &error), &error);
 }
 
-static void do_rollback(struct repl *r, char **words, int n)
-{
-    struct answer a = { .r = r, .what = "rolled back" };
-    struct hutch_error error;
-    uint64_t id;
-
-    (void)n;
-    if (take_number(r, words[0], &id))
-        wait_for(r, &a, hutch_session_rollback(r->engine, r->session, id, on_reply, &a, &error), &error);
-    if (a.is_ok)
-        hutch_repl_counts_copy(&r->counts, id, r->branch);
-}
-
 static void do_fork(struct repl *r, char **words, int n)
 {
     struct answer a = { .r = r, .what = "branch", .tells_id = true };
@@ -364,29 +351,43 @@ static void do_fork(struct repl *r, char **words, int n)
     wait_for(r, &a, hutch_session_fork(r->engine, r->session, on_reply, &a, &error), &error);
 }
 
-static void do_switch(struct repl *r, char **words, int n)
+typedef int numbered_order(struct hutch_engine *, uint64_t session, uint64_t number, hutch_on_reply, void *user, struct hutch_error *);
+
+/* Gives @order about the checkpoint or branch @word. True when it was carried out. */
+static bool order_by_number(struct repl *r, numbered_order *order, const char *word, const char *what, uint64_t *ret_id)
 {
-    struct answer a = { .r = r, .what = "switched" };
+    struct answer a = { .r = r, .what = what };
     struct hutch_error error;
+
+    if (take_number(r, word, ret_id))
+        wait_for(r, &a, order(r->engine, r->session, *ret_id, on_reply, &a, &error), &error);
+    return a.is_ok;
+}
+
+static void do_rollback(struct repl *r, char **words, int n)
+{
     uint64_t id;
 
     (void)n;
-    if (take_number(r, words[0], &id))
-        wait_for(r, &a, hutch_session_switch(r->engine, r->session, id, on_reply, &a, &error), &error);
-    if (a.is_ok)
+    if (order_by_number(r, hutch_session_rollback, words[0], "rolled back", &id))
+        hutch_repl_counts_copy(&r->counts, id, r->branch);
+}
+
+static void do_switch(struct repl *r, char **words, int n)
+{
+    uint64_t id;
+
+    (void)n;
+    if (order_by_number(r, hutch_session_switch, words[0], "switched", &id))
         r->branch = id;
 }
 
 static void do_drop(struct repl *r, char **words, int n)
 {
-    struct answer a = { .r = r, .what = "dropped" };
-    struct hutch_error error;
     uint64_t id;
 
     (void)n;
-    if (take_number(r, words[0], &id))
-        wait_for(r, &a, hutch_session_drop(r->engine, r->session, id, on_reply, &a, &error), &error);
-    if (a.is_ok)
+    if (order_by_number(r, hutch_session_drop, words[0], "dropped", &id))
         hutch_repl_counts_drop(&r->counts, id);
 }
 
