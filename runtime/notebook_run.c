@@ -102,14 +102,13 @@ static bool is_known_id(const struct run *run, const struct cJSON *id)
 static void on_output(void *user, uint64_t session, const struct hutch_output *output)
 {
     struct run *run = user;
-    struct nbjson_bounds bounds = NBJSON_NOTEBOOK;
     struct cJSON *json, *id;
     struct hutch_err err;
 
     (void)session;
     if (run->nb->n_displays == 0 || (output->kind != HUTCH_DISPLAY && output->kind != HUTCH_VALUE && output->kind != HUTCH_UPDATE) ||
         (output->kind != HUTCH_UPDATE && !strstr(output->json, "\"display_id\"")) ||
-        hutch_nbjson_parse("output", output->json, strlen(output->json), &bounds, &json, &err) < 0)
+        hutch_nbjson_parse("output", output->json, strlen(output->json), &NBJSON_NOTEBOOK, &json, &err) < 0)
         return;
     id = cJSON_GetObjectItemCaseSensitive(
         output->kind == HUTCH_UPDATE ? json : cJSON_GetObjectItemCaseSensitive(json, "transient"),
@@ -265,13 +264,6 @@ static void hear_signals(struct run *run)
     }
 }
 
-static int set_error(struct hutch_err *err, const struct hutch_error *error)
-{
-    *err = (struct hutch_err){ .errnum = error->code };
-    snprintf(err->msg, sizeof(err->msg), "%.*s", (int)sizeof(err->msg) - 1, error->message);
-    return -1;
-}
-
 static int open_session(struct run *run, struct hutch_err *err)
 {
     struct hutch_session_options options;
@@ -282,7 +274,7 @@ static int open_session(struct run *run, struct hutch_err *err)
     options.keep_data = 1;
     options.on_end = on_end;
     options.user = run;
-    return hutch_session_open(run->engine, &options, &run->session, &error) < 0 ? set_error(err, &error) : 0;
+    return hutch_session_open(run->engine, &options, &run->session, &error) < 0 ? hutch_cli_engine_fail(err, &error) : 0;
 }
 
 static int loop(struct run *run, struct hutch_err *err)
@@ -299,7 +291,7 @@ static int loop(struct run *run, struct hutch_err *err)
         if (p[1].revents)
             hear_signals(run);
         if (hutch_engine_dispatch(run->engine, &error) < 0 && run->out->n_executed == 0)
-            return set_error(err, &error);
+            return hutch_cli_engine_fail(err, &error);
         if (run->order->on_tick)
             run->order->on_tick(run->order->user);
     }

@@ -174,11 +174,7 @@ static int submit(struct rich_run *run, struct hutch_err *err)
         request.on_output = on_output;
     request.on_result = on_result;
     request.user = run;
-    if (hutch_engine_submit(run->engine, &request, &run->id, &error) == 0)
-        return 0;
-    *err = (struct hutch_err){ .errnum = error.code };
-    snprintf(err->msg, sizeof(err->msg), "%.*s", (int)sizeof(err->msg) - 1, error.message);
-    return -1;
+    return hutch_engine_submit(run->engine, &request, &run->id, &error) < 0 ? hutch_cli_engine_fail(err, &error) : 0;
 }
 
 static void hear_signal(struct rich_run *run)

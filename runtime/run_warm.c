@@ -1,13 +1,12 @@
 #include "run_warm.h"
 
 #include "backlog.h"
+#include "cli_engine.h"
 #include "engine_priv.h"
 #include "fd.h"
-#include "places.h"
 #include "program.h"
 
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
 
@@ -78,6 +77,7 @@ static int submit(struct warm_run *w, const char *input, size_t input_len, struc
 {
     struct hutch_request request;
     struct hutch_error error;
+    int source_fd;
 
     hutch_request_init(&request);
     describe_program(w->request, &request);
@@ -89,12 +89,8 @@ static int submit(struct warm_run *w, const char *input, size_t input_len, struc
         request.on_output = on_output;
     request.on_result = on_result;
     request.user = w;
-    if (hutch_engine_submit_from(w->engine, &request, request.name && strcmp(request.name, "-") == 0 ? -1 : w->request->stdin_fd, &w->id,
-                                 &error) == 0)
-        return 0;
-    *err = (struct hutch_err){ .errnum = error.code };
-    snprintf(err->msg, sizeof(err->msg), "%.*s", (int)sizeof(err->msg) - 1, error.message);
-    return -1;
+    source_fd = request.name && strcmp(request.name, "-") == 0 ? -1 : w->request->stdin_fd;
+    return hutch_engine_submit_from(w->engine, &request, source_fd, &w->id, &error) < 0 ? hutch_cli_engine_fail(err, &error) : 0;
 }
 
 static void hear_signal(struct warm_run *w)
@@ -110,24 +106,16 @@ static void hear_signal(struct warm_run *w)
 
 int hutch_run_warm(const struct warm_run_request *request, struct run_result *ret, struct hutch_err *err)
 {
-    const struct hutch_zygote zygote = { .name = "bare", .min = 1, .max = 1 };
     struct warm_run w = { .request = request, .result = ret, .out.fd = request->stdout_fd, .err_out.fd = request->stderr_fd };
-    struct hutch_engine_options options;
-    auto_free char *input = NULL, *launcher = NULL;
+    auto_free char *input = NULL;
     size_t input_len = 0;
     int rc, lost;
 
-    hutch_engine_options_init(&options);
-    options.zygotes = &zygote;
-    options.n_zygotes = options.max_running = 1;
-    if (!getenv("HUTCH_LAUNCHER") && hutch_places_launcher(&launcher, err) < 0)
-        return -1;
-    options.launcher = launcher;
     /* The program itself is sent as a whole. */
     if (!request->code && request->program->n_files == 0 &&
         hutch_fd_slurp(request->stdin_fd, INPUT_MAX, "standard input", &input, &input_len, err) < 0)
         return -1;
-    if (hutch_engine_open_profile(&options, request->profile, &w.engine, err) < 0)
+    if (hutch_cli_engine_open_bare(request->profile, &w.engine, err) < 0)
         return -1;
     rc = submit(&w, input, input_len, err);
     while (rc == 0 && (!w.is_over || !hutch_backlog_is_empty(&w.out) || !hutch_backlog_is_empty(&w.err_out))) {
