@@ -25,6 +25,7 @@
 #include <sys/wait.h>
 
 #include "box.h"
+#include "place.h"
 
 #define PATIENCE_MS 30000
 
@@ -51,7 +52,7 @@ struct rig {
     int launcher_pidfd;
     int zygote;   /* its socket */
     int sweeper;  /* its socket */
-    char dir[64]; /* the data directory */
+    char dir[96]; /* the data directory, in the place of all tests */
     struct sandbox_spec spec;
 };
 
@@ -146,9 +147,10 @@ static const char *built(const char *variable, const char *beside)
     return path[turn];
 }
 
-/* @musl: the zygote's program, or NULL for Python. */
+/* In the place that is @state, which becomes the rig. @musl: the zygote's program, or NULL for Python. */
 static int start_rig(void **state, const char *musl)
 {
+    const struct place *place = *state;
     struct rig *r = calloc(1, sizeof(*r));
     const char *launcher = built("HUTCH_LAUNCHER", "hutch-launcher");
     char *const argv[] = { (char *)launcher, (char *)"", (char *)"not asked for", NULL };
@@ -168,12 +170,8 @@ static int start_rig(void **state, const char *musl)
     char *so;
     int pidfd;
 
-    if (access(launcher, X_OK) < 0) {
-        print_message("SKIP: there is no '%s'\n", launcher);
-        exit(77);
-    }
     assert_non_null(r);
-    strcpy(r->dir, "/tmp/hutch-test.XXXXXX");
+    snprintf(r->dir, sizeof(r->dir), "%s/rig.XXXXXX", place->path);
     assert_non_null(mkdtemp(r->dir));
     chmod(r->dir, 0755);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
@@ -466,7 +464,7 @@ static void test_data_can_come_later(void **state)
 {
     struct rig *r = *state;
     struct opener_request request = { .what = OPENER_OPEN, .id = 3, .flags = MOUNT_IDMAP };
-    char dir[] = "/tmp/hutch-later.XXXXXX", path[64];
+    char path[128];
     struct opener_reply opened;
     struct warm_box w;
     struct init_msg msg;
@@ -474,9 +472,9 @@ static void test_data_can_come_later(void **state)
     size_t n_fds;
     int fd;
 
-    assert_non_null(mkdtemp(dir));
+    snprintf(request.path, sizeof(request.path), "%s-later", r->dir);
+    assert_int_equal(mkdir(request.path, 0700), 0);
     build(r, &w, NAME, "");
-    strcpy(request.path, dir);
     assert_int_equal(send(r->sock, &request, sizeof(request), 0), sizeof(request));
     hear_opener(r, &opened, &fd, &n_fds);
     assert_int_equal(n_fds, 1);
@@ -487,9 +485,9 @@ static void test_data_can_come_later(void **state)
     if (msg.kind != INIT_ATTACHED)
         fail_msg("init: %s", msg.err.msg);
     run_code(r, &w, "open('/mnt/data/late', 'w').write('x')", 0);
-    snprintf(path, sizeof(path), "%s/late", dir);
+    snprintf(path, sizeof(path), "%s-later/late", r->dir);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(rmdir(dir), 0);
+    assert_int_equal(rmdir(request.path), 0);
 }
 
 static void test_the_sweeper_removes_a_directory(void **state)
@@ -571,6 +569,7 @@ static void test_the_helper_works_with_another_libc(void **state)
 
 int main(void)
 {
+    const char *launcher = built("HUTCH_LAUNCHER", "hutch-launcher");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_worker_runs_in_the_sandbox, setup, teardown),
         cmocka_unit_test_setup_teardown(test_it_has_given_up_everything, setup, teardown),
@@ -586,5 +585,9 @@ int main(void)
         cmocka_unit_test(test_the_helper_works_with_another_libc),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (access(launcher, X_OK) < 0) {
+        print_message("SKIP: there is no '%s'\n", launcher);
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, place_set_up, place_tear_down);
 }

@@ -1,6 +1,7 @@
 /* test_nbjson.c - notebooks' JSON, byte for byte as Python writes it: fixed cases here, random ones against python3 itself. */
 #include "fd.h"
 #include "nbjson.h"
+#include "place.h"
 
 #include <cjson/cJSON.h>
 #include <locale.h>
@@ -368,29 +369,23 @@ static const char python[] =
 
 static void test_as_python(void **state)
 {
-    char dir[] = "/tmp/hutch-nbjson.XXXXXX", command[200], *line = NULL;
-    auto_free char *script = NULL, *given_path = NULL, *got_path = NULL;
+    struct place *p = *state;
+    char command[200], *line = NULL;
     size_t room = 0;
-    FILE *f, *given;
+    FILE *given, *got;
 
-    (void)state;
     if (access("/usr/bin/python3", X_OK) != 0)
         skip();
-    assert_non_null(mkdtemp(dir));
-    assert_true(asprintf(&script, "%s/as.py", dir) > 0 && asprintf(&given_path, "%s/given", dir) > 0 && asprintf(&got_path, "%s/got", dir) > 0);
-    f = fopen(script, "we");
-    fputs(python, f);
-    fclose(f);
-    given = fopen(given_path, "we");
+    put(p->data, "as.py", python);
+    given = fdopen(openat(p->data, "given", O_RDWR | O_CREAT | O_CLOEXEC, 0600), "w+");
     for (int i = 0; i < N_RANDOM; i++) {
         put_random_value(given, 0);
         fputc(0x1e, given);
     }
-    fclose(given);
-    snprintf(command, sizeof(command), "/usr/bin/python3 -I %s <%s >%s", script, given_path, got_path);
+    rewind(given);
+    snprintf(command, sizeof(command), "cd %s/data && /usr/bin/python3 -I as.py <given >got", p->path);
     assert_int_equal(system(command), 0);
-    given = fopen(given_path, "re");
-    f = fopen(got_path, "re");
+    got = fdopen(openat(p->data, "got", O_RDONLY | O_CLOEXEC), "r");
     for (int i = 0; i < N_RANDOM; i++) {
         ssize_t len = getdelim(&line, &room, 0x1e, given);
         auto_free char *ours = NULL, *text = strndup(line, (size_t)len - 1);
@@ -399,19 +394,15 @@ static void test_as_python(void **state)
         ours = rewrite(text, (size_t)len - 1, &NBJSON_NOTEBOOK, NBJSON_FILE, &err);
         if (ours == NULL)
             fail_msg("%s: %s", text, err.msg);
-        len = getdelim(&line, &room, 0x1e, f);
+        len = getdelim(&line, &room, 0x1e, got);
         assert_true(len > 0);
         line[len - 1] = '\0';
         if (strcmp(line, ours) != 0)
             fail_msg("%s\nis here %s\nand with Python %s", text, ours, line);
     }
     fclose(given);
-    fclose(f);
+    fclose(got);
     free(line);
-    unlink(script);
-    unlink(given_path);
-    unlink(got_path);
-    rmdir(dir);
 }
 
 /* ---- mutations: no byte behind the text is read, and what is taken is taken again as it was written ---- */
@@ -465,16 +456,11 @@ static void test_mutations(void **state)
 /* A program that the library is part of may have set a locale with another point. */
 static void test_locale(void **state)
 {
-    char dir[] = "/tmp/hutch-nbjson.XXXXXX", command[200];
-    bool is_set;
+    struct place *p = *state;
+    char command[200];
 
-    (void)state;
-    assert_non_null(mkdtemp(dir));
-    snprintf(command, sizeof(command), "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >%s/log 2>&1", dir, dir);
-    is_set = system(command) != -1 && setenv("LOCPATH", dir, 1) == 0 && setlocale(LC_ALL, "de_DE.UTF-8") != NULL;
-    snprintf(command, sizeof(command), "rm -r %s", dir);
-    assert_int_equal(system(command), 0);
-    if (!is_set)
+    snprintf(command, sizeof(command), "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >%s/log 2>&1", p->path, p->path);
+    if (system(command) == -1 || setenv("LOCPATH", p->path, 1) < 0 || setlocale(LC_ALL, "de_DE.UTF-8") == NULL)
         skip(); /* no sources of locales here */
     snprintf(command, sizeof(command), "%.1f", 0.5);
     assert_string_equal(command, "0,5");
@@ -488,8 +474,10 @@ int main(void)
         cmocka_unit_test(test_values),    cmocka_unit_test(test_file_form), cmocka_unit_test(test_broken),
         cmocka_unit_test(test_bounds),    cmocka_unit_test(test_raw),       cmocka_unit_test(test_cjson_items),
         cmocka_unit_test(test_integers),  cmocka_unit_test(test_text),      cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_bundles),   cmocka_unit_test(test_as_python), cmocka_unit_test(test_mutations),
-        cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_bundles),
+        cmocka_unit_test_setup_teardown(test_as_python, place_set_up, place_tear_down),
+        cmocka_unit_test(test_mutations),
+        cmocka_unit_test_setup_teardown(test_locale, place_set_up, place_tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

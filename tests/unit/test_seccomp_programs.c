@@ -2,6 +2,7 @@
  *
  * Finds the profiles in $HUTCH_POLICY_DIR, else in policies/ below the working directory. */
 #include "fd.h"
+#include "place.h"
 #include "seccomp.h"
 #include "seccomp_profile.h"
 
@@ -144,40 +145,29 @@ static char python_script[] =
     "if __name__ == '__main__': main()\n";
 
 /* multiprocessing's spawn reads the main module again, so the script has to be a file. */
-static void run_python(const char *profile, const char *script)
+static void run_python(const struct place *p, const char *profile, const char *script)
 {
-    char path[] = "/tmp/hutch-test-seccomp.XXXXXX";
+    char path[128];
     char *argv[] = { (char[]){ "/usr/bin/python3" }, path, NULL };
-    int fd = mkstemp(path);
 
-    assert_true(fd >= 0);
-    assert_int_equal(hutch_fd_write_all(fd, script, strlen(script)), 0);
-    close(fd);
-    if (access(argv[0], X_OK) == 0) {
-        expect_program(profile, argv, "fine\n");
-        unlink(path);
-        return;
-    }
-    unlink(path);
-    skip_because("there is no /usr/bin/python3");
+    put(p->data, "script.py", script);
+    snprintf(path, sizeof(path), "%s/data/script.py", p->path);
+    expect_program(profile, argv, "fine\n");
 }
 
 static void test_python_below_default(void **state)
 {
-    (void)state;
-    run_python("seccomp-default.json", python_script);
+    run_python(*state, "seccomp-default.json", python_script);
 }
 
 static void test_python_below_strict(void **state)
 {
-    (void)state;
-    run_python("seccomp-strict.json", python_script);
+    run_python(*state, "seccomp-strict.json", python_script);
 }
 
 static void test_python_network_below_default(void **state)
 {
-    (void)state;
-    run_python("seccomp-default.json",
+    run_python(*state, "seccomp-default.json",
                "import socket, threading\n"
                "assert socket.if_nameindex()\n"
                "assert socket.getaddrinfo('127.0.0.1', 80)\n"
@@ -232,9 +222,9 @@ static void test_node_below_both(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_python_below_default),
-        cmocka_unit_test(test_python_below_strict),
-        cmocka_unit_test(test_python_network_below_default),
+        cmocka_unit_test_setup_teardown(test_python_below_default, place_set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_python_below_strict, place_set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_python_network_below_default, place_set_up, place_tear_down),
         cmocka_unit_test(test_bash_below_both),
         cmocka_unit_test(test_perl_below_both),
         cmocka_unit_test(test_node_below_both),
