@@ -227,7 +227,10 @@ static int run(struct repl *r, const struct profile *profile, struct hutch_err *
         hutch_cli_engine_open(profile, NULL, &r->engine, err) < 0)
         return -1;
     r->signal_fd = signal_fd;
-    if (!hutch_repl_open_session(r) || (r->is_interactive && open_prompt(r, profile->home, err) < 0)) {
+    if (!hutch_repl_open_session(r)) {
+        was_run = false;
+    } else if (r->is_interactive && open_prompt(r, profile->home, err) < 0) {
+        hutch_cell_show_say(&r->show, "%s", err->msg);
         was_run = false;
     } else if (r->is_interactive) {
         talk(r);
