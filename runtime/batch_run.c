@@ -297,8 +297,8 @@ void hutch_batch_run_done(struct batch_run *run)
 {
     struct hutch_err ignored;
 
-    if (run->files_name[0] && hutch_rmtree(run->files_fd, run->files_name, &ignored) < 0)
-        run->files_name[0] = '\0'; /* the directory above goes at the end, and says what is in its way */
+    if (run->files_name[0]) /* the directory above goes at the end, and says what is in its way */
+        hutch_rmtree(run->files_fd, run->files_name, &ignored);
     free(run->code);
     free(run->input);
     free(run->files_path);

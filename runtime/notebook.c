@@ -136,10 +136,9 @@ static const char *check_cell(const struct cJSON *cell)
     return NULL;
 }
 
-/* U+0000 is C0 80 in nbjson's strings. */
 static const char *check_source(const struct notebook_cell *cell)
 {
-    return hutch_notebook_is_executed(cell) && strstr(cell->source, "\xc0\x80") ? "has a NUL character in its source" : NULL;
+    return hutch_notebook_is_executed(cell) && strstr(cell->source, NBJSON_NUL) ? "has a NUL character in its source" : NULL;
 }
 
 static int new_id(struct cJSON *cell, struct hutch_err *err)
