@@ -4,14 +4,15 @@ stays as it is, and the session goes on. It keeps what the first cell left, or s
 One engine for all, as a service would have it, with another session beside, which must not notice. test_hostile.py says what a probe is."""
 import json
 import os
-import time
 
 import pytest
 
 import engine
+import neighbour
 import support
 import test_hostile
 import witness
+from neighbour import text_of
 
 kit = test_hostile.kit
 setting = test_hostile.setting  # a fixture
@@ -60,26 +61,12 @@ def shared(setting):
     before = dict(os.environ)
     os.environ.update(setting.environment())
     try:
-        with engine.Engine(image="python", zygotes=(("shell", None, ("IPython", "ipykernel"), 1, 1),)) as warm:
-            warm.settle()
-            with engine.Session(warm) as beside:
-                beside.run("value = 'of the other session'")
-                warm.settle()
-                yield warm, beside, witness.names_of_processes()
-                assert not beside.ends, beside.ends
+        with neighbour.engine_with_session(prepared=1) as found:
+            yield found
     finally:
         os.close(secret)
         os.environ.clear()
         os.environ.update(before)
-
-
-def own_processes(warm):
-    stats = warm.stats()
-    return [stats["launcher_pid"]] + [zygote["pid"] for zygote in stats["zygotes"]]
-
-
-def text_of(result):
-    return "".join(output["text"] for output in result["outputs"] if output["output_type"] == "stream")
 
 
 def lines_of(result):
@@ -112,7 +99,7 @@ def test_probe(setting, shared, probe, data):
         pytest.skip("memory controller: the fallback cannot count this, as docs/security.md says")
     warm, beside, whole = shared
     warm.settle()
-    own, processes, groups = own_processes(warm), witness.names_of_processes(whole), len(witness.cgroups())
+    own, processes, groups = neighbour.own_processes(warm), witness.names_of_processes(whole), len(witness.cgroups())
     setting.witness.remember()
     of_session, of_cell = options_of(probe)
 
@@ -139,12 +126,9 @@ def test_probe(setting, shared, probe, data):
     assert "42" in text_of(again) or DISK in again["message"], again
 
     # Outside: nothing happened.
-    assert beside.printed("print(value)") == "of the other session\n"
+    assert beside.printed("print(value)") == "beside\n"
     warm.settle()
-    assert own_processes(warm) == own, "a process of the engine was replaced"
-    deadline = time.monotonic() + 20
-    warm.until(lambda: not witness.left_of(processes) or time.monotonic() > deadline, what="the end of all processes")
-    assert not witness.left_of(processes), "left processes"
+    neighbour.check_outside(warm, own, processes)
     assert len(witness.cgroups()) <= groups, "left control groups"
     setting.witness.check()
     assert support.dead_runs() == []

@@ -10,9 +10,11 @@ import time
 import pytest
 
 import engine
+import neighbour
 import support
 import test_tenants
 import witness
+from neighbour import text_of
 
 SECRET = test_tenants.SECRET
 MEMORY = 256 << 20  # what the engine may take more, for a moment, for one session
@@ -36,18 +38,8 @@ def say(*frames):
 @pytest.fixture(scope="module")
 def shared():
     support.become_subreaper()
-    with engine.Engine(image="python", zygotes=(("shell", None, ("IPython", "ipykernel"), 2, 2),)) as warm:
-        warm.settle()
-        with engine.Session(warm) as beside:
-            beside.printed("value = 'beside'")
-            warm.settle()
-            yield warm, beside, witness.names_of_processes()
-            assert not beside.ends, beside.ends
-
-
-def own_processes(warm):
-    stats = warm.stats()
-    return [stats["launcher_pid"]] + [zygote["pid"] for zygote in stats["zygotes"]]
+    with neighbour.engine_with_session(prepared=2) as found:
+        yield found
 
 
 def memory(what):
@@ -60,7 +52,7 @@ def warm(shared):
     """While the test goes on, a cell of the session beside does, too. After it, all is as it was."""
     one, beside, whole = shared
     one.settle()
-    own, processes, losses = own_processes(one), witness.names_of_processes(whole), one.stats()
+    own, processes, losses = neighbour.own_processes(one), witness.names_of_processes(whole), one.stats()
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
         file.write("5")  # VmHWM begins anew, proc(5)
     used = memory("VmHWM:")
@@ -72,18 +64,11 @@ def warm(shared):
     assert beside.printed("print(value)") == "beside\n"
     assert one.run("print('works')", language=None)["stdout"] == "works\n"
     after = one.settle()
-    assert own_processes(one) == own, "a process of the engine was replaced"
     for name in ("lost_zygotes", "lost_launchers", "lost_sandboxes", "restarted"):
         assert after[name] == losses[name], name
-    deadline = time.monotonic() + 20
-    one.until(lambda: not witness.left_of(processes) or time.monotonic() > deadline, what="the end of all processes")
-    assert not witness.left_of(processes), "left processes"
+    neighbour.check_outside(one, own, processes)
     assert support.dead_runs() == []
     assert grown < MEMORY, "the engine's process took %d MiB more" % (grown >> 20)
-
-
-def text_of(result):
-    return "".join(output["text"] for output in result["outputs"] if output["output_type"] == "stream")
 
 
 def check_next(session):
