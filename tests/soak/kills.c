@@ -1,14 +1,8 @@
 #include "soak.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define SETTLE_S   60  /* not a measure: for a machine that is busy with other things */
 #define STABLE_MS  25  /* full for so long: a sandbox that lost its worker is noticed a little later */
@@ -46,29 +40,12 @@ static pid_t launcher_of(struct hutch_engine *engine)
 static int kill_one(struct kills *k)
 {
     enum proc_kind kind = pick_kind();
-    struct pollfd pfd = { .events = POLLIN };
-    pid_t pid;
 
-    procs_scan(&k->procs, launcher_of(k->load.engine));
-    pid = procs_pick(&k->procs, kind);
-    pfd.fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-    if (pfd.fd < 0)
+    if (!procs_kill(&k->procs, launcher_of(k->load.engine), kind))
         return -1;
     k->may_die += kind == PROC_INIT || kind == PROC_WORKER ? 1 : kind == PROC_OPENER || kind == PROC_ANCHOR ? k->load.in_flight : 0;
-    if (syscall(SYS_pidfd_send_signal, pfd.fd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
-        die("kill %s %d: %s", proc_names[kind], pid, strerror(errno));
-    if (poll(&pfd, 1, SETTLE_S * 1000) != 1)
-        complain("%s %d does not die of SIGKILL", proc_names[kind], pid);
-    close(pfd.fd);
     k->done[kind]++;
     return (int)kind;
-}
-
-/* A host may reap every child it has; those of a killed opener have come to us. */
-static void reap(void)
-{
-    while (waitpid(-1, NULL, WNOHANG) > 0)
-        ;
 }
 
 /* Until all results are there and the pools are full and stay so; the time at which they were. */
@@ -115,7 +92,7 @@ static bool one_round(struct kills *k)
         kind = hit >= 0 ? hit : kind;
     }
     full = settle(k);
-    reap();
+    procs_reap();
     if (full < 0)
         return false;
     if (kind >= 0 && n == 1)
@@ -173,15 +150,7 @@ int soak_kills(const struct settings *settings)
     }
     report(k);
     load_close(&k->load);
-    for (int i = 0; i < 100; i++) {
-        reap();
-        procs_scan(&k->procs, 0);
-        if (procs_count(&k->procs) == 0)
-            break;
-        usleep(20000);
-    }
-    if (procs_count(&k->procs) > 0)
-        complain("%u processes are left after the engine's end", procs_count(&k->procs));
+    procs_check_gone(&k->procs);
     for (int kind = 0; kind < PROC_KINDS; kind++)
         free(k->times[kind]);
     free(k);

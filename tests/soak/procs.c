@@ -2,11 +2,18 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#define DEATH_S 60 /* not a measure: for a machine that is busy with other things */
 
 const char *const proc_names[PROC_KINDS] = { "opener", "sweeper", "anchor", "launcher", "zygote", "init", "worker" };
 
@@ -93,7 +100,8 @@ void procs_scan(struct procs *procs, pid_t launcher)
     }
 }
 
-pid_t procs_pick(const struct procs *procs, enum proc_kind kind)
+/* 0 when there is none. */
+static pid_t pick(const struct procs *procs, enum proc_kind kind)
 {
     uint32_t n = 0, chosen;
 
@@ -107,6 +115,30 @@ pid_t procs_pick(const struct procs *procs, enum proc_kind kind)
             return procs->all[i].pid;
 }
 
+bool procs_kill(struct procs *procs, pid_t launcher, enum proc_kind kind)
+{
+    struct pollfd pfd = { .events = POLLIN };
+    pid_t pid;
+
+    procs_scan(procs, launcher);
+    pid = pick(procs, kind);
+    pfd.fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    if (pfd.fd < 0)
+        return false;
+    if (syscall(SYS_pidfd_send_signal, pfd.fd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
+        die("kill %s %d: %s", proc_names[kind], pid, strerror(errno));
+    if (poll(&pfd, 1, DEATH_S * 1000) != 1)
+        complain("%s %d does not die of SIGKILL", proc_names[kind], pid);
+    close(pfd.fd);
+    return true;
+}
+
+void procs_reap(void)
+{
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+}
+
 unsigned procs_count(const struct procs *procs)
 {
     unsigned n = 0;
@@ -114,4 +146,16 @@ unsigned procs_count(const struct procs *procs)
     for (size_t i = 0; i < procs->n; i++)
         n += procs->all[i].is_ours && !procs->all[i].is_zombie;
     return n;
+}
+
+void procs_check_gone(struct procs *procs)
+{
+    for (int i = 0; i < 100; i++) {
+        procs_reap();
+        procs_scan(procs, 0);
+        if (procs_count(procs) == 0)
+            return;
+        usleep(20000);
+    }
+    complain("%u processes are left after the engine's end", procs_count(procs));
 }

@@ -2,13 +2,9 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define SETTLE_S    60 /* not a measure: for a machine that is busy with other things */
 #define STABLE_MS   25
@@ -337,29 +333,13 @@ static enum proc_kind pick_kind(const struct hall *h)
 static void kill_one(struct hall *h)
 {
     enum proc_kind kind = pick_kind(h);
-    struct pollfd pfd = { .events = POLLIN };
-    pid_t pid;
 
-    procs_scan(&h->procs, stats_of(h->engine).launcher_pid);
-    pid = procs_pick(&h->procs, kind);
-    pfd.fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-    if (pfd.fd < 0)
+    if (!procs_kill(&h->procs, stats_of(h->engine).launcher_pid, kind))
         return;
     /* One session's interpreter, or all of them; and an order that counted on a copy. */
     if (kind == PROC_INIT || kind == PROC_WORKER || kind == PROC_OPENER || kind == PROC_ANCHOR)
         h->may_harm += 2 * (kind == PROC_INIT || kind == PROC_WORKER ? 1 : h->n_desks);
-    if (syscall(SYS_pidfd_send_signal, pfd.fd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
-        die("kill %s %d: %s", proc_names[kind], pid, strerror(errno));
-    if (poll(&pfd, 1, SETTLE_S * 1000) != 1)
-        complain("%s %d does not die of SIGKILL", proc_names[kind], pid);
-    close(pfd.fd);
     h->done[kind]++;
-}
-
-static void reap(void)
-{
-    while (waitpid(-1, NULL, WNOHANG) > 0)
-        ;
 }
 
 static bool one_round(struct hall *h)
@@ -376,7 +356,7 @@ static bool one_round(struct hall *h)
         kill_one(h);
     }
     is_settled = settle(h);
-    reap();
+    procs_reap();
     if (h->lost + h->failed > h->may_harm)
         complain("%u interpreters died and %u orders failed, but what was killed can have harmed no more than %u", h->lost, h->failed,
                  h->may_harm);
@@ -394,7 +374,7 @@ static void close_all(struct hall *h)
     while (h->opened != h->ended && now_ms() < end)
         turn(h, now_ms() + 50);
     settle(h);
-    reap();
+    procs_reap();
     if (h->opened != h->ended)
         complain("%u sessions were opened, and %u ended", h->opened, h->ended);
 }
@@ -402,14 +382,10 @@ static void close_all(struct hall *h)
 /* A sweeper that was killed is replaced with the opener. */
 static void renew(struct hall *h)
 {
-    pid_t opener;
-
-    procs_scan(&h->procs, stats_of(h->engine).launcher_pid);
-    opener = h->done[PROC_SWEEPER] > 0 ? procs_pick(&h->procs, PROC_OPENER) : 0;
-    if (opener > 0)
-        kill(opener, SIGKILL);
+    if (h->done[PROC_SWEEPER] > 0)
+        procs_kill(&h->procs, stats_of(h->engine).launcher_pid, PROC_OPENER);
     settle(h);
-    reap();
+    procs_reap();
 }
 
 static void open_hall(struct hall *h, const struct settings *settings)
@@ -498,15 +474,7 @@ int soak_sessions(const struct settings *settings)
     if (h->cells == 0 || h->said < h->cells / 4)
         complain("hardly any cell did what it should");
     hutch_engine_free(h->engine);
-    for (int i = 0; i < 100; i++) {
-        reap();
-        procs_scan(&h->procs, 0);
-        if (procs_count(&h->procs) == 0)
-            break;
-        usleep(20000);
-    }
-    if (procs_count(&h->procs) > 0)
-        complain("%u processes are left after the engine's end", procs_count(&h->procs));
+    procs_check_gone(&h->procs);
     free(h->desks);
     free(h);
     return 0;

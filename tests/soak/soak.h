@@ -88,9 +88,13 @@ struct procs {
 };
 /* All descendants of this process, which has to be a subreaper. */
 void procs_scan(struct procs *procs, pid_t launcher);
-/* A random one of a kind, 0 when there is none. */
-pid_t procs_pick(const struct procs *procs, enum proc_kind kind);
+/* Kills a random one of a kind and waits until it is gone. False when there is none. */
+bool procs_kill(struct procs *procs, pid_t launcher, enum proc_kind kind);
+/* A host may reap every child it has; those of a killed opener have come to us. */
+void procs_reap(void);
 unsigned procs_count(const struct procs *procs); /* without zombies */
+/* After the engine's end: complains of what is still there two seconds later. */
+void procs_check_gone(struct procs *procs);
 
 /* --- flat.c: what an engine has and holds --- */
 
