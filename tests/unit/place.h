@@ -8,15 +8,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -91,6 +94,41 @@ static inline void put_socket(const struct place *p, const char *name)
 
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/data/%s", p->path, name);
     assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+}
+
+static inline void end_process(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* A process that holds a lease on the file: open(2) of others waits for it, by default 45 seconds. -1: there are no leases here. */
+static inline pid_t hold_lease(int dirfd, const char *name)
+{
+    int said[2];
+    char c = 0;
+    pid_t pid;
+
+    assert_int_equal(pipe2(said, O_CLOEXEC), 0);
+    pid = fork();
+    if (pid == 0) {
+        int fd = openat(dirfd, name, O_RDWR | O_CLOEXEC);
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGIO, SIG_IGN);
+        c = fcntl(fd, F_SETLEASE, F_WRLCK) == 0 ? 'y' : 'n';
+        if (write(said[1], &c, 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    close(said[1]);
+    assert_int_equal(read(said[0], &c, 1), 1);
+    close(said[0]);
+    if (c == 'y')
+        return pid;
+    end_process(pid);
+    return -1;
 }
 
 #endif

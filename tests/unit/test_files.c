@@ -7,13 +7,10 @@
 #include <cjson/cJSON.h>
 #include <fcntl.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -99,39 +96,20 @@ static void test_read(void **state)
     assert_refused(p, "none", O_RDONLY, "No such file");
 }
 
-/* A lease makes open(2) of others wait for its holder, by default 45 seconds. */
 static void test_lease(void **state)
 {
     struct place *p = *state;
     struct hutch_err err;
     auto_fd fd = -1;
-    int pair[2];
-    char c = 0;
     pid_t pid;
 
     put(p->data, "a", "text");
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    pid = fork();
-    if (pid == 0) {
-        int mine = openat(p->data, "a", O_RDWR);
-
-        signal(SIGIO, SIG_IGN);
-        c = fcntl(mine, F_SETLEASE, F_WRLCK) == 0 ? 'y' : 'n';
-        if (write(pair[1], &c, 1) != 1 || read(pair[1], &c, 1) != 1)
-            _exit(1);
-        _exit(0);
-    }
-    assert_int_equal(read(pair[0], &c, 1), 1);
-    if (c == 'y') {
-        assert_refused(p, "a", O_RDONLY, "holds on to it");
-        assert_int_equal(hutch_files_open(p->data, "a", O_WRONLY, &fd, &err), 0); /* a new one */
-    }
-    assert_int_equal(write(pair[0], "", 1), 1);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-    close(pair[0]);
-    close(pair[1]);
-    if (c != 'y')
+    pid = hold_lease(p->data, "a");
+    if (pid < 0)
         skip();
+    assert_refused(p, "a", O_RDONLY, "holds on to it");
+    assert_int_equal(hutch_files_open(p->data, "a", O_WRONLY, &fd, &err), 0); /* a new one */
+    end_process(pid);
 }
 
 static void test_write(void **state)
@@ -377,8 +355,7 @@ static void test_a_name_that_changes(void **state)
         }
         hutch_files_delete(p->data, "name", &err);
     }
-    kill(pid, SIGKILL);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    end_process(pid);
     assert_text(p->top, "secret", "secret");
 }
 

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -382,36 +381,20 @@ static void test_device_is_refused(void **state)
     assert_int_equal(count(p->store), 0);
 }
 
-/* A process inside that made a lease would keep a reader waiting for 45 seconds. */
 static void test_lease_is_refused(void **state)
 {
     struct place *p = *state;
     struct snapshot_report report;
     struct hutch_err err = { 0 };
-    int pair[2], rc;
-    char c = 0;
     pid_t pid;
+    int rc;
 
     put(p->data, "a", "text");
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    pid = fork();
-    if (pid == 0) {
-        int mine = openat(p->data, "a", O_RDWR);
-
-        signal(SIGIO, SIG_IGN);
-        c = fcntl(mine, F_SETLEASE, F_WRLCK) == 0 ? 'y' : 'n';
-        if (write(pair[1], &c, 1) != 1 || read(pair[1], &c, 1) != 1)
-            _exit(1);
-        _exit(0);
-    }
-    assert_int_equal(read(pair[0], &c, 1), 1);
-    rc = hutch_snapshot_take(p->data, p->store, "one", &no_bounds, &report, &err);
-    assert_int_equal(write(pair[0], "", 1), 1);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-    close(pair[0]);
-    close(pair[1]);
-    if (c != 'y')
+    pid = hold_lease(p->data, "a");
+    if (pid < 0)
         skip();
+    rc = hutch_snapshot_take(p->data, p->store, "one", &no_bounds, &report, &err);
+    end_process(pid);
     assert_int_equal(rc, -1);
     assert_non_null(strstr(err.msg, "holds on to it"));
     assert_int_equal(count(p->store), 0);
@@ -666,8 +649,7 @@ static void test_a_tree_that_changes(void **state)
             assert_int_equal(kill(pid, 0), 0);
         assert_text(p->data, "kept", "kept");
     }
-    kill(pid, SIGKILL);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    end_process(pid);
     assert_true(taken > 0);
     assert_text(p->top, "secret", "secret");
     assert_int_equal(count(p->top), 3);
