@@ -73,7 +73,5 @@ int hutch_nbjson_join_member(struct cJSON *object, const char *key);
  * but JSON types are joined. -1: ENOMEM. */
 int hutch_nbjson_split_bundle(struct cJSON *data);
 int hutch_nbjson_join_bundle(struct cJSON *data);
-/* Is it "application/json", or "application/…+json"? Its values are JSON and no text. */
-bool hutch_nbjson_is_json_type(const char *mime);
 
 #endif

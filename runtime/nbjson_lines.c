@@ -127,7 +127,8 @@ int hutch_nbjson_join_member(struct cJSON *object, const char *key)
     return join_item(object, cJSON_GetObjectItemCaseSensitive(object, key));
 }
 
-bool hutch_nbjson_is_json_type(const char *mime)
+/* "application/json", or "application/…+json": its values are JSON and no text. */
+static bool is_json_type(const char *mime)
 {
     static const char prefix[] = "application/", suffix[] = "+json";
     size_t len = strlen(mime);
@@ -157,7 +158,7 @@ int hutch_nbjson_join_bundle(struct cJSON *data)
 
     for (item = data->child; item != NULL; item = next) {
         next = item->next;
-        if (!hutch_nbjson_is_json_type(item->string) && join_item(data, item) < 0)
+        if (!is_json_type(item->string) && join_item(data, item) < 0)
             return -1;
     }
     return 0;
