@@ -481,12 +481,20 @@ static void start_cell(struct session *s, struct order *order)
         hutch_engine_wake(s->engine, s->look_at);
 }
 
+/* Whether it was not killed: until its death is known it might still take a cell. */
+static bool is_alive(struct session *s)
+{
+    struct supervisor *sup = supervisor_of(s);
+
+    return sup && sup->reason == END_OWN && hutch_agent_is_there(s->run->agent);
+}
+
 static void start_next(struct session *s)
 {
     struct order *order = TAILQ_FIRST(&s->orders);
     double unsettled;
 
-    if (s->state != SESSION_IDLE || !order || s->is_calling || s->is_closing || s->is_restarting || !hutch_agent_is_there(s->run->agent))
+    if (s->state != SESSION_IDLE || !order || s->is_calling || s->is_closing || s->is_restarting || !is_alive(s))
         return;
     unsettled = hutch_collect_unsettled_ms(&s->seen);
     if (unsettled > 0) {
