@@ -90,6 +90,7 @@ static pid_t start_launcher(int sock, const struct id_plan *plan, const struct c
 
 _Noreturn void hutch_anchor_main(int sock, int go_fd, const struct id_plan *plan, const struct cgroup_base *base)
 {
+    struct pollfd opener = { .fd = go_fd, .events = POLLIN };
     struct hutch_err err;
     pid_t launcher;
     sigset_t chld;
@@ -98,7 +99,6 @@ _Noreturn void hutch_anchor_main(int sock, int go_fd, const struct id_plan *plan
 
     if (TEMP_FAILURE_RETRY(read(go_fd, &go, 1)) != 1)
         _exit(1);
-    close(go_fd);
     if (become_unprivileged(plan, &err) < 0 || mount_own_proc(&err) < 0)
         give_up(sock, &err);
     if (plan->is_mapped_away && mount("tmpfs", LAUNCHER_SHELF, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=700") < 0) {
@@ -106,11 +106,15 @@ _Noreturn void hutch_anchor_main(int sock, int go_fd, const struct id_plan *plan
         give_up(sock, &err);
     }
     prctl(PR_SET_NAME, "hutch-anchor", 0, 0, 0);
-    /* After the change of user, which clears it: prctl(2). An opener that died before is seen on the socket. */
+    /* After the change of user, which clears it: prctl(2). An opener that died before is seen on the pipe; getppid(2) is 0 here, and
+     * the socket has its other end in the engine. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) {
         hutch_err_set(&err, errno, "ask to die with the opener");
         give_up(sock, &err);
     }
+    if (TEMP_FAILURE_RETRY(poll(&opener, 1, 0)) != 0)
+        _exit(1);
+    close(go_fd);
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_BLOCK, &chld, NULL);

@@ -78,6 +78,8 @@ static int ask_for_sources(struct blueprint *b, struct hutch_err *err)
         return hutch_err_set(err, ENOMEM, "open the sources of a sandbox");
     for (size_t i = 0; i < b->n_fds; i++)
         b->fds[i] = -1;
+    b->asked_at = hutch_supervisor_now();
+    hutch_engine_wake(b->engine, b->asked_at + b->engine->setup_ms);
     for (size_t i = 0; i < b->n_fds; i++) {
         size_t index;
         const struct sandbox_mount *m = mount_of_fd(&b->spec, i, &index);
@@ -583,10 +585,24 @@ void hutch_helper_stop(struct hutch_engine *engine)
     reap(h, STOP_TIMEOUT_MS); /* it kills what it has started and waits for that */
 }
 
+/* When the helper has to have done what everything waits for. */
+static double patience_ends(const struct hutch_engine *engine)
+{
+    const struct helper *h = &engine->helper;
+    double since = h->has_launcher ? ENGINE_NEVER : h->since;
+    const struct blueprint *b;
+
+    TAILQ_FOREACH(b, &engine->blueprints, link)
+        if (b->fds && b->n_open < b->n_fds)
+            hutch_engine_earlier(&since, b->asked_at);
+    return since == ENGINE_NEVER ? ENGINE_NEVER : since + engine->setup_ms;
+}
+
 double hutch_helper_clocks(struct hutch_engine *engine, double now)
 {
     struct helper *h = &engine->helper;
     struct hutch_err err;
+    double due;
 
     if (engine->is_broken)
         return ENGINE_NEVER;
@@ -597,10 +613,9 @@ double hutch_helper_clocks(struct hutch_engine *engine, double now)
             fail_helper(engine, &err);
         return now + engine->setup_ms;
     }
-    if (h->has_launcher)
-        return ENGINE_NEVER;
-    if (now < h->since + engine->setup_ms)
-        return h->since + engine->setup_ms;
+    due = patience_ends(engine);
+    if (now < due)
+        return due;
     hutch_err_set(&err, ETIMEDOUT, "wait for the helper program '%s'", engine->launcher);
     fail_helper(engine, &err);
     return now + engine->setup_ms;

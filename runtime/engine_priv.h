@@ -68,6 +68,7 @@ struct blueprint {
     int memfd;             /* owned; encoded */
     int *fds;              /* owned, with is_mapped_away: root tree and binds as detached mounts; -1: not there yet */
     size_t n_fds, n_open;  /* how many there have to be; have been asked for and answered */
+    double asked_at;       /* when they were asked for */
     uint64_t missing[4];
     bool is_sent;          /* the present launcher has it */
 };

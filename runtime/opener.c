@@ -122,8 +122,7 @@ static pid_t clone_anchor(int sock, const struct id_plan *plan, const struct cgr
         hutch_err_set(err, errno, "let the anchor go");
         goto fail;
     }
-    close(go[1]);
-    return pid;
+    return pid; /* go[1] stays open: it closes with the opener, which is how the anchor sees that there is one */
 fail:
     hutch_fd_closep(&go[0]);
     hutch_fd_closep(&go[1]);
