@@ -29,6 +29,7 @@ def session(shell):
 
 
 def value(result):
+    assert result["outputs"], result
     return result["outputs"][-1]["data"]["text/plain"]
 
 
@@ -614,7 +615,11 @@ def test_whoever_is_killed_every_order_is_answered_once():
                     pass
         one.until(lambda: all(order.result is not None for order in orders), 120, "every order is answered")
         assert {order.results for order in orders} == {1}, "seed %d" % seed
-        assert [value(session.run("6 * 7")) for session in sessions] == ["42"] * 3
+        for session in sessions:
+            result = session.run("6 * 7")
+            for _ in range(2):  # what follows from the last kill may come this late
+                result = session.run("6 * 7") if result["interpreter_died"] else result
+            assert value(result) == "42"
         for session in sessions:
             session.close()
         one.until(lambda: all(session.ends for session in sessions))
