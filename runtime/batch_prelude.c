@@ -16,7 +16,5 @@ static const char prelude[] =
 /* A future import must be a program's first statement; who writes one has the other imports too. */
 const char *hutch_batch_prelude(const struct batch_task *task, const struct batch_sample *sample)
 {
-    bool has_future = memmem(sample->program.text, sample->program.len, "from __future__", 15) != NULL;
-
-    return task->with_prelude && !has_future ? prelude : "";
+    return task->with_prelude && !memmem(sample->program.text, sample->program.len, "from __future__", 15) ? prelude : "";
 }

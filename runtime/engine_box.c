@@ -335,6 +335,7 @@ struct box *hutch_box_create(struct hutch_engine *engine, struct pool *pool, str
         hutch_box_discard(box);
         return NULL;
     }
+    hutch_blueprint_want(blueprint);
     hutch_box_on_launcher(box);
     return box;
 }

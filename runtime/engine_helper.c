@@ -57,6 +57,8 @@ static void blueprint_failed(struct blueprint *b, const struct hutch_err *why)
     struct hutch_engine *engine = b->engine;
     struct box *box, *next;
 
+    b->has_failed = true;
+    b->is_sent = false;
     if (b == engine->worker || b == engine->zygote)
         hutch_engine_break(engine, why);
     for (box = TAILQ_FIRST(&engine->boxes); box; box = next) {
@@ -78,8 +80,6 @@ static int ask_for_sources(struct blueprint *b, struct hutch_err *err)
         return hutch_err_set(err, ENOMEM, "open the sources of a sandbox");
     for (size_t i = 0; i < b->n_fds; i++)
         b->fds[i] = -1;
-    b->asked_at = hutch_supervisor_now();
-    hutch_engine_wake(b->engine, b->asked_at + b->engine->setup_ms);
     for (size_t i = 0; i < b->n_fds; i++) {
         size_t index;
         const struct sandbox_mount *m = mount_of_fd(&b->spec, i, &index);
@@ -98,7 +98,7 @@ static int push(struct blueprint *b, struct hutch_err *err)
     int fds[WARM_MAX_FDS] = { b->memfd };
     size_t n = 1;
 
-    if (b->is_sent || !h->has_launcher)
+    if (b->is_sent || b->has_failed || !h->has_launcher)
         return 0;
     if (h->is_mapped_away) {
         if (b->n_open < b->n_fds)
@@ -127,14 +127,39 @@ static void on_source(struct blueprint *b, int fd, const struct hutch_err *why)
     }
     m = mount_of_fd(&b->spec, b->n_open, &index);
     b->fds[b->n_open++] = fd;
-    if (fd < 0) {
-        if (!m || !(m->flags & MOUNT_OPTIONAL) || why->errnum != ENOENT) {
-            blueprint_failed(b, why);
-            return;
-        }
+    if (fd < 0 && m && (m->flags & MOUNT_OPTIONAL) && why->errnum == ENOENT) {
         b->missing[index / 64] |= 1ull << index % 64;
+    } else if (fd < 0 && !b->has_failed) {
+        b->has_failed = true;
+        b->why = *why;
     }
-    if (b->n_open == b->n_fds && push(b, &err) < 0)
+    if (b->n_open < b->n_fds)
+        return;
+    if (b->has_failed)
+        blueprint_failed(b, &b->why);
+    else if (push(b, &err) < 0)
+        blueprint_failed(b, &err);
+}
+
+static void forget_sources(struct blueprint *b)
+{
+    for (size_t i = 0; b->fds && i < b->n_open; i++)
+        hutch_fd_closep(&b->fds[i]);
+    free(b->fds);
+    b->fds = NULL;
+    b->n_open = 0;
+    memset(b->missing, 0, sizeof(b->missing));
+    b->has_failed = false;
+}
+
+void hutch_blueprint_want(struct blueprint *b)
+{
+    struct hutch_err err;
+
+    if (!b->has_failed || (b->fds && b->n_open < b->n_fds)) /* what is on its way comes first */
+        return;
+    forget_sources(b);
+    if (push(b, &err) < 0)
         blueprint_failed(b, &err);
 }
 
@@ -178,9 +203,7 @@ void hutch_blueprint_unref(struct blueprint *b)
         hutch_helper_order(b->engine, &request, NULL, 0, &ignored);
     }
     TAILQ_REMOVE(&b->engine->blueprints, b, link);
-    for (size_t i = 0; b->fds && i < b->n_open; i++)
-        hutch_fd_closep(&b->fds[i]);
-    free(b->fds);
+    forget_sources(b);
     hutch_fd_closep(&b->memfd);
     hutch_spec_done(&b->spec);
     free(b);
@@ -395,14 +418,8 @@ static void lose_helper(struct hutch_engine *engine)
     h->has_hello = false;
     reap(h, 0); /* it hung up, so it is on its way */
     lose_launcher(engine);
-    TAILQ_FOREACH(b, &engine->blueprints, link) {
-        for (size_t i = 0; b->fds && i < b->n_open; i++)
-            hutch_fd_closep(&b->fds[i]);
-        free(b->fds);
-        b->fds = NULL;
-        b->n_open = 0;
-        memset(b->missing, 0, sizeof(b->missing));
-    }
+    TAILQ_FOREACH(b, &engine->blueprints, link)
+        forget_sources(b);
     hutch_zygotes_drop_all(engine);
     for (box = TAILQ_FIRST(&engine->boxes); box; box = next) {
         next = TAILQ_NEXT(box, link);
@@ -585,24 +602,10 @@ void hutch_helper_stop(struct hutch_engine *engine)
     reap(h, STOP_TIMEOUT_MS); /* it kills what it has started and waits for that */
 }
 
-/* When the helper has to have done what everything waits for. */
-static double patience_ends(const struct hutch_engine *engine)
-{
-    const struct helper *h = &engine->helper;
-    double since = h->has_launcher ? ENGINE_NEVER : h->since;
-    const struct blueprint *b;
-
-    TAILQ_FOREACH(b, &engine->blueprints, link)
-        if (b->fds && b->n_open < b->n_fds)
-            hutch_engine_earlier(&since, b->asked_at);
-    return since == ENGINE_NEVER ? ENGINE_NEVER : since + engine->setup_ms;
-}
-
 double hutch_helper_clocks(struct hutch_engine *engine, double now)
 {
     struct helper *h = &engine->helper;
     struct hutch_err err;
-    double due;
 
     if (engine->is_broken)
         return ENGINE_NEVER;
@@ -613,9 +616,10 @@ double hutch_helper_clocks(struct hutch_engine *engine, double now)
             fail_helper(engine, &err);
         return now + engine->setup_ms;
     }
-    due = patience_ends(engine);
-    if (now < due)
-        return due;
+    if (h->has_launcher)
+        return ENGINE_NEVER;
+    if (now < h->since + engine->setup_ms)
+        return h->since + engine->setup_ms;
     hutch_err_set(&err, ETIMEDOUT, "wait for the helper program '%s'", engine->launcher);
     fail_helper(engine, &err);
     return now + engine->setup_ms;

@@ -68,15 +68,18 @@ struct blueprint {
     int memfd;             /* owned; encoded */
     int *fds;              /* owned, with is_mapped_away: root tree and binds as detached mounts; -1: not there yet */
     size_t n_fds, n_open;  /* how many there have to be; have been asked for and answered */
-    double asked_at;       /* when they were asked for */
     uint64_t missing[4];
     bool is_sent;          /* the present launcher has it */
+    bool has_failed;       /* a source, or the description; tried again for whoever wants it */
+    struct hutch_err why;  /* has_failed, with more sources on their way: what the first one lacks */
 };
 TAILQ_HEAD(blueprint_list, blueprint);
 
 /* Takes @spec over, on failure too. One reference is the caller's. */
 struct blueprint *hutch_blueprint_create(struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err);
 void hutch_blueprint_unref(struct blueprint *b); /* NULL is fine */
+/* For a sandbox that waits for it from now on. */
+void hutch_blueprint_want(struct blueprint *b);
 
 /* --- helper processes: engine_helper.c --- */
 
@@ -86,7 +89,7 @@ struct helper {
     struct link opener, launcher, sweeper;
     bool has_hello, is_mapped_away, has_launcher;
     pid_t launcher_pid;
-    double since;         /* when it was started */
+    double since;         /* when it was started, or its launcher was lost */
     double retry_at;      /* when it is started again; ENGINE_NEVER */
     unsigned failures;    /* in a row, without a sandbox between */
     unsigned launchers;   /* that came since the start */
@@ -102,7 +105,7 @@ int hutch_helper_order(struct hutch_engine *engine, const struct launcher_reques
 bool hutch_helper_sweep(struct hutch_engine *engine, const char *name);
 /* An order about the files of a session, whose data root is the store. The answer comes to hutch_branch_on_files(). False when nobody is there. */
 bool hutch_helper_sweeper_order(struct hutch_engine *engine, const struct sweep_request *request, int data_dirfd);
-/* OPENER_OPEN; the answer comes to hutch_box_opened() or to the blueprint that asked. */
+/* OPENER_OPEN; the answer comes to hutch_box_on_opened() or to the blueprint that asked. */
 int hutch_helper_open(struct hutch_engine *engine, uint32_t id, const char *path, unsigned flags, struct hutch_err *err);
 
 /* --- interpreters: engine_zygotes.c --- */
@@ -480,6 +483,7 @@ struct session {
     bool keep_data, is_closing, is_restarting, is_resting;
     bool has_variables;        /* a cell has run since its interpreter began */
     bool is_deaf;              /* its interpreter closed its socket */
+    unsigned false_starts;     /* interpreters in a row that were ended before they were ready */
     bool is_calling;           /* a callback runs: nothing begins */
     void (*on_end)(void *user, uint64_t session, const char *why, const char *directory);
     void *user;
@@ -520,21 +524,7 @@ struct session {
     uint64_t kept_bytes;
 };
 
-/* --- checkpoints and branches: engine_branch.c --- */
-
-void hutch_branch_begin(struct session *s, const struct order *order);
-void hutch_branch_hear(struct session *s, const struct cell_event *event); /* CELL_OTHER */
-void hutch_branch_turn(struct session *s);    /* something came that it may have waited for */
-void hutch_branch_give_up(struct session *s); /* a process inside took too long */
-double hutch_branch_clocks(struct session *s, double now); /* looks whether somebody writes to the kept files */
-void hutch_branch_clear(struct session *s);   /* the order is answered */
-/* NULL: the sweeper is gone. */
-void hutch_branch_on_files(struct hutch_engine *engine, const struct sweeper_reply *reply);
-/* Its interpreter is gone, and with it all of them; their files, unless the engine's end removes them anyhow. */
-void hutch_branch_drop_all(struct session *s, bool removes_files);
-void hutch_branch_bury(struct hutch_engine *engine);
-
-/* NULL-terminated random hex digits. */
+/* NUL-terminated random hex digits. */
 int hutch_session_make_token(char token[SESSION_TOKEN_SIZE], struct hutch_err *err);
 /* Its sandbox is there and its code may begin. -1: hutch_box_fail() is to follow. */
 int hutch_session_begin(struct session *session, struct box *box, struct hutch_err *err);
@@ -566,6 +556,20 @@ double hutch_sessions_clocks(struct hutch_engine *engine, double now);
 /* The engine is broken: no cell can be executed. */
 void hutch_sessions_refuse_all(struct hutch_engine *engine);
 void hutch_sessions_free(struct hutch_engine *engine);
+
+/* --- checkpoints and branches: engine_branch.c --- */
+
+void hutch_branch_begin(struct session *s, const struct order *order);
+void hutch_branch_hear(struct session *s, const struct cell_event *event); /* CELL_OTHER */
+void hutch_branch_turn(struct session *s);    /* something came that it may have waited for */
+void hutch_branch_give_up(struct session *s); /* a process inside took too long */
+double hutch_branch_clocks(struct session *s, double now); /* looks whether somebody writes to the kept files */
+void hutch_branch_clear(struct session *s);   /* the order is answered */
+/* NULL: the sweeper is gone. */
+void hutch_branch_on_files(struct hutch_engine *engine, const struct sweeper_reply *reply);
+/* Its interpreter is gone, and with it all of them; their files, unless the engine's end removes them anyhow. */
+void hutch_branch_drop_all(struct session *s, bool removes_files);
+void hutch_branch_bury(struct hutch_engine *engine);
 
 /* --- requests: engine_request.c --- */
 

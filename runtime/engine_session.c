@@ -350,6 +350,7 @@ static void on_event(void *user, const struct cell_event *event)
 
     switch (event->kind) {
     case CELL_READY:
+        s->false_starts = 0;
         if (s->state == SESSION_SEATING)
             hutch_session_set_state(s, SESSION_IDLE);
         break;
@@ -624,6 +625,13 @@ void hutch_session_on_death(struct session *s)
         lose_order(s);
     else if (!s->is_closing)
         describe_death(s, s->why, sizeof(s->why));
+    if (s->state == SESSION_SEATING && !s->is_closing && !s->is_restarting && ++s->false_starts > ENGINE_MAX_RESTARTS) {
+        const struct run_result *r = &s->run->result;
+
+        s->false_starts = 0; /* the next cell may have better luck */
+        hutch_session_doom(s, TAILQ_FIRST(&s->orders), r->verdict == VERDICT_OK ? HUTCH_SETUP_FAILED : (enum hutch_verdict)r->verdict,
+                           s->why);
+    }
     hutch_branch_drop_all(s, true);
     rest(s, false);
     hutch_agent_free(s->run->agent);

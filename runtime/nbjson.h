@@ -52,8 +52,6 @@ char *hutch_nbjson_text(const struct cJSON *string, size_t *ret_len);
 char *hutch_nbjson_c_text(const struct cJSON *string);
 /* A string of any bytes: each ill-formed part of a UTF-8 sequence becomes U+FFFD. NULL: ENOMEM. */
 struct cJSON *hutch_nbjson_string(const char *text, size_t len);
-/* A whole number of any size is printed as it is by cJSON only up to 2^53; this one always. NULL: ENOMEM. */
-struct cJSON *hutch_nbjson_integer(int64_t value);
 /* A number written without fraction and exponent, within int64_t; false when @value is something else, or NULL. */
 bool hutch_nbjson_get_integer(const struct cJSON *value, int64_t *ret);
 

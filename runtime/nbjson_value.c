@@ -6,28 +6,10 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct cJSON *hutch_nbjson_integer(int64_t value)
-{
-    char digits[24];
-    cJSON *item = cJSON_CreateNumber((double)value);
-
-    if (item == NULL)
-        return NULL;
-    snprintf(digits, sizeof(digits), "%" PRId64, value);
-    item->valuestring = cJSON_malloc(sizeof(digits));
-    if (item->valuestring == NULL) {
-        cJSON_Delete(item);
-        return NULL;
-    }
-    strcpy(item->valuestring, digits);
-    return item;
-}
 
 bool hutch_nbjson_get_integer(const struct cJSON *value, int64_t *ret)
 {

@@ -151,15 +151,16 @@ int hutch_userns_open_idmap(uid_t disk_uid, gid_t disk_gid, const struct id_plan
 {
     char path[48];
     int fd = -1, status;
-    pid_t pid;
+    pid_t pid, self = getpid();
 
     /* A user namespace lives as long as a process or descriptor names it: a child makes it, waits to be looked at,
      * and is killed. */
     pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-        for (;;)
+        while (getppid() == self)
             pause();
+        _exit(1);
     }
     if (pid < 0)
         return hutch_err_set(err, errno, "make a user namespace for an id-mapped mount");
