@@ -626,19 +626,19 @@ void hutch_branch_clear(struct session *s)
     clear(s);
 }
 
-void hutch_branch_drop_all(struct session *s, bool has_engine)
+void hutch_branch_drop_all(struct session *s, bool removes_files)
 {
     struct parked *p;
 
     hutch_agent_free(s->next);
     if (s->made) {
-        if (has_engine)
+        if (removes_files)
             remove_files(s, s->made->name);
         release(s->made);
     }
     clear(s);
     while ((p = TAILQ_FIRST(&s->parked))) {
-        if (has_engine)
+        if (removes_files)
             remove_files(s, p->name);
         forget(s, p);
     }
