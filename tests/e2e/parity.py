@@ -242,13 +242,13 @@ def compare_all(names, found, scratch, control=False):
 
 def compare_once(names, found, scratch, control):
     found = prepare(found, names, os.path.join(scratch, "in"))
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        references = pool.submit(run_references, names, found, os.path.join(scratch, "reference"))
+    with concurrent.futures.ThreadPoolExecutor(1) as aside, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        references = aside.submit(run_references, names, found, os.path.join(scratch, "reference"))
         if control:
             others = {name: (path, "") for name, path in run_references(names, found, os.path.join(scratch, "control")).items()}
         else:
             os.makedirs(os.path.join(scratch, "hutch"))
-            others = {name: run_hutch(name, found[name], os.path.join(scratch, "hutch")) for name in names}
+            others = dict(zip(names, pool.map(lambda name: run_hutch(name, found[name], os.path.join(scratch, "hutch")), names)))
         references = references.result()
     compared, failed = [], []
     for name in names:
