@@ -65,16 +65,21 @@ class Terminal:
         self.type(text + "\n")
 
     def read(self, seconds):
-        """More output; False at the end of it."""
-        if not select.select([self.fd], [], [], seconds)[0]:
-            return True
-        try:
-            data = os.read(self.fd, 65536)
-        except OSError:
-            return False
+        """More output, much at once where there is much; False at the end of it."""
+        data = b""
+        while len(data) < 1 << 18 and select.select([self.fd], [], [], 0.005 if data else seconds)[0]:
+            try:
+                more = os.read(self.fd, 65536)
+            except OSError:
+                more = b""
+            if not more and not data:
+                return False
+            data += more
+            if not more:
+                break
         # What asks the terminal to mark pastes is of no interest, and is not cut by the reads of a test.
         self.output += re.sub(r"\x1b\[\?2004[hl]", "", data.decode("utf-8", "surrogateescape"))
-        return bool(data)
+        return True
 
     def expect(self, pattern):
         """Waits for @pattern, and returns what was shown before it."""
