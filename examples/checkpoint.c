@@ -77,9 +77,11 @@ static void wait_for_it(const char *what, double since)
     struct pollfd pfd = { .fd = hutch_engine_fd(engine), .events = POLLIN };
     struct hutch_error err;
 
-    for (; !is_answered; poll(&pfd, 1, -1))
+    while (!is_answered) {
+        poll(&pfd, 1, -1);
         if (hutch_engine_dispatch(engine, &err) < 0)
             give_up(err.message);
+    }
     printf("%-10s %7.1f ms%s%s", what, now_ms() - since, said[0] ? "   " : "\n", said);
     memset(said, 0, sizeof(said));
     is_answered = 0;
