@@ -24,6 +24,16 @@ def data(tmp_path):
     support.remove_tree(str(path))
 
 
+@pytest.fixture
+def policy(tmp_path):
+    """Writes a policy that extends default, or another one; returns its path."""
+    def write(extends="default", **fields):
+        path = tmp_path / "policy.json"
+        path.write_text(json.dumps(dict({"schema": 1, "extends": extends}, **fields)))
+        return str(path)
+    return write
+
+
 def pytest_runtest_logreport(report):
     if report.skipped:
         COUNTS["skipped"] += 1

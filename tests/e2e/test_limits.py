@@ -1,5 +1,4 @@
 """Limits, whoever enforces them: the run ends, the verdict says why, and the report names the enforcer."""
-import json
 import os
 import select
 import signal
@@ -12,16 +11,6 @@ import support
 from support import command, run, run_json
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def policy(tmp_path):
-    """Writes a policy that extends default by some limits; returns its path."""
-    def write(extends="default", **fields):
-        path = tmp_path / "policy.json"
-        path.write_text(json.dumps(dict({"schema": 1, "extends": extends}, **fields)))
-        return str(path)
-    return write
 
 
 # --------------------------------------------------------------------------------------------------

@@ -1,5 +1,4 @@
 """Sessions by way of libhutch: what cells share and what they do not, how they end, and what a hostile interpreter can do to others."""
-import json
 import os
 import random
 import re
@@ -567,21 +566,16 @@ def test_a_change_that_fails_half_way_leaves_nothing(session, shell):
     shell.until(lambda: not [name for name in os.listdir(shell_data(folder)) if name.startswith("c")], what="states are removed")
 
 
-def write_policy(path, **fields):
-    path.write_text(json.dumps({"schema": 1, "extends": "default", **fields}))
-    return str(path)
-
-
-def test_a_source_that_is_missing_is_told_and_tried_again(tmp_path):
+def test_a_source_that_is_missing_is_told_and_tried_again(tmp_path, policy):
     """Also to who comes when it has been found to be missing already."""
     missing = tmp_path / "missing"
-    policy = write_policy(tmp_path / "policy.json", mounts=[{"type": "bind", "source": str(missing), "target": "/extra"}])
+    path = policy(mounts=[{"type": "bind", "source": str(missing), "target": "/extra"}])
     with engine.Engine(image="python", max_running=1) as one:
         busy = one.run_streaming("print('ready', flush=True)\nimport time\ntime.sleep(0.5)")
-        queued = one.submit("print(1)", policy=policy)
+        queued = one.submit("print(1)", policy=path)
         results = one.wait(busy, queued)
         assert results[1]["verdict"] == "setup_failed" and str(missing) in results[1]["message"]
-        with Session(one, policy=policy) as session:
+        with Session(one, policy=path) as session:
             for _ in range(2):
                 result = session.run("1")
                 assert result["verdict"] == "setup_failed" and str(missing) in result["message"]
@@ -590,10 +584,9 @@ def test_a_source_that_is_missing_is_told_and_tried_again(tmp_path):
         assert one.run("print(1)")["verdict"] == "ok" and one.stats()["lost_launchers"] == 0
 
 
-def test_files_that_are_too_large_end_every_interpreter_and_can_be_removed(tmp_path):
+def test_files_that_are_too_large_end_every_interpreter_and_can_be_removed(policy):
     """Nothing is imported there, so the next interpreter is found to have too much before it is ready."""
-    with engine.Engine(image="python", policy=write_policy(tmp_path / "policy.json", limits={"data_size": "1M"})) as one, \
-            Session(one) as session:
+    with engine.Engine(image="python", policy=policy(limits={"data_size": "1M"})) as one, Session(one) as session:
         result = session.run("open('file', 'wb').write(bytes(8 << 20))\nimport time\ntime.sleep(20)")
         assert result["verdict"] == "output_limit" and result["interpreter_died"]
         result = session.run("1")

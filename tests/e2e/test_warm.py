@@ -113,13 +113,11 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_surroundings(name, tmp_path):
+def test_surroundings(name, tmp_path, policy):
     folder = tmp_path / "folder"
     folder.mkdir()
-    policy = tmp_path / "policy.json"
-    policy.write_text(json.dumps({"schema": 1, "extends": "strict", "enforcement": "best-effort",
-                                  "layers": {"landlock": "try", "cgroup": "try"}}))
-    options = [word.format(folder=folder, policy=policy) for word in OPTIONS[name]]
+    path = policy("strict", enforcement="best-effort", layers={"landlock": "try", "cgroup": "try"})
+    options = [word.format(folder=folder, policy=path) for word in OPTIONS[name]]
     done = support.hutch("run", "--image", IMAGE, *options, "-c", "pass")
     if done.returncode == 125:
         pytest.skip("this policy asks for what the host does not offer: " + support.sentence(done))

@@ -254,20 +254,22 @@ void counts_compare(const struct counts *first, const struct counts *last, bool 
             complain("%s grew from %ld to %ld (%s)", measures[i].name, first->n[i], last->n[i], measures[i].what);
 }
 
+static bool has_anything_grown(const struct counts *first, const struct counts *last)
+{
+    for (int i = 0; i < MEASURES; i++)
+        if (has_grown(first, last, i))
+            return true;
+    return false;
+}
+
 /* A zygote that is being replaced is there beside the new one for a moment; what has leaked stays. */
 static void wait_for_replacements(struct load *load, struct procs *procs, const struct counts *first, struct counts *last)
 {
     double until = now_ms() + REPLACE_MS;
-    bool has_more = true;
 
-    while (has_more && now_ms() < until) {
-        has_more = false;
-        for (int i = 0; i < MEASURES; i++)
-            has_more = has_more || has_grown(first, last, i);
-        if (has_more) {
-            load_turn(load, now_ms() + 200);
-            counts_take(load->engine, procs, last);
-        }
+    while (has_anything_grown(first, last) && now_ms() < until) {
+        load_turn(load, now_ms() + 200);
+        counts_take(load->engine, procs, last);
     }
 }
 

@@ -96,6 +96,17 @@ static inline void put_socket(const struct place *p, const char *name)
     assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
 }
 
+/* "name" in "data" is a link to the outside, a FIFO and a file, one after the other; there is a directory "make". */
+static inline void put_in_turn(const struct place *p)
+{
+    (void)!symlinkat("../secret", p->data, "make/a");
+    renameat(p->data, "make/a", p->data, "name");
+    mkfifoat(p->data, "make/a", 0644);
+    renameat(p->data, "make/a", p->data, "name");
+    close(openat(p->data, "make/a", O_WRONLY | O_CREAT, 0644));
+    renameat(p->data, "make/a", p->data, "name");
+}
+
 static inline void end_process(pid_t pid)
 {
     kill(pid, SIGKILL);

@@ -328,12 +328,7 @@ static void test_a_name_that_changes(void **state)
     pid = fork();
     if (pid == 0) {
         for (;;) {
-            (void)!symlinkat("../secret", p->data, "make/a");
-            renameat(p->data, "make/a", p->data, "name");
-            mkfifoat(p->data, "make/a", 0644);
-            renameat(p->data, "make/a", p->data, "name");
-            close(openat(p->data, "make/a", O_WRONLY | O_CREAT, 0644));
-            renameat(p->data, "make/a", p->data, "name");
+            put_in_turn(p);
             unlinkat(p->data, "name", 0);
             mkdirat(p->data, "name", 0755);
             unlinkat(p->data, "name", AT_REMOVEDIR);

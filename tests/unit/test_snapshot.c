@@ -603,12 +603,7 @@ static _Noreturn void thrash(struct place *p)
 {
     for (unsigned i = 0;; i++) {
         mkdirat(p->data, "make", 0755);
-        (void)!symlinkat("../secret", p->data, "make/a");
-        renameat(p->data, "make/a", p->data, "name");
-        mkfifoat(p->data, "make/a", 0644);
-        renameat(p->data, "make/a", p->data, "name");
-        close(openat(p->data, "make/a", O_WRONLY | O_CREAT, 0644));
-        renameat(p->data, "make/a", p->data, "name");
+        put_in_turn(p);
         (void)!linkat(p->data, "name", p->data, "make/b", 0);
         unlinkat(p->data, "name", 0);
         mkdirat(p->data, "name", 0755);
