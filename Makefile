@@ -42,20 +42,21 @@ endif
 CFLAGS   ?= -O2 -g
 SANITIZE ?=
 PC_CFLAGS   = $(eval PC_CFLAGS := $(shell pkg-config --cflags $(LIBS_PC) 2>/dev/null))$(PC_CFLAGS)# asked once
-# -iquote and not -I: sandbox/seccomp.h must not stand in for libseccomp's <seccomp.h>.
+# Includes name the whole path from here: the room is a part of a header's name, and two rooms may both have a run.h.
 ALL_CFLAGS  = -std=gnu11 -D_GNU_SOURCE $(WARN) $(HARDEN_C) $(FORTIFY) $(CFLAGS) $(SANITIZE) \
-              -DHUTCH_PREFIX='"$(PREFIX)"' -iquote sandbox -iquote rootfs -iquote runtime $(PC_CFLAGS)
+              -DHUTCH_PREFIX='"$(PREFIX)"' -iquote . $(PC_CFLAGS)
 LIB_LDFLAGS = $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
 ALL_LDFLAGS = -pie $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
 LDLIBS      = $(shell pkg-config --libs $(LIBS_PC))
 
-SRC  := $(wildcard sandbox/*.c rootfs/*.c runtime/*.c)
+SRC  := $(wildcard sandbox/*.c rootfs/*.c runtime/*/*.c)
 OBJ  := $(SRC:%.c=$(B)/%.o)
-CORE := $(filter-out $(B)/runtime/main%,$(OBJ))
+MAIN := runtime/cli/main runtime/cli/rootfs_main runtime/launcher/main
+CORE := $(filter-out $(MAIN:%=$(B)/%.o),$(OBJ))
 # Images that tests unpack; built once, for every build directory.
 export HUTCH_TEST_IMAGES ?= $(CURDIR)/build/images
 
-UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
+UNIT := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/*/test_*.c))
 
 SUBMAKE = $(MAKE) --no-print-directory -j $(shell nproc)
 
@@ -70,9 +71,9 @@ all: $(B)/hutch $(B)/hutch-rootfs $(B)/hutch-launcher $(B)/libhutch.a $(B)/libhu
 
 # Each program takes from the archive what it uses, and with --as-needed only the libraries that this needs: loading
 # those of hutch-rootfs would cost every `hutch run` 3 ms.
-$(B)/hutch: $(B)/runtime/main.o $(B)/internal.a
-$(B)/hutch-rootfs: $(B)/runtime/main_rootfs.o $(B)/internal.a
-$(B)/hutch-launcher: $(B)/runtime/main_launcher.o $(B)/internal.a
+$(B)/hutch: $(B)/runtime/cli/main.o $(B)/internal.a
+$(B)/hutch-rootfs: $(B)/runtime/cli/rootfs_main.o $(B)/internal.a
+$(B)/hutch-launcher: $(B)/runtime/launcher/main.o $(B)/internal.a
 $(B)/hutch $(B)/hutch-rootfs $(B)/hutch-launcher:
 	$(call say,LD)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS)
@@ -80,7 +81,7 @@ $(B)/hutch $(B)/hutch-rootfs $(B)/hutch-launcher:
 $(B)/internal.a: $(CORE)
 	$(call say,AR)
 	$(Q)rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar qcs $@ $^ # not r: members of two rooms may have one name
 
 # The library is one object: the members of the archive that hutch.h's functions need, linked together and with all other names made
 # local, so that it meets nobody's names in whatever it is linked into. That object is the static library and goes into the shared one.
@@ -118,7 +119,7 @@ $(DRIVERS): runtime/hutch.h tests/soak/soak.h $(B)/libhutch.a
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(B)/libhutch.a \
 	    $(shell pkg-config --libs $(LIBHUTCH_PC))
 
-$(B)/tests/%: tests/unit/%.c $(CORE)
+$(B)/tests/unit/%: tests/unit/%.c $(CORE)
 	@mkdir -p $(@D)
 	$(call say,TEST)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(CORE) $(LDLIBS) -lcmocka
@@ -131,11 +132,11 @@ $(B)/tests/musl_zygote: tests/unit/musl/zygote.c
 # What a zygote loads inside an image, see rootfs/helper/helper.c: no library is linked, and the symbols that it takes from the
 # image's libc have no version. No fortified calls: they are GNU's.
 HELPER_SRC := $(addprefix rootfs/helper/,helper.c freeze.c pymain.c pyjob.c pyrun.c channel.c away.c) $(addprefix sandbox/,worker.c caps_drop.c rlimits.c landlock.c seccomp_load.c err.c fdpass.c)
-$(B)/rootfs/helper.so: $(HELPER_SRC) $(wildcard sandbox/*.h rootfs/helper/*.h runtime/warm.h) $(B)/flags
+$(B)/rootfs/helper.so: $(HELPER_SRC) $(wildcard sandbox/*.h rootfs/helper/*.h runtime/launcher/wire.h) $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE $(WARN) -O2 -g0 -fPIC -fvisibility=hidden -fno-strict-overflow -U_FORTIFY_SOURCE \
-	    -DHUTCH_ANY_LIBC -iquote sandbox -iquote runtime -shared -nostdlib -Wl,-Bsymbolic,-z,relro,-z,now,-z,noexecstack \
+	    -DHUTCH_ANY_LIBC -iquote . -shared -nostdlib -Wl,-Bsymbolic,-z,relro,-z,now,-z,noexecstack \
 	    -o $@ $(HELPER_SRC)
 
 # The Python files that run inside a sandbox are part of the program; the compiler's own dependency
@@ -144,8 +145,8 @@ $(B)/rootfs/guest.o: $(wildcard rootfs/python/*.py rootfs/python/zygote/*.py) $(
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HELPER_SO='"$(B)/rootfs/helper.so"'
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.pyc"'
 
-$(B)/runtime/batch_judge.o: runtime/batch_judge.py
-$(B)/runtime/term_image.o: runtime/term_sixel.py
+$(B)/runtime/batch/judge.o: runtime/batch/judge.py
+$(B)/runtime/term/image.o: runtime/term/sixel.py
 
 # Byte code of the hook for images with the same Python as this machine. Other images compile the source at
 # each start (1 ms), so an empty file will do where there is no Python.
@@ -235,7 +236,7 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	ln -sf libhutch.so.1 $(DESTDIR)$(LIBDIR)/libhutch.so
 	install -m 644 $(B)/libhutch.a $(DESTDIR)$(LIBDIR)/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' -e 's|@REQUIRES@|$(LIBHUTCH_PC)|' \
-	    -e "s|@VERSION@|$$(sed -n 's/^#define HUTCH_VERSION "\(.*\)"$$/\1/p' runtime/main.c)|" \
+	    -e "s|@VERSION@|$$(sed -n 's/^#define HUTCH_VERSION "\(.*\)"$$/\1/p' runtime/cli/main.c)|" \
 	    runtime/libhutch.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/libhutch.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/libhutch.pc
 	install -m 644 docs/libhutch.3 $(DESTDIR)$(PREFIX)/share/man/man3/

@@ -1,6 +1,6 @@
 #include "common.h"
 
-#include "hutch.h"
+#include "runtime/hutch.h"
 
 #include <errno.h>
 #include <math.h>

@@ -11,7 +11,7 @@
  *
  * Every result is checked: the last cell's outputs have to contain --want, and any verdict but "ok" is an error. Prints one JSON object. */
 #include "common.h"
-#include "hutch.h"
+#include "runtime/hutch.h"
 
 #include <getopt.h>
 #include <poll.h>

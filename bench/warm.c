@@ -12,7 +12,7 @@
  *
  * Every result is checked: another output than --want, or any verdict but "ok", is an error. Prints one JSON object. */
 #include "common.h"
-#include "hutch.h"
+#include "runtime/hutch.h"
 
 #include <getopt.h>
 #include <math.h>

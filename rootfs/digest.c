@@ -1,6 +1,6 @@
-#include "digest.h"
+#include "rootfs/digest.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <openssl/evp.h>
 

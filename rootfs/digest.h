@@ -2,7 +2,7 @@
 #ifndef HUTCH_DIGEST_H
 #define HUTCH_DIGEST_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>

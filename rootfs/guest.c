@@ -1,4 +1,4 @@
-#include "guest.h"
+#include "rootfs/guest.h"
 
 #include <stdbool.h>
 #include <stdio.h>

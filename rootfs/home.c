@@ -1,6 +1,6 @@
-#include "home.h"
+#include "rootfs/home.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <fcntl.h>
 #include <pwd.h>

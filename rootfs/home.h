@@ -2,7 +2,7 @@
 #ifndef HUTCH_HOME_H
 #define HUTCH_HOME_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 /* $HUTCH_HOME, else $XDG_DATA_HOME/hutch, else ~/.local/share/hutch (~ from $HOME, else from the user
  * database). Always absolute; the caller frees it. Nothing is created.

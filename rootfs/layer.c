@@ -1,11 +1,11 @@
-#include "layer.h"
+#include "rootfs/layer.h"
 
-#include "digest.h"
-#include "fd.h"
-#include "oci_image.h"
-#include "source.h"
-#include "targuard.h"
-#include "tree.h"
+#include "rootfs/digest.h"
+#include "sandbox/fd.h"
+#include "rootfs/oci_image.h"
+#include "rootfs/source.h"
+#include "rootfs/targuard.h"
+#include "rootfs/tree.h"
 
 #include <archive.h>
 #include <archive_entry.h>

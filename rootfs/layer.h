@@ -3,7 +3,7 @@
 #ifndef HUTCH_LAYER_H
 #define HUTCH_LAYER_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <stdint.h>
 

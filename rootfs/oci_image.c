@@ -1,7 +1,7 @@
-#include "oci_image.h"
+#include "rootfs/oci_image.h"
 
-#include "fd.h"
-#include "source.h"
+#include "sandbox/fd.h"
+#include "rootfs/source.h"
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>

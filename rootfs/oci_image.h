@@ -4,8 +4,8 @@
 #ifndef HUTCH_OCI_IMAGE_H
 #define HUTCH_OCI_IMAGE_H
 
-#include "digest.h"
-#include "err.h"
+#include "rootfs/digest.h"
+#include "sandbox/err.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
-#include "progress.h"
+#include "rootfs/progress.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <stdio.h>
 #include <sys/ioctl.h>

@@ -1,7 +1,7 @@
-#include "record.h"
+#include "rootfs/record.h"
 
-#include "digest.h"
-#include "fd.h"
+#include "rootfs/digest.h"
+#include "sandbox/fd.h"
 
 #include <dirent.h>
 #include <fcntl.h>

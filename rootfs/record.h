@@ -9,7 +9,7 @@
 #ifndef HUTCH_RECORD_H
 #define HUTCH_RECORD_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <stdint.h>
 #include <stdio.h>

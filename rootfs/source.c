@@ -1,6 +1,6 @@
-#include "source.h"
+#include "rootfs/source.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <archive.h>
 #include <archive_entry.h>

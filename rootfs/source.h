@@ -6,7 +6,7 @@
 #ifndef HUTCH_SOURCE_H
 #define HUTCH_SOURCE_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>

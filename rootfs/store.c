@@ -1,8 +1,8 @@
-#include "store_priv.h"
+#include "rootfs/store_priv.h"
 
-#include "fd.h"
-#include "home.h"
-#include "rmtree.h"
+#include "sandbox/fd.h"
+#include "rootfs/home.h"
+#include "sandbox/rmtree.h"
 
 #include <dirent.h>
 #include <fcntl.h>

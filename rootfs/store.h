@@ -13,8 +13,8 @@
 #ifndef HUTCH_STORE_H
 #define HUTCH_STORE_H
 
-#include "digest.h"
-#include "err.h"
+#include "rootfs/digest.h"
+#include "sandbox/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,12 +1,12 @@
-#include "store_priv.h"
+#include "rootfs/store_priv.h"
 
-#include "fd.h"
-#include "layer.h"
-#include "oci_image.h"
-#include "record.h"
-#include "rmtree.h"
-#include "source.h"
-#include "tree.h"
+#include "sandbox/fd.h"
+#include "rootfs/layer.h"
+#include "rootfs/oci_image.h"
+#include "rootfs/record.h"
+#include "sandbox/rmtree.h"
+#include "rootfs/source.h"
+#include "rootfs/tree.h"
 
 #include <stdio.h>
 #include <string.h>

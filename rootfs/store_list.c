@@ -1,6 +1,6 @@
-#include "store_priv.h"
+#include "rootfs/store_priv.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef HUTCH_STORE_PRIV_H
 #define HUTCH_STORE_PRIV_H
 
-#include "store.h"
+#include "rootfs/store.h"
 
 #include <fcntl.h>
 

@@ -1,6 +1,6 @@
-#include "targuard.h"
+#include "rootfs/targuard.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #ifndef HUTCH_TARGUARD_H
 #define HUTCH_TARGUARD_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-#include "tree.h"
+#include "rootfs/tree.h"
 
-#include "fd.h"
-#include "rmtree.h"
+#include "sandbox/fd.h"
+#include "sandbox/rmtree.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -14,7 +14,7 @@
 #ifndef HUTCH_TREE_H
 #define HUTCH_TREE_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <limits.h>
 #include <stdbool.h>

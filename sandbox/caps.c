@@ -1,4 +1,4 @@
-#include "caps.h"
+#include "sandbox/caps.h"
 
 #include <sys/capability.h>
 

@@ -2,7 +2,7 @@
 #ifndef HUTCH_CAPS_H
 #define HUTCH_CAPS_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <linux/capability.h>
 #include <stdbool.h>

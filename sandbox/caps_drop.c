@@ -1,8 +1,8 @@
 /* caps_drop.c - the half of caps.h that a worker needs, by the system calls: a worker that a zygote forks has the image's libraries,
  * and libcap may not be among them. */
-#include "caps.h"
+#include "sandbox/caps.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <linux/securebits.h>
 #include <sys/prctl.h>

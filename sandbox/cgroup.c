@@ -1,9 +1,9 @@
-#include "cgroup.h"
+#include "sandbox/cgroup.h"
 
-#include "clock.h"
-#include "fd.h"
-#include "log.h"
-#include "spec.h"
+#include "sandbox/clock.h"
+#include "sandbox/fd.h"
+#include "sandbox/log.h"
+#include "sandbox/spec.h"
 
 #include <dirent.h>
 #include <fcntl.h>

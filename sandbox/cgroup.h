@@ -4,7 +4,7 @@
 #ifndef HUTCH_CGROUP_H
 #define HUTCH_CGROUP_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <stdbool.h>
 #include <stdint.h>

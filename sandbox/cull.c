@@ -1,6 +1,6 @@
-#include "cull.h"
+#include "sandbox/cull.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
-#include "exec.h"
+#include "sandbox/exec.h"
 
-#include "fd.h"
-#include "init.h"
-#include "spec.h"
-#include "worker.h"
+#include "sandbox/fd.h"
+#include "sandbox/init.h"
+#include "sandbox/spec.h"
+#include "sandbox/worker.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef HUTCH_FD_H
 #define HUTCH_FD_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-#include "fdpass.h"
+#include "sandbox/fdpass.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <string.h>
 #include <sys/socket.h>

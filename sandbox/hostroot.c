@@ -1,6 +1,6 @@
-#include "hostroot.h"
+#include "sandbox/hostroot.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <fcntl.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #ifndef HUTCH_HOSTROOT_H
 #define HUTCH_HOSTROOT_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <sys/types.h>
 

@@ -1,13 +1,13 @@
-#include "init.h"
+#include "sandbox/init.h"
 
-#include "clock.h"
-#include "cull.h"
-#include "exec.h"
-#include "fd.h"
-#include "fdpass.h"
-#include "sample.h"
-#include "spec.h"
-#include "steps.h"
+#include "sandbox/clock.h"
+#include "sandbox/cull.h"
+#include "sandbox/exec.h"
+#include "sandbox/fd.h"
+#include "sandbox/fdpass.h"
+#include "sandbox/sample.h"
+#include "sandbox/spec.h"
+#include "sandbox/steps.h"
 
 #include <fcntl.h>
 #include <linux/filter.h>

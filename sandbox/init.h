@@ -3,11 +3,11 @@
 #ifndef HUTCH_INIT_H
 #define HUTCH_INIT_H
 
-#include "err.h"
-#include "mounts.h"
-#include "seccomp.h"
-#include "userns.h"
-#include "worker.h"
+#include "sandbox/err.h"
+#include "sandbox/mounts.h"
+#include "sandbox/seccomp.h"
+#include "sandbox/userns.h"
+#include "sandbox/worker.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
-#include "landlock.h"
+#include "sandbox/landlock.h"
 
-#include "fd.h"
-#include "spec.h"
+#include "sandbox/fd.h"
+#include "sandbox/spec.h"
 
 #include <fcntl.h>
 #include <linux/landlock.h>

@@ -4,7 +4,7 @@
 #ifndef HUTCH_LANDLOCK_H
 #define HUTCH_LANDLOCK_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 #ifndef HUTCH_LOG_H
 #define HUTCH_LOG_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <stdbool.h>
 

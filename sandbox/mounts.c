@@ -1,10 +1,10 @@
-#include "mounts.h"
+#include "sandbox/mounts.h"
 
-#include "fd.h"
-#include "hostroot.h"
-#include "log.h"
-#include "spec.h"
-#include "userns.h"
+#include "sandbox/fd.h"
+#include "sandbox/hostroot.h"
+#include "sandbox/log.h"
+#include "sandbox/spec.h"
+#include "sandbox/userns.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

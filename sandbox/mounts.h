@@ -6,7 +6,7 @@
 #ifndef HUTCH_MOUNTS_H
 #define HUTCH_MOUNTS_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>

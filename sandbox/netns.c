@@ -1,6 +1,6 @@
-#include "netns.h"
+#include "sandbox/netns.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <fcntl.h>
 #include <net/if.h>

@@ -2,7 +2,7 @@
 #ifndef HUTCH_NETNS_H
 #define HUTCH_NETNS_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 /* Brings "lo" up in the calling process's network namespace, so that code which talks to itself works. */
 int hutch_netns_loopback_up(struct hutch_err *err);

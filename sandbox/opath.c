@@ -1,6 +1,6 @@
-#include "opath.h"
+#include "sandbox/opath.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <fcntl.h>
 #include <stdio.h>

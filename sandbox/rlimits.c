@@ -1,7 +1,7 @@
-#include "rlimits.h"
+#include "sandbox/rlimits.h"
 
-#include "fd.h"
-#include "spec.h"
+#include "sandbox/fd.h"
+#include "sandbox/spec.h"
 
 #include <inttypes.h>
 

@@ -3,7 +3,7 @@
 #ifndef HUTCH_RLIMITS_H
 #define HUTCH_RLIMITS_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <sched.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
-#include "rmtree.h"
+#include "sandbox/rmtree.h"
 
-#include "fd.h"
-#include "walk.h"
+#include "sandbox/fd.h"
+#include "sandbox/walk.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef HUTCH_RMTREE_H
 #define HUTCH_RMTREE_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 /* Removes @name (one component, no '/') below @dirfd, be it a file or a tree. Nothing there is success, so
  * two sweepers may meet. Stops at the first thing that it cannot remove.

@@ -1,7 +1,7 @@
-#include "sample.h"
+#include "sandbox/sample.h"
 
-#include "fd.h"
-#include "init.h"
+#include "sandbox/fd.h"
+#include "sandbox/init.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,9 +1,9 @@
-#include "sandbox.h"
+#include "sandbox/sandbox.h"
 
-#include "fd.h"
-#include "fdpass.h"
-#include "landlock.h"
-#include "log.h"
+#include "sandbox/fd.h"
+#include "sandbox/fdpass.h"
+#include "sandbox/landlock.h"
+#include "sandbox/log.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

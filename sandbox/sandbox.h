@@ -5,10 +5,10 @@
 #ifndef HUTCH_SANDBOX_H
 #define HUTCH_SANDBOX_H
 
-#include "cgroup.h"
-#include "err.h"
-#include "init.h"
-#include "spec.h"
+#include "sandbox/cgroup.h"
+#include "sandbox/err.h"
+#include "sandbox/init.h"
+#include "sandbox/spec.h"
 
 /* What makes each limit and layer real in this sandbox. Bits are 1u << enum sandbox_enforcer. */
 struct sandbox_enforcement {

@@ -1,7 +1,7 @@
-#include "seccomp.h"
+#include "sandbox/seccomp.h"
 
-#include "fd.h"
-#include "seccomp_shrink.h"
+#include "sandbox/fd.h"
+#include "sandbox/seccomp_shrink.h"
 
 #include <errno.h>
 #include <linux/filter.h>

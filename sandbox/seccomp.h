@@ -6,7 +6,7 @@
 #ifndef HUTCH_SECCOMP_H
 #define HUTCH_SECCOMP_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* seccomp_load.c - the half of seccomp.h that a worker needs, without libseccomp, which an image may not have. */
-#include "seccomp.h"
+#include "sandbox/seccomp.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,7 +1,7 @@
-#include "seccomp_shrink.h"
+#include "sandbox/seccomp_shrink.h"
 
-#include "fd.h"
-#include "seccomp.h"
+#include "sandbox/fd.h"
+#include "sandbox/seccomp.h"
 
 #include <limits.h>
 #include <linux/filter.h>

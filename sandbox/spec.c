@@ -1,6 +1,6 @@
-#include "spec.h"
+#include "sandbox/spec.h"
 
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #ifndef HUTCH_SPEC_H
 #define HUTCH_SPEC_H
 
-#include "err.h"
-#include "seccomp.h"
+#include "sandbox/err.h"
+#include "sandbox/seccomp.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
-#include "steps.h"
+#include "sandbox/steps.h"
 
-#include "caps.h"
-#include "fd.h"
-#include "landlock.h"
-#include "netns.h"
-#include "spec.h"
+#include "sandbox/caps.h"
+#include "sandbox/fd.h"
+#include "sandbox/landlock.h"
+#include "sandbox/netns.h"
+#include "sandbox/spec.h"
 
 #include <fcntl.h>
 #include <linux/filter.h>

@@ -3,7 +3,7 @@
 #ifndef HUTCH_STEPS_H
 #define HUTCH_STEPS_H
 
-#include "init.h"
+#include "sandbox/init.h"
 
 /* The numbers of what is kept open, so that everything above can be closed at once. */
 enum { KEEP_STDIN = 0, KEEP_STDOUT, KEEP_STDERR, KEEP_CONTROL, KEEP_REPORT, KEEP_COUNT };

@@ -1,8 +1,8 @@
-#include "userns.h"
+#include "sandbox/userns.h"
 
-#include "caps.h"
-#include "fd.h"
-#include "spec.h"
+#include "sandbox/caps.h"
+#include "sandbox/fd.h"
+#include "sandbox/spec.h"
 
 #include <fcntl.h>
 #include <grp.h>

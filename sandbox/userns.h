@@ -3,7 +3,7 @@
 #ifndef HUTCH_USERNS_H
 #define HUTCH_USERNS_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -1,7 +1,7 @@
-#include "walk.h"
+#include "sandbox/walk.h"
 
-#include "fd.h"
-#include "opath.h"
+#include "sandbox/fd.h"
+#include "sandbox/opath.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #ifndef HUTCH_WALK_H
 #define HUTCH_WALK_H
 
-#include "err.h"
+#include "sandbox/err.h"
 
 #include <dirent.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
-#include "worker.h"
+#include "sandbox/worker.h"
 
-#include "caps.h"
-#include "fd.h"
-#include "landlock.h"
+#include "sandbox/caps.h"
+#include "sandbox/fd.h"
+#include "sandbox/landlock.h"
 
 #include <fcntl.h>
 #include <linux/close_range.h>

@@ -5,9 +5,9 @@
 #ifndef HUTCH_WORKER_H
 #define HUTCH_WORKER_H
 
-#include "err.h"
-#include "rlimits.h"
-#include "seccomp.h"
+#include "sandbox/err.h"
+#include "sandbox/rlimits.h"
+#include "sandbox/seccomp.h"
 
 #include <stdbool.h>
 #include <stdint.h>

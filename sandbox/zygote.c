@@ -1,8 +1,8 @@
-#include "zygote.h"
+#include "sandbox/zygote.h"
 
-#include "exec.h"
-#include "fd.h"
-#include "steps.h"
+#include "sandbox/exec.h"
+#include "sandbox/fd.h"
+#include "sandbox/steps.h"
 
 #include <fcntl.h>
 #include <linux/sched.h>

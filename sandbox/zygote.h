@@ -6,8 +6,8 @@
 #ifndef HUTCH_ZYGOTE_H
 #define HUTCH_ZYGOTE_H
 
-#include "err.h"
-#include "spec.h"
+#include "sandbox/err.h"
+#include "sandbox/spec.h"
 
 /* Clones it and executes spec->argv with @order_fd as descriptor 3 and empty streams (what it prints on stderr goes to
  * @stderr_fd). Returns when that has happened. The caller owns *ret_pidfd. Errors: as those of a sandbox. */

@@ -10,7 +10,7 @@
  *
  * With --stats, {"stats": {…}} at the end. Without --zygote the engine's own zygotes; else these, each below the one before or
  * below --parent, with --min and --max for each. */
-#include "hutch.h"
+#include "runtime/hutch.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>

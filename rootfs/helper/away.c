@@ -3,7 +3,7 @@
  * The usual way, two forks in a row, copies the page tables twice. Here what is in between shares all memory with us, as after
  * vfork(2); libc's own fork(2), which libc and its fork handlers know of, is called there (see helper.c, which makes workers
  * like this). */
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -3,7 +3,7 @@
  *
  * In C for one reason: a KeyboardInterrupt may come between any two steps of Python code, and half a frame would be the end of the
  * session. Nothing here lets Python look at signals. The interpreter's lock is held meanwhile, so that threads take turns. */
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,7 +14,7 @@
  *
  * One difference remains: after madvise(MADV_DONTNEED) such memory has its old contents and not zeros. glibc, musl and Python's
  * allocator do not count on zeros; jemalloc and its like do, so nothing is frozen where one of them is loaded. */
-#include "fd.h"
+#include "sandbox/fd.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -12,9 +12,9 @@
  *   worker      fork(2), libc's own, so that libc and its fork handlers know of it. midwife and usher end; init is its parent
  *
  * The zygote is suspended until the usher has ended. */
-#include "fd.h"
-#include "fdpass.h"
-#include "warm.h"
+#include "sandbox/fd.h"
+#include "sandbox/fdpass.h"
+#include "runtime/launcher/wire.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>

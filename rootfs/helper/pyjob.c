@@ -1,8 +1,8 @@
-#include "pyjob.h"
+#include "rootfs/helper/pyjob.h"
 
-#include "fd.h"
-#include "pykit.h"
-#include "warm.h"
+#include "sandbox/fd.h"
+#include "rootfs/helper/pykit.h"
+#include "runtime/launcher/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>

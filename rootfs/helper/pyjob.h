@@ -1,8 +1,8 @@
-/* pyjob.h - a worker's job (struct worker_job in runtime/warm.h), and the interpreter made ready for it. */
+/* pyjob.h - a worker's job (struct worker_job in runtime/launcher/wire.h), and the interpreter made ready for it. */
 #ifndef HUTCH_PYJOB_H
 #define HUTCH_PYJOB_H
 
-#include "pyrun.h"
+#include "rootfs/helper/pyrun.h"
 
 #include <stdbool.h>
 

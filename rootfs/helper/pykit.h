@@ -2,7 +2,7 @@
 #ifndef HUTCH_PYKIT_H
 #define HUTCH_PYKIT_H
 
-#include "pyapi.h"
+#include "rootfs/helper/pyapi.h"
 
 struct pykit {
     PyObject *load;               /* (list of imports) -> report, which begins with "error: " when this zygote must not fork */

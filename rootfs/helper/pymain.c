@@ -8,10 +8,10 @@
  * to afterwards is, by the page, and a Python function that is called writes to about ten. So what a worker does before
  * its program is done in the zygote if that is possible, and here if not. What remains is done once for nothing
  * before the worker says that it is ready, so that those pages are copied while nobody waits. */
-#include "fd.h"
-#include "pyjob.h"
-#include "pykit.h"
-#include "warm.h"
+#include "sandbox/fd.h"
+#include "rootfs/helper/pyjob.h"
+#include "rootfs/helper/pykit.h"
+#include "runtime/launcher/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>

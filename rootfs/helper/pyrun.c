@@ -1,7 +1,7 @@
-#include "pyrun.h"
+#include "rootfs/helper/pyrun.h"
 
-#include "fd.h"
-#include "pykit.h"
+#include "sandbox/fd.h"
+#include "rootfs/helper/pykit.h"
 
 #include <signal.h>
 #include <stdbool.h>

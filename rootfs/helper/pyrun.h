@@ -10,7 +10,7 @@
 #ifndef HUTCH_PYRUN_H
 #define HUTCH_PYRUN_H
 
-#include "pyapi.h"
+#include "rootfs/helper/pyapi.h"
 
 struct pykit;
 

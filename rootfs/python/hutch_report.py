@@ -1,4 +1,4 @@
-# Compiled by sitecustomize.py when a program ends with an uncaught exception; see runtime/pyreport.h for the record that it
+# Compiled by sitecustomize.py when a program ends with an uncaught exception; see runtime/lang/python_error.h for the record that it
 # writes. Prints exactly what Python prints: the interpreter's own code does it, and Tee listens.
 
 MAX_NAME, MAX_VALUE, MAX_TRACEBACK = 4 << 10, 64 << 10, 256 << 10

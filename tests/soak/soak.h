@@ -2,7 +2,7 @@
 #ifndef SOAK_H
 #define SOAK_H
 
-#include "hutch.h"
+#include "runtime/hutch.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,10 +2,10 @@
 #ifndef HUTCH_TEST_BOX_H
 #define HUTCH_TEST_BOX_H
 
-#include "cgroup.h"
-#include "fd.h"
-#include "sandbox.h"
-#include "spec.h"
+#include "sandbox/cgroup.h"
+#include "sandbox/fd.h"
+#include "sandbox/sandbox.h"
+#include "sandbox/spec.h"
 
 #include <fcntl.h>
 #include <poll.h>

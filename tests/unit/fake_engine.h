@@ -3,8 +3,8 @@
 #ifndef HUTCH_TEST_FAKE_ENGINE_H
 #define HUTCH_TEST_FAKE_ENGINE_H
 
-#include "hutch.h"
-#include "result.h"
+#include "runtime/hutch.h"
+#include "runtime/run/result.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,8 @@
 #ifndef HUTCH_TEST_PLACE_H
 #define HUTCH_TEST_PLACE_H
 
-#include "fd.h"
-#include "rmtree.h"
+#include "sandbox/fd.h"
+#include "sandbox/rmtree.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,207 @@
+#include "runtime/batch/opinion.h"
+
+#include "runtime/text/batch_json.h"
+#include "runtime/batch/judge.h"
+#include "runtime/batch/run.h"
+#include "sandbox/fd.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void say(struct batch_opinion *o, enum batch_verdict verdict, const char *fmt, ...) HUTCH_PRINTF(3, 4);
+static void say(struct batch_opinion *o, enum batch_verdict verdict, const char *fmt, ...)
+{
+    va_list ap;
+
+    o->verdict = verdict;
+    va_start(ap, fmt);
+    vsnprintf(o->text, sizeof(o->text), fmt, ap);
+    va_end(ap);
+}
+
+/* What the engine says about the first process, when that is all there is to say. False: it ran to an end of its own. */
+static bool judge_end(const struct batch_run *run, const struct hutch_result *r, struct batch_opinion *o)
+{
+    switch (r->verdict) {
+    case HUTCH_OK:
+    case HUTCH_ERROR:
+        return false;
+    case HUTCH_TIMEOUT:
+        o->is_backstop = true;
+        say(o, BATCH_TIMEOUT, "%s", r->message);
+        return true;
+    case HUTCH_CPU_TIME:
+        if (o->cpu_ms < run->request.cpu_ms)
+            o->cpu_ms = run->request.cpu_ms; /* of a process that nobody could wait for */
+        say(o, BATCH_TIMEOUT, "%s", r->message);
+        return true;
+    case HUTCH_OUT_OF_MEMORY:
+        say(o, BATCH_MEMORY_LIMIT, "%s", r->message);
+        return true;
+    case HUTCH_OUTPUT_LIMIT:
+        say(o, BATCH_OUTPUT_LIMIT, "%s", r->message);
+        return true;
+    case HUTCH_KILLED:
+        o->is_killed = true;
+        say(o, BATCH_RUNTIME_ERROR, "%s", r->message);
+        return true;
+    case HUTCH_DENIED:
+        say(o, BATCH_RUNTIME_ERROR, "%s", r->message);
+        return true;
+    case HUTCH_SETUP_FAILED:
+        say(o, BATCH_INTERNAL, "%s", r->message);
+        return true;
+    }
+    say(o, BATCH_INTERNAL, "a verdict of the engine that is not known here");
+    return true;
+}
+
+/* The bytes of memory that a run was granted, as its result tells; 0 when it does not. */
+static uint64_t memory_limit(const struct hutch_result *r)
+{
+    auto_free char *text = hutch_result_to_json(r);
+    struct batch_json root;
+    struct hutch_err ignored;
+    int64_t bytes;
+
+    if (!text || hutch_batch_json_check("", 1, 1, text, strlen(text), &root, &ignored) < 0)
+        return 0;
+    root = hutch_batch_json_get(hutch_batch_json_get(hutch_batch_json_get(root, "limits"), "memory"), "asked");
+    return hutch_batch_json_integer(root, &bytes) && bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+static bool is_text(struct batch_json value, const char *text)
+{
+    return hutch_batch_json_is_string(value) && value.len == strlen(text) + 2 && memcmp(value.text + 1, text, value.len - 2) == 0;
+}
+
+/* The program's process is gone. The kernel ends it for time or memory while the judge, another process, lives on to tell. */
+static void judge_loss(const struct batch_run *run, const struct hutch_result *r, struct batch_json report, struct batch_opinion *o)
+{
+    int64_t number = 0, code = 0;
+    uint64_t limit;
+
+    if (!hutch_batch_json_integer(hutch_batch_json_get(report, "signal"), &number)) {
+        if (hutch_batch_json_integer(hutch_batch_json_get(report, "exit_code"), &code))
+            say(o, BATCH_RUNTIME_ERROR, "the program ended (exit code %d) before the tests were over", (int)code);
+        else
+            say(o, BATCH_RUNTIME_ERROR, "the program stopped answering the tests");
+        return;
+    }
+    if (number == SIGXCPU || (number == SIGKILL && run->request.cpu_ms && o->cpu_ms + 50 >= run->request.cpu_ms)) {
+        say(o, BATCH_TIMEOUT, "it used up its CPU time");
+        return;
+    }
+    limit = number == SIGKILL ? memory_limit(r) : 0;
+    if (limit && r->memory_peak_bytes != HUTCH_UNKNOWN && r->memory_peak_bytes >= limit - limit / 16)
+        say(o, BATCH_MEMORY_LIMIT, "it ran out of memory");
+    else
+        say(o, BATCH_RUNTIME_ERROR, "the program was ended by signal %d before the tests were over", (int)number);
+}
+
+static void judge_report(const struct batch_run *run, const struct hutch_result *r, struct batch_json report, struct batch_opinion *o)
+{
+    struct batch_json kind = hutch_batch_json_get(report, "kind"), name = hutch_batch_json_get(report, "name");
+    struct batch_json text_json = hutch_batch_json_get(report, "text"), guarded = hutch_batch_json_get(report, "guarded");
+    auto_free char *text = NULL;
+    struct hutch_err err;
+    int64_t cpu_ms;
+
+    /* A cgroup counts both processes; without one the engine knows the judge's own time alone. */
+    if (hutch_batch_json_integer(hutch_batch_json_get(report, "cpu_ms"), &cpu_ms) && cpu_ms > 0 && (uint64_t)cpu_ms > o->cpu_ms)
+        o->cpu_ms = (uint64_t)cpu_ms;
+    if (hutch_batch_json_is_string(text_json) && hutch_batch_json_text(text_json, &text, NULL, &err) < 0)
+        text = NULL;
+    o->is_exposed = guarded.text && *guarded.text == 'f';
+    if (is_text(kind, "passed"))
+        o->verdict = BATCH_PASS;
+    else if (is_text(kind, "compile_error"))
+        say(o, BATCH_COMPILE_ERROR, "%s", text ? text : "");
+    else if (is_text(kind, "error"))
+        say(o, is_text(name, "AssertionError") ? BATCH_WRONG_ANSWER : is_text(name, "MemoryError") ? BATCH_MEMORY_LIMIT : BATCH_RUNTIME_ERROR,
+            "%s", text ? text : "");
+    else if (is_text(kind, "ended"))
+        judge_loss(run, r, report, o);
+    else if (is_text(kind, "garbage"))
+        say(o, BATCH_RUNTIME_ERROR, "the program gave %s", text ? text : "an answer that cannot be read");
+    else if (is_text(kind, "apart"))
+        o->wants_together = true;
+    else
+        say(o, BATCH_INTERNAL, "the tests cannot be run: %s", text ? text : "no reason was given");
+}
+
+/* "TOKEN {…}\n", and nothing else, is what the judge says. */
+static void judge_tests(const struct batch_run *run, const struct hutch_result *r, struct batch_opinion *o)
+{
+    static const char missing[] = BATCH_JUDGE_MISSING "\n";
+    size_t token_len = strlen(run->token);
+    struct batch_json report;
+    struct hutch_err ignored;
+
+    if (r->out_len == strlen(missing) && memcmp(r->out, missing, r->out_len) == 0) {
+        o->wants_judge = true;
+        return;
+    }
+    if (r->verdict != HUTCH_OK || r->out_len <= token_len + 1 || memcmp(r->out, run->token, token_len) != 0 ||
+        hutch_batch_json_check("", 1, 1, r->out + token_len, r->out_len - token_len, &report, &ignored) < 0 ||
+        !hutch_batch_json_is_object(report)) {
+        say(o, BATCH_RUNTIME_ERROR, "the tests were ended before they could report");
+        return;
+    }
+    judge_report(run, r, report, o);
+}
+
+static void judge_failure(const struct hutch_result *r, struct batch_opinion *o)
+{
+    if (r->error_name) {
+        bool is_syntax = strcmp(r->error_name, "SyntaxError") == 0 || strcmp(r->error_name, "IndentationError") == 0 ||
+                         strcmp(r->error_name, "TabError") == 0;
+
+        say(o, is_syntax ? BATCH_COMPILE_ERROR : strcmp(r->error_name, "MemoryError") == 0 ? BATCH_MEMORY_LIMIT : BATCH_RUNTIME_ERROR,
+            "%.200s: %.3000s", r->error_name, r->error_value ? r->error_value : "");
+    } else if (r->signal) {
+        say(o, BATCH_RUNTIME_ERROR, "ended by signal %d", r->signal);
+    } else {
+        say(o, BATCH_RUNTIME_ERROR, "exit code %d", r->exit_code);
+    }
+}
+
+static void judge_output(const struct batch_task *task, size_t index, const struct hutch_result *r, struct batch_opinion *o)
+{
+    auto_free char *want = NULL;
+    struct hutch_err err;
+    size_t len;
+
+    if (r->exit_code != task->exit_code) {
+        if (r->exit_code == 0)
+            say(o, BATCH_WRONG_ANSWER, "exit code 0 in place of %d", (int)task->exit_code);
+        else
+            judge_failure(r, o);
+        return;
+    }
+    o->verdict = BATCH_PASS;
+    if (task->compare == COMPARE_EXIT0 || !task->cases[index].output.text)
+        return;
+    if (hutch_batch_run_decode(task->cases[index].output, &want, &len, &err) < 0)
+        say(o, BATCH_INTERNAL, "%s", err.msg);
+    else if (!hutch_batch_compare(task->compare, r->out, r->out_len, want, len))
+        say(o, BATCH_WRONG_ANSWER, "wrong answer");
+}
+
+void hutch_batch_opinion_form(const struct batch_run *run, const struct batch_task *task, size_t index, const struct hutch_result *result,
+                              struct batch_opinion *ret)
+{
+    struct batch_opinion o = { .verdict = BATCH_PASS };
+
+    if (result->cpu_user_ms != HUTCH_UNKNOWN && result->cpu_system_ms != HUTCH_UNKNOWN)
+        o.cpu_ms = result->cpu_user_ms + result->cpu_system_ms;
+    if (!judge_end(run, result, &o)) {
+        if (task->judging == BATCH_BY_TESTS)
+            judge_tests(run, result, &o);
+        else
+            judge_output(task, index, result, &o);
+    }
+    *ret = o;
+}

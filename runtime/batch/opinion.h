@@ -1,0 +1,31 @@
+/* opinion.h - from a run's result to a verdict: by what batch/judge.py reported, or by comparing what the program printed. */
+#ifndef HUTCH_BATCH_OPINION_H
+#define HUTCH_BATCH_OPINION_H
+
+#include "runtime/batch/plan.h"
+#include "runtime/batch/task.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct batch_run;
+struct hutch_result;
+
+#define BATCH_TEXT_MAX 4000 /* of what a verdict says */
+
+struct batch_opinion {
+    enum batch_verdict verdict;
+    char text[BATCH_TEXT_MAX]; /* why; "" for a pass */
+    bool wants_judge;          /* batch/judge.py was not there: run again and let it carry that */
+    bool wants_together;       /* its tests pass what cannot leave their process: run again, together */
+    bool is_exposed;           /* the kernel did not keep the program out of the judge's memory */
+    bool is_killed;            /* by something that may have come from outside: worth a second run */
+    bool is_backstop;          /* the wall clock ended it, not its own CPU time */
+    uint64_t cpu_ms;           /* of all its processes, as far as anybody knows */
+};
+/* @index: of the case that was run. */
+void hutch_batch_opinion_form(const struct batch_run *run, const struct batch_task *task, size_t index, const struct hutch_result *result,
+                              struct batch_opinion *ret);
+
+#endif

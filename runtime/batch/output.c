@@ -1,0 +1,348 @@
+#include "runtime/batch/output.h"
+
+#include "sandbox/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#define COPY_CHUNK (1u << 18)
+
+static int note_line(struct batch_output *out, size_t item, uint64_t offset, size_t len, struct hutch_err *err)
+{
+    if (out->n_lines == out->lines_room) {
+        size_t room = out->lines_room ? out->lines_room * 2 : 1024;
+        struct batch_line *lines = realloc(out->lines, room * sizeof(*lines));
+
+        if (!lines)
+            return hutch_err_set(err, ENOMEM, "remember %zu results", room);
+        out->lines = lines;
+        out->lines_room = room;
+    }
+    out->lines[out->n_lines++] = (struct batch_line){ .item = (uint32_t)item, .len = (uint32_t)len, .offset = offset };
+    return 0;
+}
+
+/* ---- what is there already ---- */
+
+struct found {
+    size_t item;
+    bool counts;
+};
+
+static bool read_hash(struct batch_json value, struct batch_hash *ret)
+{
+    char text[BATCH_HASH_LEN + 1];
+
+    if (!hutch_batch_json_is_string(value) || value.len != BATCH_HASH_LEN + 2)
+        return false;
+    memcpy(text, value.text + 1, BATCH_HASH_LEN);
+    text[BATCH_HASH_LEN] = '\0';
+    return sscanf(text, "%16" SCNx64 "%16" SCNx64, &ret->high, &ret->low) == 2;
+}
+
+/* Samples of a task in the order of the input, to be found by number: items of a group are spread over the plan. */
+struct index {
+    size_t *first;  /* by group: where its items begin in @items */
+    uint32_t *items;
+};
+
+static int make_index(const struct batch_plan *plan, struct index *ret, struct hutch_err *err)
+{
+    struct index x = { calloc(plan->n_groups + 1, sizeof(*x.first)), calloc(plan->n_items + 1, sizeof(*x.items)) };
+
+    if (!x.first || !x.items) {
+        free(x.first);
+        free(x.items);
+        return hutch_err_set(err, ENOMEM, "remember %zu samples", plan->n_items);
+    }
+    for (size_t i = 0; i < plan->n_groups; i++)
+        x.first[i + 1] = x.first[i] + plan->groups[i].n_samples;
+    for (size_t i = 0; i < plan->n_items; i++)
+        x.items[x.first[plan->items[i].group] + plan->items[i].sample] = (uint32_t)i;
+    *ret = x;
+    return 0;
+}
+
+static int read_line(const struct batch_output *out, const struct index *x, const char *what, const char *text, size_t len,
+                     struct found *ret, struct hutch_err *err)
+{
+    struct batch_plan *plan = out->plan;
+    auto_free char *id = NULL;
+    enum batch_verdict verdict;
+    struct batch_json root, name;
+    struct batch_hash hash;
+    size_t group;
+    int64_t sample;
+
+    if (hutch_batch_json_check(what, 1, 1, text, len, &root, err) < 0)
+        return hutch_err_wrap(err, "this is no result of 'hutch batch' (move the file away)");
+    name = hutch_batch_json_get(root, "verdict");
+    if (!hutch_batch_json_is_string(name) || hutch_batch_verdict_parse(name.text + 1, name.len - 2, &verdict) < 0 ||
+        !hutch_batch_json_integer(hutch_batch_json_get(root, "completion_id"), &sample) ||
+        !read_hash(hutch_batch_json_get(root, "hash"), &hash))
+        return hutch_err_set(err, 0, "%s: this is no result of 'hutch batch' (move the file away)", what);
+    if (hutch_batch_sample_id(what, plan->options.format, root, &id, err) < 0)
+        return -1;
+    group = hutch_batch_plan_find(plan, id);
+    if (group == SIZE_MAX)
+        return hutch_err_set(err, 0, "%s: this is a result of another batch: there is no task '%s' in '%s'", what, id,
+                             plan->tasks.name);
+    ret->counts = false;
+    if (sample < 0 || (uint64_t)sample >= plan->groups[group].n_samples || verdict == BATCH_INTERNAL)
+        return 0;
+    ret->item = x->items[x->first[group] + (size_t)sample];
+    if (plan->items[ret->item].is_done || plan->items[ret->item].hash.high != hash.high ||
+        plan->items[ret->item].hash.low != hash.low)
+        return 0;
+    ret->counts = true;
+    plan->items[ret->item].is_done = 1;
+    plan->items[ret->item].verdict = (uint8_t)verdict;
+    return 0;
+}
+
+static int read_journal(struct batch_output *out, FILE *file, struct hutch_err *err)
+{
+    struct index x = { NULL, NULL };
+    auto_free char *line = NULL;
+    size_t room = 0, number = 0;
+    uint64_t offset = 0;
+    ssize_t len;
+    int rc = 0;
+
+    if (make_index(out->plan, &x, err) < 0)
+        return -1;
+    while (rc == 0 && (len = getline(&line, &room, file)) > 0) {
+        struct found found = { .counts = false };
+        char what[400];
+
+        number++;
+        if (line[len - 1] != '\n') {
+            out->is_torn = true;
+            break;
+        }
+        snprintf(what, sizeof(what), "'%s': line %zu", out->path, number);
+        rc = read_line(out, &x, what, line, (size_t)len, &found, err);
+        if (rc == 0 && found.counts)
+            rc = note_line(out, found.item, offset, (size_t)len, err);
+        else if (rc == 0)
+            out->n_dropped++;
+        offset += (uint64_t)len;
+    }
+    if (rc == 0 && ferror(file))
+        rc = hutch_err_set(err, errno, "read '%s'", out->path);
+    out->n_kept = out->n_lines;
+    out->size = offset;
+    free(x.first);
+    free(x.items);
+    return rc;
+}
+
+/* ---- the file ---- */
+
+static int compare_lines(const void *a, const void *b)
+{
+    uint32_t x = ((const struct batch_line *)a)->item, y = ((const struct batch_line *)b)->item;
+
+    return x < y ? -1 : x > y;
+}
+
+static int copy_line(int from, int to, const struct batch_line *line, const char *path, struct hutch_err *err)
+{
+    auto_free char *buf = malloc(COPY_CHUNK);
+
+    if (!buf)
+        return hutch_err_set(err, ENOMEM, "sort '%s'", path);
+    for (uint32_t done = 0; done < line->len;) {
+        size_t want = line->len - done < COPY_CHUNK ? line->len - done : COPY_CHUNK;
+        ssize_t n = TEMP_FAILURE_RETRY(pread(from, buf, want, (off_t)(line->offset + done)));
+
+        if (n <= 0)
+            return hutch_err_set(err, n < 0 ? errno : EIO, "read '%s'", path);
+        if (hutch_fd_write_all(to, buf, (size_t)n) < 0)
+            return hutch_err_set(err, errno, "write to '%s'", path);
+        done += (uint32_t)n;
+    }
+    return 0;
+}
+
+/* Puts a copy in the place of the file: the lines that count, in input order when that is wanted. Whoever is interrupted here
+ * still has the old file. */
+static int rewrite(struct batch_output *out, struct hutch_err *err)
+{
+    auto_free char *temporary = NULL;
+    struct stat st;
+    auto_fd to = -1;
+    uint64_t offset = 0;
+
+    if (asprintf(&temporary, "%s.XXXXXX", out->path) < 0) {
+        temporary = NULL;
+        return hutch_err_set(err, ENOMEM, "sort '%s'", out->path);
+    }
+    to = mkostemp(temporary, O_CLOEXEC | O_APPEND);
+    if (to < 0)
+        return hutch_err_set(err, errno, "make the file '%s'", temporary);
+    if (flock(to, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+        hutch_err_set(err, errno, "another 'hutch batch' writes to '%s'", temporary);
+        goto failed;
+    }
+    if (out->in_order && out->n_lines)
+        qsort(out->lines, out->n_lines, sizeof(*out->lines), compare_lines);
+    for (size_t i = 0; i < out->n_lines; i++)
+        if (copy_line(out->fd, to, &out->lines[i], out->path, err) < 0)
+            goto failed;
+    if (fstat(out->fd, &st) < 0 || fchmod(to, st.st_mode & 0777) < 0 || fsync(to) < 0 || rename(temporary, out->path) < 0) {
+        hutch_err_set(err, errno, "put '%s' in the place of '%s'", temporary, out->path);
+        goto failed;
+    }
+    for (size_t i = 0; i < out->n_lines; i++) {
+        out->lines[i].offset = offset;
+        offset += out->lines[i].len;
+    }
+    close(out->fd);
+    out->fd = hutch_fd_take(&to);
+    out->size = offset;
+    return 0;
+failed:
+    unlink(temporary);
+    return -1;
+}
+
+static int open_file(struct batch_output *out, bool resume, struct hutch_err *err)
+{
+    struct stat st;
+    FILE *file;
+    int copy, rc;
+
+    out->fd = open(out->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
+    if (out->fd < 0 || fstat(out->fd, &st) < 0)
+        return hutch_err_set(err, errno, "open '%s' for the results", out->path);
+    if (!S_ISREG(st.st_mode))
+        return resume ? hutch_err_set(err, 0, "'%s' is not a regular file, so nothing can be resumed from it", out->path) : 0;
+    if (flock(out->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+        return hutch_err_set(err, errno, "another 'hutch batch' writes to '%s'", out->path);
+    if (!resume)
+        return st.st_size == 0 ? 0 : hutch_err_set(err, EEXIST, "'%s' holds results (--resume goes on from there; or remove it)",
+                                                   out->path);
+    copy = fcntl(out->fd, F_DUPFD_CLOEXEC, 3);
+    file = copy < 0 ? NULL : fdopen(copy, "r");
+    if (!file) {
+        hutch_err_set(err, errno, "read '%s'", out->path);
+        if (copy >= 0)
+            close(copy);
+        return -1;
+    }
+    rc = read_journal(out, file, err);
+    fclose(file);
+    if (rc < 0)
+        return -1;
+    return out->is_torn || out->n_dropped ? rewrite(out, err) : 0;
+}
+
+int hutch_batch_output_open(const char *path, bool resume, bool in_order, struct batch_plan *plan, struct batch_output *ret,
+                            struct hutch_err *err)
+{
+    struct batch_output out = BATCH_OUTPUT_INIT;
+
+    out.plan = plan;
+    out.in_order = in_order;
+    out.held = calloc(plan->n_items + 1, sizeof(*out.held));
+    out.held_len = calloc(plan->n_items + 1, sizeof(*out.held_len));
+    if (!out.held || !out.held_len) {
+        hutch_batch_output_done(&out);
+        return hutch_err_set(err, ENOMEM, "remember %zu samples", plan->n_items);
+    }
+    if (!path || strcmp(path, "-") == 0) {
+        out.fd = STDOUT_FILENO;
+        if (resume) {
+            hutch_batch_output_done(&out);
+            return hutch_err_set(err, 0, "--resume needs the file that was written before: -o FILE");
+        }
+    } else {
+        /* Through a link, if it is one: rename(2) would put a file in its place. */
+        out.path = realpath(path, NULL);
+        if (!out.path)
+            out.path = strdup(path);
+        if (!out.path)
+            hutch_err_set(err, ENOMEM, "open '%s'", path);
+        if (!out.path || open_file(&out, resume, err) < 0) {
+            hutch_batch_output_done(&out);
+            return -1;
+        }
+    }
+    *ret = out;
+    return 0;
+}
+
+/* ---- writing ---- */
+
+static int write_line(struct batch_output *out, size_t item, const char *line, size_t len, struct hutch_err *err)
+{
+    if (hutch_fd_write_all(out->fd, line, len) < 0)
+        return hutch_err_set(err, errno, "write to '%s'", out->path ? out->path : "standard output");
+    if (out->path && note_line(out, item, out->size, len, err) < 0)
+        return -1;
+    out->size += len;
+    return 0;
+}
+
+static int write_held(struct batch_output *out, size_t item, struct hutch_err *err)
+{
+    int rc = write_line(out, item, out->held[item], out->held_len[item], err);
+
+    free(out->held[item]);
+    out->held[item] = NULL;
+    out->n_held--;
+    return rc;
+}
+
+int hutch_batch_output_add(struct batch_output *out, size_t item, char *line, size_t len, struct hutch_err *err)
+{
+    if (!out->in_order) {
+        int rc = write_line(out, item, line, len, err);
+
+        free(line);
+        return rc;
+    }
+    out->held[item] = line;
+    out->held_len[item] = len;
+    out->n_held++;
+    for (; out->next < out->plan->n_items; out->next++) {
+        if (out->held[out->next]) {
+            if (write_held(out, out->next, err) < 0)
+                return -1;
+        } else if (!out->plan->items[out->next].is_done) {
+            break;
+        }
+    }
+    return 0;
+}
+
+int hutch_batch_output_finish(struct batch_output *out, bool is_complete, struct hutch_err *err)
+{
+    bool is_sorted = true;
+
+    for (size_t i = 0; out->n_held && i < out->plan->n_items; i++)
+        if (out->held[i] && write_held(out, i, err) < 0)
+            return -1;
+    for (size_t i = 1; i < out->n_lines; i++)
+        is_sorted = is_sorted && out->lines[i - 1].item < out->lines[i].item;
+    return is_complete && out->in_order && !is_sorted ? rewrite(out, err) : 0;
+}
+
+void hutch_batch_output_done(struct batch_output *out)
+{
+    for (size_t i = 0; out->held && out->n_held && i < out->plan->n_items; i++)
+        free(out->held[i]);
+    free(out->held);
+    free(out->held_len);
+    free(out->lines);
+    free(out->path);
+    if (out->fd >= 0 && out->fd != STDOUT_FILENO)
+        close(out->fd);
+    *out = (struct batch_output)BATCH_OUTPUT_INIT;
+}

@@ -1,0 +1,86 @@
+#include "runtime/batch/progress.h"
+
+#include "sandbox/fd.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+
+#define REDRAW_MS 100
+#define BAR_MAX 40
+
+static uint64_t now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+void hutch_batch_progress_start(struct batch_progress *p, int fd, bool is_wanted)
+{
+    *p = (struct batch_progress){ .fd = fd, .is_terminal = is_wanted && isatty(fd) == 1, .started_ms = now_ms() };
+}
+
+static void format_left(const struct batch_progress_state *state, uint64_t elapsed_ms, char *text, size_t size)
+{
+    uint64_t seconds;
+
+    if (state->done == 0) {
+        snprintf(text, size, "--:--");
+        return;
+    }
+    seconds = (uint64_t)((double)elapsed_ms / 1000 / (double)state->done * (double)(state->total - state->done) + 0.5);
+    if (seconds >= 3600)
+        snprintf(text, size, "%" PRIu64 ":%02u:%02u", seconds / 3600, (unsigned)(seconds / 60 % 60), (unsigned)(seconds % 60));
+    else
+        snprintf(text, size, "%02u:%02u", (unsigned)(seconds / 60), (unsigned)(seconds % 60));
+}
+
+int hutch_batch_progress_format(const struct batch_progress_state *state, uint64_t elapsed_ms, int columns, char *line, size_t size)
+{
+    static const char full[] = "########################################", empty[] = "                                        ";
+    char numbers[160], left[32];
+    int width, filled, n;
+
+    format_left(state, elapsed_ms, left, sizeof(left));
+    n = snprintf(numbers, sizeof(numbers), " %zu/%zu  %.1f/s  %zu failed  ETA %s", state->done, state->total,
+                 elapsed_ms ? (double)state->runs * 1000 / (double)elapsed_ms : 0.0, state->failed, left);
+    width = columns - n - 3; /* brackets, and the last column, where some terminals go on to the next line */
+    if (width > BAR_MAX)
+        width = BAR_MAX;
+    if (width < 4)
+        return snprintf(line, size, "%.*s", columns > 1 ? columns - 1 : 1, numbers + 1);
+    filled = state->total ? (int)((double)state->done / (double)state->total * width) : width;
+    return snprintf(line, size, "[%.*s%.*s]%s", filled, full, width - filled, empty, numbers);
+}
+
+void hutch_batch_progress_update(struct batch_progress *p, const struct batch_progress_state *state)
+{
+    char line[256], text[300];
+    struct winsize size;
+    int columns = 80, n;
+    uint64_t now;
+
+    if (!p->is_terminal)
+        return;
+    now = now_ms();
+    if (p->is_drawn && now - p->drawn_ms < REDRAW_MS)
+        return;
+    if (ioctl(p->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        columns = size.ws_col;
+    hutch_batch_progress_format(state, now - p->started_ms, columns, line, sizeof(line));
+    n = snprintf(text, sizeof(text), "\r%s\033[K", line);
+    if (hutch_fd_write_all(p->fd, text, (size_t)n) == 0)
+        p->is_drawn = true;
+    p->drawn_ms = now;
+}
+
+void hutch_batch_progress_end(struct batch_progress *p)
+{
+    if (p->is_drawn && hutch_fd_write_all(p->fd, "\r\033[K", 4) < 0)
+        p->is_terminal = false;
+    p->is_drawn = false;
+}

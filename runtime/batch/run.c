@@ -1,0 +1,308 @@
+#include "runtime/batch/run.h"
+
+#include "runtime/batch/judge.h"
+#include "runtime/batch/prelude.h"
+#include "sandbox/fd.h"
+#include "sandbox/rmtree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#define REPORT_BYTES 65536
+#define MAX_CASE_LIMITS 10
+
+static void add_text(struct batch_text *t, const char *text)
+{
+    hutch_batch_text_add(t, text, strlen(text));
+}
+
+static int make_token(char token[33], struct hutch_err *err)
+{
+    unsigned char bytes[16];
+
+    if (TEMP_FAILURE_RETRY(getrandom(bytes, sizeof(bytes), 0)) != (ssize_t)sizeof(bytes))
+        return hutch_err_set(err, errno, "make a token");
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+/* ---- programs that run as they are ---- */
+
+/* Adds the text of a value; an array is lines. */
+static int add_decoded(struct batch_text *t, struct batch_json value, struct hutch_err *err)
+{
+    struct batch_json_walk walk = hutch_batch_json_walk(value);
+    struct batch_json item;
+
+    if (hutch_batch_json_is_null(value))
+        return 0;
+    if (hutch_batch_json_is_string(value)) {
+        auto_free char *text = NULL;
+        size_t len;
+
+        if (hutch_batch_json_text(value, &text, &len, err) < 0)
+            return -1;
+        hutch_batch_text_add(t, text, len);
+        return 0;
+    }
+    if (!hutch_batch_json_is_array(value)) {
+        hutch_batch_text_add(t, value.text, value.len); /* a number where a text was meant */
+        return 0;
+    }
+    for (bool is_first = true; hutch_batch_json_next(&walk, NULL, &item); is_first = false) {
+        add_text(t, is_first ? "" : "\n");
+        if (add_decoded(t, item, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int take_text(struct batch_text *t, char **ret, size_t *ret_len, struct hutch_err *err)
+{
+    *ret = hutch_batch_text_take(t, ret_len);
+    return *ret ? 0 : hutch_err_set(err, ENOMEM, "put a run together");
+}
+
+int hutch_batch_run_decode(struct batch_json value, char **ret, size_t *ret_len, struct hutch_err *err)
+{
+    struct batch_text t = BATCH_TEXT_INIT;
+
+    if (add_decoded(&t, value, err) < 0) {
+        hutch_batch_text_done(&t);
+        return -1;
+    }
+    return take_text(&t, ret, ret_len, err);
+}
+
+static int make_plain_code(const struct batch_task *task, const struct batch_sample *sample, struct batch_text *t,
+                           struct hutch_err *err)
+{
+    auto_free char *program = NULL;
+    size_t len;
+
+    if (hutch_batch_json_text(sample->program, &program, &len, err) < 0)
+        return -1;
+    add_text(t, hutch_batch_prelude(task, sample));
+    if (sample->is_completion && add_decoded(t, task->prompt, err) < 0)
+        return -1;
+    hutch_batch_text_add(t, program, len);
+    if (task->tests.text) {
+        add_text(t, "\n");
+        if (add_decoded(t, task->tests, err) < 0)
+            return -1;
+        add_text(t, "\n");
+    }
+    return 0;
+}
+
+/* A NULL-terminated array of decoded texts; of an object, NAME=VALUE. */
+static int make_words(struct batch_json list, char ***ret, struct hutch_err *err)
+{
+    size_t n = hutch_batch_json_count(list), i = 0;
+    struct batch_json_walk walk = hutch_batch_json_walk(list);
+    struct batch_json key, value;
+    char **words;
+
+    if (n == 0)
+        return 0;
+    words = calloc(n + 1, sizeof(*words));
+    if (!words)
+        return hutch_err_set(err, ENOMEM, "put a run together");
+    *ret = words; /* freed with the run, however far this gets */
+    while (hutch_batch_json_next(&walk, &key, &value)) {
+        struct batch_text t = BATCH_TEXT_INIT;
+        size_t len;
+
+        if (walk.is_object) {
+            if (add_decoded(&t, key, err) < 0) {
+                hutch_batch_text_done(&t);
+                return -1;
+            }
+            add_text(&t, "=");
+        }
+        if (add_decoded(&t, value, err) < 0) {
+            hutch_batch_text_done(&t);
+            return -1;
+        }
+        if (take_text(&t, &words[i], &len, err) < 0)
+            return -1;
+        if (strlen(words[i++]) != len)
+            return hutch_err_set(err, EINVAL, "an argument or variable with a NUL byte");
+    }
+    return 0;
+}
+
+/* ---- files ---- */
+
+/* Opens the directory of @path below @dirfd, makes what is missing, and returns the last component. */
+static int open_parent(int dirfd, char *path, int *ret_fd, const char **ret_name, struct hutch_err *err)
+{
+    auto_fd fd = fcntl(dirfd, F_DUPFD_CLOEXEC, 3);
+    char *slash;
+
+    if (fd < 0)
+        return hutch_err_set(err, errno, "make a file of a task");
+    while ((slash = strchr(path, '/'))) {
+        int next;
+
+        *slash = '\0';
+        if (!*path || strcmp(path, ".") == 0 || strcmp(path, "..") == 0)
+            return hutch_err_set(err, EINVAL, "the name of a file has an empty part, '.' or '..' in it");
+        if (mkdirat(fd, path, 0755) < 0 && errno != EEXIST)
+            return hutch_err_set(err, errno, "make the directory '%s' of a task", path);
+        next = openat(fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (next < 0)
+            return hutch_err_set(err, errno, "make the directory '%s' of a task", path);
+        close(hutch_fd_take(&fd));
+        fd = next;
+        path = slash + 1;
+    }
+    if (!*path || strcmp(path, ".") == 0 || strcmp(path, "..") == 0)
+        return hutch_err_set(err, EINVAL, "the name of a file has an empty part, '.' or '..' in it");
+    *ret_fd = hutch_fd_take(&fd);
+    *ret_name = path;
+    return 0;
+}
+
+static int write_file(int dirfd, struct batch_json key, struct batch_json value, struct hutch_err *err)
+{
+    auto_free char *path = NULL, *data = NULL;
+    auto_fd parent = -1;
+    auto_fd fd = -1;
+    const char *name = NULL;
+    size_t len, path_len;
+
+    if (hutch_batch_json_text(key, &path, &path_len, err) < 0 || hutch_batch_json_text(value, &data, &len, err) < 0)
+        return -1;
+    if (strlen(path) != path_len)
+        return hutch_err_set(err, EINVAL, "the name of a file has a NUL byte in it");
+    if (open_parent(dirfd, path, &parent, &name, err) < 0)
+        return -1;
+    fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0 || hutch_fd_write_all(fd, data, len) < 0)
+        return hutch_err_set(err, errno, "write the file '%s' of a task", name);
+    return 0;
+}
+
+static int make_files(const struct batch_manner *manner, const struct batch_task *task, uint64_t number, struct batch_run *run,
+                      struct hutch_err *err)
+{
+    struct batch_json_walk walk = hutch_batch_json_walk(task->files);
+    struct batch_json key, value;
+    auto_fd dirfd = -1;
+
+    if (hutch_batch_json_count(task->files) == 0)
+        return 0;
+    snprintf(run->files_name, sizeof(run->files_name), "%" PRIu64, number);
+    run->files_fd = manner->files_fd;
+    if (asprintf(&run->files_path, "%s/%s", manner->files_path, run->files_name) < 0) {
+        run->files_path = NULL;
+        return hutch_err_set(err, ENOMEM, "put a run together");
+    }
+    if (mkdirat(manner->files_fd, run->files_name, 0755) < 0)
+        return hutch_err_set(err, errno, "make the directory '%s'", run->files_path);
+    dirfd = openat(manner->files_fd, run->files_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dirfd < 0)
+        return hutch_err_set(err, errno, "open the directory '%s'", run->files_path);
+    while (hutch_batch_json_next(&walk, &key, &value))
+        if (write_file(dirfd, key, value, err) < 0)
+            return -1;
+    run->request.data_dir = run->files_path;
+    return 0;
+}
+
+/* ---- a run ---- */
+
+static uint64_t either(uint64_t first, uint64_t second)
+{
+    return first ? first : second;
+}
+
+static void set_limits(const struct batch_manner *manner, const struct batch_task *task, struct hutch_request *request)
+{
+    const struct batch_limits *own = &task->limits, *usual = &manner->limits;
+
+    request->cpu_ms = either(own->cpu_ms, usual->cpu_ms);
+    if (task->is_function) /* all its cases are one run */
+        request->cpu_ms *= task->n_cases < MAX_CASE_LIMITS ? task->n_cases : MAX_CASE_LIMITS;
+    /* Generous, so that it ends only what does not compute: a program gets its CPU time also where ten share a CPU. */
+    request->wall_ms = either(own->wall_ms, either(usual->wall_ms, 10 * request->cpu_ms + 10000));
+    request->memory_bytes = own->memory_bytes; /* the usual one is in the policy, so that prepared sandboxes have it */
+    request->pids = own->pids;
+    request->output_bytes = own->output_bytes;
+}
+
+static int make_parts(const struct batch_manner *manner, const struct batch_task *task, const struct batch_sample *sample,
+                      size_t index, struct batch_run *run, struct batch_text *code, struct batch_text *input, struct hutch_err *err)
+{
+    struct hutch_request *q = &run->request;
+
+    if (task->judging == BATCH_BY_TESTS) {
+        if (make_token(run->token, err) < 0)
+            return -1;
+        if (manner->carries_judge)
+            hutch_batch_judge_add_module(code);
+        hutch_batch_judge_add_code(code, sample);
+        q->name = "-c";
+        q->output_bytes = REPORT_BYTES;
+        if (hutch_batch_judge_add_job(input, task, sample, run->token, manner->is_together || task->is_together, err) < 0)
+            return -1;
+    } else if (make_plain_code(task, sample, code, err) < 0 || add_decoded(input, task->cases[index].input, err) < 0) {
+        return -1;
+    }
+    if (take_text(code, &run->code, &q->code_len, err) < 0 || take_text(input, &run->input, &q->input_len, err) < 0)
+        return -1;
+    return make_words(task->args, &run->args, err) < 0 ? -1 : make_words(task->env, &run->env, err);
+}
+
+int hutch_batch_run_make(const struct batch_manner *manner, const struct batch_task *task, const struct batch_sample *sample,
+                         size_t index, uint64_t number, struct batch_run *ret, struct hutch_err *err)
+{
+    struct batch_text code = BATCH_TEXT_INIT, input = BATCH_TEXT_INIT;
+    struct batch_run run = BATCH_RUN_INIT;
+    struct hutch_request *q = &run.request;
+
+    hutch_request_init(q);
+    q->language = task->language;
+    set_limits(manner, task, q);
+    if (make_parts(manner, task, sample, index, &run, &code, &input, err) < 0 ||
+        make_files(manner, task, number, &run, err) < 0) {
+        hutch_batch_text_done(&code);
+        hutch_batch_text_done(&input);
+        hutch_batch_run_done(&run);
+        return hutch_err_wrap(err, "task '%s'", task->id);
+    }
+    q->code = run.code;
+    q->input = run.input;
+    q->args = (const char *const *)run.args;
+    q->env = (const char *const *)run.env;
+    *ret = run;
+    return 0;
+}
+
+static void free_words(char **words)
+{
+    for (char **word = words; word && *word; word++)
+        free(*word);
+    free(words);
+}
+
+void hutch_batch_run_done(struct batch_run *run)
+{
+    struct hutch_err ignored;
+
+    if (run->files_name[0]) /* the directory above goes at the end, and says what is in its way */
+        hutch_rmtree(run->files_fd, run->files_name, &ignored);
+    free(run->code);
+    free(run->input);
+    free(run->files_path);
+    free_words(run->args);
+    free_words(run->env);
+    *run = (struct batch_run)BATCH_RUN_INIT;
+}

@@ -1,0 +1,99 @@
+/* task.h - a task of any format as what is to be run, and how it is judged.
+ *
+ * docs/batch.md describes the formats. Texts stay in the record, in its own spelling: a completion that is no valid text
+ * (a NUL byte, half a surrogate pair) then reaches Python as the model wrote it. */
+#ifndef HUTCH_BATCH_TASK_H
+#define HUTCH_BATCH_TASK_H
+
+#include "runtime/batch/compare.h"
+#include "runtime/text/batch_json.h"
+#include "sandbox/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum batch_format { BATCH_AUTO, BATCH_GENERIC, BATCH_HUMANEVAL, BATCH_MBPP, BATCH_STDIO, BATCH_FORMAT_COUNT };
+const char *hutch_batch_format_name(enum batch_format format);
+int hutch_batch_format_parse(const char *name, enum batch_format *ret, struct hutch_err *err);
+/* What a record looks like; BATCH_GENERIC when like none of the others. */
+enum batch_format hutch_batch_format_guess(struct batch_json record);
+
+enum batch_judging {
+    BATCH_BY_TESTS,  /* Python tests call it: batch/judge.py */
+    BATCH_BY_OUTPUT, /* each case has an input and what is to be printed */
+    BATCH_BY_EXIT,   /* one run, its exit code (and what it prints, where that is given) */
+};
+
+struct batch_case {
+    struct batch_json input, output; /* none: empty, not looked at */
+};
+
+/* 0: not given. */
+struct batch_limits {
+    uint64_t cpu_ms, wall_ms, memory_bytes, pids, output_bytes;
+};
+
+#define BATCH_MAX_WORDS 256 /* args, env each */
+#define BATCH_MAX_FILES 1000
+
+struct batch_task {
+    char *text;     /* owned: the record */
+    char *inner[2]; /* owned: JSON that the record holds as text */
+    char *id;       /* owned; numbers as they are written */
+    struct batch_json id_json;
+    enum batch_format format;
+    enum batch_judging judging;
+    char *language;            /* owned */
+    struct batch_json prompt;  /* what a completion continues; none when completions are whole programs */
+    struct batch_json program; /* the task's own solution; none */
+    bool with_prelude;         /* star imports before the program, as LiveCodeBench has them */
+
+    /* BATCH_BY_TESTS */
+    struct batch_json before;      /* text or array of lines: imports, set-up, before program and tests */
+    struct batch_json before_more; /* the same, behind it */
+    struct batch_json tests;       /* text, or array of texts */
+    struct batch_json more_tests;
+    struct batch_json entry;       /* name of the function; none */
+    bool is_checked;               /* the tests define check(), which is given that function */
+    bool calls_tests;              /* functions test_...() in the tests are called */
+    bool is_together;              /* the task wants its tests run in the program's own process */
+    bool is_function;              /* @cases are arguments and a value, each as JSON */
+
+    struct batch_case *cases; /* owned */
+    size_t n_cases;
+    enum batch_compare compare;
+    int64_t exit_code;
+
+    struct batch_json args, env, files;
+    struct batch_limits limits;
+};
+#define BATCH_TASK_INIT { .text = NULL }
+
+struct batch_task_options {
+    enum batch_format format;   /* not BATCH_AUTO */
+    bool has_compare;           /* @compare replaces what the format says */
+    enum batch_compare compare;
+    bool with_challenge;        /* MBPP's challenge_test_list too */
+};
+
+/* @text holds @record and is the task's from here on, also on failure. Errors name @what and the key. */
+int hutch_batch_task_read(const struct batch_task_options *options, const char *what, char *text, struct batch_json record,
+                          struct batch_task *ret, struct hutch_err *err);
+void hutch_batch_task_done(struct batch_task *task);
+
+/* One program for a task: its own one, or a model's. */
+struct batch_sample {
+    struct batch_json program;
+    bool is_completion; /* goes on where the prompt ends */
+};
+/* The task that a record of a sample file is for, as text for the caller to free. */
+int hutch_batch_sample_id(const char *what, enum batch_format format, struct batch_json record, char **ret,
+                          struct hutch_err *err);
+/* @has_prompt: its task has a prompt, which a completion continues. */
+int hutch_batch_sample_read(const char *what, struct batch_json record, bool has_prompt, struct batch_sample *ret,
+                            struct hutch_err *err);
+/* The task's own program as a sample. Errors: it has none. */
+int hutch_batch_sample_own(const char *what, const struct batch_task *task, struct batch_sample *ret, struct hutch_err *err);
+
+#endif

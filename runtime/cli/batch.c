@@ -1,0 +1,548 @@
+#include "runtime/cli/batch.h"
+
+#include "runtime/batch/judge.h"
+#include "runtime/batch/output.h"
+#include "runtime/batch/plan.h"
+#include "runtime/batch/progress.h"
+#include "runtime/batch/schedule.h"
+#include "runtime/batch/score.h"
+#include "runtime/cli/exits.h"
+#include "sandbox/fd.h"
+#include "runtime/hutch.h"
+#include "runtime/text/quantity.h"
+#include "runtime/cli/places.h"
+#include "runtime/config/policy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+
+enum { EXIT_NOT_JUDGED = 1 };
+
+/* Several times what the slowest solution of the usual sets computes: 0.3 s in HumanEval, 5 s in MBPP (task 123). */
+#define CPU_MS 6000
+#define MBPP_CPU_MS 15000
+#define MAX_JOBS 1024
+#define MAX_KS 16
+
+struct batch_opts {
+    const char *tasks, *samples, *format, *output, *order, *image, *policy, *timeout, *cpu_time, *memory, *k, *compare, *judge, *jobs;
+    bool resume, all_cases, partial, challenge, quiet, help;
+};
+
+static const struct {
+    char letter;
+    const char *name, *value;
+    size_t offset;
+    const char *help;
+} options[] = {
+    { 0, "--format", "NAME", offsetof(struct batch_opts, format), "generic, humaneval, mbpp, stdio; or auto, the default" },
+    { 0, "--samples", "FILE", offsetof(struct batch_opts, samples), "programs to judge, instead of the tasks' own" },
+    { 'j', "--jobs", "NUMBER", offsetof(struct batch_opts, jobs), "runs at the same time (default: one for each CPU)" },
+    { 'o', "--output", "FILE", offsetof(struct batch_opts, output), "where results go (default: standard output)" },
+    { 0, "--resume", NULL, offsetof(struct batch_opts, resume), "go on with an output file: do not repeat what it has" },
+    { 0, "--order", "input|finish", offsetof(struct batch_opts, order), "of the results (default: input)" },
+    { 0, "--cpu-time", "TIME", offsetof(struct batch_opts, cpu_time), "CPU time limit of a run (default: 6s; 15s for mbpp)" },
+    { 0, "--timeout", "TIME", offsetof(struct batch_opts, timeout), "wall clock limit of a run (default: 10 times the CPU time and 10s)" },
+    { 0, "--memory", "SIZE", offsetof(struct batch_opts, memory), "memory limit of a run (default: the policy's)" },
+    { 0, "--image", "NAME", offsetof(struct batch_opts, image), "image to run in (default: python)" },
+    { 0, "--policy", "NAME|FILE", offsetof(struct batch_opts, policy), "isolation and limits (default: default)" },
+    { 0, "--k", "LIST", offsetof(struct batch_opts, k), "pass@k to print (default: 1,10,100)" },
+    { 0, "--compare", "MODE", offsetof(struct batch_opts, compare), "exact, rstrip-newlines, lines, words, decimal, exit0 (default: the format's)" },
+    { 0, "--judge", "apart|together", offsetof(struct batch_opts, judge), "tests in a process of their own (default), or in the program's" },
+    { 0, "--all-cases", NULL, offsetof(struct batch_opts, all_cases), "go on after a sample's first failing case" },
+    { 0, "--challenge", NULL, offsetof(struct batch_opts, challenge), "MBPP: the challenge tests too" },
+    { 0, "--partial", NULL, offsetof(struct batch_opts, partial), "tasks without samples are no error" },
+    { 'q', "--quiet", NULL, offsetof(struct batch_opts, quiet), "no progress, no summary" },
+    { 'h', "--help", NULL, offsetof(struct batch_opts, help), "this list" },
+};
+
+static void print_help(void)
+{
+    printf("usage: hutch batch [options] TASKS\n\n"
+           "Runs every program of a task file in a sandbox of its own and judges it. TASKS holds JSON lines or a JSON array, plain or\n"
+           "gzipped; '-' is standard input. One line of JSON for each program goes to the output, a summary to standard error.\n"
+           "Exit status: 0 when everything was judged, whatever the verdicts; 1 when something could not be; 125 when hutch failed;\n"
+           "128+N after signal N.\n\n");
+    for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+        char left[48];
+
+        snprintf(left, sizeof(left), "%s%.1s%s%s%s%s", options[i].letter ? "-" : "    ", options[i].letter ? &options[i].letter : "",
+                 options[i].letter ? ", " : "", options[i].name, options[i].value ? " " : "",
+                 options[i].value ? options[i].value : "");
+        printf("  %-26s %s\n", left, options[i].help);
+    }
+}
+
+static int take_option(struct batch_opts *opts, int argc, char **argv, int *i, struct hutch_err *err)
+{
+    const char *arg = argv[*i], *equals = strchr(arg, '=');
+    size_t name_len = equals ? (size_t)(equals - arg) : strlen(arg);
+
+    for (size_t row = 0; row < ARRAY_SIZE(options); row++) {
+        bool is_long = strlen(options[row].name) == name_len && strncmp(arg, options[row].name, name_len) == 0;
+        bool is_short = options[row].letter && arg[1] == options[row].letter;
+        const char *value = NULL;
+
+        if (!is_long && !is_short)
+            continue;
+        if (!options[row].value) {
+            if (is_long && equals)
+                return hutch_err_set(err, 0, "option '%s' takes no value", options[row].name);
+            if (!is_long && arg[2])
+                break;
+            *(bool *)((char *)opts + options[row].offset) = true;
+            return 0;
+        }
+        if (is_long && equals)
+            value = equals + 1;
+        else if (!is_long && arg[2])
+            value = arg + 2; /* -j4 */
+        else if (*i + 1 < argc)
+            value = argv[++*i];
+        if (!value)
+            return hutch_err_set(err, 0, "option '%s' needs a value: %s", arg, options[row].value);
+        *(const char **)((char *)opts + options[row].offset) = value;
+        return 0;
+    }
+    return hutch_err_set(err, 0, "there is no option '%s' (see: hutch batch --help)", arg);
+}
+
+static int parse_options(int argc, char **argv, struct batch_opts *opts, struct hutch_err *err)
+{
+    bool is_over = false;
+
+    for (int i = 1; i < argc; i++) {
+        if (!is_over && strcmp(argv[i], "--") == 0) {
+            is_over = true;
+        } else if (!is_over && argv[i][0] == '-' && argv[i][1]) {
+            if (take_option(opts, argc, argv, &i, err) < 0)
+                return -1;
+        } else if (opts->tasks) {
+            return hutch_err_set(err, 0, "there is one task file, '%s'; what is '%s'?", opts->tasks, argv[i]);
+        } else {
+            opts->tasks = argv[i];
+        }
+    }
+    if (!opts->help && !opts->tasks)
+        return hutch_err_set(err, 0, "which tasks? (see: hutch batch --help)");
+    return 0;
+}
+
+/* ---- what the options mean ---- */
+
+struct batch {
+    struct batch_opts opts;
+    struct batch_task_options task_options;
+    struct batch_settings settings;
+    bool in_order;
+    bool has_memory;
+    uint64_t memory_bytes;
+    unsigned ks[MAX_KS];
+    size_t n_ks;
+    char files_path[PATH_MAX]; /* "" for none */
+};
+
+static unsigned usable_cpus(void)
+{
+    cpu_set_t set;
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        return (unsigned)CPU_COUNT(&set);
+    return n > 0 ? (unsigned)n : 1;
+}
+
+static int read_ks(const char *text, struct batch *b, struct hutch_err *err)
+{
+    auto_free char *copy = strdup(text);
+
+    if (!copy)
+        return hutch_err_set(err, ENOMEM, "option '--k'");
+    for (char *save = NULL, *word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+        uint64_t k;
+
+        if (hutch_parse_u64(word, &k, err) < 0)
+            return hutch_err_wrap(err, "option '--k'");
+        if (k == 0 || k > 1000000 || b->n_ks == MAX_KS)
+            return hutch_err_set(err, 0, "option '--k': expected at most %d numbers from 1 to 1000000", MAX_KS);
+        b->ks[b->n_ks++] = (unsigned)k;
+    }
+    return b->n_ks ? 0 : hutch_err_set(err, 0, "option '--k': expected numbers as in 1,10,100");
+}
+
+static int read_time(const char *option, const char *text, uint64_t *ret, struct hutch_err *err)
+{
+    if (!text)
+        return 0;
+    if (hutch_parse_duration_ms(text, ret, err) < 0)
+        return hutch_err_wrap(err, "option '%s'", option);
+    return *ret ? 0 : hutch_err_set(err, 0, "option '%s': a batch with an endless run never ends", option);
+}
+
+static int read_choice(const char *option, const char *text, const char *first, const char *second, bool *ret_is_second,
+                       struct hutch_err *err)
+{
+    *ret_is_second = text && strcmp(text, second) == 0;
+    if (!text || *ret_is_second || strcmp(text, first) == 0)
+        return 0;
+    return hutch_err_set(err, 0, "option '%s': expected '%s' or '%s', got '%s'", option, first, second, text);
+}
+
+static int settle(struct batch *b, struct hutch_err *err)
+{
+    const struct batch_opts *opts = &b->opts;
+    struct batch_limits *limits = &b->settings.manner.limits;
+    uint64_t jobs = usable_cpus();
+    bool by_finish;
+
+    if (opts->format && hutch_batch_format_parse(opts->format, &b->task_options.format, err) < 0)
+        return hutch_err_wrap(err, "option '--format'");
+    if (opts->compare && hutch_batch_compare_parse(opts->compare, &b->task_options.compare, err) < 0)
+        return hutch_err_wrap(err, "option '--compare'");
+    if (opts->jobs && hutch_parse_u64(opts->jobs, &jobs, err) < 0)
+        return hutch_err_wrap(err, "option '--jobs'");
+    if (jobs == 0 || jobs > MAX_JOBS)
+        return hutch_err_set(err, 0, "option '--jobs': expected 1 to %d, got '%s'", MAX_JOBS, opts->jobs ? opts->jobs : "0");
+    if (opts->memory && hutch_parse_bytes(opts->memory, &b->memory_bytes, err) < 0)
+        return hutch_err_wrap(err, "option '--memory'");
+    if (read_time("--cpu-time", opts->cpu_time, &limits->cpu_ms, err) < 0 ||
+        read_time("--timeout", opts->timeout, &limits->wall_ms, err) < 0 ||
+        read_choice("--order", opts->order, "input", "finish", &by_finish, err) < 0 ||
+        read_choice("--judge", opts->judge, "apart", "together", &b->settings.manner.is_together, err) < 0 ||
+        read_ks(opts->k ? opts->k : "1,10,100", b, err) < 0)
+        return -1;
+    b->task_options.has_compare = opts->compare != NULL;
+    b->task_options.with_challenge = opts->challenge;
+    b->has_memory = opts->memory != NULL;
+    b->in_order = !by_finish;
+    b->settings.jobs = (unsigned)jobs;
+    b->settings.all_cases = opts->all_cases;
+    b->settings.stop_fd = -1;
+    b->settings.manner.files_fd = -1;
+    b->settings.proc = "/proc";
+    return 0;
+}
+
+/* All that a verdict depends on and that is not in the files; a result under other settings is not taken over by --resume. */
+static uint64_t salt_of(const struct batch *b)
+{
+    const struct batch_limits *limits = &b->settings.manner.limits;
+    uint64_t parts[] = { limits->cpu_ms, limits->wall_ms, b->has_memory, b->memory_bytes, b->settings.manner.is_together,
+                         b->settings.all_cases, b->task_options.with_challenge,
+                         b->task_options.has_compare ? 1 + (uint64_t)b->task_options.compare : 0 };
+    const char *const names[] = { b->opts.image ? b->opts.image : "", b->opts.policy ? b->opts.policy : "" };
+    uint64_t salt = 0xcbf29ce484222325; /* FNV-1a, over numbers in place of bytes */
+
+    for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+        salt = (salt ^ parts[i]) * 0x100000001b3;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        for (const char *p = names[i];; p++) {
+            salt = (salt ^ (unsigned char)*p) * 0x100000001b3;
+            if (!*p)
+                break; /* the end counts, so that the two do not run together */
+        }
+    return salt;
+}
+
+/* ---- signals ---- */
+
+static int stop_pipe[2] = { -1, -1 };
+static volatile sig_atomic_t signal_caught;
+
+/* The second one ends hutch at once: its default action is back. */
+static void on_signal(int number)
+{
+    int e = errno;
+
+    signal_caught = number;
+    if (write(stop_pipe[1], "", 1) < 0)
+        signal_caught = number; /* the pipe is full: it is readable already */
+    errno = e;
+}
+
+static int catch_signals(struct batch *b, struct hutch_err *err)
+{
+    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+
+    if (pipe2(stop_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+        return hutch_err_set(err, errno, "make a pipe");
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+        struct sigaction old, action = { .sa_handler = on_signal, .sa_flags = SA_RESETHAND };
+
+        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN) /* nohup */
+            continue;
+        sigaction(numbers[i], &action, NULL);
+    }
+    signal(SIGPIPE, SIG_IGN); /* a reader of our output that went away is an error of write(2) */
+    b->settings.stop_fd = stop_pipe[0];
+    return 0;
+}
+
+/* ---- the engine ---- */
+
+/* What programs of the usual sets import, besides what batch/judge.py does. */
+static const char *const usual_modules[] = {
+    "bisect", "cmath", "collections", "copy", "ctypes", "datetime", "decimal", "errno", "fractions", "functools", "hashlib", "heapq",
+    "io", "itertools", "json", "math", "operator", "os", "queue", "random", "re", "select", "signal", "statistics", "string",
+    "struct", "sys", "time", "types", "typing", NULL,
+};
+static const char *const data_modules[] = { "numpy", "pandas", NULL };
+
+/* The policy as asked for, but for times, which each run has of its own, and memory, which prepared sandboxes are to have
+ * from the start. It is a file without a name: nothing to clean up. */
+static int write_policy(const struct batch *b, int *ret_fd, struct hutch_err *err)
+{
+    const char *base = b->opts.policy ? b->opts.policy : "default";
+    struct batch_text t = BATCH_TEXT_INIT;
+    auto_free char *text = NULL, *path = NULL;
+    auto_fd fd = -1;
+
+    if (strchr(base, '/')) {
+        path = realpath(base, NULL); /* "extends" would be relative to the file that we write */
+        if (!path)
+            return hutch_err_set(err, errno, "open policy '%s'", base);
+        base = path;
+    }
+    hutch_batch_text_addf(&t, "{\"schema\": 1, \"extends\": ");
+    hutch_batch_text_add_quoted(&t, base, strlen(base));
+    hutch_batch_text_addf(&t, ", \"limits\": {\"cpu_time\": null, \"wall\": null");
+    if (b->has_memory && b->memory_bytes)
+        hutch_batch_text_addf(&t, ", \"memory\": %" PRIu64, b->memory_bytes);
+    else if (b->has_memory)
+        hutch_batch_text_addf(&t, ", \"memory\": null");
+    hutch_batch_text_addf(&t, "}}\n");
+    text = hutch_batch_text_take(&t, NULL);
+    fd = memfd_create("hutch-batch-policy", MFD_CLOEXEC);
+    if (!text || fd < 0 || hutch_fd_write_all(fd, text, strlen(text)) < 0)
+        return hutch_err_set(err, text ? errno : ENOMEM, "write a policy for the batch");
+    *ret_fd = hutch_fd_take(&fd);
+    return 0;
+}
+
+static int open_engine(const struct batch *b, bool wants_data, int policy_fd, struct hutch_engine **ret, struct hutch_err *err)
+{
+    auto_free char *warm_up = hutch_batch_judge_warm_up();
+    unsigned jobs = b->settings.jobs;
+    struct hutch_zygote zygotes[] = {
+        { .name = "judge", .modules = usual_modules, .warm_up = warm_up, .min = jobs + 2, .max = 2 * jobs + 4 },
+        { .name = "data", .parent = "judge", .modules = data_modules, .min = jobs, .max = 2 * jobs + 2 },
+    };
+    struct hutch_engine_options o;
+    struct hutch_error why;
+    auto_free char *launcher = NULL, *policies = NULL;
+    char policy[64];
+
+    if (!warm_up)
+        return hutch_err_set(err, ENOMEM, "start the engine");
+    snprintf(policy, sizeof(policy), "/proc/self/fd/%d", policy_fd);
+    hutch_engine_options_init(&o);
+    if (!getenv("HUTCH_LAUNCHER") && hutch_places_launcher(&launcher, err) < 0)
+        return -1;
+    if (hutch_policy_dir(&policies, err) < 0)
+        return -1;
+    o.launcher = launcher;
+    o.policy_dir = policies;
+    o.image = b->opts.image;
+    o.policy = policy;
+    o.zygotes = zygotes;
+    o.n_zygotes = wants_data ? 2 : 1;
+    o.max_running = jobs;
+    o.max_queued = 2 * jobs + 16;
+    if (hutch_engine_open(&o, ret, &why) < 0)
+        return hutch_err_set(err, 0, "%s", why.message);
+    return 0;
+}
+
+/* ---- files of tasks ---- */
+
+static int make_files_dir(struct batch *b, struct hutch_err *err)
+{
+    const char *dir = getenv("TMPDIR");
+
+    if (!dir || dir[0] != '/')
+        dir = "/tmp";
+    if ((size_t)snprintf(b->files_path, sizeof(b->files_path), "%s/hutch-batch.XXXXXX", dir) >= sizeof(b->files_path))
+        b->files_path[0] = '\0';
+    if (!b->files_path[0] || !mkdtemp(b->files_path)) {
+        b->files_path[0] = '\0';
+        return hutch_err_set(err, errno, "make a directory in '%s' for the files of tasks", dir);
+    }
+    b->settings.manner.files_path = b->files_path;
+    b->settings.manner.files_fd = open(b->files_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return b->settings.manner.files_fd < 0 ? hutch_err_set(err, errno, "open the directory '%s'", b->files_path) : 0;
+}
+
+static void remove_files_dir(struct batch *b)
+{
+    if (b->settings.manner.files_fd >= 0)
+        close(b->settings.manner.files_fd);
+    b->settings.manner.files_fd = -1;
+    if (b->files_path[0] && rmdir(b->files_path) < 0)
+        fprintf(stderr, "hutch: remove '%s': %s\n", b->files_path, strerror(errno));
+}
+
+/* ---- the end ---- */
+
+/* pass@k, for each k of which every task has enough samples. */
+static void print_scores(const struct batch *b, const struct batch_plan *plan, const struct batch_tally *tally)
+{
+    uint32_t fewest = UINT32_MAX;
+    size_t n = 0;
+
+    for (size_t i = 0; i < plan->n_groups; i++)
+        if (plan->groups[i].n_samples) {
+            fewest = tally->judged[i] < fewest ? tally->judged[i] : fewest;
+            n++;
+        }
+    for (size_t k = 0; k < b->n_ks; k++) {
+        double sum = 0;
+
+        if (b->ks[k] > fewest || n == 0)
+            continue;
+        for (size_t i = 0; i < plan->n_groups; i++)
+            if (plan->groups[i].n_samples)
+                sum += hutch_batch_pass_at_k(tally->judged[i], tally->passed[i], b->ks[k]);
+        fprintf(stderr, "hutch: pass@%u %.6f (%zu tasks)\n", b->ks[k], sum / (double)n, n);
+    }
+}
+
+static void print_summary(const struct batch *b, const struct batch_plan *plan, const struct batch_output *output,
+                          const struct batch_tally *tally, double seconds)
+{
+    fprintf(stderr, "hutch: %zu of %zu passed", tally->verdicts[BATCH_PASS], plan->n_items);
+    for (size_t i = BATCH_PASS + 1; i < BATCH_VERDICT_COUNT; i++)
+        if (tally->verdicts[i])
+            fprintf(stderr, ", %zu %s", tally->verdicts[i], hutch_batch_verdict_name((enum batch_verdict)i));
+    fprintf(stderr, "\n");
+    if (!tally->is_interrupted)
+        print_scores(b, plan, tally);
+    fprintf(stderr, "hutch: %" PRIu64 " runs in %.2f s, %.1f/s, %u at a time", tally->n_runs, seconds,
+            seconds > 0 ? (double)tally->n_runs / seconds : 0.0, b->settings.jobs);
+    if (tally->n_retried)
+        fprintf(stderr, ", %" PRIu64 " of them again", tally->n_retried);
+    if (output->n_kept)
+        fprintf(stderr, "; %zu results were there already", output->n_kept);
+    fprintf(stderr, "\n");
+}
+
+static void print_resumed(const struct batch *b, const struct batch_output *output)
+{
+    if (b->opts.quiet || !b->opts.resume)
+        return;
+    if (output->is_torn)
+        fprintf(stderr, "hutch: the last line of '%s' was not complete and is cut\n", output->path);
+    if (output->n_dropped)
+        fprintf(stderr, "hutch: %zu results in '%s' are run again: no verdict, or of another program or other settings\n",
+                output->n_dropped, output->path);
+}
+
+static void print_interrupted(const struct batch *b, const struct batch_plan *plan, const struct batch_output *output,
+                              const struct batch_tally *tally)
+{
+    size_t done = tally->n_done + output->n_kept;
+
+    if (!output->path)
+        fprintf(stderr, "hutch: interrupted, %zu of %zu done; with -o FILE it could be resumed\n", done, plan->n_items);
+    else
+        fprintf(stderr, "hutch: interrupted, %zu of %zu done; to go on: the same command%s\n", done, plan->n_items,
+                b->opts.resume ? "" : " with --resume");
+}
+
+static double seconds_since(const struct timespec *start)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) / 1e9;
+}
+
+static int run_plan(struct batch *b, struct batch_plan *plan, struct batch_output *output, struct batch_tally *tally,
+                    struct hutch_err *err)
+{
+    struct batch_engine engine = { NULL, hutch_engine_submit, hutch_engine_cancel, hutch_engine_fd, hutch_engine_dispatch };
+    struct batch_progress progress;
+    auto_fd policy_fd = -1; /* to the end: the engine reads it again for a run that differs from the prepared ones */
+    int rc;
+
+    if (plan->options.format == BATCH_GENERIC && make_files_dir(b, err) < 0)
+        return -1;
+    if (write_policy(b, &policy_fd, err) < 0 || open_engine(b, plan->wants_data, policy_fd, &engine.engine, err) < 0)
+        return -1;
+    hutch_batch_progress_start(&progress, STDERR_FILENO, !b->opts.quiet);
+    b->settings.progress = &progress;
+    rc = hutch_batch_schedule(plan, output, &engine, &b->settings, tally, err);
+    hutch_batch_progress_end(&progress);
+    hutch_engine_free(engine.engine);
+    return rc;
+}
+
+/* Exit status; 0 and 1 as the tally has it. -1 with *err. */
+static int run_batch(struct batch *b, struct hutch_err *err)
+{
+    struct batch_plan plan = BATCH_PLAN_INIT;
+    struct batch_output output = BATCH_OUTPUT_INIT;
+    struct batch_tally tally = { .n_done = 0 };
+    struct timespec start;
+    int rc;
+
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    rc = hutch_batch_plan_make(b->opts.tasks, b->opts.samples, &b->task_options, salt_of(b), b->opts.partial, &plan, err);
+    if (rc == 0 && !b->settings.manner.limits.cpu_ms)
+        b->settings.manner.limits.cpu_ms = plan.options.format == BATCH_MBPP ? MBPP_CPU_MS : CPU_MS;
+    if (rc == 0)
+        rc = hutch_batch_output_open(b->opts.output, b->opts.resume, b->in_order, &plan, &output, err);
+    if (rc == 0) {
+        print_resumed(b, &output);
+        rc = catch_signals(b, err);
+    }
+    if (rc == 0)
+        rc = run_plan(b, &plan, &output, &tally, err);
+    if (rc == 0 && !b->opts.quiet)
+        print_summary(b, &plan, &output, &tally, seconds_since(&start));
+    if (rc == 0 && tally.n_exposed)
+        fprintf(stderr, "hutch: nothing on this kernel kept %" PRIu64 " runs from looking into their judge\n",
+                tally.n_exposed);
+    if (rc == 0 && tally.verdicts[BATCH_INTERNAL]) {
+        fprintf(stderr, "hutch: %zu programs were not judged and count for nothing: %s\n", tally.verdicts[BATCH_INTERNAL], tally.internal);
+        rc = EXIT_NOT_JUDGED;
+    }
+    if (rc >= 0 && tally.is_interrupted) {
+        print_interrupted(b, &plan, &output, &tally);
+        rc = EXIT_SIGNAL_BASE + signal_caught;
+    }
+    remove_files_dir(b);
+    hutch_batch_tally_done(&tally);
+    hutch_batch_output_done(&output);
+    hutch_batch_plan_done(&plan);
+    return rc;
+}
+
+int hutch_cmd_batch(int argc, char **argv)
+{
+    struct batch b = { .files_path = "" };
+    struct hutch_err err;
+    int rc = parse_options(argc, argv, &b.opts, &err);
+
+    if (rc == 0 && b.opts.help) {
+        print_help();
+        return 0;
+    }
+    if (rc == 0)
+        rc = settle(&b, &err);
+    if (rc == 0)
+        rc = run_batch(&b, &err);
+    if (rc < 0) {
+        fprintf(stderr, "hutch: %s\n", err.msg);
+        return EXIT_HUTCH;
+    }
+    return rc;
+}

@@ -1,0 +1,296 @@
+#include "runtime/cli/doctor.h"
+
+#include "runtime/doctor/doctor.h"
+#include "runtime/cli/exits.h"
+#include "sandbox/fd.h"
+#include "runtime/text/nbjson.h"
+#include "rootfs/store.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define JSON_VERSION 1
+
+/* As cli/doctor.h promises. */
+enum { EXIT_BOTH_RUN = 0, EXIT_DEFAULT_RUNS = 1, EXIT_NONE_RUNS = 2 };
+
+static const char *const policies[] = { "default", "strict" };
+
+/* What was found. */
+struct report {
+    struct doctor_host host;
+    struct doctor_finding *findings; /* owned; one per check */
+    struct doctor_trial trials[ARRAY_SIZE(policies)];
+    struct store_image *images;      /* owned */
+    size_t n_images;
+};
+
+static void report_done(struct report *r)
+{
+    for (size_t i = 0; i < r->n_images; i++)
+        hutch_store_image_done(&r->images[i]);
+    free(r->images);
+    free(r->findings);
+    hutch_doctor_host_done(&r->host);
+}
+
+/* Without making the store: whoever asks what there is leaves nothing. */
+static void list_images(struct report *r)
+{
+    struct store store = STORE_INIT;
+    struct hutch_err ignored;
+    auto_free char *path = NULL;
+
+    if (!r->host.home || asprintf(&path, "%s/images", r->host.home) < 0 || access(path, F_OK) < 0 ||
+        hutch_store_open(r->host.home, &store, &ignored) < 0)
+        return;
+    if (hutch_store_list(&store, &r->images, &r->n_images, &ignored) < 0) {
+        r->images = NULL;
+        r->n_images = 0;
+    }
+    hutch_store_done(&store);
+}
+
+static int exit_status(const struct report *r)
+{
+    if (!r->trials[0].runs)
+        return EXIT_NONE_RUNS;
+    return r->trials[1].runs ? EXIT_BOTH_RUN : EXIT_DEFAULT_RUNS;
+}
+
+/* ---- for people ---- */
+
+struct colours {
+    const char *of[DOCTOR_STATUS_COUNT], *dim, *bold, *off;
+};
+static const struct colours plain = { { "", "", "", "" }, "", "", "" };
+static const struct colours coloured = { { "\033[32m", "\033[33m", "\033[31m", "\033[2m" }, "\033[2m", "\033[1m", "\033[0m" };
+
+/* no-color.org: whoever sets NO_COLOR, to anything, wants none. */
+static const struct colours *choose_colours(void)
+{
+    const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    return isatty(STDOUT_FILENO) && !(no_colour && no_colour[0]) && term && strcmp(term, "dumb") != 0 ? &coloured : &plain;
+}
+
+/* @r's finding @i, with costs and fix when there is something to mend. */
+static void print_finding(const struct colours *c, const struct report *r, size_t i)
+{
+    const struct doctor_check *check = &hutch_doctor_checks[i];
+    const struct doctor_finding *f = &r->findings[i];
+
+    printf("  %s%-10s%s %-18s %s\n", c->of[f->status], f->status == DOCTOR_NOT_NEEDED ? "not needed" : hutch_doctor_status_name(f->status),
+           c->off, check->name, f->detail);
+    if (f->status == DOCTOR_OK || f->status == DOCTOR_NOT_NEEDED || f->is_consequence)
+        return;
+    printf("             %scosts:%s %s\n", c->dim, c->off, f->costs);
+    for (size_t before = 0; before < i; before++)
+        if (!r->findings[before].is_consequence && strcmp(r->findings[before].fix, f->fix) == 0) {
+            printf("             %sfix:%s   the same as for %s\n", c->dim, c->off, hutch_doctor_checks[before].name);
+            return;
+        }
+    printf("             %sfix:%s   %s\n", c->dim, c->off, f->fix);
+}
+
+static void print_trials(const struct colours *c, const struct report *r)
+{
+    printf("\n%spolicies%s, tried with /usr/bin/true on --rootfs host\n", c->bold, c->off);
+    for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+        const struct doctor_trial *t = &r->trials[i];
+
+        printf("  %s%-10s%s %-18s %s%s\n", c->of[!t->runs ? DOCTOR_MISSING : t->weaker[0] ? DOCTOR_DEGRADED : DOCTOR_OK],
+               !t->runs ? "no" : t->weaker[0] ? "weaker" : "runs", c->off, policies[i],
+               !t->runs ? t->reason : t->weaker[0] ? "runs; weaker than asked for: " : "as asked for", t->weaker);
+    }
+}
+
+static void print_summary(const struct report *r)
+{
+    unsigned counts[DOCTOR_STATUS_COUNT] = { 0 };
+
+    for (size_t i = 0; i < hutch_doctor_n_checks; i++)
+        counts[r->findings[i].status]++;
+    printf("\n%u ok, %u degraded, %u missing, %u not needed. ", counts[DOCTOR_OK], counts[DOCTOR_DEGRADED], counts[DOCTOR_MISSING],
+           counts[DOCTOR_NOT_NEEDED]);
+    switch (exit_status(r)) {
+    case EXIT_BOTH_RUN:
+        puts("The policies default and strict both run here.");
+        break;
+    case EXIT_DEFAULT_RUNS:
+        puts("The policy default runs here; strict does not.");
+        break;
+    default:
+        puts("No sandbox runs here; the reasons stand above.");
+    }
+}
+
+static void print_text(const struct report *r)
+{
+    const struct doctor_host *h = &r->host;
+    const struct colours *c = choose_colours();
+    const char *group = "";
+
+    printf("hutch doctor: %s %s, %s, called by uid %u%s%s%s", h->uts.sysname, h->uts.release, h->uts.machine, h->uid,
+           h->user[0] ? " (" : "", h->user, h->user[0] ? ")" : "");
+    if (h->distribution[0])
+        printf(", %s", h->distribution);
+    if (h->facts.container[0])
+        printf(", in a container (%s)", h->facts.container);
+    putchar('\n');
+    for (size_t i = 0; i < hutch_doctor_n_checks; i++) {
+        if (strcmp(group, hutch_doctor_checks[i].group) != 0) {
+            group = hutch_doctor_checks[i].group;
+            printf("\n%s%s%s\n", c->bold, group, c->off);
+        }
+        print_finding(c, r, i);
+    }
+    print_trials(c, r);
+    print_summary(r);
+}
+
+/* ---- for programs ---- */
+
+/* A path can hold any byte, a cut message half a character; JSON cannot. */
+static void put_text(cJSON *object, const char *key, const char *text)
+{
+    cJSON_AddItemToObject(object, key, text && text[0] ? hutch_nbjson_string(text, strlen(text)) : cJSON_CreateNull());
+}
+
+static void put_host(cJSON *root, const struct doctor_host *h)
+{
+    cJSON *host = cJSON_AddObjectToObject(root, "host");
+
+    put_text(host, "kernel", h->uts.release);
+    put_text(host, "arch", h->uts.machine);
+    put_text(host, "distribution", h->distribution);
+    cJSON_AddNumberToObject(host, "uid", h->uid);
+    put_text(host, "user", h->user);
+    put_text(host, "in_container", h->facts.container);
+    put_text(host, "home", h->home);
+    put_text(host, "policies", h->policy_dir);
+    put_text(host, "cgroup", h->cgroup.path);
+}
+
+static void put_checks(cJSON *root, const struct report *r)
+{
+    cJSON *checks = cJSON_AddArrayToObject(root, "checks");
+
+    for (size_t i = 0; i < hutch_doctor_n_checks; i++) {
+        const struct doctor_finding *f = &r->findings[i];
+        cJSON *check = cJSON_CreateObject();
+
+        put_text(check, "name", hutch_doctor_checks[i].name);
+        put_text(check, "group", hutch_doctor_checks[i].group);
+        put_text(check, "status", hutch_doctor_status_name(f->status));
+        put_text(check, "detail", f->detail);
+        put_text(check, "costs", f->costs);
+        put_text(check, "fix", f->fix);
+        cJSON_AddItemToArray(checks, check);
+    }
+}
+
+static void put_policies(cJSON *root, const struct report *r)
+{
+    cJSON *object = cJSON_AddObjectToObject(root, "policies");
+
+    for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+        cJSON *policy = cJSON_AddObjectToObject(object, policies[i]);
+
+        cJSON_AddBoolToObject(policy, "runs", r->trials[i].runs);
+        put_text(policy, "reason", r->trials[i].reason);
+        put_text(policy, "weaker", r->trials[i].weaker);
+    }
+}
+
+static void put_images(cJSON *root, const struct report *r)
+{
+    cJSON *images = cJSON_AddArrayToObject(root, "images");
+
+    for (size_t i = 0; i < r->n_images; i++) {
+        cJSON *image = cJSON_CreateObject();
+        cJSON *names;
+
+        put_text(image, "digest", r->images[i].digest);
+        names = cJSON_AddArrayToObject(image, "names");
+        for (size_t k = 0; k < r->images[i].n_names; k++)
+            cJSON_AddItemToArray(names, hutch_nbjson_string(r->images[i].names[k], strlen(r->images[i].names[k])));
+        cJSON_AddNumberToObject(image, "bytes", (double)r->images[i].bytes);
+        cJSON_AddItemToArray(images, image);
+    }
+}
+
+static int print_json(const struct report *r, struct hutch_err *err)
+{
+    cJSON *root = cJSON_CreateObject();
+    char *text = NULL;
+
+    cJSON_AddNumberToObject(root, "version", JSON_VERSION);
+    put_host(root, &r->host);
+    put_checks(root, r);
+    put_policies(root, r);
+    put_images(root, r);
+    text = root ? cJSON_Print(root) : NULL;
+    cJSON_Delete(root);
+    if (!text)
+        return hutch_err_set(err, ENOMEM, "print the report");
+    puts(text);
+    cJSON_free(text);
+    return 0;
+}
+
+static void print_help(void)
+{
+    printf("usage: hutch doctor [--json]\n\n"
+           "Tries what hutch needs of this host, and says what is missing, what that costs and how to mend it. Exit status:\n"
+           "0 when the policies default and strict both run, 1 when only default does, 2 when neither does, 125 when hutch failed.\n\n"
+           "  --json      print one JSON object\n"
+           "  -h, --help  this text\n");
+}
+
+int hutch_cmd_doctor(int argc, char **argv)
+{
+    struct report r = { 0 };
+    struct hutch_err err = { 0 };
+    bool json = false;
+    int status = EXIT_HUTCH;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) {
+            json = true;
+        } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            print_help();
+            return 0;
+        } else {
+            fprintf(stderr, "hutch: there is no option '%s' (see: hutch doctor --help)\n", argv[i]);
+            return EXIT_HUTCH;
+        }
+    }
+    if (hutch_doctor_look(&r.host, &err) < 0)
+        goto out;
+    r.findings = calloc(hutch_doctor_n_checks, sizeof(*r.findings));
+    if (!r.findings) {
+        hutch_err_set(&err, ENOMEM, "make the report");
+        goto out;
+    }
+    for (size_t i = 0; i < hutch_doctor_n_checks; i++)
+        hutch_doctor_try(&r.host, &hutch_doctor_checks[i], DOCTOR_TIMEOUT_MS, &r.findings[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(policies); i++)
+        hutch_doctor_try_policy(&r.host, policies[i], &r.trials[i]);
+    list_images(&r);
+    if (json && print_json(&r, &err) < 0)
+        goto out;
+    if (!json)
+        print_text(&r);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        hutch_err_set(&err, errno, "print the report");
+    else
+        status = exit_status(&r);
+out:
+    if (status == EXIT_HUTCH)
+        fprintf(stderr, "hutch: %s\n", err.msg);
+    report_done(&r);
+    return status;
+}

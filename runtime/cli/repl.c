@@ -1,0 +1,303 @@
+#include "runtime/cli/repl.h"
+
+#include "runtime/cli/engine.h"
+#include "runtime/cli/exits.h"
+#include "sandbox/fd.h"
+#include "rootfs/home.h"
+#include "sandbox/log.h"
+#include "runtime/lang/program.h"
+#include "runtime/repl/prompt.h"
+#include "runtime/lang/python_complete.h"
+#include "runtime/repl/repl.h"
+#include "runtime/cli/run_options.h"
+#include "sandbox/spec.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+
+#define CELL_MAX     (8u << 20) /* hutch.h */
+#define HISTORY_NAME "repl_history"
+
+static void print_help(void)
+{
+    printf("usage: hutch repl [options]\n\n"
+           "A prompt for Python in a sandbox of its own: variables and files stay from cell to cell. Without a terminal, standard\n"
+           "input is one cell; exit status 0, 1 after an exception, 124 on a timeout, 125 when hutch failed.\n\n");
+    hutch_run_options_print(RUN_COMMAND_REPL);
+    printf("\n%%help, typed at the prompt, lists what can be done there.\n");
+}
+
+/* --- images --------------------------------------------------------------------------------------------------------- */
+
+static int open_image(void *user, const char *name, struct hutch_err *err)
+{
+    struct repl *r = user;
+    struct hutch_error error;
+    int fd = hutch_session_open_file(r->engine, r->session, name, O_RDONLY, &error);
+
+    if (fd >= 0)
+        close(fd);
+    if (fd >= 0 || error.code == ELOOP || error.code == EISDIR || error.code == EXDEV || error.code == 0)
+        return hutch_err_set(err, EEXIST, "'%s'", name);
+    if (error.code != ENOENT)
+        return hutch_err_set(err, 0, "%s", error.message);
+    fd = hutch_session_open_file(r->engine, r->session, name, O_WRONLY, &error);
+    return fd >= 0 ? fd : hutch_err_set(err, 0, "%s", error.message);
+}
+
+static void on_image(void *user, const char *name)
+{
+    struct repl *r = user;
+
+    if (r->n_sixels < REPL_MAX_SIXELS)
+        strcpy(r->sixels[r->n_sixels++], name);
+}
+
+/* --- the prompt ----------------------------------------------------------------------------------------------------- */
+
+struct text {
+    char *data; /* owned */
+    size_t len;
+};
+
+static bool append(struct text *text, const char *line, size_t len)
+{
+    char *bigger = text->len + len <= CELL_MAX ? realloc(text->data, text->len + len + 1) : NULL;
+
+    if (!bigger)
+        return false;
+    memcpy(bigger + text->len, line, len);
+    bigger[text->len += len] = '\0';
+    text->data = bigger;
+    return true;
+}
+
+static void make_prompt(const struct repl *r, bool is_first, char *to, size_t room)
+{
+    bool is_main = strcmp(r->context, "main") == 0;
+    int n = snprintf(to, room, "%s%s%sIn [%d]: ", is_main ? "" : "[", is_main ? "" : r->context, is_main ? "" : "] ",
+                     hutch_repl_counts_get(&r->counts, r->branch, r->context) + 1);
+
+    if (!is_first)
+        snprintf(to, room, "%*s", n, "...: ");
+}
+
+/* A whole cell, or what there is of it. */
+static enum prompt_end read_cell(struct repl *r, struct text *cell)
+{
+    char text[128];
+    const char *line;
+    size_t len;
+
+    cell->len = 0;
+    do {
+        enum prompt_end end;
+
+        make_prompt(r, cell->len == 0, text, sizeof(text));
+        end = hutch_prompt_read(r->prompt, text, &line, &len);
+        if (end != PROMPT_LINE)
+            return end;
+        if (!append(cell, line, len)) {
+            hutch_cell_show_say(&r->show, "a cell has %u bytes at most", CELL_MAX);
+            cell->len = 0;
+            return PROMPT_LINE;
+        }
+        hutch_prompt_remember(r->prompt, line, len);
+    } while (hutch_prompt_is_pasting(r->prompt) || !hutch_py_is_complete(cell->data, cell->len)); /* a pasted text is not cut */
+    return PROMPT_LINE;
+}
+
+static bool is_blank(const struct text *cell)
+{
+    return strspn(cell->data, " \t\n") == cell->len;
+}
+
+/* "exit", "quit();" and the like. In a kernel they would end an interpreter, and here the session should be over. */
+static bool is_farewell(const struct text *cell)
+{
+    const char *rest = cell->data + 4;
+
+    if (strncmp(cell->data, "exit", 4) != 0 && strncmp(cell->data, "quit", 4) != 0)
+        return false;
+    if (*rest == '(')
+        rest += 1 + strspn(rest + 1, "0123456789");
+    if (*rest == ')')
+        rest++;
+    return rest[strspn(rest, " \t\n;")] == '\0';
+}
+
+static void talk(struct repl *r)
+{
+    struct text cell = { 0 };
+
+    while (!r->fatal_signal && !r->is_broken) {
+        enum prompt_end end;
+
+        hutch_repl_wait(r);
+        end = read_cell(r, &cell);
+        if (end != PROMPT_LINE) {
+            hutch_cell_show_raw(&r->show, "\n", 1);
+            if (end == PROMPT_EOF)
+                break;
+        } else if (cell.len == 0 || is_blank(&cell)) {
+            continue;
+        } else if (is_farewell(&cell)) {
+            break;
+        } else if (!hutch_repl_magic(r, cell.data, cell.len)) {
+            hutch_repl_execute(r, cell.data, cell.len);
+        }
+    }
+    free(cell.data);
+}
+
+static int exit_status(const struct repl *r, bool was_run)
+{
+    if (r->fatal_signal)
+        return EXIT_SIGNAL_BASE + r->fatal_signal;
+    if (r->is_broken || !was_run)
+        return EXIT_HUTCH;
+    if (r->is_interactive)
+        return 0;
+    return r->verdict == HUTCH_OK ? 0 : r->verdict == HUTCH_TIMEOUT ? EXIT_TIMEOUT : r->verdict == HUTCH_SETUP_FAILED ? EXIT_HUTCH : 1;
+}
+
+/* --- beginning and end ----------------------------------------------------------------------------------------------- */
+
+static int open_prompt(struct repl *r, const char *home, struct hutch_err *err)
+{
+    auto_free char *history = NULL;
+
+    if (asprintf(&history, "%s/" HISTORY_NAME, home) < 0) {
+        history = NULL;
+        return hutch_err_set(err, ENOMEM, "make a prompt");
+    }
+    if (hutch_prompt_open(history, hutch_repl_await_key, r, &r->prompt, err) < 0)
+        return -1;
+    if (!r->is_quiet)
+        hutch_cell_show_say(&r->show, "Python in a sandbox; %%help lists what else there is, Ctrl-D ends");
+    return 0;
+}
+
+/* Besides those that end us: what becomes of the terminal. */
+static int watch_signals(const struct repl *r, int *ret_fd, struct hutch_err *err)
+{
+    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT };
+    sigset_t set;
+
+    if (hutch_run_watch_signals(ret_fd, err) < 0 || !r->is_interactive)
+        return *ret_fd < 0 ? -1 : 0;
+    sigemptyset(&set);
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+        sigaddset(&set, numbers[i]);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0 || signalfd(*ret_fd, &set, 0) < 0)
+        return hutch_err_set(err, errno, "watch for signals");
+    return 0;
+}
+
+/* The options make a sandbox at all, and how much it holds. */
+static int check_profile(const struct profile *profile, uint64_t *ret_max_upload, struct hutch_err *err)
+{
+    struct sandbox_spec spec = { 0 };
+    uint64_t data, file;
+    int rc = hutch_spec_init(&spec, err) < 0 ? -1 : hutch_profile_build(profile, &spec, err);
+
+    data = rc == 0 && spec.limits[LIMIT_DATA_SIZE] ? spec.limits[LIMIT_DATA_SIZE] : UINT64_MAX;
+    file = rc == 0 && spec.limits[LIMIT_FILE_SIZE] ? spec.limits[LIMIT_FILE_SIZE] : UINT64_MAX;
+    *ret_max_upload = data < file ? data : file;
+    hutch_spec_done(&spec);
+    return rc;
+}
+
+static int run(struct repl *r, const struct profile *profile, struct hutch_err *err)
+{
+    auto_free char *code = NULL;
+    auto_fd signal_fd = -1;
+    bool was_run = true;
+    size_t len = 0;
+
+    if (!r->is_interactive && hutch_fd_slurp(STDIN_FILENO, CELL_MAX, "standard input", &code, &len, err) < 0)
+        return -1;
+    if (check_profile(profile, &r->max_upload, err) < 0 || watch_signals(r, &signal_fd, err) < 0 ||
+        hutch_cli_engine_open(profile, NULL, &r->engine, err) < 0)
+        return -1;
+    r->signal_fd = signal_fd;
+    if (!hutch_repl_open_session(r)) {
+        was_run = false;
+    } else if (r->is_interactive && open_prompt(r, profile->home, err) < 0) {
+        hutch_cell_show_say(&r->show, "%s", err->msg);
+        was_run = false;
+    } else if (r->is_interactive) {
+        talk(r);
+        if (hutch_prompt_save(r->prompt, err) < 0)
+            hutch_cell_show_say(&r->show, "%s", err->msg);
+        hutch_prompt_free(r->prompt);
+        r->prompt = NULL;
+    } else if (len > 0) {
+        was_run = hutch_repl_execute(r, code, len);
+    }
+    hutch_repl_close_session(r);
+    return exit_status(r, was_run);
+}
+
+int hutch_cmd_repl(int argc, char **argv)
+{
+    struct repl r = { .context = "main", .signal_fd = -1 };
+    struct run_opts opts;
+    struct profile profile;
+    struct hutch_err err = { 0 };
+    auto_free char *home = NULL, *data = NULL;
+    int first, status = -1;
+
+    if (hutch_run_options_parse(RUN_COMMAND_REPL, argc, argv, &opts, &first, &err) < 0)
+        goto out;
+    if (opts.help) {
+        print_help();
+        return 0;
+    }
+    hutch_log_set_verbose(opts.verbose);
+    if (first < argc) {
+        hutch_err_set(&err, 0, "hutch repl takes no arguments, but '%s' (to run a file: hutch run)", argv[first]);
+        goto out;
+    }
+    if (hutch_run_options_data(&opts, &data, &err) < 0 || hutch_home_path(&home, &err) < 0)
+        goto out;
+    hutch_run_options_profile(&opts, home, data, &profile);
+    if (!profile.timeout)
+        profile.timeout = "0"; /* Ctrl-C is there */
+    r.data = data;
+    r.is_quiet = opts.quiet;
+    r.is_interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    hutch_cell_show_init(&r.show, STDOUT_FILENO, STDERR_FILENO);
+    r.show.has_numbers = r.is_interactive;
+    r.show.open_image = open_image;
+    r.show.on_image = on_image;
+    r.show.user = &r;
+    if (opts.images && hutch_term_images_parse(opts.images, &r.show.images, &err) < 0) {
+        hutch_err_wrap(&err, "option '--images'");
+        goto out;
+    }
+    if (opts.context) {
+        if (!hutch_repl_is_context(opts.context)) {
+            hutch_err_set(&err, 0, "option '--context': '%s' is no name for a context: 1 to %d letters, digits, '_' and '-'", opts.context,
+                          REPL_CONTEXT_SIZE - 1);
+            goto out;
+        }
+        strcpy(r.context, opts.context);
+    }
+    status = run(&r, &profile, &err);
+out:
+    hutch_engine_free(r.engine);
+    hutch_cell_show_done(&r.show);
+    hutch_repl_counts_clear(&r.counts);
+    if (status < 0) {
+        fprintf(stderr, "hutch: %s\n", err.msg);
+        status = EXIT_HUTCH;
+    }
+    return status;
+}

@@ -1,0 +1,564 @@
+#include "runtime/cli/rootfs.h"
+
+#include "runtime/cli/exits.h"
+#include "sandbox/fd.h"
+#include "rootfs/home.h"
+#include "runtime/text/quantity.h"
+#include "rootfs/progress.h"
+#include "rootfs/store.h"
+
+#include <cjson/cJSON.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { EXIT_DIFFERENT = 1 };
+
+#define MAX_ARGS 64
+#define MAX_SHOWN 20 /* differences of one image */
+
+struct rootfs_opts {
+    const char *name, *max_size, *max_entries, *output;
+    bool json, quiet, help;
+    const char *args[MAX_ARGS]; /* what is not an option */
+    size_t n_args;
+};
+
+#define FOR_BUILD (1u << 0)
+#define FOR_UNPACK (1u << 1)
+#define FOR_LIST (1u << 2)
+#define FOR_VERIFY (1u << 3)
+#define FOR_REMOVE (1u << 4)
+#define FOR_ALL 31u
+
+static const struct {
+    const char *option, *value;
+    unsigned commands;
+    size_t offset;
+    const char *help;
+} options[] = {
+    { "--name", "NAME", FOR_BUILD | FOR_UNPACK, offsetof(struct rootfs_opts, name), "what to call the image" },
+    { "--output", "FILE", FOR_BUILD, offsetof(struct rootfs_opts, output), "keep the archive (an OCI image layout) as FILE" },
+    { "--max-size", "SIZE", FOR_UNPACK, offsetof(struct rootfs_opts, max_size), "most that the image may unpack to (16g)" },
+    { "--max-entries", "NUMBER", FOR_UNPACK, offsetof(struct rootfs_opts, max_entries), "most files and directories (1000000)" },
+    { "--json", NULL, FOR_LIST | FOR_VERIFY, offsetof(struct rootfs_opts, json), "print JSON" },
+    { "--quiet", NULL, FOR_BUILD | FOR_UNPACK | FOR_VERIFY | FOR_REMOVE, offsetof(struct rootfs_opts, quiet),
+      "print only what is asked for, and errors" },
+    { "--help", NULL, FOR_ALL, offsetof(struct rootfs_opts, help), "this list" },
+};
+
+/* --- interruption ----------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t signal_caught;
+
+static void on_signal(int number)
+{
+    signal_caught = number;
+}
+
+static const int caught_signals[] = { SIGINT, SIGTERM, SIGHUP };
+
+/* Instead of dying at once, finish the current block, clean up, and die then. */
+static void catch_signals(void)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(caught_signals); i++) {
+        struct sigaction old, action = { .sa_handler = on_signal };
+
+        if (sigaction(caught_signals[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN) /* nohup */
+            continue;
+        sigaction(caught_signals[i], &action, NULL);
+    }
+}
+
+static void die_of_signal(void)
+{
+    struct sigaction action = { .sa_handler = SIG_DFL };
+
+    sigaction(signal_caught, &action, NULL);
+    raise(signal_caught);
+}
+
+/* --- progress --------------------------------------------------------------------------------------------- */
+
+struct ui {
+    struct progress bar;
+    char what[64];
+    char doing[16];
+    bool is_quiet;
+};
+
+static int on_progress(void *ctx, const char *doing, uint64_t done, uint64_t total)
+{
+    struct ui *ui = ctx;
+
+    if (signal_caught)
+        return 1;
+    if (ui->is_quiet)
+        return 0;
+    if (strcmp(ui->doing, doing) != 0) {
+        hutch_progress_end(&ui->bar);
+        snprintf(ui->doing, sizeof(ui->doing), "%s", doing);
+        hutch_progress_start(&ui->bar, STDERR_FILENO, ui->doing);
+    }
+    hutch_progress_update(&ui->bar, done, total);
+    return 0;
+}
+
+static int print_size(char *buffer, size_t size, uint64_t bytes)
+{
+    if (bytes >= 1000000)
+        return snprintf(buffer, size, "%" PRIu64 " MB", (bytes + 500000) / 1000000);
+    return snprintf(buffer, size, "%" PRIu64 " kB", (bytes + 999) / 1000);
+}
+
+/* --- unpack ----------------------------------------------------------------------------------------------- */
+
+static int read_limits(const struct rootfs_opts *opts, struct store_unpack *ret, struct hutch_err *err)
+{
+    if (opts->max_size && hutch_parse_bytes(opts->max_size, &ret->max_bytes, err) < 0)
+        return hutch_err_wrap(err, "--max-size");
+    if (opts->max_entries && hutch_parse_u64(opts->max_entries, &ret->max_entries, err) < 0)
+        return hutch_err_wrap(err, "--max-entries");
+    if ((opts->max_size && ret->max_bytes == 0) || (opts->max_entries && ret->max_entries == 0))
+        return hutch_err_set(err, 0, "a limit of 0 leaves no room for any image");
+    return 0;
+}
+
+static int unpack(const struct store *store, const char *archive, const char *name, const struct rootfs_opts *opts,
+                  struct hutch_err *err)
+{
+    struct ui ui = { .is_quiet = opts->quiet };
+    struct store_unpack how = { .name = name, .progress = on_progress, .ctx = &ui };
+    struct store_image image;
+    char size[32];
+    int rc;
+
+    if (read_limits(opts, &how, err) < 0)
+        return -1;
+    rc = hutch_store_unpack(store, archive, &how, &image, err);
+    hutch_progress_end(&ui.bar);
+    if (rc < 0)
+        return -1;
+    print_size(size, sizeof(size), image.bytes);
+    if (!opts->quiet) {
+        fprintf(stderr, "hutch: image ");
+        for (size_t i = 0; i < image.n_names; i++)
+            fprintf(stderr, "%s'%s'", i ? ", " : "", image.names[i]);
+        fprintf(stderr, "%sis in the store: %s in %" PRIu64 " entries\n", image.n_names ? " " : "", size, image.entries);
+    }
+    printf("sha256:%s\n", image.digest);
+    hutch_store_image_done(&image);
+    return 0;
+}
+
+static int cmd_unpack(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
+{
+    const char *name = opts->name;
+
+    if (opts->n_args < 1 || opts->n_args > 2 || (opts->n_args == 2 && name))
+        return hutch_err_set(err, 0, "usage: hutch rootfs unpack ARCHIVE [NAME]");
+    if (opts->n_args == 2)
+        name = opts->args[1];
+    return unpack(store, opts->args[0], name, opts, err);
+}
+
+/* --- build ------------------------------------------------------------------------------------------------ */
+
+/* The script that builds images: $HUTCH_ROOTFS_DIR, else beside the installed program, else beside the built one. */
+static int find_builder(char ret[PATH_MAX], struct hutch_err *err)
+{
+    static const char *const below[] = { "../share/hutch/rootfs", "../rootfs" };
+    const char *given = getenv("HUTCH_ROOTFS_DIR");
+    char exe[PATH_MAX];
+    ssize_t n;
+
+    if (given && *given) {
+        if ((size_t)snprintf(ret, PATH_MAX, "%s/build.sh", given) >= PATH_MAX || access(ret, X_OK) < 0)
+            return hutch_err_set(err, errno, "HUTCH_ROOTFS_DIR names '%s', where no build.sh can be run", given);
+        return 0;
+    }
+    n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    if (n < 0)
+        return hutch_err_set(err, errno, "read '/proc/self/exe' to find build.sh (HUTCH_ROOTFS_DIR can name its directory)");
+    exe[n] = '\0';
+    *strrchr(exe, '/') = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(below); i++)
+        if ((size_t)snprintf(ret, PATH_MAX, "%s/%s/build.sh", exe, below[i]) < PATH_MAX && access(ret, X_OK) == 0)
+            return 0;
+    return hutch_err_set(err, ENOENT, "find build.sh in '%s/%s' or '%s/%s' (HUTCH_ROOTFS_DIR can name its directory)", exe, below[0],
+                         exe, below[1]);
+}
+
+/* Runs the builder with stdin from /dev/null and stdout (the digest, which unpacking tells again) thrown away. */
+static int run_builder(const char *script, const char *flavour, const char *out, bool is_quiet, struct hutch_err *err)
+{
+    char *argv[] = { (char *)(uintptr_t)script, (char *)(uintptr_t)flavour, (char *)(uintptr_t)out, NULL };
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int status, rc;
+
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    if (is_quiet)
+        setenv("HUTCH_BUILD_QUIET", "1", 1);
+    rc = posix_spawn(&pid, script, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (rc != 0)
+        return hutch_err_set(err, rc, "run '%s'", script);
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return hutch_err_set(err, errno, "wait for '%s'", script);
+        if (signal_caught) /* a terminal told the script too, kill(1) told only us */
+            kill(pid, SIGTERM);
+    }
+    if (signal_caught)
+        return hutch_err_set(err, ECANCELED, "build image '%s'", flavour);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return hutch_err_set(err, 0, "build image '%s': the builder failed, it says why above", flavour);
+    return 0;
+}
+
+static int cmd_build(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
+{
+    const char *flavour = opts->n_args > 0 ? opts->args[0] : "python";
+    __attribute__((cleanup(hutch_store_work_end))) struct store_work work = STORE_WORK_INIT;
+    auto_free char *out = NULL;
+    char script[PATH_MAX];
+
+    if (opts->n_args > 1)
+        return hutch_err_set(err, 0, "usage: hutch rootfs build [FLAVOUR]");
+    if (opts->name && !hutch_store_is_name(opts->name)) /* now, not when the build is done */
+        return hutch_err_set(err, 0, "'%s' is not a name for an image", opts->name);
+    if (find_builder(script, err) < 0)
+        return -1;
+    if (opts->output) {
+        out = strdup(opts->output);
+    } else {
+        if (hutch_store_work_begin(store, &work, err) < 0)
+            return -1;
+        if (asprintf(&out, "%s/tmp/%s/image.tar", store->path, work.name) < 0)
+            out = NULL;
+    }
+    if (!out)
+        return hutch_err_set(err, ENOMEM, "build image '%s'", flavour);
+    if (run_builder(script, flavour, out, opts->quiet, err) < 0)
+        return -1;
+    return unpack(store, out, opts->name ? opts->name : flavour, opts, err);
+}
+
+/* --- list ------------------------------------------------------------------------------------------------- */
+
+static int list_json(const struct store_image *images, size_t n, struct hutch_err *err)
+{
+    cJSON *array = cJSON_CreateArray();
+    char *text;
+
+    for (size_t i = 0; i < n; i++) {
+        char digest[sizeof("sha256:") + DIGEST_HEX];
+        cJSON *image = cJSON_CreateObject(), *names = cJSON_CreateArray();
+
+        snprintf(digest, sizeof(digest), "sha256:%s", images[i].digest);
+        cJSON_AddStringToObject(image, "digest", digest);
+        for (size_t k = 0; k < images[i].n_names; k++)
+            cJSON_AddItemToArray(names, cJSON_CreateString(images[i].names[k]));
+        cJSON_AddItemToObject(image, "names", names);
+        cJSON_AddNumberToObject(image, "bytes", (double)images[i].bytes);
+        cJSON_AddNumberToObject(image, "entries", (double)images[i].entries);
+        cJSON_AddNumberToObject(image, "unpacked", (double)images[i].unpacked);
+        cJSON_AddItemToArray(array, image);
+    }
+    text = cJSON_Print(array);
+    cJSON_Delete(array);
+    if (!text)
+        return hutch_err_set(err, ENOMEM, "print the list");
+    puts(text);
+    free(text);
+    return 0;
+}
+
+static void list_table(const struct store_image *images, size_t n)
+{
+    if (n > 0)
+        printf("%-24s %-12s %9s %9s  %s\n", "NAME", "DIGEST", "SIZE", "ENTRIES", "UNPACKED");
+    for (size_t i = 0; i < n; i++) {
+        char size[32], when[32] = "?";
+        time_t unpacked = (time_t)images[i].unpacked;
+        struct tm tm;
+
+        print_size(size, sizeof(size), images[i].bytes);
+        if (localtime_r(&unpacked, &tm))
+            strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
+        for (size_t k = 0; k < images[i].n_names || k == 0; k++)
+            printf("%-24s %.12s %9s %9" PRIu64 "  %s\n", images[i].n_names ? images[i].names[k] : "-", images[i].digest, size,
+                   images[i].entries, when);
+    }
+}
+
+static int cmd_list(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
+{
+    struct store_image *images = NULL;
+    size_t n = 0;
+    int rc = 0;
+
+    if (opts->n_args > 0)
+        return hutch_err_set(err, 0, "usage: hutch rootfs list [--json]");
+    if (hutch_store_list(store, &images, &n, err) < 0)
+        return -1;
+    if (opts->json)
+        rc = list_json(images, n, err);
+    else if (n > 0)
+        list_table(images, n);
+    else
+        fprintf(stderr, "hutch: the store '%s' is empty (hutch rootfs build python)\n", store->path);
+    for (size_t i = 0; i < n; i++)
+        hutch_store_image_done(&images[i]);
+    free(images);
+    return rc;
+}
+
+/* --- verify ----------------------------------------------------------------------------------------------- */
+
+struct verify_ui {
+    struct ui ui; /* first: the store hands one context to both callbacks */
+    cJSON *differences; /* of JSON output, else NULL */
+    uint64_t n;
+};
+
+static void on_difference(void *ctx, const char *what, const char *path)
+{
+    struct verify_ui *v = ctx;
+
+    if (v->n++ >= MAX_SHOWN)
+        return;
+    if (v->differences) {
+        cJSON *difference = cJSON_CreateObject();
+
+        cJSON_AddStringToObject(difference, "what", what);
+        cJSON_AddStringToObject(difference, "path", path);
+        cJSON_AddItemToArray(v->differences, difference);
+        return;
+    }
+    hutch_progress_end(&v->ui.bar);
+    printf("%-7s /%s\n", what, path);
+}
+
+/* Adds to @array, or prints. 1 when the image is not as it was. */
+static int verify_one(const struct store *store, const char *name, const struct rootfs_opts *opts, cJSON *array, struct hutch_err *err)
+{
+    struct verify_ui v = { .ui.is_quiet = opts->quiet, .differences = array ? cJSON_CreateArray() : NULL };
+    uint64_t n = 0;
+    int rc = hutch_store_verify(store, name, &n, on_difference, on_progress, &v, err);
+
+    hutch_progress_end(&v.ui.bar);
+    if (rc < 0) {
+        cJSON_Delete(v.differences);
+        return -1;
+    }
+    if (array) {
+        cJSON *image = cJSON_CreateObject();
+
+        cJSON_AddStringToObject(image, "name", name);
+        cJSON_AddNumberToObject(image, "differences", (double)n);
+        cJSON_AddItemToObject(image, "shown", v.differences);
+        cJSON_AddItemToArray(array, image);
+    } else if (n > 0) {
+        if (n > MAX_SHOWN)
+            printf("... and %" PRIu64 " more\n", n - MAX_SHOWN);
+        printf("%s: %" PRIu64 " difference%s from what was unpacked\n", name, n, n == 1 ? "" : "s");
+    } else if (!opts->quiet) {
+        printf("%s: unchanged\n", name);
+    }
+    return n > 0;
+}
+
+static int verify_all(const struct store *store, const struct rootfs_opts *opts, cJSON *array, struct hutch_err *err)
+{
+    struct store_image *images = NULL;
+    size_t n = 0;
+    int rc = 0, worst = 0;
+
+    if (hutch_store_list(store, &images, &n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (rc >= 0)
+            rc = verify_one(store, images[i].n_names ? images[i].names[0] : images[i].digest, opts, array, err);
+        if (rc > worst)
+            worst = rc;
+        hutch_store_image_done(&images[i]);
+    }
+    free(images);
+    return rc < 0 ? -1 : worst;
+}
+
+/* 0, 1 when something differs, -1. */
+static int cmd_verify(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
+{
+    cJSON *array = opts->json ? cJSON_CreateArray() : NULL;
+    int rc = 0, worst = 0;
+
+    if (opts->n_args == 0)
+        worst = rc = verify_all(store, opts, array, err);
+    for (size_t i = 0; i < opts->n_args && rc >= 0; i++) {
+        rc = verify_one(store, opts->args[i], opts, array, err);
+        if (rc > worst)
+            worst = rc;
+    }
+    if (array && rc >= 0) {
+        char *text = cJSON_Print(array);
+
+        puts(text ? text : "[]");
+        free(text);
+    }
+    cJSON_Delete(array);
+    return rc < 0 ? -1 : worst;
+}
+
+/* --- remove ----------------------------------------------------------------------------------------------- */
+
+static int cmd_remove(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err)
+{
+    if (opts->n_args == 0)
+        return hutch_err_set(err, 0, "usage: hutch rootfs remove NAME...");
+    for (size_t i = 0; i < opts->n_args; i++)
+        if (hutch_store_remove(store, opts->args[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+/* --- the command line ------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    unsigned bit;
+    int (*run)(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err);
+    const char *usage, *help;
+} commands[] = {
+    { "build", FOR_BUILD, cmd_build, "[FLAVOUR]", "build an image from Debian packages and unpack it (minimal, python, python-full)" },
+    { "unpack", FOR_UNPACK, cmd_unpack, "ARCHIVE [NAME]", "unpack an OCI image layout, or what docker save writes" },
+    { "list", FOR_LIST, cmd_list, "", "list the images in the store" },
+    { "verify", FOR_VERIFY, cmd_verify, "[NAME...]", "compare images (all of them) with what was unpacked; 1 when one differs" },
+    { "remove", FOR_REMOVE, cmd_remove, "NAME...", "remove images that no sandbox runs on" },
+};
+
+static void print_usage(FILE *to)
+{
+    fprintf(to, "usage: hutch rootfs COMMAND [...]\n\n");
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+        fprintf(to, "  %-6s %-15s %s\n", commands[i].name, commands[i].usage, commands[i].help);
+    fprintf(to, "\n");
+    for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+        char on[64] = "";
+
+        for (size_t k = 0; k < ARRAY_SIZE(commands) && options[i].commands != FOR_ALL; k++)
+            if (options[i].commands & commands[k].bit)
+                snprintf(on + strlen(on), sizeof(on) - strlen(on), "%s%s", on[0] ? ", " : "", commands[k].name);
+        fprintf(to, "  %-13s %-8s %s%s%s%s\n", options[i].option, options[i].value ? options[i].value : "", options[i].help,
+                on[0] ? " [" : "", on, on[0] ? "]" : "");
+    }
+}
+
+static int take_option(struct rootfs_opts *opts, unsigned command, int argc, char **argv, int *i, struct hutch_err *err)
+{
+    const char *arg = argv[*i], *equals = strchr(arg, '=');
+    size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
+
+    if (strcmp(arg, "-q") == 0) {
+        arg = "--quiet";
+        len = strlen(arg);
+    } else if (strcmp(arg, "-h") == 0) {
+        arg = "--help";
+        len = strlen(arg);
+    }
+    for (size_t row = 0; row < ARRAY_SIZE(options); row++) {
+        void *field = (char *)opts + options[row].offset;
+
+        if (!(options[row].commands & command) || strlen(options[row].option) != len || strncmp(arg, options[row].option, len) != 0)
+            continue;
+        if (!options[row].value) {
+            if (equals)
+                return hutch_err_set(err, 0, "option '%s' takes no value", options[row].option);
+            *(bool *)field = true;
+            return 0;
+        }
+        if (!equals && *i + 1 >= argc)
+            return hutch_err_set(err, 0, "option '%s' needs a value: %s", arg, options[row].value);
+        *(const char **)field = equals ? equals + 1 : argv[++*i];
+        return 0;
+    }
+    return hutch_err_set(err, 0, "there is no option '%s' here (see: hutch rootfs --help)", arg);
+}
+
+static int take_args(struct rootfs_opts *opts, unsigned command, int argc, char **argv, struct hutch_err *err)
+{
+    bool is_over = false;
+
+    for (int i = 0; i < argc; i++) {
+        if (!is_over && strcmp(argv[i], "--") == 0) {
+            is_over = true;
+        } else if (!is_over && argv[i][0] == '-' && argv[i][1]) {
+            if (take_option(opts, command, argc, argv, &i, err) < 0)
+                return -1;
+        } else if (opts->n_args == MAX_ARGS) {
+            return hutch_err_set(err, 0, "more than %d arguments", MAX_ARGS);
+        } else {
+            opts->args[opts->n_args++] = argv[i];
+        }
+    }
+    return 0;
+}
+
+static int run_command(size_t row, int argc, char **argv, struct hutch_err *err)
+{
+    __attribute__((cleanup(hutch_store_done))) struct store store = STORE_INIT;
+    struct rootfs_opts opts = { .name = NULL };
+    auto_free char *home = NULL;
+
+    if (take_args(&opts, commands[row].bit, argc, argv, err) < 0)
+        return -1;
+    if (opts.help) {
+        print_usage(stdout);
+        return 0;
+    }
+    catch_signals();
+    if (hutch_home_path(&home, err) < 0 || hutch_store_open(home, &store, err) < 0)
+        return -1;
+    return commands[row].run(&store, &opts, err);
+}
+
+int hutch_cmd_rootfs(int argc, char **argv)
+{
+    struct hutch_err err = { 0 };
+    size_t row = 0;
+    int rc;
+
+    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)) {
+        print_usage(stdout);
+        return 0;
+    }
+    while (argc >= 2 && row < ARRAY_SIZE(commands) && strcmp(argv[1], commands[row].name) != 0)
+        row++;
+    if (argc < 2 || row == ARRAY_SIZE(commands)) {
+        if (argc >= 2)
+            fprintf(stderr, "hutch: there is no command 'rootfs %s'\n", argv[1]);
+        print_usage(stderr);
+        return EXIT_HUTCH;
+    }
+    rc = run_command(row, argc - 2, argv + 2, &err);
+    if (rc < 0)
+        fprintf(stderr, "hutch: %s\n", err.msg);
+    if (signal_caught)
+        die_of_signal();
+    if (fflush(stdout) == EOF && rc >= 0) {
+        fprintf(stderr, "hutch: write to standard output: %s\n", strerror(errno));
+        return EXIT_HUTCH;
+    }
+    return rc < 0 ? EXIT_HUTCH : rc > 0 ? EXIT_DIFFERENT : 0;
+}

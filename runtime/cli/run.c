@@ -1,0 +1,310 @@
+#include "runtime/cli/run.h"
+
+#include "runtime/cli/notebook.h"
+#include "runtime/cli/exits.h"
+#include "sandbox/fd.h"
+#include "rootfs/home.h"
+#include "sandbox/log.h"
+#include "runtime/text/quantity.h"
+#include "runtime/config/profile.h"
+#include "runtime/lang/program.h"
+#include "runtime/run/run.h"
+#include "runtime/cli/run_options.h"
+#include "runtime/cli/run_rich.h"
+#include "runtime/cli/run_warm.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void print_help(void)
+{
+    printf("usage: hutch run [options] FILE [ARGS...]\n"
+           "       hutch run [options] -c CODE [ARGS...]\n"
+           "       hutch run [options] - [ARGS...]\n"
+           "       hutch run [options] NOTEBOOK.ipynb [options]\n\n"
+           "Runs a program, or the cells of a notebook, in a sandbox of its own. Exit status: the program's; 128+N when signal N\n"
+           "ended it; 124 on a timeout; 125 when hutch failed; 126, 127 when the program cannot be executed or is not there.\n\n");
+    hutch_run_options_print(RUN_COMMAND_RUN);
+}
+
+static int set_program(const struct run_opts *opts, char **words, struct sandbox_spec *spec, struct hutch_err *err)
+{
+    if (opts->code)
+        return hutch_program_set_code(spec, opts->code, words, err);
+    if (!words[0])
+        return hutch_err_set(err, 0, "there is nothing to run: expected FILE, '-c CODE' or '-' (see: hutch run --help)");
+    if (strcmp(words[0], "-") == 0)
+        return hutch_program_set_stdin(spec, words + 1, err);
+    if (hutch_program_set_file(spec, words[0], words + 1, err) < 0) {
+        if (opts->verbose && strchr(words[0], ':'))
+            hutch_err_wrap(err, "-v takes SRC:DST with an absolute DST, and is --verbose before anything else");
+        return -1;
+    }
+    return 0;
+}
+
+static int exit_status(const struct run_result *r)
+{
+    if (r->verdict == VERDICT_TIMEOUT)
+        return EXIT_TIMEOUT;
+    if (r->signal)
+        return EXIT_SIGNAL_BASE + r->signal;
+    return r->exit_code >= 0 ? r->exit_code : EXIT_HUTCH;
+}
+
+static void print_enforcement(const struct run_result *r)
+{
+    for (size_t i = 0; i < LAYER_COUNT; i++)
+        fprintf(stderr, "hutch: layer %-16s %s%s%s\n", hutch_layer_name(i), r->layers[i].is_active ? "active" : "absent",
+                r->layers[i].detail[0] ? ": " : "", r->layers[i].detail);
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        if (!r->limits[i].asked)
+            continue;
+        fprintf(stderr, "hutch: limit %-16s %" PRIu64 ", enforced by", hutch_limit_name(i), r->limits[i].asked);
+        for (size_t e = 0; e < ENFORCER_COUNT; e++)
+            if (r->limits[i].enforcers & 1u << e)
+                fprintf(stderr, " %s", hutch_enforcer_name(e));
+        fputc('\n', stderr);
+    }
+    fprintf(stderr, "hutch: prepared in %.1f ms, ran %.1f ms, %.1f ms in all\n", r->prepared_ms, r->run_ms, r->total_ms);
+}
+
+/* A Python that could not get memory ends with its own words; who said no is worth knowing where no cgroup did. */
+static void explain_memory_error(const struct run_result *r)
+{
+    if (r->verdict == VERDICT_ERROR && r->error.name && strcmp(r->error.name, "MemoryError") == 0 &&
+        r->limits[LIMIT_MEMORY].asked && !(r->limits[LIMIT_MEMORY].enforcers & 1u << ENFORCER_CGROUP))
+        fprintf(stderr, "hutch: the memory limit of %" PRIu64 " bytes is enforced by rlimit and supervisor here, not by a cgroup: %s\n",
+                r->limits[LIMIT_MEMORY].asked, r->layers[LAYER_CGROUP].detail);
+}
+
+static int print_json(const struct run_result *r, struct hutch_err *err)
+{
+    auto_free char *json = NULL;
+    size_t len;
+
+    if (hutch_result_json(r, &json, &len, err) < 0)
+        return -1;
+    json[len] = '\n'; /* in place of its terminator */
+    if (hutch_fd_write_all(STDOUT_FILENO, json, len + 1) < 0)
+        return hutch_err_set(err, errno, "print the result");
+    return 0;
+}
+
+static int report(const struct run_opts *opts, const struct run_result *r, struct hutch_err *err)
+{
+    if (opts->json)
+        return print_json(r, err) < 0 ? -1 : exit_status(r);
+    if (opts->verbose)
+        print_enforcement(r);
+    if (r->message[0])
+        fprintf(stderr, "hutch: %s\n", r->message);
+    else if (!opts->quiet)
+        explain_memory_error(r);
+    if (r->lost_output) {
+        fprintf(stderr, "hutch: pass on the program's output: %s\n", strerror(r->lost_output));
+        return EXIT_HUTCH;
+    }
+    if (!opts->quiet && !opts->data && r->directory)
+        fprintf(stderr, "hutch: files written to /mnt/data are in %s\n", r->directory);
+    return exit_status(r);
+}
+
+static int run_warm(const struct run_opts *opts, const struct profile *profile, char **words, const struct run_request *request,
+                    struct run_result *ret, struct hutch_err *err)
+{
+    const struct warm_run_request warm = {
+        .profile = profile,
+        .program = request->spec,
+        .args = opts->code ? words : words + 1,
+        .code = opts->code,
+        .stdin_fd = request->stdin_fd,
+        .stdout_fd = request->stdout_fd,
+        .stderr_fd = request->stderr_fd,
+        .signal_fd = request->signal_fd,
+    };
+
+    return hutch_run_warm(&warm, ret, err);
+}
+
+/* --- notebooks, and programs that run as a cell -------------------------------------------------------------------- */
+
+/* What is asked for has to make sense for what is run: nothing is ignored in silence. */
+static int check_kind(const struct run_opts *opts, char **words, struct hutch_err *err)
+{
+    const char *notebook_only = opts->output ? "-o" : opts->params.n ? "--param" : opts->cell_timeout ? "--cell-timeout"
+                                : opts->allow_errors ? "--allow-errors" : NULL;
+    const char *rich = opts->rich ? "--rich" : "--llm";
+
+    if (opts->json && opts->llm)
+        return hutch_err_set(err, 0, "options '--json' and '--llm': the result has one form or the other");
+    if (hutch_run_options_is_notebook(opts, words[0])) {
+        if (opts->rich || opts->warm)
+            return hutch_err_set(err, 0, "option '%s' is for programs; a notebook's cells run like that anyway", opts->rich ? rich : "--warm");
+        if (words[1])
+            return hutch_err_set(err, 0, "a notebook takes no arguments, but '%s' (parameters: --param NAME=VALUE)", words[1]);
+        return 0;
+    }
+    if (notebook_only)
+        return hutch_err_set(err, 0, "option '%s' is for notebooks, and '%s' is none: the name of a notebook ends in " RUN_NOTEBOOK_ENDING,
+                             notebook_only, opts->code ? "-c" : words[0] ? words[0] : "");
+    if ((opts->rich || opts->llm) && words[0] && (opts->code || words[1]))
+        return hutch_err_set(err, 0, "option '%s': the program runs as a cell, which takes no arguments, but '%s'", rich,
+                             opts->code ? words[0] : words[1]);
+    return 0;
+}
+
+static int check_param(const char *param, struct hutch_err *err)
+{
+    const char *p = param;
+
+    if (isalpha((unsigned char)*p) || *p == '_')
+        while (isalnum((unsigned char)*p) || *p == '_')
+            p++;
+    return p > param && *p == '=' ? 0 : hutch_err_set(err, 0, "option '--param': expected NAME=VALUE, got '%s'", param);
+}
+
+static int run_notebook(const struct run_opts *opts, const struct profile *profile, const char *path, size_t llm_budget,
+                        struct hutch_err *err)
+{
+    struct notebook_opts notebook = {
+        .path = path,
+        .output = opts->output,
+        .profile = profile,
+        .params = opts->params.values,
+        .n_params = opts->params.n,
+        .llm_budget = llm_budget,
+        .allow_errors = opts->allow_errors,
+        .json = opts->json,
+        .llm = opts->llm,
+        .quiet = opts->quiet,
+        .verbose = opts->verbose,
+    };
+    auto_fd signal_fd = -1;
+
+    for (size_t i = 0; i < opts->params.n; i++)
+        if (check_param(opts->params.values[i], err) < 0)
+            return -1;
+    if (opts->cell_timeout && hutch_parse_duration_ms(opts->cell_timeout, &notebook.cell_timeout_ms, err) < 0)
+        return hutch_err_wrap(err, "option '--cell-timeout'");
+    if (hutch_run_watch_signals(&signal_fd, err) < 0)
+        return -1;
+    notebook.signal_fd = signal_fd;
+    return hutch_cmd_notebook(&notebook, err);
+}
+
+/* The text that is to be the cell, and the block that holds it, if one does. */
+static int read_cell(const struct run_opts *opts, char **words, const char **ret, size_t *ret_len, char **ret_block,
+                     struct hutch_err *err)
+{
+    struct sandbox_spec program = { 0 };
+    int rc = 0;
+
+    *ret_block = NULL;
+    if (opts->code) {
+        *ret = opts->code;
+        *ret_len = strlen(opts->code);
+        return 0;
+    }
+    if (words[0] && strcmp(words[0], "-") == 0) {
+        rc = hutch_fd_slurp(STDIN_FILENO, PROGRAM_MAX_BYTES, "standard input", ret_block, ret_len, err);
+        *ret = *ret_block;
+        return rc;
+    }
+    rc = set_program(opts, words, &program, err);
+    if (rc == 0 && strcmp(program.argv[0], "python3") != 0) {
+        rc = hutch_err_set(err, 0, "option '%s' is for Python, and '%s' is something else", opts->rich ? "--rich" : "--llm", words[0]);
+    } else if (rc == 0) {
+        *ret = *ret_block = program.files[0].data;
+        *ret_len = program.files[0].len;
+        program.files[0].data = NULL;
+    }
+    hutch_spec_done(&program);
+    return rc;
+}
+
+static int run_rich(const struct run_opts *opts, const struct profile *profile, char **words, size_t llm_budget,
+                    struct hutch_err *err)
+{
+    struct rich_run_request request = {
+        .profile = profile,
+        .form = opts->json ? RICH_JSON : opts->llm ? RICH_LLM : RICH_SHOWN,
+        .llm_budget = llm_budget,
+        .quiet = opts->quiet,
+    };
+    auto_free char *block = NULL;
+    auto_fd signal_fd = -1;
+
+    /* Signals are ours only when nothing is left to wait for here, such as standard input. */
+    if (read_cell(opts, words, &request.code, &request.code_len, &block, err) < 0 || hutch_run_watch_signals(&signal_fd, err) < 0)
+        return -1;
+    request.signal_fd = signal_fd;
+    return hutch_run_rich(&request, err);
+}
+
+/* --- a program ----------------------------------------------------------------------------------------------------- */
+
+static int run_program(const struct run_opts *opts, const struct profile *profile, char **words, struct hutch_err *err)
+{
+    struct run_request request = { .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .home = profile->home,
+                                   .data_dir = profile->data };
+    struct sandbox_spec spec = { 0 };
+    struct run_result result;
+    auto_fd lockfd = -1, signal_fd = -1;
+    int status = -1;
+
+    hutch_result_init(&result);
+    if (hutch_spec_init(&spec, err) < 0 || hutch_profile_build(profile, &spec, err) < 0 || set_program(opts, words, &spec, err) < 0 ||
+        hutch_profile_set_root(profile, &spec, &lockfd, err) < 0 || hutch_run_watch_signals(&signal_fd, err) < 0)
+        goto out;
+    request.spec = &spec;
+    request.signal_fd = signal_fd;
+    if (!opts->json) {
+        request.stdout_fd = STDOUT_FILENO;
+        request.stderr_fd = STDERR_FILENO;
+    }
+    if (opts->warm ? run_warm(opts, profile, words, &request, &result, err) == 0 : hutch_run(&request, &result, err) == 0)
+        status = report(opts, &result, err);
+out:
+    hutch_result_done(&result);
+    hutch_spec_done(&spec);
+    return status;
+}
+
+int hutch_cmd_run(int argc, char **argv)
+{
+    struct run_opts opts;
+    struct profile profile;
+    struct hutch_err err = { 0 };
+    auto_free char *home = NULL, *data = NULL;
+    size_t llm_budget;
+    char **words;
+    int first, status = -1;
+
+    if (hutch_run_options_parse(RUN_COMMAND_RUN, argc, argv, &opts, &first, &err) < 0)
+        goto out;
+    if (opts.help) {
+        print_help();
+        return 0;
+    }
+    words = argv + first;
+    hutch_log_set_verbose(opts.verbose);
+    if (hutch_run_options_data(&opts, &data, &err) < 0 || hutch_run_options_budget(&opts, &llm_budget, &err) < 0 ||
+        check_kind(&opts, words, &err) < 0 || hutch_home_path(&home, &err) < 0)
+        goto out;
+    hutch_run_options_profile(&opts, home, data, &profile);
+    if (hutch_run_options_is_notebook(&opts, words[0]))
+        status = run_notebook(&opts, &profile, words[0], llm_budget, &err);
+    else if (opts.rich || opts.llm)
+        status = run_rich(&opts, &profile, words, llm_budget, &err);
+    else
+        status = run_program(&opts, &profile, words, &err);
+out:
+    if (status < 0) {
+        fprintf(stderr, "hutch: %s\n", err.msg);
+        status = EXIT_HUTCH;
+    }
+    return status;
+}

@@ -1,0 +1,154 @@
+#include "runtime/cli/run_warm.h"
+
+#include "runtime/term/backlog.h"
+#include "runtime/cli/engine.h"
+#include "runtime/engine/engine_priv.h"
+#include "sandbox/fd.h"
+#include "runtime/lang/program.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+#define INPUT_MAX (256u << 20)
+
+struct warm_run {
+    const struct warm_run_request *request;
+    struct hutch_engine *engine;
+    struct run_result *result;
+    uint64_t id;
+    struct backlog out, err_out;
+    bool is_over;
+    unsigned n_signals;
+};
+
+/* The engine's callbacks must not wait, or no clock would end the run. */
+static void on_output(void *user, uint64_t id, int stream, const char *data, size_t len)
+{
+    struct warm_run *w = user;
+    struct backlog *b = stream == 1 ? &w->out : &w->err_out;
+
+    if (!hutch_backlog_add(b, data, len)) {
+        b->write_errno = ENOMEM;
+        hutch_engine_cancel(w->engine, id);
+    }
+}
+
+static void pass_on(struct warm_run *w, struct backlog *b)
+{
+    hutch_backlog_pass_on(b);
+    if (b->write_errno && w->engine) /* nobody reads it: no reason to go on */
+        hutch_engine_cancel(w->engine, w->id);
+}
+
+static void on_result(void *user, uint64_t id, const struct hutch_result *result)
+{
+    struct warm_run *w = user;
+    struct run_result *r = (struct run_result *)result->internal;
+
+    (void)id;
+    *w->result = *r; /* it moves */
+    hutch_result_init(r);
+    w->is_over = true;
+}
+
+/* argv[0] says what kind of program it is, as decided by its name and first bytes. */
+static void describe_program(const struct warm_run_request *request, struct hutch_request *to)
+{
+    const struct sandbox_spec *program = request->program;
+
+    to->args = (const char *const *)request->args;
+    if (request->code) {
+        to->name = "-c";
+        to->code = request->code;
+    } else if (program->n_files == 0) {
+        to->name = "-";
+    } else {
+        const struct sandbox_file *file = &program->files[0];
+
+        to->name = strrchr(file->target, '/') + 1;
+        to->code = file->data;
+        to->code_len = file->len;
+        to->language = strcmp(program->argv[0], "python3") == 0 ? "python" : "";
+    }
+}
+
+static int submit(struct warm_run *w, const char *input, size_t input_len, struct hutch_err *err)
+{
+    struct hutch_request request;
+    struct hutch_error error;
+    int source_fd;
+
+    hutch_request_init(&request);
+    describe_program(w->request, &request);
+    request.input = input;
+    request.input_len = input_len;
+    request.data_dir = w->request->profile->data;
+    request.keep_data = 1;
+    if (w->request->stdout_fd >= 0)
+        request.on_output = on_output;
+    request.on_result = on_result;
+    request.user = w;
+    source_fd = request.name && strcmp(request.name, "-") == 0 ? -1 : w->request->stdin_fd;
+    return hutch_engine_submit_from(w->engine, &request, source_fd, &w->id, &error) < 0 ? hutch_cli_engine_fail(err, &error) : 0;
+}
+
+static void hear_signal(struct warm_run *w)
+{
+    struct signalfd_siginfo info;
+
+    while (read(w->request->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+        w->n_signals++;
+        if (w->engine)
+            hutch_run_signal(w->engine, w->id, (int)info.ssi_signo);
+    }
+}
+
+int hutch_run_warm(const struct warm_run_request *request, struct run_result *ret, struct hutch_err *err)
+{
+    struct warm_run w = { .request = request, .result = ret, .out.fd = request->stdout_fd, .err_out.fd = request->stderr_fd };
+    auto_free char *input = NULL;
+    size_t input_len = 0;
+    int rc, lost;
+
+    /* The program itself is sent as a whole. */
+    if (!request->code && request->program->n_files == 0 &&
+        hutch_fd_slurp(request->stdin_fd, INPUT_MAX, "standard input", &input, &input_len, err) < 0)
+        return -1;
+    if (hutch_cli_engine_open_bare(request->profile, &w.engine, err) < 0)
+        return -1;
+    rc = submit(&w, input, input_len, err);
+    while (rc == 0 && (!w.is_over || !hutch_backlog_is_empty(&w.out) || !hutch_backlog_is_empty(&w.err_out))) {
+        struct pollfd p[] = {
+            { .fd = w.engine ? hutch_engine_fd(w.engine) : -1, .events = POLLIN },
+            { .fd = request->signal_fd, .events = POLLIN },
+            { .fd = hutch_backlog_is_empty(&w.out) ? -1 : w.out.fd, .events = POLLOUT },
+            { .fd = hutch_backlog_is_empty(&w.err_out) ? -1 : w.err_out.fd, .events = POLLOUT },
+        };
+        unsigned n_before = w.n_signals;
+
+        if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
+            rc = hutch_err_set(err, errno, "wait for the engine");
+        if (p[1].revents)
+            hear_signal(&w);
+        if (w.is_over && w.n_signals != n_before) /* a reader that does not read holds us until then */
+            break;
+        if (w.engine)
+            hutch_engine_dispatch(w.engine, NULL); /* an engine that cannot work ends the run, and its result says why */
+        if (w.is_over) {
+            hutch_engine_free(w.engine);
+            w.engine = NULL;
+        }
+        if (p[2].revents)
+            pass_on(&w, &w.out);
+        if (p[3].revents)
+            pass_on(&w, &w.err_out);
+    }
+    hutch_engine_free(w.engine);
+    lost = w.out.write_errno ? w.out.write_errno : w.err_out.write_errno;
+    hutch_backlog_done(&w.out);
+    hutch_backlog_done(&w.err_out);
+    if (rc == 0)
+        ret->lost_output = lost == EPIPE ? 0 : lost;
+    return rc;
+}

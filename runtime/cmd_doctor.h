@@ -1,9 +1,0 @@
-/* cmd_doctor.h - the command `hutch doctor`. */
-#ifndef HUTCH_CMD_DOCTOR_H
-#define HUTCH_CMD_DOCTOR_H
-
-/* argv[0] is "doctor". Exit status 0 when the policies default and strict would both run, 1 when only default, 2 when
- * neither, 125 when hutch itself failed. */
-int hutch_cmd_doctor(int argc, char **argv);
-
-#endif

@@ -1,0 +1,280 @@
+#include "runtime/config/profile.h"
+
+#include "sandbox/fd.h"
+#include "runtime/text/quantity.h"
+#include "runtime/config/policy.h"
+#include "rootfs/store.h"
+#include "runtime/run/supervisor.h"
+#include "runtime/config/usual_mounts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A limit from the command line: 0 for none, else @min to @max, the bounds that policies have too. */
+static int apply_limit(struct sandbox_spec *spec, enum sandbox_limit limit, const char *option, const char *text,
+                       int (*parse)(const char *, uint64_t *, struct hutch_err *), struct hutch_err *err)
+{
+    uint64_t value, min, max;
+
+    if (!text)
+        return 0;
+    if (parse(text, &value, err) < 0)
+        return hutch_err_wrap(err, "option '%s'", option);
+    hutch_policy_limit_range(limit, &min, &max);
+    if (value != 0 && (value < min || value > max))
+        return hutch_err_set(err, 0, "option '%s': '%s' is too %s", option, text, value < min ? "small" : "large");
+    spec->limits[limit] = value;
+    return 0;
+}
+
+static int add_volume(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
+{
+    const char *colon = strstr(text, ":/");
+    auto_free char *source = NULL, *target = NULL, *real = NULL;
+    unsigned flags = MOUNT_IDMAP;
+    char *mode;
+
+    if (!colon || colon == text)
+        return hutch_err_set(err, 0, "volume '%s': expected SRC:DST or SRC:DST:ro, with an absolute DST", text);
+    source = strndup(text, (size_t)(colon - text));
+    target = strdup(colon + 1);
+    if (!source || !target)
+        return hutch_err_set(err, ENOMEM, "volume '%s'", text);
+    mode = strrchr(target, ':');
+    if (mode) {
+        *mode++ = '\0';
+        if (strcmp(mode, "ro") == 0)
+            flags |= MOUNT_RDONLY;
+        else if (strcmp(mode, "rw") != 0)
+            return hutch_err_set(err, 0, "volume '%s': '%s' is neither 'ro' nor 'rw'", text, mode);
+    }
+    if (hutch_usual_mounts_are_hidden_by(target))
+        return hutch_err_set(err, 0, "volume '%s': '%s' is set up by hutch itself%s", text, target,
+                             strcmp(target, RUN_DATA_DIR) == 0 ? " (--data puts a directory there)" : "");
+    real = realpath(source, NULL);
+    if (!real)
+        return hutch_err_set(err, errno, "volume '%s': look at '%s'", text, source);
+    if (!hutch_spec_add_mount(spec, MOUNT_BIND, real, target, flags, err))
+        return hutch_err_wrap(err, "volume '%s'", text);
+    return 0;
+}
+
+/* Policies may name sources by way of links; mounting follows none. A missing one is left to the mount to complain about. */
+static int resolve_sources(struct sandbox_spec *spec, struct hutch_err *err)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        struct sandbox_mount *m = &spec->mounts[i];
+        auto_free char *real = m->kind == MOUNT_BIND ? realpath(m->source, NULL) : NULL;
+
+        if (real && hutch_spec_set_string(&m->source, real, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static bool is_or_is_below(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return strcmp(dir, "/") == 0 || (strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0'));
+}
+
+/* What code inside may write must not hold hutch's own files: the images that later runs execute, the slots, the policies. */
+static int refuse_own_files(const char *source, const char *home, const char *policy_dir, struct hutch_err *err)
+{
+    static const char *const parts[] = { "images", "runs" };
+
+    for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+        auto_free char *part = NULL;
+
+        if (asprintf(&part, "%s/%s", home, parts[i]) < 0)
+            return hutch_err_set(err, ENOMEM, "check '%s'", source);
+        if (is_or_is_below(part, source) || is_or_is_below(source, part))
+            return hutch_err_set(err, 0, "'%s' cannot be written from inside: hutch keeps its images and state in '%s' "
+                                         "(share a directory beside it, or add ':ro')", source, home);
+    }
+    if (is_or_is_below(policy_dir, source))
+        return hutch_err_set(err, 0, "'%s' cannot be written from inside: hutch's policies are in '%s'", source, policy_dir);
+    return 0;
+}
+
+static int refuse_own(const char *source, const char *home, const char *policy_dir, struct hutch_err *err)
+{
+    auto_free char *real_home = realpath(home, NULL), *real_policies = realpath(policy_dir, NULL);
+
+    if (!real_home || !real_policies)
+        return 0; /* nothing there yet that could be harmed */
+    return refuse_own_files(source, real_home, real_policies, err);
+}
+
+static int refuse_own_binds(const struct sandbox_spec *spec, const char *home, const char *policy_dir, struct hutch_err *err)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct sandbox_mount *m = &spec->mounts[i];
+
+        if (m->kind == MOUNT_BIND && !(m->flags & MOUNT_RDONLY) && refuse_own(m->source, home, policy_dir, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int find_policies(const struct profile *profile, char **ret, struct hutch_err *err)
+{
+    if (!profile->policy_dir)
+        return hutch_policy_dir(ret, err);
+    *ret = strdup(profile->policy_dir);
+    return *ret ? 0 : hutch_err_set(err, ENOMEM, "find the policies");
+}
+
+int hutch_profile_refuse_own(const struct profile *profile, const char *source, struct hutch_err *err)
+{
+    auto_free char *policy_dir = NULL;
+
+    return find_policies(profile, &policy_dir, err) < 0 ? -1 : refuse_own(source, profile->home, policy_dir, err);
+}
+
+static int add_tmpfs(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
+{
+    auto_free char *target = strdup(text);
+    struct sandbox_mount *m;
+    uint64_t size = 0;
+    char *colon;
+
+    if (!target)
+        return hutch_err_set(err, ENOMEM, "tmpfs '%s'", text);
+    colon = strchr(target, ':');
+    if (colon) {
+        *colon++ = '\0';
+        if (strncmp(colon, "size=", 5) == 0)
+            colon += 5;
+        if (hutch_parse_bytes(colon, &size, err) < 0)
+            return hutch_err_wrap(err, "tmpfs '%s'", text);
+    }
+    if (strcmp(target, "/tmp") != 0 && hutch_usual_mounts_are_hidden_by(target))
+        return hutch_err_set(err, 0, "tmpfs '%s': '%s' is set up by hutch itself", text, target);
+    m = hutch_spec_add_mount(spec, MOUNT_TMPFS, NULL, target, 0, err);
+    if (!m)
+        return hutch_err_wrap(err, "tmpfs '%s'", text);
+    m->size_bytes = size;
+    m->mode = 01777;
+    return 0;
+}
+
+static int add_env(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
+{
+    const char *equals = strchr(text, '=');
+    auto_free char *name = equals ? strndup(text, (size_t)(equals - text)) : NULL;
+
+    if (!equals)
+        return hutch_err_set(err, 0, "environment '%s': expected NAME=VALUE (nothing is taken over from the caller's own)", text);
+    if (!name)
+        return hutch_err_set(err, ENOMEM, "environment '%s'", text);
+    return hutch_spec_set_env(spec, name, equals + 1, err);
+}
+
+static int set_network(struct sandbox_spec *spec, const char *text, struct hutch_err *err)
+{
+    if (strcmp(text, "none") == 0) {
+        spec->network = NETWORK_NONE;
+        if (spec->layers[LAYER_NET_NS] == NEED_OFF)
+            spec->layers[LAYER_NET_NS] = NEED_REQUIRE;
+    } else if (strcmp(text, "host") == 0) {
+        if (spec->limits_need == NEED_REQUIRE)
+            return hutch_err_set(err, 0, "option '--network host': the policy requires every layer, a network namespace among them");
+        spec->network = NETWORK_HOST;
+        spec->layers[LAYER_NET_NS] = NEED_OFF;
+    } else {
+        return hutch_err_set(err, 0, "option '--network': expected 'none' or 'host', got '%s'", text);
+    }
+    return 0;
+}
+
+/* Libraries that start a thread per CPU of the host would run into the limit on processes, or gain nothing. */
+static int bound_thread_pools(struct sandbox_spec *spec, struct hutch_err *err)
+{
+    static const char *const names[] = { "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS" };
+    char text[24];
+
+    if (!spec->limits[LIMIT_CPUS])
+        return 0;
+    snprintf(text, sizeof(text), "%" PRIu64, (spec->limits[LIMIT_CPUS] + 999) / 1000);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (!hutch_spec_get_env(spec, names[i]) && hutch_spec_set_env(spec, names[i], text, err) < 0)
+            return -1;
+    return 0;
+}
+
+int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, int *ret_lockfd, struct hutch_err *err)
+{
+    struct store store;
+    auto_free char *path = NULL;
+    struct stat st;
+    int rc;
+
+    if (profile->rootfs && profile->image)
+        return hutch_err_set(err, 0, "options '--rootfs' and '--image' exclude each other");
+    if (profile->rootfs && strcmp(profile->rootfs, "host") == 0) {
+        spec->root_kind = ROOT_HOST;
+        return 0;
+    }
+    spec->root_kind = ROOT_DIR;
+    if (profile->rootfs) {
+        path = realpath(profile->rootfs, NULL);
+        if (!path || stat(path, &st) < 0)
+            return hutch_err_set(err, errno, "option '--rootfs': look at '%s'", profile->rootfs);
+        if (!S_ISDIR(st.st_mode))
+            return hutch_err_set(err, ENOTDIR, "option '--rootfs': '%s'", profile->rootfs);
+        return hutch_spec_set_string(&spec->rootfs_path, path, err);
+    }
+    if (hutch_store_open(profile->home, &store, err) < 0)
+        return -1;
+    rc = hutch_store_find(&store, profile->image ? profile->image : "python", &path, ret_lockfd, err);
+    hutch_store_done(&store);
+    return rc < 0 ? -1 : hutch_spec_set_string(&spec->rootfs_path, path, err);
+}
+
+int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err)
+{
+    auto_free char *policy_dir = NULL;
+
+    if (hutch_spec_set_string(&spec->cwd, RUN_DATA_DIR, err) < 0 || hutch_usual_mounts_add(spec, err) < 0 ||
+        find_policies(profile, &policy_dir, err) < 0 ||
+        hutch_policy_load(profile->policy ? profile->policy : "default", policy_dir, spec, err) < 0)
+        return -1;
+    if (apply_limit(spec, LIMIT_MEMORY, "--memory", profile->memory, hutch_parse_bytes, err) < 0 ||
+        apply_limit(spec, LIMIT_CPUS, "--cpus", profile->cpus, hutch_parse_cpus, err) < 0 ||
+        apply_limit(spec, LIMIT_PIDS, "--pids-limit", profile->pids, hutch_parse_u64, err) < 0 ||
+        apply_limit(spec, LIMIT_WALL, "--timeout", profile->timeout, hutch_parse_duration_ms, err) < 0 ||
+        apply_limit(spec, LIMIT_CPU_TIME, "--cpu-time", profile->cpu_time, hutch_parse_duration_ms, err) < 0)
+        return -1;
+    if (profile->network && set_network(spec, profile->network, err) < 0)
+        return -1;
+    /* Names are looked up where the host looks them up; the place may be a link into /run. */
+    if (spec->network == NETWORK_HOST && !hutch_spec_add_mount(spec, MOUNT_BIND, "/etc/resolv.conf", "/etc/resolv.conf",
+                                                               MOUNT_RDONLY | MOUNT_OPTIONAL, err))
+        return -1;
+    hutch_usual_mounts_size(spec);
+    for (size_t i = 0; i < profile->n_tmpfs; i++)
+        if (add_tmpfs(spec, profile->tmpfs[i], err) < 0)
+            return -1;
+    for (size_t i = 0; i < profile->n_volumes; i++)
+        if (add_volume(spec, profile->volumes[i], err) < 0)
+            return -1;
+    if (resolve_sources(spec, err) < 0 || refuse_own_binds(spec, profile->home, policy_dir, err) < 0 ||
+        (profile->data && refuse_own(profile->data, profile->home, policy_dir, err) < 0))
+        return -1;
+    for (size_t i = 0; i < profile->n_env; i++)
+        if (add_env(spec, profile->env[i], err) < 0)
+            return -1;
+    if (bound_thread_pools(spec, err) < 0)
+        return -1;
+    if (profile->workdir) {
+        if (profile->workdir[0] != '/')
+            return hutch_err_set(err, 0, "option '--workdir': '%s' is not an absolute path", profile->workdir);
+        if (hutch_spec_set_string(&spec->cwd, profile->workdir, err) < 0)
+            return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,35 @@
+/* profile.h - what somebody asks of a sandbox, apart from the program: a root tree, a policy, and what is set beyond it. Compiles to
+ * a struct sandbox_spec. The command line fills one, and so does an engine for its pool. */
+#ifndef HUTCH_CONFIG_PROFILE_H
+#define HUTCH_CONFIG_PROFILE_H
+
+#include "sandbox/err.h"
+#include "sandbox/spec.h"
+
+#include <stddef.h>
+
+/* Texts as the command line has them; NULL for what is not asked for. Nothing is owned. */
+struct profile {
+    const char *home;       /* hutch's own directory */
+    const char *policy;     /* name or file; NULL: "default" */
+    const char *policy_dir; /* NULL: hutch_policy_dir() */
+    const char *image;      /* NULL: "python", unless there is a rootfs */
+    const char *rootfs;     /* "host", or a root tree */
+    const char *workdir, *network;
+    const char *memory, *cpus, *pids, *timeout, *cpu_time;
+    const char *const *env, *const *volumes, *const *tmpfs;
+    size_t n_env, n_volumes, n_tmpfs;
+    const char *data;       /* host directory for /mnt/data, its real path: only to be looked at here */
+};
+
+/* Fills @spec, which hutch_spec_init() has filled, with everything but the root tree, the program and /mnt/data. */
+int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err);
+
+/* Where the root tree comes from. @ret_lockfd keeps an image from being removed while it is in use; otherwise it is untouched. */
+int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, int *ret_lockfd, struct hutch_err *err);
+
+/* What code inside may write must not hold hutch's own files: the images that later runs execute, the slots, the policies. @source
+ * is a real path. */
+int hutch_profile_refuse_own(const struct profile *profile, const char *source, struct hutch_err *err);
+
+#endif

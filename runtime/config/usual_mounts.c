@@ -1,0 +1,73 @@
+#include "runtime/config/usual_mounts.h"
+
+#include "sandbox/fd.h"
+#include "runtime/lang/program.h"
+#include "runtime/run/run.h"
+#include "sandbox/spec.h"
+
+#include <limits.h>
+#include <string.h>
+
+int hutch_usual_mounts_add(struct sandbox_spec *spec, struct hutch_err *err)
+{
+    static const struct { enum sandbox_mount_kind kind; const char *target; unsigned flags; mode_t mode; } usual[] = {
+        { MOUNT_PROC, "/proc", 0, 0 },
+        { MOUNT_DEV, "/dev", 0, 0 },
+        { MOUNT_TMPFS, "/tmp", 0, 01777 },
+        { MOUNT_TMPFS, "/run", MOUNT_RDONLY, 0755 },
+        { MOUNT_TMPFS, RUN_DATA_DIR, MOUNT_RDONLY, 0755 }, /* keeps the place: a run puts the directory here */
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
+        struct sandbox_mount *m = hutch_spec_add_mount(spec, usual[i].kind, NULL, usual[i].target, usual[i].flags, err);
+
+        if (!m)
+            return -1;
+        m->mode = usual[i].mode;
+    }
+    return 0;
+}
+
+void hutch_usual_mounts_size(struct sandbox_spec *spec)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        struct sandbox_mount *m = &spec->mounts[i];
+
+        if (strcmp(m->target, "/run") == 0)
+            m->size_bytes = PROGRAM_MAX_BYTES + (4u << 20);
+        else if (!m->size_bytes && (m->kind == MOUNT_DEV || strcmp(m->target, "/tmp") == 0))
+            m->size_bytes = spec->limits[LIMIT_TMP_SIZE];
+    }
+}
+
+bool hutch_usual_mounts_are_hidden_by(const char *target)
+{
+    static const struct {
+        const char *path;
+        bool with_below;
+    } reserved[] = {
+        { "/", false },   { "/proc", true }, { "/dev", true },      { "/sys", true },
+        { "/tmp", false }, { "/run", false }, { "/run/hutch", true }, { "/mnt/data", false },
+    };
+    char clean[PATH_MAX];
+    size_t n = 0;
+
+    /* "//proc/" is "/proc". */
+    for (const char *p = target; *p && n < sizeof(clean) - 1; p++)
+        if (*p != '/' || n == 0 || clean[n - 1] != '/')
+            clean[n++] = *p;
+    if (n > 1 && clean[n - 1] == '/')
+        n--;
+    clean[n] = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(reserved); i++) {
+        size_t len = strlen(reserved[i].path);
+
+        if (strcmp(clean, reserved[i].path) == 0)
+            return true;
+        if (reserved[i].with_below && strncmp(clean, reserved[i].path, len) == 0 && clean[len] == '/')
+            return true;
+        if (strncmp(reserved[i].path, clean, n) == 0 && reserved[i].path[n] == '/') /* a parent, like /mnt */
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,202 @@
+#include "runtime/engine/link.h"
+
+#include "runtime/engine/engine_priv.h"
+#include "sandbox/fd.h"
+#include "sandbox/fdpass.h"
+#include "sandbox/log.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#define PACKETS_AT_ONCE 16 /* from one link, before others have their turn */
+
+struct packet {
+    struct packet *next;
+    size_t len, n_fds;
+    int fds[LINK_MAX_FDS]; /* owned copies */
+    char data[];
+};
+
+int hutch_watch_add(struct watch *w, struct hutch_engine *engine, int fd, uint32_t events,
+                    void (*on_ready)(struct watch *w, uint32_t events), void *owner, struct hutch_err *err)
+{
+    struct epoll_event event = { .events = events, .data.ptr = w };
+
+    if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
+        return hutch_err_set(err, errno, "wait for one more descriptor");
+    *w = (struct watch){ .engine = engine, .fd = fd, .on_ready = on_ready, .owner = owner };
+    return 0;
+}
+
+void hutch_watch_change(struct watch *w, uint32_t events)
+{
+    struct epoll_event event = { .events = events, .data.ptr = w };
+
+    if (w->fd >= 0)
+        epoll_ctl(w->engine->epoll_fd, EPOLL_CTL_MOD, w->fd, &event);
+}
+
+void hutch_watch_remove(struct watch *w)
+{
+    if (w->fd >= 0)
+        epoll_ctl(w->engine->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
+    w->fd = -1;
+}
+
+static void free_packet(struct packet *p)
+{
+    for (size_t i = 0; i < p->n_fds; i++)
+        close(p->fds[i]);
+    free(p);
+}
+
+static void drop_first(struct link *l)
+{
+    struct packet *p = l->first;
+
+    l->first = p->next;
+    if (!l->first)
+        l->last = NULL;
+    free_packet(p);
+}
+
+/* Whether the socket takes no more now. Any other failure is the end of the link, which its hang-up tells. */
+static bool is_full(ssize_t n)
+{
+    return n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS);
+}
+
+static void send_waiting(struct link *l)
+{
+    while (l->first) {
+        ssize_t n = hutch_fdpass_send(l->fd, l->first->data, l->first->len, l->first->fds, l->first->n_fds, MSG_DONTWAIT);
+
+        if (is_full(n))
+            return;
+        drop_first(l);
+    }
+    hutch_watch_change(&l->watch, EPOLLIN);
+}
+
+static void receive(struct link *l)
+{
+    char *buf = l->watch.engine->packet;
+
+    for (int i = 0; i < PACKETS_AT_ONCE && l->fd >= 0; i++) {
+        union {
+            struct cmsghdr align;
+            char buf[CMSG_SPACE(LINK_MAX_FDS * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+        } control;
+        struct iovec part = { buf, ENGINE_PACKET_MAX };
+        struct msghdr msg = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf) };
+        ssize_t n = TEMP_FAILURE_RETRY(recvmsg(l->fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
+        int fds[LINK_MAX_FDS];
+        size_t n_fds = 0;
+        struct ucred sender = { 0 };
+
+        if (n < 0 && errno == EAGAIN)
+            return;
+        for (struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+            if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS) {
+                memcpy(&sender, CMSG_DATA(c), sizeof(sender));
+            } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+                n_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+                memcpy(fds, CMSG_DATA(c), n_fds * sizeof(int));
+            }
+        }
+        /* Descriptors are missing when this process may not have that many: no fault of who sent them. Whoever needs them looks. */
+        if (n > 0 && !(msg.msg_flags & MSG_TRUNC)) {
+            l->on_packet(l, buf, (size_t)n, fds, n_fds, sender.pid);
+            continue;
+        }
+        for (size_t k = 0; k < n_fds; k++)
+            close(fds[k]);
+        if (n < 0 && errno == ECONNRESET) /* once, in front of its last words: it ended before it had read all of ours */
+            continue;
+        l->on_hangup(l);
+        return;
+    }
+}
+
+static void on_ready(struct watch *w, uint32_t events)
+{
+    struct link *l = w->owner;
+
+    if (events & EPOLLOUT)
+        send_waiting(l);
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        receive(l);
+}
+
+int hutch_link_open(struct link *l, struct hutch_engine *engine, int fd, struct hutch_err *err)
+{
+    int on = 1;
+
+    l->fd = fd;
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0) {
+        hutch_err_set(err, errno, "set up a socket");
+        hutch_fd_closep(&l->fd);
+        return -1;
+    }
+    if (hutch_watch_add(&l->watch, engine, fd, EPOLLIN, on_ready, l, err) < 0) {
+        hutch_fd_closep(&l->fd);
+        return -1;
+    }
+    return 0;
+}
+
+static int keep(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len, const int *fds, size_t n_fds,
+                struct hutch_err *err)
+{
+    struct packet *p = malloc(sizeof(*p) + head_len + tail_len);
+
+    if (!p)
+        return hutch_err_set(err, ENOMEM, "keep a packet");
+    p->next = NULL;
+    p->len = head_len + tail_len;
+    memcpy(p->data, head, head_len);
+    if (tail_len)
+        memcpy(p->data + head_len, tail, tail_len);
+    for (p->n_fds = 0; p->n_fds < n_fds; p->n_fds++) {
+        p->fds[p->n_fds] = fcntl(fds[p->n_fds], F_DUPFD_CLOEXEC, 3);
+        if (p->fds[p->n_fds] < 0) {
+            hutch_err_set(err, errno, "keep a packet's descriptors");
+            free_packet(p);
+            return -1;
+        }
+    }
+    if (l->last)
+        l->last->next = p;
+    else
+        l->first = p;
+    l->last = p;
+    hutch_watch_change(&l->watch, EPOLLIN | EPOLLOUT);
+    return 0;
+}
+
+int hutch_link_send(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len, const int *fds,
+                    size_t n_fds, struct hutch_err *err)
+{
+    ssize_t n;
+
+    if (l->fd < 0)
+        return 0;
+    if (l->first)
+        return keep(l, head, head_len, tail, tail_len, fds, n_fds, err);
+    n = hutch_fdpass_send2(l->fd, head, head_len, tail, tail_len, fds, n_fds, MSG_DONTWAIT);
+    if (is_full(n))
+        return keep(l, head, head_len, tail, tail_len, fds, n_fds, err);
+    if (n < 0)
+        hutch_log_debug("engine: send to a helper: %s", strerrordesc_np(errno));
+    return 0;
+}
+
+void hutch_link_close(struct link *l)
+{
+    hutch_watch_remove(&l->watch);
+    while (l->first)
+        drop_first(l);
+    hutch_fd_closep(&l->fd);
+}

@@ -1,0 +1,155 @@
+#include "runtime/engine/engine_priv.h"
+
+#include "sandbox/log.h"
+
+#define BACKOFF_MS 20
+#define BACKOFF_MAX_MS 2000
+#define SAME_DEATH_MS 20 /* apart, deaths have one cause: a launcher, a zygote, a group of processes */
+#define MAX_DEATHS 10
+
+void hutch_pool_init(struct pool *pool, struct hutch_engine *engine, unsigned index)
+{
+    *pool = (struct pool){ .engine = engine, .index = index, .target = engine->confs[index].min };
+    TAILQ_INIT(&pool->idle);
+    TAILQ_INIT(&pool->waiting);
+}
+
+static bool build_one(struct pool *pool)
+{
+    struct hutch_engine *engine = pool->engine;
+    struct hutch_err err;
+
+    if (hutch_box_create(engine, pool, engine->worker, pool->index, NULL, &err))
+        return true;
+    hutch_pool_on_failed(pool, &err);
+    return false;
+}
+
+void hutch_pool_refill(struct pool *pool)
+{
+    struct hutch_engine *engine = pool->engine;
+    unsigned wanted;
+
+    if (engine->is_broken || !engine->helper.has_launcher || hutch_supervisor_now() < pool->retry_at)
+        return;
+    while (pool->n_building < pool->n_waiting) /* somebody waits for each of them */
+        if (!build_one(pool))
+            return;
+    if (engine->confs[pool->index].has_given_up) { /* runs go to another one's pool */
+        while (!TAILQ_EMPTY(&pool->idle))
+            hutch_box_discard(TAILQ_FIRST(&pool->idle));
+        return;
+    }
+    wanted = pool->n_waiting + (pool->target > pool->n_idle ? pool->target - pool->n_idle : 0);
+    while (pool->n_building < wanted && engine->n_building < engine->max_building)
+        if (!build_one(pool))
+            return;
+}
+
+void hutch_pool_on_prepared(struct pool *pool, struct box *box)
+{
+    struct hutch_engine *engine = pool->engine;
+    struct engine_run *run = TAILQ_FIRST(&pool->waiting);
+
+    pool->failures = pool->deaths = 0;
+    if (run) {
+        TAILQ_REMOVE(&pool->waiting, run, waiting);
+        run->is_in_pool = false;
+        pool->n_waiting--;
+        hutch_box_give(box, run);
+    } else {
+        TAILQ_INSERT_HEAD(&pool->idle, box, idle);
+        box->is_idle = true;
+        pool->n_idle++;
+        engine->n_prepared++;
+    }
+    /* There is room for another build, of any pool. */
+    for (size_t i = 0; i < engine->n_confs && engine->n_building < engine->max_building; i++)
+        hutch_pool_refill(&engine->pools[i]);
+}
+
+void hutch_pool_on_failed(struct pool *pool, const struct hutch_err *why)
+{
+    struct hutch_engine *engine = pool->engine;
+    double wait;
+    struct hutch_err unknown;
+
+    if (!why) {
+        double now = hutch_supervisor_now();
+
+        if (now - pool->counted_death > SAME_DEATH_MS) {
+            pool->deaths++;
+            pool->counted_death = now;
+        }
+        if (pool->deaths < MAX_DEATHS) { /* somebody killed a process, and that can happen to the next one too */
+            hutch_pool_refill(pool);
+            return;
+        }
+        hutch_err_set(&unknown, 0, "%u sandboxes in a row broke before they were ready", pool->deaths);
+        why = &unknown;
+    }
+    hutch_log_debug("engine: pool '%s': %s", engine->confs[pool->index].name, why->msg);
+    pool->failures++;
+    wait = BACKOFF_MS << (pool->failures < 8 ? pool->failures - 1 : 7);
+    pool->retry_at = hutch_supervisor_now() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
+    hutch_engine_wake(engine, pool->retry_at);
+    if (pool->failures < ENGINE_MAX_RESTARTS)
+        return;
+    if (!engine->has_worked) {
+        hutch_engine_break(engine, why);
+        return;
+    }
+    while (!TAILQ_EMPTY(&pool->waiting))
+        hutch_run_refuse(TAILQ_FIRST(&pool->waiting), why);
+}
+
+void hutch_pool_ask(struct pool *pool, struct engine_run *run)
+{
+    struct hutch_engine *engine = pool->engine;
+    struct box *box = TAILQ_FIRST(&pool->idle); /* the youngest: its memory is in the caches */
+
+    run->was_prepared = box != NULL;
+    if (box) {
+        TAILQ_REMOVE(&pool->idle, box, idle);
+        box->is_idle = false;
+        pool->n_idle--;
+        engine->n_prepared--;
+        engine->from_pool++;
+        hutch_box_give(box, run);
+        return;
+    }
+    engine->on_demand++;
+    pool->last_missed = hutch_supervisor_now();
+    if (pool->target < engine->confs[pool->index].max)
+        pool->target++;
+    TAILQ_INSERT_TAIL(&pool->waiting, run, waiting);
+    run->is_in_pool = true;
+    pool->n_waiting++;
+    hutch_pool_refill(pool);
+}
+
+/* A pool that was large enough for a while may be too large. */
+static double trim(struct pool *pool, double now)
+{
+    struct hutch_engine *engine = pool->engine;
+    double due = pool->last_missed + (double)engine->trim_ms;
+
+    if (pool->target <= engine->confs[pool->index].min && pool->n_idle <= pool->target)
+        return ENGINE_NEVER;
+    if (now < due)
+        return due;
+    pool->last_missed = now; /* one step, then another while */
+    if (pool->target > engine->confs[pool->index].min)
+        pool->target -= (pool->target - engine->confs[pool->index].min + 1) / 2;
+    while (pool->n_idle > pool->target)
+        hutch_box_discard(TAILQ_LAST(&pool->idle, box_list));
+    return pool->target > engine->confs[pool->index].min ? now + (double)engine->trim_ms : ENGINE_NEVER;
+}
+
+double hutch_pool_clocks(struct pool *pool, double now)
+{
+    double due = trim(pool, now);
+
+    hutch_pool_refill(pool);
+    return pool->retry_at > now && pool->retry_at < due ? pool->retry_at : due;
+}

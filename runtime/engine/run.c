@@ -1,0 +1,595 @@
+#include "runtime/engine/engine_priv.h"
+
+#include "sandbox/fd.h"
+#include "sandbox/log.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#define REFILL_AFTER_MS 2 /* short runs have the processor to themselves */
+#define INPUT_TURNS 16
+#define DRAIN_TURNS 64    /* times STREAM_BUF: more than a pipe can hold */
+
+void hutch_run_free(struct engine_run *run)
+{
+    if (!run)
+        return;
+    hutch_agent_free(run->agent);
+    hutch_rich_free(run->rich);
+    free(run->job);
+    free(run->input);
+    free(run->data_dir);
+    hutch_file_list_done(&run->before);
+    hutch_result_done(&run->result);
+    hutch_blueprint_unref(run->blueprint);
+    free(run);
+}
+
+/* --- results ------------------------------------------------------------------------------------------------------ */
+
+static void fill_public(const struct engine_run *run, struct hutch_result *ret)
+{
+    const struct run_result *r = &run->result;
+
+    *ret = (struct hutch_result){
+        .size = sizeof(*ret),
+        .verdict = (enum hutch_verdict)r->verdict,
+        .exit_code = r->exit_code,
+        .signal = r->signal,
+        .message = r->message,
+        .out = r->out.data ? r->out.data : "",
+        .out_len = r->out.len,
+        .err = r->err_out.data ? r->err_out.data : "",
+        .err_len = r->err_out.len,
+        .out_truncated = r->out.truncated,
+        .err_truncated = r->err_out.truncated,
+        .error_name = r->error.name,
+        .error_value = r->error.value,
+        .error_traceback = r->error.traceback,
+        .directory = r->directory,
+        .queued_ms = r->queued_ms,
+        .prepared_ms = r->prepared_ms,
+        .run_ms = r->run_ms,
+        .total_ms = r->total_ms,
+        .cpu_user_ms = r->cpu_user_ms,
+        .cpu_system_ms = r->cpu_system_ms,
+        .memory_peak_bytes = r->memory_peak_bytes,
+        .pids_peak = r->pids_peak,
+        .was_prepared = run->was_prepared,
+        .restarts = (int)run->restarts,
+        .zygote = run->is_exec ? NULL : run->engine->confs[run->zygote].name,
+        .internal = r,
+        .cell = run->rich ? hutch_rich_result(run->rich) : NULL,
+    };
+}
+
+/* The last that is done for a run. */
+static void deliver(struct engine_run *run)
+{
+    struct hutch_engine *engine = run->engine;
+    struct hutch_result result;
+
+    if (run->stage == RUN_ENDING) {
+        TAILQ_REMOVE(&engine->ending, run, link);
+    } else {
+        TAILQ_REMOVE(&engine->active, run, link);
+        engine->n_active--;
+    }
+    engine->finished++;
+    run->result.total_ms = hutch_supervisor_now() - run->t_submitted;
+    if (run->rich)
+        hutch_rich_finish(run->rich);
+    fill_public(run, &result);
+    if (run->on_result)
+        run->on_result(run->user, run->id, &result);
+    hutch_run_free(run);
+}
+
+void hutch_run_deliver_ending(struct hutch_engine *engine)
+{
+    struct engine_run *last = TAILQ_LAST(&engine->ending, run_list), *run;
+
+    if (!last)
+        return;
+    do { /* no further than that: a callback may add to them */
+        run = TAILQ_FIRST(&engine->ending);
+        deliver(run);
+    } while (run != last);
+}
+
+static void leave_pool(struct engine_run *run)
+{
+    struct pool *pool = &run->engine->pools[run->zygote];
+
+    if (!run->is_in_pool)
+        return;
+    TAILQ_REMOVE(&pool->waiting, run, waiting);
+    run->is_in_pool = false;
+    pool->n_waiting--;
+}
+
+/* Out of whatever it is in, with the result that it has by now; delivered by the next dispatch. */
+static void end(struct engine_run *run)
+{
+    struct hutch_engine *engine = run->engine;
+
+    if (run->stage == RUN_ENDING)
+        return;
+    leave_pool(run);
+    if (run->stage == RUN_QUEUED) {
+        TAILQ_REMOVE(&engine->queue, run, link);
+        engine->n_queued--;
+    } else {
+        TAILQ_REMOVE(&engine->active, run, link);
+        engine->n_active--;
+    }
+    run->stage = RUN_ENDING;
+    TAILQ_INSERT_TAIL(&engine->ending, run, link);
+    hutch_engine_wake(engine, 0);
+}
+
+static void say(struct engine_run *run, enum run_verdict verdict, int exit_code, const char *message)
+{
+    double now = hutch_supervisor_now();
+    struct run_result *r = &run->result;
+
+    r->verdict = verdict;
+    r->exit_code = exit_code;
+    snprintf(r->message, sizeof(r->message), "%s", message);
+    r->queued_ms = (run->t_active > 0 ? run->t_active : now) - run->t_submitted;
+    r->prepared_ms = run->t_active > 0 ? now - run->t_active : 0;
+    for (size_t i = 0; i < LIMIT_COUNT; i++)
+        r->limits[i].asked = run->limits[i];
+}
+
+void hutch_run_refuse(struct engine_run *run, const struct hutch_err *why)
+{
+    if (run->session) {
+        leave_pool(run);
+        hutch_session_on_refused(run->session, why);
+        return;
+    }
+    say(run, VERDICT_SETUP_FAILED, 125, why->msg);
+    end(run);
+}
+
+void hutch_run_withdraw(struct engine_run *run)
+{
+    leave_pool(run);
+    if (run->box)
+        hutch_box_discard(run->box);
+}
+
+void hutch_run_cancel(struct engine_run *run)
+{
+    if (run->stage == RUN_ENDING)
+        return;
+    run->is_cancelled = true;
+    if (run->stage == RUN_RUNNING) {
+        hutch_supervisor_end(run->box->supervisor, END_CANCELLED);
+        return;
+    }
+    hutch_run_withdraw(run);
+    say(run, VERDICT_KILLED, -1, "the run was cancelled before it began");
+    end(run);
+}
+
+void hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig)
+{
+    struct engine_run *run;
+
+    TAILQ_FOREACH(run, &engine->active, link)
+        if (run->id == id && run->stage == RUN_RUNNING) {
+            hutch_supervisor_pass_signal(run->box->supervisor, sig);
+            return;
+        }
+    hutch_engine_cancel(engine, id);
+}
+
+/* --- the end of a run ---------------------------------------------------------------------------------------------- */
+
+/* Nothing in it, not even what was there and is gone: then there is nothing to say and nothing to keep. */
+static bool is_empty(int dirfd)
+{
+    char entries[1024] __attribute__((aligned(8)));
+
+    return syscall(SYS_getdents64, dirfd, entries, sizeof(entries)) == 48; /* "." and "..", 24 bytes each */
+}
+
+static void collect(struct box *box)
+{
+    struct engine_run *run = box->run;
+    struct hutch_engine *engine = box->engine;
+    struct run_result *r = &run->result;
+    char id[STATE_ID_LEN + 1];
+    struct hutch_err why;
+
+    hutch_supervisor_collect(box->supervisor, box->data_dirfd, &run->before);
+    if (run->data_dir) {
+        if (hutch_spec_set_string(&r->directory, run->data_dir, &why) < 0)
+            hutch_supervisor_admit_loss(box->supervisor, &why);
+        return;
+    }
+    if (!run->keep_data || (r->files.added.n == 0 && !r->files.truncated))
+        return;
+    snprintf(id, sizeof(id), "%.8s%08x", engine->state.id, box->id);
+    if (hutch_state_keep_directory(&engine->state, engine->data_root_fd, box->data_name, id, &r->directory, &why) < 0)
+        hutch_supervisor_admit_loss(box->supervisor, &why);
+}
+
+static void judge(struct box *box)
+{
+    struct supervisor *s = box->supervisor;
+    struct engine_run *run = box->run;
+    struct sandbox_end end_of_box = { .usage = s->usage };
+    const struct sandbox_cgroup *cg = &box->sb.cgroup;
+    const struct sandbox_cgroup none = CGROUP_INIT;
+    struct hutch_err err;
+
+    /* Its numbers take some reads; where no controller counts there are none worth that. */
+    if (box->has_usage)
+        end_of_box.cgroup = box->usage;
+    else
+        hutch_cgroup_read_usage(cg->controllers ? cg : &none, &end_of_box.cgroup);
+    if (hutch_supervisor_judge(s, &end_of_box, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg);
+    if (s->has_ended)
+        return;
+    /* It was killed, and who reaps it may not have said a word. A sample has user and system together. */
+    if (end_of_box.cgroup.cpu_user_us == UINT64_MAX && !box->is_reaped) {
+        run->result.cpu_user_ms = s->last.cpu_ms ? s->last.cpu_ms : USAGE_UNKNOWN;
+        run->result.cpu_system_ms = s->last.cpu_ms ? 0 : USAGE_UNKNOWN;
+    }
+    if (run->result.memory_peak_bytes == 0)
+        run->result.memory_peak_bytes = USAGE_UNKNOWN;
+}
+
+static void finish(struct box *box, bool has_files)
+{
+    struct engine_run *run = box->run;
+
+    judge(box);
+    if (run->session) {
+        run->box = NULL;
+        hutch_session_on_death(run->session);
+    } else {
+        if (has_files)
+            collect(box);
+        deliver(run);
+    }
+    box->run = NULL;
+    hutch_box_discard(box);
+}
+
+void hutch_run_on_death(struct box *box)
+{
+    finish(box, box->supervisor->has_ended || box->run->data_dir || !is_empty(box->data_dirfd));
+}
+
+static void on_death(struct watch *w, uint32_t events)
+{
+    (void)events;
+    hutch_run_on_death(w->owner);
+}
+
+void hutch_run_await_death(struct box *box)
+{
+    struct hutch_err err;
+
+    if (hutch_watch_add(&box->death, box->engine, box->sb.pidfd, EPOLLIN, on_death, box, &err) < 0)
+        hutch_run_on_death(box);
+}
+
+static void drain(struct supervisor *s)
+{
+    struct hutch_err err;
+
+    hutch_supervisor_drain(s);
+    for (int i = 0; i < DRAIN_TURNS && !hutch_supervisor_is_drained(s); i++) {
+        struct pollfd p[SUPERVISOR_FDS];
+
+        hutch_supervisor_poll(s, p);
+        p[SUPERVISOR_OUT].revents = p[SUPERVISOR_ERR].revents = POLLIN;
+        if (hutch_supervisor_turn(s, p, &err) < 0)
+            break;
+    }
+}
+
+/* An interpreter that ended by itself before it could execute a cell will do so again; one that was killed will not. */
+static void fail_agent(struct box *box)
+{
+    struct supervisor *s = box->supervisor;
+    struct engine_run *run = box->run;
+    struct hutch_err why;
+    const char *words;
+
+    if (!s->has_ended || !WIFEXITED(s->status)) {
+        hutch_box_fail(box, NULL);
+        return;
+    }
+    words = run->agent->why[0] ? run->agent->why : run->agent->last_words;
+    hutch_err_set(&why, 0, "the interpreter ended with exit code %d before it could execute a cell%s%s", WEXITSTATUS(s->status),
+                  words[0] ? ": " : "", words);
+    hutch_box_discard(box);
+    hutch_run_refuse(run, &why);
+}
+
+static void be_over(struct box *box)
+{
+    struct supervisor *s = box->supervisor;
+    struct engine_run *run = box->run;
+    bool has_begun = s->t_started > 0 && !s->setup_failed;
+
+    drain(s);
+    if (run->agent) {
+        hutch_agent_finish(run->agent);
+        if (!run->agent->is_ready && s->reason == END_OWN) { /* no code of anybody's has run */
+            fail_agent(box);
+            return;
+        }
+    }
+    /* Killed before anything was executed; or before the worker had read its job, which the socket remembers, and the program could not
+     * bring about once it is read. */
+    if (((!has_begun && !s->setup_failed) || s->report_errno == ECONNRESET || box->lost_job) && s->reason == END_OWN &&
+        s->out.seen == 0 && s->err_out.seen == 0) {
+        hutch_box_fail(box, NULL);
+        return;
+    }
+    if (!has_begun || (s->has_ended && !run->data_dir && is_empty(box->data_dirfd))) {
+        finish(box, false);
+        return;
+    }
+    /* Files are looked at when nobody is left who could change them; and what a killed program used, only who reaps it knows. */
+    hutch_sandbox_kill(&box->sb);
+    if (box->sb.cgroup.controllers && !s->has_ended) { /* reaping it takes the cgroup away, and with it the word on who killed */
+        hutch_cgroup_read_usage(&box->sb.cgroup, &box->usage);
+        box->has_usage = true;
+    }
+    hutch_box_set_state(box, BOX_DYING);
+    if (s->has_ended || !hutch_box_reap(box))
+        hutch_run_await_death(box);
+}
+
+/* --- its course ---------------------------------------------------------------------------------------------------- */
+
+static void on_data(void *user, const struct out_stream *s, const char *data, size_t len)
+{
+    struct box *box = user;
+    struct engine_run *run = box->run;
+
+    if (run->agent)
+        hutch_agent_hear(run->agent, s == &box->supervisor->out ? 1 : 2, data, len);
+    else
+        run->on_output(run->user, run->id, s == &box->supervisor->out ? 1 : 2, data, len);
+}
+
+static void send_job(struct box *box)
+{
+    const struct engine_run *run = box->run;
+
+    while (box->job_sent < run->job_len && box->supervisor->report_fd >= 0) {
+        ssize_t n = TEMP_FAILURE_RETRY(send(box->supervisor->report_fd, run->job + box->job_sent, run->job_len - box->job_sent,
+                                            MSG_NOSIGNAL | MSG_DONTWAIT));
+
+        if (n < 0 && errno == EAGAIN) {
+            hutch_watch_change(&box->job, EPOLLIN | EPOLLOUT | EPOLLET);
+            return;
+        }
+        if (n < 0) { /* it is dead: init tells */
+            box->lost_job = true;
+            break;
+        }
+        box->job_sent += (size_t)n;
+    }
+    hutch_watch_change(&box->job, EPOLLIN | EPOLLET);
+}
+
+static void pump_input(struct box *box);
+
+static void on_input(struct watch *w, uint32_t events)
+{
+    struct box *box = w->owner;
+
+    if (box->run->source_fd >= 0)
+        pump_input(box);
+    else
+        hutch_run_turn(box, SUPERVISOR_IN, events & EPOLLERR ? POLLERR : POLLOUT);
+}
+
+/* As much as goes from the source to the program without waiting. The source may be a file, which an epoll set does not take: what
+ * can be read is asked of poll(2), and the set wakes us for the rest. */
+static void pump_input(struct box *box)
+{
+    struct in_stream *in = &box->supervisor->in;
+    struct hutch_err err;
+
+    for (int i = 0; i < INPUT_TURNS && in->pipe_fd >= 0; i++) {
+        struct pollfd p[2];
+
+        hutch_in_stream_poll(in, &p[0], &p[1]);
+        if (poll(p, ARRAY_SIZE(p), 0) <= 0)
+            break;
+        hutch_in_stream_run(in, &p[0], &p[1]);
+        if (in->source_errno) {
+            hutch_supervisor_end(box->supervisor, END_INPUT);
+            break;
+        }
+    }
+    hutch_watch_remove(&box->source);
+    if (in->pipe_fd < 0 || in->source_errno)
+        return;
+    if (box->in.fd < 0 && hutch_watch_add(&box->in, box->engine, in->pipe_fd, 0, on_input, box, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg);
+    if (in->end > in->start || hutch_watch_add(&box->source, box->engine, in->source_fd, EPOLLIN, on_input, box, &err) < 0)
+        hutch_watch_change(&box->in, EPOLLOUT);
+    else
+        hutch_watch_change(&box->in, 0); /* that nobody reads any more is always told */
+}
+
+/* What the pipe takes at once, and the rest when there is room. */
+static void send_input(struct box *box)
+{
+    struct supervisor *s = box->supervisor;
+    struct pollfd none = { .fd = -1 }, p = { .fd = s->in.pipe_fd, .revents = POLLOUT };
+    struct hutch_err err;
+
+    if (box->run->source_fd >= 0) {
+        s->in.source_fd = box->run->source_fd;
+        pump_input(box);
+        return;
+    }
+    s->in.text = box->run->input;
+    s->in.end = box->run->input_len;
+    hutch_in_stream_run(&s->in, &none, &p);
+    if (s->in.pipe_fd >= 0 &&
+        hutch_watch_add(&box->in, box->engine, s->in.pipe_fd, EPOLLOUT, on_input, box, &err) < 0)
+        hutch_in_stream_close(&s->in);
+}
+
+void hutch_run_begin(struct box *box)
+{
+    struct hutch_engine *engine = box->engine;
+    struct engine_run *run = box->run;
+    struct supervisor *s = box->supervisor;
+    struct hutch_err err;
+    ssize_t n;
+
+    s->t0 = run->t_active;
+    s->sandbox = &box->sb;
+    s->result = &run->result;
+    s->data_dirfd = box->data_dirfd;
+    s->out.capture = &run->result.out;
+    s->err_out.capture = &run->result.err_out;
+    if (run->on_output || run->session || run->rich)
+        s->out.on_data = s->err_out.on_data = on_data;
+    hutch_supervisor_set_limits(s, run->limits, run->grace_ms);
+    if (run->input_len > 0) /* before its code, so that it is there when the code looks, as with a file for standard input */
+        send_input(box);
+    if (!box->is_exec) {
+        if (hutch_sandbox_order(&box->sb, INIT_START, box->pin_pid, -1) < 0) {
+            hutch_box_fail(box, NULL);
+            return;
+        }
+        if (run->session || run->rich) {
+            if ((run->session ? hutch_session_begin(run->session, box, &err) : hutch_rich_begin(run->rich, box, &err)) < 0) {
+                hutch_box_fail(box, &err);
+                return;
+            }
+        } else {
+            n = send(s->report_fd, run->job, run->job_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (n < 0 && errno != EAGAIN) {
+                hutch_box_fail(box, NULL);
+                return;
+            }
+            box->job_sent = n > 0 ? (size_t)n : 0;
+            if (box->job_sent < run->job_len)
+                hutch_watch_change(&box->job, EPOLLIN | EPOLLOUT | EPOLLET);
+        }
+        hutch_supervisor_started(s);
+    }
+    /* From here on its code may run. */
+    run->stage = RUN_RUNNING;
+    hutch_box_set_state(box, BOX_RUNNING);
+    if (run->input_len == 0)
+        send_input(box);
+    run->result.queued_ms = run->t_active - run->t_submitted;
+    hutch_supervisor_note_limits(s, &box->blueprint->spec);
+    if (run->lowers_cpu)
+        run->result.limits[LIMIT_CPU_TIME].enforcers |= 1u << ENFORCER_RLIMIT;
+    if (run->lowers_file_size)
+        run->result.limits[LIMIT_FILE_SIZE].enforcers |= 1u << ENFORCER_RLIMIT;
+    hutch_engine_wake(engine, hutch_supervisor_now() + (box->pool ? REFILL_AFTER_MS : hutch_supervisor_clocks(s)));
+}
+
+void hutch_run_turn(struct box *box, int which, short revents)
+{
+    struct supervisor *s = box->supervisor;
+    struct pollfd p[SUPERVISOR_FDS];
+    struct hutch_err err;
+
+    if (which == SUPERVISOR_REPORT && revents & POLLOUT)
+        send_job(box);
+    for (size_t i = 0; i < SUPERVISOR_FDS; i++)
+        p[i] = (struct pollfd){ .fd = -1 };
+    p[which] = (struct pollfd){ .fd = 0, .revents = revents }; /* the number does not matter, as long as it is one */
+    if (hutch_supervisor_turn(s, p, &err) < 0)
+        hutch_supervisor_end(s, END_OUTPUT);
+    if (hutch_supervisor_is_over(s))
+        be_over(box);
+    else if (s->has_followed)
+        hutch_branch_turn(box->run->session);
+    else if (s->rest_ms > 0) /* it may have stirred */
+        hutch_engine_wake(box->engine, s->next_data);
+}
+
+/* --- before it ------------------------------------------------------------------------------------------------------ */
+
+void hutch_run_activate(struct engine_run *run)
+{
+    struct hutch_engine *engine = run->engine;
+    struct hutch_err err;
+
+    run->stage = RUN_WAITING;
+    if (run->t_active == 0)
+        run->t_active = hutch_supervisor_now();
+    if (engine->is_broken) {
+        hutch_run_refuse(run, &engine->why);
+    } else if (!run->blueprint) {
+        hutch_pool_ask(&engine->pools[run->zygote], run);
+    } else {
+        engine->on_demand++;
+        if (!hutch_box_create(engine, NULL, run->blueprint, run->zygote, run, &err))
+            hutch_run_refuse(run, &err);
+    }
+}
+
+void hutch_run_restart(struct engine_run *run, const struct hutch_err *why)
+{
+    struct hutch_engine *engine = run->engine;
+    struct hutch_err err;
+
+    if (run->stage == RUN_ENDING)
+        return;
+    if (run->strikes > ENGINE_MAX_RESTARTS || engine->is_broken) {
+        if (why)
+            err = *why;
+        else
+            hutch_err_set(&err, 0, "its sandbox was broken from outside, %u times", run->strikes);
+        hutch_run_refuse(run, engine->is_broken && !why ? &engine->why : &err);
+        return;
+    }
+    run->restarts++;
+    engine->restarted++;
+    hutch_file_list_done(&run->before);
+    hutch_agent_free(run->agent);
+    run->agent = NULL;
+    hutch_run_activate(run);
+}
+
+void hutch_run_start_queued(struct hutch_engine *engine)
+{
+    while (engine->n_active < engine->max_running && !TAILQ_EMPTY(&engine->queue)) {
+        struct engine_run *run = TAILQ_FIRST(&engine->queue);
+
+        TAILQ_REMOVE(&engine->queue, run, link);
+        engine->n_queued--;
+        TAILQ_INSERT_TAIL(&engine->active, run, link);
+        engine->n_active++;
+        hutch_run_activate(run);
+    }
+}
+
+void hutch_run_enqueue(struct engine_run *run)
+{
+    struct hutch_engine *engine = run->engine;
+
+    run->stage = RUN_QUEUED;
+    TAILQ_INSERT_TAIL(&engine->queue, run, link);
+    engine->n_queued++;
+    hutch_run_start_queued(engine);
+}

@@ -1,0 +1,202 @@
+#include "runtime/launcher/opener.h"
+
+#include "runtime/launcher/anchor.h"
+#include "sandbox/cgroup.h"
+#include "sandbox/fd.h"
+#include "sandbox/fdpass.h"
+#include "sandbox/mounts.h"
+#include "sandbox/spec.h"
+#include "runtime/launcher/disk.h"
+#include "sandbox/userns.h"
+#include "runtime/launcher/wire.h"
+
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+/* How many descriptors may be on their way through sockets is counted for all processes of a user together, and held against the
+ * sender's limit on open files: unix(7), ETOOMANYREFS. So this one is above what any sandbox has, or a program that leaves
+ * many in a queue would keep the engine of its user from sending any. */
+static void raise_open_files(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* The engine's process: a copy of it that was forked without an execve(2) has its sockets too, and would keep them open. */
+static int watch_engine(int sock, int *ret_pidfd, struct hutch_err *err)
+{
+    struct ucred engine;
+    socklen_t len = sizeof(engine);
+    auto_fd pidfd = -1;
+
+    if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &engine, &len) < 0)
+        return hutch_err_set(err, errno, "ask who the engine is");
+    pidfd = (int)syscall(SYS_pidfd_open, engine.pid, 0);
+    if (pidfd < 0 || getppid() != engine.pid)
+        return hutch_err_set(err, pidfd < 0 ? errno : ESRCH, "watch the engine's process %d", engine.pid);
+    *ret_pidfd = hutch_fd_take(&pidfd);
+    return 0;
+}
+
+static int say(int sock, struct opener_reply *reply, int fd)
+{
+    return hutch_fdpass_send(sock, reply, sizeof(*reply), &fd, fd >= 0, 0) < 0 ? -1 : 0;
+}
+
+/* An ordinary user becomes the owner of a user namespace, with a copy of the host's mount tree to open things from. */
+static int enter_own_namespaces(const struct id_plan *plan, struct hutch_err *err)
+{
+    struct mount_attr private = { .propagation = MS_PRIVATE };
+
+    if (!plan->is_mapped_away) {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+            return hutch_err_set(err, errno, "make a user namespace%s", hutch_userns_hint(errno));
+        if (hutch_userns_write_identity(0, plan, err) < 0)
+            return -1;
+    } else if (unshare(CLONE_NEWNS) < 0) {
+        return hutch_err_set(err, errno, "make a mount namespace");
+    }
+    if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private, sizeof(private)) < 0)
+        return hutch_err_set(err, errno, "cut the mount tree off from the host's (needs Linux 5.12)");
+    return 0;
+}
+
+/* Process 1 of a pid namespace, in a group beside those of the sandboxes so that theirs can have controllers. */
+static pid_t clone_anchor(int sock, const struct id_plan *plan, const struct cgroup_base *base, int *ret_pidfd, struct hutch_err *err)
+{
+    struct clone_args args = {
+        .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_PIDFD | (plan->is_mapped_away ? CLONE_NEWUSER : 0),
+        .pidfd = (__u64)(uintptr_t)ret_pidfd,
+        .exit_signal = SIGCHLD,
+    };
+    auto_fd group = -1;
+    int go[2];
+    pid_t pid;
+
+    if (pipe2(go, O_CLOEXEC) < 0)
+        return hutch_err_set(err, errno, "make a pipe");
+    if (base->dirfd >= 0) {
+        if (mkdirat(base->dirfd, "warm", 0755) < 0 && errno != EEXIST) {
+            hutch_err_set(err, errno, "make a cgroup below '%s'", base->path);
+            goto fail;
+        }
+        group = openat(base->dirfd, "warm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (plan->is_mapped_away && (fchown(group, plan->host_uid, plan->host_gid) < 0 ||
+                                     fchownat(group, "cgroup.procs", plan->host_uid, plan->host_gid, 0) < 0)) {
+            hutch_err_set(err, errno, "hand over the cgroup '%s/warm'", base->path);
+            goto fail;
+        }
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (__u64)group;
+    }
+    pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+    if (pid == 0) {
+        close(go[1]);
+        hutch_anchor_main(sock, go[0], plan, base);
+    }
+    if (pid < 0) {
+        hutch_err_set(err, errno, "make the engine's namespaces%s", hutch_userns_hint(errno));
+        goto fail;
+    }
+    close(go[0]);
+    go[0] = -1;
+    if (plan->is_mapped_away && hutch_userns_write_identity(pid, plan, err) < 0)
+        goto fail;
+    if (write(go[1], "", 1) != 1) {
+        hutch_err_set(err, errno, "let the anchor go");
+        goto fail;
+    }
+    return pid; /* go[1] stays open: it closes with the opener, which is how the anchor sees that there is one */
+fail:
+    hutch_fd_closep(&go[0]);
+    hutch_fd_closep(&go[1]);
+    return -1;
+}
+
+static void serve_one(int sock, const struct opener_request *request, const struct id_plan *plan)
+{
+    struct opener_reply reply = { .what = OPENER_OPENED, .id = request->id };
+    auto_fd fd = -1;
+
+    if (request->what != OPENER_OPEN || strnlen(request->path, sizeof(request->path)) == sizeof(request->path))
+        hutch_err_set(&reply.err, EPROTO, "an order that the opener does not know");
+    else if (hutch_mounts_open(request->path, request->flags & (MOUNT_RDONLY | MOUNT_IDMAP), plan, &fd, &reply.err) == 0) {
+        say(sock, &reply, fd);
+        return;
+    }
+    reply.what = OPENER_FAILED;
+    say(sock, &reply, -1);
+}
+
+int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
+{
+    struct opener_reply hello = { .what = OPENER_HELLO };
+    struct cgroup_base base = CGROUP_BASE_INIT;
+    struct id_plan plan;
+    auto_fd pidfd = -1, engine = -1, sweeper = -1;
+    pid_t anchor, sweeper_pid;
+
+    signal(SIGPIPE, SIG_IGN);
+    raise_open_files();
+    umask(022); /* whatever the caller's is, it is not for cgroups */
+    setsid(); /* a Ctrl-C in the caller's terminal is the caller's */
+    snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
+    if (watch_engine(sock, &engine, &hello.err) < 0 || hutch_userns_plan(&plan, &hello.err) < 0 ||
+        (cgroup[0] && hutch_cgroup_make_base(cgroup, plan.host_uid, plan.host_gid, &base, &hello.err) < 0) ||
+        enter_own_namespaces(&plan, &hello.err) < 0 || (sweeper_pid = hutch_sweeper_start(&sweeper, &hello.err)) < 0) {
+        hello.what = OPENER_FAILED;
+        say(sock, &hello, -1);
+        return 1;
+    }
+    if (cgroup[0] && why_not[0]) /* why the base that this is below lacks something */
+        snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
+    hello.is_mapped_away = plan.is_mapped_away;
+    say(sock, &hello, sweeper);
+    hutch_fd_closep(&sweeper); /* the engine's alone: the sweeper ends with it, when it has done what it was given */
+    anchor = clone_anchor(sock, &plan, &base, &pidfd, &hello.err);
+    if (anchor < 0) {
+        hello.what = OPENER_FAILED;
+        say(sock, &hello, -1);
+        return 1;
+    }
+    for (;;) {
+        struct pollfd p[] = { { .fd = sock, .events = POLLIN }, { .fd = pidfd, .events = POLLIN }, { .fd = engine, .events = POLLIN } };
+        struct opener_request request;
+        size_t n_fds;
+        ssize_t n;
+
+        if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
+            break;
+        if (p[1].revents || p[2].revents)
+            break; /* an engine that lives sees its sockets close, and starts anew */
+        if (!p[0].revents)
+            continue;
+        n = hutch_fdpass_receive(sock, &request, sizeof(request), NULL, 0, &n_fds, 0);
+        if (n <= 0)
+            break;
+        if (n == (ssize_t)sizeof(request))
+            serve_one(sock, &request, &plan);
+    }
+    syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+    kill(sweeper_pid, SIGTERM); /* it finishes what must not be left half done */
+    TEMP_FAILURE_RETRY(waitpid(anchor, NULL, 0));
+    TEMP_FAILURE_RETRY(waitpid(sweeper_pid, NULL, 0));
+    hutch_cgroup_base_done(&base);
+    return 0;
+}

@@ -1,0 +1,590 @@
+#include "runtime/engine/engine_priv.h"
+
+#include "sandbox/cgroup.h"
+#include "sandbox/fd.h"
+#include "rootfs/guest.h"
+#include "rootfs/home.h"
+#include "sandbox/log.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+
+#define EVENTS_AT_ONCE 64
+#define DEFAULT_QUEUE 1024
+#define DEFAULT_SESSIONS 1024
+#define DEFAULT_RECYCLE_FORKS 10000
+#define DEFAULT_RECYCLE_MS 3600000
+#define DEFAULT_TRIM_MS 30000
+
+int hutch_engine_tell(struct hutch_error *to, const struct hutch_err *err, int code)
+{
+    if (to) {
+        to->code = code ? code : err->errnum;
+        snprintf(to->message, sizeof(to->message), "%s", err->msg);
+    }
+    return -1;
+}
+
+void hutch_engine_copy_sized(void *to, size_t to_size, const void *from)
+{
+    size_t from_size;
+
+    memcpy(&from_size, from, sizeof(from_size));
+    memset(to, 0, to_size);
+    memcpy(to, from, from_size < to_size ? from_size : to_size);
+}
+
+void hutch_engine_options_init(struct hutch_engine_options *options)
+{
+    *options = (struct hutch_engine_options){ .size = sizeof(*options) };
+}
+
+void hutch_request_init(struct hutch_request *request)
+{
+    *request = (struct hutch_request){ .size = sizeof(*request) };
+}
+
+const char *hutch_verdict_text(enum hutch_verdict verdict)
+{
+    return hutch_verdict_name((enum run_verdict)verdict);
+}
+
+char *hutch_result_to_json(const struct hutch_result *result)
+{
+    struct hutch_err err;
+    char *json = NULL, *both;
+    auto_free char *cell = NULL;
+    size_t len;
+
+    if (hutch_result_json(result->internal, &json, &len, &err) < 0 || !result->cell)
+        return json;
+    cell = hutch_cell_result_to_json(result->cell);
+    if (!cell || asprintf(&both, "%.*s,\"cell\":%s}", (int)len - 1, json, cell) < 0) /* before its last brace */
+        both = NULL;
+    free(json);
+    return both;
+}
+
+/* --- clocks ---------------------------------------------------------------------------------------------------------- */
+
+static void arm(struct hutch_engine *engine, double at)
+{
+    struct itimerspec when = { .it_value = { .tv_nsec = 1 } }; /* 0 would disarm it */
+
+    if (at >= engine->armed || at >= ENGINE_NEVER)
+        return;
+    if (at > 1) {
+        when.it_value.tv_sec = (time_t)(at / 1e3);
+        when.it_value.tv_nsec = (long)((at - (double)when.it_value.tv_sec * 1e3) * 1e6);
+    }
+    if (timerfd_settime(engine->timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0)
+        engine->armed = at;
+}
+
+void hutch_engine_wake(struct hutch_engine *engine, double at)
+{
+    if (at < engine->next_look)
+        engine->next_look = at;
+    if (!engine->is_dispatching)
+        arm(engine, at);
+}
+
+static void on_timer(struct watch *w, uint32_t events)
+{
+    uint64_t count;
+
+    (void)events;
+    if (read(w->fd, &count, sizeof(count)) > 0)
+        w->engine->armed = ENGINE_NEVER;
+}
+
+void hutch_engine_earlier(double *due, double at)
+{
+    if (at < *due)
+        *due = at;
+}
+
+static void look_at_clocks(struct hutch_engine *engine, double now)
+{
+    double due = ENGINE_NEVER;
+    struct box *box, *next;
+
+    engine->next_look = ENGINE_NEVER;
+    for (box = TAILQ_FIRST(&engine->boxes); box; box = next) {
+        next = TAILQ_NEXT(box, link);
+        hutch_engine_earlier(&due, hutch_box_clocks(box, now));
+    }
+    hutch_engine_earlier(&due, hutch_helper_clocks(engine, now));
+    hutch_engine_earlier(&due, hutch_zygotes_clocks(engine, now));
+    for (size_t i = 0; i < engine->n_confs; i++)
+        hutch_engine_earlier(&due, hutch_pool_clocks(&engine->pools[i], now));
+    hutch_engine_earlier(&due, hutch_sessions_clocks(engine, now));
+    hutch_engine_earlier(&engine->next_look, due);
+}
+
+/* --- small services --------------------------------------------------------------------------------------------------- */
+
+uint32_t hutch_engine_make_id(struct hutch_engine *engine)
+{
+    if (++engine->next_id == 0) /* 0 means none */
+        engine->next_id = 1;
+    return engine->next_id;
+}
+
+struct supervisor *hutch_engine_take_supervisor(struct hutch_engine *engine, struct hutch_err *err)
+{
+    return engine->n_spare_supervisors ? engine->spare_supervisors[--engine->n_spare_supervisors] : hutch_supervisor_create(err);
+}
+
+void hutch_engine_give_supervisor(struct hutch_engine *engine, struct supervisor *s)
+{
+    if (engine->n_spare_supervisors == SPARE_SUPERVISORS) {
+        hutch_supervisor_free(s);
+        return;
+    }
+    hutch_supervisor_reset(s);
+    engine->spare_supervisors[engine->n_spare_supervisors++] = s;
+}
+
+void hutch_engine_break(struct hutch_engine *engine, const struct hutch_err *why)
+{
+    if (engine->is_broken)
+        return;
+    hutch_log_debug("engine: broken: %s", why->msg);
+    engine->is_broken = true;
+    engine->why = *why;
+    hutch_engine_wake(engine, 0);
+}
+
+static void refuse_all(struct hutch_engine *engine)
+{
+    struct engine_run *run, *next;
+
+    for (run = TAILQ_FIRST(&engine->active); run; run = next) {
+        next = TAILQ_NEXT(run, link);
+        if (run->stage != RUN_WAITING)
+            continue;
+        if (run->box)
+            hutch_box_discard(run->box);
+        hutch_run_refuse(run, &engine->why);
+    }
+    while (!TAILQ_EMPTY(&engine->queue))
+        hutch_run_refuse(TAILQ_FIRST(&engine->queue), &engine->why);
+    hutch_sessions_refuse_all(engine);
+}
+
+/* --- open -------------------------------------------------------------------------------------------------------------- */
+
+static int set_text(char **to, const char *text, struct hutch_err *err)
+{
+    return hutch_spec_set_string(to, text, err);
+}
+
+static int find_launcher(const char *given, char **ret, struct hutch_err *err)
+{
+    const char *from_env = getenv("HUTCH_LAUNCHER");
+    const char *path = given ? given : from_env && *from_env ? from_env : HUTCH_PREFIX "/libexec/hutch-launcher";
+
+    if (access(path, X_OK) < 0)
+        return hutch_err_set(err, errno, "find the helper program '%s'%s", path, given ? "" : " (HUTCH_LAUNCHER can name it)");
+    return set_text(ret, path, err);
+}
+
+/* Not hutch_policy_dir(), which looks beside the program that runs. */
+static int find_policies(const char *given, char **ret, struct hutch_err *err)
+{
+    const char *from_env = getenv("HUTCH_POLICY_DIR");
+
+    return set_text(ret, given ? given : from_env && *from_env ? from_env : HUTCH_PREFIX "/share/hutch/policies", err);
+}
+
+static void set_numbers(struct hutch_engine *engine, const struct hutch_engine_options *options)
+{
+    cpu_set_t cpus;
+    unsigned n_cpus = 1;
+
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 0)
+        n_cpus = (unsigned)CPU_COUNT(&cpus);
+    engine->max_running = options->max_running ? options->max_running : n_cpus;
+    engine->max_queued = options->max_queued ? options->max_queued : DEFAULT_QUEUE;
+    engine->max_sessions = options->max_sessions ? options->max_sessions : DEFAULT_SESSIONS;
+    engine->recycle_forks = options->recycle_forks ? options->recycle_forks : DEFAULT_RECYCLE_FORKS;
+    engine->recycle_ms = options->recycle_ms ? options->recycle_ms : DEFAULT_RECYCLE_MS;
+    engine->trim_ms = options->trim_ms ? options->trim_ms : DEFAULT_TRIM_MS;
+    engine->max_building = n_cpus + 1;
+    engine->setup_ms = ENGINE_SETUP_MS;
+    engine->import_ms = ENGINE_IMPORT_MS;
+}
+
+static int open_data_root(struct hutch_engine *engine, struct hutch_err *err)
+{
+    if (hutch_state_open(engine->profile.home, &engine->state, err) < 0 ||
+        hutch_state_make_data(&engine->state, &engine->data_root, err) < 0)
+        return -1;
+    if (chmod(engine->data_root, 0755) < 0) /* whatever the caller's umask is */
+        return hutch_err_set(err, errno, "open up the directory '%s'", engine->data_root);
+    engine->data_root_fd = open(engine->data_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (engine->data_root_fd < 0)
+        return hutch_err_set(err, errno, "open the directory '%s'", engine->data_root);
+    return 0;
+}
+
+static int find_cgroup(struct hutch_engine *engine, struct hutch_err *err)
+{
+    struct cgroup_base base = CGROUP_BASE_INIT;
+    int rc = 0;
+
+    if (engine->spec.layers[LAYER_CGROUP] != NEED_OFF)
+        hutch_cgroup_find_base(&base);
+    memcpy(engine->cgroup_why_not, base.why_not, sizeof(engine->cgroup_why_not));
+    if (base.dirfd < 0)
+        rc = set_text(&engine->cgroup, "", err);
+    else if (asprintf(&engine->cgroup, "%s%s/%s", base.mount, strcmp(base.path, "/") == 0 ? "" : base.path,
+                      engine->state.cgroup_name) < 0)
+        rc = hutch_err_set(err, ENOMEM, "name a cgroup");
+    else
+        rc = hutch_state_note_cgroup(&engine->state, &base, err);
+    hutch_cgroup_base_done(&base);
+    return rc;
+}
+
+static void drop_binds(struct sandbox_spec *spec)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        struct sandbox_mount *m = &spec->mounts[i];
+
+        if (m->kind == MOUNT_BIND) {
+            free(m->source);
+            free(m->target);
+            hutch_fd_closep(&m->tree_fd);
+        } else {
+            spec->mounts[n++] = *m;
+        }
+    }
+    spec->n_mounts = n;
+}
+
+/* The image, and the interpreter in it: nothing that belongs to a run, and no limits, as it lives on. */
+static int make_zygote_spec(struct hutch_engine *engine, struct sandbox_spec *ret, struct hutch_err *err)
+{
+    static const char *const argv[] = { "python3", GUEST_ZYGOTE_DIR "/main.py" };
+    uint64_t tmp_bytes;
+    int rc;
+
+    if (hutch_request_make_spec(engine, &engine->profile, ret, err) < 0)
+        return -1;
+    drop_binds(ret);
+    tmp_bytes = ret->limits[LIMIT_TMP_SIZE];
+    memset(ret->limits, 0, sizeof(ret->limits));
+    ret->limits[LIMIT_TMP_SIZE] = tmp_bytes;
+    rc = hutch_spec_set_string(&ret->cwd, "/", err);
+    for (const struct guest_file *f = hutch_guest_zygote(); rc == 0 && f->target; f++)
+        rc = hutch_spec_add_file(ret, f->target, f->data, f->len, 0444, err);
+    if (rc == 0)
+        rc = hutch_spec_add_file(ret, GUEST_ZYGOTE_PRELOAD, engine->confs[0].text, engine->confs[0].text_len, 0444, err);
+    if (rc == 0)
+        rc = hutch_spec_set_list(&ret->argv, argv, ARRAY_SIZE(argv), err);
+    if (rc < 0)
+        hutch_spec_done(ret);
+    return rc;
+}
+
+static int make_blueprints(struct hutch_engine *engine, struct hutch_err *err)
+{
+    struct sandbox_spec spec;
+
+    if (hutch_request_make_spec(engine, &engine->profile, &spec, err) < 0)
+        return -1;
+    if (hutch_request_make_worker(engine, &spec, err) < 0) {
+        hutch_spec_done(&spec);
+        return -1;
+    }
+    engine->worker = hutch_blueprint_create(engine, &spec, err);
+    if (!engine->worker || make_zygote_spec(engine, &spec, err) < 0)
+        return -1;
+    engine->zygote = hutch_blueprint_create(engine, &spec, err);
+    return engine->zygote ? 0 : -1;
+}
+
+static int open_loop(struct hutch_engine *engine, struct hutch_err *err)
+{
+    engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    engine->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (engine->epoll_fd < 0 || engine->timer_fd < 0)
+        return hutch_err_set(err, errno, "make an event loop");
+    return hutch_watch_add(&engine->timer, engine, engine->timer_fd, EPOLLIN, on_timer, engine, err);
+}
+
+int hutch_engine_open_profile(const struct hutch_engine_options *options, const struct profile *profile, struct hutch_engine **ret,
+                              struct hutch_err *err)
+{
+    struct hutch_engine *engine = calloc(1, sizeof(*engine));
+
+    if (!engine)
+        return hutch_err_set(err, ENOMEM, "open an engine");
+    engine->profile = *profile;
+    engine->epoll_fd = engine->timer_fd = engine->data_root_fd = engine->image_lockfd = -1;
+    engine->timer.fd = -1;
+    engine->armed = engine->next_look = ENGINE_NEVER;
+    engine->helper = (struct helper){ .pidfd = -1, .opener = LINK_INIT, .launcher = LINK_INIT, .sweeper = LINK_INIT, .retry_at = ENGINE_NEVER };
+    engine->state = (struct run_state)RUN_STATE_INIT;
+    TAILQ_INIT(&engine->blueprints);
+    TAILQ_INIT(&engine->boxes);
+    TAILQ_INIT(&engine->dead_boxes);
+    TAILQ_INIT(&engine->queue);
+    TAILQ_INIT(&engine->active);
+    TAILQ_INIT(&engine->ending);
+    TAILQ_INIT(&engine->sessions);
+    set_numbers(engine, options);
+    if (find_launcher(options->launcher, &engine->launcher, err) < 0 || hutch_spec_init(&engine->spec, err) < 0 ||
+        hutch_profile_build(profile, &engine->spec, err) < 0 ||
+        hutch_profile_set_root(profile, &engine->spec, &engine->image_lockfd, err) < 0 ||
+        hutch_zygotes_configure(engine, options->zygotes, options->n_zygotes, err) < 0 || open_loop(engine, err) < 0 ||
+        open_data_root(engine, err) < 0 || find_cgroup(engine, err) < 0 || make_blueprints(engine, err) < 0)
+        goto fail;
+    for (unsigned i = 0; i < engine->n_confs; i++)
+        hutch_pool_init(&engine->pools[i], engine, i);
+    if (hutch_helper_start(engine, err) < 0)
+        goto fail;
+    *ret = engine;
+    return 0;
+fail:
+    hutch_engine_free(engine);
+    return -1;
+}
+
+int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_engine **ret, struct hutch_error *error)
+{
+    struct hutch_engine_options options;
+    struct hutch_err err = { 0 };
+    struct profile profile = { 0 };
+    char *home = NULL, *policy = NULL, *policy_dir = NULL, *image = NULL;
+    int rc = 0;
+
+    hutch_engine_copy_sized(&options, sizeof(options), given);
+    rc = options.home ? set_text(&home, options.home, &err) : hutch_home_path(&home, &err);
+    if (rc < 0 || set_text(&policy, options.policy, &err) < 0 || find_policies(options.policy_dir, &policy_dir, &err) < 0 ||
+        set_text(&image, options.image, &err) < 0)
+        rc = -1;
+    profile.home = home;
+    profile.policy = policy;
+    profile.policy_dir = policy_dir;
+    if (image && image[0] == '/')
+        profile.rootfs = image;
+    else
+        profile.image = image;
+    if (rc == 0)
+        rc = hutch_engine_open_profile(&options, &profile, ret, &err);
+    if (rc < 0) {
+        free(home);
+        free(policy);
+        free(policy_dir);
+        free(image);
+        return hutch_engine_tell(error, &err, 0);
+    }
+    (*ret)->home = home; /* what the profile points to */
+    (*ret)->policy = policy;
+    (*ret)->policy_dir = policy_dir;
+    (*ret)->image = image;
+    return 0;
+}
+
+/* --- free --------------------------------------------------------------------------------------------------------------- */
+
+static void bury_the_dead(struct hutch_engine *engine)
+{
+    struct box *box;
+
+    while ((box = TAILQ_FIRST(&engine->dead_boxes))) {
+        TAILQ_REMOVE(&engine->dead_boxes, box, link);
+        hutch_box_free(box);
+    }
+    while (engine->dead_nodes) {
+        struct node *node = engine->dead_nodes;
+
+        engine->dead_nodes = node->next;
+        free(node);
+    }
+    hutch_agents_bury(engine);
+    hutch_branch_bury(engine);
+}
+
+static void free_runs(struct run_list *list)
+{
+    struct engine_run *run;
+
+    while ((run = TAILQ_FIRST(list))) {
+        TAILQ_REMOVE(list, run, link);
+        hutch_run_free(run);
+    }
+}
+
+void hutch_engine_free(struct hutch_engine *engine)
+{
+    struct hutch_err err;
+    struct box *box;
+
+    if (!engine)
+        return;
+    hutch_helper_stop(engine); /* all processes end here */
+    hutch_zygotes_done(engine);
+    hutch_sessions_free(engine);
+    while ((box = TAILQ_FIRST(&engine->boxes))) {
+        TAILQ_REMOVE(&engine->boxes, box, link);
+        hutch_box_free(box);
+    }
+    free_runs(&engine->queue);
+    free_runs(&engine->active);
+    free_runs(&engine->ending);
+    bury_the_dead(engine);
+    hutch_blueprint_unref(engine->worker);
+    hutch_blueprint_unref(engine->zygote);
+    while (engine->n_spare_supervisors > 0)
+        hutch_supervisor_free(engine->spare_supervisors[--engine->n_spare_supervisors]);
+    hutch_fd_closep(&engine->data_root_fd);
+    if (hutch_state_close(&engine->state, &err) < 0)
+        hutch_log_debug("engine: %s (the next start sweeps it)", err.msg);
+    hutch_watch_remove(&engine->timer);
+    hutch_fd_closep(&engine->timer_fd);
+    hutch_fd_closep(&engine->epoll_fd);
+    hutch_fd_closep(&engine->image_lockfd);
+    hutch_spec_done(&engine->spec);
+    free(engine->home);
+    free(engine->policy);
+    free(engine->policy_dir);
+    free(engine->image);
+    free(engine->launcher);
+    free(engine->cgroup);
+    free(engine->data_root);
+    free(engine);
+}
+
+/* --- use ---------------------------------------------------------------------------------------------------------------- */
+
+int hutch_engine_fd(const struct hutch_engine *engine)
+{
+    return engine->epoll_fd;
+}
+
+int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *error)
+{
+    struct epoll_event events[EVENTS_AT_ONCE];
+    int n = TEMP_FAILURE_RETRY(epoll_wait(engine->epoll_fd, events, EVENTS_AT_ONCE, 0));
+    double now;
+
+    engine->is_dispatching = true;
+    for (int i = 0; i < n; i++) {
+        struct watch *w = events[i].data.ptr;
+
+        if (w->fd >= 0) /* an earlier one may have ended it */
+            w->on_ready(w, events[i].events);
+    }
+    hutch_run_deliver_ending(engine);
+    hutch_run_start_queued(engine);
+    if (engine->has_session_work)
+        hutch_sessions_work(engine);
+    now = hutch_supervisor_now();
+    if (now >= engine->next_look)
+        look_at_clocks(engine, now);
+    if (engine->is_broken)
+        refuse_all(engine);
+    hutch_run_deliver_ending(engine);
+    if (engine->has_session_work)
+        hutch_sessions_work(engine);
+    bury_the_dead(engine);
+    engine->is_dispatching = false;
+    if (!TAILQ_EMPTY(&engine->ending) || engine->has_session_work || (!TAILQ_EMPTY(&engine->queue) && engine->n_active < engine->max_running))
+        engine->next_look = 0;
+    arm(engine, engine->next_look);
+    return engine->is_broken ? hutch_engine_tell(error, &engine->why, 0) : 0;
+}
+
+int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *request, uint64_t *ret_id,
+                        struct hutch_error *error)
+{
+    return hutch_engine_submit_from(engine, request, -1, ret_id, error);
+}
+
+int hutch_engine_submit_from(struct hutch_engine *engine, const struct hutch_request *given, int source_fd, uint64_t *ret_id,
+                             struct hutch_error *error)
+{
+    struct hutch_request request;
+    struct engine_run *run;
+    struct hutch_err err = { 0 };
+
+    if (engine->n_queued >= engine->max_queued && engine->n_active >= engine->max_running) {
+        hutch_err_set(&err, 0, "%u runs wait already, which is the most that may", engine->n_queued);
+        return hutch_engine_tell(error, &err, EAGAIN);
+    }
+    hutch_engine_copy_sized(&request, sizeof(request), given);
+    if (hutch_request_accept(engine, &request, &run, &err) < 0)
+        return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
+    run->id = ++engine->next_run;
+    run->source_fd = source_fd;
+    engine->submitted++;
+    if (ret_id)
+        *ret_id = run->id;
+    hutch_run_enqueue(run);
+    return 0;
+}
+
+int hutch_engine_cancel(struct hutch_engine *engine, uint64_t id)
+{
+    struct run_list *lists[] = { &engine->active, &engine->queue };
+    struct engine_run *run;
+
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+        TAILQ_FOREACH(run, lists[i], link)
+            if (run->id == id) {
+                hutch_run_cancel(run);
+                return 1;
+            }
+    return 0;
+}
+
+void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_stats *ret)
+{
+    struct hutch_engine_stats stats = {
+        .size = sizeof(stats),
+        .running = engine->n_active,
+        .queued = engine->n_queued,
+        .prepared = engine->n_prepared,
+        .building = engine->n_building,
+        .submitted = engine->submitted,
+        .finished = engine->finished,
+        .from_pool = engine->from_pool,
+        .on_demand = engine->on_demand,
+        .restarted = engine->restarted,
+        .lost_zygotes = engine->lost_zygotes,
+        .lost_launchers = engine->lost_launchers,
+        .lost_sandboxes = engine->lost_sandboxes,
+        .launcher_pid = engine->helper.launcher_pid,
+        .zygotes = engine->zygote_stats,
+        .n_zygotes = engine->n_confs,
+        .sessions = engine->n_sessions,
+    };
+    size_t size = ret->size && ret->size < sizeof(stats) ? ret->size : sizeof(stats);
+
+    for (size_t i = 0; i < engine->n_confs; i++) {
+        const struct node *node = engine->tree ? engine->tree->places[i].node : NULL;
+
+        engine->zygote_stats[i] = (struct hutch_zygote_stats){
+            .name = engine->confs[i].name,
+            .is_ready = node && node->state == NODE_READY,
+            .pid = node ? node->pid : 0,
+            .prepared = engine->pools[i].n_idle,
+            .building = engine->pools[i].n_building,
+            .forks = node ? node->forks : 0,
+            .recycled = engine->confs[i].recycled,
+        };
+    }
+    stats.size = size;
+    memcpy(ret, &stats, size);
+}

@@ -1,0 +1,600 @@
+#include "runtime/engine/engine_priv.h"
+
+#include "sandbox/fd.h"
+#include "runtime/engine/job.h"
+#include "runtime/config/policy.h"
+#include "runtime/lang/program.h"
+#include "runtime/lang/python_error.h"
+#include "runtime/text/utf8.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_LIST 4096         /* arguments, variables */
+#define MAX_LIST_BYTES (1u << 20)
+#define INPUT_MAX_BYTES (256u << 20)
+#define CODE_TMPFS_BYTES (1u << 20) /* where the worker puts its program: WORKER_CODE_MAX and a page or two */
+
+/* What a running interpreter has read when it started, or its C library: such a run has one of its own. A '*' at the end stands for
+ * any rest. */
+static const char *const read_at_start[] = {
+    "PYTHONHASHSEED", "PYTHONUTF8", "PYTHONOPTIMIZE", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHONNOUSERSITE", "PYTHONUSERBASE",
+    "PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONVERBOSE", "PYTHONDEBUG", "PYTHONINSPECT", "PYTHONSAFEPATH", "PYTHONPROFILEIMPORTTIME",
+    "PYTHONCOERCECLOCALE", "PYTHONNODEBUGRANGES", "PYTHONCASEOK", "PYTHONSTARTUP", "PYTHONDUMPREFS", "PYTHONEXECUTABLE",
+    "PYTHONWARNDEFAULTENCODING", "PYTHONMALLOCSTATS", "PYTHONLEGACYWINDOWSSTDIO", "LANG", "LANGUAGE", "LC_*", "LD_*", "MALLOC_*",
+    "GLIBC_TUNABLES",
+};
+/* … and what libraries have, which the first zygote may not have loaded. */
+static const char *const read_at_import[] = { "MPL*", "OPENBLAS_*", "OMP_*", "MKL_*", "NUMEXPR_*", "BLIS_*", "NPY_*" };
+
+static bool matches(const char *name, size_t len, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t want = strlen(list[i]);
+
+        if (list[i][want - 1] == '*' ? len >= want - 1 && strncmp(name, list[i], want - 1) == 0
+                                     : len == want && strncmp(name, list[i], want) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int check_list(const char *const *list, const char *what, struct hutch_err *err)
+{
+    size_t bytes = 0, n = 0;
+
+    for (; list && list[n]; n++)
+        bytes += strlen(list[n]) + 1;
+    if (n > MAX_LIST || bytes > MAX_LIST_BYTES)
+        return hutch_err_set(err, EINVAL, "%zu %s of %zu bytes: at most %d of %u can be", n, what, bytes, MAX_LIST, MAX_LIST_BYTES);
+    return 0;
+}
+
+static int check_env(const char *const *env, struct hutch_err *err)
+{
+    for (; env && *env; env++) {
+        const char *equals = strchr(*env, '=');
+
+        if (!equals || equals == *env)
+            return hutch_err_set(err, EINVAL, "environment '%s': expected NAME=VALUE", *env);
+    }
+    return 0;
+}
+
+/* --- the environment ----------------------------------------------------------------------------------------------- */
+
+/* @base with @more over it: pointers into both, NULL-terminated; the caller frees the list. */
+static const char **merge_env(char *const *base, const char *const *more)
+{
+    size_t n = 0, n_base = 0, n_more = 0;
+    const char **merged;
+
+    while (base && base[n_base])
+        n_base++;
+    while (more && more[n_more])
+        n_more++;
+    merged = calloc(n_base + n_more + 1, sizeof(*merged));
+    if (!merged)
+        return NULL;
+    for (; n < n_base; n++)
+        merged[n] = base[n];
+    for (size_t i = 0; i < n_more; i++) {
+        size_t len = strcspn(more[i], "=") + 1, at = 0; /* with the '=' */
+
+        while (at < n && strncmp(merged[at], more[i], len) != 0)
+            at++;
+        merged[at] = more[i];
+        n += at == n;
+    }
+    return merged;
+}
+
+/* Whether a variable would come too late for an interpreter that runs already. */
+static bool needs_own_interpreter(const struct hutch_engine *engine, const char *const *env, bool has_libraries)
+{
+    for (; env && *env; env++) {
+        size_t len = strcspn(*env, "=");
+
+        if (!matches(*env, len, read_at_start, ARRAY_SIZE(read_at_start)) &&
+            !(has_libraries && matches(*env, len, read_at_import, ARRAY_SIZE(read_at_import))))
+            continue;
+        for (char *const *e = engine->spec.envp; *e; e++)
+            if (strcmp(*e, *env) == 0) { /* it has it like that */
+                len = 0;
+                break;
+            }
+        if (len)
+            return true;
+    }
+    return false;
+}
+
+/* A zygote waits while a child that shares its memory forks the worker inside the sandbox's cgroup. What a request asks for itself must
+ * not make that long, nor have the kernel end both for its memory: such a program is executed by init. */
+static bool is_cramped(const struct hutch_request *request)
+{
+    return (request->cpus && request->cpus < 200) || (request->memory_bytes && request->memory_bytes < 64u << 20);
+}
+
+/* --- limits -------------------------------------------------------------------------------------------------------- */
+
+struct wish {
+    enum sandbox_limit limit;
+    const char *name;
+    uint64_t value;
+};
+
+static int apply_wishes(const struct wish *wishes, size_t n, const uint64_t *policy, uint64_t *limits, struct hutch_err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t min, max, had = policy[wishes[i].limit];
+
+        if (!wishes[i].value)
+            continue;
+        hutch_policy_limit_range(wishes[i].limit, &min, &max);
+        if (had && wishes[i].value > had)
+            return hutch_err_set(err, EINVAL, "%s of %" PRIu64 " is above the policy's %" PRIu64, wishes[i].name, wishes[i].value, had);
+        if (wishes[i].value < min || wishes[i].value > max)
+            return hutch_err_set(err, EINVAL, "%s of %" PRIu64 " is too %s", wishes[i].name, wishes[i].value,
+                                 wishes[i].value < min ? "small" : "large");
+        limits[wishes[i].limit] = wishes[i].value;
+    }
+    return 0;
+}
+
+/* --- specs ---------------------------------------------------------------------------------------------------------- */
+
+int hutch_request_make_spec(const struct hutch_engine *engine, const struct profile *profile, struct sandbox_spec *ret,
+                            struct hutch_err *err)
+{
+    struct sandbox_spec spec = { 0 };
+
+    if (hutch_spec_init(&spec, err) < 0)
+        return -1;
+    spec.root_kind = engine->spec.root_kind;
+    if (hutch_profile_build(profile, &spec, err) < 0 ||
+        hutch_spec_set_string(&spec.rootfs_path, engine->spec.rootfs_path, err) < 0) {
+        hutch_spec_done(&spec);
+        return -1;
+    }
+    *ret = spec;
+    return 0;
+}
+
+int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err)
+{
+    struct sandbox_mount *code = hutch_spec_add_mount(spec, MOUNT_TMPFS, NULL, PROGRAM_DIR, 0, err), moved;
+    size_t at = 0;
+
+    if (!code)
+        return -1;
+    code->size_bytes = CODE_TMPFS_BYTES;
+    code->mode = 0755;
+    /* Right behind the one that it lies in: what the caller mounts comes over it, never below. */
+    while (at < spec->n_mounts - 1 && strcmp(spec->mounts[at].target, "/run") != 0)
+        at++;
+    moved = *code;
+    memmove(&spec->mounts[at + 2], &spec->mounts[at + 1], (spec->n_mounts - at - 2) * sizeof(moved));
+    spec->mounts[at + 1] = moved;
+    return hutch_spec_add_mount(spec, MOUNT_BIND, engine->data_root, RUN_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
+}
+
+/* Another policy, or limits that a sandbox is built with. */
+static int make_own_spec(const struct hutch_engine *engine, const struct hutch_request *request, struct sandbox_spec *ret,
+                         struct hutch_err *err)
+{
+    const struct wish built_in[] = {
+        { LIMIT_MEMORY, "memory_bytes", request->memory_bytes },
+        { LIMIT_PIDS, "pids", request->pids },
+        { LIMIT_CPUS, "cpus", request->cpus },
+    };
+    struct profile profile = engine->profile;
+    uint64_t ignored[LIMIT_COUNT];
+    char memory[24], pids[24], cpus[32];
+
+    if (request->policy)
+        profile.policy = request->policy;
+    if (hutch_request_make_spec(engine, &profile, ret, err) < 0)
+        return -1;
+    if (apply_wishes(built_in, ARRAY_SIZE(built_in), ret->limits, ignored, err) < 0) {
+        hutch_spec_done(ret);
+        return -1;
+    }
+    if (!request->memory_bytes && !request->pids && !request->cpus)
+        return 0;
+    hutch_spec_done(ret); /* and again, as other things follow from them */
+    snprintf(memory, sizeof(memory), "%" PRIu64, request->memory_bytes);
+    snprintf(pids, sizeof(pids), "%" PRIu64, request->pids);
+    snprintf(cpus, sizeof(cpus), "%" PRIu64 ".%03" PRIu64, request->cpus / 1000, request->cpus % 1000);
+    if (request->memory_bytes)
+        profile.memory = memory;
+    if (request->pids)
+        profile.pids = pids;
+    if (request->cpus)
+        profile.cpus = cpus;
+    return hutch_request_make_spec(engine, &profile, ret, err);
+}
+
+/* --- the program ---------------------------------------------------------------------------------------------------- */
+
+struct program {
+    const char *language, *code, *name;
+    size_t code_len;
+    bool is_python, is_argument, is_input; /* -c; - */
+    char own_name[32];
+};
+
+static int read_program(const struct hutch_request *request, struct program *ret, struct hutch_err *err)
+{
+    struct program p = { .language = request->language ? request->language : "python", .code = request->code, .name = request->name };
+    const char *ending = p.language[0] ? hutch_program_ending(p.language) : "";
+
+    if (!ending)
+        return hutch_err_set(err, EINVAL, "there is no language '%s'", p.language);
+    p.is_python = strcmp(p.language, "python") == 0;
+    p.is_argument = p.name && strcmp(p.name, "-c") == 0;
+    p.is_input = p.name && strcmp(p.name, "-") == 0;
+    if ((p.is_argument || p.is_input) && !p.is_python)
+        return hutch_err_set(err, EINVAL, "the name '%s' is for Python only", p.name);
+    if (!p.code && !p.is_input)
+        return hutch_err_set(err, EINVAL, "there is no code");
+    if (!p.code)
+        p.code = "";
+    p.code_len = request->code && request->code_len ? request->code_len : strlen(p.code);
+    if (memchr(p.code, '\0', p.code_len))
+        return hutch_err_set(err, EINVAL, "the code has a NUL byte in it");
+    if (p.code_len > PROGRAM_MAX_BYTES)
+        return hutch_err_set(err, EINVAL, "the code is longer than %u bytes", PROGRAM_MAX_BYTES);
+    if (!p.name)
+        snprintf(p.own_name, sizeof(p.own_name), "main%s", ending);
+    else if (!p.is_argument && !p.is_input && !hutch_program_is_name(p.name))
+        return hutch_err_set(err, EINVAL, "'%s' is not the name of a program file", p.name);
+    *ret = p;
+    if (!ret->name)
+        ret->name = ret->own_name;
+    return 0;
+}
+
+static int set_exec(struct engine_run *run, const struct hutch_request *request, const struct program *p, struct sandbox_spec *spec,
+                    struct hutch_err *err)
+{
+    char *const *args = (char *const *)request->args;
+    const char *data = run->data_dir ? run->data_dir : run->engine->data_root;
+    int rc;
+
+    for (const char *const *e = request->env; e && *e; e++) {
+        auto_free char *name = strndup(*e, strcspn(*e, "="));
+
+        if (!name)
+            return hutch_err_set(err, ENOMEM, "set the environment");
+        if (hutch_spec_set_env(spec, name, strchr(*e, '=') + 1, err) < 0)
+            return -1;
+    }
+    if (p->is_input)
+        rc = hutch_program_set_stdin(spec, args, err);
+    else if (p->is_argument) {
+        auto_free char *code = strndup(p->code, p->code_len);
+
+        rc = code ? hutch_program_set_code(spec, code, args, err) : hutch_err_set(err, ENOMEM, "keep the code");
+    } else
+        rc = hutch_program_set_text(spec, p->language[0] ? p->language : NULL, p->name, p->code, p->code_len, args, err);
+    if (rc < 0 || hutch_pyreport_attach(spec, INIT_REPORT_FD, err) < 0)
+        return -1;
+    return hutch_spec_add_mount(spec, MOUNT_BIND, data, RUN_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
+}
+
+static void lower_limits(struct engine_run *run, const struct hutch_request *request, struct job *job)
+{
+    if (request->cpu_ms) { /* as hutch_rlimits_plan() and _apply() have it */
+        job->rlimits[job->n_rlimits].resource = RLIMIT_CPU;
+        job->rlimits[job->n_rlimits].soft = request->cpu_ms / 1000 + 1;
+        job->rlimits[job->n_rlimits++].hard = request->cpu_ms / 1000 + 2;
+        run->lowers_cpu = true;
+    }
+    if (request->file_bytes) {
+        job->rlimits[job->n_rlimits].resource = RLIMIT_FSIZE;
+        job->rlimits[job->n_rlimits].soft = job->rlimits[job->n_rlimits].hard = request->file_bytes;
+        job->n_rlimits++;
+        run->lowers_file_size = true;
+    }
+}
+
+static int set_job(struct engine_run *run, const struct hutch_request *request, const struct program *p, const struct sandbox_spec *spec,
+                   struct hutch_err *err)
+{
+    auto_free const char **env = merge_env(spec->envp, request->env);
+    char name[sizeof(PROGRAM_DIR) + 256];
+    struct job job = {
+        .mode = p->is_input ? "stdin" : p->is_argument ? "code" : "file",
+        .name = p->is_input || p->is_argument ? "" : name,
+        .code = p->code,
+        .code_len = p->code_len,
+        .args = request->args,
+        .env = env,
+        .cwd = spec->cwd,
+    };
+
+    if (!env)
+        return hutch_err_set(err, ENOMEM, "set the environment");
+    snprintf(name, sizeof(name), PROGRAM_DIR "/%s", p->name);
+    lower_limits(run, request, &job);
+    if (hutch_job_encode(&job, &run->job, &run->job_len, err) < 0)
+        return -1;
+    if (p->is_input) { /* which is the program, and at its end then */
+        free(run->input);
+        run->input = NULL;
+        run->input_len = 0;
+    }
+    return 0;
+}
+
+/* --- cells ----------------------------------------------------------------------------------------------------------- */
+
+static int set_cells_job(struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec, const char *token,
+                         struct hutch_err *err)
+{
+    auto_free const char **env = merge_env(spec->envp, request->env);
+    char start[64];
+    struct job job = { .mode = "cells", .name = "", .code = start, .env = env, .cwd = spec->cwd };
+
+    if (!env)
+        return hutch_err_set(err, ENOMEM, "set the environment");
+    job.code_len = (size_t)snprintf(start, sizeof(start), "{\"token\":\"%s\"}", token);
+    lower_limits(run, request, &job);
+    return hutch_job_encode(&job, &run->job, &run->job_len, err);
+}
+
+/* Cells need an interpreter of a zygote's, with an agent in it. */
+static int check_for_cells(const struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec,
+                           struct hutch_err *err)
+{
+    const struct hutch_engine *engine = run->engine;
+
+    if (is_cramped(request))
+        return hutch_err_set(err, EINVAL, "cells need 64 MiB of memory and a fifth of a CPU at least");
+    if (needs_own_interpreter(engine, request->env, engine->confs[run->zygote].n_modules > 0))
+        return hutch_err_set(err, EINVAL, "an interpreter for cells is there already, and a variable of the environment would have to be "
+                             "there when it starts (LANG, PYTHONHASHSEED, OMP_NUM_THREADS, …)");
+    if (spec->network != NETWORK_NONE)
+        return hutch_err_set(err, EINVAL, "cells can only be executed without a network");
+    return 0;
+}
+
+/* --- all of it ------------------------------------------------------------------------------------------------------- */
+
+/* Not of "/": all is within that. */
+static bool is_within(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return len > 1 && strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+static int set_data_dir(struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
+{
+    const char *root;
+    struct stat st;
+
+    run->keep_data = request->keep_data;
+    if (!request->data_dir)
+        return 0;
+    run->data_dir = realpath(request->data_dir, NULL);
+    if (!run->data_dir || stat(run->data_dir, &st) < 0)
+        return hutch_err_set(err, errno, "look at the data directory '%s'", request->data_dir);
+    if (!S_ISDIR(st.st_mode))
+        return hutch_err_set(err, ENOTDIR, "the data directory '%s'", request->data_dir);
+    if (hutch_profile_refuse_own(&run->engine->profile, run->data_dir, err) < 0)
+        return -1;
+    /* The tree that zygotes run is not for a program to write to. */
+    root = run->engine->spec.rootfs_path;
+    if (root && (is_within(run->data_dir, root) || is_within(root, run->data_dir)))
+        return hutch_err_set(err, EINVAL, "the data directory '%s' and the image's tree '%s' are one in the other", run->data_dir, root);
+    return 0;
+}
+
+static int set_input(struct engine_run *run, const struct hutch_request *request, const struct program *p, struct hutch_err *err)
+{
+    bool is_code = p->is_input && p->code_len > 0;
+    const char *text = is_code ? p->code : request->input;
+    size_t len = is_code ? p->code_len : request->input_len;
+
+    if (len > INPUT_MAX_BYTES)
+        return hutch_err_set(err, EINVAL, "an input of %zu bytes: at most %u can be", len, INPUT_MAX_BYTES);
+    if (!text || len == 0)
+        return 0;
+    run->input = malloc(len);
+    if (!run->input)
+        return hutch_err_set(err, ENOMEM, "keep the input");
+    memcpy(run->input, text, len);
+    run->input_len = len;
+    return 0;
+}
+
+/* What rich runs and sessions have in common. */
+static int set_cells(struct engine_run *run, const struct hutch_request *request, const struct wish *wishes, size_t n_wishes,
+                     const char *token, bool has_cpu_rlimit, struct hutch_err *err)
+{
+    const struct hutch_engine *engine = run->engine;
+    const struct sandbox_spec *spec = &engine->spec;
+    struct sandbox_spec own = { 0 };
+    bool has_own = request->policy || request->memory_bytes || request->pids || request->cpus ||
+                   (!has_cpu_rlimit && spec->limits[LIMIT_CPU_TIME]);
+
+    if (has_own && make_own_spec(engine, request, &own, err) < 0)
+        return -1;
+    if (has_own)
+        spec = &own;
+    memcpy(run->limits, spec->limits, sizeof(run->limits));
+    run->grace_ms = spec->grace_ms;
+    if (!has_cpu_rlimit)
+        own.limits[LIMIT_CPU_TIME] = 0;
+    if (check_for_cells(run, request, spec, err) < 0 || apply_wishes(wishes, n_wishes, run->limits, run->limits, err) < 0 ||
+        set_cells_job(run, request, spec, token, err) < 0 || (has_own && hutch_request_make_worker(engine, &own, err) < 0)) {
+        hutch_spec_done(&own);
+        return -1;
+    }
+    if (!has_own)
+        return 0;
+    run->blueprint = hutch_blueprint_create(run->engine, &own, err);
+    return run->blueprint ? 0 : -1;
+}
+
+static int set_rich(struct engine_run *run, const struct hutch_request *request, const struct program *p, const struct wish *wishes,
+                    size_t n_wishes, struct hutch_err *err)
+{
+    if (!p->is_python || request->name || (request->args && request->args[0]) || request->input)
+        return hutch_err_set(err, EINVAL, "a rich run is Python code without name, arguments and input");
+    if (!hutch_utf8_is_valid(p->code, p->code_len))
+        return hutch_err_set(err, EINVAL, "the code is not UTF-8");
+    run->zygote = (unsigned)hutch_zygotes_choose_for_cells(run->engine, NULL);
+    if (hutch_rich_create(run, p->code, p->code_len, err) < 0)
+        return -1;
+    return set_cells(run, request, wishes, n_wishes, hutch_rich_token(run->rich), true, err);
+}
+
+static int set_course(struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
+{
+    struct hutch_engine *engine = run->engine;
+    const struct wish per_run[] = {
+        { LIMIT_WALL, "wall_ms", request->wall_ms },
+        { LIMIT_CPU_TIME, "cpu_ms", request->cpu_ms },
+        { LIMIT_OUTPUT, "output_bytes", request->output_bytes },
+        { LIMIT_DATA_SIZE, "data_bytes", request->data_bytes },
+        { LIMIT_DATA_FILES, "data_files", request->data_files },
+        { LIMIT_FILE_SIZE, "file_bytes", request->file_bytes },
+    };
+    struct sandbox_spec own = { 0 };
+    const struct sandbox_spec *spec = &engine->spec;
+    bool has_own;
+    struct program program;
+
+    if (read_program(request, &program, err) < 0 || set_data_dir(run, request, err) < 0 ||
+        set_input(run, request, &program, err) < 0)
+        return -1;
+    if (program.is_input && run->input) {
+        program.code = run->input;
+        program.code_len = run->input_len;
+    }
+    if (request->rich)
+        return set_rich(run, request, &program, per_run, ARRAY_SIZE(per_run), err);
+    if (program.is_python)
+        run->zygote = hutch_zygotes_choose(engine, program.code, program.code_len);
+    run->is_exec = !program.is_python || program.code_len > WORKER_CODE_MAX || is_cramped(request) ||
+                   needs_own_interpreter(engine, request->env, engine->confs[run->zygote].n_modules > 0);
+    has_own = run->is_exec || request->policy || request->memory_bytes || request->pids || request->cpus ||
+              engine->spec.network != NETWORK_NONE;
+    if (has_own) {
+        if (make_own_spec(engine, request, &own, err) < 0)
+            return -1;
+        spec = &own;
+        if (own.network != NETWORK_NONE) /* a worker cannot join the host's, only be born in it */
+            run->is_exec = true;
+    }
+    memcpy(run->limits, spec->limits, sizeof(run->limits));
+    run->grace_ms = spec->grace_ms;
+    if (apply_wishes(per_run, ARRAY_SIZE(per_run), spec->limits, run->limits, err) < 0)
+        goto fail;
+    if (run->is_exec) {
+        memcpy(own.limits, run->limits, sizeof(own.limits));
+        if (set_exec(run, request, &program, &own, err) < 0)
+            goto fail;
+    } else if (set_job(run, request, &program, spec, err) < 0 ||
+               (has_own && hutch_request_make_worker(engine, &own, err) < 0)) {
+        goto fail;
+    }
+    if (!has_own)
+        return 0;
+    run->blueprint = hutch_blueprint_create(engine, &own, err);
+    return run->blueprint ? 0 : -1;
+fail:
+    hutch_spec_done(&own);
+    return -1;
+}
+
+/* --- sessions -------------------------------------------------------------------------------------------------------- */
+
+static int set_session(struct engine_run *run, const struct hutch_session_options *options, const char *token, struct hutch_err *err)
+{
+    struct hutch_engine *engine = run->engine;
+    const struct hutch_request request = {
+        .policy = options->policy,
+        .env = options->env,
+        .data_dir = options->data_dir,
+        .keep_data = options->keep_data,
+        .memory_bytes = options->memory_bytes,
+        .pids = options->pids,
+        .cpus = options->cpus,
+        .file_bytes = options->file_bytes,
+    };
+    const struct wish wishes[] = {
+        { LIMIT_OUTPUT, "output_bytes", options->output_bytes },
+        { LIMIT_DATA_SIZE, "data_bytes", options->data_bytes },
+        { LIMIT_DATA_FILES, "data_files", options->data_files },
+        { LIMIT_FILE_SIZE, "file_bytes", options->file_bytes },
+    };
+    int zygote = hutch_zygotes_choose_for_cells(engine, options->zygote);
+
+    if (zygote < 0)
+        return hutch_err_set(err, EINVAL, "there is no zygote '%s'", options->zygote);
+    run->zygote = (unsigned)zygote;
+    /* The kernel would count the CPU time of all cells. */
+    return set_data_dir(run, &request, err) < 0 ? -1 : set_cells(run, &request, wishes, ARRAY_SIZE(wishes), token, false, err);
+}
+
+static struct engine_run *make_run(struct hutch_engine *engine, struct hutch_err *err)
+{
+    struct engine_run *run = calloc(1, sizeof(*run));
+
+    if (!run) {
+        hutch_err_set(err, ENOMEM, "take a run");
+        return NULL;
+    }
+    run->engine = engine;
+    run->source_fd = -1;
+    hutch_result_init(&run->result);
+    run->before = (struct file_list)FILE_LIST_INIT;
+    run->t_submitted = hutch_supervisor_now();
+    return run;
+}
+
+int hutch_request_accept_session(struct hutch_engine *engine, const struct hutch_session_options *options, const char *token,
+                                 struct engine_run **ret, struct hutch_err *err)
+{
+    struct engine_run *run;
+
+    if (check_list(options->env, "variables", err) < 0 || check_env(options->env, err) < 0)
+        return -1;
+    run = make_run(engine, err);
+    if (!run)
+        return -1;
+    if (set_session(run, options, token, err) < 0) {
+        hutch_run_free(run);
+        return -1;
+    }
+    *ret = run;
+    return 0;
+}
+
+int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request *request, struct engine_run **ret,
+                         struct hutch_err *err)
+{
+    struct engine_run *run;
+
+    if (check_list(request->args, "arguments", err) < 0 || check_list(request->env, "variables", err) < 0 ||
+        check_env(request->env, err) < 0)
+        return -1;
+    run = make_run(engine, err);
+    if (!run)
+        return -1;
+    run->on_output = request->on_output;
+    run->on_result = request->on_result;
+    run->user = request->user;
+    if (set_course(run, request, err) < 0) {
+        hutch_run_free(run);
+        return -1;
+    }
+    *ret = run;
+    return 0;
+}

@@ -1,0 +1,342 @@
+#include "runtime/engine/engine_priv.h"
+
+#include "runtime/data/files.h"
+#include "runtime/text/nbjson.h"
+#include "runtime/text/utf8.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ORDERS 64
+#define MAX_CODE (8u << 20)
+#define MAX_CONTEXT 64
+#define MAX_CHECKPOINTS 64
+#define DEFAULT_CHECKPOINTS 8
+#define DEFAULT_IDLE_MS 600000
+#define DEFAULT_LIFETIME_MS 86400000
+
+void hutch_session_options_init(struct hutch_session_options *options)
+{
+    *options = (struct hutch_session_options){ .size = sizeof(*options) };
+}
+
+void hutch_cell_init(struct hutch_cell *cell)
+{
+    *cell = (struct hutch_cell){ .size = sizeof(*cell) };
+}
+
+static struct session *find(struct hutch_engine *engine, uint64_t id)
+{
+    struct session *s;
+
+    TAILQ_FOREACH(s, &engine->sessions, link)
+        if (s->id == id && !s->is_closing)
+            return s;
+    return NULL;
+}
+
+int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *given, uint64_t *ret_id, struct hutch_error *error)
+{
+    struct hutch_session_options options;
+    struct hutch_err err = { 0 };
+    struct session *s;
+
+    hutch_engine_copy_sized(&options, sizeof(options), given);
+    if (engine->n_sessions >= engine->max_sessions) {
+        hutch_err_set(&err, 0, "%u sessions are open, which is the most that may", engine->n_sessions);
+        return hutch_engine_tell(error, &err, EAGAIN);
+    }
+    if (options.max_checkpoints > MAX_CHECKPOINTS) {
+        hutch_err_set(&err, EINVAL, "max_checkpoints of %u: at most %d can be", options.max_checkpoints, MAX_CHECKPOINTS);
+        return hutch_engine_tell(error, &err, 0);
+    }
+    s = calloc(1, sizeof(*s));
+    if (!s) {
+        hutch_err_set(&err, ENOMEM, "open a session");
+        return hutch_engine_tell(error, &err, 0);
+    }
+    s->engine = engine;
+    s->data_dirfd = -1;
+    s->seen = (struct file_list)FILE_LIST_INIT;
+    TAILQ_INIT(&s->orders);
+    TAILQ_INIT(&s->doomed);
+    TAILQ_INIT(&s->parked);
+    if (hutch_session_make_token(s->token, &err) < 0 || hutch_request_accept_session(engine, &options, s->token, &s->run, &err) < 0) {
+        free(s);
+        return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
+    }
+    s->run->session = s;
+    s->output_bytes = s->run->limits[LIMIT_OUTPUT];
+    s->wall_ms = s->run->limits[LIMIT_WALL];
+    s->cpu_ms = s->run->limits[LIMIT_CPU_TIME];
+    s->idle_ms = (double)(options.idle_ms ? options.idle_ms : DEFAULT_IDLE_MS);
+    s->lifetime_ms = (double)(options.lifetime_ms ? options.lifetime_ms : DEFAULT_LIFETIME_MS);
+    s->max_checkpoints = options.max_checkpoints ? options.max_checkpoints : DEFAULT_CHECKPOINTS;
+    s->checkpoint_bytes = options.checkpoint_bytes ? options.checkpoint_bytes : s->run->limits[LIMIT_DATA_SIZE];
+    s->keep_data = options.keep_data;
+    s->on_end = options.on_end;
+    s->user = options.user;
+    s->t_opened = s->t_used = hutch_supervisor_now();
+    s->id = ++engine->next_run;
+    TAILQ_INSERT_TAIL(&engine->sessions, s, link);
+    engine->n_sessions++;
+    hutch_session_set_state(s, SESSION_SEEKING);
+    if (ret_id)
+        *ret_id = s->id;
+    return 0;
+}
+
+static int no_session(struct hutch_error *error, uint64_t id)
+{
+    struct hutch_err err;
+
+    hutch_err_set(&err, 0, "there is no session %" PRIu64, id);
+    return hutch_engine_tell(error, &err, ENOENT);
+}
+
+static bool is_context(const char *name)
+{
+    size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
+
+    return len > 0 && len <= MAX_CONTEXT && name[len] == '\0';
+}
+
+/* Fills @order with what @given says. */
+static int read_cell(struct session *s, const struct hutch_cell *given, struct order *order, struct hutch_err *err)
+{
+    struct hutch_cell *cell = &order->cell;
+    size_t len;
+
+    hutch_engine_copy_sized(cell, sizeof(*cell), given);
+    if (!cell->code)
+        return hutch_err_set(err, EINVAL, "there is no code");
+    len = cell->code_len ? cell->code_len : strlen(cell->code);
+    if (len > MAX_CODE)
+        return hutch_err_set(err, EINVAL, "the code is longer than %u bytes", MAX_CODE);
+    if (memchr(cell->code, '\0', len))
+        return hutch_err_set(err, EINVAL, "the code has a NUL byte in it");
+    if (!hutch_utf8_is_valid(cell->code, len))
+        return hutch_err_set(err, EINVAL, "the code is not UTF-8");
+    if (cell->context && !is_context(cell->context))
+        return hutch_err_set(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'", MAX_CONTEXT);
+    if (s->wall_ms && cell->timeout_ms > s->wall_ms)
+        return hutch_err_set(err, EINVAL, "timeout_ms of %" PRIu64 " is above the policy's %" PRIu64, cell->timeout_ms, s->wall_ms);
+    if (!cell->timeout_ms)
+        cell->timeout_ms = s->wall_ms;
+    order->code = strndup(cell->code, len);
+    order->context = cell->context ? strdup(cell->context) : NULL;
+    if (!order->code || (cell->context && !order->context))
+        return hutch_err_set(err, ENOMEM, "keep the code");
+    cell->code = cell->context = NULL;
+    return 0;
+}
+
+/* NULL when there is no such session @s, or no room in its queue. */
+static struct order *make_order(struct session *s, uint64_t id, struct hutch_error *error)
+{
+    struct hutch_err err = { 0 };
+    struct order *order;
+
+    if (!s) {
+        no_session(error, id);
+        return NULL;
+    }
+    if (s->n_orders >= MAX_ORDERS) {
+        hutch_err_set(&err, 0, "%u cells wait already, which is the most that may", s->n_orders);
+        hutch_engine_tell(error, &err, EAGAIN);
+        return NULL;
+    }
+    order = calloc(1, sizeof(*order));
+    if (!order) {
+        hutch_err_set(&err, ENOMEM, "take an order");
+        hutch_engine_tell(error, &err, 0);
+    }
+    return order;
+}
+
+int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct hutch_cell *cell, struct hutch_error *error)
+{
+    struct session *s = find(engine, id);
+    struct order *order = make_order(s, id, error);
+    struct hutch_err err;
+
+    if (!order)
+        return -1;
+    if (read_cell(s, cell, order, &err) < 0) {
+        hutch_order_free(order);
+        return hutch_engine_tell(error, &err, 0);
+    }
+    hutch_session_enqueue(s, order);
+    return 0;
+}
+
+int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id)
+{
+    struct session *s = find(engine, id);
+    struct order *order = s ? hutch_session_at_work(s) : NULL;
+
+    if (!order || order->kind != ORDER_CELL || s->course.is_done)
+        return 0;
+    hutch_session_send_interrupt(s);
+    return 1;
+}
+
+int hutch_session_reply(struct hutch_engine *engine, uint64_t id, const char *text)
+{
+    struct session *s = find(engine, id);
+    struct cJSON *reply, *value;
+    struct hutch_err err;
+
+    if (!s || !s->is_asking || !s->run->agent)
+        return 0;
+    s->is_asking = false;
+    reply = cJSON_CreateObject();
+    value = text ? hutch_nbjson_string(text, strlen(text)) : cJSON_CreateTrue();
+    if (!reply || !value || !cJSON_AddStringToObject(reply, "do", "reply") || !cJSON_AddItemToObject(reply, text ? "value" : "eof", value) ||
+        hutch_agent_send(s->run->agent, reply, -1, &err) < 0)
+        hutch_session_kill_interpreter(s); /* no memory: it would wait for ever */
+    cJSON_Delete(reply);
+    return 1;
+}
+
+int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
+{
+    struct session *s = find(engine, id);
+    struct order *order;
+
+    if (!s)
+        return no_session(error, id);
+    order = TAILQ_FIRST(&s->orders);
+    if (hutch_session_at_work(s)) /* that one is told when its interpreter is dead */
+        order = TAILQ_NEXT(order, link);
+    hutch_session_doom(s, order, HUTCH_KILLED, "the session was restarted");
+    if (s->run->box && s->run->box->state >= BOX_RUNNING) {
+        s->is_restarting = true;
+        hutch_session_kill_interpreter(s);
+    }
+    s->is_fresh = s->has_variables = false;
+    s->t_used = hutch_supervisor_now();
+    return 0;
+}
+
+int hutch_session_close(struct hutch_engine *engine, uint64_t id)
+{
+    struct session *s = find(engine, id);
+
+    if (!s)
+        return 0;
+    hutch_session_begin_end(s, "the session was closed");
+    return 1;
+}
+
+/* --- checkpoints and branches --------------------------------------------------------------------------------------------- */
+
+static int order_copy(struct hutch_engine *engine, uint64_t id, enum order_kind kind, uint64_t target, hutch_on_reply on_reply, void *user,
+                      struct hutch_error *error)
+{
+    struct session *s = find(engine, id);
+    struct order *order = make_order(s, id, error);
+
+    if (!order)
+        return -1;
+    order->kind = kind;
+    order->target = target;
+    order->on_reply = on_reply;
+    order->user = user;
+    hutch_session_enqueue(s, order);
+    return 0;
+}
+
+int hutch_session_checkpoint(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *error)
+{
+    return order_copy(engine, id, ORDER_CHECKPOINT, 0, on_reply, user, error);
+}
+
+int hutch_session_rollback(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint, hutch_on_reply on_reply, void *user,
+                           struct hutch_error *error)
+{
+    return order_copy(engine, id, ORDER_ROLLBACK, checkpoint, on_reply, user, error);
+}
+
+int hutch_session_fork(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *error)
+{
+    return order_copy(engine, id, ORDER_FORK, 0, on_reply, user, error);
+}
+
+int hutch_session_switch(struct hutch_engine *engine, uint64_t id, uint64_t branch, hutch_on_reply on_reply, void *user,
+                         struct hutch_error *error)
+{
+    return order_copy(engine, id, ORDER_SWITCH, branch, on_reply, user, error);
+}
+
+int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint_or_branch, hutch_on_reply on_reply, void *user,
+                       struct hutch_error *error)
+{
+    return order_copy(engine, id, ORDER_DROP, checkpoint_or_branch, on_reply, user, error);
+}
+
+/* --- files --------------------------------------------------------------------------------------------------------------- */
+
+/* The session whose /mnt/data it is; NULL also before its first sandbox, when there is none. */
+static struct session *find_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
+{
+    struct session *s = find(engine, id);
+    struct hutch_err err;
+
+    if (!s) {
+        no_session(error, id);
+        return NULL;
+    }
+    if (s->data_dirfd >= 0)
+        return s;
+    hutch_err_set(&err, 0, "the session %" PRIu64 " is not ready: its files are there when a cell has begun", id);
+    hutch_engine_tell(error, &err, EAGAIN);
+    return NULL;
+}
+
+char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct session *s = find_files(engine, id, error);
+    struct hutch_err err;
+    char *json;
+
+    if (!s)
+        return NULL;
+    if (hutch_files_list(s->data_dirfd, &bounds, &json, &err) < 0) {
+        hutch_engine_tell(error, &err, 0);
+        return NULL;
+    }
+    return json;
+}
+
+int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char *name, int flags, struct hutch_error *error)
+{
+    struct session *s = find_files(engine, id, error);
+    struct hutch_err err;
+    int fd;
+
+    if (!s)
+        return -1;
+    if (hutch_files_open(s->data_dirfd, name, flags, &fd, &err) < 0)
+        return hutch_engine_tell(error, &err, 0);
+    s->has_foreign_files = s->has_foreign_files || flags != O_RDONLY;
+    return fd;
+}
+
+int hutch_session_delete_file(struct hutch_engine *engine, uint64_t id, const char *name, struct hutch_error *error)
+{
+    struct session *s = find_files(engine, id, error);
+    struct hutch_err err;
+
+    if (!s)
+        return -1;
+    if (hutch_files_delete(s->data_dirfd, name, &err) < 0)
+        return hutch_engine_tell(error, &err, 0);
+    s->has_foreign_files = true;
+    return 0;
+}

@@ -1,0 +1,389 @@
+#include "runtime/repl/repl.h"
+
+#include "sandbox/fd.h"
+#include "runtime/repl/prompt.h"
+#include "runtime/term/image.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define INPUT_LINE_MAX  4096 /* of a terminal: termios(3) */
+#define PICTURE_MAX     (8u << 20)
+#define HIDDEN_CONTEXT  "hutch"
+/* What IPython would show in a pager, as for "print?", a kernel leaves to its front end. */
+#define PREPARATION                                                                                                   \
+    "get_ipython().set_hook('show_in_pager', lambda shell, data, *more, **named: "                                    \
+    "print(data.get('text/plain', '') if isinstance(data, dict) else data), 0)"
+#define DAY_MS          (24u * 3600 * 1000)
+
+/* --- the session --------------------------------------------------------------------------------------------------- */
+
+void hutch_repl_begin_anew(struct repl *r)
+{
+    hutch_repl_counts_clear(&r->counts);
+    r->branch = 0;
+    r->is_prepared = false;
+}
+
+static void on_end(void *user, uint64_t session, const char *why, const char *directory)
+{
+    struct repl *r = user;
+
+    (void)session;
+    r->session = 0;
+    r->has_files = false;
+    hutch_repl_begin_anew(r);
+    if (!r->is_closing)
+        hutch_cell_show_say(&r->show, "the session is over: %s", why);
+    if (directory && !r->is_quiet)
+        hutch_cell_show_say(&r->show, "files written to /mnt/data are in %s", directory);
+}
+
+bool hutch_repl_open_session(struct repl *r)
+{
+    struct hutch_session_options options;
+    struct hutch_error error;
+
+    if (r->session)
+        return true;
+    hutch_session_options_init(&options);
+    options.data_dir = r->data;
+    options.keep_data = 1;
+    options.idle_ms = options.lifetime_ms = 30 * (uint64_t)DAY_MS; /* somebody is sitting there, or will come back */
+    options.on_end = on_end;
+    options.user = r;
+    if (hutch_session_open(r->engine, &options, &r->session, &error) == 0)
+        return true;
+    hutch_cell_show_say(&r->show, "%s", error.message);
+    r->session = 0;
+    return false;
+}
+
+/* --- input() ------------------------------------------------------------------------------------------------------- */
+
+static void restore_echo(struct repl *r)
+{
+    if (r->has_hidden_echo)
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &r->echo);
+    r->has_hidden_echo = false;
+}
+
+static void end_input(struct repl *r)
+{
+    if (r->has_hidden_echo && r->wants_input)
+        hutch_cell_show_raw(&r->show, "\n", 1); /* that of the answer was not seen either */
+    restore_echo(r);
+    r->wants_input = false;
+}
+
+static void on_input(void *user, uint64_t session, const char *prompt, int is_password)
+{
+    struct repl *r = user;
+
+    if (!r->is_interactive || r->is_hidden) {
+        hutch_session_reply(r->engine, session, NULL);
+        return;
+    }
+    if (is_password && !*prompt)
+        prompt = "Password: "; /* a notebook shows a box */
+    hutch_cell_show_bytes(&r->show, 1, prompt, strlen(prompt));
+    r->wants_input = true;
+    if (is_password && tcgetattr(STDIN_FILENO, &r->echo) == 0) {
+        struct termios silent = r->echo;
+
+        silent.c_lflag &= ~(tcflag_t)(ECHO | ECHOE | ECHOK | ECHONL);
+        r->has_hidden_echo = tcsetattr(STDIN_FILENO, TCSAFLUSH, &silent) == 0;
+    }
+}
+
+/* The terminal edits the line, and has it whole. */
+static void read_answer(struct repl *r)
+{
+    char line[INPUT_LINE_MAX + 1];
+    ssize_t n = read(STDIN_FILENO, line, INPUT_LINE_MAX);
+
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (n > 0 && line[n - 1] == '\n')
+        n--;
+    else if (n == 0)
+        n = -1;
+    end_input(r);
+    if (n >= 0)
+        line[n] = '\0';
+    r->show.streams[0].is_in_line = false; /* Return was shown, or the line that end_input() began */
+    hutch_session_reply(r->engine, r->session, n < 0 ? NULL : line);
+    explicit_bzero(line, sizeof(line));
+}
+
+/* --- the loop ------------------------------------------------------------------------------------------------------ */
+
+static void hear_signal(struct repl *r, int number, bool *ret_interrupt)
+{
+    switch (number) {
+    case SIGWINCH:
+    case SIGCONT:
+        if (r->prompt && !r->is_busy)
+            hutch_prompt_redraw(r->prompt, number == SIGWINCH, number == SIGCONT);
+        break;
+    case SIGINT:
+        *ret_interrupt = true;
+        if (!r->is_busy)
+            break;
+        end_input(r);
+        hutch_session_interrupt(r->engine, r->session);
+        if (++r->n_interrupts == 2 && r->is_interactive)
+            hutch_cell_show_say(&r->show, "it has been interrupted twice and goes on; Ctrl-\\ ends the interpreter, and its variables are lost");
+        break;
+    case SIGQUIT:
+        end_input(r);
+        if (r->is_busy)
+            hutch_session_restart(r->engine, r->session, NULL);
+        break;
+    default:
+        r->fatal_signal = number;
+        end_input(r);
+        if (r->session)
+            hutch_session_close(r->engine, r->session);
+    }
+}
+
+/* One turn: waits for something, does it, and says whether a key was pressed. */
+static bool turn(struct repl *r, bool wants_key, int timeout_ms, bool *ret_interrupt)
+{
+    struct backlog *out = &r->show.streams[0].backlog, *err_out = &r->show.streams[1].backlog;
+    bool reads_answer = r->wants_input && hutch_cell_show_is_written(&r->show), is_behind = hutch_cell_show_is_behind(&r->show);
+    struct pollfd p[] = {
+        { .fd = r->is_broken || is_behind ? -1 : hutch_engine_fd(r->engine), .events = POLLIN },
+        { .fd = r->signal_fd, .events = POLLIN },
+        { .fd = hutch_backlog_is_empty(out) ? -1 : out->fd, .events = POLLOUT },
+        { .fd = hutch_backlog_is_empty(err_out) ? -1 : err_out->fd, .events = POLLOUT },
+        { .fd = wants_key || reads_answer ? STDIN_FILENO : -1, .events = POLLIN },
+    };
+    struct signalfd_siginfo info;
+    struct hutch_error error;
+    int n = poll(p, ARRAY_SIZE(p), is_behind && timeout_ms < 0 ? BACKLOG_PAUSE_MS : timeout_ms);
+
+    if (n < 0)
+        return false;
+    if (p[1].revents)
+        while (read(r->signal_fd, &info, sizeof(info)) == sizeof(info))
+            hear_signal(r, (int)info.ssi_signo, ret_interrupt);
+    if ((p[0].revents || (is_behind && n == 0 && !r->is_broken)) && hutch_engine_dispatch(r->engine, &error) < 0) {
+        r->is_broken = true;
+        hutch_cell_show_say(&r->show, "%s", error.message);
+    }
+    if (p[2].revents)
+        hutch_backlog_pass_on(out);
+    if (p[3].revents)
+        hutch_backlog_pass_on(err_out);
+    if (p[4].revents && reads_answer && r->wants_input)
+        read_answer(r);
+    return p[4].revents != 0;
+}
+
+void hutch_repl_wait(struct repl *r)
+{
+    bool is_interrupted = false;
+
+    while ((r->is_busy && !r->is_broken) || !hutch_cell_show_is_written(&r->show))
+        turn(r, false, -1, &is_interrupted);
+    end_input(r);
+}
+
+bool hutch_repl_is_interrupted(struct repl *r)
+{
+    bool is_interrupted = false;
+
+    turn(r, false, 0, &is_interrupted);
+    return is_interrupted || r->fatal_signal;
+}
+
+bool hutch_repl_await_key(void *user)
+{
+    struct repl *r = user;
+    bool is_interrupted = false, was_shown = false;
+
+    for (;;) {
+        bool has_key = turn(r, true, -1, &is_interrupted);
+
+        was_shown |= !hutch_cell_show_is_written(&r->show);
+        if (is_interrupted || r->fatal_signal || r->is_broken)
+            return false;
+        if (was_shown && hutch_cell_show_is_written(&r->show)) { /* that the session has ended, say */
+            hutch_prompt_redraw(r->prompt, false, false);
+            was_shown = false;
+        }
+        if (has_key)
+            return true;
+    }
+}
+
+void hutch_repl_close_session(struct repl *r)
+{
+    r->is_closing = true;
+    if (r->session && hutch_session_close(r->engine, r->session) == 1) {
+        bool is_interrupted = false;
+
+        while (r->session && !r->is_broken && !is_interrupted)
+            turn(r, false, -1, &is_interrupted);
+    }
+    hutch_repl_wait(r);
+}
+
+/* --- cells --------------------------------------------------------------------------------------------------------- */
+
+static void on_output(void *user, uint64_t session, const struct hutch_output *output)
+{
+    struct repl *r = user;
+
+    (void)session;
+    hutch_cell_show_output(&r->show, output);
+}
+
+static void on_result(void *user, uint64_t session, const struct hutch_cell_result *result)
+{
+    struct repl *r = user;
+    bool is_old_news = result->is_fresh && r->was_death_told && !result->interpreter_died &&
+                       (result->verdict == HUTCH_OK || result->verdict == HUTCH_ERROR);
+
+    (void)session;
+    r->is_busy = false;
+    end_input(r);
+    r->verdict = result->verdict;
+    hutch_cell_show_end(&r->show);
+    if (result->message[0] && !is_old_news)
+        hutch_cell_show_say(&r->show, "%s%s", result->message, result->interpreter_died ? "; variables and checkpoints are lost" : "");
+    if (!result->message[0] && result->truncated)
+        hutch_cell_show_say(&r->show, "there was more output than the limit; the rest was dropped");
+    r->has_files |= result->verdict != HUTCH_SETUP_FAILED;
+    r->was_death_told = result->interpreter_died;
+    if (result->interpreter_died)
+        hutch_repl_begin_anew(r);
+    else
+        hutch_repl_counts_set(&r->counts, r->branch, r->context, result->execution_count);
+}
+
+static bool run_cell(struct repl *r, struct hutch_cell *cell)
+{
+    struct hutch_error error;
+
+    if (!hutch_repl_open_session(r))
+        return false;
+    cell->user = r;
+    r->n_interrupts = 0;
+    if (hutch_session_execute(r->engine, r->session, cell, &error) < 0) {
+        hutch_cell_show_say(&r->show, "%s", error.message);
+        return false;
+    }
+    r->is_busy = true;
+    hutch_repl_wait(r);
+    return !r->is_broken;
+}
+
+/* --- cells that nobody sees --- */
+
+static void on_hidden_result(void *user, uint64_t session, const struct hutch_cell_result *result)
+{
+    struct repl *r = user;
+
+    (void)session;
+    r->is_busy = false;
+    if (result->message[0] && !(result->is_fresh && r->was_death_told))
+        hutch_cell_show_say(&r->show, "%s", result->message);
+    if (result->interpreter_died)
+        hutch_repl_begin_anew(r);
+    r->was_death_told = result->interpreter_died;
+    r->has_files |= result->verdict != HUTCH_SETUP_FAILED;
+    if (result->verdict != HUTCH_OK || result->truncated)
+        r->picture_len = 0;
+}
+
+/* With nothing that a user would notice, unless it fails. */
+static bool run_hidden(struct repl *r, const char *code, void (*on_output_of_it)(void *, uint64_t, const struct hutch_output *))
+{
+    struct hutch_cell cell;
+    bool was_run;
+
+    hutch_cell_init(&cell);
+    cell.code = code;
+    cell.context = HIDDEN_CONTEXT;
+    cell.silent = cell.no_history = 1;
+    cell.on_output = on_output_of_it;
+    cell.on_result = on_hidden_result;
+    r->is_hidden = true;
+    was_run = run_cell(r, &cell);
+    r->is_hidden = false;
+    return was_run;
+}
+
+bool hutch_repl_prepare(struct repl *r)
+{
+    if (!r->is_prepared)
+        r->is_prepared = run_hidden(r, PREPARATION, NULL) && r->has_files;
+    return r->is_prepared;
+}
+
+/* --- sixels: made where the image was made --- */
+
+static void on_picture(void *user, uint64_t session, const struct hutch_output *output)
+{
+    struct repl *r = user;
+    char *bigger;
+
+    (void)session;
+    if (output->kind != HUTCH_STREAM || output->stream != 1 || r->picture_len + output->text_len > PICTURE_MAX)
+        return;
+    bigger = realloc(r->picture, r->picture_len + output->text_len + 1);
+    if (!bigger)
+        return;
+    memcpy(bigger + r->picture_len, output->text, output->text_len);
+    r->picture = bigger;
+    r->picture_len += output->text_len;
+}
+
+static void show_sixels(struct repl *r, const char *name)
+{
+    auto_free char *code = hutch_term_image_sixel_code(name);
+
+    r->picture_len = 0;
+    if (!code || !run_hidden(r, code, on_picture))
+        return;
+    if (r->picture_len && hutch_term_image_is_sixel(r->picture, r->picture_len)) {
+        hutch_cell_show_raw(&r->show, TERM_SIXEL_START, strlen(TERM_SIXEL_START));
+        hutch_cell_show_raw(&r->show, r->picture, r->picture_len);
+        hutch_cell_show_raw(&r->show, TERM_SIXEL_END "\n", strlen(TERM_SIXEL_END "\n"));
+    } else {
+        hutch_cell_show_say(&r->show, "%s could not be made into sixels", name);
+    }
+    free(r->picture);
+    r->picture = NULL;
+    r->picture_len = 0;
+}
+
+bool hutch_repl_execute(struct repl *r, const char *code, size_t len)
+{
+    struct hutch_cell cell;
+    bool was_run;
+
+    if (!hutch_repl_prepare(r))
+        return false;
+    hutch_cell_init(&cell);
+    cell.code = code;
+    cell.code_len = len;
+    cell.context = r->context;
+    cell.allow_input = 1;
+    cell.on_output = on_output;
+    cell.on_input = on_input;
+    cell.on_result = on_result;
+    r->n_sixels = 0;
+    was_run = run_cell(r, &cell);
+    for (unsigned i = 0; i < r->n_sixels && was_run && r->session && r->n_interrupts == 0; i++)
+        show_sixels(r, r->sixels[i]);
+    hutch_repl_wait(r);
+    return was_run;
+}

@@ -1,0 +1,258 @@
+#include "runtime/repl/prompt.h"
+
+#include "sandbox/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <histedit.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <wchar.h>
+
+#define HISTORY_MAX_BYTES (4 * PROMPT_HISTORY_LINES * PROMPT_HISTORY_LINE) /* the file writes some bytes as four */
+
+struct prompt {
+    EditLine *el;
+    History *history;
+    char *path; /* owned; of the history */
+    prompt_wait_fn *wait;
+    void *user;
+    mbstate_t letter;
+    bool was_stopped;
+    bool marks_pastes; /* the terminal is asked to */
+    bool is_pasting;
+    char ahead[6];     /* read, and no mark of a paste */
+    size_t at_ahead, n_ahead;
+    char text[128];
+};
+
+static struct prompt *prompt_of(EditLine *el)
+{
+    void *prompt = NULL;
+
+    el_get(el, EL_CLIENTDATA, &prompt);
+    return prompt;
+}
+
+static char *prompt_text(EditLine *el)
+{
+    return prompt_of(el)->text;
+}
+
+/* What a terminal puts around a text that is pasted, once ESC [ ? 2004 h has asked for it. Its fifth character: '0' or '1'. */
+#define PASTE_BEGINS "\033[200~"
+#define PASTE_ENDS   "\033[201~"
+#define PASTE_LEN    6
+#define ESC_MS       20 /* the Escape key is followed by nothing for so long, a mark comes at once */
+
+/* One byte at a time, so that what is typed ahead of the next prompt stays with the terminal. As read(2). */
+static ssize_t read_byte(char *ret)
+{
+    ssize_t n;
+
+    do
+        n = read(STDIN_FILENO, ret, 1);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* The first byte of what may be a mark has been read: the rest of it, or, into @ahead, what it is instead. True: it was a mark. */
+static bool take_mark(struct prompt *p)
+{
+    struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+
+    p->ahead[0] = PASTE_BEGINS[0];
+    p->at_ahead = 0;
+    for (p->n_ahead = 1; p->n_ahead < PASTE_LEN; p->n_ahead++) {
+        if (poll(&in, 1, ESC_MS) <= 0 || read_byte(&p->ahead[p->n_ahead]) != 1)
+            return false;
+        if (memcmp(p->ahead, PASTE_BEGINS, p->n_ahead + 1) != 0 && memcmp(p->ahead, PASTE_ENDS, p->n_ahead + 1) != 0) {
+            p->n_ahead++;
+            return false;
+        }
+    }
+    p->is_pasting = p->ahead[4] == '0';
+    p->n_ahead = 0;
+    return true;
+}
+
+static int get_char(EditLine *el, wchar_t *ret)
+{
+    struct prompt *p = prompt_of(el);
+
+    for (;;) {
+        ssize_t n = 1;
+        size_t len;
+        char c;
+
+        if (p->at_ahead < p->n_ahead) {
+            c = p->ahead[p->at_ahead++];
+        } else {
+            if (!p->wait(p->user)) {
+                p->was_stopped = true;
+                errno = EINTR;
+                return -1;
+            }
+            n = read_byte(&c);
+            if (n < 0 && errno == EAGAIN)
+                continue;
+            if (n <= 0)
+                return (int)n;
+            if (c == PASTE_BEGINS[0] && p->marks_pastes) {
+                take_mark(p);
+                continue;
+            }
+        }
+        len = mbrtowc(ret, &c, 1, &p->letter);
+        if (len == (size_t)-1)
+            memset(&p->letter, 0, sizeof(p->letter)); /* no letter in this locale */
+        else if (len != (size_t)-2)
+            return 1;
+    }
+}
+
+static void load_history(struct prompt *p)
+{
+    HistEvent event;
+    struct stat st;
+
+    if (p->path && stat(p->path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= HISTORY_MAX_BYTES)
+        history(p->history, &event, H_LOAD, p->path);
+}
+
+int hutch_prompt_open(const char *path, prompt_wait_fn *wait, void *user, struct prompt **ret, struct hutch_err *err)
+{
+    struct prompt *p = calloc(1, sizeof(*p));
+    const char *term = getenv("TERM");
+    HistEvent event;
+
+    if (!p)
+        return hutch_err_set(err, ENOMEM, "make a prompt");
+    p->marks_pastes = term && *term && strcmp(term, "dumb") != 0;
+    p->wait = wait;
+    p->user = user;
+    p->path = path ? strdup(path) : NULL;
+    p->history = history_init();
+    p->el = el_init("hutch", stdin, stdout, stderr);
+    if (!p->history || !p->el || (path && !p->path)) {
+        hutch_prompt_free(p);
+        return hutch_err_set(err, ENOMEM, "make a prompt");
+    }
+    history(p->history, &event, H_SETSIZE, PROMPT_HISTORY_LINES);
+    history(p->history, &event, H_SETUNIQUE, 1);
+    load_history(p);
+    el_set(p->el, EL_CLIENTDATA, p);
+    el_set(p->el, EL_PROMPT, prompt_text);
+    el_set(p->el, EL_EDITOR, "emacs");
+    el_set(p->el, EL_SIGNAL, 0);
+    el_set(p->el, EL_HIST, history, p->history);
+    el_set(p->el, EL_GETCFN, get_char);
+    el_set(p->el, EL_BIND, "\t", "ed-insert", NULL);
+    el_set(p->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_set(p->el, EL_BIND, "\033[3~", "ed-delete-next-char", NULL);
+    el_source(p->el, NULL);
+    *ret = p;
+    return 0;
+}
+
+int hutch_prompt_save(struct prompt *p, struct hutch_err *err)
+{
+    auto_free char *part = NULL;
+    auto_fd fd = -1;
+    HistEvent event;
+    FILE *file;
+    int rc;
+
+    if (!p->path)
+        return 0;
+    if (asprintf(&part, "%s.%d", p->path, (int)getpid()) < 0) {
+        part = NULL;
+        return hutch_err_set(err, ENOMEM, "write the history");
+    }
+    unlink(part); /* of a process before us that had our number */
+    fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!file)
+        return hutch_err_set(err, errno, "write the history '%s'", part);
+    hutch_fd_take(&fd);
+    rc = history(p->history, &event, H_SAVE_FP, file);
+    if (fclose(file) != 0 || rc < 0 || rename(part, p->path) < 0) {
+        hutch_err_set(err, errno, "write the history '%s'", p->path);
+        unlink(part);
+        return -1;
+    }
+    return 0;
+}
+
+void hutch_prompt_free(struct prompt *p)
+{
+    if (!p)
+        return;
+    if (p->el)
+        el_end(p->el);
+    if (p->history)
+        history_end(p->history);
+    free(p->path);
+    free(p);
+}
+
+static void mark_pastes(const struct prompt *p, bool is_on)
+{
+    if (!p->marks_pastes)
+        return;
+    fputs(is_on ? "\033[?2004h" : "\033[?2004l", stdout);
+    fflush(stdout);
+}
+
+bool hutch_prompt_is_pasting(const struct prompt *p)
+{
+    return p->is_pasting;
+}
+
+enum prompt_end hutch_prompt_read(struct prompt *p, const char *text, const char **ret_line, size_t *ret_len)
+{
+    int len = 0;
+
+    snprintf(p->text, sizeof(p->text), "%s", text);
+    p->was_stopped = false;
+    memset(&p->letter, 0, sizeof(p->letter));
+    el_set(p->el, EL_PREP_TERM, 1); /* el_gets() does it after the prompt: what is typed between the two would be shown twice */
+    mark_pastes(p, true);
+    *ret_line = el_gets(p->el, &len);
+    mark_pastes(p, false);
+    *ret_len = len > 0 ? (size_t)len : 0;
+    if (p->was_stopped) {
+        p->is_pasting = false;
+        p->n_ahead = 0;
+        el_reset(p->el);
+        return PROMPT_STOPPED;
+    }
+    return *ret_line && len > 0 ? PROMPT_LINE : PROMPT_EOF;
+}
+
+void hutch_prompt_remember(struct prompt *p, const char *line, size_t len)
+{
+    auto_free char *text = NULL;
+    HistEvent event;
+
+    while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == ' '))
+        len--;
+    if (len == 0 || len > PROMPT_HISTORY_LINE)
+        return;
+    text = strndup(line, len);
+    if (text)
+        history(p->history, &event, H_ENTER, text);
+}
+
+void hutch_prompt_redraw(struct prompt *p, bool is_resized, bool is_lost)
+{
+    if (is_resized)
+        el_resize(p->el);
+    if (is_lost)
+        el_set(p->el, EL_PREP_TERM, 1);
+    if (!is_resized)
+        el_set(p->el, EL_REFRESH);
+}

@@ -1,0 +1,82 @@
+/* repl.h - what the files of hutch repl share; nobody else includes it.
+ *
+ *   cli/repl.c     the command: options, the prompt, a cell at a time
+ *   repl/loop.c    the session, and the loop that waits for it, for signals and for keys
+ *   repl/magic.c   %upload and the like */
+#ifndef HUTCH_REPL_REPL_H
+#define HUTCH_REPL_REPL_H
+
+#include "runtime/term/show.h"
+#include "runtime/cell/result_text.h"
+#include "sandbox/err.h"
+#include "runtime/hutch.h"
+#include "runtime/repl/counts.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <termios.h>
+
+#define REPL_MAX_SIXELS 4 /* images of one cell that a terminal for sixels shows */
+
+struct prompt;
+
+struct repl {
+    struct hutch_engine *engine;
+    uint64_t session; /* 0: none, the next cell opens one */
+    bool is_prepared; /* its interpreter */
+    bool has_files;   /* a cell has run in it: before, its directory is not there */
+    const char *data; /* --data, its real path; NULL: a fresh directory for each session */
+    uint64_t max_upload; /* bytes of one file */
+    char context[REPL_CONTEXT_SIZE];
+    struct cell_show show;
+    struct prompt *prompt; /* NULL: standard input is no terminal */
+    bool is_interactive, is_quiet;
+    int signal_fd;
+    int fatal_signal;   /* that ends us; 0: none */
+    bool is_broken;     /* the engine can run nothing, which was said */
+    bool is_closing;    /* the session's end is no news */
+
+    bool is_busy;       /* a cell or an order is under way */
+    bool is_hidden;     /* … which is none of the user's: it makes sixels */
+    unsigned n_interrupts; /* that it got */
+    enum hutch_verdict verdict; /* of the last cell */
+    bool was_death_told; /* of its interpreter: that the next one has no variables is no news */
+    struct repl_counts counts;
+    uint64_t branch;    /* that has its turn */
+
+    bool wants_input;   /* the cell asks, and the answer is read from the terminal */
+    bool has_hidden_echo; /* … a password: the terminal shows nothing until then */
+    struct termios echo;
+
+    char sixels[REPL_MAX_SIXELS][CELL_IMAGE_NAME_SIZE]; /* images that are to be shown */
+    unsigned n_sixels;
+    char *picture;      /* owned; what the hidden cell prints */
+    size_t picture_len;
+};
+
+/* --- repl/loop.c --- */
+
+/* A session is there, or is opened. False: none can be had, which was said. */
+bool hutch_repl_open_session(struct repl *r);
+void hutch_repl_close_session(struct repl *r);
+/* The next interpreter is another one: checkpoints and branches are gone. */
+void hutch_repl_begin_anew(struct repl *r);
+/* Runs a cell to its end. False: there was nothing to run it in, which was said. */
+bool hutch_repl_execute(struct repl *r, const char *code, size_t len);
+/* A cell that nobody sees has run in the session's interpreter, so that it has its files. False: it cannot be had, which was said. */
+bool hutch_repl_prepare(struct repl *r);
+/* Until nothing is under way and all is written. */
+void hutch_repl_wait(struct repl *r);
+/* Does what is due, without waiting. True when Ctrl-C was pressed meanwhile. */
+bool hutch_repl_is_interrupted(struct repl *r);
+/* Waits until a key is pressed at the prompt; false when it is called off by a signal. For prompt.h. */
+bool hutch_repl_await_key(void *repl);
+
+/* --- repl/magic.c --- */
+
+/* Whether it is a line of ours, which is then done. */
+bool hutch_repl_magic(struct repl *r, const char *line, size_t len);
+bool hutch_repl_is_context(const char *name);
+
+#endif

@@ -1,0 +1,79 @@
+/* result.h - the one result of a run, and its JSON. docs/results.md describes every key. */
+#ifndef HUTCH_RUN_RESULT_H
+#define HUTCH_RUN_RESULT_H
+
+#include "runtime/data/changes.h"
+#include "sandbox/err.h"
+#include "runtime/lang/python_error.h"
+#include "sandbox/spec.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum run_verdict {
+    VERDICT_OK,            /* exit code 0 */
+    VERDICT_ERROR,         /* the program itself failed: exit code not 0, or it died of a signal of its own making */
+    VERDICT_TIMEOUT,       /* wall clock */
+    VERDICT_CPU_TIME,
+    VERDICT_OUT_OF_MEMORY,
+    VERDICT_OUTPUT_LIMIT,  /* stdout, stderr, or what lies in /mnt/data */
+    VERDICT_KILLED,        /* from outside: a signal to hutch, or somebody else's SIGKILL */
+    VERDICT_DENIED,        /* the filter ended it for a call that is never allowed */
+    VERDICT_SETUP_FAILED,  /* no code ran; exit_code is 125, 126 or 127 */
+    VERDICT_COUNT
+};
+const char *hutch_verdict_name(enum run_verdict verdict);
+/* -1 when no verdict is called @name. */
+int hutch_verdict_parse(const char *name, enum run_verdict *ret);
+
+#define USAGE_UNKNOWN UINT64_MAX
+
+/* What a stream of the sandbox said; any bytes. */
+struct run_output {
+    char  *data; /* owned; NULL when len is 0 */
+    size_t len;
+    bool   truncated;
+};
+
+struct run_limit_report {
+    uint64_t asked;     /* in the units of enum sandbox_limit; 0: no limit */
+    unsigned enforcers; /* 1u << enum sandbox_enforcer each; ENFORCER_NONE alone when asked and not enforced */
+};
+
+struct run_layer_report {
+    enum sandbox_need asked;
+    bool is_active;
+    char detail[96]; /* "ABI 6", "not delegated", …; may be empty */
+};
+
+struct run_result {
+    enum run_verdict verdict;
+    int  exit_code;    /* -1 when there is none */
+    int  signal;       /* 0 when there is none */
+    char message[512]; /* one sentence for a human when the verdict is neither ok nor error, else empty */
+
+    struct run_output out, err_out; /* stdout, stderr */
+    int lost_output;                /* errno of a write that lost output which was to be passed on, 0 for none; not in the JSON */
+    struct error_report error;
+
+    char *directory;           /* owned; the host's path of /mnt/data, NULL when there is none */
+    struct file_changes files;
+
+    double queued_ms, prepared_ms, run_ms, total_ms;
+
+    uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes, pids_peak; /* USAGE_UNKNOWN where nobody counted */
+
+    struct run_limit_report limits[LIMIT_COUNT];
+    struct run_layer_report layers[LAYER_COUNT];
+};
+
+/* An empty result: ok, no exit code, usage unknown. */
+void hutch_result_init(struct run_result *r);
+void hutch_result_done(struct run_result *r);
+
+/* One object on one line, without a newline, NUL-terminated; the caller frees it. Always valid JSON and valid UTF-8,
+ * whatever bytes are in @r. Errors: ENOMEM. */
+int hutch_result_json(const struct run_result *r, char **ret_json, size_t *ret_len, struct hutch_err *err);
+
+#endif

@@ -1,0 +1,211 @@
+#include "runtime/run/run.h"
+
+#include "runtime/data/changes.h"
+#include "sandbox/fd.h"
+#include "sandbox/log.h"
+#include "runtime/lang/python_error.h"
+#include "sandbox/sandbox.h"
+#include "runtime/run/state.h"
+#include "runtime/run/supervisor.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+
+struct run {
+    const struct run_request *request;
+    struct supervisor *supervisor;
+    struct run_result *result;
+    struct run_state state;
+    struct cgroup_base cgroup_base;
+    struct sandbox sandbox;
+    int data_dirfd;
+    struct file_list before;
+};
+
+static int make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct hutch_err *err)
+{
+    int fds[2];
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return hutch_err_set(err, errno, "make a pipe");
+    *ret_mine = fds[i_read ? 0 : 1];
+    *ret_theirs = fds[i_read ? 1 : 0];
+    if (fcntl(*ret_mine, F_SETFL, O_NONBLOCK) < 0)
+        return hutch_err_set(err, errno, "make a pipe non-blocking");
+    return 0;
+}
+
+static int prepare_data(struct run *r, struct hutch_err *err)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct open_how how = { .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS };
+    auto_free char *fresh = NULL;
+    const char *dir = r->request->data_dir;
+
+    if (!dir) {
+        if (hutch_state_make_data(&r->state, &fresh, err) < 0)
+            return -1;
+        dir = fresh;
+    }
+    /* What is mounted is opened the same way, so that both are the same directory. */
+    r->data_dirfd = (int)syscall(SYS_openat2, AT_FDCWD, dir, &how, sizeof(how));
+    if (r->data_dirfd < 0)
+        return hutch_err_set(err, errno, "open the data directory '%s'", dir);
+    if (hutch_spec_set_string(&r->result->directory, dir, err) < 0)
+        return -1;
+    r->supervisor->data_dirfd = r->data_dirfd;
+    if (!hutch_spec_add_mount(r->request->spec, MOUNT_BIND, dir, RUN_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err))
+        return -1;
+    return hutch_collect_snapshot(r->data_dirfd, &bounds, &r->before, err);
+}
+
+static int start(struct run *r, struct hutch_err *err)
+{
+    auto_fd in_r = -1, out_w = -1, err_w = -1, report_w = -1;
+    struct supervisor *s = r->supervisor;
+    struct sandbox_io io;
+
+    if (hutch_pyreport_attach(r->request->spec, INIT_REPORT_FD, err) < 0)
+        return -1;
+    hutch_cgroup_find_base(&r->cgroup_base);
+    if (hutch_state_note_cgroup(&r->state, &r->cgroup_base, err) < 0)
+        return -1;
+    if (make_pipe(&s->in.pipe_fd, &in_r, false, err) < 0 || make_pipe(&s->out.pipe_fd, &out_w, true, err) < 0 ||
+        make_pipe(&s->err_out.pipe_fd, &err_w, true, err) < 0 || make_pipe(&s->report_fd, &report_w, true, err) < 0)
+        return -1;
+    io = (struct sandbox_io){ .stdin_r = in_r, .stdout_w = out_w, .stderr_w = err_w, .report_w = report_w };
+    return hutch_sandbox_start(r->request->spec, &r->cgroup_base, r->state.cgroup_name, &io, &r->sandbox, err);
+}
+
+static void hear_signal(struct run *r)
+{
+    struct signalfd_siginfo info;
+
+    while (read(r->request->signal_fd, &info, sizeof(info)) == sizeof(info))
+        hutch_supervisor_pass_signal(r->supervisor, (int)info.ssi_signo);
+}
+
+static int turn(struct run *r, int timeout_ms, struct hutch_err *err)
+{
+    struct pollfd p[SUPERVISOR_FDS + 1];
+
+    hutch_supervisor_poll(r->supervisor, p);
+    p[SUPERVISOR_FDS] = (struct pollfd){ .fd = r->request->signal_fd, .events = POLLIN };
+    if (poll(p, ARRAY_SIZE(p), timeout_ms) < 0) {
+        if (errno == EINTR)
+            return 0;
+        return hutch_err_set(err, errno, "wait for the sandbox");
+    }
+    if (p[SUPERVISOR_FDS].revents)
+        hear_signal(r);
+    return hutch_supervisor_turn(r->supervisor, p, err);
+}
+
+static int supervise(struct run *r, struct hutch_err *err)
+{
+    while (!hutch_supervisor_is_over(r->supervisor))
+        if (turn(r, hutch_supervisor_clocks(r->supervisor), err) < 0)
+            return -1;
+    return 0;
+}
+
+/* A sink that nobody empties holds us until a signal. */
+static int drain(struct run *r, struct hutch_err *err)
+{
+    hutch_supervisor_drain(r->supervisor);
+    while (!hutch_supervisor_is_drained(r->supervisor)) {
+        int signal_before = r->supervisor->passed_signal;
+
+        if (turn(r, -1, err) < 0)
+            return -1;
+        if (r->supervisor->passed_signal != signal_before)
+            break;
+    }
+    return 0;
+}
+
+static int collect(struct run *r, struct hutch_err *err)
+{
+    auto_free char *kept = NULL;
+    const struct file_changes *files = &r->result->files;
+    struct hutch_err why;
+
+    if (r->data_dirfd < 0)
+        return 0;
+    hutch_supervisor_collect(r->supervisor, r->data_dirfd, &r->before);
+    if (r->request->data_dir)
+        return 0;
+    if (files->added.n == 0 && !files->truncated) {
+        free(r->result->directory);
+        r->result->directory = NULL;
+        return 0;
+    }
+    if (hutch_state_keep_data(&r->state, &kept, &why) < 0) {
+        hutch_supervisor_admit_loss(r->supervisor, &why);
+        return 0;
+    }
+    return hutch_spec_set_string(&r->result->directory, kept, err);
+}
+
+static int finish(struct run *r, struct hutch_err *err)
+{
+    struct sandbox_end end = { 0 };
+    struct hutch_err ignored;
+    int rc = 0;
+
+    if (r->sandbox.pid > 0 && hutch_sandbox_finish(&r->sandbox, &end, &ignored) < 0)
+        hutch_log_debug("run: %s (the next start sweeps it)", ignored.msg);
+    rc = drain(r, err);
+    if (hutch_supervisor_judge(r->supervisor, &end, err) < 0)
+        rc = -1;
+    if (collect(r, err) < 0)
+        rc = -1;
+    return rc;
+}
+
+int hutch_run(const struct run_request *request, struct run_result *ret, struct hutch_err *err)
+{
+    double t0 = hutch_supervisor_now();
+    struct supervisor *s = hutch_supervisor_create(err);
+    struct run r = { .request = request,
+                     .supervisor = s,
+                     .result = ret,
+                     .state = RUN_STATE_INIT,
+                     .cgroup_base = CGROUP_BASE_INIT,
+                     .sandbox = SANDBOX_INIT,
+                     .data_dirfd = -1,
+                     .before = FILE_LIST_INIT };
+    struct hutch_err ignored;
+    int rc = -1;
+
+    if (!s)
+        return -1;
+    s->t0 = t0;
+    s->sandbox = &r.sandbox;
+    s->result = ret;
+    s->out.capture = &ret->out;
+    s->out.sink_fd = request->stdout_fd;
+    s->err_out.capture = &ret->err_out;
+    s->err_out.sink_fd = request->stderr_fd;
+    s->in.source_fd = request->stdin_fd;
+    hutch_supervisor_set_limits(s, request->spec->limits, request->spec->grace_ms);
+    if (hutch_state_open(request->home, &r.state, err) < 0 || prepare_data(&r, err) < 0 || start(&r, err) < 0) {
+        s->setup_failed = true;
+        s->setup_err = *err;
+    }
+    hutch_supervisor_note_limits(s, request->spec);
+    if (s->setup_failed || supervise(&r, err) == 0)
+        rc = finish(&r, err);
+    if (r.sandbox.pid > 0)
+        hutch_sandbox_finish(&r.sandbox, NULL, &ignored);
+    hutch_supervisor_free(s);
+    hutch_fd_closep(&r.data_dirfd);
+    hutch_file_list_done(&r.before);
+    hutch_cgroup_base_done(&r.cgroup_base);
+    if (hutch_state_close(&r.state, &ignored) < 0)
+        hutch_log_debug("run: %s (the next start sweeps it)", ignored.msg);
+    ret->total_ms = hutch_supervisor_now() - t0;
+    return rc;
+}

@@ -1,0 +1,251 @@
+#include "runtime/run/state.h"
+
+#include "sandbox/fd.h"
+#include "rootfs/home.h"
+#include "sandbox/log.h"
+#include "sandbox/rmtree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+
+#define CGROUP_PREFIX "hutch-"
+#define DATA_MODE 0755
+#define MAX_SLOTS 4096 /* live runs of one home */
+
+static int open_dir_at(int dirfd, const char *name, int *ret_fd, struct hutch_err *err)
+{
+    auto_fd fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0 && errno == ENOENT) {
+        if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
+            return hutch_err_set(err, errno, "make the directory '%s'", name);
+        fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    }
+    if (fd < 0)
+        return hutch_err_set(err, errno, "open the directory '%s'", name);
+    *ret_fd = hutch_fd_take(&fd);
+    return 0;
+}
+
+static int make_id(char id[STATE_ID_LEN + 1], struct hutch_err *err)
+{
+    unsigned char raw[STATE_ID_LEN / 2];
+
+    if (getrandom(raw, sizeof(raw), 0) != sizeof(raw))
+        return hutch_err_set(err, errno, "draw a run's name");
+    for (size_t i = 0; i < sizeof(raw); i++)
+        snprintf(id + 2 * i, 3, "%02x", raw[i]);
+    return 0;
+}
+
+/* A name that a run gave its cgroup: nothing else below the noted directory is ours to remove. */
+static bool is_cgroup_name(const char *name)
+{
+    return strncmp(name, CGROUP_PREFIX, strlen(CGROUP_PREFIX)) == 0 &&
+           strspn(name + strlen(CGROUP_PREFIX), "0123456789abcdef") == STATE_ID_LEN && strlen(name) == strlen(CGROUP_PREFIX) + STATE_ID_LEN;
+}
+
+/* Removes the cgroup that a dead run noted in its slot: "DIRECTORY\nNAME\n". */
+static int remove_noted_cgroup(int slot_fd, struct hutch_err *err)
+{
+    struct cgroup_base base = CGROUP_BASE_INIT;
+    auto_free char *note = NULL;
+    char *name, *end;
+    size_t len;
+    int rc;
+
+    if (lseek(slot_fd, 0, SEEK_SET) < 0)
+        return hutch_err_set(err, errno, "read a slot");
+    if (hutch_fd_slurp(slot_fd, 2 * PATH_MAX, "slot", &note, &len, err) < 0)
+        return -1;
+    name = strchr(note, '\n');
+    end = name ? strchr(name + 1, '\n') : NULL;
+    if (end) { /* a note that was cut short was written before any cgroup was made */
+        *name++ = '\0';
+        *end = '\0';
+        base.dirfd = open(note, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        rc = is_cgroup_name(name) ? hutch_cgroup_destroy_named(&base, name, err) : 0;
+        hutch_cgroup_base_done(&base);
+        if (rc < 0)
+            return -1;
+    }
+    if (ftruncate(slot_fd, 0) < 0)
+        return hutch_err_set(err, errno, "empty a slot");
+    return 0;
+}
+
+/* Whether nothing was ever done to a directory since it was made: only then may a later run have it. The times tell, but
+ * only in ticks of the kernel's clock (as in any file system that does not tell the time of birth), so what they would miss
+ * is looked at too. */
+static bool is_untouched(int runs_dirfd, const char *name)
+{
+    auto_fd fd = openat(runs_dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    char entries[1024] __attribute__((aligned(8)));
+    struct statx st;
+    long n;
+
+    if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &st) < 0 || !(st.stx_mask & STATX_BTIME) ||
+        st.stx_ctime.tv_sec != st.stx_btime.tv_sec || st.stx_ctime.tv_nsec != st.stx_btime.tv_nsec)
+        return false;
+    if (st.stx_uid != geteuid() || (st.stx_mode & 07777) != DATA_MODE || flistxattr(fd, NULL, 0) > 0)
+        return false;
+    n = syscall(SYS_getdents64, fd, entries, sizeof(entries)); /* "." and ".." are 24 bytes each */
+    return n == 48;
+}
+
+/* Makes a slot whose lock we hold as good as new. */
+static int clean_slot(int runs_dirfd, int slot_fd, const char *data_name, struct hutch_err *err)
+{
+    struct stat st;
+
+    if (fstat(slot_fd, &st) < 0)
+        return hutch_err_set(err, errno, "look at a slot");
+    if (st.st_size > 0 && remove_noted_cgroup(slot_fd, err) < 0)
+        return -1;
+    if (!is_untouched(runs_dirfd, data_name) && hutch_rmtree(runs_dirfd, data_name, err) < 0)
+        return -1;
+    return 0;
+}
+
+/* A locked descriptor of slot @number, or -1 when it is held (or @flags lacks O_CREAT and it is not there). */
+static int lock_slot(int runs_dirfd, unsigned number, int flags)
+{
+    char name[16];
+    auto_fd fd = -1;
+
+    snprintf(name, sizeof(name), "%u", number);
+    fd = openat(runs_dirfd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return -1;
+    return hutch_fd_take(&fd);
+}
+
+static void sweep(int runs_dirfd)
+{
+    auto_fd fd = openat(runs_dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    if (!dir)
+        return;
+    fd = -1; /* closedir(3) has it now */
+    while ((entry = readdir(dir))) {
+        char data_name[24], *end;
+        unsigned long number = strtoul(entry->d_name, &end, 10);
+        struct hutch_err err;
+        auto_fd slot = -1;
+
+        if (*end || end == entry->d_name || number >= MAX_SLOTS)
+            continue;
+        slot = lock_slot(runs_dirfd, (unsigned)number, 0);
+        snprintf(data_name, sizeof(data_name), "%lu.data", number);
+        /* What cannot be undone now is left for the next time: it keeps no new run from starting. */
+        if (slot >= 0 && clean_slot(runs_dirfd, slot, data_name, &err) < 0)
+            hutch_log_debug("state: sweep slot %lu: %s", number, err.msg);
+    }
+    closedir(dir);
+}
+
+int hutch_state_open(const char *home, struct run_state *ret, struct hutch_err *err)
+{
+    struct run_state state = RUN_STATE_INIT;
+
+    if (make_id(state.id, err) < 0 || hutch_home_create(home, &state.home_dirfd, &state.home, err) < 0 ||
+        open_dir_at(state.home_dirfd, "runs", &state.runs_dirfd, err) < 0)
+        goto fail;
+    snprintf(state.cgroup_name, sizeof(state.cgroup_name), CGROUP_PREFIX "%s", state.id);
+    sweep(state.runs_dirfd);
+    for (unsigned n = 0; n < MAX_SLOTS && state.slot_fd < 0; n++) {
+        state.slot_fd = lock_slot(state.runs_dirfd, n, O_CREAT);
+        snprintf(state.data_name, sizeof(state.data_name), "%u.data", n);
+        if (state.slot_fd >= 0 && clean_slot(state.runs_dirfd, state.slot_fd, state.data_name, err) < 0) {
+            hutch_log_debug("state: slot %u: %s", n, err->msg);
+            hutch_fd_closep(&state.slot_fd);
+        }
+    }
+    if (state.slot_fd < 0) {
+        hutch_err_set(err, errno, "take one of %d slots below '%s/runs'", MAX_SLOTS, state.home);
+        goto fail;
+    }
+    *ret = state;
+    return 0;
+fail:
+    hutch_err_wrap(err, "keep the state of a run");
+    free(state.home);
+    hutch_fd_closep(&state.home_dirfd);
+    hutch_fd_closep(&state.runs_dirfd);
+    return -1;
+}
+
+int hutch_state_note_cgroup(struct run_state *state, const struct cgroup_base *base, struct hutch_err *err)
+{
+    auto_free char *text = NULL;
+
+    if (base->dirfd < 0)
+        return 0;
+    if (asprintf(&text, "%s%s\n%s\n", base->mount, base->path, state->cgroup_name) < 0)
+        return hutch_err_set(err, ENOMEM, "note the cgroup");
+    if (hutch_fd_write_all(state->slot_fd, text, strlen(text)) < 0)
+        return hutch_err_set(err, errno, "write to a slot below '%s/runs'", state->home);
+    return 0;
+}
+
+int hutch_state_make_data(struct run_state *state, char **ret_path, struct hutch_err *err)
+{
+    if (mkdirat(state->runs_dirfd, state->data_name, DATA_MODE) < 0 && errno != EEXIST)
+        return hutch_err_set(err, errno, "make the directory '%s/runs/%s'", state->home, state->data_name);
+    if (asprintf(ret_path, "%s/runs/%s", state->home, state->data_name) < 0)
+        return hutch_err_set(err, ENOMEM, "make the data directory");
+    return 0;
+}
+
+int hutch_state_keep_directory(struct run_state *state, int dirfd, const char *name, const char *id, char **ret_path,
+                               struct hutch_err *err)
+{
+    auto_fd data = openat(dirfd, name, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    auto_fd outputs = -1;
+    char kept[32];
+
+    /* Moving a directory takes write permission on it, and the code inside may have taken that away. */
+    if (data < 0 || fchmodat(dirfd, name, DATA_MODE, 0) < 0)
+        return hutch_err_set(err, errno, "keep the files of a run");
+    if (open_dir_at(state->home_dirfd, "outputs", &outputs, err) == 0 &&
+        renameat(dirfd, name, outputs, id) == 0) {
+        if (asprintf(ret_path, "%s/outputs/%s", state->home, id) < 0)
+            return hutch_err_set(err, ENOMEM, "keep the files of a run");
+        return 0;
+    }
+    /* No reason to lose them: beside the slots they are safe from the next run. */
+    snprintf(kept, sizeof(kept), "%s.kept", id);
+    if (renameat(dirfd, name, state->runs_dirfd, kept) < 0)
+        return hutch_err_set(err, errno, "keep the files of a run in '%s/runs/%s'", state->home, kept);
+    if (asprintf(ret_path, "%s/runs/%s", state->home, kept) < 0)
+        return hutch_err_set(err, ENOMEM, "keep the files of a run");
+    return 0;
+}
+
+int hutch_state_keep_data(struct run_state *state, char **ret_path, struct hutch_err *err)
+{
+    return hutch_state_keep_directory(state, state->runs_dirfd, state->data_name, state->id, ret_path, err);
+}
+
+int hutch_state_close(struct run_state *state, struct hutch_err *err)
+{
+    int rc = 0;
+
+    if (state->slot_fd >= 0)
+        rc = clean_slot(state->runs_dirfd, state->slot_fd, state->data_name, err);
+    free(state->home);
+    hutch_fd_closep(&state->slot_fd);
+    hutch_fd_closep(&state->runs_dirfd);
+    hutch_fd_closep(&state->home_dirfd);
+    *state = (struct run_state)RUN_STATE_INIT;
+    return rc;
+}

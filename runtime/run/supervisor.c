@@ -1,0 +1,560 @@
+#include "runtime/run/supervisor.h"
+
+#include "sandbox/fd.h"
+#include "sandbox/log.h"
+#include "runtime/lang/python_error.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define SETUP_TIMEOUT_MS   30000 /* a sandbox takes milliseconds; this is for a host that hangs */
+#define DATA_LOOK_MS       250   /* between two looks at /mnt/data, more when a look takes long */
+#define NO_GLANCE_MS       60000
+#define DATA_LOOK_SHARE    10    /* a look may take one part in so many of the time */
+#define DATA_MAX_FAILURES  4
+#define CPU_LOOK_MS        100
+#define CAPTURE_MAX        (256u << 20) /* bytes of a stream that are kept in memory where no limit is set */
+#define HIDDEN_MAX         5  /* samples in a row: once or twice it is a process on its way out */
+#define CUT_MAX            10 /* samples in a row, each of a quarter of a second of CPU time */
+#define KILL_AFTER_SIGNAL_MS 2000
+
+double hutch_supervisor_now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
+}
+
+/* All but its memory. */
+static void forget(struct supervisor *s)
+{
+    memset(s, 0, offsetof(struct supervisor, report));
+    s->report_fd = s->data_dirfd = -1;
+    s->data_look_share = DATA_LOOK_SHARE;
+    hutch_out_stream_init(&s->out);
+    hutch_out_stream_init(&s->err_out);
+    hutch_in_stream_init(&s->in);
+}
+
+struct supervisor *hutch_supervisor_create(struct hutch_err *err)
+{
+    struct supervisor *s = malloc(sizeof(*s));
+    char *report = malloc(PYREPORT_MAX + 1);
+
+    if (!s || !report) {
+        free(s);
+        free(report);
+        hutch_err_set(err, ENOMEM, "start a run");
+        return NULL;
+    }
+    s->report = report;
+    forget(s);
+    return s;
+}
+
+static void close_report(struct supervisor *s)
+{
+    if (s->report_fd >= 0 && s->on_close && s->on_close(s->user, s->report_fd))
+        s->report_fd = -1;
+    hutch_fd_closep(&s->report_fd);
+}
+
+void hutch_supervisor_reset(struct supervisor *s)
+{
+    close_report(s);
+    hutch_out_stream_close(&s->out);
+    hutch_out_stream_close(&s->err_out);
+    hutch_in_stream_close(&s->in);
+    forget(s);
+}
+
+void hutch_supervisor_free(struct supervisor *s)
+{
+    if (!s)
+        return;
+    hutch_supervisor_reset(s);
+    free(s->report);
+    free(s);
+}
+
+static void bound(struct out_stream *stream, uint64_t limit)
+{
+    bool is_kept = stream->sink_fd < 0 && !stream->on_data;
+
+    stream->limit = !limit && is_kept ? CAPTURE_MAX : limit;
+}
+
+void hutch_supervisor_set_limits(struct supervisor *s, const uint64_t limits[LIMIT_COUNT], uint64_t grace_ms)
+{
+    memcpy(s->limits, limits, sizeof(s->limits));
+    s->grace_ms = grace_ms;
+    bound(&s->out, limits[LIMIT_OUTPUT]);
+    bound(&s->err_out, limits[LIMIT_OUTPUT]);
+}
+
+void hutch_supervisor_note_limits(struct supervisor *s, const struct sandbox_spec *spec)
+{
+    static const enum sandbox_limit watched[] = { LIMIT_CPU_TIME, LIMIT_WALL, LIMIT_OUTPUT, LIMIT_DATA_SIZE, LIMIT_DATA_FILES };
+    static const struct sandbox_enforcement nothing;
+    const struct sandbox_enforcement *e = s->sandbox ? &s->sandbox->enforcement : &nothing;
+
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        s->result->limits[i].asked = s->limits[i];
+        s->result->limits[i].enforcers = e->limits[i];
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(watched); i++)
+        if (s->limits[watched[i]])
+            s->result->limits[watched[i]].enforcers |= 1u << ENFORCER_SUPERVISOR;
+    if (s->limits[LIMIT_MEMORY] && s->sandbox && s->sandbox->wants_samples && !(e->limits[LIMIT_MEMORY] & 1u << ENFORCER_CGROUP))
+        s->result->limits[LIMIT_MEMORY].enforcers |= 1u << ENFORCER_SUPERVISOR;
+    for (size_t i = 0; i < LAYER_COUNT; i++) {
+        s->result->layers[i].asked = spec->layers[i];
+        s->result->layers[i].is_active = e->layer_active[i];
+        memcpy(s->result->layers[i].detail, e->layer_detail[i], sizeof(s->result->layers[i].detail));
+    }
+}
+
+void hutch_supervisor_end(struct supervisor *s, enum end_reason reason)
+{
+    if (s->reason == END_OWN)
+        s->reason = reason;
+    if (s->sandbox)
+        hutch_sandbox_kill(s->sandbox);
+}
+
+/* Asks politely; the kill follows after @grace_ms. */
+static void end_softly(struct supervisor *s, enum end_reason reason, int sig, double grace_ms)
+{
+    if (s->reason == END_OWN)
+        s->reason = reason;
+    if (s->kill_at == 0)
+        s->kill_at = hutch_supervisor_now() + grace_ms;
+    hutch_sandbox_signal(s->sandbox, sig);
+}
+
+static void hear_init(struct supervisor *s)
+{
+    struct init_msg msg;
+    struct hutch_err err;
+    const uint64_t *limits = s->limits;
+    int rc = hutch_sandbox_receive(s->sandbox, &msg, &err);
+
+    if (rc < 0 && err.errnum == EAGAIN)
+        return;
+    if (rc <= 0) {
+        s->is_init_gone = true;
+        return;
+    }
+    switch (msg.kind) {
+    case INIT_SETUP_FAILED:
+    case INIT_EXEC_FAILED:
+        s->setup_failed = true;
+        s->exec_failed = msg.kind == INIT_EXEC_FAILED;
+        s->setup_err = msg.err;
+        break;
+    case INIT_STARTED:
+        hutch_supervisor_started(s);
+        break;
+    case INIT_SAMPLE:
+        s->last = msg.sample;
+        s->n_samples++;
+        s->has_stirred = true;
+        if (s->rest_ms > 0 && s->next_data > hutch_supervisor_now() + INIT_SAMPLE_MS)
+            s->next_data = hutch_supervisor_now() + INIT_SAMPLE_MS;
+        if (msg.sample.memory_bytes > s->peak.memory_bytes)
+            s->peak.memory_bytes = msg.sample.memory_bytes;
+        if (msg.sample.pids > s->peak.pids)
+            s->peak.pids = msg.sample.pids;
+        if (limits[LIMIT_MEMORY] && !(s->sandbox->cgroup.controllers & CGROUP_MEMORY) &&
+            msg.sample.memory_bytes > limits[LIMIT_MEMORY])
+            hutch_supervisor_end(s, END_MEMORY);
+        s->hidden_in_a_row = msg.sample.hidden ? s->hidden_in_a_row + 1 : 0;
+        s->cut_in_a_row = msg.sample.is_cut_short ? s->cut_in_a_row + 1 : 0;
+        if (s->hidden_in_a_row >= HIDDEN_MAX || s->cut_in_a_row >= CUT_MAX)
+            hutch_supervisor_end(s, END_HIDDEN);
+        if (limits[LIMIT_DATA_SIZE] && msg.sample.unlinked_bytes > limits[LIMIT_DATA_SIZE])
+            hutch_supervisor_end(s, END_DATA);
+        if (limits[LIMIT_CPU_TIME] && msg.sample.cpu_ms > limits[LIMIT_CPU_TIME])
+            hutch_supervisor_end(s, END_CPU_TIME);
+        break;
+    case INIT_FOLLOWED:
+        s->has_followed = true;
+        s->followed = msg.followed;
+        break;
+    case INIT_READY:
+    case INIT_ATTACHED:
+        break; /* said before a run begins */
+    case INIT_ENDED:
+        s->t_ended = hutch_supervisor_now();
+        s->has_ended = true;
+        s->status = msg.ended.status;
+        s->usage = msg.ended.usage;
+        break;
+    }
+}
+
+void hutch_supervisor_pass_signal(struct supervisor *s, int sig)
+{
+    bool is_second = s->passed_signal != 0;
+
+    s->passed_signal = sig;
+    if (is_second || s->t_started == 0)
+        hutch_supervisor_end(s, END_SIGNAL);
+    else
+        end_softly(s, END_SIGNAL, sig, KILL_AFTER_SIGNAL_MS);
+}
+
+/* Takes all that is there. */
+static void read_report(struct supervisor *s)
+{
+    while (s->report_fd >= 0) {
+        ssize_t n = TEMP_FAILURE_RETRY(read(s->report_fd, s->report + s->report_len, PYREPORT_MAX + 1 - s->report_len));
+
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n < 0)
+            s->report_errno = errno;
+        else
+            s->report_len += (size_t)n;
+        if (n <= 0 || s->report_len > PYREPORT_MAX)
+            close_report(s);
+    }
+}
+
+/* The same moment for all that rest. Where init samples, a sample says when something has stirred. */
+static double next_glance(const struct supervisor *s, double now)
+{
+    if (s->sandbox->wants_samples)
+        return now + NO_GLANCE_MS;
+    return (double)((uint64_t)(now / s->rest_ms) + 1) * s->rest_ms;
+}
+
+void hutch_supervisor_rest(struct supervisor *s, double rest_ms)
+{
+    s->rest_ms = rest_ms;
+    s->next_data = rest_ms > 0 ? next_glance(s, hutch_supervisor_now()) : 0;
+}
+
+/* While nothing uses CPU time, no file gets larger. A cgroup's counts init too, which is still where it does not sample. */
+static bool has_rested(struct supervisor *s)
+{
+    uint64_t before = s->rested_cpu;
+    bool has_stirred = s->has_stirred;
+
+    s->has_stirred = false;
+    if (s->sandbox->wants_samples)
+        return !has_stirred;
+    s->rested_cpu = hutch_cgroup_read_cpu(&s->sandbox->cgroup);
+    return s->rested_cpu != UINT64_MAX && s->rested_cpu == before;
+}
+
+static void look_at_data(struct supervisor *s)
+{
+    const uint64_t *limits = s->limits;
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    uint64_t bytes = 0, entries = 0;
+    struct hutch_err err;
+    double before = hutch_supervisor_now(), took;
+
+    bounds.usage_bytes = limits[LIMIT_DATA_SIZE];
+    bounds.usage_entries = limits[LIMIT_DATA_FILES];
+    if (hutch_collect_usage(s->data_dirfd, &bounds, &bytes, &entries, &err) < 0) {
+        hutch_log_debug("run: %s", err.msg);
+        s->data_failures++;
+    } else {
+        s->data_failures = 0;
+    }
+    /* What cannot be counted again and again is not known to be within its bounds. */
+    if (s->data_failures >= DATA_MAX_FAILURES ||
+        (limits[LIMIT_DATA_SIZE] && bytes + s->last.unlinked_bytes > limits[LIMIT_DATA_SIZE]) ||
+        (limits[LIMIT_DATA_FILES] && entries > limits[LIMIT_DATA_FILES]))
+        hutch_supervisor_end(s, END_DATA);
+    took = hutch_supervisor_now() - before;
+    took *= s->data_look_share;
+    s->next_data = hutch_supervisor_now() + (took > DATA_LOOK_MS ? took : DATA_LOOK_MS);
+}
+
+static void look_at_cpu(struct supervisor *s)
+{
+    struct cgroup_usage usage;
+
+    hutch_cgroup_read_usage(&s->sandbox->cgroup, &usage);
+    if (usage.cpu_user_us != UINT64_MAX && usage.cpu_system_us != UINT64_MAX &&
+        (usage.cpu_user_us + usage.cpu_system_us) / 1000 > s->limits[LIMIT_CPU_TIME])
+        hutch_supervisor_end(s, END_CPU_TIME);
+    s->next_cpu = hutch_supervisor_now() + CPU_LOOK_MS;
+}
+
+int hutch_supervisor_clocks(struct supervisor *s)
+{
+    const uint64_t *limits = s->limits;
+    double now = hutch_supervisor_now(), next = now + 60000;
+
+    if (s->t_started == 0) {
+        if (now - s->t0 > SETUP_TIMEOUT_MS) {
+            hutch_err_set(&s->setup_err, ETIMEDOUT, "wait for the sandbox to get ready");
+            s->setup_failed = true;
+            hutch_supervisor_end(s, END_SETUP);
+        }
+        return 1000;
+    }
+    if (limits[LIMIT_WALL]) {
+        double deadline = s->t_started + (double)limits[LIMIT_WALL];
+
+        if (now >= deadline && s->reason == END_OWN)
+            end_softly(s, END_TIMEOUT, s->timeout_signal ? s->timeout_signal : SIGTERM, (double)s->grace_ms);
+        else if (s->reason == END_OWN && deadline < next)
+            next = deadline;
+    }
+    if (s->kill_at > 0) {
+        if (now >= s->kill_at)
+            hutch_sandbox_kill(s->sandbox);
+        else if (s->kill_at < next)
+            next = s->kill_at;
+    }
+    if (s->data_dirfd >= 0 && (limits[LIMIT_DATA_SIZE] || limits[LIMIT_DATA_FILES])) {
+        if (s->next_data == 0)
+            s->next_data = now + DATA_LOOK_MS;
+        if (now >= s->next_data) {
+            if (s->rest_ms == 0 || !has_rested(s))
+                look_at_data(s);
+            else
+                s->next_data = next_glance(s, now);
+        }
+        if (s->next_data < next)
+            next = s->next_data;
+    }
+    if (limits[LIMIT_CPU_TIME] && s->sandbox->cgroup.dirfd >= 0) {
+        if (s->next_cpu == 0)
+            s->next_cpu = now + CPU_LOOK_MS;
+        if (now >= s->next_cpu)
+            look_at_cpu(s);
+        if (s->next_cpu < next)
+            next = s->next_cpu;
+    }
+    now = hutch_supervisor_now();
+    return next <= now ? 0 : (int)(next - now) + 1;
+}
+
+void hutch_supervisor_poll(const struct supervisor *s, struct pollfd p[SUPERVISOR_FDS])
+{
+    p[SUPERVISOR_CONTROL] = (struct pollfd){ .fd = s->is_init_gone ? -1 : s->sandbox->control_fd, .events = POLLIN };
+    p[SUPERVISOR_REPORT] = (struct pollfd){ .fd = s->report_fd, .events = POLLIN };
+    hutch_out_stream_poll(&s->out, &p[SUPERVISOR_OUT], &p[SUPERVISOR_OUT_SINK]);
+    hutch_out_stream_poll(&s->err_out, &p[SUPERVISOR_ERR], &p[SUPERVISOR_ERR_SINK]);
+    hutch_in_stream_poll(&s->in, &p[SUPERVISOR_IN_SOURCE], &p[SUPERVISOR_IN]);
+}
+
+int hutch_supervisor_turn(struct supervisor *s, const struct pollfd p[SUPERVISOR_FDS], struct hutch_err *err)
+{
+    if (p[SUPERVISOR_CONTROL].revents)
+        hear_init(s);
+    if (p[SUPERVISOR_REPORT].revents)
+        read_report(s);
+    hutch_in_stream_run(&s->in, &p[SUPERVISOR_IN_SOURCE], &p[SUPERVISOR_IN]);
+    if (s->in.source_errno)
+        hutch_supervisor_end(s, END_INPUT);
+    if (hutch_out_stream_run(&s->out, &p[SUPERVISOR_OUT], &p[SUPERVISOR_OUT_SINK]) < 0 ||
+        hutch_out_stream_run(&s->err_out, &p[SUPERVISOR_ERR], &p[SUPERVISOR_ERR_SINK]) < 0)
+        return hutch_err_set(err, ENOMEM, "keep the program's output");
+    if (s->out.is_over_limit || s->err_out.is_over_limit)
+        hutch_supervisor_end(s, END_OUTPUT);
+    return 0;
+}
+
+void hutch_supervisor_started(struct supervisor *s)
+{
+    s->t_started = hutch_supervisor_now();
+}
+
+bool hutch_supervisor_is_over(const struct supervisor *s)
+{
+    return s->has_ended || s->is_init_gone;
+}
+
+void hutch_supervisor_drain(struct supervisor *s)
+{
+    hutch_in_stream_close(&s->in);
+    s->is_init_gone = true;
+    hutch_out_stream_finish(&s->out);
+    hutch_out_stream_finish(&s->err_out);
+    if (s->report_fd >= 0)
+        read_report(s);
+    close_report(s);
+}
+
+bool hutch_supervisor_is_drained(const struct supervisor *s)
+{
+    return hutch_out_stream_is_done(&s->out) && hutch_out_stream_is_done(&s->err_out);
+}
+
+/* --- the result ------------------------------------------------------------------------------------------------- */
+
+static void say(struct supervisor *s, enum run_verdict verdict, const char *fmt, ...) HUTCH_PRINTF(3, 4);
+static void say(struct supervisor *s, enum run_verdict verdict, const char *fmt, ...)
+{
+    va_list ap;
+
+    s->result->verdict = verdict;
+    va_start(ap, fmt);
+    vsnprintf(s->result->message, sizeof(s->result->message), fmt, ap);
+    va_end(ap);
+}
+
+static void judge_own_end(struct supervisor *s)
+{
+    struct run_result *res = s->result;
+    int sig = WIFSIGNALED(s->status) ? WTERMSIG(s->status) : 0;
+    uint64_t cpu_limit = s->limits[LIMIT_CPU_TIME];
+
+    if (WIFEXITED(s->status)) {
+        res->exit_code = WEXITSTATUS(s->status);
+        res->verdict = res->exit_code == 0 ? VERDICT_OK : VERDICT_ERROR;
+        return;
+    }
+    res->signal = sig;
+    if (sig == SIGSYS)
+        say(s, VERDICT_DENIED, "the program made a system call that is never allowed");
+    /* The kernel's own, RLIMIT_CPU - unless the numbers say that the program sent it to itself. */
+    else if (sig == SIGXCPU && cpu_limit && res->cpu_user_ms + res->cpu_system_ms >= cpu_limit)
+        say(s, VERDICT_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", cpu_limit);
+    else if (sig == SIGKILL)
+        say(s, VERDICT_KILLED, "the program was killed by SIGKILL, and not by hutch");
+    else
+        res->verdict = VERDICT_ERROR;
+}
+
+static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
+{
+    const uint64_t *limits = s->limits;
+    struct run_result *res = s->result;
+
+    if (s->setup_failed) {
+        say(s, VERDICT_SETUP_FAILED, "%s", s->setup_err.msg);
+        res->exit_code = !s->exec_failed ? 125 : s->setup_err.errnum == ENOENT ? 127 : 126;
+        return;
+    }
+    if (s->reason != END_OWN && !s->has_ended)
+        res->signal = SIGKILL;
+    else if (s->has_ended && WIFSIGNALED(s->status))
+        res->signal = WTERMSIG(s->status);
+    else if (s->has_ended)
+        res->exit_code = WEXITSTATUS(s->status);
+    /* The cgroup's count is the kernel's own; it ended everything at once, init too. */
+    if (end->cgroup.oom_kills > 0 && (!s->has_ended || WIFSIGNALED(s->status))) {
+        res->signal = SIGKILL;
+        say(s, VERDICT_OUT_OF_MEMORY, "out of memory: the limit is %" PRIu64 " bytes, enforced by the cgroup",
+            limits[LIMIT_MEMORY]);
+        return;
+    }
+    switch (s->reason) {
+    case END_TIMEOUT:
+        say(s, VERDICT_TIMEOUT, "the run took longer than %" PRIu64 " ms", limits[LIMIT_WALL]);
+        return;
+    case END_CPU_TIME:
+        say(s, VERDICT_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", limits[LIMIT_CPU_TIME]);
+        return;
+    case END_MEMORY:
+        say(s, VERDICT_OUT_OF_MEMORY,
+            "out of memory: %" PRIu64 " bytes were in use and the limit is %" PRIu64 ", enforced by rlimit and supervisor",
+            s->last.memory_bytes, limits[LIMIT_MEMORY]);
+        return;
+    case END_HIDDEN:
+        say(s, VERDICT_KILLED, "what the processes hold cannot be counted: %s",
+            s->hidden_in_a_row >= HIDDEN_MAX ? "one of them made itself unreadable" : "there is too much to look at");
+        return;
+    case END_INPUT:
+        say(s, VERDICT_KILLED, "read standard input: %s", strerrordesc_np(s->in.source_errno));
+        return;
+    case END_OUTPUT:
+        say(s, VERDICT_OUTPUT_LIMIT, "the program wrote more than %" PRIu64 " bytes to %s", s->out.limit,
+            s->out.is_over_limit ? "stdout" : "stderr");
+        return;
+    case END_DATA:
+        say(s, VERDICT_OUTPUT_LIMIT, RUN_DATA_DIR " holds more than %" PRIu64 " bytes or %" PRIu64 " files",
+            limits[LIMIT_DATA_SIZE], limits[LIMIT_DATA_FILES]);
+        return;
+    case END_SIGNAL:
+        say(s, VERDICT_KILLED, "hutch was told to stop by SIG%s", sigabbrev_np(s->passed_signal));
+        return;
+    case END_CANCELLED:
+        say(s, VERDICT_KILLED, "the run was cancelled");
+        return;
+    case END_OWN:
+    case END_SETUP:
+    case END_COUNT:
+        break;
+    }
+    if (s->has_ended) {
+        judge_own_end(s);
+    } else if (s->t_started > 0 || s->out.seen > 0 || s->err_out.seen > 0) { /* its output can overtake init's word */
+        res->signal = SIGKILL;
+        say(s, VERDICT_KILLED, "the sandbox was killed from outside");
+    } else {
+        res->exit_code = 125;
+        say(s, VERDICT_SETUP_FAILED, "the sandbox was killed from outside before it was ready");
+    }
+}
+
+static void note_usage(struct supervisor *s, const struct sandbox_end *end)
+{
+    struct run_result *res = s->result;
+    const struct cgroup_usage *cg = &end->cgroup;
+    uint64_t rss = (uint64_t)end->usage.ru_maxrss * 1024;
+
+    res->cpu_user_ms = (uint64_t)end->usage.ru_utime.tv_sec * 1000 + (uint64_t)end->usage.ru_utime.tv_usec / 1000;
+    res->cpu_system_ms = (uint64_t)end->usage.ru_stime.tv_sec * 1000 + (uint64_t)end->usage.ru_stime.tv_usec / 1000;
+    if (cg->cpu_user_us != UINT64_MAX && cg->cpu_system_us != UINT64_MAX) {
+        res->cpu_user_ms = cg->cpu_user_us / 1000;
+        res->cpu_system_ms = cg->cpu_system_us / 1000;
+    }
+    if (cg->memory_peak_bytes != UINT64_MAX)
+        res->memory_peak_bytes = cg->memory_peak_bytes;
+    else
+        res->memory_peak_bytes = s->peak.memory_bytes > rss ? s->peak.memory_bytes : rss;
+    if (cg->pids_peak != UINT64_MAX)
+        res->pids_peak = cg->pids_peak > 0 ? cg->pids_peak - 1 : 0; /* without init */
+    else if (s->peak.pids > 0)
+        res->pids_peak = s->peak.pids;
+}
+
+void hutch_supervisor_admit_loss(struct supervisor *s, const struct hutch_err *err)
+{
+    s->result->files.truncated = true;
+    if (!s->result->message[0])
+        snprintf(s->result->message, sizeof(s->result->message), "%s", err->msg);
+}
+
+void hutch_supervisor_collect(struct supervisor *s, int data_dirfd, const struct file_list *before)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct hutch_err why;
+
+    if (s->setup_failed || hutch_collect_changes(data_dirfd, before, &bounds, &s->result->files, &why) == 0)
+        return;
+    hutch_err_wrap(&why, "collect the files of the run");
+    hutch_supervisor_admit_loss(s, &why);
+}
+
+int hutch_supervisor_judge(struct supervisor *s, const struct sandbox_end *end, struct hutch_err *err)
+{
+    double now = hutch_supervisor_now();
+    struct run_result *res = s->result;
+
+    res->lost_output = s->out.sink_errno ? s->out.sink_errno : s->err_out.sink_errno;
+    note_usage(s, end);
+    find_verdict(s, end);
+    res->prepared_ms = (s->t_started > 0 ? s->t_started : now) - s->t0;
+    if (s->t_started > 0)
+        res->run_ms = (s->t_ended > 0 ? s->t_ended : now) - s->t_started;
+    /* Anybody inside can write a report; where nothing failed there is no error to report. */
+    if (res->verdict != VERDICT_OK && hutch_pyreport_parse(s->report, s->report_len, &res->error) < 0)
+        return hutch_err_set(err, ENOMEM, "keep the error report");
+    return 0;
+}

@@ -1,0 +1,144 @@
+/* supervisor.h - watches one live run from outside: its streams, clocks and limits, what its init says, the error report, and
+ * how much lies in its data directory. Ends the run where a limit is reached, and in the end judges it into a result.
+ *
+ * The owner has the event loop. He sets the fields of the first part, then turns: wait for what hutch_supervisor_poll() names, at
+ * most as long as hutch_supervisor_clocks() says, and hand it to hutch_supervisor_turn(), until hutch_supervisor_is_over(). Then
+ * hutch_supervisor_drain(), turn until hutch_supervisor_is_drained(), and hutch_supervisor_judge(). */
+#ifndef HUTCH_RUN_SUPERVISOR_H
+#define HUTCH_RUN_SUPERVISOR_H
+
+#include "runtime/data/changes.h"
+#include "sandbox/err.h"
+#include "runtime/run/result.h"
+#include "sandbox/sandbox.h"
+#include "runtime/run/stream.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RUN_DATA_DIR "/mnt/data"
+
+/* Why the supervisor ended a run; the first reason stands. */
+enum end_reason {
+    END_OWN,
+    END_TIMEOUT,
+    END_CPU_TIME,
+    END_MEMORY,
+    END_HIDDEN,
+    END_INPUT,
+    END_OUTPUT,
+    END_DATA,
+    END_SIGNAL,
+    END_CANCELLED,
+    END_SETUP,
+    END_COUNT
+};
+
+struct supervisor {
+    /* The owner's to set. */
+    uint64_t limits[LIMIT_COUNT]; /* these two by hutch_supervisor_set_limits() */
+    uint64_t grace_ms;
+    int timeout_signal;        /* what asks the program to end when its time is over; 0: SIGTERM */
+    struct sandbox *sandbox;   /* not owned */
+    struct run_result *result; /* not owned */
+    int data_dirfd;            /* not owned; -1: nobody looks */
+    int report_fd;             /* owned; a pipe or a socket that is only read */
+    bool (*on_close)(void *user, int fd); /* instead of closing report_fd, as the streams have it. NULL: none */
+    void *user;
+    double t0;                 /* when the run began, hutch_supervisor_now(); timings count from here */
+    /* … and of out, err_out and in below: their descriptors, sinks and sources. */
+
+    double t_started, t_ended; /* 0: not yet */
+    enum end_reason reason;
+    int passed_signal;         /* END_SIGNAL: which */
+    bool has_ended;            /* INIT_ENDED came: status and usage hold */
+    bool is_init_gone;         /* the control socket closed */
+    int status;
+    struct rusage usage;
+    bool has_followed;         /* INIT_FOLLOWED came, since the owner last looked */
+    pid_t followed;
+    bool setup_failed, exec_failed;
+    struct hutch_err setup_err;
+
+    double kill_at;            /* after SIGTERM; 0: not set */
+    double next_data, next_cpu;
+    double rest_ms;            /* hutch_supervisor_rest(); 0: it does not */
+    uint64_t n_samples;        /* that came */
+    bool has_stirred;          /* a sample came while it rests */
+    uint64_t rested_cpu;       /* what the sandbox had used when the data directory was last looked at */
+    double data_look_share;    /* looks at the data directory may take one part in so many of the time; the owner may raise it */
+    unsigned hidden_in_a_row;  /* samples in which a process was unreadable */
+    unsigned cut_in_a_row;     /* samples that took too long */
+    unsigned data_failures;    /* looks at the data directory in a row that failed */
+    struct init_sample peak, last;
+    size_t report_len;
+    int report_errno;          /* why the report could not be read: ECONNRESET when its writer left before it had read what it was sent */
+
+    char *report;              /* owned; PYREPORT_MAX + 1 bytes. This and all that follows is large, and kept for the next run */
+    struct out_stream out, err_out;
+    struct in_stream in;
+};
+
+/* Milliseconds of CLOCK_MONOTONIC. */
+double hutch_supervisor_now(void);
+
+/* One that watches nothing yet. NULL on ENOMEM. */
+struct supervisor *hutch_supervisor_create(struct hutch_err *err);
+/* Makes it as good as new, but for its memory: a supervisor can watch one run after the other. */
+void hutch_supervisor_reset(struct supervisor *s);
+void hutch_supervisor_free(struct supervisor *s); /* NULL is fine */
+
+/* Where the limits are known: those of the streams follow from them and from where the streams go. */
+void hutch_supervisor_set_limits(struct supervisor *s, const uint64_t limits[LIMIT_COUNT], uint64_t grace_ms);
+
+/* What is asked for and what makes it real, for the result. Without a sandbox: only what is asked for. */
+void hutch_supervisor_note_limits(struct supervisor *s, const struct sandbox_spec *spec);
+
+enum {
+    SUPERVISOR_CONTROL,
+    SUPERVISOR_OUT,
+    SUPERVISOR_OUT_SINK,
+    SUPERVISOR_ERR,
+    SUPERVISOR_ERR_SINK,
+    SUPERVISOR_IN_SOURCE,
+    SUPERVISOR_IN,
+    SUPERVISOR_REPORT,
+    SUPERVISOR_FDS
+};
+/* Fills @p for poll(2): fd -1 where there is nothing to wait for. */
+void hutch_supervisor_poll(const struct supervisor *s, struct pollfd p[SUPERVISOR_FDS]);
+/* Does what @p says can be done, without blocking. -1 when there is no memory for the output. */
+int hutch_supervisor_turn(struct supervisor *s, const struct pollfd p[SUPERVISOR_FDS], struct hutch_err *err);
+/* Does what is due, and returns how many milliseconds may pass until the next. */
+int hutch_supervisor_clocks(struct supervisor *s);
+
+/* The program runs from now on: what init's INIT_STARTED says when it executes one. */
+void hutch_supervisor_started(struct supervisor *s);
+
+/* Nothing runs in it that anybody has asked for, until 0 comes: every @rest_ms a glance at its CPU time, and a look at the data directory only when that
+ * has grown. */
+void hutch_supervisor_rest(struct supervisor *s, double rest_ms);
+
+/* Ends the run for @reason, unless it is ending already. */
+void hutch_supervisor_end(struct supervisor *s, enum end_reason reason);
+/* Passes a signal on; the kill follows some time after the first, at once after the second. */
+void hutch_supervisor_pass_signal(struct supervisor *s, int sig);
+
+bool hutch_supervisor_is_over(const struct supervisor *s);
+
+/* Everything in the sandbox is dead, or dies and does not count any more: what the pipes hold now is all there is. A write end
+ * may have left the sandbox through a socket in a shared directory, so no end of file is waited for. */
+void hutch_supervisor_drain(struct supervisor *s);
+/* All output is delivered. */
+bool hutch_supervisor_is_drained(const struct supervisor *s);
+
+/* What the run did to the files in its data directory, which held @before. Anything that goes wrong is said in the result. */
+void hutch_supervisor_collect(struct supervisor *s, int data_dirfd, const struct file_list *before);
+/* A result without its list of files is still a result. */
+void hutch_supervisor_admit_loss(struct supervisor *s, const struct hutch_err *err);
+
+/* Verdict, usage, error report and times. -1 on ENOMEM. */
+int hutch_supervisor_judge(struct supervisor *s, const struct sandbox_end *end, struct hutch_err *err);
+
+#endif

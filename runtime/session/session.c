@@ -1,0 +1,875 @@
+#include "runtime/engine/engine_priv.h"
+
+#include "runtime/cell/result_json.h"
+#include "sandbox/fd.h"
+#include "sandbox/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define PATIENCE_MS 5000  /* from the interrupt to the kill */
+#define FAREWELL_MS 1000  /* from the end of its socket to that of its process */
+#define CPU_LOOK_MS 100
+#define TOLD_FACTOR 32    /* outputs that were cleared make room for others, but not for ever */
+#define REST_AFTER_MS 200 /* without a cell, a sandbox is looked at less often */
+#define REST_MIN_MS 100   /* from one look at a resting sandbox to the next … */
+#define REST_MAX_MS 2000
+#define REST_LOOKS 2000   /* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
+#define SEATS_MORE 2      /* that get ready at the same time, beyond the CPUs */
+
+int hutch_session_make_token(char token[SESSION_TOKEN_SIZE], struct hutch_err *err)
+{
+    unsigned char random[CELL_TOKEN_LEN / 2];
+
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+        return hutch_err_set(err, errno, "draw a random number");
+    for (size_t i = 0; i < sizeof(random); i++)
+        snprintf(token + 2 * i, 3, "%02x", random[i]);
+    return 0;
+}
+
+struct order *hutch_session_at_work(const struct session *s)
+{
+    return s->state == SESSION_BUSY && !s->is_calling ? TAILQ_FIRST(&s->orders) : NULL;
+}
+
+static void ask_for_work(struct session *s)
+{
+    s->engine->has_session_work = true;
+    hutch_engine_wake(s->engine, 0);
+}
+
+static struct supervisor *supervisor_of(struct session *s)
+{
+    return s->run->box ? s->run->box->supervisor : NULL;
+}
+
+void hutch_session_kill_interpreter(struct session *s)
+{
+    struct supervisor *sup = supervisor_of(s);
+
+    if (sup && s->run->box->state == BOX_RUNNING)
+        hutch_supervisor_end(sup, END_CANCELLED);
+}
+
+void hutch_session_set_state(struct session *s, enum session_state state)
+{
+    struct hutch_engine *engine = s->engine;
+
+    engine->n_seeking += (state == SESSION_SEEKING) - (s->state == SESSION_SEEKING);
+    engine->n_seating += (state == SESSION_SEATING) - (s->state == SESSION_SEATING);
+    s->state = state;
+    if (state == SESSION_SEEKING || engine->n_seeking > 0)
+        ask_for_work(s);
+}
+
+/* --- orders ----------------------------------------------------------------------------------------------------------- */
+
+void hutch_order_free(struct order *order)
+{
+    free(order->code);
+    free(order->context);
+    free(order);
+}
+
+static void take_out(struct session *s, struct order_list *list, struct order *order)
+{
+    TAILQ_REMOVE(list, order, link);
+    if (list == &s->orders)
+        s->n_orders--;
+}
+
+/* A result of a cell that did not run, or whose interpreter died. */
+static struct hutch_cell_result empty_result(const struct order *order, double now)
+{
+    return (struct hutch_cell_result){
+        .size = sizeof(struct hutch_cell_result),
+        .message = "",
+        .outputs = "[]",
+        .queued_ms = now - order->t_queued,
+        .cpu_user_ms = HUTCH_UNKNOWN,
+        .cpu_system_ms = HUTCH_UNKNOWN,
+        .memory_peak_bytes = HUTCH_UNKNOWN,
+    };
+}
+
+/* Answers it without having done it. */
+static void refuse_order(struct session *s, struct order *order, enum hutch_verdict verdict, const char *why)
+{
+    struct hutch_cell_result result = empty_result(order, hutch_supervisor_now());
+    struct cell_details details = { .code = order->code };
+    struct hutch_reply reply = { .size = sizeof(reply), .message = why, .lost = "[]" };
+
+    result.verdict = verdict;
+    result.message = why;
+    result.internal = &details;
+    if (order->kind != ORDER_CELL && order->on_reply)
+        order->on_reply(order->user, s->id, &reply);
+    else if (order->cell.on_result)
+        order->cell.on_result(order->cell.user, s->id, &result);
+    hutch_order_free(order);
+}
+
+void hutch_session_doom(struct session *s, struct order *order, enum hutch_verdict verdict, const char *why)
+{
+    for (struct order *next; order; order = next) {
+        next = TAILQ_NEXT(order, link);
+        take_out(s, &s->orders, order);
+        TAILQ_INSERT_TAIL(&s->doomed, order, link);
+        order->verdict = verdict;
+        order->why = why;
+    }
+    ask_for_work(s);
+}
+
+static void answer_doomed(struct session *s)
+{
+    while (!TAILQ_EMPTY(&s->doomed)) {
+        struct order *order = TAILQ_FIRST(&s->doomed);
+
+        take_out(s, &s->doomed, order);
+        refuse_order(s, order, order->verdict, order->why);
+    }
+}
+
+/* --- what a cell uses --------------------------------------------------------------------------------------------------- */
+
+static void read_cpu(struct session *s, uint64_t *ret_user_us, uint64_t *ret_system_us)
+{
+    struct cgroup_usage usage = { .cpu_user_us = UINT64_MAX, .cpu_system_us = UINT64_MAX };
+
+    if (s->run->box && s->run->box->sb.cgroup.dirfd >= 0)
+        hutch_cgroup_read_usage(&s->run->box->sb.cgroup, &usage);
+    *ret_user_us = usage.cpu_user_us;
+    *ret_system_us = usage.cpu_system_us;
+}
+
+static void note_usage(struct session *s, struct hutch_cell_result *result)
+{
+    struct supervisor *sup = supervisor_of(s);
+    uint64_t user, system;
+
+    read_cpu(s, &user, &system);
+    if (user != UINT64_MAX && s->cpu_user_us != UINT64_MAX) {
+        result->cpu_user_ms = (user - s->cpu_user_us) / 1000;
+        result->cpu_system_ms = (system - s->cpu_system_us) / 1000;
+    } else if (sup && sup->peak.memory_bytes > 0 && sup->last.cpu_ms >= s->sampled_cpu_ms) { /* a sample has both together */
+        result->cpu_user_ms = sup->last.cpu_ms - s->sampled_cpu_ms;
+        result->cpu_system_ms = 0;
+    }
+    if (sup && sup->peak.memory_bytes > 0)
+        result->memory_peak_bytes = sup->peak.memory_bytes;
+}
+
+static uint64_t cpu_ms_so_far(struct session *s)
+{
+    struct supervisor *sup = supervisor_of(s);
+    uint64_t user, system;
+
+    read_cpu(s, &user, &system);
+    if (user != UINT64_MAX && s->cpu_user_us != UINT64_MAX)
+        return (user - s->cpu_user_us + system - s->cpu_system_us) / 1000;
+    return sup && sup->last.cpu_ms > s->sampled_cpu_ms ? sup->last.cpu_ms - s->sampled_cpu_ms : 0;
+}
+
+/* --- the end of a cell -------------------------------------------------------------------------------------------------- */
+
+static const char *why_stopped(const struct session *s, bool was_killed, char *buf, size_t size)
+{
+    const char *what = was_killed ? "; it did not stop when it was interrupted, so its interpreter was killed" : ", so it was interrupted";
+
+    switch (s->stop) {
+    case STOP_NOT:
+        return "";
+    case STOP_TIMEOUT:
+        snprintf(buf, size, "the cell took longer than %" PRIu64 " ms%s", TAILQ_FIRST(&s->orders)->cell.timeout_ms, what);
+        return buf;
+    case STOP_CPU_TIME:
+        snprintf(buf, size, "the cell used more than %" PRIu64 " ms of CPU time%s", s->cpu_ms, what);
+        return buf;
+    case STOP_OUTPUT:
+        snprintf(buf, size, "the cell's outputs took more than %" PRIu64 " bytes%s", s->output_bytes, what);
+        return buf;
+    }
+    return "";
+}
+
+static enum hutch_verdict verdict_of_stop(enum stop_reason stop)
+{
+    static const enum hutch_verdict verdicts[] = {
+        [STOP_NOT] = HUTCH_OK, [STOP_TIMEOUT] = HUTCH_TIMEOUT, [STOP_CPU_TIME] = HUTCH_CPU_TIME, [STOP_OUTPUT] = HUTCH_OUTPUT_LIMIT,
+    };
+    return verdicts[stop];
+}
+
+/* Delivers the result of the cell that ran, with all that is known of it but verdict and message. */
+static void deliver(struct session *s, struct hutch_cell_result *result)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct file_changes files = FILE_CHANGES_INIT;
+    struct cell_details details = { .files = &files };
+    struct order *order = TAILQ_FIRST(&s->orders);
+    struct hutch_err err;
+
+    take_out(s, &s->orders, order);
+    hutch_course_fill(&s->course, s->run->agent, result, &details);
+    details.code = order->code;
+    result->queued_ms = s->course.t_begun - order->t_queued;
+    result->is_fresh = s->is_fresh;
+    result->was_interrupted = s->was_interrupted || s->stop != STOP_NOT;
+    note_usage(s, result);
+    if (hutch_collect_step(s->data_dirfd, &s->seen, &bounds, &files, &err) < 0) {
+        hutch_log_debug("engine: %s", err.msg);
+        files.truncated = true;
+    }
+    if (!s->data_name[0])
+        details.directory = s->run->data_dir;
+    if (s->is_fresh && !result->message[0])
+        result->message = s->why;
+    s->is_fresh = false;
+    s->is_calling = true;
+    if (order->cell.on_result)
+        order->cell.on_result(order->cell.user, s->id, result);
+    s->is_calling = false;
+    hutch_course_done(&s->course);
+    hutch_cell_feed_forget(s->run->agent->feed);
+    hutch_agent_set_in_cell(s->run->agent, false);
+    hutch_file_changes_done(&files);
+    hutch_order_free(order);
+    s->t_used = hutch_supervisor_now();
+    hutch_engine_wake(s->engine, s->t_used + REST_AFTER_MS);
+}
+
+static void start_next(struct session *s);
+
+static void finish_cell(struct session *s)
+{
+    struct hutch_cell_result result = empty_result(TAILQ_FIRST(&s->orders), 0);
+    char why[256];
+
+    s->stop_at = s->kill_at = s->look_at = 0;
+    s->is_asking = false;
+    result.verdict = s->stop != STOP_NOT ? verdict_of_stop(s->stop) : s->course.is_error ? HUTCH_ERROR : HUTCH_OK;
+    result.message = why_stopped(s, false, why, sizeof(why));
+    deliver(s, &result);
+    hutch_session_set_state(s, SESSION_IDLE);
+    start_next(s);
+}
+
+/* How an interpreter ended that nobody had asked to. */
+static void describe_death(const struct session *s, char *buf, size_t size)
+{
+    const struct run_result *r = &s->run->result;
+
+    if (s->run->agent->is_refused)
+        snprintf(buf, size, "the interpreter broke the rules of its descriptor 3, so it was ended: %s", s->run->agent->why);
+    else if (s->is_deaf)
+        snprintf(buf, size, "the interpreter closed its descriptor 3 and could not be told anything any more, so it was ended");
+    else if (r->message[0])
+        snprintf(buf, size, "the interpreter ended: %.480s", r->message);
+    else if (r->signal)
+        snprintf(buf, size, "the interpreter died of SIG%s", sigabbrev_np(r->signal) ? sigabbrev_np(r->signal) : "RT");
+    else
+        snprintf(buf, size, "the interpreter ended with exit code %d", r->exit_code);
+}
+
+/* What was at work when its interpreter died. */
+static void lose_order(struct session *s)
+{
+    struct order *order = TAILQ_FIRST(&s->orders);
+    struct hutch_cell_result result = empty_result(order, 0);
+    const struct run_result *r = &s->run->result;
+    char why[512];
+
+    describe_death(s, s->why, sizeof(s->why));
+    if (order->kind == ORDER_CELL && !s->course.has_begun && s->stop == STOP_NOT && !s->is_closing && !s->is_restarting && !order->was_lost) {
+        order->was_lost = true; /* the interpreter was on its way out when it came: it is another one's */
+        return;
+    }
+    result.interpreter_died = 1;
+    if (s->is_closing || s->is_restarting) {
+        result.verdict = HUTCH_KILLED;
+        snprintf(why, sizeof(why), "the session was %s", s->is_closing ? "closed" : "restarted");
+    } else if (s->stop != STOP_NOT) {
+        result.verdict = verdict_of_stop(s->stop);
+        why_stopped(s, true, why, sizeof(why));
+    } else {
+        result.verdict = r->verdict == VERDICT_OK ? HUTCH_ERROR : (enum hutch_verdict)r->verdict;
+        snprintf(why, sizeof(why), "%s", s->why);
+    }
+    result.message = why;
+    if (r->memory_peak_bytes != USAGE_UNKNOWN)
+        result.memory_peak_bytes = r->memory_peak_bytes;
+    snprintf(s->why, sizeof(s->why), "%s", why);
+    if (order->kind == ORDER_CELL) {
+        deliver(s, &result);
+        return;
+    }
+    take_out(s, &s->orders, order);
+    s->is_calling = true;
+    refuse_order(s, order, result.verdict, why);
+    s->is_calling = false;
+}
+
+/* --- the course of a cell ----------------------------------------------------------------------------------------------- */
+
+void hutch_session_send_interrupt(struct session *s)
+{
+    s->was_interrupted = true;
+    if (!s->course.has_begun) { /* before, it would be lost */
+        s->wants_interrupt = true;
+        return;
+    }
+    s->wants_interrupt = false;
+    if (s->run->box)
+        hutch_sandbox_signal(&s->run->box->sb, SIGINT);
+}
+
+static void stop(struct session *s, enum stop_reason reason)
+{
+    if (s->stop != STOP_NOT)
+        return;
+    s->stop = reason;
+    s->kill_at = hutch_supervisor_now() + PATIENCE_MS;
+    s->stop_at = s->look_at = 0;
+    hutch_engine_wake(s->engine, s->kill_at);
+    hutch_session_send_interrupt(s);
+}
+
+static void on_event(void *user, const struct cell_event *event)
+{
+    struct session *s = user;
+    struct order *order = hutch_session_at_work(s);
+    const struct hutch_cell *cell = order && order->kind == ORDER_CELL ? &order->cell : NULL;
+
+    switch (event->kind) {
+    case CELL_READY:
+        s->false_starts = 0;
+        if (s->state == SESSION_SEATING)
+            hutch_session_set_state(s, SESSION_IDLE);
+        break;
+    case CELL_OUTPUT:
+        s->told_bytes += event->output->json ? strlen(event->output->json) : event->output->text_len;
+        if (cell && cell->on_output)
+            cell->on_output(cell->user, s->id, event->output);
+        break;
+    case CELL_BEGIN:
+    case CELL_DONE:
+        if (cell)
+            hutch_course_hear(&s->course, event);
+        if (s->wants_interrupt && s->course.has_begun)
+            hutch_session_send_interrupt(s);
+        break;
+    case CELL_INPUT:
+        if (!cell || !cell->allow_input || s->is_asking)
+            break;
+        s->is_asking = true;
+        if (cell->on_input)
+            cell->on_input(cell->user, s->id, event->prompt, event->is_password);
+        else
+            hutch_session_reply(s->engine, s->id, NULL);
+        break;
+    case CELL_OTHER:
+        if (order)
+            hutch_branch_hear(s, event);
+        break;
+    }
+}
+
+static void on_turn(void *user)
+{
+    struct session *s = user;
+    struct agent *agent = s->run->agent;
+    struct order *order = hutch_session_at_work(s);
+
+    if (agent->is_refused || (agent->is_over && !s->course.is_done))
+        return;
+    if (s->state == SESSION_IDLE)
+        start_next(s);
+    else if (order && order->kind != ORDER_CELL)
+        hutch_branch_turn(s);
+    else if (order && s->course.is_done)
+        finish_cell(s);
+    else if (order && s->output_bytes && (s->told_bytes > s->output_bytes * TOLD_FACTOR || hutch_course_is_flooded(agent, s->output_bytes)))
+        stop(s, STOP_OUTPUT);
+    else if (order && s->output_bytes && hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(agent->feed)))
+        stop(s, STOP_OUTPUT);
+    if (agent->has_left && s->kill_at == 0) { /* it may be about to end */
+        s->kill_at = hutch_supervisor_now() + FAREWELL_MS;
+        hutch_engine_wake(s->engine, s->kill_at);
+    }
+}
+
+static void set_pace(struct session *s)
+{
+    int ms = s->is_resting ? s->engine->rest_ms : 0;
+
+    hutch_sandbox_order(&s->run->box->sb, INIT_PACE, ms, -1);
+    hutch_supervisor_rest(s->run->box->supervisor, ms);
+}
+
+/* The more rest, the less often each is looked at. */
+static void choose_pace(struct hutch_engine *engine)
+{
+    unsigned ms = engine->n_resting * 1000 / REST_LOOKS;
+    struct session *s;
+
+    ms = ms < REST_MIN_MS ? REST_MIN_MS : ms > REST_MAX_MS ? REST_MAX_MS : ms;
+    if (engine->rest_ms > 0 && (int)ms < engine->rest_ms * 5 / 4 && (int)ms > engine->rest_ms / 2)
+        return;
+    engine->rest_ms = (int)ms;
+    TAILQ_FOREACH(s, &engine->sessions, link)
+        if (s->is_resting && s->run->box)
+            set_pace(s);
+}
+
+/* Init and the supervisor look closely while somebody's cell runs, and with a glance between cells. */
+static void rest(struct session *s, bool is_resting)
+{
+    if (s->is_resting == is_resting)
+        return;
+    s->is_resting = is_resting;
+    s->engine->n_resting += is_resting ? 1 : -1u;
+    choose_pace(s->engine);
+    if (s->run->box)
+        set_pace(s);
+}
+
+/* What the caller has done to the files since the last cell is not what this one does. */
+static void forget_changes(struct session *s)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct file_changes changes = FILE_CHANGES_INIT;
+    struct hutch_err err;
+
+    s->has_foreign_files = false;
+    if (hutch_collect_step(s->data_dirfd, &s->seen, &bounds, &changes, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg);
+    hutch_file_changes_done(&changes);
+}
+
+static void start_cell(struct session *s, struct order *order)
+{
+    struct supervisor *sup = s->run->box->supervisor;
+    double now = hutch_supervisor_now();
+    struct hutch_err err;
+
+    rest(s, false);
+    if (s->has_foreign_files)
+        forget_changes(s);
+    s->stop = STOP_NOT;
+    s->was_interrupted = s->wants_interrupt = s->is_asking = false;
+    s->told_bytes = 0;
+    s->kill_at = 0;
+    s->stop_at = order->cell.timeout_ms ? now + (double)order->cell.timeout_ms : 0;
+    s->look_at = s->cpu_ms ? now + CPU_LOOK_MS : 0;
+    sup->peak = (struct init_sample){ 0 };
+    s->sampled_cpu_ms = sup->last.cpu_ms;
+    read_cpu(s, &s->cpu_user_us, &s->cpu_system_us);
+    s->has_variables = true;
+    hutch_session_set_state(s, SESSION_BUSY);
+    if (hutch_course_begin(&s->course, s->run->agent, &order->cell, order->code, order->context, s->output_bytes, &err) < 0)
+        hutch_session_kill_interpreter(s); /* no memory */
+    if (s->stop_at > 0)
+        hutch_engine_wake(s->engine, s->stop_at);
+    if (s->look_at > 0)
+        hutch_engine_wake(s->engine, s->look_at);
+}
+
+/* Whether it was not killed: until its death is known it might still take a cell. */
+static bool is_alive(struct session *s)
+{
+    struct supervisor *sup = supervisor_of(s);
+
+    return sup && sup->reason == END_OWN && hutch_agent_is_there(s->run->agent);
+}
+
+static void start_next(struct session *s)
+{
+    struct order *order = TAILQ_FIRST(&s->orders);
+    double unsettled;
+
+    if (s->state != SESSION_IDLE || !order || s->is_calling || s->is_closing || s->is_restarting || !is_alive(s))
+        return;
+    unsettled = hutch_collect_unsettled_ms(&s->seen);
+    if (unsettled > 0) {
+        s->look_at = hutch_supervisor_now() + unsettled;
+        hutch_engine_wake(s->engine, s->look_at);
+        return;
+    }
+    if (order->kind == ORDER_CELL) {
+        start_cell(s, order);
+        return;
+    }
+    rest(s, false);
+    hutch_session_set_state(s, SESSION_BUSY);
+    hutch_branch_begin(s, order);
+}
+
+void hutch_session_enqueue(struct session *s, struct order *order)
+{
+    order->t_queued = hutch_supervisor_now();
+    TAILQ_INSERT_TAIL(&s->orders, order, link);
+    s->n_orders++;
+    if (s->state == SESSION_LOST)
+        ask_for_work(s);
+    else
+        start_next(s);
+}
+
+void hutch_session_answer(struct session *s, const struct hutch_reply *reply)
+{
+    struct order *order = TAILQ_FIRST(&s->orders);
+
+    take_out(s, &s->orders, order);
+    s->is_calling = true;
+    if (order->on_reply)
+        order->on_reply(order->user, s->id, reply);
+    s->is_calling = false;
+    hutch_order_free(order);
+    hutch_branch_clear(s);
+    s->t_used = hutch_supervisor_now();
+    hutch_session_set_state(s, SESSION_IDLE);
+    ask_for_work(s); /* the next order begins there */
+}
+
+void hutch_session_take_agent(struct session *s, struct agent *agent)
+{
+    struct agent *before = s->run->agent;
+
+    agent->on_event = on_event;
+    agent->on_turn = on_turn;
+    agent->is_ready = true;
+    agent->language_info = before->language_info;
+    before->language_info = NULL;
+    hutch_agent_free(before);
+    s->run->agent = agent;
+    s->kill_at = 0; /* for the end of the other one's socket */
+}
+
+/* --- its sandbox -------------------------------------------------------------------------------------------------------- */
+
+static void seat(struct session *s)
+{
+    struct engine_run *run = s->run;
+
+    hutch_result_done(&run->result);
+    hutch_result_init(&run->result);
+    run->restarts = run->strikes = 0;
+    run->t_submitted = run->t_active = hutch_supervisor_now();
+    hutch_session_set_state(s, SESSION_SEATING);
+    hutch_run_activate(run);
+}
+
+/* The first sandbox's own directory is the session's from here on. */
+static int take_data(struct session *s, struct box *box, struct hutch_err *err)
+{
+    if (s->data_dirfd >= 0)
+        return 0;
+    s->data_dirfd = fcntl(box->data_dirfd, F_DUPFD_CLOEXEC, 3);
+    if (s->data_dirfd < 0)
+        return hutch_err_set(err, errno, "hold the files of a session");
+    if (s->run->data_dir) {
+        s->seen = s->run->before;
+        s->run->before = (struct file_list)FILE_LIST_INIT;
+        return 0;
+    }
+    if (asprintf(&s->run->data_dir, "%s/%s", s->engine->data_root, box->data_name) < 0) {
+        s->run->data_dir = NULL;
+        return hutch_err_set(err, ENOMEM, "hold the files of a session");
+    }
+    memcpy(s->data_name, box->data_name, sizeof(s->data_name));
+    box->data_name[0] = '\0';
+    return 0;
+}
+
+int hutch_session_begin(struct session *s, struct box *box, struct hutch_err *err)
+{
+    static const enum sandbox_limit ours[] = { LIMIT_WALL, LIMIT_CPU_TIME, LIMIT_OUTPUT }; /* they are a cell's */
+    uint64_t limits[LIMIT_COUNT];
+    struct engine_run *run = s->run;
+
+    if (take_data(s, box, err) < 0)
+        return -1;
+    memcpy(limits, run->limits, sizeof(limits));
+    for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
+        limits[ours[i]] = 0;
+    hutch_supervisor_set_limits(box->supervisor, limits, run->grace_ms);
+    run->agent = hutch_agent_create_for_worker(box, s->token, on_event, on_turn, s, err);
+    if (!run->agent)
+        return -1;
+    if (hutch_agent_send_raw(run->agent, run->job, run->job_len) < 0)
+        return hutch_err_set(err, ENOMEM, "describe a session to its worker");
+    hutch_engine_wake(s->engine, hutch_supervisor_now() + s->engine->import_ms);
+    return 0;
+}
+
+void hutch_session_on_refused(struct session *s, const struct hutch_err *why)
+{
+    snprintf(s->why, sizeof(s->why), "%s", why->msg);
+    hutch_agent_free(s->run->agent);
+    s->run->agent = NULL;
+    hutch_session_set_state(s, SESSION_LOST);
+    hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_SETUP_FAILED, s->why);
+}
+
+void hutch_session_on_death(struct session *s)
+{
+    if (s->state == SESSION_BUSY)
+        lose_order(s);
+    else if (!s->is_closing)
+        describe_death(s, s->why, sizeof(s->why));
+    if (s->state == SESSION_SEATING && !s->is_closing && !s->is_restarting && ++s->false_starts > ENGINE_MAX_RESTARTS) {
+        const struct run_result *r = &s->run->result;
+
+        s->false_starts = 0; /* the next cell may have better luck */
+        hutch_session_doom(s, TAILQ_FIRST(&s->orders), r->verdict == VERDICT_OK ? HUTCH_SETUP_FAILED : (enum hutch_verdict)r->verdict,
+                           s->why);
+    }
+    hutch_branch_drop_all(s, true);
+    rest(s, false);
+    hutch_agent_free(s->run->agent);
+    s->run->agent = NULL;
+    s->stop_at = s->kill_at = s->look_at = 0;
+    s->is_fresh = (s->has_variables || s->is_fresh) && !s->is_restarting; /* still, when no cell has been told since the last death */
+    s->has_variables = s->is_restarting = s->is_deaf = false;
+    hutch_session_set_state(s, SESSION_LOST);
+    ask_for_work(s);
+}
+
+/* --- its end ------------------------------------------------------------------------------------------------------------ */
+
+void hutch_session_begin_end(struct session *s, const char *why)
+{
+    struct engine_run *run = s->run;
+
+    if (s->is_closing)
+        return;
+    s->is_closing = true;
+    snprintf(s->why, sizeof(s->why), "%s", why);
+    if (run->box && run->box->state >= BOX_RUNNING) {
+        hutch_session_kill_interpreter(s);
+    } else {
+        hutch_run_withdraw(run);
+        hutch_session_set_state(s, SESSION_LOST);
+    }
+    ask_for_work(s);
+}
+
+static void free_session(struct session *s)
+{
+    struct order_list *lists[] = { &s->orders, &s->doomed };
+
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+        while (!TAILQ_EMPTY(lists[i])) {
+            struct order *order = TAILQ_FIRST(lists[i]);
+
+            take_out(s, lists[i], order);
+            hutch_order_free(order);
+        }
+    hutch_run_free(s->run);
+    hutch_file_list_done(&s->seen);
+    hutch_fd_closep(&s->data_dirfd);
+    hutch_course_done(&s->course);
+    hutch_branch_drop_all(s, false);
+    free(s);
+}
+
+/* What the caller keeps is his: no directory in it that he cannot enter. */
+static void open_up(struct session *s)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct file_changes changes = FILE_CHANGES_INIT;
+    struct hutch_err err;
+
+    if (s->data_dirfd < 0 || (s->data_name[0] && !s->keep_data))
+        return;
+    if (hutch_collect_changes(s->data_dirfd, &s->seen, &bounds, &changes, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg);
+    hutch_file_changes_done(&changes);
+}
+
+/* Moves the files to where the caller finds them, if there are any. */
+static char *keep_files(struct session *s)
+{
+    struct hutch_engine *engine = s->engine;
+    char id[STATE_ID_LEN + sizeof(s->data_name)], *directory = NULL;
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    uint64_t bytes, entries = 1;
+    struct hutch_err err;
+
+    bounds.usage_entries = 1;
+    if (!s->keep_data || !s->data_name[0] || s->data_dirfd < 0 || (hutch_collect_usage(s->data_dirfd, &bounds, &bytes, &entries, &err) == 0 && entries == 0))
+        return NULL;
+    snprintf(id, sizeof(id), "%.8s%s", engine->state.id, s->data_name);
+    if (hutch_state_keep_directory(&engine->state, engine->data_root_fd, s->data_name, id, &directory, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg);
+    return directory;
+}
+
+/* The last word on it. */
+static void end(struct session *s)
+{
+    struct hutch_engine *engine = s->engine;
+    auto_free char *directory = NULL;
+
+    open_up(s);
+    directory = keep_files(s);
+    hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_KILLED, "the session was closed");
+    answer_doomed(s);
+    TAILQ_REMOVE(&engine->sessions, s, link);
+    engine->n_sessions--;
+    hutch_fd_closep(&s->data_dirfd);
+    if (s->data_name[0] && !directory)
+        hutch_box_remove_directory(engine, s->data_name);
+    if (s->on_end)
+        s->on_end(s->user, s->id, s->why, directory);
+    free_session(s);
+}
+
+void hutch_sessions_work(struct hutch_engine *engine)
+{
+    struct session *s, *next;
+
+    engine->has_session_work = false;
+    for (s = TAILQ_FIRST(&engine->sessions); s; s = next) {
+        if (!s->is_restarting && s->state != SESSION_BUSY)
+            answer_doomed(s);
+        next = TAILQ_NEXT(s, link); /* now: a callback may have opened another one */
+        if (s->is_closing) {
+            if (s->state == SESSION_LOST && !s->run->box)
+                end(s);
+            continue;
+        }
+        if (s->state == SESSION_LOST && !TAILQ_EMPTY(&s->orders))
+            hutch_session_set_state(s, SESSION_SEEKING);
+        if (s->state == SESSION_IDLE)
+            start_next(s);
+        if (s->state == SESSION_SEEKING && engine->n_seating < engine->max_building + SEATS_MORE)
+            seat(s);
+    }
+}
+
+void hutch_sessions_refuse_all(struct hutch_engine *engine)
+{
+    struct session *s;
+
+    TAILQ_FOREACH(s, &engine->sessions, link) {
+        if (s->is_closing || s->state == SESSION_IDLE || s->state == SESSION_BUSY)
+            continue;
+        hutch_run_withdraw(s->run);
+        hutch_session_on_refused(s, &engine->why);
+        hutch_session_begin_end(s, engine->why.msg);
+    }
+}
+
+void hutch_sessions_free(struct hutch_engine *engine)
+{
+    struct session *s;
+
+    while ((s = TAILQ_FIRST(&engine->sessions))) {
+        TAILQ_REMOVE(&engine->sessions, s, link);
+        free_session(s); /* its files go with the engine's */
+    }
+}
+
+/* --- clocks ------------------------------------------------------------------------------------------------------------- */
+
+static void look_at_cell(struct session *s, double now, double *due)
+{
+    if (s->stop_at > 0 && now >= s->stop_at) {
+        if (TAILQ_FIRST(&s->orders)->kind != ORDER_CELL) {
+            hutch_branch_give_up(s);
+            return;
+        }
+        stop(s, STOP_TIMEOUT);
+    }
+    if (s->look_at > 0 && now >= s->look_at) {
+        s->look_at = now + CPU_LOOK_MS;
+        if (cpu_ms_so_far(s) > s->cpu_ms)
+            stop(s, STOP_CPU_TIME);
+    }
+    if (s->stop_at > 0)
+        hutch_engine_earlier(due, s->stop_at);
+    if (s->look_at > 0)
+        hutch_engine_earlier(due, s->look_at);
+}
+
+static double clocks(struct session *s, double now)
+{
+    double due = ENGINE_NEVER, idle_at = s->t_used + s->idle_ms;
+    struct agent *agent = s->run->agent;
+    struct hutch_err err;
+
+    if (s->is_closing)
+        return ENGINE_NEVER;
+    if (now >= s->t_opened + s->lifetime_ms) {
+        hutch_session_begin_end(s, "the session's lifetime was over");
+        return ENGINE_NEVER;
+    }
+    due = s->t_opened + s->lifetime_ms;
+    if (agent && !agent->is_over && !agent->is_refused)
+        hutch_engine_earlier(&due, hutch_agent_clocks(agent, now));
+    hutch_engine_earlier(&due, hutch_branch_clocks(s, now));
+    if (s->next && !s->next->is_over && !s->next->is_refused)
+        hutch_engine_earlier(&due, hutch_agent_clocks(s->next, now));
+    switch (s->state) {
+    case SESSION_BUSY:
+        look_at_cell(s, now, &due);
+        break;
+    case SESSION_SEATING:
+        if (agent && now >= s->run->box->since + s->engine->import_ms) {
+            hutch_err_set(&err, ETIMEDOUT, "wait for the interpreter to get ready for cells");
+            hutch_run_withdraw(s->run);
+            hutch_session_on_refused(s, &err);
+        } else if (agent) {
+            hutch_engine_earlier(&due, s->run->box->since + s->engine->import_ms);
+        }
+        break;
+    case SESSION_IDLE:
+        if (s->look_at > 0 && now >= s->look_at) {
+            s->look_at = 0;
+            start_next(s);
+        } else if (s->look_at > 0) {
+            hutch_engine_earlier(&due, s->look_at);
+        }
+        if (s->state == SESSION_IDLE && !s->is_resting && now >= s->t_used + REST_AFTER_MS)
+            rest(s, true);
+        else if (!s->is_resting)
+            hutch_engine_earlier(&due, s->t_used + REST_AFTER_MS);
+        break;
+    case SESSION_LOST:
+    case SESSION_SEEKING:
+        break;
+    }
+    if (s->kill_at > 0 && now >= s->kill_at) {
+        s->is_deaf = agent && agent->has_left;
+        hutch_session_kill_interpreter(s);
+        s->kill_at = 0;
+    } else if (s->kill_at > 0)
+        hutch_engine_earlier(&due, s->kill_at);
+    if (s->state == SESSION_BUSY || s->n_orders > 0)
+        return due;
+    if (now >= idle_at) {
+        hutch_session_begin_end(s, "the session was idle for too long");
+        return ENGINE_NEVER;
+    }
+    hutch_engine_earlier(&due, idle_at);
+    return due;
+}
+
+double hutch_sessions_clocks(struct hutch_engine *engine, double now)
+{
+    double due = ENGINE_NEVER;
+    struct session *s;
+
+    TAILQ_FOREACH(s, &engine->sessions, link)
+        hutch_engine_earlier(&due, clocks(s, now));
+    return due;
+}

@@ -1,0 +1,29 @@
+/* json_write.h - what the JSON that hutch writes is made of, where cJSON alone would not do: any bytes as a string, exact numbers, paths.
+ *
+ * Each function adds to @object under @key, which is static text and not copied. False on ENOMEM, also when @object is NULL because
+ * making it failed: so a row of them needs one test. */
+#ifndef HUTCH_TEXT_JSON_WRITE_H
+#define HUTCH_TEXT_JSON_WRITE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cJSON;
+
+/* Takes @item, on failure too. NULL is a failure. */
+bool hutch_json_add(struct cJSON *object, const char *key, struct cJSON *item);
+/* The same for an object or array, which is returned to be filled; NULL on failure. */
+struct cJSON *hutch_json_add_new(struct cJSON *object, const char *key, struct cJSON *item);
+
+/* Any bytes, NUL among them: ill-formed UTF-8 becomes U+FFFD. */
+bool hutch_json_add_text(struct cJSON *object, const char *key, const char *data, size_t len);
+bool hutch_json_add_string(struct cJSON *object, const char *key, const char *text); /* NULL: null */
+bool hutch_json_add_bool(struct cJSON *object, const char *key, bool value);
+bool hutch_json_add_u64(struct cJSON *object, const char *key, uint64_t value);
+bool hutch_json_add_ms(struct cJSON *object, const char *key, double ms); /* three decimals */
+
+/* "path", and "path_base64" where it is not UTF-8: docs/results.md. */
+bool hutch_json_add_path(struct cJSON *object, const char *path);
+
+#endif

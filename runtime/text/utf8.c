@@ -1,0 +1,46 @@
+#include "runtime/text/utf8.h"
+
+#include <stdint.h>
+
+size_t hutch_utf8_next(const char *text, size_t len, enum utf8_kind *ret_kind)
+{
+    const uint8_t *p = (const uint8_t *)text;
+    uint8_t low = 0x80, high = 0xbf;
+    size_t need, i;
+
+    *ret_kind = UTF8_CHAR;
+    if (p[0] < 0x80)
+        return 1;
+    *ret_kind = UTF8_BROKEN;
+    if (p[0] < 0xc2 || p[0] > 0xf4)
+        return 1;
+    need = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    if (p[0] == 0xe0)
+        low = 0xa0;
+    else if (p[0] == 0xed)
+        high = 0x9f;
+    else if (p[0] == 0xf0)
+        low = 0x90;
+    else if (p[0] == 0xf4)
+        high = 0x8f;
+    for (i = 1; i < need && i < len; i++) {
+        if (p[i] < low || p[i] > high)
+            return i;
+        low = 0x80;
+        high = 0xbf;
+    }
+    *ret_kind = i == need ? UTF8_CHAR : UTF8_CUT;
+    return i;
+}
+
+bool hutch_utf8_is_valid(const char *text, size_t len)
+{
+    enum utf8_kind kind;
+
+    for (size_t i = 0; i < len;) {
+        i += hutch_utf8_next(text + i, len - i, &kind);
+        if (kind != UTF8_CHAR)
+            return false;
+    }
+    return true;
+}

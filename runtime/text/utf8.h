@@ -1,0 +1,22 @@
+/* utf8.h - where one character of UTF-8 ends, in text that need not be UTF-8 at all. */
+#ifndef HUTCH_TEXT_UTF8_H
+#define HUTCH_TEXT_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+
+enum utf8_kind {
+    UTF8_CHAR,
+    UTF8_BROKEN, /* ill-formed: together one U+FFFD, as Python's errors="replace" has it */
+    UTF8_CUT     /* the text ends within a character that was well-formed so far */
+};
+
+/* How many of the @len bytes (at least one) at @text belong together, and what they are. Overlong forms, surrogates and what is above
+ * U+10FFFF are ill-formed: table 3-7 of the Unicode standard. */
+size_t hutch_utf8_next(const char *text, size_t len, enum utf8_kind *ret_kind);
+
+bool hutch_utf8_is_valid(const char *text, size_t len);
+
+#endif

@@ -1,0 +1,906 @@
+/* test_engine.c - the engine against helper processes that are played by this program itself: every state of a sandbox, and whatever can
+ * come over a socket. No sandbox is made, so it runs anywhere; real ones are for the other lanes.
+ *
+ * Started as "hutch-launcher" this program is opener, launcher, zygotes, inits and workers in one process. HUTCH_FAKE says how it plays:
+ * "" well; "12" as roughly as a generator with that seed will have it; "fork:5" the zygote dies at the fifth fork; "deaf:3" the first three
+ * workers die before they read their job; "refuse" and "speechless" no zygote but the root gets ready, and says why, or does not. The
+ * code of a run tells its worker what to do. */
+#include "runtime/engine/engine_priv.h"
+
+#include "sandbox/fd.h"
+#include "sandbox/fdpass.h"
+#include "sandbox/rmtree.h"
+#include "sandbox/spec.h"
+#include "runtime/launcher/spec_wire.h"
+#include "runtime/launcher/wire.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+/* --- the helpers ------------------------------------------------------------------------------------------------------- */
+
+enum role { OPENER, LAUNCHER, ZYGOTE, CONTROL, JOB };
+struct player {
+    int fd;          /* -1: free */
+    enum role role;
+    uint32_t id;     /* CONTROL, JOB: of the sandbox */
+    int out_fd, err_fd, in_fd; /* JOB */
+    char data[64];   /* CONTROL: directory of its own */
+};
+
+#define MAX_PLAYERS 512
+static struct player players[MAX_PLAYERS];
+static char data_root[PATH_MAX];
+static bool is_rough;
+static unsigned n_forked, dies_at_fork, n_deaf;
+static bool refuses, is_speechless;
+
+static struct player *add_player(int fd, enum role role, uint32_t id)
+{
+    for (size_t i = 0; i < MAX_PLAYERS; i++)
+        if (players[i].fd < 0) {
+            players[i] = (struct player){ .fd = fd, .role = role, .id = id, .out_fd = -1, .err_fd = -1, .in_fd = -1 };
+            return &players[i];
+        }
+    _exit(70);
+}
+
+static void drop_player(struct player *p)
+{
+    hutch_fd_closep(&p->fd);
+    hutch_fd_closep(&p->out_fd);
+    hutch_fd_closep(&p->err_fd);
+    hutch_fd_closep(&p->in_fd);
+}
+
+static struct player *find_player(enum role role, uint32_t id)
+{
+    for (size_t i = 0; i < MAX_PLAYERS; i++)
+        if (players[i].fd >= 0 && players[i].role == role && players[i].id == id)
+            return &players[i];
+    return NULL;
+}
+
+static bool perhaps(int one_in)
+{
+    return is_rough && rand() % one_in == 0;
+}
+
+/* What is said may be garbled, cut, said twice, or followed by a thing that nobody asked for. */
+static void say(int fd, const void *msg, size_t len, const int *fds, size_t n_fds)
+{
+    unsigned char copy[8192];
+    int junk[2] = { -1, -1 };
+
+    if (len > sizeof(copy))
+        _exit(71);
+    memcpy(copy, msg, len);
+    if (perhaps(30))
+        for (int i = rand() % 8; i >= 0; i--)
+            copy[(size_t)rand() % (rand() % 2 ? 16 : len)] = (unsigned char)rand();
+    if (perhaps(40))
+        len = (size_t)rand() % len + 1;
+    if (perhaps(40)) {
+        junk[0] = open("/dev/null", O_RDWR | O_CLOEXEC);
+        junk[1] = junk[0];
+        fds = junk;
+        n_fds = (size_t)rand() % 3;
+    }
+    do
+        hutch_fdpass_send(fd, copy, len, fds, n_fds, MSG_DONTWAIT);
+    while (perhaps(40));
+    hutch_fd_closep(&junk[0]);
+}
+
+static void tell_engine(const struct player *to, uint32_t what, uint32_t id, const int *fds, size_t n_fds)
+{
+    struct launcher_reply reply = { .what = what, .id = id, .controllers = 0 };
+
+    say(to->fd, &reply, sizeof(reply), fds, n_fds);
+}
+
+static void tell(int fd, struct init_msg msg)
+{
+    say(fd, &msg, sizeof(msg), NULL, 0);
+}
+
+static void play_zygote(int fd, uint32_t id)
+{
+    struct zygote_reply ready = { .what = ZYGOTE_READY, .modules = "no_such_module\n" };
+    static bool is_root = true;
+
+    if (is_speechless && !is_root) {
+        close(fd);
+        return;
+    }
+    if (refuses && !is_root)
+        strcpy(ready.modules, "error: a thread is left\n");
+    is_root = false;
+    say(add_player(fd, ZYGOTE, id)->fd, &ready, sizeof(ready), NULL, 0);
+}
+
+static void read_spec(int memfd)
+{
+    struct sandbox_spec spec;
+    struct hutch_err err;
+
+    if (hutch_spec_decode(memfd, &spec, &err) < 0)
+        return;
+    for (size_t i = 0; i < spec.n_mounts; i++)
+        if (spec.mounts[i].flags & MOUNT_DATA)
+            snprintf(data_root, sizeof(data_root), "%s", spec.mounts[i].source);
+    hutch_spec_done(&spec);
+}
+
+static void play_launcher(struct player *p)
+{
+    const struct init_msg started = { .kind = INIT_STARTED }, ended = { .kind = INIT_ENDED };
+    struct launcher_request r;
+    int fds[WARM_MAX_FDS], pair[2], death;
+    struct player *init;
+    size_t n_fds;
+
+    if (hutch_fdpass_receive(p->fd, &r, sizeof(r), fds, WARM_MAX_FDS, &n_fds, MSG_DONTWAIT) != (ssize_t)sizeof(r)) {
+        drop_player(p);
+        return;
+    }
+    switch ((enum launcher_order)r.what) {
+    case LAUNCHER_SPEC:
+        read_spec(fds[0]);
+        break;
+    case LAUNCHER_ZYGOTE:
+        tell_engine(p, LAUNCHER_STARTED, r.id, NULL, 0);
+        play_zygote(hutch_fd_take(&fds[0]), r.id);
+        break;
+    case LAUNCHER_BUILD:
+    case LAUNCHER_EXEC:
+        if (perhaps(25)) {
+            tell_engine(p, LAUNCHER_FAILED, r.id, NULL, 0);
+            break;
+        }
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+            _exit(72);
+        death = eventfd(1, EFD_CLOEXEC); /* readable, as the pidfd of a process that has ended; no signal goes there */
+        init = add_player(pair[0], CONTROL, r.id);
+        snprintf(init->data, sizeof(init->data), "%.31s", r.data_name);
+        tell_engine(p, LAUNCHER_BUILT, r.id, (int[]){ pair[1], death }, 2);
+        close(pair[1]);
+        close(death);
+        if (r.what == LAUNCHER_BUILD) {
+            tell(init->fd, (struct init_msg){ .kind = INIT_READY });
+        } else {
+            if (write(fds[1], "executed\n", 9) != 9)
+                _exit(73);
+            hutch_fdpass_send(init->fd, &started, sizeof(started), NULL, 0, MSG_DONTWAIT);
+            hutch_fdpass_send(init->fd, &ended, sizeof(ended), NULL, 0, MSG_DONTWAIT);
+        }
+        break;
+    case LAUNCHER_DESTROY:
+        init = find_player(CONTROL, r.id);
+        if (init)
+            drop_player(init);
+        init = find_player(JOB, r.id);
+        if (init)
+            drop_player(init);
+        tell_engine(p, LAUNCHER_DESTROYED, r.id, NULL, 0);
+        break;
+    case LAUNCHER_FORGET:
+        break;
+    }
+    for (size_t i = 0; i < n_fds; i++)
+        hutch_fd_closep(&fds[i]);
+}
+
+static void play_fork(struct player *p)
+{
+    static char buf[sizeof(struct zygote_request) + 65536];
+    struct zygote_request r;
+    struct zygote_reply reply = { .what = ZYGOTE_FORKED, .pid = 2 };
+    struct worker_hello hello = { .what = WORKER_READY };
+    int fds[8];
+    size_t n_fds;
+    ssize_t n = hutch_fdpass_receive(p->fd, buf, sizeof(buf), fds, 8, &n_fds, MSG_DONTWAIT);
+    struct player *job;
+
+    if (n < (ssize_t)sizeof(r) || perhaps(60)) { /* it dies with its hands full */
+        drop_player(p);
+        for (size_t i = 0; n > 0 && i < n_fds; i++)
+            close(fds[i]);
+        return;
+    }
+    memcpy(&r, buf, sizeof(r));
+    reply.id = r.id;
+    if (r.what == ZYGOTE_ZYGOTE) {
+        say(p->fd, &reply, sizeof(reply), NULL, 0);
+        play_zygote(fds[0], r.id);
+        return;
+    }
+    if (++n_forked == dies_at_fork) {
+        drop_player(p);
+    } else {
+        if (perhaps(30))
+            reply.what = ZYGOTE_FAILED;
+        say(p->fd, &reply, sizeof(reply), NULL, 0);
+    }
+    if (n_fds != 5)
+        _exit(74);
+    job = add_player(fds[1], JOB, r.id);
+    job->in_fd = fds[2];
+    job->out_fd = fds[3];
+    job->err_fd = fds[4];
+    close(fds[0]);
+    say(job->fd, &hello, sizeof(hello), NULL, 0);
+}
+
+static void play_init(struct player *p)
+{
+    struct init_order order;
+    int fd = -1;
+    size_t n_fds;
+    ssize_t n = hutch_fdpass_receive(p->fd, &order, sizeof(order), &fd, 1, &n_fds, MSG_DONTWAIT);
+
+    if (n_fds > 0)
+        close(fd);
+    if (n != (ssize_t)sizeof(order) || perhaps(60)) {
+        drop_player(p);
+        return;
+    }
+    if (order.what == INIT_ATTACH)
+        tell(p->fd, (struct init_msg){ .kind = INIT_ATTACHED });
+    else if (order.what == INIT_SIGNAL)
+        tell(p->fd, (struct init_msg){ .kind = INIT_ENDED, .ended.status = order.value });
+}
+
+static void make_file(const struct player *init)
+{
+    char path[PATH_MAX + 80];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s/made", data_root, init->data);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* "out", "err", "echo", "file", "fail", "wait" and "vanish", one after the other; then it ends with 0. */
+static void play_worker(struct player *p)
+{
+    static char job[1 << 20];
+    struct player *init = find_player(CONTROL, p->id);
+    ssize_t n;
+    struct init_msg ended = { .kind = INIT_ENDED };
+    const char *code;
+    char input[64];
+
+    if (n_deaf > 0 && init) {
+        n_deaf--;
+        drop_player(p);
+        ended.ended.status = SIGKILL;
+        tell(init->fd, ended);
+        return;
+    }
+    n = recv(p->fd, job, sizeof(job) - 1, MSG_DONTWAIT);
+    if (n <= 0 || !init) {
+        drop_player(p);
+        return;
+    }
+    for (ssize_t i = 0; i < n; i++)
+        job[i] += job[i] == '\0';
+    job[n] = '\0';
+    code = strstr(job, "#!");
+    if (code && strstr(code, "out") && write(p->out_fd, "said\n", 5) != 5)
+        _exit(75);
+    if (code && strstr(code, "err") && write(p->err_fd, "complained\n", 11) != 11)
+        _exit(76);
+    if (code && strstr(code, "echo")) {
+        ssize_t len = read(p->in_fd, input, sizeof(input));
+
+        if (len > 0 && write(p->out_fd, input, (size_t)len) != len)
+            _exit(77);
+    }
+    if (code && strstr(code, "file"))
+        make_file(init);
+    if (code && strstr(code, "fail"))
+        ended.ended.status = 3 << 8;
+    if (perhaps(4)) {
+        for (size_t i = 0; i < sizeof(input); i++)
+            input[i] = (char)rand();
+        if (write(rand() % 2 ? p->fd : p->out_fd, input, sizeof(input)) < 0)
+            drop_player(p);
+    }
+    if (code && strstr(code, "vanish")) {
+        drop_player(init);
+    } else if (!code || !strstr(code, "wait")) {
+        tell(init->fd, ended);
+        drop_player(p);
+    }
+}
+
+static void play_opener(struct player *p)
+{
+    struct opener_request r;
+    struct opener_reply reply = { .what = OPENER_OPENED };
+    size_t n_fds;
+    auto_fd fd = -1;
+
+    if (hutch_fdpass_receive(p->fd, &r, sizeof(r), NULL, 0, &n_fds, MSG_DONTWAIT) != (ssize_t)sizeof(r))
+        _exit(0); /* the engine is gone, or asks for nonsense */
+    reply.id = r.id;
+    fd = open(r.path, O_PATH | O_CLOEXEC);
+    if (fd < 0) {
+        reply.what = OPENER_FAILED;
+        hutch_err_set(&reply.err, errno, "open '%s'", r.path);
+    }
+    say(p->fd, &reply, sizeof(reply), &fd, fd >= 0);
+}
+
+static void send_launcher(struct player *opener)
+{
+    struct opener_reply reply = { .what = OPENER_LAUNCHER };
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        _exit(78);
+    add_player(pair[0], LAUNCHER, 0);
+    say(opener->fd, &reply, sizeof(reply), &pair[1], 1);
+    close(pair[1]);
+}
+
+/* An earlier one of the same turn may have closed it, and the number be another's now. */
+static bool is_really_ready(int fd)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+
+    return poll(&p, 1, 0) == 1;
+}
+
+static int play(void)
+{
+    static void (*const parts[])(struct player *) = { play_opener, play_launcher, play_fork, play_init, play_worker };
+    struct opener_reply hello = { .what = OPENER_HELLO };
+    const char *how = getenv("HUTCH_FAKE");
+    struct player *opener;
+
+    signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < MAX_PLAYERS; i++)
+        players[i].fd = -1;
+    if (how && strncmp(how, "fork:", 5) == 0)
+        dies_at_fork = (unsigned)atoi(how + 5);
+    if (how && strncmp(how, "deaf:", 5) == 0)
+        n_deaf = (unsigned)atoi(how + 5);
+    refuses = how && strcmp(how, "refuse") == 0;
+    is_speechless = how && strcmp(how, "speechless") == 0;
+    opener = add_player(WARM_SOCKET_FD, OPENER, 0);
+    hutch_fdpass_send(opener->fd, &hello, sizeof(hello), NULL, 0, 0);
+    send_launcher(opener);
+    if (how && how[0] >= '0' && how[0] <= '9') {
+        is_rough = true;
+        srand((unsigned)atoi(how) + (unsigned)getpid());
+    }
+    for (;;) {
+        struct pollfd p[MAX_PLAYERS];
+
+        if (perhaps(400))
+            _exit(0);
+        if (perhaps(200))
+            send_launcher(opener);
+        for (size_t i = 0; i < MAX_PLAYERS; i++)
+            p[i] = (struct pollfd){ .fd = players[i].fd, .events = POLLIN };
+        if (poll(p, MAX_PLAYERS, -1) < 0)
+            _exit(79);
+        for (size_t i = 0; i < MAX_PLAYERS; i++)
+            if (p[i].revents && players[i].fd == p[i].fd && is_really_ready(p[i].fd))
+                parts[players[i].role](&players[i]);
+    }
+}
+
+/* --- the tests --------------------------------------------------------------------------------------------------------- */
+
+struct lair {
+    char dir[48], home[64], exe[PATH_MAX];
+    struct hutch_engine_options options;
+    struct hutch_engine *engine;
+    int n_fds;
+};
+
+#define MAX_RUNS 4096
+static struct {
+    unsigned results, begun;
+    enum hutch_verdict verdict;
+    int exit_code, restarts, was_prepared;
+    char out[64], err[64], message[128], zygote[16], directory[128], streamed[64];
+} runs[MAX_RUNS];
+static unsigned n_results;
+
+static void on_result(void *user, uint64_t id, const struct hutch_result *r)
+{
+    char *json;
+
+    (void)user;
+    assert_in_range(id, 1, MAX_RUNS - 1);
+    runs[id].results++;
+    runs[id].verdict = r->verdict;
+    runs[id].exit_code = r->exit_code;
+    runs[id].restarts = r->restarts;
+    runs[id].was_prepared = r->was_prepared;
+    snprintf(runs[id].out, sizeof(runs[id].out), "%s", r->out);
+    snprintf(runs[id].err, sizeof(runs[id].err), "%s", r->err);
+    snprintf(runs[id].message, sizeof(runs[id].message), "%s", r->message);
+    snprintf(runs[id].zygote, sizeof(runs[id].zygote), "%s", r->zygote ? r->zygote : "");
+    snprintf(runs[id].directory, sizeof(runs[id].directory), "%s", r->directory ? r->directory : "");
+    json = hutch_result_to_json(r);
+    assert_non_null(json);
+    free(json);
+    n_results++;
+}
+
+static void on_output(void *user, uint64_t id, int stream, const char *data, size_t len)
+{
+    (void)user;
+    snprintf(runs[id].streamed + strlen(runs[id].streamed), sizeof(runs[id].streamed) - strlen(runs[id].streamed), "%d:%.*s", stream,
+             (int)len, data);
+}
+
+static int count_fds(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n;
+}
+
+static int set_up(void **state)
+{
+    static const char *const modules[] = { "numpy", "no_such_module", NULL };
+    static const struct hutch_zygote zygotes[] = {
+        { .name = "bare", .min = 2, .max = 4 },
+        { .name = "data", .parent = "bare", .modules = modules, .min = 1, .max = 4 },
+    };
+    struct lair *p = calloc(1, sizeof(*p));
+
+    strcpy(p->dir, "/tmp/hutch-test-engine.XXXXXX");
+    assert_non_null(mkdtemp(p->dir));
+    snprintf(p->home, sizeof(p->home), "%s/home", p->dir);
+    assert_true(readlink("/proc/self/exe", p->exe, sizeof(p->exe) - 1) > 0);
+    hutch_engine_options_init(&p->options);
+    p->options.home = p->home;
+    p->options.image = "/";
+    p->options.launcher = p->exe;
+    p->options.policy_dir = "policies";
+    p->options.zygotes = zygotes;
+    p->options.n_zygotes = ARRAY_SIZE(zygotes);
+    p->options.max_running = 4;
+    memset(runs, 0, sizeof(runs));
+    n_results = 0;
+    p->n_fds = count_fds();
+    *state = p;
+    return 0;
+}
+
+static void open_engine(struct lair *p, const char *how)
+{
+    struct hutch_error error;
+
+    setenv("HUTCH_FAKE", how, 1);
+    if (hutch_engine_open(&p->options, &p->engine, &error) < 0)
+        fail_msg("%s", error.message);
+}
+
+/* Nothing is left: no descriptor, no process, no directory. */
+static void close_engine(struct lair *p)
+{
+    char path[96];
+    struct dirent *entry;
+    DIR *dir;
+
+    hutch_engine_free(p->engine);
+    p->engine = NULL;
+    assert_int_equal(count_fds(), p->n_fds);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    snprintf(path, sizeof(path), "%s/runs", p->home);
+    dir = opendir(path);
+    assert_non_null(dir);
+    while ((entry = readdir(dir)))
+        if (entry->d_name[0] != '.' && strchr(entry->d_name, '.'))
+            assert_int_equal(unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR), 0); /* N.data, which nobody has touched */
+    closedir(dir);
+}
+
+static int tear_down(void **state)
+{
+    struct lair *p = *state;
+    struct hutch_err err = { .msg = "" };
+    auto_fd fd = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    hutch_engine_free(p->engine);
+    assert_int_equal(hutch_rmtree(fd, p->dir + strlen("/tmp/"), &err), 0);
+    free(p);
+    return 0;
+}
+
+static void turn(struct lair *p)
+{
+    struct pollfd fd = { .fd = hutch_engine_fd(p->engine), .events = POLLIN };
+
+    if (poll(&fd, 1, 60000) != 1)
+        fail_msg("the engine waits for nothing");
+    hutch_engine_dispatch(p->engine, NULL);
+}
+
+static void await(struct lair *p, unsigned n)
+{
+    while (n_results < n)
+        turn(p);
+}
+
+static struct hutch_engine_stats stats_of(struct lair *p)
+{
+    struct hutch_engine_stats stats = { .size = sizeof(stats) };
+
+    hutch_engine_get_stats(p->engine, &stats);
+    return stats;
+}
+
+static void await_full_pool(struct lair *p)
+{
+    while (stats_of(p).prepared < 3 || stats_of(p).building > 0)
+        turn(p);
+}
+
+static struct hutch_request request_for(const char *code)
+{
+    struct hutch_request request;
+
+    hutch_request_init(&request);
+    request.code = code;
+    request.on_result = on_result;
+    return request;
+}
+
+static uint64_t submit(struct lair *p, const struct hutch_request *request)
+{
+    struct hutch_error error;
+    uint64_t id = 0;
+
+    if (hutch_engine_submit(p->engine, request, &id, &error) < 0)
+        fail_msg("%s", error.message);
+    return id;
+}
+
+static void test_runs(void **state)
+{
+    struct lair *p = *state;
+    struct hutch_request request;
+    char want[128];
+    uint64_t id;
+
+    open_engine(p, "");
+    request = request_for("#! out err");
+    id = submit(p, &request); /* before anything is ready */
+    await(p, 1);
+    assert_int_equal(runs[id].verdict, HUTCH_OK);
+    assert_string_equal(runs[id].out, "said\n");
+    assert_string_equal(runs[id].err, "complained\n");
+    assert_string_equal(runs[id].zygote, "bare");
+    assert_false(runs[id].was_prepared);
+    await_full_pool(p);
+
+    request = request_for("#! echo fail");
+    request.input = "given\n";
+    request.input_len = 6;
+    id = submit(p, &request);
+    assert_int_equal(runs[id].results, 0); /* never before submit returns */
+    await(p, 2);
+    assert_int_equal(runs[id].verdict, HUTCH_ERROR);
+    assert_int_equal(runs[id].exit_code, 3);
+    assert_string_equal(runs[id].out, "given\n");
+    assert_true(runs[id].was_prepared);
+
+    request = request_for("import numpy\n#! out");
+    request.on_output = on_output;
+    id = submit(p, &request);
+    await(p, 3);
+    assert_string_equal(runs[id].zygote, "data");
+    assert_string_equal(runs[id].streamed, "1:said\n");
+    assert_string_equal(runs[id].out, "");
+
+    request = request_for("import no_such_module\n#!");
+    id = submit(p, &request);
+    await(p, 4);
+    assert_string_equal(runs[id].zygote, "bare"); /* the other one has not got it either */
+
+    request = request_for("#! file");
+    id = submit(p, &request);
+    request.keep_data = 1;
+    assert_int_equal(submit(p, &request), id + 1);
+    await(p, 6);
+    assert_string_equal(runs[id].directory, "");
+    snprintf(want, sizeof(want), "%s/outputs/", p->home);
+    assert_memory_equal(runs[id + 1].directory, want, strlen(want));
+
+    request = request_for("#! out");
+    request.data_dir = p->dir;
+    assert_int_equal(hutch_engine_submit(p->engine, &request, NULL, NULL), -1); /* hutch's own lies in it */
+    request.data_dir = "/usr/include";
+    id = submit(p, &request);
+    await(p, 7);
+    assert_int_equal(runs[id].verdict, HUTCH_OK);
+    assert_string_equal(runs[id].directory, "/usr/include");
+
+    request = request_for("echo");
+    request.language = "sh";
+    id = submit(p, &request);
+    await(p, 8);
+    assert_string_equal(runs[id].out, "executed\n");
+    assert_string_equal(runs[id].zygote, "");
+
+    request = request_for("#! out");
+    request.memory_bytes = 64 << 20;
+    id = submit(p, &request);
+    await(p, 9);
+    assert_string_equal(runs[id].out, "said\n");
+    assert_false(runs[id].was_prepared);
+
+    request = request_for("#! out");
+    request.env = (const char *const[]){ "PYTHONHASHSEED=0", NULL };
+    id = submit(p, &request);
+    await(p, 10);
+    assert_string_equal(runs[id].out, "executed\n"); /* too late for an interpreter that runs */
+    for (uint64_t i = 1; i <= 10; i++)
+        assert_int_equal(runs[i].results, 1);
+    close_engine(p);
+}
+
+static void test_ends(void **state)
+{
+    struct lair *p = *state;
+    struct hutch_request request = request_for("#! out vanish");
+    uint64_t id;
+
+    open_engine(p, "");
+    id = submit(p, &request);
+    await(p, 1);
+    assert_int_equal(runs[id].verdict, HUTCH_KILLED); /* its code had begun: not again */
+    assert_string_equal(runs[id].message, "the sandbox was killed from outside");
+    assert_string_equal(runs[id].out, "said\n");
+    assert_int_equal(runs[id].restarts, 0);
+
+    request = request_for("#! out wait");
+    request.wall_ms = 100;
+    id = submit(p, &request);
+    await(p, 2);
+    assert_int_equal(runs[id].verdict, HUTCH_TIMEOUT);
+
+    request.wall_ms = 0;
+    request.on_output = on_output;
+    id = submit(p, &request);
+    while (!runs[id].streamed[0])
+        turn(p);
+    assert_int_equal(hutch_engine_cancel(p->engine, id), 1);
+    /* The end of its sandbox is all that ends it, which a player does not notice by himself. */
+    hutch_engine_free(p->engine);
+    p->engine = NULL;
+    assert_int_equal(runs[id].results, 0);
+}
+
+/* A zygote that dies while it forks: its runs begin again with the spare. */
+static void test_a_zygote_dies(void **state)
+{
+    struct lair *p = *state;
+    struct hutch_request request = request_for("#! out");
+    uint64_t id;
+
+    open_engine(p, "fork:5");
+    for (int i = 0; i < 20; i++) {
+        id = submit(p, &request);
+        await(p, (unsigned)i + 1);
+        assert_int_equal(runs[id].results, 1);
+        assert_int_equal(runs[id].verdict, HUTCH_OK);
+    }
+    await_full_pool(p);
+    assert_int_equal(stats_of(p).lost_zygotes, 1);
+    assert_int_equal(stats_of(p).zygotes[0].recycled + stats_of(p).zygotes[1].recycled, 1);
+    close_engine(p);
+}
+
+/* Its worker is killed before it has read the job: nothing of the program has run, so it begins again. */
+static void test_a_job_that_nobody_reads(void **state)
+{
+    struct lair *p = *state;
+    struct hutch_request request = request_for("#! out");
+    uint64_t id;
+
+    open_engine(p, "deaf:2");
+    await_full_pool(p);
+    id = submit(p, &request);
+    await(p, 1);
+    assert_int_equal(runs[id].verdict, HUTCH_OK);
+    assert_string_equal(runs[id].out, "said\n");
+    assert_int_equal(runs[id].restarts, 2);
+    assert_int_equal(stats_of(p).restarted, 2);
+    assert_int_equal(stats_of(p).lost_sandboxes, 2);
+    close_engine(p);
+
+    n_results = 0;
+    open_engine(p, "deaf:100");
+    id = submit(p, &request);
+    await(p, 1);
+    assert_int_equal(runs[id].verdict, HUTCH_SETUP_FAILED); /* but not for ever */
+    assert_string_equal(runs[id].message, "its sandbox was broken from outside, 4 times");
+    close_engine(p);
+}
+
+/* A zygote that this image cannot have is given up, and its runs go to its parent; one that dies without a word is tried again. */
+static void test_a_zygote_that_cannot_be(void **state)
+{
+    struct lair *p = *state;
+    struct hutch_request request = request_for("import numpy\n#! out");
+    uint64_t id;
+
+    open_engine(p, "refuse");
+    id = submit(p, &request);
+    await(p, 1);
+    assert_int_equal(runs[id].verdict, HUTCH_OK);
+    while (stats_of(p).building > 0 || stats_of(p).prepared < 2)
+        turn(p);
+    id = submit(p, &request);
+    await(p, 2);
+    assert_string_equal(runs[id].zygote, "bare");
+    assert_false(stats_of(p).zygotes[1].is_ready);
+    assert_int_equal(stats_of(p).zygotes[1].prepared, 0);
+    close_engine(p);
+
+    n_results = 0;
+    open_engine(p, "speechless");
+    id = submit(p, &request);
+    await(p, 1);
+    assert_int_equal(runs[id].verdict, HUTCH_OK); /* by the parent */
+    assert_string_equal(runs[id].zygote, "data");
+    close_engine(p);
+}
+
+static void test_recycling(void **state)
+{
+    struct lair *p = *state;
+    struct hutch_request request = request_for("#! out");
+
+    p->options.recycle_forks = 10;
+    open_engine(p, "");
+    for (unsigned i = 1; i <= 60; i++) {
+        uint64_t id = submit(p, &request);
+
+        await(p, i);
+        assert_int_equal(runs[id].verdict, HUTCH_OK);
+    }
+    await_full_pool(p);
+    assert_true(stats_of(p).zygotes[0].recycled >= 2);
+    assert_true(stats_of(p).zygotes[0].is_ready);
+    assert_int_equal(stats_of(p).lost_zygotes, 0); /* nobody died: they were let go */
+    close_engine(p);
+}
+
+static void submit_another(void *user, uint64_t id, const struct hutch_result *r)
+{
+    struct lair *p = user;
+    struct hutch_request request = request_for("#! out");
+
+    on_result(NULL, id, r);
+    request.on_result = submit_another;
+    request.user = p;
+    if (id <= 90)
+        submit(p, &request);
+}
+
+static void test_callbacks_may_submit(void **state)
+{
+    struct lair *p = *state;
+    struct hutch_request request = request_for("#! out");
+
+    request.on_result = submit_another;
+    request.user = p;
+    open_engine(p, "");
+    for (int i = 0; i < 10; i++)
+        submit(p, &request);
+    await(p, 100);
+    for (uint64_t id = 1; id <= 100; id++) {
+        assert_int_equal(runs[id].results, 1);
+        assert_int_equal(runs[id].verdict, HUTCH_OK);
+    }
+    assert_int_equal(stats_of(p).finished, 100);
+    close_engine(p);
+}
+
+/* An engine ends with whatever is on its way, without a call. */
+static void test_free_at_any_time(void **state)
+{
+    struct lair *p = *state;
+
+    for (int turns = 0; turns < 40; turns++) {
+        struct hutch_request request = request_for(turns % 2 ? "#! out wait" : "import numpy\n#! file");
+
+        n_results = 0;
+        open_engine(p, "");
+        for (int i = 0; i < 6; i++)
+            submit(p, &request);
+        for (int i = 0; i < turns; i++) { /* some of them for nothing */
+            struct pollfd fd = { .fd = hutch_engine_fd(p->engine), .events = POLLIN };
+
+            poll(&fd, 1, 2);
+            hutch_engine_dispatch(p->engine, NULL);
+        }
+        close_engine(p);
+    }
+}
+
+/* Whatever the helpers say: every run gets exactly one result, and nothing is left behind. */
+static void test_anything_from_the_helpers(void **state)
+{
+    struct lair *p = *state;
+    unsigned n_ok = 0, n_all = 0;
+
+    for (int seed = 1; seed <= 16; seed++) {
+        struct hutch_request request = request_for(seed % 3 ? "#! out" : "import numpy\n#! out err file");
+        char how[16];
+        unsigned n = 0;
+
+        memset(runs, 0, sizeof(runs));
+        n_results = 0;
+        snprintf(how, sizeof(how), "%d", seed);
+        open_engine(p, how);
+        p->engine->setup_ms = p->engine->import_ms = 50; /* much of what it waits for never comes */
+        for (int i = 0; i < 30; i++) {
+            request.data_dir = i % 8 == 7 ? "/usr/include" : NULL;
+            request.language = i % 11 == 10 ? "sh" : NULL;
+            request.memory_bytes = i % 13 == 12 ? 64 << 20 : 0;
+            request.wall_ms = 300;
+            request.user = p;
+            submit(p, &request);
+            n++;
+        }
+        await(p, n);
+        for (uint64_t id = 1; id <= n; id++) {
+            assert_int_equal(runs[id].results, 1);
+            n_ok += runs[id].verdict == HUTCH_OK;
+        }
+        n_all += n;
+        close_engine(p);
+    }
+    print_message("%u of %u runs ended well\n", n_ok, n_all);
+    assert_true(n_ok > 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_runs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_ends, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_zygote_dies, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_job_that_nobody_reads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_zygote_that_cannot_be, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_recycling, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_callbacks_may_submit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_free_at_any_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_anything_from_the_helpers, set_up, tear_down),
+    };
+
+    if (argc > 0 && strcmp(argv[0], "hutch-launcher") == 0)
+        return play();
+    return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+/* test_rlimits.c - who is limited to what when no cgroup counts, and that it holds. */
+#include "sandbox/rlimits.h"
+
+#include "sandbox/fd.h"
+#include "sandbox/spec.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#define MIB (1ull << 20)
+
+static void test_plan(void **state)
+{
+    static const struct {
+        const char *label;
+        enum sandbox_limit limit;
+        uint64_t asked;
+        bool cgroup_memory;
+        int resource;
+        rlim_t want;
+    } rows[] = {
+        { "memory without a cgroup", LIMIT_MEMORY, 64 * MIB, false, RLIMIT_DATA, 64 * MIB },
+        { "memory with one", LIMIT_MEMORY, 64 * MIB, true, RLIMIT_DATA, RLIM_INFINITY },
+        { "no memory limit", LIMIT_MEMORY, 0, false, RLIMIT_DATA, RLIM_INFINITY },
+        { "address space is never bound", LIMIT_MEMORY, 64 * MIB, false, RLIMIT_AS, RLIM_INFINITY },
+        { "processes, and our init", LIMIT_PIDS, 10, false, RLIMIT_NPROC, 11 },
+        { "no limit on processes", LIMIT_PIDS, 0, false, RLIMIT_NPROC, RLIM_INFINITY },
+        { "CPU time, later than the supervisor", LIMIT_CPU_TIME, 1500, false, RLIMIT_CPU, 3 },
+        { "a millisecond of it", LIMIT_CPU_TIME, 1, false, RLIMIT_CPU, 2 },
+        { "file size", LIMIT_FILE_SIZE, 12345, false, RLIMIT_FSIZE, 12345 },
+        { "descriptors", LIMIT_OPEN_FILES, 64, false, RLIMIT_NOFILE, 64 },
+        { "never a core file", LIMIT_OPEN_FILES, 0, false, RLIMIT_CORE, 0 },
+        { "never a real-time priority", LIMIT_OPEN_FILES, 0, false, RLIMIT_RTPRIO, 0 },
+        { "never a better nice value", LIMIT_OPEN_FILES, 0, false, RLIMIT_NICE, 0 },
+        { "little locked memory", LIMIT_OPEN_FILES, 0, false, RLIMIT_MEMLOCK, 64 << 10 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct sandbox_spec spec = { 0 };
+        struct rlimit_plan plan;
+
+        print_message("  %s\n", rows[i].label);
+        memset(&plan, 0xaa, sizeof(plan));
+        spec.limits[rows[i].limit] = rows[i].asked;
+        hutch_rlimits_plan(&spec, rows[i].cgroup_memory, false, &plan);
+        assert_true(plan.max[rows[i].resource] == rows[i].want);
+        assert_false(plan.pin);
+    }
+}
+
+/* Sandbox after sandbox gets the next CPU, as many as before, and round. */
+static void test_cpus_are_spread(void **state)
+{
+    struct sandbox_spec spec = { 0 };
+    struct rlimit_plan plan = { .pin = false };
+    cpu_set_t allowed, seen;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+    hutch_rlimits_spread(&plan, 3);
+    assert_false(plan.pin); /* what is not pinned stays so */
+    CPU_ZERO(&seen);
+    spec.limits[LIMIT_CPUS] = 1000;
+    for (unsigned i = 0; i < (unsigned)CPU_COUNT(&allowed); i++) {
+        hutch_rlimits_plan(&spec, false, false, &plan);
+        hutch_rlimits_spread(&plan, i + 7 * (unsigned)CPU_COUNT(&allowed));
+        assert_int_equal(CPU_COUNT(&plan.cpus), 1);
+        CPU_OR(&seen, &seen, &plan.cpus);
+    }
+    assert_true(CPU_EQUAL(&seen, &allowed));
+}
+
+static bool is_subset(const cpu_set_t *part, const cpu_set_t *whole)
+{
+    cpu_set_t both;
+
+    CPU_AND(&both, part, whole);
+    return CPU_EQUAL(&both, part);
+}
+
+static void test_cpus(void **state)
+{
+    struct sandbox_spec spec = { 0 };
+    struct rlimit_plan plan;
+    cpu_set_t allowed;
+    int have;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+    have = CPU_COUNT(&allowed);
+    for (int thousandths = 1; thousandths <= (have + 2) * 1000; thousandths += 333) {
+        int want = (thousandths + 999) / 1000;
+
+        spec.limits[LIMIT_CPUS] = (uint64_t)thousandths;
+        hutch_rlimits_plan(&spec, false, false, &plan);
+        assert_true(plan.pin); /* pinned even to all of them: a fork of the caller's own mask cannot widen it */
+        assert_int_equal(CPU_COUNT(&plan.cpus), want < have ? want : have);
+        assert_true(is_subset(&plan.cpus, &allowed));
+    }
+    hutch_rlimits_plan(&spec, false, true, &plan);
+    assert_false(plan.pin); /* the cgroup does it */
+    spec.limits[LIMIT_CPUS] = 0;
+    hutch_rlimits_plan(&spec, false, false, &plan);
+    assert_false(plan.pin);
+}
+
+/* One CPU is the one we are on: the scheduler has found it best. It may move us meanwhile, so only a try without counts. */
+static void test_cpus_start_here(void **state)
+{
+    struct sandbox_spec spec = { 0 };
+    struct rlimit_plan plan;
+    int counted = 0;
+
+    (void)state;
+    spec.limits[LIMIT_CPUS] = 1000;
+    for (int tries = 0; tries < 200; tries++) {
+        int before = sched_getcpu();
+
+        hutch_rlimits_plan(&spec, false, false, &plan);
+        if (before < 0 || sched_getcpu() != before)
+            continue;
+        counted++;
+        assert_int_equal(CPU_COUNT(&plan.cpus), 1);
+        assert_true(CPU_ISSET(before, &plan.cpus));
+    }
+    assert_true(counted > 0);
+}
+
+/* Runs @body in a child and hands back its exit status. */
+static int in_child(int (*body)(void))
+{
+    int status;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(body());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int apply_all(void)
+{
+    static const int resources[] = { RLIMIT_CORE, RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC, RLIMIT_RTPRIO,
+                                     RLIMIT_NICE, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE, RLIMIT_DATA };
+    struct sandbox_spec spec = { 0 };
+    struct rlimit_plan plan;
+    struct hutch_err err;
+    cpu_set_t now;
+
+    spec.limits[LIMIT_CPUS] = 500;
+    spec.limits[LIMIT_MEMORY] = 256 * MIB;
+    spec.limits[LIMIT_PIDS] = 10;
+    spec.limits[LIMIT_CPU_TIME] = 5000;
+    spec.limits[LIMIT_FILE_SIZE] = MIB;
+    spec.limits[LIMIT_OPEN_FILES] = 32;
+    hutch_rlimits_plan(&spec, false, false, &plan);
+    if (hutch_rlimits_apply(&plan, &err) < 0)
+        return 1;
+    for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
+        struct rlimit limit;
+
+        if (getrlimit(resources[i], &limit) < 0 || limit.rlim_max > plan.max[resources[i]] || limit.rlim_cur > limit.rlim_max)
+            return 2;
+    }
+    if (sched_getaffinity(0, sizeof(now), &now) < 0 || !CPU_EQUAL(&now, &plan.cpus))
+        return 3;
+    /* twice is fine, and so is a plan that asks for more than is left: the tighter one stays */
+    plan.max[RLIMIT_NOFILE] = 64;
+    if (hutch_rlimits_apply(&plan, &err) < 0)
+        return 4;
+    {
+        struct rlimit limit;
+
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur != 32 || limit.rlim_max != 32)
+            return 5;
+    }
+    return 0;
+}
+
+static void test_apply(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(apply_all), 0);
+}
+
+/* RLIMIT_DATA holds against mmap(2) and malloc(3), and leaves reservations alone that are never written. */
+static int fill_memory(void)
+{
+    struct sandbox_spec spec = { 0 };
+    struct rlimit_plan plan;
+    struct hutch_err err;
+
+    spec.limits[LIMIT_MEMORY] = 64 * MIB;
+    hutch_rlimits_plan(&spec, false, false, &plan);
+    if (hutch_rlimits_apply(&plan, &err) < 0)
+        return 1;
+    if (mmap(NULL, 1ull << 33, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+        return 2;
+    if (mmap(NULL, 128 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED || errno != ENOMEM)
+        return 3;
+    if (mmap(NULL, 16 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+        return 4;
+    return 0;
+}
+
+static void test_memory_holds(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__)
+    print_message("skip: asan: its shadow memory alone is above any such limit\n");
+    skip();
+#endif
+    assert_int_equal(in_child(fill_memory), 0);
+}
+
+static int apply_no_cpus(void)
+{
+    struct rlimit_plan plan = { .pin = true };
+    struct hutch_err err = { .msg = "" };
+
+    for (int i = 0; i < RLIMIT_NLIMITS; i++)
+        plan.max[i] = RLIM_INFINITY;
+    if (hutch_rlimits_apply(&plan, &err) != -1)
+        return 1;
+    return err.errnum == EINVAL && strcmp(err.msg, "pin to 0 CPUs: Invalid argument") == 0 ? 0 : 2;
+}
+
+static void test_failure_is_told(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(apply_no_cpus), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_cpus),
+        cmocka_unit_test(test_cpus_are_spread),
+        cmocka_unit_test(test_cpus_start_here),
+        cmocka_unit_test(test_apply),
+        cmocka_unit_test(test_memory_holds),
+        cmocka_unit_test(test_failure_is_told),
+    };
+
+    return cmocka_run_group_tests_name("rlimits", tests, NULL, NULL);
+}
