@@ -43,7 +43,7 @@
 #define ENGINE_NEVER       1e300 /* ms, on the clock of hutch_supervisor_now() */
 
 struct agent;
-struct box;
+struct slot;
 struct cell_details;
 struct engine_run;
 struct node;
@@ -54,7 +54,7 @@ struct session;
 struct tree;
 
 TAILQ_HEAD(session_list, session);
-TAILQ_HEAD(box_list, box);
+TAILQ_HEAD(slot_list, slot);
 TAILQ_HEAD(run_list, engine_run);
 
 /* --- specs that the launcher knows: engine/helper.c --- */
@@ -105,7 +105,7 @@ int hutch_helper_order(struct hutch_engine *engine, const struct launcher_reques
 bool hutch_helper_sweep(struct hutch_engine *engine, const char *name);
 /* An order about the files of a session, whose data root is the store. The answer comes to hutch_branch_on_files(). False when nobody is there. */
 bool hutch_helper_sweeper_order(struct hutch_engine *engine, const struct sweep_request *request, int data_dirfd);
-/* OPENER_OPEN; the answer comes to hutch_box_on_opened() or to the blueprint that asked. */
+/* OPENER_OPEN; the answer comes to hutch_slot_on_opened() or to the blueprint that asked. */
 int hutch_helper_open(struct hutch_engine *engine, uint32_t id, const char *path, unsigned flags, struct hutch_err *err);
 
 /* --- interpreters: engine/zygotes.c --- */
@@ -137,7 +137,7 @@ struct node {
     pid_t pid;          /* as this process sees it; 0: not known */
     double since;
     uint64_t forks;     /* workers */
-    unsigned n_forking; /* boxes that wait for its answer */
+    unsigned n_forking; /* slots that wait for its answer */
     struct node *next;  /* in the tree's or engine's list of the dead */
 };
 
@@ -168,30 +168,30 @@ struct node *hutch_zygotes_find(struct hutch_engine *engine, unsigned index);
 unsigned hutch_zygotes_choose(const struct hutch_engine *engine, const char *code, size_t len);
 /* The index of the one called @name; without a name, of the smallest that has what executes cells, else the last. -1: no such name. */
 int hutch_zygotes_choose_for_cells(const struct hutch_engine *engine, const char *name);
-void hutch_zygotes_release(struct node *node); /* a box does not wait for it any more */
+void hutch_zygotes_release(struct node *node); /* a slot does not wait for it any more */
 
 /* --- sandboxes: engine/slot.c --- */
 
-enum box_state {
-    BOX_NEW,        /* its spec, or the launcher, is not there yet */
-    BOX_BUILDING,   /* LAUNCHER_BUILD or LAUNCHER_EXEC was sent */
-    BOX_STANDING,   /* BUILT came, init works on it */
-    BOX_READY,      /* INIT_READY came; waits for its interpreter */
-    BOX_FORKING,    /* ZYGOTE_WORKER was sent */
-    BOX_PREPARED,
-    BOX_OPENING,    /* for its run: the data directory is opened */
-    BOX_ATTACHING,  /* … and mounted */
-    BOX_RUNNING,
-    BOX_DYING,      /* all is over but the processes, which its files wait for */
-    BOX_DESTROYING, /* LAUNCHER_DESTROY was sent */
-    BOX_DEAD,
+enum slot_state {
+    SLOT_NEW,        /* its spec, or the launcher, is not there yet */
+    SLOT_BUILDING,   /* LAUNCHER_BUILD or LAUNCHER_EXEC was sent */
+    SLOT_STANDING,   /* BUILT came, init works on it */
+    SLOT_READY,      /* INIT_READY came; waits for its interpreter */
+    SLOT_FORKING,    /* ZYGOTE_WORKER was sent */
+    SLOT_PREPARED,
+    SLOT_OPENING,    /* for its run: the data directory is opened */
+    SLOT_ATTACHING,  /* … and mounted */
+    SLOT_RUNNING,
+    SLOT_DYING,      /* all is over but the processes, which its files wait for */
+    SLOT_DESTROYING, /* LAUNCHER_DESTROY was sent */
+    SLOT_DEAD,
 };
-struct box {
-    TAILQ_ENTRY(box) link; /* of the engine */
-    TAILQ_ENTRY(box) idle; /* of its pool, while BOX_PREPARED and without a run */
+struct slot {
+    TAILQ_ENTRY(slot) link; /* of the engine */
+    TAILQ_ENTRY(slot) idle; /* of its pool, while SLOT_PREPARED and without a run */
     struct hutch_engine *engine;
     uint32_t id;
-    enum box_state state;
+    enum slot_state state;
     double since;
     double t_prepared;
     struct pool *pool;       /* NULL: built for one run */
@@ -202,14 +202,14 @@ struct box {
     bool is_reaping, is_reaped; /* LAUNCHER_DESTROY was sent before its time; and is done */
     bool has_usage;             /* what its cgroup counted was read before that */
     struct cgroup_usage usage;
-    struct node *node;       /* BOX_FORKING: who forks */
+    struct node *node;       /* SLOT_FORKING: who forks */
     bool is_adopted, has_hello; /* FORKED came and ADOPT was sent; the worker's word came */
     pid_t pin_pid;
     struct sandbox sb;
     char *seccomp;           /* owned until it is sent */
     size_t seccomp_len;
     int landlock_fd;         /* owned until it is sent */
-    struct supervisor *supervisor; /* owned; from BOX_FORKING on, or from the start with is_exec */
+    struct supervisor *supervisor; /* owned; from SLOT_FORKING on, or from the start with is_exec */
     int shut[4];             /* owned; what the program has closed: closed here when there is time */
     size_t n_shut;
     bool lost_job;           /* the worker died before it had read all of its job: nothing of it has run */
@@ -221,34 +221,34 @@ struct box {
 };
 
 /* NULL on ENOMEM and the like. */
-struct box *hutch_box_create(struct hutch_engine *engine, struct pool *pool, struct blueprint *blueprint, unsigned zygote,
+struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, struct blueprint *blueprint, unsigned zygote,
                              struct engine_run *run, struct hutch_err *err);
-void hutch_box_set_state(struct box *box, enum box_state state);
-void hutch_box_give(struct box *box, struct engine_run *run); /* BOX_PREPARED */
+void hutch_slot_set_state(struct slot *slot, enum slot_state state);
+void hutch_slot_give(struct slot *slot, struct engine_run *run); /* SLOT_PREPARED */
 /* It is of no use any more, or in the way: everything in it dies. */
-void hutch_box_discard(struct box *box);
+void hutch_slot_discard(struct slot *slot);
 /* Somebody else broke it. @why NULL: nobody knows. Its run starts again elsewhere, or fails. */
-void hutch_box_fail(struct box *box, const struct hutch_err *why);
-void hutch_box_on_launcher(struct box *box);       /* a launcher is there: where BOX_NEW, ask it */
-void hutch_box_on_lost_launcher(struct box *box);  /* with it went what it was asked for */
-void hutch_box_on_built(struct box *box, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds);
-bool hutch_box_reap(struct box *box);              /* BOX_DYING: hutch_run_on_death() follows when this returns true */
-void hutch_box_on_destroyed(struct box *box, const struct rusage *usage); /* NULL: not known */
-void hutch_box_on_zygote(struct box *box);         /* one is ready: where BOX_READY, fork */
-void hutch_box_on_forked(struct box *box, pid_t pid);
-void hutch_box_on_opened(struct box *box, int fd);
-double hutch_box_clocks(struct box *box, double now);
+void hutch_slot_fail(struct slot *slot, const struct hutch_err *why);
+void hutch_slot_on_launcher(struct slot *slot);       /* a launcher is there: where SLOT_NEW, ask it */
+void hutch_slot_on_lost_launcher(struct slot *slot);  /* with it went what it was asked for */
+void hutch_slot_on_built(struct slot *slot, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds);
+bool hutch_slot_reap(struct slot *slot);              /* SLOT_DYING: hutch_run_on_death() follows when this returns true */
+void hutch_slot_on_destroyed(struct slot *slot, const struct rusage *usage); /* NULL: not known */
+void hutch_slot_on_zygote(struct slot *slot);         /* one is ready: where SLOT_READY, fork */
+void hutch_slot_on_forked(struct slot *slot, pid_t pid);
+void hutch_slot_on_opened(struct slot *slot, int fd);
+double hutch_slot_clocks(struct slot *slot, double now);
 /* Removes the directory @name of the data root, whenever that is. */
-void hutch_box_remove_directory(struct hutch_engine *engine, const char *name);
-struct box *hutch_box_find(struct hutch_engine *engine, uint32_t id);
-void hutch_box_free(struct box *box);              /* at the engine's end, or BOX_DEAD */
+void hutch_slot_remove_directory(struct hutch_engine *engine, const char *name);
+struct slot *hutch_slot_find(struct hutch_engine *engine, uint32_t id);
+void hutch_slot_free(struct slot *slot);              /* at the engine's end, or SLOT_DEAD */
 
 /* --- pools: engine/pool.c --- */
 
 struct pool {
     struct hutch_engine *engine;
     unsigned index;            /* of its zygote */
-    struct box_list idle;
+    struct slot_list idle;
     struct run_list waiting;
     unsigned n_idle, n_building, n_waiting;
     unsigned target;           /* how many are kept: from the zygote's min to its max */
@@ -259,8 +259,8 @@ struct pool {
 };
 void hutch_pool_init(struct pool *pool, struct hutch_engine *engine, unsigned index);
 void hutch_pool_refill(struct pool *pool);
-void hutch_pool_on_prepared(struct pool *pool, struct box *box);
-/* A box on its way did not get there. */
+void hutch_pool_on_prepared(struct pool *pool, struct slot *slot);
+/* A slot on its way did not get there. */
 void hutch_pool_on_failed(struct pool *pool, const struct hutch_err *why);
 /* For a run that takes one: now, or when it comes. */
 void hutch_pool_ask(struct pool *pool, struct engine_run *run);
@@ -282,7 +282,7 @@ struct engine_run {
     struct agent *agent;       /* owned; from its begin on, where it executes cells */
     unsigned zygote;
     struct blueprint *blueprint; /* NULL: the pool's */
-    struct box *box;           /* NULL: none yet */
+    struct slot *slot;           /* NULL: none yet */
     char *job;                 /* owned; NULL with is_exec */
     size_t job_len;
     char *input;               /* owned */
@@ -313,23 +313,23 @@ void hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig); /* as 
 /* Delivers what could not be delivered where it came to be. */
 void hutch_run_deliver_ending(struct hutch_engine *engine);
 /* Its sandbox is prepared and has the data directory: it begins. */
-void hutch_run_begin(struct box *box);
+void hutch_run_begin(struct slot *slot);
 /* Something that the supervisor watches is ready. */
-void hutch_run_turn(struct box *box, int which, short revents);
+void hutch_run_turn(struct slot *slot, int which, short revents);
 /* The sandbox is gone. Its code had not begun: it starts again, unless it has done so too often. */
 void hutch_run_restart(struct engine_run *run, const struct hutch_err *why);
 /* It cannot be run: a result that says why. */
 void hutch_run_refuse(struct engine_run *run, const struct hutch_err *why);
 /* The processes of a sandbox whose files are to be looked at are gone. */
-void hutch_run_on_death(struct box *box);
-void hutch_run_await_death(struct box *box);
+void hutch_run_on_death(struct slot *slot);
+void hutch_run_await_death(struct slot *slot);
 
 /* --- agents: session/interpreter.c --- */
 
 /* The part of an interpreter that executes cells, on its descriptor 3. Frames are those of cell/feed.h. */
 struct agent {
     struct hutch_engine *engine;
-    struct box *box;            /* not owned: whose pipes it writes to */
+    struct slot *slot;            /* not owned: whose pipes it writes to */
     int fd;                     /* owned; its socket */
     struct watch watch;
     struct cell_frames frames;
@@ -352,14 +352,14 @@ struct agent {
     struct agent *next;          /* among the engine's dead */
 };
 
-/* For an interpreter in @box at the other end of @fd, which is taken over in any case. Orders are kept until it reads. */
-struct agent *hutch_agent_create(struct box *box, int fd, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user), void *user,
+/* For an interpreter in @slot at the other end of @fd, which is taken over in any case. Orders are kept until it reads. */
+struct agent *hutch_agent_create(struct slot *slot, int fd, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user), void *user,
                                  struct hutch_err *err);
 /* Its memory goes when no handler can be at work with it, by hutch_agents_bury(). NULL is fine. */
 void hutch_agent_free(struct agent *agent);
 void hutch_agents_bury(struct hutch_engine *engine);
 /* For the worker that a supervisor has the socket of: its only listener from here on. */
-struct agent *hutch_agent_create_for_worker(struct box *box, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user),
+struct agent *hutch_agent_create_for_worker(struct slot *slot, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user),
                                             void *user, struct hutch_err *err);
 /* Bytes as they are: the job. -1: ENOMEM. */
 int hutch_agent_send_raw(struct agent *agent, const char *data, size_t len);
@@ -405,8 +405,8 @@ void hutch_course_done(struct course *c); /* frees; fine twice */
 int hutch_rich_create(struct engine_run *run, const char *code, size_t len, struct hutch_err *err);
 void hutch_rich_free(struct rich *rich); /* NULL is fine */
 const char *hutch_rich_token(const struct rich *rich);
-/* Its sandbox is there. -1: hutch_box_fail() is to follow. */
-int hutch_rich_begin(struct rich *rich, struct box *box, struct hutch_err *err);
+/* Its sandbox is there. -1: hutch_slot_fail() is to follow. */
+int hutch_rich_begin(struct rich *rich, struct slot *slot, struct hutch_err *err);
 /* The run is judged, or was refused: adds to its result what the cell showed. */
 void hutch_rich_finish(struct rich *rich);
 const struct hutch_cell_result *hutch_rich_result(const struct rich *rich); /* after that, as long as the run */
@@ -526,8 +526,8 @@ struct session {
 
 /* NUL-terminated random hex digits. */
 int hutch_session_make_token(char token[SESSION_TOKEN_SIZE], struct hutch_err *err);
-/* Its sandbox is there and its code may begin. -1: hutch_box_fail() is to follow. */
-int hutch_session_begin(struct session *session, struct box *box, struct hutch_err *err);
+/* Its sandbox is there and its code may begin. -1: hutch_slot_fail() is to follow. */
+int hutch_session_begin(struct session *session, struct slot *slot, struct hutch_err *err);
 /* No sandbox can be had. */
 void hutch_session_on_refused(struct session *session, const struct hutch_err *why);
 /* All of its sandbox is dead, and its run's result says how. */
@@ -629,7 +629,7 @@ struct hutch_engine {
     struct tree *tree, *next_tree, *retiring;
     struct node *dead_nodes;
     struct pool pools[ENGINE_MAX_ZYGOTES]; /* as confs */
-    struct box_list boxes, dead_boxes;
+    struct slot_list slots, dead_slots;
     struct run_list queue, active, ending; /* ending: have a result that is not delivered yet */
     unsigned n_queued, n_active, n_prepared, n_building;
     uint64_t next_run;         /* of sessions, too */

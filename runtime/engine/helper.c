@@ -41,12 +41,12 @@ static const struct sandbox_mount *mount_of_fd(const struct sandbox_spec *spec, 
 
 static void wake_waiters(struct blueprint *b)
 {
-    struct box *box, *next;
+    struct slot *slot, *next;
 
-    for (box = TAILQ_FIRST(&b->engine->boxes); box; box = next) {
-        next = TAILQ_NEXT(box, link);
-        if (box->blueprint == b && box->state == BOX_NEW)
-            hutch_box_on_launcher(box);
+    for (slot = TAILQ_FIRST(&b->engine->slots); slot; slot = next) {
+        next = TAILQ_NEXT(slot, link);
+        if (slot->blueprint == b && slot->state == SLOT_NEW)
+            hutch_slot_on_launcher(slot);
     }
     if (b == b->engine->zygote)
         hutch_zygotes_on_launcher(b->engine);
@@ -55,19 +55,19 @@ static void wake_waiters(struct blueprint *b)
 static void blueprint_failed(struct blueprint *b, const struct hutch_err *why)
 {
     struct hutch_engine *engine = b->engine;
-    struct box *box, *next;
+    struct slot *slot, *next;
 
     b->has_failed = true;
     b->is_sent = false;
     if (b == engine->worker || b == engine->zygote)
         hutch_engine_break(engine, why);
-    for (box = TAILQ_FIRST(&engine->boxes); box; box = next) {
-        next = TAILQ_NEXT(box, link);
-        if (box->blueprint != b || box->state > BOX_FORKING)
+    for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
+        next = TAILQ_NEXT(slot, link);
+        if (slot->blueprint != b || slot->state > SLOT_FORKING)
             continue;
-        if (box->run)
-            hutch_run_refuse(box->run, why);
-        hutch_box_discard(box);
+        if (slot->run)
+            hutch_run_refuse(slot->run, why);
+        hutch_slot_discard(slot);
     }
 }
 
@@ -231,7 +231,7 @@ static void lose_launcher(struct hutch_engine *engine)
 {
     struct helper *h = &engine->helper;
     struct blueprint *b;
-    struct box *box, *next;
+    struct slot *slot, *next;
 
     if (!h->has_launcher)
         return;
@@ -240,9 +240,9 @@ static void lose_launcher(struct hutch_engine *engine)
     h->launcher_pid = 0;
     TAILQ_FOREACH(b, &engine->blueprints, link)
         b->is_sent = false;
-    for (box = TAILQ_FIRST(&engine->boxes); box; box = next) {
-        next = TAILQ_NEXT(box, link);
-        hutch_box_on_lost_launcher(box);
+    for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
+        next = TAILQ_NEXT(slot, link);
+        hutch_slot_on_lost_launcher(slot);
     }
 }
 
@@ -262,29 +262,29 @@ static void on_launcher_packet(struct link *l, const void *data, size_t len, int
     struct hutch_engine *engine = l->owner;
     const struct launcher_reply *reply = data;
     struct blueprint *b;
-    struct box *box;
+    struct slot *slot;
 
     engine->helper.launcher_pid = sender;
     if (len < sizeof(*reply) || reply->text_len != len - sizeof(*reply))
         goto out;
-    box = reply->id ? hutch_box_find(engine, reply->id) : NULL;
+    slot = reply->id ? hutch_slot_find(engine, reply->id) : NULL;
     switch ((enum launcher_says)reply->what) {
     case LAUNCHER_STARTED:
         hutch_zygotes_on_reply(engine, reply);
         break;
     case LAUNCHER_BUILT:
-        if (box)
-            hutch_box_on_built(box, reply, (const char *)(reply + 1), fds, n_fds);
+        if (slot)
+            hutch_slot_on_built(slot, reply, (const char *)(reply + 1), fds, n_fds);
         break;
     case LAUNCHER_DESTROYED:
-        if (box)
-            hutch_box_on_destroyed(box, &reply->usage);
+        if (slot)
+            hutch_slot_on_destroyed(slot, &reply->usage);
         break;
     case LAUNCHER_FAILED:
-        if (box && (box->state == BOX_DESTROYING || box->state == BOX_DYING))
-            hutch_box_on_destroyed(box, NULL);
-        else if (box)
-            hutch_box_fail(box, &reply->err);
+        if (slot && (slot->state == SLOT_DESTROYING || slot->state == SLOT_DYING))
+            hutch_slot_on_destroyed(slot, NULL);
+        else if (slot)
+            hutch_slot_fail(slot, &reply->err);
         else if (reply->id)
             hutch_zygotes_on_reply(engine, reply);
         else if ((b = find_blueprint(engine, reply->spec_id)))
@@ -312,7 +312,7 @@ static void take_launcher(struct hutch_engine *engine, int fd)
 {
     struct helper *h = &engine->helper;
     struct blueprint *b, *next;
-    struct box *box, *next_box;
+    struct slot *slot, *next_slot;
     struct hutch_err err;
 
     if (h->has_launcher) {
@@ -333,9 +333,9 @@ static void take_launcher(struct hutch_engine *engine, int fd)
         if (push(b, &err) < 0)
             blueprint_failed(b, &err);
     }
-    for (box = TAILQ_FIRST(&engine->boxes); box; box = next_box) {
-        next_box = TAILQ_NEXT(box, link);
-        hutch_box_on_launcher(box);
+    for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next_slot) {
+        next_slot = TAILQ_NEXT(slot, link);
+        hutch_slot_on_launcher(slot);
     }
     for (size_t i = 0; i < engine->n_confs; i++)
         hutch_pool_refill(&engine->pools[i]);
@@ -411,7 +411,7 @@ static void lose_helper(struct hutch_engine *engine)
 {
     struct helper *h = &engine->helper;
     struct blueprint *b;
-    struct box *box, *next;
+    struct slot *slot, *next;
 
     hutch_link_close(&h->opener);
     hutch_link_close(&h->sweeper);
@@ -421,12 +421,12 @@ static void lose_helper(struct hutch_engine *engine)
     TAILQ_FOREACH(b, &engine->blueprints, link)
         forget_sources(b);
     hutch_zygotes_drop_all(engine);
-    for (box = TAILQ_FIRST(&engine->boxes); box; box = next) {
-        next = TAILQ_NEXT(box, link);
-        if (box->state < BOX_RUNNING)
-            hutch_box_fail(box, NULL);
-        else if (box->state == BOX_DESTROYING)
-            hutch_box_on_destroyed(box, NULL);
+    for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
+        next = TAILQ_NEXT(slot, link);
+        if (slot->state < SLOT_RUNNING)
+            hutch_slot_fail(slot, NULL);
+        else if (slot->state == SLOT_DESTROYING)
+            hutch_slot_on_destroyed(slot, NULL);
     }
 }
 
@@ -462,7 +462,7 @@ static void on_opener_packet(struct link *l, const void *data, size_t len, int *
     struct helper *h = &engine->helper;
     const struct opener_reply *reply = data;
     struct blueprint *b;
-    struct box *box;
+    struct slot *slot;
 
     (void)sender;
     if (len != sizeof(*reply))
@@ -487,13 +487,13 @@ static void on_opener_packet(struct link *l, const void *data, size_t len, int *
             fail_helper(engine, &why);
         } else if ((b = find_blueprint(engine, reply->id))) {
             on_source(b, reply->what == OPENER_OPENED && n_fds > 0 ? hutch_fd_take(&fds[0]) : -1, &reply->err);
-        } else if ((box = hutch_box_find(engine, reply->id)) && box->state == BOX_OPENING) {
+        } else if ((slot = hutch_slot_find(engine, reply->id)) && slot->state == SLOT_OPENING) {
             if (reply->what == OPENER_OPENED && n_fds > 0) {
-                hutch_box_on_opened(box, fds[0]);
+                hutch_slot_on_opened(slot, fds[0]);
             } else {
-                if (box->run)
-                    hutch_run_refuse(box->run, &reply->err);
-                hutch_box_discard(box);
+                if (slot->run)
+                    hutch_run_refuse(slot->run, &reply->err);
+                hutch_slot_discard(slot);
             }
         }
         break;

@@ -19,7 +19,7 @@ static bool build_one(struct pool *pool)
     struct hutch_engine *engine = pool->engine;
     struct hutch_err err;
 
-    if (hutch_box_create(engine, pool, engine->worker, pool->index, NULL, &err))
+    if (hutch_slot_create(engine, pool, engine->worker, pool->index, NULL, &err))
         return true;
     hutch_pool_on_failed(pool, &err);
     return false;
@@ -37,7 +37,7 @@ void hutch_pool_refill(struct pool *pool)
             return;
     if (engine->confs[pool->index].has_given_up) { /* runs go to another one's pool */
         while (!TAILQ_EMPTY(&pool->idle))
-            hutch_box_discard(TAILQ_FIRST(&pool->idle));
+            hutch_slot_discard(TAILQ_FIRST(&pool->idle));
         return;
     }
     wanted = pool->n_waiting + (pool->target > pool->n_idle ? pool->target - pool->n_idle : 0);
@@ -46,7 +46,7 @@ void hutch_pool_refill(struct pool *pool)
             return;
 }
 
-void hutch_pool_on_prepared(struct pool *pool, struct box *box)
+void hutch_pool_on_prepared(struct pool *pool, struct slot *slot)
 {
     struct hutch_engine *engine = pool->engine;
     struct engine_run *run = TAILQ_FIRST(&pool->waiting);
@@ -56,10 +56,10 @@ void hutch_pool_on_prepared(struct pool *pool, struct box *box)
         TAILQ_REMOVE(&pool->waiting, run, waiting);
         run->is_in_pool = false;
         pool->n_waiting--;
-        hutch_box_give(box, run);
+        hutch_slot_give(slot, run);
     } else {
-        TAILQ_INSERT_HEAD(&pool->idle, box, idle);
-        box->is_idle = true;
+        TAILQ_INSERT_HEAD(&pool->idle, slot, idle);
+        slot->is_idle = true;
         pool->n_idle++;
         engine->n_prepared++;
     }
@@ -106,16 +106,16 @@ void hutch_pool_on_failed(struct pool *pool, const struct hutch_err *why)
 void hutch_pool_ask(struct pool *pool, struct engine_run *run)
 {
     struct hutch_engine *engine = pool->engine;
-    struct box *box = TAILQ_FIRST(&pool->idle); /* the youngest: its memory is in the caches */
+    struct slot *slot = TAILQ_FIRST(&pool->idle); /* the youngest: its memory is in the caches */
 
-    run->was_prepared = box != NULL;
-    if (box) {
-        TAILQ_REMOVE(&pool->idle, box, idle);
-        box->is_idle = false;
+    run->was_prepared = slot != NULL;
+    if (slot) {
+        TAILQ_REMOVE(&pool->idle, slot, idle);
+        slot->is_idle = false;
         pool->n_idle--;
         engine->n_prepared--;
         engine->from_pool++;
-        hutch_box_give(box, run);
+        hutch_slot_give(slot, run);
         return;
     }
     engine->on_demand++;
@@ -142,7 +142,7 @@ static double trim(struct pool *pool, double now)
     if (pool->target > engine->confs[pool->index].min)
         pool->target -= (pool->target - engine->confs[pool->index].min + 1) / 2;
     while (pool->n_idle > pool->target)
-        hutch_box_discard(TAILQ_LAST(&pool->idle, box_list));
+        hutch_slot_discard(TAILQ_LAST(&pool->idle, slot_list));
     return pool->target > engine->confs[pool->index].min ? now + (double)engine->trim_ms : ENGINE_NEVER;
 }
 

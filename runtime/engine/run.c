@@ -161,8 +161,8 @@ void hutch_run_refuse(struct engine_run *run, const struct hutch_err *why)
 void hutch_run_withdraw(struct engine_run *run)
 {
     leave_pool(run);
-    if (run->box)
-        hutch_box_discard(run->box);
+    if (run->slot)
+        hutch_slot_discard(run->slot);
 }
 
 void hutch_run_cancel(struct engine_run *run)
@@ -171,7 +171,7 @@ void hutch_run_cancel(struct engine_run *run)
         return;
     run->is_cancelled = true;
     if (run->stage == RUN_RUNNING) {
-        hutch_supervisor_end(run->box->supervisor, END_CANCELLED);
+        hutch_supervisor_end(run->slot->supervisor, END_CANCELLED);
         return;
     }
     hutch_run_withdraw(run);
@@ -185,7 +185,7 @@ void hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig)
 
     TAILQ_FOREACH(run, &engine->active, link)
         if (run->id == id && run->stage == RUN_RUNNING) {
-            hutch_supervisor_pass_signal(run->box->supervisor, sig);
+            hutch_supervisor_pass_signal(run->slot->supervisor, sig);
             return;
         }
     hutch_engine_cancel(engine, id);
@@ -201,47 +201,47 @@ static bool is_empty(int dirfd)
     return syscall(SYS_getdents64, dirfd, entries, sizeof(entries)) == 48; /* "." and "..", 24 bytes each */
 }
 
-static void collect(struct box *box)
+static void collect(struct slot *slot)
 {
-    struct engine_run *run = box->run;
-    struct hutch_engine *engine = box->engine;
+    struct engine_run *run = slot->run;
+    struct hutch_engine *engine = slot->engine;
     struct run_result *r = &run->result;
     char id[STATE_ID_LEN + 1];
     struct hutch_err why;
 
-    hutch_supervisor_collect(box->supervisor, box->data_dirfd, &run->before);
+    hutch_supervisor_collect(slot->supervisor, slot->data_dirfd, &run->before);
     if (run->data_dir) {
         if (hutch_spec_set_string(&r->directory, run->data_dir, &why) < 0)
-            hutch_supervisor_admit_loss(box->supervisor, &why);
+            hutch_supervisor_admit_loss(slot->supervisor, &why);
         return;
     }
     if (!run->keep_data || (r->files.added.n == 0 && !r->files.truncated))
         return;
-    snprintf(id, sizeof(id), "%.8s%08x", engine->state.id, box->id);
-    if (hutch_state_keep_directory(&engine->state, engine->data_root_fd, box->data_name, id, &r->directory, &why) < 0)
-        hutch_supervisor_admit_loss(box->supervisor, &why);
+    snprintf(id, sizeof(id), "%.8s%08x", engine->state.id, slot->id);
+    if (hutch_state_keep_directory(&engine->state, engine->data_root_fd, slot->data_name, id, &r->directory, &why) < 0)
+        hutch_supervisor_admit_loss(slot->supervisor, &why);
 }
 
-static void judge(struct box *box)
+static void judge(struct slot *slot)
 {
-    struct supervisor *s = box->supervisor;
-    struct engine_run *run = box->run;
-    struct sandbox_end end_of_box = { .usage = s->usage };
-    const struct sandbox_cgroup *cg = &box->sb.cgroup;
+    struct supervisor *s = slot->supervisor;
+    struct engine_run *run = slot->run;
+    struct sandbox_end end_of_slot = { .usage = s->usage };
+    const struct sandbox_cgroup *cg = &slot->sb.cgroup;
     const struct sandbox_cgroup none = CGROUP_INIT;
     struct hutch_err err;
 
     /* Its numbers take some reads; where no controller counts there are none worth that. */
-    if (box->has_usage)
-        end_of_box.cgroup = box->usage;
+    if (slot->has_usage)
+        end_of_slot.cgroup = slot->usage;
     else
-        hutch_cgroup_read_usage(cg->controllers ? cg : &none, &end_of_box.cgroup);
-    if (hutch_supervisor_judge(s, &end_of_box, &err) < 0)
+        hutch_cgroup_read_usage(cg->controllers ? cg : &none, &end_of_slot.cgroup);
+    if (hutch_supervisor_judge(s, &end_of_slot, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
     if (s->has_ended)
         return;
     /* It was killed, and who reaps it may not have said a word. A sample has user and system together. */
-    if (end_of_box.cgroup.cpu_user_us == UINT64_MAX && !box->is_reaped) {
+    if (end_of_slot.cgroup.cpu_user_us == UINT64_MAX && !slot->is_reaped) {
         run->result.cpu_user_ms = s->last.cpu_ms ? s->last.cpu_ms : USAGE_UNKNOWN;
         run->result.cpu_system_ms = s->last.cpu_ms ? 0 : USAGE_UNKNOWN;
     }
@@ -249,26 +249,26 @@ static void judge(struct box *box)
         run->result.memory_peak_bytes = USAGE_UNKNOWN;
 }
 
-static void finish(struct box *box, bool has_files)
+static void finish(struct slot *slot, bool has_files)
 {
-    struct engine_run *run = box->run;
+    struct engine_run *run = slot->run;
 
-    judge(box);
+    judge(slot);
     if (run->session) {
-        run->box = NULL;
+        run->slot = NULL;
         hutch_session_on_death(run->session);
     } else {
         if (has_files)
-            collect(box);
+            collect(slot);
         deliver(run);
     }
-    box->run = NULL;
-    hutch_box_discard(box);
+    slot->run = NULL;
+    hutch_slot_discard(slot);
 }
 
-void hutch_run_on_death(struct box *box)
+void hutch_run_on_death(struct slot *slot)
 {
-    finish(box, box->supervisor->has_ended || box->run->data_dir || !is_empty(box->data_dirfd));
+    finish(slot, slot->supervisor->has_ended || slot->run->data_dir || !is_empty(slot->data_dirfd));
 }
 
 static void on_death(struct watch *w, uint32_t events)
@@ -277,12 +277,12 @@ static void on_death(struct watch *w, uint32_t events)
     hutch_run_on_death(w->owner);
 }
 
-void hutch_run_await_death(struct box *box)
+void hutch_run_await_death(struct slot *slot)
 {
     struct hutch_err err;
 
-    if (hutch_watch_add(&box->death, box->engine, box->sb.pidfd, EPOLLIN, on_death, box, &err) < 0)
-        hutch_run_on_death(box);
+    if (hutch_watch_add(&slot->death, slot->engine, slot->sb.pidfd, EPOLLIN, on_death, slot, &err) < 0)
+        hutch_run_on_death(slot);
 }
 
 static void drain(struct supervisor *s)
@@ -301,111 +301,111 @@ static void drain(struct supervisor *s)
 }
 
 /* An interpreter that ended by itself before it could execute a cell will do so again; one that was killed will not. */
-static void fail_agent(struct box *box)
+static void fail_agent(struct slot *slot)
 {
-    struct supervisor *s = box->supervisor;
-    struct engine_run *run = box->run;
+    struct supervisor *s = slot->supervisor;
+    struct engine_run *run = slot->run;
     struct hutch_err why;
     const char *words;
 
     if (!s->has_ended || !WIFEXITED(s->status)) {
-        hutch_box_fail(box, NULL);
+        hutch_slot_fail(slot, NULL);
         return;
     }
     words = run->agent->why[0] ? run->agent->why : run->agent->last_words;
     hutch_err_set(&why, 0, "the interpreter ended with exit code %d before it could execute a cell%s%s", WEXITSTATUS(s->status),
                   words[0] ? ": " : "", words);
-    hutch_box_discard(box);
+    hutch_slot_discard(slot);
     hutch_run_refuse(run, &why);
 }
 
-static void be_over(struct box *box)
+static void be_over(struct slot *slot)
 {
-    struct supervisor *s = box->supervisor;
-    struct engine_run *run = box->run;
+    struct supervisor *s = slot->supervisor;
+    struct engine_run *run = slot->run;
     bool has_begun = s->t_started > 0 && !s->setup_failed;
 
     drain(s);
     if (run->agent) {
         hutch_agent_finish(run->agent);
         if (!run->agent->is_ready && s->reason == END_OWN) { /* no code of anybody's has run */
-            fail_agent(box);
+            fail_agent(slot);
             return;
         }
     }
     /* Killed before anything was executed; or before the worker had read its job, which the socket remembers, and the program could not
      * bring about once it is read. */
-    if (((!has_begun && !s->setup_failed) || s->report_errno == ECONNRESET || box->lost_job) && s->reason == END_OWN &&
+    if (((!has_begun && !s->setup_failed) || s->report_errno == ECONNRESET || slot->lost_job) && s->reason == END_OWN &&
         s->out.seen == 0 && s->err_out.seen == 0) {
-        hutch_box_fail(box, NULL);
+        hutch_slot_fail(slot, NULL);
         return;
     }
-    if (!has_begun || (s->has_ended && !run->data_dir && is_empty(box->data_dirfd))) {
-        finish(box, false);
+    if (!has_begun || (s->has_ended && !run->data_dir && is_empty(slot->data_dirfd))) {
+        finish(slot, false);
         return;
     }
     /* Files are looked at when nobody is left who could change them; and what a killed program used, only who reaps it knows. */
-    hutch_sandbox_kill(&box->sb);
-    if (box->sb.cgroup.controllers && !s->has_ended) { /* reaping it takes the cgroup away, and with it the word on who killed */
-        hutch_cgroup_read_usage(&box->sb.cgroup, &box->usage);
-        box->has_usage = true;
+    hutch_sandbox_kill(&slot->sb);
+    if (slot->sb.cgroup.controllers && !s->has_ended) { /* reaping it takes the cgroup away, and with it the word on who killed */
+        hutch_cgroup_read_usage(&slot->sb.cgroup, &slot->usage);
+        slot->has_usage = true;
     }
-    hutch_box_set_state(box, BOX_DYING);
-    if (s->has_ended || !hutch_box_reap(box))
-        hutch_run_await_death(box);
+    hutch_slot_set_state(slot, SLOT_DYING);
+    if (s->has_ended || !hutch_slot_reap(slot))
+        hutch_run_await_death(slot);
 }
 
 /* --- its course ---------------------------------------------------------------------------------------------------- */
 
 static void on_data(void *user, const struct out_stream *s, const char *data, size_t len)
 {
-    struct box *box = user;
-    struct engine_run *run = box->run;
+    struct slot *slot = user;
+    struct engine_run *run = slot->run;
 
     if (run->agent)
-        hutch_agent_hear(run->agent, s == &box->supervisor->out ? 1 : 2, data, len);
+        hutch_agent_hear(run->agent, s == &slot->supervisor->out ? 1 : 2, data, len);
     else
-        run->on_output(run->user, run->id, s == &box->supervisor->out ? 1 : 2, data, len);
+        run->on_output(run->user, run->id, s == &slot->supervisor->out ? 1 : 2, data, len);
 }
 
-static void send_job(struct box *box)
+static void send_job(struct slot *slot)
 {
-    const struct engine_run *run = box->run;
+    const struct engine_run *run = slot->run;
 
-    while (box->job_sent < run->job_len && box->supervisor->report_fd >= 0) {
-        ssize_t n = TEMP_FAILURE_RETRY(send(box->supervisor->report_fd, run->job + box->job_sent, run->job_len - box->job_sent,
+    while (slot->job_sent < run->job_len && slot->supervisor->report_fd >= 0) {
+        ssize_t n = TEMP_FAILURE_RETRY(send(slot->supervisor->report_fd, run->job + slot->job_sent, run->job_len - slot->job_sent,
                                             MSG_NOSIGNAL | MSG_DONTWAIT));
 
         if (n < 0 && errno == EAGAIN) {
-            hutch_watch_change(&box->job, EPOLLIN | EPOLLOUT | EPOLLET);
+            hutch_watch_change(&slot->job, EPOLLIN | EPOLLOUT | EPOLLET);
             return;
         }
         if (n < 0) { /* it is dead: init tells */
-            box->lost_job = true;
+            slot->lost_job = true;
             break;
         }
-        box->job_sent += (size_t)n;
+        slot->job_sent += (size_t)n;
     }
-    hutch_watch_change(&box->job, EPOLLIN | EPOLLET);
+    hutch_watch_change(&slot->job, EPOLLIN | EPOLLET);
 }
 
-static void pump_input(struct box *box);
+static void pump_input(struct slot *slot);
 
 static void on_input(struct watch *w, uint32_t events)
 {
-    struct box *box = w->owner;
+    struct slot *slot = w->owner;
 
-    if (box->run->source_fd >= 0)
-        pump_input(box);
+    if (slot->run->source_fd >= 0)
+        pump_input(slot);
     else
-        hutch_run_turn(box, SUPERVISOR_IN, events & EPOLLERR ? POLLERR : POLLOUT);
+        hutch_run_turn(slot, SUPERVISOR_IN, events & EPOLLERR ? POLLERR : POLLOUT);
 }
 
 /* As much as goes from the source to the program without waiting. The source may be a file, which an epoll set does not take: what
  * can be read is asked of poll(2), and the set wakes us for the rest. */
-static void pump_input(struct box *box)
+static void pump_input(struct slot *slot)
 {
-    struct in_stream *in = &box->supervisor->in;
+    struct in_stream *in = &slot->supervisor->in;
     struct hutch_err err;
 
     for (int i = 0; i < INPUT_TURNS && in->pipe_fd >= 0; i++) {
@@ -416,115 +416,115 @@ static void pump_input(struct box *box)
             break;
         hutch_in_stream_run(in, &p[0], &p[1]);
         if (in->source_errno) {
-            hutch_supervisor_end(box->supervisor, END_INPUT);
+            hutch_supervisor_end(slot->supervisor, END_INPUT);
             break;
         }
     }
-    hutch_watch_remove(&box->source);
+    hutch_watch_remove(&slot->source);
     if (in->pipe_fd < 0 || in->source_errno)
         return;
-    if (box->in.fd < 0 && hutch_watch_add(&box->in, box->engine, in->pipe_fd, 0, on_input, box, &err) < 0)
+    if (slot->in.fd < 0 && hutch_watch_add(&slot->in, slot->engine, in->pipe_fd, 0, on_input, slot, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
-    if (in->end > in->start || hutch_watch_add(&box->source, box->engine, in->source_fd, EPOLLIN, on_input, box, &err) < 0)
-        hutch_watch_change(&box->in, EPOLLOUT);
+    if (in->end > in->start || hutch_watch_add(&slot->source, slot->engine, in->source_fd, EPOLLIN, on_input, slot, &err) < 0)
+        hutch_watch_change(&slot->in, EPOLLOUT);
     else
-        hutch_watch_change(&box->in, 0); /* that nobody reads any more is always told */
+        hutch_watch_change(&slot->in, 0); /* that nobody reads any more is always told */
 }
 
 /* What the pipe takes at once, and the rest when there is room. */
-static void send_input(struct box *box)
+static void send_input(struct slot *slot)
 {
-    struct supervisor *s = box->supervisor;
+    struct supervisor *s = slot->supervisor;
     struct pollfd none = { .fd = -1 }, p = { .fd = s->in.pipe_fd, .revents = POLLOUT };
     struct hutch_err err;
 
-    if (box->run->source_fd >= 0) {
-        s->in.source_fd = box->run->source_fd;
-        pump_input(box);
+    if (slot->run->source_fd >= 0) {
+        s->in.source_fd = slot->run->source_fd;
+        pump_input(slot);
         return;
     }
-    s->in.text = box->run->input;
-    s->in.end = box->run->input_len;
+    s->in.text = slot->run->input;
+    s->in.end = slot->run->input_len;
     hutch_in_stream_run(&s->in, &none, &p);
     if (s->in.pipe_fd >= 0 &&
-        hutch_watch_add(&box->in, box->engine, s->in.pipe_fd, EPOLLOUT, on_input, box, &err) < 0)
+        hutch_watch_add(&slot->in, slot->engine, s->in.pipe_fd, EPOLLOUT, on_input, slot, &err) < 0)
         hutch_in_stream_close(&s->in);
 }
 
-void hutch_run_begin(struct box *box)
+void hutch_run_begin(struct slot *slot)
 {
-    struct hutch_engine *engine = box->engine;
-    struct engine_run *run = box->run;
-    struct supervisor *s = box->supervisor;
+    struct hutch_engine *engine = slot->engine;
+    struct engine_run *run = slot->run;
+    struct supervisor *s = slot->supervisor;
     struct hutch_err err;
     ssize_t n;
 
     s->t0 = run->t_active;
-    s->sandbox = &box->sb;
+    s->sandbox = &slot->sb;
     s->result = &run->result;
-    s->data_dirfd = box->data_dirfd;
+    s->data_dirfd = slot->data_dirfd;
     s->out.capture = &run->result.out;
     s->err_out.capture = &run->result.err_out;
     if (run->on_output || run->session || run->rich)
         s->out.on_data = s->err_out.on_data = on_data;
     hutch_supervisor_set_limits(s, run->limits, run->grace_ms);
     if (run->input_len > 0) /* before its code, so that it is there when the code looks, as with a file for standard input */
-        send_input(box);
-    if (!box->is_exec) {
-        if (hutch_sandbox_order(&box->sb, INIT_START, box->pin_pid, -1) < 0) {
-            hutch_box_fail(box, NULL);
+        send_input(slot);
+    if (!slot->is_exec) {
+        if (hutch_sandbox_order(&slot->sb, INIT_START, slot->pin_pid, -1) < 0) {
+            hutch_slot_fail(slot, NULL);
             return;
         }
         if (run->session || run->rich) {
-            if ((run->session ? hutch_session_begin(run->session, box, &err) : hutch_rich_begin(run->rich, box, &err)) < 0) {
-                hutch_box_fail(box, &err);
+            if ((run->session ? hutch_session_begin(run->session, slot, &err) : hutch_rich_begin(run->rich, slot, &err)) < 0) {
+                hutch_slot_fail(slot, &err);
                 return;
             }
         } else {
             n = send(s->report_fd, run->job, run->job_len, MSG_NOSIGNAL | MSG_DONTWAIT);
             if (n < 0 && errno != EAGAIN) {
-                hutch_box_fail(box, NULL);
+                hutch_slot_fail(slot, NULL);
                 return;
             }
-            box->job_sent = n > 0 ? (size_t)n : 0;
-            if (box->job_sent < run->job_len)
-                hutch_watch_change(&box->job, EPOLLIN | EPOLLOUT | EPOLLET);
+            slot->job_sent = n > 0 ? (size_t)n : 0;
+            if (slot->job_sent < run->job_len)
+                hutch_watch_change(&slot->job, EPOLLIN | EPOLLOUT | EPOLLET);
         }
         hutch_supervisor_started(s);
     }
     /* From here on its code may run. */
     run->stage = RUN_RUNNING;
-    hutch_box_set_state(box, BOX_RUNNING);
+    hutch_slot_set_state(slot, SLOT_RUNNING);
     if (run->input_len == 0)
-        send_input(box);
+        send_input(slot);
     run->result.queued_ms = run->t_active - run->t_submitted;
-    hutch_supervisor_note_limits(s, &box->blueprint->spec);
+    hutch_supervisor_note_limits(s, &slot->blueprint->spec);
     if (run->lowers_cpu)
         run->result.limits[LIMIT_CPU_TIME].enforcers |= 1u << ENFORCER_RLIMIT;
     if (run->lowers_file_size)
         run->result.limits[LIMIT_FILE_SIZE].enforcers |= 1u << ENFORCER_RLIMIT;
-    hutch_engine_wake(engine, hutch_supervisor_now() + (box->pool ? REFILL_AFTER_MS : hutch_supervisor_clocks(s)));
+    hutch_engine_wake(engine, hutch_supervisor_now() + (slot->pool ? REFILL_AFTER_MS : hutch_supervisor_clocks(s)));
 }
 
-void hutch_run_turn(struct box *box, int which, short revents)
+void hutch_run_turn(struct slot *slot, int which, short revents)
 {
-    struct supervisor *s = box->supervisor;
+    struct supervisor *s = slot->supervisor;
     struct pollfd p[SUPERVISOR_FDS];
     struct hutch_err err;
 
     if (which == SUPERVISOR_REPORT && revents & POLLOUT)
-        send_job(box);
+        send_job(slot);
     for (size_t i = 0; i < SUPERVISOR_FDS; i++)
         p[i] = (struct pollfd){ .fd = -1 };
     p[which] = (struct pollfd){ .fd = 0, .revents = revents }; /* the number does not matter, as long as it is one */
     if (hutch_supervisor_turn(s, p, &err) < 0)
         hutch_supervisor_end(s, END_OUTPUT);
     if (hutch_supervisor_is_over(s))
-        be_over(box);
+        be_over(slot);
     else if (s->has_followed)
-        hutch_branch_turn(box->run->session);
+        hutch_branch_turn(slot->run->session);
     else if (s->rest_ms > 0) /* it may have stirred */
-        hutch_engine_wake(box->engine, s->next_data);
+        hutch_engine_wake(slot->engine, s->next_data);
 }
 
 /* --- before it ------------------------------------------------------------------------------------------------------ */
@@ -543,7 +543,7 @@ void hutch_run_activate(struct engine_run *run)
         hutch_pool_ask(&engine->pools[run->zygote], run);
     } else {
         engine->on_demand++;
-        if (!hutch_box_create(engine, NULL, run->blueprint, run->zygote, run, &err))
+        if (!hutch_slot_create(engine, NULL, run->blueprint, run->zygote, run, &err))
             hutch_run_refuse(run, &err);
     }
 }

@@ -262,26 +262,26 @@ static bool read_last_words(const struct tree *tree, struct hutch_err *ret)
 static void give_up(struct hutch_engine *engine, unsigned index, const struct hutch_err *why)
 {
     struct zygote_conf *conf = &engine->confs[index];
-    struct box *box, *next;
+    struct slot *slot, *next;
 
     hutch_log_debug("engine: zygote '%s' is given up: %s", conf->name, why->msg);
     conf->has_given_up = true;
     memset(conf->own, 0, sizeof(conf->own));
     sum_modules(engine);
-    for (box = TAILQ_FIRST(&engine->boxes); box; box = next) {
-        next = TAILQ_NEXT(box, link);
-        hutch_box_on_zygote(box);
+    for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
+        next = TAILQ_NEXT(slot, link);
+        hutch_slot_on_zygote(slot);
     }
 }
 
 static void fail_waiting(struct node *node)
 {
-    struct box *box, *next;
+    struct slot *slot, *next;
 
-    for (box = TAILQ_FIRST(&node->engine->boxes); box; box = next) {
-        next = TAILQ_NEXT(box, link);
-        if (box->node == node)
-            hutch_box_fail(box, NULL);
+    for (slot = TAILQ_FIRST(&node->engine->slots); slot; slot = next) {
+        next = TAILQ_NEXT(slot, link);
+        if (slot->node == node)
+            hutch_slot_fail(slot, NULL);
     }
 }
 
@@ -332,11 +332,11 @@ static void lose(struct node *node, const struct hutch_err *why)
     start_tree(tree);
     /* One that was a spare may be ready for what waits. */
     if (tree == engine->tree && place->node && place->node->state == NODE_READY) {
-        struct box *box, *next;
+        struct slot *slot, *next;
 
-        for (box = TAILQ_FIRST(&engine->boxes); box; box = next) {
-            next = TAILQ_NEXT(box, link);
-            hutch_box_on_zygote(box);
+        for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
+            next = TAILQ_NEXT(slot, link);
+            hutch_slot_on_zygote(slot);
         }
     }
     hutch_engine_wake(engine, place->retry_at);
@@ -383,7 +383,7 @@ static void swap_trees(struct hutch_engine *engine)
 static void on_ready_node(struct node *node, const struct zygote_reply *reply, pid_t sender)
 {
     struct hutch_engine *engine = node->engine;
-    struct box *box, *next;
+    struct slot *slot, *next;
     struct hutch_err err;
 
     if (sender > 0)
@@ -399,9 +399,9 @@ static void on_ready_node(struct node *node, const struct zygote_reply *reply, p
     start_tree(node->tree);
     if (node->tree == engine->next_tree)
         swap_trees(engine);
-    for (box = TAILQ_FIRST(&engine->boxes); box; box = next) {
-        next = TAILQ_NEXT(box, link);
-        hutch_box_on_zygote(box);
+    for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
+        next = TAILQ_NEXT(slot, link);
+        hutch_slot_on_zygote(slot);
     }
     for (size_t i = 0; i < engine->n_confs; i++)
         hutch_pool_refill(&engine->pools[i]);
@@ -428,7 +428,7 @@ static void on_packet(struct link *l, const void *data, size_t len, int *fds, si
     struct node *node = l->owner, *child;
     struct hutch_engine *engine = node->engine;
     struct zygote_reply reply;
-    struct box *box;
+    struct slot *slot;
 
     for (size_t i = 0; i < n_fds; i++) /* it has nothing to send */
         hutch_fd_closep(&fds[i]);
@@ -437,25 +437,25 @@ static void on_packet(struct link *l, const void *data, size_t len, int *fds, si
     memcpy(&reply, data, sizeof(reply));
     reply.modules[sizeof(reply.modules) - 1] = '\0';
     reply.err.msg[sizeof(reply.err.msg) - 1] = '\0';
-    box = hutch_box_find(engine, reply.id);
-    if (box && box->node != node)
-        box = NULL;
+    slot = hutch_slot_find(engine, reply.id);
+    if (slot && slot->node != node)
+        slot = NULL;
     switch ((enum zygote_says)reply.what) {
     case ZYGOTE_READY:
         if (node->state == NODE_STARTING)
             on_ready_node(node, &reply, sender);
         break;
     case ZYGOTE_FORKED:
-        if (box) {
+        if (slot) {
             node->forks++;
-            hutch_box_on_forked(box, reply.pid);
+            hutch_slot_on_forked(slot, reply.pid);
             if (node->forks >= engine->recycle_forks)
                 hutch_engine_wake(engine, 0);
         }
         break;
     case ZYGOTE_FAILED:
-        if (box)
-            hutch_box_fail(box, &reply.err);
+        if (slot)
+            hutch_slot_fail(slot, &reply.err);
         else if ((child = find_node(engine, reply.id)))
             lose(child, &reply.err);
         break;

@@ -112,12 +112,12 @@ void hutch_engine_earlier(double *due, double at)
 static void look_at_clocks(struct hutch_engine *engine, double now)
 {
     double due = ENGINE_NEVER;
-    struct box *box, *next;
+    struct slot *slot, *next;
 
     engine->next_look = ENGINE_NEVER;
-    for (box = TAILQ_FIRST(&engine->boxes); box; box = next) {
-        next = TAILQ_NEXT(box, link);
-        hutch_engine_earlier(&due, hutch_box_clocks(box, now));
+    for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
+        next = TAILQ_NEXT(slot, link);
+        hutch_engine_earlier(&due, hutch_slot_clocks(slot, now));
     }
     hutch_engine_earlier(&due, hutch_helper_clocks(engine, now));
     hutch_engine_earlier(&due, hutch_zygotes_clocks(engine, now));
@@ -169,8 +169,8 @@ static void refuse_all(struct hutch_engine *engine)
         next = TAILQ_NEXT(run, link);
         if (run->stage != RUN_WAITING)
             continue;
-        if (run->box)
-            hutch_box_discard(run->box);
+        if (run->slot)
+            hutch_slot_discard(run->slot);
         hutch_run_refuse(run, &engine->why);
     }
     while (!TAILQ_EMPTY(&engine->queue))
@@ -336,8 +336,8 @@ int hutch_engine_open_profile(const struct hutch_engine_options *options, const 
     engine->helper = (struct helper){ .pidfd = -1, .opener = LINK_INIT, .launcher = LINK_INIT, .sweeper = LINK_INIT, .retry_at = ENGINE_NEVER };
     engine->state = (struct run_state)RUN_STATE_INIT;
     TAILQ_INIT(&engine->blueprints);
-    TAILQ_INIT(&engine->boxes);
-    TAILQ_INIT(&engine->dead_boxes);
+    TAILQ_INIT(&engine->slots);
+    TAILQ_INIT(&engine->dead_slots);
     TAILQ_INIT(&engine->queue);
     TAILQ_INIT(&engine->active);
     TAILQ_INIT(&engine->ending);
@@ -400,11 +400,11 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
 
 static void bury_the_dead(struct hutch_engine *engine)
 {
-    struct box *box;
+    struct slot *slot;
 
-    while ((box = TAILQ_FIRST(&engine->dead_boxes))) {
-        TAILQ_REMOVE(&engine->dead_boxes, box, link);
-        hutch_box_free(box);
+    while ((slot = TAILQ_FIRST(&engine->dead_slots))) {
+        TAILQ_REMOVE(&engine->dead_slots, slot, link);
+        hutch_slot_free(slot);
     }
     while (engine->dead_nodes) {
         struct node *node = engine->dead_nodes;
@@ -429,16 +429,16 @@ static void free_runs(struct run_list *list)
 void hutch_engine_free(struct hutch_engine *engine)
 {
     struct hutch_err err;
-    struct box *box;
+    struct slot *slot;
 
     if (!engine)
         return;
     hutch_helper_stop(engine); /* all processes end here */
     hutch_zygotes_done(engine);
     hutch_sessions_free(engine);
-    while ((box = TAILQ_FIRST(&engine->boxes))) {
-        TAILQ_REMOVE(&engine->boxes, box, link);
-        hutch_box_free(box);
+    while ((slot = TAILQ_FIRST(&engine->slots))) {
+        TAILQ_REMOVE(&engine->slots, slot, link);
+        hutch_slot_free(slot);
     }
     free_runs(&engine->queue);
     free_runs(&engine->active);

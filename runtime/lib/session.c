@@ -214,7 +214,7 @@ int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch
     if (hutch_session_at_work(s)) /* that one is told when its interpreter is dead */
         order = TAILQ_NEXT(order, link);
     hutch_session_doom(s, order, HUTCH_KILLED, "the session was restarted");
-    if (s->run->box && s->run->box->state >= BOX_RUNNING) {
+    if (s->run->slot && s->run->slot->state >= SLOT_RUNNING) {
         s->is_restarting = true;
         hutch_session_kill_interpreter(s);
     }

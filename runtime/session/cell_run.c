@@ -49,7 +49,7 @@ void hutch_rich_free(struct rich *rich)
 /* Nothing can be told any more: its end will show. */
 static void give_up(struct rich *rich)
 {
-    hutch_supervisor_end(rich->run->box->supervisor, END_CANCELLED);
+    hutch_supervisor_end(rich->run->slot->supervisor, END_CANCELLED);
 }
 
 static void on_event(void *user, const struct cell_event *event)
@@ -94,19 +94,19 @@ static void on_turn(void *user)
     if (rich->course.t_begun == 0)
         begin(rich);
     else if (hutch_course_is_flooded(agent, rich->run->limits[LIMIT_OUTPUT]))
-        hutch_supervisor_end(agent->box->supervisor, END_OUTPUT);
+        hutch_supervisor_end(agent->slot->supervisor, END_OUTPUT);
     else if (rich->course.is_done && !rich->has_said_end)
         say_end(rich);
 }
 
-int hutch_rich_begin(struct rich *rich, struct box *box, struct hutch_err *err)
+int hutch_rich_begin(struct rich *rich, struct slot *slot, struct hutch_err *err)
 {
     struct engine_run *run = rich->run;
 
     hutch_course_done(&rich->course);
     rich->has_said_end = false;
-    box->supervisor->timeout_signal = SIGINT; /* an exception in the cell, so that what it has shown and where it was come out */
-    run->agent = hutch_agent_create_for_worker(box, rich->token, on_event, on_turn, rich, err);
+    slot->supervisor->timeout_signal = SIGINT; /* an exception in the cell, so that what it has shown and where it was come out */
+    run->agent = hutch_agent_create_for_worker(slot, rich->token, on_event, on_turn, rich, err);
     if (!run->agent)
         return -1;
     return hutch_agent_send_raw(run->agent, run->job, run->job_len) < 0 ? hutch_err_set(err, ENOMEM, "describe a run to its worker") : 0;

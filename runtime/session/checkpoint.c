@@ -197,7 +197,7 @@ static int order_spawn(struct session *s, struct hutch_err *err)
         return hutch_err_set(err, 0, "its process has been killed");
     if (make_pair(&mine, &theirs, err) < 0)
         return -1;
-    s->next = hutch_agent_create(s->run->box, mine, s->token, on_next_event, on_next_turn, s, err);
+    s->next = hutch_agent_create(s->run->slot, mine, s->token, on_next_event, on_next_turn, s, err);
     if (!s->next)
         return -1;
     s->next_pid = 0;
@@ -264,7 +264,7 @@ static int order_files(struct session *s, enum sweeper_order what, const struct 
 
 static int order_follow(struct session *s, struct hutch_err *err)
 {
-    struct sandbox *sb = &s->run->box->sb;
+    struct sandbox *sb = &s->run->slot->sb;
     struct parked *p;
     int rc = 0;
 
@@ -273,7 +273,7 @@ static int order_follow(struct session *s, struct hutch_err *err)
             rc |= hutch_sandbox_order(sb, INIT_SPARE, p->pid, -1);
     if (s->made)
         rc |= hutch_sandbox_order(sb, INIT_SPARE, s->made->pid, -1);
-    s->run->box->supervisor->has_followed = false;
+    s->run->slot->supervisor->has_followed = false;
     rc |= hutch_sandbox_order(sb, INIT_FOLLOW, s->next_pid, -1);
     s->step = STEP_FOLLOW;
     s->stop_at = hutch_supervisor_now() + STEP_MS;
@@ -298,10 +298,10 @@ static uint64_t measure(const struct session *s, const struct parked *p)
 
 static bool has_stirred(struct session *s)
 {
-    const struct box *box = s->run->box;
+    const struct slot *slot = s->run->slot;
     uint64_t before = s->states_mark;
 
-    s->states_mark = box->sb.wants_samples ? box->supervisor->n_samples : hutch_cgroup_read_cpu(&box->sb.cgroup);
+    s->states_mark = slot->sb.wants_samples ? slot->supervisor->n_samples : hutch_cgroup_read_cpu(&slot->sb.cgroup);
     return !s->is_resting || s->states_mark != before;
 }
 
@@ -321,12 +321,12 @@ double hutch_branch_clocks(struct session *s, double now)
     struct parked *p;
     double took;
 
-    if (s->n_parked == 0 || !s->run->agent || s->run->box->state != BOX_RUNNING || !(p = next_in_reach(s)))
+    if (s->n_parked == 0 || !s->run->agent || s->run->slot->state != SLOT_RUNNING || !(p = next_in_reach(s)))
         return ENGINE_NEVER;
     if (now < s->states_at)
         return s->states_at;
     if (has_stirred(s) && measure(s, p) > p->disk_bytes + STATES_SLACK)
-        hutch_supervisor_end(s->run->box->supervisor, END_DATA);
+        hutch_supervisor_end(s->run->slot->supervisor, END_DATA);
     p->looked_at = now;
     took = (hutch_supervisor_now() - now) * STATES_SHARE;
     s->states_at = now + (took > STATES_LOOK_MS ? took : STATES_LOOK_MS);
@@ -372,7 +372,7 @@ static void fail(struct session *s, const struct hutch_err *why)
 
     hutch_err_wrap(&err, "%s", doing[TAILQ_FIRST(&s->orders)->kind]);
     if (s->step == STEP_FOLLOW) /* half of it is done, and cannot be undone: an end is better than an interpreter whose files are another's */
-        hutch_supervisor_end(s->run->box->supervisor, END_CANCELLED);
+        hutch_supervisor_end(s->run->slot->supervisor, END_CANCELLED);
     hutch_agent_free(s->next); /* which ends with its socket */
     if (s->made) {
         if (s->step == STEP_FILES || s->step == STEP_FOLLOW) /* when that order is done */
@@ -453,8 +453,8 @@ static int after_files(struct session *s, struct hutch_err *err)
 
 static int after_follow(struct session *s, struct hutch_err *err)
 {
-    s->run->box->supervisor->has_followed = false;
-    if (s->run->box->supervisor->followed != s->next_pid)
+    s->run->slot->supervisor->has_followed = false;
+    if (s->run->slot->supervisor->followed != s->next_pid)
         return hutch_err_set(err, 0, "the copy of the interpreter is not process 1's child");
     finish_change(s);
     return 0;
@@ -481,7 +481,7 @@ static void advance(struct session *s)
         rc = after_spawn(s, &err);
     if (rc == 0 && s->step == STEP_FILES && s->has_files_reply)
         rc = after_files(s, &err);
-    if (rc == 0 && s->step == STEP_FOLLOW && s->run->box->supervisor->has_followed)
+    if (rc == 0 && s->step == STEP_FOLLOW && s->run->slot->supervisor->has_followed)
         rc = after_follow(s, &err);
     s->is_advancing = false;
     if (rc < 0)

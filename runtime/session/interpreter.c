@@ -61,14 +61,14 @@ static void refuse(struct agent *agent, const struct hutch_err *why)
     agent->is_refused = true;
     snprintf(agent->why, sizeof(agent->why), "%.*s", (int)sizeof(agent->why) - 1, why->msg);
     hutch_watch_remove(&agent->watch);
-    if (agent->box)
-        hutch_supervisor_end(agent->box->supervisor, END_CANCELLED);
+    if (agent->slot)
+        hutch_supervisor_end(agent->slot->supervisor, END_CANCELLED);
 }
 
 /* The bytes before a frame's mark come first: both pipes are read until it is seen, or they have nothing more. */
 static void read_to_marks(struct agent *agent)
 {
-    struct supervisor *s = agent->box->supervisor;
+    struct supervisor *s = agent->slot->supervisor;
     struct out_stream *streams[] = { &s->out, &s->err_out };
 
     for (int i = 0; i < 2; i++)
@@ -280,7 +280,7 @@ int hutch_agent_send(struct agent *agent, const struct cJSON *order, int fd, str
 
 /* --- life ------------------------------------------------------------------------------------------------------------ */
 
-struct agent *hutch_agent_create(struct box *box, int fd, const char *token, cell_event_fn *on_cell_event, void (*on_turn)(void *user),
+struct agent *hutch_agent_create(struct slot *slot, int fd, const char *token, cell_event_fn *on_cell_event, void (*on_turn)(void *user),
                                  void *user, struct hutch_err *err)
 {
     struct agent *agent = calloc(1, sizeof(*agent));
@@ -293,8 +293,8 @@ struct agent *hutch_agent_create(struct box *box, int fd, const char *token, cel
         hutch_err_set(err, ENOMEM, "talk to an interpreter");
         return NULL;
     }
-    agent->engine = box->engine;
-    agent->box = box;
+    agent->engine = slot->engine;
+    agent->slot = slot;
     agent->on_event = on_cell_event;
     agent->on_turn = on_turn;
     agent->user = user;
@@ -302,18 +302,18 @@ struct agent *hutch_agent_create(struct box *box, int fd, const char *token, cel
     agent->fd = fd;
     agent->frames = (struct cell_frames)CELL_FRAMES_INIT;
     agent->frames.fd = fd;
-    if (hutch_watch_add(&agent->watch, box->engine, fd, EPOLLIN, on_ready, agent, err) < 0) {
+    if (hutch_watch_add(&agent->watch, slot->engine, fd, EPOLLIN, on_ready, agent, err) < 0) {
         hutch_agent_free(agent);
         return NULL;
     }
     return agent;
 }
 
-struct agent *hutch_agent_create_for_worker(struct box *box, const char *token, cell_event_fn *on_cell_event,
+struct agent *hutch_agent_create_for_worker(struct slot *slot, const char *token, cell_event_fn *on_cell_event,
                                             void (*on_turn)(void *user), void *user, struct hutch_err *err)
 {
-    hutch_watch_remove(&box->job);
-    return hutch_agent_create(box, hutch_fd_take(&box->supervisor->report_fd), token, on_cell_event, on_turn, user, err);
+    hutch_watch_remove(&slot->job);
+    return hutch_agent_create(slot, hutch_fd_take(&slot->supervisor->report_fd), token, on_cell_event, on_turn, user, err);
 }
 
 void hutch_agent_free(struct agent *agent)

@@ -47,14 +47,14 @@ static void ask_for_work(struct session *s)
 
 static struct supervisor *supervisor_of(struct session *s)
 {
-    return s->run->box ? s->run->box->supervisor : NULL;
+    return s->run->slot ? s->run->slot->supervisor : NULL;
 }
 
 void hutch_session_kill_interpreter(struct session *s)
 {
     struct supervisor *sup = supervisor_of(s);
 
-    if (sup && s->run->box->state == BOX_RUNNING)
+    if (sup && s->run->slot->state == SLOT_RUNNING)
         hutch_supervisor_end(sup, END_CANCELLED);
 }
 
@@ -144,8 +144,8 @@ static void read_cpu(struct session *s, uint64_t *ret_user_us, uint64_t *ret_sys
 {
     struct cgroup_usage usage = { .cpu_user_us = UINT64_MAX, .cpu_system_us = UINT64_MAX };
 
-    if (s->run->box && s->run->box->sb.cgroup.dirfd >= 0)
-        hutch_cgroup_read_usage(&s->run->box->sb.cgroup, &usage);
+    if (s->run->slot && s->run->slot->sb.cgroup.dirfd >= 0)
+        hutch_cgroup_read_usage(&s->run->slot->sb.cgroup, &usage);
     *ret_user_us = usage.cpu_user_us;
     *ret_system_us = usage.cpu_system_us;
 }
@@ -327,8 +327,8 @@ void hutch_session_send_interrupt(struct session *s)
         return;
     }
     s->wants_interrupt = false;
-    if (s->run->box)
-        hutch_sandbox_signal(&s->run->box->sb, SIGINT);
+    if (s->run->slot)
+        hutch_sandbox_signal(&s->run->slot->sb, SIGINT);
 }
 
 static void stop(struct session *s, enum stop_reason reason)
@@ -410,8 +410,8 @@ static void set_pace(struct session *s)
 {
     int ms = s->is_resting ? s->engine->rest_ms : 0;
 
-    hutch_sandbox_order(&s->run->box->sb, INIT_PACE, ms, -1);
-    hutch_supervisor_rest(s->run->box->supervisor, ms);
+    hutch_sandbox_order(&s->run->slot->sb, INIT_PACE, ms, -1);
+    hutch_supervisor_rest(s->run->slot->supervisor, ms);
 }
 
 /* The more rest, the less often each is looked at. */
@@ -425,7 +425,7 @@ static void choose_pace(struct hutch_engine *engine)
         return;
     engine->rest_ms = (int)ms;
     TAILQ_FOREACH(s, &engine->sessions, link)
-        if (s->is_resting && s->run->box)
+        if (s->is_resting && s->run->slot)
             set_pace(s);
 }
 
@@ -437,7 +437,7 @@ static void rest(struct session *s, bool is_resting)
     s->is_resting = is_resting;
     s->engine->n_resting += is_resting ? 1 : -1u;
     choose_pace(s->engine);
-    if (s->run->box)
+    if (s->run->slot)
         set_pace(s);
 }
 
@@ -456,7 +456,7 @@ static void forget_changes(struct session *s)
 
 static void start_cell(struct session *s, struct order *order)
 {
-    struct supervisor *sup = s->run->box->supervisor;
+    struct supervisor *sup = s->run->slot->supervisor;
     double now = hutch_supervisor_now();
     struct hutch_err err;
 
@@ -568,11 +568,11 @@ static void seat(struct session *s)
 }
 
 /* The first sandbox's own directory is the session's from here on. */
-static int take_data(struct session *s, struct box *box, struct hutch_err *err)
+static int take_data(struct session *s, struct slot *slot, struct hutch_err *err)
 {
     if (s->data_dirfd >= 0)
         return 0;
-    s->data_dirfd = fcntl(box->data_dirfd, F_DUPFD_CLOEXEC, 3);
+    s->data_dirfd = fcntl(slot->data_dirfd, F_DUPFD_CLOEXEC, 3);
     if (s->data_dirfd < 0)
         return hutch_err_set(err, errno, "hold the files of a session");
     if (s->run->data_dir) {
@@ -580,28 +580,28 @@ static int take_data(struct session *s, struct box *box, struct hutch_err *err)
         s->run->before = (struct file_list)FILE_LIST_INIT;
         return 0;
     }
-    if (asprintf(&s->run->data_dir, "%s/%s", s->engine->data_root, box->data_name) < 0) {
+    if (asprintf(&s->run->data_dir, "%s/%s", s->engine->data_root, slot->data_name) < 0) {
         s->run->data_dir = NULL;
         return hutch_err_set(err, ENOMEM, "hold the files of a session");
     }
-    memcpy(s->data_name, box->data_name, sizeof(s->data_name));
-    box->data_name[0] = '\0';
+    memcpy(s->data_name, slot->data_name, sizeof(s->data_name));
+    slot->data_name[0] = '\0';
     return 0;
 }
 
-int hutch_session_begin(struct session *s, struct box *box, struct hutch_err *err)
+int hutch_session_begin(struct session *s, struct slot *slot, struct hutch_err *err)
 {
     static const enum sandbox_limit ours[] = { LIMIT_WALL, LIMIT_CPU_TIME, LIMIT_OUTPUT }; /* they are a cell's */
     uint64_t limits[LIMIT_COUNT];
     struct engine_run *run = s->run;
 
-    if (take_data(s, box, err) < 0)
+    if (take_data(s, slot, err) < 0)
         return -1;
     memcpy(limits, run->limits, sizeof(limits));
     for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
         limits[ours[i]] = 0;
-    hutch_supervisor_set_limits(box->supervisor, limits, run->grace_ms);
-    run->agent = hutch_agent_create_for_worker(box, s->token, on_event, on_turn, s, err);
+    hutch_supervisor_set_limits(slot->supervisor, limits, run->grace_ms);
+    run->agent = hutch_agent_create_for_worker(slot, s->token, on_event, on_turn, s, err);
     if (!run->agent)
         return -1;
     if (hutch_agent_send_raw(run->agent, run->job, run->job_len) < 0)
@@ -653,7 +653,7 @@ void hutch_session_begin_end(struct session *s, const char *why)
         return;
     s->is_closing = true;
     snprintf(s->why, sizeof(s->why), "%s", why);
-    if (run->box && run->box->state >= BOX_RUNNING) {
+    if (run->slot && run->slot->state >= SLOT_RUNNING) {
         hutch_session_kill_interpreter(s);
     } else {
         hutch_run_withdraw(run);
@@ -727,7 +727,7 @@ static void end(struct session *s)
     engine->n_sessions--;
     hutch_fd_closep(&s->data_dirfd);
     if (s->data_name[0] && !directory)
-        hutch_box_remove_directory(engine, s->data_name);
+        hutch_slot_remove_directory(engine, s->data_name);
     if (s->on_end)
         s->on_end(s->user, s->id, s->why, directory);
     free_session(s);
@@ -743,7 +743,7 @@ void hutch_sessions_work(struct hutch_engine *engine)
             answer_doomed(s);
         next = TAILQ_NEXT(s, link); /* now: a callback may have opened another one */
         if (s->is_closing) {
-            if (s->state == SESSION_LOST && !s->run->box)
+            if (s->state == SESSION_LOST && !s->run->slot)
                 end(s);
             continue;
         }
@@ -824,12 +824,12 @@ static double clocks(struct session *s, double now)
         look_at_cell(s, now, &due);
         break;
     case SESSION_SEATING:
-        if (agent && now >= s->run->box->since + s->engine->import_ms) {
+        if (agent && now >= s->run->slot->since + s->engine->import_ms) {
             hutch_err_set(&err, ETIMEDOUT, "wait for the interpreter to get ready for cells");
             hutch_run_withdraw(s->run);
             hutch_session_on_refused(s, &err);
         } else if (agent) {
-            hutch_engine_earlier(&due, s->run->box->since + s->engine->import_ms);
+            hutch_engine_earlier(&due, s->run->slot->since + s->engine->import_ms);
         }
         break;
     case SESSION_IDLE:
