@@ -59,8 +59,8 @@ TAILQ_HEAD(run_list, engine_run);
 
 /* --- specs that the launcher knows: engine/helper.c --- */
 
-struct blueprint {
-    TAILQ_ENTRY(blueprint) link;
+struct template {
+    TAILQ_ENTRY(template) link;
     struct hutch_engine *engine;
     uint32_t id;
     unsigned refs;
@@ -73,13 +73,13 @@ struct blueprint {
     bool has_failed;       /* a source, or the description; tried again for whoever wants it */
     struct hutch_err why;  /* has_failed, with more sources on their way: what the first one lacks */
 };
-TAILQ_HEAD(blueprint_list, blueprint);
+TAILQ_HEAD(template_list, template);
 
 /* Takes @spec over, on failure too. One reference is the caller's. */
-struct blueprint *hutch_blueprint_create(struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err);
-void hutch_blueprint_unref(struct blueprint *b); /* NULL is fine */
+struct template *hutch_template_create(struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err);
+void hutch_template_unref(struct template *b); /* NULL is fine */
 /* For a sandbox that waits for it from now on. */
-void hutch_blueprint_want(struct blueprint *b);
+void hutch_template_want(struct template *b);
 
 /* --- helper processes: engine/helper.c --- */
 
@@ -105,7 +105,7 @@ int hutch_helper_order(struct hutch_engine *engine, const struct launcher_reques
 bool hutch_helper_sweep(struct hutch_engine *engine, const char *name);
 /* An order about the files of a session, whose data root is the store. The answer comes to hutch_branch_on_files(). False when nobody is there. */
 bool hutch_helper_sweeper_order(struct hutch_engine *engine, const struct sweep_request *request, int data_dirfd);
-/* OPENER_OPEN; the answer comes to hutch_slot_on_opened() or to the blueprint that asked. */
+/* OPENER_OPEN; the answer comes to hutch_slot_on_opened() or to the template that asked. */
 int hutch_helper_open(struct hutch_engine *engine, uint32_t id, const char *path, unsigned flags, struct hutch_err *err);
 
 /* --- interpreters: engine/zygotes.c --- */
@@ -195,7 +195,7 @@ struct slot {
     double since;
     double t_prepared;
     struct pool *pool;       /* NULL: built for one run */
-    struct blueprint *blueprint;
+    struct template *template;
     struct engine_run *run;  /* NULL: not given to one yet */
     unsigned zygote;         /* index; with is_exec not used */
     bool is_exec, is_idle;
@@ -221,7 +221,7 @@ struct slot {
 };
 
 /* NULL on ENOMEM and the like. */
-struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, struct blueprint *blueprint, unsigned zygote,
+struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, struct template *template, unsigned zygote,
                              struct engine_run *run, struct hutch_err *err);
 void hutch_slot_set_state(struct slot *slot, enum slot_state state);
 void hutch_slot_give(struct slot *slot, struct engine_run *run); /* SLOT_PREPARED */
@@ -281,7 +281,7 @@ struct engine_run {
     struct rich *rich;         /* owned; it is one cell. Else NULL */
     struct agent *agent;       /* owned; from its begin on, where it executes cells */
     unsigned zygote;
-    struct blueprint *blueprint; /* NULL: the pool's */
+    struct template *template; /* NULL: the pool's */
     struct slot *slot;           /* NULL: none yet */
     char *job;                 /* owned; NULL with is_exec */
     size_t job_len;
@@ -614,14 +614,14 @@ struct hutch_engine {
     char *data_root;   /* owned; path of the directory that fresh data directories are made in */
     int data_root_fd;  /* owned */
     struct sandbox_spec spec; /* what every run of the pool has, without program and /mnt/data */
-    struct blueprint *worker, *zygote; /* of sandboxes in the pool, and of interpreters */
+    struct template *worker, *zygote; /* of sandboxes in the pool, and of interpreters */
 
     unsigned max_running, max_queued, max_building, recycle_forks;
     uint64_t recycle_ms, trim_ms;
     double setup_ms, import_ms; /* ENGINE_..._MS, but for tests */
 
     struct helper helper;
-    struct blueprint_list blueprints;
+    struct template_list templates;
     struct zygote_conf confs[ENGINE_MAX_ZYGOTES];
     size_t n_confs;
     char *modules[ENGINE_MAX_MODULES]; /* owned; their names */

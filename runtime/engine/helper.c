@@ -26,7 +26,7 @@ static bool has_root(const struct sandbox_spec *spec)
     return spec->root_kind == ROOT_DIR;
 }
 
-/* The mount that descriptor number @n of a blueprint is for; NULL: the root tree. */
+/* The mount that descriptor number @n of a template is for; NULL: the root tree. */
 static const struct sandbox_mount *mount_of_fd(const struct sandbox_spec *spec, size_t n, size_t *ret_index)
 {
     if (has_root(spec) && n-- == 0)
@@ -39,20 +39,20 @@ static const struct sandbox_mount *mount_of_fd(const struct sandbox_spec *spec, 
     return NULL;
 }
 
-static void wake_waiters(struct blueprint *b)
+static void wake_waiters(struct template *b)
 {
     struct slot *slot, *next;
 
     for (slot = TAILQ_FIRST(&b->engine->slots); slot; slot = next) {
         next = TAILQ_NEXT(slot, link);
-        if (slot->blueprint == b && slot->state == SLOT_NEW)
+        if (slot->template == b && slot->state == SLOT_NEW)
             hutch_slot_on_launcher(slot);
     }
     if (b == b->engine->zygote)
         hutch_zygotes_on_launcher(b->engine);
 }
 
-static void blueprint_failed(struct blueprint *b, const struct hutch_err *why)
+static void template_failed(struct template *b, const struct hutch_err *why)
 {
     struct hutch_engine *engine = b->engine;
     struct slot *slot, *next;
@@ -63,7 +63,7 @@ static void blueprint_failed(struct blueprint *b, const struct hutch_err *why)
         hutch_engine_break(engine, why);
     for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
         next = TAILQ_NEXT(slot, link);
-        if (slot->blueprint != b || slot->state > SLOT_FORKING)
+        if (slot->template != b || slot->state > SLOT_FORKING)
             continue;
         if (slot->run)
             hutch_run_refuse(slot->run, why);
@@ -71,7 +71,7 @@ static void blueprint_failed(struct blueprint *b, const struct hutch_err *why)
     }
 }
 
-static int ask_for_sources(struct blueprint *b, struct hutch_err *err)
+static int ask_for_sources(struct template *b, struct hutch_err *err)
 {
     if (b->n_open > 0 || b->fds) /* on its way */
         return 0;
@@ -91,7 +91,7 @@ static int ask_for_sources(struct blueprint *b, struct hutch_err *err)
     return 0;
 }
 
-static int push(struct blueprint *b, struct hutch_err *err)
+static int push(struct template *b, struct hutch_err *err)
 {
     struct helper *h = &b->engine->helper;
     struct launcher_request request = { .what = LAUNCHER_SPEC, .spec_id = b->id };
@@ -115,7 +115,7 @@ static int push(struct blueprint *b, struct hutch_err *err)
     return 0;
 }
 
-static void on_source(struct blueprint *b, int fd, const struct hutch_err *why)
+static void on_source(struct template *b, int fd, const struct hutch_err *why)
 {
     size_t index = 0;
     const struct sandbox_mount *m;
@@ -136,12 +136,12 @@ static void on_source(struct blueprint *b, int fd, const struct hutch_err *why)
     if (b->n_open < b->n_fds)
         return;
     if (b->has_failed)
-        blueprint_failed(b, &b->why);
+        template_failed(b, &b->why);
     else if (push(b, &err) < 0)
-        blueprint_failed(b, &err);
+        template_failed(b, &err);
 }
 
-static void forget_sources(struct blueprint *b)
+static void forget_sources(struct template *b)
 {
     for (size_t i = 0; b->fds && i < b->n_open; i++)
         hutch_fd_closep(&b->fds[i]);
@@ -152,7 +152,7 @@ static void forget_sources(struct blueprint *b)
     b->has_failed = false;
 }
 
-void hutch_blueprint_want(struct blueprint *b)
+void hutch_template_want(struct template *b)
 {
     struct hutch_err err;
 
@@ -160,12 +160,12 @@ void hutch_blueprint_want(struct blueprint *b)
         return;
     forget_sources(b);
     if (push(b, &err) < 0)
-        blueprint_failed(b, &err);
+        template_failed(b, &err);
 }
 
-struct blueprint *hutch_blueprint_create(struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err)
+struct template *hutch_template_create(struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err)
 {
-    struct blueprint *b = calloc(1, sizeof(*b));
+    struct template *b = calloc(1, sizeof(*b));
     size_t index;
 
     if (!b) {
@@ -179,7 +179,7 @@ struct blueprint *hutch_blueprint_create(struct hutch_engine *engine, struct san
     b->spec = *spec;
     *spec = (struct sandbox_spec){ 0 };
     b->memfd = -1;
-    TAILQ_INSERT_TAIL(&engine->blueprints, b, link);
+    TAILQ_INSERT_TAIL(&engine->templates, b, link);
     b->n_fds = has_root(&b->spec);
     while (mount_of_fd(&b->spec, b->n_fds, &index))
         b->n_fds++;
@@ -187,11 +187,11 @@ struct blueprint *hutch_blueprint_create(struct hutch_engine *engine, struct san
         hutch_err_set(err, E2BIG, "a sandbox with %zu mounts", b->spec.n_mounts);
     else if (hutch_spec_encode(&b->spec, &b->memfd, err) == 0 && push(b, err) == 0)
         return b;
-    hutch_blueprint_unref(b);
+    hutch_template_unref(b);
     return NULL;
 }
 
-void hutch_blueprint_unref(struct blueprint *b)
+void hutch_template_unref(struct template *b)
 {
     struct launcher_request request = { .what = LAUNCHER_FORGET };
     struct hutch_err ignored;
@@ -202,18 +202,18 @@ void hutch_blueprint_unref(struct blueprint *b)
         request.spec_id = b->id;
         hutch_helper_order(b->engine, &request, NULL, 0, &ignored);
     }
-    TAILQ_REMOVE(&b->engine->blueprints, b, link);
+    TAILQ_REMOVE(&b->engine->templates, b, link);
     forget_sources(b);
     hutch_fd_closep(&b->memfd);
     hutch_spec_done(&b->spec);
     free(b);
 }
 
-static struct blueprint *find_blueprint(struct hutch_engine *engine, uint32_t id)
+static struct template *find_template(struct hutch_engine *engine, uint32_t id)
 {
-    struct blueprint *b;
+    struct template *b;
 
-    TAILQ_FOREACH(b, &engine->blueprints, link)
+    TAILQ_FOREACH(b, &engine->templates, link)
         if (b->id == id)
             return b;
     return NULL;
@@ -230,7 +230,7 @@ int hutch_helper_order(struct hutch_engine *engine, const struct launcher_reques
 static void lose_launcher(struct hutch_engine *engine)
 {
     struct helper *h = &engine->helper;
-    struct blueprint *b;
+    struct template *b;
     struct slot *slot, *next;
 
     if (!h->has_launcher)
@@ -238,7 +238,7 @@ static void lose_launcher(struct hutch_engine *engine)
     hutch_link_close(&h->launcher);
     h->has_launcher = false;
     h->launcher_pid = 0;
-    TAILQ_FOREACH(b, &engine->blueprints, link)
+    TAILQ_FOREACH(b, &engine->templates, link)
         b->is_sent = false;
     for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
         next = TAILQ_NEXT(slot, link);
@@ -261,7 +261,7 @@ static void on_launcher_packet(struct link *l, const void *data, size_t len, int
 {
     struct hutch_engine *engine = l->owner;
     const struct launcher_reply *reply = data;
-    struct blueprint *b;
+    struct template *b;
     struct slot *slot;
 
     engine->helper.launcher_pid = sender;
@@ -287,8 +287,8 @@ static void on_launcher_packet(struct link *l, const void *data, size_t len, int
             hutch_slot_fail(slot, &reply->err);
         else if (reply->id)
             hutch_zygotes_on_reply(engine, reply);
-        else if ((b = find_blueprint(engine, reply->spec_id)))
-            blueprint_failed(b, &reply->err);
+        else if ((b = find_template(engine, reply->spec_id)))
+            template_failed(b, &reply->err);
         break;
     }
 out:
@@ -311,7 +311,7 @@ int hutch_helper_open(struct hutch_engine *engine, uint32_t id, const char *path
 static void take_launcher(struct hutch_engine *engine, int fd)
 {
     struct helper *h = &engine->helper;
-    struct blueprint *b, *next;
+    struct template *b, *next;
     struct slot *slot, *next_slot;
     struct hutch_err err;
 
@@ -328,10 +328,10 @@ static void take_launcher(struct hutch_engine *engine, int fd)
     }
     h->has_launcher = true;
     h->launchers++;
-    for (b = TAILQ_FIRST(&engine->blueprints); b; b = next) {
+    for (b = TAILQ_FIRST(&engine->templates); b; b = next) {
         next = TAILQ_NEXT(b, link);
         if (push(b, &err) < 0)
-            blueprint_failed(b, &err);
+            template_failed(b, &err);
     }
     for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next_slot) {
         next_slot = TAILQ_NEXT(slot, link);
@@ -410,7 +410,7 @@ static void take_sweeper(struct hutch_engine *engine, int fd)
 static void lose_helper(struct hutch_engine *engine)
 {
     struct helper *h = &engine->helper;
-    struct blueprint *b;
+    struct template *b;
     struct slot *slot, *next;
 
     hutch_link_close(&h->opener);
@@ -418,7 +418,7 @@ static void lose_helper(struct hutch_engine *engine)
     h->has_hello = false;
     reap(h, 0); /* it hung up, so it is on its way */
     lose_launcher(engine);
-    TAILQ_FOREACH(b, &engine->blueprints, link)
+    TAILQ_FOREACH(b, &engine->templates, link)
         forget_sources(b);
     hutch_zygotes_drop_all(engine);
     for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
@@ -461,7 +461,7 @@ static void on_opener_packet(struct link *l, const void *data, size_t len, int *
     struct hutch_engine *engine = l->owner;
     struct helper *h = &engine->helper;
     const struct opener_reply *reply = data;
-    struct blueprint *b;
+    struct template *b;
     struct slot *slot;
 
     (void)sender;
@@ -485,7 +485,7 @@ static void on_opener_packet(struct link *l, const void *data, size_t len, int *
 
             h->failures = ENGINE_MAX_RESTARTS;
             fail_helper(engine, &why);
-        } else if ((b = find_blueprint(engine, reply->id))) {
+        } else if ((b = find_template(engine, reply->id))) {
             on_source(b, reply->what == OPENER_OPENED && n_fds > 0 ? hutch_fd_take(&fds[0]) : -1, &reply->err);
         } else if ((slot = hutch_slot_find(engine, reply->id)) && slot->state == SLOT_OPENING) {
             if (reply->what == OPENER_OPENED && n_fds > 0) {

@@ -26,7 +26,7 @@ void hutch_run_free(struct engine_run *run)
     free(run->data_dir);
     hutch_file_list_done(&run->before);
     hutch_result_done(&run->result);
-    hutch_blueprint_unref(run->blueprint);
+    hutch_template_unref(run->template);
     free(run);
 }
 
@@ -498,7 +498,7 @@ void hutch_run_begin(struct slot *slot)
     if (run->input_len == 0)
         send_input(slot);
     run->result.queued_ms = run->t_active - run->t_submitted;
-    hutch_supervisor_note_limits(s, &slot->blueprint->spec);
+    hutch_supervisor_note_limits(s, &slot->template->spec);
     if (run->lowers_cpu)
         run->result.limits[LIMIT_CPU_TIME].enforcers |= 1u << ENFORCER_RLIMIT;
     if (run->lowers_file_size)
@@ -539,11 +539,11 @@ void hutch_run_activate(struct engine_run *run)
         run->t_active = hutch_supervisor_now();
     if (engine->is_broken) {
         hutch_run_refuse(run, &engine->why);
-    } else if (!run->blueprint) {
+    } else if (!run->template) {
         hutch_pool_ask(&engine->pools[run->zygote], run);
     } else {
         engine->on_demand++;
-        if (!hutch_slot_create(engine, NULL, run->blueprint, run->zygote, run, &err))
+        if (!hutch_slot_create(engine, NULL, run->template, run->zygote, run, &err))
             hutch_run_refuse(run, &err);
     }
 }

@@ -290,7 +290,7 @@ static int open_run_data(struct slot *slot, struct hutch_err *err)
     return 0;
 }
 
-struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, struct blueprint *blueprint, unsigned zygote,
+struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, struct template *template, unsigned zygote,
                              struct engine_run *run, struct hutch_err *err)
 {
     struct slot *slot = calloc(1, sizeof(*slot));
@@ -304,8 +304,8 @@ struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, s
     slot->engine = engine;
     slot->id = hutch_engine_make_id(engine);
     slot->pool = pool;
-    slot->blueprint = blueprint;
-    blueprint->refs++;
+    slot->template = template;
+    template->refs++;
     slot->zygote = zygote;
     slot->run = run;
     slot->is_exec = run && run->is_exec;
@@ -335,7 +335,7 @@ struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, s
         hutch_slot_discard(slot);
         return NULL;
     }
-    hutch_blueprint_want(blueprint);
+    hutch_template_want(template);
     hutch_slot_on_launcher(slot);
     return slot;
 }
@@ -343,7 +343,7 @@ struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, s
 void hutch_slot_on_launcher(struct slot *slot)
 {
     struct hutch_engine *engine = slot->engine;
-    struct launcher_request request = { .id = slot->id, .spec_id = slot->blueprint->id };
+    struct launcher_request request = { .id = slot->id, .spec_id = slot->template->id };
     struct hutch_err err;
 
     memcpy(request.name, slot->name, sizeof(request.name));
@@ -355,7 +355,7 @@ void hutch_slot_on_launcher(struct slot *slot)
         hutch_helper_order(engine, &request, NULL, 0, &err);
         return;
     }
-    if (slot->state != SLOT_NEW || !slot->blueprint->is_sent)
+    if (slot->state != SLOT_NEW || !slot->template->is_sent)
         return;
     request.what = slot->is_exec ? LAUNCHER_EXEC : LAUNCHER_BUILD;
     hutch_slot_set_state(slot, SLOT_BUILDING);
@@ -563,7 +563,7 @@ static void close_all(struct slot *slot)
 void hutch_slot_discard(struct slot *slot)
 {
     struct hutch_engine *engine = slot->engine;
-    struct launcher_request request = { .what = LAUNCHER_DESTROY, .id = slot->id, .spec_id = slot->blueprint->id };
+    struct launcher_request request = { .what = LAUNCHER_DESTROY, .id = slot->id, .spec_id = slot->template->id };
     bool is_known = slot->state != SLOT_NEW;
     struct hutch_err err;
 
@@ -618,7 +618,7 @@ void hutch_slot_fail(struct slot *slot, const struct hutch_err *why)
 /* Has it taken apart while somebody waits for what it used. */
 bool hutch_slot_reap(struct slot *slot)
 {
-    struct launcher_request request = { .what = LAUNCHER_DESTROY, .id = slot->id, .spec_id = slot->blueprint->id };
+    struct launcher_request request = { .what = LAUNCHER_DESTROY, .id = slot->id, .spec_id = slot->template->id };
     struct hutch_err err;
 
     memcpy(request.name, slot->name, sizeof(request.name));
@@ -692,6 +692,6 @@ void hutch_slot_free(struct slot *slot)
 {
     close_all(slot);
     hutch_fd_closep(&slot->data_dirfd);
-    hutch_blueprint_unref(slot->blueprint);
+    hutch_template_unref(slot->template);
     free(slot);
 }

@@ -296,7 +296,7 @@ static int make_zygote_spec(struct hutch_engine *engine, struct sandbox_spec *re
     return rc;
 }
 
-static int make_blueprints(struct hutch_engine *engine, struct hutch_err *err)
+static int make_templates(struct hutch_engine *engine, struct hutch_err *err)
 {
     struct sandbox_spec spec;
 
@@ -306,10 +306,10 @@ static int make_blueprints(struct hutch_engine *engine, struct hutch_err *err)
         hutch_spec_done(&spec);
         return -1;
     }
-    engine->worker = hutch_blueprint_create(engine, &spec, err);
+    engine->worker = hutch_template_create(engine, &spec, err);
     if (!engine->worker || make_zygote_spec(engine, &spec, err) < 0)
         return -1;
-    engine->zygote = hutch_blueprint_create(engine, &spec, err);
+    engine->zygote = hutch_template_create(engine, &spec, err);
     return engine->zygote ? 0 : -1;
 }
 
@@ -335,7 +335,7 @@ int hutch_engine_open_profile(const struct hutch_engine_options *options, const 
     engine->armed = engine->next_look = ENGINE_NEVER;
     engine->helper = (struct helper){ .pidfd = -1, .opener = LINK_INIT, .launcher = LINK_INIT, .sweeper = LINK_INIT, .retry_at = ENGINE_NEVER };
     engine->state = (struct run_state)RUN_STATE_INIT;
-    TAILQ_INIT(&engine->blueprints);
+    TAILQ_INIT(&engine->templates);
     TAILQ_INIT(&engine->slots);
     TAILQ_INIT(&engine->dead_slots);
     TAILQ_INIT(&engine->queue);
@@ -347,7 +347,7 @@ int hutch_engine_open_profile(const struct hutch_engine_options *options, const 
         hutch_profile_build(profile, &engine->spec, err) < 0 ||
         hutch_profile_set_root(profile, &engine->spec, &engine->image_lockfd, err) < 0 ||
         hutch_zygotes_configure(engine, options->zygotes, options->n_zygotes, err) < 0 || open_loop(engine, err) < 0 ||
-        open_data_root(engine, err) < 0 || find_cgroup(engine, err) < 0 || make_blueprints(engine, err) < 0)
+        open_data_root(engine, err) < 0 || find_cgroup(engine, err) < 0 || make_templates(engine, err) < 0)
         goto fail;
     for (unsigned i = 0; i < engine->n_confs; i++)
         hutch_pool_init(&engine->pools[i], engine, i);
@@ -444,8 +444,8 @@ void hutch_engine_free(struct hutch_engine *engine)
     free_runs(&engine->active);
     free_runs(&engine->ending);
     bury_the_dead(engine);
-    hutch_blueprint_unref(engine->worker);
-    hutch_blueprint_unref(engine->zygote);
+    hutch_template_unref(engine->worker);
+    hutch_template_unref(engine->zygote);
     while (engine->n_spare_supervisors > 0)
         hutch_supervisor_free(engine->spare_supervisors[--engine->n_spare_supervisors]);
     hutch_fd_closep(&engine->data_root_fd);

@@ -437,8 +437,8 @@ static int set_cells(struct engine_run *run, const struct hutch_request *request
     }
     if (!has_own)
         return 0;
-    run->blueprint = hutch_blueprint_create(run->engine, &own, err);
-    return run->blueprint ? 0 : -1;
+    run->template = hutch_template_create(run->engine, &own, err);
+    return run->template ? 0 : -1;
 }
 
 static int set_rich(struct engine_run *run, const struct hutch_request *request, const struct program *p, const struct wish *wishes,
@@ -506,8 +506,8 @@ static int set_course(struct engine_run *run, const struct hutch_request *reques
     }
     if (!has_own)
         return 0;
-    run->blueprint = hutch_blueprint_create(engine, &own, err);
-    return run->blueprint ? 0 : -1;
+    run->template = hutch_template_create(engine, &own, err);
+    return run->template ? 0 : -1;
 fail:
     hutch_spec_done(&own);
     return -1;
