@@ -42,7 +42,7 @@
 #define ENGINE_MAX_RESTARTS 3    /* of one run; and failures in a row of anything that no run waits for */
 #define ENGINE_NEVER       1e300 /* ms, on the clock of hutch_supervisor_now() */
 
-struct agent;
+struct interpreter;
 struct slot;
 struct cell_details;
 struct engine_run;
@@ -279,7 +279,7 @@ struct engine_run {
     bool is_exec;              /* init executes it */
     struct session *session;   /* not owned; what it is the sandbox of, else NULL. Then it is in no list of the engine's */
     struct rich *rich;         /* owned; it is one cell. Else NULL */
-    struct agent *agent;       /* owned; from its begin on, where it executes cells */
+    struct interpreter *interpreter;       /* owned; from its begin on, where it executes cells */
     unsigned zygote;
     struct template *template; /* NULL: the pool's */
     struct slot *slot;           /* NULL: none yet */
@@ -324,10 +324,10 @@ void hutch_run_refuse(struct engine_run *run, const struct hutch_err *why);
 void hutch_run_on_death(struct slot *slot);
 void hutch_run_await_death(struct slot *slot);
 
-/* --- agents: session/interpreter.c --- */
+/* --- interpreters: session/interpreter.c --- */
 
 /* The part of an interpreter that executes cells, on its descriptor 3. Frames are those of cell/feed.h. */
-struct agent {
+struct interpreter {
     struct hutch_engine *engine;
     struct slot *slot;            /* not owned: whose pipes it writes to */
     int fd;                     /* owned; its socket */
@@ -349,36 +349,36 @@ struct agent {
     cell_event_fn *on_event;    /* the owner's, with itself as @user */
     void (*on_turn)(void *user); /* after what came was dealt with: the place to act on events */
     void *user;
-    struct agent *next;          /* among the engine's dead */
+    struct interpreter *next;          /* among the engine's dead */
 };
 
 /* For an interpreter in @slot at the other end of @fd, which is taken over in any case. Orders are kept until it reads. */
-struct agent *hutch_agent_create(struct slot *slot, int fd, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user), void *user,
+struct interpreter *hutch_interpreter_create(struct slot *slot, int fd, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user), void *user,
                                  struct hutch_err *err);
-/* Its memory goes when no handler can be at work with it, by hutch_agents_bury(). NULL is fine. */
-void hutch_agent_free(struct agent *agent);
-void hutch_agents_bury(struct hutch_engine *engine);
+/* Its memory goes when no handler can be at work with it, by hutch_interpreters_bury(). NULL is fine. */
+void hutch_interpreter_free(struct interpreter *interpreter);
+void hutch_interpreters_bury(struct hutch_engine *engine);
 /* For the worker that a supervisor has the socket of: its only listener from here on. */
-struct agent *hutch_agent_create_for_worker(struct slot *slot, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user),
+struct interpreter *hutch_interpreter_create_for_worker(struct slot *slot, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user),
                                             void *user, struct hutch_err *err);
 /* Bytes as they are: the job. -1: ENOMEM. */
-int hutch_agent_send_raw(struct agent *agent, const char *data, size_t len);
+int hutch_interpreter_send_raw(struct interpreter *interpreter, const char *data, size_t len);
 /* A frame with @order as its text; @fd goes with it, -1 for none. Errors: ENOMEM, and with @fd those of sending, as that cannot wait. */
-int hutch_agent_send(struct agent *agent, const struct cJSON *order, int fd, struct hutch_err *err);
+int hutch_interpreter_send(struct interpreter *interpreter, const struct cJSON *order, int fd, struct hutch_err *err);
 /* What came through the worker's stdout (1) or stderr (2). */
-void hutch_agent_hear(struct agent *agent, int stream, const char *data, size_t len);
+void hutch_interpreter_hear(struct interpreter *interpreter, int stream, const char *data, size_t len);
 /* A cell begins, or has ended: how much it may say follows from that. */
-void hutch_agent_set_in_cell(struct agent *agent, bool is_in_cell);
+void hutch_interpreter_set_in_cell(struct interpreter *interpreter, bool is_in_cell);
 /* It can be told something. */
-bool hutch_agent_is_there(const struct agent *agent);
+bool hutch_interpreter_is_there(const struct interpreter *interpreter);
 /* Its sandbox is over and the pipes have been read: takes what it said last. */
-void hutch_agent_finish(struct agent *agent);
+void hutch_interpreter_finish(struct interpreter *interpreter);
 /* When it wants to be looked at: text that waits for its place. */
-double hutch_agent_clocks(struct agent *agent, double now);
+double hutch_interpreter_clocks(struct interpreter *interpreter, double now);
 
 /* --- cells: session/execution.c --- */
 
-/* What happens to one cell after the other, as far as the agent tells: times, and not verdicts. */
+/* What happens to one cell after the other, as far as the interpreter tells: times, and not verdicts. */
 struct course {
     int64_t id;
     bool is_silent, has_begun, is_done, is_error;
@@ -390,13 +390,13 @@ struct course {
     struct cell_error error;         /* likewise */
 };
 /* Orders a cell; @cell's own texts are not looked at. */
-int hutch_course_begin(struct course *c, struct agent *agent, const struct hutch_cell *cell, const char *code, const char *context,
+int hutch_course_begin(struct course *c, struct interpreter *interpreter, const struct hutch_cell *cell, const char *code, const char *context,
                        uint64_t output_bytes, struct hutch_err *err);
 /* More came in frames than the outputs and what replaced some of them can be. */
-bool hutch_course_is_flooded(const struct agent *agent, uint64_t output_bytes);
+bool hutch_course_is_flooded(const struct interpreter *interpreter, uint64_t output_bytes);
 void hutch_course_hear(struct course *c, const struct cell_event *event);
 /* Outputs, error, count and times of @result, which points into @c and @details then. */
-void hutch_course_fill(struct course *c, const struct agent *agent, struct hutch_cell_result *result, struct cell_details *details);
+void hutch_course_fill(struct course *c, const struct interpreter *interpreter, struct hutch_cell_result *result, struct cell_details *details);
 void hutch_course_done(struct course *c); /* frees; fine twice */
 
 /* --- rich runs: session/cell_run.c --- */
@@ -435,7 +435,7 @@ TAILQ_HEAD(order_list, order);
 enum session_state {
     SESSION_LOST,    /* without an interpreter until there is an order */
     SESSION_SEEKING, /* wants one, when it is its turn */
-    SESSION_SEATING, /* its run gets a sandbox, and the agent gets ready */
+    SESSION_SEATING, /* its run gets a sandbox, and the interpreter gets ready */
     SESSION_IDLE,
     SESSION_BUSY,    /* with the first of its orders */
 };
@@ -516,7 +516,7 @@ struct session {
     bool is_advancing, has_parked, has_failed, has_files_reply;
     struct parked *made;       /* owned; on its way to be in the list */
     struct parked *chosen;     /* of the list */
-    struct agent *next;        /* owned; of the copy that is going to be the worker */
+    struct interpreter *next;        /* owned; of the copy that is going to be the worker */
     pid_t next_pid;
     char *lost;                /* owned; JSON of what a copy has not, or why there is none; NULL: not known */
     struct sweep_request files_order;
@@ -535,7 +535,7 @@ void hutch_session_on_death(struct session *session);
 /* Answers the order about checkpoints that is at work. */
 void hutch_session_answer(struct session *session, const struct hutch_reply *reply);
 /* Another interpreter in the same sandbox is its own now. */
-void hutch_session_take_agent(struct session *session, struct agent *agent);
+void hutch_session_take_interpreter(struct session *session, struct interpreter *interpreter);
 void hutch_session_set_state(struct session *session, enum session_state state);
 /* The order that is under way; NULL when there is none, also while a callback tells of its end. */
 struct order *hutch_session_at_work(const struct session *session);
@@ -634,7 +634,7 @@ struct hutch_engine {
     unsigned n_queued, n_active, n_prepared, n_building;
     uint64_t next_run;         /* of sessions, too */
     struct session_list sessions;
-    struct agent *dead_agents;
+    struct interpreter *dead_interpreters;
     struct parked *dead_parked;
     unsigned n_sessions, max_sessions;
     unsigned n_seeking, n_seating; /* sessions that want a sandbox; that get one */

@@ -19,7 +19,7 @@ void hutch_run_free(struct engine_run *run)
 {
     if (!run)
         return;
-    hutch_agent_free(run->agent);
+    hutch_interpreter_free(run->interpreter);
     hutch_rich_free(run->rich);
     free(run->job);
     free(run->input);
@@ -301,7 +301,7 @@ static void drain(struct supervisor *s)
 }
 
 /* An interpreter that ended by itself before it could execute a cell will do so again; one that was killed will not. */
-static void fail_agent(struct slot *slot)
+static void fail_interpreter(struct slot *slot)
 {
     struct supervisor *s = slot->supervisor;
     struct engine_run *run = slot->run;
@@ -312,7 +312,7 @@ static void fail_agent(struct slot *slot)
         hutch_slot_fail(slot, NULL);
         return;
     }
-    words = run->agent->why[0] ? run->agent->why : run->agent->last_words;
+    words = run->interpreter->why[0] ? run->interpreter->why : run->interpreter->last_words;
     hutch_err_set(&why, 0, "the interpreter ended with exit code %d before it could execute a cell%s%s", WEXITSTATUS(s->status),
                   words[0] ? ": " : "", words);
     hutch_slot_discard(slot);
@@ -326,10 +326,10 @@ static void be_over(struct slot *slot)
     bool has_begun = s->t_started > 0 && !s->setup_failed;
 
     drain(s);
-    if (run->agent) {
-        hutch_agent_finish(run->agent);
-        if (!run->agent->is_ready && s->reason == END_OWN) { /* no code of anybody's has run */
-            fail_agent(slot);
+    if (run->interpreter) {
+        hutch_interpreter_finish(run->interpreter);
+        if (!run->interpreter->is_ready && s->reason == END_OWN) { /* no code of anybody's has run */
+            fail_interpreter(slot);
             return;
         }
     }
@@ -362,8 +362,8 @@ static void on_data(void *user, const struct out_stream *s, const char *data, si
     struct slot *slot = user;
     struct engine_run *run = slot->run;
 
-    if (run->agent)
-        hutch_agent_hear(run->agent, s == &slot->supervisor->out ? 1 : 2, data, len);
+    if (run->interpreter)
+        hutch_interpreter_hear(run->interpreter, s == &slot->supervisor->out ? 1 : 2, data, len);
     else
         run->on_output(run->user, run->id, s == &slot->supervisor->out ? 1 : 2, data, len);
 }
@@ -566,8 +566,8 @@ void hutch_run_restart(struct engine_run *run, const struct hutch_err *why)
     run->restarts++;
     engine->restarted++;
     hutch_file_list_done(&run->before);
-    hutch_agent_free(run->agent);
-    run->agent = NULL;
+    hutch_interpreter_free(run->interpreter);
+    run->interpreter = NULL;
     hutch_run_activate(run);
 }
 

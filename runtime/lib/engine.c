@@ -412,7 +412,7 @@ static void bury_the_dead(struct hutch_engine *engine)
         engine->dead_nodes = node->next;
         free(node);
     }
-    hutch_agents_bury(engine);
+    hutch_interpreters_bury(engine);
     hutch_branch_bury(engine);
 }
 

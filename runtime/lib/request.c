@@ -346,7 +346,7 @@ static int set_cells_job(struct engine_run *run, const struct hutch_request *req
     return hutch_job_encode(&job, &run->job, &run->job_len, err);
 }
 
-/* Cells need an interpreter of a zygote's, with an agent in it. */
+/* Cells need an interpreter of a zygote's, with an interpreter in it. */
 static int check_for_cells(const struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec,
                            struct hutch_err *err)
 {

@@ -191,13 +191,13 @@ int hutch_session_reply(struct hutch_engine *engine, uint64_t id, const char *te
     struct cJSON *reply, *value;
     struct hutch_err err;
 
-    if (!s || !s->is_asking || !s->run->agent)
+    if (!s || !s->is_asking || !s->run->interpreter)
         return 0;
     s->is_asking = false;
     reply = cJSON_CreateObject();
     value = text ? hutch_nbjson_string(text, strlen(text)) : cJSON_CreateTrue();
     if (!reply || !value || !cJSON_AddStringToObject(reply, "do", "reply") || !cJSON_AddItemToObject(reply, text ? "value" : "eof", value) ||
-        hutch_agent_send(s->run->agent, reply, -1, &err) < 0)
+        hutch_interpreter_send(s->run->interpreter, reply, -1, &err) < 0)
         hutch_session_kill_interpreter(s); /* no memory: it would wait for ever */
     cJSON_Delete(reply);
     return 1;

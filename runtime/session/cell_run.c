@@ -69,7 +69,7 @@ static void begin(struct rich *rich)
     const struct hutch_cell cell = { .size = sizeof(cell) };
     struct hutch_err err;
 
-    if (hutch_course_begin(&rich->course, rich->run->agent, &cell, rich->code, NULL, rich->run->limits[LIMIT_OUTPUT], &err) < 0)
+    if (hutch_course_begin(&rich->course, rich->run->interpreter, &cell, rich->code, NULL, rich->run->limits[LIMIT_OUTPUT], &err) < 0)
         give_up(rich);
 }
 
@@ -79,7 +79,7 @@ static void say_end(struct rich *rich)
     struct hutch_err err;
 
     rich->has_said_end = true;
-    if (!order || !cJSON_AddStringToObject(order, "do", "end") || hutch_agent_send(rich->run->agent, order, -1, &err) < 0)
+    if (!order || !cJSON_AddStringToObject(order, "do", "end") || hutch_interpreter_send(rich->run->interpreter, order, -1, &err) < 0)
         give_up(rich);
     cJSON_Delete(order);
 }
@@ -87,14 +87,14 @@ static void say_end(struct rich *rich)
 static void on_turn(void *user)
 {
     struct rich *rich = user;
-    struct agent *agent = rich->run->agent;
+    struct interpreter *interpreter = rich->run->interpreter;
 
-    if (!agent || agent->is_over || agent->is_refused || !agent->is_ready)
+    if (!interpreter || interpreter->is_over || interpreter->is_refused || !interpreter->is_ready)
         return;
     if (rich->course.t_begun == 0)
         begin(rich);
-    else if (hutch_course_is_flooded(agent, rich->run->limits[LIMIT_OUTPUT]))
-        hutch_supervisor_end(agent->slot->supervisor, END_OUTPUT);
+    else if (hutch_course_is_flooded(interpreter, rich->run->limits[LIMIT_OUTPUT]))
+        hutch_supervisor_end(interpreter->slot->supervisor, END_OUTPUT);
     else if (rich->course.is_done && !rich->has_said_end)
         say_end(rich);
 }
@@ -106,16 +106,16 @@ int hutch_rich_begin(struct rich *rich, struct slot *slot, struct hutch_err *err
     hutch_course_done(&rich->course);
     rich->has_said_end = false;
     slot->supervisor->timeout_signal = SIGINT; /* an exception in the cell, so that what it has shown and where it was come out */
-    run->agent = hutch_agent_create_for_worker(slot, rich->token, on_event, on_turn, rich, err);
-    if (!run->agent)
+    run->interpreter = hutch_interpreter_create_for_worker(slot, rich->token, on_event, on_turn, rich, err);
+    if (!run->interpreter)
         return -1;
-    return hutch_agent_send_raw(run->agent, run->job, run->job_len) < 0 ? hutch_err_set(err, ENOMEM, "describe a run to its worker") : 0;
+    return hutch_interpreter_send_raw(run->interpreter, run->job, run->job_len) < 0 ? hutch_err_set(err, ENOMEM, "describe a run to its worker") : 0;
 }
 
 /* What it printed is an output like any other, and the run's stdout and stderr. */
 static void take_text(struct rich *rich, int stream, struct run_output *to)
 {
-    const struct cell_outputs *outputs = hutch_cell_feed_outputs(rich->run->agent->feed);
+    const struct cell_outputs *outputs = hutch_cell_feed_outputs(rich->run->interpreter->feed);
 
     if (rich->run->on_output)
         return;
@@ -145,9 +145,9 @@ void hutch_rich_finish(struct rich *rich)
         .memory_peak_bytes = r->memory_peak_bytes,
         .internal = &rich->details,
     };
-    if (!run->agent)
+    if (!run->interpreter)
         return;
-    hutch_course_fill(&rich->course, run->agent, &rich->result, &rich->details);
+    hutch_course_fill(&rich->course, run->interpreter, &rich->result, &rich->details);
     take_text(rich, 1, &r->out);
     take_text(rich, 2, &r->err_out);
     if (r->verdict == VERDICT_OK || !error->name)

@@ -166,7 +166,7 @@ static int order_park(struct session *s, uint64_t id, bool is_branch, struct hut
     if (hutch_watch_add(&p->watch, s->engine, p->fd, EPOLLIN, on_parked, p, err) < 0)
         return -1;
     order = cJSON_CreateObject();
-    rc = order && cJSON_AddStringToObject(order, "do", "park") ? hutch_agent_send(s->run->agent, order, theirs, err)
+    rc = order && cJSON_AddStringToObject(order, "do", "park") ? hutch_interpreter_send(s->run->interpreter, order, theirs, err)
                                                                : hutch_err_set(err, ENOMEM, "copy an interpreter");
     cJSON_Delete(order);
     s->step = STEP_PARK;
@@ -197,7 +197,7 @@ static int order_spawn(struct session *s, struct hutch_err *err)
         return hutch_err_set(err, 0, "its process has been killed");
     if (make_pair(&mine, &theirs, err) < 0)
         return -1;
-    s->next = hutch_agent_create(s->run->slot, mine, s->token, on_next_event, on_next_turn, s, err);
+    s->next = hutch_interpreter_create(s->run->slot, mine, s->token, on_next_event, on_next_turn, s, err);
     if (!s->next)
         return -1;
     s->next_pid = 0;
@@ -321,7 +321,7 @@ double hutch_branch_clocks(struct session *s, double now)
     struct parked *p;
     double took;
 
-    if (s->n_parked == 0 || !s->run->agent || s->run->slot->state != SLOT_RUNNING || !(p = next_in_reach(s)))
+    if (s->n_parked == 0 || !s->run->interpreter || s->run->slot->state != SLOT_RUNNING || !(p = next_in_reach(s)))
         return ENGINE_NEVER;
     if (now < s->states_at)
         return s->states_at;
@@ -373,7 +373,7 @@ static void fail(struct session *s, const struct hutch_err *why)
     hutch_err_wrap(&err, "%s", doing[TAILQ_FIRST(&s->orders)->kind]);
     if (s->step == STEP_FOLLOW) /* half of it is done, and cannot be undone: an end is better than an interpreter whose files are another's */
         hutch_supervisor_end(s->run->slot->supervisor, END_CANCELLED);
-    hutch_agent_free(s->next); /* which ends with its socket */
+    hutch_interpreter_free(s->next); /* which ends with its socket */
     if (s->made) {
         if (s->step == STEP_FILES || s->step == STEP_FOLLOW) /* when that order is done */
             remove_files(s, s->made->name);
@@ -406,7 +406,7 @@ static void finish_change(struct session *s)
     struct order *order = TAILQ_FIRST(&s->orders);
     uint64_t id = order->target, bytes = s->files_reply.report.bytes_cloned + s->files_reply.report.bytes_copied;
 
-    hutch_session_take_agent(s, s->next);
+    hutch_session_take_interpreter(s, s->next);
     s->next = NULL;
     if (order->kind == ORDER_SWITCH) {
         s->made->is_in_reach = true;
@@ -466,7 +466,7 @@ static void advance(struct session *s)
     struct hutch_err err;
     int rc = 0;
 
-    if (s->is_advancing || s->step == STEP_NONE || !s->run->agent || s->run->agent->is_over)
+    if (s->is_advancing || s->step == STEP_NONE || !s->run->interpreter || s->run->interpreter->is_over)
         return;
     s->is_advancing = true;
     if (s->step == STEP_PARK && s->has_failed)
@@ -630,7 +630,7 @@ void hutch_branch_drop_all(struct session *s, bool removes_files)
 {
     struct parked *p;
 
-    hutch_agent_free(s->next);
+    hutch_interpreter_free(s->next);
     if (s->made) {
         if (removes_files)
             remove_files(s, s->made->name);

@@ -31,7 +31,7 @@ static struct cJSON *describe(int64_t id, const struct hutch_cell *cell, const c
     return NULL;
 }
 
-int hutch_course_begin(struct course *c, struct agent *agent, const struct hutch_cell *cell, const char *code, const char *context,
+int hutch_course_begin(struct course *c, struct interpreter *interpreter, const struct hutch_cell *cell, const char *code, const char *context,
                        uint64_t output_bytes, struct hutch_err *err)
 {
     int64_t id = c->id + 1;
@@ -40,17 +40,17 @@ int hutch_course_begin(struct course *c, struct agent *agent, const struct hutch
 
     hutch_course_done(c);
     *c = (struct course){ .id = id, .is_silent = cell->silent, .t_begun = hutch_supervisor_now(), .t_busy = real_time() };
-    hutch_cell_feed_begin(agent->feed, output_bytes);
-    hutch_agent_set_in_cell(agent, true);
+    hutch_cell_feed_begin(interpreter->feed, output_bytes);
+    hutch_interpreter_set_in_cell(interpreter, true);
     order = describe(id, cell, code, context);
-    rc = order ? hutch_agent_send(agent, order, -1, err) : hutch_err_set(err, ENOMEM, "order a cell");
+    rc = order ? hutch_interpreter_send(interpreter, order, -1, err) : hutch_err_set(err, ENOMEM, "order a cell");
     cJSON_Delete(order);
     return rc;
 }
 
-bool hutch_course_is_flooded(const struct agent *agent, uint64_t output_bytes)
+bool hutch_course_is_flooded(const struct interpreter *interpreter, uint64_t output_bytes)
 {
-    return output_bytes && agent->heard_bytes > FLOOD_FACTOR * output_bytes + CELL_MAX_FRAME;
+    return output_bytes && interpreter->heard_bytes > FLOOD_FACTOR * output_bytes + CELL_MAX_FRAME;
 }
 
 void hutch_course_hear(struct course *c, const struct cell_event *event)
@@ -70,9 +70,9 @@ void hutch_course_hear(struct course *c, const struct cell_event *event)
     }
 }
 
-void hutch_course_fill(struct course *c, const struct agent *agent, struct hutch_cell_result *result, struct cell_details *details)
+void hutch_course_fill(struct course *c, const struct interpreter *interpreter, struct hutch_cell_result *result, struct cell_details *details)
 {
-    const struct cell_outputs *outputs = hutch_cell_feed_outputs(agent->feed);
+    const struct cell_outputs *outputs = hutch_cell_feed_outputs(interpreter->feed);
 
     c->outputs = hutch_cell_outputs_json(outputs, NULL);
     result->outputs = c->outputs ? c->outputs : "[]";
@@ -92,7 +92,7 @@ void hutch_course_fill(struct course *c, const struct agent *agent, struct hutch
     result->t_idle = real_time();
     details->cause = c->cause;
     result->internal = details;
-    result->language_info = agent->language_info;
+    result->language_info = interpreter->language_info;
 }
 
 void hutch_course_done(struct course *c)

@@ -20,236 +20,236 @@ static uint64_t now_ms(void)
     return (uint64_t)hutch_supervisor_now();
 }
 
-static void turn(struct agent *agent)
+static void turn(struct interpreter *interpreter)
 {
-    uint64_t due = hutch_cell_feed_deadline(agent->feed);
+    uint64_t due = hutch_cell_feed_deadline(interpreter->feed);
 
     if (due != UINT64_MAX)
-        hutch_engine_wake(agent->engine, (double)due + 1);
-    agent->on_turn(agent->user);
+        hutch_engine_wake(interpreter->engine, (double)due + 1);
+    interpreter->on_turn(interpreter->user);
 }
 
 /* --- listening ------------------------------------------------------------------------------------------------------ */
 
 /* Why it is not going to be ready. */
-static void keep_reason(struct agent *agent, const struct cJSON *why)
+static void keep_reason(struct interpreter *interpreter, const struct cJSON *why)
 {
     auto_free char *text = cJSON_IsString(why) ? hutch_nbjson_c_text(why) : NULL;
 
     if (text)
-        snprintf(agent->why, sizeof(agent->why), "%s", text);
+        snprintf(interpreter->why, sizeof(interpreter->why), "%s", text);
 }
 
 static void on_event(void *user, const struct cell_event *event)
 {
-    struct agent *agent = user;
+    struct interpreter *interpreter = user;
 
     if (event->kind == CELL_READY) {
         const struct cJSON *info = cJSON_GetObjectItemCaseSensitive(event->frame, "language_info");
 
-        agent->is_ready = true;
-        if (info && !agent->language_info)
-            agent->language_info = hutch_nbjson_print(info, NBJSON_COMPACT, NULL);
+        interpreter->is_ready = true;
+        if (info && !interpreter->language_info)
+            interpreter->language_info = hutch_nbjson_print(info, NBJSON_COMPACT, NULL);
     }
-    if (!agent->is_ready && strcmp(event->is, "failed") == 0)
-        keep_reason(agent, cJSON_GetObjectItemCaseSensitive(event->frame, "why"));
-    agent->on_event(agent->user, event);
+    if (!interpreter->is_ready && strcmp(event->is, "failed") == 0)
+        keep_reason(interpreter, cJSON_GetObjectItemCaseSensitive(event->frame, "why"));
+    interpreter->on_event(interpreter->user, event);
 }
 
-static void refuse(struct agent *agent, const struct hutch_err *why)
+static void refuse(struct interpreter *interpreter, const struct hutch_err *why)
 {
-    agent->is_refused = true;
-    snprintf(agent->why, sizeof(agent->why), "%.*s", (int)sizeof(agent->why) - 1, why->msg);
-    hutch_watch_remove(&agent->watch);
-    if (agent->slot)
-        hutch_supervisor_end(agent->slot->supervisor, END_CANCELLED);
+    interpreter->is_refused = true;
+    snprintf(interpreter->why, sizeof(interpreter->why), "%.*s", (int)sizeof(interpreter->why) - 1, why->msg);
+    hutch_watch_remove(&interpreter->watch);
+    if (interpreter->slot)
+        hutch_supervisor_end(interpreter->slot->supervisor, END_CANCELLED);
 }
 
 /* The bytes before a frame's mark come first: both pipes are read until it is seen, or they have nothing more. */
-static void read_to_marks(struct agent *agent)
+static void read_to_marks(struct interpreter *interpreter)
 {
-    struct supervisor *s = agent->slot->supervisor;
+    struct supervisor *s = interpreter->slot->supervisor;
     struct out_stream *streams[] = { &s->out, &s->err_out };
 
     for (int i = 0; i < 2; i++)
-        while (hutch_cell_feed_wants(agent->feed, i + 1)) {
+        while (hutch_cell_feed_wants(interpreter->feed, i + 1)) {
             const struct pollfd ready = { .fd = streams[i]->pipe_fd, .revents = POLLIN }, none = { .fd = -1 };
             uint64_t seen = streams[i]->seen;
 
             if (streams[i]->pipe_fd < 0 || hutch_out_stream_run(streams[i], &ready, &none) < 0 || streams[i]->seen == seen)
-                hutch_cell_feed_is_empty(agent->feed, i + 1, now_ms());
+                hutch_cell_feed_is_empty(interpreter->feed, i + 1, now_ms());
         }
 }
 
 /* True when there may be more. */
-static bool take_frame(struct agent *agent, size_t *taken)
+static bool take_frame(struct interpreter *interpreter, size_t *taken)
 {
     struct hutch_err err;
     const char *frame;
     size_t len;
-    int rc = hutch_cell_frames_next(&agent->frames, &frame, &len, &err);
+    int rc = hutch_cell_frames_next(&interpreter->frames, &frame, &len, &err);
 
-    agent->heard_bytes += rc == CELL_FRAME_READY ? len : 0;
-    if (!agent->is_in_cell && agent->heard_bytes + agent->frames.len > MAX_IDLE_FRAMES)
+    interpreter->heard_bytes += rc == CELL_FRAME_READY ? len : 0;
+    if (!interpreter->is_in_cell && interpreter->heard_bytes + interpreter->frames.len > MAX_IDLE_FRAMES)
         rc = hutch_err_set(&err, 0, "it says more than %u bytes, and nobody has asked", MAX_IDLE_FRAMES);
     if (rc == CELL_FRAME_READY) {
         *taken += len;
-        if (hutch_cell_feed_frame(agent->feed, frame, len, now_ms(), &err) == 0) {
-            read_to_marks(agent);
+        if (hutch_cell_feed_frame(interpreter->feed, frame, len, now_ms(), &err) == 0) {
+            read_to_marks(interpreter);
             return true;
         }
         rc = -1;
     }
     if (rc < 0 && err.errnum != ECONNRESET) {
-        refuse(agent, &err);
+        refuse(interpreter, &err);
     } else if (rc < 0 || rc == CELL_FRAME_END) {
-        agent->has_left = true;
-        hutch_watch_remove(&agent->watch);
+        interpreter->has_left = true;
+        hutch_watch_remove(&interpreter->watch);
     }
     return false;
 }
 
-static void flush(struct agent *agent);
+static void flush(struct interpreter *interpreter);
 
-static void take_frames(struct agent *agent)
+static void take_frames(struct interpreter *interpreter)
 {
     size_t taken = 0;
 
-    for (int i = 0; i < TURN_FRAMES && taken < TURN_BYTES && !agent->is_over && take_frame(agent, &taken); i++)
-        turn(agent);
-    turn(agent);
-    if (!agent->is_refused && hutch_cell_frames_has_one(&agent->frames)) /* others have their turn first */
-        hutch_engine_wake(agent->engine, 0);
+    for (int i = 0; i < TURN_FRAMES && taken < TURN_BYTES && !interpreter->is_over && take_frame(interpreter, &taken); i++)
+        turn(interpreter);
+    turn(interpreter);
+    if (!interpreter->is_refused && hutch_cell_frames_has_one(&interpreter->frames)) /* others have their turn first */
+        hutch_engine_wake(interpreter->engine, 0);
 }
 
 static void on_ready(struct watch *w, uint32_t events)
 {
-    struct agent *agent = w->owner;
+    struct interpreter *interpreter = w->owner;
 
     if (events & EPOLLOUT)
-        flush(agent);
+        flush(interpreter);
     if (events & ~(uint32_t)EPOLLOUT)
-        take_frames(agent);
+        take_frames(interpreter);
     else
-        turn(agent);
+        turn(interpreter);
 }
 
-static void keep_last_words(struct agent *agent, const char *data, size_t len)
+static void keep_last_words(struct interpreter *interpreter, const char *data, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
-        size_t *n = &agent->n_last_words;
+        size_t *n = &interpreter->n_last_words;
 
         if (data[i] == '\n' || data[i] == '\0') { /* the line before stays until there is another one */
             *n = 0;
             continue;
         }
-        if (*n < sizeof(agent->last_words) - 1) {
-            agent->last_words[(*n)++] = data[i];
-            agent->last_words[*n] = '\0';
+        if (*n < sizeof(interpreter->last_words) - 1) {
+            interpreter->last_words[(*n)++] = data[i];
+            interpreter->last_words[*n] = '\0';
         }
     }
 }
 
-void hutch_agent_hear(struct agent *agent, int stream, const char *data, size_t len)
+void hutch_interpreter_hear(struct interpreter *interpreter, int stream, const char *data, size_t len)
 {
-    if (!agent->is_ready && stream == 2)
-        keep_last_words(agent, data, len);
-    hutch_cell_feed_bytes(agent->feed, stream, data, len, now_ms());
-    turn(agent);
+    if (!interpreter->is_ready && stream == 2)
+        keep_last_words(interpreter, data, len);
+    hutch_cell_feed_bytes(interpreter->feed, stream, data, len, now_ms());
+    turn(interpreter);
 }
 
-bool hutch_agent_is_there(const struct agent *agent)
+bool hutch_interpreter_is_there(const struct interpreter *interpreter)
 {
-    return agent->is_ready && !agent->has_left && !agent->is_refused && !agent->is_over;
+    return interpreter->is_ready && !interpreter->has_left && !interpreter->is_refused && !interpreter->is_over;
 }
 
-void hutch_agent_set_in_cell(struct agent *agent, bool is_in_cell)
+void hutch_interpreter_set_in_cell(struct interpreter *interpreter, bool is_in_cell)
 {
-    agent->is_in_cell = is_in_cell;
-    agent->heard_bytes = 0;
+    interpreter->is_in_cell = is_in_cell;
+    interpreter->heard_bytes = 0;
 }
 
-void hutch_agent_finish(struct agent *agent)
+void hutch_interpreter_finish(struct interpreter *interpreter)
 {
     size_t taken = 0;
 
-    agent->is_over = true;
-    while (!agent->is_refused && !agent->has_left && take_frame(agent, &taken))
-        turn(agent);
-    hutch_cell_feed_finish(agent->feed);
-    turn(agent);
-    hutch_watch_remove(&agent->watch);
+    interpreter->is_over = true;
+    while (!interpreter->is_refused && !interpreter->has_left && take_frame(interpreter, &taken))
+        turn(interpreter);
+    hutch_cell_feed_finish(interpreter->feed);
+    turn(interpreter);
+    hutch_watch_remove(&interpreter->watch);
 }
 
-double hutch_agent_clocks(struct agent *agent, double now)
+double hutch_interpreter_clocks(struct interpreter *interpreter, double now)
 {
-    uint64_t due = hutch_cell_feed_deadline(agent->feed);
+    uint64_t due = hutch_cell_feed_deadline(interpreter->feed);
 
     /* What was read beyond its turn waits in our own buffer, where no event comes from. */
-    if (!agent->is_refused && hutch_cell_frames_has_one(&agent->frames)) {
-        take_frames(agent);
-        if (!agent->is_refused && hutch_cell_frames_has_one(&agent->frames))
+    if (!interpreter->is_refused && hutch_cell_frames_has_one(&interpreter->frames)) {
+        take_frames(interpreter);
+        if (!interpreter->is_refused && hutch_cell_frames_has_one(&interpreter->frames))
             return now;
-        due = hutch_cell_feed_deadline(agent->feed);
+        due = hutch_cell_feed_deadline(interpreter->feed);
     }
     if (due != UINT64_MAX && due <= (uint64_t)now) {
-        hutch_cell_feed_tick(agent->feed, (uint64_t)now);
-        turn(agent);
-        due = hutch_cell_feed_deadline(agent->feed);
+        hutch_cell_feed_tick(interpreter->feed, (uint64_t)now);
+        turn(interpreter);
+        due = hutch_cell_feed_deadline(interpreter->feed);
     }
     return due == UINT64_MAX ? ENGINE_NEVER : (double)due + 1;
 }
 
 /* --- speaking ------------------------------------------------------------------------------------------------------- */
 
-static void flush(struct agent *agent)
+static void flush(struct interpreter *interpreter)
 {
-    while (agent->out_len > 0) {
-        ssize_t n = TEMP_FAILURE_RETRY(send(agent->fd, agent->out + agent->out_start, agent->out_len, MSG_NOSIGNAL | MSG_DONTWAIT));
+    while (interpreter->out_len > 0) {
+        ssize_t n = TEMP_FAILURE_RETRY(send(interpreter->fd, interpreter->out + interpreter->out_start, interpreter->out_len, MSG_NOSIGNAL | MSG_DONTWAIT));
 
         if (n < 0 && errno == EAGAIN) {
-            hutch_watch_change(&agent->watch, EPOLLIN | EPOLLOUT);
+            hutch_watch_change(&interpreter->watch, EPOLLIN | EPOLLOUT);
             return;
         }
         if (n < 0) /* it is dead, or deaf: its end tells */
-            n = (ssize_t)agent->out_len;
-        agent->out_start += (size_t)n;
-        agent->out_len -= (size_t)n;
+            n = (ssize_t)interpreter->out_len;
+        interpreter->out_start += (size_t)n;
+        interpreter->out_len -= (size_t)n;
     }
-    free(agent->out); /* most orders are small, and most agents idle */
-    agent->out = NULL;
-    agent->out_start = agent->out_room = 0;
-    hutch_watch_change(&agent->watch, EPOLLIN);
+    free(interpreter->out); /* most orders are small, and most interpreters idle */
+    interpreter->out = NULL;
+    interpreter->out_start = interpreter->out_room = 0;
+    hutch_watch_change(&interpreter->watch, EPOLLIN);
 }
 
-int hutch_agent_send_raw(struct agent *agent, const char *data, size_t len)
+int hutch_interpreter_send_raw(struct interpreter *interpreter, const char *data, size_t len)
 {
     size_t have;
 
-    if (agent->is_over)
+    if (interpreter->is_over)
         return 0;
-    if (agent->out_start > 0 && agent->out_len > 0)
-        memmove(agent->out, agent->out + agent->out_start, agent->out_len);
-    agent->out_start = 0;
-    have = agent->out_len;
+    if (interpreter->out_start > 0 && interpreter->out_len > 0)
+        memmove(interpreter->out, interpreter->out + interpreter->out_start, interpreter->out_len);
+    interpreter->out_start = 0;
+    have = interpreter->out_len;
     if (have > 0 && have + len > MAX_WAITING) {
         struct hutch_err why;
 
         hutch_err_set(&why, 0, "it does not read what it is told");
-        refuse(agent, &why);
+        refuse(interpreter, &why);
         return -1;
     }
-    if (have + len > agent->out_room) {
-        char *more = realloc(agent->out, have + len);
+    if (have + len > interpreter->out_room) {
+        char *more = realloc(interpreter->out, have + len);
 
         if (!more)
             return -1;
-        agent->out = more;
-        agent->out_room = have + len;
+        interpreter->out = more;
+        interpreter->out_room = have + len;
     }
-    memcpy(agent->out + have, data, len);
-    agent->out_len += len;
-    flush(agent);
+    memcpy(interpreter->out + have, data, len);
+    interpreter->out_len += len;
+    flush(interpreter);
     return 0;
 }
 
@@ -259,7 +259,7 @@ static void put_length(char head[4], size_t len)
         head[i] = (char)(uint8_t)(len >> 8 * i);
 }
 
-int hutch_agent_send(struct agent *agent, const struct cJSON *order, int fd, struct hutch_err *err)
+int hutch_interpreter_send(struct interpreter *interpreter, const struct cJSON *order, int fd, struct hutch_err *err)
 {
     size_t len;
     auto_free char *text = hutch_nbjson_print(order, NBJSON_COMPACT, &len), *frame = text ? malloc(len + 4) : NULL;
@@ -269,75 +269,75 @@ int hutch_agent_send(struct agent *agent, const struct cJSON *order, int fd, str
     put_length(frame, len);
     memcpy(frame + 4, text, len);
     len += 4;
-    if (fd >= 0 && agent->out_len > 0)
+    if (fd >= 0 && interpreter->out_len > 0)
         return hutch_err_set(err, EAGAIN, "tell an interpreter what to do");
-    if (fd >= 0 && hutch_fdpass_send(agent->fd, frame, len, &fd, 1, MSG_DONTWAIT) != (ssize_t)len) /* a few bytes, into an empty buffer */
+    if (fd >= 0 && hutch_fdpass_send(interpreter->fd, frame, len, &fd, 1, MSG_DONTWAIT) != (ssize_t)len) /* a few bytes, into an empty buffer */
         return hutch_err_set(err, errno, "tell an interpreter what to do");
-    if (fd < 0 && hutch_agent_send_raw(agent, frame, len) < 0)
+    if (fd < 0 && hutch_interpreter_send_raw(interpreter, frame, len) < 0)
         return hutch_err_set(err, ENOMEM, "tell an interpreter what to do");
     return 0;
 }
 
 /* --- life ------------------------------------------------------------------------------------------------------------ */
 
-struct agent *hutch_agent_create(struct slot *slot, int fd, const char *token, cell_event_fn *on_cell_event, void (*on_turn)(void *user),
+struct interpreter *hutch_interpreter_create(struct slot *slot, int fd, const char *token, cell_event_fn *on_cell_event, void (*on_turn)(void *user),
                                  void *user, struct hutch_err *err)
 {
-    struct agent *agent = calloc(1, sizeof(*agent));
+    struct interpreter *interpreter = calloc(1, sizeof(*interpreter));
 
-    if (agent)
-        agent->feed = hutch_cell_feed_new(token, on_event, agent);
-    if (!agent || !agent->feed) {
-        free(agent);
+    if (interpreter)
+        interpreter->feed = hutch_cell_feed_new(token, on_event, interpreter);
+    if (!interpreter || !interpreter->feed) {
+        free(interpreter);
         hutch_fd_closep(&fd);
         hutch_err_set(err, ENOMEM, "talk to an interpreter");
         return NULL;
     }
-    agent->engine = slot->engine;
-    agent->slot = slot;
-    agent->on_event = on_cell_event;
-    agent->on_turn = on_turn;
-    agent->user = user;
-    agent->watch.fd = -1;
-    agent->fd = fd;
-    agent->frames = (struct cell_frames)CELL_FRAMES_INIT;
-    agent->frames.fd = fd;
-    if (hutch_watch_add(&agent->watch, slot->engine, fd, EPOLLIN, on_ready, agent, err) < 0) {
-        hutch_agent_free(agent);
+    interpreter->engine = slot->engine;
+    interpreter->slot = slot;
+    interpreter->on_event = on_cell_event;
+    interpreter->on_turn = on_turn;
+    interpreter->user = user;
+    interpreter->watch.fd = -1;
+    interpreter->fd = fd;
+    interpreter->frames = (struct cell_frames)CELL_FRAMES_INIT;
+    interpreter->frames.fd = fd;
+    if (hutch_watch_add(&interpreter->watch, slot->engine, fd, EPOLLIN, on_ready, interpreter, err) < 0) {
+        hutch_interpreter_free(interpreter);
         return NULL;
     }
-    return agent;
+    return interpreter;
 }
 
-struct agent *hutch_agent_create_for_worker(struct slot *slot, const char *token, cell_event_fn *on_cell_event,
+struct interpreter *hutch_interpreter_create_for_worker(struct slot *slot, const char *token, cell_event_fn *on_cell_event,
                                             void (*on_turn)(void *user), void *user, struct hutch_err *err)
 {
     hutch_watch_remove(&slot->job);
-    return hutch_agent_create(slot, hutch_fd_take(&slot->supervisor->report_fd), token, on_cell_event, on_turn, user, err);
+    return hutch_interpreter_create(slot, hutch_fd_take(&slot->supervisor->report_fd), token, on_cell_event, on_turn, user, err);
 }
 
-void hutch_agent_free(struct agent *agent)
+void hutch_interpreter_free(struct interpreter *interpreter)
 {
-    if (!agent)
+    if (!interpreter)
         return;
-    hutch_watch_remove(&agent->watch);
-    hutch_fd_closep(&agent->fd);
-    agent->frames.fd = -1;
-    agent->is_over = true;
-    agent->next = agent->engine->dead_agents;
-    agent->engine->dead_agents = agent;
+    hutch_watch_remove(&interpreter->watch);
+    hutch_fd_closep(&interpreter->fd);
+    interpreter->frames.fd = -1;
+    interpreter->is_over = true;
+    interpreter->next = interpreter->engine->dead_interpreters;
+    interpreter->engine->dead_interpreters = interpreter;
 }
 
-void hutch_agents_bury(struct hutch_engine *engine)
+void hutch_interpreters_bury(struct hutch_engine *engine)
 {
-    while (engine->dead_agents) {
-        struct agent *agent = engine->dead_agents;
+    while (engine->dead_interpreters) {
+        struct interpreter *interpreter = engine->dead_interpreters;
 
-        engine->dead_agents = agent->next;
-        hutch_cell_frames_done(&agent->frames);
-        hutch_cell_feed_free(agent->feed);
-        free(agent->language_info);
-        free(agent->out);
-        free(agent);
+        engine->dead_interpreters = interpreter->next;
+        hutch_cell_frames_done(&interpreter->frames);
+        hutch_cell_feed_free(interpreter->feed);
+        free(interpreter->language_info);
+        free(interpreter->out);
+        free(interpreter);
     }
 }

@@ -218,7 +218,7 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
     struct hutch_err err;
 
     take_out(s, &s->orders, order);
-    hutch_course_fill(&s->course, s->run->agent, result, &details);
+    hutch_course_fill(&s->course, s->run->interpreter, result, &details);
     details.code = order->code;
     result->queued_ms = s->course.t_begun - order->t_queued;
     result->is_fresh = s->is_fresh;
@@ -238,8 +238,8 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
         order->cell.on_result(order->cell.user, s->id, result);
     s->is_calling = false;
     hutch_course_done(&s->course);
-    hutch_cell_feed_forget(s->run->agent->feed);
-    hutch_agent_set_in_cell(s->run->agent, false);
+    hutch_cell_feed_forget(s->run->interpreter->feed);
+    hutch_interpreter_set_in_cell(s->run->interpreter, false);
     hutch_file_changes_done(&files);
     hutch_order_free(order);
     s->t_used = hutch_supervisor_now();
@@ -267,8 +267,8 @@ static void describe_death(const struct session *s, char *buf, size_t size)
 {
     const struct run_result *r = &s->run->result;
 
-    if (s->run->agent->is_refused)
-        snprintf(buf, size, "the interpreter broke the rules of its descriptor 3, so it was ended: %s", s->run->agent->why);
+    if (s->run->interpreter->is_refused)
+        snprintf(buf, size, "the interpreter broke the rules of its descriptor 3, so it was ended: %s", s->run->interpreter->why);
     else if (s->is_deaf)
         snprintf(buf, size, "the interpreter closed its descriptor 3 and could not be told anything any more, so it was ended");
     else if (r->message[0])
@@ -385,10 +385,10 @@ static void on_event(void *user, const struct cell_event *event)
 static void on_turn(void *user)
 {
     struct session *s = user;
-    struct agent *agent = s->run->agent;
+    struct interpreter *interpreter = s->run->interpreter;
     struct order *order = hutch_session_at_work(s);
 
-    if (agent->is_refused || (agent->is_over && !s->course.is_done))
+    if (interpreter->is_refused || (interpreter->is_over && !s->course.is_done))
         return;
     if (s->state == SESSION_IDLE)
         start_next(s);
@@ -396,11 +396,11 @@ static void on_turn(void *user)
         hutch_branch_turn(s);
     else if (order && s->course.is_done)
         finish_cell(s);
-    else if (order && s->output_bytes && (s->told_bytes > s->output_bytes * TOLD_FACTOR || hutch_course_is_flooded(agent, s->output_bytes)))
+    else if (order && s->output_bytes && (s->told_bytes > s->output_bytes * TOLD_FACTOR || hutch_course_is_flooded(interpreter, s->output_bytes)))
         stop(s, STOP_OUTPUT);
-    else if (order && s->output_bytes && hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(agent->feed)))
+    else if (order && s->output_bytes && hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(interpreter->feed)))
         stop(s, STOP_OUTPUT);
-    if (agent->has_left && s->kill_at == 0) { /* it may be about to end */
+    if (interpreter->has_left && s->kill_at == 0) { /* it may be about to end */
         s->kill_at = hutch_supervisor_now() + FAREWELL_MS;
         hutch_engine_wake(s->engine, s->kill_at);
     }
@@ -474,7 +474,7 @@ static void start_cell(struct session *s, struct order *order)
     read_cpu(s, &s->cpu_user_us, &s->cpu_system_us);
     s->has_variables = true;
     hutch_session_set_state(s, SESSION_BUSY);
-    if (hutch_course_begin(&s->course, s->run->agent, &order->cell, order->code, order->context, s->output_bytes, &err) < 0)
+    if (hutch_course_begin(&s->course, s->run->interpreter, &order->cell, order->code, order->context, s->output_bytes, &err) < 0)
         hutch_session_kill_interpreter(s); /* no memory */
     if (s->stop_at > 0)
         hutch_engine_wake(s->engine, s->stop_at);
@@ -487,7 +487,7 @@ static bool is_alive(struct session *s)
 {
     struct supervisor *sup = supervisor_of(s);
 
-    return sup && sup->reason == END_OWN && hutch_agent_is_there(s->run->agent);
+    return sup && sup->reason == END_OWN && hutch_interpreter_is_there(s->run->interpreter);
 }
 
 static void start_next(struct session *s)
@@ -539,17 +539,17 @@ void hutch_session_answer(struct session *s, const struct hutch_reply *reply)
     ask_for_work(s); /* the next order begins there */
 }
 
-void hutch_session_take_agent(struct session *s, struct agent *agent)
+void hutch_session_take_interpreter(struct session *s, struct interpreter *interpreter)
 {
-    struct agent *before = s->run->agent;
+    struct interpreter *before = s->run->interpreter;
 
-    agent->on_event = on_event;
-    agent->on_turn = on_turn;
-    agent->is_ready = true;
-    agent->language_info = before->language_info;
+    interpreter->on_event = on_event;
+    interpreter->on_turn = on_turn;
+    interpreter->is_ready = true;
+    interpreter->language_info = before->language_info;
     before->language_info = NULL;
-    hutch_agent_free(before);
-    s->run->agent = agent;
+    hutch_interpreter_free(before);
+    s->run->interpreter = interpreter;
     s->kill_at = 0; /* for the end of the other one's socket */
 }
 
@@ -601,10 +601,10 @@ int hutch_session_begin(struct session *s, struct slot *slot, struct hutch_err *
     for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
         limits[ours[i]] = 0;
     hutch_supervisor_set_limits(slot->supervisor, limits, run->grace_ms);
-    run->agent = hutch_agent_create_for_worker(slot, s->token, on_event, on_turn, s, err);
-    if (!run->agent)
+    run->interpreter = hutch_interpreter_create_for_worker(slot, s->token, on_event, on_turn, s, err);
+    if (!run->interpreter)
         return -1;
-    if (hutch_agent_send_raw(run->agent, run->job, run->job_len) < 0)
+    if (hutch_interpreter_send_raw(run->interpreter, run->job, run->job_len) < 0)
         return hutch_err_set(err, ENOMEM, "describe a session to its worker");
     hutch_engine_wake(s->engine, hutch_supervisor_now() + s->engine->import_ms);
     return 0;
@@ -613,8 +613,8 @@ int hutch_session_begin(struct session *s, struct slot *slot, struct hutch_err *
 void hutch_session_on_refused(struct session *s, const struct hutch_err *why)
 {
     snprintf(s->why, sizeof(s->why), "%s", why->msg);
-    hutch_agent_free(s->run->agent);
-    s->run->agent = NULL;
+    hutch_interpreter_free(s->run->interpreter);
+    s->run->interpreter = NULL;
     hutch_session_set_state(s, SESSION_LOST);
     hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_SETUP_FAILED, s->why);
 }
@@ -634,8 +634,8 @@ void hutch_session_on_death(struct session *s)
     }
     hutch_branch_drop_all(s, true);
     rest(s, false);
-    hutch_agent_free(s->run->agent);
-    s->run->agent = NULL;
+    hutch_interpreter_free(s->run->interpreter);
+    s->run->interpreter = NULL;
     s->stop_at = s->kill_at = s->look_at = 0;
     s->is_fresh = (s->has_variables || s->is_fresh) && !s->is_restarting; /* still, when no cell has been told since the last death */
     s->has_variables = s->is_restarting = s->is_deaf = false;
@@ -804,7 +804,7 @@ static void look_at_cell(struct session *s, double now, double *due)
 static double clocks(struct session *s, double now)
 {
     double due = ENGINE_NEVER, idle_at = s->t_used + s->idle_ms;
-    struct agent *agent = s->run->agent;
+    struct interpreter *interpreter = s->run->interpreter;
     struct hutch_err err;
 
     if (s->is_closing)
@@ -814,21 +814,21 @@ static double clocks(struct session *s, double now)
         return ENGINE_NEVER;
     }
     due = s->t_opened + s->lifetime_ms;
-    if (agent && !agent->is_over && !agent->is_refused)
-        hutch_engine_earlier(&due, hutch_agent_clocks(agent, now));
+    if (interpreter && !interpreter->is_over && !interpreter->is_refused)
+        hutch_engine_earlier(&due, hutch_interpreter_clocks(interpreter, now));
     hutch_engine_earlier(&due, hutch_branch_clocks(s, now));
     if (s->next && !s->next->is_over && !s->next->is_refused)
-        hutch_engine_earlier(&due, hutch_agent_clocks(s->next, now));
+        hutch_engine_earlier(&due, hutch_interpreter_clocks(s->next, now));
     switch (s->state) {
     case SESSION_BUSY:
         look_at_cell(s, now, &due);
         break;
     case SESSION_SEATING:
-        if (agent && now >= s->run->slot->since + s->engine->import_ms) {
+        if (interpreter && now >= s->run->slot->since + s->engine->import_ms) {
             hutch_err_set(&err, ETIMEDOUT, "wait for the interpreter to get ready for cells");
             hutch_run_withdraw(s->run);
             hutch_session_on_refused(s, &err);
-        } else if (agent) {
+        } else if (interpreter) {
             hutch_engine_earlier(&due, s->run->slot->since + s->engine->import_ms);
         }
         break;
@@ -849,7 +849,7 @@ static double clocks(struct session *s, double now)
         break;
     }
     if (s->kill_at > 0 && now >= s->kill_at) {
-        s->is_deaf = agent && agent->has_left;
+        s->is_deaf = interpreter && interpreter->has_left;
         hutch_session_kill_interpreter(s);
         s->kill_at = 0;
     } else if (s->kill_at > 0)
