@@ -379,25 +379,25 @@ double hutch_interpreter_clocks(struct interpreter *interpreter, double now);
 /* --- cells: session/execution.c --- */
 
 /* What happens to one cell after the other, as far as the interpreter tells: times, and not verdicts. */
-struct course {
+struct execution {
     int64_t id;
     bool is_silent, has_begun, is_done, is_error;
     double t_begun;                  /* hutch_supervisor_now() */
     double t_busy, t_input, t_reply; /* seconds since 1970; 0: not yet */
     int64_t count, line;
     char *cause;                     /* owned; NULL: not known */
-    char *outputs;                   /* owned; from hutch_course_fill() on */
+    char *outputs;                   /* owned; from hutch_execution_fill() on */
     struct cell_error error;         /* likewise */
 };
 /* Orders a cell; @cell's own texts are not looked at. */
-int hutch_course_begin(struct course *c, struct interpreter *interpreter, const struct hutch_cell *cell, const char *code, const char *context,
+int hutch_execution_begin(struct execution *c, struct interpreter *interpreter, const struct hutch_cell *cell, const char *code, const char *context,
                        uint64_t output_bytes, struct hutch_err *err);
 /* More came in frames than the outputs and what replaced some of them can be. */
-bool hutch_course_is_flooded(const struct interpreter *interpreter, uint64_t output_bytes);
-void hutch_course_hear(struct course *c, const struct cell_event *event);
+bool hutch_execution_is_flooded(const struct interpreter *interpreter, uint64_t output_bytes);
+void hutch_execution_hear(struct execution *c, const struct cell_event *event);
 /* Outputs, error, count and times of @result, which points into @c and @details then. */
-void hutch_course_fill(struct course *c, const struct interpreter *interpreter, struct hutch_cell_result *result, struct cell_details *details);
-void hutch_course_done(struct course *c); /* frees; fine twice */
+void hutch_execution_fill(struct execution *c, const struct interpreter *interpreter, struct hutch_cell_result *result, struct cell_details *details);
+void hutch_execution_done(struct execution *c); /* frees; fine twice */
 
 /* --- rich runs: session/cell_run.c --- */
 
@@ -496,7 +496,7 @@ struct session {
     bool has_foreign_files;    /* somebody else has changed them since */
 
     /* The cell that runs. */
-    struct course course;
+    struct execution execution;
     double stop_at, kill_at, look_at; /* clocks; 0: not set */
     enum stop_reason stop;
     bool was_interrupted, wants_interrupt, is_asking;

@@ -355,7 +355,7 @@ static void be_over(struct slot *slot)
         hutch_run_await_death(slot);
 }
 
-/* --- its course ---------------------------------------------------------------------------------------------------- */
+/* --- its execution ---------------------------------------------------------------------------------------------------- */
 
 static void on_data(void *user, const struct out_stream *s, const char *data, size_t len)
 {

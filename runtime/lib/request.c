@@ -454,7 +454,7 @@ static int set_rich(struct engine_run *run, const struct hutch_request *request,
     return set_cells(run, request, wishes, n_wishes, hutch_rich_token(run->rich), true, err);
 }
 
-static int set_course(struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
+static int set_execution(struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
 {
     struct hutch_engine *engine = run->engine;
     const struct wish per_run[] = {
@@ -591,7 +591,7 @@ int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request
     run->on_output = request->on_output;
     run->on_result = request->on_result;
     run->user = request->user;
-    if (set_course(run, request, err) < 0) {
+    if (set_execution(run, request, err) < 0) {
         hutch_run_free(run);
         return -1;
     }

@@ -179,7 +179,7 @@ int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id)
     struct session *s = find(engine, id);
     struct order *order = s ? hutch_session_at_work(s) : NULL;
 
-    if (!order || order->kind != ORDER_CELL || s->course.is_done)
+    if (!order || order->kind != ORDER_CELL || s->execution.is_done)
         return 0;
     hutch_session_send_interrupt(s);
     return 1;

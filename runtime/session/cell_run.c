@@ -12,7 +12,7 @@ struct rich {
     struct engine_run *run;
     char *code;           /* owned */
     char token[SESSION_TOKEN_SIZE];
-    struct course course;
+    struct execution execution;
     bool has_said_end;
     struct hutch_cell_result result;
     struct cell_details details;
@@ -41,7 +41,7 @@ void hutch_rich_free(struct rich *rich)
 {
     if (!rich)
         return;
-    hutch_course_done(&rich->course);
+    hutch_execution_done(&rich->execution);
     free(rich->code);
     free(rich);
 }
@@ -61,7 +61,7 @@ static void on_event(void *user, const struct cell_event *event)
     if (event->kind == CELL_OUTPUT && output->kind == HUTCH_STREAM && run->on_output)
         run->on_output(run->user, run->id, output->stream, output->text, output->text_len);
     else if (event->kind == CELL_BEGIN || event->kind == CELL_DONE)
-        hutch_course_hear(&rich->course, event);
+        hutch_execution_hear(&rich->execution, event);
 }
 
 static void begin(struct rich *rich)
@@ -69,7 +69,7 @@ static void begin(struct rich *rich)
     const struct hutch_cell cell = { .size = sizeof(cell) };
     struct hutch_err err;
 
-    if (hutch_course_begin(&rich->course, rich->run->interpreter, &cell, rich->code, NULL, rich->run->limits[LIMIT_OUTPUT], &err) < 0)
+    if (hutch_execution_begin(&rich->execution, rich->run->interpreter, &cell, rich->code, NULL, rich->run->limits[LIMIT_OUTPUT], &err) < 0)
         give_up(rich);
 }
 
@@ -91,11 +91,11 @@ static void on_turn(void *user)
 
     if (!interpreter || interpreter->is_over || interpreter->is_refused || !interpreter->is_ready)
         return;
-    if (rich->course.t_begun == 0)
+    if (rich->execution.t_begun == 0)
         begin(rich);
-    else if (hutch_course_is_flooded(interpreter, rich->run->limits[LIMIT_OUTPUT]))
+    else if (hutch_execution_is_flooded(interpreter, rich->run->limits[LIMIT_OUTPUT]))
         hutch_supervisor_end(interpreter->slot->supervisor, END_OUTPUT);
-    else if (rich->course.is_done && !rich->has_said_end)
+    else if (rich->execution.is_done && !rich->has_said_end)
         say_end(rich);
 }
 
@@ -103,7 +103,7 @@ int hutch_rich_begin(struct rich *rich, struct slot *slot, struct hutch_err *err
 {
     struct engine_run *run = rich->run;
 
-    hutch_course_done(&rich->course);
+    hutch_execution_done(&rich->execution);
     rich->has_said_end = false;
     slot->supervisor->timeout_signal = SIGINT; /* an exception in the cell, so that what it has shown and where it was come out */
     run->interpreter = hutch_interpreter_create_for_worker(slot, rich->token, on_event, on_turn, rich, err);
@@ -130,13 +130,13 @@ void hutch_rich_finish(struct rich *rich)
 {
     struct engine_run *run = rich->run;
     struct run_result *r = &run->result;
-    struct cell_error *error = &rich->course.error;
+    struct cell_error *error = &rich->execution.error;
 
     rich->details = (struct cell_details){ .code = rich->code, .files = &r->files, .directory = r->directory };
     rich->result = (struct hutch_cell_result){
         .size = sizeof(rich->result),
         .verdict = (enum hutch_verdict)r->verdict,
-        .interpreter_died = !rich->course.is_done,
+        .interpreter_died = !rich->execution.is_done,
         .message = r->message,
         .outputs = "[]",
         .queued_ms = r->queued_ms,
@@ -147,7 +147,7 @@ void hutch_rich_finish(struct rich *rich)
     };
     if (!run->interpreter)
         return;
-    hutch_course_fill(&rich->course, run->interpreter, &rich->result, &rich->details);
+    hutch_execution_fill(&rich->execution, run->interpreter, &rich->result, &rich->details);
     take_text(rich, 1, &r->out);
     take_text(rich, 2, &r->err_out);
     if (r->verdict == VERDICT_OK || !error->name)

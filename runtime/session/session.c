@@ -218,9 +218,9 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
     struct hutch_err err;
 
     take_out(s, &s->orders, order);
-    hutch_course_fill(&s->course, s->run->interpreter, result, &details);
+    hutch_execution_fill(&s->execution, s->run->interpreter, result, &details);
     details.code = order->code;
-    result->queued_ms = s->course.t_begun - order->t_queued;
+    result->queued_ms = s->execution.t_begun - order->t_queued;
     result->is_fresh = s->is_fresh;
     result->was_interrupted = s->was_interrupted || s->stop != STOP_NOT;
     note_usage(s, result);
@@ -237,7 +237,7 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
     if (order->cell.on_result)
         order->cell.on_result(order->cell.user, s->id, result);
     s->is_calling = false;
-    hutch_course_done(&s->course);
+    hutch_execution_done(&s->execution);
     hutch_cell_feed_forget(s->run->interpreter->feed);
     hutch_interpreter_set_in_cell(s->run->interpreter, false);
     hutch_file_changes_done(&files);
@@ -255,7 +255,7 @@ static void finish_cell(struct session *s)
 
     s->stop_at = s->kill_at = s->look_at = 0;
     s->is_asking = false;
-    result.verdict = s->stop != STOP_NOT ? verdict_of_stop(s->stop) : s->course.is_error ? HUTCH_ERROR : HUTCH_OK;
+    result.verdict = s->stop != STOP_NOT ? verdict_of_stop(s->stop) : s->execution.is_error ? HUTCH_ERROR : HUTCH_OK;
     result.message = why_stopped(s, false, why, sizeof(why));
     deliver(s, &result);
     hutch_session_set_state(s, SESSION_IDLE);
@@ -288,7 +288,7 @@ static void lose_order(struct session *s)
     char why[512];
 
     describe_death(s, s->why, sizeof(s->why));
-    if (order->kind == ORDER_CELL && !s->course.has_begun && s->stop == STOP_NOT && !s->is_closing && !s->is_restarting && !order->was_lost) {
+    if (order->kind == ORDER_CELL && !s->execution.has_begun && s->stop == STOP_NOT && !s->is_closing && !s->is_restarting && !order->was_lost) {
         order->was_lost = true; /* the interpreter was on its way out when it came: it is another one's */
         return;
     }
@@ -317,12 +317,12 @@ static void lose_order(struct session *s)
     s->is_calling = false;
 }
 
-/* --- the course of a cell ----------------------------------------------------------------------------------------------- */
+/* --- the execution of a cell ----------------------------------------------------------------------------------------------- */
 
 void hutch_session_send_interrupt(struct session *s)
 {
     s->was_interrupted = true;
-    if (!s->course.has_begun) { /* before, it would be lost */
+    if (!s->execution.has_begun) { /* before, it would be lost */
         s->wants_interrupt = true;
         return;
     }
@@ -362,8 +362,8 @@ static void on_event(void *user, const struct cell_event *event)
     case CELL_BEGIN:
     case CELL_DONE:
         if (cell)
-            hutch_course_hear(&s->course, event);
-        if (s->wants_interrupt && s->course.has_begun)
+            hutch_execution_hear(&s->execution, event);
+        if (s->wants_interrupt && s->execution.has_begun)
             hutch_session_send_interrupt(s);
         break;
     case CELL_INPUT:
@@ -388,15 +388,15 @@ static void on_turn(void *user)
     struct interpreter *interpreter = s->run->interpreter;
     struct order *order = hutch_session_at_work(s);
 
-    if (interpreter->is_refused || (interpreter->is_over && !s->course.is_done))
+    if (interpreter->is_refused || (interpreter->is_over && !s->execution.is_done))
         return;
     if (s->state == SESSION_IDLE)
         start_next(s);
     else if (order && order->kind != ORDER_CELL)
         hutch_branch_turn(s);
-    else if (order && s->course.is_done)
+    else if (order && s->execution.is_done)
         finish_cell(s);
-    else if (order && s->output_bytes && (s->told_bytes > s->output_bytes * TOLD_FACTOR || hutch_course_is_flooded(interpreter, s->output_bytes)))
+    else if (order && s->output_bytes && (s->told_bytes > s->output_bytes * TOLD_FACTOR || hutch_execution_is_flooded(interpreter, s->output_bytes)))
         stop(s, STOP_OUTPUT);
     else if (order && s->output_bytes && hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(interpreter->feed)))
         stop(s, STOP_OUTPUT);
@@ -474,7 +474,7 @@ static void start_cell(struct session *s, struct order *order)
     read_cpu(s, &s->cpu_user_us, &s->cpu_system_us);
     s->has_variables = true;
     hutch_session_set_state(s, SESSION_BUSY);
-    if (hutch_course_begin(&s->course, s->run->interpreter, &order->cell, order->code, order->context, s->output_bytes, &err) < 0)
+    if (hutch_execution_begin(&s->execution, s->run->interpreter, &order->cell, order->code, order->context, s->output_bytes, &err) < 0)
         hutch_session_kill_interpreter(s); /* no memory */
     if (s->stop_at > 0)
         hutch_engine_wake(s->engine, s->stop_at);
@@ -676,7 +676,7 @@ static void free_session(struct session *s)
     hutch_run_free(s->run);
     hutch_file_list_done(&s->seen);
     hutch_fd_closep(&s->data_dirfd);
-    hutch_course_done(&s->course);
+    hutch_execution_done(&s->execution);
     hutch_branch_drop_all(s, false);
     free(s);
 }
