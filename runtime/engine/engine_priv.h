@@ -49,7 +49,7 @@ struct engine_run;
 struct node;
 struct parked;
 struct pool;
-struct rich;
+struct cell_run;
 struct session;
 struct tree;
 
@@ -278,7 +278,7 @@ struct engine_run {
     bool is_in_pool;           /* among pool->waiting */
     bool is_exec;              /* init executes it */
     struct session *session;   /* not owned; what it is the sandbox of, else NULL. Then it is in no list of the engine's */
-    struct rich *rich;         /* owned; it is one cell. Else NULL */
+    struct cell_run *cell_run;         /* owned; it is one cell. Else NULL */
     struct interpreter *interpreter;       /* owned; from its begin on, where it executes cells */
     unsigned zygote;
     struct template *template; /* NULL: the pool's */
@@ -399,17 +399,17 @@ void hutch_execution_hear(struct execution *c, const struct cell_event *event);
 void hutch_execution_fill(struct execution *c, const struct interpreter *interpreter, struct hutch_cell_result *result, struct cell_details *details);
 void hutch_execution_done(struct execution *c); /* frees; fine twice */
 
-/* --- rich runs: session/cell_run.c --- */
+/* --- cell_run runs: session/cell_run.c --- */
 
 /* Makes @run the execution of one cell, @code. */
-int hutch_rich_create(struct engine_run *run, const char *code, size_t len, struct hutch_err *err);
-void hutch_rich_free(struct rich *rich); /* NULL is fine */
-const char *hutch_rich_token(const struct rich *rich);
+int hutch_cell_run_create(struct engine_run *run, const char *code, size_t len, struct hutch_err *err);
+void hutch_cell_run_free(struct cell_run *cell_run); /* NULL is fine */
+const char *hutch_cell_run_token(const struct cell_run *cell_run);
 /* Its sandbox is there. -1: hutch_slot_fail() is to follow. */
-int hutch_rich_begin(struct rich *rich, struct slot *slot, struct hutch_err *err);
+int hutch_cell_run_begin(struct cell_run *cell_run, struct slot *slot, struct hutch_err *err);
 /* The run is judged, or was refused: adds to its result what the cell showed. */
-void hutch_rich_finish(struct rich *rich);
-const struct hutch_cell_result *hutch_rich_result(const struct rich *rich); /* after that, as long as the run */
+void hutch_cell_run_finish(struct cell_run *cell_run);
+const struct hutch_cell_result *hutch_cell_run_result(const struct cell_run *cell_run); /* after that, as long as the run */
 
 /* --- sessions: session/session.c --- */
 

@@ -20,7 +20,7 @@ void hutch_run_free(struct engine_run *run)
     if (!run)
         return;
     hutch_interpreter_free(run->interpreter);
-    hutch_rich_free(run->rich);
+    hutch_cell_run_free(run->cell_run);
     free(run->job);
     free(run->input);
     free(run->data_dir);
@@ -64,7 +64,7 @@ static void fill_public(const struct engine_run *run, struct hutch_result *ret)
         .restarts = (int)run->restarts,
         .zygote = run->is_exec ? NULL : run->engine->confs[run->zygote].name,
         .internal = r,
-        .cell = run->rich ? hutch_rich_result(run->rich) : NULL,
+        .cell = run->cell_run ? hutch_cell_run_result(run->cell_run) : NULL,
     };
 }
 
@@ -82,8 +82,8 @@ static void deliver(struct engine_run *run)
     }
     engine->finished++;
     run->result.total_ms = hutch_supervisor_now() - run->t_submitted;
-    if (run->rich)
-        hutch_rich_finish(run->rich);
+    if (run->cell_run)
+        hutch_cell_run_finish(run->cell_run);
     fill_public(run, &result);
     if (run->on_result)
         run->on_result(run->user, run->id, &result);
@@ -465,7 +465,7 @@ void hutch_run_begin(struct slot *slot)
     s->data_dirfd = slot->data_dirfd;
     s->out.capture = &run->result.out;
     s->err_out.capture = &run->result.err_out;
-    if (run->on_output || run->session || run->rich)
+    if (run->on_output || run->session || run->cell_run)
         s->out.on_data = s->err_out.on_data = on_data;
     hutch_supervisor_set_limits(s, run->limits, run->grace_ms);
     if (run->input_len > 0) /* before its code, so that it is there when the code looks, as with a file for standard input */
@@ -475,8 +475,8 @@ void hutch_run_begin(struct slot *slot)
             hutch_slot_fail(slot, NULL);
             return;
         }
-        if (run->session || run->rich) {
-            if ((run->session ? hutch_session_begin(run->session, slot, &err) : hutch_rich_begin(run->rich, slot, &err)) < 0) {
+        if (run->session || run->cell_run) {
+            if ((run->session ? hutch_session_begin(run->session, slot, &err) : hutch_cell_run_begin(run->cell_run, slot, &err)) < 0) {
                 hutch_slot_fail(slot, &err);
                 return;
             }

@@ -658,7 +658,7 @@ double hutch_slot_clocks(struct slot *slot, double now)
         due = now + hutch_supervisor_clocks(slot->supervisor);
         if (slot->supervisor->rest_ms > 0 && slot->supervisor->kill_at == 0) /* the same moment as that of others, to the microsecond */
             due = slot->supervisor->next_data;
-        if (slot->run->rich) {
+        if (slot->run->cell_run) {
             double text_due = hutch_interpreter_clocks(slot->run->interpreter, now);
 
             due = text_due < due ? text_due : due;

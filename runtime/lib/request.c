@@ -412,7 +412,7 @@ static int set_input(struct engine_run *run, const struct hutch_request *request
     return 0;
 }
 
-/* What rich runs and sessions have in common. */
+/* What cell_run runs and sessions have in common. */
 static int set_cells(struct engine_run *run, const struct hutch_request *request, const struct wish *wishes, size_t n_wishes,
                      const char *token, bool has_cpu_rlimit, struct hutch_err *err)
 {
@@ -441,17 +441,17 @@ static int set_cells(struct engine_run *run, const struct hutch_request *request
     return run->template ? 0 : -1;
 }
 
-static int set_rich(struct engine_run *run, const struct hutch_request *request, const struct program *p, const struct wish *wishes,
+static int set_cell_run(struct engine_run *run, const struct hutch_request *request, const struct program *p, const struct wish *wishes,
                     size_t n_wishes, struct hutch_err *err)
 {
     if (!p->is_python || request->name || (request->args && request->args[0]) || request->input)
-        return hutch_err_set(err, EINVAL, "a rich run is Python code without name, arguments and input");
+        return hutch_err_set(err, EINVAL, "a cell_run run is Python code without name, arguments and input");
     if (!hutch_utf8_is_valid(p->code, p->code_len))
         return hutch_err_set(err, EINVAL, "the code is not UTF-8");
     run->zygote = (unsigned)hutch_zygotes_choose_for_cells(run->engine, NULL);
-    if (hutch_rich_create(run, p->code, p->code_len, err) < 0)
+    if (hutch_cell_run_create(run, p->code, p->code_len, err) < 0)
         return -1;
-    return set_cells(run, request, wishes, n_wishes, hutch_rich_token(run->rich), true, err);
+    return set_cells(run, request, wishes, n_wishes, hutch_cell_run_token(run->cell_run), true, err);
 }
 
 static int set_execution(struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
@@ -478,7 +478,7 @@ static int set_execution(struct engine_run *run, const struct hutch_request *req
         program.code_len = run->input_len;
     }
     if (request->rich)
-        return set_rich(run, request, &program, per_run, ARRAY_SIZE(per_run), err);
+        return set_cell_run(run, request, &program, per_run, ARRAY_SIZE(per_run), err);
     if (program.is_python)
         run->zygote = hutch_zygotes_choose(engine, program.code, program.code_len);
     run->is_exec = !program.is_python || program.code_len > WORKER_CODE_MAX || is_cramped(request) ||
