@@ -47,7 +47,7 @@ struct slot;
 struct cell_details;
 struct engine_run;
 struct node;
-struct parked;
+struct checkpoint;
 struct pool;
 struct cell_run;
 struct session;
@@ -103,7 +103,7 @@ int hutch_helper_order(struct hutch_engine *engine, const struct launcher_reques
                        struct hutch_err *err);
 /* Has a directory below the data root removed, whenever that is. False when nobody can. */
 bool hutch_helper_sweep(struct hutch_engine *engine, const char *name);
-/* An order about the files of a session, whose data root is the store. The answer comes to hutch_branch_on_files(). False when nobody is there. */
+/* An order about the files of a session, whose data root is the store. The answer comes to hutch_checkpoint_on_files(). False when nobody is there. */
 bool hutch_helper_sweeper_order(struct hutch_engine *engine, const struct sweep_request *request, int data_dirfd);
 /* OPENER_OPEN; the answer comes to hutch_slot_on_opened() or to the template that asked. */
 int hutch_helper_open(struct hutch_engine *engine, uint32_t id, const char *path, unsigned flags, struct hutch_err *err);
@@ -448,8 +448,8 @@ enum step {
     STEP_FOLLOW, /* init's */
 };
 /* A copy of the interpreter that does nothing but make copies of itself, and the files that belong to it. */
-struct parked {
-    TAILQ_ENTRY(parked) link;
+struct checkpoint {
+    TAILQ_ENTRY(checkpoint) link;
     struct session *session;
     uint64_t id;
     bool is_branch, is_dead;
@@ -462,9 +462,9 @@ struct parked {
     bool is_in_reach;    /* the files are those that lay in /mnt/data: somebody inside may hold some of them open */
     uint64_t disk_bytes; /* then: what they took when they were moved, which stays so */
     double looked_at;    /* when that was last looked at */
-    struct parked *next_dead;
+    struct checkpoint *next_dead;
 };
-TAILQ_HEAD(parked_list, parked);
+TAILQ_HEAD(checkpoint_list, checkpoint);
 
 enum stop_reason { STOP_NOT, STOP_TIMEOUT, STOP_CPU_TIME, STOP_OUTPUT };
 
@@ -504,9 +504,9 @@ struct session {
     uint64_t cpu_user_us, cpu_system_us; /* at its begin; UINT64_MAX: not known */
     uint64_t sampled_cpu_ms;
 
-    struct parked_list parked; /* checkpoints, and the branches that it is not in */
-    unsigned n_parked, max_checkpoints;
-    uint64_t parked_bytes, checkpoint_bytes; /* the most of the former; 0: no limit */
+    struct checkpoint_list checkpoints; /* checkpoints, and the branches that it is not in */
+    unsigned n_checkpoints, max_checkpoints;
+    uint64_t held_bytes, checkpoint_bytes; /* the most of the former; 0: no limit */
     uint64_t next_copy, branch;
     uint64_t states_mark;      /* when they were last looked at: what says that something has run since */
     double states_at;          /* when they are looked at next */
@@ -514,8 +514,8 @@ struct session {
     enum step step;
     double t_step;
     bool is_advancing, has_parked, has_failed, has_files_reply;
-    struct parked *made;       /* owned; on its way to be in the list */
-    struct parked *chosen;     /* of the list */
+    struct checkpoint *made;       /* owned; on its way to be in the list */
+    struct checkpoint *chosen;     /* of the list */
     struct interpreter *next;        /* owned; of the copy that is going to be the worker */
     pid_t next_pid;
     char *lost;                /* owned; JSON of what a copy has not, or why there is none; NULL: not known */
@@ -559,17 +559,17 @@ void hutch_sessions_free(struct hutch_engine *engine);
 
 /* --- checkpoints and branches: session/checkpoint.c --- */
 
-void hutch_branch_begin(struct session *s, const struct order *order);
-void hutch_branch_hear(struct session *s, const struct cell_event *event); /* CELL_OTHER */
-void hutch_branch_turn(struct session *s);    /* something came that it may have waited for */
-void hutch_branch_give_up(struct session *s); /* a process inside took too long */
-double hutch_branch_clocks(struct session *s, double now); /* looks whether somebody writes to the kept files */
-void hutch_branch_clear(struct session *s);   /* the order is answered */
+void hutch_checkpoint_begin(struct session *s, const struct order *order);
+void hutch_checkpoint_hear(struct session *s, const struct cell_event *event); /* CELL_OTHER */
+void hutch_checkpoint_turn(struct session *s);    /* something came that it may have waited for */
+void hutch_checkpoint_give_up(struct session *s); /* a process inside took too long */
+double hutch_checkpoint_clocks(struct session *s, double now); /* looks whether somebody writes to the kept files */
+void hutch_checkpoint_clear(struct session *s);   /* the order is answered */
 /* NULL: the sweeper is gone. */
-void hutch_branch_on_files(struct hutch_engine *engine, const struct sweeper_reply *reply);
+void hutch_checkpoint_on_files(struct hutch_engine *engine, const struct sweeper_reply *reply);
 /* Its interpreter is gone, and with it all of them; their files, unless the engine's end removes them anyhow. */
-void hutch_branch_drop_all(struct session *s, bool removes_files);
-void hutch_branch_bury(struct hutch_engine *engine);
+void hutch_checkpoint_drop_all(struct session *s, bool removes_files);
+void hutch_checkpoint_bury(struct hutch_engine *engine);
 
 /* --- requests: lib/request.c --- */
 
@@ -635,7 +635,7 @@ struct hutch_engine {
     uint64_t next_run;         /* of sessions, too */
     struct session_list sessions;
     struct interpreter *dead_interpreters;
-    struct parked *dead_parked;
+    struct checkpoint *dead_checkpoint;
     unsigned n_sessions, max_sessions;
     unsigned n_seeking, n_seating; /* sessions that want a sandbox; that get one */
     unsigned n_resting; /* that have had no cell for a while */

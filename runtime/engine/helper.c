@@ -380,7 +380,7 @@ static void on_sweeper_packet(struct link *l, const void *data, size_t len, int 
 
     (void)sender;
     if (len == sizeof(struct sweeper_reply))
-        hutch_branch_on_files(engine, data);
+        hutch_checkpoint_on_files(engine, data);
     for (size_t i = 0; i < n_fds; i++)
         hutch_fd_closep(&fds[i]);
 }
@@ -390,7 +390,7 @@ static void on_sweeper_hangup(struct link *l)
     struct hutch_engine *engine = l->owner;
 
     hutch_link_close(l); /* what it had not removed, the end of the engine does */
-    hutch_branch_on_files(engine, NULL);
+    hutch_checkpoint_on_files(engine, NULL);
 }
 
 static void take_sweeper(struct hutch_engine *engine, int fd)

@@ -522,7 +522,7 @@ void hutch_run_turn(struct slot *slot, int which, short revents)
     if (hutch_supervisor_is_over(s))
         be_over(slot);
     else if (s->has_followed)
-        hutch_branch_turn(slot->run->session);
+        hutch_checkpoint_turn(slot->run->session);
     else if (s->rest_ms > 0) /* it may have stirred */
         hutch_engine_wake(slot->engine, s->next_data);
 }

@@ -413,7 +413,7 @@ static void bury_the_dead(struct hutch_engine *engine)
         free(node);
     }
     hutch_interpreters_bury(engine);
-    hutch_branch_bury(engine);
+    hutch_checkpoint_bury(engine);
 }
 
 static void free_runs(struct run_list *list)

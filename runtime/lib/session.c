@@ -64,7 +64,7 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
     s->seen = (struct file_list)FILE_LIST_INIT;
     TAILQ_INIT(&s->orders);
     TAILQ_INIT(&s->doomed);
-    TAILQ_INIT(&s->parked);
+    TAILQ_INIT(&s->checkpoints);
     if (hutch_session_make_token(s->token, &err) < 0 || hutch_request_accept_session(engine, &options, s->token, &s->run, &err) < 0) {
         free(s);
         return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);

@@ -19,20 +19,20 @@
 #define STATES_SHARE 20   /* a look may take one part in so many of the time */
 #define STATES_SLACK (1u << 20)
 #define MAX_LOST_TEXT 16384
-#define MAX_FRAMES 16     /* of a parked process at once */
-#define MAX_PARKED_TEXT (64u << 10)
+#define MAX_FRAMES 16     /* of a checkpoint process at once */
+#define MAX_CHECKPOINT_TEXT (64u << 10)
 
 static const char spawn_order[] = "\x0e\0\0\0{\"do\":\"spawn\"}";
 
 static void advance(struct session *s);
 
-/* --- parked processes --------------------------------------------------------------------------------------------------- */
+/* --- checkpoint processes --------------------------------------------------------------------------------------------------- */
 
-static struct parked *find(struct session *s, uint64_t id, bool is_branch)
+static struct checkpoint *find(struct session *s, uint64_t id, bool is_branch)
 {
-    struct parked *p;
+    struct checkpoint *p;
 
-    TAILQ_FOREACH(p, &s->parked, link)
+    TAILQ_FOREACH(p, &s->checkpoints, link)
         if (p->id == id && p->is_branch == is_branch)
             return p;
     return NULL;
@@ -48,34 +48,34 @@ static void remove_files(struct session *s, const char *name)
 }
 
 /* Its process ends when it sees the end of its socket. */
-static void release(struct parked *p)
+static void release(struct checkpoint *p)
 {
     hutch_watch_remove(&p->watch);
     hutch_fd_closep(&p->fd);
     hutch_cell_frames_done(&p->frames);
-    p->next_dead = p->session->engine->dead_parked; /* freed when no handler can be at work with it */
-    p->session->engine->dead_parked = p;
+    p->next_dead = p->session->engine->dead_checkpoint; /* freed when no handler can be at work with it */
+    p->session->engine->dead_checkpoint = p;
 }
 
-static void forget(struct session *s, struct parked *p)
+static void forget(struct session *s, struct checkpoint *p)
 {
-    TAILQ_REMOVE(&s->parked, p, link);
-    s->n_parked--;
-    s->parked_bytes -= p->bytes;
+    TAILQ_REMOVE(&s->checkpoints, p, link);
+    s->n_checkpoints--;
+    s->held_bytes -= p->bytes;
     release(p);
 }
 
-void hutch_branch_bury(struct hutch_engine *engine)
+void hutch_checkpoint_bury(struct hutch_engine *engine)
 {
-    while (engine->dead_parked) {
-        struct parked *p = engine->dead_parked;
+    while (engine->dead_checkpoint) {
+        struct checkpoint *p = engine->dead_checkpoint;
 
-        engine->dead_parked = p->next_dead;
+        engine->dead_checkpoint = p->next_dead;
         free(p);
     }
 }
 
-static void note_frame(struct parked *p, const char *text, size_t len)
+static void note_frame(struct checkpoint *p, const char *text, size_t len)
 {
     struct session *s = p->session;
     struct cJSON *frame;
@@ -98,9 +98,9 @@ static void note_frame(struct parked *p, const char *text, size_t len)
     cJSON_Delete(frame);
 }
 
-static void on_parked(struct watch *w, uint32_t events)
+static void on_checkpoints(struct watch *w, uint32_t events)
 {
-    struct parked *p = w->owner;
+    struct checkpoint *p = w->owner;
     struct session *s = p->session;
     struct hutch_err err;
     const char *text;
@@ -118,7 +118,7 @@ static void on_parked(struct watch *w, uint32_t events)
             hutch_watch_remove(&p->watch);
         advance(s); /* which may release it */
     } while (p->fd >= 0 && !p->is_dead && hutch_cell_frames_has_one(&p->frames) && ++n < MAX_FRAMES);
-    if (p->fd >= 0 && (n == MAX_FRAMES || p->frames.len > MAX_PARKED_TEXT)) { /* it has two things to say in its life */
+    if (p->fd >= 0 && (n == MAX_FRAMES || p->frames.len > MAX_CHECKPOINT_TEXT)) { /* it has two things to say in its life */
         p->is_dead = true;
         hutch_watch_remove(&p->watch);
     }
@@ -145,7 +145,7 @@ static int make_pair(int *ret_mine, int *ret_theirs, struct hutch_err *err)
 
 static int order_park(struct session *s, uint64_t id, bool is_branch, struct hutch_err *err)
 {
-    struct parked *p = calloc(1, sizeof(*p));
+    struct checkpoint *p = calloc(1, sizeof(*p));
     struct cJSON *order;
     auto_fd theirs = -1;
     int rc;
@@ -163,7 +163,7 @@ static int order_park(struct session *s, uint64_t id, bool is_branch, struct hut
         return -1;
     p->frames = (struct cell_frames)CELL_FRAMES_INIT;
     p->frames.fd = p->fd;
-    if (hutch_watch_add(&p->watch, s->engine, p->fd, EPOLLIN, on_parked, p, err) < 0)
+    if (hutch_watch_add(&p->watch, s->engine, p->fd, EPOLLIN, on_checkpoints, p, err) < 0)
         return -1;
     order = cJSON_CreateObject();
     rc = order && cJSON_AddStringToObject(order, "do", "park") ? hutch_interpreter_send(s->run->interpreter, order, theirs, err)
@@ -203,7 +203,7 @@ static int order_spawn(struct session *s, struct hutch_err *err)
     s->next_pid = 0;
     s->step = STEP_SPAWN;
     if (hutch_fdpass_send(s->chosen->fd, spawn_order, sizeof(spawn_order) - 1, &theirs, 1, MSG_DONTWAIT) != sizeof(spawn_order) - 1)
-        return hutch_err_set(err, errno, "wake a parked interpreter");
+        return hutch_err_set(err, errno, "wake a checkpoint interpreter");
     return 0;
 }
 
@@ -212,10 +212,10 @@ static int room_for_files(const struct session *s, struct snapshot_bounds *ret, 
     *ret = (struct snapshot_bounds){ .max_entries = s->run->limits[LIMIT_DATA_FILES] };
     if (!s->checkpoint_bytes)
         return 0;
-    if (s->parked_bytes >= s->checkpoint_bytes)
+    if (s->held_bytes >= s->checkpoint_bytes)
         return hutch_err_set(err, 0, "the files of checkpoints and branches take %" PRIu64 " bytes already, which is the most that they may",
-                             s->parked_bytes);
-    ret->max_bytes = s->checkpoint_bytes - s->parked_bytes;
+                             s->held_bytes);
+    ret->max_bytes = s->checkpoint_bytes - s->held_bytes;
     return 0;
 }
 
@@ -244,7 +244,7 @@ static void send_files_order(struct session *s)
     s->has_files_reply = true;
 }
 
-static int order_files(struct session *s, enum sweeper_order what, const struct parked *state, const struct parked *keep,
+static int order_files(struct session *s, enum sweeper_order what, const struct checkpoint *state, const struct checkpoint *keep,
                        struct hutch_err *err)
 {
     struct sweep_request *r = &s->files_order;
@@ -265,10 +265,10 @@ static int order_files(struct session *s, enum sweeper_order what, const struct 
 static int order_follow(struct session *s, struct hutch_err *err)
 {
     struct sandbox *sb = &s->run->slot->sb;
-    struct parked *p;
+    struct checkpoint *p;
     int rc = 0;
 
-    TAILQ_FOREACH(p, &s->parked, link)
+    TAILQ_FOREACH(p, &s->checkpoints, link)
         if (!p->is_dead && p->pid > 0 && !(p == s->chosen && p->is_branch)) /* a branch goes on in its copy */
             rc |= hutch_sandbox_order(sb, INIT_SPARE, p->pid, -1);
     if (s->made)
@@ -284,7 +284,7 @@ static int order_follow(struct session *s, struct hutch_err *err)
 /* --- what lies in the store --------------------------------------------------------------------------------------------- */
 
 /* Disk space of a state's files. */
-static uint64_t measure(const struct session *s, const struct parked *p)
+static uint64_t measure(const struct session *s, const struct checkpoint *p)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
     auto_fd fd = openat(s->engine->data_root_fd, p->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -306,22 +306,22 @@ static bool has_stirred(struct session *s)
 }
 
 /* The one whose turn it is among those that may be in somebody's reach; NULL: there is none. */
-static struct parked *next_in_reach(struct session *s)
+static struct checkpoint *next_in_reach(struct session *s)
 {
-    struct parked *p, *next = NULL;
+    struct checkpoint *p, *next = NULL;
 
-    TAILQ_FOREACH(p, &s->parked, link)
+    TAILQ_FOREACH(p, &s->checkpoints, link)
         if (p->is_in_reach && (!next || p->looked_at < next->looked_at))
             next = p;
     return next;
 }
 
-double hutch_branch_clocks(struct session *s, double now)
+double hutch_checkpoint_clocks(struct session *s, double now)
 {
-    struct parked *p;
+    struct checkpoint *p;
     double took;
 
-    if (s->n_parked == 0 || !s->run->interpreter || s->run->slot->state != SLOT_RUNNING || !(p = next_in_reach(s)))
+    if (s->n_checkpoints == 0 || !s->run->interpreter || s->run->slot->state != SLOT_RUNNING || !(p = next_in_reach(s)))
         return ENGINE_NEVER;
     if (now < s->states_at)
         return s->states_at;
@@ -386,9 +386,9 @@ static void fail(struct session *s, const struct hutch_err *why)
 static void keep_made(struct session *s, uint64_t bytes)
 {
     s->made->bytes = bytes;
-    s->parked_bytes += bytes;
-    TAILQ_INSERT_TAIL(&s->parked, s->made, link);
-    s->n_parked++;
+    s->held_bytes += bytes;
+    TAILQ_INSERT_TAIL(&s->checkpoints, s->made, link);
+    s->n_checkpoints++;
     s->made = NULL;
 }
 
@@ -507,7 +507,7 @@ static char *text_of_lost(const struct cJSON *lost)
     return text;
 }
 
-void hutch_branch_hear(struct session *s, const struct cell_event *event)
+void hutch_checkpoint_hear(struct session *s, const struct cell_event *event)
 {
     if (s->step != STEP_PARK || s->has_parked || s->has_failed)
         return;
@@ -522,12 +522,12 @@ void hutch_branch_hear(struct session *s, const struct cell_event *event)
     }
 }
 
-void hutch_branch_turn(struct session *s)
+void hutch_checkpoint_turn(struct session *s)
 {
     advance(s);
 }
 
-void hutch_branch_on_files(struct hutch_engine *engine, const struct sweeper_reply *reply)
+void hutch_checkpoint_on_files(struct hutch_engine *engine, const struct sweeper_reply *reply)
 {
     struct session *s, *next;
 
@@ -545,7 +545,7 @@ void hutch_branch_on_files(struct hutch_engine *engine, const struct sweeper_rep
     }
 }
 
-void hutch_branch_give_up(struct session *s)
+void hutch_checkpoint_give_up(struct session *s)
 {
     struct hutch_err err;
 
@@ -557,7 +557,7 @@ void hutch_branch_give_up(struct session *s)
 
 static int drop(struct session *s, uint64_t id, struct hutch_err *err)
 {
-    struct parked *p = find(s, id, false);
+    struct checkpoint *p = find(s, id, false);
 
     if (!p)
         p = find(s, id, true);
@@ -574,8 +574,8 @@ static int make_copy(struct session *s, bool is_branch, struct hutch_err *err)
 {
     struct snapshot_bounds bounds;
 
-    if (s->n_parked >= s->max_checkpoints)
-        return hutch_err_set(err, 0, "there are %u checkpoints and branches, which is the most that may be", s->n_parked);
+    if (s->n_checkpoints >= s->max_checkpoints)
+        return hutch_err_set(err, 0, "there are %u checkpoints and branches, which is the most that may be", s->n_checkpoints);
     if (room_for_files(s, &bounds, err) < 0)
         return -1;
     return order_park(s, ++s->next_copy, is_branch, err);
@@ -605,7 +605,7 @@ static int begin(struct session *s, const struct order *order, struct hutch_err 
     return 0;
 }
 
-void hutch_branch_begin(struct session *s, const struct order *order)
+void hutch_checkpoint_begin(struct session *s, const struct order *order)
 {
     struct hutch_err err;
 
@@ -621,14 +621,14 @@ void hutch_branch_begin(struct session *s, const struct order *order)
         advance(s);
 }
 
-void hutch_branch_clear(struct session *s)
+void hutch_checkpoint_clear(struct session *s)
 {
     clear(s);
 }
 
-void hutch_branch_drop_all(struct session *s, bool removes_files)
+void hutch_checkpoint_drop_all(struct session *s, bool removes_files)
 {
-    struct parked *p;
+    struct checkpoint *p;
 
     hutch_interpreter_free(s->next);
     if (s->made) {
@@ -637,7 +637,7 @@ void hutch_branch_drop_all(struct session *s, bool removes_files)
         release(s->made);
     }
     clear(s);
-    while ((p = TAILQ_FIRST(&s->parked))) {
+    while ((p = TAILQ_FIRST(&s->checkpoints))) {
         if (removes_files)
             remove_files(s, p->name);
         forget(s, p);

@@ -377,7 +377,7 @@ static void on_event(void *user, const struct cell_event *event)
         break;
     case CELL_OTHER:
         if (order)
-            hutch_branch_hear(s, event);
+            hutch_checkpoint_hear(s, event);
         break;
     }
 }
@@ -393,7 +393,7 @@ static void on_turn(void *user)
     if (s->state == SESSION_IDLE)
         start_next(s);
     else if (order && order->kind != ORDER_CELL)
-        hutch_branch_turn(s);
+        hutch_checkpoint_turn(s);
     else if (order && s->execution.is_done)
         finish_cell(s);
     else if (order && s->output_bytes && (s->told_bytes > s->output_bytes * TOLD_FACTOR || hutch_execution_is_flooded(interpreter, s->output_bytes)))
@@ -509,7 +509,7 @@ static void start_next(struct session *s)
     }
     rest(s, false);
     hutch_session_set_state(s, SESSION_BUSY);
-    hutch_branch_begin(s, order);
+    hutch_checkpoint_begin(s, order);
 }
 
 void hutch_session_enqueue(struct session *s, struct order *order)
@@ -533,7 +533,7 @@ void hutch_session_answer(struct session *s, const struct hutch_reply *reply)
         order->on_reply(order->user, s->id, reply);
     s->is_calling = false;
     hutch_order_free(order);
-    hutch_branch_clear(s);
+    hutch_checkpoint_clear(s);
     s->t_used = hutch_supervisor_now();
     hutch_session_set_state(s, SESSION_IDLE);
     ask_for_work(s); /* the next order begins there */
@@ -632,7 +632,7 @@ void hutch_session_on_death(struct session *s)
         hutch_session_doom(s, TAILQ_FIRST(&s->orders), r->verdict == VERDICT_OK ? HUTCH_SETUP_FAILED : (enum hutch_verdict)r->verdict,
                            s->why);
     }
-    hutch_branch_drop_all(s, true);
+    hutch_checkpoint_drop_all(s, true);
     rest(s, false);
     hutch_interpreter_free(s->run->interpreter);
     s->run->interpreter = NULL;
@@ -677,7 +677,7 @@ static void free_session(struct session *s)
     hutch_file_list_done(&s->seen);
     hutch_fd_closep(&s->data_dirfd);
     hutch_execution_done(&s->execution);
-    hutch_branch_drop_all(s, false);
+    hutch_checkpoint_drop_all(s, false);
     free(s);
 }
 
@@ -785,7 +785,7 @@ static void look_at_cell(struct session *s, double now, double *due)
 {
     if (s->stop_at > 0 && now >= s->stop_at) {
         if (TAILQ_FIRST(&s->orders)->kind != ORDER_CELL) {
-            hutch_branch_give_up(s);
+            hutch_checkpoint_give_up(s);
             return;
         }
         stop(s, STOP_TIMEOUT);
@@ -816,7 +816,7 @@ static double clocks(struct session *s, double now)
     due = s->t_opened + s->lifetime_ms;
     if (interpreter && !interpreter->is_over && !interpreter->is_refused)
         hutch_engine_earlier(&due, hutch_interpreter_clocks(interpreter, now));
-    hutch_engine_earlier(&due, hutch_branch_clocks(s, now));
+    hutch_engine_earlier(&due, hutch_checkpoint_clocks(s, now));
     if (s->next && !s->next->is_over && !s->next->is_refused)
         hutch_engine_earlier(&due, hutch_interpreter_clocks(s->next, now));
     switch (s->state) {
