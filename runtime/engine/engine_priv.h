@@ -3,7 +3,7 @@
  *   engine.c           the public functions and the loop
  *   engine/link.c      descriptors and sockets that are waited for
  *   engine/helper.c    the helper processes (opener, launcher), and the specs that the launcher knows
- *   engine/zygotes.c   the tree of interpreters: spares, deaths, recycling
+ *   engine/zygotes.c   the generations of interpreters: spares, deaths, recycling
  *   engine/slot.c       one sandbox, from the order to build it to its removal
  *   engine/pool.c      how many of them are kept, and for which interpreter
  *   engine/run.c       one run, from its place in the queue to its result
@@ -46,12 +46,12 @@ struct interpreter;
 struct slot;
 struct cell_details;
 struct engine_run;
-struct node;
+struct zygote;
 struct checkpoint;
 struct pool;
 struct cell_run;
 struct session;
-struct tree;
+struct generation;
 
 TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(slot_list, slot);
@@ -110,7 +110,7 @@ int hutch_helper_open(struct hutch_engine *engine, uint32_t id, const char *path
 
 /* --- interpreters: engine/zygotes.c --- */
 
-/* What the operator asked for; the same in every tree. */
+/* What the operator asked for; the same in every generation. */
 struct zygote_conf {
     char *name;               /* owned */
     int parent;               /* index, -1 for the root */
@@ -124,35 +124,35 @@ struct zygote_conf {
     bool has_given_up;        /* it cannot be made in this image: others stand in for it */
 };
 
-enum node_state { NODE_STARTING, NODE_READY };
+enum zygote_state { ZYGOTE_IS_STARTING, ZYGOTE_IS_READY };
 /* One interpreter process. */
-struct node {
+struct zygote {
     struct link link;
     struct hutch_engine *engine;
-    struct tree *tree;
+    struct generation *generation;
     unsigned index;     /* which conf */
     uint32_t id;
     bool is_spare;
-    enum node_state state;
+    enum zygote_state state;
     pid_t pid;          /* as this process sees it; 0: not known */
     double since;
     uint64_t forks;     /* workers */
     unsigned n_forking; /* slots that wait for its answer */
-    struct node *next;  /* in the tree's or engine's list of the dead */
+    struct zygote *next;  /* in the generation's or engine's list of the dead */
 };
 
-struct place {
-    struct node *node, *spare; /* NULL: none */
-    double retry_at;           /* when the node is started; 0: now */
+struct zygote_slot {
+    struct zygote *zygote, *spare; /* NULL: none */
+    double retry_at;           /* when the zygote is started; 0: now */
     unsigned failures;         /* in a row */
     unsigned refusals;         /* of these, with a reason: it will not be better the next time */
 };
-struct tree {
+struct generation {
     struct hutch_engine *engine;
-    struct place places[ENGINE_MAX_ZYGOTES];
+    struct zygote_slot zygote_slots[ENGINE_MAX_ZYGOTES];
     int stderr_fd; /* owned; a memfd: what its processes say when they cannot start */
     double since;
-    struct tree *next; /* among those that retire */
+    struct generation *next; /* among those that retire */
 };
 
 int hutch_zygotes_configure(struct hutch_engine *engine, const struct hutch_zygote *zygotes, size_t n, struct hutch_err *err);
@@ -163,12 +163,12 @@ void hutch_zygotes_on_reply(struct hutch_engine *engine, const struct launcher_r
 void hutch_zygotes_drop_all(struct hutch_engine *engine); /* the helper is gone, and they with it */
 double hutch_zygotes_clocks(struct hutch_engine *engine, double now);
 /* The one that forks workers for @index now, NULL when none is ready. */
-struct node *hutch_zygotes_find(struct hutch_engine *engine, unsigned index);
+struct zygote *hutch_zygotes_find(struct hutch_engine *engine, unsigned index);
 /* The index for a program that imports what the text says. */
 unsigned hutch_zygotes_choose(const struct hutch_engine *engine, const char *code, size_t len);
 /* The index of the one called @name; without a name, of the smallest that has what executes cells, else the last. -1: no such name. */
 int hutch_zygotes_choose_for_cells(const struct hutch_engine *engine, const char *name);
-void hutch_zygotes_release(struct node *node); /* a slot does not wait for it any more */
+void hutch_zygotes_release(struct zygote *zygote); /* a slot does not wait for it any more */
 
 /* --- sandboxes: engine/slot.c --- */
 
@@ -197,12 +197,12 @@ struct slot {
     struct pool *pool;       /* NULL: built for one run */
     struct template *template;
     struct engine_run *run;  /* NULL: not given to one yet */
-    unsigned zygote;         /* index; with is_exec not used */
+    unsigned zygote_index;         /* index; with is_exec not used */
     bool is_exec, is_idle;
     bool is_reaping, is_reaped; /* LAUNCHER_DESTROY was sent before its time; and is done */
     bool has_usage;             /* what its cgroup counted was read before that */
     struct cgroup_usage usage;
-    struct node *node;       /* SLOT_FORKING: who forks */
+    struct zygote *zygote;       /* SLOT_FORKING: who forks */
     bool is_adopted, has_hello; /* FORKED came and ADOPT was sent; the worker's word came */
     pid_t pin_pid;
     struct sandbox sb;
@@ -221,7 +221,7 @@ struct slot {
 };
 
 /* NULL on ENOMEM and the like. */
-struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, struct template *template, unsigned zygote,
+struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, struct template *template, unsigned zygote_index,
                              struct engine_run *run, struct hutch_err *err);
 void hutch_slot_set_state(struct slot *slot, enum slot_state state);
 void hutch_slot_give(struct slot *slot, struct engine_run *run); /* SLOT_PREPARED */
@@ -280,7 +280,7 @@ struct engine_run {
     struct session *session;   /* not owned; what it is the sandbox of, else NULL. Then it is in no list of the engine's */
     struct cell_run *cell_run;         /* owned; it is one cell. Else NULL */
     struct interpreter *interpreter;       /* owned; from its begin on, where it executes cells */
-    unsigned zygote;
+    unsigned zygote_index;
     struct template *template; /* NULL: the pool's */
     struct slot *slot;           /* NULL: none yet */
     char *job;                 /* owned; NULL with is_exec */
@@ -347,7 +347,7 @@ struct interpreter {
     char last_words[256];       /* until is_ready: the end of what it wrote on stderr */
     size_t n_last_words;
     cell_event_fn *on_event;    /* the owner's, with itself as @user */
-    void (*on_turn)(void *user); /* after what came was dealt with: the place to act on events */
+    void (*on_turn)(void *user); /* after what came was dealt with: the moment to act on events */
     void *user;
     struct interpreter *next;          /* among the engine's dead */
 };
@@ -614,7 +614,7 @@ struct hutch_engine {
     char *data_root;   /* owned; path of the directory that fresh data directories are made in */
     int data_root_fd;  /* owned */
     struct sandbox_spec spec; /* what every run of the pool has, without program and /mnt/data */
-    struct template *worker, *zygote; /* of sandboxes in the pool, and of interpreters */
+    struct template *worker_template, *zygote_template; /* of sandboxes in the pool, and of interpreters */
 
     unsigned max_running, max_queued, max_building, recycle_forks;
     uint64_t recycle_ms, trim_ms;
@@ -626,8 +626,8 @@ struct hutch_engine {
     size_t n_confs;
     char *modules[ENGINE_MAX_MODULES]; /* owned; their names */
     size_t n_modules;
-    struct tree *tree, *next_tree, *retiring;
-    struct node *dead_nodes;
+    struct generation *generation, *next_generation, *retiring;
+    struct zygote *dead_zygotes;
     struct pool pools[ENGINE_MAX_ZYGOTES]; /* as confs */
     struct slot_list slots, dead_slots;
     struct run_list queue, active, ending; /* ending: have a result that is not delivered yet */

@@ -48,7 +48,7 @@ static void wake_waiters(struct template *b)
         if (slot->template == b && slot->state == SLOT_NEW)
             hutch_slot_on_launcher(slot);
     }
-    if (b == b->engine->zygote)
+    if (b == b->engine->zygote_template)
         hutch_zygotes_on_launcher(b->engine);
 }
 
@@ -59,7 +59,7 @@ static void template_failed(struct template *b, const struct hutch_err *why)
 
     b->has_failed = true;
     b->is_sent = false;
-    if (b == engine->worker || b == engine->zygote)
+    if (b == engine->worker_template || b == engine->zygote_template)
         hutch_engine_break(engine, why);
     for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
         next = TAILQ_NEXT(slot, link);

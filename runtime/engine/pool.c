@@ -19,7 +19,7 @@ static bool build_one(struct pool *pool)
     struct hutch_engine *engine = pool->engine;
     struct hutch_err err;
 
-    if (hutch_slot_create(engine, pool, engine->worker, pool->index, NULL, &err))
+    if (hutch_slot_create(engine, pool, engine->worker_template, pool->index, NULL, &err))
         return true;
     hutch_pool_on_failed(pool, &err);
     return false;

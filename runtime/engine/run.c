@@ -62,7 +62,7 @@ static void fill_public(const struct engine_run *run, struct hutch_result *ret)
         .pids_peak = r->pids_peak,
         .was_prepared = run->was_prepared,
         .restarts = (int)run->restarts,
-        .zygote = run->is_exec ? NULL : run->engine->confs[run->zygote].name,
+        .zygote = run->is_exec ? NULL : run->engine->confs[run->zygote_index].name,
         .internal = r,
         .cell = run->cell_run ? hutch_cell_run_result(run->cell_run) : NULL,
     };
@@ -104,7 +104,7 @@ void hutch_run_deliver_ending(struct hutch_engine *engine)
 
 static void leave_pool(struct engine_run *run)
 {
-    struct pool *pool = &run->engine->pools[run->zygote];
+    struct pool *pool = &run->engine->pools[run->zygote_index];
 
     if (!run->is_in_pool)
         return;
@@ -540,10 +540,10 @@ void hutch_run_activate(struct engine_run *run)
     if (engine->is_broken) {
         hutch_run_refuse(run, &engine->why);
     } else if (!run->template) {
-        hutch_pool_ask(&engine->pools[run->zygote], run);
+        hutch_pool_ask(&engine->pools[run->zygote_index], run);
     } else {
         engine->on_demand++;
-        if (!hutch_slot_create(engine, NULL, run->template, run->zygote, run, &err))
+        if (!hutch_slot_create(engine, NULL, run->template, run->zygote_index, run, &err))
             hutch_run_refuse(run, &err);
     }
 }

@@ -290,7 +290,7 @@ static int open_run_data(struct slot *slot, struct hutch_err *err)
     return 0;
 }
 
-struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, struct template *template, unsigned zygote,
+struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, struct template *template, unsigned zygote_index,
                              struct engine_run *run, struct hutch_err *err)
 {
     struct slot *slot = calloc(1, sizeof(*slot));
@@ -306,7 +306,7 @@ struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, s
     slot->pool = pool;
     slot->template = template;
     template->refs++;
-    slot->zygote = zygote;
+    slot->zygote_index = zygote_index;
     slot->run = run;
     slot->is_exec = run && run->is_exec;
     slot->sb = (struct sandbox)SANDBOX_INIT;
@@ -416,7 +416,7 @@ void hutch_slot_on_built(struct slot *slot, const struct launcher_reply *reply, 
     }
 }
 
-static int order_worker(struct slot *slot, struct node *node, struct hutch_err *err)
+static int order_worker(struct slot *slot, struct zygote *zygote, struct hutch_err *err)
 {
     const struct worker_plan *plan = &slot->sb.plan;
     struct zygote_request request = { .what = ZYGOTE_WORKER, .id = slot->id, .text_len = (uint32_t)slot->seccomp_len, .plan = *plan };
@@ -439,20 +439,20 @@ static int order_worker(struct slot *slot, struct node *node, struct hutch_err *
         fds[n++] = slot->sb.cgroup.dirfd;
     if (hutch_watch_add(&slot->job, slot->engine, slot->supervisor->report_fd, EPOLLIN, on_job, slot, err) < 0)
         return -1;
-    return hutch_link_send(&node->link, &request, sizeof(request), slot->seccomp, slot->seccomp_len, fds, n, err);
+    return hutch_link_send(&zygote->link, &request, sizeof(request), slot->seccomp, slot->seccomp_len, fds, n, err);
 }
 
 void hutch_slot_on_zygote(struct slot *slot)
 {
-    struct node *node = slot->state == SLOT_READY ? hutch_zygotes_find(slot->engine, slot->zygote) : NULL;
+    struct zygote *zygote = slot->state == SLOT_READY ? hutch_zygotes_find(slot->engine, slot->zygote_index) : NULL;
     struct hutch_err err;
 
-    if (!node)
+    if (!zygote)
         return;
-    slot->node = node;
-    node->n_forking++;
+    slot->zygote = zygote;
+    zygote->n_forking++;
     hutch_slot_set_state(slot, SLOT_FORKING);
-    if (order_worker(slot, node, &err) < 0) {
+    if (order_worker(slot, zygote, &err) < 0) {
         hutch_slot_fail(slot, &err);
         return;
     }
@@ -464,9 +464,9 @@ void hutch_slot_on_zygote(struct slot *slot)
 
 void hutch_slot_on_forked(struct slot *slot, pid_t pid)
 {
-    if (slot->node)
-        hutch_zygotes_release(slot->node);
-    slot->node = NULL;
+    if (slot->zygote)
+        hutch_zygotes_release(slot->zygote);
+    slot->zygote = NULL;
     if (slot->state != SLOT_FORKING)
         return;
     if (hutch_sandbox_order(&slot->sb, INIT_ADOPT, pid, -1) < 0) {
@@ -575,9 +575,9 @@ void hutch_slot_discard(struct slot *slot)
         slot->pool->n_idle--;
         engine->n_prepared--;
     }
-    if (slot->node)
-        hutch_zygotes_release(slot->node);
-    slot->node = NULL;
+    if (slot->zygote)
+        hutch_zygotes_release(slot->zygote);
+    slot->zygote = NULL;
     if (slot->run)
         slot->run->slot = NULL;
     slot->run = NULL;

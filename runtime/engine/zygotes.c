@@ -202,51 +202,51 @@ int hutch_zygotes_choose_for_cells(const struct hutch_engine *engine, const char
 
 /* --- processes --------------------------------------------------------------------------------------------------- */
 
-static void start_tree(struct tree *tree);
+static void start_generation(struct generation *generation);
 
-static struct place *place_of(struct node *node)
+static struct zygote_slot *zygote_slot_of(struct zygote *zygote)
 {
-    return &node->tree->places[node->index];
+    return &zygote->generation->zygote_slots[zygote->index];
 }
 
-/* Which tree it is in says what it is for. */
-static bool is_in_use(const struct node *node)
+/* Which generation it is in says what it is for. */
+static bool is_in_use(const struct zygote *zygote)
 {
-    return node->tree == node->engine->tree || node->tree == node->engine->next_tree;
+    return zygote->generation == zygote->engine->generation || zygote->generation == zygote->engine->next_generation;
 }
 
-static void bury(struct node *node)
+static void bury(struct zygote *zygote)
 {
-    hutch_link_close(&node->link);
-    node->next = node->engine->dead_nodes; /* freed when no handler can be at work with it */
-    node->engine->dead_nodes = node;
+    hutch_link_close(&zygote->link);
+    zygote->next = zygote->engine->dead_zygotes; /* freed when no handler can be at work with it */
+    zygote->engine->dead_zygotes = zygote;
 }
 
-void hutch_zygotes_release(struct node *node)
+void hutch_zygotes_release(struct zygote *zygote)
 {
-    if (node->n_forking > 0)
-        node->n_forking--;
+    if (zygote->n_forking > 0)
+        zygote->n_forking--;
 }
 
-static void drop_tree(struct tree *tree)
+static void drop_generation(struct generation *generation)
 {
-    for (size_t i = 0; i < tree->engine->n_confs; i++) {
-        if (tree->places[i].node)
-            bury(tree->places[i].node);
-        if (tree->places[i].spare)
-            bury(tree->places[i].spare);
+    for (size_t i = 0; i < generation->engine->n_confs; i++) {
+        if (generation->zygote_slots[i].zygote)
+            bury(generation->zygote_slots[i].zygote);
+        if (generation->zygote_slots[i].spare)
+            bury(generation->zygote_slots[i].spare);
     }
-    hutch_fd_closep(&tree->stderr_fd);
-    free(tree);
+    hutch_fd_closep(&generation->stderr_fd);
+    free(generation);
 }
 
-/* The last line that a process of the tree has written on its stderr. */
-static bool read_last_words(const struct tree *tree, struct hutch_err *ret)
+/* The last line that a process of the generation has written on its stderr. */
+static bool read_last_words(const struct generation *generation, struct hutch_err *ret)
 {
     char text[4096], *line;
-    off_t end = tree->stderr_fd < 0 ? 0 : lseek(tree->stderr_fd, 0, SEEK_CUR); /* they all write at one place */
+    off_t end = generation->stderr_fd < 0 ? 0 : lseek(generation->stderr_fd, 0, SEEK_CUR); /* they share its file position */
     off_t start = end > (off_t)sizeof(text) - 1 ? end - (off_t)sizeof(text) + 1 : 0;
-    ssize_t n = end > 0 ? pread(tree->stderr_fd, text, (size_t)(end - start), start) : 0;
+    ssize_t n = end > 0 ? pread(generation->stderr_fd, text, (size_t)(end - start), start) : 0;
 
     while (n > 0 && text[n - 1] == '\n')
         n--;
@@ -274,50 +274,50 @@ static void give_up(struct hutch_engine *engine, unsigned index, const struct hu
     }
 }
 
-static void fail_waiting(struct node *node)
+static void fail_waiting(struct zygote *zygote)
 {
     struct slot *slot, *next;
 
-    for (slot = TAILQ_FIRST(&node->engine->slots); slot; slot = next) {
+    for (slot = TAILQ_FIRST(&zygote->engine->slots); slot; slot = next) {
         next = TAILQ_NEXT(slot, link);
-        if (slot->node == node)
+        if (slot->zygote == zygote)
             hutch_slot_fail(slot, NULL);
     }
 }
 
 /* It is dead, or has to go. @why: NULL when nobody knows. */
-static void lose(struct node *node, const struct hutch_err *why)
+static void lose(struct zygote *zygote, const struct hutch_err *why)
 {
-    struct hutch_engine *engine = node->engine;
-    struct tree *tree = node->tree;
-    struct place *place = place_of(node);
+    struct hutch_engine *engine = zygote->engine;
+    struct generation *generation = zygote->generation;
+    struct zygote_slot *zygote_slot = zygote_slot_of(zygote);
     struct hutch_err err;
-    bool was_spare = place->spare == node;
+    bool was_spare = zygote_slot->spare == zygote;
 
-    if (!why && node->state == NODE_STARTING && !was_spare && read_last_words(tree, &err))
+    if (!why && zygote->state == ZYGOTE_IS_STARTING && !was_spare && read_last_words(generation, &err))
         why = &err;
-    hutch_log_debug("engine: zygote '%s'%s is gone%s%s", engine->confs[node->index].name, was_spare ? " (spare)" : "", why ? ": " : "",
+    hutch_log_debug("engine: zygote '%s'%s is gone%s%s", engine->confs[zygote->index].name, was_spare ? " (spare)" : "", why ? ": " : "",
                     why ? why->msg : "");
-    bury(node);
+    bury(zygote);
     if (was_spare) {
-        place->spare = NULL;
-    } else if (place->node == node) {
-        place->node = place->spare;
-        place->spare = NULL;
-        if (place->node)
-            place->node->is_spare = false;
-        if (is_in_use(node))
-            engine->confs[node->index].recycled++;
+        zygote_slot->spare = NULL;
+    } else if (zygote_slot->zygote == zygote) {
+        zygote_slot->zygote = zygote_slot->spare;
+        zygote_slot->spare = NULL;
+        if (zygote_slot->zygote)
+            zygote_slot->zygote->is_spare = false;
+        if (is_in_use(zygote))
+            engine->confs[zygote->index].recycled++;
     }
-    fail_waiting(node);
-    if (!is_in_use(node))
+    fail_waiting(zygote);
+    if (!is_in_use(zygote))
         return;
-    if (node->state == NODE_STARTING) {
-        double wait = RETRY_MS << (place->failures < 6 ? place->failures : 6);
+    if (zygote->state == ZYGOTE_IS_STARTING) {
+        double wait = RETRY_MS << (zygote_slot->failures < 6 ? zygote_slot->failures : 6);
 
-        place->failures++;
-        place->retry_at = hutch_supervisor_now() + (wait < RETRY_MAX_MS ? wait : RETRY_MAX_MS);
-        if (place->failures >= ENGINE_MAX_RESTARTS && node->index == 0 && !engine->has_worked) {
+        zygote_slot->failures++;
+        zygote_slot->retry_at = hutch_supervisor_now() + (wait < RETRY_MAX_MS ? wait : RETRY_MAX_MS);
+        if (zygote_slot->failures >= ENGINE_MAX_RESTARTS && zygote->index == 0 && !engine->has_worked) {
             if (why)
                 err = *why;
             else
@@ -326,12 +326,12 @@ static void lose(struct node *node, const struct hutch_err *why)
             hutch_engine_break(engine, &err);
             return;
         }
-        if (why && !was_spare && ++place->refusals >= ENGINE_MAX_RESTARTS && node->index > 0)
-            give_up(engine, node->index, why);
+        if (why && !was_spare && ++zygote_slot->refusals >= ENGINE_MAX_RESTARTS && zygote->index > 0)
+            give_up(engine, zygote->index, why);
     }
-    start_tree(tree);
+    start_generation(generation);
     /* One that was a spare may be ready for what waits. */
-    if (tree == engine->tree && place->node && place->node->state == NODE_READY) {
+    if (generation == engine->generation && zygote_slot->zygote && zygote_slot->zygote->state == ZYGOTE_IS_READY) {
         struct slot *slot, *next;
 
         for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
@@ -339,16 +339,16 @@ static void lose(struct node *node, const struct hutch_err *why)
             hutch_slot_on_zygote(slot);
         }
     }
-    hutch_engine_wake(engine, place->retry_at);
+    hutch_engine_wake(engine, zygote_slot->retry_at);
 }
 
 static void on_hangup(struct link *l)
 {
-    struct node *node = l->owner;
+    struct zygote *zygote = l->owner;
 
-    if (is_in_use(node))
-        node->engine->lost_zygotes++;
-    lose(node, NULL);
+    if (is_in_use(zygote))
+        zygote->engine->lost_zygotes++;
+    lose(zygote, NULL);
 }
 
 static void note_missing(struct hutch_engine *engine, struct zygote_conf *conf, const char *names)
@@ -362,17 +362,17 @@ static void note_missing(struct hutch_engine *engine, struct zygote_conf *conf, 
     sum_modules(engine);
 }
 
-static void swap_trees(struct hutch_engine *engine)
+static void swap_generations(struct hutch_engine *engine)
 {
-    struct tree *old = engine->tree;
+    struct generation *old = engine->generation;
 
     for (size_t i = 0; i < engine->n_confs; i++)
-        if (engine->next_tree->places[i].failures == 0 && !engine->confs[i].has_given_up &&
-            (!engine->next_tree->places[i].node || engine->next_tree->places[i].node->state != NODE_READY))
+        if (engine->next_generation->zygote_slots[i].failures == 0 && !engine->confs[i].has_given_up &&
+            (!engine->next_generation->zygote_slots[i].zygote || engine->next_generation->zygote_slots[i].zygote->state != ZYGOTE_IS_READY))
             return;
     hutch_log_debug("engine: fresh zygotes");
-    engine->tree = engine->next_tree;
-    engine->next_tree = NULL;
+    engine->generation = engine->next_generation;
+    engine->next_generation = NULL;
     old->next = engine->retiring;
     engine->retiring = old;
     for (size_t i = 0; i < engine->n_confs; i++)
@@ -380,25 +380,25 @@ static void swap_trees(struct hutch_engine *engine)
     hutch_engine_wake(engine, 0);
 }
 
-static void on_ready_node(struct node *node, const struct zygote_reply *reply, pid_t sender)
+static void on_ready_zygote(struct zygote *zygote, const struct zygote_reply *reply, pid_t sender)
 {
-    struct hutch_engine *engine = node->engine;
+    struct hutch_engine *engine = zygote->engine;
     struct slot *slot, *next;
     struct hutch_err err;
 
     if (sender > 0)
-        node->pid = sender;
+        zygote->pid = sender;
     if (strncmp(reply->modules, "error: ", 7) == 0) {
         hutch_err_set(&err, 0, "%.*s", (int)strcspn(reply->modules + 7, "\n"), reply->modules + 7);
-        lose(node, &err);
+        lose(zygote, &err);
         return;
     }
-    node->state = NODE_READY;
-    place_of(node)->failures = place_of(node)->refusals = 0;
-    note_missing(engine, &engine->confs[node->index], reply->modules);
-    start_tree(node->tree);
-    if (node->tree == engine->next_tree)
-        swap_trees(engine);
+    zygote->state = ZYGOTE_IS_READY;
+    zygote_slot_of(zygote)->failures = zygote_slot_of(zygote)->refusals = 0;
+    note_missing(engine, &engine->confs[zygote->index], reply->modules);
+    start_generation(zygote->generation);
+    if (zygote->generation == engine->next_generation)
+        swap_generations(engine);
     for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
         next = TAILQ_NEXT(slot, link);
         hutch_slot_on_zygote(slot);
@@ -407,26 +407,26 @@ static void on_ready_node(struct node *node, const struct zygote_reply *reply, p
         hutch_pool_refill(&engine->pools[i]);
 }
 
-static struct node *find_node(struct hutch_engine *engine, uint32_t id)
+static struct zygote *find_zygote(struct hutch_engine *engine, uint32_t id)
 {
-    struct tree *trees[] = { engine->tree, engine->next_tree };
+    struct generation *generations[] = { engine->generation, engine->next_generation };
 
-    for (size_t t = 0; t < ARRAY_SIZE(trees); t++)
-        for (size_t i = 0; trees[t] && i < engine->n_confs; i++) {
-            struct place *place = &trees[t]->places[i];
+    for (size_t t = 0; t < ARRAY_SIZE(generations); t++)
+        for (size_t i = 0; generations[t] && i < engine->n_confs; i++) {
+            struct zygote_slot *zygote_slot = &generations[t]->zygote_slots[i];
 
-            if (place->node && place->node->id == id)
-                return place->node;
-            if (place->spare && place->spare->id == id)
-                return place->spare;
+            if (zygote_slot->zygote && zygote_slot->zygote->id == id)
+                return zygote_slot->zygote;
+            if (zygote_slot->spare && zygote_slot->spare->id == id)
+                return zygote_slot->spare;
         }
     return NULL;
 }
 
 static void on_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
 {
-    struct node *node = l->owner, *child;
-    struct hutch_engine *engine = node->engine;
+    struct zygote *zygote = l->owner, *child;
+    struct hutch_engine *engine = zygote->engine;
     struct zygote_reply reply;
     struct slot *slot;
 
@@ -438,73 +438,73 @@ static void on_packet(struct link *l, const void *data, size_t len, int *fds, si
     reply.modules[sizeof(reply.modules) - 1] = '\0';
     reply.err.msg[sizeof(reply.err.msg) - 1] = '\0';
     slot = hutch_slot_find(engine, reply.id);
-    if (slot && slot->node != node)
+    if (slot && slot->zygote != zygote)
         slot = NULL;
     switch ((enum zygote_says)reply.what) {
     case ZYGOTE_READY:
-        if (node->state == NODE_STARTING)
-            on_ready_node(node, &reply, sender);
+        if (zygote->state == ZYGOTE_IS_STARTING)
+            on_ready_zygote(zygote, &reply, sender);
         break;
     case ZYGOTE_FORKED:
         if (slot) {
-            node->forks++;
+            zygote->forks++;
             hutch_slot_on_forked(slot, reply.pid);
-            if (node->forks >= engine->recycle_forks)
+            if (zygote->forks >= engine->recycle_forks)
                 hutch_engine_wake(engine, 0);
         }
         break;
     case ZYGOTE_FAILED:
         if (slot)
             hutch_slot_fail(slot, &reply.err);
-        else if ((child = find_node(engine, reply.id)))
+        else if ((child = find_zygote(engine, reply.id)))
             lose(child, &reply.err);
         break;
     }
 }
 
 /* Asks the launcher for a root, or @from for a copy that imports more (a spare: nothing more). */
-static int ask_for(struct node *node, struct node *from, int theirs, struct hutch_err *err)
+static int ask_for(struct zygote *zygote, struct zygote *from, int theirs, struct hutch_err *err)
 {
-    struct hutch_engine *engine = node->engine;
-    const struct zygote_conf *conf = &engine->confs[node->index];
-    struct zygote_request request = { .what = ZYGOTE_ZYGOTE, .id = node->id };
-    struct launcher_request order = { .what = LAUNCHER_ZYGOTE, .id = node->id, .spec_id = engine->zygote->id };
+    struct hutch_engine *engine = zygote->engine;
+    const struct zygote_conf *conf = &engine->confs[zygote->index];
+    struct zygote_request request = { .what = ZYGOTE_ZYGOTE, .id = zygote->id };
+    struct launcher_request order = { .what = LAUNCHER_ZYGOTE, .id = zygote->id, .spec_id = engine->zygote_template->id };
 
     if (!from) {
-        const int fds[] = { theirs, node->tree->stderr_fd };
+        const int fds[] = { theirs, zygote->generation->stderr_fd };
 
-        return hutch_helper_order(engine, &order, fds, node->tree->stderr_fd < 0 ? 1 : 2, err);
+        return hutch_helper_order(engine, &order, fds, zygote->generation->stderr_fd < 0 ? 1 : 2, err);
     }
-    request.text_len = node->is_spare ? 0 : (uint32_t)conf->text_len;
+    request.text_len = zygote->is_spare ? 0 : (uint32_t)conf->text_len;
     return hutch_link_send(&from->link, &request, sizeof(request), conf->text, request.text_len, &theirs, 1, err);
 }
 
-static struct node *start_node(struct tree *tree, unsigned index, bool is_spare, struct node *from)
+static struct zygote *start_zygote(struct generation *generation, unsigned index, bool is_spare, struct zygote *from)
 {
-    struct hutch_engine *engine = tree->engine;
-    struct node *node = calloc(1, sizeof(*node));
+    struct hutch_engine *engine = generation->engine;
+    struct zygote *zygote = calloc(1, sizeof(*zygote));
     auto_fd theirs = -1;
     struct hutch_err err;
     int pair[2];
 
-    if (!node || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        free(node);
+    if (!zygote || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        free(zygote);
         return NULL;
     }
     theirs = pair[1];
-    *node = (struct node){ .link = LINK_INIT, .engine = engine, .tree = tree, .index = index, .is_spare = is_spare,
+    *zygote = (struct zygote){ .link = LINK_INIT, .engine = engine, .generation = generation, .index = index, .is_spare = is_spare,
                            .id = hutch_engine_make_id(engine), .since = hutch_supervisor_now() };
-    node->link.on_packet = on_packet;
-    node->link.on_hangup = on_hangup;
-    node->link.owner = node;
-    if (hutch_link_open(&node->link, engine, pair[0], &err) < 0 || ask_for(node, from, theirs, &err) < 0) {
+    zygote->link.on_packet = on_packet;
+    zygote->link.on_hangup = on_hangup;
+    zygote->link.owner = zygote;
+    if (hutch_link_open(&zygote->link, engine, pair[0], &err) < 0 || ask_for(zygote, from, theirs, &err) < 0) {
         hutch_log_debug("engine: %s", err.msg);
-        hutch_link_close(&node->link);
-        free(node);
+        hutch_link_close(&zygote->link);
+        free(zygote);
         return NULL;
     }
-    hutch_engine_wake(engine, node->since + engine->import_ms);
-    return node;
+    hutch_engine_wake(engine, zygote->since + engine->import_ms);
+    return zygote;
 }
 
 /* The nearest ancestor that there is; -1 for the root, which is not given up. */
@@ -517,80 +517,80 @@ static int find_parent(const struct hutch_engine *engine, unsigned index)
     return parent;
 }
 
-/* Starts what can be started: nodes whose parent is ready, and a spare beside each. */
-static void start_tree(struct tree *tree)
+/* Starts what can be started: zygotes whose parent is ready, and a spare beside each. */
+static void start_generation(struct generation *generation)
 {
-    struct hutch_engine *engine = tree->engine;
+    struct hutch_engine *engine = generation->engine;
     double now = hutch_supervisor_now();
 
     if (engine->is_broken)
         return;
     for (unsigned i = 0; i < engine->n_confs; i++) {
-        struct place *place = &tree->places[i];
+        struct zygote_slot *zygote_slot = &generation->zygote_slots[i];
         int parent = find_parent(engine, i);
-        struct node *from = parent < 0 ? NULL : tree->places[parent].node;
-        bool can_ask = engine->confs[i].has_given_up ? false : parent < 0 ? engine->helper.has_launcher && engine->zygote->is_sent : from && from->state == NODE_READY;
+        struct zygote *from = parent < 0 ? NULL : generation->zygote_slots[parent].zygote;
+        bool can_ask = engine->confs[i].has_given_up ? false : parent < 0 ? engine->helper.has_launcher && engine->zygote_template->is_sent : from && from->state == ZYGOTE_IS_READY;
 
-        if (!place->node && now >= place->retry_at && can_ask) {
-            place->node = start_node(tree, i, false, from);
-            if (!place->node)
-                place->retry_at = now + RETRY_MAX_MS;
+        if (!zygote_slot->zygote && now >= zygote_slot->retry_at && can_ask) {
+            zygote_slot->zygote = start_zygote(generation, i, false, from);
+            if (!zygote_slot->zygote)
+                zygote_slot->retry_at = now + RETRY_MAX_MS;
         }
-        if (place->node && place->node->state == NODE_READY && !place->spare && now >= place->retry_at) {
-            place->spare = start_node(tree, i, true, place->node);
-            if (!place->spare)
-                place->retry_at = now + RETRY_MAX_MS;
+        if (zygote_slot->zygote && zygote_slot->zygote->state == ZYGOTE_IS_READY && !zygote_slot->spare && now >= zygote_slot->retry_at) {
+            zygote_slot->spare = start_zygote(generation, i, true, zygote_slot->zygote);
+            if (!zygote_slot->spare)
+                zygote_slot->retry_at = now + RETRY_MAX_MS;
         }
     }
 }
 
-static struct tree *create_tree(struct hutch_engine *engine)
+static struct generation *create_generation(struct hutch_engine *engine)
 {
-    struct tree *tree = calloc(1, sizeof(*tree));
+    struct generation *generation = calloc(1, sizeof(*generation));
 
-    if (!tree)
+    if (!generation)
         return NULL;
-    tree->engine = engine;
-    tree->since = hutch_supervisor_now();
-    tree->stderr_fd = memfd_create("hutch-zygotes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (tree->stderr_fd >= 0 && (ftruncate(tree->stderr_fd, STDERR_BYTES) < 0 ||
-                                 fcntl(tree->stderr_fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0))
-        hutch_fd_closep(&tree->stderr_fd); /* then nobody hears it */
-    return tree;
+    generation->engine = engine;
+    generation->since = hutch_supervisor_now();
+    generation->stderr_fd = memfd_create("hutch-zygotes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (generation->stderr_fd >= 0 && (ftruncate(generation->stderr_fd, STDERR_BYTES) < 0 ||
+                                 fcntl(generation->stderr_fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0))
+        hutch_fd_closep(&generation->stderr_fd); /* then nobody hears it */
+    return generation;
 }
 
 void hutch_zygotes_on_launcher(struct hutch_engine *engine)
 {
-    if (!engine->tree)
-        engine->tree = create_tree(engine);
-    if (!engine->tree)
+    if (!engine->generation)
+        engine->generation = create_generation(engine);
+    if (!engine->generation)
         return;
-    start_tree(engine->tree);
-    if (engine->next_tree)
-        start_tree(engine->next_tree);
-    hutch_engine_wake(engine, engine->tree->since + (double)engine->recycle_ms);
+    start_generation(engine->generation);
+    if (engine->next_generation)
+        start_generation(engine->next_generation);
+    hutch_engine_wake(engine, engine->generation->since + (double)engine->recycle_ms);
 }
 
 void hutch_zygotes_on_reply(struct hutch_engine *engine, const struct launcher_reply *reply)
 {
-    struct node *node = find_node(engine, reply->id);
+    struct zygote *zygote = find_zygote(engine, reply->id);
 
-    if (!node)
+    if (!zygote)
         return;
     if (reply->what == LAUNCHER_FAILED) /* LAUNCHER_STARTED is nothing yet: it has to read its libraries */
-        lose(node, &reply->err);
+        lose(zygote, &reply->err);
 }
 
 void hutch_zygotes_drop_all(struct hutch_engine *engine)
 {
-    struct tree **trees[] = { &engine->tree, &engine->next_tree, &engine->retiring };
+    struct generation **generations[] = { &engine->generation, &engine->next_generation, &engine->retiring };
 
-    for (size_t i = 0; i < ARRAY_SIZE(trees); i++)
-        while (*trees[i]) {
-            struct tree *tree = *trees[i];
+    for (size_t i = 0; i < ARRAY_SIZE(generations); i++)
+        while (*generations[i]) {
+            struct generation *generation = *generations[i];
 
-            *trees[i] = tree->next;
-            drop_tree(tree);
+            *generations[i] = generation->next;
+            drop_generation(generation);
         }
 }
 
@@ -606,14 +606,14 @@ void hutch_zygotes_done(struct hutch_engine *engine)
     engine->n_confs = engine->n_modules = 0;
 }
 
-struct node *hutch_zygotes_find(struct hutch_engine *engine, unsigned index)
+struct zygote *hutch_zygotes_find(struct hutch_engine *engine, unsigned index)
 {
-    for (int i = (int)index; engine->tree && i >= 0; i = engine->confs[i].parent) {
-        struct place *place = &engine->tree->places[i];
+    for (int i = (int)index; engine->generation && i >= 0; i = engine->confs[i].parent) {
+        struct zygote_slot *zygote_slot = &engine->generation->zygote_slots[i];
 
-        if (place->node && place->node->state == NODE_READY)
-            return place->node;
-        if (place->failures < ENGINE_MAX_RESTARTS && !engine->confs[i].has_given_up) /* it is going to be ready */
+        if (zygote_slot->zygote && zygote_slot->zygote->state == ZYGOTE_IS_READY)
+            return zygote_slot->zygote;
+        if (zygote_slot->failures < ENGINE_MAX_RESTARTS && !engine->confs[i].has_given_up) /* it is going to be ready */
             return NULL;
     }
     return NULL;
@@ -621,60 +621,60 @@ struct node *hutch_zygotes_find(struct hutch_engine *engine, unsigned index)
 
 static void retire(struct hutch_engine *engine)
 {
-    for (struct tree **at = &engine->retiring; *at;) {
-        struct tree *tree = *at;
+    for (struct generation **at = &engine->retiring; *at;) {
+        struct generation *generation = *at;
         unsigned n_forking = 0;
 
         for (size_t i = 0; i < engine->n_confs; i++)
-            n_forking += tree->places[i].node ? tree->places[i].node->n_forking : 0;
+            n_forking += generation->zygote_slots[i].zygote ? generation->zygote_slots[i].zygote->n_forking : 0;
         if (n_forking > 0) {
-            at = &tree->next;
+            at = &generation->next;
             continue;
         }
-        *at = tree->next;
-        drop_tree(tree); /* their sockets close, and they end */
+        *at = generation->next;
+        drop_generation(generation); /* their sockets close, and they end */
     }
 }
 
-static bool is_worn(const struct tree *tree, double now)
+static bool is_worn(const struct generation *generation, double now)
 {
-    const struct hutch_engine *engine = tree->engine;
+    const struct hutch_engine *engine = generation->engine;
 
-    if (now >= tree->since + (double)engine->recycle_ms)
+    if (now >= generation->since + (double)engine->recycle_ms)
         return true;
     for (size_t i = 0; i < engine->n_confs; i++)
-        if (tree->places[i].node && tree->places[i].node->forks >= engine->recycle_forks)
+        if (generation->zygote_slots[i].zygote && generation->zygote_slots[i].zygote->forks >= engine->recycle_forks)
             return true;
     return false;
 }
 
-static double watch_tree(struct tree *tree, double now)
+static double watch_generation(struct generation *generation, double now)
 {
     double due = ENGINE_NEVER;
 
-    for (size_t i = 0; i < tree->engine->n_confs; i++) {
-        struct place *place = &tree->places[i];
-        struct node *nodes[] = { place->node, place->spare };
+    for (size_t i = 0; i < generation->engine->n_confs; i++) {
+        struct zygote_slot *zygote_slot = &generation->zygote_slots[i];
+        struct zygote *zygotes[] = { zygote_slot->zygote, zygote_slot->spare };
 
-        for (size_t k = 0; k < ARRAY_SIZE(nodes); k++) {
+        for (size_t k = 0; k < ARRAY_SIZE(zygotes); k++) {
             double end;
 
-            if (!nodes[k] || nodes[k]->state == NODE_READY)
+            if (!zygotes[k] || zygotes[k]->state == ZYGOTE_IS_READY)
                 continue;
-            end = nodes[k]->since + tree->engine->import_ms;
+            end = zygotes[k]->since + generation->engine->import_ms;
             if (now >= end) {
                 struct hutch_err err;
 
                 hutch_err_set(&err, ETIMEDOUT, "wait for its imports");
-                lose(nodes[k], &err);
+                lose(zygotes[k], &err);
             } else if (end < due) {
                 due = end;
             }
         }
-        if ((!place->node || !place->spare) && place->retry_at > now && place->retry_at < due)
-            due = place->retry_at;
+        if ((!zygote_slot->zygote || !zygote_slot->spare) && zygote_slot->retry_at > now && zygote_slot->retry_at < due)
+            due = zygote_slot->retry_at;
     }
-    start_tree(tree);
+    start_generation(generation);
     return due;
 }
 
@@ -683,18 +683,18 @@ double hutch_zygotes_clocks(struct hutch_engine *engine, double now)
     double due = ENGINE_NEVER, next;
 
     retire(engine);
-    if (engine->tree)
-        due = watch_tree(engine->tree, now);
-    if (engine->tree && !engine->next_tree && is_worn(engine->tree, now)) {
-        engine->next_tree = create_tree(engine);
-        if (engine->next_tree)
-            start_tree(engine->next_tree);
+    if (engine->generation)
+        due = watch_generation(engine->generation, now);
+    if (engine->generation && !engine->next_generation && is_worn(engine->generation, now)) {
+        engine->next_generation = create_generation(engine);
+        if (engine->next_generation)
+            start_generation(engine->next_generation);
     }
-    if (engine->next_tree) {
-        next = watch_tree(engine->next_tree, now);
+    if (engine->next_generation) {
+        next = watch_generation(engine->next_generation, now);
         due = next < due ? next : due;
-    } else if (engine->tree && engine->tree->since + (double)engine->recycle_ms < due) {
-        due = engine->tree->since + (double)engine->recycle_ms;
+    } else if (engine->generation && engine->generation->since + (double)engine->recycle_ms < due) {
+        due = engine->generation->since + (double)engine->recycle_ms;
     }
     if (engine->retiring && now + 100 < due)
         due = now + 100;

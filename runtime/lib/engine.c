@@ -306,11 +306,11 @@ static int make_templates(struct hutch_engine *engine, struct hutch_err *err)
         hutch_spec_done(&spec);
         return -1;
     }
-    engine->worker = hutch_template_create(engine, &spec, err);
-    if (!engine->worker || make_zygote_spec(engine, &spec, err) < 0)
+    engine->worker_template = hutch_template_create(engine, &spec, err);
+    if (!engine->worker_template || make_zygote_spec(engine, &spec, err) < 0)
         return -1;
-    engine->zygote = hutch_template_create(engine, &spec, err);
-    return engine->zygote ? 0 : -1;
+    engine->zygote_template = hutch_template_create(engine, &spec, err);
+    return engine->zygote_template ? 0 : -1;
 }
 
 static int open_loop(struct hutch_engine *engine, struct hutch_err *err)
@@ -406,11 +406,11 @@ static void bury_the_dead(struct hutch_engine *engine)
         TAILQ_REMOVE(&engine->dead_slots, slot, link);
         hutch_slot_free(slot);
     }
-    while (engine->dead_nodes) {
-        struct node *node = engine->dead_nodes;
+    while (engine->dead_zygotes) {
+        struct zygote *zygote = engine->dead_zygotes;
 
-        engine->dead_nodes = node->next;
-        free(node);
+        engine->dead_zygotes = zygote->next;
+        free(zygote);
     }
     hutch_interpreters_bury(engine);
     hutch_checkpoint_bury(engine);
@@ -444,8 +444,8 @@ void hutch_engine_free(struct hutch_engine *engine)
     free_runs(&engine->active);
     free_runs(&engine->ending);
     bury_the_dead(engine);
-    hutch_template_unref(engine->worker);
-    hutch_template_unref(engine->zygote);
+    hutch_template_unref(engine->worker_template);
+    hutch_template_unref(engine->zygote_template);
     while (engine->n_spare_supervisors > 0)
         hutch_supervisor_free(engine->spare_supervisors[--engine->n_spare_supervisors]);
     hutch_fd_closep(&engine->data_root_fd);
@@ -573,15 +573,15 @@ void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_sta
     size_t size = ret->size && ret->size < sizeof(stats) ? ret->size : sizeof(stats);
 
     for (size_t i = 0; i < engine->n_confs; i++) {
-        const struct node *node = engine->tree ? engine->tree->places[i].node : NULL;
+        const struct zygote *zygote = engine->generation ? engine->generation->zygote_slots[i].zygote : NULL;
 
         engine->zygote_stats[i] = (struct hutch_zygote_stats){
             .name = engine->confs[i].name,
-            .is_ready = node && node->state == NODE_READY,
-            .pid = node ? node->pid : 0,
+            .is_ready = zygote && zygote->state == ZYGOTE_IS_READY,
+            .pid = zygote ? zygote->pid : 0,
             .prepared = engine->pools[i].n_idle,
             .building = engine->pools[i].n_building,
-            .forks = node ? node->forks : 0,
+            .forks = zygote ? zygote->forks : 0,
             .recycled = engine->confs[i].recycled,
         };
     }

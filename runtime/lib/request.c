@@ -354,7 +354,7 @@ static int check_for_cells(const struct engine_run *run, const struct hutch_requ
 
     if (is_cramped(request))
         return hutch_err_set(err, EINVAL, "cells need 64 MiB of memory and a fifth of a CPU at least");
-    if (needs_own_interpreter(engine, request->env, engine->confs[run->zygote].n_modules > 0))
+    if (needs_own_interpreter(engine, request->env, engine->confs[run->zygote_index].n_modules > 0))
         return hutch_err_set(err, EINVAL, "an interpreter for cells is there already, and a variable of the environment would have to be "
                              "there when it starts (LANG, PYTHONHASHSEED, OMP_NUM_THREADS, …)");
     if (spec->network != NETWORK_NONE)
@@ -390,7 +390,7 @@ static int set_data_dir(struct engine_run *run, const struct hutch_request *requ
     /* The tree that zygotes run is not for a program to write to. */
     root = run->engine->spec.rootfs_path;
     if (root && (is_within(run->data_dir, root) || is_within(root, run->data_dir)))
-        return hutch_err_set(err, EINVAL, "the data directory '%s' and the image's tree '%s' are one in the other", run->data_dir, root);
+        return hutch_err_set(err, EINVAL, "the data directory '%s' and the image's generation '%s' are one in the other", run->data_dir, root);
     return 0;
 }
 
@@ -448,7 +448,7 @@ static int set_cell_run(struct engine_run *run, const struct hutch_request *requ
         return hutch_err_set(err, EINVAL, "a cell_run run is Python code without name, arguments and input");
     if (!hutch_utf8_is_valid(p->code, p->code_len))
         return hutch_err_set(err, EINVAL, "the code is not UTF-8");
-    run->zygote = (unsigned)hutch_zygotes_choose_for_cells(run->engine, NULL);
+    run->zygote_index = (unsigned)hutch_zygotes_choose_for_cells(run->engine, NULL);
     if (hutch_cell_run_create(run, p->code, p->code_len, err) < 0)
         return -1;
     return set_cells(run, request, wishes, n_wishes, hutch_cell_run_token(run->cell_run), true, err);
@@ -480,9 +480,9 @@ static int set_execution(struct engine_run *run, const struct hutch_request *req
     if (request->rich)
         return set_cell_run(run, request, &program, per_run, ARRAY_SIZE(per_run), err);
     if (program.is_python)
-        run->zygote = hutch_zygotes_choose(engine, program.code, program.code_len);
+        run->zygote_index = hutch_zygotes_choose(engine, program.code, program.code_len);
     run->is_exec = !program.is_python || program.code_len > WORKER_CODE_MAX || is_cramped(request) ||
-                   needs_own_interpreter(engine, request->env, engine->confs[run->zygote].n_modules > 0);
+                   needs_own_interpreter(engine, request->env, engine->confs[run->zygote_index].n_modules > 0);
     has_own = run->is_exec || request->policy || request->memory_bytes || request->pids || request->cpus ||
               engine->spec.network != NETWORK_NONE;
     if (has_own) {
@@ -538,7 +538,7 @@ static int set_session(struct engine_run *run, const struct hutch_session_option
 
     if (zygote < 0)
         return hutch_err_set(err, EINVAL, "there is no zygote '%s'", options->zygote);
-    run->zygote = (unsigned)zygote;
+    run->zygote_index = (unsigned)zygote;
     /* The kernel would count the CPU time of all cells. */
     return set_data_dir(run, &request, err) < 0 ? -1 : set_cells(run, &request, wishes, ARRAY_SIZE(wishes), token, false, err);
 }
