@@ -2,9 +2,11 @@
 #ifndef HUTCH_GUEST_H
 #define HUTCH_GUEST_H
 
+#include "sandbox/inside.h"
+
 #include <stddef.h>
 
-#define GUEST_PYTHON_DIR "/run/hutch/site"
+#define GUEST_PYTHON_DIR INSIDE_OWN_DIR "/site"
 
 struct guest_file {
     const char *target; /* absolute path inside */
@@ -15,7 +17,7 @@ struct guest_file {
 /* The Python hook: the files that belong below GUEST_PYTHON_DIR. Ends with a NULL target. */
 const struct guest_file *hutch_guest_python(void);
 
-#define GUEST_ZYGOTE_DIR  "/run/hutch/zygote"
+#define GUEST_ZYGOTE_DIR  INSIDE_OWN_DIR "/zygote"
 #define GUEST_ZYGOTE_MAIN GUEST_ZYGOTE_DIR "/main.py"
 #define GUEST_ZYGOTE_PRELOAD GUEST_ZYGOTE_DIR "/preload" /* what the first zygote imports: names, one a line, and "---", warm-up code */
 

@@ -1,6 +1,7 @@
 #include "sandbox/hostroot.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -20,7 +21,7 @@ static const char *const trees[] = {
     "etc/ssl/certs", "etc/ssl/openssl.cnf", "etc/protocols", "etc/services", "etc/localtime",
 };
 
-static const char *const directories[] = { "proc", "dev", "tmp", "run", "mnt", "mnt/data" };
+static const char *const directories[] = { "proc", "dev", "tmp", "run", "mnt", &INSIDE_DATA_DIR[1] };
 
 static int make_parents(int root, const char *path, struct hutch_err *err)
 {

@@ -2,6 +2,7 @@
 
 #include "runtime/cli/exits.h"
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 #include "runtime/hutch.h"
 #include "runtime/text/json_write.h"
 #include "runtime/notebook/notebook.h"
@@ -172,7 +173,7 @@ static void print_summary(const struct report *report, const struct notebook_out
         fprintf(stderr, ", written to %s", path);
     fputc('\n', stderr);
     if (outcome->directory)
-        fprintf(stderr, "hutch: files written to /mnt/data are in %s\n", outcome->directory);
+        fprintf(stderr, "hutch: files written to " INSIDE_DATA_DIR " are in %s\n", outcome->directory);
 }
 
 static int print_json(struct report *report, const struct notebook_outcome *outcome, const char *path, struct hutch_err *err)

@@ -3,6 +3,7 @@
 #include "runtime/cli/notebook.h"
 #include "runtime/cli/exits.h"
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 #include "rootfs/home.h"
 #include "sandbox/log.h"
 #include "runtime/text/quantity.h"
@@ -108,7 +109,7 @@ static int report(const struct run_opts *opts, const struct run_result *r, struc
         return EXIT_HUTCH;
     }
     if (!opts->quiet && !opts->data && r->directory)
-        fprintf(stderr, "hutch: files written to /mnt/data are in %s\n", r->directory);
+        fprintf(stderr, "hutch: files written to " INSIDE_DATA_DIR " are in %s\n", r->directory);
     return exit_status(r);
 }
 

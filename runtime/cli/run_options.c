@@ -1,6 +1,7 @@
 #include "runtime/cli/run_options.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 #include "runtime/text/quantity.h"
 
 #include <signal.h>
@@ -38,8 +39,8 @@ static const struct {
     { BOTH, 'e', "--env", "NAME=VALUE", OPT_REPEATED, AT(env), "set an environment variable", 0 },
     { BOTH, 'v', "--volume", "SRC:DST[:ro]", OPT_V, AT(volumes), "make a host path visible inside", 0 },
     { BOTH, 0, "--tmpfs", "DST[:SIZE]", OPT_REPEATED, AT(tmpfs), "an empty, private, writable directory", 0 },
-    { BOTH, 'w', "--workdir", "DIR", OPT_TEXT, AT(workdir), "working directory inside (default: /mnt/data)", 0 },
-    { BOTH, 0, "--data", "DIR", OPT_TEXT, AT(data), "host directory for /mnt/data (default: a fresh one)", 0 },
+    { BOTH, 'w', "--workdir", "DIR", OPT_TEXT, AT(workdir), "working directory inside (default: " INSIDE_DATA_DIR ")", 0 },
+    { BOTH, 0, "--data", "DIR", OPT_TEXT, AT(data), "host directory for " INSIDE_DATA_DIR " (default: a fresh one)", 0 },
     { REPL, 0, "--context", "NAME", OPT_TEXT, AT(context), "whose variables cells have (default: main)", 0 },
     { REPL, 0, "--images", "WAY", OPT_TEXT, AT(images), "how the terminal shows images: kitty, sixel or none", 0 },
     { RUN, 0, "--json", NULL, OPT_FLAG, AT(json), "print one JSON object as the result", 0 },

@@ -5,6 +5,7 @@
 #include "runtime/engine/engine_priv.h"
 #include "runtime/cli/exits.h"
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 #include "runtime/data/files.h"
 #include "runtime/text/nbjson.h"
 
@@ -156,7 +157,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     if (result->message[0])
         hutch_cell_show_say(&run->show, "%s", result->message);
     if (!is_quiet && run->directory && !run->request->profile->data)
-        hutch_cell_show_say(&run->show, "files written to /mnt/data are in %s", run->directory);
+        hutch_cell_show_say(&run->show, "files written to " INSIDE_DATA_DIR " are in %s", run->directory);
 }
 
 static int submit(struct rich_run *run, struct hutch_err *err)

@@ -1,10 +1,10 @@
 #include "runtime/config/profile.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 #include "runtime/text/quantity.h"
 #include "runtime/config/policy.h"
 #include "rootfs/store.h"
-#include "runtime/run/supervisor.h"
 #include "runtime/config/usual_mounts.h"
 
 #include <inttypes.h>
@@ -52,7 +52,7 @@ static int add_volume(struct sandbox_spec *spec, const char *text, struct hutch_
     }
     if (hutch_usual_mounts_are_hidden_by(target))
         return hutch_err_set(err, 0, "volume '%s': '%s' is set up by hutch itself%s", text, target,
-                             strcmp(target, RUN_DATA_DIR) == 0 ? " (--data puts a directory there)" : "");
+                             strcmp(target, INSIDE_DATA_DIR) == 0 ? " (--data puts a directory there)" : "");
     real = realpath(source, NULL);
     if (!real)
         return hutch_err_set(err, errno, "volume '%s': look at '%s'", text, source);
@@ -239,7 +239,7 @@ int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec
 {
     auto_free char *policy_dir = NULL;
 
-    if (hutch_spec_set_string(&spec->cwd, RUN_DATA_DIR, err) < 0 || hutch_usual_mounts_add(spec, err) < 0 ||
+    if (hutch_spec_set_string(&spec->cwd, INSIDE_DATA_DIR, err) < 0 || hutch_usual_mounts_add(spec, err) < 0 ||
         find_policies(profile, &policy_dir, err) < 0 ||
         hutch_policy_load(profile->policy ? profile->policy : "default", policy_dir, spec, err) < 0)
         return -1;

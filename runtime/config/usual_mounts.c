@@ -1,8 +1,8 @@
 #include "runtime/config/usual_mounts.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 #include "runtime/lang/program.h"
-#include "runtime/run/run.h"
 #include "sandbox/spec.h"
 
 #include <limits.h>
@@ -15,7 +15,7 @@ int hutch_usual_mounts_add(struct sandbox_spec *spec, struct hutch_err *err)
         { MOUNT_DEV, "/dev", 0, 0 },
         { MOUNT_TMPFS, "/tmp", 0, 01777 },
         { MOUNT_TMPFS, "/run", MOUNT_RDONLY, 0755 },
-        { MOUNT_TMPFS, RUN_DATA_DIR, MOUNT_RDONLY, 0755 }, /* keeps the place: a run puts the directory here */
+        { MOUNT_TMPFS, INSIDE_DATA_DIR, MOUNT_RDONLY, 0755 }, /* keeps the place: a run puts the directory here */
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
@@ -47,7 +47,7 @@ bool hutch_usual_mounts_are_hidden_by(const char *target)
         bool with_below;
     } reserved[] = {
         { "/", false },   { "/proc", true }, { "/dev", true },      { "/sys", true },
-        { "/tmp", false }, { "/run", false }, { "/run/hutch", true }, { "/mnt/data", false },
+        { "/tmp", false }, { "/run", false }, { INSIDE_OWN_DIR, true }, { INSIDE_DATA_DIR, false },
     };
     char clean[PATH_MAX];
     size_t n = 0;

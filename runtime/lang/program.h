@@ -3,12 +3,13 @@
 #define HUTCH_LANG_PROGRAM_H
 
 #include "sandbox/err.h"
+#include "sandbox/inside.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #define PROGRAM_MAX_BYTES (64u << 20)     /* of a program file */
-#define PROGRAM_DIR       "/run/hutch/code" /* where it lies inside */
+#define PROGRAM_DIR       INSIDE_OWN_DIR "/code" /* where it lies inside */
 
 struct sandbox_spec;
 

@@ -1,6 +1,7 @@
 #include "runtime/engine/engine_priv.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 #include "runtime/engine/job.h"
 #include "runtime/config/policy.h"
 #include "runtime/lang/program.h"
@@ -178,7 +179,7 @@ int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_
     moved = *code;
     memmove(&spec->mounts[at + 2], &spec->mounts[at + 1], (spec->n_mounts - at - 2) * sizeof(moved));
     spec->mounts[at + 1] = moved;
-    return hutch_spec_add_mount(spec, MOUNT_BIND, engine->data_root, RUN_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
+    return hutch_spec_add_mount(spec, MOUNT_BIND, engine->data_root, INSIDE_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
 }
 
 /* Another policy, or limits that a sandbox is built with. */
@@ -282,7 +283,7 @@ static int set_exec(struct engine_run *run, const struct hutch_request *request,
         rc = hutch_program_set_text(spec, p->language[0] ? p->language : NULL, p->name, p->code, p->code_len, args, err);
     if (rc < 0 || hutch_pyreport_attach(spec, INIT_REPORT_FD, err) < 0)
         return -1;
-    return hutch_spec_add_mount(spec, MOUNT_BIND, data, RUN_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
+    return hutch_spec_add_mount(spec, MOUNT_BIND, data, INSIDE_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
 }
 
 static void lower_limits(struct engine_run *run, const struct hutch_request *request, struct job *job)

@@ -1,6 +1,7 @@
 #include "runtime/repl/repl.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 #include "runtime/repl/prompt.h"
 #include "runtime/term/image.h"
 
@@ -40,7 +41,7 @@ static void on_end(void *user, uint64_t session, const char *why, const char *di
     if (!r->is_closing)
         hutch_cell_show_say(&r->show, "the session is over: %s", why);
     if (directory && !r->is_quiet)
-        hutch_cell_show_say(&r->show, "files written to /mnt/data are in %s", directory);
+        hutch_cell_show_say(&r->show, "files written to " INSIDE_DATA_DIR " are in %s", directory);
 }
 
 bool hutch_repl_open_session(struct repl *r)

@@ -1,6 +1,7 @@
 #include "runtime/repl/repl.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 #include "runtime/data/files.h"
 #include "runtime/text/nbjson.h"
 
@@ -105,7 +106,7 @@ static void upload_one(struct repl *r, const char *word)
         return;
     }
     if ((uint64_t)st.st_size > r->max_upload) {
-        hutch_cell_show_say(&r->show, "'%s' has %jd bytes, and /mnt/data takes %" PRIu64, word, (intmax_t)st.st_size, r->max_upload);
+        hutch_cell_show_say(&r->show, "'%s' has %jd bytes, and " INSIDE_DATA_DIR " takes %" PRIu64, word, (intmax_t)st.st_size, r->max_upload);
         return;
     }
     to = hutch_session_open_file(r->engine, r->session, name, O_WRONLY, &error);
@@ -116,7 +117,7 @@ static void upload_one(struct repl *r, const char *word)
     if (copy(r, from, to, r->max_upload, &bytes, &err) < 0)
         hutch_cell_show_say(&r->show, "copy '%s': %s", word, err.msg);
     else
-        hutch_cell_show_say(&r->show, "/mnt/data/%s: %" PRIu64 " bytes", name, bytes);
+        hutch_cell_show_say(&r->show, INSIDE_DATA_DIR "/%s: %" PRIu64 " bytes", name, bytes);
 }
 
 static void do_upload(struct repl *r, char **words, int n)
@@ -160,7 +161,8 @@ static int open_target(const char *name, const char *to, char **ret_path, struct
 
 static void do_download(struct repl *r, char **words, int n)
 {
-    const char *name = strncmp(words[0], "/mnt/data/", 10) == 0 ? words[0] + 10 : words[0];
+    static const char inside[] = INSIDE_DATA_DIR "/";
+    const char *name = strncmp(words[0], inside, strlen(inside)) == 0 ? words[0] + strlen(inside) : words[0];
     struct hutch_error error;
     struct hutch_err err = { 0 };
     auto_fd from = -1, to = -1;
@@ -399,7 +401,7 @@ static const struct {
     void (*run)(struct repl *r, char **words, int n);
     const char *help;
 } magics[] = {
-    { "upload", "FILE...", 1, MAX_WORDS, do_upload, "copy files of this machine into /mnt/data" },
+    { "upload", "FILE...", 1, MAX_WORDS, do_upload, "copy files of this machine into " INSIDE_DATA_DIR },
     { "download", "NAME [TO]", 1, 2, do_download, "copy a file out of it, into this directory or TO" },
     { "files", "", 0, 0, do_files, "list what is in it" },
     { "reset", "[-f]", 0, 1, do_reset, "start the interpreter again: variables and checkpoints go, files stay" },

@@ -2,6 +2,7 @@
 
 #include "runtime/data/changes.h"
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 #include "sandbox/log.h"
 #include "runtime/lang/python_error.h"
 #include "sandbox/sandbox.h"
@@ -56,7 +57,7 @@ static int prepare_data(struct run *r, struct hutch_err *err)
     if (hutch_spec_set_string(&r->result->directory, dir, err) < 0)
         return -1;
     r->supervisor->data_dirfd = r->data_dirfd;
-    if (!hutch_spec_add_mount(r->request->spec, MOUNT_BIND, dir, RUN_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err))
+    if (!hutch_spec_add_mount(r->request->spec, MOUNT_BIND, dir, INSIDE_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err))
         return -1;
     return hutch_collect_snapshot(r->data_dirfd, &bounds, &r->before, err);
 }

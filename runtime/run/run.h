@@ -6,7 +6,6 @@
 #include "sandbox/err.h"
 #include "runtime/run/result.h"
 #include "sandbox/spec.h"
-#include "runtime/run/supervisor.h" /* RUN_DATA_DIR */
 
 struct run_request {
     struct sandbox_spec *spec; /* everything but /mnt/data and the error report, which the run adds; not owned */

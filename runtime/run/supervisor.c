@@ -1,6 +1,7 @@
 #include "runtime/run/supervisor.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 #include "sandbox/log.h"
 #include "runtime/lang/python_error.h"
 
@@ -477,7 +478,7 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
             s->out.is_over_limit ? "stdout" : "stderr");
         return;
     case END_DATA:
-        say(s, VERDICT_OUTPUT_LIMIT, RUN_DATA_DIR " holds more than %" PRIu64 " bytes or %" PRIu64 " files",
+        say(s, VERDICT_OUTPUT_LIMIT, INSIDE_DATA_DIR " holds more than %" PRIu64 " bytes or %" PRIu64 " files",
             limits[LIMIT_DATA_SIZE], limits[LIMIT_DATA_FILES]);
         return;
     case END_SIGNAL:

@@ -17,8 +17,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RUN_DATA_DIR "/mnt/data"
-
 /* Why the supervisor ended a run; the first reason stands. */
 enum end_reason {
     END_OWN,

@@ -2,6 +2,7 @@
 
 #include "runtime/text/base64.h"
 #include "sandbox/fd.h"
+#include "sandbox/inside.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -100,7 +101,7 @@ char *hutch_term_image_sixel_code(const char *name)
 {
     char *code;
 
-    return asprintf(&code, "%sconvert('/mnt/data/%s', %d)\n", term_sixel_py, name, SIXEL_WANTED_SIDE) < 0 ? NULL : code;
+    return asprintf(&code, "%sconvert('" INSIDE_DATA_DIR "/%s', %d)\n", term_sixel_py, name, SIXEL_WANTED_SIDE) < 0 ? NULL : code;
 }
 
 /* A number of at most five digits; -1: there is none. */

@@ -2,6 +2,7 @@
 #include "runtime/run/run.h"
 
 #include "tests/unit/box.h"
+#include "sandbox/inside.h"
 #include "sandbox/rmtree.h"
 
 #include <dirent.h>
@@ -77,7 +78,7 @@ static void prepare(const struct place *p, const char *script, struct job *job)
 
     box_spec(&job->spec, script);
     assert_non_null(hutch_spec_add_mount(&job->spec, MOUNT_TMPFS, NULL, "/run", MOUNT_RDONLY, &err));
-    assert_int_equal(hutch_spec_set_string(&job->spec.cwd, RUN_DATA_DIR, &err), 0);
+    assert_int_equal(hutch_spec_set_string(&job->spec.cwd, INSIDE_DATA_DIR, &err), 0);
     job->request = (struct run_request){ .spec = &job->spec, .home = p->home, .stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1, .signal_fd = -1 };
     hutch_result_init(&job->result);
 }
