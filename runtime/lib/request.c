@@ -391,7 +391,7 @@ static int set_data_dir(struct engine_run *run, const struct hutch_request *requ
     /* The tree that zygotes run is not for a program to write to. */
     root = run->engine->spec.rootfs_path;
     if (root && (is_within(run->data_dir, root) || is_within(root, run->data_dir)))
-        return hutch_err_set(err, EINVAL, "the data directory '%s' and the image's generation '%s' are one in the other", run->data_dir, root);
+        return hutch_err_set(err, EINVAL, "the data directory '%s' and the image's tree '%s' are one in the other", run->data_dir, root);
     return 0;
 }
 
@@ -446,7 +446,7 @@ static int set_cell_run(struct engine_run *run, const struct hutch_request *requ
                     size_t n_wishes, struct hutch_err *err)
 {
     if (!p->is_python || request->name || (request->args && request->args[0]) || request->input)
-        return hutch_err_set(err, EINVAL, "a cell_run run is Python code without name, arguments and input");
+        return hutch_err_set(err, EINVAL, "a rich run is Python code without name, arguments and input");
     if (!hutch_utf8_is_valid(p->code, p->code_len))
         return hutch_err_set(err, EINVAL, "the code is not UTF-8");
     run->zygote_index = (unsigned)hutch_zygotes_choose_for_cells(run->engine, NULL);

@@ -203,7 +203,7 @@ static int order_spawn(struct session *s, struct hutch_err *err)
     s->next_pid = 0;
     s->step = STEP_SPAWN;
     if (hutch_fdpass_send(s->chosen->fd, spawn_order, sizeof(spawn_order) - 1, &theirs, 1, MSG_DONTWAIT) != sizeof(spawn_order) - 1)
-        return hutch_err_set(err, errno, "wake a checkpoint interpreter");
+        return hutch_err_set(err, errno, "wake a parked interpreter");
     return 0;
 }
 

@@ -180,14 +180,14 @@ static void test_job_of_nothing(void **state)
 
 /* --- options and requests -------------------------------------------------------------------------------------------- */
 
-struct zygote_slot {
+struct place {
     char dir[48], home[64];
     struct hutch_engine_options options;
 };
 
 static int set_up(void **state)
 {
-    struct zygote_slot *p = calloc(1, sizeof(*p));
+    struct place *p = calloc(1, sizeof(*p));
 
     strcpy(p->dir, "/tmp/hutch-test-engine.XXXXXX");
     assert_non_null(mkdtemp(p->dir));
@@ -203,7 +203,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct zygote_slot *p = *state;
+    struct place *p = *state;
     struct hutch_err err = { .msg = "" };
     auto_fd fd = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -236,9 +236,9 @@ static void test_options(void **state)
         { "no launcher", NULL, 0, "/no/such/launcher", NULL, NULL, "find the helper program '/no/such/launcher'", ENOENT },
         { "no policy", NULL, 0, NULL, "no-such", NULL, "there is no policy 'no-such'", -1 },
         { "no image", NULL, 0, NULL, NULL, "no-such", "", ENOENT },
-        { "no root generation", NULL, 0, NULL, NULL, "/no/such", "option '--rootfs': look at '/no/such'", ENOENT },
+        { "no root tree", NULL, 0, NULL, NULL, "/no/such", "option '--rootfs': look at '/no/such'", ENOENT },
     };
-    struct zygote_slot *p = *state;
+    struct place *p = *state;
 
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         struct hutch_engine_options options = p->options;
@@ -293,7 +293,7 @@ static void test_requests(void **state)
         { "no such directory", { .code = "x", .data_dir = "/no/such" }, "look at the data directory '/no/such'" },
         { "a file as a directory", { .code = "x", .data_dir = "/dev/null" }, "the data directory '/dev/null'" },
     };
-    struct zygote_slot *p = *state;
+    struct place *p = *state;
     struct hutch_engine *engine;
     struct hutch_error error;
 
@@ -321,7 +321,7 @@ static void test_requests(void **state)
 /* A caller with an older header has fewer fields; what follows them in his memory is nothing to us. */
 static void test_sizes(void **state)
 {
-    struct zygote_slot *p = *state;
+    struct place *p = *state;
     struct hutch_engine *engine;
     struct hutch_error error;
     struct hutch_request request;
@@ -346,7 +346,7 @@ static void test_sizes(void **state)
 /* The queue has its bound; and where nothing can ever run, every run that was accepted gets its one result all the same. */
 static void test_queue_and_a_broken_engine(void **state)
 {
-    struct zygote_slot *p = *state;
+    struct place *p = *state;
     struct hutch_engine *engine;
     struct hutch_error error = { 0 };
     struct hutch_engine_stats stats = { .size = sizeof(stats) };
