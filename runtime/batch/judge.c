@@ -1,10 +1,12 @@
 #include "runtime/batch/judge.h"
 
-#include "runtime/text/batch_json.h"
+#include "runtime/text/buffer.h"
+#include "runtime/text/json_view.h"
 #include "runtime/batch/plan.h"
 #include "runtime/batch/prelude.h"
 #include "runtime/batch/task.h"
 #include "sandbox/fd.h"
+#include "runtime/text/json_write.h"
 
 #include <string.h>
 
@@ -36,17 +38,17 @@ static const char function_tests[] =
 
 /* ---- the judge's own text ---- */
 
-static void add_python_literal(struct batch_text *t, const char *data, size_t len)
+static void add_python_literal(struct text_buffer *t, const char *data, size_t len)
 {
-    hutch_batch_text_add_quoted(t, data, len); /* JSON's escapes mean the same to Python */
+    hutch_json_quote(t, data, len); /* JSON's escapes mean the same to Python */
 }
 
-static void add_text(struct batch_text *t, const char *text)
+static void add_text(struct text_buffer *t, const char *text)
 {
-    hutch_batch_text_add(t, text, strlen(text));
+    hutch_text_add(t, text, strlen(text));
 }
 
-void hutch_batch_judge_add_module(struct batch_text *t)
+void hutch_batch_judge_add_module(struct text_buffer *t)
 {
     add_text(t, "import sys, types\n"
                 "sys.modules['hutch_judge'] = types.ModuleType('hutch_judge')\n"
@@ -57,10 +59,10 @@ void hutch_batch_judge_add_module(struct batch_text *t)
 
 char *hutch_batch_judge_warm_up(void)
 {
-    struct batch_text t = BATCH_TEXT_INIT;
+    struct text_buffer t = TEXT_BUFFER_INIT;
 
     hutch_batch_judge_add_module(&t);
-    return hutch_batch_text_take(&t, NULL);
+    return hutch_text_take(&t, NULL);
 }
 
 static bool is_name_char(char c)
@@ -70,7 +72,7 @@ static bool is_name_char(char c)
 
 /* Names what the program imports behind the end of the code that is submitted, where the engine looks for it when it chooses
  * a zygote. Reads the text as JSON spells it: a line begins behind the two characters \n. */
-static void add_imports(struct batch_text *t, struct batch_json program)
+static void add_imports(struct text_buffer *t, struct json_view program)
 {
     static const char *const words[] = { "import ", "from " };
     const char *p = program.text + 1, *end = program.text + program.len - 1;
@@ -87,7 +89,7 @@ static void add_imports(struct batch_text *t, struct batch_json program)
             while (name_end < end && is_name_char(*name_end))
                 name_end++;
             if (name_end > name && name_end - name < 60) {
-                hutch_batch_text_addf(t, "import %.*s\n", (int)(name_end - name), name);
+                hutch_text_addf(t, "import %.*s\n", (int)(name_end - name), name);
                 n++;
             }
         }
@@ -98,7 +100,7 @@ static void add_imports(struct batch_text *t, struct batch_json program)
     }
 }
 
-void hutch_batch_judge_add_code(struct batch_text *t, const struct batch_sample *sample)
+void hutch_batch_judge_add_code(struct text_buffer *t, const struct batch_sample *sample)
 {
     add_text(t, "import sys\n"
                 "m = sys.modules.get('hutch_judge')\n"
@@ -112,38 +114,38 @@ void hutch_batch_judge_add_code(struct batch_text *t, const struct batch_sample 
 
 /* ---- the job that it reads ---- */
 
-static void add_key(struct batch_text *t, const char *key)
+static void add_key(struct text_buffer *t, const char *key)
 {
-    hutch_batch_text_addf(t, ",\"%s\":", key);
+    hutch_text_addf(t, ",\"%s\":", key);
 }
 
-static void add_json(struct batch_text *t, struct batch_json value, const char *otherwise)
+static void add_json(struct text_buffer *t, struct json_view value, const char *otherwise)
 {
     if (value.text)
-        hutch_batch_text_add(t, value.text, value.len);
+        hutch_text_add(t, value.text, value.len);
     else
         add_text(t, otherwise);
 }
 
-static void add_flag(struct batch_text *t, const char *key, bool value)
+static void add_flag(struct text_buffer *t, const char *key, bool value)
 {
-    hutch_batch_text_addf(t, ",\"%s\":%s", key, value ? "true" : "false");
+    hutch_text_addf(t, ",\"%s\":%s", key, value ? "true" : "false");
 }
 
 /* The items of a text or an array of texts, without brackets; @is_first says whether a comma goes before. */
-static void add_items(struct batch_text *t, struct batch_json value, bool *is_first)
+static void add_items(struct text_buffer *t, struct json_view value, bool *is_first)
 {
-    bool is_array = hutch_batch_json_is_array(value);
+    bool is_array = hutch_json_view_is_array(value);
 
-    if (!value.text || (is_array && hutch_batch_json_count(value) == 0))
+    if (!value.text || (is_array && hutch_json_view_count(value) == 0))
         return;
     if (!*is_first)
         add_text(t, ",");
     *is_first = false;
-    hutch_batch_text_add(t, value.text + is_array, value.len - 2 * is_array);
+    hutch_text_add(t, value.text + is_array, value.len - 2 * is_array);
 }
 
-static void add_list(struct batch_text *t, const char *key, struct batch_json first, struct batch_json second)
+static void add_list(struct text_buffer *t, const char *key, struct json_view first, struct json_view second)
 {
     bool is_first = true;
 
@@ -155,51 +157,51 @@ static void add_list(struct batch_text *t, const char *key, struct batch_json fi
 }
 
 /* One JSON value a line, each an argument; or an array of them. */
-static int add_arguments(struct batch_text *t, struct batch_json input, struct hutch_err *err)
+static int add_arguments(struct text_buffer *t, struct json_view input, struct hutch_err *err)
 {
     auto_free char *text = NULL;
     bool is_first = true;
 
-    if (!hutch_batch_json_is_string(input)) {
+    if (!hutch_json_view_is_string(input)) {
         add_json(t, input, "[]");
         return 0;
     }
-    if (hutch_batch_json_text(input, &text, NULL, err) < 0)
+    if (hutch_json_view_text(input, &text, NULL, err) < 0)
         return -1;
     add_text(t, "[");
     for (char *save = NULL, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        struct batch_json value;
+        struct json_view value;
 
         if (line[strspn(line, " \t\r")] == '\0')
             continue;
-        if (hutch_batch_json_check("an argument in a test case", 1, 1, line, strlen(line), &value, err) < 0)
+        if (hutch_json_view_check("an argument in a test case", 1, 1, line, strlen(line), &value, err) < 0)
             return -1;
         add_text(t, is_first ? "" : ",");
-        hutch_batch_text_add(t, value.text, value.len);
+        hutch_text_add(t, value.text, value.len);
         is_first = false;
     }
     add_text(t, "]");
     return 0;
 }
 
-static int add_expected(struct batch_text *t, struct batch_json output, struct hutch_err *err)
+static int add_expected(struct text_buffer *t, struct json_view output, struct hutch_err *err)
 {
     auto_free char *text = NULL;
-    struct batch_json value;
+    struct json_view value;
 
-    if (!hutch_batch_json_is_string(output)) {
+    if (!hutch_json_view_is_string(output)) {
         add_json(t, output, "null");
         return 0;
     }
-    if (hutch_batch_json_text(output, &text, NULL, err) < 0)
+    if (hutch_json_view_text(output, &text, NULL, err) < 0)
         return -1;
-    if (hutch_batch_json_check("the output of a test case", 1, 1, text, strlen(text), &value, err) < 0)
+    if (hutch_json_view_check("the output of a test case", 1, 1, text, strlen(text), &value, err) < 0)
         return -1;
-    hutch_batch_text_add(t, value.text, value.len);
+    hutch_text_add(t, value.text, value.len);
     return 0;
 }
 
-static int add_data(struct batch_text *t, const struct batch_task *task, struct hutch_err *err)
+static int add_data(struct text_buffer *t, const struct batch_task *task, struct hutch_err *err)
 {
     add_text(t, ",\"data\":[");
     for (size_t i = 0; i < task->n_cases; i++) {
@@ -216,25 +218,25 @@ static int add_data(struct batch_text *t, const struct batch_task *task, struct 
 }
 
 /* The name of the function; of a method, where the program has the class that LeetCode asks for. */
-static void add_entry(struct batch_text *t, const struct batch_task *task, const struct batch_sample *sample)
+static void add_entry(struct text_buffer *t, const struct batch_task *task, const struct batch_sample *sample)
 {
     add_key(t, "entry");
     if (task->is_function && memmem(sample->program.text, sample->program.len, "class Solution", 14)) {
         add_text(t, "\"Solution().");
-        hutch_batch_text_add(t, task->entry.text + 1, task->entry.len - 1);
+        hutch_text_add(t, task->entry.text + 1, task->entry.len - 1);
         return;
     }
     add_json(t, task->entry, "\"\"");
 }
 
-static void add_program(struct batch_text *t, const struct batch_task *task, const struct batch_sample *sample)
+static void add_program(struct text_buffer *t, const struct batch_task *task, const struct batch_sample *sample)
 {
     const char *prelude = hutch_batch_prelude(task, sample);
 
     add_key(t, "program");
     add_text(t, "[");
     if (*prelude) {
-        hutch_batch_text_add_quoted(t, prelude, strlen(prelude));
+        hutch_json_quote(t, prelude, strlen(prelude));
         add_text(t, ",");
     }
     if (sample->is_completion) {
@@ -245,13 +247,13 @@ static void add_program(struct batch_text *t, const struct batch_task *task, con
     add_text(t, "]");
 }
 
-int hutch_batch_judge_add_job(struct batch_text *t, const struct batch_task *task, const struct batch_sample *sample, const char *token,
+int hutch_batch_judge_add_job(struct text_buffer *t, const struct batch_task *task, const struct batch_sample *sample, const char *token,
                               bool is_together, struct hutch_err *err)
 {
     bool is_humaneval = task->format == BATCH_HUMANEVAL;
-    struct batch_json none = BATCH_JSON_NONE;
+    struct json_view none = JSON_VIEW_NONE;
 
-    hutch_batch_text_addf(t, "{\"token\":\"%s\"", token);
+    hutch_text_addf(t, "{\"token\":\"%s\"", token);
     add_program(t, task, sample);
     add_list(t, "before", is_humaneval ? none : task->before, is_humaneval ? none : task->before_more);
     /* What the tests may use besides the program: HumanEval's prompt defines helpers, and may be no program at all. */
@@ -263,7 +265,7 @@ int hutch_batch_judge_add_job(struct batch_text *t, const struct batch_task *tas
     if (task->is_function) {
         add_key(t, "tests");
         add_text(t, "[");
-        hutch_batch_text_add_quoted(t, function_tests, strlen(function_tests));
+        hutch_json_quote(t, function_tests, strlen(function_tests));
         add_text(t, "]");
         if (add_data(t, task, err) < 0)
             return -1;

@@ -11,7 +11,7 @@
 
 struct batch_sample;
 struct batch_task;
-struct batch_text;
+struct text_buffer;
 
 /* The line that the code prints where batch/judge.py is not there. */
 #define BATCH_JUDGE_MISSING "hutch-batch-judge-is-missing"
@@ -19,12 +19,12 @@ struct batch_text;
 /* What a zygote of a batch runs once, after its imports: it keeps batch/judge.py ready. The caller frees it. NULL: ENOMEM. */
 char *hutch_batch_judge_warm_up(void);
 /* The same for a run that carries it along, before the code. */
-void hutch_batch_judge_add_module(struct batch_text *t);
+void hutch_batch_judge_add_module(struct text_buffer *t);
 
 /* The code of a run. */
-void hutch_batch_judge_add_code(struct batch_text *t, const struct batch_sample *sample);
+void hutch_batch_judge_add_code(struct text_buffer *t, const struct batch_sample *sample);
 /* Its standard input. @is_together: the tests run in the program's own process. Errors: a case that is no JSON; ENOMEM. */
-int hutch_batch_judge_add_job(struct batch_text *t, const struct batch_task *task, const struct batch_sample *sample, const char *token,
+int hutch_batch_judge_add_job(struct text_buffer *t, const struct batch_task *task, const struct batch_sample *sample, const char *token,
                               bool is_together, struct hutch_err *err);
 
 #endif

@@ -1,6 +1,8 @@
 #include "runtime/batch/line.h"
 
 #include "sandbox/fd.h"
+#include "runtime/text/buffer.h"
+#include "runtime/text/json_write.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -13,36 +15,36 @@ static const char *const own_keys[] = { "result", "passed", "completion_id", "ve
                                         "retried", "judge", "exit_code", "signal", "stdout", "stdout_truncated", "stderr",
                                         "stderr_truncated", "hash" };
 
-static void add_stream(struct batch_text *t, const char *name, const char *data, size_t len, bool is_truncated)
+static void add_stream(struct text_buffer *t, const char *name, const char *data, size_t len, bool is_truncated)
 {
     size_t shown = len < OUTPUT_MAX ? len : OUTPUT_MAX;
 
-    hutch_batch_text_addf(t, ", \"%s\": ", name);
-    hutch_batch_text_add_quoted(t, data, shown);
-    hutch_batch_text_addf(t, ", \"%s_truncated\": %s", name, is_truncated || shown < len ? "true" : "false");
+    hutch_text_addf(t, ", \"%s\": ", name);
+    hutch_json_quote(t, data, shown);
+    hutch_text_addf(t, ", \"%s_truncated\": %s", name, is_truncated || shown < len ? "true" : "false");
 }
 
 char *hutch_batch_line_details(const struct hutch_result *r)
 {
-    struct batch_text t = BATCH_TEXT_INIT;
+    struct text_buffer t = TEXT_BUFFER_INIT;
     const char *name = r->signal ? sigabbrev_np(r->signal) : NULL;
 
     if (r->exit_code >= 0)
-        hutch_batch_text_addf(&t, ", \"exit_code\": %d", r->exit_code);
+        hutch_text_addf(&t, ", \"exit_code\": %d", r->exit_code);
     else
-        hutch_batch_text_addf(&t, ", \"exit_code\": null");
+        hutch_text_addf(&t, ", \"exit_code\": null");
     if (name)
-        hutch_batch_text_addf(&t, ", \"signal\": \"SIG%s\"", name);
+        hutch_text_addf(&t, ", \"signal\": \"SIG%s\"", name);
     else if (r->signal)
-        hutch_batch_text_addf(&t, ", \"signal\": \"SIG%d\"", r->signal);
+        hutch_text_addf(&t, ", \"signal\": \"SIG%d\"", r->signal);
     else
-        hutch_batch_text_addf(&t, ", \"signal\": null");
+        hutch_text_addf(&t, ", \"signal\": null");
     add_stream(&t, "stdout", r->out, r->out_len, r->out_truncated);
     add_stream(&t, "stderr", r->err, r->err_len, r->err_truncated);
-    return hutch_batch_text_take(&t, NULL);
+    return hutch_text_take(&t, NULL);
 }
 
-static bool is_own_key(struct batch_json key)
+static bool is_own_key(struct json_view key)
 {
     for (size_t i = 0; i < ARRAY_SIZE(own_keys); i++)
         if (key.len == strlen(own_keys[i]) + 2 && memcmp(key.text + 1, own_keys[i], key.len - 2) == 0)
@@ -51,51 +53,51 @@ static bool is_own_key(struct batch_json key)
 }
 
 /* The sample's record as it came, without what is ours. */
-static void add_record(struct batch_text *t, struct batch_json record)
+static void add_record(struct text_buffer *t, struct json_view record)
 {
-    struct batch_json_walk walk = hutch_batch_json_walk(record);
-    struct batch_json key, value;
+    struct json_walk walk = hutch_json_view_walk(record);
+    struct json_view key, value;
     bool is_first = true;
 
-    while (hutch_batch_json_next(&walk, &key, &value)) {
+    while (hutch_json_view_next(&walk, &key, &value)) {
         if (is_own_key(key))
             continue;
-        hutch_batch_text_add(t, ", ", is_first ? 0 : 2);
-        hutch_batch_text_add(t, key.text, key.len);
-        hutch_batch_text_add(t, ": ", 2);
+        hutch_text_add(t, ", ", is_first ? 0 : 2);
+        hutch_text_add(t, key.text, key.len);
+        hutch_text_add(t, ": ", 2);
         /* A value that was written over several lines must become one line: white space outside of strings goes. */
         for (size_t i = 0, in_string = 0; i < value.len; i++) {
             char c = value.text[i];
 
             if (in_string && c == '\\') {
-                hutch_batch_text_add(t, value.text + i++, 2);
+                hutch_text_add(t, value.text + i++, 2);
                 continue;
             }
             if (c == '"')
                 in_string = !in_string;
             if (c != '\n' && c != '\r')
-                hutch_batch_text_add(t, &c, 1);
+                hutch_text_add(t, &c, 1);
         }
         is_first = false;
     }
 }
 
-static void add_result(struct batch_text *t, const struct batch_outcome *o)
+static void add_result(struct text_buffer *t, const struct batch_outcome *o)
 {
-    struct batch_text text = BATCH_TEXT_INIT;
+    struct text_buffer text = TEXT_BUFFER_INIT;
 
     if (o->verdict == BATCH_PASS)
-        hutch_batch_text_add(&text, "passed", 6);
+        hutch_text_add(&text, "passed", 6);
     else if (o->verdict == BATCH_TIMEOUT)
-        hutch_batch_text_add(&text, "timed out", 9);
+        hutch_text_add(&text, "timed out", 9);
     else
-        hutch_batch_text_add(&text, o->verdict == BATCH_INTERNAL ? "internal: " : "failed: ",
-                             o->verdict == BATCH_INTERNAL ? 10 : 8);
+        hutch_text_add(&text, o->verdict == BATCH_INTERNAL ? "internal: " : "failed: ",
+                       o->verdict == BATCH_INTERNAL ? 10 : 8);
     if (o->verdict != BATCH_PASS && o->verdict != BATCH_TIMEOUT)
-        hutch_batch_text_add(&text, o->text, strlen(o->text));
-    hutch_batch_text_add(t, ", \"result\": ", 12);
-    hutch_batch_text_add_quoted(t, text.data ? text.data : "", text.len);
-    hutch_batch_text_done(&text);
+        hutch_text_add(&text, o->text, strlen(o->text));
+    hutch_text_add(t, ", \"result\": ", 12);
+    hutch_json_quote(t, text.data ? text.data : "", text.len);
+    hutch_text_done(&text);
 }
 
 char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_item *item, const struct batch_loaded *loaded,
@@ -103,36 +105,36 @@ char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_it
 {
     const struct batch_task *task = loaded->task;
     bool is_reference = task->format == BATCH_HUMANEVAL || task->format == BATCH_MBPP;
-    struct batch_text t = BATCH_TEXT_INIT;
+    struct text_buffer t = TEXT_BUFFER_INIT;
     char hash[BATCH_HASH_LEN + 1];
 
-    hutch_batch_text_add(&t, "{", 1);
+    hutch_text_add(&t, "{", 1);
     if (plan->has_samples) {
         add_record(&t, loaded->record);
     } else {
-        hutch_batch_text_addf(&t, is_reference ? "\"task_id\": " : "\"id\": ");
-        hutch_batch_text_add(&t, task->id_json.text, task->id_json.len);
+        hutch_text_addf(&t, is_reference ? "\"task_id\": " : "\"id\": ");
+        hutch_text_add(&t, task->id_json.text, task->id_json.len);
         if (is_reference) {
-            hutch_batch_text_addf(&t, ", \"completion\": ");
-            hutch_batch_text_add(&t, loaded->sample.program.text, loaded->sample.program.len);
+            hutch_text_addf(&t, ", \"completion\": ");
+            hutch_text_add(&t, loaded->sample.program.text, loaded->sample.program.len);
         }
     }
     add_result(&t, o);
-    hutch_batch_text_addf(&t, ", \"passed\": %s, \"completion_id\": %" PRIu32 ", \"verdict\": \"%s\"",
-                          o->verdict == BATCH_INTERNAL ? "null" : o->verdict == BATCH_PASS ? "true" : "false", item->sample,
-                          hutch_batch_verdict_name(o->verdict));
+    hutch_text_addf(&t, ", \"passed\": %s, \"completion_id\": %" PRIu32 ", \"verdict\": \"%s\"",
+                    o->verdict == BATCH_INTERNAL ? "null" : o->verdict == BATCH_PASS ? "true" : "false", item->sample,
+                    hutch_batch_verdict_name(o->verdict));
     if (task->judging == BATCH_BY_OUTPUT) {
-        hutch_batch_text_addf(&t, ", \"score\": %.6f, \"cases\": [", (double)o->n_passed / (double)task->n_cases);
+        hutch_text_addf(&t, ", \"score\": %.6f, \"cases\": [", (double)o->n_passed / (double)task->n_cases);
         for (size_t i = 0; i < o->n_run; i++)
-            hutch_batch_text_addf(&t, "%s\"%s\"", i ? ", " : "", hutch_batch_verdict_name((enum batch_verdict)o->cases[i]));
-        hutch_batch_text_add(&t, "]", 1);
+            hutch_text_addf(&t, "%s\"%s\"", i ? ", " : "", hutch_batch_verdict_name((enum batch_verdict)o->cases[i]));
+        hutch_text_add(&t, "]", 1);
     }
     if (o->details)
-        hutch_batch_text_add(&t, o->details, strlen(o->details));
+        hutch_text_add(&t, o->details, strlen(o->details));
     if (task->judging == BATCH_BY_TESTS)
-        hutch_batch_text_addf(&t, ", \"judge\": \"%s\"", o->is_together ? "together" : "apart");
+        hutch_text_addf(&t, ", \"judge\": \"%s\"", o->is_together ? "together" : "apart");
     hutch_batch_hash_format(item->hash, hash);
-    hutch_batch_text_addf(&t, ", \"cpu_ms\": %" PRIu64 ", \"wall_ms\": %.3f, \"retried\": %s, \"hash\": \"%s\"}\n", o->cpu_ms,
-                          o->wall_ms, o->is_retried ? "true" : "false", hash);
-    return hutch_batch_text_take(&t, ret_len);
+    hutch_text_addf(&t, ", \"cpu_ms\": %" PRIu64 ", \"wall_ms\": %.3f, \"retried\": %s, \"hash\": \"%s\"}\n", o->cpu_ms,
+                    o->wall_ms, o->is_retried ? "true" : "false", hash);
+    return hutch_text_take(&t, ret_len);
 }

@@ -1,6 +1,6 @@
 #include "runtime/batch/opinion.h"
 
-#include "runtime/text/batch_json.h"
+#include "runtime/text/json_view.h"
 #include "runtime/batch/judge.h"
 #include "runtime/batch/run.h"
 #include "sandbox/fd.h"
@@ -62,29 +62,29 @@ static bool judge_end(const struct batch_run *run, const struct hutch_result *r,
 static uint64_t memory_limit(const struct hutch_result *r)
 {
     auto_free char *text = hutch_result_to_json(r);
-    struct batch_json root;
+    struct json_view root;
     struct hutch_err ignored;
     int64_t bytes;
 
-    if (!text || hutch_batch_json_check("", 1, 1, text, strlen(text), &root, &ignored) < 0)
+    if (!text || hutch_json_view_check("", 1, 1, text, strlen(text), &root, &ignored) < 0)
         return 0;
-    root = hutch_batch_json_get(hutch_batch_json_get(hutch_batch_json_get(root, "limits"), "memory"), "asked");
-    return hutch_batch_json_integer(root, &bytes) && bytes > 0 ? (uint64_t)bytes : 0;
+    root = hutch_json_view_get(hutch_json_view_get(hutch_json_view_get(root, "limits"), "memory"), "asked");
+    return hutch_json_view_integer(root, &bytes) && bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-static bool is_text(struct batch_json value, const char *text)
+static bool is_text(struct json_view value, const char *text)
 {
-    return hutch_batch_json_is_string(value) && value.len == strlen(text) + 2 && memcmp(value.text + 1, text, value.len - 2) == 0;
+    return hutch_json_view_is_string(value) && value.len == strlen(text) + 2 && memcmp(value.text + 1, text, value.len - 2) == 0;
 }
 
 /* The program's process is gone. The kernel ends it for time or memory while the judge, another process, lives on to tell. */
-static void judge_loss(const struct batch_run *run, const struct hutch_result *r, struct batch_json report, struct batch_opinion *o)
+static void judge_loss(const struct batch_run *run, const struct hutch_result *r, struct json_view report, struct batch_opinion *o)
 {
     int64_t number = 0, code = 0;
     uint64_t limit;
 
-    if (!hutch_batch_json_integer(hutch_batch_json_get(report, "signal"), &number)) {
-        if (hutch_batch_json_integer(hutch_batch_json_get(report, "exit_code"), &code))
+    if (!hutch_json_view_integer(hutch_json_view_get(report, "signal"), &number)) {
+        if (hutch_json_view_integer(hutch_json_view_get(report, "exit_code"), &code))
             say(o, BATCH_RUNTIME_ERROR, "the program ended (exit code %d) before the tests were over", (int)code);
         else
             say(o, BATCH_RUNTIME_ERROR, "the program stopped answering the tests");
@@ -101,18 +101,18 @@ static void judge_loss(const struct batch_run *run, const struct hutch_result *r
         say(o, BATCH_RUNTIME_ERROR, "the program was ended by signal %d before the tests were over", (int)number);
 }
 
-static void judge_report(const struct batch_run *run, const struct hutch_result *r, struct batch_json report, struct batch_opinion *o)
+static void judge_report(const struct batch_run *run, const struct hutch_result *r, struct json_view report, struct batch_opinion *o)
 {
-    struct batch_json kind = hutch_batch_json_get(report, "kind"), name = hutch_batch_json_get(report, "name");
-    struct batch_json text_json = hutch_batch_json_get(report, "text"), guarded = hutch_batch_json_get(report, "guarded");
+    struct json_view kind = hutch_json_view_get(report, "kind"), name = hutch_json_view_get(report, "name");
+    struct json_view text_json = hutch_json_view_get(report, "text"), guarded = hutch_json_view_get(report, "guarded");
     auto_free char *text = NULL;
     struct hutch_err err;
     int64_t cpu_ms;
 
     /* A cgroup counts both processes; without one the engine knows the judge's own time alone. */
-    if (hutch_batch_json_integer(hutch_batch_json_get(report, "cpu_ms"), &cpu_ms) && cpu_ms > 0 && (uint64_t)cpu_ms > o->cpu_ms)
+    if (hutch_json_view_integer(hutch_json_view_get(report, "cpu_ms"), &cpu_ms) && cpu_ms > 0 && (uint64_t)cpu_ms > o->cpu_ms)
         o->cpu_ms = (uint64_t)cpu_ms;
-    if (hutch_batch_json_is_string(text_json) && hutch_batch_json_text(text_json, &text, NULL, &err) < 0)
+    if (hutch_json_view_is_string(text_json) && hutch_json_view_text(text_json, &text, NULL, &err) < 0)
         text = NULL;
     o->is_exposed = guarded.text && *guarded.text == 'f';
     if (is_text(kind, "passed"))
@@ -137,7 +137,7 @@ static void judge_tests(const struct batch_run *run, const struct hutch_result *
 {
     static const char missing[] = BATCH_JUDGE_MISSING "\n";
     size_t token_len = strlen(run->token);
-    struct batch_json report;
+    struct json_view report;
     struct hutch_err ignored;
 
     if (r->out_len == strlen(missing) && memcmp(r->out, missing, r->out_len) == 0) {
@@ -145,8 +145,8 @@ static void judge_tests(const struct batch_run *run, const struct hutch_result *
         return;
     }
     if (r->verdict != HUTCH_OK || r->out_len <= token_len + 1 || memcmp(r->out, run->token, token_len) != 0 ||
-        hutch_batch_json_check("", 1, 1, r->out + token_len, r->out_len - token_len, &report, &ignored) < 0 ||
-        !hutch_batch_json_is_object(report)) {
+        hutch_json_view_check("", 1, 1, r->out + token_len, r->out_len - token_len, &report, &ignored) < 0 ||
+        !hutch_json_view_is_object(report)) {
         say(o, BATCH_RUNTIME_ERROR, "the tests were ended before they could report");
         return;
     }

@@ -34,11 +34,11 @@ struct found {
     bool counts;
 };
 
-static bool read_hash(struct batch_json value, struct batch_hash *ret)
+static bool read_hash(struct json_view value, struct batch_hash *ret)
 {
     char text[BATCH_HASH_LEN + 1];
 
-    if (!hutch_batch_json_is_string(value) || value.len != BATCH_HASH_LEN + 2)
+    if (!hutch_json_view_is_string(value) || value.len != BATCH_HASH_LEN + 2)
         return false;
     memcpy(text, value.text + 1, BATCH_HASH_LEN);
     text[BATCH_HASH_LEN] = '\0';
@@ -74,17 +74,17 @@ static int read_line(const struct batch_output *out, const struct index *x, cons
     struct batch_plan *plan = out->plan;
     auto_free char *id = NULL;
     enum batch_verdict verdict;
-    struct batch_json root, name;
+    struct json_view root, name;
     struct batch_hash hash;
     size_t group;
     int64_t sample;
 
-    if (hutch_batch_json_check(what, 1, 1, text, len, &root, err) < 0)
+    if (hutch_json_view_check(what, 1, 1, text, len, &root, err) < 0)
         return hutch_err_wrap(err, "this is no result of 'hutch batch' (move the file away)");
-    name = hutch_batch_json_get(root, "verdict");
-    if (!hutch_batch_json_is_string(name) || hutch_batch_verdict_parse(name.text + 1, name.len - 2, &verdict) < 0 ||
-        !hutch_batch_json_integer(hutch_batch_json_get(root, "completion_id"), &sample) ||
-        !read_hash(hutch_batch_json_get(root, "hash"), &hash))
+    name = hutch_json_view_get(root, "verdict");
+    if (!hutch_json_view_is_string(name) || hutch_batch_verdict_parse(name.text + 1, name.len - 2, &verdict) < 0 ||
+        !hutch_json_view_integer(hutch_json_view_get(root, "completion_id"), &sample) ||
+        !read_hash(hutch_json_view_get(root, "hash"), &hash))
         return hutch_err_set(err, 0, "%s: this is no result of 'hutch batch' (move the file away)", what);
     if (hutch_batch_sample_id(what, plan->options.format, root, &id, err) < 0)
         return -1;

@@ -143,7 +143,7 @@ static void describe(char *what, size_t size, const struct batch_source *source,
     snprintf(what, size, "'%s': line %" PRIu32, source->name, line);
 }
 
-static bool mentions_data(struct batch_json value)
+static bool mentions_data(struct json_view value)
 {
     return value.text && (memmem(value.text, value.len, "numpy", 5) || memmem(value.text, value.len, "pandas", 6));
 }
@@ -161,7 +161,7 @@ static void forget(struct batch_plan *plan, struct batch_group *group)
 static int get_task(struct batch_plan *plan, size_t index, struct batch_task **ret, struct hutch_err *err)
 {
     struct batch_group *group = &plan->groups[index];
-    struct batch_json record;
+    struct json_view record;
     char what[400], *text;
 
     if (!group->task) {
@@ -191,7 +191,7 @@ static void put_task(struct batch_plan *plan, size_t index)
 }
 
 /* A record of the task file: a task, and without a sample file an item too. */
-static int take_task(struct batch_plan *plan, struct batch_json record, const struct batch_place *place, struct hutch_err *err)
+static int take_task(struct batch_plan *plan, struct json_view record, const struct batch_place *place, struct hutch_err *err)
 {
     struct batch_hash hash = hash_add(hash_add(hash_start, &plan->salt, sizeof(plan->salt)), record.text, record.len);
     struct batch_task task;
@@ -203,7 +203,7 @@ static int take_task(struct batch_plan *plan, struct batch_json record, const st
     describe(what, sizeof(what), &plan->tasks, place->line);
     if (!text)
         return hutch_err_set(err, ENOMEM, "%s", what);
-    if (hutch_batch_task_read(&plan->options, what, text, (struct batch_json){ text, record.len }, &task, err) < 0)
+    if (hutch_batch_task_read(&plan->options, what, text, (struct json_view){ text, record.len }, &task, err) < 0)
         return -1;
     group = hutch_batch_plan_find(plan, task.id);
     rc = 0;
@@ -225,7 +225,7 @@ static int take_task(struct batch_plan *plan, struct batch_json record, const st
     return rc;
 }
 
-static int take_sample(struct batch_plan *plan, struct batch_json record, const struct batch_place *place, struct hutch_err *err)
+static int take_sample(struct batch_plan *plan, struct json_view record, const struct batch_place *place, struct hutch_err *err)
 {
     auto_free char *id = NULL;
     struct batch_sample sample;
@@ -250,7 +250,7 @@ static int take_sample(struct batch_plan *plan, struct batch_json record, const 
 static int read_tasks(struct batch_plan *plan, struct hutch_err *err)
 {
     struct batch_place place;
-    struct batch_json record;
+    struct json_view record;
     int rc;
 
     while ((rc = hutch_batch_source_next(&plan->tasks, &record, &place, err)) > 0) {
@@ -267,7 +267,7 @@ static int read_tasks(struct batch_plan *plan, struct hutch_err *err)
 static int read_samples(struct batch_plan *plan, bool is_partial, struct hutch_err *err)
 {
     struct batch_place place;
-    struct batch_json record;
+    struct json_view record;
     size_t missing = 0, first = 0;
     int rc;
 
@@ -333,7 +333,7 @@ void hutch_batch_plan_done(struct batch_plan *plan)
 static int load_own(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *ret, struct hutch_err *err)
 {
     char what[400], *text;
-    struct batch_json record;
+    struct json_view record;
 
     ret->task = calloc(1, sizeof(*ret->task));
     if (!ret->task)

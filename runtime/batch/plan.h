@@ -80,7 +80,7 @@ size_t hutch_batch_plan_find(const struct batch_plan *plan, const char *id);
 struct batch_loaded {
     struct batch_task *task;  /* the plan's, until it is released */
     char *text;               /* owned; NULL: the program is in the task */
-    struct batch_json record; /* of the sample; none without a sample file */
+    struct json_view record; /* of the sample; none without a sample file */
     struct batch_sample sample;
 };
 int hutch_batch_plan_load(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *ret, struct hutch_err *err);

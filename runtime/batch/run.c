@@ -4,6 +4,7 @@
 #include "runtime/batch/prelude.h"
 #include "sandbox/fd.h"
 #include "sandbox/rmtree.h"
+#include "runtime/text/buffer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +17,9 @@
 #define REPORT_BYTES 65536
 #define MAX_CASE_LIMITS 10
 
-static void add_text(struct batch_text *t, const char *text)
+static void add_text(struct text_buffer *t, const char *text)
 {
-    hutch_batch_text_add(t, text, strlen(text));
+    hutch_text_add(t, text, strlen(text));
 }
 
 static int make_token(char token[33], struct hutch_err *err)
@@ -35,27 +36,27 @@ static int make_token(char token[33], struct hutch_err *err)
 /* ---- programs that run as they are ---- */
 
 /* Adds the text of a value; an array is lines. */
-static int add_decoded(struct batch_text *t, struct batch_json value, struct hutch_err *err)
+static int add_decoded(struct text_buffer *t, struct json_view value, struct hutch_err *err)
 {
-    struct batch_json_walk walk = hutch_batch_json_walk(value);
-    struct batch_json item;
+    struct json_walk walk = hutch_json_view_walk(value);
+    struct json_view item;
 
-    if (hutch_batch_json_is_null(value))
+    if (hutch_json_view_is_null(value))
         return 0;
-    if (hutch_batch_json_is_string(value)) {
+    if (hutch_json_view_is_string(value)) {
         auto_free char *text = NULL;
         size_t len;
 
-        if (hutch_batch_json_text(value, &text, &len, err) < 0)
+        if (hutch_json_view_text(value, &text, &len, err) < 0)
             return -1;
-        hutch_batch_text_add(t, text, len);
+        hutch_text_add(t, text, len);
         return 0;
     }
-    if (!hutch_batch_json_is_array(value)) {
-        hutch_batch_text_add(t, value.text, value.len); /* a number where a text was meant */
+    if (!hutch_json_view_is_array(value)) {
+        hutch_text_add(t, value.text, value.len); /* a number where a text was meant */
         return 0;
     }
-    for (bool is_first = true; hutch_batch_json_next(&walk, NULL, &item); is_first = false) {
+    for (bool is_first = true; hutch_json_view_next(&walk, NULL, &item); is_first = false) {
         add_text(t, is_first ? "" : "\n");
         if (add_decoded(t, item, err) < 0)
             return -1;
@@ -63,35 +64,35 @@ static int add_decoded(struct batch_text *t, struct batch_json value, struct hut
     return 0;
 }
 
-static int take_text(struct batch_text *t, char **ret, size_t *ret_len, struct hutch_err *err)
+static int take_text(struct text_buffer *t, char **ret, size_t *ret_len, struct hutch_err *err)
 {
-    *ret = hutch_batch_text_take(t, ret_len);
+    *ret = hutch_text_take(t, ret_len);
     return *ret ? 0 : hutch_err_set(err, ENOMEM, "put a run together");
 }
 
-int hutch_batch_run_decode(struct batch_json value, char **ret, size_t *ret_len, struct hutch_err *err)
+int hutch_batch_run_decode(struct json_view value, char **ret, size_t *ret_len, struct hutch_err *err)
 {
-    struct batch_text t = BATCH_TEXT_INIT;
+    struct text_buffer t = TEXT_BUFFER_INIT;
 
     if (add_decoded(&t, value, err) < 0) {
-        hutch_batch_text_done(&t);
+        hutch_text_done(&t);
         return -1;
     }
     return take_text(&t, ret, ret_len, err);
 }
 
-static int make_plain_code(const struct batch_task *task, const struct batch_sample *sample, struct batch_text *t,
+static int make_plain_code(const struct batch_task *task, const struct batch_sample *sample, struct text_buffer *t,
                            struct hutch_err *err)
 {
     auto_free char *program = NULL;
     size_t len;
 
-    if (hutch_batch_json_text(sample->program, &program, &len, err) < 0)
+    if (hutch_json_view_text(sample->program, &program, &len, err) < 0)
         return -1;
     add_text(t, hutch_batch_prelude(task, sample));
     if (sample->is_completion && add_decoded(t, task->prompt, err) < 0)
         return -1;
-    hutch_batch_text_add(t, program, len);
+    hutch_text_add(t, program, len);
     if (task->tests.text) {
         add_text(t, "\n");
         if (add_decoded(t, task->tests, err) < 0)
@@ -102,11 +103,11 @@ static int make_plain_code(const struct batch_task *task, const struct batch_sam
 }
 
 /* A NULL-terminated array of decoded texts; of an object, NAME=VALUE. */
-static int make_words(struct batch_json list, char ***ret, struct hutch_err *err)
+static int make_words(struct json_view list, char ***ret, struct hutch_err *err)
 {
-    size_t n = hutch_batch_json_count(list), i = 0;
-    struct batch_json_walk walk = hutch_batch_json_walk(list);
-    struct batch_json key, value;
+    size_t n = hutch_json_view_count(list), i = 0;
+    struct json_walk walk = hutch_json_view_walk(list);
+    struct json_view key, value;
     char **words;
 
     if (n == 0)
@@ -115,19 +116,19 @@ static int make_words(struct batch_json list, char ***ret, struct hutch_err *err
     if (!words)
         return hutch_err_set(err, ENOMEM, "put a run together");
     *ret = words; /* freed with the run, however far this gets */
-    while (hutch_batch_json_next(&walk, &key, &value)) {
-        struct batch_text t = BATCH_TEXT_INIT;
+    while (hutch_json_view_next(&walk, &key, &value)) {
+        struct text_buffer t = TEXT_BUFFER_INIT;
         size_t len;
 
         if (walk.is_object) {
             if (add_decoded(&t, key, err) < 0) {
-                hutch_batch_text_done(&t);
+                hutch_text_done(&t);
                 return -1;
             }
             add_text(&t, "=");
         }
         if (add_decoded(&t, value, err) < 0) {
-            hutch_batch_text_done(&t);
+            hutch_text_done(&t);
             return -1;
         }
         if (take_text(&t, &words[i], &len, err) < 0)
@@ -170,7 +171,7 @@ static int open_parent(int dirfd, char *path, int *ret_fd, const char **ret_name
     return 0;
 }
 
-static int write_file(int dirfd, struct batch_json key, struct batch_json value, struct hutch_err *err)
+static int write_file(int dirfd, struct json_view key, struct json_view value, struct hutch_err *err)
 {
     auto_free char *path = NULL, *data = NULL;
     auto_fd parent = -1;
@@ -178,7 +179,7 @@ static int write_file(int dirfd, struct batch_json key, struct batch_json value,
     const char *name = NULL;
     size_t len, path_len;
 
-    if (hutch_batch_json_text(key, &path, &path_len, err) < 0 || hutch_batch_json_text(value, &data, &len, err) < 0)
+    if (hutch_json_view_text(key, &path, &path_len, err) < 0 || hutch_json_view_text(value, &data, &len, err) < 0)
         return -1;
     if (strlen(path) != path_len)
         return hutch_err_set(err, EINVAL, "the name of a file has a NUL byte in it");
@@ -193,11 +194,11 @@ static int write_file(int dirfd, struct batch_json key, struct batch_json value,
 static int make_files(const struct batch_manner *manner, const struct batch_task *task, uint64_t number, struct batch_run *run,
                       struct hutch_err *err)
 {
-    struct batch_json_walk walk = hutch_batch_json_walk(task->files);
-    struct batch_json key, value;
+    struct json_walk walk = hutch_json_view_walk(task->files);
+    struct json_view key, value;
     auto_fd dirfd = -1;
 
-    if (hutch_batch_json_count(task->files) == 0)
+    if (hutch_json_view_count(task->files) == 0)
         return 0;
     snprintf(run->files_name, sizeof(run->files_name), "%" PRIu64, number);
     run->files_fd = manner->files_fd;
@@ -210,7 +211,7 @@ static int make_files(const struct batch_manner *manner, const struct batch_task
     dirfd = openat(manner->files_fd, run->files_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dirfd < 0)
         return hutch_err_set(err, errno, "open the directory '%s'", run->files_path);
-    while (hutch_batch_json_next(&walk, &key, &value))
+    while (hutch_json_view_next(&walk, &key, &value))
         if (write_file(dirfd, key, value, err) < 0)
             return -1;
     run->request.data_dir = run->files_path;
@@ -239,7 +240,7 @@ static void set_limits(const struct batch_manner *manner, const struct batch_tas
 }
 
 static int make_parts(const struct batch_manner *manner, const struct batch_task *task, const struct batch_sample *sample,
-                      size_t index, struct batch_run *run, struct batch_text *code, struct batch_text *input, struct hutch_err *err)
+                      size_t index, struct batch_run *run, struct text_buffer *code, struct text_buffer *input, struct hutch_err *err)
 {
     struct hutch_request *q = &run->request;
 
@@ -264,7 +265,7 @@ static int make_parts(const struct batch_manner *manner, const struct batch_task
 int hutch_batch_run_make(const struct batch_manner *manner, const struct batch_task *task, const struct batch_sample *sample,
                          size_t index, uint64_t number, struct batch_run *ret, struct hutch_err *err)
 {
-    struct batch_text code = BATCH_TEXT_INIT, input = BATCH_TEXT_INIT;
+    struct text_buffer code = TEXT_BUFFER_INIT, input = TEXT_BUFFER_INIT;
     struct batch_run run = BATCH_RUN_INIT;
     struct hutch_request *q = &run.request;
 
@@ -273,8 +274,8 @@ int hutch_batch_run_make(const struct batch_manner *manner, const struct batch_t
     set_limits(manner, task, q);
     if (make_parts(manner, task, sample, index, &run, &code, &input, err) < 0 ||
         make_files(manner, task, number, &run, err) < 0) {
-        hutch_batch_text_done(&code);
-        hutch_batch_text_done(&input);
+        hutch_text_done(&code);
+        hutch_text_done(&input);
         hutch_batch_run_done(&run);
         return hutch_err_wrap(err, "task '%s'", task->id);
     }

@@ -4,7 +4,7 @@
 #ifndef HUTCH_BATCH_RUN_H
 #define HUTCH_BATCH_RUN_H
 
-#include "runtime/text/batch_json.h"
+#include "runtime/text/json_view.h"
 #include "runtime/batch/plan.h"
 #include "runtime/batch/task.h"
 #include "sandbox/err.h"
@@ -42,6 +42,6 @@ int hutch_batch_run_make(const struct batch_manner *manner, const struct batch_t
 void hutch_batch_run_done(struct batch_run *run);
 
 /* The text of a value in a task, where an array is lines, and null is nothing; NUL-terminated, the caller's to free. Errors: ENOMEM. */
-int hutch_batch_run_decode(struct batch_json value, char **ret, size_t *ret_len, struct hutch_err *err);
+int hutch_batch_run_decode(struct json_view value, char **ret, size_t *ret_len, struct hutch_err *err);
 
 #endif

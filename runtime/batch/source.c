@@ -310,11 +310,11 @@ static int advance(struct batch_source *s, struct hutch_err *err)
     return 1;
 }
 
-int hutch_batch_source_next(struct batch_source *s, struct batch_json *ret, struct batch_place *ret_place, struct hutch_err *err)
+int hutch_batch_source_next(struct batch_source *s, struct json_view *ret, struct batch_place *ret_place, struct hutch_err *err)
 {
     struct extent extent = { .depth = 0 };
     struct batch_place place;
-    struct batch_json value;
+    struct json_view value;
     char what[300];
     size_t len = 0;
     int rc = s->is_over ? 0 : advance(s, err);
@@ -341,7 +341,7 @@ int hutch_batch_source_next(struct batch_source *s, struct batch_json *ret, stru
     }
     place.len = (uint32_t)len;
     snprintf(what, sizeof(what), "'%s'", s->name);
-    if (hutch_batch_json_check(what, place.line, place.column, s->buf + s->pos, len, &value, err) < 0)
+    if (hutch_json_view_check(what, place.line, place.column, s->buf + s->pos, len, &value, err) < 0)
         return -1;
     for (size_t i = 0; i < len; i++)
         step(s);
@@ -352,7 +352,7 @@ int hutch_batch_source_next(struct batch_source *s, struct batch_json *ret, stru
 }
 
 int hutch_batch_source_load(const struct batch_source *s, const struct batch_place *place, char **ret_text,
-                            struct batch_json *ret, struct hutch_err *err)
+                            struct json_view *ret, struct hutch_err *err)
 {
     auto_free char *text = malloc((size_t)place->len + 1);
     char what[300];
@@ -371,7 +371,7 @@ int hutch_batch_source_load(const struct batch_source *s, const struct batch_pla
     }
     text[done] = '\0';
     snprintf(what, sizeof(what), "'%s' (which has changed since it was read first?)", s->name);
-    if (hutch_batch_json_check(what, place->line, place->column, text, done, ret, err) < 0)
+    if (hutch_json_view_check(what, place->line, place->column, text, done, ret, err) < 0)
         return -1;
     *ret_text = text;
     text = NULL;

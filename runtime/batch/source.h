@@ -5,7 +5,7 @@
 #ifndef HUTCH_BATCH_SOURCE_H
 #define HUTCH_BATCH_SOURCE_H
 
-#include "runtime/text/batch_json.h"
+#include "runtime/text/json_view.h"
 #include "sandbox/err.h"
 
 #include <stdbool.h>
@@ -39,12 +39,12 @@ int hutch_batch_source_open(const char *path, struct batch_source *ret, struct h
 
 /* The next record, whose text stands in @source until the next call; 1, or 0 when there is none. Errors name file and line:
  * not JSON, not an object, too large. */
-int hutch_batch_source_next(struct batch_source *source, struct batch_json *ret, struct batch_place *ret_place,
+int hutch_batch_source_next(struct batch_source *source, struct json_view *ret, struct batch_place *ret_place,
                             struct hutch_err *err);
 
 /* A record once more; the caller frees *ret_text. Errors: the file has changed. */
 int hutch_batch_source_load(const struct batch_source *source, const struct batch_place *place, char **ret_text,
-                            struct batch_json *ret, struct hutch_err *err);
+                            struct json_view *ret, struct hutch_err *err);
 
 void hutch_batch_source_done(struct batch_source *source);
 

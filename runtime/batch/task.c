@@ -33,12 +33,12 @@ int hutch_batch_format_parse(const char *name, enum batch_format *ret, struct hu
     return hutch_err_set(err, 0, "'%.40s' is not a format: generic, humaneval, mbpp, stdio or auto", name);
 }
 
-static bool has(struct batch_json record, const char *key)
+static bool has(struct json_view record, const char *key)
 {
-    return !hutch_batch_json_is_null(hutch_batch_json_get(record, key));
+    return !hutch_json_view_is_null(hutch_json_view_get(record, key));
 }
 
-enum batch_format hutch_batch_format_guess(struct batch_json record)
+enum batch_format hutch_batch_format_guess(struct json_view record)
 {
     if (has(record, "entry_point") && has(record, "test") && has(record, "prompt"))
         return BATCH_HUMANEVAL;
@@ -54,7 +54,7 @@ enum batch_format hutch_batch_format_guess(struct batch_json record)
 
 struct reader {
     const char *what;
-    struct batch_json record;
+    struct json_view record;
     struct batch_task *task;
     struct hutch_err *err;
 };
@@ -74,17 +74,17 @@ static int refuse(const struct reader *r, const char *fmt, ...)
 enum need { OPTIONAL, REQUIRED };
 
 /* A string, or none where it is null or missing. */
-static int read_string(const struct reader *r, const char *key, size_t max, enum need need, struct batch_json *ret)
+static int read_string(const struct reader *r, const char *key, size_t max, enum need need, struct json_view *ret)
 {
-    struct batch_json value = hutch_batch_json_get(r->record, key);
+    struct json_view value = hutch_json_view_get(r->record, key);
 
-    if (hutch_batch_json_is_null(value)) {
+    if (hutch_json_view_is_null(value)) {
         if (need == REQUIRED)
             return refuse(r, value.text ? "the key \"%s\" is null" : "the key \"%s\" is missing", key);
-        *ret = BATCH_JSON_NONE;
+        *ret = JSON_VIEW_NONE;
         return 0;
     }
-    if (!hutch_batch_json_is_string(value))
+    if (!hutch_json_view_is_string(value))
         return refuse(r, "the value of \"%s\" is not a text", key);
     if (value.len > max)
         return refuse(r, "the text of \"%s\" is longer than %zu bytes", key, max);
@@ -93,28 +93,28 @@ static int read_string(const struct reader *r, const char *key, size_t max, enum
 }
 
 /* A string, or an array of strings. */
-static int read_strings(const struct reader *r, const char *key, size_t max, struct batch_json *ret)
+static int read_strings(const struct reader *r, const char *key, size_t max, struct json_view *ret)
 {
-    struct batch_json value = hutch_batch_json_get(r->record, key), item;
-    struct batch_json_walk walk = hutch_batch_json_walk(value);
+    struct json_view value = hutch_json_view_get(r->record, key), item;
+    struct json_walk walk = hutch_json_view_walk(value);
 
-    if (!hutch_batch_json_is_array(value))
+    if (!hutch_json_view_is_array(value))
         return read_string(r, key, max, OPTIONAL, ret);
     if (value.len > max)
         return refuse(r, "the texts of \"%s\" are longer than %zu bytes", key, max);
-    while (hutch_batch_json_next(&walk, NULL, &item))
-        if (!hutch_batch_json_is_string(item))
+    while (hutch_json_view_next(&walk, NULL, &item))
+        if (!hutch_json_view_is_string(item))
             return refuse(r, "what \"%s\" lists is not all text", key);
     *ret = value;
     return 0;
 }
 
-static int decode(const struct reader *r, const char *key, struct batch_json value, char **ret)
+static int decode(const struct reader *r, const char *key, struct json_view value, char **ret)
 {
     char *text;
     size_t len;
 
-    if (hutch_batch_json_text(value, &text, &len, r->err) < 0)
+    if (hutch_json_view_text(value, &text, &len, r->err) < 0)
         return hutch_err_wrap(r->err, "%s", r->what);
     if (strlen(text) != len) {
         free(text);
@@ -127,25 +127,25 @@ static int decode(const struct reader *r, const char *key, struct batch_json val
 /* ---- who it is ---- */
 
 /* Tasks are called by text or number; which key holds it differs. */
-static int find_id(const char *what, struct batch_json record, struct batch_json *ret_json, char **ret, struct hutch_err *err)
+static int find_id(const char *what, struct json_view record, struct json_view *ret_json, char **ret, struct hutch_err *err)
 {
     static const char *const keys[] = { "task_id", "id", "question_id", "problem_id" };
     struct reader r = { .what = what, .record = record, .err = err };
-    struct batch_json value = BATCH_JSON_NONE;
+    struct json_view value = JSON_VIEW_NONE;
     const char *key = NULL;
     int64_t number;
 
     for (size_t i = 0; i < ARRAY_SIZE(keys) && !value.text; i++)
-        value = hutch_batch_json_get(record, key = keys[i]);
+        value = hutch_json_view_get(record, key = keys[i]);
     if (!value.text)
         return refuse(&r, "the key \"task_id\" (or \"id\") is missing");
     *ret_json = value;
-    if (hutch_batch_json_is_string(value)) {
+    if (hutch_json_view_is_string(value)) {
         if (value.len <= 2 || value.len > ID_MAX)
             return refuse(&r, "\"%s\" is not a name of 1 to %d bytes", key, ID_MAX);
         return decode(&r, key, value, ret);
     }
-    if (!hutch_batch_json_integer(value, &number))
+    if (!hutch_json_view_integer(value, &number))
         return refuse(&r, "\"%s\" is neither a text nor a whole number", key);
     if (asprintf(ret, "%lld", (long long)number) < 0)
         return hutch_err_set(err, ENOMEM, "%s", what);
@@ -191,7 +191,7 @@ static int read_mbpp(const struct reader *r, const struct batch_task_options *op
         return read_string(r, "test", PROGRAM_MAX, REQUIRED, &t->tests);
     if (read_strings(r, "test_list", PROGRAM_MAX, &t->tests) < 0)
         return -1;
-    if (!hutch_batch_json_is_array(t->tests) || hutch_batch_json_count(t->tests) == 0)
+    if (!hutch_json_view_is_array(t->tests) || hutch_json_view_count(t->tests) == 0)
         return refuse(r, "the key \"test_list\" is missing, or lists nothing");
     return options->with_challenge ? read_strings(r, "challenge_test_list", PROGRAM_MAX, &t->more_tests) : 0;
 }
@@ -199,19 +199,19 @@ static int read_mbpp(const struct reader *r, const struct batch_task_options *op
 /* ---- programs that read and print ---- */
 
 /* JSON, or text that holds JSON, which is then @slot of the task. */
-static int open_inner(const struct reader *r, const char *key, int slot, struct batch_json *ret)
+static int open_inner(const struct reader *r, const char *key, int slot, struct json_view *ret)
 {
-    struct batch_json value = hutch_batch_json_get(r->record, key);
+    struct json_view value = hutch_json_view_get(r->record, key);
     char what[400];
 
-    if (!hutch_batch_json_is_string(value)) {
+    if (!hutch_json_view_is_string(value)) {
         *ret = value;
         return 0;
     }
     if (decode(r, key, value, &r->task->inner[slot]) < 0)
         return -1;
     snprintf(what, sizeof(what), "%s: the text of \"%s\" (test cases that are packed must be unpacked first)", r->what, key);
-    return hutch_batch_json_check(what, 1, 1, r->task->inner[slot], strlen(r->task->inner[slot]), ret, r->err);
+    return hutch_json_view_check(what, 1, 1, r->task->inner[slot], strlen(r->task->inner[slot]), ret, r->err);
 }
 
 static int make_cases(const struct reader *r, size_t n)
@@ -228,22 +228,22 @@ static int make_cases(const struct reader *r, size_t n)
 }
 
 /* {"inputs": […], "outputs": […], "fn_name": …} */
-static int read_pairs(const struct reader *r, struct batch_json object)
+static int read_pairs(const struct reader *r, struct json_view object)
 {
-    struct batch_json inputs = hutch_batch_json_get(object, "inputs"), outputs = hutch_batch_json_get(object, "outputs");
-    struct batch_json_walk in = hutch_batch_json_walk(inputs), out = hutch_batch_json_walk(outputs);
-    struct batch_json name = hutch_batch_json_get(object, "fn_name");
+    struct json_view inputs = hutch_json_view_get(object, "inputs"), outputs = hutch_json_view_get(object, "outputs");
+    struct json_walk in = hutch_json_view_walk(inputs), out = hutch_json_view_walk(outputs);
+    struct json_view name = hutch_json_view_get(object, "fn_name");
     struct batch_case c;
 
-    if (!hutch_batch_json_is_array(inputs) || !hutch_batch_json_is_array(outputs))
+    if (!hutch_json_view_is_array(inputs) || !hutch_json_view_is_array(outputs))
         return refuse(r, "expected \"inputs\" and \"outputs\", an array each");
-    if (hutch_batch_json_count(inputs) != hutch_batch_json_count(outputs))
-        return refuse(r, "there are %zu inputs and %zu outputs", hutch_batch_json_count(inputs), hutch_batch_json_count(outputs));
-    if (make_cases(r, hutch_batch_json_count(inputs)) < 0)
+    if (hutch_json_view_count(inputs) != hutch_json_view_count(outputs))
+        return refuse(r, "there are %zu inputs and %zu outputs", hutch_json_view_count(inputs), hutch_json_view_count(outputs));
+    if (make_cases(r, hutch_json_view_count(inputs)) < 0)
         return -1;
-    while (hutch_batch_json_next(&in, NULL, &c.input) && hutch_batch_json_next(&out, NULL, &c.output))
+    while (hutch_json_view_next(&in, NULL, &c.input) && hutch_json_view_next(&out, NULL, &c.output))
         r->task->cases[r->task->n_cases++] = c;
-    if (hutch_batch_json_is_string(name) && name.len > 2) {
+    if (hutch_json_view_is_string(name) && name.len > 2) {
         r->task->is_function = true;
         r->task->entry = name;
     }
@@ -251,26 +251,26 @@ static int read_pairs(const struct reader *r, struct batch_json object)
 }
 
 /* [{"input": …, "output": …, "type": …}, …], or {"input": {"stdin": …}, "output": {"stdout": …}} */
-static int read_case_list(const struct reader *r, const char *key, struct batch_json list)
+static int read_case_list(const struct reader *r, const char *key, struct json_view list)
 {
-    struct batch_json_walk walk = hutch_batch_json_walk(list);
-    struct batch_json item, type;
+    struct json_walk walk = hutch_json_view_walk(list);
+    struct json_view item, type;
     struct batch_case c;
 
-    if (!hutch_batch_json_is_array(list))
+    if (!hutch_json_view_is_array(list))
         return refuse(r, "the value of \"%s\" is not an array of test cases", key);
-    if (make_cases(r, hutch_batch_json_count(list)) < 0)
+    if (make_cases(r, hutch_json_view_count(list)) < 0)
         return -1;
-    while (hutch_batch_json_next(&walk, NULL, &item)) {
-        c.input = hutch_batch_json_get(item, "input");
-        c.output = hutch_batch_json_get(item, "output");
-        if (hutch_batch_json_is_object(c.input))
-            c.input = hutch_batch_json_get(c.input, "stdin");
-        if (hutch_batch_json_is_object(c.output))
-            c.output = hutch_batch_json_get(c.output, "stdout");
+    while (hutch_json_view_next(&walk, NULL, &item)) {
+        c.input = hutch_json_view_get(item, "input");
+        c.output = hutch_json_view_get(item, "output");
+        if (hutch_json_view_is_object(c.input))
+            c.input = hutch_json_view_get(c.input, "stdin");
+        if (hutch_json_view_is_object(c.output))
+            c.output = hutch_json_view_get(c.output, "stdout");
         if (!c.output.text)
             return refuse(r, "test case %zu of \"%s\" has no \"output\"", r->task->n_cases, key);
-        type = hutch_batch_json_get(item, "testtype");
+        type = hutch_json_view_get(item, "testtype");
         if (type.len == strlen("\"functional\"") && memcmp(type.text, "\"functional\"", type.len) == 0)
             r->task->is_function = true;
         r->task->cases[r->task->n_cases++] = c;
@@ -282,7 +282,7 @@ static int read_case_list(const struct reader *r, const char *key, struct batch_
 static int read_livecodebench(const struct reader *r)
 {
     static const char *const keys[] = { "public_test_cases", "private_test_cases" };
-    struct batch_json list, metadata = hutch_batch_json_get(r->record, "metadata");
+    struct json_view list, metadata = hutch_json_view_get(r->record, "metadata");
     auto_free char *text = NULL;
 
     for (int i = 0; i < 2; i++) {
@@ -293,9 +293,9 @@ static int read_livecodebench(const struct reader *r)
     }
     if (!r->task->is_function)
         return 0;
-    if (hutch_batch_json_is_object(metadata)) {
-        r->task->entry = hutch_batch_json_get(metadata, "func_name");
-    } else if (hutch_batch_json_is_string(metadata)) {
+    if (hutch_json_view_is_object(metadata)) {
+        r->task->entry = hutch_json_view_get(metadata, "func_name");
+    } else if (hutch_json_view_is_string(metadata)) {
         /* Text within text: its value is looked up in the record's own spelling, where quotes have a backslash. */
         const char *from = memmem(metadata.text, metadata.len, "\\\"func_name\\\"", 13), *end;
 
@@ -303,7 +303,7 @@ static int read_livecodebench(const struct reader *r)
         end = from ? memmem(from, (size_t)(metadata.text + metadata.len - from), "\\\"", 2) : NULL;
         if (end && asprintf(&text, "\"%.*s\"", (int)(end - from - 1), from + 1) > 0 && !r->task->inner[1]) {
             r->task->inner[1] = text;
-            r->task->entry = (struct batch_json){ text, strlen(text) };
+            r->task->entry = (struct json_view){ text, strlen(text) };
             text = NULL;
         }
     }
@@ -311,12 +311,12 @@ static int read_livecodebench(const struct reader *r)
 }
 
 /* "python" is told in many ways; another language by its own name. */
-static int read_language(const struct reader *r, struct batch_json object)
+static int read_language(const struct reader *r, struct json_view object)
 {
-    struct batch_json value = hutch_batch_json_get(object, "language");
+    struct json_view value = hutch_json_view_get(object, "language");
     char *text = NULL;
 
-    if (hutch_batch_json_is_string(value) && (value.len > 40 || decode(r, "language", value, &text) < 0))
+    if (hutch_json_view_is_string(value) && (value.len > 40 || decode(r, "language", value, &text) < 0))
         return value.len > 40 ? refuse(r, "the value of \"language\" is too long") : -1;
     if (text && (strcasecmp(text, "python3") == 0 || strcasecmp(text, "py") == 0 || strcasecmp(text, "python") == 0))
         strcpy(text, "python");
@@ -333,14 +333,14 @@ static int read_language(const struct reader *r, struct batch_json object)
 static int read_solution(const struct reader *r)
 {
     static const char *const keys[] = { "code", "solution", "program", "canonical_solution" };
-    struct batch_json list = hutch_batch_json_get(r->record, "solutions");
-    struct batch_json_walk walk = hutch_batch_json_walk(list);
-    struct batch_json first;
+    struct json_view list = hutch_json_view_get(r->record, "solutions");
+    struct json_walk walk = hutch_json_view_walk(list);
+    struct json_view first;
 
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
         if (has(r->record, keys[i]))
             return read_string(r, keys[i], PROGRAM_MAX, REQUIRED, &r->task->program);
-    if (hutch_batch_json_is_array(list) && hutch_batch_json_next(&walk, NULL, &first) && hutch_batch_json_is_string(first))
+    if (hutch_json_view_is_array(list) && hutch_json_view_next(&walk, NULL, &first) && hutch_json_view_is_string(first))
         r->task->program = first;
     return 0;
 }
@@ -348,7 +348,7 @@ static int read_solution(const struct reader *r)
 static int read_stdio(const struct reader *r, const struct batch_task_options *options)
 {
     struct batch_task *t = r->task;
-    struct batch_json value;
+    struct json_view value;
     int rc;
 
     t->judging = BATCH_BY_OUTPUT;
@@ -362,7 +362,7 @@ static int read_stdio(const struct reader *r, const struct batch_task_options *o
     } else if (has(r->record, "verification_info")) {
         if (open_inner(r, "verification_info", 0, &value) < 0 || read_language(r, value) < 0)
             return -1;
-        rc = read_case_list(r, "test_cases", hutch_batch_json_get(value, "test_cases"));
+        rc = read_case_list(r, "test_cases", hutch_json_view_get(value, "test_cases"));
     } else if (has(r->record, "public_test_cases")) {
         t->compare = COMPARE_DECIMAL;
         t->with_prelude = true;
@@ -389,7 +389,7 @@ static int read_stdio(const struct reader *r, const struct batch_task_options *o
     if (options->has_compare)
         t->compare = options->compare;
     if (t->is_function) {
-        if (!hutch_batch_json_is_string(t->entry) || t->entry.len <= 2 || t->entry.len > ID_MAX)
+        if (!hutch_json_view_is_string(t->entry) || t->entry.len <= 2 || t->entry.len > ID_MAX)
             return refuse(r, "its test cases call a function, whose name is missing (\"fn_name\", \"func_name\" in \"metadata\")");
         t->judging = BATCH_BY_TESTS;
     }
@@ -403,42 +403,42 @@ static int read_stdio(const struct reader *r, const struct batch_task_options *o
 
 /* ---- our own form ---- */
 
-static int read_words(const struct reader *r, const char *key, struct batch_json *ret)
+static int read_words(const struct reader *r, const char *key, struct json_view *ret)
 {
     if (read_strings(r, key, 1u << 20, ret) < 0)
         return -1;
-    if (ret->text && !hutch_batch_json_is_array(*ret))
+    if (ret->text && !hutch_json_view_is_array(*ret))
         return refuse(r, "the value of \"%s\" is not an array", key);
-    if (hutch_batch_json_count(*ret) > BATCH_MAX_WORDS)
+    if (hutch_json_view_count(*ret) > BATCH_MAX_WORDS)
         return refuse(r, "\"%s\" lists more than %d texts", key, BATCH_MAX_WORDS);
     return 0;
 }
 
 /* An object whose values are all text. */
-static int read_text_map(const struct reader *r, const char *key, size_t max, struct batch_json *ret)
+static int read_text_map(const struct reader *r, const char *key, size_t max, struct json_view *ret)
 {
-    struct batch_json value = hutch_batch_json_get(r->record, key), item;
-    struct batch_json_walk walk = hutch_batch_json_walk(value);
+    struct json_view value = hutch_json_view_get(r->record, key), item;
+    struct json_walk walk = hutch_json_view_walk(value);
 
-    if (hutch_batch_json_is_null(value))
+    if (hutch_json_view_is_null(value))
         return 0;
-    if (!hutch_batch_json_is_object(value))
+    if (!hutch_json_view_is_object(value))
         return refuse(r, "the value of \"%s\" is not an object", key);
-    if (hutch_batch_json_count(value) > max)
+    if (hutch_json_view_count(value) > max)
         return refuse(r, "\"%s\" holds more than %zu texts", key, max);
-    while (hutch_batch_json_next(&walk, NULL, &item))
-        if (!hutch_batch_json_is_string(item))
+    while (hutch_json_view_next(&walk, NULL, &item))
+        if (!hutch_json_view_is_string(item))
             return refuse(r, "what \"%s\" holds is not all text", key);
     *ret = value;
     return 0;
 }
 
 /* A number of the unit without a suffix, or text that has one, as policies have it. */
-static int read_limit(const struct reader *r, const char *key, struct batch_json value,
+static int read_limit(const struct reader *r, const char *key, struct json_view value,
                       int (*parse)(const char *, uint64_t *, struct hutch_err *), uint64_t *ret)
 {
     char text[32];
-    bool is_quoted = hutch_batch_json_is_string(value);
+    bool is_quoted = hutch_json_view_is_string(value);
     size_t len = is_quoted ? value.len - 2 : value.len;
 
     if (len >= sizeof(text))
@@ -463,14 +463,14 @@ static int read_limits(const struct reader *r)
         { "pids", hutch_parse_u64, offsetof(struct batch_limits, pids) },
         { "output", hutch_parse_bytes, offsetof(struct batch_limits, output_bytes) },
     };
-    struct batch_json limits = hutch_batch_json_get(r->record, "limits"), key, value;
-    struct batch_json_walk walk = hutch_batch_json_walk(limits);
+    struct json_view limits = hutch_json_view_get(r->record, "limits"), key, value;
+    struct json_walk walk = hutch_json_view_walk(limits);
 
-    if (hutch_batch_json_is_null(limits))
+    if (hutch_json_view_is_null(limits))
         return 0;
-    if (!hutch_batch_json_is_object(limits))
+    if (!hutch_json_view_is_object(limits))
         return refuse(r, "the value of \"limits\" is not an object");
-    while (hutch_batch_json_next(&walk, &key, &value)) {
+    while (hutch_json_view_next(&walk, &key, &value)) {
         size_t i = 0;
 
         while (i < ARRAY_SIZE(rows) && (key.len != strlen(rows[i].key) + 2 || memcmp(key.text + 1, rows[i].key, key.len - 2) != 0))
@@ -489,10 +489,10 @@ static int check_keys(const struct reader *r)
 {
     static const char *const keys[] = { "id", "task_id", "language", "code", "prompt", "stdin", "files", "args", "env", "expected",
                                         "tests", "setup", "entry_point", "judge", "compare", "limits", "metadata" };
-    struct batch_json_walk walk = hutch_batch_json_walk(r->record);
-    struct batch_json key, value;
+    struct json_walk walk = hutch_json_view_walk(r->record);
+    struct json_view key, value;
 
-    while (hutch_batch_json_next(&walk, &key, &value)) {
+    while (hutch_json_view_next(&walk, &key, &value)) {
         size_t i = 0;
 
         while (i < ARRAY_SIZE(keys) && (key.len != strlen(keys[i]) + 2 || memcmp(key.text + 1, keys[i], key.len - 2) != 0))
@@ -506,23 +506,23 @@ static int check_keys(const struct reader *r)
 
 static int read_expected(const struct reader *r)
 {
-    struct batch_json expected = hutch_batch_json_get(r->record, "expected"), key, value;
-    struct batch_json_walk walk = hutch_batch_json_walk(expected);
+    struct json_view expected = hutch_json_view_get(r->record, "expected"), key, value;
+    struct json_walk walk = hutch_json_view_walk(expected);
     struct batch_task *t = r->task;
     bool has_output = false;
 
-    if (hutch_batch_json_is_string(expected)) { /* short for {"stdout": …} */
+    if (hutch_json_view_is_string(expected)) { /* short for {"stdout": …} */
         t->cases[0].output = expected;
         has_output = true;
-    } else if (!hutch_batch_json_is_null(expected) && !hutch_batch_json_is_object(expected)) {
+    } else if (!hutch_json_view_is_null(expected) && !hutch_json_view_is_object(expected)) {
         return refuse(r, "the value of \"expected\" is not an object");
     }
-    while (hutch_batch_json_is_object(expected) && hutch_batch_json_next(&walk, &key, &value)) {
-        if (key.len == 8 && memcmp(key.text, "\"stdout\"", 8) == 0 && hutch_batch_json_is_string(value)) {
+    while (hutch_json_view_is_object(expected) && hutch_json_view_next(&walk, &key, &value)) {
+        if (key.len == 8 && memcmp(key.text, "\"stdout\"", 8) == 0 && hutch_json_view_is_string(value)) {
             t->cases[0].output = value;
             has_output = true;
         } else if (key.len == 11 && memcmp(key.text, "\"exit_code\"", 11) == 0 &&
-                   hutch_batch_json_integer(value, &t->exit_code) && t->exit_code >= 0 && t->exit_code <= 255) {
+                   hutch_json_view_integer(value, &t->exit_code) && t->exit_code >= 0 && t->exit_code <= 255) {
             continue;
         } else {
             return refuse(r, "\"expected\" takes \"stdout\", a text, and \"exit_code\", 0 to 255");
@@ -536,14 +536,14 @@ static int read_expected(const struct reader *r)
 static int read_generic(const struct reader *r, const struct batch_task_options *options)
 {
     struct batch_task *t = r->task;
-    struct batch_json judge, compare;
+    struct json_view judge, compare;
     auto_free char *name = NULL;
 
     t->judging = BATCH_BY_EXIT;
     t->compare = COMPARE_RSTRIP_NEWLINES;
     if (check_keys(r) < 0 || read_language(r, r->record) < 0 || make_cases(r, 1) < 0)
         return -1;
-    t->cases[0] = (struct batch_case){ BATCH_JSON_NONE, BATCH_JSON_NONE };
+    t->cases[0] = (struct batch_case){ JSON_VIEW_NONE, JSON_VIEW_NONE };
     t->n_cases = 1;
     if (read_string(r, "code", PROGRAM_MAX, OPTIONAL, &t->program) < 0 ||
         read_string(r, "prompt", PROGRAM_MAX, OPTIONAL, &t->prompt) < 0 ||
@@ -586,7 +586,7 @@ static int read_generic(const struct reader *r, const struct batch_task_options 
 
 /* ---- ---- */
 
-int hutch_batch_task_read(const struct batch_task_options *options, const char *what, char *text, struct batch_json record,
+int hutch_batch_task_read(const struct batch_task_options *options, const char *what, char *text, struct json_view record,
                           struct batch_task *ret, struct hutch_err *err)
 {
     static int (*const read[BATCH_FORMAT_COUNT])(const struct reader *, const struct batch_task_options *) = {
@@ -623,10 +623,10 @@ void hutch_batch_task_done(struct batch_task *task)
     *task = (struct batch_task)BATCH_TASK_INIT;
 }
 
-int hutch_batch_sample_id(const char *what, enum batch_format format, struct batch_json record, char **ret,
+int hutch_batch_sample_id(const char *what, enum batch_format format, struct json_view record, char **ret,
                           struct hutch_err *err)
 {
-    struct batch_json id;
+    struct json_view id;
 
     if (find_id(what, record, &id, ret, err) < 0)
         return -1;
@@ -635,12 +635,12 @@ int hutch_batch_sample_id(const char *what, enum batch_format format, struct bat
     return 0;
 }
 
-int hutch_batch_sample_read(const char *what, struct batch_json record, bool has_prompt, struct batch_sample *ret,
+int hutch_batch_sample_read(const char *what, struct json_view record, bool has_prompt, struct batch_sample *ret,
                             struct hutch_err *err)
 {
     static const char *const keys[] = { "solution", "completion", "code", "program" };
     struct reader r = { .what = what, .record = record, .err = err };
-    struct batch_sample sample = { .program = BATCH_JSON_NONE };
+    struct batch_sample sample = { .program = JSON_VIEW_NONE };
 
     for (size_t i = 0; i < ARRAY_SIZE(keys) && !sample.program.text; i++) {
         if (read_string(&r, keys[i], PROGRAM_MAX, OPTIONAL, &sample.program) < 0)

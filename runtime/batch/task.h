@@ -6,7 +6,7 @@
 #define HUTCH_BATCH_TASK_H
 
 #include "runtime/batch/compare.h"
-#include "runtime/text/batch_json.h"
+#include "runtime/text/json_view.h"
 #include "sandbox/err.h"
 
 #include <stdbool.h>
@@ -17,7 +17,7 @@ enum batch_format { BATCH_AUTO, BATCH_GENERIC, BATCH_HUMANEVAL, BATCH_MBPP, BATC
 const char *hutch_batch_format_name(enum batch_format format);
 int hutch_batch_format_parse(const char *name, enum batch_format *ret, struct hutch_err *err);
 /* What a record looks like; BATCH_GENERIC when like none of the others. */
-enum batch_format hutch_batch_format_guess(struct batch_json record);
+enum batch_format hutch_batch_format_guess(struct json_view record);
 
 enum batch_judging {
     BATCH_BY_TESTS,  /* Python tests call it: batch/judge.py */
@@ -26,7 +26,7 @@ enum batch_judging {
 };
 
 struct batch_case {
-    struct batch_json input, output; /* none: empty, not looked at */
+    struct json_view input, output; /* none: empty, not looked at */
 };
 
 /* 0: not given. */
@@ -41,20 +41,20 @@ struct batch_task {
     char *text;     /* owned: the record */
     char *inner[2]; /* owned: JSON that the record holds as text */
     char *id;       /* owned; numbers as they are written */
-    struct batch_json id_json;
+    struct json_view id_json;
     enum batch_format format;
     enum batch_judging judging;
     char *language;            /* owned */
-    struct batch_json prompt;  /* what a completion continues; none when completions are whole programs */
-    struct batch_json program; /* the task's own solution; none */
+    struct json_view prompt;  /* what a completion continues; none when completions are whole programs */
+    struct json_view program; /* the task's own solution; none */
     bool with_prelude;         /* star imports before the program, as LiveCodeBench has them */
 
     /* BATCH_BY_TESTS */
-    struct batch_json before;      /* text or array of lines: imports, set-up, before program and tests */
-    struct batch_json before_more; /* the same, behind it */
-    struct batch_json tests;       /* text, or array of texts */
-    struct batch_json more_tests;
-    struct batch_json entry;       /* name of the function; none */
+    struct json_view before;      /* text or array of lines: imports, set-up, before program and tests */
+    struct json_view before_more; /* the same, behind it */
+    struct json_view tests;       /* text, or array of texts */
+    struct json_view more_tests;
+    struct json_view entry;       /* name of the function; none */
     bool is_checked;               /* the tests define check(), which is given that function */
     bool calls_tests;              /* functions test_...() in the tests are called */
     bool is_together;              /* the task wants its tests run in the program's own process */
@@ -65,7 +65,7 @@ struct batch_task {
     enum batch_compare compare;
     int64_t exit_code;
 
-    struct batch_json args, env, files;
+    struct json_view args, env, files;
     struct batch_limits limits;
 };
 #define BATCH_TASK_INIT { .text = NULL }
@@ -78,20 +78,20 @@ struct batch_task_options {
 };
 
 /* @text holds @record and is the task's from here on, also on failure. Errors name @what and the key. */
-int hutch_batch_task_read(const struct batch_task_options *options, const char *what, char *text, struct batch_json record,
+int hutch_batch_task_read(const struct batch_task_options *options, const char *what, char *text, struct json_view record,
                           struct batch_task *ret, struct hutch_err *err);
 void hutch_batch_task_done(struct batch_task *task);
 
 /* One program for a task: its own one, or a model's. */
 struct batch_sample {
-    struct batch_json program;
+    struct json_view program;
     bool is_completion; /* goes on where the prompt ends */
 };
 /* The task that a record of a sample file is for, as text for the caller to free. */
-int hutch_batch_sample_id(const char *what, enum batch_format format, struct batch_json record, char **ret,
+int hutch_batch_sample_id(const char *what, enum batch_format format, struct json_view record, char **ret,
                           struct hutch_err *err);
 /* @has_prompt: its task has a prompt, which a completion continues. */
-int hutch_batch_sample_read(const char *what, struct batch_json record, bool has_prompt, struct batch_sample *ret,
+int hutch_batch_sample_read(const char *what, struct json_view record, bool has_prompt, struct batch_sample *ret,
                             struct hutch_err *err);
 /* The task's own program as a sample. Errors: it has none. */
 int hutch_batch_sample_own(const char *what, const struct batch_task *task, struct batch_sample *ret, struct hutch_err *err);

@@ -1,8 +1,8 @@
 #include "runtime/cell/feed.h"
 
-#include "runtime/text/batch_json.h"
 #include "runtime/cell/frames.h"
 #include "sandbox/fd.h"
+#include "runtime/text/buffer.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/text/utf8.h"
 
@@ -31,7 +31,7 @@ struct stream {
     struct cell_marks marks;
     char cut[4];              /* a character whose end has not come */
     size_t n_cut;
-    struct batch_text text;   /* what waits, from byte @start on */
+    struct text_buffer text;   /* what waits, from byte @start on */
     size_t start;
     uint64_t begin;           /* where text.data[0] stands in the stream */
     uint64_t since;           /* when the first byte came of what waits for the next mark */
@@ -46,7 +46,7 @@ struct cell_feed {
     void *user;
     struct stream streams[2];
     struct cell_outputs *outputs;
-    struct batch_text idle[2];  /* what came between two cells */
+    struct text_buffer idle[2];  /* what came between two cells */
     bool is_active;             /* a cell is on */
     bool is_broken;             /* frames are ignored */
     bool is_silent;             /* what is flushed is forgotten */
@@ -78,7 +78,7 @@ struct cell_feed *hutch_cell_feed_new(const char *token, cell_event_fn *on_event
 static void forget_text(struct stream *s)
 {
     s->begin += s->text.len;
-    hutch_batch_text_done(&s->text);
+    hutch_text_done(&s->text);
     s->start = 0;
     s->n_seen = 0;
 }
@@ -89,7 +89,7 @@ void hutch_cell_feed_discard(struct cell_feed *feed)
         forget_text(&feed->streams[i]);
         feed->streams[i].n_cut = 0;
         feed->streams[i].marks.n_held = 0;
-        hutch_batch_text_done(&feed->idle[i]);
+        hutch_text_done(&feed->idle[i]);
     }
     cJSON_Delete(feed->waiting);
     feed->waiting = NULL;
@@ -153,7 +153,7 @@ static void keep_idle_text(struct cell_feed *feed, int stream, const char *text,
     if (len > room)
         for (len = room; len > 0 && (text[len] & 0xc0) == 0x80;)
             len--; /* at the beginning of a character */
-    hutch_batch_text_add(&feed->idle[stream - 1], text, len);
+    hutch_text_add(&feed->idle[stream - 1], text, len);
 }
 
 void hutch_cell_feed_begin(struct cell_feed *feed, uint64_t max_bytes)
@@ -167,11 +167,11 @@ void hutch_cell_feed_begin(struct cell_feed *feed, uint64_t max_bytes)
     }
     feed->is_active = true;
     for (int stream = 1; stream <= 2; stream++) {
-        struct batch_text text = feed->idle[stream - 1];
+        struct text_buffer text = feed->idle[stream - 1];
 
-        feed->idle[stream - 1] = (struct batch_text)BATCH_TEXT_INIT;
+        feed->idle[stream - 1] = (struct text_buffer)TEXT_BUFFER_INIT;
         put_text(feed, stream, text.data, text.len);
-        hutch_batch_text_done(&text);
+        hutch_text_done(&text);
     }
 }
 
@@ -187,7 +187,7 @@ void hutch_cell_feed_forget(struct cell_feed *feed)
         struct stream *s = &feed->streams[i];
 
         if (s->text.len == 0)
-            hutch_batch_text_done(&s->text);
+            hutch_text_done(&s->text);
         if (s->n_seen == 0) {
             free(s->seen);
             s->seen = NULL;
@@ -247,7 +247,7 @@ static void flush_until(struct cell_feed *feed, int stream, uint64_t end)
         s->begin += s->text.len;
         s->start = 0;
         if (s->text.room > KEPT_ROOM || !feed->is_active)
-            hutch_batch_text_done(&s->text);
+            hutch_text_done(&s->text);
         s->text.len = 0;
     } else if (s->start > s->text.len / 2) { /* at least as much was told as is moved */
         s->text.len -= s->start;
@@ -273,7 +273,7 @@ static void keep_text(struct cell_feed *feed, int stream, const char *text, size
 
     if (!has_head(s))
         s->since = feed->now_ms;
-    hutch_batch_text_add(&s->text, text, len);
+    hutch_text_add(&s->text, text, len);
     s->text.is_broken = false; /* without memory it is lost; so will be the outputs, which say so */
     if (s->text.len - s->start > MAX_WAITING)
         flush_all(feed);
@@ -734,8 +734,8 @@ static void apply(struct cell_feed *feed, const cJSON *frame)
         feed->is_active = false;
         tell_frame(feed, CELL_DONE, frame);
     } else if (strcmp(is, "ready") == 0) {
-        hutch_batch_text_done(&feed->idle[0]);
-        hutch_batch_text_done(&feed->idle[1]);
+        hutch_text_done(&feed->idle[0]);
+        hutch_text_done(&feed->idle[1]);
         tell_frame(feed, CELL_READY, frame);
     } else if (strcmp(is, "flush") != 0) {
         tell_frame(feed, CELL_OTHER, frame);

@@ -1,8 +1,9 @@
 #include "runtime/cell/outputs.h"
 
 #include "runtime/text/ansi.h"
-#include "runtime/text/batch_json.h"
 #include "sandbox/fd.h"
+#include "runtime/text/buffer.h"
+#include "runtime/text/json_write.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/text/utf8.h"
 
@@ -28,7 +29,7 @@ enum item_kind { ITEM_STREAM, ITEM_DISPLAY, ITEM_VALUE, ITEM_ERROR };
 struct item {
     enum item_kind kind;
     int stream;
-    struct batch_text text; /* of a stream; of an error its JSON */
+    struct text_buffer text; /* of a stream; of an error its JSON */
     size_t line_start;      /* where the last line of the text begins */
     bool ends_in_return;    /* which removes that line if anything but a newline follows */
     struct shown *shown;    /* of a display and value */
@@ -41,7 +42,7 @@ struct cell_outputs {
     void *ids;          /* tsearch(3) of the struct shown that have an id: a tree, as hashes of hostile ids would collide */
     uint64_t max_bytes, n_bytes, n_reserve;
     bool is_truncated, is_text_cut, is_clear_pending, is_broken;
-    struct batch_text told; /* what was returned last */
+    struct text_buffer told; /* what was returned last */
     char notice[80];
 };
 
@@ -71,7 +72,7 @@ static void free_shown(void *p)
 static void drop_all(struct cell_outputs *o)
 {
     for (size_t i = 0; i < o->n; i++) {
-        hutch_batch_text_done(&o->items[i].text);
+        hutch_text_done(&o->items[i].text);
         if (o->items[i].shown != NULL && o->items[i].shown->id == NULL)
             free_shown(o->items[i].shown);
     }
@@ -87,7 +88,7 @@ void hutch_cell_outputs_free(struct cell_outputs *o)
     if (o == NULL)
         return;
     drop_all(o);
-    hutch_batch_text_done(&o->told);
+    hutch_text_done(&o->told);
     free(o->items);
     free(o);
 }
@@ -110,7 +111,7 @@ static struct item *add_item(struct cell_outputs *o, enum item_kind kind, size_t
         o->items = items;
         o->room = room;
     }
-    o->items[o->n] = (struct item){ .kind = kind, .text = BATCH_TEXT_INIT };
+    o->items[o->n] = (struct item){ .kind = kind, .text = TEXT_BUFFER_INIT };
     return &o->items[o->n++];
 }
 
@@ -159,7 +160,7 @@ static void add_run(struct cell_outputs *o, struct item *item, const char *text,
         item->text.len = item->line_start;
     }
     before = item->text.len;
-    hutch_batch_text_add(&item->text, text, len);
+    hutch_text_add(&item->text, text, len);
     o->n_bytes += len;
     newline = memrchr(text, '\n', len);
     if (newline != NULL)
@@ -189,7 +190,7 @@ static const char *say_cut(struct cell_outputs *o)
     if (item == NULL)
         return NULL;
     item->ends_in_return = false;
-    hutch_batch_text_add(&item->text, o->notice, strlen(o->notice));
+    hutch_text_add(&item->text, o->notice, strlen(o->notice));
     return o->notice;
 }
 
@@ -231,28 +232,28 @@ size_t hutch_cell_outputs_add_text(struct cell_outputs *o, int stream, const cha
 
 /* ---- JSON of one output ---- */
 
-static void put(struct batch_text *to, const char *text)
+static void put(struct text_buffer *to, const char *text)
 {
-    hutch_batch_text_add(to, text, strlen(text));
+    hutch_text_add(to, text, strlen(text));
 }
 
-static void put_item(struct batch_text *to, const struct item *item)
+static void put_item(struct text_buffer *to, const struct item *item)
 {
     switch (item->kind) {
     case ITEM_STREAM:
         put(to, item->stream == 1 ? "{\"name\":\"stdout\"" : "{\"name\":\"stderr\"");
         put(to, ",\"output_type\":\"stream\",\"text\":");
-        hutch_batch_text_add_quoted(to, item->text.data, item->text.len);
+        hutch_json_quote(to, item->text.data, item->text.len);
         break;
     case ITEM_ERROR:
-        hutch_batch_text_add(to, item->text.data, item->text.len);
+        hutch_text_add(to, item->text.data, item->text.len);
         return;
     case ITEM_DISPLAY:
     case ITEM_VALUE:
         put(to, "{\"data\":");
         put(to, item->shown->data);
         if (item->kind == ITEM_VALUE)
-            hutch_batch_text_addf(to, ",\"execution_count\":%" PRId64, item->count);
+            hutch_text_addf(to, ",\"execution_count\":%" PRId64, item->count);
         put(to, ",\"metadata\":");
         put(to, item->shown->metadata);
         put(to, item->kind == ITEM_VALUE ? ",\"output_type\":\"execute_result\"" : ",\"output_type\":\"display_data\"");
@@ -275,7 +276,7 @@ static const char *told(struct cell_outputs *o)
 
 static const char *tell_item(struct cell_outputs *o, const struct item *item)
 {
-    hutch_batch_text_done(&o->told);
+    hutch_text_done(&o->told);
     put_item(&o->told, item);
     return told(o);
 }
@@ -426,7 +427,7 @@ const char *hutch_cell_outputs_update(struct cell_outputs *o, const struct cJSON
     shown = make_shown(o, data, metadata, old != NULL ? old->n_outputs : 1, old != NULL ? (uint64_t)old->len * old->n_outputs : 0);
     if (shown == NULL)
         return NULL;
-    hutch_batch_text_done(&o->told);
+    hutch_text_done(&o->told);
     put(&o->told, "{\"data\":");
     put(&o->told, shown->data);
     put(&o->told, ",\"id\":");
@@ -443,7 +444,7 @@ const char *hutch_cell_outputs_update(struct cell_outputs *o, const struct cJSON
 
 /* ---- errors ---- */
 
-static void put_error(struct batch_text *to, const cJSON *ename, const cJSON *evalue, const cJSON *traceback)
+static void put_error(struct text_buffer *to, const cJSON *ename, const cJSON *evalue, const cJSON *traceback)
 {
     const struct { const char *key; const cJSON *value; } parts[] = {
         { "{\"ename\":", ename }, { ",\"evalue\":", evalue }, { ",\"output_type\":\"error\",\"traceback\":", traceback },
@@ -469,7 +470,7 @@ static cJSON *shortened(const cJSON *string, size_t max)
 }
 
 /* Without its traceback, when that does not fit any more: what went wrong is to be told in any case. */
-static void put_short_error(struct batch_text *to, const cJSON *ename, const cJSON *evalue)
+static void put_short_error(struct text_buffer *to, const cJSON *ename, const cJSON *evalue)
 {
     cJSON *name = shortened(ename, MAX_NAME), *value = shortened(evalue, MAX_VALUE), *traceback = cJSON_CreateArray();
 
@@ -485,7 +486,7 @@ static void put_short_error(struct batch_text *to, const cJSON *ename, const cJS
 const char *hutch_cell_outputs_add_error(struct cell_outputs *o, const struct cJSON *ename, const struct cJSON *evalue,
                                          const struct cJSON *traceback)
 {
-    struct batch_text text = BATCH_TEXT_INIT;
+    struct text_buffer text = TEXT_BUFFER_INIT;
     struct item *item;
 
     clear_if_pending(o);
@@ -495,11 +496,11 @@ const char *hutch_cell_outputs_add_error(struct cell_outputs *o, const struct cJ
     if (text.len > bytes_left(o)) {
         o->is_truncated = true;
         if (text.len > CELL_ERROR_RESERVE - o->n_reserve) {
-            hutch_batch_text_done(&text);
+            hutch_text_done(&text);
             put_short_error(&text, ename, evalue);
         }
         if (text.len > CELL_ERROR_RESERVE - o->n_reserve) {
-            hutch_batch_text_done(&text);
+            hutch_text_done(&text);
             return NULL;
         }
         o->n_reserve += text.len;
@@ -508,7 +509,7 @@ const char *hutch_cell_outputs_add_error(struct cell_outputs *o, const struct cJ
     if (item == NULL || text.is_broken) {
         o->is_broken = o->is_broken || text.is_broken;
         o->n -= item != NULL;
-        hutch_batch_text_done(&text);
+        hutch_text_done(&text);
         return NULL;
     }
     item->text = text;
@@ -519,7 +520,7 @@ const char *hutch_cell_outputs_add_error(struct cell_outputs *o, const struct cJ
 /* The parts of a traceback, a newline between them. NULL: ENOMEM. */
 static char *join_traceback(const cJSON *parts)
 {
-    struct batch_text to = BATCH_TEXT_INIT;
+    struct text_buffer to = TEXT_BUFFER_INIT;
     const cJSON *part;
 
     cJSON_ArrayForEach(part, parts) {
@@ -532,7 +533,7 @@ static char *join_traceback(const cJSON *parts)
         else
             to.is_broken = true;
     }
-    return hutch_batch_text_take(&to, NULL);
+    return hutch_text_take(&to, NULL);
 }
 
 int hutch_cell_outputs_error(const struct cell_outputs *o, struct cell_error *ret)
@@ -577,7 +578,7 @@ void hutch_cell_error_done(struct cell_error *error)
 
 char *hutch_cell_outputs_json(const struct cell_outputs *o, size_t *ret_len)
 {
-    struct batch_text to = BATCH_TEXT_INIT;
+    struct text_buffer to = TEXT_BUFFER_INIT;
 
     to.is_broken = o->is_broken;
     put(&to, "[");
@@ -587,7 +588,7 @@ char *hutch_cell_outputs_json(const struct cell_outputs *o, size_t *ret_len)
         put_item(&to, &o->items[i]);
     }
     put(&to, "]");
-    return hutch_batch_text_take(&to, ret_len);
+    return hutch_text_take(&to, ret_len);
 }
 
 bool hutch_cell_outputs_is_truncated(const struct cell_outputs *o)
@@ -597,10 +598,10 @@ bool hutch_cell_outputs_is_truncated(const struct cell_outputs *o)
 
 char *hutch_cell_outputs_text(const struct cell_outputs *o, int stream, size_t *ret_len)
 {
-    struct batch_text to = BATCH_TEXT_INIT;
+    struct text_buffer to = TEXT_BUFFER_INIT;
 
     for (size_t i = 0; i < o->n; i++)
         if (o->items[i].kind == ITEM_STREAM && o->items[i].stream == stream)
-            hutch_batch_text_add(&to, o->items[i].text.data, o->items[i].text.len);
-    return hutch_batch_text_take(&to, ret_len);
+            hutch_text_add(&to, o->items[i].text.data, o->items[i].text.len);
+    return hutch_text_take(&to, ret_len);
 }

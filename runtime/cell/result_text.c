@@ -2,11 +2,11 @@
 
 #include "runtime/text/ansi.h"
 #include "runtime/text/base64.h"
-#include "runtime/text/batch_json.h"
 #include "runtime/cell/result_json.h"
 #include "runtime/data/changes.h"
 #include "sandbox/fd.h"
 #include "runtime/hutch.h"
+#include "runtime/text/buffer.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/text/utf8.h"
 
@@ -118,7 +118,7 @@ static bool is_invisible(uint32_t code)
 }
 
 /* Adds any bytes as text that can be shown. */
-static void add_clean(struct batch_text *to, const char *text, size_t len)
+static void add_clean(struct text_buffer *to, const char *text, size_t len)
 {
     size_t from = 0;
 
@@ -132,12 +132,12 @@ static void add_clean(struct batch_text *to, const char *text, size_t len)
         step = c == 0x1b ? hutch_ansi_len(text + i, len - i) : hutch_utf8_next(text + i, len - i, &kind);
         if (c >= 0x80 && kind == UTF8_CHAR && !is_invisible(code_point(text + i, step)))
             continue;
-        hutch_batch_text_add(to, text + from, i - from);
+        hutch_text_add(to, text + from, i - from);
         if (c >= 0x80 && kind != UTF8_CHAR)
-            hutch_batch_text_add(to, UTF8_REPLACEMENT, strlen(UTF8_REPLACEMENT));
+            hutch_text_add(to, UTF8_REPLACEMENT, strlen(UTF8_REPLACEMENT));
         from = i + step;
     }
-    hutch_batch_text_add(to, text + from, len - from);
+    hutch_text_add(to, text + from, len - from);
 }
 
 /* ---- leaving out the middle ---- */
@@ -204,7 +204,7 @@ static size_t count_lines(const char *text, size_t len)
 #define SHORT_NOTE_COST 7
 
 /* @text, or its beginning and end, at the cost of at most @budget. */
-static void add_shortened(struct batch_text *to, const char *text, size_t len, uint64_t budget)
+static void add_shortened(struct text_buffer *to, const char *text, size_t len, uint64_t budget)
 {
     size_t head = head_len(text, len, budget), tail;
     bool has_lines, is_short = budget < 2 * MAX_NOTE;
@@ -212,7 +212,7 @@ static void add_shortened(struct batch_text *to, const char *text, size_t len, u
     char note[80];
 
     if (head == len || budget < 3 * SHORT_NOTE_COST) { /* no room for saying that something is missing */
-        hutch_batch_text_add(to, text, head);
+        hutch_text_add(to, text, head);
         return;
     }
     budget -= is_short ? SHORT_NOTE_COST : MAX_NOTE;
@@ -228,23 +228,23 @@ static void add_shortened(struct batch_text *to, const char *text, size_t len, u
         tail = (size_t)(text + len - (line + 1));
     else
         has_lines = false;
-    hutch_batch_text_add(to, text, head);
+    hutch_text_add(to, text, head);
     if (is_short)
         strcpy(note, has_lines ? SHORT_NOTE "\n" : SHORT_NOTE);
     else if (has_lines)
         snprintf(note, sizeof(note), "[… %zu lines left out …]\n", count_lines(text + head, len - head - tail));
     else
         snprintf(note, sizeof(note), "[… %zu characters left out …]", count_chars(text + head, len - head - tail));
-    hutch_batch_text_add(to, note, strlen(note));
-    hutch_batch_text_add(to, text + len - tail, tail);
+    hutch_text_add(to, note, strlen(note));
+    hutch_text_add(to, text + len - tail, tail);
 }
 
 /* ---- outputs ---- */
 
-static void begin_line(struct batch_text *to)
+static void begin_line(struct text_buffer *to)
 {
     if (to->len > 0 && to->data[to->len - 1] != '\n')
-        hutch_batch_text_add(to, "\n", 1);
+        hutch_text_add(to, "\n", 1);
 }
 
 static bool is_of_type(const cJSON *output, const char *type)
@@ -255,12 +255,12 @@ static bool is_of_type(const cJSON *output, const char *type)
 }
 
 /* What has no telling text: its types, and how large they are. */
-static void add_types(struct batch_text *to, const cJSON *data)
+static void add_types(struct text_buffer *to, const cJSON *data)
 {
     const cJSON *item;
     bool is_first = true;
 
-    hutch_batch_text_add(to, "[", 1);
+    hutch_text_add(to, "[", 1);
     cJSON_ArrayForEach(item, data) {
         char size[40];
 
@@ -268,18 +268,18 @@ static void add_types(struct batch_text *to, const cJSON *data)
             continue;
         format_size(size, item->valuestring != NULL ? strlen(item->valuestring) : 0);
         if (!is_first)
-            hutch_batch_text_add(to, "; ", 2);
+            hutch_text_add(to, "; ", 2);
         is_first = false;
         add_clean(to, item->string, strnlen(item->string, 100));
-        hutch_batch_text_add(to, ", ", 2);
-        hutch_batch_text_add(to, size, strlen(size));
+        hutch_text_add(to, ", ", 2);
+        hutch_text_add(to, size, strlen(size));
     }
-    hutch_batch_text_add(to, "]", 1);
+    hutch_text_add(to, "]", 1);
 }
 
 /* Markdown and LaTeX, where there are, say more than plain text; tables in HTML have their plain text. An object of IPython's own says in
  * plain text only what it is called. */
-static void add_bundle(struct batch_text *to, const cJSON *data)
+static void add_bundle(struct text_buffer *to, const cJSON *data)
 {
     static const char *const types[] = { "text/markdown", "text/latex", "text/plain" };
     static const char object[] = "<IPython.core.display.";
@@ -305,7 +305,7 @@ static void add_bundle(struct batch_text *to, const cJSON *data)
     }
 }
 
-static void add_image(struct batch_text *to, const char *mime, const char *image, unsigned n)
+static void add_image(struct text_buffer *to, const char *mime, const char *image, unsigned n)
 {
     char name[CELL_IMAGE_NAME_SIZE], sides[40], size[40];
     size_t len = strlen(image);
@@ -313,15 +313,15 @@ static void add_image(struct batch_text *to, const char *mime, const char *image
     hutch_cell_image_name(name, n, mime);
     format_sides(sides, mime, image);
     format_size(size, strcmp(mime, "image/svg+xml") == 0 ? len : len / 4 * 3);
-    hutch_batch_text_addf(to, "[image: %s, %s%s]", name, sides, size);
+    hutch_text_addf(to, "[image: %s, %s%s]", name, sides, size);
 }
 
 /* At the cost of at most @budget. */
-static void add_output(struct batch_text *to, const cJSON *output, int count, unsigned *n_images, uint64_t budget)
+static void add_output(struct text_buffer *to, const cJSON *output, int count, unsigned *n_images, uint64_t budget)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(output, "data");
     const char *image, *mime = hutch_cell_image(output, &image);
-    struct batch_text text = BATCH_TEXT_INIT;
+    struct text_buffer text = TEXT_BUFFER_INIT;
 
     if (is_of_type(output, "stream")) {
         const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(output, "name"));
@@ -329,12 +329,12 @@ static void add_output(struct batch_text *to, const cJSON *output, int count, un
         auto_free char *said = hutch_cell_member_text(output, "text", &len);
 
         if (name != NULL && strcmp(name, "stderr") == 0)
-            hutch_batch_text_add(&text, "[stderr]\n", 9);
+            hutch_text_add(&text, "[stderr]\n", 9);
         if (said != NULL)
             add_clean(&text, said, len);
     } else {
         if (is_of_type(output, "execute_result") && count > 0)
-            hutch_batch_text_addf(&text, "Out[%d]: ", count);
+            hutch_text_addf(&text, "Out[%d]: ", count);
         if (mime != NULL)
             add_image(&text, mime, image, ++*n_images);
         else
@@ -344,12 +344,12 @@ static void add_output(struct batch_text *to, const cJSON *output, int count, un
     if (text.len > 0)
         add_shortened(to, text.data, text.len, budget);
     to->is_broken = to->is_broken || text.is_broken;
-    hutch_batch_text_done(&text);
+    hutch_text_done(&text);
 }
 
 #define LEAST_SHARED 1000 /* quarters; half of less would be too little for anything */
 
-static void add_outputs(struct batch_text *to, const struct hutch_cell_result *result, const cJSON *outputs, uint64_t budget)
+static void add_outputs(struct text_buffer *to, const struct hutch_cell_result *result, const cJSON *outputs, uint64_t budget)
 {
     unsigned n_images = 0;
     const cJSON *output;
@@ -364,7 +364,7 @@ static void add_outputs(struct batch_text *to, const struct hutch_cell_result *r
 /* ---- what else there is to say ---- */
 
 /* The line number @line of @code, without the white space around it. */
-static void add_code_line(struct batch_text *to, const char *code, int line)
+static void add_code_line(struct text_buffer *to, const char *code, int line)
 {
     const char *end;
 
@@ -380,12 +380,12 @@ static void add_code_line(struct batch_text *to, const char *code, int line)
         end--;
     if (end == code)
         return;
-    hutch_batch_text_add(to, ": ", 2);
+    hutch_text_add(to, ": ", 2);
     add_clean(to, code, (size_t)(end - code));
 }
 
 /* "A, because of B"; the same twice is said once. */
-static void add_cause(struct batch_text *to, const char *cause)
+static void add_cause(struct text_buffer *to, const char *cause)
 {
     static const char because[] = ", because of ";
     size_t len = strlen(cause), half = len > strlen(because) ? (len - strlen(because)) / 2 : 0;
@@ -397,15 +397,15 @@ static void add_cause(struct batch_text *to, const char *cause)
 }
 
 /* "line 3: df['x'] -> KeyError: 'x'" */
-static void add_error(struct batch_text *to, const struct hutch_cell_result *result, const struct cell_details *details)
+static void add_error(struct text_buffer *to, const struct hutch_cell_result *result, const struct cell_details *details)
 {
     if (result->error_name == NULL)
         return;
     begin_line(to);
     if (result->error_line > 0) {
-        hutch_batch_text_addf(to, "line %d", result->error_line);
+        hutch_text_addf(to, "line %d", result->error_line);
         add_code_line(to, details->code, result->error_line);
-        hutch_batch_text_add(to, " -> ", 4);
+        hutch_text_add(to, " -> ", 4);
     }
     if (details->cause != NULL) {
         add_cause(to, details->cause);
@@ -413,27 +413,27 @@ static void add_error(struct batch_text *to, const struct hutch_cell_result *res
     }
     add_clean(to, result->error_name, strlen(result->error_name));
     if (result->error_value != NULL && result->error_value[0] != '\0') {
-        hutch_batch_text_add(to, ": ", 2);
+        hutch_text_add(to, ": ", 2);
         add_clean(to, result->error_value, strlen(result->error_value));
     }
 }
 
-static void add_message(struct batch_text *to, const struct hutch_cell_result *result)
+static void add_message(struct text_buffer *to, const struct hutch_cell_result *result)
 {
     if (result->message == NULL || result->message[0] == '\0')
         return;
     begin_line(to);
-    hutch_batch_text_addf(to, "[%s: ", hutch_verdict_text(result->verdict));
+    hutch_text_addf(to, "[%s: ", hutch_verdict_text(result->verdict));
     add_clean(to, result->message, strlen(result->message));
-    hutch_batch_text_add(to, "]", 1);
+    hutch_text_add(to, "]", 1);
 }
 
 #define MAX_FILES 20 /* of each kind; there may be a hundred thousand */
 
 /* A name may have any bytes. */
-static void add_name(struct batch_text *to, const char *path)
+static void add_name(struct text_buffer *to, const char *path)
 {
-    struct batch_text clean = BATCH_TEXT_INIT;
+    struct text_buffer clean = TEXT_BUFFER_INIT;
 
     add_clean(&clean, path, strlen(path));
     for (size_t i = 0; i < clean.len; i++)
@@ -441,30 +441,30 @@ static void add_name(struct batch_text *to, const char *path)
             clean.data[i] = '?';
     if (clean.len > 0)
         add_shortened(to, clean.data, clean.len, 400);
-    hutch_batch_text_done(&clean);
+    hutch_text_done(&clean);
 }
 
-static void add_changes(struct batch_text *to, const char *verb, const struct file_change_list *list, bool has_size, bool *is_first)
+static void add_changes(struct text_buffer *to, const char *verb, const struct file_change_list *list, bool has_size, bool *is_first)
 {
     if (list->n == 0)
         return;
-    hutch_batch_text_addf(to, "%s%s ", *is_first ? "[files: " : "; ", verb);
+    hutch_text_addf(to, "%s%s ", *is_first ? "[files: " : "; ", verb);
     *is_first = false;
     for (size_t i = 0; i < list->n && i < MAX_FILES; i++) {
         char size[40];
 
         if (i > 0)
-            hutch_batch_text_add(to, ", ", 2);
+            hutch_text_add(to, ", ", 2);
         add_name(to, list->items[i].path);
         format_size(size, list->items[i].size);
         if (has_size)
-            hutch_batch_text_addf(to, " (%s)", size);
+            hutch_text_addf(to, " (%s)", size);
     }
     if (list->n > MAX_FILES)
-        hutch_batch_text_addf(to, " and %zu more", list->n - MAX_FILES);
+        hutch_text_addf(to, " and %zu more", list->n - MAX_FILES);
 }
 
-static void add_files(struct batch_text *to, const struct cell_details *details)
+static void add_files(struct text_buffer *to, const struct cell_details *details)
 {
     bool is_first = true;
 
@@ -475,20 +475,20 @@ static void add_files(struct batch_text *to, const struct cell_details *details)
     add_changes(to, "modified", &details->files->modified, true, &is_first);
     add_changes(to, "deleted", &details->files->deleted, false, &is_first);
     if (!is_first)
-        hutch_batch_text_add(to, "]", 1);
+        hutch_text_add(to, "]", 1);
 }
 
-static void drop_newlines(struct batch_text *text)
+static void drop_newlines(struct text_buffer *text)
 {
     while (text->len > 0 && text->data[text->len - 1] == '\n')
         text->len--;
 }
 
 /* What is always told, each part at most at its share of @budget. */
-static void add_end(struct batch_text *to, const struct hutch_cell_result *result, const struct cell_details *details, uint64_t budget)
+static void add_end(struct text_buffer *to, const struct hutch_cell_result *result, const struct cell_details *details, uint64_t budget)
 {
-    struct batch_text error = BATCH_TEXT_INIT, message = BATCH_TEXT_INIT, files = BATCH_TEXT_INIT;
-    struct { struct batch_text *text; uint64_t budget; } parts[] = {
+    struct text_buffer error = TEXT_BUFFER_INIT, message = TEXT_BUFFER_INIT, files = TEXT_BUFFER_INIT;
+    struct { struct text_buffer *text; uint64_t budget; } parts[] = {
         { &error, budget / 2 }, { &message, budget / 8 }, { &files, budget / 8 },
     };
 
@@ -501,7 +501,7 @@ static void add_end(struct batch_text *to, const struct hutch_cell_result *resul
         if (parts[i].text->len > 0)
             add_shortened(to, parts[i].text->data, parts[i].text->len, parts[i].budget > 0 ? parts[i].budget - 1 : 0);
         to->is_broken = to->is_broken || parts[i].text->is_broken;
-        hutch_batch_text_done(parts[i].text);
+        hutch_text_done(parts[i].text);
     }
     drop_newlines(to);
 }
@@ -511,7 +511,7 @@ char *hutch_cell_result_to_text(const struct hutch_cell_result *result, size_t b
     static const struct cell_details nothing = { .code = NULL };
     const struct cell_details *details = result->internal != NULL ? result->internal : &nothing;
     uint64_t quarters = 4 * (uint64_t)(budget > 0 && budget < SIZE_MAX / 8 ? budget : budget > 0 ? SIZE_MAX / 8 : CELL_TEXT_DEFAULT_BUDGET);
-    struct batch_text body = BATCH_TEXT_INIT, end = BATCH_TEXT_INIT, text = BATCH_TEXT_INIT;
+    struct text_buffer body = TEXT_BUFFER_INIT, end = TEXT_BUFFER_INIT, text = TEXT_BUFFER_INIT;
     cJSON *outputs = hutch_cell_parse_outputs(result);
     uint64_t left;
 
@@ -524,15 +524,15 @@ char *hutch_cell_result_to_text(const struct hutch_cell_result *result, size_t b
     cJSON_Delete(outputs);
     drop_newlines(&body);
     if (body.len == 0 && end.len == 0)
-        hutch_batch_text_addf(&body, "[no output]");
+        hutch_text_addf(&body, "[no output]");
     if (body.len > 0)
         add_shortened(&text, body.data, body.len, left);
     if (end.len > 0) {
         begin_line(&text);
-        hutch_batch_text_add(&text, end.data, end.len);
+        hutch_text_add(&text, end.data, end.len);
     }
     text.is_broken = text.is_broken || body.is_broken || end.is_broken;
-    hutch_batch_text_done(&body);
-    hutch_batch_text_done(&end);
-    return hutch_batch_text_take(&text, NULL);
+    hutch_text_done(&body);
+    hutch_text_done(&end);
+    return hutch_text_take(&text, NULL);
 }

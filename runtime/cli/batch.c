@@ -9,6 +9,8 @@
 #include "runtime/cli/exits.h"
 #include "sandbox/fd.h"
 #include "runtime/hutch.h"
+#include "runtime/text/buffer.h"
+#include "runtime/text/json_write.h"
 #include "runtime/text/quantity.h"
 #include "runtime/cli/places.h"
 #include "runtime/config/policy.h"
@@ -302,7 +304,7 @@ static const char *const data_modules[] = { "numpy", "pandas", NULL };
 static int write_policy(const struct batch *b, int *ret_fd, struct hutch_err *err)
 {
     const char *base = b->opts.policy ? b->opts.policy : "default";
-    struct batch_text t = BATCH_TEXT_INIT;
+    struct text_buffer t = TEXT_BUFFER_INIT;
     auto_free char *text = NULL, *path = NULL;
     auto_fd fd = -1;
 
@@ -312,15 +314,15 @@ static int write_policy(const struct batch *b, int *ret_fd, struct hutch_err *er
             return hutch_err_set(err, errno, "open policy '%s'", base);
         base = path;
     }
-    hutch_batch_text_addf(&t, "{\"schema\": 1, \"extends\": ");
-    hutch_batch_text_add_quoted(&t, base, strlen(base));
-    hutch_batch_text_addf(&t, ", \"limits\": {\"cpu_time\": null, \"wall\": null");
+    hutch_text_addf(&t, "{\"schema\": 1, \"extends\": ");
+    hutch_json_quote(&t, base, strlen(base));
+    hutch_text_addf(&t, ", \"limits\": {\"cpu_time\": null, \"wall\": null");
     if (b->has_memory && b->memory_bytes)
-        hutch_batch_text_addf(&t, ", \"memory\": %" PRIu64, b->memory_bytes);
+        hutch_text_addf(&t, ", \"memory\": %" PRIu64, b->memory_bytes);
     else if (b->has_memory)
-        hutch_batch_text_addf(&t, ", \"memory\": null");
-    hutch_batch_text_addf(&t, "}}\n");
-    text = hutch_batch_text_take(&t, NULL);
+        hutch_text_addf(&t, ", \"memory\": null");
+    hutch_text_addf(&t, "}}\n");
+    text = hutch_text_take(&t, NULL);
     fd = memfd_create("hutch-batch-policy", MFD_CLOEXEC);
     if (!text || fd < 0 || hutch_fd_write_all(fd, text, strlen(text)) < 0)
         return hutch_err_set(err, text ? errno : ENOMEM, "write a policy for the batch");

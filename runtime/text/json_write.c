@@ -1,6 +1,7 @@
 #include "runtime/text/json_write.h"
 
 #include "runtime/text/base64.h"
+#include "runtime/text/buffer.h"
 #include "sandbox/fd.h"
 #include "runtime/text/utf8.h"
 
@@ -9,6 +10,39 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+void hutch_json_quote(struct text_buffer *t, const char *data, size_t len)
+{
+    static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+
+    hutch_text_add(t, "\"", 1);
+    for (size_t i = 0; i < len;) {
+        unsigned char c = (unsigned char)data[i];
+        const char *found = c ? strchr(escaped, c) : NULL;
+        size_t plain = i, step;
+        enum utf8_kind kind;
+
+        while (plain < len && (unsigned char)data[plain] >= 0x20 && (unsigned char)data[plain] < 0x7f && data[plain] != '"' &&
+               data[plain] != '\\')
+            plain++;
+        if (plain > i) {
+            hutch_text_add(t, data + i, plain - i);
+            i = plain;
+            continue;
+        }
+        step = hutch_utf8_next(data + i, len - i, &kind);
+        if (found)
+            hutch_text_addf(t, "\\%c", letters[found - escaped]);
+        else if (c < 0x20 || c == 0x7f)
+            hutch_text_addf(t, "\\u%04x", c);
+        else if (kind == UTF8_CHAR)
+            hutch_text_add(t, data + i, step);
+        else
+            hutch_text_add_string(t, UTF8_REPLACEMENT);
+        i += kind == UTF8_CHAR ? step : 1;
+    }
+    hutch_text_add(t, "\"", 1);
+}
 
 /* @data as a JSON string with its quotes: cJSON takes C strings only, so it would end at the first NUL. NULL on ENOMEM. */
 static char *quote(const char *data, size_t len)

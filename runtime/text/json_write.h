@@ -1,7 +1,5 @@
-/* json_write.h - what the JSON that hutch writes is made of, where cJSON alone would not do: any bytes as a string, exact numbers, paths.
- *
- * Each function adds to @object under @key, which is static text and not copied. False on ENOMEM, also when @object is NULL because
- * making it failed: so a row of them needs one test. */
+/* json_write.h - what the JSON that hutch writes is made of, where cJSON alone would not do: any bytes as a string, exact
+ * numbers, paths. */
 #ifndef HUTCH_TEXT_JSON_WRITE_H
 #define HUTCH_TEXT_JSON_WRITE_H
 
@@ -10,6 +8,15 @@
 #include <stdint.h>
 
 struct cJSON;
+struct text_buffer;
+
+/* Any bytes as a JSON string, quotes included: NUL and other control characters are escaped, ill-formed UTF-8 becomes U+FFFD. */
+void hutch_json_quote(struct text_buffer *t, const char *data, size_t len);
+
+/* ---- on cJSON's objects ----
+ *
+ * Each function adds to @object under @key, which is static text and not copied. False on ENOMEM, also when @object is NULL
+ * because making it failed: so a row of them needs one test. */
 
 /* Takes @item, on failure too. NULL is a failure. */
 bool hutch_json_add(struct cJSON *object, const char *key, struct cJSON *item);

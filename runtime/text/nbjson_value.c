@@ -1,7 +1,7 @@
 /* The values of a tree: whole numbers and texts, as C has them and as nbjson keeps them. */
+#include "runtime/text/buffer.h"
 #include "runtime/text/nbjson.h"
 
-#include "runtime/text/batch_json.h"
 #include "runtime/text/utf8.h"
 
 #include <cjson/cJSON.h>
@@ -56,14 +56,14 @@ char *hutch_nbjson_text(const struct cJSON *string, size_t *ret_len)
 char *hutch_nbjson_c_text(const struct cJSON *string)
 {
     const char *from = cJSON_IsString(string) ? string->valuestring : "";
-    struct batch_text to = BATCH_TEXT_INIT;
+    struct text_buffer to = TEXT_BUFFER_INIT;
 
     for (const char *nul; (nul = strstr(from, NBJSON_NUL)) != NULL; from = nul + strlen(NBJSON_NUL)) {
-        hutch_batch_text_add(&to, from, (size_t)(nul - from));
-        hutch_batch_text_add(&to, UTF8_REPLACEMENT, strlen(UTF8_REPLACEMENT));
+        hutch_text_add(&to, from, (size_t)(nul - from));
+        hutch_text_add(&to, UTF8_REPLACEMENT, strlen(UTF8_REPLACEMENT));
     }
-    hutch_batch_text_add(&to, from, strlen(from));
-    return hutch_batch_text_take(&to, NULL);
+    hutch_text_add(&to, from, strlen(from));
+    return hutch_text_take(&to, NULL);
 }
 
 struct cJSON *hutch_nbjson_string(const char *text, size_t len)

@@ -111,15 +111,15 @@ static void summarize(const char *text, char *ret, size_t size)
 {
     ret[0] = '\0';
     for (const char *p = text, *end; (end = strchr(p, '\n')); p = end + 1) {
-        struct batch_json line, id, verdict;
+        struct json_view line, id, verdict;
         struct hutch_err err;
 
-        if (hutch_batch_json_check("line", 1, 1, p, (size_t)(end - p), &line, &err) < 0)
+        if (hutch_json_view_check("line", 1, 1, p, (size_t)(end - p), &line, &err) < 0)
             fail_msg("%s: %.*s", err.msg, (int)(end - p), p);
-        id = hutch_batch_json_get(line, "task_id");
+        id = hutch_json_view_get(line, "task_id");
         if (!id.text)
-            id = hutch_batch_json_get(line, "id");
-        verdict = hutch_batch_json_get(line, "verdict");
+            id = hutch_json_view_get(line, "id");
+        verdict = hutch_json_view_get(line, "verdict");
         snprintf(ret + strlen(ret), size - strlen(ret), "%s%.*s:%.*s", ret[0] ? " " : "", (int)id.len - 2, id.text + 1,
                  (int)verdict.len - 2, verdict.text + 1);
     }

@@ -2,6 +2,7 @@
 #include "runtime/batch/plan.h"
 #include "runtime/batch/task.h"
 #include "sandbox/fd.h"
+#include "runtime/text/buffer.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -14,19 +15,19 @@
 static int read_task(enum batch_format format, const char *text, struct batch_task *ret, struct hutch_err *err)
 {
     struct batch_task_options options = { .format = format };
-    struct batch_json record;
+    struct json_view record;
     char *copy;
 
-    if (hutch_batch_json_check("'f'", 1, 1, text, strlen(text), &record, err) < 0)
+    if (hutch_json_view_check("'f'", 1, 1, text, strlen(text), &record, err) < 0)
         fail_msg("%s: %s", text, err->msg);
     if (format == BATCH_AUTO)
         options.format = hutch_batch_format_guess(record);
     copy = strdup(text);
-    assert_int_equal(hutch_batch_json_check("'f'", 1, 1, copy, strlen(copy), &record, err), 0);
+    assert_int_equal(hutch_json_view_check("'f'", 1, 1, copy, strlen(copy), &record, err), 0);
     return hutch_batch_task_read(&options, "'f': line 1", copy, record, ret, err);
 }
 
-static void assert_spelled(struct batch_json value, const char *text)
+static void assert_spelled(struct json_view value, const char *text)
 {
     if (value.len != strlen(text) || memcmp(value.text, text, value.len) != 0)
         fail_msg("got '%.*s', wanted '%s'", (int)value.len, value.text, text);
@@ -53,10 +54,10 @@ static void test_guess(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        struct batch_json record;
+        struct json_view record;
         struct hutch_err err;
 
-        assert_int_equal(hutch_batch_json_check("x", 1, 1, cases[i].text, strlen(cases[i].text), &record, &err), 0);
+        assert_int_equal(hutch_json_view_check("x", 1, 1, cases[i].text, strlen(cases[i].text), &record, &err), 0);
         assert_int_equal(hutch_batch_format_guess(record), cases[i].format);
     }
     for (int i = 0; i < BATCH_FORMAT_COUNT; i++) {
@@ -91,7 +92,7 @@ static void test_humaneval(void **state)
 static void test_mbpp(void **state)
 {
     struct batch_task_options options = { .format = BATCH_MBPP, .with_challenge = true };
-    struct batch_json record;
+    struct json_view record;
     struct batch_sample sample;
     struct batch_task task;
     struct hutch_err err;
@@ -100,7 +101,7 @@ static void test_mbpp(void **state)
     (void)state;
     assert_int_equal(read_task(BATCH_AUTO, MBPP, &task, &err), 0);
     assert_string_equal(task.id, "11");
-    assert_int_equal(hutch_batch_json_count(task.tests), 2);
+    assert_int_equal(hutch_json_view_count(task.tests), 2);
     assert_null(task.more_tests.text);
     assert_spelled(task.before_more, "\"x = 1\"");
     assert_int_equal(hutch_batch_sample_own("x", &task, &sample, &err), 0);
@@ -109,7 +110,7 @@ static void test_mbpp(void **state)
     hutch_batch_task_done(&task);
 
     text = strdup(MBPP);
-    assert_int_equal(hutch_batch_json_check("x", 1, 1, text, strlen(text), &record, &err), 0);
+    assert_int_equal(hutch_json_view_check("x", 1, 1, text, strlen(text), &record, &err), 0);
     assert_int_equal(hutch_batch_task_read(&options, "x", text, record, &task, &err), 0);
     assert_spelled(task.more_tests, "[\"assert f() > 0\"]");
     hutch_batch_task_done(&task);
@@ -321,7 +322,7 @@ static void test_plan_of_samples(void **state)
     assert_int_equal(hutch_batch_plan_load(&plan, &plan.items[0], &loaded, &err), 0);
     assert_true(loaded.sample.is_completion);
     assert_spelled(loaded.sample.program, "\" return 1\"");
-    assert_spelled(hutch_batch_json_get(loaded.record, "extra"), "[1]");
+    assert_spelled(hutch_json_view_get(loaded.record, "extra"), "[1]");
     hutch_batch_plan_release(&plan, &plan.items[0], &loaded);
     assert_int_equal(hutch_batch_plan_load(&plan, &plan.items[1], &loaded, &err), 0);
     assert_false(loaded.sample.is_completion); /* a whole program */
@@ -348,15 +349,15 @@ static void test_plan_of_own_programs(void **state)
 
 static void test_plan_of_many_tasks(void **state)
 {
-    struct batch_text t = BATCH_TEXT_INIT;
+    struct text_buffer t = TEXT_BUFFER_INIT;
     auto_free char *text = NULL;
     struct batch_plan plan;
     struct hutch_err err;
 
     (void)state;
     for (int i = 0; i < 3000; i++)
-        hutch_batch_text_addf(&t, "{\"id\":\"task %d\",\"code\":\"%d\"}\n", i, i);
-    text = hutch_batch_text_take(&t, NULL);
+        hutch_text_addf(&t, "{\"id\":\"task %d\",\"code\":\"%d\"}\n", i, i);
+    text = hutch_text_take(&t, NULL);
     assert_int_equal(make_plan(text, NULL, false, &plan, &err), 0);
     for (size_t i = 0; i < 3000; i++)
         assert_int_equal(hutch_batch_plan_find(&plan, plan.groups[i].id), i);

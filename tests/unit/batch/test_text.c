@@ -1,11 +1,13 @@
 /* What a batch reads and compares: JSON in place, files of records, outputs; and what it says: pass@k, the progress line. */
 #include "runtime/batch/busy.h"
 #include "runtime/batch/compare.h"
-#include "runtime/text/batch_json.h"
+#include "runtime/text/buffer.h"
+#include "runtime/text/json_view.h"
 #include "runtime/batch/progress.h"
 #include "runtime/batch/score.h"
 #include "runtime/batch/source.h"
 #include "sandbox/fd.h"
+#include "runtime/text/json_write.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,12 +28,12 @@ static void test_json_takes_what_python_writes(void **state)
         "{}", "[]", " [1, 2] \n", "\"\"", "-0.5e+10", "NaN", "-Infinity", "[Infinity]", "\"\\ud800\"", "\"\\u0000\"", "\"\x7f\"",
         "{\"a\": {\"b\": [null, true, false]}}", "\"\xc3\xa9\xf0\x9f\x98\x80\"", "123456789012345678901234567890123456789012345678901",
     };
-    struct batch_json value;
+    struct json_view value;
     struct hutch_err err;
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-        if (hutch_batch_json_check("x", 1, 1, texts[i], strlen(texts[i]), &value, &err) < 0)
+        if (hutch_json_view_check("x", 1, 1, texts[i], strlen(texts[i]), &value, &err) < 0)
             fail_msg("%s: %s", texts[i], err.msg);
 }
 
@@ -61,10 +63,10 @@ static void test_json_refuses_with_line_and_column(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        struct batch_json value;
+        struct json_view value;
         struct hutch_err err;
 
-        if (hutch_batch_json_check("x", 7, 3, cases[i].text, strlen(cases[i].text), &value, &err) == 0)
+        if (hutch_json_view_check("x", 7, 3, cases[i].text, strlen(cases[i].text), &value, &err) == 0)
             fail_msg("'%s' was taken", cases[i].text);
         assert_string_equal(err.msg, cases[i].message);
     }
@@ -72,29 +74,29 @@ static void test_json_refuses_with_line_and_column(void **state)
 
 static void test_json_nesting_is_bounded(void **state)
 {
-    struct batch_json value;
+    struct json_view value;
     struct hutch_err err;
     char deep[100000];
 
     (void)state;
     memset(deep, '[', sizeof(deep));
-    assert_int_equal(hutch_batch_json_check("x", 1, 1, deep, sizeof(deep), &value, &err), -1);
+    assert_int_equal(hutch_json_view_check("x", 1, 1, deep, sizeof(deep), &value, &err), -1);
     assert_non_null(strstr(err.msg, "nested too deeply"));
-    memset(deep + BATCH_JSON_MAX_DEPTH, ']', BATCH_JSON_MAX_DEPTH);
-    assert_int_equal(hutch_batch_json_check("x", 1, 1, deep, 2 * BATCH_JSON_MAX_DEPTH, &value, &err), 0);
+    memset(deep + JSON_VIEW_MAX_DEPTH, ']', JSON_VIEW_MAX_DEPTH);
+    assert_int_equal(hutch_json_view_check("x", 1, 1, deep, 2 * JSON_VIEW_MAX_DEPTH, &value, &err), 0);
 }
 
-static struct batch_json parse(const char *text)
+static struct json_view parse(const char *text)
 {
-    struct batch_json value;
+    struct json_view value;
     struct hutch_err err;
 
-    if (hutch_batch_json_check("x", 1, 1, text, strlen(text), &value, &err) < 0)
+    if (hutch_json_view_check("x", 1, 1, text, strlen(text), &value, &err) < 0)
         fail_msg("%s: %s", text, err.msg);
     return value;
 }
 
-static void assert_spelled(struct batch_json value, const char *text)
+static void assert_spelled(struct json_view value, const char *text)
 {
     if (value.len != strlen(text) || memcmp(value.text, text, value.len) != 0)
         fail_msg("got '%.*s', wanted '%s'", (int)value.len, value.text, text);
@@ -102,31 +104,31 @@ static void assert_spelled(struct batch_json value, const char *text)
 
 static void test_json_values_are_found_in_place(void **state)
 {
-    struct batch_json root = parse(" { \"a\" : [ 1 , \"x]\\\"}\" , {\"b\":2} ] ,\"b\":-3,\"n\":null,\"a\\\\\":5,\"b\": 4 } ");
-    struct batch_json_walk walk = hutch_batch_json_walk(hutch_batch_json_get(root, "a"));
-    struct batch_json key, value;
+    struct json_view root = parse(" { \"a\" : [ 1 , \"x]\\\"}\" , {\"b\":2} ] ,\"b\":-3,\"n\":null,\"a\\\\\":5,\"b\": 4 } ");
+    struct json_walk walk = hutch_json_view_walk(hutch_json_view_get(root, "a"));
+    struct json_view key, value;
     int64_t number;
 
     (void)state;
-    assert_int_equal(hutch_batch_json_count(root), 5);
-    assert_spelled(hutch_batch_json_get(root, "b"), "4"); /* the last one of two */
-    assert_true(hutch_batch_json_integer(hutch_batch_json_get(root, "b"), &number));
+    assert_int_equal(hutch_json_view_count(root), 5);
+    assert_spelled(hutch_json_view_get(root, "b"), "4"); /* the last one of two */
+    assert_true(hutch_json_view_integer(hutch_json_view_get(root, "b"), &number));
     assert_int_equal(number, 4);
-    assert_true(hutch_batch_json_is_null(hutch_batch_json_get(root, "n")));
-    assert_true(hutch_batch_json_is_null(hutch_batch_json_get(root, "missing")));
-    assert_null(hutch_batch_json_get(root, "missing").text);
-    assert_true(hutch_batch_json_next(&walk, &key, &value));
+    assert_true(hutch_json_view_is_null(hutch_json_view_get(root, "n")));
+    assert_true(hutch_json_view_is_null(hutch_json_view_get(root, "missing")));
+    assert_null(hutch_json_view_get(root, "missing").text);
+    assert_true(hutch_json_view_next(&walk, &key, &value));
     assert_spelled(value, "1");
-    assert_true(hutch_batch_json_next(&walk, &key, &value));
+    assert_true(hutch_json_view_next(&walk, &key, &value));
     assert_spelled(value, "\"x]\\\"}\"");
-    assert_true(hutch_batch_json_next(&walk, &key, &value));
+    assert_true(hutch_json_view_next(&walk, &key, &value));
     assert_spelled(value, "{\"b\":2}");
-    assert_false(hutch_batch_json_next(&walk, &key, &value));
-    walk = hutch_batch_json_walk(parse("7"));
-    assert_false(hutch_batch_json_next(&walk, &key, &value));
-    assert_false(hutch_batch_json_integer(parse("1.5"), &number));
-    assert_false(hutch_batch_json_integer(parse("99999999999999999999"), &number));
-    assert_false(hutch_batch_json_integer(parse("\"1\""), &number));
+    assert_false(hutch_json_view_next(&walk, &key, &value));
+    walk = hutch_json_view_walk(parse("7"));
+    assert_false(hutch_json_view_next(&walk, &key, &value));
+    assert_false(hutch_json_view_integer(parse("1.5"), &number));
+    assert_false(hutch_json_view_integer(parse("99999999999999999999"), &number));
+    assert_false(hutch_json_view_integer(parse("\"1\""), &number));
 }
 
 static void test_json_text(void **state)
@@ -149,7 +151,7 @@ static void test_json_text(void **state)
         struct hutch_err err;
         size_t len;
 
-        assert_int_equal(hutch_batch_json_text(parse(cases[i].spelled), &text, &len, &err), 0);
+        assert_int_equal(hutch_json_view_text(parse(cases[i].spelled), &text, &len, &err), 0);
         assert_int_equal(len, cases[i].len);
         assert_memory_equal(text, cases[i].text, len + 1);
     }
@@ -158,12 +160,12 @@ static void test_json_text(void **state)
 static void test_quoted_text_is_valid_json_again(void **state)
 {
     static const char bytes[] = "a\"\\\n\r\t\b\f\x01\x7f\xff\xc3\xa9\xe2\x82";
-    struct batch_text t = BATCH_TEXT_INIT;
+    struct text_buffer t = TEXT_BUFFER_INIT;
     auto_free char *text = NULL;
 
     (void)state;
-    hutch_batch_text_add_quoted(&t, bytes, sizeof(bytes)); /* the NUL too */
-    text = hutch_batch_text_take(&t, NULL);
+    hutch_json_quote(&t, bytes, sizeof(bytes)); /* the NUL too */
+    text = hutch_text_take(&t, NULL);
     assert_string_equal(text, "\"a\\\"\\\\\\n\\r\\t\\b\\f\\u0001\\u007f\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\\u0000\"");
     parse(text);
 }
@@ -205,7 +207,7 @@ static void read_all(const char *path, char *got, size_t size)
 {
     struct batch_source source;
     struct batch_place place;
-    struct batch_json record;
+    struct json_view record;
     struct hutch_err err;
     int rc;
 
@@ -215,7 +217,7 @@ static void read_all(const char *path, char *got, size_t size)
         return;
     }
     while ((rc = hutch_batch_source_next(&source, &record, &place, &err)) > 0) {
-        struct batch_json n = hutch_batch_json_get(record, "n"), again;
+        struct json_view n = hutch_json_view_get(record, "n"), again;
         auto_free char *text = NULL;
 
         snprintf(got + strlen(got), size - strlen(got), "%s%.*s@%" PRIu32, got[0] ? " " : "", (int)n.len, n.text, place.line);
@@ -270,13 +272,13 @@ static void test_source_streams(void **state)
     enum { RECORDS = 40, BYTES = 50000 };
     struct batch_source source;
     struct batch_place place, fifth = { .len = 0 };
-    struct batch_json record;
+    struct json_view record;
     struct hutch_err err;
     auto_free char *text = NULL;
 
     (void)state;
     for (int array = 0; array < 2; array++) {
-        struct batch_text t = BATCH_TEXT_INIT;
+        struct text_buffer t = TEXT_BUFFER_INIT;
         auto_free char *data = NULL;
         char padding[BYTES + 1];
         size_t len, n = 0;
@@ -284,17 +286,17 @@ static void test_source_streams(void **state)
         memset(padding, 'x', BYTES);
         padding[BYTES] = '\0';
         for (int i = 0; i < RECORDS; i++) {
-            hutch_batch_text_addf(&t, "%s{\"n\": %d, \"x\": \"", array ? (i ? ",\n" : "[") : "", i);
-            hutch_batch_text_add(&t, padding, BYTES);
-            hutch_batch_text_addf(&t, "\"}%s", array ? "" : "\n");
+            hutch_text_addf(&t, "%s{\"n\": %d, \"x\": \"", array ? (i ? ",\n" : "[") : "", i);
+            hutch_text_add(&t, padding, BYTES);
+            hutch_text_addf(&t, "\"}%s", array ? "" : "\n");
         }
-        hutch_batch_text_addf(&t, "%s", array ? "]" : "");
-        data = hutch_batch_text_take(&t, &len);
+        hutch_text_addf(&t, "%s", array ? "]" : "");
+        data = hutch_text_take(&t, &len);
         assert_int_equal(hutch_batch_source_open(write_file("large", data, len), &source, &err), 0);
         while (hutch_batch_source_next(&source, &record, &place, &err) > 0) {
             int64_t number;
 
-            assert_true(hutch_batch_json_integer(hutch_batch_json_get(record, "n"), &number));
+            assert_true(hutch_json_view_integer(hutch_json_view_get(record, "n"), &number));
             assert_int_equal(number, n);
             if (n++ == 5)
                 fifth = place;
@@ -302,7 +304,7 @@ static void test_source_streams(void **state)
         assert_int_equal(n, RECORDS);
         free(text);
         assert_int_equal(hutch_batch_source_load(&source, &fifth, &text, &record, &err), 0);
-        assert_spelled(hutch_batch_json_get(record, "n"), "5");
+        assert_spelled(hutch_json_view_get(record, "n"), "5");
         hutch_batch_source_done(&source);
     }
 }
@@ -361,7 +363,7 @@ static void test_source_that_shrinks(void **state)
 {
     struct batch_source source;
     struct batch_place place;
-    struct batch_json record;
+    struct json_view record;
     struct hutch_err err;
     char *text;
     const char *path = write_file("shrinks", "{\"n\":1}\n", 8);

@@ -1,8 +1,8 @@
 /* test_cell.c - what an interpreter says, in order: marks, frames, streams, and the outputs that a notebook gets of it. */
 #include "runtime/text/ansi.h"
-#include "runtime/text/batch_json.h"
 #include "runtime/cell/feed.h"
 #include "sandbox/fd.h"
+#include "runtime/text/buffer.h"
 #include "runtime/text/nbjson.h"
 
 #include <cjson/cJSON.h>
@@ -22,7 +22,7 @@
 
 struct talk {
     struct cell_feed *feed;
-    struct batch_text told;
+    struct text_buffer told;
     uint32_t n;
     bool starts_next; /* the next cell is begun in the call that tells of the end of the last */
 };
@@ -30,9 +30,9 @@ struct talk {
 static void put_told(struct talk *t, const char *text, size_t len)
 {
     if (t->told.len > 0)
-        hutch_batch_text_add(&t->told, "|", 1);
+        hutch_text_add(&t->told, "|", 1);
     for (size_t i = 0; i < len; i++) /* NUL is shown */
-        hutch_batch_text_add(&t->told, text[i] ? text + i : "0", 1);
+        hutch_text_add(&t->told, text[i] ? text + i : "0", 1);
 }
 
 static void on_event(void *user, const struct cell_event *event)
@@ -65,7 +65,7 @@ static void on_event(void *user, const struct cell_event *event)
 
 static void start(struct talk *t, uint64_t max_bytes)
 {
-    *t = (struct talk){ .told = BATCH_TEXT_INIT };
+    *t = (struct talk){ .told = TEXT_BUFFER_INIT };
     t->feed = hutch_cell_feed_new(TOKEN, on_event, t);
     assert_non_null(t->feed);
     hutch_cell_feed_begin(t->feed, max_bytes);
@@ -74,7 +74,7 @@ static void start(struct talk *t, uint64_t max_bytes)
 static void stop(struct talk *t)
 {
     hutch_cell_feed_free(t->feed);
-    hutch_batch_text_done(&t->told);
+    hutch_text_done(&t->told);
 }
 
 static void say(struct talk *t, int stream, const char *text, uint64_t now)
@@ -115,7 +115,7 @@ static void send(struct talk *t, const char *members, uint64_t now)
 
 static void check_told(struct talk *t, const char *want)
 {
-    hutch_batch_text_add(&t->told, "", 0);
+    hutch_text_add(&t->told, "", 0);
     assert_string_equal(t->told.data, want);
     t->told.len = 0;
 }

@@ -1,9 +1,9 @@
 /* test_cell_fuzz.c - however reads cut and mix what an agent says, the outputs are the same; and whatever code inside says in its place, they
  * are outputs, and bounded. */
-#include "runtime/text/batch_json.h"
 #include "runtime/cell/feed.h"
 #include "runtime/cell/frames.h"
 #include "sandbox/fd.h"
+#include "runtime/text/buffer.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/text/utf8.h"
 
@@ -30,22 +30,22 @@ static uint32_t below(uint32_t bound)
     return (uint32_t)((random_state >> 33) % bound);
 }
 
-static void add_mark(struct batch_text *to, uint32_t n)
+static void add_mark(struct text_buffer *to, uint32_t n)
 {
-    hutch_batch_text_add(to, "\0" TOKEN, 1 + CELL_TOKEN_LEN);
-    hutch_batch_text_addf(to, "%08x\n", n);
+    hutch_text_add(to, "\0" TOKEN, 1 + CELL_TOKEN_LEN);
+    hutch_text_addf(to, "%08x\n", n);
 }
 
 /* ---- marks, against a search in the whole text ---- */
 
-static void add_near_mark(struct batch_text *to)
+static void add_near_mark(struct text_buffer *to)
 {
-    struct batch_text mark = BATCH_TEXT_INIT;
+    struct text_buffer mark = TEXT_BUFFER_INIT;
 
     add_mark(&mark, below(1u << 31));
     mark.data[below(CELL_MARK_LEN)] = "\0" "0f\nG"[below(5)];
-    hutch_batch_text_add(to, mark.data, below(2) ? CELL_MARK_LEN : below(CELL_MARK_LEN));
-    hutch_batch_text_done(&mark);
+    hutch_text_add(to, mark.data, below(2) ? CELL_MARK_LEN : below(CELL_MARK_LEN));
+    hutch_text_done(&mark);
 }
 
 static bool is_mark(const char *p, size_t left, unsigned *ret_n)
@@ -62,19 +62,19 @@ static bool is_mark(const char *p, size_t left, unsigned *ret_n)
 static void on_text(void *user, const char *data, size_t len)
 {
     assert_true(len > 0);
-    hutch_batch_text_add(user, data, len);
+    hutch_text_add(user, data, len);
 }
 
 static void on_mark(void *user, uint32_t n)
 {
-    hutch_batch_text_addf(user, "<mark %u>", n);
+    hutch_text_addf(user, "<mark %u>", n);
 }
 
 static void test_marks(void **state)
 {
     (void)state;
     for (int i = 0; i < 20000; i++) {
-        struct batch_text said = BATCH_TEXT_INIT, want = BATCH_TEXT_INIT, got = BATCH_TEXT_INIT;
+        struct text_buffer said = TEXT_BUFFER_INIT, want = TEXT_BUFFER_INIT, got = TEXT_BUFFER_INIT;
         const struct cell_marks_sink sink = { .on_text = on_text, .on_mark = on_mark, .user = &got };
         struct cell_marks marks;
 
@@ -82,18 +82,18 @@ static void test_marks(void **state)
             switch (below(4)) {
             case 0: add_mark(&said, below(1000)); break;
             case 1: add_near_mark(&said); break;
-            case 2: hutch_batch_text_add(&said, "\0\0", 1 + below(2)); break;
-            default: hutch_batch_text_add(&said, "text 0", below(7)); break;
+            case 2: hutch_text_add(&said, "\0\0", 1 + below(2)); break;
+            default: hutch_text_add(&said, "text 0", below(7)); break;
             }
         }
         for (size_t at = 0; at < said.len;) {
             unsigned n;
 
             if (is_mark(said.data + at, said.len - at, &n)) {
-                hutch_batch_text_addf(&want, "<mark %u>", n);
+                hutch_text_addf(&want, "<mark %u>", n);
                 at += CELL_MARK_LEN;
             } else {
-                hutch_batch_text_add(&want, said.data + at++, 1);
+                hutch_text_add(&want, said.data + at++, 1);
             }
         }
         hutch_cell_marks_init(&marks, TOKEN);
@@ -111,9 +111,9 @@ static void test_marks(void **state)
         assert_int_equal(got.len, want.len);
         if (got.len > 0)
             assert_memory_equal(got.data, want.data, got.len);
-        hutch_batch_text_done(&said);
-        hutch_batch_text_done(&want);
-        hutch_batch_text_done(&got);
+        hutch_text_done(&said);
+        hutch_text_done(&want);
+        hutch_text_done(&got);
     }
 }
 
@@ -133,7 +133,7 @@ static void test_frames(void **state)
     (void)state;
     for (int round = 0; round < 30; round++) {
         struct cell_frames frames = CELL_FRAMES_INIT;
-        struct batch_text stream = BATCH_TEXT_INIT;
+        struct text_buffer stream = TEXT_BUFFER_INIT;
         static char filler[300000];
         size_t lengths[N_FRAMES], at = 0, len;
         unsigned n_read = 0;
@@ -146,8 +146,8 @@ static void test_frames(void **state)
 
             lengths[i] = below(10) ? below(50) : below(below(5) ? 5000 : 300000);
             put_len(head, lengths[i]);
-            hutch_batch_text_add(&stream, head, 4);
-            hutch_batch_text_add(&stream, memset(filler, i, lengths[i]), lengths[i]);
+            hutch_text_add(&stream, head, 4);
+            hutch_text_add(&stream, memset(filler, i, lengths[i]), lengths[i]);
         }
         assert_int_equal(pipe2(fds, O_NONBLOCK | O_CLOEXEC), 0);
         frames.fd = fds[0];
@@ -167,7 +167,7 @@ static void test_frames(void **state)
         assert_int_equal(hutch_cell_frames_next(&frames, &frame, &len, &err), CELL_FRAME_END);
         close(fds[0]);
         hutch_cell_frames_done(&frames);
-        hutch_batch_text_done(&stream);
+        hutch_text_done(&stream);
     }
 }
 
@@ -208,7 +208,7 @@ struct frame {
 };
 
 struct talk {
-    struct batch_text pipes[2];
+    struct text_buffer pipes[2];
     struct frame frames[40];
     unsigned n_frames;
 };
@@ -254,7 +254,7 @@ static void make_talk(struct talk *t)
         for (uint32_t k = below(4); k > 0; k--) {
             const char *word = words[below(ARRAY_SIZE(words))];
 
-            hutch_batch_text_add(&t->pipes[below(2)], word, *word ? strlen(word) : 1);
+            hutch_text_add(&t->pipes[below(2)], word, *word ? strlen(word) : 1);
         }
         say(t, &n, members[below(ARRAY_SIZE(members))]);
     }
@@ -324,8 +324,8 @@ static void test_any_reading(void **state)
         }
         for (unsigned k = 0; k < t.n_frames; k++)
             free(t.frames[k].text);
-        hutch_batch_text_done(&t.pipes[0]);
-        hutch_batch_text_done(&t.pipes[1]);
+        hutch_text_done(&t.pipes[0]);
+        hutch_text_done(&t.pipes[1]);
     }
 }
 
@@ -406,8 +406,8 @@ static void test_hostile(void **state)
         hutch_cell_feed_free(feed);
         for (unsigned k = 0; k < t.n_frames; k++)
             free(t.frames[k].text);
-        hutch_batch_text_done(&t.pipes[0]);
-        hutch_batch_text_done(&t.pipes[1]);
+        hutch_text_done(&t.pipes[0]);
+        hutch_text_done(&t.pipes[1]);
     }
 }
 
@@ -440,14 +440,14 @@ static void test_flood_of_marks(void **state)
     static const char update[] = "{\"is\":\"update\",\"n\":7,\"data\":{},\"metadata\":{},\"id\":\"none\"}";
     uint64_t n_events = 0;
     struct cell_feed *feed = hutch_cell_feed_new(TOKEN, on_event, &n_events);
-    struct batch_text marks = BATCH_TEXT_INIT;
+    struct text_buffer marks = TEXT_BUFFER_INIT;
     struct hutch_err err;
 
     (void)state;
     hutch_cell_feed_begin(feed, 1 << 20);
     for (uint32_t i = 0; i < 1000; i++) {
         add_mark(&marks, i);
-        hutch_batch_text_add(&marks, "x", 1);
+        hutch_text_add(&marks, "x", 1);
     }
     for (int i = 0; i < 100; i++)
         hutch_cell_feed_bytes(feed, 1 + i % 2, marks.data, marks.len, 0);
@@ -460,7 +460,7 @@ static void test_flood_of_marks(void **state)
     hutch_cell_feed_finish(feed);
     check_outputs(feed, 1 << 20);
     hutch_cell_feed_free(feed);
-    hutch_batch_text_done(&marks);
+    hutch_text_done(&marks);
 }
 
 int main(void)

@@ -1,11 +1,12 @@
 /* test_cell_text.c - the result of a cell as JSON, and as text for a language model. */
 #include "runtime/text/ansi.h"
-#include "runtime/text/batch_json.h"
 #include "runtime/cell/result_json.h"
 #include "runtime/cell/result_text.h"
 #include "runtime/data/changes.h"
 #include "sandbox/fd.h"
 #include "runtime/hutch.h"
+#include "runtime/text/buffer.h"
+#include "runtime/text/json_write.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/text/utf8.h"
 
@@ -187,15 +188,15 @@ static void test_message_and_files(void **state)
 
 static void test_long_text(void **state)
 {
-    struct batch_text json = BATCH_TEXT_INIT;
+    struct text_buffer json = TEXT_BUFFER_INIT;
     struct hutch_cell_result result;
     char *got;
 
     (void)state;
-    hutch_batch_text_addf(&json, "[{\"name\":\"stdout\",\"output_type\":\"stream\",\"text\":\"");
+    hutch_text_addf(&json, "[{\"name\":\"stdout\",\"output_type\":\"stream\",\"text\":\"");
     for (int i = 0; i < 10000; i++)
-        hutch_batch_text_addf(&json, "line %d\\n", i);
-    hutch_batch_text_addf(&json, "\"}," VALUE("\"text/plain\":\"42\"") "]");
+        hutch_text_addf(&json, "line %d\\n", i);
+    hutch_text_addf(&json, "\"}," VALUE("\"text/plain\":\"42\"") "]");
     result = plain(json.data);
     got = hutch_cell_result_to_text(&result, 200);
     assert_true(strncmp(got, "line 0\nline 1\n", 14) == 0);
@@ -213,18 +214,18 @@ static void test_long_text(void **state)
     got = hutch_cell_result_to_text(&result, 15);
     assert_string_equal(got, "line 0\nline 1\nline 2\n[…]\nline 9998\nline 9999\nOut[7]: 42");
     free(got);
-    hutch_batch_text_done(&json);
+    hutch_text_done(&json);
     /* one line */
-    hutch_batch_text_addf(&json, "[{\"name\":\"stdout\",\"output_type\":\"stream\",\"text\":\"");
+    hutch_text_addf(&json, "[{\"name\":\"stdout\",\"output_type\":\"stream\",\"text\":\"");
     for (int i = 0; i < 10000; i++)
-        hutch_batch_text_addf(&json, "漢%d", i % 10);
-    hutch_batch_text_addf(&json, "\"}]");
+        hutch_text_addf(&json, "漢%d", i % 10);
+    hutch_text_addf(&json, "\"}]");
     result = plain(json.data);
     got = hutch_cell_result_to_text(&result, 200);
     assert_non_null(strstr(got, " characters left out …]"));
     assert_true(hutch_cell_text_cost(got, strlen(got)) <= 800);
     free(got);
-    hutch_batch_text_done(&json);
+    hutch_text_done(&json);
 }
 
 static void test_cost(void **state)
@@ -245,7 +246,7 @@ static uint32_t below(uint32_t bound)
     return (uint32_t)((random_state >> 33) % bound);
 }
 
-static void add_random_text(struct batch_text *to, uint32_t n)
+static void add_random_text(struct text_buffer *to, uint32_t n)
 {
     static const char *const parts[] = { "word ", "\n", "漢字", "😀", "\x1b[31m", "\x1b]0;", "\x1b", "\xe2\x80\xae", "ä", "\r", "\t", "0123456789",
                                          "\xf3\xa0\x81\x81", "\xc2\x9b", "[…", "line\n" };
@@ -253,11 +254,11 @@ static void add_random_text(struct batch_text *to, uint32_t n)
     while (n-- > 0) {
         const char *part = parts[below(ARRAY_SIZE(parts))];
 
-        hutch_batch_text_add(to, part, strlen(part));
+        hutch_text_add(to, part, strlen(part));
     }
 }
 
-static void add_random_outputs(struct batch_text *to)
+static void add_random_outputs(struct text_buffer *to)
 {
     static const char *const forms[] = {
         "{\"output_type\":\"stream\",\"name\":\"stdout\",\"text\":",        "{\"output_type\":\"stream\",\"name\":\"stderr\",\"text\":",
@@ -265,18 +266,18 @@ static void add_random_outputs(struct batch_text *to)
         "{\"output_type\":\"execute_result\",\"data\":{\"text/latex\":",    "{\"output_type\":\"display_data\",\"data\":{\"text/html\":",
     };
 
-    hutch_batch_text_add(to, "[", 1);
+    hutch_text_add(to, "[", 1);
     for (uint32_t n = below(8); n > 0; n--) {
-        struct batch_text text = BATCH_TEXT_INIT;
+        struct text_buffer text = TEXT_BUFFER_INIT;
         uint32_t form = below(ARRAY_SIZE(forms));
 
         add_random_text(&text, below(below(4) ? 20 : 1000));
-        hutch_batch_text_add(to, forms[form], strlen(forms[form]));
-        hutch_batch_text_add_quoted(to, text.data, text.len);
-        hutch_batch_text_addf(to, form < 2 ? "}%s" : "}}%s", n > 1 ? "," : "");
-        hutch_batch_text_done(&text);
+        hutch_text_add(to, forms[form], strlen(forms[form]));
+        hutch_json_quote(to, text.data, text.len);
+        hutch_text_addf(to, form < 2 ? "}%s" : "}}%s", n > 1 ? "," : "");
+        hutch_text_done(&text);
     }
-    hutch_batch_text_add(to, "]", 1);
+    hutch_text_add(to, "]", 1);
 }
 
 static void check_shown(const char *text, size_t budget)
@@ -298,7 +299,7 @@ static void test_random(void **state)
 {
     (void)state;
     for (int i = 0; i < 3000; i++) {
-        struct batch_text json = BATCH_TEXT_INIT, value = BATCH_TEXT_INIT, code = BATCH_TEXT_INIT;
+        struct text_buffer json = TEXT_BUFFER_INIT, value = TEXT_BUFFER_INIT, code = TEXT_BUFFER_INIT;
         struct file_change added[30];
         struct file_changes files = { .added = { added, below(30), 30 } };
         struct cell_details details = { .files = below(2) ? &files : NULL };
@@ -309,8 +310,8 @@ static void test_random(void **state)
         add_random_outputs(&json);
         add_random_text(&value, below(below(3) ? 5 : 500));
         add_random_text(&code, below(100));
-        hutch_batch_text_add(&value, "", 0);
-        hutch_batch_text_add(&code, "", 0);
+        hutch_text_add(&value, "", 0);
+        hutch_text_add(&code, "", 0);
         for (size_t k = 0; k < files.added.n; k++)
             added[k] = (struct file_change){ .path = below(2) ? "name" : value.data, .size = below(1u << 30) };
         result = plain(json.data);
@@ -326,9 +327,9 @@ static void test_random(void **state)
         got = hutch_cell_result_to_text(&result, budget);
         assert_non_null(got);
         check_shown(got, budget);
-        hutch_batch_text_done(&json);
-        hutch_batch_text_done(&value);
-        hutch_batch_text_done(&code);
+        hutch_text_done(&json);
+        hutch_text_done(&value);
+        hutch_text_done(&code);
     }
 }
 

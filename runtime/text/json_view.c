@@ -1,10 +1,8 @@
-#include "runtime/text/batch_json.h"
+#include "runtime/text/json_view.h"
 
 #include "runtime/text/utf8.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,7 +134,7 @@ static int scan_members(struct scan *s, unsigned depth)
     bool is_object = *s->p == '{';
     char close = is_object ? '}' : ']';
 
-    if (depth == BATCH_JSON_MAX_DEPTH)
+    if (depth == JSON_VIEW_MAX_DEPTH)
         return fail(s, "nested too deeply");
     s->p++;
     skip_space(s);
@@ -188,8 +186,8 @@ static int scan_value(struct scan *s, unsigned depth)
     return fail(s, "expected a value");
 }
 
-int hutch_batch_json_check(const char *what, uint64_t line, uint64_t column, const char *text, size_t len,
-                           struct batch_json *ret, struct hutch_err *err)
+int hutch_json_view_check(const char *what, uint64_t line, uint64_t column, const char *text, size_t len,
+                          struct json_view *ret, struct hutch_err *err)
 {
     struct scan s = { .start = text, .p = text, .end = text + len };
     const char *from;
@@ -197,7 +195,7 @@ int hutch_batch_json_check(const char *what, uint64_t line, uint64_t column, con
     skip_space(&s);
     from = s.p;
     if (scan_value(&s, 0) == 0) {
-        *ret = (struct batch_json){ from, (size_t)(s.p - from) };
+        *ret = (struct json_view){ from, (size_t)(s.p - from) };
         skip_space(&s);
         if (s.p == s.end)
             return 0;
@@ -213,22 +211,22 @@ int hutch_batch_json_check(const char *what, uint64_t line, uint64_t column, con
 
 /* ---- looking ---- */
 
-bool hutch_batch_json_is_object(struct batch_json value)
+bool hutch_json_view_is_object(struct json_view value)
 {
     return value.text && *value.text == '{';
 }
 
-bool hutch_batch_json_is_array(struct batch_json value)
+bool hutch_json_view_is_array(struct json_view value)
 {
     return value.text && *value.text == '[';
 }
 
-bool hutch_batch_json_is_string(struct batch_json value)
+bool hutch_json_view_is_string(struct json_view value)
 {
     return value.text && *value.text == '"';
 }
 
-bool hutch_batch_json_is_null(struct batch_json value)
+bool hutch_json_view_is_null(struct json_view value)
 {
     return !value.text || *value.text == 'n';
 }
@@ -259,11 +257,11 @@ static const char *skip_value(const char *p, const char *end)
     return p;
 }
 
-struct batch_json_walk hutch_batch_json_walk(struct batch_json container)
+struct json_walk hutch_json_view_walk(struct json_view container)
 {
-    if (!hutch_batch_json_is_object(container) && !hutch_batch_json_is_array(container))
-        return (struct batch_json_walk){ NULL, NULL, false };
-    return (struct batch_json_walk){ container.text + 1, container.text + container.len - 1, *container.text == '{' };
+    if (!hutch_json_view_is_object(container) && !hutch_json_view_is_array(container))
+        return (struct json_walk){ NULL, NULL, false };
+    return (struct json_walk){ container.text + 1, container.text + container.len - 1, *container.text == '{' };
 }
 
 static const char *past(const char *p, const char *end, const char *skipped)
@@ -273,7 +271,7 @@ static const char *past(const char *p, const char *end, const char *skipped)
     return p;
 }
 
-bool hutch_batch_json_next(struct batch_json_walk *walk, struct batch_json *ret_key, struct batch_json *ret_value)
+bool hutch_json_view_next(struct json_walk *walk, struct json_view *ret_key, struct json_view *ret_value)
 {
     const char *p = past(walk->p, walk->end, ", \t\r\n"), *from;
 
@@ -283,34 +281,34 @@ bool hutch_batch_json_next(struct batch_json_walk *walk, struct batch_json *ret_
         from = p;
         p = skip_value(p, walk->end);
         if (ret_key)
-            *ret_key = (struct batch_json){ from, (size_t)(p - from) };
+            *ret_key = (struct json_view){ from, (size_t)(p - from) };
         p = past(p, walk->end, ": \t\r\n");
     }
     from = p;
     p = skip_value(p, walk->end);
-    *ret_value = (struct batch_json){ from, (size_t)(p - from) };
+    *ret_value = (struct json_view){ from, (size_t)(p - from) };
     walk->p = p;
     return true;
 }
 
-size_t hutch_batch_json_count(struct batch_json container)
+size_t hutch_json_view_count(struct json_view container)
 {
-    struct batch_json_walk walk = hutch_batch_json_walk(container);
-    struct batch_json value;
+    struct json_walk walk = hutch_json_view_walk(container);
+    struct json_view value;
     size_t n = 0;
 
-    while (hutch_batch_json_next(&walk, NULL, &value))
+    while (hutch_json_view_next(&walk, NULL, &value))
         n++;
     return n;
 }
 
-struct batch_json hutch_batch_json_get(struct batch_json object, const char *key)
+struct json_view hutch_json_view_get(struct json_view object, const char *key)
 {
-    struct batch_json_walk walk = hutch_batch_json_walk(object);
-    struct batch_json name, value, found = BATCH_JSON_NONE;
+    struct json_walk walk = hutch_json_view_walk(object);
+    struct json_view name, value, found = JSON_VIEW_NONE;
     size_t len = strlen(key);
 
-    while (walk.is_object && hutch_batch_json_next(&walk, &name, &value))
+    while (walk.is_object && hutch_json_view_next(&walk, &name, &value))
         if (name.len == len + 2 && memcmp(name.text + 1, key, len) == 0)
             found = value;
     return found;
@@ -345,7 +343,7 @@ static size_t put_utf8(char *to, unsigned code)
     return 4;
 }
 
-int hutch_batch_json_text(struct batch_json value, char **ret, size_t *ret_len, struct hutch_err *err)
+int hutch_json_view_text(struct json_view value, char **ret, size_t *ret_len, struct hutch_err *err)
 {
     static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     const char *p = value.text + 1, *end = value.text + value.len - 1;
@@ -383,7 +381,7 @@ int hutch_batch_json_text(struct batch_json value, char **ret, size_t *ret_len, 
     return 0;
 }
 
-bool hutch_batch_json_integer(struct batch_json value, int64_t *ret)
+bool hutch_json_view_integer(struct json_view value, int64_t *ret)
 {
     char text[24], *end;
 
@@ -394,103 +392,4 @@ bool hutch_batch_json_integer(struct batch_json value, int64_t *ret)
     errno = 0;
     *ret = strtoll(text, &end, 10);
     return errno == 0 && *end == '\0';
-}
-
-/* ---- writing ---- */
-
-static bool make_room(struct batch_text *t, size_t len)
-{
-    size_t room = t->room ? t->room : 256;
-    char *data;
-
-    if (t->is_broken)
-        return false;
-    if (t->room - t->len > len)
-        return true;
-    while (room - t->len <= len)
-        room *= 2;
-    data = realloc(t->data, room);
-    if (!data) {
-        t->is_broken = true;
-        return false;
-    }
-    t->data = data;
-    t->room = room;
-    return true;
-}
-
-void hutch_batch_text_add(struct batch_text *t, const char *data, size_t len)
-{
-    if (!make_room(t, len))
-        return;
-    if (len)
-        memcpy(t->data + t->len, data, len);
-    t->len += len;
-    t->data[t->len] = '\0';
-}
-
-void hutch_batch_text_addf(struct batch_text *t, const char *fmt, ...)
-{
-    char text[512];
-    va_list ap;
-    int n;
-
-    va_start(ap, fmt);
-    n = vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    hutch_batch_text_add(t, text, n < 0 ? 0 : (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1);
-}
-
-void hutch_batch_text_add_quoted(struct batch_text *t, const char *data, size_t len)
-{
-    static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-
-    hutch_batch_text_add(t, "\"", 1);
-    for (size_t i = 0; i < len;) {
-        unsigned char c = (unsigned char)data[i];
-        const char *found = c ? strchr(escaped, c) : NULL;
-        size_t plain = i, step;
-
-        while (plain < len && (unsigned char)data[plain] >= 0x20 && (unsigned char)data[plain] < 0x7f && data[plain] != '"' &&
-               data[plain] != '\\')
-            plain++;
-        if (plain > i) {
-            hutch_batch_text_add(t, data + i, plain - i);
-            i = plain;
-            continue;
-        }
-        step = utf8_len(data + i, len - i);
-        if (found)
-            hutch_batch_text_addf(t, "\\%c", letters[found - escaped]);
-        else if (c < 0x20 || c == 0x7f)
-            hutch_batch_text_addf(t, "\\u%04x", c);
-        else if (step)
-            hutch_batch_text_add(t, data + i, step);
-        else
-            hutch_batch_text_add(t, "\xef\xbf\xbd", 3);
-        i += step ? step : 1;
-    }
-    hutch_batch_text_add(t, "\"", 1);
-}
-
-char *hutch_batch_text_take(struct batch_text *t, size_t *ret_len)
-{
-    char *data;
-
-    hutch_batch_text_add(t, "", 0);
-    if (t->is_broken) {
-        hutch_batch_text_done(t);
-        return NULL;
-    }
-    data = t->data;
-    if (ret_len)
-        *ret_len = t->len;
-    *t = (struct batch_text)BATCH_TEXT_INIT;
-    return data;
-}
-
-void hutch_batch_text_done(struct batch_text *t)
-{
-    free(t->data);
-    *t = (struct batch_text)BATCH_TEXT_INIT;
 }
