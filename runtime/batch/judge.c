@@ -2,11 +2,11 @@
 
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_view.h"
+#include "runtime/text/json_write.h"
 #include "runtime/batch/plan.h"
 #include "runtime/batch/prelude.h"
 #include "runtime/batch/task.h"
 #include "sandbox/fd.h"
-#include "runtime/text/json_write.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 #include "runtime/batch/line.h"
 
-#include "sandbox/fd.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_write.h"
+#include "sandbox/fd.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -92,7 +92,7 @@ static void add_result(struct text_buffer *t, const struct batch_outcome *o)
         hutch_text_add(&text, "timed out", 9);
     else
         hutch_text_add(&text, o->verdict == BATCH_INTERNAL ? "internal: " : "failed: ",
-                       o->verdict == BATCH_INTERNAL ? 10 : 8);
+                             o->verdict == BATCH_INTERNAL ? 10 : 8);
     if (o->verdict != BATCH_PASS && o->verdict != BATCH_TIMEOUT)
         hutch_text_add(&text, o->text, strlen(o->text));
     hutch_text_add(t, ", \"result\": ", 12);
@@ -121,8 +121,8 @@ char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_it
     }
     add_result(&t, o);
     hutch_text_addf(&t, ", \"passed\": %s, \"completion_id\": %" PRIu32 ", \"verdict\": \"%s\"",
-                    o->verdict == BATCH_INTERNAL ? "null" : o->verdict == BATCH_PASS ? "true" : "false", item->sample,
-                    hutch_batch_verdict_name(o->verdict));
+                          o->verdict == BATCH_INTERNAL ? "null" : o->verdict == BATCH_PASS ? "true" : "false", item->sample,
+                          hutch_batch_verdict_name(o->verdict));
     if (task->judging == BATCH_BY_OUTPUT) {
         hutch_text_addf(&t, ", \"score\": %.6f, \"cases\": [", (double)o->n_passed / (double)task->n_cases);
         for (size_t i = 0; i < o->n_run; i++)
@@ -135,6 +135,6 @@ char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_it
         hutch_text_addf(&t, ", \"judge\": \"%s\"", o->is_together ? "together" : "apart");
     hutch_batch_hash_format(item->hash, hash);
     hutch_text_addf(&t, ", \"cpu_ms\": %" PRIu64 ", \"wall_ms\": %.3f, \"retried\": %s, \"hash\": \"%s\"}\n", o->cpu_ms,
-                    o->wall_ms, o->is_retried ? "true" : "false", hash);
+                          o->wall_ms, o->is_retried ? "true" : "false", hash);
     return hutch_text_take(&t, ret_len);
 }

@@ -3,7 +3,7 @@
 #ifndef HUTCH_BATCH_LINE_H
 #define HUTCH_BATCH_LINE_H
 
-#include "runtime/batch/opinion.h"
+#include "runtime/batch/verdict.h"
 #include "runtime/batch/plan.h"
 #include "runtime/hutch.h"
 
@@ -26,7 +26,7 @@ struct batch_outcome {
 char *hutch_batch_line_details(const struct hutch_result *result);
 
 /* One line with its newline, for the caller to free. NULL: ENOMEM. */
-char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_item *item, const struct batch_loaded *loaded,
-                            const struct batch_outcome *outcome, size_t *ret_len);
+char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_item *item,
+                            const struct batch_loaded *loaded, const struct batch_outcome *outcome, size_t *ret_len);
 
 #endif

@@ -2,9 +2,9 @@
 
 #include "runtime/batch/judge.h"
 #include "runtime/batch/prelude.h"
+#include "runtime/text/buffer.h"
 #include "sandbox/fd.h"
 #include "sandbox/rmtree.h"
-#include "runtime/text/buffer.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 
 #include "runtime/batch/busy.h"
 #include "runtime/batch/line.h"
-#include "runtime/batch/opinion.h"
+#include "runtime/batch/verdict.h"
 #include "sandbox/fd.h"
 
 #include <errno.h>
@@ -125,25 +125,25 @@ static void conclude(struct flight *f)
 static void submit(struct flight *f);
 
 /* Ends a case with a verdict, and the sample with it if there is nothing more to find out. */
-static void conclude_case(struct flight *f, const struct batch_opinion *opinion)
+static void conclude_case(struct flight *f, const struct batch_run_verdict *verdict)
 {
     const struct batch_task *task = f->loaded.task;
     struct batch_outcome *o = &f->outcome;
     bool has_cases = task->judging == BATCH_BY_OUTPUT;
 
     if (has_cases)
-        o->cases[o->n_run] = (uint8_t)opinion->verdict;
+        o->cases[o->n_run] = (uint8_t)verdict->kind;
     o->n_run++;
-    o->n_passed += opinion->verdict == BATCH_PASS;
-    if (opinion->verdict != BATCH_PASS && (o->verdict == BATCH_PASS || opinion->verdict == BATCH_INTERNAL)) {
-        o->verdict = opinion->verdict;
-        if (has_cases && opinion->text[0])
-            snprintf(o->text, sizeof(o->text), "case %zu: %.3900s", f->index, opinion->text);
+    o->n_passed += verdict->kind == BATCH_PASS;
+    if (verdict->kind != BATCH_PASS && (o->verdict == BATCH_PASS || verdict->kind == BATCH_INTERNAL)) {
+        o->verdict = verdict->kind;
+        if (has_cases && verdict->text[0])
+            snprintf(o->text, sizeof(o->text), "case %zu: %.3900s", f->index, verdict->text);
         else
-            snprintf(o->text, sizeof(o->text), "%s", opinion->text);
+            snprintf(o->text, sizeof(o->text), "%s", verdict->text);
     }
-    if (has_cases && f->index + 1 < task->n_cases && opinion->verdict != BATCH_INTERNAL &&
-        (opinion->verdict == BATCH_PASS || f->schedule->settings.all_cases)) {
+    if (has_cases && f->index + 1 < task->n_cases && verdict->kind != BATCH_INTERNAL &&
+        (verdict->kind == BATCH_PASS || f->schedule->settings.all_cases)) {
         f->index++;
         f->attempts = 0;
         submit(f);
@@ -152,39 +152,39 @@ static void conclude_case(struct flight *f, const struct batch_opinion *opinion)
     conclude(f);
 }
 
-static void give_up(struct flight *f, enum batch_verdict verdict, const char *why)
+static void give_up(struct flight *f, enum batch_verdict kind, const char *why)
 {
-    struct batch_opinion opinion = { .verdict = verdict };
+    struct batch_run_verdict verdict = { .kind = kind };
 
-    snprintf(opinion.text, sizeof(opinion.text), "%s", why);
-    conclude_case(f, &opinion);
+    snprintf(verdict.text, sizeof(verdict.text), "%s", why);
+    conclude_case(f, &verdict);
 }
 
 /* ---- results ---- */
 
 /* Did the wall clock end something that was kept from computing, rather than something that waited? */
-static bool was_held_up(const struct flight *f, const struct batch_opinion *opinion)
+static bool was_held_up(const struct flight *f, const struct batch_run_verdict *verdict)
 {
-    return opinion->cpu_ms < f->run.request.wall_ms / 2 && hutch_batch_is_busy(f->schedule->settings.proc);
+    return verdict->cpu_ms < f->run.request.wall_ms / 2 && hutch_batch_is_busy(f->schedule->settings.proc);
 }
 
-static bool wants_again(struct flight *f, const struct batch_opinion *opinion)
+static bool wants_again(struct flight *f, const struct batch_run_verdict *verdict)
 {
     struct schedule *s = f->schedule;
 
-    if (opinion->wants_judge && !s->settings.manner.carries_judge) {
+    if (verdict->wants_judge && !s->settings.manner.carries_judge) {
         s->settings.manner.carries_judge = true;
         return true;
     }
-    if (opinion->wants_judge) /* of those that were submitted before that was known, one after the other */
+    if (verdict->wants_judge) /* of those that were submitted before that was known, one after the other */
         return f->attempts++ < ATTEMPTS;
-    if (opinion->wants_together && !f->is_together) {
+    if (verdict->wants_together && !f->is_together) {
         f->is_together = f->outcome.is_together = true;
         return true;
     }
-    if (opinion->verdict == BATCH_INTERNAL)
+    if (verdict->kind == BATCH_INTERNAL)
         return ++f->attempts < ATTEMPTS;
-    if (f->outcome.is_retried || !(opinion->is_killed || (opinion->is_backstop && was_held_up(f, opinion))))
+    if (f->outcome.is_retried || !(verdict->is_killed || (verdict->is_backstop && was_held_up(f, verdict))))
         return false;
     f->outcome.is_retried = true;
     s->tally->n_retried++;
@@ -195,7 +195,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *r)
 {
     struct flight *f = user;
     struct schedule *s = f->schedule;
-    struct batch_opinion opinion;
+    struct batch_run_verdict verdict;
 
     (void)id;
     f->id = 0;
@@ -203,16 +203,16 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *r)
         land(f);
         return;
     }
-    hutch_batch_opinion_form(&f->run, f->loaded.task, f->index, r, &opinion);
+    hutch_batch_verdict_reach(&f->run, f->loaded.task, f->index, r, &verdict);
     s->tally->n_runs++;
-    s->tally->n_exposed += opinion.is_exposed;
+    s->tally->n_exposed += verdict.is_exposed;
     f->outcome.wall_ms += r->run_ms;
-    f->outcome.cpu_ms += opinion.cpu_ms;
-    if (wants_again(f, &opinion)) {
+    f->outcome.cpu_ms += verdict.cpu_ms;
+    if (wants_again(f, &verdict)) {
         submit(f);
         return;
     }
-    if (opinion.wants_judge || opinion.wants_together) {
+    if (verdict.wants_judge || verdict.wants_together) {
         give_up(f, BATCH_INTERNAL, "the judge is not in the sandbox");
         return;
     }
@@ -222,7 +222,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *r)
         if (!f->outcome.details)
             fail_for_memory(s);
     }
-    conclude_case(f, &opinion);
+    conclude_case(f, &verdict);
 }
 
 /* ---- submitting ---- */

@@ -1,8 +1,8 @@
 /* Tasks of every format: what is read from them, and which ones are refused with which words. Samples, and the plan of both. */
 #include "runtime/batch/plan.h"
 #include "runtime/batch/task.h"
-#include "sandbox/fd.h"
 #include "runtime/text/buffer.h"
+#include "sandbox/fd.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

@@ -3,11 +3,11 @@
 #include "runtime/batch/compare.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_view.h"
+#include "runtime/text/json_write.h"
 #include "runtime/batch/progress.h"
 #include "runtime/batch/score.h"
 #include "runtime/batch/source.h"
 #include "sandbox/fd.h"
-#include "runtime/text/json_write.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

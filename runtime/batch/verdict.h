@@ -1,6 +1,6 @@
-/* opinion.h - from a run's result to a verdict: by what batch/judge.py reported, or by comparing what the program printed. */
-#ifndef HUTCH_BATCH_OPINION_H
-#define HUTCH_BATCH_OPINION_H
+/* verdict.h - from a run's result to a verdict: by what batch/judge.py reported, or by comparing what was printed. */
+#ifndef HUTCH_BATCH_VERDICT_H
+#define HUTCH_BATCH_VERDICT_H
 
 #include "runtime/batch/plan.h"
 #include "runtime/batch/task.h"
@@ -14,8 +14,8 @@ struct hutch_result;
 
 #define BATCH_TEXT_MAX 4000 /* of what a verdict says */
 
-struct batch_opinion {
-    enum batch_verdict verdict;
+struct batch_run_verdict {
+    enum batch_verdict kind;
     char text[BATCH_TEXT_MAX]; /* why; "" for a pass */
     bool wants_judge;          /* batch/judge.py was not there: run again and let it carry that */
     bool wants_together;       /* its tests pass what cannot leave their process: run again, together */
@@ -25,7 +25,7 @@ struct batch_opinion {
     uint64_t cpu_ms;           /* of all its processes, as far as anybody knows */
 };
 /* @index: of the case that was run. */
-void hutch_batch_opinion_form(const struct batch_run *run, const struct batch_task *task, size_t index, const struct hutch_result *result,
-                              struct batch_opinion *ret);
+void hutch_batch_verdict_reach(const struct batch_run *run, const struct batch_task *task, size_t index,
+                               const struct hutch_result *result, struct batch_run_verdict *ret);
 
 #endif
