@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Per cent of the last minute in which somebody waited for a CPU. A batch that uses every CPU waits a little for itself. */
+/* Per cent of the last minute in which processes waited for a CPU. A batch that uses every CPU waits a little too. */
 #define PRESSURE_LIMIT 40.0
 /* Processes that want to run, for each CPU. */
 #define LOAD_LIMIT 1.5

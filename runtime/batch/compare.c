@@ -23,7 +23,9 @@ int hutch_batch_compare_parse(const char *name, enum batch_compare *ret, struct 
             *ret = (enum batch_compare)i;
             return 0;
         }
-    return hutch_err_set(err, 0, "'%.40s' is not a way to compare: exact, rstrip-newlines, lines, words, decimal or exit0", name);
+    return hutch_err_set(err, 0,
+                         "'%.40s' is not a way to compare: exact, rstrip-newlines, lines, words, decimal or exit0",
+                         name);
 }
 
 struct span {

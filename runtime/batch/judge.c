@@ -70,8 +70,8 @@ static bool is_name_char(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* Names what the program imports behind the end of the code that is submitted, where the engine looks for it when it chooses
- * a zygote. Reads the text as JSON spells it: a line begins behind the two characters \n. */
+/* Names what the program imports behind the end of the code that is submitted, where the engine looks for it when it
+ * chooses a zygote. Reads the text as JSON spells it: a line begins behind the two characters \n. */
 static void add_imports(struct text_buffer *t, struct json_view program)
 {
     static const char *const words[] = { "import ", "from " };
@@ -247,8 +247,8 @@ static void add_program(struct text_buffer *t, const struct batch_task *task, co
     add_text(t, "]");
 }
 
-int hutch_batch_judge_add_job(struct text_buffer *t, const struct batch_task *task, const struct batch_sample *sample, const char *token,
-                              bool is_together, struct hutch_err *err)
+int hutch_batch_judge_add_job(struct text_buffer *t, const struct batch_task *task, const struct batch_sample *sample,
+                              const char *token, bool is_together, struct hutch_err *err)
 {
     bool is_humaneval = task->format == BATCH_HUMANEVAL;
     struct json_view none = JSON_VIEW_NONE;

@@ -1,7 +1,7 @@
-/* judge.h - batch/judge.py, which runs programs that tests call: its text, the code that starts it, the job that it reads.
+/* judge.h - batch/judge.py, which runs programs that tests call: its text, the code that starts it, and its job.
  *
- * It works inside the sandbox and keeps the tests in a process of their own; it reports on standard output, behind a token that only it
- * knows. */
+ * It works inside the sandbox and keeps the tests in a process of their own; it reports on standard output, behind a
+ * token that only it knows. */
 #ifndef HUTCH_BATCH_JUDGE_H
 #define HUTCH_BATCH_JUDGE_H
 
@@ -16,15 +16,17 @@ struct text_buffer;
 /* The line that the code prints where batch/judge.py is not there. */
 #define BATCH_JUDGE_MISSING "hutch-batch-judge-is-missing"
 
-/* What a zygote of a batch runs once, after its imports: it keeps batch/judge.py ready. The caller frees it. NULL: ENOMEM. */
+/* What a zygote of a batch runs once, after its imports: it keeps batch/judge.py ready. The caller frees it.
+ * NULL: ENOMEM. */
 char *hutch_batch_judge_warm_up(void);
 /* The same for a run that carries it along, before the code. */
 void hutch_batch_judge_add_module(struct text_buffer *t);
 
 /* The code of a run. */
 void hutch_batch_judge_add_code(struct text_buffer *t, const struct batch_sample *sample);
-/* Its standard input. @is_together: the tests run in the program's own process. Errors: a case that is no JSON; ENOMEM. */
-int hutch_batch_judge_add_job(struct text_buffer *t, const struct batch_task *task, const struct batch_sample *sample, const char *token,
-                              bool is_together, struct hutch_err *err);
+/* Its standard input. @is_together: the tests run in the program's own process. Errors: a case that is no JSON;
+ * ENOMEM. */
+int hutch_batch_judge_add_job(struct text_buffer *t, const struct batch_task *task, const struct batch_sample *sample,
+                              const char *token, bool is_together, struct hutch_err *err);
 
 #endif

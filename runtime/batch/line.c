@@ -11,9 +11,10 @@
 
 #define OUTPUT_MAX 65536
 
-static const char *const own_keys[] = { "result", "passed", "completion_id", "verdict", "cases", "score", "cpu_ms", "wall_ms",
-                                        "retried", "judge", "exit_code", "signal", "stdout", "stdout_truncated", "stderr",
-                                        "stderr_truncated", "hash" };
+static const char *const own_keys[] = {
+    "result", "passed", "completion_id", "verdict", "cases", "score", "cpu_ms", "wall_ms", "retried", "judge",
+    "exit_code", "signal", "stdout", "stdout_truncated", "stderr", "stderr_truncated", "hash",
+};
 
 static void add_stream(struct text_buffer *t, const char *name, const char *data, size_t len, bool is_truncated)
 {
@@ -100,8 +101,8 @@ static void add_result(struct text_buffer *t, const struct batch_outcome *o)
     hutch_text_done(&text);
 }
 
-char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_item *item, const struct batch_loaded *loaded,
-                            const struct batch_outcome *o, size_t *ret_len)
+char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_item *item,
+                            const struct batch_loaded *loaded, const struct batch_outcome *o, size_t *ret_len)
 {
     const struct batch_task *task = loaded->task;
     bool is_reference = task->format == BATCH_HUMANEVAL || task->format == BATCH_MBPP;
@@ -121,12 +122,13 @@ char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_it
     }
     add_result(&t, o);
     hutch_text_addf(&t, ", \"passed\": %s, \"completion_id\": %" PRIu32 ", \"verdict\": \"%s\"",
-                          o->verdict == BATCH_INTERNAL ? "null" : o->verdict == BATCH_PASS ? "true" : "false", item->sample,
-                          hutch_batch_verdict_name(o->verdict));
+                          o->verdict == BATCH_INTERNAL ? "null" : o->verdict == BATCH_PASS ? "true" : "false",
+                          item->sample, hutch_batch_verdict_name(o->verdict));
     if (task->judging == BATCH_BY_OUTPUT) {
         hutch_text_addf(&t, ", \"score\": %.6f, \"cases\": [", (double)o->n_passed / (double)task->n_cases);
         for (size_t i = 0; i < o->n_run; i++)
-            hutch_text_addf(&t, "%s\"%s\"", i ? ", " : "", hutch_batch_verdict_name((enum batch_verdict)o->cases[i]));
+            hutch_text_addf(&t, "%s\"%s\"", i ? ", " : "",
+                                  hutch_batch_verdict_name((enum batch_verdict)o->cases[i]));
         hutch_text_add(&t, "]", 1);
     }
     if (o->details)
@@ -134,7 +136,7 @@ char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_it
     if (task->judging == BATCH_BY_TESTS)
         hutch_text_addf(&t, ", \"judge\": \"%s\"", o->is_together ? "together" : "apart");
     hutch_batch_hash_format(item->hash, hash);
-    hutch_text_addf(&t, ", \"cpu_ms\": %" PRIu64 ", \"wall_ms\": %.3f, \"retried\": %s, \"hash\": \"%s\"}\n", o->cpu_ms,
-                          o->wall_ms, o->is_retried ? "true" : "false", hash);
+    hutch_text_addf(&t, ", \"cpu_ms\": %" PRIu64 ", \"wall_ms\": %.3f, \"retried\": %s, \"hash\": \"%s\"}\n",
+                          o->cpu_ms, o->wall_ms, o->is_retried ? "true" : "false", hash);
     return hutch_text_take(&t, ret_len);
 }

@@ -68,8 +68,8 @@ static int make_index(const struct batch_plan *plan, struct index *ret, struct h
     return 0;
 }
 
-static int read_line(const struct batch_output *out, const struct index *x, const char *what, const char *text, size_t len,
-                     struct found *ret, struct hutch_err *err)
+static int read_line(const struct batch_output *out, const struct index *x, const char *what, const char *text,
+                     size_t len, struct found *ret, struct hutch_err *err)
 {
     struct batch_plan *plan = out->plan;
     auto_free char *id = NULL;
@@ -170,8 +170,8 @@ static int copy_line(int from, int to, const struct batch_line *line, const char
     return 0;
 }
 
-/* Puts a copy in the place of the file: the lines that count, in input order when that is wanted. Whoever is interrupted here
- * still has the old file. */
+/* Puts a copy in the place of the file: the lines that count, in input order when that is wanted. The old file stays
+ * until the copy is complete, so an interruption here loses nothing. */
 static int rewrite(struct batch_output *out, struct hutch_err *err)
 {
     auto_free char *temporary = NULL;
@@ -195,7 +195,8 @@ static int rewrite(struct batch_output *out, struct hutch_err *err)
     for (size_t i = 0; i < out->n_lines; i++)
         if (copy_line(out->fd, to, &out->lines[i], out->path, err) < 0)
             goto failed;
-    if (fstat(out->fd, &st) < 0 || fchmod(to, st.st_mode & 0777) < 0 || fsync(to) < 0 || rename(temporary, out->path) < 0) {
+    if (fstat(out->fd, &st) < 0 || fchmod(to, st.st_mode & 0777) < 0 || fsync(to) < 0 ||
+        rename(temporary, out->path) < 0) {
         hutch_err_set(err, errno, "put '%s' in the place of '%s'", temporary, out->path);
         goto failed;
     }
@@ -222,12 +223,13 @@ static int open_file(struct batch_output *out, bool resume, struct hutch_err *er
     if (out->fd < 0 || fstat(out->fd, &st) < 0)
         return hutch_err_set(err, errno, "open '%s' for the results", out->path);
     if (!S_ISREG(st.st_mode))
-        return resume ? hutch_err_set(err, 0, "'%s' is not a regular file, so nothing can be resumed from it", out->path) : 0;
+        return !resume ? 0 : hutch_err_set(err, 0, "'%s' is not a regular file, so nothing can be resumed from it",
+                                           out->path);
     if (flock(out->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
         return hutch_err_set(err, errno, "another 'hutch batch' writes to '%s'", out->path);
     if (!resume)
-        return st.st_size == 0 ? 0 : hutch_err_set(err, EEXIST, "'%s' holds results (--resume goes on from there; or remove it)",
-                                                   out->path);
+        return st.st_size == 0 ? 0 : hutch_err_set(err, EEXIST, "'%s' holds results (--resume goes on from there; or "
+                                                   "remove it)", out->path);
     copy = fcntl(out->fd, F_DUPFD_CLOEXEC, 3);
     file = copy < 0 ? NULL : fdopen(copy, "r");
     if (!file) {
@@ -243,8 +245,8 @@ static int open_file(struct batch_output *out, bool resume, struct hutch_err *er
     return out->is_torn || out->n_dropped ? rewrite(out, err) : 0;
 }
 
-int hutch_batch_output_open(const char *path, bool resume, bool in_order, struct batch_plan *plan, struct batch_output *ret,
-                            struct hutch_err *err)
+int hutch_batch_output_open(const char *path, bool resume, bool in_order, struct batch_plan *plan,
+                            struct batch_output *ret, struct hutch_err *err)
 {
     struct batch_output out = BATCH_OUTPUT_INIT;
 

@@ -1,7 +1,7 @@
 /* output.h - the results of a batch: one line each, and the file of them is the journal to resume from.
  *
- * A line is written by one write(2) and says which program it is about (task, sample, hash), so after any interruption the
- * complete lines are what is done. In input order, what finishes early waits for its turn in memory. */
+ * A line is written by one write(2) and says which program it is about (task, sample, hash), so after any interruption
+ * the complete lines are what is done. In input order, what finishes early waits for its turn in memory. */
 #ifndef HUTCH_BATCH_OUTPUT_H
 #define HUTCH_BATCH_OUTPUT_H
 
@@ -36,10 +36,10 @@ struct batch_output {
 };
 #define BATCH_OUTPUT_INIT { .path = NULL, .fd = -1 }
 
-/* @path NULL or "-" is standard output. @resume: the file may be there; what it has is marked as done in @plan. Otherwise it
- * must be absent or empty. Errors: EEXIST; it holds something else than results of these tasks. */
-int hutch_batch_output_open(const char *path, bool resume, bool in_order, struct batch_plan *plan, struct batch_output *ret,
-                            struct hutch_err *err);
+/* @path NULL or "-" is standard output. @resume: the file may be there; what it has is marked as done in @plan.
+ * Otherwise it must be absent or empty. Errors: EEXIST; it holds something else than results of these tasks. */
+int hutch_batch_output_open(const char *path, bool resume, bool in_order, struct batch_plan *plan,
+                            struct batch_output *ret, struct hutch_err *err);
 
 /* Takes over the line of an item, which ends with a newline. */
 int hutch_batch_output_add(struct batch_output *out, size_t item, char *line, size_t len, struct hutch_err *err);

@@ -36,7 +36,7 @@ int hutch_batch_verdict_parse(const char *name, size_t len, enum batch_verdict *
     return -1;
 }
 
-/* ---- hashes: FNV-1a of 128 bits. They find what has changed; nobody gains by a collision but a repeated result. ---- */
+/* ---- hashes: FNV-1a of 128 bits. They find what has changed; a collision only keeps an old result. ---- */
 
 static const struct batch_hash hash_start = { 0x6c62272e07bb0142, 0x62b821756295c58d };
 
@@ -92,8 +92,8 @@ static int grow_table(struct batch_plan *plan, struct hutch_err *err)
 }
 
 /* Takes @id over. */
-static int add_group(struct batch_plan *plan, char *id, const struct batch_place *place, struct batch_hash hash, bool has_prompt,
-                     struct hutch_err *err)
+static int add_group(struct batch_plan *plan, char *id, const struct batch_place *place, struct batch_hash hash,
+                     bool has_prompt, struct hutch_err *err)
 {
     if (!id)
         return hutch_err_set(err, ENOMEM, "remember %zu tasks", plan->n_groups + 1);
@@ -113,7 +113,8 @@ static int add_group(struct batch_plan *plan, char *id, const struct batch_place
         free(id);
         return -1;
     }
-    plan->groups[plan->n_groups] = (struct batch_group){ .id = id, .place = *place, .hash = hash, .has_prompt = has_prompt };
+    plan->groups[plan->n_groups] =
+        (struct batch_group){ .id = id, .place = *place, .hash = hash, .has_prompt = has_prompt };
     plan->table[slot_of(plan, id)] = (uint32_t)++plan->n_groups;
     return 0;
 }
@@ -191,7 +192,8 @@ static void put_task(struct batch_plan *plan, size_t index)
 }
 
 /* A record of the task file: a task, and without a sample file an item too. */
-static int take_task(struct batch_plan *plan, struct json_view record, const struct batch_place *place, struct hutch_err *err)
+static int take_task(struct batch_plan *plan, struct json_view record, const struct batch_place *place,
+                     struct hutch_err *err)
 {
     struct batch_hash hash = hash_add(hash_add(hash_start, &plan->salt, sizeof(plan->salt)), record.text, record.len);
     struct batch_task task;
@@ -225,7 +227,8 @@ static int take_task(struct batch_plan *plan, struct json_view record, const str
     return rc;
 }
 
-static int take_sample(struct batch_plan *plan, struct json_view record, const struct batch_place *place, struct hutch_err *err)
+static int take_sample(struct batch_plan *plan, struct json_view record, const struct batch_place *place,
+                       struct hutch_err *err)
 {
     auto_free char *id = NULL;
     struct batch_sample sample;
@@ -282,15 +285,15 @@ static int read_samples(struct batch_plan *plan, bool is_partial, struct hutch_e
             first = i;
         }
     if (missing && !is_partial)
-        return hutch_err_set(err, 0, "'%s' has no sample for %zu of the %zu tasks, '%s' among them (--partial scores the others)",
-                             plan->samples.name, missing, plan->n_groups, plan->groups[first].id);
+        return hutch_err_set(err, 0, "'%s' has no sample for %zu of the %zu tasks, '%s' among them (--partial scores "
+                             "the others)", plan->samples.name, missing, plan->n_groups, plan->groups[first].id);
     if (plan->n_items == 0)
         return hutch_err_set(err, 0, "'%s' holds no samples", plan->samples.name);
     return 0;
 }
 
-int hutch_batch_plan_make(const char *tasks, const char *samples, const struct batch_task_options *options, uint64_t salt,
-                          bool is_partial, struct batch_plan *ret, struct hutch_err *err)
+int hutch_batch_plan_make(const char *tasks, const char *samples, const struct batch_task_options *options,
+                          uint64_t salt, bool is_partial, struct batch_plan *ret, struct hutch_err *err)
 {
     struct batch_plan plan = BATCH_PLAN_INIT;
     int rc;
@@ -330,7 +333,8 @@ void hutch_batch_plan_done(struct batch_plan *plan)
 }
 
 /* A generic task that is there several times: each of its records is a program of its own. */
-static int load_own(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *ret, struct hutch_err *err)
+static int load_own(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *ret,
+                    struct hutch_err *err)
 {
     char what[400], *text;
     struct json_view record;
@@ -350,7 +354,8 @@ static int load_own(struct batch_plan *plan, const struct batch_item *item, stru
     return -1;
 }
 
-int hutch_batch_plan_load(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *ret, struct hutch_err *err)
+int hutch_batch_plan_load(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *ret,
+                          struct hutch_err *err)
 {
     struct batch_loaded loaded = { .task = NULL };
     char what[400];

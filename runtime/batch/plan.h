@@ -1,7 +1,8 @@
 /* plan.h - all that a batch is to run: tasks, and programs for them.
  *
- * Both files are read once before anything runs, so that a mistake in the last line is known at the start, and so is how
- * many samples each task has. What stays in memory is where a record stands; the record is read again when its turn comes. */
+ * Both files are read once before anything runs, so that a mistake in the last line is known at the start, and so is
+ * how many samples each task has. What stays in memory is where a record stands; it is read again when its turn
+ * comes. */
 #ifndef HUTCH_BATCH_PLAN_H
 #define HUTCH_BATCH_PLAN_H
 
@@ -67,10 +68,10 @@ struct batch_plan {
 };
 #define BATCH_PLAN_INIT { .tasks = BATCH_SOURCE_INIT, .samples = BATCH_SOURCE_INIT }
 
-/* @samples NULL: each task's own program is its one sample; a generic task that is there twice has two. @salt goes into the
- * hashes. @is_partial: a task without samples is no error. Errors name file and line. */
-int hutch_batch_plan_make(const char *tasks, const char *samples, const struct batch_task_options *options, uint64_t salt,
-                          bool is_partial, struct batch_plan *ret, struct hutch_err *err);
+/* @samples NULL: each task's own program is its one sample; a generic task that is there twice has two. @salt goes into
+ * the hashes. @is_partial: a task without samples is no error. Errors name file and line. */
+int hutch_batch_plan_make(const char *tasks, const char *samples, const struct batch_task_options *options,
+                          uint64_t salt, bool is_partial, struct batch_plan *ret, struct hutch_err *err);
 void hutch_batch_plan_done(struct batch_plan *plan);
 
 /* The group of that id; SIZE_MAX when there is none. */
@@ -83,7 +84,8 @@ struct batch_loaded {
     struct json_view record; /* of the sample; none without a sample file */
     struct batch_sample sample;
 };
-int hutch_batch_plan_load(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *ret, struct hutch_err *err);
+int hutch_batch_plan_load(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *ret,
+                          struct hutch_err *err);
 void hutch_batch_plan_release(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *loaded);
 
 void hutch_batch_hash_format(struct batch_hash hash, char text[BATCH_HASH_LEN + 1]);

@@ -34,14 +34,17 @@ static void format_left(const struct batch_progress_state *state, uint64_t elaps
     }
     seconds = (uint64_t)((double)elapsed_ms / 1000 / (double)state->done * (double)(state->total - state->done) + 0.5);
     if (seconds >= 3600)
-        snprintf(text, size, "%" PRIu64 ":%02u:%02u", seconds / 3600, (unsigned)(seconds / 60 % 60), (unsigned)(seconds % 60));
+        snprintf(text, size, "%" PRIu64 ":%02u:%02u", seconds / 3600, (unsigned)(seconds / 60 % 60),
+                 (unsigned)(seconds % 60));
     else
         snprintf(text, size, "%02u:%02u", (unsigned)(seconds / 60), (unsigned)(seconds % 60));
 }
 
-int hutch_batch_progress_format(const struct batch_progress_state *state, uint64_t elapsed_ms, int columns, char *line, size_t size)
+int hutch_batch_progress_format(const struct batch_progress_state *state, uint64_t elapsed_ms, int columns, char *line,
+                                size_t size)
 {
-    static const char full[] = "########################################", empty[] = "                                        ";
+    static const char full[] = "########################################",
+                      empty[] = "                                        ";
     char numbers[160], left[32];
     int width, filled, n;
 

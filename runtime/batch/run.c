@@ -191,8 +191,8 @@ static int write_file(int dirfd, struct json_view key, struct json_view value, s
     return 0;
 }
 
-static int make_files(const struct batch_manner *manner, const struct batch_task *task, uint64_t number, struct batch_run *run,
-                      struct hutch_err *err)
+static int make_files(const struct batch_manner *manner, const struct batch_task *task, uint64_t number,
+                      struct batch_run *run, struct hutch_err *err)
 {
     struct json_walk walk = hutch_json_view_walk(task->files);
     struct json_view key, value;
@@ -239,9 +239,11 @@ static void set_limits(const struct batch_manner *manner, const struct batch_tas
     request->output_bytes = own->output_bytes;
 }
 
-static int make_parts(const struct batch_manner *manner, const struct batch_task *task, const struct batch_sample *sample,
-                      size_t index, struct batch_run *run, struct text_buffer *code, struct text_buffer *input, struct hutch_err *err)
+static int make_parts(const struct batch_manner *manner, const struct batch_task *task,
+                      const struct batch_sample *sample, size_t index, struct batch_run *run, struct text_buffer *code,
+                      struct text_buffer *input, struct hutch_err *err)
 {
+    bool is_together = manner->is_together || task->is_together;
     struct hutch_request *q = &run->request;
 
     if (task->judging == BATCH_BY_TESTS) {
@@ -252,7 +254,7 @@ static int make_parts(const struct batch_manner *manner, const struct batch_task
         hutch_batch_judge_add_code(code, sample);
         q->name = "-c";
         q->output_bytes = REPORT_BYTES;
-        if (hutch_batch_judge_add_job(input, task, sample, run->token, manner->is_together || task->is_together, err) < 0)
+        if (hutch_batch_judge_add_job(input, task, sample, run->token, is_together, err) < 0)
             return -1;
     } else if (make_plain_code(task, sample, code, err) < 0 || add_decoded(input, task->cases[index].input, err) < 0) {
         return -1;
@@ -262,8 +264,9 @@ static int make_parts(const struct batch_manner *manner, const struct batch_task
     return make_words(task->args, &run->args, err) < 0 ? -1 : make_words(task->env, &run->env, err);
 }
 
-int hutch_batch_run_make(const struct batch_manner *manner, const struct batch_task *task, const struct batch_sample *sample,
-                         size_t index, uint64_t number, struct batch_run *ret, struct hutch_err *err)
+int hutch_batch_run_make(const struct batch_manner *manner, const struct batch_task *task,
+                         const struct batch_sample *sample, size_t index, uint64_t number, struct batch_run *ret,
+                         struct hutch_err *err)
 {
     struct text_buffer code = TEXT_BUFFER_INIT, input = TEXT_BUFFER_INIT;
     struct batch_run run = BATCH_RUN_INIT;

@@ -1,6 +1,7 @@
 /* run.h - from a task and a program to a run.
  *
- * Programs that tests call are run by batch/judge.py. All others run as they are, and what they print is compared outside. */
+ * Programs that tests call are run by batch/judge.py. All others run as they are, and their output is compared
+ * outside. */
 #ifndef HUTCH_BATCH_RUN_H
 #define HUTCH_BATCH_RUN_H
 
@@ -36,12 +37,14 @@ struct batch_run {
 #define BATCH_RUN_INIT { .files_fd = -1 }
 
 /* Sets up the run of one case (0 when there is but one). @number makes names unique. */
-int hutch_batch_run_make(const struct batch_manner *manner, const struct batch_task *task, const struct batch_sample *sample,
-                         size_t index, uint64_t number, struct batch_run *ret, struct hutch_err *err);
+int hutch_batch_run_make(const struct batch_manner *manner, const struct batch_task *task,
+                         const struct batch_sample *sample, size_t index, uint64_t number, struct batch_run *ret,
+                         struct hutch_err *err);
 /* Its directory goes too. */
 void hutch_batch_run_done(struct batch_run *run);
 
-/* The text of a value in a task, where an array is lines, and null is nothing; NUL-terminated, the caller's to free. Errors: ENOMEM. */
+/* The text of a value in a task, where an array is lines, and null is nothing; NUL-terminated, the caller's to free.
+ * Errors: ENOMEM. */
 int hutch_batch_run_decode(struct json_view value, char **ret, size_t *ret_len, struct hutch_err *err);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* The unbiased estimator from @n samples of which @correct are right: 1 - C(n - correct, k) / C(n, k), by a product that
- * neither overflows nor cancels (Chen et al. 2021). @k is at most @n. */
+/* The unbiased estimator from @n samples of which @correct are right: 1 - C(n - correct, k) / C(n, k), by a product
+ * that neither overflows nor cancels (Chen et al. 2021). @k is at most @n. */
 double hutch_batch_pass_at_k(uint64_t n, uint64_t correct, uint64_t k);
 
 #endif

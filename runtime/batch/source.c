@@ -55,7 +55,8 @@ static int spool(int from, const char *name, int *ret_fd, struct hutch_err *err)
             break;
         total += (uint64_t)n;
         if (total > BATCH_SPOOL_MAX)
-            return hutch_err_set(err, EFBIG, "'%s' holds more than %llu bytes", name, (unsigned long long)BATCH_SPOOL_MAX);
+            return hutch_err_set(err, EFBIG, "'%s' holds more than %llu bytes", name,
+                                 (unsigned long long)BATCH_SPOOL_MAX);
         if (hutch_fd_write_all(to, buf, (size_t)n) < 0)
             return hutch_err_set(err, errno, "keep '%s' for reading it again in $TMPDIR or /tmp", name);
     }
@@ -146,7 +147,8 @@ static ssize_t fill(struct batch_source *s, size_t keep_from, struct hutch_err *
         s->buf = buf;
         s->buf_room = room;
     }
-    n = TEMP_FAILURE_RETRY(pread(s->fd, s->buf + s->buf_len, s->buf_room - s->buf_len, (off_t)(s->buf_offset + s->buf_len)));
+    n = TEMP_FAILURE_RETRY(pread(s->fd, s->buf + s->buf_len, s->buf_room - s->buf_len,
+                                 (off_t)(s->buf_offset + s->buf_len)));
     if (n < 0)
         return hutch_err_set(err, errno, "read '%s'", s->name);
     s->buf_len += (size_t)n;
@@ -231,7 +233,8 @@ static int refuse(const struct batch_source *s, struct hutch_err *err, const cha
     return hutch_err_set(err, 0, "'%s': line %" PRIu32 ", column %" PRIu32 ": %s", s->name, s->line, s->column, why);
 }
 
-/* Does the record that has come so far end here? In an array it is where the brackets are in balance, else the line's end. */
+/* Does the record that has come so far end here? In an array it ends where the brackets are in balance, else with the
+ * line. */
 struct extent {
     unsigned depth;
     bool in_string, after_backslash;
@@ -310,7 +313,8 @@ static int advance(struct batch_source *s, struct hutch_err *err)
     return 1;
 }
 
-int hutch_batch_source_next(struct batch_source *s, struct json_view *ret, struct batch_place *ret_place, struct hutch_err *err)
+int hutch_batch_source_next(struct batch_source *s, struct json_view *ret, struct batch_place *ret_place,
+                            struct hutch_err *err)
 {
     struct extent extent = { .depth = 0 };
     struct batch_place place;
@@ -336,8 +340,8 @@ int hutch_batch_source_next(struct batch_source *s, struct json_view *ret, struc
         if (!is_ended || s->is_array)
             len++;
         if (len > BATCH_RECORD_MAX)
-            return hutch_err_set(err, EFBIG, "'%s': the record in line %" PRIu32 " is longer than %u MiB", s->name, place.line,
-                                 BATCH_RECORD_MAX >> 20);
+            return hutch_err_set(err, EFBIG, "'%s': the record in line %" PRIu32 " is longer than %u MiB", s->name,
+                                 place.line, BATCH_RECORD_MAX >> 20);
     }
     place.len = (uint32_t)len;
     snprintf(what, sizeof(what), "'%s'", s->name);

@@ -37,8 +37,8 @@ struct batch_source {
 /* @path "-" is standard input. Errors: what open(2) says; gzip(1) is not there, or says that the file is damaged. */
 int hutch_batch_source_open(const char *path, struct batch_source *ret, struct hutch_err *err);
 
-/* The next record, whose text stands in @source until the next call; 1, or 0 when there is none. Errors name file and line:
- * not JSON, not an object, too large. */
+/* The next record, whose text stands in @source until the next call; 1, or 0 when there is none. Errors name file and
+ * line: not JSON, not an object, too large. */
 int hutch_batch_source_next(struct batch_source *source, struct json_view *ret, struct batch_place *ret_place,
                             struct hutch_err *err);
 

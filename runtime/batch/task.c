@@ -44,8 +44,9 @@ enum batch_format hutch_batch_format_guess(struct json_view record)
         return BATCH_HUMANEVAL;
     if (has(record, "test_list"))
         return BATCH_MBPP;
-    if (has(record, "input_output") || has(record, "verification_info") || has(record, "outputs") || has(record, "test_cases") ||
-        has(record, "public_test_cases") || (has(record, "test") && has(record, "content")))
+    if (has(record, "input_output") || has(record, "verification_info") || has(record, "outputs") ||
+        has(record, "test_cases") || has(record, "public_test_cases") ||
+        (has(record, "test") && has(record, "content")))
         return BATCH_STDIO;
     return BATCH_GENERIC;
 }
@@ -127,7 +128,8 @@ static int decode(const struct reader *r, const char *key, struct json_view valu
 /* ---- who it is ---- */
 
 /* Tasks are called by text or number; which key holds it differs. */
-static int find_id(const char *what, struct json_view record, struct json_view *ret_json, char **ret, struct hutch_err *err)
+static int find_id(const char *what, struct json_view record, struct json_view *ret_json, char **ret,
+                   struct hutch_err *err)
 {
     static const char *const keys[] = { "task_id", "id", "question_id", "problem_id" };
     struct reader r = { .what = what, .record = record, .err = err };
@@ -210,7 +212,8 @@ static int open_inner(const struct reader *r, const char *key, int slot, struct 
     }
     if (decode(r, key, value, &r->task->inner[slot]) < 0)
         return -1;
-    snprintf(what, sizeof(what), "%s: the text of \"%s\" (test cases that are packed must be unpacked first)", r->what, key);
+    snprintf(what, sizeof(what), "%s: the text of \"%s\" (test cases that are packed must be unpacked first)", r->what,
+             key);
     return hutch_json_view_check(what, 1, 1, r->task->inner[slot], strlen(r->task->inner[slot]), ret, r->err);
 }
 
@@ -230,7 +233,8 @@ static int make_cases(const struct reader *r, size_t n)
 /* {"inputs": […], "outputs": […], "fn_name": …} */
 static int read_pairs(const struct reader *r, struct json_view object)
 {
-    struct json_view inputs = hutch_json_view_get(object, "inputs"), outputs = hutch_json_view_get(object, "outputs");
+    struct json_view inputs = hutch_json_view_get(object, "inputs"),
+                      outputs = hutch_json_view_get(object, "outputs");
     struct json_walk in = hutch_json_view_walk(inputs), out = hutch_json_view_walk(outputs);
     struct json_view name = hutch_json_view_get(object, "fn_name");
     struct batch_case c;
@@ -238,7 +242,8 @@ static int read_pairs(const struct reader *r, struct json_view object)
     if (!hutch_json_view_is_array(inputs) || !hutch_json_view_is_array(outputs))
         return refuse(r, "expected \"inputs\" and \"outputs\", an array each");
     if (hutch_json_view_count(inputs) != hutch_json_view_count(outputs))
-        return refuse(r, "there are %zu inputs and %zu outputs", hutch_json_view_count(inputs), hutch_json_view_count(outputs));
+        return refuse(r, "there are %zu inputs and %zu outputs", hutch_json_view_count(inputs),
+                      hutch_json_view_count(outputs));
     if (make_cases(r, hutch_json_view_count(inputs)) < 0)
         return -1;
     while (hutch_json_view_next(&in, NULL, &c.input) && hutch_json_view_next(&out, NULL, &c.output))
@@ -340,7 +345,8 @@ static int read_solution(const struct reader *r)
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
         if (has(r->record, keys[i]))
             return read_string(r, keys[i], PROGRAM_MAX, REQUIRED, &r->task->program);
-    if (hutch_json_view_is_array(list) && hutch_json_view_next(&walk, NULL, &first) && hutch_json_view_is_string(first))
+    if (hutch_json_view_is_array(list) && hutch_json_view_next(&walk, NULL, &first) &&
+        hutch_json_view_is_string(first))
         r->task->program = first;
     return 0;
 }
@@ -390,12 +396,14 @@ static int read_stdio(const struct reader *r, const struct batch_task_options *o
         t->compare = options->compare;
     if (t->is_function) {
         if (!hutch_json_view_is_string(t->entry) || t->entry.len <= 2 || t->entry.len > ID_MAX)
-            return refuse(r, "its test cases call a function, whose name is missing (\"fn_name\", \"func_name\" in \"metadata\")");
+            return refuse(r, "its test cases call a function, whose name is missing (\"fn_name\", \"func_name\" in "
+                             "\"metadata\")");
         t->judging = BATCH_BY_TESTS;
     }
     if (strcmp(t->language, "python") != 0) {
         if (t->is_function)
-            return refuse(r, "its test cases call a function, which only Python programs have; the language is '%s'", t->language);
+            return refuse(r, "its test cases call a function, which only Python programs have; the language is '%s'",
+                          t->language);
         t->with_prelude = false;
     }
     return 0;
@@ -472,34 +480,41 @@ static int read_limits(const struct reader *r)
         return refuse(r, "the value of \"limits\" is not an object");
     while (hutch_json_view_next(&walk, &key, &value)) {
         size_t i = 0;
+        uint64_t *into;
 
-        while (i < ARRAY_SIZE(rows) && (key.len != strlen(rows[i].key) + 2 || memcmp(key.text + 1, rows[i].key, key.len - 2) != 0))
+        while (i < ARRAY_SIZE(rows) &&
+               (key.len != strlen(rows[i].key) + 2 || memcmp(key.text + 1, rows[i].key, key.len - 2) != 0))
             i++;
         if (i == ARRAY_SIZE(rows))
             return refuse(r, "there is no limit %.*s; known here: cpu_time, wall, memory, pids, output",
                           key.len < 40 ? (int)key.len : 40, key.text);
-        if (read_limit(r, rows[i].key, value, rows[i].parse, (uint64_t *)((char *)&r->task->limits + rows[i].offset)) < 0)
+        into = (uint64_t *)((char *)&r->task->limits + rows[i].offset);
+        if (read_limit(r, rows[i].key, value, rows[i].parse, into) < 0)
             return -1;
     }
     return 0;
 }
 
-/* In a form of our own a misspelt key is an error: a test that nobody runs passes everybody. */
+/* In a form of our own a misspelt key is an error: a test that is not run passes every program. */
 static int check_keys(const struct reader *r)
 {
-    static const char *const keys[] = { "id", "task_id", "language", "code", "prompt", "stdin", "files", "args", "env", "expected",
-                                        "tests", "setup", "entry_point", "judge", "compare", "limits", "metadata" };
+    static const char *const keys[] = {
+        "id", "task_id", "language", "code", "prompt", "stdin", "files", "args", "env", "expected", "tests", "setup",
+        "entry_point", "judge", "compare", "limits", "metadata",
+    };
     struct json_walk walk = hutch_json_view_walk(r->record);
     struct json_view key, value;
 
     while (hutch_json_view_next(&walk, &key, &value)) {
         size_t i = 0;
 
-        while (i < ARRAY_SIZE(keys) && (key.len != strlen(keys[i]) + 2 || memcmp(key.text + 1, keys[i], key.len - 2) != 0))
+        while (i < ARRAY_SIZE(keys) &&
+               (key.len != strlen(keys[i]) + 2 || memcmp(key.text + 1, keys[i], key.len - 2) != 0))
             i++;
         if (i == ARRAY_SIZE(keys))
-            return refuse(r, "unknown key %.*s; known here: id, language, code, prompt, stdin, files, args, env, expected, tests, "
-                             "setup, entry_point, judge, compare, limits, metadata", key.len < 40 ? (int)key.len : 40, key.text);
+            return refuse(r, "unknown key %.*s; known here: id, language, code, prompt, stdin, files, args, env, "
+                             "expected, tests, setup, entry_point, judge, compare, limits, metadata",
+                          key.len < 40 ? (int)key.len : 40, key.text);
     }
     return 0;
 }
@@ -549,10 +564,11 @@ static int read_generic(const struct reader *r, const struct batch_task_options 
         read_string(r, "prompt", PROGRAM_MAX, OPTIONAL, &t->prompt) < 0 ||
         read_string(r, "stdin", TEXT_MAX, OPTIONAL, &t->cases[0].input) < 0 ||
         read_string(r, "compare", 40, OPTIONAL, &compare) < 0 || read_strings(r, "tests", PROGRAM_MAX, &t->tests) < 0 ||
-        read_strings(r, "setup", PROGRAM_MAX, &t->before) < 0 || read_string(r, "entry_point", ID_MAX, OPTIONAL, &t->entry) < 0 ||
+        read_strings(r, "setup", PROGRAM_MAX, &t->before) < 0 ||
+        read_string(r, "entry_point", ID_MAX, OPTIONAL, &t->entry) < 0 ||
         read_string(r, "judge", 20, OPTIONAL, &judge) < 0 || read_words(r, "args", &t->args) < 0 ||
-        read_text_map(r, "env", BATCH_MAX_WORDS, &t->env) < 0 || read_text_map(r, "files", BATCH_MAX_FILES, &t->files) < 0 ||
-        read_limits(r) < 0 || read_expected(r) < 0)
+        read_text_map(r, "env", BATCH_MAX_WORDS, &t->env) < 0 ||
+        read_text_map(r, "files", BATCH_MAX_FILES, &t->files) < 0 || read_limits(r) < 0 || read_expected(r) < 0)
         return -1;
     if (compare.text && decode(r, "compare", compare, &name) < 0)
         return -1;
@@ -569,10 +585,11 @@ static int read_generic(const struct reader *r, const struct batch_task_options 
         return refuse(r, "\"tests\" and \"expected\" exclude each other");
     if (name && strcmp(name, "exit0") != 0 && strcmp(name, "token") != 0)
         return refuse(r, "with \"tests\", \"compare\" is \"token\" or \"exit0\"");
-    if (judge.text && strncmp(judge.text, "\"apart\"", judge.len) != 0 && strncmp(judge.text, "\"together\"", judge.len) != 0)
+    if (judge.text && strncmp(judge.text, "\"apart\"", judge.len) != 0 &&
+        strncmp(judge.text, "\"together\"", judge.len) != 0)
         return refuse(r, "the value of \"judge\" is neither \"apart\" nor \"together\"");
     t->is_together = judge.len == strlen("\"together\"");
-    /* Tests in another language, or with a meaning of their own, follow the program in one file; its exit code counts. */
+    /* Tests in another language, or whose exit code is to count, follow the program in one file. */
     if (strcmp(t->language, "python") == 0 && !(name && strcmp(name, "exit0") == 0)) {
         t->judging = BATCH_BY_TESTS;
         t->calls_tests = true;
@@ -586,11 +603,14 @@ static int read_generic(const struct reader *r, const struct batch_task_options 
 
 /* ---- ---- */
 
-int hutch_batch_task_read(const struct batch_task_options *options, const char *what, char *text, struct json_view record,
-                          struct batch_task *ret, struct hutch_err *err)
+int hutch_batch_task_read(const struct batch_task_options *options, const char *what, char *text,
+                          struct json_view record, struct batch_task *ret, struct hutch_err *err)
 {
     static int (*const read[BATCH_FORMAT_COUNT])(const struct reader *, const struct batch_task_options *) = {
-        [BATCH_GENERIC] = read_generic, [BATCH_HUMANEVAL] = read_humaneval, [BATCH_MBPP] = read_mbpp, [BATCH_STDIO] = read_stdio,
+        [BATCH_GENERIC] = read_generic,
+        [BATCH_HUMANEVAL] = read_humaneval,
+        [BATCH_MBPP] = read_mbpp,
+        [BATCH_STDIO] = read_stdio,
     };
     struct batch_task task = { .text = text, .format = options->format };
     struct reader r = { .what = what, .record = record, .task = &task, .err = err };
@@ -653,10 +673,12 @@ int hutch_batch_sample_read(const char *what, struct json_view record, bool has_
     return 0;
 }
 
-int hutch_batch_sample_own(const char *what, const struct batch_task *task, struct batch_sample *ret, struct hutch_err *err)
+int hutch_batch_sample_own(const char *what, const struct batch_task *task, struct batch_sample *ret,
+                           struct hutch_err *err)
 {
     if (!task->program.text)
-        return hutch_err_set(err, 0, "%s: the task '%s' has no program of its own (--samples FILE gives programs)", what, task->id);
+        return hutch_err_set(err, 0, "%s: the task '%s' has no program of its own (--samples FILE gives programs)",
+                             what, task->id);
     *ret = (struct batch_sample){ .program = task->program,
                                   .is_completion = task->prompt.text && task->format == BATCH_HUMANEVAL };
     return 0;

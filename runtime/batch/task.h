@@ -1,7 +1,7 @@
 /* task.h - a task of any format as what is to be run, and how it is judged.
  *
- * docs/batch.md describes the formats. Texts stay in the record, in its own spelling: a completion that is no valid text
- * (a NUL byte, half a surrogate pair) then reaches Python as the model wrote it. */
+ * docs/batch.md describes the formats. Texts stay in the record, in its own spelling: a completion that is no valid
+ * text (a NUL byte, half a surrogate pair) then reaches Python as the model wrote it. */
 #ifndef HUTCH_BATCH_TASK_H
 #define HUTCH_BATCH_TASK_H
 
@@ -78,8 +78,8 @@ struct batch_task_options {
 };
 
 /* @text holds @record and is the task's from here on, also on failure. Errors name @what and the key. */
-int hutch_batch_task_read(const struct batch_task_options *options, const char *what, char *text, struct json_view record,
-                          struct batch_task *ret, struct hutch_err *err);
+int hutch_batch_task_read(const struct batch_task_options *options, const char *what, char *text,
+                          struct json_view record, struct batch_task *ret, struct hutch_err *err);
 void hutch_batch_task_done(struct batch_task *task);
 
 /* One program for a task: its own one, or a model's. */
@@ -94,6 +94,7 @@ int hutch_batch_sample_id(const char *what, enum batch_format format, struct jso
 int hutch_batch_sample_read(const char *what, struct json_view record, bool has_prompt, struct batch_sample *ret,
                             struct hutch_err *err);
 /* The task's own program as a sample. Errors: it has none. */
-int hutch_batch_sample_own(const char *what, const struct batch_task *task, struct batch_sample *ret, struct hutch_err *err);
+int hutch_batch_sample_own(const char *what, const struct batch_task *task, struct batch_sample *ret,
+                           struct hutch_err *err);
 
 #endif
