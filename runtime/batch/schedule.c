@@ -1,6 +1,6 @@
 #include "runtime/batch/schedule.h"
 
-#include "runtime/batch/busy.h"
+#include "runtime/batch/load.h"
 #include "runtime/batch/line.h"
 #include "runtime/batch/verdict.h"
 #include "sandbox/fd.h"
@@ -165,7 +165,7 @@ static void give_up(struct flight *f, enum batch_verdict kind, const char *why)
 /* Did the wall clock end something that was kept from computing, rather than something that waited? */
 static bool was_held_up(const struct flight *f, const struct batch_run_verdict *verdict)
 {
-    return verdict->cpu_ms < f->run.request.wall_ms / 2 && hutch_batch_is_busy(f->schedule->settings.proc);
+    return verdict->cpu_ms < f->run.request.wall_ms / 2 && hutch_batch_load_is_high(f->schedule->settings.proc);
 }
 
 static bool wants_again(struct flight *f, const struct batch_run_verdict *verdict)

@@ -355,8 +355,8 @@ static void test_what_was_killed_is_repeated_once(void **state)
     assert_int_equal(s.engine.n_submitted, 2);
 }
 
-/* The wall clock: once more where the machine was busy and the program was not. */
-static void test_timeouts_on_a_busy_machine_are_repeated_once(void **state)
+/* The wall clock: once more where the load was high and the program was not. */
+static void test_timeouts_under_high_load_are_repeated_once(void **state)
 {
     char path[200];
     struct setup s;
@@ -679,7 +679,7 @@ int main(void)
         cmocka_unit_test(test_exit_codes_and_output),
         cmocka_unit_test(test_failures_of_the_engine_are_repeated),
         cmocka_unit_test(test_what_was_killed_is_repeated_once),
-        cmocka_unit_test(test_timeouts_on_a_busy_machine_are_repeated_once),
+        cmocka_unit_test(test_timeouts_under_high_load_are_repeated_once),
         cmocka_unit_test(test_wall_clock_is_a_backstop),
         cmocka_unit_test(test_judge_is_brought_along),
         cmocka_unit_test(test_reports_are_not_believed_lightly),

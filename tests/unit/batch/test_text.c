@@ -1,5 +1,5 @@
 /* What a batch reads and compares: JSON in place, files of records, outputs; and what it says: pass@k, the progress line. */
-#include "runtime/batch/busy.h"
+#include "runtime/batch/load.h"
 #include "runtime/batch/compare.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_view.h"
@@ -492,23 +492,23 @@ static void test_progress_line(void **state)
     assert_non_null(strstr(line, "ETA 2:46:40"));
 }
 
-static void test_busy(void **state)
+static void test_load(void **state)
 {
     char path[100];
 
     (void)state;
     write_file("loadavg", "0.10 0.10 0.10 1/100 1000\n", 26);
-    assert_false(hutch_batch_is_busy(directory));
+    assert_false(hutch_batch_load_is_high(directory));
     write_file("loadavg", "9999.0 1.0 1.0 1/100 1000\n", 26);
-    assert_true(hutch_batch_is_busy(directory));
+    assert_true(hutch_batch_load_is_high(directory));
     write_file("loadavg", "0.10 0.10 0.10 1/100 1000\n", 26);
     snprintf(path, sizeof(path), "%s/pressure", directory);
     assert_int_equal(mkdir(path, 0700), 0);
     write_file("pressure/cpu", "some avg10=0.00 avg60=75.50 avg300=1.00 total=1\n", 48);
-    assert_true(hutch_batch_is_busy(directory));
+    assert_true(hutch_batch_load_is_high(directory));
     write_file("pressure/cpu", "some avg10=99.00 avg60=5.50 avg300=1.00 total=1\n", 48);
-    assert_false(hutch_batch_is_busy(directory));
-    assert_false(hutch_batch_is_busy("/nonexistent"));
+    assert_false(hutch_batch_load_is_high(directory));
+    assert_false(hutch_batch_load_is_high("/nonexistent"));
 }
 
 int main(void)
@@ -530,7 +530,7 @@ int main(void)
         cmocka_unit_test(test_compare_names),
         cmocka_unit_test(test_pass_at_k),
         cmocka_unit_test(test_progress_line),
-        cmocka_unit_test(test_busy),
+        cmocka_unit_test(test_load),
     };
 
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
