@@ -12,18 +12,19 @@
 
 #define COPY_CHUNK (1u << 18)
 
-static int note_line(struct batch_output *out, size_t item, uint64_t offset, size_t len, struct hutch_err *err)
+static int note_record(struct batch_output *out, size_t item, uint64_t offset, size_t len, struct hutch_err *err)
 {
-    if (out->n_lines == out->lines_room) {
-        size_t room = out->lines_room ? out->lines_room * 2 : 1024;
-        struct batch_line *lines = realloc(out->lines, room * sizeof(*lines));
+    if (out->n_records == out->records_room) {
+        size_t room = out->records_room ? out->records_room * 2 : 1024;
+        struct batch_record *records = realloc(out->records, room * sizeof(*records));
 
-        if (!lines)
+        if (!records)
             return hutch_err_set(err, ENOMEM, "remember %zu results", room);
-        out->lines = lines;
-        out->lines_room = room;
+        out->records = records;
+        out->records_room = room;
     }
-    out->lines[out->n_lines++] = (struct batch_line){ .item = (uint32_t)item, .len = (uint32_t)len, .offset = offset };
+    out->records[out->n_records++] =
+        (struct batch_record){ .item = (uint32_t)item, .len = (uint32_t)len, .offset = offset };
     return 0;
 }
 
@@ -68,7 +69,7 @@ static int make_index(const struct batch_plan *plan, struct index *ret, struct h
     return 0;
 }
 
-static int read_line(const struct batch_output *out, const struct index *x, const char *what, const char *text,
+static int read_record(const struct batch_output *out, const struct index *x, const char *what, const char *text,
                      size_t len, struct found *ret, struct hutch_err *err)
 {
     struct batch_plan *plan = out->plan;
@@ -126,16 +127,16 @@ static int read_journal(struct batch_output *out, FILE *file, struct hutch_err *
             break;
         }
         snprintf(what, sizeof(what), "'%s': line %zu", out->path, number);
-        rc = read_line(out, &x, what, line, (size_t)len, &found, err);
+        rc = read_record(out, &x, what, line, (size_t)len, &found, err);
         if (rc == 0 && found.counts)
-            rc = note_line(out, found.item, offset, (size_t)len, err);
+            rc = note_record(out, found.item, offset, (size_t)len, err);
         else if (rc == 0)
             out->n_dropped++;
         offset += (uint64_t)len;
     }
     if (rc == 0 && ferror(file))
         rc = hutch_err_set(err, errno, "read '%s'", out->path);
-    out->n_kept = out->n_lines;
+    out->n_kept = out->n_records;
     out->size = offset;
     free(x.first);
     free(x.items);
@@ -144,22 +145,22 @@ static int read_journal(struct batch_output *out, FILE *file, struct hutch_err *
 
 /* ---- the file ---- */
 
-static int compare_lines(const void *a, const void *b)
+static int compare_records(const void *a, const void *b)
 {
-    uint32_t x = ((const struct batch_line *)a)->item, y = ((const struct batch_line *)b)->item;
+    uint32_t x = ((const struct batch_record *)a)->item, y = ((const struct batch_record *)b)->item;
 
     return x < y ? -1 : x > y;
 }
 
-static int copy_line(int from, int to, const struct batch_line *line, const char *path, struct hutch_err *err)
+static int copy_record(int from, int to, const struct batch_record *record, const char *path, struct hutch_err *err)
 {
     auto_free char *buf = malloc(COPY_CHUNK);
 
     if (!buf)
         return hutch_err_set(err, ENOMEM, "sort '%s'", path);
-    for (uint32_t done = 0; done < line->len;) {
-        size_t want = line->len - done < COPY_CHUNK ? line->len - done : COPY_CHUNK;
-        ssize_t n = TEMP_FAILURE_RETRY(pread(from, buf, want, (off_t)(line->offset + done)));
+    for (uint32_t done = 0; done < record->len;) {
+        size_t want = record->len - done < COPY_CHUNK ? record->len - done : COPY_CHUNK;
+        ssize_t n = TEMP_FAILURE_RETRY(pread(from, buf, want, (off_t)(record->offset + done)));
 
         if (n <= 0)
             return hutch_err_set(err, n < 0 ? errno : EIO, "read '%s'", path);
@@ -170,7 +171,7 @@ static int copy_line(int from, int to, const struct batch_line *line, const char
     return 0;
 }
 
-/* Puts a copy in the place of the file: the lines that count, in input order when that is wanted. The old file stays
+/* Puts a copy in the place of the file: the records that count, in input order when that is wanted. The old file stays
  * until the copy is complete, so an interruption here loses nothing. */
 static int rewrite(struct batch_output *out, struct hutch_err *err)
 {
@@ -190,19 +191,19 @@ static int rewrite(struct batch_output *out, struct hutch_err *err)
         hutch_err_set(err, errno, "another 'hutch batch' writes to '%s'", temporary);
         goto failed;
     }
-    if (out->in_order && out->n_lines)
-        qsort(out->lines, out->n_lines, sizeof(*out->lines), compare_lines);
-    for (size_t i = 0; i < out->n_lines; i++)
-        if (copy_line(out->fd, to, &out->lines[i], out->path, err) < 0)
+    if (out->in_order && out->n_records)
+        qsort(out->records, out->n_records, sizeof(*out->records), compare_records);
+    for (size_t i = 0; i < out->n_records; i++)
+        if (copy_record(out->fd, to, &out->records[i], out->path, err) < 0)
             goto failed;
     if (fstat(out->fd, &st) < 0 || fchmod(to, st.st_mode & 0777) < 0 || fsync(to) < 0 ||
         rename(temporary, out->path) < 0) {
         hutch_err_set(err, errno, "put '%s' in the place of '%s'", temporary, out->path);
         goto failed;
     }
-    for (size_t i = 0; i < out->n_lines; i++) {
-        out->lines[i].offset = offset;
-        offset += out->lines[i].len;
+    for (size_t i = 0; i < out->n_records; i++) {
+        out->records[i].offset = offset;
+        offset += out->records[i].len;
     }
     close(out->fd);
     out->fd = hutch_fd_take(&to);
@@ -282,11 +283,11 @@ int hutch_batch_output_open(const char *path, bool resume, bool in_order, struct
 
 /* ---- writing ---- */
 
-static int write_line(struct batch_output *out, size_t item, const char *line, size_t len, struct hutch_err *err)
+static int write_record(struct batch_output *out, size_t item, const char *record, size_t len, struct hutch_err *err)
 {
-    if (hutch_fd_write_all(out->fd, line, len) < 0)
+    if (hutch_fd_write_all(out->fd, record, len) < 0)
         return hutch_err_set(err, errno, "write to '%s'", out->path ? out->path : "standard output");
-    if (out->path && note_line(out, item, out->size, len, err) < 0)
+    if (out->path && note_record(out, item, out->size, len, err) < 0)
         return -1;
     out->size += len;
     return 0;
@@ -294,7 +295,7 @@ static int write_line(struct batch_output *out, size_t item, const char *line, s
 
 static int write_held(struct batch_output *out, size_t item, struct hutch_err *err)
 {
-    int rc = write_line(out, item, out->held[item], out->held_len[item], err);
+    int rc = write_record(out, item, out->held[item], out->held_len[item], err);
 
     free(out->held[item]);
     out->held[item] = NULL;
@@ -302,15 +303,15 @@ static int write_held(struct batch_output *out, size_t item, struct hutch_err *e
     return rc;
 }
 
-int hutch_batch_output_add(struct batch_output *out, size_t item, char *line, size_t len, struct hutch_err *err)
+int hutch_batch_output_add(struct batch_output *out, size_t item, char *record, size_t len, struct hutch_err *err)
 {
     if (!out->in_order) {
-        int rc = write_line(out, item, line, len, err);
+        int rc = write_record(out, item, record, len, err);
 
-        free(line);
+        free(record);
         return rc;
     }
-    out->held[item] = line;
+    out->held[item] = record;
     out->held_len[item] = len;
     out->n_held++;
     for (; out->next < out->plan->n_items; out->next++) {
@@ -331,8 +332,8 @@ int hutch_batch_output_finish(struct batch_output *out, bool is_complete, struct
     for (size_t i = 0; out->n_held && i < out->plan->n_items; i++)
         if (out->held[i] && write_held(out, i, err) < 0)
             return -1;
-    for (size_t i = 1; i < out->n_lines; i++)
-        is_sorted = is_sorted && out->lines[i - 1].item < out->lines[i].item;
+    for (size_t i = 1; i < out->n_records; i++)
+        is_sorted = is_sorted && out->records[i - 1].item < out->records[i].item;
     return is_complete && out->in_order && !is_sorted ? rewrite(out, err) : 0;
 }
 
@@ -342,7 +343,7 @@ void hutch_batch_output_done(struct batch_output *out)
         free(out->held[i]);
     free(out->held);
     free(out->held_len);
-    free(out->lines);
+    free(out->records);
     free(out->path);
     if (out->fd >= 0 && out->fd != STDOUT_FILENO)
         close(out->fd);

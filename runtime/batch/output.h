@@ -1,7 +1,7 @@
-/* output.h - the results of a batch: one line each, and the file of them is the journal to resume from.
+/* output.h - the results of a batch: one record each, on a line, and the file of them is the journal to resume from.
  *
- * A line is written by one write(2) and says which program it is about (task, sample, hash), so after any interruption
- * the complete lines are what is done. In input order, what finishes early waits for its turn in memory. */
+ * A record is written by one write(2) and says which program it is about (task, sample, hash), so after any
+ * interruption the complete lines are what is done. In input order, what finishes early waits for its turn in memory. */
 #ifndef HUTCH_BATCH_OUTPUT_H
 #define HUTCH_BATCH_OUTPUT_H
 
@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct batch_line {
+/* Where a record stands in the file. */
+struct batch_record {
     uint32_t item;
     uint32_t len; /* with its newline */
     uint64_t offset;
@@ -23,14 +24,14 @@ struct batch_output {
     int fd;          /* owned but for standard output */
     bool in_order;
     struct batch_plan *plan;
-    char **held;     /* owned: lines by item that wait for their turn */
+    char **held;     /* owned: records by item that wait for their turn */
     size_t *held_len;
     size_t next;     /* the item whose turn it is */
     size_t n_held;
-    struct batch_line *lines; /* owned: what stands in the file */
-    size_t n_lines, lines_room;
+    struct batch_record *records; /* owned: what stands in the file */
+    size_t n_records, records_room;
     uint64_t size;
-    size_t n_kept;    /* lines that were there already and count */
+    size_t n_kept;    /* records that were there already and count */
     size_t n_dropped; /* that were there and did not: of an earlier version of a program, or not judged */
     bool is_torn;     /* the last line had not been written to its end */
 };
@@ -41,8 +42,8 @@ struct batch_output {
 int hutch_batch_output_open(const char *path, bool resume, bool in_order, struct batch_plan *plan,
                             struct batch_output *ret, struct hutch_err *err);
 
-/* Takes over the line of an item, which ends with a newline. */
-int hutch_batch_output_add(struct batch_output *out, size_t item, char *line, size_t len, struct hutch_err *err);
+/* Takes over the record of an item, which ends with a newline. */
+int hutch_batch_output_add(struct batch_output *out, size_t item, char *record, size_t len, struct hutch_err *err);
 
 /* Writes what still waits. @is_complete: everything is done, so a file that was resumed is put into input order too. */
 int hutch_batch_output_finish(struct batch_output *out, bool is_complete, struct hutch_err *err);

@@ -1,7 +1,7 @@
 #include "runtime/batch/schedule.h"
 
 #include "runtime/batch/load.h"
-#include "runtime/batch/line.h"
+#include "runtime/batch/record.h"
 #include "runtime/batch/verdict.h"
 #include "sandbox/fd.h"
 
@@ -99,11 +99,11 @@ static void conclude(struct flight *f)
     struct batch_outcome *o = &f->outcome;
     struct hutch_err err;
     size_t len;
-    char *line = hutch_batch_line_make(s->plan, item, &f->loaded, o, &len);
+    char *record = hutch_batch_record_make(s->plan, item, &f->loaded, o, &len);
 
-    if (!line)
+    if (!record)
         fail_for_memory(s);
-    else if (hutch_batch_output_add(s->output, f->item, line, len, &err) < 0)
+    else if (hutch_batch_output_add(s->output, f->item, record, len, &err) < 0)
         fail(s, &err);
     item->is_done = 1;
     item->verdict = (uint8_t)o->verdict;
@@ -218,7 +218,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *r)
     }
     if (f->loaded.task->judging == BATCH_BY_EXIT) {
         free(f->outcome.details);
-        f->outcome.details = hutch_batch_line_details(r);
+        f->outcome.details = hutch_batch_record_details(r);
         if (!f->outcome.details)
             fail_for_memory(s);
     }

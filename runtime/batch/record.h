@@ -1,7 +1,7 @@
-/* line.h - what is written about one sample: its own record with the verdict added, as the reference runner of
- * HumanEval has it, so that whoever reads those files reads ours. docs/batch.md describes the keys. */
-#ifndef HUTCH_BATCH_LINE_H
-#define HUTCH_BATCH_LINE_H
+/* record.h - what is written about one sample: its own record with the verdict added, as the reference runner of
+ * HumanEval has it, so that a reader of those files can read ours. docs/batch.md describes the keys. */
+#ifndef HUTCH_BATCH_RECORD_H
+#define HUTCH_BATCH_RECORD_H
 
 #include "runtime/batch/verdict.h"
 #include "runtime/batch/plan.h"
@@ -23,10 +23,10 @@ struct batch_outcome {
 };
 
 /* What a program that runs as it is has printed, for batch_outcome.details. NULL: ENOMEM. */
-char *hutch_batch_line_details(const struct hutch_result *result);
+char *hutch_batch_record_details(const struct hutch_result *result);
 
-/* One line with its newline, for the caller to free. NULL: ENOMEM. */
-char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_item *item,
+/* The record on one line, with its newline, for the caller to free. NULL: ENOMEM. */
+char *hutch_batch_record_make(const struct batch_plan *plan, const struct batch_item *item,
                             const struct batch_loaded *loaded, const struct batch_outcome *outcome, size_t *ret_len);
 
 #endif

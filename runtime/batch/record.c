@@ -1,4 +1,4 @@
-#include "runtime/batch/line.h"
+#include "runtime/batch/record.h"
 
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_write.h"
@@ -25,7 +25,7 @@ static void add_stream(struct text_buffer *t, const char *name, const char *data
     hutch_text_addf(t, ", \"%s_truncated\": %s", name, is_truncated || shown < len ? "true" : "false");
 }
 
-char *hutch_batch_line_details(const struct hutch_result *r)
+char *hutch_batch_record_details(const struct hutch_result *r)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
     const char *name = r->signal ? sigabbrev_np(r->signal) : NULL;
@@ -54,7 +54,7 @@ static bool is_own_key(struct json_view key)
 }
 
 /* The sample's record as it came, without what is ours. */
-static void add_record(struct text_buffer *t, struct json_view record)
+static void add_sample(struct text_buffer *t, struct json_view record)
 {
     struct json_walk walk = hutch_json_view_walk(record);
     struct json_view key, value;
@@ -101,7 +101,7 @@ static void add_result(struct text_buffer *t, const struct batch_outcome *o)
     hutch_text_done(&text);
 }
 
-char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_item *item,
+char *hutch_batch_record_make(const struct batch_plan *plan, const struct batch_item *item,
                             const struct batch_loaded *loaded, const struct batch_outcome *o, size_t *ret_len)
 {
     const struct batch_task *task = loaded->task;
@@ -111,7 +111,7 @@ char *hutch_batch_line_make(const struct batch_plan *plan, const struct batch_it
 
     hutch_text_add(&t, "{", 1);
     if (plan->has_samples) {
-        add_record(&t, loaded->record);
+        add_sample(&t, loaded->record);
     } else {
         hutch_text_addf(&t, is_reference ? "\"task_id\": " : "\"id\": ");
         hutch_text_add(&t, task->id_json.text, task->id_json.len);
