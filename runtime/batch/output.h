@@ -1,7 +1,7 @@
 /* output.h - the results of a batch: one record each, on a line, and the file of them is the journal to resume from.
  *
  * A record is written by one write(2) and says which program it is about (task, sample, hash), so after any
- * interruption the complete lines are what is done. In input order, what finishes early waits for its turn in memory. */
+ * interruption the complete lines are what is done. In input order, what ends early waits for its turn in memory. */
 #ifndef HUTCH_BATCH_OUTPUT_H
 #define HUTCH_BATCH_OUTPUT_H
 

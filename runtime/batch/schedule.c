@@ -11,23 +11,23 @@
 #include <string.h>
 #include <time.h>
 
-#define ATTEMPTS 3            /* of a run that fails for no fault of its program */
+#define TRIES 3               /* of a run that fails for no fault of its program */
 #define GIVE_UP_AFTER 8       /* samples, when all of them failed so */
 #define WINDOW 16384          /* samples that may be ahead of the first that is not done, when order is kept */
 #define REDRAW_MS 200
 #define STOP_MS 5000          /* how long cancelled runs may take to say so */
 
 /* A sample on its way. */
-struct flight {
-    struct flight *next, *previous; /* all that are on their way */
-    struct flight *next_waiting;
+struct attempt {
+    struct attempt *next, *previous; /* all that are on their way */
+    struct attempt *next_waiting;
     struct schedule *schedule;
     size_t item;
     struct batch_loaded loaded;
     struct batch_run run;
     uint64_t id;                    /* 0: not submitted */
     size_t index;                   /* its case */
-    unsigned attempts;
+    unsigned tries;
     bool is_together;
     struct batch_outcome outcome;
 };
@@ -38,8 +38,8 @@ struct schedule {
     const struct batch_engine *engine;
     struct batch_settings settings;
     struct batch_tally *tally;
-    struct flight *flights, *waiting; /* waiting: the engine's queue was full */
-    size_t n_flights, next_item, n_total;
+    struct attempt *attempts, *waiting; /* waiting: the engine's queue was full */
+    size_t n_attempts, next_item, n_total;
     uint64_t numbers;
     struct hutch_err err;             /* the first, which ends it all */
     bool is_failed;
@@ -53,19 +53,19 @@ static uint64_t now_ms(void)
     return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-static void fail(struct schedule *s, const struct hutch_err *err)
+static void note_failure(struct schedule *s, const struct hutch_err *err)
 {
     if (!s->is_failed)
         s->err = *err;
     s->is_failed = true;
 }
 
-static void fail_for_memory(struct schedule *s)
+static void note_memory_failure(struct schedule *s)
 {
     struct hutch_err err;
 
     hutch_err_set(&err, ENOMEM, "run a batch");
-    fail(s, &err);
+    note_failure(s, &err);
 }
 
 static bool is_stopping(const struct schedule *s)
@@ -73,38 +73,38 @@ static bool is_stopping(const struct schedule *s)
     return s->is_failed || s->tally->is_interrupted;
 }
 
-/* ---- flights ---- */
+/* ---- attempts ---- */
 
-static void land(struct flight *f)
+static void end_attempt(struct attempt *a)
 {
-    struct schedule *s = f->schedule;
+    struct schedule *s = a->schedule;
 
-    *(f->previous ? &f->previous->next : &s->flights) = f->next;
-    if (f->next)
-        f->next->previous = f->previous;
-    s->n_flights--;
-    hutch_batch_run_done(&f->run);
-    hutch_batch_plan_release(s->plan, &s->plan->items[f->item], &f->loaded);
-    free(f->outcome.cases);
-    free(f->outcome.details);
-    free(f);
+    *(a->previous ? &a->previous->next : &s->attempts) = a->next;
+    if (a->next)
+        a->next->previous = a->previous;
+    s->n_attempts--;
+    hutch_batch_run_done(&a->run);
+    hutch_batch_plan_release(s->plan, &s->plan->items[a->item], &a->loaded);
+    free(a->outcome.cases);
+    free(a->outcome.details);
+    free(a);
 }
 
 /* The verdict is final: writes it down. */
-static void conclude(struct flight *f)
+static void conclude(struct attempt *a)
 {
-    struct schedule *s = f->schedule;
-    struct batch_item *item = &s->plan->items[f->item];
+    struct schedule *s = a->schedule;
+    struct batch_item *item = &s->plan->items[a->item];
     struct batch_tally *tally = s->tally;
-    struct batch_outcome *o = &f->outcome;
+    struct batch_outcome *o = &a->outcome;
     struct hutch_err err;
     size_t len;
-    char *record = hutch_batch_record_make(s->plan, item, &f->loaded, o, &len);
+    char *record = hutch_batch_record_make(s->plan, item, &a->loaded, o, &len);
 
     if (!record)
-        fail_for_memory(s);
-    else if (hutch_batch_output_add(s->output, f->item, record, len, &err) < 0)
-        fail(s, &err);
+        note_memory_failure(s);
+    else if (hutch_batch_output_add(s->output, a->item, record, len, &err) < 0)
+        note_failure(s, &err);
     item->is_done = 1;
     item->verdict = (uint8_t)o->verdict;
     tally->verdicts[o->verdict]++;
@@ -113,22 +113,22 @@ static void conclude(struct flight *f)
         tally->judged[item->group]++;
         tally->passed[item->group] += o->verdict == BATCH_PASS;
     } else if (!tally->internal[0]) {
-        snprintf(tally->internal, sizeof(tally->internal), "task '%.100s': %.380s", f->loaded.task->id, o->text);
+        snprintf(tally->internal, sizeof(tally->internal), "task '%.100s': %.380s", a->loaded.task->id, o->text);
     }
     if (tally->verdicts[BATCH_INTERNAL] == GIVE_UP_AFTER && tally->n_done == GIVE_UP_AFTER) {
         hutch_err_set(&err, 0, "nothing can be run: %s", tally->internal);
-        fail(s, &err);
+        note_failure(s, &err);
     }
-    land(f);
+    end_attempt(a);
 }
 
-static void submit(struct flight *f);
+static void submit(struct attempt *a);
 
 /* Ends a case with a verdict, and the sample with it if there is nothing more to find out. */
-static void conclude_case(struct flight *f, const struct batch_run_verdict *verdict)
+static void conclude_case(struct attempt *a, const struct batch_run_verdict *verdict)
 {
-    const struct batch_task *task = f->loaded.task;
-    struct batch_outcome *o = &f->outcome;
+    const struct batch_task *task = a->loaded.task;
+    struct batch_outcome *o = &a->outcome;
     bool has_cases = task->judging == BATCH_BY_OUTPUT;
 
     if (has_cases)
@@ -138,163 +138,163 @@ static void conclude_case(struct flight *f, const struct batch_run_verdict *verd
     if (verdict->kind != BATCH_PASS && (o->verdict == BATCH_PASS || verdict->kind == BATCH_INTERNAL)) {
         o->verdict = verdict->kind;
         if (has_cases && verdict->text[0])
-            snprintf(o->text, sizeof(o->text), "case %zu: %.3900s", f->index, verdict->text);
+            snprintf(o->text, sizeof(o->text), "case %zu: %.3900s", a->index, verdict->text);
         else
             snprintf(o->text, sizeof(o->text), "%s", verdict->text);
     }
-    if (has_cases && f->index + 1 < task->n_cases && verdict->kind != BATCH_INTERNAL &&
-        (verdict->kind == BATCH_PASS || f->schedule->settings.all_cases)) {
-        f->index++;
-        f->attempts = 0;
-        submit(f);
+    if (has_cases && a->index + 1 < task->n_cases && verdict->kind != BATCH_INTERNAL &&
+        (verdict->kind == BATCH_PASS || a->schedule->settings.all_cases)) {
+        a->index++;
+        a->tries = 0;
+        submit(a);
         return;
     }
-    conclude(f);
+    conclude(a);
 }
 
-static void give_up(struct flight *f, enum batch_verdict kind, const char *why)
+static void conclude_with(struct attempt *a, enum batch_verdict kind, const char *why)
 {
     struct batch_run_verdict verdict = { .kind = kind };
 
     snprintf(verdict.text, sizeof(verdict.text), "%s", why);
-    conclude_case(f, &verdict);
+    conclude_case(a, &verdict);
 }
 
 /* ---- results ---- */
 
 /* Did the wall clock end something that was kept from computing, rather than something that waited? */
-static bool was_held_up(const struct flight *f, const struct batch_run_verdict *verdict)
+static bool was_held_up(const struct attempt *a, const struct batch_run_verdict *verdict)
 {
-    return verdict->cpu_ms < f->run.request.wall_ms / 2 && hutch_batch_load_is_high(f->schedule->settings.proc);
+    return verdict->cpu_ms < a->run.request.wall_ms / 2 && hutch_batch_load_is_high(a->schedule->settings.proc);
 }
 
-static bool wants_again(struct flight *f, const struct batch_run_verdict *verdict)
+static bool wants_again(struct attempt *a, const struct batch_run_verdict *verdict)
 {
-    struct schedule *s = f->schedule;
+    struct schedule *s = a->schedule;
 
     if (verdict->wants_judge && !s->settings.manner.carries_judge) {
         s->settings.manner.carries_judge = true;
         return true;
     }
     if (verdict->wants_judge) /* of those that were submitted before that was known, one after the other */
-        return f->attempts++ < ATTEMPTS;
-    if (verdict->wants_together && !f->is_together) {
-        f->is_together = f->outcome.is_together = true;
+        return a->tries++ < TRIES;
+    if (verdict->wants_together && !a->is_together) {
+        a->is_together = a->outcome.is_together = true;
         return true;
     }
     if (verdict->kind == BATCH_INTERNAL)
-        return ++f->attempts < ATTEMPTS;
-    if (f->outcome.is_retried || !(verdict->is_killed || (verdict->is_backstop && was_held_up(f, verdict))))
+        return ++a->tries < TRIES;
+    if (a->outcome.is_retried || !(verdict->is_killed || (verdict->is_backstop && was_held_up(a, verdict))))
         return false;
-    f->outcome.is_retried = true;
+    a->outcome.is_retried = true;
     s->tally->n_retried++;
     return true;
 }
 
 static void on_result(void *user, uint64_t id, const struct hutch_result *r)
 {
-    struct flight *f = user;
-    struct schedule *s = f->schedule;
+    struct attempt *a = user;
+    struct schedule *s = a->schedule;
     struct batch_run_verdict verdict;
 
     (void)id;
-    f->id = 0;
+    a->id = 0;
     if (is_stopping(s)) {
-        land(f);
+        end_attempt(a);
         return;
     }
-    hutch_batch_verdict_reach(&f->run, f->loaded.task, f->index, r, &verdict);
+    hutch_batch_verdict_reach(&a->run, a->loaded.task, a->index, r, &verdict);
     s->tally->n_runs++;
     s->tally->n_exposed += verdict.is_exposed;
-    f->outcome.wall_ms += r->run_ms;
-    f->outcome.cpu_ms += verdict.cpu_ms;
-    if (wants_again(f, &verdict)) {
-        submit(f);
+    a->outcome.wall_ms += r->run_ms;
+    a->outcome.cpu_ms += verdict.cpu_ms;
+    if (wants_again(a, &verdict)) {
+        submit(a);
         return;
     }
     if (verdict.wants_judge || verdict.wants_together) {
-        give_up(f, BATCH_INTERNAL, "the judge is not in the sandbox");
+        conclude_with(a, BATCH_INTERNAL, "the judge is not in the sandbox");
         return;
     }
-    if (f->loaded.task->judging == BATCH_BY_EXIT) {
-        free(f->outcome.details);
-        f->outcome.details = hutch_batch_record_details(r);
-        if (!f->outcome.details)
-            fail_for_memory(s);
+    if (a->loaded.task->judging == BATCH_BY_EXIT) {
+        free(a->outcome.details);
+        a->outcome.details = hutch_batch_record_details(r);
+        if (!a->outcome.details)
+            note_memory_failure(s);
     }
-    conclude_case(f, &verdict);
+    conclude_case(a, &verdict);
 }
 
 /* ---- submitting ---- */
 
-/* False when the engine's queue is full; then the flight waits. */
-static bool submit_made(struct flight *f)
+/* False when the engine's queue is full; then the attempt waits. */
+static bool submit_made(struct attempt *a)
 {
-    struct schedule *s = f->schedule;
+    struct schedule *s = a->schedule;
     struct hutch_error why;
 
-    if (s->engine->submit(s->engine->engine, &f->run.request, &f->id, &why) == 0)
+    if (s->engine->submit(s->engine->engine, &a->run.request, &a->id, &why) == 0)
         return true;
-    f->id = 0;
-    if (why.code == EAGAIN && s->n_flights > 1) {
-        f->next_waiting = s->waiting;
-        s->waiting = f;
+    a->id = 0;
+    if (why.code == EAGAIN && s->n_attempts > 1) {
+        a->next_waiting = s->waiting;
+        s->waiting = a;
         return false;
     }
-    give_up(f, BATCH_INTERNAL, why.message);
+    conclude_with(a, BATCH_INTERNAL, why.message);
     return true;
 }
 
-static void submit(struct flight *f)
+static void submit(struct attempt *a)
 {
-    struct schedule *s = f->schedule;
+    struct schedule *s = a->schedule;
     struct batch_manner manner = s->settings.manner;
     struct hutch_err err;
 
-    manner.is_together = manner.is_together || f->is_together;
-    f->outcome.is_together = manner.is_together || f->loaded.task->is_together;
-    hutch_batch_run_done(&f->run);
-    if (hutch_batch_run_make(&manner, f->loaded.task, &f->loaded.sample, f->index, s->numbers++, &f->run, &err) < 0) {
-        give_up(f, BATCH_INTERNAL, err.msg);
+    manner.is_together = manner.is_together || a->is_together;
+    a->outcome.is_together = manner.is_together || a->loaded.task->is_together;
+    hutch_batch_run_done(&a->run);
+    if (hutch_batch_run_make(&manner, a->loaded.task, &a->loaded.sample, a->index, s->numbers++, &a->run, &err) < 0) {
+        conclude_with(a, BATCH_INTERNAL, err.msg);
         return;
     }
-    if (memchr(f->run.code, '\0', f->run.request.code_len)) {
-        f->outcome.verdict = BATCH_COMPILE_ERROR;
-        snprintf(f->outcome.text, sizeof(f->outcome.text), "source code string cannot contain null bytes");
-        conclude(f);
+    if (memchr(a->run.code, '\0', a->run.request.code_len)) {
+        a->outcome.verdict = BATCH_COMPILE_ERROR;
+        snprintf(a->outcome.text, sizeof(a->outcome.text), "source code string cannot contain null bytes");
+        conclude(a);
         return;
     }
-    f->run.request.on_result = on_result;
-    f->run.request.user = f;
-    submit_made(f);
+    a->run.request.on_result = on_result;
+    a->run.request.user = a;
+    submit_made(a);
 }
 
-static void take_off(struct schedule *s, size_t item)
+static void begin_attempt(struct schedule *s, size_t item)
 {
-    struct flight *f = calloc(1, sizeof(*f));
+    struct attempt *a = calloc(1, sizeof(*a));
     struct hutch_err err;
 
-    if (!f) {
-        fail_for_memory(s);
+    if (!a) {
+        note_memory_failure(s);
         return;
     }
-    *f = (struct flight){ .schedule = s, .item = item, .run = BATCH_RUN_INIT, .next = s->flights };
-    if (hutch_batch_plan_load(s->plan, &s->plan->items[item], &f->loaded, &err) < 0) {
-        fail(s, &err);
-        free(f);
+    *a = (struct attempt){ .schedule = s, .item = item, .run = BATCH_RUN_INIT, .next = s->attempts };
+    if (hutch_batch_plan_load(s->plan, &s->plan->items[item], &a->loaded, &err) < 0) {
+        note_failure(s, &err);
+        free(a);
         return;
     }
-    if (s->flights)
-        s->flights->previous = f;
-    s->flights = f;
-    s->n_flights++;
-    f->outcome.cases = calloc(f->loaded.task->n_cases + 1, 1);
-    if (!f->outcome.cases) {
-        fail_for_memory(s);
-        land(f);
+    if (s->attempts)
+        s->attempts->previous = a;
+    s->attempts = a;
+    s->n_attempts++;
+    a->outcome.cases = calloc(a->loaded.task->n_cases + 1, 1);
+    if (!a->outcome.cases) {
+        note_memory_failure(s);
+        end_attempt(a);
         return;
     }
-    submit(f);
+    submit(a);
 }
 
 /* One more than run at once for each, so that the engine never waits for us. */
@@ -303,21 +303,21 @@ static void fill_up(struct schedule *s)
     size_t wanted = (size_t)s->settings.jobs * 2;
 
     while (s->waiting) {
-        struct flight *f = s->waiting;
+        struct attempt *a = s->waiting;
 
-        s->waiting = f->next_waiting;
-        f->next_waiting = NULL;
-        if (!submit_made(f))
+        s->waiting = a->next_waiting;
+        a->next_waiting = NULL;
+        if (!submit_made(a))
             return;
     }
-    while (!is_stopping(s) && s->n_flights < wanted && s->next_item < s->plan->n_items) {
+    while (!is_stopping(s) && s->n_attempts < wanted && s->next_item < s->plan->n_items) {
         if (s->plan->items[s->next_item].is_done) {
             s->next_item++;
             continue;
         }
         if (s->output->in_order && s->next_item - s->output->next > WINDOW)
             return;
-        take_off(s, s->next_item++);
+        begin_attempt(s, s->next_item++);
     }
 }
 
@@ -341,14 +341,14 @@ static void wait_and_dispatch(struct schedule *s, int timeout_ms)
 
     if (poll(fds, 2, timeout_ms) < 0 && errno != EINTR) {
         hutch_err_set(&err, errno, "wait for the engine");
-        fail(s, &err);
+        note_failure(s, &err);
         return;
     }
     if (fds[1].revents)
         s->tally->is_interrupted = true;
     if (s->engine->dispatch(s->engine->engine, &why) < 0) {
         hutch_err_set(&err, 0, "%s", why.message);
-        fail(s, &err);
+        note_failure(s, &err);
     }
 }
 
@@ -358,17 +358,17 @@ static void stop(struct schedule *s)
     uint64_t deadline = now_ms() + STOP_MS;
 
     while (s->waiting) {
-        struct flight *f = s->waiting;
+        struct attempt *a = s->waiting;
 
-        s->waiting = f->next_waiting;
-        land(f);
+        s->waiting = a->next_waiting;
+        end_attempt(a);
     }
-    for (struct flight *f = s->flights; f; f = f->next)
-        s->engine->cancel(s->engine->engine, f->id);
-    while (s->n_flights && now_ms() < deadline)
+    for (struct attempt *a = s->attempts; a; a = a->next)
+        s->engine->cancel(s->engine->engine, a->id);
+    while (s->n_attempts && now_ms() < deadline)
         wait_and_dispatch(s, 50);
-    while (s->flights) /* whoever frees the engine hears no more of them */
-        land(s->flights);
+    while (s->attempts) /* hutch_engine_free(), which follows, calls back no more */
+        end_attempt(s->attempts);
 }
 
 /* What an earlier run has found out. */
@@ -406,11 +406,11 @@ int hutch_batch_schedule(struct batch_plan *plan, struct batch_output *output, c
         hutch_batch_tally_done(&tally);
         return -1;
     }
-    for (fill_up(&s); s.n_flights && !is_stopping(&s); fill_up(&s)) {
+    for (fill_up(&s); s.n_attempts && !is_stopping(&s); fill_up(&s)) {
         draw(&s);
         wait_and_dispatch(&s, draws ? REDRAW_MS : -1);
     }
-    if (s.n_flights)
+    if (s.n_attempts)
         stop(&s);
     *ret = tally;
     if (hutch_batch_output_finish(output, !is_stopping(&s), err) < 0 && !s.is_failed)
