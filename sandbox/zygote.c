@@ -3,6 +3,7 @@
 #include "sandbox/exec.h"
 #include "sandbox/fd.h"
 #include "sandbox/steps.h"
+#include "sandbox/zygote_wire.h"
 
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -11,6 +12,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+
+_Static_assert(ZYGOTE_SOCKET_FD == INIT_REPORT_FD, "the order socket crosses execve(2) as the report descriptor");
 
 /* What comes after is hutch_exec_main(): no capabilities, no_new_privs, and execve(2). */
 static const struct {

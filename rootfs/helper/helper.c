@@ -14,7 +14,7 @@
  * The zygote is suspended until the usher has ended. */
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
-#include "runtime/launcher/wire.h"
+#include "sandbox/zygote_wire.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -273,7 +273,7 @@ static void confine(const struct zygote_request *request, const int *fds, const 
     else if (hutch_worker_confine(&gear, &err) == 0)
         return;
     if (say_hello(WORKER_FAILED, fds[1], 0, &err) < 0) /* closed by a late step: then it is in its place */
-        say_hello(WORKER_FAILED, WARM_SOCKET_FD, 0, &err);
+        say_hello(WORKER_FAILED, ZYGOTE_SOCKET_FD, 0, &err);
     _exit(1);
 }
 
@@ -283,7 +283,7 @@ static void answer(uint32_t what, uint32_t id, pid_t pid, const struct hutch_err
 
     if (err)
         reply.err = *err;
-    hutch_fdpass_send(WARM_SOCKET_FD, &reply, sizeof(reply), NULL, 0, 0); /* if that fails, so does the next receive */
+    hutch_fdpass_send(ZYGOTE_SOCKET_FD, &reply, sizeof(reply), NULL, 0, 0); /* if that fails, so does the next receive */
 }
 
 static void close_all(int *fds, size_t n)
@@ -337,7 +337,7 @@ static bool make_zygote(const struct zygote_request *request, int *fds, size_t n
         PyOS_BeforeFork();
     pid = fork();
     if (pid == 0) {
-        if (dup3(fds[0], WARM_SOCKET_FD, O_CLOEXEC) < 0 || syscall(SYS_close_range, WARM_SOCKET_FD + 1, ~0u, 0) < 0)
+        if (dup3(fds[0], ZYGOTE_SOCKET_FD, O_CLOEXEC) < 0 || syscall(SYS_close_range, ZYGOTE_SOCKET_FD + 1, ~0u, 0) < 0)
             _exit(1);
         if (PyOS_AfterFork_Child)
             PyOS_AfterFork_Child();
@@ -361,7 +361,7 @@ EXPORT int hutch_zygote_serve(char *text, size_t size)
     for (;;) {
         int fds[ORDER_FDS];
         size_t n_fds;
-        ssize_t n = hutch_fdpass_receive(WARM_SOCKET_FD, order, sizeof(order), fds, ORDER_FDS, &n_fds, 0);
+        ssize_t n = hutch_fdpass_receive(ZYGOTE_SOCKET_FD, order, sizeof(order), fds, ORDER_FDS, &n_fds, 0);
         const char *tail = order + sizeof(*request);
 
         if (n <= 0)
@@ -391,13 +391,13 @@ EXPORT int hutch_zygote_ready(const char *missing)
     memset(&reply, 0, sizeof(reply));
     reply.what = ZYGOTE_READY;
     strncpy(reply.modules, missing ? missing : "", sizeof(reply.modules) - 1);
-    return hutch_fdpass_send(WARM_SOCKET_FD, &reply, sizeof(reply), NULL, 0, 0) == sizeof(reply) ? 0 : -1;
+    return hutch_fdpass_send(ZYGOTE_SOCKET_FD, &reply, sizeof(reply), NULL, 0, 0) == sizeof(reply) ? 0 : -1;
 }
 
 /* Tells the engine that this worker can be given its code. */
 EXPORT int hutch_worker_ready(void)
 {
-    return say_hello(WORKER_READY, WARM_SOCKET_FD, pin_pid, NULL);
+    return say_hello(WORKER_READY, ZYGOTE_SOCKET_FD, pin_pid, NULL);
 }
 
 EXPORT int hutch_worker_pin(void)

@@ -1,8 +1,8 @@
 #include "rootfs/helper/pyjob.h"
 
-#include "sandbox/fd.h"
 #include "rootfs/helper/pykit.h"
-#include "runtime/launcher/wire.h"
+#include "sandbox/fd.h"
+#include "sandbox/zygote_wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,7 @@ static _Noreturn void fail_in_python(const char *doing)
 static bool read_all(void *to, size_t len)
 {
     for (size_t have = 0; have < len;) {
-        ssize_t n = TEMP_FAILURE_RETRY(read(WARM_SOCKET_FD, (char *)to + have, len - have));
+        ssize_t n = TEMP_FAILURE_RETRY(read(ZYGOTE_SOCKET_FD, (char *)to + have, len - have));
 
         if (n <= 0)
             return false;

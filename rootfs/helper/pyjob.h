@@ -1,4 +1,4 @@
-/* pyjob.h - a worker's job (struct worker_job in runtime/launcher/wire.h), and the interpreter made ready for it. */
+/* pyjob.h - a worker's job (struct worker_job in sandbox/zygote_wire.h), and the interpreter made ready for it. */
 #ifndef HUTCH_PYJOB_H
 #define HUTCH_PYJOB_H
 

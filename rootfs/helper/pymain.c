@@ -8,10 +8,10 @@
  * to afterwards is, by the page, and a Python function that is called writes to about ten. So what a worker does before
  * its program is done in the zygote if that is possible, and here if not. What remains is done once for nothing
  * before the worker says that it is ready, so that those pages are copied while nobody waits. */
-#include "sandbox/fd.h"
 #include "rootfs/helper/pyjob.h"
 #include "rootfs/helper/pykit.h"
-#include "runtime/launcher/wire.h"
+#include "sandbox/fd.h"
+#include "sandbox/zygote_wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +69,7 @@ EXPORT int hutch_worker_may_report(void)
 {
     struct stat st;
 
-    return worker.pid && getpid() == worker.pid && fstat(WARM_SOCKET_FD, &st) == 0 && st.st_dev == worker.dev &&
+    return worker.pid && getpid() == worker.pid && fstat(ZYGOTE_SOCKET_FD, &st) == 0 && st.st_dev == worker.dev &&
            st.st_ino == worker.ino;
 }
 
@@ -122,7 +122,7 @@ static void become_worker(const struct pykit *kit)
 {
     struct stat st;
 
-    if (fcntl(WARM_SOCKET_FD, F_SETFD, FD_CLOEXEC) < 0 || fstat(WARM_SOCKET_FD, &st) < 0)
+    if (fcntl(ZYGOTE_SOCKET_FD, F_SETFD, FD_CLOEXEC) < 0 || fstat(ZYGOTE_SOCKET_FD, &st) < 0)
         _exit(1);
     worker.pid = getpid();
     worker.dev = st.st_dev;

@@ -29,6 +29,7 @@
 #include "runtime/run/state.h"
 #include "runtime/run/supervisor.h"
 #include "runtime/launcher/wire.h"
+#include "sandbox/zygote_wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>

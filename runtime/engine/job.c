@@ -1,7 +1,7 @@
 #include "runtime/engine/job.h"
 
 #include "sandbox/fd.h"
-#include "runtime/launcher/wire.h"
+#include "sandbox/zygote_wire.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* job.h - what a prepared worker is sent: see enum worker_job_field in launcher/wire.h. */
+/* job.h - what a prepared worker is sent: see enum worker_job_field in sandbox/zygote_wire.h. */
 #ifndef HUTCH_ENGINE_JOB_H
 #define HUTCH_ENGINE_JOB_H
 

@@ -1,16 +1,13 @@
-/* wire.h - what the processes of the warm engine say to each other.
+/* wire.h - what the engine, the opener and the launcher say to each other.
  *
  *   engine    the caller's process: holds every socket and all state
  *   opener    engine's only child. Opens host paths as detached mounts: with the caller's own privileges when root calls,
  *             else as owner of the user namespace that all the others live in
  *   anchor    process 1 of the pid namespace below; starts the launcher again when it dies. With it, everything dies
- *   launcher  clones inits and zygotes. Holds nothing that cannot be sent to it again
- *   zygote    an interpreter in an image, without capabilities; forks workers and further zygotes
- *   init      process 1 of one sandbox (sandbox/init.h)
- *   worker    the interpreter inside
+ *   launcher  clones inits (sandbox/init.h) and zygotes (sandbox/zygote_wire.h). Holds nothing that cannot be sent to it again
  *
- * Every socket here is AF_UNIX SOCK_SEQPACKET with one message a packet, but for the worker's, which is SOCK_STREAM. The
- * structs cross as they are: all ends come from one build. Descriptors travel with the message (SCM_RIGHTS), in the order given. */
+ * Every socket here is AF_UNIX SOCK_SEQPACKET with one message a packet. The structs cross as they are: all ends come from one
+ * build. Descriptors travel with the message (SCM_RIGHTS), in the order given. */
 #ifndef HUTCH_LAUNCHER_WIRE_H
 #define HUTCH_LAUNCHER_WIRE_H
 
@@ -25,7 +22,7 @@
 #include <sys/types.h>
 
 #define WARM_MAX_FDS 64
-#define WARM_SOCKET_FD 3 /* the engine's socket in the opener; the order socket in a zygote; the job socket in a worker */
+#define WARM_SOCKET_FD 3 /* the engine's socket in the opener */
 
 /* --- engine and opener --- */
 
@@ -112,58 +109,5 @@ struct launcher_reply {
     struct sandbox_enforcement enforcement;
     struct hutch_err err;
 };
-
-/* --- engine and zygote --- */
-
-enum zygote_order {
-    ZYGOTE_WORKER, /* id; fds: init's pidfd, job, stdin, stdout, stderr [, Landlock ruleset] [, cgroup], as plan.has_... say; followed by
-                    * the seccomp program, in the same packet -> ZYGOTE_FORKED */
-    ZYGOTE_ZYGOTE, /* id; fd: the new one's socket; followed by what it imports, one name a line -> ZYGOTE_FORKED at once, and
-                    * ZYGOTE_READY on the new socket when all is imported */
-};
-struct zygote_request {
-    uint32_t what; /* enum zygote_order */
-    uint32_t id;
-    uint32_t text_len; /* bytes after this struct: the seccomp program, or names */
-    struct worker_plan plan;
-};
-
-enum zygote_says { ZYGOTE_READY, ZYGOTE_FORKED, ZYGOTE_FAILED };
-struct zygote_reply {
-    uint32_t what; /* enum zygote_says */
-    uint32_t id;
-    pid_t pid;          /* ZYGOTE_FORKED: as its own pid namespace has it: what init adopts */
-    char modules[4096]; /* ZYGOTE_READY: of the preload list, those that could not be imported, one a line */
-    struct hutch_err err;
-};
-
-/* --- engine and worker --- */
-
-/* From the worker, once, before it is given anything: trusted, as nobody else's code has run in it. What comes on this socket
- * after the job is not: one error record (lang/python_error.h) or whatever the program writes there. */
-enum worker_says { WORKER_READY = 0x57524459, WORKER_FAILED };
-struct worker_hello {
-    uint32_t what; /* enum worker_says */
-    pid_t pin_pid; /* of the process that holds the worker's memory, in the sandbox's pid namespace: init is told with INIT_START; 0 for none */
-    struct hutch_err err;
-};
-
-/* To the worker: a header and then fields, each an uint32_t length (little endian) with so many bytes. */
-#define WORKER_JOB_MAGIC 0x424f4a48u /* "HJOB" */
-struct worker_job {
-    uint32_t magic;
-    uint32_t len; /* of all fields */
-};
-enum worker_job_field {
-    JOB_MODE,    /* "file": write the code to JOB_NAME and run that as a script; "code": as python3 -c; "stdin": as python3 - */
-    JOB_NAME,    /* file: absolute path, PROGRAM_DIR/NAME */
-    JOB_CODE,
-    JOB_ARGS,    /* what follows in sys.argv, each ended by a NUL */
-    JOB_ENV,     /* the whole environment, NAME=VALUE, each ended by a NUL */
-    JOB_CWD,
-    JOB_RLIMITS, /* "7 64 64\n": resource, soft, hard; to be lowered before the program starts */
-    JOB_FIELDS
-};
-#define WORKER_CODE_MAX (512u << 10) /* bytes of JOB_CODE; a larger program has a sandbox built for it that execs */
 
 #endif

@@ -13,7 +13,7 @@ from kit import REFUSALS, Blocked, Crash, first_success, host, libc, probe, sysc
 
 JOB = 3
 SO_PASSPIDFD, SO_PEERPIDFD = 76, 77
-HELLO = struct.pack("=Ii", 0x57524459, 2) + b"\0" * 512  # WORKER_READY, in runtime/launcher/wire.h
+HELLO = struct.pack("=Ii", 0x57524459, 2) + b"\0" * 512  # WORKER_READY, in sandbox/zygote_wire.h
 IS_X86 = os.uname().machine == "x86_64"
 
 

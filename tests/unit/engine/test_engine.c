@@ -13,6 +13,7 @@
 #include "sandbox/spec.h"
 #include "runtime/launcher/spec_wire.h"
 #include "runtime/launcher/wire.h"
+#include "sandbox/zygote_wire.h"
 
 #include <dirent.h>
 #include <fcntl.h>

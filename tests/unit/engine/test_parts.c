@@ -3,7 +3,6 @@
 #include "runtime/hutch.h"
 #include "runtime/lang/python_imports.h"
 #include "runtime/engine/job.h"
-#include "runtime/launcher/wire.h"
 
 #include "sandbox/fd.h"
 
@@ -19,6 +18,7 @@
 #include <cmocka.h>
 
 #include "sandbox/rmtree.h"
+#include "sandbox/zygote_wire.h"
 
 #include <fcntl.h>
 

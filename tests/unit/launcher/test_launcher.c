@@ -4,6 +4,7 @@
 #include "rootfs/guest.h"
 #include "runtime/launcher/spec_wire.h"
 #include "runtime/launcher/wire.h"
+#include "sandbox/zygote_wire.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
