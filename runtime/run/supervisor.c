@@ -14,9 +14,7 @@
 #include <time.h>
 
 #define SETUP_TIMEOUT_MS   30000 /* a sandbox takes milliseconds; this is for a host that hangs */
-#define DATA_LOOK_MS       250   /* between two looks at /mnt/data, more when a look takes long */
 #define NO_GLANCE_MS       60000
-#define DATA_LOOK_SHARE    10    /* a look may take one part in so many of the time */
 #define DATA_MAX_FAILURES  4
 #define CPU_LOOK_MS        100
 #define CAPTURE_MAX        (256u << 20) /* bytes of a stream that are kept in memory where no limit is set */
@@ -37,7 +35,6 @@ static void forget(struct supervisor *s)
 {
     memset(s, 0, offsetof(struct supervisor, report));
     s->report_fd = s->data_dirfd = -1;
-    s->data_look_share = DATA_LOOK_SHARE;
     hutch_out_stream_init(&s->out);
     hutch_out_stream_init(&s->err_out);
     hutch_in_stream_init(&s->in);
@@ -259,13 +256,14 @@ static void look_at_data(struct supervisor *s)
 {
     const uint64_t *limits = s->limits;
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-    uint64_t bytes = 0, entries = 0;
+    struct data_count count = { .begun_ms = hutch_supervisor_now() };
     struct hutch_err err;
-    double before = hutch_supervisor_now(), took;
 
+    if (hutch_data_watch_is_first(&s->data_watch))
+        bounds.max_walked = DATA_WATCH_FIRST_SIZE;
     bounds.usage_bytes = limits[LIMIT_DATA_SIZE];
     bounds.usage_entries = limits[LIMIT_DATA_FILES];
-    if (hutch_collect_usage(s->data_dirfd, &bounds, &bytes, &entries, &err) < 0) {
+    if (hutch_collect_usage(s->data_dirfd, &bounds, &count.bytes, &count.entries, &err) < 0) {
         hutch_log_debug("run: %s", err.msg);
         s->data_failures++;
     } else {
@@ -273,12 +271,12 @@ static void look_at_data(struct supervisor *s)
     }
     /* What cannot be counted again and again is not known to be within its bounds. */
     if (s->data_failures >= DATA_MAX_FAILURES ||
-        (limits[LIMIT_DATA_SIZE] && bytes + s->last.unlinked_bytes > limits[LIMIT_DATA_SIZE]) ||
-        (limits[LIMIT_DATA_FILES] && entries > limits[LIMIT_DATA_FILES]))
+        (limits[LIMIT_DATA_SIZE] && count.bytes + s->last.unlinked_bytes > limits[LIMIT_DATA_SIZE]) ||
+        (limits[LIMIT_DATA_FILES] && count.entries > limits[LIMIT_DATA_FILES]))
         hutch_supervisor_end(s, END_DATA);
-    took = hutch_supervisor_now() - before;
-    took *= s->data_look_share;
-    s->next_data = hutch_supervisor_now() + (took > DATA_LOOK_MS ? took : DATA_LOOK_MS);
+    count.is_cut = s->data_failures > 0 || count.entries >= bounds.max_walked;
+    count.ended_ms = hutch_supervisor_now();
+    s->next_data = hutch_data_watch_next(&s->data_watch, &count, limits[LIMIT_DATA_SIZE], limits[LIMIT_DATA_FILES]);
 }
 
 static void look_at_cpu(struct supervisor *s)
@@ -321,7 +319,7 @@ int hutch_supervisor_clocks(struct supervisor *s)
     }
     if (s->data_dirfd >= 0 && (limits[LIMIT_DATA_SIZE] || limits[LIMIT_DATA_FILES])) {
         if (s->next_data == 0)
-            s->next_data = now + DATA_LOOK_MS;
+            s->next_data = hutch_data_watch_begin(&s->data_watch, now);
         if (now >= s->next_data) {
             if (s->rest_ms == 0 || !has_rested(s))
                 look_at_data(s);

@@ -8,6 +8,7 @@
 #define HUTCH_RUN_SUPERVISOR_H
 
 #include "runtime/data/changes.h"
+#include "runtime/data/watch.h"
 #include "sandbox/err.h"
 #include "runtime/run/result.h"
 #include "sandbox/sandbox.h"
@@ -65,7 +66,7 @@ struct supervisor {
     uint64_t n_samples;        /* that came */
     bool has_stirred;          /* a sample came while it rests */
     uint64_t rested_cpu;       /* what the sandbox had used when the data directory was last looked at */
-    double data_look_share;    /* looks at the data directory may take one part in so many of the time; the owner may raise it */
+    struct data_watch data_watch;
     unsigned hidden_in_a_row;  /* samples in which a process was unreadable */
     unsigned cut_in_a_row;     /* samples that took too long */
     unsigned data_failures;    /* looks at the data directory in a row that failed */
