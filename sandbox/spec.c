@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const limit_names[LIMIT_COUNT] = {
+static const char *const limit_names[] = {
     [LIMIT_MEMORY] = "memory",         [LIMIT_PIDS] = "pids",           [LIMIT_CPUS] = "cpus",
     [LIMIT_CPU_TIME] = "cpu_time",     [LIMIT_WALL] = "wall",           [LIMIT_OUTPUT] = "output",
     [LIMIT_FILE_SIZE] = "file_size",   [LIMIT_OPEN_FILES] = "open_files", [LIMIT_DATA_SIZE] = "data_size",
     [LIMIT_DATA_FILES] = "data_files", [LIMIT_TMP_SIZE] = "tmp_size",
 };
-static const char *const layer_names[LAYER_COUNT] = {
+static const char *const layer_names[] = {
     [LAYER_USER_NS] = "user_namespace",     [LAYER_MOUNT_NS] = "mount_namespace",
     [LAYER_PID_NS] = "pid_namespace",       [LAYER_NET_NS] = "net_namespace",
     [LAYER_IPC_NS] = "ipc_namespace",       [LAYER_UTS_NS] = "uts_namespace",
@@ -21,10 +21,12 @@ static const char *const layer_names[LAYER_COUNT] = {
     [LAYER_SECCOMP] = "seccomp",            [LAYER_LANDLOCK] = "landlock",
     [LAYER_CGROUP] = "cgroup",
 };
-static const char *const enforcer_names[ENFORCER_COUNT] = {
+static const char *const enforcer_names[] = {
     [ENFORCER_NONE] = "none",         [ENFORCER_CGROUP] = "cgroup", [ENFORCER_RLIMIT] = "rlimit",
     [ENFORCER_AFFINITY] = "affinity", [ENFORCER_KERNEL] = "kernel", [ENFORCER_SUPERVISOR] = "supervisor",
 };
+_Static_assert(ARRAY_SIZE(limit_names) == LIMIT_COUNT && ARRAY_SIZE(layer_names) == LAYER_COUNT &&
+               ARRAY_SIZE(enforcer_names) == ENFORCER_COUNT, "all have a name");
 
 const char *hutch_limit_name(enum sandbox_limit limit)
 {

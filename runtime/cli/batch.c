@@ -13,7 +13,7 @@
 #include "runtime/text/json_write.h"
 #include "runtime/text/quantity.h"
 #include "runtime/cli/places.h"
-#include "runtime/config/policy.h"
+#include "runtime/config/policy_find.h"
 
 #include <errno.h>
 #include <fcntl.h>

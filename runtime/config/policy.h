@@ -9,10 +9,6 @@
 #include "sandbox/err.h"
 #include "sandbox/spec.h"
 
-/* Where policies are looked for by name: $HUTCH_POLICY_DIR, else ../share/hutch/policies beside the program's
- * own directory, else ../policies there. The caller frees @ret. Errors: ENOENT with what was tried. */
-int hutch_policy_dir(char **ret, struct hutch_err *err);
-
 /* Applies a policy to @spec, which hutch_spec_init() has filled: first the one that it extends, then its own
  * keys over that. @name_or_path without a '/' is @policy_dir/NAME.json, else a file. On failure @spec is half
  * changed and good for hutch_spec_done() only.
@@ -21,8 +17,5 @@ int hutch_policy_dir(char **ret, struct hutch_err *err);
  * changes one of the two later changes both. */
 int hutch_policy_load(const char *name_or_path, const char *policy_dir, struct sandbox_spec *spec,
                       struct hutch_err *err);
-
-/* The bounds of a limit that is set at all, in its unit: those of the schema, and of the command line. */
-void hutch_policy_limit_range(enum sandbox_limit limit, uint64_t *ret_min, uint64_t *ret_max);
 
 #endif

@@ -3,7 +3,9 @@
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
 #include "runtime/text/quantity.h"
+#include "runtime/config/limits.h"
 #include "runtime/config/policy.h"
+#include "runtime/config/policy_find.h"
 #include "rootfs/store.h"
 #include "runtime/config/usual_mounts.h"
 
@@ -12,19 +14,20 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A limit from the command line: 0 for none, else @min to @max, the bounds that policies have too. */
-static int apply_limit(struct sandbox_spec *spec, enum sandbox_limit limit, const char *option, const char *text,
-                       int (*parse)(const char *, uint64_t *, struct hutch_err *), struct hutch_err *err)
+/* A limit from the command line; 0: none. The range is the policies'. */
+static int apply_limit(struct sandbox_spec *spec, enum sandbox_limit limit, const char *text, struct hutch_err *err)
 {
-    uint64_t value, min, max;
+    const struct limit *row = &hutch_limits[limit];
+    const char *refusal;
+    uint64_t value;
 
     if (!text)
         return 0;
-    if (parse(text, &value, err) < 0)
-        return hutch_err_wrap(err, "option '%s'", option);
-    hutch_policy_limit_range(limit, &min, &max);
-    if (value != 0 && (value < min || value > max))
-        return hutch_err_set(err, 0, "option '%s': '%s' is too %s", option, text, value < min ? "small" : "large");
+    if (hutch_limit_parse(row->unit, text, &value, err) < 0)
+        return hutch_err_wrap(err, "option '%s'", row->option);
+    refusal = value ? hutch_limit_refuses(row, value) : NULL;
+    if (refusal)
+        return hutch_err_set(err, 0, "option '%s': '%s' is too %s", row->option, text, refusal);
     spec->limits[limit] = value;
     return 0;
 }
@@ -243,11 +246,10 @@ int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec
         find_policies(profile, &policy_dir, err) < 0 ||
         hutch_policy_load(profile->policy ? profile->policy : "default", policy_dir, spec, err) < 0)
         return -1;
-    if (apply_limit(spec, LIMIT_MEMORY, "--memory", profile->memory, hutch_parse_bytes, err) < 0 ||
-        apply_limit(spec, LIMIT_CPUS, "--cpus", profile->cpus, hutch_parse_cpus, err) < 0 ||
-        apply_limit(spec, LIMIT_PIDS, "--pids-limit", profile->pids, hutch_parse_u64, err) < 0 ||
-        apply_limit(spec, LIMIT_WALL, "--timeout", profile->timeout, hutch_parse_duration_ms, err) < 0 ||
-        apply_limit(spec, LIMIT_CPU_TIME, "--cpu-time", profile->cpu_time, hutch_parse_duration_ms, err) < 0)
+    if (apply_limit(spec, LIMIT_MEMORY, profile->memory, err) < 0 ||
+        apply_limit(spec, LIMIT_CPUS, profile->cpus, err) < 0 || apply_limit(spec, LIMIT_PIDS, profile->pids, err) < 0 ||
+        apply_limit(spec, LIMIT_WALL, profile->timeout, err) < 0 ||
+        apply_limit(spec, LIMIT_CPU_TIME, profile->cpu_time, err) < 0)
         return -1;
     if (profile->network && set_network(spec, profile->network, err) < 0)
         return -1;

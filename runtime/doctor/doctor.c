@@ -4,6 +4,7 @@
 #include "sandbox/fd.h"
 #include "rootfs/home.h"
 #include "runtime/config/policy.h"
+#include "runtime/config/policy_find.h"
 #include "sandbox/sandbox.h"
 #include "runtime/config/usual_mounts.h"
 

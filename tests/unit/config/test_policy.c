@@ -2,6 +2,7 @@
  *
  * Finds the shipped ones in $HUTCH_POLICY_DIR, else in policies/ below the working directory. */
 #include "runtime/config/policy.h"
+#include "runtime/config/policy_find.h"
 
 #include "sandbox/fd.h"
 #include "sandbox/spec.h"

@@ -2,6 +2,7 @@
 #include "runtime/run/run.h"
 
 #include "tests/unit/box.h"
+#include "runtime/config/limits.h"
 #include "sandbox/inside.h"
 #include "sandbox/rmtree.h"
 
@@ -458,6 +459,28 @@ static void test_limits_and_layers_are_reported(void **state)
     done(&job);
 }
 
+/* A limit that the code forgets has no enforcer; one that its row in config/limits.c does not know is told wrongly
+ * elsewhere. */
+static void test_enforcers_are_those_of_the_rows(void **state)
+{
+    struct place *p = *state;
+    struct job job;
+
+    prepare(p, "exit 0", &job);
+    for (size_t i = 0; i < LIMIT_COUNT; i++)
+        assert_int_equal(hutch_limit_parse(hutch_limits[i].unit, hutch_limits[i].example, &job.spec.limits[i], NULL), 0);
+    run(&job);
+    assert_int_equal(job.result.verdict, VERDICT_OK);
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        unsigned enforcers = job.result.limits[i].enforcers;
+
+        if (job.result.limits[i].asked != job.spec.limits[i] || enforcers == 0 || enforcers & ~hutch_limits[i].enforcers)
+            fail_msg("limit '%s' is enforced by 0x%x, which should be some of 0x%x",
+                     hutch_limit_name((enum sandbox_limit)i), enforcers, hutch_limits[i].enforcers);
+    }
+    done(&job);
+}
+
 /* Where no cgroup counts memory, the supervisor does, and a program that hides behind orphans does not escape it. */
 static void test_memory_is_watched(void **state)
 {
@@ -501,6 +524,7 @@ int main(void)
         T(test_large_output),
         T(test_signals),
         T(test_limits_and_layers_are_reported),
+        T(test_enforcers_are_those_of_the_rows),
         T(test_memory_is_watched),
     };
 
