@@ -3,7 +3,7 @@
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
 #include "runtime/engine/job.h"
-#include "runtime/config/policy.h"
+#include "runtime/config/limits.h"
 #include "runtime/lang/program.h"
 #include "runtime/lang/python_error.h"
 #include "runtime/text/utf8.h"
@@ -121,26 +121,39 @@ static bool is_cramped(const struct hutch_request *request)
 
 /* --- limits -------------------------------------------------------------------------------------------------------- */
 
-struct wish {
-    enum sandbox_limit limit;
-    const char *name;
-    uint64_t value;
-};
-
-static int apply_wishes(const struct wish *wishes, size_t n, const uint64_t *policy, uint64_t *limits, struct hutch_err *err)
+/* What @request asks for; 0: the policy's. */
+static uint64_t asked_limit(const struct hutch_request *request, size_t limit)
 {
-    for (size_t i = 0; i < n; i++) {
-        uint64_t min, max, had = policy[wishes[i].limit];
+    size_t at = hutch_limits[limit].request_at;
 
-        if (!wishes[i].value)
+    return at ? *(const uint64_t *)((const char *)request + at) : 0;
+}
+
+/* A limit that a prepared sandbox has already, with another value. */
+static bool asks_for_own_sandbox(const struct hutch_request *request)
+{
+    for (size_t i = 0; i < LIMIT_COUNT; i++)
+        if (hutch_limits[i].is_built_in && asked_limit(request, i))
+            return true;
+    return false;
+}
+
+/* Those that are built in, or those that are not. */
+static int apply_limits(const struct hutch_request *request, bool built_in, const uint64_t *policy, uint64_t *limits,
+                        struct hutch_err *err)
+{
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        const struct limit *row = &hutch_limits[i];
+        uint64_t value = asked_limit(request, i);
+        const char *refusal = hutch_limit_refuses(row, value);
+
+        if (!value || row->is_built_in != built_in)
             continue;
-        hutch_policy_limit_range(wishes[i].limit, &min, &max);
-        if (had && wishes[i].value > had)
-            return hutch_err_set(err, EINVAL, "%s of %" PRIu64 " is above the policy's %" PRIu64, wishes[i].name, wishes[i].value, had);
-        if (wishes[i].value < min || wishes[i].value > max)
-            return hutch_err_set(err, EINVAL, "%s of %" PRIu64 " is too %s", wishes[i].name, wishes[i].value,
-                                 wishes[i].value < min ? "small" : "large");
-        limits[wishes[i].limit] = wishes[i].value;
+        if (policy[i] && value > policy[i])
+            return hutch_err_set(err, EINVAL, "%s of %" PRIu64 " is above the policy's %" PRIu64, row->field, value, policy[i]);
+        if (refusal)
+            return hutch_err_set(err, EINVAL, "%s of %" PRIu64 " is too %s", row->field, value, refusal);
+        limits[i] = value;
     }
     return 0;
 }
@@ -186,11 +199,6 @@ int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_
 static int make_own_spec(const struct hutch_engine *engine, const struct hutch_request *request, struct sandbox_spec *ret,
                          struct hutch_err *err)
 {
-    const struct wish built_in[] = {
-        { LIMIT_MEMORY, "memory_bytes", request->memory_bytes },
-        { LIMIT_PIDS, "pids", request->pids },
-        { LIMIT_CPUS, "cpus", request->cpus },
-    };
     struct profile profile = engine->profile;
     uint64_t ignored[LIMIT_COUNT];
     char memory[24], pids[24], cpus[32];
@@ -199,11 +207,11 @@ static int make_own_spec(const struct hutch_engine *engine, const struct hutch_r
         profile.policy = request->policy;
     if (hutch_request_make_spec(engine, &profile, ret, err) < 0)
         return -1;
-    if (apply_wishes(built_in, ARRAY_SIZE(built_in), ret->limits, ignored, err) < 0) {
+    if (apply_limits(request, true, ret->limits, ignored, err) < 0) {
         hutch_spec_done(ret);
         return -1;
     }
-    if (!request->memory_bytes && !request->pids && !request->cpus)
+    if (!asks_for_own_sandbox(request))
         return 0;
     hutch_spec_done(ret); /* and again, as other things follow from them */
     snprintf(memory, sizeof(memory), "%" PRIu64, request->memory_bytes);
@@ -414,13 +422,13 @@ static int set_input(struct engine_run *run, const struct hutch_request *request
 }
 
 /* What cell_run runs and sessions have in common. */
-static int set_cells(struct engine_run *run, const struct hutch_request *request, const struct wish *wishes, size_t n_wishes,
-                     const char *token, bool has_cpu_rlimit, struct hutch_err *err)
+static int set_cells(struct engine_run *run, const struct hutch_request *request, const char *token, bool has_cpu_rlimit,
+                     struct hutch_err *err)
 {
     const struct hutch_engine *engine = run->engine;
     const struct sandbox_spec *spec = &engine->spec;
     struct sandbox_spec own = { 0 };
-    bool has_own = request->policy || request->memory_bytes || request->pids || request->cpus ||
+    bool has_own = request->policy || asks_for_own_sandbox(request) ||
                    (!has_cpu_rlimit && spec->limits[LIMIT_CPU_TIME]);
 
     if (has_own && make_own_spec(engine, request, &own, err) < 0)
@@ -431,7 +439,7 @@ static int set_cells(struct engine_run *run, const struct hutch_request *request
     run->grace_ms = spec->grace_ms;
     if (!has_cpu_rlimit)
         own.limits[LIMIT_CPU_TIME] = 0;
-    if (check_for_cells(run, request, spec, err) < 0 || apply_wishes(wishes, n_wishes, run->limits, run->limits, err) < 0 ||
+    if (check_for_cells(run, request, spec, err) < 0 || apply_limits(request, false, run->limits, run->limits, err) < 0 ||
         set_cells_job(run, request, spec, token, err) < 0 || (has_own && hutch_request_make_worker(engine, &own, err) < 0)) {
         hutch_spec_done(&own);
         return -1;
@@ -442,8 +450,7 @@ static int set_cells(struct engine_run *run, const struct hutch_request *request
     return run->template ? 0 : -1;
 }
 
-static int set_cell_run(struct engine_run *run, const struct hutch_request *request, const struct program *p, const struct wish *wishes,
-                    size_t n_wishes, struct hutch_err *err)
+static int set_cell_run(struct engine_run *run, const struct hutch_request *request, const struct program *p, struct hutch_err *err)
 {
     if (!p->is_python || request->name || (request->args && request->args[0]) || request->input)
         return hutch_err_set(err, EINVAL, "a rich run is Python code without name, arguments and input");
@@ -452,20 +459,12 @@ static int set_cell_run(struct engine_run *run, const struct hutch_request *requ
     run->zygote_index = (unsigned)hutch_zygotes_choose_for_cells(run->engine, NULL);
     if (hutch_cell_run_create(run, p->code, p->code_len, err) < 0)
         return -1;
-    return set_cells(run, request, wishes, n_wishes, hutch_cell_run_token(run->cell_run), true, err);
+    return set_cells(run, request, hutch_cell_run_token(run->cell_run), true, err);
 }
 
 static int set_execution(struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
 {
     struct hutch_engine *engine = run->engine;
-    const struct wish per_run[] = {
-        { LIMIT_WALL, "wall_ms", request->wall_ms },
-        { LIMIT_CPU_TIME, "cpu_ms", request->cpu_ms },
-        { LIMIT_OUTPUT, "output_bytes", request->output_bytes },
-        { LIMIT_DATA_SIZE, "data_bytes", request->data_bytes },
-        { LIMIT_DATA_FILES, "data_files", request->data_files },
-        { LIMIT_FILE_SIZE, "file_bytes", request->file_bytes },
-    };
     struct sandbox_spec own = { 0 };
     const struct sandbox_spec *spec = &engine->spec;
     bool has_own;
@@ -479,12 +478,12 @@ static int set_execution(struct engine_run *run, const struct hutch_request *req
         program.code_len = run->input_len;
     }
     if (request->rich)
-        return set_cell_run(run, request, &program, per_run, ARRAY_SIZE(per_run), err);
+        return set_cell_run(run, request, &program, err);
     if (program.is_python)
         run->zygote_index = hutch_zygotes_choose(engine, program.code, program.code_len);
     run->is_exec = !program.is_python || program.code_len > WORKER_CODE_MAX || is_cramped(request) ||
                    needs_own_interpreter(engine, request->env, engine->confs[run->zygote_index].n_modules > 0);
-    has_own = run->is_exec || request->policy || request->memory_bytes || request->pids || request->cpus ||
+    has_own = run->is_exec || request->policy || asks_for_own_sandbox(request) ||
               engine->spec.network != NETWORK_NONE;
     if (has_own) {
         if (make_own_spec(engine, request, &own, err) < 0)
@@ -495,7 +494,7 @@ static int set_execution(struct engine_run *run, const struct hutch_request *req
     }
     memcpy(run->limits, spec->limits, sizeof(run->limits));
     run->grace_ms = spec->grace_ms;
-    if (apply_wishes(per_run, ARRAY_SIZE(per_run), spec->limits, run->limits, err) < 0)
+    if (apply_limits(request, false, spec->limits, run->limits, err) < 0)
         goto fail;
     if (run->is_exec) {
         memcpy(own.limits, run->limits, sizeof(own.limits));
@@ -519,21 +518,11 @@ fail:
 static int set_session(struct engine_run *run, const struct hutch_session_options *options, const char *token, struct hutch_err *err)
 {
     struct hutch_engine *engine = run->engine;
-    const struct hutch_request request = {
+    struct hutch_request request = {
         .policy = options->policy,
         .env = options->env,
         .data_dir = options->data_dir,
         .keep_data = options->keep_data,
-        .memory_bytes = options->memory_bytes,
-        .pids = options->pids,
-        .cpus = options->cpus,
-        .file_bytes = options->file_bytes,
-    };
-    const struct wish wishes[] = {
-        { LIMIT_OUTPUT, "output_bytes", options->output_bytes },
-        { LIMIT_DATA_SIZE, "data_bytes", options->data_bytes },
-        { LIMIT_DATA_FILES, "data_files", options->data_files },
-        { LIMIT_FILE_SIZE, "file_bytes", options->file_bytes },
     };
     int zygote = hutch_zygotes_choose_for_cells(engine, options->zygote);
 
@@ -541,7 +530,7 @@ static int set_session(struct engine_run *run, const struct hutch_session_option
         return hutch_err_set(err, EINVAL, "there is no zygote '%s'", options->zygote);
     run->zygote_index = (unsigned)zygote;
     /* The kernel would count the CPU time of all cells. */
-    return set_data_dir(run, &request, err) < 0 ? -1 : set_cells(run, &request, wishes, ARRAY_SIZE(wishes), token, false, err);
+    return set_data_dir(run, &request, err) < 0 ? -1 : set_cells(run, &request, token, false, err);
 }
 
 static struct engine_run *make_run(struct hutch_engine *engine, struct hutch_err *err)
