@@ -145,7 +145,7 @@ $(B)/rootfs/guest.o: $(wildcard rootfs/python/*.py rootfs/python/zygote/*.py) $(
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HELPER_SO='"$(B)/rootfs/helper.so"'
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.pyc"'
 
-$(B)/runtime/batch/judge.o: runtime/batch/judge.py
+$(B)/runtime/batch/judge.o: $(wildcard runtime/batch/judge/*.py)
 $(B)/runtime/term/image.o: runtime/term/sixel.py
 
 # Byte code of the hook for images with the same Python as this machine. Other images compile the source at

@@ -10,20 +10,31 @@
 
 #include <string.h>
 
-/* Read by the assembler, so its path is relative to the top of the tree, where make compiles. */
-__asm__(".pushsection .rodata\n"
-        ".type batch_judge_py, @object\n"
-        "batch_judge_py:\n"
-        ".incbin \"runtime/batch/judge.py\"\n"
-        "batch_judge_py_end:\n"
-        ".size batch_judge_py, . - batch_judge_py\n"
-        ".byte 0\n"
-        ".balign 8\n"
-        "batch_judge_py_len:\n"
-        ".dc.a batch_judge_py_end - batch_judge_py\n"
-        ".popsection\n");
-extern const char batch_judge_py[] __attribute__((visibility("hidden")));
-extern const size_t batch_judge_py_len __attribute__((visibility("hidden")));
+/* Files are read by the assembler, so their paths are relative to the top of the tree, where make compiles. */
+#define EMBED(symbol, path)                                           \
+    __asm__(".pushsection .rodata\n"                                  \
+            ".type " #symbol ", @object\n"                            \
+            #symbol ":\n"                                             \
+            ".incbin \"" path "\"\n"                                  \
+            ".byte 0\n"                                               \
+            ".size " #symbol ", . - " #symbol "\n"                    \
+            ".popsection\n");                                         \
+    extern const char symbol[] __attribute__((visibility("hidden")))
+
+EMBED(judge_wire_py, "runtime/batch/judge/wire.py");
+EMBED(judge_candidate_py, "runtime/batch/judge/candidate.py");
+EMBED(judge_remote_py, "runtime/batch/judge/remote.py");
+EMBED(judge_judge_py, "runtime/batch/judge/judge.py");
+
+/* In this order: each imports from those before it. */
+static const struct {
+    const char *name, *text;
+} modules[] = {
+    { "hutch_judge.wire", judge_wire_py },
+    { "hutch_judge.candidate", judge_candidate_py },
+    { "hutch_judge.remote", judge_remote_py },
+    { "hutch_judge", judge_judge_py },
+};
 
 #define MAX_IMPORTS 32
 
@@ -38,30 +49,28 @@ static const char function_tests[] =
 
 /* ---- the judge's own text ---- */
 
-static void add_python_literal(struct text_buffer *t, const char *data, size_t len)
-{
-    hutch_json_quote(t, data, len); /* JSON's escapes mean the same to Python */
-}
-
 static void add_text(struct text_buffer *t, const char *text)
 {
     hutch_text_add(t, text, strlen(text));
 }
 
-void hutch_batch_judge_add_module(struct text_buffer *t)
+void hutch_batch_judge_add_modules(struct text_buffer *t)
 {
-    add_text(t, "import sys, types\n"
-                "sys.modules['hutch_judge'] = types.ModuleType('hutch_judge')\n"
-                "exec(compile(");
-    add_python_literal(t, batch_judge_py, batch_judge_py_len);
-    add_text(t, ", 'hutch_judge', 'exec'), sys.modules['hutch_judge'].__dict__)\n");
+    add_text(t, "import sys, types\n");
+    for (size_t i = 0; i < ARRAY_SIZE(modules); i++) {
+        const char *name = modules[i].name;
+
+        hutch_text_addf(t, "sys.modules['%s'] = types.ModuleType('%s')\nexec(compile(", name, name);
+        hutch_json_quote(t, modules[i].text, strlen(modules[i].text)); /* JSON's escapes mean the same to Python */
+        hutch_text_addf(t, ", '%s', 'exec'), sys.modules['%s'].__dict__)\n", name, name);
+    }
 }
 
 char *hutch_batch_judge_warm_up(void)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
 
-    hutch_batch_judge_add_module(&t);
+    hutch_batch_judge_add_modules(&t);
     return hutch_text_take(&t, NULL);
 }
 

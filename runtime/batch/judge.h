@@ -1,7 +1,7 @@
-/* judge.h - batch/judge.py, which runs programs that tests call: its text, the code that starts it, and its job.
+/* judge.h - the judge, which runs programs that tests call: its text, the code that starts it, and its job.
  *
- * It works inside the sandbox and keeps the tests in a process of their own; it reports on standard output, behind a
- * token that only it knows. */
+ * It is the Python in batch/judge/ and works inside the sandbox. It keeps the tests in a process of their own, and
+ * reports on standard output, behind a token that only it knows. */
 #ifndef HUTCH_BATCH_JUDGE_H
 #define HUTCH_BATCH_JUDGE_H
 
@@ -13,14 +13,14 @@ struct batch_sample;
 struct batch_task;
 struct text_buffer;
 
-/* The line that the code prints where batch/judge.py is not there. */
+/* The line that the code prints where the judge is not there. */
 #define BATCH_JUDGE_MISSING "hutch-batch-judge-is-missing"
 
-/* What a zygote of a batch runs once, after its imports: it keeps batch/judge.py ready. The caller frees it.
+/* What a zygote of a batch runs once, after its imports: it keeps the judge ready. The caller frees it.
  * NULL: ENOMEM. */
 char *hutch_batch_judge_warm_up(void);
 /* The same for a run that carries it along, before the code. */
-void hutch_batch_judge_add_module(struct text_buffer *t);
+void hutch_batch_judge_add_modules(struct text_buffer *t);
 
 /* The code of a run. */
 void hutch_batch_judge_add_code(struct text_buffer *t, const struct batch_sample *sample);

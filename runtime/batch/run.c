@@ -250,7 +250,7 @@ static int make_parts(const struct batch_manner *manner, const struct batch_task
         if (make_token(run->token, err) < 0)
             return -1;
         if (manner->carries_judge)
-            hutch_batch_judge_add_module(code);
+            hutch_batch_judge_add_modules(code);
         hutch_batch_judge_add_code(code, sample);
         q->name = "-c";
         q->output_bytes = REPORT_BYTES;

@@ -1,6 +1,6 @@
 /* run.h - from a task and a program to a run.
  *
- * Programs that tests call are run by batch/judge.py. All others run as they are, and their output is compared
+ * Programs that tests call are run by the judge. All others run as they are, and their output is compared
  * outside. */
 #ifndef HUTCH_BATCH_RUN_H
 #define HUTCH_BATCH_RUN_H
@@ -19,7 +19,7 @@
 struct batch_manner {
     struct batch_limits limits; /* where a task has none of its own */
     bool is_together;           /* tests run in the program's own process */
-    bool carries_judge;         /* no zygote keeps batch/judge.py: it goes with each run */
+    bool carries_judge;         /* no zygote keeps the judge: it goes with each run */
     int files_fd;               /* directory for the files of tasks, and its path */
     const char *files_path;
 };
@@ -29,7 +29,7 @@ struct batch_run {
     struct hutch_request request; /* but for callbacks and user */
     char *code, *input;           /* owned */
     char **args, **env;           /* owned */
-    char token[33];               /* that batch/judge.py was given; "" when it does not run */
+    char token[33];               /* that the judge was given; "" when it does not run */
     char files_name[24];          /* of its directory below files_fd, "" for none */
     char *files_path;             /* owned */
     int files_fd;

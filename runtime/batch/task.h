@@ -20,7 +20,7 @@ int hutch_batch_format_parse(const char *name, enum batch_format *ret, struct hu
 enum batch_format hutch_batch_format_guess(struct json_view record);
 
 enum batch_judging {
-    BATCH_BY_TESTS,  /* Python tests call it: batch/judge.py */
+    BATCH_BY_TESTS,  /* Python tests call it: batch/judge/ */
     BATCH_BY_OUTPUT, /* each case has an input and what is to be printed */
     BATCH_BY_EXIT,   /* one run, its exit code (and what it prints, where that is given) */
 };

@@ -1,4 +1,4 @@
-/* verdict.h - from a run's result to a verdict: by what batch/judge.py reported, or by comparing what was printed. */
+/* verdict.h - from a run's result to a verdict: by what the judge reported, or by comparing what was printed. */
 #ifndef HUTCH_BATCH_VERDICT_H
 #define HUTCH_BATCH_VERDICT_H
 
@@ -17,7 +17,7 @@ struct hutch_result;
 struct batch_run_verdict {
     enum batch_verdict kind;
     char text[BATCH_TEXT_MAX]; /* why; "" for a pass */
-    bool wants_judge;          /* batch/judge.py was not there: run again and let it carry that */
+    bool wants_judge;          /* the judge was not there: run again and let it carry that */
     bool wants_together;       /* its tests pass what cannot leave their process: run again, together */
     bool is_exposed;           /* the kernel did not keep the program out of the judge's memory */
     bool is_killed;            /* by something that may have come from outside: worth a second run */

@@ -291,7 +291,7 @@ static int catch_signals(struct batch *b, struct hutch_err *err)
 
 /* ---- the engine ---- */
 
-/* What programs of the usual sets import, besides what batch/judge.py does. */
+/* What programs of the usual sets import, besides what batch/judge/ does. */
 static const char *const usual_modules[] = {
     "bisect", "cmath", "collections", "copy", "ctypes", "datetime", "decimal", "errno", "fractions", "functools", "hashlib", "heapq",
     "io", "itertools", "json", "math", "operator", "os", "queue", "random", "re", "select", "signal", "statistics", "string",
