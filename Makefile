@@ -119,10 +119,10 @@ $(DRIVERS): runtime/hutch.h tests/soak/soak.h $(B)/libhutch.a
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(B)/libhutch.a \
 	    $(shell pkg-config --libs $(LIBHUTCH_PC))
 
-$(B)/tests/unit/%: tests/unit/%.c $(CORE)
+$(B)/tests/unit/%: tests/unit/%.c $(B)/internal.a
 	@mkdir -p $(@D)
 	$(call say,TEST)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(CORE) $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(B)/internal.a $(LDLIBS) -lcmocka
 
 # For the test that a zygote's helper needs no particular libc; left out where there is no musl-gcc.
 $(B)/tests/musl_zygote: tests/unit/musl/zygote.c

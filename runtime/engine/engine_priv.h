@@ -35,13 +35,11 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#define ENGINE_PACKET_MAX  (256u << 10)
 #define ENGINE_MAX_ZYGOTES 32
 #define ENGINE_MAX_MODULES 256   /* different ones, over all zygotes */
 #define ENGINE_SETUP_MS    30000 /* a step of the building of a sandbox takes milliseconds; this is for a host that hangs */
 #define ENGINE_IMPORT_MS   180000 /* an interpreter reads its libraries, perhaps from a slow disk */
 #define ENGINE_MAX_RESTARTS 3    /* of one run; and failures in a row of anything that no run waits for */
-#define ENGINE_NEVER       1e300 /* ms, on the clock of hutch_supervisor_now() */
 
 struct interpreter;
 struct slot;
@@ -91,14 +89,14 @@ struct helper {
     bool has_hello, is_mapped_away, has_launcher;
     pid_t launcher_pid;
     double since;         /* when it was started, or its launcher was lost */
-    double retry_at;      /* when it is started again; ENGINE_NEVER */
+    double retry_at;      /* when it is started again; LOOP_NEVER */
+    struct deadline clock;
     unsigned failures;    /* in a row, without a sandbox between */
     unsigned launchers;   /* that came since the start */
 };
 
 int hutch_helper_start(struct hutch_engine *engine, struct hutch_err *err);
 void hutch_helper_stop(struct hutch_engine *engine); /* waits for the end of all that it started */
-double hutch_helper_clocks(struct hutch_engine *engine, double now);
 /* The launcher gets @request, now or, when it is not there, never: whoever waits for an answer hears of a launcher's loss. */
 int hutch_helper_order(struct hutch_engine *engine, const struct launcher_request *request, const int *fds, size_t n_fds,
                        struct hutch_err *err);
@@ -139,7 +137,7 @@ struct zygote {
     double since;
     uint64_t forks;     /* workers */
     unsigned n_forking; /* slots that wait for its answer */
-    struct zygote *next;  /* in the generation's or engine's list of the dead */
+    struct doomed doomed;
 };
 
 struct zygote_slot {
@@ -162,7 +160,6 @@ void hutch_zygotes_done(struct hutch_engine *engine);
 void hutch_zygotes_on_launcher(struct hutch_engine *engine);
 void hutch_zygotes_on_reply(struct hutch_engine *engine, const struct launcher_reply *reply); /* LAUNCHER_STARTED, LAUNCHER_FAILED */
 void hutch_zygotes_drop_all(struct hutch_engine *engine); /* the helper is gone, and they with it */
-double hutch_zygotes_clocks(struct hutch_engine *engine, double now);
 /* The one that forks workers for @index now, NULL when none is ready. */
 struct zygote *hutch_zygotes_find(struct hutch_engine *engine, unsigned index);
 /* The index for a program that imports what the text says. */
@@ -194,6 +191,8 @@ struct slot {
     uint32_t id;
     enum slot_state state;
     double since;
+    struct deadline clock;
+    struct doomed doomed;
     double t_prepared;
     struct pool *pool;       /* NULL: built for one run */
     struct template *template;
@@ -238,7 +237,6 @@ void hutch_slot_on_destroyed(struct slot *slot, const struct rusage *usage); /* 
 void hutch_slot_on_zygote(struct slot *slot);         /* one is ready: where SLOT_READY, fork */
 void hutch_slot_on_forked(struct slot *slot, pid_t pid);
 void hutch_slot_on_opened(struct slot *slot, int fd);
-double hutch_slot_clocks(struct slot *slot, double now);
 /* Removes the directory @name of the data root, whenever that is. */
 void hutch_slot_remove_directory(struct hutch_engine *engine, const char *name);
 struct slot *hutch_slot_find(struct hutch_engine *engine, uint32_t id);
@@ -253,6 +251,7 @@ struct pool {
     struct run_list waiting;
     unsigned n_idle, n_building, n_waiting;
     unsigned target;           /* how many are kept: from the zygote's min to its max */
+    struct deadline clock;
     double last_missed;        /* a run found none */
     double retry_at;
     unsigned failures, deaths; /* in a row: with a reason; without one */
@@ -265,7 +264,6 @@ void hutch_pool_on_prepared(struct pool *pool, struct slot *slot);
 void hutch_pool_on_failed(struct pool *pool, const struct hutch_err *why);
 /* For a run that takes one: now, or when it comes. */
 void hutch_pool_ask(struct pool *pool, struct engine_run *run);
-double hutch_pool_clocks(struct pool *pool, double now);
 
 /* --- runs: engine/run.c --- */
 
@@ -350,15 +348,15 @@ struct interpreter {
     cell_event_fn *on_event;    /* the owner's, with itself as @user */
     void (*on_turn)(void *user); /* after what came was dealt with: the moment to act on events */
     void *user;
-    struct interpreter *next;          /* among the engine's dead */
+    struct deadline clock;      /* of text that waits for its place, and of frames that wait for their turn */
+    struct doomed doomed;
 };
 
 /* For an interpreter in @slot at the other end of @fd, which is taken over in any case. Orders are kept until it reads. */
 struct interpreter *hutch_interpreter_create(struct slot *slot, int fd, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user), void *user,
                                  struct hutch_err *err);
-/* Its memory goes when no handler can be at work with it, by hutch_interpreters_bury(). NULL is fine. */
+/* Its memory goes when no handler can be at work with it. NULL is fine. */
 void hutch_interpreter_free(struct interpreter *interpreter);
-void hutch_interpreters_bury(struct hutch_engine *engine);
 /* For the worker that a supervisor has the socket of: its only listener from here on. */
 struct interpreter *hutch_interpreter_create_for_worker(struct slot *slot, const char *token, cell_event_fn *on_event, void (*on_turn)(void *user),
                                             void *user, struct hutch_err *err);
@@ -374,8 +372,6 @@ void hutch_interpreter_set_in_cell(struct interpreter *interpreter, bool is_in_c
 bool hutch_interpreter_is_there(const struct interpreter *interpreter);
 /* Its sandbox is over and the pipes have been read: takes what it said last. */
 void hutch_interpreter_finish(struct interpreter *interpreter);
-/* When it wants to be looked at: text that waits for its place. */
-double hutch_interpreter_clocks(struct interpreter *interpreter, double now);
 
 /* --- cells: session/execution.c --- */
 
@@ -463,7 +459,7 @@ struct checkpoint {
     bool is_in_reach;    /* the files are those that lay in /mnt/data: somebody inside may hold some of them open */
     uint64_t disk_bytes; /* then: what they took when they were moved, which stays so */
     double looked_at;    /* when that was last looked at */
-    struct checkpoint *next_dead;
+    struct doomed doomed;
 };
 TAILQ_HEAD(checkpoint_list, checkpoint);
 
@@ -472,6 +468,7 @@ enum stop_reason { STOP_NOT, STOP_TIMEOUT, STOP_CPU_TIME, STOP_OUTPUT };
 struct session {
     TAILQ_ENTRY(session) link; /* of the engine */
     struct hutch_engine *engine;
+    struct deadline clock;
     uint64_t id;
     enum session_state state;
     char token[SESSION_TOKEN_SIZE];
@@ -553,10 +550,10 @@ void hutch_session_kill_interpreter(struct session *session);
 void hutch_session_begin_end(struct session *session, const char *why);
 /* Does what could not be done where it came to be: gives out sandboxes, ends what is to end. */
 void hutch_sessions_work(struct hutch_engine *engine);
-double hutch_sessions_clocks(struct hutch_engine *engine, double now);
 /* The engine is broken: no cell can be executed. */
 void hutch_sessions_refuse_all(struct hutch_engine *engine);
 void hutch_sessions_free(struct hutch_engine *engine);
+void hutch_session_on_due(void *session, double now); /* its clock's */
 
 /* --- checkpoints and branches: session/checkpoint.c --- */
 
@@ -570,7 +567,6 @@ void hutch_checkpoint_clear(struct session *s);   /* the order is answered */
 void hutch_checkpoint_on_files(struct hutch_engine *engine, const struct sweeper_reply *reply);
 /* Its interpreter is gone, and with it all of them; their files, unless the engine's end removes them anyhow. */
 void hutch_checkpoint_drop_all(struct session *s, bool removes_files);
-void hutch_checkpoint_bury(struct hutch_engine *engine);
 
 /* --- requests: lib/request.c --- */
 
@@ -596,14 +592,10 @@ int hutch_engine_submit_from(struct hutch_engine *engine, const struct hutch_req
 #define SPARE_SUPERVISORS 32
 
 struct hutch_engine {
-    int epoll_fd, timer_fd; /* owned */
-    struct watch timer;
-    double armed;      /* when the timer fires */
-    double next_look;  /* when the clocks are due */
+    struct loop loop;
     bool has_worked;   /* a sandbox was prepared once: what fails from here on is tried again */
     bool is_broken;
     struct hutch_err why;
-    bool is_dispatching;
 
     struct profile profile;
     char *home, *policy, *policy_dir, *image; /* owned; what the profile points to, where the public API was used */
@@ -628,15 +620,13 @@ struct hutch_engine {
     char *modules[ENGINE_MAX_MODULES]; /* owned; their names */
     size_t n_modules;
     struct generation *generation, *next_generation, *retiring;
-    struct zygote *dead_zygotes;
+    struct deadline zygotes_clock;
     struct pool pools[ENGINE_MAX_ZYGOTES]; /* as confs */
-    struct slot_list slots, dead_slots;
+    struct slot_list slots;
     struct run_list queue, active, ending; /* ending: have a result that is not delivered yet */
     unsigned n_queued, n_active, n_prepared, n_building;
     uint64_t next_run;         /* of sessions, too */
     struct session_list sessions;
-    struct interpreter *dead_interpreters;
-    struct checkpoint *dead_checkpoint;
     unsigned n_sessions, max_sessions;
     unsigned n_seeking, n_seating; /* sessions that want a sandbox; that get one */
     unsigned n_resting; /* that have had no cell for a while */
@@ -649,7 +639,6 @@ struct hutch_engine {
 
     struct supervisor *spare_supervisors[SPARE_SUPERVISORS];
     size_t n_spare_supervisors;
-    char packet[ENGINE_PACKET_MAX];
 };
 
 /* The engine for a profile of any kind: what the public hutch_engine_open() makes of its options. @profile's strings have to live as
@@ -658,9 +647,6 @@ int hutch_engine_open_profile(const struct hutch_engine_options *options, const 
                               struct hutch_err *err);
 /* Nothing can ever run. */
 void hutch_engine_break(struct hutch_engine *engine, const struct hutch_err *why);
-/* The clocks are to be looked at @at. */
-void hutch_engine_wake(struct hutch_engine *engine, double at);
-void hutch_engine_earlier(double *due, double at); /* *due is not later than that */
 /* For the caller: -1. @code 0: that of @err. */
 int hutch_engine_tell(struct hutch_error *to, const struct hutch_err *err, int code);
 /* A struct of the caller's, who may know fewer fields, or more. */

@@ -254,7 +254,7 @@ static void on_launcher_hangup(struct link *l)
     engine->lost_launchers++;
     lose_launcher(engine); /* the opener sends another one, or goes too */
     engine->helper.since = hutch_supervisor_now();
-    hutch_engine_wake(engine, engine->helper.since + engine->setup_ms);
+    hutch_loop_advance_deadline(&engine->loop, &engine->helper.clock, engine->helper.since + engine->setup_ms);
 }
 
 static void on_launcher_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
@@ -322,7 +322,7 @@ static void take_launcher(struct hutch_engine *engine, int fd)
     h->launcher.on_packet = on_launcher_packet;
     h->launcher.on_hangup = on_launcher_hangup;
     h->launcher.owner = engine;
-    if (hutch_link_open(&h->launcher, engine, fd, &err) < 0) {
+    if (hutch_link_open(&h->launcher, &engine->loop, fd, &err) < 0) {
         hutch_engine_break(engine, &err);
         return;
     }
@@ -402,7 +402,7 @@ static void take_sweeper(struct hutch_engine *engine, int fd)
     l->on_packet = on_sweeper_packet;
     l->on_hangup = on_sweeper_hangup;
     l->owner = engine;
-    if (hutch_link_open(l, engine, fd, &err) < 0)
+    if (hutch_link_open(l, &engine->loop, fd, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
 }
 
@@ -440,7 +440,7 @@ static void fail_helper(struct hutch_engine *engine, const struct hutch_err *why
         return;
     }
     h->retry_at = hutch_supervisor_now() + RETRY_MS * (h->failures - 1 < 10 ? h->failures - 1 : 10);
-    hutch_engine_wake(engine, h->retry_at);
+    hutch_loop_advance_deadline(&engine->loop, &h->clock, h->retry_at);
 }
 
 static void on_opener_hangup(struct link *l)
@@ -554,6 +554,8 @@ static int spawn(struct hutch_engine *engine, int sock, pid_t *ret, struct hutch
     return e ? hutch_err_set(err, e, "start the helper program '%s'", engine->launcher) : 0;
 }
 
+static void on_due(void *owner, double now);
+
 int hutch_helper_start(struct hutch_engine *engine, struct hutch_err *err)
 {
     struct helper *h = &engine->helper;
@@ -571,7 +573,7 @@ int hutch_helper_start(struct hutch_engine *engine, struct hutch_err *err)
         close(pair[0]);
         return hutch_err_set(err, errno, "make the helper's socket");
     }
-    if (hutch_link_open(&h->opener, engine, pair[0], err) < 0)
+    if (hutch_link_open(&h->opener, &engine->loop, pair[0], err) < 0)
         return -1;
     if (spawn(engine, theirs, &h->pid, err) < 0) {
         h->pid = 0;
@@ -585,9 +587,11 @@ int hutch_helper_start(struct hutch_engine *engine, struct hutch_err *err)
         hutch_link_close(&h->opener);
         return -1;
     }
-    h->retry_at = ENGINE_NEVER;
+    h->retry_at = LOOP_NEVER;
+    h->clock.on_due = on_due;
+    h->clock.owner = engine;
     h->since = hutch_supervisor_now();
-    hutch_engine_wake(engine, h->since + engine->setup_ms);
+    hutch_loop_advance_deadline(&engine->loop, &h->clock, h->since + engine->setup_ms);
     return 0;
 }
 
@@ -602,13 +606,13 @@ void hutch_helper_stop(struct hutch_engine *engine)
     reap(h, STOP_TIMEOUT_MS); /* it kills what it has started and waits for that */
 }
 
-double hutch_helper_clocks(struct hutch_engine *engine, double now)
+static double check_clocks(struct hutch_engine *engine, double now)
 {
     struct helper *h = &engine->helper;
     struct hutch_err err;
 
     if (engine->is_broken)
-        return ENGINE_NEVER;
+        return LOOP_NEVER;
     if (h->pid == 0) {
         if (now < h->retry_at)
             return h->retry_at;
@@ -617,10 +621,17 @@ double hutch_helper_clocks(struct hutch_engine *engine, double now)
         return now + engine->setup_ms;
     }
     if (h->has_launcher)
-        return ENGINE_NEVER;
+        return LOOP_NEVER;
     if (now < h->since + engine->setup_ms)
         return h->since + engine->setup_ms;
     hutch_err_set(&err, ETIMEDOUT, "wait for the helper program '%s'", engine->launcher);
     fail_helper(engine, &err);
     return now + engine->setup_ms;
+}
+
+static void on_due(void *owner, double now)
+{
+    struct hutch_engine *engine = owner;
+
+    hutch_loop_advance_deadline(&engine->loop, &engine->helper.clock, check_clocks(engine, now));
 }

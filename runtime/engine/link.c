@@ -1,6 +1,5 @@
 #include "runtime/engine/link.h"
 
-#include "runtime/engine/engine_priv.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
 #include "sandbox/log.h"
@@ -8,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 
 #define PACKETS_AT_ONCE 16 /* from one link, before others have their turn */
@@ -18,32 +18,6 @@ struct packet {
     int fds[LINK_MAX_FDS]; /* owned copies */
     char data[];
 };
-
-int hutch_watch_add(struct watch *w, struct hutch_engine *engine, int fd, uint32_t events,
-                    void (*on_ready)(struct watch *w, uint32_t events), void *owner, struct hutch_err *err)
-{
-    struct epoll_event event = { .events = events, .data.ptr = w };
-
-    if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
-        return hutch_err_set(err, errno, "wait for one more descriptor");
-    *w = (struct watch){ .engine = engine, .fd = fd, .on_ready = on_ready, .owner = owner };
-    return 0;
-}
-
-void hutch_watch_change(struct watch *w, uint32_t events)
-{
-    struct epoll_event event = { .events = events, .data.ptr = w };
-
-    if (w->fd >= 0)
-        epoll_ctl(w->engine->epoll_fd, EPOLL_CTL_MOD, w->fd, &event);
-}
-
-void hutch_watch_remove(struct watch *w)
-{
-    if (w->fd >= 0)
-        epoll_ctl(w->engine->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
-    w->fd = -1;
-}
 
 static void free_packet(struct packet *p)
 {
@@ -82,14 +56,14 @@ static void send_waiting(struct link *l)
 
 static void receive(struct link *l)
 {
-    char *buf = l->watch.engine->packet;
+    char *buf = l->watch.loop->scratch;
 
     for (int i = 0; i < PACKETS_AT_ONCE && l->fd >= 0; i++) {
         union {
             struct cmsghdr align;
             char buf[CMSG_SPACE(LINK_MAX_FDS * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
         } control;
-        struct iovec part = { buf, ENGINE_PACKET_MAX };
+        struct iovec part = { buf, LOOP_SCRATCH_BYTES };
         struct msghdr msg = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf) };
         ssize_t n = TEMP_FAILURE_RETRY(recvmsg(l->fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
         int fds[LINK_MAX_FDS];
@@ -130,7 +104,7 @@ static void on_ready(struct watch *w, uint32_t events)
         receive(l);
 }
 
-int hutch_link_open(struct link *l, struct hutch_engine *engine, int fd, struct hutch_err *err)
+int hutch_link_open(struct link *l, struct loop *loop, int fd, struct hutch_err *err)
 {
     int on = 1;
 
@@ -140,7 +114,7 @@ int hutch_link_open(struct link *l, struct hutch_engine *engine, int fd, struct 
         hutch_fd_closep(&l->fd);
         return -1;
     }
-    if (hutch_watch_add(&l->watch, engine, fd, EPOLLIN, on_ready, l, err) < 0) {
+    if (hutch_watch_add(&l->watch, loop, fd, EPOLLIN, on_ready, l, err) < 0) {
         hutch_fd_closep(&l->fd);
         return -1;
     }

@@ -7,9 +7,11 @@
 #define SAME_DEATH_MS 20 /* apart, deaths have one cause: a launcher, a zygote, a group of processes */
 #define MAX_DEATHS 10
 
+static void on_due(void *owner, double now);
+
 void hutch_pool_init(struct pool *pool, struct hutch_engine *engine, unsigned index)
 {
-    *pool = (struct pool){ .engine = engine, .index = index, .target = engine->confs[index].min };
+    *pool = (struct pool){ .clock = DEADLINE_INIT(on_due, pool), .engine = engine, .index = index, .target = engine->confs[index].min };
     TAILQ_INIT(&pool->idle);
     TAILQ_INIT(&pool->waiting);
 }
@@ -92,7 +94,7 @@ void hutch_pool_on_failed(struct pool *pool, const struct hutch_err *why)
     pool->failures++;
     wait = BACKOFF_MS << (pool->failures < 8 ? pool->failures - 1 : 7);
     pool->retry_at = hutch_supervisor_now() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
-    hutch_engine_wake(engine, pool->retry_at);
+    hutch_loop_advance_deadline(&engine->loop, &pool->clock, pool->retry_at);
     if (pool->failures < ENGINE_MAX_RESTARTS)
         return;
     if (!engine->has_worked) {
@@ -120,6 +122,7 @@ void hutch_pool_ask(struct pool *pool, struct engine_run *run)
     }
     engine->on_demand++;
     pool->last_missed = hutch_supervisor_now();
+    hutch_loop_advance_deadline(&engine->loop, &pool->clock, pool->last_missed + (double)engine->trim_ms);
     if (pool->target < engine->confs[pool->index].max)
         pool->target++;
     TAILQ_INSERT_TAIL(&pool->waiting, run, waiting);
@@ -135,7 +138,7 @@ static double trim(struct pool *pool, double now)
     double due = pool->last_missed + (double)engine->trim_ms;
 
     if (pool->target <= engine->confs[pool->index].min && pool->n_idle <= pool->target)
-        return ENGINE_NEVER;
+        return LOOP_NEVER;
     if (now < due)
         return due;
     pool->last_missed = now; /* one step, then another while */
@@ -143,13 +146,14 @@ static double trim(struct pool *pool, double now)
         pool->target -= (pool->target - engine->confs[pool->index].min + 1) / 2;
     while (pool->n_idle > pool->target)
         hutch_slot_discard(TAILQ_LAST(&pool->idle, slot_list));
-    return pool->target > engine->confs[pool->index].min ? now + (double)engine->trim_ms : ENGINE_NEVER;
+    return pool->target > engine->confs[pool->index].min ? now + (double)engine->trim_ms : LOOP_NEVER;
 }
 
-double hutch_pool_clocks(struct pool *pool, double now)
+static void on_due(void *owner, double now)
 {
+    struct pool *pool = owner;
     double due = trim(pool, now);
 
     hutch_pool_refill(pool);
-    return pool->retry_at > now && pool->retry_at < due ? pool->retry_at : due;
+    hutch_loop_advance_deadline(&pool->engine->loop, &pool->clock, pool->retry_at > now && pool->retry_at < due ? pool->retry_at : due);
 }

@@ -130,7 +130,7 @@ static void end(struct engine_run *run)
     }
     run->stage = RUN_ENDING;
     TAILQ_INSERT_TAIL(&engine->ending, run, link);
-    hutch_engine_wake(engine, 0);
+    hutch_loop_wake(&engine->loop);
 }
 
 static void say(struct engine_run *run, enum run_verdict verdict, int exit_code, const char *message)
@@ -186,6 +186,7 @@ void hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig)
     TAILQ_FOREACH(run, &engine->active, link)
         if (run->id == id && run->stage == RUN_RUNNING) {
             hutch_supervisor_pass_signal(run->slot->supervisor, sig);
+            hutch_loop_advance_deadline(&engine->loop, &run->slot->clock, 0); /* its patience has an end */
             return;
         }
     hutch_engine_cancel(engine, id);
@@ -281,7 +282,7 @@ void hutch_run_await_death(struct slot *slot)
 {
     struct hutch_err err;
 
-    if (hutch_watch_add(&slot->death, slot->engine, slot->sb.pidfd, EPOLLIN, on_death, slot, &err) < 0)
+    if (hutch_watch_add(&slot->death, &slot->engine->loop, slot->sb.pidfd, EPOLLIN, on_death, slot, &err) < 0)
         hutch_run_on_death(slot);
 }
 
@@ -423,9 +424,9 @@ static void pump_input(struct slot *slot)
     hutch_watch_remove(&slot->source);
     if (in->pipe_fd < 0 || in->source_errno)
         return;
-    if (slot->in.fd < 0 && hutch_watch_add(&slot->in, slot->engine, in->pipe_fd, 0, on_input, slot, &err) < 0)
+    if (slot->in.fd < 0 && hutch_watch_add(&slot->in, &slot->engine->loop, in->pipe_fd, 0, on_input, slot, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
-    if (in->end > in->start || hutch_watch_add(&slot->source, slot->engine, in->source_fd, EPOLLIN, on_input, slot, &err) < 0)
+    if (in->end > in->start || hutch_watch_add(&slot->source, &slot->engine->loop, in->source_fd, EPOLLIN, on_input, slot, &err) < 0)
         hutch_watch_change(&slot->in, EPOLLOUT);
     else
         hutch_watch_change(&slot->in, 0); /* that nobody reads any more is always told */
@@ -447,7 +448,7 @@ static void send_input(struct slot *slot)
     s->in.end = slot->run->input_len;
     hutch_in_stream_run(&s->in, &none, &p);
     if (s->in.pipe_fd >= 0 &&
-        hutch_watch_add(&slot->in, slot->engine, s->in.pipe_fd, EPOLLOUT, on_input, slot, &err) < 0)
+        hutch_watch_add(&slot->in, &slot->engine->loop, s->in.pipe_fd, EPOLLOUT, on_input, slot, &err) < 0)
         hutch_in_stream_close(&s->in);
 }
 
@@ -457,6 +458,7 @@ void hutch_run_begin(struct slot *slot)
     struct engine_run *run = slot->run;
     struct supervisor *s = slot->supervisor;
     struct hutch_err err;
+    double now;
     ssize_t n;
 
     s->t0 = run->t_active;
@@ -503,7 +505,10 @@ void hutch_run_begin(struct slot *slot)
         run->result.limits[LIMIT_CPU_TIME].enforcers |= 1u << ENFORCER_RLIMIT;
     if (run->lowers_file_size)
         run->result.limits[LIMIT_FILE_SIZE].enforcers |= 1u << ENFORCER_RLIMIT;
-    hutch_engine_wake(engine, hutch_supervisor_now() + (slot->pool ? REFILL_AFTER_MS : hutch_supervisor_clocks(s)));
+    now = hutch_supervisor_now();
+    hutch_loop_set_deadline(&engine->loop, &slot->clock, now + (slot->pool ? REFILL_AFTER_MS : hutch_supervisor_clocks(s)));
+    if (slot->pool)
+        hutch_loop_advance_deadline(&engine->loop, &slot->pool->clock, now + REFILL_AFTER_MS);
 }
 
 void hutch_run_turn(struct slot *slot, int which, short revents)
@@ -524,7 +529,7 @@ void hutch_run_turn(struct slot *slot, int which, short revents)
     else if (s->has_followed)
         hutch_checkpoint_turn(slot->run->session);
     else if (s->rest_ms > 0) /* it may have stirred */
-        hutch_engine_wake(slot->engine, s->next_data);
+        hutch_loop_advance_deadline(&slot->engine->loop, &slot->clock, s->next_data);
 }
 
 /* --- before it ------------------------------------------------------------------------------------------------------ */

@@ -33,9 +33,11 @@ void hutch_slot_set_state(struct slot *slot, enum slot_state state)
         engine->n_building--;
         if (slot->pool)
             slot->pool->n_building--;
+        for (size_t i = 0; i < engine->n_confs && state != SLOT_PREPARED; i++) /* there is room for another one */
+            hutch_loop_advance_deadline(&engine->loop, &engine->pools[i].clock, 0);
     }
     if (state != SLOT_PREPARED && state != SLOT_RUNNING && state < SLOT_DEAD)
-        hutch_engine_wake(engine, slot->since + slot->engine->setup_ms);
+        hutch_loop_advance_deadline(&engine->loop, &slot->clock, slot->since + engine->setup_ms);
 }
 
 struct slot *hutch_slot_find(struct hutch_engine *engine, uint32_t id)
@@ -89,14 +91,16 @@ static void on_output(struct watch *w, uint32_t events)
         hutch_watch_change(w, EPOLLIN | EPOLLET); /* tell again: others have their turn first */
 }
 
+static void on_due(void *owner, double now);
+
 static void be_prepared(struct slot *slot)
 {
     struct hutch_engine *engine = slot->engine;
     struct supervisor *s = slot->supervisor;
     struct hutch_err err;
 
-    if (hutch_watch_add(&slot->out, engine, s->out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
-        hutch_watch_add(&slot->err_out, engine, s->err_out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0) {
+    if (hutch_watch_add(&slot->out, &engine->loop, s->out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
+        hutch_watch_add(&slot->err_out, &engine->loop, s->err_out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0) {
         hutch_slot_fail(slot, &err);
         return;
     }
@@ -309,6 +313,7 @@ struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, s
     slot->zygote_index = zygote_index;
     slot->run = run;
     slot->is_exec = run && run->is_exec;
+    slot->clock = (struct deadline)DEADLINE_INIT(on_due, slot);
     slot->sb = (struct sandbox)SANDBOX_INIT;
     slot->landlock_fd = slot->data_dirfd = -1;
     for (size_t i = 0; i < ARRAY_SIZE(slot->theirs); i++)
@@ -404,12 +409,12 @@ void hutch_slot_on_built(struct slot *slot, const struct launcher_reply *reply, 
     }
     memcpy(slot->seccomp, text, slot->seccomp_len);
     hutch_slot_set_state(slot, SLOT_STANDING);
-    if (hutch_watch_add(&slot->control, slot->engine, slot->sb.control_fd, EPOLLIN, on_control, slot, &err) < 0) {
+    if (hutch_watch_add(&slot->control, &slot->engine->loop, slot->sb.control_fd, EPOLLIN, on_control, slot, &err) < 0) {
         hutch_slot_fail(slot, &err);
     } else if (slot->is_exec) {
-        if (hutch_watch_add(&slot->out, slot->engine, slot->supervisor->out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
-            hutch_watch_add(&slot->err_out, slot->engine, slot->supervisor->err_out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
-            hutch_watch_add(&slot->job, slot->engine, slot->supervisor->report_fd, EPOLLIN | EPOLLET, on_job, slot, &err) < 0)
+        if (hutch_watch_add(&slot->out, &slot->engine->loop, slot->supervisor->out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
+            hutch_watch_add(&slot->err_out, &slot->engine->loop, slot->supervisor->err_out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
+            hutch_watch_add(&slot->job, &slot->engine->loop, slot->supervisor->report_fd, EPOLLIN | EPOLLET, on_job, slot, &err) < 0)
             hutch_slot_fail(slot, &err);
         else
             hutch_run_begin(slot);
@@ -437,7 +442,7 @@ static int order_worker(struct slot *slot, struct zygote *zygote, struct hutch_e
         fds[n++] = slot->landlock_fd;
     if (plan->has_cgroup)
         fds[n++] = slot->sb.cgroup.dirfd;
-    if (hutch_watch_add(&slot->job, slot->engine, slot->supervisor->report_fd, EPOLLIN, on_job, slot, err) < 0)
+    if (hutch_watch_add(&slot->job, &slot->engine->loop, slot->supervisor->report_fd, EPOLLIN, on_job, slot, err) < 0)
         return -1;
     return hutch_link_send(&zygote->link, &request, sizeof(request), slot->seccomp, slot->seccomp_len, fds, n, err);
 }
@@ -529,12 +534,17 @@ static void remove_data(struct slot *slot)
         hutch_slot_remove_directory(slot->engine, slot->data_name);
 }
 
+static void free_slot(void *slot)
+{
+    hutch_slot_free(slot);
+}
+
 static void bury(struct slot *slot)
 {
     remove_data(slot);
     TAILQ_REMOVE(&slot->engine->slots, slot, link);
-    TAILQ_INSERT_TAIL(&slot->engine->dead_slots, slot, link); /* freed when no handler can be at work with it */
     hutch_slot_set_state(slot, SLOT_DEAD);
+    hutch_loop_free_later(&slot->engine->loop, &slot->doomed, slot, free_slot);
 }
 
 static void close_all(struct slot *slot)
@@ -643,7 +653,8 @@ void hutch_slot_on_destroyed(struct slot *slot, const struct rusage *usage)
     }
 }
 
-double hutch_slot_clocks(struct slot *slot, double now)
+/* What is due, and when something is due next. */
+static double check_clocks(struct slot *slot, double now)
 {
     double due = slot->since + slot->engine->setup_ms;
     struct hutch_err err;
@@ -653,16 +664,11 @@ double hutch_slot_clocks(struct slot *slot, double now)
     case SLOT_READY:
     case SLOT_PREPARED:
     case SLOT_DEAD:
-        return ENGINE_NEVER; /* what it waits for has a clock of its own */
+        return LOOP_NEVER; /* what it waits for has a clock of its own */
     case SLOT_RUNNING:
         due = now + hutch_supervisor_clocks(slot->supervisor);
         if (slot->supervisor->rest_ms > 0 && slot->supervisor->kill_at == 0) /* the same moment as that of others, to the microsecond */
             due = slot->supervisor->next_data;
-        if (slot->run->cell_run) {
-            double text_due = hutch_interpreter_clocks(slot->run->interpreter, now);
-
-            due = text_due < due ? text_due : due;
-        }
         return due;
     case SLOT_BUILDING:
     case SLOT_STANDING:
@@ -673,24 +679,34 @@ double hutch_slot_clocks(struct slot *slot, double now)
             return due;
         hutch_err_set(&err, ETIMEDOUT, "wait for the sandbox to get ready");
         hutch_slot_fail(slot, &err);
-        return ENGINE_NEVER;
+        return LOOP_NEVER;
     case SLOT_DYING:
         if (now < due)
             return due;
         hutch_run_on_death(slot); /* it has no way to live, and somebody waits */
-        return ENGINE_NEVER;
+        return LOOP_NEVER;
     case SLOT_DESTROYING:
         if (now < due)
             return due;
         bury(slot);
-        return ENGINE_NEVER;
+        return LOOP_NEVER;
     }
-    return ENGINE_NEVER;
+    return LOOP_NEVER;
+}
+
+static void on_due(void *owner, double now)
+{
+    struct slot *slot = owner;
+    double due = check_clocks(slot, now);
+
+    if (slot->state != SLOT_DEAD)
+        hutch_loop_advance_deadline(&slot->engine->loop, &slot->clock, due);
 }
 
 void hutch_slot_free(struct slot *slot)
 {
     close_all(slot);
+    hutch_loop_set_deadline(&slot->engine->loop, &slot->clock, LOOP_NEVER);
     hutch_fd_closep(&slot->data_dirfd);
     hutch_template_unref(slot->template);
     free(slot);

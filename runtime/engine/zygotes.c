@@ -80,7 +80,7 @@ static int write_text(struct zygote_conf *conf, const struct hutch_zygote *zygot
         fprintf(f, "---\n%s", zygote->warm_up);
     if (fclose(f) != 0)
         return hutch_err_set(err, ENOMEM, "zygote '%s'", conf->name);
-    if (conf->text_len > ENGINE_PACKET_MAX / 4)
+    if (conf->text_len > LOOP_SCRATCH_BYTES / 4)
         return hutch_err_set(err, E2BIG, "zygote '%s': its modules and code are too long", conf->name);
     return 0;
 }
@@ -133,8 +133,11 @@ static int configure_one(struct hutch_engine *engine, const struct hutch_zygote 
     return write_text(conf, zygote, err);
 }
 
+static void on_due(void *owner, double now);
+
 int hutch_zygotes_configure(struct hutch_engine *engine, const struct hutch_zygote *zygotes, size_t n, struct hutch_err *err)
 {
+    engine->zygotes_clock = (struct deadline)DEADLINE_INIT(on_due, engine);
     if (!zygotes) {
         zygotes = default_zygotes;
         n = ARRAY_SIZE(default_zygotes);
@@ -218,8 +221,7 @@ static bool is_in_use(const struct zygote *zygote)
 static void bury(struct zygote *zygote)
 {
     hutch_link_close(&zygote->link);
-    zygote->next = zygote->engine->dead_zygotes; /* freed when no handler can be at work with it */
-    zygote->engine->dead_zygotes = zygote;
+    hutch_loop_free_later(&zygote->engine->loop, &zygote->doomed, zygote, free);
 }
 
 void hutch_zygotes_release(struct zygote *zygote)
@@ -268,6 +270,7 @@ static void give_up(struct hutch_engine *engine, unsigned index, const struct hu
     conf->has_given_up = true;
     memset(conf->own, 0, sizeof(conf->own));
     sum_modules(engine);
+    hutch_loop_advance_deadline(&engine->loop, &engine->pools[index].clock, 0);
     for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
         next = TAILQ_NEXT(slot, link);
         hutch_slot_on_zygote(slot);
@@ -339,7 +342,7 @@ static void lose(struct zygote *zygote, const struct hutch_err *why)
             hutch_slot_on_zygote(slot);
         }
     }
-    hutch_engine_wake(engine, zygote_slot->retry_at);
+    hutch_loop_advance_deadline(&engine->loop, &engine->zygotes_clock, zygote_slot->retry_at);
 }
 
 static void on_hangup(struct link *l)
@@ -377,7 +380,7 @@ static void swap_generations(struct hutch_engine *engine)
     engine->retiring = old;
     for (size_t i = 0; i < engine->n_confs; i++)
         engine->confs[i].recycled++;
-    hutch_engine_wake(engine, 0);
+    hutch_loop_advance_deadline(&engine->loop, &engine->zygotes_clock, 0);
 }
 
 static void on_ready_zygote(struct zygote *zygote, const struct zygote_reply *reply, pid_t sender)
@@ -450,7 +453,7 @@ static void on_packet(struct link *l, const void *data, size_t len, int *fds, si
             zygote->forks++;
             hutch_slot_on_forked(slot, reply.pid);
             if (zygote->forks >= engine->recycle_forks)
-                hutch_engine_wake(engine, 0);
+                hutch_loop_advance_deadline(&engine->loop, &engine->zygotes_clock, 0);
         }
         break;
     case ZYGOTE_FAILED:
@@ -497,13 +500,13 @@ static struct zygote *start_zygote(struct generation *generation, unsigned index
     zygote->link.on_packet = on_packet;
     zygote->link.on_hangup = on_hangup;
     zygote->link.owner = zygote;
-    if (hutch_link_open(&zygote->link, engine, pair[0], &err) < 0 || ask_for(zygote, from, theirs, &err) < 0) {
+    if (hutch_link_open(&zygote->link, &engine->loop, pair[0], &err) < 0 || ask_for(zygote, from, theirs, &err) < 0) {
         hutch_log_debug("engine: %s", err.msg);
         hutch_link_close(&zygote->link);
         free(zygote);
         return NULL;
     }
-    hutch_engine_wake(engine, zygote->since + engine->import_ms);
+    hutch_loop_advance_deadline(&engine->loop, &engine->zygotes_clock, zygote->since + engine->import_ms);
     return zygote;
 }
 
@@ -568,7 +571,7 @@ void hutch_zygotes_on_launcher(struct hutch_engine *engine)
     start_generation(engine->generation);
     if (engine->next_generation)
         start_generation(engine->next_generation);
-    hutch_engine_wake(engine, engine->generation->since + (double)engine->recycle_ms);
+    hutch_loop_advance_deadline(&engine->loop, &engine->zygotes_clock, engine->generation->since + (double)engine->recycle_ms);
 }
 
 void hutch_zygotes_on_reply(struct hutch_engine *engine, const struct launcher_reply *reply)
@@ -650,7 +653,7 @@ static bool is_worn(const struct generation *generation, double now)
 
 static double watch_generation(struct generation *generation, double now)
 {
-    double due = ENGINE_NEVER;
+    double due = LOOP_NEVER;
 
     for (size_t i = 0; i < generation->engine->n_confs; i++) {
         struct zygote_slot *zygote_slot = &generation->zygote_slots[i];
@@ -678,9 +681,9 @@ static double watch_generation(struct generation *generation, double now)
     return due;
 }
 
-double hutch_zygotes_clocks(struct hutch_engine *engine, double now)
+static double check_clocks(struct hutch_engine *engine, double now)
 {
-    double due = ENGINE_NEVER, next;
+    double due = LOOP_NEVER, next;
 
     retire(engine);
     if (engine->generation)
@@ -699,4 +702,11 @@ double hutch_zygotes_clocks(struct hutch_engine *engine, double now)
     if (engine->retiring && now + 100 < due)
         due = now + 100;
     return due;
+}
+
+static void on_due(void *owner, double now)
+{
+    struct hutch_engine *engine = owner;
+
+    hutch_loop_advance_deadline(&engine->loop, &engine->zygotes_clock, check_clocks(engine, now));
 }

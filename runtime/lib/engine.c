@@ -10,11 +10,8 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/timerfd.h>
 
-#define EVENTS_AT_ONCE 64
 #define DEFAULT_QUEUE 1024
 #define DEFAULT_SESSIONS 1024
 #define DEFAULT_RECYCLE_FORKS 10000
@@ -70,63 +67,6 @@ char *hutch_result_to_json(const struct hutch_result *result)
     return both;
 }
 
-/* --- clocks ---------------------------------------------------------------------------------------------------------- */
-
-static void arm(struct hutch_engine *engine, double at)
-{
-    struct itimerspec when = { .it_value = { .tv_nsec = 1 } }; /* 0 would disarm it */
-
-    if (at >= engine->armed || at >= ENGINE_NEVER)
-        return;
-    if (at > 1) {
-        when.it_value.tv_sec = (time_t)(at / 1e3);
-        when.it_value.tv_nsec = (long)((at - (double)when.it_value.tv_sec * 1e3) * 1e6);
-    }
-    if (timerfd_settime(engine->timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0)
-        engine->armed = at;
-}
-
-void hutch_engine_wake(struct hutch_engine *engine, double at)
-{
-    if (at < engine->next_look)
-        engine->next_look = at;
-    if (!engine->is_dispatching)
-        arm(engine, at);
-}
-
-static void on_timer(struct watch *w, uint32_t events)
-{
-    uint64_t count;
-
-    (void)events;
-    if (read(w->fd, &count, sizeof(count)) > 0)
-        w->engine->armed = ENGINE_NEVER;
-}
-
-void hutch_engine_earlier(double *due, double at)
-{
-    if (at < *due)
-        *due = at;
-}
-
-static void look_at_clocks(struct hutch_engine *engine, double now)
-{
-    double due = ENGINE_NEVER;
-    struct slot *slot, *next;
-
-    engine->next_look = ENGINE_NEVER;
-    for (slot = TAILQ_FIRST(&engine->slots); slot; slot = next) {
-        next = TAILQ_NEXT(slot, link);
-        hutch_engine_earlier(&due, hutch_slot_clocks(slot, now));
-    }
-    hutch_engine_earlier(&due, hutch_helper_clocks(engine, now));
-    hutch_engine_earlier(&due, hutch_zygotes_clocks(engine, now));
-    for (size_t i = 0; i < engine->n_confs; i++)
-        hutch_engine_earlier(&due, hutch_pool_clocks(&engine->pools[i], now));
-    hutch_engine_earlier(&due, hutch_sessions_clocks(engine, now));
-    hutch_engine_earlier(&engine->next_look, due);
-}
-
 /* --- small services --------------------------------------------------------------------------------------------------- */
 
 uint32_t hutch_engine_make_id(struct hutch_engine *engine)
@@ -158,7 +98,7 @@ void hutch_engine_break(struct hutch_engine *engine, const struct hutch_err *why
     hutch_log_debug("engine: broken: %s", why->msg);
     engine->is_broken = true;
     engine->why = *why;
-    hutch_engine_wake(engine, 0);
+    hutch_loop_wake(&engine->loop);
 }
 
 static void refuse_all(struct hutch_engine *engine)
@@ -313,15 +253,6 @@ static int make_templates(struct hutch_engine *engine, struct hutch_err *err)
     return engine->zygote_template ? 0 : -1;
 }
 
-static int open_loop(struct hutch_engine *engine, struct hutch_err *err)
-{
-    engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    engine->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (engine->epoll_fd < 0 || engine->timer_fd < 0)
-        return hutch_err_set(err, errno, "make an event loop");
-    return hutch_watch_add(&engine->timer, engine, engine->timer_fd, EPOLLIN, on_timer, engine, err);
-}
-
 int hutch_engine_open_profile(const struct hutch_engine_options *options, const struct profile *profile, struct hutch_engine **ret,
                               struct hutch_err *err)
 {
@@ -330,14 +261,12 @@ int hutch_engine_open_profile(const struct hutch_engine_options *options, const 
     if (!engine)
         return hutch_err_set(err, ENOMEM, "open an engine");
     engine->profile = *profile;
-    engine->epoll_fd = engine->timer_fd = engine->data_root_fd = engine->image_lockfd = -1;
-    engine->timer.fd = -1;
-    engine->armed = engine->next_look = ENGINE_NEVER;
-    engine->helper = (struct helper){ .pidfd = -1, .opener = LINK_INIT, .launcher = LINK_INIT, .sweeper = LINK_INIT, .retry_at = ENGINE_NEVER };
+    engine->data_root_fd = engine->image_lockfd = -1;
+    engine->loop = (struct loop)LOOP_INIT;
+    engine->helper = (struct helper){ .pidfd = -1, .opener = LINK_INIT, .launcher = LINK_INIT, .sweeper = LINK_INIT, .retry_at = LOOP_NEVER, .clock = { .at = LOOP_NEVER } };
     engine->state = (struct run_state)RUN_STATE_INIT;
     TAILQ_INIT(&engine->templates);
     TAILQ_INIT(&engine->slots);
-    TAILQ_INIT(&engine->dead_slots);
     TAILQ_INIT(&engine->queue);
     TAILQ_INIT(&engine->active);
     TAILQ_INIT(&engine->ending);
@@ -346,7 +275,7 @@ int hutch_engine_open_profile(const struct hutch_engine_options *options, const 
     if (find_launcher(options->launcher, &engine->launcher, err) < 0 || hutch_spec_init(&engine->spec, err) < 0 ||
         hutch_profile_build(profile, &engine->spec, err) < 0 ||
         hutch_profile_set_root(profile, &engine->spec, &engine->image_lockfd, err) < 0 ||
-        hutch_zygotes_configure(engine, options->zygotes, options->n_zygotes, err) < 0 || open_loop(engine, err) < 0 ||
+        hutch_zygotes_configure(engine, options->zygotes, options->n_zygotes, err) < 0 || hutch_loop_open(&engine->loop, err) < 0 ||
         open_data_root(engine, err) < 0 || find_cgroup(engine, err) < 0 || make_templates(engine, err) < 0)
         goto fail;
     for (unsigned i = 0; i < engine->n_confs; i++)
@@ -398,24 +327,6 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
 
 /* --- free --------------------------------------------------------------------------------------------------------------- */
 
-static void bury_the_dead(struct hutch_engine *engine)
-{
-    struct slot *slot;
-
-    while ((slot = TAILQ_FIRST(&engine->dead_slots))) {
-        TAILQ_REMOVE(&engine->dead_slots, slot, link);
-        hutch_slot_free(slot);
-    }
-    while (engine->dead_zygotes) {
-        struct zygote *zygote = engine->dead_zygotes;
-
-        engine->dead_zygotes = zygote->next;
-        free(zygote);
-    }
-    hutch_interpreters_bury(engine);
-    hutch_checkpoint_bury(engine);
-}
-
 static void free_runs(struct run_list *list)
 {
     struct engine_run *run;
@@ -443,7 +354,7 @@ void hutch_engine_free(struct hutch_engine *engine)
     free_runs(&engine->queue);
     free_runs(&engine->active);
     free_runs(&engine->ending);
-    bury_the_dead(engine);
+    hutch_loop_done(&engine->loop); /* of what is freed now, some still holds a template */
     hutch_template_unref(engine->worker_template);
     hutch_template_unref(engine->zygote_template);
     while (engine->n_spare_supervisors > 0)
@@ -451,9 +362,6 @@ void hutch_engine_free(struct hutch_engine *engine)
     hutch_fd_closep(&engine->data_root_fd);
     if (hutch_state_close(&engine->state, &err) < 0)
         hutch_log_debug("engine: %s (the next start sweeps it)", err.msg);
-    hutch_watch_remove(&engine->timer);
-    hutch_fd_closep(&engine->timer_fd);
-    hutch_fd_closep(&engine->epoll_fd);
     hutch_fd_closep(&engine->image_lockfd);
     hutch_spec_done(&engine->spec);
     free(engine->home);
@@ -470,39 +378,24 @@ void hutch_engine_free(struct hutch_engine *engine)
 
 int hutch_engine_fd(const struct hutch_engine *engine)
 {
-    return engine->epoll_fd;
+    return engine->loop.epoll_fd;
 }
 
 int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *error)
 {
-    struct epoll_event events[EVENTS_AT_ONCE];
-    int n = TEMP_FAILURE_RETRY(epoll_wait(engine->epoll_fd, events, EVENTS_AT_ONCE, 0));
-    double now;
-
-    engine->is_dispatching = true;
-    for (int i = 0; i < n; i++) {
-        struct watch *w = events[i].data.ptr;
-
-        if (w->fd >= 0) /* an earlier one may have ended it */
-            w->on_ready(w, events[i].events);
-    }
+    hutch_loop_begin_turn(&engine->loop);
     hutch_run_deliver_ending(engine);
     hutch_run_start_queued(engine);
     if (engine->has_session_work)
         hutch_sessions_work(engine);
-    now = hutch_supervisor_now();
-    if (now >= engine->next_look)
-        look_at_clocks(engine, now);
+    hutch_loop_run_due(&engine->loop);
     if (engine->is_broken)
         refuse_all(engine);
     hutch_run_deliver_ending(engine);
     if (engine->has_session_work)
         hutch_sessions_work(engine);
-    bury_the_dead(engine);
-    engine->is_dispatching = false;
-    if (!TAILQ_EMPTY(&engine->ending) || engine->has_session_work || (!TAILQ_EMPTY(&engine->queue) && engine->n_active < engine->max_running))
-        engine->next_look = 0;
-    arm(engine, engine->next_look);
+    hutch_loop_end_turn(&engine->loop, !TAILQ_EMPTY(&engine->ending) || engine->has_session_work ||
+                                           (!TAILQ_EMPTY(&engine->queue) && engine->n_active < engine->max_running));
     return engine->is_broken ? hutch_engine_tell(error, &engine->why, 0) : 0;
 }
 

@@ -60,6 +60,7 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
         return hutch_engine_tell(error, &err, 0);
     }
     s->engine = engine;
+    s->clock = (struct deadline)DEADLINE_INIT(hutch_session_on_due, s);
     s->data_dirfd = -1;
     s->seen = (struct file_list)FILE_LIST_INIT;
     TAILQ_INIT(&s->orders);
@@ -85,6 +86,7 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
     TAILQ_INSERT_TAIL(&engine->sessions, s, link);
     engine->n_sessions++;
     hutch_session_set_state(s, SESSION_SEEKING);
+    hutch_loop_set_deadline(&engine->loop, &s->clock, s->t_opened);
     if (ret_id)
         *ret_id = s->id;
     return 0;

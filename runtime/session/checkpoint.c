@@ -53,8 +53,7 @@ static void release(struct checkpoint *p)
     hutch_watch_remove(&p->watch);
     hutch_fd_closep(&p->fd);
     hutch_cell_frames_done(&p->frames);
-    p->next_dead = p->session->engine->dead_checkpoint; /* freed when no handler can be at work with it */
-    p->session->engine->dead_checkpoint = p;
+    hutch_loop_free_later(&p->session->engine->loop, &p->doomed, p, free);
 }
 
 static void forget(struct session *s, struct checkpoint *p)
@@ -63,16 +62,6 @@ static void forget(struct session *s, struct checkpoint *p)
     s->n_checkpoints--;
     s->held_bytes -= p->bytes;
     release(p);
-}
-
-void hutch_checkpoint_bury(struct hutch_engine *engine)
-{
-    while (engine->dead_checkpoint) {
-        struct checkpoint *p = engine->dead_checkpoint;
-
-        engine->dead_checkpoint = p->next_dead;
-        free(p);
-    }
 }
 
 static void note_frame(struct checkpoint *p, const char *text, size_t len)
@@ -98,7 +87,7 @@ static void note_frame(struct checkpoint *p, const char *text, size_t len)
     cJSON_Delete(frame);
 }
 
-static void on_checkpoints(struct watch *w, uint32_t events)
+static void on_checkpoint_ready(struct watch *w, uint32_t events)
 {
     struct checkpoint *p = w->owner;
     struct session *s = p->session;
@@ -163,7 +152,7 @@ static int order_park(struct session *s, uint64_t id, bool is_branch, struct hut
         return -1;
     p->frames = (struct cell_frames)CELL_FRAMES_INIT;
     p->frames.fd = p->fd;
-    if (hutch_watch_add(&p->watch, s->engine, p->fd, EPOLLIN, on_checkpoints, p, err) < 0)
+    if (hutch_watch_add(&p->watch, &s->engine->loop, p->fd, EPOLLIN, on_checkpoint_ready, p, err) < 0)
         return -1;
     order = cJSON_CreateObject();
     rc = order && cJSON_AddStringToObject(order, "do", "park") ? hutch_interpreter_send(s->run->interpreter, order, theirs, err)
@@ -277,7 +266,7 @@ static int order_follow(struct session *s, struct hutch_err *err)
     rc |= hutch_sandbox_order(sb, INIT_FOLLOW, s->next_pid, -1);
     s->step = STEP_FOLLOW;
     s->stop_at = hutch_supervisor_now() + STEP_MS;
-    hutch_engine_wake(s->engine, s->stop_at);
+    hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->stop_at);
     return rc < 0 ? hutch_err_set(err, errno, "tell init of another worker") : 0;
 }
 
@@ -322,7 +311,7 @@ double hutch_checkpoint_clocks(struct session *s, double now)
     double took;
 
     if (s->n_checkpoints == 0 || !s->run->interpreter || s->run->slot->state != SLOT_RUNNING || !(p = next_in_reach(s)))
-        return ENGINE_NEVER;
+        return LOOP_NEVER;
     if (now < s->states_at)
         return s->states_at;
     if (has_stirred(s) && measure(s, p) > p->disk_bytes + STATES_SLACK)
@@ -612,7 +601,7 @@ void hutch_checkpoint_begin(struct session *s, const struct order *order)
     clear(s);
     s->t_step = hutch_supervisor_now();
     s->stop_at = s->t_step + STEP_MS;
-    hutch_engine_wake(s->engine, s->stop_at);
+    hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->stop_at);
     if (begin(s, order, &err) < 0)
         fail(s, &err);
     else if (s->step == STEP_NONE)

@@ -20,12 +20,17 @@ static uint64_t now_ms(void)
     return (uint64_t)hutch_supervisor_now();
 }
 
-static void turn(struct interpreter *interpreter)
+static void set_clock(struct interpreter *interpreter)
 {
     uint64_t due = hutch_cell_feed_deadline(interpreter->feed);
 
     if (due != UINT64_MAX)
-        hutch_engine_wake(interpreter->engine, (double)due + 1);
+        hutch_loop_advance_deadline(&interpreter->engine->loop, &interpreter->clock, (double)due + 1);
+}
+
+static void turn(struct interpreter *interpreter)
+{
+    set_clock(interpreter);
     interpreter->on_turn(interpreter->user);
 }
 
@@ -119,7 +124,7 @@ static void take_frames(struct interpreter *interpreter)
         turn(interpreter);
     turn(interpreter);
     if (!interpreter->is_refused && hutch_cell_frames_has_one(&interpreter->frames)) /* others have their turn first */
-        hutch_engine_wake(interpreter->engine, 0);
+        hutch_loop_advance_deadline(&interpreter->engine->loop, &interpreter->clock, 0);
 }
 
 static void on_ready(struct watch *w, uint32_t events)
@@ -181,23 +186,24 @@ void hutch_interpreter_finish(struct interpreter *interpreter)
     hutch_watch_remove(&interpreter->watch);
 }
 
-double hutch_interpreter_clocks(struct interpreter *interpreter, double now)
+static bool is_heard(const struct interpreter *interpreter)
 {
-    uint64_t due = hutch_cell_feed_deadline(interpreter->feed);
+    return !interpreter->is_over && !interpreter->is_refused;
+}
+
+static void on_due(void *owner, double now)
+{
+    struct interpreter *interpreter = owner;
 
     /* What was read beyond its turn waits in our own buffer, where no event comes from. */
-    if (!interpreter->is_refused && hutch_cell_frames_has_one(&interpreter->frames)) {
+    if (is_heard(interpreter) && hutch_cell_frames_has_one(&interpreter->frames))
         take_frames(interpreter);
-        if (!interpreter->is_refused && hutch_cell_frames_has_one(&interpreter->frames))
-            return now;
-        due = hutch_cell_feed_deadline(interpreter->feed);
-    }
-    if (due != UINT64_MAX && due <= (uint64_t)now) {
+    if (is_heard(interpreter) && hutch_cell_feed_deadline(interpreter->feed) <= (uint64_t)now) {
         hutch_cell_feed_tick(interpreter->feed, (uint64_t)now);
         turn(interpreter);
-        due = hutch_cell_feed_deadline(interpreter->feed);
     }
-    return due == UINT64_MAX ? ENGINE_NEVER : (double)due + 1;
+    if (is_heard(interpreter))
+        set_clock(interpreter);
 }
 
 /* --- speaking ------------------------------------------------------------------------------------------------------- */
@@ -294,6 +300,7 @@ struct interpreter *hutch_interpreter_create(struct slot *slot, int fd, const ch
         return NULL;
     }
     interpreter->engine = slot->engine;
+    interpreter->clock = (struct deadline)DEADLINE_INIT(on_due, interpreter);
     interpreter->slot = slot;
     interpreter->on_event = on_cell_event;
     interpreter->on_turn = on_turn;
@@ -302,7 +309,7 @@ struct interpreter *hutch_interpreter_create(struct slot *slot, int fd, const ch
     interpreter->fd = fd;
     interpreter->frames = (struct cell_frames)CELL_FRAMES_INIT;
     interpreter->frames.fd = fd;
-    if (hutch_watch_add(&interpreter->watch, slot->engine, fd, EPOLLIN, on_ready, interpreter, err) < 0) {
+    if (hutch_watch_add(&interpreter->watch, &slot->engine->loop, fd, EPOLLIN, on_ready, interpreter, err) < 0) {
         hutch_interpreter_free(interpreter);
         return NULL;
     }
@@ -316,6 +323,17 @@ struct interpreter *hutch_interpreter_create_for_worker(struct slot *slot, const
     return hutch_interpreter_create(slot, hutch_fd_take(&slot->supervisor->report_fd), token, on_cell_event, on_turn, user, err);
 }
 
+static void free_interpreter(void *object)
+{
+    struct interpreter *interpreter = object;
+
+    hutch_cell_frames_done(&interpreter->frames);
+    hutch_cell_feed_free(interpreter->feed);
+    free(interpreter->language_info);
+    free(interpreter->out);
+    free(interpreter);
+}
+
 void hutch_interpreter_free(struct interpreter *interpreter)
 {
     if (!interpreter)
@@ -324,20 +342,6 @@ void hutch_interpreter_free(struct interpreter *interpreter)
     hutch_fd_closep(&interpreter->fd);
     interpreter->frames.fd = -1;
     interpreter->is_over = true;
-    interpreter->next = interpreter->engine->dead_interpreters;
-    interpreter->engine->dead_interpreters = interpreter;
-}
-
-void hutch_interpreters_bury(struct hutch_engine *engine)
-{
-    while (engine->dead_interpreters) {
-        struct interpreter *interpreter = engine->dead_interpreters;
-
-        engine->dead_interpreters = interpreter->next;
-        hutch_cell_frames_done(&interpreter->frames);
-        hutch_cell_feed_free(interpreter->feed);
-        free(interpreter->language_info);
-        free(interpreter->out);
-        free(interpreter);
-    }
+    hutch_loop_set_deadline(&interpreter->engine->loop, &interpreter->clock, LOOP_NEVER);
+    hutch_loop_free_later(&interpreter->engine->loop, &interpreter->doomed, interpreter, free_interpreter);
 }

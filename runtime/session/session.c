@@ -42,7 +42,7 @@ struct order *hutch_session_at_work(const struct session *s)
 static void ask_for_work(struct session *s)
 {
     s->engine->has_session_work = true;
-    hutch_engine_wake(s->engine, 0);
+    hutch_loop_wake(&s->engine->loop);
 }
 
 static struct supervisor *supervisor_of(struct session *s)
@@ -243,7 +243,7 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
     hutch_file_changes_done(&files);
     hutch_order_free(order);
     s->t_used = hutch_supervisor_now();
-    hutch_engine_wake(s->engine, s->t_used + REST_AFTER_MS);
+    hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->t_used + REST_AFTER_MS);
 }
 
 static void start_next(struct session *s);
@@ -338,7 +338,7 @@ static void stop(struct session *s, enum stop_reason reason)
     s->stop = reason;
     s->kill_at = hutch_supervisor_now() + PATIENCE_MS;
     s->stop_at = s->look_at = 0;
-    hutch_engine_wake(s->engine, s->kill_at);
+    hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->kill_at);
     hutch_session_send_interrupt(s);
 }
 
@@ -402,7 +402,7 @@ static void on_turn(void *user)
         stop(s, STOP_OUTPUT);
     if (interpreter->has_left && s->kill_at == 0) { /* it may be about to end */
         s->kill_at = hutch_supervisor_now() + FAREWELL_MS;
-        hutch_engine_wake(s->engine, s->kill_at);
+        hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->kill_at);
     }
 }
 
@@ -477,9 +477,9 @@ static void start_cell(struct session *s, struct order *order)
     if (hutch_execution_begin(&s->execution, s->run->interpreter, &order->cell, order->code, order->context, s->output_bytes, &err) < 0)
         hutch_session_kill_interpreter(s); /* no memory */
     if (s->stop_at > 0)
-        hutch_engine_wake(s->engine, s->stop_at);
+        hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->stop_at);
     if (s->look_at > 0)
-        hutch_engine_wake(s->engine, s->look_at);
+        hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->look_at);
 }
 
 /* Whether it was not killed: until its death is known it might still take a cell. */
@@ -500,7 +500,7 @@ static void start_next(struct session *s)
     unsettled = hutch_collect_unsettled_ms(&s->seen);
     if (unsettled > 0) {
         s->look_at = hutch_supervisor_now() + unsettled;
-        hutch_engine_wake(s->engine, s->look_at);
+        hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->look_at);
         return;
     }
     if (order->kind == ORDER_CELL) {
@@ -606,7 +606,7 @@ int hutch_session_begin(struct session *s, struct slot *slot, struct hutch_err *
         return -1;
     if (hutch_interpreter_send_raw(run->interpreter, run->job, run->job_len) < 0)
         return hutch_err_set(err, ENOMEM, "describe a session to its worker");
-    hutch_engine_wake(s->engine, hutch_supervisor_now() + s->engine->import_ms);
+    hutch_loop_advance_deadline(&s->engine->loop, &s->clock, hutch_supervisor_now() + s->engine->import_ms);
     return 0;
 }
 
@@ -678,6 +678,7 @@ static void free_session(struct session *s)
     hutch_fd_closep(&s->data_dirfd);
     hutch_execution_done(&s->execution);
     hutch_checkpoint_drop_all(s, false);
+    hutch_loop_set_deadline(&s->engine->loop, &s->clock, LOOP_NEVER);
     free(s);
 }
 
@@ -781,6 +782,12 @@ void hutch_sessions_free(struct hutch_engine *engine)
 
 /* --- clocks ------------------------------------------------------------------------------------------------------------- */
 
+static void earlier(double *due, double at)
+{
+    if (at < *due)
+        *due = at;
+}
+
 static void look_at_cell(struct session *s, double now, double *due)
 {
     if (s->stop_at > 0 && now >= s->stop_at) {
@@ -796,29 +803,25 @@ static void look_at_cell(struct session *s, double now, double *due)
             stop(s, STOP_CPU_TIME);
     }
     if (s->stop_at > 0)
-        hutch_engine_earlier(due, s->stop_at);
+        earlier(due, s->stop_at);
     if (s->look_at > 0)
-        hutch_engine_earlier(due, s->look_at);
+        earlier(due, s->look_at);
 }
 
-static double clocks(struct session *s, double now)
+static double check_clocks(struct session *s, double now)
 {
-    double due = ENGINE_NEVER, idle_at = s->t_used + s->idle_ms;
+    double due = LOOP_NEVER, idle_at = s->t_used + s->idle_ms;
     struct interpreter *interpreter = s->run->interpreter;
     struct hutch_err err;
 
     if (s->is_closing)
-        return ENGINE_NEVER;
+        return LOOP_NEVER;
     if (now >= s->t_opened + s->lifetime_ms) {
         hutch_session_begin_end(s, "the session's lifetime was over");
-        return ENGINE_NEVER;
+        return LOOP_NEVER;
     }
     due = s->t_opened + s->lifetime_ms;
-    if (interpreter && !interpreter->is_over && !interpreter->is_refused)
-        hutch_engine_earlier(&due, hutch_interpreter_clocks(interpreter, now));
-    hutch_engine_earlier(&due, hutch_checkpoint_clocks(s, now));
-    if (s->next && !s->next->is_over && !s->next->is_refused)
-        hutch_engine_earlier(&due, hutch_interpreter_clocks(s->next, now));
+    earlier(&due, hutch_checkpoint_clocks(s, now));
     switch (s->state) {
     case SESSION_BUSY:
         look_at_cell(s, now, &due);
@@ -829,7 +832,7 @@ static double clocks(struct session *s, double now)
             hutch_run_withdraw(s->run);
             hutch_session_on_refused(s, &err);
         } else if (interpreter) {
-            hutch_engine_earlier(&due, s->run->slot->since + s->engine->import_ms);
+            earlier(&due, s->run->slot->since + s->engine->import_ms);
         }
         break;
     case SESSION_IDLE:
@@ -837,12 +840,12 @@ static double clocks(struct session *s, double now)
             s->look_at = 0;
             start_next(s);
         } else if (s->look_at > 0) {
-            hutch_engine_earlier(&due, s->look_at);
+            earlier(&due, s->look_at);
         }
         if (s->state == SESSION_IDLE && !s->is_resting && now >= s->t_used + REST_AFTER_MS)
             rest(s, true);
         else if (!s->is_resting)
-            hutch_engine_earlier(&due, s->t_used + REST_AFTER_MS);
+            earlier(&due, s->t_used + REST_AFTER_MS);
         break;
     case SESSION_LOST:
     case SESSION_SEEKING:
@@ -853,23 +856,20 @@ static double clocks(struct session *s, double now)
         hutch_session_kill_interpreter(s);
         s->kill_at = 0;
     } else if (s->kill_at > 0)
-        hutch_engine_earlier(&due, s->kill_at);
+        earlier(&due, s->kill_at);
     if (s->state == SESSION_BUSY || s->n_orders > 0)
         return due;
     if (now >= idle_at) {
         hutch_session_begin_end(s, "the session was idle for too long");
-        return ENGINE_NEVER;
+        return LOOP_NEVER;
     }
-    hutch_engine_earlier(&due, idle_at);
+    earlier(&due, idle_at);
     return due;
 }
 
-double hutch_sessions_clocks(struct hutch_engine *engine, double now)
+void hutch_session_on_due(void *owner, double now)
 {
-    double due = ENGINE_NEVER;
-    struct session *s;
+    struct session *s = owner;
 
-    TAILQ_FOREACH(s, &engine->sessions, link)
-        hutch_engine_earlier(&due, clocks(s, now));
-    return due;
+    hutch_loop_advance_deadline(&s->engine->loop, &s->clock, check_clocks(s, now));
 }
