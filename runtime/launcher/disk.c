@@ -106,7 +106,9 @@ static void take_order(struct sweeper *s)
     struct job *job = NULL;
     struct stat st = { 0 };
 
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR && errno != EMSGSIZE))
+    /* Only 0 is the end: unix_dgram_recvmsg() tells ECONNRESET once, ahead of what is still queued, when the engine closed its
+     * end with answers unread, and these orders are to be carried out too. */
+    if (n == 0)
         s->is_over = true;
     if (n == (ssize_t)sizeof(request) && is_word(request.name, sizeof(request.name)) && request.name[0] &&
         is_word(request.keep, sizeof(request.keep)) && n_fds == (request.what == SWEEPER_REMOVE ? 1 : 2) &&

@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -727,6 +728,35 @@ static void test_orders(void **state)
     assert_int_equal(count(p->store), 1);
 }
 
+/* An engine that ends with an answer unread: the socket tells ECONNRESET ahead of the orders that are still in it. */
+static void test_orders_behind_an_unread_answer(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err = { 0 };
+    struct sweep_request request = { .what = SWEEPER_TAKE, .name = "one" };
+    const int fds[] = { p->store, p->data };
+    auto_fd sock = -1;
+    struct pollfd answer;
+    pid_t pid = hutch_sweeper_start(&sock, &err);
+    int status;
+
+    assert_true(pid > 0);
+    put(p->data, "a", "state");
+    assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 2, 0) > 0);
+    answer = (struct pollfd){ .fd = sock, .events = POLLIN };
+    assert_int_equal(poll(&answer, 1, -1), 1);
+    assert_int_equal(count(p->store), 1);
+    kill(pid, SIGSTOP);
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    request.what = SWEEPER_REMOVE;
+    assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 1, 0) > 0);
+    hutch_fd_closep(&sock);
+    kill(pid, SIGCONT);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(count(p->store), 0);
+}
+
 /* A session may end while its files are being changed over: they are removed when that is done. */
 static void test_removal_of_a_data_directory(void **state)
 {
@@ -877,6 +907,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_other_file_system, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_a_tree_that_changes, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_orders, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_orders_behind_an_unread_answer, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_removal_of_a_data_directory, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_killed, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_closed_files, set_up, place_tear_down),
