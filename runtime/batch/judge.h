@@ -1,16 +1,11 @@
-/* judge.h - the judge, which runs programs that tests call: its text, the code that starts it, and its job.
+/* judge.h - the judge, which runs programs that tests call: its text, and the code that starts it.
  *
  * It is the Python in batch/judge/ and works inside the sandbox. It keeps the tests in a process of their own, and
  * reports on standard output, behind a token that only it knows. */
 #ifndef HUTCH_BATCH_JUDGE_H
 #define HUTCH_BATCH_JUDGE_H
 
-#include "sandbox/err.h"
-
-#include <stdbool.h>
-
 struct batch_sample;
-struct batch_task;
 struct text_buffer;
 
 /* The line that the code prints where the judge is not there. */
@@ -24,9 +19,5 @@ void hutch_batch_judge_add_modules(struct text_buffer *t);
 
 /* The code of a run. */
 void hutch_batch_judge_add_code(struct text_buffer *t, const struct batch_sample *sample);
-/* Its standard input. @is_together: the tests run in the program's own process. Errors: a case that is no JSON;
- * ENOMEM. */
-int hutch_batch_judge_add_job(struct text_buffer *t, const struct batch_task *task, const struct batch_sample *sample,
-                              const char *token, bool is_together, struct hutch_err *err);
 
 #endif

@@ -1,6 +1,7 @@
 #include "runtime/batch/run.h"
 
 #include "runtime/batch/judge.h"
+#include "runtime/batch/judge_job.h"
 #include "runtime/batch/prelude.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/fd.h"
@@ -254,7 +255,7 @@ static int make_parts(const struct batch_manner *manner, const struct batch_task
         hutch_batch_judge_add_code(code, sample);
         q->name = "-c";
         q->output_bytes = REPORT_BYTES;
-        if (hutch_batch_judge_add_job(input, task, sample, run->token, is_together, err) < 0)
+        if (hutch_batch_judge_job_add(input, task, sample, run->token, is_together, err) < 0)
             return -1;
     } else if (make_plain_code(task, sample, code, err) < 0 || add_decoded(input, task->cases[index].input, err) < 0) {
         return -1;
