@@ -119,7 +119,7 @@ static int read_journal(struct batch_output *out, FILE *file, struct hutch_err *
         return -1;
     while (rc == 0 && (len = getline(&line, &room, file)) > 0) {
         struct found found = { .counts = false };
-        char what[400];
+        char what[BATCH_WHERE_MAX];
 
         number++;
         if (line[len - 1] != '\n') {

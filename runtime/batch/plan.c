@@ -163,7 +163,7 @@ static int get_task(struct batch_plan *plan, size_t index, struct batch_task **r
 {
     struct batch_group *group = &plan->groups[index];
     struct json_view record;
-    char what[400], *text;
+    char what[BATCH_WHERE_MAX], *text;
 
     if (!group->task) {
         group->task = calloc(1, sizeof(*group->task));
@@ -198,7 +198,7 @@ static int take_task(struct batch_plan *plan, struct json_view record, const str
     struct batch_hash hash = hash_add(hash_add(hash_start, &plan->salt, sizeof(plan->salt)), record.text, record.len);
     struct batch_task task;
     struct batch_sample sample;
-    char what[400], *text = strndup(record.text, record.len);
+    char what[BATCH_WHERE_MAX], *text = strndup(record.text, record.len);
     size_t group;
     int rc;
 
@@ -233,7 +233,7 @@ static int take_sample(struct batch_plan *plan, struct json_view record, const s
     auto_free char *id = NULL;
     struct batch_sample sample;
     struct batch_hash hash;
-    char what[400];
+    char what[BATCH_WHERE_MAX];
     size_t group;
 
     describe(what, sizeof(what), &plan->samples, place->line);
@@ -336,7 +336,7 @@ void hutch_batch_plan_done(struct batch_plan *plan)
 static int load_own(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *ret,
                     struct hutch_err *err)
 {
-    char what[400], *text;
+    char what[BATCH_WHERE_MAX], *text;
     struct json_view record;
 
     ret->task = calloc(1, sizeof(*ret->task));
@@ -358,7 +358,7 @@ int hutch_batch_plan_load(struct batch_plan *plan, const struct batch_item *item
                           struct hutch_err *err)
 {
     struct batch_loaded loaded = { .task = NULL };
-    char what[400];
+    char what[BATCH_WHERE_MAX];
 
     if (!plan->has_samples) {
         if (load_own(plan, item, &loaded, err) < 0)

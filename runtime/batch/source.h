@@ -1,7 +1,7 @@
 /* source.h - a file of JSON records: one object a line, or one array of objects; plain or gzipped.
  *
  * Read as a stream the first time; any record can be had again by its place, so that nothing but places has to stay in
- * memory. What cannot be read again (a pipe, a gzipped file) is first copied to a file without a name. */
+ * memory. */
 #ifndef HUTCH_BATCH_SOURCE_H
 #define HUTCH_BATCH_SOURCE_H
 
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define BATCH_RECORD_MAX (256u << 20) /* bytes of one record */
-#define BATCH_SPOOL_MAX (64ull << 30) /* bytes that a pipe or a gzipped file may hold */
+#define BATCH_WHERE_MAX 400           /* bytes of what messages say of the place of a record: "'FILE': line 7" */
 
 /* Where a record stands. */
 struct batch_place {

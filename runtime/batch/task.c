@@ -1,6 +1,7 @@
 #include "runtime/batch/task.h"
 
 #include "sandbox/fd.h"
+#include "runtime/batch/source.h"
 #include "runtime/text/quantity.h"
 
 #include <errno.h>
@@ -204,7 +205,7 @@ static int read_mbpp(const struct reader *r, const struct batch_task_options *op
 static int open_inner(const struct reader *r, const char *key, int slot, struct json_view *ret)
 {
     struct json_view value = hutch_json_view_get(r->record, key);
-    char what[400];
+    char what[BATCH_WHERE_MAX];
 
     if (!hutch_json_view_is_string(value)) {
         *ret = value;
