@@ -1,10 +1,10 @@
 #include "runtime/batch/output.h"
 
+#include "runtime/batch/verdict.h"
 #include "sandbox/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -37,13 +37,7 @@ struct found {
 
 static bool read_hash(struct json_view value, struct batch_hash *ret)
 {
-    char text[BATCH_HASH_LEN + 1];
-
-    if (!hutch_json_view_is_string(value) || value.len != BATCH_HASH_LEN + 2)
-        return false;
-    memcpy(text, value.text + 1, BATCH_HASH_LEN);
-    text[BATCH_HASH_LEN] = '\0';
-    return sscanf(text, "%16" SCNx64 "%16" SCNx64, &ret->high, &ret->low) == 2;
+    return hutch_json_view_is_string(value) && hutch_batch_hash_parse(value.text + 1, value.len - 2, ret) == 0;
 }
 
 /* Samples of a task in the order of the input, to be found by number: items of a group are spread over the plan. */

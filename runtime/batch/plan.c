@@ -7,59 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CACHE_BYTES (64u << 20) /* of tasks that nobody uses just now */
+#define CACHE_BYTES (64u << 20) /* of tasks that are not in use */
 #define MAX_ITEMS 50000000u
-
-static const char *const verdict_names[BATCH_VERDICT_COUNT] = {
-    [BATCH_PASS] = "pass",
-    [BATCH_WRONG_ANSWER] = "wrong_answer",
-    [BATCH_RUNTIME_ERROR] = "runtime_error",
-    [BATCH_TIMEOUT] = "timeout",
-    [BATCH_MEMORY_LIMIT] = "memory_limit",
-    [BATCH_OUTPUT_LIMIT] = "output_limit",
-    [BATCH_COMPILE_ERROR] = "compile_error",
-    [BATCH_INTERNAL] = "internal",
-};
-
-const char *hutch_batch_verdict_name(enum batch_verdict verdict)
-{
-    return verdict_names[verdict];
-}
-
-int hutch_batch_verdict_parse(const char *name, size_t len, enum batch_verdict *ret)
-{
-    for (size_t i = 0; i < BATCH_VERDICT_COUNT; i++)
-        if (strlen(verdict_names[i]) == len && memcmp(name, verdict_names[i], len) == 0) {
-            *ret = (enum batch_verdict)i;
-            return 0;
-        }
-    return -1;
-}
-
-/* ---- hashes: FNV-1a of 128 bits. They find what has changed; a collision only keeps an old result. ---- */
-
-static const struct batch_hash hash_start = { 0x6c62272e07bb0142, 0x62b821756295c58d };
-
-static struct batch_hash hash_add(struct batch_hash hash, const void *data, size_t len)
-{
-    const unsigned char *p = data;
-    unsigned __int128 h = (unsigned __int128)hash.high << 64 | hash.low;
-
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ p[i]) * ((unsigned __int128)0x1000000 << 64 | 0x13b);
-    return (struct batch_hash){ (uint64_t)(h >> 64), (uint64_t)h };
-}
-
-void hutch_batch_hash_format(struct batch_hash hash, char text[BATCH_HASH_LEN + 1])
-{
-    snprintf(text, BATCH_HASH_LEN + 1, "%016" PRIx64 "%016" PRIx64, hash.high, hash.low);
-}
 
 /* ---- tasks by name ---- */
 
 static size_t slot_of(const struct batch_plan *plan, const char *id)
 {
-    size_t slot = hash_add(hash_start, id, strlen(id)).low & (plan->table_size - 1);
+    size_t slot = hutch_batch_hash_add(BATCH_HASH_START, id, strlen(id)).low & (plan->table_size - 1);
 
     while (plan->table[slot] && strcmp(plan->groups[plan->table[slot] - 1].id, id) != 0)
         slot = (slot + 1) & (plan->table_size - 1);
@@ -195,7 +150,7 @@ static void put_task(struct batch_plan *plan, size_t index)
 static int take_task(struct batch_plan *plan, struct json_view record, const struct batch_place *place,
                      struct hutch_err *err)
 {
-    struct batch_hash hash = hash_add(hash_add(hash_start, &plan->salt, sizeof(plan->salt)), record.text, record.len);
+    struct batch_hash hash = hutch_batch_hash_add(BATCH_HASH_START, &plan->salt, sizeof(plan->salt));
     struct batch_task task;
     struct batch_sample sample;
     char what[BATCH_WHERE_MAX], *text = strndup(record.text, record.len);
@@ -205,6 +160,7 @@ static int take_task(struct batch_plan *plan, struct json_view record, const str
     describe(what, sizeof(what), &plan->tasks, place->line);
     if (!text)
         return hutch_err_set(err, ENOMEM, "%s", what);
+    hash = hutch_batch_hash_add(hash, record.text, record.len);
     if (hutch_batch_task_read(&plan->options, what, text, (struct json_view){ text, record.len }, &task, err) < 0)
         return -1;
     group = hutch_batch_plan_find(plan, task.id);
@@ -244,8 +200,8 @@ static int take_sample(struct batch_plan *plan, struct json_view record, const s
         return hutch_err_set(err, 0, "%s: there is no task '%s' in '%s'", what, id, plan->tasks.name);
     if (hutch_batch_sample_read(what, record, plan->groups[group].has_prompt, &sample, err) < 0)
         return -1;
-    hash = hash_add(plan->groups[group].hash, &sample.is_completion, sizeof(sample.is_completion));
-    hash = hash_add(hash, sample.program.text, sample.program.len);
+    hash = hutch_batch_hash_add(plan->groups[group].hash, &sample.is_completion, sizeof(sample.is_completion));
+    hash = hutch_batch_hash_add(hash, sample.program.text, sample.program.len);
     plan->wants_data = plan->wants_data || mentions_data(sample.program);
     return add_item(plan, group, place, hash, err);
 }

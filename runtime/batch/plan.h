@@ -6,6 +6,7 @@
 #ifndef HUTCH_BATCH_PLAN_H
 #define HUTCH_BATCH_PLAN_H
 
+#include "runtime/batch/hash.h"
 #include "runtime/batch/source.h"
 #include "runtime/batch/task.h"
 #include "sandbox/err.h"
@@ -14,31 +15,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum batch_verdict {
-    BATCH_PASS,
-    BATCH_WRONG_ANSWER,
-    BATCH_RUNTIME_ERROR,
-    BATCH_TIMEOUT,
-    BATCH_MEMORY_LIMIT,
-    BATCH_OUTPUT_LIMIT,
-    BATCH_COMPILE_ERROR,
-    BATCH_INTERNAL, /* not the program's doing: it counts for nothing */
-    BATCH_VERDICT_COUNT
-};
-const char *hutch_batch_verdict_name(enum batch_verdict verdict);
-int hutch_batch_verdict_parse(const char *name, size_t len, enum batch_verdict *ret);
-
-#define BATCH_HASH_LEN 32 /* hexadecimal digits */
-struct batch_hash {
-    uint64_t high, low;
-};
-
 /* One program for one task. */
 struct batch_item {
     uint32_t group, sample; /* its task; the how many-th for it, from 0 */
     struct batch_place place;
     struct batch_hash hash; /* of all that its verdict depends on */
-    uint8_t is_done, verdict;
+    uint8_t is_done, verdict; /* enum batch_verdict */
 };
 
 /* One task. */
@@ -87,7 +69,5 @@ struct batch_loaded {
 int hutch_batch_plan_load(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *ret,
                           struct hutch_err *err);
 void hutch_batch_plan_release(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *loaded);
-
-void hutch_batch_hash_format(struct batch_hash hash, char text[BATCH_HASH_LEN + 1]);
 
 #endif

@@ -6,8 +6,9 @@
 #include "runtime/batch/plan.h"
 #include "runtime/batch/progress.h"
 #include "runtime/batch/run.h"
-#include "sandbox/err.h"
+#include "runtime/batch/verdict.h"
 #include "runtime/hutch.h"
+#include "sandbox/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,14 +1,40 @@
 #include "runtime/batch/verdict.h"
 
-#include "runtime/text/json_view.h"
 #include "runtime/batch/judge.h"
 #include "runtime/batch/run.h"
+#include "runtime/text/json_view.h"
 #include "sandbox/fd.h"
 
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+static const char *const verdict_names[BATCH_VERDICT_COUNT] = {
+    [BATCH_PASS] = "pass",
+    [BATCH_WRONG_ANSWER] = "wrong_answer",
+    [BATCH_RUNTIME_ERROR] = "runtime_error",
+    [BATCH_TIMEOUT] = "timeout",
+    [BATCH_MEMORY_LIMIT] = "memory_limit",
+    [BATCH_OUTPUT_LIMIT] = "output_limit",
+    [BATCH_COMPILE_ERROR] = "compile_error",
+    [BATCH_INTERNAL] = "internal",
+};
+
+const char *hutch_batch_verdict_name(enum batch_verdict verdict)
+{
+    return verdict_names[verdict];
+}
+
+int hutch_batch_verdict_parse(const char *name, size_t len, enum batch_verdict *ret)
+{
+    for (size_t i = 0; i < BATCH_VERDICT_COUNT; i++)
+        if (strlen(verdict_names[i]) == len && memcmp(name, verdict_names[i], len) == 0) {
+            *ret = (enum batch_verdict)i;
+            return 0;
+        }
+    return -1;
+}
 
 static void set_verdict(struct batch_run_verdict *v, enum batch_verdict kind, const char *fmt, ...) HUTCH_PRINTF(3, 4);
 static void set_verdict(struct batch_run_verdict *v, enum batch_verdict kind, const char *fmt, ...)
@@ -34,7 +60,7 @@ static bool judge_end(const struct batch_run *run, const struct hutch_result *r,
         return true;
     case HUTCH_CPU_TIME:
         if (v->cpu_ms < run->request.cpu_ms)
-            v->cpu_ms = run->request.cpu_ms; /* of a process that nobody could wait for */
+            v->cpu_ms = run->request.cpu_ms; /* of a process that could not be waited for */
         set_verdict(v, BATCH_TIMEOUT, "%s", r->message);
         return true;
     case HUTCH_OUT_OF_MEMORY:
