@@ -1,10 +1,10 @@
 #include "sandbox/init.h"
 
 #include "sandbox/clock.h"
-#include "sandbox/cull.h"
 #include "sandbox/exec.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
+#include "sandbox/kill_all_but.h"
 #include "sandbox/sample.h"
 #include "sandbox/spec.h"
 #include "sandbox/steps.h"
@@ -219,7 +219,7 @@ static void follow(struct init_job *job, pid_t pid, pid_t *worker, struct spared
         spared->pids[spared->n++] = pid;
         *worker = pid;
         msg.followed = pid;
-        hutch_cull(spared->pids, spared->n); /* what outlives that is bounded by the limits, as ever */
+        hutch_kill_all_but(spared->pids, spared->n); /* what outlives that is bounded by the limits, as ever */
     }
     spared->n = 0;
     send_msg(job, &msg);

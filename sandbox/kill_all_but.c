@@ -1,4 +1,4 @@
-#include "sandbox/cull.h"
+#include "sandbox/kill_all_but.h"
 
 #include "sandbox/fd.h"
 
@@ -43,7 +43,7 @@ static bool is_spared(pid_t pid, const pid_t *spared, size_t n)
     return pid <= 1;
 }
 
-bool hutch_cull(const pid_t *spared, size_t n)
+bool hutch_kill_all_but(const pid_t *spared, size_t n)
 {
     DIR *proc = opendir("/proc");
     bool is_done = false;
