@@ -6,12 +6,13 @@
  *
  * How a worker comes about. All but the last share the zygote's memory, so only one copy of its page tables is made:
  *
- *   zygote      no capabilities; the same host user as the owner of the sandbox's user namespace, which may therefore join it
- *   usher       CLONE_VM|CLONE_VFORK; setns(2) into the sandbox: a full set of capabilities there, and children in its pid namespace
- *   midwife     likewise, cloned into the sandbox's cgroup; in the pid namespace, so that what it leaves behind is init's
- *   worker      fork(2), libc's own, so that libc and its fork handlers know of it. midwife and usher end; init is its parent
+ *   zygote   no capabilities; the same host user as the owner of the sandbox's user namespace, which may therefore join it
+ *   joiner   CLONE_VM|CLONE_VFORK; setns(2) into the sandbox: a full set of capabilities there, and children in its pid
+ *            namespace
+ *   forker   likewise, cloned into the sandbox's cgroup; in the pid namespace, so that what it leaves behind is init's
+ *   worker   fork(2), libc's own, so that libc and its fork handlers know of it. forker and joiner end; init is its parent
  *
- * The zygote is suspended until the usher has ended. */
+ * The zygote is suspended until the joiner has ended. */
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
 #include "sandbox/zygote_wire.h"
@@ -47,17 +48,17 @@ extern void PyOS_BeforeFork(void) __attribute__((weak));
 extern void PyOS_AfterFork_Parent(void) __attribute__((weak));
 extern void PyOS_AfterFork_Child(void) __attribute__((weak));
 
-struct birth {
-    const struct zygote_request *request;
-    int pidfd;     /* of the sandbox's init */
-    int cgroup_fd; /* -1 without */
-    pid_t worker;  /* as the sandbox has it */
+struct fork_request {
+    uint32_t namespaces; /* CLONE_NEW..., to join */
+    int pidfd;           /* of the sandbox's init, which has them */
+    int cgroup_fd;       /* -1 without */
+    pid_t worker;        /* as the sandbox has it */
     struct hutch_err err;
     bool is_joined, is_forked;
 };
 
-/* clone3(2) with a shared stack, as vfork(2): no function may return between the two returns of the call, so it stands inline in
- * whoever calls it. */
+/* clone3(2) with a shared stack, as vfork(2): no function may return between the two returns of the call, so it stands inline
+ * in its caller. */
 static inline __attribute__((always_inline)) long clone_here(struct clone_args *args)
 {
     long ret;
@@ -73,15 +74,16 @@ static inline __attribute__((always_inline)) long clone_here(struct clone_args *
     return ret;
 }
 
-/* Runs @body in a child that shares everything in memory, and waits for its end. In that child it does not return; but in
- * whatever @body forks it does, with what @body returned: there the stack is a copy. The statement after the call keeps the compiler from
- * jumping there instead, over the frame that the suspended parent still needs. */
-static __attribute__((noinline)) long in_shared_child(struct clone_args *args, long (*body)(struct birth *), struct birth *birth)
+/* Runs @body in a child that shares all memory with the caller, and waits for its end. In that child it does not return; in a
+ * process that @body forks it does, with what @body returned: there the stack is a copy. The statement after the call keeps the
+ * compiler from jumping there instead, over the frame that the suspended parent still needs. */
+static __attribute__((noinline)) long in_shared_child(struct clone_args *args, long (*body)(struct fork_request *),
+                                                      struct fork_request *request)
 {
     long pid = clone_here(args);
 
     if (pid == 0) {
-        long ret = body(birth);
+        long ret = body(request);
 
         __asm__ volatile("" ::: "memory");
         return ret;
@@ -89,67 +91,67 @@ static __attribute__((noinline)) long in_shared_child(struct clone_args *args, l
     return pid;
 }
 
-static long midwife(struct birth *birth)
+static long run_forker(struct fork_request *request)
 {
     pid_t pid;
 
     /* Only now: seen from a namespace that begins at its group, the zygote's own group would not exist. */
-    if ((birth->request->plan.namespaces & CLONE_NEWCGROUP) && setns(birth->pidfd, CLONE_NEWCGROUP) < 0) {
-        hutch_err_set(&birth->err, errno, "join the sandbox's cgroup namespace");
+    if ((request->namespaces & CLONE_NEWCGROUP) && setns(request->pidfd, CLONE_NEWCGROUP) < 0) {
+        hutch_err_set(&request->err, errno, "join the sandbox's cgroup namespace");
         _exit(1);
     }
     pid = fork();
     if (pid == 0)
         return 0;
     if (pid < 0)
-        hutch_err_set(&birth->err, errno, "fork the worker");
-    birth->worker = pid;
-    birth->is_forked = pid > 0;
+        hutch_err_set(&request->err, errno, "fork the worker");
+    request->worker = pid;
+    request->is_forked = pid > 0;
     _exit(pid < 0);
 }
 
-static long usher(struct birth *birth)
+static long run_joiner(struct fork_request *request)
 {
     struct clone_args args = { .flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD };
     long pid;
     int status;
 
-    if (setns(birth->pidfd, (int)(birth->request->plan.namespaces & ~(uint32_t)CLONE_NEWCGROUP)) < 0) {
-        hutch_err_set(&birth->err, errno, "join the sandbox's namespaces");
+    if (setns(request->pidfd, (int)(request->namespaces & ~(uint32_t)CLONE_NEWCGROUP)) < 0) {
+        hutch_err_set(&request->err, errno, "join the sandbox's namespaces");
         _exit(1);
     }
-    birth->is_joined = true;
-    if (birth->cgroup_fd >= 0) {
+    request->is_joined = true;
+    if (request->cgroup_fd >= 0) {
         args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = (__u64)birth->cgroup_fd;
+        args.cgroup = (__u64)request->cgroup_fd;
     }
-    pid = in_shared_child(&args, midwife, birth);
+    pid = in_shared_child(&args, run_forker, request);
     if (pid == 0)
         return 0; /* the worker */
     if (pid < 0)
-        hutch_err_set(&birth->err, (int)-pid, "make a process in the sandbox's cgroup");
+        hutch_err_set(&request->err, (int)-pid, "make a process in the sandbox's cgroup");
     else
         waitpid((pid_t)pid, &status, __WALL);
     _exit(0);
 }
 
 /* 0 in the worker; its pid in the zygote, or -1. */
-static pid_t fork_into(struct birth *birth)
+static pid_t fork_into(struct fork_request *request)
 {
     struct clone_args args = { .flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD };
-    long pid = in_shared_child(&args, usher, birth);
+    long pid = in_shared_child(&args, run_joiner, request);
     int status;
 
     if (pid == 0)
         return 0;
     if (pid < 0)
-        return hutch_err_set(&birth->err, (int)-pid, "make a process beside the zygote");
+        return hutch_err_set(&request->err, (int)-pid, "make a process beside the zygote");
     waitpid((pid_t)pid, &status, __WALL);
-    if (birth->is_forked)
-        return birth->worker;
-    if (!birth->err.msg[0])
-        hutch_err_set(&birth->err, 0, "the process that %s ended with status %#x",
-                      birth->is_joined ? "forks a worker" : "joins the sandbox", (unsigned)status);
+    if (request->is_forked)
+        return request->worker;
+    if (!request->err.msg[0])
+        hutch_err_set(&request->err, 0, "the process that %s ended with status %#x",
+                      request->is_joined ? "forks a worker" : "joins the sandbox", (unsigned)status);
     return -1;
 }
 
@@ -194,7 +196,7 @@ static int make_pin(struct hutch_err *err)
     register long r8 __asm__("r8") = 0;
     long pid;
 
-    /* It is to be a child of init: the midwife may still be on its way out. */
+    /* It is to be a child of init: the forker may still be on its way out. */
     for (int i = 0; i < 10000 && getppid() != 1; i++)
         sched_yield();
     if (getppid() != 1)
@@ -266,8 +268,8 @@ static void confine(const struct zygote_request *request, const int *fds, const 
                                 .before_filter = make_pin };
     struct hutch_err err = { 0 };
 
-    /* Joining the user namespace took it from the memory that zygote and usher share: prctl(2). Nobody but init and what
-     * the worker makes itself is in reach. */
+    /* Joining the user namespace took it from the memory that zygote and joiner share: prctl(2). Only init and what the
+     * worker makes itself can reach it. */
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         hutch_err_set(&err, errno, "make the worker's own /proc entries its own");
     else if (hutch_worker_confine(&gear, &err) == 0)
@@ -295,21 +297,21 @@ static void close_all(int *fds, size_t n)
 /* True in the new worker. */
 static bool make_worker(const struct zygote_request *request, const void *text, int *fds, size_t n_fds)
 {
-    struct birth birth = { .request = request, .cgroup_fd = -1 };
+    struct fork_request fork_request = { .namespaces = request->plan.namespaces, .cgroup_fd = -1 };
     size_t want = 5 + (request->plan.has_landlock != 0) + (request->plan.has_cgroup != 0);
     pid_t pid;
 
     if (n_fds != want || request->text_len % sizeof(struct sock_filter) || !request->plan.has_seccomp != !request->text_len) {
-        hutch_err_set(&birth.err, EPROTO, "an order with %zu descriptors, %zu are wanted", n_fds, want);
-        answer(ZYGOTE_FAILED, request->id, 0, &birth.err);
+        hutch_err_set(&fork_request.err, EPROTO, "an order with %zu descriptors, %zu are wanted", n_fds, want);
+        answer(ZYGOTE_FAILED, request->id, 0, &fork_request.err);
         return false;
     }
-    birth.pidfd = fds[0];
+    fork_request.pidfd = fds[0];
     if (request->plan.has_cgroup)
-        birth.cgroup_fd = fds[n_fds - 1];
+        fork_request.cgroup_fd = fds[n_fds - 1];
     if (PyOS_BeforeFork)
         PyOS_BeforeFork();
-    pid = fork_into(&birth);
+    pid = fork_into(&fork_request);
     if (pid == 0) {
         confine(request, fds, text);
         if (PyOS_AfterFork_Child)
@@ -318,7 +320,7 @@ static bool make_worker(const struct zygote_request *request, const void *text, 
     }
     if (PyOS_AfterFork_Parent)
         PyOS_AfterFork_Parent();
-    answer(pid < 0 ? ZYGOTE_FAILED : ZYGOTE_FORKED, request->id, pid, pid < 0 ? &birth.err : NULL);
+    answer(pid < 0 ? ZYGOTE_FAILED : ZYGOTE_FORKED, request->id, pid, pid < 0 ? &fork_request.err : NULL);
     return false;
 }
 

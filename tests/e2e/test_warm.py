@@ -15,13 +15,13 @@ import support
 from support import HUTCH, IMAGE
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "surroundings.py")
-PIN_AND_MIDWIFE = "the worker is forked in: process 2 was its midwife, 4 pins its memory, and it is 3"
+FORKER_AND_HOLDER = "the worker is forked in: process 2 was the forker, 4 pins its memory, and it is 3"
 NUMBERS = "namespaces, pipes and mounts are those of another sandbox"
 
 # What may differ, by the path of keys in what surroundings.py prints, and why.
 EXPLAINED = (
     (r"namespaces\.(cgroup|ipc|mnt|net|pid|pid_for_children|user|uts)", NUMBERS),
-    (r"status\.(Pid|Tgid|NStgid|NSpid|NSpgid|NSsid)|relations|processes\.[234]|names", PIN_AND_MIDWIFE),
+    (r"status\.(Pid|Tgid|NStgid|NSpid|NSpgid|NSsid)|relations|processes\.[234]|names", FORKER_AND_HOLDER),
     (r"status\.Seccomp_filters", "the zygote has a filter of its own below the worker's"),
     (r"limits\.RLIMIT_NPROC|proc\.limits", "one more, for the pin"),
     (r"(flags of )?descriptors\.3", "the socket that the job came by, where a cold run has the hook's pipe"),
