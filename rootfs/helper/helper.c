@@ -36,7 +36,6 @@
 EXPORT int hutch_zygote_serve(char *text, size_t size);
 EXPORT int hutch_zygote_ready(const char *missing);
 EXPORT int hutch_worker_ready(void);
-EXPORT int hutch_worker_pin(void);
 
 #define ORDER_FDS 7
 #define PIN_TURNS 100000 /* looks at a process that has four system calls to make; most of them 0.1 ms apart */
@@ -400,9 +399,4 @@ EXPORT int hutch_zygote_ready(const char *missing)
 EXPORT int hutch_worker_ready(void)
 {
     return say_hello(WORKER_READY, ZYGOTE_SOCKET_FD, pin_pid, NULL);
-}
-
-EXPORT int hutch_worker_pin(void)
-{
-    return 0;
 }

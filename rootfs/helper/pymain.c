@@ -31,7 +31,6 @@
 int hutch_zygote_serve(char *text, size_t size);
 int hutch_zygote_ready(const char *missing);
 int hutch_zygote_freeze(void) WEAK;
-int hutch_worker_pin(void);
 int hutch_worker_ready(void);
 
 int malloc_trim(size_t pad) WEAK; /* GNU's */
@@ -155,7 +154,7 @@ static _Noreturn void work(const struct pykit *kit, PyObject *environment)
         die();
     call(kit->rehearse_cells);
     hutch_pyjob_make_main(kit);
-    if (hutch_worker_pin() < 0 || hutch_worker_ready() < 0)
+    if (hutch_worker_ready() < 0)
         _exit(1);
     if (!hutch_pyjob_receive())
         _exit(0);
