@@ -463,7 +463,7 @@ static void live(const struct settings *settings, const struct lane *lane, enum 
     }
 
     at = now_us();
-    close(control[0]); /* init sees it; for a worker that still runs, or a pin, that is the end too */
+    close(control[0]); /* init sees it; for a worker that still runs, or a memory holder, that is the end too */
     if (variant == ECHO)
         kill(init, SIGKILL); /* it waits for a worker that does not end */
     close(job[0]);

@@ -135,7 +135,7 @@ static void await_exec(const struct init_job *job, int errpipe_r)
 
 /* Reaps what has ended, up to REAP_MAX: code inside can make orphans as fast as they are reaped, and must not keep init from
  * everything else. True when the worker was among it; *@ret_more when there may be more. */
-static bool reap(pid_t worker, pid_t *pin, int *ret_status, bool *ret_more)
+static bool reap(pid_t worker, pid_t *holder, int *ret_status, bool *ret_more)
 {
     bool is_worker_done = false;
     int status, n;
@@ -147,8 +147,8 @@ static bool reap(pid_t worker, pid_t *pin, int *ret_status, bool *ret_more)
             _exit(1); /* the worker is gone and nobody told us how: rather an end than waiting for ever */
         if (pid <= 0)
             break;
-        if (pid == *pin)
-            *pin = 0; /* its number may be another's from now on */
+        if (pid == *holder)
+            *holder = 0; /* its number may be another's from now on */
         if (pid == worker) {
             *ret_status = status;
             is_worker_done = true;
@@ -226,7 +226,7 @@ static void follow(struct init_job *job, pid_t pid, pid_t *worker, struct spared
 }
 
 /* True when the worker is about to get its code. */
-static bool obey(struct init_job *job, pid_t *worker, pid_t *pin, struct pace *pace, struct spared *spared, bool has_started)
+static bool obey(struct init_job *job, pid_t *worker, pid_t *holder, struct pace *pace, struct spared *spared, bool has_started)
 {
     struct init_order order;
     auto_fd fd = -1;
@@ -258,7 +258,7 @@ static bool obey(struct init_job *job, pid_t *worker, pid_t *pin, struct pace *p
         if (has_started || *worker <= 0)
             return false;
         take_steps(job, start_steps, ARRAY_SIZE(start_steps));
-        *pin = order.value > 1 ? order.value : 0;
+        *holder = order.value > 1 ? order.value : 0;
         return true;
     case INIT_SPARE:
         if (spared->n < INIT_MAX_SPARED)
@@ -275,13 +275,13 @@ static bool obey(struct init_job *job, pid_t *worker, pid_t *pin, struct pace *p
     return false;
 }
 
-/* The worker may execute another program, or the pin may have been killed and its number be taken by another process: then
- * what it holds counts like anybody's, and the pin goes. */
-static void check_pin(pid_t worker, pid_t *pin)
+/* The worker may execute another program, or the memory holder may have been killed and another process have its number. Then the
+ * memory of that process counts like any other's, and a holder that is left is killed. */
+static void check_holder(pid_t worker, pid_t *holder)
 {
-    if (*pin > 0 && !hutch_sample_share_memory(worker, *pin)) {
-        kill(*pin, SIGKILL);
-        *pin = 0;
+    if (*holder > 0 && !hutch_sample_share_memory(worker, *holder)) {
+        kill(*holder, SIGKILL);
+        *holder = 0;
     }
 }
 
@@ -304,7 +304,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     struct spared spared = { 0 };
     int errpipe_r, signals;
     bool is_more = false, has_started = !job.is_waiting;
-    pid_t worker = -1, pin = 0;
+    pid_t worker = -1, holder = 0;
     sigset_t chld;
 
     take_steps(&job, build_steps, ARRAY_SIZE(build_steps));
@@ -340,20 +340,20 @@ _Noreturn void hutch_init_main(const struct init_job *given)
 
             if (is_due) {
                 msg.kind = INIT_SAMPLE;
-                check_pin(worker, &pin);
-                hutch_sample_take(job.data_dev, job.counts_shared, job.spec->limits[LIMIT_MEMORY], pin, &msg.sample);
+                check_holder(worker, &holder);
+                hutch_sample_take(job.data_dev, job.counts_shared, job.spec->limits[LIMIT_MEMORY], holder, &msg.sample);
                 send_msg(&job, &msg);
             }
             pace.next = hutch_clock_ms() + (is_due ? INIT_SAMPLE_MS : pace.rest_ms);
         }
-        if (pfds[1].revents && obey(&job, &worker, &pin, &pace, &spared, has_started)) {
+        if (pfds[1].revents && obey(&job, &worker, &holder, &pace, &spared, has_started)) {
             has_started = true;
             set_pace(&pace, 0);
         }
         if (pfds[0].revents && read(signals, &info, sizeof(info)) < 0 && errno != EAGAIN)
             _exit(1); /* rather than turn for ever */
         /* Nothing is reaped before init knows its worker: his end would be lost. */
-        if (worker > 0 && reap(worker, &pin, &msg.ended.status, &is_more))
+        if (worker > 0 && reap(worker, &holder, &msg.ended.status, &is_more))
             break;
     }
     msg.kind = INIT_ENDED;

@@ -78,8 +78,8 @@ enum init_order_kind {
     /* To a waiting init, in this order: */
     INIT_ADOPT,  /* value: the worker, which is its child by now. From here on init is out of reach of any other process */
     INIT_ATTACH, /* with a detached mount, which becomes the data directory -> INIT_ATTACHED. May be left out */
-    INIT_START,  /* the worker is about to get its code: init gives up what it has left. value: the process that only holds the
-                  * worker's memory, which is not counted twice; 0 for none */
+    INIT_START,  /* the worker is about to get its code: init gives up what it has left. value: the memory holder, a process
+                  * that only holds the worker's memory, which is not counted twice; 0 for none */
     /* At any time: */
     INIT_PACE,   /* value: 0: a sample every INIT_SAMPLE_MS, as in the beginning. Else ms from one look at the processes to the next, which is far
                   * cheaper and leads to a sample only when CPU time was used */

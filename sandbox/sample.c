@@ -98,7 +98,7 @@ static void watch(const char *pid)
 struct sampler {
     int proc_fd;
     dev_t data_dev;     /* 0: no data directory */
-    pid_t pin;          /* its memory is not counted */
+    pid_t holder;          /* its memory is not counted */
     bool counts_shared;
     bool is_exact;      /* ask for proportional shares */
     int64_t deadline;
@@ -276,24 +276,24 @@ static bool read_stat(int proc_fd, const char *pid, struct process_stat *ret)
 static void add_process(struct sampler *s, const char *pid)
 {
     char thread[64];
-    bool is_pin = s->pin > 0 && atoi(pid) == s->pin;
+    bool is_holder = s->holder > 0 && atoi(pid) == s->holder;
     uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK);
     struct process_stat p;
 
     if (!read_stat(s->proc_fd, pid, &p))
         return;
     s->sum->cpu_ms += (p.utime + p.stime + p.cutime + p.cstime) * 1000 / hz;
-    s->sum->pids += p.threads - (is_pin && p.threads > 0);
+    s->sum->pids += p.threads - (is_holder && p.threads > 0);
     if (p.state == 'Z' || p.state == 'X') {
         if (p.threads < 2 || !find_living_thread(s->proc_fd, pid, thread, sizeof(thread)))
             return; /* holds nothing any more */
         pid = thread;
     }
-    if (!is_pin)
+    if (!is_holder)
         s->sum->memory_bytes += (s->is_exact ? share_of : resident_of)(s->proc_fd, pid, s->counts_shared);
     if (s->data_dev)
         add_open_files(s, pid);
-    if (!is_pin && (s->data_dev || s->counts_shared))
+    if (!is_holder && (s->data_dev || s->counts_shared))
         add_mappings(s, pid);
 }
 
@@ -370,11 +370,11 @@ bool hutch_sample_share_memory(pid_t a, pid_t b)
     return read_layout(a, &code[0], &stack[0]) && read_layout(b, &code[1], &stack[1]) && code[0] == code[1] && stack[0] == stack[1];
 }
 
-void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t pin, struct init_sample *ret)
+void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder, struct init_sample *ret)
 {
     struct init_sample sum, exact;
     struct sampler s = { .data_dev = data_dev, .counts_shared = counts_shared, .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS,
-                         .pin = pin, .sum = &sum };
+                         .holder = holder, .sum = &sum };
     struct rusage reaped;
 
     look_at_all(&s);

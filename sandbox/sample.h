@@ -13,9 +13,9 @@ struct init_sample;
  * skipped. @data_dev: where unlinked files are looked for, 0 for nowhere. @counts_shared: shared anonymous memory counts by its
  * size. Above @memory_limit
  * (bytes, 0 for none) it looks more closely. Takes a quarter of a second of CPU at most, beyond
- * which ->is_cut_short is set. @pin, 0 for none: a process of ours, whose memory is
- * that of another and counts there. No allocation; one caller in a process. */
-void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t pin, struct init_sample *ret);
+ * which ->is_cut_short is set. @holder, 0 for none: a process of ours,
+ * whose memory is that of another and counts there. No allocation; one caller in a process. */
+void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder, struct init_sample *ret);
 
 /* No process of the last sample has used any CPU time between the last two calls, the kernel counts nanoseconds: so there is no other process either, as
  * somebody would have had to make it, and nothing holds more than it did. A system call for each process. False when there are too many. */

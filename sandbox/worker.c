@@ -109,7 +109,7 @@ static const struct {
     { "set resource limits",            apply_rlimits },     /* after the drop: no capability may exceed them */
     { "restrict file access",           apply_landlock },    /* after all mounts: it forbids mount(2) from here */
     { "close what is left",             close_rest },        /* where no execve(2) will */
-    { "pin the memory",                 before_filter },     /* see rootfs/helper/helper.c; it has a filter of its own */
+    { "start the memory holder",        before_filter },     /* see rootfs/helper/helper.c; it has a filter of its own */
     { "load the seccomp filter",        apply_seccomp },     /* last: it denies calls made above */
 };
 

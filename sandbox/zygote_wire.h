@@ -48,7 +48,7 @@ struct zygote_reply {
 enum worker_says { WORKER_READY = 0x57524459, WORKER_FAILED };
 struct worker_hello {
     uint32_t what; /* enum worker_says */
-    pid_t pin_pid; /* the process that holds the worker's memory, as the sandbox has it, for INIT_START; 0 for none */
+    pid_t holder_pid; /* of the memory holder, as the sandbox has it, for INIT_START; 0 for none */
     struct hutch_err err;
 };
 

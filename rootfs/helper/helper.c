@@ -38,7 +38,7 @@ EXPORT int hutch_zygote_ready(const char *missing);
 EXPORT int hutch_worker_ready(void);
 
 #define ORDER_FDS 7
-#define PIN_TURNS 100000 /* looks at a process that has four system calls to make; most of them 0.1 ms apart */
+#define HOLDER_TURNS 100000 /* checks of a process that has four system calls to make; most of them 0.1 ms apart */
 #define ORDER_MAX (sizeof(struct zygote_request) + BPF_MAXINSNS * sizeof(struct sock_filter))
 
 /* The interpreter's own hooks, there in every Python since 3.7; found by the dynamic linker, so there is nothing to compile
@@ -154,20 +154,20 @@ static pid_t fork_into(struct fork_request *request)
     return -1;
 }
 
-static int say_hello(enum worker_says what, int sock, pid_t pin, const struct hutch_err *err)
+static int say_hello(enum worker_says what, int sock, pid_t holder, const struct hutch_err *err)
 {
-    struct worker_hello hello = { .what = what, .pin_pid = pin };
+    struct worker_hello hello = { .what = what, .holder_pid = holder };
 
     if (err)
         hello.err = *err;
     return hutch_fdpass_send(sock, &hello, sizeof(hello), NULL, 0, 0) == sizeof(hello) ? 0 : -1;
 }
 
-static pid_t pin_pid;
+static pid_t holder_pid;
 
 #if defined(__x86_64__)
-/* All that the pin ever does again. Its memory is the worker's, so the worker can make it run anything. */
-static const struct sock_filter pin_filter[] = {
+/* All that the memory holder may do. Its memory is the worker's, so the worker can make it run anything. */
+static const struct sock_filter holder_filter[] = {
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0, 5),
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -179,14 +179,15 @@ static const struct sock_filter pin_filter[] = {
 };
 #endif
 
-/* A process that has the worker's memory and sleeps: when the worker ends, its end can be told at once, and taking the memory
- * down - a millisecond and more - is left to the end of the sandbox. It has given up what the worker has, has no descriptors, and
- * can make no system call but pause(2). It runs on the worker's stack without touching it: every signal is blocked, and it is
- * registers only. Without one all works too, so only what would be half a pin is an error. */
-static int make_pin(struct hutch_err *err)
+/* The memory holder: a process that has the worker's memory and sleeps. When the worker ends, the kernel can report its end at
+ * once, and taking the memory down, which takes a millisecond and more, is left to the end of the sandbox. The holder has given
+ * up what the worker has given up, has no descriptors, and can make no system call but pause(2). It runs on the worker's stack
+ * without touching it: every signal is blocked, and its code uses registers only. A run works without a holder, so only one that
+ * was started and is not locked is an error. */
+static int make_holder(struct hutch_err *err)
 {
 #if defined(__x86_64__)
-    static const struct sock_fprog filter = { ARRAY_SIZE(pin_filter), (struct sock_filter *)pin_filter };
+    static const struct sock_fprog filter = { ARRAY_SIZE(holder_filter), (struct sock_filter *)holder_filter };
     unsigned long all = ~0ul, old;
     register const struct sock_fprog *r12 __asm__("r12") = &filter;
     static volatile int is_locked;
@@ -195,7 +196,7 @@ static int make_pin(struct hutch_err *err)
     register long r8 __asm__("r8") = 0;
     long pid;
 
-    /* It is to be a child of init: the forker may still be on its way out. */
+    /* The holder has to be a child of init, as the worker is once the forker has ended. */
     for (int i = 0; i < 10000 && getppid() != 1; i++)
         sched_yield();
     if (getppid() != 1)
@@ -238,17 +239,17 @@ static int make_pin(struct hutch_err *err)
         return hutch_err_set(err, errno, "unblock signals");
     if (pid <= 0)
         return 0;
-    for (unsigned long turns = 0; !is_locked; turns++) { /* not before that may anything foreign have this memory */
+    for (unsigned long turns = 0; !is_locked; turns++) { /* before that, no foreign code may have this memory */
         struct timespec pause = { .tv_nsec = 100000 };
 
         if (turns < 1000)
             sched_yield();
         else
             nanosleep(&pause, NULL);
-        if (turns == PIN_TURNS || kill((pid_t)pid, 0) < 0)
-            return hutch_err_set(err, ETIMEDOUT, "wait for the process that pins the memory");
+        if (turns == HOLDER_TURNS || kill((pid_t)pid, 0) < 0)
+            return hutch_err_set(err, ETIMEDOUT, "wait for the process that holds the memory");
     }
-    pin_pid = (pid_t)pid;
+    holder_pid = (pid_t)pid;
 #endif
     (void)err;
     return 0;
@@ -264,7 +265,7 @@ static void confine(const struct zygote_request *request, const int *fds, const 
                                 .landlock_fd = request->plan.has_landlock ? fds[5] : -1,
                                 .cwd = "/",
                                 .seccomp = &seccomp,
-                                .before_filter = make_pin };
+                                .before_filter = make_holder };
     struct hutch_err err = { 0 };
 
     /* Joining the user namespace took it from the memory that zygote and joiner share: prctl(2). Only init and what the
@@ -398,5 +399,5 @@ EXPORT int hutch_zygote_ready(const char *missing)
 /* Tells the engine that this worker can be given its code. */
 EXPORT int hutch_worker_ready(void)
 {
-    return say_hello(WORKER_READY, ZYGOTE_SOCKET_FD, pin_pid, NULL);
+    return say_hello(WORKER_READY, ZYGOTE_SOCKET_FD, holder_pid, NULL);
 }

@@ -204,7 +204,7 @@ struct slot {
     struct cgroup_usage usage;
     struct zygote *zygote;       /* SLOT_FORKING: who forks */
     bool is_adopted, has_hello; /* FORKED came and ADOPT was sent; the worker's word came */
-    pid_t pin_pid;
+    pid_t holder_pid;
     struct sandbox sb;
     char *seccomp;           /* owned until it is sent */
     size_t seccomp_len;

@@ -473,7 +473,7 @@ void hutch_run_begin(struct slot *slot)
     if (run->input_len > 0) /* before its code, so that it is there when the code looks, as with a file for standard input */
         send_input(slot);
     if (!slot->is_exec) {
-        if (hutch_sandbox_order(&slot->sb, INIT_START, slot->pin_pid, -1) < 0) {
+        if (hutch_sandbox_order(&slot->sb, INIT_START, slot->holder_pid, -1) < 0) {
             hutch_slot_fail(slot, NULL);
             return;
         }

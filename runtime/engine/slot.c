@@ -148,7 +148,7 @@ static void on_hello(struct slot *slot)
         hutch_slot_fail(slot, read_last_words(slot, &err) ? &err : NULL);
     } else {
         slot->has_hello = true;
-        slot->pin_pid = hello.pin_pid;
+        slot->holder_pid = hello.holder_pid;
         if (slot->is_adopted)
             be_prepared(slot);
     }

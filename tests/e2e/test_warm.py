@@ -15,7 +15,7 @@ import support
 from support import HUTCH, IMAGE
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "surroundings.py")
-FORKER_AND_HOLDER = "the worker is forked in: process 2 was the forker, 4 pins its memory, and it is 3"
+FORKER_AND_HOLDER = "the worker is forked in: process 2 was the forker, 4 holds its memory, and it is 3"
 NUMBERS = "namespaces, pipes and mounts are those of another sandbox"
 
 # What may differ, by the path of keys in what surroundings.py prints, and why.
@@ -23,7 +23,7 @@ EXPLAINED = (
     (r"namespaces\.(cgroup|ipc|mnt|net|pid|pid_for_children|user|uts)", NUMBERS),
     (r"status\.(Pid|Tgid|NStgid|NSpid|NSpgid|NSsid)|relations|processes\.[234]|names", FORKER_AND_HOLDER),
     (r"status\.Seccomp_filters", "the zygote has a filter of its own below the worker's"),
-    (r"limits\.RLIMIT_NPROC|proc\.limits", "one more, for the pin"),
+    (r"limits\.RLIMIT_NPROC|proc\.limits", "one more, for the memory holder"),
     (r"(flags of )?descriptors\.3", "the socket that the job came by, where a cold run has the hook's pipe"),
     (r"environment\.(PYTHONPATH|HUTCH_REPORT_FD)|arguments", "the hook is built in: no site directory, no variables"),
     (r"directories\./run/hutch(/code)?|mounts", "the worker writes its script itself, to a file system of its own, and there is no hook"),
@@ -249,7 +249,7 @@ def status_of(pid):
 
 
 def workers():
-    """All workers and pins, prepared ones too: two pid namespaces below ours."""
+    """All workers and memory holders, prepared ones too: two pid namespaces below ours."""
     found = []
     for pid in support.descendants(os.getpid()):
         try:
@@ -264,7 +264,7 @@ READY = "print('ready', flush=True)\n"
 
 
 def sandbox_of(warm, code, **how):
-    """A run that has said "ready", with the pids of its init, worker and pin as the host has them."""
+    """A run that has said "ready", with the pids of its init, worker and memory holder as the host has them."""
     known = support.descendants(os.getpid())
     run = warm.run_streaming("import os\nprint('ns', os.readlink('/proc/self/ns/pid'), flush=True)\n" + READY + code, **how)
     namespace = run.output[1].split()[1].decode()
@@ -277,7 +277,7 @@ def sandbox_of(warm, code, **how):
             pass  # gone, or not for us to look at, as init is for an ordinary user
     found.pop(1, None)
     worker = min(found)
-    return run, {"worker": found[worker], "pin": found.get(worker + 1), "init": int(status_of(found[worker])["PPid"][0])}
+    return run, {"worker": found[worker], "holder": found.get(worker + 1), "init": int(status_of(found[worker])["PPid"][0])}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def test_limit(warm, name):
 
 
 def test_limits_that_are_not_reached(warm):
-    """Just below each of them: nothing is counted twice, least of all what the worker shares with the zygote or its pin."""
+    """Just below each of them: nothing is counted twice, least of all what the worker shares with the zygote or its memory holder."""
     result = warm.run("x = bytearray(b'x') * (80 << 20)\nimport time\ntime.sleep(0.4)\nprint('x' * 90000)\n"
                       "open('/mnt/data/x', 'wb').write(b'x' * 900000)",
                       memory_bytes=100 * MIB, output_bytes=100000, file_bytes=1000000, data_bytes=MIB, wall_ms=15000, cpu_ms=5000)
@@ -421,7 +421,7 @@ def test_data_directory_that_goes_away(warm, tmp_path):
 # From outside
 
 def test_all_of_a_sandbox_is_in_its_group(warm):
-    """Init, worker, pin, and whatever the program starts."""
+    """Init, worker, memory holder, and whatever the program starts."""
     support.need("delegation")
     run, pids = sandbox_of(warm, "import subprocess\nchildren = [subprocess.Popen(['sleep', '20']) for _ in range(3)]\n"
                                  "print('all', flush=True)\nimport time; time.sleep(20)")
@@ -471,16 +471,16 @@ def test_processes_of_the_engine(warm):
     assert set(links) <= {0, 1, 2, 3}, links
 
 
-@pytest.mark.parametrize("who", ["worker", "init", "pin"])
+@pytest.mark.parametrize("who", ["worker", "init", "holder"])
 def test_killed_from_outside(warm, who):
-    """Somebody else's SIGKILL in the middle of a run. The pin is nobody that a run depends on."""
+    """Somebody else's SIGKILL in the middle of a run. No run depends on the memory holder."""
     run, pids = sandbox_of(warm, "import time; time.sleep(1.5); print('end')", wall_ms=15000)
     if pids[who] is None:
-        pytest.skip("nothing pins the memory on this architecture")
+        pytest.skip("nothing holds the memory on this architecture")
     os.kill(pids[who], signal.SIGKILL)
     result = warm.wait(run)
     assert run.results == 1
-    if who == "pin":
+    if who == "holder":
         assert result["verdict"] == "ok" and run.output[1].endswith(b"end\n"), result
     else:
         assert result["verdict"] == "killed" and result["message"], result

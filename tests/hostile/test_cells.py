@@ -21,7 +21,7 @@ setting = test_hostile.setting  # a fixture
 SIZES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 # A cell has no limit of its own for CPU time; the policy's is for each.
-NOT_HERE = ("cpu_time_of_the_pin",)
+NOT_HERE = ("cpu_time_of_the_holder",)
 DISK = "/mnt/data holds more than"  # said again and again, as the files stay
 ON_DISK = ("close_stdout", "fill_data", "inode_bomb_in_data")  # with a check in test_hostile.py of what is left there
 CHANNEL = "its descriptor 3, so it was ended"

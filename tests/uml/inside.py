@@ -301,7 +301,7 @@ def two_at_once_have_groups_of_their_own():
 
 @test
 def all_of_a_sandbox_is_in_its_group():
-    """Init, the program, what it started, and what pins a worker's memory: in one group, with nobody else in it."""
+    """Init, the program, what it started, and a worker's memory holder: in one group, with nobody else in it."""
     code = ("import subprocess\nfor _ in range(3): subprocess.Popen(['sleep', '100'])\nprint('ready', flush=True); input()")
     process = subprocess.Popen(command("-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
@@ -312,7 +312,7 @@ def all_of_a_sandbox_is_in_its_group():
                 members[parent] = [pid.strip() for pid in file]
         busy = [parent for parent, pids in members.items() if any(command_line(pid).startswith(b"sleep\0") for pid in pids)]
         expect(len(busy) == 1, members)
-        # Init, the program, three children; and the pin.
+        # Init, the program, three children; and the memory holder.
         expect(len(members[busy[0]]) == 5 + len(WARM), [command_line(pid) for pid in members[busy[0]]])
         expect(os.path.basename(busy[0]).startswith("hutch-"), busy)
     finally:

@@ -227,7 +227,7 @@ def see_host_process():
 
 @probe(control="user")
 def count_processes():
-    """Every number in /proc: only init and this program may be there, and beside a worker what pins its memory."""
+    """Every number in /proc: only init and this program may be there, and beside a worker its memory holder."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     if len(pids) <= 2 + (os.getppid() > 1) + (not host.outside and host.warm):
         raise Blocked("%d processes to be seen" % len(pids))

@@ -22,14 +22,14 @@ def job_socket():
 
 
 def others():
-    """Processes beside init and this one: the pin, while it lives."""
+    """Processes beside init and this one: the memory holder, while it lives."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) not in (1, os.getpid())]
 
 
-def pin():
+def memory_holder():
     found = others()
     if not found:
-        raise Blocked("nothing pins the memory")
+        raise Blocked("nothing holds the memory")
     return found[0]
 
 
@@ -146,14 +146,14 @@ def flood_and_fail():
 
 
 # --------------------------------------------------------------------------------------------------
-# The pin
+# The memory holder
 
-def run_in_pin(code):
-    """Makes the pin run machine code: it sleeps in pause(2), whose instruction is in memory that we may write, and
+def run_in_holder(code):
+    """Makes the memory holder run machine code: it sleeps in pause(2), whose instruction is in memory that we may write, and
     which a stop and a continue make it execute again."""
     if not IS_X86:
-        raise Blocked("the pin is x86-64's")
-    target = pin()
+        raise Blocked("the memory holder is x86-64's")
+    target = memory_holder()
     with open("/proc/%d/syscall" % target, encoding="ascii") as file:
         pc = int(file.read().split()[-1], 16)
     libc.mmap.restype = ctypes.c_void_p
@@ -172,11 +172,11 @@ SYSCALL = b"\x0f\x05"
 FOR_EVER = b"\xeb\xfe"
 
 
-@probe(why_no_control="the pin exists inside only", warm=True)
-def processes_from_the_pin():
-    """The pin is not one of those that are counted in full: what it starts would be a process more than allowed, and
+@probe(why_no_control="the memory holder exists inside only", warm=True)
+def processes_from_the_holder():
+    """The memory holder is not one of those that are counted in full: what it starts would be a process more than allowed, and
     what it opens would be seen by nobody."""
-    target, _ = run_in_pin(b"\xb8\x39\0\0\0" + SYSCALL + FOR_EVER)  # mov $57, %eax: fork
+    target, _ = run_in_holder(b"\xb8\x39\0\0\0" + SYSCALL + FOR_EVER)  # mov $57, %eax: fork
     if wait_until_gone(target):
         raise Blocked("it was killed for trying")
     more = [pid for pid in others() if pid != target]
@@ -185,13 +185,13 @@ def processes_from_the_pin():
     raise Blocked("it turns in circles")
 
 
-@probe(why_no_control="the pin exists inside only", warm=True)
-def files_from_the_pin():
-    """A file that is opened in the pin and has no name any more is in no walk and in no process that is looked at."""
+@probe(why_no_control="the memory holder exists inside only", warm=True)
+def files_from_the_holder():
+    """A file that is opened in the memory holder and has no name any more is in no walk and in no process that is looked at."""
     path = b"/mnt/data/held\0"
     # mov $2, %eax; lea path(%rip), %rdi; mov $0102, %esi; mov $0600, %edx: open(2)
     code = b"\xb8\x02\0\0\0" + b"\x48\x8d\x3d" + struct.pack("=i", 14) + b"\xbe\x42\0\0\0" + b"\xba\x80\x01\0\0"
-    target, _ = run_in_pin(code + SYSCALL + FOR_EVER + path)
+    target, _ = run_in_holder(code + SYSCALL + FOR_EVER + path)
     if wait_until_gone(target):
         raise Blocked("it was killed for trying")
     if os.path.exists("/mnt/data/held"):
@@ -200,16 +200,16 @@ def files_from_the_pin():
     raise Blocked("it turns in circles")
 
 
-@probe(why_no_control="the pin exists inside only", silent=True, verdicts=("cpu_time",), options=("--cpu-time", "1s"), warm=True)
-def cpu_time_of_the_pin():
-    """An endless loop in the pin, while the program itself sleeps: CPU time like any other."""
-    run_in_pin(FOR_EVER)
+@probe(why_no_control="the memory holder exists inside only", silent=True, verdicts=("cpu_time",), options=("--cpu-time", "1s"), warm=True)
+def cpu_time_of_the_holder():
+    """An endless loop in the memory holder, while the program itself sleeps: CPU time like any other."""
+    run_in_holder(FOR_EVER)
     time.sleep(20)
 
 
-@probe(why_no_control="the pin exists inside only", options=("--memory", "110m"), warm=True)
-def memory_behind_the_pin():
-    """Memory of the program, which the pin would keep, uncounted, while the program executes another that takes as much
+@probe(why_no_control="the memory holder exists inside only", options=("--memory", "110m"), warm=True)
+def memory_behind_the_holder():
+    """Memory of the program, which the memory holder would keep, uncounted, while the program executes another that takes as much
     again."""
     held = bytearray(b"x") * (60 << 20)
     os.execv(sys.executable, [sys.executable, "-c", """
@@ -221,15 +221,15 @@ for _ in range(100):
     time.sleep(0.02)
 held = bytearray(b'x') * (60 << 20)
 time.sleep(0.3)
-print('GOT THROUGH %r holds the old memory' % left if left else 'BLOCKED the pin is gone with its memory')
+print('GOT THROUGH %r holds the old memory' % left if left else 'BLOCKED the holder is gone with its memory')
 """])
     return "%d bytes and no execve" % len(held)
 
 
-@probe(why_no_control="the pin exists inside only", options=("--memory", "150m"), warm=True)
-def signals_for_the_pin():
+@probe(why_no_control="the memory holder exists inside only", options=("--memory", "150m"), warm=True)
+def signals_for_the_holder():
     """Killed and stopped by its program: that is the program's own memory, and nobody else's business."""
-    target = pin()
+    target = memory_holder()
     for number in (signal.SIGSTOP, signal.SIGCONT, signal.SIGTERM, signal.SIGUSR1, signal.SIGSTOP, signal.SIGKILL):
         os.kill(target, number)
     if not wait_until_gone(target):
@@ -239,10 +239,10 @@ def signals_for_the_pin():
     raise Blocked("it is dead, and %d MiB are there" % (len(held) >> 20))
 
 
-@probe(why_no_control="the pin exists inside only", options=("--pids-limit", "8"), warm=True)
-def place_of_the_pin():
-    """The pin has a place of its own among the processes. When it is killed, there is one more, and not more."""
-    os.kill(pin(), signal.SIGKILL)
+@probe(why_no_control="the memory holder exists inside only", options=("--pids-limit", "8"), warm=True)
+def place_of_the_holder():
+    """The memory holder has a place of its own among the processes. When it is killed, there is one more, and not more."""
+    os.kill(memory_holder(), signal.SIGKILL)
     made = 0
     try:
         while made < 50:

@@ -249,7 +249,7 @@ static int teardown(void **state)
 struct warm_box {
     struct sandbox sb;
     int job, out, err_out;
-    pid_t pin;
+    pid_t holder;
 };
 
 static void build(struct rig *r, struct warm_box *w, const char *name, const char *data_name)
@@ -312,8 +312,8 @@ static void build(struct rig *r, struct warm_box *w, const char *name, const cha
     hear(job[0], &hello, sizeof(hello), NULL, 0, &n_fds, "the worker");
     if (hello.what != WORKER_READY)
         fail_msg("worker: %s", hello.err.msg);
-    assert_true(hello.pin_pid > 1);
-    w->pin = hello.pin_pid;
+    assert_true(hello.holder_pid > 1);
+    w->holder = hello.holder_pid;
     w->job = job[0];
     w->out = out[0];
     w->err_out = err_out[0];
@@ -329,7 +329,7 @@ static char *run_code(struct rig *r, struct warm_box *w, const char *code, int w
     size_t n_fds;
     ssize_t n;
 
-    assert_int_equal(hutch_sandbox_order(&w->sb, INIT_START, w->pin, -1), 0);
+    assert_int_equal(hutch_sandbox_order(&w->sb, INIT_START, w->holder, -1), 0);
     assert_int_equal(send(w->job, code, strlen(code), 0), strlen(code));
     do {
         await(w->sb.control_fd, code);
@@ -408,19 +408,19 @@ static void test_the_pin_can_do_nothing(void **state)
     /* its code, at the return address of the call that it sleeps in, becomes getpid() for ever; that ends it */
     assert_string_equal(run_code(*state, &w,
                                  "import ctypes, signal, time\n"
-                                 "pin = max(int(e) for e in os.listdir('/proc') if e.isdigit())\n"
+                                 "holder = max(int(e) for e in os.listdir('/proc') if e.isdigit())\n"
                                  "while True:\n"
-                                 "    t = open('/proc/%d/syscall' % pin).read()\n"
+                                 "    t = open('/proc/%d/syscall' % holder).read()\n"
                                  "    if t[0] in '0123456789': break\n"
                                  "pc = int(t.split()[-1], 16)\n"
                                  "libc = ctypes.CDLL(None)\n"
                                  "assert libc.mprotect(ctypes.c_void_p(pc & ~4095), 8192, 7) == 0\n"
                                  "ctypes.memmove(pc, b'\\xb8\\x27\\x00\\x00\\x00\\x0f\\x05\\xeb\\xf7', 9)\n"
                                  "ctypes.memmove(pc - 2, b'\\x90\\x90', 2)\n"
-                                 "os.kill(pin, signal.SIGSTOP)\n"
-                                 "os.kill(pin, signal.SIGCONT)\n"
+                                 "os.kill(holder, signal.SIGSTOP)\n"
+                                 "os.kill(holder, signal.SIGCONT)\n"
                                  "for i in range(500):\n"
-                                 "    if not os.path.exists('/proc/%d' % pin): break\n"
+                                 "    if not os.path.exists('/proc/%d' % holder): break\n"
                                  "    time.sleep(0.01)\n"
                                  "else: os.write(1, b'alive')\n"
                                  "os.write(1, b'over')", 0), "over");
