@@ -48,7 +48,7 @@ char *hutch_batch_record_details(const struct hutch_result *r)
 static bool is_own_key(struct json_view key)
 {
     for (size_t i = 0; i < ARRAY_SIZE(own_keys); i++)
-        if (key.len == strlen(own_keys[i]) + 2 && memcmp(key.text + 1, own_keys[i], key.len - 2) == 0)
+        if (hutch_json_view_is(key, own_keys[i]))
             return true;
     return false;
 }

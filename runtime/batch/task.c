@@ -260,7 +260,7 @@ static int read_pairs(const struct reader *r, struct json_view object)
 static int read_case_list(const struct reader *r, const char *key, struct json_view list)
 {
     struct json_walk walk = hutch_json_view_walk(list);
-    struct json_view item, type;
+    struct json_view item;
     struct batch_case c;
 
     if (!hutch_json_view_is_array(list))
@@ -276,8 +276,7 @@ static int read_case_list(const struct reader *r, const char *key, struct json_v
             c.output = hutch_json_view_get(c.output, "stdout");
         if (!c.output.text)
             return refuse(r, "test case %zu of \"%s\" has no \"output\"", r->task->n_cases, key);
-        type = hutch_json_view_get(item, "testtype");
-        if (type.len == strlen("\"functional\"") && memcmp(type.text, "\"functional\"", type.len) == 0)
+        if (hutch_json_view_is(hutch_json_view_get(item, "testtype"), "functional"))
             r->task->is_function = true;
         r->task->cases[r->task->n_cases++] = c;
     }
@@ -483,8 +482,7 @@ static int read_limits(const struct reader *r)
         size_t i = 0;
         uint64_t *into;
 
-        while (i < ARRAY_SIZE(rows) &&
-               (key.len != strlen(rows[i].key) + 2 || memcmp(key.text + 1, rows[i].key, key.len - 2) != 0))
+        while (i < ARRAY_SIZE(rows) && !hutch_json_view_is(key, rows[i].key))
             i++;
         if (i == ARRAY_SIZE(rows))
             return refuse(r, "there is no limit %.*s; known here: cpu_time, wall, memory, pids, output",
@@ -509,8 +507,7 @@ static int check_keys(const struct reader *r)
     while (hutch_json_view_next(&walk, &key, &value)) {
         size_t i = 0;
 
-        while (i < ARRAY_SIZE(keys) &&
-               (key.len != strlen(keys[i]) + 2 || memcmp(key.text + 1, keys[i], key.len - 2) != 0))
+        while (i < ARRAY_SIZE(keys) && !hutch_json_view_is(key, keys[i]))
             i++;
         if (i == ARRAY_SIZE(keys))
             return refuse(r, "unknown key %.*s; known here: id, language, code, prompt, stdin, files, args, env, "
@@ -534,11 +531,11 @@ static int read_expected(const struct reader *r)
         return refuse(r, "the value of \"expected\" is not an object");
     }
     while (hutch_json_view_is_object(expected) && hutch_json_view_next(&walk, &key, &value)) {
-        if (key.len == 8 && memcmp(key.text, "\"stdout\"", 8) == 0 && hutch_json_view_is_string(value)) {
+        if (hutch_json_view_is(key, "stdout") && hutch_json_view_is_string(value)) {
             t->cases[0].output = value;
             has_output = true;
-        } else if (key.len == 11 && memcmp(key.text, "\"exit_code\"", 11) == 0 &&
-                   hutch_json_view_integer(value, &t->exit_code) && t->exit_code >= 0 && t->exit_code <= 255) {
+        } else if (hutch_json_view_is(key, "exit_code") && hutch_json_view_integer(value, &t->exit_code) &&
+                   t->exit_code >= 0 && t->exit_code <= 255) {
             continue;
         } else {
             return refuse(r, "\"expected\" takes \"stdout\", a text, and \"exit_code\", 0 to 255");
@@ -586,10 +583,9 @@ static int read_generic(const struct reader *r, const struct batch_task_options 
         return refuse(r, "\"tests\" and \"expected\" exclude each other");
     if (name && strcmp(name, "exit0") != 0 && strcmp(name, "token") != 0)
         return refuse(r, "with \"tests\", \"compare\" is \"token\" or \"exit0\"");
-    if (judge.text && strncmp(judge.text, "\"apart\"", judge.len) != 0 &&
-        strncmp(judge.text, "\"together\"", judge.len) != 0)
+    t->is_together = hutch_json_view_is(judge, "together");
+    if (judge.text && !t->is_together && !hutch_json_view_is(judge, "apart"))
         return refuse(r, "the value of \"judge\" is neither \"apart\" nor \"together\"");
-    t->is_together = judge.len == strlen("\"together\"");
     /* Tests in another language, or whose exit code is to count, follow the program in one file. */
     if (strcmp(t->language, "python") == 0 && !(name && strcmp(name, "exit0") == 0)) {
         t->judging = BATCH_BY_TESTS;

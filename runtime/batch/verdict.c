@@ -98,12 +98,6 @@ static uint64_t memory_limit(const struct hutch_result *r)
     return hutch_json_view_integer(root, &bytes) && bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-static bool is_text(struct json_view value, const char *text)
-{
-    return hutch_json_view_is_string(value) && value.len == strlen(text) + 2 &&
-           memcmp(value.text + 1, text, value.len - 2) == 0;
-}
-
 /* The program's process is gone. The kernel ends it for time or memory while the judge, another process, lives on to
  * report it. */
 static void judge_loss(const struct batch_run *run, const struct hutch_result *r, struct json_view report,
@@ -134,9 +128,9 @@ static void judge_loss(const struct batch_run *run, const struct hutch_result *r
 
 static enum batch_verdict verdict_of_failed_test(struct json_view exception)
 {
-    if (is_text(exception, "AssertionError"))
+    if (hutch_json_view_is(exception, "AssertionError"))
         return BATCH_WRONG_ANSWER;
-    return is_text(exception, "MemoryError") ? BATCH_MEMORY_LIMIT : BATCH_RUNTIME_ERROR;
+    return hutch_json_view_is(exception, "MemoryError") ? BATCH_MEMORY_LIMIT : BATCH_RUNTIME_ERROR;
 }
 
 static void judge_report(const struct batch_run *run, const struct hutch_result *r, struct json_view report,
@@ -156,17 +150,17 @@ static void judge_report(const struct batch_run *run, const struct hutch_result 
     if (hutch_json_view_is_string(text_json) && hutch_json_view_text(text_json, &text, NULL, &err) < 0)
         text = NULL;
     v->is_exposed = guarded.text && *guarded.text == 'f';
-    if (is_text(kind, "passed"))
+    if (hutch_json_view_is(kind, "passed"))
         v->kind = BATCH_PASS;
-    else if (is_text(kind, "compile_error"))
+    else if (hutch_json_view_is(kind, "compile_error"))
         set_verdict(v, BATCH_COMPILE_ERROR, "%s", text ? text : "");
-    else if (is_text(kind, "error"))
+    else if (hutch_json_view_is(kind, "error"))
         set_verdict(v, verdict_of_failed_test(name), "%s", text ? text : "");
-    else if (is_text(kind, "ended"))
+    else if (hutch_json_view_is(kind, "ended"))
         judge_loss(run, r, report, v);
-    else if (is_text(kind, "garbage"))
+    else if (hutch_json_view_is(kind, "garbage"))
         set_verdict(v, BATCH_RUNTIME_ERROR, "the program gave %s", text ? text : "an answer that cannot be read");
-    else if (is_text(kind, "apart"))
+    else if (hutch_json_view_is(kind, "apart"))
         v->wants_together = true;
     else
         set_verdict(v, BATCH_INTERNAL, "the tests cannot be run: %s", text ? text : "no reason was given");

@@ -393,3 +393,10 @@ bool hutch_json_view_integer(struct json_view value, int64_t *ret)
     *ret = strtoll(text, &end, 10);
     return errno == 0 && *end == '\0';
 }
+
+bool hutch_json_view_is(struct json_view value, const char *text)
+{
+    size_t len = strlen(text);
+
+    return hutch_json_view_is_string(value) && value.len == len + 2 && memcmp(value.text + 1, text, len) == 0;
+}

@@ -30,6 +30,8 @@ bool hutch_json_view_is_object(struct json_view value);
 bool hutch_json_view_is_array(struct json_view value);
 bool hutch_json_view_is_string(struct json_view value);
 bool hutch_json_view_is_null(struct json_view value); /* null, or none */
+/* A string or key that is written without escapes as @text. */
+bool hutch_json_view_is(struct json_view value, const char *text);
 
 /* Walks over an array or object: begin, then next until it says false. A key keeps its quotes. */
 struct json_walk {
