@@ -1,7 +1,7 @@
 /* snapshot.h - the files of a data directory as they are at a moment: kept, brought back, exchanged for another branch's.
  *
  * A state is a directory below a store, with the contents of the data directory; the data directory itself stays the inode it is, because
- * it is mounted, and some process's working directory. Done by the sweeper (launcher/disk.h), whose rights files with mode 000 need.
+ * it is mounted, and some process's working directory. Done by the disk worker (launcher/disk.h), whose rights files with mode 000 need.
  *
  * Kept: contents (holes as holes), hard links within the tree, symbolic links, FIFOs and sockets, modes without set-user-ID bits,
  * times, user.* attributes, and owners as far as the process may give files away. Not kept, and so refused: devices, and whatever is mounted in the

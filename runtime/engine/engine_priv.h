@@ -85,7 +85,7 @@ void hutch_template_want(struct template *b);
 struct helper {
     pid_t pid;            /* of the opener; 0: not running */
     int pidfd;            /* owned; a caller that reaps every child may have its number given to another process */
-    struct link opener, launcher, sweeper;
+    struct link opener, launcher, disk;
     bool has_hello, is_mapped_away, has_launcher;
     pid_t launcher_pid;
     double since;         /* when it was started, or its launcher was lost */
@@ -101,9 +101,9 @@ void hutch_helper_stop(struct hutch_engine *engine); /* waits for the end of all
 int hutch_helper_order(struct hutch_engine *engine, const struct launcher_request *request, const int *fds, size_t n_fds,
                        struct hutch_err *err);
 /* Has a directory below the data root removed, whenever that is. False when nobody can. */
-bool hutch_helper_sweep(struct hutch_engine *engine, const char *name);
+bool hutch_helper_disk_remove(struct hutch_engine *engine, const char *name);
 /* An order about the files of a session, whose data root is the store. The answer comes to hutch_checkpoint_on_files(). False when nobody is there. */
-bool hutch_helper_sweeper_order(struct hutch_engine *engine, const struct sweep_request *request, int data_dirfd);
+bool hutch_helper_disk_order(struct hutch_engine *engine, const struct disk_request *request, int data_dirfd);
 /* OPENER_OPEN; the answer comes to hutch_slot_on_opened() or to the template that asked. */
 int hutch_helper_open(struct hutch_engine *engine, uint32_t id, const char *path, unsigned flags, struct hutch_err *err);
 
@@ -441,7 +441,7 @@ enum step {
     STEP_NONE,
     STEP_PARK,   /* its interpreter says "parked", and the copy that it is here */
     STEP_SPAWN,  /* a copy of the chosen one says that it is here */
-    STEP_FILES,  /* the sweeper's answer */
+    STEP_FILES,  /* the disk worker's answer */
     STEP_FOLLOW, /* init's */
 };
 /* A copy of the interpreter that does nothing but make copies of itself, and the files that belong to it. */
@@ -517,8 +517,8 @@ struct session {
     struct interpreter *next;        /* owned; of the copy that is going to be the worker */
     pid_t next_pid;
     char *lost;                /* owned; JSON of what a copy has not, or why there is none; NULL: not known */
-    struct sweep_request files_order;
-    struct sweeper_reply files_reply;
+    struct disk_request files_order;
+    struct disk_reply files_reply;
     uint64_t kept_bytes;
 };
 
@@ -563,8 +563,8 @@ void hutch_checkpoint_turn(struct session *s);    /* something came that it may 
 void hutch_checkpoint_give_up(struct session *s); /* a process inside took too long */
 double hutch_checkpoint_clocks(struct session *s, double now); /* looks whether somebody writes to the kept files */
 void hutch_checkpoint_clear(struct session *s);   /* the order is answered */
-/* NULL: the sweeper is gone. */
-void hutch_checkpoint_on_files(struct hutch_engine *engine, const struct sweeper_reply *reply);
+/* NULL: the disk worker is gone. */
+void hutch_checkpoint_on_files(struct hutch_engine *engine, const struct disk_reply *reply);
 /* Its interpreter is gone, and with it all of them; their files, unless the engine's end removes them anyhow. */
 void hutch_checkpoint_drop_all(struct session *s, bool removes_files);
 

@@ -355,37 +355,37 @@ static void reap(struct helper *h, int patience_ms)
     h->pid = 0;
 }
 
-bool hutch_helper_sweep(struct hutch_engine *engine, const char *name)
+bool hutch_helper_disk_remove(struct hutch_engine *engine, const char *name)
 {
-    struct sweep_request request = { .name = "" };
+    struct disk_request request = { .name = "" };
     struct hutch_err err;
 
     snprintf(request.name, sizeof(request.name), "%s", name);
-    return engine->helper.sweeper.fd >= 0 &&
-           hutch_link_send(&engine->helper.sweeper, &request, sizeof(request), NULL, 0, &engine->data_root_fd, 1, &err) == 0;
+    return engine->helper.disk.fd >= 0 &&
+           hutch_link_send(&engine->helper.disk, &request, sizeof(request), NULL, 0, &engine->data_root_fd, 1, &err) == 0;
 }
 
-bool hutch_helper_sweeper_order(struct hutch_engine *engine, const struct sweep_request *request, int data_dirfd)
+bool hutch_helper_disk_order(struct hutch_engine *engine, const struct disk_request *request, int data_dirfd)
 {
     const int fds[] = { engine->data_root_fd, data_dirfd };
     struct hutch_err err;
 
-    return engine->helper.sweeper.fd >= 0 &&
-           hutch_link_send(&engine->helper.sweeper, request, sizeof(*request), NULL, 0, fds, ARRAY_SIZE(fds), &err) == 0;
+    return engine->helper.disk.fd >= 0 &&
+           hutch_link_send(&engine->helper.disk, request, sizeof(*request), NULL, 0, fds, ARRAY_SIZE(fds), &err) == 0;
 }
 
-static void on_sweeper_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
+static void on_disk_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
 {
     struct hutch_engine *engine = l->owner;
 
     (void)sender;
-    if (len == sizeof(struct sweeper_reply))
+    if (len == sizeof(struct disk_reply))
         hutch_checkpoint_on_files(engine, data);
     for (size_t i = 0; i < n_fds; i++)
         hutch_fd_closep(&fds[i]);
 }
 
-static void on_sweeper_hangup(struct link *l)
+static void on_disk_hangup(struct link *l)
 {
     struct hutch_engine *engine = l->owner;
 
@@ -393,14 +393,14 @@ static void on_sweeper_hangup(struct link *l)
     hutch_checkpoint_on_files(engine, NULL);
 }
 
-static void take_sweeper(struct hutch_engine *engine, int fd)
+static void take_disk_worker(struct hutch_engine *engine, int fd)
 {
-    struct link *l = &engine->helper.sweeper;
+    struct link *l = &engine->helper.disk;
     struct hutch_err err;
 
     hutch_link_close(l);
-    l->on_packet = on_sweeper_packet;
-    l->on_hangup = on_sweeper_hangup;
+    l->on_packet = on_disk_packet;
+    l->on_hangup = on_disk_hangup;
     l->owner = engine;
     if (hutch_link_open(l, &engine->loop, fd, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
@@ -414,7 +414,7 @@ static void lose_helper(struct hutch_engine *engine)
     struct slot *slot, *next;
 
     hutch_link_close(&h->opener);
-    hutch_link_close(&h->sweeper);
+    hutch_link_close(&h->disk);
     h->has_hello = false;
     reap(h, 0); /* it hung up, so it is on its way */
     lose_launcher(engine);
@@ -472,7 +472,7 @@ static void on_opener_packet(struct link *l, const void *data, size_t len, int *
         h->has_hello = true;
         h->is_mapped_away = reply->is_mapped_away;
         if (n_fds > 0)
-            take_sweeper(engine, hutch_fd_take(&fds[0]));
+            take_disk_worker(engine, hutch_fd_take(&fds[0]));
         break;
     case OPENER_LAUNCHER:
         if (n_fds > 0)
@@ -600,7 +600,7 @@ void hutch_helper_stop(struct hutch_engine *engine)
     struct helper *h = &engine->helper;
 
     hutch_link_close(&h->launcher);
-    hutch_link_close(&h->sweeper);
+    hutch_link_close(&h->disk);
     hutch_link_close(&h->opener);
     h->has_launcher = h->has_hello = false;
     reap(h, STOP_TIMEOUT_MS); /* it kills what it has started and waits for that */

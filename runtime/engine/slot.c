@@ -523,7 +523,7 @@ void hutch_slot_remove_directory(struct hutch_engine *engine, const char *name)
     if (unlinkat(engine->data_root_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return;
     /* Hostile code may have left any number of files, and others wait: another process has the time. */
-    if (!hutch_helper_sweep(engine, name) && hutch_rmtree(engine->data_root_fd, name, &err) < 0)
+    if (!hutch_helper_disk_remove(engine, name) && hutch_rmtree(engine->data_root_fd, name, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
 }
 

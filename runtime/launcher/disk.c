@@ -28,8 +28,8 @@
 
 struct job {
     TAILQ_ENTRY(job) link;
-    struct sweep_request request;
-    int fds[2]; /* owned; [1] is -1 for SWEEPER_REMOVE */
+    struct disk_request request;
+    int fds[2]; /* owned; [1] is -1 for DISK_REMOVE */
     dev_t dev;  /* of the data directory, or of what is to be removed, which may be one; 0 and 0: nothing is there */
     ino_t ino;
     pid_t pid;  /* 0: waits */
@@ -37,7 +37,7 @@ struct job {
 };
 TAILQ_HEAD(job_list, job);
 
-struct sweeper {
+struct disk_worker {
     int sock, signals;
     struct job_list jobs; /* in the order in which they came */
     unsigned n_jobs, n_running;
@@ -54,37 +54,37 @@ static void remove_directory(int dirfd, const char *name)
     for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
         snprintf(full, sizeof(full), "%s%s", name, ends[i]);
         if (hutch_rmtree(dirfd, full, &err) < 0)
-            hutch_log_debug("sweeper: %s", err.msg); /* the next start of an engine tries again */
+            hutch_log_debug("disk worker: %s", err.msg); /* the next start of an engine tries again */
     }
 }
 
-static void answer(int sock, const struct sweeper_reply *reply)
+static void answer(int sock, const struct disk_reply *reply)
 {
     if (hutch_fdpass_send(sock, reply, sizeof(*reply), NULL, 0, 0) < 0)
-        hutch_log_debug("sweeper: answer order %u: %s", reply->id, strerrordesc_np(errno));
+        hutch_log_debug("disk worker: answer order %u: %s", reply->id, strerrordesc_np(errno));
 }
 
 static void carry_out(int sock, const struct job *job)
 {
-    const struct sweep_request *request = &job->request;
-    struct sweeper_reply reply = { .id = request->id };
+    const struct disk_request *request = &job->request;
+    struct disk_reply reply = { .id = request->id };
     int store = job->fds[0], data = job->fds[1], rc;
 
     switch (request->what) {
-    case SWEEPER_REMOVE:
+    case DISK_REMOVE:
         remove_directory(store, request->name);
         return;
-    case SWEEPER_TAKE:
+    case DISK_TAKE:
         rc = hutch_snapshot_take(data, store, request->name, &request->bounds, &reply.report, &reply.err);
         break;
-    case SWEEPER_RESTORE:
+    case DISK_RESTORE:
         rc = hutch_snapshot_restore(data, store, request->name, &request->bounds, &reply.report, &reply.err);
         break;
-    case SWEEPER_SWITCH:
+    case DISK_SWITCH:
         rc = hutch_snapshot_switch(data, store, request->name, request->keep, &reply.report, &reply.err);
         break;
     default:
-        rc = hutch_err_set(&reply.err, EPROTO, "an order that the sweeper does not know");
+        rc = hutch_err_set(&reply.err, EPROTO, "an order that the disk worker does not know");
     }
     reply.has_failed = rc < 0;
     answer(sock, &reply);
@@ -97,21 +97,21 @@ static bool is_word(const char *text, size_t size)
     return memchr(text, '\0', size) && !strchr(text, '/') && text[0] != '.';
 }
 
-static void take_order(struct sweeper *s)
+static void take_order(struct disk_worker *w)
 {
-    struct sweep_request request;
+    struct disk_request request;
     int fds[2] = { -1, -1 };
     size_t n_fds = 0;
-    ssize_t n = hutch_fdpass_receive(s->sock, &request, sizeof(request), fds, ARRAY_SIZE(fds), &n_fds, MSG_DONTWAIT);
+    ssize_t n = hutch_fdpass_receive(w->sock, &request, sizeof(request), fds, ARRAY_SIZE(fds), &n_fds, MSG_DONTWAIT);
     struct job *job = NULL;
     struct stat st = { 0 };
 
     /* Only 0 is the end: unix_dgram_recvmsg() tells ECONNRESET once, ahead of what is still queued, when the engine closed its
      * end with answers unread, and these orders are to be carried out too. */
     if (n == 0)
-        s->is_over = true;
+        w->is_over = true;
     if (n == (ssize_t)sizeof(request) && is_word(request.name, sizeof(request.name)) && request.name[0] &&
-        is_word(request.keep, sizeof(request.keep)) && n_fds == (request.what == SWEEPER_REMOVE ? 1 : 2) &&
+        is_word(request.keep, sizeof(request.keep)) && n_fds == (request.what == DISK_REMOVE ? 1 : 2) &&
         ((n_fds == 1 ? fstatat(fds[0], request.name, &st, AT_SYMLINK_NOFOLLOW) : fstat(fds[1], &st)) == 0 || n_fds == 1))
         job = malloc(sizeof(*job));
     if (!job) {
@@ -120,8 +120,8 @@ static void take_order(struct sweeper *s)
         return;
     }
     *job = (struct job){ .request = request, .fds = { fds[0], fds[1] }, .dev = st.st_dev, .ino = st.st_ino };
-    TAILQ_INSERT_TAIL(&s->jobs, job, link);
-    s->n_jobs++;
+    TAILQ_INSERT_TAIL(&w->jobs, job, link);
+    w->n_jobs++;
 }
 
 static bool is_same_name(const char *a, const char *b)
@@ -131,96 +131,96 @@ static bool is_same_name(const char *a, const char *b)
 
 static bool is_after(const struct job *job, const struct job *earlier)
 {
-    const struct sweep_request *a = &job->request, *b = &earlier->request;
+    const struct disk_request *a = &job->request, *b = &earlier->request;
 
     return is_same_name(a->name, b->name) || is_same_name(a->name, b->keep) || is_same_name(a->keep, b->name) ||
            is_same_name(a->keep, b->keep) || (job->ino != 0 && job->ino == earlier->ino && job->dev == earlier->dev);
 }
 
-static bool has_to_wait(const struct sweeper *s, const struct job *job)
+static bool has_to_wait(const struct disk_worker *w, const struct job *job)
 {
     const struct job *earlier;
 
-    for (earlier = TAILQ_FIRST(&s->jobs); earlier != job; earlier = TAILQ_NEXT(earlier, link))
+    for (earlier = TAILQ_FIRST(&w->jobs); earlier != job; earlier = TAILQ_NEXT(earlier, link))
         if (is_after(job, earlier))
             return true;
     return false;
 }
 
-static void drop_job(struct sweeper *s, struct job *job)
+static void drop_job(struct disk_worker *w, struct job *job)
 {
-    TAILQ_REMOVE(&s->jobs, job, link);
-    s->n_jobs--;
+    TAILQ_REMOVE(&w->jobs, job, link);
+    w->n_jobs--;
     hutch_fd_closep(&job->fds[0]);
     hutch_fd_closep(&job->fds[1]);
     free(job);
 }
 
 /* Dies of SIGTERM, and with its parent: as soon as no data directory is between two states, see hutch_snapshot_restore(). */
-static _Noreturn void be_child(const struct sweeper *s, const struct job *job, pid_t parent)
+static _Noreturn void be_child(const struct disk_worker *w, const struct job *job, pid_t parent)
 {
     sigset_t none;
 
     sigemptyset(&none);
     if (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0 || sigprocmask(SIG_SETMASK, &none, NULL) < 0 || getppid() != parent)
         _exit(1);
-    carry_out(s->sock, job);
+    carry_out(w->sock, job);
     _exit(0);
 }
 
-static void start_jobs(struct sweeper *s)
+static void start_jobs(struct disk_worker *w)
 {
     pid_t self = getpid();
     struct job *job, *next;
 
-    for (job = TAILQ_FIRST(&s->jobs); job && s->n_running < MAX_RUNNING; job = next) {
+    for (job = TAILQ_FIRST(&w->jobs); job && w->n_running < MAX_RUNNING; job = next) {
         next = TAILQ_NEXT(job, link);
-        if (job->pid || has_to_wait(s, job))
+        if (job->pid || has_to_wait(w, job))
             continue;
         job->pid = fork();
         if (job->pid == 0)
-            be_child(s, job, self);
+            be_child(w, job, self);
         if (job->pid > 0) {
-            s->n_running++;
+            w->n_running++;
             continue;
         }
-        carry_out(s->sock, job); /* as many processes as there may be */
-        drop_job(s, job);
-        next = TAILQ_FIRST(&s->jobs);
+        carry_out(w->sock, job); /* as many processes as there may be */
+        drop_job(w, job);
+        next = TAILQ_FIRST(&w->jobs);
     }
 }
 
-static void reap(struct sweeper *s)
+static void reap(struct disk_worker *w)
 {
     struct job *job;
     int status;
     pid_t pid;
 
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        TAILQ_FOREACH(job, &s->jobs, link)
+        TAILQ_FOREACH(job, &w->jobs, link)
             if (job->pid == pid)
                 break;
         if (!job)
             continue;
-        s->n_running--;
+        w->n_running--;
         job->pid = 0;
         if (status != 0 && ++job->deaths < MAX_DEATHS)
             continue; /* somebody killed it: the same order goes on where it was */
-        if (status != 0 && job->request.what != SWEEPER_REMOVE) {
-            struct sweeper_reply reply = { .id = job->request.id, .has_failed = 1 };
+        if (status != 0 && job->request.what != DISK_REMOVE) {
+            struct disk_reply reply = { .id = job->request.id, .has_failed = 1 };
 
             hutch_err_set(&reply.err, 0, "the process that did it was killed, again and again");
-            answer(s->sock, &reply);
+            answer(w->sock, &reply);
         }
-        drop_job(s, job);
+        drop_job(w, job);
     }
 }
 
-static _Noreturn void stop(struct sweeper *s)
+static _Noreturn void stop(struct disk_worker *w)
 {
     struct job *job;
 
-    TAILQ_FOREACH(job, &s->jobs, link)
+    TAILQ_FOREACH(job, &w->jobs, link)
         if (job->pid > 0)
             kill(job->pid, SIGTERM);
     while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
@@ -228,12 +228,12 @@ static _Noreturn void stop(struct sweeper *s)
     _exit(0);
 }
 
-static _Noreturn void sweep(int sock)
+static _Noreturn void work(int sock)
 {
-    struct sweeper s = { .sock = sock, .jobs = TAILQ_HEAD_INITIALIZER(s.jobs) };
+    struct disk_worker w = { .sock = sock, .jobs = TAILQ_HEAD_INITIALIZER(w.jobs) };
     sigset_t handled;
 
-    prctl(PR_SET_NAME, "hutch-sweeper", 0, 0, 0);
+    prctl(PR_SET_NAME, "hutch-disk", 0, 0, 0);
     signal(SIGTERM, SIG_DFL);
     signal(SIGCHLD, SIG_DFL);
     signal(SIGXFSZ, SIG_IGN); /* a caller's limit on file sizes is an error of write(2) */
@@ -241,46 +241,46 @@ static _Noreturn void sweep(int sock)
     sigaddset(&handled, SIGTERM);
     sigaddset(&handled, SIGCHLD);
     sigprocmask(SIG_SETMASK, &handled, NULL);
-    s.signals = signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (s.signals < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0)
+    w.signals = signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (w.signals < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0)
         _exit(1);
-    while (!s.is_over || s.n_jobs > 0) {
-        struct pollfd p[] = { { .fd = s.signals, .events = POLLIN },
-                              { .fd = s.is_over || s.n_jobs == MAX_JOBS ? -1 : s.sock, .events = POLLIN } };
+    while (!w.is_over || w.n_jobs > 0) {
+        struct pollfd p[] = { { .fd = w.signals, .events = POLLIN },
+                              { .fd = w.is_over || w.n_jobs == MAX_JOBS ? -1 : w.sock, .events = POLLIN } };
         struct signalfd_siginfo info;
 
         if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
             _exit(1);
-        while (read(s.signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        while (read(w.signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
             if (info.ssi_signo == SIGTERM)
-                stop(&s);
-        reap(&s);
+                stop(&w);
+        reap(&w);
         if (p[1].revents)
-            take_order(&s);
-        start_jobs(&s);
+            take_order(&w);
+        start_jobs(&w);
     }
     _exit(0);
 }
 
-pid_t hutch_sweeper_start(int *ret_sock, struct hutch_err *err)
+pid_t hutch_disk_start(int *ret_sock, struct hutch_err *err)
 {
     int pair[2];
     pid_t pid;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return hutch_err_set(err, errno, "make the sweeper's socket");
+        return hutch_err_set(err, errno, "make the disk worker's socket");
     pid = fork();
     if (pid == 0) {
         int sock = dup3(pair[1], WARM_SOCKET_FD, O_CLOEXEC);
 
         if (sock < 0 || syscall(SYS_close_range, WARM_SOCKET_FD + 1, ~0u, 0) < 0)
             _exit(1);
-        sweep(sock);
+        work(sock);
     }
     close(pair[1]);
     if (pid < 0) {
         close(pair[0]);
-        return hutch_err_set(err, errno, "fork the sweeper");
+        return hutch_err_set(err, errno, "fork the disk worker");
     }
     *ret_sock = pair[0];
     return pid;

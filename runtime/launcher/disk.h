@@ -9,6 +9,6 @@
 
 /* Forks it: its pid, or -1. The caller owns *ret_sock, with whose other ends it ends; and it dies with its parent, or of SIGTERM, as
  * soon as no data directory is between two states: what it has not removed by then, the engine's own end or the next start does. */
-pid_t hutch_sweeper_start(int *ret_sock, struct hutch_err *err);
+pid_t hutch_disk_start(int *ret_sock, struct hutch_err *err);
 
 #endif

@@ -149,8 +149,8 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
     struct opener_reply hello = { .what = OPENER_HELLO };
     struct cgroup_base base = CGROUP_BASE_INIT;
     struct id_plan plan;
-    auto_fd pidfd = -1, engine = -1, sweeper = -1;
-    pid_t anchor, sweeper_pid;
+    auto_fd pidfd = -1, engine = -1, disk_sock = -1;
+    pid_t anchor, disk_pid;
 
     signal(SIGPIPE, SIG_IGN);
     raise_open_files();
@@ -159,7 +159,7 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
     snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
     if (watch_engine(sock, &engine, &hello.err) < 0 || hutch_userns_plan(&plan, &hello.err) < 0 ||
         (cgroup[0] && hutch_cgroup_make_base(cgroup, plan.host_uid, plan.host_gid, &base, &hello.err) < 0) ||
-        enter_own_namespaces(&plan, &hello.err) < 0 || (sweeper_pid = hutch_sweeper_start(&sweeper, &hello.err)) < 0) {
+        enter_own_namespaces(&plan, &hello.err) < 0 || (disk_pid = hutch_disk_start(&disk_sock, &hello.err)) < 0) {
         hello.what = OPENER_FAILED;
         say(sock, &hello, -1);
         return 1;
@@ -167,8 +167,8 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
     if (cgroup[0] && why_not[0]) /* why the base that this is below lacks something */
         snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
     hello.is_mapped_away = plan.is_mapped_away;
-    say(sock, &hello, sweeper);
-    hutch_fd_closep(&sweeper); /* the engine's alone: the sweeper ends with it, when it has done what it was given */
+    say(sock, &hello, disk_sock);
+    hutch_fd_closep(&disk_sock); /* the engine's alone: the disk worker ends with it, when it has done what it was given */
     anchor = clone_anchor(sock, &plan, &base, &pidfd, &hello.err);
     if (anchor < 0) {
         hello.what = OPENER_FAILED;
@@ -194,9 +194,9 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
             serve_one(sock, &request, &plan);
     }
     syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
-    kill(sweeper_pid, SIGTERM); /* it finishes what must not be left half done */
+    kill(disk_pid, SIGTERM); /* it finishes what must not be left half done */
     TEMP_FAILURE_RETRY(waitpid(anchor, NULL, 0));
-    TEMP_FAILURE_RETRY(waitpid(sweeper_pid, NULL, 0));
+    TEMP_FAILURE_RETRY(waitpid(disk_pid, NULL, 0));
     hutch_cgroup_base_done(&base);
     return 0;
 }

@@ -39,7 +39,7 @@ struct opener_request {
 };
 
 enum opener_says {
-    OPENER_HELLO,    /* is_mapped_away; fd: the sweeper's socket. The first message, or OPENER_FAILED with id 0 */
+    OPENER_HELLO,    /* is_mapped_away; fd: the disk worker's socket. The first message, or OPENER_FAILED with id 0 */
     OPENER_LAUNCHER, /* fds: the socket of a launcher, which replaces any earlier one, and its pidfd. The orders sent to that one
                       * may be lost */
     OPENER_OPENED,   /* id; fd */
@@ -52,23 +52,23 @@ struct opener_reply {
     struct hutch_err err;
 };
 
-/* --- engine and sweeper: a process of the opener's that does for the engine what may take long with a data directory --- */
+/* --- engine and disk worker: a process of the opener that does for the engine what may take long with a data directory --- */
 
 /* Orders about the same names or the same data directory, its removal too, are carried out one after the other, others at the same time. After a death of
- * the sweeper's, give an order again that had no answer: snapshot.h. */
-enum sweeper_order {
-    SWEEPER_REMOVE,  /* name, with what broken orders about it have left; fd: the directory that it is in. No answer */
-    SWEEPER_TAKE,    /* name; fds: store, data directory: hutch_snapshot_take() -> sweeper_reply, as for the next two */
-    SWEEPER_RESTORE, /* name; fds: store, data directory */
-    SWEEPER_SWITCH,  /* name, keep; fds: store, data directory */
+ * the disk worker's, give an order again that had no answer: snapshot.h. */
+enum disk_order {
+    DISK_REMOVE,  /* name, with what broken orders about it have left; fd: the directory that it is in. No answer */
+    DISK_TAKE,    /* name; fds: store, data directory: hutch_snapshot_take() -> disk_reply, as for the next two */
+    DISK_RESTORE, /* name; fds: store, data directory */
+    DISK_SWITCH,  /* name, keep; fds: store, data directory */
 };
-struct sweep_request {
-    uint32_t what; /* enum sweeper_order */
+struct disk_request {
+    uint32_t what; /* enum disk_order */
     uint32_t id;   /* the engine's, comes back */
     char name[32], keep[32];
     struct snapshot_bounds bounds;
 };
-struct sweeper_reply {
+struct disk_reply {
     uint32_t id;
     uint32_t has_failed; /* err says why, and everything is as it was */
     struct snapshot_report report;

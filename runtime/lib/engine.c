@@ -263,7 +263,7 @@ int hutch_engine_open_profile(const struct hutch_engine_options *options, const 
     engine->profile = *profile;
     engine->data_root_fd = engine->image_lockfd = -1;
     engine->loop = (struct loop)LOOP_INIT;
-    engine->helper = (struct helper){ .pidfd = -1, .opener = LINK_INIT, .launcher = LINK_INIT, .sweeper = LINK_INIT, .retry_at = LOOP_NEVER, .clock = { .at = LOOP_NEVER } };
+    engine->helper = (struct helper){ .pidfd = -1, .opener = LINK_INIT, .launcher = LINK_INIT, .disk = LINK_INIT, .retry_at = LOOP_NEVER, .clock = { .at = LOOP_NEVER } };
     engine->state = (struct run_state)RUN_STATE_INIT;
     TAILQ_INIT(&engine->templates);
     TAILQ_INIT(&engine->slots);

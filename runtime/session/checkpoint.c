@@ -38,12 +38,12 @@ static struct checkpoint *find(struct session *s, uint64_t id, bool is_branch)
     return NULL;
 }
 
-/* Behind whatever the sweeper is to do with it before. */
+/* Behind whatever the disk worker is to do with it before. */
 static void remove_files(struct session *s, const char *name)
 {
     struct hutch_err err;
 
-    if (!hutch_helper_sweep(s->engine, name) && hutch_rmtree(s->engine->data_root_fd, name, &err) < 0 && err.errnum != ENOENT)
+    if (!hutch_helper_disk_remove(s->engine, name) && hutch_rmtree(s->engine->data_root_fd, name, &err) < 0 && err.errnum != ENOENT)
         hutch_log_debug("engine: %s", err.msg);
 }
 
@@ -208,23 +208,23 @@ static int room_for_files(const struct session *s, struct snapshot_bounds *ret, 
     return 0;
 }
 
-/* Has the files copied or changed over, by the sweeper; where there is none, here and now. */
+/* Has the files copied or changed over, by the disk worker; where there is none, here and now. */
 static void send_files_order(struct session *s)
 {
-    struct sweep_request *r = &s->files_order;
-    struct sweeper_reply reply = { .id = r->id };
+    struct disk_request *r = &s->files_order;
+    struct disk_reply reply = { .id = r->id };
     int store = s->engine->data_root_fd, rc = -1;
 
-    if (hutch_helper_sweeper_order(s->engine, r, s->data_dirfd))
+    if (hutch_helper_disk_order(s->engine, r, s->data_dirfd))
         return;
     switch (r->what) {
-    case SWEEPER_TAKE:
+    case DISK_TAKE:
         rc = hutch_snapshot_take(s->data_dirfd, store, r->name, &r->bounds, &reply.report, &reply.err);
         break;
-    case SWEEPER_RESTORE:
+    case DISK_RESTORE:
         rc = hutch_snapshot_restore(s->data_dirfd, store, r->name, &r->bounds, &reply.report, &reply.err);
         break;
-    case SWEEPER_SWITCH:
+    case DISK_SWITCH:
         rc = hutch_snapshot_switch(s->data_dirfd, store, r->name, r->keep, &reply.report, &reply.err);
         break;
     }
@@ -233,13 +233,13 @@ static void send_files_order(struct session *s)
     s->has_files_reply = true;
 }
 
-static int order_files(struct session *s, enum sweeper_order what, const struct checkpoint *state, const struct checkpoint *keep,
+static int order_files(struct session *s, enum disk_order what, const struct checkpoint *state, const struct checkpoint *keep,
                        struct hutch_err *err)
 {
-    struct sweep_request *r = &s->files_order;
+    struct disk_request *r = &s->files_order;
 
-    *r = (struct sweep_request){ .what = what, .id = hutch_engine_make_id(s->engine) };
-    if (what == SWEEPER_TAKE && room_for_files(s, &r->bounds, err) < 0)
+    *r = (struct disk_request){ .what = what, .id = hutch_engine_make_id(s->engine) };
+    if (what == DISK_TAKE && room_for_files(s, &r->bounds, err) < 0)
         return -1;
     memcpy(r->name, state->name, sizeof(state->name));
     if (keep)
@@ -412,7 +412,7 @@ static void finish_change(struct session *s)
 
 static int after_park(struct session *s, struct hutch_err *err)
 {
-    return TAILQ_FIRST(&s->orders)->kind == ORDER_SWITCH ? order_spawn(s, err) : order_files(s, SWEEPER_TAKE, s->made, NULL, err);
+    return TAILQ_FIRST(&s->orders)->kind == ORDER_SWITCH ? order_spawn(s, err) : order_files(s, DISK_TAKE, s->made, NULL, err);
 }
 
 static int after_spawn(struct session *s, struct hutch_err *err)
@@ -421,10 +421,10 @@ static int after_spawn(struct session *s, struct hutch_err *err)
     uint64_t entries;
 
     if (TAILQ_FIRST(&s->orders)->kind == ORDER_ROLLBACK)
-        return order_files(s, SWEEPER_RESTORE, s->chosen, NULL, err);
+        return order_files(s, DISK_RESTORE, s->chosen, NULL, err);
     if (hutch_collect_usage(s->data_dirfd, &bounds, &s->kept_bytes, &entries, err) < 0)
         return -1;
-    return order_files(s, SWEEPER_SWITCH, s->chosen, s->made, err);
+    return order_files(s, DISK_SWITCH, s->chosen, s->made, err);
 }
 
 static int after_files(struct session *s, struct hutch_err *err)
@@ -516,7 +516,7 @@ void hutch_checkpoint_turn(struct session *s)
     advance(s);
 }
 
-void hutch_checkpoint_on_files(struct hutch_engine *engine, const struct sweeper_reply *reply)
+void hutch_checkpoint_on_files(struct hutch_engine *engine, const struct disk_reply *reply)
 {
     struct session *s, *next;
 
@@ -527,7 +527,7 @@ void hutch_checkpoint_on_files(struct hutch_engine *engine, const struct sweeper
         if (reply) {
             s->files_reply = *reply;
             s->has_files_reply = true;
-        } else { /* the sweeper is gone: such an order goes on where it was */
+        } else { /* the disk worker is gone: such an order goes on where it was */
             send_files_order(s);
         }
         advance(s);

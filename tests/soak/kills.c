@@ -23,7 +23,7 @@ struct kills {
 static enum proc_kind pick_kind(void)
 {
     static const enum proc_kind often[] = { PROC_LAUNCHER, PROC_ZYGOTE, PROC_INIT, PROC_WORKER };
-    static const enum proc_kind seldom[] = { PROC_OPENER, PROC_ANCHOR, PROC_SWEEPER };
+    static const enum proc_kind seldom[] = { PROC_OPENER, PROC_ANCHOR, PROC_DISK_WORKER };
 
     return random_below(25) == 0 ? seldom[random_below(3)] : often[random_below(4)];
 }

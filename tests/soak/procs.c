@@ -15,7 +15,7 @@
 
 #define DEATH_S 60 /* not a measure: for a machine that is busy with other things */
 
-const char *const proc_names[PROC_KINDS] = { "opener", "sweeper", "anchor", "launcher", "zygote", "init", "worker" };
+const char *const proc_names[PROC_KINDS] = { "opener", "disk", "anchor", "launcher", "zygote", "init", "worker" };
 
 /* Everyone may read /proc/PID/status, of other users' processes too. False when it is gone. */
 static bool read_proc(pid_t pid, struct proc *ret)
@@ -34,7 +34,7 @@ static bool read_proc(pid_t pid, struct proc *ret)
     if (n <= 0)
         return false;
     text[n] = '\0';
-    *ret = (struct proc){ .pid = pid, .is_sweeper = strncmp(text, "Name:\thutch-sweeper\n", 20) == 0 };
+    *ret = (struct proc){ .pid = pid, .is_disk_worker = strncmp(text, "Name:\thutch-disk\n", 17) == 0 };
     line = strstr(text, "\nState:\t");
     ret->is_zombie = line && (line[8] == 'Z' || line[8] == 'X');
     line = strstr(text, "\nPPid:\t");
@@ -70,8 +70,8 @@ static bool is_below_us(struct procs *procs, const struct proc *p)
 
 static enum proc_kind kind_of(const struct proc *p, unsigned our_depth, pid_t launcher)
 {
-    if (p->is_sweeper && p->depth <= our_depth)
-        return PROC_SWEEPER;
+    if (p->is_disk_worker && p->depth <= our_depth)
+        return PROC_DISK_WORKER;
     if (p->depth <= our_depth)
         return PROC_OPENER;
     if (p->depth == our_depth + 1)

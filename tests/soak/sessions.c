@@ -321,11 +321,12 @@ static bool settle(struct hall *h)
     return true;
 }
 
-/* The first half are those that are replaced alone; then opener, anchor and sweeper too, which leave something to the engine's end. */
+/* The first half are those that are replaced alone; then opener, anchor and disk worker too, which leave something to the
+ * end of the engine. */
 static enum proc_kind pick_kind(const struct hall *h)
 {
     static const enum proc_kind single[] = { PROC_LAUNCHER, PROC_ZYGOTE, PROC_INIT, PROC_WORKER, PROC_WORKER };
-    static const enum proc_kind helpers[] = { PROC_SWEEPER, PROC_SWEEPER, PROC_OPENER, PROC_ANCHOR };
+    static const enum proc_kind helpers[] = { PROC_DISK_WORKER, PROC_DISK_WORKER, PROC_OPENER, PROC_ANCHOR };
 
     return h->spares_helpers || random_below(4) > 0 ? single[random_below(5)] : helpers[random_below(4)];
 }
@@ -379,10 +380,10 @@ static void close_all(struct hall *h)
         complain("%u sessions were opened, and %u ended", h->opened, h->ended);
 }
 
-/* A sweeper that was killed is replaced with the opener. */
+/* A disk worker that was killed is replaced with the opener. */
 static void renew(struct hall *h)
 {
-    if (h->done[PROC_SWEEPER] > 0)
+    if (h->done[PROC_DISK_WORKER] > 0)
         procs_kill(&h->procs, stats_of(h->engine).launcher_pid, PROC_OPENER);
     settle(h);
     procs_reap();

@@ -66,7 +66,7 @@ void load_close(struct load *load);
 
 enum proc_kind {
     PROC_OPENER,
-    PROC_SWEEPER,
+    PROC_DISK_WORKER,
     PROC_ANCHOR,
     PROC_LAUNCHER,
     PROC_ZYGOTE,   /* spares too */
@@ -78,7 +78,7 @@ extern const char *const proc_names[PROC_KINDS];
 struct proc {
     pid_t pid, ppid;
     enum proc_kind kind;
-    bool is_ours, is_zombie, is_sweeper;
+    bool is_ours, is_zombie, is_disk_worker;
     unsigned depth; /* pid namespaces below ours */
     pid_t inner;    /* pid in the innermost */
 };

@@ -654,12 +654,12 @@ static void test_a_tree_that_changes(void **state)
     assert_int_equal(count(p->store), 1);
 }
 
-/* ---- the sweeper ---- */
+/* ---- the disk worker ---- */
 
-static struct sweeper_reply ask(int sock, const struct sweep_request *request, int store, int data)
+static struct disk_reply ask(int sock, const struct disk_request *request, int store, int data)
 {
     const int fds[] = { store, data };
-    struct sweeper_reply reply;
+    struct disk_reply reply;
     size_t n_fds;
 
     assert_int_equal(hutch_fdpass_send(sock, request, sizeof(*request), fds, 2, 0), sizeof(*request));
@@ -672,12 +672,12 @@ static void test_orders(void **state)
 {
     struct place *p = *state;
     struct hutch_err err = { 0 };
-    struct sweep_request request = { .what = SWEEPER_TAKE, .id = 7, .name = "one" };
+    struct disk_request request = { .what = DISK_TAKE, .id = 7, .name = "one" };
     const int fds[] = { p->store, p->data };
-    struct sweeper_reply reply;
+    struct disk_reply reply;
     auto_fd sock = -1;
     int status;
-    pid_t pid = hutch_sweeper_start(&sock, &err);
+    pid_t pid = hutch_disk_start(&sock, &err);
 
     assert_true(pid > 0);
     put(p->data, "a", "state");
@@ -690,7 +690,7 @@ static void test_orders(void **state)
 
     request.what = 99;
     assert_true(ask(sock, &request, p->store, p->data).has_failed);
-    request.what = SWEEPER_RESTORE;
+    request.what = DISK_RESTORE;
     memset(request.keep, 'x', sizeof(request.keep)); /* no end: not answered, and nothing happens */
     assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 2, 0) > 0);
     assert_true(hutch_fdpass_send(sock, &request, sizeof(request) - 1, fds, 2, 0) > 0);
@@ -706,12 +706,12 @@ static void test_orders(void **state)
     assert_false(ask(sock, &request, p->store, p->data).has_failed);
     assert_text(p->data, "a", "state");
 
-    request.what = SWEEPER_REMOVE;
+    request.what = DISK_REMOVE;
     strcpy(request.name, "..");
     assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 1, 0) > 0);
     strcpy(request.name, "one");
     assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 1, 0) > 0);
-    request.what = SWEEPER_TAKE; /* the same name: after the removal, or there would be such a state already */
+    request.what = DISK_TAKE; /* the same name: after the removal, or there would be such a state already */
     assert_false(ask(sock, &request, p->store, p->data).has_failed);
     assert_text(p->data, "a", "state");
 
@@ -720,7 +720,7 @@ static void test_orders(void **state)
     put(p->store, "two.out.part/x", "x");
     strcpy(request.name, "two");
     assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 2, 0) > 0);
-    request.what = SWEEPER_REMOVE;
+    request.what = DISK_REMOVE;
     assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 1, 0) > 0);
     hutch_fd_closep(&sock); /* what it was given it does all the same */
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -733,11 +733,11 @@ static void test_orders_behind_an_unread_answer(void **state)
 {
     struct place *p = *state;
     struct hutch_err err = { 0 };
-    struct sweep_request request = { .what = SWEEPER_TAKE, .name = "one" };
+    struct disk_request request = { .what = DISK_TAKE, .name = "one" };
     const int fds[] = { p->store, p->data };
     auto_fd sock = -1;
     struct pollfd answer;
-    pid_t pid = hutch_sweeper_start(&sock, &err);
+    pid_t pid = hutch_disk_start(&sock, &err);
     int status;
 
     assert_true(pid > 0);
@@ -748,7 +748,7 @@ static void test_orders_behind_an_unread_answer(void **state)
     assert_int_equal(count(p->store), 1);
     kill(pid, SIGSTOP);
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
-    request.what = SWEEPER_REMOVE;
+    request.what = DISK_REMOVE;
     assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 1, 0) > 0);
     hutch_fd_closep(&sock);
     kill(pid, SIGCONT);
@@ -762,11 +762,11 @@ static void test_removal_of_a_data_directory(void **state)
 {
     struct place *p = *state;
     struct hutch_err err = { 0 };
-    struct sweep_request restore = { .what = SWEEPER_RESTORE, .name = "one" };
-    struct sweep_request change = { .what = SWEEPER_SWITCH, .name = "one", .keep = "kept" };
-    struct sweep_request removal = { .what = SWEEPER_REMOVE, .name = "ours" };
+    struct disk_request restore = { .what = DISK_RESTORE, .name = "one" };
+    struct disk_request change = { .what = DISK_SWITCH, .name = "one", .keep = "kept" };
+    struct disk_request removal = { .what = DISK_REMOVE, .name = "ours" };
     auto_fd sock = -1, ours = -1;
-    pid_t pid = hutch_sweeper_start(&sock, &err);
+    pid_t pid = hutch_disk_start(&sock, &err);
     int status;
 
     assert_true(pid > 0);
@@ -804,10 +804,10 @@ static void test_killed(void **state)
 {
     struct place *p = *state;
     struct hutch_err err = { 0 };
-    struct sweep_request request = { .what = SWEEPER_RESTORE, .name = "one" };
+    struct disk_request request = { .what = DISK_RESTORE, .name = "one" };
     const int fds[] = { p->store, p->data };
     auto_fd sock = -1;
-    pid_t pid = hutch_sweeper_start(&sock, &err);
+    pid_t pid = hutch_disk_start(&sock, &err);
     int status;
 
     assert_true(pid > 0);
@@ -819,7 +819,7 @@ static void test_killed(void **state)
     }
     take(p, "one");
     for (int i = 0; i < 60; i++) {
-        struct sweeper_reply reply;
+        struct disk_reply reply;
         size_t n_fds;
         pid_t child = 0;
         int n;

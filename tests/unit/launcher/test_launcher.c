@@ -52,7 +52,7 @@ struct rig {
     int launcher; /* its socket */
     int launcher_pidfd;
     int zygote;   /* its socket */
-    int sweeper;  /* its socket */
+    int disk;     /* its socket */
     char dir[96]; /* the data directory, in the place of all tests */
     struct sandbox_spec spec;
 };
@@ -182,7 +182,7 @@ static int start_rig(void **state, const char *musl)
     assert_int_equal(posix_spawn(&r->opener, launcher, &actions, NULL, argv, envp), 0);
     posix_spawn_file_actions_destroy(&actions);
     close(pair[1]);
-    hear_opener(r, &reply, &r->sweeper, &n_fds);
+    hear_opener(r, &reply, &r->disk, &n_fds);
     assert_int_equal(reply.what, OPENER_HELLO);
     assert_int_equal(n_fds, 1);
     assert_int_equal(reply.is_mapped_away, geteuid() == 0);
@@ -237,7 +237,7 @@ static int teardown(void **state)
     close(r->launcher);
     close(r->launcher_pidfd);
     close(r->zygote);
-    close(r->sweeper);
+    close(r->disk);
     assert_int_equal(waitpid(r->opener, &status, 0), r->opener);
     assert_int_equal(status, 0);
     hutch_spec_done(&r->spec);
@@ -491,10 +491,10 @@ static void test_data_can_come_later(void **state)
     assert_int_equal(rmdir(request.path), 0);
 }
 
-static void test_the_sweeper_removes_a_directory(void **state)
+static void test_the_disk_worker_removes_a_directory(void **state)
 {
     struct rig *r = *state;
-    struct sweep_request request = { .name = "left" }, wrong = { .name = "../left" };
+    struct disk_request request = { .name = "left" }, wrong = { .name = "../left" };
     char path[128], inside[160];
     int dirfd = open(r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -505,8 +505,8 @@ static void test_the_sweeper_removes_a_directory(void **state)
         snprintf(inside, sizeof(inside), "%s/%d", path, i);
         assert_int_equal(mkdir(inside, 0), 0);
     }
-    assert_true(hutch_fdpass_send(r->sweeper, &wrong, sizeof(wrong), &dirfd, 1, 0) > 0); /* passed over */
-    assert_true(hutch_fdpass_send(r->sweeper, &request, sizeof(request), &dirfd, 1, 0) > 0);
+    assert_true(hutch_fdpass_send(r->disk, &wrong, sizeof(wrong), &dirfd, 1, 0) > 0); /* passed over */
+    assert_true(hutch_fdpass_send(r->disk, &request, sizeof(request), &dirfd, 1, 0) > 0);
     close(dirfd);
     for (int i = 0; i < PATIENCE_MS && access(path, F_OK) == 0; i++)
         poll(NULL, 0, 1);
@@ -580,7 +580,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_exit_codes_come_from_wait, setup, teardown),
         cmocka_unit_test_setup_teardown(test_data_is_written_to_the_host, setup, teardown),
         cmocka_unit_test_setup_teardown(test_data_can_come_later, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_the_sweeper_removes_a_directory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_disk_worker_removes_a_directory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_dead_launcher_is_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_zygote_forks_a_zygote, setup, teardown),
         cmocka_unit_test(test_the_helper_works_with_another_libc),
