@@ -268,8 +268,8 @@ int hutch_cmd_repl(int argc, char **argv)
     if (hutch_run_options_data(&opts, &data, &err) < 0 || hutch_home_path(&home, &err) < 0)
         goto out;
     hutch_run_options_profile(&opts, home, data, &profile);
-    if (!profile.timeout)
-        profile.timeout = "0"; /* Ctrl-C is there */
+    if (!profile.limits[LIMIT_WALL])
+        profile.limits[LIMIT_WALL] = PROFILE_NO_LIMIT; /* Ctrl-C is there */
     r.data = data;
     r.is_quiet = opts.quiet;
     r.is_interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);

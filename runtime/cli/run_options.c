@@ -11,7 +11,7 @@
 
 #define LLM_MAX_BUDGET 1000000
 
-enum option_kind { OPT_TEXT, OPT_REPEATED, OPT_FLAG, OPT_V, OPT_FLAG_OR_VALUE };
+enum option_kind { OPT_TEXT, OPT_REPEATED, OPT_FLAG, OPT_V, OPT_FLAG_OR_VALUE, OPT_BYTES, OPT_CPUS, OPT_NUMBER, OPT_TIME };
 enum { RUN = 1u << RUN_COMMAND_RUN, REPL = 1u << RUN_COMMAND_REPL, BOTH = RUN | REPL };
 
 #define AT(field) offsetof(struct run_opts, field)
@@ -29,12 +29,12 @@ static const struct {
     { BOTH, 0, "--image", "NAME", OPT_TEXT, AT(image), "image to run in (default: python)", 0 },
     { BOTH, 0, "--rootfs", "host|DIR", OPT_TEXT, AT(rootfs), "the host's own /usr, or a root tree, instead of an image", 0 },
     { BOTH, 0, "--policy", "NAME|FILE", OPT_TEXT, AT(policy), "isolation and limits (default: default)", 0 },
-    { BOTH, 0, "--memory", "SIZE", OPT_TEXT, AT(memory), "memory limit, e.g. 512m; 0 for none", 0 },
-    { BOTH, 0, "--cpus", "NUMBER", OPT_TEXT, AT(cpus), "CPUs, e.g. 1 or 0.5; 0 for all", 0 },
-    { BOTH, 0, "--pids-limit", "NUMBER", OPT_TEXT, AT(pids), "processes and threads at once; 0 for no limit", 0 },
-    { RUN, 0, "--timeout", "TIME", OPT_TEXT, AT(timeout), "wall clock limit, e.g. 30s; 0 for none", 0 },
-    { REPL, 0, "--timeout", "TIME", OPT_TEXT, AT(timeout), "wall clock limit of each cell, e.g. 30s (default: none)", 0 },
-    { BOTH, 0, "--cpu-time", "TIME", OPT_TEXT, AT(cpu_time), "CPU time limit of all processes together; 0 for none", 0 },
+    { BOTH, 0, "--memory", "SIZE", OPT_BYTES, AT(memory), "memory limit, e.g. 512m; 0 for none", 0 },
+    { BOTH, 0, "--cpus", "NUMBER", OPT_CPUS, AT(cpus), "CPUs, e.g. 1 or 0.5; 0 for all", 0 },
+    { BOTH, 0, "--pids-limit", "NUMBER", OPT_NUMBER, AT(pids), "processes and threads at once; 0 for no limit", 0 },
+    { RUN, 0, "--timeout", "TIME", OPT_TIME, AT(timeout), "wall clock limit, e.g. 30s; 0 for none", 0 },
+    { REPL, 0, "--timeout", "TIME", OPT_TIME, AT(timeout), "wall clock limit of each cell, e.g. 30s (default: none)", 0 },
+    { BOTH, 0, "--cpu-time", "TIME", OPT_TIME, AT(cpu_time), "CPU time limit of all processes together; 0 for none", 0 },
     { BOTH, 0, "--network", "none|host", OPT_TEXT, AT(network), "loopback only, or the host's network", 0 },
     { BOTH, 'e', "--env", "NAME=VALUE", OPT_REPEATED, AT(env), "set an environment variable", 0 },
     { BOTH, 'v', "--volume", "SRC:DST[:ro]", OPT_V, AT(volumes), "make a host path visible inside", 0 },
@@ -80,12 +80,30 @@ static bool is_volume(const char *next)
     return next && strstr(next, ":/");
 }
 
+static int take_limit(uint64_t *field, size_t row, const char *value, struct hutch_err *err)
+{
+    static int (*const parsers[])(const char *, uint64_t *, struct hutch_err *) = {
+        [OPT_BYTES] = hutch_parse_bytes, [OPT_CPUS] = hutch_parse_cpus, [OPT_NUMBER] = hutch_parse_u64,
+        [OPT_TIME] = hutch_parse_duration_ms,
+    };
+
+    if (parsers[options[row].kind](value, field, err) < 0)
+        return hutch_err_wrap(err, "option '%s'", options[row].name);
+    if (*field == 0)
+        *field = PROFILE_NO_LIMIT;
+    else if (*field == PROFILE_NO_LIMIT)
+        --*field; /* too large all the same */
+    return 0;
+}
+
 static int take_value(struct run_opts *opts, size_t row, const char *value, struct hutch_err *err)
 {
     void *field = (char *)opts + options[row].offset;
 
     if (options[row].kind == OPT_TEXT) {
         *(const char **)field = value;
+    } else if (options[row].kind >= OPT_BYTES) {
+        return take_limit(field, row, value, err);
     } else {
         struct run_repeated *r = field;
 
@@ -181,10 +199,10 @@ void hutch_run_options_profile(const struct run_opts *opts, const char *home, co
 {
     *ret = (struct profile){
         .home = home,           .policy = opts->policy,   .image = opts->image,     .rootfs = opts->rootfs,
-        .workdir = opts->workdir, .network = opts->network, .memory = opts->memory, .cpus = opts->cpus,
-        .pids = opts->pids,     .timeout = opts->timeout, .cpu_time = opts->cpu_time, .data = data,
-        .env = opts->env.values, .n_env = opts->env.n,    .volumes = opts->volumes.values, .n_volumes = opts->volumes.n,
-        .tmpfs = opts->tmpfs.values, .n_tmpfs = opts->tmpfs.n,
+        .workdir = opts->workdir, .network = opts->network, .data = data,
+        .limits = { [LIMIT_MEMORY] = opts->memory, [LIMIT_CPUS] = opts->cpus, [LIMIT_PIDS] = opts->pids, [LIMIT_WALL] = opts->timeout,
+                    [LIMIT_CPU_TIME] = opts->cpu_time },
+        .env = opts->env.values, .volumes = opts->volumes.values, .tmpfs = opts->tmpfs.values,
     };
 }
 

@@ -12,13 +12,14 @@
 #define RUN_MAX_REPEATED 256 /* of each option that may be given several times */
 
 struct run_repeated {
-    const char *values[RUN_MAX_REPEATED];
+    const char *values[RUN_MAX_REPEATED + 1]; /* ends with NULL */
     size_t n;
 };
 
 /* As given; NULL for what was not. Nothing is owned. */
 struct run_opts {
-    const char *image, *rootfs, *policy, *code, *data, *workdir, *network, *memory, *cpus, *pids, *timeout, *cpu_time;
+    const char *image, *rootfs, *policy, *code, *data, *workdir, *network;
+    uint64_t memory, cpus, pids, timeout, cpu_time; /* 0: not given; PROFILE_NO_LIMIT: given as 0 */
     const char *output, *cell_timeout, *context, *images, *llm_budget;
     struct run_repeated env, volumes, tmpfs, params;
     bool json, quiet, verbose, help, warm, rich, llm, allow_errors;

@@ -10,25 +10,99 @@
 #include "runtime/config/usual_mounts.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-/* A limit from the command line; 0: none. The range is the policies'. */
-static int apply_limit(struct sandbox_spec *spec, enum sandbox_limit limit, const char *text, struct hutch_err *err)
-{
-    const struct limit *row = &hutch_limits[limit];
-    const char *refusal;
-    uint64_t value;
+/* --- a copy ------------------------------------------------------------------------------------------------------- */
 
-    if (!text)
-        return 0;
-    if (hutch_limit_parse(row->unit, text, &value, err) < 0)
-        return hutch_err_wrap(err, "option '%s'", row->option);
-    refusal = value ? hutch_limit_refuses(row, value) : NULL;
-    if (refusal)
-        return hutch_err_set(err, 0, "option '%s': '%s' is too %s", row->option, text, refusal);
-    spec->limits[limit] = value;
+#define TEXT(field) offsetof(struct profile, field)
+
+static const size_t texts[] = { TEXT(home), TEXT(policy), TEXT(policy_dir), TEXT(image), TEXT(rootfs), TEXT(workdir), TEXT(network),
+                                TEXT(data) };
+static const size_t lists[] = { TEXT(env), TEXT(volumes), TEXT(tmpfs) };
+
+static char **text_at(const struct profile *profile, size_t offset)
+{
+    return (char **)((char *)profile + offset);
+}
+
+static char ***list_at(const struct profile *profile, size_t offset)
+{
+    return (char ***)((char *)profile + offset);
+}
+
+static char **copy_list(char *const *from)
+{
+    size_t n = 0;
+    char **copy;
+
+    while (from[n])
+        n++;
+    copy = calloc(n + 1, sizeof(*copy));
+    for (size_t i = 0; copy && i < n; i++) {
+        copy[i] = strdup(from[i]);
+        if (!copy[i]) {
+            while (i > 0)
+                free(copy[--i]);
+            free(copy);
+            return NULL;
+        }
+    }
+    return copy;
+}
+
+int hutch_profile_copy(const struct profile *from, struct profile *ret, struct hutch_err *err)
+{
+    struct profile copy = { 0 };
+    bool is_whole = true;
+
+    memcpy(copy.limits, from->limits, sizeof(copy.limits));
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+        if (*text_at(from, texts[i]))
+            is_whole &= (*text_at(&copy, texts[i]) = strdup(*text_at(from, texts[i]))) != NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+        if (*list_at(from, lists[i]))
+            is_whole &= (*list_at(&copy, lists[i]) = copy_list(*list_at(from, lists[i]))) != NULL;
+    if (!is_whole) {
+        hutch_profile_done(&copy);
+        return hutch_err_set(err, ENOMEM, "keep what is asked of a sandbox");
+    }
+    *ret = copy;
+    return 0;
+}
+
+void hutch_profile_done(struct profile *profile)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+        free(*text_at(profile, texts[i]));
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+        char **list = *list_at(profile, lists[i]);
+
+        for (size_t j = 0; list && list[j]; j++)
+            free(list[j]);
+        free(list);
+    }
+    *profile = (struct profile){ 0 };
+}
+
+/* --- a spec ------------------------------------------------------------------------------------------------------- */
+
+/* The bounds are those that policies have, too. */
+static int apply_limits(struct sandbox_spec *spec, const uint64_t limits[LIMIT_COUNT], struct hutch_err *err)
+{
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        bool has_one = limits[i] != PROFILE_NO_LIMIT;
+        const char *refusal = has_one ? hutch_limit_refuses(&hutch_limits[i], limits[i]) : NULL;
+
+        if (!limits[i])
+            continue;
+        if (refusal)
+            return hutch_err_set(err, 0, "the limit '%s' of %" PRIu64 " is too %s", hutch_limit_name(i), limits[i], refusal);
+        spec->limits[i] = has_one ? limits[i] : 0;
+    }
     return 0;
 }
 
@@ -246,10 +320,7 @@ int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec
         find_policies(profile, &policy_dir, err) < 0 ||
         hutch_policy_load(profile->policy ? profile->policy : "default", policy_dir, spec, err) < 0)
         return -1;
-    if (apply_limit(spec, LIMIT_MEMORY, profile->memory, err) < 0 ||
-        apply_limit(spec, LIMIT_CPUS, profile->cpus, err) < 0 || apply_limit(spec, LIMIT_PIDS, profile->pids, err) < 0 ||
-        apply_limit(spec, LIMIT_WALL, profile->timeout, err) < 0 ||
-        apply_limit(spec, LIMIT_CPU_TIME, profile->cpu_time, err) < 0)
+    if (apply_limits(spec, profile->limits, err) < 0)
         return -1;
     if (profile->network && set_network(spec, profile->network, err) < 0)
         return -1;
@@ -258,17 +329,17 @@ int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec
                                                                MOUNT_RDONLY | MOUNT_OPTIONAL, err))
         return -1;
     hutch_usual_mounts_size(spec);
-    for (size_t i = 0; i < profile->n_tmpfs; i++)
-        if (add_tmpfs(spec, profile->tmpfs[i], err) < 0)
+    for (const char *const *t = profile->tmpfs; t && *t; t++)
+        if (add_tmpfs(spec, *t, err) < 0)
             return -1;
-    for (size_t i = 0; i < profile->n_volumes; i++)
-        if (add_volume(spec, profile->volumes[i], err) < 0)
+    for (const char *const *v = profile->volumes; v && *v; v++)
+        if (add_volume(spec, *v, err) < 0)
             return -1;
     if (resolve_sources(spec, err) < 0 || refuse_own_binds(spec, profile->home, policy_dir, err) < 0 ||
         (profile->data && refuse_own(profile->data, profile->home, policy_dir, err) < 0))
         return -1;
-    for (size_t i = 0; i < profile->n_env; i++)
-        if (add_env(spec, profile->env[i], err) < 0)
+    for (const char *const *e = profile->env; e && *e; e++)
+        if (add_env(spec, *e, err) < 0)
             return -1;
     if (bound_thread_pools(spec, err) < 0)
         return -1;

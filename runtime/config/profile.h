@@ -1,4 +1,4 @@
-/* profile.h - what somebody asks of a sandbox, apart from the program: a root tree, a policy, and what is set beyond it. Compiles to
+/* profile.h - what is asked of a sandbox, apart from the program: a root tree, a policy, and what is set beyond it. Compiles to
  * a struct sandbox_spec. The command line fills one, and so does an engine for its pool. */
 #ifndef HUTCH_CONFIG_PROFILE_H
 #define HUTCH_CONFIG_PROFILE_H
@@ -7,8 +7,12 @@
 #include "sandbox/spec.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
-/* Texts as the command line has them; NULL for what is not asked for. Nothing is owned. */
+#define PROFILE_NO_LIMIT UINT64_MAX
+
+/* Texts as the command line has them; NULL for what is not asked for. Lists end with NULL. Nothing is owned, unless
+ * hutch_profile_copy() made it. */
 struct profile {
     const char *home;       /* hutch's own directory */
     const char *policy;     /* name or file; NULL: "default" */
@@ -16,11 +20,14 @@ struct profile {
     const char *image;      /* NULL: "python", unless there is a rootfs */
     const char *rootfs;     /* "host", or a root tree */
     const char *workdir, *network;
-    const char *memory, *cpus, *pids, *timeout, *cpu_time;
+    uint64_t limits[LIMIT_COUNT]; /* instead of the policy's; 0: that one, PROFILE_NO_LIMIT: none */
     const char *const *env, *const *volumes, *const *tmpfs;
-    size_t n_env, n_volumes, n_tmpfs;
     const char *data;       /* host directory for /mnt/data, its real path: only to be looked at here */
 };
+
+/* A copy with texts of its own, for hutch_profile_done(). Errors: ENOMEM. */
+int hutch_profile_copy(const struct profile *from, struct profile *ret, struct hutch_err *err);
+void hutch_profile_done(struct profile *profile); /* fine on one that is all zeroes */
 
 /* Fills @spec, which hutch_spec_init() has filled, with everything but the root tree, the program and /mnt/data. */
 int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err);

@@ -201,7 +201,6 @@ static int make_own_spec(const struct hutch_engine *engine, const struct hutch_r
 {
     struct profile profile = engine->profile;
     uint64_t ignored[LIMIT_COUNT];
-    char memory[24], pids[24], cpus[32];
 
     if (request->policy)
         profile.policy = request->policy;
@@ -214,15 +213,9 @@ static int make_own_spec(const struct hutch_engine *engine, const struct hutch_r
     if (!asks_for_own_sandbox(request))
         return 0;
     hutch_spec_done(ret); /* and again, as other things follow from them */
-    snprintf(memory, sizeof(memory), "%" PRIu64, request->memory_bytes);
-    snprintf(pids, sizeof(pids), "%" PRIu64, request->pids);
-    snprintf(cpus, sizeof(cpus), "%" PRIu64 ".%03" PRIu64, request->cpus / 1000, request->cpus % 1000);
-    if (request->memory_bytes)
-        profile.memory = memory;
-    if (request->pids)
-        profile.pids = pids;
-    if (request->cpus)
-        profile.cpus = cpus;
+    for (size_t i = 0; i < LIMIT_COUNT; i++)
+        if (hutch_limits[i].is_built_in && asked_limit(request, i))
+            profile.limits[i] = asked_limit(request, i);
     return hutch_request_make_spec(engine, &profile, ret, err);
 }
 

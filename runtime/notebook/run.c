@@ -8,7 +8,6 @@
 #include "runtime/config/profile.h"
 
 #include <cjson/cJSON.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -313,14 +312,11 @@ int hutch_notebook_run(struct notebook *nb, const struct notebook_order *order, 
     struct profile profile = *order->profile;
     const char *modules[ARRAY_SIZE(libraries) + 1];
     const double start = now_ms();
-    char wall[32];
     int rc;
 
     /* Who sets a limit for cells sets that of the policy, which is the most that a cell may have. */
-    if (order->cell_timeout_ms && !profile.timeout) {
-        snprintf(wall, sizeof(wall), "%" PRIu64 "ms", order->cell_timeout_ms);
-        profile.timeout = wall;
-    }
+    if (!profile.limits[LIMIT_WALL])
+        profile.limits[LIMIT_WALL] = order->cell_timeout_ms;
     for (size_t i = 0; i < nb->n_cells; i++)
         out.n += hutch_notebook_is_executed(&nb->cells[i]);
     list_modules(nb, modules);
