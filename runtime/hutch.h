@@ -30,7 +30,8 @@
  * accepted is told by its result: every accepted run and cell gets exactly one.
  *
  * VERSIONS. A program keeps working with a newer library that has added fields at the end of a struct: hutch_..._init() sets the size
- * of options and requests, and the caller that of hutch_engine_stats. hutch_zygote, hutch_zygote_stats and hutch_error do not change. */
+ * of options and requests, and the caller that of what it has filled: hutch_engine_stats, hutch_limits, hutch_limit_report,
+ * hutch_layer_report. hutch_zygote, hutch_zygote_stats and hutch_error do not change. */
 #ifndef HUTCH_H
 #define HUTCH_H
 
@@ -62,6 +63,14 @@ struct hutch_zygote {
                                  * and 32 */
 };
 
+#define HUTCH_NO_LIMIT UINT64_MAX
+
+struct hutch_limits { /* in the units of hutch_request */
+    size_t size; /* the caller sets it, to sizeof(struct hutch_limits) */
+    uint64_t wall_ms, cpu_ms;
+    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes;
+};
+
 struct hutch_engine_options {
     size_t size;
     const char *home;     /* hutch's own directory; NULL: $HUTCH_HOME, $XDG_DATA_HOME/hutch, ~/.local/share/hutch */
@@ -77,6 +86,14 @@ struct hutch_engine_options {
     uint64_t recycle_ms;         /* … or after this time; 0: one hour */
     uint64_t trim_ms;            /* a pool that has more than min and was not used for this long gets smaller; 0: 30 s */
     unsigned max_sessions;       /* open at the same time, besides the runs; 0: 1024 */
+    /* What all runs and sessions get instead of what the policy says. It is the operator's to choose, so it may be more than that. */
+    const char *rootfs;   /* "host": the host's own /usr, read-only; or the path of a root tree. Not together with image */
+    const struct hutch_limits *limits; /* a field that is 0 stays the policy's; HUTCH_NO_LIMIT: none. NULL: all of them are the policy's */
+    const char *network;  /* "none": loopback only. "host": that of the host, unfiltered; runs are built on demand. NULL: the policy's */
+    const char *workdir;  /* absolute, inside; NULL: /mnt/data */
+    const char *const *env;     /* NAME=VALUE on top of the policy's. Lists end with NULL; NULL: none */
+    const char *const *volumes; /* "SRC:DST" or "SRC:DST:ro": what the host has at the absolute path SRC is at DST inside */
+    const char *const *tmpfs;   /* "DST" or "DST:SIZE": an empty directory of a run's own; 64 MiB, or a size such as "16m" */
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);
 
@@ -118,6 +135,9 @@ struct hutch_engine_stats {
 };
 void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_stats *stats);
 
+/* Those of a run that asks for none itself: the policy's, with what the options say. 0: no limit. */
+void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_limits *limits);
+
 /* --- results --- */
 
 enum hutch_verdict { /* docs/results.md */
@@ -134,6 +154,9 @@ enum hutch_verdict { /* docs/results.md */
 const char *hutch_verdict_text(enum hutch_verdict verdict); /* "ok", "error", … */
 
 #define HUTCH_UNKNOWN UINT64_MAX
+
+struct hutch_run_details;  /* what the calls below know of a result beyond its fields */
+struct hutch_cell_details;
 
 struct hutch_result {
     size_t size;
@@ -154,12 +177,29 @@ struct hutch_result {
     int  was_prepared;   /* a sandbox from the pool, not one built on demand */
     int  restarts;       /* times that it was begun again, before any of its code ran */
     const char *zygote;  /* name, NULL when the run did not use one */
-    const void *internal;
+    const struct hutch_run_details *internal;
     const struct hutch_cell_result *cell; /* of a rich run, what its one cell showed; NULL without */
 };
 
 /* The whole result as the JSON object of docs/results.md, for the caller to free(3); NULL on ENOMEM. Inside on_result only. */
 char *hutch_result_to_json(const struct hutch_result *result);
+
+/* What became of a limit, and of a layer of the isolation: docs/results.md. */
+struct hutch_limit_report {
+    size_t size;        /* the caller sets it, to sizeof(struct hutch_limit_report) */
+    const char *name;   /* "memory", "wall", … */
+    uint64_t value;     /* 0: no limit was asked for */
+    char enforcers[64]; /* "cgroup supervisor": who enforces it, names with a blank between; "none" for a limit that nothing enforces */
+};
+struct hutch_layer_report {
+    size_t size;        /* the caller sets it, to sizeof(struct hutch_layer_report) */
+    const char *name;   /* "seccomp", "user_namespace", … */
+    int is_active;
+    const char *detail; /* "ABI 6", "not delegated", …; may be empty */
+};
+/* One after the other, with @index from 0 on: 1, and 0 when there is none at @index. Inside on_result only. */
+int hutch_result_get_limit(const struct hutch_result *result, unsigned index, struct hutch_limit_report *ret);
+int hutch_result_get_layer(const struct hutch_result *result, unsigned index, struct hutch_layer_report *ret);
 
 /* --- runs --- */
 
@@ -188,6 +228,10 @@ struct hutch_request {
     void *user;
     int rich;                  /* Python, without name, args and input: the code runs as the one cell of a session, in IPython's shell,
                                 * and the result has what it displays. What it prints is there and in out and err */
+    int has_input_fd;          /* instead of input, standard input comes from input_fd: a pipe, socket, terminal or file, that is read as
+                                * the program reads and never waited for. The engine keeps a duplicate until the run is over; what a
+                                * program leaves unread may have been taken from it all the same */
+    int input_fd;
 };
 void hutch_request_init(struct hutch_request *request);
 
@@ -199,6 +243,11 @@ int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request 
 
 /* Ends a run; its result, "killed", comes by a later dispatch. 1 when there was something to end, 0 when it is over or unknown. */
 int hutch_engine_cancel(struct hutch_engine *engine, uint64_t id);
+
+/* Passes a signal, SIGINT or SIGTERM as a rule, on to the program of a run, as a terminal does. Two seconds later it is killed, by a
+ * second call at once, and the verdict is "killed". A run whose program has not begun is cancelled. Returns as hutch_engine_cancel(); 0
+ * for what is no signal's number, too. Not for sessions: see hutch_session_interrupt(). */
+int hutch_engine_signal(struct hutch_engine *engine, uint64_t id, int signal);
 
 /* --- sessions --- */
 
@@ -237,7 +286,7 @@ struct hutch_cell_result {
     double queued_ms, run_ms;
     double t_busy, t_input, t_reply, t_idle; /* seconds since 1970, of a notebook's metadata.execution; 0 when it did not get there */
     uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes; /* of this cell; HUTCH_UNKNOWN where nobody counted */
-    const void *internal;
+    const struct hutch_cell_details *internal;
     const char *language_info;  /* of the interpreter, as a notebook's metadata has it: a JSON object; NULL: not known */
 };
 /* The whole result as the JSON object of docs/sessions.md, with the files that the cell added, modified and deleted, for the caller to

@@ -78,7 +78,7 @@ static bool add_positive(cJSON *object, const char *key, int value)
     return value > 0 ? hutch_json_add_u64(object, key, (uint64_t)value) : hutch_json_add(object, key, cJSON_CreateNull());
 }
 
-static bool add_error(cJSON *root, const struct hutch_cell_result *result, const struct cell_details *details)
+static bool add_error(cJSON *root, const struct hutch_cell_result *result, const struct hutch_cell_details *details)
 {
     cJSON *object;
 
@@ -91,7 +91,7 @@ static bool add_error(cJSON *root, const struct hutch_cell_result *result, const
            hutch_json_add_string(object, "traceback_ansi", result->error_traceback_ansi);
 }
 
-static bool add_files(cJSON *root, const struct cell_details *details)
+static bool add_files(cJSON *root, const struct hutch_cell_details *details)
 {
     cJSON *files;
 
@@ -138,8 +138,8 @@ static bool add_usage(cJSON *root, const struct hutch_cell_result *result)
 
 static bool fill(cJSON *root, const struct hutch_cell_result *result, const cJSON *outputs)
 {
-    static const struct cell_details nothing = { .code = NULL };
-    const struct cell_details *details = result->internal != NULL ? result->internal : &nothing;
+    static const struct hutch_cell_details nothing = { .code = NULL };
+    const struct hutch_cell_details *details = result->internal != NULL ? result->internal : &nothing;
     const char *message = result->message != NULL && result->message[0] != '\0' ? result->message : NULL;
 
     return hutch_json_add_u64(root, "version", 1) && hutch_json_add_string(root, "verdict", hutch_verdict_text(result->verdict)) &&

@@ -10,7 +10,7 @@ struct cJSON;
 struct file_changes;
 
 /* What struct hutch_cell_result has no field for; its .internal points here, or is NULL. Nothing is owned. */
-struct cell_details {
+struct hutch_cell_details {
     const char *code;                 /* the cell's own, NUL-terminated; NULL: not known */
     const char *cause;                /* of the error, as the agent says; NULL: not known */
     const struct file_changes *files; /* data/changes.h; NULL: nobody looked */

@@ -397,7 +397,7 @@ static void add_cause(struct text_buffer *to, const char *cause)
 }
 
 /* "line 3: df['x'] -> KeyError: 'x'" */
-static void add_error(struct text_buffer *to, const struct hutch_cell_result *result, const struct cell_details *details)
+static void add_error(struct text_buffer *to, const struct hutch_cell_result *result, const struct hutch_cell_details *details)
 {
     if (result->error_name == NULL)
         return;
@@ -464,7 +464,7 @@ static void add_changes(struct text_buffer *to, const char *verb, const struct f
         hutch_text_addf(to, " and %zu more", list->n - MAX_FILES);
 }
 
-static void add_files(struct text_buffer *to, const struct cell_details *details)
+static void add_files(struct text_buffer *to, const struct hutch_cell_details *details)
 {
     bool is_first = true;
 
@@ -485,7 +485,7 @@ static void drop_newlines(struct text_buffer *text)
 }
 
 /* What is always told, each part at most at its share of @budget. */
-static void add_end(struct text_buffer *to, const struct hutch_cell_result *result, const struct cell_details *details, uint64_t budget)
+static void add_end(struct text_buffer *to, const struct hutch_cell_result *result, const struct hutch_cell_details *details, uint64_t budget)
 {
     struct text_buffer error = TEXT_BUFFER_INIT, message = TEXT_BUFFER_INIT, files = TEXT_BUFFER_INIT;
     struct { struct text_buffer *text; uint64_t budget; } parts[] = {
@@ -508,8 +508,8 @@ static void add_end(struct text_buffer *to, const struct hutch_cell_result *resu
 
 char *hutch_cell_result_to_text(const struct hutch_cell_result *result, size_t budget)
 {
-    static const struct cell_details nothing = { .code = NULL };
-    const struct cell_details *details = result->internal != NULL ? result->internal : &nothing;
+    static const struct hutch_cell_details nothing = { .code = NULL };
+    const struct hutch_cell_details *details = result->internal != NULL ? result->internal : &nothing;
     uint64_t quarters = 4 * (uint64_t)(budget > 0 && budget < SIZE_MAX / 8 ? budget : budget > 0 ? SIZE_MAX / 8 : CELL_TEXT_DEFAULT_BUDGET);
     struct text_buffer body = TEXT_BUFFER_INIT, end = TEXT_BUFFER_INIT, text = TEXT_BUFFER_INIT;
     cJSON *outputs = hutch_cell_parse_outputs(result);

@@ -1,47 +1,69 @@
 #include "runtime/cli/engine.h"
 
-#include "runtime/engine/engine_priv.h"
-#include "sandbox/fd.h"
 #include "runtime/cli/places.h"
+#include "runtime/cli/run_options.h"
+#include "runtime/config/policy_find.h"
+#include "sandbox/fd.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
-static int open_engine(const struct hutch_zygote *zygote, const struct profile *profile, struct hutch_engine **ret, struct hutch_err *err)
+int hutch_cli_engine_options(const struct run_opts *opts, const char *home, struct cli_engine_options *ret, struct hutch_err *err)
 {
-    struct hutch_engine_options options;
-    auto_free char *launcher = NULL;
+    struct hutch_engine_options *options = &ret->options;
 
-    hutch_engine_options_init(&options);
-    options.zygotes = zygote;
-    options.n_zygotes = options.max_running = 1;
-    if (!getenv("HUTCH_LAUNCHER") && hutch_places_launcher(&launcher, err) < 0)
+    *ret = (struct cli_engine_options){
+        .limits = { .size = sizeof(ret->limits), .memory_bytes = opts->memory, .cpus = opts->cpus, .pids = opts->pids,
+                    .wall_ms = opts->timeout, .cpu_ms = opts->cpu_time },
+    };
+    if (hutch_policy_dir(&ret->policy_dir, err) < 0 ||
+        (!getenv("HUTCH_LAUNCHER") && hutch_places_launcher(&ret->launcher, err) < 0))
         return -1;
-    options.launcher = launcher;
-    return hutch_engine_open_profile(&options, profile, ret, err);
+    hutch_engine_options_init(options);
+    options->home = home;
+    options->launcher = ret->launcher;
+    options->image = opts->image;
+    options->policy = opts->policy;
+    options->policy_dir = ret->policy_dir;
+    options->max_running = 1;
+    options->rootfs = opts->rootfs;
+    options->limits = &ret->limits;
+    options->network = opts->network;
+    options->workdir = opts->workdir;
+    options->env = opts->env.values;
+    options->volumes = opts->volumes.values;
+    options->tmpfs = opts->tmpfs.values;
+    return 0;
 }
 
-int hutch_cli_engine_open(const struct profile *profile, const char *const *modules, struct hutch_engine **ret,
-                          struct hutch_err *err)
+void hutch_cli_engine_done(struct cli_engine_options *options)
 {
-    const char *words[CLI_ENGINE_MAX_MODULES + 3] = { "IPython", "ipykernel" };
-    const struct hutch_zygote zygote = { .name = "shell", .modules = words, .min = 1, .max = 1 };
-    size_t n = 2;
-
-    for (; modules && *modules && n < ARRAY_SIZE(words) - 1; modules++)
-        words[n++] = *modules;
-    return open_engine(&zygote, profile, ret, err);
+    free(options->launcher);
+    free(options->policy_dir);
+    options->launcher = options->policy_dir = NULL;
 }
 
-int hutch_cli_engine_open_bare(const struct profile *profile, struct hutch_engine **ret, struct hutch_err *err)
+static int open_engine(const struct cli_engine_options *options, const struct hutch_zygote *zygote, struct hutch_engine **ret,
+                       struct hutch_err *err)
 {
-    const struct hutch_zygote zygote = { .name = "bare", .min = 1, .max = 1 };
+    struct hutch_engine_options all = options->options;
+    struct hutch_error error;
 
-    return open_engine(&zygote, profile, ret, err);
+    all.zygotes = zygote;
+    all.n_zygotes = 1;
+    return hutch_engine_open(&all, ret, &error) < 0 ? hutch_err_set(err, 0, "%s", error.message) : 0;
 }
 
-int hutch_cli_engine_fail(struct hutch_err *err, const struct hutch_error *error)
+int hutch_cli_engine_open(const struct cli_engine_options *options, struct hutch_engine **ret, struct hutch_err *err)
 {
-    *err = (struct hutch_err){ .errnum = error->code }; /* the message has the text of that already */
-    snprintf(err->msg, sizeof(err->msg), "%.*s", (int)sizeof(err->msg) - 1, error->message);
-    return -1;
+    static const char *const modules[] = { "IPython", "ipykernel", NULL };
+    static const struct hutch_zygote zygote = { .name = "shell", .modules = modules, .min = 1, .max = 1 };
+
+    return open_engine(options, &zygote, ret, err);
+}
+
+int hutch_cli_engine_open_bare(const struct cli_engine_options *options, struct hutch_engine **ret, struct hutch_err *err)
+{
+    static const struct hutch_zygote zygote = { .name = "bare", .min = 1, .max = 1 };
+
+    return open_engine(options, &zygote, ret, err);
 }

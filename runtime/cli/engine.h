@@ -2,22 +2,28 @@
 #ifndef HUTCH_CLI_ENGINE_H
 #define HUTCH_CLI_ENGINE_H
 
+#include "runtime/hutch.h"
 #include "sandbox/err.h"
 
-struct hutch_engine;
-struct hutch_error;
-struct profile;
+struct run_opts;
 
-#define CLI_ENGINE_MAX_MODULES 16
+/* What an engine is opened with. Its pointers are those of @opts, and of the texts here. */
+struct cli_engine_options {
+    struct hutch_engine_options options; /* for one run or session at a time, without zygotes */
+    struct hutch_limits limits;
+    char *launcher, *policy_dir; /* owned */
+};
 
-/* With an interpreter that can run cells. @profile's strings have to live as long as the engine. @modules: imported by the interpreter
- * beyond what cells need, NULL-terminated; or NULL. */
-int hutch_cli_engine_open(const struct profile *profile, const char *const *modules, struct hutch_engine **ret,
-                          struct hutch_err *err);
+/* @home: hutch's own directory. @ret points to itself and so must not be moved; hutch_cli_engine_done() in any case. */
+int hutch_cli_engine_options(const struct run_opts *opts, const char *home, struct cli_engine_options *ret, struct hutch_err *err);
+void hutch_cli_engine_done(struct cli_engine_options *options);
+
+/* What an interpreter that can execute cells has imported, and so the first names of a zygote's modules for that. */
+#define CLI_ENGINE_CELL_MODULES "IPython", "ipykernel"
+
+/* With an interpreter that can execute cells. */
+int hutch_cli_engine_open(const struct cli_engine_options *options, struct hutch_engine **ret, struct hutch_err *err);
 /* For programs only: nothing is imported. */
-int hutch_cli_engine_open_bare(const struct profile *profile, struct hutch_engine **ret, struct hutch_err *err);
-
-/* What the engine says went wrong. -1. */
-int hutch_cli_engine_fail(struct hutch_err *err, const struct hutch_error *error);
+int hutch_cli_engine_open_bare(const struct cli_engine_options *options, struct hutch_engine **ret, struct hutch_err *err);
 
 #endif

@@ -1,5 +1,6 @@
 #include "runtime/cli/notebook.h"
 
+#include "runtime/cli/engine.h"
 #include "runtime/cli/exits.h"
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
@@ -9,7 +10,6 @@
 #include "runtime/notebook/params.h"
 #include "runtime/notebook/run.h"
 #include "runtime/cli/output_file.h"
-#include "runtime/config/profile.h"
 #include "runtime/term/filter.h"
 
 #include <cjson/cJSON.h>
@@ -183,7 +183,7 @@ static int print_json(struct report *report, const struct notebook_outcome *outc
     bool is_complete = hutch_json_add_u64(object, "version", 1) &&
                        hutch_json_add_string(object, "verdict", hutch_verdict_text(outcome->verdict)) &&
                        hutch_json_add_string(object, "message", outcome->message) && hutch_json_add_string(object, "notebook", path) &&
-                       hutch_json_add_string(object, "directory", outcome->directory ? outcome->directory : report->opts->profile->data) &&
+                       hutch_json_add_string(object, "directory", outcome->directory ? outcome->directory : report->opts->data) &&
                        hutch_json_add_u64(object, "n_cells", outcome->n) && hutch_json_add_u64(object, "n_executed", outcome->n_executed) &&
                        hutch_json_add_ms(object, "total_ms", outcome->ms) && !report->is_out_of_memory;
 
@@ -235,7 +235,8 @@ static int run_and_write(const struct notebook_opts *opts, struct notebook *nb, 
 {
     struct notebook_outcome outcome = NOTEBOOK_OUTCOME_INIT;
     const struct notebook_order order = {
-        .profile = opts->profile,
+        .engine = &opts->engine->options,
+        .data = opts->data,
         .cell_timeout_ms = opts->cell_timeout_ms,
         .allow_errors = opts->allow_errors,
         .signal_fd = opts->signal_fd,

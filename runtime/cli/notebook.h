@@ -8,12 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct profile;
+struct cli_engine_options;
 
 struct notebook_opts {
     const char *path;              /* the notebook, as given */
     const char *output;            /* where it is written; "-" for stdout; NULL: beside the notebook, as NAME.out.ipynb */
-    const struct profile *profile; /* lives as long as the call */
+    const struct cli_engine_options *engine;
+    const char *data;              /* the real path of --data; NULL: none */
     const char *const *params;     /* "NAME=VALUE"; VALUE is JSON, or else a text */
     size_t n_params;
     uint64_t cell_timeout_ms;      /* 0: none of its own */

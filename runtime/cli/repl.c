@@ -200,21 +200,19 @@ static int watch_signals(const struct repl *r, int *ret_fd, struct hutch_err *er
     return 0;
 }
 
-/* The options make a sandbox at all, and how much it holds. */
-static int check_profile(const struct profile *profile, uint64_t *ret_max_upload, struct hutch_err *err)
+/* How large a file that is taken in can be. */
+static uint64_t max_upload(const struct hutch_engine *engine)
 {
-    struct sandbox_spec spec = { 0 };
+    struct hutch_limits limits = { .size = sizeof(limits) };
     uint64_t data, file;
-    int rc = hutch_spec_init(&spec, err) < 0 ? -1 : hutch_profile_build(profile, &spec, err);
 
-    data = rc == 0 && spec.limits[LIMIT_DATA_SIZE] ? spec.limits[LIMIT_DATA_SIZE] : UINT64_MAX;
-    file = rc == 0 && spec.limits[LIMIT_FILE_SIZE] ? spec.limits[LIMIT_FILE_SIZE] : UINT64_MAX;
-    *ret_max_upload = data < file ? data : file;
-    hutch_spec_done(&spec);
-    return rc;
+    hutch_engine_get_limits(engine, &limits);
+    data = limits.data_bytes ? limits.data_bytes : UINT64_MAX;
+    file = limits.file_bytes ? limits.file_bytes : UINT64_MAX;
+    return data < file ? data : file;
 }
 
-static int run(struct repl *r, const struct profile *profile, struct hutch_err *err)
+static int run(struct repl *r, const struct cli_engine_options *engine, struct hutch_err *err)
 {
     auto_free char *code = NULL;
     auto_fd signal_fd = -1;
@@ -223,13 +221,13 @@ static int run(struct repl *r, const struct profile *profile, struct hutch_err *
 
     if (!r->is_interactive && hutch_fd_slurp(STDIN_FILENO, CELL_MAX, "standard input", &code, &len, err) < 0)
         return -1;
-    if (check_profile(profile, &r->max_upload, err) < 0 || watch_signals(r, &signal_fd, err) < 0 ||
-        hutch_cli_engine_open(profile, NULL, &r->engine, err) < 0)
+    if (watch_signals(r, &signal_fd, err) < 0 || hutch_cli_engine_open(engine, &r->engine, err) < 0)
         return -1;
+    r->max_upload = max_upload(r->engine);
     r->signal_fd = signal_fd;
     if (!hutch_repl_open_session(r)) {
         was_run = false;
-    } else if (r->is_interactive && open_prompt(r, profile->home, err) < 0) {
+    } else if (r->is_interactive && open_prompt(r, engine->options.home, err) < 0) {
         hutch_cell_show_say(&r->show, "%s", err->msg);
         was_run = false;
     } else if (r->is_interactive) {
@@ -249,7 +247,7 @@ int hutch_cmd_repl(int argc, char **argv)
 {
     struct repl r = { .context = "main", .signal_fd = -1 };
     struct run_opts opts;
-    struct profile profile;
+    struct cli_engine_options engine = { .launcher = NULL };
     struct hutch_err err = { 0 };
     auto_free char *home = NULL, *data = NULL;
     int first, status = -1;
@@ -267,9 +265,10 @@ int hutch_cmd_repl(int argc, char **argv)
     }
     if (hutch_run_options_data(&opts, &data, &err) < 0 || hutch_home_path(&home, &err) < 0)
         goto out;
-    hutch_run_options_profile(&opts, home, data, &profile);
-    if (!profile.limits[LIMIT_WALL])
-        profile.limits[LIMIT_WALL] = PROFILE_NO_LIMIT; /* Ctrl-C is there */
+    if (hutch_cli_engine_options(&opts, home, &engine, &err) < 0)
+        goto out;
+    if (!engine.limits.wall_ms)
+        engine.limits.wall_ms = HUTCH_NO_LIMIT; /* Ctrl-C is there */
     r.data = data;
     r.is_quiet = opts.quiet;
     r.is_interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
@@ -290,11 +289,12 @@ int hutch_cmd_repl(int argc, char **argv)
         }
         strcpy(r.context, opts.context);
     }
-    status = run(&r, &profile, &err);
+    status = run(&r, &engine, &err);
 out:
     hutch_engine_free(r.engine);
     hutch_cell_show_done(&r.show);
     hutch_repl_counts_clear(&r.counts);
+    hutch_cli_engine_done(&engine);
     if (status < 0) {
         fprintf(stderr, "hutch: %s\n", err.msg);
         status = EXIT_HUTCH;

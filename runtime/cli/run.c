@@ -1,21 +1,21 @@
 #include "runtime/cli/run.h"
 
-#include "runtime/cli/notebook.h"
-#include "runtime/cli/exits.h"
-#include "sandbox/fd.h"
-#include "sandbox/inside.h"
 #include "rootfs/home.h"
-#include "sandbox/log.h"
-#include "runtime/text/quantity.h"
+#include "runtime/cli/engine.h"
+#include "runtime/cli/exits.h"
+#include "runtime/cli/notebook.h"
+#include "runtime/cli/run_options.h"
+#include "runtime/cli/run_report.h"
+#include "runtime/cli/run_rich.h"
+#include "runtime/cli/run_warm.h"
 #include "runtime/config/profile.h"
 #include "runtime/lang/program.h"
 #include "runtime/run/run.h"
-#include "runtime/cli/run_options.h"
-#include "runtime/cli/run_rich.h"
-#include "runtime/cli/run_warm.h"
+#include "runtime/text/quantity.h"
+#include "sandbox/fd.h"
+#include "sandbox/log.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,88 +46,19 @@ static int set_program(const struct run_opts *opts, char **words, struct sandbox
     return 0;
 }
 
-static int exit_status(const struct run_result *r)
-{
-    if (r->verdict == VERDICT_TIMEOUT)
-        return EXIT_TIMEOUT;
-    if (r->signal)
-        return EXIT_SIGNAL_BASE + r->signal;
-    return r->exit_code >= 0 ? r->exit_code : EXIT_HUTCH;
-}
-
-static void print_enforcement(const struct run_result *r)
-{
-    for (size_t i = 0; i < LAYER_COUNT; i++)
-        fprintf(stderr, "hutch: layer %-16s %s%s%s\n", hutch_layer_name(i), r->layers[i].is_active ? "active" : "absent",
-                r->layers[i].detail[0] ? ": " : "", r->layers[i].detail);
-    for (size_t i = 0; i < LIMIT_COUNT; i++) {
-        if (!r->limits[i].asked)
-            continue;
-        fprintf(stderr, "hutch: limit %-16s %" PRIu64 ", enforced by", hutch_limit_name(i), r->limits[i].asked);
-        for (size_t e = 0; e < ENFORCER_COUNT; e++)
-            if (r->limits[i].enforcers & 1u << e)
-                fprintf(stderr, " %s", hutch_enforcer_name(e));
-        fputc('\n', stderr);
-    }
-    fprintf(stderr, "hutch: prepared in %.1f ms, ran %.1f ms, %.1f ms in all\n", r->prepared_ms, r->run_ms, r->total_ms);
-}
-
-/* A Python that could not get memory ends with its own words; who said no is worth knowing where no cgroup did. */
-static void explain_memory_error(const struct run_result *r)
-{
-    if (r->verdict == VERDICT_ERROR && r->error.name && strcmp(r->error.name, "MemoryError") == 0 &&
-        r->limits[LIMIT_MEMORY].asked && !(r->limits[LIMIT_MEMORY].enforcers & 1u << ENFORCER_CGROUP))
-        fprintf(stderr, "hutch: the memory limit of %" PRIu64 " bytes is enforced by rlimit and supervisor here, not by a cgroup: %s\n",
-                r->limits[LIMIT_MEMORY].asked, r->layers[LAYER_CGROUP].detail);
-}
-
-static int print_json(const struct run_result *r, struct hutch_err *err)
-{
-    auto_free char *json = NULL;
-    size_t len;
-
-    if (hutch_result_json(r, &json, &len, err) < 0)
-        return -1;
-    json[len] = '\n'; /* in place of its terminator */
-    if (hutch_fd_write_all(STDOUT_FILENO, json, len + 1) < 0)
-        return hutch_err_set(err, errno, "print the result");
-    return 0;
-}
-
+/* Goes by way of what hutch.h says of a result, as the warm way does. */
 static int report(const struct run_opts *opts, const struct run_result *r, struct hutch_err *err)
 {
-    if (opts->json)
-        return print_json(r, err) < 0 ? -1 : exit_status(r);
-    if (opts->verbose)
-        print_enforcement(r);
-    if (r->message[0])
-        fprintf(stderr, "hutch: %s\n", r->message);
-    else if (!opts->quiet)
-        explain_memory_error(r);
-    if (r->lost_output) {
-        fprintf(stderr, "hutch: pass on the program's output: %s\n", strerror(r->lost_output));
-        return EXIT_HUTCH;
-    }
-    if (!opts->quiet && !opts->data && r->directory)
-        fprintf(stderr, "hutch: files written to " INSIDE_DATA_DIR " are in %s\n", r->directory);
-    return exit_status(r);
-}
+    struct run_report made = RUN_REPORT_INIT;
+    struct hutch_run_details details;
+    struct hutch_result result;
+    int status = -1;
 
-static int run_warm(const struct run_opts *opts, const struct profile *profile, char **words, const struct run_request *request,
-                    struct run_result *ret, struct hutch_err *err)
-{
-    const struct warm_run_request warm = {
-        .profile = profile,
-        .program = request->spec,
-        .args = opts->code ? words : words + 1,
-        .code = opts->code,
-        .stdin_fd = request->stdin_fd,
-        .stdout_fd = request->stdout_fd,
-        .stderr_fd = request->stderr_fd,
-        .signal_fd = request->signal_fd,
-    };
-
-    return hutch_run_warm(&warm, ret, err);
+    hutch_result_publish(r, &details, &result);
+    if (hutch_run_report_make(opts, &result, &made, err) == 0)
+        status = hutch_run_report_print(&made, r->lost_output, err);
+    hutch_run_report_done(&made);
+    return status;
 }
 
 /* --- notebooks, and programs that run as a cell -------------------------------------------------------------------- */
@@ -167,13 +98,15 @@ static int check_param(const char *param, struct hutch_err *err)
     return p > param && *p == '=' ? 0 : hutch_err_set(err, 0, "option '--param': expected NAME=VALUE, got '%s'", param);
 }
 
-static int run_notebook(const struct run_opts *opts, const struct profile *profile, const char *path, size_t llm_budget,
+static int run_notebook(const struct run_opts *opts, const char *home, const char *data, const char *path, size_t llm_budget,
                         struct hutch_err *err)
 {
+    struct cli_engine_options engine;
     struct notebook_opts notebook = {
         .path = path,
         .output = opts->output,
-        .profile = profile,
+        .engine = &engine,
+        .data = data,
         .params = opts->params.values,
         .n_params = opts->params.n,
         .llm_budget = llm_budget,
@@ -184,16 +117,22 @@ static int run_notebook(const struct run_opts *opts, const struct profile *profi
         .verbose = opts->verbose,
     };
     auto_fd signal_fd = -1;
+    int status = -1;
 
     for (size_t i = 0; i < opts->params.n; i++)
         if (check_param(opts->params.values[i], err) < 0)
             return -1;
     if (opts->cell_timeout && hutch_parse_duration_ms(opts->cell_timeout, &notebook.cell_timeout_ms, err) < 0)
         return hutch_err_wrap(err, "option '--cell-timeout'");
-    if (hutch_run_watch_signals(&signal_fd, err) < 0)
-        return -1;
-    notebook.signal_fd = signal_fd;
-    return hutch_cmd_notebook(&notebook, err);
+    if (hutch_cli_engine_options(opts, home, &engine, err) == 0 && hutch_run_watch_signals(&signal_fd, err) == 0) {
+        /* The limit of cells that is asked for is that of the policy then, which is the most that a cell may have. */
+        if (!engine.limits.wall_ms)
+            engine.limits.wall_ms = notebook.cell_timeout_ms;
+        notebook.signal_fd = signal_fd;
+        status = hutch_cmd_notebook(&notebook, err);
+    }
+    hutch_cli_engine_done(&engine);
+    return status;
 }
 
 /* The text that is to be the cell, and the block that holds it, if one does. */
@@ -226,39 +165,68 @@ static int read_cell(const struct run_opts *opts, char **words, const char **ret
     return rc;
 }
 
-static int run_rich(const struct run_opts *opts, const struct profile *profile, char **words, size_t llm_budget,
+static int run_rich(const struct run_opts *opts, const char *home, const char *data, char **words, size_t llm_budget,
                     struct hutch_err *err)
 {
+    struct cli_engine_options engine;
     struct rich_run_request request = {
-        .profile = profile,
+        .engine = &engine,
+        .data = data,
         .form = opts->json ? RICH_JSON : opts->llm ? RICH_LLM : RICH_SHOWN,
         .llm_budget = llm_budget,
         .quiet = opts->quiet,
     };
     auto_free char *block = NULL;
     auto_fd signal_fd = -1;
+    int status = -1;
 
     /* Signals are ours only when nothing is left to wait for here, such as standard input. */
     if (read_cell(opts, words, &request.code, &request.code_len, &block, err) < 0 || hutch_run_watch_signals(&signal_fd, err) < 0)
         return -1;
     request.signal_fd = signal_fd;
-    return hutch_run_rich(&request, err);
+    if (hutch_cli_engine_options(opts, home, &engine, err) == 0)
+        status = hutch_run_rich(&request, err);
+    hutch_cli_engine_done(&engine);
+    return status;
 }
 
 /* --- a program ----------------------------------------------------------------------------------------------------- */
 
-static int run_program(const struct run_opts *opts, const struct profile *profile, char **words, struct hutch_err *err)
+static int run_warm(const struct run_opts *opts, const char *home, const char *data, char **words, struct hutch_err *err)
 {
-    struct run_request request = { .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .home = profile->home,
-                                   .data_dir = profile->data };
+    struct cli_engine_options engine;
+    struct sandbox_spec program = { 0 };
+    struct run_report made = RUN_REPORT_INIT;
+    struct warm_run_request request = {
+        .engine = &engine, .opts = opts, .data = data, .program = &program, .args = opts->code ? words : words + 1,
+    };
+    auto_fd signal_fd = -1;
+    int lost_output, status = -1;
+
+    if (set_program(opts, words, &program, err) == 0 && hutch_run_watch_signals(&signal_fd, err) == 0) {
+        request.signal_fd = signal_fd;
+        if (hutch_cli_engine_options(opts, home, &engine, err) == 0 && hutch_run_warm(&request, &made, &lost_output, err) == 0)
+            status = hutch_run_report_print(&made, lost_output, err);
+        hutch_cli_engine_done(&engine);
+    }
+    hutch_run_report_done(&made);
+    hutch_spec_done(&program);
+    return status;
+}
+
+static int run_cold(const struct run_opts *opts, const char *home, const char *data, char **words, struct hutch_err *err)
+{
+    struct run_request request = { .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .home = home, .data_dir = data };
     struct sandbox_spec spec = { 0 };
     struct run_result result;
+    struct profile profile;
     auto_fd lockfd = -1, signal_fd = -1;
     int status = -1;
 
+    hutch_run_options_profile(opts, home, data, &profile);
     hutch_result_init(&result);
-    if (hutch_spec_init(&spec, err) < 0 || hutch_profile_build(profile, &spec, err) < 0 || set_program(opts, words, &spec, err) < 0 ||
-        hutch_profile_set_root(profile, &spec, &lockfd, err) < 0 || hutch_run_watch_signals(&signal_fd, err) < 0)
+    if (hutch_spec_init(&spec, err) < 0 || hutch_profile_build(&profile, &spec, err) < 0 || set_program(opts, words, &spec, err) < 0 ||
+        hutch_profile_set_root(&profile, &spec, &lockfd, err) < 0 || hutch_run_watch_signals(&signal_fd, err) < 0)
         goto out;
     request.spec = &spec;
     request.signal_fd = signal_fd;
@@ -266,7 +234,7 @@ static int run_program(const struct run_opts *opts, const struct profile *profil
         request.stdout_fd = STDOUT_FILENO;
         request.stderr_fd = STDERR_FILENO;
     }
-    if (opts->warm ? run_warm(opts, profile, words, &request, &result, err) == 0 : hutch_run(&request, &result, err) == 0)
+    if (hutch_run(&request, &result, err) == 0)
         status = report(opts, &result, err);
 out:
     hutch_result_done(&result);
@@ -277,7 +245,6 @@ out:
 int hutch_cmd_run(int argc, char **argv)
 {
     struct run_opts opts;
-    struct profile profile;
     struct hutch_err err = { 0 };
     auto_free char *home = NULL, *data = NULL;
     size_t llm_budget;
@@ -295,13 +262,14 @@ int hutch_cmd_run(int argc, char **argv)
     if (hutch_run_options_data(&opts, &data, &err) < 0 || hutch_run_options_budget(&opts, &llm_budget, &err) < 0 ||
         check_kind(&opts, words, &err) < 0 || hutch_home_path(&home, &err) < 0)
         goto out;
-    hutch_run_options_profile(&opts, home, data, &profile);
     if (hutch_run_options_is_notebook(&opts, words[0]))
-        status = run_notebook(&opts, &profile, words[0], llm_budget, &err);
+        status = run_notebook(&opts, home, data, words[0], llm_budget, &err);
     else if (opts.rich || opts.llm)
-        status = run_rich(&opts, &profile, words, llm_budget, &err);
+        status = run_rich(&opts, home, data, words, llm_budget, &err);
+    else if (opts.warm)
+        status = run_warm(&opts, home, data, words, &err);
     else
-        status = run_program(&opts, &profile, words, &err);
+        status = run_cold(&opts, home, data, words, &err);
 out:
     if (status < 0) {
         fprintf(stderr, "hutch: %s\n", err.msg);

@@ -1,13 +1,12 @@
 #include "runtime/cli/run_rich.h"
 
-#include "runtime/term/show.h"
 #include "runtime/cli/engine.h"
-#include "runtime/engine/engine_priv.h"
-#include "runtime/cli/exits.h"
+#include "runtime/cli/run_report.h"
+#include "runtime/hutch.h"
+#include "runtime/term/show.h"
+#include "runtime/text/nbjson.h"
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
-#include "runtime/data/files.h"
-#include "runtime/text/nbjson.h"
 
 #include <cjson/cJSON.h>
 #include <fcntl.h>
@@ -35,7 +34,7 @@ static int open_directory(struct rich_run *run, struct hutch_err *err)
     if (!run->directory) {
         auto_free char *outputs = NULL;
 
-        if (asprintf(&outputs, "%s/outputs", run->request->profile->home) < 0)
+        if (asprintf(&outputs, "%s/outputs", run->request->engine->options.home) < 0)
             return hutch_err_set(err, ENOMEM, "make a directory for images");
         if (mkdir(outputs, 0700) < 0 && errno != EEXIST)
             return hutch_err_set(err, errno, "make the directory '%s'", outputs);
@@ -57,17 +56,22 @@ static int open_directory(struct rich_run *run, struct hutch_err *err)
 static int open_image(void *user, const char *name, struct hutch_err *err)
 {
     struct rich_run *run = user;
-    struct stat st;
+    struct stat dir;
     int fd;
 
     if (run->dirfd < 0 && open_directory(run, err) < 0) {
         err->errnum = 0;
         return -1;
     }
-    /* The program is gone, and nobody else writes here. */
-    if (fstatat(run->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        return hutch_err_set(err, EEXIST, "'%s'", name);
-    return hutch_files_open(run->dirfd, name, O_WRONLY, &fd, err) < 0 ? -1 : fd;
+    fd = openat(run->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return hutch_err_set(err, errno, "'%s'", name);
+    /* What root makes belongs to the owner of the directory; anybody else is that owner. */
+    if (geteuid() == 0 && (fstat(run->dirfd, &dir) < 0 || fchown(fd, dir.st_uid, dir.st_gid) < 0)) {
+        close(fd);
+        return hutch_err_set(err, 0, "give away '%s': %s", name, strerror(errno));
+    }
+    return fd;
 }
 
 static void on_output(void *user, uint64_t id, int stream, const char *data, size_t len)
@@ -128,11 +132,6 @@ static void tell_death(struct rich_run *run, const struct hutch_result *r)
     }
 }
 
-static int exit_status(const struct hutch_result *r)
-{
-    return r->verdict == HUTCH_TIMEOUT ? EXIT_TIMEOUT : r->signal ? EXIT_SIGNAL_BASE + r->signal : r->exit_code >= 0 ? r->exit_code : EXIT_HUTCH;
-}
-
 static void on_result(void *user, uint64_t id, const struct hutch_result *result)
 {
     struct rich_run *run = user;
@@ -140,7 +139,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
 
     (void)id;
     run->is_over = true;
-    run->status = exit_status(result);
+    run->status = hutch_run_exit_status(result);
     if (run->request->form == RICH_JSON) {
         print_text(run, hutch_result_to_json(result), "\n");
         return;
@@ -156,7 +155,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     tell_death(run, result);
     if (result->message[0])
         hutch_cell_show_say(&run->show, "%s", result->message);
-    if (!is_quiet && run->directory && !run->request->profile->data)
+    if (!is_quiet && run->directory && !run->request->data)
         hutch_cell_show_say(&run->show, "files written to " INSIDE_DATA_DIR " are in %s", run->directory);
 }
 
@@ -169,13 +168,13 @@ static int submit(struct rich_run *run, struct hutch_err *err)
     request.code = run->request->code;
     request.code_len = run->request->code_len;
     request.rich = 1;
-    request.data_dir = run->request->profile->data;
+    request.data_dir = run->request->data;
     request.keep_data = 1;
     if (run->request->form == RICH_SHOWN)
         request.on_output = on_output;
     request.on_result = on_result;
     request.user = run;
-    return hutch_engine_submit(run->engine, &request, &run->id, &error) < 0 ? hutch_cli_engine_fail(err, &error) : 0;
+    return hutch_engine_submit(run->engine, &request, &run->id, &error) < 0 ? hutch_err_set(err, 0, "%s", error.message) : 0;
 }
 
 static void hear_signal(struct rich_run *run)
@@ -185,7 +184,7 @@ static void hear_signal(struct rich_run *run)
     while (read(run->request->signal_fd, &info, sizeof(info)) == sizeof(info)) {
         run->n_signals++;
         if (!run->is_over)
-            hutch_run_signal(run->engine, run->id, (int)info.ssi_signo);
+            hutch_engine_signal(run->engine, run->id, (int)info.ssi_signo);
     }
 }
 
@@ -241,7 +240,7 @@ int hutch_run_rich(const struct rich_run_request *request, struct hutch_err *err
     run.show.only_images = request->form == RICH_LLM; /* the text has the rest */
     run.show.open_image = open_image;
     run.show.user = &run;
-    if (hutch_cli_engine_open(request->profile, NULL, &run.engine, err) == 0 && submit(&run, err) == 0)
+    if (hutch_cli_engine_open(request->engine, &run.engine, err) == 0 && submit(&run, err) == 0)
         status = loop(&run, err);
     hutch_engine_free(run.engine);
     hutch_cell_show_done(&run.show);

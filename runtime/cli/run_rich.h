@@ -3,10 +3,11 @@
 #define HUTCH_CLI_RUN_RICH_H
 
 #include "sandbox/err.h"
-#include "runtime/config/profile.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+
+struct cli_engine_options;
 
 enum rich_form {
     RICH_SHOWN, /* streams as they come, then the value, and images as files */
@@ -15,7 +16,8 @@ enum rich_form {
 };
 
 struct rich_run_request {
-    const struct profile *profile;
+    const struct cli_engine_options *engine;
+    const char *data; /* the real path of --data; NULL: none */
     const char *code; /* Python */
     size_t code_len;
     enum rich_form form;

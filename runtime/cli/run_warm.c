@@ -1,12 +1,16 @@
 #include "runtime/cli/run_warm.h"
 
-#include "runtime/term/backlog.h"
 #include "runtime/cli/engine.h"
-#include "runtime/engine/engine_priv.h"
-#include "sandbox/fd.h"
+#include "runtime/cli/run_options.h"
+#include "runtime/hutch.h"
 #include "runtime/lang/program.h"
+#include "runtime/term/backlog.h"
+#include "sandbox/fd.h"
+#include "sandbox/spec.h"
 
+#include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/signalfd.h>
 
@@ -15,7 +19,9 @@
 struct warm_run {
     const struct warm_run_request *request;
     struct hutch_engine *engine;
-    struct run_result *result;
+    struct run_report *report;
+    int report_rc;
+    struct hutch_err report_err;
     uint64_t id;
     struct backlog out, err_out;
     bool is_over;
@@ -44,11 +50,9 @@ static void pass_on(struct warm_run *w, struct backlog *b)
 static void on_result(void *user, uint64_t id, const struct hutch_result *result)
 {
     struct warm_run *w = user;
-    struct run_result *r = (struct run_result *)result->internal;
 
     (void)id;
-    *w->result = *r; /* it moves */
-    hutch_result_init(r);
+    w->report_rc = hutch_run_report_make(w->request->opts, result, w->report, &w->report_err);
     w->is_over = true;
 }
 
@@ -58,9 +62,9 @@ static void describe_program(const struct warm_run_request *request, struct hutc
     const struct sandbox_spec *program = request->program;
 
     to->args = (const char *const *)request->args;
-    if (request->code) {
+    if (request->opts->code) {
         to->name = "-c";
-        to->code = request->code;
+        to->code = request->opts->code;
     } else if (program->n_files == 0) {
         to->name = "-";
     } else {
@@ -75,22 +79,23 @@ static void describe_program(const struct warm_run_request *request, struct hutc
 
 static int submit(struct warm_run *w, const char *input, size_t input_len, struct hutch_err *err)
 {
+    const struct run_opts *opts = w->request->opts;
     struct hutch_request request;
     struct hutch_error error;
-    int source_fd;
 
     hutch_request_init(&request);
     describe_program(w->request, &request);
     request.input = input;
     request.input_len = input_len;
-    request.data_dir = w->request->profile->data;
+    request.has_input_fd = strcmp(request.name, "-") != 0;
+    request.input_fd = STDIN_FILENO;
+    request.data_dir = w->request->data;
     request.keep_data = 1;
-    if (w->request->stdout_fd >= 0)
+    if (!opts->json)
         request.on_output = on_output;
     request.on_result = on_result;
     request.user = w;
-    source_fd = request.name && strcmp(request.name, "-") == 0 ? -1 : w->request->stdin_fd;
-    return hutch_engine_submit_from(w->engine, &request, source_fd, &w->id, &error) < 0 ? hutch_cli_engine_fail(err, &error) : 0;
+    return hutch_engine_submit(w->engine, &request, &w->id, &error) < 0 ? hutch_err_set(err, 0, "%s", error.message) : 0;
 }
 
 static void hear_signal(struct warm_run *w)
@@ -100,22 +105,22 @@ static void hear_signal(struct warm_run *w)
     while (read(w->request->signal_fd, &info, sizeof(info)) == sizeof(info)) {
         w->n_signals++;
         if (w->engine)
-            hutch_run_signal(w->engine, w->id, (int)info.ssi_signo);
+            hutch_engine_signal(w->engine, w->id, (int)info.ssi_signo);
     }
 }
 
-int hutch_run_warm(const struct warm_run_request *request, struct run_result *ret, struct hutch_err *err)
+int hutch_run_warm(const struct warm_run_request *request, struct run_report *ret, int *ret_lost_output, struct hutch_err *err)
 {
-    struct warm_run w = { .request = request, .result = ret, .out.fd = request->stdout_fd, .err_out.fd = request->stderr_fd };
+    struct warm_run w = { .request = request, .report = ret, .out.fd = STDOUT_FILENO, .err_out.fd = STDERR_FILENO };
     auto_free char *input = NULL;
     size_t input_len = 0;
     int rc, lost;
 
     /* The program itself is sent as a whole. */
-    if (!request->code && request->program->n_files == 0 &&
-        hutch_fd_slurp(request->stdin_fd, INPUT_MAX, "standard input", &input, &input_len, err) < 0)
+    if (!request->opts->code && request->program->n_files == 0 &&
+        hutch_fd_slurp(STDIN_FILENO, INPUT_MAX, "standard input", &input, &input_len, err) < 0)
         return -1;
-    if (hutch_cli_engine_open_bare(request->profile, &w.engine, err) < 0)
+    if (hutch_cli_engine_open_bare(request->engine, &w.engine, err) < 0)
         return -1;
     rc = submit(&w, input, input_len, err);
     while (rc == 0 && (!w.is_over || !hutch_backlog_is_empty(&w.out) || !hutch_backlog_is_empty(&w.err_out))) {
@@ -148,7 +153,10 @@ int hutch_run_warm(const struct warm_run_request *request, struct run_result *re
     lost = w.out.write_errno ? w.out.write_errno : w.err_out.write_errno;
     hutch_backlog_done(&w.out);
     hutch_backlog_done(&w.err_out);
-    if (rc == 0)
-        ret->lost_output = lost == EPIPE ? 0 : lost;
+    *ret_lost_output = lost == EPIPE ? 0 : lost;
+    if (rc == 0 && w.report_rc < 0) {
+        *err = w.report_err;
+        rc = -1;
+    }
     return rc;
 }

@@ -3,22 +3,24 @@
 #ifndef HUTCH_CLI_RUN_WARM_H
 #define HUTCH_CLI_RUN_WARM_H
 
+#include "runtime/cli/run_report.h"
 #include "sandbox/err.h"
-#include "runtime/config/profile.h"
-#include "runtime/run/result.h"
-#include "sandbox/spec.h"
+
+struct cli_engine_options;
+struct run_opts;
+struct sandbox_spec;
 
 struct warm_run_request {
-    const struct profile *profile;
+    const struct cli_engine_options *engine;
+    const struct run_opts *opts;
+    const char *data;                   /* the real path of --data; NULL: none */
     const struct sandbox_spec *program; /* argv and file as hutch_program_set_...() have them */
     char *const *args;                  /* NULL-terminated: what follows the program */
-    const char *code;                   /* of -c; NULL: a file, or standard input */
-    int stdin_fd;
-    int stdout_fd, stderr_fd;           /* -1: into the result */
     int signal_fd;                      /* as in struct run_request */
 };
 
-/* As hutch_run(). */
-int hutch_run_warm(const struct warm_run_request *request, struct run_result *ret, struct hutch_err *err);
+/* Runs to the end and passes output on as it comes, unless it is a part of the result. @ret: for hutch_run_report_print().
+ * *@ret_lost_output: the errno that output was lost for, 0 for none. -1 for what is not a result. */
+int hutch_run_warm(const struct warm_run_request *request, struct run_report *ret, int *ret_lost_output, struct hutch_err *err);
 
 #endif

@@ -43,7 +43,7 @@
 
 struct interpreter;
 struct slot;
-struct cell_details;
+struct hutch_cell_details;
 struct engine_run;
 struct zygote;
 struct checkpoint;
@@ -286,7 +286,8 @@ struct engine_run {
     size_t job_len;
     char *input;               /* owned */
     size_t input_len;
-    int source_fd;             /* not owned: instead of input, a descriptor that is read as the program reads; -1: none */
+    int source_fd;             /* owned; instead of input, a descriptor that is read as the program reads; -1: none */
+    bool has_read_source;      /* what was taken from it cannot be had again */
     char *data_dir;            /* owned; real path; NULL: a fresh one */
     bool keep_data, is_cancelled, was_prepared;
     bool lowers_cpu, lowers_file_size; /* by resource limits that come with the job */
@@ -308,7 +309,7 @@ void hutch_run_withdraw(struct engine_run *run);
 void hutch_run_start_queued(struct hutch_engine *engine);
 void hutch_run_enqueue(struct engine_run *run);
 void hutch_run_cancel(struct engine_run *run);
-void hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig); /* as hutch_supervisor_pass_signal() */
+int hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig); /* hutch_engine_signal() */
 /* Delivers what could not be delivered where it came to be. */
 void hutch_run_deliver_ending(struct hutch_engine *engine);
 /* Its sandbox is prepared and has the data directory: it begins. */
@@ -393,7 +394,7 @@ int hutch_execution_begin(struct execution *c, struct interpreter *interpreter, 
 bool hutch_execution_is_flooded(const struct interpreter *interpreter, uint64_t output_bytes);
 void hutch_execution_hear(struct execution *c, const struct cell_event *event);
 /* Outputs, error, count and times of @result, which points into @c and @details then. */
-void hutch_execution_fill(struct execution *c, const struct interpreter *interpreter, struct hutch_cell_result *result, struct cell_details *details);
+void hutch_execution_fill(struct execution *c, const struct interpreter *interpreter, struct hutch_cell_result *result, struct hutch_cell_details *details);
 void hutch_execution_done(struct execution *c); /* frees; fine twice */
 
 /* --- cell_run runs: session/cell_run.c --- */
@@ -583,10 +584,6 @@ int hutch_request_make_spec(const struct hutch_engine *engine, const struct prof
 /* … with what a worker that comes from a zygote needs besides. */
 int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err);
 
-/* hutch_engine_submit(), with input that comes from a descriptor of the caller's. */
-int hutch_engine_submit_from(struct hutch_engine *engine, const struct hutch_request *request, int source_fd, uint64_t *ret_id,
-                             struct hutch_error *error);
-
 /* --- the engine: engine.c --- */
 
 #define SPARE_SUPERVISORS 32
@@ -597,8 +594,7 @@ struct hutch_engine {
     bool is_broken;
     struct hutch_err why;
 
-    struct profile profile;
-    char *home, *policy, *policy_dir, *image; /* owned; what the profile points to, where the public API was used */
+    struct profile profile; /* owned */
     char *launcher;    /* owned */
     int image_lockfd;  /* owned */
     struct run_state state;
@@ -641,10 +637,6 @@ struct hutch_engine {
     size_t n_spare_supervisors;
 };
 
-/* The engine for a profile of any kind: what the public hutch_engine_open() makes of its options. @profile's strings have to live as
- * long as it. */
-int hutch_engine_open_profile(const struct hutch_engine_options *options, const struct profile *profile, struct hutch_engine **ret,
-                              struct hutch_err *err);
 /* Nothing can ever run. */
 void hutch_engine_break(struct hutch_engine *engine, const struct hutch_err *why);
 /* For the caller: -1. @code 0: that of @err. */

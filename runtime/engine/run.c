@@ -23,6 +23,7 @@ void hutch_run_free(struct engine_run *run)
     hutch_cell_run_free(run->cell_run);
     free(run->job);
     free(run->input);
+    hutch_fd_closep(&run->source_fd);
     free(run->data_dir);
     hutch_file_list_done(&run->before);
     hutch_result_done(&run->result);
@@ -32,46 +33,20 @@ void hutch_run_free(struct engine_run *run)
 
 /* --- results ------------------------------------------------------------------------------------------------------ */
 
-static void fill_public(const struct engine_run *run, struct hutch_result *ret)
+static void fill_public(const struct engine_run *run, struct hutch_run_details *details, struct hutch_result *ret)
 {
-    const struct run_result *r = &run->result;
-
-    *ret = (struct hutch_result){
-        .size = sizeof(*ret),
-        .verdict = (enum hutch_verdict)r->verdict,
-        .exit_code = r->exit_code,
-        .signal = r->signal,
-        .message = r->message,
-        .out = r->out.data ? r->out.data : "",
-        .out_len = r->out.len,
-        .err = r->err_out.data ? r->err_out.data : "",
-        .err_len = r->err_out.len,
-        .out_truncated = r->out.truncated,
-        .err_truncated = r->err_out.truncated,
-        .error_name = r->error.name,
-        .error_value = r->error.value,
-        .error_traceback = r->error.traceback,
-        .directory = r->directory,
-        .queued_ms = r->queued_ms,
-        .prepared_ms = r->prepared_ms,
-        .run_ms = r->run_ms,
-        .total_ms = r->total_ms,
-        .cpu_user_ms = r->cpu_user_ms,
-        .cpu_system_ms = r->cpu_system_ms,
-        .memory_peak_bytes = r->memory_peak_bytes,
-        .pids_peak = r->pids_peak,
-        .was_prepared = run->was_prepared,
-        .restarts = (int)run->restarts,
-        .zygote = run->is_exec ? NULL : run->engine->confs[run->zygote_index].name,
-        .internal = r,
-        .cell = run->cell_run ? hutch_cell_run_result(run->cell_run) : NULL,
-    };
+    hutch_result_publish(&run->result, details, ret);
+    ret->was_prepared = run->was_prepared;
+    ret->restarts = (int)run->restarts;
+    ret->zygote = run->is_exec ? NULL : run->engine->confs[run->zygote_index].name;
+    ret->cell = run->cell_run ? hutch_cell_run_result(run->cell_run) : NULL;
 }
 
 /* The last that is done for a run. */
 static void deliver(struct engine_run *run)
 {
     struct hutch_engine *engine = run->engine;
+    struct hutch_run_details details;
     struct hutch_result result;
 
     if (run->stage == RUN_ENDING) {
@@ -84,7 +59,7 @@ static void deliver(struct engine_run *run)
     run->result.total_ms = hutch_supervisor_now() - run->t_submitted;
     if (run->cell_run)
         hutch_cell_run_finish(run->cell_run);
-    fill_public(run, &result);
+    fill_public(run, &details, &result);
     if (run->on_result)
         run->on_result(run->user, run->id, &result);
     hutch_run_free(run);
@@ -179,7 +154,7 @@ void hutch_run_cancel(struct engine_run *run)
     end(run);
 }
 
-void hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig)
+int hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig)
 {
     struct engine_run *run;
 
@@ -187,9 +162,9 @@ void hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig)
         if (run->id == id && run->stage == RUN_RUNNING) {
             hutch_supervisor_pass_signal(run->slot->supervisor, sig);
             hutch_loop_advance_deadline(&engine->loop, &run->slot->clock, 0); /* its patience has an end */
-            return;
+            return 1;
         }
-    hutch_engine_cancel(engine, id);
+    return hutch_engine_cancel(engine, id);
 }
 
 /* --- the end of a run ---------------------------------------------------------------------------------------------- */
@@ -254,6 +229,7 @@ static void finish(struct slot *slot, bool has_files)
 {
     struct engine_run *run = slot->run;
 
+    hutch_watch_remove(&slot->source); /* its descriptor is closed with the run */
     judge(slot);
     if (run->session) {
         run->slot = NULL;
@@ -415,6 +391,7 @@ static void pump_input(struct slot *slot)
         hutch_in_stream_poll(in, &p[0], &p[1]);
         if (poll(p, ARRAY_SIZE(p), 0) <= 0)
             break;
+        slot->run->has_read_source |= p[0].revents != 0;
         hutch_in_stream_run(in, &p[0], &p[1]);
         if (in->source_errno) {
             hutch_supervisor_end(slot->supervisor, END_INPUT);
@@ -560,11 +537,12 @@ void hutch_run_restart(struct engine_run *run, const struct hutch_err *why)
 
     if (run->stage == RUN_ENDING)
         return;
-    if (run->strikes > ENGINE_MAX_RESTARTS || engine->is_broken) {
+    if (run->strikes > ENGINE_MAX_RESTARTS || run->has_read_source || engine->is_broken) {
         if (why)
             err = *why;
         else
-            hutch_err_set(&err, 0, "its sandbox was broken from outside, %u times", run->strikes);
+            hutch_err_set(&err, 0, "its sandbox was broken from outside, %u times%s", run->strikes,
+                          run->has_read_source ? ", after some of its input had been read" : "");
         hutch_run_refuse(run, engine->is_broken && !why ? &engine->why : &err);
         return;
     }

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,27 +45,6 @@ void hutch_engine_options_init(struct hutch_engine_options *options)
 void hutch_request_init(struct hutch_request *request)
 {
     *request = (struct hutch_request){ .size = sizeof(*request) };
-}
-
-const char *hutch_verdict_text(enum hutch_verdict verdict)
-{
-    return hutch_verdict_name((enum run_verdict)verdict);
-}
-
-char *hutch_result_to_json(const struct hutch_result *result)
-{
-    struct hutch_err err;
-    char *json = NULL, *both;
-    auto_free char *cell = NULL;
-    size_t len;
-
-    if (hutch_result_json(result->internal, &json, &len, &err) < 0 || !result->cell)
-        return json;
-    cell = hutch_cell_result_to_json(result->cell);
-    if (!cell || asprintf(&both, "%.*s,\"cell\":%s}", (int)len - 1, json, cell) < 0) /* before its last brace */
-        both = NULL;
-    free(json);
-    return both;
 }
 
 /* --- small services --------------------------------------------------------------------------------------------------- */
@@ -136,11 +116,48 @@ static int find_launcher(const char *given, char **ret, struct hutch_err *err)
 }
 
 /* Not hutch_policy_dir(), which looks beside the program that runs. */
-static int find_policies(const char *given, char **ret, struct hutch_err *err)
+static const char *find_policies(const char *given)
 {
     const char *from_env = getenv("HUTCH_POLICY_DIR");
 
-    return set_text(ret, given ? given : from_env && *from_env ? from_env : HUTCH_PREFIX "/share/hutch/policies", err);
+    return given ? given : from_env && *from_env ? from_env : HUTCH_PREFIX "/share/hutch/policies";
+}
+
+_Static_assert(PROFILE_NO_LIMIT == HUTCH_NO_LIMIT, "profile.h and hutch.h differ");
+
+static const struct {
+    enum sandbox_limit limit;
+    size_t offset;
+} limit_fields[] = {
+    { LIMIT_WALL, offsetof(struct hutch_limits, wall_ms) },
+    { LIMIT_CPU_TIME, offsetof(struct hutch_limits, cpu_ms) },
+    { LIMIT_MEMORY, offsetof(struct hutch_limits, memory_bytes) },
+    { LIMIT_PIDS, offsetof(struct hutch_limits, pids) },
+    { LIMIT_CPUS, offsetof(struct hutch_limits, cpus) },
+    { LIMIT_OUTPUT, offsetof(struct hutch_limits, output_bytes) },
+    { LIMIT_DATA_SIZE, offsetof(struct hutch_limits, data_bytes) },
+    { LIMIT_DATA_FILES, offsetof(struct hutch_limits, data_files) },
+    { LIMIT_FILE_SIZE, offsetof(struct hutch_limits, file_bytes) },
+};
+
+static void take_limits(const struct hutch_limits *given, uint64_t to[LIMIT_COUNT])
+{
+    struct hutch_limits limits;
+
+    hutch_engine_copy_sized(&limits, sizeof(limits), given);
+    for (size_t i = 0; i < ARRAY_SIZE(limit_fields); i++)
+        to[limit_fields[i].limit] = *(const uint64_t *)((const char *)&limits + limit_fields[i].offset);
+}
+
+void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_limits *ret)
+{
+    struct hutch_limits limits = { 0 };
+    size_t size = ret->size && ret->size < sizeof(limits) ? ret->size : sizeof(limits);
+
+    for (size_t i = 0; i < ARRAY_SIZE(limit_fields); i++)
+        *(uint64_t *)((char *)&limits + limit_fields[i].offset) = engine->spec.limits[limit_fields[i].limit];
+    limits.size = size;
+    memcpy(ret, &limits, size);
 }
 
 static void set_numbers(struct hutch_engine *engine, const struct hutch_engine_options *options)
@@ -253,14 +270,13 @@ static int make_templates(struct hutch_engine *engine, struct hutch_err *err)
     return engine->zygote_template ? 0 : -1;
 }
 
-int hutch_engine_open_profile(const struct hutch_engine_options *options, const struct profile *profile, struct hutch_engine **ret,
-                              struct hutch_err *err)
+static int open_engine(const struct hutch_engine_options *options, const struct profile *profile, struct hutch_engine **ret,
+                       struct hutch_err *err)
 {
     struct hutch_engine *engine = calloc(1, sizeof(*engine));
 
     if (!engine)
         return hutch_err_set(err, ENOMEM, "open an engine");
-    engine->profile = *profile;
     engine->data_root_fd = engine->image_lockfd = -1;
     engine->loop = (struct loop)LOOP_INIT;
     engine->helper = (struct helper){ .pidfd = -1, .opener = LINK_INIT, .launcher = LINK_INIT, .disk = LINK_INIT, .retry_at = LOOP_NEVER, .clock = { .at = LOOP_NEVER } };
@@ -272,7 +288,8 @@ int hutch_engine_open_profile(const struct hutch_engine_options *options, const 
     TAILQ_INIT(&engine->ending);
     TAILQ_INIT(&engine->sessions);
     set_numbers(engine, options);
-    if (find_launcher(options->launcher, &engine->launcher, err) < 0 || hutch_spec_init(&engine->spec, err) < 0 ||
+    if (hutch_profile_copy(profile, &engine->profile, err) < 0 ||
+        find_launcher(options->launcher, &engine->launcher, err) < 0 || hutch_spec_init(&engine->spec, err) < 0 ||
         hutch_profile_build(profile, &engine->spec, err) < 0 ||
         hutch_profile_set_root(profile, &engine->spec, &engine->image_lockfd, err) < 0 ||
         hutch_zygotes_configure(engine, options->zygotes, options->n_zygotes, err) < 0 || hutch_loop_open(&engine->loop, err) < 0 ||
@@ -293,36 +310,28 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
 {
     struct hutch_engine_options options;
     struct hutch_err err = { 0 };
-    struct profile profile = { 0 };
-    char *home = NULL, *policy = NULL, *policy_dir = NULL, *image = NULL;
-    int rc = 0;
+    struct profile profile;
+    auto_free char *home = NULL;
 
     hutch_engine_copy_sized(&options, sizeof(options), given);
-    rc = options.home ? set_text(&home, options.home, &err) : hutch_home_path(&home, &err);
-    if (rc < 0 || set_text(&policy, options.policy, &err) < 0 || find_policies(options.policy_dir, &policy_dir, &err) < 0 ||
-        set_text(&image, options.image, &err) < 0)
-        rc = -1;
-    profile.home = home;
-    profile.policy = policy;
-    profile.policy_dir = policy_dir;
-    if (image && image[0] == '/')
-        profile.rootfs = image;
-    else
-        profile.image = image;
-    if (rc == 0)
-        rc = hutch_engine_open_profile(&options, &profile, ret, &err);
-    if (rc < 0) {
-        free(home);
-        free(policy);
-        free(policy_dir);
-        free(image);
+    profile = (struct profile){ .home = options.home, .policy = options.policy, .policy_dir = find_policies(options.policy_dir),
+                                .image = options.image, .rootfs = options.rootfs, .workdir = options.workdir, .network = options.network,
+                                .env = options.env, .volumes = options.volumes, .tmpfs = options.tmpfs };
+    if (!options.rootfs && options.image && options.image[0] == '/') {
+        profile.rootfs = options.image;
+        profile.image = NULL;
+    }
+    if (options.limits && !options.limits->size) {
+        hutch_err_set(&err, EINVAL, "the options' limits have no size");
         return hutch_engine_tell(error, &err, 0);
     }
-    (*ret)->home = home; /* what the profile points to */
-    (*ret)->policy = policy;
-    (*ret)->policy_dir = policy_dir;
-    (*ret)->image = image;
-    return 0;
+    if (options.limits)
+        take_limits(options.limits, profile.limits);
+    if (!options.home && hutch_home_path(&home, &err) < 0)
+        return hutch_engine_tell(error, &err, 0);
+    if (!options.home)
+        profile.home = home;
+    return open_engine(&options, &profile, ret, &err) < 0 ? hutch_engine_tell(error, &err, 0) : 0;
 }
 
 /* --- free --------------------------------------------------------------------------------------------------------------- */
@@ -364,10 +373,7 @@ void hutch_engine_free(struct hutch_engine *engine)
         hutch_log_debug("engine: %s (the next start sweeps it)", err.msg);
     hutch_fd_closep(&engine->image_lockfd);
     hutch_spec_done(&engine->spec);
-    free(engine->home);
-    free(engine->policy);
-    free(engine->policy_dir);
-    free(engine->image);
+    hutch_profile_done(&engine->profile);
     free(engine->launcher);
     free(engine->cgroup);
     free(engine->data_root);
@@ -399,14 +405,7 @@ int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *error
     return engine->is_broken ? hutch_engine_tell(error, &engine->why, 0) : 0;
 }
 
-int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *request, uint64_t *ret_id,
-                        struct hutch_error *error)
-{
-    return hutch_engine_submit_from(engine, request, -1, ret_id, error);
-}
-
-int hutch_engine_submit_from(struct hutch_engine *engine, const struct hutch_request *given, int source_fd, uint64_t *ret_id,
-                             struct hutch_error *error)
+int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *given, uint64_t *ret_id, struct hutch_error *error)
 {
     struct hutch_request request;
     struct engine_run *run;
@@ -420,7 +419,6 @@ int hutch_engine_submit_from(struct hutch_engine *engine, const struct hutch_req
     if (hutch_request_accept(engine, &request, &run, &err) < 0)
         return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
     run->id = ++engine->next_run;
-    run->source_fd = source_fd;
     engine->submitted++;
     if (ret_id)
         *ret_id = run->id;
@@ -440,6 +438,11 @@ int hutch_engine_cancel(struct hutch_engine *engine, uint64_t id)
                 return 1;
             }
     return 0;
+}
+
+int hutch_engine_signal(struct hutch_engine *engine, uint64_t id, int signal)
+{
+    return signal > 0 && signal <= SIGRTMAX ? hutch_run_signal(engine, id, signal) : 0;
 }
 
 void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_stats *ret)

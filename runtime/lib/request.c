@@ -8,6 +8,7 @@
 #include "runtime/lang/python_error.h"
 #include "runtime/text/utf8.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -396,12 +397,22 @@ static int set_data_dir(struct engine_run *run, const struct hutch_request *requ
     return 0;
 }
 
+static int set_source(struct engine_run *run, const struct hutch_request *request, const struct program *p, struct hutch_err *err)
+{
+    if (request->input || p->is_input || request->rich)
+        return hutch_err_set(err, EINVAL, "input_fd is for a program that reads it, and without another input");
+    run->source_fd = fcntl(request->input_fd, F_DUPFD_CLOEXEC, 0);
+    return run->source_fd < 0 ? hutch_err_set(err, errno, "take the input from descriptor %d", request->input_fd) : 0;
+}
+
 static int set_input(struct engine_run *run, const struct hutch_request *request, const struct program *p, struct hutch_err *err)
 {
     bool is_code = p->is_input && p->code_len > 0;
     const char *text = is_code ? p->code : request->input;
     size_t len = is_code ? p->code_len : request->input_len;
 
+    if (request->has_input_fd)
+        return set_source(run, request, p, err);
     if (len > INPUT_MAX_BYTES)
         return hutch_err_set(err, EINVAL, "an input of %zu bytes: at most %u can be", len, INPUT_MAX_BYTES);
     if (!text || len == 0)

@@ -1,11 +1,9 @@
 #include "runtime/notebook/run.h"
 
-#include "runtime/cli/engine.h"
 #include "sandbox/fd.h"
 #include "runtime/lang/python_imports.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/notebook/notebook.h"
-#include "runtime/config/profile.h"
 
 #include <cjson/cJSON.h>
 #include <poll.h>
@@ -44,6 +42,8 @@ static const struct {
     { "seaborn", "pandas" },
     { "seaborn", "matplotlib.pyplot" },
 };
+static const char *const cell_modules[] = { "IPython", "ipykernel" }; /* what executes cells */
+#define MAX_MODULES (ARRAY_SIZE(cell_modules) + ARRAY_SIZE(libraries))
 
 static void find_library(void *context, const char *name, size_t name_len)
 {
@@ -54,11 +54,12 @@ static void find_library(void *context, const char *name, size_t name_len)
             is_wanted[i] = true;
 }
 
-static void list_modules(const struct notebook *nb, const char *modules[ARRAY_SIZE(libraries) + 1])
+static void list_modules(const struct notebook *nb, const char *modules[MAX_MODULES + 1])
 {
     bool is_wanted[ARRAY_SIZE(libraries)] = { false };
-    size_t n = 0;
+    size_t n = ARRAY_SIZE(cell_modules);
 
+    memcpy(modules, cell_modules, sizeof(cell_modules));
     for (size_t i = 0; i < nb->n_cells; i++)
         if (hutch_notebook_is_executed(&nb->cells[i]))
             hutch_imports_scan(nb->cells[i].source, strlen(nb->cells[i].source), find_library, is_wanted);
@@ -263,17 +264,30 @@ static void hear_signals(struct run *run)
     }
 }
 
+static int open_engine(struct run *run, struct hutch_err *err)
+{
+    const char *modules[MAX_MODULES + 1];
+    const struct hutch_zygote zygote = { .name = "shell", .modules = modules, .min = 1, .max = 1 };
+    struct hutch_engine_options options = *run->order->engine;
+    struct hutch_error error;
+
+    list_modules(run->nb, modules);
+    options.zygotes = &zygote;
+    options.n_zygotes = 1;
+    return hutch_engine_open(&options, &run->engine, &error) < 0 ? hutch_err_set(err, 0, "%s", error.message) : 0;
+}
+
 static int open_session(struct run *run, struct hutch_err *err)
 {
     struct hutch_session_options options;
     struct hutch_error error;
 
     hutch_session_options_init(&options);
-    options.data_dir = run->order->profile->data;
+    options.data_dir = run->order->data;
     options.keep_data = 1;
     options.on_end = on_end;
     options.user = run;
-    return hutch_session_open(run->engine, &options, &run->session, &error) < 0 ? hutch_cli_engine_fail(err, &error) : 0;
+    return hutch_session_open(run->engine, &options, &run->session, &error) < 0 ? hutch_err_set(err, 0, "%s", error.message) : 0;
 }
 
 static int loop(struct run *run, struct hutch_err *err)
@@ -290,7 +304,7 @@ static int loop(struct run *run, struct hutch_err *err)
         if (p[1].revents)
             hear_signals(run);
         if (hutch_engine_dispatch(run->engine, &error) < 0 && run->out->n_executed == 0)
-            return hutch_cli_engine_fail(err, &error);
+            return hutch_err_set(err, 0, "%s", error.message);
         if (run->order->on_tick)
             run->order->on_tick(run->order->user);
     }
@@ -309,18 +323,12 @@ int hutch_notebook_run(struct notebook *nb, const struct notebook_order *order, 
 {
     struct notebook_outcome out = NOTEBOOK_OUTCOME_INIT;
     struct run run = { .order = order, .nb = nb, .out = &out };
-    struct profile profile = *order->profile;
-    const char *modules[ARRAY_SIZE(libraries) + 1];
     const double start = now_ms();
     int rc;
 
-    /* Who sets a limit for cells sets that of the policy, which is the most that a cell may have. */
-    if (!profile.limits[LIMIT_WALL])
-        profile.limits[LIMIT_WALL] = order->cell_timeout_ms;
     for (size_t i = 0; i < nb->n_cells; i++)
         out.n += hutch_notebook_is_executed(&nb->cells[i]);
-    list_modules(nb, modules);
-    if (hutch_cli_engine_open(&profile, modules, &run.engine, err) < 0)
+    if (open_engine(&run, err) < 0)
         return -1;
     rc = open_session(&run, err);
     if (rc == 0) {

@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 struct notebook;
-struct profile;
 
 struct notebook_order {
-    const struct profile *profile; /* lives as long as the call */
-    uint64_t cell_timeout_ms;      /* 0: the wall limit of the profile */
+    const struct hutch_engine_options *engine; /* but for its zygotes */
+    const char *data;              /* host directory for /mnt/data; NULL: a fresh one */
+    uint64_t cell_timeout_ms;      /* 0: the engine's wall limit */
     bool allow_errors;             /* go on after an exception */
     int signal_fd;                 /* SIGINT interrupts the cell and ends the run, the second and all others end it at once */
     /* Callbacks, any of them NULL. Cells count from 1 here, as people count them. */
@@ -32,7 +32,7 @@ struct notebook_outcome {
     double ms;
     char *message;              /* owned; one sentence, NULL when all is well */
     char *traceback;            /* owned; of the exception that it ended with, with colours; NULL without */
-    char *directory;            /* owned; where files of /mnt/data were kept; NULL: none were, or they are in the profile's */
+    char *directory;            /* owned; where files of /mnt/data were kept; NULL: none were, or they are in the order's data */
 };
 #define NOTEBOOK_OUTCOME_INIT { .verdict = HUTCH_OK }
 

@@ -196,3 +196,36 @@ int hutch_result_json(const struct run_result *r, char **ret_json, size_t *ret_l
     *ret_len = strlen(json);
     return 0;
 }
+
+_Static_assert(USAGE_UNKNOWN == HUTCH_UNKNOWN, "result.h and hutch.h differ");
+
+void hutch_result_publish(const struct run_result *r, struct hutch_run_details *details, struct hutch_result *ret)
+{
+    details->result = r;
+    *ret = (struct hutch_result){
+        .size = sizeof(*ret),
+        .verdict = (enum hutch_verdict)r->verdict,
+        .exit_code = r->exit_code,
+        .signal = r->signal,
+        .message = r->message,
+        .out = r->out.data ? r->out.data : "",
+        .out_len = r->out.len,
+        .err = r->err_out.data ? r->err_out.data : "",
+        .err_len = r->err_out.len,
+        .out_truncated = r->out.truncated,
+        .err_truncated = r->err_out.truncated,
+        .error_name = r->error.name,
+        .error_value = r->error.value,
+        .error_traceback = r->error.traceback,
+        .directory = r->directory,
+        .queued_ms = r->queued_ms,
+        .prepared_ms = r->prepared_ms,
+        .run_ms = r->run_ms,
+        .total_ms = r->total_ms,
+        .cpu_user_ms = r->cpu_user_ms,
+        .cpu_system_ms = r->cpu_system_ms,
+        .memory_peak_bytes = r->memory_peak_bytes,
+        .pids_peak = r->pids_peak,
+        .internal = details,
+    };
+}

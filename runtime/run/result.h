@@ -3,6 +3,7 @@
 #define HUTCH_RUN_RESULT_H
 
 #include "runtime/data/changes.h"
+#include "runtime/hutch.h"
 #include "sandbox/err.h"
 #include "runtime/lang/python_error.h"
 #include "sandbox/spec.h"
@@ -71,6 +72,13 @@ struct run_result {
 /* An empty result: ok, no exit code, usage unknown. */
 void hutch_result_init(struct run_result *r);
 void hutch_result_done(struct run_result *r);
+
+/* What struct hutch_result of hutch.h has no field for. */
+struct hutch_run_details {
+    const struct run_result *result;
+};
+/* @r as hutch.h has it, which then points into @r and @details. */
+void hutch_result_publish(const struct run_result *r, struct hutch_run_details *details, struct hutch_result *ret);
 
 /* One object on one line, without a newline, NUL-terminated; the caller frees it. Always valid JSON and valid UTF-8,
  * whatever bytes are in @r. Errors: ENOMEM. */

@@ -15,7 +15,7 @@ struct cell_run {
     struct execution execution;
     bool has_said_end;
     struct hutch_cell_result result;
-    struct cell_details details;
+    struct hutch_cell_details details;
 };
 
 int hutch_cell_run_create(struct engine_run *run, const char *code, size_t len, struct hutch_err *err)
@@ -132,7 +132,7 @@ void hutch_cell_run_finish(struct cell_run *cell_run)
     struct run_result *r = &run->result;
     struct cell_error *error = &cell_run->execution.error;
 
-    cell_run->details = (struct cell_details){ .code = cell_run->code, .files = &r->files, .directory = r->directory };
+    cell_run->details = (struct hutch_cell_details){ .code = cell_run->code, .files = &r->files, .directory = r->directory };
     cell_run->result = (struct hutch_cell_result){
         .size = sizeof(cell_run->result),
         .verdict = (enum hutch_verdict)r->verdict,

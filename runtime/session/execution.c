@@ -70,7 +70,7 @@ void hutch_execution_hear(struct execution *execution, const struct cell_event *
     }
 }
 
-void hutch_execution_fill(struct execution *execution, const struct interpreter *interpreter, struct hutch_cell_result *result, struct cell_details *details)
+void hutch_execution_fill(struct execution *execution, const struct interpreter *interpreter, struct hutch_cell_result *result, struct hutch_cell_details *details)
 {
     const struct cell_outputs *outputs = hutch_cell_feed_outputs(interpreter->feed);
 

@@ -103,7 +103,7 @@ static struct hutch_cell_result empty_result(const struct order *order, double n
 static void refuse_order(struct session *s, struct order *order, enum hutch_verdict verdict, const char *why)
 {
     struct hutch_cell_result result = empty_result(order, hutch_supervisor_now());
-    struct cell_details details = { .code = order->code };
+    struct hutch_cell_details details = { .code = order->code };
     struct hutch_reply reply = { .size = sizeof(reply), .message = why, .lost = "[]" };
 
     result.verdict = verdict;
@@ -213,7 +213,7 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
     struct file_changes files = FILE_CHANGES_INIT;
-    struct cell_details details = { .files = &files };
+    struct hutch_cell_details details = { .files = &files };
     struct order *order = TAILQ_FIRST(&s->orders);
     struct hutch_err err;
 

@@ -102,7 +102,8 @@ static void fake_execute(const struct hutch_request *request, struct fake_run *r
 
 static int fake_submit(struct hutch_engine *engine, const struct hutch_request *request, uint64_t *ret_id, struct hutch_error *err)
 {
-    static struct run_result internal;
+    static struct run_result details;
+    static struct hutch_run_details internal = { &details };
     struct fake_run *run = &engine->runs[engine->n_runs];
 
     if (engine->n_runs >= engine->room) {
@@ -110,7 +111,7 @@ static int fake_submit(struct hutch_engine *engine, const struct hutch_request *
         snprintf(err->message, sizeof(err->message), "the queue is full");
         return -1;
     }
-    hutch_result_init(&internal);
+    hutch_result_init(&details);
     *run = (struct fake_run){ .id = engine->n_submitted + 1, .on_result = request->on_result, .user = request->user };
     run->result = (struct hutch_result){ .size = sizeof(run->result), .message = "", .out = "", .err = "", .run_ms = 1,
                                          .memory_peak_bytes = HUTCH_UNKNOWN, .pids_peak = HUTCH_UNKNOWN, .internal = &internal };

@@ -59,7 +59,7 @@ static void test_json_of_error(void **state)
 {
     struct file_change added[] = { { .path = "a\xff.png", .size = 23000, .mime = "image/png" } }, deleted[] = { { .path = "old" } };
     struct file_changes files = { .added = { added, 1, 1 }, .deleted = { deleted, 1, 1 } };
-    struct cell_details details = { .code = "x", .cause = "E, because of F", .files = &files, .directory = "/home/x" };
+    struct hutch_cell_details details = { .code = "x", .cause = "E, because of F", .files = &files, .directory = "/home/x" };
     struct hutch_cell_result result = plain("[]");
     auto_free char *got = NULL;
     cJSON *root;
@@ -128,7 +128,7 @@ static void test_texts(void **state)
 
 static void test_error_text(void **state)
 {
-    struct cell_details details = { .code = "import os\n\n  df['x']  \nend" };
+    struct hutch_cell_details details = { .code = "import os\n\n  df['x']  \nend" };
     struct hutch_cell_result result = plain("[" STREAM("stdout", "before\\n") ",{\"ename\":\"KeyError\",\"evalue\":\"'x'\",\"output_type\":\"error\","
                                             "\"traceback\":[\"long\"]}," STREAM("stderr", "after\\n") "]");
     char *got;
@@ -165,7 +165,7 @@ static void test_message_and_files(void **state)
     struct file_change added[] = { { .path = "a\n.png", .size = 23456 }, { .path = "b", .size = 1234567 } }, deleted[] = { { .path = "old" } };
     struct file_change many[50];
     struct file_changes files = { .added = { added, 2, 2 }, .deleted = { deleted, 1, 1 } };
-    struct cell_details details = { .files = &files };
+    struct hutch_cell_details details = { .files = &files };
     struct hutch_cell_result result = plain("[]");
     char *got;
 
@@ -302,7 +302,7 @@ static void test_random(void **state)
         struct text_buffer json = TEXT_BUFFER_INIT, value = TEXT_BUFFER_INIT, code = TEXT_BUFFER_INIT;
         struct file_change added[30];
         struct file_changes files = { .added = { added, below(30), 30 } };
-        struct cell_details details = { .files = below(2) ? &files : NULL };
+        struct hutch_cell_details details = { .files = below(2) ? &files : NULL };
         struct hutch_cell_result result;
         size_t budget = 1 + below(below(2) ? 30 : 3000);
         auto_free char *got = NULL;

@@ -1,0 +1,111 @@
+#include "runtime/cli/run_report.h"
+
+#include "runtime/cli/exits.h"
+#include "runtime/cli/run_options.h"
+#include "sandbox/fd.h"
+#include "sandbox/inside.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int hutch_run_exit_status(const struct hutch_result *result)
+{
+    if (result->verdict == HUTCH_TIMEOUT)
+        return EXIT_TIMEOUT;
+    if (result->signal)
+        return EXIT_SIGNAL_BASE + result->signal;
+    return result->exit_code >= 0 ? result->exit_code : EXIT_HUTCH;
+}
+
+static void print_enforcement(FILE *to, const struct hutch_result *result)
+{
+    struct hutch_layer_report layer = { .size = sizeof(layer) };
+    struct hutch_limit_report limit = { .size = sizeof(limit) };
+
+    for (unsigned i = 0; hutch_result_get_layer(result, i, &layer); i++)
+        fprintf(to, "hutch: layer %-16s %s%s%s\n", layer.name, layer.is_active ? "active" : "absent", layer.detail[0] ? ": " : "",
+                layer.detail);
+    for (unsigned i = 0; hutch_result_get_limit(result, i, &limit); i++)
+        if (limit.value)
+            fprintf(to, "hutch: limit %-16s %" PRIu64 ", enforced by%s%s\n", limit.name, limit.value, limit.enforcers[0] ? " " : "",
+                    limit.enforcers);
+    fprintf(to, "hutch: prepared in %.1f ms, ran %.1f ms, %.1f ms in all\n", result->prepared_ms, result->run_ms, result->total_ms);
+}
+
+/* A Python that could not get memory ends with its own words; who said no is worth knowing where no cgroup did. */
+static void explain_memory_error(FILE *to, const struct hutch_result *result)
+{
+    struct hutch_layer_report layer = { .size = sizeof(layer) };
+    struct hutch_limit_report limit = { .size = sizeof(limit) };
+    unsigned i = 0;
+
+    if (result->verdict != HUTCH_ERROR || !result->error_name || strcmp(result->error_name, "MemoryError") != 0)
+        return;
+    while (hutch_result_get_limit(result, i, &limit) && strcmp(limit.name, "memory") != 0)
+        i++;
+    if (!limit.value || strstr(limit.enforcers, "cgroup"))
+        return;
+    for (i = 0; hutch_result_get_layer(result, i, &layer) && strcmp(layer.name, "cgroup") != 0;)
+        i++;
+    fprintf(to, "hutch: the memory limit of %" PRIu64 " bytes is enforced by rlimit and supervisor here, not by a cgroup: %s\n",
+            limit.value, layer.detail);
+}
+
+static void print_messages(FILE *to, const struct run_opts *opts, const struct hutch_result *result)
+{
+    if (opts->verbose)
+        print_enforcement(to, result);
+    if (result->message[0])
+        fprintf(to, "hutch: %s\n", result->message);
+    else if (!opts->quiet)
+        explain_memory_error(to, result);
+    if (!opts->quiet && !opts->data && result->directory)
+        fprintf(to, "hutch: files written to " INSIDE_DATA_DIR " are in %s\n", result->directory);
+}
+
+int hutch_run_report_make(const struct run_opts *opts, const struct hutch_result *result, struct run_report *ret, struct hutch_err *err)
+{
+    struct run_report report = { .status = hutch_run_exit_status(result) };
+    FILE *to;
+
+    if (opts->json) {
+        report.json = hutch_result_to_json(result);
+        report.json_len = report.json ? strlen(report.json) + 1 : 0;
+        if (report.json)
+            report.json[report.json_len - 1] = '\n'; /* in place of its terminator */
+    } else {
+        to = open_memstream(&report.messages, &report.messages_len);
+        if (to) {
+            print_messages(to, opts, result);
+            if (fclose(to) != 0) {
+                free(report.messages);
+                report.messages = NULL;
+            }
+        }
+    }
+    if (!report.json && !report.messages)
+        return hutch_err_set(err, ENOMEM, "describe the result");
+    *ret = report;
+    return 0;
+}
+
+int hutch_run_report_print(const struct run_report *report, int lost_output, struct hutch_err *err)
+{
+    if (report->json && hutch_fd_write_all(STDOUT_FILENO, report->json, report->json_len) < 0)
+        return hutch_err_set(err, errno, "print the result");
+    if (report->messages)
+        fwrite(report->messages, 1, report->messages_len, stderr);
+    if (!lost_output)
+        return report->status;
+    fprintf(stderr, "hutch: pass on the program's output: %s\n", strerror(lost_output));
+    return EXIT_HUTCH;
+}
+
+void hutch_run_report_done(struct run_report *report)
+{
+    free(report->json);
+    free(report->messages);
+    *report = (struct run_report)RUN_REPORT_INIT;
+}
