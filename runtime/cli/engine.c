@@ -11,11 +11,8 @@ int hutch_cli_engine_options(const struct run_opts *opts, const char *home, stru
 {
     struct hutch_engine_options *options = &ret->options;
 
-    *ret = (struct cli_engine_options){
-        .limits = { .size = sizeof(ret->limits), .memory_bytes = opts->memory, .cpus = opts->cpus, .pids = opts->pids,
-                    .wall_ms = opts->timeout, .cpu_ms = opts->cpu_time },
-    };
-    if (hutch_policy_dir(&ret->policy_dir, err) < 0 ||
+    *ret = (struct cli_engine_options){ .launcher = NULL };
+    if (hutch_run_options_limits(opts, &ret->limits, err) < 0 || hutch_policy_dir(&ret->policy_dir, err) < 0 ||
         (!getenv("HUTCH_LAUNCHER") && hutch_places_launcher(&ret->launcher, err) < 0))
         return -1;
     hutch_engine_options_init(options);

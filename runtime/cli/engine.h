@@ -18,9 +18,6 @@ struct cli_engine_options {
 int hutch_cli_engine_options(const struct run_opts *opts, const char *home, struct cli_engine_options *ret, struct hutch_err *err);
 void hutch_cli_engine_done(struct cli_engine_options *options);
 
-/* What an interpreter that can execute cells has imported, and so the first names of a zygote's modules for that. */
-#define CLI_ENGINE_CELL_MODULES "IPython", "ipykernel"
-
 /* With an interpreter that can execute cells. */
 int hutch_cli_engine_open(const struct cli_engine_options *options, struct hutch_engine **ret, struct hutch_err *err);
 /* For programs only: nothing is imported. */

@@ -223,9 +223,9 @@ static int run_cold(const struct run_opts *opts, const char *home, const char *d
     auto_fd lockfd = -1, signal_fd = -1;
     int status = -1;
 
-    hutch_run_options_profile(opts, home, data, &profile);
     hutch_result_init(&result);
-    if (hutch_spec_init(&spec, err) < 0 || hutch_profile_build(&profile, &spec, err) < 0 || set_program(opts, words, &spec, err) < 0 ||
+    if (hutch_run_options_profile(opts, home, data, &profile, err) < 0 || hutch_spec_init(&spec, err) < 0 ||
+        hutch_profile_build(&profile, &spec, err) < 0 || set_program(opts, words, &spec, err) < 0 ||
         hutch_profile_set_root(&profile, &spec, &lockfd, err) < 0 || hutch_run_watch_signals(&signal_fd, err) < 0)
         goto out;
     request.spec = &spec;

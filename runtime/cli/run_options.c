@@ -11,7 +11,7 @@
 
 #define LLM_MAX_BUDGET 1000000
 
-enum option_kind { OPT_TEXT, OPT_REPEATED, OPT_FLAG, OPT_V, OPT_FLAG_OR_VALUE, OPT_BYTES, OPT_CPUS, OPT_NUMBER, OPT_TIME };
+enum option_kind { OPT_TEXT, OPT_REPEATED, OPT_FLAG, OPT_V, OPT_FLAG_OR_VALUE };
 enum { RUN = 1u << RUN_COMMAND_RUN, REPL = 1u << RUN_COMMAND_REPL, BOTH = RUN | REPL };
 
 #define AT(field) offsetof(struct run_opts, field)
@@ -29,12 +29,12 @@ static const struct {
     { BOTH, 0, "--image", "NAME", OPT_TEXT, AT(image), "image to run in (default: python)", 0 },
     { BOTH, 0, "--rootfs", "host|DIR", OPT_TEXT, AT(rootfs), "the host's own /usr, or a root tree, instead of an image", 0 },
     { BOTH, 0, "--policy", "NAME|FILE", OPT_TEXT, AT(policy), "isolation and limits (default: default)", 0 },
-    { BOTH, 0, "--memory", "SIZE", OPT_BYTES, AT(memory), "memory limit, e.g. 512m; 0 for none", 0 },
-    { BOTH, 0, "--cpus", "NUMBER", OPT_CPUS, AT(cpus), "CPUs, e.g. 1 or 0.5; 0 for all", 0 },
-    { BOTH, 0, "--pids-limit", "NUMBER", OPT_NUMBER, AT(pids), "processes and threads at once; 0 for no limit", 0 },
-    { RUN, 0, "--timeout", "TIME", OPT_TIME, AT(timeout), "wall clock limit, e.g. 30s; 0 for none", 0 },
-    { REPL, 0, "--timeout", "TIME", OPT_TIME, AT(timeout), "wall clock limit of each cell, e.g. 30s (default: none)", 0 },
-    { BOTH, 0, "--cpu-time", "TIME", OPT_TIME, AT(cpu_time), "CPU time limit of all processes together; 0 for none", 0 },
+    { BOTH, 0, "--memory", "SIZE", OPT_TEXT, AT(memory), "memory limit, e.g. 512m; 0 for none", 0 },
+    { BOTH, 0, "--cpus", "NUMBER", OPT_TEXT, AT(cpus), "CPUs, e.g. 1 or 0.5; 0 for all", 0 },
+    { BOTH, 0, "--pids-limit", "NUMBER", OPT_TEXT, AT(pids), "processes and threads at once; 0 for no limit", 0 },
+    { RUN, 0, "--timeout", "TIME", OPT_TEXT, AT(timeout), "wall clock limit, e.g. 30s; 0 for none", 0 },
+    { REPL, 0, "--timeout", "TIME", OPT_TEXT, AT(timeout), "wall clock limit of each cell, e.g. 30s (default: none)", 0 },
+    { BOTH, 0, "--cpu-time", "TIME", OPT_TEXT, AT(cpu_time), "CPU time limit of all processes together; 0 for none", 0 },
     { BOTH, 0, "--network", "none|host", OPT_TEXT, AT(network), "loopback only, or the host's network", 0 },
     { BOTH, 'e', "--env", "NAME=VALUE", OPT_REPEATED, AT(env), "set an environment variable", 0 },
     { BOTH, 'v', "--volume", "SRC:DST[:ro]", OPT_V, AT(volumes), "make a host path visible inside", 0 },
@@ -80,30 +80,12 @@ static bool is_volume(const char *next)
     return next && strstr(next, ":/");
 }
 
-static int take_limit(uint64_t *field, size_t row, const char *value, struct hutch_err *err)
-{
-    static int (*const parsers[])(const char *, uint64_t *, struct hutch_err *) = {
-        [OPT_BYTES] = hutch_parse_bytes, [OPT_CPUS] = hutch_parse_cpus, [OPT_NUMBER] = hutch_parse_u64,
-        [OPT_TIME] = hutch_parse_duration_ms,
-    };
-
-    if (parsers[options[row].kind](value, field, err) < 0)
-        return hutch_err_wrap(err, "option '%s'", options[row].name);
-    if (*field == 0)
-        *field = PROFILE_NO_LIMIT;
-    else if (*field == PROFILE_NO_LIMIT)
-        --*field; /* too large all the same */
-    return 0;
-}
-
 static int take_value(struct run_opts *opts, size_t row, const char *value, struct hutch_err *err)
 {
     void *field = (char *)opts + options[row].offset;
 
     if (options[row].kind == OPT_TEXT) {
         *(const char **)field = value;
-    } else if (options[row].kind >= OPT_BYTES) {
-        return take_limit(field, row, value, err);
     } else {
         struct run_repeated *r = field;
 
@@ -195,15 +177,50 @@ int hutch_run_options_parse(enum run_command command, int argc, char **argv, str
     return 0;
 }
 
-void hutch_run_options_profile(const struct run_opts *opts, const char *home, const char *data, struct profile *ret)
+int hutch_run_options_limits(const struct run_opts *opts, struct hutch_limits *ret, struct hutch_err *err)
 {
+    struct hutch_limits limits = { .size = sizeof(limits) };
+    const struct {
+        const char *option, *text;
+        int (*parse)(const char *, uint64_t *, struct hutch_err *);
+        uint64_t *value;
+    } rows[] = {
+        { "--memory", opts->memory, hutch_parse_bytes, &limits.memory_bytes },
+        { "--cpus", opts->cpus, hutch_parse_cpus, &limits.cpus },
+        { "--pids-limit", opts->pids, hutch_parse_u64, &limits.pids },
+        { "--timeout", opts->timeout, hutch_parse_duration_ms, &limits.wall_ms },
+        { "--cpu-time", opts->cpu_time, hutch_parse_duration_ms, &limits.cpu_ms },
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (!rows[i].text)
+            continue;
+        if (rows[i].parse(rows[i].text, rows[i].value, err) < 0)
+            return hutch_err_wrap(err, "option '%s'", rows[i].option);
+        if (*rows[i].value == 0)
+            *rows[i].value = HUTCH_NO_LIMIT;
+        else if (*rows[i].value == HUTCH_NO_LIMIT)
+            --*rows[i].value; /* too large all the same */
+    }
+    *ret = limits;
+    return 0;
+}
+
+int hutch_run_options_profile(const struct run_opts *opts, const char *home, const char *data, struct profile *ret,
+                              struct hutch_err *err)
+{
+    struct hutch_limits limits;
+
+    if (hutch_run_options_limits(opts, &limits, err) < 0)
+        return -1;
     *ret = (struct profile){
         .home = home,           .policy = opts->policy,   .image = opts->image,     .rootfs = opts->rootfs,
         .workdir = opts->workdir, .network = opts->network, .data = data,
-        .limits = { [LIMIT_MEMORY] = opts->memory, [LIMIT_CPUS] = opts->cpus, [LIMIT_PIDS] = opts->pids, [LIMIT_WALL] = opts->timeout,
-                    [LIMIT_CPU_TIME] = opts->cpu_time },
+        .limits = { [LIMIT_MEMORY] = limits.memory_bytes, [LIMIT_CPUS] = limits.cpus, [LIMIT_PIDS] = limits.pids,
+                    [LIMIT_WALL] = limits.wall_ms, [LIMIT_CPU_TIME] = limits.cpu_ms },
         .env = opts->env.values, .volumes = opts->volumes.values, .tmpfs = opts->tmpfs.values,
     };
+    return 0;
 }
 
 int hutch_run_options_data(const struct run_opts *opts, char **ret, struct hutch_err *err)

@@ -4,6 +4,7 @@
 
 #include "sandbox/err.h"
 #include "runtime/config/profile.h"
+#include "runtime/hutch.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,8 +19,7 @@ struct run_repeated {
 
 /* As given; NULL for what was not. Nothing is owned. */
 struct run_opts {
-    const char *image, *rootfs, *policy, *code, *data, *workdir, *network;
-    uint64_t memory, cpus, pids, timeout, cpu_time; /* 0: not given; PROFILE_NO_LIMIT: given as 0 */
+    const char *image, *rootfs, *policy, *code, *data, *workdir, *network, *memory, *cpus, *pids, *timeout, *cpu_time;
     const char *output, *cell_timeout, *context, *images, *llm_budget;
     struct run_repeated env, volumes, tmpfs, params;
     bool json, quiet, verbose, help, warm, rich, llm, allow_errors;
@@ -36,8 +36,11 @@ int hutch_run_options_parse(enum run_command command, int argc, char **argv, str
 bool hutch_run_options_is_notebook(const struct run_opts *opts, const char *word);
 void hutch_run_options_print(enum run_command command);
 
+/* Limits that are given, the others 0. */
+int hutch_run_options_limits(const struct run_opts *opts, struct hutch_limits *ret, struct hutch_err *err);
 /* What they ask of the sandbox. @home and @data: as in struct profile; all of it has to live as long as @ret. */
-void hutch_run_options_profile(const struct run_opts *opts, const char *home, const char *data, struct profile *ret);
+int hutch_run_options_profile(const struct run_opts *opts, const char *home, const char *data, struct profile *ret,
+                              struct hutch_err *err);
 /* The real path of --data, the caller's to free, NULL without it. */
 int hutch_run_options_data(const struct run_opts *opts, char **ret, struct hutch_err *err);
 /* --llm's budget in tokens; 0 without one. */

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -936,6 +937,248 @@ static void host_that_forks(void)
     CHECK(count_children() == 0);
 }
 
+/* What an operator chooses for all runs of an engine, which may be more than the policy gives. */
+static void options_for_all_runs(void)
+{
+    static const char *const env[] = { "COLOUR=blue", NULL };
+    char dir[] = "/tmp/hutch-library.XXXXXX", volume[64];
+    const char *volumes[] = { volume, NULL };
+    static const char *const tmpfs[] = { "/scratch:1m", NULL };
+    const struct hutch_limits wanted = { .size = sizeof(wanted), .memory_bytes = 1234u << 20, .pids = 77, .cpu_ms = HUTCH_NO_LIMIT,
+                                         .output_bytes = 5000, .file_bytes = 4096 };
+    struct hutch_limits limits = { .size = sizeof(limits) }, policy = limits;
+    struct hutch_engine_options options = default_options();
+    struct hutch_engine *engine = open_default();
+    struct hutch_request request;
+    struct hutch_error err;
+    struct outcome o;
+
+    hutch_engine_get_limits(engine, &policy);
+    CHECK(policy.size == sizeof(policy) && policy.memory_bytes > 0 && policy.wall_ms > 0);
+    hutch_engine_free(engine);
+
+    CHECK(mkdtemp(dir));
+    snprintf(volume, sizeof(volume), "%s:/shared:ro", dir);
+    options.limits = &wanted;
+    options.env = env;
+    options.volumes = volumes;
+    options.tmpfs = tmpfs;
+    options.workdir = "/scratch";
+    options.network = "none";
+    engine = open_engine(&options);
+    memset(volume, 'x', sizeof(volume) - 1); /* what was passed in is copied */
+    hutch_engine_get_limits(engine, &limits);
+    CHECK(limits.memory_bytes == 1234u << 20 && limits.pids == 77 && limits.cpu_ms == 0 && limits.output_bytes == 5000 &&
+          limits.file_bytes == 4096 && limits.wall_ms == policy.wall_ms && limits.data_bytes == policy.data_bytes);
+    limits = (struct hutch_limits){ .size = 2 * sizeof(uint64_t) + sizeof(size_t) }; /* of a caller who knows two of them */
+    hutch_engine_get_limits(engine, &limits);
+    CHECK(limits.wall_ms == policy.wall_ms && limits.memory_bytes == 0);
+    run(engine, "import os\nprint(os.environ['COLOUR'], os.getcwd(), os.listdir('/shared'))\nopen('mine', 'w').write('x')\n"
+                "try:\n    open('/shared/theirs', 'w')\nexcept OSError as e:\n    print(e.strerror)\n"
+                "try:\n    open('/mnt/data/long', 'wb', buffering=0).write(bytes(5000)) == 4096 and print('cut')\n"
+                "except OSError as e:\n    print(e.strerror)", &o);
+    if (strcmp(o.out, "blue /scratch []\nRead-only file system\ncut\n") != 0)
+        printf("%s%s%s\n", o.out, o.err, o.message);
+    CHECK(strcmp(o.out, "blue /scratch []\nRead-only file system\ncut\n") == 0);
+    run(engine, "import os\nprint(os.listdir())", &o); /* nothing is left of the run before */
+    CHECK(strcmp(o.out, "[]\n") == 0);
+    request = request_for("print(1)", &o);
+    request.memory_bytes = 1235u << 20; /* a request may only ask for less */
+    CHECK(try_submit(engine, &request, &o, &err) < 0 && err.code == EINVAL);
+    hutch_engine_free(engine);
+    CHECK(rmdir(dir) == 0);
+
+    options = default_options();
+    options.image = NULL;
+    options.rootfs = "host";
+    engine = open_engine(&options);
+    run(engine, "import os\nprint(len(os.listdir('/usr')) > 0)", &o);
+    CHECK(strcmp(o.out, "True\n") == 0);
+    hutch_engine_free(engine);
+}
+
+static void errors_of_options(void)
+{
+    static const char *const bad_env[] = { "NOVALUE", NULL }, *const bad_volume[] = { "/tmp", NULL }, *const bad_tmpfs[] = { "/proc", NULL };
+    const struct hutch_limits small = { .size = sizeof(small), .memory_bytes = 1 }, no_size = { .size = 0, .pids = 9 };
+    struct hutch_engine_options cases[9];
+    static const char *const words[] = { "NOVALUE", "SRC:DST", "set up by hutch", "memory", "size", "workdir", "network", "exclude", "/nonexistent" };
+    struct hutch_engine *engine;
+    struct hutch_error err;
+
+    for (size_t i = 0; i < 9; i++)
+        cases[i] = default_options();
+    cases[0].env = bad_env;
+    cases[1].volumes = bad_volume;
+    cases[2].tmpfs = bad_tmpfs;
+    cases[3].limits = &small;
+    cases[4].limits = &no_size;
+    cases[5].workdir = "here";
+    cases[6].network = "some";
+    cases[7].rootfs = "host";
+    cases[8].image = NULL;
+    cases[8].rootfs = "/nonexistent";
+    for (size_t i = 0; i < 9; i++) {
+        CHECK(hutch_engine_open(&cases[i], &engine, &err) == -1);
+        if (!strstr(err.message, words[i]))
+            printf("%zu: %s\n", i, err.message);
+        CHECK(strstr(err.message, words[i]));
+    }
+}
+
+/* Read as the program reads, and closed by the engine: a duplicate. */
+static void input_from_a_descriptor(void)
+{
+    struct hutch_engine *engine = open_default();
+    unsigned fds;
+    struct hutch_request request;
+    struct hutch_error err;
+    struct outcome o;
+    int ends[2], file;
+    FILE *text;
+
+    wait_for_pool(engine);
+    check_works(engine);
+    fds = count_entries("/proc/self/fd");
+    CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    request = request_for("import sys\nprint(sys.stdin.readline(), end='')\nprint(len(sys.stdin.read()))", &o);
+    request.has_input_fd = 1;
+    request.input_fd = ends[0];
+    submit(engine, &request, &o);
+    close(ends[0]);
+    CHECK(write(ends[1], "first\n", 6) == 6);
+    for (int i = 0; i < 20; i++) {
+        struct pollfd pfd = { .fd = hutch_engine_fd(engine), .events = POLLIN };
+
+        poll(&pfd, 1, 10);
+        hutch_engine_dispatch(engine, NULL);
+    }
+    CHECK(o.results == 0); /* the pipe is open yet */
+    CHECK(write(ends[1], "rest", 4) == 4);
+    close(ends[1]);
+    wait_for(&o);
+    CHECK(o.verdict == HUTCH_OK && strcmp(o.out, "first\n4\n") == 0);
+
+    text = tmpfile(); /* a file, which an epoll set does not take, and larger than any pipe */
+    CHECK(text != NULL);
+    for (int i = 0; i < 300000; i++)
+        fputs("0123456789\n", text);
+    rewind(text);
+    file = fileno(text);
+    request.input_fd = file;
+    request.code = "import sys\nprint(sum(1 for _ in sys.stdin))";
+    submit(engine, &request, &o);
+    wait_for(&o);
+    CHECK(strcmp(o.out, "300000\n") == 0);
+    fclose(text);
+
+    /* A program that ends without reading, while its input is open. */
+    CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    request.input_fd = ends[0];
+    request.code = "print('done')";
+    for (int i = 0; i < 30; i++) {
+        submit(engine, &request, &o);
+        wait_for(&o);
+        CHECK(o.verdict == HUTCH_OK && strcmp(o.out, "done\n") == 0);
+        CHECK(write(ends[1], "x", 1) == 1); /* nothing of the run listens */
+    }
+    wait_for_pool(engine);
+    check_works(engine);
+    CHECK(count_entries("/proc/self/fd") < fds + 30);
+    close(ends[0]);
+    close(ends[1]);
+
+    request.input_fd = 999;
+    CHECK(try_submit(engine, &request, &o, &err) < 0 && err.code == EBADF);
+    request.input = "two";
+    CHECK(try_submit(engine, &request, &o, &err) < 0 && err.code == EINVAL);
+    hutch_engine_free(engine);
+}
+
+static void on_ready(void *user, uint64_t id, int stream, const char *data, size_t len)
+{
+    struct outcome *o = user;
+
+    (void)data;
+    o->streamed[stream] += len;
+    if (hutch_engine_signal(o->engine, id, SIGTERM) != 1)
+        o->streamed[0]++;
+}
+
+static void signals(void)
+{
+    struct hutch_engine_options options = default_options();
+    struct hutch_engine *engine;
+    struct hutch_request request;
+    struct outcome o, second;
+
+    options.max_running = 1;
+    engine = open_engine(&options);
+    /* It has a handler, and some time for it. */
+    request = request_for("import os, signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\nos.write(1, b'ready\\n')\n"
+                          "time.sleep(60)", &o);
+    request.on_output = on_ready;
+    submit(engine, &request, &o);
+    CHECK(hutch_engine_signal(engine, o.id, 0) == 0 && hutch_engine_signal(engine, o.id, 1000) == 0);
+    wait_for(&o);
+    CHECK(o.streamed[1] == 6 && o.streamed[0] == 0 && o.exit_code == 7);
+    CHECK(hutch_engine_signal(engine, o.id, SIGTERM) == 0); /* it is over */
+    /* It has not begun. */
+    submit_code(engine, "print(1)", &o);
+    submit_code(engine, "print(2)", &second);
+    CHECK(hutch_engine_signal(engine, second.id, SIGINT) == 1);
+    wait_for(&second);
+    CHECK(second.verdict == HUTCH_KILLED && second.out[0] == '\0');
+    wait_for(&o);
+    CHECK(o.verdict == HUTCH_OK);
+    hutch_engine_free(engine);
+}
+
+static void on_reported(void *user, uint64_t id, const struct hutch_result *r)
+{
+    struct outcome *o = user;
+    struct { struct hutch_limit_report report; char guard; } limit = { { .size = sizeof(limit.report) }, 'g' };
+    struct hutch_layer_report layer = { .size = sizeof(layer) };
+    bool has_wall = false, has_seccomp = false, has_memory = false;
+    char *json = hutch_result_to_json(r), key[80];
+    unsigned i;
+
+    (void)id;
+    o->results++;
+    CHECK(json != NULL);
+    for (i = 0; hutch_result_get_limit(r, i, &limit.report); i++) {
+        snprintf(key, sizeof(key), "\"%s", limit.report.name);
+        CHECK(limit.guard == 'g' && limit.report.size == sizeof(limit.report) && strstr(json, key));
+        has_memory |= strcmp(limit.report.name, "memory") == 0 && limit.report.value == 100u << 20 && limit.report.enforcers[0];
+        has_wall |= strcmp(limit.report.name, "wall") == 0 && limit.report.value == 5000 && strstr(limit.report.enforcers, "supervisor");
+    }
+    CHECK(i > 5 && has_wall && has_memory && !hutch_result_get_limit(r, ~0u, &limit.report));
+    for (i = 0; hutch_result_get_layer(r, i, &layer); i++) {
+        snprintf(key, sizeof(key), "\"%s\"", layer.name);
+        CHECK(strstr(json, key) && layer.detail);
+        has_seccomp |= strcmp(layer.name, "seccomp") == 0 && layer.is_active;
+    }
+    CHECK(i > 5 && has_seccomp);
+    memset(&limit.report, '!', sizeof(limit.report)); /* a caller who knows the name only */
+    limit.report.size = offsetof(struct hutch_limit_report, value);
+    CHECK(hutch_result_get_limit(r, 0, &limit.report) && limit.report.name[0] != '!' && limit.report.enforcers[0] == '!');
+    free(json);
+}
+
+static void reports(void)
+{
+    struct hutch_engine *engine = open_default();
+    struct outcome o;
+    struct hutch_request request = request_for("print(1)", &o);
+
+    request.on_result = on_reported;
+    request.wall_ms = 5000;
+    request.memory_bytes = 100u << 20;
+    submit(engine, &request, &o);
+    wait_for(&o);
+    hutch_engine_free(engine);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -962,6 +1205,11 @@ static const struct {
     { "limits_and_languages", limits_and_languages },
     { "free_at_any_time", free_at_any_time },
     { "host_that_forks", host_that_forks },
+    { "options_for_all_runs", options_for_all_runs },
+    { "errors_of_options", errors_of_options },
+    { "input_from_a_descriptor", input_from_a_descriptor },
+    { "signals", signals },
+    { "reports", reports },
 };
 
 int main(int argc, char **argv)
