@@ -12,7 +12,8 @@
 #define TIB (1ull << 40)
 #define DAY_MS 86400000ull
 
-#define REQUEST(name) .field = #name, .request_at = offsetof(struct hutch_request, name)
+#define REQUEST(name) .field = #name, .request_at = offsetof(struct hutch_request, name), \
+                      .limits_at = offsetof(struct hutch_limits, name)
 #define SESSION(name) .session_at = offsetof(struct hutch_session_options, name)
 #define BY(enforcer)  (1u << ENFORCER_##enforcer)
 

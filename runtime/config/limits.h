@@ -21,6 +21,7 @@ struct limit {
     const char *option, *help;  /* of hutch run and hutch repl; NULL: only a policy sets it */
     const char *field;          /* of struct hutch_request, which can only lower it; NULL: none does */
     size_t request_at;          /* offset of that field */
+    size_t limits_at;           /* … and of the same in struct hutch_limits */
     size_t session_at;          /* … and of the same in struct hutch_session_options; 0: sessions have none */
     bool is_built_in;           /* a prepared sandbox has it already, so another value takes a sandbox of its own */
     unsigned enforcers;         /* 1u << enum sandbox_enforcer each; ENFORCER_NONE: on some hosts nothing does */

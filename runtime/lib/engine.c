@@ -1,5 +1,6 @@
 #include "runtime/engine/engine_priv.h"
 
+#include "runtime/config/limits.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/fd.h"
 #include "rootfs/guest.h"
@@ -125,28 +126,20 @@ static const char *find_policies(const char *given)
 
 _Static_assert(PROFILE_NO_LIMIT == HUTCH_NO_LIMIT, "profile.h and hutch.h differ");
 
-static const struct {
-    enum sandbox_limit limit;
-    size_t offset;
-} limit_fields[] = {
-    { LIMIT_WALL, offsetof(struct hutch_limits, wall_ms) },
-    { LIMIT_CPU_TIME, offsetof(struct hutch_limits, cpu_ms) },
-    { LIMIT_MEMORY, offsetof(struct hutch_limits, memory_bytes) },
-    { LIMIT_PIDS, offsetof(struct hutch_limits, pids) },
-    { LIMIT_CPUS, offsetof(struct hutch_limits, cpus) },
-    { LIMIT_OUTPUT, offsetof(struct hutch_limits, output_bytes) },
-    { LIMIT_DATA_SIZE, offsetof(struct hutch_limits, data_bytes) },
-    { LIMIT_DATA_FILES, offsetof(struct hutch_limits, data_files) },
-    { LIMIT_FILE_SIZE, offsetof(struct hutch_limits, file_bytes) },
-};
+/* NULL: that struct has no field for it. */
+static uint64_t *field_of(struct hutch_limits *limits, size_t limit)
+{
+    return hutch_limits[limit].field ? (uint64_t *)((char *)limits + hutch_limits[limit].limits_at) : NULL;
+}
 
 static void take_limits(const struct hutch_limits *given, uint64_t to[LIMIT_COUNT])
 {
     struct hutch_limits limits;
 
     hutch_engine_copy_sized(&limits, sizeof(limits), given);
-    for (size_t i = 0; i < ARRAY_SIZE(limit_fields); i++)
-        to[limit_fields[i].limit] = *(const uint64_t *)((const char *)&limits + limit_fields[i].offset);
+    for (size_t i = 0; i < LIMIT_COUNT; i++)
+        if (field_of(&limits, i))
+            to[i] = *field_of(&limits, i);
 }
 
 void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_limits *ret)
@@ -154,8 +147,9 @@ void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_lim
     struct hutch_limits limits = { 0 };
     size_t size = ret->size && ret->size < sizeof(limits) ? ret->size : sizeof(limits);
 
-    for (size_t i = 0; i < ARRAY_SIZE(limit_fields); i++)
-        *(uint64_t *)((char *)&limits + limit_fields[i].offset) = engine->spec.limits[limit_fields[i].limit];
+    for (size_t i = 0; i < LIMIT_COUNT; i++)
+        if (field_of(&limits, i))
+            *field_of(&limits, i) = engine->spec.limits[i];
     limits.size = size;
     memcpy(ret, &limits, size);
 }
