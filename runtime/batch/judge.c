@@ -1,6 +1,6 @@
 #include "runtime/batch/judge.h"
 
-#include "runtime/batch/task.h"
+#include "runtime/batch/sample.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_view.h"
 #include "runtime/text/json_write.h"

@@ -1,6 +1,7 @@
 #include "runtime/batch/judge_job.h"
 
 #include "runtime/batch/prelude.h"
+#include "runtime/batch/sample.h"
 #include "runtime/batch/task.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_view.h"

@@ -7,6 +7,7 @@
 #define HUTCH_BATCH_PLAN_H
 
 #include "runtime/batch/hash.h"
+#include "runtime/batch/sample.h"
 #include "runtime/batch/source.h"
 #include "runtime/batch/task.h"
 #include "sandbox/err.h"

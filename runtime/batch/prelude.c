@@ -1,6 +1,6 @@
 #include "runtime/batch/prelude.h"
 
-#include "runtime/batch/plan.h"
+#include "runtime/batch/sample.h"
 #include "runtime/batch/task.h"
 
 #include <string.h>

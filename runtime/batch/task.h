@@ -1,23 +1,18 @@
 /* task.h - a task of any format as what is to be run, and how it is judged.
  *
- * docs/batch.md describes the formats. Texts stay in the record, in its own spelling: a completion that is no valid
+ * Texts stay in the record, in its own spelling: a completion that is no valid
  * text (a NUL byte, half a surrogate pair) then reaches Python as the model wrote it. */
 #ifndef HUTCH_BATCH_TASK_H
 #define HUTCH_BATCH_TASK_H
 
 #include "runtime/batch/compare.h"
+#include "runtime/batch/format.h"
 #include "runtime/text/json_view.h"
 #include "sandbox/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum batch_format { BATCH_AUTO, BATCH_GENERIC, BATCH_HUMANEVAL, BATCH_MBPP, BATCH_STDIO, BATCH_FORMAT_COUNT };
-const char *hutch_batch_format_name(enum batch_format format);
-int hutch_batch_format_parse(const char *name, enum batch_format *ret, struct hutch_err *err);
-/* What a record looks like; BATCH_GENERIC when like none of the others. */
-enum batch_format hutch_batch_format_guess(struct json_view record);
 
 enum batch_judging {
     BATCH_BY_TESTS,  /* Python tests call it: batch/judge/ */
@@ -77,24 +72,9 @@ struct batch_task_options {
     bool with_challenge;        /* MBPP's challenge_test_list too */
 };
 
-/* @text holds @record and is the task's from here on, also on failure. Errors name @what and the key. */
-int hutch_batch_task_read(const struct batch_task_options *options, const char *what, char *text,
+/* @text holds @record and is the task's from here on, also on failure. Errors name @where and the key. */
+int hutch_batch_task_read(const struct batch_task_options *options, const char *where, char *text,
                           struct json_view record, struct batch_task *ret, struct hutch_err *err);
 void hutch_batch_task_done(struct batch_task *task);
-
-/* One program for a task: its own one, or a model's. */
-struct batch_sample {
-    struct json_view program;
-    bool is_completion; /* goes on where the prompt ends */
-};
-/* The task that a record of a sample file is for, as text for the caller to free. */
-int hutch_batch_sample_id(const char *what, enum batch_format format, struct json_view record, char **ret,
-                          struct hutch_err *err);
-/* @has_prompt: its task has a prompt, which a completion continues. */
-int hutch_batch_sample_read(const char *what, struct json_view record, bool has_prompt, struct batch_sample *ret,
-                            struct hutch_err *err);
-/* The task's own program as a sample. Errors: it has none. */
-int hutch_batch_sample_own(const char *what, const struct batch_task *task, struct batch_sample *ret,
-                           struct hutch_err *err);
 
 #endif

@@ -193,6 +193,9 @@ static void test_generic(void **state)
     assert_int_equal(task.judging, BATCH_BY_TESTS);
     assert_true(task.calls_tests);
     hutch_batch_task_done(&task);
+    assert_int_equal(read_task(BATCH_GENERIC, "{\"id\":1,\"code\":\"c\",\"language\":\"Py\"}", &task, &err), 0);
+    assert_string_equal(task.language, "python"); /* longer than the name that it is for */
+    hutch_batch_task_done(&task);
     assert_int_equal(read_task(BATCH_GENERIC, "{\"id\":1,\"code\":\"c\",\"language\":\"js\",\"tests\":\"x\"}", &task, &err), 0);
     assert_int_equal(task.judging, BATCH_BY_EXIT);
     hutch_batch_task_done(&task);
