@@ -1,6 +1,6 @@
 #include "rootfs/helper/pyjob.h"
 
-#include "rootfs/helper/pykit.h"
+#include "rootfs/helper/pyobjects.h"
 #include "sandbox/fd.h"
 #include "sandbox/zygote_wire.h"
 
@@ -185,7 +185,7 @@ static void replace(const char *name, PyObject *items)
 }
 
 /* sys.argv is @first and the arguments; sys.orig_argv the interpreter, @option if there is one, @program, and the arguments. */
-static void set_arguments(const struct pykit *kit, PyObject *first, PyObject *option, PyObject *program)
+static void set_arguments(const struct pyobjects *py, PyObject *first, PyObject *option, PyObject *program)
 {
     const char *at = job[JOB_ARGS].data, *end = at + job[JOB_ARGS].len;
     PyObject *argv = PyList_New(0), *original = PyList_New(0);
@@ -193,7 +193,7 @@ static void set_arguments(const struct pykit *kit, PyObject *first, PyObject *op
     if (!argv || !original)
         fail_in_python("set the program's arguments");
     PyList_Append(argv, first);
-    PyList_Append(original, kit->python);
+    PyList_Append(original, py->python);
     if (option)
         PyList_Append(original, option);
     PyList_Append(original, program);
@@ -212,17 +212,17 @@ static void set_arguments(const struct pykit *kit, PyObject *first, PyObject *op
         at = nul + 1;
     }
     replace("argv", argv);
-    if (kit->python != Py_None)
+    if (py->python != Py_None)
         replace("orig_argv", original);
     else
         Py_DecRef(original);
 }
 
-static void set_script_path(const struct pykit *kit, const char *directory, size_t len)
+static void set_script_path(const struct pyobjects *py, const char *directory, size_t len)
 {
     PyObject *path = PySys_GetObject("path"), *first;
 
-    if (kit->has_script_path != Py_True || !path)
+    if (py->has_script_path != Py_True || !path)
         return;
     first = decoded(directory, len);
     if (PyList_Insert(path, 0, first) < 0)
@@ -230,7 +230,7 @@ static void set_script_path(const struct pykit *kit, const char *directory, size
     Py_DecRef(first);
 }
 
-void hutch_pyjob_make_main(const struct pykit *kit)
+void hutch_pyjob_make_main(const struct pyobjects *py)
 {
     PyObject *module = PyModule_New("__main__"), *annotations = PyObject_CallFunction((PyObject *)PyDict_Type, NULL), *names;
     PyObject *modules = PyImport_GetModuleDict();
@@ -238,7 +238,7 @@ void hutch_pyjob_make_main(const struct pykit *kit)
     if (!module || !annotations)
         fail_in_python("make the module __main__");
     names = PyModule_GetDict(module);
-    if (PyDict_SetItemString(names, "__loader__", kit->builtin_loader) < 0 ||
+    if (PyDict_SetItemString(names, "__loader__", py->builtin_loader) < 0 ||
         PyDict_SetItemString(names, "__annotations__", annotations) < 0 ||
         PyDict_SetItemString(names, "__builtins__", PyDict_GetItemString(modules, "builtins")) < 0 ||
         PyDict_SetItemString(modules, "__main__", module) < 0)
@@ -247,7 +247,7 @@ void hutch_pyjob_make_main(const struct pykit *kit)
     Py_DecRef(module);
     /* Where an interpreter's start leaves it: in the second of the collector's generations. From that follows in which order
      * the collector finds, and deletes, what it holds in the end. */
-    Py_DecRef(PyObject_CallFunction(kit->collect, "i", 0));
+    Py_DecRef(PyObject_CallFunction(py->collect, "i", 0));
     PyErr_Clear();
 }
 
@@ -264,10 +264,10 @@ static void set_file(PyObject *name)
 }
 
 /* python3 NAME */
-static void set_up_script(const struct pykit *kit, const char *path)
+static void set_up_script(const struct pyobjects *py, const char *path)
 {
     PyObject *name = decoded(path, strlen(path)), *cache = PySys_GetObject("path_importer_cache");
-    PyObject *loader = PyObject_CallFunction(kit->script_loader, "sO", "__main__", name);
+    PyObject *loader = PyObject_CallFunction(py->script_loader, "sO", "__main__", name);
     const char *slash = strrchr(path, '/');
 
     if (!loader || PyDict_SetItemString(main_globals(), "__loader__", loader) < 0)
@@ -275,41 +275,41 @@ static void set_up_script(const struct pykit *kit, const char *path)
     set_file(name);
     if (cache && PyDict_SetItem(cache, name, Py_None) < 0) /* it was asked whether it is an archive of modules */
         PyErr_Clear();
-    set_script_path(kit, path, slash ? (size_t)(slash - path) : 0);
-    set_arguments(kit, name, NULL, name);
+    set_script_path(py, path, slash ? (size_t)(slash - path) : 0);
+    set_arguments(py, name, NULL, name);
     Py_DecRef(loader);
     Py_DecRef(name);
 }
 
 /* python3 -c TEXT */
-static PyObject *set_up_text(const struct pykit *kit)
+static PyObject *set_up_text(const struct pyobjects *py)
 {
     PyObject *text = PyUnicode_DecodeUTF8(job[JOB_CODE].data, (intptr_t)job[JOB_CODE].len, "surrogateescape");
     PyObject *option = PyUnicode_FromString("-c");
 
     if (!text || !option)
         fail_in_python("read the program");
-    set_script_path(kit, "", 0);
-    set_arguments(kit, option, option, text);
+    set_script_path(py, "", 0);
+    set_arguments(py, option, option, text);
     Py_DecRef(option);
     return text;
 }
 
 /* python3 - */
-static void set_up_input(const struct pykit *kit)
+static void set_up_input(const struct pyobjects *py)
 {
     PyObject *dash = PyUnicode_FromString("-"), *name = PyUnicode_FromString("<stdin>");
 
     if (!dash || !name)
         fail_in_python("read the program");
     set_file(name);
-    set_script_path(kit, "", 0);
-    set_arguments(kit, dash, NULL, dash);
+    set_script_path(py, "", 0);
+    set_arguments(py, dash, NULL, dash);
     Py_DecRef(dash);
     Py_DecRef(name);
 }
 
-static void set_up_surroundings(const struct pykit *kit, PyObject *environment)
+static void set_up_surroundings(const struct pyobjects *py, PyObject *environment)
 {
     static char cwd[PATH_MAX];
     const char *present = PyBytes_AsString(environment);
@@ -320,7 +320,7 @@ static void set_up_surroundings(const struct pykit *kit, PyObject *environment)
         fail(errno, "enter '%s'", cwd);
     if (job[JOB_ENV].len != (size_t)PyBytes_Size(environment) || memcmp(job[JOB_ENV].data, present, job[JOB_ENV].len) != 0) {
         PyObject *wanted = PyBytes_FromStringAndSize(job[JOB_ENV].data, (intptr_t)job[JOB_ENV].len);
-        PyObject *done = wanted ? PyObject_CallFunction(kit->change_environment, "O", wanted) : NULL;
+        PyObject *done = wanted ? PyObject_CallFunction(py->change_environment, "O", wanted) : NULL;
 
         if (!done)
             fail_in_python("set the environment");
@@ -329,23 +329,23 @@ static void set_up_surroundings(const struct pykit *kit, PyObject *environment)
     }
 }
 
-void hutch_pyjob_set_up(const struct pykit *kit, PyObject *environment, struct program *ret)
+void hutch_pyjob_set_up(const struct pyobjects *py, PyObject *environment, struct program *ret)
 {
     static char name[PATH_MAX];
 
-    set_up_surroundings(kit, environment);
+    set_up_surroundings(py, environment);
     *ret = (struct program){ .fd = -1 };
     if (is_field(JOB_MODE, "file")) {
         copy_field(JOB_NAME, name, sizeof(name));
         ret->fd = make_file(name);
         ret->name = name;
-        set_up_script(kit, name);
+        set_up_script(py, name);
     } else if (is_field(JOB_MODE, "code")) {
-        ret->text = set_up_text(kit);
+        ret->text = set_up_text(py);
     } else if (is_field(JOB_MODE, "stdin")) {
         ret->name = "<stdin>";
         ret->fd = make_nameless_file(ret->name);
-        set_up_input(kit);
+        set_up_input(py);
     } else {
         fail(EBADMSG, "read the job");
     }
@@ -356,32 +356,32 @@ bool hutch_pyjob_has_cells(void)
     return is_field(JOB_MODE, "cells");
 }
 
-PyObject *hutch_pyjob_set_up_cells(const struct pykit *kit, PyObject *environment)
+PyObject *hutch_pyjob_set_up_cells(const struct pyobjects *py, PyObject *environment)
 {
     PyObject *start = PyBytes_FromStringAndSize(job[JOB_CODE].data, (intptr_t)job[JOB_CODE].len);
 
-    set_up_surroundings(kit, environment);
+    set_up_surroundings(py, environment);
     if (!start)
         fail_in_python("read the job");
     return start;
 }
 
-void hutch_pyjob_rehearse(const struct pykit *kit, PyObject *environment, struct program *ret)
+void hutch_pyjob_rehearse(const struct pyobjects *py, PyObject *environment, struct program *ret)
 {
     static const char name[] = "/rehearsal.py", code[] = "print(end='')\n";
     PyObject *path = PySys_GetObject("path");
 
-    hutch_pyjob_make_main(kit);
+    hutch_pyjob_make_main(py);
     job[JOB_CODE] = (struct field){ code, sizeof(code) - 1 };
     job[JOB_ARGS] = (struct field){ "", 1 };
     job[JOB_ENV] = (struct field){ PyBytes_AsString(environment), (size_t)PyBytes_Size(environment) };
     job[JOB_CWD] = (struct field){ "/", 1 };
-    set_up_surroundings(kit, environment);
+    set_up_surroundings(py, environment);
     *ret = (struct program){ .fd = make_nameless_file(name), .name = name };
-    set_up_script(kit, name);
+    set_up_script(py, name);
 
     PyDict_DelItemString(PySys_GetObject("path_importer_cache"), name);
-    if (kit->has_script_path == Py_True)
+    if (py->has_script_path == Py_True)
         PyList_SetSlice(path, 0, 1, NULL);
     PyErr_Clear();
 }

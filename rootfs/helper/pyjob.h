@@ -6,23 +6,23 @@
 
 #include <stdbool.h>
 
-struct pykit;
+struct pyobjects;
 
 /* A new __main__, as it is before a program: what the interpreter itself puts there, in its order. */
-void hutch_pyjob_make_main(const struct pykit *kit);
+void hutch_pyjob_make_main(const struct pyobjects *py);
 
 /* Waits for the job. False when there is none: nobody needs this worker. */
 bool hutch_pyjob_receive(void);
 
 /* What the job has: limits, working directory, environment, sys.argv, sys.path, what __main__ begins with; and writes the program's
  * file. @environment is the present one. Ends the process, with a message, when something is not to be had. */
-void hutch_pyjob_set_up(const struct pykit *kit, PyObject *environment, struct program *ret);
+void hutch_pyjob_set_up(const struct pyobjects *py, PyObject *environment, struct program *ret);
 
 /* Whether it is not a program but cells, on orders that follow; and what such a job has: limits, directory, environment. Returns JOB_CODE. */
 bool hutch_pyjob_has_cells(void);
-PyObject *hutch_pyjob_set_up_cells(const struct pykit *kit, PyObject *environment);
+PyObject *hutch_pyjob_set_up_cells(const struct pyobjects *py, PyObject *environment);
 
 /* The same for a program that does nothing; nothing of it remains. */
-void hutch_pyjob_rehearse(const struct pykit *kit, PyObject *environment, struct program *ret);
+void hutch_pyjob_rehearse(const struct pyobjects *py, PyObject *environment, struct program *ret);
 
 #endif

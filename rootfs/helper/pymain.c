@@ -9,7 +9,7 @@
  * its program is done in the zygote if that is possible, and here if not. What remains is done once for nothing
  * before the worker says that it is ready, so that those pages are copied while nobody waits. */
 #include "rootfs/helper/pyjob.h"
-#include "rootfs/helper/pykit.h"
+#include "rootfs/helper/pyobjects.h"
 #include "sandbox/fd.h"
 #include "sandbox/zygote_wire.h"
 
@@ -36,7 +36,7 @@ int hutch_worker_ready(void);
 int malloc_trim(size_t pad) WEAK; /* GNU's */
 
 /* Called by Python. */
-EXPORT void hutch_zygote_main(PyObject *parts, const char *text);
+EXPORT void hutch_zygote_main(PyObject *objects, const char *text);
 EXPORT int hutch_worker_may_report(void);
 
 static _Noreturn void die(void)
@@ -117,7 +117,7 @@ static bool are_pipes(void)
     return true;
 }
 
-static void become_worker(const struct pykit *kit)
+static void become_worker(const struct pyobjects *py)
 {
     struct stat st;
 
@@ -127,41 +127,41 @@ static void become_worker(const struct pykit *kit)
     worker.dev = st.st_dev;
     worker.ino = st.st_ino;
     restore_dispositions();
-    for (intptr_t i = 0; i < PyList_Size(kit->twisters); i++)
-        if (!fill_twister(PyLong_AsVoidPtr(PyList_GetItem(kit->twisters, i))))
+    for (intptr_t i = 0; i < PyList_Size(py->twisters); i++)
+        if (!fill_twister(PyLong_AsVoidPtr(PyList_GetItem(py->twisters, i))))
             _exit(1);
-    call(kit->renew);
+    call(py->renew);
     if (!are_pipes())
-        call(kit->change_streams);
+        call(py->change_streams);
 }
 
-static _Noreturn void execute_cells(const struct pykit *kit, PyObject *environment)
+static _Noreturn void execute_cells(const struct pyobjects *py, PyObject *environment)
 {
-    PyObject *start = hutch_pyjob_set_up_cells(kit, environment), *status = PyObject_CallFunction(kit->cells, "O", start);
+    PyObject *start = hutch_pyjob_set_up_cells(py, environment), *status = PyObject_CallFunction(py->cells, "O", start);
 
     if (!status)
         die();
-    hutch_pyrun_finish(kit, (int)PyLong_AsLong(status));
+    hutch_pyrun_finish(py, (int)PyLong_AsLong(status));
 }
 
-static _Noreturn void work(const struct pykit *kit, PyObject *environment)
+static _Noreturn void work(const struct pyobjects *py, PyObject *environment)
 {
     struct program program;
 
-    become_worker(kit);
-    hutch_pyjob_rehearse(kit, environment, &program);
-    if (hutch_pyrun_rehearse(kit, &program) < 0)
+    become_worker(py);
+    hutch_pyjob_rehearse(py, environment, &program);
+    if (hutch_pyrun_rehearse(py, &program) < 0)
         die();
-    call(kit->rehearse_cells);
-    hutch_pyjob_make_main(kit);
+    call(py->rehearse_cells);
+    hutch_pyjob_make_main(py);
     if (hutch_worker_ready() < 0)
         _exit(1);
     if (!hutch_pyjob_receive())
         _exit(0);
     if (hutch_pyjob_has_cells())
-        execute_cells(kit, environment);
-    hutch_pyjob_set_up(kit, environment, &program);
-    hutch_pyrun(kit, &program);
+        execute_cells(py, environment);
+    hutch_pyjob_set_up(py, environment, &program);
+    hutch_pyrun(py, &program);
 }
 
 /* --- the zygote --- */
@@ -198,9 +198,9 @@ static void tidy_heap(void)
 }
 
 /* Returns the environment, as it stands in a job. */
-static PyObject *load(const struct pykit *kit, const char *text)
+static PyObject *load(const struct pyobjects *py, const char *text)
 {
-    PyObject *report = PyObject_CallFunction(kit->load, "y", text), *environment = NULL;
+    PyObject *report = PyObject_CallFunction(py->load, "y", text), *environment = NULL;
     const char *lines = report ? PyUnicode_AsUTF8(report) : NULL;
 
     if (!lines) {
@@ -211,7 +211,7 @@ static PyObject *load(const struct pykit *kit, const char *text)
     }
     if (hutch_zygote_freeze)
         hutch_zygote_freeze();
-    environment = PyObject_CallFunction(kit->settle, NULL);
+    environment = PyObject_CallFunction(py->settle, NULL);
     if (!environment)
         die();
     tidy_heap();
@@ -222,24 +222,24 @@ static PyObject *load(const struct pykit *kit, const char *text)
     return environment;
 }
 
-/* @parts: a struct pykit, as a tuple in its order. @text: the first list of imports. Does not return. */
-EXPORT void hutch_zygote_main(PyObject *parts, const char *text)
+/* @objects: a struct pyobjects, as a tuple in its order. @text: the first list of imports. Does not return. */
+EXPORT void hutch_zygote_main(PyObject *objects, const char *text)
 {
     static char order[TEXT_MAX];
-    struct pykit kit;
+    struct pyobjects py;
 
-    if (!PyArg_ParseTuple(parts, "OOOOOOOOOOOOOOOOOOOOOs", &kit.load, &kit.settle, &kit.renew, &kit.change_environment,
-                          &kit.change_streams, &kit.twisters, &kit.script_loader, &kit.builtin_loader, &kit.python,
-                          &kit.has_script_path, &kit.run_atexit, &kit.collect, &kit.callbacks, &kit.referrers, &kit.get_signal,
-                          &kit.set_signal, &kit.count_threads, &kit.builtins, &kit.yes, &kit.rehearse_cells, &kit.cells, &kit.prefix))
+    if (!PyArg_ParseTuple(objects, "OOOOOOOOOOOOOOOOOOOOOs", &py.load, &py.settle, &py.renew, &py.change_environment,
+                          &py.change_streams, &py.twisters, &py.script_loader, &py.builtin_loader, &py.python,
+                          &py.has_script_path, &py.run_atexit, &py.collect, &py.callbacks, &py.referrers, &py.get_signal,
+                          &py.set_signal, &py.count_threads, &py.builtins, &py.yes, &py.rehearse_cells, &py.cells, &py.prefix))
         die();
     take_fresh_thread_state();
     for (;;) {
-        PyObject *environment = load(&kit, text);
+        PyObject *environment = load(&py, text);
         int what = hutch_zygote_serve(order, sizeof(order));
 
         if (what == 1)
-            work(&kit, environment);
+            work(&py, environment);
         if (what != 2)
             _exit(0);
         Py_DecRef(environment);

@@ -1,7 +1,7 @@
 #include "rootfs/helper/pyrun.h"
 
 #include "sandbox/fd.h"
-#include "rootfs/helper/pykit.h"
+#include "rootfs/helper/pyobjects.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -145,7 +145,7 @@ static void wait_for_threads(void)
 
 /* What threading._shutdown() comes to when there are no other threads and nobody asked to be told: said in C, as a call of that
  * function costs a worker 40 pages. False when there is more to it, or when it is another version's. */
-static bool end_alone(const struct pykit *kit)
+static bool end_alone(const struct pyobjects *py)
 {
     PyObject *threading = PyDict_GetItemString(PyImport_GetModuleDict(), "threading"), *locks, *functions, *thread, *count;
     bool is_alone = false;
@@ -155,7 +155,7 @@ static bool end_alone(const struct pykit *kit)
     locks = PyObject_GetAttrString(threading, "_shutdown_locks");
     functions = PyObject_GetAttrString(threading, "_threading_atexits");
     thread = PyObject_GetAttrString(threading, "_main_thread");
-    count = PyObject_CallFunction(kit->count_threads, NULL);
+    count = PyObject_CallFunction(py->count_threads, NULL);
     if (locks && functions && thread && count)
         is_alone = PySet_Size(locks) <= 1 && PyList_Size(functions) == 0 && PyLong_AsLong(count) == 0 &&
                    PyObject_SetAttrString(thread, "_is_stopped", Py_True) == 0 &&
@@ -168,21 +168,21 @@ static bool end_alone(const struct pykit *kit)
     return is_alone;
 }
 
-static void forget_signal_handlers(const struct pykit *kit)
+static void forget_signal_handlers(const struct pyobjects *py)
 {
     for (int sig = 1; sig < NSIG; sig++) {
-        PyObject *handler = PyObject_CallFunction(kit->get_signal, "i", sig);
+        PyObject *handler = PyObject_CallFunction(py->get_signal, "i", sig);
 
         if (handler && PyCallable_Check(handler))
-            Py_DecRef(PyObject_CallFunction(kit->set_signal, "ii", sig, 0)); /* 0: SIG_DFL */
+            Py_DecRef(PyObject_CallFunction(py->set_signal, "ii", sig, 0)); /* 0: SIG_DFL */
         Py_DecRef(handler);
         PyErr_Clear();
     }
 }
 
-static void collect(const struct pykit *kit)
+static void collect(const struct pyobjects *py)
 {
-    Py_DecRef(PyObject_CallFunction(kit->collect, NULL));
+    Py_DecRef(PyObject_CallFunction(py->collect, NULL));
     PyErr_Clear();
 }
 
@@ -220,17 +220,17 @@ static void empty_sys(void)
 }
 
 /* To what they were before the io module and site.py added theirs, and programs what they like. */
-static void restore_builtins(const struct pykit *kit)
+static void restore_builtins(const struct pyobjects *py)
 {
     PyObject *builtins = PyEval_GetBuiltins(), *changed = PyList_New(0), *name, *value;
 
     for (intptr_t pos = 0; PyDict_Next(builtins, &pos, &name, &value);)
-        if (PyDict_GetItem(kit->builtins, name) != value)
+        if (PyDict_GetItem(py->builtins, name) != value)
             PyList_Append(changed, name);
     for (intptr_t i = 0; i < PyList_Size(changed); i++) {
         const char *text = PyUnicode_AsUTF8(name = PyList_GetItem(changed, i));
 
-        value = PyDict_GetItem(kit->builtins, name);
+        value = PyDict_GetItem(py->builtins, name);
         if (!text)
             PyErr_Clear();
         else if (!value)
@@ -266,7 +266,7 @@ static bool is_of_image(PyObject *module, const char *prefix)
 
 /* Names of the modules that the program brought in, and __main__ before them. If it has taken away some of those that were there,
  * then the last one of them is where its own begin. */
-static PyObject *list_modules(const struct pykit *kit, const struct census *census)
+static PyObject *list_modules(const struct pyobjects *py, const struct census *census)
 {
     PyObject *modules = PyImport_GetModuleDict(), *names = PyList_New(0), *main_name = PyUnicode_FromString("__main__");
     PyObject *name, *module;
@@ -281,7 +281,7 @@ static PyObject *list_modules(const struct pykit *kit, const struct census *cens
     Py_DecRef(main_name);
     pos = 0;
     for (n = 0; PyDict_Next(modules, &pos, &name, &module); n++)
-        if (n >= skip && !is_of_image(module, kit->prefix))
+        if (n >= skip && !is_of_image(module, py->prefix))
             PyList_Append(names, name);
     return names;
 }
@@ -325,9 +325,9 @@ static void take_away(PyObject *name, PyObject *refs, PyObject *marks)
 
 /* Empties the globals whose mark is still there: whatever outside refers to one of the functions that belong to them would be gone
  * by now, if the interpreter were taken apart. */
-static void empty_marked(const struct pykit *kit, PyObject *mark)
+static void empty_marked(const struct pyobjects *py, PyObject *mark)
 {
-    PyObject *holders = PyObject_CallFunction(kit->referrers, "O", mark);
+    PyObject *holders = PyObject_CallFunction(py->referrers, "O", mark);
 
     for (intptr_t i = 0; holders && i < PyList_Size(holders); i++) {
         PyObject *holder = PyList_GetItem(holders, i);
@@ -339,15 +339,15 @@ static void empty_marked(const struct pykit *kit, PyObject *mark)
 }
 
 /* Takes away @names from sys.modules, and empties those that are not gone with that. */
-static void forget_modules(const struct pykit *kit, PyObject *names, bool is_end)
+static void forget_modules(const struct pyobjects *py, PyObject *names, bool is_end)
 {
     PyObject *refs = PyList_New(0), *marks = PyList_New(0), *object;
 
     for (intptr_t i = 0; i < PyList_Size(names); i++)
         take_away(PyList_GetItem(names, i), refs, marks);
     if (is_end)
-        restore_builtins(kit);
-    collect(kit);
+        restore_builtins(py);
+    collect(py);
     for (intptr_t i = PyList_Size(refs); i-- > 0;) { /* those that something refers to */
         object = PyObject_CallFunction(PyList_GetItem(refs, i), NULL);
         if (object && object != Py_None)
@@ -357,7 +357,7 @@ static void forget_modules(const struct pykit *kit, PyObject *names, bool is_end
     for (intptr_t i = PyList_Size(marks); i-- > 0;) {
         object = PyObject_CallFunction(PyList_GetItem(marks, i), NULL);
         if (object && object != Py_None)
-            empty_marked(kit, object);
+            empty_marked(py, object);
         Py_DecRef(object);
     }
     Py_DecRef(refs);
@@ -366,28 +366,28 @@ static void forget_modules(const struct pykit *kit, PyObject *names, bool is_end
 }
 
 /* False when output was lost. */
-static bool end(const struct pykit *kit, const struct census *census)
+static bool end(const struct pyobjects *py, const struct census *census)
 {
     PyObject *names;
     bool is_fine;
 
-    if (!end_alone(kit))
+    if (!end_alone(py))
         wait_for_threads();
-    Py_DecRef(PyObject_CallFunction(kit->run_atexit, NULL));
+    Py_DecRef(PyObject_CallFunction(py->run_atexit, NULL));
     PyErr_Clear();
-    PySys_SetObject("is_finalizing", kit->yes);
+    PySys_SetObject("is_finalizing", py->yes);
     is_fine = flush_streams();
-    forget_signal_handlers(kit);
+    forget_signal_handlers(py);
     PyGC_Collect();
-    names = list_modules(kit, census);
+    names = list_modules(py, census);
     empty_sys();
-    PyList_SetSlice(kit->callbacks, 0, PyList_Size(kit->callbacks), NULL);
-    forget_modules(kit, names, true);
+    PyList_SetSlice(py->callbacks, 0, PyList_Size(py->callbacks), NULL);
+    forget_modules(py, names, true);
     flush_quietly();
     return is_fine;
 }
 
-_Noreturn void hutch_pyrun(const struct pykit *kit, const struct program *program)
+_Noreturn void hutch_pyrun(const struct pyobjects *py, const struct program *program)
 {
     struct census census = count_modules();
     PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), "__main__");
@@ -417,7 +417,7 @@ _Noreturn void hutch_pyrun(const struct pykit *kit, const struct program *progra
     }
     Py_DecRef(globals);
 
-    if (!end(kit, &census))
+    if (!end(py, &census))
         status = 120;
     fflush(NULL);
     if (is_interrupted) {
@@ -428,15 +428,15 @@ _Noreturn void hutch_pyrun(const struct pykit *kit, const struct program *progra
     _exit(status);
 }
 
-_Noreturn void hutch_pyrun_finish(const struct pykit *kit, int status)
+_Noreturn void hutch_pyrun_finish(const struct pyobjects *py, int status)
 {
-    Py_DecRef(PyObject_CallFunction(kit->run_atexit, NULL));
+    Py_DecRef(PyObject_CallFunction(py->run_atexit, NULL));
     flush_quietly();
     fflush(NULL);
     _exit(status);
 }
 
-int hutch_pyrun_rehearse(const struct pykit *kit, const struct program *program)
+int hutch_pyrun_rehearse(const struct pyobjects *py, const struct program *program)
 {
     PyObject *modules = PyImport_GetModuleDict(), *module = PyModule_New("rehearsal"), *names = PyList_New(0), *name, *value;
     struct census census = count_modules();
@@ -452,7 +452,7 @@ int hutch_pyrun_rehearse(const struct pykit *kit, const struct program *program)
         return -1;
     flush_streams();
     PyGC_Collect();
-    Py_DecRef(list_modules(kit, &census));
+    Py_DecRef(list_modules(py, &census));
     for (size_t i = 0; i < ARRAY_SIZE(gone_at_end); i++) {
         PyObject *object = PySys_GetObject(gone_at_end[i]);
 
@@ -460,7 +460,7 @@ int hutch_pyrun_rehearse(const struct pykit *kit, const struct program *program)
         if (object)
             PySys_SetObject(gone_at_end[i], object);
     }
-    forget_modules(kit, names, false);
+    forget_modules(py, names, false);
     PyDict_DelItemString(modules, "rehearsal");
     Py_DecRef(names);
     Py_DecRef(name);

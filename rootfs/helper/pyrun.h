@@ -12,7 +12,7 @@
 
 #include "rootfs/helper/pyapi.h"
 
-struct pykit;
+struct pyobjects;
 
 struct program {
     int fd;            /* of its text, at the beginning; closed before it begins. -1: as text */
@@ -21,12 +21,12 @@ struct program {
 };
 
 /* Runs it in the module __main__ and ends the process. There must be no Python frame below: a program can see them. */
-_Noreturn void hutch_pyrun(const struct pykit *kit, const struct program *program);
+_Noreturn void hutch_pyrun(const struct pyobjects *py, const struct program *program);
 
 /* Ends the process with @status: atexit functions run, streams are flushed; threads are not waited for. */
-_Noreturn void hutch_pyrun_finish(const struct pykit *kit, int status);
+_Noreturn void hutch_pyrun_finish(const struct pyobjects *py, int status);
 
 /* Runs one for nothing, in a namespace of its own, by the way that the next will take. -1 with an exception. */
-int hutch_pyrun_rehearse(const struct pykit *kit, const struct program *program);
+int hutch_pyrun_rehearse(const struct pyobjects *py, const struct program *program);
 
 #endif

@@ -59,7 +59,7 @@ def main():
     hide()
     # The functions belong to the interpreter, and before 3.10 to the module, of which a program gets one of its own.
     run_atexit = atexit._run_exitfuncs if sys.version_info >= (3, 10) else run_atexit_of_program
-    kit = (  # struct pykit
+    objects = (  # struct pyobjects, in its order
         preload.load,
         worker.settle,
         renew.everything,
@@ -83,7 +83,7 @@ def main():
         cells.main,
         sys.base_prefix + "/",
     )
-    helper.hutch_zygote_main(kit, order)
+    helper.hutch_zygote_main(objects, order)
 
 
 main()
