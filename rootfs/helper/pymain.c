@@ -25,7 +25,7 @@
 
 #define EXPORT        __attribute__((visibility("default")))
 #define TEXT_MAX      (64u << 10)
-#define TWISTER_WORDS 624
+#define MT19937_WORDS 624
 
 /* helper.c and, where there is one, freeze.c */
 int hutch_zygote_serve(char *text, size_t size);
@@ -89,11 +89,11 @@ static void restore_dispositions(void)
             sigaction(sig, &dispositions[sig], NULL);
 }
 
-/* numpy derives these words from 16 random bytes; with the code that it does it by, that would cost a worker half a
- * megabyte. The first word is as numpy has it, so never are all of them zero. */
-static bool fill_twister(uint32_t *words)
+/* Random words for the state of a Mersenne Twister. numpy derives them from 16 random bytes, by code that would cost a worker half
+ * a megabyte. The first word is as numpy has it, so they are never all zero. */
+static bool fill_mt19937_state(uint32_t *words)
 {
-    char *to = (char *)(words + 1), *end = (char *)(words + TWISTER_WORDS);
+    char *to = (char *)(words + 1), *end = (char *)(words + MT19937_WORDS);
 
     words[0] = 1u << 31;
     while (to < end) {
@@ -127,8 +127,8 @@ static void become_worker(const struct pyobjects *py)
     worker.dev = st.st_dev;
     worker.ino = st.st_ino;
     restore_dispositions();
-    for (intptr_t i = 0; i < PyList_Size(py->twisters); i++)
-        if (!fill_twister(PyLong_AsVoidPtr(PyList_GetItem(py->twisters, i))))
+    for (intptr_t i = 0; i < PyList_Size(py->mt19937_states); i++)
+        if (!fill_mt19937_state(PyLong_AsVoidPtr(PyList_GetItem(py->mt19937_states, i))))
             _exit(1);
     call(py->renew);
     if (!are_pipes())
@@ -211,7 +211,7 @@ static PyObject *load(const struct pyobjects *py, const char *text)
     }
     if (hutch_zygote_freeze)
         hutch_zygote_freeze();
-    environment = PyObject_CallFunction(py->settle, NULL);
+    environment = PyObject_CallFunction(py->use_again, NULL);
     if (!environment)
         die();
     tidy_heap();
@@ -228,8 +228,8 @@ EXPORT void hutch_zygote_main(PyObject *objects, const char *text)
     static char order[TEXT_MAX];
     struct pyobjects py;
 
-    if (!PyArg_ParseTuple(objects, "OOOOOOOOOOOOOOOOOOOOOs", &py.load, &py.settle, &py.renew, &py.change_environment,
-                          &py.change_streams, &py.twisters, &py.script_loader, &py.builtin_loader, &py.python,
+    if (!PyArg_ParseTuple(objects, "OOOOOOOOOOOOOOOOOOOOOs", &py.load, &py.use_again, &py.renew, &py.change_environment,
+                          &py.change_streams, &py.mt19937_states, &py.script_loader, &py.builtin_loader, &py.python,
                           &py.has_script_path, &py.run_atexit, &py.collect, &py.callbacks, &py.referrers, &py.get_signal,
                           &py.set_signal, &py.count_threads, &py.builtins, &py.yes, &py.rehearse_cells, &py.cells, &py.prefix))
         die();

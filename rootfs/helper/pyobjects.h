@@ -8,11 +8,11 @@
 struct pyobjects {
     PyObject *load;               /* (list of imports) -> report, which begins with "error: " when this zygote must
                                    * not fork */
-    PyObject *settle;             /* () -> the environment, as it stands in a job */
+    PyObject *use_again;          /* () -> the environment, as it stands in a job; uses the libraries once more */
     PyObject *renew;              /* () -> None: in a worker, what makes it differ from others */
     PyObject *change_environment; /* (as it stands in a job) -> None */
     PyObject *change_streams;     /* () -> None: to some that are not pipes */
-    PyObject *twisters;           /* list of addresses, each of the state of a Mersenne Twister */
+    PyObject *mt19937_states;     /* list of addresses, each of the state of a Mersenne Twister */
     PyObject *script_loader, *builtin_loader; /* importlib's SourceFileLoader and BuiltinImporter */
     PyObject *python;             /* what a program's sys.orig_argv begins with, or None where there is no such thing */
     PyObject *has_script_path;    /* whether sys.path begins with the script's directory */

@@ -61,11 +61,11 @@ def main():
     run_atexit = atexit._run_exitfuncs if sys.version_info >= (3, 10) else run_atexit_of_program
     objects = (  # struct pyobjects, in its order
         preload.load,
-        worker.settle,
+        worker.use_libraries_again,
         renew.everything,
         environment.change,
         environment.renew_streams,
-        renew.twisters,
+        renew.mt19937_states,
         sys.modules["_frozen_importlib_external"].SourceFileLoader,
         sys.modules["_frozen_importlib"].BuiltinImporter,
         sys.orig_argv[0] if hasattr(sys, "orig_argv") else None,

@@ -16,14 +16,14 @@ import time
 
 # --- in the zygote ---
 
-TWISTER_WORDS = 624
+MT19937_WORDS = 624
 OS_ENTROPY = 1 << 64  # numpy's seed sequences hold 128 random bits where nobody gave a seed
 
 python_generators = []  # weak references to random.Random objects that were seeded by the system
-numpy_generators = []  # numpy's bit generators, likewise
+numpy_generators = []  # numpy's bit generators that were seeded by the system
 recursion_limit = sys.getrecursionlimit()
-twisters = []  # addresses of the states of those that are Mersenne Twisters instead; pymain.c fills them
-kept = []  # those themselves
+mt19937_states = []  # addresses of the states of Mersenne Twisters among those; rootfs/helper/pymain.c fills them
+mt19937_generators = []  # the generators that have these states, kept alive
 logging_shutdown = []
 held_back = []  # keyword arguments of os.register_at_fork()
 
@@ -55,8 +55,8 @@ def address_of_state(bits):
         return None
     address = bits.ctypes.state_address
     state = bits.state["state"]
-    words = (ctypes.c_uint32 * (TWISTER_WORDS + 1)).from_address(address)
-    if [*words] != [*state["key"], state["pos"]] or state["pos"] < TWISTER_WORDS - 1:
+    words = (ctypes.c_uint32 * (MT19937_WORDS + 1)).from_address(address)
+    if [*words] != [*state["key"], state["pos"]] or state["pos"] < MT19937_WORDS - 1:
         return None
     return address
 
@@ -82,8 +82,8 @@ def find_generators():
         if address is None:
             numpy_generators.append(bits)
         else:
-            twisters.append(address)
-            kept.append(bits)
+            mt19937_states.append(address)
+            mt19937_generators.append(bits)
 
 
 # What these modules do in a forked child is done below for less, or is not needed as nobody held their locks: every function

@@ -39,9 +39,9 @@ def make_excepthook(helper):
     return excepthook
 
 
-def settle():
-    """The zygote's memory has found its place, perhaps another one than before (rootfs/helper/freeze.c). Using the libraries once
-    more maps again what programs will need. Returns the environment."""
+def use_libraries_again():
+    """Maps again the pages that programs will need, after the zygote's memory has been moved (rootfs/helper/freeze.c). Returns the
+    environment."""
     first_use.again()
     rehearsal.in_zygote()
     gc.collect()
