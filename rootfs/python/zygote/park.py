@@ -16,12 +16,12 @@ class NotCopied(Exception):
     """One sentence."""
 
 
-def fork_away():
-    """True in the copy, False in who asked. The copy has lost its threads and keeps all else."""
+def fork_to_init():
+    """True in the copy, False in the original. The copy has lost its threads and keeps all else."""
     random = sys.modules.get("random")
     state = random._inst.getstate() if random is not None else None
     channel.flush_streams()
-    result = channel.Channel.helper.hutch_fork_away()
+    result = channel.Channel.helper.hutch_fork_to_init()
     if result < 0:
         raise NotCopied("the interpreter cannot be copied: %s" % os.strerror(-result))
     if result > 0 and random is not None:
@@ -109,7 +109,7 @@ def wait_parked(agent):
                 os.close(fd)
             continue
         try:
-            if fork_away():
+            if fork_to_init():
                 take_socket(fds[0])
                 return
         except NotCopied as problem:
@@ -135,7 +135,7 @@ def park(agent, loop, fds):
         raise NotCopied("one socket is wanted, and %d came" % len(fds))
     stop_script_loop(agent.parts.shell)
     missing = lost.everything({channel.SOCKET, loop._ssock.fileno(), loop._csock.fileno()} | set(fds))
-    if not fork_away():
+    if not fork_to_init():
         agent.link.send({"is": "parked", "lost": missing})
         return
     try:

@@ -1,8 +1,9 @@
-/* away.c - a copy of this process that is not its child: process 1 has it, and a program that waits for its children does not see it.
+/* fork_to_init.c - a copy of this process that is a child of process 1: a program that waits for its children does not
+ * see it.
  *
- * The usual way, two forks in a row, copies the page tables twice. Here what is in between shares all memory with us, as after
- * vfork(2); libc's own fork(2), which libc and its fork handlers know of, is called there (see helper.c, which makes workers
- * like this). */
+ * The usual way, two forks in a row, copies the page tables twice. Here the process in between shares all memory
+ * with its parent, as after vfork(2); libc's own fork(2), which libc and its fork handlers know of, is called there
+ * (see rootfs/helper/helper.c, which makes workers like this). */
 #include "sandbox/fd.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-EXPORT int hutch_fork_away(void);
+EXPORT int hutch_fork_to_init(void);
 
 extern void PyOS_BeforeFork(void) __attribute__((weak));
 extern void PyOS_AfterFork_Parent(void) __attribute__((weak));
@@ -41,30 +42,31 @@ static inline __attribute__((always_inline)) long clone_here(void)
     return ret;
 }
 
-struct away {
-    volatile pid_t between;
-    volatile int errnum;
+/* The process between this one and the copy. */
+struct between {
+    volatile pid_t pid;
+    volatile int errnum; /* of its fork(2); 0 when that went well */
 };
 
-/* 0 in the copy, where the stack is one, too. */
-static __attribute__((noinline)) long fork_beside(struct away *away)
+/* 0 in the copy, whose stack is a copy, too. */
+static __attribute__((noinline)) long fork_in_between(struct between *between)
 {
     long pid = clone_here();
 
     if (pid == 0) {
         pid_t copy;
 
-        away->between = getpid();
+        between->pid = getpid();
         copy = fork();
         if (copy == 0)
             return 0;
-        away->errnum = copy < 0 ? errno : 0;
+        between->errnum = copy < 0 ? errno : 0;
         _exit(0);
     }
     return pid;
 }
 
-/* Who is told of a copy looks whose child it is. */
+/* Until the copy is a child of process 1: init takes no other process for a worker (sandbox/init.c). */
 static void wait_for_process_1(pid_t between)
 {
     struct timespec pause = { .tv_nsec = 100000 };
@@ -76,17 +78,17 @@ static void wait_for_process_1(pid_t between)
             nanosleep(&pause, NULL);
 }
 
-/* 1 in the copy, 0 here; or -errno. Of its threads a copy has the calling one. */
-int hutch_fork_away(void)
+/* 1 in the copy, 0 in the caller; or -errno. Of the threads the copy has the calling one. */
+int hutch_fork_to_init(void)
 {
-    struct away away = { .errnum = EAGAIN };
+    struct between between = { .errnum = EAGAIN };
     long pid;
 
     if (PyOS_BeforeFork)
         PyOS_BeforeFork();
-    pid = fork_beside(&away);
+    pid = fork_in_between(&between);
     if (pid == 0) {
-        wait_for_process_1(away.between);
+        wait_for_process_1(between.pid);
         if (PyOS_AfterFork_Child)
             PyOS_AfterFork_Child();
         return 1;
@@ -95,5 +97,5 @@ int hutch_fork_away(void)
         TEMP_FAILURE_RETRY(waitpid((pid_t)pid, NULL, __WALL));
     if (PyOS_AfterFork_Parent)
         PyOS_AfterFork_Parent();
-    return pid < 0 ? (int)pid : -away.errnum;
+    return pid < 0 ? (int)pid : -between.errnum;
 }
