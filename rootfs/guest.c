@@ -34,7 +34,7 @@ EMBED(guest_zygote_contexts, "rootfs/python/zygote/contexts.py");
 EMBED(guest_zygote_drawing, "rootfs/python/zygote/drawing.py");
 EMBED(guest_zygote_figures, "rootfs/python/zygote/figures.py");
 EMBED(guest_zygote_kernel, "rootfs/python/zygote/kernel.py");
-EMBED(guest_zygote_lost, "rootfs/python/zygote/lost.py");
+EMBED(guest_zygote_uncopied, "rootfs/python/zygote/uncopied.py");
 EMBED(guest_zygote_park, "rootfs/python/zygote/park.py");
 EMBED(guest_zygote_rehearsal, "rootfs/python/zygote/rehearsal.py");
 EMBED(guest_zygote_shell, "rootfs/python/zygote/shell.py");
@@ -101,7 +101,7 @@ const struct guest_file *hutch_guest_zygote(void)
         { GUEST_ZYGOTE_DIR "/drawing.py", guest_zygote_drawing, 0 },
         { GUEST_ZYGOTE_DIR "/figures.py", guest_zygote_figures, 0 },
         { GUEST_ZYGOTE_DIR "/kernel.py", guest_zygote_kernel, 0 },
-        { GUEST_ZYGOTE_DIR "/lost.py", guest_zygote_lost, 0 },
+        { GUEST_ZYGOTE_DIR "/uncopied.py", guest_zygote_uncopied, 0 },
         { GUEST_ZYGOTE_DIR "/park.py", guest_zygote_park, 0 },
         { GUEST_ZYGOTE_DIR "/rehearsal.py", guest_zygote_rehearsal, 0 },
         { GUEST_ZYGOTE_DIR "/shell.py", guest_zygote_shell, 0 },
@@ -114,7 +114,7 @@ const struct guest_file *hutch_guest_zygote(void)
                             guest_zygote_environment_len, guest_zygote_renew_len, guest_zygote_worker_len,
                             guest_zygote_cells_len, guest_zygote_channel_len, guest_zygote_contexts_len,
                             guest_zygote_drawing_len, guest_zygote_figures_len,
-                            guest_zygote_kernel_len, guest_zygote_lost_len, guest_zygote_park_len,
+                            guest_zygote_kernel_len, guest_zygote_uncopied_len, guest_zygote_park_len,
                             guest_zygote_rehearsal_len, guest_zygote_shell_len, guest_zygote_tracebacks_len,
                             guest_python_report_len, guest_zygote_helper_len };
 

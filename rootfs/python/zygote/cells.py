@@ -48,7 +48,7 @@ class Agent:
             self.leave_if_forked()
             try:
                 order, fds = self.link.receive()
-            except (channel.Lost, OSError, ValueError):
+            except (channel.Closed, OSError, ValueError):
                 os._exit(0)  # nobody wants it any more, so nobody wants to know
             try:
                 await self.orders.get(order.get("do"), self.ignore)(order, fds)

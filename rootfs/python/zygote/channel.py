@@ -18,8 +18,8 @@ def set_helper(helper, ctypes):
     Channel.helper = helper
 
 
-class Lost(Exception):
-    """There is nobody at the other end."""
+class Closed(Exception):
+    """The other end of the socket is closed, or sends what is no order."""
 
 
 class Channel:
@@ -80,7 +80,7 @@ class Channel:
             head, fds = head + more, fds + more_fds
         size = int.from_bytes(head, "little")
         if size > ORDER_MAX:
-            raise Lost
+            raise Closed
         body = bytearray()
         while len(body) < size:
             piece, more_fds = self.receive_some(min(size - len(body), 1 << 20))
@@ -111,7 +111,7 @@ class Channel:
 
         data, ancillary, _, _ = self.sock.recvmsg(size, CMSG_MAX, socket.MSG_CMSG_CLOEXEC)
         if not data:
-            raise Lost
+            raise Closed
         fds = array.array("i")
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

@@ -202,7 +202,7 @@ def define_kernel(link):
                 order = link.receive_reply()
             except KeyboardInterrupt:
                 raise KeyboardInterrupt("Interrupted by user") from None
-            except channel.Lost:
+            except channel.Closed:
                 os._exit(0)
             if order.get("eof") or order.get("value") == "\x04":
                 raise EOFError

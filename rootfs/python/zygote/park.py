@@ -9,7 +9,7 @@ import os
 import sys
 
 import channel
-import lost
+import uncopied
 
 
 class NotCopied(Exception):
@@ -102,7 +102,7 @@ def wait_parked(agent):
     while True:
         try:
             order, fds = link.receive()
-        except (channel.Lost, OSError, ValueError):
+        except (channel.Closed, OSError, ValueError):
             os._exit(0)
         if order.get("do") != "spawn" or len(fds) != 1:
             for fd in fds:
@@ -134,7 +134,7 @@ def park(agent, loop, fds):
     if len(fds) != 1:
         raise NotCopied("one socket is wanted, and %d came" % len(fds))
     stop_script_loop(agent.parts.shell)
-    missing = lost.everything({channel.SOCKET, loop._ssock.fileno(), loop._csock.fileno()} | set(fds))
+    missing = uncopied.list_uncopied({channel.SOCKET, loop._ssock.fileno(), loop._csock.fileno()} | set(fds))
     if not fork_to_init():
         agent.link.send({"is": "parked", "lost": missing})
         return

@@ -1,4 +1,5 @@
-# What of a process does not survive in a copy that is made of it: told in short sentences, before one is made.
+# What of a process is not in a copy of it: threads, child processes, sockets, files that are being written. It is told in short
+# sentences before the copy is made.
 import os
 import sys
 
@@ -70,7 +71,7 @@ def is_open_for_writing(fd):
 
 
 def descriptors(own):
-    """Sockets, and files of the data directory that are being written; @own are no concern of the program's."""
+    """Sockets, and files of the data directory that are being written; @own are left out."""
     sentences = []
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
@@ -87,7 +88,8 @@ def descriptors(own):
     return sentences
 
 
-def everything(own):
+def list_uncopied(own):
+    """All of it; @own are descriptors that are no concern of the program's."""
     sentences = []
     for find in (threads, child_processes, lambda: descriptors(own)):
         try:
