@@ -22,27 +22,16 @@
 
 EMBED(guest_python_sitecustomize, "rootfs/python/sitecustomize.py");
 EMBED(guest_python_report, "rootfs/python/hutch_report.py");
-EMBED(guest_zygote_main, "rootfs/python/zygote/main.py");
-EMBED(guest_zygote_preload, "rootfs/python/zygote/preload.py");
-EMBED(guest_zygote_first_use, "rootfs/python/zygote/first_use.py");
-EMBED(guest_zygote_environment, "rootfs/python/zygote/environment.py");
-EMBED(guest_zygote_renew, "rootfs/python/zygote/renew.py");
-EMBED(guest_zygote_worker, "rootfs/python/zygote/worker.py");
-EMBED(guest_zygote_cells, "rootfs/python/zygote/cells.py");
-EMBED(guest_zygote_channel, "rootfs/python/zygote/channel.py");
-EMBED(guest_zygote_contexts, "rootfs/python/zygote/contexts.py");
-EMBED(guest_zygote_drawing, "rootfs/python/zygote/drawing.py");
-EMBED(guest_zygote_figures, "rootfs/python/zygote/figures.py");
-EMBED(guest_zygote_kernel, "rootfs/python/zygote/kernel.py");
-EMBED(guest_zygote_uncopied, "rootfs/python/zygote/uncopied.py");
-EMBED(guest_zygote_park, "rootfs/python/zygote/park.py");
-EMBED(guest_zygote_rehearsal, "rootfs/python/zygote/rehearsal.py");
-EMBED(guest_zygote_shell, "rootfs/python/zygote/shell.py");
-EMBED(guest_zygote_tracebacks, "rootfs/python/zygote/tracebacks.py");
+/* The Python files of the zygote, rootfs/python/zygote/NAME.py. */
+#define ZYGOTE_FILES(X)                                                                                        \
+    X(main) X(preload) X(first_use) X(environment) X(renew) X(worker) X(cells) X(channel) X(contexts) X(drawing) \
+    X(figures) X(kernel) X(uncopied) X(park) X(rehearsal) X(shell) X(tracebacks)
+#define EMBED_ZYGOTE_FILE(name) EMBED(guest_zygote_##name, "rootfs/python/zygote/" #name ".py");
+ZYGOTE_FILES(EMBED_ZYGOTE_FILE)
 EMBED(guest_zygote_helper, HUTCH_HELPER_SO);
 
-/* The byte code of the first, as precompile.py made it: with it the hook costs a start 0.3 ms, without it 1.4 ms, most of
- * which Python spends on getting its compiler ready. Empty where the build found no Python. */
+/* The byte code of the first, as precompile.py made it: with it the hook costs a start 0.3 ms, without it 1.4 ms,
+ * most of which Python spends on getting its compiler ready. Empty where the build found no Python. */
 #ifdef HUTCH_HOOK_PYC
 EMBED(guest_python_pyc, HUTCH_HOOK_PYC);
 #else
@@ -78,7 +67,7 @@ const struct guest_file *hutch_guest_python(void)
         { NULL, NULL, 0 },
     };
 
-    /* known to the linker, so no constants to the compiler */
+    /* The linker knows the lengths; to the compiler they are no constants. */
     files[0].len = guest_python_sitecustomize_len;
     files[1].len = guest_python_report_len;
     if (files[2].target == NULL)
@@ -88,36 +77,17 @@ const struct guest_file *hutch_guest_python(void)
 
 const struct guest_file *hutch_guest_zygote(void)
 {
+#define ROW(name) { GUEST_ZYGOTE_DIR "/" #name ".py", guest_zygote_##name, 0 },
+#define LEN(name) guest_zygote_##name##_len,
     static _Thread_local struct guest_file files[] = {
-        { GUEST_ZYGOTE_MAIN, guest_zygote_main, 0 },
-        { GUEST_ZYGOTE_DIR "/preload.py", guest_zygote_preload, 0 },
-        { GUEST_ZYGOTE_DIR "/first_use.py", guest_zygote_first_use, 0 },
-        { GUEST_ZYGOTE_DIR "/environment.py", guest_zygote_environment, 0 },
-        { GUEST_ZYGOTE_DIR "/renew.py", guest_zygote_renew, 0 },
-        { GUEST_ZYGOTE_DIR "/worker.py", guest_zygote_worker, 0 },
-        { GUEST_ZYGOTE_DIR "/cells.py", guest_zygote_cells, 0 },
-        { GUEST_ZYGOTE_DIR "/channel.py", guest_zygote_channel, 0 },
-        { GUEST_ZYGOTE_DIR "/contexts.py", guest_zygote_contexts, 0 },
-        { GUEST_ZYGOTE_DIR "/drawing.py", guest_zygote_drawing, 0 },
-        { GUEST_ZYGOTE_DIR "/figures.py", guest_zygote_figures, 0 },
-        { GUEST_ZYGOTE_DIR "/kernel.py", guest_zygote_kernel, 0 },
-        { GUEST_ZYGOTE_DIR "/uncopied.py", guest_zygote_uncopied, 0 },
-        { GUEST_ZYGOTE_DIR "/park.py", guest_zygote_park, 0 },
-        { GUEST_ZYGOTE_DIR "/rehearsal.py", guest_zygote_rehearsal, 0 },
-        { GUEST_ZYGOTE_DIR "/shell.py", guest_zygote_shell, 0 },
-        { GUEST_ZYGOTE_DIR "/tracebacks.py", guest_zygote_tracebacks, 0 },
+        ZYGOTE_FILES(ROW)
         { GUEST_ZYGOTE_DIR "/hutch_report.py", guest_python_report, 0 },
         { GUEST_ZYGOTE_DIR "/helper.so", guest_zygote_helper, 0 },
         { NULL, NULL, 0 },
     };
-    const size_t lens[] = { guest_zygote_main_len,   guest_zygote_preload_len, guest_zygote_first_use_len,
-                            guest_zygote_environment_len, guest_zygote_renew_len, guest_zygote_worker_len,
-                            guest_zygote_cells_len, guest_zygote_channel_len, guest_zygote_contexts_len,
-                            guest_zygote_drawing_len, guest_zygote_figures_len,
-                            guest_zygote_kernel_len, guest_zygote_uncopied_len, guest_zygote_park_len,
-                            guest_zygote_rehearsal_len, guest_zygote_shell_len, guest_zygote_tracebacks_len,
-                            guest_python_report_len, guest_zygote_helper_len };
+    const size_t lens[] = { ZYGOTE_FILES(LEN) guest_python_report_len, guest_zygote_helper_len };
 
+    _Static_assert(sizeof(lens) / sizeof(lens[0]) + 1 == sizeof(files) / sizeof(files[0]), "a length for each file");
     for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
         files[i].len = lens[i];
     return files;
