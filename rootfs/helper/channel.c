@@ -1,4 +1,4 @@
-/* channel.c - how the agent of a session (rootfs/python/zygote/cells.py) speaks: frames on its socket, and marks in the two streams
+/* channel.c - how the interpreter of a session (rootfs/python/zygote/cells.py) speaks: frames on its socket, and marks in the two streams
  * that tell which of their bytes came before a frame (docs/cells.md).
  *
  * In C for one reason: a KeyboardInterrupt may come between any two steps of Python code, and half a frame would be the end of the

@@ -82,7 +82,7 @@ def check_next(session):
 
 
 # --------------------------------------------------------------------------------------------------
-# The agent's descriptor, its streams and its process
+# The interpreter's descriptor, its streams and its process
 
 BAD_FRAMES = (
     b"", b"{}", b"[]", b"null", b"{\"is\":1}", b"{\"is\":\"done\"", b"{\"is\":\"done\"}{}", b"{\"is\":\"display\",\"n\":1}",
@@ -192,7 +192,7 @@ SPOILED = {
     "modules": "sys.modules.clear()",
     "shell": "get_ipython().run_cell = get_ipython().run_cell_async = get_ipython().showtraceback = None",
     "streams": "sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = None",
-    "agent": "import gc\nfor one in gc.get_objects():\n  if type(one).__name__ in ('Agent', 'Channel'): one.__dict__.clear()",
+    "interpreter": "import gc\nfor one in gc.get_objects():\n  if type(one).__name__ in ('Interpreter', 'Channel'): one.__dict__.clear()",
 }
 
 
@@ -273,7 +273,7 @@ class Nothing(list):
 
 @pytest.mark.parametrize("how", ["", "; raise ValueError(1)", "; sys.exit(1)", "; signal.raise_signal(signal.SIGINT)"])
 def test_fork_that_comes_back(warm, how):
-    """A child that returns from the cell, by whatever way, is no second agent: the parent's session goes on."""
+    """A child that returns from the cell, by whatever way, is no second interpreter: the parent's session goes on."""
     with engine.Session(warm) as session:
         session.printed("state = 'kept'")
         code = "child = os.fork()\nif child == 0: pass" + how + "\nif child: os.waitpid(child, 0); print('parent')"
@@ -284,7 +284,7 @@ def test_fork_that_comes_back(warm, how):
 
 
 def test_liar(warm):
-    """An agent that says "done" for cells that nobody has done: it has them, and a restart puts an end to it."""
+    """An interpreter that says "done" for cells that nobody has done: it has them, and a restart puts an end to it."""
     lies = "for n in range(100): say({'is': 'done', 'n': 2**32 - 1, 'id': n, 'status': 'ok', 'count': 5})\n"
     with engine.Session(warm) as session:
         cell = session.execute(KIT + lies + "for _ in range(500):\n  " + lies + "  time.sleep(0.01)", timeout_ms=20000)
@@ -359,9 +359,9 @@ def test_limits_between_cells(warm):
 
 
 # --------------------------------------------------------------------------------------------------
-# Copies: an agent that is not one
+# Copies: an interpreter that is not one
 
-# Says that its cell is done, and takes the orders that follow in the agent's place.
+# Says that its cell is done, and takes the orders that follow in the interpreter's place.
 FAKE = KIT + """
 def take(sock):
     head, ancillary, _, _ = sock.recvmsg(4, 1024)
@@ -411,7 +411,7 @@ LIES = {
 
 
 def test_copies_that_are_none(warm):
-    """Whatever an agent says of its copies, and whose number it gives for one: each order has one answer within its time, and a
+    """Whatever an interpreter says of its copies, and whose number it gives for one: each order has one answer within its time, and a
     restart gives an interpreter that works. All at once; some do not answer at all, and are closed."""
     sessions, orders = {}, []
     for what, (parked, spawned) in LIES.items():

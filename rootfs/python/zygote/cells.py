@@ -1,4 +1,4 @@
-# The agent of a session: executes cells on orders from its socket, and says there what happens (docs/cells.md). It runs as
+# The interpreter of a session: executes cells on orders from its socket, and says there what happens (docs/cells.md). It runs as
 # IPython's kernel runs, in a task of an asyncio loop that is never left: tasks that a cell has started go on while it waits.
 import _signal
 import builtins
@@ -21,7 +21,7 @@ class Ended(Exception):
     """There is nothing to wait for any more; the exit status."""
 
 
-class Agent:
+class Interpreter:
     def __init__(self, link):
         self.link = link
         self.status = 0
@@ -122,7 +122,7 @@ class Agent:
         self.link.send(dict(told, status="error", id=order.get("id"), count=0, open_figures=0, **{"is": "done"}))
 
     def leave_if_forked(self):
-        """A child of the program's that has come out of the cell's code has no more to do: there is one agent."""
+        """A child of the program's that has come out of the cell's code has no more to do: there is one interpreter."""
         if os.getpid() != self.pid:
             channel.flush_streams()
             os._exit(0)
@@ -229,21 +229,21 @@ def text_of(error):
         return ""
 
 
-def run_loop(agent):
+def run_loop(interpreter):
     import asyncio
 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     for _ in range(2):
         loop.create_task(asyncio.sleep(0))
-    serving = loop.create_task(agent.serve())  # Task-3, as in a kernel: a program can see it
+    serving = loop.create_task(interpreter.serve())  # Task-3, as in a kernel: a program can see it
     while True:
         try:
             deeper(BELOW_LOOP, functools.partial(loop.run_until_complete, serving))
         except Ended as end:
             return end.args[0]
         except (SystemExit, KeyboardInterrupt, RuntimeError):
-            agent.leave_if_forked()
+            interpreter.leave_if_forked()
             if serving.done():  # else a task of the program's has ended like this or stopped the loop, which is not our end
                 raise
 
@@ -251,18 +251,18 @@ def run_loop(agent):
 def main(job):
     """Called by rootfs/helper/pymain.c in the worker that is to execute cells. Returns the exit status."""
     link = channel.Channel()
-    agent = Agent(link)
+    interpreter = Interpreter(link)
     try:
         start = channel.decode(job)
         shell.make(link)
     except ImportError as error:
         link.say({"is": "failed", "why": "this image cannot execute cells, as Python finds no ipykernel in it: %s" % error})
         return 1
-    agent.link = link = shell.made.link
+    interpreter.link = link = shell.made.link
     link.open(start["token"])
     figures.install(shell.made.shell)
-    agent.parts = shell.install()
-    agent.contexts = contexts.Contexts(agent.parts.shell)
-    status = run_loop(agent)
+    interpreter.parts = shell.install()
+    interpreter.contexts = contexts.Contexts(interpreter.parts.shell)
+    status = run_loop(interpreter)
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     return status

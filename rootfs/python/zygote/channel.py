@@ -1,4 +1,4 @@
-# The agent's side of its socket: frames out, orders in (docs/cells.md). What writes is C (rootfs/helper/channel.c).
+# The interpreter's side of its socket: frames out, orders in (docs/cells.md). What writes is C (rootfs/helper/channel.c).
 import os
 import sys
 

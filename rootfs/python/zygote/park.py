@@ -96,9 +96,9 @@ def wait_for_end(thread_id):
 # --- the orders ---
 
 
-def wait_parked(agent):
+def wait_parked(interpreter):
     """A parked process's whole life. Returns in its copies."""
-    link = agent.link
+    link = interpreter.link
     while True:
         try:
             order, fds = link.receive()
@@ -117,32 +117,32 @@ def wait_parked(agent):
         os.close(fds[0])
 
 
-def come_to_life(agent, loop):
+def come_to_life(interpreter, loop):
     os.setpgid(0, 0)  # who interrupts a copy means no other
-    agent.link.move()
-    agent.renew()
+    interpreter.link.move()
+    interpreter.renew()
     renew_loop(loop)
-    say_here(agent)
+    say_here(interpreter)
 
 
-def say_here(agent):
-    agent.link.say({"is": "here", "pid": os.getpid()})
+def say_here(interpreter):
+    interpreter.link.say({"is": "here", "pid": os.getpid()})
 
 
-def park(agent, loop, fds):
+def park(interpreter, loop, fds):
     """Makes a parked copy, with @fds[0] as its socket; tells the engine what it has not. Returns in each copy of that, too."""
     if len(fds) != 1:
         raise NotCopied("one socket is wanted, and %d came" % len(fds))
-    stop_script_loop(agent.parts.shell)
+    stop_script_loop(interpreter.parts.shell)
     missing = uncopied.list_uncopied({channel.SOCKET, loop._ssock.fileno(), loop._csock.fileno()} | set(fds))
     if not fork_to_init():
-        agent.link.send({"is": "parked", "lost": missing})
+        interpreter.link.send({"is": "parked", "lost": missing})
         return
     try:
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
         take_socket(fds.pop())
-        say_here(agent)
-        wait_parked(agent)
-        come_to_life(agent, loop)
+        say_here(interpreter)
+        wait_parked(interpreter)
+        come_to_life(interpreter, loop)
     except BaseException:
         os._exit(1)  # half a copy is none

@@ -146,12 +146,12 @@ def nothing_left(parts, codes):
 def execute(parts, codes):
     import asyncio
 
-    agent = cells.Agent(parts.link)
-    agent.parts, agent.contexts, agent.task_name = parts, contexts.Contexts(parts.shell), NAME
+    interpreter = cells.Interpreter(parts.link)
+    interpreter.parts, interpreter.contexts, interpreter.task_name = parts, contexts.Contexts(parts.shell), NAME
 
     async def all_of_them():
         for number, code in enumerate(codes):
-            await agent.execute({"id": number, "code": code, "context": contexts.MAIN}, [])
+            await interpreter.execute({"id": number, "code": code, "context": contexts.MAIN}, [])
 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)

@@ -1,4 +1,4 @@
-"""The agent of a session, without the engine: tests/e2e/agent/driver.py runs in a sandbox, makes itself a zygote with hutch's own files,
+"""The interpreter of a session, without the engine: tests/e2e/interpreter/driver.py runs in a sandbox, makes itself a zygote with hutch's own files,
 and says what the engine would say; checks.py beside it has what is looked at. One sandbox serves all."""
 import ast
 import json
@@ -9,7 +9,7 @@ import pytest
 
 import support
 
-HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent")
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "interpreter")
 PYTHON = os.path.join(support.TREE, "rootfs", "python")
 # Among the drivers, where tests/run puts it; in a build directory, beside the program.
 HELPER = next((path for path in (os.path.join(support.PROGRAMS, "helper.so"), os.path.join(os.path.dirname(support.HUTCH), "rootfs", "helper.so"))
@@ -22,13 +22,13 @@ with open(os.path.join(HERE, "checks.py"), encoding="utf-8") as file:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     assert HELPER, "rootfs/helper.so is not built (make all)"
-    inside = tmp_path_factory.mktemp("agent")
+    inside = tmp_path_factory.mktemp("interpreter")
     inside.chmod(0o755)
     shutil.copytree(os.path.join(PYTHON, "zygote"), inside / "zygote", ignore=shutil.ignore_patterns("__pycache__"))
     for path in (HELPER, os.path.join(PYTHON, "hutch_report.py")):
         shutil.copy(path, inside / "zygote")
     shutil.copy(os.path.join(HERE, "driver.py"), inside)
-    done = support.hutch("run", "--image", "python", "--memory", "2g", "--timeout", "170s", "-v", "%s:/agent:ro" % inside,
+    done = support.hutch("run", "--image", "python", "--memory", "2g", "--timeout", "170s", "-v", "%s:/interpreter:ro" % inside,
                          os.path.join(HERE, "checks.py"), timeout=180)
     lines = [json.loads(line) for line in done.stdout.decode().splitlines() if line.startswith("{")]
     assert lines, done.stderr.decode("utf-8", "replace")
@@ -36,6 +36,6 @@ def results(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_agent(results, name):
+def test_interpreter(results, name):
     assert name in results, "the checks have not come so far"
     assert results[name] is None, results[name]

@@ -1,5 +1,5 @@
-"""Drives the agent of a session as the engine does, but for the sandbox: this runs inside one, with hutch's Python files in AGENT_DIR.
-The zygote is this process; each agent is forked from it, with a socket as descriptor 3 and pipes as its streams."""
+"""Drives the interpreter of a session as the engine does, but for the sandbox: this runs inside one, with hutch's Python files in ZYGOTE_DIR.
+The zygote is this process; each interpreter is forked from it, with a socket as descriptor 3 and pipes as its streams."""
 import array
 import fcntl
 import json
@@ -34,7 +34,7 @@ def load(directory, has_shell=True):
     return cells.main
 
 
-class Agent:
+class Interpreter:
     def __init__(self, main, token=TOKEN):
         self.sock, theirs = socket.socketpair()
         out_r, out_w = os.pipe()
@@ -152,7 +152,7 @@ class Agent:
 
     def copy(self, sock):
         """For a copy of that process, on a socket of its own. Its streams are the same pipes."""
-        other = object.__new__(Agent)
+        other = object.__new__(Interpreter)
         vars(other).update(vars(self), sock=sock, frames=b"", is_copy=True)
         return other
 

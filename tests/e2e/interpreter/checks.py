@@ -1,0 +1,595 @@
+"""What the interpreter has to do, one function each; runs inside a sandbox (see driver.py). Prints one JSON object a line: name, error or null."""
+import json
+import os
+import re
+import socket
+import sys
+import time
+import traceback
+
+sys.path.insert(0, "/interpreter")
+
+import driver  # noqa: E402
+
+MAIN = driver.load("/interpreter/zygote")
+
+
+def plain(lines):
+    return re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(lines))
+
+
+def equal(one, other):
+    assert one == other, "%r is not %r" % (one, other)
+
+
+# --- values and streams ---
+
+def test_value(interpreter):
+    outputs, done = interpreter.run("1 + 1")
+    equal([(kind, frame["data"], frame["metadata"], frame["count"]) for kind, frame in outputs], [("result", {"text/plain": "2"}, {}, 1)])
+    equal((done["status"], done["count"], done["open_figures"]), ("ok", 1, 0))
+
+
+def test_nothing_of_the_rehearsal(interpreter):
+    equal(interpreter.value("In, Out, _, _i, __name__, get_ipython().history_manager.session_number"),
+          "(['',\n  'In, Out, _, _i, __name__, get_ipython().history_manager.session_number'],\n {},\n '',\n '',\n '__main__',\n 1)")
+    names = interpreter.value("sorted(name for name in globals() if not name.startswith('_'))")
+    equal(names, "['In', 'Out', 'exit', 'get_ipython', 'quit']")
+
+
+def test_suppressed_value(interpreter):
+    equal(interpreter.run("1 + 1;")[0], [])
+    equal(interpreter.run("None")[0], [])
+
+
+def test_history_of_values(interpreter):
+    interpreter.run("40 + 2")
+    equal(interpreter.value("_ + Out[1] + _1"), "126")
+    equal(interpreter.value("_i, In[1]"), "('_ + Out[1] + _1', '40 + 2')")
+
+
+def test_output_of_c_code_in_place(interpreter):
+    code = "import os\nprint('one')\nos.system('echo two')\nprint('three', end='')\nos.write(1, b' four\\n')\nprint('five')"
+    equal(interpreter.out(code), "one\ntwo\nthree four\nfive\n")
+
+
+def test_output_before_a_display(interpreter):
+    kinds = [kind for kind, _ in interpreter.run("import os\nos.system('echo one'); display('x'); os.system('echo two'); None")[0]]
+    equal(kinds, ["stdout", "display", "stdout"])
+
+
+def test_streams_apart(interpreter):
+    outputs, _ = interpreter.run("import sys\nprint('o')\nprint('e', file=sys.stderr)")
+    equal(outputs, [("stdout", "o\n"), ("stderr", "e\n")])
+
+
+def test_flush_tells_its_stream(interpreter):
+    interpreter.begin("import sys\nprint('o')\nprint('e', file=sys.stderr, flush=True)")
+    equal((interpreter.wait_for("flush", "done")[1]["is"]), "flush")
+    interpreter.wait_for("done")
+    interpreter.begin("sys.stdout.flush()")  # nothing was written
+    equal(interpreter.frame()["is"], "done")
+
+
+def test_numbers_of_frames(interpreter):
+    interpreter.begin("for i in range(5): display(i)")
+    numbers = [interpreter.frame()["n"] for _ in range(6)]
+    equal(numbers, list(range(numbers[0], numbers[0] + 6)))
+
+
+def test_ten_thousand_displays(interpreter):
+    outputs, _ = interpreter.run("for i in range(10000): display({'text/plain': str(i)}, raw=True)")
+    equal([frame["data"]["text/plain"] for kind, frame in outputs if kind == "display"], [str(i) for i in range(10000)])
+
+
+def test_binary_junk(interpreter):
+    equal(interpreter.out("import os\nos.write(1, b'\\xff\\x00ok\\n'); None"), "\ufffd\0ok\n")
+
+
+def test_surrogates(interpreter):
+    equal(interpreter.out("print('a\\ud800b')"), "a?b\n")
+    outputs, _ = interpreter.run("display({'text/plain': 'a\\ud800b'}, raw=True)")
+    equal(outputs[0][1]["data"]["text/plain"], "a?b")
+    equal(interpreter.error("raise ValueError('\\udfff')")["evalue"], "?")
+    equal(interpreter.value("1"), "1")
+
+
+def test_not_a_terminal(interpreter):
+    equal(interpreter.value("import sys\nsys.stdout.isatty(), sys.stdin.readline(), type(sys.stdout).__module__"),
+          "(False, '', 'ipykernel.iostream')")
+
+
+def test_write_of_no_text(interpreter):
+    error = interpreter.error("import sys\nsys.stdout.write(b'x')")
+    equal((error["ename"], error["evalue"]), ("TypeError", "write() argument must be str, not <class 'bytes'>"))
+    assert "/interpreter/" not in plain(error["traceback"])
+
+
+# --- displays ---
+
+def test_display_ids(interpreter):
+    outputs, _ = interpreter.run("handle = display('a', display_id='x')\nhandle.update('b')")
+    equal([(kind, frame["id"], frame["data"]["text/plain"]) for kind, frame in outputs], [("display", "x", "'a'"), ("update", "x", "'b'")])
+
+
+def test_clear(interpreter):
+    outputs, _ = interpreter.run("from IPython.display import clear_output\nprint(1)\nclear_output(wait=True)\nclear_output()")
+    equal([(kind, frame.get("wait") if kind == "clear" else frame) for kind, frame in outputs],
+          [("stdout", "1\n"), ("clear", True), ("clear", False)])
+
+
+def test_mime_bundle(interpreter):
+    data = interpreter.run("display({'text/html': '<b>', 'application/json': {'b': 1, 2: [None, True]}}, raw=True)")[0][0][1]["data"]
+    equal(list(data.items()), [("application/json", {"2": [None, True], "b": 1}), ("text/html", "<b>")])
+
+
+def test_bytes_and_numbers_in_bundles(interpreter):
+    data = interpreter.run("import numpy\ndisplay({'image/png': b'png', 'application/json': numpy.int64(3)}, raw=True)")[0][0][1]["data"]
+    equal(data, {"image/png": "cG5n\n", "application/json": 3})
+
+
+def test_nan_in_a_bundle(interpreter):
+    outputs, _ = interpreter.run("display({'application/json': float('nan')}, raw=True)")
+    equal(outputs[0][1]["data"], {"application/json": "nan"})
+    assert "Message serialization failed" in outputs[1][1]
+
+
+def test_what_no_json_has(interpreter):
+    error = interpreter.error("display({'application/json': object()}, raw=True)")
+    equal(error["ename"], "ValueError")
+    assert "/interpreter/" not in plain(error["traceback"]) and "session.py" in plain(error["traceback"])
+
+
+def test_large_output_is_left_out(interpreter):
+    data = interpreter.run("display({'text/plain': 'x' * (17 << 20)}, raw=True)")[0][0][1]["data"]
+    assert re.fullmatch(r"\[output of 178\d+ bytes left out: more than 16777216\]", data["text/plain"]), data
+
+
+def test_other_large_things(interpreter):
+    outputs, done = interpreter.run("raise ValueError('x' * (20 << 20))")
+    assert len(outputs[0][1]["evalue"]) < 70000 and len(done["evalue"]) < 70000 and "left out" in outputs[0][1]["traceback"][0]
+    equal(interpreter.run("display('x', display_id='x' * 1000)")[0][0][1]["id"], None)
+
+
+def test_html_of_a_frame(interpreter):
+    outputs, _ = interpreter.run("import pandas\npandas.DataFrame({'a': [1]})")
+    equal(sorted(outputs[0][1]["data"]), ["text/html", "text/plain"])
+    equal(interpreter.value("pandas.get_option('display.max_columns')"), "20")
+
+
+def test_figure_at_the_end(interpreter):
+    outputs, done = interpreter.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('x')")
+    equal([kind for kind, _ in outputs], ["stdout", "display"])
+    data = outputs[1][1]["data"]
+    assert data["image/png"].startswith("iVBOR") and data["image/png"].endswith("\n") and "\n" not in data["image/png"][:-1]
+    equal((data["text/plain"], done["open_figures"]), ("<Figure size 640x480 with 1 Axes>", 0))
+    equal(interpreter.value("plt.get_backend()"), "'module://matplotlib_inline.backend_inline'")
+
+
+def test_figures_held_back(interpreter):
+    interpreter.run("import matplotlib.pyplot as plt\nplt.figure(); plt.close()")
+    outputs, done = interpreter.run("plt.plot([1, 2]);", figures=False)
+    equal((outputs, done["open_figures"]), ([], 1))
+    equal([kind for kind, _ in interpreter.run("None")[0]], ["display"])
+
+
+def test_widgets_need_nobody(interpreter):
+    equal(interpreter.run("from ipykernel.comm import Comm\nc = Comm('x', data={}); c.send({}); c.close()")[1]["status"], "ok")
+
+
+# --- errors ---
+
+def test_error(interpreter):
+    outputs, done = interpreter.run("def f():\n    1 / 0\nprint('x')\nf()")
+    error = outputs[1][1]
+    equal((error["ename"], error["evalue"], done["ename"], done["line"], done["status"]),
+          ("ZeroDivisionError", "division by zero", "ZeroDivisionError", 2, "error"))
+    text = plain(error["traceback"])
+    assert "Cell In [1], line 4" in text and "----> 2     1 / 0" in text and "/interpreter/" not in text, text
+    assert "\x1b[0;31m" in error["traceback"][0]
+
+
+def test_error_in_a_library(interpreter):
+    _, done = interpreter.run("import json\n\njson.loads('x')")
+    equal((done["ename"], done["line"]), ("JSONDecodeError", 3))
+
+
+def test_cause(interpreter):
+    _, done = interpreter.run("try:\n    {}['a']\nexcept KeyError as e:\n    raise ValueError('bad') from e")
+    equal((done["cause"], done["line"]), ("ValueError: bad, because of KeyError: 'a'", 4))
+
+
+def test_syntax_error(interpreter):
+    outputs, done = interpreter.run("x = 1\nx +")
+    equal((outputs[0][1]["ename"], done["line"], len(outputs[0][1]["traceback"])), ("SyntaxError", 2, 1))
+    assert re.fullmatch(r"invalid syntax \(\d+\.py, line 2\)", done["evalue"]), done
+
+
+def test_exit_of_the_program(interpreter):
+    outputs, done = interpreter.run("import sys\nsys.exit(3)")
+    equal((outputs[0][1]["ename"], outputs[0][1]["evalue"], outputs[1][0]), ("SystemExit", "3", "stderr"))
+    assert "To exit: use 'exit', 'quit', or Ctrl-D." in outputs[1][1]
+    equal(interpreter.value("1"), "1")
+
+
+def test_exit_of_the_shell(interpreter):
+    interpreter.run("exit")
+    try:
+        interpreter.frame()
+    except EOFError:
+        return
+    raise AssertionError("it goes on")
+
+
+def test_error_that_renders_itself(interpreter):
+    error = interpreter.error("class E(Exception):\n    def _render_traceback_(self): return None\nraise E('e')")
+    equal((error["ename"], error["traceback"]), ("E", []))
+
+
+def test_error_without_text(interpreter):
+    interpreter.run("class E(Exception):\n    def __str__(self): raise TypeError\nraise E")
+    equal(interpreter.value("1"), "1")
+
+
+# --- magics ---
+
+def test_shell_command(interpreter):
+    equal(interpreter.out("!echo text; tty"), "text\r\n/dev/pts/0\r\n")
+    equal(interpreter.value("x = !echo a\nx"), "['a']")
+
+
+def test_cell_magics(interpreter):
+    equal(interpreter.out("%%bash\necho text"), "text\n")
+    equal(interpreter.run("%%html\n<b>")[0][0][1]["data"]["text/html"], "<b>\n")
+    interpreter.run("%%writefile /tmp/f.py\nx = 3")
+    equal(interpreter.value("%run /tmp/f.py\nx"), "3")
+
+
+def test_store_is_there(interpreter):
+    equal(interpreter.out("%store"), "Stored variables and their in-db values:\n")
+
+
+def test_inline_configuration(interpreter):
+    outputs, _ = interpreter.run("%matplotlib inline\n%config InlineBackend.figure_format = 'svg'\nimport matplotlib.pyplot as plt\nplt.plot([1]);")
+    assert outputs[0][1]["data"]["image/svg+xml"].startswith("<?xml")
+
+
+def test_help_is_a_page(interpreter):
+    equal(interpreter.run("print?")[0], [])
+
+
+# --- input ---
+
+def test_input_refused(interpreter):
+    error = interpreter.error("input('? ')")
+    equal((error["ename"], error["evalue"]),
+          ("StdinNotImplementedError", "raw_input was called, but this frontend does not support input requests."))
+    assert "in Kernel.raw_input(self, prompt)" in plain(error["traceback"])
+    equal(interpreter.error("import getpass\ngetpass.getpass()")["evalue"],
+          "getpass was called, but this frontend does not support input requests.")
+
+
+def test_input(interpreter):
+    interpreter.begin("print('x'); name = input('name? '); name", stdin=True)
+    outputs, frame = interpreter.wait_for("input")
+    equal((outputs, frame["prompt"], frame["password"]), ([("stdout", "x\n")], "name? ", False))
+    interpreter.send({"do": "reply", "value": "\xe9"})
+    equal(interpreter.wait_for("done")[0][0][1]["data"]["text/plain"], "'\xe9'")
+
+
+def test_end_of_input(interpreter):
+    interpreter.begin("input()", stdin=True)
+    interpreter.wait_for("input")
+    interpreter.send({"do": "reply", "eof": True})
+    equal(interpreter.wait_for("done")[1]["ename"], "EOFError")
+
+
+def test_interrupted_input(interpreter):
+    interpreter.begin("input()", stdin=True)
+    interpreter.wait_for("input")
+    interpreter.interrupt()
+    equal(interpreter.wait_for("done")[1]["ename"], "KeyboardInterrupt")
+
+
+# --- interrupts ---
+
+def test_interrupt(interpreter):
+    interpreter.begin("x = 5\nprint('on', flush=True)\nwhile True: pass")
+    interpreter.wait_for("flush")
+    interpreter.interrupt()
+    outputs, done = interpreter.wait_for("done")
+    equal((done["ename"], done["evalue"]), ("KeyboardInterrupt", ""))
+    equal(plain(outputs[-1][1]["traceback"]).split("\n")[-1], "KeyboardInterrupt: ")
+    equal(interpreter.value("x"), "5")
+
+
+def test_interrupt_of_await(interpreter):
+    interpreter.begin("import asyncio\nprint('on', flush=True)\nawait asyncio.sleep(100)")
+    interpreter.wait_for("flush")
+    time.sleep(0.05)
+    interpreter.interrupt()
+    equal(interpreter.wait_for("done")[1]["ename"], "CancelledError")
+    equal(interpreter.value("1"), "1")
+
+
+def test_interrupt_between_cells(interpreter):
+    interpreter.run("x = 1")
+    for _ in range(20):
+        interpreter.interrupt()
+    equal(interpreter.value("x"), "1")
+
+
+def test_interrupts_while_frames_go_out(interpreter):
+    """Half a frame would be the end of everything."""
+    for _ in range(20):
+        interpreter.begin("while True: display({'text/plain': 'x' * 100000}, raw=True)")
+        interpreter.wait_for("display")
+        interpreter.interrupt()
+        equal(interpreter.wait_for("done")[1]["status"], "error")
+    equal(interpreter.value("1"), "1")
+
+
+def test_interrupts_at_any_moment(interpreter):
+    """One comes while the cell begins, is executed, or ends."""
+    for number in range(60):
+        interpreter.begin("sum(range(2000))")
+        for _ in range(number % 3):
+            interpreter.interrupt()
+        interpreter.wait_for("done")
+    equal(interpreter.value("1 + 1"), "2")
+
+
+def test_handlers_of_the_program_end_with_the_cell(interpreter):
+    interpreter.run("import signal\nsignal.signal(signal.SIGINT, lambda *_: None)")
+    interpreter.begin("print('on', flush=True)\nwhile True: pass")
+    interpreter.wait_for("flush")
+    interpreter.interrupt()
+    equal(interpreter.wait_for("done")[1]["ename"], "KeyboardInterrupt")
+
+
+# --- asyncio ---
+
+def test_await(interpreter):
+    equal(interpreter.value("import asyncio\nawait asyncio.sleep(0, 7)"), "7")
+    equal(interpreter.error("asyncio.run(asyncio.sleep(0))")["evalue"], "asyncio.run() cannot be called from a running event loop")
+
+
+def test_tasks_go_on_between_cells(interpreter):
+    interpreter.run("import asyncio\nasync def later():\n    await asyncio.sleep(0.02)\n    found.append(1)\nfound = []\ntask = asyncio.create_task(later())")
+    time.sleep(0.1)
+    equal(interpreter.value("found"), "[1]")
+
+
+def test_exit_in_a_task(interpreter):
+    interpreter.run("import asyncio, sys\nasync def leave(): sys.exit(1)\ntask = asyncio.create_task(leave())")
+    time.sleep(0.05)
+    equal(interpreter.value("1"), "1")
+
+
+# --- contexts ---
+
+def test_contexts(interpreter):
+    interpreter.run("x = 'main'")
+    equal(interpreter.error("x", context="b")["ename"], "NameError")
+    interpreter.run("x = 'b'", context="b")
+    equal(interpreter.value("x, _i, len(In)", context="b"), "('b', \"x = 'b'\", 4)")
+    equal(interpreter.value("import __main__\nx, len(In), __main__.x"), "('main', 3, 'main')")
+
+
+def test_no_more_than_sixteen_contexts(interpreter):
+    for number in range(15):
+        equal(interpreter.run("x = 1", context="c%d" % number)[1]["status"], "ok")
+    outputs, done = interpreter.run("x = 1", context="c15")
+    equal((outputs[0][1]["evalue"], done["status"]), ("there are 16 contexts, which is the most that a session may have", "error"))
+
+
+def test_silent_cell(interpreter):
+    interpreter.run("1")
+    outputs, done = interpreter.run("y = 2\n1 + 1", silent=True)
+    equal((outputs, done["count"]), ([], 1))
+    equal(interpreter.value("y, _, len(In)"), "(2, 1, 3)")
+
+
+# --- copies ---
+
+def park(interpreter):
+    ours, theirs = socket.socketpair()
+    interpreter.send({"do": "park"}, fd=theirs.fileno())
+    theirs.close()
+    _, frame = interpreter.wait_for("parked", "failed")
+    copy = interpreter.copy(ours)
+    return copy, frame, copy.frame()
+
+
+def spawn(parked):
+    ours, theirs = socket.socketpair()
+    parked.send({"do": "spawn"}, fd=theirs.fileno())
+    theirs.close()
+    copy = parked.copy(ours)
+    return copy, copy.frame()
+
+
+def test_roll_back(interpreter):
+    interpreter.run("import random, os\nrandom.seed(1)\nx = [1, 2]; pid = os.getpid()")
+    parked, frame, here = park(interpreter)
+    equal((frame["is"], frame["lost"], here["is"]), ("parked", [], "here"))
+    equal(interpreter.value("x.clear(); x"), "[]")
+    draw = "round(random.random(), 6), x, os.getpid() == pid, os.getpgrp() == os.getpid(), os.getppid()"
+    for _ in range(3):
+        copy, here = spawn(parked)
+        equal(copy.value(draw), "(0.134364, [1, 2], False, True, 1)")
+        equal(copy.value("os.getpid()"), str(here["pid"]))
+        equal(copy.value("import asyncio\nawait asyncio.sleep(0.001, 5)"), "5")
+        copy.sock.close()
+    equal(interpreter.value("round(random.random(), 6), x"), "(0.134364, [])")
+
+
+def test_copy_of_a_copy(interpreter):
+    interpreter.run("x = 1")
+    copy, _ = spawn(park(interpreter)[0])
+    copy.run("x += 1")
+    other, _ = spawn(park(copy)[0])
+    equal(other.value("x, In[1:]"), "(2, ['x = 1', 'x += 1', 'x, In[1:]'])")
+
+
+def test_numbers_go_on_in_a_copy(interpreter):
+    interpreter.run("x = 1")
+    last = interpreter.run("x")[1]["n"]
+    copy, _ = spawn(park(interpreter)[0])
+    copy.send({"do": "execute", "id": 1, "code": "x"})
+    equal(copy.frame()["n"], last + 1)
+
+
+def test_copy_is_interrupted_alone(interpreter):
+    copy, here = spawn(park(interpreter)[0])
+    copy.pid = here["pid"]
+    copy.begin("print('on', flush=True)\nwhile True: pass")
+    copy.wait_for("flush")
+    interpreter.interrupt()  # the other one
+    copy.interrupt()
+    equal(copy.wait_for("done")[1]["ename"], "KeyboardInterrupt")
+
+
+def test_scripts_in_a_copy(interpreter):
+    interpreter.run("%%bash\necho 1")
+    copy, _ = spawn(park(interpreter)[0])
+    equal(copy.out("%%bash\necho 2"), "2\n")
+    equal(copy.out("!echo 3"), "3\r\n")
+
+
+def test_what_is_lost(interpreter):
+    interpreter.run("import threading, socket, subprocess, time\nthreading.Thread(target=time.sleep, args=(9,), name='nap', daemon=True).start()\n"
+              "s = socket.socket(); f = open('/mnt/data/f', 'w'); g = open('/etc/passwd'); p = subprocess.Popen(['sleep', '9'])")
+    lost = sorted(re.sub(r"\d+", "N", line) for line in park(interpreter)[1]["lost"])
+    equal(lost, ["N thread: nap", "a file open for writing: /mnt/data/f", "a socket: descriptor N, AF_INET", "child process N: sleep N"])
+
+
+def test_bound_of_what_is_lost(interpreter):
+    interpreter.run("import socket\nkept = [socket.socket() for _ in range(200)]")
+    lost = park(interpreter)[1]["lost"]
+    equal((len(lost), lost[-1]), (64, "and 137 more"))
+
+
+def test_program_sees_no_children(interpreter):
+    park(interpreter)
+    equal(interpreter.error("import os\nos.wait()")["ename"], "ChildProcessError")
+
+
+def test_parked_process_ends(interpreter):
+    parked, _, here = park(interpreter)
+    parked.sock.close()
+    for _ in range(1000):
+        if not os.path.exists("/proc/%d" % here["pid"]):
+            return
+        time.sleep(0.005)
+    raise AssertionError("it is still there")
+
+
+def test_parked_process_minds_no_nonsense(interpreter):
+    parked, _, _ = park(interpreter)
+    parked.send({"do": "execute", "id": 1, "code": "1"})
+    equal(spawn(parked)[1]["is"], "here")
+
+
+# --- the end ---
+
+def test_end(interpreter):
+    interpreter.run("import atexit\natexit.register(lambda: open('/mnt/data/end', 'w').close()); None")
+    interpreter.send({"do": "end"})
+    equal((interpreter.status(), os.path.exists("/mnt/data/end")), (0, True))
+    os.unlink("/mnt/data/end")
+
+
+def test_end_after_an_error(interpreter):
+    interpreter.run("1 / 0")
+    interpreter.send({"do": "end"})
+    equal(interpreter.status(), 1)
+
+
+def test_nobody_there(interpreter):
+    interpreter.run("import atexit\natexit.register(lambda: open('/mnt/data/end', 'w').close()); None")
+    interpreter.sock.close()
+    equal((interpreter.status(), os.path.exists("/mnt/data/end")), (0, False))
+
+
+def test_forked_children_say_nothing(interpreter):
+    code = "import os\npid = os.fork()\nif pid == 0:\n    display('child'); print('child', flush=True); os._exit(0)\nos.waitpid(pid, 0); None"
+    outputs, _ = interpreter.run(code)
+    equal(outputs[0], ("stdout", "child\n"))
+    equal([kind for kind, _ in outputs if kind == "display"], [])
+
+
+def test_forked_child_that_comes_back(interpreter):
+    for code in ("pid = os.fork()\nprint(pid == 0)", "if os.fork() == 0: 1 / 0", "import sys\nif os.fork() == 0: sys.exit(1)",
+                 "import asyncio\nawait asyncio.sleep(0)\nif os.fork() == 0: 1 / 0"):
+        interpreter.run("import os\n" + code)
+        time.sleep(0.05)
+        equal(interpreter.value("import os\ntry:\n    while True: os.wait()\nexcept ChildProcessError: pass\n1 + 1"), "2")
+
+
+def test_loop_that_is_stopped(interpreter):
+    interpreter.run("import asyncio\nasyncio.get_event_loop().stop()")
+    equal(interpreter.value("1 + 1"), "2")
+
+
+def test_interrupt_of_a_busy_coroutine(interpreter):
+    interpreter.begin("import asyncio\nawait asyncio.sleep(0)\nprint('on', flush=True)\nwhile True: pass")
+    interpreter.wait_for("flush")
+    interpreter.interrupt()
+    equal(interpreter.wait_for("done")[1]["ename"], "KeyboardInterrupt")
+    equal(interpreter.value("1 + 1"), "2")
+
+
+# --- surroundings ---
+
+def test_surroundings(interpreter):
+    equal(interpreter.value("import os, sys\n[os.environ[n] for n in ('TERM', 'PAGER', 'GIT_PAGER', 'CLICOLOR', 'MPLBACKEND')], sys.path[0], _dh"),
+          "(['xterm-color',\n  'cat',\n  'cat',\n  '1',\n  'module://matplotlib_inline.backend_inline'],\n '/mnt/data',\n [PosixPath('/mnt/data')])")
+
+
+def test_shell_for_others(interpreter):
+    equal(interpreter.value("'IPKernelApp' in get_ipython().config, type(get_ipython()).__mro__[:2]"),
+          "(True,\n (ipykernel.zmqshell.ZMQInteractiveShell,\n  IPython.core.interactiveshell.InteractiveShell))")
+
+
+def test_names_of_cells(interpreter):
+    found = interpreter.value("import inspect, os\ndef f(): pass\ninspect.getsourcefile(f).replace(str(os.getpid()), 'PID'), inspect.getsource(f)")
+    assert re.fullmatch(r"\('/tmp/ipykernel_PID/\d+\.py', 'def f\(\): pass\\n'\)", found), found
+
+
+def test_nothing_of_ours_in_the_zygote(_interpreter):
+    import asyncio
+    import builtins
+    import linecache
+
+    import IPython
+    import matplotlib
+
+    equal(IPython.get_ipython(), None)
+    equal([name for name in ("get_ipython", "display", "__IPYTHON__") if hasattr(builtins, name)], [])
+    equal([name for name in ("ps1", "ps2", "ps3", "last_value") if hasattr(sys, name)], [])
+    equal((sys.displayhook, matplotlib.get_backend().lower(), matplotlib.is_interactive()), (sys.__displayhook__, "agg", False))
+    equal((linecache.checkcache.__module__, asyncio.events._event_loop_policy), ("linecache", None))
+    equal(len(os.listdir("/proc/self/task")), 1)
+    equal(os.path.exists("/tmp/.ipython"), False)
+
+
+def main():
+    checks = [(name, function) for name, function in list(globals().items()) if name.startswith("test_")]
+    checks.sort(key=lambda check: check[0] != "test_nothing_of_ours_in_the_zygote")  # while the others have left nothing in /tmp
+    for name, check in checks:
+        interpreter = None
+        error = None
+        try:
+            interpreter = driver.Interpreter(MAIN)
+            interpreter.wait_for("ready")
+            check(interpreter)
+        except BaseException:
+            error = traceback.format_exc()
+        if interpreter is not None:
+            interpreter.close()
+        print(json.dumps({"name": name, "error": error}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
