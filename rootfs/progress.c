@@ -1,21 +1,13 @@
 #include "rootfs/progress.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
 #include <stdio.h>
 #include <sys/ioctl.h>
-#include <time.h>
 
 #define QUIET_MS 500
 #define REDRAW_MS 100
-
-static uint64_t now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 static void put(int fd, const char *text, int len)
 {
@@ -25,7 +17,7 @@ static void put(int fd, const char *text, int len)
 
 void hutch_progress_start(struct progress *p, int fd, const char *what)
 {
-    *p = (struct progress){ .fd = fd, .is_terminal = isatty(fd) == 1, .started_ms = now_ms(), .what = what };
+    *p = (struct progress){ .fd = fd, .is_terminal = isatty(fd) == 1, .started_ms = (uint64_t)hutch_clock_ms(), .what = what };
 }
 
 void hutch_progress_update(struct progress *p, uint64_t done, uint64_t total)
@@ -39,7 +31,7 @@ void hutch_progress_update(struct progress *p, uint64_t done, uint64_t total)
 
     if (!p->is_terminal || total == 0)
         return;
-    now = now_ms();
+    now = (uint64_t)hutch_clock_ms();
     if (now - p->started_ms < QUIET_MS || (p->is_drawn && now - p->drawn_ms < REDRAW_MS))
         return;
     if (ioctl(p->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)

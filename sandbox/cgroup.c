@@ -437,7 +437,7 @@ static void remove_children(int dirfd, int depth)
 static int kill_and_remove(int base_dirfd, const char *name, int dirfd, unsigned timeout_ms, struct hutch_err *err)
 {
     auto_fd events = openat(dirfd, "cgroup.events", O_RDONLY | O_CLOEXEC);
-    int64_t deadline = hutch_clock_ms() + timeout_ms;
+    double deadline = hutch_clock_ms() + timeout_ms;
     struct hutch_err ignored;
 
     if (hutch_fd_write_file_at(dirfd, "cgroup.kill", "1", &ignored) < 0)
@@ -445,13 +445,13 @@ static int kill_and_remove(int base_dirfd, const char *name, int dirfd, unsigned
     while (read_key(dirfd, "cgroup.events", "populated", 0) != 0) {
         struct pollfd pfd = { .fd = events, .events = POLLPRI };
         char buf[FILE_MAX];
-        int64_t left = deadline - hutch_clock_ms();
+        double left = deadline - hutch_clock_ms();
 
         if (left <= 0)
             return hutch_err_set(err, ETIMEDOUT, "wait until the cgroup '%s' is empty", name);
         if (events >= 0 && pread(events, buf, sizeof(buf), 0) < 0)
             break;
-        poll(&pfd, 1, left > 50 ? 50 : (int)left); /* looked at again every 50 ms: the first event may be missed */
+        poll(&pfd, 1, left > 50 ? 50 : (int)left + 1); /* looked at again every 50 ms: the first event may be missed */
     }
     if (unlinkat(base_dirfd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return 0;

@@ -192,8 +192,8 @@ static void attach_data(struct init_job *job, int mount_fd)
 
 /* When samples are due, and whether a look comes before each. */
 struct pace {
-    int64_t next; /* hutch_clock_ms() */
-    int rest_ms;  /* 0: no look */
+    double next; /* hutch_clock_ms() */
+    int rest_ms; /* 0: no look */
 };
 
 static void set_pace(struct pace *pace, int rest_ms)
@@ -329,8 +329,8 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     for (;;) {
         struct pollfd pfds[] = { { .fd = signals, .events = POLLIN }, { .fd = job.control_fd, .events = POLLIN } };
         bool is_sampling = job.wants_samples && has_started;
-        int64_t left = pace.next - hutch_clock_ms();
-        int timeout_ms = !is_sampling ? -1 : left > 0 ? (int)left : 0;
+        double left = pace.next - hutch_clock_ms();
+        int timeout_ms = !is_sampling ? -1 : left > 0 ? (int)left + 1 : 0;
         struct signalfd_siginfo info;
 
         poll(pfds, ARRAY_SIZE(pfds), is_more ? 0 : timeout_ms);

@@ -1,27 +1,19 @@
 #include "runtime/batch/progress.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 
 #define REDRAW_MS 100
 #define BAR_MAX 40
 
-static uint64_t now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
 void hutch_batch_progress_start(struct batch_progress *p, int fd, bool is_wanted)
 {
-    *p = (struct batch_progress){ .fd = fd, .is_terminal = is_wanted && isatty(fd) == 1, .started_ms = now_ms() };
+    *p = (struct batch_progress){ .fd = fd, .is_terminal = is_wanted && isatty(fd) == 1, .started_ms = (uint64_t)hutch_clock_ms() };
 }
 
 static void format_left(const struct batch_progress_state *state, uint64_t elapsed_ms, char *text, size_t size)
@@ -69,7 +61,7 @@ void hutch_batch_progress_update(struct batch_progress *p, const struct batch_pr
 
     if (!p->is_terminal)
         return;
-    now = now_ms();
+    now = (uint64_t)hutch_clock_ms();
     if (p->is_drawn && now - p->drawn_ms < REDRAW_MS)
         return;
     if (ioctl(p->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)

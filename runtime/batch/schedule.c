@@ -3,13 +3,13 @@
 #include "runtime/batch/load.h"
 #include "runtime/batch/record.h"
 #include "runtime/batch/verdict.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define TRIES 3               /* of a run that fails for no fault of its program */
 #define GIVE_UP_AFTER 8       /* samples, when all of them failed so */
@@ -44,14 +44,6 @@ struct schedule {
     struct hutch_err err;             /* the first, which ends it all */
     bool is_failed;
 };
-
-static uint64_t now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 static void note_failure(struct schedule *s, const struct hutch_err *err)
 {
@@ -355,7 +347,7 @@ static void wait_and_dispatch(struct schedule *s, int timeout_ms)
 /* Ends what runs, so that nothing calls back into what is about to go. */
 static void stop(struct schedule *s)
 {
-    uint64_t deadline = now_ms() + STOP_MS;
+    double deadline = hutch_clock_ms() + STOP_MS;
 
     while (s->waiting) {
         struct attempt *a = s->waiting;
@@ -365,7 +357,7 @@ static void stop(struct schedule *s)
     }
     for (struct attempt *a = s->attempts; a; a = a->next)
         s->engine->cancel(s->engine->engine, a->id);
-    while (s->n_attempts && now_ms() < deadline)
+    while (s->n_attempts && hutch_clock_ms() < deadline)
         wait_and_dispatch(s, 50);
     while (s->attempts) /* hutch_engine_free(), which follows, calls back no more */
         end_attempt(s->attempts);

@@ -7,6 +7,7 @@
 #include "runtime/batch/schedule.h"
 #include "runtime/batch/score.h"
 #include "runtime/cli/exits.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "runtime/hutch.h"
 #include "runtime/text/buffer.h"
@@ -459,14 +460,6 @@ static void print_interrupted(const struct batch *b, const struct batch_plan *pl
                 b->opts.resume ? "" : " with --resume");
 }
 
-static double seconds_since(const struct timespec *start)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) / 1e9;
-}
-
 static int run_plan(struct batch *b, struct batch_plan *plan, struct batch_output *output, struct batch_tally *tally,
                     struct hutch_err *err)
 {
@@ -493,10 +486,9 @@ static int run_batch(struct batch *b, struct hutch_err *err)
     struct batch_plan plan = BATCH_PLAN_INIT;
     struct batch_output output = BATCH_OUTPUT_INIT;
     struct batch_tally tally = { .n_done = 0 };
-    struct timespec start;
+    double start_ms = hutch_clock_ms();
     int rc;
 
-    clock_gettime(CLOCK_MONOTONIC, &start);
     rc = hutch_batch_plan_make(b->opts.tasks, b->opts.samples, &b->task_options, salt_of(b), b->opts.partial, &plan, err);
     if (rc == 0 && !b->settings.manner.limits.cpu_ms)
         b->settings.manner.limits.cpu_ms = plan.options.format == BATCH_MBPP ? MBPP_CPU_MS : CPU_MS;
@@ -509,7 +501,7 @@ static int run_batch(struct batch *b, struct hutch_err *err)
     if (rc == 0)
         rc = run_plan(b, &plan, &output, &tally, err);
     if (rc == 0 && !b->opts.quiet)
-        print_summary(b, &plan, &output, &tally, seconds_since(&start));
+        print_summary(b, &plan, &output, &tally, (hutch_clock_ms() - start_ms) / 1e3);
     if (rc == 0 && tally.n_exposed)
         fprintf(stderr, "hutch: nothing on this kernel kept %" PRIu64 " runs from looking into their judge\n",
                 tally.n_exposed);

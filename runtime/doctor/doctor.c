@@ -1,6 +1,7 @@
 #include "runtime/doctor/doctor.h"
 
 #include "sandbox/caps.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "rootfs/home.h"
 #include "runtime/config/policy.h"
@@ -19,7 +20,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #define TRIAL_CLEANUP_MS 2000
 
@@ -137,14 +137,6 @@ void hutch_doctor_host_done(struct doctor_host *host)
     host->home = host->policy_dir = NULL;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /* One child and the two pipes to it. */
 struct child {
     pid_t pid;
@@ -206,10 +198,10 @@ static void collect(const struct doctor_host *host, struct child *child, unsigne
 {
     struct doctor_finding finding;
     struct pollfd pfd = { .fd = child->result_r, .events = POLLIN };
-    int64_t deadline = now_ms() + timeout_ms, left;
+    double deadline = hutch_clock_ms() + timeout_ms, left;
     int status = 0, ready = 0;
 
-    while ((left = deadline - now_ms()) > 0 && (ready = poll(&pfd, 1, (int)left)) < 0 && errno == EINTR)
+    while ((left = deadline - hutch_clock_ms()) > 0 && (ready = poll(&pfd, 1, (int)left + 1)) < 0 && errno == EINTR)
         ;
     /* It writes all of a finding at once and a pipe holds it, so what is there to read is whole, or the end. */
     if (ready > 0 && hutch_fd_read_full(child->result_r, &finding, sizeof(finding)) == (ssize_t)sizeof(finding)) {

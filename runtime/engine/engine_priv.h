@@ -380,7 +380,7 @@ void hutch_interpreter_finish(struct interpreter *interpreter);
 struct execution {
     int64_t id;
     bool is_silent, has_begun, is_done, is_error;
-    double t_begun;                  /* hutch_supervisor_now() */
+    double t_begun;                  /* hutch_clock_ms() */
     double t_busy, t_input, t_reply; /* seconds since 1970; 0: not yet */
     int64_t count, line;
     char *cause;                     /* owned; NULL: not known */

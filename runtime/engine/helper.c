@@ -1,5 +1,6 @@
 #include "runtime/engine/engine_priv.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 #include "runtime/launcher/spec_wire.h"
@@ -253,7 +254,7 @@ static void on_launcher_hangup(struct link *l)
     hutch_log_debug("engine: the launcher is gone");
     engine->lost_launchers++;
     lose_launcher(engine); /* the opener sends another one, or goes too */
-    engine->helper.since = hutch_supervisor_now();
+    engine->helper.since = hutch_clock_ms();
     hutch_loop_advance_deadline(&engine->loop, &engine->helper.clock, engine->helper.since + engine->setup_ms);
 }
 
@@ -439,7 +440,7 @@ static void fail_helper(struct hutch_engine *engine, const struct hutch_err *why
         hutch_engine_break(engine, why);
         return;
     }
-    h->retry_at = hutch_supervisor_now() + RETRY_MS * (h->failures - 1 < 10 ? h->failures - 1 : 10);
+    h->retry_at = hutch_clock_ms() + RETRY_MS * (h->failures - 1 < 10 ? h->failures - 1 : 10);
     hutch_loop_advance_deadline(&engine->loop, &h->clock, h->retry_at);
 }
 
@@ -590,7 +591,7 @@ int hutch_helper_start(struct hutch_engine *engine, struct hutch_err *err)
     h->retry_at = LOOP_NEVER;
     h->clock.on_due = on_due;
     h->clock.owner = engine;
-    h->since = hutch_supervisor_now();
+    h->since = hutch_clock_ms();
     hutch_loop_advance_deadline(&engine->loop, &h->clock, h->since + engine->setup_ms);
     return 0;
 }

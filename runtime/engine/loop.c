@@ -1,6 +1,6 @@
 #include "runtime/engine/loop.h"
 
-#include "runtime/run/supervisor.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
 #include <sys/epoll.h>
@@ -150,7 +150,7 @@ void hutch_loop_advance_deadline(struct loop *loop, struct deadline *d, double a
 
 void hutch_loop_run_due(struct loop *loop)
 {
-    loop->due_now = hutch_supervisor_now();
+    loop->due_now = hutch_clock_ms();
     while (loop->first && loop->first->at <= loop->due_now) {
         struct deadline *d = loop->first;
 

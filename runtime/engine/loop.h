@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define LOOP_SCRATCH_BYTES (256u << 10)
-#define LOOP_NEVER 1e300 /* ms, on the clock of hutch_supervisor_now() */
+#define LOOP_NEVER 1e300 /* ms, on the clock of hutch_clock_ms() */
 
 struct loop;
 

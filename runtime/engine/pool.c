@@ -1,5 +1,6 @@
 #include "runtime/engine/engine_priv.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/log.h"
 
 #define BACKOFF_MS 20
@@ -32,7 +33,7 @@ void hutch_pool_refill(struct pool *pool)
     struct hutch_engine *engine = pool->engine;
     unsigned wanted;
 
-    if (engine->is_broken || !engine->helper.has_launcher || hutch_supervisor_now() < pool->retry_at)
+    if (engine->is_broken || !engine->helper.has_launcher || hutch_clock_ms() < pool->retry_at)
         return;
     while (pool->n_building < pool->n_waiting) /* somebody waits for each of them */
         if (!build_one(pool))
@@ -77,7 +78,7 @@ void hutch_pool_on_failed(struct pool *pool, const struct hutch_err *why)
     struct hutch_err unknown;
 
     if (!why) {
-        double now = hutch_supervisor_now();
+        double now = hutch_clock_ms();
 
         if (now - pool->counted_death > SAME_DEATH_MS) {
             pool->deaths++;
@@ -93,7 +94,7 @@ void hutch_pool_on_failed(struct pool *pool, const struct hutch_err *why)
     hutch_log_debug("engine: pool '%s': %s", engine->confs[pool->index].name, why->msg);
     pool->failures++;
     wait = BACKOFF_MS << (pool->failures < 8 ? pool->failures - 1 : 7);
-    pool->retry_at = hutch_supervisor_now() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
+    pool->retry_at = hutch_clock_ms() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
     hutch_loop_advance_deadline(&engine->loop, &pool->clock, pool->retry_at);
     if (pool->failures < ENGINE_MAX_RESTARTS)
         return;
@@ -121,7 +122,7 @@ void hutch_pool_ask(struct pool *pool, struct engine_run *run)
         return;
     }
     engine->on_demand++;
-    pool->last_missed = hutch_supervisor_now();
+    pool->last_missed = hutch_clock_ms();
     hutch_loop_advance_deadline(&engine->loop, &pool->clock, pool->last_missed + (double)engine->trim_ms);
     if (pool->target < engine->confs[pool->index].max)
         pool->target++;

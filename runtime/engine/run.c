@@ -1,5 +1,6 @@
 #include "runtime/engine/engine_priv.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 
@@ -56,7 +57,7 @@ static void deliver(struct engine_run *run)
         engine->n_active--;
     }
     engine->finished++;
-    run->result.total_ms = hutch_supervisor_now() - run->t_submitted;
+    run->result.total_ms = hutch_clock_ms() - run->t_submitted;
     if (run->cell_run)
         hutch_cell_run_finish(run->cell_run);
     fill_public(run, &details, &result);
@@ -110,7 +111,7 @@ static void end(struct engine_run *run)
 
 static void say(struct engine_run *run, enum run_verdict verdict, int exit_code, const char *message)
 {
-    double now = hutch_supervisor_now();
+    double now = hutch_clock_ms();
     struct run_result *r = &run->result;
 
     r->verdict = verdict;
@@ -482,7 +483,7 @@ void hutch_run_begin(struct slot *slot)
         run->result.limits[LIMIT_CPU_TIME].enforcers |= 1u << ENFORCER_RLIMIT;
     if (run->lowers_file_size)
         run->result.limits[LIMIT_FILE_SIZE].enforcers |= 1u << ENFORCER_RLIMIT;
-    now = hutch_supervisor_now();
+    now = hutch_clock_ms();
     hutch_loop_set_deadline(&engine->loop, &slot->clock, now + (slot->pool ? REFILL_AFTER_MS : hutch_supervisor_clocks(s)));
     if (slot->pool)
         hutch_loop_advance_deadline(&engine->loop, &slot->pool->clock, now + REFILL_AFTER_MS);
@@ -518,7 +519,7 @@ void hutch_run_activate(struct engine_run *run)
 
     run->stage = RUN_WAITING;
     if (run->t_active == 0)
-        run->t_active = hutch_supervisor_now();
+        run->t_active = hutch_clock_ms();
     if (engine->is_broken) {
         hutch_run_refuse(run, &engine->why);
     } else if (!run->template) {

@@ -1,5 +1,6 @@
 #include "runtime/engine/engine_priv.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 #include "sandbox/rmtree.h"
@@ -28,7 +29,7 @@ void hutch_slot_set_state(struct slot *slot, enum slot_state state)
     bool was_building = is_building(slot);
 
     slot->state = state;
-    slot->since = hutch_supervisor_now();
+    slot->since = hutch_clock_ms();
     if (was_building && !is_building(slot)) {
         engine->n_building--;
         if (slot->pool)
@@ -326,7 +327,7 @@ struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, s
         pool->n_building++;
     if (run)
         run->slot = slot;
-    slot->since = hutch_supervisor_now();
+    slot->since = hutch_clock_ms();
     rc = slot->is_exec && run->data_dir ? open_run_data(slot, err) : make_data(slot, err);
     if (rc == 0 && slot->is_exec && run->data_dir) {
         struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;

@@ -1,5 +1,6 @@
 #include "runtime/engine/engine_priv.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "runtime/lang/python_imports.h"
 #include "sandbox/log.h"
@@ -319,7 +320,7 @@ static void lose(struct zygote *zygote, const struct hutch_err *why)
         double wait = RETRY_MS << (zygote_slot->failures < 6 ? zygote_slot->failures : 6);
 
         zygote_slot->failures++;
-        zygote_slot->retry_at = hutch_supervisor_now() + (wait < RETRY_MAX_MS ? wait : RETRY_MAX_MS);
+        zygote_slot->retry_at = hutch_clock_ms() + (wait < RETRY_MAX_MS ? wait : RETRY_MAX_MS);
         if (zygote_slot->failures >= ENGINE_MAX_RESTARTS && zygote->index == 0 && !engine->has_worked) {
             if (why)
                 err = *why;
@@ -496,7 +497,7 @@ static struct zygote *start_zygote(struct generation *generation, unsigned index
     }
     theirs = pair[1];
     *zygote = (struct zygote){ .link = LINK_INIT, .engine = engine, .generation = generation, .index = index, .is_spare = is_spare,
-                           .id = hutch_engine_make_id(engine), .since = hutch_supervisor_now() };
+                           .id = hutch_engine_make_id(engine), .since = hutch_clock_ms() };
     zygote->link.on_packet = on_packet;
     zygote->link.on_hangup = on_hangup;
     zygote->link.owner = zygote;
@@ -524,7 +525,7 @@ static int find_parent(const struct hutch_engine *engine, unsigned index)
 static void start_generation(struct generation *generation)
 {
     struct hutch_engine *engine = generation->engine;
-    double now = hutch_supervisor_now();
+    double now = hutch_clock_ms();
 
     if (engine->is_broken)
         return;
@@ -554,7 +555,7 @@ static struct generation *create_generation(struct hutch_engine *engine)
     if (!generation)
         return NULL;
     generation->engine = engine;
-    generation->since = hutch_supervisor_now();
+    generation->since = hutch_clock_ms();
     generation->stderr_fd = memfd_create("hutch-zygotes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (generation->stderr_fd >= 0 && (ftruncate(generation->stderr_fd, STDERR_BYTES) < 0 ||
                                  fcntl(generation->stderr_fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0))

@@ -1,5 +1,6 @@
 #include "runtime/engine/engine_priv.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
 #include "runtime/engine/job.h"
@@ -549,7 +550,7 @@ static struct engine_run *make_run(struct hutch_engine *engine, struct hutch_err
     run->source_fd = -1;
     hutch_result_init(&run->result);
     run->before = (struct file_list)FILE_LIST_INIT;
-    run->t_submitted = hutch_supervisor_now();
+    run->t_submitted = hutch_clock_ms();
     return run;
 }
 

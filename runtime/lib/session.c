@@ -3,6 +3,7 @@
 #include "runtime/data/files.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/text/utf8.h"
+#include "sandbox/clock.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -81,7 +82,7 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
     s->keep_data = options.keep_data;
     s->on_end = options.on_end;
     s->user = options.user;
-    s->t_opened = s->t_used = hutch_supervisor_now();
+    s->t_opened = s->t_used = hutch_clock_ms();
     s->id = ++engine->next_run;
     TAILQ_INSERT_TAIL(&engine->sessions, s, link);
     engine->n_sessions++;
@@ -221,7 +222,7 @@ int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch
         hutch_session_kill_interpreter(s);
     }
     s->is_fresh = s->has_variables = false;
-    s->t_used = hutch_supervisor_now();
+    s->t_used = hutch_clock_ms();
     return 0;
 }
 

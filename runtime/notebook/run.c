@@ -1,5 +1,6 @@
 #include "runtime/notebook/run.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "runtime/lang/python_imports.h"
 #include "runtime/text/nbjson.h"
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 
 #define TICK_MS 1000
 #define DEAD "DeadKernelError" /* nbclient's name for it */
@@ -311,19 +311,11 @@ static int loop(struct run *run, struct hutch_err *err)
     return 0;
 }
 
-static double now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
-
 int hutch_notebook_run(struct notebook *nb, const struct notebook_order *order, struct notebook_outcome *ret, struct hutch_err *err)
 {
     struct notebook_outcome out = NOTEBOOK_OUTCOME_INIT;
     struct run run = { .order = order, .nb = nb, .out = &out };
-    const double start = now_ms();
+    const double start = hutch_clock_ms();
     int rc;
 
     for (size_t i = 0; i < nb->n_cells; i++)
@@ -342,7 +334,7 @@ int hutch_notebook_run(struct notebook *nb, const struct notebook_order *order, 
     }
     if (rc == 0 && out.verdict == HUTCH_SETUP_FAILED && out.n_executed == 0)
         rc = hutch_err_set(err, 0, "%s", out.message ? out.message : "no interpreter could be had");
-    out.ms = now_ms() - start;
+    out.ms = hutch_clock_ms() - start;
     if (out.verdict == HUTCH_OK) {
         free(out.message);
         out.message = NULL;

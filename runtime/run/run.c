@@ -1,6 +1,7 @@
 #include "runtime/run/run.h"
 
 #include "runtime/data/changes.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
 #include "sandbox/log.h"
@@ -168,7 +169,7 @@ static int finish(struct run *r, struct hutch_err *err)
 
 int hutch_run(const struct run_request *request, struct run_result *ret, struct hutch_err *err)
 {
-    double t0 = hutch_supervisor_now();
+    double t0 = hutch_clock_ms();
     struct supervisor *s = hutch_supervisor_create(err);
     struct run r = { .request = request,
                      .supervisor = s,
@@ -207,6 +208,6 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
     hutch_cgroup_base_done(&r.cgroup_base);
     if (hutch_state_close(&r.state, &ignored) < 0)
         hutch_log_debug("run: %s (the next start sweeps it)", ignored.msg);
-    ret->total_ms = hutch_supervisor_now() - t0;
+    ret->total_ms = hutch_clock_ms() - t0;
     return rc;
 }

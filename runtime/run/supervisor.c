@@ -1,5 +1,6 @@
 #include "runtime/run/supervisor.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
 #include "sandbox/log.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #define SETUP_TIMEOUT_MS   30000 /* a sandbox takes milliseconds; this is for a host that hangs */
 #define NO_GLANCE_MS       60000
@@ -21,14 +21,6 @@
 #define HIDDEN_MAX         5  /* samples in a row: once or twice it is a process on its way out */
 #define CUT_MAX            10 /* samples in a row, each of a quarter of a second of CPU time */
 #define KILL_AFTER_SIGNAL_MS 2000
-
-double hutch_supervisor_now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
-}
 
 /* All but its memory. */
 static void forget(struct supervisor *s)
@@ -132,7 +124,7 @@ static void end_softly(struct supervisor *s, enum end_reason reason, int sig, do
     if (s->reason == END_OWN)
         s->reason = reason;
     if (s->kill_at == 0)
-        s->kill_at = hutch_supervisor_now() + grace_ms;
+        s->kill_at = hutch_clock_ms() + grace_ms;
     hutch_sandbox_signal(s->sandbox, sig);
 }
 
@@ -163,8 +155,8 @@ static void hear_init(struct supervisor *s)
         s->last = msg.sample;
         s->n_samples++;
         s->has_stirred = true;
-        if (s->rest_ms > 0 && s->next_data > hutch_supervisor_now() + INIT_SAMPLE_MS)
-            s->next_data = hutch_supervisor_now() + INIT_SAMPLE_MS;
+        if (s->rest_ms > 0 && s->next_data > hutch_clock_ms() + INIT_SAMPLE_MS)
+            s->next_data = hutch_clock_ms() + INIT_SAMPLE_MS;
         if (msg.sample.memory_bytes > s->peak.memory_bytes)
             s->peak.memory_bytes = msg.sample.memory_bytes;
         if (msg.sample.pids > s->peak.pids)
@@ -189,7 +181,7 @@ static void hear_init(struct supervisor *s)
     case INIT_ATTACHED:
         break; /* said before a run begins */
     case INIT_ENDED:
-        s->t_ended = hutch_supervisor_now();
+        s->t_ended = hutch_clock_ms();
         s->has_ended = true;
         s->status = msg.ended.status;
         s->usage = msg.ended.usage;
@@ -236,7 +228,7 @@ static double next_glance(const struct supervisor *s, double now)
 void hutch_supervisor_rest(struct supervisor *s, double rest_ms)
 {
     s->rest_ms = rest_ms;
-    s->next_data = rest_ms > 0 ? next_glance(s, hutch_supervisor_now()) : 0;
+    s->next_data = rest_ms > 0 ? next_glance(s, hutch_clock_ms()) : 0;
 }
 
 /* While nothing uses CPU time, no file gets larger. A cgroup's counts init too, which is still where it does not sample. */
@@ -256,7 +248,7 @@ static void look_at_data(struct supervisor *s)
 {
     const uint64_t *limits = s->limits;
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-    struct data_count count = { .begun_ms = hutch_supervisor_now() };
+    struct data_count count = { .begun_ms = hutch_clock_ms() };
     struct hutch_err err;
 
     if (hutch_data_watch_is_first(&s->data_watch))
@@ -275,7 +267,7 @@ static void look_at_data(struct supervisor *s)
         (limits[LIMIT_DATA_FILES] && count.entries > limits[LIMIT_DATA_FILES]))
         hutch_supervisor_end(s, END_DATA);
     count.is_cut = s->data_failures > 0 || count.entries >= bounds.max_walked;
-    count.ended_ms = hutch_supervisor_now();
+    count.ended_ms = hutch_clock_ms();
     s->next_data = hutch_data_watch_next(&s->data_watch, &count, limits[LIMIT_DATA_SIZE], limits[LIMIT_DATA_FILES]);
 }
 
@@ -287,13 +279,13 @@ static void look_at_cpu(struct supervisor *s)
     if (usage.cpu_user_us != UINT64_MAX && usage.cpu_system_us != UINT64_MAX &&
         (usage.cpu_user_us + usage.cpu_system_us) / 1000 > s->limits[LIMIT_CPU_TIME])
         hutch_supervisor_end(s, END_CPU_TIME);
-    s->next_cpu = hutch_supervisor_now() + CPU_LOOK_MS;
+    s->next_cpu = hutch_clock_ms() + CPU_LOOK_MS;
 }
 
 int hutch_supervisor_clocks(struct supervisor *s)
 {
     const uint64_t *limits = s->limits;
-    double now = hutch_supervisor_now(), next = now + 60000;
+    double now = hutch_clock_ms(), next = now + 60000;
 
     if (s->t_started == 0) {
         if (now - s->t0 > SETUP_TIMEOUT_MS) {
@@ -337,7 +329,7 @@ int hutch_supervisor_clocks(struct supervisor *s)
         if (s->next_cpu < next)
             next = s->next_cpu;
     }
-    now = hutch_supervisor_now();
+    now = hutch_clock_ms();
     return next <= now ? 0 : (int)(next - now) + 1;
 }
 
@@ -369,7 +361,7 @@ int hutch_supervisor_turn(struct supervisor *s, const struct pollfd p[SUPERVISOR
 
 void hutch_supervisor_started(struct supervisor *s)
 {
-    s->t_started = hutch_supervisor_now();
+    s->t_started = hutch_clock_ms();
 }
 
 bool hutch_supervisor_is_over(const struct supervisor *s)
@@ -543,7 +535,7 @@ void hutch_supervisor_collect(struct supervisor *s, int data_dirfd, const struct
 
 int hutch_supervisor_judge(struct supervisor *s, const struct sandbox_end *end, struct hutch_err *err)
 {
-    double now = hutch_supervisor_now();
+    double now = hutch_clock_ms();
     struct run_result *res = s->result;
 
     res->lost_output = s->out.sink_errno ? s->out.sink_errno : s->err_out.sink_errno;

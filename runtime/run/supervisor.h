@@ -45,7 +45,7 @@ struct supervisor {
     int report_fd;             /* owned; a pipe or a socket that is only read */
     bool (*on_close)(void *user, int fd); /* instead of closing report_fd, as the streams have it. NULL: none */
     void *user;
-    double t0;                 /* when the run began, hutch_supervisor_now(); timings count from here */
+    double t0;                 /* when the run began, hutch_clock_ms(); timings count from here */
     /* … and of out, err_out and in below: their descriptors, sinks and sources. */
 
     double t_started, t_ended; /* 0: not yet */
@@ -78,9 +78,6 @@ struct supervisor {
     struct out_stream out, err_out;
     struct in_stream in;
 };
-
-/* Milliseconds of CLOCK_MONOTONIC. */
-double hutch_supervisor_now(void);
 
 /* One that watches nothing yet. NULL on ENOMEM. */
 struct supervisor *hutch_supervisor_create(struct hutch_err *err);

@@ -1,5 +1,6 @@
 #include "runtime/engine/engine_priv.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
 #include "sandbox/log.h"
@@ -265,7 +266,7 @@ static int order_follow(struct session *s, struct hutch_err *err)
     s->run->slot->supervisor->has_followed = false;
     rc |= hutch_sandbox_order(sb, INIT_FOLLOW, s->next_pid, -1);
     s->step = STEP_FOLLOW;
-    s->stop_at = hutch_supervisor_now() + STEP_MS;
+    s->stop_at = hutch_clock_ms() + STEP_MS;
     hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->stop_at);
     return rc < 0 ? hutch_err_set(err, errno, "tell init of another worker") : 0;
 }
@@ -317,7 +318,7 @@ double hutch_checkpoint_clocks(struct session *s, double now)
     if (has_stirred(s) && measure(s, p) > p->disk_bytes + STATES_SLACK)
         hutch_supervisor_end(s->run->slot->supervisor, END_DATA);
     p->looked_at = now;
-    took = (hutch_supervisor_now() - now) * STATES_SHARE;
+    took = (hutch_clock_ms() - now) * STATES_SHARE;
     s->states_at = now + (took > STATES_LOOK_MS ? took : STATES_LOOK_MS);
     return s->states_at;
 }
@@ -344,7 +345,7 @@ static void answer(struct session *s, const struct hutch_err *why, uint64_t id, 
         .message = why ? why->msg : "",
         .id = why ? 0 : id,
         .lost = s->lost && !why ? s->lost : "[]",
-        .ms = hutch_supervisor_now() - s->t_step,
+        .ms = hutch_clock_ms() - s->t_step,
         .bytes = bytes,
     };
 
@@ -599,7 +600,7 @@ void hutch_checkpoint_begin(struct session *s, const struct order *order)
     struct hutch_err err;
 
     clear(s);
-    s->t_step = hutch_supervisor_now();
+    s->t_step = hutch_clock_ms();
     s->stop_at = s->t_step + STEP_MS;
     hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->stop_at);
     if (begin(s, order, &err) < 0)

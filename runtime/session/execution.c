@@ -1,6 +1,7 @@
 #include "runtime/engine/engine_priv.h"
 
 #include "runtime/cell/result_json.h"
+#include "sandbox/clock.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -39,7 +40,7 @@ int hutch_execution_begin(struct execution *execution, struct interpreter *inter
     int rc;
 
     hutch_execution_done(execution);
-    *execution = (struct execution){ .id = id, .is_silent = cell->silent, .t_begun = hutch_supervisor_now(), .t_busy = real_time() };
+    *execution = (struct execution){ .id = id, .is_silent = cell->silent, .t_begun = hutch_clock_ms(), .t_busy = real_time() };
     hutch_cell_feed_begin(interpreter->feed, output_bytes);
     hutch_interpreter_set_in_cell(interpreter, true);
     order = describe(id, cell, code, context);
@@ -85,7 +86,7 @@ void hutch_execution_fill(struct execution *execution, const struct interpreter 
     result->error_traceback_ansi = execution->error.traceback_ansi;
     result->execution_count = !execution->is_silent && execution->count > 0 && execution->count <= INT32_MAX ? (int)execution->count : 0;
     result->error_line = execution->line > 0 && execution->line <= INT32_MAX ? (int)execution->line : 0;
-    result->run_ms = hutch_supervisor_now() - execution->t_begun;
+    result->run_ms = hutch_clock_ms() - execution->t_begun;
     result->t_busy = execution->t_busy;
     result->t_input = execution->t_input;
     result->t_reply = execution->t_reply;

@@ -1,5 +1,6 @@
 #include "runtime/engine/engine_priv.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
 #include "runtime/text/nbjson.h"
@@ -14,11 +15,6 @@
 #define MAX_IDLE_FRAMES (1u << 20) /* bytes, from the end of a cell to the next */
 #define TURN_FRAMES 64
 #define TURN_BYTES (1u << 20) /* of frames, before others have their turn */
-
-static uint64_t now_ms(void)
-{
-    return (uint64_t)hutch_supervisor_now();
-}
 
 static void set_clock(struct interpreter *interpreter)
 {
@@ -82,7 +78,7 @@ static void read_to_marks(struct interpreter *interpreter)
             uint64_t seen = streams[i]->seen;
 
             if (streams[i]->pipe_fd < 0 || hutch_out_stream_run(streams[i], &ready, &none) < 0 || streams[i]->seen == seen)
-                hutch_cell_feed_is_empty(interpreter->feed, i + 1, now_ms());
+                hutch_cell_feed_is_empty(interpreter->feed, i + 1, (uint64_t)hutch_clock_ms());
         }
 }
 
@@ -99,7 +95,7 @@ static bool take_frame(struct interpreter *interpreter, size_t *taken)
         rc = hutch_err_set(&err, 0, "it says more than %u bytes, and nobody has asked", MAX_IDLE_FRAMES);
     if (rc == CELL_FRAME_READY) {
         *taken += len;
-        if (hutch_cell_feed_frame(interpreter->feed, frame, len, now_ms(), &err) == 0) {
+        if (hutch_cell_feed_frame(interpreter->feed, frame, len, (uint64_t)hutch_clock_ms(), &err) == 0) {
             read_to_marks(interpreter);
             return true;
         }
@@ -159,7 +155,7 @@ void hutch_interpreter_hear(struct interpreter *interpreter, int stream, const c
 {
     if (!interpreter->is_ready && stream == 2)
         keep_last_words(interpreter, data, len);
-    hutch_cell_feed_bytes(interpreter->feed, stream, data, len, now_ms());
+    hutch_cell_feed_bytes(interpreter->feed, stream, data, len, (uint64_t)hutch_clock_ms());
     turn(interpreter);
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/engine/engine_priv.h"
 
 #include "runtime/cell/result_json.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 
@@ -102,7 +103,7 @@ static struct hutch_cell_result empty_result(const struct order *order, double n
 /* Answers it without having done it. */
 static void refuse_order(struct session *s, struct order *order, enum hutch_verdict verdict, const char *why)
 {
-    struct hutch_cell_result result = empty_result(order, hutch_supervisor_now());
+    struct hutch_cell_result result = empty_result(order, hutch_clock_ms());
     struct hutch_cell_details details = { .code = order->code };
     struct hutch_reply reply = { .size = sizeof(reply), .message = why, .lost = "[]" };
 
@@ -242,7 +243,7 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
     hutch_interpreter_set_in_cell(s->run->interpreter, false);
     hutch_file_changes_done(&files);
     hutch_order_free(order);
-    s->t_used = hutch_supervisor_now();
+    s->t_used = hutch_clock_ms();
     hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->t_used + REST_AFTER_MS);
 }
 
@@ -336,7 +337,7 @@ static void stop(struct session *s, enum stop_reason reason)
     if (s->stop != STOP_NOT)
         return;
     s->stop = reason;
-    s->kill_at = hutch_supervisor_now() + PATIENCE_MS;
+    s->kill_at = hutch_clock_ms() + PATIENCE_MS;
     s->stop_at = s->look_at = 0;
     hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->kill_at);
     hutch_session_send_interrupt(s);
@@ -401,7 +402,7 @@ static void on_turn(void *user)
     else if (order && s->output_bytes && hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(interpreter->feed)))
         stop(s, STOP_OUTPUT);
     if (interpreter->has_left && s->kill_at == 0) { /* it may be about to end */
-        s->kill_at = hutch_supervisor_now() + FAREWELL_MS;
+        s->kill_at = hutch_clock_ms() + FAREWELL_MS;
         hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->kill_at);
     }
 }
@@ -457,7 +458,7 @@ static void forget_changes(struct session *s)
 static void start_cell(struct session *s, struct order *order)
 {
     struct supervisor *sup = s->run->slot->supervisor;
-    double now = hutch_supervisor_now();
+    double now = hutch_clock_ms();
     struct hutch_err err;
 
     rest(s, false);
@@ -499,7 +500,7 @@ static void start_next(struct session *s)
         return;
     unsettled = hutch_collect_unsettled_ms(&s->seen);
     if (unsettled > 0) {
-        s->look_at = hutch_supervisor_now() + unsettled;
+        s->look_at = hutch_clock_ms() + unsettled;
         hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->look_at);
         return;
     }
@@ -514,7 +515,7 @@ static void start_next(struct session *s)
 
 void hutch_session_enqueue(struct session *s, struct order *order)
 {
-    order->t_queued = hutch_supervisor_now();
+    order->t_queued = hutch_clock_ms();
     TAILQ_INSERT_TAIL(&s->orders, order, link);
     s->n_orders++;
     if (s->state == SESSION_LOST)
@@ -534,7 +535,7 @@ void hutch_session_answer(struct session *s, const struct hutch_reply *reply)
     s->is_calling = false;
     hutch_order_free(order);
     hutch_checkpoint_clear(s);
-    s->t_used = hutch_supervisor_now();
+    s->t_used = hutch_clock_ms();
     hutch_session_set_state(s, SESSION_IDLE);
     ask_for_work(s); /* the next order begins there */
 }
@@ -562,7 +563,7 @@ static void seat(struct session *s)
     hutch_result_done(&run->result);
     hutch_result_init(&run->result);
     run->restarts = run->strikes = 0;
-    run->t_submitted = run->t_active = hutch_supervisor_now();
+    run->t_submitted = run->t_active = hutch_clock_ms();
     hutch_session_set_state(s, SESSION_SEATING);
     hutch_run_activate(run);
 }
@@ -606,7 +607,7 @@ int hutch_session_begin(struct session *s, struct slot *slot, struct hutch_err *
         return -1;
     if (hutch_interpreter_send_raw(run->interpreter, run->job, run->job_len) < 0)
         return hutch_err_set(err, ENOMEM, "describe a session to its worker");
-    hutch_loop_advance_deadline(&s->engine->loop, &s->clock, hutch_supervisor_now() + s->engine->import_ms);
+    hutch_loop_advance_deadline(&s->engine->loop, &s->clock, hutch_clock_ms() + s->engine->import_ms);
     return 0;
 }
 
