@@ -2,96 +2,78 @@
 
 #include "runtime/text/base64.h"
 #include "runtime/text/buffer.h"
-#include "sandbox/fd.h"
+#include "runtime/text/nbjson.h"
 #include "runtime/text/utf8.h"
+#include "sandbox/fd.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-void hutch_json_quote(struct text_buffer *t, const char *data, size_t len)
+/* As two letters of a backslash and one of these, or as \u00xx. */
+static void add_escaped(struct text_buffer *t, unsigned char c)
 {
     static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+    const char *found = c ? strchr(escaped, c) : NULL;
+
+    if (found)
+        hutch_text_addf(t, "\\%c", letters[found - escaped]);
+    else
+        hutch_text_addf(t, "\\u%04x", c);
+}
+
+static void quote(struct text_buffer *t, const char *data, size_t len, bool is_python)
+{
+    size_t from = 0, step;
 
     hutch_text_add(t, "\"", 1);
-    for (size_t i = 0; i < len;) {
+    for (size_t i = 0; i < len; i += step) {
         unsigned char c = (unsigned char)data[i];
-        const char *found = c ? strchr(escaped, c) : NULL;
-        size_t plain = i, step;
-        enum utf8_kind kind;
+        enum utf8_kind kind = UTF8_CHAR;
 
-        while (plain < len && (unsigned char)data[plain] >= 0x20 && (unsigned char)data[plain] < 0x7f && data[plain] != '"' &&
-               data[plain] != '\\')
-            plain++;
-        if (plain > i) {
-            hutch_text_add(t, data + i, plain - i);
-            i = plain;
+        step = c < 0x80 ? 1 : hutch_utf8_next(data + i, len - i, &kind);
+        if (kind == UTF8_CHAR && c >= 0x20 && c != '"' && c != '\\' && (c != 0x7f || is_python))
             continue;
-        }
-        step = hutch_utf8_next(data + i, len - i, &kind);
-        if (found)
-            hutch_text_addf(t, "\\%c", letters[found - escaped]);
-        else if (c < 0x20 || c == 0x7f)
-            hutch_text_addf(t, "\\u%04x", c);
-        else if (kind == UTF8_CHAR)
-            hutch_text_add(t, data + i, step);
-        else
+        hutch_text_add(t, data + from, i - from);
+        if (kind == UTF8_CHAR) {
+            add_escaped(t, c);
+        } else if (is_python && len - i >= 2 && memcmp(data + i, NBJSON_NUL, 2) == 0) {
+            add_escaped(t, '\0');
+            step = 2;
+        } else {
             hutch_text_add_string(t, UTF8_REPLACEMENT);
-        i += kind == UTF8_CHAR ? step : 1;
+        }
+        from = i + step;
     }
+    hutch_text_add(t, data + from, len - from);
     hutch_text_add(t, "\"", 1);
 }
 
-/* @data as a JSON string with its quotes: cJSON takes C strings only, so it would end at the first NUL. NULL on ENOMEM. */
-static char *quote(const char *data, size_t len)
+void hutch_json_quote(struct text_buffer *t, const char *data, size_t len)
 {
-    static const char hex[] = "0123456789abcdef";
-    const uint8_t *p = (const uint8_t *)data;
-    size_t size = 3, step;
-    enum utf8_kind kind;
-    char *json, *to;
+    quote(t, data, len, false);
+}
 
-    for (size_t i = 0; i < len; i++) /* at worst: \u00xx, U+FFFD for one bad byte */
-        size += p[i] < 0x20 || p[i] == 0x7f ? 6 : p[i] >= 0x80 ? 3 : 2;
-    json = to = malloc(size);
-    if (json == NULL)
-        return NULL;
-    *to++ = '"';
-    for (size_t i = 0; i < len; i += step) {
-        step = hutch_utf8_next(data + i, len - i, &kind);
-        if (kind != UTF8_CHAR) {
-            to = mempcpy(to, UTF8_REPLACEMENT, 3);
-        } else if (step > 1) {
-            to = mempcpy(to, p + i, step);
-        } else if (p[i] == '"' || p[i] == '\\') {
-            *to++ = '\\';
-            *to++ = (char)p[i];
-        } else if (p[i] == '\n') {
-            to = mempcpy(to, "\\n", 2);
-        } else if (p[i] == '\t') {
-            to = mempcpy(to, "\\t", 2);
-        } else if (p[i] == '\r') {
-            to = mempcpy(to, "\\r", 2);
-        } else if (p[i] < 0x20 || p[i] == 0x7f) {
-            to = mempcpy(to, "\\u00", 4);
-            *to++ = hex[p[i] >> 4];
-            *to++ = hex[p[i] & 15];
-        } else {
-            *to++ = (char)p[i];
-        }
-    }
-    *to++ = '"';
-    *to = '\0';
-    return json;
+void hutch_json_quote_python(struct text_buffer *t, const char *text)
+{
+    quote(t, text, strlen(text), true);
+}
+
+/* The same as a text of its own: cJSON takes C strings only, so it would end at the first NUL. NULL on ENOMEM. */
+static char *format_string(const char *data, size_t len)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    hutch_json_quote(&t, data, len);
+    return hutch_text_take(&t, NULL);
 }
 
 bool hutch_json_add(cJSON *object, const char *key, cJSON *item)
 {
     if (item == NULL)
         return false;
-    /* our own keys: static text, not copied. Fails only for a NULL object, whose making failed before. */
+    /* The keys are static text, which is not copied. Fails only for a NULL object, whose making failed before. */
     if (cJSON_AddItemToObjectCS(object, key, item))
         return true;
     cJSON_Delete(item);
@@ -100,14 +82,16 @@ bool hutch_json_add(cJSON *object, const char *key, cJSON *item)
 
 bool hutch_json_add_text(cJSON *object, const char *key, const char *data, size_t len)
 {
-    auto_free char *quoted = quote(data, len);
+    auto_free char *quoted = format_string(data, len);
 
     return quoted != NULL && hutch_json_add(object, key, cJSON_CreateRaw(quoted));
 }
 
 bool hutch_json_add_string(cJSON *object, const char *key, const char *text)
 {
-    return text != NULL ? hutch_json_add_text(object, key, text, strlen(text)) : hutch_json_add(object, key, cJSON_CreateNull());
+    if (text == NULL)
+        return hutch_json_add(object, key, cJSON_CreateNull());
+    return hutch_json_add_text(object, key, text, strlen(text));
 }
 
 bool hutch_json_add_bool(cJSON *object, const char *key, bool value)

@@ -10,8 +10,11 @@
 struct cJSON;
 struct text_buffer;
 
-/* Any bytes as a JSON string, quotes included: NUL and other control characters are escaped, ill-formed UTF-8 becomes U+FFFD. */
+/* Any bytes as a JSON string, quotes included: control characters are escaped, NUL and DEL among them, and each ill-formed
+ * part of a UTF-8 sequence becomes U+FFFD, as with Python's errors="replace". */
 void hutch_json_quote(struct text_buffer *t, const char *data, size_t len);
+/* The text of an nbjson string as Python's json.dumps(ensure_ascii=False) has it: DEL stands as it is, NBJSON_NUL is NUL. */
+void hutch_json_quote_python(struct text_buffer *t, const char *text);
 
 /* ---- on cJSON's objects ----
  *
@@ -23,7 +26,7 @@ bool hutch_json_add(struct cJSON *object, const char *key, struct cJSON *item);
 /* The same for an object or array, which is returned to be filled; NULL on failure. */
 struct cJSON *hutch_json_add_new(struct cJSON *object, const char *key, struct cJSON *item);
 
-/* Any bytes, NUL among them: ill-formed UTF-8 becomes U+FFFD. */
+/* As hutch_json_quote(). */
 bool hutch_json_add_text(struct cJSON *object, const char *key, const char *data, size_t len);
 bool hutch_json_add_string(struct cJSON *object, const char *key, const char *text); /* NULL: null */
 bool hutch_json_add_bool(struct cJSON *object, const char *key, bool value);

@@ -2,6 +2,7 @@
 
 #include "sandbox/fd.h"
 #include "runtime/text/buffer.h"
+#include "runtime/text/json_write.h"
 #include "runtime/text/python_float.h"
 #include "runtime/text/utf8.h"
 
@@ -494,120 +495,79 @@ static int drop_equal_keys(const struct reader *r, cJSON *object)
 
 /* ---- writing ---- */
 
-/* As Python's with ensure_ascii=False: what has no short form below 0x20 is \u00xx, all else stands as it is. */
-static void put_string(struct text_buffer *to, const char *text)
-{
-    static const char escaped[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
-    size_t len = strlen(text), from = 0;
-
-    hutch_text_add(to, "\"", 1);
-    for (size_t i = 0; i < len;) {
-        unsigned char c = (unsigned char)text[i];
-        const char *found;
-        enum utf8_kind kind;
-        size_t step;
-
-        if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\') {
-            i++;
-            continue;
-        }
-        step = hutch_utf8_next(text + i, len - i, &kind);
-        if (c >= 0x80 && kind == UTF8_CHAR) {
-            i += step;
-            continue;
-        }
-        hutch_text_add(to, text + from, i - from);
-        found = strchr(escaped, c);
-        if (found) {
-            hutch_text_addf(to, "\\%c", letters[found - escaped]);
-        } else if (c < 0x20) {
-            hutch_text_addf(to, "\\u%04x", c);
-        } else if (strncmp(text + i, NBJSON_NUL, 2) == 0) {
-            hutch_text_add(to, "\\u0000", 6);
-            step = 2;
-        } else {
-            hutch_text_add(to, UTF8_REPLACEMENT, 3);
-        }
-        i += step;
-        from = i;
-    }
-    hutch_text_add(to, text + from, len - from);
-    hutch_text_add(to, "\"", 1);
-}
-
-static void put_number(struct text_buffer *to, const cJSON *item)
+static void print_number(struct text_buffer *to, const cJSON *item)
 {
     char repr[PYFLOAT_SIZE];
 
     if (item->valuestring != NULL) {
-        hutch_text_add(to, item->valuestring, strlen(item->valuestring));
+        hutch_text_add_string(to, item->valuestring);
     } else if (fabs(item->valuedouble) <= 0x1p53 && item->valuedouble == (double)(int64_t)item->valuedouble) {
         hutch_text_addf(to, "%" PRId64, (int64_t)item->valuedouble);
     } else {
         hutch_pyfloat_repr(item->valuedouble, repr);
-        hutch_text_add(to, repr, strlen(repr));
+        hutch_text_add_string(to, repr);
     }
 }
 
-static void put_break(struct text_buffer *to, enum nbjson_form form, unsigned depth)
+static void print_break(struct text_buffer *to, enum nbjson_form form, unsigned depth)
 {
     if (form == NBJSON_COMPACT)
         return;
-    hutch_text_add(to, "\n", 1);
+    hutch_text_add_string(to, "\n");
     for (unsigned i = 0; i < depth; i++)
-        hutch_text_add(to, " ", 1);
+        hutch_text_add_string(to, " ");
 }
 
-static void put_value(struct text_buffer *to, const cJSON *value, enum nbjson_form form, unsigned depth);
+static void print_value(struct text_buffer *to, const cJSON *value, enum nbjson_form form, unsigned depth);
 
-static void put_object(struct text_buffer *to, const cJSON *object, enum nbjson_form form, unsigned depth)
+static void print_object(struct text_buffer *to, const cJSON *object, enum nbjson_form form, unsigned depth)
 {
     size_t n = 0;
     auto_free struct member *members = sort_members(object, &n);
 
     if (members == NULL)
         to->is_broken = true;
-    hutch_text_add(to, "{", 1);
+    hutch_text_add_string(to, "{");
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
-            hutch_text_add(to, ",", 1);
-        put_break(to, form, depth + 1);
-        put_string(to, members[i].item->string);
+            hutch_text_add_string(to, ",");
+        print_break(to, form, depth + 1);
+        hutch_json_quote_python(to, members[i].item->string);
         hutch_text_add(to, ": ", form == NBJSON_COMPACT ? 1 : 2);
-        put_value(to, members[i].item, form, depth + 1);
+        print_value(to, members[i].item, form, depth + 1);
     }
     if (n > 0)
-        put_break(to, form, depth);
-    hutch_text_add(to, "}", 1);
+        print_break(to, form, depth);
+    hutch_text_add_string(to, "}");
 }
 
-static void put_array(struct text_buffer *to, const cJSON *array, enum nbjson_form form, unsigned depth)
+static void print_array(struct text_buffer *to, const cJSON *array, enum nbjson_form form, unsigned depth)
 {
     const cJSON *item;
 
-    hutch_text_add(to, "[", 1);
+    hutch_text_add_string(to, "[");
     cJSON_ArrayForEach(item, array) {
         if (item != array->child)
-            hutch_text_add(to, ",", 1);
-        put_break(to, form, depth + 1);
-        put_value(to, item, form, depth + 1);
+            hutch_text_add_string(to, ",");
+        print_break(to, form, depth + 1);
+        print_value(to, item, form, depth + 1);
     }
     if (array->child != NULL)
-        put_break(to, form, depth);
-    hutch_text_add(to, "]", 1);
+        print_break(to, form, depth);
+    hutch_text_add_string(to, "]");
 }
 
-static void put_value(struct text_buffer *to, const cJSON *value, enum nbjson_form form, unsigned depth)
+static void print_value(struct text_buffer *to, const cJSON *value, enum nbjson_form form, unsigned depth)
 {
     switch (value->type & 0xff) {
-    case cJSON_Object: put_object(to, value, form, depth); break;
-    case cJSON_Array: put_array(to, value, form, depth); break;
-    case cJSON_String: put_string(to, value->valuestring); break;
-    case cJSON_Raw: hutch_text_add(to, value->valuestring, strlen(value->valuestring)); break;
-    case cJSON_Number: put_number(to, value); break;
-    case cJSON_True: hutch_text_add(to, "true", 4); break;
-    case cJSON_False: hutch_text_add(to, "false", 5); break;
-    default: hutch_text_add(to, "null", 4); break;
+    case cJSON_Object: print_object(to, value, form, depth); break;
+    case cJSON_Array: print_array(to, value, form, depth); break;
+    case cJSON_String: hutch_json_quote_python(to, value->valuestring); break;
+    case cJSON_Raw: hutch_text_add_string(to, value->valuestring); break;
+    case cJSON_Number: print_number(to, value); break;
+    case cJSON_True: hutch_text_add_string(to, "true"); break;
+    case cJSON_False: hutch_text_add_string(to, "false"); break;
+    default: hutch_text_add_string(to, "null"); break;
     }
 }
 
@@ -615,8 +575,8 @@ char *hutch_nbjson_print(const struct cJSON *value, enum nbjson_form form, size_
 {
     struct text_buffer to = TEXT_BUFFER_INIT;
 
-    put_value(&to, value, form, 0);
+    print_value(&to, value, form, 0);
     if (form == NBJSON_FILE)
-        hutch_text_add(&to, "\n", 1);
+        hutch_text_add_string(&to, "\n");
     return hutch_text_take(&to, ret_len);
 }
