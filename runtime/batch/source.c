@@ -81,8 +81,10 @@ static int peek_byte(struct batch_source *s, struct hutch_err *err)
 
 static void step_byte(struct batch_source *s)
 {
-    s->column = s->buf[s->pos] == '\n' ? 1 : s->column + 1;
-    s->line += s->buf[s->pos] == '\n';
+    char c = s->buf[s->pos];
+
+    s->column = c == '\n' ? 1 : s->column + ((c & 0xc0) != 0x80); /* in characters, as the scanner counts them */
+    s->line += c == '\n';
     s->pos++;
 }
 

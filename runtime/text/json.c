@@ -1,7 +1,7 @@
 #include "runtime/text/json.h"
 
+#include "runtime/text/json_scan.h"
 #include "sandbox/fd.h"
-#include "runtime/text/utf8.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -19,242 +19,27 @@
 /* How much of a value or key a message repeats. */
 #define SHOWN 40
 
-/* ---- the text: RFC 8259, nothing more ---- */
+/* ---- the text ---- */
 
-struct scan {
-    const char *what;
-    const char *start, *p, *end;
-    unsigned max_depth;
-    struct hutch_err *err;
-};
-
-static int scan_value(struct scan *s, unsigned depth);
-
-static int scan_fail(const struct scan *s, const char *why)
+static int check_text(struct json_scan *s)
 {
-    size_t line = 1, column = 1;
+    enum json_token token;
 
-    for (const char *p = s->start; p < s->p; p++) {
-        column = *p == '\n' ? 1 : column + 1;
-        line += *p == '\n';
-    }
-    return hutch_err_set(s->err, 0, "%s: line %zu, column %zu: %s", s->what, line, column, why);
-}
-
-static int peek(const struct scan *s)
-{
-    return s->p < s->end ? (unsigned char)*s->p : -1;
-}
-
-static void skip_space(struct scan *s)
-{
-    while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\n' || *s->p == '\r'))
-        s->p++;
-}
-
-static int scan_hex4(struct scan *s, unsigned *ret)
-{
-    unsigned value = 0;
-
-    for (int i = 0; i < 4; i++, s->p++) {
-        int c = peek(s);
-
-        if (c >= '0' && c <= '9')
-            value = value * 16 + (unsigned)(c - '0');
-        else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f' && c > 0)
-            value = value * 16 + (unsigned)((c | 0x20) - 'a') + 10;
-        else
-            return scan_fail(s, "expected four hexadecimal digits after \\u");
-    }
-    *ret = value;
-    return 0;
-}
-
-static int scan_escape(struct scan *s)
-{
-    unsigned code, low;
-    int c;
-
-    s->p++;
-    c = peek(s);
-    if (c < 0 || !memchr("\"\\/bfnrtu", c, 9))
-        return scan_fail(s, "unknown escape in a string");
-    s->p++;
-    if (c != 'u')
-        return 0;
-    if (scan_hex4(s, &code) < 0)
-        return -1;
-    if (code == 0)
-        return scan_fail(s, "\\u0000 in a string"); /* would end the C string early: "/etc/x\u0000.json" */
-    if (code >= 0xdc00 && code <= 0xdfff)
-        return scan_fail(s, "half a surrogate pair in a string");
-    if (code >= 0xd800 && code <= 0xdbff) {
-        if (peek(s) != '\\' || s->p + 1 >= s->end || s->p[1] != 'u')
-            return scan_fail(s, "half a surrogate pair in a string");
-        s->p += 2;
-        if (scan_hex4(s, &low) < 0)
-            return -1;
-        if (low < 0xdc00 || low > 0xdfff)
-            return scan_fail(s, "half a surrogate pair in a string");
-    }
-    return 0;
-}
-
-static int scan_utf8(struct scan *s)
-{
-    enum utf8_kind kind;
-    size_t len = hutch_utf8_next(s->p, (size_t)(s->end - s->p), &kind);
-
-    if (kind != UTF8_CHAR)
-        return scan_fail(s, "a byte that is not UTF-8");
-    s->p += len;
-    return 0;
-}
-
-static int scan_string(struct scan *s)
-{
-    s->p++;
-    for (;;) {
-        int c = peek(s);
-
-        if (c < 0)
-            return scan_fail(s, "the string does not end");
-        if (c == '"') {
-            s->p++;
-            return 0;
-        }
-        if (c < 0x20 || c == 0x7f)
-            return scan_fail(s, "a control character in a string");
-        if (c == '\\') {
-            if (scan_escape(s) < 0)
-                return -1;
-        } else if (c >= 0x80) {
-            if (scan_utf8(s) < 0)
-                return -1;
-        } else {
-            s->p++;
-        }
-    }
-}
-
-static int scan_digits(struct scan *s)
-{
-    const char *from = s->p;
-
-    while (peek(s) >= '0' && peek(s) <= '9')
-        s->p++;
-    return s->p > from ? 0 : scan_fail(s, "expected a digit");
-}
-
-static int scan_number(struct scan *s)
-{
-    const char *from = s->p;
-
-    if (peek(s) == '-')
-        s->p++;
-    if (peek(s) == '0')
-        s->p++;
-    else if (scan_digits(s) < 0)
-        return -1;
-    if (peek(s) >= '0' && peek(s) <= '9')
-        return scan_fail(s, "a number cannot start with 0 and go on");
-    if (peek(s) == '.') {
-        s->p++;
-        if (scan_digits(s) < 0)
-            return -1;
-    }
-    if (peek(s) == 'e' || peek(s) == 'E') {
-        s->p++;
-        if (peek(s) == '+' || peek(s) == '-')
-            s->p++;
-        if (scan_digits(s) < 0)
-            return -1;
-    }
-    if (s->p - from > MAX_NUMBER_LEN)
-        return scan_fail(s, "a number with too many digits");
-    return 0;
-}
-
-static int scan_word(struct scan *s)
-{
-    static const char *const words[] = { "true", "false", "null" };
-
-    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-        size_t len = strlen(words[i]);
-
-        if ((size_t)(s->end - s->p) >= len && memcmp(s->p, words[i], len) == 0) {
-            s->p += len;
-            return 0;
-        }
-    }
-    return scan_fail(s, s->p == s->end ? "the text ends where a value should stand" : "expected a value");
-}
-
-/* An object or an array: they differ in the brackets and in the keys. */
-static int scan_members(struct scan *s, unsigned depth, bool is_object)
-{
-    const char close = is_object ? '}' : ']';
-
-    if (depth >= s->max_depth)
-        return scan_fail(s, "nested too deeply");
-    s->p++;
-    skip_space(s);
-    if (peek(s) == close) {
-        s->p++;
-        return 0;
-    }
-    for (;;) {
-        if (is_object) {
-            skip_space(s);
-            if (peek(s) != '"')
-                return scan_fail(s, "expected a key in double quotes");
-            if (scan_string(s) < 0)
-                return -1;
-            skip_space(s);
-            if (peek(s) != ':')
-                return scan_fail(s, "expected ':' after a key");
-            s->p++;
-        }
-        if (scan_value(s, depth + 1) < 0)
-            return -1;
-        skip_space(s);
-        if (peek(s) == close) {
-            s->p++;
-            return 0;
-        }
-        if (peek(s) != ',')
-            return scan_fail(s, is_object ? "expected ',' or '}'" : "expected ',' or ']'");
-        s->p++;
-    }
-}
-
-static int scan_value(struct scan *s, unsigned depth)
-{
-    int c;
-
-    skip_space(s);
-    c = peek(s);
-    if (c == '{' || c == '[')
-        return scan_members(s, depth, c == '{');
-    if (c == '"')
-        return scan_string(s);
-    if (c == '-' || (c >= '0' && c <= '9'))
-        return scan_number(s);
-    return scan_word(s);
+    while ((token = hutch_json_scan_next(s)) > JSON_END)
+        if (token == JSON_NUMBER && s->token_len > MAX_NUMBER_LEN)
+            return hutch_json_scan_refuse(s, "a number with too many digits");
+    return token;
 }
 
 int hutch_json_parse(const char *what, const char *text, size_t len, unsigned max_depth, struct json_doc *ret,
                      struct hutch_err *err)
 {
-    struct scan s = { .what = what, .start = text, .p = text, .end = text + len, .err = err,
-                      .max_depth = max_depth < MAX_DEPTH ? max_depth : MAX_DEPTH };
+    struct json_scan s = { .what = what, .text = text, .len = len, .line = 1, .column = 1, .flags = JSON_NO_CONTROL,
+                           .max_depth = max_depth < MAX_DEPTH ? max_depth : MAX_DEPTH, .err = err };
     struct json_doc doc = JSON_DOC_INIT;
 
-    if (scan_value(&s, 0) < 0)
+    if (check_text(&s) < 0)
         return -1;
-    skip_space(&s);
-    if (s.p != s.end)
-        return scan_fail(&s, "something follows the end of the value");
     doc.root = cJSON_ParseWithLength(text, len);
     doc.what = strdup(what);
     if (!doc.root || !doc.what) {

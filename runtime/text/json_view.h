@@ -12,8 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define JSON_VIEW_MAX_DEPTH 200
-
 /* One value within a text that was checked. Not owned. */
 struct json_view {
     const char *text; /* NULL: there is none */

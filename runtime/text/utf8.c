@@ -33,6 +33,16 @@ size_t hutch_utf8_next(const char *text, size_t len, enum utf8_kind *ret_kind)
     return i;
 }
 
+size_t hutch_utf8_encode(unsigned code, char to[4])
+{
+    size_t len = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+
+    for (size_t i = len - 1; i > 0; i--, code >>= 6)
+        to[i] = (char)(0x80 | (code & 0x3f));
+    to[0] = (char)(len == 1 ? code : (0xf00u >> len & 0xf0) | code);
+    return len;
+}
+
 bool hutch_utf8_is_valid(const char *text, size_t len)
 {
     enum utf8_kind kind;

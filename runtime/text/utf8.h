@@ -1,4 +1,4 @@
-/* utf8.h - where one character of UTF-8 ends, in text that need not be UTF-8 at all. */
+/* utf8.h - the characters of UTF-8, in text that need not be UTF-8 at all. */
 #ifndef HUTCH_TEXT_UTF8_H
 #define HUTCH_TEXT_UTF8_H
 
@@ -13,9 +13,12 @@ enum utf8_kind {
     UTF8_CUT     /* the text ends within a character that was well-formed so far */
 };
 
-/* How many of the @len bytes (at least one) at @text belong together, and what they are. Overlong forms, surrogates and what is above
- * U+10FFFF are ill-formed: table 3-7 of the Unicode standard. */
+/* How many of the @len bytes (at least one) at @text belong together, and what they are. Overlong forms, surrogates and
+ * what is above U+10FFFF are ill-formed: table 3-7 of the Unicode standard. */
 size_t hutch_utf8_next(const char *text, size_t len, enum utf8_kind *ret_kind);
+
+/* The other way: the 1 to 4 bytes of a character, which may be a surrogate. Returns how many. */
+size_t hutch_utf8_encode(unsigned code, char to[4]);
 
 bool hutch_utf8_is_valid(const char *text, size_t len);
 

@@ -98,7 +98,7 @@ static void test_source_forms(void **state)
         { "[]", "" },
         { "", "" },
         { "{\"n\":1}\n{\"n\":\n", "'%s': line 2, column 6: the text ends where a value should stand" },
-        { "{\"n\":1} {\"n\":2}\n", "'%s': line 1, column 9: something follows after the end of the value" },
+        { "{\"n\":1} {\"n\":2}\n", "'%s': line 1, column 9: something follows the end of the value" },
         { "7\n", "'%s': line 1, column 1: expected an object: a record of the form {\xe2\x80\xa6}" },
         { "[{\"n\":1}", "'%s': line 1, column 9: the file ends within the array" },
         { "[{\"n\":1} {\"n\":2}]", "'%s': line 1, column 10: expected ',' or ']' between records" },

@@ -1,5 +1,6 @@
 /* JSON looked at in place: what is taken and refused, and how values are found. */
 #include "runtime/text/buffer.h"
+#include "runtime/text/json_scan.h"
 #include "runtime/text/json_view.h"
 #include "runtime/text/json_write.h"
 #include "sandbox/fd.h"
@@ -36,7 +37,7 @@ static void test_refuses_with_line_and_column(void **state)
         { "{\"a\": 1", "x: line 7, column 10: the text ends within an object" },
         { "[1\n 2]", "x: line 8, column 2: expected ',' or ']'" },
         { "[1,]", "x: line 7, column 6: expected a value" },
-        { "{a: 1}", "x: line 7, column 4: expected a key in quotes" },
+        { "{a: 1}", "x: line 7, column 4: expected a key in double quotes" },
         { "{\"a\" 1}", "x: line 7, column 8: expected ':' after a key" },
         { "\"\n\"", "x: line 7, column 4: a control character in a string" },
         { "\"\\x\"", "x: line 7, column 5: unknown escape in a string" },
@@ -44,10 +45,10 @@ static void test_refuses_with_line_and_column(void **state)
         { "\"abc", "x: line 7, column 7: the string does not end" },
         { "\"\xff\"", "x: line 7, column 4: a byte that is not UTF-8" },
         { "\"\xc0\x80\"", "x: line 7, column 4: a byte that is not UTF-8" }, /* an overlong NUL */
-        { "01", "x: line 7, column 4: something follows after the end of the value" },
-        { "1 2", "x: line 7, column 5: something follows after the end of the value" },
+        { "01", "x: line 7, column 4: a number cannot start with 0 and go on" },
+        { "1 2", "x: line 7, column 5: something follows the end of the value" },
         { "nul", "x: line 7, column 3: expected a value" },
-        { "-", "x: line 7, column 4: expected a value" },
+        { "-", "x: line 7, column 4: expected a digit" },
         { "1.", "x: line 7, column 5: expected a digit" },
     };
 
@@ -72,8 +73,8 @@ static void test_nesting_is_bounded(void **state)
     memset(deep, '[', sizeof(deep));
     assert_int_equal(hutch_json_view_check("x", 1, 1, deep, sizeof(deep), &value, &err), -1);
     assert_non_null(strstr(err.msg, "nested too deeply"));
-    memset(deep + JSON_VIEW_MAX_DEPTH, ']', JSON_VIEW_MAX_DEPTH);
-    assert_int_equal(hutch_json_view_check("x", 1, 1, deep, 2 * JSON_VIEW_MAX_DEPTH, &value, &err), 0);
+    memset(deep + JSON_SCAN_MAX_DEPTH, ']', JSON_SCAN_MAX_DEPTH);
+    assert_int_equal(hutch_json_view_check("x", 1, 1, deep, 2 * JSON_SCAN_MAX_DEPTH, &value, &err), 0);
 }
 
 static struct json_view parse(const char *text)

@@ -84,7 +84,7 @@ static const struct { const char *text, *message; } broken[] = {
     { "{\"a\": 1,\n \"ä\": tru}", "line 2, column 7: expected a value" },
     { "[1,]", "line 1, column 4: expected a value" }, { "{\"a\":1,}", "line 1, column 8: expected a key in double quotes" },
     { "{\"a\" 1}", "line 1, column 6: expected ':' after a key" }, { "[1 2]", "line 1, column 4: expected ',' or ']'" },
-    { "{\"a\":1", "line 1, column 7: expected ',' or '}'" }, { "01", "a number cannot start with 0 and go on" },
+    { "{\"a\":1", "line 1, column 7: the text ends within an object" }, { "01", "a number cannot start with 0 and go on" },
     { "1.", "line 1, column 3: expected a digit" }, { "1e+", "expected a digit" }, { "-", "expected a digit" }, { "+1", "expected a value" },
     { ".5", "expected a value" }, { "1 1", "line 1, column 3: something follows the end of the value" },
     { "\"a", "the string does not end" }, { "\"a\\\"", "the string does not end" }, { "\"\t\"", "a control character in a string" },
