@@ -1,12 +1,12 @@
-"""A bare warm interpreter: the same code without any sandbox around each run, for comparison. It is itself run by `hutch run`, so that
-it has the same image, the same Python and the same libraries.
+"""A bare warm interpreter: the same code without any sandbox around each run, for comparison. It is itself run by
+`hutch run`, so that it has the same image, the same Python and the same libraries.
 
     bare.py CODE WANT ROUNDS
 
 Two ways of running CODE in a Python that has imported everything and has run it once before:
 
-    forked      a fresh process for each run, as whoever wants each run to start from the same state has to do: from before fork
-                to when its output was read to the end and its exit was noticed
+    forked      a fresh process for each run, the only way to start each run from the same state: from before fork to
+                when its output was read to the end and its exit was noticed
     in_process  exec in this very process, with new globals: what one run does to the interpreter stays for the next
 
 Prints one JSON object; times in milliseconds. Another output than WANT is an error."""

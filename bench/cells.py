@@ -1,4 +1,5 @@
-"""The part of bench/report about sessions: cells, notebooks, checkpoints, and what idle sessions take. Measured by sessions.c."""
+"""The part of bench/report about sessions: cells, notebooks, checkpoints, and what idle sessions take. Measured by
+sessions.c."""
 import json
 import os
 import subprocess
@@ -17,15 +18,15 @@ os.environ["HOME"] = "/tmp"
 os.environ.pop("MPLBACKEND", None)
 for _ in range(int(sys.argv[1])):
     start = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "/mnt/data/plot.ipynb", "--output",
-                           "/mnt/data/out.ipynb"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "/mnt/data/plot.ipynb",
+                           "--output", "/mnt/data/out.ipynb"], capture_output=True, text=True)
     taken = time.perf_counter() - start
     if done.returncode or "image/png" not in open("/mnt/data/out.ipynb").read():
         sys.exit(done.stderr)
     print(1e3 * taken, flush=True)
 """
 
-# What IPython does with the figure, done by hand: the least that the notebook can take. And what the first steps of it take.
+# What IPython does with the figure, done by hand: the least that the notebook can take. And what its first steps take.
 MADE = """\
 import io
 import matplotlib.pyplot as plt
@@ -75,7 +76,8 @@ class Sessions:
     """@bench: report's, for its arguments and its record."""
 
     def __init__(self, bench, say, run_json, percentiles, sandbox_memory):
-        self.bench, self.say, self.run_json, self.percentiles, self.sandbox_memory = bench, say, run_json, percentiles, sandbox_memory
+        self.bench, self.say, self.run_json = bench, say, run_json
+        self.percentiles, self.sandbox_memory = percentiles, sandbox_memory
 
     def command(self, scenario, codes, want=None, **options):
         command = [os.path.join(self.bench.args.build, "bench", "sessions"), scenario, "--image", self.bench.args.image]
@@ -98,11 +100,13 @@ class Sessions:
 
     def run_notebook(self):
         record, args = self.bench.record, self.bench.args
-        record["notebook"] = self.measure("notebook", code_cells(NOTEBOOK), '"image/png"', rounds=self.bench.rounds(200))
+        record["notebook"] = self.measure("notebook", code_cells(NOTEBOOK), '"image/png"',
+                                          rounds=self.bench.rounds(200))
         self.say("its figure in a bare warm interpreter")
         record["bare_notebook"] = self.bench.bare(BARE, self.bench.rounds(150))
+        steps = ("made", MADE), ("made, drawn once", DRAWN), ("made, drawn once, as PNG", ENCODED)
         record["bare_steps"] = {label: self.bench.bare((code + DONE[0], DONE[1]), self.bench.rounds(60))["in_process"]
-                                for label, code in (("made", MADE), ("made, drawn once", DRAWN), ("made, drawn once, as PNG", ENCODED))}
+                                for label, code in steps}
         self.say("nbconvert --execute")
         with tempfile.TemporaryDirectory(prefix="hutch-bench-") as work, open(NOTEBOOK, encoding="utf-8") as notebook:
             with open(os.path.join(work, "plot.ipynb"), "w", encoding="utf-8") as copy:
@@ -111,9 +115,10 @@ class Sessions:
             with open(script, "w", encoding="utf-8") as file:
                 file.write(NBCONVERT)
             policy = os.path.join(HERE, "..", "tests", "notebooks", "reference.json")
-            done = subprocess.run([self.bench.hutch, "run", "-q", "--image", args.image, "--policy", policy, "--memory", "0", "--cpus", "0",
-                                   "--timeout", "0", "--data", work, script, "3" if args.quick else "10"], stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True, check=False)
+            done = subprocess.run([self.bench.hutch, "run", "-q", "--image", args.image, "--policy", policy, "--memory",
+                                   "0", "--cpus", "0", "--timeout", "0", "--data", work, script,
+                                   "3" if args.quick else "10"],
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 sys.exit(f"bench/report: nbconvert: {done.stderr.strip()[-600:]}")
             record["nbconvert"] = self.percentiles([float(line) for line in done.stdout.split()])
@@ -129,8 +134,8 @@ class Sessions:
         times = []
         for _ in range(3 if self.bench.args.quick else 20):
             start = time.perf_counter()
-            done = subprocess.run([self.bench.hutch, "run", "-q", "--image", self.bench.args.image, *words], stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True, check=False)
+            done = subprocess.run([self.bench.hutch, "run", "-q", "--image", self.bench.args.image, *words],
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             times.append(1e3 * (time.perf_counter() - start))
             if done.returncode != 0 or (want and done.stdout != want):
                 sys.exit(f"bench/report: hutch run {words}: {done.stdout[-200:]}{done.stderr.strip()[-600:]}")
@@ -143,7 +148,8 @@ class Sessions:
     def run_idle(self):
         count = min(self.bench.args.sessions, 20) if self.bench.args.quick else self.bench.args.sessions
         self.say(f"{count} open sessions")
-        process = subprocess.Popen(self.command("hold", ["x = 1"], count=count), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(self.command("hold", ["x = 1"], count=count), stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)
         line = process.stdout.readline()
         if not line:
             process.wait()
@@ -172,7 +178,8 @@ def rows(record):
         found.append(("a new session from the pool, and its first cell", record["session_open"]["total"], ""))
     if "notebook" in record:
         mine, other = record["notebook"]["total"], record["nbconvert"]
-        found.append(("notebook with one plot, in a new session", mine, f"nbconvert takes {other['p50'] / mine['p50']:.0f}x as long"))
+        found.append(("notebook with one plot, in a new session", mine,
+                      f"nbconvert takes {other['p50'] / mine['p50']:.0f}x as long"))
         found.append(("its figure alone, bare, in one process", record["bare_notebook"]["in_process"],
                       f"nbconvert takes {other['p50'] / record['bare_notebook']['in_process']['p50']:.0f}x as long"))
         found += [(f"of which: {label}", times, "") for label, times in record["bare_steps"].items()]
@@ -182,7 +189,8 @@ def rows(record):
     if "checkpoint" in record:
         times = record["checkpoint"]
         for name, label in (("checkpoint", "checkpoint, with a DataFrame of 1 M rows"), ("rollback", "roll back"),
-                            ("look", "the first cell after that"), ("fork", "fork"), ("switch", "switch to the branch")):
+                            ("look", "the first cell after that"), ("fork", "fork"),
+                            ("switch", "switch to the branch")):
             found.append((label, times[name], ""))
     return found
 
@@ -198,5 +206,6 @@ def print_idle(record, print_table):
     idle = record["idle"]
     print("\n## Memory of an idle session with the full stack, in kB (median)\n")
     print_table(["", "private", "of which init", "page tables", "largest", "engine's CPU, all"],
-                [[f"one of {idle['sessions']}, after a first cell", f"{idle['private_kb']:.0f}", f"{idle['init_kb']:.0f}",
-                  f"{idle['page_tables_kb']:.0f}", f"{idle['max_kb']:.0f}", f"{idle['cpu_ms_per_s'] / 10:.1f} %"]])
+                [[f"one of {idle['sessions']}, after a first cell", f"{idle['private_kb']:.0f}",
+                  f"{idle['init_kb']:.0f}", f"{idle['page_tables_kb']:.0f}", f"{idle['max_kb']:.0f}",
+                  f"{idle['cpu_ms_per_s'] / 10:.1f} %"]])

