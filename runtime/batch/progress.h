@@ -9,7 +9,7 @@
 struct batch_progress {
     int fd;
     bool is_terminal, is_drawn;
-    uint64_t started_ms, drawn_ms; /* CLOCK_MONOTONIC */
+    double started_ms, drawn_ms;
 };
 
 struct batch_progress_state {
