@@ -17,7 +17,7 @@
 #define SESSION(name) .session_at = offsetof(struct hutch_session_options, name)
 #define BY(enforcer)  (1u << ENFORCER_##enforcer)
 
-const struct limit hutch_limits[] = {
+const struct limit hutch_limit_rows[] = {
     [LIMIT_MEMORY] = { UNIT_BYTES, 4 * MIB, 1024 * TIB, "512M",
         "--memory", "memory limit, e.g. 512m; 0 for none",
         REQUEST(memory_bytes), SESSION(memory_bytes), .is_built_in = true,
@@ -45,7 +45,7 @@ const struct limit hutch_limits[] = {
         REQUEST(data_files), SESSION(data_files), .enforcers = BY(SUPERVISOR) },
     [LIMIT_TMP_SIZE] = { UNIT_BYTES, 4 * KIB, 1024 * TIB, "64M", .enforcers = BY(KERNEL) },
 };
-_Static_assert(ARRAY_SIZE(hutch_limits) == LIMIT_COUNT, "every limit of sandbox/spec.h has a row here");
+_Static_assert(ARRAY_SIZE(hutch_limit_rows) == LIMIT_COUNT, "every limit of sandbox/spec.h has a row here");
 
 static const struct {
     const char *noun;     /* in the description of what is accepted */

@@ -27,7 +27,7 @@ struct limit {
     unsigned enforcers;         /* 1u << enum sandbox_enforcer each; ENFORCER_NONE: on some hosts nothing does */
 };
 
-extern const struct limit hutch_limits[LIMIT_COUNT];
+extern const struct limit hutch_limit_rows[LIMIT_COUNT];
 
 /* In a list of limits that replace a policy's, where 0 keeps the policy's own. */
 #define LIMIT_UNLIMITED UINT64_MAX

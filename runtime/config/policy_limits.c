@@ -24,7 +24,7 @@ static int read_limit(const struct json_node *node, void *context, struct hutch_
     struct sandbox_spec *spec = context;
 
     for (unsigned i = 0; i < LIMIT_COUNT; i++) {
-        const struct limit *row = &hutch_limits[i];
+        const struct limit *row = &hutch_limit_rows[i];
         uint64_t value = 0;
 
         if (strcmp(hutch_limit_name((enum sandbox_limit)i), node->key) != 0)

@@ -74,7 +74,7 @@ static int read_mount_noexec(const struct json_node *node, void *context, struct
 
 static int read_mount_size(const struct json_node *node, void *context, struct hutch_err *err)
 {
-    const struct limit *as_tmp = &hutch_limits[LIMIT_TMP_SIZE];
+    const struct limit *as_tmp = &hutch_limit_rows[LIMIT_TMP_SIZE];
     struct mount_reader *reader = context;
     char accepted[LIMIT_TEXT_SIZE];
 

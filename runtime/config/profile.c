@@ -95,7 +95,7 @@ static int apply_limits(struct sandbox_spec *spec, const uint64_t limits[LIMIT_C
 {
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
         bool has_one = limits[i] != PROFILE_NO_LIMIT;
-        const char *refusal = has_one ? hutch_limit_refuses(&hutch_limits[i], limits[i]) : NULL;
+        const char *refusal = has_one ? hutch_limit_refuses(&hutch_limit_rows[i], limits[i]) : NULL;
 
         if (!limits[i])
             continue;

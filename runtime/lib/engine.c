@@ -129,7 +129,7 @@ _Static_assert(PROFILE_NO_LIMIT == HUTCH_NO_LIMIT, "profile.h and hutch.h differ
 /* NULL: that struct has no field for it. */
 static uint64_t *field_of(struct hutch_limits *limits, size_t limit)
 {
-    return hutch_limits[limit].field ? (uint64_t *)((char *)limits + hutch_limits[limit].limits_at) : NULL;
+    return hutch_limit_rows[limit].field ? (uint64_t *)((char *)limits + hutch_limit_rows[limit].limits_at) : NULL;
 }
 
 static void take_limits(const struct hutch_limits *given, uint64_t to[LIMIT_COUNT])

@@ -126,7 +126,7 @@ static bool is_cramped(const struct hutch_request *request)
 /* What @request asks for; 0: the policy's. */
 static uint64_t asked_limit(const struct hutch_request *request, size_t limit)
 {
-    size_t at = hutch_limits[limit].request_at;
+    size_t at = hutch_limit_rows[limit].request_at;
 
     return at ? *(const uint64_t *)((const char *)request + at) : 0;
 }
@@ -135,7 +135,7 @@ static uint64_t asked_limit(const struct hutch_request *request, size_t limit)
 static bool asks_for_own_sandbox(const struct hutch_request *request)
 {
     for (size_t i = 0; i < LIMIT_COUNT; i++)
-        if (hutch_limits[i].is_built_in && asked_limit(request, i))
+        if (hutch_limit_rows[i].is_built_in && asked_limit(request, i))
             return true;
     return false;
 }
@@ -145,7 +145,7 @@ static int apply_limits(const struct hutch_request *request, bool built_in, cons
                         struct hutch_err *err)
 {
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
-        const struct limit *row = &hutch_limits[i];
+        const struct limit *row = &hutch_limit_rows[i];
         uint64_t value = asked_limit(request, i);
         const char *refusal = hutch_limit_refuses(row, value);
 
@@ -216,7 +216,7 @@ static int make_own_spec(const struct hutch_engine *engine, const struct hutch_r
         return 0;
     hutch_spec_done(ret); /* and again, as other things follow from them */
     for (size_t i = 0; i < LIMIT_COUNT; i++)
-        if (hutch_limits[i].is_built_in && asked_limit(request, i))
+        if (hutch_limit_rows[i].is_built_in && asked_limit(request, i))
             profile.limits[i] = asked_limit(request, i);
     return hutch_request_make_spec(engine, &profile, ret, err);
 }

@@ -25,7 +25,7 @@ static void test_every_row_is_whole(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < LIMIT_COUNT; i++) {
-        const struct limit *row = &hutch_limits[i];
+        const struct limit *row = &hutch_limit_rows[i];
         const char *name = hutch_limit_name((enum sandbox_limit)i);
         struct hutch_err err;
         uint64_t value;
@@ -43,15 +43,15 @@ static void test_every_row_is_whole(void **state)
         if (row->is_built_in && (!row->request_at || !row->session_at))
             fail_msg("limit '%s' cannot be asked for, so no sandbox is built for it", name);
         for (unsigned k = 0; k < i; k++)
-            if ((row->option && hutch_limits[k].option && strcmp(row->option, hutch_limits[k].option) == 0) ||
-                (row->request_at && row->request_at == hutch_limits[k].request_at))
+            if ((row->option && hutch_limit_rows[k].option && strcmp(row->option, hutch_limit_rows[k].option) == 0) ||
+                (row->request_at && row->request_at == hutch_limit_rows[k].request_at))
                 fail_msg("limits '%s' and '%s' are set by the same", name, hutch_limit_name((enum sandbox_limit)k));
     }
 }
 
 static void test_range(void **state)
 {
-    const struct limit *memory = &hutch_limits[LIMIT_MEMORY];
+    const struct limit *memory = &hutch_limit_rows[LIMIT_MEMORY];
 
     (void)state;
     assert_null(hutch_limit_refuses(memory, memory->min));
@@ -88,7 +88,7 @@ static void test_fields_of_requests_have_rows(void **state)
         bool has_row = false;
 
         for (size_t i = 0; i < LIMIT_COUNT; i++)
-            has_row |= hutch_limits[i].request_at == at;
+            has_row |= hutch_limit_rows[i].request_at == at;
         if (!has_row)
             fail_msg("no limit has the field of struct hutch_request at %zu", at);
     }
@@ -97,7 +97,7 @@ static void test_fields_of_requests_have_rows(void **state)
         bool has_row = false;
 
         for (size_t i = 0; i < LIMIT_COUNT; i++)
-            has_row |= hutch_limits[i].session_at == at;
+            has_row |= hutch_limit_rows[i].session_at == at;
         if (!has_row)
             fail_msg("no limit has the field of struct hutch_session_options at %zu", at);
     }
@@ -116,11 +116,11 @@ static void test_documentation(void **state)
         char accepted[LIMIT_TEXT_SIZE], start[200], by[200] = "|";
         const char *row, *end;
 
-        snprintf(start, sizeof(start), "\n| `%s` | %s |", name, hutch_limit_describe(&hutch_limits[i], accepted));
+        snprintf(start, sizeof(start), "\n| `%s` | %s |", name, hutch_limit_describe(&hutch_limit_rows[i], accepted));
         if (!strstr(policy, start))
             fail_msg("docs/policy.md has no row that begins with '%s'", start + 1);
         for (unsigned e = 0; e < ENFORCER_COUNT; e++)
-            if (hutch_limits[i].enforcers & 1u << e)
+            if (hutch_limit_rows[i].enforcers & 1u << e)
                 snprintf(by + strlen(by), sizeof(by) - strlen(by), " `%s`",
                          hutch_enforcer_name((enum sandbox_enforcer)e));
         strcat(by, " |\n");

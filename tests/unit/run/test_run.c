@@ -468,15 +468,15 @@ static void test_enforcers_are_those_of_the_rows(void **state)
 
     prepare(p, "exit 0", &job);
     for (size_t i = 0; i < LIMIT_COUNT; i++)
-        assert_int_equal(hutch_limit_parse(hutch_limits[i].unit, hutch_limits[i].example, &job.spec.limits[i], NULL), 0);
+        assert_int_equal(hutch_limit_parse(hutch_limit_rows[i].unit, hutch_limit_rows[i].example, &job.spec.limits[i], NULL), 0);
     run(&job);
     assert_int_equal(job.result.verdict, VERDICT_OK);
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
         unsigned enforcers = job.result.limits[i].enforcers;
 
-        if (job.result.limits[i].asked != job.spec.limits[i] || enforcers == 0 || enforcers & ~hutch_limits[i].enforcers)
+        if (job.result.limits[i].asked != job.spec.limits[i] || enforcers == 0 || enforcers & ~hutch_limit_rows[i].enforcers)
             fail_msg("limit '%s' is enforced by 0x%x, which should be some of 0x%x",
-                     hutch_limit_name((enum sandbox_limit)i), enforcers, hutch_limits[i].enforcers);
+                     hutch_limit_name((enum sandbox_limit)i), enforcers, hutch_limit_rows[i].enforcers);
     }
     done(&job);
 }
