@@ -6,6 +6,7 @@
 #include "runtime/batch/progress.h"
 #include "runtime/batch/schedule.h"
 #include "runtime/batch/score.h"
+#include "runtime/cli/commands.h"
 #include "runtime/cli/exits.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -36,38 +37,6 @@ enum { EXIT_NOT_JUDGED = 1 };
 #define MAX_JOBS 1024
 #define MAX_KS 16
 
-struct batch_opts {
-    const char *tasks, *samples, *format, *output, *order, *image, *policy, *timeout, *cpu_time, *memory, *k, *compare, *judge, *jobs;
-    bool resume, all_cases, partial, challenge, quiet, help;
-};
-
-static const struct {
-    char letter;
-    const char *name, *value;
-    size_t offset;
-    const char *help;
-} options[] = {
-    { 0, "--format", "NAME", offsetof(struct batch_opts, format), "generic, humaneval, mbpp, stdio; or auto, the default" },
-    { 0, "--samples", "FILE", offsetof(struct batch_opts, samples), "programs to judge, instead of the tasks' own" },
-    { 'j', "--jobs", "NUMBER", offsetof(struct batch_opts, jobs), "runs at the same time (default: one for each CPU)" },
-    { 'o', "--output", "FILE", offsetof(struct batch_opts, output), "where results go (default: standard output)" },
-    { 0, "--resume", NULL, offsetof(struct batch_opts, resume), "go on with an output file: do not repeat what it has" },
-    { 0, "--order", "input|finish", offsetof(struct batch_opts, order), "of the results (default: input)" },
-    { 0, "--cpu-time", "TIME", offsetof(struct batch_opts, cpu_time), "CPU time limit of a run (default: 6s; 15s for mbpp)" },
-    { 0, "--timeout", "TIME", offsetof(struct batch_opts, timeout), "wall clock limit of a run (default: 10 times the CPU time and 10s)" },
-    { 0, "--memory", "SIZE", offsetof(struct batch_opts, memory), "memory limit of a run (default: the policy's)" },
-    { 0, "--image", "NAME", offsetof(struct batch_opts, image), "image to run in (default: python)" },
-    { 0, "--policy", "NAME|FILE", offsetof(struct batch_opts, policy), "isolation and limits (default: default)" },
-    { 0, "--k", "LIST", offsetof(struct batch_opts, k), "pass@k to print (default: 1,10,100)" },
-    { 0, "--compare", "MODE", offsetof(struct batch_opts, compare), "exact, rstrip-newlines, lines, words, decimal, exit0 (default: the format's)" },
-    { 0, "--judge", "apart|together", offsetof(struct batch_opts, judge), "tests in a process of their own (default), or in the program's" },
-    { 0, "--all-cases", NULL, offsetof(struct batch_opts, all_cases), "go on after a sample's first failing case" },
-    { 0, "--challenge", NULL, offsetof(struct batch_opts, challenge), "MBPP: the challenge tests too" },
-    { 0, "--partial", NULL, offsetof(struct batch_opts, partial), "tasks without samples are no error" },
-    { 'q', "--quiet", NULL, offsetof(struct batch_opts, quiet), "no progress, no summary" },
-    { 'h', "--help", NULL, offsetof(struct batch_opts, help), "this list" },
-};
-
 static void print_help(void)
 {
     printf("usage: hutch batch [options] TASKS\n\n"
@@ -75,65 +44,23 @@ static void print_help(void)
            "gzipped; '-' is standard input. One line of JSON for each program goes to the output, a summary to standard error.\n"
            "Exit status: 0 when everything was judged, whatever the verdicts; 1 when something could not be; 125 when hutch failed;\n"
            "128+N after signal N.\n\n");
-    for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
-        char left[48];
-
-        snprintf(left, sizeof(left), "%s%.1s%s%s%s%s", options[i].letter ? "-" : "    ", options[i].letter ? &options[i].letter : "",
-                 options[i].letter ? ", " : "", options[i].name, options[i].value ? " " : "",
-                 options[i].value ? options[i].value : "");
-        printf("  %-26s %s\n", left, options[i].help);
-    }
-}
-
-static int take_option(struct batch_opts *opts, int argc, char **argv, int *i, struct hutch_err *err)
-{
-    const char *arg = argv[*i], *equals = strchr(arg, '=');
-    size_t name_len = equals ? (size_t)(equals - arg) : strlen(arg);
-
-    for (size_t row = 0; row < ARRAY_SIZE(options); row++) {
-        bool is_long = strlen(options[row].name) == name_len && strncmp(arg, options[row].name, name_len) == 0;
-        bool is_short = options[row].letter && arg[1] == options[row].letter;
-        const char *value = NULL;
-
-        if (!is_long && !is_short)
-            continue;
-        if (!options[row].value) {
-            if (is_long && equals)
-                return hutch_err_set(err, 0, "option '%s' takes no value", options[row].name);
-            if (!is_long && arg[2])
-                break;
-            *(bool *)((char *)opts + options[row].offset) = true;
-            return 0;
-        }
-        if (is_long && equals)
-            value = equals + 1;
-        else if (!is_long && arg[2])
-            value = arg + 2; /* -j4 */
-        else if (*i + 1 < argc)
-            value = argv[++*i];
-        if (!value)
-            return hutch_err_set(err, 0, "option '%s' needs a value: %s", arg, options[row].value);
-        *(const char **)((char *)opts + options[row].offset) = value;
-        return 0;
-    }
-    return hutch_err_set(err, 0, "there is no option '%s' (see: hutch batch --help)", arg);
+    hutch_option_print(&hutch_commands[COMMAND_BATCH]);
 }
 
 static int parse_options(int argc, char **argv, struct batch_opts *opts, struct hutch_err *err)
 {
-    bool is_over = false;
+    int i = 1, is_over = 0;
 
-    for (int i = 1; i < argc; i++) {
-        if (!is_over && strcmp(argv[i], "--") == 0) {
-            is_over = true;
-        } else if (!is_over && argv[i][0] == '-' && argv[i][1]) {
-            if (take_option(opts, argc, argv, &i, err) < 0)
-                return -1;
-        } else if (opts->tasks) {
+    while (true) {
+        if (!is_over)
+            is_over = hutch_option_take(&hutch_commands[COMMAND_BATCH], opts, argc, argv, &i, err);
+        if (is_over < 0)
+            return -1;
+        if (i == argc)
+            break;
+        if (opts->tasks)
             return hutch_err_set(err, 0, "there is one task file, '%s'; what is '%s'?", opts->tasks, argv[i]);
-        } else {
-            opts->tasks = argv[i];
-        }
+        opts->tasks = argv[i++];
     }
     if (!opts->help && !opts->tasks)
         return hutch_err_set(err, 0, "which tasks? (see: hutch batch --help)");
@@ -200,7 +127,7 @@ static int read_choice(const char *option, const char *text, const char *first, 
     return hutch_err_set(err, 0, "option '%s': expected '%s' or '%s', got '%s'", option, first, second, text);
 }
 
-static int settle(struct batch *b, struct hutch_err *err)
+static int read_settings(struct batch *b, struct hutch_err *err)
 {
     const struct batch_opts *opts = &b->opts;
     struct batch_limits *limits = &b->settings.manner.limits;
@@ -520,23 +447,15 @@ static int run_batch(struct batch *b, struct hutch_err *err)
     return rc;
 }
 
-int hutch_cmd_batch(int argc, char **argv)
+int hutch_cmd_batch(int argc, char **argv, struct hutch_err *err)
 {
     struct batch b = { .files_path = "" };
-    struct hutch_err err;
-    int rc = parse_options(argc, argv, &b.opts, &err);
 
-    if (rc == 0 && b.opts.help) {
+    if (parse_options(argc, argv, &b.opts, err) < 0)
+        return -1;
+    if (b.opts.help) {
         print_help();
         return 0;
     }
-    if (rc == 0)
-        rc = settle(&b, &err);
-    if (rc == 0)
-        rc = run_batch(&b, &err);
-    if (rc < 0) {
-        fprintf(stderr, "hutch: %s\n", err.msg);
-        return EXIT_HUTCH;
-    }
-    return rc;
+    return read_settings(&b, err) < 0 ? -1 : run_batch(&b, err);
 }

@@ -2,7 +2,9 @@
 #ifndef HUTCH_CLI_BATCH_H
 #define HUTCH_CLI_BATCH_H
 
-/* @argv[0] is "batch". Returns the exit status. */
-int hutch_cmd_batch(int argc, char **argv);
+#include "sandbox/err.h"
+
+/* @argv[0] is "batch". Returns the exit status, -1 with *err. */
+int hutch_cmd_batch(int argc, char **argv, struct hutch_err *err);
 
 #endif

@@ -1,7 +1,7 @@
 #include "runtime/cli/doctor.h"
 
+#include "runtime/cli/commands.h"
 #include "runtime/doctor/doctor.h"
-#include "runtime/cli/exits.h"
 #include "sandbox/fd.h"
 #include "runtime/text/nbjson.h"
 #include "rootfs/store.h"
@@ -245,52 +245,52 @@ static void print_help(void)
 {
     printf("usage: hutch doctor [--json]\n\n"
            "Tries what hutch needs of this host, and says what is missing, what that costs and how to mend it. Exit status:\n"
-           "0 when the policies default and strict both run, 1 when only default does, 2 when neither does, 125 when hutch failed.\n\n"
-           "  --json      print one JSON object\n"
-           "  -h, --help  this text\n");
+           "0 when the policies default and strict both run, 1 when only default does, 2 when neither does, 125 when hutch failed.\n\n");
+    hutch_option_print(&hutch_commands[COMMAND_DOCTOR]);
 }
 
-int hutch_cmd_doctor(int argc, char **argv)
+static int make_report(struct report *r, struct hutch_err *err)
+{
+    if (hutch_doctor_look(&r->host, err) < 0)
+        return -1;
+    r->findings = calloc(hutch_doctor_n_checks, sizeof(*r->findings));
+    if (!r->findings)
+        return hutch_err_set(err, ENOMEM, "make the report");
+    for (size_t i = 0; i < hutch_doctor_n_checks; i++)
+        hutch_doctor_try(&r->host, &hutch_doctor_checks[i], DOCTOR_TIMEOUT_MS, &r->findings[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(policies); i++)
+        hutch_doctor_try_policy(&r->host, policies[i], &r->trials[i]);
+    list_images(r);
+    return 0;
+}
+
+static int print_report(const struct report *r, bool as_json, struct hutch_err *err)
+{
+    if (as_json && print_json(r, err) < 0)
+        return -1;
+    if (!as_json)
+        print_text(r);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return hutch_err_set(err, errno, "print the report");
+    return 0;
+}
+
+int hutch_cmd_doctor(int argc, char **argv, struct hutch_err *err)
 {
     struct report r = { 0 };
-    struct hutch_err err = { 0 };
-    bool json = false;
-    int status = EXIT_HUTCH;
+    struct doctor_opts opts = { 0 };
+    int status = -1, i = 1;
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) {
-            json = true;
-        } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            print_help();
-            return 0;
-        } else {
-            fprintf(stderr, "hutch: there is no option '%s' (see: hutch doctor --help)\n", argv[i]);
-            return EXIT_HUTCH;
-        }
+    if (hutch_option_take(&hutch_commands[COMMAND_DOCTOR], &opts, argc, argv, &i, err) < 0)
+        return -1;
+    if (opts.help) {
+        print_help();
+        return 0;
     }
-    if (hutch_doctor_look(&r.host, &err) < 0)
-        goto out;
-    r.findings = calloc(hutch_doctor_n_checks, sizeof(*r.findings));
-    if (!r.findings) {
-        hutch_err_set(&err, ENOMEM, "make the report");
-        goto out;
-    }
-    for (size_t i = 0; i < hutch_doctor_n_checks; i++)
-        hutch_doctor_try(&r.host, &hutch_doctor_checks[i], DOCTOR_TIMEOUT_MS, &r.findings[i]);
-    for (size_t i = 0; i < ARRAY_SIZE(policies); i++)
-        hutch_doctor_try_policy(&r.host, policies[i], &r.trials[i]);
-    list_images(&r);
-    if (json && print_json(&r, &err) < 0)
-        goto out;
-    if (!json)
-        print_text(&r);
-    if (fflush(stdout) != 0 || ferror(stdout))
-        hutch_err_set(&err, errno, "print the report");
-    else
+    if (i < argc)
+        return hutch_err_set(err, 0, "there is no option '%s' (see: hutch doctor --help)", argv[i]);
+    if (make_report(&r, err) == 0 && print_report(&r, opts.json, err) == 0)
         status = exit_status(&r);
-out:
-    if (status == EXIT_HUTCH)
-        fprintf(stderr, "hutch: %s\n", err.msg);
     report_done(&r);
     return status;
 }

@@ -1,56 +1,36 @@
 /* main.c - the command line: which command, and nothing else. */
 #include "runtime/cli/batch.h"
+#include "runtime/cli/commands.h"
 #include "runtime/cli/doctor.h"
+#include "runtime/cli/exits.h"
 #include "runtime/cli/repl.h"
+#include "runtime/cli/rootfs_exec.h"
 #include "runtime/cli/run.h"
 #include "sandbox/fd.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #define HUTCH_VERSION "0.1.0"
 
-/* `hutch rootfs` is the program hutch-rootfs beside this one; cli/rootfs_main.c says why. */
-static int exec_rootfs(int argc, char **argv)
-{
-    char path[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
-    char *slash = n > 0 && n < (ssize_t)sizeof(path) ? memrchr(path, '/', (size_t)n) : NULL;
-
-    (void)argc;
-    if (!slash) {
-        fprintf(stderr, "hutch: find hutch-rootfs beside this program: read '/proc/self/exe': %s\n", strerror(errno));
-        return 125;
-    }
-    if ((size_t)(slash - path) + sizeof("/hutch-rootfs") <= sizeof(path)) {
-        strcpy(slash, "/hutch-rootfs");
-        execv(path, argv);
-    }
-    fprintf(stderr, "hutch: execute '%s': %s\n", path, strerror(errno));
-    return 125;
-}
-
 static const struct {
     const char *name;
-    int (*run)(int argc, char **argv);
-    const char *help;
+    int (*run)(int argc, char **argv, struct hutch_err *err); /* the exit status, or -1 */
 } commands[] = {
-    { "run", hutch_cmd_run, "run a program or a notebook in a sandbox" },
-    { "repl", hutch_cmd_repl, "a prompt for Python in a sandbox" },
-    { "batch", hutch_cmd_batch, "judge many programs, each in a sandbox of its own" },
-    { "rootfs", exec_rootfs, "build, unpack, list, verify and remove images" },
-    { "doctor", hutch_cmd_doctor, "say what this host offers, what is missing, and how to mend it" },
+    { "run", hutch_cmd_run },
+    { "repl", hutch_cmd_repl },
+    { "batch", hutch_cmd_batch },
+    { "rootfs", hutch_cmd_rootfs_exec },
+    { "doctor", hutch_cmd_doctor },
 };
 
 static void print_usage(FILE *to)
 {
     fprintf(to, "usage: hutch COMMAND [...]\n\n");
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
+        fprintf(to, "  %-10s %s\n", commands[i].name, hutch_command_summary(commands[i].name));
     fprintf(to, "\n'hutch COMMAND --help' lists the options of a command; 'hutch --version' tells which hutch this is.\n");
 }
 
@@ -63,12 +43,23 @@ static int fill_standard_fds(void)
     return 0;
 }
 
+static int run_command(size_t row, int argc, char **argv)
+{
+    struct hutch_err err = { 0 };
+    int status = commands[row].run(argc, argv, &err);
+
+    if (status >= 0)
+        return status;
+    fprintf(stderr, "hutch: %s\n", err.msg);
+    return EXIT_HUTCH;
+}
+
 int main(int argc, char **argv)
 {
-    signal(SIGCHLD, SIG_DFL); /* a caller may have left it ignored, and then nobody could wait for a child */
+    signal(SIGCHLD, SIG_DFL); /* ignored, as a caller may have left it, it would take children away before they are waited for */
     signal(SIGXFSZ, SIG_IGN); /* a caller's limit on file sizes is an error of write(2), not our end */
     if (fill_standard_fds() < 0)
-        return 125;
+        return EXIT_HUTCH;
     if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
         printf("hutch %s\n", HUTCH_VERSION);
         return 0;
@@ -79,9 +70,9 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; argc >= 2 && i < ARRAY_SIZE(commands); i++)
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
+            return run_command(i, argc - 1, argv + 1);
     if (argc >= 2)
         fprintf(stderr, "hutch: there is no command '%s'\n", argv[1]);
     print_usage(stderr);
-    return 125;
+    return EXIT_HUTCH;
 }

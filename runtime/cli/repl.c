@@ -29,7 +29,7 @@ static void print_help(void)
     printf("usage: hutch repl [options]\n\n"
            "A prompt for Python in a sandbox of its own: variables and files stay from cell to cell. Without a terminal, standard\n"
            "input is one cell; exit status 0, 1 after an exception, 124 on a timeout, 125 when hutch failed.\n\n");
-    hutch_run_options_print(RUN_COMMAND_REPL);
+    hutch_option_print(&hutch_commands[COMMAND_REPL]);
     printf("\n%%help, typed at the prompt, lists what can be done there.\n");
 }
 
@@ -243,16 +243,15 @@ static int run(struct repl *r, const struct cli_engine_options *engine, struct h
     return exit_status(r, was_run);
 }
 
-int hutch_cmd_repl(int argc, char **argv)
+int hutch_cmd_repl(int argc, char **argv, struct hutch_err *err)
 {
     struct repl r = { .context = "main", .signal_fd = -1 };
     struct run_opts opts;
     struct cli_engine_options engine = { .launcher = NULL };
-    struct hutch_err err = { 0 };
     auto_free char *home = NULL, *data = NULL;
     int first, status = -1;
 
-    if (hutch_run_options_parse(RUN_COMMAND_REPL, argc, argv, &opts, &first, &err) < 0)
+    if (hutch_run_options_parse(COMMAND_REPL, argc, argv, &opts, &first, err) < 0)
         goto out;
     if (opts.help) {
         print_help();
@@ -260,12 +259,12 @@ int hutch_cmd_repl(int argc, char **argv)
     }
     hutch_log_set_verbose(opts.verbose);
     if (first < argc) {
-        hutch_err_set(&err, 0, "hutch repl takes no arguments, but '%s' (to run a file: hutch run)", argv[first]);
+        hutch_err_set(err, 0, "hutch repl takes no arguments, but '%s' (to run a file: hutch run)", argv[first]);
         goto out;
     }
-    if (hutch_run_options_data(&opts, &data, &err) < 0 || hutch_home_path(&home, &err) < 0)
+    if (hutch_run_options_data(&opts, &data, err) < 0 || hutch_home_path(&home, err) < 0)
         goto out;
-    if (hutch_cli_engine_options(&opts, home, &engine, &err) < 0)
+    if (hutch_cli_engine_options(&opts, home, &engine, err) < 0)
         goto out;
     if (!engine.limits.wall_ms)
         engine.limits.wall_ms = HUTCH_NO_LIMIT; /* Ctrl-C is there */
@@ -277,27 +276,23 @@ int hutch_cmd_repl(int argc, char **argv)
     r.show.open_image = open_image;
     r.show.on_image = on_image;
     r.show.user = &r;
-    if (opts.images && hutch_term_images_parse(opts.images, &r.show.images, &err) < 0) {
-        hutch_err_wrap(&err, "option '--images'");
+    if (opts.images && hutch_term_images_parse(opts.images, &r.show.images, err) < 0) {
+        hutch_err_wrap(err, "option '--images'");
         goto out;
     }
     if (opts.context) {
         if (!hutch_repl_is_context(opts.context)) {
-            hutch_err_set(&err, 0, "option '--context': '%s' is no name for a context: 1 to %d letters, digits, '_' and '-'", opts.context,
+            hutch_err_set(err, 0, "option '--context': '%s' is no name for a context: 1 to %d letters, digits, '_' and '-'", opts.context,
                           REPL_CONTEXT_SIZE - 1);
             goto out;
         }
         strcpy(r.context, opts.context);
     }
-    status = run(&r, &engine, &err);
+    status = run(&r, &engine, err);
 out:
     hutch_engine_free(r.engine);
     hutch_cell_show_done(&r.show);
     hutch_repl_counts_clear(&r.counts);
     hutch_cli_engine_done(&engine);
-    if (status < 0) {
-        fprintf(stderr, "hutch: %s\n", err.msg);
-        status = EXIT_HUTCH;
-    }
     return status;
 }

@@ -1,5 +1,6 @@
 #include "runtime/cli/rootfs.h"
 
+#include "runtime/cli/commands.h"
 #include "runtime/cli/exits.h"
 #include "sandbox/fd.h"
 #include "rootfs/home.h"
@@ -21,38 +22,7 @@
 
 enum { EXIT_DIFFERENT = 1 };
 
-#define MAX_ARGS 64
 #define MAX_SHOWN 20 /* differences of one image */
-
-struct rootfs_opts {
-    const char *name, *max_size, *max_entries, *output;
-    bool json, quiet, help;
-    const char *args[MAX_ARGS]; /* what is not an option */
-    size_t n_args;
-};
-
-#define FOR_BUILD (1u << 0)
-#define FOR_UNPACK (1u << 1)
-#define FOR_LIST (1u << 2)
-#define FOR_VERIFY (1u << 3)
-#define FOR_REMOVE (1u << 4)
-#define FOR_ALL 31u
-
-static const struct {
-    const char *option, *value;
-    unsigned commands;
-    size_t offset;
-    const char *help;
-} options[] = {
-    { "--name", "NAME", FOR_BUILD | FOR_UNPACK, offsetof(struct rootfs_opts, name), "what to call the image" },
-    { "--output", "FILE", FOR_BUILD, offsetof(struct rootfs_opts, output), "keep the archive (an OCI image layout) as FILE" },
-    { "--max-size", "SIZE", FOR_UNPACK, offsetof(struct rootfs_opts, max_size), "most that the image may unpack to (16g)" },
-    { "--max-entries", "NUMBER", FOR_UNPACK, offsetof(struct rootfs_opts, max_entries), "most files and directories (1000000)" },
-    { "--json", NULL, FOR_LIST | FOR_VERIFY, offsetof(struct rootfs_opts, json), "print JSON" },
-    { "--quiet", NULL, FOR_BUILD | FOR_UNPACK | FOR_VERIFY | FOR_REMOVE, offsetof(struct rootfs_opts, quiet),
-      "print only what is asked for, and errors" },
-    { "--help", NULL, FOR_ALL, offsetof(struct rootfs_opts, help), "this list" },
-};
 
 /* --- interruption ----------------------------------------------------------------------------------------- */
 
@@ -436,83 +406,57 @@ static int cmd_remove(const struct store *store, const struct rootfs_opts *opts,
 /* --- the command line ------------------------------------------------------------------------------------- */
 
 static const struct {
-    const char *name;
-    unsigned bit;
+    enum command_id id;
     int (*run)(const struct store *store, const struct rootfs_opts *opts, struct hutch_err *err);
-    const char *usage, *help;
 } commands[] = {
-    { "build", FOR_BUILD, cmd_build, "[FLAVOUR]", "build an image from Debian packages and unpack it (minimal, python, python-full)" },
-    { "unpack", FOR_UNPACK, cmd_unpack, "ARCHIVE [NAME]", "unpack an OCI image layout, or what docker save writes" },
-    { "list", FOR_LIST, cmd_list, "", "list the images in the store" },
-    { "verify", FOR_VERIFY, cmd_verify, "[NAME...]", "compare images (all of them) with what was unpacked; 1 when one differs" },
-    { "remove", FOR_REMOVE, cmd_remove, "NAME...", "remove images that no sandbox runs on" },
+    { COMMAND_ROOTFS_BUILD, cmd_build }, { COMMAND_ROOTFS_UNPACK, cmd_unpack }, { COMMAND_ROOTFS_LIST, cmd_list },
+    { COMMAND_ROOTFS_VERIFY, cmd_verify }, { COMMAND_ROOTFS_REMOVE, cmd_remove },
 };
+
+/* "build" of "rootfs build". */
+static const char *second_word(enum command_id id)
+{
+    return strchr(hutch_commands[id].name, ' ') + 1;
+}
 
 static void print_usage(FILE *to)
 {
+    const struct command *first = &hutch_commands[commands[0].id]; /* all have the same rows */
+
     fprintf(to, "usage: hutch rootfs COMMAND [...]\n\n");
-    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-        fprintf(to, "  %-6s %-15s %s\n", commands[i].name, commands[i].usage, commands[i].help);
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+        const struct command *c = &hutch_commands[commands[i].id];
+
+        fprintf(to, "  %-6s %-15s %s\n", second_word(commands[i].id), c->usage, c->summary);
+    }
     fprintf(to, "\n");
-    for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
-        char on[64] = "";
+    for (size_t row = 0; row < first->n_rows; row++) {
+        char which[64] = "";
+        size_t n = 0;
 
-        for (size_t k = 0; k < ARRAY_SIZE(commands) && options[i].commands != FOR_ALL; k++)
-            if (options[i].commands & commands[k].bit)
-                snprintf(on + strlen(on), sizeof(on) - strlen(on), "%s%s", on[0] ? ", " : "", commands[k].name);
-        fprintf(to, "  %-13s %-8s %s%s%s%s\n", options[i].option, options[i].value ? options[i].value : "", options[i].help,
-                on[0] ? " [" : "", on, on[0] ? "]" : "");
+        for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+            if (first->rows[row].commands & hutch_commands[commands[i].id].bit)
+                snprintf(which + strlen(which), sizeof(which) - strlen(which), "%s%s", n++ ? ", " : " [",
+                         second_word(commands[i].id));
+        hutch_option_print_row(to, &first->rows[row], n < ARRAY_SIZE(commands) ? strcat(which, "]") : "");
     }
 }
 
-static int take_option(struct rootfs_opts *opts, unsigned command, int argc, char **argv, int *i, struct hutch_err *err)
+static int take_args(struct rootfs_opts *opts, const struct command *command, int argc, char **argv, struct hutch_err *err)
 {
-    const char *arg = argv[*i], *equals = strchr(arg, '=');
-    size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
+    int i = 0, is_over = 0;
 
-    if (strcmp(arg, "-q") == 0) {
-        arg = "--quiet";
-        len = strlen(arg);
-    } else if (strcmp(arg, "-h") == 0) {
-        arg = "--help";
-        len = strlen(arg);
-    }
-    for (size_t row = 0; row < ARRAY_SIZE(options); row++) {
-        void *field = (char *)opts + options[row].offset;
-
-        if (!(options[row].commands & command) || strlen(options[row].option) != len || strncmp(arg, options[row].option, len) != 0)
-            continue;
-        if (!options[row].value) {
-            if (equals)
-                return hutch_err_set(err, 0, "option '%s' takes no value", options[row].option);
-            *(bool *)field = true;
+    while (true) {
+        if (!is_over)
+            is_over = hutch_option_take(command, opts, argc, argv, &i, err);
+        if (is_over < 0)
+            return -1;
+        if (i == argc)
             return 0;
-        }
-        if (!equals && *i + 1 >= argc)
-            return hutch_err_set(err, 0, "option '%s' needs a value: %s", arg, options[row].value);
-        *(const char **)field = equals ? equals + 1 : argv[++*i];
-        return 0;
+        if (opts->n_args == ROOTFS_MAX_ARGS)
+            return hutch_err_set(err, 0, "more than %d arguments", ROOTFS_MAX_ARGS);
+        opts->args[opts->n_args++] = argv[i++];
     }
-    return hutch_err_set(err, 0, "there is no option '%s' here (see: hutch rootfs --help)", arg);
-}
-
-static int take_args(struct rootfs_opts *opts, unsigned command, int argc, char **argv, struct hutch_err *err)
-{
-    bool is_over = false;
-
-    for (int i = 0; i < argc; i++) {
-        if (!is_over && strcmp(argv[i], "--") == 0) {
-            is_over = true;
-        } else if (!is_over && argv[i][0] == '-' && argv[i][1]) {
-            if (take_option(opts, command, argc, argv, &i, err) < 0)
-                return -1;
-        } else if (opts->n_args == MAX_ARGS) {
-            return hutch_err_set(err, 0, "more than %d arguments", MAX_ARGS);
-        } else {
-            opts->args[opts->n_args++] = argv[i];
-        }
-    }
-    return 0;
 }
 
 static int run_command(size_t row, int argc, char **argv, struct hutch_err *err)
@@ -521,7 +465,7 @@ static int run_command(size_t row, int argc, char **argv, struct hutch_err *err)
     struct rootfs_opts opts = { .name = NULL };
     auto_free char *home = NULL;
 
-    if (take_args(&opts, commands[row].bit, argc, argv, err) < 0)
+    if (take_args(&opts, &hutch_commands[commands[row].id], argc, argv, err) < 0)
         return -1;
     if (opts.help) {
         print_usage(stdout);
@@ -543,7 +487,7 @@ int hutch_cmd_rootfs(int argc, char **argv)
         print_usage(stdout);
         return 0;
     }
-    while (argc >= 2 && row < ARRAY_SIZE(commands) && strcmp(argv[1], commands[row].name) != 0)
+    while (argc >= 2 && row < ARRAY_SIZE(commands) && strcmp(argv[1], second_word(commands[row].id)) != 0)
         row++;
     if (argc < 2 || row == ARRAY_SIZE(commands)) {
         if (argc >= 2)

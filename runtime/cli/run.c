@@ -27,7 +27,7 @@ static void print_help(void)
            "       hutch run [options] NOTEBOOK.ipynb [options]\n\n"
            "Runs a program, or the cells of a notebook, in a sandbox of its own. Exit status: the program's; 128+N when signal N\n"
            "ended it; 124 on a timeout; 125 when hutch failed; 126, 127 when the program cannot be executed or is not there.\n\n");
-    hutch_run_options_print(RUN_COMMAND_RUN);
+    hutch_option_print(&hutch_commands[COMMAND_RUN]);
 }
 
 static int set_program(const struct run_opts *opts, char **words, struct sandbox_spec *spec, struct hutch_err *err)
@@ -242,38 +242,30 @@ out:
     return status;
 }
 
-int hutch_cmd_run(int argc, char **argv)
+int hutch_cmd_run(int argc, char **argv, struct hutch_err *err)
 {
     struct run_opts opts;
-    struct hutch_err err = { 0 };
     auto_free char *home = NULL, *data = NULL;
     size_t llm_budget;
     char **words;
-    int first, status = -1;
+    int first;
 
-    if (hutch_run_options_parse(RUN_COMMAND_RUN, argc, argv, &opts, &first, &err) < 0)
-        goto out;
+    if (hutch_run_options_parse(COMMAND_RUN, argc, argv, &opts, &first, err) < 0)
+        return -1;
     if (opts.help) {
         print_help();
         return 0;
     }
     words = argv + first;
     hutch_log_set_verbose(opts.verbose);
-    if (hutch_run_options_data(&opts, &data, &err) < 0 || hutch_run_options_budget(&opts, &llm_budget, &err) < 0 ||
-        check_kind(&opts, words, &err) < 0 || hutch_home_path(&home, &err) < 0)
-        goto out;
+    if (hutch_run_options_data(&opts, &data, err) < 0 || hutch_run_options_budget(&opts, &llm_budget, err) < 0 ||
+        check_kind(&opts, words, err) < 0 || hutch_home_path(&home, err) < 0)
+        return -1;
     if (hutch_run_options_is_notebook(&opts, words[0]))
-        status = run_notebook(&opts, home, data, words[0], llm_budget, &err);
-    else if (opts.rich || opts.llm)
-        status = run_rich(&opts, home, data, words, llm_budget, &err);
-    else if (opts.warm)
-        status = run_warm(&opts, home, data, words, &err);
-    else
-        status = run_cold(&opts, home, data, words, &err);
-out:
-    if (status < 0) {
-        fprintf(stderr, "hutch: %s\n", err.msg);
-        status = EXIT_HUTCH;
-    }
-    return status;
+        return run_notebook(&opts, home, data, words[0], llm_budget, err);
+    if (opts.rich || opts.llm)
+        return run_rich(&opts, home, data, words, llm_budget, err);
+    if (opts.warm)
+        return run_warm(&opts, home, data, words, err);
+    return run_cold(&opts, home, data, words, err);
 }

@@ -2,7 +2,9 @@
 #ifndef HUTCH_CLI_RUN_H
 #define HUTCH_CLI_RUN_H
 
-/* argv[0] is "run". Prints what there is to print and returns the exit status of hutch. */
-int hutch_cmd_run(int argc, char **argv);
+#include "sandbox/err.h"
+
+/* argv[0] is "run". Prints what there is to print and returns the exit status of hutch, -1 with *err. */
+int hutch_cmd_run(int argc, char **argv, struct hutch_err *err);
 
 #endif

@@ -29,9 +29,6 @@ struct limit {
 
 extern const struct limit hutch_limit_rows[LIMIT_COUNT];
 
-/* In a list of limits that replace a policy's, where 0 keeps the policy's own. */
-#define LIMIT_UNLIMITED UINT64_MAX
-
 #define LIMIT_TEXT_SIZE 96
 
 /* What the row accepts: "size 4M..1024T", "whole number 1..4194304", "duration 1ms..365d". */

@@ -43,11 +43,16 @@ static void run(const char *const *words, struct answer *ret)
     assert_true(pid >= 0);
     if (pid == 0) {
         int null = open("/dev/null", O_RDONLY);
+        struct hutch_err err;
 
         dup2(null, 0);
         dup2(out[1], 1);
         dup2(err_out[1], 2);
-        status = hutch_cmd_run(argc, argv);
+        status = hutch_cmd_run(argc, argv, &err);
+        if (status < 0) { /* as main() does */
+            fprintf(stderr, "hutch: %s\n", err.msg);
+            status = 125;
+        }
         fflush(stdout);
         _exit(status);
     }
@@ -83,6 +88,8 @@ static void test_usage_errors(void **state)
         { { "-c", "pass", "--rootfs" }, "option '--rootfs' needs a value: host|DIR" }, /* -c does not end the options */
         { { "--memory", "lots", "-c", "pass" }, "option '--memory': " },
         { { "--memory=", "-c", "pass" }, "option '--memory': " },
+        { { "--memory=1", "-c", "pass" }, "option '--memory': '1' is too small" },
+        { { "--pids-limit=9999999", "-c", "pass" }, "option '--pids-limit': '9999999' is too large" },
         { { "--memory", "-1", "-c", "pass" }, "option '--memory': " },
         { { "--cpus", "0.0.1", "-c", "pass" }, "option '--cpus': " },
         { { "--pids-limit", "10x", "-c", "pass" }, "option '--pids-limit': " },

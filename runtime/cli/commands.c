@@ -1,0 +1,157 @@
+#include "runtime/cli/commands.h"
+
+#include "sandbox/fd.h"
+#include "sandbox/inside.h"
+
+#include <string.h>
+
+#define ONE 1u /* the bit of a command whose rows are its own */
+
+/* --- hutch run, hutch repl -------------------------------------------------------------------------------------- */
+
+enum { RUN = 1u << 0, REPL = 1u << 1, BOTH = RUN | REPL };
+
+#define AT(field) offsetof(struct run_opts, field)
+
+static const struct option_row run_rows[] = {
+    { RUN, 'c', NULL, "CODE", OPTION_TEXT, AT(code), .help = "run this Python text instead of a file" },
+    { BOTH, 0, "--image", "NAME", OPTION_TEXT, AT(image),
+      .help = "image to run in (default: python)", .values = "IMAGE" },
+    { BOTH, 0, "--rootfs", "host|DIR", OPTION_TEXT, AT(rootfs),
+      .help = "the host's own /usr, or a root tree, instead of an image" },
+    { BOTH, 0, "--policy", "NAME|FILE", OPTION_TEXT, AT(policy), .help = "isolation and limits (default: default)",
+      .values = "default strict trusted FILE" },
+    { BOTH, .kind = OPTION_LIMITS, .offset = AT(limits) },
+    { REPL, 0, "--timeout", "TIME", OPTION_TEXT, AT(limits[LIMIT_WALL]),
+      .help = "wall clock limit of each cell, e.g. 30s (default: none)" },
+    { BOTH, 0, "--network", "none|host", OPTION_TEXT, AT(network), .help = "loopback only, or the host's network" },
+    { BOTH, 'e', "--env", "NAME=VALUE", OPTION_REPEATED, AT(env), .help = "set an environment variable" },
+    { BOTH, 'v', "--volume", "SRC:DST[:ro]", OPTION_VOLUME, AT(volumes), .help = "make a host path visible inside",
+      .values = "FILE", .also = AT(verbose) },
+    { BOTH, 0, "--tmpfs", "DST[:SIZE]", OPTION_REPEATED, AT(tmpfs), .help = "an empty, private, writable directory" },
+    { BOTH, 'w', "--workdir", "DIR", OPTION_TEXT, AT(workdir),
+      .help = "working directory inside (default: " INSIDE_DATA_DIR ")",
+      .values = INSIDE_DATA_DIR },
+    { BOTH, 0, "--data", "DIR", OPTION_TEXT, AT(data),
+      .help = "host directory for " INSIDE_DATA_DIR " (default: a fresh one)" },
+    { REPL, 0, "--context", "NAME", OPTION_TEXT, AT(context), .help = "whose variables cells have (default: main)" },
+    { REPL, 0, "--images", "WAY", OPTION_TEXT, AT(images),
+      .help = "how the terminal shows images: kitty, sixel or none",
+      .values = "kitty sixel none" },
+    { RUN, 0, "--json", NULL, OPTION_FLAG, AT(json), .help = "print one JSON object as the result" },
+    { RUN, 0, "--rich", NULL, OPTION_FLAG, AT(rich),
+      .help = "run in IPython's shell: with the last value, figures and displays" },
+    { RUN, 0, "--llm", "BUDGET", OPTION_OPTIONAL, AT(llm),
+      .help = "likewise, and print the result as text for a language model",
+      .also = AT(llm_budget) },
+    { RUN, 'o', NULL, "FILE", OPTION_TEXT, AT(output),
+      .help = "where an executed notebook is written (default: NAME.out.ipynb)" },
+    { RUN, 0, "--param", "NAME=VALUE", OPTION_REPEATED, AT(params), .help = "a parameter of a notebook" },
+    { RUN, 0, "--cell-timeout", "TIME", OPTION_TEXT, AT(cell_timeout),
+      .help = "wall clock limit of each cell of a notebook" },
+    { RUN, 0, "--allow-errors", NULL, OPTION_FLAG, AT(allow_errors), .help = "a notebook goes on after an exception" },
+    { RUN, 0, "--warm", NULL, OPTION_FLAG, AT(warm),
+      .help = "by way of an engine, for comparing: slow to start, then fast" },
+    { BOTH, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet), .help = "print nothing but what the program prints" },
+    { BOTH, 0, "--verbose", NULL, OPTION_FLAG, AT(verbose),
+      .help = "say on stderr what is done (also -v, before anything but SRC:DST)" },
+    { BOTH, 'h', "--help", NULL, OPTION_FLAG, AT(help), .help = "this list" },
+};
+
+#undef AT
+
+/* --- hutch batch ------------------------------------------------------------------------------------------------ */
+
+#define AT(field) offsetof(struct batch_opts, field)
+
+static const struct option_row batch_rows[] = {
+    { ONE, 0, "--format", "NAME", OPTION_TEXT, AT(format),
+      .help = "generic, humaneval, mbpp, stdio; or auto, the default",
+      .values = "auto generic humaneval mbpp stdio" },
+    { ONE, 0, "--samples", "FILE", OPTION_TEXT, AT(samples), .help = "programs to judge, instead of the tasks' own" },
+    { ONE, 'j', "--jobs", "NUMBER", OPTION_TEXT, AT(jobs),
+      .help = "runs at the same time (default: one for each CPU)" },
+    { ONE, 'o', "--output", "FILE", OPTION_TEXT, AT(output), .help = "where results go (default: standard output)" },
+    { ONE, 0, "--resume", NULL, OPTION_FLAG, AT(resume),
+      .help = "go on with an output file: do not repeat what it has" },
+    { ONE, 0, "--order", "input|finish", OPTION_TEXT, AT(order), .help = "of the results (default: input)" },
+    { ONE, 0, "--cpu-time", "TIME", OPTION_TEXT, AT(cpu_time),
+      .help = "CPU time limit of a run (default: 6s; 15s for mbpp)" },
+    { ONE, 0, "--timeout", "TIME", OPTION_TEXT, AT(timeout),
+      .help = "wall clock limit of a run (default: 10 times the CPU time and 10s)" },
+    { ONE, 0, "--memory", "SIZE", OPTION_TEXT, AT(memory), .help = "memory limit of a run (default: the policy's)" },
+    { ONE, 0, "--image", "NAME", OPTION_TEXT, AT(image),
+      .help = "image to run in (default: python)", .values = "IMAGE" },
+    { ONE, 0, "--policy", "NAME|FILE", OPTION_TEXT, AT(policy), .help = "isolation and limits (default: default)",
+      .values = "default strict trusted FILE" },
+    { ONE, 0, "--k", "LIST", OPTION_TEXT, AT(k), .help = "pass@k to print (default: 1,10,100)" },
+    { ONE, 0, "--compare", "MODE", OPTION_TEXT, AT(compare),
+      .help = "exact, rstrip-newlines, lines, words, decimal, exit0 (default: the format's)",
+      .values = "exact rstrip-newlines lines words decimal exit0" },
+    { ONE, 0, "--judge", "apart|together", OPTION_TEXT, AT(judge),
+      .help = "tests in a process of their own (default), or in the program's" },
+    { ONE, 0, "--all-cases", NULL, OPTION_FLAG, AT(all_cases), .help = "go on after a sample's first failing case" },
+    { ONE, 0, "--challenge", NULL, OPTION_FLAG, AT(challenge), .help = "MBPP: the challenge tests too" },
+    { ONE, 0, "--partial", NULL, OPTION_FLAG, AT(partial), .help = "tasks without samples are no error" },
+    { ONE, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet), .help = "no progress, no summary" },
+    { ONE, 'h', "--help", NULL, OPTION_FLAG, AT(help), .help = "this list" },
+};
+
+#undef AT
+
+/* --- hutch rootfs ----------------------------------------------------------------------------------------------- */
+
+enum { BUILD = 1u << 0, UNPACK = 1u << 1, LIST = 1u << 2, VERIFY = 1u << 3, REMOVE = 1u << 4, EACH = 31u };
+
+#define AT(field) offsetof(struct rootfs_opts, field)
+
+static const struct option_row rootfs_rows[] = {
+    { BUILD | UNPACK, 0, "--name", "NAME", OPTION_TEXT, AT(name), .help = "what to call the image" },
+    { BUILD, 0, "--output", "FILE", OPTION_TEXT, AT(output), .help = "keep the archive (an OCI image layout) as FILE" },
+    { UNPACK, 0, "--max-size", "SIZE", OPTION_TEXT, AT(max_size), .help = "most that the image may unpack to (16g)" },
+    { UNPACK, 0, "--max-entries", "NUMBER", OPTION_TEXT, AT(max_entries),
+      .help = "most files and directories (1000000)" },
+    { LIST | VERIFY, 0, "--json", NULL, OPTION_FLAG, AT(json), .help = "print JSON" },
+    { BUILD | UNPACK | VERIFY | REMOVE, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet),
+      .help = "print only what is asked for, and errors" },
+    { EACH, 'h', "--help", NULL, OPTION_FLAG, AT(help), .help = "this list" },
+};
+
+#undef AT
+
+/* --- hutch doctor, hutch completion ----------------------------------------------------------------------------- */
+
+static const struct option_row doctor_rows[] = {
+    { ONE, 0, "--json", NULL, OPTION_FLAG, offsetof(struct doctor_opts, json), .help = "print one JSON object" },
+    { ONE, 'h', "--help", NULL, OPTION_FLAG, offsetof(struct doctor_opts, help), .help = "this list" },
+};
+
+/* --- commands --------------------------------------------------------------------------------------------------- */
+
+#define ROWS(rows) rows, ARRAY_SIZE(rows)
+
+const struct command hutch_commands[] = {
+    [COMMAND_RUN] = { "run", "run a program or a notebook in a sandbox", NULL, "FILE", true, ROWS(run_rows), RUN },
+    [COMMAND_REPL] = { "repl", "a prompt for Python in a sandbox", NULL, "", true, ROWS(run_rows), REPL },
+    [COMMAND_BATCH] = { "batch", "judge many programs, each in a sandbox of its own", NULL, "FILE", false, ROWS(batch_rows), ONE },
+    [COMMAND_ROOTFS_BUILD] = { "rootfs build", "build an image from Debian packages and unpack it (minimal, python, python-full)",
+        "[FLAVOUR]", "minimal python python-full", false, ROWS(rootfs_rows), BUILD },
+    [COMMAND_ROOTFS_UNPACK] = { "rootfs unpack", "unpack an OCI image layout, or what docker save writes",
+        "ARCHIVE [NAME]", "FILE", false, ROWS(rootfs_rows), UNPACK },
+    [COMMAND_ROOTFS_LIST] = { "rootfs list", "list the images in the store", "", "", false, ROWS(rootfs_rows), LIST },
+    [COMMAND_ROOTFS_VERIFY] = { "rootfs verify", "compare images (all of them) with what was unpacked; 1 when one differs",
+        "[NAME...]", "IMAGE", false, ROWS(rootfs_rows), VERIFY },
+    [COMMAND_ROOTFS_REMOVE] = { "rootfs remove", "remove images that no sandbox runs on",
+        "NAME...", "IMAGE", false, ROWS(rootfs_rows), REMOVE },
+    [COMMAND_DOCTOR] = { "doctor", "say what this host offers, what is missing, and how to mend it", NULL, "", false,
+        ROWS(doctor_rows), ONE },
+};
+_Static_assert(ARRAY_SIZE(hutch_commands) == COMMAND_COUNT, "every command has a row");
+
+const char *hutch_command_summary(const char *word)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(hutch_commands[i].name, word) == 0)
+            return hutch_commands[i].summary;
+    return "build, unpack, list, verify and remove images"; /* rootfs, whose commands have two words */
+}

@@ -1,0 +1,58 @@
+/* commands.h - every command of hutch with its options: what it takes, and what fills its struct. */
+#ifndef HUTCH_CLI_COMMANDS_H
+#define HUTCH_CLI_COMMANDS_H
+
+#include "runtime/cli/option.h"
+#include "sandbox/spec.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum command_id {
+    COMMAND_RUN,
+    COMMAND_REPL,
+    COMMAND_BATCH,
+    COMMAND_ROOTFS_BUILD,
+    COMMAND_ROOTFS_UNPACK,
+    COMMAND_ROOTFS_LIST,
+    COMMAND_ROOTFS_VERIFY,
+    COMMAND_ROOTFS_REMOVE,
+    COMMAND_DOCTOR,
+    COMMAND_COUNT
+};
+extern const struct command hutch_commands[COMMAND_COUNT];
+
+/* Of the first word of a command: "run", "rootfs". */
+const char *hutch_command_summary(const char *word);
+
+/* Each struct holds what the command line says, NULL and false for what it does not. Nothing is owned. */
+
+/* hutch run and hutch repl. */
+struct run_opts {
+    const char *image, *rootfs, *policy, *code, *data, *workdir, *network;
+    const char *limits[LIMIT_COUNT];
+    const char *output, *cell_timeout, *context, *images, *llm_budget;
+    struct option_list env, volumes, tmpfs, params;
+    bool json, quiet, verbose, help, warm, rich, llm, allow_errors;
+};
+
+struct batch_opts {
+    const char *tasks, *samples, *format, *output, *order, *image, *policy, *timeout, *cpu_time, *memory, *k, *compare, *judge,
+        *jobs;
+    bool resume, all_cases, partial, challenge, quiet, help;
+};
+
+#define ROOTFS_MAX_ARGS 64
+
+struct rootfs_opts {
+    const char *name, *max_size, *max_entries, *output;
+    bool json, quiet, help;
+    const char *args[ROOTFS_MAX_ARGS]; /* what is not an option */
+    size_t n_args;
+};
+
+struct doctor_opts {
+    bool json, help;
+};
+
+#endif
