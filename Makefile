@@ -147,6 +147,7 @@ $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.p
 
 $(B)/runtime/batch/judge.o: $(wildcard runtime/batch/judge/*.py)
 $(B)/runtime/term/image.o: runtime/term/sixel.py
+$(B)/runtime/cli/completion.o: $(wildcard runtime/cli/completion.*sh)
 
 # Byte code of the hook for images with the same Python as this machine. Other images compile the source at
 # each start (1 ms), so an empty file will do where there is no Python.
@@ -244,6 +245,13 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	cp -R $(ROOTFS_DATA) $(DESTDIR)$(PREFIX)/share/hutch/rootfs/
 	chmod -R a+rX $(DESTDIR)$(PREFIX)/share/hutch/rootfs
 	install -m 644 docs/hutch.1 $(DESTDIR)$(PREFIX)/share/man/man1/hutch.1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(B)/hutch completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hutch
+	$(B)/hutch completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hutch
+	$(B)/hutch completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hutch.fish
+	chmod 644 $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hutch \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hutch $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hutch.fish
 
 .PHONY: clean
 clean: ## remove everything that was built here (images stay in the store)

@@ -126,6 +126,10 @@ static const struct option_row doctor_rows[] = {
     { ONE, 'h', "--help", NULL, OPTION_FLAG, offsetof(struct doctor_opts, help), .help = "this list" },
 };
 
+static const struct option_row completion_rows[] = {
+    { ONE, 'h', "--help", NULL, OPTION_FLAG, offsetof(struct completion_opts, help), .help = "this list" },
+};
+
 /* --- commands --------------------------------------------------------------------------------------------------- */
 
 #define ROWS(rows) rows, ARRAY_SIZE(rows)
@@ -145,6 +149,8 @@ const struct command hutch_commands[] = {
         "NAME...", "IMAGE", false, ROWS(rootfs_rows), REMOVE },
     [COMMAND_DOCTOR] = { "doctor", "say what this host offers, what is missing, and how to mend it", NULL, "", false,
         ROWS(doctor_rows), ONE },
+    [COMMAND_COMPLETION] = { "completion", "print what completes hutch's command line in bash, zsh or fish", "SHELL",
+        "bash zsh fish", false, ROWS(completion_rows), ONE },
 };
 _Static_assert(ARRAY_SIZE(hutch_commands) == COMMAND_COUNT, "every command has a row");
 

@@ -18,6 +18,7 @@ enum command_id {
     COMMAND_ROOTFS_VERIFY,
     COMMAND_ROOTFS_REMOVE,
     COMMAND_DOCTOR,
+    COMMAND_COMPLETION,
     COMMAND_COUNT
 };
 extern const struct command hutch_commands[COMMAND_COUNT];
@@ -53,6 +54,10 @@ struct rootfs_opts {
 
 struct doctor_opts {
     bool json, help;
+};
+
+struct completion_opts {
+    bool help;
 };
 
 #endif

@@ -1,6 +1,7 @@
 /* main.c - the command line: which command, and nothing else. */
 #include "runtime/cli/batch.h"
 #include "runtime/cli/commands.h"
+#include "runtime/cli/completion.h"
 #include "runtime/cli/doctor.h"
 #include "runtime/cli/exits.h"
 #include "runtime/cli/repl.h"
@@ -24,6 +25,7 @@ static const struct {
     { "batch", hutch_cmd_batch },
     { "rootfs", hutch_cmd_rootfs_exec },
     { "doctor", hutch_cmd_doctor },
+    { "completion", hutch_cmd_completion },
 };
 
 static void print_usage(FILE *to)
