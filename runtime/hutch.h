@@ -141,15 +141,15 @@ void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_lim
 /* --- results --- */
 
 enum hutch_verdict { /* docs/results.md */
-    HUTCH_OK,
-    HUTCH_ERROR,
-    HUTCH_TIMEOUT,
+    HUTCH_OK,            /* exit code 0 */
+    HUTCH_ERROR,         /* the program itself failed: exit code not 0, or it died of a signal of its own making */
+    HUTCH_TIMEOUT,       /* wall clock */
     HUTCH_CPU_TIME,
     HUTCH_OUT_OF_MEMORY,
-    HUTCH_OUTPUT_LIMIT,
-    HUTCH_KILLED,
-    HUTCH_DENIED,
-    HUTCH_SETUP_FAILED
+    HUTCH_OUTPUT_LIMIT,  /* stdout, stderr, or what lies in /mnt/data */
+    HUTCH_KILLED,        /* from outside: a signal to hutch, or a SIGKILL that hutch did not send */
+    HUTCH_DENIED,        /* the filter ended it for a call that is never allowed */
+    HUTCH_SETUP_FAILED   /* no code ran; exit_code is 125, 126 or 127 */
 };
 const char *hutch_verdict_text(enum hutch_verdict verdict); /* "ok", "error", … */
 

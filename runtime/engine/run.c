@@ -109,7 +109,7 @@ static void end(struct engine_run *run)
     hutch_loop_wake(&engine->loop);
 }
 
-static void say(struct engine_run *run, enum run_verdict verdict, int exit_code, const char *message)
+static void say(struct engine_run *run, enum hutch_verdict verdict, int exit_code, const char *message)
 {
     double now = hutch_clock_ms();
     struct run_result *r = &run->result;
@@ -130,7 +130,7 @@ void hutch_run_refuse(struct engine_run *run, const struct hutch_err *why)
         hutch_session_on_refused(run->session, why);
         return;
     }
-    say(run, VERDICT_SETUP_FAILED, 125, why->msg);
+    say(run, HUTCH_SETUP_FAILED, 125, why->msg);
     end(run);
 }
 
@@ -151,7 +151,7 @@ void hutch_run_cancel(struct engine_run *run)
         return;
     }
     hutch_run_withdraw(run);
-    say(run, VERDICT_KILLED, -1, "the run was cancelled before it began");
+    say(run, HUTCH_KILLED, -1, "the run was cancelled before it began");
     end(run);
 }
 
@@ -219,11 +219,11 @@ static void judge(struct slot *slot)
         return;
     /* It was killed, and who reaps it may not have said a word. A sample has user and system together. */
     if (end_of_slot.cgroup.cpu_user_us == UINT64_MAX && !slot->is_reaped) {
-        run->result.cpu_user_ms = s->last.cpu_ms ? s->last.cpu_ms : USAGE_UNKNOWN;
-        run->result.cpu_system_ms = s->last.cpu_ms ? 0 : USAGE_UNKNOWN;
+        run->result.cpu_user_ms = s->last.cpu_ms ? s->last.cpu_ms : HUTCH_UNKNOWN;
+        run->result.cpu_system_ms = s->last.cpu_ms ? 0 : HUTCH_UNKNOWN;
     }
     if (run->result.memory_peak_bytes == 0)
-        run->result.memory_peak_bytes = USAGE_UNKNOWN;
+        run->result.memory_peak_bytes = HUTCH_UNKNOWN;
 }
 
 static void finish(struct slot *slot, bool has_files)

@@ -8,11 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *hutch_verdict_text(enum hutch_verdict verdict)
-{
-    return hutch_verdict_name((enum run_verdict)verdict);
-}
-
 char *hutch_result_to_json(const struct hutch_result *result)
 {
     struct hutch_err err;

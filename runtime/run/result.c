@@ -9,37 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const verdict_names[VERDICT_COUNT] = {
-    [VERDICT_OK] = "ok",                       [VERDICT_ERROR] = "error",
-    [VERDICT_TIMEOUT] = "timeout",             [VERDICT_CPU_TIME] = "cpu_time",
-    [VERDICT_OUT_OF_MEMORY] = "out_of_memory", [VERDICT_OUTPUT_LIMIT] = "output_limit",
-    [VERDICT_KILLED] = "killed",               [VERDICT_DENIED] = "denied",
-    [VERDICT_SETUP_FAILED] = "setup_failed",
-};
-
 static const char *const need_names[] = { [NEED_OFF] = "off", [NEED_TRY] = "try", [NEED_REQUIRE] = "require" };
-
-const char *hutch_verdict_name(enum run_verdict verdict)
-{
-    return (unsigned)verdict < VERDICT_COUNT ? verdict_names[verdict] : "unknown";
-}
-
-int hutch_verdict_parse(const char *name, enum run_verdict *ret)
-{
-    for (unsigned i = 0; i < VERDICT_COUNT; i++) {
-        if (strcmp(name, verdict_names[i]) == 0) {
-            *ret = (enum run_verdict)i;
-            return 0;
-        }
-    }
-    return -1;
-}
 
 void hutch_result_init(struct run_result *r)
 {
     memset(r, 0, sizeof(*r));
     r->exit_code = -1;
-    r->cpu_user_ms = r->cpu_system_ms = r->memory_peak_bytes = r->pids_peak = USAGE_UNKNOWN;
+    r->cpu_user_ms = r->cpu_system_ms = r->memory_peak_bytes = r->pids_peak = HUTCH_UNKNOWN;
 }
 
 void hutch_result_done(struct run_result *r)
@@ -90,10 +66,10 @@ static bool add_usage(cJSON *root, const struct run_result *r)
 {
     cJSON *usage = hutch_json_add_new(root, "usage", cJSON_CreateObject());
 
-    return usage != NULL && add_u64_or_null(usage, "cpu_user_ms", r->cpu_user_ms, USAGE_UNKNOWN) &&
-           add_u64_or_null(usage, "cpu_system_ms", r->cpu_system_ms, USAGE_UNKNOWN) &&
-           add_u64_or_null(usage, "memory_peak_bytes", r->memory_peak_bytes, USAGE_UNKNOWN) &&
-           add_u64_or_null(usage, "pids_peak", r->pids_peak, USAGE_UNKNOWN);
+    return usage != NULL && add_u64_or_null(usage, "cpu_user_ms", r->cpu_user_ms, HUTCH_UNKNOWN) &&
+           add_u64_or_null(usage, "cpu_system_ms", r->cpu_system_ms, HUTCH_UNKNOWN) &&
+           add_u64_or_null(usage, "memory_peak_bytes", r->memory_peak_bytes, HUTCH_UNKNOWN) &&
+           add_u64_or_null(usage, "pids_peak", r->pids_peak, HUTCH_UNKNOWN);
 }
 
 static bool add_limits(cJSON *root, const struct run_result *r)
@@ -169,10 +145,10 @@ static bool add_signal(cJSON *root, int number)
 
 static bool fill(cJSON *root, const struct run_result *r)
 {
-    bool is_plain = r->verdict == VERDICT_OK || r->verdict == VERDICT_ERROR;
+    bool is_plain = r->verdict == HUTCH_OK || r->verdict == HUTCH_ERROR;
     const char *message = is_plain || r->message[0] == '\0' ? NULL : r->message;
 
-    return hutch_json_add_u64(root, "version", 1) && hutch_json_add_string(root, "verdict", hutch_verdict_name(r->verdict)) &&
+    return hutch_json_add_u64(root, "version", 1) && hutch_json_add_string(root, "verdict", hutch_verdict_text(r->verdict)) &&
            (r->exit_code < 0 ? hutch_json_add(root, "exit_code", cJSON_CreateNull())
                              : hutch_json_add_u64(root, "exit_code", (uint64_t)r->exit_code)) &&
            add_signal(root, r->signal) && hutch_json_add_string(root, "message", message) &&
@@ -197,14 +173,12 @@ int hutch_result_json(const struct run_result *r, char **ret_json, size_t *ret_l
     return 0;
 }
 
-_Static_assert(USAGE_UNKNOWN == HUTCH_UNKNOWN, "result.h and hutch.h differ");
-
 void hutch_result_publish(const struct run_result *r, struct hutch_run_details *details, struct hutch_result *ret)
 {
     details->result = r;
     *ret = (struct hutch_result){
         .size = sizeof(*ret),
-        .verdict = (enum hutch_verdict)r->verdict,
+        .verdict = r->verdict,
         .exit_code = r->exit_code,
         .signal = r->signal,
         .message = r->message,

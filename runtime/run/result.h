@@ -12,24 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum run_verdict {
-    VERDICT_OK,            /* exit code 0 */
-    VERDICT_ERROR,         /* the program itself failed: exit code not 0, or it died of a signal of its own making */
-    VERDICT_TIMEOUT,       /* wall clock */
-    VERDICT_CPU_TIME,
-    VERDICT_OUT_OF_MEMORY,
-    VERDICT_OUTPUT_LIMIT,  /* stdout, stderr, or what lies in /mnt/data */
-    VERDICT_KILLED,        /* from outside: a signal to hutch, or somebody else's SIGKILL */
-    VERDICT_DENIED,        /* the filter ended it for a call that is never allowed */
-    VERDICT_SETUP_FAILED,  /* no code ran; exit_code is 125, 126 or 127 */
-    VERDICT_COUNT
-};
-const char *hutch_verdict_name(enum run_verdict verdict);
-/* -1 when no verdict is called @name. */
-int hutch_verdict_parse(const char *name, enum run_verdict *ret);
-
-#define USAGE_UNKNOWN UINT64_MAX
-
 /* What a stream of the sandbox said; any bytes. */
 struct run_output {
     char  *data; /* owned; NULL when len is 0 */
@@ -49,7 +31,7 @@ struct run_layer_report {
 };
 
 struct run_result {
-    enum run_verdict verdict;
+    enum hutch_verdict verdict;
     int  exit_code;    /* -1 when there is none */
     int  signal;       /* 0 when there is none */
     char message[512]; /* one sentence for a human when the verdict is neither ok nor error, else empty */
@@ -63,7 +45,7 @@ struct run_result {
 
     double queued_ms, prepared_ms, run_ms, total_ms;
 
-    uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes, pids_peak; /* USAGE_UNKNOWN where nobody counted */
+    uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes, pids_peak; /* HUTCH_UNKNOWN where nobody counted */
 
     struct run_limit_report limits[LIMIT_COUNT];
     struct run_layer_report layers[LAYER_COUNT];

@@ -387,8 +387,8 @@ bool hutch_supervisor_is_drained(const struct supervisor *s)
 
 /* --- the result ------------------------------------------------------------------------------------------------- */
 
-static void say(struct supervisor *s, enum run_verdict verdict, const char *fmt, ...) HUTCH_PRINTF(3, 4);
-static void say(struct supervisor *s, enum run_verdict verdict, const char *fmt, ...)
+static void say(struct supervisor *s, enum hutch_verdict verdict, const char *fmt, ...) HUTCH_PRINTF(3, 4);
+static void say(struct supervisor *s, enum hutch_verdict verdict, const char *fmt, ...)
 {
     va_list ap;
 
@@ -406,19 +406,19 @@ static void judge_own_end(struct supervisor *s)
 
     if (WIFEXITED(s->status)) {
         res->exit_code = WEXITSTATUS(s->status);
-        res->verdict = res->exit_code == 0 ? VERDICT_OK : VERDICT_ERROR;
+        res->verdict = res->exit_code == 0 ? HUTCH_OK : HUTCH_ERROR;
         return;
     }
     res->signal = sig;
     if (sig == SIGSYS)
-        say(s, VERDICT_DENIED, "the program made a system call that is never allowed");
+        say(s, HUTCH_DENIED, "the program made a system call that is never allowed");
     /* The kernel's own, RLIMIT_CPU - unless the numbers say that the program sent it to itself. */
     else if (sig == SIGXCPU && cpu_limit && res->cpu_user_ms + res->cpu_system_ms >= cpu_limit)
-        say(s, VERDICT_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", cpu_limit);
+        say(s, HUTCH_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", cpu_limit);
     else if (sig == SIGKILL)
-        say(s, VERDICT_KILLED, "the program was killed by SIGKILL, and not by hutch");
+        say(s, HUTCH_KILLED, "the program was killed by SIGKILL, and not by hutch");
     else
-        res->verdict = VERDICT_ERROR;
+        res->verdict = HUTCH_ERROR;
 }
 
 static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
@@ -427,7 +427,7 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
     struct run_result *res = s->result;
 
     if (s->setup_failed) {
-        say(s, VERDICT_SETUP_FAILED, "%s", s->setup_err.msg);
+        say(s, HUTCH_SETUP_FAILED, "%s", s->setup_err.msg);
         res->exit_code = !s->exec_failed ? 125 : s->setup_err.errnum == ENOENT ? 127 : 126;
         return;
     }
@@ -440,42 +440,42 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
     /* The cgroup's count is the kernel's own; it ended everything at once, init too. */
     if (end->cgroup.oom_kills > 0 && (!s->has_ended || WIFSIGNALED(s->status))) {
         res->signal = SIGKILL;
-        say(s, VERDICT_OUT_OF_MEMORY, "out of memory: the limit is %" PRIu64 " bytes, enforced by the cgroup",
+        say(s, HUTCH_OUT_OF_MEMORY, "out of memory: the limit is %" PRIu64 " bytes, enforced by the cgroup",
             limits[LIMIT_MEMORY]);
         return;
     }
     switch (s->reason) {
     case END_TIMEOUT:
-        say(s, VERDICT_TIMEOUT, "the run took longer than %" PRIu64 " ms", limits[LIMIT_WALL]);
+        say(s, HUTCH_TIMEOUT, "the run took longer than %" PRIu64 " ms", limits[LIMIT_WALL]);
         return;
     case END_CPU_TIME:
-        say(s, VERDICT_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", limits[LIMIT_CPU_TIME]);
+        say(s, HUTCH_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", limits[LIMIT_CPU_TIME]);
         return;
     case END_MEMORY:
-        say(s, VERDICT_OUT_OF_MEMORY,
+        say(s, HUTCH_OUT_OF_MEMORY,
             "out of memory: %" PRIu64 " bytes were in use and the limit is %" PRIu64 ", enforced by rlimit and supervisor",
             s->last.memory_bytes, limits[LIMIT_MEMORY]);
         return;
     case END_HIDDEN:
-        say(s, VERDICT_KILLED, "what the processes hold cannot be counted: %s",
+        say(s, HUTCH_KILLED, "what the processes hold cannot be counted: %s",
             s->hidden_in_a_row >= HIDDEN_MAX ? "one of them made itself unreadable" : "there is too much to look at");
         return;
     case END_INPUT:
-        say(s, VERDICT_KILLED, "read standard input: %s", strerrordesc_np(s->in.source_errno));
+        say(s, HUTCH_KILLED, "read standard input: %s", strerrordesc_np(s->in.source_errno));
         return;
     case END_OUTPUT:
-        say(s, VERDICT_OUTPUT_LIMIT, "the program wrote more than %" PRIu64 " bytes to %s", s->out.limit,
+        say(s, HUTCH_OUTPUT_LIMIT, "the program wrote more than %" PRIu64 " bytes to %s", s->out.limit,
             s->out.is_over_limit ? "stdout" : "stderr");
         return;
     case END_DATA:
-        say(s, VERDICT_OUTPUT_LIMIT, INSIDE_DATA_DIR " holds more than %" PRIu64 " bytes or %" PRIu64 " files",
+        say(s, HUTCH_OUTPUT_LIMIT, INSIDE_DATA_DIR " holds more than %" PRIu64 " bytes or %" PRIu64 " files",
             limits[LIMIT_DATA_SIZE], limits[LIMIT_DATA_FILES]);
         return;
     case END_SIGNAL:
-        say(s, VERDICT_KILLED, "hutch was told to stop by SIG%s", sigabbrev_np(s->passed_signal));
+        say(s, HUTCH_KILLED, "hutch was told to stop by SIG%s", sigabbrev_np(s->passed_signal));
         return;
     case END_CANCELLED:
-        say(s, VERDICT_KILLED, "the run was cancelled");
+        say(s, HUTCH_KILLED, "the run was cancelled");
         return;
     case END_OWN:
     case END_SETUP:
@@ -486,10 +486,10 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
         judge_own_end(s);
     } else if (s->t_started > 0 || s->out.seen > 0 || s->err_out.seen > 0) { /* its output can overtake init's word */
         res->signal = SIGKILL;
-        say(s, VERDICT_KILLED, "the sandbox was killed from outside");
+        say(s, HUTCH_KILLED, "the sandbox was killed from outside");
     } else {
         res->exit_code = 125;
-        say(s, VERDICT_SETUP_FAILED, "the sandbox was killed from outside before it was ready");
+        say(s, HUTCH_SETUP_FAILED, "the sandbox was killed from outside before it was ready");
     }
 }
 
@@ -545,7 +545,7 @@ int hutch_supervisor_judge(struct supervisor *s, const struct sandbox_end *end, 
     if (s->t_started > 0)
         res->run_ms = (s->t_ended > 0 ? s->t_ended : now) - s->t_started;
     /* Anybody inside can write a report; where nothing failed there is no error to report. */
-    if (res->verdict != VERDICT_OK && hutch_pyreport_parse(s->report, s->report_len, &res->error) < 0)
+    if (res->verdict != HUTCH_OK && hutch_pyreport_parse(s->report, s->report_len, &res->error) < 0)
         return hutch_err_set(err, ENOMEM, "keep the error report");
     return 0;
 }

@@ -135,7 +135,7 @@ void hutch_cell_run_finish(struct cell_run *cell_run)
     cell_run->details = (struct hutch_cell_details){ .code = cell_run->code, .files = &r->files, .directory = r->directory };
     cell_run->result = (struct hutch_cell_result){
         .size = sizeof(cell_run->result),
-        .verdict = (enum hutch_verdict)r->verdict,
+        .verdict = r->verdict,
         .interpreter_died = !cell_run->execution.is_done,
         .message = r->message,
         .outputs = "[]",
@@ -150,7 +150,7 @@ void hutch_cell_run_finish(struct cell_run *cell_run)
     hutch_execution_fill(&cell_run->execution, run->interpreter, &cell_run->result, &cell_run->details);
     take_text(cell_run, 1, &r->out);
     take_text(cell_run, 2, &r->err_out);
-    if (r->verdict == VERDICT_OK || !error->name)
+    if (r->verdict == HUTCH_OK || !error->name)
         return;
     hutch_error_report_done(&r->error);
     r->error.name = strdup(error->name);

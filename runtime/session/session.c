@@ -301,11 +301,11 @@ static void lose_order(struct session *s)
         result.verdict = verdict_of_stop(s->stop);
         why_stopped(s, true, why, sizeof(why));
     } else {
-        result.verdict = r->verdict == VERDICT_OK ? HUTCH_ERROR : (enum hutch_verdict)r->verdict;
+        result.verdict = r->verdict == HUTCH_OK ? HUTCH_ERROR : r->verdict;
         snprintf(why, sizeof(why), "%s", s->why);
     }
     result.message = why;
-    if (r->memory_peak_bytes != USAGE_UNKNOWN)
+    if (r->memory_peak_bytes != HUTCH_UNKNOWN)
         result.memory_peak_bytes = r->memory_peak_bytes;
     snprintf(s->why, sizeof(s->why), "%s", why);
     if (order->kind == ORDER_CELL) {
@@ -630,7 +630,7 @@ void hutch_session_on_death(struct session *s)
         const struct run_result *r = &s->run->result;
 
         s->false_starts = 0; /* the next cell may have better luck */
-        hutch_session_doom(s, TAILQ_FIRST(&s->orders), r->verdict == VERDICT_OK ? HUTCH_SETUP_FAILED : (enum hutch_verdict)r->verdict,
+        hutch_session_doom(s, TAILQ_FIRST(&s->orders), r->verdict == HUTCH_OK ? HUTCH_SETUP_FAILED : r->verdict,
                            s->why);
     }
     hutch_checkpoint_drop_all(s, true);

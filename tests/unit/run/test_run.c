@@ -110,32 +110,32 @@ static void test_verdicts(void **state)
         const char *script;
         enum sandbox_limit limit;
         uint64_t value;
-        enum run_verdict verdict;
+        enum hutch_verdict verdict;
         int exit_code, signal;
         const char *out, *err_out, *message;
     } rows[] = {
-        { "echo out; echo err >&2", 0, 0, VERDICT_OK, 0, 0, "out\n", "err\n", "" },
-        { "echo out; exit 3", 0, 0, VERDICT_ERROR, 3, 0, "out\n", "", "" },
-        { "exec no-such-program", 0, 0, VERDICT_ERROR, 127, 0, "", NULL, "" },
-        { "echo out; kill -TERM $$", 0, 0, VERDICT_ERROR, -1, SIGTERM, "out\n", "", "" },
-        { "kill -SEGV $$", 0, 0, VERDICT_ERROR, -1, SIGSEGV, "", "", "" },
-        { "kill -KILL $$", 0, 0, VERDICT_KILLED, -1, SIGKILL, "", "", "the program was killed by SIGKILL, and not by hutch" },
-        { "kill -SYS $$", 0, 0, VERDICT_DENIED, -1, SIGSYS, "", "", "the program made a system call that is never allowed" },
-        { "echo out; while :; do :; done", LIMIT_WALL, 300, VERDICT_TIMEOUT, -1, SIGTERM, "out\n", "", "the run took longer than 300 ms" },
-        { "trap '' TERM; echo out; while :; do :; done", LIMIT_WALL, 300, VERDICT_TIMEOUT, -1, SIGKILL, "out\n", "",
+        { "echo out; echo err >&2", 0, 0, HUTCH_OK, 0, 0, "out\n", "err\n", "" },
+        { "echo out; exit 3", 0, 0, HUTCH_ERROR, 3, 0, "out\n", "", "" },
+        { "exec no-such-program", 0, 0, HUTCH_ERROR, 127, 0, "", NULL, "" },
+        { "echo out; kill -TERM $$", 0, 0, HUTCH_ERROR, -1, SIGTERM, "out\n", "", "" },
+        { "kill -SEGV $$", 0, 0, HUTCH_ERROR, -1, SIGSEGV, "", "", "" },
+        { "kill -KILL $$", 0, 0, HUTCH_KILLED, -1, SIGKILL, "", "", "the program was killed by SIGKILL, and not by hutch" },
+        { "kill -SYS $$", 0, 0, HUTCH_DENIED, -1, SIGSYS, "", "", "the program made a system call that is never allowed" },
+        { "echo out; while :; do :; done", LIMIT_WALL, 300, HUTCH_TIMEOUT, -1, SIGTERM, "out\n", "", "the run took longer than 300 ms" },
+        { "trap '' TERM; echo out; while :; do :; done", LIMIT_WALL, 300, HUTCH_TIMEOUT, -1, SIGKILL, "out\n", "",
           "the run took longer than 300 ms" },
-        { "trap 'echo late; exit 0' TERM; while :; do :; done", LIMIT_WALL, 300, VERDICT_TIMEOUT, 0, 0, "late\n", "",
+        { "trap 'echo late; exit 0' TERM; while :; do :; done", LIMIT_WALL, 300, HUTCH_TIMEOUT, 0, 0, "late\n", "",
           "the run took longer than 300 ms" },
-        { "while :; do :; done", LIMIT_CPU_TIME, 200, VERDICT_CPU_TIME, -1, SIGKILL, "", "", "the program used more than 200 ms of CPU time" },
-        { "yes", LIMIT_OUTPUT, 10, VERDICT_OUTPUT_LIMIT, -1, SIGKILL, "y\ny\ny\ny\ny\n", "", "the program wrote more than 10 bytes to stdout" },
-        { "yes >&2; :", LIMIT_OUTPUT, 10, VERDICT_OUTPUT_LIMIT, -1, SIGKILL, "", "y\ny\ny\ny\ny\n",
+        { "while :; do :; done", LIMIT_CPU_TIME, 200, HUTCH_CPU_TIME, -1, SIGKILL, "", "", "the program used more than 200 ms of CPU time" },
+        { "yes", LIMIT_OUTPUT, 10, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "y\ny\ny\ny\ny\n", "", "the program wrote more than 10 bytes to stdout" },
+        { "yes >&2; :", LIMIT_OUTPUT, 10, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "", "y\ny\ny\ny\ny\n",
           "the program wrote more than 10 bytes to stderr" },
-        { "printf 0123456789", LIMIT_OUTPUT, 10, VERDICT_OK, 0, 0, "0123456789", "", "" },
-        { "exec head -c 2000 /dev/zero >big", LIMIT_FILE_SIZE, 1024, VERDICT_ERROR, -1, SIGXFSZ, "", "", "" },
-        { "kill -XCPU $$", LIMIT_CPU_TIME, 60000, VERDICT_ERROR, -1, SIGXCPU, "", "", "" }, /* it only says so */
-        { "head -c 2000 /dev/zero >big; while :; do :; done", LIMIT_DATA_SIZE, 1024, VERDICT_OUTPUT_LIMIT, -1, SIGKILL, "", "",
+        { "printf 0123456789", LIMIT_OUTPUT, 10, HUTCH_OK, 0, 0, "0123456789", "", "" },
+        { "exec head -c 2000 /dev/zero >big", LIMIT_FILE_SIZE, 1024, HUTCH_ERROR, -1, SIGXFSZ, "", "", "" },
+        { "kill -XCPU $$", LIMIT_CPU_TIME, 60000, HUTCH_ERROR, -1, SIGXCPU, "", "", "" }, /* it only says so */
+        { "head -c 2000 /dev/zero >big; while :; do :; done", LIMIT_DATA_SIZE, 1024, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "", "",
           "/mnt/data holds more than 1024 bytes or 0 files" },
-        { ": >a; : >b; : >c; while :; do :; done", LIMIT_DATA_FILES, 2, VERDICT_OUTPUT_LIMIT, -1, SIGKILL, "", "",
+        { ": >a; : >b; : >c; while :; do :; done", LIMIT_DATA_FILES, 2, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "", "",
           "/mnt/data holds more than 0 bytes or 2 files" },
     };
     struct place *p = *state;
@@ -150,9 +150,9 @@ static void test_verdicts(void **state)
             job.spec.limits[rows[i].limit] = rows[i].value;
         run(&job);
         if (job.result.verdict != rows[i].verdict)
-            fail_msg("verdict %s: %s", hutch_verdict_name(job.result.verdict), job.result.message);
+            fail_msg("verdict %s: %s", hutch_verdict_text(job.result.verdict), job.result.message);
         assert_string_equal(job.result.message, rows[i].message);
-        if (rows[i].signal != SIGKILL || rows[i].verdict == VERDICT_KILLED || rows[i].limit == LIMIT_WALL) {
+        if (rows[i].signal != SIGKILL || rows[i].verdict == HUTCH_KILLED || rows[i].limit == LIMIT_WALL) {
             assert_int_equal(job.result.exit_code, rows[i].exit_code);
             assert_int_equal(job.result.signal, rows[i].signal);
         }
@@ -184,7 +184,7 @@ static void test_setup_failures_are_results(void **state)
         if (rows[i].cwd)
             assert_int_equal(hutch_spec_set_string(&job.spec.cwd, rows[i].cwd, &err), 0);
         run(&job);
-        assert_int_equal(job.result.verdict, VERDICT_SETUP_FAILED);
+        assert_int_equal(job.result.verdict, HUTCH_SETUP_FAILED);
         assert_int_equal(job.result.exit_code, rows[i].exit_code);
         assert_string_equal(job.result.message, rows[i].message);
         assert_null(job.result.directory);
@@ -199,7 +199,7 @@ static void test_setup_failures_are_results(void **state)
         else
             job.request.data_dir = "/no/such/data";
         run(&job);
-        assert_int_equal(job.result.verdict, VERDICT_SETUP_FAILED);
+        assert_int_equal(job.result.verdict, HUTCH_SETUP_FAILED);
         assert_int_equal(job.result.exit_code, 125);
         assert_string_equal(job.result.message, i == 0 ? "uid and gid 0 are not given to code inside a sandbox"
                                                         : "open the data directory '/no/such/data': No such file or directory");
@@ -218,7 +218,7 @@ static void test_no_home_is_a_result(void **state)
     prepare(p, "echo no", &job);
     job.request.home = "/dev/null/home";
     assert_int_equal(hutch_run(&job.request, &job.result, &err), 0);
-    assert_int_equal(job.result.verdict, VERDICT_SETUP_FAILED);
+    assert_int_equal(job.result.verdict, HUTCH_SETUP_FAILED);
     assert_memory_equal(job.result.message, "keep the state of a run: ", 25);
     done(&job);
 }
@@ -233,7 +233,7 @@ static void test_files_of_a_closed_directory(void **state)
 
     prepare(p, "echo x >new; chmod 0 new .", &job);
     run(&job);
-    assert_int_equal(job.result.verdict, VERDICT_OK);
+    assert_int_equal(job.result.verdict, HUTCH_OK);
     assert_non_null(job.result.directory);
     assert_int_equal(job.result.files.added.n, 1);
     snprintf(path, sizeof(path), "%s/new", job.result.directory);
@@ -251,7 +251,7 @@ static void test_files(void **state)
 
     prepare(p, "echo x >new; mkdir d; echo y >d/deep", &job);
     run(&job);
-    assert_int_equal(job.result.verdict, VERDICT_OK);
+    assert_int_equal(job.result.verdict, HUTCH_OK);
     snprintf(want, sizeof(want), "%s/outputs/", p->home);
     assert_memory_equal(job.result.directory, want, strlen(want));
     assert_int_equal(job.result.files.added.n, 2);
@@ -293,7 +293,7 @@ static void test_a_data_directory_of_the_callers(void **state)
     job.request.data_dir = data;
     run(&job);
     expect_text(&job.result.out, "old");
-    assert_int_equal(job.result.verdict, VERDICT_OK);
+    assert_int_equal(job.result.verdict, HUTCH_OK);
     assert_string_equal(job.result.directory, data);
     assert_int_equal(job.result.files.added.n, 1);
     assert_string_equal(job.result.files.added.items[0].path, "added");
@@ -360,7 +360,7 @@ static void test_large_output(void **state)
 
     prepare(p, "head -c 5000000 /dev/zero; head -c 3000000 /dev/zero >&2", &job);
     run(&job);
-    assert_int_equal(job.result.verdict, VERDICT_OK);
+    assert_int_equal(job.result.verdict, HUTCH_OK);
     assert_int_equal(job.result.out.len, 5000000);
     assert_int_equal(job.result.err_out.len, 3000000);
     assert_false(job.result.out.truncated);
@@ -419,7 +419,7 @@ static void test_signals(void **state)
             char want[64];
 
             run_and_signal(p, rows[i].script, rows[i].sig, fd, &job);
-            assert_int_equal(job.result.verdict, VERDICT_KILLED);
+            assert_int_equal(job.result.verdict, HUTCH_KILLED);
             snprintf(want, sizeof(want), "hutch was told to stop by SIG%s", sigabbrev_np(rows[i].sig));
             assert_string_equal(job.result.message, want);
             /* The program may write before the supervisor hears that it runs; a signal in between ends everything at once. */
@@ -447,7 +447,7 @@ static void test_limits_and_layers_are_reported(void **state)
     job.spec.limits[LIMIT_OUTPUT] = 1000;
     job.spec.limits[LIMIT_MEMORY] = 1 << 29;
     run(&job);
-    assert_int_equal(job.result.verdict, VERDICT_OK);
+    assert_int_equal(job.result.verdict, HUTCH_OK);
     assert_true(job.result.limits[LIMIT_WALL].asked == 20000);
     assert_int_equal(job.result.limits[LIMIT_WALL].enforcers, 1u << ENFORCER_SUPERVISOR);
     assert_int_equal(job.result.limits[LIMIT_OUTPUT].enforcers, 1u << ENFORCER_SUPERVISOR);
@@ -470,7 +470,7 @@ static void test_enforcers_are_those_of_the_rows(void **state)
     for (size_t i = 0; i < LIMIT_COUNT; i++)
         assert_int_equal(hutch_limit_parse(hutch_limit_rows[i].unit, hutch_limit_rows[i].example, &job.spec.limits[i], NULL), 0);
     run(&job);
-    assert_int_equal(job.result.verdict, VERDICT_OK);
+    assert_int_equal(job.result.verdict, HUTCH_OK);
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
         unsigned enforcers = job.result.limits[i].enforcers;
 
@@ -501,8 +501,8 @@ static void test_memory_is_watched(void **state)
         job.spec.limits[LIMIT_WALL] = 20000;
         job.spec.limits[LIMIT_PIDS] = 4000; /* others fork as well */
         run(&job);
-        if (job.result.verdict != VERDICT_OUT_OF_MEMORY)
-            fail_msg("verdict %s: %s", hutch_verdict_name(job.result.verdict), job.result.message);
+        if (job.result.verdict != HUTCH_OUT_OF_MEMORY)
+            fail_msg("verdict %s: %s", hutch_verdict_text(job.result.verdict), job.result.message);
         assert_memory_equal(job.result.message, "out of memory: ", 15);
         done(&job);
     }

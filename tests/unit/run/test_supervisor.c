@@ -115,20 +115,20 @@ static void test_ends(void **state)
         bool starts, ends;
         int status;
         enum end_reason reason;
-        enum run_verdict verdict;
+        enum hutch_verdict verdict;
         int exit_code, signal;
         const char *message;
     } rows[] = {
-        { "ok", true, true, STATUS_EXIT_0, END_OWN, VERDICT_OK, 0, 0, "" },
-        { "exit code", true, true, STATUS_EXIT_3, END_OWN, VERDICT_ERROR, 3, 0, "" },
-        { "its own signal", true, true, SIGSEGV, END_OWN, VERDICT_ERROR, -1, SIGSEGV, "" },
-        { "the filter", true, true, SIGSYS, END_OWN, VERDICT_DENIED, -1, SIGSYS, "the program made a system call that is never allowed" },
-        { "somebody's SIGKILL", true, true, SIGKILL, END_OWN, VERDICT_KILLED, -1, SIGKILL, "the program was killed by SIGKILL, and not by hutch" },
-        { "the sandbox is gone", true, false, 0, END_OWN, VERDICT_KILLED, -1, SIGKILL, "the sandbox was killed from outside" },
-        { "gone before it began", false, false, 0, END_OWN, VERDICT_SETUP_FAILED, 125, 0, "the sandbox was killed from outside before it was ready" },
-        { "cancelled", true, false, 0, END_CANCELLED, VERDICT_KILLED, -1, SIGKILL, "the run was cancelled" },
-        { "cancelled, and ended by itself", true, true, STATUS_EXIT_0, END_CANCELLED, VERDICT_KILLED, 0, 0, "the run was cancelled" },
-        { "cpu", true, false, 0, END_CPU_TIME, VERDICT_CPU_TIME, -1, SIGKILL, "the program used more than 50 ms of CPU time" },
+        { "ok", true, true, STATUS_EXIT_0, END_OWN, HUTCH_OK, 0, 0, "" },
+        { "exit code", true, true, STATUS_EXIT_3, END_OWN, HUTCH_ERROR, 3, 0, "" },
+        { "its own signal", true, true, SIGSEGV, END_OWN, HUTCH_ERROR, -1, SIGSEGV, "" },
+        { "the filter", true, true, SIGSYS, END_OWN, HUTCH_DENIED, -1, SIGSYS, "the program made a system call that is never allowed" },
+        { "somebody's SIGKILL", true, true, SIGKILL, END_OWN, HUTCH_KILLED, -1, SIGKILL, "the program was killed by SIGKILL, and not by hutch" },
+        { "the sandbox is gone", true, false, 0, END_OWN, HUTCH_KILLED, -1, SIGKILL, "the sandbox was killed from outside" },
+        { "gone before it began", false, false, 0, END_OWN, HUTCH_SETUP_FAILED, 125, 0, "the sandbox was killed from outside before it was ready" },
+        { "cancelled", true, false, 0, END_CANCELLED, HUTCH_KILLED, -1, SIGKILL, "the run was cancelled" },
+        { "cancelled, and ended by itself", true, true, STATUS_EXIT_0, END_CANCELLED, HUTCH_KILLED, 0, 0, "the run was cancelled" },
+        { "cpu", true, false, 0, END_CPU_TIME, HUTCH_CPU_TIME, -1, SIGKILL, "the program used more than 50 ms of CPU time" },
     };
     const uint64_t limits[LIMIT_COUNT] = { [LIMIT_CPU_TIME] = 50 };
 
@@ -230,7 +230,7 @@ static void test_output_in_bounds(void **state)
     hutch_fd_closep(&c.init_fd);
     listen_to(&c);
     judge(&c);
-    assert_int_equal(c.result.verdict, VERDICT_OUTPUT_LIMIT);
+    assert_int_equal(c.result.verdict, HUTCH_OUTPUT_LIMIT);
     assert_int_equal(c.result.out.len, 10);
     assert_string_equal(c.result.out.data, "0123456789"); /* a string, too */
     assert_true(c.result.out.truncated);
@@ -386,7 +386,7 @@ static void test_signals_are_passed_on(void **state)
     say(&c, &(struct init_msg){ .kind = INIT_ENDED, .ended.status = SIGINT });
     listen_to(&c);
     judge(&c);
-    assert_int_equal(c.result.verdict, VERDICT_KILLED);
+    assert_int_equal(c.result.verdict, HUTCH_KILLED);
     assert_string_equal(c.result.message, "hutch was told to stop by SIGINT");
     end(&c);
 }
@@ -429,8 +429,8 @@ static void test_anything(void **state)
         listen_to(&c);
         assert_true(hutch_supervisor_is_over(c.s));
         judge(&c);
-        assert_in_range(c.result.verdict, 0, VERDICT_COUNT - 1);
-        assert_true(c.result.verdict != VERDICT_OK || c.s->has_ended);
+        assert_in_range(c.result.verdict, 0, HUTCH_SETUP_FAILED);
+        assert_true(c.result.verdict != HUTCH_OK || c.s->has_ended);
         end(&c);
     }
 }
