@@ -6,10 +6,10 @@ LIBDIR  ?= $(PREFIX)/lib
 B       ?= build
 CC      ?= gcc
 
-# The library, and with it whatever embeds it, needs the first four; the next two are for unpacking images, and the last for the
-# prompt of `hutch repl`.
+# The library, and with it whatever embeds it, needs the first four; the next two are for unpacking images, and the last two for the
+# prompt of `hutch repl` and for images on terminals.
 LIBHUTCH_PC := libseccomp libcap libcgroup libcjson
-LIBS_PC     := $(LIBHUTCH_PC) libarchive libcrypto libedit
+LIBS_PC     := $(LIBHUTCH_PC) libarchive libcrypto libedit spng
 
 # Hardening, each with its reason; `make lint` looks for the effect of each in the finished program:
 #   -fPIC, and -pie for programs
@@ -146,7 +146,6 @@ $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HELPER_SO='"$(B)/rootfs/helpe
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.pyc"'
 
 $(B)/runtime/batch/judge.o: $(wildcard runtime/batch/judge/*.py)
-$(B)/runtime/term/image.o: runtime/term/sixel.py
 $(B)/runtime/cli/completion.o: $(wildcard runtime/cli/completion.*sh)
 
 # Byte code of the hook for images with the same Python as this machine. Other images compile the source at
@@ -160,7 +159,7 @@ $(B)/flags: export FLAGS = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
 $(B)/flags: FORCE
 	@pkg-config --exists $(LIBS_PC) 2>/dev/null || { \
 	    echo "hutch: cannot build, these development packages are missing: $$(for pc in $(LIBS_PC); do \
-	        pkg-config --exists $$pc 2>/dev/null || echo $$pc-dev; done | sed 's/libcrypto/libssl/' | xargs)." >&2; \
+	        pkg-config --exists $$pc 2>/dev/null || echo $$pc-dev; done | sed 's/libcrypto/libssl/; s/spng/libspng/' | xargs)." >&2; \
 	    echo "hutch: 'make deps' installs them." >&2; exit 1; }
 	@mkdir -p $(@D)
 	@echo "$$FLAGS" | cmp -s - $@ || echo "$$FLAGS" >$@

@@ -51,14 +51,6 @@ static int open_image(void *user, const char *name, struct hutch_err *err)
     return fd >= 0 ? fd : hutch_err_set(err, 0, "%s", error.message);
 }
 
-static void on_image(void *user, const char *name)
-{
-    struct repl *r = user;
-
-    if (r->n_sixels < REPL_MAX_SIXELS)
-        strcpy(r->sixels[r->n_sixels++], name);
-}
-
 /* --- the prompt ----------------------------------------------------------------------------------------------------- */
 
 struct text {
@@ -274,7 +266,6 @@ int hutch_cmd_repl(int argc, char **argv, struct hutch_err *err)
     hutch_cell_show_init(&r.show, STDOUT_FILENO, STDERR_FILENO);
     r.show.has_numbers = r.is_interactive;
     r.show.open_image = open_image;
-    r.show.on_image = on_image;
     r.show.user = &r;
     if (opts.images && hutch_term_images_parse(opts.images, &r.show.images, err) < 0) {
         hutch_err_wrap(err, "option '--images'");

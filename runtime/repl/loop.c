@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #define INPUT_LINE_MAX  4096 /* of a terminal: termios(3) */
-#define PICTURE_MAX     (8u << 20)
 #define HIDDEN_CONTEXT  "hutch"
 /* What IPython would show in a pager, as for "print?", a kernel leaves to its front end. */
 #define PREPARATION                                                                                                   \
@@ -286,7 +285,7 @@ static bool run_cell(struct repl *r, struct hutch_cell *cell)
     return !r->is_broken;
 }
 
-/* --- cells that nobody sees --- */
+/* --- a cell that is not shown: it prepares the interpreter --- */
 
 static void on_hidden_result(void *user, uint64_t session, const struct hutch_cell_result *result)
 {
@@ -300,70 +299,23 @@ static void on_hidden_result(void *user, uint64_t session, const struct hutch_ce
         hutch_repl_begin_anew(r);
     r->was_death_told = result->interpreter_died;
     r->has_files |= result->verdict != HUTCH_SETUP_FAILED;
-    if (result->verdict != HUTCH_OK || result->truncated)
-        r->picture_len = 0;
-}
-
-/* With nothing that a user would notice, unless it fails. */
-static bool run_hidden(struct repl *r, const char *code, void (*on_output_of_it)(void *, uint64_t, const struct hutch_output *))
-{
-    struct hutch_cell cell;
-    bool was_run;
-
-    hutch_cell_init(&cell);
-    cell.code = code;
-    cell.context = HIDDEN_CONTEXT;
-    cell.silent = cell.no_history = 1;
-    cell.on_output = on_output_of_it;
-    cell.on_result = on_hidden_result;
-    r->is_hidden = true;
-    was_run = run_cell(r, &cell);
-    r->is_hidden = false;
-    return was_run;
 }
 
 bool hutch_repl_prepare(struct repl *r)
 {
-    if (!r->is_prepared)
-        r->is_prepared = run_hidden(r, PREPARATION, NULL) && r->has_files;
+    struct hutch_cell cell;
+
+    if (r->is_prepared)
+        return true;
+    hutch_cell_init(&cell);
+    cell.code = PREPARATION;
+    cell.context = HIDDEN_CONTEXT;
+    cell.silent = cell.no_history = 1;
+    cell.on_result = on_hidden_result;
+    r->is_hidden = true;
+    r->is_prepared = run_cell(r, &cell) && r->has_files;
+    r->is_hidden = false;
     return r->is_prepared;
-}
-
-/* --- sixels: made where the image was made --- */
-
-static void on_picture(void *user, uint64_t session, const struct hutch_output *output)
-{
-    struct repl *r = user;
-    char *bigger;
-
-    (void)session;
-    if (output->kind != HUTCH_STREAM || output->stream != 1 || r->picture_len + output->text_len > PICTURE_MAX)
-        return;
-    bigger = realloc(r->picture, r->picture_len + output->text_len + 1);
-    if (!bigger)
-        return;
-    memcpy(bigger + r->picture_len, output->text, output->text_len);
-    r->picture = bigger;
-    r->picture_len += output->text_len;
-}
-
-static void show_sixels(struct repl *r, const char *name)
-{
-    auto_free char *code = hutch_term_image_sixel_code(name);
-
-    r->picture_len = 0;
-    if (!code || !run_hidden(r, code, on_picture))
-        return;
-    if (r->picture_len && hutch_term_image_is_sixel(r->picture, r->picture_len)) {
-        hutch_cell_show_raw(&r->show, TERM_SIXEL_START, strlen(TERM_SIXEL_START));
-        hutch_cell_show_raw(&r->show, r->picture, r->picture_len);
-        hutch_cell_show_raw(&r->show, TERM_SIXEL_END "\n", strlen(TERM_SIXEL_END "\n"));
-    } else {
-        hutch_cell_show_say(&r->show, "%s could not be made into sixels", name);
-    }
-    free(r->picture);
-    r->picture = NULL;
-    r->picture_len = 0;
 }
 
 bool hutch_repl_execute(struct repl *r, const char *code, size_t len)
@@ -381,10 +333,7 @@ bool hutch_repl_execute(struct repl *r, const char *code, size_t len)
     cell.on_output = on_output;
     cell.on_input = on_input;
     cell.on_result = on_result;
-    r->n_sixels = 0;
     was_run = run_cell(r, &cell);
-    for (unsigned i = 0; i < r->n_sixels && was_run && r->session && r->n_interrupts == 0; i++)
-        show_sixels(r, r->sixels[i]);
     hutch_repl_wait(r);
     return was_run;
 }

@@ -17,8 +17,6 @@
 #include <stdint.h>
 #include <termios.h>
 
-#define REPL_MAX_SIXELS 4 /* images of one cell that a terminal for sixels shows */
-
 struct prompt;
 
 struct repl {
@@ -38,7 +36,7 @@ struct repl {
     bool is_closing;    /* the session's end is no news */
 
     bool is_busy;       /* a cell or an order is under way */
-    bool is_hidden;     /* … which is none of the user's: it makes sixels */
+    bool is_hidden;     /* … which is not the user's: it prepares the interpreter */
     unsigned n_interrupts; /* that it got */
     enum hutch_verdict verdict; /* of the last cell */
     bool was_death_told; /* of its interpreter: that the next one has no variables is no news */
@@ -48,11 +46,6 @@ struct repl {
     bool wants_input;   /* the cell asks, and the answer is read from the terminal */
     bool has_hidden_echo; /* … a password: the terminal shows nothing until then */
     struct termios echo;
-
-    char sixels[REPL_MAX_SIXELS][CELL_IMAGE_NAME_SIZE]; /* images that are to be shown */
-    unsigned n_sixels;
-    char *picture;      /* owned; what the hidden cell prints */
-    size_t picture_len;
 };
 
 /* --- repl/loop.c --- */

@@ -1,4 +1,4 @@
-/* image.h - images on terminals that can show them: kitty's protocol takes the PNG itself, sixel an encoding of its own. */
+/* image.h - images on terminals that can show them: kitty's protocol takes PNG, other terminals sixels. */
 #ifndef HUTCH_TERM_IMAGE_H
 #define HUTCH_TERM_IMAGE_H
 
@@ -15,16 +15,7 @@ enum term_images hutch_term_images_detect(void);
 /* "kitty", "sixel", "none". */
 int hutch_term_images_parse(const char *text, enum term_images *ret, struct hutch_err *err);
 
-/* A PNG image that hutch_png_clean() has made, as what is written to the terminal. NULL: ENOMEM. */
+/* A PNG image that hutch_png_encode() has made, as what is written to the terminal. NULL: ENOMEM. */
 char *hutch_term_image_kitty(const unsigned char *png, size_t len, size_t *ret_len);
-
-/* The Python text of a cell that prints the image file @name of /mnt/data as sixels, for the caller to free; needs Pillow. @name is one of
- * hutch_cell_image_name(). NULL: ENOMEM. */
-char *hutch_term_image_sixel_code(const char *name);
-/* Whether what that cell has printed is nothing but sixels of a bounded size. It comes from hostile code. */
-bool hutch_term_image_is_sixel(const char *text, size_t len);
-/* Around them, on the terminal. */
-#define TERM_SIXEL_START "\x1bP0;1q"
-#define TERM_SIXEL_END   "\x1b\\"
 
 #endif

@@ -1,165 +1,82 @@
 #include "runtime/term/png.h"
 
-#include "sandbox/fd.h"
+#include <errno.h>
+#include <spng.h>
+#include <stdlib.h>
 
-#include <stdbool.h>
-#include <string.h>
+#define CHUNK_MAX (1u << 20) /* of what is not the picture: texts, colour profiles */
+#define PIXEL_BYTES 4
+#define QUICKLY 1 /* zlib's level: the terminal is near */
 
-#define SIGNATURE_LEN 8
-#define CHUNK_EXTRA   12 /* length and type before the data, checksum behind */
-#define IHDR_LEN      13
-
-struct chunk {
-    char type[5];
-    const unsigned char *start; /* with the length */
-    const unsigned char *data;
-    size_t len;
-};
-
-struct walk {
-    const unsigned char *at;
-    size_t left;
-    uint32_t crc_table[256];
-    unsigned char colour_type;
-    bool has_palette, has_data;
-};
-
-static uint32_t read_u32(const unsigned char *p)
+static int refuse_image(int code, struct hutch_err *err)
 {
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+    return code == SPNG_EMEM ? hutch_err_set(err, ENOMEM, "decode an image")
+                             : hutch_err_set(err, 0, "it is a broken PNG image: %s", spng_strerror(code));
 }
 
-/* Annex D of the specification. */
-static void make_crc_table(uint32_t table[256])
+static int decode_image(spng_ctx *png, struct png_image *image, struct hutch_err *err)
 {
-    for (uint32_t n = 0; n < 256; n++) {
-        uint32_t c = n;
+    struct spng_ihdr header;
+    size_t bytes;
+    int rc = spng_get_ihdr(png, &header);
 
-        for (int k = 0; k < 8; k++)
-            c = c & 1 ? 0xedb88320u ^ c >> 1 : c >> 1;
-        table[n] = c;
-    }
+    if (rc)
+        return refuse_image(rc, err);
+    if (header.width > PNG_MAX_SIDE || header.height > PNG_MAX_SIDE || (uint64_t)header.width * header.height > PNG_MAX_PIXELS)
+        return hutch_err_set(err, 0, "it is too large to be shown: %u x %u pixels", header.width, header.height);
+    image->width = header.width;
+    image->height = header.height;
+    rc = spng_decoded_image_size(png, SPNG_FMT_RGBA8, &bytes);
+    if (rc)
+        return refuse_image(rc, err);
+    if (bytes != (size_t)PIXEL_BYTES * header.width * header.height)
+        return hutch_err_set(err, 0, "it is a broken PNG image: %zu bytes for %u x %u pixels", bytes, header.width, header.height);
+    image->pixels = malloc(bytes);
+    if (!image->pixels)
+        return hutch_err_set(err, ENOMEM, "decode an image");
+    rc = spng_decode_image(png, image->pixels, bytes, SPNG_FMT_RGBA8, SPNG_DECODE_TRNS);
+    return rc ? refuse_image(rc, err) : 0;
 }
 
-static uint32_t crc_of(const uint32_t table[256], const unsigned char *data, size_t len)
+int hutch_png_decode(const unsigned char *data, size_t len, struct png_image *ret, struct hutch_err *err)
 {
-    uint32_t c = UINT32_MAX;
+    struct png_image image = PNG_IMAGE_INIT;
+    spng_ctx *png = spng_ctx_new(0);
+    int rc;
 
-    for (size_t i = 0; i < len; i++)
-        c = table[(c ^ data[i]) & 0xff] ^ c >> 8;
-    return ~c;
+    if (!png)
+        return hutch_err_set(err, ENOMEM, "decode an image");
+    if (spng_set_chunk_limits(png, CHUNK_MAX, CHUNK_MAX) || spng_set_png_buffer(png, data, len))
+        rc = hutch_err_set(err, ENOMEM, "decode an image");
+    else
+        rc = decode_image(png, &image, err);
+    spng_ctx_free(png);
+    if (rc < 0)
+        hutch_png_image_done(&image);
+    else
+        *ret = image;
+    return rc;
 }
 
-static int next_chunk(struct walk *w, struct chunk *ret, struct hutch_err *err)
+void hutch_png_image_done(struct png_image *image)
 {
-    uint32_t len;
-
-    if (w->left < CHUNK_EXTRA)
-        return hutch_err_set(err, 0, "it is not a whole PNG image");
-    len = read_u32(w->at);
-    if (len > w->left - CHUNK_EXTRA)
-        return hutch_err_set(err, 0, "it is not a whole PNG image");
-    for (int i = 0; i < 4; i++) {
-        unsigned char c = w->at[4 + i];
-
-        if (!((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z')))
-            return hutch_err_set(err, 0, "it is not a PNG image: a chunk has no name");
-        ret->type[i] = (char)c;
-    }
-    ret->type[4] = '\0';
-    ret->start = w->at;
-    ret->data = w->at + 8;
-    ret->len = len;
-    if (crc_of(w->crc_table, w->at + 4, len + 4u) != read_u32(ret->data + len))
-        return hutch_err_set(err, 0, "it is a broken PNG image: the checksum of '%s' is wrong", ret->type);
-    w->at += len + CHUNK_EXTRA;
-    w->left -= len + CHUNK_EXTRA;
-    return 0;
+    free(image->pixels);
+    *image = (struct png_image)PNG_IMAGE_INIT;
 }
 
-static int check_header(struct walk *w, const struct chunk *c, struct png_size *ret, struct hutch_err *err)
+int hutch_png_encode(const struct png_image *image, unsigned char **ret, size_t *ret_len, struct hutch_err *err)
 {
-    /* By colour type: a bit for each depth that it may have. */
-    static const uint32_t depths[] = { 1u << 1 | 1u << 2 | 1u << 4 | 1u << 8 | 1u << 16, 0, 1u << 8 | 1u << 16,
-                                       1u << 1 | 1u << 2 | 1u << 4 | 1u << 8, 1u << 8 | 1u << 16, 0, 1u << 8 | 1u << 16 };
-    const unsigned char *p = c->data;
+    struct spng_ihdr header = { .width = image->width, .height = image->height, .bit_depth = 8,
+                                .color_type = SPNG_COLOR_TYPE_TRUECOLOR_ALPHA };
+    spng_ctx *png = spng_ctx_new(SPNG_CTX_ENCODER);
+    int rc = SPNG_EMEM;
 
-    if (strcmp(c->type, "IHDR") != 0 || c->len != IHDR_LEN)
-        return hutch_err_set(err, 0, "it is not a PNG image: it has no header");
-    *ret = (struct png_size){ .width = read_u32(p), .height = read_u32(p + 4) };
-    w->colour_type = p[9];
-    if (p[9] >= ARRAY_SIZE(depths) || p[8] > 16 || !(depths[p[9]] & 1u << p[8]) || p[10] || p[11] || p[12] > 1)
-        return hutch_err_set(err, 0, "it is not a PNG image: its header says what none can be");
-    if (ret->width == 0 || ret->height == 0 || ret->width > PNG_MAX_SIDE || ret->height > PNG_MAX_SIDE ||
-        (uint64_t)ret->width * ret->height > PNG_MAX_PIXELS)
-        return hutch_err_set(err, 0, "it is too large to be shown: %u x %u pixels", ret->width, ret->height);
-    return 0;
-}
-
-/* Whether a chunk after the header is one that the picture needs: 1, or 0, or -1 when it must not be there. */
-static int is_needed(struct walk *w, const struct chunk *c, struct hutch_err *err)
-{
-    if (strcmp(c->type, "IDAT") == 0) {
-        if (w->colour_type == 3 && !w->has_palette)
-            return hutch_err_set(err, 0, "it is a broken PNG image: there is no palette");
-        w->has_data = true;
-        return 1;
-    }
-    if (strcmp(c->type, "PLTE") == 0) {
-        if (w->has_palette || w->has_data || c->len == 0 || c->len > 768 || c->len % 3)
-            return hutch_err_set(err, 0, "it is a broken PNG image: its palette cannot be one");
-        w->has_palette = true;
-        return 1;
-    }
-    if (strcmp(c->type, "tRNS") == 0)
-        return !w->has_data && c->len <= 256;
-    if (!(c->type[0] & 0x20)) /* upper case: nobody can do without it */
-        return hutch_err_set(err, 0, "it is not a PNG image that can be shown: it needs '%s'", c->type);
-    return 0;
-}
-
-int hutch_png_clean(const unsigned char *data, size_t len, unsigned char **ret, size_t *ret_len, struct png_size *ret_size,
-                    struct hutch_err *err)
-{
-    struct walk w = { .at = data + SIGNATURE_LEN, .left = len - SIGNATURE_LEN };
-    struct png_size size;
-    struct chunk c;
-    unsigned char *copy, *to;
-
-    if (len < SIGNATURE_LEN || memcmp(data, "\x89PNG\r\n\x1a\n", SIGNATURE_LEN) != 0)
-        return hutch_err_set(err, 0, "it is not a PNG image");
-    make_crc_table(w.crc_table);
-    if (next_chunk(&w, &c, err) < 0 || check_header(&w, &c, &size, err) < 0)
-        return -1;
-    copy = malloc(len);
-    if (!copy)
-        return hutch_err_set(err, ENOMEM, "look at an image");
-    memcpy(copy, data, SIGNATURE_LEN);
-    to = copy + SIGNATURE_LEN;
-    for (;;) {
-        int needed;
-
-        memcpy(to, c.start, c.len + CHUNK_EXTRA);
-        to += c.len + CHUNK_EXTRA;
-        if (strcmp(c.type, "IEND") == 0)
-            break;
-        do {
-            if (next_chunk(&w, &c, err) < 0)
-                goto fail;
-            needed = strcmp(c.type, "IEND") == 0 ? 1 : is_needed(&w, &c, err);
-            if (needed < 0)
-                goto fail;
-        } while (!needed);
-    }
-    if (!w.has_data || c.len) {
-        hutch_err_set(err, 0, "it is a broken PNG image: it has no picture");
-        goto fail;
-    }
-    *ret = copy;
-    *ret_len = (size_t)(to - copy);
-    *ret_size = size;
-    return 0;
-fail:
-    free(copy);
-    return -1;
+    if (png && !spng_set_option(png, SPNG_ENCODE_TO_BUFFER, 1) && !spng_set_option(png, SPNG_IMG_COMPRESSION_LEVEL, QUICKLY) &&
+        !spng_set_ihdr(png, &header))
+        rc = spng_encode_image(png, image->pixels, (size_t)PIXEL_BYTES * image->width * image->height, SPNG_FMT_PNG,
+                               SPNG_ENCODE_FINALIZE);
+    if (!rc)
+        *ret = spng_get_png_buffer(png, ret_len, &rc);
+    spng_ctx_free(png);
+    return rc ? hutch_err_set(err, rc == SPNG_EMEM ? ENOMEM : 0, "encode an image: %s", spng_strerror(rc)) : 0;
 }

@@ -1,4 +1,5 @@
-/* png.h - a PNG image that hostile code has made, before anybody's decoder sees it. Source: the PNG specification, W3C, 2nd edition. */
+/* png.h - PNG images that hostile code has made, decoded and encoded anew, so that no other decoder sees what that code wrote.
+ * libspng decodes. */
 #ifndef HUTCH_TERM_PNG_H
 #define HUTCH_TERM_PNG_H
 
@@ -10,14 +11,18 @@
 #define PNG_MAX_PIXELS (16u << 20)
 #define PNG_MAX_SIDE   16384
 
-struct png_size {
-    uint32_t width, height;
+struct png_image {
+    uint32_t width, height; /* at most PNG_MAX_SIDE each and PNG_MAX_PIXELS in all */
+    unsigned char *pixels;  /* owned; red, green, blue and opacity of each, row by row */
 };
+#define PNG_IMAGE_INIT { .pixels = NULL }
 
-/* Checks signature, header, the order, lengths and checksums of all chunks, and makes a copy that has only what the picture needs
- * (IHDR, PLTE, tRNS, IDAT, IEND): texts, profiles, animations and whatever follows the end are left out. What the compressed data
- * expand to stays for the decoder to check. The copy is the caller's. Errors, errnum 0: what is wrong with it, or too large. */
-int hutch_png_clean(const unsigned char *data, size_t len, unsigned char **ret, size_t *ret_len, struct png_size *ret_size,
-                    struct hutch_err *err);
+/* The whole picture. Takes four bytes of memory for each pixel, and of what @data has besides the picture no more than it
+ * has itself. Errors, errnum 0: what is wrong with it, or too large. */
+int hutch_png_decode(const unsigned char *data, size_t len, struct png_image *ret, struct hutch_err *err);
+void hutch_png_image_done(struct png_image *image);
+
+/* A PNG file with the picture and nothing else, for the caller to free. */
+int hutch_png_encode(const struct png_image *image, unsigned char **ret, size_t *ret_len, struct hutch_err *err);
 
 #endif

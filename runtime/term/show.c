@@ -5,9 +5,11 @@
 #include "sandbox/fd.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/term/png.h"
+#include "runtime/term/sixel.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <stdarg.h>
@@ -111,6 +113,7 @@ void hutch_cell_show_end(struct cell_show *show)
     if (show->streams[0].is_terminal)
         begin_line(show, 1);
     show->n_cell_images = 0;
+    show->n_cell_pixels = 0;
 }
 
 void hutch_cell_show_say(struct cell_show *show, const char *fmt, ...)
@@ -164,31 +167,43 @@ static int open_image(struct cell_show *show, const char *mime, char name[CELL_I
     return fd;
 }
 
+/* What the terminal gets is made of decoded pixels: nothing of the program's own bytes is in it. */
+static char *encode_for_terminal(enum term_images images, const struct png_image *image, size_t *ret_len)
+{
+    auto_free unsigned char *png = NULL;
+    struct hutch_err err;
+    size_t len;
+
+    if (images == TERM_IMAGES_SIXEL)
+        return hutch_sixel_encode(image, ret_len);
+    return hutch_png_encode(image, &png, &len, &err) < 0 ? NULL : hutch_term_image_kitty(png, len, ret_len);
+}
+
 static void show_inline(struct cell_show *show, const char *name, const char *mime, const unsigned char *data, size_t len)
 {
-    struct png_size size;
+    struct png_image image;
     struct hutch_err err;
-    unsigned char *png;
-    size_t text_len;
+    auto_free char *text = NULL;
 
-    if (show->images == TERM_IMAGES_SIXEL && show->on_image && strcmp(mime, "image/svg+xml") != 0)
-        show->on_image(show->user, name);
-    if (show->images != TERM_IMAGES_KITTY || strcmp(mime, "image/png") != 0)
+    if (show->images == TERM_IMAGES_NONE || strcmp(mime, "image/png") != 0)
         return;
-    if (hutch_png_clean(data, len, &png, &text_len, &size, &err) < 0) {
+    if (show->n_cell_pixels >= CELL_SHOW_MAX_PIXELS) {
+        hutch_cell_show_say(show, "%s is not shown: the images before it have %" PRIu64 " pixels", name, show->n_cell_pixels);
+        return;
+    }
+    if (hutch_png_decode(data, len, &image, &err) < 0) {
         hutch_cell_show_say(show, "%s is not shown: %s", name, err.msg);
         return;
     }
-    char *text = hutch_term_image_kitty(png, text_len, &text_len);
-
+    show->n_cell_pixels += (uint64_t)image.width * image.height;
+    text = encode_for_terminal(show->images, &image, &len);
+    hutch_png_image_done(&image);
     if (text) {
-        hutch_cell_show_raw(show, text, text_len);
+        hutch_cell_show_raw(show, text, len);
         hutch_cell_show_raw(show, "\n", 1);
     } else {
         show->is_out_of_memory = true;
     }
-    free(text);
-    free(png);
 }
 
 static void show_image(struct cell_show *show, const char *mime, const char *data)

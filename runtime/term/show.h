@@ -13,8 +13,11 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define CELL_SHOW_MAX_IMAGES 100 /* of one cell; what is beyond is told, and not saved */
+
+#define CELL_SHOW_MAX_PIXELS (32u << 20) /* of one cell's images; those after that are saved, and not shown */
 
 struct cJSON;
 
@@ -35,11 +38,10 @@ struct cell_show {
     /* A new file for the image that is to be called @name, for reading and writing or only that; -1 with errnum EEXIST when the name is taken,
      * which asks for another. NULL: images are not saved. */
     int (*open_image)(void *user, const char *name, struct hutch_err *err);
-    /* An image file that a terminal for sixels should show; may be NULL. */
-    void (*on_image)(void *user, const char *name);
     void *user;
     unsigned n_images;      /* numbers that were given */
     unsigned n_cell_images; /* since the cell began */
+    uint64_t n_cell_pixels; /* … of those that the terminal shows */
     unsigned n_saved;
 };
 
