@@ -1,52 +1,34 @@
 #include "runtime/cell/feed.h"
 
-#include "runtime/cell/frames.h"
-#include "sandbox/fd.h"
+#include "runtime/cell/frame.h"
+#include "runtime/cell/stream.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/nbjson.h"
-#include "runtime/text/utf8.h"
+#include "sandbox/fd.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <string.h>
 
-/* Marks that wait for their frames. More are there only when code inside makes them. */
-#define MAX_MARKS 4096
-
 /* Text of one stream that waits. More of it is told at once: then all that is lost is the order within 0.2 s. */
 #define MAX_WAITING (4u << 20)
-
-/* A larger buffer is given back when it is empty, and any between cells: a thousand sessions wait at little cost. */
-#define KEPT_ROOM 65536
 
 /* The most that an ordinary user's pipe holds (fs.pipe-max-size): a mark that is not in as many bytes is not there. */
 #define MAX_PIPE (1u << 20)
 
-struct mark {
-    uint32_t n;
-    uint64_t end; /* of the text before it, counted from the pipe's beginning */
-};
-
-struct stream {
+struct pipe {
     struct cell_marks marks;
-    char cut[4];              /* a character whose end has not come */
-    size_t n_cut;
-    struct text_buffer text;   /* what waits, from byte @start on */
-    size_t start;
-    uint64_t begin;           /* where text.data[0] stands in the stream */
-    uint64_t since;           /* when the first byte came of what waits for the next mark */
-    struct mark *seen;        /* owned; marks whose frames have not come */
-    size_t n_seen, seen_room;
-    bool is_settled;          /* the waiting frame waits for nothing here */
-    uint64_t n_read;          /* since it waits */
+    struct cell_stream text;
+    bool is_settled; /* the waiting frame waits for nothing here */
+    uint64_t n_read; /* since it waits */
 };
 
 struct cell_feed {
     cell_event_fn *on_event;
     void *user;
-    struct stream streams[2];
+    struct pipe pipes[2];
     struct cell_outputs *outputs;
-    struct text_buffer idle[2];  /* what came between two cells */
+    struct text_buffer idle[2]; /* what came between two cells */
     bool is_active;             /* a cell is on */
     bool is_broken;             /* frames are ignored */
     bool is_silent;             /* what is flushed is forgotten */
@@ -67,7 +49,7 @@ struct cell_feed *hutch_cell_feed_new(const char *token, cell_event_fn *on_event
     feed->user = user;
     feed->outputs = hutch_cell_outputs_new(0);
     for (int i = 0; i < 2; i++)
-        hutch_cell_marks_init(&feed->streams[i].marks, token);
+        hutch_cell_marks_init(&feed->pipes[i].marks, token);
     if (feed->outputs == NULL) {
         free(feed);
         return NULL;
@@ -75,20 +57,11 @@ struct cell_feed *hutch_cell_feed_new(const char *token, cell_event_fn *on_event
     return feed;
 }
 
-static void forget_text(struct stream *s)
-{
-    s->begin += s->text.len;
-    hutch_text_done(&s->text);
-    s->start = 0;
-    s->n_seen = 0;
-}
-
 void hutch_cell_feed_discard(struct cell_feed *feed)
 {
     for (int i = 0; i < 2; i++) {
-        forget_text(&feed->streams[i]);
-        feed->streams[i].n_cut = 0;
-        feed->streams[i].marks.n_held = 0;
+        hutch_cell_stream_forget(&feed->pipes[i].text);
+        feed->pipes[i].marks.n_held = 0;
         hutch_text_done(&feed->idle[i]);
     }
     cJSON_Delete(feed->waiting);
@@ -101,7 +74,7 @@ void hutch_cell_feed_free(struct cell_feed *feed)
         return;
     hutch_cell_feed_discard(feed);
     for (int i = 0; i < 2; i++)
-        free(feed->streams[i].seen);
+        hutch_cell_stream_done(&feed->pipes[i].text);
     hutch_cell_outputs_free(feed->outputs);
     free(feed);
 }
@@ -136,7 +109,7 @@ static void tell_json(struct cell_feed *feed, enum hutch_output_kind kind, const
         tell_output(feed, &output);
 }
 
-static void put_text(struct cell_feed *feed, int stream, const char *text, size_t len)
+static void tell_stream(struct cell_feed *feed, int stream, const char *text, size_t len)
 {
     const char *notice = NULL;
     size_t kept = hutch_cell_outputs_add_text(feed->outputs, stream, text, len, &notice);
@@ -170,7 +143,7 @@ void hutch_cell_feed_begin(struct cell_feed *feed, uint64_t max_bytes)
         struct text_buffer text = feed->idle[stream - 1];
 
         feed->idle[stream - 1] = (struct text_buffer)TEXT_BUFFER_INIT;
-        put_text(feed, stream, text.data, text.len);
+        tell_stream(feed, stream, text.data, text.len);
         hutch_text_done(&text);
     }
 }
@@ -183,176 +156,80 @@ void hutch_cell_feed_forget(struct cell_feed *feed)
         return;
     hutch_cell_outputs_free(feed->outputs);
     feed->outputs = outputs;
-    for (int i = 0; i < 2; i++) {
-        struct stream *s = &feed->streams[i];
-
-        if (s->text.len == 0)
-            hutch_text_done(&s->text);
-        if (s->n_seen == 0) {
-            free(s->seen);
-            s->seen = NULL;
-            s->seen_room = 0;
-        }
-    }
+    for (int i = 0; i < 2; i++)
+        hutch_cell_stream_shrink(&feed->pipes[i].text);
 }
 
 /* ---- text ---- */
 
-static struct stream *stream_of(struct cell_feed *feed, int stream)
+static struct pipe *pipe_of(struct cell_feed *feed, int stream)
 {
-    return &feed->streams[stream - 1];
+    return &feed->pipes[stream - 1];
 }
 
-static uint64_t text_end(const struct stream *s)
+static struct cell_stream *text_of(struct cell_feed *feed, int stream)
 {
-    return s->begin + s->text.len;
-}
-
-/* Where the text ends that waits for the first mark. */
-static uint64_t head_end(const struct stream *s)
-{
-    return s->n_seen > 0 ? s->seen[0].end : text_end(s);
-}
-
-static bool has_head(const struct stream *s)
-{
-    return head_end(s) > s->begin + s->start;
-}
-
-/* Takes marks up to number @n of the list off it; text after them waits for the next one from now on. */
-static void drop_marks(struct cell_feed *feed, struct stream *s, size_t n)
-{
-    if (n == 0)
-        return;
-    s->n_seen -= n;
-    memmove(s->seen, s->seen + n, s->n_seen * sizeof(*s->seen));
-    s->since = feed->now_ms;
+    return &pipe_of(feed, stream)->text;
 }
 
 /* Tells what waits before @end. */
 static void flush_until(struct cell_feed *feed, int stream, uint64_t end)
 {
-    struct stream *s = stream_of(feed, stream);
-    size_t from = s->start, len;
+    struct cell_stream *s = text_of(feed, stream);
+    size_t len;
+    const char *text = hutch_cell_stream_text(s, end, &len);
 
-    if (end <= s->begin + from)
+    if (len == 0)
         return;
-    len = (size_t)(end - s->begin) - from;
     if (feed->is_active && !feed->is_silent)
-        put_text(feed, stream, s->text.data + from, len);
+        tell_stream(feed, stream, text, len);
     else if (!feed->is_silent)
-        keep_idle_text(feed, stream, s->text.data + from, len);
-    s->start += len;
-    if (s->start == s->text.len) {
-        s->begin += s->text.len;
-        s->start = 0;
-        if (s->text.room > KEPT_ROOM || !feed->is_active)
-            hutch_text_done(&s->text);
-        s->text.len = 0;
-    } else if (s->start > s->text.len / 2) { /* at least as much was told as is moved */
-        s->text.len -= s->start;
-        memmove(s->text.data, s->text.data + s->start, s->text.len);
-        s->begin += s->start;
-        s->start = 0;
-    }
+        keep_idle_text(feed, stream, text, len);
+    hutch_cell_stream_consume(s, len);
+    if (!feed->is_active)
+        hutch_cell_stream_shrink(s); /* a thousand sessions wait at little cost */
 }
 
 static void flush_all(struct cell_feed *feed)
 {
     for (int stream = 1; stream <= 2; stream++) {
-        struct stream *s = stream_of(feed, stream);
+        struct cell_stream *s = text_of(feed, stream);
 
-        drop_marks(feed, s, s->n_seen);
-        flush_until(feed, stream, text_end(s));
+        hutch_cell_stream_pass_marks(s, s->n_marks, feed->now_ms);
+        flush_until(feed, stream, hutch_cell_stream_end(s));
     }
-}
-
-static void keep_text(struct cell_feed *feed, int stream, const char *text, size_t len)
-{
-    struct stream *s = stream_of(feed, stream);
-
-    if (!has_head(s))
-        s->since = feed->now_ms;
-    hutch_text_add(&s->text, text, len);
-    s->text.is_broken = false; /* without memory it is lost; so will be the outputs, which say so */
-    if (s->text.len - s->start > MAX_WAITING)
-        flush_all(feed);
-}
-
-/* What is UTF-8 in @data, and U+FFFD for what is not; but for the beginning of a character at the end, which is put aside. */
-static void decode(struct cell_feed *feed, int stream, const char *data, size_t len)
-{
-    struct stream *s = stream_of(feed, stream);
-    size_t from = 0;
-
-    for (size_t i = 0; i < len;) {
-        enum utf8_kind kind;
-        size_t step;
-
-        if ((unsigned char)data[i] < 0x80) {
-            i++;
-            continue;
-        }
-        step = hutch_utf8_next(data + i, len - i, &kind);
-        if (kind != UTF8_CHAR) {
-            keep_text(feed, stream, data + from, i - from);
-            from = i + step;
-        }
-        if (kind == UTF8_BROKEN)
-            keep_text(feed, stream, UTF8_REPLACEMENT, strlen(UTF8_REPLACEMENT));
-        if (kind == UTF8_CUT) {
-            memcpy(s->cut, data + i, step);
-            s->n_cut = step;
-        }
-        i += step;
-    }
-    if (from < len)
-        keep_text(feed, stream, data + from, len - from);
 }
 
 /* The rest of a character that was begun does not come in this cell any more. */
 static void finish_character(struct cell_feed *feed, int stream)
 {
-    struct stream *s = stream_of(feed, stream);
+    struct cell_stream *s = text_of(feed, stream);
 
-    if (s->n_cut == 0)
-        return;
-    s->n_cut = 0;
-    keep_text(feed, stream, UTF8_REPLACEMENT, strlen(UTF8_REPLACEMENT));
-    flush_until(feed, stream, text_end(s));
+    if (hutch_cell_stream_end_character(s, feed->now_ms))
+        flush_until(feed, stream, hutch_cell_stream_end(s));
 }
 
 /* ---- frames that wait ---- */
 
 static void apply(struct cell_feed *feed, const cJSON *frame);
 
-static bool find_mark(const struct stream *s, uint32_t n, size_t *ret_place)
-{
-    for (size_t i = 0; i < s->n_seen; i++)
-        if (s->seen[i].n == n) {
-            *ret_place = i;
-            return true;
-        }
-    return false;
-}
-
 /* Tells what came before the waiting frame's mark. Without the mark that is everything: the pipe was empty after the frame had come. */
 static void flush_before_mark(struct cell_feed *feed, int stream, bool is_told)
 {
-    struct stream *s = stream_of(feed, stream);
-    size_t place;
+    struct cell_stream *s = text_of(feed, stream);
+    size_t index;
 
-    if (find_mark(s, feed->waiting_n, &place)) {
+    if (hutch_cell_stream_find_mark(s, feed->waiting_n, &index)) {
         if (is_told)
-            flush_until(feed, stream, s->seen[place].end);
-        if (is_told || !has_head(s))
-            drop_marks(feed, s, place + 1);
-        else /* goes on waiting, since when it does */
-            memmove(s->seen, s->seen + place + 1, (s->n_seen -= place + 1) * sizeof(*s->seen));
+            flush_until(feed, stream, s->marks[index].end);
+        if (is_told || !hutch_cell_stream_has_head(s))
+            hutch_cell_stream_pass_marks(s, index + 1, feed->now_ms);
+        else
+            hutch_cell_stream_drop_marks(s, index + 1);
     } else {
         if (is_told)
-            flush_until(feed, stream, text_end(s));
-        s->n_seen = 0;
+            flush_until(feed, stream, hutch_cell_stream_end(s));
+        hutch_cell_stream_drop_marks(s, s->n_marks);
     }
 }
 
@@ -362,11 +239,11 @@ static void apply_if_settled(struct cell_feed *feed)
     const cJSON *only;
     const char *is;
 
-    if (frame == NULL || !feed->streams[0].is_settled || !feed->streams[1].is_settled)
+    if (frame == NULL || !feed->pipes[0].is_settled || !feed->pipes[1].is_settled)
         return;
     feed->waiting = NULL;
-    is = cJSON_GetObjectItemCaseSensitive(frame, "is")->valuestring;
-    only = cJSON_GetObjectItemCaseSensitive(frame, "stream");
+    is = hutch_cell_frame_kind(frame);
+    only = hutch_cell_frame_get(frame, "stream");
     feed->is_silent = strcmp(is, "ready") == 0; /* what starting it said is no cell's */
     for (int stream = 1; stream <= 2; stream++) {
         flush_before_mark(feed, stream, !cJSON_IsNumber(only) || only->valuedouble == stream);
@@ -382,13 +259,13 @@ static void settle(struct cell_feed *feed, int stream)
 {
     if (feed->waiting == NULL)
         return;
-    stream_of(feed, stream)->is_settled = true;
+    pipe_of(feed, stream)->is_settled = true;
     apply_if_settled(feed);
 }
 
 bool hutch_cell_feed_wants(const struct cell_feed *feed, int stream)
 {
-    return feed->waiting != NULL && !feed->streams[stream - 1].is_settled;
+    return feed->waiting != NULL && !feed->pipes[stream - 1].is_settled;
 }
 
 void hutch_cell_feed_is_empty(struct cell_feed *feed, int stream, uint64_t now_ms)
@@ -407,46 +284,18 @@ struct source {
 static void on_text(void *user, const char *data, size_t len)
 {
     const struct source *source = user;
-    struct stream *s = stream_of(source->feed, source->stream);
+    struct cell_stream *s = text_of(source->feed, source->stream);
 
-    while (s->n_cut > 0 && len > 0) { /* byte by byte until it is clear what the beginning was */
-        char both[sizeof(s->cut) + 1];
-        enum utf8_kind kind;
-        size_t n = s->n_cut, step;
-
-        memcpy(both, s->cut, n);
-        both[n] = data[0];
-        step = hutch_utf8_next(both, n + 1, &kind);
-        s->n_cut = 0;
-        if (step == n + 1) { /* it took the byte: whole, or still not */
-            decode(source->feed, source->stream, both, step);
-            data++;
-            len--;
-        } else { /* not this one's: U+FFFD */
-            keep_text(source->feed, source->stream, UTF8_REPLACEMENT, strlen(UTF8_REPLACEMENT));
-        }
-    }
-    if (len > 0)
-        decode(source->feed, source->stream, data, len);
+    hutch_cell_stream_add(s, data, len, source->feed->now_ms);
+    if (hutch_cell_stream_waiting(s) > MAX_WAITING)
+        flush_all(source->feed);
 }
 
 static void on_mark(void *user, uint32_t n)
 {
     const struct source *source = user;
-    struct stream *s = stream_of(source->feed, source->stream);
 
-    if (s->n_seen == MAX_MARKS)
-        drop_marks(source->feed, s, MAX_MARKS / 2);
-    if (s->n_seen == s->seen_room) {
-        size_t room = s->seen_room != 0 ? 2 * s->seen_room : 8;
-        struct mark *seen = realloc(s->seen, room * sizeof(*seen));
-
-        if (seen == NULL)
-            return; /* its frame will find the pipe empty */
-        s->seen = seen;
-        s->seen_room = room;
-    }
-    s->seen[s->n_seen++] = (struct mark){ .n = n, .end = text_end(s) };
+    hutch_cell_stream_add_mark(text_of(source->feed, source->stream), n, source->feed->now_ms);
     if (source->feed->waiting != NULL && n == source->feed->waiting_n)
         settle(source->feed, source->stream);
 }
@@ -455,39 +304,38 @@ void hutch_cell_feed_bytes(struct cell_feed *feed, int stream, const char *data,
 {
     struct source source = { .feed = feed, .stream = stream };
     const struct cell_marks_sink sink = { .on_text = on_text, .on_mark = on_mark, .user = &source };
-    struct stream *s = stream_of(feed, stream);
+    struct pipe *pipe = pipe_of(feed, stream);
 
     feed->now_ms = now_ms;
-    hutch_cell_marks_put(&s->marks, data, len, &sink);
-    s->n_read += len;
-    if (s->n_read > MAX_PIPE)
+    hutch_cell_marks_put(&pipe->marks, data, len, &sink);
+    pipe->n_read += len;
+    if (pipe->n_read > MAX_PIPE)
         settle(feed, stream);
 }
 
 /* ---- time ---- */
 
+static uint64_t deadline_of(const struct cell_stream *s)
+{
+    return hutch_cell_stream_has_head(s) ? s->since_ms + CELL_FLUSH_MS : UINT64_MAX;
+}
+
 uint64_t hutch_cell_feed_deadline(const struct cell_feed *feed)
 {
-    uint64_t deadline = UINT64_MAX;
+    uint64_t first = deadline_of(&feed->pipes[0].text), second = deadline_of(&feed->pipes[1].text);
 
-    if (!feed->is_active)
-        return deadline;
-    for (int i = 0; i < 2; i++)
-        if (has_head(&feed->streams[i]) && feed->streams[i].since + CELL_FLUSH_MS < deadline)
-            deadline = feed->streams[i].since + CELL_FLUSH_MS;
-    return deadline;
+    return !feed->is_active ? UINT64_MAX : first < second ? first : second;
 }
 
 void hutch_cell_feed_tick(struct cell_feed *feed, uint64_t now_ms)
 {
-    feed->now_ms = now_ms;
-    for (;;) {
-        uint64_t deadline = hutch_cell_feed_deadline(feed);
-        int stream = has_head(&feed->streams[0]) && feed->streams[0].since + CELL_FLUSH_MS == deadline ? 1 : 2;
+    uint64_t deadline;
 
-        if (deadline > now_ms)
-            return;
-        flush_until(feed, stream, head_end(stream_of(feed, stream)));
+    feed->now_ms = now_ms;
+    while ((deadline = hutch_cell_feed_deadline(feed)) <= now_ms) {
+        int stream = deadline_of(&feed->pipes[0].text) == deadline ? 1 : 2;
+
+        flush_until(feed, stream, hutch_cell_stream_head_end(text_of(feed, stream)));
     }
 }
 
@@ -497,7 +345,7 @@ void hutch_cell_feed_finish(struct cell_feed *feed)
         struct source source = { .feed = feed, .stream = stream };
         const struct cell_marks_sink sink = { .on_text = on_text, .on_mark = on_mark, .user = &source };
 
-        hutch_cell_marks_finish(&stream_of(feed, stream)->marks, &sink);
+        hutch_cell_marks_finish(&pipe_of(feed, stream)->marks, &sink);
     }
     settle(feed, 1);
     settle(feed, 2);
@@ -508,95 +356,6 @@ void hutch_cell_feed_finish(struct cell_feed *feed)
 }
 
 /* ---- frames ---- */
-
-static const struct nbjson_bounds frame_bounds = {
-    .max_len = CELL_MAX_FRAME, .max_depth = 100, .max_nodes = 100000, .raw_depth = 2, .is_strict = true,
-};
-
-enum member_type { IS_TEXT, IS_OBJECT, IS_TEXTS, IS_BOOL, IS_INTEGER, MAY_BE_TEXT, MAY_BE_INTEGER };
-
-#define MAX_DISPLAY_ID 1024        /* bytes; a longer one is none. Ids are kept with each output, and not counted as output */
-#define MAX_TEXT       (64u << 10) /* bytes of a prompt, or of what an error came from */
-
-/* What a frame must have; what is not here is not looked at. */
-static const struct { const char *is, *key; enum member_type type; } members[] = {
-    { "ready", "language_info", IS_OBJECT },
-    { "begin", "id", MAY_BE_INTEGER },
-    { "begin", "count", MAY_BE_INTEGER },
-    { "flush", "stream", MAY_BE_INTEGER },
-    { "display", "data", IS_OBJECT },
-    { "display", "metadata", IS_OBJECT },
-    { "display", "id", MAY_BE_TEXT },
-    { "update", "data", IS_OBJECT },
-    { "update", "metadata", IS_OBJECT },
-    { "update", "id", IS_TEXT },
-    { "result", "data", IS_OBJECT },
-    { "result", "metadata", IS_OBJECT },
-    { "result", "id", MAY_BE_TEXT },
-    { "result", "count", IS_INTEGER },
-    { "error", "ename", IS_TEXT },
-    { "error", "evalue", IS_TEXT },
-    { "error", "traceback", IS_TEXTS },
-    { "clear", "wait", IS_BOOL },
-    { "input", "prompt", IS_TEXT },
-    { "input", "password", IS_BOOL },
-    { "done", "id", MAY_BE_INTEGER },
-    { "done", "status", IS_TEXT },
-    { "done", "count", MAY_BE_INTEGER },
-    { "done", "line", MAY_BE_INTEGER },
-    { "done", "cause", MAY_BE_TEXT },
-};
-
-static bool has_type(const cJSON *value, enum member_type type)
-{
-    int64_t number;
-
-    switch (type) {
-    case IS_TEXT: return cJSON_IsString(value);
-    case IS_OBJECT: return cJSON_IsObject(value);
-    case IS_TEXTS: return cJSON_IsArray(value) && hutch_nbjson_is_lines(value);
-    case IS_BOOL: return cJSON_IsBool(value);
-    case IS_INTEGER: return hutch_nbjson_get_integer(value, &number) && number >= 0;
-    case MAY_BE_TEXT: return value == NULL || cJSON_IsNull(value) || cJSON_IsString(value);
-    case MAY_BE_INTEGER: return value == NULL || cJSON_IsNull(value) || (hutch_nbjson_get_integer(value, &number) && number >= 0);
-    }
-    return false;
-}
-
-int hutch_cell_parse_frame(const char *text, size_t len, struct cJSON **ret, struct hutch_err *err)
-{
-    cJSON *frame = NULL;
-    const cJSON *is;
-    bool needs_number = false;
-    int64_t n;
-
-    if (hutch_nbjson_parse("frame", text, len, &frame_bounds, &frame, err) < 0)
-        return -1;
-    is = cJSON_GetObjectItemCaseSensitive(frame, "is");
-    if (!cJSON_IsObject(frame) || !cJSON_IsString(is)) {
-        cJSON_Delete(frame);
-        return hutch_err_set(err, 0, "frame: expected an object with the text \"is\"");
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
-        if (strcmp(members[i].is, is->valuestring) != 0)
-            continue;
-        needs_number = true;
-        if (!has_type(cJSON_GetObjectItemCaseSensitive(frame, members[i].key), members[i].type)) {
-            hutch_err_set(err, 0, "frame: \"%s\" has no good \"%s\"", members[i].is, members[i].key);
-            cJSON_Delete(frame);
-            return -1;
-        }
-    }
-    if (!hutch_nbjson_get_integer(cJSON_GetObjectItemCaseSensitive(frame, "n"), &n))
-        n = cJSON_GetObjectItemCaseSensitive(frame, "n") != NULL ? -1 : 0;
-    if (n < 0 || n > UINT32_MAX || (n == 0 && needs_number)) {
-        hutch_err_set(err, 0, "frame: \"%.40s\" has no good \"n\"", is->valuestring);
-        cJSON_Delete(frame);
-        return -1;
-    }
-    *ret = frame;
-    return 0;
-}
 
 int hutch_cell_feed_frame(struct cell_feed *feed, const char *text, size_t len, uint64_t now_ms, struct hutch_err *err)
 {
@@ -610,11 +369,11 @@ int hutch_cell_feed_frame(struct cell_feed *feed, const char *text, size_t len, 
         settle(feed, 1);
         settle(feed, 2);
     }
-    if (hutch_cell_parse_frame(text, len, &frame, err) < 0) {
+    if (hutch_cell_frame_parse(text, len, &frame, err) < 0) {
         feed->is_broken = true;
         return -1;
     }
-    if (!hutch_nbjson_get_integer(cJSON_GetObjectItemCaseSensitive(frame, "n"), &n)) {
+    if (!hutch_nbjson_get_integer(hutch_cell_frame_get(frame, "n"), &n)) {
         apply(feed, frame);
         cJSON_Delete(frame);
         return 0;
@@ -622,10 +381,10 @@ int hutch_cell_feed_frame(struct cell_feed *feed, const char *text, size_t len, 
     feed->waiting = frame;
     feed->waiting_n = (uint32_t)n;
     for (int i = 0; i < 2; i++) {
-        size_t place;
+        size_t index;
 
-        feed->streams[i].is_settled = find_mark(&feed->streams[i], feed->waiting_n, &place);
-        feed->streams[i].n_read = 0;
+        feed->pipes[i].is_settled = hutch_cell_stream_find_mark(&feed->pipes[i].text, feed->waiting_n, &index);
+        feed->pipes[i].n_read = 0;
     }
     apply_if_settled(feed);
     return 0;
@@ -633,11 +392,13 @@ int hutch_cell_feed_frame(struct cell_feed *feed, const char *text, size_t len, 
 
 /* ---- what frames do ---- */
 
+#define MAX_DISPLAY_ID 1024 /* bytes; a longer one is none. Ids are kept with each output, and not counted as output */
+
 /* raw=True shows any object as a bundle, whatever nbformat says of it; nbclient keeps it, and so it stays here. */
 static void show(struct cell_feed *feed, const cJSON *frame, const char *is)
 {
-    const cJSON *data = cJSON_GetObjectItemCaseSensitive(frame, "data"), *metadata = cJSON_GetObjectItemCaseSensitive(frame, "metadata");
-    const cJSON *id = cJSON_GetObjectItemCaseSensitive(frame, "id");
+    const cJSON *data = hutch_cell_frame_get(frame, "data"), *metadata = hutch_cell_frame_get(frame, "metadata");
+    const cJSON *id = hutch_cell_frame_get(frame, "id");
     int64_t count = 0;
 
     if (!cJSON_IsString(id) || strlen(id->valuestring) > MAX_DISPLAY_ID)
@@ -649,7 +410,7 @@ static void show(struct cell_feed *feed, const cJSON *frame, const char *is)
     } else if (strcmp(is, "display") == 0) {
         tell_json(feed, HUTCH_DISPLAY, hutch_cell_outputs_add_display(feed->outputs, data, metadata, id));
     } else {
-        hutch_nbjson_get_integer(cJSON_GetObjectItemCaseSensitive(frame, "count"), &count);
+        hutch_nbjson_get_integer(hutch_cell_frame_get(frame, "count"), &count);
         tell_json(feed, HUTCH_VALUE, hutch_cell_outputs_add_value(feed->outputs, data, metadata, id, count));
     }
 }
@@ -657,56 +418,34 @@ static void show(struct cell_feed *feed, const cJSON *frame, const char *is)
 static void show_error(struct cell_feed *feed, const cJSON *frame)
 {
     tell_json(feed, HUTCH_ERROR_OUTPUT,
-              hutch_cell_outputs_add_error(feed->outputs, cJSON_GetObjectItemCaseSensitive(frame, "ename"),
-                                           cJSON_GetObjectItemCaseSensitive(frame, "evalue"),
-                                           cJSON_GetObjectItemCaseSensitive(frame, "traceback")));
+              hutch_cell_outputs_add_error(feed->outputs, hutch_cell_frame_get(frame, "ename"),
+                                           hutch_cell_frame_get(frame, "evalue"),
+                                           hutch_cell_frame_get(frame, "traceback")));
 }
 
 static void clear(struct cell_feed *feed, const cJSON *frame)
 {
-    bool wait = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(frame, "wait"));
+    bool wait = cJSON_IsTrue(hutch_cell_frame_get(frame, "wait"));
 
     hutch_cell_outputs_clear(feed->outputs, wait);
     tell_json(feed, HUTCH_CLEAR, wait ? "{\"wait\":true}" : "{\"wait\":false}");
 }
 
-static int64_t integer_of(const cJSON *frame, const char *key, int64_t otherwise)
-{
-    int64_t value;
-
-    return hutch_nbjson_get_integer(cJSON_GetObjectItemCaseSensitive(frame, key), &value) ? value : otherwise;
-}
-
-/* Its first MAX_TEXT bytes. */
-static char *text_of(const cJSON *frame, const char *key)
-{
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(frame, key);
-    char *text = cJSON_IsString(value) ? hutch_nbjson_c_text(value) : NULL;
-    size_t len = text != NULL ? strlen(text) : 0;
-
-    if (len > MAX_TEXT) {
-        for (len = MAX_TEXT; len > 0 && (text[len] & 0xc0) == 0x80; len--) /* no character is cut */
-            ;
-        text[len] = '\0';
-    }
-    return text;
-}
-
 static void tell_frame(struct cell_feed *feed, enum cell_event_kind kind, const cJSON *frame)
 {
-    const cJSON *status = cJSON_GetObjectItemCaseSensitive(frame, "status");
-    auto_free char *prompt = text_of(frame, "prompt");
-    auto_free char *cause = text_of(frame, "cause");
+    const cJSON *status = hutch_cell_frame_get(frame, "status");
+    auto_free char *prompt = hutch_cell_frame_text(frame, "prompt");
+    auto_free char *cause = hutch_cell_frame_text(frame, "cause");
     const struct cell_event event = {
         .kind = kind,
-        .is = cJSON_GetObjectItemCaseSensitive(frame, "is")->valuestring,
+        .is = hutch_cell_frame_kind(frame),
         .frame = frame,
-        .id = integer_of(frame, "id", -1),
-        .count = integer_of(frame, "count", -1),
+        .id = hutch_cell_frame_integer(frame, "id", -1),
+        .count = hutch_cell_frame_integer(frame, "count", -1),
         .prompt = prompt != NULL ? prompt : "",
-        .is_password = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(frame, "password")),
+        .is_password = cJSON_IsTrue(hutch_cell_frame_get(frame, "password")),
         .is_error = cJSON_IsString(status) && strcmp(status->valuestring, "ok") != 0,
-        .line = integer_of(frame, "line", 0),
+        .line = hutch_cell_frame_integer(frame, "line", 0),
         .cause = cause,
     };
 
@@ -715,7 +454,7 @@ static void tell_frame(struct cell_feed *feed, enum cell_event_kind kind, const 
 
 static void apply(struct cell_feed *feed, const cJSON *frame)
 {
-    const char *is = cJSON_GetObjectItemCaseSensitive(frame, "is")->valuestring;
+    const char *is = hutch_cell_frame_kind(frame);
 
     if (strcmp(is, "display") == 0 || strcmp(is, "update") == 0 || strcmp(is, "result") == 0) {
         if (feed->is_active) /* else no cell's, and nbclient would not show it either */

@@ -84,7 +84,4 @@ void hutch_cell_feed_discard(struct cell_feed *feed);
 const struct cell_outputs *hutch_cell_feed_outputs(const struct cell_feed *feed);
 void hutch_cell_feed_forget(struct cell_feed *feed);
 
-/* Checks and parses a frame that does not belong to a feed (a parked process's). @ret is freed with cJSON_Delete(). */
-int hutch_cell_parse_frame(const char *text, size_t len, struct cJSON **ret, struct hutch_err *err);
-
 #endif

@@ -1,5 +1,6 @@
 #include "runtime/engine/engine_priv.h"
 
+#include "runtime/cell/frame.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
@@ -72,7 +73,7 @@ static void note_frame(struct checkpoint *p, const char *text, size_t len)
     struct hutch_err err;
     const char *is;
 
-    if (hutch_cell_parse_frame(text, len, &frame, &err) < 0) {
+    if (hutch_cell_frame_parse(text, len, &frame, &err) < 0) {
         p->is_dead = true;
         return;
     }
