@@ -6,8 +6,8 @@ PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
 export PATH
 
 off() {
-    # Not poweroff(8): it would write the machine's wtmp, which is the host's.
-    echo o >/proc/sysrq-trigger
+    # Not poweroff(8): it would write the machine's wtmp, which is the host's. The number is LINUX_REBOOT_CMD_POWER_OFF.
+    /usr/bin/python3 -c 'import ctypes; ctypes.CDLL(None).reboot(0x4321fedc)'
     sleep 60
 }
 fail() {
@@ -23,8 +23,8 @@ mount -t tmpfs -o mode=1777 tmpfs /dev/shm || fail "mount tmpfs"
 mount -t cgroup2 cgroup2 /sys/fs/cgroup || fail "mount cgroup2"
 : "${hutch_dir:?not on the command line}" "${hutch_uid:?not on the command line}" "${hutch_bin:?not on the command line}"
 
-# overlayfs is a module there.
-overlay=/usr/lib/uml/modules/$(uname -r)/kernel/fs/overlayfs/overlay.ko
+# overlayfs is a module in Debian's kernels.
+overlay=${hutch_modules-}/$(uname -r)/kernel/fs/overlayfs/overlay.ko
 if [ -e "$overlay" ] && command -v insmod >/dev/null; then insmod "$overlay"; fi
 
 ip link set lo up 2>/dev/null
@@ -32,7 +32,8 @@ hostname uml
 
 # A subtree for the test user, as systemd delegates it: directory and three files are his, the controllers
 # are enabled above him, and his processes start in a leaf of it.
-echo "+memory +pids +cpu +io" >/sys/fs/cgroup/cgroup.subtree_control || fail "enable the controllers"
+echo "+memory +pids +cpu" >/sys/fs/cgroup/cgroup.subtree_control || fail "enable the controllers"
+echo "+io" >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null
 mkdir -p /sys/fs/cgroup/hutch/shell
 for name in . cgroup.procs cgroup.threads cgroup.subtree_control shell shell/cgroup.procs shell/cgroup.threads; do
     chown "$hutch_uid:$hutch_uid" /sys/fs/cgroup/hutch/$name || fail "delegate $name"

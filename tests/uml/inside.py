@@ -1,7 +1,11 @@
 """Runs in the user-mode Linux machine, as an ordinary user with a delegated cgroup v2 subtree that has the
-real memory, pids, cpu and io controllers. Prints one line per test for test_uml.py outside.
+real memory, pids and cpu controllers. Prints one line per test for test_uml.py outside.
+
+Kernels differ in one thing that tests depend on: some have Landlock. A test that is about its presence or its absence says so
+by @needs, and is a named skip in the others.
 
 That machine is one slow CPU: nothing here asserts an absolute time."""
+import ctypes
 import json
 import os
 import subprocess
@@ -22,9 +26,26 @@ class Failed(Exception):
     """What was expected, and what came instead."""
 
 
+class Skipped(Exception):
+    """Why this kernel is not the one for the test."""
+
+
+def has_landlock():
+    """landlock_create_ruleset(2) tells its version."""
+    libc = ctypes.CDLL(None)
+    libc.syscall.restype = ctypes.c_long
+    return libc.syscall(ctypes.c_long(444), None, ctypes.c_long(0), ctypes.c_long(1)) > 0
+
+
 def test(function):
     TESTS.append(function)
     return function
+
+
+def needs(landlock):
+    """@landlock: whether the kernel has to have it."""
+    if landlock != has_landlock():
+        raise Skipped("landlock: this kernel has %s" % ("none" if landlock else "it"))
 
 
 def expect(condition, *seen):
@@ -67,7 +88,7 @@ def policy(name, **fields):
 
 @test
 def controllers_are_there():
-    """The lane is what it claims: cgroup v2 with the controllers, delegated, and no Landlock."""
+    """The lane is what it claims: cgroup v2 with the controllers, delegated."""
     with open(GROUP + "/cgroup.controllers", encoding="ascii") as file:
         have = set(file.read().split())
     expect({"memory", "pids", "cpu"} <= have, have)
@@ -88,6 +109,7 @@ def every_limit_comes_from_the_cgroup():
 @test
 def landlock_is_missing_and_reported():
     """A kernel without Landlock: the default policy tries it, does without, and says so."""
+    needs(landlock=False)
     layer = run("-c", "pass")["layers"]["landlock"]
     expect(layer["asked"] == "try" and not layer["active"] and layer["detail"], layer)
 
@@ -244,7 +266,8 @@ def command_line(pid):
 
 @test
 def strict_refuses_without_landlock():
-    """The strict policy requires Landlock, which this kernel has not: an error before any code runs."""
+    """The strict policy requires Landlock, and without it there is an error before any code runs."""
+    needs(landlock=False)
     if os.path.exists(DATA + "/ran"):
         os.unlink(DATA + "/ran")
     result = run("--policy", "strict", "--data", DATA, "-c", "open('ran', 'w')")
@@ -253,17 +276,44 @@ def strict_refuses_without_landlock():
     expect(not os.path.exists(DATA + "/ran"), "the script ran")
 
 
-@test
-def strict_without_landlock_runs():
-    """The same policy with Landlock left out: everything else that it requires is there."""
-    path = policy("almost-strict", extends="strict", layers={"landlock": "off"})
-    result = run("--policy", path, "--data", DATA, "-c", "open('ran', 'w').write('yes'); print('ran')")
+def check_strict(name, off=()):
+    """Runs with the policy @name: every layer but @off is active, and every limit has its enforcer, the cgroup where it can be."""
+    result = run("--policy", name, "--data", DATA, "-c", "open('ran', 'w').write('yes'); print('ran')")
     expect(result["verdict"] == "ok" and result["stdout"] == "ran\n", result["verdict"], result["message"], result["stderr"])
     for limit in ("memory", "pids", "cpus"):
         expect("cgroup" in enforced(result, limit), limit, result["limits"][limit])
-    for name, layer in result["layers"].items():
-        expect(layer["active"] or name == "landlock", name, layer)
+    for limit, state in result["limits"].items():
+        expect(state["asked"] is None or (state["enforced_by"] and "none" not in state["enforced_by"]), limit, state)
+    for layer, state in result["layers"].items():
+        expect(state["active"] != (layer in off), layer, state)
     expect(os.path.exists(DATA + "/ran"), "no file came out")
+
+
+@test
+def strict_runs_whole():
+    """The strict policy as it is: all layers and all limits by the cgroup, Landlock among them, in one kernel."""
+    needs(landlock=True)
+    check_strict("strict")
+
+
+@test
+def strict_keeps_its_promise():
+    """With everything on, what is outside of the rules is still refused, and what is within works."""
+    needs(landlock=True)
+    code = ("import os\nfor path in ('/etc/x', '/x', '/proc/sys/kernel/hostname'):\n"
+            "  try: open(path, 'w'); print('wrote', path)\n  except OSError as e: pass\n"
+            "open('/mnt/data/kept', 'w').write('kept'); open('/tmp/t', 'w').write('t'); print('done')")
+    result = run("--policy", "strict", "--data", DATA, "-c", code)
+    expect(result["verdict"] == "ok" and result["stdout"] == "done\n", result["verdict"], result["stdout"], result["stderr"])
+    expect([entry["path"] for entry in result["files"]["added"]] in (["kept"], []), result["files"])
+    result = run("--policy", "strict", "--memory", "64m", "-c", "x = bytearray(10**9)")
+    expect(result["verdict"] == "out_of_memory", result["verdict"], result["message"])
+
+
+@test
+def strict_without_landlock_runs():
+    """The same policy with Landlock left out: everything else that it requires is there."""
+    check_strict(policy("almost-strict", extends="strict", layers={"landlock": "off"}), off=("landlock",))
 
 
 @test
@@ -342,6 +392,8 @@ def attempt(function, name):
     try:
         function()
         word, why = "PASS", ""
+    except Skipped as error:
+        word, why = "SKIP", str(error)
     except Failed as error:
         word, why = "FAIL", str(error)
     except subprocess.TimeoutExpired as error:
