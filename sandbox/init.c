@@ -24,7 +24,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define REAP_MAX 64 /* between two looks at the clock and at the supervisor */
+#define REAP_MAX 64 /* between two checks of the clock and of the supervisor */
 
 struct init_step {
     const char *doing;
@@ -190,16 +190,16 @@ static void attach_data(struct init_job *job, int mount_fd)
     send_msg(job, &msg);
 }
 
-/* When samples are due, and whether a look comes before each. */
-struct pace {
-    double next; /* hutch_clock_ms() */
-    int rest_ms; /* 0: no look */
+/* When samples are due, and whether the sandbox is checked before each: one that is idle needs none. */
+struct sampling {
+    double next;           /* hutch_clock_ms() */
+    int check_interval_ms; /* INIT_CHECK_INTERVAL; 0: samples are taken without a check */
 };
 
-static void set_pace(struct pace *pace, int rest_ms)
+static void set_check_interval(struct sampling *sampling, int ms)
 {
-    pace->rest_ms = rest_ms < 0 ? 0 : rest_ms < INIT_PACE_MAX_MS ? rest_ms : INIT_PACE_MAX_MS;
-    pace->next = hutch_clock_ms() + INIT_SAMPLE_MS; /* soon once more, in either case */
+    sampling->check_interval_ms = ms < 0 ? 0 : ms < INIT_CHECK_MAX_MS ? ms : INIT_CHECK_MAX_MS;
+    sampling->next = hutch_clock_ms() + INIT_SAMPLE_MS; /* soon, whatever the interval is */
 }
 
 /* Processes that a change of workers does not end. */
@@ -226,7 +226,7 @@ static void follow(struct init_job *job, pid_t pid, pid_t *worker, struct spared
 }
 
 /* True when the worker is about to get its code. */
-static bool obey(struct init_job *job, pid_t *worker, pid_t *holder, struct pace *pace, struct spared *spared, bool has_started)
+static bool obey(struct init_job *job, pid_t *worker, pid_t *holder, struct sampling *sampling, struct spared *spared, bool has_started)
 {
     struct init_order order;
     auto_fd fd = -1;
@@ -268,8 +268,8 @@ static bool obey(struct init_job *job, pid_t *worker, pid_t *holder, struct pace
         if (has_started)
             follow(job, order.value, worker, spared);
         return false;
-    case INIT_PACE:
-        set_pace(pace, order.value);
+    case INIT_CHECK_INTERVAL:
+        set_check_interval(sampling, order.value);
         return false;
     }
     return false;
@@ -300,7 +300,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     struct init_job job = *given;
     struct init_msg msg = { 0 };
     struct hutch_err err;
-    struct pace pace = { 0 };
+    struct sampling sampling = { 0 };
     struct spared spared = { 0 };
     int errpipe_r, signals;
     bool is_more = false, has_started = !job.is_waiting;
@@ -325,18 +325,18 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         worker = start_worker(&job, &errpipe_r);
         await_exec(&job, errpipe_r);
     }
-    set_pace(&pace, 0);
+    set_check_interval(&sampling, 0);
     for (;;) {
         struct pollfd pfds[] = { { .fd = signals, .events = POLLIN }, { .fd = job.control_fd, .events = POLLIN } };
         bool is_sampling = job.wants_samples && has_started;
-        double left = pace.next - hutch_clock_ms();
+        double left = sampling.next - hutch_clock_ms();
         int timeout_ms = !is_sampling ? -1 : left > 0 ? (int)left + 1 : 0;
         struct signalfd_siginfo info;
 
         poll(pfds, ARRAY_SIZE(pfds), is_more ? 0 : timeout_ms);
         /* By the clock, not when poll(2) runs out of time: a child that ends every few milliseconds would prevent that. */
-        if (is_sampling && hutch_clock_ms() >= pace.next) {
-            bool is_due = pace.rest_ms == 0 || !hutch_sample_has_rested();
+        if (is_sampling && hutch_clock_ms() >= sampling.next) {
+            bool is_due = sampling.check_interval_ms == 0 || !hutch_sample_is_idle();
 
             if (is_due) {
                 msg.kind = INIT_SAMPLE;
@@ -344,11 +344,11 @@ _Noreturn void hutch_init_main(const struct init_job *given)
                 hutch_sample_take(job.data_dev, job.counts_shared, job.spec->limits[LIMIT_MEMORY], holder, &msg.sample);
                 send_msg(&job, &msg);
             }
-            pace.next = hutch_clock_ms() + (is_due ? INIT_SAMPLE_MS : pace.rest_ms);
+            sampling.next = hutch_clock_ms() + (is_due ? INIT_SAMPLE_MS : sampling.check_interval_ms);
         }
-        if (pfds[1].revents && obey(&job, &worker, &holder, &pace, &spared, has_started)) {
+        if (pfds[1].revents && obey(&job, &worker, &holder, &sampling, &spared, has_started)) {
             has_started = true;
-            set_pace(&pace, 0);
+            set_check_interval(&sampling, 0);
         }
         if (pfds[0].revents && read(signals, &info, sizeof(info)) < 0 && errno != EAGAIN)
             _exit(1); /* rather than turn for ever */

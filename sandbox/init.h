@@ -25,7 +25,7 @@ struct init_job {
     int  landlock_abi;  /* 0: not applied */
     int  landlock_fd;   /* init makes it: the worker's ruleset, -1 without */
     dev_t data_dev;     /* init finds it: of MOUNT_DATA, 0 without */
-    bool counts_shared; /* samples also look for shared memory that no process shows as its own: no cgroup counts it */
+    bool counts_shared; /* samples also count shared memory that no process shows as its own: no cgroup counts it */
     bool wants_samples; /* memory, CPU time and processes are counted by init every SAMPLE_MS and sent */
     bool is_waiting;    /* there is no program: a worker comes from outside and is given to init by INIT_ADOPT */
     int  control_fd;    /* init's end of a SOCK_SEQPACKET pair */
@@ -35,7 +35,7 @@ struct init_job {
 };
 
 #define INIT_SAMPLE_MS 100
-#define INIT_PACE_MAX_MS 60000
+#define INIT_CHECK_MAX_MS 60000
 #define INIT_REPORT_FD 3 /* the number of report_fd in the worker */
 
 /* From init to the supervisor. */
@@ -54,8 +54,8 @@ struct init_sample {
     uint64_t cpu_ms;       /* user and system, living and reaped */
     uint64_t pids;         /* threads, without init */
     uint64_t unlinked_bytes; /* of files in MOUNT_DATA that have no name any more and are open in some process */
-    bool hidden;           /* a process did not let init look: what it holds is not counted */
-    bool is_cut_short;     /* there was too much to look at; the numbers are of what was reached */
+    bool hidden;           /* a process did not let init read its /proc entries: what it holds is not counted */
+    bool is_cut_short;     /* there was too much to count; the numbers are of what was reached */
 };
 struct init_end {
     int status;          /* of the worker, as wait(2) has it */
@@ -81,8 +81,8 @@ enum init_order_kind {
     INIT_START,  /* the worker is about to get its code: init gives up what it has left. value: the memory holder, a process
                   * that only holds the worker's memory, which is not counted twice; 0 for none */
     /* At any time: */
-    INIT_PACE,   /* value: 0: a sample every INIT_SAMPLE_MS, as in the beginning. Else ms from one look at the processes to the next, which is far
-                  * cheaper and leads to a sample only when CPU time was used */
+    INIT_CHECK_INTERVAL, /* value: 0: a sample every INIT_SAMPLE_MS, as in the beginning. Else ms from one check of the CPU clocks to
+                          * the next, which is far cheaper and leads to a sample only when CPU time was used */
     INIT_SPARE,  /* value: a process that the next INIT_FOLLOW leaves alone; INIT_MAX_SPARED at most */
     INIT_FOLLOW, /* value: a child of init that is the worker from here on. All others but the spared ones are killed -> INIT_FOLLOWED */
 };

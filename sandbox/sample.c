@@ -36,8 +36,8 @@ static int read_text(int proc_fd, const char *pid, const char *file, char *buf, 
     return 0;
 }
 
-/* How much CPU time one sample may take: code inside can make looking as expensive as it likes. By then the sample is cut
- * short. CPU time and not the clock, which goes on while a busy host lets us wait. */
+/* How much CPU time one sample may take: code inside can make counting as expensive as it likes. By then the sample is cut
+ * short. CPU time and not the clock, which goes on while init waits for a busy host. */
 #define SAMPLE_MAX_CPU_MS 250
 
 /* A file or memory object that several processes may hold counts once: a hash table of those seen in this sample. When it is
@@ -46,7 +46,7 @@ static int read_text(int proc_fd, const char *pid, const char *file, char *buf, 
 static struct { uint64_t dev, ino; } seen[SEEN_SLOTS];
 static size_t n_seen;
 
-static bool is_first_sight(uint64_t dev, uint64_t ino)
+static bool is_new_object(uint64_t dev, uint64_t ino)
 {
     size_t slot = (ino * 0x9e3779b97f4a7c15u ^ dev) & (SEEN_SLOTS - 1);
 
@@ -105,7 +105,7 @@ struct sampler {
     struct init_sample *sum;
 };
 
-/* A process that does not let init look hides what it has - unless it has nothing any more: on its way out, with its memory being
+/* A process that does not let init read its entries in /proc hides what it has. One that is ending does not: while its memory is
  * taken down, its files under /proc belong to root, and its status has no VmSize. */
 static void note_denial(struct sampler *s, const char *pid)
 {
@@ -165,11 +165,11 @@ static void add_mapping(struct sampler *s, const char *line)
         return;
     len = strlen(line + path_at);
     if (s->counts_shared && strcmp(line + path_at, zero) == 0) {
-        if (is_first_sight(makedev(major, minor), ino))
+        if (is_new_object(makedev(major, minor), ino))
             s->sum->memory_bytes += end - start;
     } else if (s->data_dev && makedev(major, minor) == s->data_dev && len >= sizeof(gone) &&
                strcmp(line + path_at + len - (sizeof(gone) - 1), gone) == 0) {
-        if (is_first_sight(s->data_dev, ino))
+        if (is_new_object(s->data_dev, ino))
             s->sum->unlinked_bytes += end - start;
     }
 }
@@ -222,7 +222,7 @@ static void add_open_files(struct sampler *s, const char *pid)
             if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, 0) < 0)
                 continue;
             if (S_ISREG(st.st_mode) && st.st_nlink == 0 && st.st_dev == s->data_dev &&
-                is_first_sight(st.st_dev, st.st_ino))
+                is_new_object(st.st_dev, st.st_ino))
                 s->sum->unlinked_bytes += (uint64_t)st.st_blocks * 512;
         }
 }
@@ -302,7 +302,7 @@ static bool is_process(const struct dirent64_raw *entry)
     return entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && strcmp(entry->d_name, "1") != 0;
 }
 
-static void look_at_all(struct sampler *s)
+static void count_all(struct sampler *s)
 {
     auto_fd proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     char buf[8192] __attribute__((aligned(8)));
@@ -331,7 +331,7 @@ static void look_at_all(struct sampler *s)
         }
 }
 
-bool hutch_sample_has_rested(void)
+bool hutch_sample_is_idle(void)
 {
     uint64_t before = watched.used;
 
@@ -377,11 +377,11 @@ void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit
                          .holder = holder, .sum = &sum };
     struct rusage reaped;
 
-    look_at_all(&s);
+    count_all(&s);
     if (memory_limit && sum.memory_bytes > memory_limit && !sum.is_cut_short) {
         s.is_exact = true;
         s.sum = &exact;
-        look_at_all(&s);
+        count_all(&s);
         if (!exact.is_cut_short) /* else the upper bound stands */
             sum = exact;
     }

@@ -9,17 +9,18 @@
 
 struct init_sample;
 
-/* Looks at every process in /proc, which shows only the sandbox's own, except init. A process that ends meanwhile is
+/* Counts what every process in /proc holds, which shows only the sandbox's own, except init. A process that ends meanwhile is
  * skipped. @data_dev: where unlinked files are looked for, 0 for nowhere. @counts_shared: shared anonymous memory counts by its
- * size. Above @memory_limit
- * (bytes, 0 for none) it looks more closely. Takes a quarter of a second of CPU at most, beyond
- * which ->is_cut_short is set. @holder, 0 for none: a process of ours,
- * whose memory is that of another and counts there. No allocation; one caller in a process. */
-void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder, struct init_sample *ret);
+ * size. Above @memory_limit (bytes, 0 for none) memory is counted exactly, by proportional shares. Takes a quarter of a second
+ * of CPU at most, beyond which ->is_cut_short is set. @holder, 0 for none: the memory holder, whose memory is the worker's and
+ * counts there. No allocation; one caller in a process. */
+void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder,
+                       struct init_sample *ret);
 
-/* No process of the last sample has used any CPU time between the last two calls, the kernel counts nanoseconds: so there is no other process either, as
- * somebody would have had to make it, and nothing holds more than it did. A system call for each process. False when there are too many. */
-bool hutch_sample_has_rested(void);
+/* Whether no process of the last sample has used CPU time since the last call; the kernel counts nanoseconds. Then there is no
+ * new process either, as one of them would have made it, and none holds more than it did. A system call for each process. False
+ * when there are too many. */
+bool hutch_sample_is_idle(void);
 
 /* Whether two processes have the same memory, CLONE_VM: that of one that has executed another program since differs. */
 bool hutch_sample_share_memory(pid_t a, pid_t b);

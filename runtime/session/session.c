@@ -411,7 +411,7 @@ static void set_pace(struct session *s)
 {
     int ms = s->is_resting ? s->engine->rest_ms : 0;
 
-    hutch_sandbox_order(&s->run->slot->sb, INIT_PACE, ms, -1);
+    hutch_sandbox_order(&s->run->slot->sb, INIT_CHECK_INTERVAL, ms, -1);
     hutch_supervisor_rest(s->run->slot->supervisor, ms);
 }
 
