@@ -5,27 +5,22 @@
 #include "runtime/batch/prelude.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/fd.h"
-#include "sandbox/rmtree.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 #define REPORT_BYTES 65536
 #define MAX_CASE_LIMITS 10
 
-static void add_text(struct text_buffer *t, const char *text)
-{
-    hutch_text_add(t, text, strlen(text));
-}
+/* The wall clock's limit where none is given: so much longer than the CPU time, and this besides. */
+#define WALL_FACTOR 10
+#define WALL_SLACK_MS 10000
 
-static int make_token(char token[33], struct hutch_err *err)
+static int make_token(char token[BATCH_TOKEN_LEN + 1], struct hutch_err *err)
 {
-    unsigned char bytes[16];
+    unsigned char bytes[BATCH_TOKEN_LEN / 2];
 
     if (TEMP_FAILURE_RETRY(getrandom(bytes, sizeof(bytes), 0)) != (ssize_t)sizeof(bytes))
         return hutch_err_set(err, errno, "make a token");
@@ -33,8 +28,6 @@ static int make_token(char token[33], struct hutch_err *err)
         snprintf(token + 2 * i, 3, "%02x", bytes[i]);
     return 0;
 }
-
-/* ---- programs that run as they are ---- */
 
 /* Adds the text of a value; an array is lines. */
 static int add_decoded(struct text_buffer *t, struct json_view value, struct hutch_err *err)
@@ -58,7 +51,7 @@ static int add_decoded(struct text_buffer *t, struct json_view value, struct hut
         return 0;
     }
     for (bool is_first = true; hutch_json_view_next(&walk, NULL, &item); is_first = false) {
-        add_text(t, is_first ? "" : "\n");
+        hutch_text_add_string(t, is_first ? "" : "\n");
         if (add_decoded(t, item, err) < 0)
             return -1;
     }
@@ -90,15 +83,15 @@ static int make_plain_code(const struct batch_task *task, const struct batch_sam
 
     if (hutch_json_view_text(sample->program, &program, &len, err) < 0)
         return -1;
-    add_text(t, hutch_batch_prelude(task, sample));
+    hutch_text_add_string(t, hutch_batch_prelude(task, sample));
     if (sample->is_completion && add_decoded(t, task->prompt, err) < 0)
         return -1;
     hutch_text_add(t, program, len);
     if (task->tests.text) {
-        add_text(t, "\n");
+        hutch_text_add_string(t, "\n");
         if (add_decoded(t, task->tests, err) < 0)
             return -1;
-        add_text(t, "\n");
+        hutch_text_add_string(t, "\n");
     }
     return 0;
 }
@@ -126,7 +119,7 @@ static int make_words(struct json_view list, char ***ret, struct hutch_err *err)
                 hutch_text_done(&t);
                 return -1;
             }
-            add_text(&t, "=");
+            hutch_text_add_string(&t, "=");
         }
         if (add_decoded(&t, value, err) < 0) {
             hutch_text_done(&t);
@@ -139,87 +132,6 @@ static int make_words(struct json_view list, char ***ret, struct hutch_err *err)
     }
     return 0;
 }
-
-/* ---- files ---- */
-
-/* Opens the directory of @path below @dirfd, makes what is missing, and returns the last component. */
-static int open_parent(int dirfd, char *path, int *ret_fd, const char **ret_name, struct hutch_err *err)
-{
-    auto_fd fd = fcntl(dirfd, F_DUPFD_CLOEXEC, 3);
-    char *slash;
-
-    if (fd < 0)
-        return hutch_err_set(err, errno, "make a file of a task");
-    while ((slash = strchr(path, '/'))) {
-        int next;
-
-        *slash = '\0';
-        if (!*path || strcmp(path, ".") == 0 || strcmp(path, "..") == 0)
-            return hutch_err_set(err, EINVAL, "the name of a file has an empty part, '.' or '..' in it");
-        if (mkdirat(fd, path, 0755) < 0 && errno != EEXIST)
-            return hutch_err_set(err, errno, "make the directory '%s' of a task", path);
-        next = openat(fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (next < 0)
-            return hutch_err_set(err, errno, "make the directory '%s' of a task", path);
-        close(hutch_fd_take(&fd));
-        fd = next;
-        path = slash + 1;
-    }
-    if (!*path || strcmp(path, ".") == 0 || strcmp(path, "..") == 0)
-        return hutch_err_set(err, EINVAL, "the name of a file has an empty part, '.' or '..' in it");
-    *ret_fd = hutch_fd_take(&fd);
-    *ret_name = path;
-    return 0;
-}
-
-static int write_file(int dirfd, struct json_view key, struct json_view value, struct hutch_err *err)
-{
-    auto_free char *path = NULL, *data = NULL;
-    auto_fd parent = -1;
-    auto_fd fd = -1;
-    const char *name = NULL;
-    size_t len, path_len;
-
-    if (hutch_json_view_text(key, &path, &path_len, err) < 0 || hutch_json_view_text(value, &data, &len, err) < 0)
-        return -1;
-    if (strlen(path) != path_len)
-        return hutch_err_set(err, EINVAL, "the name of a file has a NUL byte in it");
-    if (open_parent(dirfd, path, &parent, &name, err) < 0)
-        return -1;
-    fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (fd < 0 || hutch_fd_write_all(fd, data, len) < 0)
-        return hutch_err_set(err, errno, "write the file '%s' of a task", name);
-    return 0;
-}
-
-static int make_files(const struct batch_manner *manner, const struct batch_task *task, uint64_t number,
-                      struct batch_run *run, struct hutch_err *err)
-{
-    struct json_walk walk = hutch_json_view_walk(task->files);
-    struct json_view key, value;
-    auto_fd dirfd = -1;
-
-    if (hutch_json_view_count(task->files) == 0)
-        return 0;
-    snprintf(run->files_name, sizeof(run->files_name), "%" PRIu64, number);
-    run->files_fd = manner->files_fd;
-    if (asprintf(&run->files_path, "%s/%s", manner->files_path, run->files_name) < 0) {
-        run->files_path = NULL;
-        return hutch_err_set(err, ENOMEM, "put a run together");
-    }
-    if (mkdirat(manner->files_fd, run->files_name, 0755) < 0)
-        return hutch_err_set(err, errno, "make the directory '%s'", run->files_path);
-    dirfd = openat(manner->files_fd, run->files_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (dirfd < 0)
-        return hutch_err_set(err, errno, "open the directory '%s'", run->files_path);
-    while (hutch_json_view_next(&walk, &key, &value))
-        if (write_file(dirfd, key, value, err) < 0)
-            return -1;
-    run->request.data_dir = run->files_path;
-    return 0;
-}
-
-/* ---- a run ---- */
 
 static uint64_t either(uint64_t first, uint64_t second)
 {
@@ -234,10 +146,21 @@ static void set_limits(const struct batch_manner *manner, const struct batch_tas
     if (task->is_function) /* all its cases are one run */
         request->cpu_ms *= task->n_cases < MAX_CASE_LIMITS ? task->n_cases : MAX_CASE_LIMITS;
     /* Generous, so that it ends only what does not compute: a program gets its CPU time also where ten share a CPU. */
-    request->wall_ms = either(own->wall_ms, either(usual->wall_ms, 10 * request->cpu_ms + 10000));
+    request->wall_ms = either(own->wall_ms, either(usual->wall_ms, WALL_FACTOR * request->cpu_ms + WALL_SLACK_MS));
     request->memory_bytes = own->memory_bytes; /* the usual one is in the policy, so that prepared sandboxes have it */
     request->pids = own->pids;
     request->output_bytes = own->output_bytes;
+}
+
+static int make_files(const struct batch_manner *manner, const struct batch_task *task, uint64_t number,
+                      struct batch_run *run, struct hutch_err *err)
+{
+    if (hutch_json_view_count(task->files) == 0)
+        return 0;
+    if (hutch_batch_files_make(manner->files_fd, manner->files_path, number, task->files, &run->files, err) < 0)
+        return -1;
+    run->request.data_dir = run->files.path;
+    return 0;
 }
 
 static int make_parts(const struct batch_manner *manner, const struct batch_task *task,
@@ -300,13 +223,9 @@ static void free_words(char **words)
 
 void hutch_batch_run_done(struct batch_run *run)
 {
-    struct hutch_err ignored;
-
-    if (run->files_name[0]) /* the directory above goes at the end, and says what is in its way */
-        hutch_rmtree(run->files_fd, run->files_name, &ignored);
+    hutch_batch_files_remove(&run->files);
     free(run->code);
     free(run->input);
-    free(run->files_path);
     free_words(run->args);
     free_words(run->env);
     *run = (struct batch_run)BATCH_RUN_INIT;

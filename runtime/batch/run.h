@@ -5,11 +5,12 @@
 #ifndef HUTCH_BATCH_RUN_H
 #define HUTCH_BATCH_RUN_H
 
-#include "runtime/text/json_view.h"
+#include "runtime/batch/files.h"
 #include "runtime/batch/plan.h"
 #include "runtime/batch/task.h"
-#include "sandbox/err.h"
 #include "runtime/hutch.h"
+#include "runtime/text/json_view.h"
+#include "sandbox/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,23 +25,23 @@ struct batch_manner {
     const char *files_path;
 };
 
+#define BATCH_TOKEN_LEN 32 /* hexadecimal digits of 128 random bits */
+
 /* A run, ready to be submitted. */
 struct batch_run {
     struct hutch_request request; /* but for callbacks and user */
     char *code, *input;           /* owned */
     char **args, **env;           /* owned */
-    char token[33];               /* that the judge was given; "" when it does not run */
-    char files_name[24];          /* of its directory below files_fd, "" for none */
-    char *files_path;             /* owned */
-    int files_fd;
+    char token[BATCH_TOKEN_LEN + 1]; /* that the judge was given; "" when it does not run */
+    struct batch_files files;
 };
-#define BATCH_RUN_INIT { .files_fd = -1 }
+#define BATCH_RUN_INIT { .files = BATCH_FILES_INIT }
 
 /* Sets up the run of one case (0 when there is but one). @number makes names unique. */
 int hutch_batch_run_make(const struct batch_manner *manner, const struct batch_task *task,
                          const struct batch_sample *sample, size_t index, uint64_t number, struct batch_run *ret,
                          struct hutch_err *err);
-/* Its directory goes too. */
+/* Its files go too. */
 void hutch_batch_run_done(struct batch_run *run);
 
 /* The text of a value in a task, where an array is lines, and null is nothing; NUL-terminated, the caller's to free.
