@@ -10,6 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A process that the kernel killed came so close to its limit: its last moments are not all counted. */
+#define CPU_SLACK_MS 50
+#define MEMORY_SLACK 16 /* of this part of the limit */
+
 static const char *const verdict_names[BATCH_VERDICT_COUNT] = {
     [BATCH_PASS] = "pass",
     [BATCH_WRONG_ANSWER] = "wrong_answer",
@@ -48,7 +52,7 @@ static void set_verdict(struct batch_run_verdict *v, enum batch_verdict kind, co
 }
 
 /* The verdict where the engine's alone decides. False: the first process ran to an end of its own. */
-static bool judge_end(const struct batch_run *run, const struct hutch_result *r, struct batch_run_verdict *v)
+static bool decide_by_end(const struct batch_run *run, const struct hutch_result *r, struct batch_run_verdict *v)
 {
     switch (r->verdict) {
     case HUTCH_OK:
@@ -98,13 +102,24 @@ static uint64_t memory_limit(const struct hutch_result *r)
     return hutch_json_view_integer(root, &bytes) && bytes > 0 ? (uint64_t)bytes : 0;
 }
 
+static bool is_memory_used_up(const struct hutch_result *r)
+{
+    uint64_t limit = memory_limit(r);
+
+    return limit && r->memory_peak_bytes != HUTCH_UNKNOWN && r->memory_peak_bytes >= limit - limit / MEMORY_SLACK;
+}
+
+static bool is_cpu_time_used_up(const struct batch_run *run, const struct batch_run_verdict *v)
+{
+    return run->request.cpu_ms && v->cpu_ms + CPU_SLACK_MS >= run->request.cpu_ms;
+}
+
 /* The program's process is gone. The kernel ends it for time or memory while the judge, another process, lives on to
  * report it. */
-static void judge_loss(const struct batch_run *run, const struct hutch_result *r, struct json_view report,
+static void decide_by_loss(const struct batch_run *run, const struct hutch_result *r, struct json_view report,
                        struct batch_run_verdict *v)
 {
     int64_t number = 0, code = 0;
-    uint64_t limit;
 
     if (!hutch_json_view_integer(hutch_json_view_get(report, "signal"), &number)) {
         if (hutch_json_view_integer(hutch_json_view_get(report, "exit_code"), &code))
@@ -114,12 +129,11 @@ static void judge_loss(const struct batch_run *run, const struct hutch_result *r
             set_verdict(v, BATCH_RUNTIME_ERROR, "the program stopped answering the tests");
         return;
     }
-    if (number == SIGXCPU || (number == SIGKILL && run->request.cpu_ms && v->cpu_ms + 50 >= run->request.cpu_ms)) {
+    if (number == SIGXCPU || (number == SIGKILL && is_cpu_time_used_up(run, v))) {
         set_verdict(v, BATCH_TIMEOUT, "it used up its CPU time");
         return;
     }
-    limit = number == SIGKILL ? memory_limit(r) : 0;
-    if (limit && r->memory_peak_bytes != HUTCH_UNKNOWN && r->memory_peak_bytes >= limit - limit / 16)
+    if (number == SIGKILL && is_memory_used_up(r))
         set_verdict(v, BATCH_MEMORY_LIMIT, "it ran out of memory");
     else
         set_verdict(v, BATCH_RUNTIME_ERROR, "the program was ended by signal %d before the tests were over",
@@ -133,12 +147,12 @@ static enum batch_verdict verdict_of_failed_test(struct json_view exception)
     return hutch_json_view_is(exception, "MemoryError") ? BATCH_MEMORY_LIMIT : BATCH_RUNTIME_ERROR;
 }
 
-static void judge_report(const struct batch_run *run, const struct hutch_result *r, struct json_view report,
+static void decide_by_report(const struct batch_run *run, const struct hutch_result *r, struct json_view report,
                          struct batch_run_verdict *v)
 {
     struct json_view kind = hutch_json_view_get(report, "kind"), name = hutch_json_view_get(report, "name");
-    struct json_view text_json = hutch_json_view_get(report, "text"),
-                      guarded = hutch_json_view_get(report, "guarded");
+    struct json_view text_json = hutch_json_view_get(report, "text");
+    struct json_view guarded = hutch_json_view_get(report, "guarded");
     auto_free char *text = NULL;
     struct hutch_err err;
     int64_t cpu_ms;
@@ -149,7 +163,7 @@ static void judge_report(const struct batch_run *run, const struct hutch_result 
         v->cpu_ms = (uint64_t)cpu_ms;
     if (hutch_json_view_is_string(text_json) && hutch_json_view_text(text_json, &text, NULL, &err) < 0)
         text = NULL;
-    v->is_exposed = guarded.text && *guarded.text == 'f';
+    v->is_exposed = guarded.text && *guarded.text == 'f'; /* false */
     if (hutch_json_view_is(kind, "passed"))
         v->kind = BATCH_PASS;
     else if (hutch_json_view_is(kind, "compile_error"))
@@ -157,7 +171,7 @@ static void judge_report(const struct batch_run *run, const struct hutch_result 
     else if (hutch_json_view_is(kind, "error"))
         set_verdict(v, verdict_of_failed_test(name), "%s", text ? text : "");
     else if (hutch_json_view_is(kind, "ended"))
-        judge_loss(run, r, report, v);
+        decide_by_loss(run, r, report, v);
     else if (hutch_json_view_is(kind, "garbage"))
         set_verdict(v, BATCH_RUNTIME_ERROR, "the program gave %s", text ? text : "an answer that cannot be read");
     else if (hutch_json_view_is(kind, "apart"))
@@ -166,8 +180,8 @@ static void judge_report(const struct batch_run *run, const struct hutch_result 
         set_verdict(v, BATCH_INTERNAL, "the tests cannot be run: %s", text ? text : "no reason was given");
 }
 
-/* "TOKEN {…}\n", and nothing else, is what the judge says. */
-static void judge_tests(const struct batch_run *run, const struct hutch_result *r, struct batch_run_verdict *v)
+/* The judge writes "TOKEN {…}\n" and nothing else. */
+static void decide_by_tests(const struct batch_run *run, const struct hutch_result *r, struct batch_run_verdict *v)
 {
     static const char missing[] = BATCH_JUDGE_MISSING "\n";
     size_t token_len = strlen(run->token);
@@ -184,7 +198,7 @@ static void judge_tests(const struct batch_run *run, const struct hutch_result *
         set_verdict(v, BATCH_RUNTIME_ERROR, "the tests were ended before they could report");
         return;
     }
-    judge_report(run, r, report, v);
+    decide_by_report(run, r, report, v);
 }
 
 static enum batch_verdict verdict_of_exception(const char *name)
@@ -197,7 +211,7 @@ static enum batch_verdict verdict_of_exception(const char *name)
     return strcmp(name, "MemoryError") == 0 ? BATCH_MEMORY_LIMIT : BATCH_RUNTIME_ERROR;
 }
 
-static void judge_failure(const struct hutch_result *r, struct batch_run_verdict *v)
+static void decide_by_failure(const struct hutch_result *r, struct batch_run_verdict *v)
 {
     if (r->error_name) {
         set_verdict(v, verdict_of_exception(r->error_name), "%.200s: %.3000s", r->error_name,
@@ -209,7 +223,7 @@ static void judge_failure(const struct hutch_result *r, struct batch_run_verdict
     }
 }
 
-static void judge_output(const struct batch_task *task, size_t index, const struct hutch_result *r,
+static void decide_by_output(const struct batch_task *task, size_t index, const struct hutch_result *r,
                          struct batch_run_verdict *v)
 {
     auto_free char *want = NULL;
@@ -220,7 +234,7 @@ static void judge_output(const struct batch_task *task, size_t index, const stru
         if (r->exit_code == 0)
             set_verdict(v, BATCH_WRONG_ANSWER, "exit code 0 in place of %d", (int)task->exit_code);
         else
-            judge_failure(r, v);
+            decide_by_failure(r, v);
         return;
     }
     v->kind = BATCH_PASS;
@@ -239,11 +253,11 @@ void hutch_batch_verdict_reach(const struct batch_run *run, const struct batch_t
 
     if (result->cpu_user_ms != HUTCH_UNKNOWN && result->cpu_system_ms != HUTCH_UNKNOWN)
         v.cpu_ms = result->cpu_user_ms + result->cpu_system_ms;
-    if (!judge_end(run, result, &v)) {
+    if (!decide_by_end(run, result, &v)) {
         if (task->judging == BATCH_BY_TESTS)
-            judge_tests(run, result, &v);
+            decide_by_tests(run, result, &v);
         else
-            judge_output(task, index, result, &v);
+            decide_by_output(task, index, result, &v);
     }
     *ret = v;
 }
