@@ -1,6 +1,5 @@
 #include "runtime/batch/output.h"
 
-#include "runtime/batch/verdict.h"
 #include "sandbox/fd.h"
 
 #include <errno.h>
@@ -11,11 +10,12 @@
 #include <sys/stat.h>
 
 #define COPY_CHUNK (1u << 18)
+#define FIRST_ROOM 1024
 
-static int note_record(struct batch_output *out, size_t item, uint64_t offset, size_t len, struct hutch_err *err)
+static int note_record(struct batch_output *out, const struct batch_record *record, struct hutch_err *err)
 {
     if (out->n_records == out->records_room) {
-        size_t room = out->records_room ? out->records_room * 2 : 1024;
+        size_t room = out->records_room ? out->records_room * 2 : FIRST_ROOM;
         struct batch_record *records = realloc(out->records, room * sizeof(*records));
 
         if (!records)
@@ -23,118 +23,8 @@ static int note_record(struct batch_output *out, size_t item, uint64_t offset, s
         out->records = records;
         out->records_room = room;
     }
-    out->records[out->n_records++] =
-        (struct batch_record){ .item = (uint32_t)item, .len = (uint32_t)len, .offset = offset };
+    out->records[out->n_records++] = *record;
     return 0;
-}
-
-/* ---- what is there already ---- */
-
-struct found {
-    size_t item;
-    bool counts;
-};
-
-static bool read_hash(struct json_view value, struct batch_hash *ret)
-{
-    return hutch_json_view_is_string(value) && hutch_batch_hash_parse(value.text + 1, value.len - 2, ret) == 0;
-}
-
-/* Samples of a task in the order of the input, to be found by number: items of a group are spread over the plan. */
-struct index {
-    size_t *first;  /* by group: where its items begin in @items */
-    uint32_t *items;
-};
-
-static int make_index(const struct batch_plan *plan, struct index *ret, struct hutch_err *err)
-{
-    struct index x = { calloc(plan->n_groups + 1, sizeof(*x.first)), calloc(plan->n_items + 1, sizeof(*x.items)) };
-
-    if (!x.first || !x.items) {
-        free(x.first);
-        free(x.items);
-        return hutch_err_set(err, ENOMEM, "remember %zu samples", plan->n_items);
-    }
-    for (size_t i = 0; i < plan->n_groups; i++)
-        x.first[i + 1] = x.first[i] + plan->groups[i].n_samples;
-    for (size_t i = 0; i < plan->n_items; i++)
-        x.items[x.first[plan->items[i].group] + plan->items[i].sample] = (uint32_t)i;
-    *ret = x;
-    return 0;
-}
-
-static int read_record(const struct batch_output *out, const struct index *x, const char *what, const char *text,
-                     size_t len, struct found *ret, struct hutch_err *err)
-{
-    struct batch_plan *plan = out->plan;
-    auto_free char *id = NULL;
-    enum batch_verdict verdict;
-    struct json_view root, name;
-    struct batch_hash hash;
-    size_t group;
-    int64_t sample;
-
-    if (hutch_json_view_check(what, 1, 1, text, len, &root, err) < 0)
-        return hutch_err_wrap(err, "this is no result of 'hutch batch' (move the file away)");
-    name = hutch_json_view_get(root, "verdict");
-    if (!hutch_json_view_is_string(name) || hutch_batch_verdict_parse(name.text + 1, name.len - 2, &verdict) < 0 ||
-        !hutch_json_view_integer(hutch_json_view_get(root, "completion_id"), &sample) ||
-        !read_hash(hutch_json_view_get(root, "hash"), &hash))
-        return hutch_err_set(err, 0, "%s: this is no result of 'hutch batch' (move the file away)", what);
-    if (hutch_batch_sample_id(what, plan->options.format, root, &id, err) < 0)
-        return -1;
-    group = hutch_batch_plan_find(plan, id);
-    if (group == SIZE_MAX)
-        return hutch_err_set(err, 0, "%s: this is a result of another batch: there is no task '%s' in '%s'", what, id,
-                             plan->tasks.name);
-    ret->counts = false;
-    if (sample < 0 || (uint64_t)sample >= plan->groups[group].n_samples || verdict == BATCH_INTERNAL)
-        return 0;
-    ret->item = x->items[x->first[group] + (size_t)sample];
-    if (plan->items[ret->item].is_done || plan->items[ret->item].hash.high != hash.high ||
-        plan->items[ret->item].hash.low != hash.low)
-        return 0;
-    ret->counts = true;
-    plan->items[ret->item].is_done = 1;
-    plan->items[ret->item].verdict = (uint8_t)verdict;
-    return 0;
-}
-
-static int read_journal(struct batch_output *out, FILE *file, struct hutch_err *err)
-{
-    struct index x = { NULL, NULL };
-    auto_free char *line = NULL;
-    size_t room = 0, number = 0;
-    uint64_t offset = 0;
-    ssize_t len;
-    int rc = 0;
-
-    if (make_index(out->plan, &x, err) < 0)
-        return -1;
-    while (rc == 0 && (len = getline(&line, &room, file)) > 0) {
-        struct found found = { .counts = false };
-        char what[BATCH_WHERE_MAX];
-
-        number++;
-        if (line[len - 1] != '\n') {
-            out->is_torn = true;
-            break;
-        }
-        snprintf(what, sizeof(what), "'%s': line %zu", out->path, number);
-        rc = read_record(out, &x, what, line, (size_t)len, &found, err);
-        if (rc == 0 && found.counts)
-            rc = note_record(out, found.item, offset, (size_t)len, err);
-        else if (rc == 0)
-            out->n_dropped++;
-        offset += (uint64_t)len;
-    }
-    if (rc == 0 && ferror(file))
-        rc = hutch_err_set(err, errno, "read '%s'", out->path);
-    out->n_kept = out->n_records;
-    out->size = offset;
-    free(x.first);
-    free(x.items);
-    return rc;
 }
 
 /* ---- the file ---- */
@@ -167,7 +57,7 @@ static int copy_record(int from, int to, const struct batch_record *record, cons
 
 /* Puts a copy in the place of the file: the records that count, in input order when that is wanted. The old file stays
  * until the copy is complete, so an interruption here loses nothing. */
-static int rewrite(struct batch_output *out, struct hutch_err *err)
+static int rewrite_file(struct batch_output *out, struct hutch_err *err)
 {
     auto_free char *temporary = NULL;
     struct stat st;
@@ -208,36 +98,48 @@ failed:
     return -1;
 }
 
+static int read_journal(struct batch_output *out, struct hutch_err *err)
+{
+    struct batch_journal journal;
+    struct batch_record record;
+    bool counts = false;
+    int rc;
+
+    if (hutch_batch_journal_open(out->fd, out->path, out->plan, &journal, err) < 0)
+        return -1;
+    while ((rc = hutch_batch_journal_next(&journal, &record, &counts, err)) > 0) {
+        if (!counts)
+            out->n_dropped++;
+        else if (note_record(out, &record, err) < 0)
+            break;
+    }
+    out->n_kept = out->n_records;
+    out->size = journal.offset;
+    out->is_torn = journal.is_torn;
+    hutch_batch_journal_done(&journal);
+    return rc == 0 ? 0 : -1;
+}
+
 static int open_file(struct batch_output *out, bool resume, struct hutch_err *err)
 {
     struct stat st;
-    FILE *file;
-    int copy, rc;
 
     out->fd = open(out->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
     if (out->fd < 0 || fstat(out->fd, &st) < 0)
         return hutch_err_set(err, errno, "open '%s' for the results", out->path);
+    if (!S_ISREG(st.st_mode) && resume)
+        return hutch_err_set(err, 0, "'%s' is not a regular file, so nothing can be resumed from it", out->path);
     if (!S_ISREG(st.st_mode))
-        return !resume ? 0 : hutch_err_set(err, 0, "'%s' is not a regular file, so nothing can be resumed from it",
-                                           out->path);
+        return 0;
     if (flock(out->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
         return hutch_err_set(err, errno, "another 'hutch batch' writes to '%s'", out->path);
+    if (!resume && st.st_size > 0)
+        return hutch_err_set(err, EEXIST, "'%s' holds results (--resume goes on from there; or remove it)", out->path);
     if (!resume)
-        return st.st_size == 0 ? 0 : hutch_err_set(err, EEXIST, "'%s' holds results (--resume goes on from there; or "
-                                                   "remove it)", out->path);
-    copy = fcntl(out->fd, F_DUPFD_CLOEXEC, 3);
-    file = copy < 0 ? NULL : fdopen(copy, "r");
-    if (!file) {
-        hutch_err_set(err, errno, "read '%s'", out->path);
-        if (copy >= 0)
-            close(copy);
+        return 0;
+    if (read_journal(out, err) < 0)
         return -1;
-    }
-    rc = read_journal(out, file, err);
-    fclose(file);
-    if (rc < 0)
-        return -1;
-    return out->is_torn || out->n_dropped ? rewrite(out, err) : 0;
+    return out->is_torn || out->n_dropped ? rewrite_file(out, err) : 0;
 }
 
 int hutch_batch_output_open(const char *path, bool resume, bool in_order, struct batch_plan *plan,
@@ -279,9 +181,11 @@ int hutch_batch_output_open(const char *path, bool resume, bool in_order, struct
 
 static int write_record(struct batch_output *out, size_t item, const char *record, size_t len, struct hutch_err *err)
 {
+    struct batch_record written = { .item = (uint32_t)item, .len = (uint32_t)len, .offset = out->size };
+
     if (hutch_fd_write_all(out->fd, record, len) < 0)
         return hutch_err_set(err, errno, "write to '%s'", out->path ? out->path : "standard output");
-    if (out->path && note_record(out, item, out->size, len, err) < 0)
+    if (out->path && note_record(out, &written, err) < 0)
         return -1;
     out->size += len;
     return 0;
@@ -328,7 +232,7 @@ int hutch_batch_output_finish(struct batch_output *out, bool is_complete, struct
             return -1;
     for (size_t i = 1; i < out->n_records; i++)
         is_sorted = is_sorted && out->records[i - 1].item < out->records[i].item;
-    return is_complete && out->in_order && !is_sorted ? rewrite(out, err) : 0;
+    return is_complete && out->in_order && !is_sorted ? rewrite_file(out, err) : 0;
 }
 
 void hutch_batch_output_done(struct batch_output *out)

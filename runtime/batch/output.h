@@ -5,19 +5,13 @@
 #ifndef HUTCH_BATCH_OUTPUT_H
 #define HUTCH_BATCH_OUTPUT_H
 
+#include "runtime/batch/journal.h"
 #include "runtime/batch/plan.h"
 #include "sandbox/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* Where a record stands in the file. */
-struct batch_record {
-    uint32_t item;
-    uint32_t len; /* with its newline */
-    uint64_t offset;
-};
 
 struct batch_output {
     char *path;      /* owned; NULL: standard output */
