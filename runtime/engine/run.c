@@ -1,5 +1,6 @@
 #include "runtime/engine/engine_priv.h"
 
+#include "runtime/run/verdict.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
@@ -213,7 +214,7 @@ static void judge(struct slot *slot)
         end_of_slot.cgroup = slot->usage;
     else
         hutch_cgroup_read_usage(cg->controllers ? cg : &none, &end_of_slot.cgroup);
-    if (hutch_supervisor_judge(s, &end_of_slot, &err) < 0)
+    if (hutch_verdict_decide(s, &end_of_slot, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
     if (s->has_ended)
         return;

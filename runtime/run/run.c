@@ -9,6 +9,7 @@
 #include "sandbox/sandbox.h"
 #include "runtime/run/state.h"
 #include "runtime/run/supervisor.h"
+#include "runtime/run/verdict.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -160,7 +161,7 @@ static int finish(struct run *r, struct hutch_err *err)
     if (r->sandbox.pid > 0 && hutch_sandbox_finish(&r->sandbox, &end, &ignored) < 0)
         hutch_log_debug("run: %s (the next start sweeps it)", ignored.msg);
     rc = drain(r, err);
-    if (hutch_supervisor_judge(r->supervisor, &end, err) < 0)
+    if (hutch_verdict_decide(r->supervisor, &end, err) < 0)
         rc = -1;
     if (collect(r, err) < 0)
         rc = -1;

@@ -2,13 +2,10 @@
 
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
-#include "sandbox/inside.h"
 #include "sandbox/log.h"
 #include "runtime/lang/python_error.h"
 
-#include <inttypes.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -166,8 +163,10 @@ static void hear_init(struct supervisor *s)
             hutch_supervisor_end(s, END_MEMORY);
         s->hidden_in_a_row = msg.sample.hidden ? s->hidden_in_a_row + 1 : 0;
         s->cut_in_a_row = msg.sample.is_cut_short ? s->cut_in_a_row + 1 : 0;
-        if (s->hidden_in_a_row >= HIDDEN_MAX || s->cut_in_a_row >= CUT_MAX)
+        if (s->hidden_in_a_row >= HIDDEN_MAX)
             hutch_supervisor_end(s, END_HIDDEN);
+        if (s->cut_in_a_row >= CUT_MAX)
+            hutch_supervisor_end(s, END_UNCOUNTED);
         if (limits[LIMIT_DATA_SIZE] && msg.sample.unlinked_bytes > limits[LIMIT_DATA_SIZE])
             hutch_supervisor_end(s, END_DATA);
         if (limits[LIMIT_CPU_TIME] && msg.sample.cpu_ms > limits[LIMIT_CPU_TIME])
@@ -385,136 +384,6 @@ bool hutch_supervisor_is_drained(const struct supervisor *s)
     return hutch_out_stream_is_done(&s->out) && hutch_out_stream_is_done(&s->err_out);
 }
 
-/* --- the result ------------------------------------------------------------------------------------------------- */
-
-static void say(struct supervisor *s, enum hutch_verdict verdict, const char *fmt, ...) HUTCH_PRINTF(3, 4);
-static void say(struct supervisor *s, enum hutch_verdict verdict, const char *fmt, ...)
-{
-    va_list ap;
-
-    s->result->verdict = verdict;
-    va_start(ap, fmt);
-    vsnprintf(s->result->message, sizeof(s->result->message), fmt, ap);
-    va_end(ap);
-}
-
-static void judge_own_end(struct supervisor *s)
-{
-    struct run_result *res = s->result;
-    int sig = WIFSIGNALED(s->status) ? WTERMSIG(s->status) : 0;
-    uint64_t cpu_limit = s->limits[LIMIT_CPU_TIME];
-
-    if (WIFEXITED(s->status)) {
-        res->exit_code = WEXITSTATUS(s->status);
-        res->verdict = res->exit_code == 0 ? HUTCH_OK : HUTCH_ERROR;
-        return;
-    }
-    res->signal = sig;
-    if (sig == SIGSYS)
-        say(s, HUTCH_DENIED, "the program made a system call that is never allowed");
-    /* The kernel's own, RLIMIT_CPU - unless the numbers say that the program sent it to itself. */
-    else if (sig == SIGXCPU && cpu_limit && res->cpu_user_ms + res->cpu_system_ms >= cpu_limit)
-        say(s, HUTCH_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", cpu_limit);
-    else if (sig == SIGKILL)
-        say(s, HUTCH_KILLED, "the program was killed by SIGKILL, and not by hutch");
-    else
-        res->verdict = HUTCH_ERROR;
-}
-
-static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
-{
-    const uint64_t *limits = s->limits;
-    struct run_result *res = s->result;
-
-    if (s->setup_failed) {
-        say(s, HUTCH_SETUP_FAILED, "%s", s->setup_err.msg);
-        res->exit_code = !s->exec_failed ? 125 : s->setup_err.errnum == ENOENT ? 127 : 126;
-        return;
-    }
-    if (s->reason != END_OWN && !s->has_ended)
-        res->signal = SIGKILL;
-    else if (s->has_ended && WIFSIGNALED(s->status))
-        res->signal = WTERMSIG(s->status);
-    else if (s->has_ended)
-        res->exit_code = WEXITSTATUS(s->status);
-    /* The cgroup's count is the kernel's own; it ended everything at once, init too. */
-    if (end->cgroup.oom_kills > 0 && (!s->has_ended || WIFSIGNALED(s->status))) {
-        res->signal = SIGKILL;
-        say(s, HUTCH_OUT_OF_MEMORY, "out of memory: the limit is %" PRIu64 " bytes, enforced by the cgroup",
-            limits[LIMIT_MEMORY]);
-        return;
-    }
-    switch (s->reason) {
-    case END_TIMEOUT:
-        say(s, HUTCH_TIMEOUT, "the run took longer than %" PRIu64 " ms", limits[LIMIT_WALL]);
-        return;
-    case END_CPU_TIME:
-        say(s, HUTCH_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", limits[LIMIT_CPU_TIME]);
-        return;
-    case END_MEMORY:
-        say(s, HUTCH_OUT_OF_MEMORY,
-            "out of memory: %" PRIu64 " bytes were in use and the limit is %" PRIu64 ", enforced by rlimit and supervisor",
-            s->last.memory_bytes, limits[LIMIT_MEMORY]);
-        return;
-    case END_HIDDEN:
-        say(s, HUTCH_KILLED, "what the processes hold cannot be counted: %s",
-            s->hidden_in_a_row >= HIDDEN_MAX ? "one of them made itself unreadable" : "there is too much to look at");
-        return;
-    case END_INPUT:
-        say(s, HUTCH_KILLED, "read standard input: %s", strerrordesc_np(s->in.source_errno));
-        return;
-    case END_OUTPUT:
-        say(s, HUTCH_OUTPUT_LIMIT, "the program wrote more than %" PRIu64 " bytes to %s", s->out.limit,
-            s->out.is_over_limit ? "stdout" : "stderr");
-        return;
-    case END_DATA:
-        say(s, HUTCH_OUTPUT_LIMIT, INSIDE_DATA_DIR " holds more than %" PRIu64 " bytes or %" PRIu64 " files",
-            limits[LIMIT_DATA_SIZE], limits[LIMIT_DATA_FILES]);
-        return;
-    case END_SIGNAL:
-        say(s, HUTCH_KILLED, "hutch was told to stop by SIG%s", sigabbrev_np(s->passed_signal));
-        return;
-    case END_CANCELLED:
-        say(s, HUTCH_KILLED, "the run was cancelled");
-        return;
-    case END_OWN:
-    case END_SETUP:
-    case END_COUNT:
-        break;
-    }
-    if (s->has_ended) {
-        judge_own_end(s);
-    } else if (s->t_started > 0 || s->out.seen > 0 || s->err_out.seen > 0) { /* its output can overtake init's word */
-        res->signal = SIGKILL;
-        say(s, HUTCH_KILLED, "the sandbox was killed from outside");
-    } else {
-        res->exit_code = 125;
-        say(s, HUTCH_SETUP_FAILED, "the sandbox was killed from outside before it was ready");
-    }
-}
-
-static void note_usage(struct supervisor *s, const struct sandbox_end *end)
-{
-    struct run_result *res = s->result;
-    const struct cgroup_usage *cg = &end->cgroup;
-    uint64_t rss = (uint64_t)end->usage.ru_maxrss * 1024;
-
-    res->cpu_user_ms = (uint64_t)end->usage.ru_utime.tv_sec * 1000 + (uint64_t)end->usage.ru_utime.tv_usec / 1000;
-    res->cpu_system_ms = (uint64_t)end->usage.ru_stime.tv_sec * 1000 + (uint64_t)end->usage.ru_stime.tv_usec / 1000;
-    if (cg->cpu_user_us != UINT64_MAX && cg->cpu_system_us != UINT64_MAX) {
-        res->cpu_user_ms = cg->cpu_user_us / 1000;
-        res->cpu_system_ms = cg->cpu_system_us / 1000;
-    }
-    if (cg->memory_peak_bytes != UINT64_MAX)
-        res->memory_peak_bytes = cg->memory_peak_bytes;
-    else
-        res->memory_peak_bytes = s->peak.memory_bytes > rss ? s->peak.memory_bytes : rss;
-    if (cg->pids_peak != UINT64_MAX)
-        res->pids_peak = cg->pids_peak > 0 ? cg->pids_peak - 1 : 0; /* without init */
-    else if (s->peak.pids > 0)
-        res->pids_peak = s->peak.pids;
-}
-
 void hutch_supervisor_admit_loss(struct supervisor *s, const struct hutch_err *err)
 {
     s->result->files.truncated = true;
@@ -531,21 +400,4 @@ void hutch_supervisor_collect(struct supervisor *s, int data_dirfd, const struct
         return;
     hutch_err_wrap(&why, "collect the files of the run");
     hutch_supervisor_admit_loss(s, &why);
-}
-
-int hutch_supervisor_judge(struct supervisor *s, const struct sandbox_end *end, struct hutch_err *err)
-{
-    double now = hutch_clock_ms();
-    struct run_result *res = s->result;
-
-    res->lost_output = s->out.sink_errno ? s->out.sink_errno : s->err_out.sink_errno;
-    note_usage(s, end);
-    find_verdict(s, end);
-    res->prepared_ms = (s->t_started > 0 ? s->t_started : now) - s->t0;
-    if (s->t_started > 0)
-        res->run_ms = (s->t_ended > 0 ? s->t_ended : now) - s->t_started;
-    /* Anybody inside can write a report; where nothing failed there is no error to report. */
-    if (res->verdict != HUTCH_OK && hutch_pyreport_parse(s->report, s->report_len, &res->error) < 0)
-        return hutch_err_set(err, ENOMEM, "keep the error report");
-    return 0;
 }

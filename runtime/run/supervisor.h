@@ -1,9 +1,9 @@
 /* supervisor.h - watches one live run from outside: its streams, clocks and limits, what its init says, the error report, and
- * how much lies in its data directory. Ends the run where a limit is reached, and in the end judges it into a result.
+ * how much lies in its data directory. Ends the run where a limit is reached, and notes what verdict.h decides by.
  *
- * The owner has the event loop. He sets the fields of the first part, then turns: wait for what hutch_supervisor_poll() names, at
+ * The owner has the event loop. It sets the fields of the first part, then turns: wait for what hutch_supervisor_poll() names, at
  * most as long as hutch_supervisor_clocks() says, and hand it to hutch_supervisor_turn(), until hutch_supervisor_is_over(). Then
- * hutch_supervisor_drain(), turn until hutch_supervisor_is_drained(), and hutch_supervisor_judge(). */
+ * hutch_supervisor_drain(), turn until hutch_supervisor_is_drained(), and hutch_verdict_decide(). */
 #ifndef HUTCH_RUN_SUPERVISOR_H
 #define HUTCH_RUN_SUPERVISOR_H
 
@@ -24,7 +24,8 @@ enum end_reason {
     END_TIMEOUT,
     END_CPU_TIME,
     END_MEMORY,
-    END_HIDDEN,
+    END_HIDDEN,    /* a process made itself unreadable */
+    END_UNCOUNTED, /* there is too much to count */
     END_INPUT,
     END_OUTPUT,
     END_DATA,
@@ -133,8 +134,5 @@ bool hutch_supervisor_is_drained(const struct supervisor *s);
 void hutch_supervisor_collect(struct supervisor *s, int data_dirfd, const struct file_list *before);
 /* A result without its list of files is still a result. */
 void hutch_supervisor_admit_loss(struct supervisor *s, const struct hutch_err *err);
-
-/* Verdict, usage, error report and times. -1 on ENOMEM. */
-int hutch_supervisor_judge(struct supervisor *s, const struct sandbox_end *end, struct hutch_err *err);
 
 #endif
