@@ -17,7 +17,7 @@
 
 #define CGROUP_PREFIX "hutch-"
 #define DATA_MODE 0755
-#define MAX_SLOTS 4096 /* live runs of one home */
+#define MAX_RUNS 4096 /* live runs of one home */
 
 static int open_dir_at(int dirfd, const char *name, int *ret_fd, struct hutch_err *err)
 {
@@ -48,12 +48,14 @@ static int make_id(char id[STATE_ID_LEN + 1], struct hutch_err *err)
 /* A name that a run gave its cgroup: nothing else below the noted directory is ours to remove. */
 static bool is_cgroup_name(const char *name)
 {
-    return strncmp(name, CGROUP_PREFIX, strlen(CGROUP_PREFIX)) == 0 &&
-           strspn(name + strlen(CGROUP_PREFIX), "0123456789abcdef") == STATE_ID_LEN && strlen(name) == strlen(CGROUP_PREFIX) + STATE_ID_LEN;
+    if (strncmp(name, CGROUP_PREFIX, strlen(CGROUP_PREFIX)) != 0)
+        return false;
+    name += strlen(CGROUP_PREFIX);
+    return strlen(name) == STATE_ID_LEN && strspn(name, "0123456789abcdef") == STATE_ID_LEN;
 }
 
-/* Removes the cgroup that a dead run noted in its slot: "DIRECTORY\nNAME\n". */
-static int remove_noted_cgroup(int slot_fd, struct hutch_err *err)
+/* Removes the cgroup that a dead run noted in its lock file: "DIRECTORY\nNAME\n". */
+static int remove_noted_cgroup(int lock_fd, struct hutch_err *err)
 {
     struct cgroup_base base = CGROUP_BASE_INIT;
     auto_free char *note = NULL;
@@ -61,9 +63,9 @@ static int remove_noted_cgroup(int slot_fd, struct hutch_err *err)
     size_t len;
     int rc;
 
-    if (lseek(slot_fd, 0, SEEK_SET) < 0)
-        return hutch_err_set(err, errno, "read a slot");
-    if (hutch_fd_slurp(slot_fd, 2 * PATH_MAX, "slot", &note, &len, err) < 0)
+    if (lseek(lock_fd, 0, SEEK_SET) < 0)
+        return hutch_err_set(err, errno, "read the lock file of a run");
+    if (hutch_fd_slurp(lock_fd, 2 * PATH_MAX, "lock file", &note, &len, err) < 0)
         return -1;
     name = strchr(note, '\n');
     end = name ? strchr(name + 1, '\n') : NULL;
@@ -76,14 +78,17 @@ static int remove_noted_cgroup(int slot_fd, struct hutch_err *err)
         if (rc < 0)
             return -1;
     }
-    if (ftruncate(slot_fd, 0) < 0)
-        return hutch_err_set(err, errno, "empty a slot");
+    if (ftruncate(lock_fd, 0) < 0)
+        return hutch_err_set(err, errno, "empty the lock file of a run");
     return 0;
 }
 
-/* Whether nothing was ever done to a directory since it was made: only then may a later run have it. The times tell, but
- * only in ticks of the kernel's clock (as in any file system that does not tell the time of birth), so what they would miss
- * is looked at too. */
+/* What getdents64(2) returns of an empty directory: 19 bytes and a name with its NUL, in units of 8, for "." and "..". */
+#define DOT_AND_DOT_DOT (24 + 24)
+
+/* Whether nothing was ever done to a directory since it was made: only then may a later run have it. The times tell,
+ * but only in ticks of the kernel's clock (as in any file system that does not tell the time of birth), so what they
+ * would miss is checked too. */
 static bool is_untouched(int runs_dirfd, const char *name)
 {
     auto_fd fd = openat(runs_dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -91,31 +96,31 @@ static bool is_untouched(int runs_dirfd, const char *name)
     struct statx st;
     long n;
 
-    if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &st) < 0 || !(st.stx_mask & STATX_BTIME) ||
-        st.stx_ctime.tv_sec != st.stx_btime.tv_sec || st.stx_ctime.tv_nsec != st.stx_btime.tv_nsec)
+    if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &st) < 0 ||
+        !(st.stx_mask & STATX_BTIME) || st.stx_ctime.tv_sec != st.stx_btime.tv_sec || st.stx_ctime.tv_nsec != st.stx_btime.tv_nsec)
         return false;
     if (st.stx_uid != geteuid() || (st.stx_mode & 07777) != DATA_MODE || flistxattr(fd, NULL, 0) > 0)
         return false;
-    n = syscall(SYS_getdents64, fd, entries, sizeof(entries)); /* "." and ".." are 24 bytes each */
-    return n == 48;
+    n = syscall(SYS_getdents64, fd, entries, sizeof(entries));
+    return n == DOT_AND_DOT_DOT;
 }
 
-/* Makes a slot whose lock we hold as good as new. */
-static int clean_slot(int runs_dirfd, int slot_fd, const char *data_name, struct hutch_err *err)
+/* Undoes what the last run with this lock file left, which we have locked. */
+static int clean_up(int runs_dirfd, int lock_fd, const char *data_name, struct hutch_err *err)
 {
     struct stat st;
 
-    if (fstat(slot_fd, &st) < 0)
-        return hutch_err_set(err, errno, "look at a slot");
-    if (st.st_size > 0 && remove_noted_cgroup(slot_fd, err) < 0)
+    if (fstat(lock_fd, &st) < 0)
+        return hutch_err_set(err, errno, "look at the lock file of a run");
+    if (st.st_size > 0 && remove_noted_cgroup(lock_fd, err) < 0)
         return -1;
     if (!is_untouched(runs_dirfd, data_name) && hutch_rmtree(runs_dirfd, data_name, err) < 0)
         return -1;
     return 0;
 }
 
-/* A locked descriptor of slot @number, or -1 when it is held (or @flags lacks O_CREAT and it is not there). */
-static int lock_slot(int runs_dirfd, unsigned number, int flags)
+/* Lock file @number, locked, or -1 when another run holds it (or @flags lacks O_CREAT and it is not there). */
+static int take_lock(int runs_dirfd, unsigned number, int flags)
 {
     char name[16];
     auto_fd fd = -1;
@@ -140,15 +145,15 @@ static void sweep(int runs_dirfd)
         char data_name[24], *end;
         unsigned long number = strtoul(entry->d_name, &end, 10);
         struct hutch_err err;
-        auto_fd slot = -1;
+        auto_fd lock_fd = -1;
 
-        if (*end || end == entry->d_name || number >= MAX_SLOTS)
+        if (*end || end == entry->d_name || number >= MAX_RUNS)
             continue;
-        slot = lock_slot(runs_dirfd, (unsigned)number, 0);
+        lock_fd = take_lock(runs_dirfd, (unsigned)number, 0);
         snprintf(data_name, sizeof(data_name), "%lu.data", number);
         /* What cannot be undone now is left for the next time: it keeps no new run from starting. */
-        if (slot >= 0 && clean_slot(runs_dirfd, slot, data_name, &err) < 0)
-            hutch_log_debug("state: sweep slot %lu: %s", number, err.msg);
+        if (lock_fd >= 0 && clean_up(runs_dirfd, lock_fd, data_name, &err) < 0)
+            hutch_log_debug("state: sweep run %lu: %s", number, err.msg);
     }
     closedir(dir);
 }
@@ -162,16 +167,16 @@ int hutch_state_open(const char *home, struct run_state *ret, struct hutch_err *
         goto fail;
     snprintf(state.cgroup_name, sizeof(state.cgroup_name), CGROUP_PREFIX "%s", state.id);
     sweep(state.runs_dirfd);
-    for (unsigned n = 0; n < MAX_SLOTS && state.slot_fd < 0; n++) {
-        state.slot_fd = lock_slot(state.runs_dirfd, n, O_CREAT);
+    for (unsigned n = 0; n < MAX_RUNS && state.lock_fd < 0; n++) {
+        state.lock_fd = take_lock(state.runs_dirfd, n, O_CREAT);
         snprintf(state.data_name, sizeof(state.data_name), "%u.data", n);
-        if (state.slot_fd >= 0 && clean_slot(state.runs_dirfd, state.slot_fd, state.data_name, err) < 0) {
-            hutch_log_debug("state: slot %u: %s", n, err->msg);
-            hutch_fd_closep(&state.slot_fd);
+        if (state.lock_fd >= 0 && clean_up(state.runs_dirfd, state.lock_fd, state.data_name, err) < 0) {
+            hutch_log_debug("state: run %u: %s", n, err->msg);
+            hutch_fd_closep(&state.lock_fd);
         }
     }
-    if (state.slot_fd < 0) {
-        hutch_err_set(err, errno, "take one of %d slots below '%s/runs'", MAX_SLOTS, state.home);
+    if (state.lock_fd < 0) {
+        hutch_err_set(err, errno, "lock one of %d files in '%s/runs'", MAX_RUNS, state.home);
         goto fail;
     }
     *ret = state;
@@ -192,8 +197,8 @@ int hutch_state_note_cgroup(struct run_state *state, const struct cgroup_base *b
         return 0;
     if (asprintf(&text, "%s%s\n%s\n", base->mount, base->path, state->cgroup_name) < 0)
         return hutch_err_set(err, ENOMEM, "note the cgroup");
-    if (hutch_fd_write_all(state->slot_fd, text, strlen(text)) < 0)
-        return hutch_err_set(err, errno, "write to a slot below '%s/runs'", state->home);
+    if (hutch_fd_write_all(state->lock_fd, text, strlen(text)) < 0)
+        return hutch_err_set(err, errno, "write to a lock file in '%s/runs'", state->home);
     return 0;
 }
 
@@ -222,7 +227,7 @@ int hutch_state_keep_directory(struct run_state *state, int dirfd, const char *n
             return hutch_err_set(err, ENOMEM, "keep the files of a run");
         return 0;
     }
-    /* No reason to lose them: beside the slots they are safe from the next run. */
+    /* No reason to lose them: beside the lock files they are safe from the next run. */
     snprintf(kept, sizeof(kept), "%s.kept", id);
     if (renameat(dirfd, name, state->runs_dirfd, kept) < 0)
         return hutch_err_set(err, errno, "keep the files of a run in '%s/runs/%s'", state->home, kept);
@@ -240,10 +245,10 @@ int hutch_state_close(struct run_state *state, struct hutch_err *err)
 {
     int rc = 0;
 
-    if (state->slot_fd >= 0)
-        rc = clean_slot(state->runs_dirfd, state->slot_fd, state->data_name, err);
+    if (state->lock_fd >= 0)
+        rc = clean_up(state->runs_dirfd, state->lock_fd, state->data_name, err);
     free(state->home);
-    hutch_fd_closep(&state->slot_fd);
+    hutch_fd_closep(&state->lock_fd);
     hutch_fd_closep(&state->runs_dirfd);
     hutch_fd_closep(&state->home_dirfd);
     *state = (struct run_state)RUN_STATE_INIT;

@@ -1,9 +1,9 @@
 /* state.h - what a live run keeps on disk, and the sweep of what a killed one left there.
  *
- * <home>/runs/N is a slot: a file whose flock(2) a run holds as long as its hutch lives, and which names the run's cgroup.
- * <home>/runs/N.data is its fresh /mnt/data. A run takes the first slot that nobody holds and undoes what a dead
- * holder left in it. Slots stay, so that a start makes nothing on disk; there are never more than runs were live at
- * once. */
+ * <home>/runs/N is the lock file of a run: its flock(2) is held as long as the run's hutch lives, and it names the
+ * run's cgroup. <home>/runs/N.data is its fresh /mnt/data. A run takes the first lock file that no other run holds and
+ * undoes what a dead holder left. Lock files stay, so that a start makes nothing on disk; there are never more than
+ * runs were live at once. */
 #ifndef HUTCH_RUN_STATE_H
 #define HUTCH_RUN_STATE_H
 
@@ -18,12 +18,12 @@ struct run_state {
     char *home;           /* owned; absolute */
     int  home_dirfd;      /* owned */
     int  runs_dirfd;      /* owned */
-    int  slot_fd;         /* owned, locked */
+    int  lock_fd;         /* owned; the lock file, locked */
     char data_name[24];   /* "N.data" */
 };
-#define RUN_STATE_INIT { .home_dirfd = -1, .runs_dirfd = -1, .slot_fd = -1 }
+#define RUN_STATE_INIT { .home_dirfd = -1, .runs_dirfd = -1, .lock_fd = -1 }
 
-/* Takes a slot below @home, which is made if missing, and undoes whatever dead runs left in any of them. */
+/* Takes a lock file below @home, which is made if missing, and undoes whatever dead runs left with any of them. */
 int hutch_state_open(const char *home, struct run_state *ret, struct hutch_err *err);
 
 /* Notes where the run's cgroup is going to be made, under cgroup_name. */
@@ -40,7 +40,7 @@ int hutch_state_keep_data(struct run_state *state, char **ret_path, struct hutch
 int hutch_state_keep_directory(struct run_state *state, int dirfd, const char *name, const char *id, char **ret_path,
                                struct hutch_err *err);
 
-/* Gives the slot back; a data directory that was not kept goes. Call it when no process and no cgroup is left. */
+/* Gives the lock back; a data directory that was not kept goes. Call it when no process and no cgroup is left. */
 int hutch_state_close(struct run_state *state, struct hutch_err *err);
 
 #endif

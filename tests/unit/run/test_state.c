@@ -1,4 +1,5 @@
-/* test_state.c - slots: taken by one run at a time, reused when nothing is left in them, cleaned when their holder died. */
+/* test_state.c - lock files of runs: taken by one run at a time, reused when nothing is left of the last, cleaned when
+ * their holder died. */
 #include "runtime/run/state.h"
 
 #include "sandbox/fd.h"
@@ -125,7 +126,7 @@ static void test_a_start_makes_its_home(void **state)
     assert_int_equal(st.st_mode & 07777, 0700);
     assert_false(is_there(p, "runs/0.data")); /* only when asked for */
     close_ok(&s);
-    assert_int_equal(s.slot_fd, -1);
+    assert_int_equal(s.lock_fd, -1);
     assert_int_equal(s.home_dirfd, -1);
     assert_null(s.home);
     close_ok(&s); /* twice does no harm */
@@ -153,7 +154,7 @@ static void test_an_untouched_directory_is_reused(void **state)
     }
     assert_string_not_equal(ids[0], ids[1]);
     assert_string_not_equal(ids[1], ids[2]);
-    assert_false(is_there(p, "runs/1")); /* one at a time needs one slot */
+    assert_false(is_there(p, "runs/1")); /* one at a time needs one lock file */
     assert_int_equal(size_of(p, "runs/0"), 0);
 }
 
@@ -359,7 +360,7 @@ static void test_live_runs_keep_theirs(void **state)
     assert_false(is_there(p, "runs/20"));
 }
 
-/* Many at once, in processes: nobody shares a slot. Each holds his until all have one. */
+/* Many at once, in processes: none share a lock file. Each holds its own until all have one. */
 static void test_starts_at_once(void **state)
 {
     enum { N = 8 };
@@ -479,14 +480,14 @@ static void test_notes(void **state)
     base.dirfd = 0;
     assert_int_equal(hutch_state_note_cgroup(&s, &base, &err), 0);
     snprintf(want, sizeof(want), "/sys/fs/cgroup/a/b\n%s\n", s.cgroup_name);
-    assert_true(pread(s.slot_fd, got, sizeof(got) - 1, 0) > 0);
+    assert_true(pread(s.lock_fd, got, sizeof(got) - 1, 0) > 0);
     assert_string_equal(got, want);
     close_ok(&s);
     assert_int_equal(size_of(p, "runs/0"), 0);
 }
 
 /* A note is only ever ours, but it is read as if it were not: nothing but a cgroup is removed, nobody outside of one is
- * killed, and a slot with nonsense in it works again. */
+ * killed, and a lock file with nonsense in it works again. */
 static void test_hostile_notes(void **state)
 {
     struct place *p = *state;
@@ -536,7 +537,7 @@ static void test_hostile_notes(void **state)
     }
 }
 
-/* More than any note can be: the slot is left alone, and the run takes another. */
+/* More than any note can be: the lock file is left alone, and the run takes another. */
 static void test_a_huge_note(void **state)
 {
     struct place *p = *state;
@@ -552,8 +553,8 @@ static void test_a_huge_note(void **state)
     close_ok(&s);
 }
 
-/* What is no slot is none of our business, and what is in the way of one does not stop a run. */
-static void test_strange_things_among_the_slots(void **state)
+/* What is no lock file is left alone, and what is in the way of one does not stop a run. */
+static void test_strange_things_among_the_lock_files(void **state)
 {
     struct place *p = *state;
     struct run_state s = RUN_STATE_INIT;
@@ -596,7 +597,7 @@ static void test_no_home(void **state)
         assert_memory_equal(err.msg, rows[i].begins, strlen(rows[i].begins));
         assert_non_null(strstr(err.msg, rows[i].home));
         assert_int_equal(err.errnum, rows[i].errnum);
-        assert_int_equal(s.slot_fd, -1); /* untouched */
+        assert_int_equal(s.lock_fd, -1); /* untouched */
     }
     open_ok(p, &s);
     close_ok(&s);
@@ -632,7 +633,7 @@ int main(void)
         T(test_notes),
         T(test_hostile_notes),
         T(test_a_huge_note),
-        T(test_strange_things_among_the_slots),
+        T(test_strange_things_among_the_lock_files),
         T(test_no_home),
     };
 
