@@ -4,6 +4,7 @@
 #include "runtime/cell/stream.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/nbjson.h"
+#include "runtime/text/utf8.h"
 #include "sandbox/fd.h"
 
 #include <cjson/cJSON.h>
@@ -123,10 +124,7 @@ static void keep_idle_text(struct cell_feed *feed, int stream, const char *text,
 {
     size_t room = CELL_MAX_IDLE_BYTES - feed->idle[0].len - feed->idle[1].len;
 
-    if (len > room)
-        for (len = room; len > 0 && (text[len] & 0xc0) == 0x80;)
-            len--; /* at the beginning of a character */
-    hutch_text_add(&feed->idle[stream - 1], text, len);
+    hutch_text_add(&feed->idle[stream - 1], text, hutch_utf8_cut(text, len, room));
 }
 
 void hutch_cell_feed_begin(struct cell_feed *feed, uint64_t max_bytes)

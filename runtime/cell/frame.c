@@ -2,6 +2,7 @@
 
 #include "runtime/cell/frames.h"
 #include "runtime/text/nbjson.h"
+#include "runtime/text/utf8.h"
 #include "sandbox/fd.h"
 
 #include <cjson/cJSON.h>
@@ -116,12 +117,8 @@ char *hutch_cell_frame_text(const struct cJSON *frame, const char *key)
 {
     const cJSON *value = hutch_cell_frame_get(frame, key);
     char *text = cJSON_IsString(value) ? hutch_nbjson_c_text(value) : NULL;
-    size_t len = text != NULL ? strlen(text) : 0;
 
-    if (len > MAX_TEXT) {
-        for (len = MAX_TEXT; len > 0 && (text[len] & 0xc0) == 0x80; len--) /* no character is cut */
-            ;
-        text[len] = '\0';
-    }
+    if (text != NULL)
+        text[hutch_utf8_cut(text, strlen(text), MAX_TEXT)] = '\0';
     return text;
 }

@@ -1,28 +1,16 @@
 #include "runtime/cell/outputs.h"
 
-#include "runtime/text/ansi.h"
-#include "sandbox/fd.h"
+#include "runtime/cell/display.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_write.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/text/utf8.h"
+#include "sandbox/fd.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <search.h>
 #include <stdio.h>
 #include <string.h>
-
-#define MAX_NAME (4u << 10)   /* bytes of an error's name and value, when there is no more room */
-#define MAX_VALUE (64u << 10)
-
-/* What a display shows. All outputs with one id show the same, because each of them replaces what the others do. */
-struct shown {
-    char *id;              /* owned; as JSON; NULL: none, and one output */
-    char *data, *metadata; /* owned; JSON */
-    size_t len;            /* of both */
-    size_t n_outputs;
-};
 
 enum item_kind { ITEM_STREAM, ITEM_DISPLAY, ITEM_VALUE, ITEM_ERROR };
 
@@ -30,16 +18,16 @@ struct item {
     enum item_kind kind;
     int stream;
     struct text_buffer text; /* of a stream; of an error its JSON */
-    size_t line_start;      /* where the last line of the text begins */
-    bool ends_in_return;    /* which removes that line if anything but a newline follows */
-    struct shown *shown;    /* of a display and value */
-    int64_t count;          /* of a value */
+    size_t line_start;       /* where the last line of the text begins */
+    bool ends_in_return;     /* which removes that line if anything but a newline follows */
+    struct cell_display *display; /* of a display and value */
+    int64_t count;           /* of a value */
 };
 
 struct cell_outputs {
     struct item *items; /* owned */
     size_t n, room;
-    void *ids;          /* tsearch(3) of the struct shown that have an id: a tree, as hashes of hostile ids would collide */
+    void *ids; /* the displays that have one: cell/display.h */
     uint64_t max_bytes, n_bytes, n_reserve;
     bool is_truncated, is_text_cut, is_clear_pending, is_broken;
     struct text_buffer told; /* what was returned last */
@@ -57,27 +45,14 @@ struct cell_outputs *hutch_cell_outputs_new(uint64_t max_bytes)
     return o;
 }
 
-static void free_shown(void *p)
-{
-    struct shown *shown = p;
-
-    if (shown == NULL)
-        return;
-    free(shown->id);
-    free(shown->data);
-    free(shown->metadata);
-    free(shown);
-}
-
 static void drop_all(struct cell_outputs *o)
 {
     for (size_t i = 0; i < o->n; i++) {
         hutch_text_done(&o->items[i].text);
-        if (o->items[i].shown != NULL && o->items[i].shown->id == NULL)
-            free_shown(o->items[i].shown);
+        if (o->items[i].display != NULL && o->items[i].display->id == NULL)
+            hutch_cell_display_free(o->items[i].display);
     }
-    tdestroy(o->ids, free_shown);
-    o->ids = NULL;
+    hutch_cell_display_free_all(&o->ids);
     o->n = 0;
     o->n_bytes = o->n_reserve = 0;
     o->is_truncated = o->is_text_cut = o->is_clear_pending = false;
@@ -170,14 +145,7 @@ static void add_run(struct cell_outputs *o, struct item *item, const char *text,
         o->is_broken = true;
 }
 
-static size_t cut_within_char(const char *text, size_t len)
-{
-    while (len > 0 && (text[len] & 0xc0) == 0x80)
-        len--;
-    return len;
-}
-
-static const char *say_cut(struct cell_outputs *o)
+static const char *tell_cut(struct cell_outputs *o)
 {
     struct item *item;
 
@@ -219,12 +187,12 @@ size_t hutch_cell_outputs_add_text(struct cell_outputs *o, int stream, const cha
         }
         if (o->is_broken)
             return done;
-        run = item != NULL ? cut_within_char(text + done, (size_t)left) : 0;
+        run = item != NULL ? hutch_utf8_cut(text + done, len - done, (size_t)left) : 0;
         if (run > 0)
             add_run(o, item, text + done, run);
         else if (item != NULL && item->text.len == 0)
             o->n--; /* it was made for this text */
-        *ret_notice = say_cut(o);
+        *ret_notice = tell_cut(o);
         return done + run;
     }
     return done;
@@ -232,17 +200,12 @@ size_t hutch_cell_outputs_add_text(struct cell_outputs *o, int stream, const cha
 
 /* ---- JSON of one output ---- */
 
-static void put(struct text_buffer *to, const char *text)
-{
-    hutch_text_add(to, text, strlen(text));
-}
-
-static void put_item(struct text_buffer *to, const struct item *item)
+static void print_item(struct text_buffer *to, const struct item *item)
 {
     switch (item->kind) {
     case ITEM_STREAM:
-        put(to, item->stream == 1 ? "{\"name\":\"stdout\"" : "{\"name\":\"stderr\"");
-        put(to, ",\"output_type\":\"stream\",\"text\":");
+        hutch_text_add_string(to, item->stream == 1 ? "{\"name\":\"stdout\"" : "{\"name\":\"stderr\"");
+        hutch_text_add_string(to, ",\"output_type\":\"stream\",\"text\":");
         hutch_json_quote(to, item->text.data, item->text.len);
         break;
     case ITEM_ERROR:
@@ -250,21 +213,21 @@ static void put_item(struct text_buffer *to, const struct item *item)
         return;
     case ITEM_DISPLAY:
     case ITEM_VALUE:
-        put(to, "{\"data\":");
-        put(to, item->shown->data);
+        hutch_text_add_string(to, "{\"data\":");
+        hutch_text_add_string(to, item->display->data);
         if (item->kind == ITEM_VALUE)
             hutch_text_addf(to, ",\"execution_count\":%" PRId64, item->count);
-        put(to, ",\"metadata\":");
-        put(to, item->shown->metadata);
-        put(to, item->kind == ITEM_VALUE ? ",\"output_type\":\"execute_result\"" : ",\"output_type\":\"display_data\"");
-        if (item->shown->id != NULL) {
-            put(to, ",\"transient\":{\"display_id\":");
-            put(to, item->shown->id);
-            put(to, "}");
+        hutch_text_add_string(to, ",\"metadata\":");
+        hutch_text_add_string(to, item->display->metadata);
+        hutch_text_add_string(to, item->kind == ITEM_VALUE ? ",\"output_type\":\"execute_result\"" : ",\"output_type\":\"display_data\"");
+        if (item->display->id != NULL) {
+            hutch_text_add_string(to, ",\"transient\":{\"display_id\":");
+            hutch_text_add_string(to, item->display->id);
+            hutch_text_add_string(to, "}");
         }
         break;
     }
-    put(to, "}");
+    hutch_text_add_string(to, "}");
 }
 
 static const char *told(struct cell_outputs *o)
@@ -277,211 +240,147 @@ static const char *told(struct cell_outputs *o)
 static const char *tell_item(struct cell_outputs *o, const struct item *item)
 {
     hutch_text_done(&o->told);
-    put_item(&o->told, item);
+    print_item(&o->told, item);
     return told(o);
 }
 
 /* ---- displays ---- */
 
-static int compare_ids(const void *a, const void *b)
+static uint64_t bytes_of(const struct cell_display *display)
 {
-    return strcmp(((const struct shown *)a)->id, ((const struct shown *)b)->id);
+    return display != NULL ? (uint64_t)display->len * display->n_outputs : 0;
 }
 
-static struct shown *find_shown(const struct cell_outputs *o, char *id)
+/* What @n outputs are to show, in place of @old, which may be NULL: @data and @metadata, or that these are left out. */
+static struct cell_display *make_display(struct cell_outputs *o, const cJSON *data, const cJSON *metadata, size_t n,
+                                         const struct cell_display *old)
 {
-    const struct shown key = { .id = id };
-    struct shown *const *found = id != NULL ? tfind(&key, &o->ids, compare_ids) : NULL;
+    struct cell_display *display = hutch_cell_display_new(data, metadata);
+    uint64_t room = (bytes_left(o) + bytes_of(old)) / (n > 0 ? n : 1);
 
-    return found != NULL ? *found : NULL;
-}
-
-/* What @n outputs are to show: @data and @metadata, or that these are left out when it becomes too much; without an id. @freed: bytes that
- * it takes the place of. */
-static struct shown *make_shown(struct cell_outputs *o, const cJSON *data, const cJSON *metadata, uint64_t n, uint64_t freed)
-{
-    struct shown *shown = calloc(1, sizeof(*shown));
-
-    if (shown != NULL) {
-        shown->data = hutch_nbjson_print(data, NBJSON_COMPACT, NULL);
-        shown->metadata = hutch_nbjson_print(metadata, NBJSON_COMPACT, NULL);
+    if (display != NULL && display->len > room) {
+        o->is_truncated = true;
+        if (hutch_cell_display_omit(display, o->max_bytes) < 0) {
+            hutch_cell_display_free(display);
+            display = NULL;
+        }
     }
-    if (shown == NULL || shown->data == NULL || shown->metadata == NULL) {
-        free_shown(shown);
+    if (display == NULL)
+        o->is_broken = true;
+    return display;
+}
+
+/* @with, which is freed, takes the place of what @display is. */
+static void replace_display(struct cell_outputs *o, struct cell_display *display, struct cell_display *with)
+{
+    o->n_bytes -= bytes_of(display);
+    hutch_cell_display_replace(display, with);
+    o->n_bytes += bytes_of(display);
+}
+
+/* @ret: as JSON, for the caller to free; NULL where there is none, or an empty one, which nbclient takes for none. */
+static int print_id(struct cell_outputs *o, const cJSON *id, char **ret)
+{
+    *ret = NULL;
+    if (id == NULL || id->valuestring[0] == '\0')
+        return 0;
+    *ret = hutch_nbjson_print(id, NBJSON_COMPACT, NULL);
+    if (*ret == NULL)
+        o->is_broken = true;
+    return *ret != NULL ? 0 : -1;
+}
+
+/* A new last item that shows @display; NULL when there is no room or no memory. */
+static struct item *add_display_item(struct cell_outputs *o, enum item_kind kind, struct cell_display *display)
+{
+    struct item *item = add_item(o, kind, CELL_MAX_OUTPUTS);
+
+    if (item == NULL)
+        return NULL;
+    if (display->id != NULL && display->n_outputs == 0 && hutch_cell_display_insert(&o->ids, display) < 0) {
+        o->n--;
         o->is_broken = true;
         return NULL;
     }
-    shown->len = strlen(shown->data) + strlen(shown->metadata);
-    if (shown->len > (bytes_left(o) + freed) / (n > 0 ? n : 1)) {
-        char notice[140];
-
-        snprintf(notice, sizeof(notice), "{\"text/plain\":\"[output of %zu bytes left out: more than %" PRIu64 "]\"}", shown->len,
-                 o->max_bytes);
-        free(shown->data);
-        free(shown->metadata);
-        shown->data = strdup(notice);
-        shown->metadata = strdup("{}");
-        shown->len = 0; /* notices are bounded by the number of outputs */
-        o->is_truncated = true;
-        if (shown->data == NULL || shown->metadata == NULL) {
-            free_shown(shown);
-            o->is_broken = true;
-            return NULL;
-        }
-    }
-    return shown;
+    item->display = display;
+    display->n_outputs++;
+    o->n_bytes += display->len;
+    return item;
 }
 
-static void account(struct cell_outputs *o, const struct shown *shown, bool is_added)
-{
-    uint64_t bytes = (uint64_t)shown->len * shown->n_outputs;
-
-    o->n_bytes = is_added ? o->n_bytes + bytes : o->n_bytes - bytes;
-}
-
-/* @with, which is freed, takes the place of what @shown is. */
-static void replace_shown(struct cell_outputs *o, struct shown *shown, struct shown *with)
-{
-    char *data = shown->data, *metadata = shown->metadata;
-
-    account(o, shown, false);
-    shown->data = with->data;
-    shown->metadata = with->metadata;
-    shown->len = with->len;
-    with->data = data;
-    with->metadata = metadata;
-    account(o, shown, true);
-    free_shown(with);
-}
-
-static const char *add_shown(struct cell_outputs *o, enum item_kind kind, const cJSON *data, const cJSON *metadata, const cJSON *id,
-                             int64_t count)
+static const char *add_display(struct cell_outputs *o, enum item_kind kind, const cJSON *data, const cJSON *metadata,
+                               const cJSON *id, int64_t count)
 {
     auto_free char *id_json = NULL;
-    struct shown *shown, *old;
+    struct cell_display *display, *old;
     struct item *item;
 
     clear_if_pending(o);
-    if (o->is_broken)
+    if (o->is_broken || print_id(o, id, &id_json) < 0)
         return NULL;
-    /* nbclient takes an empty id for none */
-    id_json = id != NULL && id->valuestring[0] != '\0' ? hutch_nbjson_print(id, NBJSON_COMPACT, NULL) : NULL;
-    if (id != NULL && id->valuestring[0] != '\0' && id_json == NULL) {
-        o->is_broken = true;
-        return NULL;
-    }
-    old = find_shown(o, id_json);
-    shown = make_shown(o, data, metadata, old != NULL ? old->n_outputs + 1 : 1, old != NULL ? (uint64_t)old->len * old->n_outputs : 0);
-    if (shown == NULL)
+    old = id_json != NULL ? hutch_cell_display_find(&o->ids, id_json) : NULL;
+    display = make_display(o, data, metadata, old != NULL ? old->n_outputs + 1 : 1, old);
+    if (display == NULL)
         return NULL;
     if (old != NULL) {
-        replace_shown(o, old, shown);
-        shown = old;
+        replace_display(o, old, display);
+        display = old;
+    } else {
+        display->id = id_json;
+        id_json = NULL;
     }
-    item = add_item(o, kind, CELL_MAX_OUTPUTS);
+    item = add_display_item(o, kind, display);
     if (item == NULL) {
         if (old == NULL)
-            free_shown(shown);
+            hutch_cell_display_free(display);
         return NULL;
     }
-    if (old == NULL && id_json != NULL) {
-        shown->id = id_json;
-        id_json = NULL;
-        if (tsearch(shown, &o->ids, compare_ids) == NULL) {
-            o->n--;
-            free_shown(shown);
-            o->is_broken = true;
-            return NULL;
-        }
-    }
-    item->shown = shown;
     item->count = count;
-    shown->n_outputs++;
-    o->n_bytes += shown->len;
     return tell_item(o, item);
 }
 
 const char *hutch_cell_outputs_add_display(struct cell_outputs *o, const struct cJSON *data, const struct cJSON *metadata,
                                            const struct cJSON *id)
 {
-    return add_shown(o, ITEM_DISPLAY, data, metadata, id, 0);
+    return add_display(o, ITEM_DISPLAY, data, metadata, id, 0);
 }
 
 const char *hutch_cell_outputs_add_value(struct cell_outputs *o, const struct cJSON *data, const struct cJSON *metadata,
                                          const struct cJSON *id, int64_t count)
 {
-    return add_shown(o, ITEM_VALUE, data, metadata, id, count);
+    return add_display(o, ITEM_VALUE, data, metadata, id, count);
 }
 
 const char *hutch_cell_outputs_update(struct cell_outputs *o, const struct cJSON *data, const struct cJSON *metadata,
                                       const struct cJSON *id)
 {
     auto_free char *id_json = hutch_nbjson_print(id, NBJSON_COMPACT, NULL);
-    struct shown *old, *shown;
+    struct cell_display *old, *display;
 
     if (id_json == NULL)
         o->is_broken = true;
     if (o->is_broken)
         return NULL;
-    old = find_shown(o, id_json);
-    shown = make_shown(o, data, metadata, old != NULL ? old->n_outputs : 1, old != NULL ? (uint64_t)old->len * old->n_outputs : 0);
-    if (shown == NULL)
+    old = hutch_cell_display_find(&o->ids, id_json);
+    display = make_display(o, data, metadata, old != NULL ? old->n_outputs : 1, old);
+    if (display == NULL)
         return NULL;
     hutch_text_done(&o->told);
-    put(&o->told, "{\"data\":");
-    put(&o->told, shown->data);
-    put(&o->told, ",\"id\":");
-    put(&o->told, id_json);
-    put(&o->told, ",\"metadata\":");
-    put(&o->told, shown->metadata);
-    put(&o->told, "}");
+    hutch_text_add_string(&o->told, "{\"data\":");
+    hutch_text_add_string(&o->told, display->data);
+    hutch_text_add_string(&o->told, ",\"id\":");
+    hutch_text_add_string(&o->told, id_json);
+    hutch_text_add_string(&o->told, ",\"metadata\":");
+    hutch_text_add_string(&o->told, display->metadata);
+    hutch_text_add_string(&o->told, "}");
     if (old != NULL)
-        replace_shown(o, old, shown);
+        replace_display(o, old, display);
     else
-        free_shown(shown);
+        hutch_cell_display_free(display);
     return told(o);
 }
 
 /* ---- errors ---- */
-
-static void put_error(struct text_buffer *to, const cJSON *ename, const cJSON *evalue, const cJSON *traceback)
-{
-    const struct { const char *key; const cJSON *value; } parts[] = {
-        { "{\"ename\":", ename }, { ",\"evalue\":", evalue }, { ",\"output_type\":\"error\",\"traceback\":", traceback },
-    };
-
-    for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
-        auto_free char *json = hutch_nbjson_print(parts[i].value, NBJSON_COMPACT, NULL);
-
-        put(to, parts[i].key);
-        if (json != NULL)
-            put(to, json);
-        else
-            to->is_broken = true;
-    }
-    put(to, "}");
-}
-
-static cJSON *shortened(const cJSON *string, size_t max)
-{
-    size_t len = strlen(string->valuestring);
-
-    return hutch_nbjson_string(string->valuestring, len > max ? cut_within_char(string->valuestring, max) : len);
-}
-
-/* Without its traceback, when that does not fit any more: what went wrong is to be told in any case. */
-static void put_short_error(struct text_buffer *to, const cJSON *ename, const cJSON *evalue)
-{
-    cJSON *name = shortened(ename, MAX_NAME), *value = shortened(evalue, MAX_VALUE), *traceback = cJSON_CreateArray();
-
-    if (name != NULL && value != NULL && traceback != NULL)
-        put_error(to, name, value, traceback);
-    else
-        to->is_broken = true;
-    cJSON_Delete(name);
-    cJSON_Delete(value);
-    cJSON_Delete(traceback);
-}
 
 const char *hutch_cell_outputs_add_error(struct cell_outputs *o, const struct cJSON *ename, const struct cJSON *evalue,
                                          const struct cJSON *traceback)
@@ -492,12 +391,12 @@ const char *hutch_cell_outputs_add_error(struct cell_outputs *o, const struct cJ
     clear_if_pending(o);
     if (o->is_broken)
         return NULL;
-    put_error(&text, ename, evalue, traceback);
+    hutch_cell_error_print(&text, ename, evalue, traceback);
     if (text.len > bytes_left(o)) {
         o->is_truncated = true;
         if (text.len > CELL_ERROR_RESERVE - o->n_reserve) {
             hutch_text_done(&text);
-            put_short_error(&text, ename, evalue);
+            hutch_cell_error_print_short(&text, ename, evalue); /* what went wrong is to be told in any case */
         }
         if (text.len > CELL_ERROR_RESERVE - o->n_reserve) {
             hutch_text_done(&text);
@@ -517,61 +416,16 @@ const char *hutch_cell_outputs_add_error(struct cell_outputs *o, const struct cJ
     return tell_item(o, item);
 }
 
-/* The parts of a traceback, a newline between them. NULL: ENOMEM. */
-static char *join_traceback(const cJSON *parts)
-{
-    struct text_buffer to = TEXT_BUFFER_INIT;
-    const cJSON *part;
-
-    cJSON_ArrayForEach(part, parts) {
-        auto_free char *text = hutch_nbjson_c_text(part);
-
-        if (part != parts->child)
-            put(&to, "\n");
-        if (text != NULL)
-            put(&to, text);
-        else
-            to.is_broken = true;
-    }
-    return hutch_text_take(&to, NULL);
-}
-
 int hutch_cell_outputs_error(const struct cell_outputs *o, struct cell_error *ret)
 {
-    struct cell_error error = CELL_ERROR_INIT;
-    const struct item *item = NULL;
-    cJSON *root = NULL;
+    for (size_t i = o->n; i > 0; i--) {
+        const struct item *item = &o->items[i - 1];
 
-    for (size_t i = o->n; i > 0 && item == NULL; i--)
-        if (o->items[i - 1].kind == ITEM_ERROR)
-            item = &o->items[i - 1];
-    if (item == NULL) {
-        *ret = error;
-        return 0;
+        if (item->kind == ITEM_ERROR)
+            return hutch_cell_error_parse(item->text.data, item->text.len, ret);
     }
-    if (hutch_nbjson_parse("error", item->text.data, item->text.len, &NBJSON_NOTEBOOK, &root, &(struct hutch_err){ 0 }) < 0)
-        return -1; /* it was written here: there is no memory */
-    error.name = hutch_nbjson_c_text(cJSON_GetObjectItemCaseSensitive(root, "ename"));
-    error.value = hutch_nbjson_c_text(cJSON_GetObjectItemCaseSensitive(root, "evalue"));
-    error.traceback_ansi = join_traceback(cJSON_GetObjectItemCaseSensitive(root, "traceback"));
-    error.traceback = error.traceback_ansi != NULL ? strdup(error.traceback_ansi) : NULL;
-    cJSON_Delete(root);
-    if (error.name == NULL || error.value == NULL || error.traceback == NULL) {
-        hutch_cell_error_done(&error);
-        return -1;
-    }
-    error.traceback[hutch_ansi_strip(error.traceback, strlen(error.traceback))] = '\0';
-    *ret = error;
+    *ret = (struct cell_error)CELL_ERROR_INIT;
     return 0;
-}
-
-void hutch_cell_error_done(struct cell_error *error)
-{
-    free(error->name);
-    free(error->value);
-    free(error->traceback);
-    free(error->traceback_ansi);
-    *error = (struct cell_error)CELL_ERROR_INIT;
 }
 
 /* ---- all of them ---- */
@@ -581,13 +435,13 @@ char *hutch_cell_outputs_json(const struct cell_outputs *o, size_t *ret_len)
     struct text_buffer to = TEXT_BUFFER_INIT;
 
     to.is_broken = o->is_broken;
-    put(&to, "[");
+    hutch_text_add_string(&to, "[");
     for (size_t i = 0; i < o->n; i++) {
         if (i > 0)
-            put(&to, ",");
-        put_item(&to, &o->items[i]);
+            hutch_text_add_string(&to, ",");
+        print_item(&to, &o->items[i]);
     }
-    put(&to, "]");
+    hutch_text_add_string(&to, "]");
     return hutch_text_take(&to, ret_len);
 }
 

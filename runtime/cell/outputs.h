@@ -6,6 +6,8 @@
 #ifndef HUTCH_CELL_OUTPUTS_H
 #define HUTCH_CELL_OUTPUTS_H
 
+#include "runtime/cell/error.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -47,15 +49,7 @@ bool hutch_cell_outputs_is_truncated(const struct cell_outputs *o);
 /* What one stream says, in the order of the list; NUL-terminated, for the caller to free. NULL: ENOMEM. */
 char *hutch_cell_outputs_text(const struct cell_outputs *o, int stream, size_t *ret_len);
 
-/* The last error in the list. All NUL-terminated and owned, U+0000 within is U+FFFD; all NULL: none. */
-struct cell_error {
-    char *name, *value;
-    char *traceback;      /* without colours */
-    char *traceback_ansi; /* its parts, a newline between them */
-};
-#define CELL_ERROR_INIT { .name = NULL }
-/* -1: ENOMEM, @ret untouched. */
+/* The last error in the list. -1: ENOMEM, @ret untouched. */
 int hutch_cell_outputs_error(const struct cell_outputs *o, struct cell_error *ret);
-void hutch_cell_error_done(struct cell_error *error);
 
 #endif

@@ -43,6 +43,15 @@ size_t hutch_utf8_encode(unsigned code, char to[4])
     return len;
 }
 
+size_t hutch_utf8_cut(const char *text, size_t len, size_t max)
+{
+    if (len <= max)
+        return len;
+    while (max > 0 && ((uint8_t)text[max] & 0xc0) == 0x80)
+        max--;
+    return max;
+}
+
 bool hutch_utf8_is_valid(const char *text, size_t len)
 {
     enum utf8_kind kind;

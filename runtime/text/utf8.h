@@ -20,6 +20,9 @@ size_t hutch_utf8_next(const char *text, size_t len, enum utf8_kind *ret_kind);
 /* The other way: the 1 to 4 bytes of a character, which may be a surrogate. Returns how many. */
 size_t hutch_utf8_encode(unsigned code, char to[4]);
 
+/* How many of the @len bytes of valid UTF-8 make whole characters within @max bytes. */
+size_t hutch_utf8_cut(const char *text, size_t len, size_t max);
+
 bool hutch_utf8_is_valid(const char *text, size_t len);
 
 #endif
