@@ -1,0 +1,40 @@
+/* notebook_priv.h - what the files of a notebook share: members of its objects, and the displays that its outputs show. */
+#ifndef HUTCH_NOTEBOOK_NOTEBOOK_PRIV_H
+#define HUTCH_NOTEBOOK_NOTEBOOK_PRIV_H
+
+#include "runtime/notebook/notebook.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+
+static inline int refuse_memory(struct hutch_err *err)
+{
+    return hutch_err_set(err, ENOMEM, "keep the notebook in memory");
+}
+
+static inline struct cJSON *get_member(const struct cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+static inline const char *get_text(const struct cJSON *object, const char *key)
+{
+    return cJSON_GetStringValue(get_member(object, key));
+}
+
+static inline void set_member(struct cJSON *object, const char *key, struct cJSON *value)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(object, key);
+    cJSON_AddItemToObject(object, key, value);
+}
+
+/* What is wrong with a cell, as nbformat has it: "has no 'metadata'"; NULL: nothing. */
+const char *hutch_notebook_check_cell(const struct cJSON *cell);
+
+/* Takes the display ids off a cell's new outputs and remembers them. */
+int hutch_notebook_take_displays(struct notebook *nb, struct cJSON *outputs, struct hutch_err *err);
+/* Outputs show what they were told by hutch_notebook_update() since the last call. */
+int hutch_notebook_show_updates(struct notebook *nb, struct hutch_err *err);
+void hutch_notebook_free_displays(struct notebook *nb);
+
+#endif
