@@ -1,37 +1,39 @@
 /* hutch.h - libhutch: runs untrusted code in fresh sandboxes, with an interpreter already in them.
  *
- * A RUN is one program in a sandbox of its own. A SESSION is a sandbox that is kept for several pieces of code, cells, which share
- * variables and files as the cells of a notebook do.
+ * A RUN is one program in a sandbox of its own. A SESSION is a sandbox that is kept for several pieces of code, cells,
+ * which share variables and files as the cells of a notebook do.
  *
  * LIFE CYCLE. hutch_engine_open() starts an engine: a few processes of its own, which import what the options say and
- * keep sandboxes prepared. hutch_engine_submit() hands in a run; its result comes by callback. The caller owns the event loop:
- * wait until hutch_engine_fd() is readable (poll, select, level-triggered epoll, an event library; no timeout is needed), then call
- * hutch_engine_dispatch(), which does what is due and calls the callbacks. It never waits for a run; what it does read is the tree of
- * a data directory, before and after a run and from time to time between, so keep those small. hutch_engine_free() ends everything
- * that runs.
+ * keep sandboxes prepared. hutch_engine_submit() hands in a run; its result comes by callback. The caller owns the
+ * event loop: wait until hutch_engine_fd() is readable (poll, select, level-triggered epoll, an event library; no
+ * timeout is needed), then call hutch_engine_dispatch(), which does what is due and calls the callbacks. It never
+ * waits for a run; what it does read is the tree of a data directory, before and after a run and from time to time
+ * between, so keep those small. hutch_engine_free() ends everything that runs.
  *
  *     open -> [ submit | wait for fd -> dispatch (on_output*, on_result) ]* -> free
  *     session_open -> [ session_execute -> (on_output*, on_result) ]* -> session_close (on_end)
  *
- * THREADS, SIGNALS, GLOBALS. The library starts no threads, installs no signal handlers, and keeps no state outside its
- * engines; two engines in one process know nothing of each other. Where the caller's cgroup is delegated to it and holds nobody else,
- * opening an engine moves the calling process into a child group, "hutch-supervisor", as only that lets sandboxes have controllers; with
- * other processes in the group the limits are the weaker ones, and each result says so. One engine is used by one thread at a time; different engines
- * may be used by different threads. An engine belongs to the process that opened it and ends with it; a child that is forked from
- * that without an execve(2) must not use it. The engine's helper process is a child of the calling process: a host that reaps every
- * child with wait(-1) may take it, which does no harm.
+ * THREADS, SIGNALS, GLOBALS. The library starts no threads, installs no signal handlers, and keeps no state outside
+ * its engines; two engines in one process know nothing of each other. Where the caller's cgroup is delegated to it and
+ * holds nobody else, opening an engine moves the calling process into a child group, "hutch-supervisor", as only that
+ * lets sandboxes have controllers; with other processes in the group the limits are the weaker ones, and each result
+ * says so. One engine is used by one thread at a time; different engines may be used by different threads. An engine
+ * belongs to the process that opened it and ends with it; a child that is forked from that without an execve(2) must
+ * not use it. The engine's helper process is a child of the calling process: a host that reaps every child with
+ * wait(-1) may take it, which does no harm.
  *
- * MEMORY. What is passed in is copied before a call returns. What a callback is given is the engine's and ends with the
- * callback. Callbacks may call everything but dispatch and free, and must not block.
+ * MEMORY. What is passed in is copied before a call returns. What a callback is given is the engine's and ends with
+ * the callback. Callbacks may call everything but dispatch and free, and must not block.
  *
  * UNITS. Times are milliseconds, sizes are bytes, CPUs are thousandths of one. 0 in an option takes the default.
  *
  * ERRORS. A failing call returns -1 and fills *err (which may be NULL). Whatever goes wrong with a run that was
  * accepted is told by its result: every accepted run and cell gets exactly one.
  *
- * VERSIONS. A program keeps working with a newer library that has added fields at the end of a struct: hutch_..._init() sets the size
- * of options and requests, and the caller that of what it has filled: hutch_engine_stats, hutch_limits, hutch_limit_report,
- * hutch_layer_report. hutch_zygote, hutch_zygote_stats and hutch_error do not change. */
+ * VERSIONS. A program keeps working with a newer library that has added fields at the end of a struct:
+ * hutch_..._init() sets the size of options and requests, and the caller that of what it has filled:
+ * hutch_engine_stats, hutch_limits, hutch_limit_report, hutch_layer_report. hutch_zygote, hutch_zygote_stats and
+ * hutch_error do not change. */
 #ifndef HUTCH_H
 #define HUTCH_H
 
@@ -52,15 +54,16 @@ struct hutch_error {
 
 /* --- engine --- */
 
-/* One interpreter that is kept warm. Zygotes of an engine form a tree: a zygote is forked from its parent and imports more, so
- * memory is shared. A run goes to the smallest that has all that its code imports and that any zygote has. */
+/* One interpreter that is kept warm. Zygotes of an engine form a tree: a zygote is forked from its parent and imports
+ * more, so memory is shared. A run goes to the smallest that has all that its code imports and that any zygote has. */
 struct hutch_zygote {
     const char *name;           /* "pandas"; letters, digits, '-' and '_' */
     const char *parent;         /* name of an earlier one; NULL for the first, and only for that */
-    const char *const *modules; /* NULL-terminated: what is imported beyond the parent's; one that the image lacks is skipped */
+    const char *const *modules; /* NULL-terminated: what is imported beyond the parent's; one that the image lacks is
+                                 * skipped */
     const char *warm_up;        /* Python text of the operator's that runs once, after the imports; NULL for none */
-    unsigned min, max;          /* prepared sandboxes: kept at all times, and at most kept (a burst beyond builds on demand); 0 and 0: 2
-                                 * and 32 */
+    unsigned min, max;          /* prepared sandboxes: kept at all times, and at most kept (a burst beyond builds on
+                                 * demand); 0 and 0: 2 and 32 */
 };
 
 #define HUTCH_NO_LIMIT UINT64_MAX
@@ -84,22 +87,29 @@ struct hutch_engine_options {
     unsigned max_queued;  /* beyond those; 0: 1024. More is EAGAIN */
     unsigned recycle_forks;      /* a zygote is replaced after so many workers; 0: 10000 */
     uint64_t recycle_ms;         /* … or after this time; 0: one hour */
-    uint64_t trim_ms;            /* a pool that has more than min and was not used for this long gets smaller; 0: 30 s */
+    uint64_t trim_ms;            /* a pool that has more than min and was not used for this long gets smaller; 0: 30
+                                  * s */
     unsigned max_sessions;       /* open at the same time, besides the runs; 0: 1024 */
-    /* What all runs and sessions get instead of what the policy says. It is the operator's to choose, so it may be more than that. */
-    const char *rootfs;   /* "host": the host's own /usr, read-only; or the path of a root tree. Not together with image */
-    const struct hutch_limits *limits; /* a field that is 0 stays the policy's; HUTCH_NO_LIMIT: none. NULL: all of them are the policy's */
-    const char *network;  /* "none": loopback only. "host": that of the host, unfiltered; runs are built on demand. NULL: the policy's */
+    /* What all runs and sessions get instead of what the policy says. It is the operator's to choose, so it may be
+     * more than that. */
+    const char *rootfs;   /* "host": the host's own /usr, read-only; or the path of a root tree. Not together with
+                           * image */
+    const struct hutch_limits *limits; /* a field that is 0 stays the policy's; HUTCH_NO_LIMIT: none. NULL: all of them
+                                        * are the policy's */
+    const char *network;  /* "none": loopback only. "host": that of the host, unfiltered; runs are built on demand.
+                           * NULL: the policy's */
     const char *workdir;  /* absolute, inside; NULL: /mnt/data */
     const char *const *env;     /* NAME=VALUE on top of the policy's. Lists end with NULL; NULL: none */
-    const char *const *volumes; /* "SRC:DST" or "SRC:DST:ro": what the host has at the absolute path SRC is at DST inside */
-    const char *const *tmpfs;   /* "DST" or "DST:SIZE": an empty directory of a run's own; 64 MiB, or a size such as "16m" */
+    const char *const *volumes; /* "SRC:DST" or "SRC:DST:ro": what the host has at the absolute path SRC is at DST
+                                 * inside */
+    const char *const *tmpfs;   /* "DST" or "DST:SIZE": an empty directory of a run's own; 64 MiB, or a size such as
+                                 * "16m" */
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);
 
-/* Clears away what killed engines left below home, and waits for nothing else; zygotes and pool get ready while the caller
- * dispatches. Runs may be submitted from the start and wait. Errors: what is wrong with the options, image or policy; ENOENT for a
- * missing launcher. */
+/* Clears away what killed engines left below home, and waits for nothing else; zygotes and pool get ready while the
+ * caller dispatches. Runs may be submitted from the start and wait. Errors: what is wrong with the options, image or
+ * policy; ENOENT for a missing launcher. */
 int hutch_engine_open(const struct hutch_engine_options *options, struct hutch_engine **ret, struct hutch_error *err);
 
 /* Kills whatever runs, without calling back, and removes what the engine left on disk. NULL is fine. Takes some ms, at
@@ -109,8 +119,8 @@ void hutch_engine_free(struct hutch_engine *engine);
 /* The same number all the engine's life; only for waiting until it is readable. */
 int hutch_engine_fd(const struct hutch_engine *engine);
 
-/* -1 when the engine can never run anything (the first zygote or sandbox could not be made, and the error says why); runs that
- * were accepted have got their results by then, and the engine can be freed. */
+/* -1 when the engine can never run anything (the first zygote or sandbox could not be made, and the error says why);
+ * runs that were accepted have got their results by then, and the engine can be freed. */
 int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *err);
 
 struct hutch_zygote_stats {
@@ -169,9 +179,11 @@ struct hutch_result {
     const char *err;     /* stderr, likewise */
     size_t err_len;
     int  out_truncated, err_truncated;
-    const char *error_name, *error_value, *error_traceback; /* of a Python exception, as the program told it, NUL-terminated; or NULL */
-    const char *directory;  /* the request's data_dir; or with keep_data, when files were added, the kept directory below
-                             * home/outputs, the caller's to remove; else NULL. The list of files is in the JSON */
+    const char *error_name, *error_value, *error_traceback; /* of a Python exception, as the program told it,
+                                                             * NUL-terminated; or NULL */
+    const char *directory;  /* the request's data_dir; or with keep_data, when files were added, the kept directory
+                             * below home/outputs, the caller's to remove; else NULL. The list of files is in the
+                             * JSON */
     double queued_ms, prepared_ms, run_ms, total_ms; /* queued counts against no limit */
     uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes, pids_peak; /* HUTCH_UNKNOWN where nobody counted */
     int  was_prepared;   /* a sandbox from the pool, not one built on demand */
@@ -181,7 +193,8 @@ struct hutch_result {
     const struct hutch_cell_result *cell; /* of a rich run, what its one cell showed; NULL without */
 };
 
-/* The whole result as the JSON object of docs/results.md, for the caller to free(3); NULL on ENOMEM. Inside on_result only. */
+/* The whole result as the JSON object of docs/results.md, for the caller to free(3); NULL on ENOMEM. Inside on_result
+ * only. */
 char *hutch_result_to_json(const struct hutch_result *result);
 
 /* What became of a limit, and of a layer of the isolation: docs/results.md. */
@@ -189,7 +202,8 @@ struct hutch_limit_report {
     size_t size;        /* the caller sets it, to sizeof(struct hutch_limit_report) */
     const char *name;   /* "memory", "wall", … */
     uint64_t value;     /* 0: no limit was asked for */
-    char enforcers[64]; /* "cgroup supervisor": who enforces it, names with a blank between; "none" for a limit that nothing enforces */
+    char enforcers[64]; /* "cgroup supervisor": who enforces it, names with a blank between; "none" for a limit that
+                         * nothing enforces */
 };
 struct hutch_layer_report {
     size_t size;        /* the caller sets it, to sizeof(struct hutch_layer_report) */
@@ -205,48 +219,57 @@ int hutch_result_get_layer(const struct hutch_result *result, unsigned index, st
 
 struct hutch_request {
     size_t size;
-    const char *language;      /* "python"; or what else the image has: "sh", "bash", "js", "perl", "ruby", "lua", "r". NULL: "python" */
-    const char *code;          /* the program's text; any bytes but NUL, 64 MiB at most. Above 512 KiB a sandbox is built for it on demand */
+    const char *language;      /* "python"; or what else the image has: "sh", "bash", "js", "perl", "ruby", "lua", "r".
+                                * NULL: "python" */
+    const char *code;          /* the program's text; any bytes but NUL, 64 MiB at most. Above 512 KiB a sandbox is
+                                * built for it on demand */
     size_t code_len;           /* 0: up to the NUL */
-    const char *name;          /* of the program's file below /run/hutch/code; NULL: "main.py" or the language's like. "-c": no file, as
-                                * python3 -c has it */
+    const char *name;          /* of the program's file below /run/hutch/code; NULL: "main.py" or the language's like.
+                                * "-c": no file, as python3 -c has it */
     const char *const *args;   /* NULL-terminated, or NULL; 4096 with 1 MiB in all at most */
-    const char *const *env;    /* NULL-terminated NAME=VALUE on top of the policy's, or NULL. What an interpreter reads at its start (LANG,
-                                * PYTHONHASHSEED, OMP_NUM_THREADS, …) has a sandbox built on demand */
+    const char *const *env;    /* NULL-terminated NAME=VALUE on top of the policy's, or NULL. What an interpreter reads
+                                * at its start (LANG, PYTHONHASHSEED, OMP_NUM_THREADS, …) has a sandbox built on
+                                * demand */
     const char *input;         /* standard input, any bytes, 256 MiB at most; NULL: empty */
     size_t input_len;
     const char *data_dir;      /* host directory to appear at /mnt/data; NULL: a fresh one */
-    int keep_data;             /* with a fresh one: when the run added files, keep it and tell its path in the result; else it is removed */
-    const char *policy;        /* name or path; NULL: the engine's. Another one is built on demand. It says what the run may do, so it is the
-                                * caller's to choose and not his client's */
+    int keep_data;             /* with a fresh one: when the run added files, keep it and tell its path in the result;
+                                * else it is removed */
+    const char *policy;        /* name or path; NULL: the engine's. Another one is built on demand. It says what the
+                                * run may do, so it is the caller's to choose and not his client's */
     uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own (EINVAL): 0 takes that */
-    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes; /* likewise. A sandbox from the pool has the
-                                * policy's memory, pids, cpus: asking for others builds on demand */
+    /* likewise. A sandbox from the pool has the policy's memory, pids, cpus: asking for others builds on demand */
+    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len); /* as it comes, stream 1 or 2
                                 * (stdout, stderr), not NUL-terminated; NULL: into the result */
-    void (*on_result)(void *user, uint64_t id, const struct hutch_result *result);        /* exactly once; may be NULL */
+    /* exactly once; may be NULL */
+    void (*on_result)(void *user, uint64_t id, const struct hutch_result *result);
     void *user;
-    int rich;                  /* Python, without name, args and input: the code runs as the one cell of a session, in IPython's shell,
-                                * and the result has what it displays. What it prints is there and in out and err */
-    int has_input_fd;          /* instead of input, standard input comes from input_fd: a pipe, socket, terminal or file, that is read as
-                                * the program reads and never waited for. The engine keeps a duplicate until the run is over; what a
-                                * program leaves unread may have been taken from it all the same */
+    int rich;                  /* Python, without name, args and input: the code runs as the one cell of a session, in
+                                * IPython's shell, and the result has what it displays. What it prints is there and in
+                                * out and err */
+    int has_input_fd;          /* instead of input, standard input comes from input_fd: a pipe, socket, terminal or
+                                * file, that is read as the program reads and never waited for. The engine keeps a
+                                * duplicate until the run is over; what a program leaves unread may have been taken
+                                * from it all the same */
     int input_fd;
 };
 void hutch_request_init(struct hutch_request *request);
 
-/* 0 and the run's id, which is never 0 (@ret_id may be NULL); on_result is not called before this returns. Errors: EAGAIN (the queue is
- * full: try again when a result has come), EINVAL with what is wrong with the request, ENOENT and the like for its data_dir or policy,
- * ENOMEM. */
+/* 0 and the run's id, which is never 0 (@ret_id may be NULL); on_result is not called before this returns. Errors:
+ * EAGAIN (the queue is full: try again when a result has come), EINVAL with what is wrong with the request, ENOENT and
+ * the like for its data_dir or policy, ENOMEM. */
 int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *request, uint64_t *ret_id,
                         struct hutch_error *err);
 
-/* Ends a run; its result, "killed", comes by a later dispatch. 1 when there was something to end, 0 when it is over or unknown. */
+/* Ends a run; its result, "killed", comes by a later dispatch. 1 when there was something to end, 0 when it is over or
+ * unknown. */
 int hutch_engine_cancel(struct hutch_engine *engine, uint64_t id);
 
-/* Passes a signal, SIGINT or SIGTERM as a rule, on to the program of a run, as a terminal does. Two seconds later it is killed, by a
- * second call at once, and the verdict is "killed". A run whose program has not begun is cancelled. Returns as hutch_engine_cancel(); 0
- * for what is no signal's number, too. Not for sessions: see hutch_session_interrupt(). */
+/* Passes a signal, SIGINT or SIGTERM as a rule, on to the program of a run, as a terminal does. Two seconds later it
+ * is killed, by a second call at once, and the verdict is "killed". A run whose program has not begun is cancelled.
+ * Returns as hutch_engine_cancel(); 0 for what is no signal's number, too. Not for sessions: see
+ * hutch_session_interrupt(). */
 int hutch_engine_signal(struct hutch_engine *engine, uint64_t id, int signal);
 
 /* --- sessions --- */
@@ -265,34 +288,41 @@ struct hutch_output { /* one piece, as it comes */
     int  stream;       /* HUTCH_STREAM: 1 or 2 */
     const char *text;  /* HUTCH_STREAM: any bytes, not NUL-terminated */
     size_t text_len;
-    const char *json;  /* the others: the output as nbformat has it; HUTCH_UPDATE: with "id"; HUTCH_CLEAR: {"wait": true or false}.
-                        * NUL-terminated */
+    const char *json;  /* the others: the output as nbformat has it; HUTCH_UPDATE: with "id"; HUTCH_CLEAR: {"wait":
+                        * true or false}. NUL-terminated */
 };
 
 struct hutch_cell_result {
     size_t size;
-    enum hutch_verdict verdict; /* HUTCH_OK; HUTCH_ERROR: an exception; HUTCH_TIMEOUT, HUTCH_CPU_TIME, HUTCH_OUTPUT_LIMIT: it was interrupted for that, or
-                                 * killed when that did not help; HUTCH_SETUP_FAILED: it was not run; others: what its interpreter died of */
-    int  interpreter_died;      /* variables are lost, message says why, and the session's next cell starts another interpreter */
+    enum hutch_verdict verdict; /* HUTCH_OK; HUTCH_ERROR: an exception; HUTCH_TIMEOUT, HUTCH_CPU_TIME,
+                                 * HUTCH_OUTPUT_LIMIT: it was interrupted for that, or killed when that did not help;
+                                 * HUTCH_SETUP_FAILED: it was not run; others: what its interpreter died of */
+    int  interpreter_died;      /* variables are lost, message says why, and the session's next cell starts another
+                                 * interpreter */
     int  is_fresh;              /* the interpreter of the cell before had died: this one found no variables */
     int  was_interrupted;
     int  execution_count;       /* 0 when it did not begin, or was silent */
-    const char *message;        /* one sentence when the verdict is neither ok nor error or the variables are lost, else "" */
+    const char *message;        /* one sentence when the verdict is neither ok nor error or the variables are lost,
+                                 * else "" */
     const char *outputs;        /* JSON array of nbformat's outputs, merged as nbconvert merges them, NUL-terminated */
     int  truncated;             /* there was more than output_bytes */
-    const char *error_name, *error_value, *error_traceback; /* of the exception; plain text without colours; NULL without one */
+    const char *error_name, *error_value, *error_traceback; /* of the exception; plain text without colours; NULL
+                                                             * without one */
     const char *error_traceback_ansi; /* with them, as IPython prints it */
     int  error_line;            /* of the cell's code, from 1; 0: not known */
     double queued_ms, run_ms;
-    double t_busy, t_input, t_reply, t_idle; /* seconds since 1970, of a notebook's metadata.execution; 0 when it did not get there */
+    double t_busy, t_input, t_reply, t_idle; /* seconds since 1970, of a notebook's metadata.execution; 0 when it did
+                                              * not get there */
     uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes; /* of this cell; HUTCH_UNKNOWN where nobody counted */
     const struct hutch_cell_details *internal;
-    const char *language_info;  /* of the interpreter, as a notebook's metadata has it: a JSON object; NULL: not known */
+    const char *language_info;  /* of the interpreter, as a notebook's metadata has it: a JSON object; NULL: not
+                                 * known */
 };
-/* The whole result as the JSON object of docs/sessions.md, with the files that the cell added, modified and deleted, for the caller to
- * free(3); NULL on ENOMEM. Inside on_result only. */
+/* The whole result as the JSON object of docs/sessions.md, with the files that the cell added, modified and deleted,
+ * for the caller to free(3); NULL on ENOMEM. Inside on_result only. */
 char *hutch_cell_result_to_json(const struct hutch_cell_result *result);
-/* The same for a language model to read: plain text of about @budget tokens at most, 0: 2000, that says what was left out. */
+/* The same for a language model to read: plain text of about @budget tokens at most, 0: 2000, that says what was left
+ * out. */
 char *hutch_cell_result_to_text(const struct hutch_cell_result *result, size_t budget);
 
 struct hutch_session_options {
@@ -302,20 +332,22 @@ struct hutch_session_options {
     const char *const *env;     /* as in hutch_request */
     const char *data_dir;       /* likewise: stays where it is */
     int keep_data;              /* with a fresh one: its path is told by on_end, and it is the caller's to remove */
-    uint64_t idle_ms, lifetime_ms; /* closed after so long without a cell, and so long after it was opened; 0: 10 minutes, one day */
-    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes; /* as in hutch_request; output_bytes of each
-                                 * cell, the others of the session */
+    uint64_t idle_ms, lifetime_ms; /* closed after so long without a cell, and so long after it was opened; 0: 10
+                                    * minutes, one day */
+    /* as in hutch_request; output_bytes of each cell, the others of the session */
+    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes;
     unsigned max_checkpoints;   /* with branches; 0: 8. At most 64 */
     uint64_t checkpoint_bytes;  /* of the files of all checkpoints and branches together; 0: the data limit */
-    void (*on_end)(void *user, uint64_t session, const char *why, const char *directory); /* exactly once, after the results of all
-                                 * cells, and then there is no such session: it was closed, or idle, or broke. @directory: with keep_data */
+    /* exactly once, after the results of all cells, and then there is no such session: it was closed, or idle, or
+     * broke. @directory: with keep_data */
+    void (*on_end)(void *user, uint64_t session, const char *why, const char *directory);
     void *user;
 };
 void hutch_session_options_init(struct hutch_session_options *options);
 
-/* 0 and the session's id, which is never 0; no callback comes before this returns. It does not wait: cells may be given to it at once. A session holds
- * eight descriptors, and one for each checkpoint and branch.
- * Errors: EAGAIN (max_sessions are open), EINVAL, and as hutch_engine_submit(). */
+/* 0 and the session's id, which is never 0; no callback comes before this returns. It does not wait: cells may be
+ * given to it at once. A session holds eight descriptors, and one for each checkpoint and branch. Errors: EAGAIN
+ * (max_sessions are open), EINVAL, and as hutch_engine_submit(). */
 int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *options, uint64_t *ret_id,
                        struct hutch_error *err);
 
@@ -323,64 +355,74 @@ struct hutch_cell {
     size_t size;
     const char *code;     /* UTF-8, any bytes but NUL, 8 MiB at most */
     size_t code_len;      /* 0: up to the NUL */
-    const char *context;  /* its variables are another context's no more than those of another program: [A-Za-z0-9_-]{1,64}, made when it is
-                           * first named, 16 at most; NULL: "main" */
-    uint64_t timeout_ms;  /* then it is interrupted, and five seconds later its interpreter killed; 0: the policy's wall limit, which is also
-                           * the most */
+    const char *context;  /* its variables are another context's no more than those of another program:
+                           * [A-Za-z0-9_-]{1,64}, made when it is first named, 16 at most; NULL: "main" */
+    uint64_t timeout_ms;  /* then it is interrupted, and five seconds later its interpreter killed; 0: the policy's
+                           * wall limit, which is also the most */
     int silent;           /* its value is not shown, and it does not count */
     int no_history;       /* it is not in In and Out */
     int allow_input;      /* input() asks; without, it raises StdinNotImplementedError */
-    void (*on_output)(void *user, uint64_t session, const struct hutch_output *output); /* as it comes, and in the result too; may be NULL */
-    void (*on_input)(void *user, uint64_t session, const char *prompt, int is_password); /* to be answered by hutch_session_reply() */
-    void (*on_result)(void *user, uint64_t session, const struct hutch_cell_result *result); /* exactly once; may be NULL */
+    /* as it comes, and in the result too; may be NULL */
+    void (*on_output)(void *user, uint64_t session, const struct hutch_output *output);
+    /* to be answered by hutch_session_reply() */
+    void (*on_input)(void *user, uint64_t session, const char *prompt, int is_password);
+    /* exactly once; may be NULL */
+    void (*on_result)(void *user, uint64_t session, const struct hutch_cell_result *result);
     void *user;
 };
 void hutch_cell_init(struct hutch_cell *cell);
 
-/* Cells run one after the other, in the order of these calls. Errors: EAGAIN (64 wait already), EINVAL, ENOENT (there is no such
- * session, or no more). */
-int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct hutch_cell *cell, struct hutch_error *err);
+/* Cells run one after the other, in the order of these calls. Errors: EAGAIN (64 wait already), EINVAL, ENOENT (there
+ * is no such session, or no more). */
+int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct hutch_cell *cell,
+                          struct hutch_error *err);
 
 /* KeyboardInterrupt in the cell that runs. 1 when there was one, else 0. */
 int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id);
 /* Answers on_input; NULL: the end of the input. 1 when a cell was waiting for it, else 0. */
 int hutch_session_reply(struct hutch_engine *engine, uint64_t id, const char *text);
-/* Another interpreter, with the same files. Cells that run or wait end as killed; checkpoints and branches are gone. */
+/* Another interpreter, with the same files. Cells that run or wait end as killed; checkpoints and branches are
+ * gone. */
 int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
 /* Cells that run or wait end as killed, then on_end comes. 1 when there was such a session, else 0. */
 int hutch_session_close(struct hutch_engine *engine, uint64_t id);
 
-/* A checkpoint is a copy of the interpreter as it is between two cells, parked, and one of /mnt/data. A branch is one that goes on: the
- * branches of a session take turns. Both end with the session, and with their interpreter. Each of these orders waits its turn in
- * the session's queue, as a cell does, and is answered once. */
+/* A checkpoint is a copy of the interpreter as it is between two cells, parked, and one of /mnt/data. A branch is one
+ * that goes on: the branches of a session take turns. Both end with the session, and with their interpreter. Each of
+ * these orders waits its turn in the session's queue, as a cell does, and is answered once. */
 struct hutch_reply {
     size_t size;
     int  ok;
     const char *message; /* one sentence when it is not, else "" */
     uint64_t id;         /* of the checkpoint or branch */
-    const char *lost;    /* JSON array of sentences: what the copy does not have (threads, child processes, connections); "[]" when nothing */
+    const char *lost;    /* JSON array of sentences: what the copy does not have (threads, child processes,
+                          * connections); "[]" when nothing */
     double ms;           /* that it took, without waiting */
     uint64_t bytes;      /* of files that were copied */
 };
 typedef void (*hutch_on_reply)(void *user, uint64_t session, const struct hutch_reply *reply);
-int hutch_session_checkpoint(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *err);
+int hutch_session_checkpoint(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user,
+                             struct hutch_error *err);
 /* Variables and files are as they were; as often as wanted. */
-int hutch_session_rollback(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint, hutch_on_reply on_reply, void *user,
-                           struct hutch_error *err);
+int hutch_session_rollback(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint, hutch_on_reply on_reply,
+                           void *user, struct hutch_error *err);
 /* Makes a branch that has what there is now. The session stays where it is. */
-int hutch_session_fork(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *err);
+int hutch_session_fork(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user,
+                       struct hutch_error *err);
 /* The cells from here on are that branch's; 0: the one that the session began with. */
 int hutch_session_switch(struct hutch_engine *engine, uint64_t id, uint64_t branch, hutch_on_reply on_reply, void *user,
                          struct hutch_error *err);
-int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint_or_branch, hutch_on_reply on_reply, void *user,
-                       struct hutch_error *err);
+int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint_or_branch, hutch_on_reply on_reply,
+                       void *user, struct hutch_error *err);
 
-/* Files below /mnt/data, which belong to hostile code: names are relative, any bytes but NUL, and no link is followed. At once, also while
- * a cell runs. Errors: EAGAIN (no sandbox has been there yet), ENOENT, EINVAL (a name that leaves the directory), EFBIG and the like. */
+/* Files below /mnt/data, which belong to hostile code: names are relative, any bytes but NUL, and no link is followed.
+ * At once, also while a cell runs. Errors: EAGAIN (no sandbox has been there yet), ENOENT, EINVAL (a name that leaves
+ * the directory), EFBIG and the like. */
 /* [{"path", "size", "mime", "type", "mtime"}], for the caller to free(3). */
 char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
 /* A descriptor, the caller's to close: O_RDONLY of a regular file, or O_WRONLY of a new or emptied one. */
-int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char *name, int flags, struct hutch_error *err);
+int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char *name, int flags,
+                            struct hutch_error *err);
 int hutch_session_delete_file(struct hutch_engine *engine, uint64_t id, const char *name, struct hutch_error *err);
 
 #ifdef __cplusplus

@@ -7,7 +7,8 @@
 
 #include <stdlib.h>
 
-int hutch_cli_engine_options(const struct run_opts *opts, const char *home, struct cli_engine_options *ret, struct hutch_err *err)
+int hutch_cli_engine_options(const struct run_opts *opts, const char *home, struct cli_engine_options *ret,
+                             struct hutch_err *err)
 {
     struct hutch_engine_options *options = &ret->options;
 
@@ -39,8 +40,8 @@ void hutch_cli_engine_done(struct cli_engine_options *options)
     options->launcher = options->policy_dir = NULL;
 }
 
-static int open_engine(const struct cli_engine_options *options, const struct hutch_zygote *zygote, struct hutch_engine **ret,
-                       struct hutch_err *err)
+static int open_engine(const struct cli_engine_options *options, const struct hutch_zygote *zygote,
+                       struct hutch_engine **ret, struct hutch_err *err)
 {
     struct hutch_engine_options all = options->options;
     struct hutch_error error;
@@ -58,7 +59,8 @@ int hutch_cli_engine_open(const struct cli_engine_options *options, struct hutch
     return open_engine(options, &zygote, ret, err);
 }
 
-int hutch_cli_engine_open_bare(const struct cli_engine_options *options, struct hutch_engine **ret, struct hutch_err *err)
+int hutch_cli_engine_open_bare(const struct cli_engine_options *options, struct hutch_engine **ret,
+                               struct hutch_err *err)
 {
     static const struct hutch_zygote zygote = { .name = "bare", .min = 1, .max = 1 };
 

@@ -27,13 +27,14 @@
 static void print_help(void)
 {
     printf("usage: hutch repl [options]\n\n"
-           "A prompt for Python in a sandbox of its own: variables and files stay from cell to cell. Without a terminal, standard\n"
+           "A prompt for Python in a sandbox of its own: variables and files stay from cell to cell. Without a "
+           "terminal, standard\n"
            "input is one cell; exit status 0, 1 after an exception, 124 on a timeout, 125 when hutch failed.\n\n");
     hutch_option_print(&hutch_commands[COMMAND_REPL]);
     printf("\n%%help, typed at the prompt, lists what can be done there.\n");
 }
 
-/* --- images --------------------------------------------------------------------------------------------------------- */
+/* --- images ----------------------------------------------------------------------------------------------------- */
 
 static int open_image(void *user, const char *name, struct hutch_err *err)
 {
@@ -51,7 +52,7 @@ static int open_image(void *user, const char *name, struct hutch_err *err)
     return fd >= 0 ? fd : hutch_err_set(err, 0, "%s", error.message);
 }
 
-/* --- the prompt ----------------------------------------------------------------------------------------------------- */
+/* --- the prompt ------------------------------------------------------------------------------------------------- */
 
 struct text {
     char *data; /* owned */
@@ -101,7 +102,8 @@ static enum prompt_end read_cell(struct repl *r, struct text *cell)
             return PROMPT_LINE;
         }
         hutch_prompt_remember(r->prompt, line, len);
-    } while (hutch_prompt_is_pasting(r->prompt) || !hutch_py_is_complete(cell->data, cell->len)); /* a pasted text is not cut */
+    } while (hutch_prompt_is_pasting(r->prompt) ||
+             !hutch_py_is_complete(cell->data, cell->len)); /* a pasted text is not cut */
     return PROMPT_LINE;
 }
 
@@ -156,10 +158,13 @@ static int exit_status(const struct repl *r, bool was_run)
         return EXIT_HUTCH;
     if (r->is_interactive)
         return 0;
-    return r->verdict == HUTCH_OK ? 0 : r->verdict == HUTCH_TIMEOUT ? EXIT_TIMEOUT : r->verdict == HUTCH_SETUP_FAILED ? EXIT_HUTCH : 1;
+    return r->verdict == HUTCH_OK             ? 0
+           : r->verdict == HUTCH_TIMEOUT      ? EXIT_TIMEOUT
+           : r->verdict == HUTCH_SETUP_FAILED ? EXIT_HUTCH
+                                              : 1;
 }
 
-/* --- beginning and end ----------------------------------------------------------------------------------------------- */
+/* --- beginning and end ------------------------------------------------------------------------------------------ */
 
 static int open_prompt(struct repl *r, const char *home, struct hutch_err *err)
 {
@@ -273,8 +278,9 @@ int hutch_cmd_repl(int argc, char **argv, struct hutch_err *err)
     }
     if (opts.context) {
         if (!hutch_repl_is_context(opts.context)) {
-            hutch_err_set(err, 0, "option '--context': '%s' is no name for a context: 1 to %d letters, digits, '_' and '-'", opts.context,
-                          REPL_CONTEXT_SIZE - 1);
+            hutch_err_set(err, 0,
+                          "option '--context': '%s' is no name for a context: 1 to %d letters, digits, '_' and '-'",
+                          opts.context, REPL_CONTEXT_SIZE - 1);
             goto out;
         }
         strcpy(r.context, opts.context);

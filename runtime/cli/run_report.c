@@ -25,13 +25,14 @@ static void print_enforcement(FILE *to, const struct hutch_result *result)
     struct hutch_limit_report limit = { .size = sizeof(limit) };
 
     for (unsigned i = 0; hutch_result_get_layer(result, i, &layer); i++)
-        fprintf(to, "hutch: layer %-16s %s%s%s\n", layer.name, layer.is_active ? "active" : "absent", layer.detail[0] ? ": " : "",
-                layer.detail);
+        fprintf(to, "hutch: layer %-16s %s%s%s\n", layer.name, layer.is_active ? "active" : "absent",
+                layer.detail[0] ? ": " : "", layer.detail);
     for (unsigned i = 0; hutch_result_get_limit(result, i, &limit); i++)
         if (limit.value)
-            fprintf(to, "hutch: limit %-16s %" PRIu64 ", enforced by%s%s\n", limit.name, limit.value, limit.enforcers[0] ? " " : "",
-                    limit.enforcers);
-    fprintf(to, "hutch: prepared in %.1f ms, ran %.1f ms, %.1f ms in all\n", result->prepared_ms, result->run_ms, result->total_ms);
+            fprintf(to, "hutch: limit %-16s %" PRIu64 ", enforced by%s%s\n", limit.name, limit.value,
+                    limit.enforcers[0] ? " " : "", limit.enforcers);
+    fprintf(to, "hutch: prepared in %.1f ms, ran %.1f ms, %.1f ms in all\n", result->prepared_ms, result->run_ms,
+            result->total_ms);
 }
 
 /* A Python that could not get memory ends with its own words; who said no is worth knowing where no cgroup did. */
@@ -49,7 +50,9 @@ static void explain_memory_error(FILE *to, const struct hutch_result *result)
         return;
     for (i = 0; hutch_result_get_layer(result, i, &layer) && strcmp(layer.name, "cgroup") != 0;)
         i++;
-    fprintf(to, "hutch: the memory limit of %" PRIu64 " bytes is enforced by rlimit and supervisor here, not by a cgroup: %s\n",
+    fprintf(to,
+            "hutch: the memory limit of %" PRIu64
+            " bytes is enforced by rlimit and supervisor here, not by a cgroup: %s\n",
             limit.value, layer.detail);
 }
 
@@ -65,7 +68,8 @@ static void print_messages(FILE *to, const struct run_opts *opts, const struct h
         fprintf(to, "hutch: files written to " INSIDE_DATA_DIR " are in %s\n", result->directory);
 }
 
-int hutch_run_report_make(const struct run_opts *opts, const struct hutch_result *result, struct run_report *ret, struct hutch_err *err)
+int hutch_run_report_make(const struct run_opts *opts, const struct hutch_result *result, struct run_report *ret,
+                          struct hutch_err *err)
 {
     struct run_report report = { .status = hutch_run_exit_status(result) };
     FILE *to;

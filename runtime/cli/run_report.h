@@ -22,9 +22,10 @@ struct run_report {
 int hutch_run_exit_status(const struct hutch_result *result);
 
 /* Where the result is there; it is not looked at later. Errors: ENOMEM. */
-int hutch_run_report_make(const struct run_opts *opts, const struct hutch_result *result, struct run_report *ret, struct hutch_err *err);
-/* Behind all of the program's output. @lost_output: the errno that some of it was lost for; 0: none. Returns the exit status. -1: it
- * could not be printed. */
+int hutch_run_report_make(const struct run_opts *opts, const struct hutch_result *result, struct run_report *ret,
+                          struct hutch_err *err);
+/* Behind all of the program's output. @lost_output: the errno that some of it was lost for; 0: none. Returns the exit
+ * status. -1: it could not be printed. */
 int hutch_run_report_print(const struct run_report *report, int lost_output, struct hutch_err *err);
 void hutch_run_report_done(struct run_report *report);
 

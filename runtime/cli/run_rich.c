@@ -120,9 +120,11 @@ static void tell_death(struct rich_run *run, const struct hutch_result *r)
     if (!r->cell || !r->cell->interpreter_died || r->message[0])
         return;
     if (r->signal)
-        snprintf(why, sizeof(why), "the interpreter died of SIG%s", sigabbrev_np(r->signal) ? sigabbrev_np(r->signal) : "RT");
+        snprintf(why, sizeof(why), "the interpreter died of SIG%s",
+                 sigabbrev_np(r->signal) ? sigabbrev_np(r->signal) : "RT");
     else
-        snprintf(why, sizeof(why), "the interpreter ended with exit code %d before the end of the program", r->exit_code);
+        snprintf(why, sizeof(why), "the interpreter ended with exit code %d before the end of the program",
+                 r->exit_code);
     if (run->request->form == RICH_LLM) {
         hutch_cell_show_raw(&run->show, "[", 1);
         hutch_cell_show_raw(&run->show, why, strlen(why));
@@ -174,7 +176,8 @@ static int submit(struct rich_run *run, struct hutch_err *err)
         request.on_output = on_output;
     request.on_result = on_result;
     request.user = run;
-    return hutch_engine_submit(run->engine, &request, &run->id, &error) < 0 ? hutch_err_set(err, 0, "%s", error.message) : 0;
+    return hutch_engine_submit(run->engine, &request, &run->id, &error) < 0 ? hutch_err_set(err, 0, "%s", error.message)
+                                                                            : 0;
 }
 
 static void hear_signal(struct rich_run *run)
@@ -219,7 +222,8 @@ static int loop(struct rich_run *run, struct hutch_err *err)
         if (run->is_over && run->n_signals != n_before) /* a reader that does not read holds us until then */
             break;
         if (p[0].revents || n == 0)
-            hutch_engine_dispatch(run->engine, NULL); /* an engine that cannot work ends the run, and its result says why */
+            hutch_engine_dispatch(run->engine, NULL); /* an engine that cannot work ends the run, and its result says
+                                                       * why */
         pass_on(run, out, p[2].revents);
         pass_on(run, err_out, p[3].revents);
     }

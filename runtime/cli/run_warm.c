@@ -95,7 +95,8 @@ static int submit(struct warm_run *w, const char *input, size_t input_len, struc
         request.on_output = on_output;
     request.on_result = on_result;
     request.user = w;
-    return hutch_engine_submit(w->engine, &request, &w->id, &error) < 0 ? hutch_err_set(err, 0, "%s", error.message) : 0;
+    return hutch_engine_submit(w->engine, &request, &w->id, &error) < 0 ? hutch_err_set(err, 0, "%s", error.message)
+                                                                        : 0;
 }
 
 static void hear_signal(struct warm_run *w)
@@ -109,7 +110,8 @@ static void hear_signal(struct warm_run *w)
     }
 }
 
-int hutch_run_warm(const struct warm_run_request *request, struct run_report *ret, int *ret_lost_output, struct hutch_err *err)
+int hutch_run_warm(const struct warm_run_request *request, struct run_report *ret, int *ret_lost_output,
+                   struct hutch_err *err)
 {
     struct warm_run w = { .request = request, .report = ret, .out.fd = STDOUT_FILENO, .err_out.fd = STDERR_FILENO };
     auto_free char *input = NULL;
@@ -139,7 +141,8 @@ int hutch_run_warm(const struct warm_run_request *request, struct run_report *re
         if (w.is_over && w.n_signals != n_before) /* a reader that does not read holds us until then */
             break;
         if (w.engine)
-            hutch_engine_dispatch(w.engine, NULL); /* an engine that cannot work ends the run, and its result says why */
+            hutch_engine_dispatch(w.engine, NULL); /* an engine that cannot work ends the run, and its result says
+                                                    * why */
         if (w.is_over) {
             hutch_engine_free(w.engine);
             w.engine = NULL;

@@ -49,7 +49,8 @@ int hutch_result_get_limit(const struct hutch_result *result, unsigned index, st
     report.value = limit->asked;
     for (size_t i = 0; i < ENFORCER_COUNT; i++)
         if (limit->enforcers & 1u << i && len < sizeof(report.enforcers))
-            len += (size_t)snprintf(report.enforcers + len, sizeof(report.enforcers) - len, "%s%s", len ? " " : "", hutch_enforcer_name(i));
+            len += (size_t)snprintf(report.enforcers + len, sizeof(report.enforcers) - len, "%s%s", len ? " " : "",
+                                    hutch_enforcer_name(i));
     give_report(ret, &report, sizeof(report));
     return 1;
 }

@@ -1,5 +1,5 @@
-/* counts.h - the number that the prompt shows: each context counts its cells, and checkpoints and branches have counts of their
- * own. Only for showing: where memory is short, a count begins anew. */
+/* counts.h - the number that the prompt shows: each context counts its cells, and checkpoints and branches have counts
+ * of their own. Only for showing: where memory is short, a count begins anew. */
 #ifndef HUTCH_REPL_COUNTS_H
 #define HUTCH_REPL_COUNTS_H
 

@@ -20,7 +20,7 @@
     "print(data.get('text/plain', '') if isinstance(data, dict) else data), 0)"
 #define DAY_MS          (24u * 3600 * 1000)
 
-/* --- the session --------------------------------------------------------------------------------------------------- */
+/* --- the session ------------------------------------------------------------------------------------------------ */
 
 void hutch_repl_begin_anew(struct repl *r)
 {
@@ -63,7 +63,7 @@ bool hutch_repl_open_session(struct repl *r)
     return false;
 }
 
-/* --- input() ------------------------------------------------------------------------------------------------------- */
+/* --- input() ---------------------------------------------------------------------------------------------------- */
 
 static void restore_echo(struct repl *r)
 {
@@ -120,7 +120,7 @@ static void read_answer(struct repl *r)
     explicit_bzero(line, sizeof(line));
 }
 
-/* --- the loop ------------------------------------------------------------------------------------------------------ */
+/* --- the loop --------------------------------------------------------------------------------------------------- */
 
 static void hear_signal(struct repl *r, int number, bool *ret_interrupt)
 {
@@ -137,7 +137,9 @@ static void hear_signal(struct repl *r, int number, bool *ret_interrupt)
         end_input(r);
         hutch_session_interrupt(r->engine, r->session);
         if (++r->n_interrupts == 2 && r->is_interactive)
-            hutch_cell_show_say(&r->show, "it has been interrupted twice and goes on; Ctrl-\\ ends the interpreter, and its variables are lost");
+            hutch_cell_show_say(
+                &r->show,
+                "it has been interrupted twice and goes on; Ctrl-\\ ends the interpreter, and its variables are lost");
         break;
     case SIGQUIT:
         end_input(r);
@@ -156,7 +158,8 @@ static void hear_signal(struct repl *r, int number, bool *ret_interrupt)
 static bool turn(struct repl *r, bool wants_key, int timeout_ms, bool *ret_interrupt)
 {
     struct backlog *out = &r->show.streams[0].backlog, *err_out = &r->show.streams[1].backlog;
-    bool reads_answer = r->wants_input && hutch_cell_show_is_written(&r->show), is_behind = hutch_cell_show_is_behind(&r->show);
+    bool reads_answer = r->wants_input && hutch_cell_show_is_written(&r->show),
+         is_behind = hutch_cell_show_is_behind(&r->show);
     struct pollfd p[] = {
         { .fd = r->is_broken || is_behind ? -1 : hutch_engine_fd(r->engine), .events = POLLIN },
         { .fd = r->signal_fd, .events = POLLIN },
@@ -235,7 +238,7 @@ void hutch_repl_close_session(struct repl *r)
     hutch_repl_wait(r);
 }
 
-/* --- cells --------------------------------------------------------------------------------------------------------- */
+/* --- cells ------------------------------------------------------------------------------------------------------ */
 
 static void on_output(void *user, uint64_t session, const struct hutch_output *output)
 {
@@ -257,7 +260,8 @@ static void on_result(void *user, uint64_t session, const struct hutch_cell_resu
     r->verdict = result->verdict;
     hutch_cell_show_end(&r->show);
     if (result->message[0] && !is_old_news)
-        hutch_cell_show_say(&r->show, "%s%s", result->message, result->interpreter_died ? "; variables and checkpoints are lost" : "");
+        hutch_cell_show_say(&r->show, "%s%s", result->message,
+                            result->interpreter_died ? "; variables and checkpoints are lost" : "");
     if (!result->message[0] && result->truncated)
         hutch_cell_show_say(&r->show, "there was more output than the limit; the rest was dropped");
     r->has_files |= result->verdict != HUTCH_SETUP_FAILED;

@@ -18,10 +18,10 @@
 #define MAX_WORDS  64
 #define COPY_PIECE (16u << 20) /* between two looks at what else is due */
 
-/* --- words ---------------------------------------------------------------------------------------------------------- */
+/* --- words ------------------------------------------------------------------------------------------------------ */
 
-/* As a shell has them, with quotes and backslashes and nothing else; "~/" is the home directory. @line is written over. -1: an open
- * quote, or too many. */
+/* As a shell has them, with quotes and backslashes and nothing else; "~/" is the home directory. @line is written
+ * over. -1: an open quote, or too many. */
 static int split(char *line, char *words[MAX_WORDS + 1])
 {
     char *to = line, quote = '\0';
@@ -64,7 +64,7 @@ static char *host_path(const char *word)
     return strdup(word);
 }
 
-/* --- files ---------------------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------------------------ */
 
 /* A regular file from its beginning. As it goes on, cells' clocks do too, and Ctrl-C ends it. */
 static int copy(struct repl *r, int from, int to, uint64_t max_bytes, uint64_t *ret_bytes, struct hutch_err *err)
@@ -106,7 +106,8 @@ static void upload_one(struct repl *r, const char *word)
         return;
     }
     if ((uint64_t)st.st_size > r->max_upload) {
-        hutch_cell_show_say(&r->show, "'%s' has %jd bytes, and " INSIDE_DATA_DIR " takes %" PRIu64, word, (intmax_t)st.st_size, r->max_upload);
+        hutch_cell_show_say(&r->show, "'%s' has %jd bytes, and " INSIDE_DATA_DIR " takes %" PRIu64, word,
+                            (intmax_t)st.st_size, r->max_upload);
         return;
     }
     to = hutch_session_open_file(r->engine, r->session, name, O_WRONLY, &error);
@@ -177,7 +178,8 @@ static void do_download(struct repl *r, char **words, int n)
         hutch_cell_show_say(&r->show, "%s", error.message);
         return;
     }
-    to = fstat(from, &st) < 0 ? hutch_err_set(&err, errno, "look at '%s'", name) : open_target(name, n > 1 ? words[1] : NULL, &path, &err);
+    to = fstat(from, &st) < 0 ? hutch_err_set(&err, errno, "look at '%s'", name)
+                              : open_target(name, n > 1 ? words[1] : NULL, &path, &err);
     /* No more than it has now: it may grow as fast as it is read. */
     if (to < 0 || (copy(r, from, to, (uint64_t)st.st_size, &bytes, &err) < 0 && err.errnum != EFBIG))
         hutch_cell_show_say(&r->show, "%s", err.msg);
@@ -243,7 +245,7 @@ static void do_files(struct repl *r, char **words, int n)
     cJSON_Delete(files);
 }
 
-/* --- state ---------------------------------------------------------------------------------------------------------- */
+/* --- state ------------------------------------------------------------------------------------------------------ */
 
 static void do_reset(struct repl *r, char **words, int n)
 {
@@ -273,7 +275,8 @@ static void do_context(struct repl *r, char **words, int n)
     else if (hutch_repl_is_context(words[0]))
         strcpy(r->context, words[0]);
     else
-        hutch_cell_show_say(&r->show, "'%s' is no name for a context: 1 to %d letters, digits, '_' and '-'", words[0], REPL_CONTEXT_SIZE - 1);
+        hutch_cell_show_say(&r->show, "'%s' is no name for a context: 1 to %d letters, digits, '_' and '-'", words[0],
+                            REPL_CONTEXT_SIZE - 1);
 }
 
 struct answer {
@@ -353,7 +356,8 @@ static void do_fork(struct repl *r, char **words, int n)
     wait_for(r, &a, hutch_session_fork(r->engine, r->session, on_reply, &a, &error), &error);
 }
 
-typedef int numbered_order(struct hutch_engine *, uint64_t session, uint64_t number, hutch_on_reply, void *user, struct hutch_error *);
+typedef int numbered_order(struct hutch_engine *, uint64_t session, uint64_t number, hutch_on_reply, void *user,
+                           struct hutch_error *);
 
 /* Gives @order about the checkpoint or branch @word. True when it was carried out. */
 static bool order_by_number(struct repl *r, numbered_order *order, const char *word, const char *what, uint64_t *ret_id)
@@ -424,9 +428,12 @@ static void do_help(struct repl *r, char **words, int n)
         char left[40];
 
         snprintf(left, sizeof(left), "%%%s %s", magics[i].name, magics[i].arguments);
-        hutch_cell_show_bytes(&r->show, 1, line, (size_t)snprintf(line, sizeof(line), "  %-20s %s\n", left, magics[i].help));
+        hutch_cell_show_bytes(&r->show, 1, line,
+                              (size_t)snprintf(line, sizeof(line), "  %-20s %s\n", left, magics[i].help));
     }
-    snprintf(line, sizeof(line), "Ctrl-C interrupts a cell, Ctrl-\\ ends its interpreter, Ctrl-D ends hutch. Other lines with %% are IPython's: %%run FILE.\n");
+    snprintf(line, sizeof(line),
+             "Ctrl-C interrupts a cell, Ctrl-\\ ends its interpreter, Ctrl-D ends hutch. Other lines with %% are "
+             "IPython's: %%run FILE.\n");
     hutch_cell_show_bytes(&r->show, 1, line, strlen(line));
 }
 
@@ -443,7 +450,8 @@ bool hutch_repl_magic(struct repl *r, const char *line, size_t len)
             continue;
         n = split(copy_of + name_len, words);
         if (n < magics[i].min_words || n > magics[i].max_words)
-            hutch_cell_show_say(&r->show, "usage: %%%s%s%s", magics[i].name, *magics[i].arguments ? " " : "", magics[i].arguments);
+            hutch_cell_show_say(&r->show, "usage: %%%s%s%s", magics[i].name, *magics[i].arguments ? " " : "",
+                                magics[i].arguments);
         else if (hutch_repl_open_session(r))
             magics[i].run(r, words, n);
         return true;

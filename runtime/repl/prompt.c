@@ -42,7 +42,8 @@ static char *prompt_text(EditLine *el)
     return prompt_of(el)->text;
 }
 
-/* What a terminal puts around a text that is pasted, once ESC [ ? 2004 h has asked for it. Its fifth character: '0' or '1'. */
+/* What a terminal puts around a text that is pasted, once ESC [ ? 2004 h has asked for it. Its fifth character: '0' or
+ * '1'. */
 #define PASTE_BEGINS "\033[200~"
 #define PASTE_ENDS   "\033[201~"
 #define PASTE_LEN    6
@@ -59,7 +60,8 @@ static ssize_t read_byte(char *ret)
     return n;
 }
 
-/* The first byte of what may be a mark has been read: the rest of it, or, into @ahead, what it is instead. True: it was a mark. */
+/* The first byte of what may be a mark has been read: the rest of it, or, into @ahead, what it is instead. True: it
+ * was a mark. */
 static bool take_mark(struct prompt *p)
 {
     struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -219,7 +221,8 @@ enum prompt_end hutch_prompt_read(struct prompt *p, const char *text, const char
     snprintf(p->text, sizeof(p->text), "%s", text);
     p->was_stopped = false;
     memset(&p->letter, 0, sizeof(p->letter));
-    el_set(p->el, EL_PREP_TERM, 1); /* el_gets() does it after the prompt: what is typed between the two would be shown twice */
+    el_set(p->el, EL_PREP_TERM, 1); /* el_gets() does it after the prompt: what is typed between the two would be shown
+                                     * twice */
     mark_pastes(p, true);
     *ret_line = el_gets(p->el, &len);
     mark_pastes(p, false);

@@ -1,4 +1,5 @@
-/* prompt.h - lines that somebody types at a terminal, with editing and a history that is kept in a file. libedit below. */
+/* prompt.h - lines that somebody types at a terminal, with editing and a history that is kept in a file. libedit
+ * below. */
 #ifndef HUTCH_REPL_PROMPT_H
 #define HUTCH_REPL_PROMPT_H
 
@@ -18,11 +19,14 @@ enum prompt_end {
 
 struct prompt;
 
-/* Waits until standard input has something; false calls the reading of the line off. May call hutch_prompt_redraw(). */
+/* Waits until standard input has something; false calls the reading of the line off. May call
+ * hutch_prompt_redraw(). */
 typedef bool prompt_wait_fn(void *user);
 
-/* Standard input and output are a terminal. @history: path of the file, or NULL; one that cannot be read is as good as none. */
-int hutch_prompt_open(const char *history, prompt_wait_fn *wait, void *user, struct prompt **ret, struct hutch_err *err);
+/* Standard input and output are a terminal. @history: path of the file, or NULL; one that cannot be read is as good as
+ * none. */
+int hutch_prompt_open(const char *history, prompt_wait_fn *wait, void *user, struct prompt **ret,
+                      struct hutch_err *err);
 /* Writes the history: mode 0600, in the place of the old file at once. */
 int hutch_prompt_save(struct prompt *prompt, struct hutch_err *err);
 void hutch_prompt_free(struct prompt *prompt); /* NULL is fine; the terminal is as it was */
@@ -33,8 +37,8 @@ enum prompt_end hutch_prompt_read(struct prompt *prompt, const char *text, const
 bool hutch_prompt_is_pasting(const struct prompt *prompt);
 void hutch_prompt_remember(struct prompt *prompt, const char *line, size_t len);
 
-/* While a line is read: something else was written, so prompt and line are shown again. @is_resized: the window has another size;
- * @is_lost: the terminal's settings were somebody else's in between. */
+/* While a line is read: something else was written, so prompt and line are shown again. @is_resized: the window has
+ * another size; @is_lost: the terminal's settings were somebody else's in between. */
 void hutch_prompt_redraw(struct prompt *prompt, bool is_resized, bool is_lost);
 
 #endif

@@ -57,7 +57,8 @@ void hutch_repl_close_session(struct repl *r);
 void hutch_repl_begin_anew(struct repl *r);
 /* Runs a cell to its end. False: there was nothing to run it in, which was said. */
 bool hutch_repl_execute(struct repl *r, const char *code, size_t len);
-/* A cell that nobody sees has run in the session's interpreter, so that it has its files. False: it cannot be had, which was said. */
+/* A cell that nobody sees has run in the session's interpreter, so that it has its files. False: it cannot be had,
+ * which was said. */
 bool hutch_repl_prepare(struct repl *r);
 /* Until nothing is under way and all is written. */
 void hutch_repl_wait(struct repl *r);

@@ -1,4 +1,5 @@
-/* backlog.h - what is to be written to a descriptor that may make us wait, held by somebody who must not: a loop with clocks in it. */
+/* backlog.h - what is to be written to a descriptor that may make us wait, held by somebody who must not: a loop with
+ * clocks in it. */
 #ifndef HUTCH_TERM_BACKLOG_H
 #define HUTCH_TERM_BACKLOG_H
 
@@ -15,7 +16,8 @@ struct backlog {
 /* False: ENOMEM. */
 bool hutch_backlog_add(struct backlog *b, const char *data, size_t len);
 bool hutch_backlog_is_empty(const struct backlog *b);
-/* Whoever reads it is slow. What makes more of it should be asked for it seldom, with clocks looked at nevertheless: every BACKLOG_PAUSE_MS. */
+/* Whoever reads it is slow. What makes more of it should be asked for it seldom, with clocks looked at nevertheless:
+ * every BACKLOG_PAUSE_MS. */
 bool hutch_backlog_is_long(const struct backlog *b);
 #define BACKLOG_LONG     (16u << 20)
 #define BACKLOG_PAUSE_MS 100

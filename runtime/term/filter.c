@@ -26,7 +26,8 @@ static enum step take(const struct term_filter *f, char c)
             return c == '[' ? STEP_MORE : STEP_BROKEN;
         if (c == 'm')
             return STEP_COLOUR;
-        return ((c >= '0' && c <= '9') || c == ';' || c == ':') && f->n_pending + 1 < TERM_SEQUENCE_MAX ? STEP_MORE : STEP_BROKEN;
+        return ((c >= '0' && c <= '9') || c == ';' || c == ':') && f->n_pending + 1 < TERM_SEQUENCE_MAX ? STEP_MORE
+                                                                                                        : STEP_BROKEN;
     }
     if (f->n_pending == 0 && c == ESC)
         return STEP_MORE;

@@ -1,10 +1,10 @@
 /* filter.h - makes bytes that hostile code has written fit for a terminal.
  *
- * A terminal obeys what it is shown: escape sequences retitle its window, report its contents back as if they were typed, write
- * its clipboard, or repaint what was on it before. Of all that only colours pass: text in UTF-8, newline, tab, carriage return
- * (progress bars; it gets no further than the beginning of the program's own line), and the sequences ESC [ numbers m. Any other control
- * character is shown as a text: "^[" for ESC, "\x9b" for one of C1's, "\u202e" for one that turns the direction of writing around.
- * Ill-formed UTF-8 becomes U+FFFD. */
+ * A terminal obeys what it is shown: escape sequences retitle its window, report its contents back as if they were
+ * typed, write its clipboard, or repaint what was on it before. Of all that only colours pass: text in UTF-8, newline,
+ * tab, carriage return (progress bars; it gets no further than the beginning of the program's own line), and the
+ * sequences ESC [ numbers m. Any other control character is shown as a text: "^[" for ESC, "\x9b" for one of C1's,
+ * "\u202e" for one that turns the direction of writing around. Ill-formed UTF-8 becomes U+FFFD. */
 #ifndef HUTCH_TERM_FILTER_H
 #define HUTCH_TERM_FILTER_H
 
@@ -15,7 +15,8 @@
 
 struct term_filter {
     bool has_colours; /* false: sequences for colours are dropped */
-    bool has_utf8;    /* false: a terminal that may take the bytes of a letter for control characters; it gets "\u00e9" */
+    bool has_utf8;    /* false: a terminal that may take the bytes of a letter for control characters; it gets
+                       * "\u00e9" */
     /* private: all zero at the start */
     char pending[TERM_SEQUENCE_MAX]; /* of a sequence or letter that is not complete yet */
     size_t n_pending;

@@ -42,7 +42,9 @@ enum term_images hutch_term_images_detect(void)
     for (size_t i = 0; i < ARRAY_SIZE(signs); i++) {
         const char *value = getenv(signs[i].variable);
 
-        if (value && *value && (signs[i].is_prefix ? strncmp(value, signs[i].value, strlen(signs[i].value)) : strcmp(value, signs[i].value)) == 0)
+        if (value && *value &&
+            (signs[i].is_prefix ? strncmp(value, signs[i].value, strlen(signs[i].value))
+                                : strcmp(value, signs[i].value)) == 0)
             return signs[i].images;
     }
     return TERM_IMAGES_NONE;
@@ -74,8 +76,8 @@ char *hutch_term_image_kitty(const unsigned char *png, size_t len, size_t *ret_l
     for (size_t at = 0; at < text_len; at += KITTY_CHUNK) {
         size_t part = text_len - at < KITTY_CHUNK ? text_len - at : KITTY_CHUNK;
 
-        n += (size_t)snprintf(out + n, room - n, "\x1b_G%sm=%d;%.*s\x1b\\", at == 0 ? "a=T,f=100,q=2," : "", at + part < text_len,
-                              (int)part, text + at);
+        n += (size_t)snprintf(out + n, room - n, "\x1b_G%sm=%d;%.*s\x1b\\", at == 0 ? "a=T,f=100,q=2," : "",
+                              at + part < text_len, (int)part, text + at);
     }
     *ret_len = n;
     return out;

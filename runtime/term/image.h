@@ -9,8 +9,8 @@
 
 enum term_images { TERM_IMAGES_NONE, TERM_IMAGES_KITTY, TERM_IMAGES_SIXEL };
 
-/* What the terminal of this process says of itself in its environment: TERM, KITTY_WINDOW_ID, TERM_PROGRAM. Nothing is asked of the
- * terminal. Within a multiplexer (screen, tmux) there are no images. */
+/* What the terminal of this process says of itself in its environment: TERM, KITTY_WINDOW_ID, TERM_PROGRAM. Nothing is
+ * asked of the terminal. Within a multiplexer (screen, tmux) there are no images. */
 enum term_images hutch_term_images_detect(void);
 /* "kitty", "sixel", "none". */
 int hutch_term_images_parse(const char *text, enum term_images *ret, struct hutch_err *err);

@@ -22,7 +22,8 @@ static int decode_image(spng_ctx *png, struct png_image *image, struct hutch_err
 
     if (rc)
         return refuse_image(rc, err);
-    if (header.width > PNG_MAX_SIDE || header.height > PNG_MAX_SIDE || (uint64_t)header.width * header.height > PNG_MAX_PIXELS)
+    if (header.width > PNG_MAX_SIDE || header.height > PNG_MAX_SIDE ||
+        (uint64_t)header.width * header.height > PNG_MAX_PIXELS)
         return hutch_err_set(err, 0, "it is too large to be shown: %u x %u pixels", header.width, header.height);
     image->width = header.width;
     image->height = header.height;
@@ -30,7 +31,8 @@ static int decode_image(spng_ctx *png, struct png_image *image, struct hutch_err
     if (rc)
         return refuse_image(rc, err);
     if (bytes != (size_t)PIXEL_BYTES * header.width * header.height)
-        return hutch_err_set(err, 0, "it is a broken PNG image: %zu bytes for %u x %u pixels", bytes, header.width, header.height);
+        return hutch_err_set(err, 0, "it is a broken PNG image: %zu bytes for %u x %u pixels", bytes, header.width,
+                             header.height);
     image->pixels = malloc(bytes);
     if (!image->pixels)
         return hutch_err_set(err, ENOMEM, "decode an image");
@@ -71,8 +73,8 @@ int hutch_png_encode(const struct png_image *image, unsigned char **ret, size_t 
     spng_ctx *png = spng_ctx_new(SPNG_CTX_ENCODER);
     int rc = SPNG_EMEM;
 
-    if (png && !spng_set_option(png, SPNG_ENCODE_TO_BUFFER, 1) && !spng_set_option(png, SPNG_IMG_COMPRESSION_LEVEL, QUICKLY) &&
-        !spng_set_ihdr(png, &header))
+    if (png && !spng_set_option(png, SPNG_ENCODE_TO_BUFFER, 1) &&
+        !spng_set_option(png, SPNG_IMG_COMPRESSION_LEVEL, QUICKLY) && !spng_set_ihdr(png, &header))
         rc = spng_encode_image(png, image->pixels, (size_t)PIXEL_BYTES * image->width * image->height, SPNG_FMT_PNG,
                                SPNG_ENCODE_FINALIZE);
     if (!rc)

@@ -1,5 +1,5 @@
-/* png.h - PNG images that hostile code has made, decoded and encoded anew, so that no other decoder sees what that code wrote.
- * libspng decodes. */
+/* png.h - PNG images that hostile code has made, decoded and encoded anew, so that no other decoder sees what that
+ * code wrote. libspng decodes. */
 #ifndef HUTCH_TERM_PNG_H
 #define HUTCH_TERM_PNG_H
 
@@ -17,8 +17,8 @@ struct png_image {
 };
 #define PNG_IMAGE_INIT { .pixels = NULL }
 
-/* The whole picture. Takes four bytes of memory for each pixel, and of what @data has besides the picture no more than it
- * has itself. Errors, errnum 0: what is wrong with it, or too large. */
+/* The whole picture. Takes four bytes of memory for each pixel, and of what @data has besides the picture no more than
+ * it has itself. Errors, errnum 0: what is wrong with it, or too large. */
 int hutch_png_decode(const unsigned char *data, size_t len, struct png_image *ret, struct hutch_err *err);
 void hutch_png_image_done(struct png_image *image);
 

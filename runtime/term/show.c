@@ -51,7 +51,7 @@ void hutch_cell_show_done(struct cell_show *show)
     hutch_backlog_done(&show->streams[1].backlog);
 }
 
-/* --- text ---------------------------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------------------------- */
 
 struct sink {
     struct cell_show *show;
@@ -152,7 +152,7 @@ bool hutch_cell_show_is_behind(const struct cell_show *show)
     return hutch_backlog_is_long(&show->streams[0].backlog) || hutch_backlog_is_long(&show->streams[1].backlog);
 }
 
-/* --- images -------------------------------------------------------------------------------------------------------- */
+/* --- images ----------------------------------------------------------------------------------------------------- */
 
 /* Under the first number from @n_images on whose name is not taken. */
 static int open_image(struct cell_show *show, const char *mime, char name[CELL_IMAGE_NAME_SIZE], struct hutch_err *err)
@@ -160,7 +160,8 @@ static int open_image(struct cell_show *show, const char *mime, char name[CELL_I
     int fd = -1;
 
     err->errnum = EEXIST;
-    for (unsigned last = show->n_images + MAX_NAMES; fd < 0 && err->errnum == EEXIST && show->n_images < last; show->n_images++) {
+    for (unsigned last = show->n_images + MAX_NAMES; fd < 0 && err->errnum == EEXIST && show->n_images < last;
+         show->n_images++) {
         hutch_cell_image_name(name, show->n_images + 1, mime);
         fd = show->open_image(show->user, name, err);
     }
@@ -179,7 +180,8 @@ static char *encode_for_terminal(enum term_images images, const struct png_image
     return hutch_png_encode(image, &png, &len, &err) < 0 ? NULL : hutch_term_image_kitty(png, len, ret_len);
 }
 
-static void show_inline(struct cell_show *show, const char *name, const char *mime, const unsigned char *data, size_t len)
+static void show_inline(struct cell_show *show, const char *name, const char *mime, const unsigned char *data,
+                        size_t len)
 {
     struct png_image image;
     struct hutch_err err;
@@ -188,7 +190,8 @@ static void show_inline(struct cell_show *show, const char *name, const char *mi
     if (show->images == TERM_IMAGES_NONE || strcmp(mime, "image/png") != 0)
         return;
     if (show->n_cell_pixels >= CELL_SHOW_MAX_PIXELS) {
-        hutch_cell_show_say(show, "%s is not shown: the images before it have %" PRIu64 " pixels", name, show->n_cell_pixels);
+        hutch_cell_show_say(show, "%s is not shown: the images before it have %" PRIu64 " pixels", name,
+                            show->n_cell_pixels);
         return;
     }
     if (hutch_png_decode(data, len, &image, &err) < 0) {
@@ -226,7 +229,8 @@ static void show_image(struct cell_show *show, const char *mime, const char *dat
         bytes = hutch_base64_decode(data, len, &len);
     if (!is_text && !bytes) {
         show->n_images++;
-        hutch_cell_show_say(show, "an image is not saved: %s", errno == ENOMEM ? strerror(ENOMEM) : "its base64 is broken");
+        hutch_cell_show_say(show, "an image is not saved: %s",
+                            errno == ENOMEM ? strerror(ENOMEM) : "its base64 is broken");
         return;
     }
     fd = open_image(show, mime, name, &err);
@@ -245,7 +249,7 @@ static void show_image(struct cell_show *show, const char *mime, const char *dat
     }
 }
 
-/* --- outputs ------------------------------------------------------------------------------------------------------- */
+/* --- outputs ---------------------------------------------------------------------------------------------------- */
 
 /* A string, or an array of them. The caller frees it; NULL: it is something else. */
 static char *get_text(const cJSON *object, const char *key)
@@ -319,7 +323,9 @@ static int get_int(const cJSON *object, const char *key)
 {
     int64_t n;
 
-    return hutch_nbjson_get_integer(cJSON_GetObjectItemCaseSensitive(object, key), &n) && n > 0 && n < INT32_MAX ? (int)n : 0;
+    return hutch_nbjson_get_integer(cJSON_GetObjectItemCaseSensitive(object, key), &n) && n > 0 && n < INT32_MAX
+               ? (int)n
+               : 0;
 }
 
 void hutch_cell_show_json(struct cell_show *show, const cJSON *output)

@@ -1,7 +1,7 @@
 /* show.h - the outputs of cells as a person reads them: text as it comes, values, tracebacks, and images as files.
  *
- * Everything shown comes from hostile code: a terminal gets it through term/filter.h. What goes to a file or pipe stays as it is.
- * Nothing here waits: text is added to two backlogs, which the caller's loop empties. */
+ * Everything shown comes from hostile code: a terminal gets it through term/filter.h. What goes to a file or pipe
+ * stays as it is. Nothing here waits: text is added to two backlogs, which the caller's loop empties. */
 #ifndef HUTCH_TERM_SHOW_H
 #define HUTCH_TERM_SHOW_H
 
@@ -35,8 +35,8 @@ struct cell_show {
     bool has_numbers;     /* "Out[3]: " before values */
     bool is_out_of_memory; /* something is missing */
     enum term_images images;
-    /* A new file for the image that is to be called @name, for reading and writing or only that; -1 with errnum EEXIST when the name is taken,
-     * which asks for another. NULL: images are not saved. */
+    /* A new file for the image that is to be called @name, for reading and writing or only that; -1 with errnum EEXIST
+     * when the name is taken, which asks for another. NULL: images are not saved. */
     int (*open_image)(void *user, const char *name, struct hutch_err *err);
     void *user;
     unsigned n_images;      /* numbers that were given */

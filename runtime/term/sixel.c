@@ -22,7 +22,8 @@ struct picture {
 /* --- smaller, and on paper --- */
 
 /* The mean of the pixels that become one. */
-static void average_pixels(const struct png_image *image, const uint32_t from[2], const uint32_t to[2], unsigned char rgb[3])
+static void average_pixels(const struct png_image *image, const uint32_t from[2], const uint32_t to[2],
+                           unsigned char rgb[3])
 {
     uint64_t sum[3] = { 0 }, n = (uint64_t)(to[0] - from[0]) * (to[1] - from[1]);
 
@@ -39,8 +40,10 @@ static void average_pixels(const struct png_image *image, const uint32_t from[2]
 
 static bool make_picture(const struct png_image *image, struct picture *ret)
 {
-    uint64_t side = image->width > image->height ? image->width : image->height, wanted = side < SIXEL_MAX_SIDE ? side : SIXEL_MAX_SIDE;
-    struct picture p = { .width = (uint32_t)(image->width * wanted / side), .height = (uint32_t)(image->height * wanted / side) };
+    uint64_t side = image->width > image->height ? image->width : image->height,
+             wanted = side < SIXEL_MAX_SIDE ? side : SIXEL_MAX_SIDE;
+    struct picture p = { .width = (uint32_t)(image->width * wanted / side),
+                         .height = (uint32_t)(image->height * wanted / side) };
 
     p.width += p.width == 0;
     p.height += p.height == 0;
@@ -49,8 +52,10 @@ static bool make_picture(const struct png_image *image, struct picture *ret)
         return false;
     for (uint32_t y = 0; y < p.height; y++)
         for (uint32_t x = 0; x < p.width; x++) {
-            const uint32_t from[2] = { (uint32_t)((uint64_t)x * image->width / p.width), (uint32_t)((uint64_t)y * image->height / p.height) };
-            const uint32_t to[2] = { (uint32_t)((x + 1ull) * image->width / p.width), (uint32_t)((y + 1ull) * image->height / p.height) };
+            const uint32_t from[2] = { (uint32_t)((uint64_t)x * image->width / p.width),
+                                       (uint32_t)((uint64_t)y * image->height / p.height) };
+            const uint32_t to[2] = { (uint32_t)((x + 1ull) * image->width / p.width),
+                                     (uint32_t)((y + 1ull) * image->height / p.height) };
 
             average_pixels(image, from, to, p.rgb + 3 * ((size_t)y * p.width + x));
         }
@@ -207,9 +212,10 @@ static void add_line(struct text_buffer *to, const unsigned char *bits, uint32_t
         }
 }
 
-/* Rows @top to @bottom: one line for each colour that is in them, over the others. @bits: @width bytes for each colour, all 0. */
-static void add_band(struct text_buffer *to, const struct picture *picture, const struct palette *palette, uint32_t top, uint32_t bottom,
-                     unsigned char *bits)
+/* Rows @top to @bottom: one line for each colour that is in them, over the others. @bits: @width bytes for each
+ * colour, all 0. */
+static void add_band(struct text_buffer *to, const struct picture *picture, const struct palette *palette, uint32_t top,
+                     uint32_t bottom, unsigned char *bits)
 {
     bool is_used[SIXEL_COLOURS] = { false }, is_first = true;
 

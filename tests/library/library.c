@@ -1,5 +1,6 @@
-/* library.c - what hutch.h promises, one scenario at a time: library NAME. tests/e2e/test_library.py compiles it against the installed
- * library and runs each in a process of its own. Ends with 1 and one line when a promise is broken. */
+/* library.c - what hutch.h promises, one scenario at a time: library NAME. tests/e2e/test_library.py compiles it
+ * against the installed library and runs each in a process of its own. Ends with 1 and one line when a promise is
+ * broken. */
 #define _GNU_SOURCE
 #include <hutch.h>
 
@@ -123,7 +124,8 @@ static struct hutch_request request_for(const char *code, struct outcome *o)
     return request;
 }
 
-static int try_submit(struct hutch_engine *engine, const struct hutch_request *request, struct outcome *o, struct hutch_error *err)
+static int try_submit(struct hutch_engine *engine, const struct hutch_request *request, struct outcome *o,
+                      struct hutch_error *err)
 {
     memset(o, 0, sizeof(*o));
     o->engine = engine;
@@ -425,7 +427,8 @@ static void cancel(void)
     request.on_output = on_output_cancel;
     submit(engine, &request, &from_callback);
     wait_for(&from_callback);
-    CHECK(from_callback.verdict == HUTCH_KILLED && from_callback.streamed[1] > 0 && from_callback.streamed[1] <= strlen("begun\n"));
+    CHECK(from_callback.verdict == HUTCH_KILLED && from_callback.streamed[1] > 0 &&
+          from_callback.streamed[1] <= strlen("begun\n"));
     check_works(engine);
     hutch_engine_free(engine);
 }
@@ -578,9 +581,11 @@ static void what_is_passed_in_is_copied(void)
 {
     struct hutch_engine_options options = default_options();
     struct hutch_zygote *zygote = malloc(sizeof(*zygote));
-    char *name = strdup("bare"), *image_name = strdup(image), *code = strdup("import sys, os\nprint(sys.argv[1:], os.environ['X'], input())"),
-         *arg = strdup("argument"), *env = strdup("X=variable"), *input = strdup("line\n");
-    const char **args = calloc(2, sizeof(*args)), **envs = calloc(2, sizeof(*envs)), **modules = calloc(2, sizeof(*modules));
+    char *name = strdup("bare"), *image_name = strdup(image),
+         *code = strdup("import sys, os\nprint(sys.argv[1:], os.environ['X'], input())"), *arg = strdup("argument"),
+         *env = strdup("X=variable"), *input = strdup("line\n");
+    const char **args = calloc(2, sizeof(*args)), **envs = calloc(2, sizeof(*envs)),
+               **modules = calloc(2, sizeof(*modules));
     struct hutch_engine *engine;
     struct outcome o;
     struct hutch_request request = request_for(code, &o);
@@ -643,7 +648,8 @@ static void errors_of_open(void)
 {
     static const char *const none[] = { NULL };
     static const struct hutch_zygote twice[] = { { .name = "a", .modules = none }, { .name = "a", .modules = none } };
-    static const struct hutch_zygote orphan[] = { { .name = "a", .modules = none }, { .name = "b", .parent = "nobody", .modules = none } };
+    static const struct hutch_zygote orphan[] = { { .name = "a", .modules = none },
+                                                  { .name = "b", .parent = "nobody", .modules = none } };
     static const struct hutch_zygote odd[] = { { .name = "a b\n", .modules = none } };
     struct hutch_engine_options options = default_options();
 
@@ -944,8 +950,12 @@ static void options_for_all_runs(void)
     char dir[] = "/tmp/hutch-library.XXXXXX", volume[64];
     const char *volumes[] = { volume, NULL };
     static const char *const tmpfs[] = { "/scratch:1m", NULL };
-    const struct hutch_limits wanted = { .size = sizeof(wanted), .memory_bytes = 1234u << 20, .pids = 77, .cpu_ms = HUTCH_NO_LIMIT,
-                                         .output_bytes = 5000, .file_bytes = 4096 };
+    const struct hutch_limits wanted = { .size = sizeof(wanted),
+                                         .memory_bytes = 1234u << 20,
+                                         .pids = 77,
+                                         .cpu_ms = HUTCH_NO_LIMIT,
+                                         .output_bytes = 5000,
+                                         .file_bytes = 4096 };
     struct hutch_limits limits = { .size = sizeof(limits) }, policy = limits;
     struct hutch_engine_options options = default_options();
     struct hutch_engine *engine = open_default();
@@ -968,15 +978,19 @@ static void options_for_all_runs(void)
     engine = open_engine(&options);
     memset(volume, 'x', sizeof(volume) - 1); /* what was passed in is copied */
     hutch_engine_get_limits(engine, &limits);
-    CHECK(limits.memory_bytes == 1234u << 20 && limits.pids == 77 && limits.cpu_ms == 0 && limits.output_bytes == 5000 &&
-          limits.file_bytes == 4096 && limits.wall_ms == policy.wall_ms && limits.data_bytes == policy.data_bytes);
-    limits = (struct hutch_limits){ .size = 2 * sizeof(uint64_t) + sizeof(size_t) }; /* of a caller who knows two of them */
+    CHECK(limits.memory_bytes == 1234u << 20 && limits.pids == 77 && limits.cpu_ms == 0 &&
+          limits.output_bytes == 5000 && limits.file_bytes == 4096 && limits.wall_ms == policy.wall_ms &&
+          limits.data_bytes == policy.data_bytes);
+    /* of a caller who knows two of them */
+    limits = (struct hutch_limits){ .size = 2 * sizeof(uint64_t) + sizeof(size_t) };
     hutch_engine_get_limits(engine, &limits);
     CHECK(limits.wall_ms == policy.wall_ms && limits.memory_bytes == 0);
-    run(engine, "import os\nprint(os.environ['COLOUR'], os.getcwd(), os.listdir('/shared'))\nopen('mine', 'w').write('x')\n"
-                "try:\n    open('/shared/theirs', 'w')\nexcept OSError as e:\n    print(e.strerror)\n"
-                "try:\n    open('/mnt/data/long', 'wb', buffering=0).write(bytes(5000)) == 4096 and print('cut')\n"
-                "except OSError as e:\n    print(e.strerror)", &o);
+    run(engine,
+        "import os\nprint(os.environ['COLOUR'], os.getcwd(), os.listdir('/shared'))\nopen('mine', 'w').write('x')\n"
+        "try:\n    open('/shared/theirs', 'w')\nexcept OSError as e:\n    print(e.strerror)\n"
+        "try:\n    open('/mnt/data/long', 'wb', buffering=0).write(bytes(5000)) == 4096 and print('cut')\n"
+        "except OSError as e:\n    print(e.strerror)",
+        &o);
     if (strcmp(o.out, "blue /scratch []\nRead-only file system\ncut\n") != 0)
         printf("%s%s%s\n", o.out, o.err, o.message);
     CHECK(strcmp(o.out, "blue /scratch []\nRead-only file system\ncut\n") == 0);
@@ -999,10 +1013,12 @@ static void options_for_all_runs(void)
 
 static void errors_of_options(void)
 {
-    static const char *const bad_env[] = { "NOVALUE", NULL }, *const bad_volume[] = { "/tmp", NULL }, *const bad_tmpfs[] = { "/proc", NULL };
+    static const char *const bad_env[] = { "NOVALUE", NULL }, *const bad_volume[] = { "/tmp", NULL },
+                             *const bad_tmpfs[] = { "/proc", NULL };
     const struct hutch_limits small = { .size = sizeof(small), .memory_bytes = 1 }, no_size = { .size = 0, .pids = 9 };
     struct hutch_engine_options cases[9];
-    static const char *const words[] = { "NOVALUE", "SRC:DST", "set up by hutch", "memory", "size", "workdir", "network", "exclude", "/nonexistent" };
+    static const char *const words[] = { "NOVALUE", "SRC:DST", "set up by hutch", "memory",      "size",
+                                         "workdir", "network", "exclude",         "/nonexistent" };
     struct hutch_engine *engine;
     struct hutch_error err;
 
@@ -1115,8 +1131,10 @@ static void signals(void)
     options.max_running = 1;
     engine = open_engine(&options);
     /* It has a handler, and some time for it. */
-    request = request_for("import os, signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\nos.write(1, b'ready\\n')\n"
-                          "time.sleep(60)", &o);
+    request = request_for("import os, signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: "
+                          "sys.exit(7))\nos.write(1, b'ready\\n')\n"
+                          "time.sleep(60)",
+                          &o);
     request.on_output = on_ready;
     submit(engine, &request, &o);
     CHECK(hutch_engine_signal(engine, o.id, 0) == 0 && hutch_engine_signal(engine, o.id, 1000) == 0);
@@ -1149,8 +1167,10 @@ static void on_reported(void *user, uint64_t id, const struct hutch_result *r)
     for (i = 0; hutch_result_get_limit(r, i, &limit.report); i++) {
         snprintf(key, sizeof(key), "\"%s", limit.report.name);
         CHECK(limit.guard == 'g' && limit.report.size == sizeof(limit.report) && strstr(json, key));
-        has_memory |= strcmp(limit.report.name, "memory") == 0 && limit.report.value == 100u << 20 && limit.report.enforcers[0];
-        has_wall |= strcmp(limit.report.name, "wall") == 0 && limit.report.value == 5000 && strstr(limit.report.enforcers, "supervisor");
+        has_memory |=
+            strcmp(limit.report.name, "memory") == 0 && limit.report.value == 100u << 20 && limit.report.enforcers[0];
+        has_wall |= strcmp(limit.report.name, "wall") == 0 && limit.report.value == 5000 &&
+                    strstr(limit.report.enforcers, "supervisor");
     }
     CHECK(i > 5 && has_wall && has_memory && !hutch_result_get_limit(r, ~0u, &limit.report));
     for (i = 0; hutch_result_get_layer(r, i, &layer); i++) {
@@ -1161,7 +1181,8 @@ static void on_reported(void *user, uint64_t id, const struct hutch_result *r)
     CHECK(i > 5 && has_seccomp);
     memset(&limit.report, '!', sizeof(limit.report)); /* a caller who knows the name only */
     limit.report.size = offsetof(struct hutch_limit_report, value);
-    CHECK(hutch_result_get_limit(r, 0, &limit.report) && limit.report.name[0] != '!' && limit.report.enforcers[0] == '!');
+    CHECK(hutch_result_get_limit(r, 0, &limit.report) && limit.report.name[0] != '!' &&
+          limit.report.enforcers[0] == '!');
     free(json);
 }
 

@@ -1,4 +1,5 @@
-/* test_term_filter.c - what hostile code may show on a terminal: text and colours, and nothing that the terminal obeys. */
+/* test_term_filter.c - what hostile code may show on a terminal: text and colours, and nothing that the terminal
+ * obeys. */
 #include "runtime/term/filter.h"
 
 #include "sandbox/fd.h"
@@ -35,7 +36,8 @@ static const struct {
     { "letters of every length", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80" },
     { "progress bar", "10%\r20%\r\n", "10%\r20%\r\n" },
     { "colour", "\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m" },
-    { "256 colours, true colour", "\x1b[38;5;214mx\x1b[38:2::1:2:3my\x1b[m", "\x1b[38;5;214mx\x1b[38:2::1:2:3my\x1b[m" },
+    { "256 colours, true colour", "\x1b[38;5;214mx\x1b[38:2::1:2:3my\x1b[m",
+      "\x1b[38;5;214mx\x1b[38:2::1:2:3my\x1b[m" },
     { "colour that is left on", "\x1b[1;31mred", "\x1b[1;31mred\x1b[0m" },
     { "title", "\x1b]0;owned\a", "^[]0;owned^G" },
     { "clipboard", "\x1b]52;c;Zm9v\x1b\\", "^[]52;c;Zm9v^[\\" },
@@ -44,23 +46,36 @@ static const struct {
     { "alternate screen", "\x1b[?1049h", "^[[?1049h" },
     { "private parameter that ends in m", "\x1b[>4;2m", "^[[>4;2m" }, /* xterm: what keys send */
     { "image", "\x1b_Ga=T,f=100;AAAA\x1b\\", "^[_Ga=T,f=100;AAAA^[\\" },
-    { "reset", "\x1b" "c", "^[c" },
+    { "reset",
+      "\x1b"
+      "c",
+      "^[c" },
     { "escape at the end", "x\x1b", "x^[" },
     { "half a sequence at the end", "x\x1b[31", "x^[[31" },
     { "escape within a sequence", "\x1b[3\x1b[31mx\x1b[0m", "^[[3\x1b[31mx\x1b[0m" },
     { "escape twice", "\x1b\x1b[31m", "^[\x1b[31m\x1b[0m" },
     { "newline within a sequence", "\x1b[3\nm", "^[[3\nm" },
     { "controls of C0", "\a\b\v\f\x0e\x7f", "^G^H^K^L^N^?" },
-    { "controls of C1", "\xc2\x9b" "31m\xc2\x9d" "0;x\xc2\x90\xc2\x85", "\\x9b31m\\x9d0;x\\x90\\x85" },
-    { "controls of C1 as bytes", "\x9b" "31m\x9d", FFFD "31m" FFFD },
+    { "controls of C1",
+      "\xc2\x9b"
+      "31m\xc2\x9d"
+      "0;x\xc2\x90\xc2\x85",
+      "\\x9b31m\\x9d0;x\\x90\\x85" },
+    { "controls of C1 as bytes",
+      "\x9b"
+      "31m\x9d",
+      FFFD "31m" FFFD },
     { "overlong escape", "\xc1\x9b[2J\xe0\x80\x9b[2J", FFFD FFFD "[2J" FFFD FFFD FFFD "[2J" },
     { "surrogate, and above the last", "\xed\xa0\x80\xf4\x90\x80\x80", FFFD FFFD FFFD FFFD FFFD FFFD FFFD },
     { "letter that is cut", "\xe2\x82", FFFD },
     { "letter that is cut by a letter", "\xe2\x82x\xf0\x9f\xc3\xa9", FFFD "x" FFFD "\xc3\xa9" },
     { "letter that is cut by a sequence", "\xe2\x1b[31mx\x1b[m", FFFD "\x1b[31mx\x1b[m" },
-    { "text that is read backwards", "a\xe2\x80\xae" "b\xe2\x81\xa6" "c", "a\\u202eb\\u2066c" },
-    { "sequence that is too long",
-      "\x1b[1111111111111111111111111111111111111111111111111111111111111111111111111m",
+    { "text that is read backwards",
+      "a\xe2\x80\xae"
+      "b\xe2\x81\xa6"
+      "c",
+      "a\\u202eb\\u2066c" },
+    { "sequence that is too long", "\x1b[1111111111111111111111111111111111111111111111111111111111111111111111111m",
       "^[[1111111111111111111111111111111111111111111111111111111111111111111111111m" },
 };
 
@@ -124,7 +139,8 @@ static void test_without_utf8(void **state)
     check("without UTF-8", shown.text, shown.len, "\\u011b2J \\U0001f600 \\ufffd");
 }
 
-/* Whatever the bytes are, what comes out has no control character but the four, and no escape that is not a colour's. */
+/* Whatever the bytes are, what comes out has no control character but the four, and no escape that is not a
+ * colour's. */
 static void test_random_bytes(void **state)
 {
     uint64_t seed = 0x9e3779b97f4a7c15;

@@ -1,5 +1,5 @@
-/* test_png.c - PNG images of hostile code: what is one is decoded whole, what is broken or too large is refused, and nothing is
- * read beyond the end. */
+/* test_png.c - PNG images of hostile code: what is one is decoded whole, what is broken or too large is refused, and
+ * nothing is read beyond the end. */
 #include "runtime/term/png.h"
 
 #include "sandbox/fd.h"
@@ -93,7 +93,8 @@ static void add_picture(struct png *png, const unsigned char *rows, size_t len)
     add_bytes(&z, "\x78\x01", 2);
     for (size_t at = 0; at < len || at == 0;) {
         size_t n = len - at < 65535 ? len - at : 65535;
-        const unsigned char head[] = { at + n == len, n & 0xff, (unsigned char)(n >> 8), ~n & 0xff, (unsigned char)(~n >> 8) };
+        const unsigned char head[] = { at + n == len, n & 0xff, (unsigned char)(n >> 8), ~n & 0xff,
+                                       (unsigned char)(~n >> 8) };
 
         add_bytes(&z, head, sizeof(head));
         add_bytes(&z, rows + at, n);
@@ -175,7 +176,8 @@ static void test_every_header(void **state)
     for (unsigned type = 0; type < 9; type++)
         for (unsigned depth = 0; depth < 40; depth++) {
             bool is_power = depth == 1 || depth == 2 || depth == 4 || depth == 8 || depth == 16;
-            bool want = is_power && (type == 0 || (type == 3 && depth <= 8) || ((type == 2 || type == 4 || type == 6) && depth >= 8));
+            bool want = is_power && (type == 0 || (type == 3 && depth <= 8) ||
+                                     ((type == 2 || type == 4 || type == 6) && depth >= 8));
             struct png_image image;
             struct hutch_err err;
             size_t bits = want ? 2 * samples[type] * depth : 8;
@@ -186,7 +188,8 @@ static void test_every_header(void **state)
                 add_chunk(&png, "PLTE", "\1\2\3\4\5\6", 6);
             if (type == 3)
                 add_chunk(&png, "tRNS", "\x80\x90", 2);
-            add_picture(&png, type == 3 ? (const unsigned char[]){ 0, depth == 8 ? 1 : 0, 1 } : row, 1 + (bits + 7) / 8);
+            add_picture(&png, type == 3 ? (const unsigned char[]){ 0, depth == 8 ? 1 : 0, 1 } : row,
+                        1 + (bits + 7) / 8);
             rc = decode(&png, &image, &err);
             if ((rc == 0) != want)
                 fail_msg("colour type %u, depth %u should %s", type, depth, want ? "be fine" : "be refused");
@@ -322,7 +325,8 @@ static void make_seed(struct png *png, unsigned kind)
     unsigned char rows[256];
 
     for (size_t i = 0; i < sizeof(rows); i++)
-        rows[i] = i % 13 ? (unsigned char)(i * 7) : (unsigned char)(i / 13 % 5); /* filters at the beginning of rows of 4 RGB pixels */
+        /* filters at the beginning of rows of 4 RGB pixels */
+        rows[i] = i % 13 ? (unsigned char)(i * 7) : (unsigned char)(i / 13 % 5);
     begin_png(png, 4, 5, 8, kind == 1 ? 3 : 2);
     if (kind == 2)
         png->data[8 + 8 + 12] = 1; /* interlaced */

@@ -1,4 +1,5 @@
-/* test_sixel.c - pictures as sixels: read back as a terminal does, they are the picture, and nothing else is written. */
+/* test_sixel.c - pictures as sixels: read back as a terminal does, they are the picture, and nothing else is
+ * written. */
 #include "runtime/term/sixel.h"
 
 #include "runtime/term/png.h"
@@ -117,7 +118,8 @@ static void expect_near(const struct screen *screen, int x, int y, int red, int 
 
 static void test_few_colours_are_exact(void **state)
 {
-    static const uint32_t colours[] = { 0xffffffff, 0x000000ff, 0x1f77b4ff, 0xff7f0eff, 0x2ca02cff, 0xd62728ff, 0x00000080 };
+    static const uint32_t colours[] = { 0xffffffff, 0x000000ff, 0x1f77b4ff, 0xff7f0eff,
+                                        0x2ca02cff, 0xd62728ff, 0x00000080 };
     struct png_image image;
     struct screen screen;
     auto_free char *text = NULL;
@@ -173,8 +175,8 @@ static void test_sizes(void **state)
         uint32_t from[2];
         int to[2];
     } rows[] = {
-        { { 1, 1 }, { 1, 1 } }, { { 1000, 7 }, { 1000, 7 } }, { { 1001, 5 }, { 1000, 4 } }, { { 2, 16384 }, { 1, 1000 } },
-        { { 16384, 1 }, { 1000, 1 } }, { { 4000, 3000 }, { 1000, 750 } },
+        { { 1, 1 }, { 1, 1 } },        { { 1000, 7 }, { 1000, 7 } },  { { 1001, 5 }, { 1000, 4 } },
+        { { 2, 16384 }, { 1, 1000 } }, { { 16384, 1 }, { 1000, 1 } }, { { 4000, 3000 }, { 1000, 750 } },
     };
 
     (void)state;
