@@ -30,19 +30,24 @@
  * ERRORS. A failing call returns -1 and fills *err (which may be NULL). Whatever goes wrong with a run that was
  * accepted is told by its result: every accepted run and cell gets exactly one.
  *
- * VERSIONS. A program keeps working with a newer library that has added fields at the end of a struct:
- * hutch_..._init() sets the size of options and requests, and the caller that of what it has filled:
- * hutch_engine_stats, hutch_limits, hutch_limit_report, hutch_layer_report. hutch_zygote, hutch_zygote_stats and
- * hutch_error do not change. */
+ * VERSIONS. A program keeps working with a newer library that has added fields at the end of a struct, as each begins
+ * with the size that the program knows: hutch_..._init() sets that of options and requests (macros, for the size is the
+ * program's; the functions of these names, for other languages, know the first version's fields only, so a binding for
+ * those sets the size itself), and the caller that of what it has filled: hutch_engine_stats, hutch_limits,
+ * hutch_limit_report, hutch_layer_report. hutch_zygote, hutch_zygote_stats and hutch_error do not change. */
 #ifndef HUTCH_H
 #define HUTCH_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* All fields 0 but the size. */
+#define HUTCH_INIT(p) ((void)memset((p), 0, sizeof(*(p))), (void)((p)->size = sizeof(*(p))))
 
 struct hutch_engine;
 struct hutch_cell_result;
@@ -106,6 +111,7 @@ struct hutch_engine_options {
                                  * "16m" */
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);
+#define hutch_engine_options_init(options) HUTCH_INIT(options)
 
 /* Clears away what killed engines left below home, and waits for nothing else; zygotes and pool get ready while the
  * caller dispatches. Runs may be submitted from the start and wait. Errors: what is wrong with the options, image or
@@ -255,6 +261,7 @@ struct hutch_request {
     int input_fd;
 };
 void hutch_request_init(struct hutch_request *request);
+#define hutch_request_init(request) HUTCH_INIT(request)
 
 /* 0 and the run's id, which is never 0 (@ret_id may be NULL); on_result is not called before this returns. Errors:
  * EAGAIN (the queue is full: try again when a result has come), EINVAL with what is wrong with the request, ENOENT and
@@ -344,6 +351,7 @@ struct hutch_session_options {
     void *user;
 };
 void hutch_session_options_init(struct hutch_session_options *options);
+#define hutch_session_options_init(options) HUTCH_INIT(options)
 
 /* 0 and the session's id, which is never 0; no callback comes before this returns. It does not wait: cells may be
  * given to it at once. A session holds eight descriptors, and one for each checkpoint and branch. Errors: EAGAIN
@@ -371,6 +379,7 @@ struct hutch_cell {
     void *user;
 };
 void hutch_cell_init(struct hutch_cell *cell);
+#define hutch_cell_init(cell) HUTCH_INIT(cell)
 
 /* Cells run one after the other, in the order of these calls. Errors: EAGAIN (64 wait already), EINVAL, ENOENT (there
  * is no such session, or no more). */

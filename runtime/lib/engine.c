@@ -38,14 +38,34 @@ void hutch_engine_copy_sized(void *to, size_t to_size, const void *from)
     memcpy(to, from, from_size < to_size ? from_size : to_size);
 }
 
-void hutch_engine_options_init(struct hutch_engine_options *options)
+/* The fields of the first version. A program of that time calls these functions with structs of that size; one of today
+ * has the macros instead. */
+#define FIRST_SIZE(type, last) (offsetof(struct type, last) + sizeof(((struct type *)0)->last))
+
+static void init_struct(void *p, size_t size)
 {
-    *options = (struct hutch_engine_options){ .size = sizeof(*options) };
+    memset(p, 0, size);
+    memcpy(p, &size, sizeof(size));
 }
 
-void hutch_request_init(struct hutch_request *request)
+void (hutch_engine_options_init)(struct hutch_engine_options *options)
 {
-    *request = (struct hutch_request){ .size = sizeof(*request) };
+    init_struct(options, FIRST_SIZE(hutch_engine_options, max_sessions));
+}
+
+void (hutch_request_init)(struct hutch_request *request)
+{
+    init_struct(request, FIRST_SIZE(hutch_request, rich));
+}
+
+void (hutch_session_options_init)(struct hutch_session_options *options)
+{
+    init_struct(options, FIRST_SIZE(hutch_session_options, user));
+}
+
+void (hutch_cell_init)(struct hutch_cell *cell)
+{
+    init_struct(cell, FIRST_SIZE(hutch_cell, user));
 }
 
 /* --- small services --------------------------------------------------------------------------------------------------- */

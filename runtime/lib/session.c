@@ -20,16 +20,6 @@
 #define DEFAULT_IDLE_MS 600000
 #define DEFAULT_LIFETIME_MS 86400000
 
-void hutch_session_options_init(struct hutch_session_options *options)
-{
-    *options = (struct hutch_session_options){ .size = sizeof(*options) };
-}
-
-void hutch_cell_init(struct hutch_cell *cell)
-{
-    *cell = (struct hutch_cell){ .size = sizeof(*cell) };
-}
-
 static struct session *find(struct hutch_engine *engine, uint64_t id)
 {
     struct session *s;

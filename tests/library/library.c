@@ -719,6 +719,36 @@ static void errors_of_submit(void)
 }
 
 /* Programs that were made for an older or a newer header. */
+/* What the functions of these names did in the first version: a program of that time has no room for more. */
+static void structs_of_the_first_version(void)
+{
+    const size_t sizes[] = { offsetof(struct hutch_engine_options, rootfs), offsetof(struct hutch_request, has_input_fd) };
+    struct hutch_engine *engine = open_default();
+    struct hutch_error err;
+    char *bytes;
+
+    for (int i = 0; i < 2; i++) {
+        size_t size;
+
+        bytes = malloc(sizes[i] + 64);
+        CHECK(bytes != NULL);
+        memset(bytes, 0x5a, sizes[i] + 64);
+        if (i == 0)
+            (hutch_engine_options_init)((struct hutch_engine_options *)(void *)bytes);
+        else
+            (hutch_request_init)((struct hutch_request *)(void *)bytes);
+        memcpy(&size, bytes, sizeof(size));
+        CHECK(size <= sizes[i] && size + sizeof(void *) > sizes[i] && bytes[size - 1] == 0);
+        for (size_t at = sizes[i]; at < sizes[i] + 64; at++)
+            CHECK(bytes[at] == 0x5a);
+        if (i == 1) /* what lies behind the size is not looked at: there is no input_fd */
+            CHECK(hutch_engine_submit(engine, (struct hutch_request *)(void *)bytes, NULL, &err) < 0 &&
+                  strcmp(err.message, "there is no code: Invalid argument") == 0);
+        free(bytes);
+    }
+    hutch_engine_free(engine);
+}
+
 static void sizes_of_structs(void)
 {
     struct {
@@ -1218,6 +1248,7 @@ static const struct {
     { "errors_of_open", errors_of_open },
     { "errors_of_submit", errors_of_submit },
     { "sizes_of_structs", sizes_of_structs },
+    { "structs_of_the_first_version", structs_of_the_first_version },
     { "hosts_that_reap", hosts_that_reap },
     { "a_host_with_a_reaper", a_host_with_a_reaper },
     { "no_standard_descriptors", no_standard_descriptors },
