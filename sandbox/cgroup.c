@@ -372,20 +372,24 @@ fail:
 }
 
 /* "key value" lines, as in memory.events. */
-static uint64_t read_key(int dirfd, const char *file, const char *key, uint64_t fallback)
+static uint64_t find_key(const char *text, const char *key, uint64_t fallback)
 {
-    char buf[FILE_MAX];
     size_t len = strlen(key);
 
-    if (read_at(dirfd, file, buf, sizeof(buf)) < 0)
-        return fallback;
-    for (char *line = buf; line; line = strchr(line, '\n')) {
+    for (const char *line = text; line; line = strchr(line, '\n')) {
         if (*line == '\n')
             line++;
         if (strncmp(line, key, len) == 0 && line[len] == ' ')
             return strtoull(line + len + 1, NULL, 10);
     }
     return fallback;
+}
+
+static uint64_t read_key(int dirfd, const char *file, const char *key, uint64_t fallback)
+{
+    char buf[FILE_MAX];
+
+    return read_at(dirfd, file, buf, sizeof(buf)) < 0 ? fallback : find_key(buf, key, fallback);
 }
 
 static uint64_t read_number(int dirfd, const char *file)
@@ -399,8 +403,7 @@ void hutch_cgroup_read_usage(const struct sandbox_cgroup *cg, struct cgroup_usag
 {
     ret->memory_peak_bytes = cg->dirfd < 0 ? UINT64_MAX : read_number(cg->dirfd, "memory.peak");
     ret->pids_peak = cg->dirfd < 0 ? UINT64_MAX : read_number(cg->dirfd, "pids.peak");
-    ret->cpu_user_us = cg->dirfd < 0 ? UINT64_MAX : read_key(cg->dirfd, "cpu.stat", "user_usec", UINT64_MAX);
-    ret->cpu_system_us = cg->dirfd < 0 ? UINT64_MAX : read_key(cg->dirfd, "cpu.stat", "system_usec", UINT64_MAX);
+    hutch_cgroup_read_cpu_times(cg, &ret->cpu_user_us, &ret->cpu_system_us);
     ret->oom_kills = cg->dirfd < 0 ? 0 : read_key(cg->dirfd, "memory.events", "oom_kill", 0);
     ret->pids_denied = cg->dirfd < 0 ? 0 : read_key(cg->dirfd, "pids.events", "max", 0);
 }
@@ -408,6 +411,16 @@ void hutch_cgroup_read_usage(const struct sandbox_cgroup *cg, struct cgroup_usag
 uint64_t hutch_cgroup_read_cpu(const struct sandbox_cgroup *cg)
 {
     return cg->dirfd < 0 ? UINT64_MAX : read_key(cg->dirfd, "cpu.stat", "usage_usec", UINT64_MAX);
+}
+
+void hutch_cgroup_read_cpu_times(const struct sandbox_cgroup *cg, uint64_t *ret_user_us, uint64_t *ret_system_us)
+{
+    char buf[FILE_MAX] = "";
+
+    if (cg->dirfd >= 0 && read_at(cg->dirfd, "cpu.stat", buf, sizeof(buf)) < 0)
+        buf[0] = '\0';
+    *ret_user_us = find_key(buf, "user_usec", UINT64_MAX);
+    *ret_system_us = find_key(buf, "system_usec", UINT64_MAX);
 }
 
 /* Of an empty group. What cannot be removed makes the removal of the group itself fail, which is told. */

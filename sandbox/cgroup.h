@@ -59,8 +59,9 @@ struct cgroup_usage {
     uint64_t pids_denied;
 };
 void hutch_cgroup_read_usage(const struct sandbox_cgroup *cg, struct cgroup_usage *ret);
-/* The CPU time alone, in microseconds: one file instead of five. */
+/* The CPU time alone, in microseconds, from one file instead of five: all of it, or its two parts. */
 uint64_t hutch_cgroup_read_cpu(const struct sandbox_cgroup *cg);
+void hutch_cgroup_read_cpu_times(const struct sandbox_cgroup *cg, uint64_t *ret_user_us, uint64_t *ret_system_us);
 
 /* Kills everything inside and removes the directory, waiting at most @timeout_ms until it is empty.
  * Errors: ETIMEDOUT (a process sits in uninterruptible sleep); calling again is safe. */

@@ -272,11 +272,9 @@ static void look_at_data(struct supervisor *s)
 
 static void look_at_cpu(struct supervisor *s)
 {
-    struct cgroup_usage usage;
+    uint64_t used_us = hutch_cgroup_read_cpu(&s->sandbox->cgroup);
 
-    hutch_cgroup_read_usage(&s->sandbox->cgroup, &usage);
-    if (usage.cpu_user_us != UINT64_MAX && usage.cpu_system_us != UINT64_MAX &&
-        (usage.cpu_user_us + usage.cpu_system_us) / 1000 > s->limits[LIMIT_CPU_TIME])
+    if (used_us != UINT64_MAX && used_us / 1000 > s->limits[LIMIT_CPU_TIME])
         hutch_supervisor_end(s, END_CPU_TIME);
     s->next_cpu = hutch_clock_ms() + CPU_LOOK_MS;
 }

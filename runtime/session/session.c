@@ -143,12 +143,9 @@ static void answer_doomed(struct session *s)
 
 static void read_cpu(struct session *s, uint64_t *ret_user_us, uint64_t *ret_system_us)
 {
-    struct cgroup_usage usage = { .cpu_user_us = UINT64_MAX, .cpu_system_us = UINT64_MAX };
+    const struct sandbox_cgroup none = CGROUP_INIT;
 
-    if (s->run->slot && s->run->slot->sb.cgroup.dirfd >= 0)
-        hutch_cgroup_read_usage(&s->run->slot->sb.cgroup, &usage);
-    *ret_user_us = usage.cpu_user_us;
-    *ret_system_us = usage.cpu_system_us;
+    hutch_cgroup_read_cpu_times(s->run->slot ? &s->run->slot->sb.cgroup : &none, ret_user_us, ret_system_us);
 }
 
 static void note_usage(struct session *s, struct hutch_cell_result *result)

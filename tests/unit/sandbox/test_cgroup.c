@@ -222,6 +222,47 @@ static void test_destroy_named_elsewhere(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+static void write_file(int dirfd, const char *name, const char *text)
+{
+    auto_fd fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+/* What the files say; a directory with such files stands in for the group. */
+static void test_usage_as_the_files_have_it(void **state)
+{
+    static const struct { const char *name, *text; } files[] = {
+        { "memory.peak", "1048576\n" },
+        { "pids.peak", "4\n" },
+        { "cpu.stat", "usage_usec 1500\nuser_usec 1000\nsystem_usec 500\nnr_periods 0\n" },
+        { "memory.events", "low 0\nhigh 0\nmax 3\noom 2\noom_kill 1\n" },
+        { "pids.events", "max 7\n" },
+    };
+    char dir[] = "/tmp/hutch-test-cgroup.XXXXXX";
+    struct sandbox_cgroup cg = CGROUP_INIT;
+    struct cgroup_usage usage;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    cg.dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+        write_file(cg.dirfd, files[i].name, files[i].text);
+    hutch_cgroup_read_usage(&cg, &usage);
+    assert_int_equal(usage.memory_peak_bytes, 1048576);
+    assert_int_equal(usage.pids_peak, 4);
+    assert_int_equal(usage.cpu_user_us, 1000);
+    assert_int_equal(usage.cpu_system_us, 500);
+    assert_int_equal(hutch_cgroup_read_cpu(&cg), 1500);
+    assert_int_equal(usage.oom_kills, 1);
+    assert_int_equal(usage.pids_denied, 7);
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+        assert_int_equal(unlinkat(cg.dirfd, files[i].name, 0), 0);
+    hutch_cgroup_done(&cg);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void test_usage_of_nothing(void **state)
 {
     struct sandbox_cgroup cg = CGROUP_INIT;
@@ -302,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_destroy_kills),
         cmocka_unit_test(test_destroy_named),
         cmocka_unit_test(test_destroy_named_elsewhere),
+        cmocka_unit_test(test_usage_as_the_files_have_it),
         cmocka_unit_test(test_usage_of_nothing),
         cmocka_unit_test(test_sandbox_in_a_group),
         cmocka_unit_test(test_failures_leave_no_group),
