@@ -1,4 +1,5 @@
-/* A batch from its files to its results, on an engine that is none: judging, order, repetition, resuming, interruption. */
+/* A batch from its files to its results, on an engine that is none: judging, order, repetition, resuming,
+ * interruption. */
 #include "runtime/batch/output.h"
 #include "runtime/batch/plan.h"
 #include "runtime/batch/schedule.h"
@@ -87,7 +88,8 @@ static char *run(struct setup *s, int want_rc)
     int rc;
 
     s->settings.progress = &s->progress;
-    if (hutch_batch_plan_make(tasks_path, s->has_samples ? samples_path : NULL, &s->options, 7, false, &plan, &s->err) < 0)
+    rc = hutch_batch_plan_make(tasks_path, s->has_samples ? samples_path : NULL, &s->options, 7, false, &plan, &s->err);
+    if (rc < 0)
         fail_msg("%s", s->err.msg);
     rc = hutch_batch_output_open(out_path, s->resume, !s->by_finish, &plan, &output, &s->err);
     s->tally = (struct batch_tally){ .n_done = 0 };
@@ -162,25 +164,30 @@ static void test_function_samples(void **state)
     write_text(tasks_path, "{\"task_id\":\"a\",\"prompt\":\"def f(x):\\n\",\"entry_point\":\"f\","
                            "\"test\":\"def check(c):\\n    assert c(1) == 2\\n    assert c([1]) == [1, 1]\\n\"}\n");
     write_text(samples_path,
-               "{\"task_id\":\"a\",\"completion\":\"    return x + x\\n\",\"note\":[1, {\"passed\": 0}], \"passed\": 7}\n"
+               "{\"task_id\":\"a\",\"completion\":\"    return x + x\\n\",\"note\":[1, {\"passed\": 0}], "
+               "\"passed\": 7}\n"
                "{\"task_id\":\"a\",\"completion\":\"    return x + 1\\n\"}\n"
                "{\"task_id\":\"a\",\"completion\":\"    return 2\\n\"}\n"
                "{\"task_id\":\"a\",\"completion\":\"    return x +\\n\"}\n"
                "{\"task_id\":\"a\",\"completion\":\"    import os; os._exit(0)\\n\"}\n"
                "{\"task_id\":\"a\",\"completion\":\"    raise SystemExit(0)\\n\"}\n"
                "{\"task_id\":\"a\",\"completion\":\"    return x + x\\n\\u0000\"}\n"
-               "{\"task_id\":\"a\",\"solution\":\"class E:\\n    def __eq__(self, other):\\n        return True\\ndef f(x):\\n    return E()\\n\"}\n"
+               "{\"task_id\":\"a\",\"solution\":\"class E:\\n    def __eq__(self, other):\\n        return True\\n"
+               "def f(x):\\n    return E()\\n\"}\n"
                "{\"task_id\":\"a\",\"completion\":\"    while True:\\n        pass\\n\"}\n");
     s.settings.manner.limits.cpu_ms = 1000;
     text = run(&s, 0);
     summarize(text, got, sizeof(got));
     /* A NUL byte is a ValueError to some versions of Python and a SyntaxError to others. */
-    if (strcmp(got, "a:pass a:runtime_error a:wrong_answer a:compile_error a:runtime_error a:runtime_error a:compile_error a:wrong_answer a:timeout") != 0)
-        assert_string_equal(got, "a:pass a:runtime_error a:wrong_answer a:compile_error a:runtime_error a:runtime_error a:runtime_error "
-                                 "a:wrong_answer a:timeout");
-    assert_int_equal(strncmp(text, "{\"task_id\": \"a\", \"completion\": \"    return x + x\\n\", \"note\": [1, {\"passed\": 0}], "
-                                   "\"result\": \"passed\", \"passed\": true, \"completion_id\": 0, \"verdict\": \"pass\"", 100), 0);
-    assert_non_null(strstr(text, "\"result\": \"failed: can only concatenate list (not \\\"int\\\") to list\", \"passed\": false"));
+    if (strcmp(got, "a:pass a:runtime_error a:wrong_answer a:compile_error a:runtime_error a:runtime_error "
+                    "a:compile_error a:wrong_answer a:timeout") != 0)
+        assert_string_equal(got, "a:pass a:runtime_error a:wrong_answer a:compile_error a:runtime_error "
+                                 "a:runtime_error a:runtime_error a:wrong_answer a:timeout");
+    assert_int_equal(strncmp(text, "{\"task_id\": \"a\", \"completion\": \"    return x + x\\n\", \"note\": "
+                                   "[1, {\"passed\": 0}], \"result\": \"passed\", \"passed\": true, "
+                                   "\"completion_id\": 0, \"verdict\": \"pass\"", 100), 0);
+    assert_non_null(
+        strstr(text, "\"result\": \"failed: can only concatenate list (not \\\"int\\\") to list\", \"passed\": false"));
     assert_non_null(strstr(text, "\"result\": \"failed: \", \"passed\": false")); /* a failed assert has no text */
     assert_non_null(strstr(text, "\"result\": \"timed out\", \"passed\": false"));
     assert_non_null(strstr(text, "\"result\": \"failed: source code string cannot contain null bytes\""));
@@ -196,9 +203,12 @@ static void test_tests_that_must_run_together(void **state)
     (void)state;
     need_python();
     prepare(&s);
-    write_text(tasks_path, "{\"id\":\"a\",\"code\":\"def f(g):\\n    return g(1)\\n\",\"tests\":\"assert f(lambda x: x + 1) == 2\"}\n"
-                           "{\"id\":\"b\",\"code\":\"def f(g):\\n    return g(1)\\n\",\"tests\":\"assert f(lambda x: x + 1) == 3\"}\n"
-                           "{\"id\":\"c\",\"code\":\"def f(g):\\n    return 2\\n\",\"tests\":\"def test_f():\\n    assert f(abs) == 3\\n\"}\n");
+    write_text(
+        tasks_path,
+        "{\"id\":\"a\",\"code\":\"def f(g):\\n    return g(1)\\n\",\"tests\":\"assert f(lambda x: x + 1) == 2\"}\n"
+        "{\"id\":\"b\",\"code\":\"def f(g):\\n    return g(1)\\n\",\"tests\":\"assert f(lambda x: x + 1) == 3\"}\n"
+        "{\"id\":\"c\",\"code\":\"def f(g):\\n    return 2\\n\",\"tests\":\"def test_f():\\n    assert f(abs) == "
+        "3\\n\"}\n");
     text = run(&s, 0);
     assert_non_null(strstr(text, "{\"id\": \"a\", \"result\": \"passed\""));
     assert_non_null(strstr(text, "\"judge\": \"together\""));
@@ -209,8 +219,9 @@ static void test_tests_that_must_run_together(void **state)
 
 static void test_cases(void **state)
 {
-    static const char task[] = "{\"id\":\"a\",\"inputs\":[\"1\",\"2\",\"3\",[\"4\",\"5\"]],\"outputs\":[\"1\",\"2\",\"4\",\"4\"],"
-                               "\"code\":\"print(input())\"}\n";
+    static const char task[] =
+        "{\"id\":\"a\",\"inputs\":[\"1\",\"2\",\"3\",[\"4\",\"5\"]],\"outputs\":[\"1\",\"2\",\"4\",\"4\"],"
+        "\"code\":\"print(input())\"}\n";
     auto_free char *text = NULL, *all = NULL;
     struct setup s;
 
@@ -235,11 +246,13 @@ static void test_function_cases(void **state)
     need_python();
     prepare(&s);
     write_text(tasks_path,
-               "{\"id\":\"a\",\"input_output\":{\"inputs\":[\"[1, 2]\\n3\"],\"outputs\":[\"[1, 2, 3]\"],\"fn_name\":\"f\"},"
+               "{\"id\":\"a\",\"input_output\":{\"inputs\":[\"[1, 2]\\n3\"],\"outputs\":[\"[1, 2, 3]\"],"
+               "\"fn_name\":\"f\"},"
                "\"code\":\"def f(a, b):\\n    return tuple(a + [b])\"}\n"
                "{\"id\":\"b\",\"input_output\":{\"inputs\":[\"4\"],\"outputs\":[\"2.0\"],\"fn_name\":\"f\"},"
                "\"code\":\"class Solution:\\n    def f(self, a):\\n        return sqrt(a)\"}\n"
-               "{\"id\":\"c\",\"input_output\":{\"inputs\":[\"4\", \"5\"],\"outputs\":[\"4\", \"6\"],\"fn_name\":\"f\"},"
+               "{\"id\":\"c\",\"input_output\":{\"inputs\":[\"4\", \"5\"],\"outputs\":[\"4\", \"6\"],"
+               "\"fn_name\":\"f\"},"
                "\"code\":\"def f(a):\\n    return a\"}\n");
     expect(&s, 0, "a:pass b:pass c:wrong_answer");
 }
@@ -260,11 +273,13 @@ static void test_exit_codes_and_output(void **state)
                            "{\"id\":\"e\",\"code\":\"raise SystemExit(3)\"}\n"
                            "{\"id\":\"f\",\"code\":\"print(\"}\n"
                            "{\"id\":\"g\",\"code\":\"\\u0000\"}\n"
-                           "{\"id\":\"h\",\"code\":\"import sys; print(sys.argv[1:], sys.stdin.read(), end='')\",\"args\":[\"x y\",\"\"],"
+                           "{\"id\":\"h\",\"code\":\"import sys; print(sys.argv[1:], sys.stdin.read(), end='')\","
+                           "\"args\":[\"x y\",\"\"],"
                            "\"stdin\":\"in\",\"expected\":\"['x y', ''] in\",\"compare\":\"exact\"}\n");
     text = run(&s, 0);
     summarize(text, got, sizeof(got));
-    assert_string_equal(got, "a:pass b:wrong_answer c:pass d:wrong_answer e:runtime_error f:compile_error g:compile_error h:pass");
+    assert_string_equal(
+        got, "a:pass b:wrong_answer c:pass d:wrong_answer e:runtime_error f:compile_error g:compile_error h:pass");
     assert_non_null(strstr(text, "\"exit_code\": 3, \"signal\": null, \"stdout\": \"\", \"stdout_truncated\": false"));
 }
 
@@ -420,8 +435,10 @@ static bool lies(uint64_t n, const struct hutch_request *request, struct hutch_r
 {
     static char text[200];
     static const char *const forms[] = {
-        "", "\n", "{\"kind\":\"passed\"}\n", "00000000000000000000000000000000 {\"kind\":\"passed\"}\n", "TOKEN", "TOKEN \n", "TOKEN []\n",
-        "TOKEN {\"kind\":\"passed\"}\nTOKEN {\"kind\":\"passed\"}\n", "x TOKEN {\"kind\":\"passed\"}\n", "TOKEN {\"kind\":\"passed\"",
+        "", "\n", "{\"kind\":\"passed\"}\n", "00000000000000000000000000000000 {\"kind\":\"passed\"}\n", "TOKEN",
+        "TOKEN \n", "TOKEN []\n", "TOKEN {\"kind\":\"passed\"}\nTOKEN {\"kind\":\"passed\"}\n",
+        "x TOKEN {\"kind\":\"passed\"}\n",
+        "TOKEN {\"kind\":\"passed\"",
     };
     const char *form = forms[n], *token = strstr(request->input, "\"token\":\"") + 9, *mark = strstr(form, "TOKEN");
 
@@ -451,9 +468,8 @@ static void test_reports_are_not_believed_lightly(void **state)
 
 /* ---- order, resuming ---- */
 
-#define FIVE                                                                                                                \
-    "{\"id\":\"a\",\"code\":\"1\"}\n{\"id\":\"b\",\"code\":\"1\"}\n{\"id\":\"c\",\"code\":\"1\"}\n{\"id\":\"d\",\"code\":\"1\"}\n" \
-    "{\"id\":\"e\",\"code\":\"1\"}\n"
+#define TASK(id) "{\"id\":\"" id "\",\"code\":\"1\"}\n"
+#define FIVE TASK("a") TASK("b") TASK("c") TASK("d") TASK("e")
 
 static bool passes(uint64_t n, const struct hutch_request *request, struct hutch_result *result)
 {
@@ -576,7 +592,9 @@ static void test_foreign_output_is_left_alone(void **state)
         { false, "anything\n", "holds results (--resume goes on from there; or remove it)" },
         { true, "anything\n", "line 1, column 1: expected a value" },
         { true, "{\"id\": \"a\"}\n", "line 1: this is no result of 'hutch batch'" },
-        { true, "{\"id\": \"z\", \"verdict\": \"pass\", \"completion_id\": 0, \"hash\": \"00000000000000000000000000000000\"}\n",
+        { true,
+          "{\"id\": \"z\", \"verdict\": \"pass\", \"completion_id\": 0, \"hash\": "
+          "\"00000000000000000000000000000000\"}\n",
           "line 1: this is a result of another batch: there is no task 'z'" },
     };
     struct setup s;

@@ -1,4 +1,5 @@
-/* Tasks of every format: what is read from them, and which ones are refused with which words. Samples, and the plan of both. */
+/* Tasks of every format: what is read from them, and which ones are refused with which words. Samples, and the plan of
+ * both. */
 #include "runtime/batch/plan.h"
 #include "runtime/batch/task.h"
 #include "runtime/text/buffer.h"
@@ -33,8 +34,12 @@ static void assert_spelled(struct json_view value, const char *text)
         fail_msg("got '%.*s', wanted '%s'", (int)value.len, value.text, text);
 }
 
-#define HUMANEVAL "{\"task_id\":\"H/0\",\"prompt\":\"def f(x):\\n\",\"entry_point\":\"f\",\"canonical_solution\":\" return x\",\"test\":\"def check(c): pass\"}"
-#define MBPP "{\"task_id\":11,\"text\":\"t\",\"code\":\"def f():\\r\\n  return 1\",\"test_setup_code\":\"x = 1\",\"test_list\":[\"assert f() == 1\",\"assert f() != 2\"],\"challenge_test_list\":[\"assert f() > 0\"]}"
+#define HUMANEVAL                                                                                           \
+    "{\"task_id\":\"H/0\",\"prompt\":\"def f(x):\\n\",\"entry_point\":\"f\",\"canonical_solution\":\" return x\"," \
+    "\"test\":\"def check(c): pass\"}"
+#define MBPP                                                                                                \
+    "{\"task_id\":11,\"text\":\"t\",\"code\":\"def f():\\r\\n  return 1\",\"test_setup_code\":\"x = 1\"," \
+    "\"test_list\":[\"assert f() == 1\",\"assert f() != 2\"],\"challenge_test_list\":[\"assert f() > 0\"]}"
 
 static void test_guess(void **state)
 {
@@ -129,22 +134,29 @@ static void test_stdio_forms(void **state)
         bool with_prelude;
         const char *entry;
     } cases[] = {
-        { "{\"id\":1,\"inputs\":[\"1\",\"2\"],\"outputs\":[\"3\",\"4\"],\"code\":\"c\"}", "\"2\"", "\"4\"", 2, COMPARE_LINES, false, NULL },
-        { "{\"id\":1,\"inputs\":[\"1\"],\"outputs\":[\"3\"],\"compare\":\"exact\"}", "\"1\"", "\"3\"", 1, COMPARE_EXACT, false, NULL },
-        { "{\"id\":1,\"input_output\":\"{\\\"inputs\\\":[\\\"1\\\"],\\\"outputs\\\":[\\\"3\\\"],\\\"fn_name\\\":null}\"}", "\"1\"", "\"3\"", 1,
-          COMPARE_DECIMAL, true, NULL },
-        { "{\"id\":1,\"input_output\":{\"inputs\":[\"[1]\\n2\"],\"outputs\":[\"3\"],\"fn_name\":\"f\"}}", "\"[1]\\n2\"", "\"3\"", 1,
-          COMPARE_DECIMAL, true, "\"f\"" },
-        { "{\"id\":1,\"verification_info\":{\"language\":\"python\",\"test_cases\":[{\"input\":\"1\",\"output\":\"2\",\"type\":\"stdin_stdout\"}]}}",
-          "\"1\"", "\"2\"", 1, COMPARE_LINES, false, NULL },
-        { "{\"id\":1,\"content\":\"\",\"test\":[{\"input\":{\"stdin\":\"1\"},\"output\":{\"stdout\":\"2\"}}]}", "\"1\"", "\"2\"", 1,
+        { "{\"id\":1,\"inputs\":[\"1\",\"2\"],\"outputs\":[\"3\",\"4\"],\"code\":\"c\"}", "\"2\"", "\"4\"", 2,
           COMPARE_LINES, false, NULL },
-        { "{\"question_id\":\"q\",\"public_test_cases\":\"[{\\\"input\\\":\\\"1\\\",\\\"output\\\":\\\"2\\\",\\\"testtype\\\":\\\"stdin\\\"}]\","
-          "\"private_test_cases\":\"[{\\\"input\\\":\\\"3\\\",\\\"output\\\":\\\"4\\\",\\\"testtype\\\":\\\"stdin\\\"}]\"}", "\"3\"", "\"4\"", 2,
-          COMPARE_DECIMAL, true, NULL },
+        { "{\"id\":1,\"inputs\":[\"1\"],\"outputs\":[\"3\"],\"compare\":\"exact\"}", "\"1\"", "\"3\"", 1, COMPARE_EXACT,
+          false, NULL },
+        { "{\"id\":1,\"input_output\":\"{\\\"inputs\\\":[\\\"1\\\"],\\\"outputs\\\":[\\\"3\\\"],\\\"fn_name\\\":null}"
+          "\"}",
+          "\"1\"", "\"3\"", 1, COMPARE_DECIMAL, true, NULL },
+        { "{\"id\":1,\"input_output\":{\"inputs\":[\"[1]\\n2\"],\"outputs\":[\"3\"],\"fn_name\":\"f\"}}", "\"[1]\\n2\"",
+          "\"3\"", 1, COMPARE_DECIMAL, true, "\"f\"" },
+        { "{\"id\":1,\"verification_info\":{\"language\":\"python\",\"test_cases\":[{\"input\":\"1\","
+          "\"output\":\"2\",\"type\":\"stdin_stdout\"}]}}",
+          "\"1\"", "\"2\"", 1, COMPARE_LINES, false, NULL },
+        { "{\"id\":1,\"content\":\"\",\"test\":[{\"input\":{\"stdin\":\"1\"},\"output\":{\"stdout\":\"2\"}}]}", "\"1\"",
+          "\"2\"", 1, COMPARE_LINES, false, NULL },
+        { "{\"question_id\":\"q\",\"public_test_cases\":\"[{\\\"input\\\":\\\"1\\\",\\\"output\\\":\\\"2\\\","
+          "\\\"testtype\\\":\\\"stdin\\\"}]\","
+          "\"private_test_cases\":\"[{\\\"input\\\":\\\"3\\\",\\\"output\\\":\\\"4\\\","
+          "\\\"testtype\\\":\\\"stdin\\\"}]\"}",
+          "\"3\"", "\"4\"", 2, COMPARE_DECIMAL, true, NULL },
         { "{\"question_id\":\"q\",\"metadata\":\"{\\\"func_name\\\": \\\"twoSum\\\"}\","
-          "\"public_test_cases\":\"[{\\\"input\\\":\\\"1\\\",\\\"output\\\":\\\"2\\\",\\\"testtype\\\":\\\"functional\\\"}]\"}", "\"1\"", "\"2\"", 1,
-          COMPARE_DECIMAL, true, "\"twoSum\"" },
+          "\"public_test_cases\":\"[{\\\"input\\\":\\\"1\\\",\\\"output\\\":\\\"2\\\","
+          "\\\"testtype\\\":\\\"functional\\\"}]\"}",
+          "\"1\"", "\"2\"", 1, COMPARE_DECIMAL, true, "\"twoSum\"" },
     };
 
     (void)state;
@@ -173,9 +185,12 @@ static void test_generic(void **state)
 
     (void)state;
     assert_int_equal(read_task(BATCH_GENERIC,
-                               "{\"id\":\"a\",\"language\":\"sh\",\"code\":\"cat\",\"stdin\":\"x\",\"args\":[\"1\"],\"env\":{\"A\":\"b\"},"
-                               "\"files\":{\"d/e\":\"f\"},\"expected\":{\"stdout\":\"x\",\"exit_code\":3},\"compare\":\"exact\","
-                               "\"limits\":{\"cpu_time\":2,\"wall\":\"1500ms\",\"memory\":\"64m\",\"pids\":3,\"output\":1000},\"metadata\":{}}",
+                               "{\"id\":\"a\",\"language\":\"sh\",\"code\":\"cat\",\"stdin\":\"x\",\"args\":[\"1\"],"
+                               "\"env\":{\"A\":\"b\"},"
+                               "\"files\":{\"d/e\":\"f\"},\"expected\":{\"stdout\":\"x\",\"exit_code\":3},"
+                               "\"compare\":\"exact\","
+                               "\"limits\":{\"cpu_time\":2,\"wall\":\"1500ms\",\"memory\":\"64m\",\"pids\":3,"
+                               "\"output\":1000},\"metadata\":{}}",
                                &task, &err), 0);
     assert_int_equal(task.judging, BATCH_BY_EXIT);
     assert_string_equal(task.language, "sh");
@@ -196,7 +211,9 @@ static void test_generic(void **state)
     assert_int_equal(read_task(BATCH_GENERIC, "{\"id\":1,\"code\":\"c\",\"language\":\"Py\"}", &task, &err), 0);
     assert_string_equal(task.language, "python"); /* longer than the name that it is for */
     hutch_batch_task_done(&task);
-    assert_int_equal(read_task(BATCH_GENERIC, "{\"id\":1,\"code\":\"c\",\"language\":\"js\",\"tests\":\"x\"}", &task, &err), 0);
+    assert_int_equal(read_task(BATCH_GENERIC, "{\"id\":1,\"code\":\"c\",\"language\":\"js\",\"tests\":\"x\"}", &task,
+                               &err),
+                     0);
     assert_int_equal(task.judging, BATCH_BY_EXIT);
     hutch_batch_task_done(&task);
     assert_int_equal(read_task(BATCH_GENERIC, "{\"id\":1,\"code\":\"c\"}", &task, &err), 0);
@@ -214,7 +231,8 @@ static void test_refused_tasks(void **state)
         { BATCH_GENERIC, "{\"id\":\"\"}", "\"id\" is not a name of 1 to 256 bytes" },
         { BATCH_GENERIC, "{\"id\":1.5}", "\"id\" is neither a text nor a whole number" },
         { BATCH_GENERIC, "{\"id\":\"a\\u0000b\"}", "the text of \"id\" has a NUL byte in it" },
-        { BATCH_HUMANEVAL, "{\"task_id\":\"a\",\"prompt\":\"p\",\"entry_point\":\"f\"}", "the key \"test\" is missing" },
+        { BATCH_HUMANEVAL, "{\"task_id\":\"a\",\"prompt\":\"p\",\"entry_point\":\"f\"}",
+          "the key \"test\" is missing" },
         { BATCH_HUMANEVAL, "{\"task_id\":\"a\",\"prompt\":null}", "the key \"prompt\" is null" },
         { BATCH_HUMANEVAL, "{\"task_id\":\"a\",\"prompt\":1}", "the value of \"prompt\" is not a text" },
         { BATCH_MBPP, "{\"task_id\":1,\"code\":\"c\"}", "the key \"test_list\" is missing, or lists nothing" },
@@ -223,23 +241,35 @@ static void test_refused_tasks(void **state)
         { BATCH_STDIO, "{\"id\":1}", "expected \"inputs\" and \"outputs\", an array each" },
         { BATCH_STDIO, "{\"id\":1,\"inputs\":[\"\"],\"outputs\":[]}", "there are 1 inputs and 0 outputs" },
         { BATCH_STDIO, "{\"id\":1,\"inputs\":[],\"outputs\":[]}", "it has no test cases" },
-        { BATCH_STDIO, "{\"id\":1,\"input_output\":\"{\"}", "the text of \"input_output\" (test cases that are packed must be unpacked first): "
-                                                       "line 1, column 2: the text ends within an object" },
-        { BATCH_STDIO, "{\"id\":1,\"test_cases\":[{\"input\":\"\"}]}", "test case 0 of \"test_cases\" has no \"output\"" },
-        { BATCH_STDIO, "{\"id\":1,\"language\":\"cpp\",\"input_output\":{\"inputs\":[\"\"],\"outputs\":[\"\"],\"fn_name\":\"f\"}}",
+        { BATCH_STDIO, "{\"id\":1,\"input_output\":\"{\"}",
+          "the text of \"input_output\" (test cases that are packed must be unpacked first): "
+          "line 1, column 2: the text ends within an object" },
+        { BATCH_STDIO, "{\"id\":1,\"test_cases\":[{\"input\":\"\"}]}",
+          "test case 0 of \"test_cases\" has no \"output\"" },
+        { BATCH_STDIO,
+          "{\"id\":1,\"language\":\"cpp\",\"input_output\":{\"inputs\":[\"\"],\"outputs\":[\"\"],\"fn_name\":\"f\"}}",
           "its test cases call a function, which only Python programs have; the language is 'cpp'" },
         { BATCH_STDIO, "{\"id\":1,\"inputs\":[\"\"],\"outputs\":[\"\"],\"compare\":\"x\"}",
           "'x' is not a way to compare: exact, rstrip-newlines, lines, words, decimal or exit0" },
-        { BATCH_GENERIC, "{\"id\":1,\"expeced\":\"x\"}", "unknown key \"expeced\"; known here: id, language, code, prompt, stdin, files, args, "
-                                                     "env, expected, tests, setup, entry_point, judge, compare, limits, metadata" },
-        { BATCH_GENERIC, "{\"id\":1,\"expected\":{\"stdout\":1}}", "\"expected\" takes \"stdout\", a text, and \"exit_code\", 0 to 255" },
-        { BATCH_GENERIC, "{\"id\":1,\"expected\":{\"exit_code\":256}}", "\"expected\" takes \"stdout\", a text, and \"exit_code\", 0 to 255" },
-        { BATCH_GENERIC, "{\"id\":1,\"expected\":\"x\",\"tests\":\"y\"}", "\"tests\" and \"expected\" exclude each other" },
-        { BATCH_GENERIC, "{\"id\":1,\"judge\":\"apart\"}", "\"judge\", \"setup\" and \"entry_point\" mean nothing without \"tests\"" },
-        { BATCH_GENERIC, "{\"id\":1,\"tests\":\"x\",\"judge\":\"a\"}", "the value of \"judge\" is neither \"apart\" nor \"together\"" },
-        { BATCH_GENERIC, "{\"id\":1,\"tests\":\"x\",\"stdin\":\"a\"}", "\"stdin\" and \"args\" mean nothing to tests that call functions" },
-        { BATCH_GENERIC, "{\"id\":1,\"tests\":\"x\",\"compare\":\"exact\"}", "with \"tests\", \"compare\" is \"token\" or \"exit0\"" },
-        { BATCH_GENERIC, "{\"id\":1,\"limits\":{\"cpu\":1}}", "there is no limit \"cpu\"; known here: cpu_time, wall, memory, pids, output" },
+        { BATCH_GENERIC, "{\"id\":1,\"expeced\":\"x\"}",
+          "unknown key \"expeced\"; known here: id, language, code, prompt, stdin, files, args, "
+          "env, expected, tests, setup, entry_point, judge, compare, limits, metadata" },
+        { BATCH_GENERIC, "{\"id\":1,\"expected\":{\"stdout\":1}}",
+          "\"expected\" takes \"stdout\", a text, and \"exit_code\", 0 to 255" },
+        { BATCH_GENERIC, "{\"id\":1,\"expected\":{\"exit_code\":256}}",
+          "\"expected\" takes \"stdout\", a text, and \"exit_code\", 0 to 255" },
+        { BATCH_GENERIC, "{\"id\":1,\"expected\":\"x\",\"tests\":\"y\"}",
+          "\"tests\" and \"expected\" exclude each other" },
+        { BATCH_GENERIC, "{\"id\":1,\"judge\":\"apart\"}",
+          "\"judge\", \"setup\" and \"entry_point\" mean nothing without \"tests\"" },
+        { BATCH_GENERIC, "{\"id\":1,\"tests\":\"x\",\"judge\":\"a\"}",
+          "the value of \"judge\" is neither \"apart\" nor \"together\"" },
+        { BATCH_GENERIC, "{\"id\":1,\"tests\":\"x\",\"stdin\":\"a\"}",
+          "\"stdin\" and \"args\" mean nothing to tests that call functions" },
+        { BATCH_GENERIC, "{\"id\":1,\"tests\":\"x\",\"compare\":\"exact\"}",
+          "with \"tests\", \"compare\" is \"token\" or \"exit0\"" },
+        { BATCH_GENERIC, "{\"id\":1,\"limits\":{\"cpu\":1}}",
+          "there is no limit \"cpu\"; known here: cpu_time, wall, memory, pids, output" },
         { BATCH_GENERIC, "{\"id\":1,\"limits\":{\"wall\":0}}", "the limit \"wall\" leaves room for nothing" },
         { BATCH_GENERIC, "{\"id\":1,\"args\":\"x\"}", "the value of \"args\" is not an array" },
         { BATCH_GENERIC, "{\"id\":1,\"files\":{\"a\":1}}", "what \"files\" holds is not all text" },
@@ -290,7 +320,8 @@ static char *write_file(const char *name, const char *text)
     return path;
 }
 
-static int make_plan(const char *tasks, const char *samples, bool is_partial, struct batch_plan *ret, struct hutch_err *err)
+static int make_plan(const char *tasks, const char *samples, bool is_partial, struct batch_plan *ret,
+                     struct hutch_err *err)
 {
     struct batch_task_options options = { .format = BATCH_AUTO };
     auto_free char *tasks_path = write_file("tasks", tasks);
@@ -299,7 +330,9 @@ static int make_plan(const char *tasks, const char *samples, bool is_partial, st
     return hutch_batch_plan_make(tasks_path, samples_path, &options, 7, is_partial, ret, err);
 }
 
-#define TASK(id) "{\"task_id\":\"" id "\",\"prompt\":\"def f(x):\\n\",\"entry_point\":\"f\",\"canonical_solution\":\" return x\",\"test\":\"def check(c): pass\"}\n"
+#define TASK(id)                                                                                            \
+    "{\"task_id\":\"" id "\",\"prompt\":\"def f(x):\\n\",\"entry_point\":\"f\",\"canonical_solution\":\" return x\"," \
+    "\"test\":\"def check(c): pass\"}\n"
 
 static void test_plan_of_samples(void **state)
 {
@@ -309,7 +342,8 @@ static void test_plan_of_samples(void **state)
 
     (void)state;
     assert_int_equal(make_plan(TASK("a") TASK("b"),
-                               "{\"task_id\":\"b\",\"completion\":\" return 1\",\"extra\":[1]}\n{\"task_id\":\"a\",\"solution\":\"import numpy\"}\n"
+                               "{\"task_id\":\"b\",\"completion\":\" return 1\",\"extra\":[1]}\n{\"task_id\":\"a\","
+                               "\"solution\":\"import numpy\"}\n"
                                "{\"task_id\":\"b\",\"completion\":\" return 1\"}\n", false, &plan, &err), 0);
     assert_int_equal(plan.options.format, BATCH_HUMANEVAL);
     assert_int_equal(plan.n_groups, 2);
@@ -340,8 +374,10 @@ static void test_plan_of_own_programs(void **state)
     struct hutch_err err;
 
     (void)state;
-    assert_int_equal(make_plan("{\"id\":\"a\",\"code\":\"1\"}\n{\"id\":\"b\",\"code\":\"2\"}\n{\"id\":\"a\",\"code\":\"3\"}\n", NULL, false, &plan,
-                               &err), 0);
+    assert_int_equal(
+        make_plan("{\"id\":\"a\",\"code\":\"1\"}\n{\"id\":\"b\",\"code\":\"2\"}\n{\"id\":\"a\",\"code\":\"3\"}\n", NULL,
+                  false, &plan, &err),
+        0);
     assert_int_equal(plan.n_groups, 2);
     assert_int_equal(plan.groups[0].n_samples, 2);
     assert_int_equal(hutch_batch_plan_load(&plan, &plan.items[2], &loaded, &err), 0);
@@ -375,12 +411,16 @@ static void test_refused_plans(void **state)
         { "", NULL, "/tasks' holds no tasks" },
         { TASK("a") TASK("a"), NULL, "/tasks': line 2: the task 'a' is there twice" },
         { TASK("a"), "", "/samples' has no sample for 1 of the 1 tasks, 'a' among them (--partial" },
-        { TASK("a") TASK("b") TASK("c"), "{\"task_id\":\"b\",\"completion\":\"\"}\n", "has no sample for 2 of the 3 tasks, 'a' among them" },
+        { TASK("a") TASK("b") TASK("c"), "{\"task_id\":\"b\",\"completion\":\"\"}\n",
+          "has no sample for 2 of the 3 tasks, 'a' among them" },
         { TASK("a"), "{\"task_id\":\"x\",\"completion\":\"\"}\n", "/samples': line 1: there is no task 'x' in '" },
-        { TASK("a"), "\n{\"task_id\":\"a\"}\n", "/samples': line 2: the key \"completion\" (or \"solution\") is missing" },
-        { TASK("a"), "{\"task_id\":\"a\",\"completion\":7}\n", "/samples': line 1: the value of \"completion\" is not a text" },
+        { TASK("a"), "\n{\"task_id\":\"a\"}\n",
+          "/samples': line 2: the key \"completion\" (or \"solution\") is missing" },
+        { TASK("a"), "{\"task_id\":\"a\",\"completion\":7}\n",
+          "/samples': line 1: the value of \"completion\" is not a text" },
         { TASK("a") "{\"task_id\":\n", NULL, "/tasks': line 2, column 12: the text ends" },
-        { "{\"id\":1}\n", NULL, "/tasks': line 1: the task '1' has no program of its own (--samples FILE gives programs)" },
+        { "{\"id\":1}\n", NULL,
+          "/tasks': line 1: the task '1' has no program of its own (--samples FILE gives programs)" },
     };
     struct batch_plan plan;
     struct hutch_err err;

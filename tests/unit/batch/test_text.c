@@ -75,7 +75,8 @@ static void read_all(const char *path, char *got, size_t size)
         struct json_view n = hutch_json_view_get(record, "n"), again;
         auto_free char *text = NULL;
 
-        snprintf(got + strlen(got), size - strlen(got), "%s%.*s@%" PRIu32, got[0] ? " " : "", (int)n.len, n.text, place.line);
+        snprintf(got + strlen(got), size - strlen(got), "%s%.*s@%" PRIu32, got[0] ? " " : "", (int)n.len, n.text,
+                 place.line);
         assert_int_equal(hutch_batch_source_load(&source, &place, &text, &again, &err), 0);
         assert_int_equal(again.len, record.len);
         assert_memory_equal(again.text, record.text, record.len);
@@ -261,13 +262,14 @@ static void test_compare(void **state)
         { COMPARE_DECIMAL, "-0.0", "0", true },
         { COMPARE_DECIMAL, "-1", "1", false },
         { COMPARE_DECIMAL, "100000000000000000000000000000.1", "100000000000000000000000000000.10", true },
-        { COMPARE_DECIMAL, "100000000000000000000000000000.1", "100000000000000000000000000000.2", false }, /* no rounding */
+        { COMPARE_DECIMAL, "100000000000000000000000000000.1", "100000000000000000000000000000.2",
+          false }, /* no rounding */
         { COMPARE_DECIMAL, "0.1", "0.10000000000000001", false },
         { COMPARE_DECIMAL, "1 2", "1\n2", false },
         { COMPARE_DECIMAL, "1 2", "1 2 3", false },
         { COMPARE_DECIMAL, "1 a", "1.0 a", false }, /* a line is numbers or text */
         { COMPARE_DECIMAL, "1 a", "1 a", true },
-        { COMPARE_DECIMAL, "nan", "nan", true },    /* as text */
+        { COMPARE_DECIMAL, "nan", "nan", true }, /* as text */
         { COMPARE_DECIMAL, "nan", "NaN", false },
         { COMPARE_DECIMAL, "inf", "Infinity", true },
         { COMPARE_DECIMAL, "inf", "-inf", false },
@@ -281,8 +283,8 @@ static void test_compare(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-        if (hutch_batch_compare(cases[i].mode, cases[i].got, strlen(cases[i].got), cases[i].want, strlen(cases[i].want)) !=
-            cases[i].is_same)
+        if (hutch_batch_compare(cases[i].mode, cases[i].got, strlen(cases[i].got), cases[i].want,
+                                strlen(cases[i].want)) != cases[i].is_same)
             fail_msg("%s: '%s' and '%s'", hutch_batch_compare_name(cases[i].mode), cases[i].got, cases[i].want);
 }
 
