@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """batch_mutations.py TASKS - writes, as JSON lines, one wrong program for each task of a HumanEval or MBPP file.
 
-A wrong program is the task's own solution with one thing changed: an operator, a comparison, a constant, what is returned. Of
-the changes that there are, in an order that never varies, the first is taken with which the task's tests fail when they are
-run as a plain script. Those runs happen here, in forks of this interpreter, with little CPU time and memory."""
+A wrong program is the task's own solution with one thing changed: an operator, a comparison, a constant, what is
+returned. Of the changes that there are, in an order that never varies, the first is taken with which the task's tests
+fail when they are run as a plain script. Those runs happen here, in forks of this interpreter, with little CPU time and
+memory."""
 import ast
 import copy
 import json
@@ -15,8 +16,8 @@ import sys
 
 CPU_SECONDS = 1
 MEMORY_BYTES = 2 << 30
-OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
-             ast.Pow: ast.Mult, ast.BitXor: ast.BitAnd, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd}
+OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+             ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.BitXor: ast.BitAnd, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd}
 COMPARISONS = {ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
                ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is}
 
@@ -41,12 +42,14 @@ def change(node):
 
 
 def mutations(program, name):
-    """Programs that differ from @program in one place within the function @name, or anywhere when there is none of that name."""
+    """Programs that differ from @program in one place within the function @name, or anywhere when there is none of that
+    name."""
     tree = ast.parse(program)
     roots = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name] or [tree]
-    # What a loop's end depends on is left alone where that is easy to see: a program that never ends takes long to judge.
+    # What a loop's end depends on is left alone where that is easy to see: a program without end takes long to judge.
     loops = {id(inner) for node in ast.walk(roots[-1]) if isinstance(node, ast.While) for inner in ast.walk(node)}
-    places = [index for index, node in enumerate(ast.walk(roots[-1])) if id(node) not in loops and change(copy.deepcopy(node))]
+    places = [index for index, node in enumerate(ast.walk(roots[-1]))
+              if id(node) not in loops and change(copy.deepcopy(node))]
     random.Random(program).shuffle(places)
     for place in places:
         other = ast.parse(program)
@@ -95,7 +98,9 @@ def wrong_program(task):
 def read_tasks(path):
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    return json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in text.split("\n") if line.strip()]
+    if text.lstrip().startswith("["):
+        return json.loads(text)
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 def main():
