@@ -151,7 +151,8 @@ struct sandbox_mount *hutch_spec_add_mount(struct sandbox_spec *spec, enum sandb
 
     if (check_target(target, err) < 0)
         return NULL;
-    if (hutch_spec_set_string(&fresh.source, source, err) < 0 || hutch_spec_set_string(&fresh.target, target, err) < 0) {
+    if (hutch_spec_set_string(&fresh.source, source, err) < 0 ||
+        hutch_spec_set_string(&fresh.target, target, err) < 0) {
         mount_done(&fresh);
         return NULL;
     }

@@ -15,7 +15,7 @@
 
 /* Who made a limit or a layer real. Reported for each, so that nothing is ever silently weaker. */
 enum sandbox_enforcer {
-    ENFORCER_NONE,       /* asked for, and nobody enforces it */
+    ENFORCER_NONE,       /* asked for, and nothing enforces it */
     ENFORCER_CGROUP,     /* cgroup v2 controller */
     ENFORCER_RLIMIT,     /* setrlimit(2): per process, or per user of the sandbox's own user namespace */
     ENFORCER_AFFINITY,   /* sched_setaffinity(2), which the seccomp filter keeps from being widened */

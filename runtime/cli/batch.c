@@ -40,10 +40,10 @@ enum { EXIT_NOT_JUDGED = 1 };
 static void print_help(void)
 {
     printf("usage: hutch batch [options] TASKS\n\n"
-           "Runs every program of a task file in a sandbox of its own and judges it. TASKS holds JSON lines or a JSON array, plain or\n"
-           "gzipped; '-' is standard input. One line of JSON for each program goes to the output, a summary to standard error.\n"
-           "Exit status: 0 when everything was judged, whatever the verdicts; 1 when something could not be; 125 when hutch failed;\n"
-           "128+N after signal N.\n\n");
+           "Runs every program of a task file in a sandbox of its own and judges it. TASKS holds JSON lines or a\n"
+           "JSON array, plain or gzipped; '-' is standard input. One line of JSON for each program goes to the\n"
+           "output, a summary to standard error. Exit status: 0 when everything was judged, whatever the verdicts;\n"
+           "1 when something could not be; 125 when hutch failed; 128+N after signal N.\n\n");
     hutch_option_print(&hutch_commands[COMMAND_BATCH]);
 }
 
@@ -141,7 +141,8 @@ static int read_settings(struct batch *b, struct hutch_err *err)
     if (opts->jobs && hutch_parse_u64(opts->jobs, &jobs, err) < 0)
         return hutch_err_wrap(err, "option '--jobs'");
     if (jobs == 0 || jobs > MAX_JOBS)
-        return hutch_err_set(err, 0, "option '--jobs': expected 1 to %d, got '%s'", MAX_JOBS, opts->jobs ? opts->jobs : "0");
+        return hutch_err_set(err, 0, "option '--jobs': expected 1 to %d, got '%s'", MAX_JOBS,
+                             opts->jobs ? opts->jobs : "0");
     if (opts->memory && hutch_parse_bytes(opts->memory, &b->memory_bytes, err) < 0)
         return hutch_err_wrap(err, "option '--memory'");
     if (read_time("--cpu-time", opts->cpu_time, &limits->cpu_ms, err) < 0 ||
@@ -162,12 +163,18 @@ static int read_settings(struct batch *b, struct hutch_err *err)
     return 0;
 }
 
-/* All that a verdict depends on and that is not in the files; a result under other settings is not taken over by --resume. */
+/* All that a verdict depends on and that is not in the files; a result under other settings is not taken over by
+ * --resume. */
 static uint64_t salt_of(const struct batch *b)
 {
     const struct batch_limits *limits = &b->settings.manner.limits;
-    uint64_t parts[] = { limits->cpu_ms, limits->wall_ms, b->has_memory, b->memory_bytes, b->settings.manner.is_together,
-                         b->settings.all_cases, b->task_options.with_challenge,
+    uint64_t parts[] = { limits->cpu_ms,
+                         limits->wall_ms,
+                         b->has_memory,
+                         b->memory_bytes,
+                         b->settings.manner.is_together,
+                         b->settings.all_cases,
+                         b->task_options.with_challenge,
                          b->task_options.has_compare ? 1 + (uint64_t)b->task_options.compare : 0 };
     const char *const names[] = { b->opts.image ? b->opts.image : "", b->opts.policy ? b->opts.policy : "" };
     uint64_t salt = 0xcbf29ce484222325; /* FNV-1a, over numbers in place of bytes */
@@ -221,14 +228,15 @@ static int catch_signals(struct batch *b, struct hutch_err *err)
 
 /* What programs of the usual sets import, besides what batch/judge/ does. */
 static const char *const usual_modules[] = {
-    "bisect", "cmath", "collections", "copy", "ctypes", "datetime", "decimal", "errno", "fractions", "functools", "hashlib", "heapq",
-    "io", "itertools", "json", "math", "operator", "os", "queue", "random", "re", "select", "signal", "statistics", "string",
-    "struct", "sys", "time", "types", "typing", NULL,
+    "bisect",    "cmath",     "collections", "copy",   "ctypes", "datetime",  "decimal", "errno",
+    "fractions", "functools", "hashlib",     "heapq",  "io",     "itertools", "json",    "math",
+    "operator",  "os",        "queue",       "random", "re",     "select",    "signal",  "statistics",
+    "string",    "struct",    "sys",         "time",   "types",  "typing",    NULL,
 };
 static const char *const data_modules[] = { "numpy", "pandas", NULL };
 
-/* The policy as asked for, but for times, which each run has of its own, and memory, which prepared sandboxes are to have
- * from the start. It is a file without a name: nothing to clean up. */
+/* The policy as asked for, but for times, which each run has of its own, and memory, which prepared sandboxes are to
+ * have from the start. It is a file without a name: nothing to clean up. */
 static int write_policy(const struct batch *b, int *ret_fd, struct hutch_err *err)
 {
     const char *base = b->opts.policy ? b->opts.policy : "default";
@@ -258,7 +266,8 @@ static int write_policy(const struct batch *b, int *ret_fd, struct hutch_err *er
     return 0;
 }
 
-static int open_engine(const struct batch *b, bool wants_data, int policy_fd, struct hutch_engine **ret, struct hutch_err *err)
+static int open_engine(const struct batch *b, bool wants_data, int policy_fd, struct hutch_engine **ret,
+                       struct hutch_err *err)
 {
     auto_free char *warm_up = hutch_batch_judge_warm_up();
     unsigned jobs = b->settings.jobs;
@@ -371,7 +380,8 @@ static void print_resumed(const struct batch *b, const struct batch_output *outp
     if (output->is_torn)
         fprintf(stderr, "hutch: the last line of '%s' was not complete and is cut\n", output->path);
     if (output->n_dropped)
-        fprintf(stderr, "hutch: %zu results in '%s' are run again: no verdict, or of another program or other settings\n",
+        fprintf(stderr,
+                "hutch: %zu results in '%s' are run again: no verdict, or of another program or other settings\n",
                 output->n_dropped, output->path);
 }
 
@@ -390,7 +400,8 @@ static void print_interrupted(const struct batch *b, const struct batch_plan *pl
 static int run_plan(struct batch *b, struct batch_plan *plan, struct batch_output *output, struct batch_tally *tally,
                     struct hutch_err *err)
 {
-    struct batch_engine engine = { NULL, hutch_engine_submit, hutch_engine_cancel, hutch_engine_fd, hutch_engine_dispatch };
+    struct batch_engine engine = { NULL, hutch_engine_submit, hutch_engine_cancel, hutch_engine_fd,
+                                   hutch_engine_dispatch };
     struct batch_progress progress;
     auto_fd policy_fd = -1; /* to the end: the engine reads it again for a run that differs from the prepared ones */
     int rc;
@@ -416,7 +427,8 @@ static int run_batch(struct batch *b, struct hutch_err *err)
     double start_ms = hutch_clock_ms();
     int rc;
 
-    rc = hutch_batch_plan_make(b->opts.tasks, b->opts.samples, &b->task_options, salt_of(b), b->opts.partial, &plan, err);
+    rc = hutch_batch_plan_make(b->opts.tasks, b->opts.samples, &b->task_options, salt_of(b), b->opts.partial, &plan,
+                               err);
     if (rc == 0 && !b->settings.manner.limits.cpu_ms)
         b->settings.manner.limits.cpu_ms = plan.options.format == BATCH_MBPP ? MBPP_CPU_MS : CPU_MS;
     if (rc == 0)
@@ -433,7 +445,8 @@ static int run_batch(struct batch *b, struct hutch_err *err)
         fprintf(stderr, "hutch: nothing on this kernel kept %" PRIu64 " runs from looking into their judge\n",
                 tally.n_exposed);
     if (rc == 0 && tally.verdicts[BATCH_INTERNAL]) {
-        fprintf(stderr, "hutch: %zu programs were not judged and count for nothing: %s\n", tally.verdicts[BATCH_INTERNAL], tally.internal);
+        fprintf(stderr, "hutch: %zu programs were not judged and count for nothing: %s\n",
+                tally.verdicts[BATCH_INTERNAL], tally.internal);
         rc = EXIT_NOT_JUDGED;
     }
     if (rc >= 0 && tally.is_interrupted) {

@@ -38,8 +38,8 @@ struct run_opts {
 };
 
 struct batch_opts {
-    const char *tasks, *samples, *format, *output, *order, *image, *policy, *timeout, *cpu_time, *memory, *k, *compare, *judge,
-        *jobs;
+    const char *tasks, *samples, *format, *output, *order, *image, *policy, *timeout, *cpu_time, *memory, *k, *compare,
+        *judge, *jobs;
     bool resume, all_cases, partial, challenge, quiet, help;
 };
 

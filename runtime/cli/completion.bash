@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Completes the command line of hutch(1) in bash. `hutch completion bash` prints this, and in front of it what it knows of
-# commands and options: _hutch_commands, _hutch_rootfs_commands, _hutch_options, _hutch_values, _hutch_words.
+# Completes the command line of hutch(1) in bash. `hutch completion bash` prints this, and in front of it what it knows
+# of commands and options: _hutch_commands, _hutch_rootfs_commands, _hutch_options, _hutch_values, _hutch_words.
 
 # Adds what begins with the second word to COMPREPLY: words, and for FILE, DIR and IMAGE what there is of these.
 _hutch_offer()

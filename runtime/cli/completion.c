@@ -12,8 +12,8 @@
 
 /* The parts of the scripts that are the same whatever the options are. The assembler reads them, so their paths are
  * relative to the top of the tree, where make compiles. */
-#define EMBED(name, path)                                                                                             \
-    __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" path "\"\n.byte 0\n.popsection\n");                            \
+#define EMBED(name, path)                                                                                              \
+    __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" path "\"\n.byte 0\n.popsection\n");                         \
     extern const char name[] __attribute__((visibility("hidden")))
 
 EMBED(completion_bash, "runtime/cli/completion.bash");
@@ -22,7 +22,7 @@ EMBED(completion_fish, "runtime/cli/completion.fish");
 
 /* --- what can be completed -------------------------------------------------------------------------------------- */
 
-/* What @row's value can be, in the words of struct command: "none host", "host DIR", "FILE"; "" when nothing is known. */
+/* What @row's value can be, in the words of struct command: "none host", "host DIR", "FILE"; "": nothing is known. */
 static const char *values_of(const struct option_row *row, char text[MAX_VALUES])
 {
     size_t len = 0;
@@ -125,7 +125,8 @@ static void print_bash_tables(void)
                 printf("'%s %s'", hutch_commands[i].name, row.name);
             printf(") echo '%s' ;;\n", values_of(&row, values));
         }
-    printf("    *) return 1 ;;\n    esac\n}\n\n# What the words of a command can be.\n_hutch_words()\n{\n    case $1 in\n");
+    printf("    *) return 1 ;;\n    esac\n}\n\n"
+           "# What the words of a command can be.\n_hutch_words()\n{\n    case $1 in\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         printf("    '%s') echo '%s' ;;\n", hutch_commands[i].name, hutch_commands[i].words);
     printf("    esac\n}\n");
@@ -177,7 +178,8 @@ static void print_zsh_action(const char *values)
 /* '(-e --env)'{-e+,--env=}'[set …]:NAME=VALUE:…' */
 static void print_zsh_option(const struct option_row *row)
 {
-    const char *after_letter = row->argument ? "+" : "", *after_name = row->kind == OPTION_OPTIONAL ? "=-" : row->argument ? "=" : "";
+    const char *after_letter = row->argument ? "+" : "";
+    const char *after_name = row->kind == OPTION_OPTIONAL ? "=-" : row->argument ? "=" : "";
     bool is_repeated = row->kind == OPTION_REPEATED || row->kind == OPTION_VOLUME;
     char values[MAX_VALUES];
 
@@ -212,7 +214,8 @@ static void print_zsh(void)
             print_zsh_description(second_word(&hutch_commands[i]), hutch_commands[i].summary);
     puts(")\n\n_hutch_arguments()\n{\n    case $1 in");
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        printf("    '%s')\n        _arguments -S %s\\\n", hutch_commands[i].name, hutch_commands[i].ends_options ? "-A '-*' " : "");
+        printf("    '%s')\n        _arguments -S %s\\\n", hutch_commands[i].name,
+               hutch_commands[i].ends_options ? "-A '-*' " : "");
         for (size_t at = 0; hutch_option_next(&hutch_commands[i], &at, &row);)
             print_zsh_option(&row);
         printf("            '*:word:");
@@ -243,8 +246,13 @@ static void print_fish_values(const char *values)
     for (char *save = NULL, *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
         if (strcmp(word, "FILE") == 0)
             continue;
-        printf("%s%s", has_words ? " " : " -a '",
-               strcmp(word, "DIR") == 0 ? "(__fish_complete_directories)" : strcmp(word, "IMAGE") == 0 ? "(__hutch_images)" : word);
+        printf("%s", has_words ? " " : " -a '");
+        if (strcmp(word, "DIR") == 0)
+            printf("(__fish_complete_directories)");
+        else if (strcmp(word, "IMAGE") == 0)
+            printf("(__hutch_images)");
+        else
+            printf("%s", word);
         has_words = true;
     }
     if (has_words)
@@ -303,8 +311,8 @@ static const struct { const char *name; void (*print)(void); } shells[] = {
 static void print_help(void)
 {
     printf("usage: hutch completion bash|zsh|fish\n\n"
-           "Prints what makes a shell complete hutch's command line; 'make install' puts it where the shells look for it.\n"
-           "For this shell alone: source <(hutch completion bash), or hutch completion fish | source.\n\n");
+           "Prints what makes a shell complete hutch's command line; 'make install' puts it where the shells look\n"
+           "for it. For this shell alone: source <(hutch completion bash), or hutch completion fish | source.\n\n");
     hutch_option_print(&hutch_commands[COMMAND_COMPLETION]);
 }
 

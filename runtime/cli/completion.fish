@@ -1,5 +1,5 @@
-# Completes the command line of hutch(1) in fish. `hutch completion fish` prints this, and behind it what it knows of commands
-# and options.
+# Completes the command line of hutch(1) in fish. `hutch completion fish` prints this, and behind it what it knows of
+# commands and options.
 
 function __hutch_images
     hutch rootfs list 2>/dev/null | awk 'NR > 1 { print $1 }'

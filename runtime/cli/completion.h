@@ -1,4 +1,4 @@
-/* completion.h - the command `hutch completion`: scripts with which bash, zsh and fish complete hutch's command line. */
+/* completion.h - the command `hutch completion`: scripts with which shells complete hutch's command line. */
 #ifndef HUTCH_CLI_COMPLETION_H
 #define HUTCH_CLI_COMPLETION_H
 

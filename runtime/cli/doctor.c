@@ -36,7 +36,7 @@ static void report_done(struct report *r)
     hutch_doctor_host_done(&r->host);
 }
 
-/* Without making the store: whoever asks what there is leaves nothing. */
+/* Makes no store: a report changes nothing on the host. */
 static void list_images(struct report *r)
 {
     struct store store = STORE_INIT;
@@ -66,14 +66,18 @@ struct colours {
     const char *of[DOCTOR_STATUS_COUNT], *dim, *bold, *off;
 };
 static const struct colours plain = { { "", "", "", "" }, "", "", "" };
-static const struct colours coloured = { { "\033[32m", "\033[33m", "\033[31m", "\033[2m" }, "\033[2m", "\033[1m", "\033[0m" };
+static const struct colours coloured = {
+    { "\033[32m", "\033[33m", "\033[31m", "\033[2m" }, "\033[2m", "\033[1m", "\033[0m"
+};
 
-/* no-color.org: whoever sets NO_COLOR, to anything, wants none. */
+/* NO_COLOR asks for none, whatever its value is: no-color.org. */
 static const struct colours *choose_colours(void)
 {
     const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
 
-    return isatty(STDOUT_FILENO) && !(no_colour && no_colour[0]) && term && strcmp(term, "dumb") != 0 ? &coloured : &plain;
+    if (!isatty(STDOUT_FILENO) || (no_colour && no_colour[0]) || !term || strcmp(term, "dumb") == 0)
+        return &plain;
+    return &coloured;
 }
 
 /* @r's finding @i, with costs and fix when there is something to mend. */
@@ -82,8 +86,9 @@ static void print_finding(const struct colours *c, const struct report *r, size_
     const struct doctor_check *check = &hutch_doctor_checks[i];
     const struct doctor_finding *f = &r->findings[i];
 
-    printf("  %s%-10s%s %-18s %s\n", c->of[f->status], f->status == DOCTOR_NOT_NEEDED ? "not needed" : hutch_doctor_status_name(f->status),
-           c->off, check->name, f->detail);
+    printf("  %s%-10s%s %-18s %s\n", c->of[f->status],
+           f->status == DOCTOR_NOT_NEEDED ? "not needed" : hutch_doctor_status_name(f->status), c->off, check->name,
+           f->detail);
     if (f->status == DOCTOR_OK || f->status == DOCTOR_NOT_NEEDED || f->is_consequence)
         return;
     printf("             %scosts:%s %s\n", c->dim, c->off, f->costs);
@@ -101,9 +106,11 @@ static void print_trials(const struct colours *c, const struct report *r)
     for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
         const struct doctor_trial *t = &r->trials[i];
 
-        printf("  %s%-10s%s %-18s %s%s\n", c->of[!t->runs ? DOCTOR_MISSING : t->weaker[0] ? DOCTOR_DEGRADED : DOCTOR_OK],
-               !t->runs ? "no" : t->weaker[0] ? "weaker" : "runs", c->off, policies[i],
-               !t->runs ? t->reason : t->weaker[0] ? "runs; weaker than asked for: " : "as asked for", t->weaker);
+        enum doctor_status status = !t->runs ? DOCTOR_MISSING : t->weaker[0] ? DOCTOR_DEGRADED : DOCTOR_OK;
+        const char *outcome = !t->runs ? "no" : t->weaker[0] ? "weaker" : "runs";
+        const char *detail = !t->runs ? t->reason : t->weaker[0] ? "runs; weaker than asked for: " : "as asked for";
+
+        printf("  %s%-10s%s %-18s %s%s\n", c->of[status], outcome, c->off, policies[i], detail, t->weaker);
     }
 }
 
@@ -113,8 +120,8 @@ static void print_summary(const struct report *r)
 
     for (size_t i = 0; i < hutch_doctor_n_checks; i++)
         counts[r->findings[i].status]++;
-    printf("\n%u ok, %u degraded, %u missing, %u not needed. ", counts[DOCTOR_OK], counts[DOCTOR_DEGRADED], counts[DOCTOR_MISSING],
-           counts[DOCTOR_NOT_NEEDED]);
+    printf("\n%u ok, %u degraded, %u missing, %u not needed. ", counts[DOCTOR_OK], counts[DOCTOR_DEGRADED],
+           counts[DOCTOR_MISSING], counts[DOCTOR_NOT_NEEDED]);
     switch (exit_status(r)) {
     case EXIT_BOTH_RUN:
         puts("The policies default and strict both run here.");
@@ -154,27 +161,27 @@ static void print_text(const struct report *r)
 /* ---- for programs ---- */
 
 /* A path can hold any byte, a cut message half a character; JSON cannot. */
-static void put_text(cJSON *object, const char *key, const char *text)
+static void add_text(cJSON *object, const char *key, const char *text)
 {
     cJSON_AddItemToObject(object, key, text && text[0] ? hutch_nbjson_string(text, strlen(text)) : cJSON_CreateNull());
 }
 
-static void put_host(cJSON *root, const struct doctor_host *h)
+static void add_host(cJSON *root, const struct doctor_host *h)
 {
     cJSON *host = cJSON_AddObjectToObject(root, "host");
 
-    put_text(host, "kernel", h->uts.release);
-    put_text(host, "arch", h->uts.machine);
-    put_text(host, "distribution", h->distribution);
+    add_text(host, "kernel", h->uts.release);
+    add_text(host, "arch", h->uts.machine);
+    add_text(host, "distribution", h->distribution);
     cJSON_AddNumberToObject(host, "uid", h->uid);
-    put_text(host, "user", h->user);
-    put_text(host, "in_container", h->facts.container);
-    put_text(host, "home", h->home);
-    put_text(host, "policies", h->policy_dir);
-    put_text(host, "cgroup", h->cgroup.path);
+    add_text(host, "user", h->user);
+    add_text(host, "in_container", h->facts.container);
+    add_text(host, "home", h->home);
+    add_text(host, "policies", h->policy_dir);
+    add_text(host, "cgroup", h->cgroup.path);
 }
 
-static void put_checks(cJSON *root, const struct report *r)
+static void add_checks(cJSON *root, const struct report *r)
 {
     cJSON *checks = cJSON_AddArrayToObject(root, "checks");
 
@@ -182,17 +189,17 @@ static void put_checks(cJSON *root, const struct report *r)
         const struct doctor_finding *f = &r->findings[i];
         cJSON *check = cJSON_CreateObject();
 
-        put_text(check, "name", hutch_doctor_checks[i].name);
-        put_text(check, "group", hutch_doctor_checks[i].group);
-        put_text(check, "status", hutch_doctor_status_name(f->status));
-        put_text(check, "detail", f->detail);
-        put_text(check, "costs", f->costs);
-        put_text(check, "fix", f->fix);
+        add_text(check, "name", hutch_doctor_checks[i].name);
+        add_text(check, "group", hutch_doctor_checks[i].group);
+        add_text(check, "status", hutch_doctor_status_name(f->status));
+        add_text(check, "detail", f->detail);
+        add_text(check, "costs", f->costs);
+        add_text(check, "fix", f->fix);
         cJSON_AddItemToArray(checks, check);
     }
 }
 
-static void put_policies(cJSON *root, const struct report *r)
+static void add_policies(cJSON *root, const struct report *r)
 {
     cJSON *object = cJSON_AddObjectToObject(root, "policies");
 
@@ -200,12 +207,12 @@ static void put_policies(cJSON *root, const struct report *r)
         cJSON *policy = cJSON_AddObjectToObject(object, policies[i]);
 
         cJSON_AddBoolToObject(policy, "runs", r->trials[i].runs);
-        put_text(policy, "reason", r->trials[i].reason);
-        put_text(policy, "weaker", r->trials[i].weaker);
+        add_text(policy, "reason", r->trials[i].reason);
+        add_text(policy, "weaker", r->trials[i].weaker);
     }
 }
 
-static void put_images(cJSON *root, const struct report *r)
+static void add_images(cJSON *root, const struct report *r)
 {
     cJSON *images = cJSON_AddArrayToObject(root, "images");
 
@@ -213,7 +220,7 @@ static void put_images(cJSON *root, const struct report *r)
         cJSON *image = cJSON_CreateObject();
         cJSON *names;
 
-        put_text(image, "digest", r->images[i].digest);
+        add_text(image, "digest", r->images[i].digest);
         names = cJSON_AddArrayToObject(image, "names");
         for (size_t k = 0; k < r->images[i].n_names; k++)
             cJSON_AddItemToArray(names, hutch_nbjson_string(r->images[i].names[k], strlen(r->images[i].names[k])));
@@ -228,10 +235,10 @@ static int print_json(const struct report *r, struct hutch_err *err)
     char *text = NULL;
 
     cJSON_AddNumberToObject(root, "version", JSON_VERSION);
-    put_host(root, &r->host);
-    put_checks(root, r);
-    put_policies(root, r);
-    put_images(root, r);
+    add_host(root, &r->host);
+    add_checks(root, r);
+    add_policies(root, r);
+    add_images(root, r);
     text = root ? cJSON_Print(root) : NULL;
     cJSON_Delete(root);
     if (!text)
@@ -244,8 +251,9 @@ static int print_json(const struct report *r, struct hutch_err *err)
 static void print_help(void)
 {
     printf("usage: hutch doctor [--json]\n\n"
-           "Tries what hutch needs of this host, and says what is missing, what that costs and how to mend it. Exit status:\n"
-           "0 when the policies default and strict both run, 1 when only default does, 2 when neither does, 125 when hutch failed.\n\n");
+           "Tries what hutch needs of this host, and says what is missing, what that costs and how to mend it.\n"
+           "Exit status: 0 when the policies default and strict both run, 1 when only default does, 2 when neither\n"
+           "does, 125 when hutch failed.\n\n");
     hutch_option_print(&hutch_commands[COMMAND_DOCTOR]);
 }
 

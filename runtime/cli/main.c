@@ -33,7 +33,8 @@ static void print_usage(FILE *to)
     fprintf(to, "usage: hutch COMMAND [...]\n\n");
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
         fprintf(to, "  %-10s %s\n", commands[i].name, hutch_command_summary(commands[i].name));
-    fprintf(to, "\n'hutch COMMAND --help' lists the options of a command; 'hutch --version' tells which hutch this is.\n");
+    fprintf(to,
+            "\n'hutch COMMAND --help' lists the options of a command; 'hutch --version' tells which hutch this is.\n");
 }
 
 /* A descriptor among 0-2 that the caller closed would be given to the next file that is opened. */
@@ -58,7 +59,7 @@ static int run_command(size_t row, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    signal(SIGCHLD, SIG_DFL); /* ignored, as a caller may have left it, it would take children away before they are waited for */
+    signal(SIGCHLD, SIG_DFL); /* a caller may have left it ignored, and then no child could be waited for */
     signal(SIGXFSZ, SIG_IGN); /* a caller's limit on file sizes is an error of write(2), not our end */
     if (fill_standard_fds() < 0)
         return EXIT_HUTCH;

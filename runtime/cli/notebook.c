@@ -38,7 +38,7 @@ struct report {
 
 /* ---- where it is written ---- */
 
-/* NAME.out.ipynb beside NAME.ipynb: the notebook itself is overwritten by nobody who did not ask for it. */
+/* NAME.out.ipynb beside NAME.ipynb: the notebook itself is overwritten only when the user asks for it. */
 static int default_output(const char *path, char **ret, struct hutch_err *err)
 {
     size_t len = strlen(path), end = strlen(SUFFIX);
@@ -120,7 +120,8 @@ static void print_llm(struct report *report, size_t cell, const struct hutch_cel
         report->is_out_of_memory = true;
         return;
     }
-    printf("%sCell %zu:\n%s%s", report->nth > 1 ? "\n" : "", cell, text, *text && text[strlen(text) - 1] != '\n' ? "\n" : "");
+    printf("%sCell %zu:\n%s%s", report->nth > 1 ? "\n" : "", cell, text,
+           *text && text[strlen(text) - 1] != '\n' ? "\n" : "");
     fflush(stdout);
 }
 
@@ -176,16 +177,19 @@ static void print_summary(const struct report *report, const struct notebook_out
         fprintf(stderr, "hutch: files written to " INSIDE_DATA_DIR " are in %s\n", outcome->directory);
 }
 
-static int print_json(struct report *report, const struct notebook_outcome *outcome, const char *path, struct hutch_err *err)
+static int print_json(struct report *report, const struct notebook_outcome *outcome, const char *path,
+                      struct hutch_err *err)
 {
     struct cJSON *object = cJSON_CreateObject();
     auto_free char *text = NULL;
-    bool is_complete = hutch_json_add_u64(object, "version", 1) &&
-                       hutch_json_add_string(object, "verdict", hutch_verdict_text(outcome->verdict)) &&
-                       hutch_json_add_string(object, "message", outcome->message) && hutch_json_add_string(object, "notebook", path) &&
-                       hutch_json_add_string(object, "directory", outcome->directory ? outcome->directory : report->opts->data) &&
-                       hutch_json_add_u64(object, "n_cells", outcome->n) && hutch_json_add_u64(object, "n_executed", outcome->n_executed) &&
-                       hutch_json_add_ms(object, "total_ms", outcome->ms) && !report->is_out_of_memory;
+    bool is_complete =
+        hutch_json_add_u64(object, "version", 1) &&
+        hutch_json_add_string(object, "verdict", hutch_verdict_text(outcome->verdict)) &&
+        hutch_json_add_string(object, "message", outcome->message) && hutch_json_add_string(object, "notebook", path) &&
+        hutch_json_add_string(object, "directory", outcome->directory ? outcome->directory : report->opts->data) &&
+        hutch_json_add_u64(object, "n_cells", outcome->n) &&
+        hutch_json_add_u64(object, "n_executed", outcome->n_executed) &&
+        hutch_json_add_ms(object, "total_ms", outcome->ms) && !report->is_out_of_memory;
 
     if (cJSON_AddItemToObject(object, "cells", report->cells))
         report->cells = NULL;
@@ -230,8 +234,8 @@ static int load(const char *path, struct notebook *ret, struct hutch_err *err)
     return hutch_notebook_parse(what, text, len, ret, err);
 }
 
-static int run_and_write(const struct notebook_opts *opts, struct notebook *nb, struct report *report, const struct output_file *file,
-                         struct hutch_err *err)
+static int run_and_write(const struct notebook_opts *opts, struct notebook *nb, struct report *report,
+                         const struct output_file *file, struct hutch_err *err)
 {
     struct notebook_outcome outcome = NOTEBOOK_OUTCOME_INIT;
     const struct notebook_order order = {

@@ -12,7 +12,7 @@ struct cli_engine_options;
 
 struct notebook_opts {
     const char *path;              /* the notebook, as given */
-    const char *output;            /* where it is written; "-" for stdout; NULL: beside the notebook, as NAME.out.ipynb */
+    const char *output; /* where it is written; "-" for stdout; NULL: beside the notebook, as NAME.out.ipynb */
     const struct cli_engine_options *engine;
     const char *data;              /* the real path of --data; NULL: none */
     const char *const *params;     /* "NAME=VALUE"; VALUE is JSON, or else a text */
@@ -23,8 +23,8 @@ struct notebook_opts {
     bool allow_errors, json, llm, quiet, verbose;
 };
 
-/* Returns the exit status: 0, 1 after an exception, 124 on a timeout, 125 when an interpreter could not be had. -1: nothing was executed
- * or nothing could be written, and @err says why. */
+/* Returns the exit status: 0, 1 after an exception, 124 on a timeout, 125 when an interpreter could not be had. -1:
+ * nothing was executed or nothing could be written, and @err says why. */
 int hutch_cmd_notebook(const struct notebook_opts *opts, struct hutch_err *err);
 
 #endif

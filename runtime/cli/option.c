@@ -11,7 +11,8 @@
 static bool has_row_of_its_own(const struct command *command, const char *name)
 {
     for (size_t i = 0; i < command->n_rows; i++)
-        if (command->rows[i].commands & command->bit && command->rows[i].name && strcmp(command->rows[i].name, name) == 0)
+        if (command->rows[i].commands & command->bit && command->rows[i].name &&
+            strcmp(command->rows[i].name, name) == 0)
             return true;
     return false;
 }
@@ -53,13 +54,14 @@ bool hutch_option_next(const struct command *command, size_t *at, struct option_
 
 /* --- the command line ------------------------------------------------------------------------------------------- */
 
-/* docker's -v takes SRC:DST, everybody else's -v means verbose. What follows tells: DST is absolute. */
+/* -v takes SRC:DST as docker's does, and means verbose as elsewhere. What follows tells: DST is absolute. */
 static bool is_volume(const char *next)
 {
     return next && strstr(next, ":/");
 }
 
-static int take_repeated(struct option_list *list, const struct option_row *row, const char *value, struct hutch_err *err)
+static int take_repeated(struct option_list *list, const struct option_row *row, const char *value,
+                         struct hutch_err *err)
 {
     if (list->n == OPTION_MAX_REPEATED)
         return hutch_err_set(err, 0, "option '%s' is given more than %d times", row->name, OPTION_MAX_REPEATED);
@@ -144,8 +146,9 @@ void hutch_option_print_row(FILE *to, const struct option_row *row, const char *
     const char *before = row->kind == OPTION_OPTIONAL ? "[=" : row->argument ? " " : "";
     char left[48], letter[] = { row->letter, '\0' };
 
-    snprintf(left, sizeof(left), "%s%s%s%s%s%s%s", row->letter ? "-" : "    ", letter, row->letter && row->name ? ", " : "",
-             row->name ? row->name : "", before, row->argument ? row->argument : "", row->kind == OPTION_OPTIONAL ? "]" : "");
+    snprintf(left, sizeof(left), "%s%s%s%s%s%s%s", row->letter ? "-" : "    ", letter,
+             row->letter && row->name ? ", " : "", row->name ? row->name : "", before,
+             row->argument ? row->argument : "", row->kind == OPTION_OPTIONAL ? "]" : "");
     fprintf(to, "  %-26s %s%s\n", left, row->help, behind);
 }
 

@@ -23,7 +23,7 @@ enum option_kind {
     OPTION_REPEATED, /* struct option_list */
     OPTION_VOLUME,   /* likewise; without SRC:DST behind it its letter is the flag at @also */
     OPTION_OPTIONAL, /* bool; a value can only follow '=', and is the const char * at @also */
-    OPTION_LIMITS,   /* const char *[LIMIT_COUNT]: stands for the option of each limit that has one and no row of its own */
+    OPTION_LIMITS,   /* const char *[LIMIT_COUNT]: stands for the options of all limits that have no row of their own */
 };
 
 struct option_row {
@@ -42,7 +42,7 @@ struct command {
     const char *name;     /* "run", "rootfs build" */
     const char *summary;
     const char *usage;    /* what follows the name; NULL: the command's own --help says it */
-    /* What its words can be, one after the other: in small letters as it is, FILE, DIR, IMAGE; anything else is unknown. */
+    /* What its words can be: one of those in small letters, a FILE, a DIR, an IMAGE. */
     const char *words;
     bool ends_options;    /* by the first word, what follows is a program's own */
     const struct option_row *rows;
@@ -53,8 +53,8 @@ struct command {
 /* Puts the next option of @command into @ret; @at begins with 0. False at the end. */
 bool hutch_option_next(const struct command *command, size_t *at, struct option_row *ret);
 
-/* Takes options from argv[*i] on into @opts, the command's struct, and leaves *i at the first word that is none. 1 when "--"
- * has ended the options, else 0. */
+/* Takes options from argv[*i] on into @opts, the command's struct, and leaves *i at the first word that is none. 1 when
+ * "--" has ended the options, else 0. */
 int hutch_option_take(const struct command *command, void *opts, int argc, char **argv, int *i, struct hutch_err *err);
 
 /* The list for --help; one line: "    --memory SIZE        memory limit, e.g. 512m; 0 for none". */

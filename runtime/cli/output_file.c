@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TRIES 16 /* of names that nobody has */
+#define TRIES 16 /* of names that are free */
 
 static int fail(const char *path, int errnum, struct hutch_err *err)
 {
@@ -29,7 +29,8 @@ static mode_t usual_mode(void)
 
 static int open_place(const char *path, struct output_file *ret, struct hutch_err *err)
 {
-    auto_free char *real = realpath(path, NULL), *for_dir = strdup(real ? real : path), *for_name = strdup(real ? real : path);
+    auto_free char *real = realpath(path, NULL), *for_dir = strdup(real ? real : path),
+                   *for_name = strdup(real ? real : path);
 
     if (!for_dir || !for_name)
         return fail(path, ENOMEM, err);

@@ -121,7 +121,8 @@ static int unpack(const struct store *store, const char *archive, const char *na
         fprintf(stderr, "hutch: image ");
         for (size_t i = 0; i < image.n_names; i++)
             fprintf(stderr, "%s'%s'", i ? ", " : "", image.names[i]);
-        fprintf(stderr, "%sis in the store: %s in %" PRIu64 " entries\n", image.n_names ? " " : "", size, image.entries);
+        fprintf(stderr, "%sis in the store: %s in %" PRIu64 " entries\n", image.n_names ? " " : "", size,
+                image.entries);
     }
     printf("sha256:%s\n", image.digest);
     hutch_store_image_done(&image);
@@ -156,14 +157,15 @@ static int find_builder(char ret[PATH_MAX], struct hutch_err *err)
     }
     n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
     if (n < 0)
-        return hutch_err_set(err, errno, "read '/proc/self/exe' to find build.sh (HUTCH_ROOTFS_DIR can name its directory)");
+        return hutch_err_set(err, errno,
+                             "read '/proc/self/exe' to find build.sh (HUTCH_ROOTFS_DIR can name its directory)");
     exe[n] = '\0';
     *strrchr(exe, '/') = '\0';
     for (size_t i = 0; i < ARRAY_SIZE(below); i++)
         if ((size_t)snprintf(ret, PATH_MAX, "%s/%s/build.sh", exe, below[i]) < PATH_MAX && access(ret, X_OK) == 0)
             return 0;
-    return hutch_err_set(err, ENOENT, "find build.sh in '%s/%s' or '%s/%s' (HUTCH_ROOTFS_DIR can name its directory)", exe, below[0],
-                         exe, below[1]);
+    return hutch_err_set(err, ENOENT, "find build.sh in '%s/%s' or '%s/%s' (HUTCH_ROOTFS_DIR can name its directory)",
+                         exe, below[0], exe, below[1]);
 }
 
 /* Runs the builder with stdin from /dev/null and stdout (the digest, which unpacking tells again) thrown away. */
@@ -267,8 +269,8 @@ static void list_table(const struct store_image *images, size_t n)
         if (localtime_r(&unpacked, &tm))
             strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
         for (size_t k = 0; k < images[i].n_names || k == 0; k++)
-            printf("%-24s %.12s %9s %9" PRIu64 "  %s\n", images[i].n_names ? images[i].names[k] : "-", images[i].digest, size,
-                   images[i].entries, when);
+            printf("%-24s %.12s %9s %9" PRIu64 "  %s\n", images[i].n_names ? images[i].names[k] : "-", images[i].digest,
+                   size, images[i].entries, when);
     }
 }
 
@@ -321,7 +323,8 @@ static void on_difference(void *ctx, const char *what, const char *path)
 }
 
 /* Adds to @array, or prints. 1 when the image is not as it was. */
-static int verify_one(const struct store *store, const char *name, const struct rootfs_opts *opts, cJSON *array, struct hutch_err *err)
+static int verify_one(const struct store *store, const char *name, const struct rootfs_opts *opts, cJSON *array,
+                      struct hutch_err *err)
 {
     struct verify_ui v = { .ui.is_quiet = opts->quiet, .differences = array ? cJSON_CreateArray() : NULL };
     uint64_t n = 0;
@@ -442,7 +445,8 @@ static void print_usage(FILE *to)
     }
 }
 
-static int take_args(struct rootfs_opts *opts, const struct command *command, int argc, char **argv, struct hutch_err *err)
+static int take_args(struct rootfs_opts *opts, const struct command *command, int argc, char **argv,
+                     struct hutch_err *err)
 {
     int i = 0, is_over = 0;
 

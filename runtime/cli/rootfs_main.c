@@ -8,7 +8,7 @@
 
 int main(int argc, char **argv)
 {
-    signal(SIGCHLD, SIG_DFL); /* a caller may have left it ignored, and then nobody could wait for a child */
+    signal(SIGCHLD, SIG_DFL); /* a caller may have left it ignored, and then no child could be waited for */
     signal(SIGXFSZ, SIG_IGN); /* a caller's limit on file sizes is an error of write(2), not our end */
     return hutch_cmd_rootfs(argc, argv);
 }

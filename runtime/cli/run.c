@@ -25,8 +25,9 @@ static void print_help(void)
            "       hutch run [options] -c CODE [ARGS...]\n"
            "       hutch run [options] - [ARGS...]\n"
            "       hutch run [options] NOTEBOOK.ipynb [options]\n\n"
-           "Runs a program, or the cells of a notebook, in a sandbox of its own. Exit status: the program's; 128+N when signal N\n"
-           "ended it; 124 on a timeout; 125 when hutch failed; 126, 127 when the program cannot be executed or is not there.\n\n");
+           "Runs a program, or the cells of a notebook, in a sandbox of its own. Exit status: the program's;\n"
+           "128+N when signal N ended it; 124 on a timeout; 125 when hutch failed; 126, 127 when the program\n"
+           "cannot be executed or is not there.\n\n");
     hutch_option_print(&hutch_commands[COMMAND_RUN]);
 }
 
@@ -35,7 +36,8 @@ static int set_program(const struct run_opts *opts, char **words, struct sandbox
     if (opts->code)
         return hutch_program_set_code(spec, opts->code, words, err);
     if (!words[0])
-        return hutch_err_set(err, 0, "there is nothing to run: expected FILE, '-c CODE' or '-' (see: hutch run --help)");
+        return hutch_err_set(err, 0,
+                             "there is nothing to run: expected FILE, '-c CODE' or '-' (see: hutch run --help)");
     if (strcmp(words[0], "-") == 0)
         return hutch_program_set_stdin(spec, words + 1, err);
     if (hutch_program_set_file(spec, words[0], words + 1, err) < 0) {
@@ -61,7 +63,7 @@ static int report(const struct run_opts *opts, const struct run_result *r, struc
     return status;
 }
 
-/* --- notebooks, and programs that run as a cell -------------------------------------------------------------------- */
+/* --- notebooks, and programs that run as a cell ----------------------------------------------------------------- */
 
 /* What is asked for has to make sense for what is run: nothing is ignored in silence. */
 static int check_kind(const struct run_opts *opts, char **words, struct hutch_err *err)
@@ -74,17 +76,20 @@ static int check_kind(const struct run_opts *opts, char **words, struct hutch_er
         return hutch_err_set(err, 0, "options '--json' and '--llm': the result has one form or the other");
     if (hutch_run_options_is_notebook(opts, words[0])) {
         if (opts->rich || opts->warm)
-            return hutch_err_set(err, 0, "option '%s' is for programs; a notebook's cells run like that anyway", opts->rich ? rich : "--warm");
+            return hutch_err_set(err, 0, "option '%s' is for programs; a notebook's cells run like that anyway",
+                                 opts->rich ? rich : "--warm");
         if (words[1])
-            return hutch_err_set(err, 0, "a notebook takes no arguments, but '%s' (parameters: --param NAME=VALUE)", words[1]);
+            return hutch_err_set(err, 0, "a notebook takes no arguments, but '%s' (parameters: --param NAME=VALUE)",
+                                 words[1]);
         return 0;
     }
     if (notebook_only)
-        return hutch_err_set(err, 0, "option '%s' is for notebooks, and '%s' is none: the name of a notebook ends in " RUN_NOTEBOOK_ENDING,
-                             notebook_only, opts->code ? "-c" : words[0] ? words[0] : "");
+        return hutch_err_set(err, 0,
+                             "option '%s' is for notebooks, and '%s' is none: the name of a notebook ends in %s",
+                             notebook_only, opts->code ? "-c" : words[0] ? words[0] : "", RUN_NOTEBOOK_ENDING);
     if ((opts->rich || opts->llm) && words[0] && (opts->code || words[1]))
-        return hutch_err_set(err, 0, "option '%s': the program runs as a cell, which takes no arguments, but '%s'", rich,
-                             opts->code ? words[0] : words[1]);
+        return hutch_err_set(err, 0, "option '%s': the program runs as a cell, which takes no arguments, but '%s'",
+                             rich, opts->code ? words[0] : words[1]);
     return 0;
 }
 
@@ -98,8 +103,8 @@ static int check_param(const char *param, struct hutch_err *err)
     return p > param && *p == '=' ? 0 : hutch_err_set(err, 0, "option '--param': expected NAME=VALUE, got '%s'", param);
 }
 
-static int run_notebook(const struct run_opts *opts, const char *home, const char *data, const char *path, size_t llm_budget,
-                        struct hutch_err *err)
+static int run_notebook(const struct run_opts *opts, const char *home, const char *data, const char *path,
+                        size_t llm_budget, struct hutch_err *err)
 {
     struct cli_engine_options engine;
     struct notebook_opts notebook = {
@@ -155,7 +160,8 @@ static int read_cell(const struct run_opts *opts, char **words, const char **ret
     }
     rc = set_program(opts, words, &program, err);
     if (rc == 0 && strcmp(program.argv[0], "python3") != 0) {
-        rc = hutch_err_set(err, 0, "option '%s' is for Python, and '%s' is something else", opts->rich ? "--rich" : "--llm", words[0]);
+        rc = hutch_err_set(err, 0, "option '%s' is for Python, and '%s' is something else",
+                           opts->rich ? "--rich" : "--llm", words[0]);
     } else if (rc == 0) {
         *ret = *ret_block = program.files[0].data;
         *ret_len = program.files[0].len;
@@ -181,7 +187,8 @@ static int run_rich(const struct run_opts *opts, const char *home, const char *d
     int status = -1;
 
     /* Signals are ours only when nothing is left to wait for here, such as standard input. */
-    if (read_cell(opts, words, &request.code, &request.code_len, &block, err) < 0 || hutch_run_watch_signals(&signal_fd, err) < 0)
+    if (read_cell(opts, words, &request.code, &request.code_len, &block, err) < 0 ||
+        hutch_run_watch_signals(&signal_fd, err) < 0)
         return -1;
     request.signal_fd = signal_fd;
     if (hutch_cli_engine_options(opts, home, &engine, err) == 0)
@@ -190,9 +197,10 @@ static int run_rich(const struct run_opts *opts, const char *home, const char *d
     return status;
 }
 
-/* --- a program ----------------------------------------------------------------------------------------------------- */
+/* --- a program -------------------------------------------------------------------------------------------------- */
 
-static int run_warm(const struct run_opts *opts, const char *home, const char *data, char **words, struct hutch_err *err)
+static int run_warm(const struct run_opts *opts, const char *home, const char *data, char **words,
+                    struct hutch_err *err)
 {
     struct cli_engine_options engine;
     struct sandbox_spec program = { 0 };
@@ -205,7 +213,8 @@ static int run_warm(const struct run_opts *opts, const char *home, const char *d
 
     if (set_program(opts, words, &program, err) == 0 && hutch_run_watch_signals(&signal_fd, err) == 0) {
         request.signal_fd = signal_fd;
-        if (hutch_cli_engine_options(opts, home, &engine, err) == 0 && hutch_run_warm(&request, &made, &lost_output, err) == 0)
+        if (hutch_cli_engine_options(opts, home, &engine, err) == 0 &&
+            hutch_run_warm(&request, &made, &lost_output, err) == 0)
             status = hutch_run_report_print(&made, lost_output, err);
         hutch_cli_engine_done(&engine);
     }
@@ -214,9 +223,12 @@ static int run_warm(const struct run_opts *opts, const char *home, const char *d
     return status;
 }
 
-static int run_cold(const struct run_opts *opts, const char *home, const char *data, char **words, struct hutch_err *err)
+static int run_cold(const struct run_opts *opts, const char *home, const char *data, char **words,
+                    struct hutch_err *err)
 {
-    struct run_request request = { .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .home = home, .data_dir = data };
+    struct run_request request = {
+        .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .home = home, .data_dir = data
+    };
     struct sandbox_spec spec = { 0 };
     struct run_result result;
     struct profile profile;

@@ -58,7 +58,8 @@ int hutch_run_options_limits(const struct run_opts *opts, struct hutch_limits *r
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
         const struct limit *row = &hutch_limit_rows[i];
 
-        if (opts->limits[i] && read_limit(row, opts->limits[i], (uint64_t *)((char *)&limits + row->limits_at), err) < 0)
+        if (opts->limits[i] &&
+            read_limit(row, opts->limits[i], (uint64_t *)((char *)&limits + row->limits_at), err) < 0)
             return -1;
     }
     *ret = limits;
@@ -100,7 +101,8 @@ int hutch_run_options_budget(const struct run_opts *opts, size_t *ret, struct hu
     if (hutch_parse_u64(opts->llm_budget, &budget, err) < 0)
         return hutch_err_wrap(err, "option '--llm'");
     if (budget == 0 || budget > LLM_MAX_BUDGET)
-        return hutch_err_set(err, 0, "option '--llm': a budget is 1 to %d tokens, not '%s'", LLM_MAX_BUDGET, opts->llm_budget);
+        return hutch_err_set(err, 0, "option '--llm': a budget is 1 to %d tokens, not '%s'", LLM_MAX_BUDGET,
+                             opts->llm_budget);
     *ret = budget;
     return 0;
 }

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Options end at the first word that is none, so that a program's own options stay its own. A notebook has none: behind its name they go
- * on, and the name is moved to behind them. *ret_first: index of that word, or name. */
+/* Options end at the first word that is none, so that a program's own options stay its own. A notebook has none: behind
+ * its name they go on, and the name is moved to behind them. *ret_first: index of that word, or name. */
 int hutch_run_options_parse(enum command_id command, int argc, char **argv, struct run_opts *ret, int *ret_first,
                             struct hutch_err *err);
 #define RUN_NOTEBOOK_ENDING ".ipynb"
@@ -28,7 +28,8 @@ int hutch_run_options_data(const struct run_opts *opts, char **ret, struct hutch
 /* --llm's budget in tokens; 0 without one. */
 int hutch_run_options_budget(const struct run_opts *opts, size_t *ret, struct hutch_err *err);
 
-/* SIGINT, SIGTERM, SIGHUP and SIGQUIT are blocked and come from a signalfd(2) that does not wait, the caller's to close. */
+/* SIGINT, SIGTERM, SIGHUP and SIGQUIT are blocked and come from a signalfd(2) that does not wait, the caller's to
+ * close. */
 int hutch_run_watch_signals(int *ret_fd, struct hutch_err *err);
 
 #endif

@@ -310,7 +310,7 @@ static int read_file(const char *path, struct load *load, const struct file *chi
 }
 
 /* What depends on several keys, once all files are read. */
-static int settle(struct load *load, struct hutch_err *err)
+static int finish_spec(struct load *load, struct hutch_err *err)
 {
     struct sandbox_spec *spec = load->spec;
     struct seccomp_rules rules;
@@ -342,7 +342,7 @@ int hutch_policy_load(const char *name_or_path, const char *policy_dir, struct s
     if (hutch_policy_find(name_or_path, policy_dir, NULL, &path, err) < 0)
         return -1;
     rc = read_file(path, &load, NULL, err);
-    if (rc == 0 && settle(&load, err) < 0)
+    if (rc == 0 && finish_spec(&load, err) < 0)
         rc = hutch_err_wrap(err, "policy '%s'", path);
     free(load.seccomp_path);
     return rc;

@@ -13,8 +13,8 @@
  * keys over that. @name_or_path without a '/' is @policy_dir/NAME.json, else a file. On failure @spec is half
  * changed and good for hutch_spec_done() only.
  *
- * With "network": "host" the layer net_namespace comes out as NEED_OFF, with "none" as NEED_REQUIRE: whoever
- * changes one of the two later changes both. */
+ * With "network": "host" the layer net_namespace comes out as NEED_OFF, with "none" as NEED_REQUIRE: a
+ * caller that changes one of the two later changes both. */
 int hutch_policy_load(const char *name_or_path, const char *policy_dir, struct sandbox_spec *spec,
                       struct hutch_err *err);
 

@@ -16,12 +16,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* --- a copy ------------------------------------------------------------------------------------------------------- */
+/* --- a copy ----------------------------------------------------------------------------------------------------- */
 
 #define TEXT(field) offsetof(struct profile, field)
 
-static const size_t texts[] = { TEXT(home), TEXT(policy), TEXT(policy_dir), TEXT(image), TEXT(rootfs), TEXT(workdir), TEXT(network),
-                                TEXT(data) };
+static const size_t texts[] = { TEXT(home),   TEXT(policy),  TEXT(policy_dir), TEXT(image),
+                                TEXT(rootfs), TEXT(workdir), TEXT(network),    TEXT(data) };
 static const size_t lists[] = { TEXT(env), TEXT(volumes), TEXT(tmpfs) };
 
 static char **text_at(const struct profile *profile, size_t offset)
@@ -88,7 +88,7 @@ void hutch_profile_done(struct profile *profile)
     *profile = (struct profile){ 0 };
 }
 
-/* --- a spec ------------------------------------------------------------------------------------------------------- */
+/* --- a spec ----------------------------------------------------------------------------------------------------- */
 
 /* The bounds are those that policies have, too. */
 static int apply_limits(struct sandbox_spec *spec, const uint64_t limits[LIMIT_COUNT], struct hutch_err *err)
@@ -100,7 +100,8 @@ static int apply_limits(struct sandbox_spec *spec, const uint64_t limits[LIMIT_C
         if (!limits[i])
             continue;
         if (refusal)
-            return hutch_err_set(err, 0, "the limit '%s' of %" PRIu64 " is too %s", hutch_limit_name(i), limits[i], refusal);
+            return hutch_err_set(err, 0, "the limit '%s' of %" PRIu64 " is too %s", hutch_limit_name(i), limits[i],
+                                 refusal);
         spec->limits[i] = has_one ? limits[i] : 0;
     }
     return 0;
@@ -138,7 +139,8 @@ static int add_volume(struct sandbox_spec *spec, const char *text, struct hutch_
     return 0;
 }
 
-/* Policies may name sources by way of links; mounting follows none. A missing one is left to the mount to complain about. */
+/* Policies may name sources by way of links; mounting follows none. A missing one is left to the mount to complain
+ * about. */
 static int resolve_sources(struct sandbox_spec *spec, struct hutch_err *err)
 {
     for (size_t i = 0; i < spec->n_mounts; i++) {
@@ -158,7 +160,8 @@ static bool is_or_is_below(const char *path, const char *dir)
     return strcmp(dir, "/") == 0 || (strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0'));
 }
 
-/* What code inside may write must not hold hutch's own files: the images that later runs execute, the slots, the policies. */
+/* What code inside may write must not hold hutch's own files: the images that later runs execute, the slots, the
+ * policies. */
 static int refuse_own_files(const char *source, const char *home, const char *policy_dir, struct hutch_err *err)
 {
     static const char *const parts[] = { "images", "runs" };
@@ -173,7 +176,8 @@ static int refuse_own_files(const char *source, const char *home, const char *po
                                          "(share a directory beside it, or add ':ro')", source, home);
     }
     if (is_or_is_below(policy_dir, source))
-        return hutch_err_set(err, 0, "'%s' cannot be written from inside: hutch's policies are in '%s'", source, policy_dir);
+        return hutch_err_set(err, 0, "'%s' cannot be written from inside: hutch's policies are in '%s'", source,
+                             policy_dir);
     return 0;
 }
 
@@ -186,7 +190,8 @@ static int refuse_own(const char *source, const char *home, const char *policy_d
     return refuse_own_files(source, real_home, real_policies, err);
 }
 
-static int refuse_own_binds(const struct sandbox_spec *spec, const char *home, const char *policy_dir, struct hutch_err *err)
+static int refuse_own_binds(const struct sandbox_spec *spec, const char *home, const char *policy_dir,
+                            struct hutch_err *err)
 {
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct sandbox_mount *m = &spec->mounts[i];
@@ -245,7 +250,8 @@ static int add_env(struct sandbox_spec *spec, const char *text, struct hutch_err
     auto_free char *name = equals ? strndup(text, (size_t)(equals - text)) : NULL;
 
     if (!equals)
-        return hutch_err_set(err, 0, "environment '%s': expected NAME=VALUE (nothing is taken over from the caller's own)", text);
+        return hutch_err_set(
+            err, 0, "environment '%s': expected NAME=VALUE (nothing is taken over from the caller's own)", text);
     if (!name)
         return hutch_err_set(err, ENOMEM, "environment '%s'", text);
     return hutch_spec_set_env(spec, name, equals + 1, err);
@@ -259,7 +265,8 @@ static int set_network(struct sandbox_spec *spec, const char *text, struct hutch
             spec->layers[LAYER_NET_NS] = NEED_REQUIRE;
     } else if (strcmp(text, "host") == 0) {
         if (spec->limits_need == NEED_REQUIRE)
-            return hutch_err_set(err, 0, "option '--network host': the policy requires every layer, a network namespace among them");
+            return hutch_err_set(
+                err, 0, "option '--network host': the policy requires every layer, a network namespace among them");
         spec->network = NETWORK_HOST;
         spec->layers[LAYER_NET_NS] = NEED_OFF;
     } else {
@@ -283,7 +290,8 @@ static int bound_thread_pools(struct sandbox_spec *spec, struct hutch_err *err)
     return 0;
 }
 
-int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, int *ret_lockfd, struct hutch_err *err)
+int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, int *ret_lockfd,
+                           struct hutch_err *err)
 {
     struct store store;
     auto_free char *path = NULL;

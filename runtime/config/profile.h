@@ -1,5 +1,5 @@
-/* profile.h - what is asked of a sandbox, apart from the program: a root tree, a policy, and what is set beyond it. Compiles to
- * a struct sandbox_spec. The command line fills one, and so does an engine for its pool. */
+/* profile.h - what is asked of a sandbox, apart from the program: a root tree, a policy, and what is set beyond it.
+ * Compiles to a struct sandbox_spec. The command line fills one, and so does an engine for its pool. */
 #ifndef HUTCH_CONFIG_PROFILE_H
 #define HUTCH_CONFIG_PROFILE_H
 
@@ -32,11 +32,13 @@ void hutch_profile_done(struct profile *profile); /* fine on one that is all zer
 /* Fills @spec, which hutch_spec_init() has filled, with everything but the root tree, the program and /mnt/data. */
 int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec, struct hutch_err *err);
 
-/* Where the root tree comes from. @ret_lockfd keeps an image from being removed while it is in use; otherwise it is untouched. */
-int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, int *ret_lockfd, struct hutch_err *err);
+/* Where the root tree comes from. @ret_lockfd keeps an image from being removed while it is in use; otherwise it is
+ * untouched. */
+int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *spec, int *ret_lockfd,
+                           struct hutch_err *err);
 
-/* What code inside may write must not hold hutch's own files: the images that later runs execute, the slots, the policies. @source
- * is a real path. */
+/* What code inside may write must not hold hutch's own files: the images that later runs execute, the slots, the
+ * policies. @source is a real path. */
 int hutch_profile_refuse_own(const struct profile *profile, const char *source, struct hutch_err *err);
 
 #endif

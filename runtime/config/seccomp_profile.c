@@ -235,7 +235,7 @@ static int read_arg(const struct json_node *node, void *context, struct hutch_er
     if (hutch_json_object(node, fields, ARRAY_SIZE(fields), &arg, err) < 0)
         return -1;
     /* MASKED_EQ: "value" is the mask and "valueTwo" what must remain. All others ignore "valueTwo"; a number
-     * there means that somebody meant a mask. */
+     * there means that a mask was meant. */
     if (arg.op != SECCOMP_OP_MASKED_EQ && arg.value_two)
         return hutch_json_refuse(node, err, "valueTwo has a meaning with SCMP_CMP_MASKED_EQ only");
     reader->rule.args[reader->rule.n_args++] = (struct seccomp_arg){

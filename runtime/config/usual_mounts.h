@@ -14,7 +14,8 @@ int hutch_usual_mounts_add(struct sandbox_spec *spec, struct hutch_err *err);
 /* Gives them their sizes, once the limits are known. */
 void hutch_usual_mounts_size(struct sandbox_spec *spec);
 
-/* Whether a mount on @target, an absolute path inside, would hide one of them or what the masks and limits are about. */
+/* Whether a mount on @target, an absolute path inside, would hide one of them or what the masks and limits
+ * are about. */
 bool hutch_usual_mounts_are_hidden_by(const char *target);
 
 #endif

@@ -60,8 +60,8 @@ def words_of(line):
 
 def ask_bash(place, line):
     words = words_of(line)
-    ask = ('source ./hutch.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); $(complete -p hutch | sed "s/.*-F //; s/ .*//"); '
-           'printf "%s\\n" "${COMPREPLY[@]}"')
+    ask = ('source ./hutch.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+           '$(complete -p hutch | sed "s/.*-F //; s/ .*//"); printf "%s\\n" "${COMPREPLY[@]}"')
     return subprocess.run(["bash", "--norc", "-c", ask, "bash", *words], cwd=place, env=environment(place),
                           stdout=subprocess.PIPE, check=True).stdout.decode().split()
 
@@ -97,7 +97,7 @@ def test_fish_offers(place, line, wanted):
 
 START = {
     "bash": (["bash", "--norc", "--noprofile", "-i"], "bind 'set enable-bracketed-paste off'; source ./hutch.bash"),
-    "zsh": (["zsh", "-f", "-i"], "unsetopt zle_bracketed_paste; fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D"),
+    "zsh": (["zsh", "-f", "-i"], "fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D"),
     "fish": (["fish", "--no-config", "-i"], "source ./hutch.fish"),
 }
 
@@ -112,7 +112,8 @@ START = {
 def test_at_a_terminal(place, shell, typed, line):
     """The program that the shell would run gets the completed words."""
     (place / "hutch").unlink()
-    (place / "hutch").write_text('#!/bin/sh\n[ "$1 $2" = "rootfs list" ] || echo "$*" >words.new && mv words.new words\n')
+    (place / "hutch").write_text('#!/bin/sh\n[ "$1 $2" = "rootfs list" ] && exit\n'
+                                 'echo "$*" >words.new\nmv words.new words\n')
     (place / "hutch").chmod(0o755)
     argv, start = START[shell]
     pid, fd = pty.fork()

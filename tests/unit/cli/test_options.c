@@ -1,5 +1,5 @@
-/* The rows of cli/commands.c: whether they can be parsed, printed, and are what docs/hutch.1 describes. Works in the directory
- * that holds docs/. */
+/* The rows of cli/commands.c: whether they can be parsed, printed, and are what docs/hutch.1 describes. Works in the
+ * directory that holds docs/. */
 #include "runtime/cli/commands.h"
 
 #include "runtime/config/limits.h"
@@ -112,7 +112,8 @@ static void test_manual_has_every_option(void **state)
             char letter[] = { '-', row.letter, '\0' };
             const char *option = row.name ? row.name : letter;
             /* hutch repl has the sandbox's options from hutch run, and its section says so. */
-            bool is_there = manual_has(&m, name, len, option) || (i == COMMAND_REPL && manual_has(&m, "run", 3, option));
+            bool is_there =
+                manual_has(&m, name, len, option) || (i == COMMAND_REPL && manual_has(&m, "run", 3, option));
 
             if (!is_there)
                 fail_msg("docs/hutch.1 does not describe %s of hutch %s", option, name);
@@ -163,7 +164,8 @@ static void test_rows(void **state)
             assert_int_equal(row.argument == NULL, row.kind == OPTION_FLAG);
             has_help |= row_is(&row, "--help") && row_is(&row, "-h");
             for (size_t at = 0; hutch_option_next(command, &at, &other);)
-                n += (row.name && other.name && strcmp(row.name, other.name) == 0) || (row.letter && row.letter == other.letter);
+                n += (row.name && other.name && strcmp(row.name, other.name) == 0) ||
+                     (row.letter && row.letter == other.letter);
             if (n != 1)
                 fail_msg("hutch %s has %zu options %s", command->name, n, row.name ? row.name : "of one letter");
         }
@@ -211,7 +213,8 @@ static const struct {
     { COMMAND_BATCH, { "--resume=no" }, -1, 0, "option '--resume' takes no value" },
     { COMMAND_BATCH, { "--judg", "apart" }, -1, 0, "there is no option '--judg' (see: hutch batch --help)" },
     { COMMAND_BATCH, { "-qq" }, -1, 0, "there is no option '-qq' (see: hutch batch --help)" },
-    { COMMAND_ROOTFS_LIST, { "-q" }, -1, 0, "there is no option '-q' here (see: hutch rootfs --help)" }, /* others have it */
+    /* hutch rootfs build has it. */
+    { COMMAND_ROOTFS_LIST, { "-q" }, -1, 0, "there is no option '-q' here (see: hutch rootfs --help)" },
     { COMMAND_ROOTFS_VERIFY, { "-q", "--json", "python" }, 0, 1, NULL },
     { COMMAND_RUN, { "-v", "/a:/b", "-v", "-q", "x" }, 0, 1, NULL },
     { COMMAND_RUN, { "--llm", "5" }, 0, 1, NULL },
@@ -237,7 +240,8 @@ static void test_lines(void **state)
         memset(&opts, 0, sizeof(opts));
         while (argc < 5 && lines[row].words[argc])
             argc++;
-        rc = hutch_option_take(&hutch_commands[lines[row].id], &opts, argc, (char **)(uintptr_t)lines[row].words, &i, &err);
+        rc = hutch_option_take(&hutch_commands[lines[row].id], &opts, argc, (char **)(uintptr_t)lines[row].words, &i,
+                               &err);
         print_message("  %s\n", rc < 0 ? err.msg : "taken");
         assert_int_equal(rc, lines[row].rc);
         if (rc < 0)
@@ -249,14 +253,16 @@ static void test_lines(void **state)
 
 static void test_values_arrive(void **state)
 {
-    static const char *const words[] = { "--memory=64m", "--cpus", "0", "-eA=1", "--env", "B=2", "--volume=/a:/b", "-v", "--llm=7",
-                                         "--json", "--image", "x" };
+    static const char *const words[] = { "--memory=64m",   "--cpus", "0",       "-eA=1",  "--env",   "B=2",
+                                         "--volume=/a:/b", "-v",     "--llm=7", "--json", "--image", "x" };
     struct run_opts opts = { .image = NULL };
     struct hutch_err err;
     int i = 0;
 
     (void)state;
-    assert_int_equal(hutch_option_take(&hutch_commands[COMMAND_RUN], &opts, ARRAY_SIZE(words), (char **)(uintptr_t)words, &i, &err), 0);
+    assert_int_equal(
+        hutch_option_take(&hutch_commands[COMMAND_RUN], &opts, ARRAY_SIZE(words), (char **)(uintptr_t)words, &i, &err),
+        0);
     assert_string_equal(opts.limits[LIMIT_MEMORY], "64m");
     assert_string_equal(opts.limits[LIMIT_CPUS], "0");
     assert_null(opts.limits[LIMIT_PIDS]);

@@ -73,7 +73,7 @@ static void run(const char *const *words, struct answer *ret)
 
 static void test_usage_errors(void **state)
 {
-    static const struct { const char *words[6]; const char *want; } rows[] = {
+    static const struct { const char *words[6], *want; } rows[] = {
         { { NULL }, "there is nothing to run: expected FILE, '-c CODE' or '-' (see: hutch run --help)" },
         { { "--no-such" }, "there is no option '--no-such' (see: hutch run --help)" },
         { { "--no-such=1" }, "there is no option '--no-such=1' (see: hutch run --help)" },
@@ -96,22 +96,28 @@ static void test_usage_errors(void **state)
         { { "--timeout", "soon", "-c", "pass" }, "option '--timeout': " },
         { { "--cpu-time", "99999999999999999999s", "-c", "pass" }, "option '--cpu-time': " },
         { { "--network", "bridge", "-c", "pass" }, "option '--network': expected 'none' or 'host', got 'bridge'" },
-        { { "-e", "NAME", "-c", "pass" }, "environment 'NAME': expected NAME=VALUE (nothing is taken over from the caller's own)" },
+        { { "-e", "NAME", "-c", "pass" },
+          "environment 'NAME': expected NAME=VALUE (nothing is taken over from the caller's own)" },
         { { "-e", "=x", "-c", "pass" }, "'' is not the name of an environment variable" },
         { { "-v", "x:/y:rx", "-c", "pass" }, "volume 'x:/y:rx': 'rx' is neither 'ro' nor 'rw'" },
-        { { "-v", "/nowhere/at/all:/x", "-c", "pass" }, "volume '/nowhere/at/all:/x': look at '/nowhere/at/all': No such file or directory" },
+        { { "-v", "/nowhere/at/all:/x", "-c", "pass" },
+          "volume '/nowhere/at/all:/x': look at '/nowhere/at/all': No such file or directory" },
         { { "--volume", "/tmp", "-c", "pass" }, "volume '/tmp': expected SRC:DST or SRC:DST:ro, with an absolute DST" },
-        { { "--volume", "/tmp:x", "-c", "pass" }, "volume '/tmp:x': expected SRC:DST or SRC:DST:ro, with an absolute DST" },
+        { { "--volume", "/tmp:x", "-c", "pass" },
+          "volume '/tmp:x': expected SRC:DST or SRC:DST:ro, with an absolute DST" },
         { { "--volume", ":/x", "-c", "pass" }, "volume ':/x': expected SRC:DST or SRC:DST:ro, with an absolute DST" },
-        { { "-v", "/tmp:/x/../y", "-c", "pass" }, "volume '/tmp:/x/../y': path '/x/../y' inside the sandbox has a '.' or '..' component" },
+        { { "-v", "/tmp:/x/../y", "-c", "pass" },
+          "volume '/tmp:/x/../y': path '/x/../y' inside the sandbox has a '.' or '..' component" },
         { { "--tmpfs", "x", "-c", "pass" }, "tmpfs 'x': 'x' is not an absolute path inside the sandbox" },
         { { "--tmpfs", "/x:much", "-c", "pass" }, "tmpfs '/x:much': " },
         { { "--tmpfs", "/x:size=", "-c", "pass" }, "tmpfs '/x:size=': " },
         { { "-w", "here", "-c", "pass" }, "option '--workdir': 'here' is not an absolute path" },
         { { "--image", "a", "--rootfs", "host", "-c", "pass" }, "options '--rootfs' and '--image' exclude each other" },
-        { { "--rootfs", "/nowhere", "-c", "pass" }, "option '--rootfs': look at '/nowhere': No such file or directory" },
+        { { "--rootfs", "/nowhere", "-c", "pass" },
+          "option '--rootfs': look at '/nowhere': No such file or directory" },
         { { "--policy", "no-such", "-c", "pass" }, "there is no policy 'no-such' in " },
-        { { "--data", "/nowhere", "--rootfs", "host", "-c", "pass" }, "option '--data': look at '/nowhere': No such file or directory" },
+        { { "--data", "/nowhere", "--rootfs", "host", "-c", "pass" },
+          "option '--data': look at '/nowhere': No such file or directory" },
         { { "/nowhere.py" }, "open the program '/nowhere.py': No such file or directory" },
         { { "--", "-c" }, "open the program '-c': No such file or directory" },
         { { "--memory=1g", "--", "--memory" }, "open the program '--memory': No such file or directory" },
@@ -166,9 +172,10 @@ static void test_help(void **state)
         assert_int_equal(a.status, 0);
         assert_string_equal(a.err_out, "");
         assert_memory_equal(a.out, "usage: hutch run [options] FILE [ARGS...]\n", 42);
-        for (const char *const *option = W("--image", "--rootfs", "--policy", "--memory", "--cpus", "--pids-limit", "--timeout", "--cpu-time",
-                                           "--network", "-e, --env", "-v, --volume", "--tmpfs", "-w, --workdir", "--data", "--json",
-                                           "-q, --quiet", "--verbose", "-h, --help", "-c");
+        for (const char *const *option =
+                 W("--image", "--rootfs", "--policy", "--memory", "--cpus", "--pids-limit", "--timeout", "--cpu-time",
+                   "--network", "-e, --env", "-v, --volume", "--tmpfs", "-w, --workdir", "--data", "--json",
+                   "-q, --quiet", "--verbose", "-h, --help", "-c");
              *option; option++)
             if (!strstr(a.out, *option))
                 fail_msg("%s is not in the help", *option);

@@ -121,16 +121,26 @@ static bool has(char *const *list, const char *text)
 static void test_default(void **state)
 {
     static const uint64_t limits[LIMIT_COUNT] = {
-        [LIMIT_MEMORY] = 512ull << 20, [LIMIT_PIDS] = 64, [LIMIT_CPUS] = 1000, [LIMIT_CPU_TIME] = 0, [LIMIT_WALL] = 30000,
-        [LIMIT_OUTPUT] = 8ull << 20, [LIMIT_FILE_SIZE] = 512ull << 20, [LIMIT_OPEN_FILES] = 512, [LIMIT_DATA_SIZE] = 1ull << 30,
-        [LIMIT_DATA_FILES] = 100000, [LIMIT_TMP_SIZE] = 64ull << 20,
+        [LIMIT_MEMORY] = 512ull << 20,
+        [LIMIT_PIDS] = 64,
+        [LIMIT_CPUS] = 1000,
+        [LIMIT_CPU_TIME] = 0,
+        [LIMIT_WALL] = 30000,
+        [LIMIT_OUTPUT] = 8ull << 20,
+        [LIMIT_FILE_SIZE] = 512ull << 20,
+        [LIMIT_OPEN_FILES] = 512,
+        [LIMIT_DATA_SIZE] = 1ull << 30,
+        [LIMIT_DATA_FILES] = 100000,
+        [LIMIT_TMP_SIZE] = 64ull << 20,
     };
-    static const char *const masked[] = { "/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/scsi",
-                                          "/proc/acpi", "/proc/asound", "/proc/kallsyms", "/proc/sysrq-trigger", "/proc/bus",
-                                          "/proc/fs", "/proc/irq", "/proc/cmdline", "/proc/interrupts" };
-    static const char *const needed[] = { "/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/self", "/proc/loadavg",
-                                          "/proc/uptime", "/proc/filesystems", "/proc/cgroups", "/proc/vmstat", "/proc/net",
-                                          "/proc/version", "/proc" };
+    static const char *const masked[] = { "/proc/kcore",       "/proc/keys",      "/proc/timer_list",
+                                          "/proc/sched_debug", "/proc/scsi",      "/proc/acpi",
+                                          "/proc/asound",      "/proc/kallsyms",  "/proc/sysrq-trigger",
+                                          "/proc/bus",         "/proc/fs",        "/proc/irq",
+                                          "/proc/cmdline",     "/proc/interrupts" };
+    static const char *const needed[] = { "/proc/meminfo", "/proc/cpuinfo", "/proc/stat",        "/proc/self",
+                                          "/proc/loadavg", "/proc/uptime",  "/proc/filesystems", "/proc/cgroups",
+                                          "/proc/vmstat",  "/proc/net",     "/proc/version",     "/proc" };
     struct sandbox_spec spec;
 
     (void)state;
@@ -220,11 +230,13 @@ static void test_extends_changes_single_fields(void **state)
     struct place *place = *state;
     struct sandbox_spec spec;
 
-    write_file(place, "base.json",
-               HEAD ",'limits':{'memory':'1G','pids':10,'wall':'5s','grace':'1s'},'layers':{'landlock':'require','cgroup':'off'},"
-                    "'environment':{'A':'1','B':'2','C':'3'},'hostname':'base','workdir':'/base',"
-                    "'mounts':[{'type':'bind','source':'/usr/share','target':'/a'},{'type':'tmpfs','target':'/b','size':'1M'}],"
-                    "'masked_paths':['/proc/a','/proc/b'],'readonly_paths':['/proc/sys']}");
+    write_file(
+        place, "base.json",
+        HEAD
+        ",'limits':{'memory':'1G','pids':10,'wall':'5s','grace':'1s'},'layers':{'landlock':'require','cgroup':'off'},"
+        "'environment':{'A':'1','B':'2','C':'3'},'hostname':'base','workdir':'/base',"
+        "'mounts':[{'type':'bind','source':'/usr/share','target':'/a'},{'type':'tmpfs','target':'/b','size':'1M'}],"
+        "'masked_paths':['/proc/a','/proc/b'],'readonly_paths':['/proc/sys']}");
     write_file(place, "child.json",
                "{'schema':1,'extends':'base','limits':{'pids':20,'wall':null},'layers':{'cgroup':'try'},"
                "'environment':{'B':'two','C':null,'D':'4'},'masked_paths':['/proc/c'],"
@@ -318,8 +330,10 @@ static void test_numbers_and_texts_mean_the_same(void **state)
     struct place *place = *state;
     struct sandbox_spec a, b;
 
-    write_file(place, "a.json", HEAD ",'limits':{'memory':'16M','cpus':'0.5','wall':'1.5s','cpu_time':'2','grace':0,'output':'1K'}}");
-    write_file(place, "b.json", HEAD ",'limits':{'memory':16777216,'cpus':0.5,'wall':1.5,'cpu_time':2,'grace':'0','output':1024}}");
+    write_file(place, "a.json",
+               HEAD ",'limits':{'memory':'16M','cpus':'0.5','wall':'1.5s','cpu_time':'2','grace':0,'output':'1K'}}");
+    write_file(place, "b.json",
+               HEAD ",'limits':{'memory':16777216,'cpus':0.5,'wall':1.5,'cpu_time':2,'grace':'0','output':1024}}");
     load_or_fail("a", place->dir, &a);
     load_or_fail("b", place->dir, &b);
     assert_memory_equal(a.limits, b.limits, sizeof(a.limits));
@@ -357,33 +371,41 @@ static void test_refusals(void **state)
         { "{}", "at $: the key \"schema\" is missing" },
         { "{'schema':2}", "at $.schema: expected a whole number 1..1, got 2" },
         { "{'schema':'1'}", "at $.schema: expected a whole number 1..1, got \"1\"" },
-        { HEAD ",'memory':'1G'}",
-          "at $.memory: unknown key; known here: schema, description, extends, enforcement, layers, limits, network, seccomp, "
-          "hostname, workdir, environment, mounts, masked_paths, readonly_paths" },
+        { HEAD ",'memory':'1G'}", "at $.memory: unknown key; known here: schema, description, extends, enforcement, "
+                                  "layers, limits, network, seccomp, "
+                                  "hostname, workdir, environment, mounts, masked_paths, readonly_paths" },
         { HEAD ",'limits':{'pids':1},'limits':{'pids':2}}", "at $.limits: this key is there twice" },
         { HEAD ",'description':7}", "at $.description: expected a string, got 7" },
-        { HEAD ",'enforcement':'strict'}", "at $.enforcement: expected \"best-effort\" or \"require\", got \"strict\"" },
+        { HEAD ",'enforcement':'strict'}",
+          "at $.enforcement: expected \"best-effort\" or \"require\", got \"strict\"" },
         { HEAD ",'enforcement':true}", "at $.enforcement: expected \"best-effort\" or \"require\", got true" },
         { HEAD ",'layers':['landlock']}", "at $.layers: expected an object, got an array of 1" },
-        { HEAD ",'layers':{'landlok':'try'}}",
-          "at $.layers.landlok: unknown key; known here: user_namespace, mount_namespace, pid_namespace, net_namespace, "
-          "ipc_namespace, uts_namespace, cgroup_namespace, readonly_root, no_capabilities, no_new_privs, seccomp, landlock, cgroup" },
-        { HEAD ",'layers':{'landlock':'yes'}}", "at $.layers.landlock: expected \"off\", \"try\" or \"require\", got \"yes\"" },
-        { HEAD ",'layers':{'landlock':null}}", "at $.layers.landlock: expected \"off\", \"try\" or \"require\", got null" },
+        { HEAD ",'layers':{'landlok':'try'}}", "at $.layers.landlok: unknown key; known here: user_namespace, "
+                                               "mount_namespace, pid_namespace, net_namespace, "
+                                               "ipc_namespace, uts_namespace, cgroup_namespace, readonly_root, "
+                                               "no_capabilities, no_new_privs, seccomp, landlock, cgroup" },
+        { HEAD ",'layers':{'landlock':'yes'}}",
+          "at $.layers.landlock: expected \"off\", \"try\" or \"require\", got \"yes\"" },
+        { HEAD ",'layers':{'landlock':null}}",
+          "at $.layers.landlock: expected \"off\", \"try\" or \"require\", got null" },
         { HEAD ",'layers':{'user_namespace':'off'}}", "at $.layers.user_namespace: expected \"require\", got \"off\"" },
         { HEAD ",'layers':{'no_new_privs':'try'}}", "at $.layers.no_new_privs: expected \"require\", got \"try\"" },
         { HEAD ",'layers':{'net_namespace':'off'}}", "at $.layers.net_namespace: expected \"require\", got \"off\"" },
-        { HEAD ",'limits':{'pids':'many'}}", "at $.limits.pids: expected a whole number 1..4194304, or null, got \"many\"" },
-        { HEAD ",'limits':{'pids':'64'}}", "at $.limits.pids: expected a whole number 1..4194304, or null, got \"64\"" },
+        { HEAD ",'limits':{'pids':'many'}}",
+          "at $.limits.pids: expected a whole number 1..4194304, or null, got \"many\"" },
+        { HEAD ",'limits':{'pids':'64'}}",
+          "at $.limits.pids: expected a whole number 1..4194304, or null, got \"64\"" },
         { HEAD ",'limits':{'pids':0}}", "at $.limits.pids: expected a whole number 1..4194304, or null, got 0" },
         { HEAD ",'limits':{'pids':-1}}", "at $.limits.pids: expected a whole number 1..4194304, or null, got -1" },
         { HEAD ",'limits':{'pids':1.5}}", "at $.limits.pids: expected a whole number 1..4194304, or null, got 1.5" },
-        { HEAD ",'limits':{'pids':4194305}}", "at $.limits.pids: expected a whole number 1..4194304, or null, got 4194305" },
+        { HEAD ",'limits':{'pids':4194305}}",
+          "at $.limits.pids: expected a whole number 1..4194304, or null, got 4194305" },
         { HEAD ",'limits':{'memory':'lots'}}",
           "at $.limits.memory: expected a size 4M..1024T such as \"512M\", or null, got \"lots\"" },
         { HEAD ",'limits':{'memory':'1K'}}",
           "at $.limits.memory: expected a size 4M..1024T such as \"512M\", or null, got \"1K\"" },
-        { HEAD ",'limits':{'memory':-5}}", "at $.limits.memory: expected a size 4M..1024T such as \"512M\", or null, got -5" },
+        { HEAD ",'limits':{'memory':-5}}",
+          "at $.limits.memory: expected a size 4M..1024T such as \"512M\", or null, got -5" },
         { HEAD ",'limits':{'memory':1e300}}",
           "at $.limits.memory: expected a size 4M..1024T such as \"512M\", or null, got 1.0000000000000001e+300" },
         { HEAD ",'limits':{'memory':['1G']}}",
@@ -391,30 +413,42 @@ static void test_refusals(void **state)
         { HEAD ",'limits':{'memory':2000000.5}}",
           "at $.limits.memory: expected a size 4M..1024T such as \"512M\", or null, got 2000000.5" },
         { HEAD ",'limits':{'cpus':0}}", "at $.limits.cpus: expected a number of CPUs 0.01..1024, or null, got 0" },
-        { HEAD ",'limits':{'cpus':'2 CPUs'}}", "at $.limits.cpus: expected a number of CPUs 0.01..1024, or null, got \"2 CPUs\"" },
+        { HEAD ",'limits':{'cpus':'2 CPUs'}}",
+          "at $.limits.cpus: expected a number of CPUs 0.01..1024, or null, got \"2 CPUs\"" },
         { HEAD ",'limits':{'wall':'soon'}}",
           "at $.limits.wall: expected a duration 1ms..365d such as \"30s\", or null, got \"soon\"" },
-        { HEAD ",'limits':{'wall':0}}", "at $.limits.wall: expected a duration 1ms..365d such as \"30s\", or null, got 0" },
-        { HEAD ",'limits':{'wall':true}}", "at $.limits.wall: expected a duration 1ms..365d such as \"30s\", or null, got true" },
+        { HEAD ",'limits':{'wall':0}}",
+          "at $.limits.wall: expected a duration 1ms..365d such as \"30s\", or null, got 0" },
+        { HEAD ",'limits':{'wall':true}}",
+          "at $.limits.wall: expected a duration 1ms..365d such as \"30s\", or null, got true" },
         { HEAD ",'limits':{'grace':null}}", "at $.limits.grace: expected a duration 0..10m such as \"2s\", got null" },
-        { HEAD ",'limits':{'grace':'1h'}}", "at $.limits.grace: expected a duration 0..10m such as \"2s\", got \"1h\"" },
-        { HEAD ",'limits':{'open_files':3}}", "at $.limits.open_files: expected a whole number 16..1048576, or null, got 3" },
-        { HEAD ",'limits':{'cores':1}}",
-          "at $.limits.cores: unknown key; known here: memory, pids, cpus, cpu_time, wall, output, file_size, open_files, data_size, "
-          "data_files, tmp_size, grace" },
+        { HEAD ",'limits':{'grace':'1h'}}",
+          "at $.limits.grace: expected a duration 0..10m such as \"2s\", got \"1h\"" },
+        { HEAD ",'limits':{'open_files':3}}",
+          "at $.limits.open_files: expected a whole number 16..1048576, or null, got 3" },
+        { HEAD ",'limits':{'cores':1}}", "at $.limits.cores: unknown key; known here: memory, pids, cpus, cpu_time, "
+                                         "wall, output, file_size, open_files, data_size, "
+                                         "data_files, tmp_size, grace" },
         { HEAD ",'network':'bridge'}", "at $.network: expected \"none\" or \"host\", got \"bridge\"" },
         { "{'schema':1}", "no seccomp profile is named at $.seccomp, and $.layers.seccomp is not \"off\"" },
-        { "{'schema':1,'seccomp':null}", "no seccomp profile is named at $.seccomp, and $.layers.seccomp is not \"off\"" },
-        { "{'schema':1,'seccomp':true}", "at $.seccomp: expected the file name of a seccomp profile, or null, got true" },
+        { "{'schema':1,'seccomp':null}",
+          "no seccomp profile is named at $.seccomp, and $.layers.seccomp is not \"off\"" },
+        { "{'schema':1,'seccomp':true}",
+          "at $.seccomp: expected the file name of a seccomp profile, or null, got true" },
         { "{'schema':1,'seccomp':''}", "at $.seccomp: expected the file name of a seccomp profile, or null, got \"\"" },
         { "{'schema':1,'seccomp':'none.json'}", "open seccomp profile './none.json': No such file or directory" },
-        { HEAD ",'hostname':'a b'}", "at $.hostname: expected a host name of 1..64 letters, digits, '-' and '.', got \"a b\"" },
-        { HEAD ",'hostname':''}", "at $.hostname: expected a host name of 1..64 letters, digits, '-' and '.', got \"\"" },
-        { HEAD ",'hostname':'-x'}", "at $.hostname: expected a host name of 1..64 letters, digits, '-' and '.', got \"-x\"" },
+        { HEAD ",'hostname':'a b'}",
+          "at $.hostname: expected a host name of 1..64 letters, digits, '-' and '.', got \"a b\"" },
+        { HEAD ",'hostname':''}",
+          "at $.hostname: expected a host name of 1..64 letters, digits, '-' and '.', got \"\"" },
+        { HEAD ",'hostname':'-x'}",
+          "at $.hostname: expected a host name of 1..64 letters, digits, '-' and '.', got \"-x\"" },
         { HEAD ",'workdir':'data'}", "at $.workdir: expected an absolute path without '.' or '..', got \"data\"" },
-        { HEAD ",'workdir':'/mnt/../etc'}", "at $.workdir: expected an absolute path without '.' or '..', got \"/mnt/../etc\"" },
+        { HEAD ",'workdir':'/mnt/../etc'}",
+          "at $.workdir: expected an absolute path without '.' or '..', got \"/mnt/../etc\"" },
         { HEAD ",'environment':['A=1']}", "at $.environment: expected an object, got an array of 1" },
-        { HEAD ",'environment':{'A':1}}", "at $.environment.A: expected a string, or null to remove the variable, got 1" },
+        { HEAD ",'environment':{'A':1}}",
+          "at $.environment.A: expected a string, or null to remove the variable, got 1" },
         { HEAD ",'environment':{'A=B':'1'}}",
           "at $.environment[\"A=B\"]: not the name of an environment variable (letters, digits and '_', at most 64)" },
         { HEAD ",'environment':{'':'1'}}",
@@ -423,14 +457,17 @@ static void test_refusals(void **state)
         { HEAD ",'mounts':{}}", "at $.mounts: expected an array, got an object" },
         { HEAD ",'mounts':[{'target':'/a'}]}", "at $.mounts[0]: the key \"type\" is missing" },
         { HEAD ",'mounts':[{'type':'tmpfs'}]}", "at $.mounts[0]: the key \"target\" is missing" },
-        { HEAD ",'mounts':[{'type':'proc','target':'/a'}]}", "at $.mounts[0].type: expected \"bind\" or \"tmpfs\", got \"proc\"" },
+        { HEAD ",'mounts':[{'type':'proc','target':'/a'}]}",
+          "at $.mounts[0].type: expected \"bind\" or \"tmpfs\", got \"proc\"" },
         { HEAD ",'mounts':[{'type':'bind','target':'/a'}]}", "at $.mounts[0]: the key \"source\" is missing" },
         { HEAD ",'mounts':[{'type':'bind','source':'a','target':'/a'}]}",
           "at $.mounts[0].source: expected an absolute path without '.' or '..', got \"a\"" },
         { HEAD ",'mounts':[{'type':'bind','source':'/a','target':'/a/../b'}]}",
           "at $.mounts[0].target: expected an absolute path without '.' or '..', got \"/a/../b\"" },
-        { HEAD ",'mounts':[{'type':'tmpfs','source':'/a','target':'/a'}]}", "at $.mounts[0].source: a tmpfs has no source" },
-        { HEAD ",'mounts':[{'type':'tmpfs','target':'/a','optional':true}]}", "at $.mounts[0].optional: a tmpfs is never missing" },
+        { HEAD ",'mounts':[{'type':'tmpfs','source':'/a','target':'/a'}]}",
+          "at $.mounts[0].source: a tmpfs has no source" },
+        { HEAD ",'mounts':[{'type':'tmpfs','target':'/a','optional':true}]}",
+          "at $.mounts[0].optional: a tmpfs is never missing" },
         { HEAD ",'mounts':[{'type':'bind','source':'/a','target':'/a','size':'1M'}]}",
           "at $.mounts[0].size: only a tmpfs has a size" },
         { HEAD ",'mounts':[{'type':'tmpfs','target':'/a','size':1}]}",
@@ -441,7 +478,8 @@ static void test_refusals(void **state)
           "at $.mounts[1].target: '/' is set up by hutch itself" },
         { HEAD ",'mounts':[{'type':'tmpfs','target':'//proc/sys'}]}",
           "at $.mounts[0].target: '//proc/sys' is set up by hutch itself" },
-        { HEAD ",'mounts':[{'type':'tmpfs','target':'/tmp/'}]}", "at $.mounts[0].target: '/tmp/' is set up by hutch itself" },
+        { HEAD ",'mounts':[{'type':'tmpfs','target':'/tmp/'}]}",
+          "at $.mounts[0].target: '/tmp/' is set up by hutch itself" },
         { HEAD ",'mounts':[{'type':'tmpfs','target':'/run/hutch/site'}]}",
           "at $.mounts[0].target: '/run/hutch/site' is set up by hutch itself" },
         { HEAD ",'masked_paths':'/proc/kcore'}", "at $.masked_paths: expected an array, got \"/proc/kcore\"" },
@@ -451,7 +489,8 @@ static void test_refusals(void **state)
         { HEAD ",'extends':7}", "at $.extends: expected a string, got 7" },
         { HEAD ",'extends':'x'}", "at $.extends: policy './x.json' extends itself" },
         { HEAD ",'extends':'./none.json'}", "at $.extends: open policy './none.json': No such file or directory" },
-        { HEAD ",'extends':'..'}", "at $.extends: '..' is not the name of a policy; write a path with a '/' for a file" },
+        { HEAD ",'extends':'..'}",
+          "at $.extends: '..' is not the name of a policy; write a path with a '/' for a file" },
         { HEAD ",'extends':'gone'}", "at $.extends: there is no policy 'gone' in '.' (there are: x)" },
     };
     struct place *place = *state;
@@ -475,8 +514,9 @@ static void test_error_in_a_base_names_the_way_there(void **state)
     write_file(place, "a.json", HEAD ",'limits':{'pids':0}}");
     write_file(place, "b.json", "{'schema':1,'extends':'a'}");
     error_of(place, "b", got, sizeof(got));
-    assert_string_equal(got, "policy './b.json': at $.extends: policy './a.json': at $.limits.pids: expected a whole number "
-                             "1..4194304, or null, got 0");
+    assert_string_equal(got,
+                        "policy './b.json': at $.extends: policy './a.json': at $.limits.pids: expected a whole number "
+                        "1..4194304, or null, got 0");
 }
 
 static void test_cycles_and_long_chains_end(void **state)
@@ -487,7 +527,8 @@ static void test_cycles_and_long_chains_end(void **state)
     write_file(place, "a.json", "{'schema':1,'extends':'b'}");
     write_file(place, "b.json", "{'schema':1,'extends':'./a.json'}");
     error_of(place, "a", got, sizeof(got));
-    assert_string_equal(got, "policy './a.json': at $.extends: policy './b.json': at $.extends: policy './a.json' extends itself");
+    assert_string_equal(
+        got, "policy './a.json': at $.extends: policy './b.json': at $.extends: policy './a.json' extends itself");
 
     write_file(place, "p0.json", HEAD "}");
     for (int i = 1; i < 9; i++) {
@@ -586,9 +627,11 @@ static void test_policy_dir_from_the_environment(void **state)
 
 static void test_every_key_is_documented(void **state)
 {
-    static const char *const keys[] = { "schema", "description", "extends", "enforcement", "layers", "limits", "network", "seccomp",
-                                        "hostname", "workdir", "environment", "mounts", "masked_paths", "readonly_paths", "grace",
-                                        "type", "source", "target", "readonly", "optional", "noexec", "size" };
+    static const char *const keys[] = { "schema",      "description", "extends",      "enforcement",    "layers",
+                                        "limits",      "network",     "seccomp",      "hostname",       "workdir",
+                                        "environment", "mounts",      "masked_paths", "readonly_paths", "grace",
+                                        "type",        "source",      "target",       "readonly",       "optional",
+                                        "noexec",      "size" };
     const char *path = "docs/policy.md";
     auto_free char *text = NULL;
     struct hutch_err err;

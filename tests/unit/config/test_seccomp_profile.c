@@ -1,4 +1,5 @@
-/* Reading seccomp profiles: the OCI form, the form of docker's and podman's defaults, and every refusal with its place. */
+/* Reading seccomp profiles: the OCI form, the form of docker's and podman's defaults, and every refusal with
+ * its place. */
 #include "runtime/config/seccomp_profile.h"
 
 #include "sandbox/fd.h"
@@ -76,7 +77,8 @@ static void test_docker_layout_without_capabilities(void **state)
         " {'names':['io_uring_setup'],'action':'SCMP_ACT_ALLOW','includes':{'minKernel':'999.0'}},"
         " {'names':['socket'],'action':'SCMP_ACT_ALLOW','args':[{'index':0,'value':40,'op':'SCMP_CMP_NE'}]},"
         " {'names':['personality'],'action':'SCMP_ACT_ALLOW','args':[{'index':0,'value':0,'op':'SCMP_CMP_EQ'}]},"
-        " {'names':['personality'],'action':'SCMP_ACT_ALLOW','args':[{'index':0,'value':4294967295,'op':'SCMP_CMP_EQ'}]},"
+        " {'names':['personality'],'action':'SCMP_ACT_ALLOW','args':[{'index':0,'value':4294967295,'op':'SCMP_CMP_EQ'}]"
+        "},"
         " {'names':['arch_prctl'],'action':'SCMP_ACT_ALLOW','includes':{'arches':['" NATIVE_GO "','x32']}},"
         " {'names':['s390_pci_mmio_read'],'action':'SCMP_ACT_ALLOW','includes':{'arches':['s390','s390x']}},"
         " {'names':['open_by_handle_at'],'action':'SCMP_ACT_ALLOW','includes':{'caps':['CAP_DAC_READ_SEARCH']}},"
@@ -134,7 +136,8 @@ static void test_oci_form(void **state)
         " {'names':['reboot'],'action':'SCMP_ACT_ERRNO'},"
         " {'names':['mount'],'action':'SCMP_ACT_ERRNO','errnoRet':13},"
         " {'names':['bpf'],'action':'SCMP_ACT_KILL'},"
-        " {'names':['lseek'],'action':'SCMP_ACT_ALLOW','args':[{'index':2,'value':3,'valueTwo':0,'op':'SCMP_CMP_LT'}]}]}";
+        " {'names':['lseek'],'action':'SCMP_ACT_ALLOW','args':[{'index':2,'value':3,'valueTwo':0,'op':'SCMP_CMP_LT'}]}]"
+        "}";
     struct seccomp_rules rules;
     struct hutch_err err;
 
@@ -183,8 +186,8 @@ static void test_refusals(void **state)
     } cases[] = {
         { "[]", "profile: at $: expected an object, got an array of 0" },
         { "{}", "profile: at $: the key \"defaultAction\" is missing" },
-        { "{'defaultAction':'ALLOW'}",
-          "profile: at $.defaultAction: expected SCMP_ACT_ALLOW, _ERRNO, _LOG, _KILL, _KILL_THREAD or _KILL_PROCESS, got \"ALLOW\"" },
+        { "{'defaultAction':'ALLOW'}", "profile: at $.defaultAction: expected SCMP_ACT_ALLOW, _ERRNO, _LOG, _KILL, "
+                                       "_KILL_THREAD or _KILL_PROCESS, got \"ALLOW\"" },
         { "{'defaultAction':'SCMP_ACT_TRACE'}",
           "profile: at $.defaultAction: SCMP_ACT_TRACE is not supported: nobody would answer it" },
         { "{'defaultAction':'SCMP_ACT_ALLOW','defaultErrnoRet':1}",
@@ -194,8 +197,9 @@ static void test_refusals(void **state)
         { WITH("'defaultErrno':'NOPE'"),
           "profile: at $.defaultErrno: expected the name of an error such as \"EPERM\", got \"NOPE\"" },
         { WITH("'defaultErrnoRet':1,'defaultErrno':'ENOSYS'"), "profile: at $: error 1 and error ENOSYS differ" },
-        { WITH("'syscals':[]"), "profile: at $.syscals: unknown key; known here: comment, defaultAction, defaultErrnoRet, "
-                                "defaultErrno, architectures, archMap, flags, listenerPath, listenerMetadata, syscalls" },
+        { WITH("'syscals':[]"),
+          "profile: at $.syscals: unknown key; known here: comment, defaultAction, defaultErrnoRet, "
+          "defaultErrno, architectures, archMap, flags, listenerPath, listenerMetadata, syscalls" },
         { WITH("'architectures':['SCMP_ARCH_S390X']"), "profile: at $: the profile is not for this machine, " NATIVE },
         { WITH("'architectures':['x86']"),
           "profile: at $.architectures[0]: expected an architecture such as \"" NATIVE "\", got \"x86\"" },
@@ -203,15 +207,17 @@ static void test_refusals(void **state)
           "profile: at $: the profile is not for this machine, " NATIVE },
         { WITH("'architectures':['" NATIVE "'],'archMap':[]"),
           "profile: at $.archMap: \"architectures\" is there as well; one of the two" },
-        { WITH("'flags':['SECCOMP_FILTER_FLAG_BOGUS']"), "profile: at $.flags[0]: expected a filter flag such as "
-                                                         "\"SECCOMP_FILTER_FLAG_LOG\", got \"SECCOMP_FILTER_FLAG_BOGUS\"" },
+        { WITH("'flags':['SECCOMP_FILTER_FLAG_BOGUS']"),
+          "profile: at $.flags[0]: expected a filter flag such as "
+          "\"SECCOMP_FILTER_FLAG_LOG\", got \"SECCOMP_FILTER_FLAG_BOGUS\"" },
         { WITH("'listenerPath':'/run/x'"), "profile: at $.listenerPath: notifications are not supported" },
         { RULE("'names':['write']"), "profile: at $.syscalls[1]: the key \"action\" is missing" },
         { RULE("'action':'SCMP_ACT_ALLOW'"), "profile: at $.syscalls[1]: the rule names no system call" },
         { RULE("'names':[],'action':'SCMP_ACT_ALLOW'"), "profile: at $.syscalls[1]: the rule names no system call" },
         { RULE("'names':['WRITE'],'action':'SCMP_ACT_ALLOW'"),
           "profile: at $.syscalls[1].names[0]: expected the name of a system call, got \"WRITE\"" },
-        { RULE("'names':'write','action':'SCMP_ACT_ALLOW'"), "profile: at $.syscalls[1].names: expected an array, got \"write\"" },
+        { RULE("'names':'write','action':'SCMP_ACT_ALLOW'"),
+          "profile: at $.syscalls[1].names: expected an array, got \"write\"" },
         { RULE("'names':['write'],'action':'SCMP_ACT_NOTIFY'"),
           "profile: at $.syscalls[1].action: SCMP_ACT_NOTIFY is not supported: nobody would answer it" },
         { RULE("'names':['write'],'action':'SCMP_ACT_ALLOW','errnoRet':1"),
@@ -219,12 +225,14 @@ static void test_refusals(void **state)
         { RULE("'names':['write'],'action':'SCMP_ACT_ERRNO','errnoRet':1,'errno':'EACCES'"),
           "profile: at $.syscalls[1]: error 1 and error EACCES differ" },
         { RULE("'names':['write'],'action':'SCMP_ACT_ALLOW','include':{}"),
-          "profile: at $.syscalls[1].include: unknown key; known here: names, name, action, errnoRet, errno, args, comment, "
+          "profile: at $.syscalls[1].include: unknown key; known here: names, name, action, errnoRet, errno, args, "
+          "comment, "
           "includes, excludes" },
         { RULE("'names':['write'],'action':'SCMP_ACT_ALLOW','includes':{'cap':[]}"),
           "profile: at $.syscalls[1].includes.cap: unknown key; known here: caps, arches, minKernel" },
         { RULE("'names':['write'],'action':'SCMP_ACT_ALLOW','includes':{'caps':['SYS_ADMIN']}"),
-          "profile: at $.syscalls[1].includes.caps[0]: expected the name of a capability such as \"CAP_SYS_ADMIN\", got \"SYS_ADMIN\"" },
+          "profile: at $.syscalls[1].includes.caps[0]: expected the name of a capability such as \"CAP_SYS_ADMIN\", "
+          "got \"SYS_ADMIN\"" },
         { RULE("'names':['write'],'action':'SCMP_ACT_ALLOW','includes':{'minKernel':'new'}"),
           "profile: at $.syscalls[1].includes.minKernel: expected a kernel version such as \"4.8\", got \"new\"" },
         { ARG("'value':0,'op':'SCMP_CMP_EQ'"), "profile: at $.syscalls[1].args[0]: the key \"index\" is missing" },
@@ -235,15 +243,18 @@ static void test_refusals(void **state)
           "profile: at $.syscalls[1].args[0].value: expected a whole number 0..9007199254740992, got -1" },
         /* a double cannot hold it, and a rounded mask would be another mask */
         { ARG("'index':0,'value':18446744073709551615,'op':'SCMP_CMP_EQ'"),
-          "profile: at $.syscalls[1].args[0].value: expected a whole number 0..9007199254740992, got 1.8446744073709552e+19" },
-        { ARG("'index':0,'value':0,'op':'EQ'"), "profile: at $.syscalls[1].args[0].op: expected SCMP_CMP_NE, _LT, _LE, _EQ, _GE, "
-                                                "_GT or _MASKED_EQ, got \"EQ\"" },
+          "profile: at $.syscalls[1].args[0].value: expected a whole number 0..9007199254740992, got "
+          "1.8446744073709552e+19" },
+        { ARG("'index':0,'value':0,'op':'EQ'"),
+          "profile: at $.syscalls[1].args[0].op: expected SCMP_CMP_NE, _LT, _LE, _EQ, _GE, "
+          "_GT or _MASKED_EQ, got \"EQ\"" },
         { ARG("'index':0,'value':1,'valueTwo':1,'op':'SCMP_CMP_EQ'"),
           "profile: at $.syscalls[1].args[0]: valueTwo has a meaning with SCMP_CMP_MASKED_EQ only" },
         { ARG("'index':0,'value':1,'valueTwo':2,'op':'SCMP_CMP_MASKED_EQ'"),
           "profile: seccomp rule 1: value 0x2 has bits outside of its mask 0x1, so it never holds" },
         { RULE("'names':['read'],'action':'SCMP_ACT_ALLOW','args':[{'index':0,'value':1,'op':'SCMP_CMP_EQ'}]"),
-          "profile: seccomp rules 0 and 1: call 'read' is named with and without a condition, so the condition has no effect" },
+          "profile: seccomp rules 0 and 1: call 'read' is named with and without a condition, so the condition has no "
+          "effect" },
     };
 
     (void)state;
@@ -273,7 +284,8 @@ static void test_every_group_of_a_shipped_profile_has_a_reason(void **state)
         size_t len, reasons = 0, actions = 0;
 
         snprintf(path, sizeof(path), "%s/%s", dir && *dir ? dir : "policies", names[i]);
-        if (hutch_seccomp_profile_load(path, &rules, &err) < 0 || hutch_fd_slurp_path(path, 1 << 20, &text, &len, &err) < 0)
+        if (hutch_seccomp_profile_load(path, &rules, &err) < 0 ||
+            hutch_fd_slurp_path(path, 1 << 20, &text, &len, &err) < 0)
             fail_msg("%s", err.msg);
         assert_int_equal(rules.default_verdict, SECCOMP_ERRNO);
         assert_int_equal(rules.default_errnum, 38);

@@ -110,9 +110,11 @@ static char python_script[] =
     "    seen = []\n"
     "    ts = [threading.Thread(target=seen.append, args=(i,)) for i in range(8)]\n"
     "    [t.start() for t in ts]; [t.join() for t in ts]; assert sorted(seen) == list(range(8))\n"
-    "    with concurrent.futures.ProcessPoolExecutor(2) as p: assert list(p.map(square, range(5))) == [0, 1, 4, 9, 16]\n"
+    "    with concurrent.futures.ProcessPoolExecutor(2) as p: assert list(p.map(square, range(5))) == [0, 1, 4, 9, "
+    "16]\n"
     "    for how in ('fork', 'spawn', 'forkserver'):\n"
-    "        c = multiprocessing.get_context(how); q = c.SimpleQueue(); p = c.Process(target=q.put, args=(how,)); p.start()\n"
+    "        c = multiprocessing.get_context(how); q = c.SimpleQueue(); p = c.Process(target=q.put, args=(how,)); "
+    "p.start()\n"
     "        assert q.get() == how; p.join(); assert p.exitcode == 0\n"
     "    from multiprocessing import shared_memory\n"
     "    s = shared_memory.SharedMemory(create=True, size=4096); s.buf[0] = 7; s.close(); s.unlink()\n"
@@ -129,15 +131,18 @@ static char python_script[] =
     "        try: os.chmod(f, bits)\n"
     "        except PermissionError: pass\n"
     "        else: raise SystemExit('chmod got through')\n"
-    "    c = sqlite3.connect(os.path.join(d, 'db')); c.execute('pragma journal_mode=wal'); c.execute('create table t(x)')\n"
+    "    c = sqlite3.connect(os.path.join(d, 'db')); c.execute('pragma journal_mode=wal'); c.execute('create table "
+    "t(x)')\n"
     "    c.execute('insert into t values (1)'); c.commit(); c.close()\n"
     "    with zipfile.ZipFile(os.path.join(d, 'z.zip'), 'w') as z: z.write(f, 'f')\n"
     "    shutil.copytree(d, d + 'copy', symlinks=True); shutil.rmtree(d); shutil.rmtree(d + 'copy')\n"
     "    m = mmap.mmap(-1, 8192); m[0] = 1; m.close()\n"
     "    assert ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 5)() == 5\n"
-    "    got = []; signal.signal(signal.SIGALRM, lambda *a: got.append(1)); signal.setitimer(signal.ITIMER_REAL, 0.01)\n"
+    "    got = []; signal.signal(signal.SIGALRM, lambda *a: got.append(1)); signal.setitimer(signal.ITIMER_REAL, "
+    "0.01)\n"
     "    signal.pause(); assert got == [1]\n"
-    "    resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); os.nice(1); os.getloadavg(); os.sched_getaffinity(0); os.getrandom(8)\n"
+    "    resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); os.nice(1); os.getloadavg(); os.sched_getaffinity(0); "
+    "os.getrandom(8)\n"
     "    assert not os.isatty(1)\n"
     "    hashlib.sha256(b'x').hexdigest(); time.sleep(0.001)\n"
     "    e = select.epoll(); e.close(); r, w = os.pipe(); os.set_blocking(r, False); os.close(r); os.close(w)\n"
@@ -181,9 +186,10 @@ static void test_python_network_below_default(void **state)
 
 static void test_bash_below_both(void **state)
 {
-    char script[] = "set -e; d=$(mktemp -d); cd \"$d\"; echo a b | tr ' ' '\\n' | sort -r > f; cp f g; mv g h; ln -s h l; "
-                    "chmod 755 f; cat <(echo sub) > s; ls -la > /dev/null; tar cf t.tar f h l; mkdir x; tar xf t.tar -C x; "
-                    "cmp f x/f; (sleep 0 & wait); trap 'echo trapped' USR1; kill -USR1 $$; cd /; rm -r \"$d\"; echo fine";
+    char script[] =
+        "set -e; d=$(mktemp -d); cd \"$d\"; echo a b | tr ' ' '\\n' | sort -r > f; cp f g; mv g h; ln -s h l; "
+        "chmod 755 f; cat <(echo sub) > s; ls -la > /dev/null; tar cf t.tar f h l; mkdir x; tar xf t.tar -C x; "
+        "cmp f x/f; (sleep 0 & wait); trap 'echo trapped' USR1; kill -USR1 $$; cd /; rm -r \"$d\"; echo fine";
     char *argv[] = { (char[]){ "/bin/bash" }, (char[]){ "-c" }, script, NULL };
 
     (void)state;
