@@ -16,7 +16,6 @@
 #include <sys/syscall.h>
 
 #define MAX_SWAPS 16 /* times that a name may turn out to be something else than a moment before */
-#define COPY_BUF (256u << 10)
 
 /* ---- names ---- */
 
@@ -328,38 +327,4 @@ int hutch_files_delete(int dirfd, const char *name, struct hutch_err *err)
     if (hutch_rmtree(parent, last, &why) < 0) /* whose message has names as they are */
         return hutch_err_set(err, why.errnum, "delete '%s', or something in it", hutch_files_quote(name, quoted));
     return 0;
-}
-
-int hutch_files_copy(int from_fd, int to_fd, uint64_t max_bytes, uint64_t *ret_bytes, struct hutch_err *err)
-{
-    auto_free char *buf = malloc(COPY_BUF);
-    uint64_t copied = 0;
-    int rc = 0;
-
-    if (!buf)
-        return hutch_err_set(err, ENOMEM, "copy a file");
-    for (;;) {
-        uint64_t left = max_bytes - copied;
-        ssize_t n = TEMP_FAILURE_RETRY(read(from_fd, buf, left < COPY_BUF ? (size_t)left + 1 : COPY_BUF));
-
-        if (n <= 0) {
-            if (n < 0)
-                rc = hutch_err_set(err, errno, "read the file");
-            break;
-        }
-        if ((uint64_t)n > left) {
-            n = (ssize_t)left;
-            rc = hutch_err_set(err, EFBIG, "the file has more than %llu bytes", (unsigned long long)max_bytes);
-        }
-        if (hutch_fd_write_all(to_fd, buf, (size_t)n) < 0) {
-            rc = hutch_err_set(err, errno, "write the file");
-            break;
-        }
-        copied += (uint64_t)n;
-        if (rc < 0)
-            break;
-    }
-    if (ret_bytes)
-        *ret_bytes = copied;
-    return rc;
 }

@@ -37,10 +37,6 @@ int hutch_files_open(int dirfd, const char *name, int flags, int *ret_fd, struct
  * hutch_rmtree(). */
 int hutch_files_delete(int dirfd, const char *name, struct hutch_err *err);
 
-/* Copies what @from_fd holds from its position on to @to_fd, at most @max_bytes. Errors: EFBIG when there is more; by then @max_bytes
- * were copied. @ret_bytes (may be NULL) is told in either case. */
-int hutch_files_copy(int from_fd, int to_fd, uint64_t max_bytes, uint64_t *ret_bytes, struct hutch_err *err);
-
 /* openat(2) that stays below @dirfd and on its mount, and follows no link; O_CLOEXEC. -1 with errno set: ELOOP, EXDEV, … */
 int hutch_files_open_beneath(int dirfd, const char *name, uint64_t flags, mode_t mode);
 

@@ -1,8 +1,8 @@
 #include "runtime/repl/repl.h"
 
+#include "runtime/repl/copy.h"
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
-#include "runtime/data/files.h"
 #include "runtime/text/nbjson.h"
 
 #include <cjson/cJSON.h>
@@ -16,7 +16,6 @@
 #include <time.h>
 
 #define MAX_WORDS  64
-#define COPY_PIECE (16u << 20) /* between two looks at what else is due */
 
 /* --- words ------------------------------------------------------------------------------------------------------ */
 
@@ -66,24 +65,9 @@ static char *host_path(const char *word)
 
 /* --- files ------------------------------------------------------------------------------------------------------ */
 
-/* A regular file from its beginning. As it goes on, cells' clocks do too, and Ctrl-C ends it. */
-static int copy(struct repl *r, int from, int to, uint64_t max_bytes, uint64_t *ret_bytes, struct hutch_err *err)
+static bool is_called_off(void *repl)
 {
-    *ret_bytes = 0;
-    for (;;) {
-        uint64_t left = max_bytes - *ret_bytes, n = 0;
-        int rc = hutch_files_copy(from, to, left < COPY_PIECE ? left : COPY_PIECE, &n, err);
-
-        *ret_bytes += n;
-        if (rc == 0)
-            return 0;
-        if (err->errnum != EFBIG || *ret_bytes >= max_bytes)
-            return -1;
-        if (lseek(from, (off_t)*ret_bytes, SEEK_SET) < 0) /* it has looked whether there is more */
-            return hutch_err_set(err, errno, "copy it");
-        if (hutch_repl_is_interrupted(r))
-            return hutch_err_set(err, EINTR, "copy it");
-    }
+    return hutch_repl_is_interrupted(repl);
 }
 
 static void upload_one(struct repl *r, const char *word)
@@ -115,7 +99,7 @@ static void upload_one(struct repl *r, const char *word)
         hutch_cell_show_say(&r->show, "%s", error.message);
         return;
     }
-    if (copy(r, from, to, r->max_upload, &bytes, &err) < 0)
+    if (hutch_repl_copy(from, to, r->max_upload, is_called_off, r, &bytes, &err) < 0)
         hutch_cell_show_say(&r->show, "copy '%s': %s", word, err.msg);
     else
         hutch_cell_show_say(&r->show, INSIDE_DATA_DIR "/%s: %" PRIu64 " bytes", name, bytes);
@@ -181,7 +165,8 @@ static void do_download(struct repl *r, char **words, int n)
     to = fstat(from, &st) < 0 ? hutch_err_set(&err, errno, "look at '%s'", name)
                               : open_target(name, n > 1 ? words[1] : NULL, &path, &err);
     /* No more than it has now: it may grow as fast as it is read. */
-    if (to < 0 || (copy(r, from, to, (uint64_t)st.st_size, &bytes, &err) < 0 && err.errnum != EFBIG))
+    if (to < 0 || (hutch_repl_copy(from, to, (uint64_t)st.st_size, is_called_off, r, &bytes, &err) < 0 &&
+                   err.errnum != EFBIG))
         hutch_cell_show_say(&r->show, "%s", err.msg);
     else
         hutch_cell_show_say(&r->show, "%s: %" PRIu64 " bytes", path, bytes);

@@ -275,34 +275,6 @@ static void test_list_with_a_closed_directory(void **state)
     free(json);
 }
 
-static void test_copy(void **state)
-{
-    static const struct { const char *label; size_t size; uint64_t max; int want_rc; uint64_t want; } rows[] = {
-        { "empty", 0, 0, 0, 0 },
-        { "one too many for none", 1, 0, -1, 0 },
-        { "exactly", 300000, 300000, 0, 300000 },
-        { "one too many", 300001, 300000, -1, 300000 },
-        { "without bound", 300000, UINT64_MAX, 0, 300000 },
-    };
-    struct place *p = *state;
-
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        auto_fd from = openat(p->data, "from", O_RDWR | O_CREAT | O_TRUNC, 0644), to = openat(p->data, "to", O_RDWR | O_CREAT | O_TRUNC, 0644);
-        struct hutch_err err = { 0 };
-        uint64_t bytes = 99;
-        struct stat st;
-
-        assert_int_equal(ftruncate(from, (off_t)rows[i].size), 0);
-        if (hutch_files_copy(from, to, rows[i].max, &bytes, &err) != rows[i].want_rc)
-            fail_msg("%s: %s", rows[i].label, err.msg);
-        assert_int_equal(bytes, rows[i].want);
-        assert_int_equal(fstat(to, &st), 0);
-        assert_int_equal(st.st_size, rows[i].want);
-        if (rows[i].want_rc < 0)
-            assert_int_equal(err.errnum, EFBIG);
-    }
-}
-
 static void test_quote(void **state)
 {
     char buf[FILES_QUOTED], name[300];
@@ -366,7 +338,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_delete, place_set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_list, place_set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_list_with_a_closed_directory, place_set_up, place_tear_down),
-        cmocka_unit_test_setup_teardown(test_copy, place_set_up, place_tear_down),
         cmocka_unit_test(test_quote),
         cmocka_unit_test_setup_teardown(test_a_name_that_changes, place_set_up, place_tear_down),
     };
