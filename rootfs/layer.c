@@ -45,7 +45,7 @@ static void stream_done(struct stream *s)
     hutch_targuard_done(&s->guard);
 }
 
-static int fail(struct stream *s, struct archive *a)
+static int keep_archive_error(struct stream *s, struct archive *a)
 {
     s->has_failed = true;
     archive_set_error(a, s->err.errnum ? s->err.errnum : EINVAL, "%s", s->err.msg);
@@ -75,7 +75,7 @@ static la_ssize_t read_stored(struct archive *a, void *ctx, const void **ret)
         return (la_ssize_t)s->first_len;
     }
     n = take_stored(s, ret);
-    return n < 0 ? fail(s, a) : n;
+    return n < 0 ? keep_archive_error(s, a) : n;
 }
 
 static int over_budget(const struct stream *s, struct hutch_err *err)
@@ -113,7 +113,7 @@ static la_ssize_t read_plain(struct archive *a, void *ctx, const void **ret)
     struct stream *s = ctx;
     ssize_t n = take_plain(s, ret);
 
-    return n < 0 ? fail(s, a) : n;
+    return n < 0 ? keep_archive_error(s, a) : n;
 }
 
 /* Opens both archives. One filter, chosen by the first bytes: libarchive left to itself would also undo compression
@@ -303,7 +303,7 @@ static int check_digests(struct stream *s, const struct oci_layer *layer, struct
     return 0;
 }
 
-static int unpack(struct stream *s, const struct source *source, const struct oci_layer *layer, struct tree *tree, struct hutch_err *err)
+static int unpack_stream(struct stream *s, const struct source *source, const struct oci_layer *layer, struct tree *tree, struct hutch_err *err)
 {
     if (hutch_source_find(source, layer->member, &s->member, err) < 0)
         return -1;
@@ -326,7 +326,7 @@ int hutch_layer_unpack(const struct source *source, const struct oci_layer *laye
     /* libarchive converts names from UTF-8 to the locale's bytes; in the C locale it would lose most of them. */
     locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
-    int rc = unpack(&s, source, layer, tree, err);
+    int rc = unpack_stream(&s, source, layer, tree, err);
 
     if (utf8) {
         uselocale(before);

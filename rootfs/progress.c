@@ -9,7 +9,7 @@
 #define QUIET_MS 500
 #define REDRAW_MS 100
 
-static void put(int fd, const char *text, int len)
+static void write_text(int fd, const char *text, int len)
 {
     if (len > 0 && hutch_fd_write_all(fd, text, (size_t)len) < 0)
         return; /* a bar that cannot be drawn is no reason to stop the work */
@@ -46,7 +46,7 @@ void hutch_progress_update(struct progress *p, uint64_t done, uint64_t total)
     filled = (int)((double)done / (double)total * width);
     n = snprintf(line, sizeof(line), "\r%-24.24s [%.*s%.*s] %3d%%\033[K", p->what, filled, full, width - filled, empty,
                  (int)((double)done / (double)total * 100));
-    put(p->fd, line, n < (int)sizeof(line) ? n : (int)sizeof(line) - 1);
+    write_text(p->fd, line, n < (int)sizeof(line) ? n : (int)sizeof(line) - 1);
     p->is_drawn = true;
     p->drawn_ms = now;
 }
@@ -54,6 +54,6 @@ void hutch_progress_update(struct progress *p, uint64_t done, uint64_t total)
 void hutch_progress_end(struct progress *p)
 {
     if (p->is_drawn)
-        put(p->fd, "\r\033[K", 4);
+        write_text(p->fd, "\r\033[K", 4);
     p->is_drawn = false;
 }

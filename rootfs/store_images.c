@@ -126,7 +126,7 @@ static int write_record(const struct store_work *work, int root_fd, struct unpac
 }
 
 /* Makes what is in @work the tree @hex, unless another process was faster, and names it. */
-static int commit(const struct store *store, const struct store_work *work, const char *hex, const char *name, struct hutch_err *err)
+static int commit_tree(const struct store *store, const struct store_work *work, const char *hex, const char *name, struct hutch_err *err)
 {
     char from[sizeof(work->name) + 16], to[16 + DIGEST_HEX];
     auto_fd lock = -1;
@@ -169,7 +169,7 @@ int hutch_store_unpack(const struct store *store, const char *archive, const str
     if (!name && image.name && hutch_store_is_name(image.name))
         name = image.name;
     if (hutch_store_has_tree(store, image.digest)) {
-        if (commit(store, NULL, image.digest, name, err) < 0)
+        if (commit_tree(store, NULL, image.digest, name, err) < 0)
             return hutch_err_wrap(err, "unpack '%s'", archive);
         return ret ? hutch_store_describe(store, image.digest, ret, err) : 0;
     }
@@ -179,7 +179,7 @@ int hutch_store_unpack(const struct store *store, const char *archive, const str
     if (root < 0)
         return hutch_err_set(err, errno, "open a root tree in '%s'", store->path);
     if (unpack_layers(&source, &image, root, &u, err) < 0 || write_record(&work, root, &u, err) < 0 ||
-        commit(store, &work, image.digest, name, err) < 0)
+        commit_tree(store, &work, image.digest, name, err) < 0)
         return hutch_err_wrap(err, "unpack '%s'", archive);
     return ret ? hutch_store_describe(store, image.digest, ret, err) : 0;
 }

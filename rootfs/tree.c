@@ -193,7 +193,7 @@ static int plain_path(const char *path, const char *what, char ret[PATH_MAX], st
 }
 
 /* Splits the last component off. @path is plain and not "". */
-static const char *split(char *path)
+static const char *split_path(char *path)
 {
     char *slash = strrchr(path, '/');
 
@@ -353,7 +353,7 @@ static int find_place(struct tree *tree, const char *path, const char *what, boo
         return -1;
     if (ret->plain[0] == '\0')
         return hutch_err_set(err, 0, "the %s is the root of the tree", what);
-    ret->name = split(ret->plain);
+    ret->name = split_path(ret->plain);
     if (open_parent(tree, ret->name == ret->plain ? "" : ret->plain, create, &ret->dirfd, err) < 0)
         return -1;
     if ((size_t)snprintf(ret->real, sizeof(ret->real), "%s%s%s", tree->parent_real, tree->parent_real[0] ? "/" : "", ret->name) >=

@@ -73,7 +73,7 @@ static void send_msg(const struct init_job *job, const struct init_msg *msg)
         _exit(1);
 }
 
-static _Noreturn void fail(const struct init_job *job, const char *doing, const struct hutch_err *err)
+static _Noreturn void report_setup_failure(const struct init_job *job, const char *doing, const struct hutch_err *err)
 {
     struct init_msg msg = { .kind = INIT_SETUP_FAILED, .err = *err };
 
@@ -90,12 +90,12 @@ static pid_t start_worker(const struct init_job *job, int *ret_errpipe_r)
 
     if (pipe2(pipefd, O_CLOEXEC) < 0) {
         hutch_err_set(&err, errno, "make a pipe");
-        fail(job, "start the worker", &err);
+        report_setup_failure(job, "start the worker", &err);
     }
     pid = fork();
     if (pid < 0) {
         hutch_err_set(&err, errno, "fork");
-        fail(job, "start the worker", &err);
+        report_setup_failure(job, "start the worker", &err);
     }
     if (pid == 0) {
         close(pipefd[0]);
@@ -135,7 +135,7 @@ static void await_exec(const struct init_job *job, int errpipe_r)
 
 /* Reaps what has ended, up to REAP_MAX: code inside can make orphans as fast as they are reaped, and must not keep init from
  * everything else. True when the worker was among it; *@ret_more when there may be more. */
-static bool reap(pid_t worker, pid_t *holder, int *ret_status, bool *ret_more)
+static bool reap_ended(pid_t worker, pid_t *holder, int *ret_status, bool *ret_more)
 {
     bool is_worker_done = false;
     int status, n;
@@ -164,17 +164,17 @@ static void take_steps(struct init_job *job, const struct init_step *steps, size
 
     for (size_t i = 0; i < n; i++)
         if (steps[i].apply(job, &err) < 0)
-            fail(job, steps[i].doing, &err);
+            report_setup_failure(job, steps[i].doing, &err);
 }
 
-static void adopt(struct init_job *job, pid_t pid, pid_t *worker)
+static void adopt_worker(struct init_job *job, pid_t pid, pid_t *worker)
 {
     struct hutch_err err;
     siginfo_t info;
 
     if (*worker > 0 || pid <= 1 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0) {
         hutch_err_set(&err, errno, "adopt process %d", pid);
-        fail(job, "take the worker", &err);
+        report_setup_failure(job, "take the worker", &err);
     }
     take_steps(job, adopt_steps, ARRAY_SIZE(adopt_steps));
     *worker = pid;
@@ -186,7 +186,7 @@ static void attach_data(struct init_job *job, int mount_fd)
     struct hutch_err err;
 
     if (hutch_mounts_attach_data(job->spec, mount_fd, &err) < 0 || hutch_step_find_data(job, &err) < 0)
-        fail(job, "attach the data directory", &err);
+        report_setup_failure(job, "attach the data directory", &err);
     send_msg(job, &msg);
 }
 
@@ -210,7 +210,7 @@ struct spared {
 
 /* The numbers come from inside: whoever lies about them harms what runs in this sandbox, which it could do anyhow. Only a child can be the worker, as
  * no other's end is seen. */
-static void follow(struct init_job *job, pid_t pid, pid_t *worker, struct spared *spared)
+static void follow_worker(struct init_job *job, pid_t pid, pid_t *worker, struct spared *spared)
 {
     struct init_msg msg = { .kind = INIT_FOLLOWED };
     siginfo_t info = { 0 };
@@ -226,7 +226,7 @@ static void follow(struct init_job *job, pid_t pid, pid_t *worker, struct spared
 }
 
 /* True when the worker is about to get its code. */
-static bool obey(struct init_job *job, pid_t *worker, pid_t *holder, struct sampling *sampling, struct spared *spared, bool has_started)
+static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struct sampling *sampling, struct spared *spared, bool has_started)
 {
     struct init_order order;
     auto_fd fd = -1;
@@ -248,7 +248,7 @@ static bool obey(struct init_job *job, pid_t *worker, pid_t *holder, struct samp
         return false;
     case INIT_ADOPT:
         if (!has_started)
-            adopt(job, order.value, worker);
+            adopt_worker(job, order.value, worker);
         return false;
     case INIT_ATTACH:
         if (!has_started && fd >= 0)
@@ -266,7 +266,7 @@ static bool obey(struct init_job *job, pid_t *worker, pid_t *holder, struct samp
         return false;
     case INIT_FOLLOW:
         if (has_started)
-            follow(job, order.value, worker, spared);
+            follow_worker(job, order.value, worker, spared);
         return false;
     case INIT_CHECK_INTERVAL:
         set_check_interval(sampling, order.value);
@@ -286,7 +286,7 @@ static void check_holder(pid_t worker, pid_t *holder)
 }
 
 /* Tells that the sandbox is built, and gives the ruleset away. */
-static void announce(struct init_job *job)
+static void announce_ready(struct init_job *job)
 {
     struct init_msg msg = { .kind = INIT_READY };
 
@@ -316,10 +316,10 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals < 0) {
         hutch_err_set(&err, errno, "watch for children");
-        fail(&job, "start the worker", &err);
+        report_setup_failure(&job, "start the worker", &err);
     }
     if (job.is_waiting) {
-        announce(&job);
+        announce_ready(&job);
     } else {
         take_steps(&job, lock_steps, ARRAY_SIZE(lock_steps));
         worker = start_worker(&job, &errpipe_r);
@@ -346,14 +346,14 @@ _Noreturn void hutch_init_main(const struct init_job *given)
             }
             sampling.next = hutch_clock_ms() + (is_due ? INIT_SAMPLE_MS : sampling.check_interval_ms);
         }
-        if (pfds[1].revents && obey(&job, &worker, &holder, &sampling, &spared, has_started)) {
+        if (pfds[1].revents && obey_order(&job, &worker, &holder, &sampling, &spared, has_started)) {
             has_started = true;
             set_check_interval(&sampling, 0);
         }
         if (pfds[0].revents && read(signals, &info, sizeof(info)) < 0 && errno != EAGAIN)
             _exit(1); /* rather than turn for ever */
         /* Nothing is reaped before init knows its worker: his end would be lost. */
-        if (worker > 0 && reap(worker, &holder, &msg.ended.status, &is_more))
+        if (worker > 0 && reap_ended(worker, &holder, &msg.ended.status, &is_more))
             break;
     }
     msg.kind = INIT_ENDED;

@@ -85,7 +85,7 @@ static struct {
     uint64_t used;
 } watched;
 
-static void watch(const char *pid)
+static void watch_process(const char *pid)
 {
     if (watched.n < MAX_WATCHED && !watched.is_full)
         watched.pids[watched.n++] = atoi(pid);
@@ -320,7 +320,7 @@ static void count_all(struct sampler *s)
             at += entry->d_reclen;
             if (!is_process(entry))
                 continue;
-            watch(entry->d_name);
+            watch_process(entry->d_name);
             if (cpu_ms() >= s->deadline) {
                 s->sum->is_cut_short = true;
                 watched.is_full = true;

@@ -315,7 +315,7 @@ struct target {
     size_t at; /* counted from the end */
 };
 
-static bool put(struct shrinker *s, uint16_t code, unsigned jt, unsigned jf, uint32_t k)
+static bool append_insn(struct shrinker *s, uint16_t code, unsigned jt, unsigned jf, uint32_t k)
 {
     if (s->len == BPF_MAXINSNS)
         return false;
@@ -344,12 +344,12 @@ static bool bring_near(struct shrinker *s, struct target *t, size_t further)
     if (d != SIZE_MAX && d + further <= FAR)
         return true;
     if (t->is_node && s->nodes[t->node].is_answer) { /* a copy of the answer is no longer than a jump to it */
-        if (!put(s, BPF_RET | BPF_K, 0, 0, s->nodes[t->node].value))
+        if (!append_insn(s, BPF_RET | BPF_K, 0, 0, s->nodes[t->node].value))
             return false;
         s->with_load[t->node] = s->without_load[t->node] = s->len - 1;
         return true;
     }
-    if (!put(s, BPF_JMP | BPF_JA, 0, 0, (uint32_t)d))
+    if (!append_insn(s, BPF_JMP | BPF_JA, 0, 0, (uint32_t)d))
         return false;
     *t = (struct target){ .at = s->len - 1 };
     return true;
@@ -359,7 +359,7 @@ static bool put_test(struct shrinker *s, uint16_t test, uint32_t value, struct t
 {
     /* What is put for the second moves the first one further away, by one at most. */
     return bring_near(s, &yes, 1) && bring_near(s, &no, 0) &&
-           put(s, BPF_JMP | test | BPF_K, (unsigned)distance(s, &yes), (unsigned)distance(s, &no), value);
+           append_insn(s, BPF_JMP | test | BPF_K, (unsigned)distance(s, &yes), (unsigned)distance(s, &no), value);
 }
 
 static bool looks_at_the_same(const struct node *a, const struct node *b)
@@ -378,9 +378,9 @@ static bool put_node(struct shrinker *s, int i)
     s->without_load[i] = s->len - 1;
     if (!s->needs_load[i])
         return true;
-    if (node->mask != UINT32_MAX && !put(s, BPF_ALU | BPF_AND | BPF_K, 0, 0, node->mask))
+    if (node->mask != UINT32_MAX && !append_insn(s, BPF_ALU | BPF_AND | BPF_K, 0, 0, node->mask))
         return false;
-    if (!put(s, BPF_LD | BPF_W | BPF_ABS, 0, 0, node->off))
+    if (!append_insn(s, BPF_LD | BPF_W | BPF_ABS, 0, 0, node->off))
         return false;
     s->with_load[i] = s->len - 1;
     return true;
@@ -425,10 +425,10 @@ static bool write_down(struct shrinker *s)
     if (!put_search(s, 0, s->n_stretches - 1, &search))
         return false;
     /* With one stretch only there was no search, and no instruction to fall through to. */
-    if (search.is_node || !put(s, BPF_LD | BPF_W | BPF_ABS, 0, 0, NR_OFFSET))
+    if (search.is_node || !append_insn(s, BPF_LD | BPF_W | BPF_ABS, 0, 0, NR_OFFSET))
         return false;
     search = (struct target){ .at = s->len - 1 };
-    return put_test(s, BPF_JEQ, s->native, search, foreign) && put(s, BPF_LD | BPF_W | BPF_ABS, 0, 0, ARCH_OFFSET);
+    return put_test(s, BPF_JEQ, s->native, search, foreign) && append_insn(s, BPF_LD | BPF_W | BPF_ABS, 0, 0, ARCH_OFFSET);
 }
 
 void hutch_seccomp_shrink(struct seccomp_program *program)

@@ -38,7 +38,7 @@ static const char *const granted[] = {
     NULL,
 };
 
-static int compile(const struct sandbox_spec *spec, struct init_job *job, struct hutch_err *err)
+static int compile_filter(const struct sandbox_spec *spec, struct init_job *job, struct hutch_err *err)
 {
     struct seccomp_rules rules = spec->seccomp;
 
@@ -99,7 +99,7 @@ int hutch_zygote_start(const struct sandbox_spec *spec, int order_fd, int stderr
     if (hutch_userns_plan(&job.ids, err) < 0 || hutch_mounts_sources_init(spec, &job.sources, err) < 0)
         return -1;
     hutch_rlimits_plan(spec, true, true, &job.plan.rlimits);
-    if (compile(spec, &job, err) < 0)
+    if (compile_filter(spec, &job, err) < 0)
         goto out;
     if (pipe2(pipefd, O_CLOEXEC) < 0) {
         hutch_err_set(err, errno, "make a pipe");

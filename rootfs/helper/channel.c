@@ -22,7 +22,7 @@
 
 EXPORT int hutch_channel_open(const char *token);
 EXPORT void hutch_channel_move(int sock);
-EXPORT int hutch_channel_say(int sock, const char *body, size_t len);
+EXPORT int hutch_channel_send_unnumbered(int sock, const char *body, size_t len);
 EXPORT int hutch_channel_send(const char *body, size_t len);
 EXPORT int hutch_channel_write(int stream, const char *data, size_t len);
 
@@ -35,7 +35,7 @@ static struct {
 } channel = { .sock = -1, .streams = { -1, -1 } };
 
 /* All of it, whatever somebody has done to the descriptor's flags. */
-static int put(int fd, const char *data, size_t len)
+static int write_all(int fd, const char *data, size_t len)
 {
     while (len > 0) {
         ssize_t n = write(fd, data, len);
@@ -55,16 +55,16 @@ static int put(int fd, const char *data, size_t len)
 }
 
 /* A frame whose object begins with @head. */
-static int put_frame(int sock, const char *head, size_t head_len, const char *body, size_t len)
+static int write_frame(int sock, const char *head, size_t head_len, const char *body, size_t len)
 {
     char start[64];
 
     for (int i = 0; i < 4; i++)
         start[i] = (char)(uint8_t)((head_len + len) >> 8 * i);
     memcpy(start + 4, head, head_len);
-    if (put(sock, start, 4 + head_len) < 0)
+    if (write_all(sock, start, 4 + head_len) < 0)
         return -1;
-    return put(sock, body, len);
+    return write_all(sock, body, len);
 }
 
 /* @token: TOKEN_LEN characters. The socket and the streams are descriptors 3, 1 and 2. -1: no descriptor is to be had. */
@@ -91,9 +91,9 @@ void hutch_channel_move(int sock)
 }
 
 /* A frame without a number: body is the object. -1 with errno. */
-int hutch_channel_say(int sock, const char *body, size_t len)
+int hutch_channel_send_unnumbered(int sock, const char *body, size_t len)
 {
-    return put_frame(sock, "", 0, body, len);
+    return write_frame(sock, "", 0, body, len);
 }
 
 /* A frame, with its number and the marks before it: @body is the object's text after its opening brace. -1 with errno. */
@@ -109,13 +109,13 @@ int hutch_channel_send(const char *body, size_t len)
     memcpy(text + 1, channel.token, TOKEN_LEN);
     snprintf(text + 1 + TOKEN_LEN, sizeof(text) - 1 - TOKEN_LEN, "%08x\n", channel.count);
     for (int i = 0; i < 2; i++)
-        put(channel.streams[i], text, MARK_LEN); /* if nobody reads it, nobody misses it */
+        write_all(channel.streams[i], text, MARK_LEN); /* if nobody reads it, nobody misses it */
     n = snprintf(head, sizeof(head), "{\"n\":%u,", channel.count);
-    return put_frame(channel.sock, head, (size_t)n, body, len);
+    return write_frame(channel.sock, head, (size_t)n, body, len);
 }
 
 /* What a program writes to standard output (1) or error (2). -1 with errno. */
 int hutch_channel_write(int stream, const char *data, size_t len)
 {
-    return put(channel.streams[stream - 1], data, len);
+    return write_all(channel.streams[stream - 1], data, len);
 }

@@ -154,7 +154,7 @@ static pid_t fork_into(struct fork_request *request)
     return -1;
 }
 
-static int say_hello(enum worker_says what, int sock, pid_t holder, const struct hutch_err *err)
+static int send_hello(enum worker_says what, int sock, pid_t holder, const struct hutch_err *err)
 {
     struct worker_hello hello = { .what = what, .holder_pid = holder };
 
@@ -274,12 +274,12 @@ static void confine(const struct zygote_request *request, const int *fds, const 
         hutch_err_set(&err, errno, "make the worker's own /proc entries its own");
     else if (hutch_worker_confine(&gear, &err) == 0)
         return;
-    if (say_hello(WORKER_FAILED, fds[1], 0, &err) < 0) /* closed by a late step: then it is in its place */
-        say_hello(WORKER_FAILED, ZYGOTE_SOCKET_FD, 0, &err);
+    if (send_hello(WORKER_FAILED, fds[1], 0, &err) < 0) /* closed by a late step: then it is in its place */
+        send_hello(WORKER_FAILED, ZYGOTE_SOCKET_FD, 0, &err);
     _exit(1);
 }
 
-static void answer(uint32_t what, uint32_t id, pid_t pid, const struct hutch_err *err)
+static void send_reply(uint32_t what, uint32_t id, pid_t pid, const struct hutch_err *err)
 {
     struct zygote_reply reply = { .what = what, .id = id, .pid = pid };
 
@@ -303,7 +303,7 @@ static bool make_worker(const struct zygote_request *request, const void *text, 
 
     if (n_fds != want || request->text_len % sizeof(struct sock_filter) || !request->plan.has_seccomp != !request->text_len) {
         hutch_err_set(&fork_request.err, EPROTO, "an order with %zu descriptors, %zu are wanted", n_fds, want);
-        answer(ZYGOTE_FAILED, request->id, 0, &fork_request.err);
+        send_reply(ZYGOTE_FAILED, request->id, 0, &fork_request.err);
         return false;
     }
     fork_request.pidfd = fds[0];
@@ -320,7 +320,7 @@ static bool make_worker(const struct zygote_request *request, const void *text, 
     }
     if (PyOS_AfterFork_Parent)
         PyOS_AfterFork_Parent();
-    answer(pid < 0 ? ZYGOTE_FAILED : ZYGOTE_FORKED, request->id, pid, pid < 0 ? &fork_request.err : NULL);
+    send_reply(pid < 0 ? ZYGOTE_FAILED : ZYGOTE_FORKED, request->id, pid, pid < 0 ? &fork_request.err : NULL);
     return false;
 }
 
@@ -332,7 +332,7 @@ static bool make_zygote(const struct zygote_request *request, int *fds, size_t n
 
     if (n_fds != 1) {
         hutch_err_set(&err, EPROTO, "an order with %zu descriptors, 1 is wanted", n_fds);
-        answer(ZYGOTE_FAILED, request->id, 0, &err);
+        send_reply(ZYGOTE_FAILED, request->id, 0, &err);
         return false;
     }
     if (PyOS_BeforeFork)
@@ -349,7 +349,7 @@ static bool make_zygote(const struct zygote_request *request, int *fds, size_t n
         hutch_err_set(&err, errno, "fork a zygote");
     if (PyOS_AfterFork_Parent)
         PyOS_AfterFork_Parent();
-    answer(pid < 0 ? ZYGOTE_FAILED : ZYGOTE_FORKED, request->id, pid, pid < 0 ? &err : NULL);
+    send_reply(pid < 0 ? ZYGOTE_FAILED : ZYGOTE_FORKED, request->id, pid, pid < 0 ? &err : NULL);
     return false;
 }
 
@@ -399,5 +399,5 @@ EXPORT int hutch_zygote_ready(const char *missing)
 /* Tells the engine that this worker can be given its code. */
 EXPORT int hutch_worker_ready(void)
 {
-    return say_hello(WORKER_READY, ZYGOTE_SOCKET_FD, holder_pid, NULL);
+    return send_hello(WORKER_READY, ZYGOTE_SOCKET_FD, holder_pid, NULL);
 }

@@ -24,8 +24,8 @@ static char usual_job[64u << 10]; /* what a job takes that is no larger than mos
 static struct field job[JOB_FIELDS];
 
 /* Nothing of the program has run, and the run's own standard error is all that there is to say it on. */
-static _Noreturn void fail(int errnum, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static _Noreturn void fail(int errnum, const char *fmt, ...)
+static _Noreturn void end_with_message(int errnum, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static _Noreturn void end_with_message(int errnum, const char *fmt, ...)
 {
     va_list args;
 
@@ -39,11 +39,11 @@ static _Noreturn void fail(int errnum, const char *fmt, ...)
     _exit(125);
 }
 
-static _Noreturn void fail_in_python(const char *doing)
+static _Noreturn void end_with_exception(const char *doing)
 {
     if (PyErr_Occurred())
         PyErr_Print();
-    fail(0, "%s", doing);
+    end_with_message(0, "%s", doing);
 }
 
 static bool read_all(void *to, size_t len)
@@ -58,7 +58,7 @@ static bool read_all(void *to, size_t len)
     return true;
 }
 
-static bool split(const char *body, size_t len)
+static bool split_fields(const char *body, size_t len)
 {
     for (int i = 0; i < JOB_FIELDS; i++) {
         uint32_t n;
@@ -85,11 +85,11 @@ bool hutch_pyjob_receive(void)
     if (!read_all(&header, sizeof(header)))
         return false;
     if (header.magic != WORKER_JOB_MAGIC || header.len > JOB_MAX)
-        fail(EBADMSG, "read the job");
+        end_with_message(EBADMSG, "read the job");
     if (header.len > sizeof(usual_job))
         body = malloc(header.len); /* for good: the process has no other business */
-    if (!body || !read_all(body, header.len) || !split(body, header.len))
-        fail(body ? EBADMSG : ENOMEM, "read the job");
+    if (!body || !read_all(body, header.len) || !split_fields(body, header.len))
+        end_with_message(body ? EBADMSG : ENOMEM, "read the job");
     return true;
 }
 
@@ -102,7 +102,7 @@ static bool is_field(enum worker_job_field which, const char *text)
 static void copy_field(enum worker_job_field which, char *to, size_t size)
 {
     if (job[which].len >= size)
-        fail(ENAMETOOLONG, "read the job");
+        end_with_message(ENAMETOOLONG, "read the job");
     memcpy(to, job[which].data, job[which].len);
     to[job[which].len] = '\0';
 }
@@ -119,16 +119,16 @@ static void lower_limits(void)
         limit.rlim_cur = strtoull(next, &next, 10);
         limit.rlim_max = strtoull(next, &next, 10);
         if (next >= end || *next != '\n')
-            fail(EBADMSG, "read the limits");
+            end_with_message(EBADMSG, "read the limits");
         if (setrlimit((int)resource, &limit) < 0)
-            fail(errno, "set resource limit %ld", resource);
+            end_with_message(errno, "set resource limit %ld", resource);
         at = next + 1;
     }
 }
 
 /* --- the program's file --- */
 
-static int filled(int fd, const char *name)
+static int fill_program_file(int fd, const char *name)
 {
     const char *at = job[JOB_CODE].data, *end = at + job[JOB_CODE].len;
 
@@ -136,11 +136,11 @@ static int filled(int fd, const char *name)
         ssize_t n = TEMP_FAILURE_RETRY(write(fd, at, (size_t)(end - at)));
 
         if (n <= 0)
-            fail(n < 0 ? errno : ENOSPC, "write the program '%s'", name);
+            end_with_message(n < 0 ? errno : ENOSPC, "write the program '%s'", name);
         at += n;
     }
     if (lseek(fd, 0, SEEK_SET) < 0)
-        fail(errno, "write the program '%s'", name);
+        end_with_message(errno, "write the program '%s'", name);
     return fd;
 }
 
@@ -149,8 +149,8 @@ static int make_file(const char *name)
     int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
 
     if (fd < 0)
-        fail(errno, "write the program '%s'", name);
-    return filled(fd, name);
+        end_with_message(errno, "write the program '%s'", name);
+    return fill_program_file(fd, name);
 }
 
 static int make_nameless_file(const char *name)
@@ -160,8 +160,8 @@ static int make_nameless_file(const char *name)
     if (fd < 0) /* which policies may forbid */
         fd = memfd_create("program", MFD_CLOEXEC);
     if (fd < 0)
-        fail(errno, "write the program '%s'", name);
-    return filled(fd, name);
+        end_with_message(errno, "write the program '%s'", name);
+    return fill_program_file(fd, name);
 }
 
 /* --- the interpreter --- */
@@ -171,16 +171,16 @@ static PyObject *decoded(const char *data, size_t len)
     PyObject *text = PyUnicode_DecodeFSDefaultAndSize(data, (intptr_t)len);
 
     if (!text)
-        fail_in_python("read the job");
+        end_with_exception("read the job");
     return text;
 }
 
-static void replace(const char *name, PyObject *items)
+static void replace_list(const char *name, PyObject *items)
 {
     PyObject *list = PySys_GetObject(name);
 
     if (!list || PyList_SetSlice(list, 0, PyList_Size(list), items) < 0)
-        fail_in_python("set the program's arguments");
+        end_with_exception("set the program's arguments");
     Py_DecRef(items);
 }
 
@@ -191,7 +191,7 @@ static void set_arguments(const struct pyobjects *py, PyObject *first, PyObject 
     PyObject *argv = PyList_New(0), *original = PyList_New(0);
 
     if (!argv || !original)
-        fail_in_python("set the program's arguments");
+        end_with_exception("set the program's arguments");
     PyList_Append(argv, first);
     PyList_Append(original, py->python);
     if (option)
@@ -202,7 +202,7 @@ static void set_arguments(const struct pyobjects *py, PyObject *first, PyObject 
         PyObject *argument;
 
         if (!nul) {
-            fail(EBADMSG, "read the arguments");
+            end_with_message(EBADMSG, "read the arguments");
             break; /* never; the checker does not know */
         }
         argument = decoded(at, (size_t)(nul - at));
@@ -211,9 +211,9 @@ static void set_arguments(const struct pyobjects *py, PyObject *first, PyObject 
         Py_DecRef(argument);
         at = nul + 1;
     }
-    replace("argv", argv);
+    replace_list("argv", argv);
     if (py->python != Py_None)
-        replace("orig_argv", original);
+        replace_list("orig_argv", original);
     else
         Py_DecRef(original);
 }
@@ -226,7 +226,7 @@ static void set_script_path(const struct pyobjects *py, const char *directory, s
         return;
     first = decoded(directory, len);
     if (PyList_Insert(path, 0, first) < 0)
-        fail_in_python("set the program's path");
+        end_with_exception("set the program's path");
     Py_DecRef(first);
 }
 
@@ -236,13 +236,13 @@ void hutch_pyjob_make_main(const struct pyobjects *py)
     PyObject *modules = PyImport_GetModuleDict();
 
     if (!module || !annotations)
-        fail_in_python("make the module __main__");
+        end_with_exception("make the module __main__");
     names = PyModule_GetDict(module);
     if (PyDict_SetItemString(names, "__loader__", py->builtin_loader) < 0 ||
         PyDict_SetItemString(names, "__annotations__", annotations) < 0 ||
         PyDict_SetItemString(names, "__builtins__", PyDict_GetItemString(modules, "builtins")) < 0 ||
         PyDict_SetItemString(modules, "__main__", module) < 0)
-        fail_in_python("make the module __main__");
+        end_with_exception("make the module __main__");
     Py_DecRef(annotations);
     Py_DecRef(module);
     /* Where an interpreter's start leaves it: in the second of the collector's generations. From that follows in which order
@@ -260,7 +260,7 @@ static void set_file(PyObject *name)
 {
     if (PyDict_SetItemString(main_globals(), "__file__", name) < 0 ||
         PyDict_SetItemString(main_globals(), "__cached__", Py_None) < 0)
-        fail_in_python("make the module __main__");
+        end_with_exception("make the module __main__");
 }
 
 /* python3 NAME */
@@ -271,7 +271,7 @@ static void set_up_script(const struct pyobjects *py, const char *path)
     const char *slash = strrchr(path, '/');
 
     if (!loader || PyDict_SetItemString(main_globals(), "__loader__", loader) < 0)
-        fail_in_python("make the module __main__");
+        end_with_exception("make the module __main__");
     set_file(name);
     if (cache && PyDict_SetItem(cache, name, Py_None) < 0) /* it was asked whether it is an archive of modules */
         PyErr_Clear();
@@ -288,7 +288,7 @@ static PyObject *set_up_text(const struct pyobjects *py)
     PyObject *option = PyUnicode_FromString("-c");
 
     if (!text || !option)
-        fail_in_python("read the program");
+        end_with_exception("read the program");
     set_script_path(py, "", 0);
     set_arguments(py, option, option, text);
     Py_DecRef(option);
@@ -301,7 +301,7 @@ static void set_up_input(const struct pyobjects *py)
     PyObject *dash = PyUnicode_FromString("-"), *name = PyUnicode_FromString("<stdin>");
 
     if (!dash || !name)
-        fail_in_python("read the program");
+        end_with_exception("read the program");
     set_file(name);
     set_script_path(py, "", 0);
     set_arguments(py, dash, NULL, dash);
@@ -317,13 +317,13 @@ static void set_up_surroundings(const struct pyobjects *py, PyObject *environmen
     lower_limits();
     copy_field(JOB_CWD, cwd, sizeof(cwd));
     if (chdir(cwd) < 0)
-        fail(errno, "enter '%s'", cwd);
+        end_with_message(errno, "enter '%s'", cwd);
     if (job[JOB_ENV].len != (size_t)PyBytes_Size(environment) || memcmp(job[JOB_ENV].data, present, job[JOB_ENV].len) != 0) {
         PyObject *wanted = PyBytes_FromStringAndSize(job[JOB_ENV].data, (intptr_t)job[JOB_ENV].len);
         PyObject *done = wanted ? PyObject_CallFunction(py->change_environment, "O", wanted) : NULL;
 
         if (!done)
-            fail_in_python("set the environment");
+            end_with_exception("set the environment");
         Py_DecRef(done);
         Py_DecRef(wanted);
     }
@@ -347,7 +347,7 @@ void hutch_pyjob_set_up(const struct pyobjects *py, PyObject *environment, struc
         ret->fd = make_nameless_file(ret->name);
         set_up_input(py);
     } else {
-        fail(EBADMSG, "read the job");
+        end_with_message(EBADMSG, "read the job");
     }
 }
 
@@ -362,7 +362,7 @@ PyObject *hutch_pyjob_set_up_cells(const struct pyobjects *py, PyObject *environ
 
     set_up_surroundings(py, environment);
     if (!start)
-        fail_in_python("read the job");
+        end_with_exception("read the job");
     return start;
 }
 

@@ -39,19 +39,19 @@ int malloc_trim(size_t pad) WEAK; /* GNU's */
 EXPORT void hutch_zygote_main(PyObject *objects, const char *text);
 EXPORT int hutch_worker_may_report(void);
 
-static _Noreturn void die(void)
+static _Noreturn void end_with_exception(void)
 {
     if (PyErr_Occurred())
         PyErr_Print();
     _exit(1);
 }
 
-static void call(PyObject *function)
+static void call_or_end(PyObject *function)
 {
     PyObject *done = PyObject_CallFunction(function, NULL);
 
     if (!done)
-        die();
+        end_with_exception();
     Py_DecRef(done);
 }
 
@@ -130,9 +130,9 @@ static void become_worker(const struct pyobjects *py)
     for (intptr_t i = 0; i < PyList_Size(py->mt19937_states); i++)
         if (!fill_mt19937_state(PyLong_AsVoidPtr(PyList_GetItem(py->mt19937_states, i))))
             _exit(1);
-    call(py->renew);
+    call_or_end(py->renew);
     if (!are_pipes())
-        call(py->change_streams);
+        call_or_end(py->change_streams);
 }
 
 static _Noreturn void execute_cells(const struct pyobjects *py, PyObject *environment)
@@ -140,19 +140,19 @@ static _Noreturn void execute_cells(const struct pyobjects *py, PyObject *enviro
     PyObject *start = hutch_pyjob_set_up_cells(py, environment), *status = PyObject_CallFunction(py->cells, "O", start);
 
     if (!status)
-        die();
+        end_with_exception();
     hutch_pyrun_finish(py, (int)PyLong_AsLong(status));
 }
 
-static _Noreturn void work(const struct pyobjects *py, PyObject *environment)
+static _Noreturn void run_worker(const struct pyobjects *py, PyObject *environment)
 {
     struct program program;
 
     become_worker(py);
     hutch_pyjob_rehearse(py, environment, &program);
     if (hutch_pyrun_rehearse(py, &program) < 0)
-        die();
-    call(py->rehearse_cells);
+        end_with_exception();
+    call_or_end(py->rehearse_cells);
     hutch_pyjob_make_main(py);
     if (hutch_worker_ready() < 0)
         _exit(1);
@@ -198,13 +198,13 @@ static void tidy_heap(void)
 }
 
 /* Returns the environment, as it stands in a job. */
-static PyObject *load(const struct pyobjects *py, const char *text)
+static PyObject *load_modules(const struct pyobjects *py, const char *text)
 {
     PyObject *report = PyObject_CallFunction(py->load, "y", text), *environment = NULL;
     const char *lines = report ? PyUnicode_AsUTF8(report) : NULL;
 
     if (!lines) {
-        die();
+        end_with_exception();
     } else if (strncmp(lines, "error: ", 7) == 0) {
         hutch_zygote_ready(lines);
         _exit(1);
@@ -213,7 +213,7 @@ static PyObject *load(const struct pyobjects *py, const char *text)
         hutch_zygote_freeze();
     environment = PyObject_CallFunction(py->use_again, NULL);
     if (!environment)
-        die();
+        end_with_exception();
     tidy_heap();
     note_dispositions();
     if (hutch_zygote_ready(lines) < 0)
@@ -232,14 +232,14 @@ EXPORT void hutch_zygote_main(PyObject *objects, const char *text)
                           &py.change_streams, &py.mt19937_states, &py.script_loader, &py.builtin_loader, &py.python,
                           &py.has_script_path, &py.run_atexit, &py.collect, &py.callbacks, &py.referrers, &py.get_signal,
                           &py.set_signal, &py.count_threads, &py.builtins, &py.yes, &py.rehearse_cells, &py.cells, &py.prefix))
-        die();
+        end_with_exception();
     take_fresh_thread_state();
     for (;;) {
-        PyObject *environment = load(&py, text);
+        PyObject *environment = load_modules(&py, text);
         int what = hutch_zygote_serve(order, sizeof(order));
 
         if (what == 1)
-            work(&py, environment);
+            run_worker(&py, environment);
         if (what != 2)
             _exit(0);
         Py_DecRef(environment);

@@ -366,7 +366,7 @@ static void forget_modules(const struct pyobjects *py, PyObject *names, bool is_
 }
 
 /* False when output was lost. */
-static bool end(const struct pyobjects *py, const struct census *census)
+static bool end_interpreter(const struct pyobjects *py, const struct census *census)
 {
     PyObject *names;
     bool is_fine;
@@ -417,7 +417,7 @@ _Noreturn void hutch_pyrun(const struct pyobjects *py, const struct program *pro
     }
     Py_DecRef(globals);
 
-    if (!end(py, &census))
+    if (!end_interpreter(py, &census))
         status = 120;
     fflush(NULL);
     if (is_interrupted) {

@@ -44,7 +44,7 @@ class Interpreter:
         loop = asyncio.get_running_loop()
         self.link.send({"is": "ready", "language_info": self.parts.kernel.language_info})
         while True:
-            await readable(loop, channel.SOCKET)
+            await wait_until_readable(loop, channel.SOCKET)
             self.leave_if_forked()
             try:
                 order, fds = self.link.receive()
@@ -68,9 +68,9 @@ class Interpreter:
         try:
             park.park(self, asyncio.get_running_loop(), fds)
         except park.NotCopied as problem:
-            self.link.say({"is": "failed", "why": str(problem)})
+            self.link.send_unnumbered({"is": "failed", "why": str(problem)})
         except Exception as problem:
-            self.link.say({"is": "failed", "why": "the interpreter cannot be copied: " + tracebacks.one_line(problem)})
+            self.link.send_unnumbered({"is": "failed", "why": "the interpreter cannot be copied: " + tracebacks.one_line(problem)})
 
     def renew(self):
         """In a copy of the process."""
@@ -152,7 +152,7 @@ class Interpreter:
             transformed, trouble = code, sys.exc_info()
         is_async = interactive.should_run_async(code, transformed_cell=transformed, preprocessing_exc_tuple=trouble)
         if not is_async or interactive.loop_runner is not self.parts.asyncio_runner:
-            return deeper(ABOVE_LOOP, functools.partial(interactive.run_cell, code, store_history=history, silent=silent))
+            return call_deeper(ABOVE_LOOP, functools.partial(interactive.run_cell, code, store_history=history, silent=silent))
         loop, result = asyncio.get_running_loop(), None
         coroutine = interactive.run_cell_async(
             code, store_history=history, silent=silent, transformed_cell=transformed, preprocessing_exc_tuple=trouble
@@ -209,7 +209,7 @@ def ignore_interrupts():
         raise
 
 
-async def readable(loop, fd):
+async def wait_until_readable(loop, fd):
     future = loop.create_future()
     loop.add_reader(fd, lambda: future.done() or future.set_result(None))
     try:
@@ -218,8 +218,8 @@ async def readable(loop, fd):
         loop.remove_reader(fd)
 
 
-def deeper(count, function):
-    return deeper(count - 1, function) if count > 0 else function()
+def call_deeper(count, function):
+    return call_deeper(count - 1, function) if count > 0 else function()
 
 
 def text_of(error):
@@ -239,7 +239,7 @@ def run_loop(interpreter):
     serving = loop.create_task(interpreter.serve())  # Task-3, as in a kernel: a program can see it
     while True:
         try:
-            deeper(BELOW_LOOP, functools.partial(loop.run_until_complete, serving))
+            call_deeper(BELOW_LOOP, functools.partial(loop.run_until_complete, serving))
         except Ended as end:
             return end.args[0]
         except (SystemExit, KeyboardInterrupt, RuntimeError):
@@ -256,7 +256,7 @@ def main(job):
         start = channel.decode(job)
         shell.make(link)
     except ImportError as error:
-        link.say({"is": "failed", "why": "this image cannot execute cells, as Python finds no ipykernel in it: %s" % error})
+        link.send_unnumbered({"is": "failed", "why": "this image cannot execute cells, as Python finds no ipykernel in it: %s" % error})
         return 1
     interpreter.link = link = shell.made.link
     link.open(start["token"])

@@ -13,7 +13,7 @@ def set_helper(helper, ctypes):
     text, size, number = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int
     helper.hutch_channel_open.argtypes = [text]
     helper.hutch_channel_move.argtypes = [number]
-    helper.hutch_channel_say.argtypes = helper.hutch_channel_write.argtypes = [number, text, size]
+    helper.hutch_channel_send_unnumbered.argtypes = helper.hutch_channel_write.argtypes = [number, text, size]
     helper.hutch_channel_send.argtypes = [text, size]
     Channel.helper = helper
 
@@ -65,10 +65,10 @@ class Channel:
             self.send({"is": "flush", "stream": stream})
             self.unmarked.update(others)
 
-    def say(self, frame, fd=SOCKET):
+    def send_unnumbered(self, frame, fd=SOCKET):
         """Without a number. Errors are of no interest: who asked is gone."""
         text = encode(frame)
-        self.helper.hutch_channel_say(fd, text, len(text))
+        self.helper.hutch_channel_send_unnumbered(fd, text, len(text))
 
     # --- in ---
 

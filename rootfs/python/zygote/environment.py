@@ -81,7 +81,7 @@ def make_streams_for_pipes():
     for fd, end in enumerate((reader, writer, writer)):
         os.dup2(end, fd)
     try:
-        put_streams(make_streams())
+        set_streams(make_streams())
     finally:
         for fd, original in enumerate(saved):
             os.dup2(original, fd)
@@ -92,10 +92,10 @@ def make_streams_for_pipes():
 
 def renew_streams():
     """In a worker that was given something else than pipes."""
-    put_streams(make_streams())
+    set_streams(make_streams())
 
 
-def put_streams(streams):
+def set_streams(streams):
     sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = streams
 
 

@@ -22,7 +22,7 @@ def named_as(original):
     return rename
 
 
-class Nobody:
+class NullSocket:
     """In the place of ZMQ's sockets and streams, where something has to be."""
 
     def send_multipart(self, parts, *_rest, **_named):
@@ -109,7 +109,7 @@ def define_session(link):
             if text is not None:
                 link.send_text(text.encode("utf-8", "replace"))
             if not is_clean:  # it warns, or fails, in its own words
-                super().send(Nobody(), msg_or_type, content, *rest, **named)
+                super().send(NullSocket(), msg_or_type, content, *rest, **named)
             return msg_or_type if is_message else None
 
     return HutchSession
@@ -126,7 +126,7 @@ def define_stream(link):
         def __init__(self, session, name, fd):
             self.session, self.name, self.topic = session, name, b"stream." + name.encode()
             self.parent_header, self.echo, self._exc, self._isatty = {}, None, None, False
-            self.pub_thread = Nobody()  # None: closed
+            self.pub_thread = NullSocket()  # None: closed
             self._fd = fd
             self._master_pid = os.getpid()
 
@@ -224,11 +224,11 @@ def make(link, profile_dir, config):
 
     log = logging.Logger("IPKernelApp", logging.WARNING)  # whose messages no notebook has
     log.addHandler(logging.NullHandler())
-    nobody = Nobody()
+    null_socket = NullSocket()
     session = define_session(link)(key=b"none", session="none")
     kernel_class, app_class = define_kernel(link)
     kernel = kernel_class(
-        config=config, log=log, session=session, profile_dir=profile_dir, iopub_socket=nobody, stdin_socket=nobody, ident="none"
+        config=config, log=log, session=session, profile_dir=profile_dir, iopub_socket=null_socket, stdin_socket=null_socket, ident="none"
     )
     kernel.comm_manager = CommManager(parent=kernel, kernel=kernel)
-    return types.SimpleNamespace(kernel=kernel, app=app_class(config=config), session=session, stream_class=define_stream(link), nobody=nobody)
+    return types.SimpleNamespace(kernel=kernel, app=app_class(config=config), session=session, stream_class=define_stream(link), null_socket=null_socket)

@@ -113,20 +113,20 @@ def wait_parked(interpreter):
                 take_socket(fds[0])
                 return
         except NotCopied as problem:
-            link.say({"is": "failed", "why": str(problem)})
+            link.send_unnumbered({"is": "failed", "why": str(problem)})
         os.close(fds[0])
 
 
-def come_to_life(interpreter, loop):
+def become_active(interpreter, loop):
     os.setpgid(0, 0)  # who interrupts a copy means no other
     interpreter.link.move()
     interpreter.renew()
     renew_loop(loop)
-    say_here(interpreter)
+    send_here(interpreter)
 
 
-def say_here(interpreter):
-    interpreter.link.say({"is": "here", "pid": os.getpid()})
+def send_here(interpreter):
+    interpreter.link.send_unnumbered({"is": "here", "pid": os.getpid()})
 
 
 def park(interpreter, loop, fds):
@@ -141,8 +141,8 @@ def park(interpreter, loop, fds):
     try:
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
         take_socket(fds.pop())
-        say_here(interpreter)
+        send_here(interpreter)
         wait_parked(interpreter)
-        come_to_life(interpreter, loop)
+        become_active(interpreter, loop)
     except BaseException:
         os._exit(1)  # half a copy is none

@@ -30,7 +30,7 @@ IN_WORKER = (VALUE, PRINT)
 NAME = "rehearsal"
 
 
-class Nobody:
+class NullHelper:
     """For helper.so: all is sent, and comes nowhere."""
 
     def __getattr__(self, name):
@@ -162,17 +162,17 @@ def execute(parts, codes):
 
 
 def run(parts, codes):
-    parts.link.helper = Nobody()
+    parts.link.helper = NullHelper()
     saved = _signal.getsignal(_signal.SIGINT)
     try:
         with nothing_left(parts, codes):
             shell.set_instance(parts.shell)
             shell.set_instance(parts.kernel)
-            shell.put_back(parts.left)
+            shell.set_back(parts.left)
             if codes is not IN_WORKER:
                 figures.install(parts.shell)
             shell.set_places(parts.shell)
-            shell.put_streams(parts)
+            shell.set_streams(parts)
             parts.session.pid = os.getpid()
             execute(parts, codes)
     finally:

@@ -116,9 +116,9 @@ class LoggingShutdown:
 
     def __init__(self, module):
         self.function, self.handlers = module.shutdown, module._handlerList
-        self.look()
+        self.note_handlers()
 
-    def look(self):
+    def note_handlers(self):
         self.count, self.last = len(self.handlers), self.handlers[-1:]
 
     def __call__(self):
@@ -194,7 +194,7 @@ def clean_up():
 
     sys.setrecursionlimit(recursion_limit)  # jedi, which IPython imports, sets another one
     for function in logging_shutdown:
-        function.look()
+        function.note_handlers()
 
     # Directories that are not the image's hold something else in a sandbox.
     prefixes = (sys.prefix + "/", sys.base_prefix + "/")

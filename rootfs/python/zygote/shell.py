@@ -58,7 +58,7 @@ class LazyShelf:
 
 @contextlib.contextmanager
 def nothing_outside():
-    """Whatever is done meanwhile leaves the interpreter as it was. Yields what was to be there, for put_back()."""
+    """Whatever is done meanwhile leaves the interpreter as it was. Yields what was to be there, for set_back()."""
     import linecache
 
     missing, main, environ = object(), sys.modules.get("__main__"), dict(os.environ)
@@ -87,7 +87,7 @@ def nothing_outside():
                 os.environ[name] = value
 
 
-def put_back(left):
+def set_back(left):
     for thing, name, value in left.values:
         setattr(thing, name, value)
 
@@ -169,7 +169,7 @@ def make(link):
     parts.kernel.shell = shell
     shell.configurables += [parts.kernel.comm_manager, parts.app]
     for part in (shell.displayhook, shell.display_pub):
-        part.session, part.pub_socket = parts.session, parts.nobody
+        part.session, part.pub_socket = parts.session, parts.null_socket
     shell.displayhook.topic = b"kernel.none.execute_result"
     made = types.SimpleNamespace(
         link=link, shell=shell, left=left, debugger=debugger, asyncio_runner=interactiveshell._asyncio_runner, **vars(parts)
@@ -185,7 +185,7 @@ def set_instance(instance):
         cls._instance = instance
 
 
-def put_streams(parts):
+def set_streams(parts):
     sys.stdout = parts.stream_class(parts.session, "stdout", 1)
     sys.stderr = parts.stream_class(parts.session, "stderr", 2)
 
@@ -238,7 +238,7 @@ def install():
     os.environ["JPY_PARENT_PID"] = str(os.getppid())
     set_instance(shell)
     set_instance(parts.kernel)
-    put_back(parts.left)
+    set_back(parts.left)
     sys.excepthook = sys.__excepthook__
     for function, rest, named in parts.left.at_exit:
         atexit.register(function, *rest, **named)
@@ -246,7 +246,7 @@ def install():
     set_places(shell)
     set_arguments()
     sys.setrecursionlimit(parts.recursion_limit)
-    put_streams(parts)
+    set_streams(parts)
     renew()
     set_pandas_width()
 

@@ -16,7 +16,7 @@ struct tar {
     size_t len;
 };
 
-static void add(struct tar *t, const void *data, size_t len)
+static void add_data(struct tar *t, const void *data, size_t len)
 {
     assert_true(t->len + len + 512 <= sizeof(t->bytes));
     memcpy(t->bytes + t->len, data, len);
@@ -32,13 +32,13 @@ static void add_header(struct tar *t, char type, unsigned long size)
     snprintf(header + 124, 12, "%011lo", size);
     header[156] = type;
     memcpy(header + 257, "ustar", 6);
-    add(t, header, sizeof(header));
+    add_data(t, header, sizeof(header));
 }
 
 static void add_member(struct tar *t, char type, const void *data, size_t len)
 {
     add_header(t, type, len);
-    add(t, data, len);
+    add_data(t, data, len);
 }
 
 static void clean_file(struct tar *t)
@@ -156,7 +156,7 @@ static void base_256_size(struct tar *t)
     memset(one.bytes + 124, 0, 12);
     one.bytes[124] = (char)0x80;
     one.bytes[134] = 2; /* 512 */
-    add(t, one.bytes, 512);
+    add_data(t, one.bytes, 512);
     add_header(t, 'L', 9999999);
     nul_in_gnu_name(t);
 }

@@ -64,7 +64,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static struct sandbox_mount *add(struct sandbox_spec *spec, enum sandbox_mount_kind kind, const char *source, const char *target,
+static struct sandbox_mount *add_mount(struct sandbox_spec *spec, enum sandbox_mount_kind kind, const char *source, const char *target,
                                  unsigned flags)
 {
     struct hutch_err err;
@@ -84,7 +84,7 @@ static void image_spec(struct sandbox_spec *spec, const struct place *p, const c
     spec->layers[LAYER_LANDLOCK] = NEED_OFF;
     spec->root_kind = ROOT_DIR;
     assert_int_equal(hutch_spec_set_string(&spec->rootfs_path, p->image, &err), 0);
-    add(spec, MOUNT_BIND, "/usr", "/usr", MOUNT_RDONLY);
+    add_mount(spec, MOUNT_BIND, "/usr", "/usr", MOUNT_RDONLY);
 }
 
 static void host_spec(struct sandbox_spec *spec, const char *script)
@@ -147,7 +147,7 @@ static void test_flags_of_every_mount(void **state)
             image_spec(&spec, p, "cut -d' ' -f5,6 /proc/self/mountinfo");
         else
             host_spec(&spec, "cut -d' ' -f5,6 /proc/self/mountinfo");
-        add(&spec, MOUNT_BIND, p->outside, "/mnt", MOUNT_NOEXEC);
+        add_mount(&spec, MOUNT_BIND, p->outside, "/mnt", MOUNT_NOEXEC);
         out = box_shell(&spec);
         for (line = strtok_r(out, "\n", &save); line; line = strtok_r(NULL, "\n", &save), n++) {
             char *flags = strchr(line, ' ');
@@ -192,7 +192,7 @@ static void test_sizes(void **state)
                      "head -c 200000 /dev/zero 2>/dev/null >/dev/shm/big; stat -c %s /dev/shm/big; df -k --output=size / | tail -1 | tr -d ' '");
     spec.mounts[1].size_bytes = 128 << 10; /* /dev: its shm */
     spec.mounts[2].size_bytes = 1 << 20;   /* /tmp */
-    m = add(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
+    m = add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
     m->inodes = 20;
     m->mode = 01777;
     expect(&spec, "1048576\n19\n1777\n131072\n1024\n"); /* one inode is the directory's own */
@@ -207,10 +207,10 @@ static void test_read_only_and_noexec(void **state)
 
     host_spec(&spec, "(: >/run/x) 2>/dev/null || echo /run; (: >/mnt/ro/x) 2>/dev/null || echo /mnt/ro; : >/mnt/rw/x && echo rw;"
                      "cat /run/hutch/a; stat -c %a /run/hutch/a; (echo >/run/hutch/a) 2>/dev/null || echo fixed; cp /bin/true /mnt/rw/; /mnt/rw/true 2>/dev/null || echo noexec; rm /mnt/rw/true /mnt/rw/x");
-    add(&spec, MOUNT_TMPFS, NULL, "/run", MOUNT_RDONLY);
-    add(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
-    add(&spec, MOUNT_BIND, p->outside, "/mnt/ro", MOUNT_RDONLY);
-    add(&spec, MOUNT_BIND, p->outside, "/mnt/rw", MOUNT_NOEXEC);
+    add_mount(&spec, MOUNT_TMPFS, NULL, "/run", MOUNT_RDONLY);
+    add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
+    add_mount(&spec, MOUNT_BIND, p->outside, "/mnt/ro", MOUNT_RDONLY);
+    add_mount(&spec, MOUNT_BIND, p->outside, "/mnt/rw", MOUNT_NOEXEC);
     {
         struct hutch_err err;
 
@@ -241,7 +241,7 @@ static void test_masked_and_read_only_paths(void **state)
                "cat /etc/image-file | wc -c; ls -A /usr/share | wc -l; (: >/usr/share/x) 2>/dev/null || echo ro; wc -c </proc/cpuinfo;"
                "(: >/mnt/fixed/x) 2>/dev/null || echo fixed; : >/mnt/free && echo free; wc -c </mnt/secret; rm /mnt/free;"
                "rm /mnt/secret 2>/dev/null || echo stays; mv /mnt/fixed /mnt/loose 2>/dev/null || echo in place");
-    add(&spec, MOUNT_BIND, p->outside, "/mnt", 0);
+    add_mount(&spec, MOUNT_BIND, p->outside, "/mnt", 0);
     assert_int_equal(hutch_spec_set_list(&spec.masked_paths, masked, ARRAY_SIZE(masked), &err), 0);
     assert_int_equal(hutch_spec_set_list(&spec.readonly_paths, readonly, ARRAY_SIZE(readonly), &err), 0);
     expect(&spec, "0\n0\nro\n0\nfixed\nfree\n0\nstays\nin place\n");
@@ -253,9 +253,9 @@ static void test_optional_sources(void **state)
     struct sandbox_spec spec;
 
     host_spec(&spec, "ls -A /mnt");
-    add(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
-    add(&spec, MOUNT_BIND, "/no/such/source", "/mnt/missing", MOUNT_OPTIONAL);
-    add(&spec, MOUNT_BIND, p->outside, "/mnt/there", MOUNT_OPTIONAL);
+    add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
+    add_mount(&spec, MOUNT_BIND, "/no/such/source", "/mnt/missing", MOUNT_OPTIONAL);
+    add_mount(&spec, MOUNT_BIND, p->outside, "/mnt/there", MOUNT_OPTIONAL);
     expect(&spec, "there\n");
 }
 
@@ -270,7 +270,7 @@ static void test_optional_sources_and_landlock(void **state)
         skip();
     }
     box_spec(&spec, "echo ok");
-    add(&spec, MOUNT_BIND, "/no/such/source", "/mnt/missing", MOUNT_OPTIONAL);
+    add_mount(&spec, MOUNT_BIND, "/no/such/source", "/mnt/missing", MOUNT_OPTIONAL);
     expect(&spec, "ok\n");
 }
 
@@ -311,9 +311,9 @@ static void test_links_stay_inside(void **state)
             link_in_image(p, "mnt", text);
             image_spec(&spec, p, "(echo x >/mnt/witness) 2>/dev/null; (echo x >/mnt/data/witness) 2>/dev/null; echo ran");
             if (target == 0) {
-                add(&spec, MOUNT_TMPFS, NULL, "/mnt", 0)->mode = 0777;
+                add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt", 0)->mode = 0777;
             } else if (target == 1) {
-                add(&spec, MOUNT_TMPFS, NULL, "/mnt/data", 0)->mode = 0777;
+                add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt/data", 0)->mode = 0777;
             } else {
                 assert_int_equal(hutch_spec_add_file(&spec, "/mnt/file", "x", 1, 0666, &err), 0);
             }
@@ -337,7 +337,7 @@ static void test_links_into_the_image_are_followed(void **state)
 
     link_in_image(p, "mnt", "/etc"); /* the image's */
     image_spec(&spec, p, "ls -A /etc; echo x >/mnt/x && cat /etc/x");
-    add(&spec, MOUNT_TMPFS, NULL, "/mnt", 0)->mode = 0777;
+    add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt", 0)->mode = 0777;
     expect(&spec, "x\n"); /* covered: ls shows nothing */
 }
 
@@ -349,7 +349,7 @@ static void test_a_link_that_turns_in_a_circle(void **state)
 
     link_in_image(p, "mnt", "mnt");
     image_spec(&spec, p, "echo ran");
-    add(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
+    add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
     o = box_run_spec(&spec);
     assert_true(o->setup_failed);
     assert_string_equal(o->err.msg, "build the mount tree: open the mount point '/mnt': Too many levels of symbolic links");
@@ -380,14 +380,14 @@ static void test_symlinks(void **state)
     struct sandbox_spec spec;
 
     image_spec(&spec, p, "readlink /tmp/link; readlink /tmp/a/b/link");
-    add(&spec, MOUNT_TMPFS, NULL, "/tmp/a", 0);
-    add(&spec, MOUNT_SYMLINK, "/etc/passwd", "/tmp/link", 0);
-    add(&spec, MOUNT_SYMLINK, "../x", "/tmp/a/b/link", 0);
+    add_mount(&spec, MOUNT_TMPFS, NULL, "/tmp/a", 0);
+    add_mount(&spec, MOUNT_SYMLINK, "/etc/passwd", "/tmp/link", 0);
+    add_mount(&spec, MOUNT_SYMLINK, "../x", "/tmp/a/b/link", 0);
     expect(&spec, "/etc/passwd\n../x\n");
 
     image_spec(&spec, p, "readlink /etc/link; readlink /new/link; cat /etc/image-file");
-    add(&spec, MOUNT_SYMLINK, "image-file", "/etc/link", 0); /* which the image, read-only, does not have */
-    add(&spec, MOUNT_SYMLINK, "there", "/new/link", 0);
+    add_mount(&spec, MOUNT_SYMLINK, "image-file", "/etc/link", 0); /* which the image, read-only, does not have */
+    add_mount(&spec, MOUNT_SYMLINK, "there", "/new/link", 0);
     expect(&spec, "image-file\nthere\nof the image\n");
 
     link_in_image(p, "mnt", p->outside);
@@ -396,8 +396,8 @@ static void test_symlinks(void **state)
         struct outcome *o;
 
         image_spec(&spec, p, "echo ran");
-        add(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
-        add(&spec, MOUNT_SYMLINK, "x", "/mnt/link", 0);
+        add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
+        add_mount(&spec, MOUNT_SYMLINK, "x", "/mnt/link", 0);
         o = box_run_spec(&spec);
         assert_true(o->setup_failed || o->is_started);
         free(o);
@@ -413,7 +413,7 @@ static void test_symlink_over_something(void **state)
     struct sandbox_spec spec;
 
     image_spec(&spec, p, "echo ran");
-    add(&spec, MOUNT_SYMLINK, "x", "/etc/image-file", 0);
+    add_mount(&spec, MOUNT_SYMLINK, "x", "/etc/image-file", 0);
     o = box_run_spec(&spec);
     assert_true(o->setup_failed);
     assert_string_equal(o->err.msg, "build the mount tree: link '/etc/image-file' to 'x': File exists");
@@ -438,8 +438,8 @@ static void test_missing_mount_points(void **state)
     image_spec(&spec, p,
                "echo x >/tmp/x && cat /tmp/x /etc/image-file; echo >/dev/null; ls -d /a/b/c; cat /f/ile; (: >/a/y) 2>/dev/null || echo ro;"
                "(: >/y) 2>/dev/null || echo ro; cat /proc/self/comm");
-    add(&spec, MOUNT_TMPFS, NULL, "/a/b/c", 0);
-    add(&spec, MOUNT_BIND, path, "/f/ile", MOUNT_RDONLY);
+    add_mount(&spec, MOUNT_TMPFS, NULL, "/a/b/c", 0);
+    add_mount(&spec, MOUNT_BIND, path, "/f/ile", MOUNT_RDONLY);
     expect(&spec, "x\nof the image\n/a/b/c\na file\nro\nro\ncat\n");
     assert_int_equal(faccessat(p->image_fd, "tmp", F_OK, 0), -1); /* the image itself is as it was */
     assert_int_equal(faccessat(p->image_fd, "a", F_OK, 0), -1);
@@ -466,7 +466,7 @@ static void test_owner_of_the_data(void **state)
             assert_int_equal(chown(data, uid, gid), 0);
         image_spec(&spec, p, "stat -c '%u %g' /mnt; echo x >/mnt/new && stat -c '%u %g' /mnt/new; chmod 4755 /mnt/new && stat -c %a /mnt/new;"
                              "chown 0 /mnt/new 2>/dev/null && echo given away; :");
-        add(&spec, MOUNT_BIND, data, "/mnt", MOUNT_IDMAP | MOUNT_DATA);
+        add_mount(&spec, MOUNT_BIND, data, "/mnt", MOUNT_IDMAP | MOUNT_DATA);
         expect(&spec, "1000 1000\n1000 1000\n4755\n");
         assert_int_equal(stat(file, &st), 0);
         assert_int_equal(st.st_uid, uid);
@@ -490,7 +490,7 @@ static void test_without_idmap_permissions_hold(void **state)
     snprintf(data, sizeof(data), "%s/data", p->dir);
     assert_int_equal(mkdir(data, 0700), 0);
     image_spec(&spec, p, "ls /mnt 2>/dev/null || echo closed; (: >/mnt/x) 2>/dev/null || echo closed");
-    add(&spec, MOUNT_BIND, data, "/mnt", 0);
+    add_mount(&spec, MOUNT_BIND, data, "/mnt", 0);
     expect(&spec, "closed\nclosed\n");
 }
 
@@ -536,7 +536,7 @@ static void test_mounts_below_a_source(void **state)
         skip();
     }
     image_spec(&spec, p, "(: >/mnt/below/x) 2>/dev/null || echo ro; grep -c ' /mnt/below ro,nosuid,nodev' /proc/self/mountinfo");
-    add(&spec, MOUNT_BIND, p->outside, "/mnt", MOUNT_RDONLY);
+    add_mount(&spec, MOUNT_BIND, p->outside, "/mnt", MOUNT_RDONLY);
     {
         char *out = box_shell(&spec);
 
