@@ -125,8 +125,10 @@ static int add_data(struct text_buffer *t, const struct batch_task *task, struct
 /* The name of the function; of a method, where the program has the class that LeetCode asks for. */
 static void add_entry(struct text_buffer *t, const struct batch_task *task, const struct batch_sample *sample)
 {
+    static const char leetcode[] = "class Solution";
+
     add_key(t, "entry");
-    if (task->is_function && memmem(sample->program.text, sample->program.len, "class Solution", 14)) {
+    if (task->is_function && memmem(sample->program.text, sample->program.len, leetcode, strlen(leetcode))) {
         hutch_text_add_string(t, "\"Solution().");
         hutch_text_add(t, task->entry.text + 1, task->entry.len - 1);
         return;

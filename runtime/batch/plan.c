@@ -9,6 +9,8 @@
 
 #define CACHE_BYTES (64u << 20) /* of tasks that are not in use */
 #define MAX_ITEMS 50000000u
+#define FIRST_ROOM 1024
+#define FIRST_TABLE_SIZE 256 /* a power of two, and so are all that follow */
 
 /* ---- tasks by name ---- */
 
@@ -33,7 +35,7 @@ size_t hutch_batch_plan_find(const struct batch_plan *plan, const char *id)
 
 static int grow_table(struct batch_plan *plan, struct hutch_err *err)
 {
-    size_t size = plan->table_size ? plan->table_size * 2 : 256;
+    size_t size = plan->table_size ? plan->table_size * 2 : FIRST_TABLE_SIZE;
     uint32_t *table = calloc(size, sizeof(*table)), *old = plan->table;
 
     if (!table)
@@ -53,7 +55,7 @@ static int add_group(struct batch_plan *plan, char *id, const struct batch_place
     if (!id)
         return hutch_err_set(err, ENOMEM, "remember %zu tasks", plan->n_groups + 1);
     if (plan->n_groups == plan->groups_room) {
-        size_t room = plan->groups_room ? plan->groups_room * 2 : 256;
+        size_t room = plan->groups_room ? plan->groups_room * 2 : FIRST_ROOM;
         struct batch_group *groups = realloc(plan->groups, room * sizeof(*groups));
 
         if (!groups || room > MAX_ITEMS) {
@@ -78,7 +80,7 @@ static int add_item(struct batch_plan *plan, size_t group, const struct batch_pl
                     struct hutch_err *err)
 {
     if (plan->n_items == plan->items_room) {
-        size_t room = plan->items_room ? plan->items_room * 2 : 1024;
+        size_t room = plan->items_room ? plan->items_room * 2 : FIRST_ROOM;
         struct batch_item *items = room > MAX_ITEMS ? NULL : realloc(plan->items, room * sizeof(*items));
 
         if (!items)
@@ -94,17 +96,22 @@ static int add_item(struct batch_plan *plan, size_t group, const struct batch_pl
 
 /* ---- reading ---- */
 
-static void describe(char *what, size_t size, const struct batch_source *source, uint32_t line)
+static void format_where(char *where, size_t size, const struct batch_source *source, uint32_t line)
 {
-    snprintf(what, size, "'%s': line %" PRIu32, source->name, line);
+    snprintf(where, size, "'%s': line %" PRIu32, source->name, line);
 }
 
 static bool mentions_data(struct json_view value)
 {
-    return value.text && (memmem(value.text, value.len, "numpy", 5) || memmem(value.text, value.len, "pandas", 6));
+    static const char *const modules[] = { "numpy", "pandas" };
+
+    for (size_t i = 0; value.text && i < ARRAY_SIZE(modules); i++)
+        if (memmem(value.text, value.len, modules[i], strlen(modules[i])))
+            return true;
+    return false;
 }
 
-static void forget(struct batch_plan *plan, struct batch_group *group)
+static void drop_task(struct batch_plan *plan, struct batch_group *group)
 {
     if (!group->task)
         return;
@@ -114,19 +121,19 @@ static void forget(struct batch_plan *plan, struct batch_group *group)
     group->task = NULL;
 }
 
-static int get_task(struct batch_plan *plan, size_t index, struct batch_task **ret, struct hutch_err *err)
+static int acquire_task(struct batch_plan *plan, size_t index, struct batch_task **ret, struct hutch_err *err)
 {
     struct batch_group *group = &plan->groups[index];
     struct json_view record;
-    char what[BATCH_WHERE_MAX], *text;
+    char where[BATCH_WHERE_MAX], *text;
 
     if (!group->task) {
         group->task = calloc(1, sizeof(*group->task));
         if (!group->task)
             return hutch_err_set(err, ENOMEM, "read the task '%s'", group->id);
-        describe(what, sizeof(what), &plan->tasks, group->place.line);
+        format_where(where, sizeof(where), &plan->tasks, group->place.line);
         if (hutch_batch_source_load(&plan->tasks, &group->place, &text, &record, err) < 0 ||
-            hutch_batch_task_read(&plan->options, what, text, record, group->task, err) < 0) {
+            hutch_batch_task_read(&plan->options, where, text, record, group->task, err) < 0) {
             free(group->task);
             group->task = NULL;
             return -1;
@@ -138,30 +145,30 @@ static int get_task(struct batch_plan *plan, size_t index, struct batch_task **r
     return 0;
 }
 
-static void put_task(struct batch_plan *plan, size_t index)
+static void release_task(struct batch_plan *plan, size_t index)
 {
     struct batch_group *group = &plan->groups[index];
 
     if (--group->refs == 0 && plan->cached_bytes > CACHE_BYTES)
-        forget(plan, group);
+        drop_task(plan, group);
 }
 
 /* A record of the task file: a task, and without a sample file an item too. */
-static int take_task(struct batch_plan *plan, struct json_view record, const struct batch_place *place,
+static int read_task(struct batch_plan *plan, struct json_view record, const struct batch_place *place,
                      struct hutch_err *err)
 {
     struct batch_hash hash = hutch_batch_hash_add(BATCH_HASH_START, &plan->salt, sizeof(plan->salt));
     struct batch_task task;
     struct batch_sample sample;
-    char what[BATCH_WHERE_MAX], *text = strndup(record.text, record.len);
+    char where[BATCH_WHERE_MAX], *text = strndup(record.text, record.len);
     size_t group;
     int rc;
 
-    describe(what, sizeof(what), &plan->tasks, place->line);
+    format_where(where, sizeof(where), &plan->tasks, place->line);
     if (!text)
-        return hutch_err_set(err, ENOMEM, "%s", what);
+        return hutch_err_set(err, ENOMEM, "%s", where);
     hash = hutch_batch_hash_add(hash, record.text, record.len);
-    if (hutch_batch_task_read(&plan->options, what, text, (struct json_view){ text, record.len }, &task, err) < 0)
+    if (hutch_batch_task_read(&plan->options, where, text, (struct json_view){ text, record.len }, &task, err) < 0)
         return -1;
     group = hutch_batch_plan_find(plan, task.id);
     rc = 0;
@@ -169,10 +176,10 @@ static int take_task(struct batch_plan *plan, struct json_view record, const str
         group = plan->n_groups;
         rc = add_group(plan, strdup(task.id), place, hash, task.prompt.text != NULL, err);
     } else if (plan->has_samples || plan->options.format != BATCH_GENERIC) {
-        rc = hutch_err_set(err, 0, "%s: the task '%s' is there twice", what, task.id);
+        rc = hutch_err_set(err, 0, "%s: the task '%s' is there twice", where, task.id);
     }
     if (rc == 0 && !plan->has_samples) {
-        rc = hutch_batch_sample_own(what, &task, &sample, err);
+        rc = hutch_batch_sample_own(where, &task, &sample, err);
         if (rc == 0) {
             plan->wants_data = plan->wants_data || mentions_data(sample.program);
             rc = add_item(plan, group, place, hash, err);
@@ -183,22 +190,22 @@ static int take_task(struct batch_plan *plan, struct json_view record, const str
     return rc;
 }
 
-static int take_sample(struct batch_plan *plan, struct json_view record, const struct batch_place *place,
+static int read_sample(struct batch_plan *plan, struct json_view record, const struct batch_place *place,
                        struct hutch_err *err)
 {
     auto_free char *id = NULL;
     struct batch_sample sample;
     struct batch_hash hash;
-    char what[BATCH_WHERE_MAX];
+    char where[BATCH_WHERE_MAX];
     size_t group;
 
-    describe(what, sizeof(what), &plan->samples, place->line);
-    if (hutch_batch_sample_id(what, plan->options.format, record, &id, err) < 0)
+    format_where(where, sizeof(where), &plan->samples, place->line);
+    if (hutch_batch_sample_id(where, plan->options.format, record, &id, err) < 0)
         return -1;
     group = hutch_batch_plan_find(plan, id);
     if (group == SIZE_MAX)
-        return hutch_err_set(err, 0, "%s: there is no task '%s' in '%s'", what, id, plan->tasks.name);
-    if (hutch_batch_sample_read(what, record, plan->groups[group].has_prompt, &sample, err) < 0)
+        return hutch_err_set(err, 0, "%s: there is no task '%s' in '%s'", where, id, plan->tasks.name);
+    if (hutch_batch_sample_read(where, record, plan->groups[group].has_prompt, &sample, err) < 0)
         return -1;
     hash = hutch_batch_hash_add(plan->groups[group].hash, &sample.is_completion, sizeof(sample.is_completion));
     hash = hutch_batch_hash_add(hash, sample.program.text, sample.program.len);
@@ -215,7 +222,7 @@ static int read_tasks(struct batch_plan *plan, struct hutch_err *err)
     while ((rc = hutch_batch_source_next(&plan->tasks, &record, &place, err)) > 0) {
         if (plan->options.format == BATCH_AUTO)
             plan->options.format = hutch_batch_format_guess(record);
-        if (take_task(plan, record, &place, err) < 0)
+        if (read_task(plan, record, &place, err) < 0)
             return -1;
     }
     if (rc == 0 && plan->n_groups == 0)
@@ -231,7 +238,7 @@ static int read_samples(struct batch_plan *plan, bool is_partial, struct hutch_e
     int rc;
 
     while ((rc = hutch_batch_source_next(&plan->samples, &record, &place, err)) > 0)
-        if (take_sample(plan, record, &place, err) < 0)
+        if (read_sample(plan, record, &place, err) < 0)
             return -1;
     if (rc < 0)
         return -1;
@@ -277,7 +284,7 @@ int hutch_batch_plan_make(const char *tasks, const char *samples, const struct b
 void hutch_batch_plan_done(struct batch_plan *plan)
 {
     for (size_t i = 0; i < plan->n_groups; i++) {
-        forget(plan, &plan->groups[i]);
+        drop_task(plan, &plan->groups[i]);
         free(plan->groups[i].id);
     }
     free(plan->groups);
@@ -289,19 +296,19 @@ void hutch_batch_plan_done(struct batch_plan *plan)
 }
 
 /* A generic task that is there several times: each of its records is a program of its own. */
-static int load_own(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *ret,
-                    struct hutch_err *err)
+static int load_own_program(struct batch_plan *plan, const struct batch_item *item, struct batch_loaded *ret,
+                            struct hutch_err *err)
 {
-    char what[BATCH_WHERE_MAX], *text;
+    char where[BATCH_WHERE_MAX], *text;
     struct json_view record;
 
     ret->task = calloc(1, sizeof(*ret->task));
     if (!ret->task)
         return hutch_err_set(err, ENOMEM, "read the task '%s'", plan->groups[item->group].id);
-    describe(what, sizeof(what), &plan->tasks, item->place.line);
+    format_where(where, sizeof(where), &plan->tasks, item->place.line);
     if (hutch_batch_source_load(&plan->tasks, &item->place, &text, &record, err) == 0 &&
-        hutch_batch_task_read(&plan->options, what, text, record, ret->task, err) == 0) {
-        if (hutch_batch_sample_own(what, ret->task, &ret->sample, err) == 0)
+        hutch_batch_task_read(&plan->options, where, text, record, ret->task, err) == 0) {
+        if (hutch_batch_sample_own(where, ret->task, &ret->sample, err) == 0)
             return 0;
         hutch_batch_task_done(ret->task);
     }
@@ -314,24 +321,24 @@ int hutch_batch_plan_load(struct batch_plan *plan, const struct batch_item *item
                           struct hutch_err *err)
 {
     struct batch_loaded loaded = { .task = NULL };
-    char what[BATCH_WHERE_MAX];
+    char where[BATCH_WHERE_MAX];
 
     if (!plan->has_samples) {
-        if (load_own(plan, item, &loaded, err) < 0)
+        if (load_own_program(plan, item, &loaded, err) < 0)
             return -1;
         *ret = loaded;
         return 0;
     }
-    if (get_task(plan, item->group, &loaded.task, err) < 0)
+    if (acquire_task(plan, item->group, &loaded.task, err) < 0)
         return -1;
-    describe(what, sizeof(what), &plan->samples, item->place.line);
+    format_where(where, sizeof(where), &plan->samples, item->place.line);
     if (hutch_batch_source_load(&plan->samples, &item->place, &loaded.text, &loaded.record, err) == 0 &&
-        hutch_batch_sample_read(what, loaded.record, loaded.task->prompt.text != NULL, &loaded.sample, err) == 0) {
+        hutch_batch_sample_read(where, loaded.record, loaded.task->prompt.text != NULL, &loaded.sample, err) == 0) {
         *ret = loaded;
         return 0;
     }
     free(loaded.text);
-    put_task(plan, item->group);
+    release_task(plan, item->group);
     return -1;
 }
 
@@ -340,7 +347,7 @@ void hutch_batch_plan_release(struct batch_plan *plan, const struct batch_item *
     if (!loaded->task)
         return;
     if (plan->has_samples) {
-        put_task(plan, item->group);
+        release_task(plan, item->group);
     } else {
         hutch_batch_task_done(loaded->task);
         free(loaded->task);

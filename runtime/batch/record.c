@@ -109,7 +109,7 @@ static void add_result(struct text_buffer *t, const struct batch_outcome *o)
 }
 
 char *hutch_batch_record_make(const struct batch_plan *plan, const struct batch_item *item,
-                            const struct batch_loaded *loaded, const struct batch_outcome *o, size_t *ret_len)
+                              const struct batch_loaded *loaded, const struct batch_outcome *o, size_t *ret_len)
 {
     const struct batch_task *task = loaded->task;
     bool is_reference = task->format == BATCH_HUMANEVAL || task->format == BATCH_MBPP;

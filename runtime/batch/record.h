@@ -27,6 +27,6 @@ char *hutch_batch_record_details(const struct hutch_result *result);
 
 /* The record on one line, with its newline, for the caller to free. NULL: ENOMEM. */
 char *hutch_batch_record_make(const struct batch_plan *plan, const struct batch_item *item,
-                            const struct batch_loaded *loaded, const struct batch_outcome *outcome, size_t *ret_len);
+                              const struct batch_loaded *loaded, const struct batch_outcome *outcome, size_t *ret_len);
 
 #endif

@@ -117,7 +117,7 @@ static bool is_cpu_time_used_up(const struct batch_run *run, const struct batch_
 /* The program's process is gone. The kernel ends it for time or memory while the judge, another process, lives on to
  * report it. */
 static void decide_by_loss(const struct batch_run *run, const struct hutch_result *r, struct json_view report,
-                       struct batch_run_verdict *v)
+                           struct batch_run_verdict *v)
 {
     int64_t number = 0, code = 0;
 
@@ -148,7 +148,7 @@ static enum batch_verdict verdict_of_failed_test(struct json_view exception)
 }
 
 static void decide_by_report(const struct batch_run *run, const struct hutch_result *r, struct json_view report,
-                         struct batch_run_verdict *v)
+                             struct batch_run_verdict *v)
 {
     struct json_view kind = hutch_json_view_get(report, "kind"), name = hutch_json_view_get(report, "name");
     struct json_view text_json = hutch_json_view_get(report, "text");
@@ -224,7 +224,7 @@ static void decide_by_failure(const struct hutch_result *r, struct batch_run_ver
 }
 
 static void decide_by_output(const struct batch_task *task, size_t index, const struct hutch_result *r,
-                         struct batch_run_verdict *v)
+                             struct batch_run_verdict *v)
 {
     auto_free char *want = NULL;
     struct hutch_err err;
