@@ -185,7 +185,7 @@ void hutch_loop_begin_turn(struct loop *loop)
     }
 }
 
-static void free_doomed(struct loop *loop)
+void hutch_loop_free_doomed(struct loop *loop)
 {
     while (loop->doomed) {
         struct doomed *d = loop->doomed;
@@ -197,7 +197,7 @@ static void free_doomed(struct loop *loop)
 
 void hutch_loop_end_turn(struct loop *loop, bool more)
 {
-    free_doomed(loop);
+    hutch_loop_free_doomed(loop);
     loop->is_in_turn = false;
     arm(loop, more ? 0 : loop->first ? loop->first->at : LOOP_NEVER);
 }
@@ -210,7 +210,7 @@ void hutch_loop_free_later(struct loop *loop, struct doomed *d, void *object, vo
 
 void hutch_loop_done(struct loop *loop)
 {
-    free_doomed(loop);
+    hutch_loop_free_doomed(loop);
     hutch_watch_remove(&loop->timer);
     hutch_fd_closep(&loop->timer_fd);
     hutch_fd_closep(&loop->epoll_fd);

@@ -48,7 +48,7 @@ struct loop {
     double armed;           /* when the timer fires */
     double due_now;         /* while deadlines are called: up to which moment; else 0 */
     bool is_in_turn;
-    char scratch[LOOP_SCRATCH_BYTES]; /* for a handler to read into; another's as soon as it returns */
+    _Alignas(16) char scratch[LOOP_SCRATCH_BYTES]; /* for a handler to read into; another's as soon as it returns */
 };
 #define LOOP_INIT { .epoll_fd = -1, .timer_fd = -1, .timer = WATCH_INIT, .armed = LOOP_NEVER }
 
@@ -80,5 +80,7 @@ void hutch_loop_advance_deadline(struct loop *loop, struct deadline *d, double a
 
 /* Calls @free with @object at the end of this turn, or of the next one. @d is a part of @object. */
 void hutch_loop_free_later(struct loop *loop, struct doomed *d, void *object, void (*free)(void *object));
+/* Now: no handler is at work. */
+void hutch_loop_free_doomed(struct loop *loop);
 
 #endif

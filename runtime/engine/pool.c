@@ -1,5 +1,6 @@
-#include "runtime/engine/engine_priv.h"
+#include "runtime/engine/pool.h"
 
+#include "runtime/run/supervisor.h"
 #include "sandbox/clock.h"
 #include "sandbox/log.h"
 
@@ -8,146 +9,218 @@
 #define SAME_DEATH_MS 20 /* apart, deaths have one cause: a launcher, a zygote, a group of processes */
 #define MAX_DEATHS 10
 
-static void on_due(void *owner, double now);
+static const struct slot_events slot_events;
 
-void hutch_pool_init(struct pool *pool, struct hutch_engine *engine, unsigned index)
+static const struct zygote_config *config_of(const struct pool *pool)
 {
-    *pool = (struct pool){ .clock = DEADLINE_INIT(on_due, pool), .engine = engine, .index = index, .target = engine->confs[index].min };
-    TAILQ_INIT(&pool->idle);
-    TAILQ_INIT(&pool->waiting);
+    return &pool->pools->configs->list[pool->index];
 }
+
+/* --- idle ones ------------------------------------------------------------------------------------------------------ */
+
+static void keep_idle(struct pool *pool, struct slot *slot)
+{
+    TAILQ_INSERT_HEAD(&pool->idle, slot, idle);
+    slot->is_idle = true;
+    pool->n_idle++;
+    pool->pools->n_prepared++;
+}
+
+static void take_idle(struct pool *pool, struct slot *slot)
+{
+    TAILQ_REMOVE(&pool->idle, slot, idle);
+    slot->is_idle = false;
+    pool->n_idle--;
+    pool->pools->n_prepared--;
+}
+
+static void discard_idle(struct pool *pool, struct slot *slot)
+{
+    take_idle(pool, slot);
+    hutch_slot_discard(slot);
+}
+
+/* --- building ------------------------------------------------------------------------------------------------------- */
+
+static void note_failure(struct pool *pool, const struct hutch_err *why);
 
 static bool build_one(struct pool *pool)
 {
-    struct hutch_engine *engine = pool->engine;
+    struct pools *pools = pool->pools;
     struct hutch_err err;
+    struct slot *slot = hutch_slot_create(pools->slots, pools->template, pool->index, false, NULL, &slot_events, pool, &err);
 
-    if (hutch_slot_create(engine, pool, engine->worker_template, pool->index, NULL, &err))
-        return true;
-    hutch_pool_on_failed(pool, &err);
-    return false;
+    if (!slot) {
+        note_failure(pool, &err);
+        return false;
+    }
+    pool->n_building++;
+    hutch_slot_build(slot);
+    return true;
 }
 
-void hutch_pool_refill(struct pool *pool)
+static void refill(struct pool *pool)
 {
-    struct hutch_engine *engine = pool->engine;
+    struct pools *pools = pool->pools;
     unsigned wanted;
 
-    if (engine->is_broken || !engine->helper.has_launcher || hutch_clock_ms() < pool->retry_at)
+    if (pools->core->is_broken || !pools->slots->helper->has_launcher || hutch_clock_ms() < pool->retry_at)
         return;
-    while (pool->n_building < pool->n_waiting) /* somebody waits for each of them */
+    while (pool->n_building < pool->n_waiting) /* each of them is waited for */
         if (!build_one(pool))
             return;
-    if (engine->confs[pool->index].has_given_up) { /* runs go to another one's pool */
+    if (config_of(pool)->has_given_up) { /* runs go to another one's pool */
         while (!TAILQ_EMPTY(&pool->idle))
-            hutch_slot_discard(TAILQ_FIRST(&pool->idle));
+            discard_idle(pool, TAILQ_FIRST(&pool->idle));
         return;
     }
     wanted = pool->n_waiting + (pool->target > pool->n_idle ? pool->target - pool->n_idle : 0);
-    while (pool->n_building < wanted && engine->n_building < engine->max_building)
+    while (pool->n_building < wanted && pools->slots->n_building < pools->max_building)
         if (!build_one(pool))
             return;
 }
 
-void hutch_pool_on_prepared(struct pool *pool, struct slot *slot)
+static void refuse_waiting(struct pool *pool, const struct hutch_err *why)
 {
-    struct hutch_engine *engine = pool->engine;
-    struct engine_run *run = TAILQ_FIRST(&pool->waiting);
+    while (!TAILQ_EMPTY(&pool->waiting)) {
+        struct pool_wait *wait = TAILQ_FIRST(&pool->waiting);
 
-    pool->failures = pool->deaths = 0;
-    if (run) {
-        TAILQ_REMOVE(&pool->waiting, run, waiting);
-        run->is_in_pool = false;
-        pool->n_waiting--;
-        hutch_slot_give(slot, run);
-    } else {
-        TAILQ_INSERT_HEAD(&pool->idle, slot, idle);
-        slot->is_idle = true;
-        pool->n_idle++;
-        engine->n_prepared++;
+        hutch_pool_leave(wait);
+        wait->on_refused(wait->owner, why);
     }
-    /* There is room for another build, of any pool. */
-    for (size_t i = 0; i < engine->n_confs && engine->n_building < engine->max_building; i++)
-        hutch_pool_refill(&engine->pools[i]);
 }
 
-void hutch_pool_on_failed(struct pool *pool, const struct hutch_err *why)
+/* One on its way did not get there. */
+static void note_failure(struct pool *pool, const struct hutch_err *why)
 {
-    struct hutch_engine *engine = pool->engine;
-    double wait;
+    struct core *core = pool->pools->core;
+    double wait, now = hutch_clock_ms();
     struct hutch_err unknown;
 
     if (!why) {
-        double now = hutch_clock_ms();
-
         if (now - pool->counted_death > SAME_DEATH_MS) {
             pool->deaths++;
             pool->counted_death = now;
         }
-        if (pool->deaths < MAX_DEATHS) { /* somebody killed a process, and that can happen to the next one too */
-            hutch_pool_refill(pool);
+        if (pool->deaths < MAX_DEATHS) { /* a process was killed, and that can happen to the next one too */
+            refill(pool);
             return;
         }
         hutch_err_set(&unknown, 0, "%u sandboxes in a row broke before they were ready", pool->deaths);
         why = &unknown;
     }
-    hutch_log_debug("engine: pool '%s': %s", engine->confs[pool->index].name, why->msg);
+    hutch_log_debug("engine: pool '%s': %s", config_of(pool)->name, why->msg);
     pool->failures++;
     wait = BACKOFF_MS << (pool->failures < 8 ? pool->failures - 1 : 7);
-    pool->retry_at = hutch_clock_ms() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
-    hutch_loop_advance_deadline(&engine->loop, &pool->clock, pool->retry_at);
-    if (pool->failures < ENGINE_MAX_RESTARTS)
+    pool->retry_at = now + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
+    hutch_loop_advance_deadline(&core->loop, &pool->clock, pool->retry_at);
+    if (pool->failures < CORE_MAX_RESTARTS)
         return;
-    if (!engine->has_worked) {
-        hutch_engine_break(engine, why);
-        return;
-    }
-    while (!TAILQ_EMPTY(&pool->waiting))
-        hutch_run_refuse(TAILQ_FIRST(&pool->waiting), why);
+    if (!core->has_worked)
+        hutch_core_break(core, why);
+    else
+        refuse_waiting(pool, why);
 }
 
-void hutch_pool_ask(struct pool *pool, struct engine_run *run)
+/* --- what a sandbox tells ------------------------------------------------------------------------------------------- */
+
+static void on_prepared(void *owner, struct slot *slot)
 {
-    struct hutch_engine *engine = pool->engine;
+    struct pool *pool = owner;
+    struct pool_wait *wait = TAILQ_FIRST(&pool->waiting);
+
+    pool->n_building--;
+    pool->failures = pool->deaths = 0;
+    if (wait) {
+        hutch_pool_leave(wait);
+        wait->on_slot(wait->owner, slot);
+    } else {
+        keep_idle(pool, slot);
+    }
+    hutch_pools_refill(pool->pools); /* there is room for another build, of any pool */
+}
+
+static void on_failed(void *owner, struct slot *slot, const struct hutch_err *why)
+{
+    struct pool *pool = owner;
+
+    if (slot->is_idle) {
+        take_idle(pool, slot);
+        refill(pool);
+    } else {
+        pool->n_building--;
+        note_failure(pool, why);
+    }
+}
+
+static void on_refused(void *owner, struct slot *slot, const struct hutch_err *why)
+{
+    struct pool *pool = owner;
+
+    (void)slot;
+    pool->n_building--;
+    refuse_waiting(pool, why);
+}
+
+/* The others come only when it was taken, and is another's. */
+static const struct slot_events slot_events = { .on_prepared = on_prepared, .on_failed = on_failed, .on_refused = on_refused };
+
+/* --- asking --------------------------------------------------------------------------------------------------------- */
+
+bool hutch_pool_has_idle(const struct pools *pools, unsigned index)
+{
+    return pools->list[index].n_idle > 0;
+}
+
+void hutch_pool_ask(struct pools *pools, unsigned index, struct pool_wait *wait)
+{
+    struct pool *pool = &pools->list[index];
     struct slot *slot = TAILQ_FIRST(&pool->idle); /* the youngest: its memory is in the caches */
 
-    run->was_prepared = slot != NULL;
     if (slot) {
-        TAILQ_REMOVE(&pool->idle, slot, idle);
-        slot->is_idle = false;
-        pool->n_idle--;
-        engine->n_prepared--;
-        engine->from_pool++;
-        hutch_slot_give(slot, run);
+        take_idle(pool, slot);
+        pools->from_pool++;
+        wait->on_slot(wait->owner, slot);
         return;
     }
-    engine->on_demand++;
+    pools->on_demand++;
     pool->last_missed = hutch_clock_ms();
-    hutch_loop_advance_deadline(&engine->loop, &pool->clock, pool->last_missed + (double)engine->trim_ms);
-    if (pool->target < engine->confs[pool->index].max)
+    hutch_loop_advance_deadline(&pools->core->loop, &pool->clock, pool->last_missed + (double)pools->trim_ms);
+    if (pool->target < config_of(pool)->max)
         pool->target++;
-    TAILQ_INSERT_TAIL(&pool->waiting, run, waiting);
-    run->is_in_pool = true;
+    TAILQ_INSERT_TAIL(&pool->waiting, wait, link);
+    wait->pool = pool;
     pool->n_waiting++;
-    hutch_pool_refill(pool);
+    refill(pool);
 }
 
-/* A pool that was large enough for a while may be too large. */
+void hutch_pool_leave(struct pool_wait *wait)
+{
+    if (!wait->pool)
+        return;
+    TAILQ_REMOVE(&wait->pool->waiting, wait, link);
+    wait->pool->n_waiting--;
+    wait->pool = NULL;
+}
+
+/* --- clocks --------------------------------------------------------------------------------------------------------- */
+
+/* A pool that was large enough for a while may be too large. Says when that is to be asked again. */
 static double trim(struct pool *pool, double now)
 {
-    struct hutch_engine *engine = pool->engine;
-    double due = pool->last_missed + (double)engine->trim_ms;
+    unsigned min = config_of(pool)->min;
+    double trim_ms = (double)pool->pools->trim_ms, due = pool->last_missed + trim_ms;
 
-    if (pool->target <= engine->confs[pool->index].min && pool->n_idle <= pool->target)
+    if (pool->target <= min && pool->n_idle <= pool->target)
         return LOOP_NEVER;
     if (now < due)
         return due;
     pool->last_missed = now; /* one step, then another while */
-    if (pool->target > engine->confs[pool->index].min)
-        pool->target -= (pool->target - engine->confs[pool->index].min + 1) / 2;
+    if (pool->target > min)
+        pool->target -= (pool->target - min + 1) / 2;
     while (pool->n_idle > pool->target)
-        hutch_slot_discard(TAILQ_LAST(&pool->idle, slot_list));
-    return pool->target > engine->confs[pool->index].min ? now + (double)engine->trim_ms : LOOP_NEVER;
+        discard_idle(pool, TAILQ_LAST(&pool->idle, slot_list));
+    return pool->target > min ? now + trim_ms : LOOP_NEVER;
 }
 
 static void on_due(void *owner, double now)
@@ -155,6 +228,49 @@ static void on_due(void *owner, double now)
     struct pool *pool = owner;
     double due = trim(pool, now);
 
-    hutch_pool_refill(pool);
-    hutch_loop_advance_deadline(&pool->engine->loop, &pool->clock, pool->retry_at > now && pool->retry_at < due ? pool->retry_at : due);
+    refill(pool);
+    hutch_loop_advance_deadline(&pool->pools->core->loop, &pool->clock,
+                                pool->retry_at > now && pool->retry_at < due ? pool->retry_at : due);
+}
+
+/* --- all of them ---------------------------------------------------------------------------------------------------- */
+
+void hutch_pools_init(struct pools *pools, struct slots *slots, const struct zygote_configs *configs)
+{
+    *pools = (struct pools){ .core = slots->core, .slots = slots, .configs = configs };
+}
+
+void hutch_pools_configure(struct pools *pools)
+{
+    for (unsigned i = 0; i < pools->configs->n; i++) {
+        struct pool *pool = &pools->list[i];
+
+        *pool = (struct pool){ .pools = pools, .index = i, .target = pools->configs->list[i].min,
+                               .clock = DEADLINE_INIT(on_due, pool) };
+        TAILQ_INIT(&pool->idle);
+        TAILQ_INIT(&pool->waiting);
+    }
+}
+
+void hutch_pools_done(struct pools *pools)
+{
+    for (unsigned i = 0; i < pools->configs->n; i++)
+        hutch_loop_set_deadline(&pools->core->loop, &pools->list[i].clock, LOOP_NEVER);
+}
+
+void hutch_pools_refill(struct pools *pools)
+{
+    for (unsigned i = 0; i < pools->configs->n; i++)
+        refill(&pools->list[i]);
+}
+
+void hutch_pools_refill_soon(struct pools *pools)
+{
+    for (unsigned i = 0; i < pools->configs->n; i++)
+        hutch_loop_advance_deadline(&pools->core->loop, &pools->list[i].clock, 0);
+}
+
+void hutch_pool_refill_in(struct pools *pools, unsigned index, double ms)
+{
+    hutch_loop_advance_deadline(&pools->core->loop, &pools->list[index].clock, hutch_clock_ms() + ms);
 }

@@ -1,4 +1,4 @@
-#include "runtime/engine/engine_priv.h"
+#include "runtime/engine/run.h"
 
 #include "runtime/run/verdict.h"
 #include "sandbox/clock.h"
@@ -6,31 +6,71 @@
 #include "sandbox/log.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
+#include <unistd.h>
 
 #define REFILL_AFTER_MS 2 /* short runs have the processor to themselves */
-#define INPUT_TURNS 16
 #define DRAIN_TURNS 64    /* times STREAM_BUF: more than a pipe can hold */
+
+static const struct slot_events slot_events;
+
+/* --- life ---------------------------------------------------------------------------------------------------------- */
+
+static void on_slot(void *owner, struct slot *slot)
+{
+    struct engine_run *run = owner;
+
+    run->slot = slot;
+    hutch_slot_take(slot, run->data_dir, &slot_events, run);
+}
+
+static void on_no_slot(void *owner, const struct hutch_err *why)
+{
+    struct engine_run *run = owner;
+
+    run->kind->refuse(run, why);
+}
+
+static void on_input_room(void *owner, short revents);
+
+struct engine_run *hutch_run_create(struct runs *runs)
+{
+    struct engine_run *run = calloc(1, sizeof(*run));
+
+    if (!run)
+        return NULL;
+    run->runs = runs;
+    run->wait = (struct pool_wait){ .on_slot = on_slot, .on_refused = on_no_slot, .owner = run };
+    run->input = (struct run_input)RUN_INPUT_INIT;
+    run->input.on_room = on_input_room;
+    run->input.owner = run;
+    run->before = (struct file_list)FILE_LIST_INIT;
+    hutch_result_init(&run->result);
+    return run;
+}
 
 void hutch_run_free(struct engine_run *run)
 {
     if (!run)
         return;
-    hutch_interpreter_free(run->interpreter);
-    hutch_cell_run_free(run->cell_run);
+    if (run->kind && run->kind->free)
+        run->kind->free(run);
+    hutch_pool_leave(&run->wait);
+    hutch_input_done(&run->input);
     free(run->job);
-    free(run->input);
-    hutch_fd_closep(&run->source_fd);
     free(run->data_dir);
     hutch_file_list_done(&run->before);
     hutch_result_done(&run->result);
     hutch_template_unref(run->template);
     free(run);
+}
+
+void hutch_run_leave_slot(struct engine_run *run)
+{
+    hutch_input_stop(&run->input);
+    run->slot = NULL;
 }
 
 /* --- results ------------------------------------------------------------------------------------------------------ */
@@ -40,77 +80,68 @@ static void fill_public(const struct engine_run *run, struct hutch_run_details *
     hutch_result_publish(&run->result, details, ret);
     ret->was_prepared = run->was_prepared;
     ret->restarts = (int)run->restarts;
-    ret->zygote = run->is_exec ? NULL : run->engine->confs[run->zygote_index].name;
-    ret->cell = run->cell_run ? hutch_cell_run_result(run->cell_run) : NULL;
+    ret->zygote = run->is_exec ? NULL : run->runs->pools->configs->list[run->zygote_index].name;
 }
 
 /* The last that is done for a run. */
 static void deliver(struct engine_run *run)
 {
-    struct hutch_engine *engine = run->engine;
+    struct runs *runs = run->runs;
+    const struct hutch_cell_result *cell = NULL;
     struct hutch_run_details details;
     struct hutch_result result;
 
     if (run->stage == RUN_ENDING) {
-        TAILQ_REMOVE(&engine->ending, run, link);
+        TAILQ_REMOVE(&runs->ending, run, link);
     } else {
-        TAILQ_REMOVE(&engine->active, run, link);
-        engine->n_active--;
+        TAILQ_REMOVE(&runs->active, run, link);
+        runs->n_active--;
     }
-    engine->finished++;
+    runs->finished++;
     run->result.total_ms = hutch_clock_ms() - run->t_submitted;
-    if (run->cell_run)
-        hutch_cell_run_finish(run->cell_run);
+    if (run->kind->finish)
+        cell = run->kind->finish(run);
     fill_public(run, &details, &result);
+    result.cell = cell;
     if (run->on_result)
         run->on_result(run->user, run->id, &result);
     hutch_run_free(run);
 }
 
-void hutch_run_deliver_ending(struct hutch_engine *engine)
+void hutch_runs_deliver_ending(struct runs *runs)
 {
-    struct engine_run *last = TAILQ_LAST(&engine->ending, run_list), *run;
+    struct engine_run *last = TAILQ_LAST(&runs->ending, run_list), *run;
 
     if (!last)
         return;
     do { /* no further than that: a callback may add to them */
-        run = TAILQ_FIRST(&engine->ending);
+        run = TAILQ_FIRST(&runs->ending);
         deliver(run);
     } while (run != last);
 }
 
-static void leave_pool(struct engine_run *run)
-{
-    struct pool *pool = &run->engine->pools[run->zygote_index];
-
-    if (!run->is_in_pool)
-        return;
-    TAILQ_REMOVE(&pool->waiting, run, waiting);
-    run->is_in_pool = false;
-    pool->n_waiting--;
-}
-
-/* Out of whatever it is in, with the result that it has by now; delivered by the next dispatch. */
+/* Out of whatever it is in, with the result that it has by now; delivered by the next turn. */
 static void end(struct engine_run *run)
 {
-    struct hutch_engine *engine = run->engine;
+    struct runs *runs = run->runs;
 
     if (run->stage == RUN_ENDING)
         return;
-    leave_pool(run);
+    hutch_pool_leave(&run->wait);
     if (run->stage == RUN_QUEUED) {
-        TAILQ_REMOVE(&engine->queue, run, link);
-        engine->n_queued--;
+        TAILQ_REMOVE(&runs->queue, run, link);
+        runs->n_queued--;
     } else {
-        TAILQ_REMOVE(&engine->active, run, link);
-        engine->n_active--;
+        TAILQ_REMOVE(&runs->active, run, link);
+        runs->n_active--;
     }
     run->stage = RUN_ENDING;
-    TAILQ_INSERT_TAIL(&engine->ending, run, link);
-    hutch_loop_wake(&engine->loop);
+    TAILQ_INSERT_TAIL(&runs->ending, run, link);
+    hutch_loop_wake(&runs->core->loop);
 }
 
-static void say(struct engine_run *run, enum hutch_verdict verdict, int exit_code, const char *message)
+/* The result of a run whose code never ran. */
+static void write_result(struct engine_run *run, enum hutch_verdict verdict, int exit_code, const char *message)
 {
     double now = hutch_clock_ms();
     struct run_result *r = &run->result;
@@ -124,22 +155,21 @@ static void say(struct engine_run *run, enum hutch_verdict verdict, int exit_cod
         r->limits[i].asked = run->limits[i];
 }
 
-void hutch_run_refuse(struct engine_run *run, const struct hutch_err *why)
+void hutch_run_fail(struct engine_run *run, const struct hutch_err *why)
 {
-    if (run->session) {
-        leave_pool(run);
-        hutch_session_on_refused(run->session, why);
-        return;
-    }
-    say(run, HUTCH_SETUP_FAILED, 125, why->msg);
+    write_result(run, HUTCH_SETUP_FAILED, 125, why->msg);
     end(run);
 }
 
 void hutch_run_withdraw(struct engine_run *run)
 {
-    leave_pool(run);
-    if (run->slot)
-        hutch_slot_discard(run->slot);
+    struct slot *slot = run->slot;
+
+    hutch_pool_leave(&run->wait);
+    if (!slot)
+        return;
+    hutch_run_leave_slot(run);
+    hutch_slot_discard(slot);
 }
 
 void hutch_run_cancel(struct engine_run *run)
@@ -152,21 +182,18 @@ void hutch_run_cancel(struct engine_run *run)
         return;
     }
     hutch_run_withdraw(run);
-    say(run, HUTCH_KILLED, -1, "the run was cancelled before it began");
+    write_result(run, HUTCH_KILLED, -1, "the run was cancelled before it began");
     end(run);
 }
 
-int hutch_run_signal(struct hutch_engine *engine, uint64_t id, int sig)
+void hutch_run_signal(struct engine_run *run, int sig)
 {
-    struct engine_run *run;
-
-    TAILQ_FOREACH(run, &engine->active, link)
-        if (run->id == id && run->stage == RUN_RUNNING) {
-            hutch_supervisor_pass_signal(run->slot->supervisor, sig);
-            hutch_loop_advance_deadline(&engine->loop, &run->slot->clock, 0); /* its patience has an end */
-            return 1;
-        }
-    return hutch_engine_cancel(engine, id);
+    if (run->stage != RUN_RUNNING) {
+        hutch_run_cancel(run);
+        return;
+    }
+    hutch_supervisor_pass_signal(run->slot->supervisor, sig);
+    hutch_loop_advance_deadline(&run->runs->core->loop, &run->slot->clock, 0); /* its patience has an end */
 }
 
 /* --- the end of a run ---------------------------------------------------------------------------------------------- */
@@ -179,10 +206,11 @@ static bool is_empty(int dirfd)
     return syscall(SYS_getdents64, dirfd, entries, sizeof(entries)) == 48; /* "." and "..", 24 bytes each */
 }
 
-static void collect(struct slot *slot)
+/* What it did to its files, and where they are. */
+static void collect(struct engine_run *run)
 {
-    struct engine_run *run = slot->run;
-    struct hutch_engine *engine = slot->engine;
+    struct slot *slot = run->slot;
+    struct core *core = run->runs->core;
     struct run_result *r = &run->result;
     char id[STATE_ID_LEN + 1];
     struct hutch_err why;
@@ -195,15 +223,15 @@ static void collect(struct slot *slot)
     }
     if (!run->keep_data || (r->files.added.n == 0 && !r->files.truncated))
         return;
-    snprintf(id, sizeof(id), "%.8s%08x", engine->state.id, slot->id);
-    if (hutch_state_keep_directory(&engine->state, engine->data_root_fd, slot->data_name, id, &r->directory, &why) < 0)
+    snprintf(id, sizeof(id), "%.8s%08x", core->state.id, slot->id);
+    if (hutch_state_keep_directory(&core->state, core->data_root_fd, slot->data_name, id, &r->directory, &why) < 0)
         hutch_supervisor_admit_loss(slot->supervisor, &why);
 }
 
-static void judge(struct slot *slot)
+static void judge(struct engine_run *run)
 {
+    struct slot *slot = run->slot;
     struct supervisor *s = slot->supervisor;
-    struct engine_run *run = slot->run;
     struct sandbox_end end_of_slot = { .usage = s->usage };
     const struct sandbox_cgroup *cg = &slot->sb.cgroup;
     const struct sandbox_cgroup none = CGROUP_INIT;
@@ -218,7 +246,7 @@ static void judge(struct slot *slot)
         hutch_log_debug("engine: %s", err.msg);
     if (s->has_ended)
         return;
-    /* It was killed, and who reaps it may not have said a word. A sample has user and system together. */
+    /* It was killed, and the one that reaps it may not have said a word. A sample has user and system together. */
     if (end_of_slot.cgroup.cpu_user_us == UINT64_MAX && !slot->is_reaped) {
         run->result.cpu_user_ms = s->last.cpu_ms ? s->last.cpu_ms : HUTCH_UNKNOWN;
         run->result.cpu_system_ms = s->last.cpu_ms ? 0 : HUTCH_UNKNOWN;
@@ -227,41 +255,28 @@ static void judge(struct slot *slot)
         run->result.memory_peak_bytes = HUTCH_UNKNOWN;
 }
 
-static void finish(struct slot *slot, bool has_files)
+void hutch_run_deliver(struct engine_run *run, bool has_files)
 {
-    struct engine_run *run = slot->run;
+    if (has_files)
+        collect(run);
+    hutch_input_stop(&run->input);
+    deliver(run);
+}
 
-    hutch_watch_remove(&slot->source); /* its descriptor is closed with the run */
-    judge(slot);
-    if (run->session) {
-        run->slot = NULL;
-        hutch_session_on_death(run->session);
-    } else {
-        if (has_files)
-            collect(slot);
-        deliver(run);
-    }
-    slot->run = NULL;
+static void finish(struct engine_run *run, bool has_files)
+{
+    struct slot *slot = run->slot;
+
+    judge(run);
+    run->kind->die(run, has_files);
     hutch_slot_discard(slot);
 }
 
-void hutch_run_on_death(struct slot *slot)
+static void on_dead(void *owner, struct slot *slot)
 {
-    finish(slot, slot->supervisor->has_ended || slot->run->data_dir || !is_empty(slot->data_dirfd));
-}
+    struct engine_run *run = owner;
 
-static void on_death(struct watch *w, uint32_t events)
-{
-    (void)events;
-    hutch_run_on_death(w->owner);
-}
-
-void hutch_run_await_death(struct slot *slot)
-{
-    struct hutch_err err;
-
-    if (hutch_watch_add(&slot->death, &slot->engine->loop, slot->sb.pidfd, EPOLLIN, on_death, slot, &err) < 0)
-        hutch_run_on_death(slot);
+    finish(run, slot->supervisor->has_ended || run->data_dir || !is_empty(slot->data_dirfd));
 }
 
 static void drain(struct supervisor *s)
@@ -279,166 +294,144 @@ static void drain(struct supervisor *s)
     }
 }
 
-/* An interpreter that ended by itself before it could execute a cell will do so again; one that was killed will not. */
-static void fail_interpreter(struct slot *slot)
+static void restart(struct engine_run *run, const struct hutch_err *why)
 {
-    struct supervisor *s = slot->supervisor;
-    struct engine_run *run = slot->run;
-    struct hutch_err why;
-    const char *words;
+    struct core *core = run->runs->core;
+    struct hutch_err err;
 
-    if (!s->has_ended || !WIFEXITED(s->status)) {
-        hutch_slot_fail(slot, NULL);
+    if (run->stage == RUN_ENDING)
+        return;
+    if (run->strikes > CORE_MAX_RESTARTS || run->input.has_read_source || core->is_broken) {
+        if (why)
+            err = *why;
+        else
+            hutch_err_set(&err, 0, "its sandbox was broken from outside, %u times%s", run->strikes,
+                          run->input.has_read_source ? ", after some of its input had been read" : "");
+        run->kind->refuse(run, core->is_broken && !why ? &core->why : &err);
         return;
     }
-    words = run->interpreter->why[0] ? run->interpreter->why : run->interpreter->last_words;
-    hutch_err_set(&why, 0, "the interpreter ended with exit code %d before it could execute a cell%s%s", WEXITSTATUS(s->status),
-                  words[0] ? ": " : "", words);
-    hutch_slot_discard(slot);
-    hutch_run_refuse(run, &why);
+    run->restarts++;
+    run->runs->restarted++;
+    hutch_file_list_done(&run->before);
+    if (run->kind->reset)
+        run->kind->reset(run);
+    hutch_run_activate(run);
 }
 
-static void be_over(struct slot *slot)
+static void on_failed(void *owner, struct slot *slot, const struct hutch_err *why)
 {
+    struct engine_run *run = owner;
+    struct pools *pools = run->runs->pools;
+    unsigned index = run->zygote_index;
+    bool is_from_pool = !run->template;
+
+    hutch_run_leave_slot(run);
+    /* Those that were there before may have been killed together, and there is an end to them. */
+    if (slot->t_prepared == 0 || slot->t_prepared > run->t_active)
+        run->strikes++;
+    restart(run, why);
+    if (is_from_pool)
+        hutch_pool_refill_in(pools, index, 0);
+}
+
+static void on_refused(void *owner, struct slot *slot, const struct hutch_err *why)
+{
+    struct engine_run *run = owner;
+
+    (void)slot;
+    hutch_run_leave_slot(run);
+    run->kind->refuse(run, why);
+}
+
+/* Nothing more comes from the sandbox but the death of its processes. */
+static void be_over(struct engine_run *run)
+{
+    struct slot *slot = run->slot;
     struct supervisor *s = slot->supervisor;
-    struct engine_run *run = slot->run;
     bool has_begun = s->t_started > 0 && !s->setup_failed;
+    struct hutch_err why;
+    enum run_outcome outcome;
 
     drain(s);
-    if (run->interpreter) {
-        hutch_interpreter_finish(run->interpreter);
-        if (!run->interpreter->is_ready && s->reason == END_OWN) { /* no code of anybody's has run */
-            fail_interpreter(slot);
-            return;
-        }
+    outcome = run->kind->conclude(run, &why);
+    if (outcome == OUTCOME_REFUSE) {
+        hutch_run_withdraw(run);
+        run->kind->refuse(run, &why);
+        return;
     }
     /* Killed before anything was executed; or before the worker had read its job, which the socket remembers, and the program could not
      * bring about once it is read. */
-    if (((!has_begun && !s->setup_failed) || s->report_errno == ECONNRESET || slot->lost_job) && s->reason == END_OWN &&
-        s->out.seen == 0 && s->err_out.seen == 0) {
+    if (outcome == OUTCOME_AGAIN ||
+        (((!has_begun && !s->setup_failed) || s->report_errno == ECONNRESET || run->lost_job) && s->reason == END_OWN &&
+         s->out.seen == 0 && s->err_out.seen == 0)) {
         hutch_slot_fail(slot, NULL);
         return;
     }
-    if (!has_begun || (s->has_ended && !run->data_dir && is_empty(slot->data_dirfd))) {
-        finish(slot, false);
-        return;
-    }
-    /* Files are looked at when nobody is left who could change them; and what a killed program used, only who reaps it knows. */
-    hutch_sandbox_kill(&slot->sb);
-    if (slot->sb.cgroup.controllers && !s->has_ended) { /* reaping it takes the cgroup away, and with it the word on who killed */
-        hutch_cgroup_read_usage(&slot->sb.cgroup, &slot->usage);
-        slot->has_usage = true;
-    }
-    hutch_slot_set_state(slot, SLOT_DYING);
-    if (s->has_ended || !hutch_slot_reap(slot))
-        hutch_run_await_death(slot);
+    /* Files are looked at when no process is left that could change them; and what a killed program used, only the one that reaps it
+     * knows. */
+    if (!has_begun || (s->has_ended && !run->data_dir && is_empty(slot->data_dirfd)))
+        finish(run, false);
+    else
+        hutch_slot_end(slot);
 }
 
-/* --- its execution ---------------------------------------------------------------------------------------------------- */
+/* --- its course in a sandbox --------------------------------------------------------------------------------------- */
 
 static void on_data(void *user, const struct out_stream *s, const char *data, size_t len)
 {
     struct slot *slot = user;
-    struct engine_run *run = slot->run;
+    struct engine_run *run = slot->owner;
 
-    if (run->interpreter)
-        hutch_interpreter_hear(run->interpreter, s == &slot->supervisor->out ? 1 : 2, data, len);
-    else
-        run->on_output(run->user, run->id, s == &slot->supervisor->out ? 1 : 2, data, len);
+    run->kind->hear(run, s == &slot->supervisor->out ? 1 : 2, data, len);
 }
 
-static void send_job(struct slot *slot)
+static void on_ready(void *owner, struct slot *slot, int which, short revents)
 {
-    const struct engine_run *run = slot->run;
-
-    while (slot->job_sent < run->job_len && slot->supervisor->report_fd >= 0) {
-        ssize_t n = TEMP_FAILURE_RETRY(send(slot->supervisor->report_fd, run->job + slot->job_sent, run->job_len - slot->job_sent,
-                                            MSG_NOSIGNAL | MSG_DONTWAIT));
-
-        if (n < 0 && errno == EAGAIN) {
-            hutch_watch_change(&slot->job, EPOLLIN | EPOLLOUT | EPOLLET);
-            return;
-        }
-        if (n < 0) { /* it is dead: init tells */
-            slot->lost_job = true;
-            break;
-        }
-        slot->job_sent += (size_t)n;
-    }
-    hutch_watch_change(&slot->job, EPOLLIN | EPOLLET);
-}
-
-static void pump_input(struct slot *slot);
-
-static void on_input(struct watch *w, uint32_t events)
-{
-    struct slot *slot = w->owner;
-
-    if (slot->run->source_fd >= 0)
-        pump_input(slot);
-    else
-        hutch_run_turn(slot, SUPERVISOR_IN, events & EPOLLERR ? POLLERR : POLLOUT);
-}
-
-/* As much as goes from the source to the program without waiting. The source may be a file, which an epoll set does not take: what
- * can be read is asked of poll(2), and the set wakes us for the rest. */
-static void pump_input(struct slot *slot)
-{
-    struct in_stream *in = &slot->supervisor->in;
-    struct hutch_err err;
-
-    for (int i = 0; i < INPUT_TURNS && in->pipe_fd >= 0; i++) {
-        struct pollfd p[2];
-
-        hutch_in_stream_poll(in, &p[0], &p[1]);
-        if (poll(p, ARRAY_SIZE(p), 0) <= 0)
-            break;
-        slot->run->has_read_source |= p[0].revents != 0;
-        hutch_in_stream_run(in, &p[0], &p[1]);
-        if (in->source_errno) {
-            hutch_supervisor_end(slot->supervisor, END_INPUT);
-            break;
-        }
-    }
-    hutch_watch_remove(&slot->source);
-    if (in->pipe_fd < 0 || in->source_errno)
-        return;
-    if (slot->in.fd < 0 && hutch_watch_add(&slot->in, &slot->engine->loop, in->pipe_fd, 0, on_input, slot, &err) < 0)
-        hutch_log_debug("engine: %s", err.msg);
-    if (in->end > in->start || hutch_watch_add(&slot->source, &slot->engine->loop, in->source_fd, EPOLLIN, on_input, slot, &err) < 0)
-        hutch_watch_change(&slot->in, EPOLLOUT);
-    else
-        hutch_watch_change(&slot->in, 0); /* that nobody reads any more is always told */
-}
-
-/* What the pipe takes at once, and the rest when there is room. */
-static void send_input(struct slot *slot)
-{
+    struct engine_run *run = owner;
     struct supervisor *s = slot->supervisor;
-    struct pollfd none = { .fd = -1 }, p = { .fd = s->in.pipe_fd, .revents = POLLOUT };
+    struct pollfd p[SUPERVISOR_FDS];
     struct hutch_err err;
 
-    if (slot->run->source_fd >= 0) {
-        s->in.source_fd = slot->run->source_fd;
-        pump_input(slot);
-        return;
-    }
-    s->in.text = slot->run->input;
-    s->in.end = slot->run->input_len;
-    hutch_in_stream_run(&s->in, &none, &p);
-    if (s->in.pipe_fd >= 0 &&
-        hutch_watch_add(&slot->in, &slot->engine->loop, s->in.pipe_fd, EPOLLOUT, on_input, slot, &err) < 0)
-        hutch_in_stream_close(&s->in);
+    if (which == SUPERVISOR_REPORT && revents & POLLOUT && run->kind->on_writable)
+        run->kind->on_writable(run);
+    for (size_t i = 0; i < SUPERVISOR_FDS; i++)
+        p[i] = (struct pollfd){ .fd = -1 };
+    p[which] = (struct pollfd){ .fd = 0, .revents = revents }; /* the number does not matter, as long as it is one */
+    if (hutch_supervisor_turn(s, p, &err) < 0)
+        hutch_supervisor_end(s, END_OUTPUT);
+    if (hutch_supervisor_is_over(s))
+        be_over(run);
+    else if (s->has_followed && run->kind->on_followed)
+        run->kind->on_followed(run);
+    else if (s->rest_ms > 0) /* its next check may have come nearer */
+        hutch_loop_advance_deadline(&run->runs->core->loop, &slot->clock, s->next_data);
 }
 
-void hutch_run_begin(struct slot *slot)
+static void on_input_room(void *owner, short revents)
 {
-    struct hutch_engine *engine = slot->engine;
-    struct engine_run *run = slot->run;
+    struct engine_run *run = owner;
+
+    on_ready(run, run->slot, SUPERVISOR_IN, revents);
+}
+
+/* Tells the worker what to execute. From then on its code may run. */
+static int start_worker(struct engine_run *run, struct hutch_err *err)
+{
+    struct slot *slot = run->slot;
+
+    if (hutch_sandbox_order(&slot->sb, INIT_START, slot->holder_pid, -1) < 0 || run->kind->start(run, err) < 0)
+        return -1;
+    hutch_supervisor_started(slot->supervisor);
+    return 0;
+}
+
+static void begin(struct engine_run *run)
+{
+    struct slot *slot = run->slot;
     struct supervisor *s = slot->supervisor;
-    struct hutch_err err;
-    double now;
-    ssize_t n;
+    struct loop *loop = &run->runs->core->loop;
+    bool has_input = run->input.len > 0; /* before its code, so that it is there when the code looks, as with a file for standard input */
+    struct hutch_err err = { 0 };
 
     s->t0 = run->t_active;
     s->sandbox = &slot->sb;
@@ -446,135 +439,190 @@ void hutch_run_begin(struct slot *slot)
     s->data_dirfd = slot->data_dirfd;
     s->out.capture = &run->result.out;
     s->err_out.capture = &run->result.err_out;
-    if (run->on_output || run->session || run->cell_run)
+    if (run->kind->wants_output(run))
         s->out.on_data = s->err_out.on_data = on_data;
     hutch_supervisor_set_limits(s, run->limits, run->grace_ms);
-    if (run->input_len > 0) /* before its code, so that it is there when the code looks, as with a file for standard input */
-        send_input(slot);
-    if (!slot->is_exec) {
-        if (hutch_sandbox_order(&slot->sb, INIT_START, slot->holder_pid, -1) < 0) {
-            hutch_slot_fail(slot, NULL);
-            return;
-        }
-        if (run->session || run->cell_run) {
-            if ((run->session ? hutch_session_begin(run->session, slot, &err) : hutch_cell_run_begin(run->cell_run, slot, &err)) < 0) {
-                hutch_slot_fail(slot, &err);
-                return;
-            }
-        } else {
-            n = send(s->report_fd, run->job, run->job_len, MSG_NOSIGNAL | MSG_DONTWAIT);
-            if (n < 0 && errno != EAGAIN) {
-                hutch_slot_fail(slot, NULL);
-                return;
-            }
-            slot->job_sent = n > 0 ? (size_t)n : 0;
-            if (slot->job_sent < run->job_len)
-                hutch_watch_change(&slot->job, EPOLLIN | EPOLLOUT | EPOLLET);
-        }
-        hutch_supervisor_started(s);
+    if (has_input)
+        hutch_input_start(&run->input, loop, s);
+    if (!slot->is_exec && start_worker(run, &err) < 0) {
+        hutch_slot_fail(slot, err.msg[0] ? &err : NULL);
+        return;
     }
-    /* From here on its code may run. */
     run->stage = RUN_RUNNING;
     hutch_slot_set_state(slot, SLOT_RUNNING);
-    if (run->input_len == 0)
-        send_input(slot);
+    if (!has_input)
+        hutch_input_start(&run->input, loop, s);
     run->result.queued_ms = run->t_active - run->t_submitted;
     hutch_supervisor_note_limits(s, &slot->template->spec);
     if (run->lowers_cpu)
         run->result.limits[LIMIT_CPU_TIME].enforcers |= 1u << ENFORCER_RLIMIT;
     if (run->lowers_file_size)
         run->result.limits[LIMIT_FILE_SIZE].enforcers |= 1u << ENFORCER_RLIMIT;
-    now = hutch_clock_ms();
-    hutch_loop_set_deadline(&engine->loop, &slot->clock, now + (slot->pool ? REFILL_AFTER_MS : hutch_supervisor_clocks(s)));
-    if (slot->pool)
-        hutch_loop_advance_deadline(&engine->loop, &slot->pool->clock, now + REFILL_AFTER_MS);
+    if (run->template) {
+        hutch_loop_advance_deadline(loop, &slot->clock, hutch_clock_ms() + hutch_supervisor_clocks(s));
+    } else {
+        hutch_loop_advance_deadline(loop, &slot->clock, hutch_clock_ms() + REFILL_AFTER_MS);
+        hutch_pool_refill_in(run->runs->pools, run->zygote_index, REFILL_AFTER_MS);
+    }
 }
 
-void hutch_run_turn(struct slot *slot, int which, short revents)
+static int remember_files(struct engine_run *run, struct hutch_err *err)
 {
-    struct supervisor *s = slot->supervisor;
-    struct pollfd p[SUPERVISOR_FDS];
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+
+    return hutch_collect_snapshot(run->slot->data_dirfd, &bounds, &run->before, err);
+}
+
+static void on_entered(void *owner, struct slot *slot)
+{
+    struct engine_run *run = owner;
     struct hutch_err err;
 
-    if (which == SUPERVISOR_REPORT && revents & POLLOUT)
-        send_job(slot);
-    for (size_t i = 0; i < SUPERVISOR_FDS; i++)
-        p[i] = (struct pollfd){ .fd = -1 };
-    p[which] = (struct pollfd){ .fd = 0, .revents = revents }; /* the number does not matter, as long as it is one */
-    if (hutch_supervisor_turn(s, p, &err) < 0)
-        hutch_supervisor_end(s, END_OUTPUT);
-    if (hutch_supervisor_is_over(s))
-        be_over(slot);
-    else if (s->has_followed)
-        hutch_checkpoint_turn(slot->run->session);
-    else if (s->rest_ms > 0) /* it may have stirred */
-        hutch_loop_advance_deadline(&slot->engine->loop, &slot->clock, s->next_data);
+    if (run->data_dir && !slot->is_exec && remember_files(run, &err) < 0) {
+        hutch_run_withdraw(run);
+        run->kind->refuse(run, &err);
+        return;
+    }
+    begin(run);
 }
+
+static void on_prepared(void *owner, struct slot *slot)
+{
+    on_slot(owner, slot); /* that was made for this run alone */
+}
+
+static const struct slot_events slot_events = {
+    .on_prepared = on_prepared,
+    .on_entered = on_entered,
+    .on_ready = on_ready,
+    .on_dead = on_dead,
+    .on_refused = on_refused,
+    .on_failed = on_failed,
+};
 
 /* --- before it ------------------------------------------------------------------------------------------------------ */
 
+/* A sandbox for this run alone, by its own template. */
+static int make_slot(struct engine_run *run, struct hutch_err *err)
+{
+    struct runs *runs = run->runs;
+
+    runs->pools->on_demand++;
+    run->slot = hutch_slot_create(runs->slots, run->template, run->zygote_index, run->is_exec, run->is_exec ? run->data_dir : NULL,
+                                  &slot_events, run, err);
+    if (!run->slot)
+        return -1;
+    if (run->is_exec && run->data_dir && remember_files(run, err) < 0) {
+        hutch_run_withdraw(run);
+        return -1;
+    }
+    hutch_slot_build(run->slot);
+    return 0;
+}
+
+static void ask_pool(struct engine_run *run)
+{
+    run->was_prepared = hutch_pool_has_idle(run->runs->pools, run->zygote_index);
+    hutch_pool_ask(run->runs->pools, run->zygote_index, &run->wait);
+}
+
 void hutch_run_activate(struct engine_run *run)
 {
-    struct hutch_engine *engine = run->engine;
+    struct runs *runs = run->runs;
     struct hutch_err err;
 
     run->stage = RUN_WAITING;
+    run->job_sent = 0;
+    run->lost_job = false;
     if (run->t_active == 0)
         run->t_active = hutch_clock_ms();
-    if (engine->is_broken) {
-        hutch_run_refuse(run, &engine->why);
-    } else if (!run->template) {
-        hutch_pool_ask(&engine->pools[run->zygote_index], run);
-    } else {
-        engine->on_demand++;
-        if (!hutch_slot_create(engine, NULL, run->template, run->zygote_index, run, &err))
-            hutch_run_refuse(run, &err);
-    }
+    if (runs->core->is_broken)
+        run->kind->refuse(run, &runs->core->why);
+    else if (run->template && make_slot(run, &err) < 0)
+        run->kind->refuse(run, &err);
+    else if (!run->template)
+        ask_pool(run);
 }
 
-void hutch_run_restart(struct engine_run *run, const struct hutch_err *why)
+void hutch_runs_start_queued(struct runs *runs)
 {
-    struct hutch_engine *engine = run->engine;
-    struct hutch_err err;
+    while (runs->n_active < runs->max_running && !TAILQ_EMPTY(&runs->queue)) {
+        struct engine_run *run = TAILQ_FIRST(&runs->queue);
 
-    if (run->stage == RUN_ENDING)
-        return;
-    if (run->strikes > ENGINE_MAX_RESTARTS || run->has_read_source || engine->is_broken) {
-        if (why)
-            err = *why;
-        else
-            hutch_err_set(&err, 0, "its sandbox was broken from outside, %u times%s", run->strikes,
-                          run->has_read_source ? ", after some of its input had been read" : "");
-        hutch_run_refuse(run, engine->is_broken && !why ? &engine->why : &err);
-        return;
-    }
-    run->restarts++;
-    engine->restarted++;
-    hutch_file_list_done(&run->before);
-    hutch_interpreter_free(run->interpreter);
-    run->interpreter = NULL;
-    hutch_run_activate(run);
-}
-
-void hutch_run_start_queued(struct hutch_engine *engine)
-{
-    while (engine->n_active < engine->max_running && !TAILQ_EMPTY(&engine->queue)) {
-        struct engine_run *run = TAILQ_FIRST(&engine->queue);
-
-        TAILQ_REMOVE(&engine->queue, run, link);
-        engine->n_queued--;
-        TAILQ_INSERT_TAIL(&engine->active, run, link);
-        engine->n_active++;
+        TAILQ_REMOVE(&runs->queue, run, link);
+        runs->n_queued--;
+        TAILQ_INSERT_TAIL(&runs->active, run, link);
+        runs->n_active++;
         hutch_run_activate(run);
     }
 }
 
-void hutch_run_enqueue(struct engine_run *run)
+uint64_t hutch_run_enqueue(struct engine_run *run)
 {
-    struct hutch_engine *engine = run->engine;
+    struct runs *runs = run->runs;
+    uint64_t id;
 
+    id = run->id = ++runs->next_id;
+    runs->submitted++;
     run->stage = RUN_QUEUED;
-    TAILQ_INSERT_TAIL(&engine->queue, run, link);
-    engine->n_queued++;
-    hutch_run_start_queued(engine);
+    TAILQ_INSERT_TAIL(&runs->queue, run, link);
+    runs->n_queued++;
+    hutch_runs_start_queued(runs);
+    return id; /* the run may be gone */
+}
+
+/* --- all of them ---------------------------------------------------------------------------------------------------- */
+
+void hutch_runs_init(struct runs *runs, struct pools *pools)
+{
+    *runs = (struct runs){ .core = pools->core, .slots = pools->slots, .pools = pools };
+    TAILQ_INIT(&runs->queue);
+    TAILQ_INIT(&runs->active);
+    TAILQ_INIT(&runs->ending);
+}
+
+void hutch_runs_done(struct runs *runs)
+{
+    struct run_list *lists[] = { &runs->queue, &runs->active, &runs->ending };
+
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+        struct engine_run *run;
+
+        while ((run = TAILQ_FIRST(lists[i]))) {
+            TAILQ_REMOVE(lists[i], run, link);
+            hutch_run_free(run);
+        }
+    }
+}
+
+bool hutch_runs_have_work(const struct runs *runs)
+{
+    return !TAILQ_EMPTY(&runs->ending) || (!TAILQ_EMPTY(&runs->queue) && runs->n_active < runs->max_running);
+}
+
+void hutch_runs_refuse_all(struct runs *runs)
+{
+    struct engine_run *run, *next;
+
+    for (run = TAILQ_FIRST(&runs->active); run; run = next) {
+        next = TAILQ_NEXT(run, link);
+        if (run->stage != RUN_WAITING)
+            continue;
+        hutch_run_withdraw(run);
+        hutch_run_fail(run, &runs->core->why);
+    }
+    while (!TAILQ_EMPTY(&runs->queue))
+        hutch_run_fail(TAILQ_FIRST(&runs->queue), &runs->core->why);
+}
+
+struct engine_run *hutch_run_find(struct runs *runs, uint64_t id)
+{
+    struct run_list *lists[] = { &runs->active, &runs->queue };
+    struct engine_run *run;
+
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+        TAILQ_FOREACH(run, lists[i], link)
+            if (run->id == id)
+                return run;
+    return NULL;
 }

@@ -1,9 +1,9 @@
-#include "runtime/engine/engine_priv.h"
+#include "runtime/engine/slot.h"
 
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
-#include "sandbox/rmtree.h"
+#include "sandbox/zygote_wire.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -25,27 +25,24 @@ static bool is_building(const struct slot *slot)
 
 void hutch_slot_set_state(struct slot *slot, enum slot_state state)
 {
-    struct hutch_engine *engine = slot->engine;
+    struct slots *slots = slot->slots;
     bool was_building = is_building(slot);
 
     slot->state = state;
     slot->since = hutch_clock_ms();
     if (was_building && !is_building(slot)) {
-        engine->n_building--;
-        if (slot->pool)
-            slot->pool->n_building--;
-        for (size_t i = 0; i < engine->n_confs && state != SLOT_PREPARED; i++) /* there is room for another one */
-            hutch_loop_advance_deadline(&engine->loop, &engine->pools[i].clock, 0);
+        slots->n_building--;
+        slots->on_room(slots->owner);
     }
     if (state != SLOT_PREPARED && state != SLOT_RUNNING && state < SLOT_DEAD)
-        hutch_loop_advance_deadline(&engine->loop, &slot->clock, slot->since + engine->setup_ms);
+        hutch_loop_advance_deadline(&slots->core->loop, &slot->clock, slot->since + slots->core->setup_ms);
 }
 
-struct slot *hutch_slot_find(struct hutch_engine *engine, uint32_t id)
+struct slot *hutch_slot_find(struct slots *slots, uint32_t id)
 {
     struct slot *slot;
 
-    TAILQ_FOREACH(slot, &engine->slots, link)
+    TAILQ_FOREACH(slot, &slots->list, link)
         if (slot->id == id)
             return slot;
     return NULL;
@@ -53,16 +50,11 @@ struct slot *hutch_slot_find(struct hutch_engine *engine, uint32_t id)
 
 /* --- watching ----------------------------------------------------------------------------------------------------- */
 
-/* What the program has closed is closed here when its result is out: it is watched by edges, so that it does not wake us again. Only the
- * end of its input is for the program to see now. */
+/* What the program has closed is closed here when its result is out: it is watched by edges, so that it does not wake us again. */
 static bool on_close(void *user, int fd)
 {
     struct slot *slot = user;
 
-    if (fd == slot->supervisor->in.pipe_fd) {
-        hutch_watch_remove(&slot->in);
-        return false;
-    }
     if (slot->n_shut == ARRAY_SIZE(slot->shut))
         return false;
     slot->shut[slot->n_shut++] = fd;
@@ -86,34 +78,32 @@ static void on_output(struct watch *w, uint32_t events)
     if (stream->pipe_fd < 0)
         return;
     do
-        hutch_run_turn(slot, w == &slot->out ? SUPERVISOR_OUT : SUPERVISOR_ERR, POLLIN);
+        slot->events->on_ready(slot->owner, slot, w == &slot->out ? SUPERVISOR_OUT : SUPERVISOR_ERR, POLLIN);
     while (slot->state == SLOT_RUNNING && stream->has_more && stream->pipe_fd >= 0 && --turns > 0);
     if (slot->state == SLOT_RUNNING && turns == 0)
         hutch_watch_change(w, EPOLLIN | EPOLLET); /* tell again: others have their turn first */
 }
 
 static void on_due(void *owner, double now);
+static void ask_zygote(struct slot *slot);
 
 static void be_prepared(struct slot *slot)
 {
-    struct hutch_engine *engine = slot->engine;
+    struct loop *loop = &slot->slots->core->loop;
     struct supervisor *s = slot->supervisor;
     struct hutch_err err;
 
-    if (hutch_watch_add(&slot->out, &engine->loop, s->out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
-        hutch_watch_add(&slot->err_out, &engine->loop, s->err_out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0) {
+    if (hutch_watch_add(&slot->out, loop, s->out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
+        hutch_watch_add(&slot->err_out, loop, s->err_out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0) {
         hutch_slot_fail(slot, &err);
         return;
     }
     hutch_watch_change(&slot->job, EPOLLIN | EPOLLET);
     hutch_slot_set_state(slot, SLOT_PREPARED);
     slot->t_prepared = slot->since;
-    engine->has_worked = true;
-    engine->helper.failures = 0;
-    if (slot->run)
-        hutch_slot_give(slot, slot->run);
-    else
-        hutch_pool_on_prepared(slot->pool, slot);
+    slot->slots->core->has_worked = true;
+    slot->slots->helper->failures = 0;
+    slot->events->on_prepared(slot->owner, slot);
 }
 
 /* What a worker that could not get ready has written on its stderr: the last line. */
@@ -164,22 +154,10 @@ static void on_job(struct watch *w, uint32_t events)
     else if (slot->state == SLOT_DYING || (slot->state == SLOT_RUNNING && slot->supervisor->report_fd < 0))
         return;
     else if (slot->state == SLOT_RUNNING)
-        hutch_run_turn(slot, SUPERVISOR_REPORT, (short)((events & EPOLLOUT ? POLLOUT : 0) | (events & ~EPOLLOUT ? POLLIN : 0)));
+        slot->events->on_ready(slot->owner, slot, SUPERVISOR_REPORT,
+                               (short)((events & EPOLLOUT ? POLLOUT : 0) | (events & ~EPOLLOUT ? POLLIN : 0)));
     else
         hutch_slot_fail(slot, NULL);
-}
-
-static void be_attached(struct slot *slot)
-{
-    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-    struct hutch_err err;
-
-    if (hutch_collect_snapshot(slot->data_dirfd, &bounds, &slot->run->before, &err) < 0) {
-        hutch_run_refuse(slot->run, &err);
-        hutch_slot_discard(slot);
-        return;
-    }
-    hutch_run_begin(slot);
 }
 
 /* What init says before the run. */
@@ -198,9 +176,9 @@ static void hear_init(struct slot *slot)
     if (msg.kind == INIT_READY && slot->state == SLOT_STANDING) {
         slot->landlock_fd = hutch_fd_take(&fd);
         hutch_slot_set_state(slot, SLOT_READY);
-        hutch_slot_on_zygote(slot);
+        ask_zygote(slot);
     } else if (msg.kind == INIT_ATTACHED && slot->state == SLOT_ATTACHING) {
-        be_attached(slot);
+        slot->events->on_entered(slot->owner, slot);
     } else if (msg.kind == INIT_SETUP_FAILED) {
         msg.err.msg[sizeof(msg.err.msg) - 1] = '\0';
         hutch_slot_fail(slot, &msg.err);
@@ -216,7 +194,7 @@ static void on_control(struct watch *w, uint32_t events)
 
     (void)events;
     if (slot->state == SLOT_RUNNING)
-        hutch_run_turn(slot, SUPERVISOR_CONTROL, POLLIN);
+        slot->events->on_ready(slot->owner, slot, SUPERVISOR_CONTROL, POLLIN);
     else if (slot->state == SLOT_DYING)
         hutch_watch_remove(w); /* it has nothing to add */
     else
@@ -224,6 +202,21 @@ static void on_control(struct watch *w, uint32_t events)
 }
 
 /* --- building ----------------------------------------------------------------------------------------------------- */
+
+static struct supervisor *take_supervisor(struct slots *slots, struct hutch_err *err)
+{
+    return slots->n_spare_supervisors ? slots->spare_supervisors[--slots->n_spare_supervisors] : hutch_supervisor_create(err);
+}
+
+static void give_supervisor(struct slots *slots, struct supervisor *s)
+{
+    if (slots->n_spare_supervisors == ARRAY_SIZE(slots->spare_supervisors)) {
+        hutch_supervisor_free(s);
+        return;
+    }
+    hutch_supervisor_reset(s);
+    slots->spare_supervisors[slots->n_spare_supervisors++] = s;
+}
 
 static int make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct hutch_err *err)
 {
@@ -240,14 +233,14 @@ static int make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct hutch_e
 
 static int make_streams(struct slot *slot, struct hutch_err *err)
 {
-    struct supervisor *s = hutch_engine_take_supervisor(slot->engine, err);
+    struct supervisor *s = take_supervisor(slot->slots, err);
     int pair[2];
 
     if (!s)
         return -1;
     slot->supervisor = s;
-    s->on_close = s->out.on_close = s->err_out.on_close = s->in.on_close = on_close;
-    s->user = s->out.user = s->err_out.user = s->in.user = slot;
+    s->on_close = s->out.on_close = s->err_out.on_close = on_close;
+    s->user = s->out.user = s->err_out.user = slot;
     if (make_pipe(&s->in.pipe_fd, &slot->theirs[THEIR_STDIN], false, err) < 0 ||
         make_pipe(&s->out.pipe_fd, &slot->theirs[THEIR_STDOUT], true, err) < 0 ||
         make_pipe(&s->err_out.pipe_fd, &slot->theirs[THEIR_STDERR], true, err) < 0)
@@ -271,101 +264,96 @@ static void close_theirs(struct slot *slot)
 
 static int make_data(struct slot *slot, struct hutch_err *err)
 {
-    struct hutch_engine *engine = slot->engine;
+    const struct core *core = slot->slots->core;
 
     snprintf(slot->data_name, sizeof(slot->data_name), "%08x", slot->id);
     /* Whatever the caller's umask is. */
-    if (mkdirat(engine->data_root_fd, slot->data_name, 0755) < 0 || fchmodat(engine->data_root_fd, slot->data_name, 0755, 0) < 0)
-        return hutch_err_set(err, errno, "make the directory '%s/%s'", engine->data_root, slot->data_name);
-    slot->data_dirfd = openat(engine->data_root_fd, slot->data_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (mkdirat(core->data_root_fd, slot->data_name, 0755) < 0 ||
+        fchmodat(core->data_root_fd, slot->data_name, 0755, 0) < 0)
+        return hutch_err_set(err, errno, "make the directory '%s/%s'", core->data_root, slot->data_name);
+    slot->data_dirfd = openat(core->data_root_fd, slot->data_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (slot->data_dirfd < 0)
-        return hutch_err_set(err, errno, "open the directory '%s/%s'", engine->data_root, slot->data_name);
+        return hutch_err_set(err, errno, "open the directory '%s/%s'", core->data_root, slot->data_name);
     return 0;
 }
 
-static int open_run_data(struct slot *slot, struct hutch_err *err)
+static int open_data(struct slot *slot, struct hutch_err *err)
 {
     struct open_how how = { .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS };
 
     hutch_fd_closep(&slot->data_dirfd);
     /* What is mounted is opened the same way, so that both are the same directory. */
-    slot->data_dirfd = (int)syscall(SYS_openat2, AT_FDCWD, slot->run->data_dir, &how, sizeof(how));
+    slot->data_dirfd = (int)syscall(SYS_openat2, AT_FDCWD, slot->data_path, &how, sizeof(how));
     if (slot->data_dirfd < 0)
-        return hutch_err_set(err, errno, "open the data directory '%s'", slot->run->data_dir);
+        return hutch_err_set(err, errno, "open the data directory '%s'", slot->data_path);
     return 0;
 }
 
-struct slot *hutch_slot_create(struct hutch_engine *engine, struct pool *pool, struct template *template, unsigned zygote_index,
-                             struct engine_run *run, struct hutch_err *err)
+struct slot *hutch_slot_create(struct slots *slots, struct template *template, unsigned zygote_index, bool is_exec, const char *data_path,
+                               const struct slot_events *events, void *owner, struct hutch_err *err)
 {
     struct slot *slot = calloc(1, sizeof(*slot));
     struct watch none = WATCH_INIT;
-    int rc;
 
     if (!slot) {
         hutch_err_set(err, ENOMEM, "make a sandbox");
         return NULL;
     }
-    slot->engine = engine;
-    slot->id = hutch_engine_make_id(engine);
-    slot->pool = pool;
+    slot->slots = slots;
+    slot->id = hutch_core_make_id(slots->core);
+    slot->events = events;
+    slot->owner = owner;
     slot->template = template;
     template->refs++;
     slot->zygote_index = zygote_index;
-    slot->run = run;
-    slot->is_exec = run && run->is_exec;
+    slot->is_exec = is_exec;
+    slot->data_path = data_path;
     slot->clock = (struct deadline)DEADLINE_INIT(on_due, slot);
     slot->sb = (struct sandbox)SANDBOX_INIT;
     slot->landlock_fd = slot->data_dirfd = -1;
     for (size_t i = 0; i < ARRAY_SIZE(slot->theirs); i++)
         slot->theirs[i] = -1;
-    slot->control = slot->out = slot->err_out = slot->in = slot->source = slot->job = slot->death = none;
-    snprintf(slot->name, sizeof(slot->name), "hutch-%.8s%08x", engine->state.id, slot->id);
-    TAILQ_INSERT_TAIL(&engine->slots, slot, link);
-    engine->n_building++;
-    if (pool)
-        pool->n_building++;
-    if (run)
-        run->slot = slot;
+    slot->control = slot->out = slot->err_out = slot->job = slot->death = none;
+    snprintf(slot->name, sizeof(slot->name), "hutch-%.8s%08x", slots->core->state.id, slot->id);
+    TAILQ_INSERT_TAIL(&slots->list, slot, link);
+    slots->n_building++;
     slot->since = hutch_clock_ms();
-    rc = slot->is_exec && run->data_dir ? open_run_data(slot, err) : make_data(slot, err);
-    if (rc == 0 && slot->is_exec && run->data_dir) {
-        struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-
-        rc = hutch_collect_snapshot(slot->data_dirfd, &bounds, &run->before, err);
-    }
-    if (rc < 0 || (slot->is_exec && make_streams(slot, err) < 0)) {
-        slot->run = NULL;
-        if (run)
-            run->slot = NULL;
-        hutch_slot_discard(slot);
-        return NULL;
-    }
-    hutch_template_want(template);
-    hutch_slot_on_launcher(slot);
-    return slot;
+    if ((data_path ? open_data(slot, err) : make_data(slot, err)) == 0 && (!is_exec || make_streams(slot, err) == 0))
+        return slot;
+    hutch_slot_discard(slot);
+    return NULL;
 }
 
-void hutch_slot_on_launcher(struct slot *slot)
+static void ask_launcher(struct slot *slot);
+
+void hutch_slot_build(struct slot *slot)
 {
-    struct hutch_engine *engine = slot->engine;
+    hutch_template_want(slot->template);
+    if (slot->state == SLOT_NEW)
+        ask_launcher(slot);
+}
+
+/* Where it is new; or was to be destroyed, as that order was lost. */
+static void ask_launcher(struct slot *slot)
+{
+    struct helper *h = slot->slots->helper;
     struct launcher_request request = { .id = slot->id, .spec_id = slot->template->id };
     struct hutch_err err;
 
     memcpy(request.name, slot->name, sizeof(request.name));
     memcpy(request.data_name, slot->data_name, sizeof(request.data_name));
-    if (!engine->helper.has_launcher)
+    if (!h->has_launcher)
         return;
-    if (slot->state == SLOT_DESTROYING) { /* the order was lost */
+    if (slot->state == SLOT_DESTROYING) {
         request.what = LAUNCHER_DESTROY;
-        hutch_helper_order(engine, &request, NULL, 0, &err);
+        hutch_helper_order(h, &request, NULL, 0, &err);
         return;
     }
     if (slot->state != SLOT_NEW || !slot->template->is_sent)
         return;
     request.what = slot->is_exec ? LAUNCHER_EXEC : LAUNCHER_BUILD;
     hutch_slot_set_state(slot, SLOT_BUILDING);
-    if (hutch_helper_order(engine, &request, slot->theirs, slot->is_exec ? ARRAY_SIZE(slot->theirs) : 0, &err) < 0) {
+    if (hutch_helper_order(h, &request, slot->theirs, slot->is_exec ? ARRAY_SIZE(slot->theirs) : 0, &err) < 0) {
         hutch_slot_fail(slot, &err);
         return;
     }
@@ -373,17 +361,7 @@ void hutch_slot_on_launcher(struct slot *slot)
         close_theirs(slot);
 }
 
-void hutch_slot_on_lost_launcher(struct slot *slot)
-{
-    if (slot->state == SLOT_BUILDING)
-        hutch_slot_fail(slot, NULL);
-    else if (slot->state == SLOT_DYING && slot->is_reaping) {
-        slot->is_reaping = false;
-        hutch_run_await_death(slot);
-    }
-}
-
-void hutch_slot_on_built(struct slot *slot, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds)
+static void take_built(struct slot *slot, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds)
 {
     struct hutch_err err;
 
@@ -410,15 +388,15 @@ void hutch_slot_on_built(struct slot *slot, const struct launcher_reply *reply, 
     }
     memcpy(slot->seccomp, text, slot->seccomp_len);
     hutch_slot_set_state(slot, SLOT_STANDING);
-    if (hutch_watch_add(&slot->control, &slot->engine->loop, slot->sb.control_fd, EPOLLIN, on_control, slot, &err) < 0) {
+    if (hutch_watch_add(&slot->control, &slot->slots->core->loop, slot->sb.control_fd, EPOLLIN, on_control, slot, &err) < 0) {
         hutch_slot_fail(slot, &err);
     } else if (slot->is_exec) {
-        if (hutch_watch_add(&slot->out, &slot->engine->loop, slot->supervisor->out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
-            hutch_watch_add(&slot->err_out, &slot->engine->loop, slot->supervisor->err_out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
-            hutch_watch_add(&slot->job, &slot->engine->loop, slot->supervisor->report_fd, EPOLLIN | EPOLLET, on_job, slot, &err) < 0)
+        if (hutch_watch_add(&slot->out, &slot->slots->core->loop, slot->supervisor->out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
+            hutch_watch_add(&slot->err_out, &slot->slots->core->loop, slot->supervisor->err_out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
+            hutch_watch_add(&slot->job, &slot->slots->core->loop, slot->supervisor->report_fd, EPOLLIN | EPOLLET, on_job, slot, &err) < 0)
             hutch_slot_fail(slot, &err);
         else
-            hutch_run_begin(slot);
+            slot->events->on_entered(slot->owner, slot);
     }
 }
 
@@ -443,14 +421,15 @@ static int order_worker(struct slot *slot, struct zygote *zygote, struct hutch_e
         fds[n++] = slot->landlock_fd;
     if (plan->has_cgroup)
         fds[n++] = slot->sb.cgroup.dirfd;
-    if (hutch_watch_add(&slot->job, &slot->engine->loop, slot->supervisor->report_fd, EPOLLIN, on_job, slot, err) < 0)
+    if (hutch_watch_add(&slot->job, &slot->slots->core->loop, slot->supervisor->report_fd, EPOLLIN, on_job, slot, err) < 0)
         return -1;
     return hutch_link_send(&zygote->link, &request, sizeof(request), slot->seccomp, slot->seccomp_len, fds, n, err);
 }
 
-void hutch_slot_on_zygote(struct slot *slot)
+/* Where it waits for one that is ready. */
+static void ask_zygote(struct slot *slot)
 {
-    struct zygote *zygote = slot->state == SLOT_READY ? hutch_zygotes_find(slot->engine, slot->zygote_index) : NULL;
+    struct zygote *zygote = slot->state == SLOT_READY ? hutch_zygotes_find(slot->slots->zygotes, slot->zygote_index) : NULL;
     struct hutch_err err;
 
     if (!zygote)
@@ -468,7 +447,7 @@ void hutch_slot_on_zygote(struct slot *slot)
     slot->seccomp = NULL;
 }
 
-void hutch_slot_on_forked(struct slot *slot, pid_t pid)
+static void take_forked(struct slot *slot, pid_t pid)
 {
     if (slot->zygote)
         hutch_zygotes_release(slot->zygote);
@@ -486,28 +465,34 @@ void hutch_slot_on_forked(struct slot *slot, pid_t pid)
 
 /* --- use ---------------------------------------------------------------------------------------------------------- */
 
-void hutch_slot_give(struct slot *slot, struct engine_run *run)
+void hutch_slot_take(struct slot *slot, const char *data_path, const struct slot_events *events, void *owner)
 {
     struct hutch_err err;
 
-    slot->run = run;
-    run->slot = slot;
-    if (!run->data_dir) {
-        hutch_run_begin(slot);
+    slot->events = events;
+    slot->owner = owner;
+    slot->data_path = data_path;
+    if (!data_path) {
+        events->on_entered(owner, slot);
         return;
     }
     hutch_slot_set_state(slot, SLOT_OPENING);
-    if (hutch_helper_open(slot->engine, slot->id, run->data_dir, MOUNT_IDMAP, &err) < 0)
+    if (hutch_helper_open(slot->slots->helper, slot->id, data_path, MOUNT_IDMAP, &err) < 0)
         hutch_slot_fail(slot, &err);
 }
 
-void hutch_slot_on_opened(struct slot *slot, int fd)
+static void refuse_slot(struct slot *slot, const struct hutch_err *why)
+{
+    hutch_slot_discard(slot);
+    slot->events->on_refused(slot->owner, slot, why);
+}
+
+static void take_opened(struct slot *slot, int fd)
 {
     struct hutch_err err;
 
-    if (open_run_data(slot, &err) < 0) {
-        hutch_run_refuse(slot->run, &err);
-        hutch_slot_discard(slot);
+    if (open_data(slot, &err) < 0) {
+        refuse_slot(slot, &err);
         return;
     }
     hutch_slot_set_state(slot, SLOT_ATTACHING);
@@ -517,49 +502,46 @@ void hutch_slot_on_opened(struct slot *slot, int fd)
 
 /* --- end ---------------------------------------------------------------------------------------------------------- */
 
-void hutch_slot_remove_directory(struct hutch_engine *engine, const char *name)
-{
-    struct hutch_err err;
-
-    if (unlinkat(engine->data_root_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
-        return;
-    /* Hostile code may have left any number of files, and others wait: another process has the time. */
-    if (!hutch_helper_disk_remove(engine, name) && hutch_rmtree(engine->data_root_fd, name, &err) < 0)
-        hutch_log_debug("engine: %s", err.msg);
-}
-
 static void remove_data(struct slot *slot)
 {
     hutch_fd_closep(&slot->data_dirfd);
-    if (slot->data_name[0])
-        hutch_slot_remove_directory(slot->engine, slot->data_name);
+    if (!slot->data_name[0] || unlinkat(slot->slots->core->data_root_fd, slot->data_name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return;
+    hutch_helper_remove_directory(slot->slots->helper, slot->data_name); /* hostile code may have left any number of files */
 }
 
-static void free_slot(void *slot)
+static void close_all(struct slot *slot);
+
+static void free_slot(void *object)
 {
-    hutch_slot_free(slot);
+    struct slot *slot = object;
+
+    close_all(slot);
+    hutch_loop_set_deadline(&slot->slots->core->loop, &slot->clock, LOOP_NEVER);
+    hutch_fd_closep(&slot->data_dirfd);
+    hutch_template_unref(slot->template);
+    free(slot);
 }
 
 static void bury(struct slot *slot)
 {
     remove_data(slot);
-    TAILQ_REMOVE(&slot->engine->slots, slot, link);
+    TAILQ_REMOVE(&slot->slots->list, slot, link);
     hutch_slot_set_state(slot, SLOT_DEAD);
-    hutch_loop_free_later(&slot->engine->loop, &slot->doomed, slot, free_slot);
+    hutch_loop_free_later(&slot->slots->core->loop, &slot->doomed, slot, free_slot);
 }
 
 static void close_all(struct slot *slot)
 {
-    struct watch *watches[] = { &slot->control, &slot->out, &slot->err_out, &slot->in, &slot->source, &slot->job, &slot->death };
+    struct watch *watches[] = { &slot->control, &slot->out, &slot->err_out, &slot->job, &slot->death };
 
     for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
         hutch_watch_remove(watches[i]);
     while (slot->n_shut > 0)
         close(slot->shut[--slot->n_shut]);
     if (slot->supervisor) {
-        slot->supervisor->on_close = slot->supervisor->out.on_close = slot->supervisor->err_out.on_close =
-            slot->supervisor->in.on_close = NULL;
-        hutch_engine_give_supervisor(slot->engine, slot->supervisor); /* which closes what is open */
+        slot->supervisor->on_close = slot->supervisor->out.on_close = slot->supervisor->err_out.on_close = NULL;
+        give_supervisor(slot->slots, slot->supervisor); /* which closes what is open */
     }
     slot->supervisor = NULL;
     close_theirs(slot);
@@ -573,73 +555,87 @@ static void close_all(struct slot *slot)
 
 void hutch_slot_discard(struct slot *slot)
 {
-    struct hutch_engine *engine = slot->engine;
+    struct helper *h = slot->slots->helper;
     struct launcher_request request = { .what = LAUNCHER_DESTROY, .id = slot->id, .spec_id = slot->template->id };
     bool is_known = slot->state != SLOT_NEW;
     struct hutch_err err;
 
     if (slot->state >= SLOT_DESTROYING)
         return;
-    if (slot->is_idle) {
-        TAILQ_REMOVE(&slot->pool->idle, slot, idle);
-        slot->is_idle = false;
-        slot->pool->n_idle--;
-        engine->n_prepared--;
-    }
     if (slot->zygote)
         hutch_zygotes_release(slot->zygote);
     slot->zygote = NULL;
-    if (slot->run)
-        slot->run->slot = NULL;
-    slot->run = NULL;
     hutch_sandbox_kill(&slot->sb);
     close_all(slot);
     hutch_slot_set_state(slot, SLOT_DESTROYING);
     memcpy(request.name, slot->name, sizeof(request.name));
-    if (!is_known || slot->is_reaped || engine->helper.pid == 0)
+    if (!is_known || slot->is_reaped || h->pid == 0)
         bury(slot);
-    else if (engine->helper.has_launcher && hutch_helper_order(engine, &request, NULL, 0, &err) < 0)
+    else if (h->has_launcher && hutch_helper_order(h, &request, NULL, 0, &err) < 0)
         hutch_log_debug("engine: %s", err.msg); /* asked again by the clock */
 }
 
 void hutch_slot_fail(struct slot *slot, const struct hutch_err *why)
 {
-    struct engine_run *run = slot->run;
-    struct pool *pool = slot->pool;
-    bool was_building = is_building(slot);
-
     if (slot->state >= SLOT_DESTROYING)
         return;
-    hutch_log_debug("engine: sandbox %s broke in state %d: %s", slot->name, (int)slot->state, why ? why->msg : "nobody knows why");
-    if (!was_building)
-        slot->engine->lost_sandboxes++;
+    hutch_log_debug("engine: sandbox %s broke in state %d: %s", slot->name, (int)slot->state, why ? why->msg : "the reason is not known");
+    if (!is_building(slot))
+        slot->slots->lost++;
     hutch_slot_discard(slot);
-    if (run) {
-        /* Those that were there before may have been killed together, and there is an end to them. */
-        if (slot->t_prepared == 0 || slot->t_prepared > run->t_active)
-            run->strikes++;
-        hutch_run_restart(run, why);
-    }
-    if (pool && was_building)
-        hutch_pool_on_failed(pool, why);
-    else if (pool)
-        hutch_pool_refill(pool);
+    slot->events->on_failed(slot->owner, slot, why);
 }
 
-/* Has it taken apart while somebody waits for what it used. */
-bool hutch_slot_reap(struct slot *slot)
+/* --- the end of a run --------------------------------------------------------------------------------------------- */
+
+static void tell_dead(struct slot *slot)
+{
+    slot->events->on_dead(slot->owner, slot);
+}
+
+static void on_death(struct watch *w, uint32_t events)
+{
+    (void)events;
+    tell_dead(w->owner);
+}
+
+static void await_death(struct slot *slot)
+{
+    struct hutch_err err;
+
+    if (hutch_watch_add(&slot->death, &slot->slots->core->loop, slot->sb.pidfd, EPOLLIN, on_death, slot, &err) < 0)
+        tell_dead(slot);
+}
+
+/* Has it taken apart while its owner waits for what it used. */
+static bool order_reaping(struct slot *slot)
 {
     struct launcher_request request = { .what = LAUNCHER_DESTROY, .id = slot->id, .spec_id = slot->template->id };
     struct hutch_err err;
 
     memcpy(request.name, slot->name, sizeof(request.name));
-    if (!slot->engine->helper.has_launcher || hutch_helper_order(slot->engine, &request, NULL, 0, &err) < 0)
+    if (!slot->slots->helper->has_launcher || hutch_helper_order(slot->slots->helper, &request, NULL, 0, &err) < 0)
         return false;
     slot->is_reaping = true;
     return true;
 }
 
-void hutch_slot_on_destroyed(struct slot *slot, const struct rusage *usage)
+void hutch_slot_end(struct slot *slot)
+{
+    bool has_ended = slot->supervisor->has_ended;
+
+    hutch_sandbox_kill(&slot->sb);
+    if (slot->sb.cgroup.controllers && !has_ended) { /* reaping it takes the cgroup away, and with it the word on who killed */
+        hutch_cgroup_read_usage(&slot->sb.cgroup, &slot->usage);
+        slot->has_usage = true;
+    }
+    hutch_slot_set_state(slot, SLOT_DYING);
+    if (has_ended || !order_reaping(slot))
+        await_death(slot);
+}
+
+/* @usage NULL: not known. */
+static void take_destroyed(struct slot *slot, const struct rusage *usage)
 {
     bool was_asked = slot->is_reaping;
 
@@ -650,14 +646,14 @@ void hutch_slot_on_destroyed(struct slot *slot, const struct rusage *usage)
         slot->is_reaped = true;
         if (usage)
             slot->supervisor->usage = *usage;
-        hutch_run_on_death(slot);
+        tell_dead(slot);
     }
 }
 
 /* What is due, and when something is due next. */
 static double check_clocks(struct slot *slot, double now)
 {
-    double due = slot->since + slot->engine->setup_ms;
+    double due = slot->since + slot->slots->core->setup_ms;
     struct hutch_err err;
 
     switch (slot->state) {
@@ -684,7 +680,7 @@ static double check_clocks(struct slot *slot, double now)
     case SLOT_DYING:
         if (now < due)
             return due;
-        hutch_run_on_death(slot); /* it has no way to live, and somebody waits */
+        tell_dead(slot); /* it has no way to live, and its owner waits */
         return LOOP_NEVER;
     case SLOT_DESTROYING:
         if (now < due)
@@ -701,14 +697,168 @@ static void on_due(void *owner, double now)
     double due = check_clocks(slot, now);
 
     if (slot->state != SLOT_DEAD)
-        hutch_loop_advance_deadline(&slot->engine->loop, &slot->clock, due);
+        hutch_loop_advance_deadline(&slot->slots->core->loop, &slot->clock, due);
 }
 
-void hutch_slot_free(struct slot *slot)
+/* --- all of them -------------------------------------------------------------------------------------------------- */
+
+void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes *zygotes, void (*on_room)(void *owner), void *owner)
 {
-    close_all(slot);
-    hutch_loop_set_deadline(&slot->engine->loop, &slot->clock, LOOP_NEVER);
-    hutch_fd_closep(&slot->data_dirfd);
-    hutch_template_unref(slot->template);
-    free(slot);
+    *slots = (struct slots){ .core = helper->core, .helper = helper, .zygotes = zygotes, .on_room = on_room, .owner = owner };
+    TAILQ_INIT(&slots->list);
+}
+
+void hutch_slots_done(struct slots *slots)
+{
+    struct slot *slot;
+
+    while ((slot = TAILQ_FIRST(&slots->list))) {
+        TAILQ_REMOVE(&slots->list, slot, link);
+        free_slot(slot);
+    }
+    while (slots->n_spare_supervisors > 0)
+        hutch_supervisor_free(slots->spare_supervisors[--slots->n_spare_supervisors]);
+}
+
+/* Calls @tell for each; one that is discarded meanwhile stays in memory until the turn ends. */
+static void tell_all(struct slots *slots, void (*tell)(struct slot *slot))
+{
+    struct slot *slot, *next;
+
+    for (slot = TAILQ_FIRST(&slots->list); slot; slot = next) {
+        next = TAILQ_NEXT(slot, link);
+        tell(slot);
+    }
+}
+
+void hutch_slots_on_launcher(struct slots *slots)
+{
+    tell_all(slots, ask_launcher);
+}
+
+static void lose_launcher(struct slot *slot)
+{
+    if (slot->state == SLOT_BUILDING) {
+        hutch_slot_fail(slot, NULL);
+    } else if (slot->state == SLOT_DYING && slot->is_reaping) {
+        slot->is_reaping = false;
+        await_death(slot);
+    }
+}
+
+void hutch_slots_on_lost_launcher(struct slots *slots)
+{
+    tell_all(slots, lose_launcher);
+}
+
+static void lose_opener(struct slot *slot)
+{
+    if (slot->state < SLOT_RUNNING)
+        hutch_slot_fail(slot, NULL);
+    else if (slot->state == SLOT_DESTROYING)
+        take_destroyed(slot, NULL);
+}
+
+void hutch_slots_on_lost_opener(struct slots *slots)
+{
+    tell_all(slots, lose_opener);
+}
+
+void hutch_slots_on_template(struct slots *slots, const struct template *template)
+{
+    struct slot *slot, *next;
+
+    for (slot = TAILQ_FIRST(&slots->list); slot; slot = next) {
+        next = TAILQ_NEXT(slot, link);
+        if (slot->template == template && slot->state == SLOT_NEW)
+            ask_launcher(slot);
+    }
+}
+
+void hutch_slots_on_no_template(struct slots *slots, const struct template *template, const struct hutch_err *why)
+{
+    struct slot *slot, *next;
+
+    for (slot = TAILQ_FIRST(&slots->list); slot; slot = next) {
+        next = TAILQ_NEXT(slot, link);
+        if (slot->template == template && slot->state <= SLOT_FORKING)
+            refuse_slot(slot, why);
+    }
+}
+
+void hutch_slots_on_zygote(struct slots *slots)
+{
+    tell_all(slots, ask_zygote);
+}
+
+void hutch_slots_on_lost_zygote(struct slots *slots, const struct zygote *zygote)
+{
+    struct slot *slot, *next;
+
+    for (slot = TAILQ_FIRST(&slots->list); slot; slot = next) {
+        next = TAILQ_NEXT(slot, link);
+        if (slot->zygote == zygote)
+            hutch_slot_fail(slot, NULL);
+    }
+}
+
+bool hutch_slots_on_forked(struct slots *slots, const struct zygote *zygote, uint32_t id, pid_t pid)
+{
+    struct slot *slot = hutch_slot_find(slots, id);
+
+    if (!slot || slot->zygote != zygote)
+        return false;
+    take_forked(slot, pid);
+    return true;
+}
+
+bool hutch_slots_on_fork_failed(struct slots *slots, const struct zygote *zygote, uint32_t id, const struct hutch_err *why)
+{
+    struct slot *slot = hutch_slot_find(slots, id);
+
+    if (!slot || slot->zygote != zygote)
+        return false;
+    hutch_slot_fail(slot, why);
+    return true;
+}
+
+bool hutch_slots_on_opened(struct slots *slots, uint32_t id, int fd, const struct hutch_err *why)
+{
+    auto_fd mount = -1;
+    struct slot *slot = hutch_slot_find(slots, id);
+
+    if (!slot)
+        return false;
+    mount = fd;
+    if (slot->state != SLOT_OPENING)
+        return true;
+    if (fd >= 0)
+        take_opened(slot, fd);
+    else
+        refuse_slot(slot, why);
+    return true;
+}
+
+void hutch_slots_on_reply(struct slots *slots, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds)
+{
+    struct slot *slot = hutch_slot_find(slots, reply->id);
+
+    if (!slot)
+        return;
+    switch ((enum launcher_says)reply->what) {
+    case LAUNCHER_STARTED:
+        break;
+    case LAUNCHER_BUILT:
+        take_built(slot, reply, text, fds, n_fds);
+        break;
+    case LAUNCHER_DESTROYED:
+        take_destroyed(slot, &reply->usage);
+        break;
+    case LAUNCHER_FAILED:
+        if (slot->state == SLOT_DESTROYING || slot->state == SLOT_DYING)
+            take_destroyed(slot, NULL);
+        else
+            hutch_slot_fail(slot, &reply->err);
+        break;
+    }
 }

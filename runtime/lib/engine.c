@@ -1,4 +1,4 @@
-#include "runtime/engine/engine_priv.h"
+#include "runtime/lib/engine_priv.h"
 
 #include "runtime/config/limits.h"
 #include "sandbox/cgroup.h"
@@ -7,18 +7,20 @@
 #include "rootfs/home.h"
 #include "sandbox/log.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #define DEFAULT_QUEUE 1024
 #define DEFAULT_SESSIONS 1024
 #define DEFAULT_RECYCLE_FORKS 10000
 #define DEFAULT_RECYCLE_MS 3600000
 #define DEFAULT_TRIM_MS 30000
+#define BUILDING_MORE 1 /* sandboxes that are built at the same time, beyond the CPUs */
+#define SEATING_MORE 3  /* sessions that get one */
 
 int hutch_engine_tell(struct hutch_error *to, const struct hutch_err *err, int code)
 {
@@ -66,57 +68,6 @@ void (hutch_session_options_init)(struct hutch_session_options *options)
 void (hutch_cell_init)(struct hutch_cell *cell)
 {
     init_struct(cell, FIRST_SIZE(hutch_cell, user));
-}
-
-/* --- small services --------------------------------------------------------------------------------------------------- */
-
-uint32_t hutch_engine_make_id(struct hutch_engine *engine)
-{
-    if (++engine->next_id == 0) /* 0 means none */
-        engine->next_id = 1;
-    return engine->next_id;
-}
-
-struct supervisor *hutch_engine_take_supervisor(struct hutch_engine *engine, struct hutch_err *err)
-{
-    return engine->n_spare_supervisors ? engine->spare_supervisors[--engine->n_spare_supervisors] : hutch_supervisor_create(err);
-}
-
-void hutch_engine_give_supervisor(struct hutch_engine *engine, struct supervisor *s)
-{
-    if (engine->n_spare_supervisors == SPARE_SUPERVISORS) {
-        hutch_supervisor_free(s);
-        return;
-    }
-    hutch_supervisor_reset(s);
-    engine->spare_supervisors[engine->n_spare_supervisors++] = s;
-}
-
-void hutch_engine_break(struct hutch_engine *engine, const struct hutch_err *why)
-{
-    if (engine->is_broken)
-        return;
-    hutch_log_debug("engine: broken: %s", why->msg);
-    engine->is_broken = true;
-    engine->why = *why;
-    hutch_loop_wake(&engine->loop);
-}
-
-static void refuse_all(struct hutch_engine *engine)
-{
-    struct engine_run *run, *next;
-
-    for (run = TAILQ_FIRST(&engine->active); run; run = next) {
-        next = TAILQ_NEXT(run, link);
-        if (run->stage != RUN_WAITING)
-            continue;
-        if (run->slot)
-            hutch_slot_discard(run->slot);
-        hutch_run_refuse(run, &engine->why);
-    }
-    while (!TAILQ_EMPTY(&engine->queue))
-        hutch_run_refuse(TAILQ_FIRST(&engine->queue), &engine->why);
-    hutch_sessions_refuse_all(engine);
 }
 
 /* --- open -------------------------------------------------------------------------------------------------------------- */
@@ -181,45 +132,33 @@ static void set_numbers(struct hutch_engine *engine, const struct hutch_engine_o
 
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 0)
         n_cpus = (unsigned)CPU_COUNT(&cpus);
-    engine->max_running = options->max_running ? options->max_running : n_cpus;
-    engine->max_queued = options->max_queued ? options->max_queued : DEFAULT_QUEUE;
-    engine->max_sessions = options->max_sessions ? options->max_sessions : DEFAULT_SESSIONS;
-    engine->recycle_forks = options->recycle_forks ? options->recycle_forks : DEFAULT_RECYCLE_FORKS;
-    engine->recycle_ms = options->recycle_ms ? options->recycle_ms : DEFAULT_RECYCLE_MS;
-    engine->trim_ms = options->trim_ms ? options->trim_ms : DEFAULT_TRIM_MS;
-    engine->max_building = n_cpus + 1;
-    engine->setup_ms = ENGINE_SETUP_MS;
-    engine->import_ms = ENGINE_IMPORT_MS;
+    engine->runs.max_running = options->max_running ? options->max_running : n_cpus;
+    engine->runs.max_queued = options->max_queued ? options->max_queued : DEFAULT_QUEUE;
+    engine->sessions.max = options->max_sessions ? options->max_sessions : DEFAULT_SESSIONS;
+    engine->sessions.max_seating = n_cpus + SEATING_MORE;
+    engine->zygotes.recycle_forks = options->recycle_forks ? options->recycle_forks : DEFAULT_RECYCLE_FORKS;
+    engine->zygotes.recycle_ms = options->recycle_ms ? options->recycle_ms : DEFAULT_RECYCLE_MS;
+    engine->pools.trim_ms = options->trim_ms ? options->trim_ms : DEFAULT_TRIM_MS;
+    engine->pools.max_building = n_cpus + BUILDING_MORE;
 }
 
-static int open_data_root(struct hutch_engine *engine, struct hutch_err *err)
-{
-    if (hutch_state_open(engine->profile.home, &engine->state, err) < 0 ||
-        hutch_state_make_data(&engine->state, &engine->data_root, err) < 0)
-        return -1;
-    if (chmod(engine->data_root, 0755) < 0) /* whatever the caller's umask is */
-        return hutch_err_set(err, errno, "open up the directory '%s'", engine->data_root);
-    engine->data_root_fd = open(engine->data_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (engine->data_root_fd < 0)
-        return hutch_err_set(err, errno, "open the directory '%s'", engine->data_root);
-    return 0;
-}
-
+/* Where the sandboxes' groups go. */
 static int find_cgroup(struct hutch_engine *engine, struct hutch_err *err)
 {
     struct cgroup_base base = CGROUP_BASE_INIT;
+    struct helper *h = &engine->helper;
     int rc = 0;
 
     if (engine->spec.layers[LAYER_CGROUP] != NEED_OFF)
         hutch_cgroup_find_base(&base);
-    memcpy(engine->cgroup_why_not, base.why_not, sizeof(engine->cgroup_why_not));
+    memcpy(h->cgroup_why_not, base.why_not, sizeof(h->cgroup_why_not));
     if (base.dirfd < 0)
-        rc = set_text(&engine->cgroup, "", err);
-    else if (asprintf(&engine->cgroup, "%s%s/%s", base.mount, strcmp(base.path, "/") == 0 ? "" : base.path,
-                      engine->state.cgroup_name) < 0)
+        rc = set_text(&h->cgroup, "", err);
+    else if (asprintf(&h->cgroup, "%s%s/%s", base.mount, strcmp(base.path, "/") == 0 ? "" : base.path,
+                      engine->core.state.cgroup_name) < 0)
         rc = hutch_err_set(err, ENOMEM, "name a cgroup");
     else
-        rc = hutch_state_note_cgroup(&engine->state, &base, err);
+        rc = hutch_state_note_cgroup(&engine->core.state, &base, err);
     hutch_cgroup_base_done(&base);
     return rc;
 }
@@ -259,7 +198,7 @@ static int make_zygote_spec(struct hutch_engine *engine, struct sandbox_spec *re
     for (const struct guest_file *f = hutch_guest_zygote(); rc == 0 && f->target; f++)
         rc = hutch_spec_add_file(ret, f->target, f->data, f->len, 0444, err);
     if (rc == 0)
-        rc = hutch_spec_add_file(ret, GUEST_ZYGOTE_PRELOAD, engine->confs[0].text, engine->confs[0].text_len, 0444, err);
+        rc = hutch_spec_add_file(ret, GUEST_ZYGOTE_PRELOAD, engine->configs.list[0].text, engine->configs.list[0].text_len, 0444, err);
     if (rc == 0)
         rc = hutch_spec_set_list(&ret->argv, argv, ARRAY_SIZE(argv), err);
     if (rc < 0)
@@ -277,10 +216,12 @@ static int make_templates(struct hutch_engine *engine, struct hutch_err *err)
         hutch_spec_done(&spec);
         return -1;
     }
-    engine->worker_template = hutch_template_create(engine, &spec, err);
+    engine->worker_template = hutch_template_create(&engine->templates, &spec, err);
     if (!engine->worker_template || make_zygote_spec(engine, &spec, err) < 0)
         return -1;
-    engine->zygote_template = hutch_template_create(engine, &spec, err);
+    engine->zygote_template = hutch_template_create(&engine->templates, &spec, err);
+    engine->pools.template = engine->worker_template;
+    engine->zygotes.template = engine->zygote_template;
     return engine->zygote_template ? 0 : -1;
 }
 
@@ -291,27 +232,19 @@ static int open_engine(const struct hutch_engine_options *options, const struct 
 
     if (!engine)
         return hutch_err_set(err, ENOMEM, "open an engine");
-    engine->data_root_fd = engine->image_lockfd = -1;
-    engine->loop = (struct loop)LOOP_INIT;
-    engine->helper = (struct helper){ .pidfd = -1, .opener = LINK_INIT, .launcher = LINK_INIT, .disk = LINK_INIT, .retry_at = LOOP_NEVER, .clock = { .at = LOOP_NEVER } };
-    engine->state = (struct run_state)RUN_STATE_INIT;
-    TAILQ_INIT(&engine->templates);
-    TAILQ_INIT(&engine->slots);
-    TAILQ_INIT(&engine->queue);
-    TAILQ_INIT(&engine->active);
-    TAILQ_INIT(&engine->ending);
-    TAILQ_INIT(&engine->sessions);
-    set_numbers(engine, options);
+    engine->core = (struct core)CORE_INIT;
+    engine->image_lockfd = -1;
+    hutch_engine_connect(engine);
     if (hutch_profile_copy(profile, &engine->profile, err) < 0 ||
-        find_launcher(options->launcher, &engine->launcher, err) < 0 || hutch_spec_init(&engine->spec, err) < 0 ||
+        find_launcher(options->launcher, &engine->helper.launcher_path, err) < 0 || hutch_spec_init(&engine->spec, err) < 0 ||
         hutch_profile_build(profile, &engine->spec, err) < 0 ||
         hutch_profile_set_root(profile, &engine->spec, &engine->image_lockfd, err) < 0 ||
-        hutch_zygotes_configure(engine, options->zygotes, options->n_zygotes, err) < 0 || hutch_loop_open(&engine->loop, err) < 0 ||
-        open_data_root(engine, err) < 0 || find_cgroup(engine, err) < 0 || make_templates(engine, err) < 0)
+        hutch_zygote_configs_read(&engine->configs, options->zygotes, options->n_zygotes, err) < 0 ||
+        hutch_core_open(&engine->core, engine->profile.home, err) < 0 || find_cgroup(engine, err) < 0)
         goto fail;
-    for (unsigned i = 0; i < engine->n_confs; i++)
-        hutch_pool_init(&engine->pools[i], engine, i);
-    if (hutch_helper_start(engine, err) < 0)
+    hutch_pools_configure(&engine->pools);
+    set_numbers(engine, options);
+    if (make_templates(engine, err) < 0 || hutch_helper_start(&engine->helper, err) < 0)
         goto fail;
     *ret = engine;
     return 0;
@@ -350,47 +283,25 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
 
 /* --- free --------------------------------------------------------------------------------------------------------------- */
 
-static void free_runs(struct run_list *list)
-{
-    struct engine_run *run;
-
-    while ((run = TAILQ_FIRST(list))) {
-        TAILQ_REMOVE(list, run, link);
-        hutch_run_free(run);
-    }
-}
-
 void hutch_engine_free(struct hutch_engine *engine)
 {
-    struct hutch_err err;
-    struct slot *slot;
-
     if (!engine)
         return;
-    hutch_helper_stop(engine); /* all processes end here */
-    hutch_zygotes_done(engine);
-    hutch_sessions_free(engine);
-    while ((slot = TAILQ_FIRST(&engine->slots))) {
-        TAILQ_REMOVE(&engine->slots, slot, link);
-        hutch_slot_free(slot);
-    }
-    free_runs(&engine->queue);
-    free_runs(&engine->active);
-    free_runs(&engine->ending);
-    hutch_loop_done(&engine->loop); /* of what is freed now, some still holds a template */
+    hutch_helper_stop(&engine->helper); /* all processes end here */
+    hutch_zygotes_done(&engine->zygotes);
+    hutch_sessions_done(&engine->sessions);
+    hutch_runs_done(&engine->runs);
+    hutch_pools_done(&engine->pools);
+    hutch_slots_done(&engine->slots);
+    hutch_loop_free_doomed(&engine->core.loop); /* some of which hold a template */
     hutch_template_unref(engine->worker_template);
     hutch_template_unref(engine->zygote_template);
-    while (engine->n_spare_supervisors > 0)
-        hutch_supervisor_free(engine->spare_supervisors[--engine->n_spare_supervisors]);
-    hutch_fd_closep(&engine->data_root_fd);
-    if (hutch_state_close(&engine->state, &err) < 0)
-        hutch_log_debug("engine: %s (the next start sweeps it)", err.msg);
+    hutch_helper_done(&engine->helper);
+    hutch_zygote_configs_done(&engine->configs);
+    hutch_core_done(&engine->core);
     hutch_fd_closep(&engine->image_lockfd);
     hutch_spec_done(&engine->spec);
     hutch_profile_done(&engine->profile);
-    free(engine->launcher);
-    free(engine->cgroup);
-    free(engine->data_root);
     free(engine);
 }
 
@@ -398,25 +309,26 @@ void hutch_engine_free(struct hutch_engine *engine)
 
 int hutch_engine_fd(const struct hutch_engine *engine)
 {
-    return engine->loop.epoll_fd;
+    return engine->core.loop.epoll_fd;
 }
 
 int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *error)
 {
-    hutch_loop_begin_turn(&engine->loop);
-    hutch_run_deliver_ending(engine);
-    hutch_run_start_queued(engine);
-    if (engine->has_session_work)
-        hutch_sessions_work(engine);
-    hutch_loop_run_due(&engine->loop);
-    if (engine->is_broken)
-        refuse_all(engine);
-    hutch_run_deliver_ending(engine);
-    if (engine->has_session_work)
-        hutch_sessions_work(engine);
-    hutch_loop_end_turn(&engine->loop, !TAILQ_EMPTY(&engine->ending) || engine->has_session_work ||
-                                           (!TAILQ_EMPTY(&engine->queue) && engine->n_active < engine->max_running));
-    return engine->is_broken ? hutch_engine_tell(error, &engine->why, 0) : 0;
+    struct loop *loop = &engine->core.loop;
+
+    hutch_loop_begin_turn(loop);
+    hutch_runs_deliver_ending(&engine->runs);
+    hutch_runs_start_queued(&engine->runs);
+    hutch_sessions_work(&engine->sessions);
+    hutch_loop_run_due(loop);
+    if (engine->core.is_broken) {
+        hutch_runs_refuse_all(&engine->runs);
+        hutch_sessions_refuse_all(&engine->sessions);
+    }
+    hutch_runs_deliver_ending(&engine->runs);
+    hutch_sessions_work(&engine->sessions);
+    hutch_loop_end_turn(loop, engine->sessions.has_work || hutch_runs_have_work(&engine->runs));
+    return engine->core.is_broken ? hutch_engine_tell(error, &engine->core.why, 0) : 0;
 }
 
 int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *given, uint64_t *ret_id, struct hutch_error *error)
@@ -424,75 +336,73 @@ int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request 
     struct hutch_request request;
     struct engine_run *run;
     struct hutch_err err = { 0 };
+    uint64_t id;
 
-    if (engine->n_queued >= engine->max_queued && engine->n_active >= engine->max_running) {
-        hutch_err_set(&err, 0, "%u runs wait already, which is the most that may", engine->n_queued);
+    if (engine->runs.n_queued >= engine->runs.max_queued && engine->runs.n_active >= engine->runs.max_running) {
+        hutch_err_set(&err, 0, "%u runs wait already, which is the most that may", engine->runs.n_queued);
         return hutch_engine_tell(error, &err, EAGAIN);
     }
     hutch_engine_copy_sized(&request, sizeof(request), given);
     if (hutch_request_accept(engine, &request, &run, &err) < 0)
         return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
-    run->id = ++engine->next_run;
-    engine->submitted++;
+    id = hutch_run_enqueue(run);
     if (ret_id)
-        *ret_id = run->id;
-    hutch_run_enqueue(run);
+        *ret_id = id;
     return 0;
 }
 
 int hutch_engine_cancel(struct hutch_engine *engine, uint64_t id)
 {
-    struct run_list *lists[] = { &engine->active, &engine->queue };
-    struct engine_run *run;
+    struct engine_run *run = hutch_run_find(&engine->runs, id);
 
-    for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-        TAILQ_FOREACH(run, lists[i], link)
-            if (run->id == id) {
-                hutch_run_cancel(run);
-                return 1;
-            }
-    return 0;
+    if (run)
+        hutch_run_cancel(run);
+    return run ? 1 : 0;
 }
 
 int hutch_engine_signal(struct hutch_engine *engine, uint64_t id, int signal)
 {
-    return signal > 0 && signal <= SIGRTMAX ? hutch_run_signal(engine, id, signal) : 0;
+    struct engine_run *run = signal > 0 && signal <= SIGRTMAX ? hutch_run_find(&engine->runs, id) : NULL;
+
+    if (run)
+        hutch_run_signal(run, signal);
+    return run ? 1 : 0;
 }
 
 void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_stats *ret)
 {
     struct hutch_engine_stats stats = {
         .size = sizeof(stats),
-        .running = engine->n_active,
-        .queued = engine->n_queued,
-        .prepared = engine->n_prepared,
-        .building = engine->n_building,
-        .submitted = engine->submitted,
-        .finished = engine->finished,
-        .from_pool = engine->from_pool,
-        .on_demand = engine->on_demand,
-        .restarted = engine->restarted,
-        .lost_zygotes = engine->lost_zygotes,
-        .lost_launchers = engine->lost_launchers,
-        .lost_sandboxes = engine->lost_sandboxes,
+        .running = engine->runs.n_active,
+        .queued = engine->runs.n_queued,
+        .prepared = engine->pools.n_prepared,
+        .building = engine->slots.n_building,
+        .submitted = engine->runs.submitted,
+        .finished = engine->runs.finished,
+        .from_pool = engine->pools.from_pool,
+        .on_demand = engine->pools.on_demand,
+        .restarted = engine->runs.restarted,
+        .lost_zygotes = engine->zygotes.lost,
+        .lost_launchers = engine->helper.lost_launchers,
+        .lost_sandboxes = engine->slots.lost,
         .launcher_pid = engine->helper.launcher_pid,
         .zygotes = engine->zygote_stats,
-        .n_zygotes = engine->n_confs,
-        .sessions = engine->n_sessions,
+        .n_zygotes = engine->configs.n,
+        .sessions = engine->sessions.n,
     };
     size_t size = ret->size && ret->size < sizeof(stats) ? ret->size : sizeof(stats);
 
-    for (size_t i = 0; i < engine->n_confs; i++) {
-        const struct zygote *zygote = engine->generation ? engine->generation->zygote_slots[i].zygote : NULL;
+    for (size_t i = 0; i < engine->configs.n; i++) {
+        const struct zygote *zygote = engine->zygotes.current ? engine->zygotes.current->zygote_slots[i].zygote : NULL;
 
         engine->zygote_stats[i] = (struct hutch_zygote_stats){
-            .name = engine->confs[i].name,
+            .name = engine->configs.list[i].name,
             .is_ready = zygote && zygote->state == ZYGOTE_IS_READY,
             .pid = zygote ? zygote->pid : 0,
-            .prepared = engine->pools[i].n_idle,
-            .building = engine->pools[i].n_building,
+            .prepared = engine->pools.list[i].n_idle,
+            .building = engine->pools.list[i].n_building,
             .forks = zygote ? zygote->forks : 0,
-            .recycled = engine->confs[i].recycled,
+            .recycled = engine->zygotes.recycled[i],
         };
     }
     stats.size = size;

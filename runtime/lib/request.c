@@ -1,9 +1,12 @@
-#include "runtime/engine/engine_priv.h"
+#include "runtime/lib/engine_priv.h"
 
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
+#include "sandbox/zygote_wire.h"
 #include "sandbox/inside.h"
 #include "runtime/engine/job.h"
+#include "runtime/engine/job_run.h"
+#include "runtime/session/cell_run.h"
 #include "runtime/config/limits.h"
 #include "runtime/lang/program.h"
 #include "runtime/lang/python_error.h"
@@ -194,7 +197,7 @@ int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_
     moved = *code;
     memmove(&spec->mounts[at + 2], &spec->mounts[at + 1], (spec->n_mounts - at - 2) * sizeof(moved));
     spec->mounts[at + 1] = moved;
-    return hutch_spec_add_mount(spec, MOUNT_BIND, engine->data_root, INSIDE_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
+    return hutch_spec_add_mount(spec, MOUNT_BIND, engine->core.data_root, INSIDE_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
 }
 
 /* Another policy, or limits that a sandbox is built with. */
@@ -261,11 +264,11 @@ static int read_program(const struct hutch_request *request, struct program *ret
     return 0;
 }
 
-static int set_exec(struct engine_run *run, const struct hutch_request *request, const struct program *p, struct sandbox_spec *spec,
+static int set_exec(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request, const struct program *p, struct sandbox_spec *spec,
                     struct hutch_err *err)
 {
     char *const *args = (char *const *)request->args;
-    const char *data = run->data_dir ? run->data_dir : run->engine->data_root;
+    const char *data = run->data_dir ? run->data_dir : engine->core.data_root;
     int rc;
 
     for (const char *const *e = request->env; e && *e; e++) {
@@ -327,9 +330,9 @@ static int set_job(struct engine_run *run, const struct hutch_request *request, 
     if (hutch_job_encode(&job, &run->job, &run->job_len, err) < 0)
         return -1;
     if (p->is_input) { /* which is the program, and at its end then */
-        free(run->input);
-        run->input = NULL;
-        run->input_len = 0;
+        free(run->input.text);
+        run->input.text = NULL;
+        run->input.len = 0;
     }
     return 0;
 }
@@ -351,14 +354,12 @@ static int set_cells_job(struct engine_run *run, const struct hutch_request *req
 }
 
 /* Cells need an interpreter of a zygote's, with an interpreter in it. */
-static int check_for_cells(const struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec,
+static int check_for_cells(struct hutch_engine *engine, const struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec,
                            struct hutch_err *err)
 {
-    const struct hutch_engine *engine = run->engine;
-
     if (is_cramped(request))
         return hutch_err_set(err, EINVAL, "cells need 64 MiB of memory and a fifth of a CPU at least");
-    if (needs_own_interpreter(engine, request->env, engine->confs[run->zygote_index].n_modules > 0))
+    if (needs_own_interpreter(engine, request->env, engine->configs.list[run->zygote_index].n_modules > 0))
         return hutch_err_set(err, EINVAL, "an interpreter for cells is there already, and a variable of the environment would have to be "
                              "there when it starts (LANG, PYTHONHASHSEED, OMP_NUM_THREADS, …)");
     if (spec->network != NETWORK_NONE)
@@ -376,7 +377,7 @@ static bool is_within(const char *path, const char *dir)
     return len > 1 && strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-static int set_data_dir(struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
+static int set_data_dir(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
 {
     const char *root;
     struct stat st;
@@ -389,10 +390,10 @@ static int set_data_dir(struct engine_run *run, const struct hutch_request *requ
         return hutch_err_set(err, errno, "look at the data directory '%s'", request->data_dir);
     if (!S_ISDIR(st.st_mode))
         return hutch_err_set(err, ENOTDIR, "the data directory '%s'", request->data_dir);
-    if (hutch_profile_refuse_own(&run->engine->profile, run->data_dir, err) < 0)
+    if (hutch_profile_refuse_own(&engine->profile, run->data_dir, err) < 0)
         return -1;
     /* The tree that zygotes run is not for a program to write to. */
-    root = run->engine->spec.rootfs_path;
+    root = engine->spec.rootfs_path;
     if (root && (is_within(run->data_dir, root) || is_within(root, run->data_dir)))
         return hutch_err_set(err, EINVAL, "the data directory '%s' and the image's tree '%s' are one in the other", run->data_dir, root);
     return 0;
@@ -402,8 +403,8 @@ static int set_source(struct engine_run *run, const struct hutch_request *reques
 {
     if (request->input || p->is_input || request->rich)
         return hutch_err_set(err, EINVAL, "input_fd is for a program that reads it, and without another input");
-    run->source_fd = fcntl(request->input_fd, F_DUPFD_CLOEXEC, 0);
-    return run->source_fd < 0 ? hutch_err_set(err, errno, "take the input from descriptor %d", request->input_fd) : 0;
+    run->input.source_fd = fcntl(request->input_fd, F_DUPFD_CLOEXEC, 0);
+    return run->input.source_fd < 0 ? hutch_err_set(err, errno, "take the input from descriptor %d", request->input_fd) : 0;
 }
 
 static int set_input(struct engine_run *run, const struct hutch_request *request, const struct program *p, struct hutch_err *err)
@@ -418,19 +419,18 @@ static int set_input(struct engine_run *run, const struct hutch_request *request
         return hutch_err_set(err, EINVAL, "an input of %zu bytes: at most %u can be", len, INPUT_MAX_BYTES);
     if (!text || len == 0)
         return 0;
-    run->input = malloc(len);
-    if (!run->input)
+    run->input.text = malloc(len);
+    if (!run->input.text)
         return hutch_err_set(err, ENOMEM, "keep the input");
-    memcpy(run->input, text, len);
-    run->input_len = len;
+    memcpy(run->input.text, text, len);
+    run->input.len = len;
     return 0;
 }
 
 /* What cell_run runs and sessions have in common. */
-static int set_cells(struct engine_run *run, const struct hutch_request *request, const char *token, bool has_cpu_rlimit,
+static int set_cells(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request, const char *token, bool has_cpu_rlimit,
                      struct hutch_err *err)
 {
-    const struct hutch_engine *engine = run->engine;
     const struct sandbox_spec *spec = &engine->spec;
     struct sandbox_spec own = { 0 };
     bool has_own = request->policy || asks_for_own_sandbox(request) ||
@@ -444,50 +444,49 @@ static int set_cells(struct engine_run *run, const struct hutch_request *request
     run->grace_ms = spec->grace_ms;
     if (!has_cpu_rlimit)
         own.limits[LIMIT_CPU_TIME] = 0;
-    if (check_for_cells(run, request, spec, err) < 0 || apply_limits(request, false, run->limits, run->limits, err) < 0 ||
+    if (check_for_cells(engine, run, request, spec, err) < 0 || apply_limits(request, false, run->limits, run->limits, err) < 0 ||
         set_cells_job(run, request, spec, token, err) < 0 || (has_own && hutch_request_make_worker(engine, &own, err) < 0)) {
         hutch_spec_done(&own);
         return -1;
     }
     if (!has_own)
         return 0;
-    run->template = hutch_template_create(run->engine, &own, err);
+    run->template = hutch_template_create(&engine->templates, &own, err);
     return run->template ? 0 : -1;
 }
 
-static int set_cell_run(struct engine_run *run, const struct hutch_request *request, const struct program *p, struct hutch_err *err)
+static int set_cell_run(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request, const struct program *p, struct hutch_err *err)
 {
     if (!p->is_python || request->name || (request->args && request->args[0]) || request->input)
         return hutch_err_set(err, EINVAL, "a rich run is Python code without name, arguments and input");
     if (!hutch_utf8_is_valid(p->code, p->code_len))
         return hutch_err_set(err, EINVAL, "the code is not UTF-8");
-    run->zygote_index = (unsigned)hutch_zygotes_choose_for_cells(run->engine, NULL);
+    run->zygote_index = (unsigned)hutch_zygote_configs_choose_for_cells(&engine->configs, NULL);
     if (hutch_cell_run_create(run, p->code, p->code_len, err) < 0)
         return -1;
-    return set_cells(run, request, hutch_cell_run_token(run->cell_run), true, err);
+    return set_cells(engine, run, request, hutch_cell_run_token(run), true, err);
 }
 
-static int set_execution(struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
+static int set_execution(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
 {
-    struct hutch_engine *engine = run->engine;
     struct sandbox_spec own = { 0 };
     const struct sandbox_spec *spec = &engine->spec;
     bool has_own;
     struct program program;
 
-    if (read_program(request, &program, err) < 0 || set_data_dir(run, request, err) < 0 ||
+    if (read_program(request, &program, err) < 0 || set_data_dir(engine, run, request, err) < 0 ||
         set_input(run, request, &program, err) < 0)
         return -1;
-    if (program.is_input && run->input) {
-        program.code = run->input;
-        program.code_len = run->input_len;
+    if (program.is_input && run->input.text) {
+        program.code = run->input.text;
+        program.code_len = run->input.len;
     }
     if (request->rich)
-        return set_cell_run(run, request, &program, err);
+        return set_cell_run(engine, run, request, &program, err);
     if (program.is_python)
-        run->zygote_index = hutch_zygotes_choose(engine, program.code, program.code_len);
+        run->zygote_index = hutch_zygote_configs_choose(&engine->configs, program.code, program.code_len);
     run->is_exec = !program.is_python || program.code_len > WORKER_CODE_MAX || is_cramped(request) ||
-                   needs_own_interpreter(engine, request->env, engine->confs[run->zygote_index].n_modules > 0);
+                   needs_own_interpreter(engine, request->env, engine->configs.list[run->zygote_index].n_modules > 0);
     has_own = run->is_exec || request->policy || asks_for_own_sandbox(request) ||
               engine->spec.network != NETWORK_NONE;
     if (has_own) {
@@ -503,7 +502,7 @@ static int set_execution(struct engine_run *run, const struct hutch_request *req
         goto fail;
     if (run->is_exec) {
         memcpy(own.limits, run->limits, sizeof(own.limits));
-        if (set_exec(run, request, &program, &own, err) < 0)
+        if (set_exec(engine, run, request, &program, &own, err) < 0)
             goto fail;
     } else if (set_job(run, request, &program, spec, err) < 0 ||
                (has_own && hutch_request_make_worker(engine, &own, err) < 0)) {
@@ -511,7 +510,7 @@ static int set_execution(struct engine_run *run, const struct hutch_request *req
     }
     if (!has_own)
         return 0;
-    run->template = hutch_template_create(engine, &own, err);
+    run->template = hutch_template_create(&engine->templates, &own, err);
     return run->template ? 0 : -1;
 fail:
     hutch_spec_done(&own);
@@ -520,36 +519,35 @@ fail:
 
 /* --- sessions -------------------------------------------------------------------------------------------------------- */
 
-static int set_session(struct engine_run *run, const struct hutch_session_options *options, const char *token, struct hutch_err *err)
+static int set_session(struct hutch_engine *engine, struct engine_run *run, const struct hutch_session_options *options, const char *token, struct hutch_err *err)
 {
-    struct hutch_engine *engine = run->engine;
     struct hutch_request request = {
         .policy = options->policy,
         .env = options->env,
         .data_dir = options->data_dir,
         .keep_data = options->keep_data,
     };
-    int zygote = hutch_zygotes_choose_for_cells(engine, options->zygote);
+    int zygote = hutch_zygote_configs_choose_for_cells(&engine->configs, options->zygote);
 
+    for (size_t i = 0; i < LIMIT_COUNT; i++)
+        if (hutch_limit_rows[i].session_at)
+            memcpy((char *)&request + hutch_limit_rows[i].request_at, (const char *)options + hutch_limit_rows[i].session_at,
+                   sizeof(uint64_t));
     if (zygote < 0)
         return hutch_err_set(err, EINVAL, "there is no zygote '%s'", options->zygote);
     run->zygote_index = (unsigned)zygote;
     /* The kernel would count the CPU time of all cells. */
-    return set_data_dir(run, &request, err) < 0 ? -1 : set_cells(run, &request, token, false, err);
+    return set_data_dir(engine, run, &request, err) < 0 ? -1 : set_cells(engine, run, &request, token, false, err);
 }
 
 static struct engine_run *make_run(struct hutch_engine *engine, struct hutch_err *err)
 {
-    struct engine_run *run = calloc(1, sizeof(*run));
+    struct engine_run *run = hutch_run_create(&engine->runs);
 
     if (!run) {
         hutch_err_set(err, ENOMEM, "take a run");
         return NULL;
     }
-    run->engine = engine;
-    run->source_fd = -1;
-    hutch_result_init(&run->result);
-    run->before = (struct file_list)FILE_LIST_INIT;
     run->t_submitted = hutch_clock_ms();
     return run;
 }
@@ -564,7 +562,7 @@ int hutch_request_accept_session(struct hutch_engine *engine, const struct hutch
     run = make_run(engine, err);
     if (!run)
         return -1;
-    if (set_session(run, options, token, err) < 0) {
+    if (set_session(engine, run, options, token, err) < 0) {
         hutch_run_free(run);
         return -1;
     }
@@ -583,10 +581,11 @@ int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request
     run = make_run(engine, err);
     if (!run)
         return -1;
+    run->kind = &hutch_job_run;
     run->on_output = request->on_output;
     run->on_result = request->on_result;
     run->user = request->user;
-    if (set_execution(run, request, err) < 0) {
+    if (set_execution(engine, run, request, err) < 0) {
         hutch_run_free(run);
         return -1;
     }

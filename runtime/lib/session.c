@@ -1,11 +1,9 @@
-#include "runtime/engine/engine_priv.h"
+#include "runtime/lib/engine_priv.h"
 
 #include "runtime/data/files.h"
-#include "runtime/text/nbjson.h"
 #include "runtime/text/utf8.h"
 #include "sandbox/clock.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,62 +20,40 @@
 
 static struct session *find(struct hutch_engine *engine, uint64_t id)
 {
-    struct session *s;
-
-    TAILQ_FOREACH(s, &engine->sessions, link)
-        if (s->id == id && !s->is_closing)
-            return s;
-    return NULL;
+    return hutch_session_find(&engine->sessions, id);
 }
 
 int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *given, uint64_t *ret_id, struct hutch_error *error)
 {
     struct hutch_session_options options;
     struct hutch_err err = { 0 };
+    struct engine_run *run;
     struct session *s;
 
     hutch_engine_copy_sized(&options, sizeof(options), given);
-    if (engine->n_sessions >= engine->max_sessions) {
-        hutch_err_set(&err, 0, "%u sessions are open, which is the most that may", engine->n_sessions);
+    if (engine->sessions.n >= engine->sessions.max) {
+        hutch_err_set(&err, 0, "%u sessions are open, which is the most that may", engine->sessions.n);
         return hutch_engine_tell(error, &err, EAGAIN);
     }
     if (options.max_checkpoints > MAX_CHECKPOINTS) {
         hutch_err_set(&err, EINVAL, "max_checkpoints of %u: at most %d can be", options.max_checkpoints, MAX_CHECKPOINTS);
         return hutch_engine_tell(error, &err, 0);
     }
-    s = calloc(1, sizeof(*s));
-    if (!s) {
-        hutch_err_set(&err, ENOMEM, "open a session");
+    s = hutch_session_create(&engine->sessions, &err);
+    if (!s)
         return hutch_engine_tell(error, &err, 0);
-    }
-    s->engine = engine;
-    s->clock = (struct deadline)DEADLINE_INIT(hutch_session_on_due, s);
-    s->data_dirfd = -1;
-    s->seen = (struct file_list)FILE_LIST_INIT;
-    TAILQ_INIT(&s->orders);
-    TAILQ_INIT(&s->doomed);
-    TAILQ_INIT(&s->checkpoints);
-    if (hutch_session_make_token(s->token, &err) < 0 || hutch_request_accept_session(engine, &options, s->token, &s->run, &err) < 0) {
-        free(s);
+    if (hutch_request_accept_session(engine, &options, s->token, &run, &err) < 0) {
+        hutch_session_free(s);
         return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
     }
-    s->run->session = s;
-    s->output_bytes = s->run->limits[LIMIT_OUTPUT];
-    s->wall_ms = s->run->limits[LIMIT_WALL];
-    s->cpu_ms = s->run->limits[LIMIT_CPU_TIME];
     s->idle_ms = (double)(options.idle_ms ? options.idle_ms : DEFAULT_IDLE_MS);
     s->lifetime_ms = (double)(options.lifetime_ms ? options.lifetime_ms : DEFAULT_LIFETIME_MS);
-    s->max_checkpoints = options.max_checkpoints ? options.max_checkpoints : DEFAULT_CHECKPOINTS;
-    s->checkpoint_bytes = options.checkpoint_bytes ? options.checkpoint_bytes : s->run->limits[LIMIT_DATA_SIZE];
+    s->checkpoints.max = options.max_checkpoints ? options.max_checkpoints : DEFAULT_CHECKPOINTS;
+    s->checkpoints.max_bytes = options.checkpoint_bytes;
     s->keep_data = options.keep_data;
     s->on_end = options.on_end;
     s->user = options.user;
-    s->t_opened = s->t_used = hutch_clock_ms();
-    s->id = ++engine->next_run;
-    TAILQ_INSERT_TAIL(&engine->sessions, s, link);
-    engine->n_sessions++;
-    hutch_session_set_state(s, SESSION_SEEKING);
-    hutch_loop_set_deadline(&engine->loop, &s->clock, s->t_opened);
+    hutch_session_start(s, run);
     if (ret_id)
         *ret_id = s->id;
     return 0;
@@ -181,38 +157,17 @@ int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id)
 int hutch_session_reply(struct hutch_engine *engine, uint64_t id, const char *text)
 {
     struct session *s = find(engine, id);
-    struct cJSON *reply, *value;
-    struct hutch_err err;
 
-    if (!s || !s->is_asking || !s->run->interpreter)
-        return 0;
-    s->is_asking = false;
-    reply = cJSON_CreateObject();
-    value = text ? hutch_nbjson_string(text, strlen(text)) : cJSON_CreateTrue();
-    if (!reply || !value || !cJSON_AddStringToObject(reply, "do", "reply") || !cJSON_AddItemToObject(reply, text ? "value" : "eof", value) ||
-        hutch_interpreter_send(s->run->interpreter, reply, -1, &err) < 0)
-        hutch_session_kill_interpreter(s); /* no memory: it would wait for ever */
-    cJSON_Delete(reply);
-    return 1;
+    return s && hutch_session_give_input(s, text) ? 1 : 0;
 }
 
 int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
 {
     struct session *s = find(engine, id);
-    struct order *order;
 
     if (!s)
         return no_session(error, id);
-    order = TAILQ_FIRST(&s->orders);
-    if (hutch_session_at_work(s)) /* that one is told when its interpreter is dead */
-        order = TAILQ_NEXT(order, link);
-    hutch_session_doom(s, order, HUTCH_KILLED, "the session was restarted");
-    if (s->run->slot && s->run->slot->state >= SLOT_RUNNING) {
-        s->is_restarting = true;
-        hutch_session_kill_interpreter(s);
-    }
-    s->is_fresh = s->has_variables = false;
-    s->t_used = hutch_clock_ms();
+    hutch_session_begin_restart(s);
     return 0;
 }
 

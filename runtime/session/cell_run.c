@@ -1,6 +1,9 @@
-#include "runtime/engine/engine_priv.h"
+#include "runtime/session/cell_run.h"
 
 #include "runtime/cell/result_json.h"
+#include "runtime/engine/run.h"
+#include "runtime/session/execution.h"
+#include "runtime/session/interpreter.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -10,13 +13,16 @@
 
 struct cell_run {
     struct engine_run *run;
+    struct interpreter *interpreter; /* owned; from its begin on */
     char *code;           /* owned */
-    char token[SESSION_TOKEN_SIZE];
+    char token[INTERPRETER_TOKEN_SIZE];
     struct execution execution;
     bool has_said_end;
     struct hutch_cell_result result;
     struct hutch_cell_details details;
 };
+
+static const struct run_kind kind;
 
 int hutch_cell_run_create(struct engine_run *run, const char *code, size_t len, struct hutch_err *err)
 {
@@ -24,26 +30,38 @@ int hutch_cell_run_create(struct engine_run *run, const char *code, size_t len, 
 
     if (!cell_run)
         return hutch_err_set(err, ENOMEM, "keep the code");
-    run->cell_run = cell_run;
+    run->kind = &kind;
+    run->kind_data = cell_run;
     cell_run->run = run;
     cell_run->code = strndup(code, len);
     if (!cell_run->code)
         return hutch_err_set(err, ENOMEM, "keep the code");
-    return hutch_session_make_token(cell_run->token, err);
+    return hutch_interpreter_make_token(cell_run->token, err);
 }
 
-const char *hutch_cell_run_token(const struct cell_run *cell_run)
+const char *hutch_cell_run_token(const struct engine_run *run)
 {
-    return cell_run->token;
+    return ((struct cell_run *)run->kind_data)->token;
 }
 
-void hutch_cell_run_free(struct cell_run *cell_run)
+static void free_data(struct engine_run *run)
 {
+    struct cell_run *cell_run = run->kind_data;
+
     if (!cell_run)
         return;
+    hutch_interpreter_free(cell_run->interpreter);
     hutch_execution_done(&cell_run->execution);
     free(cell_run->code);
     free(cell_run);
+}
+
+static void reset(struct engine_run *run)
+{
+    struct cell_run *cell_run = run->kind_data;
+
+    hutch_interpreter_free(cell_run->interpreter);
+    cell_run->interpreter = NULL;
 }
 
 /* Nothing can be told any more: its end will show. */
@@ -69,7 +87,7 @@ static void begin(struct cell_run *cell_run)
     const struct hutch_cell cell = { .size = sizeof(cell) };
     struct hutch_err err;
 
-    if (hutch_execution_begin(&cell_run->execution, cell_run->run->interpreter, &cell, cell_run->code, NULL, cell_run->run->limits[LIMIT_OUTPUT], &err) < 0)
+    if (hutch_execution_begin(&cell_run->execution, cell_run->interpreter, &cell, cell_run->code, NULL, cell_run->run->limits[LIMIT_OUTPUT], &err) < 0)
         give_up(cell_run);
 }
 
@@ -79,7 +97,7 @@ static void say_end(struct cell_run *cell_run)
     struct hutch_err err;
 
     cell_run->has_said_end = true;
-    if (!order || !cJSON_AddStringToObject(order, "do", "end") || hutch_interpreter_send(cell_run->run->interpreter, order, -1, &err) < 0)
+    if (!order || !cJSON_AddStringToObject(order, "do", "end") || hutch_interpreter_send(cell_run->interpreter, order, -1, &err) < 0)
         give_up(cell_run);
     cJSON_Delete(order);
 }
@@ -87,7 +105,7 @@ static void say_end(struct cell_run *cell_run)
 static void on_turn(void *user)
 {
     struct cell_run *cell_run = user;
-    struct interpreter *interpreter = cell_run->run->interpreter;
+    struct interpreter *interpreter = cell_run->interpreter;
 
     if (!interpreter || interpreter->is_over || interpreter->is_refused || !interpreter->is_ready)
         return;
@@ -99,23 +117,46 @@ static void on_turn(void *user)
         say_end(cell_run);
 }
 
-int hutch_cell_run_begin(struct cell_run *cell_run, struct slot *slot, struct hutch_err *err)
+static int start(struct engine_run *run, struct hutch_err *err)
 {
-    struct engine_run *run = cell_run->run;
+    struct cell_run *cell_run = run->kind_data;
+    struct slot *slot = run->slot;
 
     hutch_execution_done(&cell_run->execution);
     cell_run->has_said_end = false;
     slot->supervisor->timeout_signal = SIGINT; /* an exception in the cell, so that what it has shown and where it was come out */
-    run->interpreter = hutch_interpreter_create_for_worker(slot, cell_run->token, on_event, on_turn, cell_run, err);
-    if (!run->interpreter)
+    cell_run->interpreter = hutch_interpreter_create_for_worker(slot, cell_run->token, on_event, on_turn, cell_run, err);
+    if (!cell_run->interpreter)
         return -1;
-    return hutch_interpreter_send_raw(run->interpreter, run->job, run->job_len) < 0 ? hutch_err_set(err, ENOMEM, "describe a run to its worker") : 0;
+    if (hutch_interpreter_send_raw(cell_run->interpreter, run->job, run->job_len) < 0)
+        return hutch_err_set(err, ENOMEM, "describe a run to its worker");
+    return 0;
+}
+
+static bool wants_output(const struct engine_run *run)
+{
+    (void)run;
+    return true;
+}
+
+static void hear(struct engine_run *run, int stream, const char *data, size_t len)
+{
+    struct cell_run *cell_run = run->kind_data;
+
+    hutch_interpreter_hear(cell_run->interpreter, stream, data, len);
+}
+
+static enum run_outcome conclude(struct engine_run *run, struct hutch_err *why)
+{
+    struct cell_run *cell_run = run->kind_data;
+
+    return cell_run->interpreter ? hutch_interpreter_conclude(cell_run->interpreter, run->slot->supervisor, why) : OUTCOME_JUDGE;
 }
 
 /* What it printed is an output like any other, and the run's stdout and stderr. */
 static void take_text(struct cell_run *cell_run, int stream, struct run_output *to)
 {
-    const struct cell_outputs *outputs = hutch_cell_feed_outputs(cell_run->run->interpreter->feed);
+    const struct cell_outputs *outputs = hutch_cell_feed_outputs(cell_run->interpreter->feed);
 
     if (cell_run->run->on_output)
         return;
@@ -126,9 +167,9 @@ static void take_text(struct cell_run *cell_run, int stream, struct run_output *
     to->truncated = to->truncated || !to->data || hutch_cell_outputs_is_truncated(outputs);
 }
 
-void hutch_cell_run_finish(struct cell_run *cell_run)
+static const struct hutch_cell_result *finish(struct engine_run *run)
 {
-    struct engine_run *run = cell_run->run;
+    struct cell_run *cell_run = run->kind_data;
     struct run_result *r = &run->result;
     struct cell_error *error = &cell_run->execution.error;
 
@@ -145,22 +186,30 @@ void hutch_cell_run_finish(struct cell_run *cell_run)
         .memory_peak_bytes = r->memory_peak_bytes,
         .internal = &cell_run->details,
     };
-    if (!run->interpreter)
-        return;
-    hutch_execution_fill(&cell_run->execution, run->interpreter, &cell_run->result, &cell_run->details);
+    if (!cell_run->interpreter)
+        return &cell_run->result;
+    hutch_execution_fill(&cell_run->execution, cell_run->interpreter, &cell_run->result, &cell_run->details);
     take_text(cell_run, 1, &r->out);
     take_text(cell_run, 2, &r->err_out);
     if (r->verdict == HUTCH_OK || !error->name)
-        return;
+        return &cell_run->result;
     hutch_error_report_done(&r->error);
     r->error.name = strdup(error->name);
     r->error.value = strdup(error->value ? error->value : "");
     r->error.traceback = strdup(error->traceback ? error->traceback : "");
     if (!r->error.name || !r->error.value || !r->error.traceback)
         hutch_error_report_done(&r->error);
-}
-
-const struct hutch_cell_result *hutch_cell_run_result(const struct cell_run *cell_run)
-{
     return &cell_run->result;
 }
+
+static const struct run_kind kind = {
+    .start = start,
+    .wants_output = wants_output,
+    .hear = hear,
+    .conclude = conclude,
+    .reset = reset,
+    .refuse = hutch_run_fail,
+    .die = hutch_run_deliver,
+    .finish = finish,
+    .free = free_data,
+};

@@ -1,6 +1,7 @@
-#include "runtime/engine/engine_priv.h"
+#include "runtime/session/execution.h"
 
 #include "runtime/cell/result_json.h"
+#include "runtime/session/interpreter.h"
 #include "sandbox/clock.h"
 
 #include <cjson/cJSON.h>

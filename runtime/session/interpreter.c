@@ -1,4 +1,7 @@
-#include "runtime/engine/engine_priv.h"
+#include "runtime/session/interpreter.h"
+
+#include "runtime/engine/run.h"
+#include "runtime/engine/slot.h"
 
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -9,7 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #define MAX_WAITING (16u << 20) /* of orders that it does not read */
 #define MAX_IDLE_FRAMES (1u << 20) /* bytes, from the end of a cell to the next */
@@ -21,7 +26,7 @@ static void set_clock(struct interpreter *interpreter)
     uint64_t due = hutch_cell_feed_deadline(interpreter->feed);
 
     if (due != UINT64_MAX)
-        hutch_loop_advance_deadline(&interpreter->engine->loop, &interpreter->clock, (double)due + 1);
+        hutch_loop_advance_deadline(interpreter->loop, &interpreter->clock, (double)due + 1);
 }
 
 static void turn(struct interpreter *interpreter)
@@ -120,7 +125,7 @@ static void take_frames(struct interpreter *interpreter)
         turn(interpreter);
     turn(interpreter);
     if (!interpreter->is_refused && hutch_cell_frames_has_one(&interpreter->frames)) /* others have their turn first */
-        hutch_loop_advance_deadline(&interpreter->engine->loop, &interpreter->clock, 0);
+        hutch_loop_advance_deadline(interpreter->loop, &interpreter->clock, 0);
 }
 
 static void on_ready(struct watch *w, uint32_t events)
@@ -170,7 +175,7 @@ void hutch_interpreter_set_in_cell(struct interpreter *interpreter, bool is_in_c
     interpreter->heard_bytes = 0;
 }
 
-void hutch_interpreter_finish(struct interpreter *interpreter)
+static void take_last_frames(struct interpreter *interpreter)
 {
     size_t taken = 0;
 
@@ -181,6 +186,27 @@ void hutch_interpreter_finish(struct interpreter *interpreter)
     turn(interpreter);
     hutch_watch_remove(&interpreter->watch);
 }
+
+/* One that ended by itself before it could execute a cell will do so again; one that was killed will not. */
+static enum run_outcome conclude_unready(const struct interpreter *interpreter, const struct supervisor *s, struct hutch_err *why)
+{
+    const char *words = interpreter->why[0] ? interpreter->why : interpreter->last_words;
+
+    if (!s->has_ended || !WIFEXITED(s->status))
+        return OUTCOME_AGAIN;
+    hutch_err_set(why, 0, "the interpreter ended with exit code %d before it could execute a cell%s%s", WEXITSTATUS(s->status),
+                  words[0] ? ": " : "", words);
+    return OUTCOME_REFUSE;
+}
+
+enum run_outcome hutch_interpreter_conclude(struct interpreter *interpreter, const struct supervisor *s, struct hutch_err *why)
+{
+    take_last_frames(interpreter);
+    if (!interpreter->is_ready && s->reason == END_OWN) /* no code of a cell has run */
+        return conclude_unready(interpreter, s, why);
+    return OUTCOME_JUDGE;
+}
+
 
 static bool is_heard(const struct interpreter *interpreter)
 {
@@ -282,8 +308,19 @@ int hutch_interpreter_send(struct interpreter *interpreter, const struct cJSON *
 
 /* --- life ------------------------------------------------------------------------------------------------------------ */
 
-struct interpreter *hutch_interpreter_create(struct slot *slot, int fd, const char *token, cell_event_fn *on_cell_event, void (*on_turn)(void *user),
-                                 void *user, struct hutch_err *err)
+int hutch_interpreter_make_token(char token[INTERPRETER_TOKEN_SIZE], struct hutch_err *err)
+{
+    unsigned char random[CELL_TOKEN_LEN / 2];
+
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+        return hutch_err_set(err, errno, "draw a random number");
+    for (size_t i = 0; i < sizeof(random); i++)
+        snprintf(token + 2 * i, 3, "%02x", random[i]);
+    return 0;
+}
+
+struct interpreter *hutch_interpreter_create(struct slot *slot, int fd, const char *token, cell_event_fn *on_cell_event,
+                                             void (*on_turn)(void *user), void *user, struct hutch_err *err)
 {
     struct interpreter *interpreter = calloc(1, sizeof(*interpreter));
 
@@ -295,7 +332,7 @@ struct interpreter *hutch_interpreter_create(struct slot *slot, int fd, const ch
         hutch_err_set(err, ENOMEM, "talk to an interpreter");
         return NULL;
     }
-    interpreter->engine = slot->engine;
+    interpreter->loop = &slot->slots->core->loop;
     interpreter->clock = (struct deadline)DEADLINE_INIT(on_due, interpreter);
     interpreter->slot = slot;
     interpreter->on_event = on_cell_event;
@@ -305,7 +342,7 @@ struct interpreter *hutch_interpreter_create(struct slot *slot, int fd, const ch
     interpreter->fd = fd;
     interpreter->frames = (struct cell_frames)CELL_FRAMES_INIT;
     interpreter->frames.fd = fd;
-    if (hutch_watch_add(&interpreter->watch, &slot->engine->loop, fd, EPOLLIN, on_ready, interpreter, err) < 0) {
+    if (hutch_watch_add(&interpreter->watch, &slot->slots->core->loop, fd, EPOLLIN, on_ready, interpreter, err) < 0) {
         hutch_interpreter_free(interpreter);
         return NULL;
     }
@@ -338,6 +375,6 @@ void hutch_interpreter_free(struct interpreter *interpreter)
     hutch_fd_closep(&interpreter->fd);
     interpreter->frames.fd = -1;
     interpreter->is_over = true;
-    hutch_loop_set_deadline(&interpreter->engine->loop, &interpreter->clock, LOOP_NEVER);
-    hutch_loop_free_later(&interpreter->engine->loop, &interpreter->doomed, interpreter, free_interpreter);
+    hutch_loop_set_deadline(interpreter->loop, &interpreter->clock, LOOP_NEVER);
+    hutch_loop_free_later(interpreter->loop, &interpreter->doomed, interpreter, free_interpreter);
 }

@@ -1,10 +1,12 @@
-#include "runtime/engine/engine_priv.h"
+#include "runtime/session/session.h"
 
 #include "runtime/cell/result_json.h"
+#include "runtime/text/nbjson.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,28 +14,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define PATIENCE_MS 5000  /* from the interrupt to the kill */
 #define FAREWELL_MS 1000  /* from the end of its socket to that of its process */
-#define CPU_LOOK_MS 100
+#define CPU_CHECK_MS 100
 #define TOLD_FACTOR 32    /* outputs that were cleared make room for others, but not for ever */
 #define REST_AFTER_MS 200 /* without a cell, a sandbox is looked at less often */
 #define REST_MIN_MS 100   /* from one look at a resting sandbox to the next … */
 #define REST_MAX_MS 2000
-#define REST_LOOKS 2000   /* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
-#define SEATS_MORE 2      /* that get ready at the same time, beyond the CPUs */
-
-int hutch_session_make_token(char token[SESSION_TOKEN_SIZE], struct hutch_err *err)
-{
-    unsigned char random[CELL_TOKEN_LEN / 2];
-
-    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
-        return hutch_err_set(err, errno, "draw a random number");
-    for (size_t i = 0; i < sizeof(random); i++)
-        snprintf(token + 2 * i, 3, "%02x", random[i]);
-    return 0;
-}
+#define REST_CHECKS 2000   /* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
 
 struct order *hutch_session_at_work(const struct session *s)
 {
@@ -42,8 +31,8 @@ struct order *hutch_session_at_work(const struct session *s)
 
 static void ask_for_work(struct session *s)
 {
-    s->engine->has_session_work = true;
-    hutch_loop_wake(&s->engine->loop);
+    s->sessions->has_work = true;
+    hutch_loop_wake(&s->sessions->core->loop);
 }
 
 static struct supervisor *supervisor_of(struct session *s)
@@ -59,14 +48,14 @@ void hutch_session_kill_interpreter(struct session *s)
         hutch_supervisor_end(sup, END_CANCELLED);
 }
 
-void hutch_session_set_state(struct session *s, enum session_state state)
+static void set_state(struct session *s, enum session_state state)
 {
-    struct hutch_engine *engine = s->engine;
+    struct sessions *sessions = s->sessions;
 
-    engine->n_seeking += (state == SESSION_SEEKING) - (s->state == SESSION_SEEKING);
-    engine->n_seating += (state == SESSION_SEATING) - (s->state == SESSION_SEATING);
+    sessions->n_seeking += (state == SESSION_SEEKING) - (s->state == SESSION_SEEKING);
+    sessions->n_seating += (state == SESSION_SEATING) - (s->state == SESSION_SEATING);
     s->state = state;
-    if (state == SESSION_SEEKING || engine->n_seeking > 0)
+    if (state == SESSION_SEEKING || sessions->n_seeking > 0)
         ask_for_work(s);
 }
 
@@ -216,7 +205,7 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
     struct hutch_err err;
 
     take_out(s, &s->orders, order);
-    hutch_execution_fill(&s->execution, s->run->interpreter, result, &details);
+    hutch_execution_fill(&s->execution, s->interpreter, result, &details);
     details.code = order->code;
     result->queued_ms = s->execution.t_begun - order->t_queued;
     result->is_fresh = s->is_fresh;
@@ -236,12 +225,12 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
         order->cell.on_result(order->cell.user, s->id, result);
     s->is_calling = false;
     hutch_execution_done(&s->execution);
-    hutch_cell_feed_forget(s->run->interpreter->feed);
-    hutch_interpreter_set_in_cell(s->run->interpreter, false);
+    hutch_cell_feed_forget(s->interpreter->feed);
+    hutch_interpreter_set_in_cell(s->interpreter, false);
     hutch_file_changes_done(&files);
     hutch_order_free(order);
     s->t_used = hutch_clock_ms();
-    hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->t_used + REST_AFTER_MS);
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->t_used + REST_AFTER_MS);
 }
 
 static void start_next(struct session *s);
@@ -251,12 +240,12 @@ static void finish_cell(struct session *s)
     struct hutch_cell_result result = empty_result(TAILQ_FIRST(&s->orders), 0);
     char why[256];
 
-    s->stop_at = s->kill_at = s->look_at = 0;
+    s->stop_at = s->kill_at = s->check_at = 0;
     s->is_asking = false;
     result.verdict = s->stop != STOP_NOT ? verdict_of_stop(s->stop) : s->execution.is_error ? HUTCH_ERROR : HUTCH_OK;
     result.message = why_stopped(s, false, why, sizeof(why));
     deliver(s, &result);
-    hutch_session_set_state(s, SESSION_IDLE);
+    set_state(s, SESSION_IDLE);
     start_next(s);
 }
 
@@ -265,8 +254,8 @@ static void describe_death(const struct session *s, char *buf, size_t size)
 {
     const struct run_result *r = &s->run->result;
 
-    if (s->run->interpreter->is_refused)
-        snprintf(buf, size, "the interpreter broke the rules of its descriptor 3, so it was ended: %s", s->run->interpreter->why);
+    if (s->interpreter->is_refused)
+        snprintf(buf, size, "the interpreter broke the rules of its descriptor 3, so it was ended: %s", s->interpreter->why);
     else if (s->is_deaf)
         snprintf(buf, size, "the interpreter closed its descriptor 3 and could not be told anything any more, so it was ended");
     else if (r->message[0])
@@ -329,14 +318,32 @@ void hutch_session_send_interrupt(struct session *s)
         hutch_sandbox_signal(&s->run->slot->sb, SIGINT);
 }
 
+bool hutch_session_give_input(struct session *s, const char *text)
+{
+    struct cJSON *reply, *value;
+    struct hutch_err err;
+
+    if (!s->is_asking || !s->interpreter)
+        return false;
+    s->is_asking = false;
+    reply = cJSON_CreateObject();
+    value = text ? hutch_nbjson_string(text, strlen(text)) : cJSON_CreateTrue();
+    if (!reply || !value || !cJSON_AddStringToObject(reply, "do", "reply") ||
+        !cJSON_AddItemToObject(reply, text ? "value" : "eof", value) ||
+        hutch_interpreter_send(s->interpreter, reply, -1, &err) < 0)
+        hutch_session_kill_interpreter(s); /* no memory: it would wait for ever */
+    cJSON_Delete(reply);
+    return true;
+}
+
 static void stop(struct session *s, enum stop_reason reason)
 {
     if (s->stop != STOP_NOT)
         return;
     s->stop = reason;
     s->kill_at = hutch_clock_ms() + PATIENCE_MS;
-    s->stop_at = s->look_at = 0;
-    hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->kill_at);
+    s->stop_at = s->check_at = 0;
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->kill_at);
     hutch_session_send_interrupt(s);
 }
 
@@ -350,7 +357,7 @@ static void on_event(void *user, const struct cell_event *event)
     case CELL_READY:
         s->false_starts = 0;
         if (s->state == SESSION_SEATING)
-            hutch_session_set_state(s, SESSION_IDLE);
+            set_state(s, SESSION_IDLE);
         break;
     case CELL_OUTPUT:
         s->told_bytes += event->output->json ? strlen(event->output->json) : event->output->text_len;
@@ -371,7 +378,7 @@ static void on_event(void *user, const struct cell_event *event)
         if (cell->on_input)
             cell->on_input(cell->user, s->id, event->prompt, event->is_password);
         else
-            hutch_session_reply(s->engine, s->id, NULL);
+            hutch_session_give_input(s, NULL);
         break;
     case CELL_OTHER:
         if (order)
@@ -383,7 +390,7 @@ static void on_event(void *user, const struct cell_event *event)
 static void on_turn(void *user)
 {
     struct session *s = user;
-    struct interpreter *interpreter = s->run->interpreter;
+    struct interpreter *interpreter = s->interpreter;
     struct order *order = hutch_session_at_work(s);
 
     if (interpreter->is_refused || (interpreter->is_over && !s->execution.is_done))
@@ -400,29 +407,29 @@ static void on_turn(void *user)
         stop(s, STOP_OUTPUT);
     if (interpreter->has_left && s->kill_at == 0) { /* it may be about to end */
         s->kill_at = hutch_clock_ms() + FAREWELL_MS;
-        hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->kill_at);
+        hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->kill_at);
     }
 }
 
 static void set_pace(struct session *s)
 {
-    int ms = s->is_resting ? s->engine->rest_ms : 0;
+    int ms = s->is_resting ? s->sessions->rest_ms : 0;
 
     hutch_sandbox_order(&s->run->slot->sb, INIT_CHECK_INTERVAL, ms, -1);
     hutch_supervisor_rest(s->run->slot->supervisor, ms);
 }
 
 /* The more rest, the less often each is looked at. */
-static void choose_pace(struct hutch_engine *engine)
+static void choose_pace(struct sessions *sessions)
 {
-    unsigned ms = engine->n_resting * 1000 / REST_LOOKS;
+    unsigned ms = sessions->n_resting * 1000 / REST_CHECKS;
     struct session *s;
 
     ms = ms < REST_MIN_MS ? REST_MIN_MS : ms > REST_MAX_MS ? REST_MAX_MS : ms;
-    if (engine->rest_ms > 0 && (int)ms < engine->rest_ms * 5 / 4 && (int)ms > engine->rest_ms / 2)
+    if (sessions->rest_ms > 0 && (int)ms < sessions->rest_ms * 5 / 4 && (int)ms > sessions->rest_ms / 2)
         return;
-    engine->rest_ms = (int)ms;
-    TAILQ_FOREACH(s, &engine->sessions, link)
+    sessions->rest_ms = (int)ms;
+    TAILQ_FOREACH(s, &sessions->list, link)
         if (s->is_resting && s->run->slot)
             set_pace(s);
 }
@@ -433,8 +440,8 @@ static void rest(struct session *s, bool is_resting)
     if (s->is_resting == is_resting)
         return;
     s->is_resting = is_resting;
-    s->engine->n_resting += is_resting ? 1 : -1u;
-    choose_pace(s->engine);
+    s->sessions->n_resting += is_resting ? 1 : -1u;
+    choose_pace(s->sessions);
     if (s->run->slot)
         set_pace(s);
 }
@@ -466,18 +473,18 @@ static void start_cell(struct session *s, struct order *order)
     s->told_bytes = 0;
     s->kill_at = 0;
     s->stop_at = order->cell.timeout_ms ? now + (double)order->cell.timeout_ms : 0;
-    s->look_at = s->cpu_ms ? now + CPU_LOOK_MS : 0;
+    s->check_at = s->cpu_ms ? now + CPU_CHECK_MS : 0;
     sup->peak = (struct init_sample){ 0 };
     s->sampled_cpu_ms = sup->last.cpu_ms;
     read_cpu(s, &s->cpu_user_us, &s->cpu_system_us);
     s->has_variables = true;
-    hutch_session_set_state(s, SESSION_BUSY);
-    if (hutch_execution_begin(&s->execution, s->run->interpreter, &order->cell, order->code, order->context, s->output_bytes, &err) < 0)
+    set_state(s, SESSION_BUSY);
+    if (hutch_execution_begin(&s->execution, s->interpreter, &order->cell, order->code, order->context, s->output_bytes, &err) < 0)
         hutch_session_kill_interpreter(s); /* no memory */
     if (s->stop_at > 0)
-        hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->stop_at);
-    if (s->look_at > 0)
-        hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->look_at);
+        hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->stop_at);
+    if (s->check_at > 0)
+        hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->check_at);
 }
 
 /* Whether it was not killed: until its death is known it might still take a cell. */
@@ -485,7 +492,7 @@ static bool is_alive(struct session *s)
 {
     struct supervisor *sup = supervisor_of(s);
 
-    return sup && sup->reason == END_OWN && hutch_interpreter_is_there(s->run->interpreter);
+    return sup && sup->reason == END_OWN && hutch_interpreter_is_there(s->interpreter);
 }
 
 static void start_next(struct session *s)
@@ -497,8 +504,8 @@ static void start_next(struct session *s)
         return;
     unsettled = hutch_collect_unsettled_ms(&s->seen);
     if (unsettled > 0) {
-        s->look_at = hutch_clock_ms() + unsettled;
-        hutch_loop_advance_deadline(&s->engine->loop, &s->clock, s->look_at);
+        s->check_at = hutch_clock_ms() + unsettled;
+        hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->check_at);
         return;
     }
     if (order->kind == ORDER_CELL) {
@@ -506,7 +513,7 @@ static void start_next(struct session *s)
         return;
     }
     rest(s, false);
-    hutch_session_set_state(s, SESSION_BUSY);
+    set_state(s, SESSION_BUSY);
     hutch_checkpoint_begin(s, order);
 }
 
@@ -533,13 +540,13 @@ void hutch_session_answer(struct session *s, const struct hutch_reply *reply)
     hutch_order_free(order);
     hutch_checkpoint_clear(s);
     s->t_used = hutch_clock_ms();
-    hutch_session_set_state(s, SESSION_IDLE);
+    set_state(s, SESSION_IDLE);
     ask_for_work(s); /* the next order begins there */
 }
 
 void hutch_session_take_interpreter(struct session *s, struct interpreter *interpreter)
 {
-    struct interpreter *before = s->run->interpreter;
+    struct interpreter *before = s->interpreter;
 
     interpreter->on_event = on_event;
     interpreter->on_turn = on_turn;
@@ -547,7 +554,7 @@ void hutch_session_take_interpreter(struct session *s, struct interpreter *inter
     interpreter->language_info = before->language_info;
     before->language_info = NULL;
     hutch_interpreter_free(before);
-    s->run->interpreter = interpreter;
+    s->interpreter = interpreter;
     s->kill_at = 0; /* for the end of the other one's socket */
 }
 
@@ -561,7 +568,7 @@ static void seat(struct session *s)
     hutch_result_init(&run->result);
     run->restarts = run->strikes = 0;
     run->t_submitted = run->t_active = hutch_clock_ms();
-    hutch_session_set_state(s, SESSION_SEATING);
+    set_state(s, SESSION_SEATING);
     hutch_run_activate(run);
 }
 
@@ -578,7 +585,7 @@ static int take_data(struct session *s, struct slot *slot, struct hutch_err *err
         s->run->before = (struct file_list)FILE_LIST_INIT;
         return 0;
     }
-    if (asprintf(&s->run->data_dir, "%s/%s", s->engine->data_root, slot->data_name) < 0) {
+    if (asprintf(&s->run->data_dir, "%s/%s", s->sessions->core->data_root, slot->data_name) < 0) {
         s->run->data_dir = NULL;
         return hutch_err_set(err, ENOMEM, "hold the files of a session");
     }
@@ -587,11 +594,13 @@ static int take_data(struct session *s, struct slot *slot, struct hutch_err *err
     return 0;
 }
 
-int hutch_session_begin(struct session *s, struct slot *slot, struct hutch_err *err)
+/* Its sandbox is there and its code may begin. */
+static int start(struct engine_run *run, struct hutch_err *err)
 {
     static const enum sandbox_limit ours[] = { LIMIT_WALL, LIMIT_CPU_TIME, LIMIT_OUTPUT }; /* they are a cell's */
+    struct session *s = run->kind_data;
+    struct slot *slot = run->slot;
     uint64_t limits[LIMIT_COUNT];
-    struct engine_run *run = s->run;
 
     if (take_data(s, slot, err) < 0)
         return -1;
@@ -599,49 +608,118 @@ int hutch_session_begin(struct session *s, struct slot *slot, struct hutch_err *
     for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
         limits[ours[i]] = 0;
     hutch_supervisor_set_limits(slot->supervisor, limits, run->grace_ms);
-    run->interpreter = hutch_interpreter_create_for_worker(slot, s->token, on_event, on_turn, s, err);
-    if (!run->interpreter)
+    s->interpreter = hutch_interpreter_create_for_worker(slot, s->token, on_event, on_turn, s, err);
+    if (!s->interpreter)
         return -1;
-    if (hutch_interpreter_send_raw(run->interpreter, run->job, run->job_len) < 0)
+    if (hutch_interpreter_send_raw(s->interpreter, run->job, run->job_len) < 0)
         return hutch_err_set(err, ENOMEM, "describe a session to its worker");
-    hutch_loop_advance_deadline(&s->engine->loop, &s->clock, hutch_clock_ms() + s->engine->import_ms);
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, hutch_clock_ms() + s->sessions->core->import_ms);
     return 0;
 }
 
-void hutch_session_on_refused(struct session *s, const struct hutch_err *why)
+static bool wants_output(const struct engine_run *run)
 {
+    (void)run;
+    return true;
+}
+
+static void hear(struct engine_run *run, int stream, const char *data, size_t len)
+{
+    struct session *s = run->kind_data;
+
+    hutch_interpreter_hear(s->interpreter, stream, data, len);
+}
+
+static void on_followed(struct engine_run *run)
+{
+    hutch_checkpoint_turn(run->kind_data);
+}
+
+static enum run_outcome conclude(struct engine_run *run, struct hutch_err *why)
+{
+    struct session *s = run->kind_data;
+
+    return s->interpreter ? hutch_interpreter_conclude(s->interpreter, run->slot->supervisor, why) : OUTCOME_JUDGE;
+}
+
+static void drop_interpreter(struct session *s)
+{
+    hutch_interpreter_free(s->interpreter);
+    s->interpreter = NULL;
+}
+
+static void reset(struct engine_run *run)
+{
+    drop_interpreter(run->kind_data);
+}
+
+/* No sandbox can be had. */
+static void refuse(struct engine_run *run, const struct hutch_err *why)
+{
+    struct session *s = run->kind_data;
+
+    hutch_pool_leave(&run->wait);
     snprintf(s->why, sizeof(s->why), "%s", why->msg);
-    hutch_interpreter_free(s->run->interpreter);
-    s->run->interpreter = NULL;
-    hutch_session_set_state(s, SESSION_LOST);
+    drop_interpreter(s);
+    set_state(s, SESSION_LOST);
     hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_SETUP_FAILED, s->why);
 }
 
-void hutch_session_on_death(struct session *s)
+/* All of its sandbox is dead, and its run's result says how. */
+static void die(struct engine_run *run, bool has_files)
 {
+    struct session *s = run->kind_data;
+
+    (void)has_files;
+    hutch_run_leave_slot(run);
     if (s->state == SESSION_BUSY)
         lose_order(s);
     else if (!s->is_closing)
         describe_death(s, s->why, sizeof(s->why));
-    if (s->state == SESSION_SEATING && !s->is_closing && !s->is_restarting && ++s->false_starts > ENGINE_MAX_RESTARTS) {
+    if (s->state == SESSION_SEATING && !s->is_closing && !s->is_restarting && ++s->false_starts > CORE_MAX_RESTARTS) {
         const struct run_result *r = &s->run->result;
 
         s->false_starts = 0; /* the next cell may have better luck */
         hutch_session_doom(s, TAILQ_FIRST(&s->orders), r->verdict == HUTCH_OK ? HUTCH_SETUP_FAILED : r->verdict,
                            s->why);
     }
-    hutch_checkpoint_drop_all(s, true);
+    hutch_checkpoints_drop_all(s, true);
     rest(s, false);
-    hutch_interpreter_free(s->run->interpreter);
-    s->run->interpreter = NULL;
-    s->stop_at = s->kill_at = s->look_at = 0;
+    drop_interpreter(s);
+    s->stop_at = s->kill_at = s->check_at = 0;
     s->is_fresh = (s->has_variables || s->is_fresh) && !s->is_restarting; /* still, when no cell has been told since the last death */
     s->has_variables = s->is_restarting = s->is_deaf = false;
-    hutch_session_set_state(s, SESSION_LOST);
+    set_state(s, SESSION_LOST);
     ask_for_work(s);
 }
 
+static const struct run_kind kind = {
+    .start = start,
+    .wants_output = wants_output,
+    .hear = hear,
+    .on_followed = on_followed,
+    .conclude = conclude,
+    .reset = reset,
+    .refuse = refuse,
+    .die = die,
+};
+
 /* --- its end ------------------------------------------------------------------------------------------------------------ */
+
+void hutch_session_begin_restart(struct session *s)
+{
+    struct order *order = TAILQ_FIRST(&s->orders);
+
+    if (hutch_session_at_work(s)) /* that one is told when its interpreter is dead */
+        order = TAILQ_NEXT(order, link);
+    hutch_session_doom(s, order, HUTCH_KILLED, "the session was restarted");
+    if (s->run->slot && s->run->slot->state >= SLOT_RUNNING) {
+        s->is_restarting = true;
+        hutch_session_kill_interpreter(s);
+    }
+    s->is_fresh = s->has_variables = false;
+    s->t_used = hutch_clock_ms();
+}
 
 void hutch_session_begin_end(struct session *s, const char *why)
 {
@@ -655,12 +733,12 @@ void hutch_session_begin_end(struct session *s, const char *why)
         hutch_session_kill_interpreter(s);
     } else {
         hutch_run_withdraw(run);
-        hutch_session_set_state(s, SESSION_LOST);
+        set_state(s, SESSION_LOST);
     }
     ask_for_work(s);
 }
 
-static void free_session(struct session *s)
+void hutch_session_free(struct session *s)
 {
     struct order_list *lists[] = { &s->orders, &s->doomed };
 
@@ -671,12 +749,13 @@ static void free_session(struct session *s)
             take_out(s, lists[i], order);
             hutch_order_free(order);
         }
+    drop_interpreter(s);
     hutch_run_free(s->run);
     hutch_file_list_done(&s->seen);
     hutch_fd_closep(&s->data_dirfd);
     hutch_execution_done(&s->execution);
-    hutch_checkpoint_drop_all(s, false);
-    hutch_loop_set_deadline(&s->engine->loop, &s->clock, LOOP_NEVER);
+    hutch_checkpoints_drop_all(s, false);
+    hutch_loop_set_deadline(&s->sessions->core->loop, &s->clock, LOOP_NEVER);
     free(s);
 }
 
@@ -697,7 +776,7 @@ static void open_up(struct session *s)
 /* Moves the files to where the caller finds them, if there are any. */
 static char *keep_files(struct session *s)
 {
-    struct hutch_engine *engine = s->engine;
+    struct core *core = s->sessions->core;
     char id[STATE_ID_LEN + sizeof(s->data_name)], *directory = NULL;
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
     uint64_t bytes, entries = 1;
@@ -706,8 +785,8 @@ static char *keep_files(struct session *s)
     bounds.usage_entries = 1;
     if (!s->keep_data || !s->data_name[0] || s->data_dirfd < 0 || (hutch_collect_usage(s->data_dirfd, &bounds, &bytes, &entries, &err) == 0 && entries == 0))
         return NULL;
-    snprintf(id, sizeof(id), "%.8s%s", engine->state.id, s->data_name);
-    if (hutch_state_keep_directory(&engine->state, engine->data_root_fd, s->data_name, id, &directory, &err) < 0)
+    snprintf(id, sizeof(id), "%.8s%s", core->state.id, s->data_name);
+    if (hutch_state_keep_directory(&core->state, core->data_root_fd, s->data_name, id, &directory, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
     return directory;
 }
@@ -715,29 +794,29 @@ static char *keep_files(struct session *s)
 /* The last word on it. */
 static void end(struct session *s)
 {
-    struct hutch_engine *engine = s->engine;
+    struct sessions *sessions = s->sessions;
     auto_free char *directory = NULL;
 
     open_up(s);
     directory = keep_files(s);
     hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_KILLED, "the session was closed");
     answer_doomed(s);
-    TAILQ_REMOVE(&engine->sessions, s, link);
-    engine->n_sessions--;
+    TAILQ_REMOVE(&sessions->list, s, link);
+    sessions->n--;
     hutch_fd_closep(&s->data_dirfd);
     if (s->data_name[0] && !directory)
-        hutch_slot_remove_directory(engine, s->data_name);
+        hutch_helper_remove_directory(sessions->helper, s->data_name);
     if (s->on_end)
         s->on_end(s->user, s->id, s->why, directory);
-    free_session(s);
+    hutch_session_free(s);
 }
 
-void hutch_sessions_work(struct hutch_engine *engine)
+void hutch_sessions_work(struct sessions *sessions)
 {
     struct session *s, *next;
 
-    engine->has_session_work = false;
-    for (s = TAILQ_FIRST(&engine->sessions); s; s = next) {
+    sessions->has_work = false;
+    for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
         if (!s->is_restarting && s->state != SESSION_BUSY)
             answer_doomed(s);
         next = TAILQ_NEXT(s, link); /* now: a callback may have opened another one */
@@ -747,34 +826,34 @@ void hutch_sessions_work(struct hutch_engine *engine)
             continue;
         }
         if (s->state == SESSION_LOST && !TAILQ_EMPTY(&s->orders))
-            hutch_session_set_state(s, SESSION_SEEKING);
+            set_state(s, SESSION_SEEKING);
         if (s->state == SESSION_IDLE)
             start_next(s);
-        if (s->state == SESSION_SEEKING && engine->n_seating < engine->max_building + SEATS_MORE)
+        if (s->state == SESSION_SEEKING && sessions->n_seating < sessions->max_seating)
             seat(s);
     }
 }
 
-void hutch_sessions_refuse_all(struct hutch_engine *engine)
+void hutch_sessions_refuse_all(struct sessions *sessions)
 {
     struct session *s;
 
-    TAILQ_FOREACH(s, &engine->sessions, link) {
+    TAILQ_FOREACH(s, &sessions->list, link) {
         if (s->is_closing || s->state == SESSION_IDLE || s->state == SESSION_BUSY)
             continue;
         hutch_run_withdraw(s->run);
-        hutch_session_on_refused(s, &engine->why);
-        hutch_session_begin_end(s, engine->why.msg);
+        refuse(s->run, &sessions->core->why);
+        hutch_session_begin_end(s, sessions->core->why.msg);
     }
 }
 
-void hutch_sessions_free(struct hutch_engine *engine)
+void hutch_sessions_done(struct sessions *sessions)
 {
     struct session *s;
 
-    while ((s = TAILQ_FIRST(&engine->sessions))) {
-        TAILQ_REMOVE(&engine->sessions, s, link);
-        free_session(s); /* its files go with the engine's */
+    while ((s = TAILQ_FIRST(&sessions->list))) {
+        TAILQ_REMOVE(&sessions->list, s, link);
+        hutch_session_free(s); /* its files go with the engine's */
     }
 }
 
@@ -786,30 +865,25 @@ static void earlier(double *due, double at)
         *due = at;
 }
 
-static void look_at_cell(struct session *s, double now, double *due)
+static void check_cell(struct session *s, double now, double *due)
 {
-    if (s->stop_at > 0 && now >= s->stop_at) {
-        if (TAILQ_FIRST(&s->orders)->kind != ORDER_CELL) {
-            hutch_checkpoint_give_up(s);
-            return;
-        }
+    if (s->stop_at > 0 && now >= s->stop_at)
         stop(s, STOP_TIMEOUT);
-    }
-    if (s->look_at > 0 && now >= s->look_at) {
-        s->look_at = now + CPU_LOOK_MS;
+    if (s->check_at > 0 && now >= s->check_at) {
+        s->check_at = now + CPU_CHECK_MS;
         if (cpu_ms_so_far(s) > s->cpu_ms)
             stop(s, STOP_CPU_TIME);
     }
     if (s->stop_at > 0)
         earlier(due, s->stop_at);
-    if (s->look_at > 0)
-        earlier(due, s->look_at);
+    if (s->check_at > 0)
+        earlier(due, s->check_at);
 }
 
 static double check_clocks(struct session *s, double now)
 {
     double due = LOOP_NEVER, idle_at = s->t_used + s->idle_ms;
-    struct interpreter *interpreter = s->run->interpreter;
+    struct interpreter *interpreter = s->interpreter;
     struct hutch_err err;
 
     if (s->is_closing)
@@ -819,26 +893,26 @@ static double check_clocks(struct session *s, double now)
         return LOOP_NEVER;
     }
     due = s->t_opened + s->lifetime_ms;
-    earlier(&due, hutch_checkpoint_clocks(s, now));
+    earlier(&due, hutch_checkpoint_check(s, now));
     switch (s->state) {
     case SESSION_BUSY:
-        look_at_cell(s, now, &due);
+        check_cell(s, now, &due);
         break;
     case SESSION_SEATING:
-        if (interpreter && now >= s->run->slot->since + s->engine->import_ms) {
+        if (interpreter && now >= s->run->slot->since + s->sessions->core->import_ms) {
             hutch_err_set(&err, ETIMEDOUT, "wait for the interpreter to get ready for cells");
             hutch_run_withdraw(s->run);
-            hutch_session_on_refused(s, &err);
+            refuse(s->run, &err);
         } else if (interpreter) {
-            earlier(&due, s->run->slot->since + s->engine->import_ms);
+            earlier(&due, s->run->slot->since + s->sessions->core->import_ms);
         }
         break;
     case SESSION_IDLE:
-        if (s->look_at > 0 && now >= s->look_at) {
-            s->look_at = 0;
+        if (s->check_at > 0 && now >= s->check_at) {
+            s->check_at = 0;
             start_next(s);
-        } else if (s->look_at > 0) {
-            earlier(&due, s->look_at);
+        } else if (s->check_at > 0) {
+            earlier(&due, s->check_at);
         }
         if (s->state == SESSION_IDLE && !s->is_resting && now >= s->t_used + REST_AFTER_MS)
             rest(s, true);
@@ -865,9 +939,80 @@ static double check_clocks(struct session *s, double now)
     return due;
 }
 
-void hutch_session_on_due(void *owner, double now)
+static void on_due(void *owner, double now)
 {
     struct session *s = owner;
 
-    hutch_loop_advance_deadline(&s->engine->loop, &s->clock, check_clocks(s, now));
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, check_clocks(s, now));
+}
+
+/* --- its begin ---------------------------------------------------------------------------------------------------------- */
+
+struct session *hutch_session_create(struct sessions *sessions, struct hutch_err *err)
+{
+    struct session *s = calloc(1, sizeof(*s));
+
+    if (!s) {
+        hutch_err_set(err, ENOMEM, "open a session");
+        return NULL;
+    }
+    s->sessions = sessions;
+    s->clock = (struct deadline)DEADLINE_INIT(on_due, s);
+    s->data_dirfd = -1;
+    s->seen = (struct file_list)FILE_LIST_INIT;
+    TAILQ_INIT(&s->orders);
+    TAILQ_INIT(&s->doomed);
+    hutch_checkpoints_init(&s->checkpoints);
+    if (hutch_interpreter_make_token(s->token, err) == 0)
+        return s;
+    free(s);
+    return NULL;
+}
+
+void hutch_session_start(struct session *s, struct engine_run *run)
+{
+    struct sessions *sessions = s->sessions;
+
+    s->run = run;
+    run->kind = &kind;
+    run->kind_data = s;
+    s->output_bytes = run->limits[LIMIT_OUTPUT];
+    s->wall_ms = run->limits[LIMIT_WALL];
+    s->cpu_ms = run->limits[LIMIT_CPU_TIME];
+    if (!s->checkpoints.max_bytes)
+        s->checkpoints.max_bytes = run->limits[LIMIT_DATA_SIZE];
+    s->t_opened = s->t_used = hutch_clock_ms();
+    s->id = ++sessions->runs->next_id;
+    TAILQ_INSERT_TAIL(&sessions->list, s, link);
+    sessions->n++;
+    set_state(s, SESSION_SEEKING);
+    hutch_loop_set_deadline(&sessions->core->loop, &s->clock, s->t_opened);
+}
+
+/* --- all of them -------------------------------------------------------------------------------------------------------- */
+
+void hutch_sessions_init(struct sessions *sessions, struct helper *helper, struct runs *runs)
+{
+    *sessions = (struct sessions){ .core = helper->core, .helper = helper, .runs = runs };
+    TAILQ_INIT(&sessions->list);
+}
+
+struct session *hutch_session_find(struct sessions *sessions, uint64_t id)
+{
+    struct session *s;
+
+    TAILQ_FOREACH(s, &sessions->list, link)
+        if (s->id == id && !s->is_closing)
+            return s;
+    return NULL;
+}
+
+void hutch_sessions_on_files(struct sessions *sessions, const struct disk_reply *reply)
+{
+    struct session *s, *next;
+
+    for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
+        next = TAILQ_NEXT(s, link);
+        hutch_checkpoint_on_files(s, reply);
+    }
 }

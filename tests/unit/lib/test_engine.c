@@ -5,7 +5,7 @@
  * "" well; "12" as roughly as a generator with that seed will have it; "fork:5" the zygote dies at the fifth fork; "deaf:3" the first three
  * workers die before they read their job; "refuse" and "speechless" no zygote but the root gets ready, and says why, or does not. The
  * code of a run tells its worker what to do. */
-#include "runtime/engine/engine_priv.h"
+#include "runtime/lib/engine_priv.h"
 
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
@@ -865,7 +865,7 @@ static void test_anything_from_the_helpers(void **state)
         n_results = 0;
         snprintf(how, sizeof(how), "%d", seed);
         open_engine(p, how);
-        p->engine->setup_ms = p->engine->import_ms = 50; /* much of what it waits for never comes */
+        p->engine->core.setup_ms = p->engine->core.import_ms = 50; /* much of what it waits for never comes */
         for (int i = 0; i < 30; i++) {
             request.data_dir = i % 8 == 7 ? "/usr/include" : NULL;
             request.language = i % 11 == 10 ? "sh" : NULL;

@@ -1,0 +1,54 @@
+#include "runtime/engine/core.h"
+
+#include "sandbox/fd.h"
+#include "sandbox/log.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static int open_data_root(struct core *core, const char *home, struct hutch_err *err)
+{
+    if (hutch_state_open(home, &core->state, err) < 0 || hutch_state_make_data(&core->state, &core->data_root, err) < 0)
+        return -1;
+    if (chmod(core->data_root, 0755) < 0) /* whatever the caller's umask is */
+        return hutch_err_set(err, errno, "open up the directory '%s'", core->data_root);
+    core->data_root_fd = open(core->data_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (core->data_root_fd < 0)
+        return hutch_err_set(err, errno, "open the directory '%s'", core->data_root);
+    return 0;
+}
+
+int hutch_core_open(struct core *core, const char *home, struct hutch_err *err)
+{
+    return hutch_loop_open(&core->loop, err) < 0 ? -1 : open_data_root(core, home, err);
+}
+
+void hutch_core_done(struct core *core)
+{
+    struct hutch_err err;
+
+    hutch_fd_closep(&core->data_root_fd);
+    if (hutch_state_close(&core->state, &err) < 0)
+        hutch_log_debug("engine: %s (the next start sweeps it)", err.msg);
+    free(core->data_root);
+    core->data_root = NULL;
+    hutch_loop_done(&core->loop);
+}
+
+uint32_t hutch_core_make_id(struct core *core)
+{
+    if (++core->next_id == 0) /* 0 means none */
+        core->next_id = 1;
+    return core->next_id;
+}
+
+void hutch_core_break(struct core *core, const struct hutch_err *why)
+{
+    if (core->is_broken)
+        return;
+    hutch_log_debug("engine: broken: %s", why->msg);
+    core->is_broken = true;
+    core->why = *why;
+    hutch_loop_wake(&core->loop);
+}

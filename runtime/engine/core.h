@@ -1,0 +1,39 @@
+/* core.h - what all parts of one engine share: the loop, the directories of its runs, its health, and how long it waits. */
+#ifndef HUTCH_ENGINE_CORE_H
+#define HUTCH_ENGINE_CORE_H
+
+#include "runtime/engine/loop.h"
+#include "runtime/run/state.h"
+#include "sandbox/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CORE_SETUP_MS     30000  /* a step of the building of a sandbox takes milliseconds; this is for a host that hangs */
+#define CORE_IMPORT_MS    180000 /* an interpreter reads its libraries, perhaps from a slow disk */
+#define CORE_MAX_RESTARTS 3      /* of one run; and failures in a row of anything that no run waits for */
+
+struct core {
+    struct loop loop;
+    struct run_state state;
+    char *data_root;   /* owned; path of the directory that fresh data directories are made in */
+    int data_root_fd;  /* owned */
+    bool has_worked;   /* a sandbox was prepared once: what fails from here on is tried again */
+    bool is_broken;    /* nothing can ever run */
+    struct hutch_err why;
+    uint32_t next_id;
+    double setup_ms, import_ms; /* CORE_..._MS, but for tests */
+};
+#define CORE_INIT { .loop = LOOP_INIT, .state = RUN_STATE_INIT, .data_root_fd = -1, .setup_ms = CORE_SETUP_MS, \
+                    .import_ms = CORE_IMPORT_MS }
+
+/* Opens the loop, and below @home the directories. @core may not move from here on. Done by hutch_core_done(), on failure too. */
+int hutch_core_open(struct core *core, const char *home, struct hutch_err *err);
+void hutch_core_done(struct core *core);
+
+/* A number that no other part of this engine has, never 0. */
+uint32_t hutch_core_make_id(struct core *core);
+/* Nothing can ever run. The first reason stays. */
+void hutch_core_break(struct core *core, const struct hutch_err *why);
+
+#endif

@@ -1,0 +1,63 @@
+/* helper.h - the engine's helper processes: the opener, its disk worker, and the launcher that it starts.
+ *
+ * Whichever ends is started again. What is lost with it is told to the owner, who asks for it anew. */
+#ifndef HUTCH_ENGINE_HELPER_H
+#define HUTCH_ENGINE_HELPER_H
+
+#include "runtime/engine/core.h"
+#include "runtime/engine/link.h"
+#include "runtime/launcher/wire.h"
+
+struct helper_events {
+    /* A launcher is there, for the first time or again: it knows no template, no zygote and no sandbox. */
+    void (*on_launcher)(void *owner);
+    /* With it went what it was asked for. */
+    void (*on_lost_launcher)(void *owner);
+    /* @text: what followed the reply in its packet. @fds that are not taken are closed. */
+    void (*on_launcher_reply)(void *owner, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds);
+    /* The answer to hutch_helper_open(). @fd: the mount, the callee's from here on; -1: @why. */
+    void (*on_opened)(void *owner, uint32_t id, int fd, const struct hutch_err *why);
+    /* The answer to hutch_helper_order_files(); NULL: the disk worker is gone, and with it every order that it has not answered. */
+    void (*on_files)(void *owner, const struct disk_reply *reply);
+    /* The opener is gone, and with it every process that the engine had. */
+    void (*on_lost)(void *owner);
+};
+
+struct helper {
+    struct core *core;
+    const struct helper_events *events;
+    void *owner;
+    char *launcher_path, *cgroup;  /* owned; the program; where the sandboxes' groups go, "" for nowhere … */
+    char cgroup_why_not[160];      /* … and why */
+    pid_t pid;            /* of the opener; 0: not running */
+    int pidfd;            /* owned; a caller that reaps every child may have its number given to another process */
+    struct link opener, launcher, disk;
+    bool has_hello, has_launcher;
+    bool is_mapped_away;  /* root calls: the launcher sees host paths with another user's eyes, so sources go with the template */
+    pid_t launcher_pid;
+    double since;         /* when it was started, or its launcher was lost */
+    double retry_at;      /* when it is started again; LOOP_NEVER */
+    struct deadline clock;
+    unsigned failures;    /* in a row, without a sandbox between */
+    unsigned launchers;   /* that came since the start */
+    uint64_t lost_launchers;
+};
+
+/* Starts nothing yet. @events and @owner stay the caller's. */
+void hutch_helper_init(struct helper *h, struct core *core, const struct helper_events *events, void *owner);
+int hutch_helper_start(struct helper *h, struct hutch_err *err);
+/* Waits for the end of all that it started. */
+void hutch_helper_stop(struct helper *h);
+void hutch_helper_done(struct helper *h);
+
+/* The launcher gets @request, now or, when it is not there, never: its loss is told. */
+int hutch_helper_order(struct helper *h, const struct launcher_request *request, const int *fds, size_t n_fds,
+                       struct hutch_err *err);
+/* Has a host path opened as a detached mount; answered by on_opened. */
+int hutch_helper_open(struct helper *h, uint32_t id, const char *path, unsigned flags, struct hutch_err *err);
+/* An order about the files of a session, whose data root is the store; answered by on_files. False when there is no disk worker. */
+bool hutch_helper_order_files(struct helper *h, const struct disk_request *request, int data_dirfd);
+/* Removes the directory @name of the data root, whenever that is: what lies there may be any number of files. */
+void hutch_helper_remove_directory(struct helper *h, const char *name);
+
+#endif

@@ -1,0 +1,69 @@
+/* pool.h - the prepared sandboxes that are kept for one zygote, how many, and what waits for one. */
+#ifndef HUTCH_ENGINE_POOL_H
+#define HUTCH_ENGINE_POOL_H
+
+#include "runtime/engine/slot.h"
+#include "runtime/engine/zygote_config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct pool;
+struct pools;
+
+/* What waits for a sandbox. Part of that object. */
+struct pool_wait {
+    TAILQ_ENTRY(pool_wait) link;
+    struct pool *pool; /* NULL: it does not wait */
+    void (*on_slot)(void *owner, struct slot *slot); /* prepared; to be taken at once */
+    void (*on_refused)(void *owner, const struct hutch_err *why);
+    void *owner;
+};
+TAILQ_HEAD(pool_wait_list, pool_wait);
+
+struct pool {
+    struct pools *pools;
+    unsigned index;            /* of its zygote */
+    struct slot_list idle;
+    struct pool_wait_list waiting;
+    unsigned n_idle, n_building, n_waiting;
+    unsigned target;           /* how many are kept: from the zygote's min to its max */
+    struct deadline clock;
+    double last_missed;        /* there was none when one was asked for */
+    double retry_at;
+    unsigned failures, deaths; /* in a row: with a reason; without one */
+    double counted_death;      /* when; what dies together counts once */
+};
+
+/* All of one engine, as its zygotes. */
+struct pools {
+    struct core *core;
+    struct slots *slots;
+    const struct zygote_configs *configs;
+    struct template *template; /* of their sandboxes; set by the owner before a launcher comes */
+    unsigned max_building;     /* set by the owner, as trim_ms */
+    uint64_t trim_ms;          /* after so long without a miss a pool gets smaller */
+    struct pool list[ZYGOTE_MAX_CONFIGS];
+    unsigned n_prepared;
+    uint64_t from_pool, on_demand;
+};
+
+void hutch_pools_init(struct pools *pools, struct slots *slots, const struct zygote_configs *configs);
+/* The configs have been read: there is a pool for each. */
+void hutch_pools_configure(struct pools *pools);
+/* No deadline is left, and what waits is forgotten. */
+void hutch_pools_done(struct pools *pools);
+/* A launcher, a zygote, or room for another build is there: now, or in the next turn. */
+void hutch_pools_refill(struct pools *pools);
+void hutch_pools_refill_soon(struct pools *pools);
+
+bool hutch_pool_has_idle(const struct pools *pools, unsigned index);
+/* Gives a sandbox of the pool @index by on_slot: now, or when there is one. */
+void hutch_pool_ask(struct pools *pools, unsigned index, struct pool_wait *wait);
+/* It waits no more. Fine when it does not. */
+void hutch_pool_leave(struct pool_wait *wait);
+/* One was given away: another is built in @ms. */
+void hutch_pool_refill_in(struct pools *pools, unsigned index, double ms);
+
+#endif

@@ -1,0 +1,127 @@
+/* run.h - one run, from its place in the queue to its result; and its kinds, which say what a sandbox is told and what becomes of it. */
+#ifndef HUTCH_ENGINE_RUN_H
+#define HUTCH_ENGINE_RUN_H
+
+#include "runtime/data/changes.h"
+#include "runtime/engine/input.h"
+#include "runtime/engine/pool.h"
+#include "runtime/engine/slot.h"
+#include "runtime/hutch.h"
+#include "runtime/run/result.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct engine_run;
+
+/* How a run stands when nothing more comes from its sandbox. */
+enum run_outcome {
+    OUTCOME_JUDGE,  /* by what the supervisor saw */
+    OUTCOME_AGAIN,  /* nothing of its code has run, through no fault of its own: it starts again */
+    OUTCOME_REFUSE, /* it would come to the same end every time: the reason is given */
+};
+
+struct run_kind {
+    /* The sandbox is entered: tells the worker what to execute. The reason for -1 in @err. Not with is_exec. */
+    int (*start)(struct engine_run *run, struct hutch_err *err);
+    /* Whether output goes to hear() as it comes; else it is captured in the result. */
+    bool (*wants_output)(const struct engine_run *run);
+    void (*hear)(struct engine_run *run, int stream, const char *data, size_t len); /* 1, 2: stdout, stderr */
+    /* The worker's socket takes more. NULL where the kind watches that socket itself. */
+    void (*on_writable)(struct engine_run *run);
+    /* init follows another worker. NULL where none is ordered to. */
+    void (*on_followed)(struct engine_run *run);
+    /* Nothing more comes from the sandbox, its output is read. */
+    enum run_outcome (*conclude)(struct engine_run *run, struct hutch_err *why);
+    /* What belonged to the sandbox goes: the run gets another one, or ends. NULL: nothing. */
+    void (*reset)(struct engine_run *run);
+    /* No sandbox can be had, or none that works. */
+    void (*refuse)(struct engine_run *run, const struct hutch_err *why);
+    /* Everything in it is dead, and the result holds the verdict. @has_files: something lies in its data directory, or did. The run
+     * may be freed. */
+    void (*die)(struct engine_run *run, bool has_files);
+    /* The result is about to be delivered: adds to it what only the kind knows. What its cell showed, as long as the run; or NULL. NULL: a kind
+     * that has nothing to add. */
+    const struct hutch_cell_result *(*finish)(struct engine_run *run);
+    void (*free)(struct engine_run *run); /* kind_data. NULL: there is none */
+};
+
+enum run_stage { RUN_QUEUED, RUN_WAITING, RUN_RUNNING, RUN_ENDING };
+
+TAILQ_HEAD(run_list, engine_run);
+
+/* All of one engine. */
+struct runs {
+    struct core *core;
+    struct slots *slots;
+    struct pools *pools;
+    struct run_list queue, active, ending; /* ending: have a result that is not delivered yet */
+    unsigned n_queued, n_active, max_running, max_queued; /* the most are set by the owner */
+    uint64_t next_id;                      /* of sessions, too */
+    uint64_t submitted, finished, restarted;
+};
+
+struct engine_run {
+    TAILQ_ENTRY(engine_run) link;    /* of the queue, of the active, or of the ending ones; a session's is in none */
+    struct runs *runs;
+    const struct run_kind *kind;
+    void *kind_data;           /* the kind's */
+    uint64_t id;
+    enum run_stage stage;
+    struct pool_wait wait;
+    bool is_exec;              /* init executes it */
+    unsigned zygote_index;
+    struct template *template; /* a reference; NULL: the pool's */
+    struct slot *slot;         /* NULL: none yet */
+    char *job;                 /* owned; what the worker is sent, NULL with is_exec */
+    size_t job_len, job_sent;
+    bool lost_job;             /* the worker died before it had read all of its job: nothing of it has run */
+    struct run_input input;
+    char *data_dir;            /* owned; real path; NULL: a fresh one */
+    bool keep_data, is_cancelled, was_prepared;
+    bool lowers_cpu, lowers_file_size; /* by resource limits that come with the job */
+    uint64_t limits[LIMIT_COUNT];
+    uint64_t grace_ms;
+    double t_submitted, t_active;
+    unsigned restarts, strikes; /* begun again; of these, not because of a sandbox that was in the pool before it came */
+    struct file_list before;
+    struct run_result result;
+    void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len);
+    void (*on_result)(void *user, uint64_t id, const struct hutch_result *result);
+    void *user;
+};
+
+void hutch_runs_init(struct runs *runs, struct pools *pools);
+/* Frees them all, without a result. */
+void hutch_runs_done(struct runs *runs);
+/* Delivers what could not be delivered where it came to be. */
+void hutch_runs_deliver_ending(struct runs *runs);
+void hutch_runs_start_queued(struct runs *runs);
+/* There is something for the next turn. */
+bool hutch_runs_have_work(const struct runs *runs);
+/* The engine is broken. */
+void hutch_runs_refuse_all(struct runs *runs);
+/* NULL: it is over, or never was. */
+struct engine_run *hutch_run_find(struct runs *runs, uint64_t id);
+
+/* NULL on ENOMEM. The kind and what it is to do are the caller's to set. */
+struct engine_run *hutch_run_create(struct runs *runs);
+void hutch_run_free(struct engine_run *run); /* NULL is fine */
+/* Its number. */
+uint64_t hutch_run_enqueue(struct engine_run *run);
+/* Has a sandbox found or made for it. */
+void hutch_run_activate(struct engine_run *run);
+/* Its code has not begun: its sandbox goes, or it does not wait for one any more. */
+void hutch_run_withdraw(struct engine_run *run);
+/* In die(): the sandbox is over, and the run stays. */
+void hutch_run_leave_slot(struct engine_run *run);
+void hutch_run_cancel(struct engine_run *run);
+/* As hutch_supervisor_pass_signal(). */
+void hutch_run_signal(struct engine_run *run, int sig);
+/* Ends it for good, with the result "setup_failed": what the kinds refuse() with that are queued. */
+void hutch_run_fail(struct engine_run *run, const struct hutch_err *why);
+/* Looks at its files where @has_files, and delivers. Frees it. */
+void hutch_run_deliver(struct engine_run *run, bool has_files);
+
+#endif

@@ -1,0 +1,138 @@
+/* slot.h - one sandbox, from the order to build it to its removal.
+ *
+ * Who has it made owns it: a pool, which gives it away later by hutch_slot_take(), or a run. It tells its owner what happens to it. */
+#ifndef HUTCH_ENGINE_SLOT_H
+#define HUTCH_ENGINE_SLOT_H
+
+#include "runtime/engine/helper.h"
+#include "runtime/engine/template.h"
+#include "runtime/engine/zygotes.h"
+#include "runtime/run/supervisor.h"
+#include "sandbox/sandbox.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/resource.h>
+
+struct slot;
+
+struct slot_events {
+    /* A worker waits in it: hutch_slot_take() is to follow, now or later. */
+    void (*on_prepared)(void *owner, struct slot *slot);
+    /* The data directory is in place: it is the owner's to begin. With is_exec init executes the program already. */
+    void (*on_entered)(void *owner, struct slot *slot);
+    /* SLOT_RUNNING: what the supervisor watches as number @which is ready, in the way of poll(2). */
+    void (*on_ready)(void *owner, struct slot *slot, int which, short revents);
+    /* SLOT_DYING: its processes are gone. */
+    void (*on_dead)(void *owner, struct slot *slot);
+    /* It was discarded: what it needs is not there, and another one would not get it either. */
+    void (*on_refused)(void *owner, struct slot *slot, const struct hutch_err *why);
+    /* It was discarded: a process of it was killed, or the host failed. @why NULL: not known. */
+    void (*on_failed)(void *owner, struct slot *slot, const struct hutch_err *why);
+};
+
+enum slot_state {
+    SLOT_NEW,        /* its template, or the launcher, is not there yet */
+    SLOT_BUILDING,   /* LAUNCHER_BUILD or LAUNCHER_EXEC was sent */
+    SLOT_STANDING,   /* BUILT came, init works on it */
+    SLOT_READY,      /* INIT_READY came; waits for its interpreter */
+    SLOT_FORKING,    /* ZYGOTE_WORKER was sent */
+    SLOT_PREPARED,
+    SLOT_OPENING,    /* taken: the data directory is opened */
+    SLOT_ATTACHING,  /* … and mounted */
+    SLOT_RUNNING,
+    SLOT_DYING,      /* all is over but the processes, which its files wait for */
+    SLOT_DESTROYING, /* LAUNCHER_DESTROY was sent */
+    SLOT_DEAD,
+};
+
+TAILQ_HEAD(slot_list, slot);
+
+#define SLOTS_SPARE_SUPERVISORS 32
+
+/* All of one engine. */
+struct slots {
+    struct core *core;
+    struct helper *helper;
+    struct zygotes *zygotes;
+    struct slot_list list;
+    unsigned n_building;
+    uint64_t lost;                /* after they had been prepared */
+    void (*on_room)(void *owner); /* fewer are being built */
+    void *owner;
+    struct supervisor *spare_supervisors[SLOTS_SPARE_SUPERVISORS]; /* owned: each is large, and used again */
+    size_t n_spare_supervisors;
+};
+
+struct slot {
+    TAILQ_ENTRY(slot) link;  /* of all */
+    TAILQ_ENTRY(slot) idle;  /* of its pool, while it is idle there */
+    bool is_idle;            /* the pool's mark */
+    struct slots *slots;
+    const struct slot_events *events;
+    void *owner;
+    uint32_t id;
+    enum slot_state state;
+    double since;            /* in that state */
+    double t_prepared;       /* 0: not yet */
+    struct deadline clock;
+    struct doomed doomed;
+    struct template *template; /* a reference */
+    unsigned zygote_index;   /* with is_exec not used */
+    bool is_exec;            /* init executes the program of the template */
+    const char *data_path;   /* not owned; the directory of the caller's for /mnt/data; NULL: a fresh one */
+    bool is_reaping, is_reaped; /* LAUNCHER_DESTROY was sent before its time; and is done */
+    bool has_usage;          /* what its cgroup counted was read before that */
+    struct cgroup_usage usage;
+    struct zygote *zygote;   /* SLOT_FORKING: who forks */
+    bool is_adopted, has_hello; /* FORKED came and ADOPT was sent; the worker's word came */
+    pid_t holder_pid;
+    struct sandbox sb;
+    char *seccomp;           /* owned until it is sent */
+    size_t seccomp_len;
+    int landlock_fd;         /* owned until it is sent */
+    struct supervisor *supervisor; /* owned; from SLOT_FORKING on, or from the start with is_exec */
+    int shut[4];             /* owned; what the program has closed: closed here when there is time */
+    size_t n_shut;
+    int theirs[4];           /* stdin, stdout, stderr, job: the worker's ends, owned until they are sent */
+    int data_dirfd;          /* owned */
+    char name[32], data_name[32]; /* data_name "" without a fresh directory */
+    struct watch control, out, err_out, job, death;
+};
+
+void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes *zygotes, void (*on_room)(void *owner), void *owner);
+/* Every process is gone. */
+void hutch_slots_done(struct slots *slots);
+struct slot *hutch_slot_find(struct slots *slots, uint32_t id);
+
+/* What the owner of them all hears of helpers, templates and zygotes, passed on. */
+void hutch_slots_on_launcher(struct slots *slots);
+void hutch_slots_on_lost_launcher(struct slots *slots);
+void hutch_slots_on_lost_opener(struct slots *slots);
+void hutch_slots_on_template(struct slots *slots, const struct template *template); /* the launcher has it */
+void hutch_slots_on_no_template(struct slots *slots, const struct template *template, const struct hutch_err *why);
+void hutch_slots_on_zygote(struct slots *slots); /* one is ready */
+void hutch_slots_on_lost_zygote(struct slots *slots, const struct zygote *zygote);
+bool hutch_slots_on_forked(struct slots *slots, const struct zygote *zygote, uint32_t id, pid_t pid);
+bool hutch_slots_on_fork_failed(struct slots *slots, const struct zygote *zygote, uint32_t id, const struct hutch_err *why);
+/* False when none of them has that number, and @fd is still the caller's. */
+bool hutch_slots_on_opened(struct slots *slots, uint32_t id, int fd, const struct hutch_err *why);
+void hutch_slots_on_reply(struct slots *slots, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds);
+
+/* One with its data directory, for which nothing was ordered yet. NULL on ENOMEM and the like. @data_path with is_exec only. */
+struct slot *hutch_slot_create(struct slots *slots, struct template *template, unsigned zygote_index, bool is_exec, const char *data_path,
+                               const struct slot_events *events, void *owner, struct hutch_err *err);
+/* Has it built. */
+void hutch_slot_build(struct slot *slot);
+/* SLOT_PREPARED: @events and @owner are told from here on, on_entered as the first thing, perhaps before this returns. */
+void hutch_slot_take(struct slot *slot, const char *data_path, const struct slot_events *events, void *owner);
+void hutch_slot_set_state(struct slot *slot, enum slot_state state);
+/* It is over, of no use any more, or in the way: everything in it dies. The owner hears no more of it. */
+void hutch_slot_discard(struct slot *slot);
+/* It broke: on_failed. */
+void hutch_slot_fail(struct slot *slot, const struct hutch_err *why);
+/* SLOT_RUNNING: kills what is in it; on_dead follows, when what it used is known. */
+void hutch_slot_end(struct slot *slot);
+
+#endif

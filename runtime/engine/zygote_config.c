@@ -1,0 +1,236 @@
+#include "runtime/engine/zygote_config.h"
+
+#include "runtime/lang/python_imports.h"
+#include "sandbox/fd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_MIN 2
+#define DEFAULT_MAX 32
+#define MAX_TEXT (64u << 10) /* bytes: it goes to a zygote in one packet */
+
+static const struct hutch_zygote default_zygotes[] = {
+    { .name = "bare", .min = 4 },
+    { .name = "data", .parent = "bare", .modules = (const char *const[]){ "numpy", "pandas", NULL } },
+    { .name = "plot", .parent = "data", .modules = (const char *const[]){ "matplotlib", "matplotlib.pyplot", NULL } },
+    { .name = "shell", .parent = "plot", .modules = (const char *const[]){ "IPython", "ipykernel", NULL } },
+};
+
+static bool is_word(const char *text, const char *also)
+{
+    size_t n = 0;
+
+    for (; text[n]; n++)
+        if (!(text[n] >= 'a' && text[n] <= 'z') && !(text[n] >= 'A' && text[n] <= 'Z') && !(text[n] >= '0' && text[n] <= '9') &&
+            !strchr(also, text[n]))
+            return false;
+    return n > 0 && n < 256;
+}
+
+static void set_bit(uint64_t *bits, size_t n)
+{
+    bits[n / 64] |= 1ull << n % 64;
+}
+
+static size_t find_module(const struct zygote_configs *configs, const char *name, size_t len)
+{
+    size_t i;
+
+    for (i = 0; i < configs->n_modules; i++)
+        if (strncmp(configs->modules[i], name, len) == 0 && configs->modules[i][len] == '\0')
+            break;
+    return i;
+}
+
+static int add_module(struct zygote_configs *configs, struct zygote_config *config, const char *name, struct hutch_err *err)
+{
+    size_t len = strcspn(name, "."), n = find_module(configs, name, len);
+
+    if (n == ZYGOTE_MAX_MODULES)
+        return hutch_err_set(err, E2BIG, "zygote '%s': there are more than %d different modules", config->name, ZYGOTE_MAX_MODULES);
+    if (n == configs->n_modules) {
+        configs->modules[n] = strndup(name, len);
+        if (!configs->modules[n])
+            return hutch_err_set(err, ENOMEM, "zygote '%s'", config->name);
+        configs->n_modules++;
+    }
+    set_bit(config->own, n);
+    return 0;
+}
+
+/* Names, one a line, and the code behind a line of its own. */
+static int write_text(struct zygote_config *config, const struct hutch_zygote *zygote, struct hutch_err *err)
+{
+    FILE *f = open_memstream(&config->text, &config->text_len);
+
+    if (!f)
+        return hutch_err_set(err, ENOMEM, "zygote '%s'", config->name);
+    for (const char *const *m = zygote->modules; m && *m; m++)
+        fprintf(f, "%s\n", *m);
+    if (zygote->warm_up)
+        fprintf(f, "---\n%s", zygote->warm_up);
+    if (fclose(f) != 0)
+        return hutch_err_set(err, ENOMEM, "zygote '%s'", config->name);
+    if (config->text_len > MAX_TEXT)
+        return hutch_err_set(err, E2BIG, "zygote '%s': its modules and code are too long", config->name);
+    return 0;
+}
+
+/* What can be imported from each, its ancestors' included. */
+static void sum_modules(struct zygote_configs *configs)
+{
+    for (size_t i = 0; i < configs->n; i++) {
+        struct zygote_config *config = &configs->list[i];
+
+        config->n_modules = 0;
+        for (size_t w = 0; w < ARRAY_SIZE(config->own); w++) {
+            config->modules[w] = config->own[w] | (config->parent >= 0 ? configs->list[config->parent].modules[w] : 0);
+            config->n_modules += (size_t)__builtin_popcountll(config->modules[w]);
+        }
+    }
+}
+
+static int configure_one(struct zygote_configs *configs, const struct hutch_zygote *zygote, struct hutch_err *err)
+{
+    struct zygote_config *config = &configs->list[configs->n];
+
+    if (!zygote->name || !is_word(zygote->name, "-_"))
+        return hutch_err_set(err, EINVAL, "zygote '%s': a name consists of letters, digits, '-' and '_'",
+                             zygote->name ? zygote->name : "");
+    config->parent = -1;
+    for (size_t i = 0; i < configs->n; i++) {
+        if (strcmp(configs->list[i].name, zygote->name) == 0)
+            return hutch_err_set(err, EINVAL, "zygote '%s' is there twice", zygote->name);
+        if (zygote->parent && strcmp(configs->list[i].name, zygote->parent) == 0)
+            config->parent = (int)i;
+    }
+    if (configs->n > 0 && !zygote->parent)
+        return hutch_err_set(err, EINVAL, "zygote '%s' needs a parent: only the first one is the root", zygote->name);
+    if (zygote->parent && config->parent < 0)
+        return hutch_err_set(err, EINVAL, "zygote '%s': there is no zygote '%s' before it", zygote->name, zygote->parent);
+    config->min = zygote->min || zygote->max ? zygote->min : DEFAULT_MIN;
+    config->max = zygote->max ? zygote->max : config->min > DEFAULT_MAX ? config->min : DEFAULT_MAX;
+    if (config->min > config->max)
+        return hutch_err_set(err, EINVAL, "zygote '%s': min %u is above max %u", zygote->name, config->min, config->max);
+    config->name = strdup(zygote->name);
+    if (!config->name)
+        return hutch_err_set(err, ENOMEM, "zygote '%s'", zygote->name);
+    configs->n++;
+    for (const char *const *m = zygote->modules; m && *m; m++)
+        if (!is_word(*m, "._"))
+            return hutch_err_set(err, EINVAL, "zygote '%s': '%s' is not the name of a module", zygote->name, *m);
+        else if (add_module(configs, config, *m, err) < 0)
+            return -1;
+    return write_text(config, zygote, err);
+}
+
+int hutch_zygote_configs_read(struct zygote_configs *configs, const struct hutch_zygote *zygotes, size_t n, struct hutch_err *err)
+{
+    if (!zygotes) {
+        zygotes = default_zygotes;
+        n = ARRAY_SIZE(default_zygotes);
+    }
+    if (n == 0 || n > ZYGOTE_MAX_CONFIGS)
+        return hutch_err_set(err, EINVAL, "there are %zu zygotes, and 1 to %d can be", n, ZYGOTE_MAX_CONFIGS);
+    for (size_t i = 0; i < n; i++)
+        if (configure_one(configs, &zygotes[i], err) < 0)
+            return -1;
+    sum_modules(configs);
+    return 0;
+}
+
+struct wanted {
+    const struct zygote_configs *configs;
+    uint64_t modules[ZYGOTE_MAX_MODULES / 64];
+};
+
+static void note_import(void *context, const char *name, size_t len)
+{
+    struct wanted *wanted = context;
+    size_t n = find_module(wanted->configs, name, len);
+
+    if (n < wanted->configs->n_modules)
+        set_bit(wanted->modules, n);
+}
+
+unsigned hutch_zygote_configs_choose(const struct zygote_configs *configs, const char *code, size_t len)
+{
+    struct wanted wanted = { .configs = configs };
+    unsigned best = 0;
+    size_t best_has = 0;
+
+    hutch_imports_scan(code, len, note_import, &wanted);
+    for (unsigned i = 0; i < configs->n; i++) {
+        const struct zygote_config *config = &configs->list[i];
+        size_t has = 0;
+
+        for (size_t w = 0; w < ARRAY_SIZE(config->modules); w++)
+            has += (size_t)__builtin_popcountll(config->modules[w] & wanted.modules[w]);
+        if (i == 0 || has > best_has || (has == best_has && config->n_modules < configs->list[best].n_modules)) {
+            best = i;
+            best_has = has;
+        }
+    }
+    return best;
+}
+
+int hutch_zygote_configs_choose_for_cells(const struct zygote_configs *configs, const char *name)
+{
+    size_t n = find_module(configs, "ipykernel", strlen("ipykernel"));
+    int best = -1;
+
+    for (size_t i = 0; i < configs->n; i++) {
+        const struct zygote_config *config = &configs->list[i];
+
+        if (name && strcmp(config->name, name) == 0)
+            return (int)i;
+        if (!name && n < configs->n_modules && config->modules[n / 64] >> n % 64 & 1 &&
+            (best < 0 || config->n_modules < configs->list[best].n_modules))
+            best = (int)i;
+    }
+    return name || best >= 0 ? best : (int)configs->n - 1;
+}
+
+void hutch_zygote_configs_note_missing(struct zygote_configs *configs, unsigned index, const char *names)
+{
+    struct zygote_config *config = &configs->list[index];
+
+    for (const char *p = names; *p; p += strcspn(p, "\n"), p += *p == '\n') {
+        size_t n = find_module(configs, p, strcspn(p, ".\n"));
+
+        if (n < configs->n_modules)
+            config->own[n / 64] &= ~(1ull << n % 64);
+    }
+    sum_modules(configs);
+}
+
+void hutch_zygote_configs_give_up(struct zygote_configs *configs, unsigned index)
+{
+    struct zygote_config *config = &configs->list[index];
+
+    config->has_given_up = true;
+    memset(config->own, 0, sizeof(config->own));
+    sum_modules(configs);
+}
+
+int hutch_zygote_configs_parent(const struct zygote_configs *configs, unsigned index)
+{
+    int parent = configs->list[index].parent;
+
+    while (parent > 0 && configs->list[parent].has_given_up)
+        parent = configs->list[parent].parent;
+    return parent;
+}
+
+void hutch_zygote_configs_done(struct zygote_configs *configs)
+{
+    for (size_t i = 0; i < configs->n; i++) {
+        free(configs->list[i].name);
+        free(configs->list[i].text);
+    }
+    for (size_t i = 0; i < configs->n_modules; i++)
+        free(configs->modules[i]);
+    configs->n = configs->n_modules = 0;
+}

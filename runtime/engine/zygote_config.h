@@ -1,0 +1,51 @@
+/* zygote_config.h - what the operator asks of the zygotes: their names, what each imports, and which of them a program wants. */
+#ifndef HUTCH_ENGINE_ZYGOTE_CONFIG_H
+#define HUTCH_ENGINE_ZYGOTE_CONFIG_H
+
+#include "runtime/hutch.h"
+#include "sandbox/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ZYGOTE_MAX_CONFIGS 32
+#define ZYGOTE_MAX_MODULES 256 /* different ones, over all zygotes */
+
+struct zygote_config {
+    char *name;               /* owned */
+    int parent;               /* index, -1 for the root */
+    char *text;               /* owned: names to import, and "---" and code */
+    size_t text_len;
+    uint64_t modules[ZYGOTE_MAX_MODULES / 64]; /* bits: importable here, those of the ancestors too */
+    uint64_t own[ZYGOTE_MAX_MODULES / 64];     /* bits: those that this one adds */
+    size_t n_modules;         /* the bits in modules: its size */
+    unsigned min, max;        /* prepared sandboxes */
+    bool has_given_up;        /* it cannot be made in this image: others stand in for it */
+};
+
+/* All of an engine, a parent always before its children. */
+struct zygote_configs {
+    struct zygote_config list[ZYGOTE_MAX_CONFIGS];
+    size_t n;
+    char *modules[ZYGOTE_MAX_MODULES]; /* owned; their names */
+    size_t n_modules;
+};
+
+/* Into a zeroed @configs, which hutch_zygote_configs_done() frees, on failure too. NULL @zygotes: the default ones. Errors: EINVAL, E2BIG, ENOMEM. */
+int hutch_zygote_configs_read(struct zygote_configs *configs, const struct hutch_zygote *zygotes, size_t n, struct hutch_err *err);
+void hutch_zygote_configs_done(struct zygote_configs *configs);
+
+/* The index for a program that imports what the text says. */
+unsigned hutch_zygote_configs_choose(const struct zygote_configs *configs, const char *code, size_t len);
+/* The index of the one called @name; without a name, of the smallest that has what executes cells, else the last. -1: no such name. */
+int hutch_zygote_configs_choose_for_cells(const struct zygote_configs *configs, const char *name);
+/* The nearest ancestor that there is; -1 for the root, which is not given up. */
+int hutch_zygote_configs_parent(const struct zygote_configs *configs, unsigned index);
+
+/* This image has not all of what it was to import: @names, one a line. */
+void hutch_zygote_configs_note_missing(struct zygote_configs *configs, unsigned index, const char *names);
+/* In this image it cannot be. */
+void hutch_zygote_configs_give_up(struct zygote_configs *configs, unsigned index);
+
+#endif

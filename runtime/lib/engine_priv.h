@@ -1,0 +1,60 @@
+/* engine_priv.h - the engine behind hutch.h: the parts of runtime/engine/ and runtime/session/, put together. */
+#ifndef HUTCH_LIB_ENGINE_PRIV_H
+#define HUTCH_LIB_ENGINE_PRIV_H
+
+#include "runtime/config/profile.h"
+#include "runtime/engine/core.h"
+#include "runtime/engine/helper.h"
+#include "runtime/engine/pool.h"
+#include "runtime/engine/run.h"
+#include "runtime/engine/slot.h"
+#include "runtime/engine/template.h"
+#include "runtime/engine/zygote_config.h"
+#include "runtime/engine/zygotes.h"
+#include "runtime/hutch.h"
+#include "runtime/session/session.h"
+#include "sandbox/spec.h"
+
+struct hutch_engine {
+    struct core core;
+    struct profile profile;   /* owned */
+    int image_lockfd;         /* owned */
+    struct sandbox_spec spec; /* what every run of the pool has, without program and /mnt/data */
+    struct helper helper;
+    struct templates templates;
+    struct template *worker_template, *zygote_template; /* references; of sandboxes in the pool, and of interpreters */
+    struct zygote_configs configs;
+    struct zygotes zygotes;
+    struct slots slots;
+    struct pools pools;
+    struct runs runs;
+    struct sessions sessions;
+    struct hutch_zygote_stats zygote_stats[ZYGOTE_MAX_CONFIGS];
+};
+
+/* --- engine_events.c: what the parts tell, passed on to those that it concerns --- */
+
+/* The parts are initialised, and nothing is started. */
+void hutch_engine_connect(struct hutch_engine *engine);
+
+/* --- request.c: what a caller may ask for, checked and made into a run --- */
+
+int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request *request, struct engine_run **ret,
+                         struct hutch_err *err);
+/* What a session's sandboxes are made by. Its run executes cells with @token. */
+int hutch_request_accept_session(struct hutch_engine *engine, const struct hutch_session_options *options, const char *token,
+                                 struct engine_run **ret, struct hutch_err *err);
+/* What a profile asks for in the engine's image, without program and /mnt/data. */
+int hutch_request_make_spec(const struct hutch_engine *engine, const struct profile *profile, struct sandbox_spec *ret,
+                            struct hutch_err *err);
+/* … with what a worker that comes from a zygote needs besides. */
+int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err);
+
+/* --- engine.c --- */
+
+/* For the caller: -1. @code 0: that of @err. */
+int hutch_engine_tell(struct hutch_error *to, const struct hutch_err *err, int code);
+/* A struct of the caller's, who may know fewer fields, or more. */
+void hutch_engine_copy_sized(void *to, size_t to_size, const void *from);
+
+#endif

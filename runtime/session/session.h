@@ -1,0 +1,141 @@
+/* session.h - an interpreter kept for many cells, in one sandbox after the other, with the same files. */
+#ifndef HUTCH_SESSION_SESSION_H
+#define HUTCH_SESSION_SESSION_H
+
+#include "runtime/data/changes.h"
+#include "runtime/engine/run.h"
+#include "runtime/hutch.h"
+#include "runtime/session/checkpoint.h"
+#include "runtime/session/execution.h"
+#include "runtime/session/interpreter.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct session;
+
+TAILQ_HEAD(session_list, session);
+
+/* All of one engine. */
+struct sessions {
+    struct core *core;
+    struct helper *helper;
+    struct runs *runs;
+    struct session_list list;
+    unsigned n, max;       /* the most is set by the owner, as max_seating */
+    unsigned n_seeking;    /* want a sandbox */
+    unsigned n_seating, max_seating; /* get one */
+    unsigned n_resting;    /* have had no cell for a while */
+    int rest_ms;           /* from one check of such a one to the next */
+    bool has_work;         /* for hutch_sessions_work() */
+};
+
+enum order_kind { ORDER_CELL, ORDER_CHECKPOINT, ORDER_ROLLBACK, ORDER_FORK, ORDER_SWITCH, ORDER_DROP };
+/* What a session is to do, one after the other. */
+struct order {
+    TAILQ_ENTRY(order) link;
+    enum order_kind kind;
+    double t_queued;
+    struct hutch_cell cell;   /* ORDER_CELL: as given, with its own copies of the texts */
+    char *code, *context;     /* owned */
+    bool was_lost;            /* it had not begun when its interpreter died, and waits again */
+    uint64_t target;          /* others: a checkpoint or branch */
+    hutch_on_reply on_reply;
+    void *user;
+    enum hutch_verdict verdict; /* among the doomed: what it is told */
+    const char *why;            /* not owned */
+};
+TAILQ_HEAD(order_list, order);
+
+enum session_state {
+    SESSION_LOST,    /* without an interpreter until there is an order */
+    SESSION_SEEKING, /* wants one, when it is its turn */
+    SESSION_SEATING, /* its run gets a sandbox, and the interpreter gets ready */
+    SESSION_IDLE,
+    SESSION_BUSY,    /* with the first of its orders */
+};
+
+enum stop_reason { STOP_NOT, STOP_TIMEOUT, STOP_CPU_TIME, STOP_OUTPUT };
+
+struct session {
+    TAILQ_ENTRY(session) link;
+    struct sessions *sessions;
+    struct deadline clock;
+    uint64_t id;
+    enum session_state state;
+    char token[INTERPRETER_TOKEN_SIZE];
+    struct engine_run *run;    /* owned; its sandbox, one after the other */
+    struct interpreter *interpreter; /* owned; in that sandbox; NULL: none */
+    struct order_list orders, doomed; /* doomed: those from before a restart */
+    unsigned n_orders;
+    uint64_t output_bytes, wall_ms, cpu_ms; /* the most of a cell; 0: no limit */
+    double idle_ms, lifetime_ms;
+    double t_opened, t_used;
+    bool keep_data, is_closing, is_restarting, is_resting;
+    bool has_variables;        /* a cell has run since its interpreter began */
+    bool is_deaf;              /* its interpreter closed its socket */
+    unsigned false_starts;     /* interpreters in a row that were ended before they were ready */
+    bool is_calling;           /* a callback runs: nothing begins */
+    void (*on_end)(void *user, uint64_t session, const char *why, const char *directory);
+    void *user;
+    char why[512];             /* is_closing: the last word. SESSION_LOST: how its interpreter ended, "" when there was none */
+    bool is_fresh;             /* the next cell finds no variables, though there were some */
+
+    int data_dirfd;            /* owned; -1 before the first sandbox */
+    char data_name[32];        /* below the data root; "" for a directory of the caller's */
+    struct file_list seen;     /* the files there at the end of the last cell */
+    bool has_foreign_files;    /* the caller has changed them since */
+
+    /* The cell that runs. */
+    struct execution execution;
+    double stop_at, kill_at, check_at; /* deadlines; 0: not set */
+    enum stop_reason stop;
+    bool was_interrupted, wants_interrupt, is_asking;
+    uint64_t told_bytes;       /* to on_output, also of what was cleared away since */
+    uint64_t cpu_user_us, cpu_system_us; /* at its begin; UINT64_MAX: not known */
+    uint64_t sampled_cpu_ms;
+
+    struct checkpoints checkpoints;
+};
+
+void hutch_sessions_init(struct sessions *sessions, struct helper *helper, struct runs *runs);
+void hutch_sessions_done(struct sessions *sessions);
+/* Does what could not be done where it came to be: gives out sandboxes, ends what is to end. */
+void hutch_sessions_work(struct sessions *sessions);
+/* The engine is broken: no cell can be executed. */
+void hutch_sessions_refuse_all(struct sessions *sessions);
+/* NULL also for one that is closing. */
+struct session *hutch_session_find(struct sessions *sessions, uint64_t id);
+/* As the disk worker answers; NULL: it is gone. */
+void hutch_sessions_on_files(struct sessions *sessions, const struct disk_reply *reply);
+
+/* Without a run yet. NULL on ENOMEM. */
+struct session *hutch_session_create(struct sessions *sessions, struct hutch_err *err);
+/* Takes @run over: what its sandboxes are made by, with the limits of its cells. It seeks one from here on. */
+void hutch_session_start(struct session *session, struct engine_run *run);
+/* Before it was started. */
+void hutch_session_free(struct session *session);
+/* The order that is under way; NULL when there is none, also while a callback tells of its end. */
+struct order *hutch_session_at_work(const struct session *session);
+/* Takes @order over: it waits for its turn. */
+void hutch_session_enqueue(struct session *session, struct order *order);
+/* The orders that wait from @order on are not going to be done; they are answered by the next turn. */
+void hutch_session_doom(struct session *session, struct order *order, enum hutch_verdict verdict, const char *why);
+void hutch_order_free(struct order *order);
+/* To the running cell; kept until it has begun. */
+void hutch_session_send_interrupt(struct session *session);
+/* Answers input() of the cell that runs, NULL: the end of the input. False when it does not ask. */
+bool hutch_session_give_input(struct session *session, const char *text);
+/* Unless it was killed for something else before. */
+void hutch_session_kill_interpreter(struct session *session);
+/* Another interpreter, with the same files. */
+void hutch_session_begin_restart(struct session *session);
+/* Nothing more is taken; on_end follows. */
+void hutch_session_begin_end(struct session *session, const char *why);
+/* Answers the order about checkpoints that is at work. */
+void hutch_session_answer(struct session *session, const struct hutch_reply *reply);
+/* Another interpreter in the same sandbox is its own now. */
+void hutch_session_take_interpreter(struct session *session, struct interpreter *interpreter);
+
+#endif
