@@ -59,7 +59,7 @@ struct text {
     size_t len;
 };
 
-static bool append(struct text *text, const char *line, size_t len)
+static bool append_line(struct text *text, const char *line, size_t len)
 {
     char *bigger = text->len + len <= CELL_MAX ? realloc(text->data, text->len + len + 1) : NULL;
 
@@ -96,7 +96,7 @@ static enum prompt_end read_cell(struct repl *r, struct text *cell)
         end = hutch_prompt_read(r->prompt, text, &line, &len);
         if (end != PROMPT_LINE)
             return end;
-        if (!append(cell, line, len)) {
+        if (!append_line(cell, line, len)) {
             hutch_cell_show_say(&r->show, "a cell has %u bytes at most", CELL_MAX);
             cell->len = 0;
             return PROMPT_LINE;
@@ -126,7 +126,7 @@ static bool is_farewell(const struct text *cell)
     return rest[strspn(rest, " \t\n;")] == '\0';
 }
 
-static void talk(struct repl *r)
+static void read_and_execute(struct repl *r)
 {
     struct text cell = { 0 };
 
@@ -228,7 +228,7 @@ static int run(struct repl *r, const struct cli_engine_options *engine, struct h
         hutch_cell_show_say(&r->show, "%s", err->msg);
         was_run = false;
     } else if (r->is_interactive) {
-        talk(r);
+        read_and_execute(r);
         if (hutch_prompt_save(r->prompt, err) < 0)
             hutch_cell_show_say(&r->show, "%s", err->msg);
         hutch_prompt_free(r->prompt);

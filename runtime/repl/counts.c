@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct repl_count *find(const struct repl_counts *counts, uint64_t state, const char *context)
+static struct repl_count *find_count(const struct repl_counts *counts, uint64_t state, const char *context)
 {
     for (size_t i = 0; i < counts->n; i++)
         if (counts->items[i].state == state && strcmp(counts->items[i].context, context) == 0)
@@ -13,14 +13,14 @@ static struct repl_count *find(const struct repl_counts *counts, uint64_t state,
 
 int hutch_repl_counts_get(const struct repl_counts *counts, uint64_t state, const char *context)
 {
-    const struct repl_count *found = find(counts, state, context);
+    const struct repl_count *found = find_count(counts, state, context);
 
     return found ? found->count : 0;
 }
 
 void hutch_repl_counts_set(struct repl_counts *counts, uint64_t state, const char *context, int count)
 {
-    struct repl_count *item = find(counts, state, context), *more;
+    struct repl_count *item = find_count(counts, state, context), *more;
     size_t len = strlen(context);
 
     if (!item && len < REPL_CONTEXT_SIZE) {

@@ -53,7 +53,7 @@ bool hutch_repl_open_session(struct repl *r)
     hutch_session_options_init(&options);
     options.data_dir = r->data;
     options.keep_data = 1;
-    options.idle_ms = options.lifetime_ms = 30 * (uint64_t)DAY_MS; /* somebody is sitting there, or will come back */
+    options.idle_ms = options.lifetime_ms = 30 * (uint64_t)DAY_MS; /* its user may come back after days */
     options.on_end = on_end;
     options.user = r;
     if (hutch_session_open(r->engine, &options, &r->session, &error) == 0)
@@ -155,7 +155,7 @@ static void hear_signal(struct repl *r, int number, bool *ret_interrupt)
 }
 
 /* One turn: waits for something, does it, and says whether a key was pressed. */
-static bool turn(struct repl *r, bool wants_key, int timeout_ms, bool *ret_interrupt)
+static bool turn_loop(struct repl *r, bool wants_key, int timeout_ms, bool *ret_interrupt)
 {
     struct backlog *out = &r->show.streams[0].backlog, *err_out = &r->show.streams[1].backlog;
     bool reads_answer = r->wants_input && hutch_cell_show_is_written(&r->show),
@@ -194,7 +194,7 @@ void hutch_repl_wait(struct repl *r)
     bool is_interrupted = false;
 
     while ((r->is_busy && !r->is_broken) || !hutch_cell_show_is_written(&r->show))
-        turn(r, false, -1, &is_interrupted);
+        turn_loop(r, false, -1, &is_interrupted);
     end_input(r);
 }
 
@@ -202,7 +202,7 @@ bool hutch_repl_is_interrupted(struct repl *r)
 {
     bool is_interrupted = false;
 
-    turn(r, false, 0, &is_interrupted);
+    turn_loop(r, false, 0, &is_interrupted);
     return is_interrupted || r->fatal_signal;
 }
 
@@ -212,7 +212,7 @@ bool hutch_repl_await_key(void *user)
     bool is_interrupted = false, was_shown = false;
 
     for (;;) {
-        bool has_key = turn(r, true, -1, &is_interrupted);
+        bool has_key = turn_loop(r, true, -1, &is_interrupted);
 
         was_shown |= !hutch_cell_show_is_written(&r->show);
         if (is_interrupted || r->fatal_signal || r->is_broken)
@@ -233,7 +233,7 @@ void hutch_repl_close_session(struct repl *r)
         bool is_interrupted = false;
 
         while (r->session && !r->is_broken && !is_interrupted)
-            turn(r, false, -1, &is_interrupted);
+            turn_loop(r, false, -1, &is_interrupted);
     }
     hutch_repl_wait(r);
 }

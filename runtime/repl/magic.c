@@ -21,7 +21,7 @@
 
 /* As a shell has them, with quotes and backslashes and nothing else; "~/" is the home directory. @line is written
  * over. -1: an open quote, or too many. */
-static int split(char *line, char *words[MAX_WORDS + 1])
+static int split_words(char *line, char *words[MAX_WORDS + 1])
 {
     char *to = line, quote = '\0';
     int n = 0;
@@ -433,7 +433,7 @@ bool hutch_repl_magic(struct repl *r, const char *line, size_t len)
 
         if (strlen(magics[i].name) != name_len || strncmp(copy_of, magics[i].name, name_len) != 0)
             continue;
-        n = split(copy_of + name_len, words);
+        n = split_words(copy_of + name_len, words);
         if (n < magics[i].min_words || n > magics[i].max_words)
             hutch_cell_show_say(&r->show, "usage: %%%s%s%s", magics[i].name, *magics[i].arguments ? " " : "",
                                 magics[i].arguments);

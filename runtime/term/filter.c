@@ -16,7 +16,7 @@ enum step {
     STEP_BROKEN, /* the pending bytes are nothing, and @c begins anew */
 };
 
-static enum step take(const struct term_filter *f, char c)
+static enum step take_char(const struct term_filter *f, char c)
 {
     char letter[5];
     enum utf8_kind kind;
@@ -37,7 +37,7 @@ static enum step take(const struct term_filter *f, char c)
     return kind == UTF8_CUT ? STEP_MORE : kind == UTF8_BROKEN && f->n_pending ? STEP_BROKEN : STEP_LETTER;
 }
 
-static uint32_t decode(const unsigned char *p, size_t len)
+static uint32_t decode_letter(const unsigned char *p, size_t len)
 {
     uint32_t c = len == 1 ? p[0] : p[0] & (0x7fu >> len);
 
@@ -54,7 +54,7 @@ static bool turns_direction(uint32_t c)
 
 static void show_letter(struct term_filter *f, const char *bytes, size_t len, term_sink_fn *sink, void *user)
 {
-    uint32_t c = decode((const unsigned char *)bytes, len);
+    uint32_t c = decode_letter((const unsigned char *)bytes, len);
     char text[16];
 
     if (c == '\n' || c == '\t' || c == '\r' || (c >= 0x20 && c < 0x7f))
@@ -113,7 +113,7 @@ void hutch_term_filter(struct term_filter *f, const char *text, size_t len, term
             i = plain;
             continue;
         }
-        step = take(f, text[i]);
+        step = take_char(f, text[i]);
         if (step == STEP_BROKEN) {
             show_pending(f, sink, user);
             continue;

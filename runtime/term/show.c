@@ -58,41 +58,41 @@ struct sink {
     int stream;
 };
 
-static struct cell_show_stream *outlet(struct cell_show *show, int stream)
+static struct cell_show_stream *stream_of(struct cell_show *show, int stream)
 {
     return &show->streams[show->is_one ? 0 : stream - 1];
 }
 
-static void put(struct cell_show *show, int stream, const char *text, size_t len)
+static void append_output(struct cell_show *show, int stream, const char *text, size_t len)
 {
-    if (!hutch_backlog_add(&outlet(show, stream)->backlog, text, len))
+    if (!hutch_backlog_add(&stream_of(show, stream)->backlog, text, len))
         show->is_out_of_memory = true;
-    outlet(show, stream)->is_in_line = text[len - 1] != '\n';
+    stream_of(show, stream)->is_in_line = text[len - 1] != '\n';
 }
 
-static void put_filtered(void *user, const char *text, size_t len)
+static void append_filtered_part(void *user, const char *text, size_t len)
 {
     const struct sink *sink = user;
-    bool was_in_line = outlet(sink->show, sink->stream)->is_in_line;
+    bool was_in_line = stream_of(sink->show, sink->stream)->is_in_line;
 
-    put(sink->show, sink->stream, text, len);
+    append_output(sink->show, sink->stream, text, len);
     if (text[0] == '\x1b') /* colours move nothing */
-        outlet(sink->show, sink->stream)->is_in_line = was_in_line;
+        stream_of(sink->show, sink->stream)->is_in_line = was_in_line;
 }
 
-static void filter(struct cell_show *show, int stream, const char *text, size_t len)
+static void append_filtered(struct cell_show *show, int stream, const char *text, size_t len)
 {
     struct sink sink = { show, stream };
 
-    hutch_term_filter(&show->streams[stream - 1].filter, text, len, put_filtered, &sink);
+    hutch_term_filter(&show->streams[stream - 1].filter, text, len, append_filtered_part, &sink);
 }
 
 void hutch_cell_show_bytes(struct cell_show *show, int stream, const char *text, size_t len)
 {
     if (show->streams[stream - 1].is_terminal)
-        filter(show, stream, text, len);
+        append_filtered(show, stream, text, len);
     else if (len > 0)
-        put(show, stream, text, len);
+        append_output(show, stream, text, len);
 }
 
 static void show_text(struct cell_show *show, int stream, const char *text)
@@ -103,9 +103,9 @@ static void show_text(struct cell_show *show, int stream, const char *text)
 static void begin_line(struct cell_show *show, int stream)
 {
     for (int i = 1; i <= 2; i++)
-        hutch_term_filter_end(&show->streams[i - 1].filter, put_filtered, &(struct sink){ show, i });
-    if (outlet(show, stream)->is_in_line)
-        put(show, stream, "\n", 1);
+        hutch_term_filter_end(&show->streams[i - 1].filter, append_filtered_part, &(struct sink){ show, i });
+    if (stream_of(show, stream)->is_in_line)
+        append_output(show, stream, "\n", 1);
 }
 
 void hutch_cell_show_end(struct cell_show *show)
@@ -133,13 +133,13 @@ void hutch_cell_show_say(struct cell_show *show, const char *fmt, ...)
     if (show->streams[1].is_terminal)
         begin_line(show, 2);
     show_text(show, 2, "hutch: ");
-    filter(show, 2, text, (size_t)len); /* it may quote what came from inside */
+    append_filtered(show, 2, text, (size_t)len); /* it may quote what came from inside */
     show_text(show, 2, "\n");
 }
 
 void hutch_cell_show_raw(struct cell_show *show, const char *text, size_t len)
 {
-    put(show, 1, text, len);
+    append_output(show, 1, text, len);
 }
 
 bool hutch_cell_show_is_written(const struct cell_show *show)
@@ -304,8 +304,8 @@ static void show_error(struct cell_show *show, const cJSON *output)
     /* Its colours are for terminals, so it goes through the filter wherever it goes to. */
     cJSON_ArrayForEach(line, lines) {
         if (cJSON_IsString(line)) {
-            filter(show, 2, line->valuestring, strlen(line->valuestring));
-            filter(show, 2, "\n", 1);
+            append_filtered(show, 2, line->valuestring, strlen(line->valuestring));
+            append_filtered(show, 2, "\n", 1);
         }
     }
     if (!cJSON_IsArray(lines) || cJSON_GetArraySize(lines) == 0) {
