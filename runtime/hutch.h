@@ -15,11 +15,11 @@
  *
  * THREADS, SIGNALS, GLOBALS. The library starts no threads, installs no signal handlers, and keeps no state outside
  * its engines; two engines in one process know nothing of each other. Where the caller's cgroup is delegated to it and
- * holds nobody else, opening an engine moves the calling process into a child group, "hutch-supervisor", as only that
- * lets sandboxes have controllers; with other processes in the group the limits are the weaker ones, and each result
- * says so. One engine is used by one thread at a time; different engines may be used by different threads. An engine
- * belongs to the process that opened it and ends with it; a child that is forked from that without an execve(2) must
- * not use it. The engine's helper process is a child of the calling process: a host that reaps every child with
+ * holds no other process, opening an engine moves the calling process into a child group, "hutch-supervisor", as only
+ * that lets sandboxes have controllers; with other processes in the group the limits are the weaker ones, and each
+ * result says so. One engine is used by one thread at a time; different engines may be used by different threads. An
+ * engine belongs to the process that opened it and ends with it; a child that is forked from that without an execve(2)
+ * must not use it. The engine's helper process is a child of the calling process: a host that reaps every child with
  * wait(-1) may take it, which does no harm.
  *
  * MEMORY. What is passed in is copied before a call returns. What a callback is given is the engine's and ends with
@@ -31,9 +31,9 @@
  * accepted is told by its result: every accepted run and cell gets exactly one.
  *
  * VERSIONS. A program keeps working with a newer library that has added fields at the end of a struct, as each begins
- * with the size that the program knows: hutch_..._init() sets that of options and requests (macros, for the size is the
- * program's; the functions of these names, for other languages, know the first version's fields only, so a binding for
- * those sets the size itself), and the caller that of what it has filled: hutch_engine_stats, hutch_limits,
+ * with the size that the program knows: hutch_..._init() sets that of options and requests (macros, for the size is
+ * the program's; the functions of these names, for other languages, know the first version's fields only, so a binding
+ * for those sets the size itself), and the caller that of what it has filled: hutch_engine_stats, hutch_limits,
  * hutch_limit_report, hutch_layer_report. hutch_zygote, hutch_zygote_stats and hutch_error do not change. */
 #ifndef HUTCH_H
 #define HUTCH_H
@@ -191,7 +191,7 @@ struct hutch_result {
                              * below home/outputs, the caller's to remove; else NULL. The list of files is in the
                              * JSON */
     double queued_ms, prepared_ms, run_ms, total_ms; /* queued counts against no limit */
-    uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes, pids_peak; /* HUTCH_UNKNOWN where nobody counted */
+    uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes, pids_peak; /* HUTCH_UNKNOWN where nothing counted */
     int  was_prepared;   /* a sandbox from the pool, not one built on demand */
     int  restarts;       /* times that it was begun again, before any of its code ran */
     const char *zygote;  /* name, NULL when the run did not use one */
@@ -242,7 +242,7 @@ struct hutch_request {
     int keep_data;             /* with a fresh one: when the run added files, keep it and tell its path in the result;
                                 * else it is removed */
     const char *policy;        /* name or path; NULL: the engine's. Another one is built on demand. It says what the
-                                * run may do, so it is the caller's to choose and not his client's */
+                                * run may do, so it is for the caller to choose, and not for a client */
     uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own (EINVAL): 0 takes that */
     /* likewise. A sandbox from the pool has the policy's memory, pids, cpus: asking for others builds on demand */
     uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes;
@@ -320,7 +320,7 @@ struct hutch_cell_result {
     double queued_ms, run_ms;
     double t_busy, t_input, t_reply, t_idle; /* seconds since 1970, of a notebook's metadata.execution; 0 when it did
                                               * not get there */
-    uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes; /* of this cell; HUTCH_UNKNOWN where nobody counted */
+    uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes; /* of this cell; HUTCH_UNKNOWN where nothing counted */
     const struct hutch_cell_details *internal;
     const char *language_info;  /* of the interpreter, as a notebook's metadata has it: a JSON object; NULL: not
                                  * known */

@@ -35,7 +35,7 @@ static void print_enforcement(FILE *to, const struct hutch_result *result)
             result->total_ms);
 }
 
-/* A Python that could not get memory ends with its own words; who said no is worth knowing where no cgroup did. */
+/* Python that gets no memory ends with words of its own. What refused it is told where that was not a cgroup. */
 static void explain_memory_error(FILE *to, const struct hutch_result *result)
 {
     struct hutch_layer_report layer = { .size = sizeof(layer) };

@@ -66,7 +66,7 @@ static int open_image(void *user, const char *name, struct hutch_err *err)
     fd = openat(run->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0)
         return hutch_err_set(err, errno, "'%s'", name);
-    /* What root makes belongs to the owner of the directory; anybody else is that owner. */
+    /* What root makes belongs to the owner of the directory; other callers are that owner. */
     if (geteuid() == 0 && (fstat(run->dirfd, &dir) < 0 || fchown(fd, dir.st_uid, dir.st_gid) < 0)) {
         close(fd);
         return hutch_err_set(err, 0, "give away '%s': %s", name, strerror(errno));
@@ -196,7 +196,7 @@ static void pass_on(struct rich_run *run, struct backlog *b, short revents)
     if (!revents)
         return;
     hutch_backlog_pass_on(b);
-    if (b->write_errno && !run->is_over) /* nobody reads it: no reason to go on */
+    if (b->write_errno && !run->is_over) /* its reader is gone, so there is no reason to go on */
         hutch_engine_cancel(run->engine, run->id);
 }
 

@@ -43,7 +43,7 @@ static void on_output(void *user, uint64_t id, int stream, const char *data, siz
 static void pass_on(struct warm_run *w, struct backlog *b)
 {
     hutch_backlog_pass_on(b);
-    if (b->write_errno && w->engine) /* nobody reads it: no reason to go on */
+    if (b->write_errno && w->engine) /* its reader is gone, so there is no reason to go on */
         hutch_engine_cancel(w->engine, w->id);
 }
 

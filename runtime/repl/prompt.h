@@ -1,5 +1,4 @@
-/* prompt.h - lines that somebody types at a terminal, with editing and a history that is kept in a file. libedit
- * below. */
+/* prompt.h - lines typed at a terminal, with editing and a history that is kept in a file. libedit does both. */
 #ifndef HUTCH_REPL_PROMPT_H
 #define HUTCH_REPL_PROMPT_H
 
@@ -38,7 +37,7 @@ bool hutch_prompt_is_pasting(const struct prompt *prompt);
 void hutch_prompt_remember(struct prompt *prompt, const char *line, size_t len);
 
 /* While a line is read: something else was written, so prompt and line are shown again. @is_resized: the window has
- * another size; @is_lost: the terminal's settings were somebody else's in between. */
+ * another size; @is_lost: another process has changed the terminal's settings meanwhile. */
 void hutch_prompt_redraw(struct prompt *prompt, bool is_resized, bool is_lost);
 
 #endif

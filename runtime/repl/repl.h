@@ -1,7 +1,8 @@
-/* repl.h - what the files of hutch repl share; nobody else includes it.
+/* repl.h - what the files of hutch repl share: this room and cli/repl.c.
  *
  *   cli/repl.c     the command: options, the prompt, a cell at a time
  *   repl/loop.c    the session, and the loop that waits for it, for signals and for keys
+ *   repl/copy.c    files in and out, piece by piece
  *   repl/magic.c   %upload and the like */
 #ifndef HUTCH_REPL_REPL_H
 #define HUTCH_REPL_REPL_H
@@ -57,8 +58,8 @@ void hutch_repl_close_session(struct repl *r);
 void hutch_repl_begin_anew(struct repl *r);
 /* Runs a cell to its end. False: there was nothing to run it in, which was said. */
 bool hutch_repl_execute(struct repl *r, const char *code, size_t len);
-/* A cell that nobody sees has run in the session's interpreter, so that it has its files. False: it cannot be had,
- * which was said. */
+/* A cell that is not shown has run in the session's interpreter, so that the session has its directory. False: there
+ * is no interpreter, which was said. */
 bool hutch_repl_prepare(struct repl *r);
 /* Until nothing is under way and all is written. */
 void hutch_repl_wait(struct repl *r);

@@ -1,5 +1,4 @@
-/* backlog.h - what is to be written to a descriptor that may make us wait, held by somebody who must not: a loop with
- * clocks in it. */
+/* backlog.h - what is to be written to a descriptor that may block, kept for a loop that must not: it has clocks. */
 #ifndef HUTCH_TERM_BACKLOG_H
 #define HUTCH_TERM_BACKLOG_H
 
@@ -8,7 +7,7 @@
 
 struct backlog {
     int fd;          /* not owned; blocking or not */
-    int write_errno; /* of the write that failed: nobody reads it any more, and what is added is dropped; 0: none */
+    int write_errno; /* of the write that failed: what is added from then on is dropped; 0: none */
     char *data;      /* owned */
     size_t start, end, room;
 };
@@ -16,8 +15,7 @@ struct backlog {
 /* False: ENOMEM. */
 bool hutch_backlog_add(struct backlog *b, const char *data, size_t len);
 bool hutch_backlog_is_empty(const struct backlog *b);
-/* Whoever reads it is slow. What makes more of it should be asked for it seldom, with clocks looked at nevertheless:
- * every BACKLOG_PAUSE_MS. */
+/* Its reader is slow. The source of more should be read seldom, but every BACKLOG_PAUSE_MS, as its clocks are due. */
 bool hutch_backlog_is_long(const struct backlog *b);
 #define BACKLOG_LONG     (16u << 20)
 #define BACKLOG_PAUSE_MS 100
