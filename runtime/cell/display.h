@@ -19,8 +19,8 @@ struct cell_display {
 /* Without an id, and in no output. NULL: ENOMEM. */
 struct cell_display *hutch_cell_display_new(const struct cJSON *data, const struct cJSON *metadata);
 void hutch_cell_display_free(struct cell_display *display); /* NULL is fine */
-/* Shows instead that more than @limit bytes were left out. @len is 0 then: notices are bounded by the number of outputs.
- * -1: ENOMEM. */
+/* Shows instead that more than @limit bytes were left out. @len is 0 then: notices are bounded by the number of
+ * outputs. -1: ENOMEM. */
 int hutch_cell_display_omit(struct cell_display *display, uint64_t limit);
 /* Shows what @with did, which is freed. */
 void hutch_cell_display_replace(struct cell_display *display, struct cell_display *with);

@@ -51,7 +51,8 @@ static cJSON *copy_beginning(const cJSON *string, size_t max)
 
 void hutch_cell_error_print_short(struct text_buffer *to, const struct cJSON *ename, const struct cJSON *evalue)
 {
-    cJSON *name = copy_beginning(ename, MAX_NAME), *value = copy_beginning(evalue, MAX_VALUE), *traceback = cJSON_CreateArray();
+    cJSON *name = copy_beginning(ename, MAX_NAME), *value = copy_beginning(evalue, MAX_VALUE);
+    cJSON *traceback = cJSON_CreateArray();
 
     if (name != NULL && value != NULL && traceback != NULL)
         hutch_cell_error_print(to, name, value, traceback);

@@ -96,7 +96,9 @@ static void tell_output(struct cell_feed *feed, const struct hutch_output *outpu
 
 static void tell_text(struct cell_feed *feed, int stream, const char *text, size_t len)
 {
-    const struct hutch_output output = { .size = sizeof(output), .kind = HUTCH_STREAM, .stream = stream, .text = text, .text_len = len };
+    const struct hutch_output output = {
+        .size = sizeof(output), .kind = HUTCH_STREAM, .stream = stream, .text = text, .text_len = len,
+    };
 
     if (len > 0)
         tell_output(feed, &output);
@@ -209,9 +211,10 @@ static void finish_character(struct cell_feed *feed, int stream)
 
 /* ---- frames that wait ---- */
 
-static void apply(struct cell_feed *feed, const cJSON *frame);
+static void apply_frame(struct cell_feed *feed, const cJSON *frame);
 
-/* Tells what came before the waiting frame's mark. Without the mark that is everything: the pipe was empty after the frame had come. */
+/* Tells what came before the waiting frame's mark. Without the mark that is everything: the pipe was empty after the
+ * frame had come. */
 static void flush_before_mark(struct cell_feed *feed, int stream, bool is_told)
 {
     struct cell_stream *s = text_of(feed, stream);
@@ -249,11 +252,11 @@ static void apply_if_settled(struct cell_feed *feed)
             finish_character(feed, stream);
     }
     feed->is_silent = false;
-    apply(feed, frame);
+    apply_frame(feed, frame);
     cJSON_Delete(frame);
 }
 
-static void settle(struct cell_feed *feed, int stream)
+static void settle_pipe(struct cell_feed *feed, int stream)
 {
     if (feed->waiting == NULL)
         return;
@@ -269,7 +272,7 @@ bool hutch_cell_feed_wants(const struct cell_feed *feed, int stream)
 void hutch_cell_feed_is_empty(struct cell_feed *feed, int stream, uint64_t now_ms)
 {
     feed->now_ms = now_ms;
-    settle(feed, stream);
+    settle_pipe(feed, stream);
 }
 
 /* ---- bytes ---- */
@@ -295,7 +298,7 @@ static void on_mark(void *user, uint32_t n)
 
     hutch_cell_stream_add_mark(text_of(source->feed, source->stream), n, source->feed->now_ms);
     if (source->feed->waiting != NULL && n == source->feed->waiting_n)
-        settle(source->feed, source->stream);
+        settle_pipe(source->feed, source->stream);
 }
 
 void hutch_cell_feed_bytes(struct cell_feed *feed, int stream, const char *data, size_t len, uint64_t now_ms)
@@ -308,7 +311,7 @@ void hutch_cell_feed_bytes(struct cell_feed *feed, int stream, const char *data,
     hutch_cell_marks_put(&pipe->marks, data, len, &sink);
     pipe->n_read += len;
     if (pipe->n_read > MAX_PIPE)
-        settle(feed, stream);
+        settle_pipe(feed, stream);
 }
 
 /* ---- time ---- */
@@ -345,8 +348,8 @@ void hutch_cell_feed_finish(struct cell_feed *feed)
 
         hutch_cell_marks_finish(&pipe_of(feed, stream)->marks, &sink);
     }
-    settle(feed, 1);
-    settle(feed, 2);
+    settle_pipe(feed, 1);
+    settle_pipe(feed, 2);
     flush_all(feed);
     for (int stream = 1; stream <= 2; stream++)
         finish_character(feed, stream);
@@ -363,16 +366,16 @@ int hutch_cell_feed_frame(struct cell_feed *feed, const char *text, size_t len, 
     feed->now_ms = now_ms;
     if (feed->is_broken)
         return 0;
-    if (feed->waiting != NULL) { /* nobody looked for its marks */
-        settle(feed, 1);
-        settle(feed, 2);
+    if (feed->waiting != NULL) { /* its marks were not looked for */
+        settle_pipe(feed, 1);
+        settle_pipe(feed, 2);
     }
     if (hutch_cell_frame_parse(text, len, &frame, err) < 0) {
         feed->is_broken = true;
         return -1;
     }
     if (!hutch_nbjson_get_integer(hutch_cell_frame_get(frame, "n"), &n)) {
-        apply(feed, frame);
+        apply_frame(feed, frame);
         cJSON_Delete(frame);
         return 0;
     }
@@ -393,7 +396,7 @@ int hutch_cell_feed_frame(struct cell_feed *feed, const char *text, size_t len, 
 #define MAX_DISPLAY_ID 1024 /* bytes; a longer one is none. Ids are kept with each output, and not counted as output */
 
 /* raw=True shows any object as a bundle, whatever nbformat says of it; nbclient keeps it, and so it stays here. */
-static void show(struct cell_feed *feed, const cJSON *frame, const char *is)
+static void show_display(struct cell_feed *feed, const cJSON *frame, const char *is)
 {
     const cJSON *data = hutch_cell_frame_get(frame, "data"), *metadata = hutch_cell_frame_get(frame, "metadata");
     const cJSON *id = hutch_cell_frame_get(frame, "id");
@@ -421,7 +424,7 @@ static void show_error(struct cell_feed *feed, const cJSON *frame)
                                            hutch_cell_frame_get(frame, "traceback")));
 }
 
-static void clear(struct cell_feed *feed, const cJSON *frame)
+static void clear_outputs(struct cell_feed *feed, const cJSON *frame)
 {
     bool wait = cJSON_IsTrue(hutch_cell_frame_get(frame, "wait"));
 
@@ -450,19 +453,19 @@ static void tell_frame(struct cell_feed *feed, enum cell_event_kind kind, const 
     feed->on_event(feed->user, &event);
 }
 
-static void apply(struct cell_feed *feed, const cJSON *frame)
+static void apply_frame(struct cell_feed *feed, const cJSON *frame)
 {
     const char *is = hutch_cell_frame_kind(frame);
 
     if (strcmp(is, "display") == 0 || strcmp(is, "update") == 0 || strcmp(is, "result") == 0) {
         if (feed->is_active) /* else no cell's, and nbclient would not show it either */
-            show(feed, frame, is);
+            show_display(feed, frame, is);
     } else if (strcmp(is, "error") == 0) {
         if (feed->is_active)
             show_error(feed, frame);
     } else if (strcmp(is, "clear") == 0) {
         if (feed->is_active)
-            clear(feed, frame);
+            clear_outputs(feed, frame);
     } else if (strcmp(is, "begin") == 0) {
         tell_frame(feed, CELL_BEGIN, frame);
     } else if (strcmp(is, "input") == 0) {

@@ -1,12 +1,14 @@
-/* feed.h - what an interpreter that executes cells says, brought into order: bytes from its two pipes and frames from its descriptor 3
- * go in, events and the cell's list of outputs come out. No descriptors, no clock and no processes in here.
+/* feed.h - what an interpreter that executes cells says, brought into order: bytes from its two pipes and frames from
+ * its descriptor 3 go in, events and the cell's list of outputs come out. No descriptors, no clock and no processes
+ * in here.
  *
- * Before the agent (rootfs/python/zygote) sends a frame with a number "n", it writes a mark with that number to both pipes:
+ * Before the interpreter (rootfs/python/zygote) sends a frame with a number "n", it writes a mark with that number to
+ * both pipes:
  *     "\0" + token + n as 8 hex digits + "\n"
- * so the bytes before the mark came before the frame: they are told first, stdout before stderr. Text that waits for a mark is told
- * CELL_FLUSH_MS after its first byte came, each stream for itself. That is what ipykernel does with its two streams.
- * All of it is hostile: text is bounded, broken UTF-8 replaced (as Python's errors="replace"), a false mark harms the order of what the
- * same code said, and a frame that is none is an error once, after which frames are ignored.
+ * so the bytes before the mark came before the frame: they are told first, stdout before stderr. Text that waits for a
+ * mark is told CELL_FLUSH_MS after its first byte came, each stream for itself, as ipykernel does with its two streams.
+ * All of it is hostile: text is bounded, broken UTF-8 replaced (as Python's errors="replace"), a false mark harms the
+ * order of what the same code said, and a frame that is none is an error once, after which frames are ignored.
  *
  *     new -> [ begin -> (bytes | frame | tick)* -> CELL_DONE, or finish -> outputs ]* -> free */
 #ifndef HUTCH_CELL_FEED_H
@@ -39,7 +41,7 @@ struct cell_event {
     enum cell_event_kind kind;
     const struct hutch_output *output;
     const char *is;            /* the frame's; "" for an output */
-    const struct cJSON *frame; /* its root, see nbjson.h; arrays and objects from the third level on are text; NULL for an output */
+    const struct cJSON *frame; /* see cell/frame.h; NULL for an output */
     int64_t id, count;         /* begin, done; -1 where it has none */
     const char *prompt;        /* input; "" where there is none */
     bool is_password;
@@ -47,15 +49,16 @@ struct cell_event {
     int64_t line;              /* done: of the cell's code; 0: not known */
     const char *cause;         /* done; NULL: not known */
 };
-/* Everything in @event ends with the call. For a frame the function may call begin, discard, outputs and forget; for an output nothing. */
+/* Everything in @event ends with the call. For a frame the function may call begin, discard, outputs and forget; for
+ * an output nothing. */
 typedef void cell_event_fn(void *user, const struct cell_event *event);
 
 /* @token: CELL_TOKEN_LEN bytes, copied. NULL: ENOMEM. */
 struct cell_feed *hutch_cell_feed_new(const char *token, cell_event_fn *on_event, void *user);
 void hutch_cell_feed_free(struct cell_feed *feed); /* NULL is fine */
 
-/* A cell is about to be ordered: forgets the outputs of the one before. @max_bytes of outputs are kept; 0: no limit. What was printed
- * since the last cell is told first. */
+/* A cell is about to be ordered: forgets the outputs of the one before. @max_bytes of outputs are kept; 0: no limit.
+ * What was printed since the last cell is told first. */
 void hutch_cell_feed_begin(struct cell_feed *feed, uint64_t max_bytes);
 
 /* @len bytes of pipe @stream, 1 or 2, that were read at @now_ms, of a clock that does not go back. */
@@ -70,8 +73,8 @@ int hutch_cell_feed_frame(struct cell_feed *feed, const char *text, size_t len, 
 bool hutch_cell_feed_wants(const struct cell_feed *feed, int stream);
 void hutch_cell_feed_is_empty(struct cell_feed *feed, int stream, uint64_t now_ms);
 
-/* When hutch_cell_feed_tick() is to be called, so that text that waits for a mark is told; UINT64_MAX: not at all. Call it after all that can
- * be read was put in: what is in a pipe already may have been written long before. */
+/* When hutch_cell_feed_tick() is to be called, so that text that waits for a mark is told; UINT64_MAX: not at all.
+ * Call it after all that can be read was put in: what is in a pipe already may have been written long before. */
 uint64_t hutch_cell_feed_deadline(const struct cell_feed *feed);
 void hutch_cell_feed_tick(struct cell_feed *feed, uint64_t now_ms);
 

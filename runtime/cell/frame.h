@@ -11,8 +11,8 @@
 
 struct cJSON;
 
-/* @ret is freed with cJSON_Delete(). Errors: not JSON, no "is", a member that such a frame must have is missing or of another
- * type, no good number "n". */
+/* @ret is freed with cJSON_Delete(). Errors: not JSON, no "is", a member that such a frame must have is missing or
+ * of another type, no good number "n". */
 int hutch_cell_frame_parse(const char *text, size_t len, struct cJSON **ret, struct hutch_err *err);
 
 const struct cJSON *hutch_cell_frame_get(const struct cJSON *frame, const char *key); /* NULL: it has none */

@@ -60,7 +60,7 @@ int hutch_cell_frames_next(struct cell_frames *f, const char **ret_frame, size_t
             return -1;
         n = TEMP_FAILURE_RETRY(read(f->fd, f->data + f->len, f->room - f->len));
         if (n < 0)
-            return errno == EAGAIN || errno == EWOULDBLOCK ? CELL_FRAME_NONE : hutch_err_set(err, errno, "read a frame");
+            return errno == EAGAIN ? CELL_FRAME_NONE : hutch_err_set(err, errno, "read a frame");
         if (n == 0)
             return f->len == 0 ? CELL_FRAME_END : hutch_err_set(err, 0, "the end came within a frame");
         f->len += (size_t)n;

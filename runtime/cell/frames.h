@@ -1,5 +1,5 @@
-/* frames.h - frames from an agent's socket: uint32 little endian length, then so many bytes. Never blocks, and never believes a length:
- * the buffer grows with what has come. */
+/* frames.h - frames from an interpreter's socket: uint32 little endian length, then so many bytes. It never blocks, and
+ * never believes a length: the buffer grows with what has come. */
 #ifndef HUTCH_CELL_FRAMES_H
 #define HUTCH_CELL_FRAMES_H
 
@@ -24,8 +24,8 @@ enum cell_frames_state {
     CELL_FRAME_READY, /* one frame, valid until the next call */
     CELL_FRAME_END    /* the other end is closed */
 };
-/* The next frame, without its length and not NUL-terminated. Reads only when there is no whole one. -1: a length that is too large, an end
- * within a frame; an errno of read(2); ENOMEM. */
+/* The next frame, without its length and not NUL-terminated. Reads only when there is no whole one. -1: a length
+ * that is too large, an end within a frame; an errno of read(2); ENOMEM. */
 int hutch_cell_frames_next(struct cell_frames *f, const char **ret_frame, size_t *ret_len, struct hutch_err *err);
 /* A whole frame was read already: the descriptor need not become readable for the next call to give one. */
 bool hutch_cell_frames_has_one(const struct cell_frames *f);

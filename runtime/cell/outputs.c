@@ -123,8 +123,9 @@ static struct item *stream_item(struct cell_outputs *o, int stream, size_t max)
     return last;
 }
 
-/* Adds what ends in the only carriage return that it has, or has none. nbconvert 6.5 replaces r".*\r(?=[^\n])" by nothing, when all
- * text is there; removing each line at the moment at which it turns out to be overwritten comes to the same. */
+/* Adds what ends in the only carriage return that it has, or has none. nbconvert 6.5 replaces r".*\r(?=[^\n])" by
+ * nothing, when all text is there; removing each line at the moment at which it turns out to be overwritten comes to
+ * the same. */
 static void add_run(struct cell_outputs *o, struct item *item, const char *text, size_t len)
 {
     const char *newline;
@@ -162,7 +163,8 @@ static const char *tell_cut(struct cell_outputs *o)
     return o->notice;
 }
 
-size_t hutch_cell_outputs_add_text(struct cell_outputs *o, int stream, const char *text, size_t len, const char **ret_notice)
+size_t hutch_cell_outputs_add_text(struct cell_outputs *o, int stream, const char *text, size_t len,
+                                   const char **ret_notice)
 {
     size_t done = 0;
 
@@ -219,7 +221,7 @@ static void print_item(struct text_buffer *to, const struct item *item)
             hutch_text_addf(to, ",\"execution_count\":%" PRId64, item->count);
         hutch_text_add_string(to, ",\"metadata\":");
         hutch_text_add_string(to, item->display->metadata);
-        hutch_text_add_string(to, item->kind == ITEM_VALUE ? ",\"output_type\":\"execute_result\"" : ",\"output_type\":\"display_data\"");
+        hutch_text_addf(to, ",\"output_type\":\"%s\"", item->kind == ITEM_VALUE ? "execute_result" : "display_data");
         if (item->display->id != NULL) {
             hutch_text_add_string(to, ",\"transient\":{\"display_id\":");
             hutch_text_add_string(to, item->display->id);
@@ -230,7 +232,7 @@ static void print_item(struct text_buffer *to, const struct item *item)
     hutch_text_add_string(to, "}");
 }
 
-static const char *told(struct cell_outputs *o)
+static const char *told_text(struct cell_outputs *o)
 {
     if (o->told.is_broken)
         o->is_broken = true;
@@ -241,7 +243,7 @@ static const char *tell_item(struct cell_outputs *o, const struct item *item)
 {
     hutch_text_done(&o->told);
     print_item(&o->told, item);
-    return told(o);
+    return told_text(o);
 }
 
 /* ---- displays ---- */
@@ -339,8 +341,8 @@ static const char *add_display(struct cell_outputs *o, enum item_kind kind, cons
     return tell_item(o, item);
 }
 
-const char *hutch_cell_outputs_add_display(struct cell_outputs *o, const struct cJSON *data, const struct cJSON *metadata,
-                                           const struct cJSON *id)
+const char *hutch_cell_outputs_add_display(struct cell_outputs *o, const struct cJSON *data,
+                                           const struct cJSON *metadata, const struct cJSON *id)
 {
     return add_display(o, ITEM_DISPLAY, data, metadata, id, 0);
 }
@@ -377,7 +379,7 @@ const char *hutch_cell_outputs_update(struct cell_outputs *o, const struct cJSON
         replace_display(o, old, display);
     else
         hutch_cell_display_free(display);
-    return told(o);
+    return told_text(o);
 }
 
 /* ---- errors ---- */

@@ -1,8 +1,8 @@
 /* outputs.h - the outputs of one cell as nbclient and nbconvert 6.5 leave them in a notebook, bounded.
  *
- * Streams of the same name that follow each other are one output, and text that was overwritten after a carriage return is gone;
- * clear_output() drops, or drops when the next output comes; a display with an id replaces what all earlier ones with that id show.
- * Costs are linear in what is put in, memory in what is kept. */
+ * Streams of the same name that follow each other are one output, and text that was overwritten after a carriage
+ * return is gone; clear_output() drops, or drops when the next output comes; a display with an id replaces what all
+ * earlier ones with that id show. Costs are linear in what is put in, memory in what is kept. */
 #ifndef HUTCH_CELL_OUTPUTS_H
 #define HUTCH_CELL_OUTPUTS_H
 
@@ -18,19 +18,21 @@ struct cell_outputs;
 #define CELL_MAX_OUTPUTS 10000
 #define CELL_ERROR_RESERVE (1u << 20) /* errors are kept beyond the limit, up to here */
 
-/* @max_bytes: of text and data together; 0: no limit. Beyond, text is cut and displays become a text that says so. NULL: ENOMEM. */
+/* @max_bytes: of text and data together; 0: no limit. Beyond, text is cut and displays become a text that says so.
+ * NULL: ENOMEM. */
 struct cell_outputs *hutch_cell_outputs_new(uint64_t max_bytes);
 void hutch_cell_outputs_free(struct cell_outputs *o); /* NULL is fine */
 
-/* Valid UTF-8, for @stream 1 or 2. How many of its bytes were kept: fewer when the limit was reached. @ret_notice: NULL, or the text that
- * was put on stderr to say so, once (static until the next call). */
-size_t hutch_cell_outputs_add_text(struct cell_outputs *o, int stream, const char *text, size_t len, const char **ret_notice);
+/* Valid UTF-8, for @stream 1 or 2. How many of its bytes were kept: fewer when the limit was reached. @ret_notice:
+ * NULL, or the text that was put on stderr to say so, once (static until the next call). */
+size_t hutch_cell_outputs_add_text(struct cell_outputs *o, int stream, const char *text, size_t len,
+                                   const char **ret_notice);
 
-/* nbformat's "data" and "metadata", objects that stay the caller's; @id a string or NULL. All of these return what was added as JSON, with
- * "transient": {"display_id": …} where it has an id: the list's, until its next call. It says that something was left out when there
- * was no room. NULL: there is no room even for that, or no memory. */
-const char *hutch_cell_outputs_add_display(struct cell_outputs *o, const struct cJSON *data, const struct cJSON *metadata,
-                                           const struct cJSON *id);
+/* nbformat's "data" and "metadata", objects that stay the caller's; @id a string or NULL. All of these return what
+ * was added as JSON, with "transient": {"display_id": …} where it has an id: the list's, until its next call. It
+ * says that something was left out when there was no room. NULL: there is no room even for that, or no memory. */
+const char *hutch_cell_outputs_add_display(struct cell_outputs *o, const struct cJSON *data,
+                                           const struct cJSON *metadata, const struct cJSON *id);
 const char *hutch_cell_outputs_add_value(struct cell_outputs *o, const struct cJSON *data, const struct cJSON *metadata,
                                          const struct cJSON *id, int64_t count);
 /* Two strings and an array of strings. */
@@ -41,8 +43,8 @@ const char *hutch_cell_outputs_update(struct cell_outputs *o, const struct cJSON
                                       const struct cJSON *id);
 void hutch_cell_outputs_clear(struct cell_outputs *o, bool wait);
 
-/* JSON array on one line, for the caller to free; outputs with a display id have it as "transient": {"display_id": …}, which is to be
- * taken off before they are stored. NULL: ENOMEM, now or when something was to be kept. */
+/* JSON array on one line, for the caller to free; outputs with a display id have it as "transient": {"display_id": …},
+ * which is to be taken off before they are stored. NULL: ENOMEM, now or when something was to be kept. */
 char *hutch_cell_outputs_json(const struct cell_outputs *o, size_t *ret_len);
 /* The limit was reached. */
 bool hutch_cell_outputs_is_truncated(const struct cell_outputs *o);

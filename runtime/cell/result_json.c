@@ -15,7 +15,8 @@ static const struct nbjson_bounds outputs_bounds = {
 };
 
 /* Nor do lines become more than that. */
-static const struct nbjson_bounds lines_bounds = { .max_len = (size_t)1 << 31, .max_depth = 2, .max_nodes = 1u << 20, .raw_depth = 1 };
+static const struct nbjson_bounds lines_bounds = { .max_len = (size_t)1 << 31, .max_depth = 2, .max_nodes = 1u << 20,
+                                                   .raw_depth = 1 };
 
 struct cJSON *hutch_cell_parse_outputs(const struct hutch_cell_result *result)
 {
@@ -40,7 +41,8 @@ char *hutch_cell_member_text(const struct cJSON *object, const char *key, size_t
 
     if (cJSON_IsString(value))
         return hutch_nbjson_text(value, ret_len);
-    if (!cJSON_IsRaw(value) || hutch_nbjson_parse(key, value->valuestring, strlen(value->valuestring), &lines_bounds, &lines, &err) < 0)
+    if (!cJSON_IsRaw(value) ||
+        hutch_nbjson_parse(key, value->valuestring, strlen(value->valuestring), &lines_bounds, &lines, &err) < 0)
         return NULL;
     joined = cJSON_IsArray(lines) ? hutch_nbjson_join_lines(lines) : NULL;
     text = joined != NULL ? hutch_nbjson_text(joined, ret_len) : NULL;
@@ -70,12 +72,14 @@ static bool add_value(cJSON *root, const cJSON *outputs)
             data = cJSON_GetObjectItemCaseSensitive(output, "data");
     }
     text = hutch_cell_member_text(data, "text/plain", &len);
-    return text != NULL ? hutch_json_add_text(root, "value", text, len) : hutch_json_add(root, "value", cJSON_CreateNull());
+    return text != NULL ? hutch_json_add_text(root, "value", text, len)
+                        : hutch_json_add(root, "value", cJSON_CreateNull());
 }
 
 static bool add_positive(cJSON *object, const char *key, int value)
 {
-    return value > 0 ? hutch_json_add_u64(object, key, (uint64_t)value) : hutch_json_add(object, key, cJSON_CreateNull());
+    return value > 0 ? hutch_json_add_u64(object, key, (uint64_t)value)
+                     : hutch_json_add(object, key, cJSON_CreateNull());
 }
 
 static bool add_error(cJSON *root, const struct hutch_cell_result *result, const struct hutch_cell_details *details)
@@ -85,7 +89,8 @@ static bool add_error(cJSON *root, const struct hutch_cell_result *result, const
     if (result->error_name == NULL)
         return hutch_json_add(root, "error", cJSON_CreateNull());
     object = hutch_json_add_new(root, "error", cJSON_CreateObject());
-    return hutch_json_add_string(object, "name", result->error_name) && hutch_json_add_string(object, "value", result->error_value) &&
+    return hutch_json_add_string(object, "name", result->error_name) &&
+           hutch_json_add_string(object, "value", result->error_value) &&
            add_positive(object, "line", result->error_line) && hutch_json_add_string(object, "cause", details->cause) &&
            hutch_json_add_string(object, "traceback", result->error_traceback) &&
            hutch_json_add_string(object, "traceback_ansi", result->error_traceback_ansi);
@@ -98,7 +103,8 @@ static bool add_files(cJSON *root, const struct hutch_cell_details *details)
     if (details->files == NULL)
         return hutch_json_add(root, "files", cJSON_CreateNull());
     files = hutch_json_add_new(root, "files", cJSON_CreateObject());
-    return hutch_json_add_string(files, "directory", details->directory) && hutch_files_add_changes(files, details->files);
+    return hutch_json_add_string(files, "directory", details->directory) &&
+           hutch_files_add_changes(files, details->files);
 }
 
 /* Seconds since 1970, to the microsecond. */
@@ -125,14 +131,16 @@ static bool add_times(cJSON *root, const struct hutch_cell_result *result)
 
 static bool add_known(cJSON *object, const char *key, uint64_t value)
 {
-    return value != HUTCH_UNKNOWN ? hutch_json_add_u64(object, key, value) : hutch_json_add(object, key, cJSON_CreateNull());
+    return value != HUTCH_UNKNOWN ? hutch_json_add_u64(object, key, value)
+                                  : hutch_json_add(object, key, cJSON_CreateNull());
 }
 
 static bool add_usage(cJSON *root, const struct hutch_cell_result *result)
 {
     cJSON *usage = hutch_json_add_new(root, "usage", cJSON_CreateObject());
 
-    return add_known(usage, "cpu_user_ms", result->cpu_user_ms) && add_known(usage, "cpu_system_ms", result->cpu_system_ms) &&
+    return add_known(usage, "cpu_user_ms", result->cpu_user_ms) &&
+           add_known(usage, "cpu_system_ms", result->cpu_system_ms) &&
            add_known(usage, "memory_peak_bytes", result->memory_peak_bytes);
 }
 
@@ -142,13 +150,16 @@ static bool fill(cJSON *root, const struct hutch_cell_result *result, const cJSO
     const struct hutch_cell_details *details = result->internal != NULL ? result->internal : &nothing;
     const char *message = result->message != NULL && result->message[0] != '\0' ? result->message : NULL;
 
-    return hutch_json_add_u64(root, "version", 1) && hutch_json_add_string(root, "verdict", hutch_verdict_text(result->verdict)) &&
-           hutch_json_add_string(root, "message", message) && add_positive(root, "execution_count", result->execution_count) &&
-           add_value(root, outputs) && add_outputs(root, outputs) && hutch_json_add_bool(root, "truncated", result->truncated != 0) &&
+    return hutch_json_add_u64(root, "version", 1) &&
+           hutch_json_add_string(root, "verdict", hutch_verdict_text(result->verdict)) &&
+           hutch_json_add_string(root, "message", message) &&
+           add_positive(root, "execution_count", result->execution_count) &&
+           add_value(root, outputs) && add_outputs(root, outputs) &&
+           hutch_json_add_bool(root, "truncated", result->truncated != 0) &&
            add_error(root, result, details) && hutch_json_add_bool(root, "interrupted", result->was_interrupted != 0) &&
            hutch_json_add_bool(root, "interpreter_died", result->interpreter_died != 0) &&
-           hutch_json_add_bool(root, "fresh", result->is_fresh != 0) && add_files(root, details) && add_times(root, result) &&
-           add_usage(root, result);
+           hutch_json_add_bool(root, "fresh", result->is_fresh != 0) && add_files(root, details) &&
+           add_times(root, result) && add_usage(root, result);
 }
 
 char *hutch_cell_result_to_json(const struct hutch_cell_result *result)

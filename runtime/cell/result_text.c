@@ -19,7 +19,8 @@
 /* ---- images ---- */
 
 static const struct { const char *mime, *ending; } images[] = {
-    { "image/png", "png" }, { "image/jpeg", "jpg" }, { "image/gif", "gif" }, { "image/webp", "webp" }, { "image/svg+xml", "svg" },
+    { "image/png", "png" },   { "image/jpeg", "jpg" },    { "image/gif", "gif" },
+    { "image/webp", "webp" }, { "image/svg+xml", "svg" },
 };
 
 const char *hutch_cell_image(const struct cJSON *output, const char **ret_data)
@@ -56,10 +57,12 @@ static void format_sides(char buf[40], const char *mime, const char *base64)
     buf[0] = '\0';
     if (strcmp(mime, "image/png") != 0 || strlen(base64) < 32)
         return;
-    head = hutch_base64_decode(base64, 32, &len); /* 24 bytes: signature, length and name of the first chunk, width, height */
+    /* 24 bytes: signature, length and name of the first chunk, width, height */
+    head = hutch_base64_decode(base64, 32, &len);
     if (head == NULL || len < 24 || memcmp(head, "\x89PNG\r\n\x1a\n", 8) != 0)
         return;
-    snprintf(buf, 40, "%ux%u, ", (unsigned)head[16] << 24 | (unsigned)head[17] << 16 | (unsigned)head[18] << 8 | head[19],
+    snprintf(buf, 40, "%ux%u, ",
+             (unsigned)head[16] << 24 | (unsigned)head[17] << 16 | (unsigned)head[18] << 8 | head[19],
              (unsigned)head[20] << 24 | (unsigned)head[21] << 16 | (unsigned)head[22] << 8 | head[23]);
 }
 
@@ -109,11 +112,12 @@ static uint32_t code_point(const char *text, size_t len)
     return code;
 }
 
-/* Characters that nobody sees: controls, marks that turn the direction of writing, spaces of no width, and tags, in which orders to a model
- * can be hidden. Joiners stay, as scripts and emoji need them. */
+/* Characters that are not seen: controls, marks that turn the direction of writing, spaces of no width, and tags, in
+ * which orders to a model can be hidden. Joiners stay, as scripts and emoji need them. */
 static bool is_invisible(uint32_t code)
 {
-    return (code >= 0x7f && code < 0xa0) || code == 0x200b || code == 0x200e || code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
+    return (code >= 0x7f && code < 0xa0) || code == 0x200b || code == 0x200e || code == 0x200f ||
+           (code >= 0x2028 && code <= 0x202e) ||
            (code >= 0x2060 && code <= 0x206f) || code == 0xfeff || (code >= 0xe0000 && code < 0xe0100);
 }
 
@@ -197,8 +201,8 @@ static size_t count_lines(const char *text, size_t len)
     return n;
 }
 
-/* What a note that something is missing costs at most, in quarters: "[… 18446744073709551615 characters left out …]", and a newline. Where that
- * would be most of the text it is "[…]". */
+/* What a note that something is missing costs at most, in quarters: "[… 18446744073709551615 characters left out
+ * …]", and a newline. Where that would be most of the text it is "[…]". */
 #define MAX_NOTE 60
 #define SHORT_NOTE "[…]"
 #define SHORT_NOTE_COST 7
@@ -277,8 +281,8 @@ static void add_types(struct text_buffer *to, const cJSON *data)
     hutch_text_add(to, "]", 1);
 }
 
-/* Markdown and LaTeX, where there are, say more than plain text; tables in HTML have their plain text. An object of IPython's own says in
- * plain text only what it is called. */
+/* Markdown and LaTeX, where there are, say more than plain text; tables in HTML have their plain text. An object of
+ * IPython's own says in plain text only what it is called. */
 static void add_bundle(struct text_buffer *to, const cJSON *data)
 {
     static const char *const types[] = { "text/markdown", "text/latex", "text/plain" };
@@ -349,7 +353,8 @@ static void add_output(struct text_buffer *to, const cJSON *output, int count, u
 
 #define LEAST_SHARED 1000 /* quarters; half of less would be too little for anything */
 
-static void add_outputs(struct text_buffer *to, const struct hutch_cell_result *result, const cJSON *outputs, uint64_t budget)
+static void add_outputs(struct text_buffer *to, const struct hutch_cell_result *result, const cJSON *outputs,
+                        uint64_t budget)
 {
     unsigned n_images = 0;
     const cJSON *output;
@@ -397,7 +402,8 @@ static void add_cause(struct text_buffer *to, const char *cause)
 }
 
 /* "line 3: df['x'] -> KeyError: 'x'" */
-static void add_error(struct text_buffer *to, const struct hutch_cell_result *result, const struct hutch_cell_details *details)
+static void add_error(struct text_buffer *to, const struct hutch_cell_result *result,
+                      const struct hutch_cell_details *details)
 {
     if (result->error_name == NULL)
         return;
@@ -444,7 +450,8 @@ static void add_name(struct text_buffer *to, const char *path)
     hutch_text_done(&clean);
 }
 
-static void add_changes(struct text_buffer *to, const char *verb, const struct file_change_list *list, bool has_size, bool *is_first)
+static void add_changes(struct text_buffer *to, const char *verb, const struct file_change_list *list, bool has_size,
+                        bool *is_first)
 {
     if (list->n == 0)
         return;
@@ -485,7 +492,8 @@ static void drop_newlines(struct text_buffer *text)
 }
 
 /* What is always told, each part at most at its share of @budget. */
-static void add_end(struct text_buffer *to, const struct hutch_cell_result *result, const struct hutch_cell_details *details, uint64_t budget)
+static void add_end(struct text_buffer *to, const struct hutch_cell_result *result,
+                    const struct hutch_cell_details *details, uint64_t budget)
 {
     struct text_buffer error = TEXT_BUFFER_INIT, message = TEXT_BUFFER_INIT, files = TEXT_BUFFER_INIT;
     struct { struct text_buffer *text; uint64_t budget; } parts[] = {
@@ -510,7 +518,8 @@ char *hutch_cell_result_to_text(const struct hutch_cell_result *result, size_t b
 {
     static const struct hutch_cell_details nothing = { .code = NULL };
     const struct hutch_cell_details *details = result->internal != NULL ? result->internal : &nothing;
-    uint64_t quarters = 4 * (uint64_t)(budget > 0 && budget < SIZE_MAX / 8 ? budget : budget > 0 ? SIZE_MAX / 8 : CELL_TEXT_DEFAULT_BUDGET);
+    size_t tokens = budget == 0 ? CELL_TEXT_DEFAULT_BUDGET : budget < SIZE_MAX / 8 ? budget : SIZE_MAX / 8;
+    uint64_t quarters = 4 * (uint64_t)tokens;
     struct text_buffer body = TEXT_BUFFER_INIT, end = TEXT_BUFFER_INIT, text = TEXT_BUFFER_INIT;
     cJSON *outputs = hutch_cell_parse_outputs(result);
     uint64_t left;

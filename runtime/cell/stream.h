@@ -1,6 +1,7 @@
-/* stream.h - the text of one of an interpreter's two pipes: made UTF-8, and kept with the places of its marks until it is told.
+/* stream.h - the text of one of an interpreter's two pipes: made UTF-8, and kept with the places of its marks until it
+ * is told.
  *
- * Places count bytes from the pipe's beginning. Marks are those of cell/feed.h; who takes them out of the bytes is cell/marks.h. */
+ * Places count bytes from the pipe's beginning. The marks are those of cell/feed.h, which cell/marks.h finds. */
 #ifndef HUTCH_CELL_STREAM_H
 #define HUTCH_CELL_STREAM_H
 
@@ -49,7 +50,8 @@ void hutch_cell_stream_pass_marks(struct cell_stream *s, size_t n, uint64_t now_
 
 size_t hutch_cell_stream_waiting(const struct cell_stream *s); /* bytes */
 uint64_t hutch_cell_stream_end(const struct cell_stream *s);
-/* The head is the text that waits for the first mark, or for any when there is none: where it ends, and whether there is some. */
+/* The head is the text that waits for the first mark, or for any when there is none: where it ends, and whether
+ * there is some. */
 uint64_t hutch_cell_stream_head_end(const struct cell_stream *s);
 bool hutch_cell_stream_has_head(const struct cell_stream *s);
 

@@ -30,7 +30,8 @@ static const char *interpreter_for(const char *name, const char *data, size_t le
     return "python3";
 }
 
-static int set_argv(struct sandbox_spec *spec, const char *const *head, size_t n_head, char *const *args, struct hutch_err *err)
+static int set_argv(struct sandbox_spec *spec, const char *const *head, size_t n_head, char *const *args,
+                    struct hutch_err *err)
 {
     auto_free const char **argv = NULL;
     size_t n = 0;
@@ -46,8 +47,8 @@ static int set_argv(struct sandbox_spec *spec, const char *const *head, size_t n
     return hutch_spec_set_list(&spec->argv, argv, n_head + n, err);
 }
 
-static int put(struct sandbox_spec *spec, const char *interpreter, const char *name, const char *data, size_t len,
-               char *const *args, struct hutch_err *err)
+static int add_program(struct sandbox_spec *spec, const char *interpreter, const char *name, const char *data,
+                       size_t len, char *const *args, struct hutch_err *err)
 {
     char target[sizeof(PROGRAM_DIR) + 256];
     const char *head[2];
@@ -64,7 +65,8 @@ static int put(struct sandbox_spec *spec, const char *interpreter, const char *n
 
 bool hutch_program_is_name(const char *name)
 {
-    return name[0] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strlen(name) <= NAME_MAX && !strchr(name, '/');
+    return name[0] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strlen(name) <= NAME_MAX &&
+           !strchr(name, '/');
 }
 
 int hutch_program_set_file(struct sandbox_spec *spec, const char *path, char *const *args, struct hutch_err *err)
@@ -84,7 +86,7 @@ int hutch_program_set_file(struct sandbox_spec *spec, const char *path, char *co
         return hutch_err_set(err, EISDIR, "read the program '%s'", path);
     if (hutch_fd_slurp(fd, PROGRAM_MAX_BYTES, path, &data, &len, err) < 0)
         return -1;
-    return put(spec, interpreter_for(name, data, len), name, data, len, args, err);
+    return add_program(spec, interpreter_for(name, data, len), name, data, len, args, err);
 }
 
 int hutch_program_set_code(struct sandbox_spec *spec, const char *code, char *const *args, struct hutch_err *err)
@@ -92,7 +94,7 @@ int hutch_program_set_code(struct sandbox_spec *spec, const char *code, char *co
     const char *head[] = { "python3", "-c", code };
 
     if (strlen(code) > CODE_MAX_ARGUMENT)
-        return put(spec, "python3", "code.py", code, strlen(code), args, err);
+        return add_program(spec, "python3", "code.py", code, strlen(code), args, err);
     return set_argv(spec, head, ARRAY_SIZE(head), args, err);
 }
 
@@ -111,8 +113,8 @@ const char *hutch_program_ending(const char *language)
     return NULL;
 }
 
-int hutch_program_set_text(struct sandbox_spec *spec, const char *language, const char *name, const char *text, size_t len,
-                           char *const *args, struct hutch_err *err)
+int hutch_program_set_text(struct sandbox_spec *spec, const char *language, const char *name, const char *text,
+                           size_t len, char *const *args, struct hutch_err *err)
 {
     const char *interpreter = language ? NULL : interpreter_for(name, text, len);
 
@@ -123,5 +125,5 @@ int hutch_program_set_text(struct sandbox_spec *spec, const char *language, cons
             interpreter = interpreters[i].interpreter;
     if (language && !interpreter)
         return hutch_err_set(err, 0, "there is no language '%s'", language);
-    return put(spec, interpreter, name, text, len, args, err);
+    return add_program(spec, interpreter, name, text, len, args, err);
 }

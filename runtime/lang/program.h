@@ -13,17 +13,18 @@
 
 struct sandbox_spec;
 
-/* Reads the host file @path, puts it into the spec as PROGRAM_DIR/NAME, read-only, and sets argv to its interpreter, it,
- * and @args (NULL-terminated). The name's ending chooses the interpreter (.py python3, .sh sh, .js node, …); without a
- * known one a "#!" line or an ELF header makes it its own program, and anything else is Python. */
+/* Reads the host file @path, puts it into the spec as PROGRAM_DIR/NAME, read-only, and sets argv to its interpreter,
+ * it, and @args (NULL-terminated). The name's ending chooses the interpreter (.py python3, .sh sh, .js node, …);
+ * without a known one a "#!" line or an ELF header makes it its own program, and anything else is Python. */
 int hutch_program_set_file(struct sandbox_spec *spec, const char *path, char *const *args, struct hutch_err *err);
 
 /* The Python text @code, as python3 -c has it. */
 int hutch_program_set_code(struct sandbox_spec *spec, const char *code, char *const *args, struct hutch_err *err);
 
-/* @text as PROGRAM_DIR/@name, in @language ("python", "sh", …), or as hutch_program_set_file() guesses it when that is NULL. */
-int hutch_program_set_text(struct sandbox_spec *spec, const char *language, const char *name, const char *text, size_t len,
-                           char *const *args, struct hutch_err *err);
+/* @text as PROGRAM_DIR/@name, in @language ("python", "sh", …), or as hutch_program_set_file() guesses it when that
+ * is NULL. */
+int hutch_program_set_text(struct sandbox_spec *spec, const char *language, const char *name, const char *text,
+                           size_t len, char *const *args, struct hutch_err *err);
 
 /* What the names of its files end in (".py"); NULL for a language that is not known. */
 const char *hutch_program_ending(const char *language);

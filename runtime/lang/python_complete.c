@@ -64,8 +64,8 @@ static void skip_string(struct scan *s)
     s->is_open = true;
 }
 
-/* At the beginning of a line that is no continuation. Leaves s->at at the statement's first character, or at the end of a line
- * without one. */
+/* At the beginning of a line that is no continuation. Leaves s->at at the statement's first character, or at the end
+ * of a line without one. */
 static void begin_line(struct scan *s)
 {
     size_t indent = 0;

@@ -1,9 +1,9 @@
-/* python_complete.h - whether what somebody has typed at a prompt is a whole piece of Python, or goes on in the next line.
+/* python_complete.h - whether what was typed at a prompt is a whole piece of Python, or goes on in the next line.
  *
  * Decided from brackets, quotes, colons and indentation, as IPython's prompt decides before it asks the parser:
  *
- *   goes on     an open bracket or string in three quotes; a backslash at the end; a statement that ends in ':'; a decorator;
- *               a last statement that is indented, until an empty line follows; a cell magic (%%), likewise
+ *   goes on     an open bracket or string in three quotes; a backslash at the end; a statement that ends in ':'; a
+ *               decorator; a last statement that is indented, until an empty line follows; a cell magic (%%), likewise
  *   is whole    everything else, also what can never become Python: that is Python's to say
  *
  * Lines of IPython's own (%magic, !command, x = !command) are not looked into. */

@@ -35,8 +35,8 @@ struct error_report {
 int hutch_pyreport_parse(const char *buf, size_t len, struct error_report *ret);
 void hutch_error_report_done(struct error_report *report);
 
-/* Gives the sandbox the hook: its files below /run/hutch/site, and the environment that makes Python load it. The program
- * finds the write end of the pipe at descriptor @report_fd. Call it after the policy's and the user's
+/* Gives the sandbox the hook: its files below /run/hutch/site, and the environment that makes Python load it. The
+ * program finds the write end of the pipe at descriptor @report_fd. Call it after the policy's and the user's
  * environment is in @spec: a PYTHONPATH that is there stays in force. */
 int hutch_pyreport_attach(struct sandbox_spec *spec, int report_fd, struct hutch_err *err);
 

@@ -12,9 +12,11 @@ static const char *check_output(const struct cJSON *output)
 
     if (!type)
         return "has an output without 'output_type'";
-    if (strcmp(type, "stream") == 0 && (!get_text(output, "name") || (!cJSON_IsString(text) && !hutch_nbjson_is_lines(text))))
+    if (strcmp(type, "stream") == 0 &&
+        (!get_text(output, "name") || (!cJSON_IsString(text) && !hutch_nbjson_is_lines(text))))
         return "has a stream without 'name' or 'text'";
-    if ((strcmp(type, "display_data") == 0 || strcmp(type, "execute_result") == 0) && !cJSON_IsObject(get_member(output, "data")))
+    if ((strcmp(type, "display_data") == 0 || strcmp(type, "execute_result") == 0) &&
+        !cJSON_IsObject(get_member(output, "data")))
         return "has an output without 'data'";
     return NULL;
 }

@@ -28,9 +28,11 @@ static bool has_tag(const struct cJSON *cell, const char *tag)
 /* What str.strip() of Python takes off. */
 static bool is_blank(const char *text)
 {
-    static const char *const spaces[] = { " ", "\t", "\n", "\v", "\f", "\r", "\x1c", "\x1d", "\x1e", "\x1f", "\xc2\x85", "\u00a0",
-                                          "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007",
-                                          "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000" };
+    static const char *const spaces[] = {
+        " ", "\t", "\n", "\v", "\f", "\r", "\x1c", "\x1d", "\x1e", "\x1f", "\xc2\x85", "\u00a0", "\u1680",
+        "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
+        "\u2028", "\u2029", "\u202f", "\u205f", "\u3000",
+    };
 
     while (*text) {
         size_t i = 0;
@@ -55,14 +57,17 @@ static int join_cell(struct cJSON *cell)
         if (hutch_nbjson_join_bundle(entry) < 0)
             return -1;
     cJSON_ArrayForEach(entry, get_member(cell, "outputs"))
-        if ((get_member(entry, "data") && hutch_nbjson_join_bundle(get_member(entry, "data")) < 0) || hutch_nbjson_join_member(entry, "text") < 0)
+        if ((get_member(entry, "data") && hutch_nbjson_join_bundle(get_member(entry, "data")) < 0) ||
+            hutch_nbjson_join_member(entry, "text") < 0)
             return -1;
     return 0;
 }
 
 static const char *check_source(const struct notebook_cell *cell)
 {
-    return hutch_notebook_is_executed(cell) && strstr(cell->source, NBJSON_NUL) ? "has a NUL character in its source" : NULL;
+    bool has_nul = strstr(cell->source, NBJSON_NUL) != NULL;
+
+    return hutch_notebook_is_executed(cell) && has_nul ? "has a NUL character in its source" : NULL;
 }
 
 static int make_id(struct cJSON *cell, struct hutch_err *err)
@@ -90,7 +95,8 @@ static int compare_ids(const void *a, const void *b)
     return order ? order : (x->cell > y->cell) - (x->cell < y->cell);
 }
 
-/* From 4.5 on every cell has an id of its own; nbformat makes those that are missing, and of equal ones keeps the first. */
+/* From 4.5 on every cell has an id of its own; nbformat makes those that are missing, and of equal ones keeps the
+ * first. */
 static int make_missing_ids(struct notebook *nb, struct hutch_err *err)
 {
     auto_free struct id_place *places = calloc(nb->n_cells + 1, sizeof(*places));
@@ -156,10 +162,12 @@ static int check_version(const char *what, const struct cJSON *root, int *ret_mi
         !hutch_nbjson_get_integer(get_member(root, "nbformat_minor"), &minor))
         return hutch_err_set(err, 0, "%s is no notebook: it has no 'nbformat' and 'nbformat_minor'", what);
     if (major < 4)
-        return hutch_err_set(err, 0, "%s is of nbformat %" PRId64 ", which is older than 4.0: convert it with 'jupyter nbconvert --to notebook'",
-                             what, major);
+        return hutch_err_set(err, 0,
+                             "%s is of nbformat %" PRId64 ", which is older than 4.0: "
+                             "convert it with 'jupyter nbconvert --to notebook'", what, major);
     if (major > 4 || minor < 0 || minor > MINOR_MAX)
-        return hutch_err_set(err, 0, "%s is of nbformat %" PRId64 ".%" PRId64 ": only 4.0 to 4.%d are known here", what, major, minor, MINOR_MAX);
+        return hutch_err_set(err, 0, "%s is of nbformat %" PRId64 ".%" PRId64 ": only 4.0 to 4.%d are known here", what,
+                             major, minor, MINOR_MAX);
     if (!cJSON_IsObject(get_member(root, "metadata")))
         return hutch_err_set(err, 0, "%s has no 'metadata'", what);
     if (!cJSON_IsArray(get_member(root, "cells")))
@@ -183,7 +191,8 @@ static int check_cells(const char *what, struct notebook *nb, struct hutch_err *
             return hutch_err_set(err, 0, "%s has more than %d cells", what, NOTEBOOK_MAX_CELLS);
         if (join_cell(cell) < 0)
             return refuse_memory(err);
-        cJSON_DeleteItemFromObjectCaseSensitive(get_member(cell, "metadata"), "trusted"); /* as nbformat does at reading and at writing */
+        /* as nbformat does at reading and at writing */
+        cJSON_DeleteItemFromObjectCaseSensitive(get_member(cell, "metadata"), "trusted");
     }
     if (list_cells(nb, err) < 0)
         return -1;
@@ -203,7 +212,8 @@ int hutch_notebook_parse(const char *what, const char *text, size_t len, struct 
     if (hutch_nbjson_parse(what, text, len, &bounds, &nb.root, err) < 0)
         return -1;
     nb.list = get_member(nb.root, "cells");
-    if (check_version(what, nb.root, &nb.minor, err) < 0 || check_language(what, get_member(nb.root, "metadata"), err) < 0 ||
+    if (check_version(what, nb.root, &nb.minor, err) < 0 ||
+        check_language(what, get_member(nb.root, "metadata"), err) < 0 ||
         check_cells(what, &nb, err) < 0 || (nb.minor >= MINOR_IDS && make_missing_ids(&nb, err) < 0)) {
         hutch_notebook_done(&nb);
         return -1;
@@ -229,7 +239,8 @@ bool hutch_notebook_is_executed(const struct notebook_cell *cell)
 
 /* ---- changing ---- */
 
-int hutch_notebook_put_cell(struct notebook *nb, size_t at, bool in_place, const char *source, const char *tag, struct hutch_err *err)
+int hutch_notebook_put_cell(struct notebook *nb, size_t at, bool in_place, const char *source, const char *tag,
+                            struct hutch_err *err)
 {
     struct cJSON *cell = cJSON_CreateObject(), *metadata = cJSON_AddObjectToObject(cell, "metadata");
     struct cJSON *tags = cJSON_AddArrayToObject(metadata, "tags"), *name = cJSON_CreateString(tag);
@@ -237,15 +248,16 @@ int hutch_notebook_put_cell(struct notebook *nb, size_t at, bool in_place, const
     if (!cJSON_AddItemToArray(tags, name))
         cJSON_Delete(name);
     if (!cJSON_AddStringToObject(cell, "cell_type", "code") || !cJSON_AddNullToObject(cell, "execution_count") ||
-        !cJSON_AddArrayToObject(cell, "outputs") || !cJSON_AddStringToObject(cell, "source", source) || !name || !tags ||
-        (nb->minor >= MINOR_IDS && make_id(cell, err) < 0)) {
+        !cJSON_AddArrayToObject(cell, "outputs") || !cJSON_AddStringToObject(cell, "source", source) || !name ||
+        !tags || (nb->minor >= MINOR_IDS && make_id(cell, err) < 0)) {
         cJSON_Delete(cell);
         return refuse_memory(err);
     }
     if (in_place) {
         cJSON_ReplaceItemViaPointer(nb->list, nb->cells[at].value, cell);
     } else {
-        /* Behind the last, and then those that it precedes behind it: cJSON_InsertItemInArray() of 1.7.15 does nothing but at the ends. */
+        /* Behind the last, and then those that it precedes behind it: cJSON_InsertItemInArray() of 1.7.15 does
+         * nothing but at the ends. */
         cJSON_AddItemToArray(nb->list, cell);
         for (size_t i = at; i < nb->n_cells; i++)
             cJSON_AddItemToArray(nb->list, cJSON_DetachItemViaPointer(nb->list, nb->cells[i].value));
@@ -294,9 +306,11 @@ static int set_time(struct cJSON *execution, const char *key, double seconds, st
     return cJSON_AddStringToObject(execution, key, text) ? 0 : refuse_memory(err);
 }
 
-int hutch_notebook_set_result(struct notebook *nb, size_t cell, const struct notebook_result *result, struct hutch_err *err)
+int hutch_notebook_set_result(struct notebook *nb, size_t cell, const struct notebook_result *result,
+                              struct hutch_err *err)
 {
-    struct cJSON *value = nb->cells[cell].value, *execution = get_member(get_member(value, "metadata"), "execution"), *outputs;
+    struct cJSON *value = nb->cells[cell].value, *outputs;
+    struct cJSON *execution = get_member(get_member(value, "metadata"), "execution");
     size_t len = strlen(result->outputs);
     struct nbjson_bounds bounds = NBJSON_NOTEBOOK;
 
@@ -313,7 +327,8 @@ int hutch_notebook_set_result(struct notebook *nb, size_t cell, const struct not
         set_member(value, "execution_count", count);
     }
     if (len > NOTEBOOK_MAX_OUTPUTS - nb->output_bytes)
-        return hutch_notebook_add_error(nb, cell, "OutputLimit", "the notebook's outputs are too large: this cell's are left out", err);
+        return hutch_notebook_add_error(nb, cell, "OutputLimit",
+                                        "the notebook's outputs are too large: this cell's are left out", err);
     bounds.max_depth = 200; /* a cell's own bound is lower: the notebook has levels above it */
     if (hutch_nbjson_parse("the outputs of a cell", result->outputs, len, &bounds, &outputs, err) < 0)
         return -1;
@@ -322,7 +337,8 @@ int hutch_notebook_set_result(struct notebook *nb, size_t cell, const struct not
     return hutch_notebook_take_displays(nb, outputs, err);
 }
 
-int hutch_notebook_add_error(struct notebook *nb, size_t cell, const char *name, const char *value, struct hutch_err *err)
+int hutch_notebook_add_error(struct notebook *nb, size_t cell, const char *name, const char *value,
+                             struct hutch_err *err)
 {
     struct cJSON *error = cJSON_CreateObject(), *traceback = cJSON_AddArrayToObject(error, "traceback");
     auto_free char *last = NULL;
@@ -333,8 +349,8 @@ int hutch_notebook_add_error(struct notebook *nb, size_t cell, const char *name,
     line = last ? cJSON_CreateString(last) : NULL;
     if (!cJSON_AddItemToArray(traceback, line))
         cJSON_Delete(line);
-    if (!line || !traceback || !cJSON_AddStringToObject(error, "ename", name) || !cJSON_AddStringToObject(error, "evalue", value) ||
-        !cJSON_AddStringToObject(error, "output_type", "error") ||
+    if (!line || !traceback || !cJSON_AddStringToObject(error, "ename", name) ||
+        !cJSON_AddStringToObject(error, "evalue", value) || !cJSON_AddStringToObject(error, "output_type", "error") ||
         !cJSON_AddItemToArray(get_member(nb->cells[cell].value, "outputs"), error)) {
         cJSON_Delete(error);
         return refuse_memory(err);

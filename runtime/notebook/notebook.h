@@ -1,7 +1,8 @@
 /* notebook.h - a notebook file: read, given outputs, and written as nbformat would.
  *
- * nbformat 4.0 to 4.5, kept in its version. Whatever is in it and not known here stays; a cell has an id from 4.5 on. A notebook is
- * somebody else's file, and so are the outputs: every shape is checked. Sources: the schemas of nbformat 5.5, and nbclient 0.7. */
+ * nbformat 4.0 to 4.5, kept in its version. What is in it and not known here stays; a cell has an id from 4.5 on. A
+ * notebook is a foreign file, and its outputs are foreign too: every shape is checked. Sources: the schemas of nbformat
+ * 5.5, and nbclient 0.7. */
 #ifndef HUTCH_NOTEBOOK_NOTEBOOK_H
 #define HUTCH_NOTEBOOK_NOTEBOOK_H
 
@@ -15,7 +16,7 @@ struct cJSON;
 
 #define NOTEBOOK_MAX_BYTES ((size_t)256 << 20) /* of a file */
 #define NOTEBOOK_MAX_CELLS 100000
-#define NOTEBOOK_MAX_OUTPUTS ((size_t)512 << 20) /* bytes that the executed cells together may show; then the rest is left out */
+#define NOTEBOOK_MAX_OUTPUTS ((size_t)512 << 20) /* bytes that the executed cells together may show */
 
 struct notebook_cell {
     struct cJSON *value; /* the notebook's */
@@ -37,8 +38,8 @@ struct notebook {
 };
 #define NOTEBOOK_INIT { .root = NULL }
 
-/* @what: how messages call it. Errors: where it is not JSON, with line and column; which cell is not as nbformat has it; another
- * version or language; ENOMEM. @ret is untouched on failure. */
+/* @what: how messages call it. Errors: where it is not JSON, with line and column; which cell is not as nbformat has
+ * it; another version or language; ENOMEM. @ret is untouched on failure. */
 int hutch_notebook_parse(const char *what, const char *text, size_t len, struct notebook *ret, struct hutch_err *err);
 void hutch_notebook_done(struct notebook *nb);
 
@@ -46,7 +47,8 @@ void hutch_notebook_done(struct notebook *nb);
 bool hutch_notebook_is_executed(const struct notebook_cell *cell);
 
 /* Puts a new code cell in front of the cell @at, which may be n_cells, or in its place. */
-int hutch_notebook_put_cell(struct notebook *nb, size_t at, bool in_place, const char *source, const char *tag, struct hutch_err *err);
+int hutch_notebook_put_cell(struct notebook *nb, size_t at, bool in_place, const char *source, const char *tag,
+                            struct hutch_err *err);
 
 /* @json: {"name": "python", …} as a kernel tells it. */
 int hutch_notebook_set_language(struct notebook *nb, const char *json, struct hutch_err *err);
@@ -59,11 +61,14 @@ struct notebook_result {
     const char *outputs; /* JSON array of outputs, the display id of one as "transient": {"display_id": …} */
     double t_busy, t_input, t_reply, t_idle; /* seconds since 1970; 0: it did not get there */
 };
-int hutch_notebook_set_result(struct notebook *nb, size_t cell, const struct notebook_result *result, struct hutch_err *err);
+int hutch_notebook_set_result(struct notebook *nb, size_t cell, const struct notebook_result *result,
+                              struct hutch_err *err);
 /* One more output: what ended the cell from outside. */
-int hutch_notebook_add_error(struct notebook *nb, size_t cell, const char *name, const char *value, struct hutch_err *err);
+int hutch_notebook_add_error(struct notebook *nb, size_t cell, const char *name, const char *value,
+                             struct hutch_err *err);
 
-/* A display with an id that outputs of cells have which have got their results: those show this from now on. Cheap, however often. */
+/* A display has come with an id that outputs of executed cells have: those show it from now on. Costs one copy, as they
+ * are changed with the next result. */
 bool hutch_notebook_has_display(const struct notebook *nb, const char *id);
 int hutch_notebook_update(struct notebook *nb, const char *id, const struct cJSON *data, const struct cJSON *metadata,
                           struct hutch_err *err);

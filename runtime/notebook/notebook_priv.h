@@ -1,4 +1,4 @@
-/* notebook_priv.h - what the files of a notebook share: members of its objects, and the displays that its outputs show. */
+/* notebook_priv.h - what the files of a notebook share: members of its objects, checks, and displays with an id. */
 #ifndef HUTCH_NOTEBOOK_NOTEBOOK_PRIV_H
 #define HUTCH_NOTEBOOK_NOTEBOOK_PRIV_H
 

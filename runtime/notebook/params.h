@@ -8,8 +8,9 @@
 
 struct notebook;
 
-/* @params: "NAME=VALUE" each, NAME a Python name. VALUE is JSON, else a text; of equal names the last counts. The cell follows the first
- * that is tagged "parameters", or is the first of all; one that an earlier time put in is replaced. */
+/* @params: "NAME=VALUE" each, NAME a Python name. VALUE is JSON, else a text; of equal names the last counts. The
+ * cell follows the first that is tagged "parameters", or is the first of all; one that an earlier time put in is
+ * replaced. */
 int hutch_notebook_set_params(struct notebook *nb, const char *const *params, size_t n_params, struct hutch_err *err);
 
 #endif

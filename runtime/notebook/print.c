@@ -13,6 +13,11 @@ static bool is_stream(const struct cJSON *output)
     return type && strcmp(type, "stream") == 0 && get_text(output, "text") && get_text(output, "name");
 }
 
+static bool is_same_stream(const struct cJSON *a, const struct cJSON *b)
+{
+    return is_stream(a) && is_stream(b) && strcmp(get_text(a, "name"), get_text(b, "name")) == 0;
+}
+
 /* nbconvert: re.sub(".*\r(?=[^\n])", "", text). Returns the length that is left. */
 static size_t drop_overwritten(char *text, size_t len)
 {
@@ -34,7 +39,8 @@ static size_t drop_overwritten(char *text, size_t len)
     return to;
 }
 
-/* Streams of one name that follow each other become one: nbconvert does so with all code cells, also those that it did not execute. */
+/* Streams of one name that follow each other become one: nbconvert does so with all code cells, also those that it
+ * did not execute. */
 static int merge_streams(struct cJSON *outputs)
 {
     struct cJSON *output = outputs->child;
@@ -48,7 +54,7 @@ static int merge_streams(struct cJSON *outputs)
             output = next;
             continue;
         }
-        for (end = output; end && is_stream(end) && strcmp(get_text(end, "name"), get_text(output, "name")) == 0; end = end->next)
+        for (end = output; end && is_same_stream(end, output); end = end->next)
             len += strlen(get_text(end, "text"));
         text = malloc(len + 1);
         if (!text)

@@ -83,7 +83,7 @@ __attribute__((format(printf, 2, 3))) static void stop(struct run *run, const ch
 }
 
 /* The notebook cannot take what comes: not enough memory. */
-static void fail(struct run *run, const struct hutch_err *err)
+static void stop_with_error(struct run *run, const struct hutch_err *err)
 {
     if (!run->is_failed)
         run->err = *err;
@@ -106,7 +106,8 @@ static void on_output(void *user, uint64_t session, const struct hutch_output *o
     struct hutch_err err;
 
     (void)session;
-    if (run->nb->n_displays == 0 || (output->kind != HUTCH_DISPLAY && output->kind != HUTCH_VALUE && output->kind != HUTCH_UPDATE) ||
+    if (run->nb->n_displays == 0 ||
+        (output->kind != HUTCH_DISPLAY && output->kind != HUTCH_VALUE && output->kind != HUTCH_UPDATE) ||
         (output->kind != HUTCH_UPDATE && !strstr(output->json, "\"display_id\"")) ||
         hutch_nbjson_parse("output", output->json, strlen(output->json), &NBJSON_NOTEBOOK, &json, &err) < 0)
         return;
@@ -116,7 +117,7 @@ static void on_output(void *user, uint64_t session, const struct hutch_output *o
     if (is_known_id(run, id) && cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(json, "data")) &&
         hutch_notebook_update(run->nb, id->valuestring, cJSON_GetObjectItemCaseSensitive(json, "data"),
                               cJSON_GetObjectItemCaseSensitive(json, "metadata"), &err) < 0)
-        fail(run, &err);
+        stop_with_error(run, &err);
     cJSON_Delete(json);
 }
 
@@ -148,7 +149,7 @@ static bool judge(struct run *run, const struct hutch_cell_result *result)
         run->out->cell = run->at + 1;
         run->out->verdict = HUTCH_KILLED;
         stop(run, "cell %zu: interrupted", run->at + 1);
-    } else if (result->is_fresh && run->out->n_executed > 1) { /* whatever it came to: nothing of what it needs was there */
+    } else if (result->is_fresh && run->out->n_executed > 1) { /* nothing of what the cell needs was there */
         run->out->verdict = HUTCH_ERROR;
         stop(run, "cell %zu: the interpreter had died after the cell before, and its variables were lost", run->at + 1);
     } else if (result->verdict == HUTCH_OK && !result->interpreter_died) {
@@ -166,7 +167,8 @@ static bool judge(struct run *run, const struct hutch_cell_result *result)
     }
     run->out->cell = run->at + 1;
     if (run->out->verdict == HUTCH_OK)
-        run->out->verdict = result->verdict == HUTCH_OK ? HUTCH_ERROR : result->verdict; /* an interpreter that ended well is gone, too */
+        /* an interpreter that ended well is gone, too */
+        run->out->verdict = result->verdict == HUTCH_OK ? HUTCH_ERROR : result->verdict;
     return false;
 }
 
@@ -181,7 +183,7 @@ static void on_result(void *user, uint64_t session, const struct hutch_cell_resu
     if (run->is_failed)
         return;
     if (result->language_info && hutch_notebook_set_language(run->nb, result->language_info, &err) < 0)
-        fail(run, &err);
+        stop_with_error(run, &err);
     if (run->at == run->nb->n_cells) { /* it was only for the language */
         if (result->verdict != HUTCH_OK)
             run->out->verdict = result->verdict;
@@ -191,7 +193,7 @@ static void on_result(void *user, uint64_t session, const struct hutch_cell_resu
     if (result->verdict != HUTCH_SETUP_FAILED)
         run->out->n_executed++;
     if (keep_result(run, result, &err) < 0) {
-        fail(run, &err);
+        stop_with_error(run, &err);
         return;
     }
     if (run->order->on_result)
@@ -216,7 +218,7 @@ static void execute_next(struct run *run, size_t from)
     cell.user = run;
     if (run->at < nb->n_cells) {
         if (hutch_notebook_begin(nb, run->at, &err) < 0) {
-            fail(run, &err);
+            stop_with_error(run, &err);
             return;
         }
         run->nth++;
@@ -287,7 +289,8 @@ static int open_session(struct run *run, struct hutch_err *err)
     options.keep_data = 1;
     options.on_end = on_end;
     options.user = run;
-    return hutch_session_open(run->engine, &options, &run->session, &error) < 0 ? hutch_err_set(err, 0, "%s", error.message) : 0;
+    return hutch_session_open(run->engine, &options, &run->session, &error) < 0
+           ? hutch_err_set(err, 0, "%s", error.message) : 0;
 }
 
 static int loop(struct run *run, struct hutch_err *err)
@@ -311,7 +314,8 @@ static int loop(struct run *run, struct hutch_err *err)
     return 0;
 }
 
-int hutch_notebook_run(struct notebook *nb, const struct notebook_order *order, struct notebook_outcome *ret, struct hutch_err *err)
+int hutch_notebook_run(struct notebook *nb, const struct notebook_order *order, struct notebook_outcome *ret,
+                       struct hutch_err *err)
 {
     struct notebook_outcome out = NOTEBOOK_OUTCOME_INIT;
     struct run run = { .order = order, .nb = nb, .out = &out };

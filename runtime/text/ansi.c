@@ -10,7 +10,8 @@ static bool is_within(char c, char first, char last)
     return c >= first && c <= last;
 }
 
-/* ECMA-48: the strings that a terminal takes up to BEL or ESC \. A newline ends a broken one, or it would take everything. */
+/* ECMA-48: the strings that a terminal takes up to BEL or ESC \. A newline ends a broken one, or it would take
+ * everything. */
 static size_t string_len(const char *text, size_t len)
 {
     for (size_t i = 2; i < len; i++) {

@@ -1,6 +1,7 @@
 /* buffer.h - a text that grows.
  *
- * Once memory was short everything that follows is dropped, and taking the text fails: so a row of additions needs one test. */
+ * Once memory was short everything that follows is dropped, and taking the text fails: so a row of additions needs
+ * one test. */
 #ifndef HUTCH_TEXT_BUFFER_H
 #define HUTCH_TEXT_BUFFER_H
 

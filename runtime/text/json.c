@@ -13,7 +13,7 @@
 
 #define MAX_DEPTH 64
 
-/* cJSON copies a number into 64 bytes and would silently cut a longer one. */
+/* cJSON copies a number into 64 bytes and silently cuts a longer one. */
 #define MAX_NUMBER_LEN 40
 
 /* How much of a value or key a message repeats. */
@@ -57,7 +57,7 @@ int hutch_json_load(const char *kind, const char *path, size_t max_bytes, unsign
     auto_free char *text = NULL;
     struct stat st;
     size_t len;
-    /* O_NONBLOCK: opening a FIFO must not wait for whoever may write to it. */
+    /* O_NONBLOCK: opening a FIFO must not wait for a process that writes to it. */
     auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 
     if (asprintf(&what, "%s '%s'", kind, path) < 0) {
@@ -161,7 +161,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Which of two equal keys would win is a matter of the reader; nobody shall have to know. */
+/* Which of two equal keys would win differs from reader to reader, so a policy has none. */
 static int check_no_key_twice(const struct json_node *node, struct hutch_err *err)
 {
     const char *few[16]; /* nearly all objects are small */

@@ -1,8 +1,8 @@
-/* json.h - strict reading of JSON files that people write: cJSON below, and an error that names the place.
+/* json.h - strict reading of the JSON files that people write: a tree of cJSON's, and errors that name the place.
  *
- * cJSON is lenient (raw control characters, "01", a string cut at \u0000, equal keys, 1000 levels); whoever reads a
- * security policy must not be. The text is therefore checked against RFC 8259 first, and objects are read through
- * a table of the keys they may have. Errors read "WHAT: at $.path[2].key: expected …, got …". */
+ * cJSON is lenient (raw control characters, "01", a string cut at \u0000, equal keys, 1000 levels), and the reader of a
+ * security policy must not be. The text is therefore scanned first (json_scan.h), and objects are read through a table
+ * of the keys they may have. Errors read "WHAT: at $.path[2].key: expected …, got …". */
 #ifndef HUTCH_TEXT_JSON_H
 #define HUTCH_TEXT_JSON_H
 

@@ -1,7 +1,9 @@
-/* json_scan.h - a JSON text token by token, as RFC 8259 has it: what is taken, and in which words the rest is refused.
+/* json_scan.h - a JSON text token by token, as RFC 8259 has it: what is taken, and in which words the rest is
+ * refused.
  *
- * Three readers stand on it: json.h (policies, strict, with the place of every value), json_view.h (text looked at in place)
- * and nbjson.h (notebooks, exact). It takes no memory and does not recurse, so no text can exhaust the stack. */
+ * Three readers stand on it: json.h (policies, strict, with the place of every value), json_view.h (text looked at
+ * in place) and nbjson.h (notebooks, exact). It takes no memory and does not recurse, so no text can exhaust the
+ * stack. */
 #ifndef HUTCH_TEXT_JSON_SCAN_H
 #define HUTCH_TEXT_JSON_SCAN_H
 
@@ -56,12 +58,13 @@ struct json_scan {
 /* Errors: not JSON, a byte that is not UTF-8, nested too deeply, something after the value. */
 enum json_token hutch_json_scan_next(struct json_scan *s);
 
-/* Refuses the text in the caller's words, at the place that was reached: "WHAT: line L, column C: WHY". Returns JSON_ERROR. */
+/* Refuses the text in the caller's words, at the place that was reached: "WHAT: line L, column C: WHY". Returns
+ * JSON_ERROR. */
 enum json_token hutch_json_scan_refuse(const struct json_scan *s, const char *why);
 
-/* The text of a token that was a string or key, NUL-terminated, into @to: @len bytes suffice, as no escape is shorter than
- * what it stands for. U+0000 becomes the @nul_len bytes (1 or 2) of @nul, half of a surrogate pair three bytes, as Python's
- * "surrogatepass" has it. Returns the length. */
+/* The text of a token that was a string or key, NUL-terminated, into @to: @len bytes suffice, as no escape is
+ * shorter than what it stands for. U+0000 becomes the @nul_len bytes (1 or 2) of @nul, half of a surrogate pair
+ * three bytes, as Python's "surrogatepass" has it. Returns the length. */
 size_t hutch_json_scan_unescape(const char *token, size_t len, const char *nul, size_t nul_len, char *to);
 
 #endif

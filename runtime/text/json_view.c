@@ -75,7 +75,7 @@ struct json_walk hutch_json_view_walk(struct json_view container)
     return (struct json_walk){ container.text + 1, container.text + container.len - 1, *container.text == '{' };
 }
 
-static const char *past(const char *p, const char *end, const char *skipped)
+static const char *skip_any(const char *p, const char *end, const char *skipped)
 {
     while (p < end && *p && strchr(skipped, *p))
         p++;
@@ -84,7 +84,7 @@ static const char *past(const char *p, const char *end, const char *skipped)
 
 bool hutch_json_view_next(struct json_walk *walk, struct json_view *ret_key, struct json_view *ret_value)
 {
-    const char *p = past(walk->p, walk->end, ", \t\r\n"), *from;
+    const char *p = skip_any(walk->p, walk->end, ", \t\r\n"), *from;
 
     if (p == walk->end)
         return false;
@@ -93,7 +93,7 @@ bool hutch_json_view_next(struct json_walk *walk, struct json_view *ret_key, str
         p = skip_value(p, walk->end);
         if (ret_key)
             *ret_key = (struct json_view){ from, (size_t)(p - from) };
-        p = past(p, walk->end, ": \t\r\n");
+        p = skip_any(p, walk->end, ": \t\r\n");
     }
     from = p;
     p = skip_value(p, walk->end);

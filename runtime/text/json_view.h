@@ -1,8 +1,8 @@
 /* json_view.h - JSON text read in place: checked once, then looked at where it stands.
  *
- * For task and sample files, which other programs wrote: unlike json.h, which reads policies, it takes what Python's json
- * module writes (NaN, Infinity, half of a surrogate pair, any key), keeps every value's own spelling so that it can be passed on
- * byte for byte, and makes no tree: a record may hold many megabytes of test cases. */
+ * For task and sample files, which other programs wrote: unlike json.h, which reads policies, it takes what Python's
+ * json module writes (NaN, Infinity, half of a surrogate pair, any key), keeps every value's own spelling so that it
+ * can be passed on byte for byte, and makes no tree: a record may hold many megabytes of test cases. */
 #ifndef HUTCH_TEXT_JSON_VIEW_H
 #define HUTCH_TEXT_JSON_VIEW_H
 
@@ -19,8 +19,8 @@ struct json_view {
 };
 #define JSON_VIEW_NONE ((struct json_view){ NULL, 0 })
 
-/* Checks that @len bytes are one value, in UTF-8, with nothing but white space around it. Errors name @what, and line and
- * column, where the text begins at @line and @column (from 1). */
+/* Checks that @len bytes are one value, in UTF-8, with nothing but white space around it. Errors name @what, and
+ * line and column, where the text begins at @line and @column (from 1). */
 int hutch_json_view_check(const char *what, uint64_t line, uint64_t column, const char *text, size_t len,
                           struct json_view *ret, struct hutch_err *err);
 

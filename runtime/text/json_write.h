@@ -1,5 +1,5 @@
-/* json_write.h - what the JSON that hutch writes is made of, where cJSON alone would not do: any bytes as a string, exact
- * numbers, paths. */
+/* json_write.h - what the JSON that hutch writes is made of, where cJSON alone would not do: any bytes as a string,
+ * exact numbers, paths. */
 #ifndef HUTCH_TEXT_JSON_WRITE_H
 #define HUTCH_TEXT_JSON_WRITE_H
 
@@ -10,16 +10,17 @@
 struct cJSON;
 struct text_buffer;
 
-/* Any bytes as a JSON string, quotes included: control characters are escaped, NUL and DEL among them, and each ill-formed
- * part of a UTF-8 sequence becomes U+FFFD, as with Python's errors="replace". */
+/* Any bytes as a JSON string, quotes included: control characters are escaped, NUL and DEL among them, and each
+ * ill-formed part of a UTF-8 sequence becomes U+FFFD, as with Python's errors="replace". */
 void hutch_json_quote(struct text_buffer *t, const char *data, size_t len);
-/* The text of an nbjson string as Python's json.dumps(ensure_ascii=False) has it: DEL stands as it is, NBJSON_NUL is NUL. */
+/* The text of an nbjson string as Python's json.dumps(ensure_ascii=False) has it: DEL stands as it is, NBJSON_NUL is
+ * NUL. */
 void hutch_json_quote_python(struct text_buffer *t, const char *text);
 
 /* ---- on cJSON's objects ----
  *
- * Each function adds to @object under @key, which is static text and not copied. False on ENOMEM, also when @object is NULL
- * because making it failed: so a row of them needs one test. */
+ * Each function adds to @object under @key, which is static text and not copied. False on ENOMEM, also when @object
+ * is NULL because making it failed: so a row of them needs one test. */
 
 /* Takes @item, on failure too. NULL is a failure. */
 bool hutch_json_add(struct cJSON *object, const char *key, struct cJSON *item);

@@ -243,12 +243,12 @@ static int read_tree(struct reader *r, cJSON **ret_root)
     return token;
 }
 
-int hutch_nbjson_parse(const char *what, const char *text, size_t len, const struct nbjson_bounds *bounds, struct cJSON **ret,
-                       struct hutch_err *err)
+int hutch_nbjson_parse(const char *what, const char *text, size_t len, const struct nbjson_bounds *bounds,
+                       struct cJSON **ret, struct hutch_err *err)
 {
     struct reader r = {
-        .scan = { .what = what, .text = text, .len = len, .line = 1, .column = 1, .err = err, .max_depth = bounds->max_depth,
-                  .flags = bounds->is_strict ? 0 : JSON_TAKES_NAN },
+        .scan = { .what = what, .text = text, .len = len, .line = 1, .column = 1, .err = err,
+                  .max_depth = bounds->max_depth, .flags = bounds->is_strict ? 0 : JSON_TAKES_NAN },
         .bounds = bounds,
     };
     cJSON *root = NULL;

@@ -1,4 +1,5 @@
-/* Multi-line strings and the bundles that hold them: the form that they have in a notebook's file, and the one in memory. */
+/* Multi-line strings and the bundles that hold them: the form that they have in a notebook's file, and the one in
+ * memory. */
 #include "runtime/text/nbjson.h"
 
 #include <cjson/cJSON.h>
@@ -114,7 +115,8 @@ static int split_item(cJSON *object, cJSON *item)
 
 static int join_item(cJSON *object, cJSON *item)
 {
-    return cJSON_IsArray(item) && hutch_nbjson_is_lines(item) ? replace(object, item, hutch_nbjson_join_lines(item)) : 0;
+    return cJSON_IsArray(item) && hutch_nbjson_is_lines(item) ? replace(object, item, hutch_nbjson_join_lines(item))
+                                                              : 0;
 }
 
 int hutch_nbjson_split_member(struct cJSON *object, const char *key)
@@ -134,7 +136,8 @@ static bool is_json_type(const char *mime)
     size_t len = strlen(mime);
 
     return strcmp(mime, "application/json") == 0 ||
-           (strncmp(mime, prefix, strlen(prefix)) == 0 && len >= strlen(suffix) && strcmp(mime + len - strlen(suffix), suffix) == 0);
+           (strncmp(mime, prefix, strlen(prefix)) == 0 && len >= strlen(suffix) &&
+            strcmp(mime + len - strlen(suffix), suffix) == 0);
 }
 
 int hutch_nbjson_split_bundle(struct cJSON *data)

@@ -12,7 +12,8 @@ double hutch_pyfloat_parse(const char *token)
     static locale_t c_locale;
 
     if (c_locale == (locale_t)0)
-        c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* glibc hands out a static object, so two threads do no harm */
+        /* glibc hands out a static object, so two threads do no harm */
+        c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     return strtod_l(token, NULL, c_locale);
 }
 
@@ -59,8 +60,8 @@ static void shortest_digits(double value, char digits[24], int *ret_point)
     int exponent;
     bool is_power_of_two = frexp(value, &exponent) == 0.5;
 
-    /* Two numbers of 15 digits are never the same normal double, so with that many the search can begin: fewer are these without the zeros
-     * at their end. */
+    /* Two numbers of 15 digits are never the same normal double, so with that many the search can begin: fewer are
+     * these without the zeros at their end. */
     for (int n = value < 0x1p-1022 ? 1 : 15; n <= 17; n++) {
         round_to(value, n, digits, ret_point);
         if (n == 17 || reads_back(digits, *ret_point, value))

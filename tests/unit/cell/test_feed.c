@@ -1,4 +1,5 @@
-/* test_cell.c - what an interpreter says, in order: marks, frames, streams, and the outputs that a notebook gets of it. */
+/* test_cell.c - what an interpreter says, in order: marks, frames, streams, and the outputs that a notebook gets of
+ * it. */
 #include "runtime/text/ansi.h"
 #include "runtime/cell/feed.h"
 #include "sandbox/fd.h"
@@ -37,7 +38,8 @@ static void put_told(struct talk *t, const char *text, size_t len)
 
 static void on_event(void *user, const struct cell_event *event)
 {
-    static const char *const kinds[] = { [HUTCH_DISPLAY] = "display ", [HUTCH_VALUE] = "value ", [HUTCH_ERROR_OUTPUT] = "error ",
+    static const char *const kinds[] = { [HUTCH_DISPLAY] = "display ", [HUTCH_VALUE] = "value ",
+                                         [HUTCH_ERROR_OUTPUT] = "error ",
                                          [HUTCH_UPDATE] = "update ", [HUTCH_CLEAR] = "clear " };
     struct talk *t = user;
     char text[300];
@@ -100,7 +102,7 @@ static int frame(struct talk *t, uint32_t n, const char *members, uint64_t now, 
     return hutch_cell_feed_frame(t->feed, text, strlen(text), now, err);
 }
 
-/* As the agent does it. */
+/* As the interpreter does it. */
 static void send(struct talk *t, const char *members, uint64_t now)
 {
     struct hutch_err err = { 0 };
@@ -166,7 +168,8 @@ static void test_around_display(void **state)
     say(&t, 1, "o2", 2);
     send(&t, DONE, 3);
     check_outputs(&t, "[" OUT("o1\\n") "," ERR("e1\\n") "," SHOWN("x") "," ERR("e2\\n")
-                      ",{\"data\":{\"text/plain\":\"3\"},\"execution_count\":7,\"metadata\":{},\"output_type\":\"execute_result\"}," OUT("o2") "]");
+                      ",{\"data\":{\"text/plain\":\"3\"},\"execution_count\":7,\"metadata\":{},"
+                      "\"output_type\":\"execute_result\"}," OUT("o2") "]");
     stop(&t);
 }
 
@@ -360,7 +363,8 @@ static void test_death(void **state)
     check_told(&t, "");
     hutch_cell_feed_finish(t.feed);
     /* the mark of the frame never came in stderr, so what is there was before */
-    check_told(&t, "2:e|error {\"ename\":\"E\",\"evalue\":\"\",\"output_type\":\"error\",\"traceback\":[]}|1:o\xef\xbf\xbd" "00123");
+    check_told(&t, "2:e|error {\"ename\":\"E\",\"evalue\":\"\",\"output_type\":\"error\","
+                   "\"traceback\":[]}|1:o\xef\xbf\xbd" "00123");
     stop(&t);
 }
 
@@ -397,8 +401,10 @@ static void test_decoding(void **state)
 
 /* nbconvert 6.5: re.sub(r".*\r(?=[^\n])", "", text) */
 static const struct { const char *text, *want; } returns[] = {
-    { "abc\rXY\n", "XY\\n" }, { "abc\r\n", "abc\\r\\n" }, { "a\rb\r\n", "b\\r\\n" }, { "a\rb\r", "b\\r" }, { "\r\r\n", "\\r\\n" },
-    { "1\n2\r3\n4\r\n5\r6", "1\\n3\\n4\\r\\n6" }, { "\r", "\\r" }, { "a\r\rb", "b" }, { "x\n\ry", "x\\ny" }, { "a\r\x0b" "b", "\\u000bb" },
+    { "abc\rXY\n", "XY\\n" }, { "abc\r\n", "abc\\r\\n" }, { "a\rb\r\n", "b\\r\\n" }, { "a\rb\r", "b\\r" },
+        { "\r\r\n", "\\r\\n" },
+    { "1\n2\r3\n4\r\n5\r6", "1\\n3\\n4\\r\\n6" }, { "\r", "\\r" }, { "a\r\rb", "b" }, { "x\n\ry", "x\\ny" },
+    { "a\r\x0b" "b", "\\u000bb" },
     { "10%\r20%\r100%\n", "100%\\n" }, { "a\n\r\n", "a\\n\\r\\n" }, { "a\b\rb", "b" },
 };
 
@@ -426,8 +432,9 @@ static void test_returns(void **state)
 /* ---- displays ---- */
 
 #define SHOW_AS(x, id) SHOW(x) ",\"id\":\"" id "\""
-#define SHOWN_AS(x, id)                                                                                                            \
-    "{\"data\":{\"text/plain\":\"" x "\"},\"metadata\":{},\"output_type\":\"display_data\",\"transient\":{\"display_id\":\"" id "\"}}"
+#define SHOWN_AS(x, id)                                                                      \
+    "{\"data\":{\"text/plain\":\"" x "\"},\"metadata\":{},\"output_type\":\"display_data\"," \
+    "\"transient\":{\"display_id\":\"" id "\"}}"
 
 static void test_display_ids(void **state)
 {
@@ -440,13 +447,17 @@ static void test_display_ids(void **state)
     send(&t, SHOW("3") ",\"id\":null", 0);
     send(&t, SHOW_AS("4", ""), 0);
     send(&t, SHOW_AS("5", "a"), 0); /* and the first of them becomes that too */
-    check_outputs(&t, "[" SHOWN_AS("5", "a") "," SHOWN_AS("2", "b") "," SHOWN("3") "," SHOWN("4") "," SHOWN_AS("5", "a") "]");
+    check_outputs(&t,
+                  "[" SHOWN_AS("5", "a") "," SHOWN_AS("2", "b") "," SHOWN("3") "," SHOWN("4") ","
+                  SHOWN_AS("5", "a") "]");
     t.told.len = 0;
     send(&t, "\"is\":\"update\",\"data\":{\"text/html\":\"<b>\"},\"metadata\":{\"m\":{}},\"id\":\"a\"", 0);
     check_told(&t, "update {\"data\":{\"text/html\":\"<b>\"},\"id\":\"a\",\"metadata\":{\"m\":{}}}");
     send(&t, "\"is\":\"update\",\"data\":{},\"metadata\":{},\"id\":\"other cell's\"", 0);
     check_told(&t, "update {\"data\":{},\"id\":\"other cell's\",\"metadata\":{}}");
-#define UPDATED "{\"data\":{\"text/html\":\"<b>\"},\"metadata\":{\"m\":{}},\"output_type\":\"display_data\",\"transient\":{\"display_id\":\"a\"}}"
+#define UPDATED                                                                                       \
+    "{\"data\":{\"text/html\":\"<b>\"},\"metadata\":{\"m\":{}},\"output_type\":\"display_data\"," \
+    "\"transient\":{\"display_id\":\"a\"}}"
     check_outputs(&t, "[" UPDATED "," SHOWN_AS("2", "b") "," SHOWN("3") "," SHOWN("4") "," UPDATED "]");
     /* what is gone is not updated, and its id is free */
     send(&t, "\"is\":\"clear\",\"wait\":false", 0);
@@ -507,10 +518,13 @@ static void test_data(void **state)
 
     (void)state;
     start(&t, 0);
-    send(&t, "\"is\":\"display\",\"metadata\":{},\"data\":{\"text/plain\":3,\"text/html\":[\"a\\n\",\"b\"],\"text/x\":[1],\"image/png\":{\"a\":1},"
+    send(&t, "\"is\":\"display\",\"metadata\":{},\"data\":{\"text/plain\":3,\"text/html\":[\"a\\n\",\"b\"],"
+             "\"text/x\":[1],\"image/png\":{\"a\":1},"
              "\"application/json\":{\"b\":[1.50,{}]},\"application/x+json\":null,\"a\":\"\\u0000\"}", 0);
-    check_outputs(&t, "[{\"data\":{\"a\":\"\\u0000\",\"application/json\":{\"b\":[1.50,{}]},\"application/x+json\":null,\"image/png\":{\"a\":1},"
-                      "\"text/html\":[\"a\\n\",\"b\"],\"text/plain\":3,\"text/x\":[1]},\"metadata\":{},\"output_type\":\"display_data\"}]");
+    check_outputs(&t, "[{\"data\":{\"a\":\"\\u0000\",\"application/json\":{\"b\":[1.50,{}]},"
+                      "\"application/x+json\":null,\"image/png\":{\"a\":1},"
+                      "\"text/html\":[\"a\\n\",\"b\"],\"text/plain\":3,\"text/x\":[1]},\"metadata\":{},"
+                      "\"output_type\":\"display_data\"}]");
     stop(&t);
 }
 
@@ -618,12 +632,14 @@ static void test_error_limit(void **state)
     memset(big, 'b', 3000000);
     big[3000000] = '\0';
     start(&t, 100);
-    send(&t, "\"is\":\"error\",\"ename\":\"First\",\"evalue\":\"\",\"traceback\":[\"ttttttttttttttttttttttttttttttttttttttttttttttttttttttt\"]", 0);
+    send(&t, "\"is\":\"error\",\"ename\":\"First\",\"evalue\":\"\","
+             "\"traceback\":[\"ttttttttttttttttttttttttttttttttttttttttttttttttttttttt\"]", 0);
     assert_int_equal(hutch_cell_outputs_error(hutch_cell_feed_outputs(t.feed), &error), 0);
     assert_string_equal(error.name, "First");
     assert_int_equal(strlen(error.traceback), 55);
     hutch_cell_error_done(&error);
-    assert_true(asprintf(&members, "\"is\":\"error\",\"ename\":\"Second\",\"evalue\":\"%s\",\"traceback\":[\"%s\"]", big, big) > 0);
+    assert_true(asprintf(&members, "\"is\":\"error\",\"ename\":\"Second\",\"evalue\":\"%s\",\"traceback\":[\"%s\"]",
+                         big, big) > 0);
     send(&t, members, 0);
     assert_int_equal(hutch_cell_outputs_error(hutch_cell_feed_outputs(t.feed), &error), 0);
     assert_string_equal(error.name, "Second");
@@ -645,7 +661,8 @@ static void test_error_limit(void **state)
 /* ---- frames that are none ---- */
 
 static const struct { const char *frame, *message; } bad_frames[] = {
-    { "", "the text ends" }, { "[]", "expected an object with the text \"is\"" }, { "{\"is\":3}", "expected an object" },
+    { "", "the text ends" }, { "[]", "expected an object with the text \"is\"" },
+        { "{\"is\":3}", "expected an object" },
     { "{\"is\":\"display\",\"n\":1,\"data\":[],\"metadata\":{}}", "\"display\" has no good \"data\"" },
     { "{\"is\":\"display\",\"n\":1,\"data\":{}}", "no good \"metadata\"" },
     { "{\"is\":\"display\",\"n\":1,\"data\":{},\"metadata\":{},\"id\":7}", "no good \"id\"" },
@@ -657,7 +674,8 @@ static const struct { const char *frame, *message; } bad_frames[] = {
     { "{\"is\":\"error\",\"n\":1,\"ename\":\"\",\"evalue\":\"\",\"traceback\":[\"\",1]}", "no good \"traceback\"" },
     { "{\"is\":\"error\",\"n\":1,\"ename\":\"\",\"evalue\":\"\",\"traceback\":\"x\"}", "no good \"traceback\"" },
     { "{\"is\":\"error\",\"n\":1,\"ename\":\"\",\"evalue\":null,\"traceback\":[]}", "no good \"evalue\"" },
-    { "{\"is\":\"done\",\"n\":1,\"id\":\"x\",\"status\":\"ok\"}", "no good \"id\"" }, { "{\"is\":\"clear\",\"n\":1,\"wait\":1}", "no good \"wait\"" },
+    { "{\"is\":\"done\",\"n\":1,\"id\":\"x\",\"status\":\"ok\"}", "no good \"id\"" },
+    { "{\"is\":\"clear\",\"n\":1,\"wait\":1}", "no good \"wait\"" },
     { "{\"is\":\"result\",\"n\":1,\"data\":{\"a\":NaN},\"metadata\":{},\"count\":1}", "expected a value" },
     { "{\"is\":\"result\",\"n\":1,\"data\":{},\"metadata\":{},\"count\":1e3}", "no good \"count\"" },
     { "{\"is\":\"result\",\"n\":1,\"data\":{\"a\":\"\\ud800\"},\"metadata\":{},\"count\":1}", "surrogate" },
@@ -716,9 +734,12 @@ static void test_other_frames(void **state)
 /* ---- escape sequences ---- */
 
 static const struct { const char *text, *want; } ansi_cases[] = {
-    { "\x1b[0;31mred\x1b[0m", "red" }, { "a\x1b[38;5;12mb", "ab" }, { "\x1b]0;title\x07x", "x" }, { "\x1b]8;;http://x\x1b\\link", "link" },
-    { "\x1b(Bx", "x" }, { "\x1b" "cx", "x" }, { "x\x1b", "x" }, { "x\x1b[", "x" }, { "x\x1b[31", "x" }, { "\x1b]never ends\nx", "\nx" },
-    { "\x1b[31\nx", "\nx" }, { "\x1b\x1b[0mx", "x" }, { "\x1bPq#0\x1b\\x", "x" }, { "plain", "plain" }, { "\x1b\nx", "\nx" },
+    { "\x1b[0;31mred\x1b[0m", "red" }, { "a\x1b[38;5;12mb", "ab" }, { "\x1b]0;title\x07x", "x" },
+        { "\x1b]8;;http://x\x1b\\link", "link" },
+    { "\x1b(Bx", "x" }, { "\x1b" "cx", "x" }, { "x\x1b", "x" }, { "x\x1b[", "x" }, { "x\x1b[31", "x" },
+    { "\x1b]never ends\nx", "\nx" },
+    { "\x1b[31\nx", "\nx" }, { "\x1b\x1b[0mx", "x" }, { "\x1bPq#0\x1b\\x", "x" }, { "plain", "plain" },
+    { "\x1b\nx", "\nx" },
 };
 
 static void test_ansi(void **state)
@@ -739,7 +760,8 @@ int main(void)
         cmocka_unit_test(test_lost_marks),   cmocka_unit_test(test_flush_of_one),   cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_between_cells), cmocka_unit_test(test_death),         cmocka_unit_test(test_decoding),
         cmocka_unit_test(test_half_character),
-        cmocka_unit_test(test_returns),      cmocka_unit_test(test_display_ids), cmocka_unit_test(test_long_texts),    cmocka_unit_test(test_clear),
+        cmocka_unit_test(test_returns),      cmocka_unit_test(test_display_ids), cmocka_unit_test(test_long_texts),
+        cmocka_unit_test(test_clear),
         cmocka_unit_test(test_data),         cmocka_unit_test(test_error),          cmocka_unit_test(test_text_limit),
         cmocka_unit_test(test_display_limit), cmocka_unit_test(test_many_outputs),  cmocka_unit_test(test_error_limit),
         cmocka_unit_test(test_bad_frames),   cmocka_unit_test(test_deep_frame),     cmocka_unit_test(test_other_frames),

@@ -1,5 +1,5 @@
-/* test_cell_fuzz.c - however reads cut and mix what an agent says, the outputs are the same; and whatever code inside says in its place, they
- * are outputs, and bounded. */
+/* test_fuzz.c - however reads cut and mix what an interpreter says, the outputs are the same; and whatever code
+ * inside says in its place, they are outputs, and bounded. */
 #include "runtime/cell/feed.h"
 #include "runtime/cell/frames.h"
 #include "sandbox/fd.h"
@@ -174,9 +174,12 @@ static void test_frames(void **state)
 static void test_bad_frames(void **state)
 {
     static const struct { const char *bytes; size_t len; const char *message; } cases[] = {
-        { "\x01\x00\x00\x02x", 5, "a frame of 33554433 bytes is more than 33554432" }, { "\xff\xff\xff\xff", 4, "is more than" },
-        { "\x01\x00", 2, "the end came within a frame" }, { "\x05\x00\x00\x00" "abcd", 8, "the end came within a frame" },
-        { "\x00\x00\x00\x02" "abcd", 8, "the end came within a frame" }, /* 32 MiB are announced; no such buffer is made for it */
+        { "\x01\x00\x00\x02x", 5, "a frame of 33554433 bytes is more than 33554432" },
+            { "\xff\xff\xff\xff", 4, "is more than" },
+        { "\x01\x00", 2, "the end came within a frame" },
+        { "\x05\x00\x00\x00" "abcd", 8, "the end came within a frame" },
+        /* 32 MiB are announced; no such buffer is made for it */
+        { "\x00\x00\x00\x02" "abcd", 8, "the end came within a frame" },
     };
 
     (void)state;
@@ -199,7 +202,7 @@ static void test_bad_frames(void **state)
     }
 }
 
-/* ---- an honest agent, read in any order ---- */
+/* ---- an honest interpreter, read in any order ---- */
 
 struct frame {
     char *text;
@@ -244,7 +247,8 @@ static void make_talk(struct talk *t)
         "\"is\":\"update\",\"data\":{\"text/plain\":\"u\"},\"metadata\":{},\"id\":\"one\"",
         "\"is\":\"result\",\"data\":{\"text/plain\":\"r\"},\"metadata\":{},\"count\":1",
         "\"is\":\"error\",\"ename\":\"E\",\"evalue\":\"\",\"traceback\":[\"t\"]",
-        "\"is\":\"clear\",\"wait\":true", "\"is\":\"clear\",\"wait\":false", "\"is\":\"flush\"", "\"is\":\"flush\",\"stream\":1",
+        "\"is\":\"clear\",\"wait\":true", "\"is\":\"clear\",\"wait\":false", "\"is\":\"flush\"",
+        "\"is\":\"flush\",\"stream\":1",
         "\"is\":\"flush\",\"stream\":2", "\"is\":\"parked\",\"lost\":[]",
     };
     uint32_t n = below(1000);
@@ -414,7 +418,8 @@ static void test_hostile(void **state)
 /* Each of these would take hours if a byte of it cost as much as all before it. */
 static void test_floods(void **state)
 {
-    static const char *const pieces[] = { "x", "\n", "\r", "\0", "\0nul and text", "\xff", "\xe2\x82", "ab\rcd\r", "ä\r\n" };
+    static const char *const pieces[] = { "x", "\n", "\r", "\0", "\0nul and text", "\xff", "\xe2\x82", "ab\rcd\r",
+                                          "ä\r\n" };
     static const size_t lengths[] = { 1, 1, 1, 1, 13, 1, 2, 6, 4 };
     char flood[65536];
 

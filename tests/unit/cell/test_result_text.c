@@ -26,7 +26,8 @@
 
 static struct hutch_cell_result plain(const char *outputs)
 {
-    return (struct hutch_cell_result){ .size = sizeof(struct hutch_cell_result), .verdict = HUTCH_OK, .execution_count = 7, .message = "",
+    return (struct hutch_cell_result){ .size = sizeof(struct hutch_cell_result), .verdict = HUTCH_OK,
+                                       .execution_count = 7, .message = "",
                                        .outputs = outputs, .cpu_user_ms = HUTCH_UNKNOWN, .cpu_system_ms = HUTCH_UNKNOWN,
                                        .memory_peak_bytes = HUTCH_UNKNOWN };
 }
@@ -36,7 +37,8 @@ static struct hutch_cell_result plain(const char *outputs)
 static void test_json(void **state)
 {
     struct hutch_cell_result result =
-        plain("[{\"data\":{\"application/json\":{\"b\":1.50,\"a\":[]},\"text/plain\":\"3\\u0000\"},\"execution_count\":7,\"metadata\":{},"
+        plain("[{\"data\":{\"application/json\":{\"b\":1.50,\"a\":[]},\"text/plain\":\"3\\u0000\"},"
+              "\"execution_count\":7,\"metadata\":{},"
               "\"output_type\":\"execute_result\",\"transient\":{\"display_id\":\"x\"}}]");
     auto_free char *got = NULL;
 
@@ -46,9 +48,12 @@ static void test_json(void **state)
     result.t_busy = 1700000000.25;
     result.cpu_user_ms = 12;
     got = hutch_cell_result_to_json(&result);
-    assert_string_equal(got, "{\"version\":1,\"verdict\":\"ok\",\"message\":null,\"execution_count\":7,\"value\":\"3\\u0000\","
-                             "\"outputs\":[{\"data\":{\"application/json\":{\"b\":1.50,\"a\":[]},\"text/plain\":\"3\\u0000\"},"
-                             "\"execution_count\":7,\"metadata\":{},\"output_type\":\"execute_result\"}],\"truncated\":false,\"error\":null,"
+    assert_string_equal(got, "{\"version\":1,\"verdict\":\"ok\",\"message\":null,\"execution_count\":7,"
+                             "\"value\":\"3\\u0000\","
+                             "\"outputs\":[{\"data\":{\"application/json\":{\"b\":1.50,\"a\":[]},"
+                             "\"text/plain\":\"3\\u0000\"},"
+                             "\"execution_count\":7,\"metadata\":{},\"output_type\":\"execute_result\"}],"
+                             "\"truncated\":false,\"error\":null,"
                              "\"interrupted\":false,\"interpreter_died\":false,\"fresh\":false,\"files\":null,"
                              "\"timings_ms\":{\"queued\":0.500,\"run\":1234.568},"
                              "\"times\":{\"busy\":1700000000.250000,\"input\":null,\"reply\":null,\"idle\":null},"
@@ -57,9 +62,11 @@ static void test_json(void **state)
 
 static void test_json_of_error(void **state)
 {
-    struct file_change added[] = { { .path = "a\xff.png", .size = 23000, .mime = "image/png" } }, deleted[] = { { .path = "old" } };
+    struct file_change added[] = { { .path = "a\xff.png", .size = 23000, .mime = "image/png" } },
+        deleted[] = { { .path = "old" } };
     struct file_changes files = { .added = { added, 1, 1 }, .deleted = { deleted, 1, 1 } };
-    struct hutch_cell_details details = { .code = "x", .cause = "E, because of F", .files = &files, .directory = "/home/x" };
+    struct hutch_cell_details details = { .code = "x", .cause = "E, because of F", .files = &files,
+                                          .directory = "/home/x" };
     struct hutch_cell_result result = plain("[]");
     auto_free char *got = NULL;
     cJSON *root;
@@ -76,8 +83,10 @@ static void test_json_of_error(void **state)
     result.execution_count = 0;
     result.internal = &details;
     got = hutch_cell_result_to_json(&result);
-    assert_non_null(strstr(got, "\"verdict\":\"timeout\",\"message\":\"it took 3 s\",\"execution_count\":null,\"value\":null"));
-    assert_non_null(strstr(got, "\"error\":{\"name\":\"E\",\"value\":\"\",\"line\":3,\"cause\":\"E, because of F\",\"traceback\":\"t\\n\","
+    assert_non_null(strstr(got, "\"verdict\":\"timeout\",\"message\":\"it took 3 s\",\"execution_count\":null,"
+                                "\"value\":null"));
+    assert_non_null(strstr(got, "\"error\":{\"name\":\"E\",\"value\":\"\",\"line\":3,\"cause\":\"E, because of F\","
+                                "\"traceback\":\"t\\n\","
                                 "\"traceback_ansi\":\"\\u001b[0mt\\n\"}"));
     assert_non_null(strstr(got, "\"files\":{\"directory\":\"/home/x\",\"added\":[{\"path\":\"a\xef\xbf\xbd.png\""));
     assert_non_null(strstr(got, "\"interpreter_died\":true"));
@@ -95,23 +104,31 @@ static void test_json_of_error(void **state)
 static const struct { const char *label, *outputs, *want; } texts[] = {
     { "nothing", "[]", "[no output]" },
     { "stream", "[" STREAM("stdout", "a\\nb\\n") "]", "a\nb" },
-    { "stderr", "[" STREAM("stdout", "a") "," STREAM("stderr", "w\\n") "," STREAM("stdout", "b\\n") "]", "a\n[stderr]\nw\nb" },
+    { "stderr", "[" STREAM("stdout", "a") "," STREAM("stderr", "w\\n") "," STREAM("stdout", "b\\n") "]",
+      "a\n[stderr]\nw\nb" },
     { "value", "[" VALUE("\"text/plain\":\"3\"") "]", "Out[7]: 3" },
     { "table", "[" VALUE("\"text/html\":\"<table>\",\"text/plain\":\"   a\\n0  1\"") "]", "Out[7]:    a\n0  1" },
-    { "markdown", "[" SHOWN("\"text/markdown\":\"# T\",\"text/plain\":\"<IPython.core.display.Markdown object>\"") "]", "# T" },
+    { "markdown", "[" SHOWN("\"text/markdown\":\"# T\",\"text/plain\":\"<IPython.core.display.Markdown object>\"") "]",
+      "# T" },
     { "latex", "[" VALUE("\"text/latex\":\"$x^2$\",\"text/plain\":\"x**2\"") "]", "Out[7]: $x^2$" },
-    { "html only", "[" SHOWN("\"text/html\":\"<b>x</b>\",\"text/plain\":\"<IPython.core.display.HTML object>\"") "]", "[text/html, 8 B]" },
-    { "json", "[" SHOWN("\"application/json\":{\"a\":[1]},\"text/plain\":\"<IPython.core.display.JSON object>\"") "]", "{\"a\":[1]}" },
+    { "html only", "[" SHOWN("\"text/html\":\"<b>x</b>\",\"text/plain\":\"<IPython.core.display.HTML object>\"") "]",
+      "[text/html, 8 B]" },
+    { "json", "[" SHOWN("\"application/json\":{\"a\":[1]},\"text/plain\":\"<IPython.core.display.JSON object>\"") "]",
+      "{\"a\":[1]}" },
     { "lines", "[" SHOWN("\"text/plain\":[\"a\\n\",\"b\"]") "]", "a\nb" },
     { "odd value", "[" SHOWN("\"text/plain\":3,\"x/y\":{\"a\":1}") "]", "[x/y, 7 B]" },
-    { "images", "[" SHOWN("\"image/png\":\"" PNG "\",\"text/plain\":\"<Figure>\"") "," SHOWN("\"image/jpeg\":\"AAAA\"") ","
+    { "images",
+      "[" SHOWN("\"image/png\":\"" PNG "\",\"text/plain\":\"<Figure>\"") "," SHOWN("\"image/jpeg\":\"AAAA\"") ","
                 VALUE("\"image/svg+xml\":\"<svg/>\"") "]",
       "[image: figure-1.png, 640x480, 45 B]\n[image: figure-2.jpg, 3 B]\nOut[7]: [image: figure-3.svg, 6 B]" },
-    { "no picture", "[" SHOWN("\"image/png\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"") "]", "[image: figure-1.png, 30 B]" },
+    { "no picture", "[" SHOWN("\"image/png\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"") "]",
+      "[image: figure-1.png, 30 B]" },
     { "colours", "[" STREAM("stdout", "\\u001b[31mred\\u001b[0m \\u001b]0;t\\u0007x\\n") "]", "red x" },
-    { "controls", "[" STREAM("stdout", "a\\u0000b\\u0008c\\u007fd\\u009be\\r\\nf\\tg\\u202eh\\ufeffi") "]", "abcde\nf\tghi" },
+    { "controls", "[" STREAM("stdout", "a\\u0000b\\u0008c\\u007fd\\u009be\\r\\nf\\tg\\u202eh\\ufeffi") "]",
+      "abcde\nf\tghi" },
     { "hidden", "[" STREAM("stdout", "x\\udb40\\udc41\\udb40\\udc42y\\u200bz") "]", "xyz" },
-    { "joiners", "[" STREAM("stdout", "\\u0dc1\\u0dca\\u200d\\u0dbb") "]", "\xe0\xb7\x81\xe0\xb7\x8a\xe2\x80\x8d\xe0\xb6\xbb" },
+    { "joiners", "[" STREAM("stdout", "\\u0dc1\\u0dca\\u200d\\u0dbb") "]",
+      "\xe0\xb7\x81\xe0\xb7\x8a\xe2\x80\x8d\xe0\xb6\xbb" },
 };
 
 static void test_texts(void **state)
@@ -129,7 +146,9 @@ static void test_texts(void **state)
 static void test_error_text(void **state)
 {
     struct hutch_cell_details details = { .code = "import os\n\n  df['x']  \nend" };
-    struct hutch_cell_result result = plain("[" STREAM("stdout", "before\\n") ",{\"ename\":\"KeyError\",\"evalue\":\"'x'\",\"output_type\":\"error\","
+    struct hutch_cell_result result = plain("[" STREAM("stdout",
+                                                       "before\\n") ",{\"ename\":\"KeyError\",\"evalue\":\"'x'\","
+                                                                    "\"output_type\":\"error\","
                                             "\"traceback\":[\"long\"]}," STREAM("stderr", "after\\n") "]");
     char *got;
 
@@ -162,7 +181,8 @@ static void test_error_text(void **state)
 
 static void test_message_and_files(void **state)
 {
-    struct file_change added[] = { { .path = "a\n.png", .size = 23456 }, { .path = "b", .size = 1234567 } }, deleted[] = { { .path = "old" } };
+    struct file_change added[] = { { .path = "a\n.png", .size = 23456 }, { .path = "b", .size = 1234567 } },
+        deleted[] = { { .path = "old" } };
     struct file_change many[50];
     struct file_changes files = { .added = { added, 2, 2 }, .deleted = { deleted, 1, 1 } };
     struct hutch_cell_details details = { .files = &files };
@@ -174,7 +194,8 @@ static void test_message_and_files(void **state)
     result.message = "the interpreter\x1b[2J was ended";
     result.internal = &details;
     got = hutch_cell_result_to_text(&result, 0);
-    assert_string_equal(got, "[out_of_memory: the interpreter was ended]\n[files: added a?.png (23 kB), b (1.2 MB); deleted old]");
+    assert_string_equal(got, "[out_of_memory: the interpreter was ended]\n[files: added a?.png (23 kB), b (1.2 MB); "
+                             "deleted old]");
     free(got);
     for (size_t i = 0; i < ARRAY_SIZE(many); i++)
         many[i] = (struct file_change){ .path = "f", .size = 1 };
@@ -248,7 +269,8 @@ static uint32_t below(uint32_t bound)
 
 static void add_random_text(struct text_buffer *to, uint32_t n)
 {
-    static const char *const parts[] = { "word ", "\n", "漢字", "😀", "\x1b[31m", "\x1b]0;", "\x1b", "\xe2\x80\xae", "ä", "\r", "\t", "0123456789",
+    static const char *const parts[] = { "word ", "\n", "漢字", "😀", "\x1b[31m", "\x1b]0;", "\x1b", "\xe2\x80\xae", "ä",
+                                         "\r", "\t", "0123456789",
                                          "\xf3\xa0\x81\x81", "\xc2\x9b", "[…", "line\n" };
 
     while (n-- > 0) {
@@ -261,9 +283,12 @@ static void add_random_text(struct text_buffer *to, uint32_t n)
 static void add_random_outputs(struct text_buffer *to)
 {
     static const char *const forms[] = {
-        "{\"output_type\":\"stream\",\"name\":\"stdout\",\"text\":",        "{\"output_type\":\"stream\",\"name\":\"stderr\",\"text\":",
-        "{\"output_type\":\"display_data\",\"data\":{\"text/plain\":",      "{\"output_type\":\"display_data\",\"data\":{\"image/png\":",
-        "{\"output_type\":\"execute_result\",\"data\":{\"text/latex\":",    "{\"output_type\":\"display_data\",\"data\":{\"text/html\":",
+        "{\"output_type\":\"stream\",\"name\":\"stdout\",\"text\":",
+            "{\"output_type\":\"stream\",\"name\":\"stderr\",\"text\":",
+        "{\"output_type\":\"display_data\",\"data\":{\"text/plain\":",      "{\"output_type\":\"display_data\","
+                                                                            "\"data\":{\"image/png\":",
+        "{\"output_type\":\"execute_result\",\"data\":{\"text/latex\":",    "{\"output_type\":\"display_data\","
+                                                                            "\"data\":{\"text/html\":",
     };
 
     hutch_text_add(to, "[", 1);

@@ -1,5 +1,6 @@
-/* test_pyreport_fuzz.c - what a worker writes on its channel is read to its last byte and no further, and taken for a report exactly
- * when it is one: a hundred thousand mutations of records, each at the very end of a page behind which there is nothing. */
+/* test_pyreport_fuzz.c - what a worker writes on its channel is read to its last byte and no further, and taken for
+ * a report exactly when it is one: a hundred thousand mutations of records, each at the very end of a page behind
+ * which there is nothing. */
 #include "sandbox/fd.h"
 #include "runtime/lang/python_error.h"
 
@@ -58,8 +59,8 @@ static size_t make_record(char *to)
 
 static size_t mutate(char *record, size_t len)
 {
-    static const uint32_t odd[] = { 0, 1, 0x7fffffff, 0x80000000, 0xffffffff, PYREPORT_MAX_NAME, PYREPORT_MAX_NAME + 1, PYREPORT_MAX_VALUE,
-                                    PYREPORT_MAX_TRACEBACK, PYREPORT_MAX_TRACEBACK + 1 };
+    static const uint32_t odd[] = { 0, 1, 0x7fffffff, 0x80000000, 0xffffffff, PYREPORT_MAX_NAME, PYREPORT_MAX_NAME + 1,
+                                    PYREPORT_MAX_VALUE, PYREPORT_MAX_TRACEBACK, PYREPORT_MAX_TRACEBACK + 1 };
 
     for (uint32_t n = below(4); n > 0; n--) {
         char *length = record + 8 + 4 * below(3);
@@ -140,7 +141,8 @@ static void test_mutations(void **state)
         taken++;
         check_text(report.name, at + PYREPORT_HEADER_LEN, get_length(at + 8));
         check_text(report.value, at + PYREPORT_HEADER_LEN + get_length(at + 8), get_length(at + 12));
-        check_text(report.traceback, at + PYREPORT_HEADER_LEN + get_length(at + 8) + get_length(at + 12), get_length(at + 16));
+        check_text(report.traceback, at + PYREPORT_HEADER_LEN + get_length(at + 8) + get_length(at + 12),
+                   get_length(at + 16));
         hutch_error_report_done(&report);
     }
     assert_in_range(taken, ROUNDS / 10, ROUNDS * 9 / 10); /* neither all nor none */

@@ -14,7 +14,9 @@
 #include <cmocka.h>
 #include <cjson/cJSON.h>
 
-#define CELL(more) "{\"cell_type\": \"code\", \"execution_count\": null, \"metadata\": {}, \"outputs\": [], \"source\": [\"1\"]" more "}"
+#define CELL(more)                                                                        \
+    "{\"cell_type\": \"code\", \"execution_count\": null, \"metadata\": {}, \"outputs\": [], " \
+    "\"source\": [\"1\"]" more "}"
 #define BOOK(minor, cells) "{\"cells\": [" cells "], \"metadata\": {}, \"nbformat\": 4, \"nbformat_minor\": " minor "}"
 
 static const struct {
@@ -26,7 +28,8 @@ static const struct {
     { "array", "[]", "is no notebook" },
     { "no version", "{}", "is no notebook" },
     { "version is a text", "{\"nbformat\": \"4\", \"nbformat_minor\": 5}", "is no notebook" },
-    { "version 3", "{\"nbformat\": 3, \"nbformat_minor\": 0, \"worksheets\": []}", "nbformat 3, which is older than 4.0" },
+    { "version 3", "{\"nbformat\": 3, \"nbformat_minor\": 0, \"worksheets\": []}",
+      "nbformat 3, which is older than 4.0" },
     { "version 4.6", "{\"nbformat\": 4, \"nbformat_minor\": 6}", "nbformat 4.6: only 4.0 to 4.5" },
     { "version 5", "{\"nbformat\": 5, \"nbformat_minor\": 0}", "nbformat 5.0" },
     { "negative", "{\"nbformat\": 4, \"nbformat_minor\": -1}", "4.-1" },
@@ -35,21 +38,32 @@ static const struct {
     { "cells is an object", "{\"nbformat\": 4, \"nbformat_minor\": 5, \"metadata\": {}, \"cells\": {}}", "'cells'" },
     { "cell is a number", BOOK("5", "1"), "cell 1 is no object" },
     { "no cell_type", BOOK("5", CELL("") ", {\"metadata\": {}, \"source\": \"\"}"), "cell 2 has no 'cell_type'" },
-    { "source is a number", BOOK("5", "{\"cell_type\": \"raw\", \"metadata\": {}, \"source\": 1}"), "cell 1 has no 'source'" },
-    { "source has a number", BOOK("5", "{\"cell_type\": \"raw\", \"metadata\": {}, \"source\": [\"a\", 1]}"), "cell 1 has no 'source'" },
+    { "source is a number", BOOK("5", "{\"cell_type\": \"raw\", \"metadata\": {}, \"source\": 1}"),
+      "cell 1 has no 'source'" },
+    { "source has a number", BOOK("5", "{\"cell_type\": \"raw\", \"metadata\": {}, \"source\": [\"a\", 1]}"),
+      "cell 1 has no 'source'" },
     { "cell without metadata", BOOK("5", "{\"cell_type\": \"raw\", \"source\": \"\"}"), "cell 1 has no 'metadata'" },
-    { "no outputs", BOOK("5", "{\"cell_type\": \"code\", \"metadata\": {}, \"source\": \"\"}"), "cell 1 has no 'outputs'" },
-    { "odd output", BOOK("5", "{\"cell_type\": \"code\", \"metadata\": {}, \"source\": \"\", \"outputs\": [1]}"), "without 'output_type'" },
-    { "stream without text", BOOK("5", "{\"cell_type\": \"code\", \"metadata\": {}, \"source\": \"\", \"outputs\": [{\"output_type\": \"stream\"}]}"),
+    { "no outputs", BOOK("5", "{\"cell_type\": \"code\", \"metadata\": {}, \"source\": \"\"}"),
+      "cell 1 has no 'outputs'" },
+    { "odd output", BOOK("5", "{\"cell_type\": \"code\", \"metadata\": {}, \"source\": \"\", \"outputs\": [1]}"),
+      "without 'output_type'" },
+    { "stream without text", BOOK("5", "{\"cell_type\": \"code\", \"metadata\": {}, \"source\": \"\", \"outputs\": "
+                                       "[{\"output_type\": \"stream\"}]}"),
       "a stream without" },
-    { "display without data", BOOK("5", "{\"cell_type\": \"code\", \"metadata\": {}, \"source\": \"\", \"outputs\": [{\"output_type\": \"display_data\"}]}"),
+    { "display without data", BOOK("5", "{\"cell_type\": \"code\", \"metadata\": {}, \"source\": \"\", \"outputs\": "
+                                        "[{\"output_type\": \"display_data\"}]}"),
       "without 'data'" },
     { "id is a number", BOOK("5", CELL(", \"id\": 7")), "cell 1 has an 'id'" },
-    { "attachment is a text", BOOK("5", "{\"cell_type\": \"raw\", \"metadata\": {}, \"source\": \"\", \"attachments\": {\"a\": \"b\"}}"), "attachment" },
-    { "NUL in a program", BOOK("5", "{\"cell_type\": \"code\", \"metadata\": {}, \"source\": \"a\\u0000b\", \"outputs\": []}"), "a NUL character" },
-    { "another language", "{\"nbformat\": 4, \"nbformat_minor\": 5, \"metadata\": {\"kernelspec\": {\"language\": \"R\"}}, \"cells\": []}", "written in 'R'" },
+    { "attachment is a text", BOOK("5", "{\"cell_type\": \"raw\", \"metadata\": {}, \"source\": \"\", \"attachments\": "
+                                        "{\"a\": \"b\"}}"), "attachment" },
+    { "NUL in a program", BOOK("5", "{\"cell_type\": \"code\", \"metadata\": {}, \"source\": \"a\\u0000b\", "
+                                    "\"outputs\": []}"), "a NUL character" },
+    { "another language", "{\"nbformat\": 4, \"nbformat_minor\": 5, \"metadata\": {\"kernelspec\": {\"language\": "
+                          "\"R\"}}, \"cells\": []}", "written in 'R'" },
     { "another language's own word",
-      "{\"nbformat\": 4, \"nbformat_minor\": 5, \"metadata\": {\"language_info\": {\"name\": \"julia\"}}, \"cells\": []}", "written in 'julia'" },
+      "{\"nbformat\": 4, \"nbformat_minor\": 5, \"metadata\": {\"language_info\": {\"name\": \"julia\"}}, "
+      "\"cells\": []}",
+      "written in 'julia'" },
 };
 
 static void test_refused(void **state)
@@ -93,21 +107,30 @@ static void assert_printed(struct notebook *nb, const char *want)
 static const struct {
     const char *label, *text, *want;
 } kept[] = {
-    { "empty", BOOK("4", ""), "{\n \"cells\": [],\n \"metadata\": {},\n \"nbformat\": 4,\n \"nbformat_minor\": 4\n}\n" },
+    { "empty", BOOK("4", ""),
+      "{\n \"cells\": [],\n \"metadata\": {},\n \"nbformat\": 4,\n \"nbformat_minor\": 4\n}\n" },
     { "unknown members, numbers, transient metadata",
-      "{\"zz\": [1.50, 1e5, -0.0, 123456789012345678901234567890], \"nbformat\": 4, \"nbformat_minor\": 0, \"cells\": [], \"metadata\": "
+      "{\"zz\": [1.50, 1e5, -0.0, 123456789012345678901234567890], \"nbformat\": 4, \"nbformat_minor\": 0, \"cells\": "
+      "[], \"metadata\": "
       "{\"signature\": \"x\", \"orig_nbformat\": 2, \"b\": {}, \"a\": \"\\u00e9\\u2028\"}}",
-      "{\n \"cells\": [],\n \"metadata\": {\n  \"a\": \"é\u2028\",\n  \"b\": {}\n },\n \"nbformat\": 4,\n \"nbformat_minor\": 0,\n \"zz\": [\n  1.5,\n"
+      "{\n \"cells\": [],\n \"metadata\": {\n  \"a\": \"é\u2028\",\n  \"b\": {}\n },\n \"nbformat\": 4,\n"
+      " \"nbformat_minor\": 0,\n \"zz\": [\n  1.5,\n"
       "  100000.0,\n  -0.0,\n  123456789012345678901234567890\n ]\n}\n" },
     { "a cell's lines, its mark of trust, and its streams",
-      BOOK("4", "{\"cell_type\": \"code\", \"execution_count\": 3, \"metadata\": {\"trusted\": true, \"x\": 1}, \"source\": \"a\\nb\\u2028c\", "
-                "\"outputs\": [{\"output_type\": \"stream\", \"name\": \"stdout\", \"text\": [\"50%\\r\", \"100%\\n\"]}, "
+      BOOK("4", "{\"cell_type\": \"code\", \"execution_count\": 3, \"metadata\": {\"trusted\": true, \"x\": 1}, "
+                "\"source\": \"a\\nb\\u2028c\", "
+                "\"outputs\": [{\"output_type\": \"stream\", \"name\": \"stdout\", \"text\": [\"50%\\r\", "
+                "\"100%\\n\"]}, "
                 "{\"output_type\": \"stream\", \"name\": \"stdout\", \"text\": \"x\\r\"}, "
                 "{\"output_type\": \"stream\", \"name\": \"stderr\", \"text\": \"\"}]}"),
-      "{\n \"cells\": [\n  {\n   \"cell_type\": \"code\",\n   \"execution_count\": 3,\n   \"metadata\": {\n    \"x\": 1\n   },\n   \"outputs\": [\n"
-      "    {\n     \"name\": \"stdout\",\n     \"output_type\": \"stream\",\n     \"text\": [\n      \"100%\\n\",\n      \"x\\r\"\n     ]\n    },\n"
-      "    {\n     \"name\": \"stderr\",\n     \"output_type\": \"stream\",\n     \"text\": []\n    }\n   ],\n   \"source\": [\n    \"a\\n\",\n"
-      "    \"b\u2028\",\n    \"c\"\n   ]\n  }\n ],\n \"metadata\": {},\n \"nbformat\": 4,\n \"nbformat_minor\": 4\n}\n" },
+      "{\n \"cells\": [\n  {\n   \"cell_type\": \"code\",\n   \"execution_count\": 3,\n   \"metadata\": {\n"
+      "    \"x\": 1\n   },\n   \"outputs\": [\n"
+      "    {\n     \"name\": \"stdout\",\n     \"output_type\": \"stream\",\n     \"text\": [\n      \"100%\\n\",\n"
+      "      \"x\\r\"\n     ]\n    },\n"
+      "    {\n     \"name\": \"stderr\",\n     \"output_type\": \"stream\",\n     \"text\": []\n    }\n   ],\n"
+      "   \"source\": [\n    \"a\\n\",\n"
+      "    \"b\u2028\",\n    \"c\"\n   ]\n  }\n ],\n \"metadata\": {},\n"
+      " \"nbformat\": 4,\n \"nbformat_minor\": 4\n}\n" },
 };
 
 static void test_kept(void **state)
@@ -123,7 +146,8 @@ static void test_kept(void **state)
 
 static void test_ids(void **state)
 {
-    struct notebook nb = parse(BOOK("5", CELL(", \"id\": \"twice\"") ", " CELL("") ", " CELL(", \"id\": \"twice\"") ", " CELL(", \"id\": \"own\"")));
+    struct notebook nb = parse(BOOK("5", CELL(", \"id\": \"twice\"") ", " CELL("") ", " CELL(", \"id\": \"twice\"") ", "
+                                    CELL(", \"id\": \"own\"")));
     const char *ids[4];
 
     (void)state;
@@ -148,10 +172,14 @@ static void test_which_are_executed(void **state)
     } cases[] = {
         { CELL(""), true },
         { "{\"cell_type\": \"markdown\", \"metadata\": {}, \"source\": \"1\"}", false },
-        { "{\"cell_type\": \"code\", \"metadata\": {}, \"outputs\": [], \"source\": \" \\n\\t\\u00a0\\u2003\\u001f\"}", false },
-        { "{\"cell_type\": \"code\", \"metadata\": {}, \"outputs\": [], \"source\": \"\\u200b\"}", true }, /* no space to Python */
-        { "{\"cell_type\": \"code\", \"metadata\": {\"tags\": [1, \"skip-execution\"]}, \"outputs\": [], \"source\": \"1\"}", false },
-        { "{\"cell_type\": \"code\", \"metadata\": {\"tags\": \"skip-execution\"}, \"outputs\": [], \"source\": \"1\"}", true },
+        { "{\"cell_type\": \"code\", \"metadata\": {}, \"outputs\": [], \"source\": \" \\n\\t\\u00a0\\u2003\\u001f\"}",
+          false },
+        /* no space to Python */
+        { "{\"cell_type\": \"code\", \"metadata\": {}, \"outputs\": [], \"source\": \"\\u200b\"}", true },
+        { "{\"cell_type\": \"code\", \"metadata\": {\"tags\": [1, \"skip-execution\"]}, \"outputs\": [], \"source\": "
+          "\"1\"}", false },
+        { "{\"cell_type\": \"code\", \"metadata\": {\"tags\": \"skip-execution\"}, \"outputs\": [], \"source\": \"1\"}",
+          true },
     };
 
     (void)state;
@@ -174,7 +202,8 @@ static const char *source_of(const struct notebook *nb, size_t i)
 
 static void test_params(void **state)
 {
-    static const char *const params[] = { "a=1",  "b=text", "c=[1, true, null, {\"k\": 1.50}]", "d=\"q\\\"\\n\"", "e=", "f=a=b", "g=NaN",
+    static const char *const params[] = { "a=1",  "b=text", "c=[1, true, null, {\"k\": 1.50}]", "d=\"q\\\"\\n\"", "e=",
+                                          "f=a=b", "g=NaN",
                                           "h=tr\"ue", "i={}" };
     struct notebook nb = parse(BOOK("4", CELL("")));
     struct hutch_err err;
@@ -182,7 +211,8 @@ static void test_params(void **state)
     (void)state;
     assert_int_equal(hutch_notebook_set_params(&nb, params, ARRAY_SIZE(params), &err), 0);
     assert_int_equal(nb.n_cells, 2);
-    assert_string_equal(source_of(&nb, 0), "# Parameters\na = 1\nb = \"text\"\nc = [1, True, None, {\"k\": 1.5}]\nd = \"q\\\"\\n\"\ne = \"\"\n"
+    assert_string_equal(source_of(&nb, 0), "# Parameters\na = 1\nb = \"text\"\nc = [1, True, None, {\"k\": 1.5}]\n"
+                                           "d = \"q\\\"\\n\"\ne = \"\"\n"
                                            "f = \"a=b\"\ng = \"NaN\"\nh = \"tr\\\"ue\"\ni = {}\n");
     assert_true(nb.cells[0].is_injected);
     assert_true(hutch_notebook_is_executed(&nb.cells[0]));
@@ -191,14 +221,16 @@ static void test_params(void **state)
     assert_string_equal(source_of(&nb, 0), "# Parameters\na = 1\n");
     hutch_notebook_done(&nb);
 
-    nb = parse(BOOK("5", "{\"cell_type\": \"code\", \"id\": \"p\", \"metadata\": {\"tags\": [\"parameters\"]}, \"outputs\": [], \"source\": \"a = 0\"}"));
+    nb = parse(BOOK("5", "{\"cell_type\": \"code\", \"id\": \"p\", \"metadata\": {\"tags\": [\"parameters\"]}, "
+                         "\"outputs\": [], \"source\": \"a = 0\"}"));
     assert_int_equal(hutch_notebook_set_params(&nb, params, 1, &err), 0);
     assert_int_equal(nb.n_cells, 2);
     assert_string_equal(source_of(&nb, 1), "# Parameters\na = 1\n");
     assert_non_null(cJSON_GetObjectItem(nb.cells[1].value, "id"));
     hutch_notebook_done(&nb);
 
-    nb = parse(BOOK("4", CELL("") ", {\"cell_type\": \"code\", \"metadata\": {\"tags\": [\"parameters\"]}, \"outputs\": [], \"source\": \"2\"}, "
+    nb = parse(BOOK("4", CELL("") ", {\"cell_type\": \"code\", \"metadata\": {\"tags\": [\"parameters\"]}, "
+                                  "\"outputs\": [], \"source\": \"2\"}, "
                     CELL("") ", {\"cell_type\": \"raw\", \"metadata\": {}, \"source\": \"last\"}"));
     assert_int_equal(hutch_notebook_set_params(&nb, params, 1, &err), 0);
     assert_int_equal(nb.n_cells, 5);
@@ -213,7 +245,8 @@ static void test_results(void **state)
     struct notebook nb = parse(BOOK("4", CELL(", \"x\": 1")));
     const struct notebook_result result = {
         .execution_count = 7,
-        .outputs = "[{\"output_type\": \"display_data\", \"data\": {\"text/html\": \"a\\nb\", \"application/json\": [\"a\\nb\"], \"image/png\": "
+        .outputs = "[{\"output_type\": \"display_data\", \"data\": {\"text/html\": \"a\\nb\", \"application/json\": "
+                   "[\"a\\nb\"], \"image/png\": "
                    "\"AA\\n\"}, \"metadata\": {}, \"transient\": {\"display_id\": \"d\"}}]",
         .t_busy = 1.25,
         .t_idle = 1700000000.5,
@@ -226,24 +259,34 @@ static void test_results(void **state)
     assert_int_equal(hutch_notebook_add_error(&nb, 0, "Dead", "it died", &err), 0);
     assert_int_equal(hutch_notebook_set_language(&nb, "{\"name\": \"python\"}", &err), 0);
     assert_printed(&nb,
-                   "{\n \"cells\": [\n  {\n   \"cell_type\": \"code\",\n   \"execution_count\": 7,\n   \"metadata\": {\n    \"execution\": {\n"
-                   "     \"iopub.status.busy\": \"1970-01-01T00:00:01.250000Z\",\n     \"iopub.status.idle\": \"2023-11-14T22:13:20.500000Z\"\n    }\n"
-                   "   },\n   \"outputs\": [\n    {\n     \"data\": {\n      \"application/json\": [\n       \"a\\nb\"\n      ],\n"
-                   "      \"image/png\": \"AA\\n\",\n      \"text/html\": [\n       \"a\\n\",\n       \"b\"\n      ]\n     },\n"
-                   "     \"metadata\": {},\n     \"output_type\": \"display_data\"\n    },\n    {\n     \"ename\": \"Dead\",\n"
+                   "{\n \"cells\": [\n  {\n   \"cell_type\": \"code\",\n   \"execution_count\": 7,\n"
+                   "   \"metadata\": {\n    \"execution\": {\n"
+                   "     \"iopub.status.busy\": \"1970-01-01T00:00:01.250000Z\",\n"
+                   "     \"iopub.status.idle\": \"2023-11-14T22:13:20.500000Z\"\n    }\n"
+                   "   },\n   \"outputs\": [\n    {\n     \"data\": {\n      \"application/json\": [\n"
+                   "       \"a\\nb\"\n      ],\n"
+                   "      \"image/png\": \"AA\\n\",\n      \"text/html\": [\n       \"a\\n\",\n       \"b\"\n      ]\n"
+                   "     },\n"
+                   "     \"metadata\": {},\n     \"output_type\": \"display_data\"\n    },\n    {\n"
+                   "     \"ename\": \"Dead\",\n"
                    "     \"evalue\": \"it died\",\n     \"output_type\": \"error\",\n     \"traceback\": [\n"
-                   "      \"\\u001b[0;31mDead\\u001b[0m: it died\"\n     ]\n    }\n   ],\n   \"source\": [\n    \"1\"\n   ],\n   \"x\": 1\n  }\n ],\n"
-                   " \"metadata\": {\n  \"language_info\": {\n   \"name\": \"python\"\n  }\n },\n \"nbformat\": 4,\n \"nbformat_minor\": 4\n}\n");
+                   "      \"\\u001b[0;31mDead\\u001b[0m: it died\"\n     ]\n    }\n   ],\n   \"source\": [\n    \"1\"\n"
+                   "   ],\n   \"x\": 1\n  }\n ],\n"
+                   " \"metadata\": {\n  \"language_info\": {\n   \"name\": \"python\"\n  }\n },\n \"nbformat\": 4,\n"
+                   " \"nbformat_minor\": 4\n}\n");
 }
 
 static const char *shown(struct notebook *nb, size_t cell, int output)
 {
     struct cJSON *outputs = cJSON_GetObjectItem(nb->cells[cell].value, "outputs");
 
-    return cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetObjectItem(cJSON_GetArrayItem(outputs, output), "data"), "text/plain"));
+    return cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetObjectItem(cJSON_GetArrayItem(outputs, output), "data"),
+                                                    "text/plain"));
 }
 
-#define SHOWN(id, text) "{\"output_type\": \"display_data\", \"data\": {\"text/plain\": \"" text "\"}, \"metadata\": {}, \"transient\": {\"display_id\": \"" id "\"}}"
+#define SHOWN(id, text)                                                                                     \
+    "{\"output_type\": \"display_data\", \"data\": {\"text/plain\": \"" text "\"}, \"metadata\": {}, " \
+    "\"transient\": {\"display_id\": \"" id "\"}}"
 
 static void update(struct notebook *nb, const char *id, const char *text)
 {
@@ -299,8 +342,10 @@ static void test_updates_are_bounded(void **state)
     assert_int_equal(hutch_notebook_set_result(&nb, 0, &result, &err), 0);
     nb.output_bytes = NOTEBOOK_MAX_OUTPUTS - 300; /* room for one of the two */
     cJSON_AddStringToObject(data, "text/plain", "small");
-    cJSON_AddStringToObject(metadata, "k", "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
-                                           "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789");
+    cJSON_AddStringToObject(metadata, "k",
+                            "012345678901234567890123456789012345678901234567890123456789"
+                            "012345678901234567890123456789012345678901234567890123456789"
+                            "012345678901234567890123456789012345678901234567890123456789");
     assert_int_equal(hutch_notebook_update(&nb, "a", data, metadata, &err), 0);
     assert_int_equal(hutch_notebook_print(&nb, &text, NULL, &err), 0);
     assert_string_equal(strstr(text, "0123456789") ? "shown once" : "", "shown once");
@@ -314,7 +359,8 @@ static void test_updates_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_kept),   cmocka_unit_test(test_ids),     cmocka_unit_test(test_which_are_executed),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_kept),   cmocka_unit_test(test_ids),
+            cmocka_unit_test(test_which_are_executed),
         cmocka_unit_test(test_params),  cmocka_unit_test(test_results), cmocka_unit_test(test_updates),
         cmocka_unit_test(test_updates_are_bounded),
     };

@@ -15,10 +15,12 @@
 /* RFC 4648, section 10. */
 static const struct {
     const char *bytes, *text;
-} pairs[] = { { "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" }, { "foo", "Zm9v" }, { "foob", "Zm9vYg==" }, { "fooba", "Zm9vYmE=" },
+} pairs[] = { { "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" }, { "foo", "Zm9v" }, { "foob", "Zm9vYg==" },
+              { "fooba", "Zm9vYmE=" },
               { "foobar", "Zm9vYmFy" }, { "\xff\xfe\xfd", "//79" }, { "\xfb\xef", "++8=" } };
 
-static const char *const refused[] = { "Z", "Zg", "Zg=", "Zg===", "Z===", "====", "Zh==", "Zm9=", "Zg==Zg==", "Zm 9v", "Zm9v\r", "Zm9\xc3\xa9",
+static const char *const refused[] = { "Z", "Zg", "Zg=", "Zg===", "Z===", "====", "Zh==", "Zm9=", "Zg==Zg==", "Zm 9v",
+                                       "Zm9v\r", "Zm9\xc3\xa9",
                                        "Zm-_", "=Zm9", "Zg=a" };
 
 static void test_pairs(void **state)

@@ -202,17 +202,20 @@ static void test_objects(void **state)
         { "{'x':5,'set':'yes'}", "file 'x': at $.set: expected true or false, got \"yes\"" },
         { "{'x':5,'set':1}", "file 'x': at $.set: expected true or false, got 1" },
         { "{'x':5,'list':7}", "file 'x': at $.list: expected an array, got 7" },
-        { "{'x':5,'list':[1,2,true]}", "file 'x': at $.list[2]: expected a whole number 0..9007199254740992, got true" },
+        { "{'x':5,'list':[1,2,true]}",
+          "file 'x': at $.list[2]: expected a whole number 0..9007199254740992, got true" },
         { "{'x':5,'list':[1,2,3,4]}", "file 'x': at $.list: more than 3 entries" },
         { "{'x':5,'list':[9007199254740994]}",
           "file 'x': at $.list[0]: expected a whole number 0..9007199254740992, got 9007199254740994" },
         { "{'x':5,'map':{'a':1,'a':2}}", "file 'x': at $.map.a: this key is there twice" },
         { "{'x':5,'map':{'b c':'x'}}",
           "file 'x': at $.map[\"b c\"]: expected a whole number 0..9007199254740992, got \"x\"" },
-        { "{'x':5,'map':{'':'x'}}", "file 'x': at $.map[\"\"]: expected a whole number 0..9007199254740992, got \"x\"" },
+        { "{'x':5,'map':{'':'x'}}",
+          "file 'x': at $.map[\"\"]: expected a whole number 0..9007199254740992, got \"x\"" },
         { "{'x':5,'map':{'a':1,'b':1,'c':1,'d':1}}", "file 'x': at $.map: more than 3 entries" },
         { "{'x':'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'}",
-          "file 'x': at $.x: expected a whole number 1..100, got \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"\xe2\x80\xa6" },
+          "file 'x': at $.x: expected a whole number 1..100, got "
+          "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"\xe2\x80\xa6" },
     };
 
     (void)state;
@@ -228,7 +231,8 @@ static void test_objects(void **state)
         root = hutch_json_root(&doc);
         rc = hutch_json_object(&root, fields, ARRAY_SIZE(fields), &point, &err);
         if (cases[i].want ? rc != -1 || strcmp(err.msg, cases[i].want) != 0 : rc != 0)
-            fail_msg("%s: got %d '%s', wanted '%s'", cases[i].text, rc, err.msg, cases[i].want ? cases[i].want : "success");
+            fail_msg("%s: got %d '%s', wanted '%s'", cases[i].text, rc, err.msg, cases[i].want ? cases[i].want
+                                                                                               : "success");
         if (i == 0) {
             assert_int_equal(point.x, 5);
             assert_string_equal(point.name, "abcde");

@@ -1,4 +1,5 @@
-/* test_nbjson.c - notebooks' JSON, byte for byte as Python writes it: fixed cases here, random ones against python3 itself. */
+/* test_nbjson.c - notebooks' JSON, byte for byte as Python writes it: fixed cases here, random ones against python3
+ * itself. */
 #include "sandbox/fd.h"
 #include "runtime/text/nbjson.h"
 #include "tests/unit/place.h"
@@ -18,7 +19,8 @@
 
 #include <cmocka.h>
 
-static char *rewrite(const char *text, size_t len, const struct nbjson_bounds *bounds, enum nbjson_form form, struct hutch_err *err)
+static char *rewrite(const char *text, size_t len, const struct nbjson_bounds *bounds, enum nbjson_form form,
+                     struct hutch_err *err)
 {
     cJSON *root = NULL;
     char *again;
@@ -39,8 +41,10 @@ static const struct { const char *text, *compact; } same_value[] = {
     { " {} ", "{}" }, { "[]", "[]" }, { "null", "null" }, { "[true,false]", "[true,false]" },
     { "{\"b\":1,\"a\":[{},[]]}", "{\"a\":[{},[]],\"b\":1}" },
     /* numbers: Python's int and float */
-    { "1.0", "1.0" }, { "1e5", "100000.0" }, { "1.50", "1.5" }, { "1E400", "Infinity" }, { "-1e400", "-Infinity" }, { "1e16", "1e+16" },
-    { "1e15", "1000000000000000.0" }, { "123456789012345678901234567890", "123456789012345678901234567890" }, { "-0", "0" },
+    { "1.0", "1.0" }, { "1e5", "100000.0" }, { "1.50", "1.5" }, { "1E400", "Infinity" }, { "-1e400", "-Infinity" },
+        { "1e16", "1e+16" },
+    { "1e15", "1000000000000000.0" }, { "123456789012345678901234567890", "123456789012345678901234567890" },
+    { "-0", "0" },
     { "-0.0", "-0.0" }, { "0.0001", "0.0001" }, { "0.00001", "1e-05" }, { "1.5e-7", "1.5e-07" }, { "0.1", "0.1" },
     { "5e-324", "5e-324" }, { "1e-400", "0.0" }, { "1.7976931348623157e308", "1.7976931348623157e+308" },
     { "2.2250738585072014e-308", "2.2250738585072014e-308" }, { "9007199254740993.0", "9007199254740992.0" },
@@ -61,7 +65,8 @@ static void test_values(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(same_value); i++) {
         struct hutch_err err = { 0 };
-        auto_free char *got = rewrite(same_value[i].text, strlen(same_value[i].text), &NBJSON_NOTEBOOK, NBJSON_COMPACT, &err);
+        auto_free char *got = rewrite(same_value[i].text, strlen(same_value[i].text), &NBJSON_NOTEBOOK, NBJSON_COMPACT,
+                                      &err);
 
         if (got == NULL)
             fail_msg("%s: %s", same_value[i].text, err.msg);
@@ -82,17 +87,24 @@ static void test_file_form(void **state)
 static const struct { const char *text, *message; } broken[] = {
     { "", "line 1, column 1: the text ends where a value should stand" },
     { "{\"a\": 1,\n \"ä\": tru}", "line 2, column 7: expected a value" },
-    { "[1,]", "line 1, column 4: expected a value" }, { "{\"a\":1,}", "line 1, column 8: expected a key in double quotes" },
+    { "[1,]", "line 1, column 4: expected a value" },
+    { "{\"a\":1,}", "line 1, column 8: expected a key in double quotes" },
     { "{\"a\" 1}", "line 1, column 6: expected ':' after a key" }, { "[1 2]", "line 1, column 4: expected ',' or ']'" },
-    { "{\"a\":1", "line 1, column 7: the text ends within an object" }, { "01", "a number cannot start with 0 and go on" },
-    { "1.", "line 1, column 3: expected a digit" }, { "1e+", "expected a digit" }, { "-", "expected a digit" }, { "+1", "expected a value" },
+    { "{\"a\":1", "line 1, column 7: the text ends within an object" },
+    { "01", "a number cannot start with 0 and go on" },
+    { "1.", "line 1, column 3: expected a digit" }, { "1e+", "expected a digit" }, { "-", "expected a digit" },
+    { "+1", "expected a value" },
     { ".5", "expected a value" }, { "1 1", "line 1, column 3: something follows the end of the value" },
-    { "\"a", "the string does not end" }, { "\"a\\\"", "the string does not end" }, { "\"\t\"", "a control character in a string" },
+    { "\"a", "the string does not end" }, { "\"a\\\"", "the string does not end" },
+    { "\"\t\"", "a control character in a string" },
     { "\"\\x\"", "unknown escape in a string" }, { "\"\\u12g4\"", "expected four hexadecimal digits after \\u" },
-    { "\"\\ud800\"", "half a surrogate pair" }, { "\"\\ud800\\u0041\"", "half a surrogate pair" }, { "\"\\udc00\"", "half a surrogate pair" },
+    { "\"\\ud800\"", "half a surrogate pair" }, { "\"\\ud800\\u0041\"", "half a surrogate pair" },
+    { "\"\\udc00\"", "half a surrogate pair" },
     { "\"\\ud800\\ud", "half a surrogate pair" },
-    { "\"\xff\"", "a byte that is not UTF-8" }, { "\"\xc0\x80\"", "a byte that is not UTF-8" }, { "\"\xed\xa0\x80\"", "a byte that is not UTF-8" },
-    { "\"\xe2\x82", "a byte that is not UTF-8" }, { "\xef\xbb\xbf{}", "line 1, column 1: a byte order mark" }, { "'a'", "expected a value" },
+    { "\"\xff\"", "a byte that is not UTF-8" }, { "\"\xc0\x80\"", "a byte that is not UTF-8" },
+    { "\"\xed\xa0\x80\"", "a byte that is not UTF-8" },
+    { "\"\xe2\x82", "a byte that is not UTF-8" }, { "\xef\xbb\xbf{}", "line 1, column 1: a byte order mark" },
+    { "'a'", "expected a value" },
     { "nul", "expected a value" }, { "[\xc2\xa0]", "expected a value" },
 };
 
@@ -113,19 +125,22 @@ static void test_broken(void **state)
 
 static void test_bounds(void **state)
 {
-    const struct nbjson_bounds small = { .max_len = 20, .max_depth = 3, .max_nodes = 5 }, strict = { .max_len = 1000, .max_depth = 9,
-                                                                                                  .max_nodes = 99, .is_strict = true };
+    const struct nbjson_bounds small = { .max_len = 20, .max_depth = 3, .max_nodes = 5 };
+    const struct nbjson_bounds strict = { .max_len = 1000, .max_depth = 9, .max_nodes = 99, .is_strict = true };
     static const struct { bool is_strict; const char *text, *message; } cases[] = {
         { false, "[[[1]]]", NULL }, { false, "[[[[]]]]", "nested too deeply" }, { false, "[1,2,3,4]", NULL },
         { false, "[1,2,3,4,5]", "more values than allowed" }, { false, "[                  ]", NULL },
-        { false, "[                   ]", "21 bytes are more than 20" }, { true, "[1e308]", NULL }, { true, "[1e309]", "too large" },
-        { true, "NaN", "expected a value" }, { true, "[-Infinity]", "expected a digit" }, { true, "Infinity", "expected a value" },
+        { false, "[                   ]", "21 bytes are more than 20" }, { true, "[1e308]", NULL },
+        { true, "[1e309]", "too large" },
+        { true, "NaN", "expected a value" }, { true, "[-Infinity]", "expected a digit" },
+        { true, "Infinity", "expected a value" },
     };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct hutch_err err = { 0 };
-        auto_free char *got = rewrite(cases[i].text, strlen(cases[i].text), cases[i].is_strict ? &strict : &small, NBJSON_COMPACT, &err);
+        auto_free char *got = rewrite(cases[i].text, strlen(cases[i].text), cases[i].is_strict ? &strict : &small,
+                                      NBJSON_COMPACT, &err);
 
         if ((got == NULL) != (cases[i].message != NULL) || (got == NULL && strstr(err.msg, cases[i].message) == NULL))
             fail_msg("%s: %s %s", cases[i].text, got ? got : "", err.msg);
@@ -135,7 +150,8 @@ static void test_bounds(void **state)
 /* A million arrays do not become a million nodes, and are checked nevertheless. */
 static void test_raw(void **state)
 {
-    const struct nbjson_bounds bounds = { .max_len = 1000, .max_depth = 5, .max_nodes = 6, .raw_depth = 2, .is_strict = true };
+    const struct nbjson_bounds bounds = { .max_len = 1000, .max_depth = 5, .max_nodes = 6, .raw_depth = 2,
+                                          .is_strict = true };
     static const char text[] = "{\"d\":{\"b\":[1, [2],\"\\u0000\"],\"a\":{\"y\":1,\"x\":2.50}},\"c\":\"é\",\"b\":[1]}";
     struct hutch_err err = { 0 };
     auto_free char *got = rewrite(text, strlen(text), &bounds, NBJSON_COMPACT, &err);
@@ -165,7 +181,8 @@ static void test_cjson_items(void **state)
     cJSON_AddItemToObject(root, "u", hutch_nbjson_string("a\0\xe2\x82" "b", 5));
     cJSON_AddItemToObject(root, "t", cJSON_CreateNumber(1e300));
     got = hutch_nbjson_print(root, NBJSON_COMPACT, NULL);
-    assert_string_equal(got, "{\"t\":1e+300,\"u\":\"a\\u0000\xef\xbf\xbd" "b\",\"v\":[1],\"w\":-9007199254740992,\"x\":\"a\xef\xbf\xbd\\\"b\","
+    assert_string_equal(got, "{\"t\":1e+300,\"u\":\"a\\u0000\xef\xbf\xbd" "b\",\"v\":[1],\"w\":-9007199254740992,"
+                                                                          "\"x\":\"a\xef\xbf\xbd\\\"b\","
                              "\"y\":0.1,\"z\":3}");
     assert_true(hutch_nbjson_get_integer(cJSON_GetObjectItem(root, "w"), &value) && value == -(1ll << 53));
     assert_true(hutch_nbjson_get_integer(cJSON_GetObjectItem(root, "z"), &value) && value == 3);
@@ -178,7 +195,8 @@ static void test_cjson_items(void **state)
 static void test_integers(void **state)
 {
     static const struct { const char *text; bool is_integer; int64_t value; } cases[] = {
-        { "4", true, 4 }, { "-7", true, -7 }, { "9223372036854775807", true, INT64_MAX }, { "9223372036854775808", false, 0 },
+        { "4", true, 4 }, { "-7", true, -7 }, { "9223372036854775807", true, INT64_MAX },
+            { "9223372036854775808", false, 0 },
         { "4.0", false, 0 }, { "4e0", false, 0 }, { "NaN", false, 0 }, { "\"4\"", false, 0 }, { "null", false, 0 },
     };
 
@@ -188,7 +206,8 @@ static void test_integers(void **state)
         cJSON *root = NULL;
         int64_t value = 0;
 
-        assert_int_equal(hutch_nbjson_parse("x", cases[i].text, strlen(cases[i].text), &NBJSON_NOTEBOOK, &root, &err), 0);
+        assert_int_equal(hutch_nbjson_parse("x", cases[i].text, strlen(cases[i].text), &NBJSON_NOTEBOOK, &root, &err),
+                         0);
         assert_int_equal(hutch_nbjson_get_integer(root, &value), cases[i].is_integer);
         assert_int_equal(value, cases[i].value);
         cJSON_Delete(root);
@@ -218,7 +237,8 @@ static const struct { const char *text, *lines; } line_cases[] = {
     { "\"\\r\\n\\n\\r\"", "[\"\\r\\n\",\"\\n\",\"\\r\"]" }, { "\"a\\u000bb\\u000cc\\u001cd\\u001de\\u001ef\\u001fg\"",
       "[\"a\\u000b\",\"b\\f\",\"c\\u001c\",\"d\\u001d\",\"e\\u001e\",\"f\\u001fg\"]" },
     { "\"a\\u0085b\\u2028c\\u2029d\"", "[\"a\xc2\x85\",\"b\xe2\x80\xa8\",\"c\xe2\x80\xa9\",\"d\"]" },
-    { "\"\\u0000\\n\\u0000\"", "[\"\\u0000\\n\",\"\\u0000\"]" }, { "\"\xc2\x84\xe2\x80\xaa\"", "[\"\xc2\x84\xe2\x80\xaa\"]" },
+    { "\"\\u0000\\n\\u0000\"", "[\"\\u0000\\n\",\"\\u0000\"]" },
+    { "\"\xc2\x84\xe2\x80\xaa\"", "[\"\xc2\x84\xe2\x80\xaa\"]" },
 };
 
 static void test_lines(void **state)
@@ -229,7 +249,8 @@ static void test_lines(void **state)
         struct hutch_err err = { 0 };
         auto_free char *got = NULL;
 
-        assert_int_equal(hutch_nbjson_parse("x", line_cases[i].text, strlen(line_cases[i].text), &NBJSON_NOTEBOOK, &text, &err), 0);
+        assert_int_equal(hutch_nbjson_parse("x", line_cases[i].text, strlen(line_cases[i].text), &NBJSON_NOTEBOOK,
+                                            &text, &err), 0);
         lines = hutch_nbjson_split_lines(text);
         got = hutch_nbjson_print(lines, NBJSON_COMPACT, NULL);
         assert_string_equal(got, line_cases[i].lines);
@@ -243,14 +264,22 @@ static void test_lines(void **state)
 
 static void test_bundles(void **state)
 {
-    static const char json[] = "{\"text/plain\":\"a\\nb\",\"image/svg+xml\":\"<svg>\\n\",\"application/javascript\":\"x\\n\","
-                               "\"image/png\":\"AA\\n\",\"application/json\":[\"a\\n\",\"b\"],\"application/vnd.x+json\":\"a\\nb\","
-                               "\"text/html\":[\"a\\n\",\"b\"],\"application/pdf\":[\"A\\n\",\"B\"],\"text/x\":[1],\"text/y\":[]}";
-    static const char split[] = "{\"application/javascript\":[\"x\\n\"],\"application/json\":[\"a\\n\",\"b\"],\"application/pdf\":[\"A\\n\",\"B\"],"
-                                "\"application/vnd.x+json\":\"a\\nb\",\"image/png\":\"AA\\n\",\"image/svg+xml\":[\"<svg>\\n\"],"
-                                "\"text/html\":[\"a\\n\",\"b\"],\"text/plain\":[\"a\\n\",\"b\"],\"text/x\":[1],\"text/y\":[]}";
-    static const char joined[] = "{\"application/javascript\":\"x\\n\",\"application/json\":[\"a\\n\",\"b\"],\"application/pdf\":\"A\\nB\","
-                                 "\"application/vnd.x+json\":\"a\\nb\",\"image/png\":\"AA\\n\",\"image/svg+xml\":\"<svg>\\n\","
+    static const char json[] = "{\"text/plain\":\"a\\nb\",\"image/svg+xml\":\"<svg>\\n\","
+                               "\"application/javascript\":\"x\\n\","
+                               "\"image/png\":\"AA\\n\",\"application/json\":[\"a\\n\",\"b\"],"
+                               "\"application/vnd.x+json\":\"a\\nb\","
+                               "\"text/html\":[\"a\\n\",\"b\"],\"application/pdf\":[\"A\\n\",\"B\"],\"text/x\":[1],"
+                               "\"text/y\":[]}";
+    static const char split[] = "{\"application/javascript\":[\"x\\n\"],\"application/json\":[\"a\\n\",\"b\"],"
+                                "\"application/pdf\":[\"A\\n\",\"B\"],"
+                                "\"application/vnd.x+json\":\"a\\nb\",\"image/png\":\"AA\\n\","
+                                "\"image/svg+xml\":[\"<svg>\\n\"],"
+                                "\"text/html\":[\"a\\n\",\"b\"],\"text/plain\":[\"a\\n\",\"b\"],\"text/x\":[1],"
+                                "\"text/y\":[]}";
+    static const char joined[] = "{\"application/javascript\":\"x\\n\",\"application/json\":[\"a\\n\",\"b\"],"
+                                 "\"application/pdf\":\"A\\nB\","
+                                 "\"application/vnd.x+json\":\"a\\nb\",\"image/png\":\"AA\\n\","
+                                 "\"image/svg+xml\":\"<svg>\\n\","
                                  "\"text/html\":\"a\\nb\",\"text/plain\":\"a\\nb\",\"text/x\":[1],\"text/y\":\"\"}";
     struct hutch_err err = { 0 };
     cJSON *data = NULL;
@@ -286,8 +315,10 @@ static uint32_t below(uint32_t bound)
 
 static void put_random_string(FILE *to)
 {
-    static const char *const parts[] = { "a", "Z", "\\n", "\\r", "\\u0000", "\\u001f", "\\u0085", "\\u2028", "é", "漢", "😀", "\\ud83d\\ude00",
-                                         "\\/", "\\\"", "\\\\", "\x7f", "\\uFFFF", "\\ue000", "\\b", "\\f", "\\t", "\\u0041", " ", "\xc2\x85" };
+    static const char *const parts[] = { "a", "Z", "\\n", "\\r", "\\u0000", "\\u001f", "\\u0085", "\\u2028", "é", "漢",
+                                         "😀", "\\ud83d\\ude00",
+                                         "\\/", "\\\"", "\\\\", "\x7f", "\\uFFFF", "\\ue000", "\\b", "\\f", "\\t",
+                                         "\\u0041", " ", "\xc2\x85" };
 
     fputc('"', to);
     for (uint32_t n = below(5); n > 0; n--)
@@ -297,10 +328,12 @@ static void put_random_string(FILE *to)
 
 static void put_random_double(FILE *to)
 {
-    union { uint64_t bits; double value; } number = { .bits = (uint64_t)below(1u << 31) << 33 ^ (uint64_t)below(1u << 31) << 12 ^ below(1u << 31) };
+    uint64_t high = below(1u << 31), middle = below(1u << 31);
+    union { uint64_t bits; double value; } number = { .bits = high << 33 ^ middle << 12 ^ below(1u << 31) };
 
     switch (below(4)) {
-    case 0: number.value = ldexp(1, (int)below(2140) - 1080); break; /* powers of two, where the neighbours are not as far on either side */
+    /* powers of two, where the neighbours are not as far on either side */
+    case 0: number.value = ldexp(1, (int)below(2140) - 1080); break;
     case 1: number.value = (double)below(100000) / 1000; break;
     default: break;
     }
@@ -335,7 +368,8 @@ static void put_random_number(FILE *to)
 
 static void put_random_value(FILE *to, unsigned depth)
 {
-    static const char *const words[] = { "null", "true", "false", "NaN", "Infinity", "-Infinity", "{}", "[]", " { } ", "[\n]" };
+    static const char *const words[] = { "null", "true", "false", "NaN", "Infinity", "-Infinity", "{}", "[]", " { } ",
+                                         "[\n]" };
     uint32_t kind = below(depth > 5 ? 3 : 6);
 
     if (kind == 0) {
@@ -365,7 +399,8 @@ static void put_random_value(FILE *to, unsigned depth)
 static const char python[] =
     "import json, sys\n"
     "for line in sys.stdin.buffer.read().decode().split('\\x1e')[:-1]:\n"
-    "    sys.stdout.buffer.write((json.dumps(json.loads(line), indent=1, sort_keys=True, ensure_ascii=False) + '\\n\\x1e').encode())\n";
+    "    sys.stdout.buffer.write((json.dumps(json.loads(line), indent=1, sort_keys=True, ensure_ascii=False) + "
+    "'\\n\\x1e').encode())\n";
 
 static void test_as_python(void **state)
 {
@@ -411,7 +446,8 @@ static void test_as_python(void **state)
 
 static void test_mutations(void **state)
 {
-    static const struct nbjson_bounds bounds = { .max_len = 4096, .max_depth = 20, .max_nodes = 200 }, raw = { 4096, 20, 200, 2, true };
+    static const struct nbjson_bounds bounds = { .max_len = 4096, .max_depth = 20, .max_nodes = 200 },
+        raw = { 4096, 20, 200, 2, true };
     unsigned taken = 0;
 
     (void)state;

@@ -30,7 +30,8 @@ static void run_cases(parse_fn *parse, const struct parse_case *cases, size_t n)
 
         if (cases[i].errnum == 0) {
             if (rc != 0 || got != cases[i].want)
-                fail_msg("'%s': got %d, %" PRIu64 " (%s), wanted %" PRIu64, cases[i].text, rc, got, err.msg, cases[i].want);
+                fail_msg("'%s': got %d, %" PRIu64 " (%s), wanted %" PRIu64, cases[i].text, rc, got, err.msg,
+                         cases[i].want);
             assert_int_equal(err.errnum, -1);
             continue;
         }
@@ -98,7 +99,8 @@ static void test_durations(void **state)
         { "0.5ms", 1, 0, NULL },
         { "18446744073709551615ms", UINT64_MAX, 0, NULL },
         { "18446744073709551615s", 0, ERANGE, "'18446744073709551615s' is too large for a duration" },
-        { "-5s", 0, EINVAL, "'-5s' is not a duration: write a number of seconds, or one with ms, s, m, h or d as in 500ms" },
+        { "-5s", 0, EINVAL, "'-5s' is not a duration: write a number of seconds, or one with ms, s, m, h or d as in "
+                            "500ms" },
         { "", 0, EINVAL, NULL },
         { "s", 0, EINVAL, NULL },
         { "1m30s", 0, EINVAL, NULL },
@@ -136,7 +138,8 @@ static void test_u64(void **state)
         { "007", 7, 0, NULL },
         { "18446744073709551615", UINT64_MAX, 0, NULL },
         { "18446744073709551616", 0, ERANGE, "'18446744073709551616' is too large for a whole number" },
-        { "-1", 0, EINVAL, "'-1' is not a whole number: write digits only, as in 64" }, /* strtoull(3) would wrap around */
+        /* strtoull(3) would wrap around */
+        { "-1", 0, EINVAL, "'-1' is not a whole number: write digits only, as in 64" },
         { "1.0", 0, EINVAL, NULL },
         { "64k", 0, EINVAL, NULL },
         { "6 4", 0, EINVAL, NULL },
