@@ -255,7 +255,8 @@ void hutch_pools_configure(struct pools *pools)
 void hutch_pools_done(struct pools *pools)
 {
     for (unsigned i = 0; i < pools->configs->n; i++)
-        hutch_loop_set_deadline(&pools->core->loop, &pools->list[i].clock, LOOP_NEVER);
+        if (pools->list[i].pools) /* not where the engine could not be opened: there are no pools yet */
+            hutch_loop_set_deadline(&pools->core->loop, &pools->list[i].clock, LOOP_NEVER);
 }
 
 void hutch_pools_refill(struct pools *pools)
