@@ -40,8 +40,8 @@ void hutch_engine_copy_sized(void *to, size_t to_size, const void *from)
     memcpy(to, from, from_size < to_size ? from_size : to_size);
 }
 
-/* The fields of the first version. A program of that time calls these functions with structs of that size; one of today
- * has the macros instead. */
+/* The fields of the first version. A program of that time calls these functions with structs of that size; one of
+ * today has the macros instead. */
 #define FIRST_SIZE(type, last) (offsetof(struct type, last) + sizeof(((struct type *)0)->last))
 
 static void init_struct(void *p, size_t size)
@@ -70,7 +70,7 @@ void (hutch_cell_init)(struct hutch_cell *cell)
     init_struct(cell, FIRST_SIZE(hutch_cell, user));
 }
 
-/* --- open -------------------------------------------------------------------------------------------------------------- */
+/* --- open ------------------------------------------------------------------------------------------------------- */
 
 static int set_text(char **to, const char *text, struct hutch_err *err)
 {
@@ -83,7 +83,8 @@ static int find_launcher(const char *given, char **ret, struct hutch_err *err)
     const char *path = given ? given : from_env && *from_env ? from_env : HUTCH_PREFIX "/libexec/hutch-launcher";
 
     if (access(path, X_OK) < 0)
-        return hutch_err_set(err, errno, "find the helper program '%s'%s", path, given ? "" : " (HUTCH_LAUNCHER can name it)");
+        return hutch_err_set(err, errno, "find the helper program '%s'%s", path,
+                             given ? "" : " (HUTCH_LAUNCHER can name it)");
     return set_text(ret, path, err);
 }
 
@@ -198,7 +199,8 @@ static int make_zygote_spec(struct hutch_engine *engine, struct sandbox_spec *re
     for (const struct guest_file *f = hutch_guest_zygote(); rc == 0 && f->target; f++)
         rc = hutch_spec_add_file(ret, f->target, f->data, f->len, 0444, err);
     if (rc == 0)
-        rc = hutch_spec_add_file(ret, GUEST_ZYGOTE_PRELOAD, engine->configs.list[0].text, engine->configs.list[0].text_len, 0444, err);
+        rc = hutch_spec_add_file(ret, GUEST_ZYGOTE_PRELOAD, engine->configs.list[0].text,
+                                 engine->configs.list[0].text_len, 0444, err);
     if (rc == 0)
         rc = hutch_spec_set_list(&ret->argv, argv, ARRAY_SIZE(argv), err);
     if (rc < 0)
@@ -225,8 +227,8 @@ static int make_templates(struct hutch_engine *engine, struct hutch_err *err)
     return engine->zygote_template ? 0 : -1;
 }
 
-static int open_engine(const struct hutch_engine_options *options, const struct profile *profile, struct hutch_engine **ret,
-                       struct hutch_err *err)
+static int open_engine(const struct hutch_engine_options *options, const struct profile *profile,
+                       struct hutch_engine **ret, struct hutch_err *err)
 {
     struct hutch_engine *engine = calloc(1, sizeof(*engine));
 
@@ -236,8 +238,8 @@ static int open_engine(const struct hutch_engine_options *options, const struct 
     engine->image_lockfd = -1;
     hutch_engine_connect(engine);
     if (hutch_profile_copy(profile, &engine->profile, err) < 0 ||
-        find_launcher(options->launcher, &engine->helper.launcher_path, err) < 0 || hutch_spec_init(&engine->spec, err) < 0 ||
-        hutch_profile_build(profile, &engine->spec, err) < 0 ||
+        find_launcher(options->launcher, &engine->helper.launcher_path, err) < 0 ||
+        hutch_spec_init(&engine->spec, err) < 0 || hutch_profile_build(profile, &engine->spec, err) < 0 ||
         hutch_profile_set_root(profile, &engine->spec, &engine->image_lockfd, err) < 0 ||
         hutch_zygote_configs_read(&engine->configs, options->zygotes, options->n_zygotes, err) < 0 ||
         hutch_core_open(&engine->core, engine->profile.home, err) < 0 || find_cgroup(engine, err) < 0)
@@ -261,9 +263,16 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
     auto_free char *home = NULL;
 
     hutch_engine_copy_sized(&options, sizeof(options), given);
-    profile = (struct profile){ .home = options.home, .policy = options.policy, .policy_dir = find_policies(options.policy_dir),
-                                .image = options.image, .rootfs = options.rootfs, .workdir = options.workdir, .network = options.network,
-                                .env = options.env, .volumes = options.volumes, .tmpfs = options.tmpfs };
+    profile = (struct profile){ .home = options.home,
+                                .policy = options.policy,
+                                .policy_dir = find_policies(options.policy_dir),
+                                .image = options.image,
+                                .rootfs = options.rootfs,
+                                .workdir = options.workdir,
+                                .network = options.network,
+                                .env = options.env,
+                                .volumes = options.volumes,
+                                .tmpfs = options.tmpfs };
     if (!options.rootfs && options.image && options.image[0] == '/') {
         profile.rootfs = options.image;
         profile.image = NULL;
@@ -281,7 +290,7 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
     return open_engine(&options, &profile, ret, &err) < 0 ? hutch_engine_tell(error, &err, 0) : 0;
 }
 
-/* --- free --------------------------------------------------------------------------------------------------------------- */
+/* --- free ------------------------------------------------------------------------------------------------------- */
 
 void hutch_engine_free(struct hutch_engine *engine)
 {
@@ -305,7 +314,7 @@ void hutch_engine_free(struct hutch_engine *engine)
     free(engine);
 }
 
-/* --- use ---------------------------------------------------------------------------------------------------------------- */
+/* --- use -------------------------------------------------------------------------------------------------------- */
 
 int hutch_engine_fd(const struct hutch_engine *engine)
 {
@@ -331,7 +340,8 @@ int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *error
     return engine->core.is_broken ? hutch_engine_tell(error, &engine->core.why, 0) : 0;
 }
 
-int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *given, uint64_t *ret_id, struct hutch_error *error)
+int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *given, uint64_t *ret_id,
+                        struct hutch_error *error)
 {
     struct hutch_request request;
     struct engine_run *run;

@@ -1,9 +1,10 @@
-/* engine_events.c - what one part of the engine tells, passed on to the parts that it concerns. No part names another that is above it. */
+/* engine_events.c - what one part of the engine tells, passed on to the parts that it concerns. No part names another
+ * that is above it. */
 #include "runtime/lib/engine_priv.h"
 
 #include "sandbox/fd.h"
 
-/* --- helper processes ------------------------------------------------------------------------------------------------- */
+/* --- helper processes ------------------------------------------------------------------------------------------- */
 
 static void on_launcher(void *owner)
 {
@@ -38,7 +39,8 @@ static void on_opened(void *owner, uint32_t id, int fd, const struct hutch_err *
 {
     struct hutch_engine *engine = owner;
 
-    if (!hutch_templates_on_opened(&engine->templates, id, fd, why) && !hutch_slots_on_opened(&engine->slots, id, fd, why))
+    if (!hutch_templates_on_opened(&engine->templates, id, fd, why) &&
+        !hutch_slots_on_opened(&engine->slots, id, fd, why))
         hutch_fd_closep(&fd);
 }
 
@@ -67,7 +69,7 @@ static const struct helper_events helper_events = {
     .on_lost = on_lost_opener,
 };
 
-/* --- templates -------------------------------------------------------------------------------------------------------- */
+/* --- templates -------------------------------------------------------------------------------------------------- */
 
 static void on_template(void *owner, struct template *template)
 {
@@ -89,7 +91,7 @@ static void on_no_template(void *owner, struct template *template, const struct 
 
 static const struct template_events template_events = { .on_sent = on_template, .on_failed = on_no_template };
 
-/* --- zygotes ---------------------------------------------------------------------------------------------------------- */
+/* --- zygotes ---------------------------------------------------------------------------------------------------- */
 
 static void on_zygote(void *owner)
 {
@@ -137,7 +139,7 @@ static const struct zygote_events zygote_events = {
     .on_given_up = on_given_up,
 };
 
-/* ---------------------------------------------------------------------------------------------------------------------- */
+/* --- all of it -------------------------------------------------------------------------------------------------- */
 
 static void on_room(void *owner)
 {

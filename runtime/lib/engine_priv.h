@@ -42,8 +42,8 @@ void hutch_engine_connect(struct hutch_engine *engine);
 int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request *request, struct engine_run **ret,
                          struct hutch_err *err);
 /* What a session's sandboxes are made by. Its run executes cells with @token. */
-int hutch_request_accept_session(struct hutch_engine *engine, const struct hutch_session_options *options, const char *token,
-                                 struct engine_run **ret, struct hutch_err *err);
+int hutch_request_accept_session(struct hutch_engine *engine, const struct hutch_session_options *options,
+                                 const char *token, struct engine_run **ret, struct hutch_err *err);
 /* What a profile asks for in the engine's image, without program and /mnt/data. */
 int hutch_request_make_spec(const struct hutch_engine *engine, const struct profile *profile, struct sandbox_spec *ret,
                             struct hutch_err *err);

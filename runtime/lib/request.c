@@ -23,19 +23,19 @@
 #define INPUT_MAX_BYTES (256u << 20)
 #define CODE_TMPFS_BYTES (1u << 20) /* where the worker puts its program: WORKER_CODE_MAX and a page or two */
 
-/* What a running interpreter has read when it started, or its C library: such a run has one of its own. A '*' at the end stands for
- * any rest. */
+/* What a running interpreter has read when it started, or its C library: such a run has one of its own. A '*' at the
+ * end stands for any rest. */
 static const char *const read_at_start[] = {
-    "PYTHONHASHSEED", "PYTHONUTF8", "PYTHONOPTIMIZE", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHONNOUSERSITE", "PYTHONUSERBASE",
-    "PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONVERBOSE", "PYTHONDEBUG", "PYTHONINSPECT", "PYTHONSAFEPATH", "PYTHONPROFILEIMPORTTIME",
-    "PYTHONCOERCECLOCALE", "PYTHONNODEBUGRANGES", "PYTHONCASEOK", "PYTHONSTARTUP", "PYTHONDUMPREFS", "PYTHONEXECUTABLE",
-    "PYTHONWARNDEFAULTENCODING", "PYTHONMALLOCSTATS", "PYTHONLEGACYWINDOWSSTDIO", "LANG", "LANGUAGE", "LC_*", "LD_*", "MALLOC_*",
-    "GLIBC_TUNABLES",
+    "PYTHONHASHSEED", "PYTHONUTF8", "PYTHONOPTIMIZE", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHONNOUSERSITE",
+    "PYTHONUSERBASE", "PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONVERBOSE", "PYTHONDEBUG", "PYTHONINSPECT",
+    "PYTHONSAFEPATH", "PYTHONPROFILEIMPORTTIME", "PYTHONCOERCECLOCALE", "PYTHONNODEBUGRANGES", "PYTHONCASEOK",
+    "PYTHONSTARTUP", "PYTHONDUMPREFS", "PYTHONEXECUTABLE", "PYTHONWARNDEFAULTENCODING", "PYTHONMALLOCSTATS",
+    "PYTHONLEGACYWINDOWSSTDIO", "LANG", "LANGUAGE", "LC_*", "LD_*", "MALLOC_*", "GLIBC_TUNABLES",
 };
 /* … and what libraries have, which the first zygote may not have loaded. */
 static const char *const read_at_import[] = { "MPL*", "OPENBLAS_*", "OMP_*", "MKL_*", "NUMEXPR_*", "BLIS_*", "NPY_*" };
 
-static bool matches(const char *name, size_t len, const char *const *list, size_t n)
+static bool matches_any(const char *name, size_t len, const char *const *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         size_t want = strlen(list[i]);
@@ -54,7 +54,8 @@ static int check_list(const char *const *list, const char *what, struct hutch_er
     for (; list && list[n]; n++)
         bytes += strlen(list[n]) + 1;
     if (n > MAX_LIST || bytes > MAX_LIST_BYTES)
-        return hutch_err_set(err, EINVAL, "%zu %s of %zu bytes: at most %d of %u can be", n, what, bytes, MAX_LIST, MAX_LIST_BYTES);
+        return hutch_err_set(err, EINVAL, "%zu %s of %zu bytes: at most %d of %u can be", n, what, bytes, MAX_LIST,
+                             MAX_LIST_BYTES);
     return 0;
 }
 
@@ -69,7 +70,7 @@ static int check_env(const char *const *env, struct hutch_err *err)
     return 0;
 }
 
-/* --- the environment ----------------------------------------------------------------------------------------------- */
+/* --- the environment -------------------------------------------------------------------------------------------- */
 
 /* @base with @more over it: pointers into both, NULL-terminated; the caller frees the list. */
 static const char **merge_env(char *const *base, const char *const *more)
@@ -103,8 +104,8 @@ static bool needs_own_interpreter(const struct hutch_engine *engine, const char 
     for (; env && *env; env++) {
         size_t len = strcspn(*env, "=");
 
-        if (!matches(*env, len, read_at_start, ARRAY_SIZE(read_at_start)) &&
-            !(has_libraries && matches(*env, len, read_at_import, ARRAY_SIZE(read_at_import))))
+        if (!matches_any(*env, len, read_at_start, ARRAY_SIZE(read_at_start)) &&
+            !(has_libraries && matches_any(*env, len, read_at_import, ARRAY_SIZE(read_at_import))))
             continue;
         for (char *const *e = engine->spec.envp; *e; e++)
             if (strcmp(*e, *env) == 0) { /* it has it like that */
@@ -117,14 +118,15 @@ static bool needs_own_interpreter(const struct hutch_engine *engine, const char 
     return false;
 }
 
-/* A zygote waits while a child that shares its memory forks the worker inside the sandbox's cgroup. What a request asks for itself must
- * not make that long, nor have the kernel end both for its memory: such a program is executed by init. */
+/* A zygote waits while a child that shares its memory forks the worker inside the sandbox's cgroup. What a request
+ * asks for itself must not make that long, nor have the kernel end both for its memory: such a program is executed by
+ * init. */
 static bool is_cramped(const struct hutch_request *request)
 {
     return (request->cpus && request->cpus < 200) || (request->memory_bytes && request->memory_bytes < 64u << 20);
 }
 
-/* --- limits -------------------------------------------------------------------------------------------------------- */
+/* --- limits ----------------------------------------------------------------------------------------------------- */
 
 /* What @request asks for; 0: the policy's. */
 static uint64_t asked_limit(const struct hutch_request *request, size_t limit)
@@ -155,7 +157,8 @@ static int apply_limits(const struct hutch_request *request, bool built_in, cons
         if (!value || row->is_built_in != built_in)
             continue;
         if (policy[i] && value > policy[i])
-            return hutch_err_set(err, EINVAL, "%s of %" PRIu64 " is above the policy's %" PRIu64, row->field, value, policy[i]);
+            return hutch_err_set(err, EINVAL, "%s of %" PRIu64 " is above the policy's %" PRIu64, row->field, value,
+                                 policy[i]);
         if (refusal)
             return hutch_err_set(err, EINVAL, "%s of %" PRIu64 " is too %s", row->field, value, refusal);
         limits[i] = value;
@@ -163,7 +166,7 @@ static int apply_limits(const struct hutch_request *request, bool built_in, cons
     return 0;
 }
 
-/* --- specs ---------------------------------------------------------------------------------------------------------- */
+/* --- specs ------------------------------------------------------------------------------------------------------ */
 
 int hutch_request_make_spec(const struct hutch_engine *engine, const struct profile *profile, struct sandbox_spec *ret,
                             struct hutch_err *err)
@@ -197,12 +200,14 @@ int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_
     moved = *code;
     memmove(&spec->mounts[at + 2], &spec->mounts[at + 1], (spec->n_mounts - at - 2) * sizeof(moved));
     spec->mounts[at + 1] = moved;
-    return hutch_spec_add_mount(spec, MOUNT_BIND, engine->core.data_root, INSIDE_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
+    code = hutch_spec_add_mount(spec, MOUNT_BIND, engine->core.data_root, INSIDE_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA,
+                                err);
+    return code ? 0 : -1;
 }
 
 /* Another policy, or limits that a sandbox is built with. */
-static int make_own_spec(const struct hutch_engine *engine, const struct hutch_request *request, struct sandbox_spec *ret,
-                         struct hutch_err *err)
+static int make_own_spec(const struct hutch_engine *engine, const struct hutch_request *request,
+                         struct sandbox_spec *ret, struct hutch_err *err)
 {
     struct profile profile = engine->profile;
     uint64_t ignored[LIMIT_COUNT];
@@ -224,7 +229,7 @@ static int make_own_spec(const struct hutch_engine *engine, const struct hutch_r
     return hutch_request_make_spec(engine, &profile, ret, err);
 }
 
-/* --- the program ---------------------------------------------------------------------------------------------------- */
+/* --- the program ------------------------------------------------------------------------------------------------ */
 
 struct program {
     const char *language, *code, *name;
@@ -235,7 +240,9 @@ struct program {
 
 static int read_program(const struct hutch_request *request, struct program *ret, struct hutch_err *err)
 {
-    struct program p = { .language = request->language ? request->language : "python", .code = request->code, .name = request->name };
+    struct program p = { .language = request->language ? request->language : "python",
+                         .code = request->code,
+                         .name = request->name };
     const char *ending = p.language[0] ? hutch_program_ending(p.language) : "";
 
     if (!ending)
@@ -264,8 +271,8 @@ static int read_program(const struct hutch_request *request, struct program *ret
     return 0;
 }
 
-static int set_exec(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request, const struct program *p, struct sandbox_spec *spec,
-                    struct hutch_err *err)
+static int set_exec(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
+                    const struct program *p, struct sandbox_spec *spec, struct hutch_err *err)
 {
     char *const *args = (char *const *)request->args;
     const char *data = run->data_dir ? run->data_dir : engine->core.data_root;
@@ -286,7 +293,8 @@ static int set_exec(struct hutch_engine *engine, struct engine_run *run, const s
 
         rc = code ? hutch_program_set_code(spec, code, args, err) : hutch_err_set(err, ENOMEM, "keep the code");
     } else
-        rc = hutch_program_set_text(spec, p->language[0] ? p->language : NULL, p->name, p->code, p->code_len, args, err);
+        rc = hutch_program_set_text(spec, p->language[0] ? p->language : NULL, p->name, p->code, p->code_len, args,
+                                    err);
     if (rc < 0 || hutch_pyreport_attach(spec, INIT_REPORT_FD, err) < 0)
         return -1;
     return hutch_spec_add_mount(spec, MOUNT_BIND, data, INSIDE_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
@@ -308,8 +316,8 @@ static void lower_limits(struct engine_run *run, const struct hutch_request *req
     }
 }
 
-static int set_job(struct engine_run *run, const struct hutch_request *request, const struct program *p, const struct sandbox_spec *spec,
-                   struct hutch_err *err)
+static int set_job(struct engine_run *run, const struct hutch_request *request, const struct program *p,
+                   const struct sandbox_spec *spec, struct hutch_err *err)
 {
     auto_free const char **env = merge_env(spec->envp, request->env);
     char name[sizeof(PROGRAM_DIR) + 256];
@@ -337,10 +345,10 @@ static int set_job(struct engine_run *run, const struct hutch_request *request, 
     return 0;
 }
 
-/* --- cells ----------------------------------------------------------------------------------------------------------- */
+/* --- cells ------------------------------------------------------------------------------------------------------ */
 
-static int set_cells_job(struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec, const char *token,
-                         struct hutch_err *err)
+static int set_cells_job(struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec,
+                         const char *token, struct hutch_err *err)
 {
     auto_free const char **env = merge_env(spec->envp, request->env);
     char start[64];
@@ -353,21 +361,22 @@ static int set_cells_job(struct engine_run *run, const struct hutch_request *req
     return hutch_job_encode(&job, &run->job, &run->job_len, err);
 }
 
-/* Cells need an interpreter of a zygote's, with an interpreter in it. */
-static int check_for_cells(struct hutch_engine *engine, const struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec,
-                           struct hutch_err *err)
+/* Cells need an interpreter that is forked from a zygote, and what executes cells imported in it. */
+static int check_for_cells(struct hutch_engine *engine, const struct engine_run *run,
+                           const struct hutch_request *request, const struct sandbox_spec *spec, struct hutch_err *err)
 {
     if (is_cramped(request))
         return hutch_err_set(err, EINVAL, "cells need 64 MiB of memory and a fifth of a CPU at least");
     if (needs_own_interpreter(engine, request->env, engine->configs.list[run->zygote_index].n_modules > 0))
-        return hutch_err_set(err, EINVAL, "an interpreter for cells is there already, and a variable of the environment would have to be "
-                             "there when it starts (LANG, PYTHONHASHSEED, OMP_NUM_THREADS, …)");
+        return hutch_err_set(err, EINVAL, "an interpreter for cells is there already, and a variable of the "
+                             "environment would have to be there when it starts (LANG, PYTHONHASHSEED, "
+                             "OMP_NUM_THREADS, …)");
     if (spec->network != NETWORK_NONE)
         return hutch_err_set(err, EINVAL, "cells can only be executed without a network");
     return 0;
 }
 
-/* --- all of it ------------------------------------------------------------------------------------------------------- */
+/* --- all of it -------------------------------------------------------------------------------------------------- */
 
 /* Not of "/": all is within that. */
 static bool is_within(const char *path, const char *dir)
@@ -377,7 +386,8 @@ static bool is_within(const char *path, const char *dir)
     return len > 1 && strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-static int set_data_dir(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
+static int set_data_dir(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
+                        struct hutch_err *err)
 {
     const char *root;
     struct stat st;
@@ -395,19 +405,24 @@ static int set_data_dir(struct hutch_engine *engine, struct engine_run *run, con
     /* The tree that zygotes run is not for a program to write to. */
     root = engine->spec.rootfs_path;
     if (root && (is_within(run->data_dir, root) || is_within(root, run->data_dir)))
-        return hutch_err_set(err, EINVAL, "the data directory '%s' and the image's tree '%s' are one in the other", run->data_dir, root);
+        return hutch_err_set(err, EINVAL, "the data directory '%s' and the image's tree '%s' are one in the other",
+                             run->data_dir, root);
     return 0;
 }
 
-static int set_source(struct engine_run *run, const struct hutch_request *request, const struct program *p, struct hutch_err *err)
+static int set_source(struct engine_run *run, const struct hutch_request *request, const struct program *p,
+                      struct hutch_err *err)
 {
     if (request->input || p->is_input || request->rich)
         return hutch_err_set(err, EINVAL, "input_fd is for a program that reads it, and without another input");
     run->input.source_fd = fcntl(request->input_fd, F_DUPFD_CLOEXEC, 0);
-    return run->input.source_fd < 0 ? hutch_err_set(err, errno, "take the input from descriptor %d", request->input_fd) : 0;
+    if (run->input.source_fd < 0)
+        return hutch_err_set(err, errno, "take the input from descriptor %d", request->input_fd);
+    return 0;
 }
 
-static int set_input(struct engine_run *run, const struct hutch_request *request, const struct program *p, struct hutch_err *err)
+static int set_input(struct engine_run *run, const struct hutch_request *request, const struct program *p,
+                     struct hutch_err *err)
 {
     bool is_code = p->is_input && p->code_len > 0;
     const char *text = is_code ? p->code : request->input;
@@ -427,9 +442,9 @@ static int set_input(struct engine_run *run, const struct hutch_request *request
     return 0;
 }
 
-/* What cell_run runs and sessions have in common. */
-static int set_cells(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request, const char *token, bool has_cpu_rlimit,
-                     struct hutch_err *err)
+/* What runs of one cell and sessions have in common. */
+static int set_cells(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
+                     const char *token, bool has_cpu_rlimit, struct hutch_err *err)
 {
     const struct sandbox_spec *spec = &engine->spec;
     struct sandbox_spec own = { 0 };
@@ -444,8 +459,10 @@ static int set_cells(struct hutch_engine *engine, struct engine_run *run, const 
     run->grace_ms = spec->grace_ms;
     if (!has_cpu_rlimit)
         own.limits[LIMIT_CPU_TIME] = 0;
-    if (check_for_cells(engine, run, request, spec, err) < 0 || apply_limits(request, false, run->limits, run->limits, err) < 0 ||
-        set_cells_job(run, request, spec, token, err) < 0 || (has_own && hutch_request_make_worker(engine, &own, err) < 0)) {
+    if (check_for_cells(engine, run, request, spec, err) < 0 ||
+        apply_limits(request, false, run->limits, run->limits, err) < 0 ||
+        set_cells_job(run, request, spec, token, err) < 0 ||
+        (has_own && hutch_request_make_worker(engine, &own, err) < 0)) {
         hutch_spec_done(&own);
         return -1;
     }
@@ -455,7 +472,8 @@ static int set_cells(struct hutch_engine *engine, struct engine_run *run, const 
     return run->template ? 0 : -1;
 }
 
-static int set_cell_run(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request, const struct program *p, struct hutch_err *err)
+static int set_cell_run(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
+                        const struct program *p, struct hutch_err *err)
 {
     if (!p->is_python || request->name || (request->args && request->args[0]) || request->input)
         return hutch_err_set(err, EINVAL, "a rich run is Python code without name, arguments and input");
@@ -467,7 +485,8 @@ static int set_cell_run(struct hutch_engine *engine, struct engine_run *run, con
     return set_cells(engine, run, request, hutch_cell_run_token(run), true, err);
 }
 
-static int set_execution(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request, struct hutch_err *err)
+static int set_execution(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
+                         struct hutch_err *err)
 {
     struct sandbox_spec own = { 0 };
     const struct sandbox_spec *spec = &engine->spec;
@@ -517,9 +536,10 @@ fail:
     return -1;
 }
 
-/* --- sessions -------------------------------------------------------------------------------------------------------- */
+/* --- sessions --------------------------------------------------------------------------------------------------- */
 
-static int set_session(struct hutch_engine *engine, struct engine_run *run, const struct hutch_session_options *options, const char *token, struct hutch_err *err)
+static int set_session(struct hutch_engine *engine, struct engine_run *run, const struct hutch_session_options *options,
+                       const char *token, struct hutch_err *err)
 {
     struct hutch_request request = {
         .policy = options->policy,
@@ -531,8 +551,8 @@ static int set_session(struct hutch_engine *engine, struct engine_run *run, cons
 
     for (size_t i = 0; i < LIMIT_COUNT; i++)
         if (hutch_limit_rows[i].session_at)
-            memcpy((char *)&request + hutch_limit_rows[i].request_at, (const char *)options + hutch_limit_rows[i].session_at,
-                   sizeof(uint64_t));
+            memcpy((char *)&request + hutch_limit_rows[i].request_at,
+                   (const char *)options + hutch_limit_rows[i].session_at, sizeof(uint64_t));
     if (zygote < 0)
         return hutch_err_set(err, EINVAL, "there is no zygote '%s'", options->zygote);
     run->zygote_index = (unsigned)zygote;
@@ -552,8 +572,8 @@ static struct engine_run *make_run(struct hutch_engine *engine, struct hutch_err
     return run;
 }
 
-int hutch_request_accept_session(struct hutch_engine *engine, const struct hutch_session_options *options, const char *token,
-                                 struct engine_run **ret, struct hutch_err *err)
+int hutch_request_accept_session(struct hutch_engine *engine, const struct hutch_session_options *options,
+                                 const char *token, struct engine_run **ret, struct hutch_err *err)
 {
     struct engine_run *run;
 

@@ -18,12 +18,13 @@
 #define DEFAULT_IDLE_MS 600000
 #define DEFAULT_LIFETIME_MS 86400000
 
-static struct session *find(struct hutch_engine *engine, uint64_t id)
+static struct session *find_session(struct hutch_engine *engine, uint64_t id)
 {
     return hutch_session_find(&engine->sessions, id);
 }
 
-int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *given, uint64_t *ret_id, struct hutch_error *error)
+int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *given, uint64_t *ret_id,
+                       struct hutch_error *error)
 {
     struct hutch_session_options options;
     struct hutch_err err = { 0 };
@@ -36,7 +37,8 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
         return hutch_engine_tell(error, &err, EAGAIN);
     }
     if (options.max_checkpoints > MAX_CHECKPOINTS) {
-        hutch_err_set(&err, EINVAL, "max_checkpoints of %u: at most %d can be", options.max_checkpoints, MAX_CHECKPOINTS);
+        hutch_err_set(&err, EINVAL, "max_checkpoints of %u: at most %d can be", options.max_checkpoints,
+                      MAX_CHECKPOINTS);
         return hutch_engine_tell(error, &err, 0);
     }
     s = hutch_session_create(&engine->sessions, &err);
@@ -93,7 +95,8 @@ static int read_cell(struct session *s, const struct hutch_cell *given, struct o
     if (cell->context && !is_context(cell->context))
         return hutch_err_set(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'", MAX_CONTEXT);
     if (s->wall_ms && cell->timeout_ms > s->wall_ms)
-        return hutch_err_set(err, EINVAL, "timeout_ms of %" PRIu64 " is above the policy's %" PRIu64, cell->timeout_ms, s->wall_ms);
+        return hutch_err_set(err, EINVAL, "timeout_ms of %" PRIu64 " is above the policy's %" PRIu64, cell->timeout_ms,
+                             s->wall_ms);
     if (!cell->timeout_ms)
         cell->timeout_ms = s->wall_ms;
     order->code = strndup(cell->code, len);
@@ -127,9 +130,10 @@ static struct order *make_order(struct session *s, uint64_t id, struct hutch_err
     return order;
 }
 
-int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct hutch_cell *cell, struct hutch_error *error)
+int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct hutch_cell *cell,
+                          struct hutch_error *error)
 {
-    struct session *s = find(engine, id);
+    struct session *s = find_session(engine, id);
     struct order *order = make_order(s, id, error);
     struct hutch_err err;
 
@@ -145,7 +149,7 @@ int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct
 
 int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id)
 {
-    struct session *s = find(engine, id);
+    struct session *s = find_session(engine, id);
     struct order *order = s ? hutch_session_at_work(s) : NULL;
 
     if (!order || order->kind != ORDER_CELL || s->execution.is_done)
@@ -156,14 +160,14 @@ int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id)
 
 int hutch_session_reply(struct hutch_engine *engine, uint64_t id, const char *text)
 {
-    struct session *s = find(engine, id);
+    struct session *s = find_session(engine, id);
 
     return s && hutch_session_give_input(s, text) ? 1 : 0;
 }
 
 int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
 {
-    struct session *s = find(engine, id);
+    struct session *s = find_session(engine, id);
 
     if (!s)
         return no_session(error, id);
@@ -173,7 +177,7 @@ int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch
 
 int hutch_session_close(struct hutch_engine *engine, uint64_t id)
 {
-    struct session *s = find(engine, id);
+    struct session *s = find_session(engine, id);
 
     if (!s)
         return 0;
@@ -181,12 +185,12 @@ int hutch_session_close(struct hutch_engine *engine, uint64_t id)
     return 1;
 }
 
-/* --- checkpoints and branches --------------------------------------------------------------------------------------------- */
+/* --- checkpoints and branches ----------------------------------------------------------------------------------- */
 
-static int order_copy(struct hutch_engine *engine, uint64_t id, enum order_kind kind, uint64_t target, hutch_on_reply on_reply, void *user,
-                      struct hutch_error *error)
+static int order_copy(struct hutch_engine *engine, uint64_t id, enum order_kind kind, uint64_t target,
+                      hutch_on_reply on_reply, void *user, struct hutch_error *error)
 {
-    struct session *s = find(engine, id);
+    struct session *s = find_session(engine, id);
     struct order *order = make_order(s, id, error);
 
     if (!order)
@@ -199,18 +203,20 @@ static int order_copy(struct hutch_engine *engine, uint64_t id, enum order_kind 
     return 0;
 }
 
-int hutch_session_checkpoint(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *error)
+int hutch_session_checkpoint(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user,
+                             struct hutch_error *error)
 {
     return order_copy(engine, id, ORDER_CHECKPOINT, 0, on_reply, user, error);
 }
 
-int hutch_session_rollback(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint, hutch_on_reply on_reply, void *user,
-                           struct hutch_error *error)
+int hutch_session_rollback(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint, hutch_on_reply on_reply,
+                           void *user, struct hutch_error *error)
 {
     return order_copy(engine, id, ORDER_ROLLBACK, checkpoint, on_reply, user, error);
 }
 
-int hutch_session_fork(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user, struct hutch_error *error)
+int hutch_session_fork(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user,
+                       struct hutch_error *error)
 {
     return order_copy(engine, id, ORDER_FORK, 0, on_reply, user, error);
 }
@@ -221,18 +227,18 @@ int hutch_session_switch(struct hutch_engine *engine, uint64_t id, uint64_t bran
     return order_copy(engine, id, ORDER_SWITCH, branch, on_reply, user, error);
 }
 
-int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint_or_branch, hutch_on_reply on_reply, void *user,
-                       struct hutch_error *error)
+int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint_or_branch, hutch_on_reply on_reply,
+                       void *user, struct hutch_error *error)
 {
     return order_copy(engine, id, ORDER_DROP, checkpoint_or_branch, on_reply, user, error);
 }
 
-/* --- files --------------------------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------------------------ */
 
 /* The session whose /mnt/data it is; NULL also before its first sandbox, when there is none. */
 static struct session *find_files(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
 {
-    struct session *s = find(engine, id);
+    struct session *s = find_session(engine, id);
     struct hutch_err err;
 
     if (!s) {
@@ -262,7 +268,8 @@ char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch
     return json;
 }
 
-int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char *name, int flags, struct hutch_error *error)
+int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char *name, int flags,
+                            struct hutch_error *error)
 {
     struct session *s = find_files(engine, id, error);
     struct hutch_err err;
