@@ -3,8 +3,8 @@
 #ifndef HUTCH_BATCH_RECORD_H
 #define HUTCH_BATCH_RECORD_H
 
-#include "runtime/batch/verdict.h"
 #include "runtime/batch/plan.h"
+#include "runtime/batch/verdict.h"
 #include "runtime/hutch.h"
 
 #include <stdbool.h>

@@ -3,8 +3,8 @@
 #include "runtime/batch/output.h"
 #include "runtime/batch/plan.h"
 #include "runtime/batch/schedule.h"
-#include "tests/unit/fake_engine.h"
 #include "sandbox/fd.h"
+#include "tests/unit/fake_engine.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,11 +1,11 @@
 /* What a batch reads and compares: files of records, outputs; and what it says: pass@k, the progress line. */
-#include "runtime/batch/load.h"
 #include "runtime/batch/compare.h"
-#include "runtime/text/buffer.h"
-#include "runtime/text/json_view.h"
+#include "runtime/batch/load.h"
 #include "runtime/batch/progress.h"
 #include "runtime/batch/score.h"
 #include "runtime/batch/source.h"
+#include "runtime/text/buffer.h"
+#include "runtime/text/json_view.h"
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
