@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define REPORT_BYTES 65536
-#define MAX_CASE_LIMITS 10
+#define REPORT_BYTES 65536 /* of what the judge may print */
+#define MAX_CASE_LIMITS 10 /* times of one case that a run of all cases of a function may have */
 
 /* The wall clock's limit where none is given: so much longer than the CPU time, and this besides. */
 #define WALL_FACTOR 10
