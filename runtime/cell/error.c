@@ -31,13 +31,8 @@ void hutch_cell_error_print(struct text_buffer *to, const struct cJSON *ename, c
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
-        auto_free char *json = hutch_nbjson_print(parts[i].value, NBJSON_COMPACT, NULL);
-
         hutch_text_add_string(to, parts[i].key);
-        if (json != NULL)
-            hutch_text_add_string(to, json);
-        else
-            to->is_broken = true;
+        hutch_nbjson_add(to, parts[i].value, NBJSON_COMPACT);
     }
     hutch_text_add_string(to, "}");
 }

@@ -10,6 +10,7 @@
 #include "runtime/lang/python_complete.h"
 #include "runtime/repl/repl.h"
 #include "runtime/cli/run_options.h"
+#include "runtime/text/buffer.h"
 #include "sandbox/spec.h"
 
 #include <fcntl.h>
@@ -54,21 +55,12 @@ static int open_image(void *user, const char *name, struct hutch_err *err)
 
 /* --- the prompt ------------------------------------------------------------------------------------------------- */
 
-struct text {
-    char *data; /* owned */
-    size_t len;
-};
-
-static bool append_line(struct text *text, const char *line, size_t len)
+static bool append_line(struct text_buffer *cell, const char *line, size_t len)
 {
-    char *bigger = text->len + len <= CELL_MAX ? realloc(text->data, text->len + len + 1) : NULL;
-
-    if (!bigger)
+    if (cell->len + len > CELL_MAX)
         return false;
-    memcpy(bigger + text->len, line, len);
-    bigger[text->len += len] = '\0';
-    text->data = bigger;
-    return true;
+    hutch_text_add(cell, line, len);
+    return !cell->is_broken;
 }
 
 static void make_prompt(const struct repl *r, bool is_first, char *to, size_t room)
@@ -82,7 +74,7 @@ static void make_prompt(const struct repl *r, bool is_first, char *to, size_t ro
 }
 
 /* A whole cell, or what there is of it. */
-static enum prompt_end read_cell(struct repl *r, struct text *cell)
+static enum prompt_end read_cell(struct repl *r, struct text_buffer *cell)
 {
     char text[128];
     const char *line;
@@ -98,7 +90,7 @@ static enum prompt_end read_cell(struct repl *r, struct text *cell)
             return end;
         if (!append_line(cell, line, len)) {
             hutch_cell_show_say(&r->show, "a cell has %u bytes at most", CELL_MAX);
-            cell->len = 0;
+            hutch_text_done(cell);
             return PROMPT_LINE;
         }
         hutch_prompt_remember(r->prompt, line, len);
@@ -107,13 +99,13 @@ static enum prompt_end read_cell(struct repl *r, struct text *cell)
     return PROMPT_LINE;
 }
 
-static bool is_blank(const struct text *cell)
+static bool is_blank(const struct text_buffer *cell)
 {
     return strspn(cell->data, " \t\n") == cell->len;
 }
 
 /* "exit", "quit();" and the like. In a kernel they would end an interpreter, and here the session should be over. */
-static bool is_farewell(const struct text *cell)
+static bool is_farewell(const struct text_buffer *cell)
 {
     const char *rest = cell->data + 4;
 
@@ -128,7 +120,7 @@ static bool is_farewell(const struct text *cell)
 
 static void read_and_execute(struct repl *r)
 {
-    struct text cell = { 0 };
+    struct text_buffer cell = TEXT_BUFFER_INIT;
 
     while (!r->fatal_signal && !r->is_broken) {
         enum prompt_end end;
@@ -147,7 +139,7 @@ static void read_and_execute(struct repl *r)
             hutch_repl_execute(r, cell.data, cell.len);
         }
     }
-    free(cell.data);
+    hutch_text_done(&cell);
 }
 
 static int exit_status(const struct repl *r, bool was_run)

@@ -1,88 +1,74 @@
 #include "runtime/notebook/params.h"
 
-#include "sandbox/fd.h"
-#include "runtime/text/nbjson.h"
 #include "runtime/notebook/notebook.h"
+#include "runtime/text/buffer.h"
+#include "runtime/text/json_write.h"
+#include "runtime/text/nbjson.h"
+#include "sandbox/fd.h"
 
 #include <cjson/cJSON.h>
-#include <stdio.h>
+#include <errno.h>
 #include <string.h>
 
-/* The three words that Python has otherwise than JSON; numbers and strings are the same in both. */
-static void print_word(FILE *to, const struct cJSON *value)
-{
-    fputs(cJSON_IsTrue(value) ? "True" : cJSON_IsFalse(value) ? "False" : "None", to);
-}
-
-static int print_scalar(FILE *to, const struct cJSON *value)
-{
-    auto_free char *text = hutch_nbjson_print(value, NBJSON_COMPACT, NULL);
-
-    return text && fputs(text, to) >= 0 ? 0 : -1;
-}
-
-static int print_value(FILE *to, const struct cJSON *value)
+/* As Python: three words are others than JSON's, numbers and strings are the same in both. */
+static void print_value(struct text_buffer *to, const struct cJSON *value)
 {
     bool is_object = cJSON_IsObject(value);
     const struct cJSON *entry;
 
     if (cJSON_IsBool(value) || cJSON_IsNull(value)) {
-        print_word(to, value);
-        return 0;
+        hutch_text_add_string(to, cJSON_IsTrue(value) ? "True" : cJSON_IsFalse(value) ? "False" : "None");
+        return;
     }
-    if (!is_object && !cJSON_IsArray(value))
-        return print_scalar(to, value);
-    fputc(is_object ? '{' : '[', to);
+    if (!is_object && !cJSON_IsArray(value)) {
+        hutch_nbjson_add(to, value, NBJSON_COMPACT);
+        return;
+    }
+    hutch_text_add_string(to, is_object ? "{" : "[");
     cJSON_ArrayForEach(entry, value) {
-        if (entry->prev->next) /* not the first: a list's first has the last before it */
-            fputs(", ", to);
+        if (entry != value->child)
+            hutch_text_add_string(to, ", ");
         if (is_object) {
-            struct cJSON *key = cJSON_CreateString(entry->string);
-            int rc = key ? print_scalar(to, key) : -1;
-
-            cJSON_Delete(key);
-            if (rc < 0)
-                return -1;
-            fputs(": ", to);
+            hutch_json_quote_python(to, entry->string);
+            hutch_text_add_string(to, ": ");
         }
-        if (print_value(to, entry) < 0)
-            return -1;
+        print_value(to, entry);
     }
-    fputc(is_object ? '}' : ']', to);
-    return 0;
+    hutch_text_add_string(to, is_object ? "}" : "]");
 }
 
-static int print_param(FILE *to, const char *param)
+static void print_param(struct text_buffer *to, const char *param)
 {
     struct nbjson_bounds bounds = NBJSON_NOTEBOOK;
     const char *text = strchr(param, '=') + 1;
     struct cJSON *value = NULL;
     struct hutch_err ignored;
-    int rc;
 
     bounds.is_strict = true;
     if (hutch_nbjson_parse("value", text, strlen(text), &bounds, &value, &ignored) < 0)
         value = hutch_nbjson_string(text, strlen(text));
-    fprintf(to, "%.*s = ", (int)(text - 1 - param), param);
-    rc = value ? print_value(to, value) : -1;
-    fputc('\n', to);
+    hutch_text_add(to, param, (size_t)(text - 1 - param));
+    hutch_text_add_string(to, " = ");
+    if (value)
+        print_value(to, value);
+    else
+        to->is_broken = true;
+    hutch_text_add_string(to, "\n");
     cJSON_Delete(value);
-    return rc;
 }
 
 int hutch_notebook_set_params(struct notebook *nb, const char *const *params, size_t n_params, struct hutch_err *err)
 {
+    struct text_buffer to = TEXT_BUFFER_INIT;
     auto_free char *source = NULL;
-    size_t len, at = 0;
     bool in_place = false;
-    FILE *to = open_memstream(&source, &len);
-    int rc = to ? 0 : -1;
+    size_t at = 0;
 
-    if (to)
-        fputs("# Parameters\n", to);
-    for (size_t i = 0; rc == 0 && i < n_params; i++)
-        rc = print_param(to, params[i]);
-    if (!to || fclose(to) != 0 || rc < 0)
+    hutch_text_add_string(&to, "# Parameters\n");
+    for (size_t i = 0; i < n_params; i++)
+        print_param(&to, params[i]);
+    source = hutch_text_take(&to, NULL);
+    if (!source)
         return hutch_err_set(err, ENOMEM, "write the cell with the parameters");
     for (size_t i = nb->n_cells; i-- > 0;)
         if (nb->cells[i].is_code && nb->cells[i].is_parameters)

@@ -346,12 +346,17 @@ static void print_value(struct text_buffer *to, const cJSON *value, enum nbjson_
     }
 }
 
+void hutch_nbjson_add(struct text_buffer *to, const struct cJSON *value, enum nbjson_form form)
+{
+    print_value(to, value, form, 0);
+    if (form == NBJSON_FILE)
+        hutch_text_add_string(to, "\n");
+}
+
 char *hutch_nbjson_print(const struct cJSON *value, enum nbjson_form form, size_t *ret_len)
 {
     struct text_buffer to = TEXT_BUFFER_INIT;
 
-    print_value(&to, value, form, 0);
-    if (form == NBJSON_FILE)
-        hutch_text_add_string(&to, "\n");
+    hutch_nbjson_add(&to, value, form);
     return hutch_text_take(&to, ret_len);
 }

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 struct cJSON;
+struct text_buffer;
 
 #define NBJSON_NUL "\xc0\x80"
 
@@ -47,6 +48,9 @@ enum nbjson_form {
 };
 /* NUL-terminated UTF-8, for the caller to free; @ret_len may be NULL. Keys sorted, by code point. NULL: ENOMEM. */
 char *hutch_nbjson_print(const struct cJSON *value, enum nbjson_form form, size_t *ret_len);
+
+/* The same, at the end of @to, which is broken on ENOMEM. */
+void hutch_nbjson_add(struct text_buffer *to, const struct cJSON *value, enum nbjson_form form);
 
 /* The text of a string with real NUL bytes, NUL-terminated, for the caller to free; NULL: ENOMEM. */
 char *hutch_nbjson_text(const struct cJSON *string, size_t *ret_len);
