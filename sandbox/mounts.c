@@ -90,6 +90,21 @@ int hutch_mounts_open(const char *path, unsigned flags, const struct id_plan *pl
     return 0;
 }
 
+/* An ordinary user can only mount what the child finds by path in a mount namespace of its own, so a directory that the
+ * caller holds open already is held to be the same instead. */
+static int check_identity(int fd, const struct sandbox_mount *m, struct hutch_err *err)
+{
+    struct stat st;
+
+    if (m->ino == 0)
+        return 0;
+    if (fstat(fd, &st) < 0)
+        return hutch_err_set(err, errno, "look at '%s'", m->source);
+    if (st.st_dev != m->dev || st.st_ino != m->ino)
+        return hutch_err_set(err, 0, "'%s' was replaced while the sandbox was made", m->source);
+    return 0;
+}
+
 int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
                               struct hutch_err *err)
 {
@@ -105,6 +120,8 @@ int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_p
                 continue;
             return -1;
         }
+        if (check_identity(sources->bind_fds[i], m, err) < 0)
+            return -1;
     }
     sources->are_open = true;
     return 0;

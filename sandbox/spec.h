@@ -88,6 +88,8 @@ struct sandbox_mount {
     uint64_t inodes;     /* TMPFS: upper bound, 0 takes one per 4 KiB of size */
     mode_t   mode;       /* TMPFS: of its root, 0 takes 0755 */
     int      tree_fd;    /* BIND: detached mount from open_tree(2) to use instead of source, owned; else -1 */
+    dev_t    dev;        /* BIND: the file that source has to lead to when it is mounted: the caller has opened it; */
+    ino_t    ino;        /* 0: any */
 };
 
 /* A small file that the sandbox finds at an absolute path below a MOUNT_TMPFS of the spec, /run/hutch/… as a rule. */

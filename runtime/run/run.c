@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 struct run {
@@ -46,21 +47,25 @@ static int prepare_data(struct run *r, struct hutch_err *err)
     struct open_how how = { .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS };
     auto_free char *fresh = NULL;
     const char *dir = r->request->data_dir;
+    struct sandbox_mount *mount;
+    struct stat st;
 
     if (!dir) {
         if (hutch_state_make_data(&r->state, &fresh, err) < 0)
             return -1;
         dir = fresh;
     }
-    /* What is mounted is opened the same way, so that both are the same directory. */
     r->data_dirfd = (int)syscall(SYS_openat2, AT_FDCWD, dir, &how, sizeof(how));
-    if (r->data_dirfd < 0)
+    if (r->data_dirfd < 0 || fstat(r->data_dirfd, &st) < 0)
         return hutch_err_set(err, errno, "open the data directory '%s'", dir);
     if (hutch_spec_set_string(&r->result->directory, dir, err) < 0)
         return -1;
     r->supervisor->data_dirfd = r->data_dirfd;
-    if (!hutch_spec_add_mount(r->request->spec, MOUNT_BIND, dir, INSIDE_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err))
+    mount = hutch_spec_add_mount(r->request->spec, MOUNT_BIND, dir, INSIDE_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err);
+    if (!mount)
         return -1;
+    mount->dev = st.st_dev;
+    mount->ino = st.st_ino;
     return hutch_collect_snapshot(r->data_dirfd, &bounds, &r->before, err);
 }
 

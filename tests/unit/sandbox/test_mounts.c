@@ -259,6 +259,40 @@ static void test_optional_sources(void **state)
     expect(&spec, "there\n");
 }
 
+/* A directory that the caller has open is mounted, or nothing is. */
+static void test_a_source_that_was_replaced(void **state)
+{
+    struct place *p = *state;
+    struct outcome *o;
+    struct sandbox_spec spec;
+    struct sandbox_mount *m;
+    struct hutch_err err;
+    struct stat st;
+    struct box box;
+    char want[256];
+
+    assert_int_equal(stat(p->outside, &st), 0);
+    snprintf(want, sizeof(want), "'%s' was replaced while the sandbox was made", p->outside);
+    for (int i = 0; i < 2; i++) {
+        host_spec(&spec, "echo ran");
+        m = add(&spec, MOUNT_BIND, p->outside, "/mnt", 0);
+        m->dev = st.st_dev;
+        m->ino = st.st_ino + (ino_t)i;
+        if (i == 0) {
+            expect(&spec, "ran\n");
+        } else if (geteuid() == 0) { /* root opens sources before anything starts */
+            assert_int_equal(box_start(&spec, &box, &err), -1);
+            assert_non_null(strstr(err.msg, want));
+            hutch_spec_done(&spec);
+        } else {
+            o = box_run_spec(&spec);
+            assert_true(o->setup_failed);
+            assert_non_null(strstr(o->err.msg, want));
+            free(o);
+        }
+    }
+}
+
 /* Where an optional source is missing, Landlock does not open a hole and does not fail. */
 static void test_optional_sources_and_landlock(void **state)
 {
@@ -567,6 +601,7 @@ int main(void)
         T(test_read_only_and_noexec),
         T(test_masked_and_read_only_paths),
         T(test_optional_sources),
+        T(test_a_source_that_was_replaced),
         T(test_optional_sources_and_landlock),
         T(test_links_stay_inside),
         T(test_links_into_the_image_are_followed),
