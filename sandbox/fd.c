@@ -2,6 +2,14 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+
+bool hutch_fd_is_same_file(int a, int b)
+{
+    struct stat x, y;
+
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
 
 int hutch_fd_write_all(int fd, const void *buf, size_t len)
 {

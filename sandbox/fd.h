@@ -6,6 +6,7 @@
 #include "sandbox/err.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/types.h>
@@ -37,6 +38,9 @@ static inline int hutch_fd_take(int *fd)
     *fd = -1;
     return taken;
 }
+
+/* Whether both are the same file. False when that cannot be told. */
+bool hutch_fd_is_same_file(int a, int b);
 
 /* Writes all @len bytes, whatever write(2) takes at a time. -1 with errno set. */
 int hutch_fd_write_all(int fd, const void *buf, size_t len);

@@ -282,7 +282,6 @@ static int open_data(struct slot *slot, struct hutch_err *err)
     struct open_how how = { .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS };
 
     hutch_fd_closep(&slot->data_dirfd);
-    /* What is mounted is opened the same way, so that both are the same directory. */
     slot->data_dirfd = (int)syscall(SYS_openat2, AT_FDCWD, slot->data_path, &how, sizeof(how));
     if (slot->data_dirfd < 0)
         return hutch_err_set(err, errno, "open the data directory '%s'", slot->data_path);
@@ -490,8 +489,11 @@ static void refuse_slot(struct slot *slot, const struct hutch_err *why)
 static void take_opened(struct slot *slot, int fd)
 {
     struct hutch_err err;
+    int rc = open_data(slot, &err);
 
-    if (open_data(slot, &err) < 0) {
+    if (rc == 0 && !hutch_fd_is_same_file(fd, slot->data_dirfd)) /* the opener found it by its path, too */
+        rc = hutch_err_set(&err, 0, "'%s' was replaced while the sandbox was made", slot->data_path);
+    if (rc < 0) {
         refuse_slot(slot, &err);
         return;
     }

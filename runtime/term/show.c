@@ -16,23 +16,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MAX_NAMES 100000 /* that are tried for one image */
-
-static bool is_same_file(int a, int b)
-{
-    struct stat x, y;
-
-    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
 
 void hutch_cell_show_init(struct cell_show *show, int out_fd, int err_fd)
 {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     bool has_colours = !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
 
-    *show = (struct cell_show){ .is_one = is_same_file(out_fd, err_fd) };
+    *show = (struct cell_show){ .is_one = hutch_fd_is_same_file(out_fd, err_fd) };
     setlocale(LC_CTYPE, "");
     for (int i = 0; i < 2; i++) {
         struct cell_show_stream *s = &show->streams[i];
