@@ -31,12 +31,20 @@ STRICT = os.environ.get("HUTCH_STRICT_TESTS") == "1"
 RESULT_KEYS = ("version", "verdict", "exit_code", "signal", "message", "stdout", "stdout_truncated", "stderr",
                "stderr_truncated", "error", "files", "timings_ms", "usage", "limits", "layers")
 VERDICTS = ("ok", "error", "timeout", "cpu_time", "out_of_memory", "output_limit", "killed", "denied", "setup_failed")
-LIMITS = ("memory", "pids", "cpus", "cpu_time", "wall", "output", "file_size", "open_files", "data_size",
-          "data_files", "tmp_size")
 LAYERS = ("user_namespace", "mount_namespace", "pid_namespace", "net_namespace", "ipc_namespace",
           "uts_namespace", "cgroup_namespace", "readonly_root", "no_capabilities", "no_new_privs", "seccomp",
           "landlock", "cgroup")
 ENFORCERS = ("none", "cgroup", "rlimit", "affinity", "kernel", "supervisor")
+
+
+def _documented_limits():
+    """The names in docs/results.md, which a unit test holds against the limits there are."""
+    with open(os.path.join(TREE, "docs", "results.md"), encoding="utf-8") as text:
+        table = text.read().split("| limit | unit |", 1)[1].split("\n\n", 1)[0]
+    return tuple(line.split("`")[1] for line in table.splitlines() if line.startswith("| `"))
+
+
+LIMITS = _documented_limits()
 
 
 # --------------------------------------------------------------------------------------------------

@@ -38,8 +38,11 @@ static void test_every_row_is_whole(void **state)
             fail_msg("limit '%s': its own example is too %s", name, hutch_limit_refuses(row, value));
         if (!(row->enforcers & ~(1u << ENFORCER_NONE)) || row->enforcers >> ENFORCER_COUNT)
             fail_msg("nothing ever enforces limit '%s'", name);
-        if (!row->option != !row->help || !row->field != !row->request_at || (row->session_at && !row->field))
+        if (!row->option != !row->help || !row->field != !row->request_at || !row->field != !row->limits_at ||
+            (row->session_at && !row->field))
             fail_msg("limit '%s' is described by half", name);
+        if (row->option && !row->field)
+            fail_msg("limit '%s' has an option, and no field of hutch.h for the commands that have an engine", name);
         if (row->is_built_in && (!row->request_at || !row->session_at))
             fail_msg("limit '%s' cannot be asked for, so no sandbox is built for it", name);
         for (unsigned k = 0; k < i; k++)
