@@ -28,9 +28,9 @@
 static void print_help(void)
 {
     printf("usage: hutch repl [options]\n\n"
-           "A prompt for Python in a sandbox of its own: variables and files stay from cell to cell. Without a "
-           "terminal, standard\n"
-           "input is one cell; exit status 0, 1 after an exception, 124 on a timeout, 125 when hutch failed.\n\n");
+           "A prompt for Python in a sandbox of its own: variables and files stay from cell to cell. Without a\n"
+           "terminal, standard input is one cell; exit status 0, 1 after an exception, 124 on a timeout, 125 when\n"
+           "hutch failed.\n\n");
     hutch_option_print(&hutch_commands[COMMAND_REPL]);
     printf("\n%%help, typed at the prompt, lists what can be done there.\n");
 }

@@ -4,6 +4,7 @@
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "rootfs/home.h"
+#include "runtime/config/limits.h"
 #include "runtime/config/policy.h"
 #include "runtime/config/policy_find.h"
 #include "sandbox/sandbox.h"
@@ -324,17 +325,17 @@ static int build_trial_spec(const struct doctor_host *host, const char *policy, 
 /* "memory (by rlimit), landlock (not offered by this kernel)": what the run would have less than was asked for. */
 static void list_weaker(const struct sandbox_spec *spec, const struct sandbox_enforcement *e, char *ret, size_t size)
 {
-    static const enum sandbox_limit counted[] = { LIMIT_MEMORY, LIMIT_PIDS, LIMIT_CPUS };
     size_t len = 0;
 
     ret[0] = '\0';
-    for (size_t i = 0; i < ARRAY_SIZE(counted); i++) {
-        unsigned by = e->limits[counted[i]];
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        bool is_weaker = spec->limits[i] && hutch_limit_rows[i].enforcers & 1u << ENFORCER_CGROUP &&
+                         !(e->limits[i] & 1u << ENFORCER_CGROUP);
 
-        for (unsigned who = 0; spec->limits[counted[i]] && !(by & 1u << ENFORCER_CGROUP) && who < ENFORCER_COUNT; who++)
-            if (by & 1u << who && len < size)
-                len += (size_t)snprintf(ret + len, size - len, "%s%s (by %s)", len ? ", " : "", hutch_limit_name(counted[i]),
-                                        hutch_enforcer_name(who));
+        for (unsigned who = 0; is_weaker && who < ENFORCER_COUNT; who++)
+            if (e->limits[i] & 1u << who && len < size)
+                len += (size_t)snprintf(ret + len, size - len, "%s%s (by %s)", len ? ", " : "",
+                                        hutch_limit_name(i), hutch_enforcer_name(who));
     }
     for (size_t i = 0; i < LAYER_COUNT; i++)
         if (spec->layers[i] != NEED_OFF && !e->layer_active[i] && len < size)
