@@ -1,7 +1,7 @@
 #include "runtime/term/show.h"
 
 #include "runtime/text/base64.h"
-#include "runtime/cell/result_text.h"
+#include "runtime/cell/image.h"
 #include "sandbox/fd.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/term/png.h"
