@@ -403,7 +403,7 @@ static void on_ready(void *owner, struct slot *slot, int which, short revents)
         be_over(run);
     else if (s->has_followed && run->kind->on_followed)
         run->kind->on_followed(run);
-    else if (s->rest_ms > 0) /* its next check may have come nearer */
+    else if (s->idle_ms > 0) /* its next check may have come nearer */
         hutch_loop_advance_deadline(&run->runs->core->loop, &slot->clock, s->next_data);
 }
 

@@ -666,7 +666,7 @@ static double check_clocks(struct slot *slot, double now)
         return LOOP_NEVER; /* what it waits for has a clock of its own */
     case SLOT_RUNNING:
         due = now + hutch_supervisor_clocks(slot->supervisor);
-        if (slot->supervisor->rest_ms > 0 && slot->supervisor->kill_at == 0) /* the same moment as that of others, to the microsecond */
+        if (slot->supervisor->idle_ms > 0 && slot->supervisor->kill_at == 0) /* the same moment as that of others, to the microsecond */
             due = slot->supervisor->next_data;
         return due;
     case SLOT_BUILDING:

@@ -42,7 +42,8 @@ static bool add_error(cJSON *root, const struct error_report *error)
     if (error->name == NULL)
         return hutch_json_add(root, "error", cJSON_CreateNull());
     object = hutch_json_add_new(root, "error", cJSON_CreateObject());
-    return object != NULL && hutch_json_add_string(object, "name", error->name) && hutch_json_add_string(object, "value", error->value) &&
+    return object != NULL && hutch_json_add_string(object, "name", error->name) &&
+           hutch_json_add_string(object, "value", error->value) &&
            hutch_json_add_string(object, "traceback", error->traceback);
 }
 
@@ -58,8 +59,9 @@ static bool add_timings(cJSON *root, const struct run_result *r)
 {
     cJSON *timings = hutch_json_add_new(root, "timings_ms", cJSON_CreateObject());
 
-    return timings != NULL && hutch_json_add_ms(timings, "queued", r->queued_ms) && hutch_json_add_ms(timings, "prepared", r->prepared_ms) &&
-           hutch_json_add_ms(timings, "run", r->run_ms) && hutch_json_add_ms(timings, "total", r->total_ms);
+    return timings != NULL && hutch_json_add_ms(timings, "queued", r->queued_ms) &&
+           hutch_json_add_ms(timings, "prepared", r->prepared_ms) && hutch_json_add_ms(timings, "run", r->run_ms) &&
+           hutch_json_add_ms(timings, "total", r->total_ms);
 }
 
 static bool add_usage(cJSON *root, const struct run_result *r)
@@ -144,12 +146,13 @@ static bool add_signal(cJSON *root, int number)
     return hutch_json_add_string(root, "signal", name);
 }
 
-static bool fill(cJSON *root, const struct run_result *r)
+static bool fill_result(cJSON *root, const struct run_result *r)
 {
     bool is_plain = r->verdict == HUTCH_OK || r->verdict == HUTCH_ERROR;
     const char *message = is_plain || r->message[0] == '\0' ? NULL : r->message;
 
-    return hutch_json_add_u64(root, "version", 1) && hutch_json_add_string(root, "verdict", hutch_verdict_text(r->verdict)) &&
+    return hutch_json_add_u64(root, "version", 1) &&
+           hutch_json_add_string(root, "verdict", hutch_verdict_text(r->verdict)) &&
            (r->exit_code < 0 ? hutch_json_add(root, "exit_code", cJSON_CreateNull())
                              : hutch_json_add_u64(root, "exit_code", (uint64_t)r->exit_code)) &&
            add_signal(root, r->signal) && hutch_json_add_string(root, "message", message) &&
@@ -164,7 +167,7 @@ static bool fill(cJSON *root, const struct run_result *r)
 int hutch_result_json(const struct run_result *r, char **ret_json, size_t *ret_len, struct hutch_err *err)
 {
     cJSON *root = cJSON_CreateObject();
-    char *json = root != NULL && fill(root, r) ? cJSON_PrintUnformatted(root) : NULL;
+    char *json = root != NULL && fill_result(root, r) ? cJSON_PrintUnformatted(root) : NULL;
 
     cJSON_Delete(root);
     if (json == NULL)

@@ -37,7 +37,7 @@ struct run_result {
     char message[512]; /* one sentence for a human when the verdict is neither ok nor error, else empty */
 
     struct run_output out, err_out; /* stdout, stderr */
-    int lost_output;                /* errno of a write that lost output which was to be passed on, 0 for none; not in the JSON */
+    int lost_output;                /* errno of a write that lost output on its way out, 0 for none; not in the JSON */
     struct error_report error;
 
     char *directory;           /* owned; the host's path of /mnt/data, NULL when there is none */

@@ -87,7 +87,7 @@ static int start(struct run *r, struct hutch_err *err)
     return hutch_sandbox_start(r->request->spec, &r->cgroup_base, r->state.cgroup_name, &io, &r->sandbox, err);
 }
 
-static void hear_signal(struct run *r)
+static void pass_signals(struct run *r)
 {
     struct signalfd_siginfo info;
 
@@ -107,7 +107,7 @@ static int turn(struct run *r, int timeout_ms, struct hutch_err *err)
         return hutch_err_set(err, errno, "wait for the sandbox");
     }
     if (p[SUPERVISOR_FDS].revents)
-        hear_signal(r);
+        pass_signals(r);
     return hutch_supervisor_turn(r->supervisor, p, err);
 }
 
@@ -119,7 +119,7 @@ static int supervise(struct run *r, struct hutch_err *err)
     return 0;
 }
 
-/* A sink that nobody empties holds us until a signal. */
+/* A sink that is not emptied holds the run until a signal comes. */
 static int drain(struct run *r, struct hutch_err *err)
 {
     hutch_supervisor_drain(r->supervisor);

@@ -83,7 +83,8 @@ static int remove_noted_cgroup(int lock_fd, struct hutch_err *err)
     return 0;
 }
 
-/* What getdents64(2) returns of an empty directory: 19 bytes and a name with its NUL, in units of 8, for "." and "..". */
+/* What getdents64(2) returns of an empty directory: 19 bytes and a name with its NUL, in units of 8, for "." and
+ * "..". */
 #define DOT_AND_DOT_DOT (24 + 24)
 
 /* Whether nothing was ever done to a directory since it was made: only then may a later run have it. The times tell,
@@ -97,7 +98,8 @@ static bool is_untouched(int runs_dirfd, const char *name)
     long n;
 
     if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &st) < 0 ||
-        !(st.stx_mask & STATX_BTIME) || st.stx_ctime.tv_sec != st.stx_btime.tv_sec || st.stx_ctime.tv_nsec != st.stx_btime.tv_nsec)
+        !(st.stx_mask & STATX_BTIME) || st.stx_ctime.tv_sec != st.stx_btime.tv_sec ||
+        st.stx_ctime.tv_nsec != st.stx_btime.tv_nsec)
         return false;
     if (st.stx_uid != geteuid() || (st.stx_mode & 07777) != DATA_MODE || flistxattr(fd, NULL, 0) > 0)
         return false;
@@ -111,7 +113,7 @@ static int clean_up(int runs_dirfd, int lock_fd, const char *data_name, struct h
     struct stat st;
 
     if (fstat(lock_fd, &st) < 0)
-        return hutch_err_set(err, errno, "look at the lock file of a run");
+        return hutch_err_set(err, errno, "check the lock file of a run");
     if (st.st_size > 0 && remove_noted_cgroup(lock_fd, err) < 0)
         return -1;
     if (!is_untouched(runs_dirfd, data_name) && hutch_rmtree(runs_dirfd, data_name, err) < 0)

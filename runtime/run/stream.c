@@ -8,8 +8,8 @@
 #include <sys/ioctl.h>
 #include <time.h>
 
-/* poll(2) promises room for this much in a writable pipe (PIPE_BUF, pipe(7)); a larger write to somebody else's blocking
- * pipe could stop us, and with us the clock that ends the run. */
+/* poll(2) promises room for this much in a writable pipe (PIPE_BUF, pipe(7)); a larger write to a pipe that its owner
+ * left blocking could stop us, and with us the clock that ends the run. */
 #define SINK_CHUNK 4096
 
 static void close_pipe(int *pipe_fd, bool (*on_close)(void *, int), void *user)
@@ -50,7 +50,7 @@ static int capture(struct out_stream *s, const char *data, size_t len)
     }
     if (len == 0)
         return 0;
-    /* One more for a NUL: whoever passes the text on as a string needs not copy it. */
+    /* One more for a NUL: a caller that passes the text on as a string need not copy it. */
     if (!out->data || capacity_for(out->len + len + 1) != capacity_for(out->len + 1)) {
         char *bigger = realloc(out->data, capacity_for(out->len + len + 1));
 
@@ -78,7 +78,7 @@ void hutch_out_stream_poll(const struct out_stream *s, struct pollfd *pipe, stru
     *sink = (struct pollfd){ .fd = s->end > s->start ? s->sink_fd : -1, .events = POLLOUT };
 }
 
-static int take(struct out_stream *s)
+static int read_pipe(struct out_stream *s)
 {
     size_t room;
     ssize_t n;
@@ -135,7 +135,7 @@ int hutch_out_stream_run(struct out_stream *s, const struct pollfd *pipe, const 
         if (n > 0)
             s->start += (size_t)n;
         else if (n < 0 && errno != EAGAIN && errno != EINTR) {
-            /* Nobody reads: the program inside is to notice it like any other, by SIGPIPE. */
+            /* It has no reader: the program inside is to notice that like any other, by SIGPIPE. */
             s->is_sink_broken = true;
             s->sink_errno = errno == EPIPE ? 0 : errno;
             s->start = s->end = 0;
@@ -143,7 +143,7 @@ int hutch_out_stream_run(struct out_stream *s, const struct pollfd *pipe, const 
         }
     }
     if (pipe->fd >= 0 && pipe->revents && s->pipe_fd >= 0)
-        return take(s);
+        return read_pipe(s);
     return 0;
 }
 
@@ -170,8 +170,8 @@ void hutch_in_stream_init(struct in_stream *s)
     s->source_fd = s->pipe_fd = -1;
 }
 
-/* A program that does not want its input must not end the process that offers it, and what that does about SIGPIPE is its own
- * affair: blocked for the moment, and taken back when it came of this write. */
+/* A program that does not want its input must not end the process that offers it, and what that does about SIGPIPE is
+ * its own affair: the signal is blocked for the moment, and taken back when it came of this write. */
 static ssize_t write_quietly(int fd, const void *data, size_t len)
 {
     static const struct timespec now = { 0 };

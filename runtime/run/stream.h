@@ -16,10 +16,10 @@ struct out_stream {
     int pipe_fd;               /* owned; -1 when it has ended */
     int sink_fd;               /* not owned; -1: none */
     void (*on_data)(void *user, const struct out_stream *s, const char *data, size_t len);
-    bool (*on_close)(void *user, int fd); /* instead of closing pipe_fd, for who watches it otherwise than by poll(2): true when it is his to
-                                           * close now. NULL: none */
+    bool (*on_close)(void *user, int fd); /* instead of closing pipe_fd, for an owner that does not watch it by poll(2):
+                                           * true when the owner closes it. NULL: none */
     void *user;
-    bool is_sink_broken;       /* nobody reads it any more, or it is full for good */
+    bool is_sink_broken;       /* it has no reader any more, or it is full for good */
     int sink_errno;            /* why, 0 when its reader just went away */
     struct run_output *capture;
     uint64_t limit, seen;      /* bytes; limit 0: none */
@@ -37,7 +37,7 @@ void hutch_out_stream_init(struct out_stream *s);
 void hutch_out_stream_poll(const struct out_stream *s, struct pollfd *pipe, struct pollfd *sink);
 /* Moves what can be moved. -1 on ENOMEM while capturing. */
 int hutch_out_stream_run(struct out_stream *s, const struct pollfd *pipe, const struct pollfd *sink);
-/* Ends it with what the pipe holds at this moment, whoever may still have its write end. */
+/* Ends it with what the pipe holds at this moment, although a process may still have its write end. */
 void hutch_out_stream_finish(struct out_stream *s);
 /* No more will come and all is delivered. */
 bool hutch_out_stream_is_done(const struct out_stream *s);

@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 
 #define SETUP_TIMEOUT_MS   30000 /* a sandbox takes milliseconds; this is for a host that hangs */
-#define NO_GLANCE_MS       60000
+#define SAMPLED_IDLE_MS    60000 /* between two checks of the data directory, where samples say what has changed */
 #define DATA_MAX_FAILURES  4
-#define CPU_LOOK_MS        100
+#define CPU_INTERVAL_MS    100
 #define CAPTURE_MAX        (256u << 20) /* bytes of a stream that are kept in memory where no limit is set */
 #define HIDDEN_MAX         5  /* samples in a row: once or twice it is a process on its way out */
 #define CUT_MAX            10 /* samples in a row, each of a quarter of a second of CPU time */
@@ -87,7 +87,8 @@ void hutch_supervisor_set_limits(struct supervisor *s, const uint64_t limits[LIM
 
 void hutch_supervisor_note_limits(struct supervisor *s, const struct sandbox_spec *spec)
 {
-    static const enum sandbox_limit watched[] = { LIMIT_CPU_TIME, LIMIT_WALL, LIMIT_OUTPUT, LIMIT_DATA_SIZE, LIMIT_DATA_FILES };
+    static const enum sandbox_limit watched[] = { LIMIT_CPU_TIME, LIMIT_WALL, LIMIT_OUTPUT, LIMIT_DATA_SIZE,
+                                                  LIMIT_DATA_FILES };
     static const struct sandbox_enforcement nothing;
     const struct sandbox_enforcement *e = s->sandbox ? &s->sandbox->enforcement : &nothing;
 
@@ -98,7 +99,8 @@ void hutch_supervisor_note_limits(struct supervisor *s, const struct sandbox_spe
     for (size_t i = 0; i < ARRAY_SIZE(watched); i++)
         if (s->limits[watched[i]])
             s->result->limits[watched[i]].enforcers |= 1u << ENFORCER_SUPERVISOR;
-    if (s->limits[LIMIT_MEMORY] && s->sandbox && s->sandbox->wants_samples && !(e->limits[LIMIT_MEMORY] & 1u << ENFORCER_CGROUP))
+    if (s->limits[LIMIT_MEMORY] && s->sandbox && s->sandbox->wants_samples &&
+        !(e->limits[LIMIT_MEMORY] & 1u << ENFORCER_CGROUP))
         s->result->limits[LIMIT_MEMORY].enforcers |= 1u << ENFORCER_SUPERVISOR;
     for (size_t i = 0; i < LAYER_COUNT; i++) {
         s->result->layers[i].asked = spec->layers[i];
@@ -151,8 +153,8 @@ static void hear_init(struct supervisor *s)
     case INIT_SAMPLE:
         s->last = msg.sample;
         s->n_samples++;
-        s->has_stirred = true;
-        if (s->rest_ms > 0 && s->next_data > hutch_clock_ms() + INIT_SAMPLE_MS)
+        s->has_changed = true;
+        if (s->idle_ms > 0 && s->next_data > hutch_clock_ms() + INIT_SAMPLE_MS)
             s->next_data = hutch_clock_ms() + INIT_SAMPLE_MS;
         if (msg.sample.memory_bytes > s->peak.memory_bytes)
             s->peak.memory_bytes = msg.sample.memory_bytes;
@@ -216,34 +218,35 @@ static void read_report(struct supervisor *s)
     }
 }
 
-/* The same moment for all that rest. Where init samples, a sample says when something has stirred. */
-static double next_glance(const struct supervisor *s, double now)
+/* The same moment for all that are idle. Where init samples, a sample says that something has changed. */
+static double next_idle_check(const struct supervisor *s, double now)
 {
     if (s->sandbox->wants_samples)
-        return now + NO_GLANCE_MS;
-    return (double)((uint64_t)(now / s->rest_ms) + 1) * s->rest_ms;
+        return now + SAMPLED_IDLE_MS;
+    return (double)((uint64_t)(now / s->idle_ms) + 1) * s->idle_ms;
 }
 
-void hutch_supervisor_rest(struct supervisor *s, double rest_ms)
+void hutch_supervisor_set_idle(struct supervisor *s, double idle_ms)
 {
-    s->rest_ms = rest_ms;
-    s->next_data = rest_ms > 0 ? next_glance(s, hutch_clock_ms()) : 0;
+    s->idle_ms = idle_ms;
+    s->next_data = idle_ms > 0 ? next_idle_check(s, hutch_clock_ms()) : 0;
 }
 
-/* While nothing uses CPU time, no file gets larger. A cgroup's counts init too, which is still where it does not sample. */
-static bool has_rested(struct supervisor *s)
+/* While nothing uses CPU time, no file gets larger. A cgroup's count has init in it, which uses none unless it
+ * samples. */
+static bool was_idle(struct supervisor *s)
 {
-    uint64_t before = s->rested_cpu;
-    bool has_stirred = s->has_stirred;
+    uint64_t before = s->checked_cpu_us;
+    bool has_changed = s->has_changed;
 
-    s->has_stirred = false;
+    s->has_changed = false;
     if (s->sandbox->wants_samples)
-        return !has_stirred;
-    s->rested_cpu = hutch_cgroup_read_cpu(&s->sandbox->cgroup);
-    return s->rested_cpu != UINT64_MAX && s->rested_cpu == before;
+        return !has_changed;
+    s->checked_cpu_us = hutch_cgroup_read_cpu(&s->sandbox->cgroup);
+    return s->checked_cpu_us != UINT64_MAX && s->checked_cpu_us == before;
 }
 
-static void look_at_data(struct supervisor *s)
+static void check_data(struct supervisor *s)
 {
     const uint64_t *limits = s->limits;
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
@@ -270,13 +273,13 @@ static void look_at_data(struct supervisor *s)
     s->next_data = hutch_data_watch_next(&s->data_watch, &count, limits[LIMIT_DATA_SIZE], limits[LIMIT_DATA_FILES]);
 }
 
-static void look_at_cpu(struct supervisor *s)
+static void check_cpu(struct supervisor *s)
 {
     uint64_t used_us = hutch_cgroup_read_cpu(&s->sandbox->cgroup);
 
     if (used_us != UINT64_MAX && used_us / 1000 > s->limits[LIMIT_CPU_TIME])
         hutch_supervisor_end(s, END_CPU_TIME);
-    s->next_cpu = hutch_clock_ms() + CPU_LOOK_MS;
+    s->next_cpu = hutch_clock_ms() + CPU_INTERVAL_MS;
 }
 
 int hutch_supervisor_clocks(struct supervisor *s)
@@ -310,19 +313,19 @@ int hutch_supervisor_clocks(struct supervisor *s)
         if (s->next_data == 0)
             s->next_data = hutch_data_watch_begin(&s->data_watch, now);
         if (now >= s->next_data) {
-            if (s->rest_ms == 0 || !has_rested(s))
-                look_at_data(s);
+            if (s->idle_ms == 0 || !was_idle(s))
+                check_data(s);
             else
-                s->next_data = next_glance(s, now);
+                s->next_data = next_idle_check(s, now);
         }
         if (s->next_data < next)
             next = s->next_data;
     }
     if (limits[LIMIT_CPU_TIME] && s->sandbox->cgroup.dirfd >= 0) {
         if (s->next_cpu == 0)
-            s->next_cpu = now + CPU_LOOK_MS;
+            s->next_cpu = now + CPU_INTERVAL_MS;
         if (now >= s->next_cpu)
-            look_at_cpu(s);
+            check_cpu(s);
         if (s->next_cpu < next)
             next = s->next_cpu;
     }

@@ -1,9 +1,11 @@
-/* supervisor.h - watches one live run from outside: its streams, clocks and limits, what its init says, the error report, and
- * how much lies in its data directory. Ends the run where a limit is reached, and notes what verdict.h decides by.
+/* supervisor.h - watches one live run from outside: its streams, clocks and limits, what its init says, the error
+ * report, and how much lies in its data directory. Ends the run where a limit is reached, and notes what verdict.h
+ * decides by.
  *
- * The owner has the event loop. It sets the fields of the first part, then turns: wait for what hutch_supervisor_poll() names, at
- * most as long as hutch_supervisor_clocks() says, and hand it to hutch_supervisor_turn(), until hutch_supervisor_is_over(). Then
- * hutch_supervisor_drain(), turn until hutch_supervisor_is_drained(), and hutch_verdict_decide(). */
+ * The owner has the event loop. It sets the fields of the first part, then turns: wait for what
+ * hutch_supervisor_poll() names, at most as long as hutch_supervisor_clocks() says, and hand it to
+ * hutch_supervisor_turn(), until hutch_supervisor_is_over(). Then hutch_supervisor_drain(), turn until
+ * hutch_supervisor_is_drained(), and hutch_verdict_decide(). */
 #ifndef HUTCH_RUN_SUPERVISOR_H
 #define HUTCH_RUN_SUPERVISOR_H
 
@@ -42,7 +44,7 @@ struct supervisor {
     int timeout_signal;        /* what asks the program to end when its time is over; 0: SIGTERM */
     struct sandbox *sandbox;   /* not owned */
     struct run_result *result; /* not owned */
-    int data_dirfd;            /* not owned; -1: nobody looks */
+    int data_dirfd;            /* not owned; -1: it is not checked */
     int report_fd;             /* owned; a pipe or a socket that is only read */
     bool (*on_close)(void *user, int fd); /* instead of closing report_fd, as the streams have it. NULL: none */
     void *user;
@@ -56,26 +58,27 @@ struct supervisor {
     bool is_init_gone;         /* the control socket closed */
     int status;
     struct rusage usage;
-    bool has_followed;         /* INIT_FOLLOWED came, since the owner last looked */
+    bool has_followed;         /* INIT_FOLLOWED came, since the owner last checked */
     pid_t followed;
     bool setup_failed, exec_failed;
     struct hutch_err setup_err;
 
     double kill_at;            /* after SIGTERM; 0: not set */
-    double next_data, next_cpu;
-    double rest_ms;            /* hutch_supervisor_rest(); 0: it does not */
+    double next_data, next_cpu; /* when the next checks are due */
+    double idle_ms;            /* interval of checks while idle, hutch_supervisor_set_idle(); 0: not idle */
     uint64_t n_samples;        /* that came */
-    bool has_stirred;          /* a sample came while it rests */
-    uint64_t rested_cpu;       /* what the sandbox had used when the data directory was last looked at */
+    bool has_changed;          /* a sample came while it was idle */
+    uint64_t checked_cpu_us;   /* what the sandbox had used at the last check while idle */
     struct data_watch data_watch;
     unsigned hidden_in_a_row;  /* samples in which a process was unreadable */
     unsigned cut_in_a_row;     /* samples that took too long */
-    unsigned data_failures;    /* looks at the data directory in a row that failed */
+    unsigned data_failures;    /* checks of the data directory in a row that failed */
     struct init_sample peak, last;
     size_t report_len;
-    int report_errno;          /* why the report could not be read: ECONNRESET when its writer left before it had read what it was sent */
+    int report_errno;          /* why the report could not be read: ECONNRESET when its writer left orders unread */
 
-    char *report;              /* owned; PYREPORT_MAX + 1 bytes. This and all that follows is large, and kept for the next run */
+    /* What follows is large, and kept for the next run. */
+    char *report;              /* owned; PYREPORT_MAX + 1 bytes */
     struct out_stream out, err_out;
     struct in_stream in;
 };
@@ -113,9 +116,9 @@ int hutch_supervisor_clocks(struct supervisor *s);
 /* The program runs from now on: what init's INIT_STARTED says when it executes one. */
 void hutch_supervisor_started(struct supervisor *s);
 
-/* Nothing runs in it that anybody has asked for, until 0 comes: every @rest_ms a glance at its CPU time, and a look at the data directory only when that
- * has grown. */
-void hutch_supervisor_rest(struct supervisor *s, double rest_ms);
+/* No code runs in it that was asked for, until this is called with 0: every @idle_ms its CPU time is checked, and the
+ * data directory only when that has grown. */
+void hutch_supervisor_set_idle(struct supervisor *s, double idle_ms);
 
 /* Ends the run for @reason, unless it is ending already. */
 void hutch_supervisor_end(struct supervisor *s, enum end_reason reason);
@@ -124,13 +127,13 @@ void hutch_supervisor_pass_signal(struct supervisor *s, int sig);
 
 bool hutch_supervisor_is_over(const struct supervisor *s);
 
-/* Everything in the sandbox is dead, or dies and does not count any more: what the pipes hold now is all there is. A write end
- * may have left the sandbox through a socket in a shared directory, so no end of file is waited for. */
+/* Everything in the sandbox is dead, or dies and does not count any more: what the pipes hold now is all there is. A
+ * write end may have left the sandbox through a socket in a shared directory, so no end of file is waited for. */
 void hutch_supervisor_drain(struct supervisor *s);
 /* All output is delivered. */
 bool hutch_supervisor_is_drained(const struct supervisor *s);
 
-/* What the run did to the files in its data directory, which held @before. Anything that goes wrong is said in the result. */
+/* What the run did to the files in its data directory, which held @before. What goes wrong is told in the result. */
 void hutch_supervisor_collect(struct supervisor *s, int data_dirfd, const struct file_list *before);
 /* A result without its list of files is still a result. */
 void hutch_supervisor_admit_loss(struct supervisor *s, const struct hutch_err *err);

@@ -416,7 +416,7 @@ static void set_pace(struct session *s)
     int ms = s->is_resting ? s->sessions->rest_ms : 0;
 
     hutch_sandbox_order(&s->run->slot->sb, INIT_CHECK_INTERVAL, ms, -1);
-    hutch_supervisor_rest(s->run->slot->supervisor, ms);
+    hutch_supervisor_set_idle(s->run->slot->supervisor, ms);
 }
 
 /* The more rest, the less often each is looked at. */
