@@ -11,8 +11,7 @@ bool hutch_backlog_add(struct backlog *b, const char *data, size_t len)
 {
     if (b->write_errno)
         return true;
-    if (b->end + len > b->room && b->start > b->room / 2) { /* half of it was written: that is room enough to be worth
-                                                             * the move */
+    if (b->end + len > b->room && b->start > b->room / 2) { /* half of it was written: the move is worth it */
         memmove(b->data, b->data + b->start, b->end - b->start);
         b->end -= b->start;
         b->start = 0;

@@ -46,6 +46,7 @@ int hutch_png_decode(const unsigned char *data, size_t len, struct png_image *re
     spng_ctx *png = spng_ctx_new(0);
     int rc;
 
+    *ret = image;
     if (!png)
         return hutch_err_set(err, ENOMEM, "decode an image");
     if (spng_set_chunk_limits(png, CHUNK_MAX, CHUNK_MAX) || spng_set_png_buffer(png, data, len))
@@ -53,10 +54,11 @@ int hutch_png_decode(const unsigned char *data, size_t len, struct png_image *re
     else
         rc = decode_image(png, &image, err);
     spng_ctx_free(png);
-    if (rc < 0)
-        hutch_png_image_done(&image);
-    else
-        *ret = image;
+    if (rc < 0) {
+        free(image.pixels);
+        image.pixels = NULL;
+    }
+    *ret = image;
     return rc;
 }
 

@@ -17,8 +17,9 @@ struct png_image {
 };
 #define PNG_IMAGE_INIT { .pixels = NULL }
 
-/* The whole picture. Takes four bytes of memory for each pixel, and of what @data has besides the picture no more than
- * it has itself. Errors, errnum 0: what is wrong with it, or too large. */
+/* The whole picture. Takes four bytes of memory for each pixel, and at most 1 MiB for what @data has besides the
+ * picture. On failure *@ret has no pixels, and its sides as far as they were decoded: what it took. Errors,
+ * errnum 0: what is wrong with it, or too large. */
 int hutch_png_decode(const unsigned char *data, size_t len, struct png_image *ret, struct hutch_err *err);
 void hutch_png_image_done(struct png_image *image);
 

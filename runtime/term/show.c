@@ -178,6 +178,7 @@ static void show_inline(struct cell_show *show, const char *name, const char *mi
     struct png_image image;
     struct hutch_err err;
     auto_free char *text = NULL;
+    int rc;
 
     if (show->images == TERM_IMAGES_NONE || strcmp(mime, "image/png") != 0)
         return;
@@ -186,11 +187,12 @@ static void show_inline(struct cell_show *show, const char *name, const char *mi
                             show->n_cell_pixels);
         return;
     }
-    if (hutch_png_decode(data, len, &image, &err) < 0) {
+    rc = hutch_png_decode(data, len, &image, &err);
+    show->n_cell_pixels += (uint64_t)image.width * image.height; /* broken ones take their time, too */
+    if (rc < 0) {
         hutch_cell_show_say(show, "%s is not shown: %s", name, err.msg);
         return;
     }
-    show->n_cell_pixels += (uint64_t)image.width * image.height;
     text = encode_for_terminal(show->images, &image, &len);
     hutch_png_image_done(&image);
     if (text) {

@@ -129,6 +129,8 @@ static void refuse(const struct png *png, const char *says)
     struct hutch_err err;
 
     assert_int_equal(decode(png, &image, &err), -1);
+    assert_null(image.pixels);
+    assert_in_range((uint64_t)image.width * image.height, 0, PNG_MAX_PIXELS);
     assert_int_equal(err.errnum, 0);
     if (strncmp(err.msg, says, strlen(says)) != 0)
         fail_msg("'%s' instead of '%s'", err.msg, says);
@@ -238,6 +240,8 @@ static void test_refused(void **state)
     static const unsigned char rows[] = { 0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6 };
     auto_free unsigned char *long_text = calloc(1, 3u << 20);
     struct png png = { NULL, 0, 0 };
+    struct png_image image;
+    struct hutch_err err;
 
     (void)state;
     assert_non_null(long_text);
@@ -260,6 +264,8 @@ static void test_refused(void **state)
     begin_png(&png, 2, 3, 8, 2); /* a row is missing */
     add_picture(&png, rows, sizeof(rows));
     refuse(&png, "it is a broken PNG image: ");
+    assert_int_equal(decode(&png, &image, &err), -1);
+    assert_int_equal(image.width * image.height, 6);
     begin_png(&png, 2, 2, 8, 3);
     add_picture(&png, rows, sizeof(rows));
     refuse(&png, "it is a broken PNG image: ");
