@@ -55,6 +55,8 @@ MAIN := runtime/cli/main runtime/cli/rootfs_main runtime/launcher/main
 CORE := $(filter-out $(MAIN:%=$(B)/%.o),$(OBJ))
 # Images that tests unpack; built once, for every build directory.
 export HUTCH_TEST_IMAGES ?= $(CURDIR)/build/images
+# Kernels that run as a process, fetched once likewise.
+export HUTCH_TEST_KERNELS ?= $(CURDIR)/build/kernels
 
 UNIT := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/*/test_*.c))
 
@@ -179,10 +181,16 @@ demo: ## install what is missing, build everything, and analyse an example data 
 unit: $(UNIT) $(B)/tests/musl_zygote $(DRIVERS)
 
 .PHONY: check
-check: ## install what is missing, build, and run every test lane
+check: ## install what is missing, build, and run every test lane once
 	@.ci/packages build images test
 	@$(SUBMAKE) all unit
 	@tests/run B=$(B)
+
+.PHONY: check-full
+check-full: ## the same as root, as a user, without control groups, and with every kernel
+	@.ci/packages build images test kernel
+	@$(SUBMAKE) all unit
+	@tests/run --full B=$(B)
 
 .PHONY: soak
 soak: ## 2,000 kills of an engine's processes and 100,000 runs, which `check` has in a short form (an hour or two)
@@ -258,6 +266,6 @@ clean: ## remove everything that was built here (images stay in the store)
 
 .PHONY: help
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 -include $(OBJ:.o=.d) $(UNIT:=.d)

@@ -1,6 +1,7 @@
 """Counts for tests/run, and fixtures that every test file may use."""
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -11,6 +12,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["HUTCH_HOME"] += "." + os.environ["PYTEST_XDIST_WORKER"]
 
 import support  # noqa: E402  (the path comes first)
+
+COUNTS_PATH = os.environ.get("HUTCH_TEST_COUNTS")
+IS_FIRST = "PYTEST_XDIST_WORKER" not in os.environ  # where several share the work, who started them counts
+
+# These files take longest, so they begin first.
+LONG = ("test_parity.py", "test_forks.py", "test_fidelity.py", "test_sessions.py", "test_repl.py", "test_notebooks.py", "test_rich.py",
+        "test_batch.py", "test_jobs.py", "test_rootfs.py")
+GROUP = 6  # tests that run one after the other at least
 
 COUNTS = {"passed": 0, "failed": 0, "skipped": 0, "probes": 0, "controls": 0, "skips": []}
 
@@ -34,13 +43,47 @@ def policy(tmp_path):
     return write
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Where several processes share the work (--dist loadgroup), these are the parts: the tests of a file that share what was made
+    for all of them stay together, and others are handed out in small groups."""
+    if not getattr(config.option, "loadgroup", False):
+        return
+    places = {}
+    for item in items:
+        fixtures = item._fixtureinfo.name2fixturedefs.values()
+        name = item.path.name.partition(".")[0]
+        if any(found[-1].scope == "module" for found in fixtures):
+            group = name + ".shared"
+        else:
+            places[name] = places.get(name, -1) + 1
+            group = "%s.%d" % (name, places[name] // GROUP)
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
+def show_failure(report):
+    """At once and not in the end: a lane may not get there."""
+    print("\nFAILED %s (%s)\n%s" % (report.nodeid, report.when, report.longreprtext), flush=True)
+    for name, text in report.sections:
+        print("---- %s\n%s" % (name, text), flush=True)
+
+
+def pytest_collectreport(report):
+    if report.failed and COUNTS_PATH and IS_FIRST:
+        print("\nFAILED %s\n%s" % (report.nodeid, report.longreprtext), flush=True)
+
+
 def pytest_runtest_logreport(report):
     if report.skipped:
         COUNTS["skipped"] += 1
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        COUNTS["skips"].append("%s: %s" % (report.nodeid.rpartition("/")[2], reason.replace("Skipped: ", "", 1)))
+        name = re.sub(r"@test_\w+\.\w+$", "", report.nodeid.rpartition("/")[2])  # the group
+        COUNTS["skips"].append("%s: %s" % (name, reason.replace("Skipped: ", "", 1)))
     elif report.failed:
         COUNTS["failed"] += 1
+        if COUNTS_PATH and IS_FIRST:
+            show_failure(report)
     elif report.when == "call":
         COUNTS["passed"] += 1
         if "test_probe[" in report.nodeid:
@@ -49,8 +92,12 @@ def pytest_runtest_logreport(report):
             COUNTS["controls"] += 1
 
 
-def pytest_sessionfinish(session):
-    path = os.environ.get("HUTCH_TEST_COUNTS")
-    if path and not hasattr(session.config, "workerinput"):  # one of several at once; who started them counts
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(COUNTS, file)
+    if COUNTS_PATH and IS_FIRST:
+        write_counts()
+
+
+def write_counts():
+    """After each test: whoever ends us for the time it takes wants to know how far we got."""
+    with open(COUNTS_PATH + ".part", "w", encoding="utf-8") as file:
+        json.dump(COUNTS, file)
+    os.rename(COUNTS_PATH + ".part", COUNTS_PATH)
