@@ -17,8 +17,8 @@ COUNTS_PATH = os.environ.get("HUTCH_TEST_COUNTS")
 IS_FIRST = "PYTEST_XDIST_WORKER" not in os.environ  # where several share the work, who started them counts
 
 # These files take longest, so they begin first.
-LONG = ("test_parity.py", "test_forks.py", "test_fidelity.py", "test_sessions.py", "test_repl.py", "test_notebooks.py", "test_rich.py",
-        "test_batch.py", "test_jobs.py", "test_rootfs.py")
+LONG = ("test_parity.py", "test_forks.py", "test_fidelity.py", "test_sessions.py", "test_repl.py", "test_notebooks.py",
+        "test_rich.py", "test_batch.py", "test_jobs.py", "test_rootfs.py")
 GROUP = 6  # tests that run one after the other at least
 
 COUNTS = {"passed": 0, "failed": 0, "skipped": 0, "probes": 0, "controls": 0, "skips": []}
@@ -45,8 +45,8 @@ def policy(tmp_path):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Where several processes share the work (--dist loadgroup), these are the parts: the tests of a file that share what was made
-    for all of them stay together, and others are handed out in small groups."""
+    """Where several processes share the work (--dist loadgroup), these are the parts: the tests of a file that share
+    what was made for all of them stay together, and others are handed out in small groups."""
     if not getattr(config.option, "loadgroup", False):
         return
     places = {}

@@ -29,13 +29,14 @@ def find(folder, build=False):
 
 
 def boot(kernel, init, folder, seconds, **variables):
-    """Boots with @init, which gets the variables as its environment, and returns what the machine printed. @folder is for what the
-    kernel itself leaves."""
-    words = [kernel.program, "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "mem=2G", "init=" + init, "con=null",
-             "con0=null,fd:1", "con1=fd:0,fd:1", "quiet", "uml_dir=" + folder + "/"]
+    """Boots with @init, which gets the variables as its environment, and returns what the machine printed. @folder is for
+    what the kernel itself leaves."""
+    words = [kernel.program, "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "mem=2G", "init=" + init,
+             "con=null", "con0=null,fd:1", "con1=fd:0,fd:1", "quiet", "uml_dir=" + folder + "/"]
     words += ["hutch_%s=%s" % pair for pair in sorted(variables.items())]
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               env={"HOME": folder, "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": "/dev/shm"},
+                               env={"HOME": folder, "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+                                    "TMPDIR": "/dev/shm"},
                                cwd=folder, start_new_session=True)
     try:
         output, _ = process.communicate(timeout=seconds)

@@ -3,6 +3,7 @@
 PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
 export PATH
 mount -t proc proc /proc
-/usr/bin/python3 -c 'import os; print("UML boots", os.uname().release, flush=True) if 1.5 * len(os.listdir("/proc")) > 1 else 0'
+# Python has floating-point numbers from its start.
+/usr/bin/python3 -c 'import os; print("UML boots", os.uname().release, flush=True)'
 /usr/bin/python3 -c 'import ctypes; ctypes.CDLL(None).reboot(0x4321fedc)'
 sleep 60

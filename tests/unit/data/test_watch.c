@@ -1,4 +1,5 @@
-/* test_watch.c - a tree that grows is counted again in time, and one that does not costs little. The clock is the test's own. */
+/* test_watch.c - a tree that grows is counted again in time, and one that does not costs little. The clock is the
+ * test's own. */
 #include "runtime/data/watch.h"
 
 #include "sandbox/fd.h"
@@ -29,7 +30,8 @@ static double bursts(double ms)
     return 8000 * n + (part < 20 ? part : 20) * 400;
 }
 
-/* Counts @tree for @ms, where an entry takes a microsecond. Returns how many there were when it was too many; 0: it never was. */
+/* Counts @tree for @ms, where an entry takes a microsecond. Returns how many there were when they were too many;
+ * 0: they never were. */
 static double watch(tree_fn *tree, double ms, unsigned *ret_counts, double *ret_spent)
 {
     struct data_watch w = { 0 };
@@ -144,8 +146,8 @@ static void test_bytes_count_too(void **state)
     hutch_data_watch_next(&w, &count, 1 << 30, 0);
     count = (struct data_count){ .bytes = 100 << 20, .begun_ms = 100, .ended_ms = 100 };
     assert_true(hutch_data_watch_next(&w, &count, 200 << 20, 0) <= 100 + 25 + 1);
-    assert_true(hutch_data_watch_next(&w, &(struct data_count){ .bytes = 100 << 20, .begun_ms = 125, .ended_ms = 125 }, 0, 0) <=
-                125 + DATA_WATCH_MAX_MS);
+    count.begun_ms = count.ended_ms = 125;
+    assert_true(hutch_data_watch_next(&w, &count, 0, 0) <= 125 + DATA_WATCH_MAX_MS);
 }
 
 int main(void)
