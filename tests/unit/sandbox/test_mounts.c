@@ -275,7 +275,7 @@ static void test_a_source_that_was_replaced(void **state)
     snprintf(want, sizeof(want), "'%s' was replaced while the sandbox was made", p->outside);
     for (int i = 0; i < 2; i++) {
         host_spec(&spec, "echo ran");
-        m = add(&spec, MOUNT_BIND, p->outside, "/mnt", 0);
+        m = add_mount(&spec, MOUNT_BIND, p->outside, "/mnt", 0);
         m->dev = st.st_dev;
         m->ino = st.st_ino + (ino_t)i;
         if (i == 0) {
