@@ -1,7 +1,7 @@
 #!/bin/bash
 # build.sh FLAVOUR OUT.tar - builds a root file system from Debian packages and writes it as an OCI image
 # layout archive (one layer, zstd). Prints the manifest's digest. The same packages give the same digest,
-# whoever builds.
+# the user who builds.
 #
 # As root, or as an ordinary user who has a range in /etc/subuid and /etc/subgid (mmdebstrap's "unshare" mode).
 # No daemon. Needs: mmdebstrap, zstd, tar; uidmap for ordinary users.

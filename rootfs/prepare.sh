@@ -21,7 +21,7 @@ for dir in bin sbin lib lib64; do
     fi
 done
 
-# One record that provides what is deliberately absent, in a version that satisfies everybody.
+# One record that provides what is deliberately absent, in a version that satisfies every package.
 if ! grep -qs '^Package: hutch-absent$' "$root/var/lib/dpkg/status"; then
     cat >>"$root/var/lib/dpkg/status" <<END
 Package: hutch-absent

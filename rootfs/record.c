@@ -118,7 +118,7 @@ static int describe_file(struct scan *scan, int dirfd, const char *name, const s
 
     if (hutch_digest_start(&scan->digest, err) < 0)
         return -1;
-    if (st->st_size > 0) { /* an empty file may well be one that nobody may open */
+    if (st->st_size > 0) { /* an empty file may be one that no user may open */
         fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0 && errno != EACCES) /* taken away since: a difference like others */
             return hutch_err_set(err, errno, "open '%s'", scan->path);

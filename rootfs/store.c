@@ -44,7 +44,7 @@ static void sweep(const struct store *store)
 
         if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
             continue;
-        /* Held so that nobody is between making a directory and locking it. */
+        /* Held so that no other process is between making a directory and locking it. */
         if (lock < 0 && hutch_store_lock(store, LOCK_EX | LOCK_NB, &lock, &ignored) < 0)
             break;
         work = hutch_store_open_dir(fd, de->d_name);

@@ -7,7 +7,7 @@
  *     trees/DIGEST/image.json
  *     tmp/WORK             an unpacking or removal under way
  *
- * A tree appears and disappears by rename(2), whole. Whoever works in tmp/WORK holds an exclusive flock(2) on that directory;
+ * A tree appears and disappears by rename(2), whole. A process that works in tmp/WORK holds an exclusive flock(2) on that directory;
  * what is there without one is left over from a process that was killed, and hutch_store_open() removes it.
  * A sandbox holds a shared flock on trees/DIGEST for as long as it runs, so that remove can refuse. */
 #ifndef HUTCH_STORE_H

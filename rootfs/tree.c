@@ -69,7 +69,7 @@ void hutch_tree_start_layer(struct tree *tree)
 }
 
 /* Remembers that the current layer made @path or something below it, so that its own whiteouts spare it. A balanced
- * tree rather than a hash table: whoever made the archive chooses the names. */
+ * tree rather than a hash table: the names come from the archive. */
 static int note_path(struct tree *tree, const char *path, struct hutch_err *err)
 {
     char *copy;
@@ -133,8 +133,8 @@ static mode_t user_bits(const struct tree_meta *meta)
     return meta->mode & 7;
 }
 
-/* The same bits for everybody: to an ordinary caller the sandbox's user is the owner, to root he is somebody
- * else. Only the owner may write, and setuid, setgid and sticky bits are gone. */
+/* The same bits for owner, group and others: to an ordinary caller the sandbox's user is the owner, to root it is another user
+ * of the host. Only the owner may write, and setuid, setgid and sticky bits are gone. */
 static mode_t file_mode(const struct tree_meta *meta)
 {
     mode_t bits = user_bits(meta);

@@ -9,7 +9,7 @@
  *  - The last component is never followed: what is there is removed, and made anew with O_EXCL.
  *
  * Everything belongs to the caller afterwards, since a sandbox has one user (uid and gid 1000). Modes are what that user
- * would be allowed: of a file that he may not read, no byte is kept. So a tree is the same whoever unpacks it.
+ * would be allowed: of a file that it may not read, no byte is kept. So a tree is the same for every user who unpacks it.
  * Needs Linux 5.6 (openat2). */
 #ifndef HUTCH_TREE_H
 #define HUTCH_TREE_H

@@ -492,7 +492,7 @@ int hutch_cgroup_destroy_named(const struct cgroup_base *base, const char *name,
     struct statfs st;
 
     if (dirfd < 0 || fstatfs(dirfd, &st) < 0 || (unsigned long)st.f_type != CGROUP2_SUPER_MAGIC)
-        return 0; /* a directory of that name elsewhere is somebody else's */
+        return 0; /* a directory of that name elsewhere is another program's */
     return kill_and_remove(base->dirfd, name, dirfd, 2000, err);
 }
 

@@ -26,8 +26,8 @@ struct cgroup_base {
 };
 #define CGROUP_BASE_INIT { .mount = NULL, .path = NULL, .dirfd = -1 }
 
-/* Finds it (libcgroup finds the hierarchy): for an ordinary user a delegated directory, his own group's parent or,
- * when hutch is alone in it, his own group; for root the top. Never fails: dirfd stays -1 and why_not tells. May move
+/* Finds it (libcgroup finds the hierarchy): for an ordinary user a delegated directory, the parent of the caller's own group or,
+ * when hutch is alone in it, that group; for root the top. Never fails: dirfd stays -1 and why_not tells. May move
  * the calling process into a child group, when only that frees its group for controllers. */
 void hutch_cgroup_find_base(struct cgroup_base *ret);
 /* Makes the directory @path for a tree of groups of its own, owned by @uid and @gid, below which each controller that can be

@@ -1,5 +1,5 @@
 /* fd.h - who owns a descriptor or a heap block, visible where the variable is born; and the few loops
- * around read(2) and write(2) that everybody needs. */
+ * around read(2) and write(2) that every room needs. */
 #ifndef HUTCH_FD_H
 #define HUTCH_FD_H
 

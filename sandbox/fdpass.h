@@ -7,7 +7,7 @@
 
 #define FDPASS_MAX 253 /* SCM_MAX_FD */
 
-/* Sends @len bytes and copies of @n_fds descriptors. The count of bytes, or -1 with errno: EPIPE when nobody is there (no
+/* Sends @len bytes and copies of @n_fds descriptors. The count of bytes, or -1 with errno: EPIPE when the other end is closed (no
  * SIGPIPE), EAGAIN, EMSGSIZE, ETOOMANYREFS (too many descriptors are on their way). @flags: MSG_DONTWAIT or 0. */
 ssize_t hutch_fdpass_send(int sock, const void *buf, size_t len, const int *fds, size_t n_fds, int flags);
 

@@ -36,15 +36,15 @@ static const struct init_step build_steps[] = {
     { "wait for the id maps",           hutch_step_wait_for_maps },
     { "forget the command line",        hutch_step_forget_command_line }, /* while the host's proc is in sight */
     { "shed the caller's scheduling",   hutch_step_shed_scheduling },
-    { "take on the sandbox's identity", hutch_step_enter_identity },   /* an unprivileged host uid, before anything is made */
-    { "enter a cgroup namespace",       hutch_step_enter_cgroup_ns },  /* now, when it is in its group: that becomes the root */
+    { "take on the sandbox's identity", hutch_step_enter_identity },   /* before anything is made with its uid */
+    { "enter a cgroup namespace",       hutch_step_enter_cgroup_ns },  /* when init is in its group: the root */
     { "bound the network's buffers",    hutch_step_bound_buffers },    /* while proc/sys can be written */
-    { "build the mount tree",           hutch_step_build_mounts },     /* proc needs the host's proc in sight: ends with pivot */
+    { "build the mount tree",           hutch_step_build_mounts },     /* while the host's proc is in sight; pivots */
     { "find the data directory",        hutch_step_find_data },
     { "name the host",                  hutch_step_name_host },
     { "bring up the network",           hutch_step_raise_loopback },
-    { "close inherited descriptors",    hutch_step_close_inherited },  /* after the mounts, which are held as descriptors */
-    { "make the Landlock ruleset",      hutch_step_make_ruleset },     /* the tree is finished; for the worker, not for init */
+    { "close inherited descriptors",    hutch_step_close_inherited },  /* after the mounts: descriptors hold them */
+    { "make the Landlock ruleset",      hutch_step_make_ruleset },     /* of the finished tree; for the worker only */
     { "take the system call filter",    hutch_step_take_seccomp },     /* compiled meanwhile; likewise */
 };
 
@@ -52,7 +52,7 @@ static const struct init_step build_steps[] = {
 static const struct init_step lock_steps[] = {
     { "drop capabilities",              hutch_step_drop_caps },        /* the last step that needed one is done */
     { "set no_new_privs",               hutch_step_set_no_new_privs },
-    { "shield init from the worker",    hutch_step_shield_self },      /* last: capabilities and uid changes reset these flags */
+    { "shield init from the worker",    hutch_step_shield_self },      /* last: changes of ids and capabilities reset it */
 };
 
 /* The same for a waiting init, when it is given its worker: nothing is left to do when the code comes but to drop the capability
@@ -68,7 +68,7 @@ static const struct init_step start_steps[] = {
 
 static void send_msg(const struct init_job *job, const struct init_msg *msg)
 {
-    /* A supervisor that is gone cannot be told; the socket's hang-up ends us. */
+    /* A supervisor that is gone cannot be told; init ends with the socket's hang-up. */
     if (TEMP_FAILURE_RETRY(send(job->control_fd, msg, sizeof(*msg), MSG_NOSIGNAL)) < 0)
         _exit(1);
 }
@@ -102,7 +102,7 @@ static pid_t start_worker(const struct init_job *job, int *ret_errpipe_r)
         hutch_exec_main(job, pipefd[1]);
     }
     close(pipefd[1]);
-    /* The worker's streams are his alone: when he closes one, the other end sees it. */
+    /* Only the worker holds its streams: when it closes one, the other end sees it. */
     null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = KEEP_STDIN; i <= KEEP_STDERR; i++)
         if (null_fd < 0 || dup3(null_fd, i, O_CLOEXEC) < 0)
@@ -144,7 +144,7 @@ static bool reap_ended(pid_t worker, pid_t *holder, int *ret_status, bool *ret_m
         pid_t pid = waitpid(-1, &status, WNOHANG);
 
         if (pid < 0 && errno == ECHILD && !is_worker_done)
-            _exit(1); /* the worker is gone and nobody told us how: rather an end than waiting for ever */
+            _exit(1); /* the worker is gone without a status: an end, and no waiting for ever */
         if (pid <= 0)
             break;
         if (pid == *holder)
@@ -208,8 +208,8 @@ struct spared {
     size_t n;
 };
 
-/* The numbers come from inside: whoever lies about them harms what runs in this sandbox, which it could do anyhow. Only a child can be the worker, as
- * no other's end is seen. */
+/* The numbers come from inside: a false one harms what runs in this sandbox, which its sender could do anyhow. Only a child of
+ * init can be the worker, as init sees no other process end. */
 static void follow_worker(struct init_job *job, pid_t pid, pid_t *worker, struct spared *spared)
 {
     struct init_msg msg = { .kind = INIT_FOLLOWED };
@@ -311,7 +311,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_SETMASK, &chld, NULL);
-    signal(SIGCHLD, SIG_DFL); /* inherited as ignored, it would let the kernel reap the worker behind our back */
+    signal(SIGCHLD, SIG_DFL); /* inherited as ignored, it would let the kernel reap the worker without init */
     signal(SIGPIPE, SIG_IGN);
     signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals < 0) {
@@ -351,8 +351,8 @@ _Noreturn void hutch_init_main(const struct init_job *given)
             set_check_interval(&sampling, 0);
         }
         if (pfds[0].revents && read(signals, &info, sizeof(info)) < 0 && errno != EAGAIN)
-            _exit(1); /* rather than turn for ever */
-        /* Nothing is reaped before init knows its worker: his end would be lost. */
+            _exit(1); /* else the loop would turn for ever */
+        /* Nothing is reaped before init knows its worker, whose end would be lost. */
         if (worker > 0 && reap_ended(worker, &holder, &msg.ended.status, &is_more))
             break;
     }

@@ -30,5 +30,5 @@ void hutch_log_debug(const char *fmt, ...)
         n = (int)sizeof(line) - 2;
     line[n++] = '\n';
     if (write(STDERR_FILENO, line, (size_t)n) < 0)
-        return; /* nobody left to tell */
+        return; /* stderr is closed */
 }

@@ -1,4 +1,4 @@
-/* log.h - debug lines on stderr for whoever asked with -v. Errors never come this way: see err.h. */
+/* log.h - debug lines on stderr when -v was given. Errors never come this way: see err.h. */
 #ifndef HUTCH_LOG_H
 #define HUTCH_LOG_H
 

@@ -55,7 +55,7 @@ static int open_bind(const char *path, unsigned flags, int *ret_fd, struct hutch
     return 0;
 }
 
-/* Files written through the mount belong, on disk, to whoever owns the directory now. */
+/* Files written through the mount belong, on disk, to the present owner of the directory. */
 static int idmap_bind(int fd, const char *path, const struct id_plan *plan, struct hutch_err *err)
 {
     struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP };
@@ -646,7 +646,7 @@ int hutch_mounts_attach_data(const struct sandbox_spec *spec, int mount_fd, stru
             return hutch_err_set(err, errno, "open the mount point '%s'", m->target);
         if (attach(mount_fd, place, m->target, err) < 0)
             return -1;
-        return restrict_mount(mount_fd, EVERY_MOUNT, AT_RECURSIVE, m->target, err); /* whoever opened it */
+        return restrict_mount(mount_fd, EVERY_MOUNT, AT_RECURSIVE, m->target, err); /* whatever the opener has set */
     }
     return hutch_err_set(err, 0, "the sandbox has no data directory");
 }

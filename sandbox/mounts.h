@@ -26,8 +26,8 @@ struct mount_sources {
 /* Parent side: the memory for it, so that a child needs none. */
 int hutch_mounts_sources_init(const struct sandbox_spec *spec, struct mount_sources *ret, struct hutch_err *err);
 
-/* Opens the sources. For an ordinary user hutch_mounts_build() does it, in the child's own mount namespace, where he may.
- * For root, whose child is somebody else, the parent does it before, and id-maps those marked MOUNT_IDMAP. */
+/* Opens the sources. For an ordinary user hutch_mounts_build() does it, in the child's own mount namespace, where it may.
+ * For root, whose child is another user, the parent does it before, and id-maps those marked MOUNT_IDMAP. */
 int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
                               struct hutch_err *err);
 

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 
 #define DESTROY_TIMEOUT_MS 5000
-#define WAITING_PIDS 1 /* a worker that was forked in has a process beside it that holds its memory: rootfs/zygote.c */
+#define WAITING_PIDS 1 /* a worker that a zygote has forked has its memory holder beside it: rootfs/helper/helper.c */
 #define MEMORY_MIN (4ull << 20) /* init, the dynamic linker and libc, in the same cgroup */
 
 static int require_sane(const struct sandbox_spec *spec, bool is_waiting, struct hutch_err *err)

@@ -32,7 +32,7 @@ struct sandbox {
 struct sandbox_io {
     int stdin_r, stdout_w, stderr_w;
     int report_w; /* becomes descriptor 3 (INIT_REPORT_FD); -1 for none */
-    bool is_waiting; /* no program: the sandbox is built and waits for a worker from outside, see init.h. The streams are not his */
+    bool is_waiting; /* no program: the sandbox is built and waits for a worker from outside, see init.h. The streams are not its */
 };
 
 /* Clones init, which builds the sandbox in parallel from here on: INIT_STARTED, INIT_SETUP_FAILED or INIT_EXEC_FAILED

@@ -1,8 +1,8 @@
 /* channel.c - how the interpreter of a session (rootfs/python/zygote/cells.py) speaks: frames on its socket, and marks in the two streams
  * that tell which of their bytes came before a frame (docs/cells.md).
  *
- * In C for one reason: a KeyboardInterrupt may come between any two steps of Python code, and half a frame would be the end of the
- * session. Nothing here lets Python look at signals. The interpreter's lock is held meanwhile, so that threads take turns. */
+ * In C for one reason: a KeyboardInterrupt may come between any two steps of Python code, and an incomplete frame would be the end of
+ * the session. Nothing here lets Python look at signals. The interpreter's lock is held meanwhile, so that threads take turns. */
 #include "sandbox/fd.h"
 
 #include <errno.h>
@@ -27,14 +27,14 @@ EXPORT int hutch_channel_send(const char *body, size_t len);
 EXPORT int hutch_channel_write(int stream, const char *data, size_t len);
 
 static struct {
-    pid_t pid;      /* whose channel it is: what that forks has none */
+    pid_t pid;      /* the process whose channel it is; its children have none */
     int sock;
-    int streams[2]; /* duplicates of 1 and 2 as they were: what a program does to those is its own business */
+    int streams[2]; /* duplicates of 1 and 2 as they were: a program may close or replace those */
     uint32_t count; /* of frames with a number */
     char token[TOKEN_LEN];
 } channel = { .sock = -1, .streams = { -1, -1 } };
 
-/* All of it, whatever somebody has done to the descriptor's flags. */
+/* All of it, also when the program has made the descriptor non-blocking. */
 static int write_all(int fd, const char *data, size_t len)
 {
     while (len > 0) {
@@ -109,7 +109,7 @@ int hutch_channel_send(const char *body, size_t len)
     memcpy(text + 1, channel.token, TOKEN_LEN);
     snprintf(text + 1 + TOKEN_LEN, sizeof(text) - 1 - TOKEN_LEN, "%08x\n", channel.count);
     for (int i = 0; i < 2; i++)
-        write_all(channel.streams[i], text, MARK_LEN); /* if nobody reads it, nobody misses it */
+        write_all(channel.streams[i], text, MARK_LEN); /* a stream without a reader needs no mark */
     n = snprintf(head, sizeof(head), "{\"n\":%u,", channel.count);
     return write_frame(channel.sock, head, (size_t)n, body, len);
 }

@@ -6,7 +6,7 @@
  * goes into a memfd, which is mapped where it was, with the same protection: nothing changes for the program, and fork costs
  * 0.4 ms. What the zygote writes afterwards is anonymous again, and is inherited in the old way.
  *
- * Left as they are: the stack that we run on; the neighbourhood of the thread pointer, into which the kernel writes when it
+ * Left as they are: the stack of the caller; the neighbourhood of the thread pointer, into which the kernel writes when it
  * pleases (rseq(2)); executable memory; pages that were never touched; every mapping that is special in any way, above all those
  * that a fork is to find empty (MADV_WIPEONFORK: the state of random generators). Between copying and mapping a piece, nothing may
  * write to it: signals are blocked, there is no other thread, and what this code needs is on the stack or in memory of its own. The
@@ -244,7 +244,7 @@ int hutch_zygote_freeze(void)
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all)) == 0) {
         f.entries = (uint64_t *)(f.maps + MAPS_BYTES);
         freeze_all(&f);
-        /* All forks read these pages: nobody may ever write to the file itself, not even who finds a way to open it. */
+        /* All forks read these pages: no process may ever write to the file, not even one that finds a way to open it. */
         if (f.used > 0 && fcntl(f.memfd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
             _exit(1);
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));

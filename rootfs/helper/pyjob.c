@@ -23,7 +23,7 @@ struct field {
 static char usual_job[64u << 10]; /* what a job takes that is no larger than most */
 static struct field job[JOB_FIELDS];
 
-/* Nothing of the program has run, and the run's own standard error is all that there is to say it on. */
+/* Nothing of the program has run, so the message goes to the run's own standard error. */
 static _Noreturn void end_with_message(int errnum, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static _Noreturn void end_with_message(int errnum, const char *fmt, ...)
 {
@@ -87,7 +87,7 @@ bool hutch_pyjob_receive(void)
     if (header.magic != WORKER_JOB_MAGIC || header.len > JOB_MAX)
         end_with_message(EBADMSG, "read the job");
     if (header.len > sizeof(usual_job))
-        body = malloc(header.len); /* for good: the process has no other business */
+        body = malloc(header.len); /* never freed: the process has nothing else to do */
     if (!body || !read_all(body, header.len) || !split_fields(body, header.len))
         end_with_message(body ? EBADMSG : ENOMEM, "read the job");
     return true;
@@ -203,7 +203,7 @@ static void set_arguments(const struct pyobjects *py, PyObject *first, PyObject 
 
         if (!nul) {
             end_with_message(EBADMSG, "read the arguments");
-            break; /* never; the checker does not know */
+            break; /* not reached, which the checker does not know */
         }
         argument = decoded(at, (size_t)(nul - at));
         PyList_Append(argv, argument);

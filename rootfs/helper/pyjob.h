@@ -11,7 +11,7 @@ struct pyobjects;
 /* A new __main__, as it is before a program: what the interpreter itself puts there, in its order. */
 void hutch_pyjob_make_main(const struct pyobjects *py);
 
-/* Waits for the job. False when there is none: nobody needs this worker. */
+/* Waits for the job. False when there is none, and the worker is not needed. */
 bool hutch_pyjob_receive(void);
 
 /* What the job has: limits, working directory, environment, sys.argv, sys.path, what __main__ begins with; and writes the program's

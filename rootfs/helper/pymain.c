@@ -7,7 +7,7 @@
  * A zygote with the usual libraries has 80 MB, and forks in a millisecond because nothing of that is copied. Whatever is written
  * to afterwards is, by the page, and a Python function that is called writes to about ten. So what a worker does before
  * its program is done in the zygote if that is possible, and here if not. What remains is done once for nothing
- * before the worker says that it is ready, so that those pages are copied while nobody waits. */
+ * before the worker says that it is ready, so that those pages are copied before a run waits for them. */
 #include "rootfs/helper/pyjob.h"
 #include "rootfs/helper/pyobjects.h"
 #include "sandbox/fd.h"
@@ -63,7 +63,7 @@ static struct {
     ino_t ino;
 } worker;
 
-/* Asked by the excepthook: whether this is the process that was given the program, with its socket where it was. */
+/* The excepthook asks whether this is the process that was given the program, with its socket where it was. */
 EXPORT int hutch_worker_may_report(void)
 {
     struct stat st;
@@ -166,8 +166,8 @@ static _Noreturn void run_worker(const struct pyobjects *py, PyObject *environme
 
 /* --- the zygote --- */
 
-/* The frames of the Python code that called us hang on the state of its thread, and nobody will return to them. The first state that is
- * made after that one's end becomes the one that PyGILState_Ensure() finds; hence one in between. */
+/* The frames of the calling Python code hang on the state of its thread, and are not returned to. The first state that is made
+ * after the end of that one becomes the one that PyGILState_Ensure() finds; hence one in between. */
 static void take_fresh_thread_state(void)
 {
     PyInterpreterState *interpreter = PyInterpreterState_Main();

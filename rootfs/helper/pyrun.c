@@ -143,7 +143,7 @@ static void wait_for_threads(void)
     Py_DecRef(threading);
 }
 
-/* What threading._shutdown() comes to when there are no other threads and nobody asked to be told: said in C, as a call of that
+/* What threading._shutdown() comes to when there are no other threads and no callbacks: said in C, as a call of that
  * function costs a worker 40 pages. False when there is more to it, or when it is another version's. */
 static bool end_alone(const struct pyobjects *py)
 {

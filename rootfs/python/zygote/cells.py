@@ -18,7 +18,7 @@ BELOW_LOOP, ABOVE_LOOP = 2, 1
 
 
 class Ended(Exception):
-    """There is nothing to wait for any more; the exit status."""
+    """Ends the loop; its argument is the exit status."""
 
 
 class Interpreter:
@@ -49,7 +49,7 @@ class Interpreter:
             try:
                 order, fds = self.link.receive()
             except (channel.Closed, OSError, ValueError):
-                os._exit(0)  # nobody wants it any more, so nobody wants to know
+                os._exit(0)  # the engine is gone, or has no more use for it
             try:
                 await self.orders.get(order.get("do"), self.ignore)(order, fds)
             finally:

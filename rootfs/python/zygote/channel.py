@@ -51,7 +51,7 @@ class Channel:
     def send_text(self, text):
         self.unmarked.clear()
         if self.helper.hutch_channel_send(text[1:], len(text) - 1) < 0:
-            os._exit(1)  # nobody listens any more, or the program has closed what it does not own
+            os._exit(1)  # the engine is gone, or the program has closed the socket
 
     def write(self, stream, data):
         self.unmarked.add(stream)
@@ -66,7 +66,7 @@ class Channel:
             self.unmarked.update(others)
 
     def send_unnumbered(self, frame, fd=SOCKET):
-        """Without a number. Errors are of no interest: who asked is gone."""
+        """Without a number. Errors are ignored: the other end is gone then."""
         text = encode(frame)
         self.helper.hutch_channel_send_unnumbered(fd, text, len(text))
 

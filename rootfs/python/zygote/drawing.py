@@ -2,8 +2,8 @@
 # backend draws each again, as printing it begins with that, and a third time, for the image. For what most plots consist of, the
 # third alone comes to the same bytes.
 #
-# That way is tried first, unheard. If anything happens on it, a warning, a message, or an exception, nothing of it counts: the figure takes
-# the long way, and what is told is told as ever, in that order and from those places.
+# That way is tried first, with its messages held back. If it comes to a warning, a message, or an exception, its result is dropped
+# and the figure takes the long way, which tells the same in the usual order and from the usual places.
 import sys
 
 __name__ = "matplotlib"  # what its warnings look for is the first frame that is not its own
@@ -15,7 +15,7 @@ to_come = []
 
 
 def is_to_come(shell, figure):
-    """Whether it is going to be printed at the end of this cell for certain, as the inline backend prints, and nobody will notice how."""
+    """Whether it is certain to be printed at the end of this cell, as the inline backend prints, with no difference to be seen."""
     from matplotlib.figure import Figure
     from matplotlib_inline.config import InlineBackend
 

@@ -18,7 +18,7 @@ def forget_backend():
 def install(shell):
     """Before it is used."""
     if os.environ.get("MPLBACKEND", "").lower() not in ("", "agg"):
-        return  # somebody wants another one
+        return  # the program wants another one
     os.environ["MPLBACKEND"] = INLINE
     matplotlib, pyplot = sys.modules.get("matplotlib"), sys.modules.get("matplotlib.pyplot")
     if matplotlib is None:

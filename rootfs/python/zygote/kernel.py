@@ -1,7 +1,7 @@
 # What an IPython shell believes to be its kernel: ipykernel's own classes, but for what they do with sockets and threads. They
 # are subclasses under the same names, as programs look at names, and tracebacks show the methods that are ipykernel's.
 #
-# ipykernel must not be imported before somebody wants it, so the classes are made when they are.
+# ipykernel is imported only where cells are executed, so the classes are made when they are needed.
 import os
 import sys
 import types
@@ -102,7 +102,7 @@ def define_session(link):
             is_message = isinstance(msg_or_type, dict)
             kind = msg_or_type["header"]["msg_type"] if is_message else msg_or_type
             if kind not in ("execute_result", "display_data", "update_display_data", "clear_output", "error"):
-                return None  # comms: nobody is there to show a widget
+                return None  # comms: there is no front end to show a widget
             if os.getpid() != self.pid:
                 return super().send(stream, msg_or_type, content, *rest, **named)  # which has a warning for that
             text, is_clean = attempt(kind, msg_or_type["content"] if is_message else content)

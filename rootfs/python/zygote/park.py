@@ -1,8 +1,7 @@
-# Copies of a living interpreter. A parked process is one that waits; whoever asks it gets another copy, which goes on where it
-# was parked, as often as somebody asks. All are children of process 1, so that a program which waits for its children finds only
-# its own.
+# Copies of a running interpreter. A parked process is a copy that waits; on each order it makes another copy, which goes on where it
+# was parked. All are children of process 1, so that a program which waits for its children finds only its own.
 #
-# A copy is not a fork that goes its own way, but the same state again: random numbers, if any were drawn, come as they would
+# A copy is the same state again, and no fork with a state of its own: random numbers, if any were drawn, come as they would
 # have come. What belongs to the process and not to the state is renewed: who it is, and what its event loop waits with.
 import _signal
 import os
@@ -97,7 +96,7 @@ def wait_for_end(thread_id):
 
 
 def wait_parked(interpreter):
-    """A parked process's whole life. Returns in its copies."""
+    """All that a parked process does. Returns in its copies."""
     link = interpreter.link
     while True:
         try:
@@ -118,7 +117,7 @@ def wait_parked(interpreter):
 
 
 def become_active(interpreter, loop):
-    os.setpgid(0, 0)  # who interrupts a copy means no other
+    os.setpgid(0, 0)  # an interrupt for a copy is for no other
     interpreter.link.move()
     interpreter.renew()
     renew_loop(loop)
@@ -145,4 +144,4 @@ def park(interpreter, loop, fds):
         wait_parked(interpreter)
         become_active(interpreter, loop)
     except BaseException:
-        os._exit(1)  # half a copy is none
+        os._exit(1)  # a partial copy could answer for the session

@@ -49,8 +49,8 @@ class NullDevice(io.RawIOBase):
 
 
 def let_go_of_null_device():
-    """IPython keeps /dev/null open for writing, for what it once did. No descriptor of a zygote gets into a worker, so what somebody
-    writes there goes to a stream that has none."""
+    """IPython keeps /dev/null open for writing, for what it once did. No descriptor of a zygote gets into a worker, so what is
+    written there goes to a stream that has none."""
     module = sys.modules.get("IPython.utils.io")
     stream = getattr(module, "devnull", None)
     if stream is not None and not stream.closed:
@@ -110,7 +110,7 @@ def load(order):
     lines = order.decode("utf-8", "surrogateescape").split("\n")
     end = lines.index(SEPARATOR) if SEPARATOR in lines else len(lines)
     names, warm_up = [line.strip() for line in lines[:end] if line.strip()], "\n".join(lines[end + 1 :])
-    gc.disable()  # what is imported stays; looking for garbage meanwhile is lost time
+    gc.disable()  # what is imported stays; collecting meanwhile finds nothing
     with contextlib.ExitStack() as stack:
         if names:
             for watch in (renew.watch_seeds, renew.hold_back_hooks, renew.replace_shutdown):

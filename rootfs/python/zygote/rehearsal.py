@@ -1,6 +1,6 @@
 # Cells that are executed for nothing, in the zygote and then in a worker that waits: what an interpreter does slower the first time
-# is done, and the pages that it writes to are a worker's own already. The way is the one that real cells take, with nobody at
-# the other end; and no trace remains.
+# is done, and the pages that it writes to are a worker's own already. The way is the one that real cells take, with nothing
+# at the other end; and no trace remains.
 import _signal
 import contextlib
 import os
@@ -31,7 +31,7 @@ NAME = "rehearsal"
 
 
 class NullHelper:
-    """For helper.so: all is sent, and comes nowhere."""
+    """In the place of helper.so: what is sent goes nowhere."""
 
     def __getattr__(self, name):
         return lambda *_: 0
@@ -54,7 +54,7 @@ def restored(thing, *names):
 
 @contextlib.contextmanager
 def same_contents(*containers):
-    """Likewise for what dictionaries, sets and lists hold. Not by their own methods: some of matplotlib's have opinions."""
+    """Likewise for what dictionaries, sets and lists hold. Not by their own methods: some of matplotlib's check values."""
     saved = [(thing, thing.copy() if not isinstance(thing, dict) else dict(dict.items(thing))) for thing in containers]
     try:
         yield
@@ -119,7 +119,7 @@ def display_as_it_was(interactive):
 
 @contextlib.contextmanager
 def nothing_left(parts, codes):
-    """Copying much of what is there would cost a worker more pages than the cells do, so it is not done for those that need it not."""
+    """Copying much of what is there would cost a worker more pages than the cells do, so it is only done where it is needed."""
     import asyncio
     import linecache
     import tempfile

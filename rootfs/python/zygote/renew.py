@@ -17,7 +17,7 @@ import time
 # --- in the zygote ---
 
 MT19937_WORDS = 624
-OS_ENTROPY = 1 << 64  # numpy's seed sequences hold 128 random bits where nobody gave a seed
+OS_ENTROPY = 1 << 64  # numpy's seed sequences hold 128 random bits where no seed was given
 
 python_generators = []  # weak references to random.Random objects that were seeded by the system
 numpy_generators = []  # numpy's bit generators that were seeded by the system
@@ -86,7 +86,7 @@ def find_generators():
             mt19937_generators.append(bits)
 
 
-# What these modules do in a forked child is done below for less, or is not needed as nobody held their locks: every function
+# What these modules do in a forked child is done below for less, or is not needed as their locks were free: every function
 # that a worker calls costs it some ten pages of memory. In a worker the hooks are for its own children. matplotlib's drops
 # the fonts that were loaded, as their files would share one position with the parent's; the zygote's are in
 # memory (first_use.py).

@@ -21,7 +21,7 @@ made = None  # what make() returns, once it was called
 
 
 class LazyShelf:
-    """IPython's own little database, which makes its directory at once, when somebody asks for it. No more than %store does."""
+    """IPython's own little database, which makes its directory when it is created; this one when it is first used, by %store for example."""
 
     original = None
 

@@ -155,7 +155,7 @@ static void test_work(void **state)
     assert_string_not_equal(work.name, other.name);
     snprintf(path, sizeof(path), "tmp/%s", work.name);
 
-    /* Opening the store sweeps what nobody holds, and that alone. */
+    /* Opening the store sweeps what no process holds, and that alone. */
     assert_int_equal(mkdirat(f->store.dirfd, "tmp/1-left", 0700), 0);
     write_text(&f->store, "tmp/file", "left");
     assert_int_equal(hutch_store_open(f->home, &second, &err), 0);

@@ -304,7 +304,7 @@ static void test_sandbox_in_a_group(void **state)
     free(o);
 }
 
-/* The group goes too when nothing could be started, and when the name is taken nobody else's does. */
+/* The group goes too when nothing could be started, and when the name is taken the other's stays. */
 static void test_failures_leave_no_group(void **state)
 {
     struct cgroup_base base = need_base();

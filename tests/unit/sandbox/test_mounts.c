@@ -28,7 +28,7 @@ static int set_up(void **state)
     snprintf(p->outside, sizeof(p->outside), "%s/outside", p->dir);
     assert_int_equal(mkdir(p->image, 0755), 0);
     assert_int_equal(mkdir(p->outside, 0755), 0);
-    assert_int_equal(chmod(p->outside, 0777), 0); /* nothing but the sandbox keeps anybody from writing there */
+    assert_int_equal(chmod(p->outside, 0777), 0); /* only the sandbox keeps a process from writing there */
     p->dirfd = open(p->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     p->image_fd = open(p->image, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)

@@ -418,7 +418,7 @@ static void test_signals_reach_the_whole_group(void **state)
     box_finish(&box, o);
     assert_string_equal(o->out, "ready\nchild\nparent\n");
     assert_int_equal(o->status, 5 << 8);
-    hutch_sandbox_signal(&box.sb, SIGTERM); /* nobody is there */
+    hutch_sandbox_signal(&box.sb, SIGTERM); /* the worker is gone */
     hutch_sandbox_kill(&box.sb);
     hutch_spec_done(&spec);
     free(o);
@@ -469,7 +469,7 @@ static void test_a_closed_socket_ends_everything(void **state)
 }
 
 /* The supervisor is killed at some moment of a sandbox's life: nothing stays. Stdout is held by every process inside and by
- * nobody else, so its end is theirs. */
+ * nothing else, so its end is theirs. */
 static void kill_supervisor(const char *script, bool wait_until_ready)
 {
     struct pollfd p;
@@ -812,7 +812,7 @@ static void test_who_enforces_what(void **state)
     assert_int_equal(box.sb.enforcement.limits[LIMIT_PIDS], 1u << ENFORCER_RLIMIT);
     assert_int_equal(box.sb.enforcement.limits[LIMIT_CPUS], 1u << ENFORCER_NONE); /* no filter keeps the affinity */
     assert_int_equal(box.sb.enforcement.limits[LIMIT_TMP_SIZE], 1u << ENFORCER_KERNEL);
-    assert_int_equal(box.sb.enforcement.limits[LIMIT_WALL], 0); /* not ours: whoever has the clock says so */
+    assert_int_equal(box.sb.enforcement.limits[LIMIT_WALL], 0); /* the supervisor enforces it */
     assert_true(box.sb.wants_samples);
     for (int i = 0; i < LAYER_COUNT; i++)
         if (i != LAYER_SECCOMP && i != LAYER_CGROUP && i != LAYER_LANDLOCK)

@@ -586,7 +586,7 @@ static void test_strict_allows_nothing_that_default_does_not(void **state)
     hutch_seccomp_program_done(&strict);
 }
 
-/* A new kernel call must be decided by somebody and not fall under the default unseen. */
+/* A new system call has to be decided in the profiles and must not fall under the default unseen. */
 static void test_profiles_name_every_call(void **state)
 {
     static const char *const names[] = { "seccomp-default.json", "seccomp-strict.json" };

@@ -40,7 +40,7 @@ static void test_plan(void **state)
     assert_int_not_equal(plan.host_gid, 0);
 }
 
-/* Root without the right to become somebody else: no plan at all, rather than a sandbox of root's. */
+/* Root without the right to become another user: no plan at all, rather than a sandbox of root's. */
 static void test_root_without_setuid_is_refused(void **state)
 {
     int status;
@@ -128,7 +128,7 @@ static void test_maps_and_entering(void **state)
     assert_int_equal(in, 1000);
     assert_int_equal(out, plan.host_uid);
     assert_int_equal(count, 1);
-    assert_ptr_equal(strchr(map, '\n'), map + len - 1); /* one line: nobody else is mapped */
+    assert_ptr_equal(strchr(map, '\n'), map + len - 1); /* one line: no other user is mapped */
     free(map);
     snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
     assert_int_equal(hutch_fd_slurp_path(path, 1000, &map, &len, &err), 0);
