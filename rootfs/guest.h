@@ -19,9 +19,11 @@ const struct guest_file *hutch_guest_python(void);
 
 #define GUEST_ZYGOTE_DIR  INSIDE_OWN_DIR "/zygote"
 #define GUEST_ZYGOTE_MAIN GUEST_ZYGOTE_DIR "/main.py"
-#define GUEST_ZYGOTE_PRELOAD GUEST_ZYGOTE_DIR "/preload" /* what the first zygote imports: names, one a line, and "---", warm-up code */
+/* What the first zygote imports: names, one a line, and after a line "---" its warm-up code. */
+#define GUEST_ZYGOTE_PRELOAD GUEST_ZYGOTE_DIR "/preload"
 
-/* The Python zygote: the files that belong below GUEST_ZYGOTE_DIR, without the preload list. Ends with a NULL target. */
+/* The Python zygote: the files that belong below GUEST_ZYGOTE_DIR, without the preload list. Ends with a NULL
+ * target. */
 const struct guest_file *hutch_guest_zygote(void);
 
 #endif

@@ -103,7 +103,8 @@ static ssize_t take_plain(struct stream *s, const void **ret)
     if (len > s->budget->bytes)
         return over_budget(s, &s->err);
     s->budget->bytes -= len;
-    if (hutch_digest_update(&s->plain, *ret, len, &s->err) < 0 || hutch_targuard_feed(&s->guard, *ret, len, &s->err) < 0)
+    if (hutch_digest_update(&s->plain, *ret, len, &s->err) < 0 ||
+        hutch_targuard_feed(&s->guard, *ret, len, &s->err) < 0)
         return -1;
     return (ssize_t)len;
 }
@@ -134,9 +135,11 @@ static int stream_open(struct stream *s, struct hutch_err *err)
     s->inner = archive_read_new();
     if (!s->outer || !s->inner || hutch_targuard_open(&s->guard, err) < 0)
         return hutch_err_set(err, ENOMEM, "read a layer");
-    if (archive_read_support_format_raw(s->outer) != ARCHIVE_OK || archive_read_support_format_empty(s->outer) != ARCHIVE_OK ||
+    if (archive_read_support_format_raw(s->outer) != ARCHIVE_OK ||
+        archive_read_support_format_empty(s->outer) != ARCHIVE_OK ||
         archive_read_append_filter(s->outer, hutch_source_filter(s->first, s->first_len)) != ARCHIVE_OK ||
-        archive_read_support_format_tar(s->inner) != ARCHIVE_OK || archive_read_support_format_empty(s->inner) != ARCHIVE_OK ||
+        archive_read_support_format_tar(s->inner) != ARCHIVE_OK ||
+        archive_read_support_format_empty(s->inner) != ARCHIVE_OK ||
         archive_read_append_filter(s->inner, ARCHIVE_FILTER_NONE) != ARCHIVE_OK)
         return hutch_err_set(err, 0, "this libarchive reads no tar, gzip or zstd");
     rc = archive_read_open2(s->outer, s, NULL, read_stored, NULL, NULL);
@@ -164,7 +167,8 @@ static int stream_failed(const struct stream *s, struct hutch_err *err)
         *err = s->err;
         return -1;
     }
-    return hutch_err_set(err, 0, "%s", archive_error_string(s->inner) ? archive_error_string(s->inner) : "broken tar stream");
+    return hutch_err_set(err, 0, "%s",
+                         archive_error_string(s->inner) ? archive_error_string(s->inner) : "broken tar stream");
 }
 
 static int write_content(struct stream *s, int fd, uint64_t size, struct hutch_err *err)
@@ -187,8 +191,8 @@ static int write_content(struct stream *s, int fd, uint64_t size, struct hutch_e
     return 0;
 }
 
-static int add_file(struct stream *s, struct archive_entry *entry, const char *path, const struct tree_meta *meta, struct tree *tree,
-                    struct hutch_err *err)
+static int add_file(struct stream *s, struct archive_entry *entry, const char *path, const struct tree_meta *meta,
+                    struct tree *tree, struct hutch_err *err)
 {
     la_int64_t size = archive_entry_size(entry);
     auto_fd fd = -1;
@@ -210,7 +214,8 @@ static int add_file(struct stream *s, struct archive_entry *entry, const char *p
     return hutch_tree_end_file(fd, meta, err);
 }
 
-static int add_entry(struct stream *s, struct archive_entry *entry, const char *path, struct tree *tree, struct hutch_err *err)
+static int add_entry(struct stream *s, struct archive_entry *entry, const char *path, struct tree *tree,
+                     struct hutch_err *err)
 {
     struct tree_meta meta = {
         .mode = archive_entry_perm(entry) & 07777,
@@ -294,22 +299,25 @@ static int check_digests(struct stream *s, const struct oci_layer *layer, struct
     if (hutch_digest_finish(&s->stored, hex, err) < 0)
         return -1;
     if (layer->digest[0] && strcmp(hex, layer->digest) != 0)
-        return hutch_err_set(err, 0, "it has the digest sha256:%s, not the sha256:%s that the manifest names", hex, layer->digest);
+        return hutch_err_set(err, 0, "it has the digest sha256:%s, not the sha256:%s that the manifest names", hex,
+                             layer->digest);
     if (hutch_digest_finish(&s->plain, hex, err) < 0)
         return -1;
     if (strcmp(hex, layer->diff_id) != 0)
-        return hutch_err_set(err, 0, "its content has the digest sha256:%s, not the sha256:%s that the configuration names", hex,
-                             layer->diff_id);
+        return hutch_err_set(err, 0,
+                             "its content has the digest sha256:%s, not the sha256:%s that the configuration names",
+                             hex, layer->diff_id);
     return 0;
 }
 
-static int unpack_stream(struct stream *s, const struct source *source, const struct oci_layer *layer, struct tree *tree, struct hutch_err *err)
+static int unpack_stream(struct stream *s, const struct source *source, const struct oci_layer *layer,
+                         struct tree *tree, struct hutch_err *err)
 {
     if (hutch_source_find(source, layer->member, &s->member, err) < 0)
         return -1;
     if (layer->digest[0] && s->member.size != layer->size)
-        return hutch_err_set(err, 0, "it has %llu bytes, not the %llu that the manifest names", (unsigned long long)s->member.size,
-                             (unsigned long long)layer->size);
+        return hutch_err_set(err, 0, "it has %llu bytes, not the %llu that the manifest names",
+                             (unsigned long long)s->member.size, (unsigned long long)layer->size);
     if (hutch_digest_start(&s->stored, err) < 0 || hutch_digest_start(&s->plain, err) < 0 || stream_open(s, err) < 0)
         return -1;
     hutch_tree_start_layer(tree);
@@ -318,8 +326,8 @@ static int unpack_stream(struct stream *s, const struct source *source, const st
     return check_digests(s, layer, err);
 }
 
-int hutch_layer_unpack(const struct source *source, const struct oci_layer *layer, struct tree *tree, struct layer_budget *budget,
-                       layer_progress_fn *progress, void *ctx, struct hutch_err *err)
+int hutch_layer_unpack(const struct source *source, const struct oci_layer *layer, struct tree *tree,
+                       struct layer_budget *budget, layer_progress_fn *progress, void *ctx, struct hutch_err *err)
 {
     struct stream s = { .member = MEMBER_INIT, .stored = DIGEST_INIT, .plain = DIGEST_INIT, .budget = budget,
                         .progress = progress, .ctx = ctx };

@@ -23,7 +23,7 @@ typedef int layer_progress_fn(void *ctx, uint64_t stored_bytes);
 
 /* On failure the tree is half unpacked, and good for nothing but removal.
  * Errors: 0 (the archive is broken, hostile, or not what its digest says; a limit); ENOSPC, EDQUOT; ECANCELED. */
-int hutch_layer_unpack(const struct source *source, const struct oci_layer *layer, struct tree *tree, struct layer_budget *budget,
-                       layer_progress_fn *progress, void *ctx, struct hutch_err *err);
+int hutch_layer_unpack(const struct source *source, const struct oci_layer *layer, struct tree *tree,
+                       struct layer_budget *budget, layer_progress_fn *progress, void *ctx, struct hutch_err *err);
 
 #endif

@@ -55,12 +55,12 @@ static int read_json(const struct source *source, const char *name, const char *
     const char *end;
     size_t len;
 
-    if (hutch_source_find(source, name, &member, err) < 0 || hutch_member_slurp(&member, MAX_JSON, &text, &len, err) < 0 ||
-        hutch_digest_of(text, len, digest, err) < 0)
+    if (hutch_source_find(source, name, &member, err) < 0 ||
+        hutch_member_slurp(&member, MAX_JSON, &text, &len, err) < 0 || hutch_digest_of(text, len, digest, err) < 0)
         return -1;
     if (want_digest && strcmp(digest, want_digest) != 0)
-        return hutch_err_set(err, 0, "'%s' has the digest sha256:%s, not the sha256:%s that it is named by", name, digest,
-                             want_digest);
+        return hutch_err_set(err, 0, "'%s' has the digest sha256:%s, not the sha256:%s that it is named by", name,
+                             digest, want_digest);
     if (!is_shallow(text, len))
         return hutch_err_set(err, 0, "'%s' is JSON nested more than %d deep", name, MAX_DEPTH);
     *ret = cJSON_ParseWithLengthOpts(text, len + 1, &end, true);
@@ -84,7 +84,8 @@ static const char *need_string(const cJSON *object, const char *key, const char 
     return NULL;
 }
 
-static const cJSON *need_array(const cJSON *object, const char *key, size_t max, const char *where, struct hutch_err *err)
+static const cJSON *need_array(const cJSON *object, const char *key, size_t max, const char *where,
+                               struct hutch_err *err)
 {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
 
@@ -125,7 +126,8 @@ static int read_descriptor(const cJSON *json, const char *where, struct descript
     if (!digest)
         return -1;
     if (!hutch_digest_parse(digest, ret->digest))
-        return hutch_err_set(err, 0, "'%s' names the digest '%.80s', which is not \"sha256:\" and 64 digits", where, digest);
+        return hutch_err_set(err, 0, "'%s' names the digest '%.80s', which is not \"sha256:\" and 64 digits", where,
+                             digest);
     if (!cJSON_IsNumber(size) || !(size->valuedouble >= 0) || size->valuedouble > 9e15)
         return hutch_err_set(err, 0, "'%s' has no valid size for sha256:%s", where, ret->digest);
     ret->size = (uint64_t)size->valuedouble;
@@ -157,7 +159,8 @@ static bool is_other_platform(const cJSON *object)
     return (os && strcmp(os, "linux") != 0) || (arch && strcmp(arch, machine_architecture()) != 0);
 }
 
-static int add_layer(struct oci_image *image, const char *member, const char *digest, uint64_t size, struct hutch_err *err)
+static int add_layer(struct oci_image *image, const char *member, const char *digest, uint64_t size,
+                     struct hutch_err *err)
 {
     struct oci_layer *bigger = reallocarray(image->layers, image->n_layers + 1, sizeof(*image->layers));
     struct oci_layer *layer;
@@ -198,8 +201,8 @@ static int read_config(const struct source *source, const char *member, const ch
     if (!ids)
         return -1;
     if ((size_t)cJSON_GetArraySize(ids) != image->n_layers)
-        return hutch_err_set(err, 0, "the image has %zu layers, but its configuration '%s' names %d", image->n_layers, member,
-                             cJSON_GetArraySize(ids));
+        return hutch_err_set(err, 0, "the image has %zu layers, but its configuration '%s' names %d", image->n_layers,
+                             member, cJSON_GetArraySize(ids));
     cJSON_ArrayForEach(id, ids)
         if (!cJSON_IsString(id) || !hutch_digest_parse(id->valuestring, image->layers[i++].diff_id))
             return hutch_err_set(err, 0, "'%s' has a diff id that is not \"sha256:\" and 64 digits", member);
@@ -227,7 +230,8 @@ static bool is_layer_type(const char *type)
     return false;
 }
 
-static int read_manifest(const struct source *source, const struct descriptor *at, struct oci_image *image, struct hutch_err *err)
+static int read_manifest(const struct source *source, const struct descriptor *at, struct oci_image *image,
+                         struct hutch_err *err)
 {
     auto_json json = NULL;
     struct descriptor config, layer;
@@ -244,8 +248,8 @@ static int read_manifest(const struct source *source, const struct descriptor *a
         if (read_descriptor(item, at->member, &layer, err) < 0)
             return -1;
         if (!layer.media_type || !is_layer_type(layer.media_type))
-            return hutch_err_set(err, 0, "layer sha256:%.12s is of the kind '%.120s', which hutch cannot unpack", layer.digest,
-                                 layer.media_type ? layer.media_type : "(none)");
+            return hutch_err_set(err, 0, "layer sha256:%.12s is of the kind '%.120s', which hutch cannot unpack",
+                                 layer.digest, layer.media_type ? layer.media_type : "(none)");
         if (add_layer(image, layer.member, layer.digest, layer.size, err) < 0)
             return -1;
     }
@@ -297,7 +301,8 @@ static int choose(const cJSON *index, const char *where, const cJSON **ret, stru
         n_found++;
     }
     if (n_found == 0 && n_other > 0)
-        return hutch_err_set(err, 0, "'%s' has no image for this machine (linux/%s), only for others", where, machine_architecture());
+        return hutch_err_set(err, 0, "'%s' has no image for this machine (linux/%s), only for others", where,
+                             machine_architecture());
     if (n_found == 0)
         return hutch_err_set(err, 0, "'%s' has no image", where);
     if (n_found > 1)
@@ -397,7 +402,8 @@ static int read_docker(const struct source *source, const cJSON *json, struct oc
             return -1;
     }
     if (!is_member_name(config))
-        return hutch_err_set(err, 0, "'%s' names a configuration '%.80s', which is not a path inside the archive", where, config);
+        return hutch_err_set(err, 0, "'%s' names a configuration '%.80s', which is not a path inside the archive",
+                             where, config);
     tags = cJSON_GetObjectItemCaseSensitive(entry, "RepoTags");
     if (cJSON_IsArray(tags) && cJSON_IsString(cJSON_GetArrayItem(tags, 0)) &&
         set_name(image, cJSON_GetArrayItem(tags, 0)->valuestring, err) < 0)
@@ -420,7 +426,8 @@ int hutch_oci_image_read(const struct source *source, struct oci_image *ret, str
         if (rc == 0)
             rc = read_docker(source, json, &image, err);
         else if (err->errnum == ENOENT)
-            hutch_err_set(err, 0, "it is neither an OCI image layout (no 'oci-layout' in it) nor made by `docker save` (no 'manifest.json')");
+            hutch_err_set(err, 0, "it is neither an OCI image layout (no 'oci-layout' in it) nor made by `docker save` "
+                                  "(no 'manifest.json')");
     }
     if (rc < 0) {
         hutch_oci_image_done(&image);

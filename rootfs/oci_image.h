@@ -29,9 +29,9 @@ struct oci_image {
 };
 #define OCI_IMAGE_INIT { .name = NULL, .layers = NULL, .n_layers = 0 }
 
-/* The digests of all JSON that was read on the way are checked; the layers' are checked when they are unpacked (rootfs/layer.h).
- * Errors (errnum 0 unless reading fails): neither of the two formats, several images, an image for another
- * machine, a wrong digest, JSON that is broken, too large, too deep or of the wrong shape. */
+/* The digests of all JSON that was read on the way are checked; the layers' are checked when they are unpacked
+ * (rootfs/layer.h). Errors (errnum 0 unless reading fails): neither of the two formats, several images, an image for
+ * another machine, a wrong digest, JSON that is broken, too large, too deep or of the wrong shape. */
 int hutch_oci_image_read(const struct source *source, struct oci_image *ret, struct hutch_err *err);
 void hutch_oci_image_done(struct oci_image *image);
 

@@ -17,7 +17,9 @@ static void write_text(int fd, const char *text, int len)
 
 void hutch_progress_start(struct progress *p, int fd, const char *what)
 {
-    *p = (struct progress){ .fd = fd, .is_terminal = isatty(fd) == 1, .started_ms = (uint64_t)hutch_clock_ms(), .what = what };
+    *p = (struct progress){
+        .fd = fd, .is_terminal = isatty(fd) == 1, .started_ms = (uint64_t)hutch_clock_ms(), .what = what
+    };
 }
 
 void hutch_progress_update(struct progress *p, uint64_t done, uint64_t total)

@@ -134,13 +134,15 @@ static int describe_file(struct scan *scan, int dirfd, const char *name, const s
     }
     if (hutch_digest_finish(&scan->digest, hex, err) < 0)
         return -1;
-    snprintf(scan->line, sizeof(scan->line), "f %04o %lld %s %s", st->st_mode & 07777, (long long)st->st_size, hex, scan->path);
+    snprintf(scan->line, sizeof(scan->line), "f %04o %lld %s %s", st->st_mode & 07777, (long long)st->st_size, hex,
+             scan->path);
     return 0;
 }
 
 static int scan_dir(struct scan *scan, int fd, size_t path_len, unsigned depth, struct hutch_err *err);
 
-static int scan_entry(struct scan *scan, int dirfd, const char *name, size_t path_len, unsigned depth, struct hutch_err *err)
+static int scan_entry(struct scan *scan, int dirfd, const char *name, size_t path_len, unsigned depth,
+                      struct hutch_err *err)
 {
     char target[PATH_MAX];
     struct stat st;
@@ -196,7 +198,8 @@ static int scan_dir(struct scan *scan, int fd, size_t path_len, unsigned depth, 
     if (read_names(fd, &names, err) < 0)
         return hutch_err_wrap(err, "'%s'", scan->path);
     for (size_t i = 0; i < names.n; i++) {
-        int n = snprintf(scan->path + path_len, sizeof(scan->path) - path_len, "%s%s", path_len ? "/" : "", names.name[i]);
+        int n =
+            snprintf(scan->path + path_len, sizeof(scan->path) - path_len, "%s%s", path_len ? "/" : "", names.name[i]);
 
         if ((size_t)n >= sizeof(scan->path) - path_len)
             return hutch_err_set(err, ENAMETOOLONG, "'%.200s…'", scan->path);
@@ -234,7 +237,8 @@ static int emit_line(struct scan *scan, const char *path, const char *line, stru
     return 0;
 }
 
-int hutch_record_write(int dirfd, FILE *out, struct record_totals *ret, record_progress_fn *progress, void *ctx, struct hutch_err *err)
+int hutch_record_write(int dirfd, FILE *out, struct record_totals *ret, record_progress_fn *progress, void *ctx,
+                       struct hutch_err *err)
 {
     struct scan scan = { .emit = emit_line, .emit_ctx = out, .progress = progress, .ctx = ctx, .digest = DIGEST_INIT };
 
@@ -333,11 +337,13 @@ static void comparison_done(struct comparison *c)
     free(c->path);
 }
 
-int hutch_record_verify(int dirfd, FILE *in, uint64_t *ret_n, record_difference_fn *difference, record_progress_fn *progress,
-                        void *ctx, struct hutch_err *err)
+int hutch_record_verify(int dirfd, FILE *in, uint64_t *ret_n, record_difference_fn *difference,
+                        record_progress_fn *progress, void *ctx, struct hutch_err *err)
 {
     __attribute__((cleanup(comparison_done))) struct comparison c = { .in = in, .difference = difference, .ctx = ctx };
-    struct scan scan = { .emit = compare_line, .emit_ctx = &c, .progress = progress, .ctx = ctx, .digest = DIGEST_INIT };
+    struct scan scan = {
+        .emit = compare_line, .emit_ctx = &c, .progress = progress, .ctx = ctx, .digest = DIGEST_INIT
+    };
     char head[sizeof(HEAD)];
 
     if (!fgets(head, sizeof(head), in) || strcmp(head, HEAD) != 0)

@@ -4,8 +4,8 @@
  *     d 0755 etc
  *     f 0644 2837 <sha256> etc/passwd
  *     l etc/mtab<TAB>/proc/mounts
- * Names cannot hold tabs or newlines: the unpacker refuses control characters, and what is found later with one is shown
- * with '?'. A directory of mode 0 is not looked into. */
+ * Names cannot hold tabs or newlines: the unpacker refuses control characters, and what is found later with one is
+ * shown with '?'. A directory of mode 0 is not looked into. */
 #ifndef HUTCH_RECORD_H
 #define HUTCH_RECORD_H
 
@@ -24,11 +24,12 @@ struct record_totals {
 };
 
 /* Describes the tree @dirfd to @out. @progress may be NULL. */
-int hutch_record_write(int dirfd, FILE *out, struct record_totals *ret, record_progress_fn *progress, void *ctx, struct hutch_err *err);
+int hutch_record_write(int dirfd, FILE *out, struct record_totals *ret, record_progress_fn *progress, void *ctx,
+                       struct hutch_err *err);
 
 /* Compares the tree @dirfd with the record @in. *@ret_n is the number of differences.
  * Errors: 0 (the record itself is broken or cut short); EIO and the like. */
-int hutch_record_verify(int dirfd, FILE *in, uint64_t *ret_n, record_difference_fn *difference, record_progress_fn *progress,
-                        void *ctx, struct hutch_err *err);
+int hutch_record_verify(int dirfd, FILE *in, uint64_t *ret_n, record_difference_fn *difference,
+                        record_progress_fn *progress, void *ctx, struct hutch_err *err);
 
 #endif

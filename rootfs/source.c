@@ -81,7 +81,8 @@ static int decompress(int *fd, int filter, const char *path, int tmp_dirfd, uint
             break;
         total += len;
         if (total > max_bytes)
-            return hutch_err_set(err, EFBIG, "decompress '%s' (more than %llu bytes)", path, (unsigned long long)max_bytes);
+            return hutch_err_set(err, EFBIG, "decompress '%s' (more than %llu bytes)", path,
+                                 (unsigned long long)max_bytes);
         if (hutch_fd_write_all(plain, block, len) < 0)
             return hutch_err_set(err, errno, "decompress '%s' into the store", path);
     }
@@ -217,7 +218,8 @@ static int find_in_tar(const struct source *source, const char *name, struct mem
         if (archive_entry_filetype(entry) == AE_IFLNK) {
             link = archive_entry_symlink(entry);
             if (!link || !resolve_link(name, link, ret_link, size))
-                return hutch_err_set(err, 0, "'%s' in '%s' is a link that leads out of the archive", name, source->path);
+                return hutch_err_set(err, 0, "'%s' in '%s' is a link that leads out of the archive", name,
+                                     source->path);
             return 1;
         }
         if (archive_entry_filetype(entry) != AE_IFREG)

@@ -31,8 +31,8 @@ struct member {
 };
 #define MEMBER_INIT { .archive = NULL, .fd = -1, .block = NULL, .name = NULL }
 
-/* A compressed tar file is first unpacked into a file in @tmp_dirfd that has no name any more, at most @max_bytes of it.
- * Errors: those of open(2); 0 (not a tar file); EFBIG; ENOSPC. */
+/* A compressed tar file is first unpacked into a file in @tmp_dirfd that has no name any more, at most @max_bytes of
+ * it. Errors: those of open(2); 0 (not a tar file); EFBIG; ENOSPC. */
 int hutch_source_open(const char *path, int tmp_dirfd, uint64_t max_bytes, struct source *ret, struct hutch_err *err);
 void hutch_source_done(struct source *source);
 

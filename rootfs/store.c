@@ -56,9 +56,10 @@ static void sweep(const struct store *store)
     closedir(tmp);
 }
 
-/* Asks ext2-4 to put each directory below @name into a part of the disk of its own, as it does for those of "/": ext4 looks
- * at every inode that was freed in the last minutes before it hands one out, so that a tree unpacked where another was just
- * removed takes ten times as long (seen with Linux 6.18: 8.4 s instead of 0.8 s for 10,000 files). ioctl_iflags(2). */
+/* Asks ext2-4 to put each directory below @name into a part of the disk of its own, as it does for those of "/": ext4
+ * looks at every inode that was freed in the last minutes before it hands one out, so that a tree unpacked where
+ * another was just removed takes ten times as long (seen with Linux 6.18: 8.4 s instead of 0.8 s for 10,000 files).
+ * ioctl_iflags(2). */
 static void spread_children(int dirfd, const char *name)
 {
     auto_fd fd = hutch_store_open_dir(dirfd, name);
@@ -187,8 +188,8 @@ bool hutch_store_read_name(const struct store *store, const char *file, char ret
     return hutch_digest_parse(text, ret_hex) && hutch_store_has_tree(store, ret_hex);
 }
 
-int hutch_store_each_entry(const struct store *store, const char *dir, void (*each)(void *ctx, const char *entry), void *ctx,
-                           struct hutch_err *err)
+int hutch_store_each_entry(const struct store *store, const char *dir, void (*each)(void *ctx, const char *entry),
+                           void *ctx, struct hutch_err *err)
 {
     auto_fd fd = hutch_store_open_dir(store->dirfd, dir);
     struct dirent **entries = NULL;
@@ -251,11 +252,15 @@ static int no_such_image(const struct store *store, const char *name, struct hut
     if (hutch_store_each_entry(store, "names", append_name, &list, err) < 0)
         return -1;
     if (list.text[0])
-        hutch_err_set(err, 0, "there is no image '%.80s' in the store; there are: %s (others are made with: hutch rootfs build FLAVOUR)",
-                      name, list.text);
+        hutch_err_set(
+            err, 0,
+            "there is no image '%.80s' in the store; there are: %s (others are made with: hutch rootfs build FLAVOUR)",
+            name, list.text);
     else
-        hutch_err_set(err, 0, "there is no image '%.80s' in '%s', which is empty; build the default one with: hutch rootfs build python",
-                      name, store->path);
+        hutch_err_set(
+            err, 0,
+            "there is no image '%.80s' in '%s', which is empty; build the default one with: hutch rootfs build python",
+            name, store->path);
     err->errnum = ENOENT;
     return -1;
 }
@@ -308,20 +313,22 @@ int hutch_store_lock_tree(const struct store *store, const char *hex, int operat
             return hutch_err_set(err, EBUSY, "image sha256:%.12s is in use by a running sandbox", hex);
         return hutch_err_set(err, errno, "lock '%s/%s'", store->path, path);
     }
-    if (fstat(fd, &held) < 0 || fstatat(store->dirfd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || held.st_ino != there.st_ino ||
-        held.st_dev != there.st_dev)
+    if (fstat(fd, &held) < 0 || fstatat(store->dirfd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
+        held.st_ino != there.st_ino || held.st_dev != there.st_dev)
         return hutch_err_set(err, ENOENT, "image sha256:%.12s was removed just now", hex);
     *ret_fd = hutch_fd_take(&fd);
     return 0;
 }
 
-int hutch_store_find(const struct store *store, const char *name, char **ret_path, int *ret_lockfd, struct hutch_err *err)
+int hutch_store_find(const struct store *store, const char *name, char **ret_path, int *ret_lockfd,
+                     struct hutch_err *err)
 {
     char hex[DIGEST_HEX + 1], file[STORE_MAX_NAME + 1];
     auto_fd fd = -1;
     char *path;
 
-    if (hutch_store_resolve(store, name, hex, file, err) < 0 || hutch_store_lock_tree(store, hex, LOCK_SH, &fd, err) < 0)
+    if (hutch_store_resolve(store, name, hex, file, err) < 0 ||
+        hutch_store_lock_tree(store, hex, LOCK_SH, &fd, err) < 0)
         return -1;
     if (asprintf(&path, "%s/trees/%s/root", store->path, hex) < 0)
         return hutch_err_set(err, ENOMEM, "find image '%s'", name);

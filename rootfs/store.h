@@ -7,9 +7,9 @@
  *     trees/DIGEST/image.json
  *     tmp/WORK             an unpacking or removal under way
  *
- * A tree appears and disappears by rename(2), whole. A process that works in tmp/WORK holds an exclusive flock(2) on that directory;
- * what is there without one is left over from a process that was killed, and hutch_store_open() removes it.
- * A sandbox holds a shared flock on trees/DIGEST for as long as it runs, so that remove can refuse. */
+ * A tree appears and disappears by rename(2), whole. A process that works in tmp/WORK holds an exclusive flock(2) on
+ * that directory; what is there without one is left over from a process that was killed, and hutch_store_open() removes
+ * it. A sandbox holds a shared flock on trees/DIGEST for as long as it runs, so that remove can refuse. */
 #ifndef HUTCH_STORE_H
 #define HUTCH_STORE_H
 
@@ -36,10 +36,12 @@ bool hutch_store_is_name(const char *name);
 int hutch_store_open(const char *home, struct store *ret, struct hutch_err *err);
 void hutch_store_done(struct store *store);
 
-/* Finds a root tree. @name is an image's name ("python"; "x" also finds "x:latest") or the beginning of its digest, with or
- * without "sha256:". The caller frees *@ret_path (absolute) and keeps *@ret_lockfd open for as long as the tree is in use.
- * Errors: ENOENT (the message lists what there is, and says how to build); EINVAL (a prefix of several digests). */
-int hutch_store_find(const struct store *store, const char *name, char **ret_path, int *ret_lockfd, struct hutch_err *err);
+/* Finds a root tree. @name is an image's name ("python"; "x" also finds "x:latest") or the beginning of its digest,
+ * with or without "sha256:". The caller frees *@ret_path (absolute) and keeps *@ret_lockfd open for as long as the tree
+ * is in use. Errors: ENOENT (the message lists what there is, and says how to build); EINVAL (a prefix of several
+ * digests). */
+int hutch_store_find(const struct store *store, const char *name, char **ret_path, int *ret_lockfd,
+                     struct hutch_err *err);
 
 /* Called now and then. @doing is "unpack", "record" or "verify". Not 0 ends the work (ECANCELED). */
 typedef int store_progress_fn(void *ctx, const char *doing, uint64_t done, uint64_t total);
@@ -64,8 +66,8 @@ struct store_image {
 /* Unpacks the image in @archive (source.h says what that may be). When its tree is there already, only the name is
  * set. @ret (may be NULL) is freed with hutch_store_image_done().
  * Errors: see layer.h, oci_image.h. The store is unchanged after each of them. */
-int hutch_store_unpack(const struct store *store, const char *archive, const struct store_unpack *opts, struct store_image *ret,
-                       struct hutch_err *err);
+int hutch_store_unpack(const struct store *store, const char *archive, const struct store_unpack *opts,
+                       struct store_image *ret, struct hutch_err *err);
 
 /* Sorted by name; the caller frees each image, and the array. */
 int hutch_store_list(const struct store *store, struct store_image **ret, size_t *ret_n, struct hutch_err *err);

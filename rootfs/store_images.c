@@ -69,7 +69,8 @@ static int measure(const struct source *source, struct oci_image *image, uint64_
     return 0;
 }
 
-static int unpack_layers(const struct source *source, struct oci_image *image, int root_fd, struct unpacking *u, struct hutch_err *err)
+static int unpack_layers(const struct source *source, struct oci_image *image, int root_fd, struct unpacking *u,
+                         struct hutch_err *err)
 {
     struct layer_budget budget = { .bytes = u->opts->max_bytes ? u->opts->max_bytes : STORE_MAX_BYTES,
                                    .entries = u->opts->max_entries ? u->opts->max_entries : STORE_MAX_ENTRIES };
@@ -126,7 +127,8 @@ static int write_record(const struct store_work *work, int root_fd, struct unpac
 }
 
 /* Makes what is in @work the tree @hex, unless another process was faster, and names it. */
-static int commit_tree(const struct store *store, const struct store_work *work, const char *hex, const char *name, struct hutch_err *err)
+static int commit_tree(const struct store *store, const struct store_work *work, const char *hex, const char *name,
+                       struct hutch_err *err)
 {
     char from[sizeof(work->name) + 16], to[16 + DIGEST_HEX];
     auto_fd lock = -1;
@@ -150,8 +152,8 @@ static int commit_tree(const struct store *store, const struct store_work *work,
     return -1;
 }
 
-int hutch_store_unpack(const struct store *store, const char *archive, const struct store_unpack *opts, struct store_image *ret,
-                       struct hutch_err *err)
+int hutch_store_unpack(const struct store *store, const char *archive, const struct store_unpack *opts,
+                       struct store_image *ret, struct hutch_err *err)
 {
     __attribute__((cleanup(hutch_oci_image_done))) struct oci_image image = OCI_IMAGE_INIT;
     auto_source source = SOURCE_INIT;
@@ -161,7 +163,8 @@ int hutch_store_unpack(const struct store *store, const char *archive, const str
     auto_fd root = -1;
 
     if (name && !hutch_store_is_name(name))
-        return hutch_err_set(err, 0, "'%.80s' cannot be an image's name (letters, digits, and \"._-/:@\" after the first)", name);
+        return hutch_err_set(
+            err, 0, "'%.80s' cannot be an image's name (letters, digits, and \"._-/:@\" after the first)", name);
     if (hutch_store_work_begin(store, &work, err) < 0 ||
         hutch_source_open(archive, work.dirfd, opts->max_bytes ? opts->max_bytes : STORE_MAX_BYTES, &source, err) < 0 ||
         hutch_oci_image_read(&source, &image, err) < 0)
@@ -218,7 +221,8 @@ int hutch_store_verify(const struct store *store, const char *name, uint64_t *re
     FILE *in;
     int rc;
 
-    if (hutch_store_resolve(store, name, hex, file, err) < 0 || hutch_store_lock_tree(store, hex, LOCK_SH, &tree, err) < 0)
+    if (hutch_store_resolve(store, name, hex, file, err) < 0 ||
+        hutch_store_lock_tree(store, hex, LOCK_SH, &tree, err) < 0)
         return -1;
     hutch_store_read_numbers(tree, &image);
     v.total = image.bytes;

@@ -12,7 +12,8 @@ static uint64_t json_number(const cJSON *json, const char *key)
 {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(json, key);
 
-    return cJSON_IsNumber(value) && value->valuedouble >= 0 && value->valuedouble < 9e15 ? (uint64_t)value->valuedouble : 0;
+    return cJSON_IsNumber(value) && value->valuedouble >= 0 && value->valuedouble < 9e15 ? (uint64_t)value->valuedouble
+                                                                                         : 0;
 }
 
 void hutch_store_read_numbers(int tree_fd, struct store_image *image)

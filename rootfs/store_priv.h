@@ -1,6 +1,6 @@
-/* store_priv.h - what the parts of the store share: store.c finds images, store_list.c lists them, store_images.c makes,
- * checks and removes them. The first two are apart because they are in the program of `hutch run`, which must not load what
- * only the third needs (libarchive, libcrypto and what those bring along: 3 ms). */
+/* store_priv.h - what the parts of the store share: store.c finds images, store_list.c lists them, store_images.c
+ * makes, checks and removes them. The first two are apart because they are in the program of `hutch run`, which must
+ * not load what only the third needs (libarchive, libcrypto and what those bring along: 3 ms). */
 #ifndef HUTCH_STORE_PRIV_H
 #define HUTCH_STORE_PRIV_H
 
@@ -24,15 +24,16 @@ void hutch_store_encode_name(const char *name, char ret[STORE_MAX_NAME + 1]);
 bool hutch_store_read_name(const struct store *store, const char *file, char ret_hex[DIGEST_HEX + 1]);
 
 /* Calls @each with the sorted entries of a directory of the store. */
-int hutch_store_each_entry(const struct store *store, const char *dir, void (*each)(void *ctx, const char *entry), void *ctx,
-                           struct hutch_err *err);
+int hutch_store_each_entry(const struct store *store, const char *dir, void (*each)(void *ctx, const char *entry),
+                           void *ctx, struct hutch_err *err);
 
 bool hutch_store_has_tree(const struct store *store, const char *hex);
 /* What @name stands for. @ret_file is the name as on disk, "" when it was a digest. */
 int hutch_store_resolve(const struct store *store, const char *name, char ret_hex[DIGEST_HEX + 1],
                         char ret_file[STORE_MAX_NAME + 1], struct hutch_err *err);
 /* Opens trees/@hex and locks it. Errors: EBUSY (with LOCK_NB); ENOENT (removed while we waited for the lock). */
-int hutch_store_lock_tree(const struct store *store, const char *hex, int operation, int *ret_fd, struct hutch_err *err);
+int hutch_store_lock_tree(const struct store *store, const char *hex, int operation, int *ret_fd,
+                          struct hutch_err *err);
 
 /* Size, entries and time of unpacking, for people; a file that is not readable leaves them 0. */
 void hutch_store_read_numbers(int tree_fd, struct store_image *image);

@@ -18,7 +18,8 @@ void hutch_targuard_done(struct targuard *guard)
     guard->ext = NULL;
 }
 
-/* Octal digits, or base 256 when the first bit is set (GNU). Whatever else libraries read differently, so it is refused: -1. */
+/* Octal digits, or base 256 when the first bit is set (GNU). Whatever else libraries read differently, so it is
+ * refused: -1. */
 static int header_number(const unsigned char *field, size_t len, uint64_t *ret)
 {
     uint64_t n = 0;
@@ -65,7 +66,8 @@ static int check_pax(struct targuard *g, struct hutch_err *err)
         if (!value)
             return 0;
         value++;
-        if ((strncmp(key, "path=", 5) == 0 || strncmp(key, "linkpath=", 9) == 0 || strncmp(key, "GNU.sparse.name=", 16) == 0) &&
+        if ((strncmp(key, "path=", 5) == 0 || strncmp(key, "linkpath=", 9) == 0 ||
+             strncmp(key, "GNU.sparse.name=", 16) == 0) &&
             memchr(value, '\0', (size_t)(p + len - value)))
             return hutch_err_set(err, 0, "a name with a NUL byte in it: '%.60s…'", value);
         if (strncmp(key, "size=", 5) == 0 && g->ext_type == 'x') {
@@ -160,7 +162,8 @@ static int take_header(struct targuard *g, struct hutch_err *err)
     g->has_size = false;
     if (type != '\0' && type != 'S' && (type < '0' || type > '7'))
         return hutch_err_set(err, 0, "an entry of the unknown type '%c'", type);
-    /* Links, devices, directories and FIFOs have no content; whether a size there is obeyed differs between libraries. */
+    /* Links, devices, directories and FIFOs have no content; whether a size there is obeyed differs between
+     * libraries. */
     if (type >= '1' && type <= '6' && size > 0)
         return hutch_err_set(err, 0, "an entry of type '%c', which has no content, with a size of %llu bytes", type,
                              (unsigned long long)size);

@@ -1,8 +1,8 @@
-/* targuard.h - looks at a tar stream as it passes, for what is lost once a library has turned names into C strings: a NUL
- * inside a name of an extended header; and for maps of sparse files so long that keeping them would fill the memory. It reads no further into the format than needed to find those headers. When a
- * stream is made so that it loses its way, nothing is at risk but this message: every name that arrives is
- * checked again where it is used.
- * Sources: POSIX.1-2017 pax, "ustar Interchange Format"; GNU tar manual, "Basic Tar Format". */
+/* targuard.h - looks at a tar stream as it passes, for what is lost once a library has turned names into C strings: a
+ * NUL inside a name of an extended header; and for maps of sparse files so long that keeping them would fill the
+ * memory. It reads no further into the format than needed to find those headers. When a stream is made so that it loses
+ * its way, nothing is at risk but this message: every name that arrives is checked again where it is used. Sources:
+ * POSIX.1-2017 pax, "ustar Interchange Format"; GNU tar manual, "Basic Tar Format". */
 #ifndef HUTCH_TARGUARD_H
 #define HUTCH_TARGUARD_H
 
@@ -24,7 +24,8 @@ struct targuard {
     char ext_type;           /* 'x', 'g', 'L', 'K'; 0 when none is being read */
     bool has_size;           /* an extended header gave the size of the next entry: */
     uint64_t size;
-    bool has_map;            /* an extended header said that the next entry begins with a map, "COUNT\n…" (GNU sparse 1.0) */
+    bool has_map;            /* an extended header said that the next entry begins with a map, "COUNT\n…" (GNU sparse
+                              * 1.0) */
     bool in_map_count;       /* that number is passing */
     bool in_map_blocks;      /* old GNU: blocks of the map follow the header, 21 pieces in each */
     uint64_t map_count;

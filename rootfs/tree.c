@@ -133,8 +133,8 @@ static mode_t user_bits(const struct tree_meta *meta)
     return meta->mode & 7;
 }
 
-/* The same bits for owner, group and others: to an ordinary caller the sandbox's user is the owner, to root it is another user
- * of the host. Only the owner may write, and setuid, setgid and sticky bits are gone. */
+/* The same bits for owner, group and others: to an ordinary caller the sandbox's user is the owner, to root it is
+ * another user of the host. Only the owner may write, and setuid, setgid and sticky bits are gone. */
 static mode_t file_mode(const struct tree_meta *meta)
 {
     mode_t bits = user_bits(meta);
@@ -270,7 +270,8 @@ static int follow_component(struct tree *tree, struct follow *f, size_t len, boo
     f->at += len;
     if (fstatat(tree->dirfd, candidate, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         if (errno == ENOENT && !is_own)
-            return hutch_err_set(err, 0, "it goes through the symbolic link '%s', which leads to nothing in the tree", f->link);
+            return hutch_err_set(err, 0, "it goes through the symbolic link '%s', which leads to nothing in the tree",
+                                 f->link);
         if (errno != ENOENT || !create)
             return hutch_err_set(err, errno, "open directory '%s'", candidate);
         if (make_dir(tree, tree->dirfd, candidate, candidate, 0755, 0, err) < 0)
@@ -305,7 +306,8 @@ static int follow_dirs(struct tree *tree, struct follow *f, bool create, struct 
             char *slash = strrchr(f->real, '/');
 
             if (f->real[0] == '\0')
-                return hutch_err_set(err, 0, "it goes through the symbolic link '%s', which leads out of the tree", f->link);
+                return hutch_err_set(err, 0, "it goes through the symbolic link '%s', which leads out of the tree",
+                                     f->link);
             *(slash ? slash : f->real) = '\0';
             f->at += len;
         } else if (follow_component(tree, f, len, create, err) < 0) {
@@ -345,7 +347,8 @@ struct place {
     char real[PATH_MAX];
 };
 
-static int find_place(struct tree *tree, const char *path, const char *what, bool create, struct place *ret, struct hutch_err *err)
+static int find_place(struct tree *tree, const char *path, const char *what, bool create, struct place *ret,
+                      struct hutch_err *err)
 {
     unsigned depth = 0;
 
@@ -356,8 +359,8 @@ static int find_place(struct tree *tree, const char *path, const char *what, boo
     ret->name = split_path(ret->plain);
     if (open_parent(tree, ret->name == ret->plain ? "" : ret->plain, create, &ret->dirfd, err) < 0)
         return -1;
-    if ((size_t)snprintf(ret->real, sizeof(ret->real), "%s%s%s", tree->parent_real, tree->parent_real[0] ? "/" : "", ret->name) >=
-        sizeof(ret->real))
+    if ((size_t)snprintf(ret->real, sizeof(ret->real), "%s%s%s", tree->parent_real, tree->parent_real[0] ? "/" : "",
+                         ret->name) >= sizeof(ret->real))
         return hutch_err_set(err, ENAMETOOLONG, "the %s is too long", what);
     for (const char *p = ret->real; *p; p++)
         depth += *p == '/';
@@ -416,7 +419,8 @@ int hutch_tree_add_dir(struct tree *tree, const char *path, const struct tree_me
     return make_dir(tree, place.dirfd, place.name, place.real, dir_mode(meta), meta->mtime, err);
 }
 
-int hutch_tree_add_file(struct tree *tree, const char *path, const struct tree_meta *meta, int *ret_fd, struct hutch_err *err)
+int hutch_tree_add_file(struct tree *tree, const char *path, const struct tree_meta *meta, int *ret_fd,
+                        struct hutch_err *err)
 {
     struct place place;
     auto_fd fd = -1;
@@ -457,7 +461,8 @@ int hutch_tree_add_symlink(struct tree *tree, const char *path, const char *targ
         return hutch_err_set(err, 0, "the symbolic link's text has %zu bytes", strlen(target));
     for (const char *p = target; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            return hutch_err_set(err, 0, "the symbolic link's text holds a control character (0x%02x)", (unsigned char)*p);
+            return hutch_err_set(err, 0, "the symbolic link's text holds a control character (0x%02x)",
+                                 (unsigned char)*p);
     if (find_place(tree, path, "name", true, &place, err) < 0 || clear_place(tree, &place, err) < 0)
         return -1;
     if (symlinkat(target, place.dirfd, place.name) < 0)
@@ -483,7 +488,8 @@ int hutch_tree_add_hardlink(struct tree *tree, const char *path, const char *tar
         return hutch_err_set(err, 0, "hard link to '%s', which is not a file", target);
     if (find_place(tree, path, "name", true, &to, err) < 0)
         return -1;
-    if (fstatat(to.dirfd, to.name, &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == st.st_ino && there.st_dev == st.st_dev)
+    if (fstatat(to.dirfd, to.name, &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == st.st_ino &&
+        there.st_dev == st.st_dev)
         return note_path(tree, to.real, err);
     if (clear_place(tree, &to, err) < 0)
         return -1;
@@ -492,10 +498,12 @@ int hutch_tree_add_hardlink(struct tree *tree, const char *path, const char *tar
     return note_path(tree, to.real, err);
 }
 
-static int remove_lower(struct tree *tree, int dirfd, const char *name, const char *real, unsigned depth, struct hutch_err *err);
+static int remove_lower(struct tree *tree, int dirfd, const char *name, const char *real, unsigned depth,
+                        struct hutch_err *err);
 
 /* Removes what is in the directory @name, except what the current layer made. */
-static int empty_lower(struct tree *tree, int dirfd, const char *name, const char *real, unsigned depth, struct hutch_err *err)
+static int empty_lower(struct tree *tree, int dirfd, const char *name, const char *real, unsigned depth,
+                       struct hutch_err *err)
 {
     char below[PATH_MAX];
     struct dirent *de;
@@ -532,7 +540,8 @@ static int empty_lower(struct tree *tree, int dirfd, const char *name, const cha
     return rc;
 }
 
-static int remove_lower(struct tree *tree, int dirfd, const char *name, const char *real, unsigned depth, struct hutch_err *err)
+static int remove_lower(struct tree *tree, int dirfd, const char *name, const char *real, unsigned depth,
+                        struct hutch_err *err)
 {
     if (tfind(real, &tree->layer_paths, compare_paths))
         return empty_lower(tree, dirfd, name, real, depth, err);

@@ -2,15 +2,15 @@
  *
  * Three rules keep it inside:
  *  - A name is a relative path without ".." and without control characters, or it is an error.
- *  - Directories on the way that are symbolic links are followed as chroot(2) would (an absolute link starts at the tree's
- *    root): layers of real images write to "bin/x" and "/var/run/x" where a lower layer has links. A link that
+ *  - Directories on the way that are symbolic links are followed as chroot(2) would (an absolute link starts at the
+ *    tree's root): layers of real images write to "bin/x" and "/var/run/x" where a lower layer has links. A link that
  *    climbs above the root is an error. What comes out is a path without links, and the kernel is asked to
  *    open that with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS.
  *  - The last component is never followed: what is there is removed, and made anew with O_EXCL.
  *
- * Everything belongs to the caller afterwards, since a sandbox has one user (uid and gid 1000). Modes are what that user
- * would be allowed: of a file that it may not read, no byte is kept. So a tree is the same for every user who unpacks it.
- * Needs Linux 5.6 (openat2). */
+ * Everything belongs to the caller afterwards, since a sandbox has one user (uid and gid 1000). Modes are what that
+ * user would be allowed: of a file that it may not read, no byte is kept. So a tree is the same for every user who
+ * unpacks it. Needs Linux 5.6 (openat2). */
 #ifndef HUTCH_TREE_H
 #define HUTCH_TREE_H
 
@@ -58,7 +58,8 @@ void hutch_tree_start_layer(struct tree *tree);
  * Errors: 0 (the name, or where it leads, is not acceptable); ENOSPC, EDQUOT; ENAMETOOLONG; … */
 int hutch_tree_add_dir(struct tree *tree, const char *path, const struct tree_meta *meta, struct hutch_err *err);
 /* *@ret_fd is open for writing and the caller's, or -1 when the content is to be dropped. */
-int hutch_tree_add_file(struct tree *tree, const char *path, const struct tree_meta *meta, int *ret_fd, struct hutch_err *err);
+int hutch_tree_add_file(struct tree *tree, const char *path, const struct tree_meta *meta, int *ret_fd,
+                        struct hutch_err *err);
 /* After the content: mode and time. Closes nothing. */
 int hutch_tree_end_file(int fd, const struct tree_meta *meta, struct hutch_err *err);
 int hutch_tree_add_symlink(struct tree *tree, const char *path, const char *target, const struct tree_meta *meta,
@@ -70,9 +71,9 @@ int hutch_tree_add_hardlink(struct tree *tree, const char *path, const char *tar
 bool hutch_tree_is_whiteout(const char *path);
 int hutch_tree_whiteout(struct tree *tree, const char *path, struct hutch_err *err);
 
-/* After the last layer: makes the mount points of a sandbox (real directories, whatever the image had there) and the user's
- * entries in /etc/passwd and /etc/group, empties directories that the user may not enter, and sets the final modes
- * and times of directories. */
+/* After the last layer: makes the mount points of a sandbox (real directories, whatever the image had there) and the
+ * user's entries in /etc/passwd and /etc/group, empties directories that the user may not enter, and sets the final
+ * modes and times of directories. */
 int hutch_tree_finish(struct tree *tree, struct hutch_err *err);
 
 #endif

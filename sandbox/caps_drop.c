@@ -1,5 +1,5 @@
-/* caps_drop.c - the half of caps.h that a worker needs, by the system calls: a worker that a zygote forks has the image's libraries,
- * and libcap may not be among them. */
+/* caps_drop.c - the half of caps.h that a worker needs, by the system calls: a worker that a zygote forks has the
+ * image's libraries, and libcap may not be among them. */
 #include "sandbox/caps.h"
 
 #include "sandbox/fd.h"
@@ -19,7 +19,7 @@ static int drop_own(int but, struct hutch_err *err)
     if (but >= 0)
         left[CAP_TO_INDEX(but)].permitted = left[CAP_TO_INDEX(but)].effective = CAP_TO_MASK(but);
 
-    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL) /* EINVAL: before 4.3, no such set */
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL) /* not before Linux 4.3 */
         return hutch_err_set(err, errno, "empty the ambient capability set");
     if (syscall(SYS_capset, &header, left) < 0)
         return hutch_err_set(err, errno, "empty the permitted, effective and inheritable capability sets");
@@ -31,7 +31,8 @@ static bool may_change_bounds(void)
     struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct own[SETS] = { { 0 } };
 
-    return syscall(SYS_capget, &header, own) == 0 && (own[CAP_TO_INDEX(CAP_SETPCAP)].effective & CAP_TO_MASK(CAP_SETPCAP));
+    return syscall(SYS_capget, &header, own) == 0 &&
+           (own[CAP_TO_INDEX(CAP_SETPCAP)].effective & CAP_TO_MASK(CAP_SETPCAP));
 }
 
 int hutch_caps_drop_but(int but, struct hutch_err *err)

@@ -69,8 +69,9 @@ static int ask_libcgroup(void)
     return is_ready ? 0 : -1;
 }
 
-/* Looked for where every distribution mounts it, before libcgroup is asked: that is a seventh of what hutch adds to the start
- * of a program. libcgroup lists hierarchies by their controllers, so it would not name a v2 tree that has none. */
+/* Looked for where every distribution mounts it, before libcgroup is asked: that is a seventh of what hutch adds to the
+ * start of a program. libcgroup lists hierarchies by their controllers, so it would not name a v2 tree that has
+ * none. */
 static char *find_mount(void)
 {
     static const char *const usual[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
@@ -189,8 +190,9 @@ static void explain(struct cgroup_base *base)
         snprintf(base->why_not, sizeof(base->why_not),
                  "no cgroup is delegated to this user (try: systemd-run --user --scope -p Delegate=yes hutch ...)");
     else if ((there & all) != all)
-        snprintf(base->why_not, sizeof(base->why_not), "not delegated here:%s%s%s", there & CGROUP_MEMORY ? "" : " memory",
-                 there & CGROUP_PIDS ? "" : " pids", there & CGROUP_CPU ? "" : " cpu");
+        snprintf(base->why_not, sizeof(base->why_not), "not delegated here:%s%s%s",
+                 there & CGROUP_MEMORY ? "" : " memory", there & CGROUP_PIDS ? "" : " pids",
+                 there & CGROUP_CPU ? "" : " cpu");
     else
         snprintf(base->why_not, sizeof(base->why_not),
                  "other processes share hutch's cgroup, which keeps its controllers from being enabled");
@@ -215,7 +217,8 @@ void hutch_cgroup_find_base(struct cgroup_base *ret)
             slash = parent ? strrchr(parent, '/') : NULL;
             if (slash)
                 slash[slash == parent ? 1 : 0] = '\0';
-            if (slash && strcmp(own, "/") != 0 && try_base(ret->mount, parent, ret) == 0 && !has_processes(ret->dirfd)) {
+            if (slash && strcmp(own, "/") != 0 && try_base(ret->mount, parent, ret) == 0 &&
+                !has_processes(ret->dirfd)) {
                 ret->controllers = enable_controllers(ret->dirfd);
             } else {
                 free(ret->path);
@@ -316,8 +319,8 @@ static int create_with_libcgroup(const char *path, const struct sandbox_spec *sp
     } else {
         rc = cgroup_create_cgroup(group, 1);
         if (rc)
-            hutch_err_set(err, rc == ECGOTHER ? cgroup_get_last_errno() : 0, "create the cgroup '%s': libcgroup says '%s'",
-                          path, cgroup_strerror(rc));
+            hutch_err_set(err, rc == ECGOTHER ? cgroup_get_last_errno() : 0,
+                          "create the cgroup '%s': libcgroup says '%s'", path, cgroup_strerror(rc));
     }
     cgroup_free(&group);
     return rc ? -1 : 0;

@@ -26,12 +26,12 @@ struct cgroup_base {
 };
 #define CGROUP_BASE_INIT { .mount = NULL, .path = NULL, .dirfd = -1 }
 
-/* Finds it (libcgroup finds the hierarchy): for an ordinary user a delegated directory, the parent of the caller's own group or,
- * when hutch is alone in it, that group; for root the top. Never fails: dirfd stays -1 and why_not tells. May move
- * the calling process into a child group, when only that frees its group for controllers. */
+/* Finds it (libcgroup finds the hierarchy): for an ordinary user a delegated directory, the parent of the caller's own
+ * group or, when hutch is alone in it, that group; for root the top. Never fails: dirfd stays -1 and why_not tells. May
+ * move the calling process into a child group, when only that frees its group for controllers. */
 void hutch_cgroup_find_base(struct cgroup_base *ret);
-/* Makes the directory @path for a tree of groups of its own, owned by @uid and @gid, below which each controller that can be
- * enabled is, and opens it as a base. @path may be there already. */
+/* Makes the directory @path for a tree of groups of its own, owned by @uid and @gid, below which each controller that
+ * can be enabled is, and opens it as a base. @path may be there already. */
 int hutch_cgroup_make_base(const char *path, uid_t uid, gid_t gid, struct cgroup_base *ret, struct hutch_err *err);
 
 void hutch_cgroup_base_done(struct cgroup_base *base);
@@ -67,7 +67,8 @@ void hutch_cgroup_read_cpu_times(const struct sandbox_cgroup *cg, uint64_t *ret_
  * Errors: ETIMEDOUT (a process sits in uninterruptible sleep); calling again is safe. */
 int hutch_cgroup_destroy(struct sandbox_cgroup *cg, unsigned timeout_ms, struct hutch_err *err);
 
-/* The same for a group that an earlier process left below @base, and the groups in it: the sweep at start. A missing one is fine. */
+/* The same for a group that an earlier process left below @base, and the groups in it: the sweep at start. A missing
+ * one is fine. */
 int hutch_cgroup_destroy_named(const struct cgroup_base *base, const char *name, struct hutch_err *err);
 
 void hutch_cgroup_done(struct sandbox_cgroup *cg); /* closes only; fine on CGROUP_INIT, half-made, or twice */

@@ -11,8 +11,8 @@ union control {
     char buf[CMSG_SPACE(FDPASS_MAX * sizeof(int))];
 };
 
-ssize_t hutch_fdpass_send2(int sock, const void *head, size_t head_len, const void *tail, size_t tail_len, const int *fds,
-                           size_t n_fds, int flags)
+ssize_t hutch_fdpass_send2(int sock, const void *head, size_t head_len, const void *tail, size_t tail_len,
+                           const int *fds, size_t n_fds, int flags)
 {
     struct iovec parts[] = { { (void *)head, head_len }, { (void *)tail, tail_len } };
     struct msghdr msg = { .msg_iov = parts, .msg_iovlen = tail_len ? 2 : 1 };
@@ -46,7 +46,9 @@ ssize_t hutch_fdpass_receive(int sock, void *buf, size_t len, int *fds, size_t m
 {
     struct iovec part = { buf, len };
     union control control;
-    struct msghdr msg = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf) };
+    struct msghdr msg = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)
+    };
     ssize_t n = TEMP_FAILURE_RETRY(recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | flags));
     size_t kept = 0;
 

@@ -16,7 +16,8 @@ static const char *const trees[] = {
     /* how the dynamic linker and Debian's alternatives (BLAS among them) find libraries */
     "etc/alternatives", "etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d",
     /* settings of interpreters and libraries, the same on every machine with the package */
-    "etc/python3", "etc/python3.8", "etc/python3.9", "etc/python3.10", "etc/python3.11", "etc/python3.12", "etc/python3.13",
+    "etc/python3", "etc/python3.8", "etc/python3.9", "etc/python3.10", "etc/python3.11", "etc/python3.12",
+    "etc/python3.13",
     "etc/matplotlibrc", "etc/fonts", "etc/mime.types", "etc/magic", "etc/perl", "etc/os-release",
     "etc/ssl/certs", "etc/ssl/openssl.cnf", "etc/protocols", "etc/services", "etc/localtime",
 };

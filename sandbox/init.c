@@ -52,11 +52,11 @@ static const struct init_step build_steps[] = {
 static const struct init_step lock_steps[] = {
     { "drop capabilities",              hutch_step_drop_caps },        /* the last step that needed one is done */
     { "set no_new_privs",               hutch_step_set_no_new_privs },
-    { "shield init from the worker",    hutch_step_shield_self },      /* last: changes of ids and capabilities reset it */
+    { "shield init from the worker",    hutch_step_shield_self },      /* last: changed ids and capabilities reset it */
 };
 
-/* The same for a waiting init, when it is given its worker: nothing is left to do when the code comes but to drop the capability
- * that mounts the data directory, if one is brought. To have fewer does not reset the flags. */
+/* The same for a waiting init, when it is given its worker: nothing is left to do when the code comes but to drop the
+ * capability that mounts the data directory, if one is brought. To have fewer does not reset the flags. */
 static const struct init_step adopt_steps[] = {
     { "drop capabilities but one",      hutch_step_drop_caps_but_mount },
     { "set no_new_privs",               hutch_step_set_no_new_privs },
@@ -133,8 +133,8 @@ static void await_exec(const struct init_job *job, int errpipe_r)
         _exit(1);
 }
 
-/* Reaps what has ended, up to REAP_MAX: code inside can make orphans as fast as they are reaped, and must not keep init from
- * everything else. True when the worker was among it; *@ret_more when there may be more. */
+/* Reaps what has ended, up to REAP_MAX: code inside can make orphans as fast as they are reaped, and must not keep init
+ * from everything else. True when the worker was among it; *@ret_more when there may be more. */
 static bool reap_ended(pid_t worker, pid_t *holder, int *ret_status, bool *ret_more)
 {
     bool is_worker_done = false;
@@ -208,8 +208,8 @@ struct spared {
     size_t n;
 };
 
-/* The numbers come from inside: a false one harms what runs in this sandbox, which its sender could do anyhow. Only a child of
- * init can be the worker, as init sees no other process end. */
+/* The numbers come from inside: a false one harms what runs in this sandbox, which its sender could do anyhow. Only a
+ * child of init can be the worker, as init sees no other process end. */
 static void follow_worker(struct init_job *job, pid_t pid, pid_t *worker, struct spared *spared)
 {
     struct init_msg msg = { .kind = INIT_FOLLOWED };
@@ -226,7 +226,8 @@ static void follow_worker(struct init_job *job, pid_t pid, pid_t *worker, struct
 }
 
 /* True when the worker is about to get its code. */
-static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struct sampling *sampling, struct spared *spared, bool has_started)
+static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struct sampling *sampling,
+                       struct spared *spared, bool has_started)
 {
     struct init_order order;
     auto_fd fd = -1;
@@ -240,7 +241,7 @@ static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struc
     switch (order.what) {
     case INIT_SIGNAL:
         if (*worker > 0 && order.value > 0 && order.value < NSIG) {
-            pid_t whom = kill(-*worker, 0) == 0 ? -*worker : *worker; /* one that was followed may have no group of its own */
+            pid_t whom = kill(-*worker, 0) == 0 ? -*worker : *worker; /* one that was followed may lack a group */
 
             kill(whom, order.value);
             kill(whom, SIGCONT); /* a stopped process gets its signal too */
@@ -275,8 +276,8 @@ static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struc
     return false;
 }
 
-/* The worker may execute another program, or the memory holder may have been killed and another process have its number. Then the
- * memory of that process counts like any other's, and a holder that is left is killed. */
+/* The worker may execute another program, or the memory holder may have been killed and another process have its
+ * number. Then the memory of that process counts like any other's, and a holder that is left is killed. */
 static void check_holder(pid_t worker, pid_t *holder)
 {
     if (*holder > 0 && !hutch_sample_share_memory(worker, *holder)) {
@@ -334,7 +335,8 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         struct signalfd_siginfo info;
 
         poll(pfds, ARRAY_SIZE(pfds), is_more ? 0 : timeout_ms);
-        /* By the clock, not when poll(2) runs out of time: a child that ends every few milliseconds would prevent that. */
+        /* By the clock, not when poll(2) runs out of time: a child that ends every few milliseconds would prevent
+         * that. */
         if (is_sampling && hutch_clock_ms() >= sampling.next) {
             bool is_due = sampling.check_interval_ms == 0 || !hutch_sample_is_idle();
 

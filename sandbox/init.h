@@ -15,7 +15,8 @@
 
 struct sandbox_spec;
 
-/* Everything that init needs, made ready before clone(2) but for the filter: after it there is no parsing and no look-up. */
+/* Everything that init needs, made ready before clone(2) but for the filter: after it there is no parsing and no
+ * look-up. */
 struct init_job {
     const struct sandbox_spec *spec;
     struct id_plan ids;
@@ -45,7 +46,8 @@ enum init_msg_kind {
     INIT_STARTED,      /* the worker's program runs */
     INIT_SAMPLE,       /* sample */
     INIT_ENDED,        /* ended; everything else in the sandbox dies now */
-    INIT_READY,        /* a waiting init: the sandbox is built. With it comes the Landlock ruleset, where there is one */
+    INIT_READY,        /* a waiting init: the sandbox is built. With it comes the Landlock ruleset, where there is
+                        * one */
     INIT_ATTACHED,     /* the data directory is in its place */
     INIT_FOLLOWED,     /* followed: the worker now; 0: the order was refused, and nothing has changed */
 };
@@ -76,15 +78,18 @@ enum init_order_kind {
     INIT_GO,     /* the id maps are written */
     INIT_SIGNAL, /* value: signal to send to the worker's process group */
     /* To a waiting init, in this order: */
-    INIT_ADOPT,  /* value: the worker, which is its child by now. From here on init is out of reach of any other process */
+    INIT_ADOPT,  /* value: the worker, which is its child by now. From here on init is out of reach of any other
+                  * process */
     INIT_ATTACH, /* with a detached mount, which becomes the data directory -> INIT_ATTACHED. May be left out */
-    INIT_START,  /* the worker is about to get its code: init gives up what it has left. value: the memory holder, a process
-                  * that only holds the worker's memory, which is not counted twice; 0 for none */
+    INIT_START,  /* the worker is about to get its code: init gives up what it has left. value: the memory holder, a
+                  * process that only holds the worker's memory, which is not counted twice; 0 for none */
     /* At any time: */
-    INIT_CHECK_INTERVAL, /* value: 0: a sample every INIT_SAMPLE_MS, as in the beginning. Else ms from one check of the CPU clocks to
-                          * the next, which is far cheaper and leads to a sample only when CPU time was used */
+    INIT_CHECK_INTERVAL, /* value: 0: a sample every INIT_SAMPLE_MS, as in the beginning. Else ms from one check of the
+                          * CPU clocks to the next, which is far cheaper and leads to a sample only when CPU time was
+                          * used */
     INIT_SPARE,  /* value: a process that the next INIT_FOLLOW leaves alone; INIT_MAX_SPARED at most */
-    INIT_FOLLOW, /* value: a child of init that is the worker from here on. All others but the spared ones are killed -> INIT_FOLLOWED */
+    INIT_FOLLOW, /* value: a child of init that is the worker from here on. All others but the spared ones are killed ->
+                  * INIT_FOLLOWED */
 };
 #define INIT_MAX_SPARED 80
 

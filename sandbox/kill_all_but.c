@@ -30,7 +30,8 @@ static bool is_alive(int proc_fd, const char *pid)
     buf[n] = '\0';
     rest = strrchr(buf, ')'); /* the name before it can hold anything */
     /* Fields 3 and 20 of proc(5): one whose first thread has ended looks dead, and the others run. */
-    if (!rest || sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld", &state, &threads) != 2)
+    if (!rest || sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld", &state,
+                        &threads) != 2)
         return false;
     return (state != 'Z' && state != 'X') || threads > 1;
 }

@@ -69,9 +69,9 @@ static int allow_below(int ruleset, const char *path, __u64 access, struct hutch
     return 0;
 }
 
-/* A rule is about an inode, and that of a directory that is mounted later is not known yet; what the mount covers does not
- * count either (landlock(7): hidden mount points are ignored). So it goes to the directory above, of which all else is read-only
- * by its mounts. */
+/* A rule is about an inode, and that of a directory that is mounted later is not known yet; what the mount covers does
+ * not count either (landlock(7): hidden mount points are ignored). So it goes to the directory above, of which all else
+ * is read-only by its mounts. */
 static int allow_above(int ruleset, const char *path, __u64 access, struct hutch_err *err)
 {
     char above[PATH_MAX];
@@ -81,7 +81,8 @@ static int allow_above(int ruleset, const char *path, __u64 access, struct hutch
     return allow_below(ruleset, above, access, err);
 }
 
-int hutch_landlock_make(const struct sandbox_spec *spec, int abi, bool data_comes_later, int *ret_fd, struct hutch_err *err)
+int hutch_landlock_make(const struct sandbox_spec *spec, int abi, bool data_comes_later, int *ret_fd,
+                        struct hutch_err *err)
 {
     struct ruleset_attr attr = { .handled_access_fs = known_access(abi) };
     size_t attr_size = sizeof(attr.handled_access_fs);
@@ -99,7 +100,8 @@ int hutch_landlock_make(const struct sandbox_spec *spec, int abi, bool data_come
 
         if (m->kind == MOUNT_DEV) {
             if (allow_below(ruleset, m->target, attr.handled_access_fs & WRITE_FILE_ACCESS, err) < 0 ||
-                allow_below(ruleset, "/dev/pts", attr.handled_access_fs & (WRITE_FILE_ACCESS | LANDLOCK_ACCESS_FS_IOCTL_DEV), err) < 0 ||
+                allow_below(ruleset, "/dev/pts",
+                            attr.handled_access_fs & (WRITE_FILE_ACCESS | LANDLOCK_ACCESS_FS_IOCTL_DEV), err) < 0 ||
                 allow_below(ruleset, "/dev/shm", attr.handled_access_fs & WRITE_ACCESS, err) < 0)
                 return -1;
         } else if ((m->kind == MOUNT_TMPFS || m->kind == MOUNT_BIND) && !(m->flags & MOUNT_RDONLY)) {

@@ -15,7 +15,8 @@ int hutch_landlock_abi(void);
 
 /* Makes the ruleset, in a process that sees the finished mount tree; the caller owns *ret_fd. With @data_comes_later
  * the data directory is going to be mounted afterwards. No allocation. */
-int hutch_landlock_make(const struct sandbox_spec *spec, int abi, bool data_comes_later, int *ret_fd, struct hutch_err *err);
+int hutch_landlock_make(const struct sandbox_spec *spec, int abi, bool data_comes_later, int *ret_fd,
+                        struct hutch_err *err);
 
 /* Restricts the calling process, which has no_new_privs, and those that it makes. */
 int hutch_landlock_enforce(int ruleset_fd, struct hutch_err *err);

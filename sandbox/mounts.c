@@ -24,7 +24,8 @@ static const char *const attach_points[] = { "/tmp", "/mnt", "/proc" };
 
 static __u64 attributes(unsigned flags)
 {
-    return EVERY_MOUNT | (flags & MOUNT_RDONLY ? MOUNT_ATTR_RDONLY : 0) | (flags & MOUNT_NOEXEC ? MOUNT_ATTR_NOEXEC : 0);
+    return EVERY_MOUNT | (flags & MOUNT_RDONLY ? MOUNT_ATTR_RDONLY : 0) |
+           (flags & MOUNT_NOEXEC ? MOUNT_ATTR_NOEXEC : 0);
 }
 
 static int restrict_mount(int fd, __u64 attrs, unsigned at_flags, const char *what, struct hutch_err *err)
@@ -40,11 +41,14 @@ static int restrict_mount(int fd, __u64 attrs, unsigned at_flags, const char *wh
  * the host hides, and the kernel refuses it to ordinary users. */
 static int open_bind(const char *path, unsigned flags, int *ret_fd, struct hutch_err *err)
 {
-    /* The caller has resolved the path; a link that stands in it now was put there since, by code in another sandbox maybe. */
+    /* The caller has resolved the path; a link that stands in it now was put there since, by code in another sandbox
+     * maybe. */
     struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS };
     auto_fd place = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
-    auto_fd fd = place < 0 ? -1 : open_tree(place, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
-    /* Private: a copy made in the host's namespace stays a peer of its original else, and pivot_root(2) refuses those. */
+    auto_fd fd =
+        place < 0 ? -1 : open_tree(place, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    /* Private: a copy made in the host's namespace stays a peer of its original else, and pivot_root(2) refuses
+     * those. */
     struct mount_attr attr = { .attr_set = attributes(flags), .propagation = MS_PRIVATE };
 
     if (fd < 0)
@@ -105,8 +109,8 @@ static int check_identity(int fd, const struct sandbox_mount *m, struct hutch_er
     return 0;
 }
 
-int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
-                              struct hutch_err *err)
+int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan,
+                              struct mount_sources *sources, struct hutch_err *err)
 {
     if (spec->root_kind == ROOT_DIR && open_bind(spec->rootfs_path, MOUNT_RDONLY, &sources->root_fd, err) < 0)
         return hutch_err_wrap(err, "use the root tree");
@@ -203,7 +207,8 @@ static int open_in_root(int root, const char *path, __u64 flags)
     return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 }
 
-/* Opens the place @path for mounting, making directories (and with @is_dir false an empty file at the end) as needed. */
+/* Opens the place @path for mounting, making directories (and with @is_dir false an empty file at the end) as
+ * needed. */
 static int open_target(int root, const char *path, bool is_dir, int *ret_fd, struct hutch_err *err)
 {
     char part[PATH_MAX];
@@ -253,8 +258,9 @@ static int attach_at(int root, int fd, const char *path, bool is_dir, struct hut
     return attach(fd, target, path, err);
 }
 
-/* Pseudo-terminals of the sandbox's own, MAX_PTYS at most: IPython's "!command" runs in one. Nothing outside can open them, and none of
- * the host's is here. The one file system whose devices work: the kernel makes nothing else in it, devpts(5). */
+/* Pseudo-terminals of the sandbox's own, MAX_PTYS at most: IPython's "!command" runs in one. Nothing outside can open
+ * them, and none of the host's is here. The one file system whose devices work: the kernel makes nothing else in it,
+ * devpts(5). */
 static int mount_pts(int dev, struct hutch_err *err)
 {
     static const char *const options[] = { "mode", "0620", "ptmxmode", "0666", "max", MAX_PTYS, NULL };
@@ -361,9 +367,10 @@ bool hutch_mounts_has_place(const struct sandbox_spec *spec, const char *path)
     return false;
 }
 
-/* Puts the spec's files that belong below @m into it, by its own descriptor: by path, a link in the image could lead to some
- * other mount, on the host. */
-static int write_files(const struct sandbox_spec *spec, const struct sandbox_mount *m, int mount_fd, struct hutch_err *err)
+/* Puts the spec's files that belong below @m into it, by its own descriptor: by path, a link in the image could lead to
+ * some other mount, on the host. */
+static int write_files(const struct sandbox_spec *spec, const struct sandbox_mount *m, int mount_fd,
+                       struct hutch_err *err)
 {
     for (size_t i = 0; i < spec->n_files; i++) {
         const struct sandbox_file *f = &spec->files[i];
@@ -444,8 +451,8 @@ static bool lacks_target(const struct sandbox_spec *spec, int root, size_t i)
     return fd < 0 && errno == ENOENT;
 }
 
-/* An image is read-only, so a mount point that it lacks cannot be made in it: a read-only overlay puts a small tree with
- * the missing directories on top. */
+/* An image is read-only, so a mount point that it lacks cannot be made in it: a read-only overlay puts a small tree
+ * with the missing directories on top. */
 static int add_missing_targets(const struct sandbox_spec *spec, const struct mount_sources *sources, int *root,
                                struct hutch_err *err)
 {
@@ -477,18 +484,21 @@ static int add_missing_targets(const struct sandbox_spec *spec, const struct mou
     }
     if (skeleton < 0)
         return 0;
-    /* A mount that root's hutch opened in the host's namespace becomes ours by being attached; overlayfs refuses others. */
+    /* A mount that root's hutch opened in the host's namespace becomes ours by being attached; overlayfs refuses
+     * others. */
     if (attach_root(*root, err) < 0)
         return -1;
     snprintf(lower, sizeof(lower), "/proc/self/fd/%d:/proc/self/fd/%d", skeleton, *root);
     if (make_fs("overlay", options, EVERY_MOUNT | MOUNT_ATTR_RDONLY, &overlay, err) < 0)
-        return hutch_err_wrap(err, "add mount points that the image lacks (needs overlayfs in user namespaces, Linux 5.11)");
+        return hutch_err_wrap(err,
+                              "add mount points that the image lacks (needs overlayfs in user namespaces, Linux 5.11)");
     close(*root);
     *root = hutch_fd_take(&overlay);
     return 0;
 }
 
-/* What init cannot reach, the worker with its uid and no capabilities cannot either; what is not there needs no cover. */
+/* What init cannot reach, the worker with its uid and no capabilities cannot either; what is not there needs no
+ * cover. */
 static bool is_out_of_reach(int errnum)
 {
     return errnum == ENOENT || errnum == ENOTDIR || errnum == EACCES;

@@ -26,12 +26,13 @@ struct mount_sources {
 /* Parent side: the memory for it, so that a child needs none. */
 int hutch_mounts_sources_init(const struct sandbox_spec *spec, struct mount_sources *ret, struct hutch_err *err);
 
-/* Opens the sources. For an ordinary user hutch_mounts_build() does it, in the child's own mount namespace, where it may.
- * For root, whose child is another user, the parent does it before, and id-maps those marked MOUNT_IDMAP. */
-int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
-                              struct hutch_err *err);
+/* Opens the sources. For an ordinary user hutch_mounts_build() does it, in the child's own mount namespace, where it
+ * may. For root, whose child is another user, the parent does it before, and id-maps those marked MOUNT_IDMAP. */
+int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_plan *plan,
+                              struct mount_sources *sources, struct hutch_err *err);
 
-/* One such source, as a detached mount that the caller owns: the opener's part of what hutch_mounts_open_sources() does. */
+/* One such source, as a detached mount that the caller owns: the opener's part of what hutch_mounts_open_sources()
+ * does. */
 int hutch_mounts_open(const char *path, unsigned flags, const struct id_plan *plan, int *ret_fd, struct hutch_err *err);
 
 void hutch_mounts_sources_done(struct mount_sources *sources);
@@ -44,7 +45,8 @@ bool hutch_mounts_has_place(const struct sandbox_spec *spec, const char *path);
 int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
                        struct hutch_err *err);
 
-/* In the finished sandbox, with the capabilities that built it: puts a detached mount on top of what is at the spec's MOUNT_DATA. */
+/* In the finished sandbox, with the capabilities that built it: puts a detached mount on top of what is at the spec's
+ * MOUNT_DATA. */
 int hutch_mounts_attach_data(const struct sandbox_spec *spec, int mount_fd, struct hutch_err *err);
 
 #endif

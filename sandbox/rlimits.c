@@ -19,8 +19,8 @@ static void choose(const cpu_set_t *allowed, int first, int want, cpu_set_t *ret
     }
 }
 
-/* Pins to as many CPUs as the limit rounds up to, starting with the one that the scheduler has just found best for us: so
- * that sandboxes do not all end up on the first CPU, nor on a busy one. */
+/* Pins to as many CPUs as the limit rounds up to, starting with the one that the scheduler has just found best for us:
+ * so that sandboxes do not all end up on the first CPU, nor on a busy one. */
 static void plan_cpus(uint64_t thousandths, struct rlimit_plan *plan)
 {
     int have, want = (int)((thousandths + 999) / 1000), here = sched_getcpu();

@@ -21,10 +21,12 @@ struct rlimit_plan {
  * sandbox, so that the coarser RLIMIT_DATA or CPU pinning is not needed. */
 void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, bool cgroup_cpus, struct rlimit_plan *ret);
 
-/* Pins to others than those that were chosen: as many, from the @nth allowed one on. For who makes many sandboxes: they are spread. */
+/* Pins to others than those that were chosen: as many, from the @nth allowed one on. For who makes many sandboxes: they
+ * are spread. */
 void hutch_rlimits_spread(struct rlimit_plan *plan, unsigned nth);
 
-/* Applies in the child: soft and hard limit alike (of CPU time, the soft one a second less), never above the hard limit that it has. No allocation. */
+/* Applies in the child: soft and hard limit alike (of CPU time, the soft one a second less), never above the hard limit
+ * that it has. No allocation. */
 int hutch_rlimits_apply(const struct rlimit_plan *plan, struct hutch_err *err);
 
 #endif

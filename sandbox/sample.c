@@ -36,12 +36,12 @@ static int read_text(int proc_fd, const char *pid, const char *file, char *buf, 
     return 0;
 }
 
-/* How much CPU time one sample may take: code inside can make counting as expensive as it likes. By then the sample is cut
- * short. CPU time and not the clock, which goes on while init waits for a busy host. */
+/* How much CPU time one sample may take: code inside can make counting as expensive as it likes. By then the sample is
+ * cut short. CPU time and not the clock, which goes on while init waits for a busy host. */
 #define SAMPLE_MAX_CPU_MS 250
 
-/* A file or memory object that several processes may hold counts once: a hash table of those seen in this sample. When it is
- * full the others count each time they are seen, which is too much rather than too little. */
+/* A file or memory object that several processes may hold counts once: a hash table of those seen in this sample. When
+ * it is full the others count each time they are seen, which is too much rather than too little. */
 #define SEEN_SLOTS 16384u /* a power of two */
 static struct { uint64_t dev, ino; } seen[SEEN_SLOTS];
 static size_t n_seen;
@@ -105,8 +105,8 @@ struct sampler {
     struct init_sample *sum;
 };
 
-/* A process that does not let init read its entries in /proc hides what it has. One that is ending does not: while its memory is
- * taken down, its files under /proc belong to root, and its status has no VmSize. */
+/* A process that does not let init read its entries in /proc hides what it has. One that is ending does not: while its
+ * memory is taken down, its files under /proc belong to root, and its status has no VmSize. */
 static void note_denial(struct sampler *s, const char *pid)
 {
     char buf[4096];
@@ -124,15 +124,16 @@ static uint64_t field_of(const char *text, const char *name)
     return at && sscanf(at + strlen(name), "%" SCNu64, &kib) == 1 ? kib * 1024 : 0;
 }
 
-/* What a process has of its own, as the kernel counts it anyway: anonymous and shared pages, and the page tables, which can be
- * larger than what they map. Pages shared by forked processes count for each. */
+/* What a process has of its own, as the kernel counts it anyway: anonymous and shared pages, and the page tables, which
+ * can be larger than what they map. Pages shared by forked processes count for each. */
 static uint64_t resident_of(int proc_fd, const char *pid, bool leave_out_shmem)
 {
     char buf[4096];
 
     if (read_text(proc_fd, pid, "status", buf, sizeof(buf)) < 0)
         return 0;
-    return field_of(buf, "\nRssAnon:") + field_of(buf, "\nVmPTE:") + (leave_out_shmem ? 0 : field_of(buf, "\nRssShmem:"));
+    return field_of(buf, "\nRssAnon:") + field_of(buf, "\nVmPTE:") +
+           (leave_out_shmem ? 0 : field_of(buf, "\nRssShmem:"));
 }
 
 /* The same with shared pages divided by their users: exact, and slow for a process of many mappings. */
@@ -149,8 +150,8 @@ static uint64_t share_of(int proc_fd, const char *pid, bool leave_out_shmem)
     return field_of(buf, "\nPss_Anon:") + tables + (leave_out_shmem ? 0 : field_of(buf, "\nPss_Shmem:"));
 }
 
-/* One line of /proc/PID/maps. Shared anonymous memory is an object of its own, which keeps its pages when no process has
- * them mapped in, so its size counts. A file of the data directory may live on as a mapping. */
+/* One line of /proc/PID/maps. Shared anonymous memory is an object of its own, which keeps its pages when no process
+ * has them mapped in, so its size counts. A file of the data directory may live on as a mapping. */
 static void add_mapping(struct sampler *s, const char *line)
 {
     static const char zero[] = "/dev/zero (deleted)", gone[] = " (deleted)";
@@ -160,8 +161,8 @@ static void add_mapping(struct sampler *s, const char *line)
     int path_at = 0;
     size_t len;
 
-    if (sscanf(line, "%lx-%lx %7s %*x %x:%x %lu %n", &start, &end, perms, &major, &minor, &ino, &path_at) < 6 || !path_at ||
-        perms[3] != 's')
+    if (sscanf(line, "%lx-%lx %7s %*x %x:%x %lu %n", &start, &end, perms, &major, &minor, &ino, &path_at) < 6 ||
+        !path_at || perms[3] != 's')
         return;
     len = strlen(line + path_at);
     if (s->counts_shared && strcmp(line + path_at, zero) == 0) {
@@ -270,7 +271,8 @@ static bool read_stat(int proc_fd, const char *pid, struct process_stat *ret)
     rest = strrchr(buf, ')'); /* the name before it can hold anything */
     return rest && sscanf(rest + 1,
                           " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
-                          " %*d %*d %" SCNu64, &ret->state, &ret->utime, &ret->stime, &ret->cutime, &ret->cstime, &ret->threads) == 6;
+                          " %*d %*d %" SCNu64,
+                          &ret->state, &ret->utime, &ret->stime, &ret->cutime, &ret->cstime, &ret->threads) == 6;
 }
 
 static void add_process(struct sampler *s, const char *pid)
@@ -367,7 +369,8 @@ bool hutch_sample_share_memory(pid_t a, pid_t b)
 {
     uint64_t code[2], stack[2];
 
-    return read_layout(a, &code[0], &stack[0]) && read_layout(b, &code[1], &stack[1]) && code[0] == code[1] && stack[0] == stack[1];
+    return read_layout(a, &code[0], &stack[0]) && read_layout(b, &code[1], &stack[1]) && code[0] == code[1] &&
+           stack[0] == stack[1];
 }
 
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder, struct init_sample *ret)

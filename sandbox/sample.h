@@ -1,5 +1,5 @@
-/* sample.h - counting what a sandbox uses, from inside, where no cgroup counts: memory, processes, and files that are open
- * without a name. */
+/* sample.h - counting what a sandbox uses, from inside, where no cgroup counts: memory, processes, and files that are
+ * open without a name. */
 #ifndef HUTCH_SAMPLE_H
 #define HUTCH_SAMPLE_H
 
@@ -9,17 +9,17 @@
 
 struct init_sample;
 
-/* Counts what every process in /proc holds, which shows only the sandbox's own, except init. A process that ends meanwhile is
- * skipped. @data_dev: where unlinked files are looked for, 0 for nowhere. @counts_shared: shared anonymous memory counts by its
- * size. Above @memory_limit (bytes, 0 for none) memory is counted exactly, by proportional shares. Takes a quarter of a second
- * of CPU at most, beyond which ->is_cut_short is set. @holder, 0 for none: the memory holder, whose memory is the worker's and
- * counts there. No allocation; one caller in a process. */
+/* Counts what every process in /proc holds, which shows only the sandbox's own, except init. A process that ends
+ * meanwhile is skipped. @data_dev: where unlinked files are looked for, 0 for nowhere. @counts_shared: shared anonymous
+ * memory counts by its size. Above @memory_limit (bytes, 0 for none) memory is counted exactly, by proportional shares.
+ * Takes a quarter of a second of CPU at most, beyond which ->is_cut_short is set. @holder, 0 for none: the memory
+ * holder, whose memory is the worker's and counts there. No allocation; one caller in a process. */
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder,
                        struct init_sample *ret);
 
-/* Whether no process of the last sample has used CPU time since the last call; the kernel counts nanoseconds. Then there is no
- * new process either, as one of them would have made it, and none holds more than it did. A system call for each process. False
- * when there are too many. */
+/* Whether no process of the last sample has used CPU time since the last call; the kernel counts nanoseconds. Then
+ * there is no new process either, as one of them would have made it, and none holds more than it did. A system call for
+ * each process. False when there are too many. */
 bool hutch_sample_is_idle(void);
 
 /* Whether two processes have the same memory, CLONE_VM: that of one that has executed another program since differs. */

@@ -34,8 +34,8 @@ static int require_sane(const struct sandbox_spec *spec, bool is_waiting, struct
     if (spec->uid_inside == 0 || spec->gid_inside == 0)
         return hutch_err_set(err, 0, "uid and gid 0 are not given to code inside a sandbox");
     if (spec->limits[LIMIT_MEMORY] && spec->limits[LIMIT_MEMORY] < MEMORY_MIN)
-        return hutch_err_set(err, 0, "a memory limit of %" PRIu64 " bytes is too small for any program: at least %llu are needed",
-                             spec->limits[LIMIT_MEMORY], MEMORY_MIN);
+        return hutch_err_set(err, 0, "a memory limit of %" PRIu64 " bytes is too small for any program: at least %llu "
+                                     "are needed", spec->limits[LIMIT_MEMORY], MEMORY_MIN);
     for (size_t i = 0; i < spec->n_files; i++)
         if (!hutch_mounts_has_place(spec, spec->files[i].target))
             return hutch_err_set(err, 0, "the file '%s' is below no tmpfs of the sandbox", spec->files[i].target);
@@ -47,8 +47,8 @@ static int require_sane(const struct sandbox_spec *spec, bool is_waiting, struct
 }
 
 /* A group for the sandbox where there can be one. Without, when only tried for, says why in the layer's detail. */
-static int make_cgroup(const struct sandbox_spec *spec, const struct cgroup_base *base, const char *name, struct sandbox *sb,
-                       struct hutch_err *err)
+static int make_cgroup(const struct sandbox_spec *spec, const struct cgroup_base *base, const char *name,
+                       struct sandbox *sb, struct hutch_err *err)
 {
     enum sandbox_need need = spec->layers[LAYER_CGROUP];
     char *detail = sb->enforcement.layer_detail[LAYER_CGROUP];
@@ -179,7 +179,8 @@ static pid_t clone_somewhere(const struct sandbox_spec *spec, struct init_job *j
     return pid;
 }
 
-int hutch_sandbox_compile(const struct sandbox_spec *spec, unsigned controllers, struct seccomp_program *ret, struct hutch_err *err)
+int hutch_sandbox_compile(const struct sandbox_spec *spec, unsigned controllers, struct seccomp_program *ret,
+                          struct hutch_err *err)
 {
     /* Memory that belongs to no process until it is mapped: only a cgroup counts it. */
     static const char *const uncounted[] = { "memfd_create", "memfd_secret", "shmget", NULL };
@@ -243,8 +244,8 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
     if (spec->layers[LAYER_LANDLOCK] != NEED_OFF)
         job.landlock_abi = hutch_landlock_abi();
     if (spec->layers[LAYER_LANDLOCK] == NEED_REQUIRE && job.landlock_abi == 0)
-        return hutch_err_set(err, 0, "the policy requires Landlock, and this kernel does not offer it (is 'landlock' in "
-                                     "its lsm= list?)");
+        return hutch_err_set(err, 0, "the policy requires Landlock, and this kernel does not offer it "
+                                     "(is 'landlock' in its lsm= list?)");
     job.seccomp.insns = calloc(BPF_MAXINSNS, sizeof(*job.seccomp.insns)); /* where init puts what it is sent */
     if (!job.seccomp.insns) {
         hutch_err_set(err, ENOMEM, "make room for the seccomp program");
@@ -308,7 +309,8 @@ int hutch_sandbox_receive_fd(struct sandbox *sb, struct init_msg *ret, int *ret_
 
     *ret_fd = -1;
     n = hutch_fdpass_receive(sb->control_fd, ret, sizeof(*ret), ret_fd, 1, &n_fds, 0);
-    /* An init that ends before it has read all that it was sent leaves ECONNRESET, once, in front of its last message. */
+    /* An init that ends before it has read all that it was sent leaves ECONNRESET, once, in front of its last
+     * message. */
     if (n < 0 && errno == ECONNRESET)
         n = hutch_fdpass_receive(sb->control_fd, ret, sizeof(*ret), ret_fd, 1, &n_fds, 0);
     if (n == 0 || (n < 0 && errno == ECONNRESET))

@@ -32,24 +32,28 @@ struct sandbox {
 struct sandbox_io {
     int stdin_r, stdout_w, stderr_w;
     int report_w; /* becomes descriptor 3 (INIT_REPORT_FD); -1 for none */
-    bool is_waiting; /* no program: the sandbox is built and waits for a worker from outside, see init.h. The streams are not its */
+    bool is_waiting; /* no program: the sandbox is built and waits for a worker from outside, see init.h. The streams
+                      * are not its */
 };
 
 /* Clones init, which builds the sandbox in parallel from here on: INIT_STARTED, INIT_SETUP_FAILED or INIT_EXEC_FAILED
- * comes over control_fd. @name names the cgroup. Fails, with everything undone, when a required layer or limit cannot be
- * had; no foreign code has run then. @base may have no directory (dirfd -1). */
+ * comes over control_fd. @name names the cgroup. Fails, with everything undone, when a required layer or limit cannot
+ * be had; no foreign code has run then. @base may have no directory (dirfd -1). */
 int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_base *base, const char *name,
                         const struct sandbox_io *io, struct sandbox *ret, struct hutch_err *err);
 
 /* The system call filter for a sandbox whose cgroup has these @controllers. Errors: as hutch_seccomp_compile(). */
-int hutch_sandbox_compile(const struct sandbox_spec *spec, unsigned controllers, struct seccomp_program *ret, struct hutch_err *err);
+int hutch_sandbox_compile(const struct sandbox_spec *spec, unsigned controllers, struct seccomp_program *ret,
+                          struct hutch_err *err);
 
-/* Takes one message, blocking unless control_fd is set not to. 1, 0 when init is gone, or when nothing is there: -1 with
- * EAGAIN. The second form also takes the descriptor that INIT_READY brings, -1 when there is none; the caller owns it. */
+/* Takes one message, blocking unless control_fd is set not to. 1, 0 when init is gone, or when nothing is there: -1
+ * with EAGAIN. The second form also takes the descriptor that INIT_READY brings, -1 when there is none; the caller owns
+ * it. */
 int hutch_sandbox_receive(struct sandbox *sb, struct init_msg *ret, struct hutch_err *err);
 int hutch_sandbox_receive_fd(struct sandbox *sb, struct init_msg *ret, int *ret_fd, struct hutch_err *err);
 
-/* Sends an order, with the mount for INIT_ATTACH (else -1). Never blocks. -1 with errno when init is gone or does not listen. */
+/* Sends an order, with the mount for INIT_ATTACH (else -1). Never blocks. -1 with errno when init is gone or does not
+ * listen. */
 int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value, int fd);
 
 /* Asks init to signal the worker's process group. Nothing happens when init is gone. */

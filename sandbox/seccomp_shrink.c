@@ -11,10 +11,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* How it works. As far as only the call's number decides, a filter is a function that is constant between the numbers it compares
- * with: so it is evaluated once for each such stretch. Where an argument decides, evaluation follows both ways, and the answer is a
- * node of a graph: a test with two ways on. Equal nodes are one node. The graph is then written down again: a binary search over
- * the stretches, and the tests behind it.
+/* How it works. As far as only the call's number decides, a filter is a function that is constant between the numbers
+ * it compares with: so it is evaluated once for each such stretch. Where an argument decides, evaluation follows both
+ * ways, and the answer is a node of a graph: a test with two ways on. Equal nodes are one node. The graph is then
+ * written down again: a binary search over the stretches, and the tests behind it.
  *
  * Nothing here knows what a rule means, and an instruction that is not expected ends the attempt. */
 
@@ -232,8 +232,12 @@ static int evaluate(struct shrinker *s, size_t pc, struct word word, int depth)
             yes = evaluate(s, pc + insn->jt, word, depth + 1);
             no = yes == NONE ? NONE : evaluate(s, pc + insn->jf, word, depth + 1);
             node = no == NONE ? NONE
-                              : add_test(s, (struct node){ .test = BPF_OP(insn->code), .value = insn->k, .off = word.off,
-                                                           .mask = word.mask, .yes = yes, .no = no });
+                              : add_test(s, (struct node){ .test = BPF_OP(insn->code),
+                                                           .value = insn->k,
+                                                           .off = word.off,
+                                                           .mask = word.mask,
+                                                           .yes = yes,
+                                                           .no = no });
             if (node == NONE)
                 return NONE;
         } else {
@@ -297,7 +301,8 @@ static bool find_stretches(struct shrinker *s)
     for (size_t i = 0; i < n_cuts; i++) {
         int node = answer_to(s, cuts[i], false);
 
-        if (node == NONE || s->foreign == NONE || !s->nodes[s->foreign].is_answer || answer_to(s, cuts[i], true) != s->foreign)
+        if (node == NONE || s->foreign == NONE || !s->nodes[s->foreign].is_answer ||
+            answer_to(s, cuts[i], true) != s->foreign)
             return false;
         if (s->n_stretches == 0 || s->stretches[s->n_stretches - 1].node != node)
             s->stretches[s->n_stretches++] = (struct stretch){ cuts[i], node };
@@ -370,7 +375,9 @@ static bool looks_at_the_same(const struct node *a, const struct node *b)
 static bool put_node(struct shrinker *s, int i)
 {
     const struct node *node = &s->nodes[i];
-    struct target yes = { .is_node = true, .node = node->yes, .is_loaded = looks_at_the_same(node, &s->nodes[node->yes]) };
+    struct target yes = { .is_node = true,
+                          .node = node->yes,
+                          .is_loaded = looks_at_the_same(node, &s->nodes[node->yes]) };
     struct target no = { .is_node = true, .node = node->no, .is_loaded = looks_at_the_same(node, &s->nodes[node->no]) };
 
     if (!put_test(s, node->test, node->value, yes, no))
@@ -428,7 +435,8 @@ static bool write_down(struct shrinker *s)
     if (search.is_node || !append_insn(s, BPF_LD | BPF_W | BPF_ABS, 0, 0, NR_OFFSET))
         return false;
     search = (struct target){ .at = s->len - 1 };
-    return put_test(s, BPF_JEQ, s->native, search, foreign) && append_insn(s, BPF_LD | BPF_W | BPF_ABS, 0, 0, ARCH_OFFSET);
+    return put_test(s, BPF_JEQ, s->native, search, foreign) &&
+           append_insn(s, BPF_LD | BPF_W | BPF_ABS, 0, 0, ARCH_OFFSET);
 }
 
 void hutch_seccomp_shrink(struct seccomp_program *program)

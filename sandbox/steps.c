@@ -23,7 +23,8 @@
 int hutch_step_die_with_supervisor(struct init_job *job, struct hutch_err *err)
 {
     hutch_fd_closep(&job->parent_fd); /* or the socket would not close when the supervisor dies */
-    if (job->is_waiting) /* the process that cloned init hands the other end of the socket on, and may end before init */
+    if (job->is_waiting) /* the process that cloned init hands the other end of the socket on, and may end before
+                          * init */
         return 0;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return hutch_err_set(err, errno, "ask to die with the supervisor");
@@ -41,8 +42,8 @@ int hutch_step_wait_for_maps(struct init_job *job, struct hutch_err *err)
     return 0;
 }
 
-/* init began as a copy of the supervisor, and /proc/1/cmdline shows that one's arguments - paths of the host among them -
- * to every process. proc(5) tells where they and the environment lie: fields 48 to 51 of /proc/self/stat. */
+/* init began as a copy of the supervisor, and /proc/1/cmdline shows that one's arguments - paths of the host among them
+ * - to every process. proc(5) tells where they and the environment lie: fields 48 to 51 of /proc/self/stat. */
 int hutch_step_forget_command_line(struct init_job *job, struct hutch_err *err)
 {
     auto_fd fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
@@ -183,7 +184,9 @@ int hutch_step_take_seccomp(struct init_job *job, struct hutch_err *err)
 
 int hutch_step_make_ruleset(struct init_job *job, struct hutch_err *err)
 {
-    return job->landlock_abi ? hutch_landlock_make(job->spec, job->landlock_abi, job->is_waiting, &job->landlock_fd, err) : 0;
+    return job->landlock_abi
+               ? hutch_landlock_make(job->spec, job->landlock_abi, job->is_waiting, &job->landlock_fd, err)
+               : 0;
 }
 
 int hutch_step_drop_caps_but_mount(struct init_job *job, struct hutch_err *err)
@@ -210,7 +213,8 @@ int hutch_step_shield_self(struct init_job *job, struct hutch_err *err)
 {
     struct pollfd pfd = { .fd = job->control_fd };
 
-    /* The worker has the same uid: not dumpable means no ptrace, no /proc/1/{mem,fd,root,environ}: proc(5), ptrace(2). */
+    /* The worker has the same uid: not dumpable means no ptrace, no /proc/1/{mem,fd,root,environ}: proc(5),
+     * ptrace(2). */
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return hutch_err_set(err, errno, "make init undumpable");
     if (job->is_waiting)

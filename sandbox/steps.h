@@ -1,5 +1,5 @@
-/* steps.h - what a fresh child of clone(2) does to become the first process of a sandbox, or a zygote: one function a step.
- * Their order is the security argument; it stands in the tables of init.c and zygote.c. */
+/* steps.h - what a fresh child of clone(2) does to become the first process of a sandbox, or a zygote: one function a
+ * step. Their order is the security argument; it stands in the tables of init.c and zygote.c. */
 #ifndef HUTCH_STEPS_H
 #define HUTCH_STEPS_H
 

@@ -105,7 +105,8 @@ static int write_maps(pid_t pid, uid_t in_uid, uid_t out_uid, gid_t in_gid, gid_
     return write_map(procfd, "uid_map", in_uid, out_uid, err);
 }
 
-int hutch_userns_write_maps(pid_t pid, const struct sandbox_spec *spec, const struct id_plan *plan, struct hutch_err *err)
+int hutch_userns_write_maps(pid_t pid, const struct sandbox_spec *spec, const struct id_plan *plan,
+                            struct hutch_err *err)
 {
     /* Mapped away, the child still has the caller's supplementary groups and must be able to drop them. */
     return write_maps(pid, spec->uid_inside, plan->host_uid, spec->gid_inside, plan->host_gid, !plan->is_mapped_away,
@@ -147,7 +148,8 @@ int hutch_userns_enter(const struct sandbox_spec *spec, const struct id_plan *pl
     return 0;
 }
 
-int hutch_userns_open_idmap(uid_t disk_uid, gid_t disk_gid, const struct id_plan *plan, int *ret_fd, struct hutch_err *err)
+int hutch_userns_open_idmap(uid_t disk_uid, gid_t disk_gid, const struct id_plan *plan, int *ret_fd,
+                            struct hutch_err *err)
 {
     char path[48];
     int fd = -1, status;

@@ -26,11 +26,12 @@ int hutch_userns_plan(struct id_plan *ret, struct hutch_err *err);
 int hutch_userns_write_maps(pid_t pid, const struct sandbox_spec *spec, const struct id_plan *plan,
                             struct hutch_err *err);
 
-/* The same for a namespace in which the plan's host ids keep their numbers: that of @pid, or of the calling process with 0, which
- * only an ordinary user's own needs. */
+/* The same for a namespace in which the plan's host ids keep their numbers: that of @pid, or of the calling process
+ * with 0, which only an ordinary user's own needs. */
 int hutch_userns_write_identity(pid_t pid, const struct id_plan *plan, struct hutch_err *err);
 
-/* What an errno of clone(2) or unshare(2) with CLONE_NEW... means and what to do about it, in brackets; "" when it says all. */
+/* What an errno of clone(2) or unshare(2) with CLONE_NEW... means and what to do about it, in brackets; "" when it says
+ * all. */
 const char *hutch_userns_hint(int errnum);
 
 /* Child side, once the maps are there: takes on uid_inside and gid_inside and drops foreign groups, while keeping

@@ -19,7 +19,8 @@
 
 #define WALK_UNLOCK_READ  (1u << 0) /* add u+rx to directories of the caller that lack it */
 #define WALK_UNLOCK_WRITE (1u << 1) /* add u+rwx */
-#define WALK_REREAD       (1u << 2) /* start a reopened level from its beginning: for callers that remove what they see */
+#define WALK_REREAD       (1u << 2) /* start a reopened level from its beginning: for callers that remove what they
+                                     * see */
 
 enum walk_event {
     WALK_END,   /* the whole tree was seen */

@@ -19,8 +19,8 @@ static int start_session(const struct worker_gear *gear, struct hutch_err *err)
     (void)gear;
     if (setsid() < 0)
         return hutch_err_set(err, errno, "start a session");
-    /* sigaction(3) keeps two signals for libc's own use, and an ignored one survives execve(2) like the others. The call
-     * fails for SIGKILL and SIGSTOP only, which have no disposition. */
+    /* sigaction(3) keeps two signals for libc's own use, and an ignored one survives execve(2) like the others. The
+     * call fails for SIGKILL and SIGSTOP only, which have no disposition. */
     for (int sig = 1; sig < NSIG; sig++)
         syscall(SYS_rt_sigaction, sig, dfl, NULL, (NSIG - 1) / 8);
     sigemptyset(&none);
@@ -109,7 +109,7 @@ static const struct {
     { "set resource limits",            apply_rlimits },     /* after the drop: no capability may exceed them */
     { "restrict file access",           apply_landlock },    /* after all mounts: it forbids mount(2) from here */
     { "close what is left",             close_rest },        /* where no execve(2) will */
-    { "start the memory holder",        before_filter },     /* see rootfs/helper/helper.c; it has a filter of its own */
+    { "start the memory holder",        before_filter },     /* rootfs/helper/helper.c; it has its own filter */
     { "load the seccomp filter",        apply_seccomp },     /* last: it denies calls made above */
 };
 

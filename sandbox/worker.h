@@ -1,7 +1,8 @@
 /* worker.h - the last steps of a process that is about to be foreign code: it gives up everything.
  *
- * They are the same for a program that init executes and for an interpreter that a zygote forks into a sandbox, so this code is
- * also part of the zygote's helper, which runs inside whatever libc an image has: it asks for nothing but POSIX. */
+ * They are the same for a program that init executes and for an interpreter that a zygote forks into a sandbox, so this
+ * code is also part of the zygote's helper, which runs inside whatever libc an image has: it asks for nothing but
+ * POSIX. */
 #ifndef HUTCH_WORKER_H
 #define HUTCH_WORKER_H
 
@@ -28,7 +29,7 @@ struct worker_gear {
     int landlock_fd;  /* the ruleset, see hutch_landlock_make(); -1 without */
     const char *cwd;
     bool will_exec;   /* execve(2) comes next and closes all other descriptors; else that is done here */
-    int (*before_filter)(struct hutch_err *err); /* NULL, or done when all is given up but the right to make any system call */
+    int (*before_filter)(struct hutch_err *err); /* NULL, or the last step that may make any system call */
     const struct seccomp_program *seccomp; /* plan.has_seccomp */
 };
 

@@ -28,8 +28,8 @@ static const struct {
     { "close inherited descriptors",  hutch_step_close_inherited },
 };
 
-/* What a zygote's helper needs beyond what programs may do. A worker inherits this filter and loads its own on top, in which all
- * of it is as restricted as ever: of several filters the strictest answer counts, seccomp(2). */
+/* What a zygote's helper needs beyond what programs may do. A worker inherits this filter and loads its own on top, in
+ * which all of it is as restricted as ever: of several filters the strictest answer counts, seccomp(2). */
 static const char *const granted[] = {
     "setns", "clone3",                              /* into the sandbox, and into its cgroup */
     "prctl", "capget", "capset", "close_range",     /* hutch_worker_confine() */

@@ -1,8 +1,9 @@
 /* zygote.h - an interpreter in a tree of its own that later forks workers into sandboxes.
  *
- * It has mount, network, IPC and UTS namespaces of its own and no capabilities, and stays in the launcher's user and pid
- * namespaces, behind the filter of its spec with no more allowed than forking into a sandbox takes: being the same user as the owner of the sandboxes' user namespaces is what lets it join them, and being in a pid
- * namespace above theirs. Its image's code runs in it, never a request's. */
+ * It has mount, network, IPC and UTS namespaces of its own and no capabilities, and stays in the launcher's user and
+ * pid namespaces, behind the filter of its spec with no more allowed than forking into a sandbox takes: being the same
+ * user as the owner of the sandboxes' user namespaces is what lets it join them, and being in a pid namespace above
+ * theirs. Its image's code runs in it, never a request's. */
 #ifndef HUTCH_ZYGOTE_H
 #define HUTCH_ZYGOTE_H
 

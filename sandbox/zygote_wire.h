@@ -5,7 +5,8 @@
  *   worker    the interpreter inside one sandbox, forked by a zygote; its sandbox's process 1 is init (sandbox/init.h)
  *
  * The zygote's socket is AF_UNIX SOCK_SEQPACKET with one message a packet; the worker's is SOCK_STREAM. The structs
- * cross as they are: all ends come from one build. Descriptors travel with the message (SCM_RIGHTS), in the order given. */
+ * cross as they are: all ends come from one build. Descriptors travel with the message (SCM_RIGHTS), in the order
+ * given. */
 #ifndef HUTCH_ZYGOTE_WIRE_H
 #define HUTCH_ZYGOTE_WIRE_H
 

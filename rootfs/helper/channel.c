@@ -1,8 +1,9 @@
-/* channel.c - how the interpreter of a session (rootfs/python/zygote/cells.py) speaks: frames on its socket, and marks in the two streams
- * that tell which of their bytes came before a frame (docs/cells.md).
+/* channel.c - how the interpreter of a session (rootfs/python/zygote/cells.py) speaks: frames on its socket, and marks
+ * in the two streams that tell which of their bytes came before a frame (docs/cells.md).
  *
- * In C for one reason: a KeyboardInterrupt may come between any two steps of Python code, and an incomplete frame would be the end of
- * the session. Nothing here lets Python look at signals. The interpreter's lock is held meanwhile, so that threads take turns. */
+ * In C for one reason: a KeyboardInterrupt may come between any two steps of Python code, and an incomplete frame would
+ * be the end of the session. Nothing here lets Python look at signals. The interpreter's lock is held meanwhile, so
+ * that threads take turns. */
 #include "sandbox/fd.h"
 
 #include <errno.h>
@@ -67,7 +68,8 @@ static int write_frame(int sock, const char *head, size_t head_len, const char *
     return write_all(sock, body, len);
 }
 
-/* @token: TOKEN_LEN characters. The socket and the streams are descriptors 3, 1 and 2. -1: no descriptor is to be had. */
+/* @token: TOKEN_LEN characters. The socket and the streams are descriptors 3, 1 and 2. -1: no descriptor is to be
+ * had. */
 int hutch_channel_open(const char *token)
 {
     channel.pid = getpid();
@@ -96,7 +98,8 @@ int hutch_channel_send_unnumbered(int sock, const char *body, size_t len)
     return write_frame(sock, "", 0, body, len);
 }
 
-/* A frame, with its number and the marks before it: @body is the object's text after its opening brace. -1 with errno. */
+/* A frame, with its number and the marks before it: @body is the object's text after its opening brace. -1 with
+ * errno. */
 int hutch_channel_send(const char *body, size_t len)
 {
     char text[MARK_LEN + 1], head[32];

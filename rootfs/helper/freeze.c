@@ -1,19 +1,21 @@
 /* freeze.c - makes a zygote cheap to fork: moves what it has in memory into a file that it maps privately.
  *
- * fork(2) copies the page tables of every mapping that holds anonymous pages: 1.6 ms for an interpreter with pandas and matplotlib
- * (84 MB), and as much again to take them apart when the child ends. For a private mapping of a file without anonymous pages the
- * kernel copies nothing; the child fetches what it touches (mm/memory.c: vma_needs_copy(), since Linux 2.6). So everything anonymous
- * goes into a memfd, which is mapped where it was, with the same protection: nothing changes for the program, and fork costs
- * 0.4 ms. What the zygote writes afterwards is anonymous again, and is inherited in the old way.
+ * fork(2) copies the page tables of every mapping that holds anonymous pages: 1.6 ms for an interpreter with pandas and
+ * matplotlib (84 MB), and as much again to take them apart when the child ends. For a private mapping of a file without
+ * anonymous pages the kernel copies nothing; the child fetches what it touches (mm/memory.c: vma_needs_copy(), since
+ * Linux 2.6). So everything anonymous goes into a memfd, which is mapped where it was, with the same protection:
+ * nothing changes for the program, and fork costs 0.4 ms. What the zygote writes afterwards is anonymous again, and is
+ * inherited in the old way.
  *
- * Left as they are: the stack of the caller; the neighbourhood of the thread pointer, into which the kernel writes when it
- * pleases (rseq(2)); executable memory; pages that were never touched; every mapping that is special in any way, above all those
- * that a fork is to find empty (MADV_WIPEONFORK: the state of random generators). Between copying and mapping a piece, nothing may
- * write to it: signals are blocked, there is no other thread, and what this code needs is on the stack or in memory of its own. The
- * one thing that libc's wrappers write is errno, near the thread pointer.
+ * Left as they are: the stack of the caller; the neighbourhood of the thread pointer, into which the kernel writes when
+ * it pleases (rseq(2)); executable memory; pages that were never touched; every mapping that is special in any way,
+ * above all those that a fork is to find empty (MADV_WIPEONFORK: the state of random generators). Between copying and
+ * mapping a piece, nothing may write to it: signals are blocked, there is no other thread, and what this code needs is
+ * on the stack or in memory of its own. The one thing that libc's wrappers write is errno, near the thread pointer.
  *
- * One difference remains: after madvise(MADV_DONTNEED) such memory has its old contents and not zeros. glibc, musl and Python's
- * allocator do not count on zeros; jemalloc and its like do, so nothing is frozen where one of them is loaded. */
+ * One difference remains: after madvise(MADV_DONTNEED) such memory has its old contents and not zeros. glibc, musl and
+ * Python's allocator do not count on zeros; jemalloc and its like do, so nothing is frozen where one of them is
+ * loaded. */
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
@@ -32,7 +34,8 @@ __attribute__((visibility("default"))) int hutch_zygote_freeze(void);
 
 #define MAPS_BYTES (4ul << 20)
 #define BATCH      (1ul << 16)  /* pages looked at together */
-#define JOIN       256ul        /* pages between two that are moved, which are taken along: fork copies mappings one by one, too */
+#define JOIN       256ul        /* pages between two that are moved, which are taken along: fork copies mappings one by
+                                 * one, too */
 #define NEAR       (64ul << 10) /* bytes on either side of the thread pointer */
 #define WORTH_KIB  (16ul << 10) /* anonymous memory: less is copied faster than it is fetched page by page */
 
@@ -198,7 +201,8 @@ static bool read_maps(struct freezer *f)
     return got == 0 && n > 0 && f->maps[n - 1] == '\n';
 }
 
-/* The link count of a directory of threads is two more than there are. By the system call: old libcs have stat(2) by another name. */
+/* The link count of a directory of threads is two more than there are. By the system call: old libcs have stat(2) by
+ * another name. */
 static bool is_single_threaded(void)
 {
     struct statx st;
@@ -228,7 +232,8 @@ int hutch_zygote_freeze(void)
     if (getrlimit(RLIMIT_FSIZE, &limit) < 0)
         return -1;
     f.max = limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX >> 1 : limit.rlim_cur;
-    /* A zygote that was forked from one that has made workers is not dumpable, and its /proc/self/pagemap belongs to root. */
+    /* A zygote that was forked from one that has made workers is not dumpable, and its /proc/self/pagemap belongs to
+     * root. */
     dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
     if (dumpable == 0)
         prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
@@ -244,7 +249,8 @@ int hutch_zygote_freeze(void)
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all)) == 0) {
         f.entries = (uint64_t *)(f.maps + MAPS_BYTES);
         freeze_all(&f);
-        /* All forks read these pages: no process may ever write to the file, not even one that finds a way to open it. */
+        /* All forks read these pages: no process may ever write to the file, not even one that finds a way to open
+         * it. */
         if (f.used > 0 && fcntl(f.memfd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
             _exit(1);
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));

@@ -1,16 +1,18 @@
 /* helper.c - the part of a zygote that Python cannot do: fork a process into a sandbox that was built elsewhere.
  *
- * Loaded by rootfs/python/zygote/main.py inside an image, with whatever libc that has: it needs no library, names no version of
- * any symbol, and uses nothing but POSIX and system calls. The confinement of a worker is sandbox/worker.c itself, compiled
- * in; so is what it stands on.
+ * Loaded by rootfs/python/zygote/main.py inside an image, with whatever libc that has: it needs no library, names no
+ * version of any symbol, and uses nothing but POSIX and system calls. The confinement of a worker is sandbox/worker.c
+ * itself, compiled in; so is what it stands on.
  *
  * How a worker comes about. All but the last share the zygote's memory, so only one copy of its page tables is made:
  *
- *   zygote   no capabilities; the same host user as the owner of the sandbox's user namespace, which may therefore join it
+ *   zygote   no capabilities; the same host user as the owner of the sandbox's user namespace, which may therefore join
+ *            it
  *   joiner   CLONE_VM|CLONE_VFORK; setns(2) into the sandbox: a full set of capabilities there, and children in its pid
  *            namespace
  *   forker   likewise, cloned into the sandbox's cgroup; in the pid namespace, so that what it leaves behind is init's
- *   worker   fork(2), libc's own, so that libc and its fork handlers know of it. forker and joiner end; init is its parent
+ *   worker   fork(2), libc's own, so that libc and its fork handlers know of it. forker and joiner end; init is its
+ *            parent
  *
  * The zygote is suspended until the joiner has ended. */
 #include "sandbox/fd.h"
@@ -41,8 +43,8 @@ EXPORT int hutch_worker_ready(void);
 #define HOLDER_TURNS 100000 /* checks of a process that has four system calls to make; most of them 0.1 ms apart */
 #define ORDER_MAX (sizeof(struct zygote_request) + BPF_MAXINSNS * sizeof(struct sock_filter))
 
-/* The interpreter's own hooks, there in every Python since 3.7; found by the dynamic linker, so there is nothing to compile
- * against. Weak: a process without Python can use this file too. */
+/* The interpreter's own hooks, there in every Python since 3.7; found by the dynamic linker, so there is nothing to
+ * compile against. Weak: a process without Python can use this file too. */
 extern void PyOS_BeforeFork(void) __attribute__((weak));
 extern void PyOS_AfterFork_Parent(void) __attribute__((weak));
 extern void PyOS_AfterFork_Child(void) __attribute__((weak));
@@ -56,8 +58,8 @@ struct fork_request {
     bool is_joined, is_forked;
 };
 
-/* clone3(2) with a shared stack, as vfork(2): no function may return between the two returns of the call, so it stands inline
- * in its caller. */
+/* clone3(2) with a shared stack, as vfork(2): no function may return between the two returns of the call, so it stands
+ * inline in its caller. */
 static inline __attribute__((always_inline)) long clone_here(struct clone_args *args)
 {
     long ret;
@@ -73,9 +75,10 @@ static inline __attribute__((always_inline)) long clone_here(struct clone_args *
     return ret;
 }
 
-/* Runs @body in a child that shares all memory with the caller, and waits for its end. In that child it does not return; in a
- * process that @body forks it does, with what @body returned: there the stack is a copy. The statement after the call keeps the
- * compiler from jumping there instead, over the frame that the suspended parent still needs. */
+/* Runs @body in a child that shares all memory with the caller, and waits for its end. In that child it does not
+ * return; in a process that @body forks it does, with what @body returned: there the stack is a copy. The statement
+ * after the call keeps the compiler from jumping there instead, over the frame that the suspended parent still
+ * needs. */
 static __attribute__((noinline)) long in_shared_child(struct clone_args *args, long (*body)(struct fork_request *),
                                                       struct fork_request *request)
 {
@@ -179,11 +182,11 @@ static const struct sock_filter holder_filter[] = {
 };
 #endif
 
-/* The memory holder: a process that has the worker's memory and sleeps. When the worker ends, the kernel can report its end at
- * once, and taking the memory down, which takes a millisecond and more, is left to the end of the sandbox. The holder has given
- * up what the worker has given up, has no descriptors, and can make no system call but pause(2). It runs on the worker's stack
- * without touching it: every signal is blocked, and its code uses registers only. A run works without a holder, so only one that
- * was started and is not locked is an error. */
+/* The memory holder: a process that has the worker's memory and sleeps. When the worker ends, the kernel can report its
+ * end at once, and taking the memory down, which takes a millisecond and more, is left to the end of the sandbox. The
+ * holder has given up what the worker has given up, has no descriptors, and can make no system call but pause(2). It
+ * runs on the worker's stack without touching it: every signal is blocked, and its code uses registers only. A run
+ * works without a holder, so only one that was started and is not locked is an error. */
 static int make_holder(struct hutch_err *err)
 {
 #if defined(__x86_64__)
@@ -231,9 +234,9 @@ static int make_holder(struct hutch_err *err)
                      "hlt\n"
                      "3:\n"
                      : "=a"(pid)
-                     : "a"(SYS_clone), "D"(CLONE_VM | CLONE_PARENT), "S"(0), "d"(0), "r"(r10), "r"(r8), "r"(r12), "r"(r13),
-                       [close_range] "i"(SYS_close_range), [seccomp] "i"(SYS_seccomp), [set_filter] "i"(SECCOMP_SET_MODE_FILTER),
-                       [pause] "i"(SYS_pause), [exit] "i"(SYS_exit_group)
+                     : "a"(SYS_clone), "D"(CLONE_VM | CLONE_PARENT), "S"(0), "d"(0), "r"(r10), "r"(r8), "r"(r12),
+                       "r"(r13), [close_range] "i"(SYS_close_range), [seccomp] "i"(SYS_seccomp),
+                       [set_filter] "i"(SECCOMP_SET_MODE_FILTER), [pause] "i"(SYS_pause), [exit] "i"(SYS_exit_group)
                      : "rcx", "r11", "memory", "cc");
     if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old)) < 0)
         return hutch_err_set(err, errno, "unblock signals");
@@ -285,7 +288,7 @@ static void send_reply(uint32_t what, uint32_t id, pid_t pid, const struct hutch
 
     if (err)
         reply.err = *err;
-    hutch_fdpass_send(ZYGOTE_SOCKET_FD, &reply, sizeof(reply), NULL, 0, 0); /* if that fails, so does the next receive */
+    hutch_fdpass_send(ZYGOTE_SOCKET_FD, &reply, sizeof(reply), NULL, 0, 0); /* so fails the next receive */
 }
 
 static void close_all(int *fds, size_t n)
@@ -301,7 +304,8 @@ static bool make_worker(const struct zygote_request *request, const void *text, 
     size_t want = 5 + (request->plan.has_landlock != 0) + (request->plan.has_cgroup != 0);
     pid_t pid;
 
-    if (n_fds != want || request->text_len % sizeof(struct sock_filter) || !request->plan.has_seccomp != !request->text_len) {
+    if (n_fds != want || request->text_len % sizeof(struct sock_filter) ||
+        !request->plan.has_seccomp != !request->text_len) {
         hutch_err_set(&fork_request.err, EPROTO, "an order with %zu descriptors, %zu are wanted", n_fds, want);
         send_reply(ZYGOTE_FAILED, request->id, 0, &fork_request.err);
         return false;
@@ -354,7 +358,8 @@ static bool make_zygote(const struct zygote_request *request, int *fds, size_t n
 }
 
 /* Serves the engine, for as long as it lives. 0: it is gone. 1: this is a worker now, confined, and waits for
- * hutch_worker_ready(). 2: this is a further zygote; @text (of @size bytes, NUL-terminated) says what it is to import. */
+ * hutch_worker_ready(). 2: this is a further zygote; @text (of @size bytes, NUL-terminated) says what it is to
+ * import. */
 EXPORT int hutch_zygote_serve(char *text, size_t size)
 {
     static char order[ORDER_MAX] __attribute__((aligned(16)));

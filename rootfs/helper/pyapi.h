@@ -1,5 +1,5 @@
-/* pyapi.h - the part of Python's C API that these files use, declared by hand: nothing of Python is needed to compile them, and they
- * work with every version since 3.8. Weak, so that a process without Python can load them. */
+/* pyapi.h - the part of Python's C API that these files use, declared by hand: nothing of Python is needed to compile
+ * them, and they work with every version since 3.8. Weak, so that a process without Python can load them. */
 #ifndef HUTCH_PYAPI_H
 #define HUTCH_PYAPI_H
 
@@ -87,8 +87,9 @@ extern WEAK PyObject *PyEval_GetBuiltins(void);       /* borrowed */
 extern WEAK PyObject *PyImport_GetModuleDict(void);   /* borrowed */
 extern WEAK PyObject *PyModule_GetDict(PyObject *module); /* borrowed */
 extern WEAK intptr_t PyGC_Collect(void);
-extern WEAK PyObject *PyRun_FileExFlags(FILE *file, const char *name, int start, PyObject *globals, PyObject *locals, int closes,
+extern WEAK PyObject *PyRun_FileExFlags(FILE *file, const char *name, int start, PyObject *globals, PyObject *locals,
+                                        int closes, PyCompilerFlags *flags);
+extern WEAK PyObject *PyRun_StringFlags(const char *text, int start, PyObject *globals, PyObject *locals,
                                         PyCompilerFlags *flags);
-extern WEAK PyObject *PyRun_StringFlags(const char *text, int start, PyObject *globals, PyObject *locals, PyCompilerFlags *flags);
 
 #endif

@@ -184,7 +184,8 @@ static void replace_list(const char *name, PyObject *items)
     Py_DecRef(items);
 }
 
-/* sys.argv is @first and the arguments; sys.orig_argv the interpreter, @option if there is one, @program, and the arguments. */
+/* sys.argv is @first and the arguments; sys.orig_argv the interpreter, @option if there is one, @program, and the
+ * arguments. */
 static void set_arguments(const struct pyobjects *py, PyObject *first, PyObject *option, PyObject *program)
 {
     const char *at = job[JOB_ARGS].data, *end = at + job[JOB_ARGS].len;
@@ -232,7 +233,8 @@ static void set_script_path(const struct pyobjects *py, const char *directory, s
 
 void hutch_pyjob_make_main(const struct pyobjects *py)
 {
-    PyObject *module = PyModule_New("__main__"), *annotations = PyObject_CallFunction((PyObject *)PyDict_Type, NULL), *names;
+    PyObject *module = PyModule_New("__main__"), *annotations = PyObject_CallFunction((PyObject *)PyDict_Type, NULL),
+             *names;
     PyObject *modules = PyImport_GetModuleDict();
 
     if (!module || !annotations)
@@ -245,8 +247,8 @@ void hutch_pyjob_make_main(const struct pyobjects *py)
         end_with_exception("make the module __main__");
     Py_DecRef(annotations);
     Py_DecRef(module);
-    /* Where an interpreter's start leaves it: in the second of the collector's generations. From that follows in which order
-     * the collector finds, and deletes, what it holds in the end. */
+    /* Where an interpreter's start leaves it: in the second of the collector's generations. From that follows in which
+     * order the collector finds, and deletes, what it holds in the end. */
     Py_DecRef(PyObject_CallFunction(py->collect, "i", 0));
     PyErr_Clear();
 }
@@ -318,7 +320,8 @@ static void set_up_surroundings(const struct pyobjects *py, PyObject *environmen
     copy_field(JOB_CWD, cwd, sizeof(cwd));
     if (chdir(cwd) < 0)
         end_with_message(errno, "enter '%s'", cwd);
-    if (job[JOB_ENV].len != (size_t)PyBytes_Size(environment) || memcmp(job[JOB_ENV].data, present, job[JOB_ENV].len) != 0) {
+    if (job[JOB_ENV].len != (size_t)PyBytes_Size(environment) ||
+        memcmp(job[JOB_ENV].data, present, job[JOB_ENV].len) != 0) {
         PyObject *wanted = PyBytes_FromStringAndSize(job[JOB_ENV].data, (intptr_t)job[JOB_ENV].len);
         PyObject *done = wanted ? PyObject_CallFunction(py->change_environment, "O", wanted) : NULL;
 

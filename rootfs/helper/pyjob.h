@@ -14,11 +14,13 @@ void hutch_pyjob_make_main(const struct pyobjects *py);
 /* Waits for the job. False when there is none, and the worker is not needed. */
 bool hutch_pyjob_receive(void);
 
-/* What the job has: limits, working directory, environment, sys.argv, sys.path, what __main__ begins with; and writes the program's
- * file. @environment is the present one. Ends the process, with a message, when something is not to be had. */
+/* What the job has: limits, working directory, environment, sys.argv, sys.path, what __main__ begins with; and writes
+ * the program's file. @environment is the present one. Ends the process, with a message, when something is not to be
+ * had. */
 void hutch_pyjob_set_up(const struct pyobjects *py, PyObject *environment, struct program *ret);
 
-/* Whether it is not a program but cells, on orders that follow; and what such a job has: limits, directory, environment. Returns JOB_CODE. */
+/* Whether it is not a program but cells, on orders that follow; and what such a job has: limits, directory,
+ * environment. Returns JOB_CODE. */
 bool hutch_pyjob_has_cells(void);
 PyObject *hutch_pyjob_set_up_cells(const struct pyobjects *py, PyObject *environment);
 

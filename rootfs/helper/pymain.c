@@ -1,13 +1,13 @@
 /* pymain.c - a zygote's main loop, and what a worker does before its program.
  *
- * A program must find nothing of hutch below it on the stack: sys._getframe(), traceback.print_stack(), the first line of a
- * traceback, the depth at which recursion ends. No Python code can arrange that, as it would be on the stack itself; so the loop
- * is here, and calls Python for the rest.
+ * A program must find nothing of hutch below it on the stack: sys._getframe(), traceback.print_stack(), the first line
+ * of a traceback, the depth at which recursion ends. No Python code can arrange that, as it would be on the stack
+ * itself; so the loop is here, and calls Python for the rest.
  *
- * A zygote with the usual libraries has 80 MB, and forks in a millisecond because nothing of that is copied. Whatever is written
- * to afterwards is, by the page, and a Python function that is called writes to about ten. So what a worker does before
- * its program is done in the zygote if that is possible, and here if not. What remains is done once for nothing
- * before the worker says that it is ready, so that those pages are copied before a run waits for them. */
+ * A zygote with the usual libraries has 80 MB, and forks in a millisecond because nothing of that is copied. Whatever
+ * is written to afterwards is, by the page, and a Python function that is called writes to about ten. So what a worker
+ * does before its program is done in the zygote if that is possible, and here if not. What remains is done once for
+ * nothing before the worker says that it is ready, so that those pages are copied before a run waits for them. */
 #include "rootfs/helper/pyjob.h"
 #include "rootfs/helper/pyobjects.h"
 #include "sandbox/fd.h"
@@ -89,8 +89,8 @@ static void restore_dispositions(void)
             sigaction(sig, &dispositions[sig], NULL);
 }
 
-/* Random words for the state of a Mersenne Twister. numpy derives them from 16 random bytes, by code that would cost a worker half
- * a megabyte. The first word is as numpy has it, so they are never all zero. */
+/* Random words for the state of a Mersenne Twister. numpy derives them from 16 random bytes, by code that would cost a
+ * worker half a megabyte. The first word is as numpy has it, so they are never all zero. */
 static bool fill_mt19937_state(uint32_t *words)
 {
     char *to = (char *)(words + 1), *end = (char *)(words + MT19937_WORDS);
@@ -166,8 +166,8 @@ static _Noreturn void run_worker(const struct pyobjects *py, PyObject *environme
 
 /* --- the zygote --- */
 
-/* The frames of the calling Python code hang on the state of its thread, and are not returned to. The first state that is made
- * after the end of that one becomes the one that PyGILState_Ensure() finds; hence one in between. */
+/* The frames of the calling Python code hang on the state of its thread, and are not returned to. The first state that
+ * is made after the end of that one becomes the one that PyGILState_Ensure() finds; hence one in between. */
 static void take_fresh_thread_state(void)
 {
     PyInterpreterState *interpreter = PyInterpreterState_Main();
@@ -186,8 +186,8 @@ static void take_fresh_thread_state(void)
     PyThreadState_Delete(between);
 }
 
-/* The first request for memory of some size makes libc sort what was freed before: all over the heap, and in each worker
- * anew if it were not done here. */
+/* The first request for memory of some size makes libc sort what was freed before: all over the heap, and in each
+ * worker anew if it were not done here. */
 static void tidy_heap(void)
 {
     void *volatile large = malloc(100 << 10);
@@ -230,8 +230,9 @@ EXPORT void hutch_zygote_main(PyObject *objects, const char *text)
 
     if (!PyArg_ParseTuple(objects, "OOOOOOOOOOOOOOOOOOOOOs", &py.load, &py.use_again, &py.renew, &py.change_environment,
                           &py.change_streams, &py.mt19937_states, &py.script_loader, &py.builtin_loader, &py.python,
-                          &py.has_script_path, &py.run_atexit, &py.collect, &py.callbacks, &py.referrers, &py.get_signal,
-                          &py.set_signal, &py.count_threads, &py.builtins, &py.yes, &py.rehearse_cells, &py.cells, &py.prefix))
+                          &py.has_script_path, &py.run_atexit, &py.collect, &py.callbacks, &py.referrers,
+                          &py.get_signal, &py.set_signal, &py.count_threads, &py.builtins, &py.yes, &py.rehearse_cells,
+                          &py.cells, &py.prefix))
         end_with_exception();
     take_fresh_thread_state();
     for (;;) {

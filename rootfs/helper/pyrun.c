@@ -36,7 +36,8 @@ static bool flush(PyObject *file)
     return done != NULL;
 }
 
-/* After a script, before its exception is printed, when whatever fails here fails again at the end; and after that, when it was told. */
+/* After a script, before its exception is printed, when whatever fails here fails again at the end; and after that,
+ * when it was told. */
 static void flush_quietly(void)
 {
     static const char *const names[] = { "stderr", "stdout" };
@@ -147,7 +148,8 @@ static void wait_for_threads(void)
  * function costs a worker 40 pages. False when there is more to it, or when it is another version's. */
 static bool end_alone(const struct pyobjects *py)
 {
-    PyObject *threading = PyDict_GetItemString(PyImport_GetModuleDict(), "threading"), *locks, *functions, *thread, *count;
+    PyObject *threading = PyDict_GetItemString(PyImport_GetModuleDict(), "threading"), *locks, *functions, *thread,
+             *count;
     bool is_alone = false;
 
     if (!threading || threading == Py_None)
@@ -195,13 +197,17 @@ static PyObject *refuse_import(PyObject *self, PyObject *args)
     return NULL;
 }
 
-static const char *const gone_at_end[] = { "path", "argv", "ps1", "ps2", "last_type", "last_value", "last_traceback", "last_exc",
-                                           "path_hooks", "path_importer_cache", "meta_path", "__interactivehook__" };
+static const char *const gone_at_end[] = {
+    "path", "argv", "ps1", "ps2", "last_type", "last_value", "last_traceback", "last_exc", "path_hooks",
+    "path_importer_cache", "meta_path", "__interactivehook__",
+};
 
 static void empty_sys(void)
 {
     static PyMethodDef import = { "__import__", refuse_import, METH_VARARGS, NULL };
-    static const char *const streams[][2] = { { "stdin", "__stdin__" }, { "stdout", "__stdout__" }, { "stderr", "__stderr__" } };
+    static const char *const streams[][2] = {
+        { "stdin", "__stdin__" }, { "stdout", "__stdout__" }, { "stderr", "__stderr__" },
+    };
     PyObject *builtins = PyEval_GetBuiltins(), *refusal = PyCFunction_NewEx(&import, NULL, NULL);
 
     PyDict_SetItemString(builtins, "_", Py_None);
@@ -256,7 +262,8 @@ static struct census count_modules(void)
 static bool is_of_image(PyObject *module, const char *prefix)
 {
     PyObject *file = PyObject_GetAttrString(module, "__file__");
-    const char *path = file && PyObject_IsInstance(file, (PyObject *)PyUnicode_Type) > 0 ? PyUnicode_AsUTF8(file) : NULL;
+    const char *path =
+        file && PyObject_IsInstance(file, (PyObject *)PyUnicode_Type) > 0 ? PyUnicode_AsUTF8(file) : NULL;
     bool is_so = path && strncmp(path, prefix, strlen(prefix)) == 0;
 
     Py_DecRef(file);
@@ -264,8 +271,8 @@ static bool is_of_image(PyObject *module, const char *prefix)
     return is_so;
 }
 
-/* Names of the modules that the program brought in, and __main__ before them. If it has taken away some of those that were there,
- * then the last one of them is where its own begin. */
+/* Names of the modules that the program brought in, and __main__ before them. If it has taken away some of those that
+ * were there, then the last one of them is where its own begin. */
 static PyObject *list_modules(const struct pyobjects *py, const struct census *census)
 {
     PyObject *modules = PyImport_GetModuleDict(), *names = PyList_New(0), *main_name = PyUnicode_FromString("__main__");
@@ -323,8 +330,8 @@ static void take_away(PyObject *name, PyObject *refs, PyObject *marks)
     PyErr_Clear();
 }
 
-/* Empties the globals whose mark is still there: whatever outside refers to one of the functions that belong to them would be gone
- * by now, if the interpreter were taken apart. */
+/* Empties the globals whose mark is still there: whatever outside refers to one of the functions that belong to them
+ * would be gone by now, if the interpreter were taken apart. */
 static void empty_marked(const struct pyobjects *py, PyObject *mark)
 {
     PyObject *holders = PyObject_CallFunction(py->referrers, "O", mark);
@@ -438,7 +445,8 @@ _Noreturn void hutch_pyrun_finish(const struct pyobjects *py, int status)
 
 int hutch_pyrun_rehearse(const struct pyobjects *py, const struct program *program)
 {
-    PyObject *modules = PyImport_GetModuleDict(), *module = PyModule_New("rehearsal"), *names = PyList_New(0), *name, *value;
+    PyObject *modules = PyImport_GetModuleDict(), *module = PyModule_New("rehearsal"), *names = PyList_New(0), *name,
+             *value;
     struct census census = count_modules();
 
     name = PyUnicode_FromString("rehearsal");

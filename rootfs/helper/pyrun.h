@@ -1,11 +1,11 @@
 /* pyrun.h - a program, its exceptions and its end, as python3's own main() has them.
  *
- * The calls are made in the order in which CPython's Modules/main.c, Python/pythonrun.c and Python/pylifecycle.c make them. What is
- * different, and why:
+ * The calls are made in the order in which CPython's Modules/main.c, Python/pythonrun.c and Python/pylifecycle.c make
+ * them. What is different, and why:
  *
- *   - The interpreter is not taken apart at the end: with the libraries of a zygote that takes 20 ms. What a program can
- *     notice of it happens: non-daemon threads are waited for, atexit functions run, streams are flushed, garbage is
- *     collected, the program's own modules are emptied. Modules that the zygote imported stay as they are.
+ *   - The interpreter is not taken apart at the end: with the libraries of a zygote that takes 20 ms. What a program
+ *     can notice of it happens: non-daemon threads are waited for, atexit functions run, streams are flushed, garbage
+ *     is collected, the program's own modules are emptied. Modules that the zygote imported stay as they are.
  *   - Functions that C libraries registered with atexit(3) do not run; stdio's buffers are written. */
 #ifndef HUTCH_PYRUN_H
 #define HUTCH_PYRUN_H

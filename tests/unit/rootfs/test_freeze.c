@@ -69,7 +69,8 @@ static int contents_stay(void)
         return 1;
     if (hutch_zygote_freeze() < 0 || anonymous_kib() > BYTES / 1024)
         return 2;
-    if (!is_filled(heap, BYTES) || !is_filled(small, 100) || !is_filled(sealed, BYTES) || data[0] != 'W' || zeros[5000] != 1)
+    if (!is_filled(heap, BYTES) || !is_filled(small, 100) || !is_filled(sealed, BYTES) || data[0] != 'W' ||
+        zeros[5000] != 1)
         return 3;
     pid = fork();
     if (pid == 0) { /* what a child writes is its own */
@@ -125,7 +126,8 @@ static int wiped_on_fork(void)
     pid_t pid;
 
     secret[7] = 42;
-    if (madvise(secret, 4096, MADV_WIPEONFORK) < 0 || hutch_zygote_freeze() < 0 || secret[7] != 42 || !is_filled(heap, BYTES))
+    if (madvise(secret, 4096, MADV_WIPEONFORK) < 0 || hutch_zygote_freeze() < 0 || secret[7] != 42 ||
+        !is_filled(heap, BYTES))
         return 1;
     pid = fork();
     if (pid == 0)

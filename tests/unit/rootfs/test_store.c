@@ -82,7 +82,8 @@ static const struct { const char *label, *name, *want; int want_errnum; const ch
     { "beginning of a digest", "sha256:cccccc", C64, 0, NULL },
     { "a name that looks like a digest", "cccccc", A64, 0, NULL },
     { "beginning of two digests", "aaaaaaaa", NULL, EINVAL, "'aaaaaaaa' is the beginning of 2 digests" },
-    { "too short a beginning", "ccccc", NULL, ENOENT, "there is no image 'ccccc' in the store; there are: cccccc, lib/two:latest, one (" },
+    { "too short a beginning", "ccccc", NULL, ENOENT, "there is no image 'ccccc' in the store; there are: cccccc, "
+                                                      "lib/two:latest, one (" },
     { "name whose tree is gone", "dangling", NULL, ENOENT, "there is no image 'dangling'" },
     { "name with rubbish in it", "rubbish", NULL, ENOENT, "there is no image 'rubbish'" },
     { "path", "../lock", NULL, ENOENT, "there is no image '../lock'" },

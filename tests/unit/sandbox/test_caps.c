@@ -1,5 +1,5 @@
-/* test_caps.c - every capability goes, and does not come back. Each test runs in a child, in a user namespace where it has
- * them all. */
+/* test_caps.c - every capability goes, and does not come back. Each test runs in a child, in a user namespace where it
+ * has them all. */
 #include "sandbox/caps.h"
 
 #include "sandbox/fd.h"

@@ -40,7 +40,8 @@ static void test_a_base_or_a_reason(void **state)
 
     (void)state;
     hutch_cgroup_find_base(&base);
-    print_message("  %s%s, controllers %#x, %s\n", base.mount ? base.mount : "-", base.path ? base.path : "", base.controllers, base.why_not);
+    print_message("  %s%s, controllers %#x, %s\n", base.mount ? base.mount : "-", base.path ? base.path : "",
+                  base.controllers, base.why_not);
     if (base.dirfd < 0) {
         assert_int_equal(base.controllers, 0);
         assert_null(base.path);
@@ -287,7 +288,8 @@ static void test_sandbox_in_a_group(void **state)
     struct box box;
 
     (void)state;
-    box_spec(&spec, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; grep ^0:: /proc/self/cgroup; ls /sys/fs 2>/dev/null");
+    box_spec(&spec,
+             "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; grep ^0:: /proc/self/cgroup; ls /sys/fs 2>/dev/null");
     spec.layers[LAYER_CGROUP] = NEED_REQUIRE;
     if (box_start_in(&spec, &base, own_name(), &box, &err) < 0)
         fail_msg("%s", err.msg);

@@ -43,7 +43,8 @@ static void test_wrap_keeps_the_root_cause(void **state)
     assert_int_equal(hutch_err_wrap(&err, "limit memory to %d bytes", 4096), -1);
     assert_int_equal(hutch_err_wrap(&err, "start sandbox '%s'", "a\nb"), -1);
     assert_int_equal(err.errnum, EACCES);
-    assert_string_equal(err.msg, "start sandbox 'a?b': limit memory to 4096 bytes: open 'memory.max': Permission denied");
+    assert_string_equal(err.msg,
+                        "start sandbox 'a?b': limit memory to 4096 bytes: open 'memory.max': Permission denied");
 }
 
 /* Every length around the size of the message: always terminated, and a beginning of what was meant. */

@@ -37,7 +37,8 @@ static int set_up(void **state)
     p->dirfd = open(p->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (const char *const *name = (const char *const[]){ "in", "in/sub", "ro", "out", "out/sub", NULL }; *name; name++)
         assert_int_equal(mkdirat(p->dirfd, *name, 0700), 0);
-    for (const char *const *name = (const char *const[]){ "in/f", "ro/f", "out/f", "one", "two", NULL }; *name; name++) {
+    for (const char *const *name = (const char *const[]){ "in/f", "ro/f", "out/f", "one", "two", NULL }; *name;
+         name++) {
         auto_fd fd = openat(p->dirfd, *name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 
         assert_int_equal(hutch_fd_write_all(fd, "text", 4), 0);
@@ -60,7 +61,21 @@ static int tear_down(void **state)
     return 0;
 }
 
-enum act { CREATE, APPEND, TRUNCATE, MAKE_DIR, MAKE_FIFO, MAKE_LINK, MAKE_SOCKET, REMOVE, REMOVE_DIR, RENAME, HARD_LINK, READ, LIST };
+enum act {
+    CREATE,
+    APPEND,
+    TRUNCATE,
+    MAKE_DIR,
+    MAKE_FIFO,
+    MAKE_LINK,
+    MAKE_SOCKET,
+    REMOVE,
+    REMOVE_DIR,
+    RENAME,
+    HARD_LINK,
+    READ,
+    LIST
+};
 
 static int attempt(enum act act, const char *path, const char *other)
 {
@@ -107,7 +122,10 @@ static int attempt(enum act act, const char *path, const char *other)
 
 static void fill_spec(const struct place *p, struct sandbox_spec *spec)
 {
-    static const struct { const char *name; unsigned flags; } mounts[] = { { "in", 0 }, { "ro", MOUNT_RDONLY }, { "one", 0 }, { "gone", MOUNT_OPTIONAL } };
+    static const struct {
+        const char *name;
+        unsigned flags;
+    } mounts[] = { { "in", 0 }, { "ro", MOUNT_RDONLY }, { "one", 0 }, { "gone", MOUNT_OPTIONAL } };
     struct hutch_err err;
 
     assert_int_equal(hutch_spec_init(spec, &err), 0);
@@ -120,7 +138,8 @@ static void fill_spec(const struct place *p, struct sandbox_spec *spec)
 }
 
 /* Runs @body restricted, in a child. Its exit status: 0 as expected. */
-static int restricted(const struct place *p, int abi, int (*body)(const struct place *p, const void *arg), const void *arg)
+static int restricted(const struct place *p, int abi, int (*body)(const struct place *p, const void *arg),
+                      const void *arg)
 {
     struct sandbox_spec spec;
     int status;
@@ -227,14 +246,16 @@ static void test_what_may_be_written(void **state)
         got = restricted(*state, hutch_landlock_abi(), try_row, &rows[i]);
         /* a link or rename from where less is allowed to where more is: EXDEV or EACCES, as landlock(7) has it */
         if (got != want && !(want && (got == EXDEV || got == EACCES) && rows[i].other))
-            fail_msg("row %zu (%s %s): %s", i, rows[i].path, rows[i].other ? rows[i].other : "", got ? strerrordesc_np(got) : "went through");
+            fail_msg("row %zu (%s %s): %s", i, rows[i].path, rows[i].other ? rows[i].other : "",
+                     got ? strerrordesc_np(got) : "went through");
     }
 }
 
 /* Older ABIs do not know every right; what they know they keep. */
 static void test_older_abis(void **state)
 {
-    static const struct row create_out = { CREATE, "out/new", NULL, EACCES, 1 }, create_in = { CREATE, "in/new", NULL, 0, 1 };
+    static const struct row create_out = { CREATE, "out/new", NULL, EACCES, 1 },
+                            create_in = { CREATE, "in/new", NULL, 0, 1 };
 
     need_landlock(1);
     for (int abi = 1; abi <= hutch_landlock_abi(); abi++) {

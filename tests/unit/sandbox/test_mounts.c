@@ -1,5 +1,5 @@
-/* test_mounts.c - what exists inside is what was mounted: where each thing lands, what can be written, and that no link of a
- * hostile image leads out of its root. */
+/* test_mounts.c - what exists inside is what was mounted: where each thing lands, what can be written, and that no link
+ * of a hostile image leads out of its root. */
 #include "tests/unit/box.h"
 
 #include "sandbox/landlock.h"
@@ -64,8 +64,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-static struct sandbox_mount *add_mount(struct sandbox_spec *spec, enum sandbox_mount_kind kind, const char *source, const char *target,
-                                 unsigned flags)
+static struct sandbox_mount *add_mount(struct sandbox_spec *spec, enum sandbox_mount_kind kind, const char *source,
+                                       const char *target, unsigned flags)
 {
     struct hutch_err err;
     struct sandbox_mount *m = hutch_spec_add_mount(spec, kind, source, target, flags, &err);
@@ -106,7 +106,7 @@ static bool is_empty(const char *path)
     return rmdir(path) == 0 && mkdir(path, 0777) == 0 && chmod(path, 0777) == 0;
 }
 
-/* --- what can be written -------------------------------------------------------------------------------------------- */
+/* --- what can be written ------------------------------------------------------------------------------------------ */
 
 /* Everything that the worker can write, but for /proc. */
 static const char find_writable[] = "find / -path /proc -prune -o -writable ! -type l -print 2>/dev/null | sort";
@@ -114,10 +114,12 @@ static const char find_writable[] = "find / -path /proc -prune -o -writable ! -t
 static void test_the_root_is_read_only(void **state)
 {
     static const char attempts[] =
-        "for d in / /usr /etc /mnt /dev /proc /usr/bin; do mkdir $d/x 2>/dev/null && echo made $d/x; (: >$d/y) 2>/dev/null && echo wrote $d/y; done;"
+        "for d in / /usr /etc /mnt /dev /proc /usr/bin; do mkdir $d/x 2>/dev/null && echo made $d/x; (: >$d/y) "
+        "2>/dev/null && echo wrote $d/y; done;"
         "(echo x >>/etc/image-file) 2>/dev/null && echo appended; chmod 700 /etc/image-file 2>/dev/null && echo chmod;"
         "mv /etc/image-file /tmp/ 2>/dev/null && echo moved; rm -f /etc/image-file /bin 2>/dev/null && echo removed;"
-        "touch /etc/image-file 2>/dev/null && echo touched; ln /etc/image-file /tmp/l 2>/dev/null && echo linked; echo end";
+        "touch /etc/image-file 2>/dev/null && echo touched; ln /etc/image-file /tmp/l 2>/dev/null && echo linked; "
+        "echo end";
     struct place *p = *state;
     struct sandbox_spec spec;
     char script[2048];
@@ -152,8 +154,8 @@ static void test_flags_of_every_mount(void **state)
         for (line = strtok_r(out, "\n", &save); line; line = strtok_r(NULL, "\n", &save), n++) {
             char *flags = strchr(line, ' ');
             bool is_device = strncmp(line, "/dev/", 5) == 0 && strncmp(line, "/dev/shm ", 9) != 0;
-            bool is_writable = strncmp(line, "/tmp ", 5) == 0 || strncmp(line, "/mnt ", 5) == 0 || strncmp(line, "/proc ", 6) == 0 ||
-                               strncmp(line, "/dev/", 5) == 0;
+            bool is_writable = strncmp(line, "/tmp ", 5) == 0 || strncmp(line, "/mnt ", 5) == 0 ||
+                               strncmp(line, "/proc ", 6) == 0 || strncmp(line, "/dev/", 5) == 0;
 
             print_message("  %s\n", line);
             assert_non_null(strstr(flags, "nosuid"));
@@ -161,7 +163,8 @@ static void test_flags_of_every_mount(void **state)
                 assert_non_null(strstr(flags, "nodev"));
             if (!is_writable)
                 assert_memory_equal(flags, " ro", 3);
-            if (is_device || strncmp(line, "/mnt ", 5) == 0 || strncmp(line, "/dev", 4) == 0 || strncmp(line, "/proc ", 6) == 0)
+            if (is_device || strncmp(line, "/mnt ", 5) == 0 || strncmp(line, "/dev", 4) == 0 ||
+                strncmp(line, "/proc ", 6) == 0)
                 assert_non_null(strstr(flags, "noexec"));
         }
         free(out);
@@ -174,11 +177,17 @@ static void test_dev(void **state)
     struct sandbox_spec spec;
 
     (void)state;
-    host_spec(&spec, "ls /dev | tr '\\n' ' '; echo; readlink /dev/stdin; head -c 3 /dev/zero | od -An -tx1; echo x >/dev/null;"
-                     "(echo x >/dev/full) 2>/dev/null || echo full; [ $(head -c 8 /dev/urandom | wc -c) = 8 ] && echo random;"
-                     "echo y >/dev/shm/y && cat /dev/shm/y; cp /bin/true /dev/shm/; /dev/shm/true 2>/dev/null || echo noexec;"
-                     "(: >/dev/new) 2>/dev/null || echo ro; rm -f /dev/null 2>/dev/null || echo stays; (: </dev/tty) 2>/dev/null || echo no tty");
-    expect(&spec, "fd full null ptmx pts random shm stderr stdin stdout urandom zero \n/proc/self/fd/0\n 00 00 00\nfull\nrandom\ny\nnoexec\nro\nstays\nno tty\n");
+    host_spec(
+        &spec,
+        "ls /dev | tr '\\n' ' '; echo; readlink /dev/stdin; head -c 3 /dev/zero | od -An -tx1; echo x >/dev/null;"
+        "(echo x >/dev/full) 2>/dev/null || echo full; [ $(head -c 8 /dev/urandom | wc -c) = 8 ] && echo random;"
+        "echo y >/dev/shm/y && cat /dev/shm/y; cp /bin/true /dev/shm/; /dev/shm/true 2>/dev/null || echo noexec;"
+        "(: >/dev/new) 2>/dev/null || echo ro; rm -f /dev/null 2>/dev/null || echo stays; (: </dev/tty) 2>/dev/null "
+        "|| echo no tty");
+    expect(
+        &spec,
+        "fd full null ptmx pts random shm stderr stdin stdout urandom zero \n/proc/self/fd/0\n 00 00 00\nfull\n"
+        "random\ny\nnoexec\nro\nstays\nno tty\n");
 }
 
 static void test_sizes(void **state)
@@ -187,9 +196,12 @@ static void test_sizes(void **state)
     struct sandbox_mount *m;
 
     (void)state;
-    host_spec(&spec, "head -c 2000000 /dev/zero 2>/dev/null >/tmp/big; stat -c %s /tmp/big;"
-                     "i=0; while (: >/mnt/$i) 2>/dev/null; do i=$((i+1)); done; echo $i; stat -c %a /mnt;"
-                     "head -c 200000 /dev/zero 2>/dev/null >/dev/shm/big; stat -c %s /dev/shm/big; df -k --output=size / | tail -1 | tr -d ' '");
+    host_spec(
+        &spec,
+        "head -c 2000000 /dev/zero 2>/dev/null >/tmp/big; stat -c %s /tmp/big;"
+        "i=0; while (: >/mnt/$i) 2>/dev/null; do i=$((i+1)); done; echo $i; stat -c %a /mnt;"
+        "head -c 200000 /dev/zero 2>/dev/null >/dev/shm/big; stat -c %s /dev/shm/big; df -k --output=size / | tail -1 "
+        "| tr -d ' '");
     spec.mounts[1].size_bytes = 128 << 10; /* /dev: its shm */
     spec.mounts[2].size_bytes = 1 << 20;   /* /tmp */
     m = add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
@@ -205,8 +217,11 @@ static void test_read_only_and_noexec(void **state)
     struct place *p = *state;
     struct sandbox_spec spec;
 
-    host_spec(&spec, "(: >/run/x) 2>/dev/null || echo /run; (: >/mnt/ro/x) 2>/dev/null || echo /mnt/ro; : >/mnt/rw/x && echo rw;"
-                     "cat /run/hutch/a; stat -c %a /run/hutch/a; (echo >/run/hutch/a) 2>/dev/null || echo fixed; cp /bin/true /mnt/rw/; /mnt/rw/true 2>/dev/null || echo noexec; rm /mnt/rw/true /mnt/rw/x");
+    host_spec(
+        &spec,
+        "(: >/run/x) 2>/dev/null || echo /run; (: >/mnt/ro/x) 2>/dev/null || echo /mnt/ro; : >/mnt/rw/x && echo rw;"
+        "cat /run/hutch/a; stat -c %a /run/hutch/a; (echo >/run/hutch/a) 2>/dev/null || echo fixed; cp /bin/true "
+        "/mnt/rw/; /mnt/rw/true 2>/dev/null || echo noexec; rm /mnt/rw/true /mnt/rw/x");
     add_mount(&spec, MOUNT_TMPFS, NULL, "/run", MOUNT_RDONLY);
     add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
     add_mount(&spec, MOUNT_BIND, p->outside, "/mnt/ro", MOUNT_RDONLY);
@@ -220,11 +235,12 @@ static void test_read_only_and_noexec(void **state)
     assert_true(is_empty(p->outside));
 }
 
-/* --- hiding ----------------------------------------------------------------------------------------------------------- */
+/* --- hiding ------------------------------------------------------------------------------------------------------- */
 
 static void test_masked_and_read_only_paths(void **state)
 {
-    static const char *const masked[] = { "/etc/image-file", "/usr/share", "/proc/cpuinfo", "/nowhere", "/etc/image-file/x", "/mnt/secret" };
+    static const char *const masked[] = { "/etc/image-file", "/usr/share",        "/proc/cpuinfo",
+                                          "/nowhere",        "/etc/image-file/x", "/mnt/secret" };
     static const char *const readonly[] = { "/mnt/fixed", "/nowhere/at/all", "/proc/sys" };
     struct place *p = *state;
     struct sandbox_spec spec;
@@ -237,10 +253,12 @@ static void test_masked_and_read_only_paths(void **state)
     snprintf(path, sizeof(path), "%s/secret", p->outside);
     close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     assert_int_equal(chmod(path, 0666), 0);
-    image_spec(&spec, p,
-               "cat /etc/image-file | wc -c; ls -A /usr/share | wc -l; (: >/usr/share/x) 2>/dev/null || echo ro; wc -c </proc/cpuinfo;"
-               "(: >/mnt/fixed/x) 2>/dev/null || echo fixed; : >/mnt/free && echo free; wc -c </mnt/secret; rm /mnt/free;"
-               "rm /mnt/secret 2>/dev/null || echo stays; mv /mnt/fixed /mnt/loose 2>/dev/null || echo in place");
+    image_spec(
+        &spec, p,
+        "cat /etc/image-file | wc -c; ls -A /usr/share | wc -l; (: >/usr/share/x) 2>/dev/null || echo ro; wc -c "
+        "</proc/cpuinfo;"
+        "(: >/mnt/fixed/x) 2>/dev/null || echo fixed; : >/mnt/free && echo free; wc -c </mnt/secret; rm /mnt/free;"
+        "rm /mnt/secret 2>/dev/null || echo stays; mv /mnt/fixed /mnt/loose 2>/dev/null || echo in place");
     add_mount(&spec, MOUNT_BIND, p->outside, "/mnt", 0);
     assert_int_equal(hutch_spec_set_list(&spec.masked_paths, masked, ARRAY_SIZE(masked), &err), 0);
     assert_int_equal(hutch_spec_set_list(&spec.readonly_paths, readonly, ARRAY_SIZE(readonly), &err), 0);
@@ -308,7 +326,7 @@ static void test_optional_sources_and_landlock(void **state)
     expect(&spec, "ok\n");
 }
 
-/* --- a hostile image -------------------------------------------------------------------------------------------------- */
+/* --- a hostile image ---------------------------------------------------------------------------------------------- */
 
 static void link_in_image(const struct place *p, const char *name, const char *text)
 {
@@ -316,7 +334,8 @@ static void link_in_image(const struct place *p, const char *name, const char *t
     assert_int_equal(symlinkat(text, p->image_fd, name), 0);
 }
 
-/* /mnt is a link that would lead out if it were followed as the host sees it; it has to lead to a place in the image. */
+/* /mnt is a link that would lead out if it were followed as the host sees it; it has to lead to a place in the
+ * image. */
 static void test_links_stay_inside(void **state)
 {
     static const struct { const char *label, *text; } rows[] = {
@@ -343,7 +362,8 @@ static void test_links_stay_inside(void **state)
             snprintf(text, sizeof(text), rows[i].text, p->outside);
 #pragma GCC diagnostic pop
             link_in_image(p, "mnt", text);
-            image_spec(&spec, p, "(echo x >/mnt/witness) 2>/dev/null; (echo x >/mnt/data/witness) 2>/dev/null; echo ran");
+            image_spec(&spec, p,
+                       "(echo x >/mnt/witness) 2>/dev/null; (echo x >/mnt/data/witness) 2>/dev/null; echo ran");
             if (target == 0) {
                 add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt", 0)->mode = 0777;
             } else if (target == 1) {
@@ -353,7 +373,8 @@ static void test_links_stay_inside(void **state)
             }
             if (box_start(&spec, &box, &err) == 0) {
                 box_finish(&box, o);
-                print_message("  %s, %s: %s\n", rows[i].label, (const char *[]){ "tmpfs", "tmpfs below", "file below" }[target],
+                print_message("  %s, %s: %s\n", rows[i].label,
+                              (const char *[]){ "tmpfs", "tmpfs below", "file below" }[target],
                               o->setup_failed ? o->err.msg : "started");
                 assert_true(o->setup_failed || o->is_started);
             }
@@ -386,7 +407,8 @@ static void test_a_link_that_turns_in_a_circle(void **state)
     add_mount(&spec, MOUNT_TMPFS, NULL, "/mnt", 0);
     o = box_run_spec(&spec);
     assert_true(o->setup_failed);
-    assert_string_equal(o->err.msg, "build the mount tree: open the mount point '/mnt': Too many levels of symbolic links");
+    assert_string_equal(o->err.msg,
+                        "build the mount tree: open the mount point '/mnt': Too many levels of symbolic links");
     free(o);
 }
 
@@ -454,7 +476,7 @@ static void test_symlink_over_something(void **state)
     free(o);
 }
 
-/* --- mount points that the image lacks --------------------------------------------------------------------------------- */
+/* --- mount points that the image lacks ---------------------------------------------------------------------------- */
 
 static void test_missing_mount_points(void **state)
 {
@@ -469,9 +491,11 @@ static void test_missing_mount_points(void **state)
     assert_int_equal(unlinkat(p->image_fd, "tmp", AT_REMOVEDIR), 0);
     assert_int_equal(unlinkat(p->image_fd, "dev", AT_REMOVEDIR), 0);
     assert_int_equal(unlinkat(p->image_fd, "proc", AT_REMOVEDIR), 0);
-    image_spec(&spec, p,
-               "echo x >/tmp/x && cat /tmp/x /etc/image-file; echo >/dev/null; ls -d /a/b/c; cat /f/ile; (: >/a/y) 2>/dev/null || echo ro;"
-               "(: >/y) 2>/dev/null || echo ro; cat /proc/self/comm");
+    image_spec(
+        &spec, p,
+        "echo x >/tmp/x && cat /tmp/x /etc/image-file; echo >/dev/null; ls -d /a/b/c; cat /f/ile; (: >/a/y) "
+        "2>/dev/null || echo ro;"
+        "(: >/y) 2>/dev/null || echo ro; cat /proc/self/comm");
     add_mount(&spec, MOUNT_TMPFS, NULL, "/a/b/c", 0);
     add_mount(&spec, MOUNT_BIND, path, "/f/ile", MOUNT_RDONLY);
     expect(&spec, "x\nof the image\n/a/b/c\na file\nro\nro\ncat\n");
@@ -479,7 +503,7 @@ static void test_missing_mount_points(void **state)
     assert_int_equal(faccessat(p->image_fd, "a", F_OK, 0), -1);
 }
 
-/* --- who owns what ----------------------------------------------------------------------------------------------------- */
+/* --- who owns what ------------------------------------------------------------------------------------------------ */
 
 static void test_owner_of_the_data(void **state)
 {
@@ -498,8 +522,11 @@ static void test_owner_of_the_data(void **state)
         assert_int_equal(mkdir(data, 0700), 0);
         if (geteuid() == 0)
             assert_int_equal(chown(data, uid, gid), 0);
-        image_spec(&spec, p, "stat -c '%u %g' /mnt; echo x >/mnt/new && stat -c '%u %g' /mnt/new; chmod 4755 /mnt/new && stat -c %a /mnt/new;"
-                             "chown 0 /mnt/new 2>/dev/null && echo given away; :");
+        image_spec(
+            &spec, p,
+            "stat -c '%u %g' /mnt; echo x >/mnt/new && stat -c '%u %g' /mnt/new; chmod 4755 /mnt/new && stat -c %a "
+            "/mnt/new;"
+            "chown 0 /mnt/new 2>/dev/null && echo given away; :");
         add_mount(&spec, MOUNT_BIND, data, "/mnt", MOUNT_IDMAP | MOUNT_DATA);
         expect(&spec, "1000 1000\n1000 1000\n4755\n");
         assert_int_equal(stat(file, &st), 0);
@@ -528,15 +555,18 @@ static void test_without_idmap_permissions_hold(void **state)
     expect(&spec, "closed\nclosed\n");
 }
 
-/* --- the host's root ---------------------------------------------------------------------------------------------------- */
+/* --- the host's root ---------------------------------------------------------------------------------------------- */
 
 static void test_host_root_shows_little(void **state)
 {
     struct sandbox_spec spec;
 
     (void)state;
-    host_spec(&spec, "ls -A / | grep -vE '^(bin|dev|etc|lib|lib32|lib64|libx32|mnt|proc|run|sbin|tmp|usr)$'; cat /etc/passwd /etc/group;"
-                     "ls -A /run /mnt/data; ls /etc/shadow /etc/ssh /root /home /var /sys /boot 2>/dev/null; cat /etc/hosts");
+    host_spec(
+        &spec,
+        "ls -A / | grep -vE '^(bin|dev|etc|lib|lib32|lib64|libx32|mnt|proc|run|sbin|tmp|usr)$'; cat /etc/passwd "
+        "/etc/group;"
+        "ls -A /run /mnt/data; ls /etc/shadow /etc/ssh /root /home /var /sys /boot 2>/dev/null; cat /etc/hosts");
     expect(&spec, "user:x:1000:1000:user:/tmp:/bin/sh\nuser:x:1000:\n/mnt/data:\n\n/run:\n127.0.0.1 localhost\n");
 }
 
@@ -569,7 +599,8 @@ static void test_mounts_below_a_source(void **state)
         print_message("skip: mounting on the host needs CAP_SYS_ADMIN\n");
         skip();
     }
-    image_spec(&spec, p, "(: >/mnt/below/x) 2>/dev/null || echo ro; grep -c ' /mnt/below ro,nosuid,nodev' /proc/self/mountinfo");
+    image_spec(&spec, p,
+               "(: >/mnt/below/x) 2>/dev/null || echo ro; grep -c ' /mnt/below ro,nosuid,nodev' /proc/self/mountinfo");
     add_mount(&spec, MOUNT_BIND, p->outside, "/mnt", MOUNT_RDONLY);
     {
         char *out = box_shell(&spec);

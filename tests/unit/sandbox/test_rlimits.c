@@ -111,7 +111,8 @@ static void test_cpus(void **state)
     assert_false(plan.pin);
 }
 
-/* One CPU is the one we are on: the scheduler has found it best. It may move us meanwhile, so only a try without counts. */
+/* One CPU is the one we are on: the scheduler has found it best. It may move us meanwhile, so only a try without
+ * counts. */
 static void test_cpus_start_here(void **state)
 {
     struct sandbox_spec spec = { 0 };
@@ -168,7 +169,8 @@ static int apply_all(void)
     for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
         struct rlimit limit;
 
-        if (getrlimit(resources[i], &limit) < 0 || limit.rlim_max > plan.max[resources[i]] || limit.rlim_cur > limit.rlim_max)
+        if (getrlimit(resources[i], &limit) < 0 || limit.rlim_max > plan.max[resources[i]] ||
+            limit.rlim_cur > limit.rlim_max)
             return 2;
     }
     if (sched_getaffinity(0, sizeof(now), &now) < 0 || !CPU_EQUAL(&now, &plan.cpus))
@@ -205,7 +207,8 @@ static int fill_memory(void)
         return 1;
     if (mmap(NULL, 1ull << 33, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED)
         return 2;
-    if (mmap(NULL, 128 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED || errno != ENOMEM)
+    if (mmap(NULL, 128 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED ||
+        errno != ENOMEM)
         return 3;
     if (mmap(NULL, 16 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
         return 4;

@@ -304,7 +304,8 @@ static void test_a_mount_is_left_alone(void **state)
     }
     assert_int_equal(hutch_rmtree(p->fd, "run", &err), -1);
     assert_int_equal(err.errnum, EBUSY);
-    assert_string_equal(err.msg, "remove tree 'run': remove 'mnt', on which something is mounted: Device or resource busy");
+    assert_string_equal(err.msg,
+                        "remove tree 'run': remove 'mnt', on which something is mounted: Device or resource busy");
     assert_true(is_there(p->fd, "user-data/precious"));
     assert_int_equal(umount2(target, MNT_DETACH), 0);
     remove_ok(p->fd, "run");

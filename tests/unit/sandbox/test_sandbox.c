@@ -20,7 +20,7 @@ static char *run(const char *script)
     return box_shell(&spec);
 }
 
-/* --- before anything is made --------------------------------------------------------------------------------------- */
+/* --- before anything is made -------------------------------------------------------------------------------------- */
 
 static void no_program(struct sandbox_spec *spec)
 {
@@ -140,7 +140,7 @@ static void test_layers_that_cannot_be_switched_off(void **state)
     }
 }
 
-/* --- what a step's failure says ------------------------------------------------------------------------------------- */
+/* --- what a step's failure says ----------------------------------------------------------------------------------- */
 
 static void missing_cwd(struct sandbox_spec *spec)
 {
@@ -280,12 +280,17 @@ static void test_failures_are_told_with_their_step(void **state)
         int errnum;
         const char *says;
     } rows[] = {
-        { missing_cwd, SETUP, ENOENT, "enter the working directory: '/tmp/nowhere' inside the sandbox: No such file or directory" },
-        { cwd_is_a_file, SETUP, ENOTDIR, "enter the working directory: '/etc/passwd' inside the sandbox: Not a directory" },
-        { missing_program, EXEC, ENOENT, "execute '/usr/bin/no-such-program' (is it in this image?): No such file or directory" },
-        { missing_in_path, EXEC, ENOENT, "execute 'no-such-program' (is it in this image?): No such file or directory" },
+        { missing_cwd, SETUP, ENOENT,
+          "enter the working directory: '/tmp/nowhere' inside the sandbox: No such file or directory" },
+        { cwd_is_a_file, SETUP, ENOTDIR,
+          "enter the working directory: '/etc/passwd' inside the sandbox: Not a directory" },
+        { missing_program, EXEC, ENOENT,
+          "execute '/usr/bin/no-such-program' (is it in this image?): No such file or directory" },
+        { missing_in_path, EXEC, ENOENT,
+          "execute 'no-such-program' (is it in this image?): No such file or directory" },
         { empty_path, EXEC, ENOENT, "execute 'sh' (is it in this image?): No such file or directory" },
-        { missing_interpreter, EXEC, ENOENT, "execute '/tmp/script' (is it in this image?): No such file or directory" },
+        { missing_interpreter, EXEC, ENOENT,
+          "execute '/tmp/script' (is it in this image?): No such file or directory" },
         { not_executable, EXEC, EACCES, "execute '/etc/passwd': Permission denied" },
         { not_executable_in_path, EXEC, EACCES, "execute 'passwd': Permission denied" },
         { no_format, EXEC, ENOEXEC, "execute '/tmp/noise': Exec format error" },
@@ -295,12 +300,16 @@ static void test_failures_are_told_with_their_step(void **state)
         { missing_bind, SETUP_OR_START, ENOENT, "open '/no/such/source': No such file or directory" },
         { missing_root, SETUP_OR_START, ENOENT, "use the root tree: open '/no/such/root': No such file or directory" },
         { file_over_directory, SETUP, EINVAL,
-          "build the mount tree: mount on '/usr/bin' (a file covers only a file, a directory only a directory): Invalid argument" },
+          "build the mount tree: mount on '/usr/bin' (a file covers only a file, a directory only a directory): "
+          "Invalid argument" },
         { directory_over_file, SETUP, EINVAL,
-          "build the mount tree: mount on '/etc/ld.so.cache' (a file covers only a file, a directory only a directory): Invalid argument" },
-        { mount_below_a_file, SETUP, ENOTDIR, "build the mount tree: open the mount point '/etc/ld.so.cache/x': Not a directory" },
+          "build the mount tree: mount on '/etc/ld.so.cache' (a file covers only a file, a directory only a "
+          "directory): Invalid argument" },
+        { mount_below_a_file, SETUP, ENOTDIR,
+          "build the mount tree: open the mount point '/etc/ld.so.cache/x': Not a directory" },
         { mount_in_read_only, SETUP, EROFS,
-          "build the mount tree: make the mount point '/usr/no-such-directory' (the image has no such directory): Read-only file system" },
+          "build the mount tree: make the mount point '/usr/no-such-directory' (the image has no such directory): "
+          "Read-only file system" },
     };
     int before = count_fds();
 
@@ -334,7 +343,7 @@ static void test_failures_are_told_with_their_step(void **state)
     assert_int_equal(count_fds(), before);
 }
 
-/* --- how it ends ---------------------------------------------------------------------------------------------------- */
+/* --- how it ends -------------------------------------------------------------------------------------------------- */
 
 static void test_endings(void **state)
 {
@@ -424,7 +433,8 @@ static void test_signals_reach_the_whole_group(void **state)
     free(o);
 }
 
-static const char keeps_running[] = "(trap '' HUP INT TERM; echo ready; while :; do :; done) & (setsid sh -c 'while :; do :; done') & wait";
+static const char keeps_running[] =
+    "(trap '' HUP INT TERM; echo ready; while :; do :; done) & (setsid sh -c 'while :; do :; done') & wait";
 
 static void test_kill(void **state)
 {
@@ -468,8 +478,8 @@ static void test_a_closed_socket_ends_everything(void **state)
     free(o);
 }
 
-/* The supervisor is killed at some moment of a sandbox's life: nothing stays. Stdout is held by every process inside and by
- * nothing else, so its end is theirs. */
+/* The supervisor is killed at some moment of a sandbox's life: nothing stays. Stdout is held by every process inside
+ * and by nothing else, so its end is theirs. */
 static void kill_supervisor(const char *script, bool wait_until_ready)
 {
     struct pollfd p;
@@ -533,12 +543,14 @@ static void test_a_killed_supervisor_takes_everything_along(void **state)
         kill_supervisor(keeps_running, false);
 }
 
-/* --- what the code inside is ----------------------------------------------------------------------------------------- */
+/* --- what the code inside is -------------------------------------------------------------------------------------- */
 
 static void test_identity(void **state)
 {
-    char *out = run("id -u; id -g; id -G; uname -n; pwd; umask; cat /proc/self/uid_map /proc/self/gid_map; tr '\\0' '\\n' </proc/self/environ;"
-                    "grep -E '^(Cap|NoNewPrivs|Groups)' /proc/self/status; ps -o pid= -o pgid= -o sid= -p $$");
+    char *out = run(
+        "id -u; id -g; id -G; uname -n; pwd; umask; cat /proc/self/uid_map /proc/self/gid_map; tr '\\0' '\\n' "
+        "</proc/self/environ;"
+        "grep -E '^(Cap|NoNewPrivs|Groups)' /proc/self/status; ps -o pid= -o pgid= -o sid= -p $$");
     char want_uid[64], want_gid[64];
 
     (void)state;
@@ -643,7 +655,8 @@ static void test_network(void **state)
 static void test_init_is_out_of_reach(void **state)
 {
     char *out = run(
-        "for s in HUP INT QUIT KILL TERM STOP TSTP CONT CHLD SEGV ABRT USR1 USR2 PIPE ALRM; do kill -$s 1 2>/dev/null; done\n"
+        "for s in HUP INT QUIT KILL TERM STOP TSTP CONT CHLD SEGV ABRT USR1 USR2 PIPE ALRM; do kill -$s 1 "
+        "2>/dev/null; done\n"
         "for f in environ mem maps smaps smaps_rollup auxv stack syscall io pagemap personality timers; do\n"
         "  cat /proc/1/$f >/dev/null 2>&1 && echo reads $f; done\n"
         "for d in fd fdinfo map_files; do ls /proc/1/$d >/dev/null 2>&1 && echo lists $d; done\n"
@@ -666,7 +679,9 @@ static void test_nothing_of_the_supervisor_shows(void **state)
 
     (void)state;
     assert_int_equal(setenv("HUTCH_TEST_SECRET", "squirrel", 1), 0);
-    out = run("cat /proc/*/cmdline /proc/*/environ /proc/*/comm 2>/dev/null | tr '\\0' '\\n'; env; ls /proc | grep '^[0-9]' | sort -n | head -3");
+    out = run(
+        "cat /proc/*/cmdline /proc/*/environ /proc/*/comm 2>/dev/null | tr '\\0' '\\n'; env; ls /proc | grep '^[0-9]' "
+        "| sort -n | head -3");
     assert_null(strstr(out, "squirrel"));
     assert_null(strstr(out, "test_sandbox"));
     assert_non_null(strstr(out, "hutch-init"));
@@ -685,7 +700,8 @@ static void test_no_descriptor_is_inherited(void **state)
     extra[2] = open("/", O_PATH | O_DIRECTORY);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sock), 0);
     out = run("ls /proc/self/fd; for f in /proc/$$/fd/*; do readlink $f; done | sed 's/:.*//'");
-    assert_string_equal(out, "0\n1\n2\n3\n4\npipe\npipe\npipe\npipe\n"); /* streams, report, and what ls itself opened */
+    assert_string_equal(out, "0\n1\n2\n3\n4\npipe\npipe\npipe\npipe\n"); /* streams, report, and what ls itself
+                                                                          * opened */
     free(out);
     for (int i = 0; i < 3; i++)
         close(extra[i]);
@@ -745,11 +761,12 @@ static void test_streams_on_awkward_numbers(void **state)
 
 static void test_no_way_to_new_privileges(void **state)
 {
-    char *out = run("unshare -U true 2>/dev/null && unshare -Ur sh -c 'mount -t tmpfs x /mnt' 2>/dev/null && echo mounted;"
-                    "mount -t tmpfs x /mnt 2>/dev/null && echo mounted; mount -o remount,rw / 2>/dev/null && echo remounted;"
-                    "umount /tmp 2>/dev/null && echo unmounted; hostname x 2>/dev/null && echo renamed;"
-                    "chroot / true 2>/dev/null && echo chrooted; mknod /tmp/n c 1 3 2>/dev/null && echo made;"
-                    "touch /tmp/f && chown 0 /tmp/f 2>/dev/null && echo given; su -c true 2>/dev/null && echo su; echo end");
+    char *out =
+        run("unshare -U true 2>/dev/null && unshare -Ur sh -c 'mount -t tmpfs x /mnt' 2>/dev/null && echo mounted;"
+            "mount -t tmpfs x /mnt 2>/dev/null && echo mounted; mount -o remount,rw / 2>/dev/null && echo remounted;"
+            "umount /tmp 2>/dev/null && echo unmounted; hostname x 2>/dev/null && echo renamed;"
+            "chroot / true 2>/dev/null && echo chrooted; mknod /tmp/n c 1 3 2>/dev/null && echo made;"
+            "touch /tmp/f && chown 0 /tmp/f 2>/dev/null && echo given; su -c true 2>/dev/null && echo su; echo end");
 
     (void)state;
     assert_string_equal(out, "end\n");
@@ -775,7 +792,7 @@ static void test_signal_state_starts_afresh(void **state)
     free(out);
 }
 
-/* --- limits ---------------------------------------------------------------------------------------------------------- */
+/* --- limits ------------------------------------------------------------------------------------------------------- */
 
 static void test_limits_apply_inside(void **state)
 {
@@ -783,8 +800,11 @@ static void test_limits_apply_inside(void **state)
     char *out;
 
     (void)state;
-    box_spec(&spec, "ulimit -n; ulimit -f; ulimit -c; ulimit -u 2>/dev/null || grep processes /proc/self/limits | tr -s ' ' | cut -d' ' -f3;"
-                    "grep -c 'Max cpu time *6 *7 ' /proc/self/limits; nproc");
+    box_spec(
+        &spec,
+        "ulimit -n; ulimit -f; ulimit -c; ulimit -u 2>/dev/null || grep processes /proc/self/limits | tr -s ' ' | cut "
+        "-d' ' -f3;"
+        "grep -c 'Max cpu time *6 *7 ' /proc/self/limits; nproc");
     spec.limits[LIMIT_OPEN_FILES] = 50;
     spec.limits[LIMIT_FILE_SIZE] = 1 << 20;
     spec.limits[LIMIT_PIDS] = 20;
@@ -857,7 +877,8 @@ static void test_samples_under_a_storm_of_orphans(void **state)
 
     (void)state;
     box_spec(&spec, "for i in 1 2 3; do while :; do (:&); done & done; wait");
-    spec.limits[LIMIT_PIDS] = 4000; /* on a busy machine they come faster than they are reaped, and there are others who fork */
+    spec.limits[LIMIT_PIDS] = 4000; /* on a busy machine they come faster than they are reaped, and there are others who
+                                     * fork */
     assert_int_equal(box_start(&spec, &box, &err), 0);
     while (o->n_samples < 3)
         assert_true(box_turn(&box, o, deadline));

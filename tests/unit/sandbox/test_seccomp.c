@@ -1,5 +1,5 @@
-/* The filter: rules that contradict each other are refused; the compiled program answers as the rules say for every call
- * and many arguments (a BPF interpreter of our own); and the kernel answers so as well.
+/* The filter: rules that contradict each other are refused; the compiled program answers as the rules say for every
+ * call and many arguments (a BPF interpreter of our own); and the kernel answers so as well.
  *
  * Finds the profiles in $HUTCH_POLICY_DIR, else in policies/ below the working directory. */
 #include "sandbox/seccomp.h"
@@ -107,10 +107,12 @@ static int read_rules(const char *text, struct seccomp_rules *ret, struct hutch_
 #define ENOSYS_BY_DEFAULT "{'defaultAction':'SCMP_ACT_ERRNO','defaultErrnoRet':38,'syscalls':["
 #define ALLOW_BY_DEFAULT "{'defaultAction':'SCMP_ACT_ALLOW','syscalls':["
 #define ALLOW(names, args) "{'names':[" names "],'action':'SCMP_ACT_ALLOW','args':[" args "]}"
-#define DENY(names, errnum, args) "{'names':[" names "],'action':'SCMP_ACT_ERRNO','errnoRet':" errnum ",'args':[" args "]}"
+#define DENY(names, errnum, args) \
+    "{'names':[" names "],'action':'SCMP_ACT_ERRNO','errnoRet':" errnum ",'args':[" args "]}"
 #define MASKED(index, mask, value) "{'index':" index ",'value':" mask ",'valueTwo':" value ",'op':'SCMP_CMP_MASKED_EQ'}"
 #define COMPARE(index, op, value) "{'index':" index ",'value':" value ",'op':'SCMP_CMP_" op "'}"
-#define BOTH_CAN_APPLY(call) "profile: seccomp rules 0 and 1: both can apply to call '" call "' and they differ in what to do"
+#define BOTH_CAN_APPLY(call) \
+    "profile: seccomp rules 0 and 1: both can apply to call '" call "' and they differ in what to do"
 
 static void test_rules_that_contradict_each_other_are_refused(void **state)
 {
@@ -118,37 +120,48 @@ static void test_rules_that_contradict_each_other_are_refused(void **state)
         const char *label, *rules;
         const char *want; /* NULL: fine */
     } cases[] = {
-        { "the same call twice, the same answer", ENOSYS_BY_DEFAULT ALLOW("'read','write'", "") "," ALLOW("'write'", "") "]}",
+        { "the same call twice, the same answer", ENOSYS_BY_DEFAULT ALLOW("'read','write'", "") ","
+            ALLOW("'write'", "") "]}",
           NULL },
         /* libseccomp would drop the condition without a word */
         { "a condition beside an unconditional rule",
           ENOSYS_BY_DEFAULT ALLOW("'chmod'", MASKED("1", "3072", "0")) "," ALLOW("'open','chmod'", "") "]}",
-          "profile: seccomp rules 0 and 1: call 'chmod' is named with and without a condition, so the condition has no effect" },
+          "profile: seccomp rules 0 and 1: call 'chmod' is named with and without a condition, so the condition has no "
+          "effect" },
         { "an exception from an unconditional rule",
-          ENOSYS_BY_DEFAULT ALLOW("'chmod'", "") "," DENY("'chmod'", "1", MASKED("1", "2048", "2048")) "]}", BOTH_CAN_APPLY("chmod") },
+          ENOSYS_BY_DEFAULT ALLOW("'chmod'", "") ","
+              DENY("'chmod'", "1", MASKED("1", "2048", "2048")) "]}", BOTH_CAN_APPLY("chmod") },
         { "masks that leave both possible",
-          ENOSYS_BY_DEFAULT ALLOW("'chmod'", MASKED("1", "1024", "0")) "," DENY("'chmod'", "1", MASKED("1", "2048", "2048")) "]}",
+          ENOSYS_BY_DEFAULT ALLOW("'chmod'", MASKED("1", "1024", "0")) ","
+              DENY("'chmod'", "1", MASKED("1", "2048", "2048")) "]}",
           BOTH_CAN_APPLY("chmod") },
         { "masks that exclude each other",
-          ENOSYS_BY_DEFAULT ALLOW("'chmod'", MASKED("1", "3072", "0")) "," DENY("'chmod'", "1", MASKED("1", "2048", "2048")) "]}",
+          ENOSYS_BY_DEFAULT ALLOW("'chmod'", MASKED("1", "3072", "0")) ","
+              DENY("'chmod'", "1", MASKED("1", "2048", "2048")) "]}",
           NULL },
         { "ranges that touch",
-          ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "LE", "10")) "," DENY("'socket'", "97", COMPARE("0", "GE", "10")) "]}",
+          ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "LE", "10")) ","
+              DENY("'socket'", "97", COMPARE("0", "GE", "10")) "]}",
           BOTH_CAN_APPLY("socket") },
         { "ranges that do not",
-          ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "LT", "10")) "," DENY("'socket'", "97", COMPARE("0", "GE", "10")) "]}",
+          ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "LT", "10")) ","
+              DENY("'socket'", "97", COMPARE("0", "GE", "10")) "]}",
           NULL },
         { "ranges, the other way round",
-          ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "GT", "10")) "," DENY("'socket'", "97", COMPARE("0", "LE", "10")) "]}",
+          ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "GT", "10")) ","
+              DENY("'socket'", "97", COMPARE("0", "LE", "10")) "]}",
           NULL },
         { "equal and not equal",
-          ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "EQ", "1")) "," DENY("'socket'", "97", COMPARE("0", "NE", "1")) "]}",
+          ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "EQ", "1")) ","
+              DENY("'socket'", "97", COMPARE("0", "NE", "1")) "]}",
           NULL },
         { "not equal to two values",
-          ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "NE", "1")) "," DENY("'socket'", "97", COMPARE("0", "NE", "2")) "]}",
+          ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "NE", "1")) ","
+              DENY("'socket'", "97", COMPARE("0", "NE", "2")) "]}",
           BOTH_CAN_APPLY("socket") },
         { "conditions on different arguments",
-          ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "EQ", "2")) "," DENY("'socket'", "1", COMPARE("1", "EQ", "3")) "]}",
+          ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "EQ", "2")) ","
+              DENY("'socket'", "1", COMPARE("1", "EQ", "3")) "]}",
           BOTH_CAN_APPLY("socket") },
         { "two numbers for one error", ENOSYS_BY_DEFAULT DENY("'read'", "1", "") "," DENY("'read'", "13", "") "]}",
           BOTH_CAN_APPLY("read") },
@@ -161,7 +174,8 @@ static void test_rules_that_contradict_each_other_are_refused(void **state)
         { "an unknown call in an allow-list is left out", ENOSYS_BY_DEFAULT ALLOW("'no_such_call'", "") "]}", NULL },
         { "an unknown call in a deny-list would be let through", ALLOW_BY_DEFAULT DENY("'no_such_call'", "1", "") "]}",
           "profile: seccomp rule 0: call 'no_such_call' is unknown here, and the default would allow it" },
-        { "a call of another architecture in a deny-list", ALLOW_BY_DEFAULT DENY("'s390_pci_mmio_read'", "1", "") "]}", NULL },
+        { "a call of another architecture in a deny-list",
+          ALLOW_BY_DEFAULT DENY("'s390_pci_mmio_read'", "1", "") "]}", NULL },
     };
 
     (void)state;
@@ -415,8 +429,9 @@ static void compare_with_program(const char *name, const struct seccomp_rules *r
             want = evaluate(rules, &about, args);
             got = interpret(&program, &data);
             if (want != got)
-                fail_msg("%s: call %d(%#" PRIx64 ", %#" PRIx64 ", %#" PRIx64 ", %#" PRIx64 "): wanted %#x, got %#x", name,
-                         data.nr, args[0], args[1], args[2], args[3], want, got);
+                fail_msg("%s: call %d(%#" PRIx64 ", %#" PRIx64 ", %#" PRIx64 ", %#" PRIx64
+                         "): wanted %#x, got %#x",
+                         name, data.nr, args[0], args[1], args[2], args[3], want, got);
         }
     }
     hutch_seccomp_program_done(&program);
@@ -444,16 +459,21 @@ static void test_program_answers_as_small_rule_sets_say(void **state)
         "{'defaultAction':'SCMP_ACT_KILL','syscalls':[" ALLOW("'read'", "") "]}",
         /* a rule that says what the default says anyway */
         ENOSYS_BY_DEFAULT DENY("'read'", "38", "") ",{'names':['write'],'action':'SCMP_ACT_LOG'}]}",
-        ALLOW_BY_DEFAULT DENY("'fchmod','fchmodat'", "1", MASKED("1", "2048", "2048")) "," DENY("'socket'", "97", COMPARE("0", "NE", "1"))
+        ALLOW_BY_DEFAULT DENY("'fchmod','fchmodat'", "1", MASKED("1", "2048", "2048")) ","
+            DENY("'socket'", "97", COMPARE("0", "NE", "1"))
             ",{'names':['reboot'],'action':'SCMP_ACT_KILL_PROCESS'}]}",
         /* every comparison, with both halves of 64 bits: 4294967301 is 0x100000005 */
-        ENOSYS_BY_DEFAULT ALLOW("'read'", COMPARE("2", "LT", "4294967301")) "," ALLOW("'write'", COMPARE("2", "LE", "4294967301")) ","
-            ALLOW("'lseek'", COMPARE("1", "GE", "4294967301")) "," ALLOW("'close'", COMPARE("0", "GT", "4294967301")) ","
+        ENOSYS_BY_DEFAULT ALLOW("'read'", COMPARE("2", "LT", "4294967301")) ","
+            ALLOW("'write'", COMPARE("2", "LE", "4294967301")) ","
+            ALLOW("'lseek'", COMPARE("1", "GE", "4294967301")) ","
+            ALLOW("'close'", COMPARE("0", "GT", "4294967301")) ","
             ALLOW("'mmap'", COMPARE("0", "NE", "4294967301")) "," ALLOW("'brk'", COMPARE("0", "EQ", "4294967301")) ","
             ALLOW("'dup'", MASKED("0", "1095216660735", "73014444066")) "]}", /* 0xff000000ff, 0x1100000022 */
         /* several arguments, several rules */
-        ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "EQ", "2") "," MASKED("1", "15", "1") "," COMPARE("2", "LE", "6")) ","
-            ALLOW("'socket'", COMPARE("0", "EQ", "1")) "," DENY("'socket'", "1", COMPARE("0", "EQ", "2") "," MASKED("1", "15", "3")) "]}",
+        ENOSYS_BY_DEFAULT ALLOW("'socket'", COMPARE("0", "EQ", "2") "," MASKED("1", "15", "1") ","
+            COMPARE("2", "LE", "6")) ","
+            ALLOW("'socket'", COMPARE("0", "EQ", "1")) "," DENY("'socket'", "1", COMPARE("0", "EQ", "2") ","
+            MASKED("1", "15", "3")) "]}",
     };
 
     (void)state;
@@ -468,7 +488,8 @@ static void test_program_answers_as_small_rule_sets_say(void **state)
     }
 }
 
-/* Withheld calls answer ENOSYS: one that is allowed, one that is refused otherwise, one that only the default lets through. */
+/* Withheld calls answer ENOSYS: one that is allowed, one that is refused otherwise, one that only the default lets
+ * through. */
 static void test_withheld_calls(void **state)
 {
     static const char *const withheld[] = { "memfd_create", "memfd_secret", "shmget", "no_such_call", NULL };
@@ -500,7 +521,8 @@ static void test_withheld_calls(void **state)
     }
 }
 
-/* Granted calls are allowed: one that is refused, one that a condition would allow, one that only the default refuses. */
+/* Granted calls are allowed: one that is refused, one that a condition would allow, one that only the default
+ * refuses. */
 static void test_granted_calls(void **state)
 {
     static const char *const granted[] = { "setns", "prctl", "clone3", "no_such_call", NULL };
@@ -510,7 +532,8 @@ static void test_granted_calls(void **state)
     struct hutch_err err;
 
     (void)state;
-    assert_int_equal(read_rules(ENOSYS_BY_DEFAULT DENY("'setns'", "1", "") "," ALLOW("'prctl'", COMPARE("0", "EQ", "4")) "]}", &rules,
+    assert_int_equal(read_rules(ENOSYS_BY_DEFAULT DENY("'setns'", "1", "") ","
+        ALLOW("'prctl'", COMPARE("0", "EQ", "4")) "]}", &rules,
                                 &err), 0);
     rules.granted = granted;
     if (hutch_seccomp_compile(&rules, &program, &err) < 0)
@@ -766,7 +789,7 @@ static void test_kernel_default(void **state)
         { "ioctl SIOCGIFCONF", SYS_ioctl, { 99, 0x8912, P(buffer) }, EBADF },
         { "ioctl FICLONE", SYS_ioctl, { 99, 0x40049409, 0 }, EBADF },
         { "ioctl TIOCSTI", SYS_ioctl, { 99, 0x5412, P(buffer) }, EPERM },
-        { "ioctl TIOCSTI, rubbish above", SYS_ioctl, { 99, HIGH | 0x5412, P(buffer) }, EPERM }, /* CVE-2023-1523 and kin */
+        { "ioctl TIOCSTI, rubbish above", SYS_ioctl, { 99, HIGH | 0x5412, P(buffer) }, EPERM }, /* CVE-2023-1523 */
         { "ioctl TIOCSCTTY", SYS_ioctl, { 99, 0x540e, 0 }, EBADF },
         { "ioctl TIOCSCTTY, by force", SYS_ioctl, { 99, 0x540e, 1 }, ENOSYS },
         { "ioctl TIOCGPTN", SYS_ioctl, { 99, 0x80045430, P(buffer) }, EBADF },
@@ -838,8 +861,8 @@ static void test_kernel_strict(void **state)
     expect_calls("seccomp-strict.json", calls, ARRAY_SIZE(calls));
 }
 
-/* Every call that a profile refuses without a condition, made for real: with null arguments, so that a hole in the filter
- * would do no harm. */
+/* Every call that a profile refuses without a condition, made for real: with null arguments, so that a hole in the
+ * filter would do no harm. */
 static void test_kernel_refuses_what_the_profiles_refuse(void **state)
 {
     static const char *const names[] = { "seccomp-default.json", "seccomp-strict.json" };
@@ -933,7 +956,8 @@ static void test_load_without_no_new_privs_says_why(void **state)
     if (pid == 0) {
         struct hutch_err err;
 
-        _exit(hutch_seccomp_load(&program, &err) < 0 && err.errnum == EACCES && strstr(err.msg, "no_new_privs is not set") ? 0 : 1);
+        _exit(hutch_seccomp_load(&program, &err) < 0 && err.errnum == EACCES &&
+              strstr(err.msg, "no_new_privs is not set") ? 0 : 1);
     }
     hutch_seccomp_program_done(&program);
     assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -1,5 +1,5 @@
-/* test_seccomp_shrink.c - a shorter program answers as the longer one did. That real policies' programs answer as their rules say is
- * test_seccomp.c's part, which sees them shortened; here are programs of every shape, made by chance. */
+/* test_seccomp_shrink.c - a shorter program answers as the longer one did. That real policies' programs answer as their
+ * rules say is test_seccomp.c's part, which sees them shortened; here are programs of every shape, made by chance. */
 #include "sandbox/seccomp.h"
 #include "sandbox/seccomp_shrink.h"
 
@@ -88,8 +88,8 @@ static struct seccomp_program copy_of(const struct sock_filter *insns, size_t n)
 }
 
 /* Calls and arguments around whatever @program compares with. */
-static void compare_answers(const struct seccomp_program *program, const struct seccomp_program *shorter, unsigned times,
-                            uint32_t *state)
+static void compare_answers(const struct seccomp_program *program, const struct seccomp_program *shorter,
+                            unsigned times, uint32_t *state)
 {
     for (unsigned i = 0; i < times; i++) {
         static const uint32_t archs[] = { NATIVE, NATIVE, NATIVE, AUDIT_ARCH_I386, 0 };
@@ -110,10 +110,12 @@ static void compare_answers(const struct seccomp_program *program, const struct 
     }
 }
 
-/* Any instructions at all behind what every filter begins with, with jumps that stay inside and an answer at the end. */
+/* Any instructions at all behind what every filter begins with, with jumps that stay inside and an answer at the
+ * end. */
 static size_t make_program(struct sock_filter *insns, size_t n, bool is_orderly, uint32_t *state)
 {
-    static const uint32_t answers[] = { SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO | 1, SECCOMP_RET_ERRNO | 38, SECCOMP_RET_KILL_PROCESS };
+    static const uint32_t answers[] = { SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO | 1, SECCOMP_RET_ERRNO | 38,
+                                        SECCOMP_RET_KILL_PROCESS };
     static const uint16_t tests[] = { BPF_JEQ, BPF_JEQ, BPF_JGT, BPF_JGE, BPF_JSET };
     size_t i = 0;
 
@@ -138,8 +140,8 @@ static size_t make_program(struct sock_filter *insns, size_t n, bool is_orderly,
             insns[i] = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, next_random(state, reach));
         else
             insns[i] = (struct sock_filter)BPF_JUMP(
-                (uint16_t)(BPF_JMP | BPF_K | tests[next_random(state, is_orderly ? 4 : LENGTH(tests))]), some_constant(state),
-                (uint8_t)next_random(state, reach), (uint8_t)next_random(state, reach));
+                (uint16_t)(BPF_JMP | BPF_K | tests[next_random(state, is_orderly ? 4 : LENGTH(tests))]),
+                some_constant(state), (uint8_t)next_random(state, reach), (uint8_t)next_random(state, reach));
     }
     for (size_t j = 0; j < LENGTH(answers); j++, i++)
         insns[i] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, answers[j]);
@@ -166,7 +168,8 @@ static void test_chance(void **state)
         fail_msg("%u of %u programs were shortened", shortened, tried);
 }
 
-/* Up to so many stretches and tests that jumps reach further than a conditional one can, and every length before that. */
+/* Up to so many stretches and tests that jumps reach further than a conditional one can, and every length before
+ * that. */
 static void test_far_jumps(void **state)
 {
     struct sock_filter insns[4000];
@@ -233,7 +236,8 @@ static void test_foresight(void **state)
                     struct seccomp_data data = { .arch = NATIVE, .nr = 1, .args = { numbers[i] } };
 
                     if (interpret(&old, &data) != interpret(&new, &data))
-                        fail_msg("test %#x of %#x & %#x with %#x", tests[test], numbers[i], numbers[mask], numbers[value]);
+                        fail_msg("test %#x of %#x & %#x with %#x", tests[test], numbers[i], numbers[mask],
+                                 numbers[value]);
                 }
                 hutch_seccomp_program_done(&new);
             }

@@ -172,7 +172,8 @@ static void test_idmap(void **state)
     (void)state;
     assert_int_equal(hutch_userns_plan(&plan, &err), 0);
     if (!plan.is_mapped_away) {
-        assert_int_equal(hutch_userns_open_idmap(12345, 54321, &plan, &fd, &err), -1); /* not an ordinary user's to give */
+        assert_int_equal(hutch_userns_open_idmap(12345, 54321, &plan, &fd, &err), -1); /* not an ordinary user's to
+                                                                                        * give */
         assert_int_equal(fd, -1);
         assert_int_equal(err.errnum, EPERM);
     } else {
