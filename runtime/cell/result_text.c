@@ -1,6 +1,6 @@
 #include "runtime/cell/result_text.h"
 
-#include "runtime/cell/image.h"
+#include "runtime/text/nbimage.h"
 #include "runtime/cell/model_text.h"
 #include "runtime/cell/result_json.h"
 #include "runtime/data/changes.h"
@@ -93,11 +93,11 @@ static void add_bundle(struct text_buffer *to, const cJSON *data)
 
 static void add_image(struct text_buffer *to, const char *mime, const char *image, unsigned n)
 {
-    char name[CELL_IMAGE_NAME_SIZE], sides[CELL_IMAGE_SIDES_SIZE], size[40];
+    char name[NBIMAGE_NAME_SIZE], sides[NBIMAGE_SIDES_SIZE], size[40];
     size_t len = strlen(image);
 
-    hutch_cell_image_name(name, n, mime);
-    hutch_cell_image_sides(sides, mime, image);
+    hutch_nbimage_name(name, n, mime);
+    hutch_nbimage_sides(sides, mime, image);
     format_size(size, strcmp(mime, "image/svg+xml") == 0 ? len : len / 4 * 3);
     hutch_text_addf(to, "[image: %s, %s%s]", name, sides, size);
 }
@@ -106,7 +106,7 @@ static void add_image(struct text_buffer *to, const char *mime, const char *imag
 static void add_output(struct text_buffer *to, const cJSON *output, int count, unsigned *n_images, uint64_t budget)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(output, "data");
-    const char *image, *mime = hutch_cell_image(output, &image);
+    const char *image, *mime = hutch_nbimage_find(output, &image);
     struct text_buffer text = TEXT_BUFFER_INIT;
 
     if (is_of_type(output, "stream")) {

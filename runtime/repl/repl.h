@@ -8,7 +8,7 @@
 #define HUTCH_REPL_REPL_H
 
 #include "runtime/term/show.h"
-#include "runtime/cell/image.h"
+#include "runtime/text/nbimage.h"
 #include "sandbox/err.h"
 #include "runtime/hutch.h"
 #include "runtime/repl/counts.h"

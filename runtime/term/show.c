@@ -1,7 +1,7 @@
 #include "runtime/term/show.h"
 
 #include "runtime/text/base64.h"
-#include "runtime/cell/image.h"
+#include "runtime/text/nbimage.h"
 #include "sandbox/fd.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/term/png.h"
@@ -147,14 +147,14 @@ bool hutch_cell_show_is_behind(const struct cell_show *show)
 /* --- images ----------------------------------------------------------------------------------------------------- */
 
 /* Under the first number from @n_images on whose name is not taken. */
-static int open_image(struct cell_show *show, const char *mime, char name[CELL_IMAGE_NAME_SIZE], struct hutch_err *err)
+static int open_image(struct cell_show *show, const char *mime, char name[NBIMAGE_NAME_SIZE], struct hutch_err *err)
 {
     int fd = -1;
 
     err->errnum = EEXIST;
     for (unsigned last = show->n_images + MAX_NAMES; fd < 0 && err->errnum == EEXIST && show->n_images < last;
          show->n_images++) {
-        hutch_cell_image_name(name, show->n_images + 1, mime);
+        hutch_nbimage_name(name, show->n_images + 1, mime);
         fd = show->open_image(show->user, name, err);
     }
     return fd;
@@ -208,7 +208,7 @@ static void show_image(struct cell_show *show, const char *mime, const char *dat
     bool is_text = strcmp(mime, "image/svg+xml") == 0;
     auto_free unsigned char *bytes = NULL;
     size_t len = strlen(data);
-    char name[CELL_IMAGE_NAME_SIZE];
+    char name[NBIMAGE_NAME_SIZE];
     struct hutch_err err = { 0 };
     auto_fd fd = -1;
 
@@ -341,7 +341,7 @@ void hutch_cell_show_json(struct cell_show *show, const cJSON *output)
     }
     if (!cJSON_IsObject(data))
         return;
-    mime = show->open_image ? hutch_cell_image(output, &image) : NULL;
+    mime = show->open_image ? hutch_nbimage_find(output, &image) : NULL;
     /* A figure's text is "<Figure size 640x480 with 1 Axes>"; that of a value says more than its image. */
     if (!show->only_images && (!mime || (type && strcmp(type, "execute_result") == 0)))
         show_bundle(show, data, get_int(output, "execution_count"));

@@ -1,7 +1,7 @@
 /* test_cell_text.c - the result of a cell as JSON, and as text for a language model. */
 #include "runtime/text/ansi.h"
 #include "runtime/cell/result_json.h"
-#include "runtime/cell/image.h"
+#include "runtime/text/nbimage.h"
 #include "runtime/cell/model_text.h"
 #include "runtime/cell/result_text.h"
 #include "runtime/data/changes.h"

@@ -1,4 +1,4 @@
-#include "runtime/cell/image.h"
+#include "runtime/text/nbimage.h"
 
 #include "runtime/text/base64.h"
 #include "sandbox/fd.h"
@@ -12,7 +12,7 @@ static const struct { const char *mime, *ending; } images[] = {
     { "image/webp", "webp" }, { "image/svg+xml", "svg" },
 };
 
-const char *hutch_cell_image(const struct cJSON *output, const char **ret_data)
+const char *hutch_nbimage_find(const struct cJSON *output, const char **ret_data)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(output, "data");
 
@@ -27,17 +27,17 @@ const char *hutch_cell_image(const struct cJSON *output, const char **ret_data)
     return NULL;
 }
 
-void hutch_cell_image_name(char name[CELL_IMAGE_NAME_SIZE], unsigned n, const char *mime)
+void hutch_nbimage_name(char name[NBIMAGE_NAME_SIZE], unsigned n, const char *mime)
 {
     const char *ending = "image";
 
     for (size_t i = 0; i < ARRAY_SIZE(images); i++)
         if (strcmp(mime, images[i].mime) == 0)
             ending = images[i].ending;
-    snprintf(name, CELL_IMAGE_NAME_SIZE, "figure-%u.%s", n, ending);
+    snprintf(name, NBIMAGE_NAME_SIZE, "figure-%u.%s", n, ending);
 }
 
-void hutch_cell_image_sides(char buf[CELL_IMAGE_SIDES_SIZE], const char *mime, const char *base64)
+void hutch_nbimage_sides(char buf[NBIMAGE_SIDES_SIZE], const char *mime, const char *base64)
 {
     size_t len = 0;
     auto_free unsigned char *head = NULL;
@@ -49,7 +49,7 @@ void hutch_cell_image_sides(char buf[CELL_IMAGE_SIDES_SIZE], const char *mime, c
     head = hutch_base64_decode(base64, 32, &len);
     if (head == NULL || len < 24 || memcmp(head, "\x89PNG\r\n\x1a\n", 8) != 0)
         return;
-    snprintf(buf, CELL_IMAGE_SIDES_SIZE, "%ux%u, ",
+    snprintf(buf, NBIMAGE_SIDES_SIZE, "%ux%u, ",
              (unsigned)head[16] << 24 | (unsigned)head[17] << 16 | (unsigned)head[18] << 8 | head[19],
              (unsigned)head[20] << 24 | (unsigned)head[21] << 16 | (unsigned)head[22] << 8 | head[23]);
 }
