@@ -152,7 +152,7 @@ int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id)
     struct session *s = find_session(engine, id);
     struct order *order = s ? hutch_session_at_work(s) : NULL;
 
-    if (!order || order->kind != ORDER_CELL || s->execution.is_done)
+    if (!order || order->kind != ORDER_CELL || s->cell.execution.is_done)
         return 0;
     hutch_session_send_interrupt(s);
     return 1;
@@ -245,7 +245,7 @@ static struct session *find_files(struct hutch_engine *engine, uint64_t id, stru
         no_session(error, id);
         return NULL;
     }
-    if (s->data_dirfd >= 0)
+    if (s->data.dirfd >= 0)
         return s;
     hutch_err_set(&err, 0, "the session %" PRIu64 " is not ready: its files are there when a cell has begun", id);
     hutch_engine_tell(error, &err, EAGAIN);
@@ -261,7 +261,7 @@ char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch
 
     if (!s)
         return NULL;
-    if (hutch_files_list(s->data_dirfd, &bounds, &json, &err) < 0) {
+    if (hutch_files_list(s->data.dirfd, &bounds, &json, &err) < 0) {
         hutch_engine_tell(error, &err, 0);
         return NULL;
     }
@@ -277,9 +277,9 @@ int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char
 
     if (!s)
         return -1;
-    if (hutch_files_open(s->data_dirfd, name, flags, &fd, &err) < 0)
+    if (hutch_files_open(s->data.dirfd, name, flags, &fd, &err) < 0)
         return hutch_engine_tell(error, &err, 0);
-    s->has_foreign_files = s->has_foreign_files || flags != O_RDONLY;
+    s->data.has_foreign = s->data.has_foreign || flags != O_RDONLY;
     return fd;
 }
 
@@ -290,8 +290,8 @@ int hutch_session_delete_file(struct hutch_engine *engine, uint64_t id, const ch
 
     if (!s)
         return -1;
-    if (hutch_files_delete(s->data_dirfd, name, &err) < 0)
+    if (hutch_files_delete(s->data.dirfd, name, &err) < 0)
         return hutch_engine_tell(error, &err, 0);
-    s->has_foreign_files = true;
+    s->data.has_foreign = true;
     return 0;
 }

@@ -234,17 +234,17 @@ static void send_files_order(struct session *s)
     struct disk_reply reply = { .id = r->id };
     int store = s->sessions->core->data_root_fd, rc = -1;
 
-    if (hutch_helper_order_files(s->sessions->helper, r, s->data_dirfd))
+    if (hutch_helper_order_files(s->sessions->helper, r, s->data.dirfd))
         return;
     switch (r->what) {
     case DISK_TAKE:
-        rc = hutch_snapshot_take(s->data_dirfd, store, r->name, &r->bounds, &reply.report, &reply.err);
+        rc = hutch_snapshot_take(s->data.dirfd, store, r->name, &r->bounds, &reply.report, &reply.err);
         break;
     case DISK_RESTORE:
-        rc = hutch_snapshot_restore(s->data_dirfd, store, r->name, &r->bounds, &reply.report, &reply.err);
+        rc = hutch_snapshot_restore(s->data.dirfd, store, r->name, &r->bounds, &reply.report, &reply.err);
         break;
     case DISK_SWITCH:
-        rc = hutch_snapshot_switch(s->data_dirfd, store, r->name, r->keep, &reply.report, &reply.err);
+        rc = hutch_snapshot_switch(s->data.dirfd, store, r->name, r->keep, &reply.report, &reply.err);
         break;
     }
     reply.has_failed = rc < 0;
@@ -310,7 +310,7 @@ static bool has_changed(struct session *s)
     uint64_t before = s->checkpoints.states_mark;
 
     s->checkpoints.states_mark = slot->sb.wants_samples ? slot->supervisor->n_samples : hutch_cgroup_read_cpu(&slot->sb.cgroup);
-    return !s->is_resting || s->checkpoints.states_mark != before;
+    return !s->is_idle || s->checkpoints.states_mark != before;
 }
 
 /* The one whose turn it is among those that may be in somebody's reach; NULL: there is none. */
@@ -424,7 +424,7 @@ static void finish_change(struct session *s)
         forget(s, s->checkpoints.chosen); /* its files are no state any more */
         s->checkpoints.branch = id;
     }
-    s->has_foreign_files = true;
+    s->data.has_foreign = true;
     answer(s, NULL, id, bytes);
 }
 
@@ -442,7 +442,7 @@ static int after_spawn(struct session *s, struct hutch_err *err)
 
     if (TAILQ_FIRST(&s->orders)->kind == ORDER_ROLLBACK)
         return order_files(s, DISK_RESTORE, s->checkpoints.chosen, NULL, err);
-    if (hutch_collect_usage(s->data_dirfd, &bounds, &s->checkpoints.kept_bytes, &entries, err) < 0)
+    if (hutch_collect_usage(s->data.dirfd, &bounds, &s->checkpoints.kept_bytes, &entries, err) < 0)
         return -1;
     return order_files(s, DISK_SWITCH, s->checkpoints.chosen, s->checkpoints.made, err);
 }

@@ -2,10 +2,10 @@
 #ifndef HUTCH_SESSION_SESSION_H
 #define HUTCH_SESSION_SESSION_H
 
-#include "runtime/data/changes.h"
 #include "runtime/engine/run.h"
 #include "runtime/hutch.h"
 #include "runtime/session/checkpoint.h"
+#include "runtime/session/data.h"
 #include "runtime/session/execution.h"
 #include "runtime/session/interpreter.h"
 
@@ -26,8 +26,8 @@ struct sessions {
     unsigned n, max;       /* the most is set by the owner, as max_seating */
     unsigned n_seeking;    /* want a sandbox */
     unsigned n_seating, max_seating; /* get one */
-    unsigned n_resting;    /* have had no cell for a while */
-    int rest_ms;           /* from one check of such a one to the next */
+    unsigned n_idle;    /* have had no cell for a while */
+    int idle_check_ms;           /* from one check of such a one to the next */
     bool has_work;         /* for hutch_sessions_work() */
 };
 
@@ -58,6 +58,17 @@ enum session_state {
 
 enum stop_reason { STOP_NOT, STOP_TIMEOUT, STOP_CPU_TIME, STOP_OUTPUT };
 
+/* The cell that runs. */
+struct session_cell {
+    struct execution execution;
+    double stop_at, check_at;  /* deadlines; 0: not set */
+    enum stop_reason stop;
+    bool was_interrupted, wants_interrupt, is_asking;
+    uint64_t told_bytes;       /* to on_output, also of what was cleared away since */
+    uint64_t cpu_user_us, cpu_system_us; /* at its begin; UINT64_MAX: not known */
+    uint64_t sampled_cpu_ms;
+};
+
 struct session {
     TAILQ_ENTRY(session) link;
     struct sessions *sessions;
@@ -72,7 +83,7 @@ struct session {
     uint64_t output_bytes, wall_ms, cpu_ms; /* the most of a cell; 0: no limit */
     double idle_ms, lifetime_ms;
     double t_opened, t_used;
-    bool keep_data, is_closing, is_restarting, is_resting;
+    bool keep_data, is_closing, is_restarting, is_idle;
     bool has_variables;        /* a cell has run since its interpreter began */
     bool is_deaf;              /* its interpreter closed its socket */
     unsigned false_starts;     /* interpreters in a row that were ended before they were ready */
@@ -82,20 +93,10 @@ struct session {
     char why[512];             /* is_closing: the last word. SESSION_LOST: how its interpreter ended, "" when there was none */
     bool is_fresh;             /* the next cell finds no variables, though there were some */
 
-    int data_dirfd;            /* owned; -1 before the first sandbox */
-    char data_name[32];        /* below the data root; "" for a directory of the caller's */
-    struct file_list seen;     /* the files there at the end of the last cell */
-    bool has_foreign_files;    /* the caller has changed them since */
-
-    /* The cell that runs. */
-    struct execution execution;
-    double stop_at, kill_at, check_at; /* deadlines; 0: not set */
-    enum stop_reason stop;
-    bool was_interrupted, wants_interrupt, is_asking;
-    uint64_t told_bytes;       /* to on_output, also of what was cleared away since */
-    uint64_t cpu_user_us, cpu_system_us; /* at its begin; UINT64_MAX: not known */
-    uint64_t sampled_cpu_ms;
-
+    double kill_at;            /* the interpreter, which does not do what it should; 0: not set */
+    double settle_at;          /* the next cell can be told from the last by the times of files; 0: not set */
+    struct session_data data;
+    struct session_cell cell;
     struct checkpoints checkpoints;
 };
 

@@ -1,0 +1,99 @@
+#include "runtime/session/data.h"
+
+#include "runtime/data/changes.h"
+#include "sandbox/fd.h"
+#include "sandbox/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int hutch_session_data_take(struct session_data *data, struct engine_run *run, struct hutch_err *err)
+{
+    struct slot *slot = run->slot;
+
+    if (data->dirfd >= 0)
+        return 0;
+    data->dirfd = fcntl(slot->data_dirfd, F_DUPFD_CLOEXEC, 3);
+    if (data->dirfd < 0)
+        return hutch_err_set(err, errno, "hold the files of a session");
+    if (run->data_dir) {
+        data->seen = run->before;
+        run->before = (struct file_list)FILE_LIST_INIT;
+        return 0;
+    }
+    if (asprintf(&run->data_dir, "%s/%s", run->runs->core->data_root, slot->data_name) < 0) {
+        run->data_dir = NULL;
+        return hutch_err_set(err, ENOMEM, "hold the files of a session");
+    }
+    memcpy(data->name, slot->data_name, sizeof(data->name));
+    slot->data_name[0] = '\0';
+    return 0;
+}
+
+void hutch_session_data_step(struct session_data *data, struct file_changes *ret)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct hutch_err err;
+
+    *ret = (struct file_changes)FILE_CHANGES_INIT;
+    if (hutch_collect_step(data->dirfd, &data->seen, &bounds, ret, &err) == 0)
+        return;
+    hutch_log_debug("engine: %s", err.msg);
+    ret->truncated = true;
+}
+
+void hutch_session_data_forget_changes(struct session_data *data)
+{
+    struct file_changes changes;
+
+    data->has_foreign = false;
+    hutch_session_data_step(data, &changes);
+    hutch_file_changes_done(&changes);
+}
+
+/* No directory is left that the caller cannot enter. */
+static void open_up(struct session_data *data)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct file_changes changes = FILE_CHANGES_INIT;
+    struct hutch_err err;
+
+    if (hutch_collect_changes(data->dirfd, &data->seen, &bounds, &changes, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg);
+    hutch_file_changes_done(&changes);
+}
+
+static bool is_empty(const struct session_data *data)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    uint64_t bytes, entries = 1;
+    struct hutch_err err;
+
+    bounds.usage_entries = 1;
+    return hutch_collect_usage(data->dirfd, &bounds, &bytes, &entries, &err) == 0 && entries == 0;
+}
+
+char *hutch_session_data_end(struct session_data *data, struct core *core, bool keeps)
+{
+    char id[STATE_ID_LEN + sizeof(data->name)], *directory = NULL;
+    struct hutch_err err;
+
+    if (data->dirfd < 0 || (data->name[0] && !keeps))
+        return NULL;
+    open_up(data);
+    if (!data->name[0] || is_empty(data))
+        return NULL;
+    snprintf(id, sizeof(id), "%.8s%s", core->state.id, data->name);
+    if (hutch_state_keep_directory(&core->state, core->data_root_fd, data->name, id, &directory, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg);
+    return directory;
+}
+
+void hutch_session_data_done(struct session_data *data)
+{
+    hutch_file_list_done(&data->seen);
+    hutch_fd_closep(&data->dirfd);
+}

@@ -1,0 +1,41 @@
+/* idle.c - how often the sandboxes of sessions are checked between their cells. */
+#include "runtime/session/session_priv.h"
+
+#define IDLE_MIN_MS 100  /* from one check of a idle sandbox to the next … */
+#define IDLE_MAX_MS 2000
+#define IDLE_CHECKS 2000 /* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
+
+static void set_pace(struct session *s)
+{
+    int ms = s->is_idle ? s->sessions->idle_check_ms : 0;
+
+    hutch_sandbox_order(&s->run->slot->sb, INIT_CHECK_INTERVAL, ms, -1);
+    hutch_supervisor_set_idle(s->run->slot->supervisor, ms);
+}
+
+/* The more rest, the less often each is looked at. */
+static void choose_pace(struct sessions *sessions)
+{
+    unsigned ms = sessions->n_idle * 1000 / IDLE_CHECKS;
+    struct session *s;
+
+    ms = ms < IDLE_MIN_MS ? IDLE_MIN_MS : ms > IDLE_MAX_MS ? IDLE_MAX_MS : ms;
+    if (sessions->idle_check_ms > 0 && (int)ms < sessions->idle_check_ms * 5 / 4 && (int)ms > sessions->idle_check_ms / 2)
+        return;
+    sessions->idle_check_ms = (int)ms;
+    TAILQ_FOREACH(s, &sessions->list, link)
+        if (s->is_idle && s->run->slot)
+            set_pace(s);
+}
+
+/* Init and the supervisor look closely while somebody's cell runs, and with a glance between cells. */
+void hutch_session_set_idle(struct session *s, bool is_idle)
+{
+    if (s->is_idle == is_idle)
+        return;
+    s->is_idle = is_idle;
+    s->sessions->n_idle += is_idle ? 1 : -1u;
+    choose_pace(s->sessions);
+    if (s->run->slot)
+        set_pace(s);
+}

@@ -1,0 +1,48 @@
+/* session_priv.h - what the files of a session share: session.c its life, orders.c its queue, cell.c the cell that it executes, idle.c how often
+ * it is checked between cells. */
+#ifndef HUTCH_SESSION_SESSION_PRIV_H
+#define HUTCH_SESSION_SESSION_PRIV_H
+
+#include "runtime/session/session.h"
+
+#define SESSION_IDLE_AFTER_MS 200 /* without a cell, its sandbox is checked less often */
+
+/* --- session.c --- */
+
+void hutch_session_set_state(struct session *session, enum session_state state);
+/* hutch_sessions_work() is to be called. */
+void hutch_session_ask_for_work(struct session *session);
+/* NULL without a sandbox. */
+struct supervisor *hutch_session_supervisor(struct session *session);
+
+/* --- orders.c --- */
+
+void hutch_order_take_out(struct session *session, struct order_list *list, struct order *order);
+/* A result of a cell that did not run, or whose interpreter died. */
+struct hutch_cell_result hutch_order_empty_result(const struct order *order, double now);
+/* Answers it without having done it, and frees it. */
+void hutch_order_refuse(struct session *session, struct order *order, enum hutch_verdict verdict, const char *why);
+void hutch_session_answer_doomed(struct session *session);
+
+/* --- cell.c --- */
+
+void hutch_session_start_cell(struct session *session, struct order *order);
+/* @cell NULL: what is at work is no cell, or is over. */
+void hutch_session_hear_cell(struct session *session, const struct hutch_cell *cell, const struct cell_event *event);
+/* Stops the cell when it has said too much. */
+void hutch_session_bound_output(struct session *session);
+/* Does what is due of its limits, and says when something is due next. */
+double hutch_session_check_cell(struct session *session, double now);
+/* It is done: delivers its result. */
+void hutch_session_finish_cell(struct session *session);
+/* The interpreter is dead: what was at work is answered, or waits for the next one. */
+void hutch_session_lose_order(struct session *session);
+/* Writes to session->why how an interpreter ended that was not asked to. */
+void hutch_session_describe_death(struct session *session);
+
+/* --- idle.c --- */
+
+/* Init and the supervisor check a sandbox closely while a cell runs, and now and then between cells. */
+void hutch_session_set_idle(struct session *session, bool is_idle);
+
+#endif
