@@ -1,5 +1,5 @@
-# Compiled by sitecustomize.py when a program ends with an uncaught exception; see runtime/lang/python_error.h for the record that it
-# writes. Prints exactly what Python prints: the interpreter's own code does it, and Tee listens.
+# Compiled by sitecustomize.py when a program ends with an uncaught exception; see runtime/lang/python_error.h for the
+# record that it writes. Prints exactly what Python prints: the interpreter's own code does it, and Tee listens.
 
 MAX_NAME, MAX_VALUE, MAX_TRACEBACK = 4 << 10, 64 << 10, 256 << 10
 CUT = "\n[... left out ...]\n"

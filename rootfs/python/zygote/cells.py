@@ -1,5 +1,6 @@
-# The interpreter of a session: executes cells on orders from its socket, and says there what happens (docs/cells.md). It runs as
-# IPython's kernel runs, in a task of an asyncio loop that is never left: tasks that a cell has started go on while it waits.
+# The interpreter of a session: executes cells on orders from its socket, and says there what happens (docs/cells.md).
+# It runs as IPython's kernel runs, in a task of an asyncio loop that is never left: tasks that a cell has started go on
+# while it waits.
 import _signal
 import builtins
 import functools
@@ -13,7 +14,8 @@ import park
 import shell
 import tracebacks
 
-# Below a cell ipykernel has more frames on the stack than there are here, and code that recurses without end sees how many.
+# Below a cell ipykernel has more frames on the stack than there are here, and code that recurses without end sees how
+# many.
 BELOW_LOOP, ABOVE_LOOP = 2, 1
 
 
@@ -70,7 +72,8 @@ class Interpreter:
         except park.NotCopied as problem:
             self.link.send_unnumbered({"is": "failed", "why": str(problem)})
         except Exception as problem:
-            self.link.send_unnumbered({"is": "failed", "why": "the interpreter cannot be copied: " + tracebacks.one_line(problem)})
+            why = "the interpreter cannot be copied: " + tracebacks.one_line(problem)
+            self.link.send_unnumbered({"is": "failed", "why": why})
 
     def renew(self):
         """In a copy of the process."""
@@ -152,7 +155,8 @@ class Interpreter:
             transformed, trouble = code, sys.exc_info()
         is_async = interactive.should_run_async(code, transformed_cell=transformed, preprocessing_exc_tuple=trouble)
         if not is_async or interactive.loop_runner is not self.parts.asyncio_runner:
-            return call_deeper(ABOVE_LOOP, functools.partial(interactive.run_cell, code, store_history=history, silent=silent))
+            run_cell = functools.partial(interactive.run_cell, code, store_history=history, silent=silent)
+            return call_deeper(ABOVE_LOOP, run_cell)
         loop, result = asyncio.get_running_loop(), None
         coroutine = interactive.run_cell_async(
             code, store_history=history, silent=silent, transformed_cell=transformed, preprocessing_exc_tuple=trouble
@@ -160,7 +164,8 @@ class Interpreter:
         cell = loop.create_task(coroutine, name=self.task_name)
 
         def interrupt(*_):
-            """Of a cell that waits, what it waits for is cancelled, as in ipykernel. One that is busy would not notice."""
+            """Of a cell that waits, what it waits for is cancelled, as in ipykernel. One that is busy would not
+            notice."""
             if asyncio.current_task(loop) is cell:
                 raise KeyboardInterrupt
             loop.call_soon_threadsafe(cell.cancel)
@@ -182,8 +187,8 @@ class Interpreter:
 
     def set_parent(self, order):
         header = {"msg_id": "%s_%s" % (self.parts.session.session, order.get("id")), "msg_type": "execute_request"}
-        parent = {"header": header, "msg_id": header["msg_id"], "msg_type": "execute_request", "metadata": {}, "parent_header": {}}
-        parent["content"] = {"code": order["code"]}
+        parent = {"header": header, "msg_id": header["msg_id"], "msg_type": "execute_request", "metadata": {}}
+        parent.update(parent_header={}, content={"code": order["code"]})
         self.parts.kernel.set_parent([], parent)
         self.parts.shell.set_parent(parent)
 
@@ -244,7 +249,7 @@ def run_loop(interpreter):
             return end.args[0]
         except (SystemExit, KeyboardInterrupt, RuntimeError):
             interpreter.leave_if_forked()
-            if serving.done():  # else a task of the program's has ended like this or stopped the loop, which is not our end
+            if serving.done():  # else a task of the program's has ended like this or stopped the loop
                 raise
 
 
@@ -256,7 +261,8 @@ def main(job):
         start = channel.decode(job)
         shell.make(link)
     except ImportError as error:
-        link.send_unnumbered({"is": "failed", "why": "this image cannot execute cells, as Python finds no ipykernel in it: %s" % error})
+        why = "this image cannot execute cells, as Python finds no ipykernel in it: %s" % error
+        link.send_unnumbered({"is": "failed", "why": why})
         return 1
     interpreter.link = link = shell.made.link
     link.open(start["token"])

@@ -1,4 +1,5 @@
-# The interpreter's side of its socket: frames out, orders in (docs/cells.md). What writes is C (rootfs/helper/channel.c).
+# The interpreter's side of its socket: frames out, orders in (docs/cells.md). What writes is C
+# (rootfs/helper/channel.c).
 import os
 import sys
 
@@ -73,7 +74,8 @@ class Channel:
     # --- in ---
 
     def receive(self):
-        """The next order and the descriptors that came with it. Blocks; signals may interrupt it between two orders only."""
+        """The next order and the descriptors that came with it. Blocks; signals may interrupt it between two orders
+        only."""
         head, fds = self.receive_some(4)
         while len(head) < 4:
             more, more_fds = self.receive_some(4 - len(head))

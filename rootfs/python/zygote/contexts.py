@@ -1,12 +1,12 @@
-# Contexts: several separate sets of variables in one interpreter. Each has its own __main__, inputs and outputs, and count; only
-# one is in place at a time.
+# Contexts: several separate sets of variables in one interpreter. Each has its own __main__, inputs and outputs, and
+# count; only one is in place at a time.
 import sys
 
 MAIN = "main"
 MAX = 16  # with "main"
 IN_SHELL = ("user_module", "user_ns", "user_ns_hidden", "ns_table", "execution_count")
-IN_HISTORY = ("input_hist_parsed", "input_hist_raw", "output_hist", "output_hist_reprs", "dir_hist", "session_number", "_i", "_ii",
-              "_iii", "_i00")  # fmt: skip
+IN_HISTORY = ("input_hist_parsed", "input_hist_raw", "output_hist", "output_hist_reprs", "dir_hist", "session_number",
+              "_i", "_ii", "_iii", "_i00")  # fmt: skip
 IN_HOOK = ("_", "__", "___")
 
 

@@ -1,25 +1,27 @@
-# The only figure of a cell, drawn as often as it needs. When a cell has ended, pyplot draws its figures into nothing; then the inline
-# backend draws each again, as printing it begins with that, and a third time, for the image. For what most plots consist of, the
-# third alone comes to the same bytes.
+# The only figure of a cell, drawn as often as it needs. When a cell has ended, pyplot draws its figures into nothing;
+# then the inline backend draws each again, as printing it begins with that, and a third time, for the image. For what
+# most plots consist of, the third alone comes to the same bytes.
 #
-# That way is tried first, with its messages held back. If it comes to a warning, a message, or an exception, its result is dropped
-# and the figure takes the long way, which tells the same in the usual order and from the usual places.
+# That way is tried first, with its messages held back. If it comes to a warning, a message, or an exception, its result
+# is dropped and the figure takes the long way, which tells the same in the usual order and from the usual places.
 import sys
 
 __name__ = "matplotlib"  # what its warnings look for is the first frame that is not its own
 
 BACKEND = "matplotlib_inline.backend_inline"
-PLAIN = {"AxesSubplot", "Axes", "FancyBboxPatch", "Legend", "Line2D", "LineCollection", "PathCollection", "PolyCollection", "Polygon",
-         "Rectangle", "Spine", "Text", "XAxis", "YAxis"}  # fmt: skip
+PLAIN = {"AxesSubplot", "Axes", "FancyBboxPatch", "Legend", "Line2D", "LineCollection", "PathCollection",
+         "PolyCollection", "Polygon", "Rectangle", "Spine", "Text", "XAxis", "YAxis"}  # fmt: skip
 to_come = []
 
 
 def is_to_come(shell, figure):
-    """Whether it is certain to be printed at the end of this cell, as the inline backend prints, with no difference to be seen."""
+    """Whether it is certain to be printed at the end of this cell, as the inline backend prints, with no difference to
+    be seen."""
     from matplotlib.figure import Figure
     from matplotlib_inline.config import InlineBackend
 
-    inline, config, png = sys.modules.get(BACKEND), InlineBackend.instance(), shell.display_formatter.formatters["image/png"]
+    inline, config = sys.modules.get(BACKEND), InlineBackend.instance()
+    png = shell.display_formatter.formatters["image/png"]
     return (
         inline is not None
         and inline.show._draw_called
@@ -49,7 +51,8 @@ def artists_of(figure):
 def is_deaf(figure):
     """Whether no code but matplotlib's is called when it is drawn."""
     axes = [axis for each in figure.axes for axis in (each.xaxis, each.yaxis)]
-    helpers = [helper for axis in axes for ticks in (axis.major, axis.minor) for helper in (ticks.locator, ticks.formatter)]
+    all_ticks = [ticks for axis in axes for ticks in (axis.major, axis.minor)]
+    helpers = [helper for ticks in all_ticks for helper in (ticks.locator, ticks.formatter)]
     return all(map(is_of_matplotlib, helpers + artists_of(figure)))
 
 

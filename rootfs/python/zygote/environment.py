@@ -1,10 +1,10 @@
-# The environment of a program: the variables themselves, and those things that an interpreter reads from them when it starts. A
-# job usually has the environment of the zygote; change() is for those that have not.
+# The environment of a program: the variables themselves, and those things that an interpreter reads from them when it
+# starts. A job usually has the environment of the zygote; change() is for those that have not.
 #
-# Honoured: PYTHONUNBUFFERED, PYTHONIOENCODING, PYTHONWARNINGS, PYTHONPATH, PYTHONDONTWRITEBYTECODE, PYTHONPYCACHEPREFIX,
-# PYTHONINTMAXSTRDIGITS, PYTHONFAULTHANDLER, PYTHONTRACEMALLOC, TZ, and what is read at run time anyway (PYTHONBREAKPOINT,
-# PYTHONASYNCIODEBUG, HOME, TMPDIR). All others were read before the fork: the engine gives a program that sets one of
-# those an interpreter of its own. sys.flags stays as the zygote has it.
+# Honoured: PYTHONUNBUFFERED, PYTHONIOENCODING, PYTHONWARNINGS, PYTHONPATH, PYTHONDONTWRITEBYTECODE,
+# PYTHONPYCACHEPREFIX, PYTHONINTMAXSTRDIGITS, PYTHONFAULTHANDLER, PYTHONTRACEMALLOC, TZ, and what is read at run time
+# anyway (PYTHONBREAKPOINT, PYTHONASYNCIODEBUG, HOME, TMPDIR). All others were read before the fork: the engine gives a
+# program that sets one of those an interpreter of its own. sys.flags stays as the zygote has it.
 import _io
 import ctypes
 import os
@@ -45,7 +45,8 @@ def normal_name(encoding):
 
 
 def make_streams():
-    """Standard input, output and error for the descriptors 0, 1 and 2, as create_stdio() in Python/pylifecycle.c makes them."""
+    """Standard input, output and error for the descriptors 0, 1 and 2, as create_stdio() in Python/pylifecycle.c makes
+    them."""
     encoding, errors = defaults.encoding, defaults.errors
     wanted, _, wanted_errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
     if wanted:

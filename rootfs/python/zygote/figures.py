@@ -1,5 +1,5 @@
-# matplotlib's figures in cells: the inline backend, as if matplotlib had been imported under it. In the zygote it was imported for
-# scripts, which draw into files.
+# matplotlib's figures in cells: the inline backend, as if matplotlib had been imported under it. In the zygote it was
+# imported for scripts, which draw into files.
 import os
 import sys
 

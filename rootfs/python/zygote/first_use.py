@@ -1,6 +1,6 @@
-# Much of what a library does, it does slower the first time: it imports the rest of itself, fills caches, compiles expressions.
-# Done once in the zygote, no worker has to. Nothing here may leave a trace that a program could notice, nor draw random
-# numbers, start threads, or open files that stay open.
+# Much of what a library does, it does slower the first time: it imports the rest of itself, fills caches, compiles
+# expressions. Done once in the zygote, no worker has to. Nothing here may leave a trace that a program could notice,
+# nor draw random numbers, start threads, or open files that stay open.
 
 PYTHON = """
 import io, sys
@@ -43,8 +43,8 @@ pd.read_csv(io.StringIO("a,b\\n1,x\\n2,y\\n")).to_csv(index=False)
 pd.to_datetime(pd.Series(["2020-01-02", "2021-03-04"])).dt.year
 """
 
-# The parts that any figure needs, without pyplot, which would keep something. matplotlib keeps fonts that it has loaded, with
-# their files open: here these are files in memory.
+# The parts that any figure needs, without pyplot, which would keep something. matplotlib keeps fonts that it has
+# loaded, with their files open: here these are files in memory.
 MATPLOTLIB = """
 import builtins, io
 from matplotlib.backends.backend_agg import FigureCanvasAgg

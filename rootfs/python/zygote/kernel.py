@@ -1,5 +1,6 @@
-# What an IPython shell believes to be its kernel: ipykernel's own classes, but for what they do with sockets and threads. They
-# are subclasses under the same names, as programs look at names, and tracebacks show the methods that are ipykernel's.
+# What an IPython shell believes to be its kernel: ipykernel's own classes, but for what they do with sockets and
+# threads. They are subclasses under the same names, as programs look at names, and tracebacks show the methods that are
+# ipykernel's.
 #
 # ipykernel is imported only where cells are executed, so the classes are made when they are needed.
 import os
@@ -56,7 +57,8 @@ def define_session(link):
 
     def fields_of_display(kind, content):
         """The frame's own part, and its MIME bundle and metadata."""
-        data, metadata = encoded_data(content["data"], json_default), encoded_data(content["metadata"] or {}, json_default)
+        data = encoded_data(content["data"], json_default)
+        metadata = encoded_data(content["metadata"] or {}, json_default)
         if kind == "execute_result":
             frame = {"is": "result", "count": content["execution_count"]}
         else:
@@ -84,7 +86,8 @@ def define_session(link):
         return '%s,"data":%s,"metadata":%s}' % (json.dumps(frame, ensure_ascii=False)[:-1], data, metadata)
 
     def attempt(kind, content):
-        """As json_packer() in jupyter_client/session.py goes about it: the text or None, and whether nothing is wrong with it."""
+        """As json_packer() in jupyter_client/session.py goes about it: the text or None, and whether nothing is wrong
+        with it."""
         try:
             return text_of(kind, content), True
         except (TypeError, ValueError):
@@ -120,8 +123,8 @@ def define_stream(link):
 
     @named_as(OutStream)
     class HutchStream(OutStream):
-        """Text that goes to the pipe at once, where C code's and other processes' output goes as well. flush() ends a message, as it
-        does in a kernel."""
+        """Text that goes to the pipe at once, where C code's and other processes' output goes as well. flush() ends a
+        message, as it does in a kernel."""
 
         def __init__(self, session, name, fd):
             self.session, self.name, self.topic = session, name, b"stream." + name.encode()
@@ -228,7 +231,19 @@ def make(link, profile_dir, config):
     session = define_session(link)(key=b"none", session="none")
     kernel_class, app_class = define_kernel(link)
     kernel = kernel_class(
-        config=config, log=log, session=session, profile_dir=profile_dir, iopub_socket=null_socket, stdin_socket=null_socket, ident="none"
+        config=config,
+        log=log,
+        session=session,
+        profile_dir=profile_dir,
+        iopub_socket=null_socket,
+        stdin_socket=null_socket,
+        ident="none",
     )
     kernel.comm_manager = CommManager(parent=kernel, kernel=kernel)
-    return types.SimpleNamespace(kernel=kernel, app=app_class(config=config), session=session, stream_class=define_stream(link), null_socket=null_socket)
+    return types.SimpleNamespace(
+        kernel=kernel,
+        app=app_class(config=config),
+        session=session,
+        stream_class=define_stream(link),
+        null_socket=null_socket,
+    )

@@ -1,13 +1,13 @@
-# The zygote: an interpreter that imports what it is told to, and then only forks. It runs as python3 /run/hutch/zygote/main.py,
-# in an image, with descriptor 3 as the socket of its orders. What it forks is either a worker, which runs a program, or another
-# zygote, which imports more. No code of a request runs here, and none of its data ever comes here: a worker reads its job when
-# it is a process of its own, inside a sandbox.
+# The zygote: an interpreter that imports what it is told to, and then only forks. It runs as python3
+# /run/hutch/zygote/main.py, in an image, with descriptor 3 as the socket of its orders. What it forks is either a
+# worker, which runs a program, or another zygote, which imports more. No code of a request runs here, and none of its
+# data ever comes here: a worker reads its job when it is a process of its own, inside a sandbox.
 #
-# helper.so beside this does what Python cannot: it forks into a sandbox, and its main loop (rootfs/helper/pymain.c) calls the
-# functions of preload.py and worker.py, and runs programs.
+# helper.so beside this does what Python cannot: it forks into a sandbox, and its main loop (rootfs/helper/pymain.c)
+# calls the functions of preload.py and worker.py, and runs programs.
 #
-# Programs must not see that any of this was there. So the modules that these files need are taken out of sys.modules again: a
-# program that imports ctypes gets one of its own.
+# Programs must not see that any of this was there. So the modules that these files need are taken out of sys.modules
+# again: a program that imports ctypes gets one of its own.
 import sys
 
 modules_before, directories_before = set(sys.modules), set(sys.path_importer_cache)

@@ -1,8 +1,10 @@
-# Copies of a running interpreter. A parked process is a copy that waits; on each order it makes another copy, which goes on where it
-# was parked. All are children of process 1, so that a program which waits for its children finds only its own.
+# Copies of a running interpreter. A parked process is a copy that waits; on each order it makes another copy, which
+# goes on where it was parked. All are children of process 1, so that a program which waits for its children finds only
+# its own.
 #
-# A copy is the same state again, and no fork with a state of its own: random numbers, if any were drawn, come as they would
-# have come. What belongs to the process and not to the state is renewed: who it is, and what its event loop waits with.
+# A copy is the same state again, and no fork with a state of its own: random numbers, if any were drawn, come as they
+# would have come. What belongs to the process and not to the state is renewed: who it is, and what its event loop waits
+# with.
 import _signal
 import os
 import sys
@@ -62,7 +64,8 @@ def renew_loop(loop):
 
 
 def stop_script_loop(shell):
-    """%%bash and its like keep a thread with a loop. If that has nothing to do, they can as well have another one later."""
+    """%%bash and its like keep a thread with a loop. If that has nothing to do, they can as well have another one
+    later."""
     import asyncio
     import threading
 
@@ -129,7 +132,8 @@ def send_here(interpreter):
 
 
 def park(interpreter, loop, fds):
-    """Makes a parked copy, with @fds[0] as its socket; tells the engine what it has not. Returns in each copy of that, too."""
+    """Makes a parked copy, with @fds[0] as its socket; tells the engine what it has not. Returns in each copy of that,
+    too."""
     if len(fds) != 1:
         raise NotCopied("one socket is wanted, and %d came" % len(fds))
     stop_script_loop(interpreter.parts.shell)

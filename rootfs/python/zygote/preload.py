@@ -1,5 +1,5 @@
-# What a zygote does before it forks: imports, the operator's warm-up code, and the first use of what is slow when it is first
-# used. In the end it must be one thread with no open files but its own, or it is not allowed to fork.
+# What a zygote does before it forks: imports, the operator's warm-up code, and the first use of what is slow when it is
+# first used. In the end it must be one thread with no open files but its own, or it is not allowed to fork.
 import contextlib
 import gc
 import importlib
@@ -49,8 +49,8 @@ class NullDevice(io.RawIOBase):
 
 
 def let_go_of_null_device():
-    """IPython keeps /dev/null open for writing, for what it once did. No descriptor of a zygote gets into a worker, so what is
-    written there goes to a stream that has none."""
+    """IPython keeps /dev/null open for writing, for what it once did. No descriptor of a zygote gets into a worker, so
+    what is written there goes to a stream that has none."""
     module = sys.modules.get("IPython.utils.io")
     stream = getattr(module, "devnull", None)
     if stream is not None and not stream.closed:
@@ -63,8 +63,8 @@ def count_threads():
 
 
 def stop_threads_of_libraries():
-    """OpenBLAS, among others, has asked libc to be told of forks: then it ends its threads, and starts them again when they are
-    needed. One fork for nothing makes it do that here, instead of each time."""
+    """OpenBLAS, among others, has asked libc to be told of forks: then it ends its threads, and starts them again when
+    they are needed. One fork for nothing makes it do that here, instead of each time."""
     pid = os.fork()
     if pid == 0:
         os._exit(0)
@@ -81,7 +81,8 @@ def what_forbids_to_fork():
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.split()[1].startswith("rw") and line.split()[1].endswith("s"):
-                return "the imports have mapped memory that all programs would share: %s" % (line.split(None, 5) + [""])[5].strip()
+                name = (line.split(None, 5) + [""])[5].strip()
+                return "the imports have mapped memory that all programs would share: %s" % name
     listing = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
     left = {int(name) for name in os.listdir(listing)} - DESCRIPTORS - {listing}
     os.close(listing)
@@ -104,9 +105,9 @@ def shortened(lines):
 
 
 def load(order):
-    """Imports the modules that are named in order, one a line; after a separator follows warm-up code. Returns a report: one line
-    for each module that could not be imported, and one before them that begins with "error: " when this process must not
-    fork."""
+    """Imports the modules that are named in order, one a line; after a separator follows warm-up code. Returns a
+    report: one line for each module that could not be imported, and one before them that begins with "error: " when
+    this process must not fork."""
     lines = order.decode("utf-8", "surrogateescape").split("\n")
     end = lines.index(SEPARATOR) if SEPARATOR in lines else len(lines)
     names, warm_up = [line.strip() for line in lines[:end] if line.strip()], "\n".join(lines[end + 1 :])

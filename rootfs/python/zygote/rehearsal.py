@@ -1,6 +1,6 @@
-# Cells that are executed for nothing, in the zygote and then in a worker that waits: what an interpreter does slower the first time
-# is done, and the pages that it writes to are a worker's own already. The way is the one that real cells take, with nothing
-# at the other end; and no trace remains.
+# Cells that are executed for nothing, in the zygote and then in a worker that waits: what an interpreter does slower
+# the first time is done, and the pages that it writes to are a worker's own already. The way is the one that real cells
+# take, with nothing at the other end; and no trace remains.
 import _signal
 import contextlib
 import os
@@ -16,10 +16,16 @@ PRINT = 'print("text", 1)\nNone'
 ERROR = "def function(number):\n    return number / 0\nfunction(1)"
 SYNTAX = "1 +"
 AWAIT = "import asyncio\nawait asyncio.sleep(0)"
-HTML = 'from IPython.display import display, HTML\ndisplay(HTML("<b>text</b>"), display_id=True)\n[{"key": 1}, (2.5, "text")]'
+HTML = (
+    'from IPython.display import display, HTML\ndisplay(HTML("<b>text</b>"), display_id=True)\n'
+    '[{"key": 1}, (2.5, "text")]'
+)
 PANDAS = 'import pandas as pd\npd.DataFrame({"key": ["a", "b"], "value": [1, 2.5]})'
 FIGURE = "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2], label='line'); plt.title('title'); plt.legend()"
-TWO_FIGURES = "fig, axes = plt.subplots(1, 2)\naxes[0].bar(['a', 'b'], [1, 2]); axes[1].hist([1, 2, 2])\nplt.show()\nplt.figure()"
+TWO_FIGURES = (
+    "fig, axes = plt.subplots(1, 2)\naxes[0].bar(['a', 'b'], [1, 2]); axes[1].hist([1, 2, 2])\n"
+    "plt.show()\nplt.figure()"
+)
 IN_ZYGOTE = [
     (None, (VALUE, PRINT, ERROR, SYNTAX, AWAIT, HTML, "x = 1;")),
     ("pandas", (PANDAS,)),
@@ -54,7 +60,8 @@ def restored(thing, *names):
 
 @contextlib.contextmanager
 def same_contents(*containers):
-    """Likewise for what dictionaries, sets and lists hold. Not by their own methods: some of matplotlib's check values."""
+    """Likewise for what dictionaries, sets and lists hold. Not by their own methods: some of matplotlib's check
+    values."""
     saved = [(thing, thing.copy() if not isinstance(thing, dict) else dict(dict.items(thing))) for thing in containers]
     try:
         yield
@@ -92,7 +99,8 @@ def matplotlib_as_it_was(interactive):
         return
     from matplotlib_inline.config import InlineBackend
 
-    functions = [getattr(pyplot, name) for name in ("new_figure_manager", "draw_if_interactive", "show") if hasattr(pyplot, name)]
+    names = ("new_figure_manager", "draw_if_interactive", "show")
+    functions = [getattr(pyplot, name) for name in names if hasattr(pyplot, name)]
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
         enter(same_contents(matplotlib.rcParams, matplotlib.rcParamsDefault, matplotlib.rcParamsOrig))
@@ -112,14 +120,15 @@ def display_as_it_was(interactive):
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
         enter(same_contents(interactive.configurables, *interactive.events.callbacks.values()))
-        enter(same_contents(*[printers for one in formatters for printers in (one.type_printers, one.deferred_printers)]))
+        enter(same_contents(*[one.type_printers for one in formatters], *[one.deferred_printers for one in formatters]))
         enter(matplotlib_as_it_was(interactive))
         yield
 
 
 @contextlib.contextmanager
 def nothing_left(parts, codes):
-    """Copying much of what is there would cost a worker more pages than the cells do, so it is only done where it is needed."""
+    """Copying much of what is there would cost a worker more pages than the cells do, so it is only done where it is
+    needed."""
     import asyncio
     import linecache
     import tempfile
@@ -183,7 +192,8 @@ def run(parts, codes):
 
 
 def in_zygote():
-    """All of it once: Python 3.11 rewrites code that has been run eight times, and then tells less about where a line has failed."""
+    """All of it once: Python 3.11 rewrites code that has been run eight times, and then tells less about where a line
+    has failed."""
     if shell.made is None:
         return
     codes = AGAIN if shell.made.is_rehearsed else IN_ZYGOTE

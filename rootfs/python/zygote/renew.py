@@ -1,9 +1,9 @@
-# Makes a fork of an interpreter a fresh one. A fork has everything that its parent had: the state of random number generators,
-# counters that names are made from, what was remembered about the process. Two forks must not repeat each other, and none
-# may differ from an interpreter that has just started and imported the same.
+# Makes a fork of an interpreter a fresh one. A fork has everything that its parent had: the state of random number
+# generators, counters that names are made from, what was remembered about the process. Two forks must not repeat each
+# other, and none may differ from an interpreter that has just started and imported the same.
 #
-# What all forks of a zygote do share: the seed of str hashes and the layout of the address space. Both are chosen when the zygote
-# starts.
+# What all forks of a zygote do share: the seed of str hashes and the layout of the address space. Both are chosen when
+# the zygote starts.
 import _signal
 import _weakref
 import contextlib
@@ -30,8 +30,8 @@ held_back = []  # keyword arguments of os.register_at_fork()
 
 @contextlib.contextmanager
 def watch_seeds():
-    """Random number generators that some module makes meanwhile are remembered, unless they were given a seed: those have to
-    yield the same in every process."""
+    """Random number generators that some module makes meanwhile are remembered, unless they were given a seed: those
+    have to yield the same in every process."""
     import random
 
     seed = random.Random.seed
@@ -86,10 +86,10 @@ def find_generators():
             mt19937_generators.append(bits)
 
 
-# What these modules do in a forked child is done below for less, or is not needed as their locks were free: every function
-# that a worker calls costs it some ten pages of memory. In a worker the hooks are for its own children. matplotlib's drops
-# the fonts that were loaded, as their files would share one position with the parent's; the zygote's are in
-# memory (first_use.py).
+# What these modules do in a forked child is done below for less, or is not needed as their locks were free: every
+# function that a worker calls costs it some ten pages of memory. In a worker the hooks are for its own children.
+# matplotlib's drops the fonts that were loaded, as their files would share one position with the parent's; the zygote's
+# are in memory (first_use.py).
 KNOWN_HOOKS = {"random", "threading", "logging", "concurrent.futures.thread", "matplotlib.font_manager"}
 
 
@@ -111,8 +111,8 @@ def hold_back_hooks():
 
 
 class LoggingShutdown:
-    """In the place of logging.shutdown() among the functions that run at the end: that flushes every handler, which is nothing to do,
-    and forty pages of memory, where a program has added none."""
+    """In the place of logging.shutdown() among the functions that run at the end: that flushes every handler, which is
+    nothing to do, and forty pages of memory, where a program has added none."""
 
     def __init__(self, module):
         self.function, self.handlers = module.shutdown, module._handlerList
@@ -158,7 +158,8 @@ def start_again(module_name, **values):
 
 
 def clean_up():
-    """What imports and first use have left that no fresh interpreter has, as far as it can be undone before the fork."""
+    """What imports and first use have left that no fresh interpreter has, as far as it can be undone before the
+    fork."""
     for number in range(1, _signal.NSIG):
         handler = _signal.getsignal(number)
         if callable(handler):

@@ -1,6 +1,6 @@
-# The shell that executes cells: IPython's for notebooks, ipykernel.zmqshell.ZMQInteractiveShell, made in the zygote once and
-# used by workers. No process but one that executes cells may find a trace of it: what IPython puts into builtins, sys and atexit
-# when a shell is made is taken out again here, and put back by install().
+# The shell that executes cells: IPython's for notebooks, ipykernel.zmqshell.ZMQInteractiveShell, made in the zygote
+# once and used by workers. No process but one that executes cells may find a trace of it: what IPython puts into
+# builtins, sys and atexit when a shell is made is taken out again here, and put back by install().
 import _signal
 import atexit
 import builtins
@@ -21,7 +21,8 @@ made = None  # what make() returns, once it was called
 
 
 class LazyShelf:
-    """IPython's own little database, which makes its directory when it is created; this one when it is first used, by %store for example."""
+    """IPython's own little database, which makes its directory when it is created; this one when it is first used, by
+    %store for example."""
 
     original = None
 
@@ -62,7 +63,8 @@ def nothing_outside():
     import linecache
 
     missing, main, environ = object(), sys.modules.get("__main__"), dict(os.environ)
-    places = [(thing, name) for thing, names in ((builtins, BUILTINS), (sys, SYS), (linecache, LINECACHE)) for name in names]
+    named = ((builtins, BUILTINS), (sys, SYS), (linecache, LINECACHE))
+    places = [(thing, name) for thing, names in named for name in names]
     before = [getattr(thing, name, missing) for thing, name in places]
     register = atexit.register
     left = types.SimpleNamespace(values=[], at_exit=[])
@@ -172,7 +174,12 @@ def make(link):
         part.session, part.pub_socket = parts.session, parts.null_socket
     shell.displayhook.topic = b"kernel.none.execute_result"
     made = types.SimpleNamespace(
-        link=link, shell=shell, left=left, debugger=debugger, asyncio_runner=interactiveshell._asyncio_runner, **vars(parts)
+        link=link,
+        shell=shell,
+        left=left,
+        debugger=debugger,
+        asyncio_runner=interactiveshell._asyncio_runner,
+        **vars(parts),
     )
     made.is_rehearsed = False
     made.recursion_limit = sys.getrecursionlimit()  # which renew.py undoes
@@ -234,7 +241,8 @@ def install():
     parts = made
     shell = parts.shell
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
-    os.environ.update(TERM="xterm-color", CLICOLOR="1", PAGER="cat", GIT_PAGER="cat")  # as zmqshell's init_environment()
+    # As zmqshell's init_environment().
+    os.environ.update(TERM="xterm-color", CLICOLOR="1", PAGER="cat", GIT_PAGER="cat")
     os.environ["JPY_PARENT_PID"] = str(os.getppid())
     set_instance(shell)
     set_instance(parts.kernel)

@@ -1,5 +1,5 @@
-# What of a process is not in a copy of it: threads, child processes, sockets, files that are being written. It is told in short
-# sentences before the copy is made.
+# What of a process is not in a copy of it: threads, child processes, sockets, files that are being written. It is told
+# in short sentences before the copy is made.
 import os
 import sys
 

@@ -40,8 +40,8 @@ def make_excepthook(helper):
 
 
 def use_libraries_again():
-    """Maps again the pages that programs will need, after the zygote's memory has been moved (rootfs/helper/freeze.c). Returns the
-    environment."""
+    """Maps again the pages that programs will need, after the zygote's memory has been moved (rootfs/helper/freeze.c).
+    Returns the environment."""
     first_use.again()
     rehearsal.in_zygote()
     gc.collect()
