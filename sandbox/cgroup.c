@@ -408,7 +408,6 @@ void hutch_cgroup_read_usage(const struct sandbox_cgroup *cg, struct cgroup_usag
     ret->pids_peak = cg->dirfd < 0 ? UINT64_MAX : read_number(cg->dirfd, "pids.peak");
     hutch_cgroup_read_cpu_times(cg, &ret->cpu_user_us, &ret->cpu_system_us);
     ret->oom_kills = cg->dirfd < 0 ? 0 : read_key(cg->dirfd, "memory.events", "oom_kill", 0);
-    ret->forks_refused = cg->dirfd < 0 ? UINT64_MAX : read_key(cg->dirfd, "pids.events", "max", UINT64_MAX);
 }
 
 uint64_t hutch_cgroup_read_cpu(const struct sandbox_cgroup *cg)

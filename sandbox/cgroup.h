@@ -56,7 +56,6 @@ struct cgroup_usage {
     uint64_t cpu_user_us;
     uint64_t cpu_system_us;
     uint64_t oom_kills;  /* 0 when unknown */
-    uint64_t forks_refused; /* processes and threads beyond the limit on them */
 };
 void hutch_cgroup_read_usage(const struct sandbox_cgroup *cg, struct cgroup_usage *ret);
 /* The CPU time alone, in microseconds, from one file instead of five: all of it, or its two parts. */

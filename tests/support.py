@@ -236,7 +236,7 @@ def check_result(result):
     check_files(result["files"])
     assert sorted(result["timings_ms"]) == ["prepared", "queued", "run", "total"]
     assert all(is_number(value) and value >= 0 for value in result["timings_ms"].values())
-    assert sorted(result["usage"]) == ["cpu_system_ms", "cpu_user_ms", "forks_refused", "memory_peak_bytes", "pids_peak"]
+    assert sorted(result["usage"]) == ["cpu_system_ms", "cpu_user_ms", "memory_peak_bytes", "pids_peak"]
     assert all(value is None or (is_number(value) and value >= 0) for value in result["usage"].values())
     assert sorted(result["limits"]) == sorted(LIMITS)
     for name, limit in result["limits"].items():

@@ -15,7 +15,7 @@ void hutch_result_init(struct run_result *r)
 {
     memset(r, 0, sizeof(*r));
     r->exit_code = -1;
-    r->cpu_user_ms = r->cpu_system_ms = r->memory_peak_bytes = r->pids_peak = r->forks_refused = HUTCH_UNKNOWN;
+    r->cpu_user_ms = r->cpu_system_ms = r->memory_peak_bytes = r->pids_peak = HUTCH_UNKNOWN;
 }
 
 void hutch_result_done(struct run_result *r)
@@ -71,8 +71,7 @@ static bool add_usage(cJSON *root, const struct run_result *r)
     return usage != NULL && add_u64_or_null(usage, "cpu_user_ms", r->cpu_user_ms, HUTCH_UNKNOWN) &&
            add_u64_or_null(usage, "cpu_system_ms", r->cpu_system_ms, HUTCH_UNKNOWN) &&
            add_u64_or_null(usage, "memory_peak_bytes", r->memory_peak_bytes, HUTCH_UNKNOWN) &&
-           add_u64_or_null(usage, "pids_peak", r->pids_peak, HUTCH_UNKNOWN) &&
-           add_u64_or_null(usage, "forks_refused", r->forks_refused, HUTCH_UNKNOWN);
+           add_u64_or_null(usage, "pids_peak", r->pids_peak, HUTCH_UNKNOWN);
 }
 
 static bool add_limits(cJSON *root, const struct run_result *r)

@@ -167,7 +167,6 @@ static void note_usage(struct supervisor *s, const struct sandbox_end *end)
         res->pids_peak = cg->pids_peak > 0 ? cg->pids_peak - 1 : 0; /* without init */
     else if (s->peak.pids > 0)
         res->pids_peak = s->peak.pids;
-    res->forks_refused = cg->forks_refused;
 }
 
 int hutch_verdict_decide(struct supervisor *s, const struct sandbox_end *end, struct hutch_err *err)

@@ -198,7 +198,6 @@ def fork_bomb_ends():
     expect("cgroup" in enforced(result, "pids"), result["limits"]["pids"])
     peak = result["usage"]["pids_peak"]
     expect(peak is None or peak <= 21, "peak", peak)
-    expect(result["usage"]["forks_refused"] > 0, result["usage"])
 
 
 @test
