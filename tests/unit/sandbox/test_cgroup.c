@@ -239,7 +239,6 @@ static void test_usage_as_the_files_have_it(void **state)
         { "pids.peak", "4\n" },
         { "cpu.stat", "usage_usec 1500\nuser_usec 1000\nsystem_usec 500\nnr_periods 0\n" },
         { "memory.events", "low 0\nhigh 0\nmax 3\noom 2\noom_kill 1\n" },
-        { "pids.events", "max 7\n" },
     };
     char dir[] = "/tmp/hutch-test-cgroup.XXXXXX";
     struct sandbox_cgroup cg = CGROUP_INIT;
