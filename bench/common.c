@@ -62,7 +62,8 @@ void bench_wait_for_pool(struct hutch_engine *engine)
         if (is_ready && stats.building == 0 && stats.prepared > 0 && stats.running == 0 && stats.queued == 0)
             return;
         if (bench_now_ms() > limit)
-            bench_die("the pool is not full after %d s: %u prepared, %u being built", BENCH_START_MAX_S, stats.prepared, stats.building);
+            bench_die("the pool is not full after %d s: %u prepared, %u being built", BENCH_START_MAX_S, stats.prepared,
+                      stats.building);
         bench_turn(engine, bench_now_ms() + 100);
     }
 }
@@ -78,8 +79,8 @@ void bench_print_times(const char *name, double *ms, unsigned n)
 {
     qsort(ms, n, sizeof(*ms), compare);
 #define AT(share) ms[(unsigned)((double)(n - 1) * (share) + 0.5)]
-    printf("\"%s\": {\"n\": %u, \"p50\": %.4f, \"p90\": %.4f, \"p99\": %.4f, \"max\": %.4f}", name, n, AT(0.5), AT(0.9), AT(0.99),
-           AT(1.0));
+    printf("\"%s\": {\"n\": %u, \"p50\": %.4f, \"p90\": %.4f, \"p99\": %.4f, \"max\": %.4f}", name, n, AT(0.5), AT(0.9),
+           AT(0.99), AT(1.0));
 #undef AT
 }
 

@@ -2,13 +2,13 @@
  *
  * What has to be done for a fresh sandbox around a warm process, whoever does it, and nothing else:
  *
- *   init      clone3(2) with user, mount, pid, net, ipc, uts and cgroup namespaces; id maps; a read-only root, proc and two tmpfs;
- *             pivot_root(2), and the host's tree detached
- *   worker    forked from a process that holds so much memory (the "holder"), into those namespaces, as a child of init; loads a
- *             seccomp filter and waits
- *   message   one to the worker and its answer: "echo". With the worker's end after that, seen by init's wait and told by it: "exit".
- *             The same where a second process shares the worker's memory, so that its end need not wait until the kernel has taken
- *             that apart: "pinned"
+ *   init      clone3(2) with user, mount, pid, net, ipc, uts and cgroup namespaces; id maps; a read-only root, proc and
+ *             two tmpfs; pivot_root(2), and the host's tree detached
+ *   worker    forked from a process that holds so much memory (the "holder"), into those namespaces, as a child of
+ *             init; loads a seccomp filter and waits
+ *   message   one to the worker and its answer: "echo". With the worker's end after that, seen by init's wait and told
+ *             by it: "exit". The same where a second process shares the worker's memory, so that its end need not wait
+ *             until the kernel has taken that apart: "pinned"
  *   teardown  init ends, everything in it dies, init is reaped
  *
  * Needs no privilege; called by root, it becomes nobody first. Prints one JSON object. */
@@ -179,8 +179,8 @@ static char outer_stack[STACK_BYTES] __attribute__((aligned(16)));
 static char inner_stack[STACK_BYTES] __attribute__((aligned(16)));
 static char pin_stack[STACK_BYTES] __attribute__((aligned(16)));
 
-/* So many instructions for the kernel to check and translate, of which any call runs about as many as of a binary tree: when a
- * filter is loaded, the kernel walks it once for each system call there is. */
+/* So many instructions for the kernel to check and translate, of which any call runs about as many as of a binary tree:
+ * when a filter is loaded, the kernel walks it once for each system call there is. */
 static void make_filter(unsigned n, struct sock_fprog *ret)
 {
     struct sock_filter *insns = calloc(n, sizeof(*insns));
@@ -229,8 +229,8 @@ static _Noreturn void worker_main(const struct join *join)
         syscall(SYS_pause);
 }
 
-/* Process in the new pid namespace whose end makes the worker a child of init. It borrows the holder's memory (CLONE_VM), which is
- * copied once only: for the worker. */
+/* Process in the new pid namespace whose end makes the worker a child of init. It borrows the holder's memory
+ * (CLONE_VM), which is copied once only: for the worker. */
 static int inner_main(void *arg)
 {
     long pid = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
@@ -295,7 +295,9 @@ static _Noreturn void holder_main(const struct settings *settings, int orders)
         struct join join = { .holder = &holder };
         char what, answer;
         struct iovec iov = { &what, 1 };
-        struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control) };
+        struct msghdr msg = {
+            .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control)
+        };
         int fds[2], status = 1;
         pid_t pid;
 
@@ -377,8 +379,8 @@ static void close_lane(struct lane *lane)
 static pid_t clone_init(int *ret_pidfd)
 {
     struct clone_args args = {
-        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP |
-                 CLONE_PIDFD,
+        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
+                 CLONE_NEWCGROUP | CLONE_PIDFD,
         .pidfd = (uintptr_t)ret_pidfd,
         .exit_signal = SIGCHLD,
     };
@@ -391,7 +393,9 @@ static void order_join(const struct lane *lane, enum variant variant, int pidfd,
     union { char buf[CMSG_SPACE(2 * sizeof(int))]; struct cmsghdr align; } control = { 0 };
     char what = (char)variant;
     struct iovec iov = { &what, 1 };
-    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control) };
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control)
+    };
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
     int fds[2] = { pidfd, job };
 
@@ -483,8 +487,8 @@ static void print_times(const char *name, double *us, unsigned n, const char *en
 {
     qsort(us, n, sizeof(*us), compare);
 #define AT(share) us[(unsigned)((double)(n - 1) * (share) + 0.5)] / 1e3
-    printf("    \"%s\": {\"n\": %u, \"p50\": %.4f, \"p90\": %.4f, \"p99\": %.4f, \"max\": %.4f}%s\n", name, n, AT(0.5), AT(0.9),
-           AT(0.99), AT(1.0), end);
+    printf("    \"%s\": {\"n\": %u, \"p50\": %.4f, \"p90\": %.4f, \"p99\": %.4f, \"max\": %.4f}%s\n", name, n, AT(0.5),
+           AT(0.9), AT(0.99), AT(1.0), end);
 #undef AT
 }
 
@@ -650,7 +654,8 @@ int main(int argc, char **argv)
     if (settings.rounds)
         apart(measure_latency, &settings);
     printf("  \"rates\": {");
-    for (unsigned lanes = settings.lanes ? settings.lanes : cpus; settings.seconds > 0 && lanes <= MAX_LANES; lanes *= 2) {
+    for (unsigned lanes = settings.lanes ? settings.lanes : cpus; settings.seconds > 0 && lanes <= MAX_LANES;
+         lanes *= 2) {
         double rate = measure_rate(&settings, lanes);
 
         printf("%s\"%u\": %.1f", best ? ", " : "", lanes, rate);

@@ -5,11 +5,12 @@
  *   cell        one session, and the same cell again and again: from hutch_session_execute() to its result
  *   open        a new session from a full pool each time: from hutch_session_open() to the result of its first cell
  *   notebook    likewise to the result of the last of all cells given, each handed in when the one before is done
- *   checkpoint  a session in whose state the first --code is; then again and again: checkpoint, the second --code, which destroys that
- *               state, roll back, the third, which looks at it; fork, switch to the branch and back
+ *   checkpoint  a session in whose state the first --code is; then again and again: checkpoint, the second --code,
+ *               which destroys that state, roll back, the third, which looks at it; fork, switch to the branch and back
  *   hold        --count sessions that have executed all cells, kept until a line comes on stdin
  *
- * Every result is checked: the last cell's outputs have to contain --want, and any verdict but "ok" is an error. Prints one JSON object. */
+ * Every result is checked: the last cell's outputs have to contain --want, and any verdict but "ok" is an error. Prints
+ * one JSON object. */
 #include "common.h"
 #include "runtime/hutch.h"
 
@@ -188,7 +189,8 @@ static double order(struct bench *b, uint64_t session, simple_order *simple, tar
     int rc;
 
     b->is_done = false;
-    rc = simple ? simple(b->engine, session, on_reply, b, &err) : targeted(b->engine, session, target, on_reply, b, &err);
+    rc = simple ? simple(b->engine, session, on_reply, b, &err)
+                : targeted(b->engine, session, target, on_reply, b, &err);
     if (rc < 0)
         bench_die("%s", err.message);
     wait_until_done(b, "an order");
@@ -239,7 +241,8 @@ static void run_hold(struct bench *b)
     if (b->results != most)
         bench_die("%u of %u cells have been executed", b->results, most);
     hutch_engine_get_stats(b->engine, &stats);
-    printf("{\"sessions\": %u, \"launcher\": %d, \"opened_ms\": %.1f}\n", stats.sessions, stats.launcher_pid, bench_now_ms() - start);
+    printf("{\"sessions\": %u, \"launcher\": %d, \"opened_ms\": %.1f}\n", stats.sessions, stats.launcher_pid,
+           bench_now_ms() - start);
     fflush(stdout);
     while (poll(&in, 1, 0) == 0)
         bench_turn(b->engine, bench_now_ms() + 50);
@@ -262,7 +265,8 @@ static const struct {
 
 static void open_engine(struct bench *b)
 {
-    static const char *const all[] = { "numpy", "pandas", "matplotlib", "matplotlib.pyplot", "IPython", "ipykernel", NULL };
+    static const char *const all[] = { "numpy",   "pandas",    "matplotlib", "matplotlib.pyplot",
+                                       "IPython", "ipykernel", NULL };
     static const char *const none[] = { NULL };
     struct settings *s = &b->settings;
     struct hutch_zygote zygotes[] = {
@@ -286,8 +290,9 @@ static void open_engine(struct bench *b)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        { "code", required_argument, NULL, 'c' },  { "want", required_argument, NULL, 'w' },  { "image", required_argument, NULL, 'i' },
-        { "rounds", required_argument, NULL, 'r' }, { "count", required_argument, NULL, 'k' }, { "pool", required_argument, NULL, 'm' },
+        { "code", required_argument, NULL, 'c' },    { "want", required_argument, NULL, 'w' },
+        { "image", required_argument, NULL, 'i' },   { "rounds", required_argument, NULL, 'r' },
+        { "count", required_argument, NULL, 'k' },   { "pool", required_argument, NULL, 'm' },
         { "warm-up", required_argument, NULL, 'u' }, { NULL, 0, NULL, 0 },
     };
     static struct bench bench = { .settings = { .rounds = 1000, .count = 100, .pool = 2, .warm_up = 20 } };
@@ -321,8 +326,10 @@ int main(int argc, char **argv)
     while (i < sizeof(scenarios) / sizeof(scenarios[0]) && s->scenario && strcmp(scenarios[i].name, s->scenario) != 0)
         i++;
     if (!s->scenario || i == sizeof(scenarios) / sizeof(scenarios[0]) || s->n_codes < scenarios[i].n_codes) {
-        fprintf(stderr, "usage: sessions cell|open|notebook|checkpoint|hold --code TEXT... [--want TEXT] [--image NAME] [--rounds N]\n"
-                        "                [--warm-up N] [--pool N] [--count N]\n");
+        fprintf(
+            stderr,
+            "usage: sessions cell|open|notebook|checkpoint|hold --code TEXT... [--want TEXT] [--image NAME] [--rounds N]\n"
+            "                [--warm-up N] [--pool N] [--count N]\n");
         return 2;
     }
     for (size_t p = 0; p < 8; p++) {

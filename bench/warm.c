@@ -5,10 +5,11 @@
  *   paced    one run after the other, each when the pool is full again: what a lone caller waits
  *   demand   a pool of one sandbox and two runs at once: the time of the one for which a sandbox has to be built
  *   closed   always --concurrency runs under way, the next one handed in when a result comes
- *   open     runs handed in at random times, --rate of them a second on average, however long the others take. A time counts from
- *            when a run was due, not from when this program got round to it, so that a slow run is not kept from being
- *            counted by those that it holds up
- *   hold     keeps --count sandboxes prepared (or, with --code, --count runs that have printed something) until a line comes on stdin
+ *   open     runs handed in at random times, --rate of them a second on average, however long the others take. A time
+ *            counts from when a run was due, not from when this program got round to it, so that a slow run is not kept
+ *            from being counted by those that it holds up
+ *   hold     keeps --count sandboxes prepared (or, with --code, --count runs that have printed something) until a line
+ *            comes on stdin
  *
  * Every result is checked: another output than --want, or any verdict but "ok", is an error. Prints one JSON object. */
 #include "common.h"
@@ -90,7 +91,8 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
 
     (void)id;
     if (result->verdict != HUTCH_OK || result->exit_code != 0)
-        bench_die("a run ended with '%s' (%s): %.500s", hutch_verdict_text(result->verdict), result->message, result->err);
+        bench_die("a run ended with '%s' (%s): %.500s", hutch_verdict_text(result->verdict), result->message,
+                  result->err);
     if (b->settings.want && strcmp(result->out, b->settings.want) != 0)
         bench_die("a run printed '%.200s' and not '%s'", result->out, b->settings.want);
     flight->is_used = false;
@@ -187,7 +189,8 @@ static void run_demand(struct bench *b)
     }
 }
 
-/* The pool is empty and everything under way when counting begins; it ends before the last runs, which have the machine to themselves. */
+/* The pool is empty and everything under way when counting begins; it ends before the last runs, which have the machine
+ * to themselves. */
 static void run_closed(struct bench *b)
 {
     unsigned warm_up = b->settings.warm_up + 2 * b->settings.concurrency, handed_in = 0;
@@ -274,15 +277,17 @@ static void print_result(struct bench *b)
         printf(", ");
     }
     printf("\"rate_per_s\": %.1f, \"from_pool\": %u, \"on_demand\": %u, \"restarts\": %u, \"lost\": %llu}\n",
-           b->n > 1 && b->last > b->first ? (b->n - 1) / ((b->last - b->first) / 1e3) : 0.0, b->from_pool, b->n - b->from_pool,
-           b->restarts, (unsigned long long)(stats.lost_zygotes + stats.lost_launchers + stats.lost_sandboxes));
+           b->n > 1 && b->last > b->first ? (b->n - 1) / ((b->last - b->first) / 1e3) : 0.0, b->from_pool,
+           b->n - b->from_pool, b->restarts,
+           (unsigned long long)(stats.lost_zygotes + stats.lost_launchers + stats.lost_sandboxes));
 }
 
 static const struct {
     const char *name;
     void (*run)(struct bench *b);
 } scenarios[] = {
-    { "paced", run_paced }, { "demand", run_demand }, { "closed", run_closed }, { "open", run_open }, { "hold", run_hold },
+    { "paced", run_paced }, { "demand", run_demand }, { "closed", run_closed },
+    { "open", run_open },   { "hold", run_hold },
 };
 
 int main(int argc, char **argv)
@@ -296,8 +301,14 @@ int main(int argc, char **argv)
         { "running", required_argument, NULL, 'R' },     { "count", required_argument, NULL, 'k' },
         { "warm-up", required_argument, NULL, 'u' },     { NULL, 0, NULL, 0 },
     };
-    static struct bench bench = { .settings = { .zygotes = "tree", .rounds = 2000, .concurrency = 1, .pool = 4, .pool_max = 8,
-                                                .count = 16, .warm_up = 20, .rate = 100 } };
+    static struct bench bench = { .settings = { .zygotes = "tree",
+                                                .rounds = 2000,
+                                                .concurrency = 1,
+                                                .pool = 4,
+                                                .pool_max = 8,
+                                                .count = 16,
+                                                .warm_up = 20,
+                                                .rate = 100 } };
     struct settings *s = &bench.settings;
     size_t i = 0;
     int c;
@@ -325,9 +336,11 @@ int main(int argc, char **argv)
         i++;
     if (!s->scenario || i == sizeof(scenarios) / sizeof(scenarios[0]) ||
         (strcmp(s->zygotes, "tree") != 0 && strcmp(s->zygotes, "bare") != 0 && strcmp(s->zygotes, "full") != 0)) {
-        fprintf(stderr, "usage: warm paced|demand|closed|open|hold [--code TEXT] [--want TEXT] [--zygotes tree|bare|full] [--image NAME]\n"
-                        "            [--rounds N] [--warm-up N] [--seconds S] [--concurrency N] [--rate PER_S] [--pool MIN]\n"
-                        "            [--pool-max MAX] [--running N] [--count N]\n");
+        fprintf(
+            stderr,
+            "usage: warm paced|demand|closed|open|hold [--code TEXT] [--want TEXT] [--zygotes tree|bare|full] [--image NAME]\n"
+            "            [--rounds N] [--warm-up N] [--seconds S] [--concurrency N] [--rate PER_S] [--pool MIN]\n"
+            "            [--pool-max MAX] [--running N] [--count N]\n");
         return 2;
     }
     if (strcmp(s->scenario, "demand") == 0)

@@ -1,4 +1,5 @@
-/* checkpoint.c - a session with a large DataFrame is kept as it is, spoilt, and brought back: libhutch and poll(2), nothing else.
+/* checkpoint.c - a session with a large DataFrame is kept as it is, spoilt, and brought back: libhutch and poll(2),
+ * nothing else.
  *
  *     cc -std=c11 -O2 checkpoint.c $(pkg-config --cflags --libs libhutch) -o checkpoint
  *     ./checkpoint */
@@ -16,11 +17,12 @@ static uint64_t session, checkpoint;
 static int is_answered;
 static char said[200];
 
-static const char load[] = "import numpy as np\n"
-                           "import pandas as pd\n"
-                           "frame = pd.DataFrame(np.random.default_rng(1).random((1_000_000, 4)), columns=list('abcd'))\n"
-                           "frame.head(1000).to_csv('head.csv')\n"
-                           "print('%d rows, mean of a %.6f' % (len(frame), frame.a.mean()))";
+static const char load[] =
+    "import numpy as np\n"
+    "import pandas as pd\n"
+    "frame = pd.DataFrame(np.random.default_rng(1).random((1_000_000, 4)), columns=list('abcd'))\n"
+    "frame.head(1000).to_csv('head.csv')\n"
+    "print('%d rows, mean of a %.6f' % (len(frame), frame.a.mean()))";
 static const char spoil[] = "import os\n"
                             "frame.drop(frame.index, inplace=True)\n"
                             "os.unlink('head.csv')\n"
@@ -111,7 +113,8 @@ int main(void)
 
     hutch_engine_options_init(&options);
     hutch_session_options_init(&session_options);
-    if (hutch_engine_open(&options, &engine, &err) < 0 || hutch_session_open(engine, &session_options, &session, &err) < 0)
+    if (hutch_engine_open(&options, &engine, &err) < 0 ||
+        hutch_session_open(engine, &session_options, &session, &err) < 0)
         give_up(err.message);
     execute("start", "pass"); /* the first cell waits for the libraries to be imported */
     execute("load", load);

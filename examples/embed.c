@@ -1,4 +1,5 @@
-/* embed.c - runs snippets of Python, each in a fresh sandbox, from a program of one's own: libhutch and poll(2), nothing else.
+/* embed.c - runs snippets of Python, each in a fresh sandbox, from a program of one's own: libhutch and poll(2),
+ * nothing else.
  *
  *     cc -std=c11 -O2 embed.c $(pkg-config --cflags --libs libhutch) -o embed
  *     ./embed [HOW-MANY [AT-ONCE]] */
@@ -31,7 +32,8 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     if (result->verdict == HUTCH_OK && strcmp(result->out, "hello\n") == 0)
         return;
     wrong++;
-    fprintf(stderr, "run %llu: %s %s%s\n", (unsigned long long)id, hutch_verdict_text(result->verdict), result->message, result->err);
+    fprintf(stderr, "run %llu: %s %s%s\n", (unsigned long long)id, hutch_verdict_text(result->verdict), result->message,
+            result->err);
 }
 
 static int submit(struct hutch_engine *engine, double *ms, struct hutch_error *err)
@@ -66,7 +68,8 @@ int main(int argc, char **argv)
     int n = argc > 1 ? atoi(argv[1]) : 1000, at_once = argc > 2 ? atoi(argv[2]) : 2, next = 0, failed = 0;
     double *ms = n > 0 ? calloc((size_t)n, sizeof(*ms)) : NULL;
     struct hutch_engine_stats stats = { .size = sizeof(stats) };
-    struct hutch_zygote bare = { .name = "bare", .min = 4, .max = 8 }; /* no library: see the default for numpy and others */
+    /* no library: see the default for numpy and others */
+    struct hutch_zygote bare = { .name = "bare", .min = 4, .max = 8 };
     struct hutch_engine_options options;
     struct hutch_engine *engine;
     struct hutch_error err = { 0, "usage: embed [HOW-MANY [AT-ONCE]]" };

@@ -1,15 +1,16 @@
 /* warm_many.c - a driver for tests: runs many programs through one engine, by hutch.h alone.
  *
- *     warm_many [-j N] [--image I] [--policy P] [--zygote NAME:MODULE,… [--parent NAME]]… [--min N] [--max N] [--recycle N] [--stats]
+ *     warm_many [-j N] [--image I] [--policy P] [--zygote NAME:MODULE,… [--parent NAME]]… [--min N] [--max N]
+ *     [--recycle N] [--stats]
  *
- * One JSON object a line on standard input, read as it comes: "code", and whatever else struct hutch_request has, by its name there;
- * "id" comes back as it is. One line on standard output for each, as they finish:
+ * One JSON object a line on standard input, read as it comes: "code", and whatever else struct hutch_request has, by
+ * its name there; "id" comes back as it is. One line on standard output for each, as they finish:
  *
  *     {"id": …, "prepared": true, "restarts": 0, "zygote": "bare", "result": {…}}      result: docs/results.md
  *     {"id": …, "refused": "why", "errno": 22}                                         the engine did not take it
  *
- * With --stats, {"stats": {…}} at the end. Without --zygote the engine's own zygotes; else these, each below the one before or
- * below --parent, with --min and --max for each. */
+ * With --stats, {"stats": {…}} at the end. Without --zygote the engine's own zygotes; else these, each below the one
+ * before or below --parent, with --min and --max for each. */
 #include "runtime/hutch.h"
 
 #include <cjson/cJSON.h>
@@ -222,7 +223,9 @@ static void add_zygote(struct zygotes *z, char *text)
     while ((module = strsep(&rest, ",")))
         if (*module && n + 1 < MAX_MODULES)
             z->modules[z->n][n++] = module;
-    z->all[z->n] = (struct hutch_zygote){ .name = text, .modules = z->modules[z->n], .parent = z->n ? z->all[z->n - 1].name : NULL };
+    z->all[z->n] = (struct hutch_zygote){ .name = text,
+                                          .modules = z->modules[z->n],
+                                          .parent = z->n ? z->all[z->n - 1].name : NULL };
     z->n++;
 }
 

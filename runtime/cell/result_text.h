@@ -4,8 +4,8 @@
  * and what became of files:
  *     line 3: df['x'] -> KeyError: 'x'
  *     [files: added figure.png (23 kB); deleted old.csv]
- * Plain text as model_text.h makes it, and never over the budget. One output gets at most half of the room (of more than
- * 250 tokens), so that it leaves some to the others; error and files get theirs first. */
+ * Plain text as model_text.h makes it, and never over the budget. One output gets at most half of the room (of more
+ * than 250 tokens), so that it leaves some to the others; error and files get theirs first. */
 #ifndef HUTCH_CELL_RESULT_TEXT_H
 #define HUTCH_CELL_RESULT_TEXT_H
 

@@ -6,10 +6,12 @@
 #include <sched.h>
 
 #define NOTHING_RUNS  "no sandbox can be made: nothing runs"
-#define OTHER_KERNEL  "sudo apt-get install linux-image-$(dpkg --print-architecture) && sudo reboot    (or any kernel from 5.15 on)"
+#define OTHER_KERNEL                                                                                                   \
+    "sudo apt-get install linux-image-$(dpkg --print-architecture) && sudo reboot    (or any kernel from 5.15 on)"
 #define FREE_CALLS    "a kernel from Linux 5.15 on, and no seccomp filter around hutch that hides the call"
-#define MAX_NAMESPACE(kind) \
-    "echo 'user.max_" kind "_namespaces=15000' | sudo tee -a /etc/sysctl.d/60-hutch.conf && sudo sysctl -p /etc/sysctl.d/60-hutch.conf"
+#define MAX_NAMESPACE(kind)                                                                                            \
+    "echo 'user.max_" kind                                                                                             \
+    "_namespaces=15000' | sudo tee -a /etc/sysctl.d/60-hutch.conf && sudo sysctl -p /etc/sysctl.d/60-hutch.conf"
 #define DELEGATE      "systemd-run --user --scope -p Delegate=yes hutch ..."
 
 const struct doctor_check hutch_doctor_checks[] = {
@@ -20,30 +22,40 @@ const struct doctor_check hutch_doctor_checks[] = {
     { "isolation", "user_namespace", DOCTOR_HERE, 0, hutch_probe_user_ns, true, NOTHING_RUNS, OTHER_KERNEL },
     { "isolation", "id_maps", DOCTOR_IN_USERNS, 0, hutch_probe_id_maps, true, NOTHING_RUNS,
       "sudo mount -t proc proc /proc    (or: leave the sandbox or container that hutch is in)" },
-    { "isolation", "mount_namespace", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_mount_ns, false, NOTHING_RUNS, MAX_NAMESPACE("mnt") },
-    { "isolation", "pid_namespace", DOCTOR_IN_USERNS, CLONE_NEWPID, hutch_probe_pid_ns, false, NOTHING_RUNS, MAX_NAMESPACE("pid") },
+    { "isolation", "mount_namespace", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_mount_ns, false, NOTHING_RUNS,
+      MAX_NAMESPACE("mnt") },
+    { "isolation", "pid_namespace", DOCTOR_IN_USERNS, CLONE_NEWPID, hutch_probe_pid_ns, false, NOTHING_RUNS,
+      MAX_NAMESPACE("pid") },
     { "isolation", "net_namespace", DOCTOR_IN_USERNS, CLONE_NEWNET, hutch_probe_net_ns, false,
       "only runs with --network host are possible", MAX_NAMESPACE("net") },
-    { "isolation", "ipc_namespace", DOCTOR_IN_USERNS, CLONE_NEWIPC, hutch_probe_ipc_ns, false, NOTHING_RUNS, MAX_NAMESPACE("ipc") },
-    { "isolation", "uts_namespace", DOCTOR_IN_USERNS, CLONE_NEWUTS, hutch_probe_uts_ns, false, NOTHING_RUNS, MAX_NAMESPACE("uts") },
-    { "isolation", "cgroup_namespace", DOCTOR_IN_USERNS, 0, hutch_probe_cgroup_ns, false, NOTHING_RUNS, MAX_NAMESPACE("cgroup") },
+    { "isolation", "ipc_namespace", DOCTOR_IN_USERNS, CLONE_NEWIPC, hutch_probe_ipc_ns, false, NOTHING_RUNS,
+      MAX_NAMESPACE("ipc") },
+    { "isolation", "uts_namespace", DOCTOR_IN_USERNS, CLONE_NEWUTS, hutch_probe_uts_ns, false, NOTHING_RUNS,
+      MAX_NAMESPACE("uts") },
+    { "isolation", "cgroup_namespace", DOCTOR_IN_USERNS, 0, hutch_probe_cgroup_ns, false, NOTHING_RUNS,
+      MAX_NAMESPACE("cgroup") },
     { "isolation", "mount_api", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_mount_api, false, NOTHING_RUNS, FREE_CALLS },
-    { "isolation", "readonly_root", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_readonly_root, false, NOTHING_RUNS, FREE_CALLS },
-    { "isolation", "fresh_proc", DOCTOR_IN_USERNS, CLONE_NEWNS | CLONE_NEWPID, hutch_probe_fresh_proc, false, NOTHING_RUNS, OTHER_KERNEL },
+    { "isolation", "readonly_root", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_readonly_root, false, NOTHING_RUNS,
+      FREE_CALLS },
+    { "isolation", "fresh_proc", DOCTOR_IN_USERNS, CLONE_NEWNS | CLONE_NEWPID, hutch_probe_fresh_proc, false,
+      NOTHING_RUNS, OTHER_KERNEL },
     { "isolation", "devices", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_devices, false, NOTHING_RUNS,
       "sudo mount -t devtmpfs devtmpfs /dev" },
     { "isolation", "pivot_root", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_pivot_root, false, NOTHING_RUNS,
       "start hutch where the root is a file system of its own, not the initramfs" },
     { "isolation", "tmpfs_limits", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_tmpfs_limits, false,
       "/tmp of a sandbox can fill the host's memory", OTHER_KERNEL },
-    { "isolation", "no_capabilities", DOCTOR_IN_USERNS, 0, hutch_probe_capabilities, false, NOTHING_RUNS, OTHER_KERNEL },
+    { "isolation", "no_capabilities", DOCTOR_IN_USERNS, 0, hutch_probe_capabilities, false, NOTHING_RUNS,
+      OTHER_KERNEL },
     { "isolation", "no_new_privs", DOCTOR_HERE, 0, hutch_probe_no_new_privs, false, NOTHING_RUNS, OTHER_KERNEL },
-    { "isolation", "seccomp", DOCTOR_HERE, 0, hutch_probe_seccomp, false, "only the policy trusted, without a filter, would run",
-      "a kernel with CONFIG_SECCOMP_FILTER=y; " OTHER_KERNEL },
+    { "isolation", "seccomp", DOCTOR_HERE, 0, hutch_probe_seccomp, false,
+      "only the policy trusted, without a filter, would run", "a kernel with CONFIG_SECCOMP_FILTER=y; " OTHER_KERNEL },
     { "isolation", "landlock", DOCTOR_HERE, 0, hutch_probe_landlock, false,
-      "writes are kept in by the mount tree alone; 'strict' refuses", "a kernel with CONFIG_SECURITY_LANDLOCK=y; " OTHER_KERNEL },
+      "writes are kept in by the mount tree alone; 'strict' refuses",
+      "a kernel with CONFIG_SECURITY_LANDLOCK=y; " OTHER_KERNEL },
     { "isolation", "overlayfs", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_overlayfs, false,
-      "images from elsewhere that lack a mount point (/mnt/data, /proc, /dev) do not run; those of hutch do", "sudo modprobe overlay" },
+      "images from elsewhere that lack a mount point (/mnt/data, /proc, /dev) do not run; those of hutch do",
+      "sudo modprobe overlay" },
     { "isolation", "idmapped_mounts", DOCTOR_HERE, 0, hutch_probe_idmapped, false,
       "called by root, /mnt/data must be writable for the sandbox's own host user",
       "export HUTCH_HOME=DIR    (on ext4, xfs, btrfs, or tmpfs from Linux 6.3 on)" },
@@ -54,7 +66,8 @@ const struct doctor_check hutch_doctor_checks[] = {
     { "calls", "openat2", DOCTOR_HERE, 0, hutch_probe_openat2, false, NOTHING_RUNS, FREE_CALLS },
 
     { "limits", "cgroup_v2", DOCTOR_HERE, 0, hutch_probe_cgroup_v2, false,
-      "limits fall back to rlimits and the supervisor; 'strict' refuses", "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup" },
+      "limits fall back to rlimits and the supervisor; 'strict' refuses",
+      "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup" },
     { "limits", "cgroup_delegation", DOCTOR_HERE, 0, hutch_probe_delegation, false,
       "limits fall back to rlimits and the supervisor; 'strict' refuses", DELEGATE },
     { "limits", "cgroup_memory", DOCTOR_HERE, 0, hutch_probe_memory, false,
@@ -82,13 +95,13 @@ const struct doctor_check hutch_doctor_checks[] = {
       "export HUTCH_HOME=DIR    (on a file system with 2 GB free), or: hutch rootfs list && hutch rootfs remove NAME" },
     { "files", "policies", DOCTOR_HERE, 0, hutch_probe_policies, false, "nothing runs without a policy",
       "make install, or: export HUTCH_POLICY_DIR=DIR" },
-    { "files", "images", DOCTOR_HERE, 0, hutch_probe_images, false, "'hutch run' without --image or --rootfs has nothing to run in",
-      "hutch rootfs build python" },
-    { "files", "host_python", DOCTOR_HERE, 0, hutch_probe_host_python, false, "'hutch run --rootfs host' runs no Python",
-      "sudo apt-get install python3" },
+    { "files", "images", DOCTOR_HERE, 0, hutch_probe_images, false,
+      "'hutch run' without --image or --rootfs has nothing to run in", "hutch rootfs build python" },
+    { "files", "host_python", DOCTOR_HERE, 0, hutch_probe_host_python, false,
+      "'hutch run --rootfs host' runs no Python", "sudo apt-get install python3" },
 
-    { "building images", "mmdebstrap", DOCTOR_HERE, 0, hutch_probe_builder, false, "'hutch rootfs build' does not work; unpacking does",
-      "sudo apt-get install mmdebstrap" },
+    { "building images", "mmdebstrap", DOCTOR_HERE, 0, hutch_probe_builder, false,
+      "'hutch rootfs build' does not work; unpacking does", "sudo apt-get install mmdebstrap" },
     { "building images", "subordinate_ids", DOCTOR_HERE, 0, hutch_probe_subids, false,
       "'hutch rootfs build' does not work without root; unpacking and running do",
       "sudo usermod --add-subuids 805306368-805371903 --add-subgids 805306368-805371903 USER" },

@@ -48,12 +48,15 @@ static bool exists(const char *root, const char *path)
     return (size_t)snprintf(full, sizeof(full), "%s%s", root, path) < sizeof(full) && stat(full, &st) == 0;
 }
 
-/* All namespaces that containers have are the ones that the kernel booted with (include/linux/proc_ns.h numbers them). A
- * virtual machine made from a container's file tree carries the marks of one, too. */
+/* All namespaces that containers have are the ones that the kernel booted with (include/linux/proc_ns.h numbers them).
+ * A virtual machine made from a container's file tree carries the marks of one, too. */
 static bool has_first_namespaces(const char *root)
 {
     static const char *const first[][2] = {
-        { "pid", "pid:[4026531836]" }, { "uts", "uts:[4026531838]" }, { "ipc", "ipc:[4026531839]" }, { "user", "user:[4026531837]" },
+        { "pid", "pid:[4026531836]" },
+        { "uts", "uts:[4026531838]" },
+        { "ipc", "ipc:[4026531839]" },
+        { "user", "user:[4026531837]" },
     };
     char path[PATH_MAX], link[64];
 
@@ -118,7 +121,8 @@ static bool is_first_userns(const char *root)
     unsigned inside, outside, count;
 
     read_text(root, "/proc/self/uid_map", text, sizeof(text));
-    return sscanf(text, "%u %u %u", &inside, &outside, &count) != 3 || (inside == 0 && outside == 0 && count == UINT_MAX);
+    return sscanf(text, "%u %u %u", &inside, &outside, &count) != 3 ||
+           (inside == 0 && outside == 0 && count == UINT_MAX);
 }
 
 /* "/" is the root of a mount unless chroot(2) made it a directory like any other. */
@@ -155,7 +159,8 @@ void hutch_denial_read_facts(const char *root, struct denial_facts *ret)
     ret->is_selinux_enforcing = text[0] == '1';
     ret->is_privileged = hutch_caps_has_effective(CAP_SYS_ADMIN);
     ret->is_chrooted = is_chrooted();
-    ret->is_unmapped = !is_mapped(root, "/proc/self/uid_map", geteuid()) || !is_mapped(root, "/proc/self/gid_map", getegid());
+    ret->is_unmapped = !is_mapped(root, "/proc/self/uid_map", geteuid()) ||
+                       !is_mapped(root, "/proc/self/gid_map", getegid());
     ret->is_nested = !is_first_userns(root);
     find_container(root, ret->container, sizeof(ret->container));
     find_program(ret->program, sizeof(ret->program));
@@ -171,12 +176,16 @@ bool hutch_denial_is_filtered(void)
 }
 
 /* What the one who started the container has to add. */
-static const struct { const char *container, *allow_userns, *show_proc; } containers[] = {
-    { "docker", "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined ...",
+static const struct {
+    const char *container, *allow_userns, *show_proc;
+} containers[] = {
+    { "docker",
+      "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined ...",
       "docker run --security-opt systempaths=unconfined ..." },
     { "podman", "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL ...",
       "podman run --security-opt unmask=ALL ..." },
-    { "kubernetes", "in the pod: hostUsers: false, and securityContext: {procMount: Unmasked, seccompProfile: {type: Unconfined}}",
+    { "kubernetes",
+      "in the pod: hostUsers: false, and securityContext: {procMount: Unmasked, seccompProfile: {type: Unconfined}}",
       "in the pod: hostUsers: false, and securityContext: {procMount: Unmasked}" },
     { "lxc", "lxc config set CONTAINER security.nesting=true && lxc restart CONTAINER",
       "lxc config set CONTAINER security.nesting=true && lxc restart CONTAINER" },
@@ -200,24 +209,28 @@ static void say(struct denial_cause *ret, const char *why)
 static void set_sysctl(struct denial_cause *ret, const char *setting)
 {
     snprintf(ret->fix, sizeof(ret->fix),
-             "echo '%s' | sudo tee -a /etc/sysctl.d/60-hutch.conf && sudo sysctl -p /etc/sysctl.d/60-hutch.conf", setting);
+             "echo '%s' | sudo tee -a /etc/sysctl.d/60-hutch.conf && sudo sysctl -p /etc/sysctl.d/60-hutch.conf",
+             setting);
 }
 
 static void blame_apparmor(const struct denial_facts *facts, struct denial_cause *ret)
 {
     say(ret, "AppArmor keeps programs without a profile from using user namespaces "
              "(kernel.apparmor_restrict_unprivileged_userns is 1)");
-    snprintf(ret->fix, sizeof(ret->fix),
-             "printf 'abi <abi/4.0>,\\ninclude <tunables/global>\\nprofile hutch \"%%s\" flags=(unconfined) {\\n  userns,\\n}\\n' "
-             "'%.300s' | sudo tee /etc/apparmor.d/hutch && sudo apparmor_parser -r /etc/apparmor.d/hutch    "
-             "(or, for every program: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0)", facts->program);
+    snprintf(
+        ret->fix, sizeof(ret->fix),
+        "printf 'abi <abi/4.0>,\\ninclude <tunables/global>\\nprofile hutch \"%%s\" flags=(unconfined) {\\n  userns,\\n}\\n' "
+        "'%.300s' | sudo tee /etc/apparmor.d/hutch && sudo apparmor_parser -r /etc/apparmor.d/hutch    "
+        "(or, for every program: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0)",
+        facts->program);
 }
 
 static void blame_selinux(struct denial_cause *ret)
 {
     say(ret, "SELinux denies it");
-    snprintf(ret->fix, sizeof(ret->fix),
-             "sudo ausearch -m avc -ts recent | audit2allow -M hutch && sudo semodule -i hutch.pp    (read hutch.te first)");
+    snprintf(
+        ret->fix, sizeof(ret->fix),
+        "sudo ausearch -m avc -ts recent | audit2allow -M hutch && sudo semodule -i hutch.pp    (read hutch.te first)");
 }
 
 static void explain_limit(const struct denial_facts *facts, struct denial_cause *ret)
@@ -226,12 +239,15 @@ static void explain_limit(const struct denial_facts *facts, struct denial_cause 
         say(ret, "user.max_user_namespaces is 0");
         set_sysctl(ret, "user.max_user_namespaces=15000");
     } else if (facts->is_nested) {
-        say(ret, "the user namespace around hutch, or one around that, allows no more of them (user.max_user_namespaces is set "
-                 "further out than can be seen from here)");
-        snprintf(ret->fix, sizeof(ret->fix), "start hutch outside of the sandbox that it is in (bubblewrap: without --disable-userns), "
-                                             "or there: sysctl -w user.max_user_namespaces=15000");
+        say(ret,
+            "the user namespace around hutch, or one around that, allows no more of them (user.max_user_namespaces is set "
+            "further out than can be seen from here)");
+        snprintf(ret->fix, sizeof(ret->fix),
+                 "start hutch outside of the sandbox that it is in (bubblewrap: without --disable-userns), "
+                 "or there: sysctl -w user.max_user_namespaces=15000");
     } else {
-        snprintf(ret->why, sizeof(ret->why), "user.max_user_namespaces (%lld) is used up", (long long)facts->max_user_namespaces);
+        snprintf(ret->why, sizeof(ret->why), "user.max_user_namespaces (%lld) is used up",
+                 (long long)facts->max_user_namespaces);
         snprintf(ret->fix, sizeof(ret->fix), "sudo sysctl -w user.max_user_namespaces=%lld",
                  (long long)(facts->max_user_namespaces < 1000 ? 15000 : facts->max_user_namespaces * 2));
     }
@@ -242,10 +258,12 @@ static void explain_eperm(const struct denial_facts *facts, struct denial_cause 
     if (facts->is_filtered) {
         say(ret, "a seccomp filter around hutch forbids it, as those of containers do");
         snprintf(ret->fix, sizeof(ret->fix), "%s",
-                 facts->container[0] ? container_fix(facts, false) : "start hutch outside of the sandbox or service that set the filter");
+                 facts->container[0] ? container_fix(facts, false)
+                                     : "start hutch outside of the sandbox or service that set the filter");
     } else if (facts->is_chrooted) {
         say(ret, "hutch is in a chroot, where the kernel makes no user namespaces");
-        snprintf(ret->fix, sizeof(ret->fix), "start hutch outside of the chroot, or go there by pivot_root(2): bwrap --dev-bind DIR / hutch ...");
+        snprintf(ret->fix, sizeof(ret->fix),
+                 "start hutch outside of the chroot, or go there by pivot_root(2): bwrap --dev-bind DIR / hutch ...");
     } else if (facts->is_unmapped) {
         say(ret, "hutch's own user or group id is not mapped in the user namespace around it");
         snprintf(ret->fix, sizeof(ret->fix), "map it where that namespace is made (unshare --map-current-user)");
@@ -274,12 +292,15 @@ void hutch_denial_explain_userns(const struct denial_facts *facts, int errnum, s
         break;
     case EINVAL:
         say(ret, "this kernel is built without CONFIG_USER_NS");
-        snprintf(ret->fix, sizeof(ret->fix), "sudo apt-get install linux-image-$(dpkg --print-architecture) && sudo reboot    (or any kernel with CONFIG_USER_NS=y)");
+        snprintf(
+            ret->fix, sizeof(ret->fix),
+            "sudo apt-get install linux-image-$(dpkg --print-architecture) && sudo reboot    (or any kernel with CONFIG_USER_NS=y)");
         break;
     case ENOSYS:
         say(ret, "a seccomp filter around hutch hides the call");
         snprintf(ret->fix, sizeof(ret->fix), "%s",
-                 facts->container[0] ? container_fix(facts, false) : "start hutch outside of the sandbox or service that set the filter");
+                 facts->container[0] ? container_fix(facts, false)
+                                     : "start hutch outside of the sandbox or service that set the filter");
         break;
     case EAGAIN:
         say(ret, "the user has too many processes (RLIMIT_NPROC), or the cgroup around hutch does");
@@ -313,13 +334,15 @@ bool hutch_denial_explain_inside(const struct denial_facts *facts, int errnum, s
 void hutch_denial_explain_proc(const struct denial_facts *facts, const char *covered, struct denial_cause *ret)
 {
     if (covered[0])
-        snprintf(ret->why, sizeof(ret->why), "the /proc around hutch is partly covered (%.100s), and the kernel gives no fresh one then",
-                 covered);
+        snprintf(ret->why, sizeof(ret->why),
+                 "the /proc around hutch is partly covered (%.100s), and the kernel gives no fresh one then", covered);
     else
         say(ret, "no whole /proc is mounted around hutch, and the kernel gives no fresh one then");
-    snprintf(ret->fix, sizeof(ret->fix), "%s",
-             facts->container[0] ? container_fix(facts, true)
-             : covered[0]        ? "start hutch outside of the container or service that covers it (systemd: without ProtectKernelTunables= and "
-                                   "ProtectKernelLogs=)"
-                                 : "sudo mount -t proc proc /proc");
+    snprintf(
+        ret->fix, sizeof(ret->fix), "%s",
+        facts->container[0] ? container_fix(facts, true)
+        : covered[0]
+            ? "start hutch outside of the container or service that covers it (systemd: without ProtectKernelTunables= and "
+              "ProtectKernelLogs=)"
+            : "sudo mount -t proc proc /proc");
 }

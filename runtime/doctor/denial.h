@@ -1,7 +1,7 @@
 /* denial.h - why this host denies a user namespace, or what is done in one: the settings that are known to do it.
  *
- * The kernel answers EPERM for a dozen different reasons. The facts are read once; which of them is the cause is decided
- * by a pure function, so that every host we have never seen can be tested as a row of a table. */
+ * The kernel answers EPERM for a dozen different reasons. The facts are read once; which of them is the cause is
+ * decided by a pure function, so that every host we have never seen can be tested as a row of a table. */
 #ifndef HUTCH_DOCTOR_DENIAL_H
 #define HUTCH_DOCTOR_DENIAL_H
 

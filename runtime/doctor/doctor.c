@@ -81,12 +81,13 @@ void hutch_doctor_failed(const struct doctor_host *host, struct doctor_finding *
         hutch_doctor_found(ret, DOCTOR_MISSING, "%s: %s: %s", doing, strerrordesc_np(errnum), cause.why);
         hutch_doctor_fix(ret, "%s", cause.fix);
     } else if (errnum == ENOSYS) {
-        hutch_doctor_found(ret, DOCTOR_MISSING, "%s: %s (too old a kernel, or a seccomp filter around hutch hides it)", doing,
-                           strerrordesc_np(errnum));
+        hutch_doctor_found(ret, DOCTOR_MISSING, "%s: %s (too old a kernel, or a seccomp filter around hutch hides it)",
+                           doing, strerrordesc_np(errnum));
         hutch_denial_explain_userns(&host->facts, ENOSYS, &cause);
         hutch_doctor_fix(ret, "a kernel from Linux 5.15 on; where there is one: %s", cause.fix);
     } else {
-        hutch_doctor_found(ret, DOCTOR_MISSING, "%s%s%s", doing, errnum ? ": " : "", errnum ? strerrordesc_np(errnum) : "");
+        hutch_doctor_found(ret, DOCTOR_MISSING, "%s%s%s", doing, errnum ? ": " : "",
+                           errnum ? strerrordesc_np(errnum) : "");
     }
 }
 
@@ -185,17 +186,20 @@ static void explain_end(const struct doctor_host *host, int status, struct docto
     struct denial_cause cause;
 
     if (sig == SIGSYS) {
-        hutch_doctor_found(ret, DOCTOR_MISSING, "trying it was answered with SIGSYS: a seccomp filter around hutch forbids it");
+        hutch_doctor_found(ret, DOCTOR_MISSING,
+                           "trying it was answered with SIGSYS: a seccomp filter around hutch forbids it");
         hutch_denial_explain_userns(&host->facts, ENOSYS, &cause);
         hutch_doctor_fix(ret, "%s", cause.fix);
     } else if (sig) {
-        hutch_doctor_found(ret, DOCTOR_MISSING, "trying it ended with %s", sigdescr_np(sig) ? sigdescr_np(sig) : "a signal");
+        hutch_doctor_found(ret, DOCTOR_MISSING, "trying it ended with %s",
+                           sigdescr_np(sig) ? sigdescr_np(sig) : "a signal");
     } else {
         hutch_doctor_found(ret, DOCTOR_MISSING, "trying it ended without an answer (status %d)", WEXITSTATUS(status));
     }
 }
 
-static void collect(const struct doctor_host *host, struct child *child, unsigned timeout_ms, struct doctor_finding *ret)
+static void collect(const struct doctor_host *host, struct child *child, unsigned timeout_ms,
+                    struct doctor_finding *ret)
 {
     struct doctor_finding finding;
     struct pollfd pfd = { .fd = child->result_r, .events = POLLIN };
@@ -207,7 +211,8 @@ static void collect(const struct doctor_host *host, struct child *child, unsigne
     /* It writes all of a finding at once and a pipe holds it, so what is there to read is whole, or the end. */
     if (ready > 0 && hutch_fd_read_full(child->result_r, &finding, sizeof(finding)) == (ssize_t)sizeof(finding)) {
         *ret = finding;
-        ret->detail[sizeof(ret->detail) - 1] = ret->costs[sizeof(ret->costs) - 1] = ret->fix[sizeof(ret->fix) - 1] = '\0';
+        ret->detail[sizeof(ret->detail) - 1] = ret->costs[sizeof(ret->costs) - 1] = ret->fix[sizeof(ret->fix) - 1] =
+            '\0';
     }
     kill(-child->pid, SIGKILL);
     kill(child->pid, SIGKILL); /* it may not have a process group yet */
@@ -219,8 +224,8 @@ static void collect(const struct doctor_host *host, struct child *child, unsigne
 }
 
 /* Runs @fn in a child, in a user namespace with @namespaces when @place says so. */
-static void try_in_child(const struct doctor_host *host, enum doctor_place place, unsigned long namespaces, unsigned timeout_ms,
-                         child_fn *fn, const void *arg, struct doctor_finding *ret)
+static void try_in_child(const struct doctor_host *host, enum doctor_place place, unsigned long namespaces,
+                         unsigned timeout_ms, child_fn *fn, const void *arg, struct doctor_finding *ret)
 {
     bool in_userns = place == DOCTOR_IN_USERNS;
     struct child child;
@@ -234,7 +239,8 @@ static void try_in_child(const struct doctor_host *host, enum doctor_place place
         hutch_doctor_found(ret, DOCTOR_MISSING, "make a pipe: %s", strerrordesc_np(errno));
         return;
     }
-    child.pid = (pid_t)syscall(SYS_clone, (in_userns ? CLONE_NEWUSER | namespaces : 0) | SIGCHLD, NULL, NULL, NULL, NULL);
+    child.pid = (pid_t)syscall(SYS_clone, (in_userns ? CLONE_NEWUSER | namespaces : 0) | SIGCHLD, NULL, NULL, NULL,
+                               NULL);
     if (child.pid == 0) {
         close(go[1]);
         close(result[0]);
@@ -252,9 +258,11 @@ static void try_in_child(const struct doctor_host *host, enum doctor_place place
             hutch_doctor_found(ret, DOCTOR_MISSING, "make the namespaces: %s: %s", strerrordesc_np(e), cause.why);
             hutch_doctor_fix(ret, "%s", cause.fix);
         } else {
-            hutch_doctor_found(ret, DOCTOR_MISSING, "make a process%s: %s%s", in_userns ? " with namespaces" : "", strerrordesc_np(e),
+            hutch_doctor_found(ret, DOCTOR_MISSING, "make a process%s: %s%s", in_userns ? " with namespaces" : "",
+                               strerrordesc_np(e),
                                e == EINVAL   ? " (not compiled into this kernel)"
-                               : e == ENOSPC ? " (the limit is user.max_*_namespaces, not the disk)" : "");
+                               : e == ENOSPC ? " (the limit is user.max_*_namespaces, not the disk)"
+                                             : "");
         }
     } else if (in_userns && hutch_userns_write_maps(child.pid, &host->ids, &host->plan, &err) < 0) {
         hutch_doctor_failed(host, ret, 0, "%.190s", err.msg);
@@ -290,7 +298,8 @@ void hutch_doctor_try(struct doctor_host *host, const struct doctor_check *check
     if (check->place == DOCTOR_IN_USERNS && !host->has_user_ns) {
         memset(ret, 0, sizeof(*ret));
         ret->is_consequence = true;
-        hutch_doctor_found(ret, DOCTOR_MISSING, "not tried: it takes %s", host->has_plan ? "a user namespace" : "an identity");
+        hutch_doctor_found(ret, DOCTOR_MISSING, "not tried: it takes %s",
+                           host->has_plan ? "a user namespace" : "an identity");
     } else {
         try_in_child(host, check->place, check->namespaces, timeout_ms, run_probe, check, ret);
     }
@@ -306,7 +315,8 @@ void hutch_doctor_try(struct doctor_host *host, const struct doctor_check *check
         snprintf(ret->fix, sizeof(ret->fix), "%s", check->fix);
 }
 
-static int build_trial_spec(const struct doctor_host *host, const char *policy, struct sandbox_spec *spec, struct hutch_err *err)
+static int build_trial_spec(const struct doctor_host *host, const char *policy, struct sandbox_spec *spec,
+                            struct hutch_err *err)
 {
     static const char *const argv[] = { "true" };
 
@@ -339,10 +349,12 @@ static void list_weaker(const struct sandbox_spec *spec, const struct sandbox_en
     }
     for (size_t i = 0; i < LAYER_COUNT; i++)
         if (spec->layers[i] != NEED_OFF && !e->layer_active[i] && len < size)
-            len += (size_t)snprintf(ret + len, size - len, "%s%s (%s)", len ? ", " : "", hutch_layer_name(i), e->layer_detail[i]);
+            len += (size_t)snprintf(ret + len, size - len, "%s%s (%s)", len ? ", " : "", hutch_layer_name(i),
+                                    e->layer_detail[i]);
 }
 
-static int start_trial(const struct doctor_host *host, const struct sandbox_spec *spec, struct sandbox *sb, struct hutch_err *err)
+static int start_trial(const struct doctor_host *host, const struct sandbox_spec *spec, struct sandbox *sb,
+                       struct hutch_err *err)
 {
     auto_fd null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     struct sandbox_io io = { .stdin_r = null_fd, .stdout_w = null_fd, .stderr_w = null_fd, .report_w = -1 };

@@ -48,7 +48,8 @@ void hutch_probe_home(const struct doctor_host *host, struct doctor_finding *ret
         hutch_doctor_found(ret, DOCTOR_MISSING, "%s", host->home_err.msg);
         return;
     }
-    if (!find_existing(host->home, there, sizeof(there)) || (dir = open(there, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
+    if (!find_existing(host->home, there, sizeof(there)) ||
+        (dir = open(there, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "look at '%.400s': %s", host->home, strerrordesc_np(errno));
         return;
     }
@@ -69,7 +70,8 @@ void hutch_probe_home(const struct doctor_host *host, struct doctor_finding *ret
         hutch_doctor_fix(ret, "export HUTCH_HOME=DIR    (on a file system without noexec)");
         return;
     }
-    hutch_doctor_found(ret, DOCTOR_OK, "'%.400s' can be %s", host->home, strcmp(there, host->home) == 0 ? "written to" : "made");
+    hutch_doctor_found(ret, DOCTOR_OK, "'%.400s' can be %s", host->home,
+                       strcmp(there, host->home) == 0 ? "written to" : "made");
 }
 
 void hutch_probe_space(const struct doctor_host *host, struct doctor_finding *ret)
@@ -87,7 +89,8 @@ void hutch_probe_space(const struct doctor_host *host, struct doctor_finding *re
     hutch_doctor_found(ret, bytes < SPACE_WANTED || fs.f_favail == 0 ? DOCTOR_DEGRADED : DOCTOR_OK,
                        "%" PRIu64 " MB free where hutch's home is", bytes >> 20);
     if (fs.f_files && fs.f_favail < 100000) { /* 0 files: a file system that does not count them */
-        hutch_doctor_found(ret, DOCTOR_DEGRADED, "only %" PRIu64 " more files where hutch's home is", (uint64_t)fs.f_favail);
+        hutch_doctor_found(ret, DOCTOR_DEGRADED, "only %" PRIu64 " more files where hutch's home is",
+                           (uint64_t)fs.f_favail);
     } else if (!fs.f_files && bytes >= SPACE_WANTED) {
         ret->status = DOCTOR_OK;
     }
@@ -182,7 +185,8 @@ void hutch_probe_host_python(const struct doctor_host *host, struct doctor_findi
     if (status == 0)
         hutch_doctor_found(ret, DOCTOR_OK, "'--rootfs host' has a Python");
     else
-        hutch_doctor_found(ret, DOCTOR_MISSING, "%s", status == 127 ? "this host has no python3" : "this host's python3 does not start");
+        hutch_doctor_found(ret, DOCTOR_MISSING, "%s",
+                           status == 127 ? "this host has no python3" : "this host's python3 does not start");
 }
 
 void hutch_probe_builder(const struct doctor_host *host, struct doctor_finding *ret)
@@ -194,7 +198,8 @@ void hutch_probe_builder(const struct doctor_host *host, struct doctor_finding *
     if (status == 0)
         hutch_doctor_found(ret, DOCTOR_OK, "mmdebstrap is there");
     else
-        hutch_doctor_found(ret, DOCTOR_MISSING, "%s", status == 127 ? "mmdebstrap is not installed" : "mmdebstrap does not start");
+        hutch_doctor_found(ret, DOCTOR_MISSING, "%s",
+                           status == 127 ? "mmdebstrap is not installed" : "mmdebstrap does not start");
 }
 
 struct subids {
@@ -229,14 +234,14 @@ void hutch_probe_subids(const struct doctor_host *host, struct doctor_finding *r
         hutch_doctor_found(ret, DOCTOR_OK, "uids from %u, gids from %u", uids.start, gids.start);
         return;
     }
-    hutch_doctor_found(ret, DOCTOR_MISSING, "%s has no range of %d in /etc/subuid and /etc/subgid", host->user[0] ? host->user : "this uid",
-                       SUBIDS_WANTED);
+    hutch_doctor_found(ret, DOCTOR_MISSING, "%s has no range of %d in /etc/subuid and /etc/subgid",
+                       host->user[0] ? host->user : "this uid", SUBIDS_WANTED);
     if (host->user[0]) {
         /* Ranges of others are not looked up: 100000 and what adduser gives next lie far below. */
         unsigned start = 0x30000000u + (host->uid & 0xfff) * 0x10000u;
 
-        hutch_doctor_fix(ret, "sudo usermod --add-subuids %u-%u --add-subgids %u-%u %s", start, start + SUBIDS_WANTED - 1, start,
-                         start + SUBIDS_WANTED - 1, host->user);
+        hutch_doctor_fix(ret, "sudo usermod --add-subuids %u-%u --add-subgids %u-%u %s", start,
+                         start + SUBIDS_WANTED - 1, start, start + SUBIDS_WANTED - 1, host->user);
     }
 }
 
@@ -251,9 +256,11 @@ void hutch_probe_newuidmap(const struct doctor_host *host, struct doctor_finding
         hutch_doctor_found(ret, DOCTOR_NOT_NEEDED, "root builds images without");
         return;
     }
-    if (!host->has_user_ns || !find_subids(host, "/etc/subuid", &ranges[0]) || !find_subids(host, "/etc/subgid", &ranges[1])) {
+    if (!host->has_user_ns || !find_subids(host, "/etc/subuid", &ranges[0]) ||
+        !find_subids(host, "/etc/subgid", &ranges[1])) {
         ret->is_consequence = true;
-        hutch_doctor_found(ret, DOCTOR_MISSING, "not tried: it takes %s", host->has_user_ns ? "subordinate ids" : "a user namespace");
+        hutch_doctor_found(ret, DOCTOR_MISSING, "not tried: it takes %s",
+                           host->has_user_ns ? "subordinate ids" : "a user namespace");
         return;
     }
     pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
@@ -284,7 +291,8 @@ void hutch_probe_newuidmap(const struct doctor_host *host, struct doctor_finding
             hutch_doctor_found(ret, DOCTOR_MISSING, "%s is not installed", programs[i]);
         else if (status != 0 && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) {
             hutch_doctor_found(ret, DOCTOR_MISSING, "%s has no effect: no_new_privs is set around hutch", programs[i]);
-            hutch_doctor_fix(ret, "start hutch outside of the sandbox or service that set it (systemd: NoNewPrivileges=)");
+            hutch_doctor_fix(ret,
+                             "start hutch outside of the sandbox or service that set it (systemd: NoNewPrivileges=)");
         } else if (status != 0) {
             hutch_doctor_found(ret, DOCTOR_MISSING, "%s maps no range of ids", programs[i]);
             if (host->facts.is_nested)

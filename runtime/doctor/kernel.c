@@ -27,13 +27,15 @@ void hutch_probe_identity(const struct doctor_host *host, struct doctor_finding 
     if (!host->has_plan) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "%s", host->plan_err.msg);
         hutch_doctor_costs(ret, "nothing runs");
-        hutch_doctor_fix(ret, "runuser -u USER -- hutch ...    (or leave root its capabilities CAP_SETUID and CAP_SETGID)");
+        hutch_doctor_fix(ret,
+                         "runuser -u USER -- hutch ...    (or leave root its capabilities CAP_SETUID and CAP_SETGID)");
     } else if (!host->plan.is_mapped_away) {
         hutch_doctor_found(ret, DOCTOR_OK, "sandboxes run as the caller, uid %u", host->plan.host_uid);
     } else if (host->plan.host_uid == 65534) {
         hutch_doctor_found(ret, DOCTOR_DEGRADED, "root's sandboxes run as uid 65534 (nobody)");
     } else {
-        hutch_doctor_found(ret, DOCTOR_OK, "root's sandboxes run as uid %u, a subordinate id of the user hutch", host->plan.host_uid);
+        hutch_doctor_found(ret, DOCTOR_OK, "root's sandboxes run as uid %u, a subordinate id of the user hutch",
+                           host->plan.host_uid);
     }
 }
 
@@ -166,12 +168,14 @@ void hutch_probe_landlock(const struct doctor_host *host, struct doctor_finding 
     const char *kernel = "";
 
     if (abi == 0) {
-        hutch_doctor_found(ret, DOCTOR_MISSING, "%s", e == EOPNOTSUPP ? "compiled into this kernel, and not switched on at boot"
-                                                      : e == ENOSYS ? "not compiled into this kernel (or hidden by a seccomp filter)"
-                                                                    : strerrordesc_np(e));
+        hutch_doctor_found(ret, DOCTOR_MISSING, "%s",
+                           e == EOPNOTSUPP ? "compiled into this kernel, and not switched on at boot"
+                           : e == ENOSYS   ? "not compiled into this kernel (or hidden by a seccomp filter)"
+                                           : strerrordesc_np(e));
         if (e == EOPNOTSUPP)
-            hutch_doctor_fix(ret, "sudo sed -i \"s/^GRUB_CMDLINE_LINUX=\\\"/&lsm=landlock,$(cat /sys/kernel/security/lsm) /\" "
-                                  "/etc/default/grub && sudo update-grub && sudo reboot");
+            hutch_doctor_fix(
+                ret, "sudo sed -i \"s/^GRUB_CMDLINE_LINUX=\\\"/&lsm=landlock,$(cat /sys/kernel/security/lsm) /\" "
+                     "/etc/default/grub && sudo update-grub && sudo reboot");
         return;
     }
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || hutch_landlock_make(&host->ids, abi, false, &ruleset, &err) < 0 ||
@@ -190,7 +194,8 @@ void hutch_probe_landlock(const struct doctor_host *host, struct doctor_finding 
             kernel = landlock_abis[i].kernel;
         }
     if (!len) {
-        hutch_doctor_found(ret, DOCTOR_OK, "ABI %d: writes, renames, truncation, device ioctls, abstract sockets, signals", abi);
+        hutch_doctor_found(ret, DOCTOR_OK,
+                           "ABI %d: writes, renames, truncation, device ioctls, abstract sockets, signals", abi);
         return;
     }
     hutch_doctor_found(ret, DOCTOR_DEGRADED, "ABI %d: writes are restricted; not covered: %s", abi, lacks);

@@ -31,15 +31,20 @@ static void fix_delegation(const struct doctor_host *host, struct doctor_finding
     const char *mount = host->cgroup.mount;
 
     if (host->facts.container[0]) {
-        hutch_doctor_fix(ret, "start the container with a cgroup tree that can be written to (podman: --security-opt unmask=/sys/fs/cgroup; "
-                              "docker: --cgroupns=private and a read-write /sys/fs/cgroup)");
+        hutch_doctor_fix(
+            ret,
+            "start the container with a cgroup tree that can be written to (podman: --security-opt unmask=/sys/fs/cgroup; "
+            "docker: --cgroupns=private and a read-write /sys/fs/cgroup)");
     } else if (has_systemd()) {
         hutch_doctor_fix(ret, "%s", SCOPE_COMMAND);
     } else {
-        hutch_doctor_fix(ret, "g=%s/hutch-%u; echo '+memory +pids +cpu' | sudo tee %s/cgroup.subtree_control; sudo mkdir -p $g/shell; "
-                              "echo '+memory +pids +cpu' | sudo tee $g/cgroup.subtree_control; "
-                              "sudo chown %u $g $g/cgroup.procs $g/cgroup.subtree_control $g/shell $g/shell/cgroup.procs; "
-                              "echo $$ | sudo tee $g/shell/cgroup.procs", mount, host->uid, mount, host->uid);
+        hutch_doctor_fix(
+            ret,
+            "g=%s/hutch-%u; echo '+memory +pids +cpu' | sudo tee %s/cgroup.subtree_control; sudo mkdir -p $g/shell; "
+            "echo '+memory +pids +cpu' | sudo tee $g/cgroup.subtree_control; "
+            "sudo chown %u $g $g/cgroup.procs $g/cgroup.subtree_control $g/shell $g/shell/cgroup.procs; "
+            "echo $$ | sudo tee $g/shell/cgroup.procs",
+            mount, host->uid, mount, host->uid);
     }
 }
 
@@ -50,8 +55,10 @@ void hutch_probe_cgroup_v2(const struct doctor_host *host, struct doctor_finding
         if (host->facts.container[0])
             hutch_doctor_fix(ret, "start the container with /sys/fs/cgroup in it (docker: --cgroupns=private)");
         else if (has_systemd())
-            hutch_doctor_fix(ret, "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&systemd.unified_cgroup_hierarchy=1 /' /etc/default/grub && "
-                                  "sudo update-grub && sudo reboot");
+            hutch_doctor_fix(
+                ret,
+                "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&systemd.unified_cgroup_hierarchy=1 /' /etc/default/grub && "
+                "sudo update-grub && sudo reboot");
         return;
     }
     hutch_doctor_found(ret, DOCTOR_OK, "mounted at '%s'", host->cgroup.mount);
@@ -150,31 +157,39 @@ static void explain_controller(const struct doctor_host *host, const char *name,
                            ? "this host has it, and does not delegate it to this user" : host->cgroup.why_not);
         ret->is_consequence = host->cgroup.dirfd < 0;
         if (has_systemd() && host->cgroup.dirfd >= 0)
-            hutch_doctor_fix(ret, "sudo mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\\nDelegate=cpu cpuset io memory "
-                                  "pids\\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf && sudo systemctl daemon-reload "
-                                  "&& sudo systemctl restart user@%u", host->uid);
+            hutch_doctor_fix(
+                ret,
+                "sudo mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\\nDelegate=cpu cpuset io memory "
+                "pids\\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf && sudo systemctl daemon-reload "
+                "&& sudo systemctl restart user@%u",
+                host->uid);
         else
             fix_delegation(host, ret);
     } else if (is_known && hierarchy != 0) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "this host has it in a v1 hierarchy, which cannot be shared with v2");
-        hutch_doctor_fix(ret, "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all /' "
-                              "/etc/default/grub && sudo update-grub && sudo reboot");
+        hutch_doctor_fix(
+            ret, "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all /' "
+                 "/etc/default/grub && sudo update-grub && sudo reboot");
     } else if (is_known && !enabled) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "switched off on the kernel's command line");
-        hutch_doctor_fix(ret, "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&cgroup_enable=%s /' /etc/default/grub && sudo update-grub && "
-                              "sudo reboot", name);
+        hutch_doctor_fix(
+            ret,
+            "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&cgroup_enable=%s /' /etc/default/grub && sudo update-grub && "
+            "sudo reboot",
+            name);
     } else if (is_known || access("/proc/cgroups", F_OK) < 0 || host->facts.container[0]) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "the cgroup tree that is mounted here does not have it");
         fix_delegation(host, ret);
     } else {
         hutch_doctor_found(ret, DOCTOR_MISSING, "not compiled into this kernel");
-        hutch_doctor_fix(ret, "a kernel that has it: sudo apt-get install linux-image-$(dpkg --print-architecture) && sudo reboot");
+        hutch_doctor_fix(
+            ret, "a kernel that has it: sudo apt-get install linux-image-$(dpkg --print-architecture) && sudo reboot");
     }
 }
 
 /* Sets @limit by the controller, and reads from @file that it is in force. */
-static void probe_controller(const struct doctor_host *host, const char *name, unsigned bit, enum sandbox_limit limit, uint64_t value,
-                             const char *file, const char *want, struct doctor_finding *ret)
+static void probe_controller(const struct doctor_host *host, const char *name, unsigned bit, enum sandbox_limit limit,
+                             uint64_t value, const char *file, const char *want, struct doctor_finding *ret)
 {
     struct sandbox_spec spec = host->ids;
     struct sandbox_cgroup cg = CGROUP_INIT;
@@ -305,7 +320,8 @@ void hutch_probe_cgroup_kill(const struct doctor_host *host, struct doctor_findi
         hutch_doctor_found(ret, DOCTOR_MISSING, "not tried: it takes a process inside a group");
     } else {
         if (hutch_fd_write_file_at(cg.dirfd, "cgroup.kill", "1", &err) < 0)
-            hutch_doctor_found(ret, DOCTOR_DEGRADED, "%s", err.errnum == ENOENT ? "this kernel has no cgroup.kill (Linux 5.14)" : err.msg);
+            hutch_doctor_found(ret, DOCTOR_DEGRADED, "%s",
+                               err.errnum == ENOENT ? "this kernel has no cgroup.kill (Linux 5.14)" : err.msg);
         else if (poll(&pfd, 1, DOCTOR_TIMEOUT_MS / 2) != 1)
             hutch_doctor_found(ret, DOCTOR_DEGRADED, "a process inside a group survives cgroup.kill");
         else
@@ -316,8 +332,8 @@ void hutch_probe_cgroup_kill(const struct doctor_host *host, struct doctor_findi
     drop_group(&cg);
 }
 
-/* Two processes are allowed, and we are one of them. Where the kernel counts all of a user's processes, not just those of
- * this user namespace, the one more is refused: outside there are hutch itself and whatever started it. */
+/* Two processes are allowed, and we are one of them. Where the kernel counts all of a user's processes, not just those
+ * of this user namespace, the one more is refused: outside there are hutch itself and whatever started it. */
 void hutch_probe_rlimit_nproc(const struct doctor_host *host, struct doctor_finding *ret)
 {
     struct rlimit two = { 2, 2 };
@@ -338,7 +354,8 @@ void hutch_probe_rlimit_nproc(const struct doctor_host *host, struct doctor_find
         for (;;)
             pause();
     if (first < 0) {
-        hutch_doctor_found(ret, DOCTOR_DEGRADED, "the limit counts the user's processes outside, too (before Linux 5.14)");
+        hutch_doctor_found(ret, DOCTOR_DEGRADED,
+                           "the limit counts the user's processes outside, too (before Linux 5.14)");
         return;
     }
     second = fork();

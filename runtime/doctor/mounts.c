@@ -161,7 +161,8 @@ void hutch_probe_pivot_root(const struct doctor_host *host, struct doctor_findin
     if (rc < 0 || fchdir(fs) < 0)
         hutch_doctor_failed(host, ret, errno, "attach a new root");
     else if (syscall(SYS_pivot_root, ".", ".") < 0)
-        hutch_doctor_failed(host, ret, errno, "pivot_root%s", errno == EINVAL ? " (is the host's root a ramfs or initramfs?)" : "");
+        hutch_doctor_failed(host, ret, errno, "pivot_root%s",
+                            errno == EINVAL ? " (is the host's root a ramfs or initramfs?)" : "");
     else if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         hutch_doctor_failed(host, ret, errno, "detach the host's tree");
     else if (access("/usr", F_OK) == 0 || access("/proc", F_OK) == 0)
@@ -215,7 +216,8 @@ void hutch_probe_overlayfs(const struct doctor_host *host, struct doctor_finding
     snprintf(lower, sizeof(lower), "/proc/self/fd/%d:/proc/self/fd/%d", top, bottom);
     options[1] = lower;
     if (make_fs("overlay", options, &call) < 0)
-        hutch_doctor_failed(host, ret, errno, "%s of an overlay%s", call, errno == ENODEV ? " (not compiled in, or the module is not loaded)" : "");
+        hutch_doctor_failed(host, ret, errno, "%s of an overlay%s", call,
+                            errno == ENODEV ? " (not compiled in, or the module is not loaded)" : "");
     else
         hutch_doctor_found(ret, DOCTOR_OK, "can be mounted in a user namespace");
     if (ret->status == DOCTOR_MISSING)

@@ -1,4 +1,5 @@
-/* core.h - what all parts of one engine share: the loop, the directories of its runs, its health, and how long it waits. */
+/* core.h - what all parts of one engine share: the loop, the directories of its runs, its health, and how long it
+ * waits. */
 #ifndef HUTCH_ENGINE_CORE_H
 #define HUTCH_ENGINE_CORE_H
 
@@ -9,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CORE_SETUP_MS     30000  /* a step of the building of a sandbox takes milliseconds; this is for a host that hangs */
+/* a step of the building of a sandbox takes milliseconds; this is for a host that hangs */
+#define CORE_SETUP_MS     30000
 #define CORE_IMPORT_MS    180000 /* an interpreter reads its libraries, perhaps from a slow disk */
 #define CORE_MAX_RESTARTS 3      /* of one run; and failures in a row of anything that no run waits for */
 
@@ -27,7 +29,8 @@ struct core {
 #define CORE_INIT { .loop = LOOP_INIT, .state = RUN_STATE_INIT, .data_root_fd = -1, .setup_ms = CORE_SETUP_MS, \
                     .import_ms = CORE_IMPORT_MS }
 
-/* Opens the loop, and below @home the directories. @core may not move from here on. Done by hutch_core_done(), on failure too. */
+/* Opens the loop, and below @home the directories. @core may not move from here on. Done by hutch_core_done(), on
+ * failure too. */
 int hutch_core_open(struct core *core, const char *home, struct hutch_err *err);
 void hutch_core_done(struct core *core);
 

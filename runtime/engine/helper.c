@@ -252,7 +252,8 @@ static void on_opener_packet(struct link *l, const void *data, size_t len, int *
 /* What its own environment tells of the caller's is his, but for how to find things. */
 static char **filtered_environment(void)
 {
-    static const char *const kept[] = { "HUTCH_", "PATH=", "XDG_RUNTIME_DIR=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS=" };
+    static const char *const kept[] = { "HUTCH_",        "PATH=",          "XDG_RUNTIME_DIR=",
+                                        "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS=" };
     size_t n = 0, count = 0;
     char **env;
 
@@ -310,7 +311,8 @@ int hutch_helper_start(struct helper *h, struct hutch_err *err)
     h->opener.on_packet = on_opener_packet;
     h->opener.on_hangup = on_opener_hangup;
     h->opener.owner = h;
-    theirs = fcntl(pair[1], F_DUPFD_CLOEXEC, WARM_SOCKET_FD + 1); /* a dup2 of itself onto itself would leave it CLOEXEC */
+    /* a dup2 of itself onto itself would leave it CLOEXEC */
+    theirs = fcntl(pair[1], F_DUPFD_CLOEXEC, WARM_SOCKET_FD + 1);
     close(pair[1]);
     if (theirs < 0) {
         close(pair[0]);
@@ -376,8 +378,15 @@ static void on_due(void *owner, double now)
 
 void hutch_helper_init(struct helper *h, struct core *core, const struct helper_events *events, void *owner)
 {
-    *h = (struct helper){ .core = core, .events = events, .owner = owner, .pidfd = -1, .opener = LINK_INIT, .launcher = LINK_INIT,
-                          .disk = LINK_INIT, .retry_at = LOOP_NEVER, .clock = DEADLINE_INIT(on_due, h) };
+    *h = (struct helper){ .core = core,
+                          .events = events,
+                          .owner = owner,
+                          .pidfd = -1,
+                          .opener = LINK_INIT,
+                          .launcher = LINK_INIT,
+                          .disk = LINK_INIT,
+                          .retry_at = LOOP_NEVER,
+                          .clock = DEADLINE_INIT(on_due, h) };
 }
 
 void hutch_helper_done(struct helper *h)

@@ -14,10 +14,12 @@ struct helper_events {
     /* With it went what it was asked for. */
     void (*on_lost_launcher)(void *owner);
     /* @text: what followed the reply in its packet. @fds that are not taken are closed. */
-    void (*on_launcher_reply)(void *owner, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds);
+    void (*on_launcher_reply)(void *owner, const struct launcher_reply *reply, const char *text, int *fds,
+                              size_t n_fds);
     /* The answer to hutch_helper_open(). @fd: the mount, the callee's from here on; -1: @why. */
     void (*on_opened)(void *owner, uint32_t id, int fd, const struct hutch_err *why);
-    /* The answer to hutch_helper_order_files(); NULL: the disk worker is gone, and with it every order that it has not answered. */
+    /* The answer to hutch_helper_order_files(); NULL: the disk worker is gone, and with it every order that it has not
+     * answered. */
     void (*on_files)(void *owner, const struct disk_reply *reply);
     /* The opener is gone, and with it every process that the engine had. */
     void (*on_lost)(void *owner);
@@ -33,7 +35,8 @@ struct helper {
     int pidfd;            /* owned; a caller that reaps every child may have its number given to another process */
     struct link opener, launcher, disk;
     bool has_hello, has_launcher;
-    bool is_mapped_away;  /* root calls: the launcher sees host paths with another user's eyes, so sources go with the template */
+    /* root calls: the launcher sees host paths with another user's eyes, so sources go with the template */
+    bool is_mapped_away;
     pid_t launcher_pid;
     double since;         /* when it was started, or its launcher was lost */
     double retry_at;      /* when it is started again; LOOP_NEVER */
@@ -55,7 +58,8 @@ int hutch_helper_order(struct helper *h, const struct launcher_request *request,
                        struct hutch_err *err);
 /* Has a host path opened as a detached mount; answered by on_opened. */
 int hutch_helper_open(struct helper *h, uint32_t id, const char *path, unsigned flags, struct hutch_err *err);
-/* An order about the files of a session, whose data root is the store; answered by on_files. False when there is no disk worker. */
+/* An order about the files of a session, whose data root is the store; answered by on_files. False when there is no
+ * disk worker. */
 bool hutch_helper_order_files(struct helper *h, const struct disk_request *request, int data_dirfd);
 /* Removes the directory @name of the data root, whenever that is: what lies there may be any number of files. */
 void hutch_helper_remove_directory(struct helper *h, const char *name);

@@ -35,8 +35,8 @@ static void on_ready(struct watch *w, uint32_t events)
         input->on_room(input->owner, events & EPOLLERR ? POLLERR : POLLOUT);
 }
 
-/* As much as goes from the source to the program without waiting. The source may be a file, which an epoll set does not take: what
- * can be read is asked of poll(2), and the set wakes us for the rest. */
+/* As much as goes from the source to the program without waiting. The source may be a file, which an epoll set does not
+ * take: what can be read is asked of poll(2), and the set wakes us for the rest. */
 static void pump_source(struct run_input *input, struct loop *loop)
 {
     struct supervisor *supervisor = input->supervisor;

@@ -16,7 +16,8 @@ struct run_input {
     bool has_read_source; /* what was taken from it cannot be had again */
     struct supervisor *supervisor;
     struct watch pipe, source;
-    void (*on_room)(void *owner, short revents); /* the pipe takes more of the text, or is read no more: as poll(2) says */
+    /* the pipe takes more of the text, or is read no more: as poll(2) says */
+    void (*on_room)(void *owner, short revents);
     void *owner;
 };
 #define RUN_INPUT_INIT { .source_fd = -1, .pipe = WATCH_INIT, .source = WATCH_INIT }

@@ -48,8 +48,9 @@ int hutch_job_encode(const struct job *job, char **ret, size_t *ret_len, struct 
     char *text, *to;
 
     for (size_t i = 0; i < job->n_rlimits; i++)
-        rlimits_len += (size_t)snprintf(rlimits + rlimits_len, sizeof(rlimits) - rlimits_len, "%d %ju %ju\n", job->rlimits[i].resource,
-                                        (uintmax_t)job->rlimits[i].soft, (uintmax_t)job->rlimits[i].hard);
+        rlimits_len += (size_t)snprintf(rlimits + rlimits_len, sizeof(rlimits) - rlimits_len, "%d %ju %ju\n",
+                                        job->rlimits[i].resource, (uintmax_t)job->rlimits[i].soft,
+                                        (uintmax_t)job->rlimits[i].hard);
     len = JOB_FIELDS * sizeof(uint32_t) + strlen(job->mode) + strlen(job->name) + job->code_len + list_len(job->args) +
           list_len(job->env) + strlen(job->cwd) + rlimits_len;
     if (len > UINT32_MAX)

@@ -13,8 +13,8 @@ static void send_job(struct engine_run *run)
     struct slot *slot = run->slot;
 
     while (run->job_sent < run->job_len && slot->supervisor->report_fd >= 0) {
-        ssize_t n = TEMP_FAILURE_RETRY(send(slot->supervisor->report_fd, run->job + run->job_sent, run->job_len - run->job_sent,
-                                            MSG_NOSIGNAL | MSG_DONTWAIT));
+        ssize_t n = TEMP_FAILURE_RETRY(send(slot->supervisor->report_fd, run->job + run->job_sent,
+                                            run->job_len - run->job_sent, MSG_NOSIGNAL | MSG_DONTWAIT));
 
         if (n < 0 && errno == EAGAIN) {
             hutch_watch_change(&slot->job, EPOLLIN | EPOLLOUT | EPOLLET);

@@ -1,4 +1,5 @@
-/* job_run.h - the kind of run that is one program: its worker is sent the whole job, and its output goes to the caller. */
+/* job_run.h - the kind of run that is one program: its worker is sent the whole job, and its output goes to the
+ * caller. */
 #ifndef HUTCH_ENGINE_JOB_RUN_H
 #define HUTCH_ENGINE_JOB_RUN_H
 

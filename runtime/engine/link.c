@@ -45,7 +45,8 @@ static bool is_full(ssize_t n)
 static void send_waiting(struct link *l)
 {
     while (l->first) {
-        ssize_t n = hutch_fdpass_send(l->fd, l->first->data, l->first->len, l->first->fds, l->first->n_fds, MSG_DONTWAIT);
+        ssize_t n = hutch_fdpass_send(l->fd, l->first->data, l->first->len, l->first->fds, l->first->n_fds,
+                                      MSG_DONTWAIT);
 
         if (is_full(n))
             return;
@@ -64,7 +65,9 @@ static void receive(struct link *l)
             char buf[CMSG_SPACE(LINK_MAX_FDS * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
         } control;
         struct iovec part = { buf, LOOP_SCRATCH_BYTES };
-        struct msghdr msg = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf) };
+        struct msghdr msg = {
+            .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)
+        };
         ssize_t n = TEMP_FAILURE_RETRY(recvmsg(l->fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
         int fds[LINK_MAX_FDS];
         size_t n_fds = 0;
@@ -80,14 +83,16 @@ static void receive(struct link *l)
                 memcpy(fds, CMSG_DATA(c), n_fds * sizeof(int));
             }
         }
-        /* Descriptors are missing when this process may not have that many: no fault of who sent them. Whoever needs them looks. */
+        /* Descriptors are missing when this process may not have that many: no fault of who sent them. Whoever needs
+         * them looks. */
         if (n > 0 && !(msg.msg_flags & MSG_TRUNC)) {
             l->on_packet(l, buf, (size_t)n, fds, n_fds, sender.pid);
             continue;
         }
         for (size_t k = 0; k < n_fds; k++)
             close(fds[k]);
-        if (n < 0 && errno == ECONNRESET) /* once, in front of its last words: it ended before it had read all of ours */
+        /* once, in front of its last words: it ended before it had read all of ours */
+        if (n < 0 && errno == ECONNRESET)
             continue;
         l->on_hangup(l);
         return;
@@ -121,8 +126,8 @@ int hutch_link_open(struct link *l, struct loop *loop, int fd, struct hutch_err 
     return 0;
 }
 
-static int keep(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len, const int *fds, size_t n_fds,
-                struct hutch_err *err)
+static int keep(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len, const int *fds,
+                size_t n_fds, struct hutch_err *err)
 {
     struct packet *p = malloc(sizeof(*p) + head_len + tail_len);
 
@@ -150,8 +155,8 @@ static int keep(struct link *l, const void *head, size_t head_len, const void *t
     return 0;
 }
 
-int hutch_link_send(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len, const int *fds,
-                    size_t n_fds, struct hutch_err *err)
+int hutch_link_send(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len,
+                    const int *fds, size_t n_fds, struct hutch_err *err)
 {
     ssize_t n;
 

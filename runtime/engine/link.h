@@ -1,4 +1,5 @@
-/* link.h - a packet socket to a process of the engine's: whole packets with descriptors, in order, and never waiting. */
+/* link.h - a packet socket to a process of the engine's: whole packets with descriptors, in order, and never
+ * waiting. */
 #ifndef HUTCH_ENGINE_LINK_H
 #define HUTCH_ENGINE_LINK_H
 
@@ -23,10 +24,10 @@ struct link {
 
 /* Takes @fd over, on failure too. The other fields are set by the caller, before. */
 int hutch_link_open(struct link *l, struct loop *loop, int fd, struct hutch_err *err);
-/* Sends, or keeps for later, @head and @tail as one packet with copies of @fds. That nobody is there any more is no error here:
- * on_hangup tells. Errors: ENOMEM; EMFILE, as descriptors are copied where the packet has to wait. */
-int hutch_link_send(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len, const int *fds,
-                    size_t n_fds, struct hutch_err *err);
+/* Sends, or keeps for later, @head and @tail as one packet with copies of @fds. That nobody is there any more is no
+ * error here: on_hangup tells. Errors: ENOMEM; EMFILE, as descriptors are copied where the packet has to wait. */
+int hutch_link_send(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len,
+                    const int *fds, size_t n_fds, struct hutch_err *err);
 void hutch_link_close(struct link *l);
 
 #endif

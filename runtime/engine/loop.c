@@ -9,7 +9,7 @@
 #define EVENTS_AT_ONCE 64
 #define NEXT_TURN_MS   1e-3
 
-/* --- watches ---------------------------------------------------------------------------------------------------------- */
+/* --- watches ------------------------------------------------------------------------------------------------------ */
 
 int hutch_watch_add(struct watch *w, struct loop *loop, int fd, uint32_t events,
                     void (*on_ready)(struct watch *w, uint32_t events), void *owner, struct hutch_err *err)
@@ -37,7 +37,7 @@ void hutch_watch_remove(struct watch *w)
     w->fd = -1;
 }
 
-/* --- the timer ---------------------------------------------------------------------------------------------------------- */
+/* --- the timer ---------------------------------------------------------------------------------------------------- */
 
 static void on_timer(struct watch *w, uint32_t events)
 {
@@ -68,7 +68,7 @@ void hutch_loop_wake(struct loop *loop)
         arm(loop, 0);
 }
 
-/* --- deadlines: a pairing heap ------------------------------------------------------------------------------------------ */
+/* --- deadlines: a pairing heap ------------------------------------------------------------------------------------ */
 
 static struct deadline *meld(struct deadline *a, struct deadline *b)
 {
@@ -160,7 +160,7 @@ void hutch_loop_run_due(struct loop *loop)
     loop->due_now = 0;
 }
 
-/* --- turns -------------------------------------------------------------------------------------------------------------- */
+/* --- turns -------------------------------------------------------------------------------------------------------- */
 
 int hutch_loop_open(struct loop *loop, struct hutch_err *err)
 {

@@ -1,6 +1,8 @@
-/* loop.h - what an engine waits for: descriptors, deadlines, and the end of its own turn. It knows nothing of what wakes by it.
+/* loop.h - what an engine waits for: descriptors, deadlines, and the end of its own turn. It knows nothing of what
+ * wakes by it.
  *
- * All of it is behind one descriptor, which is readable when hutch_loop_turn() has something to do. Nothing here blocks. */
+ * All of it is behind one descriptor, which is readable when hutch_loop_turn() has something to do. Nothing here
+ * blocks. */
 #ifndef HUTCH_ENGINE_LOOP_H
 #define HUTCH_ENGINE_LOOP_H
 
@@ -29,7 +31,8 @@ struct deadline {
     double at; /* ms; LOOP_NEVER: none. Read only */
     void (*on_due)(void *owner, double now); /* by then the deadline is not set any more */
     void *owner;
-    struct deadline *child, *next, **from; /* the heap's: the first child, the next of the same parent, and what points here */
+    /* the heap's: the first child, the next of the same parent, and what points here */
+    struct deadline *child, *next, **from;
 };
 #define DEADLINE_INIT(due, object) { .at = LOOP_NEVER, .on_due = (due), .owner = (object) }
 
@@ -57,8 +60,8 @@ int hutch_loop_open(struct loop *loop, struct hutch_err *err);
 /* Frees what is doomed. Watches and deadlines that are left are not called any more. Fine on LOOP_INIT. */
 void hutch_loop_done(struct loop *loop);
 
-/* One turn: begin calls the handlers of what is ready; run_due those whose deadline has come; end frees what is doomed, and arms the
- * descriptor: at once when there is @more to do, else for the next deadline. */
+/* One turn: begin calls the handlers of what is ready; run_due those whose deadline has come; end frees what is doomed,
+ * and arms the descriptor: at once when there is @more to do, else for the next deadline. */
 void hutch_loop_begin_turn(struct loop *loop);
 void hutch_loop_run_due(struct loop *loop);
 void hutch_loop_end_turn(struct loop *loop, bool more);
@@ -72,8 +75,8 @@ void hutch_watch_change(struct watch *w, uint32_t events);
 /* Before its descriptor is closed: a copy of the process that somebody forked keeps the set's entry alive otherwise. */
 void hutch_watch_remove(struct watch *w);
 
-/* Instead of any earlier setting; LOOP_NEVER unsets it. A deadline has to be unset before its object goes. One that is set while others are
- * called comes with the next turn, at the earliest. */
+/* Instead of any earlier setting; LOOP_NEVER unsets it. A deadline has to be unset before its object goes. One that is
+ * set while others are called comes with the next turn, at the earliest. */
 void hutch_loop_set_deadline(struct loop *loop, struct deadline *d, double at);
 /* Only where @at is earlier than what is set. */
 void hutch_loop_advance_deadline(struct loop *loop, struct deadline *d, double at);

@@ -16,7 +16,7 @@ static const struct zygote_config *config_of(const struct pool *pool)
     return &pool->pools->configs->list[pool->index];
 }
 
-/* --- idle ones ------------------------------------------------------------------------------------------------------ */
+/* --- idle ones ---------------------------------------------------------------------------------------------------- */
 
 static void keep_idle(struct pool *pool, struct slot *slot)
 {
@@ -40,7 +40,7 @@ static void discard_idle(struct pool *pool, struct slot *slot)
     hutch_slot_discard(slot);
 }
 
-/* --- building ------------------------------------------------------------------------------------------------------- */
+/* --- building ----------------------------------------------------------------------------------------------------- */
 
 static void note_failure(struct pool *pool, const struct hutch_err *why);
 
@@ -48,7 +48,8 @@ static bool build_one(struct pool *pool)
 {
     struct pools *pools = pool->pools;
     struct hutch_err err;
-    struct slot *slot = hutch_slot_create(pools->slots, pools->template, pool->index, false, NULL, &slot_events, pool, &err);
+    struct slot *slot = hutch_slot_create(pools->slots, pools->template, pool->index, false, NULL, &slot_events, pool,
+                                          &err);
 
     if (!slot) {
         note_failure(pool, &err);
@@ -122,7 +123,7 @@ static void note_failure(struct pool *pool, const struct hutch_err *why)
         refuse_waiting(pool, why);
 }
 
-/* --- what a sandbox tells ------------------------------------------------------------------------------------------- */
+/* --- what a sandbox tells ----------------------------------------------------------------------------------------- */
 
 static void on_prepared(void *owner, struct slot *slot)
 {
@@ -163,9 +164,11 @@ static void on_refused(void *owner, struct slot *slot, const struct hutch_err *w
 }
 
 /* The others come only when it was taken, and is another's. */
-static const struct slot_events slot_events = { .on_prepared = on_prepared, .on_failed = on_failed, .on_refused = on_refused };
+static const struct slot_events slot_events = { .on_prepared = on_prepared,
+                                                .on_failed = on_failed,
+                                                .on_refused = on_refused };
 
-/* --- asking --------------------------------------------------------------------------------------------------------- */
+/* --- asking ------------------------------------------------------------------------------------------------------- */
 
 bool hutch_pool_has_idle(const struct pools *pools, unsigned index)
 {
@@ -203,7 +206,7 @@ void hutch_pool_leave(struct pool_wait *wait)
     wait->pool = NULL;
 }
 
-/* --- clocks --------------------------------------------------------------------------------------------------------- */
+/* --- clocks ------------------------------------------------------------------------------------------------------- */
 
 /* A pool that was large enough for a while may be too large. Says when that is to be asked again. */
 static double trim(struct pool *pool, double now)
@@ -233,7 +236,7 @@ static void on_due(void *owner, double now)
                                 pool->retry_at > now && pool->retry_at < due ? pool->retry_at : due);
 }
 
-/* --- all of them ---------------------------------------------------------------------------------------------------- */
+/* --- all of them -------------------------------------------------------------------------------------------------- */
 
 void hutch_pools_init(struct pools *pools, struct slots *slots, const struct zygote_configs *configs)
 {

@@ -16,7 +16,7 @@
 
 static const struct slot_events slot_events;
 
-/* --- life ---------------------------------------------------------------------------------------------------------- */
+/* --- life --------------------------------------------------------------------------------------------------------- */
 
 static void on_slot(void *owner, struct slot *slot)
 {
@@ -196,7 +196,7 @@ void hutch_run_signal(struct engine_run *run, int sig)
     hutch_loop_advance_deadline(&run->runs->core->loop, &run->slot->clock, 0); /* its patience has an end */
 }
 
-/* --- the end of a run ---------------------------------------------------------------------------------------------- */
+/* --- the end of a run --------------------------------------------------------------------------------------------- */
 
 /* Nothing in it, not even what was there and is gone: then there is nothing to say and nothing to keep. */
 static bool is_empty(int dirfd)
@@ -359,23 +359,23 @@ static void be_over(struct engine_run *run)
         run->kind->refuse(run, &why);
         return;
     }
-    /* Killed before anything was executed; or before the worker had read its job, which the socket remembers, and the program could not
-     * bring about once it is read. */
+    /* Killed before anything was executed; or before the worker had read its job, which the socket remembers, and the
+     * program could not bring about once it is read. */
     if (outcome == OUTCOME_AGAIN ||
         (((!has_begun && !s->setup_failed) || s->report_errno == ECONNRESET || run->lost_job) && s->reason == END_OWN &&
          s->out.seen == 0 && s->err_out.seen == 0)) {
         hutch_slot_fail(slot, NULL);
         return;
     }
-    /* Files are looked at when no process is left that could change them; and what a killed program used, only the one that reaps it
-     * knows. */
+    /* Files are looked at when no process is left that could change them; and what a killed program used, only the one
+     * that reaps it knows. */
     if (!has_begun || (s->has_ended && !run->data_dir && is_empty(slot->data_dirfd)))
         finish(run, false);
     else
         hutch_slot_end(slot);
 }
 
-/* --- its course in a sandbox --------------------------------------------------------------------------------------- */
+/* --- its course in a sandbox -------------------------------------------------------------------------------------- */
 
 static void on_data(void *user, const struct out_stream *s, const char *data, size_t len)
 {
@@ -430,7 +430,8 @@ static void begin(struct engine_run *run)
     struct slot *slot = run->slot;
     struct supervisor *s = slot->supervisor;
     struct loop *loop = &run->runs->core->loop;
-    bool has_input = run->input.len > 0; /* before its code, so that it is there when the code looks, as with a file for standard input */
+    /* before its code, so that it is there when the code looks, as with a file for standard input */
+    bool has_input = run->input.len > 0;
     struct hutch_err err = { 0 };
 
     s->t0 = run->t_active;
@@ -500,7 +501,7 @@ static const struct slot_events slot_events = {
     .on_failed = on_failed,
 };
 
-/* --- before it ------------------------------------------------------------------------------------------------------ */
+/* --- before it ---------------------------------------------------------------------------------------------------- */
 
 /* A sandbox for this run alone, by its own template. */
 static int make_slot(struct engine_run *run, struct hutch_err *err)
@@ -508,8 +509,8 @@ static int make_slot(struct engine_run *run, struct hutch_err *err)
     struct runs *runs = run->runs;
 
     runs->pools->on_demand++;
-    run->slot = hutch_slot_create(runs->slots, run->template, run->zygote_index, run->is_exec, run->is_exec ? run->data_dir : NULL,
-                                  &slot_events, run, err);
+    run->slot = hutch_slot_create(runs->slots, run->template, run->zygote_index, run->is_exec,
+                                  run->is_exec ? run->data_dir : NULL, &slot_events, run, err);
     if (!run->slot)
         return -1;
     if (run->is_exec && run->data_dir && remember_files(run, err) < 0) {
@@ -571,7 +572,7 @@ uint64_t hutch_run_enqueue(struct engine_run *run)
     return id; /* the run may be gone */
 }
 
-/* --- all of them ---------------------------------------------------------------------------------------------------- */
+/* --- all of them -------------------------------------------------------------------------------------------------- */
 
 void hutch_runs_init(struct runs *runs, struct pools *pools)
 {

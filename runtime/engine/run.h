@@ -1,4 +1,5 @@
-/* run.h - one run, from its place in the queue to its result; and its kinds, which say what a sandbox is told and what becomes of it. */
+/* run.h - one run, from its place in the queue to its result; and its kinds, which say what a sandbox is told and what
+ * becomes of it. */
 #ifndef HUTCH_ENGINE_RUN_H
 #define HUTCH_ENGINE_RUN_H
 
@@ -38,11 +39,11 @@ struct run_kind {
     void (*reset)(struct engine_run *run);
     /* No sandbox can be had, or none that works. */
     void (*refuse)(struct engine_run *run, const struct hutch_err *why);
-    /* Everything in it is dead, and the result holds the verdict. @has_files: something lies in its data directory, or did. The run
-     * may be freed. */
+    /* Everything in it is dead, and the result holds the verdict. @has_files: something lies in its data directory, or
+     * did. The run may be freed. */
     void (*die)(struct engine_run *run, bool has_files);
-    /* The result is about to be delivered: adds to it what only the kind knows. What its cell showed, as long as the run; or NULL. NULL: a kind
-     * that has nothing to add. */
+    /* The result is about to be delivered: adds to it what only the kind knows. What its cell showed, as long as the
+     * run; or NULL. NULL: a kind that has nothing to add. */
     const struct hutch_cell_result *(*finish)(struct engine_run *run);
     void (*free)(struct engine_run *run); /* kind_data. NULL: there is none */
 };
@@ -84,7 +85,8 @@ struct engine_run {
     uint64_t limits[LIMIT_COUNT];
     uint64_t grace_ms;
     double t_submitted, t_active;
-    unsigned restarts, strikes; /* begun again; of these, not because of a sandbox that was in the pool before it came */
+    /* begun again; of these, not because of a sandbox that was in the pool before it came */
+    unsigned restarts, strikes;
     struct file_list before;
     struct run_result result;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len);

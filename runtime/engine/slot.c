@@ -50,7 +50,8 @@ struct slot *hutch_slot_find(struct slots *slots, uint32_t id)
 
 /* --- watching ----------------------------------------------------------------------------------------------------- */
 
-/* What the program has closed is closed here when its result is out: it is watched by edges, so that it does not wake us again. */
+/* What the program has closed is closed here when its result is out: it is watched by edges, so that it does not wake
+ * us again. */
 static bool on_close(void *user, int fd)
 {
     struct slot *slot = user;
@@ -205,7 +206,8 @@ static void on_control(struct watch *w, uint32_t events)
 
 static struct supervisor *take_supervisor(struct slots *slots, struct hutch_err *err)
 {
-    return slots->n_spare_supervisors ? slots->spare_supervisors[--slots->n_spare_supervisors] : hutch_supervisor_create(err);
+    return slots->n_spare_supervisors ? slots->spare_supervisors[--slots->n_spare_supervisors]
+                                      : hutch_supervisor_create(err);
 }
 
 static void give_supervisor(struct slots *slots, struct supervisor *s)
@@ -288,8 +290,9 @@ static int open_data(struct slot *slot, struct hutch_err *err)
     return 0;
 }
 
-struct slot *hutch_slot_create(struct slots *slots, struct template *template, unsigned zygote_index, bool is_exec, const char *data_path,
-                               const struct slot_events *events, void *owner, struct hutch_err *err)
+struct slot *hutch_slot_create(struct slots *slots, struct template *template, unsigned zygote_index, bool is_exec,
+                               const char *data_path, const struct slot_events *events, void *owner,
+                               struct hutch_err *err)
 {
     struct slot *slot = calloc(1, sizeof(*slot));
     struct watch none = WATCH_INIT;
@@ -387,12 +390,16 @@ static void take_built(struct slot *slot, const struct launcher_reply *reply, co
     }
     memcpy(slot->seccomp, text, slot->seccomp_len);
     hutch_slot_set_state(slot, SLOT_STANDING);
-    if (hutch_watch_add(&slot->control, &slot->slots->core->loop, slot->sb.control_fd, EPOLLIN, on_control, slot, &err) < 0) {
+    if (hutch_watch_add(&slot->control, &slot->slots->core->loop, slot->sb.control_fd, EPOLLIN, on_control, slot,
+                        &err) < 0) {
         hutch_slot_fail(slot, &err);
     } else if (slot->is_exec) {
-        if (hutch_watch_add(&slot->out, &slot->slots->core->loop, slot->supervisor->out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
-            hutch_watch_add(&slot->err_out, &slot->slots->core->loop, slot->supervisor->err_out.pipe_fd, EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
-            hutch_watch_add(&slot->job, &slot->slots->core->loop, slot->supervisor->report_fd, EPOLLIN | EPOLLET, on_job, slot, &err) < 0)
+        if (hutch_watch_add(&slot->out, &slot->slots->core->loop, slot->supervisor->out.pipe_fd, EPOLLIN | EPOLLET,
+                            on_output, slot, &err) < 0 ||
+            hutch_watch_add(&slot->err_out, &slot->slots->core->loop, slot->supervisor->err_out.pipe_fd,
+                            EPOLLIN | EPOLLET, on_output, slot, &err) < 0 ||
+            hutch_watch_add(&slot->job, &slot->slots->core->loop, slot->supervisor->report_fd, EPOLLIN | EPOLLET,
+                            on_job, slot, &err) < 0)
             hutch_slot_fail(slot, &err);
         else
             slot->events->on_entered(slot->owner, slot);
@@ -402,7 +409,9 @@ static void take_built(struct slot *slot, const struct launcher_reply *reply, co
 static int order_worker(struct slot *slot, struct zygote *zygote, struct hutch_err *err)
 {
     const struct worker_plan *plan = &slot->sb.plan;
-    struct zygote_request request = { .what = ZYGOTE_WORKER, .id = slot->id, .text_len = (uint32_t)slot->seccomp_len, .plan = *plan };
+    struct zygote_request request = {
+        .what = ZYGOTE_WORKER, .id = slot->id, .text_len = (uint32_t)slot->seccomp_len, .plan = *plan
+    };
     int fds[7] = { slot->sb.pidfd };
     size_t n = 1;
 
@@ -420,7 +429,8 @@ static int order_worker(struct slot *slot, struct zygote *zygote, struct hutch_e
         fds[n++] = slot->landlock_fd;
     if (plan->has_cgroup)
         fds[n++] = slot->sb.cgroup.dirfd;
-    if (hutch_watch_add(&slot->job, &slot->slots->core->loop, slot->supervisor->report_fd, EPOLLIN, on_job, slot, err) < 0)
+    if (hutch_watch_add(&slot->job, &slot->slots->core->loop, slot->supervisor->report_fd, EPOLLIN, on_job, slot, err) <
+        0)
         return -1;
     return hutch_link_send(&zygote->link, &request, sizeof(request), slot->seccomp, slot->seccomp_len, fds, n, err);
 }
@@ -428,7 +438,8 @@ static int order_worker(struct slot *slot, struct zygote *zygote, struct hutch_e
 /* Where it waits for one that is ready. */
 static void ask_zygote(struct slot *slot)
 {
-    struct zygote *zygote = slot->state == SLOT_READY ? hutch_zygotes_find(slot->slots->zygotes, slot->zygote_index) : NULL;
+    struct zygote *zygote = slot->state == SLOT_READY ? hutch_zygotes_find(slot->slots->zygotes, slot->zygote_index)
+                                                      : NULL;
     struct hutch_err err;
 
     if (!zygote)
@@ -507,9 +518,11 @@ static void take_opened(struct slot *slot, int fd)
 static void remove_data(struct slot *slot)
 {
     hutch_fd_closep(&slot->data_dirfd);
-    if (!slot->data_name[0] || unlinkat(slot->slots->core->data_root_fd, slot->data_name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+    if (!slot->data_name[0] || unlinkat(slot->slots->core->data_root_fd, slot->data_name, AT_REMOVEDIR) == 0 ||
+        errno == ENOENT)
         return;
-    hutch_helper_remove_directory(slot->slots->helper, slot->data_name); /* hostile code may have left any number of files */
+    /* hostile code may have left any number of files */
+    hutch_helper_remove_directory(slot->slots->helper, slot->data_name);
 }
 
 static void close_all(struct slot *slot);
@@ -581,7 +594,8 @@ void hutch_slot_fail(struct slot *slot, const struct hutch_err *why)
 {
     if (slot->state >= SLOT_DESTROYING)
         return;
-    hutch_log_debug("engine: sandbox %s broke in state %d: %s", slot->name, (int)slot->state, why ? why->msg : "the reason is not known");
+    hutch_log_debug("engine: sandbox %s broke in state %d: %s", slot->name, (int)slot->state,
+                    why ? why->msg : "the reason is not known");
     if (!is_building(slot))
         slot->slots->lost++;
     hutch_slot_discard(slot);
@@ -627,7 +641,8 @@ void hutch_slot_end(struct slot *slot)
     bool has_ended = slot->supervisor->has_ended;
 
     hutch_sandbox_kill(&slot->sb);
-    if (slot->sb.cgroup.controllers && !has_ended) { /* reaping it takes the cgroup away, and with it the word on who killed */
+    /* reaping it takes the cgroup away, and with it the word on who killed */
+    if (slot->sb.cgroup.controllers && !has_ended) {
         hutch_cgroup_read_usage(&slot->sb.cgroup, &slot->usage);
         slot->has_usage = true;
     }
@@ -666,7 +681,8 @@ static double check_clocks(struct slot *slot, double now)
         return LOOP_NEVER; /* what it waits for has a clock of its own */
     case SLOT_RUNNING:
         due = now + hutch_supervisor_clocks(slot->supervisor);
-        if (slot->supervisor->idle_ms > 0 && slot->supervisor->kill_at == 0) /* the same moment as that of others, to the microsecond */
+        /* the same moment as that of others, to the microsecond */
+        if (slot->supervisor->idle_ms > 0 && slot->supervisor->kill_at == 0)
             due = slot->supervisor->next_data;
         return due;
     case SLOT_BUILDING:
@@ -704,9 +720,12 @@ static void on_due(void *owner, double now)
 
 /* --- all of them -------------------------------------------------------------------------------------------------- */
 
-void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes *zygotes, void (*on_room)(void *owner), void *owner)
+void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes *zygotes, void (*on_room)(void *owner),
+                      void *owner)
 {
-    *slots = (struct slots){ .core = helper->core, .helper = helper, .zygotes = zygotes, .on_room = on_room, .owner = owner };
+    *slots = (struct slots){
+        .core = helper->core, .helper = helper, .zygotes = zygotes, .on_room = on_room, .owner = owner
+    };
     TAILQ_INIT(&slots->list);
 }
 
@@ -814,7 +833,8 @@ bool hutch_slots_on_forked(struct slots *slots, const struct zygote *zygote, uin
     return true;
 }
 
-bool hutch_slots_on_fork_failed(struct slots *slots, const struct zygote *zygote, uint32_t id, const struct hutch_err *why)
+bool hutch_slots_on_fork_failed(struct slots *slots, const struct zygote *zygote, uint32_t id,
+                                const struct hutch_err *why)
 {
     struct slot *slot = hutch_slot_find(slots, id);
 
@@ -841,7 +861,8 @@ bool hutch_slots_on_opened(struct slots *slots, uint32_t id, int fd, const struc
     return true;
 }
 
-void hutch_slots_on_reply(struct slots *slots, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds)
+void hutch_slots_on_reply(struct slots *slots, const struct launcher_reply *reply, const char *text, int *fds,
+                          size_t n_fds)
 {
     struct slot *slot = hutch_slot_find(slots, reply->id);
 

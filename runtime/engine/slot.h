@@ -1,6 +1,7 @@
 /* slot.h - one sandbox, from the order to build it to its removal.
  *
- * Who has it made owns it: a pool, which gives it away later by hutch_slot_take(), or a run. It tells its owner what happens to it. */
+ * Who has it made owns it: a pool, which gives it away later by hutch_slot_take(), or a run. It tells its owner what
+ * happens to it. */
 #ifndef HUTCH_ENGINE_SLOT_H
 #define HUTCH_ENGINE_SLOT_H
 
@@ -101,7 +102,8 @@ struct slot {
     struct watch control, out, err_out, job, death;
 };
 
-void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes *zygotes, void (*on_room)(void *owner), void *owner);
+void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes *zygotes, void (*on_room)(void *owner),
+                      void *owner);
 /* Every process is gone. */
 void hutch_slots_done(struct slots *slots);
 struct slot *hutch_slot_find(struct slots *slots, uint32_t id);
@@ -115,17 +117,22 @@ void hutch_slots_on_no_template(struct slots *slots, const struct template *temp
 void hutch_slots_on_zygote(struct slots *slots); /* one is ready */
 void hutch_slots_on_lost_zygote(struct slots *slots, const struct zygote *zygote);
 bool hutch_slots_on_forked(struct slots *slots, const struct zygote *zygote, uint32_t id, pid_t pid);
-bool hutch_slots_on_fork_failed(struct slots *slots, const struct zygote *zygote, uint32_t id, const struct hutch_err *why);
+bool hutch_slots_on_fork_failed(struct slots *slots, const struct zygote *zygote, uint32_t id,
+                                const struct hutch_err *why);
 /* False when none of them has that number, and @fd is still the caller's. */
 bool hutch_slots_on_opened(struct slots *slots, uint32_t id, int fd, const struct hutch_err *why);
-void hutch_slots_on_reply(struct slots *slots, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds);
+void hutch_slots_on_reply(struct slots *slots, const struct launcher_reply *reply, const char *text, int *fds,
+                          size_t n_fds);
 
-/* One with its data directory, for which nothing was ordered yet. NULL on ENOMEM and the like. @data_path with is_exec only. */
-struct slot *hutch_slot_create(struct slots *slots, struct template *template, unsigned zygote_index, bool is_exec, const char *data_path,
-                               const struct slot_events *events, void *owner, struct hutch_err *err);
+/* One with its data directory, for which nothing was ordered yet. NULL on ENOMEM and the like. @data_path with is_exec
+ * only. */
+struct slot *hutch_slot_create(struct slots *slots, struct template *template, unsigned zygote_index, bool is_exec,
+                               const char *data_path, const struct slot_events *events, void *owner,
+                               struct hutch_err *err);
 /* Has it built. */
 void hutch_slot_build(struct slot *slot);
-/* SLOT_PREPARED: @events and @owner are told from here on, on_entered as the first thing, perhaps before this returns. */
+/* SLOT_PREPARED: @events and @owner are told from here on, on_entered as the first thing, perhaps before this
+ * returns. */
 void hutch_slot_take(struct slot *slot, const char *data_path, const struct slot_events *events, void *owner);
 void hutch_slot_set_state(struct slot *slot, enum slot_state state);
 /* It is over, of no use any more, or in the way: everything in it dies. The owner hears no more of it. */

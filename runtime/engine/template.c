@@ -116,7 +116,8 @@ void hutch_template_want(struct template *template)
 {
     struct hutch_err err;
 
-    if (!template->has_failed || (template->fds && template->n_open < template->n_fds)) /* what is on its way comes first */
+    /* what is on its way comes first */
+    if (!template->has_failed || (template->fds && template->n_open < template->n_fds))
         return;
     forget_sources(template);
     if (send_template(template, &err) < 0)
@@ -179,7 +180,8 @@ static struct template *find_template(struct templates *templates, uint32_t id)
     return NULL;
 }
 
-void hutch_templates_init(struct templates *templates, struct helper *helper, const struct template_events *events, void *owner)
+void hutch_templates_init(struct templates *templates, struct helper *helper, const struct template_events *events,
+                          void *owner)
 {
     *templates = (struct templates){ .helper = helper, .events = events, .owner = owner };
     TAILQ_INIT(&templates->list);

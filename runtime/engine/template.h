@@ -1,4 +1,5 @@
-/* template.h - the description of sandboxes that the launcher knows by a number, with its sources as open mounts where root calls. */
+/* template.h - the description of sandboxes that the launcher knows by a number, with its sources as open mounts where
+ * root calls. */
 #ifndef HUTCH_ENGINE_TEMPLATE_H
 #define HUTCH_ENGINE_TEMPLATE_H
 
@@ -43,7 +44,8 @@ struct template {
     struct hutch_err why;  /* has_failed, with more sources on their way: what the first one lacks */
 };
 
-void hutch_templates_init(struct templates *templates, struct helper *helper, const struct template_events *events, void *owner);
+void hutch_templates_init(struct templates *templates, struct helper *helper, const struct template_events *events,
+                          void *owner);
 
 /* Takes @spec over, on failure too. One reference is the caller's. */
 struct template *hutch_template_create(struct templates *templates, struct sandbox_spec *spec, struct hutch_err *err);

@@ -23,8 +23,8 @@ static bool is_word(const char *text, const char *also)
     size_t n = 0;
 
     for (; text[n]; n++)
-        if (!(text[n] >= 'a' && text[n] <= 'z') && !(text[n] >= 'A' && text[n] <= 'Z') && !(text[n] >= '0' && text[n] <= '9') &&
-            !strchr(also, text[n]))
+        if (!(text[n] >= 'a' && text[n] <= 'z') && !(text[n] >= 'A' && text[n] <= 'Z') &&
+            !(text[n] >= '0' && text[n] <= '9') && !strchr(also, text[n]))
             return false;
     return n > 0 && n < 256;
 }
@@ -44,12 +44,14 @@ static size_t find_module(const struct zygote_configs *configs, const char *name
     return i;
 }
 
-static int add_module(struct zygote_configs *configs, struct zygote_config *config, const char *name, struct hutch_err *err)
+static int add_module(struct zygote_configs *configs, struct zygote_config *config, const char *name,
+                      struct hutch_err *err)
 {
     size_t len = strcspn(name, "."), n = find_module(configs, name, len);
 
     if (n == ZYGOTE_MAX_MODULES)
-        return hutch_err_set(err, E2BIG, "zygote '%s': there are more than %d different modules", config->name, ZYGOTE_MAX_MODULES);
+        return hutch_err_set(err, E2BIG, "zygote '%s': there are more than %d different modules", config->name,
+                             ZYGOTE_MAX_MODULES);
     if (n == configs->n_modules) {
         configs->modules[n] = strndup(name, len);
         if (!configs->modules[n])
@@ -109,11 +111,13 @@ static int configure_one(struct zygote_configs *configs, const struct hutch_zygo
     if (configs->n > 0 && !zygote->parent)
         return hutch_err_set(err, EINVAL, "zygote '%s' needs a parent: only the first one is the root", zygote->name);
     if (zygote->parent && config->parent < 0)
-        return hutch_err_set(err, EINVAL, "zygote '%s': there is no zygote '%s' before it", zygote->name, zygote->parent);
+        return hutch_err_set(err, EINVAL, "zygote '%s': there is no zygote '%s' before it", zygote->name,
+                             zygote->parent);
     config->min = zygote->min || zygote->max ? zygote->min : DEFAULT_MIN;
     config->max = zygote->max ? zygote->max : config->min > DEFAULT_MAX ? config->min : DEFAULT_MAX;
     if (config->min > config->max)
-        return hutch_err_set(err, EINVAL, "zygote '%s': min %u is above max %u", zygote->name, config->min, config->max);
+        return hutch_err_set(err, EINVAL, "zygote '%s': min %u is above max %u", zygote->name, config->min,
+                             config->max);
     config->name = strdup(zygote->name);
     if (!config->name)
         return hutch_err_set(err, ENOMEM, "zygote '%s'", zygote->name);
@@ -126,7 +130,8 @@ static int configure_one(struct zygote_configs *configs, const struct hutch_zygo
     return write_text(config, zygote, err);
 }
 
-int hutch_zygote_configs_read(struct zygote_configs *configs, const struct hutch_zygote *zygotes, size_t n, struct hutch_err *err)
+int hutch_zygote_configs_read(struct zygote_configs *configs, const struct hutch_zygote *zygotes, size_t n,
+                              struct hutch_err *err)
 {
     if (!zygotes) {
         zygotes = default_zygotes;

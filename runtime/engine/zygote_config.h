@@ -1,4 +1,5 @@
-/* zygote_config.h - what the operator asks of the zygotes: their names, what each imports, and which of them a program wants. */
+/* zygote_config.h - what the operator asks of the zygotes: their names, what each imports, and which of them a program
+ * wants. */
 #ifndef HUTCH_ENGINE_ZYGOTE_CONFIG_H
 #define HUTCH_ENGINE_ZYGOTE_CONFIG_H
 
@@ -32,13 +33,16 @@ struct zygote_configs {
     size_t n_modules;
 };
 
-/* Into a zeroed @configs, which hutch_zygote_configs_done() frees, on failure too. NULL @zygotes: the default ones. Errors: EINVAL, E2BIG, ENOMEM. */
-int hutch_zygote_configs_read(struct zygote_configs *configs, const struct hutch_zygote *zygotes, size_t n, struct hutch_err *err);
+/* Into a zeroed @configs, which hutch_zygote_configs_done() frees, on failure too. NULL @zygotes: the default ones.
+ * Errors: EINVAL, E2BIG, ENOMEM. */
+int hutch_zygote_configs_read(struct zygote_configs *configs, const struct hutch_zygote *zygotes, size_t n,
+                              struct hutch_err *err);
 void hutch_zygote_configs_done(struct zygote_configs *configs);
 
 /* The index for a program that imports what the text says. */
 unsigned hutch_zygote_configs_choose(const struct zygote_configs *configs, const char *code, size_t len);
-/* The index of the one called @name; without a name, of the smallest that has what executes cells, else the last. -1: no such name. */
+/* The index of the one called @name; without a name, of the smallest that has what executes cells, else the last. -1:
+ * no such name. */
 int hutch_zygote_configs_choose_for_cells(const struct zygote_configs *configs, const char *name);
 /* The nearest ancestor that there is; -1 for the root, which is not given up. */
 int hutch_zygote_configs_parent(const struct zygote_configs *configs, unsigned index);

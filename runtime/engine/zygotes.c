@@ -59,7 +59,8 @@ static void drop_generation(struct generation *generation)
 static bool read_last_words(const struct generation *generation, struct hutch_err *ret)
 {
     char text[4096], *line;
-    off_t end = generation->stderr_fd < 0 ? 0 : lseek(generation->stderr_fd, 0, SEEK_CUR); /* they share its file position */
+    /* they share its file position */
+    off_t end = generation->stderr_fd < 0 ? 0 : lseek(generation->stderr_fd, 0, SEEK_CUR);
     off_t start = end > (off_t)sizeof(text) - 1 ? end - (off_t)sizeof(text) + 1 : 0;
     ssize_t n = end > 0 ? pread(generation->stderr_fd, text, (size_t)(end - start), start) : 0;
 
@@ -73,7 +74,8 @@ static bool read_last_words(const struct generation *generation, struct hutch_er
     return true;
 }
 
-/* In this image it cannot be, and every further try would cost as much as the last. The nearest ancestor takes its place. */
+/* In this image it cannot be, and every further try would cost as much as the last. The nearest ancestor takes its
+ * place. */
 static void give_up(struct zygotes *zygotes, unsigned index, const struct hutch_err *why)
 {
     hutch_log_debug("engine: zygote '%s' is given up: %s", zygotes->configs->list[index].name, why->msg);
@@ -92,8 +94,8 @@ static void lose(struct zygote *zygote, const struct hutch_err *why)
 
     if (!why && zygote->state == ZYGOTE_IS_STARTING && !was_spare && read_last_words(generation, &err))
         why = &err;
-    hutch_log_debug("engine: zygote '%s'%s is gone%s%s", zygotes->configs->list[zygote->index].name, was_spare ? " (spare)" : "",
-                    why ? ": " : "", why ? why->msg : "");
+    hutch_log_debug("engine: zygote '%s'%s is gone%s%s", zygotes->configs->list[zygote->index].name,
+                    was_spare ? " (spare)" : "", why ? ": " : "", why ? why->msg : "");
     bury(zygote);
     if (was_spare) {
         zygote_slot->spare = NULL;
@@ -147,7 +149,8 @@ static void swap_generations(struct zygotes *zygotes)
 
     for (size_t i = 0; i < zygotes->configs->n; i++)
         if (zygotes->coming->zygote_slots[i].failures == 0 && !zygotes->configs->list[i].has_given_up &&
-            (!zygotes->coming->zygote_slots[i].zygote || zygotes->coming->zygote_slots[i].zygote->state != ZYGOTE_IS_READY))
+            (!zygotes->coming->zygote_slots[i].zygote ||
+             zygotes->coming->zygote_slots[i].zygote->state != ZYGOTE_IS_READY))
             return;
     hutch_log_debug("engine: fresh zygotes");
     zygotes->current = zygotes->coming;
@@ -258,12 +261,18 @@ static struct zygote *start_zygote(struct generation *generation, unsigned index
         return NULL;
     }
     theirs = pair[1];
-    *zygote = (struct zygote){ .link = LINK_INIT, .zygotes = zygotes, .generation = generation, .index = index, .is_spare = is_spare,
-                           .id = hutch_core_make_id(zygotes->core), .since = hutch_clock_ms() };
+    *zygote = (struct zygote){ .link = LINK_INIT,
+                               .zygotes = zygotes,
+                               .generation = generation,
+                               .index = index,
+                               .is_spare = is_spare,
+                               .id = hutch_core_make_id(zygotes->core),
+                               .since = hutch_clock_ms() };
     zygote->link.on_packet = on_packet;
     zygote->link.on_hangup = on_hangup;
     zygote->link.owner = zygote;
-    if (hutch_link_open(&zygote->link, &zygotes->core->loop, pair[0], &err) < 0 || ask_for(zygote, from, theirs, &err) < 0) {
+    if (hutch_link_open(&zygote->link, &zygotes->core->loop, pair[0], &err) < 0 ||
+        ask_for(zygote, from, theirs, &err) < 0) {
         hutch_log_debug("engine: %s", err.msg);
         hutch_link_close(&zygote->link);
         free(zygote);
@@ -294,7 +303,8 @@ static void start_generation(struct generation *generation)
             if (!zygote_slot->zygote)
                 zygote_slot->retry_at = now + RETRY_MAX_MS;
         }
-        if (zygote_slot->zygote && zygote_slot->zygote->state == ZYGOTE_IS_READY && !zygote_slot->spare && now >= zygote_slot->retry_at) {
+        if (zygote_slot->zygote && zygote_slot->zygote->state == ZYGOTE_IS_READY && !zygote_slot->spare &&
+            now >= zygote_slot->retry_at) {
             zygote_slot->spare = start_zygote(generation, i, true, zygote_slot->zygote);
             if (!zygote_slot->spare)
                 zygote_slot->retry_at = now + RETRY_MAX_MS;
@@ -311,8 +321,9 @@ static struct generation *create_generation(struct zygotes *zygotes)
     generation->zygotes = zygotes;
     generation->since = hutch_clock_ms();
     generation->stderr_fd = memfd_create("hutch-zygotes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (generation->stderr_fd >= 0 && (ftruncate(generation->stderr_fd, STDERR_BYTES) < 0 ||
-                                 fcntl(generation->stderr_fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0))
+    if (generation->stderr_fd >= 0 &&
+        (ftruncate(generation->stderr_fd, STDERR_BYTES) < 0 ||
+         fcntl(generation->stderr_fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0))
         hutch_fd_closep(&generation->stderr_fd); /* then nobody hears it */
     return generation;
 }
@@ -326,7 +337,8 @@ void hutch_zygotes_on_launcher(struct zygotes *zygotes)
     start_generation(zygotes->current);
     if (zygotes->coming)
         start_generation(zygotes->coming);
-    hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, zygotes->current->since + (double)zygotes->recycle_ms);
+    hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock,
+                                zygotes->current->since + (double)zygotes->recycle_ms);
 }
 
 void hutch_zygotes_on_reply(struct zygotes *zygotes, const struct launcher_reply *reply)
@@ -365,7 +377,8 @@ struct zygote *hutch_zygotes_find(struct zygotes *zygotes, unsigned index)
 
         if (zygote_slot->zygote && zygote_slot->zygote->state == ZYGOTE_IS_READY)
             return zygote_slot->zygote;
-        if (zygote_slot->failures < CORE_MAX_RESTARTS && !zygotes->configs->list[i].has_given_up) /* it is going to be ready */
+        /* it is going to be ready */
+        if (zygote_slot->failures < CORE_MAX_RESTARTS && !zygotes->configs->list[i].has_given_up)
             return NULL;
     }
     return NULL;
@@ -460,9 +473,13 @@ static void on_due(void *owner, double now)
     hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, check_clocks(zygotes, now));
 }
 
-void hutch_zygotes_init(struct zygotes *zygotes, struct helper *helper, struct zygote_configs *configs, const struct zygote_events *events,
-                        void *owner)
+void hutch_zygotes_init(struct zygotes *zygotes, struct helper *helper, struct zygote_configs *configs,
+                        const struct zygote_events *events, void *owner)
 {
-    *zygotes = (struct zygotes){ .core = helper->core, .helper = helper, .configs = configs, .events = events, .owner = owner,
+    *zygotes = (struct zygotes){ .core = helper->core,
+                                 .helper = helper,
+                                 .configs = configs,
+                                 .events = events,
+                                 .owner = owner,
                                  .clock = DEADLINE_INIT(on_due, zygotes) };
 }

@@ -1,6 +1,7 @@
 /* zygotes.h - the warm interpreters of an engine: a tree of processes that only fork, with a parked spare of each.
  *
- * A generation is one such tree. When it has forked often or long enough another one is made beside it and takes its place. */
+ * A generation is one such tree. When it has forked often or long enough another one is made beside it and takes its
+ * place. */
 #ifndef HUTCH_ENGINE_ZYGOTES_H
 #define HUTCH_ENGINE_ZYGOTES_H
 
@@ -74,13 +75,14 @@ struct zygotes {
     uint64_t recycled[ZYGOTE_MAX_CONFIGS];
 };
 
-void hutch_zygotes_init(struct zygotes *zygotes, struct helper *helper, struct zygote_configs *configs, const struct zygote_events *events,
-                        void *owner);
+void hutch_zygotes_init(struct zygotes *zygotes, struct helper *helper, struct zygote_configs *configs,
+                        const struct zygote_events *events, void *owner);
 void hutch_zygotes_done(struct zygotes *zygotes);
 
 /* The launcher is there and has their template. */
 void hutch_zygotes_on_launcher(struct zygotes *zygotes);
-void hutch_zygotes_on_reply(struct zygotes *zygotes, const struct launcher_reply *reply); /* LAUNCHER_STARTED, LAUNCHER_FAILED */
+/* LAUNCHER_STARTED, LAUNCHER_FAILED */
+void hutch_zygotes_on_reply(struct zygotes *zygotes, const struct launcher_reply *reply);
 void hutch_zygotes_drop_all(struct zygotes *zygotes); /* the opener is gone, and they with it */
 
 /* The one that forks workers for @index now, NULL when none is ready. */

@@ -1,4 +1,5 @@
-/* cell.c - one cell of a session, from its begin to its result: what bounds it, how it is interrupted, and what it used. */
+/* cell.c - one cell of a session, from its begin to its result: what bounds it, how it is interrupted, and what it
+ * used. */
 #include "runtime/session/session_priv.h"
 
 #include "runtime/cell/result_json.h"
@@ -31,7 +32,8 @@ static void note_usage(struct session *s, struct hutch_cell_result *result)
     if (user != UINT64_MAX && s->cell.cpu_user_us != UINT64_MAX) {
         result->cpu_user_ms = (user - s->cell.cpu_user_us) / 1000;
         result->cpu_system_ms = (system - s->cell.cpu_system_us) / 1000;
-    } else if (sup && sup->peak.memory_bytes > 0 && sup->last.cpu_ms >= s->cell.sampled_cpu_ms) { /* a sample has both together */
+    } else if (sup && sup->peak.memory_bytes > 0 &&
+               sup->last.cpu_ms >= s->cell.sampled_cpu_ms) { /* a sample has both together */
         result->cpu_user_ms = sup->last.cpu_ms - s->cell.sampled_cpu_ms;
         result->cpu_system_ms = 0;
     }
@@ -52,13 +54,15 @@ static uint64_t cpu_ms_so_far(struct session *s)
 
 static const char *why_stopped(const struct session *s, bool was_killed, char *buf, size_t size)
 {
-    const char *what = was_killed ? "; it did not stop when it was interrupted, so its interpreter was killed" : ", so it was interrupted";
+    const char *what = was_killed ? "; it did not stop when it was interrupted, so its interpreter was killed"
+                                  : ", so it was interrupted";
 
     switch (s->cell.stop) {
     case STOP_NOT:
         return "";
     case STOP_TIMEOUT:
-        snprintf(buf, size, "the cell took longer than %" PRIu64 " ms%s", TAILQ_FIRST(&s->orders)->cell.timeout_ms, what);
+        snprintf(buf, size, "the cell took longer than %" PRIu64 " ms%s", TAILQ_FIRST(&s->orders)->cell.timeout_ms,
+                 what);
         return buf;
     case STOP_CPU_TIME:
         snprintf(buf, size, "the cell used more than %" PRIu64 " ms of CPU time%s", s->cpu_ms, what);
@@ -73,7 +77,10 @@ static const char *why_stopped(const struct session *s, bool was_killed, char *b
 static enum hutch_verdict verdict_of_stop(enum stop_reason stop)
 {
     static const enum hutch_verdict verdicts[] = {
-        [STOP_NOT] = HUTCH_OK, [STOP_TIMEOUT] = HUTCH_TIMEOUT, [STOP_CPU_TIME] = HUTCH_CPU_TIME, [STOP_OUTPUT] = HUTCH_OUTPUT_LIMIT,
+        [STOP_NOT] = HUTCH_OK,
+        [STOP_TIMEOUT] = HUTCH_TIMEOUT,
+        [STOP_CPU_TIME] = HUTCH_CPU_TIME,
+        [STOP_OUTPUT] = HUTCH_OUTPUT_LIMIT,
     };
     return verdicts[stop];
 }
@@ -118,7 +125,9 @@ void hutch_session_finish_cell(struct session *s)
 
     s->cell.stop_at = s->kill_at = s->cell.check_at = 0;
     s->cell.is_asking = false;
-    result.verdict = s->cell.stop != STOP_NOT ? verdict_of_stop(s->cell.stop) : s->cell.execution.is_error ? HUTCH_ERROR : HUTCH_OK;
+    result.verdict = s->cell.stop != STOP_NOT     ? verdict_of_stop(s->cell.stop)
+                     : s->cell.execution.is_error ? HUTCH_ERROR
+                                                  : HUTCH_OK;
     result.message = why_stopped(s, false, why, sizeof(why));
     deliver(s, &result);
 }
@@ -129,13 +138,16 @@ void hutch_session_describe_death(struct session *s)
     const struct run_result *r = &s->run->result;
 
     if (s->interpreter->is_refused)
-        snprintf(s->why, sizeof(s->why), "the interpreter broke the rules of its descriptor 3, so it was ended: %s", s->interpreter->why);
+        snprintf(s->why, sizeof(s->why), "the interpreter broke the rules of its descriptor 3, so it was ended: %s",
+                 s->interpreter->why);
     else if (s->is_deaf)
-        snprintf(s->why, sizeof(s->why), "the interpreter closed its descriptor 3 and could not be told anything any more, so it was ended");
+        snprintf(s->why, sizeof(s->why),
+                 "the interpreter closed its descriptor 3 and could not be told anything any more, so it was ended");
     else if (r->message[0])
         snprintf(s->why, sizeof(s->why), "the interpreter ended: %.480s", r->message);
     else if (r->signal)
-        snprintf(s->why, sizeof(s->why), "the interpreter died of SIG%s", sigabbrev_np(r->signal) ? sigabbrev_np(r->signal) : "RT");
+        snprintf(s->why, sizeof(s->why), "the interpreter died of SIG%s",
+                 sigabbrev_np(r->signal) ? sigabbrev_np(r->signal) : "RT");
     else
         snprintf(s->why, sizeof(s->why), "the interpreter ended with exit code %d", r->exit_code);
 }
@@ -149,7 +161,8 @@ void hutch_session_lose_order(struct session *s)
     char why[512];
 
     hutch_session_describe_death(s);
-    if (order->kind == ORDER_CELL && !s->cell.execution.has_begun && s->cell.stop == STOP_NOT && !s->is_closing && !s->is_restarting && !order->was_lost) {
+    if (order->kind == ORDER_CELL && !s->cell.execution.has_begun && s->cell.stop == STOP_NOT && !s->is_closing &&
+        !s->is_restarting && !order->was_lost) {
         order->was_lost = true; /* the interpreter was on its way out when it came: it is another one's */
         return;
     }
@@ -239,7 +252,8 @@ void hutch_session_start_cell(struct session *s, struct order *order)
     read_cpu(s, &s->cell.cpu_user_us, &s->cell.cpu_system_us);
     s->has_variables = true;
     hutch_session_set_state(s, SESSION_BUSY);
-    if (hutch_execution_begin(&s->cell.execution, s->interpreter, &order->cell, order->code, order->context, s->output_bytes, &err) < 0)
+    if (hutch_execution_begin(&s->cell.execution, s->interpreter, &order->cell, order->code, order->context,
+                              s->output_bytes, &err) < 0)
         hutch_session_kill_interpreter(s); /* no memory */
     if (s->cell.stop_at > 0)
         hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->cell.stop_at);

@@ -87,7 +87,8 @@ static void begin(struct cell_run *cell_run)
     const struct hutch_cell cell = { .size = sizeof(cell) };
     struct hutch_err err;
 
-    if (hutch_execution_begin(&cell_run->execution, cell_run->interpreter, &cell, cell_run->code, NULL, cell_run->run->limits[LIMIT_OUTPUT], &err) < 0)
+    if (hutch_execution_begin(&cell_run->execution, cell_run->interpreter, &cell, cell_run->code, NULL,
+                              cell_run->run->limits[LIMIT_OUTPUT], &err) < 0)
         give_up(cell_run);
 }
 
@@ -97,7 +98,8 @@ static void say_end(struct cell_run *cell_run)
     struct hutch_err err;
 
     cell_run->has_said_end = true;
-    if (!order || !cJSON_AddStringToObject(order, "do", "end") || hutch_interpreter_send(cell_run->interpreter, order, -1, &err) < 0)
+    if (!order || !cJSON_AddStringToObject(order, "do", "end") ||
+        hutch_interpreter_send(cell_run->interpreter, order, -1, &err) < 0)
         give_up(cell_run);
     cJSON_Delete(order);
 }
@@ -124,8 +126,10 @@ static int start(struct engine_run *run, struct hutch_err *err)
 
     hutch_execution_done(&cell_run->execution);
     cell_run->has_said_end = false;
-    slot->supervisor->timeout_signal = SIGINT; /* an exception in the cell, so that what it has shown and where it was come out */
-    cell_run->interpreter = hutch_interpreter_create_for_worker(slot, cell_run->token, on_event, on_turn, cell_run, err);
+    /* an exception in the cell, so that what it has shown and where it was come out */
+    slot->supervisor->timeout_signal = SIGINT;
+    cell_run->interpreter = hutch_interpreter_create_for_worker(slot, cell_run->token, on_event, on_turn, cell_run,
+                                                                err);
     if (!cell_run->interpreter)
         return -1;
     if (hutch_interpreter_send_raw(cell_run->interpreter, run->job, run->job_len) < 0)
@@ -150,7 +154,8 @@ static enum run_outcome conclude(struct engine_run *run, struct hutch_err *why)
 {
     struct cell_run *cell_run = run->kind_data;
 
-    return cell_run->interpreter ? hutch_interpreter_conclude(cell_run->interpreter, run->slot->supervisor, why) : OUTCOME_JUDGE;
+    return cell_run->interpreter ? hutch_interpreter_conclude(cell_run->interpreter, run->slot->supervisor, why)
+                                 : OUTCOME_JUDGE;
 }
 
 /* What it printed is an output like any other, and the run's stdout and stderr. */
@@ -173,7 +178,8 @@ static const struct hutch_cell_result *finish(struct engine_run *run)
     struct run_result *r = &run->result;
     struct cell_error *error = &cell_run->execution.error;
 
-    cell_run->details = (struct hutch_cell_details){ .code = cell_run->code, .files = &r->files, .directory = r->directory };
+    cell_run->details =
+        (struct hutch_cell_details){ .code = cell_run->code, .files = &r->files, .directory = r->directory };
     cell_run->result = (struct hutch_cell_result){
         .size = sizeof(cell_run->result),
         .verdict = r->verdict,

@@ -1,5 +1,5 @@
-/* checkpoint.h - the checkpoints and branches of a session: copies of its interpreter that only make copies of themselves, with the files that
- * belong to each; and the one order about them that is at work, from step to step. */
+/* checkpoint.h - the checkpoints and branches of a session: copies of its interpreter that only make copies of
+ * themselves, with the files that belong to each; and the one order about them that is at work, from step to step. */
 #ifndef HUTCH_SESSION_CHECKPOINT_H
 #define HUTCH_SESSION_CHECKPOINT_H
 

@@ -18,12 +18,13 @@ struct session_data {
 
 /* The first sandbox's own directory is the session's from here on: @run gets it again in every other one. */
 int hutch_session_data_take(struct session_data *data, struct engine_run *run, struct hutch_err *err);
-/* What has changed since the last call goes to @ret, as hutch_collect_step() says. On failure it is empty, and truncated. */
+/* What has changed since the last call goes to @ret, as hutch_collect_step() says. On failure it is empty, and
+ * truncated. */
 void hutch_session_data_step(struct session_data *data, struct file_changes *ret);
 /* What the caller has done to the files since the last cell is not what the next one does. */
 void hutch_session_data_forget_changes(struct session_data *data);
-/* The session is over. With @keeps, or in the caller's own directory, every directory can be entered; a fresh one with files in it moves to where
- * the caller finds it: its path, for the caller to free, else NULL. */
+/* The session is over. With @keeps, or in the caller's own directory, every directory can be entered; a fresh one with
+ * files in it moves to where the caller finds it: its path, for the caller to free, else NULL. */
 char *hutch_session_data_end(struct session_data *data, struct core *core, bool keeps);
 /* Frees; the files stay. Fine twice. */
 void hutch_session_data_done(struct session_data *data);

@@ -33,15 +33,16 @@ static struct cJSON *describe(int64_t id, const struct hutch_cell *cell, const c
     return NULL;
 }
 
-int hutch_execution_begin(struct execution *execution, struct interpreter *interpreter, const struct hutch_cell *cell, const char *code, const char *context,
-                       uint64_t output_bytes, struct hutch_err *err)
+int hutch_execution_begin(struct execution *execution, struct interpreter *interpreter, const struct hutch_cell *cell,
+                          const char *code, const char *context, uint64_t output_bytes, struct hutch_err *err)
 {
     int64_t id = execution->id + 1;
     struct cJSON *order;
     int rc;
 
     hutch_execution_done(execution);
-    *execution = (struct execution){ .id = id, .is_silent = cell->silent, .t_begun = hutch_clock_ms(), .t_busy = real_time() };
+    *execution =
+        (struct execution){ .id = id, .is_silent = cell->silent, .t_begun = hutch_clock_ms(), .t_busy = real_time() };
     hutch_cell_feed_begin(interpreter->feed, output_bytes);
     hutch_interpreter_set_in_cell(interpreter, true);
     order = describe(id, cell, code, context);
@@ -72,7 +73,8 @@ void hutch_execution_hear(struct execution *execution, const struct cell_event *
     }
 }
 
-void hutch_execution_fill(struct execution *execution, const struct interpreter *interpreter, struct hutch_cell_result *result, struct hutch_cell_details *details)
+void hutch_execution_fill(struct execution *execution, const struct interpreter *interpreter,
+                          struct hutch_cell_result *result, struct hutch_cell_details *details)
 {
     const struct cell_outputs *outputs = hutch_cell_feed_outputs(interpreter->feed);
 
@@ -85,7 +87,9 @@ void hutch_execution_fill(struct execution *execution, const struct interpreter 
     result->error_value = execution->error.value;
     result->error_traceback = execution->error.traceback;
     result->error_traceback_ansi = execution->error.traceback_ansi;
-    result->execution_count = !execution->is_silent && execution->count > 0 && execution->count <= INT32_MAX ? (int)execution->count : 0;
+    result->execution_count = !execution->is_silent && execution->count > 0 && execution->count <= INT32_MAX
+                                  ? (int)execution->count
+                                  : 0;
     result->error_line = execution->line > 0 && execution->line <= INT32_MAX ? (int)execution->line : 0;
     result->run_ms = hutch_clock_ms() - execution->t_begun;
     result->t_busy = execution->t_busy;

@@ -1,4 +1,5 @@
-/* execution.h - what happens to one cell after the other, as far as the interpreter tells: times, outputs, and not verdicts. */
+/* execution.h - what happens to one cell after the other, as far as the interpreter tells: times, outputs, and not
+ * verdicts. */
 #ifndef HUTCH_SESSION_EXECUTION_H
 #define HUTCH_SESSION_EXECUTION_H
 
@@ -25,14 +26,14 @@ struct execution {
 };
 
 /* Orders a cell; @cell's own texts are not looked at. */
-int hutch_execution_begin(struct execution *execution, struct interpreter *interpreter, const struct hutch_cell *cell, const char *code,
-                          const char *context, uint64_t output_bytes, struct hutch_err *err);
+int hutch_execution_begin(struct execution *execution, struct interpreter *interpreter, const struct hutch_cell *cell,
+                          const char *code, const char *context, uint64_t output_bytes, struct hutch_err *err);
 /* More came in frames than the outputs and what replaced some of them can be. */
 bool hutch_execution_is_flooded(const struct interpreter *interpreter, uint64_t output_bytes);
 void hutch_execution_hear(struct execution *execution, const struct cell_event *event);
 /* Outputs, error, count and times of @result, which points into @execution and @details then. */
-void hutch_execution_fill(struct execution *execution, const struct interpreter *interpreter, struct hutch_cell_result *result,
-                          struct hutch_cell_details *details);
+void hutch_execution_fill(struct execution *execution, const struct interpreter *interpreter,
+                          struct hutch_cell_result *result, struct hutch_cell_details *details);
 void hutch_execution_done(struct execution *execution); /* frees; fine twice */
 
 #endif

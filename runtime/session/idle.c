@@ -3,7 +3,8 @@
 
 #define IDLE_MIN_MS 100  /* from one check of a idle sandbox to the next … */
 #define IDLE_MAX_MS 2000
-#define IDLE_CHECKS 2000 /* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
+/* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
+#define IDLE_CHECKS 2000
 
 static void set_pace(struct session *s)
 {
@@ -20,7 +21,8 @@ static void choose_pace(struct sessions *sessions)
     struct session *s;
 
     ms = ms < IDLE_MIN_MS ? IDLE_MIN_MS : ms > IDLE_MAX_MS ? IDLE_MAX_MS : ms;
-    if (sessions->idle_check_ms > 0 && (int)ms < sessions->idle_check_ms * 5 / 4 && (int)ms > sessions->idle_check_ms / 2)
+    if (sessions->idle_check_ms > 0 && (int)ms < sessions->idle_check_ms * 5 / 4 &&
+        (int)ms > sessions->idle_check_ms / 2)
         return;
     sessions->idle_check_ms = (int)ms;
     TAILQ_FOREACH(s, &sessions->list, link)

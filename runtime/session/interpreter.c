@@ -35,7 +35,7 @@ static void turn(struct interpreter *interpreter)
     interpreter->on_turn(interpreter->user);
 }
 
-/* --- listening ------------------------------------------------------------------------------------------------------ */
+/* --- listening ---------------------------------------------------------------------------------------------------- */
 
 /* Why it is not going to be ready. */
 static void keep_reason(struct interpreter *interpreter, const struct cJSON *why)
@@ -82,7 +82,8 @@ static void read_to_marks(struct interpreter *interpreter)
             const struct pollfd ready = { .fd = streams[i]->pipe_fd, .revents = POLLIN }, none = { .fd = -1 };
             uint64_t seen = streams[i]->seen;
 
-            if (streams[i]->pipe_fd < 0 || hutch_out_stream_run(streams[i], &ready, &none) < 0 || streams[i]->seen == seen)
+            if (streams[i]->pipe_fd < 0 || hutch_out_stream_run(streams[i], &ready, &none) < 0 ||
+                streams[i]->seen == seen)
                 hutch_cell_feed_is_empty(interpreter->feed, i + 1, (uint64_t)hutch_clock_ms());
         }
 }
@@ -121,7 +122,8 @@ static void take_frames(struct interpreter *interpreter)
 {
     size_t taken = 0;
 
-    for (int i = 0; i < TURN_FRAMES && taken < TURN_BYTES && !interpreter->is_over && take_frame(interpreter, &taken); i++)
+    for (int i = 0; i < TURN_FRAMES && taken < TURN_BYTES && !interpreter->is_over && take_frame(interpreter, &taken);
+         i++)
         turn(interpreter);
     turn(interpreter);
     if (!interpreter->is_refused && hutch_cell_frames_has_one(&interpreter->frames)) /* others have their turn first */
@@ -188,18 +190,20 @@ static void take_last_frames(struct interpreter *interpreter)
 }
 
 /* One that ended by itself before it could execute a cell will do so again; one that was killed will not. */
-static enum run_outcome conclude_unready(const struct interpreter *interpreter, const struct supervisor *s, struct hutch_err *why)
+static enum run_outcome conclude_unready(const struct interpreter *interpreter, const struct supervisor *s,
+                                         struct hutch_err *why)
 {
     const char *words = interpreter->why[0] ? interpreter->why : interpreter->last_words;
 
     if (!s->has_ended || !WIFEXITED(s->status))
         return OUTCOME_AGAIN;
-    hutch_err_set(why, 0, "the interpreter ended with exit code %d before it could execute a cell%s%s", WEXITSTATUS(s->status),
-                  words[0] ? ": " : "", words);
+    hutch_err_set(why, 0, "the interpreter ended with exit code %d before it could execute a cell%s%s",
+                  WEXITSTATUS(s->status), words[0] ? ": " : "", words);
     return OUTCOME_REFUSE;
 }
 
-enum run_outcome hutch_interpreter_conclude(struct interpreter *interpreter, const struct supervisor *s, struct hutch_err *why)
+enum run_outcome hutch_interpreter_conclude(struct interpreter *interpreter, const struct supervisor *s,
+                                            struct hutch_err *why)
 {
     take_last_frames(interpreter);
     if (!interpreter->is_ready && s->reason == END_OWN) /* no code of a cell has run */
@@ -228,12 +232,13 @@ static void on_due(void *owner, double now)
         set_clock(interpreter);
 }
 
-/* --- speaking ------------------------------------------------------------------------------------------------------- */
+/* --- speaking ----------------------------------------------------------------------------------------------------- */
 
 static void flush(struct interpreter *interpreter)
 {
     while (interpreter->out_len > 0) {
-        ssize_t n = TEMP_FAILURE_RETRY(send(interpreter->fd, interpreter->out + interpreter->out_start, interpreter->out_len, MSG_NOSIGNAL | MSG_DONTWAIT));
+        ssize_t n = TEMP_FAILURE_RETRY(send(interpreter->fd, interpreter->out + interpreter->out_start,
+                                            interpreter->out_len, MSG_NOSIGNAL | MSG_DONTWAIT));
 
         if (n < 0 && errno == EAGAIN) {
             hutch_watch_change(&interpreter->watch, EPOLLIN | EPOLLOUT);
@@ -299,14 +304,15 @@ int hutch_interpreter_send(struct interpreter *interpreter, const struct cJSON *
     len += 4;
     if (fd >= 0 && interpreter->out_len > 0)
         return hutch_err_set(err, EAGAIN, "tell an interpreter what to do");
-    if (fd >= 0 && hutch_fdpass_send(interpreter->fd, frame, len, &fd, 1, MSG_DONTWAIT) != (ssize_t)len) /* a few bytes, into an empty buffer */
+    /* a few bytes, into an empty buffer */
+    if (fd >= 0 && hutch_fdpass_send(interpreter->fd, frame, len, &fd, 1, MSG_DONTWAIT) != (ssize_t)len)
         return hutch_err_set(err, errno, "tell an interpreter what to do");
     if (fd < 0 && hutch_interpreter_send_raw(interpreter, frame, len) < 0)
         return hutch_err_set(err, ENOMEM, "tell an interpreter what to do");
     return 0;
 }
 
-/* --- life ------------------------------------------------------------------------------------------------------------ */
+/* --- life --------------------------------------------------------------------------------------------------------- */
 
 int hutch_interpreter_make_token(char token[INTERPRETER_TOKEN_SIZE], struct hutch_err *err)
 {
@@ -349,11 +355,13 @@ struct interpreter *hutch_interpreter_create(struct slot *slot, int fd, const ch
     return interpreter;
 }
 
-struct interpreter *hutch_interpreter_create_for_worker(struct slot *slot, const char *token, cell_event_fn *on_cell_event,
-                                            void (*on_turn)(void *user), void *user, struct hutch_err *err)
+struct interpreter *hutch_interpreter_create_for_worker(struct slot *slot, const char *token,
+                                                        cell_event_fn *on_cell_event, void (*on_turn)(void *user),
+                                                        void *user, struct hutch_err *err)
 {
     hutch_watch_remove(&slot->job);
-    return hutch_interpreter_create(slot, hutch_fd_take(&slot->supervisor->report_fd), token, on_cell_event, on_turn, user, err);
+    return hutch_interpreter_create(slot, hutch_fd_take(&slot->supervisor->report_fd), token, on_cell_event, on_turn,
+                                    user, err);
 }
 
 static void free_interpreter(void *object)

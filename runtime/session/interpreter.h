@@ -1,5 +1,5 @@
-/* interpreter.h - what is said to an interpreter that executes cells, on its descriptor 3, and what it says. Frames are those of
- * cell/feed.h. */
+/* interpreter.h - what is said to an interpreter that executes cells, on its descriptor 3, and what it says. Frames are
+ * those of cell/feed.h. */
 #ifndef HUTCH_SESSION_INTERPRETER_H
 #define HUTCH_SESSION_INTERPRETER_H
 
@@ -48,7 +48,8 @@ struct interpreter {
 /* NUL-terminated random hex digits. */
 int hutch_interpreter_make_token(char token[INTERPRETER_TOKEN_SIZE], struct hutch_err *err);
 
-/* For an interpreter in @slot at the other end of @fd, which is taken over in any case. Orders are kept until it reads. */
+/* For an interpreter in @slot at the other end of @fd, which is taken over in any case. Orders are kept until it
+ * reads. */
 struct interpreter *hutch_interpreter_create(struct slot *slot, int fd, const char *token, cell_event_fn *on_event,
                                              void (*on_turn)(void *user), void *user, struct hutch_err *err);
 /* For the worker that a supervisor has the socket of: its only listener from here on. */
@@ -59,8 +60,8 @@ void hutch_interpreter_free(struct interpreter *interpreter);
 
 /* Bytes as they are: the job. -1: ENOMEM. */
 int hutch_interpreter_send_raw(struct interpreter *interpreter, const char *data, size_t len);
-/* A frame with @order as its text; @fd goes with it, -1 for none. Errors: ENOMEM, and with @fd those of sending, as that cannot
- * wait. */
+/* A frame with @order as its text; @fd goes with it, -1 for none. Errors: ENOMEM, and with @fd those of sending, as
+ * that cannot wait. */
 int hutch_interpreter_send(struct interpreter *interpreter, const struct cJSON *order, int fd, struct hutch_err *err);
 /* What came through the worker's stdout (1) or stderr (2). */
 void hutch_interpreter_hear(struct interpreter *interpreter, int stream, const char *data, size_t len);
@@ -69,6 +70,7 @@ void hutch_interpreter_set_in_cell(struct interpreter *interpreter, bool is_in_c
 /* It can be told something. */
 bool hutch_interpreter_is_there(const struct interpreter *interpreter);
 /* Its sandbox is over and the pipes have been read: takes what it said last. How its run stands then. */
-enum run_outcome hutch_interpreter_conclude(struct interpreter *interpreter, const struct supervisor *s, struct hutch_err *why);
+enum run_outcome hutch_interpreter_conclude(struct interpreter *interpreter, const struct supervisor *s,
+                                            struct hutch_err *why);
 
 #endif

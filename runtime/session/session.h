@@ -90,7 +90,7 @@ struct session {
     bool is_calling;           /* a callback runs: nothing begins */
     void (*on_end)(void *user, uint64_t session, const char *why, const char *directory);
     void *user;
-    char why[512];             /* is_closing: the last word. SESSION_LOST: how its interpreter ended, "" when there was none */
+    char why[512]; /* is_closing: the last word. SESSION_LOST: how its interpreter ended, "" when there was none */
     bool is_fresh;             /* the next cell finds no variables, though there were some */
 
     double kill_at;            /* the interpreter, which does not do what it should; 0: not set */

@@ -1,5 +1,5 @@
-/* session_priv.h - what the files of a session share: session.c its life, orders.c its queue, cell.c the cell that it executes, idle.c how often
- * it is checked between cells. */
+/* session_priv.h - what the files of a session share: session.c its life, orders.c its queue, cell.c the cell that it
+ * executes, idle.c how often it is checked between cells. */
 #ifndef HUTCH_SESSION_SESSION_PRIV_H
 #define HUTCH_SESSION_SESSION_PRIV_H
 

@@ -722,7 +722,8 @@ static void errors_of_submit(void)
 /* What the functions of these names did in the first version: a program of that time has no room for more. */
 static void structs_of_the_first_version(void)
 {
-    const size_t sizes[] = { offsetof(struct hutch_engine_options, rootfs), offsetof(struct hutch_request, has_input_fd) };
+    const size_t sizes[] = { offsetof(struct hutch_engine_options, rootfs),
+                             offsetof(struct hutch_request, has_input_fd) };
     struct hutch_engine *engine = open_default();
     struct hutch_error err;
     char *bytes;

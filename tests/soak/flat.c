@@ -91,7 +91,8 @@ static long rss_kb(pid_t pid)
     return kb;
 }
 
-/* Everything below, links not followed. Data directories come and go with sandboxes, of which there is a fixed number. */
+/* Everything below, links not followed. Data directories come and go with sandboxes, of which there is a fixed
+ * number. */
 static long count_tree(const char *path)
 {
     DIR *dir = opendir(path);
@@ -148,8 +149,8 @@ static long count_groups_below(const char *path, unsigned depth)
     return n;
 }
 
-/* The engine's own group and all in it: where the launcher is, up to the first part of the path that is called hutch-ID. Empty
- * where there is none. */
+/* The engine's own group and all in it: where the launcher is, up to the first part of the path that is called
+ * hutch-ID. Empty where there is none. */
 static void find_group(pid_t launcher, char *ret, size_t size)
 {
     char line[4096], name[64], mount[1024] = "", *part = NULL;
@@ -263,7 +264,8 @@ static bool has_anything_grown(const struct counts *first, const struct counts *
 }
 
 /* A zygote that is being replaced is there beside the new one for a moment; what has leaked stays. */
-static void wait_for_replacements(struct load *load, struct procs *procs, const struct counts *first, struct counts *last)
+static void wait_for_replacements(struct load *load, struct procs *procs, const struct counts *first,
+                                  struct counts *last)
 {
     double until = now_ms() + REPLACE_MS;
 

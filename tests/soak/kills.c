@@ -43,7 +43,9 @@ static int kill_one(struct kills *k)
 
     if (!procs_kill(&k->procs, launcher_of(k->load.engine), kind))
         return -1;
-    k->may_die += kind == PROC_INIT || kind == PROC_WORKER ? 1 : kind == PROC_OPENER || kind == PROC_ANCHOR ? k->load.in_flight : 0;
+    k->may_die += kind == PROC_INIT || kind == PROC_WORKER     ? 1
+                  : kind == PROC_OPENER || kind == PROC_ANCHOR ? k->load.in_flight
+                                                               : 0;
     k->done[kind]++;
     return (int)kind;
 }
@@ -110,9 +112,10 @@ static void report(struct kills *k)
     unsigned over = 0, all = 0;
 
     hutch_engine_get_stats(k->load.engine, &stats);
-    printf("kills: %u runs: %u as they should, %u killed, begun again %u times; the engine lost %llu launchers, %llu zygotes, %llu sandboxes\n",
-           k->load.n, k->load.ok, k->load.killed, k->load.restarted, (unsigned long long)stats.lost_launchers,
-           (unsigned long long)stats.lost_zygotes, (unsigned long long)stats.lost_sandboxes);
+    printf(
+        "kills: %u runs: %u as they should, %u killed, begun again %u times; the engine lost %llu launchers, %llu zygotes, %llu sandboxes\n",
+        k->load.n, k->load.ok, k->load.killed, k->load.restarted, (unsigned long long)stats.lost_launchers,
+        (unsigned long long)stats.lost_zygotes, (unsigned long long)stats.lost_sandboxes);
     printf("kills: ms from a kill until all runs have ended and the pools are full again:\n");
     for (int kind = 0; kind < PROC_KINDS; kind++) {
         unsigned n = k->n_times[kind];
@@ -122,10 +125,11 @@ static void report(struct kills *k)
         for (unsigned i = 0; i < n; i++, all++)
             over += t[i] > 1000;
         if (n > 0)
-            printf("kills:   %-8s %5u killed   p50 %7.1f   p90 %7.1f   p99 %7.1f   max %7.1f\n", proc_names[kind], k->done[kind],
-                   t[n / 2], t[n * 9 / 10], t[n * 99 / 100], t[n - 1]);
+            printf("kills:   %-8s %5u killed   p50 %7.1f   p90 %7.1f   p99 %7.1f   max %7.1f\n", proc_names[kind],
+                   k->done[kind], t[n / 2], t[n * 9 / 10], t[n * 99 / 100], t[n - 1]);
     }
-    printf("kills:   after %d at once: max %.1f; of %u single ones, %u took more than a second\n", STORM_SIZE, k->storm_max, all, over);
+    printf("kills:   after %d at once: max %.1f; of %u single ones, %u took more than a second\n", STORM_SIZE,
+           k->storm_max, all, over);
 }
 
 int soak_kills(const struct settings *settings)

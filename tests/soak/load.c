@@ -23,8 +23,8 @@ static void write_program(const struct run *run, char *code, size_t size)
 
     if (run->kind == RUN_DATA)
         snprintf(data, sizeof(data), "open('/mnt/data/%u', 'a').write('x')\n", run->number);
-    snprintf(code, size, "%sprint('started %u', flush=True)\n%sprint('done %u')\n%s", data, run->number, between[run->kind],
-             run->number, run->kind == RUN_ERROR ? "raise SystemExit(3)\n" : "");
+    snprintf(code, size, "%sprint('started %u', flush=True)\n%sprint('done %u')\n%s", data, run->number,
+             between[run->kind], run->number, run->kind == RUN_ERROR ? "raise SystemExit(3)\n" : "");
 }
 
 /* How often its program began, as the file says that it left; the file goes. */
@@ -71,14 +71,15 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
                  (unsigned long long)id, run->results);
     load->in_flight--;
     load->restarted += (unsigned)result->restarts;
-    is_fine = run->kind == RUN_ERROR ? result->verdict == HUTCH_ERROR && result->exit_code == 3 : result->verdict == HUTCH_OK;
+    is_fine = run->kind == RUN_ERROR ? result->verdict == HUTCH_ERROR && result->exit_code == 3
+                                     : result->verdict == HUTCH_OK;
     if (begun > 1 || (is_fine && run->kind == RUN_DATA && begun != 1))
-        complain("run %u began %ld times; %s, begun again %d times", run->number, begun, hutch_verdict_text(result->verdict),
-                 result->restarts);
+        complain("run %u began %ld times; %s, begun again %d times", run->number, begun,
+                 hutch_verdict_text(result->verdict), result->restarts);
     /* With one that was killed, what it said before. */
     if (run->out_len > want_len || (is_fine && run->out_len != want_len) || memcmp(run->out, want, run->out_len) != 0)
-        complain("run %u said '%.*s', not '%s'; %s, begun again %d times", run->number, (int)run->out_len, run->out, want,
-                 hutch_verdict_text(result->verdict), result->restarts);
+        complain("run %u said '%.*s', not '%s'; %s, begun again %d times", run->number, (int)run->out_len, run->out,
+                 want, hutch_verdict_text(result->verdict), result->restarts);
     if (is_fine)
         load->ok++;
     else if (load->may_kill && result->verdict == HUTCH_KILLED)
@@ -181,15 +182,16 @@ bool load_settle(struct load *load, double seconds)
         struct hutch_engine_stats stats = { .size = sizeof(stats) };
 
         hutch_engine_get_stats(load->engine, &stats);
-        complain("after %.0f s there are %u runs without a result, %u sandboxes prepared and %u being built", seconds, load->in_flight,
-                 stats.prepared, stats.building);
+        complain("after %.0f s there are %u runs without a result, %u sandboxes prepared and %u being built", seconds,
+                 load->in_flight, stats.prepared, stats.building);
         for (size_t i = 0; i < stats.n_zygotes; i++)
-            printf("  zygote %s: ready %d, pid %d, prepared %u, building %u\n", stats.zygotes[i].name, stats.zygotes[i].is_ready,
-                   stats.zygotes[i].pid, stats.zygotes[i].prepared, stats.zygotes[i].building);
+            printf("  zygote %s: ready %d, pid %d, prepared %u, building %u\n", stats.zygotes[i].name,
+                   stats.zygotes[i].is_ready, stats.zygotes[i].pid, stats.zygotes[i].prepared,
+                   stats.zygotes[i].building);
         for (unsigned i = 0; i < load->n; i++)
             if (load->runs[i].results == 0)
-                printf("  run %u (id %llu, kind %u) said '%.*s'\n", i, (unsigned long long)load->runs[i].id, load->runs[i].kind,
-                       (int)load->runs[i].out_len, load->runs[i].out);
+                printf("  run %u (id %llu, kind %u) said '%.*s'\n", i, (unsigned long long)load->runs[i].id,
+                       load->runs[i].kind, (int)load->runs[i].out_len, load->runs[i].out);
     }
     return is_quiet;
 }

@@ -43,7 +43,8 @@ struct hall {
     struct desk *desks;
     unsigned n_desks, in_flight;
     unsigned opened, ended;
-    unsigned orders, cells, said, lost, failed; /* given; cells that were as they should; deaths told; orders that failed */
+    /* given; cells that were as they should; deaths told; orders that failed */
+    unsigned orders, cells, said, lost, failed;
     unsigned may_harm, done[PROC_KINDS], rounds;
     bool is_paused, spares_helpers;
 };
@@ -56,7 +57,7 @@ static struct hutch_engine_stats stats_of(struct hutch_engine *engine)
     return stats;
 }
 
-/* --- answers ---------------------------------------------------------------------------------------------------------- */
+/* --- answers ------------------------------------------------------------------------------------------------------ */
 
 static void lose(struct desk *d)
 {
@@ -70,8 +71,8 @@ static struct desk *end_order(struct order *o, uint64_t session)
     struct desk *d = o->desk;
 
     if (o->ended++ > 0 || session != o->session || d->id != session)
-        complain("order %d of session %llu was answered %u times, now for %llu", (int)o->what, (unsigned long long)o->session, o->ended,
-                 (unsigned long long)session);
+        complain("order %d of session %llu was answered %u times, now for %llu", (int)o->what,
+                 (unsigned long long)o->session, o->ended, (unsigned long long)session);
     d->in_flight--;
     d->hall->in_flight--;
     return d;
@@ -97,8 +98,9 @@ static void on_result(void *user, uint64_t session, const struct hutch_cell_resu
         h->said++;
         d->is_told &= !r->is_fresh;
     } else {
-        complain("session %llu, cell of kind %d: %s, said %s instead of %s: %s %s", (unsigned long long)session, (int)o->what,
-                 hutch_verdict_text(r->verdict), r->outputs, want, r->message, r->error_value ? r->error_value : "");
+        complain("session %llu, cell of kind %d: %s, said %s instead of %s: %s %s", (unsigned long long)session,
+                 (int)o->what, hutch_verdict_text(r->verdict), r->outputs, want, r->message,
+                 r->error_value ? r->error_value : "");
     }
     free(o);
 }
@@ -133,7 +135,8 @@ static void on_end(void *user, uint64_t session, const char *why, const char *di
 
     (void)directory;
     if (d->id != session)
-        complain("session %llu ends, whose desk has %llu: %s", (unsigned long long)session, (unsigned long long)d->id, why);
+        complain("session %llu ends, whose desk has %llu: %s", (unsigned long long)session, (unsigned long long)d->id,
+                 why);
     if (d->in_flight > 0)
         complain("session %llu ends with %u orders unanswered", (unsigned long long)session, d->in_flight);
     if (!d->is_closing)
@@ -142,7 +145,7 @@ static void on_end(void *user, uint64_t session, const char *why, const char *di
     d->id = 0;
 }
 
-/* --- orders ----------------------------------------------------------------------------------------------------------- */
+/* --- orders ------------------------------------------------------------------------------------------------------- */
 
 static void open_session(struct desk *d)
 {
@@ -189,7 +192,8 @@ static int hand_in(struct desk *d, struct order *o, struct hutch_error *err)
     return hutch_session_execute(engine, d->id, &cell, err);
 }
 
-/* What may come next. Copies are made, and gone back to, only when nothing is under way: then it is known what they have. */
+/* What may come next. Copies are made, and gone back to, only when nothing is under way: then it is known what they
+ * have. */
 static enum what choose(const struct desk *d)
 {
     static const enum what cells[] = { CELL_COUNT, CELL_COUNT, CELL_COUNT, CELL_FILE, CELL_SLEEP };
@@ -286,7 +290,7 @@ static void turn(struct hall *h, double until)
         die("%s", err.message);
 }
 
-/* --- rounds ----------------------------------------------------------------------------------------------------------- */
+/* --- rounds ------------------------------------------------------------------------------------------------------- */
 
 static bool is_quiet(struct hall *h)
 {
@@ -307,8 +311,8 @@ static bool settle(struct hall *h)
         if (now_ms() > end) {
             struct hutch_engine_stats stats = stats_of(h->engine);
 
-            complain("after %d s there are %u orders without an answer; %u sessions of %u, %u prepared, %u being built", SETTLE_S, h->in_flight,
-                     stats.sessions, h->opened - h->ended, stats.prepared, stats.building);
+            complain("after %d s there are %u orders without an answer; %u sessions of %u, %u prepared, %u being built",
+                     SETTLE_S, h->in_flight, stats.sessions, h->opened - h->ended, stats.prepared, stats.building);
             return false;
         }
         turn(h, since == 0 ? now_ms() + 50 : since + STABLE_MS);
@@ -321,8 +325,8 @@ static bool settle(struct hall *h)
     return true;
 }
 
-/* The first half are those that are replaced alone; then opener, anchor and disk worker too, which leave something to the
- * end of the engine. */
+/* The first half are those that are replaced alone; then opener, anchor and disk worker too, which leave something to
+ * the end of the engine. */
 static enum proc_kind pick_kind(const struct hall *h)
 {
     static const enum proc_kind single[] = { PROC_LAUNCHER, PROC_ZYGOTE, PROC_INIT, PROC_WORKER, PROC_WORKER };
@@ -359,8 +363,8 @@ static bool one_round(struct hall *h)
     is_settled = settle(h);
     procs_reap();
     if (h->lost + h->failed > h->may_harm)
-        complain("%u interpreters died and %u orders failed, but what was killed can have harmed no more than %u", h->lost, h->failed,
-                 h->may_harm);
+        complain("%u interpreters died and %u orders failed, but what was killed can have harmed no more than %u",
+                 h->lost, h->failed, h->may_harm);
     return is_settled;
 }
 
@@ -466,9 +470,10 @@ int soak_sessions(const struct settings *settings)
     look(h, "last", &last);
     last.n[STATE] = last.n[CGROUPS] = -1;
     counts_compare(&first, &last, false);
-    printf("sessions: %u opened, each with one end; %u orders, each with one answer: of %u cells %u said what they should, "
-           "%u interpreters died, %u orders failed\n",
-           h->opened, h->orders, h->cells, h->said, h->lost, h->failed);
+    printf(
+        "sessions: %u opened, each with one end; %u orders, each with one answer: of %u cells %u said what they should, "
+        "%u interpreters died, %u orders failed\n",
+        h->opened, h->orders, h->cells, h->said, h->lost, h->failed);
     printf("sessions: killed:");
     for (int kind = 0; kind < PROC_KINDS; kind++)
         printf(" %u %s%s", h->done[kind], proc_names[kind], kind + 1 < PROC_KINDS ? "," : "\n");

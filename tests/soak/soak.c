@@ -2,11 +2,14 @@
  *
  *     soak SCENARIO [--image I] [--dir D] [--seed N] [--kills N] [--runs N] [--samples N] [--jobs N] [--pool N]
  *
- *   kills    --kills times SIGKILL of one of an engine's own processes while runs are under way: each run gets one result, none begins
- *            twice, none is killed that nobody killed, and the pool fills again, after times that are printed
- *   flat     --runs runs; what the engine has and holds is counted again and again when nothing is under way, and does not grow
+ *   kills    --kills times SIGKILL of one of an engine's own processes while runs are under way: each run gets one
+ *            result, none begins twice, none is killed that nobody killed, and the pool fills again, after times that
+ *            are printed
+ *   flat     --runs runs; what the engine has and holds is counted again and again when nothing is under way, and does
+ *            not grow
  *   hostile  programs that do what they can with what they have of hutch, among others, which must not notice
- *   sessions sessions that work, are copied, go back and end, while --kills times one of the engine's processes is killed: each cell and each
+ *   sessions sessions that work, are copied, go back and end, while --kills times one of the engine's processes is
+ *   killed: each cell and each
  *            order has one answer, each session one end, none loses its state that nobody killed, and nothing grows
  *   hold     runs for ever, after the line "ready": for whoever wants to kill it
  *
@@ -80,8 +83,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(const struct settings *);
-    } scenarios[] = { { "kills", soak_kills }, { "flat", soak_flat }, { "hostile", soak_hostile }, { "sessions", soak_sessions },
-                    { "hold", soak_hold } };
+    } scenarios[] = { { "kills", soak_kills },
+                      { "flat", soak_flat },
+                      { "hostile", soak_hostile },
+                      { "sessions", soak_sessions },
+                      { "hold", soak_hold } };
     static const struct option options[] = {
         { "image", required_argument, NULL, 'i' }, { "dir", required_argument, NULL, 'd' },
         { "seed", required_argument, NULL, 's' },  { "kills", required_argument, NULL, 'k' },
@@ -89,7 +95,9 @@ int main(int argc, char **argv)
         { "jobs", required_argument, NULL, 'j' },  { "pool", required_argument, NULL, 'p' },
         { 0 },
     };
-    struct settings settings = { .image = "minimal", .dir = ".", .kills = 40, .runs = 1000, .samples = 10, .jobs = 4, .pool = 3, .seed = 1 };
+    struct settings settings = {
+        .image = "minimal", .dir = ".", .kills = 40, .runs = 1000, .samples = 10, .jobs = 4, .pool = 3, .seed = 1
+    };
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)

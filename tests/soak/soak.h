@@ -1,4 +1,5 @@
-/* soak.h - what the soak driver's files share. The driver uses hutch.h alone, and /proc to see what an engine has started. */
+/* soak.h - what the soak driver's files share. The driver uses hutch.h alone, and /proc to see what an engine has
+ * started. */
 #ifndef SOAK_H
 #define SOAK_H
 

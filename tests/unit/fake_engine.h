@@ -1,5 +1,5 @@
-/* fake_engine.h - stands in for an engine where what is tested is what uses one: runs Python programs at once, without any
- * sandbox, or answers what a test wants it to. */
+/* fake_engine.h - stands in for an engine where what is tested is what uses one: runs Python programs at once, without
+ * any sandbox, or answers what a test wants it to. */
 #ifndef HUTCH_TEST_FAKE_ENGINE_H
 #define HUTCH_TEST_FAKE_ENGINE_H
 
@@ -48,7 +48,8 @@ static char *fake_slurp(int fd, size_t *ret_len)
     struct stat st;
     char *data;
 
-    if (fstat(fd, &st) < 0 || !(data = calloc(1, (size_t)st.st_size + 1)) || pread(fd, data, (size_t)st.st_size, 0) != st.st_size)
+    if (fstat(fd, &st) < 0 || !(data = calloc(1, (size_t)st.st_size + 1)) ||
+        pread(fd, data, (size_t)st.st_size, 0) != st.st_size)
         abort();
     *ret_len = (size_t)st.st_size;
     return data;
@@ -57,7 +58,8 @@ static char *fake_slurp(int fd, size_t *ret_len)
 /* The result that a run of the program gives, as far as a verdict needs it. */
 static void fake_execute(const struct hutch_request *request, struct fake_run *run)
 {
-    int in = memfd_create("in", MFD_CLOEXEC), out = memfd_create("out", MFD_CLOEXEC), err = memfd_create("err", MFD_CLOEXEC);
+    int in = memfd_create("in", MFD_CLOEXEC), out = memfd_create("out", MFD_CLOEXEC),
+        err = memfd_create("err", MFD_CLOEXEC);
     struct hutch_result *r = &run->result;
     struct rusage usage;
     char *argv[80] = { (char *)"python3", (char *)"-c", (char *)request->code };
@@ -100,7 +102,8 @@ static void fake_execute(const struct hutch_request *request, struct fake_run *r
     close(err);
 }
 
-static int fake_submit(struct hutch_engine *engine, const struct hutch_request *request, uint64_t *ret_id, struct hutch_error *err)
+static int fake_submit(struct hutch_engine *engine, const struct hutch_request *request, uint64_t *ret_id,
+                       struct hutch_error *err)
 {
     static struct run_result details;
     static struct hutch_run_details internal = { &details };
@@ -113,8 +116,14 @@ static int fake_submit(struct hutch_engine *engine, const struct hutch_request *
     }
     hutch_result_init(&details);
     *run = (struct fake_run){ .id = engine->n_submitted + 1, .on_result = request->on_result, .user = request->user };
-    run->result = (struct hutch_result){ .size = sizeof(run->result), .message = "", .out = "", .err = "", .run_ms = 1,
-                                         .memory_peak_bytes = HUTCH_UNKNOWN, .pids_peak = HUTCH_UNKNOWN, .internal = &internal };
+    run->result = (struct hutch_result){ .size = sizeof(run->result),
+                                         .message = "",
+                                         .out = "",
+                                         .err = "",
+                                         .run_ms = 1,
+                                         .memory_peak_bytes = HUTCH_UNKNOWN,
+                                         .pids_peak = HUTCH_UNKNOWN,
+                                         .internal = &internal };
     if (!engine->answer || !engine->answer(engine->n_submitted, request, &run->result))
         fake_execute(request, run);
     engine->n_submitted++;

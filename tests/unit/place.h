@@ -1,4 +1,5 @@
-/* place.h - for tests about files: a scratch directory with "data" in it, which is gone after the test, whatever it left there. */
+/* place.h - for tests about files: a scratch directory with "data" in it, which is gone after the test, whatever it
+ * left there. */
 #ifndef HUTCH_TEST_PLACE_H
 #define HUTCH_TEST_PLACE_H
 
@@ -113,7 +114,8 @@ static inline void end_process(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* A process that holds a lease on the file: open(2) of others waits for it, by default 45 seconds. -1: there are no leases here. */
+/* A process that holds a lease on the file: open(2) of others waits for it, by default 45 seconds. -1: there are no
+ * leases here. */
 static inline pid_t hold_lease(int dirfd, const char *name)
 {
     int said[2];

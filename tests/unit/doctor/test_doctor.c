@@ -32,38 +32,78 @@ static struct denial_facts apply(const struct denial_facts *row)
 {
     struct denial_facts f = *row;
 
-    f.max_user_namespaces = row->max_user_namespaces == 0 ? quiet_host.max_user_namespaces : row->max_user_namespaces == -2 ? 0 : row->max_user_namespaces;
+    f.max_user_namespaces = row->max_user_namespaces == 0    ? quiet_host.max_user_namespaces
+                            : row->max_user_namespaces == -2 ? 0
+                                                             : row->max_user_namespaces;
     f.userns_clone = row->userns_clone == 0 ? -1 : row->userns_clone == -2 ? 0 : row->userns_clone;
-    f.apparmor_restricts = row->apparmor_restricts == 0 ? -1 : row->apparmor_restricts == -2 ? 0 : row->apparmor_restricts;
+    f.apparmor_restricts = row->apparmor_restricts == 0    ? -1
+                           : row->apparmor_restricts == -2 ? 0
+                                                           : row->apparmor_restricts;
     if (!f.program[0])
         memcpy(f.program, quiet_host.program, sizeof(f.program));
     return f;
 }
 
 static const struct cause_case userns_cases[] = {
-    { "Debian 10", EPERM, { .userns_clone = -2 }, "kernel.unprivileged_userns_clone is 0", "kernel.unprivileged_userns_clone=1" },
+    { "Debian 10",
+      EPERM,
+      { .userns_clone = -2 },
+      "kernel.unprivileged_userns_clone is 0",
+      "kernel.unprivileged_userns_clone=1" },
     { "Debian 10, root", EPERM, { .userns_clone = -2, .is_privileged = true }, "no setting that hutch knows", "dmesg" },
-    { "Ubuntu 24.04", EPERM, { .apparmor_restricts = 1 }, "kernel.apparmor_restrict_unprivileged_userns is 1",
+    { "Ubuntu 24.04",
+      EPERM,
+      { .apparmor_restricts = 1 },
+      "kernel.apparmor_restrict_unprivileged_userns is 1",
       "profile hutch \"%s\" flags=(unconfined) {\\n  userns,\\n}\\n' '/opt/hutch/bin/hutch' | sudo tee /etc/apparmor.d/hutch && sudo "
       "apparmor_parser -r /etc/apparmor.d/hutch" },
-    { "Ubuntu 24.04, the other way", EACCES, { .apparmor_restricts = 1 }, "AppArmor",
+    { "Ubuntu 24.04, the other way",
+      EACCES,
+      { .apparmor_restricts = 1 },
+      "AppArmor",
       "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0" },
     { "Ubuntu 24.04, switched off", EPERM, { .apparmor_restricts = -2 }, "no setting that hutch knows", "dmesg" },
-    { "docker", EPERM, { .is_filtered = true, .container = "docker" }, "a seccomp filter around hutch forbids it",
+    { "docker",
+      EPERM,
+      { .is_filtered = true, .container = "docker" },
+      "a seccomp filter around hutch forbids it",
       "docker run --security-opt seccomp=unconfined" },
-    { "docker on Ubuntu 24.04: the filter comes first", EPERM, { .is_filtered = true, .container = "docker", .apparmor_restricts = 1 },
-      "a seccomp filter", "docker run" },
-    { "podman", EPERM, { .is_filtered = true, .container = "podman" }, "seccomp", "podman run --security-opt seccomp=unconfined" },
+    { "docker on Ubuntu 24.04: the filter comes first",
+      EPERM,
+      { .is_filtered = true, .container = "docker", .apparmor_restricts = 1 },
+      "a seccomp filter",
+      "docker run" },
+    { "podman",
+      EPERM,
+      { .is_filtered = true, .container = "podman" },
+      "seccomp",
+      "podman run --security-opt seccomp=unconfined" },
     { "a filter that hides the call", ENOSYS, { .container = "kubernetes" }, "hides the call", "hostUsers: false" },
     { "lxc", EPERM, { .container = "lxc" }, "the container around hutch", "security.nesting=true" },
-    { "a container of another kind", EPERM, { .container = "strange" }, "the container around hutch", "outside of the container" },
-    { "a service with a filter", EPERM, { .is_filtered = true }, "a seccomp filter", "outside of the sandbox or service" },
+    { "a container of another kind",
+      EPERM,
+      { .container = "strange" },
+      "the container around hutch",
+      "outside of the container" },
+    { "a service with a filter",
+      EPERM,
+      { .is_filtered = true },
+      "a seccomp filter",
+      "outside of the sandbox or service" },
     { "chroot", EPERM, { .is_chrooted = true }, "hutch is in a chroot", "bwrap --dev-bind DIR /" },
     { "chroot comes before sysctls", EPERM, { .is_chrooted = true, .userns_clone = -2 }, "hutch is in a chroot", "" },
     { "unmapped", EPERM, { .is_unmapped = true, .is_nested = true }, "is not mapped", "--map-current-user" },
     { "SELinux", EACCES, { .is_selinux_enforcing = true }, "SELinux", "semodule" },
-    { "RHEL 7", ENOSPC, { .max_user_namespaces = -2 }, "user.max_user_namespaces is 0", "user.max_user_namespaces=15000" },
-    { "used up", ENOSPC, { .max_user_namespaces = 40000 }, "user.max_user_namespaces (40000) is used up", "user.max_user_namespaces=80000" },
+    { "RHEL 7",
+      ENOSPC,
+      { .max_user_namespaces = -2 },
+      "user.max_user_namespaces is 0",
+      "user.max_user_namespaces=15000" },
+    { "used up",
+      ENOSPC,
+      { .max_user_namespaces = 40000 },
+      "user.max_user_namespaces (40000) is used up",
+      "user.max_user_namespaces=80000" },
     { "bubblewrap --disable-userns", ENOSPC, { .is_nested = true }, "set further out", "without --disable-userns" },
     { "old kernel, too deep", EUSERS, { .is_nested = true }, "no more of them", "outside of the sandbox" },
     { "no CONFIG_USER_NS", EINVAL, { .container = "" }, "without CONFIG_USER_NS", "linux-image" },
@@ -92,7 +132,10 @@ static const struct {
     struct denial_facts facts;
     const char *why; /* NULL: no setting explains it */
 } inside_cases[] = {
-    { "Ubuntu 24.04 grants the namespace and denies its capabilities", EACCES, { .apparmor_restricts = 1 }, "AppArmor" },
+    { "Ubuntu 24.04 grants the namespace and denies its capabilities",
+      EACCES,
+      { .apparmor_restricts = 1 },
+      "AppArmor" },
     { "the same for root", EACCES, { .apparmor_restricts = 1, .is_privileged = true }, NULL },
     { "SELinux", EPERM, { .is_selinux_enforcing = true }, "SELinux" },
     { "docker", EPERM, { .container = "docker" }, "the container" },
@@ -120,7 +163,9 @@ static void test_proc_causes(void **state)
 
     (void)state;
     hutch_denial_explain_proc(&facts, "/proc/kcore, /proc/sys", &cause);
-    assert_string_equal(cause.why, "the /proc around hutch is partly covered (/proc/kcore, /proc/sys), and the kernel gives no fresh one then");
+    assert_string_equal(
+        cause.why,
+        "the /proc around hutch is partly covered (/proc/kcore, /proc/sys), and the kernel gives no fresh one then");
     assert_non_null(strstr(cause.fix, "ProtectKernelTunables="));
     strcpy(facts.container, "docker");
     hutch_denial_explain_proc(&facts, "/proc/sys", &cause);
@@ -328,7 +373,8 @@ static void test_outcomes(void **state)
         { "missing, with a fix of its own", says_missing, DOCTOR_MISSING, "gone", "a lot", "bring it" },
         { "denied where AppArmor restricts", fails_denied, DOCTOR_MISSING,
           "do 'it': Permission denied: AppArmor keeps programs without a profile from using user namespaces "
-          "(kernel.apparmor_restrict_unprivileged_userns is 1)", "a lot", NULL },
+          "(kernel.apparmor_restrict_unprivileged_userns is 1)",
+          "a lot", NULL },
         { "crashes", crashes, DOCTOR_MISSING, "trying it ended with Segmentation fault", "a lot", "buy one" },
         { "killed by a filter", is_filtered, DOCTOR_MISSING,
           "trying it was answered with SIGSYS: a seccomp filter around hutch forbids it", "a lot",
@@ -336,19 +382,22 @@ static void test_outcomes(void **state)
         { "not known to the kernel", fails_unknown, DOCTOR_MISSING,
           "do 'it': Function not implemented (too old a kernel, or a seccomp filter around hutch hides it)", "a lot",
           "a kernel from Linux 5.15 on; where there is one: start hutch outside of the sandbox or service that set the filter" },
-        { "goes without a word", leaves, DOCTOR_MISSING, "trying it ended without an answer (status 7)", "a lot", "buy one" },
+        { "goes without a word", leaves, DOCTOR_MISSING, "trying it ended without an answer (status 7)", "a lot",
+          "buy one" },
     };
     struct doctor_host host = { .facts = quiet_host, .cgroup = CGROUP_BASE_INIT, .has_user_ns = true };
 
     (void)state;
     host.facts.apparmor_restricts = 1;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        struct doctor_check check = { .place = DOCTOR_HERE, .probe = cases[i].probe, .costs = "a lot", .fix = "buy one" };
+        struct doctor_check check = {
+            .place = DOCTOR_HERE, .probe = cases[i].probe, .costs = "a lot", .fix = "buy one"
+        };
         struct doctor_finding f;
 
         hutch_doctor_try(&host, &check, DOCTOR_TIMEOUT_MS, &f);
-        if (f.status != cases[i].status || strcmp(f.detail, cases[i].detail) != 0 || strcmp(f.costs, cases[i].costs) != 0 ||
-            (cases[i].fix && strcmp(f.fix, cases[i].fix) != 0))
+        if (f.status != cases[i].status || strcmp(f.detail, cases[i].detail) != 0 ||
+            strcmp(f.costs, cases[i].costs) != 0 || (cases[i].fix && strcmp(f.fix, cases[i].fix) != 0))
             fail_msg("%s: %d '%s', costs '%s', fix '%s'", cases[i].label, f.status, f.detail, f.costs, f.fix);
         assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
         assert_int_equal(errno, ECHILD);
@@ -380,9 +429,15 @@ static void test_hanging_check(void **state)
 
 static void test_basis(void **state)
 {
-    struct doctor_host host = { .facts = quiet_host, .cgroup = CGROUP_BASE_INIT, .has_user_ns = true, .has_plan = true };
-    struct doctor_check basis = { .place = DOCTOR_HERE, .probe = says_missing, .is_basis = true, .costs = "a lot", .fix = "buy one" };
-    struct doctor_check built = { .place = DOCTOR_IN_USERNS, .probe = says_ok, .costs = "more", .fix = "mend the other" };
+    struct doctor_host host = {
+        .facts = quiet_host, .cgroup = CGROUP_BASE_INIT, .has_user_ns = true, .has_plan = true
+    };
+    struct doctor_check basis = {
+        .place = DOCTOR_HERE, .probe = says_missing, .is_basis = true, .costs = "a lot", .fix = "buy one"
+    };
+    struct doctor_check built = {
+        .place = DOCTOR_IN_USERNS, .probe = says_ok, .costs = "more", .fix = "mend the other"
+    };
     struct doctor_finding f;
 
     (void)state;

@@ -1,4 +1,5 @@
-/* test_loop.c - deadlines in their order, whatever is set, moved and unset meanwhile; descriptors; and what is freed at the end of a turn. */
+/* test_loop.c - deadlines in their order, whatever is set, moved and unset meanwhile; descriptors; and what is freed at
+ * the end of a turn. */
 #include "runtime/engine/loop.h"
 #include "sandbox/fd.h"
 

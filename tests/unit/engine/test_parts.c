@@ -1,5 +1,5 @@
-/* test_engine_parts.c - the engine's pieces that need no processes: the scan of imports, the encoding of a job, and what is said
- * about options and requests that are no good. */
+/* test_engine_parts.c - the engine's pieces that need no processes: the scan of imports, the encoding of a job, and
+ * what is said about options and requests that are no good. */
 #include "runtime/hutch.h"
 #include "runtime/lang/python_imports.h"
 #include "runtime/engine/job.h"
@@ -22,7 +22,7 @@
 
 #include <fcntl.h>
 
-/* --- imports ------------------------------------------------------------------------------------------------------- */
+/* --- imports ------------------------------------------------------------------------------------------------------ */
 
 static void note(void *context, const char *name, size_t len)
 {
@@ -73,10 +73,12 @@ static void count(void *context, const char *name, size_t len)
     assert_true(name >= bounds[0] && name + len <= bounds[1] && len > 0);
 }
 
-/* Whatever the text is, nothing beyond its end is read: it ends where an unmapped page would be found by the sanitizer. */
+/* Whatever the text is, nothing beyond its end is read: it ends where an unmapped page would be found by the
+ * sanitizer. */
 static void test_imports_of_anything(void **state)
 {
-    static const char *const pieces[] = { "import ", "from ", "a", ".", ",", " as ", "'''", "\"", "\n", "\\", "\\\n", ";", ":", "#", "\r\n", "\0", "\xef\xbb\xbf" };
+    static const char *const pieces[] = { "import ", "from ", "a", ".", ",", " as ", "'''", "\"",          "\n",
+                                          "\\",      "\\\n",  ";", ":", "#", "\r\n", "\0",  "\xef\xbb\xbf" };
     unsigned seed = 20240229;
 
     (void)state;
@@ -116,7 +118,7 @@ static void test_imports_are_bounded(void **state)
     free(text);
 }
 
-/* --- jobs ---------------------------------------------------------------------------------------------------------- */
+/* --- jobs --------------------------------------------------------------------------------------------------------- */
 
 static void expect_field(const char **at, const char *want, size_t len)
 {
@@ -178,7 +180,7 @@ static void test_job_of_nothing(void **state)
     free(text);
 }
 
-/* --- options and requests -------------------------------------------------------------------------------------------- */
+/* --- options and requests ----------------------------------------------------------------------------------------- */
 
 struct place {
     char dir[48], home[64];
@@ -215,9 +217,12 @@ static int tear_down(void **state)
 static void test_options(void **state)
 {
     static const char *const modules[] = { "numpy", NULL }, *const bad_modules[] = { "os; import sys", NULL };
-    const struct hutch_zygote unnamed = { .modules = modules }, bad_name = { .name = "a b" }, twice[] = { { .name = "a" }, { .name = "a", .parent = "a" } },
-                              no_parent[] = { { .name = "a" }, { .name = "b" } }, late[] = { { .name = "a", .parent = "b" }, { .name = "b" } },
-                              bounds = { .name = "a", .min = 5, .max = 2 }, bad_module = { .name = "a", .modules = bad_modules };
+    const struct hutch_zygote unnamed = { .modules = modules }, bad_name = { .name = "a b" },
+                              twice[] = { { .name = "a" }, { .name = "a", .parent = "a" } },
+                              no_parent[] = { { .name = "a" }, { .name = "b" } },
+                              late[] = { { .name = "a", .parent = "b" }, { .name = "b" } },
+                              bounds = { .name = "a", .min = 5, .max = 2 },
+                              bad_module = { .name = "a", .modules = bad_modules };
     const struct {
         const char *label;
         const struct hutch_zygote *zygotes;
@@ -225,15 +230,19 @@ static void test_options(void **state)
         const char *launcher, *policy, *image, *message;
         int code;
     } rows[] = {
-        { "a zygote without a name", &unnamed, 1, NULL, NULL, NULL, "zygote '': a name consists of letters, digits, '-' and '_'", EINVAL },
+        { "a zygote without a name", &unnamed, 1, NULL, NULL, NULL,
+          "zygote '': a name consists of letters, digits, '-' and '_'", EINVAL },
         { "a name that is none", &bad_name, 1, NULL, NULL, NULL, "zygote 'a b': a name consists", EINVAL },
         { "a name twice", twice, 2, NULL, NULL, NULL, "zygote 'a' is there twice", EINVAL },
         { "two roots", no_parent, 2, NULL, NULL, NULL, "zygote 'b' needs a parent", EINVAL },
-        { "a parent that comes later", late, 2, NULL, NULL, NULL, "zygote 'a': there is no zygote 'b' before it", EINVAL },
+        { "a parent that comes later", late, 2, NULL, NULL, NULL, "zygote 'a': there is no zygote 'b' before it",
+          EINVAL },
         { "min above max", &bounds, 1, NULL, NULL, NULL, "zygote 'a': min 5 is above max 2", EINVAL },
-        { "code as a module", &bad_module, 1, NULL, NULL, NULL, "zygote 'a': 'os; import sys' is not the name of a module", EINVAL },
+        { "code as a module", &bad_module, 1, NULL, NULL, NULL,
+          "zygote 'a': 'os; import sys' is not the name of a module", EINVAL },
         { "no zygotes", &unnamed, 0, NULL, NULL, NULL, "there are 0 zygotes", EINVAL },
-        { "no launcher", NULL, 0, "/no/such/launcher", NULL, NULL, "find the helper program '/no/such/launcher'", ENOENT },
+        { "no launcher", NULL, 0, "/no/such/launcher", NULL, NULL, "find the helper program '/no/such/launcher'",
+          ENOENT },
         { "no policy", NULL, 0, NULL, "no-such", NULL, "there is no policy 'no-such'", -1 },
         { "no image", NULL, 0, NULL, NULL, "no-such", "", ENOENT },
         { "no root tree", NULL, 0, NULL, NULL, "/no/such", "option '--rootfs': look at '/no/such'", ENOENT },
@@ -286,8 +295,12 @@ static void test_requests(void **state)
         { "-c of a shell", { .code = "x", .name = "-c", .language = "sh" }, "the name '-c' is for Python only" },
         { "a variable without a value", { .code = "x", .env = no_equals }, "environment 'A': expected NAME=VALUE" },
         { "a variable without a name", { .code = "x", .env = no_name }, "environment '=1': expected NAME=VALUE" },
-        { "more time than the policy has", { .code = "x", .wall_ms = 31000 }, "wall_ms of 31000 is above the policy's 30000" },
-        { "more memory", { .code = "x", .memory_bytes = 1ull << 40 }, "memory_bytes of 1099511627776 is above the policy's 536870912" },
+        { "more time than the policy has",
+          { .code = "x", .wall_ms = 31000 },
+          "wall_ms of 31000 is above the policy's 30000" },
+        { "more memory",
+          { .code = "x", .memory_bytes = 1ull << 40 },
+          "memory_bytes of 1099511627776 is above the policy's 536870912" },
         { "too little memory", { .code = "x", .memory_bytes = 1 }, "memory_bytes of 1 is too small" },
         { "no such policy", { .code = "x", .policy = "no-such" }, "there is no policy 'no-such'" },
         { "no such directory", { .code = "x", .data_dir = "/no/such" }, "look at the data directory '/no/such'" },
@@ -343,7 +356,8 @@ static void test_sizes(void **state)
     hutch_engine_free(engine);
 }
 
-/* The queue has its bound; and where nothing can ever run, every run that was accepted gets its one result all the same. */
+/* The queue has its bound; and where nothing can ever run, every run that was accepted gets its one result all the
+ * same. */
 static void test_queue_and_a_broken_engine(void **state)
 {
     struct place *p = *state;

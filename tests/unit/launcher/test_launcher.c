@@ -1,4 +1,5 @@
-/* The engine's helper processes, spoken to as an engine does: a sandbox is built, a zygote forks a worker into it, init tells its end. */
+/* The engine's helper processes, spoken to as an engine does: a sandbox is built, a zygote forks a worker into it, init
+ * tells its end. */
 #include "sandbox/cgroup.h"
 #include "sandbox/fdpass.h"
 #include "rootfs/guest.h"
@@ -199,7 +200,8 @@ static int start_rig(void **state, const char *musl)
     run->size_bytes = 16 << 20;
     so = slurp(built("HUTCH_HELPER", "rootfs/helper.so"), &len);
     assert_int_equal(hutch_spec_add_file(&zygote, GUEST_ZYGOTE_DIR "/helper.so", so, len, 0555, &err), 0);
-    assert_int_equal(hutch_spec_add_file(&zygote, GUEST_ZYGOTE_DIR "/main.py", zygote_py, strlen(zygote_py), 0444, &err), 0);
+    assert_int_equal(
+        hutch_spec_add_file(&zygote, GUEST_ZYGOTE_DIR "/main.py", zygote_py, strlen(zygote_py), 0444, &err), 0);
     free(so);
     if (musl) {
         so = slurp(musl, &len);
@@ -298,7 +300,8 @@ static void build(struct rig *r, struct warm_box *w, const char *name, const cha
         give[n++] = ruleset;
     if (order.plan.has_cgroup)
         give[n++] = w->sb.cgroup.dirfd;
-    assert_true(hutch_fdpass_send2(r->zygote, &order, sizeof(order), answer.program, order.text_len, give, (size_t)n, 0) > 0);
+    assert_true(
+        hutch_fdpass_send2(r->zygote, &order, sizeof(order), answer.program, order.text_len, give, (size_t)n, 0) > 0);
     close(in[0]);
     close(in[1]);
     close(out[1]);
@@ -367,8 +370,10 @@ static void test_a_worker_runs_in_the_sandbox(void **state)
     struct warm_box w;
 
     build(*state, &w, NAME, "");
-    assert_string_equal(run_code(*state, &w, "os.write(1, b'%d %d %d' % (os.getppid(), os.getuid(), len(os.listdir('/proc/self/fd'))))", 0),
-                        "1 1000 5");
+    assert_string_equal(
+        run_code(*state, &w, "os.write(1, b'%d %d %d' % (os.getppid(), os.getuid(), len(os.listdir('/proc/self/fd'))))",
+                 0),
+        "1 1000 5");
 }
 
 static void test_it_has_given_up_everything(void **state)
@@ -376,8 +381,10 @@ static void test_it_has_given_up_everything(void **state)
     struct warm_box w;
 
     build(*state, &w, NAME, "");
-    assert_string_equal(run_code(*state, &w, "t = open('/proc/self/status').read()\n"
-                                             "os.write(1, ' '.join(l for l in t.split('\\n') if l[:3] in ('Cap', 'NoN')).encode())", 0),
+    assert_string_equal(run_code(*state, &w,
+                                 "t = open('/proc/self/status').read()\n"
+                                 "os.write(1, ' '.join(l for l in t.split('\\n') if l[:3] in ('Cap', 'NoN')).encode())",
+                                 0),
                         "CapInh:\t0000000000000000 CapPrm:\t0000000000000000 CapEff:\t0000000000000000 "
                         "CapBnd:\t0000000000000000 CapAmb:\t0000000000000000 NoNewPrivs:\t1");
 }
@@ -387,23 +394,30 @@ static void test_its_namespaces_are_those_of_init(void **state)
     struct warm_box w;
 
     build(*state, &w, NAME, "");
-    /* init does not let anybody look, so what is seen is compared with what the zygote would see: nothing but its own */
-    assert_string_equal(run_code(*state, &w, "p = sorted(int(e) for e in os.listdir('/proc') if e.isdigit())\n"
-                                             "os.write(1, repr((p[0], len(p), os.uname().nodename,"
-                                             " open('/proc/self/uid_map').read().split()[0], os.listdir('/mnt/data'))).encode())", 0),
+    /* init does not let anybody look, so what is seen is compared with what the zygote would see: nothing but its
+     * own */
+    assert_string_equal(run_code(*state, &w,
+                                 "p = sorted(int(e) for e in os.listdir('/proc') if e.isdigit())\n"
+                                 "os.write(1, repr((p[0], len(p), os.uname().nodename,"
+                                 " open('/proc/self/uid_map').read().split()[0], os.listdir('/mnt/data'))).encode())",
+                                 0),
                         "(1, 3, 'hutch', '1000', [])");
 }
 
-/* What sleeps beside the worker has its memory, so the worker can make it run anything; it must be able to do nothing. */
+/* What sleeps beside the worker has its memory, so the worker can make it run anything; it must be able to do
+ * nothing. */
 static void test_the_pin_can_do_nothing(void **state)
 {
     struct warm_box w;
 
     build(*state, &w, NAME, "");
-    assert_string_equal(run_code(*state, &w, "t = open('/proc/%d/status' % max(int(e) for e in os.listdir('/proc') if e.isdigit())).read()\n"
-                                             "os.write(1, ' '.join(l for l in t.split('\\n') if l[:9] in ('CapEff:\t0', 'NoNewPriv',"
-                                             " 'Seccomp:\t')).encode())", 0),
-                        "CapEff:\t0000000000000000 NoNewPrivs:\t1 Seccomp:\t2");
+    assert_string_equal(
+        run_code(*state, &w,
+                 "t = open('/proc/%d/status' % max(int(e) for e in os.listdir('/proc') if e.isdigit())).read()\n"
+                 "os.write(1, ' '.join(l for l in t.split('\\n') if l[:9] in ('CapEff:\t0', 'NoNewPriv',"
+                 " 'Seccomp:\t')).encode())",
+                 0),
+        "CapEff:\t0000000000000000 NoNewPrivs:\t1 Seccomp:\t2");
     build(*state, &w, NAME, "");
     /* its code, at the return address of the call that it sleeps in, becomes getpid() for ever; that ends it */
     assert_string_equal(run_code(*state, &w,

@@ -1,10 +1,10 @@
-/* test_engine.c - the engine against helper processes that are played by this program itself: every state of a sandbox, and whatever can
- * come over a socket. No sandbox is made, so it runs anywhere; real ones are for the other lanes.
+/* test_engine.c - the engine against helper processes that are played by this program itself: every state of a sandbox,
+ * and whatever can come over a socket. No sandbox is made, so it runs anywhere; real ones are for the other lanes.
  *
- * Started as "hutch-launcher" this program is opener, launcher, zygotes, inits and workers in one process. HUTCH_FAKE says how it plays:
- * "" well; "12" as roughly as a generator with that seed will have it; "fork:5" the zygote dies at the fifth fork; "deaf:3" the first three
- * workers die before they read their job; "refuse" and "speechless" no zygote but the root gets ready, and says why, or does not. The
- * code of a run tells its worker what to do. */
+ * Started as "hutch-launcher" this program is opener, launcher, zygotes, inits and workers in one process. HUTCH_FAKE
+ * says how it plays: "" well; "12" as roughly as a generator with that seed will have it; "fork:5" the zygote dies at
+ * the fifth fork; "deaf:3" the first three workers die before they read their job; "refuse" and "speechless" no zygote
+ * but the root gets ready, and says why, or does not. The code of a run tells its worker what to do. */
 #include "runtime/lib/engine_priv.h"
 
 #include "sandbox/fd.h"
@@ -32,7 +32,7 @@
 
 #include <cmocka.h>
 
-/* --- the helpers ------------------------------------------------------------------------------------------------------- */
+/* --- the helpers -------------------------------------------------------------------------------------------------- */
 
 enum role { OPENER, LAUNCHER, ZYGOTE, CONTROL, JOB };
 struct player {
@@ -409,7 +409,7 @@ static int play(void)
     }
 }
 
-/* --- the tests --------------------------------------------------------------------------------------------------------- */
+/* --- the tests ---------------------------------------------------------------------------------------------------- */
 
 struct lair {
     char dir[48], home[64], exe[PATH_MAX];
@@ -452,8 +452,8 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *r)
 static void on_output(void *user, uint64_t id, int stream, const char *data, size_t len)
 {
     (void)user;
-    snprintf(runs[id].streamed + strlen(runs[id].streamed), sizeof(runs[id].streamed) - strlen(runs[id].streamed), "%d:%.*s", stream,
-             (int)len, data);
+    snprintf(runs[id].streamed + strlen(runs[id].streamed), sizeof(runs[id].streamed) - strlen(runs[id].streamed),
+             "%d:%.*s", stream, (int)len, data);
 }
 
 static int count_fds(void)
@@ -520,7 +520,8 @@ static void close_engine(struct lair *p)
     assert_non_null(dir);
     while ((entry = readdir(dir)))
         if (entry->d_name[0] != '.' && strchr(entry->d_name, '.'))
-            assert_int_equal(unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR), 0); /* N.data, which nobody has touched */
+            /* N.data, which nobody has touched */
+            assert_int_equal(unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR), 0);
     closedir(dir);
 }
 
@@ -748,7 +749,8 @@ static void test_a_job_that_nobody_reads(void **state)
     close_engine(p);
 }
 
-/* A zygote that this image cannot have is given up, and its runs go to its parent; one that dies without a word is tried again. */
+/* A zygote that this image cannot have is given up, and its runs go to its parent; one that dies without a word is
+ * tried again. */
 static void test_a_zygote_that_cannot_be(void **state)
 {
     struct lair *p = *state;

@@ -1,5 +1,5 @@
-/* zygote.c - a zygote without Python and without GNU's libc: the helper must load and fork in any. What it is given as a job it
- * prints. Compiled with musl-gcc. */
+/* zygote.c - a zygote without Python and without GNU's libc: the helper must load and fork in any. What it is given as
+ * a job it prints. Compiled with musl-gcc. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

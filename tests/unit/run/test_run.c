@@ -80,7 +80,9 @@ static void prepare(const struct place *p, const char *script, struct job *job)
     box_spec(&job->spec, script);
     assert_non_null(hutch_spec_add_mount(&job->spec, MOUNT_TMPFS, NULL, "/run", MOUNT_RDONLY, &err));
     assert_int_equal(hutch_spec_set_string(&job->spec.cwd, INSIDE_DATA_DIR, &err), 0);
-    job->request = (struct run_request){ .spec = &job->spec, .home = p->home, .stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1, .signal_fd = -1 };
+    job->request = (struct run_request){
+        .spec = &job->spec, .home = p->home, .stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1, .signal_fd = -1
+    };
     hutch_result_init(&job->result);
 }
 
@@ -119,22 +121,27 @@ static void test_verdicts(void **state)
         { "exec no-such-program", 0, 0, HUTCH_ERROR, 127, 0, "", NULL, "" },
         { "echo out; kill -TERM $$", 0, 0, HUTCH_ERROR, -1, SIGTERM, "out\n", "", "" },
         { "kill -SEGV $$", 0, 0, HUTCH_ERROR, -1, SIGSEGV, "", "", "" },
-        { "kill -KILL $$", 0, 0, HUTCH_KILLED, -1, SIGKILL, "", "", "the program was killed by SIGKILL, and not by hutch" },
-        { "kill -SYS $$", 0, 0, HUTCH_DENIED, -1, SIGSYS, "", "", "the program made a system call that is never allowed" },
-        { "echo out; while :; do :; done", LIMIT_WALL, 300, HUTCH_TIMEOUT, -1, SIGTERM, "out\n", "", "the run took longer than 300 ms" },
+        { "kill -KILL $$", 0, 0, HUTCH_KILLED, -1, SIGKILL, "", "",
+          "the program was killed by SIGKILL, and not by hutch" },
+        { "kill -SYS $$", 0, 0, HUTCH_DENIED, -1, SIGSYS, "", "",
+          "the program made a system call that is never allowed" },
+        { "echo out; while :; do :; done", LIMIT_WALL, 300, HUTCH_TIMEOUT, -1, SIGTERM, "out\n", "",
+          "the run took longer than 300 ms" },
         { "trap '' TERM; echo out; while :; do :; done", LIMIT_WALL, 300, HUTCH_TIMEOUT, -1, SIGKILL, "out\n", "",
           "the run took longer than 300 ms" },
         { "trap 'echo late; exit 0' TERM; while :; do :; done", LIMIT_WALL, 300, HUTCH_TIMEOUT, 0, 0, "late\n", "",
           "the run took longer than 300 ms" },
-        { "while :; do :; done", LIMIT_CPU_TIME, 200, HUTCH_CPU_TIME, -1, SIGKILL, "", "", "the program used more than 200 ms of CPU time" },
-        { "yes", LIMIT_OUTPUT, 10, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "y\ny\ny\ny\ny\n", "", "the program wrote more than 10 bytes to stdout" },
+        { "while :; do :; done", LIMIT_CPU_TIME, 200, HUTCH_CPU_TIME, -1, SIGKILL, "", "",
+          "the program used more than 200 ms of CPU time" },
+        { "yes", LIMIT_OUTPUT, 10, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "y\ny\ny\ny\ny\n", "",
+          "the program wrote more than 10 bytes to stdout" },
         { "yes >&2; :", LIMIT_OUTPUT, 10, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "", "y\ny\ny\ny\ny\n",
           "the program wrote more than 10 bytes to stderr" },
         { "printf 0123456789", LIMIT_OUTPUT, 10, HUTCH_OK, 0, 0, "0123456789", "", "" },
         { "exec head -c 2000 /dev/zero >big", LIMIT_FILE_SIZE, 1024, HUTCH_ERROR, -1, SIGXFSZ, "", "", "" },
         { "kill -XCPU $$", LIMIT_CPU_TIME, 60000, HUTCH_ERROR, -1, SIGXCPU, "", "", "" }, /* it only says so */
-        { "head -c 2000 /dev/zero >big; while :; do :; done", LIMIT_DATA_SIZE, 1024, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "", "",
-          "/mnt/data holds more than 1024 bytes or 0 files" },
+        { "head -c 2000 /dev/zero >big; while :; do :; done", LIMIT_DATA_SIZE, 1024, HUTCH_OUTPUT_LIMIT, -1, SIGKILL,
+          "", "", "/mnt/data holds more than 1024 bytes or 0 files" },
         { ": >a; : >b; : >c; while :; do :; done", LIMIT_DATA_FILES, 2, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "", "",
           "/mnt/data holds more than 0 bytes or 2 files" },
     };
@@ -168,10 +175,13 @@ static void test_verdicts(void **state)
 
 static void test_setup_failures_are_results(void **state)
 {
-    static const struct { const char *program, *cwd; int exit_code; const char *message; } rows[] = {
-        { "/no/such/program", NULL, 127, "execute '/no/such/program' (is it in this image?): No such file or directory" },
+    static const struct { const char *program, *cwd; int exit_code; const char *message;
+    } rows[] = {
+        { "/no/such/program", NULL, 127,
+          "execute '/no/such/program' (is it in this image?): No such file or directory" },
         { "/etc/passwd", NULL, 126, "execute '/etc/passwd': Permission denied" },
-        { "/bin/true", "/nowhere", 125, "enter the working directory: '/nowhere' inside the sandbox: No such file or directory" },
+        { "/bin/true", "/nowhere", 125,
+          "enter the working directory: '/nowhere' inside the sandbox: No such file or directory" },
     };
     struct place *p = *state;
 
@@ -201,8 +211,9 @@ static void test_setup_failures_are_results(void **state)
         run(&job);
         assert_int_equal(job.result.verdict, HUTCH_SETUP_FAILED);
         assert_int_equal(job.result.exit_code, 125);
-        assert_string_equal(job.result.message, i == 0 ? "uid and gid 0 are not given to code inside a sandbox"
-                                                        : "open the data directory '/no/such/data': No such file or directory");
+        assert_string_equal(job.result.message,
+                            i == 0 ? "uid and gid 0 are not given to code inside a sandbox"
+                                   : "open the data directory '/no/such/data': No such file or directory");
         expect_text(&job.result.out, "");
         done(&job);
     }
@@ -396,11 +407,13 @@ static void run_and_signal(const struct place *p, const char *script, int sig, i
 /* Signals to the supervisor come over a descriptor: the first is passed on, the second ends it. */
 static void test_signals(void **state)
 {
-    static const struct { const char *script; int sig, signal, exit_code; const char *out; } rows[] = {
+    static const struct { const char *script; int sig, signal, exit_code; const char *out;
+    } rows[] = {
         { "trap 'echo got it; exit 4' TERM; printf . >&2; while :; do :; done", SIGTERM, 0, 4, "got it\n" },
         { "trap 'echo got it; exit 5' INT; printf . >&2; while :; do :; done", SIGINT, 0, 5, "got it\n" },
         { "printf . >&2; while :; do :; done", SIGINT, SIGINT, -1, "" },
-        { "trap 'echo got it; printf . >&2' TERM; printf . >&2; while :; do :; done", SIGTERM, SIGKILL, -1, "got it\n" },
+        { "trap 'echo got it; printf . >&2' TERM; printf . >&2; while :; do :; done", SIGTERM, SIGKILL, -1,
+          "got it\n" },
     };
     struct place *p = *state;
     sigset_t set, old;
@@ -422,7 +435,8 @@ static void test_signals(void **state)
             assert_int_equal(job.result.verdict, HUTCH_KILLED);
             snprintf(want, sizeof(want), "hutch was told to stop by SIG%s", sigabbrev_np(rows[i].sig));
             assert_string_equal(job.result.message, want);
-            /* The program may write before the supervisor hears that it runs; a signal in between ends everything at once. */
+            /* The program may write before the supervisor hears that it runs; a signal in between ends everything at
+             * once. */
             is_early = job.result.signal == SIGKILL && job.result.out.len == 0;
             if (!is_early) {
                 assert_int_equal(job.result.signal, rows[i].signal);
@@ -468,13 +482,15 @@ static void test_enforcers_are_those_of_the_rows(void **state)
 
     prepare(p, "exit 0", &job);
     for (size_t i = 0; i < LIMIT_COUNT; i++)
-        assert_int_equal(hutch_limit_parse(hutch_limit_rows[i].unit, hutch_limit_rows[i].example, &job.spec.limits[i], NULL), 0);
+        assert_int_equal(
+            hutch_limit_parse(hutch_limit_rows[i].unit, hutch_limit_rows[i].example, &job.spec.limits[i], NULL), 0);
     run(&job);
     assert_int_equal(job.result.verdict, HUTCH_OK);
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
         unsigned enforcers = job.result.limits[i].enforcers;
 
-        if (job.result.limits[i].asked != job.spec.limits[i] || enforcers == 0 || enforcers & ~hutch_limit_rows[i].enforcers)
+        if (job.result.limits[i].asked != job.spec.limits[i] || enforcers == 0 ||
+            enforcers & ~hutch_limit_rows[i].enforcers)
             fail_msg("limit '%s' is enforced by 0x%x, which should be some of 0x%x",
                      hutch_limit_name((enum sandbox_limit)i), enforcers, hutch_limit_rows[i].enforcers);
     }
@@ -484,7 +500,7 @@ static void test_enforcers_are_those_of_the_rows(void **state)
 /* Where no cgroup counts memory, the supervisor does, and a program that hides behind orphans does not escape it. */
 static void test_memory_is_watched(void **state)
 {
-#define HOARD                                                                                                               \
+#define HOARD                                                                                                          \
     "mkfifo /tmp/f; for i in 1 2 3 4 5 6 7 8; do (x=$(head -c 12000000 /dev/zero | tr '\\0' x); read y </tmp/f) & done; wait"
     static const char *const scripts[] = {
         /* many processes, each far below the limit of one */

@@ -261,8 +261,8 @@ static void check_fresh(const struct place *p)
     close_ok(&s);
 }
 
-/* The kernel's clock has ticks, and what happens within the tick of the mkdir leaves no trace in the times; the way back
- * to the old mode leaves none elsewhere either. Waits for the tick to pass. */
+/* The kernel's clock has ticks, and what happens within the tick of the mkdir leaves no trace in the times; the way
+ * back to the old mode leaves none elsewhere either. Waits for the tick to pass. */
 static void pass_the_tick(const char *path)
 {
     struct stat st;

@@ -1,5 +1,5 @@
-/* test_supervisor.c - what a supervisor makes of what it hears: verdicts, bounds, clocks; without any sandbox behind it. The words of
- * a real one are test_run.c's. */
+/* test_supervisor.c - what a supervisor makes of what it hears: verdicts, bounds, clocks; without any sandbox behind
+ * it. The words of a real one are test_run.c's. */
 #include "runtime/run/supervisor.h"
 #include "runtime/run/verdict.h"
 
@@ -123,13 +123,19 @@ static void test_ends(void **state)
         { "ok", true, true, STATUS_EXIT_0, END_OWN, HUTCH_OK, 0, 0, "" },
         { "exit code", true, true, STATUS_EXIT_3, END_OWN, HUTCH_ERROR, 3, 0, "" },
         { "its own signal", true, true, SIGSEGV, END_OWN, HUTCH_ERROR, -1, SIGSEGV, "" },
-        { "the filter", true, true, SIGSYS, END_OWN, HUTCH_DENIED, -1, SIGSYS, "the program made a system call that is never allowed" },
-        { "somebody's SIGKILL", true, true, SIGKILL, END_OWN, HUTCH_KILLED, -1, SIGKILL, "the program was killed by SIGKILL, and not by hutch" },
-        { "the sandbox is gone", true, false, 0, END_OWN, HUTCH_KILLED, -1, SIGKILL, "the sandbox was killed from outside" },
-        { "gone before it began", false, false, 0, END_OWN, HUTCH_SETUP_FAILED, 125, 0, "the sandbox was killed from outside before it was ready" },
+        { "the filter", true, true, SIGSYS, END_OWN, HUTCH_DENIED, -1, SIGSYS,
+          "the program made a system call that is never allowed" },
+        { "somebody's SIGKILL", true, true, SIGKILL, END_OWN, HUTCH_KILLED, -1, SIGKILL,
+          "the program was killed by SIGKILL, and not by hutch" },
+        { "the sandbox is gone", true, false, 0, END_OWN, HUTCH_KILLED, -1, SIGKILL,
+          "the sandbox was killed from outside" },
+        { "gone before it began", false, false, 0, END_OWN, HUTCH_SETUP_FAILED, 125, 0,
+          "the sandbox was killed from outside before it was ready" },
         { "cancelled", true, false, 0, END_CANCELLED, HUTCH_KILLED, -1, SIGKILL, "the run was cancelled" },
-        { "cancelled, and ended by itself", true, true, STATUS_EXIT_0, END_CANCELLED, HUTCH_KILLED, 0, 0, "the run was cancelled" },
-        { "cpu", true, false, 0, END_CPU_TIME, HUTCH_CPU_TIME, -1, SIGKILL, "the program used more than 50 ms of CPU time" },
+        { "cancelled, and ended by itself", true, true, STATUS_EXIT_0, END_CANCELLED, HUTCH_KILLED, 0, 0,
+          "the run was cancelled" },
+        { "cpu", true, false, 0, END_CPU_TIME, HUTCH_CPU_TIME, -1, SIGKILL,
+          "the program used more than 50 ms of CPU time" },
     };
     const uint64_t limits[LIMIT_COUNT] = { [LIMIT_CPU_TIME] = 50 };
 
@@ -161,7 +167,10 @@ static void test_ends(void **state)
 
 static void test_usage(void **state)
 {
-    struct init_msg ended = { .kind = INIT_ENDED, .ended = { .usage = { .ru_utime = { 1, 234000 }, .ru_stime = { 0, 5000 }, .ru_maxrss = 1000 } } };
+    struct init_msg ended = {
+        .kind = INIT_ENDED,
+        .ended = { .usage = { .ru_utime = { 1, 234000 }, .ru_stime = { 0, 5000 }, .ru_maxrss = 1000 } }
+    };
     struct scene c;
 
     (void)state;
@@ -414,7 +423,8 @@ static void test_anything(void **state)
             for (size_t k = 0; k < sizeof(msg); k++)
                 ((unsigned char *)&msg)[k] = (unsigned char)rand();
             msg.kind = (enum init_msg_kind)(rand() % 10 - 1);
-            msg.err.msg[sizeof(msg.err.msg) - 1] = '\0'; /* init is ours: its texts end, and its claims are true or false */
+            /* init is ours: its texts end, and its claims are true or false */
+            msg.err.msg[sizeof(msg.err.msg) - 1] = '\0';
             if (msg.kind == INIT_SAMPLE) {
                 msg.sample.hidden = rand() % 2;
                 msg.sample.is_cut_short = rand() % 2;
