@@ -328,7 +328,8 @@ int main(int argc, char **argv)
     if (!s->scenario || i == sizeof(scenarios) / sizeof(scenarios[0]) || s->n_codes < scenarios[i].n_codes) {
         fprintf(
             stderr,
-            "usage: sessions cell|open|notebook|checkpoint|hold --code TEXT... [--want TEXT] [--image NAME] [--rounds N]\n"
+            "usage: sessions cell|open|notebook|checkpoint|hold --code TEXT... [--want TEXT] [--image NAME] [--rounds "
+            "N]\n"
             "                [--warm-up N] [--pool N] [--count N]\n");
         return 2;
     }

@@ -338,7 +338,8 @@ int main(int argc, char **argv)
         (strcmp(s->zygotes, "tree") != 0 && strcmp(s->zygotes, "bare") != 0 && strcmp(s->zygotes, "full") != 0)) {
         fprintf(
             stderr,
-            "usage: warm paced|demand|closed|open|hold [--code TEXT] [--want TEXT] [--zygotes tree|bare|full] [--image NAME]\n"
+            "usage: warm paced|demand|closed|open|hold [--code TEXT] [--want TEXT] [--zygotes tree|bare|full] "
+            "[--image NAME]\n"
             "            [--rounds N] [--warm-up N] [--seconds S] [--concurrency N] [--rate PER_S] [--pool MIN]\n"
             "            [--pool-max MAX] [--running N] [--count N]\n");
         return 2;

@@ -290,7 +290,9 @@ static int look_at(struct scan *scan, const struct walk *w, const struct stat *s
 {
     const struct file_list *before = scan->before;
     const struct file_seen *old = find_before(before, w->path);
-    struct file_change change = { .size = (uint64_t)st->st_size, .mtime_ns = to_ns(&st->st_mtim), .type = type_of_mode(st->st_mode) };
+    struct file_change change = { .size = (uint64_t)st->st_size,
+                                  .mtime_ns = to_ns(&st->st_mtim),
+                                  .type = type_of_mode(st->st_mode) };
     bool is_changed = to_ns(&st->st_ctim) >= before->taken_ns;
 
     if (old != NULL) {
@@ -487,7 +489,8 @@ int hutch_collect_step(int dirfd, struct file_list *seen, const struct collect_b
                        struct hutch_err *err)
 {
     auto_file_list list = FILE_LIST_INIT;
-    __attribute__((cleanup(scan_done))) struct scan scan = { .before = seen, .after = &list, .bounds = bounds, .strips_setid = true };
+    __attribute__((cleanup(
+        scan_done))) struct scan scan = { .before = seen, .after = &list, .bounds = bounds, .strips_setid = true };
     struct file_list none = FILE_LIST_INIT;
     struct file_changes no_changes = FILE_CHANGES_INIT;
     struct stat top;

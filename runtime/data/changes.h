@@ -53,7 +53,8 @@ struct file_list {
     bool truncated;          /* there is more than the bounds let us remember */
     int64_t taken_ns;        /* CLOCK_REALTIME when the scan began */
     int64_t newest_ns;       /* the latest change of a file in it; INT64_MIN without one */
-    struct { uint64_t ino; int64_t ctime_ns; } top; /* of the directory itself, when nothing at all was below it; else 0 */
+    /* of the directory itself, when nothing at all was below it; else 0 */
+    struct { uint64_t ino; int64_t ctime_ns; } top;
     struct collect_names *names;
 };
 #define FILE_LIST_INIT { .newest_ns = INT64_MIN }
@@ -83,21 +84,25 @@ struct file_changes {
 /* Remembers what lies below @dirfd (O_PATH is fine) before a run. Changes nothing there. Takes up to one timer tick
  * (some ms) longer when a file was changed just now, so that the next change can be told from it. @ret is untouched on
  * failure, else released by hutch_file_list_done(). Errors: those of reading the top directory; ENOMEM. */
-int hutch_collect_snapshot(int dirfd, const struct collect_bounds *bounds, struct file_list *ret, struct hutch_err *err);
+int hutch_collect_snapshot(int dirfd, const struct collect_bounds *bounds, struct file_list *ret,
+                           struct hutch_err *err);
 
 /* Compares with @before after the run, when no process of it is left. Takes setuid and setgid bits off regular
  * files that the run added or modified, and adds u+rx to directories of the caller that lack it. What cannot be
- * read is not an error but sets .truncated. @ret is untouched on failure, else released by hutch_file_changes_done(). */
+ * read is not an error but sets .truncated. @ret is untouched on failure, else released by
+ * hutch_file_changes_done(). */
 int hutch_collect_changes(int dirfd, const struct file_list *before, const struct collect_bounds *bounds,
                           struct file_changes *ret, struct hutch_err *err);
 
-/* What changed since *@seen was taken, which becomes what is there now: one walk after each cell of a session. Its processes live on, so no
- * directory is opened up. An empty directory that stays so costs no walk. *@seen is FILE_LIST_INIT or taken by this or
- * hutch_collect_snapshot(), and untouched on failure. Does not wait as that one does: see the next function. */
+/* What changed since *@seen was taken, which becomes what is there now: one walk after each cell of a session. Its
+ * processes live on, so no directory is opened up. An empty directory that stays so costs no walk. *@seen is
+ * FILE_LIST_INIT or taken by this or hutch_collect_snapshot(), and untouched on failure. Does not wait as that one
+ * does: see the next function. */
 int hutch_collect_step(int dirfd, struct file_list *seen, const struct collect_bounds *bounds, struct file_changes *ret,
                        struct hutch_err *err);
 
-/* How many ms are left until the next change can be told from the last one that @seen has; 0 nearly always. Begin a cell then. */
+/* How many ms are left until the next change can be told from the last one that @seen has; 0 nearly always. Begin a
+ * cell then. */
 double hutch_collect_unsettled_ms(const struct file_list *seen);
 
 /* What lies there now, as if all of it had been added; changes nothing. @ret is untouched on failure, else released by
@@ -105,8 +110,8 @@ double hutch_collect_unsettled_ms(const struct file_list *seen);
 int hutch_collect_list(int dirfd, const struct collect_bounds *bounds, struct file_changes *ret, struct hutch_err *err);
 
 /* Counts the disk space (allocated blocks, a file with several names once) and the directory entries below
- * @dirfd while the run lives. Stops early once past usage_bytes or usage_entries: then the numbers say no more than that. A
- * tree that cannot be counted, because it is moved about all the time, is reported as past the entries. */
+ * @dirfd while the run lives. Stops early once past usage_bytes or usage_entries: then the numbers say no more than
+ * that. A tree that cannot be counted, because it is moved about all the time, is reported as past the entries. */
 int hutch_collect_usage(int dirfd, const struct collect_bounds *bounds, uint64_t *ret_bytes, uint64_t *ret_entries,
                         struct hutch_err *err);
 

@@ -70,7 +70,8 @@ static int count_bytes(struct copier *c, uint64_t *counter, uint64_t bytes, stru
 {
     *counter += bytes;
     if (c->bounds.max_bytes && c->report.bytes_cloned + c->report.bytes_copied > c->bounds.max_bytes)
-        return hutch_err_set(err, E2BIG, "the files are larger than %llu bytes", (unsigned long long)c->bounds.max_bytes);
+        return hutch_err_set(err, E2BIG, "the files are larger than %llu bytes",
+                             (unsigned long long)c->bounds.max_bytes);
     return 0;
 }
 
@@ -78,7 +79,8 @@ static int count_entry(struct copier *c, struct hutch_err *err)
 {
     c->report.entries++;
     if (c->bounds.max_entries && c->report.entries > c->bounds.max_entries)
-        return hutch_err_set(err, E2BIG, "there are more than %llu files and directories", (unsigned long long)c->bounds.max_entries);
+        return hutch_err_set(err, E2BIG, "there are more than %llu files and directories",
+                             (unsigned long long)c->bounds.max_entries);
     return 0;
 }
 
@@ -107,14 +109,14 @@ static int copy_xattrs(struct copier *c, int from, int to, const char *path, str
     return 0;
 }
 
-/* Owner, mode and times; the order is that chown(2) takes bits off and everything else changes times. Whoever is not root gives
- * nothing away, and has what he copied. */
+/* Owner, mode and times; the order is that chown(2) takes bits off and everything else changes times. Whoever is not
+ * root gives nothing away, and has what he copied. */
 static int copy_stat(int to, const struct stat *st, const char *path, struct hutch_err *err)
 {
     const struct timespec times[] = { st->st_atim, st->st_mtim };
 
-    if ((st->st_uid != geteuid() || st->st_gid != getegid()) && fchown(to, st->st_uid, st->st_gid) < 0 && errno != EPERM &&
-        errno != EINVAL)
+    if ((st->st_uid != geteuid() || st->st_gid != getegid()) && fchown(to, st->st_uid, st->st_gid) < 0 &&
+        errno != EPERM && errno != EINVAL)
         return hutch_copier_fail(path, errno, "keep the owner of", err);
     if (fchmod(to, st->st_mode & (S_ISDIR(st->st_mode) ? 03777 : 01777)) < 0)
         return hutch_copier_fail(path, errno, "keep the mode of", err);
@@ -158,7 +160,9 @@ static int copy_range(struct copier *c, int from, int to, off_t at, off_t end)
                     continue;
                 return -1;
             }
-            if (n <= 0) /* other file systems, no such call, or pages that it cannot see: the plain way says whether it is the end */
+            /* other file systems, no such call, or pages that it cannot see: the plain way says whether it is the end
+             */
+            if (n <= 0)
                 can_offload = false;
         }
         if (n <= 0) {
@@ -180,14 +184,16 @@ static int copy_range(struct copier *c, int from, int to, off_t at, off_t end)
     return 0;
 }
 
-static int copy_contents(struct copier *c, int from, int to, const struct stat *st, const char *path, struct hutch_err *err)
+static int copy_contents(struct copier *c, int from, int to, const struct stat *st, const char *path,
+                         struct hutch_err *err)
 {
     uint64_t allocated = (uint64_t)st->st_blocks * 512;
 
     if (st->st_size == 0)
         return 0;
     if (ioctl(to, FICLONE, from) == 0)
-        return count_bytes(c, &c->report.bytes_cloned, allocated < (uint64_t)st->st_size ? allocated : (uint64_t)st->st_size, err);
+        return count_bytes(c, &c->report.bytes_cloned,
+                           allocated < (uint64_t)st->st_size ? allocated : (uint64_t)st->st_size, err);
     if (ftruncate(to, st->st_size) < 0)
         return hutch_copier_fail(path, errno, "copy", err);
     for (off_t at = 0; at < st->st_size;) {
@@ -236,8 +242,8 @@ static int copy_file(struct copier *c, int dirfd, const char *name, int to_dirfd
 }
 
 /* A link, FIFO or socket. The result is that of copy_file(). */
-static int copy_special(struct copier *c, int dirfd, const char *name, const struct stat *st, int to_dirfd, const char *to_name,
-                        const char *path, struct hutch_err *err)
+static int copy_special(struct copier *c, int dirfd, const char *name, const struct stat *st, int to_dirfd,
+                        const char *to_name, const char *path, struct hutch_err *err)
 {
     const struct timespec times[] = { st->st_atim, st->st_mtim };
     auto_fd made = -1;
@@ -262,13 +268,15 @@ static int copy_special(struct copier *c, int dirfd, const char *name, const str
         return hutch_copier_fail(path, 0, "a device cannot be kept:", err);
     }
     if ((st->st_uid != geteuid() || st->st_gid != getegid()) &&
-        fchownat(to_dirfd, to_name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) < 0 && errno != EPERM && errno != EINVAL)
+        fchownat(to_dirfd, to_name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) < 0 && errno != EPERM &&
+        errno != EINVAL)
         return hutch_copier_fail(path, errno, "keep the owner of", err);
     (void)utimensat(to_dirfd, to_name, times, AT_SYMLINK_NOFOLLOW);
     return 0;
 }
 
-/* Where the first name of @st was noted when it was copied. The time is in it because an inode may be used again meanwhile. */
+/* Where the first name of @st was noted when it was copied. The time is in it because an inode may be used again
+ * meanwhile. */
 static int name_link(struct copier *c, const struct stat *st, char ret[64], struct hutch_err *err)
 {
     uint64_t random;
@@ -277,10 +285,12 @@ static int name_link(struct copier *c, const struct stat *st, char ret[64], stru
         if (getrandom(&random, sizeof(random), 0) != sizeof(random))
             return hutch_err_set(err, errno, "get random bytes");
         snprintf(c->links_name, sizeof(c->links_name), ".hutch-%016llx", (unsigned long long)random);
-        if (mkdirat(c->target, c->links_name, 0700) < 0 || (c->links_fd = hutch_opath_open_dir(c->target, c->links_name, 0)) < 0)
+        if (mkdirat(c->target, c->links_name, 0700) < 0 ||
+            (c->links_fd = hutch_opath_open_dir(c->target, c->links_name, 0)) < 0)
             return hutch_err_set(err, errno, "make a directory for files with several names");
     }
-    snprintf(ret, 64, "%llx-%llx-%lx", (unsigned long long)st->st_ino, (unsigned long long)st->st_ctim.tv_sec, st->st_ctim.tv_nsec);
+    snprintf(ret, 64, "%llx-%llx-%lx", (unsigned long long)st->st_ino, (unsigned long long)st->st_ctim.tv_sec,
+             st->st_ctim.tv_nsec);
     return 0;
 }
 
@@ -391,7 +401,8 @@ static int copy_below(struct copier *c, int from, int to, struct hutch_err *err)
     return rc;
 }
 
-int hutch_copier_copy_entry(struct copier *c, int dirfd, const char *name, int to_dirfd, const char *to_name, struct hutch_err *err)
+int hutch_copier_copy_entry(struct copier *c, int dirfd, const char *name, int to_dirfd, const char *to_name,
+                            struct hutch_err *err)
 {
     auto_fd from = -1, to = -1;
     struct stat st;

@@ -27,10 +27,11 @@ int hutch_copier_copy_tree(int from_dirfd, int store_dirfd, const char *name, co
                            struct snapshot_report *ret, struct hutch_err *err);
 
 /* Copies @name, whatever it is, as the new entry @to_name. What is gone meanwhile is no error. */
-int hutch_copier_copy_entry(struct copier *c, int dirfd, const char *name, int to_dirfd, const char *to_name, struct hutch_err *err);
+int hutch_copier_copy_entry(struct copier *c, int dirfd, const char *name, int to_dirfd, const char *to_name,
+                            struct hutch_err *err);
 
-/* @to is to have the attributes of @from, and mode and times of @st: for the data directory itself, which may be another user's; then it
- * stays as it is. */
+/* @to is to have the attributes of @from, and mode and times of @st: for the data directory itself, which may be
+ * another user's; then it stays as it is. */
 void hutch_copier_copy_top(struct copier *c, int from, const struct stat *st, int to);
 
 /* Fails with what happened to @path, which is hostile text. -1. */

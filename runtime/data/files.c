@@ -60,14 +60,17 @@ static int check_name(const char *name, struct hutch_err *err)
     if (!name[0])
         return hutch_err_set(err, EINVAL, "the name of a file is empty");
     if (strlen(name) >= PATH_MAX)
-        return hutch_err_set(err, ENAMETOOLONG, "the name of a file has %zu bytes, more than %d", strlen(name), PATH_MAX - 1);
+        return hutch_err_set(err, ENAMETOOLONG, "the name of a file has %zu bytes, more than %d", strlen(name),
+                             PATH_MAX - 1);
     if (name[0] == '/')
-        return hutch_err_set(err, EINVAL, "'%s' is not below the data directory: give a relative name", hutch_files_quote(name, quoted));
+        return hutch_err_set(err, EINVAL, "'%s' is not below the data directory: give a relative name",
+                             hutch_files_quote(name, quoted));
     while (*p) {
         size_t len = strcspn(p, "/");
 
         if (len == 0 || (len == 1 && p[0] == '.') || (len == 2 && p[0] == '.' && p[1] == '.'))
-            return hutch_err_set(err, EINVAL, "'%s' has a part that is empty, '.' or '..'", hutch_files_quote(name, quoted));
+            return hutch_err_set(err, EINVAL, "'%s' has a part that is empty, '.' or '..'",
+                                 hutch_files_quote(name, quoted));
         p += len;
         if (*p == '/' && !*++p)
             return hutch_err_set(err, EINVAL, "'%s' ends in '/'", hutch_files_quote(name, quoted));
@@ -134,7 +137,8 @@ static bool add_mtime(cJSON *object, int64_t ns)
     uint64_t size = ms < 0 ? -(uint64_t)ms : (uint64_t)ms;
     char digits[32];
 
-    snprintf(digits, sizeof(digits), "%s%llu.%03u", ms < 0 ? "-" : "", (unsigned long long)(size / 1000), (unsigned)(size % 1000));
+    snprintf(digits, sizeof(digits), "%s%llu.%03u", ms < 0 ? "-" : "", (unsigned long long)(size / 1000),
+             (unsigned)(size % 1000));
     return hutch_json_add(object, "mtime", cJSON_CreateRaw(digits));
 }
 
@@ -147,7 +151,9 @@ int hutch_files_list(int dirfd, const struct collect_bounds *bounds, char **ret_
     if (hutch_collect_list(dirfd, bounds, &found, err) < 0)
         return -1;
     if (found.truncated)
-        return hutch_err_set(err, E2BIG, "list the data directory: more than %zu files, or longer names, than can be listed", bounds->max_listed);
+        return hutch_err_set(err, E2BIG,
+                             "list the data directory: more than %zu files, or longer names, than can be listed",
+                             bounds->max_listed);
     array = cJSON_CreateArray();
     for (size_t i = 0; array && i < found.added.n; i++) {
         const struct file_change *f = &found.added.items[i];
@@ -155,8 +161,8 @@ int hutch_files_list(int dirfd, const struct collect_bounds *bounds, char **ret_
 
         cJSON_AddItemToArray(array, object);
         if (!object || !hutch_json_add_path(object, f->path) || !hutch_json_add_u64(object, "size", f->size) ||
-            !hutch_json_add_string(object, "mime", f->mime) || !hutch_json_add_string(object, "type", hutch_file_type_name(f->type)) ||
-            !add_mtime(object, f->mtime_ns)) {
+            !hutch_json_add_string(object, "mime", f->mime) ||
+            !hutch_json_add_string(object, "type", hutch_file_type_name(f->type)) || !add_mtime(object, f->mtime_ns)) {
             cJSON_Delete(array);
             array = NULL;
         }
@@ -185,7 +191,8 @@ static bool add_changes(cJSON *files, const char *key, const struct file_change_
         cJSON_AddItemToArray(array, object);
         if (!hutch_json_add_path(object, change->path))
             return false;
-        if (is_there && (!hutch_json_add_u64(object, "size", change->size) || !hutch_json_add_string(object, "mime", change->mime)))
+        if (is_there &&
+            (!hutch_json_add_u64(object, "size", change->size) || !hutch_json_add_string(object, "mime", change->mime)))
             return false;
         if (change->type != FILE_REGULAR && !hutch_json_add_string(object, "type", hutch_file_type_name(change->type)))
             return false;
@@ -195,8 +202,10 @@ static bool add_changes(cJSON *files, const char *key, const struct file_change_
 
 bool hutch_files_add_changes(cJSON *object, const struct file_changes *changes)
 {
-    return add_changes(object, "added", &changes->added, true) && add_changes(object, "modified", &changes->modified, true) &&
-           add_changes(object, "deleted", &changes->deleted, false) && hutch_json_add_bool(object, "truncated", changes->truncated);
+    return add_changes(object, "added", &changes->added, true) &&
+           add_changes(object, "modified", &changes->modified, true) &&
+           add_changes(object, "deleted", &changes->deleted, false) &&
+           hutch_json_add_bool(object, "truncated", changes->truncated);
 }
 
 /* ---- open ---- */
@@ -220,7 +229,8 @@ static int open_to_read(int dirfd, const char *name, int *ret_fd, struct hutch_e
     return 0;
 }
 
-/* Gives what root made to the owner of the data directory. Anybody else is that owner, or cannot give anything away. @fd: O_PATH is fine. */
+/* Gives what root made to the owner of the data directory. Anybody else is that owner, or cannot give anything away.
+ * @fd: O_PATH is fine. */
 static int give(int fd, const struct stat *top, mode_t mode)
 {
     if (geteuid() == 0 && fchownat(fd, "", top->st_uid, top->st_gid, AT_EMPTY_PATH) < 0)
@@ -262,8 +272,8 @@ static int make_parents(int dirfd, const char *name, const struct stat *top, int
     return 0;
 }
 
-/* A new file, never one that is there: whoever holds that keeps what it has, its other names keep their contents, its mode cannot be in
- * the way, and a link has nothing to point the writing to. */
+/* A new file, never one that is there: whoever holds that keeps what it has, its other names keep their contents, its
+ * mode cannot be in the way, and a link has nothing to point the writing to. */
 static int open_to_write(int dirfd, const char *name, int *ret_fd, struct hutch_err *err)
 {
     char quoted[FILES_QUOTED];
@@ -304,7 +314,8 @@ static int open_to_write(int dirfd, const char *name, int *ret_fd, struct hutch_
 int hutch_files_open(int dirfd, const char *name, int flags, int *ret_fd, struct hutch_err *err)
 {
     if (flags != O_RDONLY && flags != O_WRONLY)
-        return hutch_err_set(err, EINVAL, "a file is opened with O_RDONLY or O_WRONLY, and not with %#x", (unsigned)flags);
+        return hutch_err_set(err, EINVAL, "a file is opened with O_RDONLY or O_WRONLY, and not with %#x",
+                             (unsigned)flags);
     if (check_name(name, err) < 0)
         return -1;
     return flags == O_RDONLY ? open_to_read(dirfd, name, ret_fd, err) : open_to_write(dirfd, name, ret_fd, err);
@@ -322,7 +333,8 @@ int hutch_files_delete(int dirfd, const char *name, struct hutch_err *err)
 
     if (check_name(name, err) < 0)
         return -1;
-    if (open_parent(dirfd, name, &parent, &last) < 0 || fstatat(parent, last, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
+    if (open_parent(dirfd, name, &parent, &last) < 0 ||
+        fstatat(parent, last, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
         return refuse("delete", name, errno, err);
     if (hutch_rmtree(parent, last, &why) < 0) /* whose message has names as they are */
         return hutch_err_set(err, why.errnum, "delete '%s', or something in it", hutch_files_quote(name, quoted));

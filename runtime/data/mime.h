@@ -12,8 +12,8 @@
 /* Static text, or NULL when the extension of @path says nothing. */
 const char *hutch_mime_by_name(const char *path);
 
-/* Static text, "application/octet-stream" when nothing fits. @head holds the first @len bytes of the file, and is all of it
- * when @is_whole. */
+/* Static text, "application/octet-stream" when nothing fits. @head holds the first @len bytes of the file, and is all
+ * of it when @is_whole. */
 const char *hutch_mime_by_content(const void *head, size_t len, bool is_whole);
 
 #endif

@@ -38,7 +38,8 @@ static int check_name(const char *name, struct hutch_err *err)
     size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
 
     if (len == 0 || name[len] || len > SNAPSHOT_NAME_MAX)
-        return hutch_err_set(err, EINVAL, "the name of a state is 1 to %d letters, digits, '-' and '_'", SNAPSHOT_NAME_MAX);
+        return hutch_err_set(err, EINVAL, "the name of a state is 1 to %d letters, digits, '-' and '_'",
+                             SNAPSHOT_NAME_MAX);
     return 0;
 }
 
@@ -108,9 +109,10 @@ static int bound_move(struct copier *c, int from, struct hutch_err *err)
     return 0;
 }
 
-/* To another file system; the original is removed later. The copy gets its name when it is complete; so where there is one already,
- * nothing has to be copied, unless the original @wins. */
-static int move_by_copy(struct copier *c, int from, const char *name, int to, bool wins, char *ret_moved, struct hutch_err *err)
+/* To another file system; the original is removed later. The copy gets its name when it is complete; so where there is
+ * one already, nothing has to be copied, unless the original @wins. */
+static int move_by_copy(struct copier *c, int from, const char *name, int to, bool wins, char *ret_moved,
+                        struct hutch_err *err)
 {
     struct hutch_err why;
 
@@ -133,7 +135,8 @@ static int move_by_copy(struct copier *c, int from, const char *name, int to, bo
     return 0;
 }
 
-static int move_one(struct copier *c, int from, const char *name, int to, bool wins, char *ret_moved, struct hutch_err *err)
+static int move_one(struct copier *c, int from, const char *name, int to, bool wins, char *ret_moved,
+                    struct hutch_err *err)
 {
     int rc = renameat2(from, name, to, name, RENAME_NOREPLACE);
 
@@ -149,7 +152,8 @@ static int move_one(struct copier *c, int from, const char *name, int to, bool w
     return hutch_copier_fail(name, errno, "move", err);
 }
 
-/* Nothing is removed before all is copied: files with several names among the entries stay one file, and what fails can be undone. */
+/* Nothing is removed before all is copied: files with several names among the entries stay one file, and what fails can
+ * be undone. */
 static int move_all(int from, int to, bool wins, struct snapshot_report *report, struct hutch_err *err)
 {
     __attribute__((cleanup(name_list_done))) struct name_list names = { .text = NULL };
@@ -184,7 +188,8 @@ static void move_back(int from, int to, int store, const char *name, struct hutc
     struct hutch_err why;
 
     if (move_all(from, to, true, &report, &why) < 0)
-        hutch_err_set(err, err->errnum, "%.200s; and then: %.150s; what is missing is in '%s' of the store", err->msg, why.msg, name);
+        hutch_err_set(err, err->errnum, "%.200s; and then: %.150s; what is missing is in '%s' of the store", err->msg,
+                      why.msg, name);
     else if (hutch_rmtree(store, name, &why) < 0) /* what a process made meanwhile may be in it */
         hutch_log_debug("snapshot: %s", why.msg);
 }
@@ -198,9 +203,10 @@ static void take_over_top(int from, const struct stat *st, int to)
         hutch_copier_copy_top(&c, from, st, to);
 }
 
-/* The contents of @data become the directory @out of @store, those of @in become the data's. While it is filled, @out has another name:
- * that tells how far an exchange came that was broken off. */
-static int exchange(int data, int store, const char *in, const char *out, struct snapshot_report *report, struct hutch_err *err)
+/* The contents of @data become the directory @out of @store, those of @in become the data's. While it is filled, @out
+ * has another name: that tells how far an exchange came that was broken off. */
+static int exchange(int data, int store, const char *in, const char *out, struct snapshot_report *report,
+                    struct hutch_err *err)
 {
     auto_fd in_fd = hutch_opath_open_dir(store, in, 0), out_fd = -1;
     struct stat in_top, data_top; /* before the moving changes their times */
@@ -248,10 +254,10 @@ static int exchange(int data, int store, const char *in, const char *out, struct
     return 0;
 }
 
-/* exchange(), which SIGTERM waits for: it takes the time of some renames, and a data directory that is the caller's own should not be left
- * between two states. */
-static int exchange_undisturbed(int data_dirfd, int store, const char *in, const char *out, struct snapshot_report *report,
-                                struct hutch_err *err)
+/* exchange(), which SIGTERM waits for: it takes the time of some renames, and a data directory that is the caller's own
+ * should not be left between two states. */
+static int exchange_undisturbed(int data_dirfd, int store, const char *in, const char *out,
+                                struct snapshot_report *report, struct hutch_err *err)
 {
     auto_fd data = hutch_opath_open_dir(data_dirfd, ".", 0);
     sigset_t term, old;
@@ -310,7 +316,8 @@ int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, co
     snprintf(gone, sizeof(gone), "%s.gone", name);
     if (hutch_rmtree(store_dirfd, gone, &why) < 0)
         hutch_log_debug("snapshot: %s", why.msg);
-    if (!is_there(store_dirfd, out) && !is_there(store_dirfd, half)) { /* else: it was copied, and broken off after that */
+    /* else: it was copied, and broken off after that */
+    if (!is_there(store_dirfd, out) && !is_there(store_dirfd, half)) {
         state = hutch_opath_open_dir(store_dirfd, name, 0);
         if (state < 0)
             return hutch_err_set(err, errno, "open the state '%s'", name);
@@ -333,8 +340,8 @@ int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, co
     return 0;
 }
 
-int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep, struct snapshot_report *ret,
-                          struct hutch_err *err)
+int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep,
+                          struct snapshot_report *ret, struct hutch_err *err)
 {
     struct snapshot_report report = { 0 };
 

@@ -1,14 +1,17 @@
-/* snapshot.h - the files of a data directory as they are at a moment: kept, brought back, exchanged for another branch's.
+/* snapshot.h - the files of a data directory as they are at a moment: kept, brought back, exchanged for another
+ * branch's.
  *
- * A state is a directory below a store, with the contents of the data directory; the data directory itself stays the inode it is, because
- * it is mounted, and some process's working directory. Done by the disk worker (launcher/disk.h), whose rights files with mode 000 need.
+ * A state is a directory below a store, with the contents of the data directory; the data directory itself stays the
+ * inode it is, because it is mounted, and some process's working directory. Done by the disk worker (launcher/disk.h),
+ * whose rights files with mode 000 need.
  *
- * Kept: contents (holes as holes), hard links within the tree, symbolic links, FIFOs and sockets, modes without set-user-ID bits,
- * times, user.* attributes, and owners as far as the process may give files away. Not kept, and so refused: devices, and whatever is mounted in the
- * tree. The tree may change meanwhile: a file that does is copied as it is found, no link is followed, and no FIFO is waited for.
+ * Kept: contents (holes as holes), hard links within the tree, symbolic links, FIFOs and sockets, modes without
+ * set-user-ID bits, times, user.* attributes, and owners as far as the process may give files away. Not kept, and so
+ * refused: devices, and whatever is mounted in the tree. The tree may change meanwhile: a file that does is copied as
+ * it is found, no link is followed, and no FIFO is waited for.
  *
- * Nothing is lost: what fails leaves the data directory as it was and removes what it had begun. An order that was broken off, because the process was
- * killed, goes on where it was when it is given again with the same names. */
+ * Nothing is lost: what fails leaves the data directory as it was and removes what it had begun. An order that was
+ * broken off, because the process was killed, goes on where it was when it is given again with the same names. */
 #ifndef HUTCH_DATA_SNAPSHOT_H
 #define HUTCH_DATA_SNAPSHOT_H
 
@@ -25,7 +28,8 @@ struct snapshot_bounds {
 
 struct snapshot_report {
     uint64_t entries;
-    uint64_t bytes_cloned; /* that share their blocks with the original until one of them is written: ioctl_ficlone(2) */
+    /* that share their blocks with the original until one of them is written: ioctl_ficlone(2) */
+    uint64_t bytes_cloned;
     uint64_t bytes_copied;
 };
 /* "reflink", "copied", "both"; "nothing" when there were no contents. */
@@ -33,8 +37,8 @@ const char *hutch_snapshot_how(const struct snapshot_report *report);
 
 #define SNAPSHOT_NAME_MAX 23 /* bytes of a state's name: letters, digits, '-', '_' */
 
-/* Copies the contents of @data_dirfd into the new directory @name of @store_dirfd. Errors: E2BIG (over a bound), EEXIST, ENOSPC, EACCES, and a
- * sentence for what cannot be kept. */
+/* Copies the contents of @data_dirfd into the new directory @name of @store_dirfd. Errors: E2BIG (over a bound),
+ * EEXIST, ENOSPC, EACCES, and a sentence for what cannot be kept. */
 int hutch_snapshot_take(int data_dirfd, int store_dirfd, const char *name, const struct snapshot_bounds *bounds,
                         struct snapshot_report *ret, struct hutch_err *err);
 
@@ -42,9 +46,10 @@ int hutch_snapshot_take(int data_dirfd, int store_dirfd, const char *name, const
 int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, const struct snapshot_bounds *bounds,
                            struct snapshot_report *ret, struct hutch_err *err);
 
-/* What is in the data directory becomes the state @keep, which is new; the state @name becomes the contents of the data directory, and is no state any
- * more. Nothing is copied, unless store and data directory are on different file systems. */
-int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep, struct snapshot_report *ret,
-                          struct hutch_err *err);
+/* What is in the data directory becomes the state @keep, which is new; the state @name becomes the contents of the data
+ * directory, and is no state any more. Nothing is copied, unless store and data directory are on different file
+ * systems. */
+int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep,
+                          struct snapshot_report *ret, struct hutch_err *err);
 
 #endif

@@ -24,7 +24,8 @@ bool hutch_data_watch_is_first(const struct data_watch *w)
     return w->interval_ms == 0;
 }
 
-/* A program that pauses between two bursts is not slower for it: what was seen before counts for half, then a quarter. */
+/* A program that pauses between two bursts is not slower for it: what was seen before counts for half, then a
+ * quarter. */
 static double growth(double before, uint64_t from, uint64_t to, double ms)
 {
     double now = to > from ? (double)(to - from) / (ms > 1 ? ms : 1) : 0;

@@ -180,7 +180,8 @@ static const struct {
     const char *container, *allow_userns, *show_proc;
 } containers[] = {
     { "docker",
-      "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined ...",
+      "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt "
+      "systempaths=unconfined ...",
       "docker run --security-opt systempaths=unconfined ..." },
     { "podman", "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL ...",
       "podman run --security-opt unmask=ALL ..." },
@@ -219,7 +220,8 @@ static void blame_apparmor(const struct denial_facts *facts, struct denial_cause
              "(kernel.apparmor_restrict_unprivileged_userns is 1)");
     snprintf(
         ret->fix, sizeof(ret->fix),
-        "printf 'abi <abi/4.0>,\\ninclude <tunables/global>\\nprofile hutch \"%%s\" flags=(unconfined) {\\n  userns,\\n}\\n' "
+        "printf 'abi <abi/4.0>,\\ninclude <tunables/global>\\nprofile hutch \"%%s\" flags=(unconfined) {\\n  "
+        "userns,\\n}\\n' "
         "'%.300s' | sudo tee /etc/apparmor.d/hutch && sudo apparmor_parser -r /etc/apparmor.d/hutch    "
         "(or, for every program: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0)",
         facts->program);
@@ -240,7 +242,8 @@ static void explain_limit(const struct denial_facts *facts, struct denial_cause 
         set_sysctl(ret, "user.max_user_namespaces=15000");
     } else if (facts->is_nested) {
         say(ret,
-            "the user namespace around hutch, or one around that, allows no more of them (user.max_user_namespaces is set "
+            "the user namespace around hutch, or one around that, allows no more of them (user.max_user_namespaces is "
+            "set "
             "further out than can be seen from here)");
         snprintf(ret->fix, sizeof(ret->fix),
                  "start hutch outside of the sandbox that it is in (bubblewrap: without --disable-userns), "
@@ -294,7 +297,8 @@ void hutch_denial_explain_userns(const struct denial_facts *facts, int errnum, s
         say(ret, "this kernel is built without CONFIG_USER_NS");
         snprintf(
             ret->fix, sizeof(ret->fix),
-            "sudo apt-get install linux-image-$(dpkg --print-architecture) && sudo reboot    (or any kernel with CONFIG_USER_NS=y)");
+            "sudo apt-get install linux-image-$(dpkg --print-architecture) && sudo reboot    (or any kernel with "
+            "CONFIG_USER_NS=y)");
         break;
     case ENOSYS:
         say(ret, "a seccomp filter around hutch hides the call");
@@ -342,7 +346,8 @@ void hutch_denial_explain_proc(const struct denial_facts *facts, const char *cov
         ret->fix, sizeof(ret->fix), "%s",
         facts->container[0] ? container_fix(facts, true)
         : covered[0]
-            ? "start hutch outside of the container or service that covers it (systemd: without ProtectKernelTunables= and "
+            ? "start hutch outside of the container or service that covers it (systemd: without "
+              "ProtectKernelTunables= and "
               "ProtectKernelLogs=)"
             : "sudo mount -t proc proc /proc");
 }

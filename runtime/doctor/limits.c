@@ -33,7 +33,8 @@ static void fix_delegation(const struct doctor_host *host, struct doctor_finding
     if (host->facts.container[0]) {
         hutch_doctor_fix(
             ret,
-            "start the container with a cgroup tree that can be written to (podman: --security-opt unmask=/sys/fs/cgroup; "
+            "start the container with a cgroup tree that can be written to (podman: --security-opt "
+            "unmask=/sys/fs/cgroup; "
             "docker: --cgroupns=private and a read-write /sys/fs/cgroup)");
     } else if (has_systemd()) {
         hutch_doctor_fix(ret, "%s", SCOPE_COMMAND);
@@ -159,7 +160,8 @@ static void explain_controller(const struct doctor_host *host, const char *name,
         if (has_systemd() && host->cgroup.dirfd >= 0)
             hutch_doctor_fix(
                 ret,
-                "sudo mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\\nDelegate=cpu cpuset io memory "
+                "sudo mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\\nDelegate=cpu cpuset io "
+                "memory "
                 "pids\\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf && sudo systemctl daemon-reload "
                 "&& sudo systemctl restart user@%u",
                 host->uid);

@@ -39,8 +39,8 @@ static int become_unprivileged(const struct id_plan *plan, struct hutch_err *err
         return 0;
     if (hutch_userns_enter(&identity, plan, err) < 0)
         return -1;
-    /* The change of user took it: prctl(2). Without, a child's id maps would belong to somebody else. Other processes of that user on
-     * the host lack the capabilities over this namespace that looking in would take: ptrace(2). */
+    /* The change of user took it: prctl(2). Without, a child's id maps would belong to somebody else. Other processes
+     * of that user on the host lack the capabilities over this namespace that looking in would take: ptrace(2). */
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         return hutch_err_set(err, errno, "make the anchor's own /proc entries its own");
     return 0;
@@ -54,8 +54,10 @@ static int mount_own_proc(struct hutch_err *err)
     if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private, sizeof(private)) < 0)
         return hutch_err_set(err, errno, "cut the mount tree off from the host's (needs Linux 5.12)");
     if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return hutch_err_set(err, errno, "mount /proc%s", errno == EPERM ? " (the host's /proc is partly covered, as inside a container: "
-                                                                           "the kernel then refuses a fresh one)" : "");
+        return hutch_err_set(err, errno, "mount /proc%s",
+                             errno == EPERM ? " (the host's /proc is partly covered, as inside a container: "
+                                              "the kernel then refuses a fresh one)"
+                                            : "");
     return 0;
 }
 
@@ -101,13 +103,14 @@ _Noreturn void hutch_anchor_main(int sock, int go_fd, const struct id_plan *plan
         _exit(1);
     if (become_unprivileged(plan, &err) < 0 || mount_own_proc(&err) < 0)
         give_up(sock, &err);
-    if (plan->is_mapped_away && mount("tmpfs", LAUNCHER_SHELF, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=700") < 0) {
+    if (plan->is_mapped_away &&
+        mount("tmpfs", LAUNCHER_SHELF, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=700") < 0) {
         hutch_err_set(&err, errno, "mount a place for the launcher's sources");
         give_up(sock, &err);
     }
     prctl(PR_SET_NAME, "hutch-anchor", 0, 0, 0);
-    /* After the change of user, which clears it: prctl(2). An opener that died before is seen on the pipe; getppid(2) is 0 here, and
-     * the socket has its other end in the engine. */
+    /* After the change of user, which clears it: prctl(2). An opener that died before is seen on the pipe; getppid(2)
+     * is 0 here, and the socket has its other end in the engine. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) {
         hutch_err_set(&err, errno, "ask to die with the opener");
         give_up(sock, &err);

@@ -20,8 +20,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* Each order has a process of its own, so that a session with a hundred thousand files keeps nobody else waiting. Orders about the same
- * names, or the same data directory, follow one another. */
+/* Each order has a process of its own, so that a session with a hundred thousand files keeps nobody else waiting.
+ * Orders about the same names, or the same data directory, follow one another. */
 #define MAX_RUNNING 16
 #define MAX_JOBS    1024 /* beyond that, orders stay in the socket */
 #define MAX_DEATHS  3    /* of the process of one order */
@@ -106,13 +106,14 @@ static void take_order(struct disk_worker *w)
     struct job *job = NULL;
     struct stat st = { 0 };
 
-    /* Only 0 is the end: unix_dgram_recvmsg() tells ECONNRESET once, ahead of what is still queued, when the engine closed its
-     * end with answers unread, and these orders are to be carried out too. */
+    /* Only 0 is the end: unix_dgram_recvmsg() tells ECONNRESET once, ahead of what is still queued, when the engine
+     * closed its end with answers unread, and these orders are to be carried out too. */
     if (n == 0)
         w->is_over = true;
     if (n == (ssize_t)sizeof(request) && is_word(request.name, sizeof(request.name)) && request.name[0] &&
         is_word(request.keep, sizeof(request.keep)) && n_fds == (request.what == DISK_REMOVE ? 1 : 2) &&
-        ((n_fds == 1 ? fstatat(fds[0], request.name, &st, AT_SYMLINK_NOFOLLOW) : fstat(fds[1], &st)) == 0 || n_fds == 1))
+        ((n_fds == 1 ? fstatat(fds[0], request.name, &st, AT_SYMLINK_NOFOLLOW) : fstat(fds[1], &st)) == 0 ||
+         n_fds == 1))
         job = malloc(sizeof(*job));
     if (!job) {
         hutch_fd_closep(&fds[0]);
@@ -156,13 +157,15 @@ static void drop_job(struct disk_worker *w, struct job *job)
     free(job);
 }
 
-/* Dies of SIGTERM, and with its parent: as soon as no data directory is between two states, see hutch_snapshot_restore(). */
+/* Dies of SIGTERM, and with its parent: as soon as no data directory is between two states, see
+ * hutch_snapshot_restore(). */
 static _Noreturn void be_child(const struct disk_worker *w, const struct job *job, pid_t parent)
 {
     sigset_t none;
 
     sigemptyset(&none);
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0 || sigprocmask(SIG_SETMASK, &none, NULL) < 0 || getppid() != parent)
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0 || sigprocmask(SIG_SETMASK, &none, NULL) < 0 ||
+        getppid() != parent)
         _exit(1);
     carry_out(w->sock, job);
     _exit(0);

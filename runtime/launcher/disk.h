@@ -1,5 +1,5 @@
-/* disk.h - removes directories, and keeps and changes the files of sessions, for the engine, whose loop must not wait for a disk, and
- * with rights over files that the engine may lack: orders in launcher/wire.h. */
+/* disk.h - removes directories, and keeps and changes the files of sessions, for the engine, whose loop must not wait
+ * for a disk, and with rights over files that the engine may lack: orders in launcher/wire.h. */
 #ifndef HUTCH_LAUNCHER_DISK_H
 #define HUTCH_LAUNCHER_DISK_H
 
@@ -7,8 +7,9 @@
 
 #include <sys/types.h>
 
-/* Forks it: its pid, or -1. The caller owns *ret_sock, with whose other ends it ends; and it dies with its parent, or of SIGTERM, as
- * soon as no data directory is between two states: what it has not removed by then, the engine's own end or the next start does. */
+/* Forks it: its pid, or -1. The caller owns *ret_sock, with whose other ends it ends; and it dies with its parent, or
+ * of SIGTERM, as soon as no data directory is between two states: what it has not removed by then, the engine's own end
+ * or the next start does. */
 pid_t hutch_disk_start(int *ret_sock, struct hutch_err *err);
 
 #endif

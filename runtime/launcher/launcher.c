@@ -120,8 +120,8 @@ static void unshelve(const char *path)
 }
 
 /* The sources that came with a spec, in its order, take the place of the host's paths. */
-static int adopt_sources(struct launcher *l, struct known_spec *s, const struct launcher_request *request, const int *fds,
-                         size_t n_fds, struct hutch_err *err)
+static int adopt_sources(struct launcher *l, struct known_spec *s, const struct launcher_request *request,
+                         const int *fds, size_t n_fds, struct hutch_err *err)
 {
     size_t next = 0;
 
@@ -136,7 +136,8 @@ static int adopt_sources(struct launcher *l, struct known_spec *s, const struct 
 
         if (m->kind != MOUNT_BIND)
             continue;
-        if (i < 64 * sizeof(request->missing) / sizeof(request->missing[0]) && (request->missing[i / 64] >> (i % 64) & 1)) {
+        if (i < 64 * sizeof(request->missing) / sizeof(request->missing[0]) &&
+            (request->missing[i / 64] >> (i % 64) & 1)) {
             if (hutch_spec_set_string(&m->source, LAUNCHER_SHELF "/none", err) < 0)
                 return -1;
             continue;
@@ -226,7 +227,8 @@ static const struct seccomp_program *program_for(struct known_spec *s, unsigned 
 }
 
 /* The engine has the sandbox from here on; what stays here is what its end needs. */
-static int remember(struct launcher *l, const struct launcher_request *request, struct sandbox *sb, struct hutch_err *err)
+static int remember(struct launcher *l, const struct launcher_request *request, struct sandbox *sb,
+                    struct hutch_err *err)
 {
     struct live_sandbox *live = calloc(1, sizeof(*live));
 
@@ -257,7 +259,8 @@ static void build(struct launcher *l, const struct launcher_request *request, co
     if (!s || strnlen(request->name, sizeof(request->name)) == sizeof(request->name) ||
         strnlen(request->data_name, sizeof(request->data_name)) == sizeof(request->data_name) ||
         n_fds != (executes ? 4u : 0u) || null < 0) {
-        hutch_err_set(&err, EPROTO, "an order to build from description %u with %zu descriptors", request->spec_id, n_fds);
+        hutch_err_set(&err, EPROTO, "an order to build from description %u with %zu descriptors", request->spec_id,
+                      n_fds);
         goto fail;
     }
     io.stdin_r = executes ? fds[0] : null;
@@ -265,7 +268,8 @@ static void build(struct launcher *l, const struct launcher_request *request, co
     io.stderr_w = executes ? fds[2] : null;
     if (executes)
         io.report_w = fds[3];
-    if (set_data(s, request->data_name, &err) < 0 || hutch_sandbox_start(&s->spec, l->base, request->name, &io, &sb, &err) < 0)
+    if (set_data(s, request->data_name, &err) < 0 ||
+        hutch_sandbox_start(&s->spec, l->base, request->name, &io, &sb, &err) < 0)
         goto fail;
     if (!executes && sb.plan.has_seccomp) {
         program = program_for(s, sb.cgroup.controllers, &err);

@@ -25,9 +25,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* How many descriptors may be on their way through sockets is counted for all processes of a user together, and held against the
- * sender's limit on open files: unix(7), ETOOMANYREFS. So this one is above what any sandbox has, or a program that leaves
- * many in a queue would keep the engine of its user from sending any. */
+/* How many descriptors may be on their way through sockets is counted for all processes of a user together, and held
+ * against the sender's limit on open files: unix(7), ETOOMANYREFS. So this one is above what any sandbox has, or a
+ * program that leaves many in a queue would keep the engine of its user from sending any. */
 static void raise_open_files(void)
 {
     struct rlimit limit;
@@ -38,7 +38,8 @@ static void raise_open_files(void)
     }
 }
 
-/* The engine's process: a copy of it that was forked without an execve(2) has its sockets too, and would keep them open. */
+/* The engine's process: a copy of it that was forked without an execve(2) has its sockets too, and would keep them
+ * open. */
 static int watch_engine(int sock, int *ret_pidfd, struct hutch_err *err)
 {
     struct ucred engine;
@@ -78,7 +79,8 @@ static int enter_own_namespaces(const struct id_plan *plan, struct hutch_err *er
 }
 
 /* Process 1 of a pid namespace, in a group beside those of the sandboxes so that theirs can have controllers. */
-static pid_t clone_anchor(int sock, const struct id_plan *plan, const struct cgroup_base *base, int *ret_pidfd, struct hutch_err *err)
+static pid_t clone_anchor(int sock, const struct id_plan *plan, const struct cgroup_base *base, int *ret_pidfd,
+                          struct hutch_err *err)
 {
     struct clone_args args = {
         .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_PIDFD | (plan->is_mapped_away ? CLONE_NEWUSER : 0),
@@ -136,7 +138,8 @@ static void serve_one(int sock, const struct opener_request *request, const stru
 
     if (request->what != OPENER_OPEN || strnlen(request->path, sizeof(request->path)) == sizeof(request->path))
         hutch_err_set(&reply.err, EPROTO, "an order that the opener does not know");
-    else if (hutch_mounts_open(request->path, request->flags & (MOUNT_RDONLY | MOUNT_IDMAP), plan, &fd, &reply.err) == 0) {
+    else if (hutch_mounts_open(request->path, request->flags & (MOUNT_RDONLY | MOUNT_IDMAP), plan, &fd, &reply.err) ==
+             0) {
         say(sock, &reply, fd);
         return;
     }
@@ -168,7 +171,8 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
         snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
     hello.is_mapped_away = plan.is_mapped_away;
     say(sock, &hello, disk_sock);
-    hutch_fd_closep(&disk_sock); /* the engine's alone: the disk worker ends with it, when it has done what it was given */
+    /* the engine's alone: the disk worker ends with it, when it has done what it was given */
+    hutch_fd_closep(&disk_sock);
     anchor = clone_anchor(sock, &plan, &base, &pidfd, &hello.err);
     if (anchor < 0) {
         hello.what = OPENER_FAILED;
@@ -176,7 +180,9 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
         return 1;
     }
     for (;;) {
-        struct pollfd p[] = { { .fd = sock, .events = POLLIN }, { .fd = pidfd, .events = POLLIN }, { .fd = engine, .events = POLLIN } };
+        struct pollfd p[] = { { .fd = sock, .events = POLLIN },
+                              { .fd = pidfd, .events = POLLIN },
+                              { .fd = engine, .events = POLLIN } };
         struct opener_request request;
         size_t n_fds;
         ssize_t n;

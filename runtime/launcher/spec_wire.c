@@ -12,7 +12,8 @@
 #define MAX_ITEMS 65536 /* of any list */
 #define NO_STRING UINT32_MAX
 
-/* One walk serves both directions, so that they cannot disagree: with a writer every visit appends, with a reader it fills in. */
+/* One walk serves both directions, so that they cannot disagree: with a writer every visit appends, with a reader it
+ * fills in. */
 struct wire {
     FILE *out;              /* writing */
     const char *data;       /* reading */

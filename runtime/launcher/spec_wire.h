@@ -1,5 +1,5 @@
-/* spec_wire.h - a struct sandbox_spec as bytes, from the engine to its launcher: both are of one build, and neither is hostile to
- * the other; what is checked is that nothing is read beyond its end. */
+/* spec_wire.h - a struct sandbox_spec as bytes, from the engine to its launcher: both are of one build, and neither is
+ * hostile to the other; what is checked is that nothing is read beyond its end. */
 #ifndef HUTCH_LAUNCHER_SPEC_WIRE_H
 #define HUTCH_LAUNCHER_SPEC_WIRE_H
 

@@ -1,13 +1,14 @@
 /* wire.h - what the engine, the opener and the launcher say to each other.
  *
  *   engine    the caller's process: holds every socket and all state
- *   opener    engine's only child. Opens host paths as detached mounts: with the caller's own privileges when root calls,
- *             else as owner of the user namespace that all the others live in
+ *   opener    engine's only child. Opens host paths as detached mounts: with the caller's own privileges when root
+ *             calls, else as owner of the user namespace that all the others live in
  *   anchor    process 1 of the pid namespace below; starts the launcher again when it dies. With it, everything dies
- *   launcher  clones inits (sandbox/init.h) and zygotes (sandbox/zygote_wire.h). Holds nothing that cannot be sent to it again
+ *   launcher  clones inits (sandbox/init.h) and zygotes (sandbox/zygote_wire.h). Holds nothing that cannot be sent to
+ *             it again
  *
- * Every socket here is AF_UNIX SOCK_SEQPACKET with one message a packet. The structs cross as they are: all ends come from one
- * build. Descriptors travel with the message (SCM_RIGHTS), in the order given. */
+ * Every socket here is AF_UNIX SOCK_SEQPACKET with one message a packet. The structs cross as they are: all ends come
+ * from one build. Descriptors travel with the message (SCM_RIGHTS), in the order given. */
 #ifndef HUTCH_LAUNCHER_WIRE_H
 #define HUTCH_LAUNCHER_WIRE_H
 
@@ -26,9 +27,9 @@
 
 /* --- engine and opener --- */
 
-/* The opener is executed as: hutch-launcher GROUP WHY, with the engine's socket as descriptor 3 and nothing else open. GROUP is the
- * directory below which all of the engine's cgroups are going to be made, which the opener makes, or "" where there is none, for
- * the reason WHY. */
+/* The opener is executed as: hutch-launcher GROUP WHY, with the engine's socket as descriptor 3 and nothing else open.
+ * GROUP is the directory below which all of the engine's cgroups are going to be made, which the opener makes, or ""
+ * where there is none, for the reason WHY. */
 
 enum opener_order { OPENER_OPEN }; /* path -> OPENER_OPENED with the detached mount */
 struct opener_request {
@@ -40,22 +41,24 @@ struct opener_request {
 
 enum opener_says {
     OPENER_HELLO,    /* is_mapped_away; fd: the disk worker's socket. The first message, or OPENER_FAILED with id 0 */
-    OPENER_LAUNCHER, /* fds: the socket of a launcher, which replaces any earlier one, and its pidfd. The orders sent to that one
-                      * may be lost */
+    /* fds: the socket of a launcher, which replaces any earlier one, and its pidfd. The orders sent to that one may be
+     * lost */
+    OPENER_LAUNCHER,
     OPENER_OPENED,   /* id; fd */
     OPENER_FAILED,   /* id; err */
 };
 struct opener_reply {
     uint32_t what; /* enum opener_says */
     uint32_t id;
-    uint32_t is_mapped_away; /* root calls: the launcher sees host paths with somebody else's eyes, so sources go with the spec */
+    /* root calls: the launcher sees host paths with somebody else's eyes, so sources go with the spec */
+    uint32_t is_mapped_away;
     struct hutch_err err;
 };
 
-/* --- engine and disk worker: a process of the opener that does for the engine what may take long with a data directory --- */
+/* --- engine and disk worker: a process of the opener's, for what may take long with a data directory --- */
 
-/* Orders about the same names or the same data directory, its removal too, are carried out one after the other, others at the same time. After a death of
- * the disk worker's, give an order again that had no answer: snapshot.h. */
+/* Orders about the same names or the same data directory, its removal too, are carried out one after the other, others
+ * at the same time. After a death of the disk worker's, give an order again that had no answer: snapshot.h. */
 enum disk_order {
     DISK_REMOVE,  /* name, with what broken orders about it have left; fd: the directory that it is in. No answer */
     DISK_TAKE,    /* name; fds: store, data directory: hutch_snapshot_take() -> disk_reply, as for the next two */
@@ -78,13 +81,17 @@ struct disk_reply {
 /* --- engine and launcher --- */
 
 enum launcher_order {
-    LAUNCHER_SPEC,    /* spec_id; fd: memfd with hutch_spec_encode(). If mapped away, then the root tree and one fd for each
-                       * bind of the spec in order (without those that are optional and missing: see missing). No answer but LAUNCHER_FAILED */
+    /* spec_id; fd: memfd with hutch_spec_encode(). If mapped away, then the root tree and one fd for each bind of the
+     * spec in order (without those that are optional and missing: see missing). No answer but LAUNCHER_FAILED */
+    LAUNCHER_SPEC,
     LAUNCHER_FORGET,  /* spec_id. No answer */
-    LAUNCHER_ZYGOTE,  /* id, spec_id; fds: the zygote's end of its socket [, where its stderr goes] -> LAUNCHER_STARTED with its pidfd */
-    LAUNCHER_BUILD,   /* id, spec_id, name, data_name -> LAUNCHER_BUILT with control, pidfd [, cgroup]: a sandbox that waits for a
-                       * worker. Its init then says INIT_READY on control */
-    LAUNCHER_EXEC,    /* the same, but init executes the spec's argv; fds: stdin, stdout, stderr, report. INIT_STARTED on control */
+    /* id, spec_id; fds: the zygote's end of its socket [, where its stderr goes] -> LAUNCHER_STARTED with its pidfd */
+    LAUNCHER_ZYGOTE,
+    /* id, spec_id, name, data_name -> LAUNCHER_BUILT with control, pidfd [, cgroup]: a sandbox that waits for a worker.
+     * Its init then says INIT_READY on control */
+    LAUNCHER_BUILD,
+    /* the same, but init executes the spec's argv; fds: stdin, stdout, stderr, report. INIT_STARTED on control */
+    LAUNCHER_EXEC,
     LAUNCHER_DESTROY, /* name: the sandbox is over; its init is reaped, its cgroup removed -> LAUNCHER_DESTROYED */
 };
 struct launcher_request {

@@ -48,7 +48,7 @@ struct checkpoint {
 
 static void advance(struct session *s);
 
-/* --- checkpoint processes --------------------------------------------------------------------------------------------------- */
+/* --- checkpoint processes ----------------------------------------------------------------------------------------- */
 
 static struct checkpoint *find(struct session *s, uint64_t id, bool is_branch)
 {
@@ -98,7 +98,8 @@ static void note_frame(struct checkpoint *p, const char *text, size_t len)
     if (is && strcmp(is, "here") == 0 && p->pid == 0) {
         int64_t pid;
 
-        if (hutch_nbjson_get_integer(cJSON_GetObjectItemCaseSensitive(frame, "pid"), &pid) && pid > 1 && pid < INT32_MAX)
+        if (hutch_nbjson_get_integer(cJSON_GetObjectItemCaseSensitive(frame, "pid"), &pid) && pid > 1 &&
+            pid < INT32_MAX)
             p->pid = (pid_t)pid;
     } else if (is && strcmp(is, "failed") == 0 && p == s->checkpoints.chosen) {
         s->checkpoints.has_failed = true;
@@ -126,7 +127,8 @@ static void on_checkpoint_ready(struct watch *w, uint32_t events)
             hutch_watch_remove(&p->watch);
         advance(s); /* which may release it */
     } while (p->fd >= 0 && !p->is_dead && hutch_cell_frames_has_one(&p->frames) && ++n < MAX_FRAMES);
-    if (p->fd >= 0 && (n == MAX_FRAMES || p->frames.len > MAX_CHECKPOINT_TEXT)) { /* it has two things to say in its life */
+    /* it has two things to say in its life */
+    if (p->fd >= 0 && (n == MAX_FRAMES || p->frames.len > MAX_CHECKPOINT_TEXT)) {
         p->is_dead = true;
         hutch_watch_remove(&p->watch);
     }
@@ -149,7 +151,7 @@ static int make_pair(int *ret_mine, int *ret_theirs, struct hutch_err *err)
     return 0;
 }
 
-/* --- the steps ---------------------------------------------------------------------------------------------------------- */
+/* --- the steps ---------------------------------------------------------------------------------------------------- */
 
 static int order_park(struct session *s, uint64_t id, bool is_branch, struct hutch_err *err)
 {
@@ -174,8 +176,9 @@ static int order_park(struct session *s, uint64_t id, bool is_branch, struct hut
     if (hutch_watch_add(&p->watch, &s->sessions->core->loop, p->fd, EPOLLIN, on_checkpoint_ready, p, err) < 0)
         return -1;
     order = cJSON_CreateObject();
-    rc = order && cJSON_AddStringToObject(order, "do", "park") ? hutch_interpreter_send(s->interpreter, order, theirs, err)
-                                                               : hutch_err_set(err, ENOMEM, "copy an interpreter");
+    rc = order && cJSON_AddStringToObject(order, "do", "park")
+             ? hutch_interpreter_send(s->interpreter, order, theirs, err)
+             : hutch_err_set(err, ENOMEM, "copy an interpreter");
     cJSON_Delete(order);
     s->checkpoints.step = STEP_PARK;
     return rc;
@@ -187,7 +190,8 @@ static void on_next_event(void *user, const struct cell_event *event)
     int64_t pid;
 
     if (event->kind == CELL_OTHER && strcmp(event->is, "here") == 0 && s->checkpoints.next_pid == 0 &&
-        hutch_nbjson_get_integer(cJSON_GetObjectItemCaseSensitive(event->frame, "pid"), &pid) && pid > 1 && pid < INT32_MAX)
+        hutch_nbjson_get_integer(cJSON_GetObjectItemCaseSensitive(event->frame, "pid"), &pid) && pid > 1 &&
+        pid < INT32_MAX)
         s->checkpoints.next_pid = (pid_t)pid;
 }
 
@@ -210,7 +214,8 @@ static int order_spawn(struct session *s, struct hutch_err *err)
         return -1;
     s->checkpoints.next_pid = 0;
     s->checkpoints.step = STEP_SPAWN;
-    if (hutch_fdpass_send(s->checkpoints.chosen->fd, spawn_order, sizeof(spawn_order) - 1, &theirs, 1, MSG_DONTWAIT) != sizeof(spawn_order) - 1)
+    if (hutch_fdpass_send(s->checkpoints.chosen->fd, spawn_order, sizeof(spawn_order) - 1, &theirs, 1, MSG_DONTWAIT) !=
+        sizeof(spawn_order) - 1)
         return hutch_err_set(err, errno, "wake a parked interpreter");
     return 0;
 }
@@ -221,7 +226,8 @@ static int room_for_files(const struct session *s, struct snapshot_bounds *ret, 
     if (!s->checkpoints.max_bytes)
         return 0;
     if (s->checkpoints.held_bytes >= s->checkpoints.max_bytes)
-        return hutch_err_set(err, 0, "the files of checkpoints and branches take %" PRIu64 " bytes already, which is the most that they may",
+        return hutch_err_set(err, 0, "the files of checkpoints and branches take %" PRIu64 " bytes already, which is "
+                                                                                           "the most that they may",
                              s->checkpoints.held_bytes);
     ret->max_bytes = s->checkpoints.max_bytes - s->checkpoints.held_bytes;
     return 0;
@@ -252,8 +258,8 @@ static void send_files_order(struct session *s)
     s->checkpoints.has_files_reply = true;
 }
 
-static int order_files(struct session *s, enum disk_order what, const struct checkpoint *state, const struct checkpoint *keep,
-                       struct hutch_err *err)
+static int order_files(struct session *s, enum disk_order what, const struct checkpoint *state,
+                       const struct checkpoint *keep, struct hutch_err *err)
 {
     struct disk_request *r = &s->checkpoints.files_order;
 
@@ -277,7 +283,8 @@ static int order_follow(struct session *s, struct hutch_err *err)
     int rc = 0;
 
     TAILQ_FOREACH(p, &s->checkpoints.list, link)
-        if (!p->is_dead && p->pid > 0 && !(p == s->checkpoints.chosen && p->is_branch)) /* a branch goes on in its copy */
+        /* a branch goes on in its copy */
+        if (!p->is_dead && p->pid > 0 && !(p == s->checkpoints.chosen && p->is_branch))
             rc |= hutch_sandbox_order(sb, INIT_SPARE, p->pid, -1);
     if (s->checkpoints.made)
         rc |= hutch_sandbox_order(sb, INIT_SPARE, s->checkpoints.made->pid, -1);
@@ -289,7 +296,7 @@ static int order_follow(struct session *s, struct hutch_err *err)
     return rc < 0 ? hutch_err_set(err, errno, "tell init of another worker") : 0;
 }
 
-/* --- what lies in the store --------------------------------------------------------------------------------------------- */
+/* --- what lies in the store --------------------------------------------------------------------------------------- */
 
 /* Disk space of a state's files. */
 static uint64_t measure(const struct session *s, const struct checkpoint *p)
@@ -309,7 +316,8 @@ static bool has_changed(struct session *s)
     const struct slot *slot = s->run->slot;
     uint64_t before = s->checkpoints.states_mark;
 
-    s->checkpoints.states_mark = slot->sb.wants_samples ? slot->supervisor->n_samples : hutch_cgroup_read_cpu(&slot->sb.cgroup);
+    s->checkpoints.states_mark = slot->sb.wants_samples ? slot->supervisor->n_samples
+                                                        : hutch_cgroup_read_cpu(&slot->sb.cgroup);
     return !s->is_idle || s->checkpoints.states_mark != before;
 }
 
@@ -342,7 +350,7 @@ static double check_states(struct session *s, double now)
     return s->checkpoints.states_at;
 }
 
-/* --- the end of an order ------------------------------------------------------------------------------------------------ */
+/* --- the end of an order ------------------------------------------------------------------------------------------ */
 
 static void clear(struct session *s)
 {
@@ -375,12 +383,14 @@ static void fail(struct session *s, const struct hutch_err *why)
 {
     struct hutch_err err = *why;
     static const char *const doing[] = {
-        [ORDER_CHECKPOINT] = "make a checkpoint", [ORDER_FORK] = "make a branch", [ORDER_ROLLBACK] = "go back to a checkpoint",
+        [ORDER_CHECKPOINT] = "make a checkpoint", [ORDER_FORK] = "make a branch", [ORDER_ROLLBACK] = "go back to a "
+                                                                                                     "checkpoint",
         [ORDER_SWITCH] = "change to a branch", [ORDER_DROP] = "drop a checkpoint or branch",
     };
 
     hutch_err_wrap(&err, "%s", doing[TAILQ_FIRST(&s->orders)->kind]);
-    if (s->checkpoints.step == STEP_FOLLOW) /* half of it is done, and cannot be undone: an end is better than an interpreter whose files are another's */
+    /* half of it is done, and cannot be undone: an end is better than an interpreter whose files are another's */
+    if (s->checkpoints.step == STEP_FOLLOW)
         hutch_supervisor_end(s->run->slot->supervisor, END_CANCELLED);
     hutch_interpreter_free(s->checkpoints.next); /* which ends with its socket */
     if (s->checkpoints.made) {
@@ -403,7 +413,8 @@ static void keep_made(struct session *s, uint64_t bytes)
 
 static void finish_copy(struct session *s)
 {
-    uint64_t bytes = s->checkpoints.files_reply.report.bytes_cloned + s->checkpoints.files_reply.report.bytes_copied, id = s->checkpoints.made->id;
+    uint64_t bytes = s->checkpoints.files_reply.report.bytes_cloned + s->checkpoints.files_reply.report.bytes_copied,
+             id = s->checkpoints.made->id;
 
     keep_made(s, bytes);
     answer(s, NULL, id, bytes);
@@ -413,7 +424,8 @@ static void finish_copy(struct session *s)
 static void finish_change(struct session *s)
 {
     struct order *order = TAILQ_FIRST(&s->orders);
-    uint64_t id = order->target, bytes = s->checkpoints.files_reply.report.bytes_cloned + s->checkpoints.files_reply.report.bytes_copied;
+    uint64_t id = order->target,
+             bytes = s->checkpoints.files_reply.report.bytes_cloned + s->checkpoints.files_reply.report.bytes_copied;
 
     hutch_session_take_interpreter(s, s->checkpoints.next);
     s->checkpoints.next = NULL;
@@ -428,11 +440,12 @@ static void finish_change(struct session *s)
     answer(s, NULL, id, bytes);
 }
 
-/* --- from step to step -------------------------------------------------------------------------------------------------- */
+/* --- from step to step -------------------------------------------------------------------------------------------- */
 
 static int after_park(struct session *s, struct hutch_err *err)
 {
-    return TAILQ_FIRST(&s->orders)->kind == ORDER_SWITCH ? order_spawn(s, err) : order_files(s, DISK_TAKE, s->checkpoints.made, NULL, err);
+    return TAILQ_FIRST(&s->orders)->kind == ORDER_SWITCH ? order_spawn(s, err)
+                                                         : order_files(s, DISK_TAKE, s->checkpoints.made, NULL, err);
 }
 
 static int after_spawn(struct session *s, struct hutch_err *err)
@@ -479,12 +492,15 @@ static void advance(struct session *s)
         return;
     s->checkpoints.is_advancing = true;
     if (s->checkpoints.step == STEP_PARK && s->checkpoints.has_failed)
-        rc = hutch_err_set(&err, 0, "%s", s->checkpoints.lost ? s->checkpoints.lost : "the interpreter cannot be copied");
+        rc = hutch_err_set(&err, 0, "%s", s->checkpoints.lost ? s->checkpoints.lost : "the interpreter cannot be "
+                                                                                      "copied");
     else if (s->checkpoints.step == STEP_PARK && s->checkpoints.made->is_dead)
         rc = hutch_err_set(&err, 0, "the copy of the interpreter ended");
     else if (s->checkpoints.step == STEP_PARK && s->checkpoints.has_parked && s->checkpoints.made->pid > 0)
         rc = after_park(s, &err);
-    if (rc == 0 && s->checkpoints.step == STEP_SPAWN && (s->checkpoints.has_failed || s->checkpoints.chosen->is_dead || s->checkpoints.next->has_left || s->checkpoints.next->is_refused))
+    if (rc == 0 && s->checkpoints.step == STEP_SPAWN &&
+        (s->checkpoints.has_failed || s->checkpoints.chosen->is_dead || s->checkpoints.next->has_left ||
+         s->checkpoints.next->is_refused))
         rc = hutch_err_set(&err, 0, "the copy of the interpreter ended");
     else if (rc == 0 && s->checkpoints.step == STEP_SPAWN && s->checkpoints.next_pid > 0)
         rc = after_spawn(s, &err);
@@ -570,7 +586,7 @@ double hutch_checkpoint_check(struct session *s, double now)
     return c->stop_at > 0 && c->stop_at < due ? c->stop_at : due;
 }
 
-/* --- orders ------------------------------------------------------------------------------------------------------------- */
+/* --- orders ------------------------------------------------------------------------------------------------------- */
 
 static int drop(struct session *s, uint64_t id, struct hutch_err *err)
 {
@@ -592,7 +608,8 @@ static int make_copy(struct session *s, bool is_branch, struct hutch_err *err)
     struct snapshot_bounds bounds;
 
     if (s->checkpoints.n >= s->checkpoints.max)
-        return hutch_err_set(err, 0, "there are %u checkpoints and branches, which is the most that may be", s->checkpoints.n);
+        return hutch_err_set(err, 0, "there are %u checkpoints and branches, which is the most that may be",
+                             s->checkpoints.n);
     if (room_for_files(s, &bounds, err) < 0)
         return -1;
     return order_park(s, ++s->checkpoints.next_id, is_branch, err);

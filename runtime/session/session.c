@@ -52,7 +52,7 @@ void hutch_session_set_state(struct session *s, enum session_state state)
         hutch_session_ask_for_work(s);
 }
 
-/* --- what its interpreter says ------------------------------------------------------------------------------------------- */
+/* --- what its interpreter says ------------------------------------------------------------------------------------ */
 
 static void start_next(struct session *s);
 
@@ -181,7 +181,7 @@ void hutch_session_take_interpreter(struct session *s, struct interpreter *inter
     s->kill_at = 0; /* for the end of the other one's socket */
 }
 
-/* --- its sandbox -------------------------------------------------------------------------------------------------------- */
+/* --- its sandbox -------------------------------------------------------------------------------------------------- */
 
 static void seat(struct session *s)
 {
@@ -288,7 +288,8 @@ static void die(struct engine_run *run, bool has_files)
     hutch_session_set_idle(s, false);
     drop_interpreter(s);
     s->cell.stop_at = s->kill_at = s->cell.check_at = s->settle_at = 0;
-    s->is_fresh = (s->has_variables || s->is_fresh) && !s->is_restarting; /* still, when no cell has been told since the last death */
+    /* still, when no cell has been told since the last death */
+    s->is_fresh = (s->has_variables || s->is_fresh) && !s->is_restarting;
     s->has_variables = s->is_restarting = s->is_deaf = false;
     hutch_session_set_state(s, SESSION_LOST);
     hutch_session_ask_for_work(s);
@@ -305,7 +306,7 @@ static const struct run_kind kind = {
     .die = die,
 };
 
-/* --- its end ------------------------------------------------------------------------------------------------------------ */
+/* --- its end ------------------------------------------------------------------------------------------------------ */
 
 void hutch_session_begin_restart(struct session *s)
 {
@@ -424,7 +425,7 @@ void hutch_sessions_done(struct sessions *sessions)
     }
 }
 
-/* --- clocks ------------------------------------------------------------------------------------------------------------- */
+/* --- clocks ------------------------------------------------------------------------------------------------------- */
 
 static void earlier(double *due, double at)
 {
@@ -498,7 +499,7 @@ static void on_due(void *owner, double now)
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, check_clocks(s, now));
 }
 
-/* --- its begin ---------------------------------------------------------------------------------------------------------- */
+/* --- its begin ---------------------------------------------------------------------------------------------------- */
 
 struct session *hutch_session_create(struct sessions *sessions, struct hutch_err *err)
 {
@@ -540,7 +541,7 @@ void hutch_session_start(struct session *s, struct engine_run *run)
     hutch_loop_set_deadline(&sessions->core->loop, &s->clock, s->t_opened);
 }
 
-/* --- all of them -------------------------------------------------------------------------------------------------------- */
+/* --- all of them -------------------------------------------------------------------------------------------------- */
 
 void hutch_sessions_init(struct sessions *sessions, struct helper *helper, struct runs *runs)
 {

@@ -35,13 +35,16 @@ static const struct {
       EXITED },
     { "waits for 3", "import os\nprint(os.read(3, 65536))\n", EXITED | BIT(HUTCH_TIMEOUT) },
     { "descriptors on 3",
-      "import array, os, socket\ns = socket.socket(fileno=3)\nfds = array.array('i', [os.open('/dev/null', os.O_RDONLY) for _ in range(200)])\n"
-      "try:\n  for _ in range(100): s.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])\nexcept OSError: pass\n",
+      "import array, os, socket\ns = socket.socket(fileno=3)\nfds = array.array('i', [os.open('/dev/null', "
+      "os.O_RDONLY) for _ in range(200)])\n"
+      "try:\n  for _ in range(100): s.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])\nexcept OSError: "
+      "pass\n",
       EXITED },
     { "an end without exit", "import os\nos._exit(7)\n", BIT(HUTCH_ERROR) },
     { "forks and dies", "import os\nfor _ in range(20):\n  if os.fork() == 0: os.setsid()\nos._exit(0)\n", ANY_END },
     { "children that keep everything open",
-      "import os, time\nfor _ in range(5):\n  if os.fork() == 0:\n    os.setsid(); time.sleep(60); os._exit(0)\nprint('left')\n",
+      "import os, time\nfor _ in range(5):\n  if os.fork() == 0:\n    os.setsid(); time.sleep(60); os._exit(0)\n"
+      "print('left')\n",
       EXITED },
     { "stops itself", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n", BIT(HUTCH_TIMEOUT) },
     { "stops all", "import os, signal\nos.kill(-1, signal.SIGSTOP)\nos.kill(os.getpid(), signal.SIGSTOP)\n",
@@ -64,7 +67,8 @@ static const struct {
     { "a huge exception", "raise ValueError('x' * 10_000_000)\n", BIT(HUTCH_ERROR) | BIT(HUTCH_OUTPUT_LIMIT) },
     { "deep recursion", "import sys\nsys.setrecursionlimit(10**9)\ndef f(): f()\nf()\n", ANY_END },
     { "many threads that go on",
-      "import threading, time\nfor _ in range(8): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nprint(1)\n",
+      "import threading, time\nfor _ in range(8): threading.Thread(target=time.sleep, args=(60,), "
+      "daemon=True).start()\nprint(1)\n",
       EXITED },
     { "waits for ever",
       "import signal\nfor s in (1, 2, 3, 15): signal.signal(s, signal.SIG_IGN)\nwhile True: signal.pause()\n",

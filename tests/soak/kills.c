@@ -113,7 +113,8 @@ static void report(struct kills *k)
 
     hutch_engine_get_stats(k->load.engine, &stats);
     printf(
-        "kills: %u runs: %u as they should, %u killed, begun again %u times; the engine lost %llu launchers, %llu zygotes, %llu sandboxes\n",
+        "kills: %u runs: %u as they should, %u killed, begun again %u times; the engine lost %llu launchers, %llu "
+        "zygotes, %llu sandboxes\n",
         k->load.n, k->load.ok, k->load.killed, k->load.restarted, (unsigned long long)stats.lost_launchers,
         (unsigned long long)stats.lost_zygotes, (unsigned long long)stats.lost_sandboxes);
     printf("kills: ms from a kill until all runs have ended and the pools are full again:\n");

@@ -471,7 +471,8 @@ int soak_sessions(const struct settings *settings)
     last.n[STATE] = last.n[CGROUPS] = -1;
     counts_compare(&first, &last, false);
     printf(
-        "sessions: %u opened, each with one end; %u orders, each with one answer: of %u cells %u said what they should, "
+        "sessions: %u opened, each with one end; %u orders, each with one answer: of %u cells %u said what they "
+        "should, "
         "%u interpreters died, %u orders failed\n",
         h->opened, h->orders, h->cells, h->said, h->lost, h->failed);
     printf("sessions: killed:");

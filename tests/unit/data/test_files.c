@@ -218,7 +218,8 @@ static void test_list(void **state)
         { "link", NULL, "symlink", NULL, 11 },
     };
     __attribute__((cleanup(hutch_json_done))) struct json_doc doc = JSON_DOC_INIT;
-    const struct timespec long_ago[] = { { .tv_sec = -1, .tv_nsec = 500000000 }, { .tv_sec = -1, .tv_nsec = 500000000 } };
+    const struct timespec long_ago[] = { { .tv_sec = -1, .tv_nsec = 500000000 },
+                                         { .tv_sec = -1, .tv_nsec = 500000000 } };
     const struct collect_bounds few = { .max_walked = 100, .max_listed = 2, .max_text = 1000 };
     struct place *p = *state;
     struct hutch_err err;

@@ -36,7 +36,8 @@ static void test_by_name(void **state)
         const char *got = hutch_mime_by_name(cases[i].path);
 
         if (cases[i].want == NULL ? got != NULL : got == NULL || strcmp(got, cases[i].want) != 0)
-            fail_msg("'%s': got %s, want %s", cases[i].path, got ? got : "none", cases[i].want ? cases[i].want : "none");
+            fail_msg("'%s': got %s, want %s", cases[i].path, got ? got : "none",
+                     cases[i].want ? cases[i].want : "none");
     }
 }
 

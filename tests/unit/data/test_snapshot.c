@@ -1,4 +1,5 @@
-/* test_snapshot.c - the files of a data directory come back as they were, any number of times, whatever lies in it, and are never lost. */
+/* test_snapshot.c - the files of a data directory come back as they were, any number of times, whatever lies in it, and
+ * are never lost. */
 #include "sandbox/fdpass.h"
 #include "tests/unit/place.h"
 #include "runtime/data/snapshot.h"
@@ -411,7 +412,8 @@ static int as_ordinary(struct place *p, int (*run)(struct place *p))
 
     if (pid == 0) {
         if (geteuid() == 0) {
-            static const char *const names[] = { ".", "data", "data/a", "data/locked", "data/z", "store", "store/one", "store/one/new" };
+            static const char *const names[] = { ".",      "data",  "data/a",    "data/locked",
+                                                 "data/z", "store", "store/one", "store/one/new" };
 
             for (size_t i = 0; i < ARRAY_SIZE(names); i++)
                 if (fchownat(p->top, names[i], 65534, 65534, 0) < 0)
@@ -445,7 +447,8 @@ static void test_what_fails_is_put_back(void **state)
     unlinkat(p->data, "new", 0);
     put(p->data, "a", "a");
     put(p->data, "z", "z");
-    mkdirat(p->data, "locked", 0555); /* a directory changes its "..", which takes the right to write to it: rename(2) */
+    mkdirat(p->data, "locked",
+            0555); /* a directory changes its "..", which takes the right to write to it: rename(2) */
     assert_int_equal(as_ordinary(p, restore_fails), 0);
     assert_int_equal(count(p->data), 3);
     assert_text(p->data, "a", "a");
@@ -485,7 +488,10 @@ static void test_what_fails_in_the_second_half_is_put_back(void **state)
     mkdirat(p->data, "locked", 0755);
     if (geteuid() == 0)
         for (size_t i = 0; i < 4; i++)
-            assert_int_equal(fchownat(p->store, (const char *const[]){ "one.in", "one.in/z", "one.in/b", "one.out.part" }[i], 65534, 65534, 0), 0);
+            assert_int_equal(fchownat(p->store,
+                                      (const char *const[]){ "one.in", "one.in/z", "one.in/b", "one.out.part" }[i],
+                                      65534, 65534, 0),
+                             0);
     assert_int_equal(as_ordinary(p, restore_half_fails), 0);
     assert_int_equal(count(p->data), 3);
     assert_text(p->data, "a", "a");
@@ -799,7 +805,8 @@ static pid_t child_of(pid_t parent)
     return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 ? (pid_t)atoi(text) : 0;
 }
 
-/* Whoever kills the process of an order at any moment: the data directory is one state or the other, and the answer says which. */
+/* Whoever kills the process of an order at any moment: the data directory is one state or the other, and the answer
+ * says which. */
 static void test_killed(void **state)
 {
     struct place *p = *state;
@@ -845,7 +852,8 @@ static void test_killed(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
-/* As the owner of a user namespace, as which it runs for an ordinary user, it reads what a program took its own rights from. */
+/* As the owner of a user namespace, as which it runs for an ordinary user, it reads what a program took its own rights
+ * from. */
 static int take_closed_files(struct place *p)
 {
     struct hutch_err err = { 0 };

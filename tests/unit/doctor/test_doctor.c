@@ -55,7 +55,8 @@ static const struct cause_case userns_cases[] = {
       EPERM,
       { .apparmor_restricts = 1 },
       "kernel.apparmor_restrict_unprivileged_userns is 1",
-      "profile hutch \"%s\" flags=(unconfined) {\\n  userns,\\n}\\n' '/opt/hutch/bin/hutch' | sudo tee /etc/apparmor.d/hutch && sudo "
+      "profile hutch \"%s\" flags=(unconfined) {\\n  userns,\\n}\\n' '/opt/hutch/bin/hutch' | sudo tee "
+      "/etc/apparmor.d/hutch && sudo "
       "apparmor_parser -r /etc/apparmor.d/hutch" },
     { "Ubuntu 24.04, the other way",
       EACCES,
@@ -381,7 +382,8 @@ static void test_outcomes(void **state)
           "start hutch outside of the sandbox or service that set the filter" },
         { "not known to the kernel", fails_unknown, DOCTOR_MISSING,
           "do 'it': Function not implemented (too old a kernel, or a seccomp filter around hutch hides it)", "a lot",
-          "a kernel from Linux 5.15 on; where there is one: start hutch outside of the sandbox or service that set the filter" },
+          "a kernel from Linux 5.15 on; where there is one: start hutch outside of the sandbox or service that set "
+          "the filter" },
         { "goes without a word", leaves, DOCTOR_MISSING, "trying it ended without an answer (status 7)", "a lot",
           "buy one" },
     };
