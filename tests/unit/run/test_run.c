@@ -501,7 +501,7 @@ static void test_enforcers_are_those_of_the_rows(void **state)
 static void test_memory_is_watched(void **state)
 {
 #define HOARD                                                                                                          \
-    "mkfifo /tmp/f; for i in 1 2 3 4 5 6 7 8; do (x=$(head -c 12000000 /dev/zero | tr '\\0' x); read y </tmp/f) & "
+    "mkfifo /tmp/f; for i in 1 2 3 4 5 6 7 8; do (x=$(head -c 12000000 /dev/zero | tr '\\0' x); read y </tmp/f) & " \
     "done; wait"
     static const char *const scripts[] = {
         /* many processes, each far below the limit of one */
