@@ -93,7 +93,7 @@ int hutch_rmtree(int dirfd, const char *name, struct hutch_err *err)
     while (rc > 0) {
         struct hutch_err walk_err = { 0 };
 
-        /* ENOENT: another sweeper was faster with a part of it, or with all */
+        /* ENOENT: another removal was faster with a part of it, or with all */
         if (empty_tree(dirfd, name, &refills, &walk_err) < 0 && walk_err.errnum != ENOENT) {
             *err = walk_err;
             return hutch_err_wrap(err, "remove tree '%s'", name);

@@ -6,7 +6,7 @@
 #include "sandbox/err.h"
 
 /* Removes @name (one component, no '/') below @dirfd, be it a file or a tree. Nothing there is success, so
- * two sweepers may meet. Stops at the first thing that it cannot remove.
+ * two removals may meet. Stops at the first thing that it cannot remove.
  * Errors: EINVAL (not one component); EBUSY (something is mounted inside: it and what is below are left
  * alone); EACCES, EPERM (another user's directory); ENOTEMPTY (a process keeps writing into the tree). */
 int hutch_rmtree(int dirfd, const char *name, struct hutch_err *err);

@@ -1,4 +1,4 @@
-/* test_cell.c - what an interpreter says, in order: marks, frames, streams, and the outputs that a notebook gets of
+/* test_feed.c - what an interpreter says, in order: marks, frames, streams, and the outputs that a notebook gets of
  * it. */
 #include "runtime/text/ansi.h"
 #include "runtime/cell/feed.h"

@@ -1,4 +1,4 @@
-/* test_cell_text.c - the result of a cell as JSON, and as text for a language model. */
+/* test_result_text.c - the result of a cell as JSON, and as text for a language model. */
 #include "runtime/text/ansi.h"
 #include "runtime/cell/result_json.h"
 #include "runtime/text/nbimage.h"

@@ -1,4 +1,4 @@
-/* test_options.c - what `hutch run` says to a command line that it cannot follow, before it starts anything.
+/* test_run.c - what `hutch run` says to a command line that it cannot follow, before it starts anything.
  *
  * Finds the policies in $HUTCH_POLICY_DIR, else in policies/ below the working directory. */
 #include "runtime/cli/run.h"

@@ -1,4 +1,4 @@
-/* test_collect.c - what a hostile run did to its data directory is told truly, and nothing outside is touched. */
+/* test_changes.c - what a hostile run did to its data directory is told truly, and nothing outside is touched. */
 #include "runtime/data/changes.h"
 #include "tests/unit/place.h"
 

@@ -1,4 +1,4 @@
-/* test_engine_parts.c - the engine's pieces that need no processes: the scan of imports, the encoding of a job, and
+/* test_parts.c - the engine's pieces that need no processes: the scan of imports, the encoding of a job, and
  * what is said about options and requests that are no good. */
 #include "runtime/hutch.h"
 #include "runtime/lang/python_imports.h"

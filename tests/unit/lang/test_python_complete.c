@@ -1,4 +1,4 @@
-/* test_py_complete.c - when a prompt asks for another line. */
+/* test_python_complete.c - when a prompt asks for another line. */
 #include "runtime/lang/python_complete.h"
 
 #include "sandbox/fd.h"

@@ -1,4 +1,4 @@
-/* test_pyreport.c - a record is read exactly, and anything else is no report. */
+/* test_python_error.c - a record is read exactly, and anything else is no report. */
 #include "sandbox/fd.h"
 #include "rootfs/guest.h"
 #include "runtime/lang/python_error.h"

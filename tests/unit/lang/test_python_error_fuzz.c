@@ -1,4 +1,4 @@
-/* test_pyreport_fuzz.c - what a worker writes on its channel is read to its last byte and no further, and taken for
+/* test_python_error_fuzz.c - what a worker writes on its channel is read to its last byte and no further, and taken for
  * a report exactly when it is one: a hundred thousand mutations of records, each at the very end of a page behind
  * which there is nothing. */
 #include "sandbox/fd.h"

@@ -216,8 +216,8 @@ static void test_wide(void **state)
     remove_ok(p->fd, "wide");
 }
 
-/* Several sweepers at once: each succeeds, and then nothing is left. */
-static void test_sweepers_that_meet(void **state)
+/* Several removals at once: each succeeds, and then nothing is left. */
+static void test_removals_that_meet(void **state)
 {
     struct place *p = *state;
     char name[32];
@@ -323,7 +323,7 @@ int main(void)
         T(test_any_byte_in_a_name),
         T(test_five_thousand_levels),
         T(test_wide),
-        T(test_sweepers_that_meet),
+        T(test_removals_that_meet),
         T(test_another_users_file_stays),
         T(test_a_mount_is_left_alone),
     };

@@ -1,4 +1,4 @@
-/* test_term_filter.c - what hostile code may show on a terminal: text and colours, and nothing that the terminal
+/* test_filter.c - what hostile code may show on a terminal: text and colours, and nothing that the terminal
  * obeys. */
 #include "runtime/term/filter.h"
 
