@@ -71,13 +71,35 @@ def cgroup2_mount():
     return None
 
 
-def own_cgroup():
-    """The directory of our own v2 group, or None."""
+def cgroup_of(pid):
+    """The directory of a process's v2 group, or None."""
     mount = cgroup2_mount()
-    with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as table:
+    with open("/proc/%s/cgroup" % pid, encoding="utf-8", errors="replace") as table:
         for line in table:
             if line.startswith("0::") and mount:
                 return os.path.normpath(mount + line.strip()[3:])
+    return None
+
+
+def own_cgroup():
+    """The directory of our own v2 group, or None."""
+    return cgroup_of("self")
+
+
+def engine_cgroup(pid):
+    """The directory below which an engine of the process @pid has all of its groups, or None: other tests have theirs beside it."""
+    own = own_cgroup()
+    if own is None or own == cgroup2_mount():
+        return None
+    parent = os.path.dirname(own)
+    for below in descendants(pid):
+        try:
+            group = cgroup_of(below)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        name = os.path.relpath(group, parent).split("/")[0] if group else ""
+        if name.startswith("hutch-"):
+            return os.path.join(parent, name)
     return None
 
 

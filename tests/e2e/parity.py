@@ -23,7 +23,7 @@ import support  # noqa: E402  (the path comes first)
 
 IMAGE = "python"
 OWN = os.path.join(support.TESTS, "notebooks")
-LIMITS = ["--memory", "3g", "--pids-limit", "512", "--timeout", "400s"]
+LIMITS = ["--memory", "3g", "--pids-limit", "512", "--timeout", "900s"]
 MAX_AGAIN = 5  # notebooks that differ and are executed once more
 STOPPING = {"stops-at-error"}  # run without --allow-errors
 FAILING = STOPPING | {"dies", "dies-by-signal"}  # nbconvert writes nothing: what it executed until then is compared
@@ -177,7 +177,7 @@ def run_reference(names, found, scratch):
         os.makedirs(path)
     jobs = ["%s:%s" % (name, "stop" if name in STOPPING else "allow") for name in names]
     done = support.hutch("run", "--image", IMAGE, "--policy", os.path.join(OWN, "reference.json"), *LIMITS, "--data", data, "-v", folder + ":/ref/in:ro", "-v", out + ":/ref/out",
-                         os.path.join(OWN, "reference.py"), "/ref/in", "/ref/out", *jobs, timeout=500)
+                         os.path.join(OWN, "reference.py"), "/ref/in", "/ref/out", *jobs, timeout=1000)
     if done.returncode:
         sys.stderr.write(done.stderr.decode("utf-8", "replace"))
     ended = {name for name in names if os.path.exists(os.path.join(out, name + ".ipynb"))}

@@ -201,7 +201,9 @@ def test_time_is_the_workers_own(answers):
     assert len({now for now, _, _, _ in times}) > 0.9 * WORKERS  # several at a time may read the same
     assert len({tick for _, tick, _, _ in times}) > 0.9 * WORKERS
     assert all(process < 5 for _, _, process, _ in times), "processor time begins with the fork"
-    assert all(-1 <= relative < 120e3 for _, _, _, relative in times), "logging counts from the worker's start"
+    assert all(relative >= -1 for _, _, _, relative in times)
+    starts = {round(now * 1e3 - relative) for now, _, _, relative in times}
+    assert len(starts) > 0.5 * WORKERS, "logging counts from the worker's start, and not from its zygote's"
 
 
 def test_pid_and_thread_ids(answers):
