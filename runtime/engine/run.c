@@ -64,7 +64,7 @@ void hutch_run_free(struct engine_run *run)
     hutch_file_list_done(&run->before);
     hutch_result_done(&run->result);
     hutch_template_unref(run->template);
-    free(run);
+    hutch_loop_free_later(&run->runs->core->loop, &run->doomed, run, free);
 }
 
 void hutch_run_leave_slot(struct engine_run *run)
@@ -161,6 +161,13 @@ void hutch_run_fail(struct engine_run *run, const struct hutch_err *why)
     end(run);
 }
 
+/* A sandbox of the pool went before the run began. */
+static void refill_pool(const struct engine_run *run)
+{
+    if (!run->template)
+        hutch_pool_refill_in(run->runs->pools, run->zygote_index, 0);
+}
+
 void hutch_run_withdraw(struct engine_run *run)
 {
     struct slot *slot = run->slot;
@@ -170,6 +177,7 @@ void hutch_run_withdraw(struct engine_run *run)
         return;
     hutch_run_leave_slot(run);
     hutch_slot_discard(slot);
+    refill_pool(run);
 }
 
 void hutch_run_cancel(struct engine_run *run)
@@ -340,6 +348,7 @@ static void on_refused(void *owner, struct slot *slot, const struct hutch_err *w
 
     (void)slot;
     hutch_run_leave_slot(run);
+    refill_pool(run);
     run->kind->refuse(run, why);
 }
 
@@ -390,6 +399,7 @@ static void on_ready(void *owner, struct slot *slot, int which, short revents)
     struct engine_run *run = owner;
     struct supervisor *s = slot->supervisor;
     struct pollfd p[SUPERVISOR_FDS];
+    bool had_started;
     struct hutch_err err;
 
     if (which == SUPERVISOR_REPORT && revents & POLLOUT && run->kind->on_writable)
@@ -397,8 +407,11 @@ static void on_ready(void *owner, struct slot *slot, int which, short revents)
     for (size_t i = 0; i < SUPERVISOR_FDS; i++)
         p[i] = (struct pollfd){ .fd = -1 };
     p[which] = (struct pollfd){ .fd = 0, .revents = revents }; /* the number does not matter, as long as it is one */
+    had_started = s->t_started > 0;
     if (hutch_supervisor_turn(s, p, &err) < 0)
         hutch_supervisor_end(s, END_OUTPUT);
+    if (!had_started && s->t_started > 0) /* what init executes: its limits count from now */
+        hutch_loop_advance_deadline(&run->runs->core->loop, &slot->clock, 0);
     if (hutch_supervisor_is_over(s))
         be_over(run);
     else if (s->has_followed && run->kind->on_followed)

@@ -64,6 +64,7 @@ struct runs {
 };
 
 struct engine_run {
+    struct doomed doomed;            /* it may be freed while an event for its input waits */
     TAILQ_ENTRY(engine_run) link;    /* of the queue, of the active, or of the ending ones; a session's is in none */
     struct runs *runs;
     const struct run_kind *kind;

@@ -282,6 +282,12 @@ static struct zygote *start_zygote(struct generation *generation, unsigned index
     return zygote;
 }
 
+static void retry_later(struct zygotes *zygotes, struct zygote_slot *zygote_slot)
+{
+    zygote_slot->retry_at = hutch_clock_ms() + RETRY_MAX_MS;
+    hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, zygote_slot->retry_at);
+}
+
 /* Starts what can be started: zygotes whose parent is ready, and a spare beside each. */
 static void start_generation(struct generation *generation)
 {
@@ -301,13 +307,13 @@ static void start_generation(struct generation *generation)
         if (!zygote_slot->zygote && now >= zygote_slot->retry_at && can_ask) {
             zygote_slot->zygote = start_zygote(generation, i, false, from);
             if (!zygote_slot->zygote)
-                zygote_slot->retry_at = now + RETRY_MAX_MS;
+                retry_later(zygotes, zygote_slot);
         }
         if (zygote_slot->zygote && zygote_slot->zygote->state == ZYGOTE_IS_READY && !zygote_slot->spare &&
             now >= zygote_slot->retry_at) {
             zygote_slot->spare = start_zygote(generation, i, true, zygote_slot->zygote);
             if (!zygote_slot->spare)
-                zygote_slot->retry_at = now + RETRY_MAX_MS;
+                retry_later(zygotes, zygote_slot);
         }
     }
 }

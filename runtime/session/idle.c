@@ -1,7 +1,7 @@
 /* idle.c - how often the sandboxes of sessions are checked between their cells. */
 #include "runtime/session/session_priv.h"
 
-#define IDLE_MIN_MS 100  /* from one check of a idle sandbox to the next … */
+#define IDLE_MIN_MS 100  /* from one check of an idle sandbox to the next … */
 #define IDLE_MAX_MS 2000
 /* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
 #define IDLE_CHECKS 2000
@@ -12,9 +12,11 @@ static void set_pace(struct session *s)
 
     hutch_sandbox_order(&s->run->slot->sb, INIT_CHECK_INTERVAL, ms, -1);
     hutch_supervisor_set_idle(s->run->slot->supervisor, ms);
+    /* Its next check was chosen by the interval before: a cell's limits hold from its begin. */
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->run->slot->clock, 0);
 }
 
-/* The more rest, the less often each is looked at. */
+/* The more sandboxes are idle, the less often each is checked. */
 static void choose_pace(struct sessions *sessions)
 {
     unsigned ms = sessions->n_idle * 1000 / IDLE_CHECKS;
@@ -30,7 +32,6 @@ static void choose_pace(struct sessions *sessions)
             set_pace(s);
 }
 
-/* Init and the supervisor look closely while somebody's cell runs, and with a glance between cells. */
 void hutch_session_set_idle(struct session *s, bool is_idle)
 {
     if (s->is_idle == is_idle)

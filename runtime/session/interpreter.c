@@ -25,7 +25,7 @@ static void set_clock(struct interpreter *interpreter)
 {
     uint64_t due = hutch_cell_feed_deadline(interpreter->feed);
 
-    if (due != UINT64_MAX)
+    if (due != UINT64_MAX && !interpreter->is_over)
         hutch_loop_advance_deadline(interpreter->loop, &interpreter->clock, (double)due + 1);
 }
 
@@ -126,7 +126,7 @@ static void take_frames(struct interpreter *interpreter)
          i++)
         turn(interpreter);
     turn(interpreter);
-    if (!interpreter->is_refused && hutch_cell_frames_has_one(&interpreter->frames)) /* others have their turn first */
+    if (!interpreter->is_refused && !interpreter->is_over && hutch_cell_frames_has_one(&interpreter->frames)) /* others have their turn first */
         hutch_loop_advance_deadline(interpreter->loop, &interpreter->clock, 0);
 }
 

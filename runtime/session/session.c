@@ -48,6 +48,8 @@ void hutch_session_set_state(struct session *s, enum session_state state)
     sessions->n_seeking += (state == SESSION_SEEKING) - (s->state == SESSION_SEEKING);
     sessions->n_seating += (state == SESSION_SEATING) - (s->state == SESSION_SEATING);
     s->state = state;
+    if (state == SESSION_IDLE) /* from here on it is idle, and its kept files are checked */
+        hutch_loop_advance_deadline(&sessions->core->loop, &s->clock, 0);
     if (state == SESSION_SEEKING || sessions->n_seeking > 0)
         hutch_session_ask_for_work(s);
 }

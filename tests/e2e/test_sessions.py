@@ -198,6 +198,17 @@ def test_memory_runs_out(shell):
         assert session.run("1")["is_fresh"] == 1
 
 
+def test_the_limit_of_files_holds_after_a_pause(shell):
+    """The sandbox of an idle session is checked seldom; that of a cell from its begin on."""
+    with Session(shell, data_bytes=20 << 20) as session:
+        assert session.printed("print(1)") == "1\n"
+        until = time.monotonic() + 2.5
+        while time.monotonic() < until:
+            session.engine.dispatch(0.1)
+        result = session.run("import time\nfor n in range(60):\n    open('f%d' % n, 'wb').write(bytes(4 << 20)); time.sleep(0.1)")
+        assert result["verdict"] == "output_limit", result["verdict"]
+
+
 def test_too_much_output(shell):
     with Session(shell, output_bytes=100000) as session:
         result = session.run("while True: print('x' * 1000)")

@@ -548,6 +548,33 @@ sys.stdin.read()
 """
 
 
+UNREAD = """
+import sys, time
+sys.path.insert(0, %r)
+import engine
+text = b"x" * (1 << 20)
+with engine.Engine() as one:
+    one.run("print(1)")
+    for _ in range(4):
+        run = one.submit("import os, time\\nprint('ready', flush=True)\\nif os.fork() == 0: time.sleep(60)\\ntime.sleep(0.02)\\nos._exit(0)",
+                         stream=True, input=text, input_len=len(text))
+        while b"ready" not in run.output[1]:
+            one.dispatch(0.2)
+        time.sleep(1)
+        one.wait(run)
+        assert run.result["verdict"] == "ok", run.result
+print("done")
+"""
+
+
+def test_events_of_a_run_that_is_over():
+    """Its end and the end of the pipe that its input goes to come in one turn: what is freed by the first is not called by the second."""
+    engine.library()
+    done = subprocess.run(["/usr/bin/python3", "-c", UNREAD % support.TESTS], stdout=subprocess.PIPE, timeout=120, check=False,
+                          env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MALLOC_PERTURB_": "85"})
+    assert (done.returncode, done.stdout) == (0, b"done\n")
+
+
 @pytest.mark.parametrize("has_child", [0, 1], ids=["alone", "with a child that holds copies of all sockets"])
 def test_engine_is_killed(has_child):
     """With its process goes everything at once, and what lies about is for the next start."""
