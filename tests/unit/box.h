@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#define BOX_PATIENCE_MS 30000 /* a test that hangs fails; nothing else is timed */
+#define BOX_PATIENCE_MS 120000 /* a test that hangs fails; nothing else is timed */
 
 #define UNUSED __attribute__((unused))
 
