@@ -76,7 +76,7 @@ struct hutch_zygote {
 struct hutch_limits { /* in the units of hutch_request */
     size_t size; /* the caller sets it, to sizeof(struct hutch_limits) */
     uint64_t wall_ms, cpu_ms;
-    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes, signals;
+    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes;
 };
 
 struct hutch_engine_options {
@@ -245,7 +245,7 @@ struct hutch_request {
                                 * run may do, so it is for the caller to choose, and not for a client */
     uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own (EINVAL): 0 takes that */
     /* likewise. A sandbox from the pool has the policy's memory, pids, cpus: asking for others builds on demand */
-    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes, signals;
+    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len); /* as it comes, stream 1 or 2
                                 * (stdout, stderr), not NUL-terminated; NULL: into the result */
     /* exactly once; may be NULL */
@@ -342,7 +342,7 @@ struct hutch_session_options {
     uint64_t idle_ms, lifetime_ms; /* closed after so long without a cell, and so long after it was opened; 0: 10
                                     * minutes, one day */
     /* as in hutch_request; output_bytes of each cell, the others of the session */
-    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes, signals;
+    uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes;
     unsigned max_checkpoints;   /* with branches; 0: 8. At most 64 */
     uint64_t checkpoint_bytes;  /* of the files of all checkpoints and branches together; 0: the data limit */
     /* exactly once, after the results of all cells, and then there is no such session: it was closed, or idle, or

@@ -77,8 +77,6 @@ void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, boo
         ret->max[RLIMIT_FSIZE] = limits[LIMIT_FILE_SIZE];
     if (limits[LIMIT_OPEN_FILES])
         ret->max[RLIMIT_NOFILE] = limits[LIMIT_OPEN_FILES];
-    if (limits[LIMIT_SIGNALS])
-        ret->max[RLIMIT_SIGPENDING] = limits[LIMIT_SIGNALS];
     if (limits[LIMIT_CPUS] && !cgroup_cpus)
         plan_cpus(limits[LIMIT_CPUS], ret);
 }

@@ -117,8 +117,6 @@ static void describe(const struct sandbox_spec *spec, const struct init_job *job
         e->limits[LIMIT_FILE_SIZE] = 1u << ENFORCER_RLIMIT;
     if (spec->limits[LIMIT_OPEN_FILES])
         e->limits[LIMIT_OPEN_FILES] = 1u << ENFORCER_RLIMIT;
-    if (spec->limits[LIMIT_SIGNALS])
-        e->limits[LIMIT_SIGNALS] = 1u << ENFORCER_RLIMIT;
     if (spec->limits[LIMIT_TMP_SIZE])
         e->limits[LIMIT_TMP_SIZE] = 1u << ENFORCER_KERNEL;
 }

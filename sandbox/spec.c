@@ -10,7 +10,7 @@ static const char *const limit_names[] = {
     [LIMIT_MEMORY] = "memory",         [LIMIT_PIDS] = "pids",           [LIMIT_CPUS] = "cpus",
     [LIMIT_CPU_TIME] = "cpu_time",     [LIMIT_WALL] = "wall",           [LIMIT_OUTPUT] = "output",
     [LIMIT_FILE_SIZE] = "file_size",   [LIMIT_OPEN_FILES] = "open_files", [LIMIT_DATA_SIZE] = "data_size",
-    [LIMIT_DATA_FILES] = "data_files", [LIMIT_TMP_SIZE] = "tmp_size",     [LIMIT_SIGNALS] = "signals",
+    [LIMIT_DATA_FILES] = "data_files", [LIMIT_TMP_SIZE] = "tmp_size",
 };
 static const char *const layer_names[] = {
     [LAYER_USER_NS] = "user_namespace",     [LAYER_MOUNT_NS] = "mount_namespace",

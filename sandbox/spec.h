@@ -37,7 +37,6 @@ enum sandbox_limit {
     LIMIT_DATA_SIZE, /* bytes below /mnt/data, new and old together */
     LIMIT_DATA_FILES,/* directory entries below /mnt/data */
     LIMIT_TMP_SIZE,  /* bytes of /tmp, a tmpfs */
-    LIMIT_SIGNALS,   /* signals queued and not yet delivered, timers included, of all processes together */
     LIMIT_COUNT
 };
 

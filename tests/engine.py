@@ -67,7 +67,7 @@ class Request(ctypes.Structure):
                 ("input", ctypes.c_char_p), ("input_len", ctypes.c_size_t), ("data_dir", ctypes.c_char_p),
                 ("keep_data", ctypes.c_int), ("policy", ctypes.c_char_p)] + [
                     (name, ctypes.c_uint64) for name in ("wall_ms", "cpu_ms", "memory_bytes", "pids", "cpus", "output_bytes",
-                                                         "data_bytes", "data_files", "file_bytes", "signals")] + [
+                                                         "data_bytes", "data_files", "file_bytes")] + [
                     ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", ctypes.c_void_p), ("rich", ctypes.c_int)]
 
 
@@ -279,7 +279,7 @@ class SessionOptions(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("policy", ctypes.c_char_p), ("zygote", ctypes.c_char_p),
                 ("env", ctypes.POINTER(ctypes.c_char_p)), ("data_dir", ctypes.c_char_p), ("keep_data", ctypes.c_int)] + [
                     (name, ctypes.c_uint64) for name in ("idle_ms", "lifetime_ms", "memory_bytes", "pids", "cpus", "output_bytes",
-                                                         "data_bytes", "data_files", "file_bytes", "signals")] + [
+                                                         "data_bytes", "data_files", "file_bytes")] + [
                     ("max_checkpoints", ctypes.c_uint), ("checkpoint_bytes", ctypes.c_uint64), ("on_end", ON_END),
                     ("user", ctypes.c_void_p)]
 

@@ -132,7 +132,6 @@ static void submit(struct hutch_engine *engine, cJSON *line)
         { "data_bytes", offsetof(struct hutch_request, data_bytes) },
         { "data_files", offsetof(struct hutch_request, data_files) },
         { "file_bytes", offsetof(struct hutch_request, file_bytes) },
-        { "signals", offsetof(struct hutch_request, signals) },
     };
     const char *args[MAX_STRINGS], *env[MAX_STRINGS];
     struct hutch_request request;

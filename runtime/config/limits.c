@@ -44,9 +44,6 @@ const struct limit hutch_limit_rows[] = {
     [LIMIT_DATA_FILES] = { UNIT_COUNT, 1, 1000000000, "1000",
         REQUEST(data_files), SESSION(data_files), .enforcers = BY(SUPERVISOR) },
     [LIMIT_TMP_SIZE] = { UNIT_BYTES, 4 * KIB, 1024 * TIB, "64M", .enforcers = BY(KERNEL) },
-    [LIMIT_SIGNALS] = { UNIT_COUNT, 1, 1024, "256",
-        "--signals", "queued signals and timers at once; 0 for 1024",
-        REQUEST(signals), SESSION(signals), .is_built_in = true, .enforcers = BY(RLIMIT) },
 };
 _Static_assert(ARRAY_SIZE(hutch_limit_rows) == LIMIT_COUNT, "every limit of sandbox/spec.h has a row here");
 

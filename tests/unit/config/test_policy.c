@@ -132,7 +132,6 @@ static void test_default(void **state)
         [LIMIT_DATA_SIZE] = 1ull << 30,
         [LIMIT_DATA_FILES] = 100000,
         [LIMIT_TMP_SIZE] = 64ull << 20,
-        [LIMIT_SIGNALS] = 0,
     };
     static const char *const masked[] = { "/proc/kcore",       "/proc/keys",      "/proc/timer_list",
                                           "/proc/sched_debug", "/proc/scsi",      "/proc/acpi",

@@ -35,8 +35,6 @@ static void test_plan(void **state)
         { "a millisecond of it", LIMIT_CPU_TIME, 1, false, RLIMIT_CPU, 2 },
         { "file size", LIMIT_FILE_SIZE, 12345, false, RLIMIT_FSIZE, 12345 },
         { "descriptors", LIMIT_OPEN_FILES, 64, false, RLIMIT_NOFILE, 64 },
-        { "queued signals", LIMIT_SIGNALS, 100, false, RLIMIT_SIGPENDING, 100 },
-        { "few of them without a limit", LIMIT_SIGNALS, 0, false, RLIMIT_SIGPENDING, 1024 },
         { "never a core file", LIMIT_OPEN_FILES, 0, false, RLIMIT_CORE, 0 },
         { "never a real-time priority", LIMIT_OPEN_FILES, 0, false, RLIMIT_RTPRIO, 0 },
         { "never a better nice value", LIMIT_OPEN_FILES, 0, false, RLIMIT_NICE, 0 },
