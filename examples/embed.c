@@ -1,5 +1,4 @@
-/* embed.c - runs snippets of Python, each in a fresh sandbox, from a program of one's own: libhutch and poll(2),
- * nothing else.
+/* embed.c - runs snippets of Python, each in a fresh sandbox, from a program of one's own, by libhutch and poll(2).
  *
  *     cc -std=c11 -O2 embed.c $(pkg-config --cflags --libs libhutch) -o embed
  *     ./embed [HOW-MANY [AT-ONCE]] */
@@ -39,14 +38,13 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
 static int submit(struct hutch_engine *engine, double *ms, struct hutch_error *err)
 {
     struct hutch_request request;
-    uint64_t id;
 
     hutch_request_init(&request);
     request.code = "print('hello')";
     request.on_result = on_result;
     request.user = ms;
     *ms = now_ms();
-    return hutch_engine_submit(engine, &request, &id, err);
+    return hutch_engine_submit(engine, &request, NULL, err);
 }
 
 /* Waits until the engine has something to do, and lets it; on_result() is called from here. */
@@ -68,8 +66,7 @@ int main(int argc, char **argv)
     int n = argc > 1 ? atoi(argv[1]) : 1000, at_once = argc > 2 ? atoi(argv[2]) : 2, next = 0, failed = 0;
     double *ms = n > 0 ? calloc((size_t)n, sizeof(*ms)) : NULL;
     struct hutch_engine_stats stats = { .size = sizeof(stats) };
-    /* no library: see the default for numpy and others */
-    struct hutch_zygote bare = { .name = "bare", .min = 4, .max = 8 };
+    struct hutch_zygote bare = { .name = "bare", .min = 4, .max = 8 }; /* no library, see the default for numpy */
     struct hutch_engine_options options;
     struct hutch_engine *engine;
     struct hutch_error err = { 0, "usage: embed [HOW-MANY [AT-ONCE]]" };
