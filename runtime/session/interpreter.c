@@ -126,7 +126,8 @@ static void take_frames(struct interpreter *interpreter)
          i++)
         turn(interpreter);
     turn(interpreter);
-    if (!interpreter->is_refused && !interpreter->is_over && hutch_cell_frames_has_one(&interpreter->frames)) /* others have their turn first */
+    /* others have their turn first */
+    if (!interpreter->is_refused && !interpreter->is_over && hutch_cell_frames_has_one(&interpreter->frames))
         hutch_loop_advance_deadline(interpreter->loop, &interpreter->clock, 0);
 }
 

@@ -5,8 +5,6 @@ import signal
 import subprocess
 import time
 
-import pytest
-
 import support
 from support import command, run, run_json
 
