@@ -1,4 +1,4 @@
-#include "runtime/engine/slot.h"
+#include "runtime/engine/slot_priv.h"
 
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -36,16 +36,6 @@ void hutch_slot_set_state(struct slot *slot, enum slot_state state)
     }
     if (state != SLOT_PREPARED && state != SLOT_RUNNING && state < SLOT_DEAD)
         hutch_loop_advance_deadline(&slots->core->loop, &slot->clock, slot->since + slots->core->setup_ms);
-}
-
-struct slot *hutch_slot_find(struct slots *slots, uint32_t id)
-{
-    struct slot *slot;
-
-    TAILQ_FOREACH(slot, &slots->list, link)
-        if (slot->id == id)
-            return slot;
-    return NULL;
 }
 
 /* --- watching ----------------------------------------------------------------------------------------------------- */
@@ -86,8 +76,6 @@ static void on_output(struct watch *w, uint32_t events)
 }
 
 static void on_due(void *owner, double now);
-static void ask_zygote(struct slot *slot);
-
 static void be_prepared(struct slot *slot)
 {
     struct loop *loop = &slot->slots->core->loop;
@@ -177,7 +165,7 @@ static void hear_init(struct slot *slot)
     if (msg.kind == INIT_READY && slot->state == SLOT_STANDING) {
         slot->landlock_fd = hutch_fd_take(&fd);
         hutch_slot_set_state(slot, SLOT_READY);
-        ask_zygote(slot);
+        hutch_slot_ask_zygote(slot);
     } else if (msg.kind == INIT_ATTACHED && slot->state == SLOT_ATTACHING) {
         slot->events->on_entered(slot->owner, slot);
     } else if (msg.kind == INIT_SETUP_FAILED) {
@@ -326,17 +314,15 @@ struct slot *hutch_slot_create(struct slots *slots, struct template *template, u
     return NULL;
 }
 
-static void ask_launcher(struct slot *slot);
-
 void hutch_slot_build(struct slot *slot)
 {
     hutch_template_want(slot->template);
     if (slot->state == SLOT_NEW)
-        ask_launcher(slot);
+        hutch_slot_ask_launcher(slot);
 }
 
 /* Where it is new; or was to be destroyed, as that order was lost. */
-static void ask_launcher(struct slot *slot)
+void hutch_slot_ask_launcher(struct slot *slot)
 {
     struct helper *h = slot->slots->helper;
     struct launcher_request request = { .id = slot->id, .spec_id = slot->template->id };
@@ -363,7 +349,8 @@ static void ask_launcher(struct slot *slot)
         close_theirs(slot);
 }
 
-static void take_built(struct slot *slot, const struct launcher_reply *reply, const char *text, int *fds, size_t n_fds)
+void hutch_slot_take_built(struct slot *slot, const struct launcher_reply *reply, const char *text, int *fds,
+                           size_t n_fds)
 {
     struct hutch_err err;
 
@@ -436,7 +423,7 @@ static int order_worker(struct slot *slot, struct zygote *zygote, struct hutch_e
 }
 
 /* Where it waits for one that is ready. */
-static void ask_zygote(struct slot *slot)
+void hutch_slot_ask_zygote(struct slot *slot)
 {
     struct zygote *zygote = slot->state == SLOT_READY ? hutch_zygotes_find(slot->slots->zygotes, slot->zygote_index)
                                                       : NULL;
@@ -457,7 +444,7 @@ static void ask_zygote(struct slot *slot)
     slot->seccomp = NULL;
 }
 
-static void take_forked(struct slot *slot, pid_t pid)
+void hutch_slot_take_forked(struct slot *slot, pid_t pid)
 {
     if (slot->zygote)
         hutch_zygotes_release(slot->zygote);
@@ -491,13 +478,13 @@ void hutch_slot_take(struct slot *slot, const char *data_path, const struct slot
         hutch_slot_fail(slot, &err);
 }
 
-static void refuse_slot(struct slot *slot, const struct hutch_err *why)
+void hutch_slot_refuse(struct slot *slot, const struct hutch_err *why)
 {
     hutch_slot_discard(slot);
     slot->events->on_refused(slot->owner, slot, why);
 }
 
-static void take_opened(struct slot *slot, int fd)
+void hutch_slot_take_opened(struct slot *slot, int fd)
 {
     struct hutch_err err;
     int rc = open_data(slot, &err);
@@ -505,7 +492,7 @@ static void take_opened(struct slot *slot, int fd)
     if (rc == 0 && !hutch_fd_is_same_file(fd, slot->data_dirfd)) /* the opener found it by its path, too */
         rc = hutch_err_set(&err, 0, "'%s' was replaced while the sandbox was made", slot->data_path);
     if (rc < 0) {
-        refuse_slot(slot, &err);
+        hutch_slot_refuse(slot, &err);
         return;
     }
     hutch_slot_set_state(slot, SLOT_ATTACHING);
@@ -527,7 +514,7 @@ static void remove_data(struct slot *slot)
 
 static void close_all(struct slot *slot);
 
-static void free_slot(void *object)
+void hutch_slot_free(void *object)
 {
     struct slot *slot = object;
 
@@ -543,7 +530,7 @@ static void bury(struct slot *slot)
     remove_data(slot);
     TAILQ_REMOVE(&slot->slots->list, slot, link);
     hutch_slot_set_state(slot, SLOT_DEAD);
-    hutch_loop_free_later(&slot->slots->core->loop, &slot->doomed, slot, free_slot);
+    hutch_loop_free_later(&slot->slots->core->loop, &slot->doomed, slot, hutch_slot_free);
 }
 
 static void close_all(struct slot *slot)
@@ -615,7 +602,7 @@ static void on_death(struct watch *w, uint32_t events)
     tell_dead(w->owner);
 }
 
-static void await_death(struct slot *slot)
+void hutch_slot_await_death(struct slot *slot)
 {
     struct hutch_err err;
 
@@ -648,11 +635,11 @@ void hutch_slot_end(struct slot *slot)
     }
     hutch_slot_set_state(slot, SLOT_DYING);
     if (has_ended || !order_reaping(slot))
-        await_death(slot);
+        hutch_slot_await_death(slot);
 }
 
 /* @usage NULL: not known. */
-static void take_destroyed(struct slot *slot, const struct rusage *usage)
+void hutch_slot_take_destroyed(struct slot *slot, const struct rusage *usage)
 {
     bool was_asked = slot->is_reaping;
 
@@ -716,172 +703,4 @@ static void on_due(void *owner, double now)
 
     if (slot->state != SLOT_DEAD)
         hutch_loop_advance_deadline(&slot->slots->core->loop, &slot->clock, due);
-}
-
-/* --- all of them -------------------------------------------------------------------------------------------------- */
-
-void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes *zygotes, void (*on_room)(void *owner),
-                      void *owner)
-{
-    *slots = (struct slots){
-        .core = helper->core, .helper = helper, .zygotes = zygotes, .on_room = on_room, .owner = owner
-    };
-    TAILQ_INIT(&slots->list);
-}
-
-void hutch_slots_done(struct slots *slots)
-{
-    struct slot *slot;
-
-    while ((slot = TAILQ_FIRST(&slots->list))) {
-        TAILQ_REMOVE(&slots->list, slot, link);
-        free_slot(slot);
-    }
-    while (slots->n_spare_supervisors > 0)
-        hutch_supervisor_free(slots->spare_supervisors[--slots->n_spare_supervisors]);
-}
-
-/* Calls @tell for each; one that is discarded meanwhile stays in memory until the turn ends. */
-static void tell_all(struct slots *slots, void (*tell)(struct slot *slot))
-{
-    struct slot *slot, *next;
-
-    for (slot = TAILQ_FIRST(&slots->list); slot; slot = next) {
-        next = TAILQ_NEXT(slot, link);
-        tell(slot);
-    }
-}
-
-void hutch_slots_on_launcher(struct slots *slots)
-{
-    tell_all(slots, ask_launcher);
-}
-
-static void lose_launcher(struct slot *slot)
-{
-    if (slot->state == SLOT_BUILDING) {
-        hutch_slot_fail(slot, NULL);
-    } else if (slot->state == SLOT_DYING && slot->is_reaping) {
-        slot->is_reaping = false;
-        await_death(slot);
-    }
-}
-
-void hutch_slots_on_lost_launcher(struct slots *slots)
-{
-    tell_all(slots, lose_launcher);
-}
-
-static void lose_opener(struct slot *slot)
-{
-    if (slot->state < SLOT_RUNNING)
-        hutch_slot_fail(slot, NULL);
-    else if (slot->state == SLOT_DESTROYING)
-        take_destroyed(slot, NULL);
-}
-
-void hutch_slots_on_lost_opener(struct slots *slots)
-{
-    tell_all(slots, lose_opener);
-}
-
-void hutch_slots_on_template(struct slots *slots, const struct template *template)
-{
-    struct slot *slot, *next;
-
-    for (slot = TAILQ_FIRST(&slots->list); slot; slot = next) {
-        next = TAILQ_NEXT(slot, link);
-        if (slot->template == template && slot->state == SLOT_NEW)
-            ask_launcher(slot);
-    }
-}
-
-void hutch_slots_on_no_template(struct slots *slots, const struct template *template, const struct hutch_err *why)
-{
-    struct slot *slot, *next;
-
-    for (slot = TAILQ_FIRST(&slots->list); slot; slot = next) {
-        next = TAILQ_NEXT(slot, link);
-        if (slot->template == template && slot->state <= SLOT_FORKING)
-            refuse_slot(slot, why);
-    }
-}
-
-void hutch_slots_on_zygote(struct slots *slots)
-{
-    tell_all(slots, ask_zygote);
-}
-
-void hutch_slots_on_lost_zygote(struct slots *slots, const struct zygote *zygote)
-{
-    struct slot *slot, *next;
-
-    for (slot = TAILQ_FIRST(&slots->list); slot; slot = next) {
-        next = TAILQ_NEXT(slot, link);
-        if (slot->zygote == zygote)
-            hutch_slot_fail(slot, NULL);
-    }
-}
-
-bool hutch_slots_on_forked(struct slots *slots, const struct zygote *zygote, uint32_t id, pid_t pid)
-{
-    struct slot *slot = hutch_slot_find(slots, id);
-
-    if (!slot || slot->zygote != zygote)
-        return false;
-    take_forked(slot, pid);
-    return true;
-}
-
-bool hutch_slots_on_fork_failed(struct slots *slots, const struct zygote *zygote, uint32_t id,
-                                const struct hutch_err *why)
-{
-    struct slot *slot = hutch_slot_find(slots, id);
-
-    if (!slot || slot->zygote != zygote)
-        return false;
-    hutch_slot_fail(slot, why);
-    return true;
-}
-
-bool hutch_slots_on_opened(struct slots *slots, uint32_t id, int fd, const struct hutch_err *why)
-{
-    auto_fd mount = -1;
-    struct slot *slot = hutch_slot_find(slots, id);
-
-    if (!slot)
-        return false;
-    mount = fd;
-    if (slot->state != SLOT_OPENING)
-        return true;
-    if (fd >= 0)
-        take_opened(slot, fd);
-    else
-        refuse_slot(slot, why);
-    return true;
-}
-
-void hutch_slots_on_reply(struct slots *slots, const struct launcher_reply *reply, const char *text, int *fds,
-                          size_t n_fds)
-{
-    struct slot *slot = hutch_slot_find(slots, reply->id);
-
-    if (!slot)
-        return;
-    switch ((enum launcher_says)reply->what) {
-    case LAUNCHER_STARTED:
-        break;
-    case LAUNCHER_BUILT:
-        take_built(slot, reply, text, fds, n_fds);
-        break;
-    case LAUNCHER_DESTROYED:
-        take_destroyed(slot, &reply->usage);
-        break;
-    case LAUNCHER_FAILED:
-        if (slot->state == SLOT_DESTROYING || slot->state == SLOT_DYING)
-            take_destroyed(slot, NULL);
-        else
-            hutch_slot_fail(slot, &reply->err);
-        break;
-    }
 }
