@@ -277,9 +277,19 @@ def test_ctrl_d_ends(repl):
     assert repl.end() == 0
 
 
+def settings_of_a_new_terminal():
+    """Those of one that no program has changed yet, as the prompt does at once."""
+    ends = os.openpty()
+    try:
+        return termios.tcgetattr(ends[0])
+    finally:
+        for end in ends:
+            os.close(end)
+
+
 def test_terminal_is_as_it_was(data):
+    before = settings_of_a_new_terminal()
     with Terminal("--data", data) as repl:
-        before = termios.tcgetattr(repl.fd)
         repl.prompt(1)
         repl.run("1")
         repl.line("import getpass; getpass.getpass()")
