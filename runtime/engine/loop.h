@@ -1,7 +1,7 @@
 /* loop.h - what an engine waits for: descriptors, deadlines, and the end of its own turn. It knows nothing of what
  * wakes by it.
  *
- * All of it is behind one descriptor, which is readable when hutch_loop_turn() has something to do. Nothing here
+ * All of it is behind one descriptor, which is readable when a turn has something to do. Nothing here
  * blocks. */
 #ifndef HUTCH_ENGINE_LOOP_H
 #define HUTCH_ENGINE_LOOP_H

@@ -1,16 +1,9 @@
 #include "runtime/session/session_priv.h"
 
-#include "runtime/cell/result_json.h"
-#include "runtime/text/nbjson.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 
-#include <cjson/cJSON.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
