@@ -178,8 +178,7 @@ def run_reference(names, found, scratch):
     jobs = ["%s:%s" % (name, "stop" if name in STOPPING else "allow") for name in names]
     done = support.hutch("run", "--image", IMAGE, "--policy", os.path.join(OWN, "reference.json"), *LIMITS, "--data", data, "-v", folder + ":/ref/in:ro", "-v", out + ":/ref/out",
                          os.path.join(OWN, "reference.py"), "/ref/in", "/ref/out", *jobs, timeout=1000)
-    if done.returncode:
-        sys.stderr.write(done.stderr.decode("utf-8", "replace"))
+    sys.stderr.write(done.stderr.decode("utf-8", "replace"))
     ended = {name for name in names if os.path.exists(os.path.join(out, name + ".ipynb"))}
     for name in ended:
         if os.path.exists(os.path.join(out, name + ".error")) != (name in FAILING):

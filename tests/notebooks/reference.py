@@ -4,7 +4,9 @@ other, each with a kernel, a process and an empty working directory of its own.
 usage: reference.py IN OUT NAME:MODE...   MODE: allow, or stop at the first error; writes OUT/NAME.ipynb, and OUT/NAME.error if it failed"""
 import os
 import shutil
+import signal
 import sys
+import time
 import traceback
 import warnings
 
@@ -15,6 +17,8 @@ from nbconvert.preprocessors import ExecutePreprocessor
 from nbconvert.preprocessors.coalescestreams import coalesce_streams
 
 WORK = os.getcwd()
+SECONDS = 150  # for one notebook; the longest takes 25 on a busy machine. nbconvert waits without end for a reply that a kernel lost
+ATTEMPTS = 2
 EXECUTED = []  # notebooks as far as they have got: nbconvert drops one that failed
 
 
@@ -53,24 +57,45 @@ def execute(source, target, allow_errors):
         file.write(text)
 
 
+def start(source, target, allow_errors):
+    """The pid of a process that executes @source and writes @target."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        execute(source, target, allow_errors)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def has_ended(pid, seconds):
+    """Waits for the process @pid. One that has not ended after @seconds is killed, its kernel too."""
+    deadline = time.monotonic() + seconds
+    while not os.waitpid(pid, os.WNOHANG)[0]:
+        if time.monotonic() > deadline:
+            os.kill(-1, signal.SIGKILL)  # all processes of the sandbox but its init and this one
+            os.waitpid(pid, 0)
+            return False
+        time.sleep(0.02)
+    return True
+
+
 def main(folder, out, *jobs):
     warnings.simplefilter("ignore")
     os.environ.pop("MPLBACKEND", None)  # ipykernel chooses its own only where there is none
     for job in jobs:
         name, mode = job.rsplit(":", 1)
-        empty(WORK)
-        empty("/tmp")
-        pid = os.fork()
-        if pid == 0:
-            try:
-                execute(os.path.join(folder, name + ".ipynb"), os.path.join(out, name + ".ipynb"), mode == "allow")
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(0)
-        os.waitpid(pid, 0)
+        for _ in range(ATTEMPTS):
+            empty(WORK)
+            empty("/tmp")
+            pid = start(os.path.join(folder, name + ".ipynb"), os.path.join(out, name + ".ipynb"), mode == "allow")
+            if has_ended(pid, SECONDS):
+                break
+            print("%s: no end within %d s" % (name, SECONDS), file=sys.stderr)
 
 
 if __name__ == "__main__":
