@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Texts that a record holds as text, by their index in task->inner. */
-enum { CASES, MORE_CASES, FUNCTION_NAME = MORE_CASES };
+enum { CASES, MORE_CASES, FUNCTION_NAME };
 
 /* JSON, or text that holds JSON, which is then text @slot of the task. */
 static int open_inner(const struct batch_fields *f, const char *key, int slot, struct batch_task *t,
@@ -88,7 +88,7 @@ static void find_function_name(struct json_view metadata, struct batch_task *t)
     char *text;
 
     from = from ? memmem(from + strlen(key), (size_t)(end - from) - strlen(key), quote, strlen(quote)) : NULL;
-    if (!from || t->inner[FUNCTION_NAME])
+    if (!from)
         return;
     from += strlen(quote);
     to = memmem(from, (size_t)(end - from), quote, strlen(quote));

@@ -78,8 +78,8 @@ int hutch_batch_task_read(const struct batch_task_options *options, const char *
 void hutch_batch_task_done(struct batch_task *task)
 {
     free(task->text);
-    free(task->inner[0]);
-    free(task->inner[1]);
+    for (size_t i = 0; i < ARRAY_SIZE(task->inner); i++)
+        free(task->inner[i]);
     free(task->id);
     free(task->language);
     free(task->cases);

@@ -34,7 +34,7 @@ struct batch_limits {
 
 struct batch_task {
     char *text;     /* owned: the record */
-    char *inner[2]; /* owned: JSON that the record holds as text */
+    char *inner[3]; /* owned: JSON that the record holds as text */
     char *id;       /* owned; numbers as they are written */
     struct json_view id_json;
     enum batch_format format;

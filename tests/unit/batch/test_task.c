@@ -157,6 +157,12 @@ static void test_stdio_forms(void **state)
           "\"public_test_cases\":\"[{\\\"input\\\":\\\"1\\\",\\\"output\\\":\\\"2\\\","
           "\\\"testtype\\\":\\\"functional\\\"}]\"}",
           "\"1\"", "\"2\"", 1, COMPARE_DECIMAL, true, "\"twoSum\"" },
+        { "{\"question_id\":\"q\",\"metadata\":\"{\\\"func_name\\\": \\\"twoSum\\\"}\","
+          "\"public_test_cases\":\"[{\\\"input\\\":\\\"1\\\",\\\"output\\\":\\\"2\\\","
+          "\\\"testtype\\\":\\\"functional\\\"}]\","
+          "\"private_test_cases\":\"[{\\\"input\\\":\\\"3\\\",\\\"output\\\":\\\"4\\\","
+          "\\\"testtype\\\":\\\"functional\\\"}]\"}",
+          "\"3\"", "\"4\"", 2, COMPARE_DECIMAL, true, "\"twoSum\"" },
     };
 
     (void)state;
