@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 static int open_data_root(struct core *core, const char *home, struct hutch_err *err)
@@ -51,4 +52,17 @@ void hutch_core_break(struct core *core, const struct hutch_err *why)
     core->is_broken = true;
     core->why = *why;
     hutch_loop_wake(&core->loop);
+}
+
+const char *hutch_core_last_line(char *text, ssize_t len)
+{
+    char *line;
+
+    while (len > 0 && text[len - 1] == '\n')
+        len--;
+    if (len <= 0)
+        return NULL;
+    text[len] = '\0';
+    line = strrchr(text, '\n');
+    return line ? line + 1 : text;
 }

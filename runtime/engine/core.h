@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* a step of the building of a sandbox takes milliseconds; this is for a host that hangs */
 #define CORE_SETUP_MS     30000
@@ -38,5 +39,9 @@ void hutch_core_done(struct core *core);
 uint32_t hutch_core_make_id(struct core *core);
 /* Nothing can ever run. The first reason stays. */
 void hutch_core_break(struct core *core, const struct hutch_err *why);
+
+/* The last line of the @len bytes that a process has written to its stderr before it ended; it ends @text, which has
+ * room for one byte more. NULL when there is none, or @len is negative as after a failed read. */
+const char *hutch_core_last_line(char *text, ssize_t len);
 
 #endif

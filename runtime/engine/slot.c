@@ -100,16 +100,11 @@ static bool read_last_words(struct slot *slot, struct hutch_err *ret)
 {
     char text[1024];
     ssize_t n = slot->supervisor ? read(slot->supervisor->err_out.pipe_fd, text, sizeof(text) - 1) : -1;
-    char *line;
+    const char *line = hutch_core_last_line(text, n);
 
-    while (n > 0 && text[n - 1] == '\n')
-        n--;
-    if (n <= 0)
-        return false;
-    text[n] = '\0';
-    line = strrchr(text, '\n');
-    hutch_err_set(ret, 0, "the worker ended before it was ready: %s", line ? line + 1 : text);
-    return true;
+    if (line)
+        hutch_err_set(ret, 0, "the worker ended before it was ready: %s", line);
+    return line != NULL;
 }
 
 static void on_hello(struct slot *slot)

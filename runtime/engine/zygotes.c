@@ -58,20 +58,16 @@ static void drop_generation(struct generation *generation)
 /* The last line that a process of the generation has written on its stderr. */
 static bool read_last_words(const struct generation *generation, struct hutch_err *ret)
 {
-    char text[4096], *line;
+    char text[4096];
     /* they share its file position */
     off_t end = generation->stderr_fd < 0 ? 0 : lseek(generation->stderr_fd, 0, SEEK_CUR);
     off_t start = end > (off_t)sizeof(text) - 1 ? end - (off_t)sizeof(text) + 1 : 0;
     ssize_t n = end > 0 ? pread(generation->stderr_fd, text, (size_t)(end - start), start) : 0;
+    const char *line = hutch_core_last_line(text, n);
 
-    while (n > 0 && text[n - 1] == '\n')
-        n--;
-    if (n <= 0)
-        return false;
-    text[n] = '\0';
-    line = strrchr(text, '\n');
-    hutch_err_set(ret, 0, "it ended before it was ready: %s", line ? line + 1 : text);
-    return true;
+    if (line)
+        hutch_err_set(ret, 0, "it ended before it was ready: %s", line);
+    return line != NULL;
 }
 
 /* In this image it cannot be, and every further try would cost as much as the last. The nearest ancestor takes its
