@@ -117,8 +117,13 @@ int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_p
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct sandbox_mount *m = &spec->mounts[i];
 
-        if (m->kind != MOUNT_BIND || m->tree_fd >= 0)
+        if (m->kind != MOUNT_BIND)
             continue;
+        if (m->tree_fd >= 0) {
+            if (check_identity(m->tree_fd, m, err) < 0)
+                return -1;
+            continue;
+        }
         if (hutch_mounts_open(m->source, m->flags, plan, &sources->bind_fds[i], err) < 0) {
             if ((m->flags & MOUNT_OPTIONAL) && err->errnum == ENOENT)
                 continue;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -487,12 +488,24 @@ static int remember_files(struct engine_run *run, struct hutch_err *err)
     return hutch_collect_snapshot(run->slot->data_dirfd, &bounds, &run->before, err);
 }
 
+/* The slot has opened by its path what the request was checked for by its path. */
+static int check_data_dir(const struct engine_run *run, struct hutch_err *err)
+{
+    struct stat st;
+
+    if (fstat(run->slot->data_dirfd, &st) < 0)
+        return hutch_err_set(err, errno, "look at the data directory '%s'", run->data_dir);
+    if (st.st_dev != run->data_dev || st.st_ino != run->data_ino)
+        return hutch_err_set(err, 0, "'%s' was replaced while the run waited", run->data_dir);
+    return 0;
+}
+
 static void on_entered(void *owner, struct slot *slot)
 {
     struct engine_run *run = owner;
     struct hutch_err err;
 
-    if (run->data_dir && !slot->is_exec && remember_files(run, &err) < 0) {
+    if (run->data_dir && !slot->is_exec && (check_data_dir(run, &err) < 0 || remember_files(run, &err) < 0)) {
         hutch_run_withdraw(run);
         run->kind->refuse(run, &err);
         return;
@@ -526,7 +539,7 @@ static int make_slot(struct engine_run *run, struct hutch_err *err)
                                   run->is_exec ? run->data_dir : NULL, &slot_events, run, err);
     if (!run->slot)
         return -1;
-    if (run->is_exec && run->data_dir && remember_files(run, err) < 0) {
+    if (run->is_exec && run->data_dir && (check_data_dir(run, err) < 0 || remember_files(run, err) < 0)) {
         hutch_run_withdraw(run);
         return -1;
     }

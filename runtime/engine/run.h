@@ -81,6 +81,8 @@ struct engine_run {
     bool lost_job;             /* the worker died before it had read all of its job: nothing of it has run */
     struct run_input input;
     char *data_dir;            /* owned; real path; NULL: a fresh one */
+    dev_t data_dev;            /* what the path led to when the run was asked for; */
+    ino_t data_ino;            /* 0: a fresh one */
     bool keep_data, is_cancelled, was_prepared;
     bool lowers_cpu, lowers_file_size; /* by resource limits that come with the job */
     uint64_t limits[LIMIT_COUNT];

@@ -129,6 +129,8 @@ static void mount(struct wire *w, struct sandbox_mount *m)
     VALUE(w, m->size_bytes);
     VALUE(w, m->inodes);
     VALUE(w, m->mode);
+    VALUE(w, m->dev);
+    VALUE(w, m->ino);
     if (!w->out)
         m->tree_fd = -1;
 }

@@ -276,6 +276,7 @@ static int set_exec(struct hutch_engine *engine, struct engine_run *run, const s
 {
     char *const *args = (char *const *)request->args;
     const char *data = run->data_dir ? run->data_dir : engine->core.data_root;
+    struct sandbox_mount *mount;
     int rc;
 
     for (const char *const *e = request->env; e && *e; e++) {
@@ -297,7 +298,14 @@ static int set_exec(struct hutch_engine *engine, struct engine_run *run, const s
                                     err);
     if (rc < 0 || hutch_pyreport_attach(spec, INIT_REPORT_FD, err) < 0)
         return -1;
-    return hutch_spec_add_mount(spec, MOUNT_BIND, data, INSIDE_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err) ? 0 : -1;
+    mount = hutch_spec_add_mount(spec, MOUNT_BIND, data, INSIDE_DATA_DIR, MOUNT_IDMAP | MOUNT_DATA, err);
+    if (!mount)
+        return -1;
+    if (run->data_dir) { /* else the launcher appends the name of a directory of its own making */
+        mount->dev = run->data_dev;
+        mount->ino = run->data_ino;
+    }
+    return 0;
 }
 
 static void lower_limits(struct engine_run *run, const struct hutch_request *request, struct job *job)
@@ -400,6 +408,8 @@ static int set_data_dir(struct hutch_engine *engine, struct engine_run *run, con
         return hutch_err_set(err, errno, "look at the data directory '%s'", request->data_dir);
     if (!S_ISDIR(st.st_mode))
         return hutch_err_set(err, ENOTDIR, "the data directory '%s'", request->data_dir);
+    run->data_dev = st.st_dev;
+    run->data_ino = st.st_ino;
     if (hutch_profile_refuse_own(&engine->profile, run->data_dir, err) < 0)
         return -1;
     /* The tree that zygotes run is not for a program to write to. */

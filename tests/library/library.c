@@ -1183,6 +1183,46 @@ static void signals(void)
     hutch_engine_free(engine);
 }
 
+/* What a request was checked for is what the run gets, or it does not begin. */
+static void a_data_directory_that_is_replaced(void)
+{
+    static const char *const languages[] = { NULL, "sh" }; /* a worker's, and one that init executes */
+    static const char *const codes[] = { "open('/mnt/data/made', 'w')", "echo made > /mnt/data/made" };
+    struct hutch_engine_options options = default_options();
+    struct hutch_engine *engine;
+    char dir[] = "/tmp/hutch-replaced.XXXXXX", path[128], moved[128];
+    struct stat st;
+
+    options.max_running = 1;
+    engine = open_engine(&options);
+    CHECK(mkdtemp(dir));
+    for (int i = 0; i < 2; i++)
+        for (int is_replaced = 0; is_replaced < 2; is_replaced++) {
+            struct outcome first, o;
+            struct hutch_request request = request_for(codes[i], &o);
+
+            snprintf(path, sizeof(path), "%s/%d-%d", dir, i, is_replaced);
+            snprintf(moved, sizeof(moved), "%s.moved", path);
+            CHECK(mkdir(path, 0755) == 0);
+            request.language = languages[i];
+            request.data_dir = path;
+            submit_code(engine, "import time; time.sleep(0.2)", &first);
+            submit(engine, &request, &o);
+            if (is_replaced)
+                CHECK(rename(path, moved) == 0 && mkdir(path, 0755) == 0);
+            wait_for(&o);
+            CHECK((o.verdict == HUTCH_OK) == !is_replaced);
+            CHECK(!is_replaced || (o.verdict == HUTCH_SETUP_FAILED && strstr(o.message, "was replaced")));
+            snprintf(path + strlen(path), sizeof(path) - strlen(path), "/made");
+            CHECK((stat(path, &st) == 0) == !is_replaced);
+            CHECK(is_replaced ? rmdir(moved) == 0 : unlink(path) == 0);
+            *strrchr(path, '/') = '\0';
+            CHECK(rmdir(path) == 0);
+        }
+    CHECK(rmdir(dir) == 0);
+    hutch_engine_free(engine);
+}
+
 static void on_reported(void *user, uint64_t id, const struct hutch_result *r)
 {
     struct outcome *o = user;
@@ -1238,6 +1278,7 @@ static const struct {
     { "leaves_the_process_alone", leaves_the_process_alone },
     { "descriptors_close_on_exec", descriptors_close_on_exec },
     { "two_engines", two_engines },
+    { "a_data_directory_that_is_replaced", a_data_directory_that_is_replaced },
     { "an_engine_for_each_thread", an_engine_for_each_thread },
     { "a_full_queue", a_full_queue },
     { "cancel", cancel },
