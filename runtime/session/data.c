@@ -9,16 +9,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 int hutch_session_data_take(struct session_data *data, struct engine_run *run, struct hutch_err *err)
 {
     struct slot *slot = run->slot;
+    struct stat st;
 
     if (data->dirfd >= 0)
         return 0;
     data->dirfd = fcntl(slot->data_dirfd, F_DUPFD_CLOEXEC, 3);
-    if (data->dirfd < 0)
+    if (data->dirfd < 0 || fstat(data->dirfd, &st) < 0)
         return hutch_err_set(err, errno, "hold the files of a session");
+    run->data_dev = st.st_dev;
+    run->data_ino = st.st_ino;
     if (run->data_dir) {
         data->seen = run->before;
         run->before = (struct file_list)FILE_LIST_INIT;
