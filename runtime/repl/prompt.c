@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <histedit.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 #include <sys/stat.h>
 #include <wchar.h>
 
+#define REPLACEMENT       0xfffd /* what stands for bytes that are no UTF-8 */
 #define HISTORY_MAX_BYTES (4 * PROMPT_HISTORY_LINES * PROMPT_HISTORY_LINE) /* the file writes some bytes as four */
 
 struct prompt {
@@ -109,9 +112,11 @@ static int get_char(EditLine *el, wchar_t *ret)
             }
         }
         len = mbrtowc(ret, &c, 1, &p->letter);
-        if (len == (size_t)-1)
-            memset(&p->letter, 0, sizeof(p->letter)); /* no letter in this locale */
-        else if (len != (size_t)-2)
+        if (len == (size_t)-1) { /* a byte that is dropped would make another program of what was typed */
+            memset(&p->letter, 0, sizeof(p->letter));
+            *ret = REPLACEMENT;
+        }
+        if (len != (size_t)-2)
             return 1;
     }
 }
@@ -133,6 +138,9 @@ int hutch_prompt_open(const char *path, prompt_wait_fn *wait, void *user, struct
 
     if (!p)
         return hutch_err_set(err, ENOMEM, "make a prompt");
+    /* Python's source is UTF-8 whatever the locale says. This locale is a part of glibc since 2.35, and of musl. */
+    if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+        setlocale(LC_CTYPE, "C.UTF-8");
     p->marks_pastes = term && *term && strcmp(term, "dumb") != 0;
     p->wait = wait;
     p->user = user;

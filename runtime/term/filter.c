@@ -52,9 +52,19 @@ static bool turns_direction(uint32_t c)
     return c == 0x061c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
+/* Whether a terminal that takes each byte for a character finds one of C1 among them. */
+static bool has_control_byte(const char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)bytes[i] >= 0x80 && (unsigned char)bytes[i] < 0xa0)
+            return true;
+    return false;
+}
+
 static void show_letter(struct term_filter *f, const char *bytes, size_t len, term_sink_fn *sink, void *user)
 {
     uint32_t c = decode_letter((const unsigned char *)bytes, len);
+    bool is_obeyed = !f->has_utf8 && has_control_byte(bytes, len);
     char text[16];
 
     if (c == '\n' || c == '\t' || c == '\r' || (c >= 0x20 && c < 0x7f))
@@ -63,9 +73,9 @@ static void show_letter(struct term_filter *f, const char *bytes, size_t len, te
         sink(user, text, (size_t)snprintf(text, sizeof(text), "^%c", (int)(c ^ 0x40)));
     else if (c < 0xa0)
         sink(user, text, (size_t)snprintf(text, sizeof(text), "\\x%02x", (unsigned)c));
-    else if (turns_direction(c) || (!f->has_utf8 && c < 0x10000))
+    else if (turns_direction(c) || (is_obeyed && c < 0x10000))
         sink(user, text, (size_t)snprintf(text, sizeof(text), "\\u%04x", (unsigned)c));
-    else if (!f->has_utf8)
+    else if (is_obeyed)
         sink(user, text, (size_t)snprintf(text, sizeof(text), "\\U%08x", (unsigned)c));
     else
         sink(user, bytes, len);

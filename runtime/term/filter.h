@@ -15,8 +15,8 @@
 
 struct term_filter {
     bool has_colours; /* false: sequences for colours are dropped */
-    bool has_utf8;    /* false: a terminal that may take the bytes of a letter for control characters; it gets
-                       * "\u00e9" */
+    bool has_utf8;    /* false: a terminal that may take each byte of a letter for a character of its own; a letter with
+                       * a byte that is a control character then is shown as a text, such as "\u011b" */
     /* private: all zero at the start */
     char pending[TERM_SEQUENCE_MAX]; /* of a sequence or letter that is not complete yet */
     size_t n_pending;

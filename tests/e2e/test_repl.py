@@ -415,6 +415,22 @@ def test_terminal_without_utf8(data):
         assert repl.run(r"print('\u011b2J')") == r"\u011b2J" + "\n"
 
 
+@pytest.mark.parametrize("env", [{"LANG": ""}, {"LANG": "C"}, {"LANG": "C", "LC_ALL": "POSIX"}, {"LANG": "de_DE.ISO-8859-1"}])
+def test_letters_whatever_the_locale_says(data, env):
+    """A letter that got lost would make another program of what was typed."""
+    with Terminal("--data", data, **env) as repl:
+        repl.prompt(1)
+        assert repl.run("na\xefve = 'caf\xe9 \u20ac'") == ""
+        assert repl.run("ascii(na\xefve)") == "Out[2]: \"'caf\\\\xe9 \\\\u20ac'\"\n"
+        assert repl.run("na\xefve[:4]") == "Out[3]: 'caf\xe9'\n"
+
+
+def test_bytes_that_are_no_letter(repl):
+    """Latin-1, say: the cell is no Python, and not Python without the letter."""
+    os.write(repl.fd, b"na\xefve = 1\n")
+    assert "SyntaxError" in repl.prompt(2)
+
+
 def test_output_that_never_ends(repl):
     repl.line("while True: print('y' * 1000)\n")
     repl.expect(r"hutch: [^\n]*output")
