@@ -111,11 +111,13 @@ static void list(struct wire *w, char ***value)
     n = count(w, n);
     if (!w->out)
         *value = room(w, (size_t)n + 1, sizeof(**value));
-    for (uint32_t i = 0; *value && i < n; i++)
+    for (uint32_t i = 0; *value && i < n; i++) {
         string(w, &(*value)[i]);
-    for (uint32_t i = 0; *value && i < n; i++)
-        if (!(*value)[i])
-            w->is_broken = true; /* a NULL inside would end the list */
+        if (!(*value)[i]) { /* a NULL inside would end the list, and what came behind it would be freed by no one */
+            w->is_broken = true;
+            break;
+        }
+    }
 }
 
 #define VALUE(w, field) raw(w, &(field), sizeof(field))
