@@ -4,6 +4,7 @@
 #include "sandbox/spec.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* @want of the allowed CPUs, from @first on and round. */
 static void choose(const cpu_set_t *allowed, int first, int want, cpu_set_t *ret)
@@ -54,7 +55,7 @@ void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, boo
 {
     const uint64_t *limits = spec->limits;
 
-    ret->pin = false;
+    memset(ret, 0, sizeof(*ret)); /* it goes to a zygote as it is: no byte of this process's stack with it */
     for (int i = 0; i < RLIMIT_NLIMITS; i++)
         ret->max[i] = RLIM_INFINITY;
     ret->max[RLIMIT_CORE] = 0; /* a core file would land wherever the host's core_pattern says */

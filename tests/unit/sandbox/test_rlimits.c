@@ -52,6 +52,7 @@ static void test_plan(void **state)
         hutch_rlimits_plan(&spec, rows[i].cgroup_memory, false, &plan);
         assert_true(plan.max[rows[i].resource] == rows[i].want);
         assert_false(plan.pin);
+        assert_int_equal(CPU_COUNT(&plan.cpus), 0); /* a zygote is sent these, too */
     }
 }
 
