@@ -50,7 +50,10 @@ static int watch_engine(int sock, int *ret_pidfd, struct hutch_err *err)
         return hutch_err_set(err, errno, "ask who the engine is");
     pidfd = (int)syscall(SYS_pidfd_open, engine.pid, 0);
     if (pidfd < 0 || getppid() != engine.pid)
-        return hutch_err_set(err, pidfd < 0 ? errno : ESRCH, "watch the engine's process %d", engine.pid);
+        return hutch_err_set(err, pidfd < 0 ? errno : ESRCH, "watch the engine's process %d%s", engine.pid,
+                             pidfd < 0 && errno == ENOSYS ? " (pidfd_open(2) is not there: needs Linux 5.3, and no "
+                                                            "filter or tracer without it around this program)"
+                                                          : "");
     *ret_pidfd = hutch_fd_take(&pidfd);
     return 0;
 }
