@@ -317,7 +317,7 @@ int hutch_notebook_set_result(struct notebook *nb, size_t cell, const struct not
     if (set_time(execution, "iopub.status.busy", result->t_busy, err) < 0 ||
         set_time(execution, "iopub.execute_input", result->t_input, err) < 0 ||
         set_time(execution, "shell.execute_reply", result->t_reply, err) < 0 ||
-        set_time(execution, "iopub.status.idle", result->t_idle, err) < 0 || hutch_notebook_show_updates(nb, err) < 0)
+        set_time(execution, "iopub.status.idle", result->t_idle, err) < 0)
         return -1;
     if (result->execution_count > 0) {
         struct cJSON *count = cJSON_CreateNumber(result->execution_count);

@@ -31,10 +31,8 @@ struct notebook {
     int minor;                    /* nbformat_minor */
     struct notebook_cell *cells;  /* owned, one for each */
     size_t n_cells;
-    struct notebook_display *displays; /* owned: outputs with a display id, sorted by it */
-    size_t n_displays;
-    bool has_updates;             /* that their outputs do not show yet */
-    size_t output_bytes;
+    void *displays;               /* owned: a tree (tsearch(3)) of the display ids that outputs have */
+    size_t output_bytes;          /* of the outputs, and of the updates that they do not show yet */
 };
 #define NOTEBOOK_INIT { .root = NULL }
 
@@ -67,8 +65,8 @@ int hutch_notebook_set_result(struct notebook *nb, size_t cell, const struct not
 int hutch_notebook_add_error(struct notebook *nb, size_t cell, const char *name, const char *value,
                              struct hutch_err *err);
 
-/* A display has come with an id that outputs of executed cells have: those show it from now on. Costs one copy, as they
- * are changed with the next result. */
+/* A display has come with an id that outputs of executed cells have: those show it. Costs one copy, as they are changed
+ * when the notebook is printed. */
 bool hutch_notebook_has_display(const struct notebook *nb, const char *id);
 int hutch_notebook_update(struct notebook *nb, const char *id, const struct cJSON *data, const struct cJSON *metadata,
                           struct hutch_err *err);

@@ -33,7 +33,7 @@ const char *hutch_notebook_check_cell(const struct cJSON *cell);
 
 /* Takes the display ids off a cell's new outputs and remembers them. */
 int hutch_notebook_take_displays(struct notebook *nb, struct cJSON *outputs, struct hutch_err *err);
-/* Outputs show what they were told by hutch_notebook_update() since the last call. */
+/* Outputs show what they were told by hutch_notebook_update(). */
 int hutch_notebook_show_updates(struct notebook *nb, struct hutch_err *err);
 void hutch_notebook_free_displays(struct notebook *nb);
 

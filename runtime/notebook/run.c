@@ -106,7 +106,7 @@ static void on_output(void *user, uint64_t session, const struct hutch_output *o
     struct hutch_err err;
 
     (void)session;
-    if (run->nb->n_displays == 0 ||
+    if (!run->nb->displays ||
         (output->kind != HUTCH_DISPLAY && output->kind != HUTCH_VALUE && output->kind != HUTCH_UPDATE) ||
         (output->kind != HUTCH_UPDATE && !strstr(output->json, "\"display_id\"")) ||
         hutch_nbjson_parse("output", output->json, strlen(output->json), &NBJSON_NOTEBOOK, &json, &err) < 0)

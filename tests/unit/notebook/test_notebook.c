@@ -14,6 +14,8 @@
 #include <cmocka.h>
 #include <cjson/cJSON.h>
 
+#include "tests/unit/growth.h"
+
 #define CELL(more)                                                                        \
     "{\"cell_type\": \"code\", \"execution_count\": null, \"metadata\": {}, \"outputs\": [], " \
     "\"source\": [\"1\"]" more "}"
@@ -276,12 +278,13 @@ static void test_results(void **state)
                    " \"nbformat_minor\": 4\n}\n");
 }
 
-static const char *shown(struct notebook *nb, size_t cell, int output)
+static size_t count(const char *text, const char *word)
 {
-    struct cJSON *outputs = cJSON_GetObjectItem(nb->cells[cell].value, "outputs");
+    size_t n = 0;
 
-    return cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetObjectItem(cJSON_GetArrayItem(outputs, output), "data"),
-                                                    "text/plain"));
+    for (const char *p = strstr(text, word); p; p = strstr(p + 1, word))
+        n++;
+    return n;
 }
 
 #define SHOWN(id, text)                                                                                     \
@@ -317,16 +320,68 @@ static void test_updates(void **state)
     update(&nb, "c", "nowhere");
     result.outputs = "[" SHOWN("a", "a2") "]";
     assert_int_equal(hutch_notebook_set_result(&nb, 1, &result, &err), 0);
-    assert_string_equal(shown(&nb, 0, 0), "new");
-    assert_string_equal(shown(&nb, 0, 1), "b0");
-    assert_string_equal(shown(&nb, 0, 2), "new");
-    assert_string_equal(shown(&nb, 1, 0), "a2"); /* it came after them */
+    assert_int_equal(hutch_notebook_print(&nb, &text, &len, &err), 0);
+    assert_null(strstr(text, "transient"));
+    assert_int_equal(count(text, "\"new\""), 2);
+    assert_int_equal(count(text, "\"b0\""), 1);
+    assert_int_equal(count(text, "\"a2\""), 1); /* it came after them */
+    hutch_notebook_done(&nb);
+}
+
+static void test_the_last_update_is_shown(void **state)
+{
+    struct notebook nb = parse(BOOK("4", CELL("") ", " CELL("")));
+    struct notebook_result result = { .outputs = "[" SHOWN("a", "a0") ", " SHOWN("a", "a1") "]" };
+    struct hutch_err err;
+    auto_free char *text = NULL;
+    size_t len;
+
+    (void)state;
+    assert_int_equal(hutch_notebook_set_result(&nb, 0, &result, &err), 0);
+    update(&nb, "a", "new");
+    assert_int_equal(hutch_notebook_set_result(&nb, 1, &result, &err), 0);
     update(&nb, "a", "last");
     assert_int_equal(hutch_notebook_print(&nb, &text, &len, &err), 0);
-    assert_non_null(strstr(text, "\"last\""));
-    assert_null(strstr(text, "transient"));
-    assert_null(strstr(text, "\"a2\""));
+    assert_int_equal(count(text, "\"last\""), 4);
+    assert_null(strstr(text, "\"new\""));
     hutch_notebook_done(&nb);
+}
+
+/* Every cell shows something of its own and changes all that was shown before: an output is changed once, when the file
+ * is written. */
+static void show_and_update(const void *context, size_t n)
+{
+    auto_free char *book = NULL, *text = NULL;
+    struct notebook_result result = { .outputs = NULL };
+    struct notebook nb;
+    struct hutch_err err;
+    size_t len;
+    FILE *out = open_memstream(&book, &len);
+
+    (void)context;
+    fputs("{\"metadata\": {}, \"nbformat\": 4, \"nbformat_minor\": 4, \"cells\": [", out);
+    for (size_t i = 0; i < n; i++)
+        fprintf(out, "%s" CELL(""), i ? ", " : "");
+    fputs("]}", out);
+    assert_int_equal(fclose(out), 0);
+    nb = parse(book);
+    for (size_t i = 0; i < n; i++) {
+        char outputs[512];
+
+        snprintf(outputs, sizeof(outputs), "[" SHOWN("all", "0") ", " SHOWN("%zu", "1") "]", n - i);
+        result.outputs = outputs;
+        assert_int_equal(hutch_notebook_set_result(&nb, i, &result, &err), 0);
+        update(&nb, "all", "news");
+    }
+    assert_int_equal(hutch_notebook_print(&nb, &text, &len, &err), 0);
+    assert_int_equal(count(text, "\"news\""), n);
+    hutch_notebook_done(&nb);
+}
+
+static void test_updates_cost_the_same_in_every_cell(void **state)
+{
+    (void)state;
+    assert_grows_evenly("cells that show and update", show_and_update, NULL, 1000);
 }
 
 /* One update in many places: what it makes of the file is bounded, whichever half of it is large. */
@@ -362,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_refused), cmocka_unit_test(test_kept),   cmocka_unit_test(test_ids),
             cmocka_unit_test(test_which_are_executed),
         cmocka_unit_test(test_params),  cmocka_unit_test(test_results), cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_the_last_update_is_shown), cmocka_unit_test(test_updates_cost_the_same_in_every_cell),
         cmocka_unit_test(test_updates_are_bounded),
     };
 
