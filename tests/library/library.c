@@ -1190,7 +1190,7 @@ static void a_data_directory_that_is_replaced(void)
     static const char *const codes[] = { "open('/mnt/data/made', 'w')", "echo made > /mnt/data/made" };
     struct hutch_engine_options options = default_options();
     struct hutch_engine *engine;
-    char dir[] = "/tmp/hutch-replaced.XXXXXX", path[128], moved[128];
+    char dir[] = "/tmp/hutch-replaced.XXXXXX", path[128], moved[160];
     struct stat st;
 
     options.max_running = 1;
