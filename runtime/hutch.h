@@ -226,7 +226,7 @@ int hutch_result_get_layer(const struct hutch_result *result, unsigned index, st
 struct hutch_request {
     size_t size;
     const char *language;      /* "python"; or what else the image has: "sh", "bash", "js", "perl", "ruby", "lua", "r".
-                                * NULL: "python" */
+                                * "": as the ending of @name says. NULL: "python" */
     const char *code;          /* the program's text; any bytes but NUL, 64 MiB at most. Above 512 KiB a sandbox is
                                 * built for it on demand */
     size_t code_len;           /* 0: up to the NUL */

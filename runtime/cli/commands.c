@@ -15,6 +15,9 @@ enum { RUN = 1u << 0, REPL = 1u << 1, BOTH = RUN | REPL };
 
 static const struct option_row run_rows[] = {
     { RUN, 'c', NULL, "CODE", OPTION_TEXT, AT(code), .help = "run this Python text instead of a file" },
+    { RUN, 0, "--language", "NAME", OPTION_TEXT, AT(language),
+      .help = "what the program is written in (default: as its name ends, or Python)",
+      .values = "python sh bash js perl ruby r lua" },
     { BOTH, 0, "--image", "NAME", OPTION_TEXT, AT(image),
       .help = "image to run in (default: python)", .values = "IMAGE" },
     { BOTH, 0, "--rootfs", "host|DIR", OPTION_TEXT, AT(rootfs),

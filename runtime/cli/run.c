@@ -31,16 +31,38 @@ static void print_help(void)
     hutch_option_print(&hutch_commands[COMMAND_RUN]);
 }
 
+/* One that is not Python, which is what -c and '-' are otherwise. */
+static bool is_own_language(const struct run_opts *opts)
+{
+    return opts->language && strcmp(opts->language, "python") != 0;
+}
+
+/* A text of another language than Python is a file inside: its interpreters have no common option for a text. */
+static int set_code(const struct run_opts *opts, char **words, struct sandbox_spec *spec, struct hutch_err *err)
+{
+    const char *ending = hutch_program_ending(opts->language);
+    char name[32];
+
+    snprintf(name, sizeof(name), "code%s", ending ? ending : "");
+    return hutch_program_set_text(spec, opts->language, name, opts->code, strlen(opts->code), words, err);
+}
+
 static int set_program(const struct run_opts *opts, char **words, struct sandbox_spec *spec, struct hutch_err *err)
 {
+    if (is_own_language(opts) && opts->code)
+        return set_code(opts, words, spec, err);
     if (opts->code)
         return hutch_program_set_code(spec, opts->code, words, err);
     if (!words[0])
         return hutch_err_set(err, 0,
                              "there is nothing to run: expected FILE, '-c CODE' or '-' (see: hutch run --help)");
+    if (strcmp(words[0], "-") == 0 && is_own_language(opts))
+        return hutch_err_set(err, 0,
+                             "option '--language': '-' is Python from standard input; for '%s' give a file or -c",
+                             opts->language);
     if (strcmp(words[0], "-") == 0)
         return hutch_program_set_stdin(spec, words + 1, err);
-    if (hutch_program_set_file(spec, words[0], words + 1, err) < 0) {
+    if (hutch_program_set_file(spec, opts->language, words[0], words + 1, err) < 0) {
         if (opts->verbose && strchr(words[0], ':'))
             hutch_err_wrap(err, "-v takes SRC:DST with an absolute DST, and is --verbose before anything else");
         return -1;
@@ -78,6 +100,9 @@ static int check_kind(const struct run_opts *opts, char **words, struct hutch_er
         if (opts->rich || opts->warm)
             return hutch_err_set(err, 0, "option '%s' is for programs; a notebook's cells run like that anyway",
                                  opts->rich ? rich : "--warm");
+        if (opts->language)
+            return hutch_err_set(err, 0, "option '--language' is for programs; what '%s' is in, it says itself",
+                                 words[0]);
         if (words[1])
             return hutch_err_set(err, 0, "a notebook takes no arguments, but '%s' (parameters: --param NAME=VALUE)",
                                  words[1]);
@@ -148,6 +173,9 @@ static int read_cell(const struct run_opts *opts, char **words, const char **ret
     int rc = 0;
 
     *ret_block = NULL;
+    if (is_own_language(opts))
+        return hutch_err_set(err, 0, "option '%s' is for Python, and '--language %s' says something else",
+                             opts->rich ? "--rich" : "--llm", opts->language);
     if (opts->code) {
         *ret = opts->code;
         *ret_len = strlen(opts->code);

@@ -62,7 +62,7 @@ static void describe_program(const struct warm_run_request *request, struct hutc
     const struct sandbox_spec *program = request->program;
 
     to->args = (const char *const *)request->args;
-    if (request->opts->code) {
+    if (request->opts->code && (program->n_files == 0 || strcmp(program->argv[0], "python3") == 0)) {
         to->name = "-c";
         to->code = request->opts->code;
     } else if (program->n_files == 0) {
@@ -73,7 +73,9 @@ static void describe_program(const struct warm_run_request *request, struct hutc
         to->name = strrchr(file->target, '/') + 1;
         to->code = file->data;
         to->code_len = file->len;
-        to->language = strcmp(program->argv[0], "python3") == 0 ? "python" : "";
+        to->language = strcmp(program->argv[0], "python3") == 0 ? "python"
+                       : request->opts->language                ? request->opts->language
+                                                                : "";
     }
 }
 

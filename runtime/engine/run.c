@@ -450,6 +450,7 @@ static void begin(struct engine_run *run)
 
     s->t0 = run->t_active;
     s->sandbox = &slot->sb;
+    s->tree = slot->template->spec.rootfs_path;
     s->result = &run->result;
     s->data_dirfd = slot->data_dirfd;
     s->out.capture = &run->result.out;

@@ -4,9 +4,12 @@
 #include "sandbox/spec.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 /* execve(2) takes 32 pages for one argument (MAX_ARG_STRLEN); a longer text goes in as a file. */
 #define CODE_MAX_ARGUMENT (100u << 10)
@@ -17,17 +20,65 @@ static const struct { const char *ending, *language, *interpreter; } interpreter
     { ".r", NULL, "Rscript" },      { ".lua", "lua", "lua" },
 };
 
-/* NULL: the file is a program of its own. */
-static const char *interpreter_for(const char *name, const char *data, size_t len)
+static size_t find_language(const char *language)
+{
+    size_t i = 0;
+
+    while (i < ARRAY_SIZE(interpreters) &&
+           (!interpreters[i].language || strcmp(language, interpreters[i].language) != 0))
+        i++;
+    return i;
+}
+
+/* "python, sh, …" or ".py, .sh, …" */
+static const char *list_languages(bool are_endings, char *to, size_t room)
+{
+    size_t len = 0;
+
+    to[0] = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(interpreters) && len < room; i++) {
+        const char *name = are_endings ? interpreters[i].ending : interpreters[i].language;
+
+        if (name)
+            len += (size_t)snprintf(to + len, room - len, "%s%s", len ? ", " : "", name);
+    }
+    return to;
+}
+
+/* @ret: NULL when the file is a program of its own. An ending that is not known is refused, as what is in such a file
+ * is hardly Python: a compiler's language, a table, a text. */
+static int find_interpreter(const char *language, const char *name, const char *data, size_t len, const char **ret,
+                            struct hutch_err *err)
 {
     const char *dot = strrchr(name, '.');
+    char known[256];
+    size_t i;
 
-    for (size_t i = 0; dot && i < ARRAY_SIZE(interpreters); i++)
-        if (strcmp(dot, interpreters[i].ending) == 0)
-            return interpreters[i].interpreter;
-    if ((len >= 2 && memcmp(data, "#!", 2) == 0) || (len >= 4 && memcmp(data, "\x7f" "ELF", 4) == 0))
-        return NULL;
-    return "python3";
+    if (language) {
+        i = find_language(language);
+        if (i == ARRAY_SIZE(interpreters))
+            return hutch_err_set(err, EINVAL, "there is no language '%s' (there are %s)", language,
+                                 list_languages(false, known, sizeof(known)));
+        *ret = interpreters[i].interpreter;
+        return 0;
+    }
+    for (i = 0; dot && i < ARRAY_SIZE(interpreters); i++) {
+        if (strcasecmp(dot, interpreters[i].ending) == 0) {
+            *ret = interpreters[i].interpreter;
+            return 0;
+        }
+    }
+    if ((len >= 2 && memcmp(data, "#!", 2) == 0) || (len >= 4 && memcmp(data, "\x7f" "ELF", 4) == 0)) {
+        *ret = NULL;
+        return 0;
+    }
+    if (dot && dot > name)
+        return hutch_err_set(err, EINVAL,
+                             "no language that hutch knows has programs that end in '%s' like '%s' (known are %s; "
+                             "--language python says what it is, and so does a first line with #!)",
+                             dot, name, list_languages(true, known, sizeof(known)));
+    *ret = "python3";
+    return 0;
 }
 
 static int set_argv(struct sandbox_spec *spec, const char *const *head, size_t n_head, char *const *args,
@@ -69,8 +120,10 @@ bool hutch_program_is_name(const char *name)
            !strchr(name, '/');
 }
 
-int hutch_program_set_file(struct sandbox_spec *spec, const char *path, char *const *args, struct hutch_err *err)
+int hutch_program_set_file(struct sandbox_spec *spec, const char *language, const char *path, char *const *args,
+                           struct hutch_err *err)
 {
+    const char *interpreter;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     auto_free char *data = NULL;
     auto_fd fd = -1;
@@ -86,7 +139,9 @@ int hutch_program_set_file(struct sandbox_spec *spec, const char *path, char *co
         return hutch_err_set(err, EISDIR, "read the program '%s'", path);
     if (hutch_fd_slurp(fd, PROGRAM_MAX_BYTES, path, &data, &len, err) < 0)
         return -1;
-    return add_program(spec, interpreter_for(name, data, len), name, data, len, args, err);
+    if (find_interpreter(language, name, data, len, &interpreter, err) < 0)
+        return -1;
+    return add_program(spec, interpreter, name, data, len, args, err);
 }
 
 int hutch_program_set_code(struct sandbox_spec *spec, const char *code, char *const *args, struct hutch_err *err)
@@ -107,23 +162,49 @@ int hutch_program_set_stdin(struct sandbox_spec *spec, char *const *args, struct
 
 const char *hutch_program_ending(const char *language)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(interpreters); i++)
-        if (interpreters[i].language && strcmp(language, interpreters[i].language) == 0)
-            return interpreters[i].ending;
-    return NULL;
+    size_t i = find_language(language);
+
+    return i < ARRAY_SIZE(interpreters) ? interpreters[i].ending : NULL;
 }
 
 int hutch_program_set_text(struct sandbox_spec *spec, const char *language, const char *name, const char *text,
                            size_t len, char *const *args, struct hutch_err *err)
 {
-    const char *interpreter = language ? NULL : interpreter_for(name, text, len);
+    const char *interpreter;
 
     if (!hutch_program_is_name(name))
         return hutch_err_set(err, 0, "'%s' is not the name of a program file", name);
-    for (size_t i = 0; language && i < ARRAY_SIZE(interpreters); i++)
-        if (interpreters[i].language && strcmp(language, interpreters[i].language) == 0)
-            interpreter = interpreters[i].interpreter;
-    if (language && !interpreter)
-        return hutch_err_set(err, 0, "there is no language '%s'", language);
+    if (find_interpreter(language, name, text, len, &interpreter, err) < 0)
+        return -1;
     return add_program(spec, interpreter, name, text, len, args, err);
+}
+
+/* --- what an image has ------------------------------------------------------------------------------------------ */
+
+static bool has_program(int root, const char *name)
+{
+    static const char *const folders[] = { "/usr/local/bin", "/usr/bin", "/bin" };
+    struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+
+    for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+        char path[64];
+        auto_fd fd = -1;
+
+        snprintf(path, sizeof(path), "%s/%s", folders[i], name);
+        fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+        if (fd >= 0)
+            return true;
+    }
+    return false;
+}
+
+void hutch_program_list_installed(const char *tree, char *to, size_t room)
+{
+    auto_fd root = open(tree, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    size_t len = 0;
+
+    to[0] = '\0';
+    for (size_t i = 0; root >= 0 && i < ARRAY_SIZE(interpreters) && len < room; i++)
+        if (interpreters[i].language && has_program(root, interpreters[i].interpreter))
+            len += (size_t)snprintf(to + len, room - len, "%s%s", len ? ", " : "", interpreters[i].language);
 }

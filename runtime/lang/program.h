@@ -14,9 +14,12 @@
 struct sandbox_spec;
 
 /* Reads the host file @path, puts it into the spec as PROGRAM_DIR/NAME, read-only, and sets argv to its interpreter,
- * it, and @args (NULL-terminated). The name's ending chooses the interpreter (.py python3, .sh sh, .js node, …);
- * without a known one a "#!" line or an ELF header makes it its own program, and anything else is Python. */
-int hutch_program_set_file(struct sandbox_spec *spec, const char *path, char *const *args, struct hutch_err *err);
+ * it, and @args (NULL-terminated). @language ("python", "sh", …) chooses the interpreter. When it is NULL, the name's
+ * ending does (.py python3, .sh sh, .js node, …); without a known one a "#!" line or an ELF header makes it its own
+ * program, and a name without any ending is Python. Errors: those of open(2), EISDIR, EINVAL (no such language, or
+ * another ending). */
+int hutch_program_set_file(struct sandbox_spec *spec, const char *language, const char *path, char *const *args,
+                           struct hutch_err *err);
 
 /* The Python text @code, as python3 -c has it. */
 int hutch_program_set_code(struct sandbox_spec *spec, const char *code, char *const *args, struct hutch_err *err);
@@ -28,6 +31,9 @@ int hutch_program_set_text(struct sandbox_spec *spec, const char *language, cons
 
 /* What the names of its files end in (".py"); NULL for a language that is not known. */
 const char *hutch_program_ending(const char *language);
+
+/* The languages whose interpreter is in the image's tree @tree: "python, sh, perl". Empty when there is none. */
+void hutch_program_list_installed(const char *tree, char *to, size_t room);
 
 /* Whether it can be the name of a file in PROGRAM_DIR. */
 bool hutch_program_is_name(const char *name);

@@ -192,6 +192,7 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
         return -1;
     s->t0 = t0;
     s->sandbox = &r.sandbox;
+    s->tree = request->spec->rootfs_path;
     s->result = ret;
     s->out.capture = &ret->out;
     s->out.sink_fd = request->stdout_fd;

@@ -44,6 +44,7 @@ struct supervisor {
     int timeout_signal;        /* what asks the program to end when its time is over; 0: SIGTERM */
     struct sandbox *sandbox;   /* not owned */
     struct run_result *result; /* not owned */
+    const char *tree;          /* not owned; of the image. NULL: it has none */
     int data_dirfd;            /* not owned; -1: it is not checked */
     int report_fd;             /* owned; a pipe or a socket that is only read */
     bool (*on_close)(void *user, int fd); /* instead of closing report_fd, as the streams have it. NULL: none */

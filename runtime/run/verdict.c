@@ -1,5 +1,6 @@
 #include "runtime/run/verdict.h"
 
+#include "runtime/lang/program.h"
 #include "runtime/lang/python_error.h"
 #include "runtime/run/supervisor.h"
 #include "sandbox/clock.h"
@@ -72,14 +73,24 @@ static void decide_own_end(struct supervisor *s)
         res->verdict = HUTCH_ERROR;
 }
 
+static void decide_setup(struct supervisor *s)
+{
+    char installed[128] = "";
+
+    s->result->exit_code = !s->exec_failed ? 125 : s->setup_err.errnum == ENOENT ? 127 : 126;
+    if (s->exec_failed && s->setup_err.errnum == ENOENT && s->tree)
+        hutch_program_list_installed(s->tree, installed, sizeof(installed));
+    set_verdict(s, HUTCH_SETUP_FAILED, "%s%s%s", s->setup_err.msg,
+                installed[0] ? "; the languages of this image: " : "", installed);
+}
+
 static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
 {
     const uint64_t *limits = s->limits;
     struct run_result *res = s->result;
 
     if (s->setup_failed) {
-        set_verdict(s, HUTCH_SETUP_FAILED, "%s", s->setup_err.msg);
-        res->exit_code = !s->exec_failed ? 125 : s->setup_err.errnum == ENOENT ? 127 : 126;
+        decide_setup(s);
         return;
     }
     if (s->reason != END_OWN && !s->has_ended)

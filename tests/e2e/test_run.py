@@ -542,6 +542,48 @@ def test_refused_file_where_interpreter_is_missing(tmp_path):
     assert "python3" in sentence(done)
 
 
+# --------------------------------------------------------------------------------------------------
+# Languages
+
+@pytest.mark.parametrize("name", ["main.ts", "main.go", "main.c", "main.rs", "table.csv"])
+def test_ending_of_no_language(tmp_path, name):
+    """It may be Python to the letter: what its name says is something else."""
+    script = tmp_path / name
+    script.write_text("print('this ran')")
+    refused("run", "--image", IMAGE, str(script), says=(os.path.splitext(name)[1], ".py, .sh", "--language"))
+    done = run("--language", "python", str(script))
+    assert done.returncode == 0 and done.stdout == b"this ran\n"
+
+
+def test_language_of_a_file(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("echo $((6 * 7)) $1")
+    done = run("--language", "sh", str(script), "one")
+    assert done.returncode == 0 and done.stdout == b"42 one\n", done.stderr
+
+
+@pytest.mark.parametrize("language, code, output", [
+    ("python", "import sys; print(sys.argv)", b"['-c', 'one']\n"),
+    ("sh", "echo \"$1\"; exit 3", b"one\n"),
+    ("perl", "print \"@ARGV\\n\"", b"one\n"),
+])
+def test_language_of_a_text(language, code, output):
+    done = run("--language", language, "-c", code, "one")
+    assert done.stdout == output, done.stderr
+    assert done.returncode == (3 if "exit 3" in code else 0)
+
+
+def test_language_that_is_not_there(tmp_path):
+    """No such language; or a language whose interpreter the image has not, which is told with those that it has."""
+    refused("run", "--image", IMAGE, "--language", "cobol", "-c", "1", says=("'cobol'", "python, sh"))
+    refused("run", "--image", IMAGE, "--language", "sh", "-", says="'-' is Python")
+    script = tmp_path / "script.js"
+    script.write_text("1")
+    done = run(str(script))
+    line = sentence(done)
+    assert done.returncode == 127 and "'node'" in line and "python, sh, bash, perl" in line, line
+
+
 def test_unknown_command():
     done = hutch("walk")
     assert done.returncode == 125 and done.stdout == b""

@@ -71,10 +71,11 @@ static void test_interpreters(void **state)
         { "a.tar.py", "1", "python3" },
         { "a.py", "#!/bin/sh\n", "python3" }, /* the ending says more than the first line */
         { ".py", "1", "python3" },
-        { "a.PY", "print(1)", "python3" },    /* by default, not by its ending */
+        { "a.PY", "print(1)", "python3" },
+        { "a.Js", "1", "node" },
         { "a", "print(1)", "python3" },
-        { "a.txt", "", "python3" },
         { "a", "#!/bin/sh\necho", NULL },
+        { ".profile", "print(1)", "python3" }, /* a name, and no ending */
         { "a.cgi", "#!/usr/bin/env ruby\n", NULL },
         { "a", "\177ELF\2\1\1", NULL },
         { "a", "#", "python3" },
@@ -93,7 +94,7 @@ static void test_interpreters(void **state)
         path_of(p, rows[i].name, path, sizeof(path));
         fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         assert_int_equal(hutch_fd_write_all(fd, rows[i].text, strlen(rows[i].text)), 0);
-        if (hutch_program_set_file(&p->spec, path, args, &err) < 0)
+        if (hutch_program_set_file(&p->spec, NULL, path, args, &err) < 0)
             fail_msg("%s", err.msg);
         snprintf(inside, sizeof(inside), "%s/%s", PROGRAM_DIR, rows[i].name);
         argv = p->spec.argv;
@@ -110,6 +111,70 @@ static void test_interpreters(void **state)
         assert_int_equal(unlink(path), 0);
         fresh_spec(p);
     }
+}
+
+/* What no language of ours is refused rather than taken for Python; a language that is named goes before all. */
+static void test_languages(void **state)
+{
+    static const struct { const char *label, *language, *name, *text, *interpreter, *error; } rows[] = {
+        { "compiled", NULL, "main.go", "package main", NULL,
+          "no language that hutch knows has programs that end in '.go'" },
+        { "TypeScript", NULL, "a.ts", "let x: number", NULL, "'.ts' like 'a.ts' (known are .py, .sh," },
+        { "C", NULL, "a.b.c", "int main", NULL, "--language python says what it is" },
+        { "text", NULL, "a.txt", "", NULL, "'.txt'" },
+        { "dot at the end", NULL, "a.", "1", NULL, "'.'" },
+        { "named against the ending", "perl", "a.py", "1", "perl", NULL },
+        { "named for an unknown ending", "python", "a.txt", "1", "python3", NULL },
+        { "named against the first line", "sh", "a", "#!/usr/bin/perl", "sh", NULL },
+        { "named, unknown", "go", "a.py", "1", NULL,
+          "there is no language 'go' (there are python, sh, bash, js, perl, ruby, r, lua)" },
+        { "named, empty", "", "a.py", "1", NULL, "there is no language ''" },
+        { "an ending is no name", ".py", "a.py", "1", NULL, "there is no language '.py'" },
+    };
+    struct place *p = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct hutch_err err;
+        int rc = hutch_program_set_text(&p->spec, rows[i].language, rows[i].name, rows[i].text, strlen(rows[i].text),
+                                        NULL, &err);
+
+        if (rows[i].error && (rc == 0 || !strstr(err.msg, rows[i].error)))
+            fail_msg("%s: %s", rows[i].label, rc == 0 ? "accepted" : err.msg);
+        if (rows[i].interpreter && (rc < 0 || strcmp(p->spec.argv[0], rows[i].interpreter) != 0))
+            fail_msg("%s: %s", rows[i].label, rc < 0 ? err.msg : p->spec.argv[0]);
+        fresh_spec(p);
+    }
+}
+
+static void make_in(const struct place *p, const char *name, const char *link)
+{
+    char path[512];
+
+    path_of(p, name, path, sizeof(path));
+    assert_int_equal(link ? symlink(link, path) : mkdir(path, 0755), 0);
+}
+
+/* Links of an image lead to places in the image, and never out of it. */
+static void test_installed(void **state)
+{
+    static const struct { const char *name, *link; } made[] = {
+        { "etc", NULL },      { "etc/node", NULL },           { "usr", NULL },
+        { "usr/bin", NULL },  { "usr/bin/python3", NULL },    { "usr/bin/node", "/etc/node" },
+        { "bin", "usr/bin" }, { "usr/bin/lua", "/bin/true" }, { "usr/bin/ruby", "../../../../../bin/sh" },
+    };
+    struct place *p = *state;
+    char text[128], path[512];
+
+    for (size_t i = 0; i < ARRAY_SIZE(made); i++)
+        make_in(p, made[i].name, made[i].link);
+    hutch_program_list_installed(p->dir, text, sizeof(text));
+    assert_string_equal(text, "python, js");
+    for (size_t i = ARRAY_SIZE(made); i-- > 0;) {
+        path_of(p, made[i].name, path, sizeof(path));
+        assert_int_equal(remove(path), 0);
+    }
+    hutch_program_list_installed("/nowhere", text, sizeof(text));
+    assert_string_equal(text, "");
 }
 
 static void test_no_program(void **state)
@@ -131,21 +196,21 @@ static void test_no_program(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        assert_int_equal(hutch_program_set_file(&p->spec, rows[i].path, NULL, &err), -1);
+        assert_int_equal(hutch_program_set_file(&p->spec, NULL, rows[i].path, NULL, &err), -1);
         assert_string_equal(err.msg, rows[i].error);
     }
     memset(longest, 'n', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';
-    assert_int_equal(hutch_program_set_file(&p->spec, longest, NULL, &err), -1);
+    assert_int_equal(hutch_program_set_file(&p->spec, NULL, longest, NULL, &err), -1);
     assert_non_null(strstr(err.msg, "is not the name of a program file"));
     longest[255] = '\0'; /* NAME_MAX: only missing */
-    assert_int_equal(hutch_program_set_file(&p->spec, longest, NULL, &err), -1);
+    assert_int_equal(hutch_program_set_file(&p->spec, NULL, longest, NULL, &err), -1);
     assert_int_equal(err.errnum, ENOENT);
 
     if (geteuid() != 0) {
         path_of(p, "secret.py", path, sizeof(path));
         close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0));
-        assert_int_equal(hutch_program_set_file(&p->spec, path, NULL, &err), -1);
+        assert_int_equal(hutch_program_set_file(&p->spec, NULL, path, NULL, &err), -1);
         snprintf(want, sizeof(want), "open the program '%s': Permission denied", path);
         assert_string_equal(err.msg, want);
         assert_int_equal(unlink(path), 0);
@@ -164,12 +229,12 @@ static void test_too_large(void **state)
     path_of(p, "big.py", path, sizeof(path));
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_int_equal(ftruncate(fd, PROGRAM_MAX_BYTES + 1), 0);
-    assert_int_equal(hutch_program_set_file(&p->spec, path, NULL, &err), -1);
+    assert_int_equal(hutch_program_set_file(&p->spec, NULL, path, NULL, &err), -1);
     assert_int_equal(err.errnum, EFBIG);
     assert_non_null(strstr(err.msg, "(the limit is 67108864 bytes): File too large"));
     assert_int_equal(p->spec.n_files, 0);
     assert_int_equal(ftruncate(fd, 1 << 20), 0);
-    assert_int_equal(hutch_program_set_file(&p->spec, path, NULL, &err), 0);
+    assert_int_equal(hutch_program_set_file(&p->spec, NULL, path, NULL, &err), 0);
     assert_int_equal(p->spec.files[0].len, 1 << 20);
     assert_int_equal(unlink(path), 0);
 }
@@ -192,7 +257,7 @@ static void test_fifo(void **state)
 
         _exit(fd >= 0 && hutch_fd_write_all(fd, "print(2)", 8) == 0 ? 0 : 1);
     }
-    if (hutch_program_set_file(&p->spec, path, NULL, &err) < 0)
+    if (hutch_program_set_file(&p->spec, NULL, path, NULL, &err) < 0)
         fail_msg("%s", err.msg);
     assert_string_equal(p->spec.files[0].data, "print(2)");
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -239,6 +304,8 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         T(test_interpreters),
+        T(test_languages),
+        T(test_installed),
         T(test_no_program),
         T(test_too_large),
         T(test_fifo),
