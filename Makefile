@@ -39,6 +39,12 @@ CFLAGS   ?= -O1 -g -fno-omit-frame-pointer
 FORTIFY  := -U_FORTIFY_SOURCE
 SANITIZE ?= -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
+# build-fuzz is the same for libFuzzer, by clang, which counts what an input reaches.
+ifeq ($(notdir $(B)),build-fuzz)
+CFLAGS   ?= -O1 -g -fno-omit-frame-pointer
+FORTIFY  := -U_FORTIFY_SOURCE
+SANITIZE ?= -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+endif
 CFLAGS   ?= -O2 -g
 SANITIZE ?=
 PC_CFLAGS   = $(eval PC_CFLAGS := $(shell pkg-config --cflags $(LIBS_PC) 2>/dev/null))$(PC_CFLAGS)# asked once
@@ -126,6 +132,13 @@ $(B)/tests/unit/%: tests/unit/%.c $(B)/internal.a
 	$(call say,TEST)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(B)/internal.a $(LDLIBS) -lcmocka
 
+# Fuzz targets, in build-fuzz.
+FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
+$(B)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/fuzz.h $(B)/internal.a
+	@mkdir -p $(@D)
+	$(call say,FUZZ)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $< $(B)/internal.a $(LDLIBS)
+
 # For the test that a zygote's helper needs no particular libc; left out where there is no musl-gcc.
 $(B)/tests/musl_zygote: tests/unit/musl/zygote.c
 	@mkdir -p $(@D)
@@ -180,16 +193,36 @@ demo: ## install what is missing, build everything, and analyse an example data 
 .PHONY: unit
 unit: $(UNIT) $(B)/tests/musl_zygote $(DRIVERS)
 
+.PHONY: fuzz-programs
+fuzz-programs: $(FUZZ)
+
+# Where there is no clang with its libraries for it, the lane is a named skip.
+.PHONY: fuzz-targets
+fuzz-targets:
+	@if echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | \
+	    clang -fsanitize=fuzzer,address,undefined -x c -o /dev/null - 2>/dev/null; then \
+	    $(SUBMAKE) B=build-fuzz CC=clang fuzz-programs; \
+	else rm -rf build-fuzz/tests/fuzz; fi
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for an hour; HUTCH_FUZZ_SECONDS says otherwise
+	@.ci/packages build images test
+	@$(SUBMAKE) all unit
+	@$(SUBMAKE) fuzz-targets
+	@HUTCH_FUZZ_SECONDS=$${HUTCH_FUZZ_SECONDS:-3600} tests/run B=$(B) fuzz
+
 .PHONY: check
 check: ## install what is missing, build, and run every test lane once
 	@.ci/packages build images test
 	@$(SUBMAKE) all unit
+	@$(SUBMAKE) fuzz-targets
 	@tests/run B=$(B)
 
 .PHONY: check-full
 check-full: ## the same as root, as a user, without control groups, and with every kernel
 	@.ci/packages build images test kernel
 	@$(SUBMAKE) all unit
+	@$(SUBMAKE) fuzz-targets
 	@tests/run --full B=$(B)
 
 .PHONY: soak
