@@ -14,7 +14,4 @@ bool hutch_caps_has_effective(int cap);
  * no later exec or uid change can bring anything back. */
 int hutch_caps_drop_all(struct hutch_err *err);
 
-/* The same but for one capability, which stays permitted and effective, for hutch_caps_drop_all() to take later. */
-int hutch_caps_drop_but(int cap, struct hutch_err *err);
-
 #endif

@@ -10,18 +10,15 @@
 
 #define SETS 2 /* _LINUX_CAPABILITY_U32S_3 */
 
-/* Only permitted, effective, inheritable and ambient. @but: one to keep, -1 for none. */
-static int drop_own(int but, struct hutch_err *err)
+/* Only permitted, effective, inheritable and ambient. */
+static int drop_own(struct hutch_err *err)
 {
     struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-    struct __user_cap_data_struct left[SETS] = { { 0 } };
-
-    if (but >= 0)
-        left[CAP_TO_INDEX(but)].permitted = left[CAP_TO_INDEX(but)].effective = CAP_TO_MASK(but);
+    const struct __user_cap_data_struct none[SETS] = { { 0 } };
 
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL) /* not before Linux 4.3 */
         return hutch_err_set(err, errno, "empty the ambient capability set");
-    if (syscall(SYS_capset, &header, left) < 0)
+    if (syscall(SYS_capset, &header, none) < 0)
         return hutch_err_set(err, errno, "empty the permitted, effective and inheritable capability sets");
     return 0;
 }
@@ -35,7 +32,7 @@ static bool may_change_bounds(void)
            (own[CAP_TO_INDEX(CAP_SETPCAP)].effective & CAP_TO_MASK(CAP_SETPCAP));
 }
 
-int hutch_caps_drop_but(int but, struct hutch_err *err)
+int hutch_caps_drop_all(struct hutch_err *err)
 {
     /* The bounding set and the secure bits first: changing them needs CAP_SETPCAP, which goes with the rest. A worker
      * that was forked from a process without capabilities can do neither, and has nothing left to lose. */
@@ -54,10 +51,5 @@ int hutch_caps_drop_but(int but, struct hutch_err *err)
     }
     if (prctl(PR_CAPBSET_READ, CAP_SYS_ADMIN, 0, 0, 0) != 0)
         return hutch_err_set(err, 0, "the capability bounding set is not empty and cannot be emptied");
-    return drop_own(but, err);
-}
-
-int hutch_caps_drop_all(struct hutch_err *err)
-{
-    return hutch_caps_drop_but(-1, err);
+    return drop_own(err);
 }

@@ -35,6 +35,7 @@ static const struct init_step build_steps[] = {
     { "tie init to the supervisor",     hutch_step_die_with_supervisor },
     { "wait for the id maps",           hutch_step_wait_for_maps },
     { "forget the command line",        hutch_step_forget_command_line }, /* while the host's proc is in sight */
+    { "leave the caller's session",     hutch_step_start_session },    /* and with it the scheduling group */
     { "shed the caller's scheduling",   hutch_step_shed_scheduling },
     { "take on the sandbox's identity", hutch_step_enter_identity },   /* before anything is made with its uid */
     { "enter a cgroup namespace",       hutch_step_enter_cgroup_ns },  /* when init is in its group: the root */
@@ -48,22 +49,16 @@ static const struct init_step build_steps[] = {
     { "take the system call filter",    hutch_step_take_seccomp },     /* compiled meanwhile; likewise */
 };
 
-/* Before any foreign code runs. */
+/* Before any foreign code runs: a waiting init takes them when it is given its worker, and says so. */
 static const struct init_step lock_steps[] = {
     { "drop capabilities",              hutch_step_drop_caps },        /* the last step that needed one is done */
     { "set no_new_privs",               hutch_step_set_no_new_privs },
-    { "shield init from the worker",    hutch_step_shield_self },      /* last: changed ids and capabilities reset it */
+    { "shield init from the worker",    hutch_step_shield_self },      /* late: changed ids and capabilities reset it */
 };
 
-/* The same for a waiting init, when it is given its worker: nothing is left to do when the code comes but to drop the
- * capability that mounts the data directory, if one is brought. To have fewer does not reset the flags. */
-static const struct init_step adopt_steps[] = {
-    { "drop capabilities but one",      hutch_step_drop_caps_but_mount },
-    { "set no_new_privs",               hutch_step_set_no_new_privs },
-    { "shield init from the worker",    hutch_step_shield_self },
-};
-static const struct init_step start_steps[] = {
-    { "drop the last capability",       hutch_step_drop_caps },
+/* The last, when no process is left to be made: a child would inherit it. */
+static const struct init_step filter_steps[] = {
+    { "filter init's own calls",        hutch_step_filter_self },
 };
 
 static void send_msg(const struct init_job *job, const struct init_msg *msg)
@@ -82,13 +77,14 @@ static _Noreturn void report_setup_failure(const struct init_job *job, const cha
     _exit(1);
 }
 
-static pid_t start_worker(const struct init_job *job, int *ret_errpipe_r)
+/* The worker executes nothing before @ret_gate_w is closed. */
+static pid_t start_worker(const struct init_job *job, int *ret_errpipe_r, int *ret_gate_w)
 {
     struct hutch_err err;
-    int pipefd[2], null_fd;
+    int pipefd[2], gate[2], null_fd;
     pid_t pid;
 
-    if (pipe2(pipefd, O_CLOEXEC) < 0) {
+    if (pipe2(pipefd, O_CLOEXEC) < 0 || pipe2(gate, O_CLOEXEC) < 0) {
         hutch_err_set(&err, errno, "make a pipe");
         report_setup_failure(job, "start the worker", &err);
     }
@@ -98,10 +94,16 @@ static pid_t start_worker(const struct init_job *job, int *ret_errpipe_r)
         report_setup_failure(job, "start the worker", &err);
     }
     if (pid == 0) {
+        char none;
+
         close(pipefd[0]);
+        close(gate[1]);
+        if (hutch_fd_read_full(gate[0], &none, 1) != 0)
+            _exit(1);
         hutch_exec_main(job, pipefd[1]);
     }
     close(pipefd[1]);
+    close(gate[0]);
     /* Only the worker holds its streams: when it closes one, the other end sees it. */
     null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = KEEP_STDIN; i <= KEEP_STDERR; i++)
@@ -112,6 +114,7 @@ static pid_t start_worker(const struct init_job *job, int *ret_errpipe_r)
     if (job->report_fd >= 0)
         close(job->report_fd);
     *ret_errpipe_r = pipefd[0];
+    *ret_gate_w = gate[1];
     return pid;
 }
 
@@ -169,6 +172,7 @@ static void take_steps(struct init_job *job, const struct init_step *steps, size
 
 static void adopt_worker(struct init_job *job, pid_t pid, pid_t *worker)
 {
+    struct init_msg msg = { .kind = INIT_ADOPTED };
     struct hutch_err err;
     siginfo_t info;
 
@@ -176,17 +180,19 @@ static void adopt_worker(struct init_job *job, pid_t pid, pid_t *worker)
         hutch_err_set(&err, errno, "adopt process %d", pid);
         report_setup_failure(job, "take the worker", &err);
     }
-    take_steps(job, adopt_steps, ARRAY_SIZE(adopt_steps));
+    take_steps(job, lock_steps, ARRAY_SIZE(lock_steps));
+    take_steps(job, filter_steps, ARRAY_SIZE(filter_steps));
     *worker = pid;
+    send_msg(job, &msg);
 }
 
-static void attach_data(struct init_job *job, int mount_fd)
+static void know_data(struct init_job *job)
 {
     struct init_msg msg = { .kind = INIT_ATTACHED };
     struct hutch_err err;
 
-    if (hutch_mounts_attach_data(job->spec, mount_fd, &err) < 0 || hutch_step_find_data(job, &err) < 0)
-        report_setup_failure(job, "attach the data directory", &err);
+    if (hutch_step_find_data(job, &err) < 0)
+        report_setup_failure(job, "find the data directory", &err);
     send_msg(job, &msg);
 }
 
@@ -230,9 +236,7 @@ static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struc
                        struct spared *spared, bool has_started)
 {
     struct init_order order;
-    auto_fd fd = -1;
-    size_t n_fds = 0;
-    ssize_t n = hutch_fdpass_receive(job->control_fd, &order, sizeof(order), &fd, 1, &n_fds, MSG_DONTWAIT);
+    ssize_t n = TEMP_FAILURE_RETRY(recv(job->control_fd, &order, sizeof(order), MSG_DONTWAIT));
 
     if (n == 0 || (n < 0 && errno != EAGAIN))
         _exit(1); /* the supervisor is gone: the kernel kills everything in a namespace that loses its init */
@@ -252,13 +256,12 @@ static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struc
             adopt_worker(job, order.value, worker);
         return false;
     case INIT_ATTACH:
-        if (!has_started && fd >= 0)
-            attach_data(job, fd);
+        if (!has_started && *worker > 0)
+            know_data(job);
         return false;
     case INIT_START:
         if (has_started || *worker <= 0)
             return false;
-        take_steps(job, start_steps, ARRAY_SIZE(start_steps));
         *holder = order.value > 1 ? order.value : 0;
         return true;
     case INIT_SPARE:
@@ -303,7 +306,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     struct hutch_err err;
     struct sampling sampling = { 0 };
     struct spared spared = { 0 };
-    int errpipe_r, signals;
+    int errpipe_r, gate_w, signals;
     bool is_more = false, has_started = !job.is_waiting;
     pid_t worker = -1, holder = 0;
     sigset_t chld;
@@ -323,7 +326,9 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         announce_ready(&job);
     } else {
         take_steps(&job, lock_steps, ARRAY_SIZE(lock_steps));
-        worker = start_worker(&job, &errpipe_r);
+        worker = start_worker(&job, &errpipe_r, &gate_w);
+        take_steps(&job, filter_steps, ARRAY_SIZE(filter_steps));
+        close(gate_w);
         await_exec(&job, errpipe_r);
     }
     set_check_interval(&sampling, 0);

@@ -48,7 +48,8 @@ enum init_msg_kind {
     INIT_ENDED,        /* ended; everything else in the sandbox dies now */
     INIT_READY,        /* a waiting init: the sandbox is built. With it comes the Landlock ruleset, where there is
                         * one */
-    INIT_ATTACHED,     /* the data directory is in its place */
+    INIT_ADOPTED,      /* init has no capability left, is out of reach of any other process, and has its own filter */
+    INIT_ATTACHED,     /* init knows the data directory */
     INIT_FOLLOWED,     /* followed: the worker now; 0: the order was refused, and nothing has changed */
 };
 struct init_sample {
@@ -78,11 +79,10 @@ enum init_order_kind {
     INIT_GO,     /* the id maps are written */
     INIT_SIGNAL, /* value: signal to send to the worker's process group */
     /* To a waiting init, in this order: */
-    INIT_ADOPT,  /* value: the worker, which is its child by now. From here on init is out of reach of any other
-                  * process */
-    INIT_ATTACH, /* with a detached mount, which becomes the data directory -> INIT_ATTACHED. May be left out */
-    INIT_START,  /* the worker is about to get its code: init gives up what it has left. value: the memory holder, a
-                  * process that only holds the worker's memory, which is not counted twice; 0 for none */
+    INIT_ADOPT,  /* value: the worker, which is its child by now -> INIT_ADOPTED */
+    INIT_ATTACH, /* the data directory is in its place (attach.h) -> INIT_ATTACHED. May be left out */
+    INIT_START,  /* the worker is about to get its code. value: the memory holder, a process that only holds the
+                  * worker's memory, which is not counted twice; 0 for none */
     /* At any time: */
     INIT_CHECK_INTERVAL, /* value: 0: a sample every INIT_SAMPLE_MS, as in the beginning. Else ms from one check of the
                           * CPU clocks to the next, which is far cheaper and leads to a sample only when CPU time was

@@ -281,7 +281,7 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
     sb.plan.has_cgroup = sb.cgroup.dirfd >= 0;
     sb.plan.namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP |
                          (spec->network == NETWORK_NONE ? CLONE_NEWNET : 0);
-    if (hutch_sandbox_order(&sb, INIT_GO, 0, -1) < 0) {
+    if (hutch_sandbox_order(&sb, INIT_GO, 0) < 0) {
         hutch_err_set(err, errno, "let the sandbox's init go");
         goto fail;
     }
@@ -331,7 +331,7 @@ int hutch_sandbox_receive(struct sandbox *sb, struct init_msg *ret, struct hutch
     return hutch_sandbox_receive_fd(sb, ret, &unwanted, err);
 }
 
-int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value, int fd)
+int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value)
 {
     struct init_order order = { .what = what, .value = value };
     ssize_t n;
@@ -340,13 +340,13 @@ int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value
         errno = EPIPE;
         return -1;
     }
-    n = hutch_fdpass_send(sb->control_fd, &order, sizeof(order), &fd, fd >= 0, MSG_DONTWAIT);
+    n = TEMP_FAILURE_RETRY(send(sb->control_fd, &order, sizeof(order), MSG_DONTWAIT | MSG_NOSIGNAL));
     return n == sizeof(order) ? 0 : -1;
 }
 
 void hutch_sandbox_signal(struct sandbox *sb, int sig)
 {
-    if (sb->control_fd >= 0 && hutch_sandbox_order(sb, INIT_SIGNAL, sig, -1) < 0)
+    if (sb->control_fd >= 0 && hutch_sandbox_order(sb, INIT_SIGNAL, sig) < 0)
         hutch_log_debug("sandbox: signal %d did not get through: %s", sig, strerrordesc_np(errno));
 }
 

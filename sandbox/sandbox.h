@@ -52,9 +52,8 @@ int hutch_sandbox_compile(const struct sandbox_spec *spec, unsigned controllers,
 int hutch_sandbox_receive(struct sandbox *sb, struct init_msg *ret, struct hutch_err *err);
 int hutch_sandbox_receive_fd(struct sandbox *sb, struct init_msg *ret, int *ret_fd, struct hutch_err *err);
 
-/* Sends an order, with the mount for INIT_ATTACH (else -1). Never blocks. -1 with errno when init is gone or does not
- * listen. */
-int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value, int fd);
+/* Sends an order. Never blocks. -1 with errno when init is gone or does not listen. */
+int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value);
 
 /* Asks init to signal the worker's process group. Nothing happens when init is gone. */
 void hutch_sandbox_signal(struct sandbox *sb, int sig);

@@ -2,6 +2,7 @@
 
 #include "sandbox/caps.h"
 #include "sandbox/fd.h"
+#include "sandbox/init_filter.h"
 #include "sandbox/landlock.h"
 #include "sandbox/netns.h"
 #include "sandbox/spec.h"
@@ -28,6 +29,16 @@ int hutch_step_die_with_supervisor(struct init_job *job, struct hutch_err *err)
         return 0;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return hutch_err_set(err, errno, "ask to die with the supervisor");
+    return 0;
+}
+
+/* A session of its own has a scheduling group of its own (sched_autogroup): what is done to it by way of
+ * /proc/1/autogroup, while that can be written, does not reach the caller's other programs. sched(7). */
+int hutch_step_start_session(struct init_job *job, struct hutch_err *err)
+{
+    (void)job;
+    if (setsid() < 0)
+        return hutch_err_set(err, errno, "start a session");
     return 0;
 }
 
@@ -189,12 +200,6 @@ int hutch_step_make_ruleset(struct init_job *job, struct hutch_err *err)
                : 0;
 }
 
-int hutch_step_drop_caps_but_mount(struct init_job *job, struct hutch_err *err)
-{
-    (void)job;
-    return hutch_caps_drop_but(CAP_SYS_ADMIN, err);
-}
-
 int hutch_step_drop_caps(struct init_job *job, struct hutch_err *err)
 {
     (void)job;
@@ -225,4 +230,9 @@ int hutch_step_shield_self(struct init_job *job, struct hutch_err *err)
     if (poll(&pfd, 1, 0) > 0 && (pfd.revents & POLLHUP))
         _exit(1);
     return 0;
+}
+
+int hutch_step_filter_self(struct init_job *job, struct hutch_err *err)
+{
+    return job->plan.has_seccomp ? hutch_init_filter_load(err) : 0;
 }

@@ -9,6 +9,7 @@
 enum { KEEP_STDIN = 0, KEEP_STDOUT, KEEP_STDERR, KEEP_CONTROL, KEEP_REPORT, KEEP_COUNT };
 
 int hutch_step_die_with_supervisor(struct init_job *job, struct hutch_err *err);
+int hutch_step_start_session(struct init_job *job, struct hutch_err *err);
 int hutch_step_wait_for_maps(struct init_job *job, struct hutch_err *err);
 int hutch_step_forget_command_line(struct init_job *job, struct hutch_err *err);
 int hutch_step_enter_identity(struct init_job *job, struct hutch_err *err);
@@ -22,9 +23,9 @@ int hutch_step_raise_loopback(struct init_job *job, struct hutch_err *err);
 int hutch_step_close_inherited(struct init_job *job, struct hutch_err *err);
 int hutch_step_take_seccomp(struct init_job *job, struct hutch_err *err);
 int hutch_step_make_ruleset(struct init_job *job, struct hutch_err *err);
-int hutch_step_drop_caps_but_mount(struct init_job *job, struct hutch_err *err);
 int hutch_step_drop_caps(struct init_job *job, struct hutch_err *err);
 int hutch_step_set_no_new_privs(struct init_job *job, struct hutch_err *err);
 int hutch_step_shield_self(struct init_job *job, struct hutch_err *err);
+int hutch_step_filter_self(struct init_job *job, struct hutch_err *err);
 
 #endif

@@ -433,7 +433,7 @@ static int start_worker(struct engine_run *run, struct hutch_err *err)
 {
     struct slot *slot = run->slot;
 
-    if (hutch_sandbox_order(&slot->sb, INIT_START, slot->holder_pid, -1) < 0 || run->kind->start(run, err) < 0)
+    if (hutch_sandbox_order(&slot->sb, INIT_START, slot->holder_pid) < 0 || run->kind->start(run, err) < 0)
         return -1;
     hutch_supervisor_started(slot->supervisor);
     return 0;

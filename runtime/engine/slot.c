@@ -161,6 +161,10 @@ static void hear_init(struct slot *slot)
         slot->landlock_fd = hutch_fd_take(&fd);
         hutch_slot_set_state(slot, SLOT_READY);
         hutch_slot_ask_zygote(slot);
+    } else if (msg.kind == INIT_ADOPTED && slot->state == SLOT_FORKING) {
+        slot->is_adopted = true;
+        if (slot->has_hello)
+            be_prepared(slot);
     } else if (msg.kind == INIT_ATTACHED && slot->state == SLOT_ATTACHING) {
         slot->events->on_entered(slot->owner, slot);
     } else if (msg.kind == INIT_SETUP_FAILED) {
@@ -446,13 +450,8 @@ void hutch_slot_take_forked(struct slot *slot, pid_t pid)
     slot->zygote = NULL;
     if (slot->state != SLOT_FORKING)
         return;
-    if (hutch_sandbox_order(&slot->sb, INIT_ADOPT, pid, -1) < 0) {
+    if (hutch_sandbox_order(&slot->sb, INIT_ADOPT, pid) < 0)
         hutch_slot_fail(slot, NULL);
-        return;
-    }
-    slot->is_adopted = true;
-    if (slot->has_hello)
-        be_prepared(slot);
 }
 
 /* --- use ---------------------------------------------------------------------------------------------------------- */
@@ -481,6 +480,7 @@ void hutch_slot_refuse(struct slot *slot, const struct hutch_err *why)
 
 void hutch_slot_take_opened(struct slot *slot, int fd)
 {
+    struct launcher_request request = { .what = LAUNCHER_ATTACH, .id = slot->id, .spec_id = slot->template->id };
     struct hutch_err err;
     int rc = open_data(slot, &err);
 
@@ -490,8 +490,15 @@ void hutch_slot_take_opened(struct slot *slot, int fd)
         hutch_slot_refuse(slot, &err);
         return;
     }
+    memcpy(request.name, slot->name, sizeof(request.name));
     hutch_slot_set_state(slot, SLOT_ATTACHING);
-    if (hutch_sandbox_order(&slot->sb, INIT_ATTACH, 0, fd) < 0)
+    if (hutch_helper_order(slot->slots->helper, &request, &fd, 1, &err) < 0)
+        hutch_slot_fail(slot, &err);
+}
+
+void hutch_slot_take_attached(struct slot *slot)
+{
+    if (slot->state == SLOT_ATTACHING && hutch_sandbox_order(&slot->sb, INIT_ATTACH, 0) < 0)
         hutch_slot_fail(slot, NULL);
 }
 

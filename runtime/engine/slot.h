@@ -87,7 +87,7 @@ struct slot {
     bool has_usage;          /* what its cgroup counted was read before that */
     struct cgroup_usage usage;
     struct zygote *zygote;   /* SLOT_FORKING: who forks */
-    bool is_adopted, has_hello; /* FORKED came and ADOPT was sent; the worker's word came */
+    bool is_adopted, has_hello; /* INIT_ADOPTED came; the worker's word came */
     pid_t holder_pid;
     struct sandbox sb;
     char *seccomp;           /* owned until it is sent */

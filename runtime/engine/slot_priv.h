@@ -13,6 +13,7 @@ void hutch_slot_take_built(struct slot *slot, const struct launcher_reply *reply
 void hutch_slot_take_forked(struct slot *slot, pid_t pid);
 /* @fd stays the caller's. */
 void hutch_slot_take_opened(struct slot *slot, int fd);
+void hutch_slot_take_attached(struct slot *slot);
 /* @usage NULL: not known. */
 void hutch_slot_take_destroyed(struct slot *slot, const struct rusage *usage);
 /* SLOT_DYING: on_dead comes when its init is gone. */

@@ -52,7 +52,7 @@ void hutch_slots_on_launcher(struct slots *slots)
 
 static void lose_launcher(struct slot *slot)
 {
-    if (slot->state == SLOT_BUILDING) {
+    if (slot->state == SLOT_BUILDING || slot->state == SLOT_ATTACHING) {
         hutch_slot_fail(slot, NULL);
     } else if (slot->state == SLOT_DYING && slot->is_reaping) {
         slot->is_reaping = false;
@@ -166,6 +166,9 @@ void hutch_slots_on_reply(struct slots *slots, const struct launcher_reply *repl
         break;
     case LAUNCHER_BUILT:
         hutch_slot_take_built(slot, reply, text, fds, n_fds);
+        break;
+    case LAUNCHER_ATTACHED:
+        hutch_slot_take_attached(slot);
         break;
     case LAUNCHER_DESTROYED:
         hutch_slot_take_destroyed(slot, &reply->usage);

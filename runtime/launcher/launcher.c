@@ -1,5 +1,6 @@
 #include "runtime/launcher/launcher.h"
 
+#include "sandbox/attach.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
@@ -40,6 +41,7 @@ struct live_sandbox {
     char name[32];
     pid_t pid;
     struct sandbox_cgroup cgroup;
+    int ns_fd;            /* owned; its mount namespace, for LAUNCHER_ATTACH; -1 where init executes */
     bool is_ending;       /* the engine has asked for its end */
     uint32_t ending_id;
     bool is_dead;         /* reaped */
@@ -234,6 +236,11 @@ static int remember(struct launcher *l, const struct launcher_request *request, 
 
     if (!live)
         return hutch_err_set(err, ENOMEM, "remember a sandbox");
+    live->ns_fd = -1;
+    if (request->what == LAUNCHER_BUILD && hutch_attach_open(sb->pid, &live->ns_fd, err) < 0) {
+        free(live);
+        return -1;
+    }
     live->id = request->id;
     memcpy(live->name, request->name, sizeof(live->name));
     live->pid = sb->pid;
@@ -320,6 +327,32 @@ static void start_zygote(struct launcher *l, const struct launcher_request *requ
         reply(l, &r, NULL, &pidfd, 1);
 }
 
+static struct live_sandbox *find_sandbox(struct launcher *l, const char *name)
+{
+    struct live_sandbox *sb = l->sandboxes;
+
+    while (sb && strncmp(sb->name, name, sizeof(sb->name)) != 0)
+        sb = sb->next;
+    return sb;
+}
+
+static void attach(struct launcher *l, const struct launcher_request *request, const int *fds, size_t n_fds)
+{
+    struct known_spec *s = find_spec(l, request->spec_id);
+    struct live_sandbox *sb = find_sandbox(l, request->name);
+    struct launcher_reply r = { .what = LAUNCHER_ATTACHED, .id = request->id };
+    struct hutch_err err;
+
+    if (!s || !sb || sb->ns_fd < 0 || n_fds != 1)
+        hutch_err_set(&err, EPROTO, "an order to attach to a sandbox that this launcher has not built");
+    else if (hutch_attach_data(&s->spec, sb->ns_fd, fds[0], &err) == 0) {
+        hutch_fd_closep(&sb->ns_fd);
+        reply(l, &r, NULL, NULL, 0);
+        return;
+    }
+    refuse(l, request, request->id, &err);
+}
+
 static void free_sandbox(struct launcher *l, struct live_sandbox *gone)
 {
     struct live_sandbox **p = &l->sandboxes;
@@ -328,6 +361,7 @@ static void free_sandbox(struct launcher *l, struct live_sandbox *gone)
         p = &(*p)->next;
     *p = gone->next;
     hutch_cgroup_done(&gone->cgroup);
+    hutch_fd_closep(&gone->ns_fd);
     free(gone);
 }
 
@@ -345,10 +379,8 @@ static void bury(struct launcher *l, struct live_sandbox *sb)
 static void destroy(struct launcher *l, const struct launcher_request *request)
 {
     struct launcher_reply r = { .what = LAUNCHER_DESTROYED, .id = request->id };
-    struct live_sandbox *sb = l->sandboxes;
+    struct live_sandbox *sb = find_sandbox(l, request->name);
 
-    while (sb && strncmp(sb->name, request->name, sizeof(sb->name)) != 0)
-        sb = sb->next;
     if (!sb) { /* made by a launcher before this one: the anchor reaps its init */
         if (strncmp(request->name, "hutch-", 6) == 0 && !strchr(request->name, '/') &&
             hutch_cgroup_destroy_named(l->base, request->name, &r.err) < 0)
@@ -407,6 +439,9 @@ static void obey(struct launcher *l)
         case LAUNCHER_BUILD:
         case LAUNCHER_EXEC:
             build(l, &request, fds, n_fds);
+            break;
+        case LAUNCHER_ATTACH:
+            attach(l, &request, fds, n_fds);
             break;
         case LAUNCHER_DESTROY:
             destroy(l, &request);

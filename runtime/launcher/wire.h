@@ -92,6 +92,9 @@ enum launcher_order {
     LAUNCHER_BUILD,
     /* the same, but init executes the spec's argv; fds: stdin, stdout, stderr, report. INIT_STARTED on control */
     LAUNCHER_EXEC,
+    /* id, spec_id, name; fd: a detached mount -> LAUNCHER_ATTACHED: it is the data directory of a sandbox that this
+     * launcher has built */
+    LAUNCHER_ATTACH,
     LAUNCHER_DESTROY, /* name: the sandbox is over; its init is reaped, its cgroup removed -> LAUNCHER_DESTROYED */
 };
 struct launcher_request {
@@ -103,7 +106,7 @@ struct launcher_request {
     uint64_t missing[4]; /* LAUNCHER_SPEC: bit i: mount i has no fd */
 };
 
-enum launcher_says { LAUNCHER_STARTED, LAUNCHER_BUILT, LAUNCHER_DESTROYED, LAUNCHER_FAILED };
+enum launcher_says { LAUNCHER_STARTED, LAUNCHER_BUILT, LAUNCHER_ATTACHED, LAUNCHER_DESTROYED, LAUNCHER_FAILED };
 struct launcher_reply {
     uint32_t what; /* enum launcher_says */
     uint32_t id;

@@ -179,6 +179,7 @@ static void hear_init(struct supervisor *s)
         s->followed = msg.followed;
         break;
     case INIT_READY:
+    case INIT_ADOPTED:
     case INIT_ATTACHED:
         break; /* said before a run begins */
     case INIT_ENDED:

@@ -285,11 +285,11 @@ static int order_follow(struct session *s, struct hutch_err *err)
     TAILQ_FOREACH(p, &s->checkpoints.list, link)
         /* a branch goes on in its copy */
         if (!p->is_dead && p->pid > 0 && !(p == s->checkpoints.chosen && p->is_branch))
-            rc |= hutch_sandbox_order(sb, INIT_SPARE, p->pid, -1);
+            rc |= hutch_sandbox_order(sb, INIT_SPARE, p->pid);
     if (s->checkpoints.made)
-        rc |= hutch_sandbox_order(sb, INIT_SPARE, s->checkpoints.made->pid, -1);
+        rc |= hutch_sandbox_order(sb, INIT_SPARE, s->checkpoints.made->pid);
     s->run->slot->supervisor->has_followed = false;
-    rc |= hutch_sandbox_order(sb, INIT_FOLLOW, s->checkpoints.next_pid, -1);
+    rc |= hutch_sandbox_order(sb, INIT_FOLLOW, s->checkpoints.next_pid);
     s->checkpoints.step = STEP_FOLLOW;
     s->checkpoints.stop_at = hutch_clock_ms() + STEP_MS;
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->checkpoints.stop_at);

@@ -10,7 +10,7 @@ static void set_pace(struct session *s)
 {
     int ms = s->is_idle ? s->sessions->idle_check_ms : 0;
 
-    hutch_sandbox_order(&s->run->slot->sb, INIT_CHECK_INTERVAL, ms, -1);
+    hutch_sandbox_order(&s->run->slot->sb, INIT_CHECK_INTERVAL, ms);
     hutch_supervisor_set_idle(s->run->slot->supervisor, ms);
     /* Its next check was chosen by the interval before: a cell's limits hold from its begin. */
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->run->slot->clock, 0);

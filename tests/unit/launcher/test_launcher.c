@@ -311,7 +311,11 @@ static void build(struct rig *r, struct warm_box *w, const char *name, const cha
     hear(r->zygote, &forked, sizeof(forked), NULL, 0, &n_fds, "the zygote, about a worker");
     if (forked.what != ZYGOTE_FORKED)
         fail_msg("zygote: %s", forked.err.msg);
-    assert_int_equal(hutch_sandbox_order(&w->sb, INIT_ADOPT, forked.pid, -1), 0);
+    assert_int_equal(hutch_sandbox_order(&w->sb, INIT_ADOPT, forked.pid), 0);
+    await(w->sb.control_fd, "init, about the worker");
+    assert_int_equal(hutch_sandbox_receive(&w->sb, &msg, &err), 1);
+    if (msg.kind != INIT_ADOPTED)
+        fail_msg("init: %d %s", (int)msg.kind, msg.err.msg);
     hear(job[0], &hello, sizeof(hello), NULL, 0, &n_fds, "the worker");
     if (hello.what != WORKER_READY)
         fail_msg("worker: %s", hello.err.msg);
@@ -320,6 +324,23 @@ static void build(struct rig *r, struct warm_box *w, const char *name, const cha
     w->job = job[0];
     w->out = out[0];
     w->err_out = err_out[0];
+}
+
+#define NAME "hutch-0123456789abcdef"
+
+/* Has the launcher mount @fd as the data directory. */
+static void attach(struct rig *r, int fd)
+{
+    struct launcher_request request = { .what = LAUNCHER_ATTACH, .id = 14, .spec_id = 2 };
+    struct launcher_reply attached;
+    size_t n_fds;
+
+    snprintf(request.name, sizeof(request.name), "%s", NAME);
+    assert_true(hutch_fdpass_send(r->launcher, &request, sizeof(request), &fd, 1, 0) > 0);
+    hear(r->launcher, &attached, sizeof(attached), NULL, 0, &n_fds, "the launcher, about the data");
+    if (attached.what != LAUNCHER_ATTACHED)
+        fail_msg("launcher: %s", attached.err.msg);
+    assert_int_equal(attached.id, 14);
 }
 
 static char *run_code(struct rig *r, struct warm_box *w, const char *code, int want_status)
@@ -332,7 +353,7 @@ static char *run_code(struct rig *r, struct warm_box *w, const char *code, int w
     size_t n_fds;
     ssize_t n;
 
-    assert_int_equal(hutch_sandbox_order(&w->sb, INIT_START, w->holder, -1), 0);
+    assert_int_equal(hutch_sandbox_order(&w->sb, INIT_START, w->holder), 0);
     assert_int_equal(send(w->job, code, strlen(code), 0), strlen(code));
     do {
         await(w->sb.control_fd, code);
@@ -363,7 +384,6 @@ static char *run_code(struct rig *r, struct warm_box *w, const char *code, int w
     return text;
 }
 
-#define NAME "hutch-0123456789abcdef"
 
 static void test_a_worker_runs_in_the_sandbox(void **state)
 {
@@ -493,8 +513,9 @@ static void test_data_can_come_later(void **state)
     assert_int_equal(send(r->sock, &request, sizeof(request), 0), sizeof(request));
     hear_opener(r, &opened, &fd, &n_fds);
     assert_int_equal(n_fds, 1);
-    assert_int_equal(hutch_sandbox_order(&w.sb, INIT_ATTACH, 0, fd), 0);
+    attach(r, fd);
     close(fd);
+    assert_int_equal(hutch_sandbox_order(&w.sb, INIT_ATTACH, 0), 0);
     await(w.sb.control_fd, "init, about the data");
     assert_int_equal(hutch_sandbox_receive(&w.sb, &msg, &err), 1);
     if (msg.kind != INIT_ATTACHED)

@@ -200,6 +200,9 @@ static void play_launcher(struct player *p)
             drop_player(init);
         tell_engine(p, LAUNCHER_DESTROYED, r.id, NULL, 0);
         break;
+    case LAUNCHER_ATTACH:
+        tell_engine(p, LAUNCHER_ATTACHED, r.id, NULL, 0);
+        break;
     case LAUNCHER_FORGET:
         break;
     }
@@ -251,17 +254,15 @@ static void play_fork(struct player *p)
 static void play_init(struct player *p)
 {
     struct init_order order;
-    int fd = -1;
-    size_t n_fds;
-    ssize_t n = hutch_fdpass_receive(p->fd, &order, sizeof(order), &fd, 1, &n_fds, MSG_DONTWAIT);
+    ssize_t n = recv(p->fd, &order, sizeof(order), MSG_DONTWAIT);
 
-    if (n_fds > 0)
-        close(fd);
     if (n != (ssize_t)sizeof(order) || perhaps(60)) {
         drop_player(p);
         return;
     }
-    if (order.what == INIT_ATTACH)
+    if (order.what == INIT_ADOPT)
+        tell(p->fd, (struct init_msg){ .kind = INIT_ADOPTED });
+    else if (order.what == INIT_ATTACH)
         tell(p->fd, (struct init_msg){ .kind = INIT_ATTACHED });
     else if (order.what == INIT_SIGNAL)
         tell(p->fd, (struct init_msg){ .kind = INIT_ENDED, .ended.status = order.value });
