@@ -13,8 +13,8 @@ struct sandbox_spec;
  * the caller owns it. */
 int hutch_attach_open(pid_t pid, int *ret_fd, struct hutch_err *err);
 
-/* The calling process has made the sandbox, and no foreign code has run in it. @ns_fd: from above. @mount_fd: a detached
- * mount; both stay the caller's. Waits for the process that does it. */
+/* The calling process has made the sandbox, and no foreign code has run in it. @ns_fd: from above. @mount_fd: a
+ * detached mount; both stay the caller's. Waits for the process that does it. */
 int hutch_attach_data(const struct sandbox_spec *spec, int ns_fd, int mount_fd, struct hutch_err *err);
 
 #endif
