@@ -18,7 +18,7 @@ def test_timeout_sends_sigterm_first():
     """What the script writes on SIGTERM is part of the result."""
     code = ("import signal, sys, time\ndef end(*_):\n  print('last words', flush=True); sys.exit(0)\n"
             "signal.signal(signal.SIGTERM, end)\nprint('first', flush=True)\ntime.sleep(60)")
-    result = run_json("--timeout", "700ms", "-c", code)
+    result = run_json("--timeout", "3s", "-c", code)
     assert result["verdict"] == "timeout" and result["process"] == 124
     assert result["stdout"] == "first\nlast words\n"
     assert result["message"]
