@@ -405,7 +405,7 @@ struct hutch_reply {
     const char *message; /* one sentence when it is not, else "" */
     uint64_t id;         /* of the checkpoint or branch */
     const char *lost;    /* JSON array of sentences: what the copy does not have (threads, child processes,
-                          * connections); "[]" when nothing */
+                          * connections); "[]" when nothing. After a rollback or switch: the one that goes on */
     double ms;           /* that it took, without waiting */
     uint64_t bytes;      /* of files that were copied */
 };

@@ -153,12 +153,22 @@ static int make_pair(int *ret_mine, int *ret_theirs, struct hutch_err *err)
 
 /* --- the steps ---------------------------------------------------------------------------------------------------- */
 
+/* Tells the session's interpreter to @what. */
+static int tell(struct session *s, const char *what, int fd, struct hutch_err *err)
+{
+    struct cJSON *order = cJSON_CreateObject();
+    int rc = order && cJSON_AddStringToObject(order, "do", what)
+                 ? hutch_interpreter_send(s->interpreter, order, fd, err)
+                 : hutch_err_set(err, ENOMEM, "tell an interpreter what to do");
+
+    cJSON_Delete(order);
+    return rc;
+}
+
 static int order_park(struct session *s, uint64_t id, bool is_branch, struct hutch_err *err)
 {
     struct checkpoint *p = calloc(1, sizeof(*p));
-    struct cJSON *order;
     auto_fd theirs = -1;
-    int rc;
 
     if (!p)
         return hutch_err_set(err, ENOMEM, "copy an interpreter");
@@ -175,13 +185,8 @@ static int order_park(struct session *s, uint64_t id, bool is_branch, struct hut
     p->frames.fd = p->fd;
     if (hutch_watch_add(&p->watch, &s->sessions->core->loop, p->fd, EPOLLIN, on_checkpoint_ready, p, err) < 0)
         return -1;
-    order = cJSON_CreateObject();
-    rc = order && cJSON_AddStringToObject(order, "do", "park")
-             ? hutch_interpreter_send(s->interpreter, order, theirs, err)
-             : hutch_err_set(err, ENOMEM, "copy an interpreter");
-    cJSON_Delete(order);
     s->checkpoints.step = STEP_PARK;
-    return rc;
+    return tell(s, "park", theirs, err);
 }
 
 static void on_next_event(void *user, const struct cell_event *event)
@@ -358,7 +363,8 @@ static void clear(struct session *s)
     s->checkpoints.made = s->checkpoints.chosen = NULL;
     s->checkpoints.next = NULL;
     s->checkpoints.next_pid = 0;
-    s->checkpoints.has_parked = s->checkpoints.has_failed = s->checkpoints.has_files_reply = false;
+    s->checkpoints.has_parked = s->checkpoints.has_failed = false;
+    s->checkpoints.has_files_reply = s->checkpoints.has_renewed = false;
     s->checkpoints.stop_at = 0;
     free(s->checkpoints.lost);
     s->checkpoints.lost = NULL;
@@ -390,11 +396,11 @@ static void fail(struct session *s, const struct hutch_err *why)
 
     hutch_err_wrap(&err, "%s", doing[TAILQ_FIRST(&s->orders)->kind]);
     /* half of it is done, and cannot be undone: an end is better than an interpreter whose files are another's */
-    if (s->checkpoints.step == STEP_FOLLOW)
+    if (s->checkpoints.step == STEP_FOLLOW || s->checkpoints.step == STEP_RENEW)
         hutch_supervisor_end(s->run->slot->supervisor, END_CANCELLED);
     hutch_interpreter_free(s->checkpoints.next); /* which ends with its socket */
     if (s->checkpoints.made) {
-        if (s->checkpoints.step == STEP_FILES || s->checkpoints.step == STEP_FOLLOW) /* when that order is done */
+        if (s->checkpoints.step >= STEP_FILES) /* when that order is done */
             remove_files(s, s->checkpoints.made->name);
         release(s->checkpoints.made);
     }
@@ -420,15 +426,13 @@ static void finish_copy(struct session *s)
     answer(s, NULL, id, bytes);
 }
 
-/* The other interpreter is the worker, and all that belonged to the one before is dead. */
+/* The other interpreter is the worker, and has renewed what it can. */
 static void finish_change(struct session *s)
 {
     struct order *order = TAILQ_FIRST(&s->orders);
     uint64_t id = order->target,
              bytes = s->checkpoints.files_reply.report.bytes_cloned + s->checkpoints.files_reply.report.bytes_copied;
 
-    hutch_session_take_interpreter(s, s->checkpoints.next);
-    s->checkpoints.next = NULL;
     if (order->kind == ORDER_SWITCH) {
         s->checkpoints.made->is_in_reach = true;
         s->checkpoints.made->disk_bytes = s->checkpoints.kept_bytes;
@@ -478,8 +482,15 @@ static int after_follow(struct session *s, struct hutch_err *err)
     s->run->slot->supervisor->has_followed = false;
     if (s->run->slot->supervisor->followed != s->checkpoints.next_pid)
         return hutch_err_set(err, 0, "the copy of the interpreter is not process 1's child");
-    finish_change(s);
-    return 0;
+    /* all that belonged to the one before is dead */
+    hutch_session_take_interpreter(s, s->checkpoints.next);
+    s->checkpoints.next = NULL;
+    free(s->checkpoints.lost); /* what the copy of the branch that was left has not is told when that is gone back to */
+    s->checkpoints.lost = NULL;
+    s->checkpoints.step = STEP_RENEW;
+    s->checkpoints.stop_at = hutch_clock_ms() + STEP_MS;
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->checkpoints.stop_at);
+    return tell(s, "renew", -1, err);
 }
 
 /* Goes on as far as what has come allows. */
@@ -508,6 +519,8 @@ static void advance(struct session *s)
         rc = after_files(s, &err);
     if (rc == 0 && s->checkpoints.step == STEP_FOLLOW && s->run->slot->supervisor->has_followed)
         rc = after_follow(s, &err);
+    if (rc == 0 && s->checkpoints.step == STEP_RENEW && s->checkpoints.has_renewed)
+        finish_change(s);
     s->checkpoints.is_advancing = false;
     if (rc < 0)
         fail(s, &err);
@@ -534,6 +547,10 @@ static char *text_of_lost(const struct cJSON *lost)
 
 void hutch_checkpoint_hear(struct session *s, const struct cell_event *event)
 {
+    if (s->checkpoints.step == STEP_RENEW && !s->checkpoints.has_renewed && strcmp(event->is, "renewed") == 0) {
+        s->checkpoints.has_renewed = true;
+        s->checkpoints.lost = text_of_lost(cJSON_GetObjectItemCaseSensitive(event->frame, "lost"));
+    }
     if (s->checkpoints.step != STEP_PARK || s->checkpoints.has_parked || s->checkpoints.has_failed)
         return;
     if (strcmp(event->is, "parked") == 0) {

@@ -24,6 +24,7 @@ enum step {
     STEP_SPAWN,  /* a copy of the chosen one says that it is here */
     STEP_FILES,  /* the disk worker's answer */
     STEP_FOLLOW, /* init's */
+    STEP_RENEW,  /* the copy, which is the session's interpreter by now, says what it has not */
 };
 
 TAILQ_HEAD(checkpoint_list, checkpoint);
@@ -39,7 +40,7 @@ struct checkpoints {
     enum step step;
     double t_step;
     double stop_at;              /* it has taken too long; 0: it is bounded otherwise */
-    bool is_advancing, has_parked, has_failed, has_files_reply;
+    bool is_advancing, has_parked, has_failed, has_files_reply, has_renewed;
     struct checkpoint *made;     /* owned; on its way to be in the list */
     struct checkpoint *chosen;   /* of the list */
     struct interpreter *next;    /* owned; of the copy that is going to be the worker */

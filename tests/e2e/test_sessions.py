@@ -431,6 +431,20 @@ def test_a_checkpoint_tells_what_it_has_not(session):
     assert any("thread" in sentence for sentence in session.do("checkpoint")["lost"])
 
 
+def test_pools_go_on_in_copies(session):
+    """A thread pool works on; one of processes raises, and a new one works. Rollback and switch tell what there is no more."""
+    session.run("import asyncio, multiprocessing\nfrom concurrent.futures import ThreadPoolExecutor\nthreads, pool = ThreadPoolExecutor(1), multiprocessing.Pool(1)\n"
+                "assert threads.submit(abs, -1).result() == await asyncio.to_thread(abs, -1) == pool.apply(abs, [-1]) == 1")
+    checkpoint, branch = session.do("checkpoint"), session.do("fork")
+    for what, target in (("rollback", checkpoint), ("switch", branch)):
+        lost = session.do(what, target["id"])["lost"]
+        assert [line for line in lost if "threads: " in line] and [line for line in lost if "pool of processes" in line], lost
+        assert value(session.run("threads.submit(abs, -2).result(), await asyncio.to_thread(abs, -3)")) == "(2, 3)"
+        result = session.run("pool.map(abs, [-1])")
+        assert result["error_name"] == "RuntimeError" and "Make a new pool" in result["error_value"]
+        assert session.printed("with multiprocessing.Pool(1) as p: print(p.map(abs, [-4]))") == "[4]\n"
+
+
 def test_branches_take_turns(session):
     session.run("x = 'first'; open('file', 'w').write('first')")
     branch = session.do("fork")["id"]

@@ -10,6 +10,7 @@ import os
 import sys
 
 import channel
+import pools
 import uncopied
 
 
@@ -119,12 +120,25 @@ def wait_parked(interpreter):
         os.close(fds[0])
 
 
-def become_active(interpreter, loop):
+def become_active(interpreter, loop, missing):
+    """Nothing of the program goes on before the engine says that the files are in place."""
     os.setpgid(0, 0)  # an interrupt for a copy is for no other
     interpreter.link.move()
     interpreter.renew()
     renew_loop(loop)
     send_here(interpreter)
+    wait_for_files(interpreter.link)
+    lost = uncopied.bounded(missing + pools.renew())
+    interpreter.link.send_unnumbered({"is": "renewed", "lost": lost})
+
+
+def wait_for_files(link):
+    while True:
+        order, fds = link.receive()
+        for fd in fds:
+            os.close(fd)
+        if order.get("do") == "renew":
+            return
 
 
 def send_here(interpreter):
@@ -137,6 +151,7 @@ def park(interpreter, loop, fds):
     if len(fds) != 1:
         raise NotCopied("one socket is wanted, and %d came" % len(fds))
     stop_script_loop(interpreter.parts.shell)
+    pools.end_team_of_openmp()
     missing = uncopied.list_uncopied({channel.SOCKET, loop._ssock.fileno(), loop._csock.fileno()} | set(fds))
     if not fork_to_init():
         interpreter.link.send({"is": "parked", "lost": missing})
@@ -146,6 +161,6 @@ def park(interpreter, loop, fds):
         take_socket(fds.pop())
         send_here(interpreter)
         wait_parked(interpreter)
-        become_active(interpreter, loop)
+        become_active(interpreter, loop, missing)
     except BaseException:
         os._exit(1)  # a partial copy could answer for the session

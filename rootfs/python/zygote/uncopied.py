@@ -96,6 +96,10 @@ def list_uncopied(own):
             sentences += find()
         except OSError as error:
             sentences.append("what there may be besides: %s" % error)
+    return bounded(sentences)
+
+
+def bounded(sentences):
     if len(sentences) > MAX:
         sentences[MAX - 1 :] = ["and %d more" % (len(sentences) - MAX + 1)]
     return sentences

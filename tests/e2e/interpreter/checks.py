@@ -406,7 +406,11 @@ def spawn(parked):
     parked.send({"do": "spawn"}, fd=theirs.fileno())
     theirs.close()
     copy = parked.copy(ours)
-    return copy, copy.frame()
+    here = copy.frame()
+    if here["is"] == "here":
+        copy.send({"do": "renew"})
+        copy.lost = copy.frame()["lost"]
+    return copy, here
 
 
 def test_roll_back(interpreter):
@@ -462,6 +466,95 @@ def test_what_is_lost(interpreter):
               "s = socket.socket(); f = open('/mnt/data/f', 'w'); g = open('/etc/passwd'); p = subprocess.Popen(['sleep', '9'])")
     lost = sorted(re.sub(r"\d+", "N", line) for line in park(interpreter)[1]["lost"])
     equal(lost, ["N thread: nap", "a file open for writing: /mnt/data/f", "a socket: descriptor N, AF_INET", "child process N: sleep N"])
+
+
+def test_nothing_goes_on_in_a_copy_before_its_files_are_there(interpreter):
+    interpreter.run("import asyncio, os\nasync def tick():\n    while True:\n        await asyncio.sleep(0.001)\n"
+                    "        if os.getpid() != pid: open('/mnt/data/tick', 'w').close()\npid = os.getpid(); task = asyncio.create_task(tick())")
+    parked, _, _ = park(interpreter)
+    ours, theirs = socket.socketpair()
+    parked.send({"do": "spawn"}, fd=theirs.fileno())
+    theirs.close()
+    copy = parked.copy(ours)
+    equal(copy.frame()["is"], "here")
+    time.sleep(0.1)
+    equal(os.path.exists("/mnt/data/tick"), False)
+    copy.send({"do": "renew"})
+    equal(copy.frame(), {"is": "renewed", "lost": []})
+    copy.run("await asyncio.sleep(0.05); task.cancel()")
+    os.unlink("/mnt/data/tick")
+
+
+def test_thread_pool_in_a_copy(interpreter):
+    """A worker that waits, one that works, and work that is queued; asyncio's own pool beside."""
+    interpreter.run("import asyncio, threading\nfrom concurrent.futures import ThreadPoolExecutor\nidle, busy = ThreadPoolExecutor(2), ThreadPoolExecutor(1)\n"
+                    "stop = threading.Event(); began = threading.Event()\ndef hold():\n    began.set()\n    stop.wait()\n"
+                    "assert list(idle.map(abs, [-1, -2, -3])) == [1, 2, 3]\nheld, queued = busy.submit(hold), busy.submit(abs, -4)\n"
+                    "began.wait(); assert await asyncio.to_thread(abs, -5) == 5")
+    parked, frame, _ = park(interpreter)
+    equal(len([line for line in frame["lost"] if "threads: ThreadPoolExecutor" in line]), 1)
+    for _ in range(2):
+        copy, _ = spawn(parked)
+        equal(copy.lost, frame["lost"])
+        equal(copy.value("list(idle.map(abs, range(-5, 0)))"), "[5, 4, 3, 2, 1]")
+        equal(copy.value("queued.result(20), busy.submit(abs, -6).result(20)"), "(4, 6)")
+        error = copy.error("held.result(20)")
+        equal((error["ename"], "its threads have ended" in error["evalue"]), ("BrokenThreadPool", True))
+        equal(copy.value("await asyncio.to_thread(abs, -7)"), "7")
+        equal(copy.value("idle.shutdown(); busy.shutdown()"), None)
+        copy.sock.close()
+    equal(interpreter.value("stop.set(); held.result(20), queued.result(20), idle.submit(abs, -8).result(20)"), "(None, 4, 8)")
+
+
+def test_what_awaits_a_thread_fails_in_a_copy(interpreter):
+    interpreter.run("import asyncio, threading\nstop = threading.Event(); began = threading.Event()\ndef hold():\n    began.set()\n    stop.wait()\n"
+                    "task = asyncio.create_task(asyncio.to_thread(hold))\nawait asyncio.sleep(0); began.wait()")
+    copy, _ = spawn(park(interpreter)[0])
+    equal(copy.error("await asyncio.wait_for(task, 20)")["ename"], "BrokenThreadPool")
+    interpreter.run("stop.set(); await task")
+
+
+def test_process_pools_in_a_copy(interpreter):
+    """They cannot be mended: they raise, and say what to do. What ends them does not wait."""
+    interpreter.run("import multiprocessing, multiprocessing.pool, time\nfrom concurrent.futures import ProcessPoolExecutor\n"
+                    "pool, threads, executor = multiprocessing.Pool(1), multiprocessing.pool.ThreadPool(1), ProcessPoolExecutor(1)\n"
+                    "assert pool.map(abs, [-1]) == threads.map(abs, [-1]) == list(executor.map(abs, [-1])) == [1]\n"
+                    "begun = [pool.apply_async(time.sleep, [1000]), threads.map_async(time.sleep, [1000]), executor.submit(time.sleep, 1000)]\n"
+                    "several = pool.imap(time.sleep, [1000])")
+    copy, _ = spawn(park(interpreter)[0])
+    equal([line for line in copy.lost if line.startswith("3 pools")], ["3 pools of processes: make new ones"])
+    for code in ("pool.map(abs, [-1])", "pool.apply(abs, [-1])", "list(pool.imap(abs, [-1]))", "threads.map(abs, [-1])", "executor.submit(abs, -1)",
+                 "begun[0].get(20)", "begun[1].get(20)", "begun[2].result(20)", "several.next(20)"):
+        error = copy.error(code)
+        equal((code, error and "Make a new pool" in error["evalue"]), (code, True))
+    equal(copy.error("pool.terminate(); pool.join(); threads.close(); threads.join(); executor.shutdown()"), None)
+    equal(copy.out("del pool, threads, executor, begun, several\n"
+                   "with multiprocessing.Pool(1) as pool: print(pool.map(abs, [-2]))\nwith ProcessPoolExecutor(1) as e: print(list(e.map(abs, [-3])))"), "[2]\n[3]\n")
+    copy.send({"do": "end"})
+    interpreter.run("pool.terminate(); threads.terminate()\nfor p in executor._processes.values(): p.kill()")
+
+
+def test_joblib_in_a_copy(interpreter):
+    work = "Parallel(n_jobs=2)(delayed(abs)(-i) for i in range(4))"
+    interpreter.begin("from joblib import Parallel, delayed\nfrom joblib.externals.loky import get_reusable_executor\n"
+                      "result = %s; kept = get_reusable_executor(reuse=True); begun = kept.submit(__import__('time').sleep, 1000)" % work)
+    interpreter.wait_for("done", seconds=60)
+    copy, _ = spawn(park(interpreter)[0])
+    for code in ("kept.submit(abs, -1)", "begun.result(20)"):
+        equal("Make a new pool" in copy.error(code)["evalue"], True)
+    copy.begin("assert %s == result == [0, 1, 2, 3]; get_reusable_executor().shutdown(kill_workers=True)" % work)
+    equal(copy.wait_for("done", seconds=60)[1]["status"], "ok")
+    interpreter.run("kept.shutdown(kill_workers=True)")
+
+
+def test_openmp_in_a_copy(interpreter):
+    code = "HistGradientBoostingRegressor(max_iter=2).fit(X, y).score(X, y) > 0"
+    interpreter.run("import os; os.environ['OMP_NUM_THREADS'] = '2'\nimport numpy as np\nfrom sklearn.ensemble import HistGradientBoostingRegressor\n"
+                    "X = np.arange(400.).reshape(200, 2); y = X[:, 0]")
+    equal(interpreter.value(code), "True")
+    copy, _ = spawn(park(interpreter)[0])
+    equal(copy.value(code), "True")
+    equal(interpreter.value(code), "True")
 
 
 def test_bound_of_what_is_lost(interpreter):
