@@ -445,6 +445,20 @@ def test_pools_go_on_in_copies(session):
         assert session.printed("with multiprocessing.Pool(1) as p: print(p.map(abs, [-4]))") == "[4]\n"
 
 
+def test_an_open_file_is_that_of_the_checkpoint(session):
+    """What is written after a rollback is in /mnt/data, and a database has the rows of before."""
+    session.run("import sqlite3\nlog = open('log', 'a'); log.write('one\\n'); log.flush()\n"
+                "db = sqlite3.connect('a.db'); db.execute('create table t (x)'); db.execute('insert into t values (1)'); db.commit()")
+    checkpoint, branch = session.do("checkpoint"), session.do("fork")
+    for what, target in (("rollback", checkpoint), ("rollback", checkpoint), ("switch", branch)):
+        session.run("log.write('two\\n'); log.flush(); sqlite3.connect('a.db').execute('delete from t').connection.commit(); open('/tmp/x', 'w').close()")
+        lost = session.do(what, target["id"])["lost"]
+        assert any("connect anew to /mnt/data/a.db" in line for line in lost) and any("/tmp/x" in line for line in lost), lost
+        assert value(session.run("log.write('three\\n'); log.flush(); open('log').read(), db.execute('select * from t').fetchall()")) == "('one\\nthree\\n', [(1,)])"
+    session.do("switch", 0)
+    assert value(session.run("log.write('four\\n'); log.flush(); open('log').read()")) == "'one\\nthree\\ntwo\\nfour\\n'"
+
+
 def test_branches_take_turns(session):
     session.run("x = 'first'; open('file', 'w').write('first')")
     branch = session.do("fork")["id"]

@@ -10,6 +10,7 @@ import os
 import sys
 
 import channel
+import files
 import pools
 import uncopied
 
@@ -120,7 +121,7 @@ def wait_parked(interpreter):
         os.close(fds[0])
 
 
-def become_active(interpreter, loop, missing):
+def become_active(interpreter, loop, opened, missing):
     """Nothing of the program goes on before the engine says that the files are in place."""
     os.setpgid(0, 0)  # an interrupt for a copy is for no other
     interpreter.link.move()
@@ -128,7 +129,8 @@ def become_active(interpreter, loop, missing):
     renew_loop(loop)
     send_here(interpreter)
     wait_for_files(interpreter.link)
-    lost = uncopied.bounded(missing + pools.renew())
+    lost = missing + opened.renew()
+    lost = uncopied.bounded(lost + pools.renew())  # threads may go on from here
     interpreter.link.send_unnumbered({"is": "renewed", "lost": lost})
 
 
@@ -152,15 +154,18 @@ def park(interpreter, loop, fds):
         raise NotCopied("one socket is wanted, and %d came" % len(fds))
     stop_script_loop(interpreter.parts.shell)
     pools.end_team_of_openmp()
-    missing = uncopied.list_uncopied({channel.SOCKET, loop._ssock.fileno(), loop._csock.fileno()} | set(fds))
+    own = {channel.SOCKET, loop._ssock.fileno(), loop._csock.fileno()} | set(fds)
+    missing = uncopied.list_uncopied(own)
+    opened = files.Files(own)
+    missing += opened.list_uncopied()
     if not fork_to_init():
-        interpreter.link.send({"is": "parked", "lost": missing})
+        interpreter.link.send({"is": "parked", "lost": uncopied.bounded(missing)})
         return
     try:
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
         take_socket(fds.pop())
         send_here(interpreter)
         wait_parked(interpreter)
-        become_active(interpreter, loop, missing)
+        become_active(interpreter, loop, opened, missing)
     except BaseException:
         os._exit(1)  # a partial copy could answer for the session

@@ -1,11 +1,12 @@
-# What of a process is not in a copy of it: threads, child processes, sockets, files that are being written. It is told
-# in short sentences before the copy is made.
+# What of a process is not in a copy of it: threads, child processes, sockets, what lies in /tmp. It is told in
+# short sentences. Open files have a file of their own (files.py).
 import os
 import sys
 
 MAX = 64  # sentences
 NAME_MAX = 200  # characters of whatever the program has named
-DATA = "/mnt/data/"
+SCRATCH = ("/tmp", "/dev/shm")
+SCRATCH_MAX = 10000
 
 
 def shortened(text):
@@ -63,40 +64,53 @@ def describe_socket(fd):
         return "a socket: descriptor %d" % fd
 
 
-def is_open_for_writing(fd):
-    for line in read("/proc/self/fdinfo/%d" % fd).split(b"\n"):
-        if line.startswith(b"flags:"):
-            return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
-    return False
-
-
-def descriptors(own):
-    """Sockets, and files of the data directory that are being written; @own are left out."""
+def sockets(own):
+    """Those of the program's; @own are others."""
     sentences = []
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         try:
-            target = os.readlink("/proc/self/fd/" + name)
-            if fd in own:
-                continue
-            if target.startswith("socket:"):
+            if fd not in own and os.readlink("/proc/self/fd/" + name).startswith("socket:"):
                 sentences.append(describe_socket(fd))
-            elif target.startswith(DATA) and is_open_for_writing(fd):
-                sentences.append("a file open for writing: " + shortened(target))
         except OSError:
             pass  # the one that listdir() had
     return sentences
 
 
+def list_scratch():
+    """Files in the directories that do not roll back, as far as there are no more than SCRATCH_MAX."""
+    found = {}
+    for top in SCRATCH:
+        for folder, _, names in os.walk(top):
+            for name in names:
+                path = os.path.join(folder, name)
+                try:
+                    status = os.lstat(path)
+                except OSError:
+                    continue
+                found[path] = status.st_ino, status.st_size, status.st_mtime_ns
+                if len(found) >= SCRATCH_MAX:
+                    return found
+    return found
+
+
+def list_changed_scratch(before):
+    changed = sorted(path for path, _ in set(before.items()) ^ set(list_scratch().items()))
+    if not changed:
+        return []
+    names = ", ".join(map(shortened, dict.fromkeys(changed[:8])))
+    return ["what has changed in %s, which do not roll back: %s" % (" and ".join(SCRATCH), names)]
+
+
 def list_uncopied(own):
-    """All of it; @own are descriptors that are no concern of the program's."""
+    """Processes' and threads' part of it; @own are descriptors that are no concern of the program's."""
     sentences = []
-    for find in (threads, child_processes, lambda: descriptors(own)):
+    for find in (threads, child_processes, lambda: sockets(own)):
         try:
             sentences += find()
         except OSError as error:
             sentences.append("what there may be besides: %s" % error)
-    return bounded(sentences)
+    return sentences
 
 
 def bounded(sentences):

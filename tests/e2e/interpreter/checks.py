@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import socket
 import sys
 import time
@@ -463,9 +464,9 @@ def test_scripts_in_a_copy(interpreter):
 
 def test_what_is_lost(interpreter):
     interpreter.run("import threading, socket, subprocess, time\nthreading.Thread(target=time.sleep, args=(9,), name='nap', daemon=True).start()\n"
-              "s = socket.socket(); f = open('/mnt/data/f', 'w'); g = open('/etc/passwd'); p = subprocess.Popen(['sleep', '9'])")
+              "s = socket.socket(); f = open('/mnt/data/f', 'w'); g = open('/etc/passwd'); h = open('/tmp/h', 'w'); p = subprocess.Popen(['sleep', '9'])")
     lost = sorted(re.sub(r"\d+", "N", line) for line in park(interpreter)[1]["lost"])
-    equal(lost, ["N thread: nap", "a file open for writing: /mnt/data/f", "a socket: descriptor N, AF_INET", "child process N: sleep N"])
+    equal(lost, ["N thread: nap", "a socket: descriptor N, AF_INET", "child process N: sleep N", "what is written to an open file: /tmp/h"])
 
 
 def test_nothing_goes_on_in_a_copy_before_its_files_are_there(interpreter):
@@ -555,6 +556,81 @@ def test_openmp_in_a_copy(interpreter):
     copy, _ = spawn(park(interpreter)[0])
     equal(copy.value(code), "True")
     equal(interpreter.value(code), "True")
+
+
+def replace(path, text):
+    """As a rollback does: another file with that name."""
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.rename(path + ".new", path)
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def test_files_that_are_open_in_a_copy(interpreter):
+    """The position is that of the checkpoint, whatever the original has done since; what is written goes to the file of that name."""
+    interpreter.run("import os\nopen('/mnt/data/in', 'w').write('abcdef'); a = open('/mnt/data/log', 'a'); a.write('one\\n'); a.flush(); a.write('two\\n')\n"
+                    "r = os.open('/mnt/data/in', os.O_RDONLY); os.read(r, 2); twin = os.dup(r); other = os.open('/mnt/data/in', os.O_RDONLY); folder = os.open('/mnt/data', os.O_RDONLY)\n"
+                    "gone = open('/mnt/data/gone', 'w+'); os.unlink('/mnt/data/gone'); moved = open('/mnt/data/moved', 'w'); p = open('/etc/passwd', 'rb', 0); p.read(4)")
+    parked, frame, _ = park(interpreter)
+    equal(frame["lost"], ["what is written to an open file: /mnt/data/gone (deleted)"])
+    equal(interpreter.value("a.write('three'); a.flush(); os.read(r, 9), os.read(other, 3), len(p.read(4))"), "(b'cdef', b'abc', 4)")
+    replace("/mnt/data/in", "ABCDEF")
+    replace("/mnt/data/log", "one\n")
+    os.unlink("/mnt/data/moved")
+    for _ in range(2):
+        copy, _ = spawn(parked)
+        equal([line for line in copy.lost if "moved" in line], ["an open file: /mnt/data/moved: No such file or directory"])
+        equal(copy.value("os.read(r, 1), os.read(twin, 1), os.read(other, 1), p.tell(), 'log' in os.listdir(folder), os.get_inheritable(r)"),
+              "(b'C', b'D', b'A', 4, True, False)")
+        copy.run("a.write('four\\n'); a.close()")
+        equal(read("/mnt/data/log"), "one\ntwo\nfour\n")
+        replace("/mnt/data/log", "one\n")
+        equal(copy.error("moved.write('x'); moved.flush()")["ename"], "OSError")
+        copy.sock.close()
+    for name in ("in", "log"):
+        os.unlink("/mnt/data/" + name)
+
+
+def test_a_database_that_is_open_in_a_copy(interpreter):
+    make = "import sqlite3\ndb = sqlite3.connect('/mnt/data/%s'); db.execute('pragma journal_mode=%s'); db.execute('create table t (x)'); db.execute('insert into t values (1)'); db.commit()"
+    for name, mode in (("a.db", "delete"), ("b.db", "wal")):
+        interpreter.run(make % (name, mode))
+        parked, _, _ = park(interpreter)
+        for ending in ("", "-wal", "-shm"):
+            if os.path.exists("/mnt/data/" + name + ending):
+                shutil.copy("/mnt/data/" + name + ending, "/mnt/data/kept" + ending)
+        interpreter.run("db.execute('insert into t values (2)'); db.commit()")
+        for ending in ("", "-wal", "-shm"):
+            if os.path.exists("/mnt/data/kept" + ending):
+                os.rename("/mnt/data/kept" + ending, "/mnt/data/" + name + ending)
+        copy, _ = spawn(parked)
+        equal([line for line in copy.lost if "database" in line], ["an open connection to a database, which may fail: connect anew to /mnt/data/" + name])
+        if mode == "delete":
+            equal(copy.value("db.execute('select * from t').fetchall()"), "[(1,)]")
+        equal(copy.error("db.execute('insert into t values (3)'); db.commit()")["ename"], "OperationalError")
+        equal(copy.value("new = sqlite3.connect('/mnt/data/%s'); new.execute('insert into t values (4)'); new.commit(); new.execute('select * from t').fetchall()" % name), "[(1,), (4,)]")
+        copy.run("new.close()")
+        interpreter.run("db.close()")
+        copy.sock.close()
+
+
+def test_maps_scratch_and_directory_of_a_copy(interpreter):
+    interpreter.run("import mmap, os\nos.makedirs('/mnt/data/sub'); os.chdir('/mnt/data/sub'); f = open('/mnt/data/map', 'w+b'); f.write(bytes(4096)); f.flush(); m = mmap.mmap(f.fileno(), 0)")
+    parked, frame, _ = park(interpreter)
+    equal(frame["lost"], ["a file that is mapped into memory: /mnt/data/map"])
+    interpreter.run("open('/tmp/scratch file', 'w').close(); os.chdir('/'); os.rmdir('/mnt/data/sub')")
+    os.mkdir("/mnt/data/sub")
+    copy, _ = spawn(parked)
+    equal(copy.lost, ["a file that is mapped into memory: /mnt/data/map", "what has changed in /tmp and /dev/shm, which do not roll back: /tmp/scratch file"])
+    equal(copy.value("open('here', 'w').close(); os.listdir('/mnt/data/sub')"), "['here']")
+    shutil.rmtree("/mnt/data/sub")
+    copy, _ = spawn(parked)
+    equal((copy.lost[1], copy.value("os.getcwd()")), ("the working directory: /mnt/data/sub", "'/mnt/data'"))
+    os.unlink("/tmp/scratch file")
 
 
 def test_bound_of_what_is_lost(interpreter):
