@@ -197,6 +197,7 @@ struct hutch_result {
     const char *zygote;  /* name, NULL when the run did not use one */
     const struct hutch_run_details *internal;
     const struct hutch_cell_result *cell; /* of a rich run, what its one cell showed; NULL without */
+    int  cpu_at_least;   /* more CPU time may have been used: some children were reaped by the kernel, uncounted */
 };
 
 /* The whole result as the JSON object of docs/results.md, for the caller to free(3); NULL on ENOMEM. Inside on_result

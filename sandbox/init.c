@@ -23,7 +23,10 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 
+#define LOOK_MIN_MS 5    /* between two looks at CPU time while some of it is being lost, and as much again by chance */
+#define LOOK_SHARE  20   /* looks take one part in so many of the time */
 #define REAP_MAX 64 /* between two checks of the clock and of the supervisor */
 
 struct init_step {
@@ -200,12 +203,63 @@ static void know_data(struct init_job *job)
 struct sampling {
     double next;           /* hutch_clock_ms() */
     int check_interval_ms; /* INIT_CHECK_INTERVAL; 0: samples are taken without a check */
+    double next_look;      /* at CPU time alone; 0: none is due before the next sample */
+    pid_t first_born;      /* hutch_sample_last_born() when the code began */
 };
 
 static void set_check_interval(struct sampling *sampling, int ms)
 {
     sampling->check_interval_ms = ms < 0 ? 0 : ms < INIT_CHECK_MAX_MS ? ms : INIT_CHECK_MAX_MS;
     sampling->next = hutch_clock_ms() + INIT_SAMPLE_MS; /* soon, whatever the interval is */
+    sampling->next_look = 0;
+}
+
+/* Children that the kernel reaps count for what was last seen of them, so they are looked at more often. The moment is
+ * drawn by lot: the code inside could end its children just before one that it knows. */
+static void plan_look(struct sampling *sampling, double took_ms)
+{
+    struct timespec ts;
+    double wait;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    wait = LOOK_MIN_MS * (1 + (double)((uint64_t)ts.tv_nsec * 2654435761u % 1024) / 1024);
+    sampling->next_look = hutch_clock_ms() + (wait > took_ms * LOOK_SHARE ? wait : took_ms * LOOK_SHARE);
+}
+
+static void take_sample(const struct init_job *job, struct sampling *sampling, pid_t holder)
+{
+    struct init_msg msg = { .kind = INIT_SAMPLE };
+
+    hutch_sample_take(job->data_dev, job->counts_shared, job->spec->limits[LIMIT_MEMORY], holder, &msg.sample);
+    send_msg(job, &msg);
+    sampling->next_look = 0;
+    if (hutch_sample_loses_cpu() && sampling->check_interval_ms == 0)
+        plan_look(sampling, 0);
+}
+
+static void look_at_cpu(struct sampling *sampling)
+{
+    double begun = hutch_clock_ms();
+    struct init_sample ignored;
+
+    hutch_sample_look_at_cpu(&ignored); /* the next sample has the sum */
+    plan_look(sampling, hutch_clock_ms() - begun);
+}
+
+/* What all have used when the worker has ended. One that was alone is in init's own count. */
+static void count_cpu(const struct init_job *job, const struct sampling *sampling, struct init_end *ended)
+{
+    struct init_sample sum;
+    pid_t last_born;
+
+    if (!job->wants_samples)
+        return;
+    last_born = hutch_sample_last_born();
+    if (last_born > 0 && last_born == sampling->first_born)
+        return;
+    hutch_sample_look_at_cpu(&sum);
+    ended->cpu_ms = sum.cpu_ms;
+    ended->is_cpu_lower_bound = sum.is_cpu_lower_bound;
 }
 
 /* Processes that a change of workers does not end. */
@@ -332,10 +386,12 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         await_exec(&job, errpipe_r);
     }
     set_check_interval(&sampling, 0);
+    sampling.first_born = worker;
     for (;;) {
         struct pollfd pfds[] = { { .fd = signals, .events = POLLIN }, { .fd = job.control_fd, .events = POLLIN } };
         bool is_sampling = job.wants_samples && has_started;
-        double left = sampling.next - hutch_clock_ms();
+        bool is_looking = is_sampling && sampling.next_look > 0 && sampling.next_look < sampling.next;
+        double left = (is_looking ? sampling.next_look : sampling.next) - hutch_clock_ms();
         int timeout_ms = !is_sampling ? -1 : left > 0 ? (int)left + 1 : 0;
         struct signalfd_siginfo info;
 
@@ -346,16 +402,17 @@ _Noreturn void hutch_init_main(const struct init_job *given)
             bool is_due = sampling.check_interval_ms == 0 || !hutch_sample_is_idle();
 
             if (is_due) {
-                msg.kind = INIT_SAMPLE;
                 check_holder(worker, &holder);
-                hutch_sample_take(job.data_dev, job.counts_shared, job.spec->limits[LIMIT_MEMORY], holder, &msg.sample);
-                send_msg(&job, &msg);
+                take_sample(&job, &sampling, holder);
             }
             sampling.next = hutch_clock_ms() + (is_due ? INIT_SAMPLE_MS : sampling.check_interval_ms);
+        } else if (is_looking && hutch_clock_ms() >= sampling.next_look) {
+            look_at_cpu(&sampling);
         }
         if (pfds[1].revents && obey_order(&job, &worker, &holder, &sampling, &spared, has_started)) {
             has_started = true;
             set_check_interval(&sampling, 0);
+            sampling.first_born = job.wants_samples ? hutch_sample_last_born() : 0;
         }
         if (pfds[0].revents && read(signals, &info, sizeof(info)) < 0 && errno != EAGAIN)
             _exit(1); /* else the loop would turn for ever */
@@ -365,6 +422,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     }
     msg.kind = INIT_ENDED;
     getrusage(RUSAGE_CHILDREN, &msg.ended.usage);
+    count_cpu(&job, &sampling, &msg.ended);
     send_msg(&job, &msg);
     _exit(0);
 }

@@ -1,10 +1,12 @@
 #include "sandbox/sample.h"
 
+#include "sandbox/cpu_ledger.h"
 #include "sandbox/fd.h"
 #include "sandbox/init.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,12 +97,17 @@ static void watch_process(const char *pid)
         watched.n = 0;
 }
 
+static struct cpu_ledger ledger;
+static bool has_ignored; /* a process of the last sample ignores SIGCHLD */
+static uint64_t lost_before; /* of the ledger, when it was last asked for */
+
 struct sampler {
     int proc_fd;
     dev_t data_dev;     /* 0: no data directory */
     pid_t holder;          /* its memory is not counted */
     bool counts_shared;
     bool is_exact;      /* ask for proportional shares */
+    bool is_cpu_only;
     int64_t deadline;
     struct init_sample *sum;
 };
@@ -124,6 +131,15 @@ static uint64_t field_of(const char *text, const char *name)
     return at && sscanf(at + strlen(name), "%" SCNu64, &kib) == 1 ? kib * 1024 : 0;
 }
 
+/* Its children are reaped by the kernel, and their CPU time is added to no process. */
+static bool ignores_children(const char *status)
+{
+    const char *at = strstr(status, "\nSigIgn:");
+    uint64_t set;
+
+    return at && sscanf(at + sizeof("\nSigIgn:") - 1, "%" SCNx64, &set) == 1 && set >> (SIGCHLD - 1) & 1;
+}
+
 /* What a process has of its own, as the kernel counts it anyway: anonymous and shared pages, and the page tables, which
  * can be larger than what they map. Pages shared by forked processes count for each. */
 static uint64_t resident_of(int proc_fd, const char *pid, bool leave_out_shmem)
@@ -132,6 +148,7 @@ static uint64_t resident_of(int proc_fd, const char *pid, bool leave_out_shmem)
 
     if (read_text(proc_fd, pid, "status", buf, sizeof(buf)) < 0)
         return 0;
+    has_ignored |= ignores_children(buf);
     return field_of(buf, "\nRssAnon:") + field_of(buf, "\nVmPTE:") +
            (leave_out_shmem ? 0 : field_of(buf, "\nRssShmem:"));
 }
@@ -255,10 +272,11 @@ static bool find_living_thread(int proc_fd, const char *pid, char *path, size_t 
     return false;
 }
 
-/* Fields 3, 14 to 17 and 20 of proc(5). */
+/* Fields 3, 4, 16, 17, 20 and 22 of proc(5). */
 struct process_stat {
     char state;
-    uint64_t utime, stime, cutime, cstime, threads;
+    int parent;
+    uint64_t cutime, cstime, threads, started;
 };
 
 static bool read_stat(int proc_fd, const char *pid, struct process_stat *ret)
@@ -270,21 +288,44 @@ static bool read_stat(int proc_fd, const char *pid, struct process_stat *ret)
         return false;
     rest = strrchr(buf, ')'); /* the name before it can hold anything */
     return rest && sscanf(rest + 1,
-                          " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
-                          " %*d %*d %" SCNu64,
-                          &ret->state, &ret->utime, &ret->stime, &ret->cutime, &ret->cstime, &ret->threads) == 6;
+                          " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64
+                          " %*d %*d %" SCNu64 " %*d %" SCNu64,
+                          &ret->state, &ret->parent, &ret->cutime, &ret->cstime, &ret->threads, &ret->started) == 6;
+}
+
+/* In nanoseconds: proc(5) has ticks, and a process may live for less than one. */
+static bool read_clock(pid_t pid, uint64_t *ret_ns)
+{
+    struct timespec ts;
+    clockid_t clock;
+
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &ts) < 0)
+        return false;
+    *ret_ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+    return true;
+}
+
+static void note_cpu(pid_t pid, const struct process_stat *p)
+{
+    struct cpu_seen cpu = { .pid = pid, .parent = p->parent, .started = p->started };
+
+    cpu.reaped_ns = (p->cutime + p->cstime) * (1000000000 / (uint64_t)sysconf(_SC_CLK_TCK));
+    if (read_clock(pid, &cpu.own_ns))
+        hutch_cpu_ledger_see(&ledger, &cpu);
 }
 
 static void add_process(struct sampler *s, const char *pid)
 {
     char thread[64];
     bool is_holder = s->holder > 0 && atoi(pid) == s->holder;
-    uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK);
     struct process_stat p;
 
     if (!read_stat(s->proc_fd, pid, &p))
         return;
-    s->sum->cpu_ms += (p.utime + p.stime + p.cutime + p.cstime) * 1000 / hz;
+    if (!s->is_exact)
+        note_cpu(atoi(pid), &p);
+    if (s->is_cpu_only)
+        return;
     s->sum->pids += p.threads - (is_holder && p.threads > 0);
     if (p.state == 'Z' || p.state == 'X') {
         if (p.threads < 2 || !find_living_thread(s->proc_fd, pid, thread, sizeof(thread)))
@@ -311,8 +352,12 @@ static void count_all(struct sampler *s)
     long n;
 
     *s->sum = (struct init_sample){ 0 };
-    watched.n = 0;
-    watched.is_full = false;
+    if (!s->is_cpu_only) {
+        watched.n = 0;
+        watched.is_full = false;
+    }
+    if (!s->is_cpu_only && !s->is_exact)
+        has_ignored = false;
     s->proc_fd = proc_fd;
     forget_seen();
     while (proc_fd >= 0 && (n = syscall(SYS_getdents64, proc_fd, buf, sizeof(buf))) > 0)
@@ -322,7 +367,8 @@ static void count_all(struct sampler *s)
             at += entry->d_reclen;
             if (!is_process(entry))
                 continue;
-            watch_process(entry->d_name);
+            if (!s->is_cpu_only)
+                watch_process(entry->d_name);
             if (cpu_ms() >= s->deadline) {
                 s->sum->is_cut_short = true;
                 watched.is_full = true;
@@ -339,12 +385,11 @@ bool hutch_sample_is_idle(void)
 
     watched.used = 0;
     for (size_t i = 0; i < watched.n; i++) {
-        struct timespec ts;
-        clockid_t clock;
+        uint64_t used;
 
-        if (clock_getcpuclockid(watched.pids[i], &clock) != 0 || clock_gettime(clock, &ts) < 0)
+        if (!read_clock(watched.pids[i], &used))
             return false;
-        watched.used += (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+        watched.used += used;
     }
     return watched.n > 0 && watched.used == before;
 }
@@ -373,23 +418,69 @@ bool hutch_sample_share_memory(pid_t a, pid_t b)
            stack[0] == stack[1];
 }
 
+/* One look at all processes, whose CPU time goes to the ledger. */
+static void look(struct sampler *s)
+{
+    struct rusage reaped = { 0 };
+
+    hutch_cpu_ledger_begin(&ledger);
+    count_all(s);
+    if (s->sum->is_cut_short) {
+        hutch_cpu_ledger_drop(&ledger);
+    } else {
+        getrusage(RUSAGE_CHILDREN, &reaped); /* after the look: what was reaped meanwhile is not missed */
+        hutch_cpu_ledger_end(&ledger, (uint64_t)(reaped.ru_utime.tv_sec + reaped.ru_stime.tv_sec) * 1000000000 +
+                                          (uint64_t)(reaped.ru_utime.tv_usec + reaped.ru_stime.tv_usec) * 1000);
+    }
+    s->sum->cpu_ms = ledger.total_ns / 1000000;
+    s->sum->is_cpu_lower_bound = ledger.is_lower_bound || has_ignored;
+}
+
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder, struct init_sample *ret)
 {
     struct init_sample sum, exact;
     struct sampler s = { .data_dev = data_dev, .counts_shared = counts_shared, .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS,
                          .holder = holder, .sum = &sum };
-    struct rusage reaped;
 
-    count_all(&s);
+    look(&s);
     if (memory_limit && sum.memory_bytes > memory_limit && !sum.is_cut_short) {
         s.is_exact = true;
         s.sum = &exact;
         count_all(&s);
-        if (!exact.is_cut_short) /* else the upper bound stands */
+        if (!exact.is_cut_short) { /* else the upper bound stands */
+            exact.cpu_ms = sum.cpu_ms;
+            exact.is_cpu_lower_bound = sum.is_cpu_lower_bound;
             sum = exact;
+        }
     }
-    if (getrusage(RUSAGE_CHILDREN, &reaped) == 0)
-        sum.cpu_ms += (uint64_t)(reaped.ru_utime.tv_sec + reaped.ru_stime.tv_sec) * 1000 +
-                      (uint64_t)(reaped.ru_utime.tv_usec + reaped.ru_stime.tv_usec) / 1000;
     *ret = sum;
+}
+
+void hutch_sample_look_at_cpu(struct init_sample *ret)
+{
+    struct sampler s = { .is_cpu_only = true, .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS, .sum = ret };
+
+    look(&s);
+}
+
+bool hutch_sample_loses_cpu(void)
+{
+    bool has_lost = ledger.lost_ns > lost_before;
+
+    lost_before = ledger.lost_ns;
+    return has_lost || has_ignored;
+}
+
+pid_t hutch_sample_last_born(void)
+{
+    auto_fd fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    char buf[128];
+    ssize_t n = fd < 0 ? -1 : hutch_fd_read_full(fd, buf, sizeof(buf) - 1);
+    const char *number;
+
+    if (n < 0)
+        return 0;
+    buf[n] = '\0';
+    number = strrchr(buf, ' ');
+    return number ? atoi(number + 1) : 0;
 }

@@ -17,6 +17,17 @@ struct init_sample;
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder,
                        struct init_sample *ret);
 
+/* Looks at nothing but CPU time: cheaper, and for short intervals. Fills in ->cpu_ms and ->is_cpu_lower_bound. */
+void hutch_sample_look_at_cpu(struct init_sample *ret);
+
+/* Whether the CPU time of children is being lost since the last call, as their parents ignore SIGCHLD: then the shorter
+ * the intervals, the less. */
+bool hutch_sample_loses_cpu(void);
+
+/* The number that the sandbox's newest process or thread was given; 0: not known. The same as before: there is no new
+ * one. */
+pid_t hutch_sample_last_born(void);
+
 /* Whether no process of the last sample has used CPU time since the last call; the kernel counts nanoseconds. Then
  * there is no new process either, as one of them would have made it, and none holds more than it did. A system call for
  * each process. False when there are too many. */

@@ -258,8 +258,10 @@ def check_result(result):
     check_files(result["files"])
     assert sorted(result["timings_ms"]) == ["prepared", "queued", "run", "total"]
     assert all(is_number(value) and value >= 0 for value in result["timings_ms"].values())
-    assert sorted(result["usage"]) == ["cpu_system_ms", "cpu_user_ms", "memory_peak_bytes", "pids_peak"]
-    assert all(value is None or (is_number(value) and value >= 0) for value in result["usage"].values())
+    assert sorted(result["usage"]) == ["cpu_at_least", "cpu_system_ms", "cpu_user_ms", "memory_peak_bytes", "pids_peak"]
+    assert isinstance(result["usage"]["cpu_at_least"], bool)
+    assert all(value is None or (is_number(value) and value >= 0) for key, value in result["usage"].items()
+               if key != "cpu_at_least")
     assert sorted(result["limits"]) == sorted(LIMITS)
     for name, limit in result["limits"].items():
         assert sorted(limit) == ["asked", "enforced_by"], name

@@ -70,6 +70,7 @@ static bool add_usage(cJSON *root, const struct run_result *r)
 
     return usage != NULL && add_u64_or_null(usage, "cpu_user_ms", r->cpu_user_ms, HUTCH_UNKNOWN) &&
            add_u64_or_null(usage, "cpu_system_ms", r->cpu_system_ms, HUTCH_UNKNOWN) &&
+           hutch_json_add_bool(usage, "cpu_at_least", r->is_cpu_lower_bound) &&
            add_u64_or_null(usage, "memory_peak_bytes", r->memory_peak_bytes, HUTCH_UNKNOWN) &&
            add_u64_or_null(usage, "pids_peak", r->pids_peak, HUTCH_UNKNOWN);
 }
@@ -204,5 +205,6 @@ void hutch_result_publish(const struct run_result *r, struct hutch_run_details *
         .memory_peak_bytes = r->memory_peak_bytes,
         .pids_peak = r->pids_peak,
         .internal = details,
+        .cpu_at_least = r->is_cpu_lower_bound,
     };
 }

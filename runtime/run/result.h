@@ -46,6 +46,7 @@ struct run_result {
     double queued_ms, prepared_ms, run_ms, total_ms;
 
     uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes, pids_peak; /* HUTCH_UNKNOWN where nobody counted */
+    bool is_cpu_lower_bound; /* they used that much at least */
 
     struct run_limit_report limits[LIMIT_COUNT];
     struct run_layer_report layers[LAYER_COUNT];

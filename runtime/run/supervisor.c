@@ -187,6 +187,9 @@ static void hear_init(struct supervisor *s)
         s->has_ended = true;
         s->status = msg.ended.status;
         s->usage = msg.ended.usage;
+        if (msg.ended.cpu_ms > s->last.cpu_ms)
+            s->last.cpu_ms = msg.ended.cpu_ms;
+        s->last.is_cpu_lower_bound |= msg.ended.is_cpu_lower_bound;
         break;
     }
 }

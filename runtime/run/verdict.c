@@ -54,10 +54,14 @@ static void decide_own_end(struct supervisor *s)
 {
     struct run_result *res = s->result;
     int sig = WIFSIGNALED(s->status) ? WTERMSIG(s->status) : 0;
-    uint64_t cpu_limit = s->limits[LIMIT_CPU_TIME];
+    uint64_t cpu_limit = s->limits[LIMIT_CPU_TIME], cpu_used = res->cpu_user_ms + res->cpu_system_ms;
 
     if (WIFEXITED(s->status)) {
         res->exit_code = WEXITSTATUS(s->status);
+        if (cpu_limit && cpu_used > cpu_limit) { /* between the last look and its end */
+            set_verdict(s, HUTCH_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", cpu_limit);
+            return;
+        }
         res->verdict = res->exit_code == 0 ? HUTCH_OK : HUTCH_ERROR;
         return;
     }
@@ -65,7 +69,7 @@ static void decide_own_end(struct supervisor *s)
     if (sig == SIGSYS)
         set_verdict(s, HUTCH_DENIED, "the program made a system call that is never allowed");
     /* The kernel's own, RLIMIT_CPU - unless the numbers say that the program sent it to itself. */
-    else if (sig == SIGXCPU && cpu_limit && res->cpu_user_ms + res->cpu_system_ms >= cpu_limit)
+    else if (sig == SIGXCPU && cpu_limit && cpu_used >= cpu_limit)
         set_verdict(s, HUTCH_CPU_TIME, "the program used more than %" PRIu64 " ms of CPU time", cpu_limit);
     else if (sig == SIGKILL)
         set_verdict(s, HUTCH_KILLED, "the program was killed by SIGKILL, and not by hutch");
@@ -169,6 +173,10 @@ static void note_usage(struct supervisor *s, const struct sandbox_end *end)
     if (cg->cpu_user_us != UINT64_MAX && cg->cpu_system_us != UINT64_MAX) {
         res->cpu_user_ms = cg->cpu_user_us / 1000;
         res->cpu_system_ms = cg->cpu_system_us / 1000;
+    } else {
+        if (s->last.cpu_ms > res->cpu_user_ms + res->cpu_system_ms) /* a sample has both together */
+            res->cpu_user_ms = s->last.cpu_ms - res->cpu_system_ms;
+        res->is_cpu_lower_bound = s->last.is_cpu_lower_bound;
     }
     if (cg->memory_peak_bytes != UINT64_MAX)
         res->memory_peak_bytes = cg->memory_peak_bytes;

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 
+import pytest
 import support
 from support import command, run, run_json
 
@@ -98,6 +99,46 @@ def test_cpu_time_of_all_processes(policy):
     code = "import os\nfor _ in range(2): os.fork()\nwhile True: pass"
     result = run_json("--policy", policy(limits={"cpu_time": "1s"}), "--timeout", "20s", "-c", code)
     assert result["verdict"] == "cpu_time"
+
+
+NO_WAIT = {
+    "SIG_IGN": "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+    "SA_NOCLDWAIT": "import ctypes, struct\nctypes.CDLL(None).sigaction(signal.SIGCHLD, struct.pack('Q128xi4xQ', 0, 2, 0), None)",
+}
+
+
+@pytest.mark.parametrize("how", NO_WAIT)
+@pytest.mark.parametrize("ms", [20, 300])
+def test_cpu_time_of_children_that_the_kernel_reaps(policy, how, ms):
+    """They are in no process's count of children. What was seen of them counts all the same."""
+    code = ("import os, signal, time\n%s\n"
+            "for _ in range(%d):\n"
+            "  if os.fork() == 0:\n"
+            "    while time.process_time() < %f: pass\n"
+            "    os._exit(0)\n"
+            "  try: os.wait()\n"
+            "  except ChildProcessError: pass\n"
+            "print('done')" % (NO_WAIT[how], 6000 // ms, ms / 1000))
+    result = run_json("--policy", policy(limits={"cpu_time": "1s"}), "--timeout", "60s", "-c", code, timeout=90)
+    assert result["verdict"] == "cpu_time", (result["verdict"], result["message"], result["usage"])
+    usage = result["usage"]
+    if not result["layers"]["cgroup"]["active"]:
+        assert usage["cpu_at_least"] and usage["cpu_user_ms"] + usage["cpu_system_ms"] >= 1000, usage
+
+
+def test_cpu_time_of_children_is_whole():
+    """Children that are waited for are counted once, whether they use less than a tick or more."""
+    code = ("import os, time\n"
+            "for i in range(40):\n"
+            "  if os.fork() == 0:\n"
+            "    while time.process_time() < i / 1000: pass\n"
+            "    os._exit(0)\n"
+            "  os.wait()\n"
+            "print(*(round(1000 * t) for t in os.times()[:4]))")
+    result = run_json("-c", code)
+    usage, own = result["usage"], sum(map(int, result["stdout"].split()))
+    assert not usage["cpu_at_least"]
+    assert own - 40 <= usage["cpu_user_ms"] + usage["cpu_system_ms"] <= own + 400, (usage, own)
 
 
 def test_cpu_time_is_not_wall_time(policy):

@@ -41,7 +41,8 @@ static void test_an_empty_result_whole(void **state)
         "\"stdout\":\"\",\"stdout_truncated\":false,\"stderr\":\"\",\"stderr_truncated\":false,\"error\":null,"
         "\"files\":{\"directory\":null,\"added\":[],\"modified\":[],\"deleted\":[],\"truncated\":false},"
         "\"timings_ms\":{\"queued\":0.000,\"prepared\":0.000,\"run\":0.000,\"total\":0.000},"
-        "\"usage\":{\"cpu_user_ms\":null,\"cpu_system_ms\":null,\"memory_peak_bytes\":null,\"pids_peak\":null},"
+        "\"usage\":{\"cpu_user_ms\":null,\"cpu_system_ms\":null,\"cpu_at_least\":false,"
+        "\"memory_peak_bytes\":null,\"pids_peak\":null},"
         "\"limits\":{\"memory\":{\"asked\":null,\"enforced_by\":[]},\"pids\":{";
     struct run_result r;
     auto_free char *json = NULL;
@@ -176,8 +177,8 @@ static void test_numbers(void **state)
     r.cpu_user_ms = 0;
     r.cpu_system_ms = 9007199254740993u; /* 2^53 + 1: no double holds it */
     r.memory_peak_bytes = UINT64_MAX - 1;
-    assert_has(&r, "{\"cpu_user_ms\":0,\"cpu_system_ms\":9007199254740993,\"memory_peak_bytes\":18446744073709551614,"
-                   "\"pids_peak\":null}");
+    assert_has(&r, "{\"cpu_user_ms\":0,\"cpu_system_ms\":9007199254740993,\"cpu_at_least\":false,"
+                   "\"memory_peak_bytes\":18446744073709551614,\"pids_peak\":null}");
     hutch_result_done(&r);
 }
 
