@@ -21,6 +21,7 @@ struct collect_bounds {
     size_t   max_text;      /* bytes of their paths, in a snapshot and in the three lists together: names can be long */
     uint64_t usage_bytes;   /* hutch_collect_usage() stops once past this; 0: no bound */
     uint64_t usage_entries; /* likewise */
+    bool is_at_rest;        /* nothing changes it meanwhile: hutch_collect_usage() takes one pass */
 };
 #define COLLECT_BOUNDS_DEFAULT { .max_walked = 4000000, .max_listed = 200000, .max_text = 8 << 20 }
 
@@ -111,7 +112,9 @@ int hutch_collect_list(int dirfd, const struct collect_bounds *bounds, struct fi
 
 /* Counts the disk space (allocated blocks, a file with several names once) and the directory entries below
  * @dirfd while the run lives. Stops early once past usage_bytes or usage_entries: then the numbers say no more than
- * that. A tree that cannot be counted, because it is moved about all the time, is reported as past the entries. */
+ * that. What changes under the walk is walked over again, up to four times, and the largest count is taken: a part
+ * that is moved past one walk is not moved past all. A tree that cannot be counted, because it is moved about all the
+ * time, is reported as past the entries. */
 int hutch_collect_usage(int dirfd, const struct collect_bounds *bounds, uint64_t *ret_bytes, uint64_t *ret_entries,
                         struct hutch_err *err);
 

@@ -1,16 +1,21 @@
 /* How much lies in a data directory, counted while a run lives. */
 #include "runtime/data/changes.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/walk.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 
-#define MAX_LINKS (1u << 20) /* files with several names that are remembered */
+#define MAX_LINKS (1u << 20) /* files that are remembered */
 #define MAX_TRIES 3
+#define MAX_PASSES 4      /* over a tree that changes under the walk */
+#define MAX_PASSES_MS 100 /* after that no further pass begins */
 
-/* Which files with several names were counted: open addressing, inode 0 is an empty place. */
+/* Which files were counted: one may have several names, or be moved ahead of the walk. Open addressing, inode 0 is an
+ * empty place. */
 struct link_set {
     struct { uint64_t ino; dev_t dev; } *places; /* owned */
     size_t n, cap; /* cap is a power of two */
@@ -58,38 +63,89 @@ static void link_set_done(struct link_set *set)
     free(set->places);
 }
 
-/* One attempt at counting. */
+/* Whether names in a directory were made, moved or removed since @begun. What is moved past a walk is moved out of a
+ * directory that the walk has yet to finish. */
+static bool is_newer(const struct stat *st, const struct timespec *begun)
+{
+    return st->st_ctim.tv_sec > begun->tv_sec ||
+           (st->st_ctim.tv_sec == begun->tv_sec && st->st_ctim.tv_nsec >= begun->tv_nsec);
+}
+
+/* One attempt at counting. *@ret_is_disturbed: the tree changed meanwhile, so that something may have been missed. */
 static int count_usage(int dirfd, const struct collect_bounds *bounds, uint64_t *ret_bytes, uint64_t *ret_entries,
-                       struct hutch_err *err)
+                       bool *ret_is_disturbed, struct hutch_err *err)
 {
     __attribute__((cleanup(link_set_done))) struct link_set links = { .n = 0 };
     __attribute__((cleanup(hutch_walk_done))) struct walk w = WALK_INIT;
     uint64_t bytes = 0, entries = 0;
+    struct timespec begun;
+    bool is_disturbed = false;
+    struct stat top;
 
+    clock_gettime(CLOCK_REALTIME_COARSE, &begun); /* the clock of the file systems' times */
     if (hutch_walk_open(&w, dirfd, ".", WALK_UNLOCK_READ, err) < 0)
         return -1;
     while (entries < bounds->max_walked && (bounds->usage_bytes == 0 || bytes <= bounds->usage_bytes) &&
            (bounds->usage_entries == 0 || entries <= bounds->usage_entries)) {
         enum walk_event event;
         struct stat st;
-        int skipped;
+        int skipped = 0;
 
         if (hutch_walk_next(&w, &event, err) < 0)
             return -1;
         if (event == WALK_END)
             break;
-        if (event != WALK_ENTRY)
+        if (event == WALK_LEAVE) { /* the directory is an entry of its parent again */
+            is_disturbed |= fstatat(w.dirfd, w.name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
+                            is_newer(&st, &begun);
             continue;
+        }
         entries++;
-        if (fstatat(w.dirfd, w.name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
+        if (fstatat(w.dirfd, w.name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0) {
+            is_disturbed = true;
             continue;
-        if (S_ISDIR(st.st_mode) || st.st_nlink < 2 || is_first_link(&links, &st))
+        }
+        if (S_ISDIR(st.st_mode) || is_first_link(&links, &st))
             bytes += (uint64_t)st.st_blocks * 512;
         if (S_ISDIR(st.st_mode) && hutch_walk_enter(&w, &skipped, err) < 0)
             return -1;
+        is_disturbed |= S_ISDIR(st.st_mode) && (skipped == ENOENT || skipped == ENOTDIR);
     }
+    is_disturbed |= fstatat(dirfd, "", &top, AT_EMPTY_PATH | AT_NO_AUTOMOUNT) < 0 || is_newer(&top, &begun);
     *ret_bytes = bytes;
     *ret_entries = entries;
+    *ret_is_disturbed = is_disturbed;
+    return 0;
+}
+
+static bool is_past(const struct collect_bounds *bounds, uint64_t bytes, uint64_t entries)
+{
+    return (bounds->usage_bytes && bytes > bounds->usage_bytes) ||
+           (bounds->usage_entries && entries > bounds->usage_entries);
+}
+
+/* Passes over a tree that is changed meanwhile, and the most that one of them has found: a file counts once in each. */
+static int count_most(int dirfd, const struct collect_bounds *bounds, uint64_t *ret_bytes, uint64_t *ret_entries,
+                      struct hutch_err *err)
+{
+    double begun = hutch_clock_ms();
+    uint64_t most_bytes = 0, most_entries = 0;
+    bool is_disturbed = true;
+
+    for (int i = 0; is_disturbed && i < MAX_PASSES && (i == 0 || hutch_clock_ms() - begun < MAX_PASSES_MS); i++) {
+        uint64_t bytes, entries;
+
+        if (count_usage(dirfd, bounds, &bytes, &entries, &is_disturbed, err) < 0)
+            return -1;
+        if (bytes > most_bytes)
+            most_bytes = bytes;
+        if (entries > most_entries)
+            most_entries = entries;
+        if (bounds->is_at_rest || is_past(bounds, most_bytes, most_entries))
+            break;
+    }
+    *ret_bytes = most_bytes;
+    *ret_entries = most_entries;
     return 0;
 }
 
@@ -99,7 +155,7 @@ int hutch_collect_usage(int dirfd, const struct collect_bounds *bounds, uint64_t
     struct hutch_err count_err = { 0 };
 
     for (int i = 0; i < MAX_TRIES; i++) {
-        if (count_usage(dirfd, bounds, ret_bytes, ret_entries, &count_err) == 0)
+        if (count_most(dirfd, bounds, ret_bytes, ret_entries, &count_err) == 0)
             return 0;
         /* these come from a tree that moves: a directory that is gone or locked between two calls */
         if (count_err.errnum != ESTALE && count_err.errnum != EACCES && count_err.errnum != ENOENT &&

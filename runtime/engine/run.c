@@ -230,7 +230,7 @@ static void collect(struct engine_run *run)
             hutch_supervisor_admit_loss(slot->supervisor, &why);
         return;
     }
-    if (!run->keep_data || (r->files.added.n == 0 && !r->files.truncated))
+    if (!run->keep_data || slot->supervisor->is_data_over || (r->files.added.n == 0 && !r->files.truncated))
         return;
     snprintf(id, sizeof(id), "%.8s%08x", core->state.id, slot->id);
     if (hutch_state_keep_directory(&core->state, core->data_root_fd, slot->data_name, id, &r->directory, &why) < 0)
@@ -276,6 +276,10 @@ static void finish(struct engine_run *run, bool has_files)
 {
     struct slot *slot = run->slot;
 
+    if (has_files) {
+        slot->supervisor->has_kept_data = run->data_dir || run->kind->keeps_data;
+        hutch_supervisor_count_last(slot->supervisor);
+    }
     judge(run);
     run->kind->die(run, has_files);
     hutch_slot_discard(slot);

@@ -45,6 +45,7 @@ struct run_kind {
     /* The result is about to be delivered: adds to it what only the kind knows. What its cell showed, as long as the
      * run; or NULL. NULL: a kind that has nothing to add. */
     const struct hutch_cell_result *(*finish)(struct engine_run *run);
+    bool keeps_data; /* what lies in its data directory outlives the sandbox */
     void (*free)(struct engine_run *run); /* kind_data. NULL: there is none */
 };
 

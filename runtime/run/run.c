@@ -145,7 +145,7 @@ static int collect(struct run *r, struct hutch_err *err)
     hutch_supervisor_collect(r->supervisor, r->data_dirfd, &r->before);
     if (r->request->data_dir)
         return 0;
-    if (files->added.n == 0 && !files->truncated) {
+    if (r->supervisor->is_data_over || (files->added.n == 0 && !files->truncated)) {
         free(r->result->directory);
         r->result->directory = NULL;
         return 0;
@@ -166,6 +166,8 @@ static int finish(struct run *r, struct hutch_err *err)
     if (r->sandbox.pid > 0 && hutch_sandbox_finish(&r->sandbox, &end, &ignored) < 0)
         hutch_log_debug("run: %s (the next start sweeps it)", ignored.msg);
     rc = drain(r, err);
+    r->supervisor->has_kept_data = r->request->data_dir != NULL;
+    hutch_supervisor_count_last(r->supervisor);
     if (hutch_verdict_decide(r->supervisor, &end, err) < 0)
         rc = -1;
     if (collect(r, err) < 0)

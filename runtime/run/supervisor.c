@@ -396,6 +396,28 @@ void hutch_supervisor_admit_loss(struct supervisor *s, const struct hutch_err *e
         snprintf(s->result->message, sizeof(s->result->message), "%s", err->msg);
 }
 
+void hutch_supervisor_count_last(struct supervisor *s)
+{
+    const uint64_t *limits = s->limits;
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct hutch_err why;
+    uint64_t bytes, entries;
+
+    if (s->data_dirfd < 0 || s->setup_failed || (!limits[LIMIT_DATA_SIZE] && !limits[LIMIT_DATA_FILES]))
+        return;
+    bounds.usage_bytes = limits[LIMIT_DATA_SIZE];
+    bounds.usage_entries = limits[LIMIT_DATA_FILES];
+    bounds.is_at_rest = true;
+    if (hutch_collect_usage(s->data_dirfd, &bounds, &bytes, &entries, &why) < 0) {
+        hutch_supervisor_admit_loss(s, &why);
+        return;
+    }
+    s->is_data_over = (limits[LIMIT_DATA_SIZE] && bytes > limits[LIMIT_DATA_SIZE]) ||
+                      (limits[LIMIT_DATA_FILES] && entries > limits[LIMIT_DATA_FILES]);
+    if (s->is_data_over && s->reason == END_OWN)
+        s->reason = END_DATA;
+}
+
 void hutch_supervisor_collect(struct supervisor *s, int data_dirfd, const struct file_list *before)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;

@@ -73,6 +73,8 @@ struct supervisor {
     struct data_watch data_watch;
     unsigned hidden_in_a_row;  /* samples in which a process was unreadable */
     unsigned cut_in_a_row;     /* samples that took too long */
+    bool has_kept_data;        /* what is over its limit stays where it is: the directory is the caller's */
+    bool is_data_over;         /* the last count of the data directory was over a limit */
     unsigned data_failures;    /* checks of the data directory in a row that failed */
     struct init_sample peak, last;
     size_t report_len;
@@ -134,6 +136,8 @@ void hutch_supervisor_drain(struct supervisor *s);
 /* All output is delivered. */
 bool hutch_supervisor_is_drained(const struct supervisor *s);
 
+/* Counts what lies in the data directory when no process is left: before the verdict, which it may change. */
+void hutch_supervisor_count_last(struct supervisor *s);
 /* What the run did to the files in its data directory, which held @before. What goes wrong is told in the result. */
 void hutch_supervisor_collect(struct supervisor *s, int data_dirfd, const struct file_list *before);
 /* A result without its list of files is still a result. */

@@ -162,6 +162,17 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
     }
 }
 
+/* What is over a limit in the data directory is either thrown away or said to be there. */
+static void note_data(struct supervisor *s)
+{
+    struct run_result *res = s->result;
+    size_t len = strlen(res->message);
+
+    if (s->is_data_over)
+        snprintf(res->message + len, sizeof(res->message) - len, "; %s%s",
+                 s->reason == END_DATA ? "" : INSIDE_DATA_DIR " is over its limit: ", s->has_kept_data ? "its files were left there" : "none of its files were kept");
+}
+
 static void note_usage(struct supervisor *s, const struct sandbox_end *end)
 {
     struct run_result *res = s->result;
@@ -196,6 +207,7 @@ int hutch_verdict_decide(struct supervisor *s, const struct sandbox_end *end, st
     res->lost_output = s->out.sink_errno ? s->out.sink_errno : s->err_out.sink_errno;
     note_usage(s, end);
     find_verdict(s, end);
+    note_data(s);
     res->prepared_ms = (s->t_started > 0 ? s->t_started : now) - s->t0;
     if (s->t_started > 0)
         res->run_ms = (s->t_ended > 0 ? s->t_ended : now) - s->t_started;

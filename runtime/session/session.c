@@ -291,6 +291,7 @@ static void die(struct engine_run *run, bool has_files)
 }
 
 static const struct run_kind kind = {
+    .keeps_data = true,
     .start = start,
     .wants_output = wants_output,
     .hear = hear,

@@ -303,6 +303,61 @@ def test_data_size(policy, data):
     assert result["limits"]["data_size"]["enforced_by"] == ["supervisor"]
 
 
+BURSTS = {
+    "write": "open('big', 'wb').write(bytes(40 << 20))",
+    "files": "for i in range(40): open('f%d' % i, 'wb').write(bytes(1 << 20))",
+    "posix_fallocate": "import os; os.posix_fallocate(os.open('big', os.O_CREAT | os.O_RDWR), 0, 40 << 20)",
+}
+
+
+@pytest.mark.parametrize("burst", BURSTS)
+def test_data_size_of_a_program_that_ends_at_once(policy, data, burst):
+    """Before every verdict there is a last count. What is over the limit in a directory of hutch's own is not kept."""
+    limited = policy(limits={"data_size": "20M"})
+    result = run_json("--policy", limited, "-c", BURSTS[burst])
+    assert result["verdict"] == "output_limit" and result["message"].endswith("none of its files were kept"), result
+    assert result["files"]["directory"] is None
+    result = run_json("--policy", limited, "--data", str(data), "-c", BURSTS[burst])
+    assert result["verdict"] == "output_limit" and result["message"].endswith("its files were left there"), result
+
+
+def test_data_size_beside_another_end(policy):
+    """The verdict is the first reason, and the message says what became of the files."""
+    code = "open('big', 'wb').write(bytes(40 << 20)); import os; os.kill(os.getpid(), 9)"
+    result = run_json("--policy", policy(limits={"data_size": "20M"}), "-c", code)
+    assert result["verdict"] == "output_limit" and result["files"]["directory"] is None, result
+
+
+def test_no_space_is_reserved():
+    """fallocate(2) reserves gigabytes in no time; posix_fallocate(3) writes instead, and still gives a whole file."""
+    code = ("import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nfd = os.open('x', os.O_CREAT | os.O_RDWR)\n"
+            "print(libc.fallocate(fd, 0, ctypes.c_long(0), ctypes.c_long(1 << 20)), ctypes.get_errno())\n"
+            "os.posix_fallocate(fd, 0, 1 << 20); print(os.fstat(fd).st_size, os.fstat(fd).st_blocks >= 2048)")
+    assert run_json("-c", code)["stdout"] == "-1 95\n1048576 True\n"
+
+
+def test_a_tree_that_dodges_the_count(policy, data):
+    """Directories do not show that they were read, and a tree that is moved about all the time is found."""
+    code = ("import os, time\n"
+            "for d in ('a', 'b', 'c'): os.mkdir(d)\n"
+            "os.mkdir('a/x'); open('a/x/big', 'wb').write(bytes(40 << 20))\n"
+            "where, end = 'a', time.monotonic() + 20\n"
+            "while time.monotonic() < end:\n"
+            "  for to in ('b', 'c', 'a'):\n"
+            "    os.rename(where + '/x', to + '/x'); where = to\n")
+    result = run_json("--policy", policy(limits={"data_size": "20M"}), "--data", str(data), "-c", code, timeout=60)
+    assert result["verdict"] == "output_limit", result["message"]
+    code = ("import os, time\n"
+            "for d in ('a', 'b'): os.mkdir(d); open(d + '/f', 'w').close()\n"
+            "before = [os.stat(d).st_atime_ns for d in 'ab']\n"
+            "time.sleep(1.5)\n"
+            "print(before == [os.stat(d).st_atime_ns for d in 'ab'])")
+    data.joinpath("a").rename(data / "old")
+    for name in ("b", "c"):
+        (data / name).rename(data / ("old" + name))
+    assert run_json("--data", str(data), "-c", code)["stdout"] == "True\n"
+
+
 def test_data_files(policy, data):
     code = "import time\nfor i in range(100000):\n  open('f%d' % i, 'w').close()\n  if i % 500 == 0: time.sleep(0.02)"
     result = run_json("--policy", policy(limits={"data_files": 1000}), "--data", str(data), "-c", code)

@@ -141,9 +141,13 @@ static void test_verdicts(void **state)
         { "exec head -c 2000 /dev/zero >big", LIMIT_FILE_SIZE, 1024, HUTCH_ERROR, -1, SIGXFSZ, "", "", "" },
         { "kill -XCPU $$", LIMIT_CPU_TIME, 60000, HUTCH_ERROR, -1, SIGXCPU, "", "", "" }, /* it only says so */
         { "head -c 2000 /dev/zero >big; while :; do :; done", LIMIT_DATA_SIZE, 1024, HUTCH_OUTPUT_LIMIT, -1, SIGKILL,
-          "", "", "/mnt/data holds more than 1024 bytes or 0 files" },
+          "", "", "/mnt/data holds more than 1024 bytes or 0 files; none of its files were kept" },
+        { "head -c 20000 /dev/zero >big", LIMIT_DATA_SIZE, 1024, HUTCH_OUTPUT_LIMIT, 0, 0, "", "",
+          "/mnt/data holds more than 1024 bytes or 0 files; none of its files were kept" }, /* it ends at once */
         { ": >a; : >b; : >c; while :; do :; done", LIMIT_DATA_FILES, 2, HUTCH_OUTPUT_LIMIT, -1, SIGKILL, "", "",
-          "/mnt/data holds more than 0 bytes or 2 files" },
+          "/mnt/data holds more than 0 bytes or 2 files; none of its files were kept" },
+        { ": >a; : >b; : >c; exit 3", LIMIT_DATA_FILES, 2, HUTCH_OUTPUT_LIMIT, 3, 0, "", "",
+          "/mnt/data holds more than 0 bytes or 2 files; none of its files were kept" },
     };
     struct place *p = *state;
 
@@ -159,6 +163,8 @@ static void test_verdicts(void **state)
         if (job.result.verdict != rows[i].verdict)
             fail_msg("verdict %s: %s", hutch_verdict_text(job.result.verdict), job.result.message);
         assert_string_equal(job.result.message, rows[i].message);
+        if (strstr(rows[i].message, "none of its files were kept"))
+            assert_null(job.result.directory);
         if (rows[i].signal != SIGKILL || rows[i].verdict == HUTCH_KILLED || rows[i].limit == LIMIT_WALL) {
             assert_int_equal(job.result.exit_code, rows[i].exit_code);
             assert_int_equal(job.result.signal, rows[i].signal);
