@@ -293,13 +293,14 @@ static bool read_stat(int proc_fd, const char *pid, struct process_stat *ret)
                           &ret->state, &ret->parent, &ret->cutime, &ret->cstime, &ret->threads, &ret->started) == 6;
 }
 
-/* In nanoseconds: proc(5) has ticks, and a process may live for less than one. */
+/* In nanoseconds: proc(5) has ticks, and a process may live for less than one. The clock's number is made as
+ * clock_getcpuclockid(3) makes it, which asks the kernel first whether there is one: init's filter has no such call. */
 static bool read_clock(pid_t pid, uint64_t *ret_ns)
 {
+    clockid_t clock = (clockid_t)(~(unsigned)pid << 3 | 2);
     struct timespec ts;
-    clockid_t clock;
 
-    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &ts) < 0)
+    if (clock_gettime(clock, &ts) < 0)
         return false;
     *ret_ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
     return true;
