@@ -162,7 +162,7 @@ def set_securebits():
     return in_child(attack)
 
 
-@probe(control="root", refused=INVALID)
+@probe(control="root", refused=INVALID + ("ENOTSUP",))
 def file_capabilities():
     """security.capability on a file of ours: a program that starts with capabilities."""
     path = data_directory() + "/program"

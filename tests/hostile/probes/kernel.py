@@ -5,6 +5,8 @@ import mmap
 import os
 import platform
 import signal
+import socket
+import sys
 
 from kit import ABSENT, REFUSALS, Blocked, host, in_child, pack, probe, syscall
 
@@ -55,6 +57,35 @@ def io_uring():
         if host.outside:
             raise Blocked("io_uring is turned off on this host: errno %d" % error.errno) from None
         raise
+
+
+@probe(control="user", refused=REFUSALS + ("ENOTSUP",))
+def urgent_data_of_local_sockets():
+    """MSG_OOB between local sockets: little used, and the way to CVE-2025-38236."""
+    one, other = socket.socketpair()
+    with one, other:
+        one.send(b"x", socket.MSG_OOB)
+        return "sent urgent data: %r" % other.recv(1, socket.MSG_OOB)
+
+
+@probe(control="user")
+def filter_on_a_socket():
+    """SO_ATTACH_FILTER: a program of the caller's, compiled to code that runs in the kernel."""
+    program = (ctypes.c_ubyte * 8)(0x06, 0, 0, 0, 0, 0, 0, 0)  # return 0
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+        one.setsockopt(socket.SOL_SOCKET, 26, pack("HxxxxxxQ", 1, ctypes.addressof(program)))
+    return "attached a filter"
+
+
+@probe(control="user")
+def pages_of_the_image_in_memory():
+    """mincore(2): which pages of a file are in the host's memory tells what other sandboxes have read."""
+    with open("/usr/lib/os-release" if host.outside else sys.executable, "rb") as file:
+        pages = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    found = ctypes.create_string_buffer(len(pages) // mmap.PAGESIZE + 1)
+    syscall("mincore", start, ctypes.c_size_t(len(pages)), found)
+    return "knows of %d pages" % len(found)
 
 
 # --------------------------------------------------------------------------------------------------
