@@ -36,13 +36,13 @@ def check_answer(result, data):
 
 def test_example_on_its_own_data(data):
     subprocess.run([sys.executable, GENERATOR, str(data / "traffic_accidents.csv")], check=True, timeout=60)
-    check_answer(run_json("--image", "python", "--data", str(data), EXAMPLE, image=None, timeout=120), str(data))
+    check_answer(run_json("--image", "python", "--timeout", "100s", "--data", str(data), EXAMPLE, image=None, timeout=120), str(data))
 
 
 def test_example_on_real_data(data):
     shutil.copy(support.test_data("traffic_accidents.csv"), data / "traffic_accidents.csv")
     os.chmod(data / "traffic_accidents.csv", 0o644)
-    check_answer(run_json("--image", "python", "--data", str(data), EXAMPLE, image=None, timeout=120), str(data))
+    check_answer(run_json("--image", "python", "--timeout", "100s", "--data", str(data), EXAMPLE, image=None, timeout=120), str(data))
 
 
 def test_generator_is_deterministic(tmp_path):
