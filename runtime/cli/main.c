@@ -18,7 +18,8 @@
 
 static const struct {
     const char *name;
-    int (*run)(int argc, char **argv, struct hutch_err *err); /* the exit status, or -1 */
+    int (*run)(int argc, char **argv, struct hutch_err *err); /* the exit status; -1 or, for another one than
+                                                               * EXIT_HUTCH, minus that: an error, to be printed */
 } commands[] = {
     { "run", hutch_cmd_run },
     { "repl", hutch_cmd_repl },
@@ -54,7 +55,7 @@ static int run_command(size_t row, int argc, char **argv)
     if (status >= 0)
         return status;
     fprintf(stderr, "hutch: %s\n", err.msg);
-    return EXIT_HUTCH;
+    return status == -1 ? EXIT_HUTCH : -status;
 }
 
 int main(int argc, char **argv)

@@ -202,6 +202,17 @@ static int print_json(struct report *report, const struct notebook_outcome *outc
     return 0;
 }
 
+void hutch_notebook_print_failure(const struct hutch_err *why)
+{
+    const struct notebook_opts opts = { .json = true };
+    const struct notebook_outcome outcome = { .verdict = HUTCH_SETUP_FAILED, .message = (char *)why->msg };
+    struct report report = { .opts = &opts, .cells = cJSON_CreateArray() };
+    struct hutch_err ignored;
+
+    print_json(&report, &outcome, NULL, &ignored); /* the sentence on standard error is left */
+    cJSON_Delete(report.cells);
+}
+
 static int exit_status(const struct notebook_outcome *outcome)
 {
     if (outcome->signal)
@@ -210,6 +221,7 @@ static int exit_status(const struct notebook_outcome *outcome)
     case HUTCH_OK:
         return 0;
     case HUTCH_TIMEOUT:
+    case HUTCH_CPU_TIME:
         return EXIT_TIMEOUT;
     case HUTCH_SETUP_FAILED:
         return EXIT_HUTCH;

@@ -27,4 +27,7 @@ struct notebook_opts {
  * nothing was executed or nothing could be written, and @err says why. */
 int hutch_cmd_notebook(const struct notebook_opts *opts, struct hutch_err *err);
 
+/* With --json, when nothing was executed or written: an object that says so. */
+void hutch_notebook_print_failure(const struct hutch_err *why);
+
 #endif

@@ -152,6 +152,7 @@ static int exit_status(const struct repl *r, bool was_run)
         return 0;
     return r->verdict == HUTCH_OK             ? 0
            : r->verdict == HUTCH_TIMEOUT      ? EXIT_TIMEOUT
+           : r->verdict == HUTCH_CPU_TIME     ? EXIT_TIMEOUT
            : r->verdict == HUTCH_SETUP_FAILED ? EXIT_HUTCH
                                               : 1;
 }

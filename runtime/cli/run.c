@@ -16,8 +16,10 @@
 #include "sandbox/log.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static void print_help(void)
 {
@@ -26,8 +28,8 @@ static void print_help(void)
            "       hutch run [options] - [ARGS...]\n"
            "       hutch run [options] NOTEBOOK.ipynb [options]\n\n"
            "Runs a program, or the cells of a notebook, in a sandbox of its own. Exit status: the program's;\n"
-           "128+N when signal N ended it; 124 on a timeout; 125 when hutch failed; 126, 127 when the program\n"
-           "cannot be executed or is not there.\n\n");
+           "128+N when signal N ended it; 124 when a time limit did; 125 when hutch failed; 126, 127 when the\n"
+           "program cannot be executed or is not there.\n\n");
     hutch_option_print(&hutch_commands[COMMAND_RUN]);
 }
 
@@ -62,12 +64,7 @@ static int set_program(const struct run_opts *opts, char **words, struct sandbox
                              opts->language);
     if (strcmp(words[0], "-") == 0)
         return hutch_program_set_stdin(spec, words + 1, err);
-    if (hutch_program_set_file(spec, opts->language, words[0], words + 1, err) < 0) {
-        if (opts->verbose && strchr(words[0], ':'))
-            hutch_err_wrap(err, "-v takes SRC:DST with an absolute DST, and is --verbose before anything else");
-        return -1;
-    }
-    return 0;
+    return hutch_program_set_file(spec, opts->language, words[0], words + 1, err);
 }
 
 /* Goes by way of what hutch.h says of a result, as the warm way does. */
@@ -282,30 +279,81 @@ out:
     return status;
 }
 
+/* Where there is no such program, or it cannot be read: 127 or 126, as shells have it. Looked at without being opened,
+ * as a pipe with one reader less would end its writer. 0: it can be. */
+static int check_script(const struct run_opts *opts, char **words, struct hutch_err *err)
+{
+    const char *path = words[0];
+    struct stat st = { 0 };
+
+    if (opts->code || !path || !*path || strcmp(path, "-") == 0)
+        return 0;
+    if (stat(path, &st) < 0)
+        hutch_err_set(err, errno, "open the program '%s'", path);
+    else if (S_ISDIR(st.st_mode))
+        hutch_err_set(err, EISDIR, "read the program '%s'", path);
+    else if (faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) < 0)
+        hutch_err_set(err, errno, "open the program '%s'", path);
+    else
+        return 0;
+    if (opts->verbose && (strchr(path, ':') || S_ISDIR(st.st_mode) || (words[1] && strcmp(words[1], "-c") == 0))) {
+        hutch_err_set(err, 0, "'-v %s' makes nothing visible: -v takes SRC:DST with an absolute DST, such as "
+                              "/tmp:/mnt/tmp (before anything else it is --verbose)", path);
+        return EXIT_HUTCH;
+    }
+    return err->errnum == ENOENT || err->errnum == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+}
+
+static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
+{
+    auto_free char *home = NULL, *data = NULL;
+    size_t llm_budget;
+    int status;
+
+    hutch_log_set_verbose(opts->verbose);
+    if (hutch_run_options_data(opts, &data, err) < 0 || hutch_run_options_budget(opts, &llm_budget, err) < 0 ||
+        check_kind(opts, words, err) < 0 || hutch_home_path(&home, err) < 0)
+        return -1;
+    if (hutch_run_options_is_notebook(opts, words[0]))
+        return run_notebook(opts, home, data, words[0], llm_budget, err);
+    status = check_script(opts, words, err);
+    if (status)
+        return -status;
+    if (opts->rich || opts->llm)
+        return run_rich(opts, home, data, words, llm_budget, err);
+    if (opts->warm)
+        return run_warm(opts, home, data, words, err);
+    return run_cold(opts, home, data, words, err);
+}
+
+/* In a command line that could not be read as a whole. */
+static bool has_json_option(int argc, char **argv)
+{
+    int i = 1;
+
+    while (i < argc && strcmp(argv[i], "--") != 0 && strcmp(argv[i], "--json") != 0)
+        i++;
+    return i < argc && strcmp(argv[i], "--json") == 0;
+}
+
 int hutch_cmd_run(int argc, char **argv, struct hutch_err *err)
 {
     struct run_opts opts;
-    auto_free char *home = NULL, *data = NULL;
-    size_t llm_budget;
-    char **words;
-    int first;
+    int first, status;
 
-    if (hutch_run_options_parse(COMMAND_RUN, argc, argv, &opts, &first, err) < 0)
+    if (hutch_run_options_parse(COMMAND_RUN, argc, argv, &opts, &first, err) < 0) {
+        if (has_json_option(argc, argv))
+            hutch_run_report_print_failure(EXIT_HUTCH, err);
         return -1;
+    }
     if (opts.help) {
         print_help();
         return 0;
     }
-    words = argv + first;
-    hutch_log_set_verbose(opts.verbose);
-    if (hutch_run_options_data(&opts, &data, err) < 0 || hutch_run_options_budget(&opts, &llm_budget, err) < 0 ||
-        check_kind(&opts, words, err) < 0 || hutch_home_path(&home, err) < 0)
-        return -1;
-    if (hutch_run_options_is_notebook(&opts, words[0]))
-        return run_notebook(&opts, home, data, words[0], llm_budget, err);
-    if (opts.rich || opts.llm)
-        return run_rich(&opts, home, data, words, llm_budget, err);
-    if (opts.warm)
-        return run_warm(&opts, home, data, words, err);
-    return run_cold(&opts, home, data, words, err);
+    status = run(&opts, argv + first, err);
+    if (status < 0 && opts.json && hutch_run_options_is_notebook(&opts, argv[first]))
+        hutch_notebook_print_failure(err);
+    else if (status < 0 && opts.json)
+        hutch_run_report_print_failure(status == -1 ? EXIT_HUTCH : -status, err);
+    return status;
 }

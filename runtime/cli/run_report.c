@@ -2,6 +2,7 @@
 
 #include "runtime/cli/exits.h"
 #include "runtime/cli/run_options.h"
+#include "runtime/run/result.h"
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
 
@@ -12,7 +13,7 @@
 
 int hutch_run_exit_status(const struct hutch_result *result)
 {
-    if (result->verdict == HUTCH_TIMEOUT)
+    if (result->verdict == HUTCH_TIMEOUT || result->verdict == HUTCH_CPU_TIME)
         return EXIT_TIMEOUT;
     if (result->signal)
         return EXIT_SIGNAL_BASE + result->signal;
@@ -105,6 +106,26 @@ int hutch_run_report_print(const struct run_report *report, int lost_output, str
         return report->status;
     fprintf(stderr, "hutch: pass on the program's output: %s\n", strerror(lost_output));
     return EXIT_HUTCH;
+}
+
+void hutch_run_report_print_failure(int status, const struct hutch_err *why)
+{
+    const struct run_opts opts = { .json = true };
+    struct run_report report = RUN_REPORT_INIT;
+    struct hutch_run_details details;
+    struct run_result failed;
+    struct hutch_result result;
+    struct hutch_err ignored;
+
+    hutch_result_init(&failed);
+    failed.verdict = HUTCH_SETUP_FAILED;
+    failed.exit_code = status;
+    snprintf(failed.message, sizeof(failed.message), "%s", why->msg);
+    hutch_result_publish(&failed, &details, &result);
+    if (hutch_run_report_make(&opts, &result, &report, &ignored) == 0)
+        hutch_run_report_print(&report, 0, &ignored); /* the sentence on standard error is left */
+    hutch_run_report_done(&report);
+    hutch_result_done(&failed);
 }
 
 void hutch_run_report_done(struct run_report *report)

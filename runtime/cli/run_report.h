@@ -27,6 +27,8 @@ int hutch_run_report_make(const struct run_opts *opts, const struct hutch_result
 /* Behind all of the program's output. @lost_output: the errno that some of it was lost for; 0: none. Returns the exit
  * status. -1: it could not be printed. */
 int hutch_run_report_print(const struct run_report *report, int lost_output, struct hutch_err *err);
+/* With --json, when hutch failed before there was a result: one that says so, with exit status @status. */
+void hutch_run_report_print_failure(int status, const struct hutch_err *why);
 void hutch_run_report_done(struct run_report *report);
 
 #endif

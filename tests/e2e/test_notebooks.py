@@ -421,6 +421,19 @@ def test_json_of_a_run_that_went_well(tmp_path):
     assert (done.returncode, result["verdict"], result["message"]) == (0, "ok", None)
 
 
+@pytest.mark.parametrize("args, says", [(("--image", "no-such-image"), "no-such-image"), (("--cell-timeout", "soon"), "--cell-timeout"),
+                                        (("-o", "/nonexistent/out.ipynb"), "/nonexistent")], ids=str)
+def test_json_when_hutch_fails(tmp_path, args, says):
+    path = notebook(tmp_path / "in.ipynb", "1")
+    for source in (path, tmp_path / "missing.ipynb"):
+        done = run("--json", *args, source)
+        result = json.loads(done.stdout)
+        assert done.returncode == 125
+        assert (result["verdict"], result["notebook"], result["cells"]) == ("setup_failed", None, [])
+        assert done.stderr.decode() == "hutch: %s\n" % result["message"]
+        assert says in result["message"] or source != path
+
+
 def test_text_for_language_models(tmp_path):
     done = run("--llm", "-q", notebook(tmp_path / "in.ipynb", "print('printed')\n6 * 7", "1 / 0"))
     text = done.stdout.decode()

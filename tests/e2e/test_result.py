@@ -8,7 +8,7 @@ import stat
 import pytest
 
 import support
-from support import paths, run, run_json
+from support import IMAGE, check_result, hutch, paths, run, run_json
 
 
 # --------------------------------------------------------------------------------------------------
@@ -68,6 +68,39 @@ def test_setup_failed(tmp_path):
     assert result["verdict"] == "setup_failed" and result["process"] in (125, 127)
     assert result["exit_code"] in (None, 125, 127) and result["stdout"] == ""
     assert result["message"]
+
+
+@pytest.mark.parametrize("args, status, says", [
+    (("--image", "no-such-image", "-c", "1"), 125, "no-such-image"),
+    (("--policy", "no-such-policy", "-c", "1"), 125, "no-such-policy"),
+    (("--memory", "1", "-c", "1"), 125, "--memory"),
+    (("--data", "/nonexistent", "-c", "1"), 125, "/nonexistent"),
+    (("--bogus", "-c", "1"), 125, "--bogus"),
+    (("-v", "/nonexistent:/x", "-c", "1"), 125, "/nonexistent"),
+    (("/nonexistent.py",), 127, "/nonexistent.py"),
+    (("/tmp",), 126, "/tmp"),
+    (("script.go",), 125, ".go"),
+    ((), 125, "nothing to run"),
+    (("--image", "\udcff\u202e", "-c", "1"), 125, "image"),
+], ids=str)
+@pytest.mark.parametrize("way", [(), ("--rich",), ("--warm",)], ids=" ".join)
+def test_one_object_when_hutch_fails(tmp_path, way, args, status, says):
+    """Whoever reads standard output finds the same object there as ever."""
+    (tmp_path / "script.go").write_text("package main")
+    if way == ("--rich",) and not args:
+        pytest.skip("standard input is its program then")
+    done = hutch("run", "--json", "--image", IMAGE, *way, *args, cwd=tmp_path)
+    result = json.loads(done.stdout)
+    check_result(result)
+    assert done.returncode == result["exit_code"] == status
+    assert result["verdict"] == "setup_failed" and says in result["message"] and result["files"]["directory"] is None
+    assert done.stderr.decode("utf-8", "replace") in ("", "hutch: %s\n" % result["message"])
+
+
+def test_one_object_wherever_the_option_stands(tmp_path):
+    for args in (("--bogus", "--json", "x.py"), ("--image", "no-such-image", "--json", "-c", "1"), ("--bogus=1", "--rich", "--json")):
+        assert json.loads(hutch("run", *args).stdout)["verdict"] == "setup_failed"
+    assert hutch("run", "--bogus", "--", "--json").stdout == b""
 
 
 def test_bytes_that_are_no_utf8():

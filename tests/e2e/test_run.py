@@ -495,12 +495,11 @@ def test_network_host_with_trusted_policy():
     (("--tmpfs", "/mnt/x:size=lots", "-c", "pass"), "lots"),
     (("-w", "relative", "-c", "pass"), "relative"),
     (("-w", "/no/such/directory", "-c", "pass"), "/no/such/directory"),
+    (("-v", "/tmp", "-c", "pass"), "'-v /tmp' makes nothing visible: -v takes SRC:DST"),
     (("--data", "/nonexistent-hutch", "-c", "pass"), "/nonexistent-hutch"),
     (("--data", "/dev/null", "-c", "pass"), "/dev/null"),
     (("--policy", "no-such-policy", "-c", "pass"), "no-such-policy"),
     (("--policy", "/nonexistent-hutch.json", "-c", "pass"), "/nonexistent-hutch.json"),
-    (("/nonexistent-hutch.py",), "/nonexistent-hutch.py"),
-    (("/tmp",), "/tmp"),
 ], ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else "")
 def test_refused(args, says):
     refused("run", "--image", IMAGE, *args, says=says)
@@ -521,7 +520,23 @@ def test_refused_unreadable_script(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("pass")
     script.chmod(0)
-    refused("run", "--image", IMAGE, str(script), says=(str(script), "ermission"))
+    refused("run", "--image", IMAGE, str(script), code=126, says=(str(script), "ermission"))
+
+
+@pytest.mark.parametrize("options", [(), ("--rich",), ("--warm",), ("--image", "no-such-image")], ids=" ".join)
+def test_script_that_is_not_there(tmp_path, options):
+    """127 and 126, as shells have them and as the manual says; 125 would be a failure of hutch's own."""
+    for path in (tmp_path / "missing.py", "/dev/null/script.py"):
+        refused("run", "--image", IMAGE, *options, str(path), code=127, says=str(path))
+    refused("run", "--image", IMAGE, *options, str(tmp_path), code=126, says=(str(tmp_path), "directory"))
+
+
+def test_cpu_time_is_told_from_memory():
+    """124, the exit status of time that is over; 137 is what running out of memory looks like."""
+    done = run("--cpu-time", "200ms", "-c", "while True: pass")
+    assert done.returncode == 124 and "CPU time" in sentence(done)
+    done = run("--cpu-time", "200ms", "-c", "import os\nif os.fork(): os.wait()\nwhile True: pass")
+    assert done.returncode == 124 and "CPU time" in sentence(done)
 
 
 def test_refused_rootfs_that_is_none(tmp_path):
