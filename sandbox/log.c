@@ -4,11 +4,23 @@
 #include <stdio.h>
 #include <unistd.h>
 
+static void write_line(const char *line, size_t len)
+{
+    if (write(STDERR_FILENO, line, len) < 0)
+        return; /* stderr is closed */
+}
+
 static bool verbose;
+static void (*write_debug)(const char *line, size_t len) = write_line;
 
 void hutch_log_set_verbose(bool is_verbose)
 {
     verbose = is_verbose;
+}
+
+void hutch_log_set_writer(void (*writer)(const char *line, size_t len))
+{
+    write_debug = writer;
 }
 
 void hutch_log_debug(const char *fmt, ...)
@@ -29,6 +41,5 @@ void hutch_log_debug(const char *fmt, ...)
     if (n > (int)sizeof(line) - 2)
         n = (int)sizeof(line) - 2;
     line[n++] = '\n';
-    if (write(STDERR_FILENO, line, (size_t)n) < 0)
-        return; /* stderr is closed */
+    write_debug(line, (size_t)n);
 }

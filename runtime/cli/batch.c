@@ -8,6 +8,7 @@
 #include "runtime/batch/score.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/exits.h"
+#include "runtime/cli/say.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "runtime/hutch.h"
@@ -326,7 +327,7 @@ static void remove_files_dir(struct batch *b)
         close(b->settings.manner.files_fd);
     b->settings.manner.files_fd = -1;
     if (b->files_path[0] && rmdir(b->files_path) < 0)
-        fprintf(stderr, "hutch: remove '%s': %s\n", b->files_path, strerror(errno));
+        hutch_say("remove '%s': %s", b->files_path, strerror(errno));
 }
 
 /* ---- the end ---- */
@@ -350,7 +351,7 @@ static void print_scores(const struct batch *b, const struct batch_plan *plan, c
         for (size_t i = 0; i < plan->n_groups; i++)
             if (plan->groups[i].n_samples)
                 sum += hutch_batch_pass_at_k(tally->judged[i], tally->passed[i], b->ks[k]);
-        fprintf(stderr, "hutch: pass@%u %.6f (%zu tasks)\n", b->ks[k], sum / (double)n, n);
+        hutch_say("pass@%u %.6f (%zu tasks)", b->ks[k], sum / (double)n, n);
     }
 }
 
@@ -378,10 +379,10 @@ static void print_resumed(const struct batch *b, const struct batch_output *outp
     if (b->opts.quiet || !b->opts.resume)
         return;
     if (output->is_torn)
-        fprintf(stderr, "hutch: the last line of '%s' was not complete and is cut\n", output->path);
+        hutch_say("the last line of '%s' was not complete and is cut", output->path);
     if (output->n_dropped)
-        fprintf(stderr,
-                "hutch: %zu results in '%s' are run again: no verdict, or of another program or other settings\n",
+        hutch_say(
+                "%zu results in '%s' are run again: no verdict, or of another program or other settings",
                 output->n_dropped, output->path);
 }
 
@@ -391,9 +392,9 @@ static void print_interrupted(const struct batch *b, const struct batch_plan *pl
     size_t done = tally->n_done + output->n_kept;
 
     if (!output->path)
-        fprintf(stderr, "hutch: interrupted, %zu of %zu done; with -o FILE it could be resumed\n", done, plan->n_items);
+        hutch_say("interrupted, %zu of %zu done; with -o FILE it could be resumed", done, plan->n_items);
     else
-        fprintf(stderr, "hutch: interrupted, %zu of %zu done; to go on: the same command%s\n", done, plan->n_items,
+        hutch_say("interrupted, %zu of %zu done; to go on: the same command%s", done, plan->n_items,
                 b->opts.resume ? "" : " with --resume");
 }
 
@@ -445,7 +446,7 @@ static int run_batch(struct batch *b, struct hutch_err *err)
         fprintf(stderr, "hutch: nothing on this kernel kept %" PRIu64 " runs from looking into their judge\n",
                 tally.n_exposed);
     if (rc == 0 && tally.verdicts[BATCH_INTERNAL]) {
-        fprintf(stderr, "hutch: %zu programs were not judged and count for nothing: %s\n",
+        hutch_say("%zu programs were not judged and count for nothing: %s",
                 tally.verdicts[BATCH_INTERNAL], tally.internal);
         rc = EXIT_NOT_JUDGED;
     }

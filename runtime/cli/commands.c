@@ -42,6 +42,8 @@ static const struct option_row run_rows[] = {
       .help = "how the terminal shows images: kitty, sixel or none",
       .values = "kitty sixel none" },
     { RUN, 0, "--json", NULL, OPTION_FLAG, AT(json), .help = "print one JSON object as the result" },
+    { RUN, 0, "--raw", NULL, OPTION_FLAG, AT(raw),
+      .help = "the terminal obeys every escape sequence of the program, not colours alone" },
     { RUN, 0, "--rich", NULL, OPTION_FLAG, AT(rich),
       .help = "run in IPython's shell: with the last value, figures and displays" },
     { RUN, 0, "--llm", "BUDGET", OPTION_OPTIONAL, AT(llm),

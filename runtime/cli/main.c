@@ -7,6 +7,7 @@
 #include "runtime/cli/repl.h"
 #include "runtime/cli/rootfs_exec.h"
 #include "runtime/cli/run.h"
+#include "runtime/cli/say.h"
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
@@ -54,7 +55,7 @@ static int run_command(size_t row, int argc, char **argv)
 
     if (status >= 0)
         return status;
-    fprintf(stderr, "hutch: %s\n", err.msg);
+    hutch_say("%s", err.msg);
     return status == -1 ? EXIT_HUTCH : -status;
 }
 
@@ -76,7 +77,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0)
             return run_command(i, argc - 1, argv + 1);
     if (argc >= 2)
-        fprintf(stderr, "hutch: there is no command '%s'\n", argv[1]);
+        hutch_say("there is no command '%s'", argv[1]);
     print_usage(stderr);
     return EXIT_HUTCH;
 }

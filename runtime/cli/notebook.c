@@ -10,11 +10,11 @@
 #include "runtime/notebook/params.h"
 #include "runtime/notebook/run.h"
 #include "runtime/cli/output_file.h"
+#include "runtime/cli/say.h"
 #include "runtime/term/filter.h"
+#include "runtime/term/terminal.h"
 
 #include <cjson/cJSON.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -135,7 +135,7 @@ static void on_result(void *user, size_t cell, const struct hutch_cell_result *r
     if (report->opts->llm)
         print_llm(report, cell, result);
     if (result->truncated && !report->opts->quiet && !report->opts->json)
-        fprintf(stderr, "hutch: cell %zu: its output was cut at the limit\n", cell);
+        hutch_say("cell %zu: its output was cut at the limit", cell);
 }
 
 /* ---- what is said at the end ---- */
@@ -147,11 +147,11 @@ static void to_stderr(void *user, const char *text, size_t len)
 }
 
 /* It is text of hostile code, and this may be a terminal. */
-static void print_filtered(const char *text, bool has_colours)
+static void print_traceback(const char *text)
 {
-    struct term_filter filter = { .has_colours = has_colours };
+    struct term_filter filter;
 
-    filter.has_utf8 = !isatty(STDERR_FILENO) || strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    hutch_term_describe(STDERR_FILENO, &filter);
     hutch_term_filter(&filter, text, strlen(text), to_stderr, NULL);
     hutch_term_filter_end(&filter, to_stderr, NULL);
     fputc('\n', stderr);
@@ -159,22 +159,16 @@ static void print_filtered(const char *text, bool has_colours)
 
 static void print_summary(const struct report *report, const struct notebook_outcome *outcome, const char *path)
 {
-    bool is_terminal = isatty(STDERR_FILENO);
-
     if (outcome->traceback && !report->opts->llm)
-        print_filtered(outcome->traceback, is_terminal);
-    if (outcome->message) {
-        fputs("hutch: ", stderr);
-        print_filtered(outcome->message, false);
-    }
+        print_traceback(outcome->traceback);
+    if (outcome->message)
+        hutch_say("%s", outcome->message);
     if (report->opts->quiet)
         return;
-    fprintf(stderr, "hutch: %zu of %zu cells in %.1f s", outcome->n_executed, outcome->n, outcome->ms / 1e3);
-    if (strcmp(path, "-") != 0)
-        fprintf(stderr, ", written to %s", path);
-    fputc('\n', stderr);
+    hutch_say("%zu of %zu cells in %.1f s%s%s", outcome->n_executed, outcome->n, outcome->ms / 1e3,
+              strcmp(path, "-") != 0 ? ", written to " : "", strcmp(path, "-") != 0 ? path : "");
     if (outcome->directory)
-        fprintf(stderr, "hutch: files written to " INSIDE_DATA_DIR " are in %s\n", outcome->directory);
+        hutch_say("files written to " INSIDE_DATA_DIR " are in %s", outcome->directory);
 }
 
 static int print_json(struct report *report, const struct notebook_outcome *outcome, const char *path,
@@ -197,9 +191,7 @@ static int print_json(struct report *report, const struct notebook_outcome *outc
     cJSON_Delete(object);
     if (!text)
         return hutch_err_set(err, ENOMEM, "print the result");
-    if (puts(text) < 0 || fflush(stdout) != 0)
-        return hutch_err_set(err, errno, "print the result");
-    return 0;
+    return hutch_say_json(text, err);
 }
 
 void hutch_notebook_print_failure(const struct hutch_err *why)
@@ -284,8 +276,6 @@ int hutch_cmd_notebook(const struct notebook_opts *opts, struct hutch_err *err)
     auto_free char *made = NULL;
     const char *path = opts->output;
     int rc;
-
-    setlocale(LC_CTYPE, ""); /* what letters the terminal takes; numbers stay as they are */
 
     if (path && strcmp(path, "-") == 0 && (opts->json || opts->llm))
         return hutch_err_set(err, 0, "'-o -' and '%s' both write to standard output", opts->json ? "--json" : "--llm");

@@ -4,12 +4,12 @@
 #include "runtime/cli/exits.h"
 #include "sandbox/fd.h"
 #include "rootfs/home.h"
-#include "sandbox/log.h"
 #include "runtime/lang/program.h"
 #include "runtime/repl/prompt.h"
 #include "runtime/lang/python_complete.h"
 #include "runtime/repl/repl.h"
 #include "runtime/cli/run_options.h"
+#include "runtime/cli/say.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/spec.h"
 
@@ -247,7 +247,7 @@ int hutch_cmd_repl(int argc, char **argv, struct hutch_err *err)
         print_help();
         return 0;
     }
-    hutch_log_set_verbose(opts.verbose);
+    hutch_say_verbosely(opts.verbose);
     if (first < argc) {
         hutch_err_set(err, 0, "hutch repl takes no arguments, but '%s' (to run a file: hutch run)", argv[first]);
         goto out;

@@ -2,6 +2,8 @@
 
 #include "runtime/cli/commands.h"
 #include "runtime/cli/exits.h"
+#include "runtime/cli/say.h"
+#include "runtime/text/buffer.h"
 #include "sandbox/fd.h"
 #include "rootfs/home.h"
 #include "runtime/text/quantity.h"
@@ -118,11 +120,13 @@ static int unpack(const struct store *store, const char *archive, const char *na
         return -1;
     print_size(size, sizeof(size), image.bytes);
     if (!opts->quiet) {
-        fprintf(stderr, "hutch: image ");
+        struct text_buffer names = TEXT_BUFFER_INIT;
+
         for (size_t i = 0; i < image.n_names; i++)
-            fprintf(stderr, "%s'%s'", i ? ", " : "", image.names[i]);
-        fprintf(stderr, "%sis in the store: %s in %" PRIu64 " entries\n", image.n_names ? " " : "", size,
-                image.entries);
+            hutch_text_addf(&names, "%s'%s'", i ? ", " : "", image.names[i]);
+        hutch_say("image %s%sis in the store: %s in %" PRIu64 " entries", image.n_names && names.data ? names.data : "",
+                  image.n_names ? " " : "", size, image.entries);
+        hutch_text_done(&names);
     }
     printf("sha256:%s\n", image.digest);
     hutch_store_image_done(&image);
@@ -289,7 +293,7 @@ static int cmd_list(const struct store *store, const struct rootfs_opts *opts, s
     else if (n > 0)
         list_table(images, n);
     else
-        fprintf(stderr, "hutch: the store '%s' is empty (hutch rootfs build python)\n", store->path);
+        hutch_say("the store '%s' is empty (hutch rootfs build python)", store->path);
     for (size_t i = 0; i < n; i++)
         hutch_store_image_done(&images[i]);
     free(images);
@@ -319,7 +323,9 @@ static void on_difference(void *ctx, const char *what, const char *path)
         return;
     }
     hutch_progress_end(&v->ui.bar);
-    printf("%-7s /%s\n", what, path);
+    printf("%-7s /", what);
+    hutch_say_text(stdout, path, strlen(path));
+    putchar('\n');
 }
 
 /* Adds to @array, or prints. 1 when the image is not as it was. */
@@ -387,7 +393,8 @@ static int cmd_verify(const struct store *store, const struct rootfs_opts *opts,
     if (array && rc >= 0) {
         char *text = cJSON_Print(array);
 
-        puts(text ? text : "[]");
+        if (hutch_say_json(text ? text : "[]", err) < 0)
+            rc = -1;
         free(text);
     }
     cJSON_Delete(array);
@@ -495,17 +502,17 @@ int hutch_cmd_rootfs(int argc, char **argv)
         row++;
     if (argc < 2 || row == ARRAY_SIZE(commands)) {
         if (argc >= 2)
-            fprintf(stderr, "hutch: there is no command 'rootfs %s'\n", argv[1]);
+            hutch_say("there is no command 'rootfs %s'", argv[1]);
         print_usage(stderr);
         return EXIT_HUTCH;
     }
     rc = run_command(row, argc - 2, argv + 2, &err);
     if (rc < 0)
-        fprintf(stderr, "hutch: %s\n", err.msg);
+        hutch_say("%s", err.msg);
     if (signal_caught)
         die_of_signal();
     if (fflush(stdout) == EOF && rc >= 0) {
-        fprintf(stderr, "hutch: write to standard output: %s\n", strerror(errno));
+        hutch_say("write to standard output: %s", strerror(errno));
         return EXIT_HUTCH;
     }
     return rc < 0 ? EXIT_HUTCH : rc > 0 ? EXIT_DIFFERENT : 0;

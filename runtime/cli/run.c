@@ -8,12 +8,13 @@
 #include "runtime/cli/run_report.h"
 #include "runtime/cli/run_rich.h"
 #include "runtime/cli/run_warm.h"
+#include "runtime/cli/say.h"
+#include "runtime/cli/shaper.h"
 #include "runtime/config/profile.h"
 #include "runtime/lang/program.h"
 #include "runtime/run/run.h"
 #include "runtime/text/quantity.h"
 #include "sandbox/fd.h"
-#include "sandbox/log.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -91,6 +92,8 @@ static int check_kind(const struct run_opts *opts, char **words, struct hutch_er
                                 : opts->allow_errors ? "--allow-errors" : NULL;
     const char *rich = opts->rich ? "--rich" : "--llm";
 
+    if (opts->raw && (opts->json || opts->rich || opts->llm || hutch_run_options_is_notebook(opts, words[0])))
+        return hutch_err_set(err, 0, "option '--raw' is for a program whose own bytes go to the terminal");
     if (opts->json && opts->llm)
         return hutch_err_set(err, 0, "options '--json' and '--llm': the result has one form or the other");
     if (hutch_run_options_is_notebook(opts, words[0])) {
@@ -255,6 +258,7 @@ static int run_cold(const struct run_opts *opts, const char *home, const char *d
         .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .home = home, .data_dir = data
     };
     struct sandbox_spec spec = { 0 };
+    struct shaper out, err_out;
     struct run_result result;
     struct profile profile;
     auto_fd lockfd = -1, signal_fd = -1;
@@ -270,6 +274,8 @@ static int run_cold(const struct run_opts *opts, const char *home, const char *d
     if (!opts->json) {
         request.stdout_fd = STDOUT_FILENO;
         request.stderr_fd = STDERR_FILENO;
+        request.stdout_shaper = hutch_shaper_init(&out, STDOUT_FILENO, opts->raw);
+        request.stderr_shaper = hutch_shaper_init(&err_out, STDERR_FILENO, opts->raw);
     }
     if (hutch_run(&request, &result, err) == 0)
         status = report(opts, &result, err);
@@ -310,7 +316,7 @@ static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
     size_t llm_budget;
     int status;
 
-    hutch_log_set_verbose(opts->verbose);
+    hutch_say_verbosely(opts->verbose);
     if (hutch_run_options_data(opts, &data, err) < 0 || hutch_run_options_budget(opts, &llm_budget, err) < 0 ||
         check_kind(opts, words, err) < 0 || hutch_home_path(&home, err) < 0)
         return -1;

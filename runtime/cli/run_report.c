@@ -2,6 +2,7 @@
 
 #include "runtime/cli/exits.h"
 #include "runtime/cli/run_options.h"
+#include "runtime/cli/say.h"
 #include "runtime/run/result.h"
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
@@ -77,9 +78,6 @@ int hutch_run_report_make(const struct run_opts *opts, const struct hutch_result
 
     if (opts->json) {
         report.json = hutch_result_to_json(result);
-        report.json_len = report.json ? strlen(report.json) + 1 : 0;
-        if (report.json)
-            report.json[report.json_len - 1] = '\n'; /* in place of its terminator */
     } else {
         to = open_memstream(&report.messages, &report.messages_len);
         if (to) {
@@ -98,13 +96,13 @@ int hutch_run_report_make(const struct run_opts *opts, const struct hutch_result
 
 int hutch_run_report_print(const struct run_report *report, int lost_output, struct hutch_err *err)
 {
-    if (report->json && hutch_fd_write_all(STDOUT_FILENO, report->json, report->json_len) < 0)
-        return hutch_err_set(err, errno, "print the result");
+    if (report->json && hutch_say_json(report->json, err) < 0)
+        return -1;
     if (report->messages)
-        fwrite(report->messages, 1, report->messages_len, stderr);
+        hutch_say_text(stderr, report->messages, report->messages_len);
     if (!lost_output)
         return report->status;
-    fprintf(stderr, "hutch: pass on the program's output: %s\n", strerror(lost_output));
+    hutch_say("pass on the program's output: %s", strerror(lost_output));
     return EXIT_HUTCH;
 }
 

@@ -12,8 +12,7 @@ struct run_opts;
 
 struct run_report {
     int status;     /* the program's, or what stands for it */
-    char *json;     /* owned; with --json a line of json_len bytes, else NULL */
-    size_t json_len;
+    char *json;     /* owned; with --json, else NULL */
     char *messages; /* owned; lines for standard error */
     size_t messages_len;
 };

@@ -2,6 +2,7 @@
 
 #include "runtime/cli/engine.h"
 #include "runtime/cli/run_report.h"
+#include "runtime/cli/say.h"
 #include "runtime/hutch.h"
 #include "runtime/term/show.h"
 #include "runtime/text/nbjson.h"
@@ -143,7 +144,9 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     run->is_over = true;
     run->status = hutch_run_exit_status(result);
     if (run->request->form == RICH_JSON) {
-        print_text(run, hutch_result_to_json(result), "\n");
+        auto_free char *json = hutch_result_to_json(result);
+
+        print_text(run, json ? hutch_say_plain_json(json) : NULL, "");
         return;
     }
     run->directory = result->directory ? strdup(result->directory) : NULL;

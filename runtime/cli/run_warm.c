@@ -5,6 +5,7 @@
 #include "runtime/hutch.h"
 #include "runtime/lang/program.h"
 #include "runtime/term/backlog.h"
+#include "runtime/term/terminal.h"
 #include "sandbox/fd.h"
 #include "sandbox/spec.h"
 
@@ -24,9 +25,19 @@ struct warm_run {
     struct hutch_err report_err;
     uint64_t id;
     struct backlog out, err_out;
+    struct term_filter filters[2]; /* of stdout and stderr */
+    bool is_shown[2];              /* on a terminal, through its filter */
     bool is_over;
     unsigned n_signals;
 };
+
+static void to_backlog(void *user, const char *data, size_t len)
+{
+    struct backlog *b = user;
+
+    if (!hutch_backlog_add(b, data, len))
+        b->write_errno = ENOMEM;
+}
 
 /* The engine's callbacks must not wait, or no clock would end the run. */
 static void on_output(void *user, uint64_t id, int stream, const char *data, size_t len)
@@ -34,10 +45,12 @@ static void on_output(void *user, uint64_t id, int stream, const char *data, siz
     struct warm_run *w = user;
     struct backlog *b = stream == 1 ? &w->out : &w->err_out;
 
-    if (!hutch_backlog_add(b, data, len)) {
-        b->write_errno = ENOMEM;
+    if (w->is_shown[stream - 1])
+        hutch_term_filter(&w->filters[stream - 1], data, len, to_backlog, b);
+    else
+        to_backlog(b, data, len);
+    if (b->write_errno == ENOMEM)
         hutch_engine_cancel(w->engine, id);
-    }
 }
 
 static void pass_on(struct warm_run *w, struct backlog *b)
@@ -52,6 +65,9 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     struct warm_run *w = user;
 
     (void)id;
+    for (int i = 0; i < 2; i++)
+        if (w->is_shown[i])
+            hutch_term_filter_end(&w->filters[i], to_backlog, i ? &w->err_out : &w->out);
     w->report_rc = hutch_run_report_make(w->request->opts, result, w->report, &w->report_err);
     w->is_over = true;
 }
@@ -124,6 +140,8 @@ int hutch_run_warm(const struct warm_run_request *request, struct run_report *re
     if (!request->opts->code && request->program->n_files == 0 &&
         hutch_fd_slurp(STDIN_FILENO, INPUT_MAX, "standard input", &input, &input_len, err) < 0)
         return -1;
+    for (int i = 0; i < 2; i++)
+        w.is_shown[i] = hutch_term_describe(i ? STDERR_FILENO : STDOUT_FILENO, &w.filters[i]) && !request->opts->raw;
     if (hutch_cli_engine_open_bare(request->engine, &w.engine, err) < 0)
         return -1;
     rc = submit(&w, input, input_len, err);

@@ -200,6 +200,8 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
     s->out.sink_fd = request->stdout_fd;
     s->err_out.capture = &ret->err_out;
     s->err_out.sink_fd = request->stderr_fd;
+    s->out.shaper = request->stdout_shaper;
+    s->err_out.shaper = request->stderr_shaper;
     s->in.source_fd = request->stdin_fd;
     hutch_supervisor_set_limits(s, request->spec->limits, request->spec->grace_ms);
     if (hutch_state_open(request->home, &r.state, err) < 0 || prepare_data(&r, err) < 0 || start(&r, err) < 0) {

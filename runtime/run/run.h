@@ -5,6 +5,7 @@
 
 #include "sandbox/err.h"
 #include "runtime/run/result.h"
+#include "runtime/run/stream.h"
 #include "sandbox/spec.h"
 
 struct run_request {
@@ -13,6 +14,7 @@ struct run_request {
     const char *data_dir;      /* host directory bound at /mnt/data, its real path; NULL: a fresh one */
     int stdin_fd;              /* copied to the program; -1: empty. Not owned. */
     int stdout_fd, stderr_fd;  /* where the program's output goes as it comes; -1: into the result */
+    struct stream_shaper *stdout_shaper, *stderr_shaper; /* what they get instead, NULL: as it is. Not owned. */
     int signal_fd;             /* signalfd(2) whose SIGINT, SIGTERM, … are passed on; -1: none. Not owned. */
 };
 

@@ -21,6 +21,11 @@ static void close_pipe(int *pipe_fd, bool (*on_close)(void *, int), void *user)
 
 void hutch_out_stream_close(struct out_stream *s)
 {
+    struct stream_shaper *shaper = s->shaper;
+
+    s->shaper = NULL;
+    if (shaper && s->sink_fd >= 0 && !s->is_sink_broken && STREAM_BUF - s->end >= STREAM_SHAPED(0))
+        s->end += shaper->end(shaper, s->buf + s->end);
     close_pipe(&s->pipe_fd, s->on_close, s->user);
 }
 
@@ -78,8 +83,28 @@ void hutch_out_stream_poll(const struct out_stream *s, struct pollfd *pipe, stru
     *sink = (struct pollfd){ .fd = s->end > s->start ? s->sink_fd : -1, .events = POLLOUT };
 }
 
+/* As read(2): no more than the limit lets through gets into the buffer, shaped. */
+static ssize_t read_shaped(struct out_stream *s, size_t max)
+{
+    size_t room = STREAM_BUF - s->end, wanted;
+    char raw[4096];
+    ssize_t n;
+
+    if (room < STREAM_SHAPED(sizeof(raw)) + STREAM_SHAPED(0)) { /* half of it is, see hutch_out_stream_poll() */
+        errno = EAGAIN;
+        return -1;
+    }
+    n = TEMP_FAILURE_RETRY(read(s->pipe_fd, raw, max < sizeof(raw) ? max : sizeof(raw)));
+    wanted = n > 0 ? (size_t)n : 0;
+    if (s->limit && wanted > s->limit - s->seen)
+        wanted = (size_t)(s->limit - s->seen);
+    s->end += s->shaper->shape(s->shaper, raw, wanted, s->buf + s->end);
+    return n;
+}
+
 static int read_pipe(struct out_stream *s)
 {
+    bool is_shaped = s->shaper && s->sink_fd >= 0;
     size_t room;
     ssize_t n;
 
@@ -91,8 +116,8 @@ static int read_pipe(struct out_stream *s)
     room = STREAM_BUF - s->end;
     if (s->is_finishing && s->left < room)
         room = s->left;
-    n = TEMP_FAILURE_RETRY(read(s->pipe_fd, s->buf + s->end, room));
-    s->has_more = n == (ssize_t)room;
+    n = is_shaped ? read_shaped(s, room) : TEMP_FAILURE_RETRY(read(s->pipe_fd, s->buf + s->end, room));
+    s->has_more = is_shaped ? n > 0 : n == (ssize_t)room;
     if (n < 0 && errno == EAGAIN && !s->is_finishing)
         return 0;
     if (n <= 0) {
@@ -113,10 +138,10 @@ static int read_pipe(struct out_stream *s)
         s->is_over_limit = true;
         if (s->capture)
             s->capture->truncated = true;
-        s->end += (size_t)n;
+        s->end += is_shaped ? 0 : (size_t)n;
         hutch_out_stream_close(s); /* what still comes is unwanted */
     } else {
-        s->end += (size_t)n;
+        s->end += is_shaped ? 0 : (size_t)n;
     }
     if (s->sink_fd < 0) {
         if (capture(s, s->buf, s->end) < 0)

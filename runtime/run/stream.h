@@ -11,6 +11,13 @@
 
 #define STREAM_BUF 65536
 
+/* What a sink gets instead of the bytes that came: at most STREAM_SHAPED(len) of them. */
+struct stream_shaper {
+    size_t (*shape)(struct stream_shaper *shaper, const char *data, size_t len, char *to);
+    size_t (*end)(struct stream_shaper *shaper, char *to); /* at the end: what has been held back, as of 0 bytes */
+};
+#define STREAM_SHAPED(len) (4 * (len) + 256)
+
 /* Out of the sandbox: from @pipe_fd to @sink_fd; when that is -1, to @on_data; without that into @capture. */
 struct out_stream {
     int pipe_fd;               /* owned; -1 when it has ended */
@@ -21,6 +28,7 @@ struct out_stream {
     void *user;
     bool is_sink_broken;       /* it has no reader any more, or it is full for good */
     int sink_errno;            /* why, 0 when its reader just went away */
+    struct stream_shaper *shaper; /* not owned; with a sink. NULL: none */
     struct run_output *capture;
     uint64_t limit, seen;      /* bytes; limit 0: none */
     bool is_over_limit;

@@ -1,8 +1,8 @@
 #include "runtime/term/filter.h"
 
+#include "runtime/text/ansi.h"
 #include "runtime/text/utf8.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,21 +37,6 @@ static enum step take_char(const struct term_filter *f, char c)
     return kind == UTF8_CUT ? STEP_MORE : kind == UTF8_BROKEN && f->n_pending ? STEP_BROKEN : STEP_LETTER;
 }
 
-static uint32_t decode_letter(const unsigned char *p, size_t len)
-{
-    uint32_t c = len == 1 ? p[0] : p[0] & (0x7fu >> len);
-
-    for (size_t i = 1; i < len; i++)
-        c = c << 6 | (p[i] & 0x3f);
-    return c;
-}
-
-/* Marks, embeddings, overrides and isolates: what is written is not what is read. */
-static bool turns_direction(uint32_t c)
-{
-    return c == 0x061c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
-}
-
 /* Whether a terminal that takes each byte for a character finds one of C1 among them. */
 static bool has_control_byte(const char *bytes, size_t len)
 {
@@ -63,7 +48,7 @@ static bool has_control_byte(const char *bytes, size_t len)
 
 static void show_letter(struct term_filter *f, const char *bytes, size_t len, term_sink_fn *sink, void *user)
 {
-    uint32_t c = decode_letter((const unsigned char *)bytes, len);
+    unsigned c = hutch_utf8_decode(bytes, len);
     bool is_obeyed = !f->has_utf8 && has_control_byte(bytes, len);
     char text[16];
 
@@ -72,11 +57,11 @@ static void show_letter(struct term_filter *f, const char *bytes, size_t len, te
     else if (c < 0x20 || c == 0x7f)
         sink(user, text, (size_t)snprintf(text, sizeof(text), "^%c", (int)(c ^ 0x40)));
     else if (c < 0xa0)
-        sink(user, text, (size_t)snprintf(text, sizeof(text), "\\x%02x", (unsigned)c));
-    else if (turns_direction(c) || (is_obeyed && c < 0x10000))
-        sink(user, text, (size_t)snprintf(text, sizeof(text), "\\u%04x", (unsigned)c));
+        sink(user, text, (size_t)snprintf(text, sizeof(text), "\\x%02x", c));
+    else if (hutch_ansi_obeys(c) || (is_obeyed && c < 0x10000))
+        sink(user, text, (size_t)snprintf(text, sizeof(text), "\\u%04x", c));
     else if (is_obeyed)
-        sink(user, text, (size_t)snprintf(text, sizeof(text), "\\U%08x", (unsigned)c));
+        sink(user, text, (size_t)snprintf(text, sizeof(text), "\\U%08x", c));
     else
         sink(user, bytes, len);
 }

@@ -6,12 +6,11 @@
 #include "runtime/text/nbjson.h"
 #include "runtime/term/png.h"
 #include "runtime/term/sixel.h"
+#include "runtime/term/terminal.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,18 +20,12 @@
 
 void hutch_cell_show_init(struct cell_show *show, int out_fd, int err_fd)
 {
-    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-    bool has_colours = !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
-
     *show = (struct cell_show){ .is_one = hutch_fd_is_same_file(out_fd, err_fd) };
-    setlocale(LC_CTYPE, "");
     for (int i = 0; i < 2; i++) {
         struct cell_show_stream *s = &show->streams[i];
 
         s->backlog.fd = i ? err_fd : out_fd;
-        s->is_terminal = isatty(s->backlog.fd);
-        s->filter.has_colours = s->is_terminal && has_colours;
-        s->filter.has_utf8 = !s->is_terminal || strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+        s->is_terminal = hutch_term_describe(s->backlog.fd, &s->filter);
     }
     show->images = show->streams[0].is_terminal ? hutch_term_images_detect() : TERM_IMAGES_NONE;
 }

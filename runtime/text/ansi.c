@@ -5,6 +5,15 @@
 
 #define ESC '\x1b'
 
+bool hutch_ansi_obeys(unsigned code)
+{
+    /* Marks, embeddings, overrides and isolates. */
+    bool turns_direction = code == 0x061c || code == 0x200e || code == 0x200f || (code >= 0x202a && code <= 0x202e) ||
+                           (code >= 0x2066 && code <= 0x2069);
+
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || turns_direction;
+}
+
 static bool is_within(char c, char first, char last)
 {
     return c >= first && c <= last;

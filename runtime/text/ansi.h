@@ -2,7 +2,12 @@
 #ifndef HUTCH_TEXT_ANSI_H
 #define HUTCH_TEXT_ANSI_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+/* Whether a terminal does something else with the character than to show it: control characters of C0 and C1, DEL, and
+ * those that turn the direction of writing, so that what is written is not what is read. */
+bool hutch_ansi_obeys(unsigned code);
 
 /* How many of the @len bytes at @text, the first of which is ESC, are one escape sequence: CSI (colours), OSC and
  * its like up to their end, or two characters; only ESC when it is none, all when the text ends within one. */

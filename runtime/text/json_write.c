@@ -1,5 +1,6 @@
 #include "runtime/text/json_write.h"
 
+#include "runtime/text/ansi.h"
 #include "runtime/text/base64.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/nbjson.h"
@@ -31,12 +32,16 @@ static void quote(struct text_buffer *t, const char *data, size_t len, bool is_p
     for (size_t i = 0; i < len; i += step) {
         unsigned char c = (unsigned char)data[i];
         enum utf8_kind kind = UTF8_CHAR;
+        unsigned code;
 
         step = c < 0x80 ? 1 : hutch_utf8_next(data + i, len - i, &kind);
-        if (kind == UTF8_CHAR && c >= 0x20 && c != '"' && c != '\\' && (c != 0x7f || is_python))
+        code = kind == UTF8_CHAR ? hutch_utf8_decode(data + i, step) : 0;
+        if (kind == UTF8_CHAR && c >= 0x20 && c != '"' && c != '\\' && (is_python || !hutch_ansi_obeys(code)))
             continue;
         hutch_text_add(t, data + from, i - from);
-        if (kind == UTF8_CHAR) {
+        if (kind == UTF8_CHAR && step > 1) {
+            hutch_text_addf(t, "\\u%04x", code);
+        } else if (kind == UTF8_CHAR) {
             add_escaped(t, c);
         } else if (is_python && len - i >= 2 && memcmp(data + i, NBJSON_NUL, 2) == 0) {
             add_escaped(t, '\0');

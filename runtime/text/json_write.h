@@ -10,8 +10,8 @@
 struct cJSON;
 struct text_buffer;
 
-/* Any bytes as a JSON string, quotes included: control characters are escaped, NUL and DEL among them, and each
- * ill-formed part of a UTF-8 sequence becomes U+FFFD, as with Python's errors="replace". */
+/* Any bytes as a JSON string, quotes included: what a terminal would obey is escaped (hutch_ansi_obeys()), NUL
+ * among it, and each ill-formed part of a UTF-8 sequence becomes U+FFFD, as with Python's errors="replace". */
 void hutch_json_quote(struct text_buffer *t, const char *data, size_t len);
 /* The text of an nbjson string as Python's json.dumps(ensure_ascii=False) has it: DEL stands as it is, NBJSON_NUL is
  * NUL. */

@@ -43,6 +43,16 @@ size_t hutch_utf8_encode(unsigned code, char to[4])
     return len;
 }
 
+unsigned hutch_utf8_decode(const char *bytes, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)bytes;
+    unsigned code = len == 1 ? p[0] : p[0] & (0x7fu >> len);
+
+    for (size_t i = 1; i < len; i++)
+        code = code << 6 | (p[i] & 0x3f);
+    return code;
+}
+
 size_t hutch_utf8_cut(const char *text, size_t len, size_t max)
 {
     if (len <= max)

@@ -17,8 +17,11 @@ enum utf8_kind {
  * what is above U+10FFFF are ill-formed: table 3-7 of the Unicode standard. */
 size_t hutch_utf8_next(const char *text, size_t len, enum utf8_kind *ret_kind);
 
-/* The other way: the 1 to 4 bytes of a character, which may be a surrogate. Returns how many. */
+/* Writes the 1 to 4 bytes of a character, which may be a surrogate. Returns how many. */
 size_t hutch_utf8_encode(unsigned code, char to[4]);
+
+/* The other way: the character whose @len bytes hutch_utf8_next() has found. */
+unsigned hutch_utf8_decode(const char *bytes, size_t len);
 
 /* How many of the @len bytes of valid UTF-8 make whole characters within @max bytes. */
 size_t hutch_utf8_cut(const char *text, size_t len, size_t max);

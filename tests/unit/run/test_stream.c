@@ -234,6 +234,78 @@ static void test_blocking_sink_is_never_waited_for(void **state)
     assert_true(fed > 65536);
 }
 
+struct doubler {
+    struct stream_shaper base;
+    unsigned n_ends;
+};
+
+static size_t shape_double(struct stream_shaper *base, const char *data, size_t len, char *to)
+{
+    (void)base;
+    for (size_t i = 0; i < len; i++)
+        to[2 * i] = to[2 * i + 1] = data[i];
+    return 2 * len;
+}
+
+static size_t end_double(struct stream_shaper *base, char *to)
+{
+    ((struct doubler *)base)->n_ends++;
+    memcpy(to, "end", 3);
+    return 3;
+}
+
+/* The sink gets what the shaper makes of the bytes, all of it and its end, once; the limit is of the program's own. */
+static void test_shaper(void **state)
+{
+    static const uint64_t limits[] = { 0, 100000, 99999, 300000 };
+    struct line *l = *state;
+
+    for (size_t k = 0; k < ARRAY_SIZE(limits); k++) {
+        struct doubler doubler = { .base = { shape_double, end_double } };
+        size_t total = 200000, sent = 0, got = 0, wanted = limits[k] && limits[k] < total ? limits[k] : total;
+        char block[7000], *all = malloc(2 * total + 3);
+        ssize_t n;
+
+        if (k > 0) {
+            int fds[2];
+
+            hutch_fd_closep(&l->s.sink_fd);
+            hutch_fd_closep(&l->out);
+            hutch_fd_closep(&l->in);
+            hutch_out_stream_init(&l->s);
+            assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+            l->s.pipe_fd = fds[0];
+            l->in = fds[1];
+        }
+        add_sink(l);
+        l->s.shaper = &doubler.base;
+        l->s.limit = limits[k];
+        while (!hutch_out_stream_is_done(&l->s)) {
+            if (l->in >= 0 && sent < total)
+                sent += feed(l->in, sent, total);
+            if (sent == total)
+                hutch_fd_closep(&l->in);
+            turn(l);
+            while ((n = read(l->out, block, sizeof(block))) > 0) {
+                assert_true(got + (size_t)n <= 2 * total + 3);
+                memcpy(all + got, block, (size_t)n);
+                got += (size_t)n;
+            }
+            if (l->s.is_over_limit)
+                hutch_fd_closep(&l->in);
+        }
+        while ((n = read(l->out, all + got, 2 * total + 3 - got)) > 0)
+            got += (size_t)n;
+        assert_int_equal(got, 2 * wanted + 3);
+        for (size_t i = 0; i < 2 * wanted; i++)
+            assert_int_equal(all[i], byte_at(i / 2));
+        assert_memory_equal(all + 2 * wanted, "end", 3);
+        assert_int_equal(doubler.n_ends, 1);
+        assert_int_equal(l->s.is_over_limit, wanted < total);
+        free(all);
+    }
+}
+
 /* At the end of a run, what the pipe holds is all: somebody who still has its write end holds nobody up. */
 static void test_finish_does_not_wait_for_the_end(void **state)
 {
@@ -445,6 +517,7 @@ int main(void)
         T(test_slow_sink),
         T(test_blocking_sink_is_never_waited_for),
         T(test_finish_does_not_wait_for_the_end),
+        T(test_shaper),
         T(test_broken_sink),
         T(test_full_sink),
         cmocka_unit_test(test_stdin_goes_through),

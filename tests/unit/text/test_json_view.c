@@ -151,7 +151,7 @@ static void test_text(void **state)
 
 static void test_quoted_text_is_valid_again(void **state)
 {
-    static const char bytes[] = "a\"\\\n\r\t\b\f\x01\x7f\xff\xc3\xa9\xe2\x82";
+    static const char bytes[] = "a\"\\\n\r\t\b\f\x01\x7f\xff\xc3\xa9\xc2\x9b\xe2\x80\xae\xe2\x82";
     struct text_buffer t = TEXT_BUFFER_INIT;
     auto_free char *text = NULL;
 
@@ -159,7 +159,8 @@ static void test_quoted_text_is_valid_again(void **state)
     hutch_json_quote(&t, bytes, sizeof(bytes)); /* the NUL too */
     text = hutch_text_take(&t, NULL);
     assert_string_equal(text,
-                        "\"a\\\"\\\\\\n\\r\\t\\b\\f\\u0001\\u007f\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\\u0000\"");
+                        "\"a\\\"\\\\\\n\\r\\t\\b\\f\\u0001\\u007f"
+                        "\xef\xbf\xbd\xc3\xa9\\u009b\\u202e\xef\xbf\xbd\\u0000\"");
     parse(text);
 }
 
