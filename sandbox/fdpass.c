@@ -5,6 +5,11 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
+
+/* A blocking send waits for a second at most where too many descriptors are on their way. */
+#define ROOM_PAUSE_MS 10
+#define ROOM_ATTEMPTS 100
 
 union control {
     struct cmsghdr align;
@@ -34,7 +39,15 @@ ssize_t hutch_fdpass_send2(int sock, const void *head, size_t head_len, const vo
         c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
         memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
     }
-    return TEMP_FAILURE_RETRY(sendmsg(sock, &msg, MSG_NOSIGNAL | flags));
+    for (int i = 0;; i++) {
+        const struct timespec pause = { .tv_nsec = ROOM_PAUSE_MS * 1000000l };
+        ssize_t n = TEMP_FAILURE_RETRY(sendmsg(sock, &msg, MSG_NOSIGNAL | flags));
+
+        if (n >= 0 || errno != ETOOMANYREFS || (flags & MSG_DONTWAIT) || i == ROOM_ATTEMPTS)
+            return n;
+        nanosleep(&pause, NULL);
+        errno = ETOOMANYREFS;
+    }
 }
 
 ssize_t hutch_fdpass_send(int sock, const void *buf, size_t len, const int *fds, size_t n_fds, int flags)

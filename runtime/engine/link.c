@@ -1,5 +1,6 @@
 #include "runtime/engine/link.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
 #include "sandbox/log.h"
@@ -11,6 +12,8 @@
 #include <sys/socket.h>
 
 #define PACKETS_AT_ONCE 16 /* from one link, before others have their turn */
+#define PAUSE_MIN_MS 5
+#define PAUSE_MAX_MS 200
 
 struct packet {
     struct packet *next;
@@ -36,23 +39,54 @@ static void drop_first(struct link *l)
     free_packet(p);
 }
 
-/* Whether the socket takes no more now. Any other failure is the end of the link, which its hang-up tells. */
-static bool is_full(ssize_t n)
+/* Why the socket takes no more now. Any other failure is the end of the link, which its hang-up tells. */
+enum why_full {
+    NOT_FULL,
+    FULL_SOCKET, /* EPOLLOUT tells when it is not any more */
+    FULL_USER,   /* ETOOMANYREFS: all of the user's processes have too many descriptors on their way, unix(7). No event
+                  * tells when that ends, and the socket stays writable: who waits for that turns in circles */
+};
+
+static enum why_full why_full(ssize_t n)
 {
-    return n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS);
+    if (n >= 0)
+        return NOT_FULL;
+    return errno == EAGAIN ? FULL_SOCKET : errno == ENOBUFS || errno == ETOOMANYREFS ? FULL_USER : NOT_FULL;
+}
+
+static void await_room(struct link *l, enum why_full why)
+{
+    struct loop *loop = l->watch.loop;
+
+    hutch_watch_change(&l->watch, why == FULL_SOCKET ? EPOLLIN | EPOLLOUT : EPOLLIN);
+    if (why == FULL_USER) {
+        l->pause_ms = l->pause_ms * 2 < PAUSE_MIN_MS ? PAUSE_MIN_MS : l->pause_ms * 2;
+        if (l->pause_ms > PAUSE_MAX_MS)
+            l->pause_ms = PAUSE_MAX_MS;
+        hutch_loop_set_deadline(loop, &l->again, hutch_clock_ms() + l->pause_ms);
+    }
 }
 
 static void send_waiting(struct link *l)
 {
     while (l->first) {
-        ssize_t n = hutch_fdpass_send(l->fd, l->first->data, l->first->len, l->first->fds, l->first->n_fds,
-                                      MSG_DONTWAIT);
+        enum why_full why = why_full(hutch_fdpass_send(l->fd, l->first->data, l->first->len, l->first->fds,
+                                                       l->first->n_fds, MSG_DONTWAIT));
 
-        if (is_full(n))
+        if (why != NOT_FULL) {
+            await_room(l, why);
             return;
+        }
         drop_first(l);
+        l->pause_ms = 0;
     }
     hutch_watch_change(&l->watch, EPOLLIN);
+}
+
+static void on_again(void *owner, double now)
+{
+    (void)now;
+    send_waiting(owner);
 }
 
 static void receive(struct link *l)
@@ -114,6 +148,8 @@ int hutch_link_open(struct link *l, struct loop *loop, int fd, struct hutch_err 
     int on = 1;
 
     l->fd = fd;
+    l->again = (struct deadline)DEADLINE_INIT(on_again, l);
+    l->pause_ms = 0;
     if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0) {
         hutch_err_set(err, errno, "set up a socket");
         hutch_fd_closep(&l->fd);
@@ -126,8 +162,8 @@ int hutch_link_open(struct link *l, struct loop *loop, int fd, struct hutch_err 
     return 0;
 }
 
-static int keep(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len, const int *fds,
-                size_t n_fds, struct hutch_err *err)
+static int keep_packet(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len,
+                       const int *fds, size_t n_fds, struct hutch_err *err)
 {
     struct packet *p = malloc(sizeof(*p) + head_len + tail_len);
 
@@ -151,29 +187,36 @@ static int keep(struct link *l, const void *head, size_t head_len, const void *t
     else
         l->first = p;
     l->last = p;
-    hutch_watch_change(&l->watch, EPOLLIN | EPOLLOUT);
     return 0;
 }
 
 int hutch_link_send(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len,
                     const int *fds, size_t n_fds, struct hutch_err *err)
 {
+    enum why_full why;
     ssize_t n;
 
     if (l->fd < 0)
         return 0;
     if (l->first)
-        return keep(l, head, head_len, tail, tail_len, fds, n_fds, err);
+        return keep_packet(l, head, head_len, tail, tail_len, fds, n_fds, err);
     n = hutch_fdpass_send2(l->fd, head, head_len, tail, tail_len, fds, n_fds, MSG_DONTWAIT);
-    if (is_full(n))
-        return keep(l, head, head_len, tail, tail_len, fds, n_fds, err);
-    if (n < 0)
-        hutch_log_debug("engine: send to a helper: %s", strerrordesc_np(errno));
+    why = why_full(n);
+    if (why == NOT_FULL) {
+        if (n < 0)
+            hutch_log_debug("engine: send to a helper: %s", strerrordesc_np(errno));
+        return 0;
+    }
+    if (keep_packet(l, head, head_len, tail, tail_len, fds, n_fds, err) < 0)
+        return -1;
+    await_room(l, why);
     return 0;
 }
 
 void hutch_link_close(struct link *l)
 {
+    if (l->fd >= 0)
+        hutch_loop_set_deadline(l->watch.loop, &l->again, LOOP_NEVER);
     hutch_watch_remove(&l->watch);
     while (l->first)
         drop_first(l);

@@ -15,6 +15,8 @@ struct link {
     struct watch watch;
     int fd; /* owned; -1 when closed */
     struct packet *first, *last; /* not sent yet */
+    struct deadline again;       /* when the first of them is tried again, where no event can tell that it would go */
+    double pause_ms;             /* until then; grows with each attempt */
     /* @fds are the handler's to close. @sender: its pid as this process sees it, 0 when unknown. */
     void (*on_packet)(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender);
     void (*on_hangup)(struct link *l); /* it closes the link */
@@ -24,8 +26,9 @@ struct link {
 
 /* Takes @fd over, on failure too. The other fields are set by the caller, before. */
 int hutch_link_open(struct link *l, struct loop *loop, int fd, struct hutch_err *err);
-/* Sends, or keeps for later, @head and @tail as one packet with copies of @fds. That nobody is there any more is no
- * error here: on_hangup tells. Errors: ENOMEM; EMFILE, as descriptors are copied where the packet has to wait. */
+/* Sends, or keeps for later, @head and @tail as one packet with copies of @fds. A packet that the kernel does not take
+ * for want of a counter of the whole user (descriptors on their way, buffers) is tried again after a pause. That the
+ * other end is gone is no error here: on_hangup tells. Errors: ENOMEM; EMFILE, as descriptors are copied where the packet has to wait. */
 int hutch_link_send(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len,
                     const int *fds, size_t n_fds, struct hutch_err *err);
 void hutch_link_close(struct link *l);

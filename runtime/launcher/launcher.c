@@ -61,8 +61,16 @@ struct launcher {
 
 static void reply(struct launcher *l, struct launcher_reply *r, const void *text, const int *fds, size_t n_fds)
 {
-    if (hutch_fdpass_send2(l->sock, r, sizeof(*r), text, r->text_len, fds, n_fds, 0) < 0 && errno != ETOOMANYREFS)
+    struct launcher_reply refusal = { .what = LAUNCHER_FAILED, .id = r->id, .spec_id = r->spec_id };
+
+    if (hutch_fdpass_send2(l->sock, r, sizeof(*r), text, r->text_len, fds, n_fds, 0) >= 0)
+        return;
+    if (errno != ETOOMANYREFS)
         _exit(0); /* the engine is gone */
+    hutch_err_set(&refusal.err, ETOOMANYREFS, "send a sandbox's descriptors (other programs of this user have too many "
+                                              "on their way)");
+    if (hutch_fdpass_send(l->sock, &refusal, sizeof(refusal), NULL, 0, 0) < 0)
+        _exit(0);
 }
 
 static void refuse(struct launcher *l, const struct launcher_request *request, uint32_t id, const struct hutch_err *err)

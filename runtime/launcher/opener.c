@@ -60,7 +60,14 @@ static int watch_engine(int sock, int *ret_pidfd, struct hutch_err *err)
 
 static int say(int sock, struct opener_reply *reply, int fd)
 {
-    return hutch_fdpass_send(sock, reply, sizeof(*reply), &fd, fd >= 0, 0) < 0 ? -1 : 0;
+    if (hutch_fdpass_send(sock, reply, sizeof(*reply), &fd, fd >= 0, 0) >= 0)
+        return 0;
+    if (errno != ETOOMANYREFS || fd < 0)
+        return -1;
+    hutch_err_set(&reply->err, ETOOMANYREFS, "send a mount (other programs of this user have too many descriptors on "
+                                             "their way)");
+    reply->what = OPENER_FAILED;
+    return hutch_fdpass_send(sock, reply, sizeof(*reply), NULL, 0, 0) < 0 ? -1 : 0;
 }
 
 /* An ordinary user becomes the owner of a user namespace, with a copy of the host's mount tree to open things from. */

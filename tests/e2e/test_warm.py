@@ -7,6 +7,8 @@ import re
 import resource
 import signal
 import subprocess
+import sys
+import time
 
 import pytest
 
@@ -439,6 +441,49 @@ def test_all_of_a_sandbox_is_in_its_group(warm):
     assert warm.wait(run)["verdict"] == "killed"
     mount = support.cgroup2_mount()
     warm.until(lambda: not os.path.exists(mount + name), what="the group is gone")
+
+
+# Holds as many descriptors on their way as its first argument says, until its standard input ends.
+FLOOD = """
+import array, resource, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+ends = []
+for _ in range(int(sys.argv[1]) // 250 + 1):
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    one.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [one.fileno()] * 250))])
+    ends += one, other
+print("full", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(support.is_root(), reason="root has no such limit")
+def test_descriptors_on_their_way(warm, tmp_path):
+    """The kernel counts for all processes of a user together how many descriptors are on their way through sockets, and
+    refuses more than the sender may have open. The engine waits without turning in circles, and loses nothing."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = 600
+    directories = [tmp_path / str(i) for i in range(6)]
+    for directory in directories:
+        directory.mkdir()
+    warm.run("1")
+    with subprocess.Popen([sys.executable, "-c", FLOOD, str(few + 400)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as flood:
+        assert flood.stdout.readline() == b"full\n"
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+        try:
+            before = sum(os.times()[:2])
+            runs = [warm.submit("echo made > /mnt/data/made", language="sh", data_dir=directory) for directory in directories]
+            end = time.monotonic() + 2
+            while time.monotonic() < end:
+                warm.dispatch(0.1)
+            assert not any(run.result for run in runs), "what it sent was not held up"
+            assert sum(os.times()[:2]) - before < 1, "it turned in circles"
+        finally:
+            flood.stdin.close()
+            flood.wait(timeout=20)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [result["verdict"] for result in warm.wait(*runs)] == ["ok"] * len(runs)
+    assert [(directory / "made").read_text() for directory in directories] == ["made\n"] * len(runs)
 
 
 STATE_OF_INIT = """with open("/proc/1/status") as file: state = dict(line.split(":", 1) for line in file)
