@@ -47,7 +47,8 @@ static int unlock(int fd, mode_t bits)
     return hutch_opath_chmod(fd, (st.st_mode & 07777) | bits);
 }
 
-/* Leaves no time of access behind where that is allowed, to owners: it would show code inside how far a walk has come. */
+/* Leaves no time of access behind where that is allowed, to owners: it would show code inside how far a walk has
+ * come. */
 static int open_dir(int dirfd, const char *name)
 {
     int fd = openat(dirfd, name, OPEN_DIR_FLAGS | O_NOATIME);

@@ -11,8 +11,9 @@
 int hutch_opath_chmod(int fd, mode_t mode);
 
 /* Opens the directory @name below @dirfd for reading ("." is @dirfd itself, which may be O_PATH); never through a link,
- * never blocking, and without a trace in its times where the caller owns it. When @unlock_bits (for instance 0700) is not 0 and the directory belongs to the caller and
- * lacks one of them, they are added first. -1 with errno set: ENOENT, ENOTDIR (also for a link), EACCES. */
+ * never blocking, and without a trace in its times where the caller owns it. When @unlock_bits (for instance 0700) is
+ * not 0 and the directory belongs to the caller and lacks one of them, they are added first. -1 with errno set: ENOENT,
+ * ENOTDIR (also for a link), EACCES. */
 int hutch_opath_open_dir(int dirfd, const char *name, mode_t unlock_bits);
 
 #endif

@@ -170,7 +170,8 @@ static void note_data(struct supervisor *s)
 
     if (s->is_data_over)
         snprintf(res->message + len, sizeof(res->message) - len, "; %s%s",
-                 s->reason == END_DATA ? "" : INSIDE_DATA_DIR " is over its limit: ", s->has_kept_data ? "its files were left there" : "none of its files were kept");
+                 s->reason == END_DATA ? "" : INSIDE_DATA_DIR " is over its limit: ",
+                 s->has_kept_data ? "its files were left there" : "none of its files were kept");
 }
 
 static void note_usage(struct supervisor *s, const struct sandbox_end *end)
