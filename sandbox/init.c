@@ -25,8 +25,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define LOOK_MIN_MS 5    /* between two looks at CPU time while some of it is being lost, and as much again by chance */
+#define LOOK_CPU_MS 5    /* between two looks at CPU time while some of it is being lost, and as much again by chance */
+#define LOOK_MEMORY_MS 2 /* between two looks at memory, however little is left */
 #define LOOK_SHARE  20   /* looks take one part in so many of the time */
+#define FILL_PER_MS (4u << 20) /* bytes that one processor can touch for the first time in a millisecond, at most */
 #define REAP_MAX 64 /* between two checks of the clock and of the supervisor */
 
 struct init_step {
@@ -203,47 +205,90 @@ static void know_data(struct init_job *job)
 struct sampling {
     double next;           /* hutch_clock_ms() */
     int check_interval_ms; /* INIT_CHECK_INTERVAL; 0: samples are taken without a check */
-    double next_look;      /* at CPU time alone; 0: none is due before the next sample */
+    double next_look;      /* hutch_sample_look(); 0: none is due before the next sample */
+    bool has_lost_cpu;     /* since the last sample */
+    uint64_t memory_limit; /* what init enforces, by looks and samples; 0: none */
+    uint64_t fill_per_ms;  /* with all processors of the sandbox */
+    uint64_t memory_bytes; /* in use at the last look */
     pid_t first_born;      /* hutch_sample_last_born() when the code began */
 };
+
+static void know_limits(const struct init_job *job, struct sampling *sampling)
+{
+    uint64_t n_cpus = (job->spec->limits[LIMIT_CPUS] + 999) / 1000;
+    cpu_set_t allowed;
+
+    if (n_cpus == 0)
+        n_cpus = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? (uint64_t)CPU_COUNT(&allowed) : 1;
+    sampling->fill_per_ms = n_cpus * FILL_PER_MS;
+    sampling->memory_limit = job->counts_shared ? job->spec->limits[LIMIT_MEMORY] : 0;
+}
+
+/* Children that the kernel reaps count for what was last seen of them, so they are looked at more often. The moment is
+ * drawn by lot: the code inside could end its children just before one that it knows. */
+static double draw_wait(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return LOOK_CPU_MS * (1 + (double)((uint64_t)ts.tv_nsec * 2654435761u % 1024) / 1024);
+}
+
+/* The next look comes before what is left of the memory can be filled. */
+static void plan_look(struct sampling *sampling, double took_ms)
+{
+    uint64_t used = sampling->memory_bytes;
+    double wait = INIT_SAMPLE_MS, left;
+
+    sampling->next_look = 0;
+    if (sampling->check_interval_ms != 0)
+        return;
+    if (sampling->memory_limit) {
+        left = used < sampling->memory_limit ? (double)(sampling->memory_limit - used) : 0;
+        left /= (double)sampling->fill_per_ms;
+        wait = left > LOOK_MEMORY_MS ? left : LOOK_MEMORY_MS;
+    }
+    if (sampling->has_lost_cpu && wait > LOOK_CPU_MS)
+        wait = draw_wait();
+    if (wait < took_ms * LOOK_SHARE)
+        wait = took_ms * LOOK_SHARE;
+    if (wait < INIT_SAMPLE_MS)
+        sampling->next_look = hutch_clock_ms() + wait;
+}
 
 static void set_check_interval(struct sampling *sampling, int ms)
 {
     sampling->check_interval_ms = ms < 0 ? 0 : ms < INIT_CHECK_MAX_MS ? ms : INIT_CHECK_MAX_MS;
     sampling->next = hutch_clock_ms() + INIT_SAMPLE_MS; /* soon, whatever the interval is */
-    sampling->next_look = 0;
+    plan_look(sampling, 0);
 }
 
-/* Children that the kernel reaps count for what was last seen of them, so they are looked at more often. The moment is
- * drawn by lot: the code inside could end its children just before one that it knows. */
-static void plan_look(struct sampling *sampling, double took_ms)
-{
-    struct timespec ts;
-    double wait;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    wait = LOOK_MIN_MS * (1 + (double)((uint64_t)ts.tv_nsec * 2654435761u % 1024) / 1024);
-    sampling->next_look = hutch_clock_ms() + (wait > took_ms * LOOK_SHARE ? wait : took_ms * LOOK_SHARE);
-}
-
+/* What is over the limit on memory is ended here and now: the supervisor hears why before it hears of the end. */
 static void take_sample(const struct init_job *job, struct sampling *sampling, pid_t holder)
 {
     struct init_msg msg = { .kind = INIT_SAMPLE };
+    double begun = hutch_clock_ms();
 
     hutch_sample_take(job->data_dev, job->counts_shared, job->spec->limits[LIMIT_MEMORY], holder, &msg.sample);
     send_msg(job, &msg);
-    sampling->next_look = 0;
-    if (hutch_sample_loses_cpu() && sampling->check_interval_ms == 0)
-        plan_look(sampling, 0);
+    if (sampling->memory_limit && msg.sample.memory_bytes > sampling->memory_limit)
+        kill(-1, SIGKILL);
+    sampling->has_lost_cpu = hutch_sample_loses_cpu();
+    sampling->memory_bytes = msg.sample.memory_bytes;
+    plan_look(sampling, hutch_clock_ms() - begun);
 }
 
-static void look_at_cpu(struct sampling *sampling)
+/* A look that finds too much memory in use is followed by a sample, which is exact. */
+static void look(struct sampling *sampling, pid_t holder)
 {
     double begun = hutch_clock_ms();
-    struct init_sample ignored;
+    struct init_sample sum;
 
-    hutch_sample_look_at_cpu(&ignored); /* the next sample has the sum */
+    hutch_sample_look(sampling->memory_limit > 0, holder, &sum); /* the next sample has the CPU time */
+    sampling->memory_bytes = sum.memory_bytes;
     plan_look(sampling, hutch_clock_ms() - begun);
+    if (sampling->memory_limit && sum.memory_bytes > sampling->memory_limit)
+        sampling->next = 0;
 }
 
 /* What all have used when the worker has ended. One that was alone is in init's own count. */
@@ -257,7 +302,7 @@ static void count_cpu(const struct init_job *job, const struct sampling *samplin
     last_born = hutch_sample_last_born();
     if (last_born > 0 && last_born == sampling->first_born)
         return;
-    hutch_sample_look_at_cpu(&sum);
+    hutch_sample_look(false, 0, &sum);
     ended->cpu_ms = sum.cpu_ms;
     ended->is_cpu_lower_bound = sum.is_cpu_lower_bound;
 }
@@ -366,6 +411,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     sigset_t chld;
 
     take_steps(&job, build_steps, ARRAY_SIZE(build_steps));
+    know_limits(&job, &sampling);
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_SETMASK, &chld, NULL);
@@ -407,7 +453,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
             }
             sampling.next = hutch_clock_ms() + (is_due ? INIT_SAMPLE_MS : sampling.check_interval_ms);
         } else if (is_looking && hutch_clock_ms() >= sampling.next_look) {
-            look_at_cpu(&sampling);
+            look(&sampling, holder);
         }
         if (pfds[1].revents && obey_order(&job, &worker, &holder, &sampling, &spared, has_started)) {
             has_started = true;

@@ -67,7 +67,7 @@ void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, boo
     /* RLIMIT_DATA, not RLIMIT_AS: it counts private writable memory, whereas address space is also what allocators and
      * thread pools reserve and never touch. Counts mmap(2) since Linux 4.7. */
     if (limits[LIMIT_MEMORY] && !cgroup_memory)
-        ret->max[RLIMIT_DATA] = limits[LIMIT_MEMORY];
+        ret->max[RLIMIT_DATA] = limits[LIMIT_MEMORY] * RLIMIT_DATA_FACTOR;
     /* Counted per user and user namespace since Linux 5.14, so only this sandbox's processes; init is one of them. */
     if (limits[LIMIT_PIDS])
         ret->max[RLIMIT_NPROC] = limits[LIMIT_PIDS] + 1;

@@ -11,6 +11,10 @@
 
 struct sandbox_spec;
 
+/* RLIMIT_DATA is so many times the limit on memory: what is refused by it fails in ways that many libraries do not look
+ * at, and then a result looks fine that is not. Before that, init's samples see what is in use and end the run. */
+#define RLIMIT_DATA_FACTOR 16
+
 struct rlimit_plan {
     rlim_t max[RLIMIT_NLIMITS]; /* RLIM_INFINITY: leave alone */
     bool pin;                   /* restrict to @cpus */

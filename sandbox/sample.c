@@ -107,7 +107,8 @@ struct sampler {
     pid_t holder;          /* its memory is not counted */
     bool counts_shared;
     bool is_exact;      /* ask for proportional shares */
-    bool is_cpu_only;
+    bool is_quick;      /* CPU time and resident memory alone */
+    bool wants_memory;  /* with is_quick: the latter, too */
     int64_t deadline;
     struct init_sample *sum;
 };
@@ -325,8 +326,11 @@ static void add_process(struct sampler *s, const char *pid)
         return;
     if (!s->is_exact)
         note_cpu(atoi(pid), &p);
-    if (s->is_cpu_only)
+    if (s->is_quick) {
+        if (s->wants_memory && !is_holder)
+            s->sum->memory_bytes += resident_of(s->proc_fd, pid, false);
         return;
+    }
     s->sum->pids += p.threads - (is_holder && p.threads > 0);
     if (p.state == 'Z' || p.state == 'X') {
         if (p.threads < 2 || !find_living_thread(s->proc_fd, pid, thread, sizeof(thread)))
@@ -353,11 +357,11 @@ static void count_all(struct sampler *s)
     long n;
 
     *s->sum = (struct init_sample){ 0 };
-    if (!s->is_cpu_only) {
+    if (!s->is_quick) {
         watched.n = 0;
         watched.is_full = false;
     }
-    if (!s->is_cpu_only && !s->is_exact)
+    if (!s->is_quick && !s->is_exact)
         has_ignored = false;
     s->proc_fd = proc_fd;
     forget_seen();
@@ -368,7 +372,7 @@ static void count_all(struct sampler *s)
             at += entry->d_reclen;
             if (!is_process(entry))
                 continue;
-            if (!s->is_cpu_only)
+            if (!s->is_quick)
                 watch_process(entry->d_name);
             if (cpu_ms() >= s->deadline) {
                 s->sum->is_cut_short = true;
@@ -457,9 +461,10 @@ void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit
     *ret = sum;
 }
 
-void hutch_sample_look_at_cpu(struct init_sample *ret)
+void hutch_sample_look(bool wants_memory, pid_t holder, struct init_sample *ret)
 {
-    struct sampler s = { .is_cpu_only = true, .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS, .sum = ret };
+    struct sampler s = { .is_quick = true, .wants_memory = wants_memory, .holder = holder,
+                         .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS, .sum = ret };
 
     look(&s);
 }

@@ -17,8 +17,10 @@ struct init_sample;
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder,
                        struct init_sample *ret);
 
-/* Looks at nothing but CPU time: cheaper, and for short intervals. Fills in ->cpu_ms and ->is_cpu_lower_bound. */
-void hutch_sample_look_at_cpu(struct init_sample *ret);
+/* Cheaper than a sample, for short intervals. Fills in ->cpu_ms and ->is_cpu_lower_bound, and with @wants_memory
+ * ->memory_bytes: an upper bound, as what several processes share counts for each, but without objects that none has
+ * mapped in. */
+void hutch_sample_look(bool wants_memory, pid_t holder, struct init_sample *ret);
 
 /* Whether the CPU time of children is being lost since the last call, as their parents ignore SIGCHLD: then the shorter
  * the intervals, the less. */

@@ -71,7 +71,7 @@ const struct doctor_check hutch_doctor_checks[] = {
     { "limits", "cgroup_delegation", DOCTOR_HERE, 0, hutch_probe_delegation, false,
       "limits fall back to rlimits and the supervisor; 'strict' refuses", DELEGATE },
     { "limits", "cgroup_memory", DOCTOR_HERE, 0, hutch_probe_memory, false,
-      "memory is bounded per process (RLIMIT_DATA) and watched from outside; 'strict' refuses", DELEGATE },
+      "memory is watched by samples, and what the kernel holds for programs is estimated; 'strict' refuses", DELEGATE },
     { "limits", "cgroup_pids", DOCTOR_HERE, 0, hutch_probe_pids, false,
       "processes are bounded by RLIMIT_NPROC alone; 'strict' refuses", DELEGATE },
     { "limits", "cgroup_cpu", DOCTOR_HERE, 0, hutch_probe_cpu, false,

@@ -195,6 +195,27 @@ def test_memory_of_all_processes_together():
     assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["limits"]["memory"])
 
 
+def test_memory_is_not_refused_in_silence():
+    """Libraries that do not look at what malloc(3) returns gave results that looked fine. Now what is asked for is had,
+    and what is used beyond the limit ends the run."""
+    code = ("import ctypes, sys\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\n"
+            "p = libc.malloc(ctypes.c_size_t(600 << 20))\nprint(p is not None, flush=True)\n"
+            "if len(sys.argv) > 1: libc.memset(ctypes.c_void_p(p), 1, ctypes.c_size_t(600 << 20))\nprint('used')")
+    result = run_json("--memory", "200m", "-c", code)
+    assert (result["verdict"], result["stdout"]) == ("ok", "True\nused\n"), result
+    result = run_json("--memory", "200m", "-c", code, "use")
+    assert (result["verdict"], result["stdout"]) == ("out_of_memory", "True\n"), result
+
+
+def test_memory_of_linear_algebra():
+    """numpy returned NaN, and no exception, when its working space was refused."""
+    code = ("import numpy as np\nrng = np.random.default_rng(1)\n"
+            "for n in (300, 700, 1100):\n"
+            "  print(n, np.isfinite(np.linalg.svd(rng.random((n, n)), compute_uv=True)[1]).all(), flush=True)")
+    result = run_json("--memory", "150m", "--timeout", "120s", "-c", code, image="python", timeout=150)
+    assert "False" not in result["stdout"] and result["verdict"] in ("ok", "out_of_memory"), result
+
+
 def test_memory_peak_is_reported():
     result = run_json("-c", "x = b'x' * (100 << 20); print(len(x))")
     peak = result["usage"]["memory_peak_bytes"]

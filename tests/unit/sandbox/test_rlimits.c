@@ -25,7 +25,7 @@ static void test_plan(void **state)
         int resource;
         rlim_t want;
     } rows[] = {
-        { "memory without a cgroup", LIMIT_MEMORY, 64 * MIB, false, RLIMIT_DATA, 64 * MIB },
+        { "memory without a cgroup", LIMIT_MEMORY, 64 * MIB, false, RLIMIT_DATA, 1024 * MIB },
         { "memory with one", LIMIT_MEMORY, 64 * MIB, true, RLIMIT_DATA, RLIM_INFINITY },
         { "no memory limit", LIMIT_MEMORY, 0, false, RLIMIT_DATA, RLIM_INFINITY },
         { "address space is never bound", LIMIT_MEMORY, 64 * MIB, false, RLIMIT_AS, RLIM_INFINITY },
@@ -202,7 +202,7 @@ static int fill_memory(void)
     struct rlimit_plan plan;
     struct hutch_err err;
 
-    spec.limits[LIMIT_MEMORY] = 64 * MIB;
+    spec.limits[LIMIT_MEMORY] = 64 * MIB / RLIMIT_DATA_FACTOR;
     hutch_rlimits_plan(&spec, false, false, &plan);
     if (hutch_rlimits_apply(&plan, &err) < 0)
         return 1;
