@@ -398,8 +398,9 @@ int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch
 int hutch_session_close(struct hutch_engine *engine, uint64_t id);
 
 /* A checkpoint is a copy of the interpreter as it is between two cells, parked, and one of /mnt/data. A branch is one
- * that goes on: the branches of a session take turns. Both end with the session, and with their interpreter. Each of
- * these orders waits its turn in the session's queue, as a cell does, and is answered once. */
+ * that goes on: the branches of a session take turns. Both end with the session, with its restart, and when after the
+ * death of the interpreter anything but a rollback, switch or drop comes next. Each of these orders waits its turn in
+ * the session's queue, as a cell does, and is answered once. */
 struct hutch_reply {
     size_t size;
     int  ok;

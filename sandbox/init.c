@@ -307,20 +307,26 @@ static void count_cpu(const struct init_job *job, const struct sampling *samplin
     ended->is_cpu_lower_bound = sum.is_cpu_lower_bound;
 }
 
-/* Processes that a change of workers does not end. */
+/* Processes that a change of workers does not end, or the end of the worker. */
 struct spared {
     pid_t pids[INIT_MAX_SPARED + 1];
     size_t n;
 };
+
+static bool is_living_child(pid_t pid)
+{
+    siginfo_t info = { 0 };
+
+    return pid > 1 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+}
 
 /* The numbers come from inside: a false one harms what runs in this sandbox, which its sender could do anyhow. Only a
  * child of init can be the worker, as init sees no other process end. */
 static void follow_worker(struct init_job *job, pid_t pid, pid_t *worker, struct spared *spared)
 {
     struct init_msg msg = { .kind = INIT_FOLLOWED };
-    siginfo_t info = { 0 };
 
-    if (pid > 1 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) {
+    if (is_living_child(pid)) {
         spared->pids[spared->n++] = pid;
         *worker = pid;
         msg.followed = pid;
@@ -330,9 +336,33 @@ static void follow_worker(struct init_job *job, pid_t pid, pid_t *worker, struct
     send_msg(job, &msg);
 }
 
+static void forget_dead(struct spared *kept)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < kept->n; i++)
+        if (is_living_child(kept->pids[i]))
+            kept->pids[n++] = kept->pids[i];
+    kept->n = n;
+}
+
+/* The worker has ended with @status. False when nothing was to be kept, or nothing of it is alive. */
+static bool outlive_worker(const struct init_job *job, struct spared *kept, int status)
+{
+    struct init_msg msg = { .kind = INIT_OUTLIVED, .ended.status = status };
+
+    forget_dead(kept);
+    if (kept->n == 0)
+        return false;
+    hutch_kill_all_but(kept->pids, kept->n);
+    getrusage(RUSAGE_CHILDREN, &msg.ended.usage);
+    send_msg(job, &msg);
+    return true;
+}
+
 /* True when the worker is about to get its code. */
 static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struct sampling *sampling,
-                       struct spared *spared, bool has_started)
+                       struct spared *spared, struct spared *kept, bool has_started)
 {
     struct init_order order;
     ssize_t n = TEMP_FAILURE_RETRY(recv(job->control_fd, &order, sizeof(order), MSG_DONTWAIT));
@@ -371,6 +401,12 @@ static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struc
         if (has_started)
             follow_worker(job, order.value, worker, spared);
         return false;
+    case INIT_KEEP:
+        if (kept->n == INIT_MAX_SPARED)
+            forget_dead(kept);
+        if (kept->n < INIT_MAX_SPARED)
+            kept->pids[kept->n++] = order.value;
+        return false;
     case INIT_CHECK_INTERVAL:
         set_check_interval(sampling, order.value);
         return false;
@@ -404,9 +440,9 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     struct init_msg msg = { 0 };
     struct hutch_err err;
     struct sampling sampling = { 0 };
-    struct spared spared = { 0 };
+    struct spared spared = { 0 }, kept = { 0 };
     int errpipe_r, gate_w, signals;
-    bool is_more = false, has_started = !job.is_waiting;
+    bool is_more = false, has_started = !job.is_waiting, is_outlived = false;
     pid_t worker = -1, holder = 0;
     sigset_t chld;
 
@@ -455,7 +491,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         } else if (is_looking && hutch_clock_ms() >= sampling.next_look) {
             look(&sampling, holder);
         }
-        if (pfds[1].revents && obey_order(&job, &worker, &holder, &sampling, &spared, has_started)) {
+        if (pfds[1].revents && obey_order(&job, &worker, &holder, &sampling, &spared, &kept, has_started)) {
             has_started = true;
             set_check_interval(&sampling, 0);
             sampling.first_born = job.wants_samples ? hutch_sample_last_born() : 0;
@@ -463,8 +499,19 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         if (pfds[0].revents && read(signals, &info, sizeof(info)) < 0 && errno != EAGAIN)
             _exit(1); /* else the loop would turn for ever */
         /* Nothing is reaped before init knows its worker, whose end would be lost. */
-        if (worker > 0 && reap_ended(worker, &holder, &msg.ended.status, &is_more))
-            break;
+        if ((worker > 0 || is_outlived) && reap_ended(worker, &holder, &msg.ended.status, &is_more)) {
+            pid_t ended = worker;
+
+            /* What was ordered before its end comes first. */
+            for (int i = 0; has_started && i < 2 * INIT_MAX_SPARED && poll(&pfds[1], 1, 0) > 0; i++)
+                obey_order(&job, &worker, &holder, &sampling, &spared, &kept, has_started);
+            if (worker != ended)
+                continue; /* another one is followed */
+            is_outlived = outlive_worker(&job, &kept, msg.ended.status);
+            if (!is_outlived)
+                break;
+            worker = -1;
+        }
     }
     msg.kind = INIT_ENDED;
     getrusage(RUSAGE_CHILDREN, &msg.ended.usage);

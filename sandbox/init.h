@@ -51,6 +51,7 @@ enum init_msg_kind {
     INIT_ADOPTED,      /* init has no capability left, is out of reach of any other process, and has its own filter */
     INIT_ATTACHED,     /* init knows the data directory */
     INIT_FOLLOWED,     /* followed: the worker now; 0: the order was refused, and nothing has changed */
+    INIT_OUTLIVED,     /* ended: the worker; all others but those of INIT_KEEP are dead, and INIT_FOLLOW may come */
 };
 struct init_sample {
     uint64_t memory_bytes; /* all processes: proportional share where readable, else resident */
@@ -93,6 +94,8 @@ enum init_order_kind {
     INIT_SPARE,  /* value: a process that the next INIT_FOLLOW leaves alone; INIT_MAX_SPARED at most */
     INIT_FOLLOW, /* value: a child of init that is the worker from here on. All others but the spared ones are killed ->
                   * INIT_FOLLOWED */
+    INIT_KEEP,   /* value: a child of init that outlives the worker: as long as one lives, its end is INIT_OUTLIVED.
+                  * INIT_MAX_SPARED living ones at most */
 };
 #define INIT_MAX_SPARED 80
 

@@ -251,6 +251,7 @@ static void judge(struct engine_run *run)
         end_of_slot.cgroup = slot->usage;
     else
         hutch_cgroup_read_usage(cg->controllers ? cg : &none, &end_of_slot.cgroup);
+    end_of_slot.cgroup.oom_kills -= s->told_oom_kills;
     if (hutch_verdict_decide(s, &end_of_slot, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
     if (s->has_ended)
@@ -389,6 +390,49 @@ static void be_over(struct engine_run *run)
         hutch_slot_end(slot);
 }
 
+/* What its processes wrote before they were killed is in the pipes, whose other ends are still open. */
+static void read_pipes(struct supervisor *s)
+{
+    const struct out_stream *streams[] = { &s->out, &s->err_out };
+    static const int which[] = { SUPERVISOR_OUT, SUPERVISOR_ERR };
+
+    for (size_t i = 0; i < ARRAY_SIZE(streams); i++)
+        for (int turns = 0; turns < DRAIN_TURNS && streams[i]->pipe_fd >= 0; turns++) {
+            struct pollfd p[SUPERVISOR_FDS];
+            uint64_t seen = streams[i]->seen;
+            struct hutch_err err;
+
+            for (size_t j = 0; j < SUPERVISOR_FDS; j++)
+                p[j] = (struct pollfd){ .fd = -1 };
+            p[which[i]] = (struct pollfd){ .fd = 0, .revents = POLLIN };
+            if (hutch_supervisor_turn(s, p, &err) < 0 || streams[i]->seen == seen)
+                break;
+        }
+}
+
+/* Judged as if the sandbox had ended with its worker; nothing of that stays for what comes after. */
+static void be_outlived(struct engine_run *run)
+{
+    struct supervisor *s = run->slot->supervisor;
+    struct cgroup_usage usage = { 0 };
+    struct run_result *r = &run->result;
+
+    s->was_outlived = false;
+    read_pipes(s);
+    s->has_ended = true;
+    judge(run);
+    s->has_ended = false;
+    run->kind->on_outlived(run);
+    if (run->slot->sb.cgroup.controllers) {
+        hutch_cgroup_read_usage(&run->slot->sb.cgroup, &usage);
+        s->told_oom_kills = usage.oom_kills;
+    }
+    r->verdict = HUTCH_OK;
+    r->signal = 0;
+    r->exit_code = -1;
+    r->message[0] = '\0';
+}
+
 /* --- its course in a sandbox -------------------------------------------------------------------------------------- */
 
 static void on_data(void *user, const struct out_stream *s, const char *data, size_t len)
@@ -419,6 +463,8 @@ static void on_ready(void *owner, struct slot *slot, int which, short revents)
         hutch_loop_advance_deadline(&run->runs->core->loop, &slot->clock, 0);
     if (hutch_supervisor_is_over(s))
         be_over(run);
+    else if (s->was_outlived && run->kind->on_outlived)
+        be_outlived(run);
     else if (s->has_followed && run->kind->on_followed)
         run->kind->on_followed(run);
     else if (s->idle_ms > 0) /* its next check may have come nearer */

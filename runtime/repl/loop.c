@@ -26,6 +26,7 @@ void hutch_repl_begin_anew(struct repl *r)
 {
     hutch_repl_counts_clear(&r->counts);
     r->branch = 0;
+    r->n_copies = 0;
     r->is_prepared = false;
 }
 
@@ -261,13 +262,15 @@ static void on_result(void *user, uint64_t session, const struct hutch_cell_resu
     hutch_cell_show_end(&r->show);
     if (result->message[0] && !is_old_news)
         hutch_cell_show_say(&r->show, "%s%s", result->message,
-                            result->interpreter_died ? "; variables and checkpoints are lost" : "");
+                            !result->interpreter_died         ? ""
+                            : r->n_copies > 0 ? "; variables are lost, and %rollback goes back to a checkpoint"
+                                              : "; variables are lost");
     if (!result->message[0] && result->truncated)
         hutch_cell_show_say(&r->show, "there was more output than the limit; the rest was dropped");
     r->has_files |= result->verdict != HUTCH_SETUP_FAILED;
     r->was_death_told = result->interpreter_died;
     if (result->interpreter_died)
-        hutch_repl_begin_anew(r);
+        hutch_repl_counts_drop(&r->counts, r->branch);
     else
         hutch_repl_counts_set(&r->counts, r->branch, r->context, result->execution_count);
 }
@@ -327,6 +330,8 @@ bool hutch_repl_execute(struct repl *r, const char *code, size_t len)
     struct hutch_cell cell;
     bool was_run;
 
+    if (r->was_death_told) /* a cell has another interpreter made, and checkpoints end */
+        hutch_repl_begin_anew(r);
     if (!hutch_repl_prepare(r))
         return false;
     hutch_cell_init(&cell);

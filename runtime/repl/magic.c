@@ -287,6 +287,7 @@ static void on_reply(void *user, uint64_t session, const struct hutch_reply *rep
         return;
     }
     if (a->tells_id) {
+        a->r->n_copies++;
         hutch_repl_counts_copy(&a->r->counts, a->r->branch, reply->id);
         snprintf(number, sizeof(number), " %" PRIu64, reply->id);
     }
@@ -360,8 +361,10 @@ static void do_rollback(struct repl *r, char **words, int n)
     uint64_t id;
 
     (void)n;
-    if (order_by_number(r, hutch_session_rollback, words[0], "rolled back", &id))
-        hutch_repl_counts_copy(&r->counts, id, r->branch);
+    if (!order_by_number(r, hutch_session_rollback, words[0], "rolled back", &id))
+        return;
+    hutch_repl_counts_copy(&r->counts, id, r->branch);
+    r->was_death_told = false;
 }
 
 static void do_switch(struct repl *r, char **words, int n)
@@ -369,8 +372,12 @@ static void do_switch(struct repl *r, char **words, int n)
     uint64_t id;
 
     (void)n;
-    if (order_by_number(r, hutch_session_switch, words[0], "switched", &id))
-        r->branch = id;
+    if (!order_by_number(r, hutch_session_switch, words[0], "switched", &id))
+        return;
+    if (r->was_death_told) /* the branch before is no more */
+        r->n_copies--;
+    r->branch = id;
+    r->was_death_told = false;
 }
 
 static void do_drop(struct repl *r, char **words, int n)
@@ -378,8 +385,10 @@ static void do_drop(struct repl *r, char **words, int n)
     uint64_t id;
 
     (void)n;
-    if (order_by_number(r, hutch_session_drop, words[0], "dropped", &id))
-        hutch_repl_counts_drop(&r->counts, id);
+    if (!order_by_number(r, hutch_session_drop, words[0], "dropped", &id))
+        return;
+    hutch_repl_counts_drop(&r->counts, id);
+    r->n_copies--;
 }
 
 static void do_help(struct repl *r, char **words, int n);

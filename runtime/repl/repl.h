@@ -24,6 +24,7 @@ struct repl {
     struct hutch_engine *engine;
     uint64_t session; /* 0: none, the next cell opens one */
     bool is_prepared; /* its interpreter */
+    unsigned n_copies; /* checkpoints, and branches that it is not in */
     bool has_files;   /* a cell has run in it: before, its directory is not there */
     const char *data; /* --data, its real path; NULL: a fresh directory for each session */
     uint64_t max_upload; /* bytes of one file */

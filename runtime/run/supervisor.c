@@ -178,6 +178,11 @@ static void hear_init(struct supervisor *s)
         s->has_followed = true;
         s->followed = msg.followed;
         break;
+    case INIT_OUTLIVED:
+        s->was_outlived = true;
+        s->status = msg.ended.status;
+        s->usage = msg.ended.usage;
+        break;
     case INIT_READY:
     case INIT_ADOPTED:
     case INIT_ATTACHED:

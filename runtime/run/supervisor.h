@@ -61,6 +61,8 @@ struct supervisor {
     struct rusage usage;
     bool has_followed;         /* INIT_FOLLOWED came, since the owner last checked */
     pid_t followed;
+    bool was_outlived;         /* INIT_OUTLIVED came, since the owner last checked: status and usage hold */
+    uint64_t told_oom_kills;   /* of the cgroup's, those that workers ended by that were outlived */
     bool setup_failed, exec_failed;
     struct hutch_err setup_err;
 

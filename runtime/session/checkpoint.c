@@ -238,6 +238,18 @@ static int room_for_files(const struct session *s, struct snapshot_bounds *ret, 
     return 0;
 }
 
+bool hutch_checkpoints_survive(const struct session *s)
+{
+    const struct checkpoint *p;
+
+    if (s->checkpoints.step >= STEP_FILES)
+        return false;
+    TAILQ_FOREACH(p, &s->checkpoints.list, link)
+        if (!p->is_dead)
+            return true;
+    return false;
+}
+
 /* Has the files copied or changed over, by the disk worker; where there is none, here and now. */
 static void send_files_order(struct session *s)
 {
@@ -399,10 +411,12 @@ static void fail(struct session *s, const struct hutch_err *why)
     if (s->checkpoints.step == STEP_FOLLOW || s->checkpoints.step == STEP_RENEW)
         hutch_supervisor_end(s->run->slot->supervisor, END_CANCELLED);
     hutch_interpreter_free(s->checkpoints.next); /* which ends with its socket */
+    s->checkpoints.next = NULL;
     if (s->checkpoints.made) {
         if (s->checkpoints.step >= STEP_FILES) /* when that order is done */
             remove_files(s, s->checkpoints.made->name);
         release(s->checkpoints.made);
+        s->checkpoints.made = NULL;
     }
     answer(s, &err, 0, 0);
 }
@@ -410,6 +424,9 @@ static void fail(struct session *s, const struct hutch_err *why)
 /* What was made is there to stay. */
 static void keep_made(struct session *s, uint64_t bytes)
 {
+    /* Init goes on without its worker as long as one of them lives; where the order is lost, it does not. */
+    if (hutch_sandbox_order(&s->run->slot->sb, INIT_KEEP, s->checkpoints.made->pid) < 0)
+        hutch_log_debug("session: process %d is not kept: %s", s->checkpoints.made->pid, strerrordesc_np(errno));
     s->checkpoints.made->bytes = bytes;
     s->checkpoints.held_bytes += bytes;
     TAILQ_INSERT_TAIL(&s->checkpoints.list, s->checkpoints.made, link);
@@ -433,7 +450,11 @@ static void finish_change(struct session *s)
     uint64_t id = order->target,
              bytes = s->checkpoints.files_reply.report.bytes_cloned + s->checkpoints.files_reply.report.bytes_copied;
 
-    if (order->kind == ORDER_SWITCH) {
+    if (order->kind == ORDER_SWITCH && !s->checkpoints.made) { /* the branch before has died */
+        remove_files(s, s->checkpoints.chosen->name);
+        forget(s, s->checkpoints.chosen);
+        s->checkpoints.branch = id;
+    } else if (order->kind == ORDER_SWITCH) {
         s->checkpoints.made->is_in_reach = true;
         s->checkpoints.made->disk_bytes = s->checkpoints.kept_bytes;
         keep_made(s, s->checkpoints.kept_bytes);
@@ -457,7 +478,7 @@ static int after_spawn(struct session *s, struct hutch_err *err)
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
     uint64_t entries;
 
-    if (TAILQ_FIRST(&s->orders)->kind == ORDER_ROLLBACK)
+    if (!s->checkpoints.made) /* a rollback; or the files are of a branch that has died, and are not kept */
         return order_files(s, DISK_RESTORE, s->checkpoints.chosen, NULL, err);
     if (hutch_collect_usage(s->data.dirfd, &bounds, &s->checkpoints.kept_bytes, &entries, err) < 0)
         return -1;
@@ -499,7 +520,8 @@ static void advance(struct session *s)
     struct hutch_err err;
     int rc = 0;
 
-    if (s->checkpoints.is_advancing || s->checkpoints.step == STEP_NONE || !s->interpreter || s->interpreter->is_over)
+    if (s->checkpoints.is_advancing || s->checkpoints.step == STEP_NONE || !s->interpreter || !s->run->slot ||
+        hutch_supervisor_is_over(s->run->slot->supervisor))
         return;
     s->checkpoints.is_advancing = true;
     if (s->checkpoints.step == STEP_PARK && s->checkpoints.has_failed)
@@ -647,7 +669,8 @@ static int begin(struct session *s, const struct order *order, struct hutch_err 
         s->checkpoints.chosen = find(s, order->target, is_switch);
         if (!s->checkpoints.chosen)
             return hutch_err_set(err, 0, "there is no %s %" PRIu64, is_switch ? "branch" : "checkpoint", order->target);
-        return is_switch ? order_park(s, s->checkpoints.branch, true, err) : order_spawn(s, err);
+        return is_switch && !s->interpreter->is_over ? order_park(s, s->checkpoints.branch, true, err)
+                                                     : order_spawn(s, err);
     case ORDER_DROP:
         return drop(s, order->target, err);
     case ORDER_CELL:
@@ -674,6 +697,9 @@ void hutch_checkpoint_begin(struct session *s, const struct order *order)
 
 void hutch_checkpoint_clear(struct session *s)
 {
+    hutch_interpreter_free(s->checkpoints.next);
+    if (s->checkpoints.made) /* its files were not kept yet */
+        release(s->checkpoints.made);
     clear(s);
 }
 

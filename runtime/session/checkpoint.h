@@ -55,6 +55,9 @@ void hutch_checkpoints_init(struct checkpoints *checkpoints);
 /* Its interpreter is gone, and with it all of them; their files, unless the engine's end removes them anyhow. */
 void hutch_checkpoints_drop_all(struct session *session, bool removes_files);
 
+/* Whether there is one to go back to, and nothing half done, if the interpreter dies now. */
+bool hutch_checkpoints_survive(const struct session *session);
+
 /* Orders of every kind but cells. The answer comes by hutch_session_answer(). */
 void hutch_checkpoint_begin(struct session *session, const struct order *order);
 void hutch_checkpoint_hear(struct session *session, const struct cell_event *event); /* CELL_OTHER */

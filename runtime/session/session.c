@@ -4,11 +4,13 @@
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FAREWELL_MS 1000  /* from the end of its socket to that of its process */
+#define KILLED_MS   5000  /* from its kill to the word that it is dead */
 
 struct order *hutch_session_at_work(const struct session *s)
 {
@@ -41,7 +43,7 @@ void hutch_session_set_state(struct session *s, enum session_state state)
     sessions->n_seeking += (state == SESSION_SEEKING) - (s->state == SESSION_SEEKING);
     sessions->n_seating += (state == SESSION_SEATING) - (s->state == SESSION_SEATING);
     s->state = state;
-    if (state == SESSION_IDLE) /* from here on it is idle, and its kept files are checked */
+    if (state == SESSION_IDLE || state == SESSION_PARKED) /* from here on it is idle, and its kept files are checked */
         hutch_loop_advance_deadline(&sessions->core->loop, &s->clock, 0);
     if (state == SESSION_SEEKING || sessions->n_seeking > 0)
         hutch_session_ask_for_work(s);
@@ -140,7 +142,7 @@ void hutch_session_enqueue(struct session *s, struct order *order)
     order->t_queued = hutch_clock_ms();
     TAILQ_INSERT_TAIL(&s->orders, order, link);
     s->n_orders++;
-    if (s->state == SESSION_LOST)
+    if (s->state == SESSION_LOST || s->state == SESSION_PARKED)
         hutch_session_ask_for_work(s);
     else
         start_next(s);
@@ -158,7 +160,7 @@ void hutch_session_answer(struct session *s, const struct hutch_reply *reply)
     hutch_order_free(order);
     hutch_checkpoint_clear(s);
     s->t_used = hutch_clock_ms();
-    hutch_session_set_state(s, SESSION_IDLE);
+    hutch_session_set_state(s, s->interpreter->is_over ? SESSION_PARKED : SESSION_IDLE);
     hutch_session_ask_for_work(s); /* the next order begins there */
 }
 
@@ -174,6 +176,9 @@ void hutch_session_take_interpreter(struct session *s, struct interpreter *inter
     hutch_interpreter_free(before);
     s->interpreter = interpreter;
     s->kill_at = 0; /* for the end of the other one's socket */
+    s->was_shot = s->is_deaf = false;
+    s->is_fresh = false;
+    s->has_variables = true;
 }
 
 /* --- its sandbox -------------------------------------------------------------------------------------------------- */
@@ -223,7 +228,8 @@ static void hear(struct engine_run *run, int stream, const char *data, size_t le
 {
     struct session *s = run->kind_data;
 
-    hutch_interpreter_hear(s->interpreter, stream, data, len);
+    if (!s->interpreter->is_over) /* else: of what a parked copy was made to write */
+        hutch_interpreter_hear(s->interpreter, stream, data, len);
 }
 
 static void on_followed(struct engine_run *run)
@@ -235,7 +241,9 @@ static enum run_outcome conclude(struct engine_run *run, struct hutch_err *why)
 {
     struct session *s = run->kind_data;
 
-    return s->interpreter ? hutch_interpreter_conclude(s->interpreter, run->slot->supervisor, why) : OUTCOME_JUDGE;
+    return s->interpreter && !s->interpreter->is_over
+               ? hutch_interpreter_conclude(s->interpreter, run->slot->supervisor, why)
+               : OUTCOME_JUDGE;
 }
 
 static void drop_interpreter(struct session *s)
@@ -261,6 +269,45 @@ static void refuse(struct engine_run *run, const struct hutch_err *why)
     hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_SETUP_FAILED, s->why);
 }
 
+/* The interpreter is dead, and its run's result says how; its checkpoints are not. */
+static void on_outlived(struct engine_run *run)
+{
+    struct session *s = run->kind_data;
+    struct hutch_err err;
+
+    if (s->is_closing || s->is_restarting || !hutch_checkpoints_survive(s)) { /* all of it ends */
+        hutch_session_kill_interpreter(s);
+        return;
+    }
+    hutch_interpreter_conclude(s->interpreter, run->slot->supervisor, &err);
+    if (s->state == SESSION_BUSY)
+        hutch_session_lose_order(s);
+    else
+        hutch_session_describe_death(s);
+    hutch_checkpoint_clear(s); /* of what was at work */
+    s->cell.stop_at = s->kill_at = s->cell.check_at = s->settle_at = 0;
+    s->is_fresh = s->has_variables || s->is_fresh; /* what the next cell finds, unless there is a rollback before */
+    s->has_variables = s->is_deaf = s->was_shot = false;
+    hutch_session_set_state(s, SESSION_PARKED);
+    hutch_session_ask_for_work(s);
+}
+
+/* What a parked session does with the next order. */
+static void leave_parked(struct session *s)
+{
+    struct order *order = TAILQ_FIRST(&s->orders);
+
+    if (s->is_calling || s->is_closing || s->is_restarting || !order || s->run->slot->supervisor->reason != END_OWN)
+        return;
+    if (order->kind != ORDER_ROLLBACK && order->kind != ORDER_SWITCH && order->kind != ORDER_DROP) {
+        hutch_session_kill_interpreter(s); /* that is, its checkpoints: another interpreter follows */
+        return;
+    }
+    hutch_session_set_idle(s, false);
+    hutch_session_set_state(s, SESSION_BUSY);
+    hutch_checkpoint_begin(s, order);
+}
+
 /* All of its sandbox is dead, and its run's result says how. */
 static void die(struct engine_run *run, bool has_files)
 {
@@ -270,7 +317,7 @@ static void die(struct engine_run *run, bool has_files)
     hutch_run_leave_slot(run);
     if (s->state == SESSION_BUSY)
         hutch_session_lose_order(s);
-    else if (!s->is_closing)
+    else if (!s->is_closing && s->state != SESSION_PARKED) /* how that one ended is known */
         hutch_session_describe_death(s);
     if (s->state == SESSION_SEATING && !s->is_closing && !s->is_restarting && ++s->false_starts > CORE_MAX_RESTARTS) {
         const struct run_result *r = &s->run->result;
@@ -285,7 +332,7 @@ static void die(struct engine_run *run, bool has_files)
     s->cell.stop_at = s->kill_at = s->cell.check_at = s->settle_at = 0;
     /* still, when no cell has been told since the last death */
     s->is_fresh = (s->has_variables || s->is_fresh) && !s->is_restarting;
-    s->has_variables = s->is_restarting = s->is_deaf = false;
+    s->has_variables = s->is_restarting = s->is_deaf = s->was_shot = false;
     hutch_session_set_state(s, SESSION_LOST);
     hutch_session_ask_for_work(s);
 }
@@ -296,6 +343,7 @@ static const struct run_kind kind = {
     .wants_output = wants_output,
     .hear = hear,
     .on_followed = on_followed,
+    .on_outlived = on_outlived,
     .conclude = conclude,
     .reset = reset,
     .refuse = refuse,
@@ -393,6 +441,8 @@ void hutch_sessions_work(struct sessions *sessions)
             hutch_session_set_state(s, SESSION_SEEKING);
         if (s->state == SESSION_IDLE)
             start_next(s);
+        if (s->state == SESSION_PARKED)
+            leave_parked(s);
         if (s->state == SESSION_SEEKING && sessions->n_seating < sessions->max_seating)
             seat(s);
     }
@@ -403,7 +453,7 @@ void hutch_sessions_refuse_all(struct sessions *sessions)
     struct session *s;
 
     TAILQ_FOREACH(s, &sessions->list, link) {
-        if (s->is_closing || s->state == SESSION_IDLE || s->state == SESSION_BUSY)
+        if (s->is_closing || s->state == SESSION_IDLE || s->state == SESSION_BUSY || s->state == SESSION_PARKED)
             continue;
         hutch_run_withdraw(s->run);
         refuse(s->run, &sessions->core->why);
@@ -427,6 +477,31 @@ static void earlier(double *due, double at)
 {
     if (at < *due)
         *due = at;
+}
+
+/* Alone, where there are checkpoints to go back to. */
+static void end_interpreter(struct session *s, double now)
+{
+    struct supervisor *sup = hutch_session_supervisor(s);
+
+    s->kill_at = 0;
+    if (sup && sup->reason == END_OWN && !s->was_shot && hutch_checkpoints_survive(s)) {
+        s->was_shot = true;
+        s->kill_at = now + KILLED_MS;
+        hutch_sandbox_signal(&s->run->slot->sb, SIGKILL);
+        return;
+    }
+    hutch_session_kill_interpreter(s);
+}
+
+/* When that is due, if it is not yet. */
+static double become_idle(struct session *s, double now)
+{
+    bool is_waiting = s->state == SESSION_IDLE || s->state == SESSION_PARKED;
+
+    if (is_waiting && !s->is_idle && now >= s->t_used + SESSION_IDLE_AFTER_MS)
+        hutch_session_set_idle(s, true);
+    return s->is_idle || !is_waiting ? LOOP_NEVER : s->t_used + SESSION_IDLE_AFTER_MS;
 }
 
 static double check_clocks(struct session *s, double now)
@@ -463,10 +538,10 @@ static double check_clocks(struct session *s, double now)
         } else if (s->settle_at > 0) {
             earlier(&due, s->settle_at);
         }
-        if (s->state == SESSION_IDLE && !s->is_idle && now >= s->t_used + SESSION_IDLE_AFTER_MS)
-            hutch_session_set_idle(s, true);
-        else if (!s->is_idle)
-            earlier(&due, s->t_used + SESSION_IDLE_AFTER_MS);
+        earlier(&due, become_idle(s, now));
+        break;
+    case SESSION_PARKED:
+        earlier(&due, become_idle(s, now));
         break;
     case SESSION_LOST:
     case SESSION_SEEKING:
@@ -474,8 +549,9 @@ static double check_clocks(struct session *s, double now)
     }
     if (s->kill_at > 0 && now >= s->kill_at) {
         s->is_deaf = interpreter && interpreter->has_left;
-        hutch_session_kill_interpreter(s);
-        s->kill_at = 0;
+        end_interpreter(s, now);
+        if (s->kill_at > now)
+            earlier(&due, s->kill_at);
     } else if (s->kill_at > 0)
         earlier(&due, s->kill_at);
     if (s->state == SESSION_BUSY || s->n_orders > 0)

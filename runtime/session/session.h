@@ -54,6 +54,8 @@ enum session_state {
     SESSION_SEATING, /* its run gets a sandbox, and the interpreter gets ready */
     SESSION_IDLE,
     SESSION_BUSY,    /* with the first of its orders */
+    SESSION_PARKED,  /* its interpreter has died, and its checkpoints have not: the next order goes back to one, or has
+                      * another interpreter made, which they end for */
 };
 
 enum stop_reason { STOP_NOT, STOP_TIMEOUT, STOP_CPU_TIME, STOP_OUTPUT };
@@ -94,6 +96,7 @@ struct session {
     bool is_fresh;             /* the next cell finds no variables, though there were some */
 
     double kill_at;            /* the interpreter, which does not do what it should; 0: not set */
+    bool was_shot;             /* the interpreter was killed alone: if that does not help, all of the sandbox is */
     double settle_at;          /* the next cell can be told from the last by the times of files; 0: not set */
     struct session_data data;
     struct session_cell cell;

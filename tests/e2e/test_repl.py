@@ -350,9 +350,18 @@ def test_signal_ends_all(data):
 
 def test_death_of_the_interpreter(repl):
     repl.run("x = 1; open('file', 'w').close()")
-    assert repl.run("import os; os._exit(3)") == "hutch: the interpreter ended with exit code 3; variables and checkpoints are lost\n"
+    assert repl.run("import os; os._exit(3)") == "hutch: the interpreter ended with exit code 3; variables are lost\n"
     assert "NameError" in repl.run("x")
     assert repl.run("import os; os.path.exists('file')").endswith("True\n")
+
+
+def test_a_checkpoint_survives_its_interpreter(repl):
+    repl.run("x = 1")
+    repl.run("%checkpoint")
+    assert repl.run("import os; os._exit(3)") == ("hutch: the interpreter ended with exit code 3; variables are lost, "
+                                                  "and %rollback goes back to a checkpoint\n")
+    repl.run("%rollback 1")
+    assert repl.run("x").endswith("Out[2]: 1\n")
 
 
 def test_out_of_memory(data):

@@ -487,11 +487,73 @@ def test_bounds_of_checkpoints(shell):
         session.do("checkpoint")
 
 
-def test_checkpoints_end_with_their_interpreter(session):
+@pytest.mark.parametrize("code, verdict", (
+    ("import os; os._exit(3)", "error"),
+    ("import ctypes; ctypes.string_at(0)", "error"),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed"),
+    ("import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\nwhile True: pass", "timeout"),
+    ("import os\nif os.fork() == 0: __import__('time').sleep(1000)\nos._exit(0)", "error"),
+))
+def test_a_checkpoint_survives_its_interpreter(session, code, verdict):
+    """As often as one dies. Others of its processes end, and the result of the cell is what it is without a checkpoint."""
+    session.run("x = 1; open('file', 'w').write('one')")
     checkpoint = session.do("checkpoint")
-    session.run("import os; os._exit(1)")
-    session.run("1")
+    for _ in range(2):
+        session.run("x = 2; open('file', 'w').write('two')")
+        result = session.run("print('before', flush=True)\n" + code, **({"timeout_ms": 200} if verdict == "timeout" else {}))
+        assert (result["verdict"], result["interpreter_died"], result["outputs"][0]["text"]) == (verdict, 1, "before\n") and result["message"]
+        assert "no checkpoint" in session.wait(session.order("rollback", 99))["message"]
+        session.do("rollback", checkpoint["id"])
+        result = session.run("import os; x, open('file').read(), sum(name.isdigit() for name in os.listdir('/proc'))")
+        assert (value(result), result["is_fresh"], result["message"]) == ("(1, 'one', 3)", 0, ""), "process 1, this one, the parked one"
+    assert session.do("checkpoint")["ok"]
+
+
+def test_a_checkpoint_survives_a_death_between_cells(session):
+    session.run("x = 1")
+    checkpoint = session.do("checkpoint")
+    session.run("import os, threading\nthreading.Timer(0.3, os._exit, [5]).start()")
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        session.engine.dispatch(0.1)
+    session.do("rollback", checkpoint["id"])
+    assert value(session.run("x")) == "1"
+
+
+def test_a_branch_survives_the_other(session):
+    session.run("x = 1; open('file', 'w').write('one')")
+    branch = session.do("fork")["id"]
+    session.run("x = 2; open('file', 'w').write('two'); import os; os._exit(1)")
+    session.do("switch", branch)
+    assert value(session.run("x, open('file').read()")) == "(1, 'one')"
+    assert not session.wait(session.order("switch", 0))["ok"], "that one is dead"
+
+
+def test_a_cell_after_a_death_ends_checkpoints(session):
+    """It gets another interpreter, in a sandbox of its own."""
+    checkpoint = session.do("checkpoint")
+    session.run("x = 1; import os; os._exit(1)")
+    result = session.run("1")
+    assert result["is_fresh"] and "exit code 1" in result["message"]
     assert not session.wait(session.order("rollback", checkpoint["id"]))["ok"]
+
+
+def test_the_last_checkpoint_is_dropped_after_a_death(session):
+    checkpoint = session.do("checkpoint")
+    session.run("x = 1; import os; os._exit(1)")
+    session.do("drop", checkpoint["id"])
+    assert session.run("1")["is_fresh"]
+
+
+def test_restart_and_close_after_a_death(shell):
+    with Session(shell) as session:
+        session.run("1")
+        session.do("checkpoint")
+        session.run("import os; os._exit(1)")
+        session.restart()
+        assert value(session.run("2")) == "2"
+        session.do("checkpoint")
+        session.run("import os; os._exit(1)")
 
 
 def test_a_killed_checkpoint_is_told(session):

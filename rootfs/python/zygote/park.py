@@ -163,6 +163,7 @@ def park(interpreter, loop, fds):
         return
     try:
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+        os.setpgid(0, 0)  # what kills the original's group is for no copy
         take_socket(fds.pop())
         send_here(interpreter)
         wait_parked(interpreter)
