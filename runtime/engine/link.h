@@ -28,7 +28,8 @@ struct link {
 int hutch_link_open(struct link *l, struct loop *loop, int fd, struct hutch_err *err);
 /* Sends, or keeps for later, @head and @tail as one packet with copies of @fds. A packet that the kernel does not take
  * for want of a counter of the whole user (descriptors on their way, buffers) is tried again after a pause. That the
- * other end is gone is no error here: on_hangup tells. Errors: ENOMEM; EMFILE, as descriptors are copied where the packet has to wait. */
+ * other end is gone is no error here: on_hangup tells. Errors: ENOMEM; EMFILE, as descriptors are copied where the
+ * packet has to wait. */
 int hutch_link_send(struct link *l, const void *head, size_t head_len, const void *tail, size_t tail_len,
                     const int *fds, size_t n_fds, struct hutch_err *err);
 void hutch_link_close(struct link *l);
