@@ -289,7 +289,7 @@ WORST = {
     "pipes": "import fcntl, os, time\nkept = []\ntry:\n  while True:\n    kept.append(os.pipe())\n"
              "    try: fcntl.fcntl(kept[-1][1], 1031, 1 << 20)\n    except OSError: pass\n    os.set_blocking(kept[-1][1], False)\n"
              "    try:\n      while True: os.write(kept[-1][1], b'x' * 65536)\n    except BlockingIOError: pass\nexcept OSError: pass\nprint('ready', flush=True)\ntime.sleep(60)",
-    "things to wait for": "import os, select, time\nkept, fds = [], [os.pipe()[0] for _ in range(150)]\ntry:\n  while True:\n"
+    "things to wait for": "import os, select, time\nkept, fds = [], [os.pipe()[0] for _ in range(60)]\ntry:\n  while True:\n"
                           "    kept.append(select.epoll())\n    for fd in fds: kept[-1].register(fd)\nexcept OSError: pass\nprint('ready', flush=True)\ntime.sleep(60)",
     "queued signals": "import ctypes, os, signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, [40])\n"
                       "while ctypes.CDLL(None).sigqueue(os.getpid(), 40, 0) == 0: pass\nprint('ready', flush=True)\ntime.sleep(60)",

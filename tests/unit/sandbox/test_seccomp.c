@@ -716,7 +716,7 @@ static const struct {
     { "UDP_SEGMENT", ENOSYS }, { "send MSG_OOB", EOPNOTSUPP }, { "recv MSG_OOB", EOPNOTSUPP },
     { "recvmsg MSG_OOB", EOPNOTSUPP }, { "personality query", EPERM }, { "personality PER_LINUX", EPERM },
     { "personality PER_BSD", EPERM }, { "sched_setscheduler SCHED_BATCH", EPERM }, { "memfd_create", ENOSYS },
-    { "landlock ABI", ENOSYS }, { "setuid to itself", EPERM },
+    { "setuid to itself", EPERM },
     { "getxattr", EOPNOTSUPP }, { "mlock", EPERM }, { "mq_unlink", ENOSYS }, { "seccomp", ENOSYS },
     { "PR_SET_SECCOMP", ENOSYS }, { "timerfd_create", ENOSYS }, { "signalfd4", ENOSYS }, { "mincore", ENOSYS },
     { "splice", ENOSYS }, { "execveat", ENOSYS }, { "pkey_alloc", ENOSYS },
