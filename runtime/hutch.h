@@ -163,7 +163,8 @@ enum hutch_verdict { /* docs/results.md */
     HUTCH_CPU_TIME,
     HUTCH_OUT_OF_MEMORY,
     HUTCH_OUTPUT_LIMIT,  /* stdout, stderr, or what lies in /mnt/data */
-    HUTCH_KILLED,        /* from outside: a signal to hutch, or a SIGKILL that hutch did not send */
+    HUTCH_KILLED,        /* from outside: a signal to hutch, or a SIGKILL that hutch did not send; or hutch could not go
+                          * on with it, or not keep the files that it was asked to: message says why */
     HUTCH_DENIED,        /* the filter ended it for a call that is never allowed */
     HUTCH_SETUP_FAILED   /* no code ran; exit_code is 125, 126 or 127 */
 };

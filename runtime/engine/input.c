@@ -2,7 +2,6 @@
 
 #include "runtime/run/supervisor.h"
 #include "sandbox/fd.h"
-#include "sandbox/log.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -60,7 +59,7 @@ static void pump_source(struct run_input *input, struct loop *loop)
     if (in->pipe_fd < 0 || in->source_errno)
         return;
     if (input->pipe.fd < 0 && hutch_watch_add(&input->pipe, loop, in->pipe_fd, 0, on_ready, input, &err) < 0)
-        hutch_log_debug("engine: %s", err.msg);
+        hutch_supervisor_fail(supervisor, &err);
     if (in->end > in->start || hutch_watch_add(&input->source, loop, in->source_fd, EPOLLIN, on_ready, input, &err) < 0)
         hutch_watch_change(&input->pipe, EPOLLOUT);
     else
@@ -85,7 +84,7 @@ void hutch_input_start(struct run_input *input, struct loop *loop, struct superv
     in->end = input->len;
     hutch_in_stream_run(in, &none, &p);
     if (in->pipe_fd >= 0 && hutch_watch_add(&input->pipe, loop, in->pipe_fd, EPOLLOUT, on_ready, input, &err) < 0)
-        hutch_in_stream_close(in);
+        hutch_supervisor_fail(supervisor, &err);
 }
 
 void hutch_input_stop(struct run_input *input)

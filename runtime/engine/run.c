@@ -234,7 +234,7 @@ static void collect(struct engine_run *run)
         return;
     snprintf(id, sizeof(id), "%.8s%08x", core->state.id, slot->id);
     if (hutch_state_keep_directory(&core->state, core->data_root_fd, slot->data_name, id, &r->directory, &why) < 0)
-        hutch_supervisor_admit_loss(slot->supervisor, &why);
+        hutch_supervisor_admit_lost_files(slot->supervisor, &why);
 }
 
 static void judge(struct engine_run *run)
@@ -252,8 +252,8 @@ static void judge(struct engine_run *run)
     else
         hutch_cgroup_read_usage(cg->controllers ? cg : &none, &end_of_slot.cgroup);
     end_of_slot.cgroup.oom_kills -= s->told_oom_kills;
-    if (hutch_verdict_decide(s, &end_of_slot, &err) < 0)
-        hutch_log_debug("engine: %s", err.msg);
+    if (hutch_verdict_decide(s, &end_of_slot, &err) < 0 && !run->result.message[0])
+        snprintf(run->result.message, sizeof(run->result.message), "%s", err.msg);
     if (s->has_ended)
         return;
     /* It was killed, and the one that reaps it may not have said a word. A sample has user and system together. */
@@ -303,8 +303,10 @@ static void drain(struct supervisor *s)
 
         hutch_supervisor_poll(s, p);
         p[SUPERVISOR_OUT].revents = p[SUPERVISOR_ERR].revents = POLLIN;
-        if (hutch_supervisor_turn(s, p, &err) < 0)
+        if (hutch_supervisor_turn(s, p, &err) < 0) {
+            hutch_supervisor_fail(s, &err);
             break;
+        }
     }
 }
 
@@ -458,7 +460,7 @@ static void on_ready(void *owner, struct slot *slot, int which, short revents)
     p[which] = (struct pollfd){ .fd = 0, .revents = revents }; /* the number does not matter, as long as it is one */
     had_started = s->t_started > 0;
     if (hutch_supervisor_turn(s, p, &err) < 0)
-        hutch_supervisor_end(s, END_OUTPUT);
+        hutch_supervisor_fail(s, &err);
     if (!had_started && s->t_started > 0) /* what init executes: its limits count from now */
         hutch_loop_advance_deadline(&run->runs->core->loop, &slot->clock, 0);
     if (hutch_supervisor_is_over(s))

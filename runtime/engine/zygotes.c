@@ -15,6 +15,7 @@
 
 #define RETRY_MS 100
 #define RETRY_MAX_MS 5000
+#define RETRY_MEMORY_MS 200 /* when there was none for a generation */
 #define RETIRE_CHECK_MS 100
 #define STDERR_BYTES (64 << 10)
 
@@ -334,8 +335,10 @@ void hutch_zygotes_on_launcher(struct zygotes *zygotes)
 {
     if (!zygotes->current)
         zygotes->current = create_generation(zygotes);
-    if (!zygotes->current)
+    if (!zygotes->current) {
+        hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, hutch_clock_ms() + RETRY_MEMORY_MS);
         return;
+    }
     start_generation(zygotes->current);
     if (zygotes->coming)
         start_generation(zygotes->coming);
@@ -450,18 +453,22 @@ static double check_clocks(struct zygotes *zygotes, double now)
     double due = LOOP_NEVER, next;
 
     retire(zygotes);
+    if (!zygotes->current && zygotes->helper->has_launcher && zygotes->template->is_sent)
+        hutch_zygotes_on_launcher(zygotes);
     if (zygotes->current)
         due = watch_generation(zygotes->current, now);
     if (zygotes->current && !zygotes->coming && is_worn(zygotes->current, now)) {
         zygotes->coming = create_generation(zygotes);
         if (zygotes->coming)
             start_generation(zygotes->coming);
+        else
+            due = now + RETRY_MEMORY_MS < due ? now + RETRY_MEMORY_MS : due;
+    } else if (zygotes->current && !zygotes->coming && zygotes->current->since + (double)zygotes->recycle_ms < due) {
+        due = zygotes->current->since + (double)zygotes->recycle_ms;
     }
     if (zygotes->coming) {
         next = watch_generation(zygotes->coming, now);
         due = next < due ? next : due;
-    } else if (zygotes->current && zygotes->current->since + (double)zygotes->recycle_ms < due) {
-        due = zygotes->current->since + (double)zygotes->recycle_ms;
     }
     if (zygotes->retiring && now + RETIRE_CHECK_MS < due)
         due = now + RETIRE_CHECK_MS;

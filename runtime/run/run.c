@@ -134,27 +134,21 @@ static int drain(struct run *r, struct hutch_err *err)
     return 0;
 }
 
-static int collect(struct run *r, struct hutch_err *err)
+static void collect(struct run *r)
 {
-    auto_free char *kept = NULL;
     const struct file_changes *files = &r->result->files;
     struct hutch_err why;
 
     if (r->data_dirfd < 0)
-        return 0;
+        return;
     hutch_supervisor_collect(r->supervisor, r->data_dirfd, &r->before);
     if (r->request->data_dir)
-        return 0;
-    if (r->supervisor->is_data_over || (files->added.n == 0 && !files->truncated)) {
-        free(r->result->directory);
-        r->result->directory = NULL;
-        return 0;
-    }
-    if (hutch_state_keep_data(&r->state, &kept, &why) < 0) {
-        hutch_supervisor_admit_loss(r->supervisor, &why);
-        return 0;
-    }
-    return hutch_spec_set_string(&r->result->directory, kept, err);
+        return;
+    free(r->result->directory);
+    r->result->directory = NULL;
+    if (!r->supervisor->is_data_over && (files->added.n > 0 || files->truncated) &&
+        hutch_state_keep_data(&r->state, &r->result->directory, &why) < 0)
+        hutch_supervisor_admit_lost_files(r->supervisor, &why);
 }
 
 static int finish(struct run *r, struct hutch_err *err)
@@ -170,8 +164,7 @@ static int finish(struct run *r, struct hutch_err *err)
     hutch_supervisor_count_last(r->supervisor);
     if (hutch_verdict_decide(r->supervisor, &end, err) < 0)
         rc = -1;
-    if (collect(r, err) < 0)
-        rc = -1;
+    collect(r);
     return rc;
 }
 

@@ -213,28 +213,41 @@ int hutch_state_make_data(struct run_state *state, char **ret_path, struct hutch
     return 0;
 }
 
+/* Below the home, whose owner may have put something else in its place. */
+static bool has_outputs(const struct run_state *state)
+{
+    struct stat st;
+
+    return (mkdirat(state->home_dirfd, "outputs", 0700) == 0 || errno == EEXIST) &&
+           fstatat(state->home_dirfd, "outputs", &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Opens nothing, and has the path before it moves anything: where there is no descriptor or no memory left, no file is
+ * lost, and none lies where its owner does not learn of it. */
 int hutch_state_keep_directory(struct run_state *state, int dirfd, const char *name, const char *id, char **ret_path,
                                struct hutch_err *err)
 {
-    auto_fd data = openat(dirfd, name, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    auto_fd outputs = -1;
-    char kept[32];
+    const size_t size = strlen(state->home) + sizeof("/outputs/.kept") + strlen(id);
+    auto_free char *path = malloc(size);
+    const char *below; /* the same below the home */
+    struct stat st;
 
-    /* Moving a directory takes write permission on it, and the code inside may have taken that away. */
-    if (data < 0 || fchmodat(dirfd, name, DATA_MODE, 0) < 0)
-        return hutch_err_set(err, errno, "keep the files of a run");
-    if (open_dir_at(state->home_dirfd, "outputs", &outputs, err) == 0 &&
-        renameat(dirfd, name, outputs, id) == 0) {
-        if (asprintf(ret_path, "%s/outputs/%s", state->home, id) < 0)
-            return hutch_err_set(err, ENOMEM, "keep the files of a run");
-        return 0;
-    }
-    /* No reason to lose them: beside the lock files they are safe from the next run. */
-    snprintf(kept, sizeof(kept), "%s.kept", id);
-    if (renameat(dirfd, name, state->runs_dirfd, kept) < 0)
-        return hutch_err_set(err, errno, "keep the files of a run in '%s/runs/%s'", state->home, kept);
-    if (asprintf(ret_path, "%s/runs/%s", state->home, kept) < 0)
+    if (!path)
         return hutch_err_set(err, ENOMEM, "keep the files of a run");
+    /* Moving a directory takes write permission on it, and the code inside may have taken that away. */
+    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || (!S_ISDIR(st.st_mode) && (errno = ENOTDIR)) ||
+        fchmodat(dirfd, name, DATA_MODE, 0) < 0)
+        return hutch_err_set(err, errno, "keep the files of a run");
+    below = path + strlen(state->home) + 1;
+    snprintf(path, size, "%s/outputs/%s", state->home, id);
+    if (!has_outputs(state) || renameat(dirfd, name, state->home_dirfd, below) < 0) {
+        /* No reason to lose them: beside the lock files they are safe from the next run. */
+        snprintf(path, size, "%s/runs/%s.kept", state->home, id);
+        if (renameat(dirfd, name, state->home_dirfd, below) < 0)
+            return hutch_err_set(err, errno, "keep the files of a run in '%s'", path);
+    }
+    *ret_path = path;
+    path = NULL;
     return 0;
 }
 

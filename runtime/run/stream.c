@@ -237,8 +237,10 @@ void hutch_in_stream_run(struct in_stream *s, const struct pollfd *source, const
 
         if (n > 0)
             s->start += (size_t)n;
-        else if (n < 0 && errno != EAGAIN && errno != EINTR)
+        else if (n < 0 && errno != EAGAIN && errno != EINTR) {
+            s->pipe_errno = errno == EPIPE ? 0 : errno; /* the kernel had no memory for it, for instance */
             hutch_in_stream_close(s);
+        }
     }
     if (source->fd >= 0 && source->revents) {
         ssize_t n = TEMP_FAILURE_RETRY(read(s->source_fd, s->buf, STREAM_BUF));

@@ -57,6 +57,7 @@ struct in_stream {
     int source_fd; /* not owned; -1 when it has ended */
     const char *text; /* not owned; then start and end are places in it, and there is no source */
     int source_errno; /* why it cannot be read; what came so far is not all, so the program must not take it for that */
+    int pipe_errno;   /* likewise: why it cannot be written */
     int pipe_fd;   /* owned; -1 when closed */
     bool (*on_close)(void *user, int fd); /* as above */
     void *user;

@@ -117,6 +117,13 @@ void hutch_supervisor_end(struct supervisor *s, enum end_reason reason)
         hutch_sandbox_kill(s->sandbox);
 }
 
+void hutch_supervisor_fail(struct supervisor *s, const struct hutch_err *why)
+{
+    if (s->reason == END_OWN)
+        s->host_err = *why;
+    hutch_supervisor_end(s, END_HOST);
+}
+
 /* Asks politely; the kill follows after @grace_ms. */
 static void end_softly(struct supervisor *s, enum end_reason reason, int sig, double grace_ms)
 {
@@ -360,6 +367,10 @@ int hutch_supervisor_turn(struct supervisor *s, const struct pollfd p[SUPERVISOR
     hutch_in_stream_run(&s->in, &p[SUPERVISOR_IN_SOURCE], &p[SUPERVISOR_IN]);
     if (s->in.source_errno)
         hutch_supervisor_end(s, END_INPUT);
+    if (s->in.pipe_errno) { /* the program has seen a part of it, and takes that for all */
+        hutch_err_set(err, s->in.pipe_errno, "write the program's standard input");
+        hutch_supervisor_fail(s, err);
+    }
     if (hutch_out_stream_run(&s->out, &p[SUPERVISOR_OUT], &p[SUPERVISOR_OUT_SINK]) < 0 ||
         hutch_out_stream_run(&s->err_out, &p[SUPERVISOR_ERR], &p[SUPERVISOR_ERR_SINK]) < 0)
         return hutch_err_set(err, ENOMEM, "keep the program's output");
@@ -421,6 +432,15 @@ void hutch_supervisor_count_last(struct supervisor *s)
                       (limits[LIMIT_DATA_FILES] && entries > limits[LIMIT_DATA_FILES]);
     if (s->is_data_over && s->reason == END_OWN)
         s->reason = END_DATA;
+}
+
+void hutch_supervisor_admit_lost_files(struct supervisor *s, const struct hutch_err *err)
+{
+    hutch_supervisor_admit_loss(s, err);
+    if (s->result->verdict != HUTCH_OK)
+        return;
+    s->result->verdict = HUTCH_KILLED;
+    snprintf(s->result->message, sizeof(s->result->message), "the files of the run are lost: %.440s", err->msg);
 }
 
 void hutch_supervisor_collect(struct supervisor *s, int data_dirfd, const struct file_list *before)

@@ -33,6 +33,7 @@ enum end_reason {
     END_DATA,
     END_SIGNAL,
     END_CANCELLED,
+    END_HOST,      /* hutch itself could not go on: host_err */
     END_SETUP,
     END_COUNT
 };
@@ -65,6 +66,7 @@ struct supervisor {
     uint64_t told_oom_kills;   /* of the cgroup's, those that workers ended by that were outlived */
     bool setup_failed, exec_failed;
     struct hutch_err setup_err;
+    struct hutch_err host_err; /* END_HOST */
 
     double kill_at;            /* after SIGTERM; 0: not set */
     double next_data, next_cpu; /* when the next checks are due */
@@ -127,6 +129,8 @@ void hutch_supervisor_set_idle(struct supervisor *s, double idle_ms);
 
 /* Ends the run for @reason, unless it is ending already. */
 void hutch_supervisor_end(struct supervisor *s, enum end_reason reason);
+/* The same, because hutch itself cannot go on, which is not the program's doing. */
+void hutch_supervisor_fail(struct supervisor *s, const struct hutch_err *why);
 /* Passes a signal on; the kill follows some time after the first, at once after the second. */
 void hutch_supervisor_pass_signal(struct supervisor *s, int sig);
 
@@ -144,5 +148,7 @@ void hutch_supervisor_count_last(struct supervisor *s);
 void hutch_supervisor_collect(struct supervisor *s, int data_dirfd, const struct file_list *before);
 /* A result without its list of files is still a result. */
 void hutch_supervisor_admit_loss(struct supervisor *s, const struct hutch_err *err);
+/* The files that were to be kept are not: after the verdict, which cannot be "ok" then. */
+void hutch_supervisor_admit_lost_files(struct supervisor *s, const struct hutch_err *err);
 
 #endif

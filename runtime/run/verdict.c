@@ -146,6 +146,9 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
     case END_CANCELLED:
         set_verdict(s, HUTCH_KILLED, "the run was cancelled");
         return;
+    case END_HOST:
+        set_verdict(s, HUTCH_KILLED, "hutch could not go on with the run: %s", s->host_err.msg);
+        return;
     case END_OWN:
     case END_SETUP:
     case END_COUNT:

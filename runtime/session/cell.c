@@ -137,7 +137,10 @@ void hutch_session_describe_death(struct session *s)
 {
     const struct run_result *r = &s->run->result;
 
-    if (s->interpreter->is_refused)
+    if (s->interpreter->is_refused && s->interpreter->is_host_at_fault)
+        snprintf(s->why, sizeof(s->why), "hutch could not take what the interpreter said, so it was ended: %s",
+                 s->interpreter->why);
+    else if (s->interpreter->is_refused)
         snprintf(s->why, sizeof(s->why), "the interpreter broke the rules of its descriptor 3, so it was ended: %s",
                  s->interpreter->why);
     else if (s->is_deaf)

@@ -80,7 +80,7 @@ static bool is_empty(const struct session_data *data)
     return hutch_collect_usage(data->dirfd, &bounds, &bytes, &entries, &err) == 0 && entries == 0;
 }
 
-char *hutch_session_data_end(struct session_data *data, struct core *core, bool keeps)
+char *hutch_session_data_end(struct session_data *data, struct core *core, bool keeps, char *ret_why, size_t size)
 {
     char id[STATE_ID_LEN + sizeof(data->name)], *directory = NULL;
     struct hutch_err err;
@@ -92,7 +92,7 @@ char *hutch_session_data_end(struct session_data *data, struct core *core, bool 
         return NULL;
     snprintf(id, sizeof(id), "%.8s%s", core->state.id, data->name);
     if (hutch_state_keep_directory(&core->state, core->data_root_fd, data->name, id, &directory, &err) < 0)
-        hutch_log_debug("engine: %s", err.msg);
+        snprintf(ret_why, size, "; its files are lost: %s", err.msg);
     return directory;
 }
 

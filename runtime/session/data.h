@@ -24,8 +24,9 @@ void hutch_session_data_step(struct session_data *data, struct file_changes *ret
 /* What the caller has done to the files since the last cell is not what the next one does. */
 void hutch_session_data_forget_changes(struct session_data *data);
 /* The session is over. With @keeps, or in the caller's own directory, every directory can be entered; a fresh one with
- * files in it moves to where the caller finds it: its path, for the caller to free, else NULL. */
-char *hutch_session_data_end(struct session_data *data, struct core *core, bool keeps);
+ * files in it moves to where the caller finds it: its path, for the caller to free, else NULL. @ret_why, of @size
+ * bytes, is set when that was not to be had and the files are lost. */
+char *hutch_session_data_end(struct session_data *data, struct core *core, bool keeps, char *ret_why, size_t size);
 /* Frees; the files stay. Fine twice. */
 void hutch_session_data_done(struct session_data *data);
 

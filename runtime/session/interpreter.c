@@ -65,6 +65,7 @@ static void on_event(void *user, const struct cell_event *event)
 static void refuse(struct interpreter *interpreter, const struct hutch_err *why)
 {
     interpreter->is_refused = true;
+    interpreter->is_host_at_fault = why->errnum == ENOMEM;
     snprintf(interpreter->why, sizeof(interpreter->why), "%.*s", (int)sizeof(interpreter->why) - 1, why->msg);
     hutch_watch_remove(&interpreter->watch);
     if (interpreter->slot)

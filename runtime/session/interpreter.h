@@ -34,6 +34,7 @@ struct interpreter {
     bool has_left;              /* it closed its socket, which its end follows */
     bool is_refused;            /* what it said is no frame of the protocol: it is not listened to any more */
     bool is_over;               /* so is its process: orders make no sense any more */
+    bool is_host_at_fault;      /* … and it was no more than hutch had memory for */
     char why[256];              /* is_refused: the reason; before is_ready: why it is not going to be */
     char *language_info;        /* owned; JSON, NULL before is_ready */
     char last_words[256];       /* until is_ready: the end of what it wrote on stderr */

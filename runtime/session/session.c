@@ -408,9 +408,11 @@ void hutch_session_free(struct session *s)
 static void end(struct session *s)
 {
     struct sessions *sessions = s->sessions;
+    const size_t why_len = strlen(s->why);
     auto_free char *directory = NULL;
 
-    directory = hutch_session_data_end(&s->data, sessions->core, s->keep_data);
+    directory = hutch_session_data_end(&s->data, sessions->core, s->keep_data, s->why + why_len,
+                                       sizeof(s->why) - why_len);
     hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_KILLED, "the session was closed");
     hutch_session_answer_doomed(s);
     TAILQ_REMOVE(&sessions->list, s, link);

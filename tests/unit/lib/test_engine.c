@@ -5,6 +5,8 @@
  * says how it plays: "" well; "12" as roughly as a generator with that seed will have it; "fork:5" the zygote dies at
  * the fifth fork; "deaf:3" the first three workers die before they read their job; "refuse" and "speechless" no zygote
  * but the root gets ready, and says why, or does not. The code of a run tells its worker what to do. */
+#include "tests/unit/failpoint.h" /* the first: see there */
+
 #include "runtime/lib/engine_priv.h"
 
 #include "sandbox/fd.h"
@@ -13,6 +15,7 @@
 #include "sandbox/spec.h"
 #include "runtime/launcher/spec_wire.h"
 #include "runtime/launcher/wire.h"
+#include "runtime/session/data.h"
 #include "sandbox/zygote_wire.h"
 
 #include <dirent.h>
@@ -431,9 +434,11 @@ static unsigned n_results;
 
 static void on_result(void *user, uint64_t id, const struct hutch_result *r)
 {
+    const bool was_armed = failpoint.is_armed;
     char *json;
 
     (void)user;
+    failpoint.is_armed = false; /* what the caller does is not tried */
     assert_in_range(id, 1, MAX_RUNS - 1);
     runs[id].results++;
     runs[id].verdict = r->verdict;
@@ -449,6 +454,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *r)
     assert_non_null(json);
     free(json);
     n_results++;
+    failpoint.is_armed = was_armed;
 }
 
 static void on_output(void *user, uint64_t id, int stream, const char *data, size_t len)
@@ -891,6 +897,147 @@ static void test_anything_from_the_helpers(void **state)
     assert_true(n_ok > 0);
 }
 
+/* What the failpoints go through: open, runs of each end, one whose files are kept, free. Nothing is asserted but what
+ * has to hold whatever fails. */
+static void go_through(struct lair *p, const char *label)
+{
+    static const char *const codes[] = { "#! out err", "#! out file", "#! echo fail" };
+    struct hutch_error error = { .message = "" };
+    struct hutch_request request;
+    uint64_t ids[ARRAY_SIZE(codes)] = { 0 };
+    unsigned n = 0;
+
+    memset(runs, 0, sizeof(runs));
+    n_results = 0;
+    if (hutch_engine_open(&p->options, &p->engine, &error) < 0) {
+        if (!error.message[0])
+            fail_msg("%s: the engine does not say why it does not open", label);
+        p->engine = NULL;
+        return;
+    }
+    p->engine->core.setup_ms = p->engine->core.import_ms = 200; /* much of what it waits for never comes */
+    for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
+        request = request_for(codes[i]);
+        request.keep_data = 1;
+        request.input = "given\n";
+        request.input_len = 6;
+        error.message[0] = '\0';
+        if (hutch_engine_submit(p->engine, &request, &ids[i], &error) == 0)
+            n++;
+        else if (!error.message[0])
+            fail_msg("%s: a request is refused without a reason", label);
+        else
+            ids[i] = 0;
+    }
+    await(p, n);
+    for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
+        char made[200];
+
+        if (ids[i] == 0)
+            continue;
+        if (runs[ids[i]].results != 1)
+            fail_msg("%s: '%s' has %u results", label, codes[i], runs[ids[i]].results);
+        if (runs[ids[i]].verdict == (i == 2 ? HUTCH_ERROR : HUTCH_OK)) {
+            if (strcmp(runs[ids[i]].out, i == 2 ? "given\n" : "said\n") != 0)
+                fail_msg("%s: '%s' is well and has said '%s'", label, codes[i], runs[ids[i]].out);
+            snprintf(made, sizeof(made), "%s/made", runs[ids[i]].directory);
+            if (i == 1 && access(made, F_OK) < 0)
+                fail_msg("%s: '%s' is well, and its file is not in '%s'", label, codes[i], runs[ids[i]].directory);
+        } else if (runs[ids[i]].verdict != HUTCH_SETUP_FAILED && runs[ids[i]].verdict != HUTCH_KILLED) {
+            fail_msg("%s: '%s' ended with verdict %d: %s", label, codes[i], runs[ids[i]].verdict, runs[ids[i]].message);
+        } else if (!runs[ids[i]].message[0]) {
+            fail_msg("%s: '%s' does not say why it failed", label, codes[i]);
+        }
+    }
+}
+
+/* How many calls an engine makes until it is open: a policy and a filter are thousands of allocations of one kind. */
+static unsigned count_calls_of_open(struct lair *p, enum failpoint_kind kind)
+{
+    failpoint_arm(kind, UINT_MAX, 0);
+    open_engine(p, "");
+    failpoint_disarm();
+    hutch_engine_free(p->engine);
+    p->engine = NULL;
+    return failpoint.seen;
+}
+
+#define OPEN_STEPS 30
+
+static unsigned next_failpoint(unsigned n, unsigned n_open)
+{
+    unsigned next = n + n_open / OPEN_STEPS + 1;
+
+    return n >= n_open ? n + 1 : next < n_open ? next : n_open;
+}
+
+static void test_failpoints(void **state)
+{
+    static const unsigned lengths[] = { 1, 5 };
+    struct lair *p = *state;
+
+    setenv("HUTCH_FAKE", "", 1);
+    go_through(p, "none"); /* what libc keeps for itself it has now */
+    hutch_engine_free(p->engine);
+    p->engine = NULL;
+    for (int kind = 0; kind < FAILPOINT_COUNT; kind++) {
+        const unsigned n_open = count_calls_of_open(p, (enum failpoint_kind)kind);
+        unsigned n = 1, n_tried = 0;
+
+        if (kind == FAILPOINT_ALLOCATION && !FAILPOINT_HAS_MALLOC)
+            continue;
+        for (size_t l = 0; l < ARRAY_SIZE(lengths); l++) {
+            bool has_failed = true;
+
+            for (n = 1; has_failed; n = next_failpoint(n, n_open)) {
+                long blocks = failpoint.blocks;
+                char label[64];
+
+                snprintf(label, sizeof(label), "%s %u to %u", failpoint_names[kind], n, n + lengths[l] - 1);
+                n_tried++;
+                failpoint_arm((enum failpoint_kind)kind, n, lengths[l]);
+                go_through(p, label);
+                hutch_engine_free(p->engine);
+                p->engine = NULL;
+                has_failed = failpoint_disarm();
+                if (count_fds() != p->n_fds)
+                    fail_msg("%s: %d descriptors, and %d before", label, count_fds(), p->n_fds);
+                if (FAILPOINT_HAS_MALLOC && failpoint.blocks != blocks)
+                    fail_msg("%s: %ld blocks of memory are left", label, failpoint.blocks - blocks);
+                if (waitpid(-1, NULL, WNOHANG) != -1)
+                    fail_msg("%s: a process is left", label);
+            }
+        }
+        print_message("%s: the last of %u calls, %u runs\n", failpoint_names[kind], n - 2, n_tried);
+    }
+}
+
+/* For lack of descriptors nothing is lost; where the files cannot be kept, the session's last word says so. */
+static void test_the_files_of_a_session(void **state)
+{
+    struct lair *p = *state;
+    struct session_data data = { .name = "some.files" };
+    struct core *core;
+    char why[256] = "", *directory;
+
+    open_engine(p, "");
+    core = &p->engine->core;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mkdirat(core->data_root_fd, data.name, 0755), 0);
+        data.dirfd = openat(core->data_root_fd, data.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        close(openat(data.dirfd, "made", O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+        failpoint_arm(i == 0 ? FAILPOINT_DESCRIPTOR : FAILPOINT_DISK, 1, 1000);
+        directory = hutch_session_data_end(&data, core, true, why, sizeof(why));
+        failpoint_disarm();
+        hutch_fd_closep(&data.dirfd);
+        assert_int_equal(directory != NULL, i == 0);
+        assert_int_equal(why[0] != '\0', i == 1);
+        free(directory);
+    }
+    assert_non_null(strstr(why, "; its files are lost: keep the files of a run"));
+    hutch_file_list_done(&data.seen);
+}
+
 /* As under valgrind 3.19. The filter stays, so this is the last test. */
 static void test_without_pidfd_open(void **state)
 {
@@ -921,6 +1068,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_callbacks_may_submit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_free_at_any_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_anything_from_the_helpers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_failpoints, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_files_of_a_session, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_without_pidfd_open, set_up, tear_down),
     };
 
