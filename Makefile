@@ -50,7 +50,7 @@ SANITIZE ?=
 PC_CFLAGS   = $(eval PC_CFLAGS := $(shell pkg-config --cflags $(LIBS_PC) 2>/dev/null))$(PC_CFLAGS)# asked once
 # Includes name the whole path from here: the room is a part of a header's name, and two rooms may both have a run.h.
 ALL_CFLAGS  = -std=gnu11 -D_GNU_SOURCE $(WARN) $(HARDEN_C) $(FORTIFY) $(CFLAGS) $(SANITIZE) \
-              -DHUTCH_PREFIX='"$(PREFIX)"' -iquote . $(PC_CFLAGS)
+              -iquote . $(PC_CFLAGS)
 LIB_LDFLAGS = $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
 ALL_LDFLAGS = -pie $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
 LDLIBS      = $(shell pkg-config --libs $(LIBS_PC))
@@ -264,14 +264,19 @@ bench: ## measure the kernel's floor, warm and cold runs, and whatever else is i
 # What `hutch rootfs build` needs: everything below rootfs/ that is not compiled into the program.
 ROOTFS_DATA := $(filter-out %.c %.h rootfs/python rootfs/helper,$(wildcard rootfs/*))
 
+# Files that `make install` puts below PREFIX; DATA is not share/hutch, which below ~/.local is the user's own store of images. No
+# path of the installation is compiled in, so that installing what was built compiles nothing, whatever PREFIX is.
+DATA := share/hutch-data
+INSTALLED := bin/hutch bin/hutch-rootfs libexec/hutch-launcher include/hutch.h share/man/man1/hutch.1 share/man/man3/libhutch.3 \
+    share/bash-completion/completions/hutch share/zsh/site-functions/_hutch share/fish/vendor_completions.d/hutch.fish
+INSTALLED_LIB := libhutch.so.1 libhutch.so libhutch.a pkgconfig/libhutch.pc
+BUILT := $(addprefix $(B)/,hutch hutch-rootfs hutch-launcher libhutch.a libhutch.so.1)
+
 .PHONY: install
-install: all ## install below PREFIX (DESTDIR is honoured)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/hutch/policies \
-	    $(DESTDIR)$(PREFIX)/share/hutch/rootfs $(DESTDIR)$(PREFIX)/share/man/man1
+install: $(if $(filter-out $(wildcard $(BUILT)),$(BUILT)),all) ## install what was built below PREFIX (DESTDIR is honoured)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,$(sort $(dir $(INSTALLED))) $(DATA)/policies $(DATA)/rootfs) $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -m 755 $(B)/hutch $(B)/hutch-rootfs $(DESTDIR)$(PREFIX)/bin/
-	install -d $(DESTDIR)$(PREFIX)/libexec
 	install -m 755 $(B)/hutch-launcher $(DESTDIR)$(PREFIX)/libexec/
-	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man3
 	install -m 644 runtime/hutch.h $(DESTDIR)$(PREFIX)/include/
 	install -m 755 $(B)/libhutch.so.1 $(DESTDIR)$(LIBDIR)/
 	ln -sf libhutch.so.1 $(DESTDIR)$(LIBDIR)/libhutch.so
@@ -281,17 +286,23 @@ install: all ## install below PREFIX (DESTDIR is honoured)
 	    runtime/libhutch.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/libhutch.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/libhutch.pc
 	install -m 644 docs/libhutch.3 $(DESTDIR)$(PREFIX)/share/man/man3/
-	install -m 644 policies/*.json $(DESTDIR)$(PREFIX)/share/hutch/policies/
-	cp -R $(ROOTFS_DATA) $(DESTDIR)$(PREFIX)/share/hutch/rootfs/
-	chmod -R a+rX $(DESTDIR)$(PREFIX)/share/hutch/rootfs
+	install -m 644 policies/*.json $(DESTDIR)$(PREFIX)/$(DATA)/policies/
+	cp -R $(ROOTFS_DATA) $(DESTDIR)$(PREFIX)/$(DATA)/rootfs/
+	chmod -R a+rX $(DESTDIR)$(PREFIX)/$(DATA)/rootfs
 	install -m 644 docs/hutch.1 $(DESTDIR)$(PREFIX)/share/man/man1/hutch.1
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
-	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	$(B)/hutch completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hutch
 	$(B)/hutch completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hutch
 	$(B)/hutch completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hutch.fish
 	chmod 644 $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hutch \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hutch $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hutch.fish
+
+# By name, never a whole directory: policies of the operator's own may lie beside ours.
+.PHONY: uninstall
+uninstall: ## remove what `make install` with the same PREFIX and DESTDIR has put there; stores of images stay
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED) $(addprefix $(DATA)/,$(wildcard policies/*.json) $(ROOTFS_DATA))) \
+	    $(addprefix $(DESTDIR)$(LIBDIR)/,$(INSTALLED_LIB))
+	for dir in $(DATA)/policies $(DATA)/rootfs $(DATA); do \
+	    rmdir $(DESTDIR)$(PREFIX)/$$dir 2>/dev/null || :; done
 
 .PHONY: clean
 clean: ## remove everything that was built here (images stay in the store)

@@ -82,10 +82,12 @@ struct hutch_limits { /* in the units of hutch_request */
 struct hutch_engine_options {
     size_t size;
     const char *home;     /* hutch's own directory; NULL: $HUTCH_HOME, $XDG_DATA_HOME/hutch, ~/.local/share/hutch */
-    const char *launcher; /* the program hutch-launcher; NULL: $HUTCH_LAUNCHER, else PREFIX/libexec/hutch-launcher */
+    const char *launcher; /* the program hutch-launcher; NULL: $HUTCH_LAUNCHER, else PREFIX/libexec/hutch-launcher:
+                           * the library, or the program that it is part of, lies in PREFIX/lib, PREFIX/bin or the
+                           * like; else in /usr/local or /usr */
     const char *image;    /* name in the store, or absolute path of a root tree; NULL: "python" */
     const char *policy;   /* name or path; NULL: "default" */
-    const char *policy_dir; /* NULL: $HUTCH_POLICY_DIR, else PREFIX/share/hutch/policies */
+    const char *policy_dir; /* NULL: $HUTCH_POLICY_DIR, else PREFIX/share/hutch-data/policies */
     const struct hutch_zygote *zygotes; /* NULL: bare, data (numpy, pandas), plot (matplotlib), shell (IPython) */
     size_t n_zygotes;     /* 32 at most, with 256 different modules */
     unsigned max_running; /* runs at the same time; 0: one per CPU of this machine that the process may use */

@@ -192,7 +192,7 @@ def program(name):
 def engine_env(**more):
     """The environment for a program that embeds the library, which lies where it was not made for."""
     folder = os.path.dirname(HUTCH)
-    below = os.path.join(os.path.dirname(folder), "libexec"), os.path.join(os.path.dirname(folder), "share", "hutch", "policies")
+    below = os.path.join(os.path.dirname(folder), "libexec"), os.path.join(os.path.dirname(folder), "share", "hutch-data", "policies")
     launcher, policies = below if os.path.isdir(below[0]) else (folder, os.path.join(TREE, "policies"))
     return {**os.environ, "HUTCH_LAUNCHER": os.path.join(launcher, "hutch-launcher"), "HUTCH_POLICY_DIR": policies,
             "HUTCH_HOME": hutch_home(), **more}

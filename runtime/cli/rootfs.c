@@ -149,7 +149,7 @@ static int cmd_unpack(const struct store *store, const struct rootfs_opts *opts,
 /* The script that builds images: $HUTCH_ROOTFS_DIR, else beside the installed program, else beside the built one. */
 static int find_builder(char ret[PATH_MAX], struct hutch_err *err)
 {
-    static const char *const below[] = { "../share/hutch/rootfs", "../rootfs" };
+    static const char *const below[] = { "../share/hutch-data/rootfs", "../rootfs" };
     const char *given = getenv("HUTCH_ROOTFS_DIR");
     char exe[PATH_MAX];
     ssize_t n;

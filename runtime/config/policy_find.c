@@ -86,7 +86,7 @@ char *hutch_policy_directory_of(const char *path)
 
 int hutch_policy_dir(char **ret, struct hutch_err *err)
 {
-    static const char *const below[] = { "../share/hutch/policies", "../policies" };
+    static const char *const below[] = { "../share/hutch-data/policies", "../policies" };
     const char *given = getenv("HUTCH_POLICY_DIR");
     char exe[PATH_MAX];
     auto_free char *dir = NULL;

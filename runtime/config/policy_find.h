@@ -4,7 +4,7 @@
 
 #include "sandbox/err.h"
 
-/* Where policies are looked for by name: $HUTCH_POLICY_DIR, else ../share/hutch/policies beside the program's
+/* Where policies are looked for by name: $HUTCH_POLICY_DIR, else ../share/hutch-data/policies beside the program's
  * own directory, else ../policies there. The caller frees @ret. Errors: ENOENT with what was tried. */
 int hutch_policy_dir(char **ret, struct hutch_err *err);
 

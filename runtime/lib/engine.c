@@ -1,4 +1,5 @@
 #include "runtime/lib/engine_priv.h"
+#include "runtime/lib/installed.h"
 
 #include "runtime/config/limits.h"
 #include "sandbox/cgroup.h"
@@ -80,8 +81,13 @@ static int set_text(char **to, const char *text, struct hutch_err *err)
 static int find_launcher(const char *given, char **ret, struct hutch_err *err)
 {
     const char *from_env = getenv("HUTCH_LAUNCHER");
-    const char *path = given ? given : from_env && *from_env ? from_env : HUTCH_PREFIX "/libexec/hutch-launcher";
+    const char *path = given ? given : from_env && *from_env ? from_env : NULL;
+    auto_free char *installed = NULL;
 
+    if (!path && hutch_installed_find("libexec/hutch-launcher", &installed, err) < 0)
+        return -1;
+    if (!path)
+        path = installed;
     if (access(path, X_OK) < 0)
         return hutch_err_set(err, errno, "find the helper program '%s'%s", path,
                              given ? "" : " (HUTCH_LAUNCHER can name it)");
@@ -89,11 +95,12 @@ static int find_launcher(const char *given, char **ret, struct hutch_err *err)
 }
 
 /* Not hutch_policy_dir(), which looks beside the program that runs. */
-static const char *find_policies(const char *given)
+static int find_policies(const char *given, char **ret, struct hutch_err *err)
 {
     const char *from_env = getenv("HUTCH_POLICY_DIR");
+    const char *path = given ? given : from_env && *from_env ? from_env : NULL;
 
-    return given ? given : from_env && *from_env ? from_env : HUTCH_PREFIX "/share/hutch/policies";
+    return path ? set_text(ret, path, err) : hutch_installed_find("share/hutch-data/policies", ret, err);
 }
 
 _Static_assert(PROFILE_NO_LIMIT == HUTCH_NO_LIMIT, "profile.h and hutch.h differ");
@@ -260,12 +267,11 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
     struct hutch_engine_options options;
     struct hutch_err err = { 0 };
     struct profile profile;
-    auto_free char *home = NULL;
+    auto_free char *home = NULL, *policies = NULL;
 
     hutch_engine_copy_sized(&options, sizeof(options), given);
     profile = (struct profile){ .home = options.home,
                                 .policy = options.policy,
-                                .policy_dir = find_policies(options.policy_dir),
                                 .image = options.image,
                                 .rootfs = options.rootfs,
                                 .workdir = options.workdir,
@@ -283,8 +289,10 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
     }
     if (options.limits)
         take_limits(options.limits, profile.limits);
-    if (!options.home && hutch_home_path(&home, &err) < 0)
+    if ((!options.home && hutch_home_path(&home, &err) < 0) ||
+        find_policies(options.policy_dir, &policies, &err) < 0)
         return hutch_engine_tell(error, &err, 0);
+    profile.policy_dir = policies;
     if (!options.home)
         profile.home = home;
     return open_engine(&options, &profile, ret, &err) < 0 ? hutch_engine_tell(error, &err, 0) : 0;

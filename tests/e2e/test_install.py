@@ -1,0 +1,85 @@
+"""make install and make uninstall: what was built is copied, wherever to, and taken away again; nothing is compiled."""
+import os
+import shutil
+import subprocess
+
+import pytest
+
+import support
+
+SOURCE = os.environ.get("HUTCH_TEST_SOURCE") or support.TREE
+BUILD = os.environ.get("HUTCH_TEST_BUILD") or os.path.dirname(support.HUTCH)
+pytestmark = pytest.mark.skipif(not os.access(os.path.join(SOURCE, "Makefile"), os.R_OK) or not os.access(os.path.join(BUILD, "libhutch.a"), os.R_OK)
+                                or shutil.which("make") is None, reason="this user cannot read a build to install from")
+
+
+def make(target, **variables):
+    words = ["%s=%s" % pair for pair in {"B": BUILD, **variables}.items()]
+    done = subprocess.run(["make", "--no-print-directory", "-C", SOURCE, target, *words], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def files_below(path):
+    return sorted(os.path.relpath(os.path.join(where, name), path) for where, _, names in os.walk(path) for name in names)
+
+
+def built():
+    return {name: os.stat(os.path.join(BUILD, name)).st_mtime_ns for name in os.listdir(BUILD)}
+
+
+def test_install_compiles_nothing(tmp_path):
+    """With another prefix than ever, and with another compiler."""
+    before = built()
+    output = make("install", PREFIX=str(tmp_path / "one"), CC="false", CFLAGS="-O0")
+    assert built() == before and " CC " not in output
+    done = subprocess.run([str(tmp_path / "one" / "bin" / "hutch"), "run", "--rootfs", "host", "-c", "print(6 * 7)"], capture_output=True, text=True,
+                          check=False, env={"HUTCH_HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+
+
+def test_what_is_installed_can_be_moved(tmp_path):
+    """The library finds launcher and policies from where it lies."""
+    make("install", PREFIX=str(tmp_path / "one"))
+    os.rename(tmp_path / "one", tmp_path / "two")
+    source = tmp_path / "open.c"
+    source.write_text('#include <hutch.h>\n#include <stdio.h>\nint main(void)\n{\n    struct hutch_engine_options options;\n    struct hutch_engine *engine;\n'
+                      '    struct hutch_error error;\n\n    hutch_engine_options_init(&options);\n    options.rootfs = "host";\n'
+                      '    if (hutch_engine_open(&options, &engine, &error) < 0) {\n        puts(error.message);\n        return 1;\n    }\n'
+                      '    hutch_engine_free(engine);\n    return 0;\n}\n')
+    if shutil.which("cc") is None:
+        pytest.skip("no compiler")
+    prefix = str(tmp_path / "two")
+    sanitizer = ["-fsanitize=address,undefined"] if BUILD.endswith("-asan") else []
+    subprocess.run(["cc", *sanitizer, str(source), "-I" + prefix + "/include", "-L" + prefix + "/lib", "-lhutch", "-o", str(tmp_path / "open")], check=True)
+    done = subprocess.run([str(tmp_path / "open")], capture_output=True, text=True, check=False, timeout=60,
+                          env={"LD_LIBRARY_PATH": prefix + "/lib", "HUTCH_HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]})
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("libdir", [None, "lib/x86_64-linux-gnu"])
+def test_uninstall_takes_it_all(tmp_path, libdir):
+    more = {"LIBDIR": "/usr/local/" + libdir} if libdir else {}
+    make("install", DESTDIR=str(tmp_path), PREFIX="/usr/local", **more)
+    installed = files_below(tmp_path)
+    assert "usr/local/bin/hutch" in installed and len(installed) > 25
+    own = tmp_path / "usr/local/share/hutch-data/policies/own.json"
+    own.write_text("{}")
+    make("uninstall", DESTDIR=str(tmp_path), PREFIX="/usr/local", **more)
+    assert files_below(tmp_path) == [os.path.relpath(own, tmp_path)]
+    own.unlink()
+    make("uninstall", DESTDIR=str(tmp_path), PREFIX="/usr/local", **more)
+    assert not os.path.exists(own.parent.parent)
+
+
+def test_store_and_installed_data_are_two_directories(tmp_path):
+    """Installed for one user alone: the store is where it is without HUTCH_HOME, and no file of ours is in it."""
+    home = tmp_path / "home"
+    make("install", PREFIX=str(home / ".local"))
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    done = subprocess.run([str(home / ".local/bin/hutch"), "rootfs", "list"], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    store = home / ".local/share/hutch"
+    assert "'%s/images'" % store in done.stderr
+    assert not [path for path in files_below(home / ".local") if path.startswith("share/hutch/") and not path.startswith("share/hutch/images/")]
