@@ -28,8 +28,8 @@ def results(tmp_path_factory):
     for path in (HELPER, os.path.join(PYTHON, "hutch_report.py")):
         shutil.copy(path, inside / "zygote")
     shutil.copy(os.path.join(HERE, "driver.py"), inside)
-    done = support.hutch("run", "--image", "python", "--memory", "2g", "--timeout", "170s", "-v", "%s:/interpreter:ro" % inside,
-                         os.path.join(HERE, "checks.py"), timeout=180)
+    done = support.hutch("run", "--image", "python", "--memory", "2g", "--timeout", "280s", "-v", "%s:/interpreter:ro" % inside,
+                         os.path.join(HERE, "checks.py"), timeout=300)
     lines = [json.loads(line) for line in done.stdout.decode().splitlines() if line.startswith("{")]
     assert lines, done.stderr.decode("utf-8", "replace")
     return {line["name"]: line["error"] for line in lines}
