@@ -12,11 +12,11 @@
 #include "runtime/cli/shaper.h"
 #include "runtime/config/profile.h"
 #include "runtime/lang/program.h"
+#include "runtime/notebook/params.h"
 #include "runtime/run/run.h"
 #include "runtime/text/quantity.h"
 #include "sandbox/fd.h"
 
-#include <ctype.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -118,16 +118,6 @@ static int check_kind(const struct run_opts *opts, char **words, struct hutch_er
     return 0;
 }
 
-static int check_param(const char *param, struct hutch_err *err)
-{
-    const char *p = param;
-
-    if (isalpha((unsigned char)*p) || *p == '_')
-        while (isalnum((unsigned char)*p) || *p == '_')
-            p++;
-    return p > param && *p == '=' ? 0 : hutch_err_set(err, 0, "option '--param': expected NAME=VALUE, got '%s'", param);
-}
-
 static int run_notebook(const struct run_opts *opts, const char *home, const char *data, const char *path,
                         size_t llm_budget, struct hutch_err *err)
 {
@@ -150,7 +140,7 @@ static int run_notebook(const struct run_opts *opts, const char *home, const cha
     int status = -1;
 
     for (size_t i = 0; i < opts->params.n; i++)
-        if (check_param(opts->params.values[i], err) < 0)
+        if (hutch_notebook_check_param(opts->params.values[i], err) < 0)
             return -1;
     if (opts->cell_timeout && hutch_parse_duration_ms(opts->cell_timeout, &notebook.cell_timeout_ms, err) < 0)
         return hutch_err_wrap(err, "option '--cell-timeout'");

@@ -7,7 +7,11 @@
 #include "sandbox/fd.h"
 
 #include <cjson/cJSON.h>
+#include <ctype.h>
 #include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* As Python: three words are others than JSON's, numbers and strings are the same in both. */
@@ -37,24 +41,77 @@ static void print_value(struct text_buffer *to, const struct cJSON *value)
     hutch_text_add_string(to, is_object ? "}" : "]");
 }
 
+/* What is Python's and not JSON's, as papermill takes it. NULL: @text is none of that. */
+static const char *find_word(const char *text)
+{
+    static const struct { const char *text, *python; } words[] = {
+        { "True", "True" }, { "False", "False" }, { "None", "None" },
+        { "nan", "float('nan')" }, { "NaN", "float('nan')" },
+        { "inf", "float('inf')" }, { "Infinity", "float('inf')" },
+        { "-inf", "float('-inf')" }, { "-Infinity", "float('-inf')" },
+    };
+    double number;
+    char *end;
+
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        if (strcmp(text, words[i].text) == 0)
+            return words[i].python;
+    if (!isdigit((unsigned char)text[*text == '-']) || text[strspn(text, "-+.0123456789eE")])
+        return NULL;
+    number = strtod(text, &end); /* 1e400: Python's float() has no error for it */
+    return *end || !isinf(number) ? NULL : number > 0 ? "float('inf')" : "float('-inf')";
+}
+
 static void print_param(struct text_buffer *to, const char *param)
 {
     struct nbjson_bounds bounds = NBJSON_NOTEBOOK;
     const char *text = strchr(param, '=') + 1;
+    const char *word = find_word(text);
     struct cJSON *value = NULL;
     struct hutch_err ignored;
 
     bounds.is_strict = true;
-    if (hutch_nbjson_parse("value", text, strlen(text), &bounds, &value, &ignored) < 0)
+    if (!word && hutch_nbjson_parse("value", text, strlen(text), &bounds, &value, &ignored) < 0)
         value = hutch_nbjson_string(text, strlen(text));
     hutch_text_add(to, param, (size_t)(text - 1 - param));
     hutch_text_add_string(to, " = ");
-    if (value)
+    if (word)
+        hutch_text_add_string(to, word);
+    else if (value)
         print_value(to, value);
     else
         to->is_broken = true;
     hutch_text_add_string(to, "\n");
     cJSON_Delete(value);
+}
+
+static bool is_keyword(const char *name, size_t len)
+{
+    static const char *const keywords[] = {
+        "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def",
+        "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is",
+        "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(keywords); i++)
+        if (strlen(keywords[i]) == len && memcmp(keywords[i], name, len) == 0)
+            return true;
+    return false;
+}
+
+int hutch_notebook_check_param(const char *param, struct hutch_err *err)
+{
+    const char *p = param;
+
+    if (isalpha((unsigned char)*p) || *p == '_')
+        while (isalnum((unsigned char)*p) || *p == '_')
+            p++;
+    if (p == param || *p != '=')
+        return hutch_err_set(err, 0, "option '--param': expected NAME=VALUE, got '%s'", param);
+    if (is_keyword(param, (size_t)(p - param)))
+        return hutch_err_set(err, 0, "option '--param': '%.*s' is a keyword of Python, not a name", (int)(p - param),
+                             param);
+    return 0;
 }
 
 int hutch_notebook_set_params(struct notebook *nb, const char *const *params, size_t n_params, struct hutch_err *err)

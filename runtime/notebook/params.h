@@ -8,8 +8,10 @@
 
 struct notebook;
 
-/* @params: "NAME=VALUE" each, NAME a Python name. VALUE is JSON, else a text; of equal names the last counts. The
- * cell follows the first that is tagged "parameters", or is the first of all; one that an earlier time put in is
+/* Errors: @param is not "NAME=VALUE" with a name that Python takes. */
+int hutch_notebook_check_param(const char *param, struct hutch_err *err);
+/* @params: each checked. VALUE is JSON, else a word or number of Python's, else a text; of equal names the last counts.
+ * The cell follows the first that is tagged "parameters", or is the first of all; one that an earlier time put in is
  * replaced. */
 int hutch_notebook_set_params(struct notebook *nb, const char *const *params, size_t n_params, struct hutch_err *err);
 

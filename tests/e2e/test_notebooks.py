@@ -367,6 +367,13 @@ def test_parameters_of_a_notebook_without_a_place_for_them(tmp_path):
     assert [texts(cell) for cell in found["cells"]] == [[], [("execute_result", "7")]]
 
 
+def test_parameters_that_json_has_not(tmp_path):
+    """As papermill reads them."""
+    params = ("a=False", "b=None", "c=NaN", "d=1e400", "e=-inf", "f=True")
+    _, found = execute(tmp_path, "a, b, c != c, d, e, f", args=with_params(*params))
+    assert [texts(cell) for cell in found["cells"]] == [[], [("execute_result", "(False, None, True, inf, -inf, True)")]]
+
+
 def test_parameters_again(tmp_path):
     """What was put in before is replaced."""
     path = notebook(tmp_path / "in.ipynb", "x")
@@ -376,7 +383,7 @@ def test_parameters_again(tmp_path):
     assert len(cells) == 2 and texts(cells[1]) == [("execute_result", "2")]
 
 
-@pytest.mark.parametrize("param", ["a", "=1", "a b=1", "1a=1", "a-b=1"])
+@pytest.mark.parametrize("param", ["a", "=1", "a b=1", "1a=1", "a-b=1", "class=1", "None=1"])
 def test_odd_parameters(tmp_path, param):
     refused("run", "--image", IMAGE, "--param", param, str(notebook(tmp_path / "in.ipynb", "1")), says="--param")
 
