@@ -6,6 +6,7 @@
 #include "sandbox/fdpass.h"
 #include "sandbox/kill_all_but.h"
 #include "sandbox/sample.h"
+#include "sandbox/sockets.h"
 #include "sandbox/spec.h"
 #include "sandbox/steps.h"
 
@@ -448,6 +449,8 @@ _Noreturn void hutch_init_main(const struct init_job *given)
 
     take_steps(&job, build_steps, ARRAY_SIZE(build_steps));
     know_limits(&job, &sampling);
+    if (job.counts_shared && job.spec->network == NETWORK_NONE)
+        hutch_sample_count_sockets(hutch_sockets_open()); /* without: they are not counted */
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_SETMASK, &chld, NULL);

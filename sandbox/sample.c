@@ -3,6 +3,7 @@
 #include "sandbox/cpu_ledger.h"
 #include "sandbox/fd.h"
 #include "sandbox/init.h"
+#include "sandbox/sockets.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -97,7 +98,13 @@ static void watch_process(const char *pid)
         watched.n = 0;
 }
 
+/* What the kernel holds beyond pages, where no controller counts it. Measured on Linux 6: 4.2 million mappings took
+ * 1.2 GB, 5.5 million watches of epoll 1.3 to 1.9 GB. */
+#define MAPPING_BYTES 288
+#define WATCH_BYTES   320
+
 static struct cpu_ledger ledger;
+static int sockets_fd = -1;
 static bool has_ignored; /* a process of the last sample ignores SIGCHLD */
 static uint64_t lost_before; /* of the ledger, when it was last asked for */
 
@@ -212,6 +219,8 @@ static void add_mappings(struct sampler *s, const char *pid)
         while ((newline = strchr(line, '\n'))) {
             *newline = '\0';
             add_mapping(s, line);
+            if (s->counts_shared)
+                s->sum->memory_bytes += MAPPING_BYTES;
             line = newline + 1;
         }
         have -= (size_t)(line - buf);
@@ -221,7 +230,37 @@ static void add_mappings(struct sampler *s, const char *pid)
     }
 }
 
-/* Files of the data directory that are open and have no name any more: no walk over the directory finds them. */
+/* The watches of an epoll descriptor: a line each. */
+static void add_watches(struct sampler *s, const char *pid, const char *number)
+{
+    static const char word[] = "\ntfd:";
+    char path[96], buf[8192];
+    size_t matched = 0;
+    auto_fd fd = -1;
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "%s/fdinfo/%.16s", pid, number);
+    fd = openat(s->proc_fd, path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && (n = read(fd, buf, sizeof(buf))) > 0)
+        for (ssize_t i = 0; i < n; i++) {
+            matched = buf[i] == word[matched] ? matched + 1 : buf[i] == word[0];
+            if (matched == sizeof(word) - 1) {
+                s->sum->memory_bytes += WATCH_BYTES;
+                matched = 0;
+            }
+        }
+}
+
+static bool is_epoll(int dirfd, const char *number)
+{
+    char target[32];
+    ssize_t n = readlinkat(dirfd, number, target, sizeof(target));
+
+    return n == sizeof("anon_inode:[eventpoll]") - 1 && memcmp(target, "anon_inode:[eventpoll]", (size_t)n) == 0;
+}
+
+/* Files of the data directory that are open and have no name any more: no walk over the directory finds them. And what
+ * epoll watches. */
 static void add_open_files(struct sampler *s, const char *pid)
 {
     char path[96], buf[4096] __attribute__((aligned(8)));
@@ -240,7 +279,9 @@ static void add_open_files(struct sampler *s, const char *pid)
             at += entry->d_reclen;
             if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, 0) < 0)
                 continue;
-            if (S_ISREG(st.st_mode) && st.st_nlink == 0 && st.st_dev == s->data_dev &&
+            if (s->counts_shared && (st.st_mode & S_IFMT) == 0 && is_epoll(fd, entry->d_name))
+                add_watches(s, pid, entry->d_name);
+            if (s->data_dev && S_ISREG(st.st_mode) && st.st_nlink == 0 && st.st_dev == s->data_dev &&
                 is_new_object(st.st_dev, st.st_ino))
                 s->sum->unlinked_bytes += (uint64_t)st.st_blocks * 512;
         }
@@ -339,7 +380,7 @@ static void add_process(struct sampler *s, const char *pid)
     }
     if (!is_holder)
         s->sum->memory_bytes += (s->is_exact ? share_of : resident_of)(s->proc_fd, pid, s->counts_shared);
-    if (s->data_dev)
+    if (s->data_dev || (s->counts_shared && !is_holder))
         add_open_files(s, pid);
     if (!is_holder && (s->data_dev || s->counts_shared))
         add_mappings(s, pid);
@@ -441,18 +482,38 @@ static void look(struct sampler *s)
     s->sum->is_cpu_lower_bound = ledger.is_lower_bound || has_ignored;
 }
 
+void hutch_sample_count_sockets(int fd)
+{
+    sockets_fd = fd;
+}
+
+static uint64_t sockets_memory(void)
+{
+    auto_fd proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char buf[512];
+    uint64_t n_used;
+
+    if (sockets_fd < 0 || proc_fd < 0 || read_text(proc_fd, "net", "sockstat", buf, sizeof(buf)) < 0 ||
+        sscanf(buf, "sockets: used %" SCNu64, &n_used) != 1)
+        return 0;
+    return hutch_sockets_memory(sockets_fd, n_used);
+}
+
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder, struct init_sample *ret)
 {
+    uint64_t sockets = counts_shared ? sockets_memory() : 0;
     struct init_sample sum, exact;
     struct sampler s = { .data_dev = data_dev, .counts_shared = counts_shared, .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS,
                          .holder = holder, .sum = &sum };
 
     look(&s);
+    sum.memory_bytes += sockets;
     if (memory_limit && sum.memory_bytes > memory_limit && !sum.is_cut_short) {
         s.is_exact = true;
         s.sum = &exact;
         count_all(&s);
         if (!exact.is_cut_short) { /* else the upper bound stands */
+            exact.memory_bytes += sockets;
             exact.cpu_ms = sum.cpu_ms;
             exact.is_cpu_lower_bound = sum.is_cpu_lower_bound;
             sum = exact;

@@ -276,6 +276,82 @@ def socket_buffer_bomb():
     return memory_verdict(fill(take, 200 * 1024))
 
 
+def six(per_process, take):
+    """Six processes, each with @per_process of what @take makes; waits for the end."""
+    children = []
+    try:
+        while len(children) < 6:
+            pid = os.fork()
+            if pid == 0:
+                got = []
+                try:
+                    for _ in range(per_process):
+                        got.append(take())
+                except (MemoryError, OSError):
+                    pass
+                time.sleep(20)
+                os._exit(0)
+            children.append(pid)
+    except OSError:
+        pass
+    time.sleep(20)
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+    return "held on to what %d processes made" % len(children)
+
+
+KILLED = ("out_of_memory", "killed")
+SMALL = ("--memory", "96m")
+
+
+@probe(why_no_control=OUTSIDE, verdicts=KILLED, silent=True, options=SMALL)
+def socket_buffers_of_senders():
+    """Bytes on their way through unix sockets, 400 KiB for each descriptor of each process: with 64 processes
+    gigabytes that none of them shows."""
+    def take():
+        one, other = socket.socketpair()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        one.setblocking(False)
+        try:
+            while True:
+                one.send(b"\1" * 65536)
+        except BlockingIOError:
+            pass
+        return one, other
+    return six(240, take)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=KILLED, silent=True, options=SMALL)
+def socket_buffers_without_senders():
+    """The same, and the sender is closed: it was the one that the kernel counted them for."""
+    def take():
+        one, other = socket.socketpair()
+        one.setblocking(False)
+        try:
+            while True:
+                one.send(b"\1" * 65536)
+        except BlockingIOError:
+            pass
+        one.close()
+        return other
+    return six(480, take)
+
+
+@probe(why_no_control=OUTSIDE, verdicts=KILLED, silent=True, options=SMALL)
+def memory_of_mappings():
+    """Mappings of one page, each with other rights than its neighbours: 280 bytes of the kernel's memory apiece."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+
+    def take():
+        at = libc.mmap(None, ctypes.c_size_t(1 << 28), 0, 0x4022, -1, ctypes.c_long(0))
+        for page in range(0, 1 << 28, 8192):
+            if libc.mprotect(ctypes.c_void_p(at + page), ctypes.c_size_t(4096), 1) < 0:
+                raise MemoryError
+        return at
+    return six(1, take)
+
+
 # Memory that is in use without being in any process's count. Where a cgroup counts, it is counted all the same;
 # where the supervisor adds up what processes map, it has to be refused or found.
 
