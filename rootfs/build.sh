@@ -44,10 +44,11 @@ if [ "$(id -u)" != 0 ]; then
     mode=unshare
     user=$(id -un)
     command -v newuidmap >/dev/null || die "not installed: newuidmap (apt-get install uidmap), needed to build without root"
+    free=$("$here/free-ids.sh" /etc/subuid /etc/subgid) || free=FIRST-LAST # every id is taken
     for file in /etc/subuid /etc/subgid; do
         awk -F: -v u="$user" -v i="$(id -u)" '($1 == u || $1 == i) && $3 >= 65536 { ok = 1 } END { exit !ok }' "$file" 2>/dev/null ||
             die "user '$user' has no range of 65536 ids in $file, which building without root needs" \
-                "(as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $user)"
+                "(as root: usermod --add-subuids $free --add-subgids $free $user)"
     done
 fi
 
@@ -70,7 +71,7 @@ chattr +T "$work" 2>/dev/null || :
 
 # mmdebstrap's child in its own user namespace may not be allowed to read the place where this script lies.
 mkdir "$work/rootfs"
-cp "$here"/packages.txt "$here"/packages.sh "$here"/dpkg.cfg "$here"/prepare.sh "$here"/trim.sh "$here"/hosts "$work/rootfs"
+cp "$here"/packages.txt "$here"/packages.sh "$here"/dpkg.cfg "$here"/prepare.sh "$here"/trim.sh "$here"/hosts "$here"/externally-managed "$work/rootfs"
 chmod -R u=rwX,go=rX "$work/rootfs"
 
 if [ -n "${HUTCH_APT_SOURCES-}" ]; then

@@ -34,6 +34,10 @@ rm -f "$root"/etc/machine-id "$root"/etc/hostname "$root"/etc/resolv.conf "$root
     "$root"/etc/gshadow* "$root"/etc/.pwd.lock "$root"/etc/passwd- "$root"/etc/group- "$root"/etc/subuid* "$root"/etc/subgid* \
     "$root"/var/lib/dbus/machine-id "$root"/.dockerenv 2>/dev/null || : # docker mounts something on three of them
 cp "$here/hosts" "$root/etc/hosts"
+# What pip prints instead of trying: Debian's advice is about apt and venv, which need a network, too.
+for managed in "$root"/usr/lib/python3*/EXTERNALLY-MANAGED; do
+    [ ! -e "$managed" ] || cp "$here/externally-managed" "$managed"
+done
 
 # 4. The sandbox user.
 grep -q '^user:' "$root/etc/passwd" || echo 'user:x:1000:1000:user:/tmp:/bin/bash' >>"$root/etc/passwd"

@@ -869,7 +869,7 @@ def test_one_package_list():
         dockerfile = opened.read()
     with open(os.path.join(SCRIPTS, "build.sh"), encoding="utf-8") as opened:
         build = opened.read()
-    shared = {"packages.txt", "packages.sh", "dpkg.cfg", "prepare.sh", "trim.sh", "hosts"}
+    shared = {"packages.txt", "packages.sh", "dpkg.cfg", "prepare.sh", "trim.sh", "hosts", "externally-managed"}
     copied = re.search(r"^COPY (.*) /hutch/$", dockerfile, re.M).group(1).split()
     assert set(copied) == shared, "the Dockerfile takes what build.sh takes"
     assert set(re.search(r'^cp (.*) "\$work/rootfs"$', build, re.M).group(1).replace('"$here"/', "").split()) == shared
@@ -952,6 +952,49 @@ def test_build_is_reproducible(tmp_path):
         os.unlink("/tmp/hutch-test-%d-%d.tar" % (os.getpid(), number))
         digests.append(done.stdout)
     assert len(set(digests)) == 1 and re.fullmatch(rb"sha256:[0-9a-f]{64}\n", digests[0]), digests
+
+
+@pytest.mark.parametrize("uids, gids, free", [
+    ("", "", "100000-165535"),
+    ("ada:100000:65536\n", "ada:100000:65536\n", "165536-231071"),
+    ("ada:100000:65536\n", "ada:100000:65536\nbob:165536:65536\n", "231072-296607"),  # one range for both files
+    ("ada:1000000:65536\nbob:100000:65536\n", "", "1065536-1131071"),
+    ("ada:200:100\n", "", "100000-165535"),
+    ("no line of this kind\nada:x:y\n::\nada:300000:10", "", "300010-365545"),
+    ("ada:0:4294967294\n", "", None),
+], ids=str)
+def test_range_of_ids_that_nobody_has(tmp_path, uids, gids, free):
+    """What build.sh tells root to give the user: a range of another user's would let one act as the other."""
+    (tmp_path / "subuid").write_text(uids)
+    (tmp_path / "subgid").write_text(gids)
+    done = subprocess.run([os.path.join(SCRIPTS, "free-ids.sh"), str(tmp_path / "subuid"), str(tmp_path / "subgid"), str(tmp_path / "none")],
+                          capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ((free + "\n", 0) if free else ("", 1)), done.stderr
+
+
+def test_builder_names_no_range_of_others():
+    with open(os.path.join(SCRIPTS, "build.sh"), encoding="utf-8") as opened:
+        assert not re.search(r"add-sub[ug]ids [0-9]", opened.read())
+
+
+def test_pip_says_what_to_do():
+    """pip reads it before it tries anything: here no network is the reason, and neither apt nor venv a way."""
+    text = os.path.join(SCRIPTS, "externally-managed")
+    done = support.run("--timeout", "3m", "-v", text + ":/usr/lib/python3.11/EXTERNALLY-MANAGED:ro", "-c",
+                       "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-m', 'pip', 'install', 'six==0.1']).returncode)", image="python", timeout=240)
+    shown = (done.stdout + done.stderr).decode()
+    assert done.returncode == 1 and "error: externally-managed-environment" in shown
+    assert "no network" in shown and "hutch rootfs unpack" in shown and "PYTHONPATH=/mnt/packages" in shown and "apt install" not in shown
+    with open(os.path.join(SCRIPTS, "trim.sh"), encoding="utf-8") as opened:
+        assert 'cp "$here/externally-managed" "$managed"' in opened.read()
+
+
+def test_packages_from_a_directory(tmp_path):
+    """The way that the text names."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "__init__.py").write_text("answer = 42")
+    done = support.run("-v", "%s:/mnt/packages:ro" % tmp_path, "-e", "PYTHONPATH=/mnt/packages", "-c", "import own; print(own.answer)")
+    assert done.stdout == b"42\n", done.stderr
 
 
 BUILD_ERRORS = [
