@@ -43,11 +43,11 @@ struct cpu_ledger {
 };
 
 void hutch_cpu_ledger_begin(struct cpu_ledger *ledger);
-/* Once for each process between _begin() and _end(). */
+/* Once for each process between hutch_cpu_ledger_begin() and hutch_cpu_ledger_end(). */
 void hutch_cpu_ledger_see(struct cpu_ledger *ledger, const struct cpu_seen *seen);
 /* @reaped_ns: of the children that init itself has reaped. Returns the total. */
 uint64_t hutch_cpu_ledger_end(struct cpu_ledger *ledger, uint64_t reaped_ns);
-/* Instead of _end(), when the look did not reach all processes: the last whole one stays. */
+/* Instead of hutch_cpu_ledger_end(), when the look did not reach all processes: the last whole one stays. */
 void hutch_cpu_ledger_drop(struct cpu_ledger *ledger);
 
 #endif

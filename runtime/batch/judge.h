@@ -1,7 +1,7 @@
 /* judge.h - the judge, which runs programs that tests call: its text, and the code that starts it.
  *
- * It is the Python in batch/judge/ and works inside the sandbox. It keeps the tests in a process of their own, and
- * reports on standard output, behind a token that only it knows. */
+ * It is the Python in runtime/batch/judge and works inside the sandbox. It keeps the tests in a process of their own,
+ * and reports on standard output, behind a token that only it knows. */
 #ifndef HUTCH_BATCH_JUDGE_H
 #define HUTCH_BATCH_JUDGE_H
 

@@ -1,4 +1,4 @@
-/* judge_job.h - what the judge is to do, as JSON: a program and its tests. batch/judge/judge.py reads it. */
+/* judge_job.h - what the judge is to do, as JSON: a program and its tests. runtime/batch/judge/judge.py reads it. */
 #ifndef HUTCH_BATCH_JUDGE_JOB_H
 #define HUTCH_BATCH_JUDGE_JOB_H
 

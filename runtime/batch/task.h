@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 enum batch_judging {
-    BATCH_BY_TESTS,  /* Python tests call it: batch/judge/ */
+    BATCH_BY_TESTS,  /* Python tests call it: runtime/batch/judge/ */
     BATCH_BY_OUTPUT, /* each case has an input and what is to be printed */
     BATCH_BY_EXIT,   /* one run, its exit code (and what it prints, where that is given) */
 };

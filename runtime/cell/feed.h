@@ -41,7 +41,7 @@ struct cell_event {
     enum cell_event_kind kind;
     const struct hutch_output *output;
     const char *is;            /* the frame's; "" for an output */
-    const struct cJSON *frame; /* see cell/frame.h; NULL for an output */
+    const struct cJSON *frame; /* see runtime/cell/frame.h; NULL for an output */
     int64_t id, count;         /* begin, done; -1 where it has none */
     const char *prompt;        /* input; "" where there is none */
     bool is_password;

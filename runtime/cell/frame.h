@@ -1,6 +1,7 @@
 /* frame.h - one frame of an interpreter that executes cells: an object of JSON, checked, as all of it is hostile.
  *
- * Its "is" says what it is. Arrays and objects from the third level on stay text (cJSON_Raw): see text/nbjson.h. */
+ * Its "is" says what it is. Arrays and objects from the third level on stay text (cJSON_Raw): see
+ * runtime/text/nbjson.h. */
 #ifndef HUTCH_CELL_FRAME_H
 #define HUTCH_CELL_FRAME_H
 

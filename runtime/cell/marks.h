@@ -1,5 +1,5 @@
 /* marks.h - finds an interpreter's marks in what comes out of a pipe, however the reads cut them, and takes them out:
- * cell/feed.h says what they are. */
+ * runtime/cell/feed.h says what they are. */
 #ifndef HUTCH_CELL_MARKS_H
 #define HUTCH_CELL_MARKS_H
 

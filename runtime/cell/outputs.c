@@ -27,7 +27,7 @@ struct item {
 struct cell_outputs {
     struct item *items; /* owned */
     size_t n, room;
-    void *ids; /* the displays that have one: cell/display.h */
+    void *ids; /* the displays that have one: runtime/cell/display.h */
     uint64_t max_bytes, n_bytes, n_reserve;
     bool is_truncated, is_text_cut, is_clear_pending, is_broken;
     struct text_buffer told; /* what was returned last */

@@ -14,7 +14,7 @@ struct file_changes;
 struct hutch_cell_details {
     const char *code;                 /* the cell's own, NUL-terminated; NULL: not known */
     const char *cause;                /* of the error, as the interpreter says; NULL: not known */
-    const struct file_changes *files; /* data/changes.h; NULL: they were not looked for */
+    const struct file_changes *files; /* runtime/data/changes.h; NULL: they were not looked for */
     const char *directory;            /* of /mnt/data on the host; NULL: none, or not to be told */
 };
 

@@ -1,7 +1,8 @@
 /* stream.h - the text of one of an interpreter's two pipes: made UTF-8, and kept with the places of its marks until it
  * is told.
  *
- * Places count bytes from the pipe's beginning. The marks are those of cell/feed.h, which cell/marks.h finds. */
+ * Places count bytes from the pipe's beginning. The marks are those of runtime/cell/feed.h, which
+ * runtime/cell/marks.h finds. */
 #ifndef HUTCH_CELL_STREAM_H
 #define HUTCH_CELL_STREAM_H
 

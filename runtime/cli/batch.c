@@ -227,7 +227,7 @@ static int catch_signals(struct batch *b, struct hutch_err *err)
 
 /* ---- the engine ---- */
 
-/* What programs of the usual sets import, besides what batch/judge/ does. */
+/* What programs of the usual sets import, besides what runtime/batch/judge/ does. */
 static const char *const usual_modules[] = {
     "bisect",    "cmath",     "collections", "copy",   "ctypes", "datetime",  "decimal", "errno",
     "fractions", "functools", "hashlib",     "heapq",  "io",     "itertools", "json",    "math",

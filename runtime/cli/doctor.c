@@ -13,7 +13,7 @@
 
 #define JSON_VERSION 1
 
-/* As cli/doctor.h promises. */
+/* As runtime/cli/doctor.h promises. */
 enum { EXIT_BOTH_RUN = 0, EXIT_DEFAULT_RUNS = 1, EXIT_NONE_RUNS = 2 };
 
 static const char *const policies[] = { "default", "strict" };

@@ -1,5 +1,5 @@
 /* option.h - the options of a command as rows, from which its command line is parsed, its --help and the completions of
- * shells are printed, and its manual is checked. cli/commands.c has the rows. */
+ * shells are printed, and its manual is checked. runtime/cli/commands.c has the rows. */
 #ifndef HUTCH_CLI_OPTION_H
 #define HUTCH_CLI_OPTION_H
 

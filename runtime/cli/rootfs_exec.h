@@ -1,4 +1,4 @@
-/* rootfs_exec.h - `hutch rootfs` is the program hutch-rootfs beside hutch; cli/rootfs_main.c says why. */
+/* rootfs_exec.h - `hutch rootfs` is the program hutch-rootfs beside hutch; runtime/cli/rootfs_main.c says why. */
 #ifndef HUTCH_CLI_ROOTFS_EXEC_H
 #define HUTCH_CLI_ROOTFS_EXEC_H
 

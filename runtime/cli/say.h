@@ -1,8 +1,8 @@
 /* say.h - the one way for hutch's own words to standard output and error.
  *
  * A message may quote what came from an archive, a notebook, a policy, a task or a path, and then it is as hostile as
- * the output of a program: it goes through term/filter.h, without colours, wherever it goes to. A log is read at a
- * terminal sooner or later. */
+ * the output of a program: it goes through runtime/term/filter.h, without colours, wherever it goes to. A log
+ * is read at a terminal sooner or later. */
 #ifndef HUTCH_CLI_SAY_H
 #define HUTCH_CLI_SAY_H
 

@@ -1,4 +1,5 @@
-/* shaper.h - what a program writes to a terminal, made fit for it as it comes: term/filter.h for a run's streams. */
+/* shaper.h - what a program writes to a terminal, made fit for it as it comes: runtime/term/filter.h for a run's
+ * streams. */
 #ifndef HUTCH_CLI_SHAPER_H
 #define HUTCH_CLI_SHAPER_H
 

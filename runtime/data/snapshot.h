@@ -2,8 +2,8 @@
  * branch's.
  *
  * A state is a directory below a store, with the contents of the data directory; the data directory itself stays the
- * inode it is, because it is mounted, and some process's working directory. Done by the disk worker (launcher/disk.h),
- * whose rights files with mode 000 need.
+ * inode it is, because it is mounted, and some process's working directory. Done by the disk worker
+ * (runtime/launcher/disk.h), whose rights files with mode 000 need.
  *
  * Kept: contents (holes as holes), hard links within the tree, symbolic links, FIFOs and sockets, modes without
  * set-user-ID bits, times, user.* attributes, and owners as far as the process may give files away. Not kept, and so

@@ -25,7 +25,7 @@ struct core {
     bool is_broken;    /* nothing can ever run */
     struct hutch_err why;
     uint32_t next_id;
-    double setup_ms, import_ms; /* CORE_..._MS, but for tests */
+    double setup_ms, import_ms; /* CORE_SETUP_MS, CORE_IMPORT_MS, but for tests */
 };
 #define CORE_INIT { .loop = LOOP_INIT, .state = RUN_STATE_INIT, .data_root_fd = -1, .setup_ms = CORE_SETUP_MS, \
                     .import_ms = CORE_IMPORT_MS }

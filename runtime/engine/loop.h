@@ -60,10 +60,11 @@ int hutch_loop_open(struct loop *loop, struct hutch_err *err);
 /* Frees what is doomed. Watches and deadlines that are left are not called any more. Fine on LOOP_INIT. */
 void hutch_loop_done(struct loop *loop);
 
-/* One turn: begin calls the handlers of what is ready; run_due those whose deadline has come; end frees what is doomed,
- * and arms the descriptor: at once when there is @more to do, else for the next deadline. */
+/* One turn is these three calls. The first calls the handlers of what is ready. */
 void hutch_loop_begin_turn(struct loop *loop);
+/* Calls those whose deadline has come. */
 void hutch_loop_run_due(struct loop *loop);
+/* Frees what is doomed, and arms the descriptor: at once when there is @more to do, else for the next deadline. */
 void hutch_loop_end_turn(struct loop *loop, bool more);
 /* There is something to do: the descriptor is readable at once. Within a turn nothing happens: its end tells. */
 void hutch_loop_wake(struct loop *loop);

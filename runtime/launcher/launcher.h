@@ -5,8 +5,8 @@
 
 struct cgroup_base;
 
-/* In a fresh child of the anchor. @sock: the engine's orders (launcher/wire.h). @is_mapped_away: sources come as
- * descriptors. */
+/* In a fresh child of the anchor. @sock: the engine's orders (runtime/launcher/wire.h). @is_mapped_away: sources come
+ * as descriptors. */
 _Noreturn void hutch_launcher_main(int sock, const struct cgroup_base *base, int is_mapped_away);
 
 /* Where the anchor mounts an empty tmpfs for the launcher to put such sources. */

@@ -310,7 +310,7 @@ static int set_exec(struct hutch_engine *engine, struct engine_run *run, const s
 
 static void lower_limits(struct engine_run *run, const struct hutch_request *request, struct job *job)
 {
-    if (request->cpu_ms) { /* as hutch_rlimits_plan() and _apply() have it */
+    if (request->cpu_ms) { /* as hutch_rlimits_plan() and hutch_rlimits_apply() have it */
         job->rlimits[job->n_rlimits].resource = RLIMIT_CPU;
         job->rlimits[job->n_rlimits].soft = request->cpu_ms / 1000 + 1;
         job->rlimits[job->n_rlimits++].hard = request->cpu_ms / 1000 + 2;

@@ -1,9 +1,9 @@
-/* repl.h - what the files of hutch repl share: this room and cli/repl.c.
+/* repl.h - what the files of hutch repl share: this room and runtime/cli/repl.c.
  *
- *   cli/repl.c     the command: options, the prompt, a cell at a time
- *   repl/loop.c    the session, and the loop that waits for it, for signals and for keys
- *   repl/copy.c    files in and out, piece by piece
- *   repl/magic.c   %upload and the like */
+ *   runtime/cli/repl.c     the command: options, the prompt, a cell at a time
+ *   runtime/repl/loop.c    the session, and the loop that waits for it, for signals and for keys
+ *   runtime/repl/copy.c    files in and out, piece by piece
+ *   runtime/repl/magic.c   %upload and the like */
 #ifndef HUTCH_REPL_REPL_H
 #define HUTCH_REPL_REPL_H
 
@@ -50,7 +50,7 @@ struct repl {
     struct termios echo;
 };
 
-/* --- repl/loop.c --- */
+/* --- runtime/repl/loop.c --- */
 
 /* A session is there, or is opened. False: none can be had, which was said. */
 bool hutch_repl_open_session(struct repl *r);
@@ -69,7 +69,7 @@ bool hutch_repl_is_interrupted(struct repl *r);
 /* Waits until a key is pressed at the prompt; false when it is called off by a signal. For prompt.h. */
 bool hutch_repl_await_key(void *repl);
 
-/* --- repl/magic.c --- */
+/* --- runtime/repl/magic.c --- */
 
 /* Whether it is a line of ours, which is then done. */
 bool hutch_repl_magic(struct repl *r, const char *line, size_t len);

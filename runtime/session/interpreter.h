@@ -1,5 +1,5 @@
 /* interpreter.h - what is said to an interpreter that executes cells, on its descriptor 3, and what it says. Frames are
- * those of cell/feed.h. */
+ * those of runtime/cell/feed.h. */
 #ifndef HUTCH_SESSION_INTERPRETER_H
 #define HUTCH_SESSION_INTERPRETER_H
 

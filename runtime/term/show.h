@@ -1,7 +1,7 @@
 /* show.h - the outputs of cells as a person reads them: text as it comes, values, tracebacks, and images as files.
  *
- * Everything shown comes from hostile code: a terminal gets it through term/filter.h. What goes to a file or pipe
- * stays as it is. Nothing here waits: text is added to two backlogs, which the caller's loop empties. */
+ * Everything shown comes from hostile code: a terminal gets it through runtime/term/filter.h. What goes to a file or
+ * pipe stays as it is. Nothing here waits: text is added to two backlogs, which the caller's loop empties. */
 #ifndef HUTCH_TERM_SHOW_H
 #define HUTCH_TERM_SHOW_H
 

@@ -1,4 +1,4 @@
-/* Files that people write, read strictly: text/json.h. */
+/* Files that people write, read strictly: runtime/text/json.h. */
 #include "runtime/text/json.h"
 
 #include "tests/fuzz/fuzz.h"

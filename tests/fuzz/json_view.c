@@ -1,4 +1,4 @@
-/* JSON looked at where it stands: text/json_view.h. What it takes is walked through to the last value. */
+/* JSON looked at where it stands: runtime/text/json_view.h. What it takes is walked through to the last value. */
 #include "runtime/text/json_view.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-/* The rows of cli/commands.c: whether they can be parsed, printed, and are what docs/hutch.1 describes. Works in the
- * directory that holds docs/. */
+/* The rows of runtime/cli/commands.c: whether they can be parsed, printed, and are what docs/hutch.1 describes. Works
+ * in the directory that holds docs/. */
 #include "runtime/cli/commands.h"
 
 #include "runtime/config/limits.h"

@@ -1,4 +1,5 @@
-/* The rows of config/limits.c, and whether the documentation has them. Works in the directory that holds docs/. */
+/* The rows of runtime/config/limits.c, and whether policy, tests and documentation have them. Works in the root of the
+ * tree. */
 #include "runtime/config/limits.h"
 #include "runtime/hutch.h"
 #include "sandbox/fd.h"

@@ -479,8 +479,8 @@ static void test_limits_and_layers_are_reported(void **state)
     done(&job);
 }
 
-/* A limit that the code forgets has no enforcer; one that its row in config/limits.c does not know is told wrongly
- * elsewhere. */
+/* A limit that the code forgets has no enforcer; one that its row in runtime/config/limits.c does not know is told
+ * wrongly elsewhere. */
 static void test_enforcers_are_those_of_the_rows(void **state)
 {
     struct place *p = *state;
