@@ -5,10 +5,11 @@
 
 #include <string.h>
 
-static const char *const format_names[BATCH_FORMAT_COUNT] = {
+static const char *const format_names[] = {
     [BATCH_AUTO] = "auto", [BATCH_GENERIC] = "generic", [BATCH_HUMANEVAL] = "humaneval", [BATCH_MBPP] = "mbpp",
     [BATCH_STDIO] = "stdio",
 };
+_Static_assert(ARRAY_SIZE(format_names) == BATCH_FORMAT_COUNT, "every format has a name");
 
 const char *hutch_batch_format_name(enum batch_format format)
 {

@@ -50,13 +50,14 @@ int hutch_batch_task_read_language(const struct batch_fields *f, struct json_vie
 int hutch_batch_task_read(const struct batch_task_options *options, const char *where, char *text,
                           struct json_view record, struct batch_task *ret, struct hutch_err *err)
 {
-    static int (*const read_format[BATCH_FORMAT_COUNT])(const struct batch_fields *, const struct batch_task_options *,
-                                                        struct batch_task *) = {
+    static int (*const read_format[])(const struct batch_fields *, const struct batch_task_options *,
+                                      struct batch_task *) = {
         [BATCH_GENERIC] = hutch_batch_read_generic,
         [BATCH_HUMANEVAL] = hutch_batch_read_humaneval,
         [BATCH_MBPP] = hutch_batch_read_mbpp,
         [BATCH_STDIO] = hutch_batch_read_stdio,
     };
+    _Static_assert(ARRAY_SIZE(read_format) == BATCH_FORMAT_COUNT, "every format has a reader");
     struct batch_fields f = { .where = where, .record = record, .err = err };
     struct batch_task task = { .text = text, .format = options->format };
     int rc = hutch_batch_read_id(&f, options->format, &task.id_json, &task.id);

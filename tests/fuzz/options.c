@@ -5,6 +5,8 @@
 
 #define MAX_WORDS 300 /* more than an option may be repeated */
 
+_Static_assert(COMMAND_COUNT == 10, "a new command's struct belongs to the union below");
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct command *command = &hutch_commands[fuzz_byte(&data, &size) % COMMAND_COUNT];

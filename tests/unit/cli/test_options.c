@@ -2,8 +2,11 @@
  * in the directory that holds docs/. */
 #include "runtime/cli/commands.h"
 
+#include "runtime/batch/format.h"
 #include "runtime/config/limits.h"
+#include "runtime/lang/program.h"
 #include "sandbox/fd.h"
+#include "sandbox/spec.h"
 
 #include <ctype.h>
 #include <setjmp.h>
@@ -145,6 +148,31 @@ static void test_manual_has_no_other_option(void **state)
     free(m.named);
 }
 
+/* The manual names a command in its synopsis, in its list of commands, and in the title of a section. */
+static void test_manual_has_every_command(void **state)
+{
+    auto_free char *text = NULL;
+    struct hutch_err err;
+    char line[80];
+    size_t len;
+
+    (void)state;
+    if (hutch_fd_slurp_path("docs/hutch.1", 1 << 20, &text, &len, &err) < 0)
+        fail_msg("%s", err.msg);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        for (size_t form = 0; form < 3; form++) {
+            const char *name = hutch_commands[i].name;
+            int word = (int)strcspn(name, " ");
+
+            if (form == 0)
+                snprintf(line, sizeof(line), "\n.Cm %s\n", name);
+            else
+                snprintf(line, sizeof(line), form == 1 ? "\n.It Cm %.*s\n" : "\n.Ss hutch %.*s\n", word, name);
+            if (!strstr(text, line))
+                fail_msg("docs/hutch.1 has no line '%.*s'", (int)strlen(line) - 2, line + 1);
+        }
+}
+
 /* --- rows ------------------------------------------------------------------------------------------------------- */
 
 static void test_rows(void **state)
@@ -193,6 +221,42 @@ static void test_limits(void **state)
                 }
             assert_int_equal(n, hutch_limit_rows[i].option != NULL);
         }
+}
+
+static const char *values_of(enum command_id id, const char *option)
+{
+    struct option_row row;
+
+    FOR_EACH_ROW(&hutch_commands[id], &row)
+        if (row_is(&row, option))
+            return row.values;
+    fail_msg("hutch %s has no %s", hutch_commands[id].name, option);
+    return NULL;
+}
+
+/* What shells complete is what there is. */
+static void test_values(void **state)
+{
+    char formats[100] = "", languages[200], want[200] = "";
+    struct sandbox_spec spec;
+    struct hutch_err err;
+    const char *at;
+
+    (void)state;
+    for (int i = 0; i < BATCH_FORMAT_COUNT; i++)
+        snprintf(formats + strlen(formats), sizeof(formats) - strlen(formats), "%s%s", i ? " " : "",
+                 hutch_batch_format_name((enum batch_format)i));
+    assert_string_equal(values_of(COMMAND_BATCH, "--format"), formats);
+    /* The sentence about a language that is not there lists those that are. */
+    assert_int_equal(hutch_spec_init(&spec, &err), 0);
+    assert_int_equal(hutch_program_set_text(&spec, "none", "a", "1", 1, NULL, &err), -1);
+    hutch_spec_done(&spec);
+    at = strstr(err.msg, "(there are ");
+    assert_non_null(at);
+    snprintf(languages, sizeof(languages), "%.*s", (int)strcspn(at + 11, ")"), at + 11);
+    for (char *save = NULL, *word = strtok_r(languages, ", ", &save); word; word = strtok_r(NULL, ", ", &save))
+        snprintf(want + strlen(want), sizeof(want) - strlen(want), "%s%s", want[0] ? " " : "", word);
+    assert_string_equal(values_of(COMMAND_RUN, "--language"), want);
 }
 
 /* --- the command line ------------------------------------------------------------------------------------------- */
@@ -279,8 +343,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_manual_has_every_option), cmocka_unit_test(test_manual_has_no_other_option),
-        cmocka_unit_test(test_rows), cmocka_unit_test(test_limits), cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_values_arrive),
+        cmocka_unit_test(test_manual_has_every_command), cmocka_unit_test(test_rows), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_values), cmocka_unit_test(test_lines), cmocka_unit_test(test_values_arrive),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -137,11 +137,31 @@ static void test_documentation(void **state)
     }
 }
 
+/* The policy that all others extend says of each limit what runs get. The Python tests have the fields of requests. */
+static void test_policy_and_tests(void **state)
+{
+    auto_free char *policy = NULL, *engine = NULL;
+    char key[64];
+
+    (void)state;
+    read_doc("policies/default.json", &policy);
+    read_doc("tests/engine.py", &engine);
+    for (unsigned i = 0; i < LIMIT_COUNT; i++) {
+        snprintf(key, sizeof(key), "\"%s\": ", hutch_limit_name((enum sandbox_limit)i));
+        if (!strstr(policy, key))
+            fail_msg("policies/default.json has no %s", key);
+        snprintf(key, sizeof(key), "\"%s\"", hutch_limit_rows[i].field ? hutch_limit_rows[i].field : "size");
+        if (!strstr(engine, key))
+            fail_msg("tests/engine.py has no field %s", key);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_row_is_whole), cmocka_unit_test(test_range), cmocka_unit_test(test_descriptions),
         cmocka_unit_test(test_fields_of_requests_have_rows), cmocka_unit_test(test_documentation),
+        cmocka_unit_test(test_policy_and_tests),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
