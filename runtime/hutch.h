@@ -111,6 +111,10 @@ struct hutch_engine_options {
                                  * inside */
     const char *const *tmpfs;   /* "DST" or "DST:SIZE": an empty directory of a run's own; 64 MiB, or a size such as
                                  * "16m" */
+    uint64_t answer_ms;         /* a helper process that is silent for so long after an order is killed and replaced;
+                                 * 0: 10 s. The opener, which all others end with, has twice as long */
+    uint64_t setup_ms;          /* a run that is not queued any more and has no sandbox after so long is setup_failed;
+                                 * 0: 30 s. The first import of a zygote's libraries does not count */
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);
 #define hutch_engine_options_init(options) HUTCH_INIT(options)
@@ -150,6 +154,7 @@ struct hutch_engine_stats {
     const struct hutch_zygote_stats *zygotes; /* the engine's, until the next hutch_engine_get_stats() or free */
     size_t   n_zygotes;
     unsigned sessions; /* open ones */
+    uint64_t hung;     /* processes that did not answer, and were killed and replaced; the lost ones count them, too */
 };
 void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_stats *stats);
 

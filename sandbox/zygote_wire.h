@@ -24,7 +24,8 @@ enum zygote_order {
     ZYGOTE_WORKER, /* id; fds: init's pidfd, job, stdin, stdout, stderr [, Landlock ruleset] [, cgroup], as plan.has_...
                     * say; followed by the seccomp program, in the same packet -> ZYGOTE_FORKED */
     ZYGOTE_ZYGOTE, /* id; fd: the new one's socket; followed by what it imports, one name a line -> ZYGOTE_FORKED at
-                    * once, and ZYGOTE_READY on the new socket when all is imported */
+                    * once; on the new socket ZYGOTE_BORN, and ZYGOTE_READY when all is imported */
+    ZYGOTE_PING,   /* -> ZYGOTE_PONG: it takes up orders */
 };
 struct zygote_request {
     uint32_t what; /* enum zygote_order */
@@ -33,7 +34,7 @@ struct zygote_request {
     struct worker_plan plan;
 };
 
-enum zygote_says { ZYGOTE_READY, ZYGOTE_FORKED, ZYGOTE_FAILED };
+enum zygote_says { ZYGOTE_READY, ZYGOTE_FORKED, ZYGOTE_FAILED, ZYGOTE_BORN, ZYGOTE_PONG };
 struct zygote_reply {
     uint32_t what; /* enum zygote_says */
     uint32_t id;

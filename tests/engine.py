@@ -28,7 +28,9 @@ class Options(ctypes.Structure):
                 ("policy", ctypes.c_char_p), ("policy_dir", ctypes.c_char_p), ("zygotes", ctypes.POINTER(ZygoteOptions)),
                 ("n_zygotes", ctypes.c_size_t), ("max_running", ctypes.c_uint), ("max_queued", ctypes.c_uint),
                 ("recycle_forks", ctypes.c_uint), ("recycle_ms", ctypes.c_uint64), ("trim_ms", ctypes.c_uint64),
-                ("max_sessions", ctypes.c_uint)]
+                ("max_sessions", ctypes.c_uint), ("rootfs", ctypes.c_char_p), ("limits", ctypes.c_void_p), ("network", ctypes.c_char_p),
+                ("workdir", ctypes.c_char_p), ("env", ctypes.POINTER(ctypes.c_char_p)), ("volumes", ctypes.POINTER(ctypes.c_char_p)),
+                ("tmpfs", ctypes.POINTER(ctypes.c_char_p)), ("answer_ms", ctypes.c_uint64), ("setup_ms", ctypes.c_uint64)]
 
 
 class ZygoteStats(ctypes.Structure):
@@ -41,7 +43,7 @@ class Stats(ctypes.Structure):
                 ("building", ctypes.c_uint)] + [(name, ctypes.c_uint64) for name in (
                     "submitted", "finished", "from_pool", "on_demand", "restarted", "lost_zygotes", "lost_launchers",
                     "lost_sandboxes")] + [("launcher_pid", ctypes.c_int), ("zygotes", ctypes.POINTER(ZygoteStats)),
-                                          ("n_zygotes", ctypes.c_size_t), ("sessions", ctypes.c_uint)]
+                                          ("n_zygotes", ctypes.c_size_t), ("sessions", ctypes.c_uint), ("hung", ctypes.c_uint64)]
 
 
 class RawResult(ctypes.Structure):
@@ -138,7 +140,7 @@ class Engine:
     def __init__(self, image=None, policy=None, zygotes=(("bare", None, (), 2, 4),), **numbers):
         lib = library()
         self.options = Options()
-        lib.hutch_engine_options_init(ctypes.byref(self.options))
+        self.options.size = ctypes.sizeof(Options)  # the function, which is not the macro, knows the first fields only
         found = support.engine_env()
         self.options.launcher, self.options.policy_dir = text(found["HUTCH_LAUNCHER"]), text(found["HUTCH_POLICY_DIR"])
         self.options.image = text(image or support.IMAGE)

@@ -37,6 +37,7 @@
 
 EXPORT int hutch_zygote_serve(char *text, size_t size);
 EXPORT int hutch_zygote_ready(const char *missing);
+EXPORT void hutch_zygote_be_born(void);
 EXPORT int hutch_worker_ready(void);
 
 #define ORDER_FDS 7
@@ -118,10 +119,14 @@ static long run_joiner(struct fork_request *request)
     long pid;
     int status;
 
+    /* A zygote that hangs because this process does is killed, and this one with it. New capabilities take the wish
+     * away: prctl(2). */
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (setns(request->pidfd, (int)(request->namespaces & ~(uint32_t)CLONE_NEWCGROUP)) < 0) {
         hutch_err_set(&request->err, errno, "join the sandbox's namespaces");
         _exit(1);
     }
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     request->is_joined = true;
     if (request->cgroup_fd >= 0) {
         args.flags |= CLONE_INTO_CGROUP;
@@ -345,6 +350,7 @@ static bool make_zygote(const struct zygote_request *request, int *fds, size_t n
     if (pid == 0) {
         if (dup3(fds[0], ZYGOTE_SOCKET_FD, O_CLOEXEC) < 0 || syscall(SYS_close_range, ZYGOTE_SOCKET_FD + 1, ~0u, 0) < 0)
             _exit(1);
+        hutch_zygote_be_born();
         if (PyOS_AfterFork_Child)
             PyOS_AfterFork_Child();
         return true;
@@ -379,6 +385,8 @@ EXPORT int hutch_zygote_serve(char *text, size_t size)
             close_all(fds, n_fds);
             continue;
         }
+        if (request->what == ZYGOTE_PING)
+            send_reply(ZYGOTE_PONG, 0, 0, NULL);
         if (request->what == ZYGOTE_WORKER && make_worker(request, tail, fds, n_fds))
             return 1;
         if (request->what == ZYGOTE_ZYGOTE && request->text_len < size && make_zygote(request, fds, n_fds)) {
@@ -388,6 +396,12 @@ EXPORT int hutch_zygote_serve(char *text, size_t size)
         }
         close_all(fds, n_fds);
     }
+}
+
+/* The engine learns which process it is that may import for minutes, or hang. */
+EXPORT void hutch_zygote_be_born(void)
+{
+    send_reply(ZYGOTE_BORN, 0, 0, NULL);
 }
 
 /* Tells the engine that this zygote has imported what it was to, but for @missing, one name a line. */

@@ -30,6 +30,7 @@
 /* helper.c and, where there is one, freeze.c */
 int hutch_zygote_serve(char *text, size_t size);
 int hutch_zygote_ready(const char *missing);
+void hutch_zygote_be_born(void);
 int hutch_zygote_freeze(void) WEAK;
 int hutch_worker_ready(void);
 
@@ -235,6 +236,7 @@ EXPORT void hutch_zygote_main(PyObject *objects, const char *text)
                           &py.cells, &py.prefix))
         end_with_exception();
     take_fresh_thread_state();
+    hutch_zygote_be_born();
     for (;;) {
         PyObject *environment = load_modules(&py, text);
         int what = hutch_zygote_serve(order, sizeof(order));

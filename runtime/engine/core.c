@@ -1,9 +1,11 @@
 #include "runtime/engine/core.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -52,6 +54,23 @@ void hutch_core_break(struct core *core, const struct hutch_err *why)
     core->is_broken = true;
     core->why = *why;
     hutch_loop_wake(&core->loop);
+}
+
+void hutch_core_note_hung(struct core *core, const char *who)
+{
+    hutch_log_debug("engine: %s does not answer, and is killed", who);
+    core->hung++;
+    core->hung_at = hutch_clock_ms();
+    snprintf(core->hung_who, sizeof(core->hung_who), "%s", who);
+}
+
+void hutch_core_blame_hung(const struct core *core, double since, struct hutch_err *err)
+{
+    size_t len = strlen(err->msg);
+
+    if (core->hung > 0 && core->hung_at >= since)
+        snprintf(err->msg + len, sizeof(err->msg) - len, "; %s did not answer within %g s and was killed",
+                 core->hung_who, core->answer_ms / 1e3);
 }
 
 const char *hutch_core_last_line(char *text, ssize_t len)

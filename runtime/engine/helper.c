@@ -14,12 +14,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STOP_TIMEOUT_MS 10000
+#define STOP_MS  1000 /* for an end in good order … */
+#define KILL_MS  300  /* … and for the kernel's, when that was no end */
+#define REAP_MS  20
+#define MAX_CORPSES 16
 #define REAP_PAUSE_MS 5 /* between two looks whether it has ended, where nothing tells */
 #define RETRY_MS 100
 #define MAX_RETRIES 10 /* times RETRY_MS is the longest wait */
@@ -32,19 +36,36 @@ static void close_all(int *fds, size_t n_fds)
         hutch_fd_closep(&fds[i]);
 }
 
+static void kill_process(int pidfd)
+{
+    if (pidfd >= 0)
+        syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+}
+
+static void replace_fd(int *to, int *from)
+{
+    hutch_fd_closep(to);
+    *to = hutch_fd_take(from);
+}
+
 /* --- launcher ---------------------------------------------------------------------------------------------------- */
 
 int hutch_helper_order(struct helper *h, const struct launcher_request *request, const int *fds, size_t n_fds,
                        struct hutch_err *err)
 {
-    return hutch_link_send(&h->launcher, request, sizeof(*request), NULL, 0, fds, n_fds, err);
+    if (hutch_link_send(&h->launcher, request, sizeof(*request), NULL, 0, fds, n_fds, err) < 0)
+        return -1;
+    hutch_patience_begin(&h->launcher_patience);
+    return 0;
 }
 
 static void lose_launcher(struct helper *h)
 {
     if (!h->has_launcher)
         return;
+    hutch_patience_end(&h->launcher_patience);
     hutch_link_close(&h->launcher);
+    hutch_fd_closep(&h->launcher_pidfd);
     h->has_launcher = false;
     h->launcher_pid = 0;
     h->events->on_lost_launcher(h->owner);
@@ -56,9 +77,18 @@ static void on_launcher_hangup(struct link *l)
 
     hutch_log_debug("engine: the launcher is gone");
     h->lost_launchers++;
-    lose_launcher(h); /* the opener sends another one, or goes too */
+    lose_launcher(h); /* the anchor sends another one, or goes too */
     h->since = hutch_clock_ms();
-    hutch_loop_advance_deadline(&h->core->loop, &h->clock, h->since + h->core->setup_ms);
+    hutch_loop_advance_deadline(&h->core->loop, &h->clock, h->since + h->core->answer_ms);
+}
+
+static void on_launcher_silent(void *owner)
+{
+    struct helper *h = owner;
+
+    hutch_core_note_hung(h->core, "the launcher");
+    kill_process(h->launcher_pidfd);
+    on_launcher_hangup(&h->launcher);
 }
 
 static void on_launcher_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
@@ -72,7 +102,7 @@ static void on_launcher_packet(struct link *l, const void *data, size_t len, int
     close_all(fds, n_fds);
 }
 
-static void take_launcher(struct helper *h, int fd)
+static void take_launcher(struct helper *h, int fd, int *pidfd, int *anchor_pidfd)
 {
     struct hutch_err err;
 
@@ -80,6 +110,8 @@ static void take_launcher(struct helper *h, int fd)
         h->lost_launchers++;
         lose_launcher(h);
     }
+    replace_fd(&h->launcher_pidfd, pidfd);
+    replace_fd(&h->anchor_pidfd, anchor_pidfd);
     h->launcher.on_packet = on_launcher_packet;
     h->launcher.on_hangup = on_launcher_hangup;
     h->launcher.owner = h;
@@ -87,7 +119,7 @@ static void take_launcher(struct helper *h, int fd)
         hutch_core_break(h->core, &err);
         return;
     }
-    h->has_launcher = true;
+    h->has_launcher = h->had_launcher = true;
     h->launchers++;
     h->events->on_launcher(h->owner);
 }
@@ -117,8 +149,10 @@ bool hutch_helper_order_files(struct helper *h, const struct disk_request *reque
     const int fds[] = { h->core->data_root_fd, data_dirfd };
     struct hutch_err err;
 
-    return h->disk.fd >= 0 &&
-           hutch_link_send(&h->disk, request, sizeof(*request), NULL, 0, fds, ARRAY_SIZE(fds), &err) == 0;
+    if (h->disk.fd < 0 || hutch_link_send(&h->disk, request, sizeof(*request), NULL, 0, fds, ARRAY_SIZE(fds), &err) < 0)
+        return false;
+    hutch_patience_begin(&h->disk_patience);
+    return true;
 }
 
 static void on_disk_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
@@ -126,29 +160,50 @@ static void on_disk_packet(struct link *l, const void *data, size_t len, int *fd
     struct helper *h = l->owner;
 
     (void)sender;
-    if (len == sizeof(struct disk_reply))
+    if (len == sizeof(struct disk_reply) && ((const struct disk_reply *)data)->id != 0)
         h->events->on_files(h->owner, data);
     close_all(fds, n_fds);
 }
 
+static void close_disk(struct helper *h)
+{
+    hutch_patience_end(&h->disk_patience);
+    hutch_link_close(&h->disk);
+}
+
+/* All processes that held the socket are gone: those of its orders, too. */
 static void on_disk_hangup(struct link *l)
 {
     struct helper *h = l->owner;
 
-    hutch_link_close(l); /* what it had not removed, the end of the engine does */
+    close_disk(h); /* what it had not removed, the end of the engine does */
     h->events->on_files(h->owner, NULL);
 }
 
-static void take_disk_worker(struct helper *h, int fd)
+/* Its socket closes when the last process of its namespace is gone. Before that, none of its orders may be given
+ * again. */
+static void on_disk_silent(void *owner)
+{
+    struct helper *h = owner;
+
+    hutch_core_note_hung(h->core, "the disk worker");
+    kill_process(h->disk_pidfd);
+}
+
+static void take_disk_worker(struct helper *h, int fd, int *pidfd)
 {
     struct hutch_err err;
+    bool had_one = h->disk.fd >= 0;
 
-    hutch_link_close(&h->disk);
+    close_disk(h);
+    replace_fd(&h->disk_pidfd, pidfd);
     h->disk.on_packet = on_disk_packet;
     h->disk.on_hangup = on_disk_hangup;
     h->disk.owner = h;
     if (hutch_link_open(&h->disk, &h->core->loop, fd, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
+    if (had_one) /* that it is gone had not come through yet */
+        h->events->on_files(h->owner, NULL);
 }
 
 /* --- opener ------------------------------------------------------------------------------------------------------ */
@@ -160,49 +215,122 @@ int hutch_helper_open(struct helper *h, uint32_t id, const char *path, unsigned 
     if (strlen(path) >= sizeof(request.path))
         return hutch_err_set(err, ENAMETOOLONG, "open '%s'", path);
     strcpy(request.path, path);
-    return hutch_link_send(&h->opener, &request, sizeof(request), NULL, 0, NULL, 0, err);
+    if (hutch_link_send(&h->opener, &request, sizeof(request), NULL, 0, NULL, 0, err) < 0)
+        return -1;
+    hutch_patience_begin(&h->opener_patience);
+    return 0;
+}
+
+/* Takes its end, if it comes within @ms. */
+static bool reap(int pidfd, int ms)
+{
+    struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+    if (TEMP_FAILURE_RETRY(poll(&p, 1, ms)) != 1)
+        return false;
+    waitid(P_PIDFD, (id_t)pidfd, NULL, WEXITED | WNOHANG); /* ECHILD: the caller was there first */
+    return true;
 }
 
 /* Where pidfd_open(2) is not there, as under valgrind 3.19: only while the opener is a child that was not waited for,
  * its number is no other process's. */
-static void reap_by_number(pid_t pid, int patience_ms)
+static bool reap_by_number(pid_t pid, int ms)
 {
     siginfo_t info = { .si_pid = 0 };
 
     for (int waited = 0; waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG) == 0 && info.si_pid == 0;
          waited += REAP_PAUSE_MS) {
-        if (waited >= patience_ms)
-            kill(pid, SIGKILL);
+        if (waited >= ms)
+            return false;
         nanosleep(&(struct timespec){ .tv_nsec = REAP_PAUSE_MS * 1000000l }, NULL);
     }
+    return true;
 }
 
-/* Kills it after @patience_ms, and takes its end. */
-static void reap(struct helper *h, int patience_ms)
+static bool reap_opener(const struct helper *h, int ms)
 {
-    struct pollfd p = { .fd = h->pidfd, .events = POLLIN };
+    return h->pidfd < 0 ? reap_by_number(h->pid, ms) : reap(h->pidfd, ms);
+}
 
-    if (h->pid == 0)
-        return;
-    if (h->pidfd < 0) {
-        reap_by_number(h->pid, patience_ms);
-        h->pid = 0;
+static void kill_opener(const struct helper *h)
+{
+    if (h->pidfd >= 0)
+        kill_process(h->pidfd);
+    else if (!reap_by_number(h->pid, 0))
+        kill(h->pid, SIGKILL);
+}
+
+static void bury(struct corpse *corpse)
+{
+    LIST_REMOVE(corpse, link);
+    corpse->helper->n_corpses--;
+    hutch_watch_remove(&corpse->watch);
+    hutch_loop_set_deadline(&corpse->helper->core->loop, &corpse->clock, LOOP_NEVER);
+    hutch_fd_closep(&corpse->pidfd);
+    hutch_loop_free_later(&corpse->helper->core->loop, &corpse->doomed, corpse, free);
+}
+
+static void on_corpse(struct watch *w, uint32_t events)
+{
+    struct corpse *corpse = w->owner;
+
+    (void)events;
+    if (reap(corpse->pidfd, 0))
+        bury(corpse);
+}
+
+static void on_corpse_due(void *owner, double now)
+{
+    struct corpse *corpse = owner;
+
+    (void)now;
+    kill_process(corpse->pidfd);
+}
+
+/* A process that was given up ends when it can, without the loop waiting for it. */
+static void leave_to_end(struct helper *h, int *pidfd)
+{
+    struct corpse *corpse;
+    struct hutch_err err;
+
+    if (*pidfd < 0 || reap(*pidfd, 0)) {
+        hutch_fd_closep(pidfd);
         return;
     }
-    if (TEMP_FAILURE_RETRY(poll(&p, 1, patience_ms)) != 1)
-        syscall(SYS_pidfd_send_signal, h->pidfd, SIGKILL, NULL, 0);
-    TEMP_FAILURE_RETRY(waitid(P_PIDFD, (id_t)h->pidfd, NULL, WEXITED)); /* ECHILD: the caller was there first */
-    hutch_fd_closep(&h->pidfd);
-    h->pid = 0;
+    corpse = calloc(1, sizeof(*corpse));
+    if (!corpse || hutch_watch_add(&corpse->watch, &h->core->loop, *pidfd, EPOLLIN, on_corpse, corpse, &err) < 0) {
+        kill_process(*pidfd);
+        hutch_fd_closep(pidfd);
+        free(corpse);
+        return;
+    }
+    corpse->helper = h;
+    corpse->pidfd = hutch_fd_take(pidfd);
+    corpse->clock = (struct deadline)DEADLINE_INIT(on_corpse_due, corpse);
+    hutch_loop_set_deadline(&h->core->loop, &corpse->clock, hutch_clock_ms() + h->core->answer_ms);
+    LIST_INSERT_HEAD(&h->corpses, corpse, link);
+    if (++h->n_corpses < MAX_CORPSES)
+        return;
+    hutch_err_set(&err, 0, "%d helper processes hang and cannot be killed", MAX_CORPSES);
+    hutch_core_break(h->core, &err);
 }
 
 /* With the opener everything is gone. */
 static void lose_all(struct helper *h)
 {
+    hutch_patience_end(&h->opener_patience);
     hutch_link_close(&h->opener);
-    hutch_link_close(&h->disk);
-    h->has_hello = false;
-    reap(h, 0); /* it hung up, so it is on its way */
+    close_disk(h);
+    h->has_hello = h->had_launcher = false;
+    kill_process(h->anchor_pidfd);
+    hutch_fd_closep(&h->anchor_pidfd);
+    if (h->pid > 0) { /* it hung up, or hangs */
+        kill_opener(h);
+        reap_opener(h, REAP_MS); /* mostly at once, and leaves nothing to wait for */
+        leave_to_end(h, &h->pidfd);
+        h->pid = 0;
+    }
+    leave_to_end(h, &h->disk_pidfd);
     lose_launcher(h);
     h->events->on_lost(h->owner);
 }
@@ -231,6 +359,17 @@ static void on_opener_hangup(struct link *l)
     fail_helper(h, &err);
 }
 
+static void on_opener_silent(void *owner)
+{
+    struct helper *h = owner;
+    struct hutch_err err;
+
+    hutch_core_note_hung(h->core, "the opener");
+    hutch_err_set(&err, ETIMEDOUT, "wait for the helper program '%s'", h->launcher_path);
+    h->lost_launchers++;
+    fail_helper(h, &err);
+}
+
 static void on_opener_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
 {
     struct helper *h = l->owner;
@@ -245,12 +384,18 @@ static void on_opener_packet(struct link *l, const void *data, size_t len, int *
     case OPENER_HELLO:
         h->has_hello = true;
         h->is_mapped_away = reply->is_mapped_away;
-        if (n_fds > 0)
-            take_disk_worker(h, hutch_fd_take(&fds[0]));
+        if (n_fds == 2)
+            take_disk_worker(h, hutch_fd_take(&fds[0]), &fds[1]);
+        break;
+    case OPENER_DISK:
+        if (n_fds == 2)
+            take_disk_worker(h, hutch_fd_take(&fds[0]), &fds[1]);
         break;
     case OPENER_LAUNCHER:
-        if (n_fds > 0)
-            take_launcher(h, hutch_fd_take(&fds[0]));
+        if (n_fds == 3)
+            take_launcher(h, hutch_fd_take(&fds[0]), &fds[1], &fds[2]);
+        break;
+    case OPENER_PONG:
         break;
     case OPENER_OPENED:
     case OPENER_FAILED:
@@ -360,15 +505,38 @@ int hutch_helper_start(struct helper *h, struct hutch_err *err)
 
 void hutch_helper_stop(struct helper *h)
 {
+    struct corpse *corpse;
+    int *const all[] = { &h->launcher_pidfd, &h->disk_pidfd, &h->anchor_pidfd };
+
+    hutch_patience_end(&h->launcher_patience);
+    hutch_patience_end(&h->opener_patience);
     hutch_link_close(&h->launcher);
-    hutch_link_close(&h->disk);
+    close_disk(h);
     hutch_link_close(&h->opener);
-    h->has_launcher = h->has_hello = false;
-    reap(h, STOP_TIMEOUT_MS); /* it kills what it has started and waits for that */
+    h->has_launcher = h->has_hello = h->had_launcher = false;
+    /* It kills what it has started and waits for that. */
+    if (h->pid > 0 && !reap_opener(h, STOP_MS)) {
+        hutch_log_debug("engine: the helper processes do not end, and are killed");
+        for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+            kill_process(*all[i]);
+        kill_opener(h);
+        if (!reap_opener(h, KILL_MS))
+            hutch_log_debug("engine: the opener, process %d, hangs in the kernel, and is left to it", h->pid);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+        hutch_fd_closep(all[i]);
+    hutch_fd_closep(&h->pidfd);
+    h->pid = 0;
+    while ((corpse = LIST_FIRST(&h->corpses))) {
+        kill_process(corpse->pidfd);
+        reap(corpse->pidfd, REAP_MS);
+        bury(corpse);
+    }
 }
 
 static double check_clocks(struct helper *h, double now)
 {
+    double limit;
     struct hutch_err err;
 
     if (h->core->is_broken)
@@ -382,8 +550,11 @@ static double check_clocks(struct helper *h, double now)
     }
     if (h->has_launcher)
         return LOOP_NEVER;
-    if (now < h->since + h->core->setup_ms)
-        return h->since + h->core->setup_ms;
+    limit = h->had_launcher ? h->core->answer_ms : h->core->setup_ms;
+    h->since += hutch_loop_stood_still(&h->core->loop); /* it may have been as still */
+    if (now < h->since + limit)
+        return h->since + limit;
+    hutch_core_note_hung(h->core, h->had_launcher ? "the anchor" : "the opener");
     hutch_err_set(&err, ETIMEDOUT, "wait for the helper program '%s'", h->launcher_path);
     fail_helper(h, &err);
     return now + h->core->setup_ms;
@@ -398,15 +569,28 @@ static void on_due(void *owner, double now)
 
 void hutch_helper_init(struct helper *h, struct core *core, const struct helper_events *events, void *owner)
 {
+    static const struct opener_request opener_ping = { .what = OPENER_PING };
+    static const struct launcher_request launcher_ping = { .what = LAUNCHER_PING };
+    static const struct disk_request disk_ping = { .what = DISK_PING };
+
     *h = (struct helper){ .core = core,
                           .events = events,
                           .owner = owner,
                           .pidfd = -1,
+                          .launcher_pidfd = -1,
+                          .anchor_pidfd = -1,
+                          .disk_pidfd = -1,
                           .opener = LINK_INIT,
                           .launcher = LINK_INIT,
                           .disk = LINK_INIT,
                           .retry_at = LOOP_NEVER,
                           .clock = DEADLINE_INIT(on_due, h) };
+    LIST_INIT(&h->corpses);
+    hutch_patience_init(&h->opener_patience, core, &h->opener, &opener_ping, sizeof(opener_ping), on_opener_silent, h);
+    h->opener_patience.share = 2; /* it opens what the caller names, perhaps on a disk that sleeps; all ends with it */
+    hutch_patience_init(&h->launcher_patience, core, &h->launcher, &launcher_ping, sizeof(launcher_ping),
+                        on_launcher_silent, h);
+    hutch_patience_init(&h->disk_patience, core, &h->disk, &disk_ping, sizeof(disk_ping), on_disk_silent, h);
 }
 
 void hutch_helper_done(struct helper *h)

@@ -1,12 +1,16 @@
 /* helper.h - the engine's helper processes: the opener, its disk worker, and the launcher that it starts.
  *
- * Whichever ends is started again. What is lost with it is told to the owner, who asks for it anew. */
+ * Whichever ends is started again, and whichever is silent when it was given an order is killed first. What is lost
+ * with it is told to the owner, who asks for it anew. */
 #ifndef HUTCH_ENGINE_HELPER_H
 #define HUTCH_ENGINE_HELPER_H
 
 #include "runtime/engine/core.h"
 #include "runtime/engine/link.h"
+#include "runtime/engine/patience.h"
 #include "runtime/launcher/wire.h"
+
+#include <sys/queue.h>
 
 struct helper_events {
     /* A launcher is there, for the first time or again: it knows no template, no zygote and no sandbox. */
@@ -25,6 +29,17 @@ struct helper_events {
     void (*on_lost)(void *owner);
 };
 
+/* An opener or a disk worker that was given up and is not over yet, as it hangs or has something to finish. */
+struct corpse {
+    LIST_ENTRY(corpse) link;
+    struct helper *helper;
+    struct watch watch;
+    struct deadline clock; /* when it is killed */
+    struct doomed doomed;
+    int pidfd; /* owned */
+};
+LIST_HEAD(corpse_list, corpse);
+
 struct helper {
     struct core *core;
     const struct helper_events *events;
@@ -33,7 +48,11 @@ struct helper {
     char cgroup_why_not[160];      /* … and why */
     pid_t pid;            /* of the opener; 0: not running */
     int pidfd;            /* owned; a caller that reaps every child may have its number given to another process */
+    int launcher_pidfd, anchor_pidfd, disk_pidfd; /* owned; -1: unset */
     struct link opener, launcher, disk;
+    struct patience opener_patience, launcher_patience, disk_patience;
+    struct corpse_list corpses;
+    unsigned n_corpses;
     bool has_hello, has_launcher;
     /* root calls: the launcher sees host paths with another user's eyes, so sources go with the template */
     bool is_mapped_away;
@@ -42,14 +61,15 @@ struct helper {
     double retry_at;      /* when it is started again; LOOP_NEVER */
     struct deadline clock;
     unsigned failures;    /* in a row, without a sandbox between */
-    unsigned launchers;   /* that came since the start */
+    unsigned launchers;   /* that came since the start … */
+    bool had_launcher;    /* … of this opener */
     uint64_t lost_launchers;
 };
 
 /* Starts nothing yet. @events and @owner stay the caller's. */
 void hutch_helper_init(struct helper *h, struct core *core, const struct helper_events *events, void *owner);
 int hutch_helper_start(struct helper *h, struct hutch_err *err);
-/* Waits for the end of all that it started. */
+/* Has all end that it started, and waits for that, at most a second and a bit. */
 void hutch_helper_stop(struct helper *h);
 void hutch_helper_done(struct helper *h);
 

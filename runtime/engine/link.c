@@ -120,6 +120,7 @@ static void receive(struct link *l)
         /* Descriptors are missing when this process may not have that many: no fault of who sent them. Whoever needs
          * them looks. */
         if (n > 0 && !(msg.msg_flags & MSG_TRUNC)) {
+            l->heard_at = hutch_clock_ms();
             l->on_packet(l, buf, (size_t)n, fds, n_fds, sender.pid);
             continue;
         }

@@ -17,6 +17,7 @@ struct link {
     struct packet *first, *last; /* not sent yet */
     struct deadline again;       /* when the first of them is tried again, where no event can tell that it would go */
     double pause_ms;             /* until then; grows with each attempt */
+    double heard_at; /* when the last packet came; 0: none has */
     /* @fds are the handler's to close. @sender: its pid as this process sees it, 0 when unknown. */
     void (*on_packet)(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender);
     void (*on_hangup)(struct link *l); /* it closes the link */

@@ -8,6 +8,7 @@
 
 #define EVENTS_AT_ONCE 64
 #define NEXT_TURN_MS   1e-3
+#define LATE_MS        500 /* a deadline that is called so late was not kept by the loop */
 
 /* --- watches ------------------------------------------------------------------------------------------------------ */
 
@@ -154,10 +155,16 @@ void hutch_loop_run_due(struct loop *loop)
     while (loop->first && loop->first->at <= loop->due_now) {
         struct deadline *d = loop->first;
 
+        loop->late_ms = loop->due_now - d->at;
         take_out(loop, d);
         d->on_due(d->owner, loop->due_now);
     }
-    loop->due_now = 0;
+    loop->due_now = loop->late_ms = 0;
+}
+
+double hutch_loop_stood_still(const struct loop *loop)
+{
+    return loop->late_ms >= LATE_MS ? loop->late_ms : 0;
 }
 
 /* --- turns -------------------------------------------------------------------------------------------------------- */

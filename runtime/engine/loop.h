@@ -50,6 +50,7 @@ struct loop {
     struct doomed *doomed;
     double armed;           /* when the timer fires */
     double due_now;         /* while deadlines are called: up to which moment; else 0 */
+    double late_ms;         /* … how late the one that is called is */
     bool is_in_turn;
     _Alignas(16) char scratch[LOOP_SCRATCH_BYTES]; /* for a handler to read into; another's as soon as it returns */
 };
@@ -81,6 +82,11 @@ void hutch_watch_remove(struct watch *w);
 void hutch_loop_set_deadline(struct loop *loop, struct deadline *d, double at);
 /* Only where @at is earlier than what is set. */
 void hutch_loop_advance_deadline(struct loop *loop, struct deadline *d, double at);
+
+/* While a deadline is called: for how many ms after it the loop was not turned, as with a caller that was busy,
+ * stopped, or on a machine that hardly gave it time. 0 when that is no time to speak of. What others did not say meanwhile they
+ * may have had no way to say. */
+double hutch_loop_stood_still(const struct loop *loop);
 
 /* Calls @free with @object at the end of this turn, or of the next one. @d is a part of @object. */
 void hutch_loop_free_later(struct loop *loop, struct doomed *d, void *object, void (*free)(void *object));

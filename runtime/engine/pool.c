@@ -4,6 +4,8 @@
 #include "sandbox/clock.h"
 #include "sandbox/log.h"
 
+#include <stdio.h>
+
 #define BACKOFF_MS 20
 #define BACKOFF_MAX_MS 2000
 #define SAME_DEATH_MS 20 /* apart, deaths have one cause: a launcher, a zygote, a group of processes */
@@ -132,6 +134,7 @@ static void on_prepared(void *owner, struct slot *slot)
 
     pool->n_building--;
     pool->failures = pool->deaths = 0;
+    pool->last_given = slot->since;
     if (wait) {
         hutch_pool_leave(wait);
         wait->on_slot(wait->owner, slot);
@@ -169,6 +172,19 @@ static const struct slot_events slot_events = { .on_prepared = on_prepared,
                                                 .on_refused = on_refused };
 
 /* --- asking ------------------------------------------------------------------------------------------------------- */
+
+void hutch_pool_name_awaited(const struct pools *pools, unsigned index, char *text, size_t size)
+{
+    const struct slot *slot, *first = NULL;
+
+    TAILQ_FOREACH(slot, &pools->slots->list, link)
+        if (slot->owner == &pools->list[index] && slot->state < SLOT_PREPARED && (!first || slot->since < first->since))
+            first = slot;
+    if (first)
+        hutch_slot_name_awaited(first, text, size);
+    else
+        snprintf(text, size, "%s", pools->slots->helper->has_launcher ? "a sandbox" : "a launcher");
+}
 
 bool hutch_pool_has_idle(const struct pools *pools, unsigned index)
 {

@@ -31,6 +31,7 @@ struct pool {
     unsigned target;           /* how many are kept: from the zygote's min to its max */
     struct deadline clock;
     double last_missed;        /* there was none when one was asked for */
+    double last_given;         /* one was got ready */
     double retry_at;
     unsigned failures, deaths; /* in a row: with a reason; without one */
     double counted_death;      /* when; what dies together counts once */
@@ -58,6 +59,8 @@ void hutch_pools_done(struct pools *pools);
 void hutch_pools_refill(struct pools *pools);
 void hutch_pools_refill_soon(struct pools *pools);
 
+/* Which process what waits for the pool @index waits for, as in "the launcher". */
+void hutch_pool_name_awaited(const struct pools *pools, unsigned index, char *text, size_t size);
 bool hutch_pool_has_idle(const struct pools *pools, unsigned index);
 /* Gives a sandbox of the pool @index by on_slot: now, or when there is one. */
 void hutch_pool_ask(struct pools *pools, unsigned index, struct pool_wait *wait);

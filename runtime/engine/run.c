@@ -19,6 +19,19 @@ static const struct slot_events slot_events;
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
+/* It has what it wanted, or wants it no more. */
+static void stop_clock(struct engine_run *run)
+{
+    run->t_waiting = 0;
+    hutch_loop_set_deadline(&run->runs->core->loop, &run->clock, LOOP_NEVER);
+}
+
+static void refuse(struct engine_run *run, const struct hutch_err *why)
+{
+    stop_clock(run);
+    run->kind->refuse(run, why);
+}
+
 static void on_slot(void *owner, struct slot *slot)
 {
     struct engine_run *run = owner;
@@ -31,10 +44,11 @@ static void on_no_slot(void *owner, const struct hutch_err *why)
 {
     struct engine_run *run = owner;
 
-    run->kind->refuse(run, why);
+    refuse(run, why);
 }
 
 static void on_input_room(void *owner, short revents);
+static void on_due(void *owner, double now);
 
 struct engine_run *hutch_run_create(struct runs *runs)
 {
@@ -48,6 +62,7 @@ struct engine_run *hutch_run_create(struct runs *runs)
     run->input.on_room = on_input_room;
     run->input.owner = run;
     run->before = (struct file_list)FILE_LIST_INIT;
+    run->clock = (struct deadline)DEADLINE_INIT(on_due, run);
     hutch_result_init(&run->result);
     return run;
 }
@@ -59,6 +74,7 @@ void hutch_run_free(struct engine_run *run)
     if (run->kind && run->kind->free)
         run->kind->free(run);
     hutch_pool_leave(&run->wait);
+    stop_clock(run);
     hutch_input_done(&run->input);
     free(run->job);
     free(run->data_dir);
@@ -129,6 +145,7 @@ static void end(struct engine_run *run)
     if (run->stage == RUN_ENDING)
         return;
     hutch_pool_leave(&run->wait);
+    stop_clock(run);
     if (run->stage == RUN_QUEUED) {
         TAILQ_REMOVE(&runs->queue, run, link);
         runs->n_queued--;
@@ -174,6 +191,7 @@ void hutch_run_withdraw(struct engine_run *run)
     struct slot *slot = run->slot;
 
     hutch_pool_leave(&run->wait);
+    stop_clock(run);
     if (!slot)
         return;
     hutch_run_leave_slot(run);
@@ -318,12 +336,14 @@ static void restart(struct engine_run *run, const struct hutch_err *why)
     if (run->stage == RUN_ENDING)
         return;
     if (run->strikes > CORE_MAX_RESTARTS || run->input.has_read_source || core->is_broken) {
-        if (why)
+        if (why) {
             err = *why;
-        else
+        } else {
             hutch_err_set(&err, 0, "its sandbox was broken from outside, %u times%s", run->strikes,
                           run->input.has_read_source ? ", after some of its input had been read" : "");
-        run->kind->refuse(run, core->is_broken && !why ? &core->why : &err);
+            hutch_core_blame_hung(core, run->t_active, &err);
+        }
+        refuse(run, core->is_broken && !why ? &core->why : &err);
         return;
     }
     run->restarts++;
@@ -357,7 +377,7 @@ static void on_refused(void *owner, struct slot *slot, const struct hutch_err *w
     (void)slot;
     hutch_run_leave_slot(run);
     refill_pool(run);
-    run->kind->refuse(run, why);
+    refuse(run, why);
 }
 
 /* Nothing more comes from the sandbox but the death of its processes. */
@@ -373,7 +393,7 @@ static void be_over(struct engine_run *run)
     outcome = run->kind->conclude(run, &why);
     if (outcome == OUTCOME_REFUSE) {
         hutch_run_withdraw(run);
-        run->kind->refuse(run, &why);
+        refuse(run, &why);
         return;
     }
     /* Killed before anything was executed; or before the worker had read its job, which the socket remembers, and the
@@ -517,6 +537,7 @@ static void begin(struct engine_run *run)
         return;
     }
     run->stage = RUN_RUNNING;
+    stop_clock(run);
     hutch_slot_set_state(slot, SLOT_RUNNING);
     if (!has_input)
         hutch_input_start(&run->input, loop, s);
@@ -560,7 +581,7 @@ static void on_entered(void *owner, struct slot *slot)
 
     if (run->data_dir && !slot->is_exec && (check_data_dir(run, &err) < 0 || remember_files(run, &err) < 0)) {
         hutch_run_withdraw(run);
-        run->kind->refuse(run, &err);
+        refuse(run, &err);
         return;
     }
     begin(run);
@@ -606,6 +627,53 @@ static void ask_pool(struct engine_run *run)
     hutch_pool_ask(run->runs->pools, run->zygote_index, &run->wait);
 }
 
+/* Until when it waits for a sandbox. The import of a library takes as long as it takes; and where others have theirs
+ * from the same pool, its turn comes. */
+static double wait_until(const struct engine_run *run)
+{
+    const struct pools *pools = run->runs->pools;
+    double setup_ms = run->runs->core->setup_ms, until = run->t_waiting + setup_ms, other;
+
+    if (!run->template) {
+        other = pools->list[run->zygote_index].last_given + setup_ms;
+        until = other > until ? other : until;
+    }
+    if (!run->is_exec) {
+        other = hutch_zygotes_import_until(run->runs->slots->zygotes, run->zygote_index);
+        until = other > until ? other : until;
+    }
+    return until;
+}
+
+static void on_due(void *owner, double now)
+{
+    struct engine_run *run = owner;
+    struct core *core = run->runs->core;
+    struct hutch_err err;
+    char who[64];
+
+    run->t_waiting += hutch_loop_stood_still(&core->loop);
+    if (now < wait_until(run)) {
+        hutch_loop_set_deadline(&core->loop, &run->clock, wait_until(run));
+        return;
+    }
+    if (run->slot)
+        hutch_slot_name_awaited(run->slot, who, sizeof(who));
+    else
+        hutch_pool_name_awaited(run->runs->pools, run->zygote_index, who, sizeof(who));
+    hutch_err_set(&err, 0, "no sandbox was ready within %g s: it waits for %s", core->setup_ms / 1e3, who);
+    hutch_core_blame_hung(core, run->t_waiting, &err);
+    hutch_run_withdraw(run);
+    refuse(run, &err);
+}
+
+static void start_clock(struct engine_run *run)
+{
+    if (run->t_waiting == 0)
+        run->t_waiting = hutch_clock_ms();
+    hutch_loop_advance_deadline(&run->runs->core->loop, &run->clock, run->t_waiting + run->runs->core->setup_ms);
+}
+
 void hutch_run_activate(struct engine_run *run)
 {
     struct runs *runs = run->runs;
@@ -616,10 +684,11 @@ void hutch_run_activate(struct engine_run *run)
     run->lost_job = false;
     if (run->t_active == 0)
         run->t_active = hutch_clock_ms();
+    start_clock(run);
     if (runs->core->is_broken)
-        run->kind->refuse(run, &runs->core->why);
+        refuse(run, &runs->core->why);
     else if (run->template && make_slot(run, &err) < 0)
-        run->kind->refuse(run, &err);
+        refuse(run, &err);
     else if (!run->template)
         ask_pool(run);
 }

@@ -91,6 +91,8 @@ struct engine_run {
     uint64_t limits[LIMIT_COUNT];
     uint64_t grace_ms;
     double t_submitted, t_active;
+    struct deadline clock;     /* until its code has begun: when it is to have a sandbox */
+    double t_waiting;          /* since when it wants one; 0: it does not */
     /* begun again; of these, not because of a sandbox that was in the pool before it came */
     unsigned restarts, strikes;
     struct file_list before;

@@ -35,7 +35,7 @@ void hutch_slot_set_state(struct slot *slot, enum slot_state state)
         slots->on_room(slots->owner);
     }
     if (state != SLOT_PREPARED && state != SLOT_RUNNING && state < SLOT_DEAD)
-        hutch_loop_advance_deadline(&slots->core->loop, &slot->clock, slot->since + slots->core->setup_ms);
+        hutch_loop_advance_deadline(&slots->core->loop, &slot->clock, slot->since + slots->core->answer_ms);
 }
 
 /* --- watching ----------------------------------------------------------------------------------------------------- */
@@ -418,7 +418,10 @@ static int order_worker(struct slot *slot, struct zygote *zygote, struct hutch_e
     if (hutch_watch_add(&slot->job, &slot->slots->core->loop, slot->supervisor->report_fd, EPOLLIN, on_job, slot, err) <
         0)
         return -1;
-    return hutch_link_send(&zygote->link, &request, sizeof(request), slot->seccomp, slot->seccomp_len, fds, n, err);
+    if (hutch_link_send(&zygote->link, &request, sizeof(request), slot->seccomp, slot->seccomp_len, fds, n, err) < 0)
+        return -1;
+    hutch_patience_begin(&zygote->patience);
+    return 0;
 }
 
 /* Where it waits for one that is ready. */
@@ -450,8 +453,12 @@ void hutch_slot_take_forked(struct slot *slot, pid_t pid)
     slot->zygote = NULL;
     if (slot->state != SLOT_FORKING)
         return;
-    if (hutch_sandbox_order(&slot->sb, INIT_ADOPT, pid) < 0)
+    if (hutch_sandbox_order(&slot->sb, INIT_ADOPT, pid) < 0) {
         hutch_slot_fail(slot, NULL);
+        return;
+    }
+    slot->since = hutch_clock_ms(); /* from here on it waits for process 1 and the worker */
+    hutch_loop_advance_deadline(&slot->slots->core->loop, &slot->clock, slot->since + slot->slots->core->answer_ms);
 }
 
 /* --- use ---------------------------------------------------------------------------------------------------------- */
@@ -498,7 +505,11 @@ void hutch_slot_take_opened(struct slot *slot, int fd)
 
 void hutch_slot_take_attached(struct slot *slot)
 {
-    if (slot->state == SLOT_ATTACHING && hutch_sandbox_order(&slot->sb, INIT_ATTACH, 0) < 0)
+    if (slot->state != SLOT_ATTACHING)
+        return;
+    slot->is_attached = true;
+    slot->since = hutch_clock_ms();
+    if (hutch_sandbox_order(&slot->sb, INIT_ATTACH, 0) < 0)
         hutch_slot_fail(slot, NULL);
 }
 
@@ -656,12 +667,44 @@ void hutch_slot_take_destroyed(struct slot *slot, const struct rusage *usage)
     }
 }
 
+static bool waits_inside(const struct slot *slot)
+{
+    return slot->state == SLOT_STANDING || (slot->state == SLOT_ATTACHING && slot->is_attached) ||
+           (slot->state == SLOT_FORKING && !slot->zygote);
+}
+
+void hutch_slot_name_awaited(const struct slot *slot, char *text, size_t size)
+{
+    const char *name = slot->slots->zygotes->configs->list[slot->zygote_index].name;
+
+    if (slot->state == SLOT_READY || (slot->state == SLOT_FORKING && slot->zygote))
+        snprintf(text, size, "the zygote '%.40s'", name);
+    else if (waits_inside(slot))
+        snprintf(text, size, "%s of a sandbox", slot->is_adopted && !slot->has_hello ? "the worker" : "process 1");
+    else
+        snprintf(text, size, "the %s", slot->state == SLOT_OPENING ? "opener" : "launcher");
+}
+
+/* Somebody has stopped it, or it hangs in the kernel; the next one need not. */
+static void give_up(struct slot *slot)
+{
+    char who[64];
+
+    hutch_slot_name_awaited(slot, who, sizeof(who));
+    if (waits_inside(slot))
+        hutch_core_note_hung(slot->slots->core, who);
+    hutch_slot_fail(slot, NULL);
+}
+
 /* What is due, and when something is due next. */
 static double check_clocks(struct slot *slot, double now)
 {
-    double due = slot->since + slot->slots->core->setup_ms;
-    struct hutch_err err;
+    const struct core *core = slot->slots->core;
+    double due;
 
+    if (slot->state != SLOT_RUNNING)
+        slot->since += hutch_loop_stood_still(&core->loop); /* what it waits for may have been as still */
+    due = slot->since + (waits_inside(slot) ? core->answer_ms : core->setup_ms);
     switch (slot->state) {
     case SLOT_NEW:
     case SLOT_READY:
@@ -681,8 +724,7 @@ static double check_clocks(struct slot *slot, double now)
     case SLOT_ATTACHING:
         if (now < due)
             return due;
-        hutch_err_set(&err, ETIMEDOUT, "wait for the sandbox to get ready");
-        hutch_slot_fail(slot, &err);
+        give_up(slot);
         return LOOP_NEVER;
     case SLOT_DYING:
         if (now < due)

@@ -88,6 +88,7 @@ struct slot {
     struct cgroup_usage usage;
     struct zygote *zygote;   /* SLOT_FORKING: who forks */
     bool is_adopted, has_hello; /* INIT_ADOPTED came; the worker's word came */
+    bool is_attached;        /* SLOT_ATTACHING: LAUNCHER_ATTACHED came */
     pid_t holder_pid;
     struct sandbox sb;
     char *seccomp;           /* owned until it is sent */
@@ -135,6 +136,8 @@ void hutch_slot_build(struct slot *slot);
  * returns. */
 void hutch_slot_take(struct slot *slot, const char *data_path, const struct slot_events *events, void *owner);
 void hutch_slot_set_state(struct slot *slot, enum slot_state state);
+/* Before it is entered: which process it waits for, as in "the launcher". */
+void hutch_slot_name_awaited(const struct slot *slot, char *text, size_t size);
 /* It is over, of no use any more, or in the way: everything in it dies. The owner hears no more of it. */
 void hutch_slot_discard(struct slot *slot);
 /* It broke: on_failed. */

@@ -163,6 +163,7 @@ void hutch_slots_on_reply(struct slots *slots, const struct launcher_reply *repl
         return;
     switch ((enum launcher_says)reply->what) {
     case LAUNCHER_STARTED:
+    case LAUNCHER_PONG:
         break;
     case LAUNCHER_BUILT:
         hutch_slot_take_built(slot, reply, text, fds, n_fds);

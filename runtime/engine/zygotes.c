@@ -7,10 +7,14 @@
 #include "sandbox/zygote_wire.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define RETRY_MS 100
@@ -32,8 +36,23 @@ static bool is_in_use(const struct zygote *zygote)
     return zygote->generation == zygote->zygotes->current || zygote->generation == zygote->zygotes->coming;
 }
 
+/* As long as its socket does not hang up it is there, and its number no other process's. */
+static void kill_process(const struct zygote *zygote)
+{
+    struct pollfd hangup = { .fd = zygote->link.fd };
+    /* in a test the opener plays the zygotes, too */
+    bool is_known = zygote->pid > 0 && zygote->pid != zygote->zygotes->helper->pid;
+    auto_fd pidfd = is_known ? (int)syscall(SYS_pidfd_open, zygote->pid, 0) : -1;
+
+    if (pidfd >= 0 && hangup.fd >= 0 && poll(&hangup, 1, 0) == 0)
+        syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+}
+
+/* It would end by itself when its socket closes, if it does not hang. */
 static void bury(struct zygote *zygote)
 {
+    hutch_patience_end(&zygote->patience);
+    kill_process(zygote);
     hutch_link_close(&zygote->link);
     hutch_loop_free_later(&zygote->zygotes->core->loop, &zygote->doomed, zygote, free);
 }
@@ -140,6 +159,16 @@ static void on_hangup(struct link *l)
     lose(zygote, NULL);
 }
 
+static void on_silent(void *owner)
+{
+    struct zygote *zygote = owner;
+    char who[64];
+
+    snprintf(who, sizeof(who), "the zygote '%.40s'", zygote->zygotes->configs->list[zygote->index].name);
+    hutch_core_note_hung(zygote->zygotes->core, who);
+    on_hangup(&zygote->link);
+}
+
 static void swap_generations(struct zygotes *zygotes)
 {
     struct generation *old = zygotes->current;
@@ -159,13 +188,11 @@ static void swap_generations(struct zygotes *zygotes)
     hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, 0);
 }
 
-static void on_ready_zygote(struct zygote *zygote, const struct zygote_reply *reply, pid_t sender)
+static void on_ready_zygote(struct zygote *zygote, const struct zygote_reply *reply)
 {
     struct zygotes *zygotes = zygote->zygotes;
     struct hutch_err err;
 
-    if (sender > 0)
-        zygote->pid = sender;
     if (strncmp(reply->modules, "error: ", 7) == 0) {
         hutch_err_set(&err, 0, "%.*s", (int)strcspn(reply->modules + 7, "\n"), reply->modules + 7);
         lose(zygote, &err);
@@ -173,6 +200,8 @@ static void on_ready_zygote(struct zygote *zygote, const struct zygote_reply *re
     }
     zygote->state = ZYGOTE_IS_READY;
     zygote_slot_of(zygote)->failures = zygote_slot_of(zygote)->refusals = 0;
+    if (zygote_slot_of(zygote)->ready_at == 0)
+        zygote_slot_of(zygote)->ready_at = hutch_clock_ms();
     hutch_zygote_configs_note_missing(zygotes->configs, zygote->index, reply->modules);
     start_generation(zygote->generation);
     if (zygote->generation == zygotes->coming)
@@ -209,10 +238,15 @@ static void on_packet(struct link *l, const void *data, size_t len, int *fds, si
     memcpy(&reply, data, sizeof(reply));
     reply.modules[sizeof(reply.modules) - 1] = '\0';
     reply.err.msg[sizeof(reply.err.msg) - 1] = '\0';
+    if (sender > 0)
+        zygote->pid = sender;
     switch ((enum zygote_says)reply.what) {
+    case ZYGOTE_BORN:
+    case ZYGOTE_PONG:
+        break;
     case ZYGOTE_READY:
         if (zygote->state == ZYGOTE_IS_STARTING)
-            on_ready_zygote(zygote, &reply, sender);
+            on_ready_zygote(zygote, &reply);
         break;
     case ZYGOTE_FORKED:
         if (!zygotes->events->on_forked(zygotes->owner, zygote, reply.id, reply.pid))
@@ -226,6 +260,15 @@ static void on_packet(struct link *l, const void *data, size_t len, int *fds, si
             lose(child, &reply.err);
         break;
     }
+}
+
+/* How long it may take until it is ready. What it imports lies in the kernel's memory when it was imported before, and
+ * a spare imports nothing. */
+static double start_ms(struct zygote *zygote)
+{
+    const struct core *core = zygote->zygotes->core;
+
+    return zygote_slot_of(zygote)->ready_at > 0 ? core->setup_ms : core->import_ms;
 }
 
 /* Asks the launcher for a root, or @from for a copy that imports more (a spare: nothing more). */
@@ -242,11 +285,15 @@ static int ask_for(struct zygote *zygote, struct zygote *from, int theirs, struc
         return hutch_helper_order(zygotes->helper, &order, fds, zygote->generation->stderr_fd < 0 ? 1 : 2, err);
     }
     request.text_len = zygote->is_spare ? 0 : (uint32_t)config->text_len;
-    return hutch_link_send(&from->link, &request, sizeof(request), config->text, request.text_len, &theirs, 1, err);
+    if (hutch_link_send(&from->link, &request, sizeof(request), config->text, request.text_len, &theirs, 1, err) < 0)
+        return -1;
+    hutch_patience_begin(&from->patience);
+    return 0;
 }
 
 static struct zygote *start_zygote(struct generation *generation, unsigned index, bool is_spare, struct zygote *from)
 {
+    static const struct zygote_request ping = { .what = ZYGOTE_PING };
     struct zygotes *zygotes = generation->zygotes;
     struct zygote *zygote = calloc(1, sizeof(*zygote));
     auto_fd theirs = -1;
@@ -268,6 +315,7 @@ static struct zygote *start_zygote(struct generation *generation, unsigned index
     zygote->link.on_packet = on_packet;
     zygote->link.on_hangup = on_hangup;
     zygote->link.owner = zygote;
+    hutch_patience_init(&zygote->patience, zygotes->core, &zygote->link, &ping, sizeof(ping), on_silent, zygote);
     if (hutch_link_open(&zygote->link, &zygotes->core->loop, pair[0], &err) < 0 ||
         ask_for(zygote, from, theirs, &err) < 0) {
         hutch_log_debug("engine: %s", err.msg);
@@ -275,7 +323,7 @@ static struct zygote *start_zygote(struct generation *generation, unsigned index
         free(zygote);
         return NULL;
     }
-    hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, zygote->since + zygotes->core->import_ms);
+    hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, zygote->since + start_ms(zygote));
     return zygote;
 }
 
@@ -389,6 +437,24 @@ struct zygote *hutch_zygotes_find(struct zygotes *zygotes, unsigned index)
     return NULL;
 }
 
+double hutch_zygotes_import_until(const struct zygotes *zygotes, unsigned index)
+{
+    const struct core *core = zygotes->core;
+    double until = 0;
+
+    for (int i = (int)index; zygotes->current && i >= 0; i = zygotes->configs->list[i].parent) {
+        const struct zygote_slot *zygote_slot = &zygotes->current->zygote_slots[i];
+        double end = 0;
+
+        if (zygote_slot->ready_at > 0)
+            end = zygote_slot->ready_at + core->setup_ms;
+        else if (zygote_slot->zygote)
+            end = zygote_slot->zygote->since + core->import_ms + core->setup_ms;
+        until = end > until ? end : until;
+    }
+    return until;
+}
+
 static void retire(struct zygotes *zygotes)
 {
     for (struct generation **at = &zygotes->retiring; *at;) {
@@ -431,7 +497,8 @@ static double watch_generation(struct generation *generation, double now)
 
             if (!both[k] || both[k]->state == ZYGOTE_IS_READY)
                 continue;
-            end = both[k]->since + generation->zygotes->core->import_ms;
+            both[k]->since += hutch_loop_stood_still(&generation->zygotes->core->loop);
+            end = both[k]->since + start_ms(both[k]);
             if (now >= end) {
                 struct hutch_err err;
 

@@ -7,6 +7,7 @@
 
 #include "runtime/engine/helper.h"
 #include "runtime/engine/link.h"
+#include "runtime/engine/patience.h"
 #include "runtime/engine/template.h"
 #include "runtime/engine/zygote_config.h"
 
@@ -32,6 +33,7 @@ enum zygote_state { ZYGOTE_IS_STARTING, ZYGOTE_IS_READY };
 /* One interpreter process. */
 struct zygote {
     struct link link;
+    struct patience patience;
     struct zygotes *zygotes;
     struct generation *generation;
     unsigned index;     /* which config */
@@ -47,6 +49,7 @@ struct zygote {
 
 struct zygote_slot {
     struct zygote *zygote, *spare; /* NULL: none */
+    double ready_at;           /* when one was ready for the first time; 0: not yet */
     double retry_at;           /* when the zygote is started; 0: now */
     unsigned failures;         /* in a row */
     unsigned refusals;         /* of these, with a reason: it will not be better the next time */
@@ -88,5 +91,8 @@ void hutch_zygotes_drop_all(struct zygotes *zygotes); /* the opener is gone, and
 /* The one that forks workers for @index now, NULL when none is ready. */
 struct zygote *hutch_zygotes_find(struct zygotes *zygotes, unsigned index);
 void hutch_zygotes_release(struct zygote *zygote); /* a slot does not wait for it any more */
+/* Until when a run of @index may wait for its interpreter that reads its libraries for the first time, or has just done
+ * so: a moment, perhaps past. */
+double hutch_zygotes_import_until(const struct zygotes *zygotes, unsigned index);
 
 #endif

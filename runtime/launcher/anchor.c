@@ -64,8 +64,8 @@ static int mount_own_proc(struct hutch_err *err)
 static pid_t start_launcher(int sock, const struct id_plan *plan, const struct cgroup_base *base, struct hutch_err *err)
 {
     struct opener_reply news = { .what = OPENER_LAUNCHER };
-    int pair[2], fds[2];
-    auto_fd pidfd = -1;
+    int pair[2], fds[3];
+    auto_fd pidfd = -1, own_pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     pid_t pid;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -81,7 +81,10 @@ static pid_t start_launcher(int sock, const struct id_plan *plan, const struct c
         pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
         fds[0] = pair[0];
         fds[1] = pidfd;
-        if (hutch_fdpass_send(sock, &news, sizeof(news), fds, pidfd >= 0 ? 2 : 1, 0) < 0)
+        fds[2] = own_pidfd;
+        if (pidfd < 0 || own_pidfd < 0)
+            pid = hutch_err_set(err, errno, "hold the launcher");
+        else if (hutch_fdpass_send(sock, &news, sizeof(news), fds, ARRAY_SIZE(fds), 0) < 0)
             pid = hutch_err_set(err, errno, "tell the engine of its launcher");
     } else {
         hutch_err_set(err, errno, "fork the launcher");

@@ -7,6 +7,7 @@
 #include "runtime/launcher/wire.h"
 
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -25,6 +26,7 @@
 #define MAX_RUNNING 16
 #define MAX_JOBS    1024 /* beyond that, orders stay in the socket */
 #define MAX_DEATHS  3    /* of the process of one order */
+#define SIGN_MS     500  /* while orders stay in the socket, and questions with them: between two signs of life */
 
 struct job {
     TAILQ_ENTRY(job) link;
@@ -97,6 +99,14 @@ static bool is_word(const char *text, size_t size)
     return memchr(text, '\0', size) && !strchr(text, '/') && text[0] != '.';
 }
 
+/* The engine is told that this process is at work. */
+static void show_life(const struct disk_worker *w)
+{
+    const struct disk_reply reply = { .id = 0 };
+
+    answer(w->sock, &reply);
+}
+
 static void take_order(struct disk_worker *w)
 {
     struct disk_request request;
@@ -110,6 +120,8 @@ static void take_order(struct disk_worker *w)
      * closed its end with answers unread, and these orders are to be carried out too. */
     if (n == 0)
         w->is_over = true;
+    if (n == (ssize_t)sizeof(request) && request.what == DISK_PING)
+        show_life(w);
     if (n == (ssize_t)sizeof(request) && is_word(request.name, sizeof(request.name)) && request.name[0] &&
         is_word(request.keep, sizeof(request.keep)) && n_fds == (request.what == DISK_REMOVE ? 1 : 2) &&
         ((n_fds == 1 ? fstatat(fds[0], request.name, &st, AT_SYMLINK_NOFOLLOW) : fstat(fds[1], &st)) == 0 ||
@@ -199,7 +211,11 @@ static void reap(struct disk_worker *w)
     int status;
     pid_t pid;
 
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+        if (WIFSTOPPED(status)) { /* by a signal from outside: its order would never be done */
+            kill(pid, SIGCONT);
+            continue;
+        }
         TAILQ_FOREACH(job, &w->jobs, link)
             if (job->pid == pid)
                 break;
@@ -241,7 +257,7 @@ static _Noreturn void work(int sock)
     signal(SIGCHLD, SIG_DFL);
     signal(SIGXFSZ, SIG_IGN); /* a caller's limit on file sizes is an error of write(2) */
     sigemptyset(&handled);
-    sigaddset(&handled, SIGTERM);
+    sigaddset(&handled, SIGTERM); /* blocked: process 1 of a namespace would not get it otherwise */
     sigaddset(&handled, SIGCHLD);
     sigprocmask(SIG_SETMASK, &handled, NULL);
     w.signals = signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -251,9 +267,12 @@ static _Noreturn void work(int sock)
         struct pollfd p[] = { { .fd = w.signals, .events = POLLIN },
                               { .fd = w.is_over || w.n_jobs == MAX_JOBS ? -1 : w.sock, .events = POLLIN } };
         struct signalfd_siginfo info;
+        int n = poll(p, ARRAY_SIZE(p), w.n_jobs == MAX_JOBS ? SIGN_MS : -1);
 
-        if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
+        if (n < 0 && errno != EINTR)
             _exit(1);
+        if (n == 0)
+            show_life(&w);
         while (read(w.signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
             if (info.ssi_signo == SIGTERM)
                 stop(&w);
@@ -265,14 +284,17 @@ static _Noreturn void work(int sock)
     _exit(0);
 }
 
-pid_t hutch_disk_start(int *ret_sock, struct hutch_err *err)
+pid_t hutch_disk_start(int *ret_sock, int *ret_pidfd, struct hutch_err *err)
 {
-    int pair[2];
+    int pair[2], pidfd = -1;
+    struct clone_args args = {
+        .flags = CLONE_NEWPID | CLONE_PIDFD, .pidfd = (__u64)(uintptr_t)&pidfd, .exit_signal = SIGCHLD
+    };
     pid_t pid;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return hutch_err_set(err, errno, "make the disk worker's socket");
-    pid = fork();
+    pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
     if (pid == 0) {
         int sock = dup3(pair[1], WARM_SOCKET_FD, O_CLOEXEC);
 
@@ -283,8 +305,9 @@ pid_t hutch_disk_start(int *ret_sock, struct hutch_err *err)
     close(pair[1]);
     if (pid < 0) {
         close(pair[0]);
-        return hutch_err_set(err, errno, "fork the disk worker");
+        return hutch_err_set(err, errno, "start the disk worker");
     }
     *ret_sock = pair[0];
+    *ret_pidfd = pidfd;
     return pid;
 }

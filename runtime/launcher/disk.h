@@ -7,9 +7,10 @@
 
 #include <sys/types.h>
 
-/* Forks it: its pid, or -1. The caller owns *ret_sock, with whose other ends it ends; and it dies with its parent, or
- * of SIGTERM, as soon as no data directory is between two states: what it has not removed by then, the engine's own end
- * or the next start does. */
-pid_t hutch_disk_start(int *ret_sock, struct hutch_err *err);
+/* Clones it: its pid, or -1. It is process 1 of a pid namespace, so nothing that it has started outlives it. The caller
+ * owns *ret_sock, with whose other ends it ends, and *ret_pidfd. It ends with its parent, or by SIGTERM, as soon as no
+ * data directory is between two states: what it has not removed by then, the engine's own end or the next start
+ * does. */
+pid_t hutch_disk_start(int *ret_sock, int *ret_pidfd, struct hutch_err *err);
 
 #endif

@@ -426,6 +426,7 @@ static void reap(struct launcher *l)
 
 static void obey(struct launcher *l)
 {
+    struct launcher_reply pong = { .what = LAUNCHER_PONG };
     struct launcher_request request;
     int fds[WARM_MAX_FDS];
     size_t n_fds;
@@ -453,6 +454,9 @@ static void obey(struct launcher *l)
             break;
         case LAUNCHER_DESTROY:
             destroy(l, &request);
+            break;
+        case LAUNCHER_PING:
+            reply(l, &pong, NULL, NULL, 0);
             break;
         }
     for (size_t i = 0; i < n_fds; i++)

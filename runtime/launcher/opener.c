@@ -4,6 +4,7 @@
 #include "sandbox/cgroup.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
+#include "sandbox/log.h"
 #include "sandbox/mounts.h"
 #include "sandbox/spec.h"
 #include "runtime/launcher/disk.h"
@@ -24,6 +25,16 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
+
+#define RESTART_PAUSE_MS 5   /* between two disk workers: one that dies at once must not keep a CPU busy */
+#define DISK_END_MS      500 /* for what must not be left half done, which takes milliseconds */
+#define END_MS           200 /* for processes that were killed */
+
+struct disk_worker_process {
+    pid_t pid;  /* 0, -1: there is none */
+    int pidfd;  /* owned */
+};
 
 /* How many descriptors may be on their way through sockets is counted for all processes of a user together, and held
  * against the sender's limit on open files: unix(7), ETOOMANYREFS. So this one is above what any sandbox has, or a
@@ -56,6 +67,12 @@ static int watch_engine(int sock, int *ret_pidfd, struct hutch_err *err)
                                                           : "");
     *ret_pidfd = hutch_fd_take(&pidfd);
     return 0;
+}
+
+static void give_up(int sock, struct opener_reply *reply)
+{
+    reply->what = OPENER_FAILED;
+    hutch_fdpass_send(sock, reply, sizeof(*reply), NULL, 0, 0);
 }
 
 static int say(int sock, struct opener_reply *reply, int fd)
@@ -146,6 +163,11 @@ static void serve_one(int sock, const struct opener_request *request, const stru
     struct opener_reply reply = { .what = OPENER_OPENED, .id = request->id };
     auto_fd fd = -1;
 
+    if (request->what == OPENER_PING) {
+        reply.what = OPENER_PONG;
+        say(sock, &reply, -1);
+        return;
+    }
     if (request->what != OPENER_OPEN || strnlen(request->path, sizeof(request->path)) == sizeof(request->path))
         hutch_err_set(&reply.err, EPROTO, "an order that the opener does not know");
     else if (hutch_mounts_open(request->path, request->flags & (MOUNT_RDONLY | MOUNT_IDMAP), plan, &fd, &reply.err) ==
@@ -157,13 +179,59 @@ static void serve_one(int sock, const struct opener_request *request, const stru
     say(sock, &reply, -1);
 }
 
+/* The engine hears of it by @news. It alone keeps the socket: the disk worker ends with it, when it has done what it
+ * was given. */
+static int start_disk_worker(int sock, struct opener_reply *news, struct disk_worker_process *disk)
+{
+    auto_fd theirs = -1;
+
+    hutch_fd_closep(&disk->pidfd);
+    disk->pid = hutch_disk_start(&theirs, &disk->pidfd, &news->err);
+    if (disk->pid < 0)
+        return -1;
+    hutch_fdpass_send(sock, news, sizeof(*news), (int[]){ theirs, disk->pidfd }, 2, 0);
+    return 0;
+}
+
+/* Somebody has killed it, or the engine has, as it did not answer. */
+static void replace_disk_worker(int sock, struct disk_worker_process *disk)
+{
+    struct opener_reply news = { .what = OPENER_DISK };
+
+    TEMP_FAILURE_RETRY(waitpid(disk->pid, NULL, 0));
+    nanosleep(&(struct timespec){ .tv_nsec = RESTART_PAUSE_MS * 1000000l }, NULL);
+    if (start_disk_worker(sock, &news, disk) < 0) /* the engine does its work itself */
+        hutch_log_debug("opener: %s", news.err.msg);
+}
+
+static bool is_over_within(int pidfd, int ms)
+{
+    struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+    return pidfd < 0 || poll(&p, 1, ms) == 1;
+}
+
+/* Whatever hangs in there is left to the kernel, which has its SIGKILL. */
+static void end_all(int anchor_pidfd, const struct disk_worker_process *disk)
+{
+    syscall(SYS_pidfd_send_signal, anchor_pidfd, SIGKILL, NULL, 0);
+    if (disk->pid > 0)
+        kill(disk->pid, SIGTERM); /* it finishes what must not be left half done */
+    if (!is_over_within(disk->pidfd, DISK_END_MS) && disk->pid > 0)
+        kill(disk->pid, SIGKILL);
+    is_over_within(anchor_pidfd, END_MS);
+    is_over_within(disk->pidfd, END_MS);
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+}
+
 int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
 {
     struct opener_reply hello = { .what = OPENER_HELLO };
     struct cgroup_base base = CGROUP_BASE_INIT;
+    struct disk_worker_process disk = { .pidfd = -1 };
     struct id_plan plan;
-    auto_fd pidfd = -1, engine = -1, disk_sock = -1;
-    pid_t anchor, disk_pid;
+    auto_fd pidfd = -1, engine = -1;
 
     signal(SIGPIPE, SIG_IGN);
     raise_open_files();
@@ -172,27 +240,22 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
     snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
     if (watch_engine(sock, &engine, &hello.err) < 0 || hutch_userns_plan(&plan, &hello.err) < 0 ||
         (cgroup[0] && hutch_cgroup_make_base(cgroup, plan.host_uid, plan.host_gid, &base, &hello.err) < 0) ||
-        enter_own_namespaces(&plan, &hello.err) < 0 || (disk_pid = hutch_disk_start(&disk_sock, &hello.err)) < 0) {
-        hello.what = OPENER_FAILED;
-        say(sock, &hello, -1);
+        enter_own_namespaces(&plan, &hello.err) < 0) {
+        give_up(sock, &hello);
         return 1;
     }
     if (cgroup[0] && why_not[0]) /* why the base that this is below lacks something */
         snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
     hello.is_mapped_away = plan.is_mapped_away;
-    say(sock, &hello, disk_sock);
-    /* the engine's alone: the disk worker ends with it, when it has done what it was given */
-    hutch_fd_closep(&disk_sock);
-    anchor = clone_anchor(sock, &plan, &base, &pidfd, &hello.err);
-    if (anchor < 0) {
-        hello.what = OPENER_FAILED;
-        say(sock, &hello, -1);
+    if (start_disk_worker(sock, &hello, &disk) < 0 || clone_anchor(sock, &plan, &base, &pidfd, &hello.err) < 0) {
+        give_up(sock, &hello);
         return 1;
     }
     for (;;) {
         struct pollfd p[] = { { .fd = sock, .events = POLLIN },
                               { .fd = pidfd, .events = POLLIN },
-                              { .fd = engine, .events = POLLIN } };
+                              { .fd = engine, .events = POLLIN },
+                              { .fd = disk.pid > 0 ? disk.pidfd : -1, .events = POLLIN } };
         struct opener_request request;
         size_t n_fds;
         ssize_t n;
@@ -201,6 +264,8 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
             break;
         if (p[1].revents || p[2].revents)
             break; /* an engine that lives sees its sockets close, and starts anew */
+        if (p[3].revents && !(p[0].revents & POLLHUP)) /* it ends with the engine, too */
+            replace_disk_worker(sock, &disk);
         if (!p[0].revents)
             continue;
         n = hutch_fdpass_receive(sock, &request, sizeof(request), NULL, 0, &n_fds, 0);
@@ -209,10 +274,8 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
         if (n == (ssize_t)sizeof(request))
             serve_one(sock, &request, &plan);
     }
-    syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
-    kill(disk_pid, SIGTERM); /* it finishes what must not be left half done */
-    TEMP_FAILURE_RETRY(waitpid(anchor, NULL, 0));
-    TEMP_FAILURE_RETRY(waitpid(disk_pid, NULL, 0));
+    end_all(pidfd, &disk);
+    hutch_fd_closep(&disk.pidfd);
     hutch_cgroup_base_done(&base);
     return 0;
 }

@@ -31,7 +31,10 @@
  * GROUP is the directory below which all of the engine's cgroups are going to be made, which the opener makes, or ""
  * where there is none, for the reason WHY. */
 
-enum opener_order { OPENER_OPEN }; /* path -> OPENER_OPENED with the detached mount */
+enum opener_order {
+    OPENER_OPEN, /* path -> OPENER_OPENED with the detached mount */
+    OPENER_PING, /* -> OPENER_PONG: it takes up orders */
+};
 struct opener_request {
     uint32_t what;   /* enum opener_order */
     uint32_t id;     /* the engine's, comes back */
@@ -40,12 +43,15 @@ struct opener_request {
 };
 
 enum opener_says {
-    OPENER_HELLO,    /* is_mapped_away; fd: the disk worker's socket. The first message, or OPENER_FAILED with id 0 */
-    /* fds: the socket of a launcher, which replaces any earlier one, and its pidfd. The orders sent to that one may be
-     * lost */
+    /* is_mapped_away; fds: as of OPENER_DISK. The first message, or OPENER_FAILED with id 0 */
+    OPENER_HELLO,
+    OPENER_DISK,     /* fds: the socket of a disk worker, which replaces any earlier one, and its pidfd */
+    /* fds: the socket of a launcher, which replaces any earlier one, its pidfd and the anchor's. The orders sent to the
+     * earlier one may be lost */
     OPENER_LAUNCHER,
     OPENER_OPENED,   /* id; fd */
     OPENER_FAILED,   /* id; err */
+    OPENER_PONG,
 };
 struct opener_reply {
     uint32_t what; /* enum opener_says */
@@ -64,6 +70,7 @@ enum disk_order {
     DISK_TAKE,    /* name; fds: store, data directory: hutch_snapshot_take() -> disk_reply, as for the next two */
     DISK_RESTORE, /* name; fds: store, data directory */
     DISK_SWITCH,  /* name, keep; fds: store, data directory */
+    DISK_PING,    /* -> disk_reply with id 0: it takes up orders */
 };
 struct disk_request {
     uint32_t what; /* enum disk_order */
@@ -72,7 +79,7 @@ struct disk_request {
     struct snapshot_bounds bounds;
 };
 struct disk_reply {
-    uint32_t id;
+    uint32_t id;         /* 0: it only says that it is there */
     uint32_t has_failed; /* err says why, and everything is as it was */
     struct snapshot_report report;
     struct hutch_err err;
@@ -96,6 +103,7 @@ enum launcher_order {
      * launcher has built */
     LAUNCHER_ATTACH,
     LAUNCHER_DESTROY, /* name: the sandbox is over; its init is reaped, its cgroup removed -> LAUNCHER_DESTROYED */
+    LAUNCHER_PING,    /* -> LAUNCHER_PONG: it takes up orders */
 };
 struct launcher_request {
     uint32_t what; /* enum launcher_order */
@@ -106,7 +114,9 @@ struct launcher_request {
     uint64_t missing[4]; /* LAUNCHER_SPEC: bit i: mount i has no fd */
 };
 
-enum launcher_says { LAUNCHER_STARTED, LAUNCHER_BUILT, LAUNCHER_ATTACHED, LAUNCHER_DESTROYED, LAUNCHER_FAILED };
+enum launcher_says {
+    LAUNCHER_STARTED, LAUNCHER_BUILT, LAUNCHER_ATTACHED, LAUNCHER_DESTROYED, LAUNCHER_FAILED, LAUNCHER_PONG
+};
 struct launcher_reply {
     uint32_t what; /* enum launcher_says */
     uint32_t id;

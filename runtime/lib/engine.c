@@ -148,6 +148,10 @@ static void set_numbers(struct hutch_engine *engine, const struct hutch_engine_o
     engine->zygotes.recycle_ms = options->recycle_ms ? options->recycle_ms : DEFAULT_RECYCLE_MS;
     engine->pools.trim_ms = options->trim_ms ? options->trim_ms : DEFAULT_TRIM_MS;
     engine->pools.max_building = n_cpus + BUILDING_MORE;
+    if (options->answer_ms)
+        engine->core.answer_ms = (double)options->answer_ms;
+    if (options->setup_ms)
+        engine->core.setup_ms = (double)options->setup_ms;
 }
 
 /* Where the sandboxes' groups go. */
@@ -407,6 +411,7 @@ void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_sta
         .zygotes = engine->zygote_stats,
         .n_zygotes = engine->configs.n,
         .sessions = engine->sessions.n,
+        .hung = engine->core.hung,
     };
     size_t size = ret->size && ret->size < sizeof(stats) ? ret->size : sizeof(stats);
 

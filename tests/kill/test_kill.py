@@ -300,3 +300,58 @@ def test_run_loses_everything(who):
     assert errors.startswith(b"hutch: "), errors
     assert not wait_until_alone()
     assert support.live_runs() + support.dead_runs() == []
+
+
+# --------------------------------------------------------------------------------------------------
+# Helper processes that hang: SIGSTOP is the nearest to it that a test can send
+
+ANSWER_MS, SETUP_MS = 1500, 15000
+
+
+def all_helpers(warm):
+    """{what: pids} of what the engine has in this process asks for answers."""
+    openers, anchors = helpers(os.getpid())
+    table = support.process_table()
+    disks = [pid for pid, (parent, _) in table.items() if parent in openers and comm(pid) == "hutch-disk"]
+    stats = warm.stats()
+    launchers = [stats["launcher_pid"]] * (stats["launcher_pid"] > 0)
+    zygotes = [pid for pid, (parent, _) in table.items() if parent in launchers + anchors + [stats["zygotes"][0]["pid"]] and
+               comm(pid).startswith("python") and len(nspid_or_none(pid)) == len(nspid_or_none(launchers[0] if launchers else 0))]
+    return {"opener": openers, "anchor": anchors, "disk": disks, "launcher": launchers, "zygote": zygotes}
+
+
+def nspid_or_none(pid):
+    try:
+        return nspid(pid)
+    except (OSError, IndexError):
+        return []
+
+
+@pytest.mark.parametrize("who", ["zygote", "launcher", "opener"])
+def test_engine_survives_a_helper_that_hangs(who, tmp_path):
+    """A helper that is stopped is killed and replaced, the zygote together with its spare; runs whose code has not begun
+    find out nothing, and the statistics say what happened."""
+    with engine.Engine(max_running=3, answer_ms=ANSWER_MS, setup_ms=SETUP_MS) as warm:
+        warm.settle()
+        data = {"data_dir": tmp_path} if who == "opener" else {}  # what the opener is asked for
+        victims = all_helpers(warm)[who]
+        assert victims
+        for pid in victims:
+            os.kill(pid, signal.SIGSTOP)
+        runs = [warm.submit("print(1)", **data) for _ in range(12)]
+        for result in warm.wait(*runs):
+            assert (result["verdict"], result["stdout"]) == ("ok", "1\n"), result
+        stats = warm.settle()
+        assert stats["hung"] >= 1
+        assert stats["lost_zygotes" if who == "zygote" else "lost_launchers"] >= 1
+        assert not set(victims) & set(sum(all_helpers(warm).values(), [])), "the one that hung is still in its place"
+        assert not [pid for pid in victims if comm(pid) and state_of(pid) != "Z"], "the one that hung is still there"
+    reap()
+
+
+def state_of(pid):
+    try:
+        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""

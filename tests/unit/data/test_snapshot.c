@@ -662,6 +662,20 @@ static void test_a_tree_that_changes(void **state)
 
 /* ---- the disk worker ---- */
 
+/* In the opener it has what it takes to make a pid namespace. For the tests that follow it has it here. */
+static int set_up_disk(void **state)
+{
+    static bool is_owner;
+    struct hutch_err err = { 0 };
+    struct id_plan plan = { .host_uid = geteuid(), .host_gid = getegid() };
+
+    if (geteuid() != 0 && !is_owner &&
+        (unshare(CLONE_NEWUSER) < 0 || hutch_userns_write_identity(0, &plan, &err) < 0))
+        fail_msg("own a user namespace: %s", err.msg);
+    is_owner = true;
+    return set_up(state);
+}
+
 static struct disk_reply ask(int sock, const struct disk_request *request, int store, int data)
 {
     const int fds[] = { store, data };
@@ -681,9 +695,9 @@ static void test_orders(void **state)
     struct disk_request request = { .what = DISK_TAKE, .id = 7, .name = "one" };
     const int fds[] = { p->store, p->data };
     struct disk_reply reply;
-    auto_fd sock = -1;
+    auto_fd sock = -1, pidfd = -1;
     int status;
-    pid_t pid = hutch_disk_start(&sock, &err);
+    pid_t pid = hutch_disk_start(&sock, &pidfd, &err);
 
     assert_true(pid > 0);
     put(p->data, "a", "state");
@@ -741,9 +755,9 @@ static void test_orders_behind_an_unread_answer(void **state)
     struct hutch_err err = { 0 };
     struct disk_request request = { .what = DISK_TAKE, .name = "one" };
     const int fds[] = { p->store, p->data };
-    auto_fd sock = -1;
+    auto_fd sock = -1, pidfd = -1;
     struct pollfd answer;
-    pid_t pid = hutch_disk_start(&sock, &err);
+    pid_t pid = hutch_disk_start(&sock, &pidfd, &err);
     int status;
 
     assert_true(pid > 0);
@@ -771,8 +785,8 @@ static void test_removal_of_a_data_directory(void **state)
     struct disk_request restore = { .what = DISK_RESTORE, .name = "one" };
     struct disk_request change = { .what = DISK_SWITCH, .name = "one", .keep = "kept" };
     struct disk_request removal = { .what = DISK_REMOVE, .name = "ours" };
-    auto_fd sock = -1, ours = -1;
-    pid_t pid = hutch_disk_start(&sock, &err);
+    auto_fd sock = -1, pidfd = -1, ours = -1;
+    pid_t pid = hutch_disk_start(&sock, &pidfd, &err);
     int status;
 
     assert_true(pid > 0);
@@ -813,8 +827,8 @@ static void test_killed(void **state)
     struct hutch_err err = { 0 };
     struct disk_request request = { .what = DISK_RESTORE, .name = "one" };
     const int fds[] = { p->store, p->data };
-    auto_fd sock = -1;
-    pid_t pid = hutch_disk_start(&sock, &err);
+    auto_fd sock = -1, pidfd = -1;
+    pid_t pid = hutch_disk_start(&sock, &pidfd, &err);
     int status;
 
     assert_true(pid > 0);
@@ -914,10 +928,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_broken_off, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_other_file_system, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_a_tree_that_changes, set_up, place_tear_down),
-        cmocka_unit_test_setup_teardown(test_orders, set_up, place_tear_down),
-        cmocka_unit_test_setup_teardown(test_orders_behind_an_unread_answer, set_up, place_tear_down),
-        cmocka_unit_test_setup_teardown(test_removal_of_a_data_directory, set_up, place_tear_down),
-        cmocka_unit_test_setup_teardown(test_killed, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_orders, set_up_disk, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_orders_behind_an_unread_answer, set_up_disk, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_removal_of_a_data_directory, set_up_disk, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_killed, set_up_disk, place_tear_down),
         cmocka_unit_test_setup_teardown(test_closed_files, set_up, place_tear_down),
     };
 

@@ -78,22 +78,33 @@ static void hear(int sock, void *buf, size_t size, int *fds, size_t max, size_t 
 
 static void hear_opener(struct rig *r, struct opener_reply *reply, int *fds, size_t *n_fds)
 {
-    hear(r->sock, reply, sizeof(*reply), fds, 2, n_fds, "the opener");
+    hear(r->sock, reply, sizeof(*reply), fds, 3, n_fds, "the opener");
     if (reply->what == OPENER_FAILED)
         fail_msg("opener: %s", reply->err.msg);
+}
+
+static void hear_ready(int sock, struct zygote_reply *reply)
+{
+    size_t n_fds;
+
+    do
+        hear(sock, reply, sizeof(*reply), NULL, 0, &n_fds, "the zygote");
+    while (reply->what == ZYGOTE_BORN);
+    assert_int_equal(reply->what, ZYGOTE_READY);
 }
 
 static void take_launcher(struct rig *r)
 {
     struct opener_reply reply;
     size_t n_fds;
-    int fds[2];
+    int fds[3];
 
     hear_opener(r, &reply, fds, &n_fds);
     assert_int_equal(reply.what, OPENER_LAUNCHER);
-    assert_int_equal(n_fds, 2);
+    assert_int_equal(n_fds, 3);
     r->launcher = fds[0];
     r->launcher_pidfd = fds[1];
+    close(fds[2]);
 }
 
 static void send_spec(struct rig *r, const struct sandbox_spec *spec, uint32_t id, bool is_mapped_away)
@@ -159,7 +170,7 @@ static int start_rig(void **state, const char *musl)
     char *const envp[] = { NULL };
     struct opener_reply reply;
     posix_spawn_file_actions_t actions;
-    int pair[2], order[2];
+    int pair[2], order[2], disk[3];
     struct sandbox_spec zygote;
     struct launcher_request request = { .what = LAUNCHER_ZYGOTE, .id = 1, .spec_id = 1 };
     struct launcher_reply answer;
@@ -183,9 +194,11 @@ static int start_rig(void **state, const char *musl)
     assert_int_equal(posix_spawn(&r->opener, launcher, &actions, NULL, argv, envp), 0);
     posix_spawn_file_actions_destroy(&actions);
     close(pair[1]);
-    hear_opener(r, &reply, &r->disk, &n_fds);
+    hear_opener(r, &reply, disk, &n_fds);
     assert_int_equal(reply.what, OPENER_HELLO);
-    assert_int_equal(n_fds, 1);
+    assert_int_equal(n_fds, 2);
+    r->disk = disk[0];
+    close(disk[1]);
     assert_int_equal(reply.is_mapped_away, geteuid() == 0);
     take_launcher(r);
 
@@ -219,8 +232,7 @@ static int start_rig(void **state, const char *musl)
     if (answer.what != LAUNCHER_STARTED)
         fail_msg("launcher: %s", answer.err.msg);
     close(pidfd);
-    hear(r->zygote, &hello, sizeof(hello), NULL, 0, &n_fds, "the zygote");
-    assert_int_equal(hello.what, ZYGOTE_READY);
+    hear_ready(r->zygote, &hello);
     *state = r;
     return 0;
 }
@@ -578,8 +590,7 @@ static void test_a_zygote_forks_a_zygote(void **state)
     close(pair[1]);
     hear(r->zygote, &reply, sizeof(reply), NULL, 0, &n_fds, "the zygote");
     assert_int_equal(reply.what, ZYGOTE_FORKED);
-    hear(pair[0], &reply, sizeof(reply), NULL, 0, &n_fds, "the new zygote");
-    assert_int_equal(reply.what, ZYGOTE_READY);
+    hear_ready(pair[0], &reply);
     assert_string_equal(reply.modules, "names");
     r->zygote = pair[0];
     build(r, &w, NAME, "");

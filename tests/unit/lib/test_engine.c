@@ -4,7 +4,8 @@
  * Started as "hutch-launcher" this program is opener, launcher, zygotes, inits and workers in one process. HUTCH_FAKE
  * says how it plays: "" well; "12" as roughly as a generator with that seed will have it; "fork:5" the zygote dies at
  * the fifth fork; "deaf:3" the first three workers die before they read their job; "refuse" and "speechless" no zygote
- * but the root gets ready, and says why, or does not. The code of a run tells its worker what to do. */
+ * but the root gets ready, and says why, or does not; "mute:1:3" no role of that number answers from its third order
+ * on, until it was replaced. The code of a run tells its worker what to do. */
 #include "tests/unit/failpoint.h" /* the first: see there */
 
 #include "runtime/lib/engine_priv.h"
@@ -53,6 +54,8 @@ static char data_root[PATH_MAX];
 static bool is_rough;
 static unsigned n_forked, dies_at_fork, n_deaf;
 static bool refuses, is_speechless;
+static int mute_role = -1;
+static unsigned mute_orders; /* that it still takes up */
 
 static struct player *add_player(int fd, enum role role, uint32_t id)
 {
@@ -208,6 +211,9 @@ static void play_launcher(struct player *p)
         break;
     case LAUNCHER_FORGET:
         break;
+    case LAUNCHER_PING:
+        tell_engine(p, LAUNCHER_PONG, 0, NULL, 0);
+        break;
     }
     for (size_t i = 0; i < n_fds; i++)
         hutch_fd_closep(&fds[i]);
@@ -232,6 +238,11 @@ static void play_fork(struct player *p)
     }
     memcpy(&r, buf, sizeof(r));
     reply.id = r.id;
+    if (r.what == ZYGOTE_PING) {
+        reply.what = ZYGOTE_PONG;
+        say(p->fd, &reply, sizeof(reply), NULL, 0);
+        return;
+    }
     if (r.what == ZYGOTE_ZYGOTE) {
         say(p->fd, &reply, sizeof(reply), NULL, 0);
         play_zygote(fds[0], r.id);
@@ -345,6 +356,11 @@ static void play_opener(struct player *p)
 
     if (hutch_fdpass_receive(p->fd, &r, sizeof(r), NULL, 0, &n_fds, MSG_DONTWAIT) != (ssize_t)sizeof(r))
         _exit(0); /* the engine is gone, or asks for nonsense */
+    if (r.what == OPENER_PING) {
+        reply.what = OPENER_PONG;
+        say(p->fd, &reply, sizeof(reply), NULL, 0);
+        return;
+    }
     reply.id = r.id;
     fd = open(r.path, O_PATH | O_CLOEXEC);
     if (fd < 0) {
@@ -362,7 +378,8 @@ static void send_launcher(struct player *opener)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         _exit(78);
     add_player(pair[0], LAUNCHER, 0);
-    say(opener->fd, &reply, sizeof(reply), &pair[1], 1);
+    /* in the place of pidfds: nothing of ours is killed alone */
+    say(opener->fd, &reply, sizeof(reply), (int[]){ pair[1], pair[1], pair[1] }, 3);
     close(pair[1]);
 }
 
@@ -374,9 +391,24 @@ static bool is_really_ready(int fd)
     return poll(&p, 1, 0) == 1;
 }
 
-static int play(void)
+static void play_part(struct player *p)
 {
     static void (*const parts[])(struct player *) = { play_opener, play_launcher, play_fork, play_init, play_worker };
+    struct pollfd hangup = { .fd = p->fd };
+
+    if ((int)p->role != mute_role || mute_orders > 0) {
+        mute_orders -= (int)p->role == mute_role;
+        parts[p->role](p);
+    } else if (poll(&hangup, 1, 0) != 0) { /* it was given up */
+        mute_role = -1;
+        if (p->role == LAUNCHER)
+            send_launcher(&players[0]);
+        drop_player(p);
+    }
+}
+
+static int play(void)
+{
     struct opener_reply hello = { .what = OPENER_HELLO };
     const char *how = getenv("HUTCH_FAKE");
     struct player *opener;
@@ -388,6 +420,8 @@ static int play(void)
         dies_at_fork = (unsigned)atoi(how + 5);
     if (how && strncmp(how, "deaf:", 5) == 0)
         n_deaf = (unsigned)atoi(how + 5);
+    if (how && sscanf(how, "mute:%d:%u", &mute_role, &mute_orders) != 2)
+        mute_role = -1;
     refuses = how && strcmp(how, "refuse") == 0;
     is_speechless = how && strcmp(how, "speechless") == 0;
     opener = add_player(WARM_SOCKET_FD, OPENER, 0);
@@ -410,7 +444,7 @@ static int play(void)
             _exit(79);
         for (size_t i = 0; i < MAX_PLAYERS; i++)
             if (p[i].revents && players[i].fd == p[i].fd && is_really_ready(p[i].fd))
-                parts[players[i].role](&players[i]);
+                play_part(&players[i]);
     }
 }
 
@@ -838,6 +872,51 @@ static void test_callbacks_may_submit(void **state)
     close_engine(p);
 }
 
+/* Whichever helper process stops to answer is replaced, and the runs that have not begun find out nothing. */
+static void test_a_helper_that_hangs(void **state)
+{
+    struct lair *p = *state;
+
+    p->options.answer_ms = 500;
+    for (int role = OPENER; role <= ZYGOTE; role++)
+        for (unsigned orders = role == OPENER ? 0 : 3; orders < 7; orders += 3) {
+            struct hutch_request request = request_for("#! out");
+            char how[16];
+
+            memset(runs, 0, sizeof(runs));
+            n_results = 0;
+            request.data_dir = role == OPENER ? "/usr/include" : NULL;
+            snprintf(how, sizeof(how), "mute:%d:%u", role, orders);
+            open_engine(p, how);
+            setenv("HUTCH_FAKE", "", 1); /* for the opener's successor */
+            for (int i = 0; i < 12; i++)
+                submit(p, &request);
+            await(p, 12);
+            for (uint64_t id = 1; id <= 12; id++)
+                if (runs[id].results != 1 || runs[id].verdict != HUTCH_OK)
+                    fail_msg("%s: run %u: %u results, %s", how, (unsigned)id, runs[id].results, runs[id].message);
+            assert_true(stats_of(p).hung > 0);
+            assert_true(role == ZYGOTE ? stats_of(p).lost_zygotes > 0 : stats_of(p).lost_launchers > 0);
+            close_engine(p);
+        }
+}
+
+/* Whom a run waits for in vain is named. */
+static void test_a_run_that_cannot_start(void **state)
+{
+    struct lair *p = *state;
+    struct hutch_request request = request_for("#! out");
+
+    p->options.answer_ms = 30000;
+    p->options.setup_ms = 200;
+    open_engine(p, "mute:1:3");
+    submit(p, &request);
+    await(p, 1);
+    assert_int_equal(runs[1].verdict, HUTCH_SETUP_FAILED);
+    assert_string_equal(runs[1].message, "no sandbox was ready within 0.2 s: it waits for the launcher");
+    close_engine(p);
+}
+
 /* An engine ends with whatever is on its way, without a call. */
 static void test_free_at_any_time(void **state)
 {
@@ -875,7 +954,8 @@ static void test_anything_from_the_helpers(void **state)
         n_results = 0;
         snprintf(how, sizeof(how), "%d", seed);
         open_engine(p, how);
-        p->engine->core.setup_ms = p->engine->core.import_ms = 50; /* much of what it waits for never comes */
+        /* much of what it waits for never comes */
+        p->engine->core.setup_ms = p->engine->core.import_ms = p->engine->core.answer_ms = 50;
         for (int i = 0; i < 30; i++) {
             request.data_dir = i % 8 == 7 ? "/usr/include" : NULL;
             request.language = i % 11 == 10 ? "sh" : NULL;
@@ -1066,6 +1146,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_a_zygote_that_cannot_be, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_recycling, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_callbacks_may_submit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_helper_that_hangs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_that_cannot_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_free_at_any_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_anything_from_the_helpers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_failpoints, set_up, tear_down),
