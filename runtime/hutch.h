@@ -125,7 +125,7 @@ void hutch_engine_options_init(struct hutch_engine_options *options);
 int hutch_engine_open(const struct hutch_engine_options *options, struct hutch_engine **ret, struct hutch_error *err);
 
 /* Kills whatever runs, without calling back, and removes what the engine left on disk. NULL is fine. Takes some ms, at
- * worst ten seconds. */
+ * worst two seconds: what cannot be removed by then is left to the next start of an engine. */
 void hutch_engine_free(struct hutch_engine *engine);
 
 /* The same number all the engine's life; only for waiting until it is readable. */

@@ -488,14 +488,15 @@ int hutch_cgroup_destroy(struct sandbox_cgroup *cg, unsigned timeout_ms, struct 
     return 0;
 }
 
-int hutch_cgroup_destroy_named(const struct cgroup_base *base, const char *name, struct hutch_err *err)
+int hutch_cgroup_destroy_named(const struct cgroup_base *base, const char *name, unsigned timeout_ms,
+                               struct hutch_err *err)
 {
     auto_fd dirfd = base->dirfd < 0 ? -1 : openat(base->dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     struct statfs st;
 
     if (dirfd < 0 || fstatfs(dirfd, &st) < 0 || (unsigned long)st.f_type != CGROUP2_SUPER_MAGIC)
         return 0; /* a directory of that name elsewhere is another program's */
-    return kill_and_remove(base->dirfd, name, dirfd, 2000, err);
+    return kill_and_remove(base->dirfd, name, dirfd, timeout_ms, err);
 }
 
 void hutch_cgroup_done(struct sandbox_cgroup *cg)

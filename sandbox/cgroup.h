@@ -68,7 +68,8 @@ int hutch_cgroup_destroy(struct sandbox_cgroup *cg, unsigned timeout_ms, struct 
 
 /* The same for a group that an earlier process left below @base, and the groups in it: the sweep at start. A missing
  * one is fine. */
-int hutch_cgroup_destroy_named(const struct cgroup_base *base, const char *name, struct hutch_err *err);
+int hutch_cgroup_destroy_named(const struct cgroup_base *base, const char *name, unsigned timeout_ms,
+                               struct hutch_err *err);
 
 void hutch_cgroup_done(struct sandbox_cgroup *cg); /* closes only; fine on CGROUP_INIT, half-made, or twice */
 

@@ -1,9 +1,11 @@
 #include "sandbox/rmtree.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/walk.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <string.h>
 
 /* How often a directory that was just emptied may turn out not to be. Some file systems skip entries when others are
@@ -51,7 +53,7 @@ static int enter(struct walk *w, struct hutch_err *err)
     }
 }
 
-static int empty_tree(int parent_dirfd, const char *name, unsigned *refills, struct hutch_err *err)
+static int empty_tree(int parent_dirfd, const char *name, double until, unsigned *refills, struct hutch_err *err)
 {
     __attribute__((cleanup(hutch_walk_done))) struct walk w = WALK_INIT;
     enum walk_event event;
@@ -62,6 +64,8 @@ static int empty_tree(int parent_dirfd, const char *name, unsigned *refills, str
     for (;;) {
         if (hutch_walk_next(&w, &event, err) < 0)
             return -1;
+        if (hutch_clock_ms() > until)
+            return hutch_err_set(err, ETIMEDOUT, "remove all of it");
         switch (event) {
         case WALK_END:
             return 0;
@@ -79,7 +83,7 @@ static int empty_tree(int parent_dirfd, const char *name, unsigned *refills, str
     }
 }
 
-int hutch_rmtree(int dirfd, const char *name, struct hutch_err *err)
+int hutch_rmtree_until(int dirfd, const char *name, double until, struct hutch_err *err)
 {
     unsigned refills = 0;
     int rc;
@@ -94,7 +98,7 @@ int hutch_rmtree(int dirfd, const char *name, struct hutch_err *err)
         struct hutch_err walk_err = { 0 };
 
         /* ENOENT: another removal was faster with a part of it, or with all */
-        if (empty_tree(dirfd, name, &refills, &walk_err) < 0 && walk_err.errnum != ENOENT) {
+        if (empty_tree(dirfd, name, until, &refills, &walk_err) < 0 && walk_err.errnum != ENOENT) {
             *err = walk_err;
             return hutch_err_wrap(err, "remove tree '%s'", name);
         }
@@ -103,4 +107,9 @@ int hutch_rmtree(int dirfd, const char *name, struct hutch_err *err)
             return hutch_err_set(err, ENOTEMPTY, "remove tree '%s'", name);
     }
     return rc;
+}
+
+int hutch_rmtree(int dirfd, const char *name, struct hutch_err *err)
+{
+    return hutch_rmtree_until(dirfd, name, INFINITY, err);
 }

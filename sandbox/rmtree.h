@@ -10,5 +10,7 @@
  * Errors: EINVAL (not one component); EBUSY (something is mounted inside: it and what is below are left
  * alone); EACCES, EPERM (another user's directory); ENOTEMPTY (a process keeps writing into the tree). */
 int hutch_rmtree(int dirfd, const char *name, struct hutch_err *err);
+/* The same, no further than until the moment @until of hutch_clock_ms(): ETIMEDOUT, and a part of it is left. */
+int hutch_rmtree_until(int dirfd, const char *name, double until, struct hutch_err *err);
 
 #endif

@@ -282,7 +282,7 @@ static void try_in_child(const struct doctor_host *host, enum doctor_place place
     close(child.go_w);
     close(child.result_r);
     /* One that a killed child left. */
-    hutch_cgroup_destroy_named(&host->cgroup, host->cgroup_name, &err);
+    hutch_cgroup_destroy_named(&host->cgroup, host->cgroup_name, TRIAL_CLEANUP_MS, &err);
 }
 
 static void run_probe(const struct doctor_host *host, const void *arg, struct doctor_finding *ret)

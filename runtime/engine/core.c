@@ -27,12 +27,12 @@ int hutch_core_open(struct core *core, const char *home, struct hutch_err *err)
     return hutch_loop_open(&core->loop, err) < 0 ? -1 : open_data_root(core, home, err);
 }
 
-void hutch_core_done(struct core *core)
+void hutch_core_done(struct core *core, double until)
 {
     struct hutch_err err;
 
     hutch_fd_closep(&core->data_root_fd);
-    if (hutch_state_close(&core->state, &err) < 0)
+    if (hutch_state_close_until(&core->state, until, &err) < 0)
         hutch_log_debug("engine: %s (the next start sweeps it)", err.msg);
     free(core->data_root);
     core->data_root = NULL;

@@ -36,7 +36,8 @@ struct core {
 /* Opens the loop, and below @home the directories. @core may not move from here on. Done by hutch_core_done(), on
  * failure too. */
 int hutch_core_open(struct core *core, const char *home, struct hutch_err *err);
-void hutch_core_done(struct core *core);
+/* What cannot be removed from the disk until the moment @until is left to the next start. */
+void hutch_core_done(struct core *core, double until);
 
 /* A number that no other part of this engine has, never 0. */
 uint32_t hutch_core_make_id(struct core *core);

@@ -84,8 +84,8 @@ void hutch_loop_set_deadline(struct loop *loop, struct deadline *d, double at);
 void hutch_loop_advance_deadline(struct loop *loop, struct deadline *d, double at);
 
 /* While a deadline is called: for how many ms after it the loop was not turned, as with a caller that was busy,
- * stopped, or on a machine that hardly gave it time. 0 when that is no time to speak of. What others did not say meanwhile they
- * may have had no way to say. */
+ * stopped, or on a machine that hardly gave it time. 0 when that is no time to speak of. What others did not say
+ * meanwhile they may have had no way to say. */
 double hutch_loop_stood_still(const struct loop *loop);
 
 /* Calls @free with @object at the end of this turn, or of the next one. @d is a part of @object. */

@@ -391,7 +391,7 @@ static void destroy(struct launcher *l, const struct launcher_request *request)
 
     if (!sb) { /* made by a launcher before this one: the anchor reaps its init */
         if (strncmp(request->name, "hutch-", 6) == 0 && !strchr(request->name, '/') &&
-            hutch_cgroup_destroy_named(l->base, request->name, &r.err) < 0)
+            hutch_cgroup_destroy_named(l->base, request->name, CGROUP_TIMEOUT_MS, &r.err) < 0)
             r.what = LAUNCHER_FAILED;
         reply(l, &r, NULL, NULL, 0);
         return;

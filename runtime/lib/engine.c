@@ -3,6 +3,7 @@
 
 #include "runtime/config/limits.h"
 #include "sandbox/cgroup.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "rootfs/guest.h"
 #include "rootfs/home.h"
@@ -20,6 +21,7 @@
 #define DEFAULT_RECYCLE_FORKS 10000
 #define DEFAULT_RECYCLE_MS 3600000
 #define DEFAULT_TRIM_MS 30000
+#define FREE_MS 1800 /* for the end of an engine, whatever hangs: its helpers have 1,300 of them */
 #define BUILDING_MORE 1 /* sandboxes that are built at the same time, beyond the CPUs */
 #define SEATING_MORE 3  /* sessions that get one */
 
@@ -306,6 +308,8 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
 
 void hutch_engine_free(struct hutch_engine *engine)
 {
+    double until = hutch_clock_ms() + FREE_MS;
+
     if (!engine)
         return;
     hutch_helper_stop(&engine->helper); /* all processes end here */
@@ -319,7 +323,7 @@ void hutch_engine_free(struct hutch_engine *engine)
     hutch_template_unref(engine->zygote_template);
     hutch_helper_done(&engine->helper);
     hutch_zygote_configs_done(&engine->configs);
-    hutch_core_done(&engine->core);
+    hutch_core_done(&engine->core, until);
     hutch_fd_closep(&engine->image_lockfd);
     hutch_spec_done(&engine->spec);
     hutch_profile_done(&engine->profile);

@@ -1,5 +1,6 @@
 #include "runtime/run/state.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "rootfs/home.h"
 #include "sandbox/log.h"
@@ -7,6 +8,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -17,6 +19,7 @@
 
 #define CGROUP_PREFIX "hutch-"
 #define DATA_MODE 0755
+#define CGROUP_TIMEOUT_MS 2000
 #define MAX_RUNS 4096 /* live runs of one home */
 
 static int open_dir_at(int dirfd, const char *name, int *ret_fd, struct hutch_err *err)
@@ -55,8 +58,10 @@ static bool is_cgroup_name(const char *name)
 }
 
 /* Removes the cgroup that a dead run noted in its lock file: "DIRECTORY\nNAME\n". */
-static int remove_noted_cgroup(int lock_fd, struct hutch_err *err)
+static int remove_noted_cgroup(int lock_fd, double until, struct hutch_err *err)
 {
+    double left = until - hutch_clock_ms();
+    double timeout = left < 0 ? 0 : left < CGROUP_TIMEOUT_MS ? left : CGROUP_TIMEOUT_MS;
     struct cgroup_base base = CGROUP_BASE_INIT;
     auto_free char *note = NULL;
     char *name, *end;
@@ -73,7 +78,7 @@ static int remove_noted_cgroup(int lock_fd, struct hutch_err *err)
         *name++ = '\0';
         *end = '\0';
         base.dirfd = open(note, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        rc = is_cgroup_name(name) ? hutch_cgroup_destroy_named(&base, name, err) : 0;
+        rc = is_cgroup_name(name) ? hutch_cgroup_destroy_named(&base, name, (unsigned)timeout, err) : 0;
         hutch_cgroup_base_done(&base);
         if (rc < 0)
             return -1;
@@ -108,15 +113,15 @@ static bool is_untouched(int runs_dirfd, const char *name)
 }
 
 /* Undoes what the last run with this lock file left, which we have locked. */
-static int clean_up(int runs_dirfd, int lock_fd, const char *data_name, struct hutch_err *err)
+static int clean_up(int runs_dirfd, int lock_fd, const char *data_name, double until, struct hutch_err *err)
 {
     struct stat st;
 
     if (fstat(lock_fd, &st) < 0)
         return hutch_err_set(err, errno, "check the lock file of a run");
-    if (st.st_size > 0 && remove_noted_cgroup(lock_fd, err) < 0)
+    if (st.st_size > 0 && remove_noted_cgroup(lock_fd, until, err) < 0)
         return -1;
-    if (!is_untouched(runs_dirfd, data_name) && hutch_rmtree(runs_dirfd, data_name, err) < 0)
+    if (!is_untouched(runs_dirfd, data_name) && hutch_rmtree_until(runs_dirfd, data_name, until, err) < 0)
         return -1;
     return 0;
 }
@@ -154,7 +159,7 @@ static void sweep(int runs_dirfd)
         lock_fd = take_lock(runs_dirfd, (unsigned)number, 0);
         snprintf(data_name, sizeof(data_name), "%lu.data", number);
         /* What cannot be undone now is left for the next time: it keeps no new run from starting. */
-        if (lock_fd >= 0 && clean_up(runs_dirfd, lock_fd, data_name, &err) < 0)
+        if (lock_fd >= 0 && clean_up(runs_dirfd, lock_fd, data_name, INFINITY, &err) < 0)
             hutch_log_debug("state: sweep run %lu: %s", number, err.msg);
     }
     closedir(dir);
@@ -172,7 +177,7 @@ int hutch_state_open(const char *home, struct run_state *ret, struct hutch_err *
     for (unsigned n = 0; n < MAX_RUNS && state.lock_fd < 0; n++) {
         state.lock_fd = take_lock(state.runs_dirfd, n, O_CREAT);
         snprintf(state.data_name, sizeof(state.data_name), "%u.data", n);
-        if (state.lock_fd >= 0 && clean_up(state.runs_dirfd, state.lock_fd, state.data_name, err) < 0) {
+        if (state.lock_fd >= 0 && clean_up(state.runs_dirfd, state.lock_fd, state.data_name, INFINITY, err) < 0) {
             hutch_log_debug("state: run %u: %s", n, err->msg);
             hutch_fd_closep(&state.lock_fd);
         }
@@ -256,16 +261,21 @@ int hutch_state_keep_data(struct run_state *state, char **ret_path, struct hutch
     return hutch_state_keep_directory(state, state->runs_dirfd, state->data_name, state->id, ret_path, err);
 }
 
-int hutch_state_close(struct run_state *state, struct hutch_err *err)
+int hutch_state_close_until(struct run_state *state, double until, struct hutch_err *err)
 {
     int rc = 0;
 
     if (state->lock_fd >= 0)
-        rc = clean_up(state->runs_dirfd, state->lock_fd, state->data_name, err);
+        rc = clean_up(state->runs_dirfd, state->lock_fd, state->data_name, until, err);
     free(state->home);
     hutch_fd_closep(&state->lock_fd);
     hutch_fd_closep(&state->runs_dirfd);
     hutch_fd_closep(&state->home_dirfd);
     *state = (struct run_state)RUN_STATE_INIT;
     return rc;
+}
+
+int hutch_state_close(struct run_state *state, struct hutch_err *err)
+{
+    return hutch_state_close_until(state, INFINITY, err);
 }

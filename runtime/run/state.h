@@ -42,5 +42,8 @@ int hutch_state_keep_directory(struct run_state *state, int dirfd, const char *n
 
 /* Gives the lock back; a data directory that was not kept goes. Call it when no process and no cgroup is left. */
 int hutch_state_close(struct run_state *state, struct hutch_err *err);
+/* The same, no longer than until the moment @until of hutch_clock_ms(): ETIMEDOUT, and the next start sweeps the
+ * rest. */
+int hutch_state_close_until(struct run_state *state, double until, struct hutch_err *err);
 
 #endif

@@ -193,13 +193,13 @@ static void test_destroy_named(void **state)
     pid_t pid;
 
     (void)state;
-    assert_int_equal(hutch_cgroup_destroy_named(&base, own_name(), &err), 0); /* nothing there */
-    assert_int_equal(hutch_cgroup_destroy_named(&none, own_name(), &err), 0);
+    assert_int_equal(hutch_cgroup_destroy_named(&base, own_name(), 2000, &err), 0); /* nothing there */
+    assert_int_equal(hutch_cgroup_destroy_named(&none, own_name(), 2000, &err), 0);
     assert_int_equal(err.errnum, -7);
     assert_int_equal(hutch_cgroup_create(&base, own_name(), &spec, &cg, &err), 0);
     pid = child_in(&cg);
     hutch_cgroup_done(&cg); /* as if its hutch had died */
-    if (hutch_cgroup_destroy_named(&base, own_name(), &err) < 0)
+    if (hutch_cgroup_destroy_named(&base, own_name(), 2000, &err) < 0)
         fail_msg("%s", err.msg);
     expect_killed(pid);
     assert_false(is_there(&base));
@@ -217,7 +217,7 @@ static void test_destroy_named_elsewhere(void **state)
     assert_non_null(mkdtemp(dir));
     base.dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(mkdirat(base.dirfd, "group", 0700), 0);
-    assert_int_equal(hutch_cgroup_destroy_named(&base, "group", &err), 0);
+    assert_int_equal(hutch_cgroup_destroy_named(&base, "group", 2000, &err), 0);
     assert_int_equal(unlinkat(base.dirfd, "group", AT_REMOVEDIR), 0); /* it is still there */
     hutch_cgroup_base_done(&base);
     assert_int_equal(rmdir(dir), 0);

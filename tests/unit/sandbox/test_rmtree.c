@@ -1,4 +1,5 @@
 /* test_rmtree.c - trees that hostile code left behind are removed, and nothing else is. */
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/rmtree.h"
 
@@ -216,6 +217,19 @@ static void test_wide(void **state)
     remove_ok(p->fd, "wide");
 }
 
+/* It stops when its time is over, and goes on the next time. */
+static void test_a_removal_that_takes_too_long(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err = { 0 };
+
+    make_deep(p->fd, "deep", 100, 0700);
+    assert_int_equal(hutch_rmtree_until(p->fd, "deep", hutch_clock_ms() - 1, &err), -1);
+    assert_int_equal(err.errnum, ETIMEDOUT);
+    assert_int_equal(faccessat(p->fd, "deep", F_OK, AT_SYMLINK_NOFOLLOW), 0);
+    assert_int_equal(hutch_rmtree_until(p->fd, "deep", hutch_clock_ms() + 60000, &err), 0);
+}
+
 /* Several removals at once: each succeeds, and then nothing is left. */
 static void test_removals_that_meet(void **state)
 {
@@ -323,6 +337,7 @@ int main(void)
         T(test_any_byte_in_a_name),
         T(test_five_thousand_levels),
         T(test_wide),
+        T(test_a_removal_that_takes_too_long),
         T(test_removals_that_meet),
         T(test_another_users_file_stays),
         T(test_a_mount_is_left_alone),
