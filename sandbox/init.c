@@ -74,6 +74,16 @@ static void send_msg(const struct init_job *job, const struct init_msg *msg)
         _exit(1);
 }
 
+/* False when the supervisor has not read what it was sent before: a sample may be left out. */
+static bool try_send_msg(const struct init_job *job, const struct init_msg *msg)
+{
+    if (TEMP_FAILURE_RETRY(send(job->control_fd, msg, sizeof(*msg), MSG_NOSIGNAL | MSG_DONTWAIT)) >= 0)
+        return true;
+    if (errno != EAGAIN)
+        _exit(1);
+    return false;
+}
+
 static _Noreturn void report_setup_failure(const struct init_job *job, const char *doing, const struct hutch_err *err)
 {
     struct init_msg msg = { .kind = INIT_SETUP_FAILED, .err = *err };
@@ -83,7 +93,7 @@ static _Noreturn void report_setup_failure(const struct init_job *job, const cha
     _exit(1);
 }
 
-/* The worker executes nothing before @ret_gate_w is closed. */
+/* The worker executes nothing before a byte comes through @ret_gate_w. */
 static pid_t start_worker(const struct init_job *job, int *ret_errpipe_r, int *ret_gate_w)
 {
     struct hutch_err err;
@@ -104,8 +114,8 @@ static pid_t start_worker(const struct init_job *job, int *ret_errpipe_r, int *r
 
         close(pipefd[0]);
         close(gate[1]);
-        if (hutch_fd_read_full(gate[0], &none, 1) != 0)
-            _exit(1);
+        if (hutch_fd_read_full(gate[0], &none, 1) != 1)
+            _exit(1); /* init has ended before it was confined */
         hutch_exec_main(job, pipefd[1]);
     }
     close(pipefd[1]);
@@ -211,6 +221,7 @@ struct sampling {
     uint64_t memory_limit; /* what init enforces, by looks and samples; 0: none */
     uint64_t fill_per_ms;  /* with all processors of the sandbox */
     uint64_t memory_bytes; /* in use at the last look */
+    double look_ms;        /* what that took */
     pid_t first_born;      /* hutch_sample_last_born() when the code began */
 };
 
@@ -242,8 +253,6 @@ static void plan_look(struct sampling *sampling, double took_ms)
     double wait = INIT_SAMPLE_MS, left;
 
     sampling->next_look = 0;
-    if (sampling->check_interval_ms != 0)
-        return;
     if (sampling->memory_limit) {
         left = used < sampling->memory_limit ? (double)(sampling->memory_limit - used) : 0;
         left /= (double)sampling->fill_per_ms;
@@ -262,21 +271,27 @@ static void set_check_interval(struct sampling *sampling, int ms)
     sampling->check_interval_ms = ms < 0 ? 0 : ms < INIT_CHECK_MAX_MS ? ms : INIT_CHECK_MAX_MS;
     sampling->next = hutch_clock_ms() + INIT_SAMPLE_MS; /* soon, whatever the interval is */
     plan_look(sampling, 0);
+    if (ms > 0)
+        sampling->next_look = 0; /* until a check finds that the sandbox is not idle, and a sample is taken */
 }
 
 /* What is over the limit on memory is ended here and now: the supervisor hears why before it hears of the end. */
 static void take_sample(const struct init_job *job, struct sampling *sampling, pid_t holder)
 {
     struct init_msg msg = { .kind = INIT_SAMPLE };
-    double begun = hutch_clock_ms();
+    bool is_over;
 
     hutch_sample_take(job->data_dev, job->counts_shared, job->spec->limits[LIMIT_MEMORY], holder, &msg.sample);
-    send_msg(job, &msg);
-    if (sampling->memory_limit && msg.sample.memory_bytes > sampling->memory_limit)
+    is_over = sampling->memory_limit && msg.sample.memory_bytes > sampling->memory_limit;
+    if (!try_send_msg(job, &msg) && is_over) {
+        kill(-1, SIGKILL); /* the supervisor does not listen, as one that is stopped: the limit holds all the same */
+        send_msg(job, &msg);
+    } else if (is_over) {
         kill(-1, SIGKILL);
+    }
     sampling->has_lost_cpu = hutch_sample_loses_cpu();
     sampling->memory_bytes = msg.sample.memory_bytes;
-    plan_look(sampling, hutch_clock_ms() - begun);
+    plan_look(sampling, sampling->look_ms); /* of a look: what is in the sandbox can make samples long */
 }
 
 /* A look that finds too much memory in use is followed by a sample, which is exact. */
@@ -284,10 +299,15 @@ static void look(struct sampling *sampling, pid_t holder)
 {
     double begun = hutch_clock_ms();
     struct init_sample sum;
+    bool is_growing;
 
     hutch_sample_look(sampling->memory_limit > 0, holder, &sum); /* the next sample has the CPU time */
+    is_growing = sum.memory_bytes > sampling->memory_bytes;
     sampling->memory_bytes = sum.memory_bytes;
-    plan_look(sampling, hutch_clock_ms() - begun);
+    sampling->look_ms = hutch_clock_ms() - begun;
+    plan_look(sampling, sampling->look_ms);
+    if (sampling->check_interval_ms != 0 && !is_growing)
+        sampling->next_look = 0; /* of a sandbox between two cells: the next check comes */
     if (sampling->memory_limit && sum.memory_bytes > sampling->memory_limit)
         sampling->next = 0;
 }
@@ -305,7 +325,7 @@ static void count_cpu(const struct init_job *job, const struct sampling *samplin
         return;
     hutch_sample_look(false, 0, &sum);
     ended->cpu_ms = sum.cpu_ms;
-    ended->is_cpu_lower_bound = sum.is_cpu_lower_bound;
+    ended->is_cpu_lower_bound = sum.is_cpu_lower_bound || sum.is_cut_short;
 }
 
 /* Processes that a change of workers does not end, or the end of the worker. */
@@ -467,6 +487,8 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         take_steps(&job, lock_steps, ARRAY_SIZE(lock_steps));
         worker = start_worker(&job, &errpipe_r, &gate_w);
         take_steps(&job, filter_steps, ARRAY_SIZE(filter_steps));
+        if (write(gate_w, "", 1) != 1)
+            _exit(1);
         close(gate_w);
         await_exec(&job, errpipe_r);
     }

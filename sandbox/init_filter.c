@@ -33,7 +33,7 @@ static struct sock_filter insns[] = {
 #ifdef SYS_poll
     ALLOW(poll),
 #endif
-    ALLOW(ppoll), ALLOW(read), ALLOW(recvfrom), ALLOW(sendto), ALLOW(sendmsg), ALLOW(restart_syscall),
+    ALLOW(ppoll), ALLOW(read), ALLOW(write), ALLOW(recvfrom), ALLOW(sendto), ALLOW(sendmsg), ALLOW(restart_syscall),
     ALLOW(rt_sigreturn), ALLOW(clock_gettime), ALLOW(clock_nanosleep), ALLOW(nanosleep),
     /* the sandbox's processes */
     ALLOW(wait4), ALLOW(waitid), ALLOW(kill), ALLOW(getrusage),

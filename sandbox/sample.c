@@ -115,6 +115,7 @@ struct sampler {
     bool counts_shared;
     bool is_exact;      /* ask for proportional shares */
     bool is_quick;      /* CPU time and resident memory alone */
+    bool leaves_cpu;    /* the ledger has this look already */
     bool wants_memory;  /* with is_quick: the latter, too */
     int64_t deadline;
     struct init_sample *sum;
@@ -365,18 +366,20 @@ static void add_process(struct sampler *s, const char *pid)
 
     if (!read_stat(s->proc_fd, pid, &p))
         return;
-    if (!s->is_exact)
+    if (!s->is_exact && !s->leaves_cpu)
         note_cpu(atoi(pid), &p);
-    if (s->is_quick) {
-        if (s->wants_memory && !is_holder)
-            s->sum->memory_bytes += resident_of(s->proc_fd, pid, false);
+    if (s->is_quick && !s->wants_memory)
         return;
-    }
     s->sum->pids += p.threads - (is_holder && p.threads > 0);
     if (p.state == 'Z' || p.state == 'X') {
         if (p.threads < 2 || !find_living_thread(s->proc_fd, pid, thread, sizeof(thread)))
             return; /* holds nothing any more */
         pid = thread;
+    }
+    if (s->is_quick) {
+        if (!is_holder)
+            s->sum->memory_bytes += resident_of(s->proc_fd, pid, false);
+        return;
     }
     if (!is_holder)
         s->sum->memory_bytes += (s->is_exact ? share_of : resident_of)(s->proc_fd, pid, s->counts_shared);
@@ -507,6 +510,15 @@ void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit
                          .holder = holder, .sum = &sum };
 
     look(&s);
+    if (sum.is_cut_short && memory_limit) { /* some processes make counting long: the others are not to hide behind */
+        struct init_sample all;
+        struct sampler quick = { .is_quick = true, .wants_memory = true, .leaves_cpu = true, .holder = holder,
+                                 .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS, .sum = &all };
+
+        count_all(&quick);
+        if (all.memory_bytes > sum.memory_bytes)
+            sum.memory_bytes = all.memory_bytes;
+    }
     sum.memory_bytes += sockets;
     if (memory_limit && sum.memory_bytes > memory_limit && !sum.is_cut_short) {
         s.is_exact = true;

@@ -269,7 +269,9 @@ static void judge(struct engine_run *run)
         end_of_slot.cgroup = slot->usage;
     else
         hutch_cgroup_read_usage(cg->controllers ? cg : &none, &end_of_slot.cgroup);
-    end_of_slot.cgroup.oom_kills -= s->told_oom_kills;
+    /* 0 where the group is gone already */
+    end_of_slot.cgroup.oom_kills -= s->told_oom_kills < end_of_slot.cgroup.oom_kills ? s->told_oom_kills
+                                                                                     : end_of_slot.cgroup.oom_kills;
     if (hutch_verdict_decide(s, &end_of_slot, &err) < 0 && !run->result.message[0])
         snprintf(run->result.message, sizeof(run->result.message), "%s", err.msg);
     if (s->has_ended)

@@ -91,6 +91,8 @@ static void string(struct wire *w, char **value)
         *value = NULL;
     }
     bytes(w, value, &len);
+    if (!w->out && *value && strlen(*value) != len)
+        w->is_broken = true; /* a NUL inside would hide what follows */
 }
 
 static void list(struct wire *w, char ***value)

@@ -25,15 +25,17 @@ static bool find_own_file(char ret[PATH_MAX])
 
 int hutch_installed_find(const char *below, char **ret, struct hutch_err *err)
 {
-    char own[PATH_MAX], path[2 * PATH_MAX];
+    char own[PATH_MAX], file[PATH_MAX], path[2 * PATH_MAX];
     static const char *const prefixes[] = { "/usr/local", "/usr" };
     char *slash = find_own_file(own) ? strrchr(own, '/') : NULL;
 
+    if (slash)
+        strcpy(file, own);
     for (int level = 0; slash && level < 3; level++) { /* PREFIX/lib/TRIPLET/libhutch.so.1 */
         *slash = '\0';
         snprintf(path, sizeof(path), "%s/%s", own, below);
-        if (level > 0 && access(path, F_OK) == 0)
-            break;
+        if (level > 0 && hutch_fd_is_installed_with(path, file))
+            break; /* not what somebody has put above, as below /tmp */
         slash = strrchr(own, '/');
         path[0] = '\0';
     }
