@@ -216,13 +216,13 @@ def test_memory_of_linear_algebra():
     assert "False" not in result["stdout"] and result["verdict"] in ("ok", "out_of_memory"), result
 
 
-def test_memory_of_watches():
+def test_memory_of_watches(policy):
     """What epoll watches is the kernel's memory: 180,000 watches take more than 50 MB, and no process shows them."""
     code = ("import os, select, time\n[os.pipe() for _ in range(100)]\nfor _ in range(2): os.fork()\npolls = []\n"
             "for _ in range(250):\n  polls.append(select.epoll())\n"
             "  for fd in range(3, 190):\n    try: polls[-1].register(fd)\n    except OSError: pass\n"
             "time.sleep(20)")
-    result = run_json("--memory", "64m", "-c", code, timeout=60)
+    result = run_json("--policy", policy(limits={"open_files": 512}), "--memory", "64m", "-c", code, timeout=60)
     assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["usage"])
 
 

@@ -578,13 +578,17 @@ def test_input_interrupted(repl):
     assert repl.run("1") == "Out[2]: 1\n"
 
 
-def test_password_is_not_shown(repl):
-    repl.line("import getpass; secret = getpass.getpass()")
-    repl.expect(r"\nPassword: ")
-    repl.line("swordfish")
-    repl.prompt()
-    assert "swordfish" not in repl.output
-    assert repl.run("secret") == "Out[2]: 'swordfish'\n"
+def test_password_is_not_shown(data):
+    with Terminal("--data", data) as repl:
+        repl.prompt(1)
+        repl.line("import getpass; secret = getpass.getpass()")
+        repl.expect(r"\nPassword: ")
+        repl.line("swordfish")
+        repl.prompt()
+        assert "swordfish" not in repl.output
+        assert repl.run("secret") == "Out[2]: 'swordfish'\n"
+        repl.type(CTRL_D)
+        repl.end()
     with open(os.path.join(support.hutch_home(), "repl_history"), "rb") as file:
         assert b"swordfish" not in file.read()
 

@@ -135,7 +135,7 @@ def odd_caller():
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
-    for name, value in ((resource.RLIMIT_STACK, 4 << 20), (resource.RLIMIT_NOFILE, 300), (resource.RLIMIT_FSIZE, 100 << 20),
+    for name, value in ((resource.RLIMIT_STACK, 4 << 20), (resource.RLIMIT_NOFILE, 200), (resource.RLIMIT_FSIZE, 100 << 20),
                         (resource.RLIMIT_CORE, 1 << 20), (resource.RLIMIT_MEMLOCK, 32 << 10)):
         resource.setrlimit(name, (value, value))
     libc.prctl(29, 1000000, 0, 0, 0)  # PR_SET_TIMERSLACK
@@ -153,7 +153,7 @@ def odd_caller():
 
 def test_surroundings_of_an_odd_caller():
     cold, warm = (surroundings(warm=path, preexec_fn=odd_caller) for path in (False, True))
-    assert cold["priority"][0] == min(5 + os.getpriority(os.PRIO_PROCESS, 0), 19) and cold["limits"]["RLIMIT_NOFILE"] == [300, 300], "the caller was not that odd"
+    assert cold["priority"][0] == min(5 + os.getpriority(os.PRIO_PROCESS, 0), 19) and cold["limits"]["RLIMIT_NOFILE"] == [200, 200], "the caller was not that odd"
     # A fresh data directory that many sandboxes come to have does not depend on the umask; above it is one of mode 0700.
     for found in (cold, warm):
         assert found["directories"]["/mnt/data"][0][0] in ("0o40700", "0o40755")

@@ -215,7 +215,7 @@ static void test_params(void **state)
     assert_int_equal(nb.n_cells, 2);
     assert_string_equal(source_of(&nb, 0), "# Parameters\na = 1\nb = \"text\"\nc = [1, True, None, {\"k\": 1.5}]\n"
                                            "d = \"q\\\"\\n\"\ne = \"\"\n"
-                                           "f = \"a=b\"\ng = \"NaN\"\nh = \"tr\\\"ue\"\ni = {}\n");
+                                           "f = \"a=b\"\ng = float('nan')\nh = \"tr\\\"ue\"\ni = {}\n");
     assert_true(nb.cells[0].is_injected);
     assert_true(hutch_notebook_is_executed(&nb.cells[0]));
     assert_int_equal(hutch_notebook_set_params(&nb, params, 1, &err), 0); /* it is replaced */
