@@ -499,7 +499,9 @@ void hutch_slot_take_opened(struct slot *slot, int fd)
     }
     memcpy(request.name, slot->name, sizeof(request.name));
     hutch_slot_set_state(slot, SLOT_ATTACHING);
-    if (hutch_helper_order(slot->slots->helper, &request, &fd, 1, &err) < 0)
+    if (!slot->slots->helper->has_launcher) /* the next one does not know this sandbox */
+        hutch_slot_fail(slot, NULL);
+    else if (hutch_helper_order(slot->slots->helper, &request, &fd, 1, &err) < 0)
         hutch_slot_fail(slot, &err);
 }
 
