@@ -56,7 +56,7 @@ enum init_msg_kind {
 struct init_sample {
     uint64_t memory_bytes; /* all processes: proportional share where readable, else resident */
     uint64_t cpu_ms;       /* user and system, living and gone; never less than in the sample before */
-    bool is_cpu_lower_bound; /* some children were reaped by the kernel, with what they used since the last look */
+    uint32_t is_cpu_lower_bound; /* some children were reaped by the kernel, with what they used since the last look */
     uint64_t pids;         /* threads, without init */
     uint64_t unlinked_bytes; /* of files in MOUNT_DATA that have no name any more and are open in some process */
     bool hidden;           /* a process did not let init read its /proc entries: what it holds is not counted */
@@ -66,7 +66,7 @@ struct init_end {
     int status;          /* of the worker, as wait(2) has it */
     struct rusage usage; /* of all that init has reaped */
     uint64_t cpu_ms;     /* of all processes, where init counts; else 0 */
-    bool is_cpu_lower_bound;
+    uint32_t is_cpu_lower_bound;
 };
 struct init_msg {
     enum init_msg_kind kind;

@@ -201,7 +201,7 @@ static void hear_init(struct supervisor *s)
         s->usage = msg.ended.usage;
         if (msg.ended.cpu_ms > s->last.cpu_ms)
             s->last.cpu_ms = msg.ended.cpu_ms;
-        s->last.is_cpu_lower_bound |= msg.ended.is_cpu_lower_bound;
+        s->last.is_cpu_lower_bound |= msg.ended.is_cpu_lower_bound != 0;
         break;
     }
 }

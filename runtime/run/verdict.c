@@ -191,7 +191,7 @@ static void note_usage(struct supervisor *s, const struct sandbox_end *end)
     } else {
         if (s->last.cpu_ms > res->cpu_user_ms + res->cpu_system_ms) /* a sample has both together */
             res->cpu_user_ms = s->last.cpu_ms - res->cpu_system_ms;
-        res->is_cpu_lower_bound = s->last.is_cpu_lower_bound;
+        res->is_cpu_lower_bound = s->last.is_cpu_lower_bound != 0;
     }
     if (cg->memory_peak_bytes != UINT64_MAX)
         res->memory_peak_bytes = cg->memory_peak_bytes;
