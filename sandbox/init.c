@@ -221,7 +221,7 @@ struct sampling {
     uint64_t memory_limit; /* what init enforces, by looks and samples; 0: none */
     uint64_t fill_per_ms;  /* with all processors of the sandbox */
     uint64_t memory_bytes; /* in use at the last look */
-    double look_ms;        /* what that took */
+    double look_ms;        /* what that took; samples are longer, as what is inside can make them */
     pid_t first_born;      /* hutch_sample_last_born() when the code began */
 };
 
@@ -246,13 +246,16 @@ static double draw_wait(void)
     return LOOK_CPU_MS * (1 + (double)((uint64_t)ts.tv_nsec * 2654435761u % 1024) / 1024);
 }
 
-/* The next look comes before what is left of the memory can be filled. */
-static void plan_look(struct sampling *sampling, double took_ms)
+/* The next look comes before what is left of the memory can be filled. A sandbox between two cells has none before a
+ * check finds that it is awake. */
+static void plan_look(struct sampling *sampling, bool is_awake)
 {
     uint64_t used = sampling->memory_bytes;
     double wait = INIT_SAMPLE_MS, left;
 
     sampling->next_look = 0;
+    if (sampling->check_interval_ms != 0 && !is_awake)
+        return;
     if (sampling->memory_limit) {
         left = used < sampling->memory_limit ? (double)(sampling->memory_limit - used) : 0;
         left /= (double)sampling->fill_per_ms;
@@ -260,8 +263,8 @@ static void plan_look(struct sampling *sampling, double took_ms)
     }
     if (sampling->has_lost_cpu && wait > LOOK_CPU_MS)
         wait = draw_wait();
-    if (wait < took_ms * LOOK_SHARE)
-        wait = took_ms * LOOK_SHARE;
+    if (wait < sampling->look_ms * LOOK_SHARE)
+        wait = sampling->look_ms * LOOK_SHARE;
     if (wait < INIT_SAMPLE_MS)
         sampling->next_look = hutch_clock_ms() + wait;
 }
@@ -270,28 +273,27 @@ static void set_check_interval(struct sampling *sampling, int ms)
 {
     sampling->check_interval_ms = ms < 0 ? 0 : ms < INIT_CHECK_MAX_MS ? ms : INIT_CHECK_MAX_MS;
     sampling->next = hutch_clock_ms() + INIT_SAMPLE_MS; /* soon, whatever the interval is */
-    plan_look(sampling, 0);
-    if (ms > 0)
-        sampling->next_look = 0; /* until a check finds that the sandbox is not idle, and a sample is taken */
+    sampling->look_ms = 0;
+    plan_look(sampling, false);
 }
 
 /* What is over the limit on memory is ended here and now: the supervisor hears why before it hears of the end. */
 static void take_sample(const struct init_job *job, struct sampling *sampling, pid_t holder)
 {
     struct init_msg msg = { .kind = INIT_SAMPLE };
-    bool is_over;
+    bool is_over, is_told;
 
     hutch_sample_take(job->data_dev, job->counts_shared, job->spec->limits[LIMIT_MEMORY], holder, &msg.sample);
     is_over = sampling->memory_limit && msg.sample.memory_bytes > sampling->memory_limit;
-    if (!try_send_msg(job, &msg) && is_over) {
-        kill(-1, SIGKILL); /* the supervisor does not listen, as one that is stopped: the limit holds all the same */
-        send_msg(job, &msg);
-    } else if (is_over) {
+    is_told = try_send_msg(job, &msg);
+    if (is_over) {
         kill(-1, SIGKILL);
+        if (!is_told)
+            send_msg(job, &msg); /* the supervisor does not listen, as one that is stopped: it is told when it does */
     }
     sampling->has_lost_cpu = hutch_sample_loses_cpu();
     sampling->memory_bytes = msg.sample.memory_bytes;
-    plan_look(sampling, sampling->look_ms); /* of a look: what is in the sandbox can make samples long */
+    plan_look(sampling, true);
 }
 
 /* A look that finds too much memory in use is followed by a sample, which is exact. */
@@ -305,9 +307,7 @@ static void look(struct sampling *sampling, pid_t holder)
     is_growing = sum.memory_bytes > sampling->memory_bytes;
     sampling->memory_bytes = sum.memory_bytes;
     sampling->look_ms = hutch_clock_ms() - begun;
-    plan_look(sampling, sampling->look_ms);
-    if (sampling->check_interval_ms != 0 && !is_growing)
-        sampling->next_look = 0; /* of a sandbox between two cells: the next check comes */
+    plan_look(sampling, is_growing);
     if (sampling->memory_limit && sum.memory_bytes > sampling->memory_limit)
         sampling->next = 0;
 }

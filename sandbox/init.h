@@ -53,14 +53,15 @@ enum init_msg_kind {
     INIT_FOLLOWED,     /* followed: the worker now; 0: the order was refused, and nothing has changed */
     INIT_OUTLIVED,     /* ended: the worker; all others but those of INIT_KEEP are dead, and INIT_FOLLOW may come */
 };
+/* What is true or false is a number, 0 for false: no byte that a socket brings is an invalid one. */
 struct init_sample {
     uint64_t memory_bytes; /* all processes: proportional share where readable, else resident */
     uint64_t cpu_ms;       /* user and system, living and gone; never less than in the sample before */
-    uint32_t is_cpu_lower_bound; /* some children were reaped by the kernel, with what they used since the last look */
     uint64_t pids;         /* threads, without init */
     uint64_t unlinked_bytes; /* of files in MOUNT_DATA that have no name any more and are open in some process */
-    bool hidden;           /* a process did not let init read its /proc entries: what it holds is not counted */
-    bool is_cut_short;     /* there was too much to count; the numbers are of what was reached */
+    uint32_t is_cpu_lower_bound; /* some children were reaped by the kernel, with what they used since the last look */
+    uint32_t is_hidden;    /* a process did not let init read its /proc entries: what it holds is not counted */
+    uint32_t is_cut_short; /* there was too much to count; the numbers are of what was reached */
 };
 struct init_end {
     int status;          /* of the worker, as wait(2) has it */

@@ -115,7 +115,7 @@ struct sampler {
     bool counts_shared;
     bool is_exact;      /* ask for proportional shares */
     bool is_quick;      /* CPU time and resident memory alone */
-    bool leaves_cpu;    /* the ledger has this look already */
+    bool notes_cpu;     /* in the ledger, which gets each look once */
     bool wants_memory;  /* with is_quick: the latter, too */
     int64_t deadline;
     struct init_sample *sum;
@@ -129,7 +129,7 @@ static void note_denial(struct sampler *s, const char *pid)
 
     if ((errno == EACCES || errno == EPERM) &&
         read_text(s->proc_fd, pid, "status", buf, sizeof(buf)) == 0 && strstr(buf, "\nVmSize:"))
-        s->sum->hidden = true;
+        s->sum->is_hidden = true;
 }
 
 static uint64_t field_of(const char *text, const char *name)
@@ -366,7 +366,7 @@ static void add_process(struct sampler *s, const char *pid)
 
     if (!read_stat(s->proc_fd, pid, &p))
         return;
-    if (!s->is_exact && !s->leaves_cpu)
+    if (s->notes_cpu)
         note_cpu(atoi(pid), &p);
     if (s->is_quick && !s->wants_memory)
         return;
@@ -405,7 +405,7 @@ static void count_all(struct sampler *s)
         watched.n = 0;
         watched.is_full = false;
     }
-    if (!s->is_quick && !s->is_exact)
+    if (s->notes_cpu && !s->is_quick)
         has_ignored = false;
     s->proc_fd = proc_fd;
     forget_seen();
@@ -473,7 +473,9 @@ static void look(struct sampler *s)
     struct rusage reaped = { 0 };
 
     hutch_cpu_ledger_begin(&ledger);
+    s->notes_cpu = true;
     count_all(s);
+    s->notes_cpu = false;
     if (s->sum->is_cut_short) {
         hutch_cpu_ledger_drop(&ledger);
     } else {
@@ -512,7 +514,7 @@ void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit
     look(&s);
     if (sum.is_cut_short && memory_limit) { /* some processes make counting long: the others are not to hide behind */
         struct init_sample all;
-        struct sampler quick = { .is_quick = true, .wants_memory = true, .leaves_cpu = true, .holder = holder,
+        struct sampler quick = { .is_quick = true, .wants_memory = true, .holder = holder,
                                  .deadline = cpu_ms() + SAMPLE_MAX_CPU_MS, .sum = &all };
 
         count_all(&quick);

@@ -170,7 +170,7 @@ static void hear_init(struct supervisor *s)
         if (limits[LIMIT_MEMORY] && !(s->sandbox->cgroup.controllers & CGROUP_MEMORY) &&
             msg.sample.memory_bytes > limits[LIMIT_MEMORY])
             hutch_supervisor_end(s, END_MEMORY);
-        s->hidden_in_a_row = msg.sample.hidden ? s->hidden_in_a_row + 1 : 0;
+        s->hidden_in_a_row = msg.sample.is_hidden ? s->hidden_in_a_row + 1 : 0;
         s->cut_in_a_row = msg.sample.is_cut_short ? s->cut_in_a_row + 1 : 0;
         if (s->hidden_in_a_row >= HIDDEN_MAX)
             hutch_supervisor_end(s, END_HIDDEN);
@@ -201,7 +201,7 @@ static void hear_init(struct supervisor *s)
         s->usage = msg.ended.usage;
         if (msg.ended.cpu_ms > s->last.cpu_ms)
             s->last.cpu_ms = msg.ended.cpu_ms;
-        s->last.is_cpu_lower_bound |= msg.ended.is_cpu_lower_bound != 0;
+        s->last.is_cpu_lower_bound |= msg.ended.is_cpu_lower_bound;
         break;
     }
 }

@@ -204,8 +204,8 @@ static void test_samples_end_a_run(void **state)
         { "no limit on memory", LIMIT_PIDS, 1, { .memory_bytes = 1ull << 40 }, 3, END_OWN },
         { "cpu", LIMIT_CPU_TIME, 100, { .cpu_ms = 101 }, 1, END_CPU_TIME },
         { "files without names", LIMIT_DATA_SIZE, 100, { .unlinked_bytes = 101 }, 1, END_DATA },
-        { "hidden now and then", LIMIT_PIDS, 1, { .hidden = true }, 4, END_OWN },
-        { "hidden all the time", LIMIT_PIDS, 1, { .hidden = true }, 5, END_HIDDEN },
+        { "hidden now and then", LIMIT_PIDS, 1, { .is_hidden = true }, 4, END_OWN },
+        { "hidden all the time", LIMIT_PIDS, 1, { .is_hidden = true }, 5, END_HIDDEN },
         { "too much to look at", LIMIT_PIDS, 1, { .is_cut_short = true }, 10, END_UNCOUNTED },
     };
 
@@ -423,12 +423,7 @@ static void test_anything(void **state)
             for (size_t k = 0; k < sizeof(msg); k++)
                 ((unsigned char *)&msg)[k] = (unsigned char)rand();
             msg.kind = (enum init_msg_kind)(rand() % 10 - 1);
-            /* init is ours: its texts end, and its claims are true or false */
-            msg.err.msg[sizeof(msg.err.msg) - 1] = '\0';
-            if (msg.kind == INIT_SAMPLE) {
-                msg.sample.hidden = rand() % 2;
-                msg.sample.is_cut_short = rand() % 2;
-            }
+            msg.err.msg[sizeof(msg.err.msg) - 1] = '\0'; /* init is ours: its texts end */
             for (size_t k = 0; k < sizeof(text); k++)
                 text[k] = (char)rand();
             assert_int_equal(send(c.init_fd, &msg, len, MSG_NOSIGNAL), len);
