@@ -53,6 +53,8 @@ static void replace_fd(int *to, int *from)
 int hutch_helper_order(struct helper *h, const struct launcher_request *request, const int *fds, size_t n_fds,
                        struct hutch_err *err)
 {
+    if (!h->has_launcher)
+        return hutch_err_set(err, ESRCH, "ask the launcher");
     if (hutch_link_send(&h->launcher, request, sizeof(*request), NULL, 0, fds, n_fds, err) < 0)
         return -1;
     hutch_patience_begin(&h->launcher_patience);

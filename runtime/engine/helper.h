@@ -73,7 +73,8 @@ int hutch_helper_start(struct helper *h, struct hutch_err *err);
 void hutch_helper_stop(struct helper *h);
 void hutch_helper_done(struct helper *h);
 
-/* The launcher gets @request, now or, when it is not there, never: its loss is told. */
+/* The launcher gets @request, now or, when it is lost meanwhile, never: its loss is told. Errors: ESRCH when there is
+ * none. */
 int hutch_helper_order(struct helper *h, const struct launcher_request *request, const int *fds, size_t n_fds,
                        struct hutch_err *err);
 /* Has a host path opened as a detached mount; answered by on_opened. */

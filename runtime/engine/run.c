@@ -557,13 +557,6 @@ static void begin(struct engine_run *run)
     }
 }
 
-static int remember_files(struct engine_run *run, struct hutch_err *err)
-{
-    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-
-    return hutch_collect_snapshot(run->slot->data_dirfd, &bounds, &run->before, err);
-}
-
 /* The slot has opened by its path what the request was checked for by its path. */
 static int check_data_dir(const struct engine_run *run, struct hutch_err *err)
 {
@@ -576,12 +569,21 @@ static int check_data_dir(const struct engine_run *run, struct hutch_err *err)
     return 0;
 }
 
+static int remember_files(struct engine_run *run, struct hutch_err *err)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+
+    if (check_data_dir(run, err) < 0)
+        return -1;
+    return hutch_collect_snapshot(run->slot->data_dirfd, &bounds, &run->before, err);
+}
+
 static void on_entered(void *owner, struct slot *slot)
 {
     struct engine_run *run = owner;
     struct hutch_err err;
 
-    if (run->data_dir && !slot->is_exec && (check_data_dir(run, &err) < 0 || remember_files(run, &err) < 0)) {
+    if (run->data_dir && !slot->is_exec && remember_files(run, &err) < 0) {
         hutch_run_withdraw(run);
         refuse(run, &err);
         return;
@@ -615,7 +617,7 @@ static int make_slot(struct engine_run *run, struct hutch_err *err)
                                   run->is_exec ? run->data_dir : NULL, &slot_events, run, err);
     if (!run->slot)
         return -1;
-    if (run->is_exec && run->data_dir && (check_data_dir(run, err) < 0 || remember_files(run, err) < 0)) {
+    if (run->is_exec && run->data_dir && remember_files(run, err) < 0) {
         hutch_run_withdraw(run);
         return -1;
     }

@@ -499,10 +499,8 @@ void hutch_slot_take_opened(struct slot *slot, int fd)
     }
     memcpy(request.name, slot->name, sizeof(request.name));
     hutch_slot_set_state(slot, SLOT_ATTACHING);
-    if (!slot->slots->helper->has_launcher) /* the next one does not know this sandbox */
-        hutch_slot_fail(slot, NULL);
-    else if (hutch_helper_order(slot->slots->helper, &request, &fd, 1, &err) < 0)
-        hutch_slot_fail(slot, &err);
+    if (hutch_helper_order(slot->slots->helper, &request, &fd, 1, &err) < 0)
+        hutch_slot_fail(slot, &err); /* the next launcher does not know this sandbox */
 }
 
 void hutch_slot_take_attached(struct slot *slot)
@@ -588,7 +586,7 @@ void hutch_slot_discard(struct slot *slot)
     memcpy(request.name, slot->name, sizeof(request.name));
     if (!is_known || slot->is_reaped || h->pid == 0)
         bury(slot);
-    else if (h->has_launcher && hutch_helper_order(h, &request, NULL, 0, &err) < 0)
+    else if (hutch_helper_order(h, &request, NULL, 0, &err) < 0)
         hutch_log_debug("engine: %s", err.msg); /* asked again by the clock */
 }
 
@@ -632,7 +630,7 @@ static bool order_reaping(struct slot *slot)
     struct hutch_err err;
 
     memcpy(request.name, slot->name, sizeof(request.name));
-    if (!slot->slots->helper->has_launcher || hutch_helper_order(slot->slots->helper, &request, NULL, 0, &err) < 0)
+    if (hutch_helper_order(slot->slots->helper, &request, NULL, 0, &err) < 0)
         return false;
     slot->is_reaping = true;
     return true;
