@@ -81,13 +81,7 @@ class OpenFile:
 
 def list_mapped():
     """Files of the data directory that are mapped for writing, or to see what others write."""
-    paths = set()
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-        for line in maps:
-            words = line.split(None, 5)
-            if len(words) == 6 and words[1].endswith("s") and words[5].startswith(DATA + "/"):
-                paths.add(words[5].rstrip("\n"))
-    return paths
+    return {path for rights, path in uncopied.mapped_files() if rights.endswith("s") and path.startswith(DATA + "/")}
 
 
 class Files:

@@ -5,6 +5,8 @@ import gc
 import os
 import sys
 
+import uncopied
+
 GONE = (
     "what did this work is not in a copy of the interpreter, which a rollback, a fork or a switch goes on with: %s "
     "have ended. Make a new pool, and give it the work again"
@@ -41,13 +43,7 @@ def end_team_of_openmp():
     """libgomp waits in a copy for the threads of its team for ever. It makes a new one when it has none."""
     import ctypes
 
-    paths = set()
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-        for line in maps:
-            words = line.split(None, 5)
-            if len(words) == 6 and "libgomp" in words[5].rpartition("/")[2]:
-                paths.add(words[5].rstrip("\n"))
-    for path in paths:
+    for path in {path for _, path in uncopied.mapped_files() if "libgomp" in path.rpartition("/")[2]}:
         try:
             ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW).omp_pause_resource_all(2)  # hard
         except (AttributeError, OSError):

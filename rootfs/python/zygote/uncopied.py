@@ -31,6 +31,15 @@ def read(path):
         return file.read(4096)
 
 
+def mapped_files():
+    """Rights and path of each mapping that has a path."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            words = line.split(None, 5)
+            if len(words) == 6:
+                yield words[1], words[5].rstrip("\n")
+
+
 def child_processes():
     """Of this one, which are still running."""
     found, me = [], os.getpid()
