@@ -121,35 +121,35 @@ void free(void *block)
 }
 #endif
 
-static mode_t failpoint_mode(int flags, va_list args)
+static int failpoint_openat(int dirfd, const char *path, int flags, va_list args)
 {
-    return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(args, mode_t) : 0;
+    mode_t mode = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(args, mode_t) : 0;
+
+    if (failpoint_fails(FAILPOINT_DESCRIPTOR, EMFILE))
+        return -1;
+    return (int)syscall(SYS_openat, dirfd, path, flags, mode);
 }
 
 int open(const char *path, int flags, ...)
 {
     va_list args;
-    mode_t mode;
+    int fd;
 
     va_start(args, flags);
-    mode = failpoint_mode(flags, args);
+    fd = failpoint_openat(AT_FDCWD, path, flags, args);
     va_end(args);
-    if (failpoint_fails(FAILPOINT_DESCRIPTOR, EMFILE))
-        return -1;
-    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    return fd;
 }
 
 int openat(int dirfd, const char *path, int flags, ...)
 {
     va_list args;
-    mode_t mode;
+    int fd;
 
     va_start(args, flags);
-    mode = failpoint_mode(flags, args);
+    fd = failpoint_openat(dirfd, path, flags, args);
     va_end(args);
-    if (failpoint_fails(FAILPOINT_DESCRIPTOR, EMFILE))
-        return -1;
-    return (int)syscall(SYS_openat, dirfd, path, flags, mode);
+    return fd;
 }
 
 int socketpair(int domain, int type, int protocol, int ends[2])

@@ -148,6 +148,17 @@ def fill(take, step):
     return got
 
 
+def fill_socket(sender):
+    """Sends until the other end would have to read; returns how many bytes are on their way."""
+    sender.setblocking(False)
+    sent = 0
+    try:
+        while True:
+            sent += sender.send(b"\1" * 65536)
+    except BlockingIOError:
+        return sent
+
+
 def memory_verdict(got):
     if got < 1 << 30:
         raise Blocked("stopped after %d MiB" % (got >> 20))
@@ -266,12 +277,7 @@ def socket_buffer_bomb():
     """Bytes in unix sockets, likewise."""
     def take():
         one, other = socket.socketpair()
-        one.setblocking(False)
-        try:
-            while True:
-                one.send(b"\1" * 65536)
-        except BlockingIOError:
-            pass
+        fill_socket(one)
         return one, other
     return memory_verdict(fill(take, 200 * 1024))
 
@@ -311,12 +317,7 @@ def socket_buffers_of_senders():
     def take():
         one, other = socket.socketpair()
         one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        one.setblocking(False)
-        try:
-            while True:
-                one.send(b"\1" * 65536)
-        except BlockingIOError:
-            pass
+        fill_socket(one)
         return one, other
     return six(240, take)
 
@@ -326,12 +327,7 @@ def socket_buffers_without_senders():
     """The same, and the sender is closed: it was the one that the kernel counted them for."""
     def take():
         one, other = socket.socketpair()
-        one.setblocking(False)
-        try:
-            while True:
-                one.send(b"\1" * 65536)
-        except BlockingIOError:
-            pass
+        fill_socket(one)
         one.close()
         return other
     return six(480, take)
@@ -457,13 +453,8 @@ def tcp_buffers():
         for _ in range(200):
             one = socket.create_connection(server.getsockname())
             other, _ = server.accept()
-            one.setblocking(False)
             kept += [one, other]
-            try:
-                while True:
-                    queued += one.send(b"\1" * 65536)
-            except BlockingIOError:
-                pass
+            queued += fill_socket(one)
     except OSError as error:
         if error.errno not in (errno.EMFILE, errno.ENOBUFS, errno.ENOMEM):
             raise
