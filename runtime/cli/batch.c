@@ -381,9 +381,8 @@ static void print_resumed(const struct batch *b, const struct batch_output *outp
     if (output->is_torn)
         hutch_say("the last line of '%s' was not complete and is cut", output->path);
     if (output->n_dropped)
-        hutch_say(
-                "%zu results in '%s' are run again: no verdict, or of another program or other settings",
-                output->n_dropped, output->path);
+        hutch_say("%zu results in '%s' are run again: no verdict, or of another program or other settings",
+                  output->n_dropped, output->path);
 }
 
 static void print_interrupted(const struct batch *b, const struct batch_plan *plan, const struct batch_output *output,
@@ -395,7 +394,7 @@ static void print_interrupted(const struct batch *b, const struct batch_plan *pl
         hutch_say("interrupted, %zu of %zu done; with -o FILE it could be resumed", done, plan->n_items);
     else
         hutch_say("interrupted, %zu of %zu done; to go on: the same command%s", done, plan->n_items,
-                b->opts.resume ? "" : " with --resume");
+                  b->opts.resume ? "" : " with --resume");
 }
 
 static int run_plan(struct batch *b, struct batch_plan *plan, struct batch_output *output, struct batch_tally *tally,
@@ -443,11 +442,10 @@ static int run_batch(struct batch *b, struct hutch_err *err)
     if (rc == 0 && !b->opts.quiet)
         print_summary(b, &plan, &output, &tally, (hutch_clock_ms() - start_ms) / 1e3);
     if (rc == 0 && tally.n_exposed)
-        fprintf(stderr, "hutch: nothing on this kernel kept %" PRIu64 " runs from looking into their judge\n",
-                tally.n_exposed);
+        hutch_say("nothing on this kernel kept %" PRIu64 " runs from looking into their judge", tally.n_exposed);
     if (rc == 0 && tally.verdicts[BATCH_INTERNAL]) {
-        hutch_say("%zu programs were not judged and count for nothing: %s",
-                tally.verdicts[BATCH_INTERNAL], tally.internal);
+        hutch_say("%zu programs were not judged and count for nothing: %s", tally.verdicts[BATCH_INTERNAL],
+                  tally.internal);
         rc = EXIT_NOT_JUDGED;
     }
     if (rc >= 0 && tally.is_interrupted) {
