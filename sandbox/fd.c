@@ -11,14 +11,6 @@ bool hutch_fd_is_same_file(int a, int b)
     return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-bool hutch_fd_is_installed_with(const char *path, const char *own)
-{
-    struct stat x, y;
-
-    return stat(path, &x) == 0 && stat(own, &y) == 0 &&
-           (x.st_uid == 0 || x.st_uid == geteuid() || x.st_uid == y.st_uid) && !(x.st_mode & S_IWOTH);
-}
-
 int hutch_fd_write_all(int fd, const void *buf, size_t len)
 {
     const char *p = buf;

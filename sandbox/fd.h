@@ -41,9 +41,6 @@ static inline int hutch_fd_take(int *fd)
 
 /* Whether both are the same file. False when that cannot be told. */
 bool hutch_fd_is_same_file(int a, int b);
-/* Whether a file that was found beside @own, a program or library, can have come with it: it belongs to root, to the
- * caller or to the owner of @own, and not everybody may write to it. False when there is none. */
-bool hutch_fd_is_installed_with(const char *path, const char *own);
 
 /* Writes all @len bytes, whatever write(2) takes at a time. -1 with errno set. */
 int hutch_fd_write_all(int fd, const void *buf, size_t len);

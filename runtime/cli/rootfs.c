@@ -5,6 +5,7 @@
 #include "runtime/cli/say.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/fd.h"
+#include "sandbox/installed.h"
 #include "rootfs/home.h"
 #include "runtime/text/quantity.h"
 #include "rootfs/progress.h"
@@ -147,29 +148,32 @@ static int cmd_unpack(const struct store *store, const struct rootfs_opts *opts,
 /* --- build ------------------------------------------------------------------------------------------------ */
 
 /* The script that builds images: $HUTCH_ROOTFS_DIR, else beside the installed program, else beside the built one. */
-static int find_builder(char ret[PATH_MAX], struct hutch_err *err)
+static int find_builder(char **ret, struct hutch_err *err)
 {
-    static const char *const below[] = { "../share/hutch-data/rootfs", "../rootfs" };
+    static const char *const below[] = { "../share/hutch-data/rootfs/build.sh", "../rootfs/build.sh" };
     const char *given = getenv("HUTCH_ROOTFS_DIR");
-    char exe[PATH_MAX];
-    ssize_t n;
+    char own[PATH_MAX];
 
+    *ret = NULL;
     if (given && *given) {
-        if ((size_t)snprintf(ret, PATH_MAX, "%s/build.sh", given) >= PATH_MAX || access(ret, X_OK) < 0)
+        if (asprintf(ret, "%s/build.sh", given) < 0)
+            return hutch_err_set(err, ENOMEM, "find build.sh");
+        if (access(*ret, X_OK) < 0)
             return hutch_err_set(err, errno, "HUTCH_ROOTFS_DIR names '%s', where no build.sh can be run", given);
         return 0;
     }
-    n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    if (n < 0)
+    if (!hutch_installed_program(own))
         return hutch_err_set(err, errno,
                              "read '/proc/self/exe' to find build.sh (HUTCH_ROOTFS_DIR can name its directory)");
-    exe[n] = '\0';
-    *strrchr(exe, '/') = '\0';
-    for (size_t i = 0; i < ARRAY_SIZE(below); i++)
-        if ((size_t)snprintf(ret, PATH_MAX, "%s/%s/build.sh", exe, below[i]) < PATH_MAX && access(ret, X_OK) == 0)
-            return 0;
-    return hutch_err_set(err, ENOENT, "find build.sh in '%s/%s' or '%s/%s' (HUTCH_ROOTFS_DIR can name its directory)",
-                         exe, below[0], exe, below[1]);
+    if (hutch_installed_find(own, below, ARRAY_SIZE(below), ret, err) < 0)
+        return -1;
+    if (*ret)
+        return 0;
+    *strrchr(own, '/') = '\0';
+    return hutch_err_set(err, ENOENT,
+                         "find build.sh: neither '%s/%s' nor '%s/%s' is there and came with hutch, by its owner and "
+                         "mode (HUTCH_ROOTFS_DIR can name its directory)",
+                         own, below[0], own, below[1]);
 }
 
 /* Runs the builder with stdin from /dev/null and stdout (the digest, which unpacking tells again) thrown away. */
@@ -206,14 +210,13 @@ static int cmd_build(const struct store *store, const struct rootfs_opts *opts, 
 {
     const char *flavour = opts->n_args > 0 ? opts->args[0] : "python";
     __attribute__((cleanup(hutch_store_work_end))) struct store_work work = STORE_WORK_INIT;
-    auto_free char *out = NULL;
-    char script[PATH_MAX];
+    auto_free char *out = NULL, *script = NULL;
 
     if (opts->n_args > 1)
         return hutch_err_set(err, 0, "usage: hutch rootfs build [FLAVOUR]");
     if (opts->name && !hutch_store_is_name(opts->name)) /* now, not when the build is done */
         return hutch_err_set(err, 0, "'%s' is not a name for an image", opts->name);
-    if (find_builder(script, err) < 0)
+    if (find_builder(&script, err) < 0)
         return -1;
     if (opts->output) {
         out = strdup(opts->output);

@@ -1,6 +1,7 @@
 #include "runtime/config/policy_find.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/installed.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -88,10 +89,9 @@ int hutch_policy_dir(char **ret, struct hutch_err *err)
 {
     static const char *const below[] = { "../share/hutch-data/policies", "../policies" };
     const char *given = getenv("HUTCH_POLICY_DIR");
-    char exe[PATH_MAX];
+    char own[PATH_MAX];
     auto_free char *dir = NULL;
     struct stat st;
-    ssize_t n;
 
     if (given && *given) {
         if (stat(given, &st) < 0)
@@ -101,24 +101,16 @@ int hutch_policy_dir(char **ret, struct hutch_err *err)
         *ret = strdup(given);
         return *ret ? 0 : hutch_err_set(err, ENOMEM, "find the policies");
     }
-    n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    if (n < 0)
+    if (!hutch_installed_program(own))
         return hutch_err_set(err, errno,
                              "find the policies: read '/proc/self/exe' (HUTCH_POLICY_DIR can name them)");
-    exe[n] = '\0';
-    dir = hutch_policy_directory_of(exe);
-    for (size_t i = 0; dir && i < ARRAY_SIZE(below); i++) {
-        char *path;
-
-        if (asprintf(&path, "%s/%s", dir, below[i]) < 0)
-            return hutch_err_set(err, ENOMEM, "find the policies");
-        if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-            *ret = path;
-            return 0;
-        }
-        free(path);
-    }
+    if (hutch_installed_find(own, below, ARRAY_SIZE(below), ret, err) < 0)
+        return -1;
+    if (*ret)
+        return 0;
+    dir = hutch_policy_directory_of(own);
     return hutch_err_set(err, ENOENT,
-                         "find the policies: neither '%s/%s' nor '%s/%s' is there (HUTCH_POLICY_DIR can name them)",
+                         "find the policies: neither '%s/%s' nor '%s/%s' is there and came with hutch, by its owner "
+                         "and mode (HUTCH_POLICY_DIR can name them)",
                          dir ? dir : "", below[0], dir ? dir : "", below[1]);
 }

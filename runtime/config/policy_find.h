@@ -5,7 +5,8 @@
 #include "sandbox/err.h"
 
 /* Where policies are looked for by name: $HUTCH_POLICY_DIR, else ../share/hutch-data/policies beside the program's
- * own directory, else ../policies there. The caller frees @ret. Errors: ENOENT with what was tried. */
+ * own directory, else ../policies there, if it came with the program (sandbox/installed.h). The caller frees @ret.
+ * Errors: ENOENT with what was tried. */
 int hutch_policy_dir(char **ret, struct hutch_err *err);
 
 /* The path of a policy, the caller's to free: @policy_dir/NAME.json for a @name_or_path without a '/', else the file

@@ -86,7 +86,7 @@ static int find_launcher(const char *given, char **ret, struct hutch_err *err)
     const char *path = given ? given : from_env && *from_env ? from_env : NULL;
     auto_free char *installed = NULL;
 
-    if (!path && hutch_installed_find("libexec/hutch-launcher", &installed, err) < 0)
+    if (!path && hutch_lib_find("libexec/hutch-launcher", &installed, err) < 0)
         return -1;
     if (!path)
         path = installed;
@@ -102,7 +102,7 @@ static int find_policies(const char *given, char **ret, struct hutch_err *err)
     const char *from_env = getenv("HUTCH_POLICY_DIR");
     const char *path = given ? given : from_env && *from_env ? from_env : NULL;
 
-    return path ? set_text(ret, path, err) : hutch_installed_find("share/hutch-data/policies", ret, err);
+    return path ? set_text(ret, path, err) : hutch_lib_find("share/hutch-data/policies", ret, err);
 }
 
 _Static_assert(PROFILE_NO_LIMIT == HUTCH_NO_LIMIT, "profile.h and hutch.h differ");

@@ -1,9 +1,9 @@
 #include "runtime/lib/installed.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/installed.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,43 +11,34 @@
 static bool find_own_file(char ret[PATH_MAX])
 {
     Dl_info info;
-    ssize_t n;
 
     /* Of a program, dladdr(3) knows what it was called as, which may be any text. */
     if (dladdr((const void *)&find_own_file, &info) && info.dli_fname && strstr(info.dli_fname, "/libhutch.so") &&
         realpath(info.dli_fname, ret))
         return true;
-    n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
-    if (n > 0)
-        ret[n] = '\0';
-    return n > 0;
+    return hutch_installed_program(ret);
 }
 
-int hutch_installed_find(const char *below, char **ret, struct hutch_err *err)
+int hutch_lib_find(const char *below, char **ret, struct hutch_err *err)
 {
-    char own[PATH_MAX], file[PATH_MAX], path[2 * PATH_MAX];
-    static const char *const prefixes[] = { "/usr/local", "/usr" };
-    char *slash = find_own_file(own) ? strrchr(own, '/') : NULL;
+    static const char *const usual[] = { "/usr/local", "/usr" };
+    char own[PATH_MAX], near[PATH_MAX], far[PATH_MAX], path[PATH_MAX];
+    const char *const beside[] = { near, far };
+    bool is_there = false;
 
-    if (slash)
-        strcpy(file, own);
-    for (int level = 0; slash && level < 3; level++) { /* PREFIX/lib/TRIPLET/libhutch.so.1 */
-        *slash = '\0';
-        snprintf(path, sizeof(path), "%s/%s", own, below);
-        if (level > 0 && hutch_fd_is_installed_with(path, file))
-            break; /* not what somebody has put above, as below /tmp */
-        slash = strrchr(own, '/');
-        path[0] = '\0';
+    snprintf(near, sizeof(near), "../%s", below);   /* PREFIX/lib/libhutch.so.1 */
+    snprintf(far, sizeof(far), "../../%s", below);  /* PREFIX/lib/TRIPLET/libhutch.so.1 */
+    *ret = NULL;
+    if (find_own_file(own) && hutch_installed_find(own, beside, ARRAY_SIZE(beside), ret, err) < 0)
+        return -1;
+    if (*ret)
+        return 0;
+    for (size_t i = 0; !is_there && i < ARRAY_SIZE(usual); i++) {
+        snprintf(path, sizeof(path), "%s/%s", usual[i], below);
+        is_there = access(path, F_OK) == 0;
     }
-    if (!slash)
-        path[0] = '\0';
-    for (size_t i = 0; !path[0] && i < ARRAY_SIZE(prefixes); i++) {
-        snprintf(path, sizeof(path), "%s/%s", prefixes[i], below);
-        if (access(path, F_OK) < 0)
-            path[0] = '\0';
-    }
-    if (!path[0])
-        snprintf(path, sizeof(path), "%s/%s", prefixes[0], below);
+    if (!is_there)
+        snprintf(path, sizeof(path), "%s/%s", usual[0], below);
     *ret = strdup(path);
     return *ret ? 0 : hutch_err_set(err, ENOMEM, "find '%s'", below);
 }

@@ -80,3 +80,33 @@ def test_store_and_installed_data_are_two_directories(tmp_path):
     store = home / ".local/share/hutch"
     assert "'%s/images'" % store in done.stderr
     assert not [path for path in files_below(home / ".local") if path.startswith("share/hutch/") and not path.startswith("share/hutch/images/")]
+
+
+POLICIES, BUILDER, LAUNCHER = "share/hutch-data/policies", "share/hutch-data/rootfs/build.sh", "libexec/hutch-launcher"
+ASKS = {POLICIES: (["run", "--rootfs", "host", "-c", "1"], "find the policies: neither"), BUILDER: (["rootfs", "build", "none"], "find build.sh: neither"),
+        LAUNCHER: (["run", "--warm", "--rootfs", "host", "-c", "1"], "find the helper program '/usr")}
+
+
+@pytest.mark.parametrize("asked,planted", [(POLICIES, POLICIES), (POLICIES, "share/hutch-data"), (POLICIES, "share"), (BUILDER, BUILDER),
+                                           (BUILDER, os.path.dirname(BUILDER)), (LAUNCHER, LAUNCHER), (LAUNCHER, "libexec")])
+@pytest.mark.parametrize("how", ["open to all", "another's", "another's link"])
+def test_what_others_can_write_did_not_come_with_hutch(tmp_path, asked, planted, how):
+    """Where a program was copied to, anybody may have put policies beside it: below /tmp, say."""
+    prefix, words, sentence = tmp_path / "one", *ASKS[asked]
+    if how != "open to all" and os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    if asked == LAUNCHER and any(os.path.exists(os.path.join(usual, LAUNCHER)) for usual in ("/usr/local", "/usr")):
+        pytest.skip("a launcher is installed here")
+    make("install", PREFIX=str(prefix))
+    path = prefix / planted
+    if how == "open to all":
+        path.chmod(0o777)
+    elif how == "another's":
+        os.chown(path, 65534, 65534)
+    else:
+        os.rename(path, tmp_path / "moved")
+        os.symlink(tmp_path / "moved", path)
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    done = subprocess.run([str(prefix / "bin/hutch"), *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60,
+                          env={"HUTCH_HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]})
+    assert done.returncode == 125 and sentence in done.stderr, done.stderr
