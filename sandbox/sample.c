@@ -102,6 +102,11 @@ static void watch_process(const char *pid)
  * 1.2 GB, 5.5 million watches of epoll 1.3 to 1.9 GB. */
 #define MAPPING_BYTES 288
 #define WATCH_BYTES   320
+#define LOCK_BYTES    192
+/* A pipe has 16 pages when it is made, and 2 when its user has PIPES_FULL of them: pipe(7), pipe-user-pages-soft. */
+#define PIPE_BYTES       65536
+#define SMALL_PIPE_BYTES 8192
+#define PIPES_FULL       1024
 
 static struct cpu_ledger ledger;
 static int sockets_fd = -1;
@@ -117,6 +122,7 @@ struct sampler {
     bool is_quick;      /* CPU time and resident memory alone */
     bool notes_cpu;     /* in the ledger, which gets each look once */
     bool wants_memory;  /* with is_quick: the latter, too */
+    unsigned n_pipes;
     int64_t deadline;
     struct init_sample *sum;
 };
@@ -231,12 +237,12 @@ static void add_mappings(struct sampler *s, const char *pid)
     }
 }
 
-/* The watches of an epoll descriptor: a line each. */
-static void add_watches(struct sampler *s, const char *pid, const char *number)
+/* What a descriptor holds in the kernel: @bytes for each line of its fdinfo that begins as @word says after a newline,
+ * in which the first character is the only newline. */
+static void add_lines(struct sampler *s, const char *pid, const char *number, const char *word, uint64_t bytes)
 {
-    static const char word[] = "\ntfd:";
     char path[96], buf[8192];
-    size_t matched = 0;
+    size_t matched = 0, len = strlen(word);
     auto_fd fd = -1;
     ssize_t n;
 
@@ -245,8 +251,8 @@ static void add_watches(struct sampler *s, const char *pid, const char *number)
     while (fd >= 0 && (n = read(fd, buf, sizeof(buf))) > 0)
         for (ssize_t i = 0; i < n; i++) {
             matched = buf[i] == word[matched] ? matched + 1 : buf[i] == word[0];
-            if (matched == sizeof(word) - 1) {
-                s->sum->memory_bytes += WATCH_BYTES;
+            if (matched == len) {
+                s->sum->memory_bytes += bytes;
                 matched = 0;
             }
         }
@@ -260,8 +266,19 @@ static bool is_epoll(int dirfd, const char *number)
     return n == sizeof("anon_inode:[eventpoll]") - 1 && memcmp(target, "anon_inode:[eventpoll]", (size_t)n) == 0;
 }
 
+/* What the kernel holds behind one descriptor: watches of epoll, locks, what a pipe can be full of. */
+static void add_kernel_memory(struct sampler *s, const char *pid, int dirfd, const char *number, const struct stat *st)
+{
+    if ((st->st_mode & S_IFMT) == 0 && is_epoll(dirfd, number))
+        add_lines(s, pid, number, "\ntfd:", WATCH_BYTES);
+    else if (S_ISREG(st->st_mode))
+        add_lines(s, pid, number, "\nlock:", LOCK_BYTES);
+    else if (S_ISFIFO(st->st_mode) && is_new_object(st->st_dev, st->st_ino))
+        s->sum->memory_bytes += s->n_pipes++ < PIPES_FULL ? PIPE_BYTES : SMALL_PIPE_BYTES;
+}
+
 /* Files of the data directory that are open and have no name any more: no walk over the directory finds them. And what
- * epoll watches. */
+ * the kernel holds for descriptors. */
 static void add_open_files(struct sampler *s, const char *pid)
 {
     char path[96], buf[4096] __attribute__((aligned(8)));
@@ -280,8 +297,8 @@ static void add_open_files(struct sampler *s, const char *pid)
             at += entry->d_reclen;
             if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, 0) < 0)
                 continue;
-            if (s->counts_shared && (st.st_mode & S_IFMT) == 0 && is_epoll(fd, entry->d_name))
-                add_watches(s, pid, entry->d_name);
+            if (s->counts_shared)
+                add_kernel_memory(s, pid, fd, entry->d_name, &st);
             if (s->data_dev && S_ISREG(st.st_mode) && st.st_nlink == 0 && st.st_dev == s->data_dev &&
                 is_new_object(st.st_dev, st.st_ino))
                 s->sum->unlinked_bytes += (uint64_t)st.st_blocks * 512;
@@ -408,6 +425,7 @@ static void count_all(struct sampler *s)
     if (s->notes_cpu && !s->is_quick)
         has_ignored = false;
     s->proc_fd = proc_fd;
+    s->n_pipes = 0;
     forget_seen();
     while (proc_fd >= 0 && (n = syscall(SYS_getdents64, proc_fd, buf, sizeof(buf))) > 0)
         for (long at = 0; at < n;) {

@@ -226,6 +226,27 @@ def test_memory_of_watches(policy):
     assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["usage"])
 
 
+def test_memory_of_locks():
+    """Every other byte of each file is locked: 400,000 locks take more than 75 MB of the kernel's. They may take
+    longer to count than a sample may."""
+    code = ("import fcntl, os, time\nfor _ in range(3): os.fork()\n"
+            "files = [open('%d-%d' % (os.getpid(), n), 'w') for n in range(25)]\n"
+            "for file in files:\n  for at in range(0, 4000, 2): fcntl.lockf(file, fcntl.LOCK_EX, 1, at)\n"
+            "time.sleep(20)")
+    result = run_json("--memory", "96m", "-c", code, timeout=60)
+    assert result["verdict"] in ("out_of_memory", "killed"), (result["verdict"], result["message"], result["usage"])
+
+
+def test_memory_of_pipes():
+    """What is in a pipe is in no process: 960 pipes are more than 60 MB."""
+    code = ("import os, time\nfor _ in range(3): os.fork()\n"
+            "for _ in range(120):\n  end = os.pipe()[1]\n  os.set_blocking(end, False)\n"
+            "  try: os.write(end, b'x' * 65536)\n  except BlockingIOError: pass\n"
+            "time.sleep(20)")
+    result = run_json("--memory", "64m", "-c", code, timeout=60)
+    assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["usage"])
+
+
 def test_memory_peak_is_reported():
     result = run_json("-c", "x = b'x' * (100 << 20); print(len(x))")
     peak = result["usage"]["memory_peak_bytes"]

@@ -88,6 +88,19 @@ def pages_of_the_image_in_memory():
     return "knows of %d pages" % len(found)
 
 
+@probe(control="user")
+def rules_of_landlock():
+    """landlock_add_rule(2): each exception of a ruleset is memory of the kernel that nothing counts."""
+    attributes = pack("Q", 2)  # LANDLOCK_ACCESS_FS_WRITE_FILE
+    try:
+        rules = syscall("landlock_create_ruleset", attributes, ctypes.c_size_t(len(attributes)), 0)
+    except OSError as error:
+        raise Blocked("this kernel has no Landlock: errno %d" % error.errno) from None
+    root = os.open("/", os.O_PATH)
+    syscall("landlock_add_rule", rules, 1, pack("=Qi", 2, root), 0)
+    return "added a rule"
+
+
 # --------------------------------------------------------------------------------------------------
 # Keyrings: they belong to the user, not to a namespace that we would notice
 

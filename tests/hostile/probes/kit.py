@@ -142,7 +142,8 @@ _GENERIC = {  # arm64, riscv64
 _EVERYWHERE = {  # one number on all architectures since 5.0
     "pidfd_send_signal": 424, "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430,
     "fspick": 433, "pidfd_open": 434, "clone3": 435, "close_range": 436, "openat2": 437, "pidfd_getfd": 438,
-    "process_madvise": 440, "mount_setattr": 442, "memfd_secret": 447, "process_mrelease": 448,
+    "process_madvise": 440, "mount_setattr": 442, "landlock_create_ruleset": 444, "landlock_add_rule": 445,
+    "memfd_secret": 447, "process_mrelease": 448,
     "fchmodat2": 452, "statmount": 457, "listmount": 458, "open_tree_attr": 467,
 }
 SYSCALLS = dict(_X86_64 if platform.machine() == "x86_64" else _GENERIC, **_EVERYWHERE)

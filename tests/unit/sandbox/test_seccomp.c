@@ -719,7 +719,7 @@ static const struct {
     { "setuid to itself", EPERM },
     { "getxattr", EOPNOTSUPP }, { "mlock", EPERM }, { "mq_unlink", ENOSYS }, { "seccomp", ENOSYS },
     { "PR_SET_SECCOMP", ENOSYS }, { "timerfd_create", ENOSYS }, { "signalfd4", ENOSYS }, { "mincore", ENOSYS },
-    { "splice", ENOSYS }, { "execveat", ENOSYS }, { "pkey_alloc", ENOSYS },
+    { "splice", ENOSYS }, { "execveat", ENOSYS }, { "pkey_alloc", ENOSYS }, { "landlock_add_rule", EPERM },
 };
 
 static void test_kernel_trusted_default(void **state)
@@ -843,6 +843,7 @@ static void test_kernel_trusted_default(void **state)
         { "sched_setscheduler SCHED_RR, reset on fork", SYS_sched_setscheduler, { 0, 0x40000002, P(buffer) }, EPERM },
         { "memfd_create", SYS_memfd_create, { P("x"), 0 }, 0 },
         { "landlock ABI", SYS_landlock_create_ruleset, { 0, 0, 1 }, ANY_BUT_FILTER },
+        { "landlock_add_rule", SYS_landlock_add_rule, { 99, 2, P(buffer), 0 }, ANY_BUT_FILTER },
         { "setuid to itself", SYS_setuid, { geteuid() }, 0 },
         { "chown to itself", SYS_fchownat, { AT, P("f"), ~0ul, ~0ul, 0 }, 0 },
         { "getxattr", SYS_fgetxattr, { 99, P("user.x"), P(buffer), 1 }, EBADF },
