@@ -97,7 +97,7 @@ def rules_of_landlock():
     except OSError as error:
         raise Blocked("this kernel has no Landlock: errno %d" % error.errno) from None
     root = os.open("/", os.O_PATH)
-    syscall("landlock_add_rule", rules, 1, pack("=Qi", 2, root), 0)
+    syscall("landlock_add_rule", rules, 1, pack("Qi", 2, root), 0)  # LANDLOCK_RULE_PATH_BENEATH
     return "added a rule"
 
 
