@@ -119,6 +119,10 @@ int hutch_source_open(const char *path, int tmp_dirfd, uint64_t max_bytes, struc
         if (filter != ARCHIVE_FILTER_NONE &&
             (lseek(fd, 0, SEEK_SET) < 0 || (n = hutch_fd_read_full(fd, magic, sizeof(magic))) < 0))
             return hutch_err_set(err, errno, "read '%s'", path);
+        if (n == 0)
+            return hutch_err_set(err, 0, "'%s' is empty", path);
+        if (n == sizeof(magic) && !memcmp(magic, (const char[sizeof(magic)]){ 0 }, sizeof(magic))) /* its end marker */
+            return hutch_err_set(err, 0, "'%s' is an empty tar archive, or none: it begins with 512 zeros", path);
         if (n < (ssize_t)sizeof(magic) || memcmp(magic + 257, "ustar", 5) != 0)
             return hutch_err_set(err, 0, "'%s' is not a tar archive", path);
     }

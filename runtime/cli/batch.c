@@ -16,6 +16,7 @@
 #include "runtime/text/json_write.h"
 #include "runtime/text/quantity.h"
 #include "runtime/cli/places.h"
+#include "runtime/config/limits.h"
 #include "runtime/config/policy_find.h"
 
 #include <errno.h>
@@ -144,8 +145,9 @@ static int read_settings(struct batch *b, struct hutch_err *err)
     if (jobs == 0 || jobs > MAX_JOBS)
         return hutch_err_set(err, 0, "option '--jobs': expected 1 to %d, got '%s'", MAX_JOBS,
                              opts->jobs ? opts->jobs : "0");
-    if (opts->memory && hutch_parse_bytes(opts->memory, &b->memory_bytes, err) < 0)
-        return hutch_err_wrap(err, "option '--memory'");
+    if (opts->memory &&
+        hutch_limit_parse_option(&hutch_limit_rows[LIMIT_MEMORY], opts->memory, &b->memory_bytes, err) < 0)
+        return -1;
     if (read_time("--cpu-time", opts->cpu_time, &limits->cpu_ms, err) < 0 ||
         read_time("--timeout", opts->timeout, &limits->wall_ms, err) < 0 ||
         read_choice("--order", opts->order, "input", "finish", &by_finish, err) < 0 ||

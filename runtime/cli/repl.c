@@ -227,7 +227,9 @@ static int run(struct repl *r, const struct cli_engine_options *engine, struct h
         hutch_prompt_free(r->prompt);
         r->prompt = NULL;
     } else if (len > 0) {
-        was_run = hutch_repl_execute(r, code, len);
+        const char *cell = hutch_program_skip_mark(code, &len);
+
+        was_run = hutch_repl_execute(r, cell, len);
     }
     hutch_repl_close_session(r);
     return exit_status(r, was_run);

@@ -208,6 +208,7 @@ static int run_rich(const struct run_opts *opts, const char *home, const char *d
     if (read_cell(opts, words, &request.code, &request.code_len, &block, err) < 0 ||
         hutch_run_watch_signals(&signal_fd, err) < 0)
         return -1;
+    request.code = hutch_program_skip_mark(request.code, &request.code_len);
     request.signal_fd = signal_fd;
     if (hutch_cli_engine_options(opts, home, &engine, err) == 0)
         status = hutch_run_rich(&request, err);

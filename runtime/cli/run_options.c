@@ -39,14 +39,10 @@ int hutch_run_options_parse(enum command_id command, int argc, char **argv, stru
 
 static int read_limit(const struct limit *row, const char *text, uint64_t *ret, struct hutch_err *err)
 {
-    const char *refusal;
     uint64_t value;
 
-    if (hutch_limit_parse(row->unit, text, &value, err) < 0)
-        return hutch_err_wrap(err, "option '%s'", row->option);
-    refusal = value ? hutch_limit_refuses(row, value) : NULL;
-    if (refusal)
-        return hutch_err_set(err, 0, "option '%s': '%s' is too %s", row->option, text, refusal);
+    if (hutch_limit_parse_option(row, text, &value, err) < 0)
+        return -1;
     *ret = value ? value : HUTCH_NO_LIMIT;
     return 0;
 }

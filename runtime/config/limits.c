@@ -49,13 +49,14 @@ _Static_assert(ARRAY_SIZE(hutch_limit_rows) == LIMIT_COUNT, "every limit of sand
 
 static const struct {
     const char *noun;     /* in the description of what is accepted */
+    const char *alone;    /* what a number without a unit counts, where there are units */
     const char *argument; /* in a list of options */
     int (*parse)(const char *text, uint64_t *ret, struct hutch_err *err);
 } units[] = {
-    [UNIT_BYTES] = { "size", "SIZE", hutch_parse_bytes },
-    [UNIT_COUNT] = { "whole number", "NUMBER", hutch_parse_u64 },
-    [UNIT_CPUS] = { "number of CPUs", "NUMBER", hutch_parse_cpus },
-    [UNIT_TIME] = { "duration", "TIME", hutch_parse_duration_ms },
+    [UNIT_BYTES] = { "size", "bytes", "SIZE", hutch_parse_bytes },
+    [UNIT_COUNT] = { "whole number", NULL, "NUMBER", hutch_parse_u64 },
+    [UNIT_CPUS] = { "number of CPUs", NULL, "NUMBER", hutch_parse_cpus },
+    [UNIT_TIME] = { "duration", "seconds", "TIME", hutch_parse_duration_ms },
 };
 
 /* The shortest text that the unit's parser takes for @value, when @value is a whole number of some multiple. */
@@ -99,6 +100,23 @@ int hutch_limit_parse(enum limit_unit unit, const char *text, uint64_t *ret, str
 const char *hutch_limit_argument(enum limit_unit unit)
 {
     return units[unit].argument;
+}
+
+int hutch_limit_parse_option(const struct limit *row, const char *text, uint64_t *ret, struct hutch_err *err)
+{
+    const char *alone = units[row->unit].alone, *refusal;
+    char accepted[LIMIT_TEXT_SIZE];
+    uint64_t value;
+
+    if (hutch_limit_parse(row->unit, text, &value, err) < 0)
+        return hutch_err_wrap(err, "option '%s'", row->option);
+    refusal = value ? hutch_limit_refuses(row, value) : NULL;
+    if (refusal)
+        return hutch_err_set(err, 0, "option '%s': '%s' is too %s: expected a %s%s%s%s, or 0 for no limit", row->option,
+                             text, refusal, hutch_limit_describe(row, accepted), alone ? " (a number alone is in " : "",
+                             alone ? alone : "", alone ? ")" : "");
+    *ret = value;
+    return 0;
 }
 
 const char *hutch_limit_refuses(const struct limit *row, uint64_t value)

@@ -39,6 +39,9 @@ int hutch_limit_parse(enum limit_unit unit, const char *text, uint64_t *ret, str
 /* What stands for a value in a list of options: "SIZE", "NUMBER", "TIME". */
 const char *hutch_limit_argument(enum limit_unit unit);
 
+/* What the row's option was given; 0 asks for no limit. Errors: cannot be read, out of the row's range. */
+int hutch_limit_parse_option(const struct limit *row, const char *text, uint64_t *ret, struct hutch_err *err);
+
 /* "small" or "large" when @value is out of the row's range, else NULL. */
 const char *hutch_limit_refuses(const struct limit *row, uint64_t value);
 

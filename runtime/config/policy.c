@@ -224,10 +224,13 @@ static int read_environment(const struct json_node *node, void *context, struct 
 
 static int read_schema(const struct json_node *node, void *context, struct hutch_err *err)
 {
+    struct hutch_err other = { 0 };
     uint64_t version;
 
     (void)context;
-    return hutch_json_u64(node, 1, 1, &version, err);
+    if (hutch_json_u64(node, 1, 1, &version, &other) < 0)
+        return hutch_json_expected(node, err, "1, the only schema that this version of hutch reads");
+    return 0;
 }
 
 static int read_description(const struct json_node *node, void *context, struct hutch_err *err)

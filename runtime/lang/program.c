@@ -114,6 +114,14 @@ static int add_program(struct sandbox_spec *spec, const char *interpreter, const
     return set_argv(spec, head, n, args, err);
 }
 
+const char *hutch_program_skip_mark(const char *data, size_t *len)
+{
+    size_t n = *len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+
+    *len -= n;
+    return data + n;
+}
+
 bool hutch_program_is_name(const char *name)
 {
     return name[0] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strlen(name) <= NAME_MAX &&

@@ -35,6 +35,10 @@ const char *hutch_program_ending(const char *language);
 /* The languages whose interpreter is in the image's tree @tree: "python, sh, perl". Empty when there is none. */
 void hutch_program_list_installed(const char *tree, char *to, size_t room);
 
+/* The text @data of a program without the byte order mark at its beginning, which is no part of the program; *len is
+ * that of the rest. */
+const char *hutch_program_skip_mark(const char *data, size_t *len);
+
 /* Whether it can be the name of a file in PROGRAM_DIR. */
 bool hutch_program_is_name(const char *name);
 

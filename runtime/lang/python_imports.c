@@ -1,5 +1,7 @@
 #include "runtime/lang/python_imports.h"
 
+#include "runtime/lang/program.h"
+
 #include <stdbool.h>
 #include <string.h>
 
@@ -107,10 +109,9 @@ static bool next_statement(struct text *t)
 void hutch_imports_scan(const char *code, size_t len, void (*found)(void *context, const char *name, size_t name_len),
                         void *context)
 {
-    struct text t = { code, code + (len < IMPORTS_MAX_SCAN ? len : IMPORTS_MAX_SCAN) };
+    const char *begin = hutch_program_skip_mark(code, &len);
+    struct text t = { begin, begin + (len < IMPORTS_MAX_SCAN ? len : IMPORTS_MAX_SCAN) };
 
-    if (len >= 3 && memcmp(code, "\xef\xbb\xbf", 3) == 0)
-        t.p += 3;
     skip_blanks(&t);
     do
         take_statement(&t, found, context);

@@ -185,6 +185,16 @@ static bool scan_not_finite(struct json_scan *s)
     return s->flags & JSON_TAKES_NAN && (scan_word(s, "NaN") || scan_word(s, "Infinity") || scan_word(s, "-Infinity"));
 }
 
+/* Of UTF-8 or, in either order, of UTF-16. No editor shows it. */
+static bool is_byte_order_mark(const struct json_scan *s)
+{
+    const char *text = s->text + s->at;
+    size_t len = s->len - s->at;
+
+    return (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) ||
+           (len >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0));
+}
+
 static enum json_token scan_scalar(struct json_scan *s, int c)
 {
     if (c < 0)
@@ -199,7 +209,10 @@ static enum json_token scan_scalar(struct json_scan *s, int c)
         return JSON_NULL;
     if (scan_word(s, "true"))
         return JSON_TRUE;
-    return scan_word(s, "false") ? JSON_FALSE : hutch_json_scan_refuse(s, "expected a value");
+    if (scan_word(s, "false"))
+        return JSON_FALSE;
+    return hutch_json_scan_refuse(s, is_byte_order_mark(s) ? "a byte order mark: save the file as UTF-8 without one"
+                                                           : "expected a value");
 }
 
 /* ---- arrays and objects ---- */

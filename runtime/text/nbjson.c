@@ -257,8 +257,6 @@ int hutch_nbjson_parse(const char *what, const char *text, size_t len, const str
         return hutch_err_set(err, 0, "%s: %zu bytes are more than %zu", what, len, bounds->max_len);
     if (r.scan.max_depth > JSON_SCAN_MAX_DEPTH)
         r.scan.max_depth = JSON_SCAN_MAX_DEPTH;
-    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-        return hutch_json_scan_refuse(&r.scan, "a byte order mark");
     if (read_tree(&r, &root) < 0) {
         cJSON_free(r.key);
         cJSON_Delete(root);

@@ -409,6 +409,11 @@ def test_bad_input_names_file_and_line(tmp_path):
             says="line 1: there is no task 'Own/0'")
 
 
+def test_memory_that_is_too_small(tmp_path):
+    tasks = write_records(tmp_path / "tasks.jsonl", [{"id": "a", "code": "1"}])
+    refused("batch", "--memory", "1", str(tasks), says="option '--memory': '1' is too small: expected a size 4M..")
+
+
 def test_unjudged_programs_count_for_nothing(tmp_path):
     rows = [{"id": "a", "code": "print(1)", "expected": "1"}, {"id": "b", "code": "x", "language": "cobol"}]
     lines, summary = batch(write_records(tmp_path / "tasks.jsonl", rows), code=1)

@@ -32,6 +32,12 @@ def test_option_beats_policy(write):
     assert [result["limits"][name]["asked"] for name in ("pids", "memory", "wall")] == [9, 200 << 20, 8000]
 
 
+def test_byte_order_mark(write):
+    path = write("\ufeff" + json.dumps(extended()))
+    refused("run", "--policy", path, "-c", "pass",
+            says="policy '%s': line 1, column 1: a byte order mark: save the file as UTF-8 without one" % path)
+
+
 def test_option_order_does_not_matter(write):
     path = write(extended(limits={"pids": 7}))
     assert run_json("--pids-limit", "9", "--policy", path, "-c", "pass")["limits"]["pids"]["asked"] == 9

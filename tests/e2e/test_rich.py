@@ -76,6 +76,15 @@ def test_file_and_stdin(tmp_path):
     assert run("--rich", "-", stdin=b"sum(range(10))\n").stdout == b"45\n"
 
 
+def test_byte_order_mark(tmp_path):
+    """Python takes it at the beginning of a file, and IPython does not take it in a cell."""
+    program = b"\xef\xbb\xbf'read'\n"
+    (tmp_path / "program.py").write_bytes(program)
+    assert run("--rich", str(tmp_path / "program.py")).stdout == b"'read'\n"
+    assert run("--rich", "-", stdin=program).stdout == b"'read'\n"
+    assert hutch("repl", "--image", IMAGE, stdin=program).stdout == b"'read'\n"
+
+
 def test_streams_stay_apart():
     done = run("--rich", "-c", "import sys; print('out'); print('err', file=sys.stderr); 'value'")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"out\n'value'\n", b"err\n")

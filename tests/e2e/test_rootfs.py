@@ -553,9 +553,12 @@ def test_docker_config_digest(home, tmp_path):
 def test_what_is_no_archive(home, tmp_path):
     text = tmp_path / "text"
     text.write_text("hello" * 1000)
+    (tmp_path / "empty").touch()
+    (tmp_path / "zeros").write_bytes(bytes(10240))
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "folder").mkdir()
-    for path, says in ((tmp_path / "none", "open '%s': No such file or directory"), (text, "'%s' is not a tar archive"),
+    for path, says in ((tmp_path / "empty", "'%s' is empty"), (tmp_path / "zeros", "'%s' is an empty tar archive, or none"),
+                       (tmp_path / "none", "open '%s': No such file or directory"), (text, "'%s' is not a tar archive"),
                        (tmp_path / "fifo", "'%s' is neither a file nor a directory"), (tmp_path / "folder", "read image '%s': it is neither")):
         done = rootfs(home, "unpack", str(path))
         assert done.returncode == 125 and says % path in support.sentence(done)

@@ -368,8 +368,8 @@ static void test_refusals(void **state)
         { "[]", "at $: expected an object, got an array of 0" },
         { HEAD "} x", "line 1, column 43: something follows the end of the value" },
         { "{}", "at $: the key \"schema\" is missing" },
-        { "{'schema':2}", "at $.schema: expected a whole number 1..1, got 2" },
-        { "{'schema':'1'}", "at $.schema: expected a whole number 1..1, got \"1\"" },
+        { "{'schema':2}", "at $.schema: expected 1, the only schema that this version of hutch reads, got 2" },
+        { "{'schema':'1'}", "at $.schema: expected 1, the only schema that this version of hutch reads, got \"1\"" },
         { HEAD ",'memory':'1G'}", "at $.memory: unknown key; known here: schema, description, extends, enforcement, "
                                   "layers, limits, network, seccomp, "
                                   "hostname, workdir, environment, mounts, masked_paths, readonly_paths" },

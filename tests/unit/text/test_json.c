@@ -71,7 +71,9 @@ static void test_text(void **state)
         { "'\xed\xa0\x80'", "file 'x': line 1, column 2: a byte that is not UTF-8" }, /* a surrogate */
         { "'\xf4\x90\x80\x80'", "file 'x': line 1, column 2: a byte that is not UTF-8" },
         { "'\xe2\x82", "file 'x': line 1, column 2: a byte that is not UTF-8" },
-        { "\xef\xbb\xbf{}", "file 'x': line 1, column 1: expected a value" }, /* a byte order mark */
+        { "\xef\xbb\xbf{}", "file 'x': line 1, column 1: a byte order mark: save the file as UTF-8 without one" },
+        { "\xff\xfe{", "file 'x': line 1, column 1: a byte order mark: save the file as UTF-8 without one" },
+        { "[\xef\xbb\xbf", "file 'x': line 1, column 2: a byte order mark: save the file as UTF-8 without one" },
     };
 
     (void)state;
