@@ -25,6 +25,13 @@
  * MEMORY. What is passed in is copied before a call returns. What a callback is given is the engine's and ends with
  * the callback. Callbacks may call everything but dispatch and free, and must not block.
  *
+ * DESCRIPTORS. The library never changes the process's limits. hutch_engine_open(), hutch_session_open() and whatever
+ * else holds descriptors from then on (a checkpoint, a branch, a run with limits, a policy or an input_fd of its own)
+ * compare what the process has open, and what the engine needs for all that it has accepted, with the soft limit of
+ * RLIMIT_NOFILE; beyond that they fail with EMFILE, and the message has the numbers. An engine asks for some 100, ten
+ * for each run at a time and for each sandbox that a zygote's min says, and ten for each session. What the caller opens
+ * besides is to leave these free; it may raise its limit at any time.
+ *
  * UNITS. Times are milliseconds, sizes are bytes, CPUs are thousandths of one. 0 in an option takes the default.
  *
  * ERRORS. A failing call returns -1 and fills *err (which may be NULL). Whatever goes wrong with a run that was
@@ -121,7 +128,7 @@ void hutch_engine_options_init(struct hutch_engine_options *options);
 
 /* Clears away what killed engines left below home, and waits for nothing else; zygotes and pool get ready while the
  * caller dispatches. Runs may be submitted from the start and wait. Errors: what is wrong with the options, image or
- * policy; ENOENT for a missing launcher. */
+ * policy; ENOENT for a missing launcher; EMFILE. */
 int hutch_engine_open(const struct hutch_engine_options *options, struct hutch_engine **ret, struct hutch_error *err);
 
 /* Kills whatever runs, without calling back, and removes what the engine left on disk. NULL is fine. Takes some ms, at
@@ -274,7 +281,7 @@ void hutch_request_init(struct hutch_request *request);
 
 /* 0 and the run's id, which is never 0 (@ret_id may be NULL); on_result is not called before this returns. Errors:
  * EAGAIN (the queue is full: try again when a result has come), EINVAL with what is wrong with the request, ENOENT and
- * the like for its data_dir or policy, ENOMEM. */
+ * the like for its data_dir or policy, EMFILE, ENOMEM. */
 int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *request, uint64_t *ret_id,
                         struct hutch_error *err);
 
@@ -363,8 +370,8 @@ void hutch_session_options_init(struct hutch_session_options *options);
 #define hutch_session_options_init(options) HUTCH_INIT(options)
 
 /* 0 and the session's id, which is never 0; no callback comes before this returns. It does not wait: cells may be
- * given to it at once. A session holds eight descriptors, and one for each checkpoint and branch. Errors: EAGAIN
- * (max_sessions are open), EINVAL, and as hutch_engine_submit(). */
+ * given to it at once. A session holds eight descriptors, nine with a control group, and one for each checkpoint and
+ * branch. Errors: EAGAIN (max_sessions are open), EMFILE, EINVAL, and as hutch_engine_submit(). */
 int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *options, uint64_t *ret_id,
                        struct hutch_error *err);
 

@@ -82,10 +82,26 @@ void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, boo
         plan_cpus(limits[LIMIT_CPUS], ret);
 }
 
+/* hutch and its launcher raise their own soft limit, which is not for a program to inherit: many close or allocate as
+ * many descriptors as they may have, and select(2) fails with one above 1023. */
+static int set_usual_open_files(struct hutch_err *err)
+{
+    struct rlimit now;
+
+    if (getrlimit(RLIMIT_NOFILE, &now) < 0)
+        return hutch_err_set(err, errno, "read the limit on descriptors");
+    now.rlim_cur = now.rlim_max < RLIMIT_NOFILE_USUAL ? now.rlim_max : RLIMIT_NOFILE_USUAL;
+    if (setrlimit(RLIMIT_NOFILE, &now) < 0)
+        return hutch_err_set(err, errno, "set the soft limit on descriptors to %ju", (uintmax_t)now.rlim_cur);
+    return 0;
+}
+
 int hutch_rlimits_apply(const struct rlimit_plan *plan, struct hutch_err *err)
 {
     if (plan->pin && sched_setaffinity(0, sizeof(plan->cpus), &plan->cpus) < 0)
         return hutch_err_set(err, errno, "pin to %d CPUs", CPU_COUNT(&plan->cpus));
+    if (plan->max[RLIMIT_NOFILE] == RLIM_INFINITY && set_usual_open_files(err) < 0)
+        return -1;
     for (int i = 0; i < RLIMIT_NLIMITS; i++) {
         struct rlimit now;
 

@@ -14,9 +14,11 @@ struct sandbox_spec;
 /* RLIMIT_DATA is so many times the limit on memory: what is refused by it fails in ways that many libraries do not look
  * at, and then a result looks fine that is not. Before that, init's samples see what is in use and end the run. */
 #define RLIMIT_DATA_FACTOR 16
+/* The soft limit on descriptors where the spec has none: that of most systems. The hard one stays. */
+#define RLIMIT_NOFILE_USUAL 1024
 
 struct rlimit_plan {
-    rlim_t max[RLIMIT_NLIMITS]; /* RLIM_INFINITY: leave alone */
+    rlim_t max[RLIMIT_NLIMITS]; /* RLIM_INFINITY: leave alone, but for the soft one on descriptors */
     bool pin;                   /* restrict to @cpus */
     cpu_set_t cpus;
 };

@@ -62,6 +62,15 @@ static bool build_one(struct pool *pool)
     return true;
 }
 
+static bool may_build(const struct pool *pool)
+{
+    const struct pools *pools = pool->pools;
+
+    return pools->slots->n_building < pools->max_building &&
+           (pool->n_idle + pool->n_building < pool->n_waiting + config_of(pool)->min ||
+            pools->n_prepared + pools->slots->n_building < pools->max_prepared);
+}
+
 static void refill(struct pool *pool)
 {
     struct pools *pools = pool->pools;
@@ -78,7 +87,7 @@ static void refill(struct pool *pool)
         return;
     }
     wanted = pool->n_waiting + (pool->target > pool->n_idle ? pool->target - pool->n_idle : 0);
-    while (pool->n_building < wanted && pools->slots->n_building < pools->max_building)
+    while (pool->n_building < wanted && may_build(pool))
         if (!build_one(pool))
             return;
 }
@@ -276,6 +285,17 @@ void hutch_pools_done(struct pools *pools)
     for (unsigned i = 0; i < pools->configs->n; i++)
         if (pools->list[i].pools) /* not where the engine could not be opened: there are no pools yet */
             hutch_loop_set_deadline(&pools->core->loop, &pools->list[i].clock, LOOP_NEVER);
+}
+
+void hutch_pools_shrink(struct pools *pools)
+{
+    for (unsigned i = 0; i < pools->configs->n; i++) {
+        struct pool *pool = &pools->list[i];
+
+        pool->target = config_of(pool)->min;
+        while (pool->n_idle > pool->target)
+            discard_idle(pool, TAILQ_LAST(&pool->idle, slot_list));
+    }
 }
 
 void hutch_pools_refill(struct pools *pools)

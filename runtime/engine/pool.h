@@ -43,7 +43,8 @@ struct pools {
     struct slots *slots;
     const struct zygote_configs *configs;
     struct template *template; /* of their sandboxes; set by the owner before a launcher comes */
-    unsigned max_building;     /* set by the owner, as trim_ms */
+    unsigned max_building;     /* set by the owner, as trim_ms and max_prepared */
+    unsigned max_prepared;     /* all pools together, but each has its zygote's min */
     uint64_t trim_ms;          /* after so long without a miss a pool gets smaller */
     struct pool list[ZYGOTE_MAX_CONFIGS];
     unsigned n_prepared;
@@ -58,6 +59,9 @@ void hutch_pools_done(struct pools *pools);
 /* A launcher, a zygote, or room for another build is there: now, or in the next turn. */
 void hutch_pools_refill(struct pools *pools);
 void hutch_pools_refill_soon(struct pools *pools);
+
+/* None has more than its zygote's min. */
+void hutch_pools_shrink(struct pools *pools);
 
 /* Which process what waits for the pool @index waits for, as in "the launcher". */
 void hutch_pool_name_awaited(const struct pools *pools, unsigned index, char *text, size_t size);

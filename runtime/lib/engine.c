@@ -250,16 +250,17 @@ static int open_engine(const struct hutch_engine_options *options, const struct 
     engine->core = (struct core)CORE_INIT;
     engine->image_lockfd = -1;
     hutch_engine_connect(engine);
-    if (hutch_profile_copy(profile, &engine->profile, err) < 0 ||
-        find_launcher(options->launcher, &engine->helper.launcher_path, err) < 0 ||
-        hutch_spec_init(&engine->spec, err) < 0 || hutch_profile_build(profile, &engine->spec, err) < 0 ||
-        hutch_profile_set_root(profile, &engine->spec, &engine->image_lockfd, err) < 0 ||
-        hutch_zygote_configs_read(&engine->configs, options->zygotes, options->n_zygotes, err) < 0 ||
-        hutch_core_open(&engine->core, engine->profile.home, err) < 0 || find_cgroup(engine, err) < 0)
+    if (hutch_zygote_configs_read(&engine->configs, options->zygotes, options->n_zygotes, err) < 0)
         goto fail;
     hutch_pools_configure(&engine->pools);
     set_numbers(engine, options);
-    if (make_templates(engine, err) < 0 || hutch_helper_start(&engine->helper, err) < 0)
+    if (hutch_descriptors_for_engine(engine, err) < 0 || hutch_profile_copy(profile, &engine->profile, err) < 0 ||
+        find_launcher(options->launcher, &engine->helper.launcher_path, err) < 0 ||
+        hutch_spec_init(&engine->spec, err) < 0 || hutch_profile_build(profile, &engine->spec, err) < 0 ||
+        hutch_profile_set_root(profile, &engine->spec, &engine->image_lockfd, err) < 0 ||
+        hutch_core_open(&engine->core, engine->profile.home, err) < 0 || find_cgroup(engine, err) < 0 ||
+        make_templates(engine, err) < 0 || hutch_descriptors_for_engine(engine, err) < 0 ||
+        hutch_helper_start(&engine->helper, err) < 0)
         goto fail;
     *ret = engine;
     return 0;
@@ -371,6 +372,10 @@ int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request 
     hutch_engine_copy_sized(&request, sizeof(request), given);
     if (hutch_request_accept(engine, &request, &run, &err) < 0)
         return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
+    if ((run->template || request.has_input_fd) && hutch_descriptors_for_run(engine, &err) < 0) {
+        hutch_run_free(run);
+        return hutch_engine_tell(error, &err, 0);
+    }
     id = hutch_run_enqueue(run);
     if (ret_id)
         *ret_id = id;

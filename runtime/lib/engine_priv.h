@@ -50,6 +50,17 @@ int hutch_request_make_spec(const struct hutch_engine *engine, const struct prof
 /* … with what a worker that comes from a zygote needs besides. */
 int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_spec *spec, struct hutch_err *err);
 
+/* --- descriptors.c: whether the limit on descriptors allows what is asked for, beside all that was promised before.
+ * Errors: EMFILE, with the numbers. --- */
+
+/* Before it has opened anything, and when it knows its templates. */
+int hutch_descriptors_for_engine(struct hutch_engine *engine, struct hutch_err *err);
+int hutch_descriptors_for_session(struct hutch_engine *engine, struct hutch_err *err);
+/* A checkpoint or branch. */
+int hutch_descriptors_for_copy(struct hutch_engine *engine, struct hutch_err *err);
+/* One that holds some from the moment when it is accepted: it has those already. */
+int hutch_descriptors_for_run(struct hutch_engine *engine, struct hutch_err *err);
+
 /* --- engine.c --- */
 
 /* For the caller: -1. @code 0: that of @err. */

@@ -41,6 +41,8 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
                       MAX_CHECKPOINTS);
         return hutch_engine_tell(error, &err, 0);
     }
+    if (hutch_descriptors_for_session(engine, &err) < 0)
+        return hutch_engine_tell(error, &err, 0);
     s = hutch_session_create(&engine->sessions, &err);
     if (!s)
         return hutch_engine_tell(error, &err, 0);
@@ -191,8 +193,12 @@ static int order_copy(struct hutch_engine *engine, uint64_t id, enum order_kind 
                       hutch_on_reply on_reply, void *user, struct hutch_error *error)
 {
     struct session *s = find_session(engine, id);
-    struct order *order = make_order(s, id, error);
+    struct hutch_err err = { 0 };
+    struct order *order;
 
+    if (s && (kind == ORDER_CHECKPOINT || kind == ORDER_FORK) && hutch_descriptors_for_copy(engine, &err) < 0)
+        return hutch_engine_tell(error, &err, 0);
+    order = make_order(s, id, error);
     if (!order)
         return -1;
     order->kind = kind;

@@ -1,5 +1,6 @@
 """Limits, whoever enforces them: the run ends, the verdict says why, and the report names the enforcer."""
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -464,3 +465,44 @@ def test_signal_of_limit_is_not_the_scripts():
     """A script that kills itself is no out-of-memory kill."""
     result = run_json("-c", "import os; os.kill(os.getpid(), %d)" % signal.SIGKILL)
     assert result["verdict"] in ("killed", "error") and result["signal"] == "SIGKILL" and result["process"] == 137
+
+
+# --------------------------------------------------------------------------------------------------
+# Descriptors: a program's, and hutch's own
+
+def under(soft, hard):
+    """What a child does before it becomes hutch."""
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("path", ([], ["--warm"]), ids=("cold", "warm"))
+def test_open_files_without_a_limit(policy, path):
+    """hutch raises its own soft limit, and its programs have the usual one all the same."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    code = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+    done = subprocess.run(command(*path, "--policy", policy(limits={"open_files": None}), "-c", code), timeout=60,
+                          preexec_fn=under(min(300, hard), hard), capture_output=True, check=False)
+    assert (done.stdout.decode(), done.stderr) == ("%d %d\n" % (min(1024, hard), hard), b"")
+
+
+@pytest.mark.parametrize("how", (["--warm"], ["--rich"]), ids=("warm", "rich"))
+def test_too_few_descriptors_for_hutch(how):
+    """Under whatever limit: a run is executed, or hutch says what it needs. Before any of that it has to read a policy,
+    and a dynamic linker its libraries."""
+    seen = set()
+    for limit in (*range(16, 80, 4), *range(80, 160, 20)):
+        done = subprocess.run(command(*how, "-c", "print('works')", image="python"), timeout=60,
+                              preexec_fn=under(limit, limit), capture_output=True, check=False)
+        says = done.stderr.decode()
+        if done.returncode == 0:
+            assert b"works\n" in done.stdout
+        else:
+            assert done.returncode == 125 and "and the limit is %d: raise RLIMIT_NOFILE" % limit in says, (limit, says)
+        seen.add(done.returncode)
+    assert seen == {0, 125}
+
+
+def test_hutch_raises_its_own_limit():
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    done = subprocess.run(command("--warm", "-c", "print('works')"), timeout=60, preexec_fn=under(16, hard), capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"works\n", b"")

@@ -1,4 +1,5 @@
 """Sessions by way of libhutch: what cells share and what they do not, how they end, and what a hostile interpreter can do to others."""
+import errno
 import os
 import random
 import re
@@ -602,7 +603,7 @@ def count_fds():
 
 
 def test_many_sessions_at_once():
-    wanted = 8 * 200 + 200
+    wanted = 10 * 200 + 300
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < wanted:
         pytest.skip("no more than %d descriptors" % hard)
@@ -620,6 +621,31 @@ def test_many_sessions_at_once():
             for session in sessions:
                 session.close()
             one.until(lambda: all(session.ends for session in sessions), 120, "every session has ended")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_more_sessions_than_there_are_descriptors_for():
+    """Those that open work, the first that cannot says what it would need, and runs have theirs all the while."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(600, hard), hard))
+    try:
+        with engine.Engine(image="python", zygotes=ZYGOTES) as one:
+            sessions = []
+            with pytest.raises(engine.Failure) as refusal:
+                while len(sessions) < 200:
+                    sessions.append(Session(one))
+            assert refusal.value.code == errno.EMFILE and "and the limit is %d: raise RLIMIT_NOFILE" % min(600, hard) in str(refusal.value)
+            assert len(sessions) >= 20
+            cells = [session.execute("x = %d" % i) for i, session in enumerate(sessions)]
+            runs = [one.submit("print(%d)" % i) for i in range(20)]
+            one.until(lambda: all(cell.result for cell in cells), 240, "every cell has a result")
+            assert {cell.result["verdict"] for cell in cells} == {"ok"}
+            assert [result["stdout"] for result in one.wait(*runs)] == ["%d\n" % i for i in range(20)]
+            assert one.stats()["restarted"] == 0
+            sessions.pop().close()
+            one.until(lambda: one.stats()["sessions"] == len(sessions), 60, "one has ended")
+            Session(one)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

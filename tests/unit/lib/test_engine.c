@@ -31,6 +31,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -407,6 +408,17 @@ static void play_part(struct player *p)
     }
 }
 
+/* As the opener does. */
+static void raise_open_files(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        _exit(80);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int play(void)
 {
     struct opener_reply hello = { .what = OPENER_HELLO };
@@ -414,6 +426,7 @@ static int play(void)
     struct player *opener;
 
     signal(SIGPIPE, SIG_IGN);
+    raise_open_files();
     for (size_t i = 0; i < MAX_PLAYERS; i++)
         players[i].fd = -1;
     if (how && strncmp(how, "fork:", 5) == 0)
@@ -1105,6 +1118,116 @@ static void test_failpoints(void **state)
     }
 }
 
+static void set_open_files(rlim_t soft)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = soft;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static void check_refusal(const struct hutch_error *error, unsigned limit)
+{
+    char want[64];
+
+    snprintf(want, sizeof(want), "more are needed, and the limit is %u: raise RLIMIT_NOFILE", limit);
+    if (error->code != EMFILE || !strstr(error->message, want))
+        fail_msg("a limit of %u: error %d, '%s'", limit, error->code, error->message);
+}
+
+/* Under whatever limit: an engine does not open and says what it needs, or it runs all that it takes. */
+static void test_few_descriptors(void **state)
+{
+    static const struct hutch_zygote one = { .name = "bare", .min = 1, .max = 8 };
+    const unsigned max_limit = 400, n_enough = 6;
+    struct lair *p = *state;
+    unsigned opened = 0, n_refused = 0;
+    struct rlimit usual;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    p->options.zygotes = &one;
+    p->options.n_zygotes = 1;
+    p->options.max_running = 2;
+    setenv("HUTCH_FAKE", "", 1);
+    for (unsigned limit = 16; opened < n_enough; limit++) {
+        struct hutch_request request = request_for("#! out file");
+        struct hutch_error error = { .message = "" };
+        int rc;
+
+        memset(runs, 0, sizeof(runs));
+        n_results = 0;
+        assert_true(limit < max_limit);
+        set_open_files(limit);
+        rc = hutch_engine_open(&p->options, &p->engine, &error);
+        if (rc < 0)
+            check_refusal(&error, limit);
+        for (int i = 0; rc == 0 && i < 12; i++) { /* more than there is room for in the pool */
+            request.data_dir = i % 4 == 3 ? "/usr/include" : NULL;
+            request.keep_data = i % 4 == 2;
+            submit(p, &request);
+        }
+        if (rc == 0)
+            await(p, 12);
+        set_open_files(usual.rlim_cur);
+        for (uint64_t id = 1; rc == 0 && id <= 12; id++)
+            if (runs[id].results != 1 || runs[id].verdict != HUTCH_OK)
+                fail_msg("a limit of %u: run %u: %u results, %s", limit, (unsigned)id, runs[id].results,
+                         runs[id].message);
+        opened += rc == 0;
+        n_refused += rc < 0;
+        if (rc == 0)
+            close_engine(p);
+        else
+            p->engine = NULL;
+        assert_int_equal(count_fds(), p->n_fds);
+    }
+    print_message("%u limits are too low for this engine\n", n_refused);
+    assert_true(n_refused > 0);
+}
+
+/* A session is refused while there are still enough for all that was promised before. */
+static void test_too_many_sessions(void **state)
+{
+    const unsigned limit = 400;
+    struct hutch_session_options session;
+    struct hutch_request request = request_for("#! out");
+    struct hutch_error error = { .message = "" };
+    struct lair *p = *state;
+    struct rlimit usual;
+    uint64_t id = 0;
+    unsigned n = 0;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    open_engine(p, "");
+    for (int i = 0; i < 24; i++) /* the pools grow */
+        submit(p, &request);
+    await(p, 24);
+    set_open_files(limit);
+    hutch_session_options_init(&session);
+    while (n < limit && hutch_session_open(p->engine, &session, &id, &error) == 0)
+        n++;
+    check_refusal(&error, limit);
+    assert_in_range(n, 5, limit / 10);
+    for (int i = 0; i < 24; i++)
+        submit(p, &request);
+    await(p, 48);
+    for (size_t i = 0; i < MAX_RUNS; i++)
+        if (runs[i].results > 0)
+            assert_int_equal(runs[i].verdict, HUTCH_OK);
+    set_open_files(limit / 4);
+    assert_int_equal(hutch_session_checkpoint(p->engine, id, NULL, NULL, &error), -1);
+    check_refusal(&error, limit / 4);
+    assert_int_equal(hutch_session_fork(p->engine, id, NULL, NULL, &error), -1);
+    check_refusal(&error, limit / 4);
+    request.memory_bytes = 64 << 20; /* by a template of its own */
+    assert_int_equal(hutch_engine_submit(p->engine, &request, NULL, &error), -1);
+    check_refusal(&error, limit / 4);
+    set_open_files(usual.rlim_cur);
+    assert_int_equal(hutch_session_open(p->engine, &session, NULL, &error), 0); /* a limit may be raised at any time */
+    close_engine(p);
+}
+
 /* For lack of descriptors nothing is lost; where the files cannot be kept, the session's last word says so. */
 static void test_the_files_of_a_session(void **state)
 {
@@ -1164,11 +1287,15 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_free_at_any_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_anything_from_the_helpers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_failpoints, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_few_descriptors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_too_many_sessions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_files_of_a_session, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_without_pidfd_open, set_up, tear_down),
     };
 
     if (argc > 0 && strcmp(argv[0], "hutch-launcher") == 0)
         return play();
+    if (argc == 2) /* the tests whose names match */
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
 }

@@ -189,6 +189,34 @@ static int apply_all(void)
     return 0;
 }
 
+/* Without a limit, a program has not what hutch has raised its own to. */
+static int apply_without_open_files(void)
+{
+    struct sandbox_spec spec = { 0 };
+    struct rlimit_plan plan;
+    struct rlimit limit, now;
+    struct hutch_err err;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return 1;
+    for (rlim_t hard = limit.rlim_max; hard > 100; hard = hard > 2000 ? 2000 : hard / 2) {
+        limit.rlim_cur = limit.rlim_max = hard;
+        hutch_rlimits_plan(&spec, false, false, &plan);
+        if (setrlimit(RLIMIT_NOFILE, &limit) < 0 || hutch_rlimits_apply(&plan, &err) < 0 ||
+            getrlimit(RLIMIT_NOFILE, &now) < 0)
+            return 2;
+        if (now.rlim_max != hard || now.rlim_cur != (hard < 1024 ? hard : 1024))
+            return 3;
+    }
+    return 0;
+}
+
+static void test_apply_without_open_files(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(apply_without_open_files), 0);
+}
+
 static void test_apply(void **state)
 {
     (void)state;
@@ -252,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_cpus_are_spread),
         cmocka_unit_test(test_cpus_start_here),
         cmocka_unit_test(test_apply),
+        cmocka_unit_test(test_apply_without_open_files),
         cmocka_unit_test(test_memory_holds),
         cmocka_unit_test(test_failure_is_told),
     };
