@@ -11,7 +11,10 @@
  *   hold     keeps --count sandboxes prepared (or, with --code, --count runs that have printed something) until a line
  *            comes on stdin
  *
- * Every result is checked: another output than --want, or any verdict but "ok", is an error. Prints one JSON object. */
+ * Every result is checked: another output than --want, or any verdict but "ok", is an error. Prints one JSON object.
+ *
+ * With --beside TEXT there is a neighbour, a program that runs in the same engine all the time, from before counting
+ * begins: how it ends does not matter, and it is started again. Then a run that went wrong is counted as failed. */
 #include "common.h"
 #include "runtime/hutch.h"
 
@@ -25,12 +28,13 @@
 
 #define STALL_MAX_S 60  /* without a result */
 #define MAX_FLIGHT  4096
+#define BESIDE_S    2   /* that the neighbour has for itself first */
 
 enum part { TOTAL, QUEUED, PREPARED, RUN, ENGINE_TOTAL, PARTS };
 static const char *const part_names[PARTS] = { "total", "queued", "prepared", "run", "engine_total" };
 
 struct settings {
-    const char *scenario, *code, *want, *zygotes, *image;
+    const char *scenario, *code, *want, *zygotes, *image, *beside;
     unsigned rounds, concurrency, pool, pool_max, running, count, warm_up;
     double seconds, rate;
 };
@@ -38,7 +42,7 @@ struct settings {
 struct flight {
     struct bench *bench;
     double due; /* ms on the monotonic clock */
-    bool is_used, is_counted, has_printed;
+    bool is_used, is_counted, has_printed, is_neighbour;
 };
 
 struct bench {
@@ -49,7 +53,8 @@ struct bench {
     double first, last;   /* when the first and the last counted result came */
     unsigned n, room;     /* counted, and space for them */
     unsigned done;        /* all results */
-    unsigned in_flight, from_pool, restarts, printed;
+    unsigned in_flight, from_pool, restarts, printed, failed, neighbours;
+    bool is_ending; /* no further neighbour */
     double last_event;    /* of any result */
 };
 
@@ -83,18 +88,30 @@ static void open_engine(struct bench *b)
 
 /* --- runs --- */
 
+static void start_neighbour(struct bench *b);
+
 static void on_result(void *user, uint64_t id, const struct hutch_result *result)
 {
     struct flight *flight = user;
     struct bench *b = flight->bench;
     double now = bench_now_ms();
+    bool is_right = result->verdict == HUTCH_OK && result->exit_code == 0 &&
+                    (!b->settings.want || strcmp(result->out, b->settings.want) == 0);
 
     (void)id;
-    if (result->verdict != HUTCH_OK || result->exit_code != 0)
+    if (flight->is_neighbour) {
+        flight->is_used = false;
+        start_neighbour(b);
+        return;
+    }
+    if (b->settings.beside) {
+        b->failed += flight->is_counted && !is_right;
+    } else if (result->verdict != HUTCH_OK || result->exit_code != 0) {
         bench_die("a run ended with '%s' (%s): %.500s", hutch_verdict_text(result->verdict), result->message,
                   result->err);
-    if (b->settings.want && strcmp(result->out, b->settings.want) != 0)
+    } else if (!is_right) {
         bench_die("a run printed '%.200s' and not '%s'", result->out, b->settings.want);
+    }
     flight->is_used = false;
     b->in_flight--;
     b->done++;
@@ -127,17 +144,53 @@ static void on_output(void *user, uint64_t id, int stream, const char *data, siz
     flight->has_printed = true;
 }
 
-static uint64_t submit(struct bench *b, double due, bool is_counted)
+static struct flight *find_flight(struct bench *b)
 {
-    struct hutch_request request;
-    struct hutch_error err;
     struct flight *flight = b->flights;
-    uint64_t id;
 
     while (flight < b->flights + MAX_FLIGHT && flight->is_used)
         flight++;
     if (flight == b->flights + MAX_FLIGHT)
         bench_die("%d runs are under way: the engine does not keep up", MAX_FLIGHT);
+    return flight;
+}
+
+static void start_neighbour(struct bench *b)
+{
+    struct hutch_request request;
+    struct hutch_error err;
+    struct flight *flight = find_flight(b);
+    uint64_t id;
+
+    if (b->is_ending)
+        return;
+    *flight = (struct flight){ .bench = b, .is_used = true, .is_neighbour = true };
+    hutch_request_init(&request);
+    request.code = b->settings.beside;
+    request.on_result = on_result;
+    request.user = flight;
+    if (hutch_engine_submit(b->engine, &request, &id, &err) < 0)
+        bench_die("%s", err.message);
+    b->neighbours++;
+}
+
+static void settle_neighbour(struct bench *b)
+{
+    double end = bench_now_ms() + BESIDE_S * 1e3;
+
+    bench_wait_for_pool(b->engine);
+    start_neighbour(b);
+    while (bench_now_ms() < end)
+        bench_turn(b->engine, end);
+}
+
+static uint64_t submit(struct bench *b, double due, bool is_counted)
+{
+    struct hutch_request request;
+    struct hutch_error err;
+    struct flight *flight = find_flight(b);
+    uint64_t id;
+
     *flight = (struct flight){ .bench = b, .due = due, .is_used = true, .is_counted = is_counted };
     hutch_request_init(&request);
     request.code = b->settings.code;
@@ -222,7 +275,8 @@ static void run_open(struct bench *b)
     unsigned warm_up = b->settings.warm_up, handed_in = 0;
     double due;
 
-    bench_wait_for_pool(b->engine);
+    if (!b->settings.beside)
+        bench_wait_for_pool(b->engine);
     due = bench_now_ms();
     while (b->n < b->settings.rounds) {
         double now = bench_now_ms();
@@ -276,6 +330,8 @@ static void print_result(struct bench *b)
         bench_print_times(part_names[i], b->times[i], b->n);
         printf(", ");
     }
+    if (b->settings.beside)
+        printf("\"failed\": %u, \"neighbours\": %u, ", b->failed, b->neighbours);
     printf("\"rate_per_s\": %.1f, \"from_pool\": %u, \"on_demand\": %u, \"restarts\": %u, \"lost\": %llu}\n",
            b->n > 1 && b->last > b->first ? (b->n - 1) / ((b->last - b->first) / 1e3) : 0.0, b->from_pool,
            b->n - b->from_pool, b->restarts,
@@ -299,7 +355,8 @@ int main(int argc, char **argv)
         { "concurrency", required_argument, NULL, 'n' }, { "rate", required_argument, NULL, 'p' },
         { "pool", required_argument, NULL, 'm' },        { "pool-max", required_argument, NULL, 'x' },
         { "running", required_argument, NULL, 'R' },     { "count", required_argument, NULL, 'k' },
-        { "warm-up", required_argument, NULL, 'u' },     { NULL, 0, NULL, 0 },
+        { "warm-up", required_argument, NULL, 'u' },     { "beside", required_argument, NULL, 'b' },
+        { NULL, 0, NULL, 0 },
     };
     static struct bench bench = { .settings = { .zygotes = "tree",
                                                 .rounds = 2000,
@@ -327,6 +384,7 @@ int main(int argc, char **argv)
         case 'x': s->pool_max = (unsigned)bench_number(optarg, 1, MAX_FLIGHT); break;
         case 'R': s->running = (unsigned)bench_number(optarg, 1, MAX_FLIGHT); break;
         case 'k': s->count = (unsigned)bench_number(optarg, 1, MAX_FLIGHT); break;
+        case 'b': s->beside = optarg; break;
         case 'u': s->warm_up = (unsigned)bench_number(optarg, 0, 1e6); break;
         default: optind = argc; break;
         }
@@ -341,7 +399,7 @@ int main(int argc, char **argv)
             "usage: warm paced|demand|closed|open|hold [--code TEXT] [--want TEXT] [--zygotes tree|bare|full] "
             "[--image NAME]\n"
             "            [--rounds N] [--warm-up N] [--seconds S] [--concurrency N] [--rate PER_S] [--pool MIN]\n"
-            "            [--pool-max MAX] [--running N] [--count N]\n");
+            "            [--pool-max MAX] [--running N] [--count N] [--beside TEXT]\n");
         return 2;
     }
     if (strcmp(s->scenario, "demand") == 0)
@@ -362,7 +420,10 @@ int main(int argc, char **argv)
             bench_die("no memory for %u times", bench.room);
     }
     open_engine(&bench);
+    if (s->beside)
+        settle_neighbour(&bench);
     scenarios[i].run(&bench);
+    bench.is_ending = true;
     if (strcmp(s->scenario, "hold") != 0)
         print_result(&bench);
     hutch_engine_free(bench.engine);
