@@ -2,19 +2,64 @@
 
 #include "sandbox/fd.h"
 
+#include <sched.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
 
 /* A blocking send waits for a second at most where too many descriptors are on their way. */
 #define ROOM_PAUSE_MS 10
 #define ROOM_ATTEMPTS 100
 
+#define SENDER_STACK_BYTES (16 << 10)
+
 union control {
     struct cmsghdr align;
     char buf[CMSG_SPACE(FDPASS_MAX * sizeof(int))];
 };
+
+struct sending {
+    int sock, flags;
+    const struct msghdr *msg;
+    ssize_t n;
+};
+
+static ssize_t send_once(int sock, const struct msghdr *msg, int flags)
+{
+    return TEMP_FAILURE_RETRY(sendmsg(sock, msg, MSG_NOSIGNAL | flags));
+}
+
+static int send_with_higher_limit(void *arg)
+{
+    struct sending *sending = arg;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    sending->n = send_once(sending->sock, sending->msg, sending->flags);
+    return 0;
+}
+
+/* The kernel counts descriptors on their way for a user and compares with the soft limit of the sender, which is the
+ * host's of this library and stays as it is. So the sender is a process of its own for the length of one call: it has
+ * this one's memory and descriptors, and a limit of its own. */
+static ssize_t send_as_another(int sock, const struct msghdr *msg, int flags)
+{
+    struct sending sending = { .sock = sock, .flags = flags, .msg = msg, .n = -1 };
+    _Alignas(16) char stack[SENDER_STACK_BYTES];
+    pid_t pid = clone(send_with_higher_limit, stack + sizeof(stack), CLONE_VM | CLONE_FILES | CLONE_VFORK, &sending);
+
+    if (pid > 0)
+        TEMP_FAILURE_RETRY(waitpid(pid, NULL, __WCLONE));
+    if (sending.n < 0)
+        errno = ETOOMANYREFS;
+    return sending.n;
+}
 
 ssize_t hutch_fdpass_send2(int sock, const void *head, size_t head_len, const void *tail, size_t tail_len,
                            const int *fds, size_t n_fds, int flags)
@@ -41,8 +86,10 @@ ssize_t hutch_fdpass_send2(int sock, const void *head, size_t head_len, const vo
     }
     for (int i = 0;; i++) {
         const struct timespec pause = { .tv_nsec = ROOM_PAUSE_MS * 1000000l };
-        ssize_t n = TEMP_FAILURE_RETRY(sendmsg(sock, &msg, MSG_NOSIGNAL | flags));
+        ssize_t n = send_once(sock, &msg, flags);
 
+        if (n < 0 && errno == ETOOMANYREFS)
+            n = send_as_another(sock, &msg, flags);
         if (n >= 0 || errno != ETOOMANYREFS || (flags & MSG_DONTWAIT) || i == ROOM_ATTEMPTS)
             return n;
         nanosleep(&pause, NULL);

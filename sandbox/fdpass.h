@@ -8,8 +8,8 @@
 #define FDPASS_MAX 253 /* SCM_MAX_FD */
 
 /* Sends @len bytes and copies of @n_fds descriptors. The count of bytes, or -1 with errno: EPIPE when the other end is
- * closed (no SIGPIPE), EAGAIN, EMSGSIZE, ETOOMANYREFS (too many descriptors of this user's processes are on their way:
- * with MSG_DONTWAIT at once, else after a second). @flags: MSG_DONTWAIT or 0. */
+ * closed (no SIGPIPE), EAGAIN, EMSGSIZE, ETOOMANYREFS (more descriptors of this user's processes are on their way than
+ * the hard limit RLIMIT_NOFILE: with MSG_DONTWAIT at once, else after a second). @flags: MSG_DONTWAIT or 0. */
 ssize_t hutch_fdpass_send(int sock, const void *buf, size_t len, const int *fds, size_t n_fds, int flags);
 
 /* Sends two pieces as one message. */

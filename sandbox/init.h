@@ -58,6 +58,7 @@ struct init_sample {
     uint64_t memory_bytes; /* all processes: proportional share where readable, else resident */
     uint64_t cpu_ms;       /* user and system, living and gone; never less than in the sample before */
     uint64_t pids;         /* threads, without init */
+    uint64_t in_flight;    /* descriptors that wait in unix sockets which some process has open */
     uint64_t unlinked_bytes; /* of files in MOUNT_DATA that have no name any more and are open in some process */
     uint32_t is_cpu_lower_bound; /* some children were reaped by the kernel, with what they used since the last look */
     uint32_t is_hidden;    /* a process did not let init read its /proc entries: what it holds is not counted */

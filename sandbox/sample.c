@@ -277,6 +277,22 @@ static void add_kernel_memory(struct sampler *s, const char *pid, int dirfd, con
         s->sum->memory_bytes += s->n_pipes++ < PIPES_FULL ? PIPE_BYTES : SMALL_PIPE_BYTES;
 }
 
+/* Descriptors that wait in a unix socket, as unix(7) shows them in its fdinfo since Linux 5.6. */
+static void add_in_flight(struct sampler *s, const char *pid, const char *number, const struct stat *st)
+{
+    static const char word[] = "\nscm_fds:";
+    char file[32], buf[512];
+    const char *at;
+    uint64_t n;
+
+    snprintf(file, sizeof(file), "fdinfo/%.16s", number);
+    if (!is_new_object(st->st_dev, st->st_ino) || read_text(s->proc_fd, pid, file, buf, sizeof(buf)) < 0)
+        return;
+    at = strstr(buf, word);
+    if (at && sscanf(at + sizeof(word) - 1, "%" SCNu64, &n) == 1)
+        s->sum->in_flight += n;
+}
+
 /* Files of the data directory that are open and have no name any more: no walk over the directory finds them. And what
  * the kernel holds for descriptors. */
 static void add_open_files(struct sampler *s, const char *pid)
@@ -297,6 +313,8 @@ static void add_open_files(struct sampler *s, const char *pid)
             at += entry->d_reclen;
             if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, 0) < 0)
                 continue;
+            if (S_ISSOCK(st.st_mode))
+                add_in_flight(s, pid, entry->d_name, &st);
             if (s->counts_shared)
                 add_kernel_memory(s, pid, fd, entry->d_name, &st);
             if (s->data_dev && S_ISREG(st.st_mode) && st.st_nlink == 0 && st.st_dev == s->data_dev &&

@@ -18,6 +18,7 @@
 #define HIDDEN_MAX         5  /* samples in a row: once or twice it is a process on its way out */
 #define CUT_MAX            10 /* samples in a row, each of a quarter of a second of CPU time */
 #define KILL_AFTER_SIGNAL_MS 2000
+#define IN_FLIGHT_MORE     512 /* descriptors beyond open_files: two messages that pass the kernel's check at once */
 
 /* All but its memory. */
 static void forget(struct supervisor *s)
@@ -176,6 +177,8 @@ static void hear_init(struct supervisor *s)
             hutch_supervisor_end(s, END_HIDDEN);
         if (s->cut_in_a_row >= CUT_MAX)
             hutch_supervisor_end(s, END_UNCOUNTED);
+        if (limits[LIMIT_OPEN_FILES] && msg.sample.in_flight > limits[LIMIT_OPEN_FILES] + IN_FLIGHT_MORE)
+            hutch_supervisor_end(s, END_IN_FLIGHT);
         if (limits[LIMIT_DATA_SIZE] && msg.sample.unlinked_bytes > limits[LIMIT_DATA_SIZE])
             hutch_supervisor_end(s, END_DATA);
         if (limits[LIMIT_CPU_TIME] && msg.sample.cpu_ms > limits[LIMIT_CPU_TIME])

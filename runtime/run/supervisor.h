@@ -28,6 +28,7 @@ enum end_reason {
     END_MEMORY,
     END_HIDDEN,    /* a process made itself unreadable */
     END_UNCOUNTED, /* there is too much to count */
+    END_IN_FLIGHT, /* it sent more descriptors than the kernel's check was to let through */
     END_INPUT,
     END_OUTPUT,
     END_DATA,

@@ -129,6 +129,12 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
     case END_UNCOUNTED:
         set_verdict(s, HUTCH_KILLED, "what the processes hold cannot be counted: there is too much to look at");
         return;
+    case END_IN_FLIGHT:
+        set_verdict(s, HUTCH_KILLED,
+                    "%" PRIu64 " descriptors were on their way through sockets, which no program needs: the kernel "
+                    "counts them for all sandboxes together, and lets through as many as 'open_files' says, %" PRIu64,
+                    s->last.in_flight, limits[LIMIT_OPEN_FILES]);
+        return;
     case END_INPUT:
         set_verdict(s, HUTCH_KILLED, "read standard input: %s", strerrordesc_np(s->in.source_errno));
         return;

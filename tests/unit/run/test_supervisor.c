@@ -206,6 +206,8 @@ static void test_samples_end_a_run(void **state)
         { "files without names", LIMIT_DATA_SIZE, 100, { .unlinked_bytes = 101 }, 1, END_DATA },
         { "hidden now and then", LIMIT_PIDS, 1, { .is_hidden = true }, 4, END_OWN },
         { "hidden all the time", LIMIT_PIDS, 1, { .is_hidden = true }, 5, END_HIDDEN },
+        { "descriptors in sockets", LIMIT_OPEN_FILES, 256, { .in_flight = 256 + 512 }, 3, END_OWN },
+        { "too many of them", LIMIT_OPEN_FILES, 256, { .in_flight = 256 + 513 }, 1, END_IN_FLIGHT },
         { "too much to look at", LIMIT_PIDS, 1, { .is_cut_short = true }, 10, END_UNCOUNTED },
     };
 
