@@ -138,8 +138,9 @@ void hutch_engine_free(struct hutch_engine *engine);
 /* The same number all the engine's life; only for waiting until it is readable. */
 int hutch_engine_fd(const struct hutch_engine *engine);
 
-/* -1 when the engine can never run anything (the first zygote or sandbox could not be made, and the error says why);
- * runs that were accepted have got their results by then, and the engine can be freed. */
+/* -1 when the engine can never run anything (the first zygote or sandbox could not be made, or another program has
+ * removed the directory of its runs, and the error says why); runs and cells that were accepted have got their results
+ * by then, and the engine can be freed. */
 int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *err);
 
 struct hutch_zygote_stats {

@@ -56,6 +56,27 @@ void hutch_core_break(struct core *core, const struct hutch_err *why)
     hutch_loop_wake(&core->loop);
 }
 
+static bool is_removed(int dirfd)
+{
+    struct stat st;
+
+    return fstat(dirfd, &st) == 0 && st.st_nlink == 0;
+}
+
+bool hutch_core_is_removed(struct core *core, int dirfd)
+{
+    struct hutch_err err;
+
+    if (!is_removed(dirfd))
+        return false;
+    if (is_removed(core->data_root_fd)) {
+        hutch_err_set(&err, 0, "the directory '%s' was removed while the engine used it: open another engine",
+                      core->data_root);
+        hutch_core_break(core, &err);
+    }
+    return true;
+}
+
 void hutch_core_note_hung(struct core *core, const char *who)
 {
     hutch_log_debug("engine: %s does not answer, and is killed", who);

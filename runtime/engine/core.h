@@ -44,6 +44,10 @@ uint32_t hutch_core_make_id(struct core *core);
 /* Nothing can ever run. The first reason stays. */
 void hutch_core_break(struct core *core, const struct hutch_err *why);
 
+/* Whether the directory @dirfd, which the engine has made, was removed by another program, as those that clean up do.
+ * Where all of them were, the engine is broken. */
+bool hutch_core_is_removed(struct core *core, int dirfd);
+
 /* A process did not answer in time, and another takes its place. */
 void hutch_core_note_hung(struct core *core, const char *who);
 /* Adds to @err which process did not answer since @since, if there is one: it may be the reason of what @err tells. */

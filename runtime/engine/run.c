@@ -248,6 +248,11 @@ static void collect(struct engine_run *run)
             hutch_supervisor_admit_loss(slot->supervisor, &why);
         return;
     }
+    if (hutch_core_is_removed(core, slot->data_dirfd)) {
+        hutch_err_set(&why, 0, "another program has removed '%s/%s'", core->data_root, slot->data_name);
+        hutch_supervisor_admit_lost_files(slot->supervisor, &why);
+        return;
+    }
     if (!run->keep_data || slot->supervisor->is_data_over || (r->files.added.n == 0 && !r->files.truncated))
         return;
     snprintf(id, sizeof(id), "%.8s%08x", core->state.id, slot->id);

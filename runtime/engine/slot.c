@@ -253,13 +253,17 @@ static void close_theirs(struct slot *slot)
 
 static int make_data(struct slot *slot, struct hutch_err *err)
 {
-    const struct core *core = slot->slots->core;
+    struct core *core = slot->slots->core;
 
     snprintf(slot->data_name, sizeof(slot->data_name), "%08x", slot->id);
     /* Whatever the caller's umask is. */
     if (mkdirat(core->data_root_fd, slot->data_name, 0755) < 0 ||
-        fchmodat(core->data_root_fd, slot->data_name, 0755, 0) < 0)
-        return hutch_err_set(err, errno, "make the directory '%s/%s'", core->data_root, slot->data_name);
+        fchmodat(core->data_root_fd, slot->data_name, 0755, 0) < 0) {
+        hutch_err_set(err, errno, "make the directory '%s/%s'", core->data_root, slot->data_name);
+        if (hutch_core_is_removed(core, core->data_root_fd))
+            *err = core->why;
+        return -1;
+    }
     slot->data_dirfd = openat(core->data_root_fd, slot->data_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (slot->data_dirfd < 0)
         return hutch_err_set(err, errno, "open the directory '%s/%s'", core->data_root, slot->data_name);
@@ -470,6 +474,10 @@ void hutch_slot_take(struct slot *slot, const char *data_path, const struct slot
     slot->events = events;
     slot->owner = owner;
     slot->data_path = data_path;
+    if (!data_path && hutch_core_is_removed(slot->slots->core, slot->data_dirfd)) { /* while it was in the pool */
+        hutch_slot_fail(slot, NULL);
+        return;
+    }
     if (!data_path) {
         events->on_entered(owner, slot);
         return;

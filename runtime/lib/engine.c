@@ -354,7 +354,11 @@ int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *error
     hutch_runs_deliver_ending(&engine->runs);
     hutch_sessions_work(&engine->sessions);
     hutch_loop_end_turn(loop, engine->sessions.has_work || hutch_runs_have_work(&engine->runs));
-    return engine->core.is_broken ? hutch_engine_tell(error, &engine->core.why, 0) : 0;
+    /* what runs in a sandbox that was there before still has its result */
+    if (!engine->core.is_broken || engine->runs.n_active > 0 || hutch_runs_have_work(&engine->runs) ||
+        hutch_sessions_have_orders(&engine->sessions))
+        return 0;
+    return hutch_engine_tell(error, &engine->core.why, 0);
 }
 
 int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *given, uint64_t *ret_id,

@@ -88,6 +88,8 @@ static enum hutch_verdict verdict_of_stop(enum stop_reason stop)
 /* Delivers the result of the cell that ran, with all that is known of it but verdict and message. */
 static void deliver(struct session *s, struct hutch_cell_result *result)
 {
+    static const char lost[] = "another program has removed the files of the session";
+    const bool is_lost = hutch_session_data_is_lost(&s->data, s->sessions->core);
     struct file_changes files;
     struct hutch_cell_details details = { .files = &files };
     struct order *order = TAILQ_FIRST(&s->orders);
@@ -104,6 +106,10 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
         details.directory = s->run->data_dir;
     if (s->is_fresh && !result->message[0])
         result->message = s->why;
+    if (is_lost && result->verdict == HUTCH_OK) {
+        result->verdict = HUTCH_KILLED;
+        result->message = lost;
+    }
     s->is_fresh = false;
     s->is_calling = true;
     if (order->cell.on_result)
@@ -114,6 +120,8 @@ static void deliver(struct session *s, struct hutch_cell_result *result)
     hutch_interpreter_set_in_cell(s->interpreter, false);
     hutch_file_changes_done(&files);
     hutch_order_free(order);
+    if (is_lost)
+        hutch_session_begin_end(s, lost);
     s->t_used = hutch_clock_ms();
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->t_used + SESSION_IDLE_AFTER_MS);
 }

@@ -37,6 +37,11 @@ int hutch_session_data_take(struct session_data *data, struct engine_run *run, s
     return 0;
 }
 
+bool hutch_session_data_is_lost(const struct session_data *data, struct core *core)
+{
+    return data->name[0] && data->dirfd >= 0 && hutch_core_is_removed(core, data->dirfd);
+}
+
 void hutch_session_data_step(struct session_data *data, struct file_changes *ret)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
@@ -87,6 +92,10 @@ char *hutch_session_data_end(struct session_data *data, struct core *core, bool 
 
     if (data->dirfd < 0 || (data->name[0] && !keeps))
         return NULL;
+    if (hutch_session_data_is_lost(data, core)) {
+        snprintf(ret_why, size, "; its files are lost");
+        return NULL;
+    }
     open_up(data);
     if (!data->name[0] || is_empty(data))
         return NULL;

@@ -18,6 +18,8 @@ struct session_data {
 
 /* The first sandbox's own directory is the session's from here on: @run gets it again in every other one. */
 int hutch_session_data_take(struct session_data *data, struct engine_run *run, struct hutch_err *err);
+/* Another program has removed them all, with their directory. */
+bool hutch_session_data_is_lost(const struct session_data *data, struct core *core);
 /* What has changed since the last call goes to @ret, as hutch_collect_step() says. On failure it is empty, and
  * truncated. */
 void hutch_session_data_step(struct session_data *data, struct file_changes *ret);

@@ -450,11 +450,23 @@ void hutch_sessions_work(struct sessions *sessions)
     }
 }
 
+bool hutch_sessions_have_orders(const struct sessions *sessions)
+{
+    const struct session *s;
+
+    TAILQ_FOREACH(s, &sessions->list, link)
+        if (s->n_orders > 0 || !TAILQ_EMPTY(&s->doomed))
+            return true;
+    return false;
+}
+
 void hutch_sessions_refuse_all(struct sessions *sessions)
 {
     struct session *s;
 
     TAILQ_FOREACH(s, &sessions->list, link) {
+        if (!s->is_closing && hutch_session_data_is_lost(&s->data, sessions->core))
+            hutch_session_begin_end(s, sessions->core->why.msg);
         if (s->is_closing || s->state == SESSION_IDLE || s->state == SESSION_BUSY || s->state == SESSION_PARKED)
             continue;
         hutch_run_withdraw(s->run);

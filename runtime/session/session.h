@@ -107,6 +107,8 @@ void hutch_sessions_init(struct sessions *sessions, struct helper *helper, struc
 void hutch_sessions_done(struct sessions *sessions);
 /* Does what could not be done where it came to be: gives out sandboxes, ends what is to end. */
 void hutch_sessions_work(struct sessions *sessions);
+/* A cell or another order has not been answered. */
+bool hutch_sessions_have_orders(const struct sessions *sessions);
 /* The engine is broken: no cell can be executed. */
 void hutch_sessions_refuse_all(struct sessions *sessions);
 /* NULL also for one that is closing. */

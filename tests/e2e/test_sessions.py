@@ -822,3 +822,51 @@ def test_sessions_outlive_the_launcher_and_the_zygotes():
         assert value(session.run("x")) == "1"
         session.run("import os; os._exit(1)")
         assert session.run("1")["is_fresh"] == 1
+
+
+# --------------------------------------------------------------------------------------------------
+# Another program clears away what the engine has on disk
+
+def own_runs(before):
+    """The directory of the one engine that was opened since."""
+    (number,) = set(support.live_runs()) - set(before)
+    return os.path.join(support.hutch_home(), "runs", "%s.data" % number)
+
+
+def test_the_runs_of_an_engine_are_removed():
+    """Nothing waits for ever, and nothing is ok whose files are gone; the engine says that it is over."""
+    before = support.live_runs()
+    with engine.Engine(image="python", zygotes=ZYGOTES) as one:
+        sessions = [Session(one, keep_data=1) for _ in range(3)]
+        for session in sessions:
+            assert session.run("open('/mnt/data/file', 'w').write('kept')")["verdict"] == "ok"
+        checkpoint = sessions[1].do("checkpoint")["id"]
+        busy = sessions[2].run_until("print('ready', flush=True)\ninput()", allow_input=1)
+        run = one.run_streaming("import time; print('ready', flush=True); time.sleep(600)", keep_data=1, wall_ms=3000)
+        support.remove_tree(own_runs(before))
+        orders = [sessions[0].execute("1"), sessions[0].execute("1"), sessions[1].order("rollback", checkpoint), busy]
+        late = one.submit("print(1)")
+        with pytest.raises(engine.Failure, match="was removed while the engine used it: open another engine"):
+            one.until(lambda: False, 60, "the engine says that it is over")
+        assert [pending.results for pending in orders] == [1] * 4 and (run.results, late.results) == (1, 1)
+        assert {order.result.get("verdict") or order.result["ok"] for order in orders} == {"killed", False}
+        assert all(order.result["message"] for order in orders)
+        assert (run.result["verdict"], late.result["verdict"]) == ("timeout", "setup_failed"), (run.result, late.result)
+        for session in sessions:
+            ((why, directory),) = session.ends
+            assert directory is None and why.endswith("; its files are lost"), why
+
+
+def test_the_files_of_a_session_are_removed(shell):
+    """A program that clears away what is old: the session is over, and its engine is not."""
+    with Session(shell, keep_data=1) as one:
+        one.run("open('/mnt/data/only_here', 'w').write('x')")
+        runs = os.path.join(support.hutch_home(), "runs")
+        (folder,) = [path for path, _, files in os.walk(runs) if "only_here" in files]
+        support.remove_tree(folder)
+        result = one.run("1")
+        assert (result["verdict"], result["message"]) == ("killed", "another program has removed the files of the session")
+        shell.until(lambda: one.ends, what="the session's end")
+        assert one.ends == [("another program has removed the files of the session; its files are lost", None)]
+    with Session(shell) as another:
+        assert another.run("1")["verdict"] == "ok"
