@@ -10,6 +10,7 @@ import types
 import channel
 
 ID_MAX = 256  # characters of a display's id; one with a longer one is as one without
+SHOWN = {"execute_result": "result", "display_data": "display", "update_display_data": "update"}
 
 
 def named_as(original):
@@ -53,20 +54,19 @@ def define_session(link):
     import json
 
     from jupyter_client.jsonutil import json_clean, json_default
-    from jupyter_client.session import Session
+    from jupyter_client.session import DONE, Session
 
     def fields_of_display(kind, content):
         """The frame's own part, and its MIME bundle and metadata."""
         data = encoded_data(content["data"], json_default)
         metadata = encoded_data(content["metadata"] or {}, json_default)
+        display_id = (content.get("transient") or {}).get("display_id")
+        if display_id is not None:
+            display_id = str(display_id)
+            display_id = display_id if len(display_id) <= ID_MAX else None
+        frame = {"is": SHOWN[kind], "id": display_id}
         if kind == "execute_result":
-            frame = {"is": "result", "count": content["execution_count"]}
-        else:
-            display_id = (content.get("transient") or {}).get("display_id")
-            if display_id is not None:
-                display_id = str(display_id)
-                display_id = display_id if len(display_id) <= ID_MAX else None
-            frame = {"is": "update" if kind == "update_display_data" else "display", "id": display_id}
+            frame["count"] = content["execution_count"]
         return frame, data, metadata
 
     def text_of(kind, content):
@@ -79,7 +79,7 @@ def define_session(link):
                 text = json.dumps(frame, ensure_ascii=False)
             return text
         if kind == "clear_output":
-            return json.dumps({"is": "clear", "wait": bool(content["wait"])})
+            return json.dumps({"is": "clear", "wait": bool(content.get("wait"))})
         frame, data, metadata = fields_of_display(kind, content)
         if len(data) + len(metadata) > channel.FRAME_MAX:
             data, metadata = json.dumps({"text/plain": notice(len(data) + len(metadata))}), "{}"
@@ -90,30 +90,42 @@ def define_session(link):
         with it."""
         try:
             return text_of(kind, content), True
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, LookupError):
             pass
         try:
             return text_of(kind, json_clean(content)), False
         except Exception:
             return None, False
 
+    def send_stream(content):
+        """As if it was written: one after the other, with what was."""
+        fd = 2 if content.get("name") == "stderr" else 1
+        channel.flush_streams()
+        link.write(fd, encode(str(content.get("text", ""))))
+        link.flush(fd)
+
     @named_as(Session)
     class HutchSession(Session):
         """Whatever is sent becomes a frame of the cell's."""
 
-        def send(self, stream, msg_or_type, content=None, *rest, **named):
-            is_message = isinstance(msg_or_type, dict)
-            kind = msg_or_type["header"]["msg_type"] if is_message else msg_or_type
-            if kind not in ("execute_result", "display_data", "update_display_data", "clear_output", "error"):
-                return None  # comms: there is no front end to show a widget
+        def send(self, stream, msg_or_type, content=None, parent=None, ident=None, *rest, **named):
             if os.getpid() != self.pid:
-                return super().send(stream, msg_or_type, content, *rest, **named)  # which has a warning for that
-            text, is_clean = attempt(kind, msg_or_type["content"] if is_message else content)
-            if text is not None:
-                link.send_text(text.encode("utf-8", "replace"))
-            if not is_clean:  # it warns, or fails, in its own words
-                super().send(NullSocket(), msg_or_type, content, *rest, **named)
-            return msg_or_type if is_message else None
+                return super().send(stream, msg_or_type, content, parent, ident, *rest, **named)  # it has a warning
+            message = msg_or_type
+            if not isinstance(message, dict):
+                more = {key: value for key, value in named.items() if key in ("header", "metadata")}
+                message = self.msg(msg_or_type, content=content, parent=parent, **more)
+            kind, content = message["header"]["msg_type"], message["content"]
+            if kind == "stream":
+                send_stream(content)
+            elif kind in SHOWN or kind in ("clear_output", "error"):  # not comms: no front end shows a widget
+                text, is_clean = attempt(kind, content)
+                if text is not None:
+                    link.send_text(text.encode("utf-8", "replace"))
+                if not is_clean:  # it warns, or fails, in its own words
+                    super().send(NullSocket(), message, ident=ident)
+            message["tracker"] = DONE
+            return message
 
     return HutchSession
 
