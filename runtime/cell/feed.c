@@ -424,6 +424,15 @@ static void show_error(struct cell_feed *feed, const cJSON *frame)
                                            hutch_cell_frame_get(frame, "traceback")));
 }
 
+/* A frame has a bound. What is longer is told by its size. */
+static void note_omitted(struct cell_feed *feed, const cJSON *frame)
+{
+    int64_t bytes = hutch_cell_frame_integer(frame, "omitted", 0);
+
+    if (bytes > 0)
+        hutch_cell_outputs_note_omitted(feed->outputs, (uint64_t)bytes);
+}
+
 static void clear_outputs(struct cell_feed *feed, const cJSON *frame)
 {
     bool wait = cJSON_IsTrue(hutch_cell_frame_get(frame, "wait"));
@@ -458,11 +467,15 @@ static void apply_frame(struct cell_feed *feed, const cJSON *frame)
     const char *is = hutch_cell_frame_kind(frame);
 
     if (strcmp(is, "display") == 0 || strcmp(is, "update") == 0 || strcmp(is, "result") == 0) {
-        if (feed->is_active) /* else no cell's, and nbclient would not show it either */
+        if (feed->is_active) { /* else no cell's, and nbclient would not show it either */
             show_display(feed, frame, is);
+            note_omitted(feed, frame);
+        }
     } else if (strcmp(is, "error") == 0) {
-        if (feed->is_active)
+        if (feed->is_active) {
             show_error(feed, frame);
+            note_omitted(feed, frame);
+        }
     } else if (strcmp(is, "clear") == 0) {
         if (feed->is_active)
             clear_outputs(feed, frame);

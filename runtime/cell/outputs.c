@@ -29,6 +29,7 @@ struct cell_outputs {
     size_t n, room;
     void *ids; /* the displays that have one: runtime/cell/display.h */
     uint64_t max_bytes, n_bytes, n_reserve;
+    enum cell_outputs_limit reached;
     bool is_truncated, is_text_cut, is_clear_pending, is_broken;
     struct text_buffer told; /* what was returned last */
     char notice[80];
@@ -55,6 +56,7 @@ static void drop_all(struct cell_outputs *o)
     hutch_cell_display_free_all(&o->ids);
     o->n = 0;
     o->n_bytes = o->n_reserve = 0;
+    o->reached = CELL_OUTPUTS_NO_LIMIT;
     o->is_truncated = o->is_text_cut = o->is_clear_pending = false;
 }
 
@@ -68,11 +70,18 @@ void hutch_cell_outputs_free(struct cell_outputs *o)
     free(o);
 }
 
+static void reach(struct cell_outputs *o, enum cell_outputs_limit limit)
+{
+    o->is_truncated = true;
+    if (o->reached == CELL_OUTPUTS_NO_LIMIT)
+        o->reached = limit;
+}
+
 /* A new last item; NULL when there are too many, or no memory. */
 static struct item *add_item(struct cell_outputs *o, enum item_kind kind, size_t max)
 {
     if (o->n >= max) {
-        o->is_truncated = true;
+        reach(o, CELL_OUTPUTS_NUMBER);
         return NULL;
     }
     if (o->n == o->room) {
@@ -150,7 +159,8 @@ static const char *tell_cut(struct cell_outputs *o)
 {
     struct item *item;
 
-    o->is_truncated = o->is_text_cut = true;
+    reach(o, o->n >= CELL_MAX_OUTPUTS ? CELL_OUTPUTS_NUMBER : CELL_OUTPUTS_BYTES);
+    o->is_text_cut = true;
     if (o->n >= CELL_MAX_OUTPUTS)
         snprintf(o->notice, sizeof(o->notice), "\n[outputs after the first %d left out]\n", CELL_MAX_OUTPUTS);
     else
@@ -261,7 +271,7 @@ static struct cell_display *make_display(struct cell_outputs *o, const cJSON *da
     uint64_t room = (bytes_left(o) + bytes_of(old)) / (n > 0 ? n : 1);
 
     if (display != NULL && display->len > room) {
-        o->is_truncated = true;
+        reach(o, CELL_OUTPUTS_BYTES);
         if (hutch_cell_display_omit(display, o->max_bytes) < 0) {
             hutch_cell_display_free(display);
             display = NULL;
@@ -395,7 +405,7 @@ const char *hutch_cell_outputs_add_error(struct cell_outputs *o, const struct cJ
         return NULL;
     hutch_cell_error_print(&text, ename, evalue, traceback);
     if (text.len > bytes_left(o)) {
-        o->is_truncated = true;
+        reach(o, CELL_OUTPUTS_BYTES);
         if (text.len > CELL_ERROR_RESERVE - o->n_reserve) {
             hutch_text_done(&text);
             hutch_cell_error_print_short(&text, ename, evalue); /* what went wrong is to be told in any case */
@@ -445,6 +455,18 @@ char *hutch_cell_outputs_json(const struct cell_outputs *o, size_t *ret_len)
     }
     hutch_text_add_string(&to, "]");
     return hutch_text_take(&to, ret_len);
+}
+
+void hutch_cell_outputs_note_omitted(struct cell_outputs *o, uint64_t bytes)
+{
+    o->is_truncated = true;
+    if (bytes > o->max_bytes)
+        reach(o, CELL_OUTPUTS_BYTES);
+}
+
+enum cell_outputs_limit hutch_cell_outputs_reached(const struct cell_outputs *o)
+{
+    return o->reached;
 }
 
 bool hutch_cell_outputs_is_truncated(const struct cell_outputs *o)

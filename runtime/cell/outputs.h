@@ -18,6 +18,8 @@ struct cell_outputs;
 #define CELL_MAX_OUTPUTS 10000
 #define CELL_ERROR_RESERVE (1u << 20) /* errors are kept beyond the limit, up to here */
 
+enum cell_outputs_limit { CELL_OUTPUTS_NO_LIMIT, CELL_OUTPUTS_BYTES, CELL_OUTPUTS_NUMBER };
+
 /* @max_bytes: of text and data together; 0: no limit. Beyond, text is cut and displays become a text that says so.
  * NULL: ENOMEM. */
 struct cell_outputs *hutch_cell_outputs_new(uint64_t max_bytes);
@@ -46,7 +48,11 @@ void hutch_cell_outputs_clear(struct cell_outputs *o, bool wait);
 /* JSON array on one line, for the caller to free; outputs with a display id have it as "transient": {"display_id": …},
  * which is to be taken off before they are stored. NULL: ENOMEM, now or when something was to be kept. */
 char *hutch_cell_outputs_json(const struct cell_outputs *o, size_t *ret_len);
-/* The limit was reached. */
+/* The last output was @bytes long, and its sender has left it out. */
+void hutch_cell_outputs_note_omitted(struct cell_outputs *o, uint64_t bytes);
+/* Which limit was reached first. */
+enum cell_outputs_limit hutch_cell_outputs_reached(const struct cell_outputs *o);
+/* Something is missing: a limit was reached, or the sender has left out what was too long for one message. */
 bool hutch_cell_outputs_is_truncated(const struct cell_outputs *o);
 /* What one stream says, in the order of the list; NUL-terminated, for the caller to free. NULL: ENOMEM. */
 char *hutch_cell_outputs_text(const struct cell_outputs *o, int stream, size_t *ret_len);

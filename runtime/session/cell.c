@@ -70,6 +70,9 @@ static const char *why_stopped(const struct session *s, bool was_killed, char *b
     case STOP_OUTPUT:
         snprintf(buf, size, "the cell's outputs took more than %" PRIu64 " bytes%s", s->output_bytes, what);
         return buf;
+    case STOP_OUTPUTS:
+        snprintf(buf, size, "the cell had more than %d outputs%s", CELL_MAX_OUTPUTS, what);
+        return buf;
     }
     return "";
 }
@@ -81,6 +84,7 @@ static enum hutch_verdict verdict_of_stop(enum stop_reason stop)
         [STOP_TIMEOUT] = HUTCH_TIMEOUT,
         [STOP_CPU_TIME] = HUTCH_CPU_TIME,
         [STOP_OUTPUT] = HUTCH_OUTPUT_LIMIT,
+        [STOP_OUTPUTS] = HUTCH_OUTPUT_LIMIT,
     };
     return verdicts[stop];
 }
@@ -323,9 +327,13 @@ void hutch_session_hear_cell(struct session *s, const struct hutch_cell *cell, c
 void hutch_session_bound_output(struct session *s)
 {
     struct interpreter *interpreter = s->interpreter;
+    enum cell_outputs_limit reached = hutch_cell_outputs_reached(hutch_cell_feed_outputs(interpreter->feed));
 
-    if (s->output_bytes && (s->cell.told_bytes > s->output_bytes * TOLD_FACTOR ||
-                            hutch_execution_is_flooded(interpreter, s->output_bytes) ||
-                            hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(interpreter->feed))))
+    if (!s->output_bytes)
+        return;
+    if (reached == CELL_OUTPUTS_NUMBER)
+        stop_cell(s, STOP_OUTPUTS);
+    else if (reached == CELL_OUTPUTS_BYTES || s->cell.told_bytes > s->output_bytes * TOLD_FACTOR ||
+             hutch_execution_is_flooded(interpreter, s->output_bytes))
         stop_cell(s, STOP_OUTPUT);
 }

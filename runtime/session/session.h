@@ -58,7 +58,7 @@ enum session_state {
                       * another interpreter made, which they end for */
 };
 
-enum stop_reason { STOP_NOT, STOP_TIMEOUT, STOP_CPU_TIME, STOP_OUTPUT };
+enum stop_reason { STOP_NOT, STOP_TIMEOUT, STOP_CPU_TIME, STOP_OUTPUT, STOP_OUTPUTS };
 
 /* The cell that runs. */
 struct session_cell {

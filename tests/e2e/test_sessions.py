@@ -218,6 +218,14 @@ def test_too_much_output(shell):
         assert session.printed("print('short')") == "short\n", "the limit is each cell's"
 
 
+@pytest.mark.parametrize("code, says", [("for i in range(12000): display(i)", "more than 10000 outputs"),
+                                        ("display({'text/plain': 'x' * (17 << 20)}, raw=True)", "outputs took more than 8388608 bytes")])
+def test_which_limit_of_outputs(shell, code, says):
+    with Session(shell) as session:
+        result = session.run(code)
+        assert (result["verdict"], result["truncated"]) == ("output_limit", 1) and says in result["message"], result
+
+
 def test_too_much_in_the_data_directory(shell):
     with Session(shell, data_bytes=10 << 20) as session:
         result = session.run("import time\nopen('big', 'wb').write(bytes(20 << 20))\ntime.sleep(100)")

@@ -76,13 +76,15 @@ def define_session(link):
             text = json.dumps(frame, ensure_ascii=False)
             if len(text) > channel.FRAME_MAX:
                 frame.update(evalue=channel.shortened(frame["evalue"]), traceback=[notice(len(text))])
+                frame["omitted"] = len(text)
                 text = json.dumps(frame, ensure_ascii=False)
             return text
         if kind == "clear_output":
             return json.dumps({"is": "clear", "wait": bool(content.get("wait"))})
         frame, data, metadata = fields_of_display(kind, content)
-        if len(data) + len(metadata) > channel.FRAME_MAX:
-            data, metadata = json.dumps({"text/plain": notice(len(data) + len(metadata))}), "{}"
+        size = len(data) + len(metadata)
+        if size > channel.FRAME_MAX:
+            frame["omitted"], data, metadata = size, json.dumps({"text/plain": notice(size)}), "{}"
         return '%s,"data":%s,"metadata":%s}' % (json.dumps(frame, ensure_ascii=False)[:-1], data, metadata)
 
     def attempt(kind, content):

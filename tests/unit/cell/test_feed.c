@@ -595,6 +595,32 @@ static void test_display_limit(void **state)
     stop(&t);
 }
 
+/* What was too long for a frame is missing, whether or not the limit has room for it. */
+static void test_omitted(void **state)
+{
+    static const struct {
+        const char *frame;
+        uint64_t max;
+        enum cell_outputs_limit reached;
+    } cases[] = {
+        { SHOW("notice") ",\"omitted\":17000000", 1000000, CELL_OUTPUTS_BYTES },
+        { SHOW("notice") ",\"omitted\":17000000", 0, CELL_OUTPUTS_NO_LIMIT },
+        { "\"is\":\"error\",\"ename\":\"E\",\"evalue\":\"\",\"traceback\":[],\"omitted\":17000000", 0,
+          CELL_OUTPUTS_NO_LIMIT },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct talk t;
+
+        start(&t, cases[i].max);
+        send(&t, cases[i].frame, 0);
+        assert_true(hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(t.feed)));
+        assert_int_equal(hutch_cell_outputs_reached(hutch_cell_feed_outputs(t.feed)), cases[i].reached);
+        stop(&t);
+    }
+}
+
 static void test_many_outputs(void **state)
 {
     auto_free char *json = NULL;
@@ -617,6 +643,7 @@ static void test_many_outputs(void **state)
     assert_non_null(strstr(json, "[outputs after the first 10000 left out]"));
     assert_non_null(strstr(json, "\"ename\":\"E\""));
     assert_true(hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(t.feed)));
+    assert_int_equal(hutch_cell_outputs_reached(hutch_cell_feed_outputs(t.feed)), CELL_OUTPUTS_NUMBER);
     cJSON_Delete(root);
     stop(&t);
 }
@@ -763,6 +790,7 @@ int main(void)
         cmocka_unit_test(test_returns),      cmocka_unit_test(test_display_ids), cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_clear),
         cmocka_unit_test(test_data),         cmocka_unit_test(test_error),          cmocka_unit_test(test_text_limit),
+        cmocka_unit_test(test_omitted),
         cmocka_unit_test(test_display_limit), cmocka_unit_test(test_many_outputs),  cmocka_unit_test(test_error_limit),
         cmocka_unit_test(test_bad_frames),   cmocka_unit_test(test_deep_frame),     cmocka_unit_test(test_other_frames),
         cmocka_unit_test(test_ansi),
