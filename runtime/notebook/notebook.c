@@ -10,7 +10,6 @@
 #include <sys/random.h>
 #include <time.h>
 
-#define MINOR_MAX 5
 #define MINOR_IDS 5 /* the first whose cells have ids */
 
 static bool has_tag(const struct cJSON *cell, const char *tag)
@@ -154,20 +153,27 @@ static int check_language(const char *what, const struct cJSON *metadata, struct
     return 0;
 }
 
-static int check_version(const char *what, const struct cJSON *root, int *ret_minor, struct hutch_err *err)
+/* Upgrades a notebook of nbformat 3 first. */
+static int check_version(const char *what, struct cJSON *root, int *ret_minor, struct hutch_err *err)
 {
     int64_t major, minor;
 
     if (!cJSON_IsObject(root) || !hutch_nbjson_get_integer(get_member(root, "nbformat"), &major) ||
         !hutch_nbjson_get_integer(get_member(root, "nbformat_minor"), &minor))
         return hutch_err_set(err, 0, "%s is no notebook: it has no 'nbformat' and 'nbformat_minor'", what);
-    if (major < 4)
+    if (major < 3)
         return hutch_err_set(err, 0,
-                             "%s is of nbformat %" PRId64 ", which is older than 4.0: "
+                             "%s is of nbformat %" PRId64 ", which is older than 3: "
                              "convert it with 'jupyter nbconvert --to notebook'", what, major);
-    if (major > 4 || minor < 0 || minor > MINOR_MAX)
+    if (major == 3) {
+        if (hutch_notebook_upgrade(what, root, err) < 0)
+            return -1;
+        major = 4;
+        minor = NOTEBOOK_MINOR_MAX;
+    }
+    if (major > 4 || minor < 0 || minor > NOTEBOOK_MINOR_MAX)
         return hutch_err_set(err, 0, "%s is of nbformat %" PRId64 ".%" PRId64 ": only 4.0 to 4.%d are known here", what,
-                             major, minor, MINOR_MAX);
+                             major, minor, NOTEBOOK_MINOR_MAX);
     if (!cJSON_IsObject(get_member(root, "metadata")))
         return hutch_err_set(err, 0, "%s has no 'metadata'", what);
     if (!cJSON_IsArray(get_member(root, "cells")))
@@ -211,9 +217,12 @@ int hutch_notebook_parse(const char *what, const char *text, size_t len, struct 
     bounds.max_len = NOTEBOOK_MAX_BYTES;
     if (hutch_nbjson_parse(what, text, len, &bounds, &nb.root, err) < 0)
         return -1;
+    if (check_version(what, nb.root, &nb.minor, err) < 0) {
+        hutch_notebook_done(&nb);
+        return -1;
+    }
     nb.list = get_member(nb.root, "cells");
-    if (check_version(what, nb.root, &nb.minor, err) < 0 ||
-        check_language(what, get_member(nb.root, "metadata"), err) < 0 ||
+    if (check_language(what, get_member(nb.root, "metadata"), err) < 0 ||
         check_cells(what, &nb, err) < 0 || (nb.minor >= MINOR_IDS && make_missing_ids(&nb, err) < 0)) {
         hutch_notebook_done(&nb);
         return -1;

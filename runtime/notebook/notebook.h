@@ -1,8 +1,8 @@
 /* notebook.h - a notebook file: read, given outputs, and written as nbformat would.
  *
- * nbformat 4.0 to 4.5, kept in its version. What is in it and not known here stays; a cell has an id from 4.5 on. A
- * notebook is a foreign file, and its outputs are foreign too: every shape is checked. Sources: the schemas of nbformat
- * 5.5, and nbclient 0.7. */
+ * nbformat 4.0 to 4.5, kept in its version, and 3, which is upgraded to 4.5. What is in it and not known here stays; a
+ * cell has an id from 4.5 on. A notebook is a foreign file, and its outputs are foreign too: every shape is checked.
+ * Sources: the schemas of nbformat 5.5, and nbclient 0.7. */
 #ifndef HUTCH_NOTEBOOK_NOTEBOOK_H
 #define HUTCH_NOTEBOOK_NOTEBOOK_H
 

@@ -1,4 +1,5 @@
-/* notebook_priv.h - what the files of a notebook share: members of its objects, checks, and displays with an id. */
+/* notebook_priv.h - what the files of a notebook share: members of its objects, the upgrade, checks, and
+ * displays with an id. */
 #ifndef HUTCH_NOTEBOOK_NOTEBOOK_PRIV_H
 #define HUTCH_NOTEBOOK_NOTEBOOK_PRIV_H
 
@@ -27,6 +28,11 @@ static inline void set_member(struct cJSON *object, const char *key, struct cJSO
     cJSON_DeleteItemFromObjectCaseSensitive(object, key);
     cJSON_AddItemToObject(object, key, value);
 }
+
+#define NOTEBOOK_MINOR_MAX 5
+
+/* Makes a notebook of nbformat 3 one of 4.5, but for the ids of its cells. Its cells are not checked. */
+int hutch_notebook_upgrade(const char *what, struct cJSON *root, struct hutch_err *err);
 
 /* What is wrong with a cell, as nbformat has it: "has no 'metadata'"; NULL: nothing. */
 const char *hutch_notebook_check_cell(const struct cJSON *cell);

@@ -93,6 +93,8 @@ class Comparison:
         """The id of a cell that had none, or had that of an earlier cell."""
         if len(path) != 3 or path[0] != "cells" or path[2] != "id":
             return False
+        if self.source["nbformat"] == 3:
+            return True
         cells = self.source["cells"]
         return "id" not in cells[path[1]] or cells[path[1]]["id"] in [cell.get("id") for cell in cells[:path[1]]]
 

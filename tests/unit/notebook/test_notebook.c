@@ -19,6 +19,8 @@
 #define CELL(more)                                                                        \
     "{\"cell_type\": \"code\", \"execution_count\": null, \"metadata\": {}, \"outputs\": [], " \
     "\"source\": [\"1\"]" more "}"
+#define OLD(cells) \
+    "{\"metadata\": {}, \"nbformat\": 3, \"nbformat_minor\": 0, \"worksheets\": [{\"cells\": [" cells "]}]}"
 #define BOOK(minor, cells) "{\"cells\": [" cells "], \"metadata\": {}, \"nbformat\": 4, \"nbformat_minor\": " minor "}"
 
 static const struct {
@@ -30,8 +32,21 @@ static const struct {
     { "array", "[]", "is no notebook" },
     { "no version", "{}", "is no notebook" },
     { "version is a text", "{\"nbformat\": \"4\", \"nbformat_minor\": 5}", "is no notebook" },
-    { "version 3", "{\"nbformat\": 3, \"nbformat_minor\": 0, \"worksheets\": []}",
-      "nbformat 3, which is older than 4.0" },
+    { "version 2",
+      "{\"nbformat\": 2, \"nbformat_minor\": 0, \"worksheets\": []}", "nbformat 2, which is older than 3" },
+    { "version 3 without metadata", "{\"nbformat\": 3, \"nbformat_minor\": 0, \"worksheets\": []}", "'metadata'" },
+    { "no worksheets", "{\"nbformat\": 3, \"nbformat_minor\": 0, \"metadata\": {}}", "'worksheets'" },
+    { "worksheets of numbers", "{\"nbformat\": 3, \"nbformat_minor\": 0, \"metadata\": {}, \"worksheets\": [1]}",
+      "a worksheet without 'cells'" },
+    { "an old cell that is none", OLD("1"), "cell 1 is no object" },
+    { "an old cell without source", OLD("{\"cell_type\": \"heading\"}"), "cell 1 has no 'source'" },
+    { "an old cell without outputs", OLD("{\"cell_type\": \"code\", \"input\": \"\"}"), "cell 1 has no 'outputs'" },
+    { "an old cell in Julia",
+      OLD("{\"cell_type\": \"code\", \"input\": \"\", \"outputs\": [], \"language\": \"julia\"}"),
+      "written in 'julia'" },
+    { "an old cell with odd outputs",
+      OLD("{\"cell_type\": \"code\", \"input\": [1], \"outputs\": [2], \"metadata\": 3}"),
+      "cell 1 has no 'metadata'" },
     { "version 4.6", "{\"nbformat\": 4, \"nbformat_minor\": 6}", "nbformat 4.6: only 4.0 to 4.5" },
     { "version 5", "{\"nbformat\": 5, \"nbformat_minor\": 0}", "nbformat 5.0" },
     { "negative", "{\"nbformat\": 4, \"nbformat_minor\": -1}", "4.-1" },
@@ -144,6 +159,28 @@ static void test_kept(void **state)
         print_message("%s\n", kept[i].label);
         assert_printed(&nb, kept[i].want);
     }
+}
+
+/* What tests/notebooks/format-3.ipynb has not, as nbformat would refuse it. */
+static void test_upgrade(void **state)
+{
+    struct notebook nb = parse(OLD("{\"cell_type\": \"heading\", \"level\": 100000000000, \"source\": \"x\"}, "
+                                   "{\"cell_type\": \"heading\", \"level\": \"2\", \"source\": \"x\"}, "
+                                   "{\"cell_type\": \"code\", \"input\": [\"a = 1\", \"a\"], \"outputs\": "
+                                   "[{\"output_type\": \"pyout\", \"json\": \"no json\", \"metadata\": [], "
+                                   "\"prompt_number\": 3}]}"));
+    const struct cJSON *outputs = cJSON_GetObjectItem(nb.cells[2].value, "outputs");
+    auto_free char *text = hutch_nbjson_print(outputs, NBJSON_COMPACT, NULL);
+
+    (void)state;
+    assert_int_equal(nb.minor, 5);
+    assert_int_equal(strspn(nb.cells[0].source, "#"), 64);
+    assert_string_equal(nb.cells[1].source, "# x");
+    assert_string_equal(nb.cells[2].source, "a = 1\na");
+    assert_true(hutch_notebook_is_executed(&nb.cells[2]) && !hutch_notebook_is_executed(&nb.cells[0]));
+    assert_string_equal(text, "[{\"data\":{\"application/json\":\"no json\"},\"execution_count\":3,\"metadata\":{},"
+                              "\"output_type\":\"execute_result\"}]");
+    hutch_notebook_done(&nb);
 }
 
 static void test_ids(void **state)
@@ -415,6 +452,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused), cmocka_unit_test(test_kept),   cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_upgrade),
             cmocka_unit_test(test_which_are_executed),
         cmocka_unit_test(test_params),  cmocka_unit_test(test_results), cmocka_unit_test(test_updates),
         cmocka_unit_test(test_the_last_update_is_shown), cmocka_unit_test(test_updates_cost_the_same_in_every_cell),
