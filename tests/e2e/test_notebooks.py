@@ -214,6 +214,29 @@ def test_too_large(tmp_path):
     refused("run", "--image", IMAGE, str(path), says="work.ipynb")
 
 
+RECURSES = """
+depth = 0
+
+
+def deeper():
+    global depth
+    depth += 1
+    deeper()
+
+
+try:
+    deeper()
+except RecursionError:
+    print(depth)
+"""
+
+
+def test_depth_of_recursion(tmp_path):
+    """What a kernel of the image shows that has just started. After about a second it has one level more."""
+    _, found = execute(tmp_path, RECURSES)
+    assert texts(found["cells"][0]) == [("stdout", "2973\n")]
+
+
 # --------------------------------------------------------------------------------------------------
 # Errors
 

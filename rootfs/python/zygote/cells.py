@@ -10,13 +10,13 @@ import sys
 import channel
 import contexts
 import figures
+import frames
 import park
 import shell
 import tracebacks
 
-# Below a cell ipykernel has more frames on the stack than there are here, and code that recurses without end sees how
-# many.
-BELOW_LOOP, ABOVE_LOOP = 2, 1
+
+launch, dispatch = None, None  # call a function, from where a kernel calls its loop and a cell
 
 
 class Ended(Exception):
@@ -156,7 +156,7 @@ class Interpreter:
         is_async = interactive.should_run_async(code, transformed_cell=transformed, preprocessing_exc_tuple=trouble)
         if not is_async or interactive.loop_runner is not self.parts.asyncio_runner:
             run_cell = functools.partial(interactive.run_cell, code, store_history=history, silent=silent)
-            return call_deeper(ABOVE_LOOP, run_cell)
+            return dispatch(run_cell)
         loop, result = asyncio.get_running_loop(), None
         coroutine = interactive.run_cell_async(
             code, store_history=history, silent=silent, transformed_cell=transformed, preprocessing_exc_tuple=trouble
@@ -223,10 +223,6 @@ async def wait_until_readable(loop, fd):
         loop.remove_reader(fd)
 
 
-def call_deeper(count, function):
-    return call_deeper(count - 1, function) if count > 0 else function()
-
-
 def text_of(error):
     try:
         return str(error)
@@ -236,15 +232,19 @@ def text_of(error):
 
 def run_loop(interpreter):
     import asyncio
+    import operator
 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     for _ in range(2):
         loop.create_task(asyncio.sleep(0))
     serving = loop.create_task(interpreter.serve())  # Task-3, as in a kernel: a program can see it
+    serving.add_done_callback(lambda _: loop.stop())
     while True:
         try:
-            call_deeper(BELOW_LOOP, functools.partial(loop.run_until_complete, serving))
+            operator.call(launch, loop.run_forever)  # a function in C is a level of recursion, too, as exec() is there
+            if serving.done():
+                serving.result()
         except Ended as end:
             return end.args[0]
         except (SystemExit, KeyboardInterrupt, RuntimeError):
@@ -253,13 +253,24 @@ def run_loop(interpreter):
                 raise
 
 
+def stand_in_for_kernel():
+    """In the zygote: what is on the stack below a cell stands where a kernel's functions do."""
+    global launch, dispatch
+    launch, dispatch = frames.chain(frames.LAUNCH[2:]), frames.chain(frames.DISPATCH[3:])
+    own = main, run_loop, Interpreter.serve, Interpreter.execute, Interpreter.run
+    for function, place in zip(own, frames.LAUNCH[:2] + frames.DISPATCH[:3]):
+        frames.put(function, place)
+
+
 def main(job):
     """Called by rootfs/helper/pymain.c in the worker that is to execute cells. Returns the exit status."""
     link = channel.Channel()
     interpreter = Interpreter(link)
     try:
         start = channel.decode(job)
-        shell.make(link)
+        if shell.made is None:
+            shell.make(link)
+            stand_in_for_kernel()
     except ImportError as error:
         why = "this image cannot execute cells, as Python finds no ipykernel in it: %s" % error
         link.send_unnumbered({"is": "failed", "why": why})

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 
+import cells
 import channel
 import first_use
 import rehearsal
@@ -120,6 +121,7 @@ def load(order):
         missing = import_all(names)
         if "ipykernel" in names and "ipykernel" not in missing:
             shell.make(channel.Channel())
+            cells.stand_in_for_kernel()
         let_go_of_null_device()
         first_use.exercise(set(sys.modules) - before)
         rehearsal.in_zygote()

@@ -17,6 +17,7 @@ BUILTINS = ("__IPYTHON__", "display", "get_ipython")
 SYS = ("ps1", "ps2", "ps3", "displayhook", "excepthook")
 LINECACHE = ("checkcache",)
 HOME = "/tmp"
+KERNEL_THREADS = 4
 made = None  # what make() returns, once it was called
 
 
@@ -236,6 +237,15 @@ def set_pandas_width():
         config.config.set_option(name, 20)
 
 
+def count_threads():
+    """As if those of a kernel had been started, which has four that take their names from this count."""
+    import itertools
+    import threading
+
+    if hasattr(threading, "_counter"):
+        threading._counter = itertools.count(1 + KERNEL_THREADS).__next__
+
+
 def install():
     """In the worker that is to execute cells."""
     parts = made
@@ -256,6 +266,7 @@ def install():
     sys.setrecursionlimit(parts.recursion_limit)
     set_streams(parts)
     renew()
+    count_threads()
     set_pandas_width()
 
     import pdb

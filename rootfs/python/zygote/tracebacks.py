@@ -1,7 +1,7 @@
 # Tracebacks as they would be if nothing of ours were there: frames of hutch's own are left out, wherever they stand.
 import os
 
-HERE = os.path.dirname(__file__) + "/"
+import frames
 
 
 def without_ours(value, traceback):
@@ -14,17 +14,13 @@ def without_ours(value, traceback):
     return cleaned(traceback)
 
 
-def is_ours(traceback):
-    return traceback.tb_frame.f_code.co_filename.startswith(HERE)
-
-
 def cleaned(traceback):
-    while traceback is not None and is_ours(traceback):
+    while traceback is not None and frames.is_ours(traceback.tb_frame):
         traceback = traceback.tb_next
     last = traceback
     while last is not None:
         following = last.tb_next
-        while following is not None and is_ours(following):
+        while following is not None and frames.is_ours(following.tb_frame):
             following = following.tb_next
         if following is not last.tb_next:
             last.tb_next = following
