@@ -5,6 +5,7 @@
 #include "sandbox/fd.h"
 #include "rootfs/home.h"
 #include "runtime/lang/program.h"
+#include "runtime/repl/complete.h"
 #include "runtime/repl/prompt.h"
 #include "runtime/lang/python_complete.h"
 #include "runtime/repl/repl.h"
@@ -167,7 +168,7 @@ static int open_prompt(struct repl *r, const char *home, struct hutch_err *err)
         history = NULL;
         return hutch_err_set(err, ENOMEM, "make a prompt");
     }
-    if (hutch_prompt_open(history, hutch_repl_await_key, r, &r->prompt, err) < 0)
+    if (hutch_prompt_open(history, hutch_repl_await_key, hutch_repl_complete, r, &r->prompt, err) < 0)
         return -1;
     if (!r->is_quiet)
         hutch_cell_show_say(&r->show, "Python in a sandbox; %%help lists what else there is, Ctrl-D ends");

@@ -1,10 +1,14 @@
 #include "runtime/repl/repl.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/clock.h"
 #include "sandbox/inside.h"
+#include "runtime/repl/complete.h"
 #include "runtime/repl/prompt.h"
 #include "runtime/term/image.h"
+#include "runtime/text/nbjson.h"
 
+#include <cjson/cJSON.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -212,7 +216,7 @@ bool hutch_repl_await_key(void *user)
     struct repl *r = user;
     bool is_interrupted = false, was_shown = false;
 
-    for (;;) {
+    while (!r->fatal_signal && !r->is_broken) { /* which may have come while Tab was at work */
         bool has_key = turn_loop(r, true, -1, &is_interrupted);
 
         was_shown |= !hutch_cell_show_is_written(&r->show);
@@ -225,6 +229,7 @@ bool hutch_repl_await_key(void *user)
         if (has_key)
             return true;
     }
+    return false;
 }
 
 void hutch_repl_close_session(struct repl *r)
@@ -323,6 +328,64 @@ bool hutch_repl_prepare(struct repl *r)
     r->is_prepared = run_cell(r, &cell) && r->has_files;
     r->is_hidden = false;
     return r->is_prepared;
+}
+
+/* --- a cell that is not shown either, and answers --- */
+
+static void on_answer(void *user, uint64_t session, const struct hutch_output *output)
+{
+    struct repl *r = user;
+    cJSON *json, *data;
+    struct hutch_err err;
+
+    (void)session;
+    if (output->kind != HUTCH_DISPLAY ||
+        hutch_nbjson_parse("an answer", output->json, strlen(output->json), &NBJSON_NOTEBOOK, &json, &err) < 0)
+        return;
+    data = cJSON_GetObjectItemCaseSensitive(json, "data");
+    if (cJSON_IsObject(data) && hutch_nbjson_join_member(data, "text/plain") == 0) {
+        const cJSON *text = cJSON_GetObjectItemCaseSensitive(data, "text/plain");
+
+        free(r->answer);
+        r->answer = cJSON_IsString(text) ? hutch_nbjson_text(text, NULL) : NULL;
+    }
+    cJSON_Delete(json);
+}
+
+char *hutch_repl_ask(struct repl *r, const char *code)
+{
+    struct hutch_cell cell;
+    struct hutch_error error;
+    double deadline = hutch_clock_ms() + COMPLETE_MS;
+    bool is_interrupted = false;
+    char *answer;
+
+    if (r->was_death_told || !hutch_repl_prepare(r)) /* another interpreter would cost the checkpoints */
+        return NULL;
+    hutch_cell_init(&cell);
+    cell.code = code;
+    cell.context = r->context;
+    cell.silent = cell.no_history = 1;
+    cell.on_output = on_answer;
+    cell.on_result = on_hidden_result;
+    cell.user = r;
+    if (hutch_session_execute(r->engine, r->session, &cell, &error) < 0)
+        return NULL;
+    r->is_busy = r->is_hidden = true;
+    r->n_interrupts = 0;
+    while (r->is_busy && !r->is_broken) {
+        double left = deadline - hutch_clock_ms();
+
+        if (left <= 0 && r->n_interrupts == 0) {
+            hutch_session_interrupt(r->engine, r->session);
+            r->n_interrupts = 1; /* Ctrl-C is the second, which says what else helps */
+        }
+        turn_loop(r, false, r->n_interrupts ? -1 : (int)left + 1, &is_interrupted);
+    }
+    r->is_hidden = false;
+    answer = r->answer;
+    r->answer = NULL;
+    return answer;
 }
 
 bool hutch_repl_execute(struct repl *r, const char *code, size_t len)

@@ -3,6 +3,7 @@
 #include "runtime/repl/copy.h"
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
+#include "runtime/text/buffer.h"
 #include "runtime/text/nbjson.h"
 
 #include <cjson/cJSON.h>
@@ -429,6 +430,18 @@ static void do_help(struct repl *r, char **words, int n)
              "Ctrl-C interrupts a cell, Ctrl-\\ ends its interpreter, Ctrl-D ends hutch. Other lines with %% are "
              "IPython's: %%run FILE.\n");
     hutch_cell_show_bytes(&r->show, 1, line, strlen(line));
+}
+
+char *hutch_repl_magic_names(const char *line, size_t len)
+{
+    struct text_buffer names = TEXT_BUFFER_INIT;
+
+    if (len == 0 || line[0] != '%' || memchr(line, ' ', len))
+        return NULL;
+    hutch_text_add(&names, line, len);
+    for (size_t i = 0; i < ARRAY_SIZE(magics); i++)
+        hutch_text_addf(&names, "\n%%%s", magics[i].name);
+    return hutch_text_take(&names, NULL);
 }
 
 bool hutch_repl_magic(struct repl *r, const char *line, size_t len)

@@ -22,6 +22,7 @@ struct prompt {
     History *history;
     char *path; /* owned; of the history */
     prompt_wait_fn *wait;
+    prompt_complete_fn *complete;
     void *user;
     mbstate_t letter;
     bool was_stopped;
@@ -130,7 +131,29 @@ static void load_history(struct prompt *p)
         history(p->history, &event, H_LOAD, p->path);
 }
 
-int hutch_prompt_open(const char *path, prompt_wait_fn *wait, void *user, struct prompt **ret, struct hutch_err *err)
+/* Tab. At the beginning of a line it indents, and in a pasted text it is what it is. */
+static unsigned char complete_word(EditLine *el, int key)
+{
+    struct prompt *p = prompt_of(el);
+    const LineInfo *line = el_line(el);
+    size_t len = (size_t)(line->cursor - line->buffer);
+    auto_free char *rest = NULL;
+    bool was_shown = false;
+
+    (void)key;
+    if (p->is_pasting || strspn(line->buffer, " \t") >= len)
+        return el_insertstr(el, "\t") < 0 ? CC_ERROR : CC_REFRESH;
+    rest = p->complete(p->user, line->buffer, len, &was_shown);
+    if (rest && el_insertstr(el, rest) < 0)
+        return CC_ERROR;
+    if (!was_shown)
+        return rest ? CC_REFRESH : CC_ERROR;
+    hutch_prompt_redraw(p, false, false);
+    return CC_NORM;
+}
+
+int hutch_prompt_open(const char *path, prompt_wait_fn *wait, prompt_complete_fn *complete, void *user,
+                      struct prompt **ret, struct hutch_err *err)
 {
     struct prompt *p = calloc(1, sizeof(*p));
     const char *term = getenv("TERM");
@@ -143,6 +166,7 @@ int hutch_prompt_open(const char *path, prompt_wait_fn *wait, void *user, struct
         setlocale(LC_CTYPE, "C.UTF-8");
     p->marks_pastes = term && *term && strcmp(term, "dumb") != 0;
     p->wait = wait;
+    p->complete = complete;
     p->user = user;
     p->path = path ? strdup(path) : NULL;
     p->history = history_init();
@@ -160,7 +184,8 @@ int hutch_prompt_open(const char *path, prompt_wait_fn *wait, void *user, struct
     el_set(p->el, EL_SIGNAL, 0);
     el_set(p->el, EL_HIST, history, p->history);
     el_set(p->el, EL_GETCFN, get_char);
-    el_set(p->el, EL_BIND, "\t", "ed-insert", NULL);
+    el_set(p->el, EL_ADDFN, "hutch-complete", "complete a word of Python", complete_word);
+    el_set(p->el, EL_BIND, "\t", "hutch-complete", NULL);
     el_set(p->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_set(p->el, EL_BIND, "\033[3~", "ed-delete-next-char", NULL);
     el_source(p->el, NULL);

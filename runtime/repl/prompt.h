@@ -22,10 +22,14 @@ struct prompt;
  * hutch_prompt_redraw(). */
 typedef bool prompt_wait_fn(void *user);
 
+/* What Tab puts behind the @len bytes of @line before the cursor, which are more than blanks; the prompt frees it.
+ * NULL: nothing. *ret_was_shown: something else was written, so prompt and line are to be shown again. */
+typedef char *prompt_complete_fn(void *user, const char *line, size_t len, bool *ret_was_shown);
+
 /* Standard input and output are a terminal. @history: path of the file, or NULL; one that cannot be read is as good as
  * none. */
-int hutch_prompt_open(const char *history, prompt_wait_fn *wait, void *user, struct prompt **ret,
-                      struct hutch_err *err);
+int hutch_prompt_open(const char *history, prompt_wait_fn *wait, prompt_complete_fn *complete, void *user,
+                      struct prompt **ret, struct hutch_err *err);
 /* Writes the history: mode 0600, in the place of the old file at once. */
 int hutch_prompt_save(struct prompt *prompt, struct hutch_err *err);
 void hutch_prompt_free(struct prompt *prompt); /* NULL is fine; the terminal is as it was */

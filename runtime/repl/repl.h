@@ -2,6 +2,7 @@
  *
  *   runtime/cli/repl.c     the command: options, the prompt, a cell at a time
  *   runtime/repl/loop.c    the session, and the loop that waits for it, for signals and for keys
+ *   runtime/repl/complete.c  Tab
  *   runtime/repl/copy.c    files in and out, piece by piece
  *   runtime/repl/magic.c   %upload and the like */
 #ifndef HUTCH_REPL_REPL_H
@@ -38,7 +39,8 @@ struct repl {
     bool is_closing;    /* the session's end is no news */
 
     bool is_busy;       /* a cell or an order is under way */
-    bool is_hidden;     /* … which is not the user's: it prepares the interpreter */
+    bool is_hidden;     /* … which is not the user's: it prepares the interpreter, or asks it */
+    char *answer;       /* owned; what it has displayed */
     unsigned n_interrupts; /* that it got */
     enum hutch_verdict verdict; /* of the last cell */
     bool was_death_told; /* of its interpreter: that the next one has no variables is no news */
@@ -62,6 +64,10 @@ bool hutch_repl_execute(struct repl *r, const char *code, size_t len);
 /* A cell that is not shown has run in the session's interpreter, so that the session has its directory. False: there
  * is no interpreter, which was said. */
 bool hutch_repl_prepare(struct repl *r);
+/* Executes a cell that is not shown among the user's variables, and returns the text that it displays last, which is
+ * the caller's to free. It is interrupted when it takes too long. NULL: none; also when the interpreter has died, of
+ * which the next cell tells. */
+char *hutch_repl_ask(struct repl *r, const char *code);
 /* Until nothing is under way and all is written. */
 void hutch_repl_wait(struct repl *r);
 /* Does what is due, without waiting. True when Ctrl-C was pressed meanwhile. */
@@ -74,5 +80,8 @@ bool hutch_repl_await_key(void *repl);
 /* Whether it is a line of ours, which is then done. */
 bool hutch_repl_magic(struct repl *r, const char *line, size_t len);
 bool hutch_repl_is_context(const char *name);
+/* Where a line of ours may be begun: it, and after it the lines of ours, each as one line. The caller frees it; NULL:
+ * nowhere. */
+char *hutch_repl_magic_names(const char *line, size_t len);
 
 #endif

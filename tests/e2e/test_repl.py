@@ -163,6 +163,85 @@ def test_tab_indents(repl):
     assert "indented\n" in repl.prompt(2).replace("\r\n", "\n")
 
 
+def test_tab_completes(repl):
+    repl.type("sortable = sort" + TAB + "([3, 1])\n")  # at the very first prompt
+    repl.prompt(2)
+    assert repl.run("sortable") == "Out[2]: [1, 3]\n"
+    repl.type("sorta" + TAB + ".appe" + TAB + "(2); len(sorta" + TAB + ")\n")
+    assert repl.prompt(4).replace("\r\n", "\n").endswith("\nOut[3]: 3\n")
+    assert repl.run("_i, 'typed' in dir(), 'shell' in dir()") == "Out[4]: ('sortable.append(2); len(sortable)', False, False)\n"
+
+
+def test_tab_lists_what_there_is(repl):
+    repl.run("thing_one, thing_two, other = 1, 2, 3")
+    repl.type("1 + thi" + TAB + TAB)
+    repl.expect(r"\nthing_one  thing_two *\r\n")
+    repl.expect(r"In \[2\]: 1 \+ thing_")
+    repl.line("two")
+    assert repl.prompt(3).replace("\r\n", "\n").endswith("Out[2]: 3\n")
+    repl.run("word = ''")
+    repl.type("word.isal" + TAB)
+    repl.expect(r"\nisalnum  isalpha\s")
+    repl.type(CTRL_C)
+    repl.run("globals().update({'many_%03d' % i: i for i in range(300)})")
+    repl.type("many_" + TAB)
+    listed = repl.expect(r"hutch: and more\r\n")
+    assert "many_199" in listed and "many_200" not in listed
+
+
+def test_tab_in_the_context_that_is_shown(repl):
+    repl.run("first_of_main = 1")
+    repl.line("%context other")
+    repl.prompt(1)
+    repl.run("first_of_other = 2")
+    repl.type("first_" + TAB + "\n")
+    repl.expect(r"\nOut\[2\]: 2\r\n")
+
+
+def test_tab_completes_lines_of_ours(repl):
+    repl.type("%che" + TAB + "\n")
+    assert "hutch: checkpoint 1" in repl.prompt()
+
+
+def test_tab_in_a_pasted_text(repl):
+    repl.type("\x1b[200~len('a\tb')\x1b[201~\n")
+    assert repl.prompt(2).replace("\r\n", "\n").endswith("Out[1]: 3\n")
+
+
+def test_tab_and_hostile_names(repl):
+    """What would be obeyed by the terminal or by the prompt is not proposed, and nothing that was not typed is changed."""
+    repl.run("class Evil:\n    def __dir__(self): return ['ab\\n%reset\\n', 'ab\\x1b]0;owned\\x07', 'ab\\u202e', 'ab\\ud800', 'abc' * 99, 'abcd']\n")
+    repl.run("evil = Evil(); get_ipython().Completer.greedy = True")
+    repl.type("evil.a" + TAB + "\n")
+    assert "has no attribute 'abcd'" in repl.prompt()
+    repl.run("get_ipython().complete = lambda *rest: ('x', ['x; import os'])")
+    repl.type("evil" + TAB + "\n")
+    assert "import" not in repl.prompt()
+    repl.run("get_ipython().complete = lambda *rest: 1 / 0")
+    repl.type("evil" + TAB + "\n")
+    assert "Error" not in repl.prompt()
+    assert "\x1b]" not in repl.output and "owned" not in repl.output.rpartition("evil.a")[2]
+
+
+def test_tab_that_takes_too_long(repl):
+    repl.run("class Slow:\n    def __dir__(self):\n        while True: pass\n")
+    repl.run("slow = Slow(); x = 'still there'")
+    repl.type("slow.a" + TAB + "\n")
+    assert "AttributeError" in repl.prompt()
+    assert repl.run("x").endswith("'still there'\n")
+
+
+def test_tab_that_ends_the_interpreter(repl):
+    repl.run("import os")
+    repl.run("class Deadly:\n    def __dir__(self): os._exit(3)\n")
+    repl.run("deadly = Deadly()")
+    repl.type("deadly.a" + TAB)
+    repl.expect(r"hutch: the interpreter ended with exit code 3[^\n]*\r\n")
+    repl.expect(r"deadly\.a")
+    repl.type("\n")
+    assert "NameError" in repl.prompt()
+
+
 def test_error(repl):
     shown = COLOURS.sub("", repl.run("1/0"))
     assert "ZeroDivisionError: division by zero" in shown and "Cell In [1]" in shown

@@ -1,0 +1,173 @@
+#include "runtime/repl/complete.h"
+
+#include "runtime/repl/repl.h"
+#include "runtime/text/ansi.h"
+#include "runtime/text/buffer.h"
+#include "runtime/text/json_write.h"
+#include "runtime/text/utf8.h"
+#include "sandbox/fd.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define COLUMNS 80 /* of a terminal that does not say */
+
+/* --- the question ----------------------------------------------------------------------------------------------- */
+
+/* Nothing of it is left among the program's variables. Jedi would take its time to be imported, and knows less of a
+ * living object than the object. One word more than are shown says that there are more. */
+static const char question[] =
+    "from IPython import get_ipython\n"
+    "shell = get_ipython()\n"
+    "try:\n"
+    "    shell.set_completer_frame()\n"
+    "    shell.Completer.use_jedi = False\n"
+    "    typed, found = shell.complete(None, line, len(line))\n"
+    "    found = [word for word in found if word.startswith(typed) and word.isprintable() and len(word) <= most_len]\n"
+    "    shell.display_pub.publish({'text/plain': '\\n'.join([typed, *found[:most]])})\n"
+    "except BaseException:\n"
+    "    pass\n";
+
+char *hutch_completion_cell(const char *line, size_t len)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    hutch_text_add_string(&t, "exec(");
+    hutch_json_quote(&t, question, strlen(question));
+    hutch_text_addf(&t, ", {'most': %d, 'most_len': %d, 'line': ", COMPLETE_MAX_WORDS + 1, COMPLETE_MAX_LEN);
+    hutch_json_quote(&t, line, len);
+    hutch_text_add_string(&t, "})");
+    return hutch_text_take(&t, NULL);
+}
+
+/* --- the answer ------------------------------------------------------------------------------------------------- */
+
+static bool is_fit(const char *word, size_t len)
+{
+    for (size_t i = 0; i < len;) {
+        enum utf8_kind kind;
+        size_t n = hutch_utf8_next(word + i, len - i, &kind);
+
+        if (kind != UTF8_CHAR || hutch_ansi_obeys(hutch_utf8_decode(word + i, n)))
+            return false;
+        i += n;
+    }
+    return true;
+}
+
+static void add_word(struct completion *c, const char *word, size_t len)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (strlen(c->words[i]) == len && memcmp(c->words[i], word, len) == 0)
+            return;
+    if (c->n == COMPLETE_MAX_WORDS)
+        c->is_cut = true;
+    else if ((c->words[c->n] = strndup(word, len)))
+        c->n++;
+}
+
+void hutch_completion_add(struct completion *c, const char *line, size_t len, const char *answer)
+{
+    size_t typed = strcspn(answer, "\n");
+    const char *typed_word = line + len - typed;
+
+    if (typed > len || memcmp(typed_word, answer, typed) != 0)
+        return;
+    c->typed = typed;
+    for (answer += typed; *answer == '\n' && !c->is_cut;) {
+        size_t n = strcspn(++answer, "\n");
+
+        if (n > typed && n <= COMPLETE_MAX_LEN && memcmp(answer, typed_word, typed) == 0 && is_fit(answer, n))
+            add_word(c, answer, n);
+        answer += n;
+    }
+}
+
+char *hutch_completion_rest(const struct completion *c)
+{
+    size_t len = c->n > 0 && !c->is_cut ? strlen(c->words[0]) : c->typed;
+
+    for (size_t i = 1; i < c->n; i++)
+        for (size_t at = c->typed; at < len; at++)
+            if (c->words[i][at] != c->words[0][at]) /* the NUL at the end of a shorter one, too */
+                len = at;
+    while (len > c->typed && ((unsigned char)c->words[0][len] & 0xc0) == 0x80) /* not within a letter */
+        len--;
+    return len > c->typed ? strndup(c->words[0] + c->typed, len - c->typed) : NULL;
+}
+
+void hutch_completion_done(struct completion *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        free(c->words[i]);
+    c->n = 0;
+}
+
+/* --- what is seen of it ------------------------------------------------------------------------------------------ */
+
+static size_t count_letters(const char *word)
+{
+    size_t n = 0;
+
+    for (; *word; word++)
+        n += ((unsigned char)*word & 0xc0) != 0x80;
+    return n;
+}
+
+/* In columns, without what stands before the last dot in all of them. */
+static void show_words(struct repl *r, const struct completion *c)
+{
+    struct winsize window = { .ws_col = 0 };
+    size_t common = 0, widest = 0, per_line, columns = COLUMNS;
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0)
+        columns = window.ws_col;
+    for (size_t at = 0; at < c->typed; at++)
+        common = c->words[0][at] == '.' ? at + 1 : common;
+    for (size_t i = 0; i < c->n; i++) {
+        size_t n = count_letters(c->words[i] + common);
+
+        widest = n > widest ? n : widest;
+    }
+    per_line = columns / (widest + 2);
+    per_line += per_line == 0;
+    hutch_cell_show_end(&r->show);
+    for (size_t i = 0; i < c->n; i++) {
+        const char *word = c->words[i] + common;
+        bool is_last = (i + 1) % per_line == 0 || i + 1 == c->n;
+
+        hutch_cell_show_bytes(&r->show, 1, word, strlen(word));
+        for (size_t n = is_last ? widest + 2 : count_letters(word); n < widest + 2; n++)
+            hutch_cell_show_raw(&r->show, " ", 1);
+        if (is_last)
+            hutch_cell_show_raw(&r->show, "\n", 1);
+    }
+    if (c->is_cut)
+        hutch_cell_show_say(&r->show, "and more");
+}
+
+char *hutch_repl_complete(void *user, const char *line, size_t len, bool *ret_was_shown)
+{
+    struct repl *r = user;
+    struct cell_show_stream *out = &r->show.streams[0];
+    struct completion c = { .n = 0 };
+    auto_free char *cell = hutch_completion_cell(line, len), *own = hutch_repl_magic_names(line, len), *answer = NULL;
+    char *rest;
+
+    out->is_in_line = true; /* behind the prompt, and what has to be said begins a line of its own */
+    answer = cell ? hutch_repl_ask(r, cell) : NULL;
+    if (answer)
+        hutch_completion_add(&c, line, len, answer);
+    if (own)
+        hutch_completion_add(&c, line, len, own);
+    rest = hutch_completion_rest(&c);
+    if (!rest && (c.n > 1 || c.is_cut))
+        show_words(r, &c);
+    hutch_repl_wait(r);
+    *ret_was_shown = !out->is_in_line;
+    out->is_in_line = false;
+    hutch_completion_done(&c);
+    return rest;
+}
