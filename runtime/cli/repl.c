@@ -136,8 +136,10 @@ static void read_and_execute(struct repl *r)
             continue;
         } else if (is_farewell(&cell)) {
             break;
-        } else if (!hutch_repl_magic(r, cell.data, cell.len)) {
-            hutch_repl_execute(r, cell.data, cell.len);
+        } else {
+            if (!hutch_repl_magic(r, cell.data, cell.len))
+                hutch_repl_execute(r, cell.data, cell.len);
+            hutch_cell_show_raw(&r->show, "\n", 1);
         }
     }
     hutch_text_done(&cell);
@@ -168,7 +170,8 @@ static int open_prompt(struct repl *r, const char *home, struct hutch_err *err)
         history = NULL;
         return hutch_err_set(err, ENOMEM, "make a prompt");
     }
-    if (hutch_prompt_open(history, hutch_repl_await_key, hutch_repl_complete, r, &r->prompt, err) < 0)
+    if (hutch_prompt_open(history, hutch_repl_await_key, hutch_repl_complete, r,
+                          r->show.streams[0].filter.has_colours, &r->prompt, err) < 0)
         return -1;
     if (!r->is_quiet)
         hutch_cell_show_say(&r->show, "Python in a sandbox; %%help lists what else there is, Ctrl-D ends");

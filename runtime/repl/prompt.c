@@ -15,6 +15,9 @@
 #include <wchar.h>
 
 #define REPLACEMENT       0xfffd /* what stands for bytes that are no UTF-8 */
+#define LITERAL           '\001' /* around what libedit passes on as it is */
+#define GREEN             "\001\033[32m\001"
+#define PLAIN             "\001\033[0m\001"
 #define HISTORY_MAX_BYTES (4 * PROMPT_HISTORY_LINES * PROMPT_HISTORY_LINE) /* the file writes some bytes as four */
 
 struct prompt {
@@ -26,11 +29,12 @@ struct prompt {
     void *user;
     mbstate_t letter;
     bool was_stopped;
+    bool has_colours;
     bool marks_pastes; /* the terminal is asked to */
     bool is_pasting;
     char ahead[6];     /* read, and no mark of a paste */
     size_t at_ahead, n_ahead;
-    char text[128];
+    char text[160];
 };
 
 static struct prompt *prompt_of(EditLine *el)
@@ -153,7 +157,7 @@ static unsigned char complete_word(EditLine *el, int key)
 }
 
 int hutch_prompt_open(const char *path, prompt_wait_fn *wait, prompt_complete_fn *complete, void *user,
-                      struct prompt **ret, struct hutch_err *err)
+                      bool has_colours, struct prompt **ret, struct hutch_err *err)
 {
     struct prompt *p = calloc(1, sizeof(*p));
     const char *term = getenv("TERM");
@@ -167,6 +171,7 @@ int hutch_prompt_open(const char *path, prompt_wait_fn *wait, prompt_complete_fn
     p->marks_pastes = term && *term && strcmp(term, "dumb") != 0;
     p->wait = wait;
     p->complete = complete;
+    p->has_colours = has_colours;
     p->user = user;
     p->path = path ? strdup(path) : NULL;
     p->history = history_init();
@@ -179,7 +184,7 @@ int hutch_prompt_open(const char *path, prompt_wait_fn *wait, prompt_complete_fn
     history(p->history, &event, H_SETUNIQUE, 1);
     load_history(p);
     el_set(p->el, EL_CLIENTDATA, p);
-    el_set(p->el, EL_PROMPT, prompt_text);
+    el_set(p->el, EL_PROMPT_ESC, prompt_text, LITERAL);
     el_set(p->el, EL_EDITOR, "emacs");
     el_set(p->el, EL_SIGNAL, 0);
     el_set(p->el, EL_HIST, history, p->history);
@@ -247,11 +252,22 @@ bool hutch_prompt_is_pasting(const struct prompt *p)
     return p->is_pasting;
 }
 
+/* libedit wants a character behind what it passes on as it is, so the blank at the end has no colour. */
+static void write_text(struct prompt *p, const char *text)
+{
+    int len = (int)strlen(text);
+
+    if (p->has_colours && len > 0)
+        snprintf(p->text, sizeof(p->text), GREEN "%.*s" PLAIN "%s", len - 1, text, text + len - 1);
+    else
+        snprintf(p->text, sizeof(p->text), "%s", text);
+}
+
 enum prompt_end hutch_prompt_read(struct prompt *p, const char *text, const char **ret_line, size_t *ret_len)
 {
     int len = 0;
 
-    snprintf(p->text, sizeof(p->text), "%s", text);
+    write_text(p, text);
     p->was_stopped = false;
     memset(&p->letter, 0, sizeof(p->letter));
     el_set(p->el, EL_PREP_TERM, 1); /* el_gets() does it after the prompt: what is typed between the two would be shown

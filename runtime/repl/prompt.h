@@ -29,7 +29,7 @@ typedef char *prompt_complete_fn(void *user, const char *line, size_t len, bool 
 /* Standard input and output are a terminal. @history: path of the file, or NULL; one that cannot be read is as good as
  * none. */
 int hutch_prompt_open(const char *history, prompt_wait_fn *wait, prompt_complete_fn *complete, void *user,
-                      struct prompt **ret, struct hutch_err *err);
+                      bool has_colours, struct prompt **ret, struct hutch_err *err);
 /* Writes the history: mode 0600, in the place of the old file at once. */
 int hutch_prompt_save(struct prompt *prompt, struct hutch_err *err);
 void hutch_prompt_free(struct prompt *prompt); /* NULL is fine; the terminal is as it was */

@@ -37,7 +37,7 @@ class Terminal:
                        if name not in ("NO_COLOR", "KITTY_WINDOW_ID", "TERM_PROGRAM", "LC_ALL", "LC_CTYPE", "EDITRC")}
         environment.update(TERM="vt100", LANG="C.UTF-8", HOME="/nonexistent")
         environment.update(env)
-        self.output, self.seen = "", 0
+        self.output, self.raw, self.seen = "", "", 0
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
@@ -78,7 +78,9 @@ class Terminal:
             if not more:
                 break
         # What asks the terminal to mark pastes is of no interest, and is not cut by the reads of a test.
-        self.output += re.sub(r"\x1b\[\?2004[hl]", "", data.decode("utf-8", "surrogateescape"))
+        text = re.sub(r"\x1b\[\?2004[hl]", "", data.decode("utf-8", "surrogateescape"))
+        self.raw += text
+        self.output += re.sub(r"\x1b\[32m([^\x1b\n]*:)\x1b\[0m ", r"\1 ", text)  # nor is a prompt and its colour
         return True
 
     def expect(self, pattern):
@@ -97,7 +99,7 @@ class Terminal:
             is_open = self.read(0.1)
 
     def prompt(self, number=None):
-        return self.expect(r"In \[%s\]: " % (r"\d+" if number is None else number))
+        return self.expect(r"(?:(?<=\n)\r\n)?In \[%s\]: " % (r"\d+" if number is None else number))
 
     def run(self, code):
         """Types a cell of one line at a prompt that was seen, and returns what it shows, up to the next prompt."""
@@ -130,6 +132,17 @@ def test_state_across_cells(repl):
     assert repl.prompt(4).replace("\r\n", "\n").endswith("x is 6\nOut[3]: 7\n")
     repl.type(CTRL_D)
     assert repl.end() == 0
+
+
+def test_empty_line_between_cells(repl):
+    repl.run("x = 6")
+    repl.run("x")
+    repl.line()
+    repl.prompt(3)
+    repl.run("%pwd")
+    repl.line("%context")
+    repl.expect(r"'main'\r\n\r\nIn \[4\]: ")
+    assert "In [1]: x = 6\r\n\r\nIn [2]: x\r\nOut[2]: 6\r\n\r\nIn [3]: \r\nIn [3]: %pwd\r\nOut[3]: '/mnt/data'\r\n\r\nIn [4]: " in repl.output
 
 
 def test_value_of_several_lines(repl):
@@ -252,9 +265,14 @@ def test_colours_only_where_they_are_wanted(data):
     with Terminal("--data", data, NO_COLOR="1") as repl:
         repl.prompt(1)
         assert not COLOURS.search(repl.run("1/0"))
+        assert not COLOURS.search(repl.raw)
     with Terminal("--data", data) as repl:
         repl.prompt(1)
+        assert "\x1b[32mIn [1]:\x1b[0m " in repl.raw
         assert COLOURS.search(repl.run("1/0"))
+        repl.line("(")
+        repl.expect(r"   \.\.\.: ")
+        assert "\x1b[32m   ...:\x1b[0m " in repl.raw
 
 
 def test_output_comes_as_it_is_printed(repl, data):
