@@ -12,7 +12,8 @@
 static const struct {
     const char *name;
     enum term_images images;
-} names[] = { { "none", TERM_IMAGES_NONE }, { "kitty", TERM_IMAGES_KITTY }, { "sixel", TERM_IMAGES_SIXEL } };
+} names[] = { { "none", TERM_IMAGES_NONE }, { "kitty", TERM_IMAGES_KITTY }, { "sixel", TERM_IMAGES_SIXEL },
+            { "blocks", TERM_IMAGES_BLOCKS } };
 
 /* @is_prefix: "foot" is also "foot-extra". */
 static const struct {
@@ -20,9 +21,11 @@ static const struct {
     bool is_prefix;
     enum term_images images;
 } signs[] = {
-    { "TERM", "screen", true, TERM_IMAGES_NONE }, /* first: what runs within inherits the rest */
-    { "TERM", "tmux", true, TERM_IMAGES_NONE },
     { "TERM", "dumb", false, TERM_IMAGES_NONE },
+    { "TERM", "screen-256color", true, TERM_IMAGES_BLOCKS }, /* first: what runs within inherits the rest */
+    { "TERM", "tmux-256color", true, TERM_IMAGES_BLOCKS },
+    { "TERM", "screen", true, TERM_IMAGES_NONE },
+    { "TERM", "tmux", true, TERM_IMAGES_NONE },
     { "KITTY_WINDOW_ID", "", true, TERM_IMAGES_KITTY },
     { "TERM", "xterm-kitty", false, TERM_IMAGES_KITTY },
     { "TERM", "xterm-ghostty", false, TERM_IMAGES_KITTY },
@@ -35,6 +38,11 @@ static const struct {
     { "TERM", "mlterm", true, TERM_IMAGES_SIXEL },
     { "TERM", "contour", true, TERM_IMAGES_SIXEL },
     { "TERM", "xterm-sixel", true, TERM_IMAGES_SIXEL },
+    { "COLORTERM", "truecolor", false, TERM_IMAGES_BLOCKS },
+    { "COLORTERM", "24bit", false, TERM_IMAGES_BLOCKS },
+    { "TERM", "xterm-256color", true, TERM_IMAGES_BLOCKS },
+    { "TERM", "rxvt-unicode-256color", true, TERM_IMAGES_BLOCKS },
+    { "TERM", "alacritty", true, TERM_IMAGES_BLOCKS },
 };
 
 enum term_images hutch_term_images_detect(void)
@@ -57,7 +65,7 @@ int hutch_term_images_parse(const char *text, enum term_images *ret, struct hutc
             *ret = names[i].images;
             return 0;
         }
-    return hutch_err_set(err, 0, "'%s' is no way to show images: expected kitty, sixel or none", text);
+    return hutch_err_set(err, 0, "'%s' is no way to show images: expected kitty, sixel, blocks or none", text);
 }
 
 char *hutch_term_image_kitty(const unsigned char *png, size_t len, size_t *ret_len)

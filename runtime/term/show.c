@@ -4,6 +4,7 @@
 #include "runtime/text/nbimage.h"
 #include "sandbox/fd.h"
 #include "runtime/text/nbjson.h"
+#include "runtime/term/blocks.h"
 #include "runtime/term/png.h"
 #include "runtime/term/sixel.h"
 #include "runtime/term/terminal.h"
@@ -28,6 +29,9 @@ void hutch_cell_show_init(struct cell_show *show, int out_fd, int err_fd)
         s->is_terminal = hutch_term_describe(s->backlog.fd, &s->filter);
     }
     show->images = show->streams[0].is_terminal ? hutch_term_images_detect() : TERM_IMAGES_NONE;
+    if (show->images == TERM_IMAGES_BLOCKS &&
+        (!show->streams[0].filter.has_colours || !show->streams[0].filter.has_utf8))
+        show->images = TERM_IMAGES_NONE;
 }
 
 void hutch_cell_show_done(struct cell_show *show)
@@ -154,14 +158,19 @@ static int open_image(struct cell_show *show, const char *mime, char name[NBIMAG
 }
 
 /* What the terminal gets is made of decoded pixels: nothing of the program's own bytes is in it. */
-static char *encode_for_terminal(enum term_images images, const struct png_image *image, size_t *ret_len)
+static char *encode_for_terminal(const struct cell_show *show, const struct png_image *image, size_t *ret_len)
 {
     auto_free unsigned char *png = NULL;
     struct hutch_err err;
     size_t len;
 
-    if (images == TERM_IMAGES_SIXEL)
+    if (show->images == TERM_IMAGES_SIXEL)
         return hutch_sixel_encode(image, ret_len);
+    if (show->images == TERM_IMAGES_BLOCKS) {
+        struct blocks_screen screen = hutch_blocks_screen(show->streams[0].backlog.fd);
+
+        return hutch_blocks_encode(image, &screen, ret_len);
+    }
     return hutch_png_encode(image, &png, &len, &err) < 0 ? NULL : hutch_term_image_kitty(png, len, ret_len);
 }
 
@@ -186,7 +195,7 @@ static void show_inline(struct cell_show *show, const char *name, const char *mi
         hutch_cell_show_say(show, "%s is not shown: %s", name, err.msg);
         return;
     }
-    text = encode_for_terminal(show->images, &image, &len);
+    text = encode_for_terminal(show, &image, &len);
     hutch_png_image_done(&image);
     if (text) {
         hutch_cell_show_raw(show, text, len);

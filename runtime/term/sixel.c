@@ -1,6 +1,6 @@
 #include "runtime/term/sixel.h"
 
-#include "runtime/term/png.h"
+#include "runtime/term/picture.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/fd.h"
 
@@ -13,55 +13,6 @@
 #define BAND  6             /* rows of pixels in one line of sixels */
 #define SHADES 32           /* of red, green and blue each, that are told apart */
 #define N_BINS (SHADES * SHADES * SHADES)
-
-struct picture {
-    uint32_t width, height;
-    unsigned char *rgb; /* owned */
-};
-
-/* --- smaller, and on paper --- */
-
-/* The mean of the pixels that become one. */
-static void average_pixels(const struct png_image *image, const uint32_t from[2], const uint32_t to[2],
-                           unsigned char rgb[3])
-{
-    uint64_t sum[3] = { 0 }, n = (uint64_t)(to[0] - from[0]) * (to[1] - from[1]);
-
-    for (uint32_t y = from[1]; y < to[1]; y++)
-        for (uint32_t x = from[0]; x < to[0]; x++) {
-            const unsigned char *p = image->pixels + 4 * ((size_t)y * image->width + x);
-
-            for (int i = 0; i < 3; i++)
-                sum[i] += (p[i] * (uint32_t)p[3] + 255u * (255u - p[3])) / 255u;
-        }
-    for (int i = 0; i < 3; i++)
-        rgb[i] = (unsigned char)(sum[i] / n);
-}
-
-static bool make_picture(const struct png_image *image, struct picture *ret)
-{
-    uint64_t side = image->width > image->height ? image->width : image->height,
-             wanted = side < SIXEL_MAX_SIDE ? side : SIXEL_MAX_SIDE;
-    struct picture p = { .width = (uint32_t)(image->width * wanted / side),
-                         .height = (uint32_t)(image->height * wanted / side) };
-
-    p.width += p.width == 0;
-    p.height += p.height == 0;
-    p.rgb = malloc((size_t)3 * p.width * p.height);
-    if (!p.rgb)
-        return false;
-    for (uint32_t y = 0; y < p.height; y++)
-        for (uint32_t x = 0; x < p.width; x++) {
-            const uint32_t from[2] = { (uint32_t)((uint64_t)x * image->width / p.width),
-                                       (uint32_t)((uint64_t)y * image->height / p.height) };
-            const uint32_t to[2] = { (uint32_t)((x + 1ull) * image->width / p.width),
-                                     (uint32_t)((y + 1ull) * image->height / p.height) };
-
-            average_pixels(image, from, to, p.rgb + 3 * ((size_t)y * p.width + x));
-        }
-    *ret = p;
-    return true;
-}
 
 /* --- a palette: the colours that there are, cut into groups of like ones (median cut) --- */
 
@@ -240,7 +191,8 @@ char *hutch_sixel_encode(const struct png_image *image, size_t *ret_len)
 {
     struct text_buffer text = TEXT_BUFFER_INIT;
     struct picture picture = { .rgb = NULL };
-    auto_free struct palette *palette = make_picture(image, &picture) ? choose_palette(&picture) : NULL;
+    bool is_made = hutch_picture_make(image, SIXEL_MAX_SIDE, SIXEL_MAX_SIDE, &picture);
+    auto_free struct palette *palette = is_made ? choose_palette(&picture) : NULL;
     auto_free unsigned char *bits = palette ? calloc(SIXEL_COLOURS, picture.width) : NULL;
 
     hutch_text_add_string(&text, START);
@@ -253,7 +205,7 @@ char *hutch_sixel_encode(const struct png_image *image, size_t *ret_len)
         add_band(&text, &picture, palette, top, top + BAND < picture.height ? top + BAND : picture.height, bits);
     }
     hutch_text_add_string(&text, END);
-    free(picture.rgb);
+    hutch_picture_done(&picture);
     if (!bits) {
         hutch_text_done(&text);
         return NULL;

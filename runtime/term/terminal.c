@@ -27,3 +27,10 @@ bool hutch_term_describe(int fd, struct term_filter *ret)
                                  .has_utf8 = has_utf8_locale() || !is_terminal };
     return is_terminal;
 }
+
+bool hutch_term_has_all_colours(void)
+{
+    const char *value = getenv("COLORTERM");
+
+    return value && (strcmp(value, "truecolor") == 0 || strcmp(value, "24bit") == 0);
+}

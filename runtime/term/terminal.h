@@ -11,4 +11,7 @@
  * that of the environment when it is called first. */
 bool hutch_term_describe(int fd, struct term_filter *ret);
 
+/* COLORTERM says that colours of 24 bits are shown. */
+bool hutch_term_has_all_colours(void);
+
 #endif

@@ -34,7 +34,7 @@ class Terminal:
 
     def __init__(self, *args, cwd=None, **env):
         environment = {name: value for name, value in os.environ.items()
-                       if name not in ("NO_COLOR", "KITTY_WINDOW_ID", "TERM_PROGRAM", "LC_ALL", "LC_CTYPE", "EDITRC")}
+                       if name not in ("NO_COLOR", "KITTY_WINDOW_ID", "TERM_PROGRAM", "COLORTERM", "LC_ALL", "LC_CTYPE", "EDITRC")}
         environment.update(TERM="vt100", LANG="C.UTF-8", HOME="/nonexistent")
         environment.update(env)
         self.output, self.raw, self.seen = "", "", 0
@@ -623,6 +623,28 @@ def test_sixel(data):
         repl.run("import PIL.Image; PIL.Image.open = lambda *a: print('?\\x1b\\\\\\x1b]0;owned\\x07')")
         shown = repl.run(PLOT)
         assert len(re.findall(SIXELS, shown)) == 1 and shown.count("\x1b") == 2
+
+
+BLOCKS = r"(?:(?:\x1b\[[34]8;(?:5;\d+|2;\d+;\d+;\d+)m){0,2}\u2580)+\x1b\[0m\n"
+
+
+def test_blocks(data):
+    """Where a terminal has nothing better."""
+    with Terminal("--data", data, TERM="xterm-256color") as repl:
+        repl.prompt(1)
+        shown = repl.run(PLOT)
+        assert re.fullmatch("(?:%s){23}hutch: figure-1.png\n" % BLOCKS, shown) and "\x1b[38;2" not in shown
+    with Terminal("--data", data, TERM="xterm-256color", COLORTERM="truecolor") as repl:
+        repl.prompt(1)
+        shown = repl.run(PLOT)
+        assert re.fullmatch("(?:%s){23}hutch: figure-2.png\n" % BLOCKS, shown) and "\x1b[38;5" not in shown
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"LANG": "C"}], ids=str)
+def test_no_blocks_without_colours_or_letters(data, env):
+    with Terminal("--data", data, TERM="xterm-256color", **env) as repl:
+        repl.prompt(1)
+        assert repl.run(PLOT) == "hutch: figure-1.png\n"
 
 
 def test_sixels_of_a_broken_image(data):

@@ -58,17 +58,19 @@ static const struct {
     const char *term, *window, *program;
     enum term_images want;
 } terminals[] = {
-    { "xterm-256color", NULL, NULL, TERM_IMAGES_NONE },
+    { "xterm-256color", NULL, NULL, TERM_IMAGES_BLOCKS },
+    { "xterm", NULL, NULL, TERM_IMAGES_NONE },
     { "xterm-kitty", NULL, NULL, TERM_IMAGES_KITTY },
     { "xterm-256color", "1", NULL, TERM_IMAGES_KITTY },
-    { "xterm-256color", "", NULL, TERM_IMAGES_NONE },
+    { "xterm-256color", "", NULL, TERM_IMAGES_BLOCKS },
     { "xterm-256color", NULL, "WezTerm", TERM_IMAGES_KITTY },
-    { "xterm-256color", NULL, "Apple_Terminal", TERM_IMAGES_NONE },
+    { "xterm-256color", NULL, "Apple_Terminal", TERM_IMAGES_BLOCKS },
     { "foot", NULL, NULL, TERM_IMAGES_SIXEL },
     { "foot-extra", NULL, NULL, TERM_IMAGES_SIXEL },
     { "mlterm-256color", NULL, NULL, TERM_IMAGES_SIXEL },
-    { "screen-256color", "1", "WezTerm", TERM_IMAGES_NONE },
-    { "tmux-256color", "1", NULL, TERM_IMAGES_NONE },
+    { "screen-256color", "1", "WezTerm", TERM_IMAGES_BLOCKS },
+    { "tmux-256color", "1", NULL, TERM_IMAGES_BLOCKS },
+    { "screen", "1", "WezTerm", TERM_IMAGES_NONE },
     { "dumb", "1", NULL, TERM_IMAGES_NONE },
     { NULL, NULL, NULL, TERM_IMAGES_NONE },
 };
@@ -85,9 +87,15 @@ static void test_terminals(void **state)
         set("TERM", terminals[i].term);
         set("KITTY_WINDOW_ID", terminals[i].window);
         set("TERM_PROGRAM", terminals[i].program);
+        set("COLORTERM", NULL);
         if (hutch_term_images_detect() != terminals[i].want)
             fail_msg("terminal %zu is taken for another", i);
     }
+    set("TERM", "vt100");
+    set("COLORTERM", "truecolor");
+    assert_int_equal(hutch_term_images_detect(), TERM_IMAGES_BLOCKS);
+    set("TERM", "dumb");
+    assert_int_equal(hutch_term_images_detect(), TERM_IMAGES_NONE);
 }
 
 static void test_names(void **state)
@@ -99,7 +107,7 @@ static void test_names(void **state)
     assert_int_equal(hutch_term_images_parse("kitty", &images, &err), 0);
     assert_int_equal(images, TERM_IMAGES_KITTY);
     assert_int_equal(hutch_term_images_parse("ansi", &images, &err), -1);
-    assert_string_equal(err.msg, "'ansi' is no way to show images: expected kitty, sixel or none");
+    assert_string_equal(err.msg, "'ansi' is no way to show images: expected kitty, sixel, blocks or none");
     assert_int_equal(images, TERM_IMAGES_KITTY);
 }
 
