@@ -55,6 +55,8 @@ static const struct option_row run_rows[] = {
     { RUN, 0, "--cell-timeout", "TIME", OPTION_TEXT, AT(cell_timeout),
       .help = "wall clock limit of each cell of a notebook" },
     { RUN, 0, "--allow-errors", NULL, OPTION_FLAG, AT(allow_errors), .help = "a notebook goes on after an exception" },
+    { RUN, 0, "--interrupt-on-timeout", NULL, OPTION_FLAG, AT(interrupt_on_timeout),
+      .help = "a cell of a notebook that takes too long has an exception for it" },
     { RUN, 0, "--warm", NULL, OPTION_FLAG, AT(warm),
       .help = "by way of an engine, for comparing: slow to start, then fast" },
     { BOTH, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet), .help = "print nothing but what the program prints" },

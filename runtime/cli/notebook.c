@@ -134,8 +134,12 @@ static void on_result(void *user, size_t cell, const struct hutch_cell_result *r
         add_json(report, cell, result);
     if (report->opts->llm)
         print_llm(report, cell, result);
-    if (result->truncated && !report->opts->quiet && !report->opts->json)
+    if (report->opts->quiet || report->opts->json)
+        return;
+    if (result->truncated)
         hutch_say("cell %zu: its output was cut at the limit", cell);
+    if (result->verdict == HUTCH_TIMEOUT && report->opts->interrupt_on_timeout && !result->interpreter_died)
+        hutch_say("cell %zu: it took too long, and was interrupted", cell);
 }
 
 /* ---- what is said at the end ---- */
@@ -247,6 +251,7 @@ static int run_and_write(const struct notebook_opts *opts, struct notebook *nb, 
         .data = opts->data,
         .cell_timeout_ms = opts->cell_timeout_ms,
         .allow_errors = opts->allow_errors,
+        .interrupt_on_timeout = opts->interrupt_on_timeout,
         .signal_fd = opts->signal_fd,
         .on_begin = on_begin,
         .on_tick = report->has_terminal ? on_tick : NULL,

@@ -20,7 +20,7 @@ struct notebook_opts {
     uint64_t cell_timeout_ms;      /* 0: none of its own */
     size_t llm_budget;             /* tokens; 0: the default */
     int signal_fd;                 /* of SIGINT, SIGTERM, SIGHUP and SIGQUIT, which are blocked */
-    bool allow_errors, json, llm, quiet, verbose;
+    bool allow_errors, interrupt_on_timeout, json, llm, quiet, verbose;
 };
 
 /* Returns the exit status: 0, 1 after an exception, 124 on a timeout, 125 when an interpreter could not be had. -1:

@@ -89,7 +89,8 @@ static int report(const struct run_opts *opts, const struct run_result *r, struc
 static int check_kind(const struct run_opts *opts, char **words, struct hutch_err *err)
 {
     const char *notebook_only = opts->output ? "-o" : opts->params.n ? "--param" : opts->cell_timeout ? "--cell-timeout"
-                                : opts->allow_errors ? "--allow-errors" : NULL;
+                                : opts->allow_errors ? "--allow-errors"
+                                : opts->interrupt_on_timeout ? "--interrupt-on-timeout" : NULL;
     const char *rich = opts->rich ? "--rich" : "--llm";
 
     if (opts->raw && (opts->json || opts->rich || opts->llm || hutch_run_options_is_notebook(opts, words[0])))
@@ -131,6 +132,7 @@ static int run_notebook(const struct run_opts *opts, const char *home, const cha
         .n_params = opts->params.n,
         .llm_budget = llm_budget,
         .allow_errors = opts->allow_errors,
+        .interrupt_on_timeout = opts->interrupt_on_timeout,
         .json = opts->json,
         .llm = opts->llm,
         .quiet = opts->quiet,

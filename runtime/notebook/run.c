@@ -160,6 +160,9 @@ static bool judge(struct run *run, const struct hutch_cell_result *result)
         run->out->traceback = result->error_traceback_ansi ? strdup(result->error_traceback_ansi) : NULL;
         stop(run, "cell %zu: %s: %.500s", run->at + 1, result->error_name ? result->error_name : "error",
              result->error_value ? result->error_value : "");
+    } else if (result->verdict == HUTCH_TIMEOUT && !result->interpreter_died && run->order->interrupt_on_timeout &&
+               (may_fail || !result->error_name)) {
+        return true; /* the KeyboardInterrupt is an exception like others, and the cell may have caught it */
     } else if (result->verdict == HUTCH_OUTPUT_LIMIT && !result->interpreter_died && may_fail) {
         return true;
     } else {

@@ -16,6 +16,7 @@ struct notebook_order {
     const char *data;              /* host directory for /mnt/data; NULL: a fresh one */
     uint64_t cell_timeout_ms;      /* 0: the engine's wall limit */
     bool allow_errors;             /* go on after an exception */
+    bool interrupt_on_timeout;     /* what takes too long is interrupted, and goes on as if interrupted by itself */
     /* SIGINT interrupts the cell and ends the run, the second and all others end it at once */
     int signal_fd;
     /* Callbacks, any of them NULL. Cells count from 1 here, as people count them. */

@@ -315,6 +315,26 @@ def test_timeout_that_is_longer_than_the_policy_says(tmp_path):
     execute(tmp_path, "1", args=["--cell-timeout", "3600"])
 
 
+SLEEPS = "import time\nprint('begun')\ntime.sleep(100)"
+CATCHES = "import time\ntry:\n    time.sleep(100)\nexcept KeyboardInterrupt:\n    print('caught')"
+STAYS = "import time\nwhile True:\n    try:\n        time.sleep(100)\n    except KeyboardInterrupt:\n        pass"
+
+
+@pytest.mark.parametrize("cell, args, goes_on, shows", [
+    (SLEEPS, ["--allow-errors"], True, [("stdout", "begun\n"), ("error", "KeyboardInterrupt")]),
+    (SLEEPS, [], False, [("stdout", "begun\n"), ("error", "KeyboardInterrupt")]),
+    (code(SLEEPS, "raises-exception"), [], True, [("stdout", "begun\n"), ("error", "KeyboardInterrupt")]),
+    (CATCHES, [], True, [("stdout", "caught\n")]),
+    (STAYS, ["--allow-errors"], False, [("error", "DeadKernelError")]),
+], ids=["allowed", "not allowed", "tagged", "caught", "not to be interrupted"])
+def test_interrupt_on_timeout(tmp_path, cell, args, goes_on, shows):
+    """As with nbclient's option of that name: the exception of a cell that was interrupted is one like any other."""
+    done, found = execute(tmp_path, cell, "6 * 7", status=0 if goes_on else 124, args=["--cell-timeout", "1", "--interrupt-on-timeout", *args])
+    assert texts(found["cells"][0]) == shows
+    assert goes_on == (texts(found["cells"][1]) == [("execute_result", "42")])
+    assert (b"cell 1: it took too long" in done.stderr) == (shows[-1][1] != "DeadKernelError"), done.stderr
+
+
 def test_much_output_is_cut(tmp_path):
     done, found = execute(tmp_path, "for i in range(100):\n    print('x' * 10 ** 6)", "'next'", args=["--allow-errors"])
     text = "".join(text for kind, text in texts(found["cells"][0]) if kind == "stdout")

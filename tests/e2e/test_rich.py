@@ -289,6 +289,7 @@ def test_llm_has_no_control_characters():
     (["--rich"], "there is nothing to run"),
     (["-o", "out.ipynb", "-c", "1"], "option '-o' is for notebooks, and '-c' is none"),
     (["--allow-errors", "script.py"], "option '--allow-errors' is for notebooks, and 'script.py' is none"),
+    (["--interrupt-on-timeout", "script.py"], "option '--interrupt-on-timeout' is for notebooks, and 'script.py' is none"),
     (["--cell-timeout", "1s", "-"], "option '--cell-timeout' is for notebooks, and '-' is none"),
     (["--param", "a=1", "script.py"], "option '--param' is for notebooks"),
     (["--rich", "a.ipynb"], "option '--rich' is for programs"),
