@@ -337,6 +337,8 @@ int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec
                                                                MOUNT_RDONLY | MOUNT_OPTIONAL, err))
         return -1;
     hutch_usual_mounts_size(spec);
+    if (hutch_usual_mounts_count_cpus(spec, err) < 0)
+        return -1;
     for (const char *const *t = profile->tmpfs; t && *t; t++)
         if (add_tmpfs(spec, *t, err) < 0)
             return -1;

@@ -5,8 +5,13 @@
 #include "runtime/lang/program.h"
 #include "sandbox/spec.h"
 
+#include <inttypes.h>
 #include <limits.h>
+#include <sched.h>
+#include <stdio.h>
 #include <string.h>
+
+#define SYS_BYTES (64u << 10)
 
 int hutch_usual_mounts_add(struct sandbox_spec *spec, struct hutch_err *err)
 {
@@ -15,6 +20,7 @@ int hutch_usual_mounts_add(struct sandbox_spec *spec, struct hutch_err *err)
         { MOUNT_DEV, "/dev", 0, 0 },
         { MOUNT_TMPFS, "/tmp", 0, 01777 },
         { MOUNT_TMPFS, "/run", MOUNT_RDONLY, 0755 },
+        { MOUNT_TMPFS, "/sys", MOUNT_RDONLY, 0755 },
         { MOUNT_TMPFS, INSIDE_DATA_DIR, MOUNT_RDONLY, 0755 }, /* keeps the place: a run puts the directory here */
     };
 
@@ -35,9 +41,32 @@ void hutch_usual_mounts_size(struct sandbox_spec *spec)
 
         if (strcmp(m->target, "/run") == 0)
             m->size_bytes = PROGRAM_MAX_BYTES + (4u << 20);
+        else if (strcmp(m->target, "/sys") == 0)
+            m->size_bytes = SYS_BYTES;
         else if (!m->size_bytes && (m->kind == MOUNT_DEV || strcmp(m->target, "/tmp") == 0))
             m->size_bytes = spec->limits[LIMIT_TMP_SIZE];
     }
+}
+
+/* The C library counts processors by these files, else in /proc/stat, which has the host's. */
+int hutch_usual_mounts_count_cpus(struct sandbox_spec *spec, struct hutch_err *err)
+{
+    static const char *const names[] = { "online", "possible", "present" };
+    uint64_t n = (spec->limits[LIMIT_CPUS] + 999) / 1000;
+    char target[64], text[32];
+    cpu_set_t allowed;
+
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && (n == 0 || n > (uint64_t)CPU_COUNT(&allowed)))
+        n = (uint64_t)CPU_COUNT(&allowed);
+    if (n == 0)
+        return 0; /* more than fit in the set: the host's number stands */
+    snprintf(text, sizeof(text), n > 1 ? "0-%" PRIu64 "\n" : "0\n", n - 1);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        snprintf(target, sizeof(target), "/sys/devices/system/cpu/%s", names[i]);
+        if (hutch_spec_add_file(spec, target, text, strlen(text), 0444, err) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 bool hutch_usual_mounts_are_hidden_by(const char *target)

@@ -1,4 +1,4 @@
-/* usual_mounts.h - the mounts that every sandbox has: /proc, /dev, /tmp, /run and the place for /mnt/data. */
+/* usual_mounts.h - the mounts that every sandbox has: /proc, /dev, /tmp, /run, /sys and the place for /mnt/data. */
 #ifndef HUTCH_CONFIG_USUAL_MOUNTS_H
 #define HUTCH_CONFIG_USUAL_MOUNTS_H
 
@@ -13,6 +13,10 @@ int hutch_usual_mounts_add(struct sandbox_spec *spec, struct hutch_err *err);
 
 /* Gives them their sizes, once the limits are known. */
 void hutch_usual_mounts_size(struct sandbox_spec *spec);
+
+/* Has the sandbox count as many processors as its limit allows, once the limits are known: files in /sys, which has
+ * nothing else. Errors: ENOMEM. */
+int hutch_usual_mounts_count_cpus(struct sandbox_spec *spec, struct hutch_err *err);
 
 /* Whether a mount on @target, an absolute path inside, would hide one of them or what the masks and limits
  * are about. */

@@ -248,6 +248,15 @@ def test_memory_of_pipes():
     assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"], result["usage"])
 
 
+def test_processors_are_counted(policy):
+    """Pools that are made as large as the machine are made as large as the sandbox."""
+    code = "import os, subprocess; print(os.cpu_count(), subprocess.check_output(['nproc', '--all']).decode().strip())"
+    host = len(os.sched_getaffinity(0))
+    for asked, wanted in ((1, 1), (0.5, 1), (2, min(2, host)), (None, host)):
+        result = run_json("--policy", policy(limits={"cpus": asked}), "-c", code)
+        assert result["stdout"] == "%d %d\n" % (wanted, wanted), (asked, result["stdout"], result["stderr"])
+
+
 def test_memory_peak_is_reported():
     result = run_json("-c", "x = b'x' * (100 << 20); print(len(x))")
     peak = result["usage"]["memory_peak_bytes"]

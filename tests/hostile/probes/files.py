@@ -457,10 +457,11 @@ def dangerous_devices():
 
 @probe(control="user", refused=ABSENT)
 def sysfs():
-    """/sys: the hardware, the kernel's tunables, the cgroup tree. It is not mounted at all."""
-    names = os.listdir("/sys")
-    if not names:
-        raise Blocked("/sys is empty")
+    """/sys: the hardware, the kernel's tunables, the cgroup tree. It is not mounted: three files say how many processors
+    a sandbox may use."""
+    names = [os.path.join(at, name) for at, _, names in os.walk("/sys") for name in names]
+    if set(names) <= {"/sys/devices/system/cpu/" + name for name in ("online", "possible", "present")}:
+        raise Blocked("/sys has the number of processors and nothing else")
     return "listed /sys: " + ", ".join(names[:4])
 
 
@@ -471,7 +472,7 @@ def mount_table_names_host_paths():
         lines = table.readlines()
     mounted = {line.split()[4] for line in lines}
     strange = [point for point in sorted(mounted)
-               if not point.startswith(("/proc", "/dev", "/tmp", "/run", "/mnt/data")) and point not in
+               if not point.startswith(("/proc", "/dev", "/tmp", "/run", "/sys", "/mnt/data")) and point not in
                ("/", "/usr", "/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/opt")
                and not point.startswith("/etc")]
     if not strange:
