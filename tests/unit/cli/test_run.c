@@ -88,8 +88,8 @@ static void test_usage_errors(void **state)
         { { "-c", "pass", "--rootfs" }, "option '--rootfs' needs a value: host|DIR" }, /* -c does not end the options */
         { { "--memory", "lots", "-c", "pass" }, "option '--memory': " },
         { { "--memory=", "-c", "pass" }, "option '--memory': " },
-        { { "--memory=1", "-c", "pass" }, "option '--memory': '1' is too small" },
-        { { "--pids-limit=9999999", "-c", "pass" }, "option '--pids-limit': '9999999' is too large" },
+        { { "--memory=1", "-c", "pass" }, "option '--memory': '1' is too small: expected a size " },
+        { { "--pids-limit=9999999", "-c", "pass" }, "option '--pids-limit': '9999999' is too large: expected a " },
         { { "--memory", "-1", "-c", "pass" }, "option '--memory': " },
         { { "--cpus", "0.0.1", "-c", "pass" }, "option '--cpus': " },
         { { "--pids-limit", "10x", "-c", "pass" }, "option '--pids-limit': " },
