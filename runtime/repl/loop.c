@@ -18,10 +18,19 @@
 
 #define INPUT_LINE_MAX  4096 /* of a terminal: termios(3) */
 #define HIDDEN_CONTEXT  "hutch"
-/* What IPython would show in a pager, as for "print?", a kernel leaves to its front end. */
+/* What IPython would show in a pager, as for "print?", a kernel leaves to its front end. In a traceback IPython gives
+ * what was executed a yellow ground, on which the light letters of a dark terminal cannot be read: a line below is read
+ * on any. */
 #define PREPARATION                                                                                                   \
     "get_ipython().set_hook('show_in_pager', lambda shell, data, *more, **named: "                                    \
-    "print(data.get('text/plain', '') if isinstance(data, dict) else data), 0)"
+    "print(data.get('text/plain', '') if isinstance(data, dict) else data), 0)\n"                                     \
+    "from IPython.core import ultratb\n"                                                                              \
+    "from types import SimpleNamespace\n"                                                                             \
+    "if hasattr(ultratb, 'stack_data'):\n"                                                                            \
+    "    original = ultratb.stack_data\n"                                                                             \
+    "    ultratb.stack_data = SimpleNamespace(**vars(original))\n"                                                    \
+    "    ultratb.stack_data.style_with_executing_node = "                                                             \
+    "lambda style, mark: original.style_with_executing_node(style, 'underline')\n"
 #define DAY_MS          (24u * 3600 * 1000)
 
 /* --- the session ------------------------------------------------------------------------------------------------ */

@@ -275,6 +275,13 @@ def test_colours_only_where_they_are_wanted(data):
         assert "\x1b[32m   ...:\x1b[0m " in repl.raw
 
 
+def test_marks_of_a_traceback_have_no_ground_of_their_own(repl):
+    repl.run("def f(x): return x + 1 / 0")
+    shown = repl.run("f(2)")
+    numbers = {int(number) for colour in COLOURS.findall(shown) for number in re.sub("38;5;[0-9]+", "0", colour[2:-1]).split(";") if number}
+    assert "ZeroDivisionError" in shown and 4 in numbers and not numbers & set(range(40, 49))
+
+
 def test_output_comes_as_it_is_printed(repl, data):
     """The cell goes on when its first line was seen."""
     repl.line("import os, time")
