@@ -1,6 +1,7 @@
 #include "runtime/cli/run_report.h"
 
 #include "runtime/cli/exits.h"
+#include "runtime/cli/missing_module.h"
 #include "runtime/cli/run_options.h"
 #include "runtime/cli/say.h"
 #include "runtime/run/result.h"
@@ -58,14 +59,24 @@ static void explain_memory_error(FILE *to, const struct hutch_result *result)
             limit.value, layer.detail);
 }
 
+static void explain_missing_module(FILE *to, const struct run_opts *opts, const struct hutch_result *result)
+{
+    auto_free char *sentence = opts->rootfs ? NULL : hutch_missing_module_explain(opts->image, result);
+
+    if (sentence)
+        fprintf(to, "hutch: %s\n", sentence);
+}
+
 static void print_messages(FILE *to, const struct run_opts *opts, const struct hutch_result *result)
 {
     if (opts->verbose)
         print_enforcement(to, result);
-    if (result->message[0])
+    if (result->message[0]) {
         fprintf(to, "hutch: %s\n", result->message);
-    else if (!opts->quiet)
+    } else if (!opts->quiet) {
         explain_memory_error(to, result);
+        explain_missing_module(to, opts, result);
+    }
     if (!opts->quiet && !opts->data && result->directory)
         fprintf(to, "hutch: files written to " INSIDE_DATA_DIR " are in %s\n", result->directory);
 }

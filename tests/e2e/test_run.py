@@ -508,6 +508,19 @@ def test_refused(args, says):
     refused("run", "--image", IMAGE, *args, says=says)
 
 
+@pytest.mark.parametrize("way", [(), ("--warm",)], ids=" ".join)
+def test_module_that_another_image_has(way):
+    """Behind the traceback, where it is so, and only there: the name is the program's word."""
+    told = b"\nhutch: image 'minimal' has no module 'numpy', and image 'python' has it: --image python\n"
+    for code in ("import numpy", "import numpy.linalg"):
+        done = run(*way, "-c", code, image="minimal")
+        assert done.returncode == 1 and b"ModuleNotFoundError: No module named 'numpy'" + told in done.stderr
+    assert told not in run(*way, "-q", "-c", "import numpy", image="minimal").stderr
+    for code in ("import no_such_module", "import json.numpy", "raise ModuleNotFoundError(\"No module named '../python3/numpy'\")"):
+        assert b"hutch:" not in run(*way, "-c", code, image="minimal").stderr
+    assert b"hutch:" not in run(*way, "-c", "import numpy.no_such_module", image="python").stderr
+
+
 def test_refused_missing_image():
     line = refused("run", "--image", "no-such-image", "-c", "pass", says="no-such-image")
     assert "rootfs" in line, "the sentence says how to get one: " + line

@@ -1,0 +1,101 @@
+#include "runtime/cli/missing_module.h"
+
+#include "rootfs/home.h"
+#include "rootfs/store.h"
+#include "runtime/hutch.h"
+#include "sandbox/fd.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MODULE_SIZE   64
+#define PACKAGES      "usr/lib/python3/dist-packages" /* where Debian has what is not Python's own */
+#define DEFAULT_IMAGE "python"
+
+/* The name comes from the program, so it is looked at before it becomes a part of a path. "numpy" for "numpy.linalg",
+ * too. */
+static bool read_module(const char *message, char ret[MODULE_SIZE])
+{
+    static const char begin[] = "No module named '";
+    const char *name = message + strlen(begin);
+    size_t len;
+
+    if (strncmp(message, begin, strlen(begin)) != 0)
+        return false;
+    len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+    if (len == 0 || len >= MODULE_SIZE || (name[len] != '\'' && name[len] != '.'))
+        return false;
+    snprintf(ret, MODULE_SIZE, "%.*s", (int)len, name);
+    return true;
+}
+
+/* Links in the tree @root lead nowhere out of it. */
+static bool has_module(const char *root, const char *module)
+{
+    static const char *const endings[] = { "/__init__.py", ".py" };
+    struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+    auto_fd dirfd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char path[sizeof(PACKAGES) + MODULE_SIZE + 16];
+    bool is_there = false;
+
+    for (size_t i = 0; dirfd >= 0 && !is_there && i < ARRAY_SIZE(endings); i++) {
+        auto_fd fd = -1;
+
+        snprintf(path, sizeof(path), PACKAGES "/%s%s", module, endings[i]);
+        fd = (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+        is_there = fd >= 0;
+    }
+    return is_there;
+}
+
+/* The first by name that has it. */
+static char *find_image(const struct store *store, const char *module)
+{
+    struct store_image *images = NULL;
+    struct hutch_err ignored;
+    char *found = NULL;
+    size_t n = 0;
+
+    if (hutch_store_list(store, &images, &n, &ignored) < 0)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
+        auto_free char *root = NULL;
+
+        if (!found && images[i].n_names > 0 &&
+            asprintf(&root, "%s/trees/%s/root", store->path, images[i].digest) >= 0 && has_module(root, module))
+            found = strdup(images[i].names[0]);
+        hutch_store_image_done(&images[i]);
+    }
+    free(images);
+    return found;
+}
+
+char *hutch_missing_module_explain(const char *image, const struct hutch_result *result)
+{
+    auto_free char *home = NULL, *own = NULL, *other = NULL;
+    struct store store = { .dirfd = -1 };
+    char module[MODULE_SIZE], *sentence = NULL;
+    struct hutch_err ignored;
+    auto_fd lockfd = -1;
+
+    if (result->verdict != HUTCH_ERROR || !result->error_name || !result->error_value ||
+        strcmp(result->error_name, "ModuleNotFoundError") != 0 || !read_module(result->error_value, module))
+        return NULL;
+    if (!image)
+        image = DEFAULT_IMAGE;
+    if (hutch_home_path(&home, &ignored) < 0 || hutch_store_open(home, &store, &ignored) < 0)
+        return NULL;
+    if (hutch_store_find(&store, image, &own, &lockfd, &ignored) == 0 && !has_module(own, module))
+        other = find_image(&store, module);
+    if (other && asprintf(&sentence, "image '%s' has no module '%s', and image '%s' has it: --image %s", image, module,
+                          other, other) < 0)
+        sentence = NULL;
+    hutch_store_done(&store);
+    return sentence;
+}
