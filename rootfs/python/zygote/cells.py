@@ -232,7 +232,6 @@ def text_of(error):
 
 def run_loop(interpreter):
     import asyncio
-    import operator
 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -242,7 +241,7 @@ def run_loop(interpreter):
     serving.add_done_callback(lambda _: loop.stop())
     while True:
         try:
-            operator.call(launch, loop.run_forever)  # a function in C is a level of recursion, too, as exec() is there
+            launch(loop.run_forever)
             if serving.done():
                 serving.result()
         except Ended as end:

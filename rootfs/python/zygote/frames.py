@@ -70,7 +70,7 @@ def put(function, place):
     try:
         code = find_code(module, name)
         line = find_line(code, called, which)
-    except (ImportError, StopIteration, LookupError, OSError):
+    except (ImportError, StopIteration, LookupError, OSError, ValueError):
         return
     own = function.__code__
     function.__code__ = own.replace(
