@@ -238,6 +238,26 @@ def test_depth_of_recursion(tmp_path):
     assert texts(found["cells"][0]) == [("stdout", "2974\n")]
 
 
+APPLICATION = """
+from ipykernel import kernelapp
+known = kernelapp.IPKernelApp.initialized(), type(kernelapp.IPKernelApp.instance())
+try:
+    kernelapp.nothing
+except AttributeError as error:
+    print(error)
+from ipykernel.kernelapp import IPKernelApp, launch_new_instance
+print(known == (IPKernelApp.initialized(), type(IPKernelApp.instance())), kernelapp.launch_new_instance is launch_new_instance)
+"""
+
+
+def test_module_of_the_application(tmp_path):
+    """The real one comes when anything but its class is used."""
+    _, found = execute(tmp_path, APPLICATION, "%connect_info")
+    assert ("stdout", "module 'ipykernel.kernelapp' has no attribute 'nothing'\nTrue True\n") in texts(found["cells"][0])
+    (name, text), = texts(found["cells"][1])
+    assert name == "stderr" and "Could not get connection info" in text and "kernel.json" in text, text
+
+
 # --------------------------------------------------------------------------------------------------
 # Errors
 

@@ -178,7 +178,7 @@ def define_kernel(link):
     from ipykernel.kernelbase import Kernel
     from IPython.core import release
     from traitlets import Any, Instance, Unicode
-    from traitlets.config import Configurable
+    from traitlets.config import Application
 
     class IPythonKernel(Kernel):
         shell = Instance("IPython.core.interactiveshell.InteractiveShellABC", allow_none=True)
@@ -225,12 +225,43 @@ def define_kernel(link):
                 raise EOFError
             return order.get("value", "")
 
-    class IPKernelApp(Configurable):
+    class IPKernelApp(Application):
+        """What there is of an application: nothing listens, so there is nothing to connect to."""
+
+        name = "ipython-kernel"
         connection_file = Unicode("kernel.json").tag(config=True)
+        connection_dir = Unicode("/tmp")
+        kernel, shell, session, profile_dir = Any(), Any(), Any(), Any()
+        profile = Unicode("default")
+        transport, ip = "tcp", "127.0.0.1"
 
     for cls, module in ((IPythonKernel, "ipykernel.ipkernel"), (IPKernelApp, "ipykernel.kernelapp")):
         cls.__module__, cls.__qualname__ = module, cls.__name__
     return IPythonKernel, IPKernelApp
+
+
+def define_module(app_class):
+    """ipykernel.kernelapp with the one class that programs ask whether they are in a kernel. The real module imports
+    a debugger, which takes half a second and complains; it takes over when anything else of it is used."""
+    import importlib.util
+
+    name = app_class.__module__
+    module = types.ModuleType(name)
+    module.__spec__ = importlib.util.find_spec(name)
+    module.__file__, module.__package__ = getattr(module.__spec__, "origin", None), name.rpartition(".")[0]
+    module.IPKernelApp = app_class
+
+    def load(attribute):
+        if attribute.startswith("__"):
+            raise AttributeError("module %r has no attribute %r" % (name, attribute))
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
+        real = importlib.import_module(name)
+        real.IPKernelApp = app_class
+        return getattr(real, attribute)
+
+    module.__getattr__ = load
+    return module
 
 
 def make(link, profile_dir, config):
@@ -254,9 +285,12 @@ def make(link, profile_dir, config):
         ident="none",
     )
     kernel.comm_manager = CommManager(parent=kernel, kernel=kernel)
+    app = app_class(config=config, log=log, kernel=kernel, session=session, profile_dir=profile_dir)
+    kernel.parent = app
     return types.SimpleNamespace(
         kernel=kernel,
-        app=app_class(config=config),
+        app=app,
+        app_module=define_module(app_class),
         session=session,
         stream_class=define_stream(link),
         null_socket=null_socket,

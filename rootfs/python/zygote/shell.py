@@ -169,7 +169,7 @@ def make(link):
         )
         adapt(shell)
     ZMQInteractiveShell.clear_instance()
-    parts.kernel.shell = shell
+    parts.kernel.shell = parts.app.shell = shell
     shell.configurables += [parts.kernel.comm_manager, parts.app]
     for part in (shell.displayhook, shell.display_pub):
         part.session, part.pub_socket = parts.session, parts.null_socket
@@ -256,6 +256,8 @@ def install():
     os.environ["JPY_PARENT_PID"] = str(os.getppid())
     set_instance(shell)
     set_instance(parts.kernel)
+    set_instance(parts.app)
+    sys.modules[parts.app_module.__name__] = sys.modules["ipykernel"].kernelapp = parts.app_module
     set_back(parts.left)
     sys.excepthook = sys.__excepthook__
     for function, rest, named in parts.left.at_exit:
