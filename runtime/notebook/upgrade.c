@@ -85,30 +85,35 @@ static const struct {
     { "javascript", "application/javascript", true },
 };
 
+/* What a key has become, or is already; NULL: it is another one. */
 static const char *type_of(const char *key)
 {
     for (size_t i = 0; i < ARRAY_SIZE(types); i++)
-        if (strcmp(types[i].old, key) == 0)
+        if (strcmp(types[i].old, key) == 0 || strcmp(types[i].type, key) == 0)
             return types[i].type;
-    return key;
+    return NULL;
 }
 
-/* A new object with @from's members under their new names; those that @but names stay. NULL: ENOMEM. */
+/* A new object with @from's members under their new names; those that @but names stay. Only a type can be there twice,
+ * by its old name and by its new one: put() looks for it, and would take quadratic time for all. NULL: ENOMEM. */
 static struct cJSON *take_members(struct cJSON *from, const char *const *but)
 {
     struct cJSON *to = cJSON_CreateObject(), *member = from ? from->child : NULL, *next;
 
     for (; to && member; member = next) {
-        auto_free char *key = NULL;
         bool stays = false;
+        const char *type;
 
         next = member->next;
         for (size_t i = 0; but && but[i]; i++)
             stays = stays || strcmp(but[i], member->string) == 0;
         if (stays)
             continue;
-        key = strdup(type_of(member->string));
-        if (!key || put(to, key, cJSON_DetachItemViaPointer(from, member)) < 0) {
+        type = type_of(member->string);
+        cJSON_DetachItemViaPointer(from, member);
+        if (!type) {
+            cJSON_AddItemToArray(to, member); /* with its key */
+        } else if (put(to, type, member) < 0) {
             cJSON_Delete(to);
             return NULL;
         }

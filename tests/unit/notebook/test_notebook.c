@@ -183,6 +183,20 @@ static void test_upgrade(void **state)
     hutch_notebook_done(&nb);
 }
 
+/* Of a type's old name and its new one the last wins. */
+static void test_upgrade_of_both_names(void **state)
+{
+    struct notebook nb = parse(OLD("{\"cell_type\": \"code\", \"input\": \"\", \"outputs\": ["
+                                   "{\"output_type\": \"display_data\", \"text\": \"a\", \"text/plain\": \"b\", "
+                                   "\"metadata\": {\"x\": 1, \"image/png\": 2, \"y\": 3, \"png\": 4}}]}"));
+    auto_free char *text = hutch_nbjson_print(cJSON_GetObjectItem(nb.cells[0].value, "outputs"), NBJSON_COMPACT, NULL);
+
+    (void)state;
+    assert_string_equal(text, "[{\"data\":{\"text/plain\":\"b\"},\"metadata\":{\"image/png\":4,\"x\":1,\"y\":3},"
+                              "\"output_type\":\"display_data\"}]");
+    hutch_notebook_done(&nb);
+}
+
 static void test_ids(void **state)
 {
     struct notebook nb = parse(BOOK("5", CELL(", \"id\": \"twice\"") ", " CELL("") ", " CELL(", \"id\": \"twice\"") ", "
@@ -453,6 +467,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused), cmocka_unit_test(test_kept),   cmocka_unit_test(test_ids),
         cmocka_unit_test(test_upgrade),
+        cmocka_unit_test(test_upgrade_of_both_names),
             cmocka_unit_test(test_which_are_executed),
         cmocka_unit_test(test_params),  cmocka_unit_test(test_results), cmocka_unit_test(test_updates),
         cmocka_unit_test(test_the_last_update_is_shown), cmocka_unit_test(test_updates_cost_the_same_in_every_cell),

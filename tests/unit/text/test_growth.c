@@ -220,6 +220,9 @@ static void guard(const char *text, size_t len)
 
 #define CELL                                                                                                 \
     "{\"cell_type\": \"code\", \"execution_count\": null, \"metadata\": {}, \"outputs\": [], \"source\": [\"1\"]"
+#define OLD_DISPLAY                                                                                           \
+    "{\"metadata\": {}, \"nbformat\": 3, \"nbformat_minor\": 0, \"worksheets\": [{\"cells\": [{\"cell_type\": " \
+    "\"code\", \"language\": \"python\", \"input\": \"\", \"outputs\": [{\"output_type\": \"display_data\", "
 #define DISPLAY_N(is, n, id) \
     "{\"is\":\"" is "\",\"n\":" n ",\"data\":{\"text/plain\":\"x\"},\"metadata\":{},\"id\":\"" id "\"}\n"
 #define DISPLAY(is, id) DISPLAY_N(is, "%zu", id)
@@ -242,6 +245,9 @@ static const struct family families[] = {
       "\"code\", \"execution_count\": null, \"metadata\": {}, \"source\": \"\", \"outputs\": [{\"output_type\": "
       "\"stream\", \"name\": \"stdout\", \"text\": \"\"}",
       ", {\"output_type\": \"stream\", \"name\": \"stdout\", \"text\": \"xxxxxxxxxxxxxxxx\\n\"}", "]}]}", 4000,
+      read_notebook },
+    { "members of an old output", OLD_DISPLAY "\"metadata\": {}", ", \"k%zu\": 1", "}]}]}]}", 10000, read_notebook },
+    { "members of an old output's metadata", OLD_DISPLAY "\"metadata\": {\"a\": 1", ", \"k%zu\": 1", "}}]}]}]}", 10000,
       read_notebook },
     { "beginnings of escape sequences", "", "\033[1;", "", 50000, show },
     { "letters that are cut", "", "\xe2\x80\033[31m", "", 50000, show },
