@@ -85,6 +85,7 @@ static enum prompt_end read_cell(struct repl *r, struct text_buffer *cell)
     do {
         enum prompt_end end;
 
+        r->is_in_magic = cell->len > 0 && hutch_repl_is_magic(cell->data, cell->len);
         make_prompt(r, cell->len == 0, text, sizeof(text));
         end = hutch_prompt_read(r->prompt, text, &line, &len);
         if (end != PROMPT_LINE)

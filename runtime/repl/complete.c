@@ -1,16 +1,17 @@
 #include "runtime/repl/complete.h"
 
 #include "runtime/repl/repl.h"
-#include "runtime/text/ansi.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_write.h"
 #include "runtime/text/utf8.h"
 #include "sandbox/fd.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <wctype.h>
 
 #define COLUMNS 80 /* of a terminal that does not say */
 
@@ -44,13 +45,22 @@ char *hutch_completion_cell(const char *line, size_t len)
 
 /* --- the answer ------------------------------------------------------------------------------------------------- */
 
+/* What names, attributes, magics, keys and paths are made of. No blank, and nothing that is not seen: a word would hide
+ * behind it. The four letters are Hangul's fillers, which are as blank as U+3000 and letters to iswalnum(). */
+static bool is_fit_character(unsigned code)
+{
+    if (code < 0x80)
+        return isalnum((int)code) || (code && strchr("_.%/-~+=:,@'\"[]", (int)code));
+    return iswalnum((wint_t)code) && code != 0x115f && code != 0x1160 && code != 0x3164 && code != 0xffa0;
+}
+
 static bool is_fit(const char *word, size_t len)
 {
     for (size_t i = 0; i < len;) {
         enum utf8_kind kind;
         size_t n = hutch_utf8_next(word + i, len - i, &kind);
 
-        if (kind != UTF8_CHAR || hutch_ansi_obeys(hutch_utf8_decode(word + i, n)))
+        if (kind != UTF8_CHAR || !is_fit_character(hutch_utf8_decode(word + i, n)))
             return false;
         i += n;
     }
@@ -153,7 +163,9 @@ char *hutch_repl_complete(void *user, const char *line, size_t len, bool *ret_wa
     struct repl *r = user;
     struct cell_show_stream *out = &r->show.streams[0];
     struct completion c = { .n = 0 };
-    auto_free char *cell = hutch_completion_cell(line, len), *own = hutch_repl_magic_names(line, len), *answer = NULL;
+    bool is_ours = r->is_in_magic || hutch_repl_is_magic(line, len); /* it acts on this machine */
+    auto_free char *cell = is_ours ? NULL : hutch_completion_cell(line, len);
+    auto_free char *own = hutch_repl_magic_names(line, len), *answer = NULL;
     char *rest;
 
     out->is_in_line = true; /* behind the prompt, and what has to be said begins a line of its own */

@@ -1,6 +1,7 @@
 /* complete.h - what Tab makes of a line. The interpreter of the session proposes words; they are as foreign as whatever
  * else comes from it. What is put into the line is one of them or the beginning that they share: it goes on where the
- * typed word ends, and has no character that a terminal, or Return, would obey. */
+ * typed word ends, and has only characters that are seen and that names and paths need. A line that acts on this
+ * machine, as %download does, gets no word from there. */
 #ifndef HUTCH_REPL_COMPLETE_H
 #define HUTCH_REPL_COMPLETE_H
 

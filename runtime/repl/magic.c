@@ -444,24 +444,40 @@ char *hutch_repl_magic_names(const char *line, size_t len)
     return hutch_text_take(&names, NULL);
 }
 
+/* The row of a line of ours; ARRAY_SIZE(magics): it is another one. */
+static size_t find_magic(const char *line, size_t len)
+{
+    size_t end = 0, row = 0;
+
+    while (end < len && line[end] && !strchr(" \t\n", line[end]))
+        end++;
+    if (end == 0 || line[0] != '%')
+        return ARRAY_SIZE(magics);
+    while (row < ARRAY_SIZE(magics) &&
+           (strlen(magics[row].name) != end - 1 || memcmp(magics[row].name, line + 1, end - 1) != 0))
+        row++;
+    return row;
+}
+
+bool hutch_repl_is_magic(const char *line, size_t len)
+{
+    return find_magic(line, len) < ARRAY_SIZE(magics);
+}
+
 bool hutch_repl_magic(struct repl *r, const char *line, size_t len)
 {
-    auto_free char *copy_of = len > 0 && line[0] == '%' ? strndup(line + 1, len - 1) : NULL;
+    size_t i = find_magic(line, len);
+    auto_free char *copy_of = i < ARRAY_SIZE(magics) ? strndup(line, len) : NULL;
     char *words[MAX_WORDS + 1];
-    size_t name_len = copy_of ? strcspn(copy_of, " \t\n") : 0;
+    int n;
 
-    for (size_t i = 0; copy_of && i < ARRAY_SIZE(magics); i++) {
-        int n;
-
-        if (strlen(magics[i].name) != name_len || strncmp(copy_of, magics[i].name, name_len) != 0)
-            continue;
-        n = split_words(copy_of + name_len, words);
-        if (n < magics[i].min_words || n > magics[i].max_words)
-            hutch_cell_show_say(&r->show, "usage: %%%s%s%s", magics[i].name, *magics[i].arguments ? " " : "",
-                                magics[i].arguments);
-        else if (hutch_repl_open_session(r))
-            magics[i].run(r, words, n);
-        return true;
-    }
-    return false;
+    if (!copy_of)
+        return false;
+    n = split_words(copy_of + 1 + strlen(magics[i].name), words);
+    if (n < magics[i].min_words || n > magics[i].max_words)
+        hutch_cell_show_say(&r->show, "usage: %%%s%s%s", magics[i].name, *magics[i].arguments ? " " : "",
+                            magics[i].arguments);
+    else if (hutch_repl_open_session(r))
+        magics[i].run(r, words, n);
+    return true;
 }

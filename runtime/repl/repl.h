@@ -32,6 +32,7 @@ struct repl {
     char context[REPL_CONTEXT_SIZE];
     struct cell_show show;
     struct prompt *prompt; /* NULL: standard input is no terminal */
+    bool is_in_magic; /* the lines before the one that is being typed begin a line of ours, which goes on */
     bool is_interactive, is_quiet;
     int signal_fd;
     int fatal_signal;   /* that ends us; 0: none */
@@ -77,7 +78,9 @@ bool hutch_repl_await_key(void *repl);
 
 /* --- runtime/repl/magic.c --- */
 
-/* Whether it is a line of ours, which is then done. */
+/* Whether it is a line of ours: it begins with the name of one. */
+bool hutch_repl_is_magic(const char *line, size_t len);
+/* The same, and then it is done. */
 bool hutch_repl_magic(struct repl *r, const char *line, size_t len);
 bool hutch_repl_is_context(const char *name);
 /* Where a line of ours may be begun: it, and after it the lines of ours, each as one line. The caller frees it; NULL:

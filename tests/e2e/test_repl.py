@@ -236,6 +236,23 @@ def test_tab_and_hostile_names(repl):
     assert "\x1b]" not in repl.output and "owned" not in repl.output.rpartition("evil.a")[2]
 
 
+def test_tab_puts_no_foreign_word_into_a_line_of_ours(repl):
+    """%download writes to this machine, and the program would say where to."""
+    repl.run("asked = []")
+    repl.run("get_ipython().complete = lambda text, line, at: asked.append(line) or ('', ['proposed'])")
+    repl.type("%download report.csv " + TAB + "\n")
+    shown = repl.prompt()
+    assert "report.csv" in shown and "proposed" not in shown
+    repl.type("%download " + TAB + "\\\n")
+    repl.expect(r"   \.\.\.: ")
+    repl.type("report.csv " + TAB + "\n")
+    shown = repl.prompt()
+    assert "report.csv" in shown and "proposed" not in shown
+    assert repl.run("asked").endswith(": []\n")
+    repl.type("'" + TAB + "'\n")
+    assert "'proposed'" in repl.prompt()
+
+
 def test_tab_that_takes_too_long(repl):
     repl.run("class Slow:\n    def __dir__(self):\n        while True: pass\n")
     repl.run("slow = Slow(); x = 'still there'")

@@ -3,6 +3,7 @@
 
 #include "sandbox/fd.h"
 
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,6 +32,19 @@ static void test_answers(void **state)
         { "Return", "so", "so\nso\r%reset\nsorted", "sorted ", "rted" },
         { "C1", "so", "so\nso\xc2\x9b\nsorted", "sorted ", "rted" },
         { "backwards", "so", "so\nso\xe2\x80\xae\nsorted", "sorted ", "rted" },
+        { "blanks", "so", "so\nso rm\nso\u00a0rm\nso\u3000rm\nsorted", "sorted ", "rted" },
+        { "letters that are blank", "so", "so\nso\u115fx\nso\u1160x\nso\u3164x\nso\uffa0x\nso\u2800x\nsorted",
+          "sorted ", "rted" },
+        { "what is not seen", "so",
+          "so\nso\u00adx\nso\u034fx\nso\u17b4x\nso\u180bx\nso\u200bx\nso\u2060x\nso\ufe0fx\nso\ufeffx\n"
+          "so\U000e0041x\nsorted",
+          "sorted ", "rted" },
+        { "another statement", "so", "so\nso;x\nso!x\nso(x)\nso|x\nsorted", "sorted ", "rted" },
+        { "letters", "na", "na\nna\u00efve_\u4e2d\u6587", "na\u00efve_\u4e2d\u6587 ", "\u00efve_\u4e2d\u6587" },
+        { "a path", "open('da", "'da\n'data/a-b.csv'", "'data/a-b.csv' ", "ta/a-b.csv'" },
+        { "a key", "d['k", "d['k\nd['key']", "d['key'] ", "ey']" },
+        { "an argument", "f(ke", "ke\nkey=", "key= ", "y=" },
+        { "a magic", "%%ti", "%%ti\n%%timeit", "%%timeit ", "meit" },
         { "no UTF-8", "so", "so\nso\xff\nso\xc3\nsorted", "sorted ", "rted" },
     };
 
@@ -82,5 +96,6 @@ int main(void)
         cmocka_unit_test(test_bounds),
     };
 
+    setlocale(LC_CTYPE, "C.UTF-8");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
