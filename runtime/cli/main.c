@@ -14,7 +14,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #define HUTCH_VERSION "0.1.0"
 
@@ -49,17 +48,6 @@ static int fill_standard_fds(void)
     return 0;
 }
 
-/* An engine and its sessions hold many. What runs in a sandbox has a limit of its own. */
-static void raise_open_files(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 static int run_command(size_t row, int argc, char **argv)
 {
     struct hutch_err err = { 0 };
@@ -77,7 +65,6 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a caller's limit on file sizes is an error of write(2), not our end */
     if (fill_standard_fds() < 0)
         return EXIT_HUTCH;
-    raise_open_files();
     if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
         printf("hutch %s\n", HUTCH_VERSION);
         return 0;

@@ -285,6 +285,7 @@ int hutch_cmd_repl(int argc, char **argv, struct hutch_err *err)
         }
         strcpy(r.context, opts.context);
     }
+    hutch_cli_raise_open_files();
     status = run(&r, &engine, err);
 out:
     hutch_engine_free(r.engine);

@@ -349,6 +349,7 @@ int hutch_cmd_run(int argc, char **argv, struct hutch_err *err)
         print_help();
         return 0;
     }
+    hutch_cli_raise_open_files();
     status = run(&opts, argv + first, err);
     if (status < 0 && opts.json && hutch_run_options_is_notebook(&opts, argv[first]))
         hutch_notebook_print_failure(err);

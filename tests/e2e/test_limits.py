@@ -1,4 +1,5 @@
 """Limits, whoever enforces them: the run ends, the verdict says why, and the report names the enforcer."""
+import gzip
 import os
 import resource
 import select
@@ -515,3 +516,18 @@ def test_hutch_raises_its_own_limit():
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     done = subprocess.run(command("--warm", "-c", "print('works')"), timeout=60, preexec_fn=under(16, hard), capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"works\n", b"")
+
+
+@pytest.mark.parametrize("name, words", (("build.sh", ["rootfs", "build", "none"]), ("mmdebstrap", ["doctor"]), ("gzip", ["batch", "packed"])),
+                         ids=("build.sh", "doctor", "gzip"))
+def test_programs_of_the_host_have_the_callers_limit(tmp_path, name, words):
+    """Some use select(2), and some close every descriptor there can be."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    soft = min(300, hard - 1)
+    program = tmp_path / name
+    program.write_text("#!/bin/sh\nulimit -Sn > '%s/seen'\nexit 1\n" % tmp_path)
+    program.chmod(0o755)
+    (tmp_path / "packed").write_bytes(gzip.compress(b"{}\n"))
+    env = {**os.environ, "HUTCH_ROOTFS_DIR": str(tmp_path), "PATH": "%s:%s" % (tmp_path, os.environ["PATH"])}
+    subprocess.run([support.HUTCH, *words], cwd=tmp_path, env=env, timeout=120, preexec_fn=under(soft, hard), capture_output=True, check=False)
+    assert (tmp_path / "seen").read_text() == "%d\n" % soft
