@@ -30,6 +30,7 @@ int hutch_session_data_take(struct session_data *data, struct engine_run *run, s
     }
     if (asprintf(&run->data_dir, "%s/%s", run->runs->core->data_root, slot->data_name) < 0) {
         run->data_dir = NULL;
+        hutch_fd_closep(&data->dirfd); /* the next sandbox's is taken, from the beginning */
         return hutch_err_set(err, ENOMEM, "hold the files of a session");
     }
     memcpy(data->name, slot->data_name, sizeof(data->name));
