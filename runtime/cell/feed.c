@@ -288,6 +288,9 @@ static void on_text(void *user, const char *data, size_t len)
     struct cell_stream *s = text_of(source->feed, source->stream);
 
     hutch_cell_stream_add(s, data, len, source->feed->now_ms);
+    if (s->has_lost && source->feed->is_active)
+        hutch_cell_outputs_break(source->feed->outputs);
+    s->has_lost = false;
     if (hutch_cell_stream_waiting(s) > MAX_WAITING)
         flush_all(source->feed);
 }

@@ -469,6 +469,11 @@ enum cell_outputs_limit hutch_cell_outputs_reached(const struct cell_outputs *o)
     return o->reached;
 }
 
+void hutch_cell_outputs_break(struct cell_outputs *o)
+{
+    o->is_broken = true;
+}
+
 bool hutch_cell_outputs_is_truncated(const struct cell_outputs *o)
 {
     return o->is_truncated;

@@ -52,6 +52,8 @@ char *hutch_cell_outputs_json(const struct cell_outputs *o, size_t *ret_len);
 void hutch_cell_outputs_note_omitted(struct cell_outputs *o, uint64_t bytes);
 /* Which limit was reached first. */
 enum cell_outputs_limit hutch_cell_outputs_reached(const struct cell_outputs *o);
+/* Something that belongs here was lost for lack of memory: the list is as good as none. */
+void hutch_cell_outputs_break(struct cell_outputs *o);
 /* Something is missing: a limit was reached, or the sender has left out what was too long for one message. */
 bool hutch_cell_outputs_is_truncated(const struct cell_outputs *o);
 /* What one stream says, in the order of the list; NUL-terminated, for the caller to free. NULL: ENOMEM. */

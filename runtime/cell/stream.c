@@ -89,7 +89,8 @@ static void add_text(struct cell_stream *s, const char *text, size_t len, uint64
     if (!hutch_cell_stream_has_head(s))
         s->since_ms = now_ms;
     hutch_text_add(&s->text, text, len);
-    s->text.is_broken = false; /* without memory it is lost; so will be the outputs, which say so */
+    s->has_lost = s->has_lost || s->text.is_broken;
+    s->text.is_broken = false;
 }
 
 static void add_replacement(struct cell_stream *s, uint64_t now_ms)

@@ -26,6 +26,7 @@ struct cell_stream {
     uint64_t since_ms; /* when the first byte came of what waits for the next mark */
     struct cell_stream_mark *marks; /* owned; in the order of the text */
     size_t n_marks, marks_room;
+    bool has_lost; /* text, for lack of memory, since the owner last looked */
 };
 #define CELL_STREAM_INIT { .text = TEXT_BUFFER_INIT }
 
