@@ -380,6 +380,13 @@ static void clear(struct session *s)
     s->checkpoints.stop_at = 0;
     free(s->checkpoints.lost);
     s->checkpoints.lost = NULL;
+    s->checkpoints.is_loss_unknown = false;
+}
+
+/* What the reply says of it. */
+static const char *describe_loss(const struct checkpoints *c)
+{
+    return c->lost ? c->lost : c->is_loss_unknown ? "[\"what could not be told, for lack of memory\"]" : "[]";
 }
 
 static void answer(struct session *s, const struct hutch_err *why, uint64_t id, uint64_t bytes)
@@ -389,7 +396,7 @@ static void answer(struct session *s, const struct hutch_err *why, uint64_t id, 
         .ok = !why,
         .message = why ? why->msg : "",
         .id = why ? 0 : id,
-        .lost = s->checkpoints.lost && !why ? s->checkpoints.lost : "[]",
+        .lost = why ? "[]" : describe_loss(&s->checkpoints),
         .ms = hutch_clock_ms() - s->checkpoints.t_step,
         .bytes = bytes,
     };
@@ -508,6 +515,7 @@ static int after_follow(struct session *s, struct hutch_err *err)
     s->checkpoints.next = NULL;
     free(s->checkpoints.lost); /* what the copy of the branch that was left has not is told when that is gone back to */
     s->checkpoints.lost = NULL;
+    s->checkpoints.is_loss_unknown = false;
     s->checkpoints.step = STEP_RENEW;
     s->checkpoints.stop_at = hutch_clock_ms() + STEP_MS;
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->checkpoints.stop_at);
@@ -572,12 +580,14 @@ void hutch_checkpoint_hear(struct session *s, const struct cell_event *event)
     if (s->checkpoints.step == STEP_RENEW && !s->checkpoints.has_renewed && strcmp(event->is, "renewed") == 0) {
         s->checkpoints.has_renewed = true;
         s->checkpoints.lost = text_of_lost(cJSON_GetObjectItemCaseSensitive(event->frame, "lost"));
+        s->checkpoints.is_loss_unknown = !s->checkpoints.lost;
     }
     if (s->checkpoints.step != STEP_PARK || s->checkpoints.has_parked || s->checkpoints.has_failed)
         return;
     if (strcmp(event->is, "parked") == 0) {
         s->checkpoints.has_parked = true;
         s->checkpoints.lost = text_of_lost(cJSON_GetObjectItemCaseSensitive(event->frame, "lost"));
+        s->checkpoints.is_loss_unknown = !s->checkpoints.lost;
     } else if (strcmp(event->is, "failed") == 0) {
         const struct cJSON *why = cJSON_GetObjectItemCaseSensitive(event->frame, "why");
 

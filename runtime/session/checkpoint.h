@@ -46,6 +46,7 @@ struct checkpoints {
     struct interpreter *next;    /* owned; of the copy that is going to be the worker */
     pid_t next_pid;
     char *lost;                  /* owned; JSON of what a copy has not, or why there is none; NULL: not known */
+    bool is_loss_unknown;        /* it was told, and could not be kept */
     struct disk_request files_order;
     struct disk_reply files_reply;
     uint64_t kept_bytes;
