@@ -5,7 +5,8 @@
  * says how it plays: "" well; "12" as roughly as a generator with that seed will have it; "fork:5" the zygote dies at
  * the fifth fork; "deaf:3" the first three workers die before they read their job; "refuse" and "speechless" no zygote
  * but the root gets ready, and says why, or does not; "mute:1:3" no role of that number answers from its third order
- * on, until it was replaced. The code of a run tells its worker what to do. */
+ * on, until it was replaced; "lives": the process of a sandbox is one that can be killed. The code of a run or cell
+ * tells its worker what to do. */
 #include "tests/unit/failpoint.h" /* the first: see there */
 
 #include "runtime/lib/engine_priv.h"
@@ -31,6 +32,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -40,13 +42,16 @@
 
 /* --- the helpers -------------------------------------------------------------------------------------------------- */
 
-enum role { OPENER, LAUNCHER, ZYGOTE, CONTROL, JOB };
+enum role { OPENER, LAUNCHER, ZYGOTE, CONTROL, JOB, CELLS, PARKED, LIFE };
 struct player {
     int fd;          /* -1: free */
     enum role role;
-    uint32_t id;     /* CONTROL, JOB: of the sandbox */
-    int out_fd, err_fd, in_fd; /* JOB */
-    char data[64];   /* CONTROL: directory of its own */
+    uint32_t id;     /* from CONTROL on: of the sandbox */
+    int out_fd, err_fd, in_fd; /* JOB, CELLS, PARKED */
+    char data[64];   /* CONTROL: directory of its own … */
+    int data_fd;     /* … or the one that it was given */
+    pid_t pid;       /* CELLS, PARKED: as it says; LIFE: really */
+    unsigned n_said; /* CELLS: frames */
 };
 
 #define MAX_PLAYERS 512
@@ -54,7 +59,8 @@ static struct player players[MAX_PLAYERS];
 static char data_root[PATH_MAX];
 static bool is_rough;
 static unsigned n_forked, dies_at_fork, n_deaf;
-static bool refuses, is_speechless;
+static bool refuses, is_speechless, has_lives;
+static pid_t last_pid = 2;
 static int mute_role = -1;
 static unsigned mute_orders; /* that it still takes up */
 
@@ -62,7 +68,8 @@ static struct player *add_player(int fd, enum role role, uint32_t id)
 {
     for (size_t i = 0; i < MAX_PLAYERS; i++)
         if (players[i].fd < 0) {
-            players[i] = (struct player){ .fd = fd, .role = role, .id = id, .out_fd = -1, .err_fd = -1, .in_fd = -1 };
+            players[i] = (struct player){ .fd = fd, .role = role, .id = id, .out_fd = -1, .err_fd = -1, .in_fd = -1,
+                                          .data_fd = -1 };
             return &players[i];
         }
     _exit(70);
@@ -74,6 +81,7 @@ static void drop_player(struct player *p)
     hutch_fd_closep(&p->out_fd);
     hutch_fd_closep(&p->err_fd);
     hutch_fd_closep(&p->in_fd);
+    hutch_fd_closep(&p->data_fd);
 }
 
 static struct player *find_player(enum role role, uint32_t id)
@@ -155,6 +163,39 @@ static void read_spec(int memfd)
     hutch_spec_done(&spec);
 }
 
+/* Something that can be killed, and is all of the sandbox. Its pidfd. */
+static int make_life(uint32_t id)
+{
+    pid_t pid = fork();
+    int pidfd;
+
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close_range(0, ~0u, 0);
+        for (;;)
+            pause();
+    }
+    pidfd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0)
+        _exit(81);
+    add_player(pidfd, LIFE, id)->pid = pid;
+    return fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
+}
+
+static void drop_sandbox(uint32_t id)
+{
+    for (size_t i = 0; i < MAX_PLAYERS; i++)
+        if (players[i].fd >= 0 && players[i].id == id && players[i].role >= CONTROL && players[i].role != LIFE)
+            drop_player(&players[i]);
+}
+
+static void play_life(struct player *p)
+{
+    waitpid(p->pid, NULL, 0);
+    drop_sandbox(p->id);
+    drop_player(p);
+}
+
 static void play_launcher(struct player *p)
 {
     const struct init_msg started = { .kind = INIT_STARTED }, ended = { .kind = INIT_ENDED };
@@ -183,7 +224,8 @@ static void play_launcher(struct player *p)
         }
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
             _exit(72);
-        death = eventfd(1, EFD_CLOEXEC); /* readable, as the pidfd of a process that has ended; no signal goes there */
+        /* readable, as the pidfd of a process that has ended; no signal goes there */
+        death = has_lives ? make_life(r.id) : eventfd(1, EFD_CLOEXEC);
         init = add_player(pair[0], CONTROL, r.id);
         snprintf(init->data, sizeof(init->data), "%.31s", r.data_name);
         tell_engine(p, LAUNCHER_BUILT, r.id, (int[]){ pair[1], death }, 2);
@@ -199,15 +241,16 @@ static void play_launcher(struct player *p)
         }
         break;
     case LAUNCHER_DESTROY:
-        init = find_player(CONTROL, r.id);
+        drop_sandbox(r.id);
+        init = find_player(LIFE, r.id);
         if (init)
-            drop_player(init);
-        init = find_player(JOB, r.id);
-        if (init)
-            drop_player(init);
+            kill(init->pid, SIGKILL);
         tell_engine(p, LAUNCHER_DESTROYED, r.id, NULL, 0);
         break;
     case LAUNCHER_ATTACH:
+        init = find_player(CONTROL, r.id);
+        if (init)
+            init->data_fd = hutch_fd_take(&fds[0]);
         tell_engine(p, LAUNCHER_ATTACHED, r.id, NULL, 0);
         break;
     case LAUNCHER_FORGET:
@@ -266,6 +309,14 @@ static void play_fork(struct player *p)
     say(job->fd, &hello, sizeof(hello), NULL, 0);
 }
 
+static void follow(struct player *init, pid_t pid)
+{
+    for (size_t i = 0; i < MAX_PLAYERS; i++)
+        if (players[i].fd >= 0 && players[i].role == CELLS && players[i].id == init->id && players[i].pid != pid)
+            drop_player(&players[i]);
+    tell(init->fd, (struct init_msg){ .kind = INIT_FOLLOWED, .followed = pid });
+}
+
 static void play_init(struct player *p)
 {
     struct init_order order;
@@ -281,6 +332,8 @@ static void play_init(struct player *p)
         tell(p->fd, (struct init_msg){ .kind = INIT_ATTACHED });
     else if (order.what == INIT_SIGNAL)
         tell(p->fd, (struct init_msg){ .kind = INIT_ENDED, .ended.status = order.value });
+    else if (order.what == INIT_FOLLOW)
+        follow(p, order.value);
 }
 
 static void make_file(const struct player *init)
@@ -289,9 +342,113 @@ static void make_file(const struct player *init)
     int fd;
 
     snprintf(path, sizeof(path), "%s/%s/made", data_root, init->data);
-    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    fd = init->data_fd < 0 ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644)
+                           : openat(init->data_fd, "made", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     if (fd >= 0)
         close(fd);
+}
+
+static void say_frame(const struct player *p, const char *text)
+{
+    char frame[512];
+    uint32_t len = (uint32_t)strlen(text);
+
+    for (size_t i = 0; i < 4; i++)
+        frame[i] = (char)(len >> 8 * i);
+    memcpy(frame + 4, text, len);
+    if (send(p->fd, frame, len + 4, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        return; /* which its end tells */
+}
+
+/* The numbers of what it says are not in its streams: then those are read to their end. */
+static void say_numbered(struct player *p, const char *members)
+{
+    char text[256];
+
+    snprintf(text, sizeof(text), "{\"n\":%u,%s}", ++p->n_said, members);
+    say_frame(p, text);
+}
+
+static void say_pid(struct player *p)
+{
+    char text[64];
+
+    p->pid = ++last_pid;
+    snprintf(text, sizeof(text), "{\"is\":\"here\",\"pid\":%d}", (int)p->pid);
+    say_frame(p, text);
+}
+
+/* Another one that writes to where @p does. */
+static struct player *add_copy(const struct player *p, enum role role, int fd)
+{
+    struct player *copy = add_player(fd, role, p->id);
+
+    copy->out_fd = dup(p->out_fd);
+    copy->err_fd = dup(p->err_fd);
+    return copy;
+}
+
+static void play_cell(struct player *p, const char *order)
+{
+    const char *at = strstr(order, "\"id\":");
+    const int id = at ? atoi(at + 5) : 0;
+    struct player *init = find_player(CONTROL, p->id);
+    char members[96];
+
+    snprintf(members, sizeof(members), "\"is\":\"begin\",\"id\":%d,\"count\":1", id);
+    say_numbered(p, members);
+    if (strstr(order, "out") && write(p->out_fd, "said\n", 5) != 5)
+        _exit(82);
+    if (strstr(order, "file") && init)
+        make_file(init);
+    snprintf(members, sizeof(members), "\"is\":\"done\",\"status\":\"ok\",\"id\":%d,\"count\":1", id);
+    say_numbered(p, members);
+}
+
+static void play_cells(struct player *p)
+{
+    static char orders[1 << 16];
+    int fd = -1;
+    size_t n_fds = 0, len;
+    ssize_t n = hutch_fdpass_receive(p->fd, orders, sizeof(orders) - 1, &fd, 1, &n_fds, MSG_DONTWAIT);
+
+    if (n <= 0) {
+        drop_player(p);
+        return;
+    }
+    for (ssize_t at = 0; at + 4 < n; at += 4 + (ssize_t)len) {
+        const unsigned char *head = (unsigned char *)orders + at;
+        char *order = orders + at + 4;
+        char after;
+
+        len = (size_t)head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16;
+        if (at + 4 + (ssize_t)len > n)
+            _exit(83);
+        after = order[len];
+        order[len] = '\0';
+        if (strstr(order, "\"do\":\"execute\"")) {
+            play_cell(p, order);
+        } else if (strstr(order, "\"do\":\"park\"") && fd >= 0) {
+            say_pid(add_copy(p, PARKED, hutch_fd_take(&fd)));
+            say_frame(p, "{\"is\":\"parked\",\"lost\":[\"a thread\"]}");
+        } else if (strstr(order, "\"do\":\"renew\"")) {
+            say_frame(p, "{\"is\":\"renewed\",\"lost\":[\"a thread\"]}");
+        }
+        order[len] = after;
+    }
+    hutch_fd_closep(&fd);
+}
+
+static void play_parked(struct player *p)
+{
+    char order[64];
+    int fd = -1;
+    size_t n_fds = 0;
+
+    if (hutch_fdpass_receive(p->fd, order, sizeof(order), &fd, 1, &n_fds, MSG_DONTWAIT) <= 0 || fd < 0)
+        drop_player(p);
+    else
+        say_pid(add_copy(p, CELLS, fd));
 }
 
 /* "out", "err", "echo", "file", "fail", "wait" and "vanish", one after the other; then it ends with 0. */
@@ -314,6 +471,12 @@ static void play_worker(struct player *p)
     n = recv(p->fd, job, sizeof(job) - 1, MSG_DONTWAIT);
     if (n <= 0 || !init) {
         drop_player(p);
+        return;
+    }
+    if (memmem(job, (size_t)n < 32 ? (size_t)n : 32, "cells", 5)) {
+        p->role = CELLS;
+        p->pid = 2;
+        say_numbered(p, "\"is\":\"ready\",\"language_info\":{}");
         return;
     }
     for (ssize_t i = 0; i < n; i++)
@@ -394,7 +557,8 @@ static bool is_really_ready(int fd)
 
 static void play_part(struct player *p)
 {
-    static void (*const parts[])(struct player *) = { play_opener, play_launcher, play_fork, play_init, play_worker };
+    static void (*const parts[])(struct player *) = { play_opener, play_launcher, play_fork,   play_init,
+                                                      play_worker, play_cells,    play_parked, play_life };
     struct pollfd hangup = { .fd = p->fd };
 
     if ((int)p->role != mute_role || mute_orders > 0) {
@@ -437,6 +601,7 @@ static int play(void)
         mute_role = -1;
     refuses = how && strcmp(how, "refuse") == 0;
     is_speechless = how && strcmp(how, "speechless") == 0;
+    has_lives = how && strcmp(how, "lives") == 0;
     opener = add_player(WARM_SOCKET_FD, OPENER, 0);
     hutch_fdpass_send(opener->fd, &hello, sizeof(hello), NULL, 0, 0);
     send_launcher(opener);
@@ -1066,6 +1231,116 @@ static void go_through(struct lair *p, const char *label)
     }
 }
 
+/* What became of the orders of a session. */
+static struct {
+    unsigned answers, ends;
+    bool is_ok;
+    char said[64], message[256], lost[64], directory[128];
+} orders[4], last_word;
+enum { FIRST_CELL, CHECKPOINT, SECOND_CELL, ROLLBACK };
+
+static void on_cell(void *user, uint64_t session, const struct hutch_cell_result *r)
+{
+    const size_t i = (size_t)user;
+
+    (void)session;
+    orders[i].answers++;
+    orders[i].is_ok = r->verdict == HUTCH_OK;
+    snprintf(orders[i].said, sizeof(orders[i].said), "%s", r->truncated ? "said\\n, or more" : r->outputs);
+    snprintf(orders[i].message, sizeof(orders[i].message), "%s", r->message);
+}
+
+static void on_reply(void *user, uint64_t session, const struct hutch_reply *reply)
+{
+    const size_t i = (size_t)user;
+
+    (void)session;
+    orders[i].answers++;
+    orders[i].is_ok = reply->ok;
+    snprintf(orders[i].lost, sizeof(orders[i].lost), "%s", reply->lost);
+    snprintf(orders[i].message, sizeof(orders[i].message), "%s", reply->message);
+}
+
+static void on_end(void *user, uint64_t session, const char *why, const char *directory)
+{
+    (void)user;
+    (void)session;
+    last_word.ends++;
+    snprintf(last_word.message, sizeof(last_word.message), "%s", why);
+    snprintf(last_word.directory, sizeof(last_word.directory), "%s", directory ? directory : "");
+}
+
+static int give_order(struct lair *p, uint64_t id, size_t i, struct hutch_error *error)
+{
+    struct hutch_cell cell;
+
+    if (i == CHECKPOINT)
+        return hutch_session_checkpoint(p->engine, id, on_reply, (void *)i, error);
+    if (i == ROLLBACK)
+        return hutch_session_rollback(p->engine, id, 1, on_reply, (void *)i, error);
+    hutch_cell_init(&cell);
+    cell.code = i == FIRST_CELL ? "#! out file" : "#! out";
+    cell.on_result = on_cell;
+    cell.user = (void *)i;
+    return hutch_session_execute(p->engine, id, &cell, error);
+}
+
+static void check_orders(const char *label)
+{
+    char made[160];
+
+    for (size_t i = 0; i < ARRAY_SIZE(orders); i++) {
+        if (orders[i].answers > 0 && !orders[i].is_ok && !orders[i].message[0])
+            fail_msg("%s: order %zu does not say why it failed", label, i);
+        if (orders[i].is_ok && (i == FIRST_CELL || i == SECOND_CELL) && !strstr(orders[i].said, "said\\n"))
+            fail_msg("%s: order %zu is well, and has said '%s'", label, i, orders[i].said);
+        if (orders[i].is_ok && (i == CHECKPOINT || i == ROLLBACK) && strcmp(orders[i].lost, "[]") == 0)
+            fail_msg("%s: order %zu is well, and has lost nothing", label, i);
+    }
+    if (orders[ROLLBACK].is_ok && !orders[CHECKPOINT].is_ok)
+        fail_msg("%s: there is no checkpoint that was gone back to", label);
+    snprintf(made, sizeof(made), "%s/made", last_word.directory);
+    if (orders[FIRST_CELL].is_ok && access(made, F_OK) < 0 && !strstr(last_word.message, "files are lost"))
+        fail_msg("%s: the file of the first cell is not in '%s': %s", label, last_word.directory, last_word.message);
+}
+
+/* The same for a session, in an engine that is ready: cells, a checkpoint, a way back, the end. */
+static void go_through_session(struct lair *p, const char *label)
+{
+    struct hutch_session_options options;
+    struct hutch_error error = { .message = "" };
+    uint64_t id = 0;
+
+    memset(orders, 0, sizeof(orders));
+    memset(&last_word, 0, sizeof(last_word));
+    hutch_session_options_init(&options);
+    options.keep_data = 1;
+    options.on_end = on_end;
+    if (hutch_session_open(p->engine, &options, &id, &error) < 0) {
+        if (!error.message[0])
+            fail_msg("%s: a session is refused without a reason", label);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(orders); i++) {
+        error.message[0] = '\0';
+        if (give_order(p, id, i, &error) < 0) {
+            if (!error.message[0])
+                fail_msg("%s: order %zu is refused without a reason", label, i);
+            continue;
+        }
+        while (orders[i].answers == 0)
+            turn(p);
+    }
+    if (hutch_session_close(p->engine, id) != 1 && last_word.ends == 0)
+        fail_msg("%s: there is no session, and nothing was said of its end", label);
+    while (last_word.ends == 0)
+        turn(p);
+    for (size_t i = 0; i < ARRAY_SIZE(orders); i++)
+        if (orders[i].answers > 1)
+            fail_msg("%s: order %zu has %u answers", label, i, orders[i].answers);
+    check_orders(label);
+}
+
 /* How many calls an engine makes until it is open: a policy and a filter are thousands of allocations of one kind. */
 static unsigned count_calls_of_open(struct lair *p, enum failpoint_kind kind)
 {
@@ -1124,6 +1399,53 @@ static void test_failpoints(void **state)
             }
         }
         print_message("%s: the last of %u calls, %u runs\n", failpoint_names[kind], n - 2, n_tried);
+    }
+}
+
+static bool try_session(struct lair *p, enum failpoint_kind kind, unsigned first, unsigned n)
+{
+    long blocks = failpoint.blocks;
+    bool has_failed;
+    char label[64];
+
+    snprintf(label, sizeof(label), "%s %u to %u of a session", failpoint_names[kind], first, first + n - 1);
+    open_engine(p, "lives");
+    await_full_pool(p);
+    p->engine->core.setup_ms = p->engine->core.import_ms = 500;
+    failpoint_arm(kind, first, n);
+    go_through_session(p, label);
+    hutch_engine_free(p->engine);
+    has_failed = failpoint_disarm();
+    p->engine = NULL;
+    if (count_fds() != p->n_fds)
+        fail_msg("%s: %d descriptors, and %d before", label, count_fds(), p->n_fds);
+    if (FAILPOINT_HAS_MALLOC && failpoint.blocks != blocks)
+        fail_msg("%s: %ld blocks of memory are left", label, failpoint.blocks - blocks);
+    if (waitpid(-1, NULL, WNOHANG) != -1)
+        fail_msg("%s: a process is left", label);
+    return has_failed;
+}
+
+static void test_failpoints_of_a_session(void **state)
+{
+    struct lair *p = *state;
+
+    open_engine(p, "lives");
+    await_full_pool(p);
+    go_through_session(p, "none"); /* what libc keeps for itself it has now */
+    hutch_engine_free(p->engine);
+    p->engine = NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(orders); i++)
+        if (!orders[i].is_ok)
+            fail_msg("nothing fails, and order %zu does: %s", i, orders[i].message);
+    for (int kind = 0; kind < FAILPOINT_FORK; kind++) {
+        unsigned first = 1;
+
+        if (kind == FAILPOINT_ALLOCATION && !FAILPOINT_HAS_MALLOC)
+            continue;
+        while (try_session(p, (enum failpoint_kind)kind, first, 1))
+            first++;
+        print_message("%s: %u calls of a session\n", failpoint_names[kind], first - 1);
     }
 }
 
@@ -1370,6 +1692,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_free_at_any_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_anything_from_the_helpers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_failpoints, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_failpoints_of_a_session, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_few_descriptors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_too_many_sessions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_directory_is_removed, set_up, tear_down),
