@@ -3,7 +3,9 @@
 #include "sandbox/fd.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -14,7 +16,7 @@
 #define ROOM_PAUSE_MS 10
 #define ROOM_ATTEMPTS 100
 
-#define SENDER_STACK_BYTES (16 << 10)
+#define SENDER_STACK_BYTES (64 << 10)
 
 union control {
     struct cmsghdr align;
@@ -24,7 +26,9 @@ union control {
 struct sending {
     int sock, flags;
     const struct msghdr *msg;
+    struct rlimit limit;
     ssize_t n;
+    int errnum;
 };
 
 static ssize_t send_once(int sock, const struct msghdr *msg, int flags)
@@ -35,29 +39,40 @@ static ssize_t send_once(int sock, const struct msghdr *msg, int flags)
 static int send_with_higher_limit(void *arg)
 {
     struct sending *sending = arg;
-    struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
+    setrlimit(RLIMIT_NOFILE, &sending->limit);
     sending->n = send_once(sending->sock, sending->msg, sending->flags);
+    sending->errnum = errno;
     return 0;
 }
 
 /* The kernel counts descriptors on their way for a user and compares with the soft limit of the sender, which is the
  * host's of this library and stays as it is. So the sender is a process of its own for the length of one call: it has
- * this one's memory and descriptors, and a limit of its own. */
+ * this one's memory and descriptors, and a limit of its own. Signals wait meanwhile, as the host's handlers would run
+ * in it, too. */
 static ssize_t send_as_another(int sock, const struct msghdr *msg, int flags)
 {
-    struct sending sending = { .sock = sock, .flags = flags, .msg = msg, .n = -1 };
-    _Alignas(16) char stack[SENDER_STACK_BYTES];
-    pid_t pid = clone(send_with_higher_limit, stack + sizeof(stack), CLONE_VM | CLONE_FILES | CLONE_VFORK, &sending);
+    struct sending sending = { .sock = sock, .flags = flags, .msg = msg, .n = -1, .errnum = ETOOMANYREFS };
+    sigset_t all, before;
+    char *stack;
 
-    if (pid > 0)
-        TEMP_FAILURE_RETRY(waitpid(pid, NULL, __WCLONE));
-    if (sending.n < 0)
-        errno = ETOOMANYREFS;
+    if (getrlimit(RLIMIT_NOFILE, &sending.limit) == 0 && sending.limit.rlim_cur < sending.limit.rlim_max) {
+        sending.limit.rlim_cur = sending.limit.rlim_max;
+        stack = mmap(NULL, SENDER_STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+        if (stack != MAP_FAILED) {
+            pid_t pid;
+
+            sigfillset(&all);
+            pthread_sigmask(SIG_BLOCK, &all, &before);
+            pid = clone(send_with_higher_limit, stack + SENDER_STACK_BYTES, CLONE_VM | CLONE_FILES | CLONE_VFORK,
+                        &sending);
+            if (pid > 0)
+                TEMP_FAILURE_RETRY(waitpid(pid, NULL, __WCLONE));
+            pthread_sigmask(SIG_SETMASK, &before, NULL);
+            munmap(stack, SENDER_STACK_BYTES);
+        }
+    }
+    errno = sending.errnum;
     return sending.n;
 }
 

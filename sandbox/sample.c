@@ -49,6 +49,11 @@ static int read_text(int proc_fd, const char *pid, const char *file, char *buf, 
 static struct { uint64_t dev, ino; } seen[SEEN_SLOTS];
 static size_t n_seen;
 
+static bool can_remember(void)
+{
+    return n_seen < SEEN_SLOTS / 2;
+}
+
 static bool is_new_object(uint64_t dev, uint64_t ino)
 {
     size_t slot = (ino * 0x9e3779b97f4a7c15u ^ dev) & (SEEN_SLOTS - 1);
@@ -56,7 +61,7 @@ static bool is_new_object(uint64_t dev, uint64_t ino)
     for (; seen[slot].ino; slot = (slot + 1) & (SEEN_SLOTS - 1))
         if (seen[slot].ino == ino && seen[slot].dev == dev)
             return false;
-    if (n_seen < SEEN_SLOTS / 2) {
+    if (can_remember()) {
         seen[slot].dev = dev;
         seen[slot].ino = ino;
         n_seen++;
@@ -126,6 +131,14 @@ struct sampler {
     int64_t deadline;
     struct init_sample *sum;
 };
+
+/* Looked at before each descriptor and each part of a list: code inside can make one process take as long as many. */
+static bool is_out_of_time(struct sampler *s)
+{
+    if (cpu_ms() >= s->deadline)
+        s->sum->is_cut_short = true;
+    return s->sum->is_cut_short;
+}
 
 /* A process that does not let init read its entries in /proc hides what it has. One that is ending does not: while its
  * memory is taken down, its files under /proc belong to root, and its status has no VmSize. */
@@ -218,7 +231,7 @@ static void add_mappings(struct sampler *s, const char *pid)
     fd = openat(s->proc_fd, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         note_denial(s, pid);
-    while (fd >= 0 && (n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
+    while (fd >= 0 && !is_out_of_time(s) && (n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
         char *line = buf, *newline;
 
         have += (size_t)n;
@@ -248,7 +261,7 @@ static void add_lines(struct sampler *s, const char *pid, const char *number, co
 
     snprintf(path, sizeof(path), "%s/fdinfo/%.16s", pid, number);
     fd = openat(s->proc_fd, path, O_RDONLY | O_CLOEXEC);
-    while (fd >= 0 && (n = read(fd, buf, sizeof(buf))) > 0)
+    while (fd >= 0 && !is_out_of_time(s) && (n = read(fd, buf, sizeof(buf))) > 0)
         for (ssize_t i = 0; i < n; i++) {
             matched = buf[i] == word[matched] ? matched + 1 : buf[i] == word[0];
             if (matched == len) {
@@ -286,10 +299,12 @@ static void add_in_flight(struct sampler *s, const char *pid, const char *number
     uint64_t n;
 
     snprintf(file, sizeof(file), "fdinfo/%.16s", number);
-    if (!is_new_object(st->st_dev, st->st_ino) || read_text(s->proc_fd, pid, file, buf, sizeof(buf)) < 0)
+    if (read_text(s->proc_fd, pid, file, buf, sizeof(buf)) < 0)
         return;
     at = strstr(buf, word);
-    if (at && sscanf(at + sizeof(word) - 1, "%" SCNu64, &n) == 1)
+    /* Too few rather than too many: this count ends runs. */
+    if (at && sscanf(at + sizeof(word) - 1, "%" SCNu64, &n) == 1 && n > 0 && can_remember() &&
+        is_new_object(st->st_dev, st->st_ino))
         s->sum->in_flight += n;
 }
 
@@ -311,6 +326,8 @@ static void add_open_files(struct sampler *s, const char *pid)
             struct stat st;
 
             at += entry->d_reclen;
+            if (is_out_of_time(s))
+                return;
             if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, 0) < 0)
                 continue;
             if (S_ISSOCK(st.st_mode))
@@ -454,8 +471,7 @@ static void count_all(struct sampler *s)
                 continue;
             if (!s->is_quick)
                 watch_process(entry->d_name);
-            if (cpu_ms() >= s->deadline) {
-                s->sum->is_cut_short = true;
+            if (is_out_of_time(s)) {
                 watched.is_full = true;
                 watched.n = 0;
                 return;

@@ -48,12 +48,12 @@ void hutch_usual_mounts_size(struct sandbox_spec *spec)
     }
 }
 
-/* The C library counts processors by these files, else in /proc/stat, which has the host's. */
+/* The C library counts the processors that it may use by this file, else in /proc/stat, which has the host's. How many
+ * there are at all stays the host's number: tables with a row for each are indexed by the number of the processor. */
 int hutch_usual_mounts_count_cpus(struct sandbox_spec *spec, struct hutch_err *err)
 {
-    static const char *const names[] = { "online", "possible", "present" };
     uint64_t n = (spec->limits[LIMIT_CPUS] + 999) / 1000;
-    char target[64], text[32];
+    char text[32];
     cpu_set_t allowed;
 
     if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && (n == 0 || n > (uint64_t)CPU_COUNT(&allowed)))
@@ -61,12 +61,7 @@ int hutch_usual_mounts_count_cpus(struct sandbox_spec *spec, struct hutch_err *e
     if (n == 0)
         return 0; /* more than fit in the set: the host's number stands */
     snprintf(text, sizeof(text), n > 1 ? "0-%" PRIu64 "\n" : "0\n", n - 1);
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        snprintf(target, sizeof(target), "/sys/devices/system/cpu/%s", names[i]);
-        if (hutch_spec_add_file(spec, target, text, strlen(text), 0444, err) < 0)
-            return -1;
-    }
-    return 0;
+    return hutch_spec_add_file(spec, "/sys/devices/system/cpu/online", text, strlen(text), 0444, err);
 }
 
 bool hutch_usual_mounts_are_hidden_by(const char *target)

@@ -239,6 +239,16 @@ def test_memory_of_locks():
     assert result["verdict"] in ("out_of_memory", "killed"), (result["verdict"], result["message"], result["usage"])
 
 
+def test_memory_beside_locks_that_take_long_to_count():
+    """What is inside can make one process take as long as it likes: a sample ends in it, too, and memory is counted."""
+    code = ("import fcntl, os, struct, time\nfile = os.open('locks', os.O_RDWR | os.O_CREAT)\n"
+            "for at in range(20000, 0, -1): fcntl.fcntl(file, 37, struct.pack('hhqqi4x', fcntl.F_RDLCK, 0, 2 * at, 1, 0))\n"
+            "for _ in range(240): os.dup(file)\n"
+            "time.sleep(0.5)\nheld = [bytearray(50 << 20) for _ in range(20)]\ntime.sleep(2)\n")
+    result = run_json("--memory", "256m", "-c", code, timeout=60)
+    assert result["verdict"] in ("out_of_memory", "killed"), (result["verdict"], result["message"], result["usage"])
+
+
 def test_memory_of_pipes():
     """What is in a pipe is in no process: 960 pipes are more than 60 MB."""
     code = ("import os, time\nfor _ in range(3): os.fork()\n"
@@ -251,11 +261,11 @@ def test_memory_of_pipes():
 
 def test_processors_are_counted(policy):
     """Pools that are made as large as the machine are made as large as the sandbox."""
-    code = "import os, subprocess; print(os.cpu_count(), subprocess.check_output(['nproc', '--all']).decode().strip())"
+    code = "import os; print(os.cpu_count())"
     host = len(os.sched_getaffinity(0))
     for asked, wanted in ((1, 1), (0.5, 1), (2, min(2, host)), (None, host)):
         result = run_json("--policy", policy(limits={"cpus": asked}), "-c", code)
-        assert result["stdout"] == "%d %d\n" % (wanted, wanted), (asked, result["stdout"], result["stderr"])
+        assert result["stdout"] == "%d\n" % wanted, (asked, result["stdout"], result["stderr"])
 
 
 def test_memory_peak_is_reported():

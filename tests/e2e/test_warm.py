@@ -511,6 +511,34 @@ def test_who_sends_too_many_descriptors_is_ended(warm):
     assert result["verdict"] == "killed" and "descriptors were on their way" in result["message"], result
 
 
+# One socket with 200 descriptors that six processes share, among more sockets than a sample remembers.
+SHARED = """
+import os, socket, time
+kept = []
+for _ in range(45):
+    if os.fork() == 0:
+        kept = [socket.socketpair() for _ in range(110)]
+        time.sleep(4)
+        os._exit(0)
+time.sleep(2)
+one, other = socket.socketpair()
+null = os.open("/dev/null", 0)
+socket.send_fds(one, [b"x"], [null] * 200)
+for _ in range(6):
+    if os.fork() == 0:
+        time.sleep(1.5)
+        os._exit(0)
+one.close()
+other.close()
+time.sleep(1.5)
+"""
+
+
+def test_descriptors_that_processes_share_count_once(warm):
+    result = warm.run(SHARED)
+    assert result["verdict"] == "ok", result
+
+
 STATE_OF_INIT = """with open("/proc/1/status") as file: state = dict(line.split(":", 1) for line in file)
 with open("/proc/1/stat") as file: session = file.read().rpartition(")")[2].split()[3]
 try: reached = open("/proc/1/environ").read()
