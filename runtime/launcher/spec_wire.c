@@ -208,10 +208,12 @@ int hutch_spec_encode(const struct sandbox_spec *spec, int *ret_memfd, struct hu
 {
     auto_fd fd = memfd_create("hutch-spec", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     struct sandbox_spec copy = *spec; /* the walk is of both directions, and writing changes nothing */
-    struct wire w = { .out = fd < 0 ? NULL : fdopen(dup(fd), "w") };
+    auto_fd other = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    struct wire w = { .out = other < 0 ? NULL : fdopen(other, "w") };
 
     if (!w.out)
         return hutch_err_set(err, errno, "make room for a sandbox's description");
+    hutch_fd_take(&other); /* the stream's */
     walk(&w, &copy);
     if (fclose(w.out) != 0 || w.is_broken)
         return hutch_err_set(err, errno, "write a sandbox's description");

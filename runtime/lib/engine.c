@@ -374,8 +374,11 @@ int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request 
         return hutch_engine_tell(error, &err, EAGAIN);
     }
     hutch_engine_copy_sized(&request, sizeof(request), given);
-    if (hutch_request_accept(engine, &request, &run, &err) < 0)
+    if (hutch_request_accept(engine, &request, &run, &err) < 0) {
+        if (err.errnum == EMFILE)
+            hutch_descriptors_for_run(engine, &err); /* which says how many are needed */
         return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
+    }
     if ((run->template || request.has_input_fd) && hutch_descriptors_for_run(engine, &err) < 0) {
         hutch_run_free(run);
         return hutch_engine_tell(error, &err, 0);
