@@ -314,7 +314,7 @@ static void on_hidden_result(void *user, uint64_t session, const struct hutch_ce
 
     (void)session;
     r->is_busy = false;
-    if (result->message[0] && !(result->is_fresh && r->was_death_told))
+    if (result->message[0] && !r->is_closing && !(result->is_fresh && r->was_death_told))
         hutch_cell_show_say(&r->show, "%s", result->message);
     if (result->interpreter_died)
         hutch_repl_begin_anew(r);
@@ -348,7 +348,7 @@ static void on_answer(void *user, uint64_t session, const struct hutch_output *o
     struct hutch_err err;
 
     (void)session;
-    if (output->kind != HUTCH_DISPLAY ||
+    if (!r->is_hidden || output->kind != HUTCH_DISPLAY ||
         hutch_nbjson_parse("an answer", output->json, strlen(output->json), &NBJSON_NOTEBOOK, &json, &err) < 0)
         return;
     data = cJSON_GetObjectItemCaseSensitive(json, "data");
@@ -361,6 +361,17 @@ static void on_answer(void *user, uint64_t session, const struct hutch_output *o
     cJSON_Delete(json);
 }
 
+/* The end of a cell that answers comes late where it could not be interrupted: another cell may wait behind it. */
+static void on_asked(void *user, uint64_t session, const struct hutch_cell_result *result)
+{
+    struct repl *r = user;
+    bool is_busy = r->is_busy;
+
+    on_hidden_result(user, session, result);
+    r->is_busy = is_busy;
+    r->is_asking = false;
+}
+
 char *hutch_repl_ask(struct repl *r, const char *code)
 {
     struct hutch_cell cell;
@@ -369,29 +380,34 @@ char *hutch_repl_ask(struct repl *r, const char *code)
     bool is_interrupted = false;
     char *answer;
 
-    if (r->was_death_told || !hutch_repl_prepare(r)) /* another interpreter would cost the checkpoints */
+    /* Another interpreter would cost the checkpoints. */
+    if (r->is_asking || r->was_death_told || !hutch_repl_prepare(r))
         return NULL;
     hutch_cell_init(&cell);
     cell.code = code;
     cell.context = r->context;
     cell.silent = cell.no_history = 1;
     cell.on_output = on_answer;
-    cell.on_result = on_hidden_result;
+    cell.on_result = on_asked;
     cell.user = r;
     if (hutch_session_execute(r->engine, r->session, &cell, &error) < 0)
         return NULL;
-    r->is_busy = r->is_hidden = true;
+    r->is_asking = r->is_busy = r->is_hidden = true;
     r->n_interrupts = 0;
-    while (r->is_busy && !r->is_broken) {
+    while (r->is_asking && !r->is_broken) {
         double left = deadline - hutch_clock_ms();
 
-        if (left <= 0 && r->n_interrupts == 0) {
+        if (left <= 0 && r->n_interrupts > 0)
+            break; /* it goes on, and what it shows is not wanted any more */
+        if (left <= 0) {
             hutch_session_interrupt(r->engine, r->session);
             r->n_interrupts = 1; /* Ctrl-C is the second, which says what else helps */
+            left = COMPLETE_MS;
+            deadline = hutch_clock_ms() + left;
         }
-        turn_loop(r, false, r->n_interrupts ? -1 : (int)left + 1, &is_interrupted);
+        turn_loop(r, false, (int)left + 1, &is_interrupted);
     }
-    r->is_hidden = false;
+    r->is_busy = r->is_hidden = false;
     answer = r->answer;
     r->answer = NULL;
     return answer;

@@ -41,6 +41,7 @@ struct repl {
 
     bool is_busy;       /* a cell or an order is under way */
     bool is_hidden;     /* … which is not the user's: it prepares the interpreter, or asks it */
+    bool is_asking;     /* a cell that answers has not ended; it was given up when is_busy is false */
     char *answer;       /* owned; what it has displayed */
     unsigned n_interrupts; /* that it got */
     enum hutch_verdict verdict; /* of the last cell */
@@ -66,8 +67,8 @@ bool hutch_repl_execute(struct repl *r, const char *code, size_t len);
  * is no interpreter, which was said. */
 bool hutch_repl_prepare(struct repl *r);
 /* Executes a cell that is not shown among the user's variables, and returns the text that it displays last, which is
- * the caller's to free. It is interrupted when it takes too long. NULL: none; also when the interpreter has died, of
- * which the next cell tells. */
+ * the caller's to free. It is interrupted when it takes too long, and given up when that takes too long. NULL: none;
+ * also when the interpreter has died, of which the next cell tells, and while one that was given up goes on. */
 char *hutch_repl_ask(struct repl *r, const char *code);
 /* Until nothing is under way and all is written. */
 void hutch_repl_wait(struct repl *r);

@@ -261,6 +261,27 @@ def test_tab_that_takes_too_long(repl):
     assert repl.run("x").endswith("'still there'\n")
 
 
+def test_tab_that_cannot_be_interrupted(repl, data):
+    """The prompt comes back to the line, and Tab asks no more until that has ended."""
+    repl.run("import os")
+    repl.run("class Stubborn:\n    def __dir__(self):\n        while not os.path.exists('/mnt/data/go'):\n            try:\n"
+             "                while not os.path.exists('/mnt/data/go'): pass\n            except BaseException: pass\n        return ['abcd']\n")
+    repl.run("stubborn = Stubborn(); sortable = [1]")
+    repl.type("stubborn.ab" + TAB + "x")
+    repl.expect(r"stubborn\.ab\x07x")
+    repl.type(CTRL_C)
+    repl.prompt(4)
+    repl.type("sorta" + TAB + "x")
+    repl.expect(r"sorta\x07x")
+    repl.type(CTRL_C)
+    repl.prompt(4)
+    with open(os.path.join(data, "go"), "w", encoding="utf-8"):
+        pass
+    assert repl.run("sortable") == "Out[4]: [1]\n"
+    repl.type("sorta" + TAB + "\n")
+    assert "Out[5]: [1]" in repl.prompt(6)
+
+
 def test_tab_that_ends_the_interpreter(repl):
     repl.run("import os")
     repl.run("class Deadly:\n    def __dir__(self): os._exit(3)\n")
