@@ -166,14 +166,15 @@ static void read_spec(int memfd)
 /* Something that can be killed, and is all of the sandbox. Its pidfd. */
 static int make_life(uint32_t id)
 {
-    pid_t pid = fork();
+    pid_t parent = getpid(), pid = fork();
     int pidfd;
 
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close_range(0, ~0u, 0);
-        for (;;)
+        while (getppid() == parent) /* which may have ended before the line above */
             pause();
+        _exit(0);
     }
     pidfd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
     if (pidfd < 0)
