@@ -1,5 +1,6 @@
 """hutch repl, through a pseudo-terminal as a person has it, and from a pipe."""
 import base64
+import codecs
 import fcntl
 import os
 import pty
@@ -38,6 +39,7 @@ class Terminal:
         environment.update(TERM="vt100", LANG="C.UTF-8", HOME="/nonexistent")
         environment.update(env)
         self.output, self.raw, self.seen = "", "", 0
+        self.decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")  # a read may end within a letter
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
@@ -78,7 +80,7 @@ class Terminal:
             if not more:
                 break
         # What asks the terminal to mark pastes is of no interest, and is not cut by the reads of a test.
-        text = re.sub(r"\x1b\[\?2004[hl]", "", data.decode("utf-8", "surrogateescape"))
+        text = re.sub(r"\x1b\[\?2004[hl]", "", self.decoder.decode(data))
         self.raw += text
         self.output += re.sub(r"\x1b\[32m([^\x1b\n]*:)\x1b\[0m ", r"\1 ", text)  # nor is a prompt and its colour
         return True
