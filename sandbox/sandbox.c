@@ -309,9 +309,9 @@ int hutch_sandbox_receive_fd(struct sandbox *sb, struct init_msg *ret, int *ret_
 
     *ret_fd = -1;
     n = hutch_fdpass_receive(sb->control_fd, ret, sizeof(*ret), ret_fd, 1, &n_fds, 0);
-    /* An init that ends before it has read all that it was sent leaves ECONNRESET, once, in front of its last
-     * message. */
-    if (n < 0 && errno == ECONNRESET)
+    /* An init that ends before it has read all that it was sent leaves ECONNRESET, once, in front of its last message.
+     * The kernel looks for a message first and for the end then: one that ends in between leaves that in front. */
+    for (int i = 0; i < 2 && (n == 0 || (n < 0 && errno == ECONNRESET)); i++)
         n = hutch_fdpass_receive(sb->control_fd, ret, sizeof(*ret), ret_fd, 1, &n_fds, 0);
     if (n == 0 || (n < 0 && errno == ECONNRESET))
         return 0;

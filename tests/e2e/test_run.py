@@ -725,19 +725,26 @@ def test_home_is_private():
             assert os.stat(path).st_uid == os.geteuid()
 
 
+def fields_of(pid):
+    """Of /proc/PID/status; none of a process that has ended meanwhile."""
+    try:
+        with open("/proc/%d/status" % pid, encoding="utf-8") as status:
+            return dict(line.rstrip("\n").split(":\t", 1) for line in status if ":\t" in line)
+    except (FileNotFoundError, ProcessLookupError):
+        return {}
+
+
 def test_root_is_not_root_outside(data):
     """Root's sandboxes are an unprivileged user of the host; an ordinary user's are himself."""
     process = subprocess.Popen(command("-c", "print('ready', flush=True); input()"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout.readline() == b"ready\n"
         support.become_subreaper()
-        below = support.descendants(process.pid)
-        pythons = [pid for pid in below if "python" in open("/proc/%d/comm" % pid, encoding="utf-8").read()]
+        below = [fields_of(pid) for pid in support.descendants(process.pid)]
+        pythons = [fields for fields in below if "python" in fields.get("Name", "")]
         assert pythons
-        for pid in pythons:
-            with open("/proc/%d/status" % pid, encoding="utf-8") as status:
-                uids = [line.split()[1:] for line in status if line.startswith("Uid:")][0]
-            assert set(uids) == {str(support.sandbox_host_uid())}
+        for fields in pythons:
+            assert set(fields["Uid"].split()) == {str(support.sandbox_host_uid())}
     finally:
         process.communicate(b"\n", timeout=20)
 
