@@ -52,7 +52,7 @@ static void count(const char *text, unsigned *ret_columns, unsigned *ret_rows)
     *ret_columns = 0;
     *ret_rows = 1;
     for (const char *p = text; *p; p++)
-        if (memcmp(p, HALF, 3) == 0)
+        if (strncmp(p, HALF, 3) == 0)
             n++;
         else if (*p == '\n')
             ++*ret_rows;
