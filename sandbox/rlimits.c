@@ -96,6 +96,16 @@ static int set_usual_open_files(struct hutch_err *err)
     return 0;
 }
 
+void hutch_rlimits_raise_open_files(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int hutch_rlimits_apply(const struct rlimit_plan *plan, struct hutch_err *err)
 {
     if (plan->pin && sched_setaffinity(0, sizeof(plan->cpus), &plan->cpus) < 0)

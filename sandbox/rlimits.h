@@ -35,4 +35,10 @@ void hutch_rlimits_spread(struct rlimit_plan *plan, unsigned nth);
  * that it has. No allocation. */
 int hutch_rlimits_apply(const struct rlimit_plan *plan, struct hutch_err *err);
 
+/* Raises this process's soft limit on descriptors to the hard one: an engine and its sessions hold many. What runs in a
+ * sandbox has a limit of its own; other programs of the host inherit this one, and so it is raised when none of them is
+ * executed any more: some use select(2), some close every descriptor there can be. Not for a library: its host's limits
+ * are the host's. */
+void hutch_rlimits_raise_open_files(void);
+
 #endif

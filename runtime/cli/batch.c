@@ -7,11 +7,11 @@
 #include "runtime/batch/schedule.h"
 #include "runtime/batch/score.h"
 #include "runtime/cli/commands.h"
-#include "runtime/cli/engine.h"
 #include "runtime/cli/exits.h"
 #include "runtime/cli/say.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
+#include "sandbox/rlimits.h"
 #include "runtime/hutch.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_write.h"
@@ -300,7 +300,7 @@ static int open_engine(const struct batch *b, bool wants_data, int policy_fd, st
     o.n_zygotes = wants_data ? 2 : 1;
     o.max_running = jobs;
     o.max_queued = 2 * jobs + 16;
-    hutch_cli_raise_open_files(); /* the tasks are read: gzip has been executed */
+    hutch_rlimits_raise_open_files(); /* the tasks are read: gzip has been executed */
     if (hutch_engine_open(&o, ret, &why) < 0)
         return hutch_err_set(err, 0, "%s", why.message);
     return 0;

@@ -6,17 +6,6 @@
 #include "sandbox/fd.h"
 
 #include <stdlib.h>
-#include <sys/resource.h>
-
-void hutch_cli_raise_open_files(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 int hutch_cli_engine_options(const struct run_opts *opts, const char *home, struct cli_engine_options *ret,
                              struct hutch_err *err)

@@ -21,10 +21,6 @@ int hutch_cli_engine_options(const struct run_opts *opts, const char *home, stru
                              struct hutch_err *err);
 void hutch_cli_engine_done(struct cli_engine_options *options);
 
-/* An engine and its sessions hold many. What runs in a sandbox has a limit of its own, and the launcher raises its own;
- * other programs of the host inherit this one, and so it is raised when none of them is executed any more: some use
- * select(2), some close every descriptor there can be. */
-void hutch_cli_raise_open_files(void);
 /* With an interpreter that can execute cells. */
 int hutch_cli_engine_open(const struct cli_engine_options *options, struct hutch_engine **ret, struct hutch_err *err);
 /* For programs only: nothing is imported. */

@@ -13,6 +13,7 @@
 #include "runtime/cli/say.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/spec.h"
+#include "sandbox/rlimits.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -285,7 +286,7 @@ int hutch_cmd_repl(int argc, char **argv, struct hutch_err *err)
         }
         strcpy(r.context, opts.context);
     }
-    hutch_cli_raise_open_files();
+    hutch_rlimits_raise_open_files();
     status = run(&r, &engine, err);
 out:
     hutch_engine_free(r.engine);

@@ -16,6 +16,7 @@
 #include "runtime/run/run.h"
 #include "runtime/text/quantity.h"
 #include "sandbox/fd.h"
+#include "sandbox/rlimits.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -349,7 +350,7 @@ int hutch_cmd_run(int argc, char **argv, struct hutch_err *err)
         print_help();
         return 0;
     }
-    hutch_cli_raise_open_files();
+    hutch_rlimits_raise_open_files();
     status = run(&opts, argv + first, err);
     if (status < 0 && opts.json && hutch_run_options_is_notebook(&opts, argv[first]))
         hutch_notebook_print_failure(err);

@@ -6,6 +6,7 @@
 #include "sandbox/fdpass.h"
 #include "sandbox/log.h"
 #include "sandbox/mounts.h"
+#include "sandbox/rlimits.h"
 #include "sandbox/spec.h"
 #include "runtime/launcher/disk.h"
 #include "sandbox/userns.h"
@@ -35,19 +36,6 @@ struct disk_worker_process {
     pid_t pid;  /* 0, -1: there is none */
     int pidfd;  /* owned */
 };
-
-/* How many descriptors may be on their way through sockets is counted for all processes of a user together, and held
- * against the sender's limit on open files: unix(7), ETOOMANYREFS. So this one is above what any sandbox has, or a
- * program that leaves many in a queue would keep the engine of its user from sending any. */
-static void raise_open_files(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
 
 /* The engine's process: a copy of it that was forked without an execve(2) has its sockets too, and would keep them
  * open. */
@@ -234,7 +222,10 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
     auto_fd pidfd = -1, engine = -1;
 
     signal(SIGPIPE, SIG_IGN);
-    raise_open_files();
+    /* How many descriptors may be on their way through sockets is counted for all processes of a user together, and
+     * held against the sender's limit on open files: unix(7), ETOOMANYREFS. So this one is above what any sandbox has,
+     * or a program that leaves many in a queue would keep the engine of its user from sending any. */
+    hutch_rlimits_raise_open_files();
     umask(022); /* whatever the caller's is, it is not for cgroups */
     setsid(); /* a Ctrl-C in the caller's terminal is the caller's */
     snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
