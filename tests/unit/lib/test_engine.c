@@ -1362,6 +1362,23 @@ static unsigned next_failpoint(unsigned n, unsigned n_open)
     return n >= n_open ? n + 1 : next < n_open ? next : n_open;
 }
 
+/* Nothing is left of the engine, however it went. Whether a call has failed. */
+static bool end_of_failpoint(struct lair *p, const char *label, long blocks)
+{
+    bool has_failed;
+
+    hutch_engine_free(p->engine);
+    p->engine = NULL;
+    has_failed = failpoint_disarm();
+    if (count_fds() != p->n_fds)
+        fail_msg("%s: %d descriptors, and %d before", label, count_fds(), p->n_fds);
+    if (FAILPOINT_HAS_MALLOC && failpoint.blocks != blocks)
+        fail_msg("%s: %ld blocks of memory are left", label, failpoint.blocks - blocks);
+    if (waitpid(-1, NULL, WNOHANG) != -1)
+        fail_msg("%s: a process is left", label);
+    return has_failed;
+}
+
 static void test_failpoints(void **state)
 {
     static const unsigned lengths[] = { 1, 5 };
@@ -1388,15 +1405,7 @@ static void test_failpoints(void **state)
                 n_tried++;
                 failpoint_arm((enum failpoint_kind)kind, n, lengths[l]);
                 go_through(p, label);
-                hutch_engine_free(p->engine);
-                p->engine = NULL;
-                has_failed = failpoint_disarm();
-                if (count_fds() != p->n_fds)
-                    fail_msg("%s: %d descriptors, and %d before", label, count_fds(), p->n_fds);
-                if (FAILPOINT_HAS_MALLOC && failpoint.blocks != blocks)
-                    fail_msg("%s: %ld blocks of memory are left", label, failpoint.blocks - blocks);
-                if (waitpid(-1, NULL, WNOHANG) != -1)
-                    fail_msg("%s: a process is left", label);
+                has_failed = end_of_failpoint(p, label, blocks);
             }
         }
         print_message("%s: the last of %u calls, %u runs\n", failpoint_names[kind], n - 2, n_tried);
@@ -1406,7 +1415,6 @@ static void test_failpoints(void **state)
 static bool try_session(struct lair *p, enum failpoint_kind kind, unsigned first, unsigned n)
 {
     long blocks = failpoint.blocks;
-    bool has_failed;
     char label[64];
 
     snprintf(label, sizeof(label), "%s %u to %u of a session", failpoint_names[kind], first, first + n - 1);
@@ -1415,16 +1423,7 @@ static bool try_session(struct lair *p, enum failpoint_kind kind, unsigned first
     p->engine->core.setup_ms = p->engine->core.import_ms = 500;
     failpoint_arm(kind, first, n);
     go_through_session(p, label);
-    hutch_engine_free(p->engine);
-    has_failed = failpoint_disarm();
-    p->engine = NULL;
-    if (count_fds() != p->n_fds)
-        fail_msg("%s: %d descriptors, and %d before", label, count_fds(), p->n_fds);
-    if (FAILPOINT_HAS_MALLOC && failpoint.blocks != blocks)
-        fail_msg("%s: %ld blocks of memory are left", label, failpoint.blocks - blocks);
-    if (waitpid(-1, NULL, WNOHANG) != -1)
-        fail_msg("%s: a process is left", label);
-    return has_failed;
+    return end_of_failpoint(p, label, blocks);
 }
 
 static void test_failpoints_of_a_session(void **state)
