@@ -54,24 +54,23 @@ static ssize_t send_as_another(int sock, const struct msghdr *msg, int flags)
 {
     struct sending sending = { .sock = sock, .flags = flags, .msg = msg, .n = -1, .errnum = ETOOMANYREFS };
     sigset_t all, before;
-    char *stack;
+    char *stack = MAP_FAILED;
+    pid_t pid;
 
-    if (getrlimit(RLIMIT_NOFILE, &sending.limit) == 0 && sending.limit.rlim_cur < sending.limit.rlim_max) {
-        sending.limit.rlim_cur = sending.limit.rlim_max;
+    if (getrlimit(RLIMIT_NOFILE, &sending.limit) == 0 && sending.limit.rlim_cur < sending.limit.rlim_max)
         stack = mmap(NULL, SENDER_STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-        if (stack != MAP_FAILED) {
-            pid_t pid;
-
-            sigfillset(&all);
-            pthread_sigmask(SIG_BLOCK, &all, &before);
-            pid = clone(send_with_higher_limit, stack + SENDER_STACK_BYTES, CLONE_VM | CLONE_FILES | CLONE_VFORK,
-                        &sending);
-            if (pid > 0)
-                TEMP_FAILURE_RETRY(waitpid(pid, NULL, __WCLONE));
-            pthread_sigmask(SIG_SETMASK, &before, NULL);
-            munmap(stack, SENDER_STACK_BYTES);
-        }
+    if (stack == MAP_FAILED) {
+        errno = ETOOMANYREFS;
+        return -1;
     }
+    sending.limit.rlim_cur = sending.limit.rlim_max;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    pid = clone(send_with_higher_limit, stack + SENDER_STACK_BYTES, CLONE_VM | CLONE_FILES | CLONE_VFORK, &sending);
+    if (pid > 0)
+        TEMP_FAILURE_RETRY(waitpid(pid, NULL, __WCLONE));
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    munmap(stack, SENDER_STACK_BYTES);
     errno = sending.errnum;
     return sending.n;
 }
