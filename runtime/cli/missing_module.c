@@ -2,6 +2,7 @@
 
 #include "rootfs/home.h"
 #include "rootfs/store.h"
+#include "runtime/config/profile.h"
 #include "runtime/hutch.h"
 #include "sandbox/fd.h"
 
@@ -14,9 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MODULE_SIZE   64
-#define PACKAGES      "usr/lib/python3/dist-packages" /* where Debian has what is not Python's own */
-#define DEFAULT_IMAGE "python"
+#define MODULE_SIZE 64
+#define PACKAGES    "usr/lib/python3/dist-packages" /* where Debian has what is not Python's own */
 
 /* The name comes from the program, so it is looked at before it becomes a part of a path. "numpy" for "numpy.linalg",
  * too. */
@@ -88,7 +88,7 @@ char *hutch_missing_module_explain(const char *image, const struct hutch_result 
         strcmp(result->error_name, "ModuleNotFoundError") != 0 || !read_module(result->error_value, module))
         return NULL;
     if (!image)
-        image = DEFAULT_IMAGE;
+        image = PROFILE_IMAGE;
     if (hutch_home_path(&home, &ignored) < 0 || hutch_store_open(home, &store, &ignored) < 0)
         return NULL;
     if (hutch_store_find(&store, image, &own, &lockfd, &ignored) == 0 && !has_module(own, module))

@@ -315,7 +315,7 @@ int hutch_profile_set_root(const struct profile *profile, struct sandbox_spec *s
     }
     if (hutch_store_open(profile->home, &store, err) < 0)
         return -1;
-    rc = hutch_store_find(&store, profile->image ? profile->image : "python", &path, ret_lockfd, err);
+    rc = hutch_store_find(&store, profile->image ? profile->image : PROFILE_IMAGE, &path, ret_lockfd, err);
     hutch_store_done(&store);
     return rc < 0 ? -1 : hutch_spec_set_string(&spec->rootfs_path, path, err);
 }

@@ -13,11 +13,13 @@
 
 /* Texts as the command line has them; NULL for what is not asked for. Lists end with NULL. Nothing is owned, unless
  * hutch_profile_copy() made it. */
+#define PROFILE_IMAGE "python" /* where none is named */
+
 struct profile {
     const char *home;       /* hutch's own directory */
     const char *policy;     /* name or file; NULL: "default" */
     const char *policy_dir; /* NULL: hutch_policy_dir() */
-    const char *image;      /* NULL: "python", unless there is a rootfs */
+    const char *image;      /* NULL: PROFILE_IMAGE, unless there is a rootfs */
     const char *rootfs;     /* "host", or a root tree */
     const char *workdir, *network;
     uint64_t limits[LIMIT_COUNT]; /* instead of the policy's; 0: that one, PROFILE_NO_LIMIT: none */
