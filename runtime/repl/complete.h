@@ -10,7 +10,7 @@
 
 #define COMPLETE_MAX_WORDS 200
 #define COMPLETE_MAX_LEN   200  /* bytes of a word; a longer one is left out */
-#define COMPLETE_MS        1000 /* then the interpreter is interrupted; once more, and it is given up */
+#define COMPLETE_MS        5000 /* then the interpreter is interrupted, as by Ctrl-C; once more, and it is given up */
 
 struct repl;
 

@@ -376,8 +376,8 @@ char *hutch_repl_ask(struct repl *r, const char *code)
 {
     struct hutch_cell cell;
     struct hutch_error error;
-    double deadline = hutch_clock_ms() + COMPLETE_MS;
     bool is_interrupted = false;
+    double deadline;
     char *answer;
 
     /* Another interpreter would cost the checkpoints. */
@@ -394,6 +394,7 @@ char *hutch_repl_ask(struct repl *r, const char *code)
         return NULL;
     r->is_asking = r->is_busy = r->is_hidden = true;
     r->n_interrupts = 0;
+    deadline = hutch_clock_ms() + COMPLETE_MS; /* the begin of an interpreter takes its own time */
     while (r->is_asking && !r->is_broken) {
         double left = deadline - hutch_clock_ms();
 
