@@ -251,11 +251,18 @@ print(known == (IPKernelApp.initialized(), type(IPKernelApp.instance())), kernel
 
 
 def test_module_of_the_application(tmp_path):
-    """The real one comes when anything but its class is used."""
+    """The real one comes when anything but its class is used. And nothing listens."""
     _, found = execute(tmp_path, APPLICATION, "%connect_info")
     assert ("stdout", "module 'ipykernel.kernelapp' has no attribute 'nothing'\nTrue True\n") in texts(found["cells"][0])
     (name, text), = texts(found["cells"][1])
-    assert name == "stderr" and "Could not get connection info" in text and "kernel.json" in text, text
+    assert name == "stdout" and '"shell_port": 0,' in text and "/tmp/kernel.json" in text, text
+
+
+def test_profile_that_cannot_be_made(tmp_path):
+    """Where its place is read-only, cells are executed all the same."""
+    _, found = execute(tmp_path, "import os\nprint(get_ipython().ipython_dir, os.path.isdir(get_ipython().profile_dir.location))",
+                       args=("-e", "IPYTHONDIR=/usr/none"))
+    assert texts(found["cells"][0]) == [("stdout", "/usr/none False\n")]
 
 
 # --------------------------------------------------------------------------------------------------

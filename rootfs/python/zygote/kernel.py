@@ -10,6 +10,7 @@ import types
 import channel
 
 ID_MAX = 256  # characters of a display's id; one with a longer one is as one without
+PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 SHOWN = {"execute_result": "result", "display_data": "display", "update_display_data": "update"}
 
 
@@ -229,15 +230,41 @@ def define_kernel(link):
         """What there is of an application: nothing listens, so there is nothing to connect to."""
 
         name = "ipython-kernel"
-        connection_file = Unicode("kernel.json").tag(config=True)
-        connection_dir = Unicode("/tmp")
+        connection_file = Unicode("").tag(config=True)
         kernel, shell, session, profile_dir = Any(), Any(), Any(), Any()
         profile = Unicode("default")
-        transport, ip = "tcp", "127.0.0.1"
+        transport, ip, kernel_name = "tcp", "127.0.0.1", ""
+        shell_port = iopub_port = stdin_port = control_port = hb_port = 0
+
+        @property
+        def abs_connection_file(self):
+            return os.path.abspath(self.connection_file)
+
+        @property
+        def connection_dir(self):
+            from jupyter_core.paths import jupyter_runtime_dir
+
+            return jupyter_runtime_dir()
+
+        def get_connection_info(self, session=False):
+            info = {name: getattr(self, name) for name in ("transport", "ip", *PORTS)}
+            if session:
+                return dict(info, session=self.session)
+            return dict(info, signature_scheme=self.session.signature_scheme, key=self.session.key)
 
     for cls, module in ((IPythonKernel, "ipykernel.ipkernel"), (IPKernelApp, "ipykernel.kernelapp")):
         cls.__module__, cls.__qualname__ = module, cls.__name__
     return IPythonKernel, IPKernelApp
+
+
+def connection_text(app):
+    """The file that tells others how to reach a kernel."""
+    import json
+
+    told = {name: getattr(app, name) for name in PORTS}
+    told.update(ip=app.ip, key=app.session.key.decode("ascii"), transport=app.transport)
+    told.update(signature_scheme=app.session.signature_scheme, kernel_name=app.kernel_name)
+    return json.dumps(told, indent=2)
 
 
 def define_module(app_class):

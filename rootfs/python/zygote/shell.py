@@ -18,6 +18,7 @@ SYS = ("ps1", "ps2", "ps3", "displayhook", "excepthook")
 LINECACHE = ("checkcache",)
 HOME = "/tmp"
 KERNEL_THREADS = 4
+CONNECTION_FILE = "/tmp/kernel.json"
 made = None  # what make() returns, once it was called
 
 
@@ -155,7 +156,7 @@ def make(link):
     from traitlets.config import Config
 
     ipython_dir = os.path.join(HOME, ".ipython")
-    config = Config({"IPKernelApp": {"connection_file": "kernel.json"}, "HistoryManager": {"hist_file": ":memory:"}})
+    config = Config({"IPKernelApp": {"connection_file": CONNECTION_FILE}, "HistoryManager": {"hist_file": ":memory:"}})
     with nothing_outside() as left, nothing_on_disk(ZMQInteractiveShell):
         profile_dir = ProfileDir()
         place_profile(profile_dir, ipython_dir)
@@ -211,13 +212,30 @@ def set_places(shell):
     shell.history_manager.dir_hist[:] = [Path.cwd()]
 
 
+def make_files(parts):
+    """What a kernel finds or makes when it starts: the directories of its profile, and the file that says where it
+    listens. This one listens nowhere, so its ports are 0."""
+    try:
+        os.makedirs(parts.shell.profile_dir.location + "/db", exist_ok=True)
+        parts.shell.profile_dir.check_dirs()
+    except OSError:
+        pass  # a home that cannot be written to: whoever uses the profile is told
+    try:
+        fd = os.open(CONNECTION_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return
+    parts.session.key = channel.new_id().encode("ascii")
+    with open(fd, "w") as file:
+        file.write(kernel.connection_text(parts.app))
+
+
 def set_arguments():
     """As of python3 -m ipykernel_launcher, started by nbclient."""
     import ipykernel
 
     package = os.path.dirname(ipykernel.__file__)
     launcher = os.path.join(os.path.dirname(package), "ipykernel_launcher.py")
-    sys.argv[:] = [launcher, "-f", "/tmp/kernel.json", "--HistoryManager.hist_file=:memory:"]
+    sys.argv[:] = [launcher, "-f", CONNECTION_FILE, "--HistoryManager.hist_file=:memory:"]
     for at, path in enumerate(sys.path):  # IPython.core.shellapp: InteractiveShellApp.init_path()
         if os.path.basename(path) in ("site-packages", "dist-packages"):
             break
@@ -264,6 +282,7 @@ def install():
         atexit.register(function, *rest, **named)
     sys.modules[shell.user_module.__name__] = shell.user_module
     set_places(shell)
+    make_files(parts)
     set_arguments()
     sys.setrecursionlimit(parts.recursion_limit)
     set_streams(parts)
