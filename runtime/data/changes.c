@@ -2,6 +2,7 @@
 
 #include "sandbox/fd.h"
 #include "runtime/data/mime.h"
+#include "runtime/data/names.h"
 #include "sandbox/opath.h"
 #include "sandbox/walk.h"
 
@@ -52,51 +53,6 @@ static bool is_our_own_fault(int errnum)
     return errnum == ENOMEM || errnum == EMFILE || errnum == ENFILE;
 }
 
-/* ---- text of paths, in blocks that never move ---- */
-
-struct collect_names {
-    struct collect_names *next;
-    size_t used;
-    size_t before; /* bytes in the blocks after this one in the chain, which were filled earlier */
-    char text[(64 << 10) - 3 * sizeof(void *)];
-};
-_Static_assert(COLLECT_MAX_PATH < sizeof(((struct collect_names *)0)->text), "any path fits one block");
-
-static size_t kept_bytes(const struct collect_names *names)
-{
-    return names ? names->before + names->used : 0;
-}
-
-static const char *keep_name(struct collect_names **names, const char *path, size_t len)
-{
-    struct collect_names *block = *names;
-    char *kept;
-
-    if (block == NULL || sizeof(block->text) - block->used < len + 1) {
-        block = malloc(sizeof(*block));
-        if (block == NULL)
-            return NULL;
-        block->next = *names;
-        block->used = 0;
-        block->before = kept_bytes(*names);
-        *names = block;
-    }
-    kept = block->text + block->used;
-    memcpy(kept, path, len + 1);
-    block->used += len + 1;
-    return kept;
-}
-
-static void free_names(struct collect_names *names)
-{
-    while (names != NULL) {
-        struct collect_names *next = names->next;
-
-        free(names);
-        names = next;
-    }
-}
-
 /* ---- before ---- */
 
 void hutch_file_list_done(struct file_list *list)
@@ -104,7 +60,7 @@ void hutch_file_list_done(struct file_list *list)
     struct file_list fresh = FILE_LIST_INIT;
 
     free(list->files);
-    free_names(list->names);
+    hutch_names_free(list->names);
     *list = fresh;
 }
 
@@ -122,7 +78,7 @@ static int add_seen(struct file_list *list, size_t *cap, const struct walk *w, c
         *cap = bigger;
     }
     file = &list->files[list->n_files];
-    file->path = keep_name(&list->names, w->path, w->path_len);
+    file->path = hutch_names_keep(&list->names, w->path, w->path_len);
     if (file->path == NULL)
         return -1;
     file->size = (uint64_t)st->st_size;
@@ -193,7 +149,7 @@ void hutch_file_changes_done(struct file_changes *changes)
     free(changes->added.items);
     free(changes->modified.items);
     free(changes->deleted.items);
-    free_names(changes->names);
+    hutch_names_free(changes->names);
     *changes = fresh;
 }
 
@@ -215,7 +171,7 @@ static bool is_same(const struct file_seen *file, const struct stat *st)
 static int add_change(struct scan *scan, struct file_change_list *list, const char *path, size_t path_len,
                       const struct file_change *change)
 {
-    if (list->n == scan->bounds->max_listed || kept_bytes(scan->changes.names) >= scan->bounds->max_text) {
+    if (list->n == scan->bounds->max_listed || hutch_names_bytes(scan->changes.names) >= scan->bounds->max_text) {
         scan->changes.truncated = true;
         return 0;
     }
@@ -229,7 +185,7 @@ static int add_change(struct scan *scan, struct file_change_list *list, const ch
         list->cap = cap;
     }
     list->items[list->n] = *change;
-    list->items[list->n].path = keep_name(&scan->changes.names, path, path_len);
+    list->items[list->n].path = hutch_names_keep(&scan->changes.names, path, path_len);
     if (list->items[list->n].path == NULL)
         return -1;
     list->n++;
@@ -325,7 +281,7 @@ static int remember(struct scan *scan, const struct walk *w, struct stat *st)
         fstatat(w->dirfd, w->name, st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
         return 0;
     if (after->n_files == scan->bounds->max_listed || w->path_len > COLLECT_MAX_PATH ||
-        kept_bytes(after->names) >= scan->bounds->max_text) {
+        hutch_names_bytes(after->names) >= scan->bounds->max_text) {
         after->truncated = true;
         return 0;
     }

@@ -64,7 +64,7 @@ struct file_change {
     const char *path; /* in the owner's memory; any bytes but NUL, often but not always UTF-8 */
     uint64_t size;    /* bytes; of a symlink its text */
     int64_t mtime_ns; /* CLOCK_REALTIME; any value: programs set it */
-    const char *mime; /* static; NULL unless a regular file that is there */
+    const char *mime; /* static, or in the owner's memory; NULL unless a regular file that is there */
     enum file_type type;
 };
 

@@ -146,12 +146,13 @@ void hutch_helper_remove_directory(struct helper *h, const char *name)
         hutch_log_debug("engine: %s", err.msg);
 }
 
-bool hutch_helper_order_files(struct helper *h, const struct disk_request *request, int data_dirfd)
+bool hutch_helper_order_files(struct helper *h, const struct disk_request *request, int data_dirfd, int list_fd)
 {
-    const int fds[] = { h->core->data_root_fd, data_dirfd };
+    const int fds[] = { h->core->data_root_fd, data_dirfd, list_fd };
     struct hutch_err err;
 
-    if (h->disk.fd < 0 || hutch_link_send(&h->disk, request, sizeof(*request), NULL, 0, fds, ARRAY_SIZE(fds), &err) < 0)
+    if (h->disk.fd < 0 ||
+        hutch_link_send(&h->disk, request, sizeof(*request), NULL, 0, fds, list_fd < 0 ? 2 : 3, &err) < 0)
         return false;
     hutch_patience_begin(&h->disk_patience);
     return true;
@@ -163,7 +164,7 @@ static void on_disk_packet(struct link *l, const void *data, size_t len, int *fd
 
     (void)sender;
     if (len == sizeof(struct disk_reply) && ((const struct disk_reply *)data)->id != 0)
-        h->events->on_files(h->owner, data);
+        h->events->on_files(h->owner, data, n_fds > 0 ? fds[0] : -1);
     close_all(fds, n_fds);
 }
 
@@ -179,7 +180,7 @@ static void on_disk_hangup(struct link *l)
     struct helper *h = l->owner;
 
     close_disk(h); /* what it had not removed, the end of the engine does */
-    h->events->on_files(h->owner, NULL);
+    h->events->on_files(h->owner, NULL, -1);
 }
 
 /* Its socket closes when the last process of its namespace is gone. Before that, none of its orders may be given
@@ -205,7 +206,7 @@ static void take_disk_worker(struct helper *h, int fd, int *pidfd)
     if (hutch_link_open(&h->disk, &h->core->loop, fd, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
     if (had_one) /* that it is gone had not come through yet */
-        h->events->on_files(h->owner, NULL);
+        h->events->on_files(h->owner, NULL, -1);
 }
 
 /* --- opener ------------------------------------------------------------------------------------------------------ */

@@ -1,5 +1,6 @@
 #include "runtime/engine/run.h"
 
+#include "runtime/data/changes_wire.h"
 #include "runtime/run/verdict.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -74,6 +75,7 @@ void hutch_run_free(struct engine_run *run)
     if (run->kind && run->kind->free)
         run->kind->free(run);
     hutch_pool_leave(&run->wait);
+    hutch_look_cancel(&run->look);
     stop_clock(run);
     hutch_input_done(&run->input);
     free(run->job);
@@ -242,7 +244,8 @@ static void collect(struct engine_run *run)
     char id[STATE_ID_LEN + 1];
     struct hutch_err why;
 
-    hutch_supervisor_collect(slot->supervisor, slot->data_dirfd, &run->before);
+    if (!run->has_looked)
+        hutch_supervisor_collect(slot->supervisor, slot->data_dirfd, &run->before);
     if (run->data_dir) {
         if (hutch_spec_set_string(&r->directory, run->data_dir, &why) < 0)
             hutch_supervisor_admit_loss(slot->supervisor, &why);
@@ -304,18 +307,51 @@ static void finish(struct engine_run *run, bool has_files)
 
     if (has_files) {
         slot->supervisor->has_kept_data = run->data_dir || run->kind->keeps_data;
-        hutch_supervisor_count_last(slot->supervisor);
+        if (!run->has_looked)
+            hutch_supervisor_count_last(slot->supervisor);
     }
     judge(run);
     run->kind->die(run, has_files);
     hutch_slot_discard(slot);
 }
 
+/* What the disk worker has found is taken; what it could not find is looked for here, which says why. */
+static void on_looked(void *owner, const struct disk_reply *reply, int fd)
+{
+    struct engine_run *run = owner;
+    struct hutch_err err;
+
+    if (reply && !reply->has_failed && hutch_file_changes_load(fd, &run->result.files, &err) == 0) {
+        hutch_supervisor_take_last(run->slot->supervisor, reply->bytes, reply->entries);
+        run->has_looked = true;
+    }
+    finish(run, true);
+}
+
+/* Has its files looked at by the disk worker, where they are so many that all others would wait. */
+static bool begin_look(struct engine_run *run)
+{
+    struct slot *slot = run->slot;
+    struct collect_bounds bounds = hutch_supervisor_last_bounds(slot->supervisor);
+    auto_fd before = -1;
+    struct hutch_err err;
+
+    if (run->kind->keeps_data || slot->supervisor->setup_failed || !hutch_look_is_needed(slot->data_dirfd))
+        return false;
+    if (run->before.taken_ns && hutch_file_list_store(&run->before, &before, &err) < 0)
+        return false;
+    run->look.on_done = on_looked;
+    run->look.owner = run;
+    return hutch_look_begin(&run->look, &run->runs->slots->looks, DISK_LIST, &bounds, slot->data_dirfd, before);
+}
+
 static void on_dead(void *owner, struct slot *slot)
 {
     struct engine_run *run = owner;
+    bool has_files = slot->supervisor->has_ended || run->data_dir || !is_empty(slot->data_dirfd);
 
-    finish(run, slot->supervisor->has_ended || run->data_dir || !is_empty(slot->data_dirfd));
+    if (run->look.id == 0 && !(has_files && begin_look(run)))
+        finish(run, has_files);
 }
 
 static void drain(struct supervisor *s)

@@ -5,6 +5,7 @@
 
 #include "runtime/data/changes.h"
 #include "runtime/engine/input.h"
+#include "runtime/engine/look.h"
 #include "runtime/engine/pool.h"
 #include "runtime/engine/slot.h"
 #include "runtime/hutch.h"
@@ -96,6 +97,8 @@ struct engine_run {
     /* begun again; of these, not because of a sandbox that was in the pool before it came */
     unsigned restarts, strikes;
     struct file_list before;
+    struct look look;          /* the last one at its files, where there are many */
+    bool has_looked;           /* it is done, and the result has its files */
     struct run_result result;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len);
     void (*on_result)(void *user, uint64_t id, const struct hutch_result *result);

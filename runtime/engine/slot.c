@@ -220,6 +220,28 @@ static int make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct hutch_e
     return 0;
 }
 
+static void on_counted(void *owner, const struct disk_reply *reply, int fd)
+{
+    struct slot *slot = owner;
+    struct supervisor *s = slot->supervisor;
+
+    (void)fd;
+    if (!reply)
+        hutch_supervisor_lose_count(s);
+    else
+        hutch_supervisor_take_count(s, reply->bytes, reply->entries, reply->has_failed ? &reply->err : NULL);
+    hutch_loop_advance_deadline(&slot->slots->core->loop, &slot->clock, s->next_data);
+}
+
+static bool order_count(void *user, const struct collect_bounds *bounds)
+{
+    struct slot *slot = user;
+
+    slot->count.on_done = on_counted;
+    slot->count.owner = slot;
+    return hutch_look_begin(&slot->count, &slot->slots->looks, DISK_COUNT, bounds, slot->data_dirfd, -1);
+}
+
 static int make_streams(struct slot *slot, struct hutch_err *err)
 {
     struct supervisor *s = take_supervisor(slot->slots, err);
@@ -230,6 +252,8 @@ static int make_streams(struct slot *slot, struct hutch_err *err)
     slot->supervisor = s;
     s->on_close = s->out.on_close = s->err_out.on_close = on_close;
     s->user = s->out.user = s->err_out.user = slot;
+    s->order_count = order_count;
+    s->max_counted = LOOK_MAX_ENTRIES;
     if (make_pipe(&s->in.pipe_fd, &slot->theirs[THEIR_STDIN], false, err) < 0 ||
         make_pipe(&s->out.pipe_fd, &slot->theirs[THEIR_STDOUT], true, err) < 0 ||
         make_pipe(&s->err_out.pipe_fd, &slot->theirs[THEIR_STDERR], true, err) < 0)
@@ -560,6 +584,7 @@ static void close_all(struct slot *slot)
 
     for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
         hutch_watch_remove(watches[i]);
+    hutch_look_cancel(&slot->count);
     while (slot->n_shut > 0)
         close(slot->shut[--slot->n_shut]);
     if (slot->supervisor) {
@@ -649,6 +674,7 @@ void hutch_slot_end(struct slot *slot)
     bool has_ended = slot->supervisor->has_ended;
 
     hutch_sandbox_kill(&slot->sb);
+    hutch_look_cancel(&slot->count); /* the last one, when they are dead, is the owner's */
     /* reaping it takes the cgroup away, and with it the word on who killed */
     if (slot->sb.cgroup.controllers && !has_ended) {
         hutch_cgroup_read_usage(&slot->sb.cgroup, &slot->usage);
@@ -722,7 +748,7 @@ static double check_clocks(struct slot *slot, double now)
     case SLOT_RUNNING:
         due = now + hutch_supervisor_clocks(slot->supervisor);
         /* the same moment as that of others, to the microsecond */
-        if (slot->supervisor->idle_ms > 0 && slot->supervisor->kill_at == 0)
+        if (slot->supervisor->idle_ms > 0 && slot->supervisor->kill_at == 0 && !slot->supervisor->is_counting)
             due = slot->supervisor->next_data;
         return due;
     case SLOT_BUILDING:

@@ -6,6 +6,7 @@
 #define HUTCH_ENGINE_SLOT_H
 
 #include "runtime/engine/helper.h"
+#include "runtime/engine/look.h"
 #include "runtime/engine/template.h"
 #include "runtime/engine/zygotes.h"
 #include "runtime/run/supervisor.h"
@@ -57,6 +58,7 @@ struct slots {
     struct core *core;
     struct helper *helper;
     struct zygotes *zygotes;
+    struct looks looks;
     struct slot_list list;
     unsigned n_building;
     uint64_t lost;                /* after they had been prepared */
@@ -99,6 +101,7 @@ struct slot {
     size_t n_shut;
     int theirs[4];           /* stdin, stdout, stderr, job: the worker's ends, owned until they are sent */
     int data_dirfd;          /* owned */
+    struct look count;       /* of what lies there, while its code runs */
     char name[32], data_name[32]; /* data_name "" without a fresh directory */
     struct watch control, out, err_out, job, death;
 };

@@ -19,6 +19,7 @@ void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes
     *slots = (struct slots){
         .core = helper->core, .helper = helper, .zygotes = zygotes, .on_room = on_room, .owner = owner
     };
+    hutch_looks_init(&slots->looks, helper);
     TAILQ_INIT(&slots->list);
 }
 

@@ -4,6 +4,7 @@
 #include "sandbox/fdpass.h"
 #include "sandbox/log.h"
 #include "sandbox/rmtree.h"
+#include "runtime/data/changes_wire.h"
 #include "runtime/launcher/wire.h"
 
 #include <fcntl.h>
@@ -31,7 +32,7 @@
 struct job {
     TAILQ_ENTRY(job) link;
     struct disk_request request;
-    int fds[2]; /* owned; [1] is -1 for DISK_REMOVE */
+    int fds[3]; /* owned; store, data directory, list; -1 where the order has none */
     dev_t dev;  /* of the data directory, or of what is to be removed, which may be one; 0 and 0: nothing is there */
     ino_t ino;
     pid_t pid;  /* 0: waits */
@@ -60,10 +61,28 @@ static void remove_directory(int dirfd, const char *name)
     }
 }
 
-static void answer(int sock, const struct disk_reply *reply)
+/* @fd: -1: none goes with it. */
+static void answer(int sock, const struct disk_reply *reply, int fd)
 {
-    if (hutch_fdpass_send(sock, reply, sizeof(*reply), NULL, 0, 0) < 0)
+    if (hutch_fdpass_send(sock, reply, sizeof(*reply), &fd, fd >= 0, 0) < 0)
         hutch_log_debug("disk worker: answer order %u: %s", reply->id, strerrordesc_np(errno));
+}
+
+/* What lies there when nothing changes it any more, and what has changed since the list was made. */
+static int list_changes(const struct job *job, struct disk_reply *reply, int *ret_fd)
+{
+    const struct collect_bounds *bounds = &job->request.look;
+    struct file_list before = FILE_LIST_INIT;
+    struct file_changes changes = FILE_CHANGES_INIT;
+    int rc = -1;
+
+    if ((job->fds[2] < 0 || hutch_file_list_load(job->fds[2], &before, &reply->err) == 0) &&
+        hutch_collect_usage(job->fds[1], bounds, &reply->bytes, &reply->entries, &reply->err) == 0 &&
+        hutch_collect_changes(job->fds[1], &before, bounds, &changes, &reply->err) == 0)
+        rc = hutch_file_changes_store(&changes, ret_fd, &reply->err);
+    hutch_file_list_done(&before);
+    hutch_file_changes_done(&changes);
+    return rc;
 }
 
 static void carry_out(int sock, const struct job *job)
@@ -71,6 +90,7 @@ static void carry_out(int sock, const struct job *job)
     const struct disk_request *request = &job->request;
     struct disk_reply reply = { .id = request->id };
     int store = job->fds[0], data = job->fds[1], rc;
+    auto_fd list = -1;
 
     switch (request->what) {
     case DISK_REMOVE:
@@ -85,14 +105,26 @@ static void carry_out(int sock, const struct job *job)
     case DISK_SWITCH:
         rc = hutch_snapshot_switch(data, store, request->name, request->keep, &reply.report, &reply.err);
         break;
+    case DISK_COUNT:
+        rc = hutch_collect_usage(data, &request->look, &reply.bytes, &reply.entries, &reply.err);
+        break;
+    case DISK_LIST:
+        rc = list_changes(job, &reply, &list);
+        break;
     default:
         rc = hutch_err_set(&reply.err, EPROTO, "an order that the disk worker does not know");
     }
     reply.has_failed = rc < 0;
-    answer(sock, &reply);
+    answer(sock, &reply, list);
 }
 
 /* ---- jobs ---- */
+
+static void close_all(int fds[3])
+{
+    for (size_t i = 0; i < 3; i++)
+        hutch_fd_closep(&fds[i]);
+}
 
 static bool is_word(const char *text, size_t size)
 {
@@ -104,13 +136,24 @@ static void show_life(const struct disk_worker *w)
 {
     const struct disk_reply reply = { .id = 0 };
 
-    answer(w->sock, &reply);
+    answer(w->sock, &reply, -1);
+}
+
+/* Whether an order has the name and the descriptors that belong to it. */
+static bool is_complete(const struct disk_request *request, size_t n_fds)
+{
+    bool is_look = request->what == DISK_COUNT || request->what == DISK_LIST;
+
+    if (!is_word(request->name, sizeof(request->name)) || !is_word(request->keep, sizeof(request->keep)) ||
+        (!is_look && !request->name[0]))
+        return false;
+    return request->what == DISK_REMOVE ? n_fds == 1 : n_fds == 2 || (request->what == DISK_LIST && n_fds == 3);
 }
 
 static void take_order(struct disk_worker *w)
 {
     struct disk_request request;
-    int fds[2] = { -1, -1 };
+    int fds[3] = { -1, -1, -1 };
     size_t n_fds = 0;
     ssize_t n = hutch_fdpass_receive(w->sock, &request, sizeof(request), fds, ARRAY_SIZE(fds), &n_fds, MSG_DONTWAIT);
     struct job *job = NULL;
@@ -122,17 +165,15 @@ static void take_order(struct disk_worker *w)
         w->is_over = true;
     if (n == (ssize_t)sizeof(request) && request.what == DISK_PING)
         show_life(w);
-    if (n == (ssize_t)sizeof(request) && is_word(request.name, sizeof(request.name)) && request.name[0] &&
-        is_word(request.keep, sizeof(request.keep)) && n_fds == (request.what == DISK_REMOVE ? 1 : 2) &&
+    if (n == (ssize_t)sizeof(request) && is_complete(&request, n_fds) &&
         ((n_fds == 1 ? fstatat(fds[0], request.name, &st, AT_SYMLINK_NOFOLLOW) : fstat(fds[1], &st)) == 0 ||
          n_fds == 1))
         job = malloc(sizeof(*job));
     if (!job) {
-        hutch_fd_closep(&fds[0]);
-        hutch_fd_closep(&fds[1]);
+        close_all(fds);
         return;
     }
-    *job = (struct job){ .request = request, .fds = { fds[0], fds[1] }, .dev = st.st_dev, .ino = st.st_ino };
+    *job = (struct job){ .request = request, .fds = { fds[0], fds[1], fds[2] }, .dev = st.st_dev, .ino = st.st_ino };
     TAILQ_INSERT_TAIL(&w->jobs, job, link);
     w->n_jobs++;
 }
@@ -164,8 +205,7 @@ static void drop_job(struct disk_worker *w, struct job *job)
 {
     TAILQ_REMOVE(&w->jobs, job, link);
     w->n_jobs--;
-    hutch_fd_closep(&job->fds[0]);
-    hutch_fd_closep(&job->fds[1]);
+    close_all(job->fds);
     free(job);
 }
 
@@ -229,7 +269,7 @@ static void reap(struct disk_worker *w)
             struct disk_reply reply = { .id = job->request.id, .has_failed = 1 };
 
             hutch_err_set(&reply.err, 0, "the process that did it was killed, again and again");
-            answer(w->sock, &reply);
+            answer(w->sock, &reply, -1);
         }
         drop_job(w, job);
     }

@@ -1,5 +1,5 @@
-/* disk.h - removes directories, and keeps and changes the files of sessions, for the engine, whose loop must not wait
- * for a disk, and with rights over files that the engine may lack: orders in runtime/launcher/wire.h. */
+/* disk.h - goes through data directories for the engine, whose loop must not wait for that, and with rights over files
+ * that the engine may lack: removes, counts, lists, copies and exchanges them. Orders in runtime/launcher/wire.h. */
 #ifndef HUTCH_LAUNCHER_DISK_H
 #define HUTCH_LAUNCHER_DISK_H
 

@@ -14,6 +14,7 @@
 
 #include "sandbox/err.h"
 #include "sandbox/sandbox.h"
+#include "runtime/data/changes.h"
 #include "runtime/data/snapshot.h"
 #include "sandbox/worker.h"
 
@@ -70,6 +71,10 @@ enum disk_order {
     DISK_TAKE,    /* name; fds: store, data directory: hutch_snapshot_take() -> disk_reply, as for the next two */
     DISK_RESTORE, /* name; fds: store, data directory */
     DISK_SWITCH,  /* name, keep; fds: store, data directory */
+    DISK_COUNT,   /* look; fds: store, data directory: hutch_collect_usage() -> disk_reply with bytes and entries */
+    /* look; fds: store, data directory [, a memory file with what lay there before]: the same, at rest, and
+     * hutch_collect_changes() -> disk_reply; fd: a memory file with the changes, see changes_wire.h */
+    DISK_LIST,
     DISK_PING,    /* -> disk_reply with id 0: it takes up orders */
 };
 struct disk_request {
@@ -77,11 +82,13 @@ struct disk_request {
     uint32_t id;   /* the engine's, comes back */
     char name[32], keep[32];
     struct snapshot_bounds bounds;
+    struct collect_bounds look;
 };
 struct disk_reply {
     uint32_t id;         /* 0: it only says that it is there */
     uint32_t has_failed; /* err says why, and everything is as it was */
     struct snapshot_report report;
+    uint64_t bytes, entries;
     struct hutch_err err;
 };
 

@@ -44,10 +44,11 @@ static void on_opened(void *owner, uint32_t id, int fd, const struct hutch_err *
         hutch_fd_closep(&fd);
 }
 
-static void on_files(void *owner, const struct disk_reply *reply)
+static void on_files(void *owner, const struct disk_reply *reply, int fd)
 {
     struct hutch_engine *engine = owner;
 
+    hutch_looks_on_files(&engine->slots.looks, reply, fd);
     hutch_sessions_on_files(&engine->sessions, reply);
 }
 

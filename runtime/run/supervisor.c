@@ -265,31 +265,81 @@ static bool was_idle(struct supervisor *s)
     return s->checked_cpu_us != UINT64_MAX && s->checked_cpu_us == before;
 }
 
-static void check_data(struct supervisor *s)
+static struct collect_bounds data_bounds(const struct supervisor *s)
 {
-    const uint64_t *limits = s->limits;
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-    struct data_count count = { .begun_ms = hutch_clock_ms() };
-    struct hutch_err err;
 
-    if (hutch_data_watch_is_first(&s->data_watch))
-        bounds.max_walked = DATA_WATCH_FIRST_SIZE;
-    bounds.usage_bytes = limits[LIMIT_DATA_SIZE];
-    bounds.usage_entries = limits[LIMIT_DATA_FILES];
-    if (hutch_collect_usage(s->data_dirfd, &bounds, &count.bytes, &count.entries, &err) < 0) {
-        hutch_log_debug("run: %s", err.msg);
-        s->data_failures++;
-    } else {
-        s->data_failures = 0;
-    }
+    bounds.usage_bytes = s->limits[LIMIT_DATA_SIZE];
+    bounds.usage_entries = s->limits[LIMIT_DATA_FILES];
+    return bounds;
+}
+
+static bool is_data_over(const struct supervisor *s, uint64_t bytes, uint64_t entries)
+{
+    return (s->limits[LIMIT_DATA_SIZE] && bytes > s->limits[LIMIT_DATA_SIZE]) ||
+           (s->limits[LIMIT_DATA_FILES] && entries > s->limits[LIMIT_DATA_FILES]);
+}
+
+/* @why NULL: it was counted. */
+static void note_count(struct supervisor *s, struct data_count *count, uint64_t max_walked, const struct hutch_err *why)
+{
+    if (why)
+        hutch_log_debug("run: %s", why->msg);
+    s->data_failures = why ? s->data_failures + 1 : 0;
     /* What cannot be counted again and again is not known to be within its bounds. */
     if (s->data_failures >= DATA_MAX_FAILURES ||
-        (limits[LIMIT_DATA_SIZE] && count.bytes + s->last.unlinked_bytes > limits[LIMIT_DATA_SIZE]) ||
-        (limits[LIMIT_DATA_FILES] && count.entries > limits[LIMIT_DATA_FILES]))
+        is_data_over(s, count->bytes + s->last.unlinked_bytes, count->entries))
         hutch_supervisor_end(s, END_DATA);
-    count.is_cut = s->data_failures > 0 || count.entries >= bounds.max_walked;
-    count.ended_ms = hutch_clock_ms();
-    s->next_data = hutch_data_watch_next(&s->data_watch, &count, limits[LIMIT_DATA_SIZE], limits[LIMIT_DATA_FILES]);
+    count->is_cut = why || count->entries >= max_walked;
+    count->ended_ms = hutch_clock_ms();
+    s->next_data =
+        hutch_data_watch_next(&s->data_watch, count, s->limits[LIMIT_DATA_SIZE], s->limits[LIMIT_DATA_FILES]);
+}
+
+static bool order_count(struct supervisor *s, double now)
+{
+    const struct collect_bounds bounds = data_bounds(s);
+
+    s->is_counting = s->order_count && s->order_count(s->user, &bounds);
+    s->count_begun_ms = now;
+    return s->is_counting;
+}
+
+static void check_data(struct supervisor *s)
+{
+    struct collect_bounds bounds = data_bounds(s);
+    struct data_count count = { .begun_ms = hutch_clock_ms() };
+    uint64_t max_here = s->order_count ? s->max_counted : DATA_WATCH_FIRST_SIZE;
+    struct hutch_err err;
+    int rc;
+
+    if (s->order_count && s->data_watch.entries >= max_here && order_count(s, count.begun_ms))
+        return;
+    if (s->order_count || hutch_data_watch_is_first(&s->data_watch))
+        bounds.max_walked = max_here;
+    rc = hutch_collect_usage(s->data_dirfd, &bounds, &count.bytes, &count.entries, &err);
+    if (rc == 0 && s->order_count && count.entries >= max_here) { /* there is more */
+        if (order_count(s, count.begun_ms))
+            return;
+        bounds = data_bounds(s);
+        rc = hutch_collect_usage(s->data_dirfd, &bounds, &count.bytes, &count.entries, &err);
+    }
+    note_count(s, &count, bounds.max_walked, rc < 0 ? &err : NULL);
+}
+
+void hutch_supervisor_take_count(struct supervisor *s, uint64_t bytes, uint64_t entries, const struct hutch_err *why)
+{
+    const struct collect_bounds bounds = data_bounds(s);
+    struct data_count count = { .bytes = bytes, .entries = entries, .begun_ms = s->count_begun_ms };
+
+    s->is_counting = false;
+    note_count(s, &count, bounds.max_walked, why);
+}
+
+void hutch_supervisor_lose_count(struct supervisor *s)
+{
+    s->is_counting = false;
+    s->next_data = hutch_clock_ms();
 }
 
 static void check_cpu(struct supervisor *s)
@@ -328,7 +378,7 @@ int hutch_supervisor_clocks(struct supervisor *s)
         else if (s->kill_at < next)
             next = s->kill_at;
     }
-    if (s->data_dirfd >= 0 && (limits[LIMIT_DATA_SIZE] || limits[LIMIT_DATA_FILES])) {
+    if (s->data_dirfd >= 0 && !s->is_counting && (limits[LIMIT_DATA_SIZE] || limits[LIMIT_DATA_FILES])) {
         if (s->next_data == 0)
             s->next_data = hutch_data_watch_begin(&s->data_watch, now);
         if (now >= s->next_data) {
@@ -337,7 +387,7 @@ int hutch_supervisor_clocks(struct supervisor *s)
             else
                 s->next_data = next_idle_check(s, now);
         }
-        if (s->next_data < next)
+        if (!s->is_counting && s->next_data < next)
             next = s->next_data;
     }
     if (limits[LIMIT_CPU_TIME] && s->sandbox->cgroup.dirfd >= 0) {
@@ -415,26 +465,33 @@ void hutch_supervisor_admit_loss(struct supervisor *s, const struct hutch_err *e
         snprintf(s->result->message, sizeof(s->result->message), "%s", err->msg);
 }
 
+struct collect_bounds hutch_supervisor_last_bounds(const struct supervisor *s)
+{
+    struct collect_bounds bounds = data_bounds(s);
+
+    bounds.is_at_rest = true;
+    return bounds;
+}
+
+void hutch_supervisor_take_last(struct supervisor *s, uint64_t bytes, uint64_t entries)
+{
+    s->is_data_over = is_data_over(s, bytes, entries);
+    if (s->is_data_over && s->reason == END_OWN)
+        s->reason = END_DATA;
+}
+
 void hutch_supervisor_count_last(struct supervisor *s)
 {
-    const uint64_t *limits = s->limits;
-    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    const struct collect_bounds bounds = hutch_supervisor_last_bounds(s);
     struct hutch_err why;
     uint64_t bytes, entries;
 
-    if (s->data_dirfd < 0 || s->setup_failed || (!limits[LIMIT_DATA_SIZE] && !limits[LIMIT_DATA_FILES]))
+    if (s->data_dirfd < 0 || s->setup_failed || (!s->limits[LIMIT_DATA_SIZE] && !s->limits[LIMIT_DATA_FILES]))
         return;
-    bounds.usage_bytes = limits[LIMIT_DATA_SIZE];
-    bounds.usage_entries = limits[LIMIT_DATA_FILES];
-    bounds.is_at_rest = true;
-    if (hutch_collect_usage(s->data_dirfd, &bounds, &bytes, &entries, &why) < 0) {
+    if (hutch_collect_usage(s->data_dirfd, &bounds, &bytes, &entries, &why) < 0)
         hutch_supervisor_admit_loss(s, &why);
-        return;
-    }
-    s->is_data_over = (limits[LIMIT_DATA_SIZE] && bytes > limits[LIMIT_DATA_SIZE]) ||
-                      (limits[LIMIT_DATA_FILES] && entries > limits[LIMIT_DATA_FILES]);
-    if (s->is_data_over && s->reason == END_OWN)
-        s->reason = END_DATA;
+    else
+        hutch_supervisor_take_last(s, bytes, entries);
 }
 
 void hutch_supervisor_admit_lost_files(struct supervisor *s, const struct hutch_err *err)

@@ -50,6 +50,11 @@ struct supervisor {
     int data_dirfd;            /* not owned; -1: it is not checked */
     int report_fd;             /* owned; a pipe or a socket that is only read */
     bool (*on_close)(void *user, int fd); /* instead of closing report_fd, as the streams have it. NULL: none */
+    /* Counts what lies in the data directory, @bounds at most, without this process waiting:
+     * hutch_supervisor_take_count() follows, or hutch_supervisor_lose_count(). False when that cannot be had. NULL: it
+     * is counted here. */
+    bool (*order_count)(void *user, const struct collect_bounds *bounds);
+    uint64_t max_counted;      /* with order_count: entries that are counted here nevertheless, in one go */
     void *user;
     double t0;                 /* when the run began, hutch_clock_ms(); timings count from here */
     /* … and of out, err_out and in below: their descriptors, sinks and sources. */
@@ -80,6 +85,8 @@ struct supervisor {
     unsigned cut_in_a_row;     /* samples that took too long */
     bool has_kept_data;        /* what is over its limit stays where it is: the directory is the caller's */
     bool is_data_over;         /* the last count of the data directory was over a limit */
+    bool is_counting;          /* order_count() was called, and nothing has followed yet … */
+    double count_begun_ms;     /* … since then */
     unsigned data_failures;    /* checks of the data directory in a row that failed */
     struct init_sample peak, last;
     size_t report_len;
@@ -143,8 +150,17 @@ void hutch_supervisor_drain(struct supervisor *s);
 /* All output is delivered. */
 bool hutch_supervisor_is_drained(const struct supervisor *s);
 
+/* What order_count() came to: @why NULL, or it could not be counted. */
+void hutch_supervisor_take_count(struct supervisor *s, uint64_t bytes, uint64_t entries, const struct hutch_err *why);
+/* Who was to count is gone: it is ordered again. */
+void hutch_supervisor_lose_count(struct supervisor *s);
+
 /* Counts what lies in the data directory when no process is left: before the verdict, which it may change. */
 void hutch_supervisor_count_last(struct supervisor *s);
+/* The same, counted elsewhere. */
+void hutch_supervisor_take_last(struct supervisor *s, uint64_t bytes, uint64_t entries);
+/* What bounds that count. */
+struct collect_bounds hutch_supervisor_last_bounds(const struct supervisor *s);
 /* What the run did to the files in its data directory, which held @before. What goes wrong is told in the result. */
 void hutch_supervisor_collect(struct supervisor *s, int data_dirfd, const struct file_list *before);
 /* A result without its list of files is still a result. */

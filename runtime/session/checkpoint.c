@@ -257,7 +257,7 @@ static void send_files_order(struct session *s)
     struct disk_reply reply = { .id = r->id };
     int store = s->sessions->core->data_root_fd, rc = -1;
 
-    if (hutch_helper_order_files(s->sessions->helper, r, s->data.dirfd))
+    if (hutch_helper_order_files(s->sessions->helper, r, s->data.dirfd, -1))
         return;
     switch (r->what) {
     case DISK_TAKE:

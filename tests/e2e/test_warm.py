@@ -344,6 +344,49 @@ def test_data_directory(warm, data):
     assert (data / "out").stat().st_uid == data.stat().st_uid
 
 
+MANY_FILES = """
+import os
+for n in range(300): os.unlink('old%d' % n)
+for n in range(300, 400): open('old%d' % n, 'w').write('more')
+for n in range(700): open('new%d' % n, 'w').write('%d' % n)
+os.makedirs('a/b'); open('a/b/picture.png', 'wb').write(b'PNG'); os.symlink('b', 'a/link'); os.mkfifo('a/fifo')
+open('a/b/guess', 'wb').write(b'\\x89PNG\\r\\n\\x1a\\n'); open(b'a/\\xff', 'w').close()
+os.mkdir('closed'); open('closed/in', 'w').write('in'); os.chmod('closed', 0)
+"""
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_many_files(warm, tmp_path, is_kept):
+    """What the disk worker has found, as there is too much for the loop: the same as a cold run tells."""
+    found = []
+    for name in ("cold", "warm"):
+        folder = tmp_path / name
+        folder.mkdir()
+        code = "for n in range(800): open('old%d' % n, 'w').write('old')\n" * is_kept + MANY_FILES
+        for n in range(0 if is_kept else 800):
+            (folder / ("old%d" % n)).write_text("old")
+        if name == "cold":
+            result = support.run_json("--data", str(folder), "-c", code)
+        else:
+            result = warm.run(code, **({"keep_data": True} if is_kept else {"data_dir": folder}))
+        assert result["verdict"] == "ok", result
+        files, folder = result["files"], result["files"].pop("directory")
+        found.append({what: [{key: value for key, value in entry.items() if key != "mtime"} for entry in entries]
+                      if isinstance(entries, list) else entries for what, entries in files.items()})
+        assert os.listdir(os.path.join(folder, "closed")) == ["in"]
+    assert found[0] == found[1]
+    assert (len(found[1]["added"]), len(found[1]["modified"]), len(found[1]["deleted"])) == ((1206, 0, 0) if is_kept else (706, 100, 300))
+
+
+def test_many_files_over_the_limit(warm):
+    """The count that ends a run while it goes on, and the one that no run escapes by its end."""
+    code = "for n in range(900): open('f%d' % n, 'w').close()\n"
+    for rest in ("import time; time.sleep(60)", ""):
+        result = warm.run(code + rest, data_files=800, keep_data=True)
+        assert (result["verdict"], result["files"]["directory"]) == ("output_limit", None), result
+        assert "800 files" in result["message"]
+
+
 def test_data_directory_opens_nothing_else(warm, data):
     """The Landlock rule for a directory that is mounted later is about /mnt: all else there is as read-only as ever."""
     code = ("import os\ndef attempt(what, *args):\n  try: what(*args); print('DONE', args)\n  except OSError as e: print(e.errno)\n"

@@ -53,9 +53,9 @@ static void on_opened(void *owner, uint32_t id, int fd, const struct hutch_err *
     hutch_fd_closep(&fd);
 }
 
-static void on_files(void *owner, const struct disk_reply *reply)
+static void on_files(void *owner, const struct disk_reply *reply, int fd)
 {
-    (void)owner;
+    (void)owner, (void)fd;
     if (reply)
         fuzz_check(reply->id == reply->id);
 }

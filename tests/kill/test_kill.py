@@ -349,6 +349,24 @@ def test_engine_survives_a_helper_that_hangs(who, tmp_path):
     reap()
 
 
+@pytest.mark.parametrize("blow", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_look_at_files_that_is_lost(blow, tmp_path):
+    """Many files are counted and listed by the disk worker. Where that hangs or is killed, no limit is off, and no list is
+    missing."""
+    code = "for n in range(900): open('f%d' % n, 'w').close()\nprint('made', flush=True)\n"
+    with engine.Engine(max_running=3, answer_ms=ANSWER_MS, setup_ms=SETUP_MS) as warm:
+        warm.settle()
+        for pid in all_helpers(warm)["disk"]:
+            os.kill(pid, blow)
+        over = warm.submit(code + "import time; time.sleep(60)", data_files=800)
+        within = warm.submit(code, data_dir=tmp_path)
+        over, within = warm.wait(over, within)
+        assert over["verdict"] == "output_limit", over
+        assert (within["verdict"], len(within["files"]["added"])) == ("ok", 900), within
+        assert blow == signal.SIGKILL or warm.stats()["hung"] == 1, "nobody had asked it"
+    reap()
+
+
 def state_of(pid):
     try:
         with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:

@@ -2,6 +2,7 @@
  * are never lost. */
 #include "sandbox/fdpass.h"
 #include "tests/unit/place.h"
+#include "runtime/data/changes_wire.h"
 #include "runtime/data/snapshot.h"
 #include "runtime/launcher/disk.h"
 #include "sandbox/userns.h"
@@ -748,6 +749,52 @@ static void test_orders(void **state)
     assert_int_equal(count(p->store), 1);
 }
 
+/* Counts and lists have no name, and a list comes back as a memory file. */
+static void test_looks(void **state)
+{
+    struct place *p = *state;
+    struct hutch_err err = { 0 };
+    struct disk_request request = { .what = DISK_COUNT, .id = 7, .look = COLLECT_BOUNDS_DEFAULT };
+    struct file_changes changes = FILE_CHANGES_INIT;
+    struct file_list before = FILE_LIST_INIT;
+    struct disk_reply reply;
+    auto_fd sock = -1, pidfd = -1, list = -1, answer = -1;
+    int fds[3] = { p->store, p->data, -1 }, status;
+    size_t n_fds = 0;
+    pid_t pid = hutch_disk_start(&sock, &pidfd, &err);
+
+    assert_true(pid > 0);
+    put(p->data, "a", "state");
+    assert_return_code(hutch_collect_snapshot(p->data, &request.look, &before, &err), 0);
+    assert_return_code(hutch_file_list_store(&before, &list, &err), 0);
+    put(p->data, "b", "later");
+    reply = ask(sock, &request, p->store, p->data);
+    assert_false(reply.has_failed);
+    assert_int_equal(reply.entries, 2);
+    assert_true(reply.bytes > 0);
+
+    request.what = DISK_LIST;
+    fds[2] = list;
+    assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 3, 0) > 0);
+    assert_int_equal(hutch_fdpass_receive(sock, &reply, sizeof(reply), &answer, 1, &n_fds, 0), sizeof(reply));
+    assert_false(reply.has_failed);
+    assert_int_equal(reply.entries, 2);
+    assert_int_equal(n_fds, 1);
+    assert_return_code(hutch_file_changes_load(answer, &changes, &err), 0);
+    assert_int_equal(changes.added.n, 1);
+    assert_string_equal(changes.added.items[0].path, "b");
+
+    fds[2] = p->data;
+    assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 3, 0) > 0);
+    assert_int_equal(hutch_fdpass_receive(sock, &reply, sizeof(reply), NULL, 0, &n_fds, 0), sizeof(reply));
+    assert_true(reply.has_failed); /* a directory is no list */
+    hutch_file_changes_done(&changes);
+    hutch_file_list_done(&before);
+    hutch_fd_closep(&sock);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+}
+
 /* An engine that ends with an answer unread: the socket tells ECONNRESET ahead of the orders that are still in it. */
 static void test_orders_behind_an_unread_answer(void **state)
 {
@@ -928,6 +975,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_broken_off, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_other_file_system, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_a_tree_that_changes, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_looks, set_up_disk, place_tear_down),
         cmocka_unit_test_setup_teardown(test_orders, set_up_disk, place_tear_down),
         cmocka_unit_test_setup_teardown(test_orders_behind_an_unread_answer, set_up_disk, place_tear_down),
         cmocka_unit_test_setup_teardown(test_removal_of_a_data_directory, set_up_disk, place_tear_down),

@@ -1,0 +1,73 @@
+#include "runtime/engine/look.h"
+
+void hutch_looks_init(struct looks *looks, struct helper *helper)
+{
+    looks->helper = helper;
+    LIST_INIT(&looks->list);
+}
+
+void hutch_look_cancel(struct look *look)
+{
+    if (look->id == 0)
+        return;
+    LIST_REMOVE(look, link);
+    look->id = 0;
+}
+
+static struct look *find(struct looks *looks, const struct disk_reply *reply)
+{
+    struct look *look;
+
+    LIST_FOREACH(look, &looks->list, link)
+        if (!reply || look->id == reply->id)
+            return look;
+    return NULL;
+}
+
+void hutch_looks_on_files(struct looks *looks, const struct disk_reply *reply, int fd)
+{
+    struct look_list lost = LIST_HEAD_INITIALIZER(lost);
+    struct look *look;
+
+    if (reply && (look = find(looks, reply))) {
+        hutch_look_cancel(look);
+        look->on_done(look->owner, reply, fd);
+    }
+    if (reply)
+        return;
+    /* Who hears of it may begin another one. */
+    while ((look = LIST_FIRST(&looks->list))) {
+        LIST_REMOVE(look, link);
+        LIST_INSERT_HEAD(&lost, look, link);
+    }
+    while ((look = LIST_FIRST(&lost))) {
+        hutch_look_cancel(look);
+        look->on_done(look->owner, NULL, -1);
+    }
+}
+
+bool hutch_look_begin(struct look *look, struct looks *looks, enum disk_order what, const struct collect_bounds *bounds,
+                      int data_dirfd, int list_fd)
+{
+    const struct disk_request request = {
+        .what = what, .id = hutch_core_make_id(looks->helper->core), .look = *bounds
+    };
+
+    hutch_look_cancel(look);
+    if (!hutch_helper_order_files(looks->helper, &request, data_dirfd, list_fd))
+        return false;
+    look->id = request.id;
+    LIST_INSERT_HEAD(&looks->list, look, link);
+    return true;
+}
+
+bool hutch_look_is_needed(int data_dirfd)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    uint64_t bytes, entries;
+    struct hutch_err err;
+
+    bounds.max_walked = LOOK_MAX_ENTRIES;
+    bounds.is_at_rest = true;
+    return hutch_collect_usage(data_dirfd, &bounds, &bytes, &entries, &err) == 0 && entries >= LOOK_MAX_ENTRIES;
+}

@@ -1,0 +1,45 @@
+/* look.h - a look through a data directory that may hold any number of files: the disk worker takes it, as the loop
+ * does not wait. */
+#ifndef HUTCH_ENGINE_LOOK_H
+#define HUTCH_ENGINE_LOOK_H
+
+#include "runtime/engine/helper.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+/* Up to so many entries are gone through in the loop: some ms at most. */
+#define LOOK_MAX_ENTRIES 500
+
+LIST_HEAD(look_list, look);
+
+/* All that are under way in one engine. */
+struct looks {
+    struct helper *helper;
+    struct look_list list;
+};
+
+struct look {
+    LIST_ENTRY(look) link;
+    uint32_t id; /* of the order; 0: it is not under way */
+    /* The answer, with the memory file of DISK_LIST as @fd, which stays the caller's. NULL: there is none, as the disk
+     * worker is gone. */
+    void (*on_done)(void *owner, const struct disk_reply *reply, int fd);
+    void *owner;
+};
+
+void hutch_looks_init(struct looks *looks, struct helper *helper);
+/* As helper_events.on_files; it may be an answer that concerns none of them. */
+void hutch_looks_on_files(struct looks *looks, const struct disk_reply *reply, int fd);
+
+/* @what: DISK_COUNT or DISK_LIST. @list_fd: of what lay there before, -1 for nothing. False when there is no disk
+ * worker; else on_done follows, unless hutch_look_cancel() comes before. */
+bool hutch_look_begin(struct look *look, struct looks *looks, enum disk_order what, const struct collect_bounds *bounds,
+                      int data_dirfd, int list_fd);
+void hutch_look_cancel(struct look *look); /* it need not be under way */
+
+/* Whether there is more below @data_dirfd than is gone through in the loop. */
+bool hutch_look_is_needed(int data_dirfd);
+
+#endif
