@@ -11,6 +11,7 @@
 #include "runtime/config/usual_mounts.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pwd.h>
 #include <sched.h>
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -108,9 +110,13 @@ static void read_distribution(char *ret, size_t size)
 int hutch_doctor_look(struct doctor_host *ret, struct hutch_err *err)
 {
     struct passwd *pw;
+    uint64_t number;
 
     memset(ret, 0, sizeof(*ret));
     ret->cgroup = (struct cgroup_base)CGROUP_BASE_INIT;
+    if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+        return hutch_err_set(err, errno, "draw a name");
+    snprintf(ret->scratch_name, sizeof(ret->scratch_name), "hutch-doctor-%016" PRIx64, number);
     if (hutch_spec_init(&ret->ids, err) < 0)
         return -1;
     uname(&ret->uts);
@@ -126,7 +132,6 @@ int hutch_doctor_look(struct doctor_host *ret, struct hutch_err *err)
     if (hutch_policy_dir(&ret->policy_dir, &ret->policy_err) < 0)
         ret->policy_dir = NULL;
     hutch_cgroup_find_base(&ret->cgroup);
-    snprintf(ret->cgroup_name, sizeof(ret->cgroup_name), "hutch-doctor-%d", getpid());
     return 0;
 }
 
@@ -282,7 +287,7 @@ static void try_in_child(const struct doctor_host *host, enum doctor_place place
     close(child.go_w);
     close(child.result_r);
     /* One that a killed child left. */
-    hutch_cgroup_destroy_named(&host->cgroup, host->cgroup_name, TRIAL_CLEANUP_MS, &err);
+    hutch_cgroup_destroy_named(&host->cgroup, host->scratch_name, TRIAL_CLEANUP_MS, &err);
 }
 
 static void run_probe(const struct doctor_host *host, const void *arg, struct doctor_finding *ret)
@@ -361,7 +366,7 @@ static int start_trial(const struct doctor_host *host, const struct sandbox_spec
 
     if (null_fd < 0)
         return hutch_err_set(err, errno, "open '/dev/null'");
-    return hutch_sandbox_start(spec, &host->cgroup, host->cgroup_name, &io, sb, err);
+    return hutch_sandbox_start(spec, &host->cgroup, host->scratch_name, &io, sb, err);
 }
 
 /* To the end of `true`, or to the message that says why it does not get there. */

@@ -44,7 +44,7 @@ struct doctor_host {
     char *home, *policy_dir;     /* owned; NULL: see the errors */
     struct hutch_err home_err, policy_err;
     struct cgroup_base cgroup;
-    char cgroup_name[40];        /* of groups that checks make */
+    char scratch_name[40];       /* of what checks make; two doctors may have the same pid, in pid namespaces */
     bool has_user_ns;            /* as far as is known: false once a check that others stand on has failed */
 };
 

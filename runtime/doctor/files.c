@@ -40,7 +40,7 @@ static bool find_existing(const char *path, char *ret, size_t size)
 
 void hutch_probe_home(const struct doctor_host *host, struct doctor_finding *ret)
 {
-    char there[PATH_MAX], name[40];
+    char there[PATH_MAX], name[48];
     auto_fd dir = -1;
     struct statvfs fs;
 
@@ -53,7 +53,7 @@ void hutch_probe_home(const struct doctor_host *host, struct doctor_finding *ret
         hutch_doctor_found(ret, DOCTOR_MISSING, "look at '%.400s': %s", host->home, strerrordesc_np(errno));
         return;
     }
-    snprintf(name, sizeof(name), ".hutch-doctor-%d", getpid());
+    snprintf(name, sizeof(name), ".%s", host->scratch_name);
     if (mkdirat(dir, name, 0700) < 0) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "write into '%.400s': %s", there, strerrordesc_np(errno));
         return;

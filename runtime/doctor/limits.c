@@ -76,7 +76,7 @@ static bool make_group(const struct doctor_host *host, const struct sandbox_spec
         hutch_doctor_found(ret, DOCTOR_MISSING, "not tried: it takes a cgroup of our own");
         return false;
     }
-    if (hutch_cgroup_create(&host->cgroup, host->cgroup_name, spec, cg, &err) < 0) {
+    if (hutch_cgroup_create(&host->cgroup, host->scratch_name, spec, cg, &err) < 0) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "%s", err.msg);
         return false;
     }
