@@ -27,9 +27,14 @@ def own_processes(warm):
 def check_outside(warm, own, processes):
     """@own: own_processes() before; @processes: names_of_processes() before. Sandboxes have a moment to be torn down."""
     assert own_processes(warm) == own, "a process of the engine was replaced"
-    deadline = time.monotonic() + 20
-    warm.until(lambda: not witness.left_of(processes) or time.monotonic() > deadline, what="the end of all processes")
-    assert not witness.left_of(processes), "left processes"
+    deadline, left = time.monotonic() + 20, [{}]
+
+    def is_settled():  # for a moment: a pool that is filled again has processes on their way
+        left[0] = witness.left_of(processes)
+        return not left[0] or time.monotonic() > deadline
+
+    warm.until(is_settled, what="the end of all processes")
+    assert not left[0], "left processes"
 
 
 def text_of(result):
