@@ -385,6 +385,7 @@ static bool outlive_worker(const struct init_job *job, struct spared *kept, int 
 static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struct sampling *sampling,
                        struct spared *spared, struct spared *kept, bool has_started)
 {
+    static const struct init_msg signalled = { .kind = INIT_SIGNALLED };
     struct init_order order;
     ssize_t n = TEMP_FAILURE_RETRY(recv(job->control_fd, &order, sizeof(order), MSG_DONTWAIT));
 
@@ -400,6 +401,7 @@ static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struc
             kill(whom, order.value);
             kill(whom, SIGCONT); /* a stopped process gets its signal too */
         }
+        send_msg(job, &signalled);
         return false;
     case INIT_ADOPT:
         if (!has_started)

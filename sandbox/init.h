@@ -51,6 +51,7 @@ enum init_msg_kind {
     INIT_ADOPTED,      /* init has no capability left, is out of reach of any other process, and has its own filter */
     INIT_ATTACHED,     /* init knows the data directory */
     INIT_FOLLOWED,     /* followed: the worker now; 0: the order was refused, and nothing has changed */
+    INIT_SIGNALLED,    /* an INIT_SIGNAL was carried out: what it was sent to has it, or had ended */
     INIT_OUTLIVED,     /* ended: the worker; all others but those of INIT_KEEP are dead, and INIT_FOLLOW may come */
 };
 /* What is true or false is a number, 0 for false: no byte that a socket brings is an invalid one. */
@@ -83,7 +84,7 @@ struct init_msg {
 /* From the supervisor to init. */
 enum init_order_kind {
     INIT_GO,     /* the id maps are written */
-    INIT_SIGNAL, /* value: signal to send to the worker's process group */
+    INIT_SIGNAL, /* value: signal to send to the worker's process group -> INIT_SIGNALLED */
     /* To a waiting init, in this order: */
     INIT_ADOPT,  /* value: the worker, which is its child by now -> INIT_ADOPTED */
     INIT_ATTACH, /* the data directory is in its place (attach.h) -> INIT_ATTACHED. May be left out */

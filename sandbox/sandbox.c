@@ -346,7 +346,11 @@ int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value
 
 void hutch_sandbox_signal(struct sandbox *sb, int sig)
 {
-    if (sb->control_fd >= 0 && hutch_sandbox_order(sb, INIT_SIGNAL, sig) < 0)
+    if (sb->control_fd < 0)
+        return;
+    if (hutch_sandbox_order(sb, INIT_SIGNAL, sig) == 0)
+        sb->n_signals++;
+    else
         hutch_log_debug("sandbox: signal %d did not get through: %s", sig, strerrordesc_np(errno));
 }
 

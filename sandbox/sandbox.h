@@ -23,6 +23,7 @@ struct sandbox {
     int   control_fd; /* owned */
     struct sandbox_cgroup cgroup;
     struct sandbox_enforcement enforcement;
+    unsigned n_signals;  /* orders to signal that were sent */
     bool  wants_samples; /* INIT_SAMPLE messages will come: memory and processes are not counted by a cgroup */
     struct worker_plan plan; /* of a waiting sandbox: what its worker has to take on */
 };

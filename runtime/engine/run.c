@@ -513,7 +513,7 @@ static void on_ready(void *owner, struct slot *slot, int which, short revents)
     struct engine_run *run = owner;
     struct supervisor *s = slot->supervisor;
     struct pollfd p[SUPERVISOR_FDS];
-    bool had_started;
+    bool had_started, was_signalled;
     struct hutch_err err;
 
     if (which == SUPERVISOR_REPORT && revents & POLLOUT && run->kind->on_writable)
@@ -526,12 +526,16 @@ static void on_ready(void *owner, struct slot *slot, int which, short revents)
         hutch_supervisor_fail(s, &err);
     if (!had_started && s->t_started > 0) /* what init executes: its limits count from now */
         hutch_loop_advance_deadline(&run->runs->core->loop, &slot->clock, 0);
+    was_signalled = s->was_signalled;
+    s->was_signalled = false;
     if (hutch_supervisor_is_over(s))
         be_over(run);
     else if (s->was_outlived && run->kind->on_outlived)
         be_outlived(run);
     else if (s->has_followed && run->kind->on_followed)
         run->kind->on_followed(run);
+    else if (was_signalled && run->kind->on_signalled)
+        run->kind->on_signalled(run);
     else if (s->idle_ms > 0) /* its next check may have come nearer */
         hutch_loop_advance_deadline(&run->runs->core->loop, &slot->clock, s->next_data);
 }

@@ -34,6 +34,8 @@ struct run_kind {
     void (*on_writable)(struct engine_run *run);
     /* init follows another worker. NULL where none is ordered to. */
     void (*on_followed)(struct engine_run *run);
+    /* init has signalled the worker. NULL: that makes no difference. */
+    void (*on_signalled)(struct engine_run *run);
     /* Its worker has ended, what INIT_KEEP named has not, and the result holds the verdict. NULL likewise. */
     void (*on_outlived)(struct engine_run *run);
     /* Nothing more comes from the sandbox, its output is read. */

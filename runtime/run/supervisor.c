@@ -5,9 +5,11 @@
 #include "sandbox/log.h"
 #include "runtime/lang/python_error.h"
 
+#include <linux/sockios.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 
 #define SETUP_TIMEOUT_MS   30000 /* a sandbox takes milliseconds; this is for a host that hangs */
@@ -188,6 +190,10 @@ static void hear_init(struct supervisor *s)
         s->has_followed = true;
         s->followed = msg.followed;
         break;
+    case INIT_SIGNALLED:
+        s->n_signalled++;
+        s->was_signalled = true;
+        break;
     case INIT_OUTLIVED:
         s->was_outlived = true;
         s->status = msg.ended.status;
@@ -207,6 +213,11 @@ static void hear_init(struct supervisor *s)
         s->last.is_cpu_lower_bound |= msg.ended.is_cpu_lower_bound;
         break;
     }
+}
+
+bool hutch_supervisor_is_signalling(const struct supervisor *s)
+{
+    return s->n_signalled != s->sandbox->n_signals;
 }
 
 void hutch_supervisor_pass_signal(struct supervisor *s, int sig)
@@ -442,14 +453,27 @@ bool hutch_supervisor_is_over(const struct supervisor *s)
     return s->has_ended || s->is_init_gone;
 }
 
+/* The socket tells ECONNRESET when its other end was closed with orders unread. It may not be closed yet, as who has
+ * handed it on may have one, too: then they still lie in it. A pipe has no such count. */
+static bool has_unread_orders(const struct supervisor *s)
+{
+    int n = 0;
+
+    return ioctl(s->report_fd, SIOCOUTQ, &n) == 0 && n > 0;
+}
+
 void hutch_supervisor_drain(struct supervisor *s)
 {
+    bool is_unread = s->report_fd >= 0 && has_unread_orders(s);
+
     hutch_in_stream_close(&s->in);
     s->is_init_gone = true;
     hutch_out_stream_finish(&s->out);
     hutch_out_stream_finish(&s->err_out);
     if (s->report_fd >= 0)
         read_report(s);
+    if (is_unread)
+        s->report_errno = ECONNRESET;
     close_report(s);
 }
 

@@ -68,6 +68,8 @@ struct supervisor {
     struct rusage usage;
     bool has_followed;         /* INIT_FOLLOWED came, since the owner last checked */
     pid_t followed;
+    unsigned n_signalled;      /* INIT_SIGNALLED that came … */
+    bool was_signalled;        /* … since the owner last checked */
     bool was_outlived;         /* INIT_OUTLIVED came, since the owner last checked: status and usage hold */
     uint64_t told_oom_kills;   /* of the cgroup's, those that workers ended by that were outlived */
     bool setup_failed, exec_failed;
@@ -139,6 +141,8 @@ void hutch_supervisor_set_idle(struct supervisor *s, double idle_ms);
 void hutch_supervisor_end(struct supervisor *s, enum end_reason reason);
 /* The same, because hutch itself cannot go on, which is not the program's doing. */
 void hutch_supervisor_fail(struct supervisor *s, const struct hutch_err *why);
+/* An order to signal is not carried out yet: the signal may still come to code that runs later. */
+bool hutch_supervisor_is_signalling(const struct supervisor *s);
 /* Passes a signal on; the kill follows some time after the first, at once after the second. */
 void hutch_supervisor_pass_signal(struct supervisor *s, int sig);
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define FAREWELL_MS 1000  /* from the end of its socket to that of its process */
+#define SIGNAL_MS   1000  /* from an interrupt to the word of process 1 that it was sent */
 #define KILLED_MS   5000  /* from its kill to the word that it is dead */
 
 struct order *hutch_session_at_work(const struct session *s)
@@ -115,12 +116,37 @@ static bool is_alive(struct session *s)
     return sup && sup->reason == END_OWN && hutch_interpreter_is_there(s->interpreter);
 }
 
+/* Whether an interrupt of the cell before is still on its way: it would come to the next one. */
+static bool waits_for_signal(struct session *s)
+{
+    const struct supervisor *sup = hutch_session_supervisor(s);
+
+    if (!sup || !hutch_supervisor_is_signalling(sup)) {
+        s->signal_until = 0;
+        return false;
+    }
+    if (s->signal_until == 0)
+        s->signal_until = hutch_clock_ms() + SIGNAL_MS;
+    if (hutch_clock_ms() >= s->signal_until) /* process 1 hangs */
+        return false;
+    s->settle_at = s->signal_until;
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->settle_at);
+    return true;
+}
+
+static void on_signalled(struct engine_run *run)
+{
+    start_next(run->kind_data);
+}
+
 static void start_next(struct session *s)
 {
     struct order *order = TAILQ_FIRST(&s->orders);
     double unsettled;
 
     if (s->state != SESSION_IDLE || !order || s->is_calling || s->is_closing || s->is_restarting || !is_alive(s))
+        return;
+    if (waits_for_signal(s))
         return;
     unsettled = hutch_collect_unsettled_ms(&s->data.seen);
     if (unsettled > 0) {
@@ -343,6 +369,7 @@ static const struct run_kind kind = {
     .wants_output = wants_output,
     .hear = hear,
     .on_followed = on_followed,
+    .on_signalled = on_signalled,
     .on_outlived = on_outlived,
     .conclude = conclude,
     .reset = reset,

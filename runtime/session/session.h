@@ -98,6 +98,7 @@ struct session {
     double kill_at;            /* the interpreter, which does not do what it should; 0: not set */
     bool was_shot;             /* the interpreter was killed alone: if that does not help, all of the sandbox is */
     double settle_at;          /* the next cell can be told from the last by the times of files; 0: not set */
+    double signal_until;       /* the next cell waits for process 1, which is to signal; 0: it does not */
     struct session_data data;
     struct session_cell cell;
     struct checkpoints checkpoints;

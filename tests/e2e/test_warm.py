@@ -661,7 +661,7 @@ def test_prepared_and_killed(warm):
             except ProcessLookupError:
                 pass  # its sandbox was already on its way out
         results = warm.wait(*[warm.submit("print(%d)" % number) for number in range(4)])
-        assert [result["stdout"] for result in results] == ["0\n", "1\n", "2\n", "3\n"]
+        assert [result["stdout"] for result in results] == ["0\n", "1\n", "2\n", "3\n"], results
 
 
 def test_prepared_and_stopped(warm):

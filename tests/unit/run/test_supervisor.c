@@ -384,6 +384,51 @@ static void test_clocks(void **state)
     end(&c);
 }
 
+/* A worker that was killed before it read its job, while the one that had passed it the socket still has a copy: the
+ * socket is not closed, and tells nothing. */
+static void test_unread_orders(void **state)
+{
+    char text[64] = { 0 };
+    struct scene c;
+    int pair[2];
+
+    (void)state;
+    for (size_t n_read = 0; n_read <= sizeof(text); n_read += sizeof(text) / 2) {
+        begin(&c, NULL);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+        hutch_fd_closep(&c.s->report_fd);
+        c.s->report_fd = pair[0];
+        assert_int_equal(write(pair[0], text, sizeof(text)), sizeof(text));
+        assert_int_equal(read(pair[1], text, n_read), n_read);
+        hutch_supervisor_drain(c.s);
+        assert_int_equal(c.s->report_errno, n_read < sizeof(text) ? ECONNRESET : 0);
+        close(pair[1]);
+        end(&c);
+    }
+}
+
+/* Until init says so, a signal may come to code that runs later. */
+static void test_signals_on_their_way(void **state)
+{
+    struct init_order order;
+    struct scene c;
+
+    (void)state;
+    begin(&c, NULL);
+    assert_false(hutch_supervisor_is_signalling(c.s));
+    for (int i = 0; i < 2; i++) {
+        hutch_sandbox_signal(&c.sb, SIGINT);
+        assert_int_equal(recv(c.init_fd, &order, sizeof(order), 0), sizeof(order));
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_true(hutch_supervisor_is_signalling(c.s));
+        say(&c, &(struct init_msg){ .kind = INIT_SIGNALLED });
+        listen_to(&c);
+    }
+    assert_false(hutch_supervisor_is_signalling(c.s));
+    end(&c);
+}
+
 static void test_signals_are_passed_on(void **state)
 {
     struct init_order order;
@@ -454,6 +499,8 @@ int main(void)
         cmocka_unit_test(test_closing_is_told),
         cmocka_unit_test(test_reports),
         cmocka_unit_test(test_clocks),
+        cmocka_unit_test(test_unread_orders),
+        cmocka_unit_test(test_signals_on_their_way),
         cmocka_unit_test(test_signals_are_passed_on),
         cmocka_unit_test(test_anything),
     };
