@@ -278,6 +278,27 @@ def test_loopback_works_inside():
     assert run("-c", code).stdout == b"b'hi'\n"
 
 
+def test_zeromq_works():
+    code = """
+import zmq
+context = zmq.Context()
+one, other = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
+one.bind("tcp://127.0.0.1:5555")
+other.connect("tcp://127.0.0.1:5555")
+one.send(b"hello")
+print(other.recv())
+"""
+    done = run("-c", code, image="python")
+    assert (done.returncode, done.stdout) == (0, b"b'hello'\n"), done.stderr
+
+
+def test_script_gives_a_terminal(tmp_path):
+    path = tmp_path / "terminal.sh"
+    path.write_text("script -qec 'test -t 0 && echo a terminal' /dev/null </dev/null\n")
+    done = run(path)
+    assert (done.returncode, done.stdout.split()) == (0, [b"a", b"terminal"]), done.stderr
+
+
 def test_random_differs_between_runs():
     outputs = {run("-c", "import os, random; print(os.urandom(8), random.random())").stdout for _ in range(3)}
     assert len(outputs) == 3

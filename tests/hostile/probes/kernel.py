@@ -1,6 +1,7 @@
 """Parts of the kernel that a script does not need and exploits do: every one of these calls has to be
 refused before its own code runs. Arguments are such that a call that is let through does nothing."""
 import ctypes
+import fcntl
 import mmap
 import os
 import platform
@@ -8,7 +9,7 @@ import signal
 import socket
 import sys
 
-from kit import ABSENT, REFUSALS, Blocked, host, in_child, pack, probe, syscall
+from kit import ABSENT, REFUSALS, Blocked, first_success, host, in_child, pack, probe, syscall
 
 
 @probe(control="user")
@@ -99,6 +100,92 @@ def rules_of_landlock():
     root = os.open("/", os.O_PATH)
     syscall("landlock_add_rule", rules, 1, pack("Qi", 2, root), 0)  # LANDLOCK_RULE_PATH_BENEATH
     return "added a rule"
+
+
+def page_of_the_image():
+    """A file that all sandboxes share, mapped: (descriptor, mapping, its address)."""
+    fd = os.open("/usr/lib/os-release" if host.outside else sys.executable, os.O_RDONLY)
+    pages = mmap.mmap(fd, 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+    return fd, pages, ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages)))
+
+
+@probe(control="user", refused=REFUSALS + ("EINVAL",))
+def push_the_image_out_of_memory():
+    """POSIX_FADV_DONTNEED, MADV_COLD and MADV_PAGEOUT: who takes pages of the image out of memory and times how
+    long a read takes then knows what other sandboxes have read meanwhile."""
+    fd, pages, address = page_of_the_image()
+
+    def advise_file():
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        return "pages of a file were dropped"
+
+    def advise(advice, said):
+        syscall("madvise", address, ctypes.c_size_t(min(len(pages), mmap.PAGESIZE)), advice)
+        return said
+
+    return first_success((advise_file, lambda: advise(20, "pages are the next to go"),
+                          lambda: advise(21, "pages were taken out")))
+
+
+@probe(control="user", refused=REFUSALS + ("EINVAL",))
+def merge_pages_with_others():
+    """MADV_MERGEABLE: a write to memory that the kernel has merged is slow, which tells that somebody has the same."""
+    memory = mmap.mmap(-1, mmap.PAGESIZE)
+    address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+    try:
+        syscall("madvise", address, ctypes.c_size_t(mmap.PAGESIZE), 12)
+    except OSError as error:
+        if host.outside and error.errno == 22:
+            return "this kernel does not merge pages"
+        raise
+    return "offered a page"
+
+
+@probe(control="user", refused=REFUSALS + ("EINVAL",))
+def holes_in_shared_memory():
+    """MADV_REMOVE: what fallocate(2) does to a file, on a way that has lost races (CVE-2014-4171)."""
+    memory = mmap.mmap(-1, mmap.PAGESIZE)
+    address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+    syscall("madvise", address, ctypes.c_size_t(mmap.PAGESIZE), 9)
+    return "made a hole"
+
+
+@probe(control="user")
+def interrupt_processors():
+    """membarrier(2) interrupts processors of the host, as often as it is called (CVE-2024-26602)."""
+    syscall("membarrier", 0, 0)
+    return "membarrier answers"
+
+
+@probe(control="user", refused=REFUSALS + ("ENOMEM",))
+def huge_pages_of_the_host():
+    """MAP_HUGETLB: memory set aside for others, which nothing counts for a sandbox. The length is none, so that
+    nothing is taken."""
+    try:
+        syscall("mmap", None, ctypes.c_size_t(0), 1, 0x40002, -1, 0)
+    except OSError as error:
+        if error.errno == 9:
+            return "the kernel looked at the file"
+        raise
+    return "mapped huge pages"
+
+
+@probe(control="user")
+def larger_pipes():
+    """F_SETPIPE_SZ: pages of pipes are counted for a user of the host, and a larger pipe takes them from others."""
+    reader, _ = os.pipe()
+    return "a pipe of %d bytes" % fcntl.fcntl(reader, 1031, 1 << 19)
+
+
+@probe(control="user", refused=REFUSALS + ("ENOPKG",))
+def pipe_of_notifications():
+    """O_NOTIFICATION_PIPE: the kernel writes into such a pipe by itself (CVE-2022-0995)."""
+    try:
+        return "made one: %r" % (os.pipe2(0x80),)
+    except OSError as error:
+        if host.outside and error.errno == 65:
+            return "this kernel has none"
+        raise
 
 
 # --------------------------------------------------------------------------------------------------
