@@ -4,6 +4,7 @@
  * The usual way, two forks in a row, copies the page tables twice. Here the process in between shares all memory
  * with its parent, as after vfork(2); libc's own fork(2), which libc and its fork handlers know of, is called there
  * (see rootfs/helper/helper.c, which makes workers like this). */
+#include "rootfs/helper/rseq.h"
 #include "sandbox/fd.h"
 
 #include <errno.h>
@@ -88,6 +89,7 @@ int hutch_fork_to_init(void)
         PyOS_BeforeFork();
     pid = fork_in_between(&between);
     if (pid == 0) {
+        hutch_rseq_renew();
         wait_for_process_1(between.pid);
         if (PyOS_AfterFork_Child)
             PyOS_AfterFork_Child();

@@ -15,6 +15,7 @@
  *            parent
  *
  * The zygote is suspended until the joiner has ended. */
+#include "rootfs/helper/rseq.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
 #include "sandbox/zygote_wire.h"
@@ -322,6 +323,7 @@ static bool make_worker(const struct zygote_request *request, const void *text, 
         PyOS_BeforeFork();
     pid = fork_into(&fork_request);
     if (pid == 0) {
+        hutch_rseq_renew();
         confine(request, fds, text);
         if (PyOS_AfterFork_Child)
             PyOS_AfterFork_Child();

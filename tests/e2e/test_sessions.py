@@ -468,6 +468,18 @@ def test_an_open_file_is_that_of_the_checkpoint(session):
     assert value(session.run("log.write('four\\n'); log.flush(); open('log').read()")) == "'one\\nthree\\ntwo\\nfour\\n'"
 
 
+def test_copies_know_their_processor(session):
+    """What libc has registered with the kernel for a thread, rseq(2), is so in copies as it is in a program that was
+    started: another area is refused."""
+    code = ("import ctypes, platform\nlibc = ctypes.CDLL(None, use_errno=True)\narea = ctypes.create_string_buffer(128)\nctypes.set_errno(0)\n"
+            "libc.syscall(334 if platform.machine() == 'x86_64' else 293, ctypes.c_void_p(ctypes.addressof(area) + 31 & ~31), 32, 0, 1)\n")
+    cold = support.run("-c", code + "print(ctypes.get_errno())", image="python").stdout.decode().strip()
+    assert value(session.run(code + "ctypes.get_errno()")) == cold
+    checkpoint = session.do("checkpoint")
+    session.do("rollback", checkpoint["id"])
+    assert value(session.run(code + "ctypes.get_errno()")) == cold
+
+
 def test_branches_take_turns(session):
     session.run("x = 'first'; open('file', 'w').write('first')")
     branch = session.do("fork")["id"]
