@@ -304,7 +304,8 @@ enum hutch_output_kind {
     HUTCH_VALUE,        /* of the last expression */
     HUTCH_ERROR_OUTPUT,
     HUTCH_UPDATE,       /* of an earlier display with the same id */
-    HUTCH_CLEAR         /* what the cell has shown so far is to go */
+    HUTCH_CLEAR,        /* what the cell has shown so far is to go */
+    HUTCH_WIDGET        /* the state of a widget, for a notebook's metadata; only of cells with widgets */
 };
 struct hutch_output { /* one piece, as it comes */
     size_t size;
@@ -313,7 +314,7 @@ struct hutch_output { /* one piece, as it comes */
     const char *text;  /* HUTCH_STREAM: any bytes, not NUL-terminated */
     size_t text_len;
     const char *json;  /* the others: the output as nbformat has it; HUTCH_UPDATE: with "id"; HUTCH_CLEAR: {"wait":
-                        * true or false}. NUL-terminated */
+                        * true or false}; HUTCH_WIDGET: {"buffers": [...], "id", "state": {...}}. NUL-terminated */
 };
 
 struct hutch_cell_result {
@@ -394,6 +395,9 @@ struct hutch_cell {
     /* exactly once; may be NULL */
     void (*on_result)(void *user, uint64_t session, const struct hutch_cell_result *result);
     void *user;
+    /* as in a front end that knows Jupyter's widgets: on_output hears the state of those that have changed, before the
+     * result, and Output widgets take what is shown while they are entered */
+    int widgets;
 };
 void hutch_cell_init(struct hutch_cell *cell);
 #define hutch_cell_init(cell) HUTCH_INIT(cell)

@@ -310,7 +310,7 @@ CELL_ON_RESULT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes
 class RawCell(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("code", ctypes.c_char_p), ("code_len", ctypes.c_size_t), ("context", ctypes.c_char_p),
                 ("timeout_ms", ctypes.c_uint64), ("silent", ctypes.c_int), ("no_history", ctypes.c_int), ("allow_input", ctypes.c_int),
-                ("on_output", CELL_ON_OUTPUT), ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", ctypes.c_void_p)]
+                ("on_output", CELL_ON_OUTPUT), ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", ctypes.c_void_p), ("widgets", ctypes.c_int)]
 
 
 class RawReply(ctypes.Structure):
@@ -320,7 +320,7 @@ class RawReply(ctypes.Structure):
 
 ON_REPLY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawReply))
 
-KINDS = ("stream", "display", "value", "error", "update", "clear")
+KINDS = ("stream", "display", "value", "error", "update", "clear", "widget")
 UNKNOWN = 2**64 - 1
 
 

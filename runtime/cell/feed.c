@@ -444,6 +444,18 @@ static void clear_outputs(struct cell_feed *feed, const cJSON *frame)
     tell_json(feed, HUTCH_CLEAR, wait ? "{\"wait\":true}" : "{\"wait\":false}");
 }
 
+static void tell_widget(struct cell_feed *feed, const cJSON *frame)
+{
+    const cJSON *id = hutch_cell_frame_get(frame, "id");
+
+    if (hutch_cell_frame_integer(frame, "omitted", 0) > 0 || strlen(id->valuestring) > MAX_DISPLAY_ID)
+        hutch_cell_outputs_lose_widget(feed->outputs);
+    else
+        tell_json(feed, HUTCH_WIDGET,
+                  hutch_cell_outputs_add_widget(feed->outputs, id, hutch_cell_frame_get(frame, "state"),
+                                                hutch_cell_frame_get(frame, "buffers")));
+}
+
 static void tell_frame(struct cell_feed *feed, enum cell_event_kind kind, const cJSON *frame)
 {
     const cJSON *status = hutch_cell_frame_get(frame, "status");
@@ -482,6 +494,9 @@ static void apply_frame(struct cell_feed *feed, const cJSON *frame)
     } else if (strcmp(is, "clear") == 0) {
         if (feed->is_active)
             clear_outputs(feed, frame);
+    } else if (strcmp(is, "widget") == 0) {
+        if (feed->is_active)
+            tell_widget(feed, frame);
     } else if (strcmp(is, "begin") == 0) {
         tell_frame(feed, CELL_BEGIN, frame);
     } else if (strcmp(is, "input") == 0) {

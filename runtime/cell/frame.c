@@ -12,7 +12,7 @@ static const struct nbjson_bounds frame_bounds = {
     .max_len = CELL_MAX_FRAME, .max_depth = 100, .max_nodes = 100000, .raw_depth = 2, .is_strict = true,
 };
 
-enum member_type { IS_TEXT, IS_OBJECT, IS_TEXTS, IS_BOOL, IS_INTEGER, MAY_BE_TEXT, MAY_BE_INTEGER };
+enum member_type { IS_TEXT, IS_OBJECT, IS_TEXTS, IS_BOOL, IS_INTEGER, MAY_BE_TEXT, MAY_BE_INTEGER, IS_LIST };
 
 #define MAX_TEXT (64u << 10) /* bytes of a prompt, or of what an error came from */
 
@@ -36,6 +36,9 @@ static const struct { const char *is, *key; enum member_type type; } members[] =
     { "error", "evalue", IS_TEXT },
     { "error", "traceback", IS_TEXTS },
     { "clear", "wait", IS_BOOL },
+    { "widget", "id", IS_TEXT },
+    { "widget", "state", IS_OBJECT },
+    { "widget", "buffers", IS_LIST },
     { "input", "prompt", IS_TEXT },
     { "input", "password", IS_BOOL },
     { "done", "id", MAY_BE_INTEGER },
@@ -63,6 +66,7 @@ static bool has_type(const cJSON *value, enum member_type type)
     case IS_TEXT: return cJSON_IsString(value);
     case IS_OBJECT: return cJSON_IsObject(value);
     case IS_TEXTS: return cJSON_IsArray(value) && hutch_nbjson_is_lines(value);
+    case IS_LIST: return cJSON_IsArray(value);
     case IS_BOOL: return cJSON_IsBool(value);
     case IS_INTEGER: return hutch_nbjson_get_integer(value, &number) && number >= 0;
     case MAY_BE_TEXT: return value == NULL || cJSON_IsNull(value) || cJSON_IsString(value);

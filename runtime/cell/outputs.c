@@ -31,6 +31,9 @@ struct cell_outputs {
     uint64_t max_bytes, n_bytes, n_reserve;
     enum cell_outputs_limit reached;
     bool is_truncated, is_text_cut, is_clear_pending, is_broken;
+    uint64_t n_widget_bytes; /* these three are not cleared with the outputs */
+    size_t n_widgets;
+    bool has_lost_widget;
     struct text_buffer told; /* what was returned last */
     char notice[80];
 };
@@ -392,6 +395,33 @@ const char *hutch_cell_outputs_update(struct cell_outputs *o, const struct cJSON
     return told_text(o);
 }
 
+/* ---- widgets ---- */
+
+void hutch_cell_outputs_lose_widget(struct cell_outputs *o)
+{
+    o->has_lost_widget = true;
+}
+
+const char *hutch_cell_outputs_add_widget(struct cell_outputs *o, const struct cJSON *id, const struct cJSON *state,
+                                          const struct cJSON *buffers)
+{
+    hutch_text_done(&o->told);
+    hutch_text_add_string(&o->told, "{\"buffers\":");
+    hutch_nbjson_add(&o->told, buffers, NBJSON_COMPACT);
+    hutch_text_add_string(&o->told, ",\"id\":");
+    hutch_nbjson_add(&o->told, id, NBJSON_COMPACT);
+    hutch_text_add_string(&o->told, ",\"state\":");
+    hutch_nbjson_add(&o->told, state, NBJSON_COMPACT);
+    hutch_text_add_string(&o->told, "}");
+    if (o->told.len > o->max_bytes - o->n_widget_bytes || o->n_widgets == CELL_MAX_OUTPUTS) {
+        o->has_lost_widget = true;
+        return NULL;
+    }
+    o->n_widget_bytes += o->told.len;
+    o->n_widgets++;
+    return told_text(o);
+}
+
 /* ---- errors ---- */
 
 const char *hutch_cell_outputs_add_error(struct cell_outputs *o, const struct cJSON *ename, const struct cJSON *evalue,
@@ -476,7 +506,7 @@ void hutch_cell_outputs_break(struct cell_outputs *o)
 
 bool hutch_cell_outputs_is_truncated(const struct cell_outputs *o)
 {
-    return o->is_truncated;
+    return o->is_truncated || o->has_lost_widget;
 }
 
 char *hutch_cell_outputs_text(const struct cell_outputs *o, int stream, size_t *ret_len)

@@ -43,6 +43,13 @@ const char *hutch_cell_outputs_add_error(struct cell_outputs *o, const struct cJ
 /* Returns {"data", "id", "metadata"}, whether or not there is such an id here. */
 const char *hutch_cell_outputs_update(struct cell_outputs *o, const struct cJSON *data, const struct cJSON *metadata,
                                       const struct cJSON *id);
+/* The state of a widget, an object, with its buffers, an array: {"buffers", "id", "state"}, which is not kept here. All
+ * of a cell are bounded as its outputs are, but for themselves. NULL also where there is no room: it is truncated
+ * then. */
+const char *hutch_cell_outputs_add_widget(struct cell_outputs *o, const struct cJSON *id, const struct cJSON *state,
+                                          const struct cJSON *buffers);
+/* There was one that its sender has left out. */
+void hutch_cell_outputs_lose_widget(struct cell_outputs *o);
 void hutch_cell_outputs_clear(struct cell_outputs *o, bool wait);
 
 /* JSON array on one line, for the caller to free; outputs with a display id have it as "transient": {"display_id": …},

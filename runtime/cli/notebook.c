@@ -161,7 +161,8 @@ static void print_traceback(const char *text)
     fputc('\n', stderr);
 }
 
-static void print_summary(const struct report *report, const struct notebook_outcome *outcome, const char *path)
+static void print_summary(const struct report *report, const struct notebook_outcome *outcome,
+                          const struct notebook *nb, const char *path)
 {
     if (outcome->traceback && !report->opts->llm)
         print_traceback(outcome->traceback);
@@ -169,14 +170,17 @@ static void print_summary(const struct report *report, const struct notebook_out
         hutch_say("%s", outcome->message);
     if (report->opts->quiet)
         return;
+    if (nb->has_lost_widgets)
+        hutch_say("the notebook does not have the state of all widgets: there are more than %d, more than %zu bytes, "
+                  "or too many levels", NOTEBOOK_MAX_WIDGETS, NOTEBOOK_MAX_WIDGET_BYTES);
     hutch_say("%zu of %zu cells in %.1f s%s%s", outcome->n_executed, outcome->n, outcome->ms / 1e3,
               strcmp(path, "-") != 0 ? ", written to " : "", strcmp(path, "-") != 0 ? path : "");
     if (outcome->directory)
         hutch_say("files written to " INSIDE_DATA_DIR " are in %s", outcome->directory);
 }
 
-static int print_json(struct report *report, const struct notebook_outcome *outcome, const char *path,
-                      struct hutch_err *err)
+static int print_json(struct report *report, const struct notebook_outcome *outcome, const struct notebook *nb,
+                      const char *path, struct hutch_err *err)
 {
     struct cJSON *object = cJSON_CreateObject();
     auto_free char *text = NULL;
@@ -187,7 +191,8 @@ static int print_json(struct report *report, const struct notebook_outcome *outc
         hutch_json_add_string(object, "directory", outcome->directory ? outcome->directory : report->opts->data) &&
         hutch_json_add_u64(object, "n_cells", outcome->n) &&
         hutch_json_add_u64(object, "n_executed", outcome->n_executed) &&
-        hutch_json_add_ms(object, "total_ms", outcome->ms) && !report->is_out_of_memory;
+        hutch_json_add_ms(object, "total_ms", outcome->ms) &&
+        cJSON_AddBoolToObject(object, "widgets_truncated", nb->has_lost_widgets) && !report->is_out_of_memory;
 
     if (cJSON_AddItemToObject(object, "cells", report->cells))
         report->cells = NULL;
@@ -202,10 +207,11 @@ void hutch_notebook_print_failure(const struct hutch_err *why)
 {
     const struct notebook_opts opts = { .json = true };
     const struct notebook_outcome outcome = { .verdict = HUTCH_SETUP_FAILED, .message = (char *)why->msg };
+    const struct notebook none = NOTEBOOK_INIT;
     struct report report = { .opts = &opts, .cells = cJSON_CreateArray() };
     struct hutch_err ignored;
 
-    print_json(&report, &outcome, NULL, &ignored); /* the sentence on standard error is left */
+    print_json(&report, &outcome, &none, NULL, &ignored); /* the sentence on standard error is left */
     cJSON_Delete(report.cells);
 }
 
@@ -264,9 +270,9 @@ static int run_and_write(const struct notebook_opts *opts, struct notebook *nb, 
     if (rc == 0)
         rc = write_notebook(nb, file, err);
     if (rc == 0 && opts->json)
-        rc = print_json(report, &outcome, file->path, err);
+        rc = print_json(report, &outcome, nb, file->path, err);
     else if (rc == 0)
-        print_summary(report, &outcome, file->path);
+        print_summary(report, &outcome, nb, file->path);
     if (rc == 0)
         rc = exit_status(&outcome);
     hutch_notebook_outcome_done(&outcome);

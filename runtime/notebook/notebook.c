@@ -236,6 +236,7 @@ int hutch_notebook_parse(const char *what, const char *text, size_t len, struct 
 void hutch_notebook_done(struct notebook *nb)
 {
     hutch_notebook_free_displays(nb);
+    hutch_notebook_free_widgets(nb);
     free(nb->cells);
     cJSON_Delete(nb->root);
     *nb = (struct notebook)NOTEBOOK_INIT;

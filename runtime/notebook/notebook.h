@@ -17,6 +17,8 @@ struct cJSON;
 #define NOTEBOOK_MAX_BYTES ((size_t)256 << 20) /* of a file */
 #define NOTEBOOK_MAX_CELLS 100000
 #define NOTEBOOK_MAX_OUTPUTS ((size_t)512 << 20) /* bytes that the executed cells together may show */
+#define NOTEBOOK_MAX_WIDGETS 10000
+#define NOTEBOOK_MAX_WIDGET_BYTES ((size_t)64 << 20) /* of the state of all widgets together */
 
 struct notebook_cell {
     struct cJSON *value; /* the notebook's */
@@ -32,6 +34,9 @@ struct notebook {
     struct notebook_cell *cells;  /* owned, one for each */
     size_t n_cells;
     void *displays;               /* owned: a tree (tsearch(3)) of the display ids that outputs have */
+    void *widgets;                /* owned: a tree (tsearch(3)) of what is known of them */
+    size_t n_widgets, widget_bytes;
+    bool has_lost_widgets;        /* there was more than the limits */
     size_t output_bytes;          /* of the outputs, and of the updates that they do not show yet */
 };
 #define NOTEBOOK_INIT { .root = NULL }
@@ -70,6 +75,9 @@ int hutch_notebook_add_error(struct notebook *nb, size_t cell, const char *name,
 bool hutch_notebook_has_display(const struct notebook *nb, const char *id);
 int hutch_notebook_update(struct notebook *nb, const char *id, const struct cJSON *data, const struct cJSON *metadata,
                           struct hutch_err *err);
+
+/* The state of a widget, as HUTCH_WIDGET tells it. What is over a limit is left out. */
+int hutch_notebook_set_widget(struct notebook *nb, const char *told, struct hutch_err *err);
 
 /* The text of the file, for the caller to free. The last thing that is done with it: strings are split into lines. */
 int hutch_notebook_print(struct notebook *nb, char **ret_text, size_t *ret_len, struct hutch_err *err);

@@ -1,5 +1,5 @@
-/* notebook_priv.h - what the files of a notebook share: members of its objects, the upgrade, checks, and
- * displays with an id. */
+/* notebook_priv.h - what the files of a notebook share: members of its objects, the upgrade, checks,
+ * displays with an id, and widgets. */
 #ifndef HUTCH_NOTEBOOK_NOTEBOOK_PRIV_H
 #define HUTCH_NOTEBOOK_NOTEBOOK_PRIV_H
 
@@ -42,5 +42,9 @@ int hutch_notebook_take_displays(struct notebook *nb, struct cJSON *outputs, str
 /* Outputs show what they were told by hutch_notebook_update(). */
 int hutch_notebook_show_updates(struct notebook *nb, struct hutch_err *err);
 void hutch_notebook_free_displays(struct notebook *nb);
+
+/* Widgets that were told of become the notebook's metadata; without any, what it has stays. */
+int hutch_notebook_write_widgets(struct notebook *nb, struct hutch_err *err);
+void hutch_notebook_free_widgets(struct notebook *nb);
 
 #endif

@@ -98,7 +98,7 @@ static int split_cell(const struct notebook_cell *cell)
 
 int hutch_notebook_print(struct notebook *nb, char **ret_text, size_t *ret_len, struct hutch_err *err)
 {
-    if (hutch_notebook_show_updates(nb, err) < 0)
+    if (hutch_notebook_show_updates(nb, err) < 0 || hutch_notebook_write_widgets(nb, err) < 0)
         return -1;
     for (size_t i = 0; i < nb->n_cells; i++)
         if (split_cell(&nb->cells[i]) < 0)

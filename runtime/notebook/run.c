@@ -98,7 +98,7 @@ static bool is_known_id(const struct run *run, const struct cJSON *id)
     return cJSON_IsString(id) && hutch_notebook_has_display(run->nb, id->valuestring);
 }
 
-/* A display with an id that cells before this one have shown, too. */
+/* The state of a widget, or a display with an id that cells before this one have shown, too. */
 static void on_output(void *user, uint64_t session, const struct hutch_output *output)
 {
     struct run *run = user;
@@ -106,6 +106,8 @@ static void on_output(void *user, uint64_t session, const struct hutch_output *o
     struct hutch_err err;
 
     (void)session;
+    if (output->kind == HUTCH_WIDGET && hutch_notebook_set_widget(run->nb, output->json, &err) < 0)
+        stop_with_error(run, &err);
     if (!run->nb->displays ||
         (output->kind != HUTCH_DISPLAY && output->kind != HUTCH_VALUE && output->kind != HUTCH_UPDATE) ||
         (output->kind != HUTCH_UPDATE && !strstr(output->json, "\"display_id\"")) ||
@@ -229,6 +231,7 @@ static void execute_next(struct run *run, size_t from)
             run->order->on_begin(run->order->user, run->nth, run->out->n, run->at + 1);
         cell.code = nb->cells[run->at].source;
         cell.on_output = on_output;
+        cell.widgets = 1;
     } else if (run->out->n == 0) {
         cell.code = "pass"; /* nothing to execute, but which Python it is is written in any case */
         cell.silent = cell.no_history = 1;

@@ -299,7 +299,7 @@ void hutch_session_hear_cell(struct session *s, const struct hutch_cell *cell, c
     switch (event->kind) {
     case CELL_OUTPUT:
         s->cell.told_bytes += event->output->json ? strlen(event->output->json) : event->output->text_len;
-        if (cell && cell->on_output)
+        if (cell && cell->on_output && (event->output->kind != HUTCH_WIDGET || cell->widgets))
             cell->on_output(cell->user, s->id, event->output);
         break;
     case CELL_BEGIN:

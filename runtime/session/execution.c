@@ -27,7 +27,8 @@ static struct cJSON *describe(int64_t id, const struct hutch_cell *cell, const c
     if (o && cJSON_AddStringToObject(o, "do", "execute") && cJSON_AddNumberToObject(o, "id", (double)id) &&
         cJSON_AddStringToObject(o, "code", code) && cJSON_AddStringToObject(o, "context", context ? context : "main") &&
         cJSON_AddBoolToObject(o, "silent", cell->silent) && cJSON_AddBoolToObject(o, "history", !cell->no_history) &&
-        cJSON_AddBoolToObject(o, "stdin", cell->allow_input) && cJSON_AddBoolToObject(o, "figures", true))
+        cJSON_AddBoolToObject(o, "stdin", cell->allow_input) && cJSON_AddBoolToObject(o, "figures", true) &&
+        cJSON_AddBoolToObject(o, "widgets", cell->widgets))
         return o;
     cJSON_Delete(o);
     return NULL;

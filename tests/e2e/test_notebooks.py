@@ -265,6 +265,66 @@ def test_profile_that_cannot_be_made(tmp_path):
     assert texts(found["cells"][0]) == [("stdout", "/usr/none False\n")]
 
 
+WIDGET = """
+from ipykernel.comm import Comm
+def widget(comm_id, **state):
+    state = dict({"_model_name": "M", "_model_module": "m", "_model_module_version": "1"}, **state)
+    return Comm(target_name="jupyter.widget", comm_id=comm_id, data={"state": state})
+def change(comm, **state):
+    comm.send({"method": "update", "state": state})
+out = widget("out", _model_name="OutputModel", _model_module="@jupyter-widgets/output", outputs=[], msg_id="")
+"""
+ENTER = "change(out, msg_id=get_ipython().kernel.get_parent()['header']['msg_id'])\n"
+
+
+def widget_states(notebook):
+    return {name: model["state"] for name, model in
+            notebook["metadata"]["widgets"]["application/vnd.jupyter.widget-state+json"]["state"].items()}
+
+
+def test_widgets_of_a_run_that_ends_early(tmp_path):
+    _, found = execute(tmp_path, WIDGET, "change(out, layout='x')\n" + ENTER + "print('taken')", "1 / 0", status=1)
+    assert widget_states(found)["out"]["outputs"] == [{"name": "stdout", "output_type": "stream", "text": "taken\n"}]
+    assert found["cells"][1]["outputs"] == []
+
+
+@pytest.mark.parametrize("source, says", [
+    ("widget('large', value='x' * 9000000)", "cell 2: its output was cut at the limit"),
+    ("widget('larger', value='x' * 17000000)", "cell 2: its output was cut at the limit"),
+    ("widget('many', **{'k%d' % i: i for i in range(20000)})", "cell 2: its output was cut at the limit"),
+    ("comms = [widget('w%d' % i) for i in range(10001)]", "the notebook does not have the state of all widgets"),
+    ("deep = []\nfor i in range(92):\n    deep = [deep]\nwidget('deep', value=deep)", "the notebook does not have the state of all widgets"),
+])
+def test_widgets_are_bounded(tmp_path, source, says):
+    """What is too large is left out, and said; all else goes on."""
+    done, found = execute(tmp_path, WIDGET, source, "change(out, msg_id='')\nprint('goes on')")
+    assert says in done.stderr.decode() + "".join(text for cell in found["cells"] for _, text in texts(cell)), done.stderr
+    assert texts(found["cells"][2]) == [("stdout", "goes on\n")] and "out" in widget_states(found)
+    assert len(widget_states(found)) <= 10000 and not {"large", "larger", "many", "deep"} & set(widget_states(found))
+
+
+def test_an_output_widget_takes_no_more_than_a_frame(tmp_path):
+    """What is beyond is the cell's output, and bounded as any."""
+    source = ENTER + "for i in range(40):\n    print('x' * 1000000, flush=True)"
+    _, found = execute(tmp_path, WIDGET, source, args=("--allow-errors",))
+    cell = found["cells"][1]
+    assert "left out" in "".join(text for _, text in texts(cell))
+    assert len(json.dumps(widget_states(found).get("out", ""))) < 17 << 20
+
+
+def test_what_a_widget_makes_a_program_do_can_be_interrupted(tmp_path):
+    """It is told what its Output widget shows, at the end of the cell."""
+    forever = "def hear(message):\n    while True:\n        pass\nout.on_msg(hear)\n"
+    done, found = execute(tmp_path, WIDGET, forever + ENTER + "print('x')", args=("--cell-timeout", "2"), status=124)
+    assert "cell 2" in done.stderr.decode() and not is_untouched(found["cells"][1])
+
+
+def test_widgets_are_for_notebooks(tmp_path):
+    """Where nobody shows them, what they would take is shown."""
+    done = run("--rich", "-c", WIDGET + ENTER + "print('shown')")
+    assert (done.returncode, done.stdout.decode()) == (0, "shown\n"), done.stderr
+
+
 # --------------------------------------------------------------------------------------------------
 # Errors
 

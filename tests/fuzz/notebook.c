@@ -10,6 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct notebook_result result = {
         .execution_count = 1, .outputs = "[{\"name\": \"stdout\", \"output_type\": \"stream\", \"text\": \"a\\nb\"}]"
     };
+    static const char widget[] = "{\"buffers\": [], \"id\": \"w\", \"state\": {\"_model_name\": \"M\"}}";
     struct notebook nb = NOTEBOOK_INIT, again = NOTEBOOK_INIT;
     struct hutch_err err = { .msg = "" };
     char *text = NULL;
@@ -25,6 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             fuzz_check(hutch_notebook_begin(&nb, i, &err) == 0);
             fuzz_check(hutch_notebook_set_result(&nb, i, &result, &err) == 0);
         }
+    fuzz_check(hutch_notebook_set_widget(&nb, widget, &err) == 0);
     fuzz_check(hutch_notebook_print(&nb, &text, &len, &err) == 0);
     if (hutch_notebook_parse("it", text, len, &again, &err) < 0) {
         fprintf(stderr, "%s\n%s\n", err.msg, text);

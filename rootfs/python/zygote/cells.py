@@ -94,6 +94,7 @@ class Interpreter:
         filename = interactive.compile.get_code_name(code, code, interactive.execution_count)
         figures.before(interactive, order.get("figures", True))
         result, error = None, None
+        self.parts.widgets.begin(bool(order.get("widgets")), self.parts.shell.parent_header["header"]["msg_id"])
         silent, history = bool(order.get("silent")), bool(order.get("history", not order.get("silent")))
         self.take_input(bool(order.get("stdin")))
         try:
@@ -112,6 +113,7 @@ class Interpreter:
             error = result.error_before_exec or result.error_in_exec
         interactive.payload_manager.clear_payload()
         channel.flush_streams()
+        self.end_widgets()
         self.status = 0 if error is None and (result is None or result.success) else 1
         self.link.send(self.done(order, error, filename))
         if interactive.exit_now:  # exit() and quit() end a kernel
@@ -178,6 +180,19 @@ class Interpreter:
             if not silent:
                 interactive.events.trigger("post_run_cell", result)
         return result
+
+    def end_widgets(self):
+        """What programs do when their Output widgets are told what they show can be interrupted, as a cell can."""
+        try:
+            try:
+                _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+                self.parts.widgets.end(self.parts.kernel.comm_manager, self.parts.session)
+            finally:
+                ignore_interrupts()
+        except Exception as problem:
+            self.show(problem)
+        except BaseException:
+            pass
 
     def show(self, problem):
         try:

@@ -8,6 +8,7 @@ import sys
 import types
 
 import channel
+import widgets
 
 ID_MAX = 256  # characters of a display's id; one with a longer one is as one without
 PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
@@ -51,7 +52,7 @@ def notice(size):
     return "[output of %d bytes left out: more than %d]" % (size, channel.FRAME_MAX)
 
 
-def define_session(link):
+def define_session(link, known):
     import json
 
     from jupyter_client.jsonutil import json_clean, json_default
@@ -103,9 +104,28 @@ def define_session(link):
     def send_stream(content):
         """As if it was written: one after the other, with what was."""
         fd = 2 if content.get("name") == "stderr" else 1
+        data = encode(str(content.get("text", "")))
         channel.flush_streams()
-        link.write(fd, encode(str(content.get("text", ""))))
-        link.flush(fd)
+        if not known.take_text("stderr" if fd == 2 else "stdout", data):
+            link.write(fd, data)
+            link.flush(fd)
+        else:
+            known.flush("stderr" if fd == 2 else "stdout")
+
+    def send_shown(kind, content, taker):
+        """Whether nothing is wrong with it."""
+        text, is_clean = attempt(kind, content)
+        if text is None:
+            return is_clean
+        is_taken = False
+        if taker is not None and kind == "clear_output":
+            taker.clear(bool(content.get("wait")))
+            is_taken = True
+        elif taker is not None and kind in widgets.TAKEN:
+            is_taken = taker.add(kind, json.loads(text), len(text))
+        if not is_taken:
+            link.send_text(text.encode("utf-8", "replace"))
+        return is_clean
 
     @named_as(Session)
     class HutchSession(Session):
@@ -118,22 +138,24 @@ def define_session(link):
             if not isinstance(message, dict):
                 more = {key: value for key, value in named.items() if key in ("header", "metadata")}
                 message = self.msg(msg_or_type, content=content, parent=parent, **more)
-            kind, content = message["header"]["msg_type"], message["content"]
-            if kind == "stream":
+            kind, content, is_clean = message["header"]["msg_type"], message["content"], True
+            if known.is_deaf():
+                pass
+            elif kind == "stream":
                 send_stream(content)
-            elif kind in SHOWN or kind in ("clear_output", "error"):  # not comms: no front end shows a widget
-                text, is_clean = attempt(kind, content)
-                if text is not None:
-                    link.send_text(text.encode("utf-8", "replace"))
-                if not is_clean:  # it warns, or fails, in its own words
-                    super().send(NullSocket(), message, ident=ident)
+            elif kind in SHOWN or kind in ("clear_output", "error"):
+                is_clean = send_shown(kind, content, known.taker((message.get("parent_header") or {}).get("msg_id")))
+            elif kind in ("comm_open", "comm_msg") and known.is_on:  # else no front end shows a widget
+                is_clean = known.hear(kind, content, named.get("buffers") or (rest[0] if rest else ()))
+            if not is_clean:  # it warns, or fails, in its own words
+                super().send(NullSocket(), message, ident=ident)
             message["tracker"] = DONE
             return message
 
     return HutchSession
 
 
-def define_stream(link):
+def define_stream(link, known):
     from ipykernel.iostream import OutStream
 
     @named_as(OutStream)
@@ -155,11 +177,13 @@ def define_stream(link):
             if not isinstance(string, str) or self.pub_thread is None:
                 return super().write(string)  # raises
             data = encode(string)
-            link.write(self._fd, data)
+            if not known.take_text(self.name, data):
+                link.write(self._fd, data)
             return len(string)
 
         def flush(self):
             if self.pub_thread is not None:
+                known.flush(self.name)
                 link.flush(self._fd)
 
         def close(self):
@@ -300,7 +324,8 @@ def make(link, profile_dir, config):
     log = logging.Logger("IPKernelApp", logging.WARNING)  # whose messages no notebook has
     log.addHandler(logging.NullHandler())
     null_socket = NullSocket()
-    session = define_session(link)(key=b"none", session="none")
+    known = widgets.Widgets(link)
+    session = define_session(link, known)(key=b"none", session="none")
     kernel_class, app_class = define_kernel(link)
     kernel = kernel_class(
         config=config,
@@ -312,6 +337,7 @@ def make(link, profile_dir, config):
         ident="none",
     )
     kernel.comm_manager = CommManager(parent=kernel, kernel=kernel)
+    widgets.adopt_comms(kernel.comm_manager)
     app = app_class(config=config, log=log, kernel=kernel, session=session, profile_dir=profile_dir)
     kernel.parent = app
     return types.SimpleNamespace(
@@ -319,6 +345,7 @@ def make(link, profile_dir, config):
         app=app,
         app_module=define_module(app_class),
         session=session,
-        stream_class=define_stream(link),
+        stream_class=define_stream(link, known),
+        widgets=known,
         null_socket=null_socket,
     )

@@ -40,7 +40,8 @@ static void on_event(void *user, const struct cell_event *event)
 {
     static const char *const kinds[] = { [HUTCH_DISPLAY] = "display ", [HUTCH_VALUE] = "value ",
                                          [HUTCH_ERROR_OUTPUT] = "error ",
-                                         [HUTCH_UPDATE] = "update ", [HUTCH_CLEAR] = "clear " };
+                                         [HUTCH_UPDATE] = "update ", [HUTCH_CLEAR] = "clear ",
+                                         [HUTCH_WIDGET] = "widget " };
     struct talk *t = user;
     char text[300];
 
@@ -621,6 +622,49 @@ static void test_omitted(void **state)
     }
 }
 
+#define WIDGET(id, state) "\"is\":\"widget\",\"id\":\"" id "\",\"state\":" state ",\"buffers\":[]"
+
+/* Told, and no output: neither kept nor cleared. */
+static void test_widgets(void **state)
+{
+    struct talk t;
+
+    (void)state;
+    start(&t, 100);
+    say(&t, 1, "x", 0);
+    send(&t, WIDGET("w", "{\"b\":{\"c\":[1]},\"a\":null}"), 0);
+    check_told(&t, "1:x|widget {\"buffers\":[],\"id\":\"w\",\"state\":{\"a\":null,\"b\":{\"c\":[1]}}}");
+    check_outputs(&t, "[{\"name\":\"stdout\",\"output_type\":\"stream\",\"text\":\"x\"}]");
+    assert_false(hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(t.feed)));
+    send(&t, WIDGET("w", "{\"more\":\"than there is room for in one hundred bytes\"}"), 0);
+    check_told(&t, "");
+    send(&t, "\"is\":\"clear\",\"wait\":false", 0); /* it is missing all the same */
+    assert_true(hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(t.feed)));
+    assert_int_equal(hutch_cell_outputs_reached(hutch_cell_feed_outputs(t.feed)), CELL_OUTPUTS_NO_LIMIT);
+    stop(&t);
+}
+
+static void test_widgets_are_bounded(void **state)
+{
+    struct talk t;
+
+    (void)state;
+    start(&t, 0);
+    for (int i = 0; i < CELL_MAX_OUTPUTS; i++)
+        send(&t, WIDGET("w", "{}"), 0);
+    assert_false(hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(t.feed)));
+    t.told.len = 0;
+    send(&t, WIDGET("w", "{}"), 0);
+    check_told(&t, "");
+    assert_true(hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(t.feed)));
+    stop(&t);
+    start(&t, 0);
+    send(&t, WIDGET("w", "{}") ",\"omitted\":17000000", 0);
+    check_told(&t, "");
+    assert_true(hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(t.feed)));
+    stop(&t);
+}
+
 static void test_many_outputs(void **state)
 {
     auto_free char *json = NULL;
@@ -703,6 +747,9 @@ static const struct { const char *frame, *message; } bad_frames[] = {
     { "{\"is\":\"error\",\"n\":1,\"ename\":\"\",\"evalue\":null,\"traceback\":[]}", "no good \"evalue\"" },
     { "{\"is\":\"done\",\"n\":1,\"id\":\"x\",\"status\":\"ok\"}", "no good \"id\"" },
     { "{\"is\":\"clear\",\"n\":1,\"wait\":1}", "no good \"wait\"" },
+    { "{\"is\":\"widget\",\"n\":1,\"id\":\"w\",\"state\":[],\"buffers\":[]}", "no good \"state\"" },
+    { "{\"is\":\"widget\",\"n\":1,\"id\":\"w\",\"state\":{},\"buffers\":{}}", "no good \"buffers\"" },
+    { "{\"is\":\"widget\",\"n\":1,\"state\":{},\"buffers\":[]}", "no good \"id\"" },
     { "{\"is\":\"result\",\"n\":1,\"data\":{\"a\":NaN},\"metadata\":{},\"count\":1}", "expected a value" },
     { "{\"is\":\"result\",\"n\":1,\"data\":{},\"metadata\":{},\"count\":1e3}", "no good \"count\"" },
     { "{\"is\":\"result\",\"n\":1,\"data\":{\"a\":\"\\ud800\"},\"metadata\":{},\"count\":1}", "surrogate" },
@@ -790,7 +837,8 @@ int main(void)
         cmocka_unit_test(test_returns),      cmocka_unit_test(test_display_ids), cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_clear),
         cmocka_unit_test(test_data),         cmocka_unit_test(test_error),          cmocka_unit_test(test_text_limit),
-        cmocka_unit_test(test_omitted),
+        cmocka_unit_test(test_omitted),      cmocka_unit_test(test_widgets),
+        cmocka_unit_test(test_widgets_are_bounded),
         cmocka_unit_test(test_display_limit), cmocka_unit_test(test_many_outputs),  cmocka_unit_test(test_error_limit),
         cmocka_unit_test(test_bad_frames),   cmocka_unit_test(test_deep_frame),     cmocka_unit_test(test_other_frames),
         cmocka_unit_test(test_ansi),

@@ -248,7 +248,7 @@ static void make_talk(struct talk *t)
         "\"is\":\"result\",\"data\":{\"text/plain\":\"r\"},\"metadata\":{},\"count\":1",
         "\"is\":\"error\",\"ename\":\"E\",\"evalue\":\"\",\"traceback\":[\"t\"]",
         "\"is\":\"clear\",\"wait\":true", "\"is\":\"clear\",\"wait\":false", "\"is\":\"flush\"",
-        "\"is\":\"flush\",\"stream\":1",
+        "\"is\":\"flush\",\"stream\":1", "\"is\":\"widget\",\"id\":\"w\",\"state\":{\"a\":[1]},\"buffers\":[]",
         "\"is\":\"flush\",\"stream\":2", "\"is\":\"parked\",\"lost\":[]",
     };
     uint32_t n = below(1000);

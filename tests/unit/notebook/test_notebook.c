@@ -329,6 +329,79 @@ static void test_results(void **state)
                    " \"nbformat_minor\": 4\n}\n");
 }
 
+#define TOLD(id, state, buffers) "{\"buffers\":" buffers ",\"id\":\"" id "\",\"state\":" state "}"
+
+static void set_widget(struct notebook *nb, const char *told)
+{
+    struct hutch_err err = { 0 };
+
+    assert_int_equal(hutch_notebook_set_widget(nb, told, &err), 0);
+}
+
+static void test_widgets(void **state)
+{
+    struct notebook nb = parse(BOOK("4", ""));
+
+    (void)state;
+    set_widget(&nb, TOLD("b", "{\"_model_name\":\"M\",\"_model_module\":\"m\",\"x\":1}", "[]"));
+    set_widget(&nb, TOLD("a", "{\"no\":\"model\"}", "[]"));
+    set_widget(&nb, TOLD("b", "{\"_model_name\":\"M\",\"_model_module\":\"m\",\"x\":2}", "[{\"data\":\"AA==\"}]"));
+    assert_false(nb.has_lost_widgets);
+    assert_printed(&nb,
+                   "{\n \"cells\": [],\n \"metadata\": {\n  \"widgets\": {\n"
+                   "   \"application/vnd.jupyter.widget-state+json\": {\n    \"state\": {\n     \"b\": {\n"
+                   "      \"buffers\": [\n       {\n        \"data\": \"AA==\"\n       }\n      ],\n"
+                   "      \"model_module\": \"m\",\n      \"model_module_version\": null,\n"
+                   "      \"model_name\": \"M\",\n      \"state\": {\n       \"_model_module\": \"m\",\n"
+                   "       \"_model_name\": \"M\",\n       \"x\": 2\n      }\n     }\n    },\n"
+                   "    \"version_major\": 2,\n    \"version_minor\": 0\n   }\n  }\n },\n \"nbformat\": 4,\n"
+                   " \"nbformat_minor\": 4\n}\n");
+}
+
+/* All of it is a program's: what is too much is left out, and what is written can be read again. */
+static void test_widgets_are_bounded(void **state)
+{
+    auto_free char *large = calloc(1, NOTEBOOK_MAX_WIDGET_BYTES + 100), *text = NULL;
+    struct notebook nb = parse(BOOK("4", "")), again = NOTEBOOK_INIT;
+    struct hutch_err err;
+    char deep[300] = "{\"buffers\":[],\"id\":\"deep\",\"state\":{\"_model_name\":";
+    char told[60];
+    size_t len;
+
+    (void)state;
+    for (int i = 0; i <= NOTEBOOK_MAX_WIDGETS; i++) {
+        assert_int_equal(nb.has_lost_widgets, false);
+        snprintf(told, sizeof(told), TOLD("%d", "{\"_model_name\":1}", "[]"), i);
+        set_widget(&nb, told);
+    }
+    assert_true(nb.has_lost_widgets);
+    assert_int_equal(nb.n_widgets, NOTEBOOK_MAX_WIDGETS);
+
+    nb.has_lost_widgets = false;
+    len = (size_t)sprintf(large, "{\"buffers\":[],\"id\":\"1\",\"state\":{\"_model_name\":\"");
+    memset(large + len, 'x', NOTEBOOK_MAX_WIDGET_BYTES);
+    strcpy(large + len + NOTEBOOK_MAX_WIDGET_BYTES, "\"}}");
+    set_widget(&nb, large);
+    assert_true(nb.has_lost_widgets);
+
+    nb.has_lost_widgets = false;
+    set_widget(&nb, TOLD("1", "{\"_model_name\":[[[[]]]]}", "[]")); /* another state of one that is known */
+    assert_false(nb.has_lost_widgets);
+    len = strlen(deep);
+    memset(deep + len, '[', 100);
+    memset(deep + len + 100, ']', 100);
+    strcpy(deep + len + 200, "}}");
+    set_widget(&nb, deep);
+    assert_true(nb.has_lost_widgets);
+
+    set_widget(&nb, "[]");
+    set_widget(&nb, "{\"id\":\"1\"}");
+    assert_int_equal(hutch_notebook_print(&nb, &text, &len, &err), 0);
+    assert_int_equal(hutch_notebook_parse("it", text, len, &again, &err), 0);
+    hutch_notebook_done(&again);
+    hutch_notebook_done(&nb);
+}
+
 static size_t count(const char *text, const char *word)
 {
     size_t n = 0;
@@ -471,7 +544,8 @@ int main(void)
             cmocka_unit_test(test_which_are_executed),
         cmocka_unit_test(test_params),  cmocka_unit_test(test_results), cmocka_unit_test(test_updates),
         cmocka_unit_test(test_the_last_update_is_shown), cmocka_unit_test(test_updates_cost_the_same_in_every_cell),
-        cmocka_unit_test(test_updates_are_bounded),
+        cmocka_unit_test(test_updates_are_bounded), cmocka_unit_test(test_widgets),
+        cmocka_unit_test(test_widgets_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
