@@ -188,7 +188,7 @@ static void explain(struct cgroup_base *base)
         snprintf(base->why_not, sizeof(base->why_not), "no cgroup v2 hierarchy is mounted");
     else if (base->dirfd < 0)
         snprintf(base->why_not, sizeof(base->why_not),
-                 "no cgroup is delegated to this user (try: systemd-run --user --scope -p Delegate=yes hutch ...)");
+                 "no cgroup is delegated to this user ('hutch doctor' has the command)");
     else if ((there & all) != all)
         snprintf(base->why_not, sizeof(base->why_not), "not delegated here:%s%s%s",
                  there & CGROUP_MEMORY ? "" : " memory", there & CGROUP_PIDS ? "" : " pids",

@@ -1,6 +1,7 @@
 /* What counts and bounds: cgroup v2, and the resource limits that stand in for it. */
 #include "runtime/doctor/probes.h"
 
+#include "runtime/doctor/delegation.h"
 #include "sandbox/caps.h"
 #include "sandbox/fd.h"
 
@@ -18,35 +19,19 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define SCOPE_COMMAND "systemd-run --user --scope -p Delegate=yes hutch ..."
-
-static bool has_systemd(void)
+static struct delegation_facts look(const struct doctor_host *host)
 {
-    return access("/run/systemd/system", F_OK) == 0;
+    struct delegation_facts facts;
+
+    hutch_delegation_look(host->uid, host->facts.container[0] != '\0', host->cgroup.mount, &facts);
+    return facts;
 }
 
-/* A group for this user with a child for his shell in it, as a service manager would make them. */
 static void fix_delegation(const struct doctor_host *host, struct doctor_finding *ret)
 {
-    const char *mount = host->cgroup.mount;
+    struct delegation_facts facts = look(host);
 
-    if (host->facts.container[0]) {
-        hutch_doctor_fix(
-            ret,
-            "start the container with a cgroup tree that can be written to (podman: --security-opt "
-            "unmask=/sys/fs/cgroup; "
-            "docker: --cgroupns=private and a read-write /sys/fs/cgroup)");
-    } else if (has_systemd()) {
-        hutch_doctor_fix(ret, "%s", SCOPE_COMMAND);
-    } else {
-        hutch_doctor_fix(
-            ret,
-            "g=%s/hutch-%u; echo '+memory +pids +cpu' | sudo tee %s/cgroup.subtree_control; sudo mkdir -p $g/shell; "
-            "echo '+memory +pids +cpu' | sudo tee $g/cgroup.subtree_control; "
-            "sudo chown %u $g $g/cgroup.procs $g/cgroup.subtree_control $g/shell $g/shell/cgroup.procs; "
-            "echo $$ | sudo tee $g/shell/cgroup.procs",
-            mount, host->uid, mount, host->uid);
-    }
+    hutch_delegation_command(&facts, ret->fix, sizeof(ret->fix));
 }
 
 void hutch_probe_cgroup_v2(const struct doctor_host *host, struct doctor_finding *ret)
@@ -55,7 +40,7 @@ void hutch_probe_cgroup_v2(const struct doctor_host *host, struct doctor_finding
         hutch_doctor_found(ret, DOCTOR_MISSING, "no cgroup v2 hierarchy is mounted");
         if (host->facts.container[0])
             hutch_doctor_fix(ret, "start the container with /sys/fs/cgroup in it (docker: --cgroupns=private)");
-        else if (has_systemd())
+        else if (look(host).init == INIT_SYSTEMD)
             hutch_doctor_fix(
                 ret,
                 "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&systemd.unified_cgroup_hierarchy=1 /' /etc/default/grub && "
@@ -151,13 +136,14 @@ static void explain_controller(const struct doctor_host *host, const char *name,
     char path[PATH_MAX];
     int hierarchy, enabled;
     bool is_known = read_controller(name, &hierarchy, &enabled);
+    struct delegation_facts facts = look(host);
 
     snprintf(path, sizeof(path), "%s/cgroup.controllers", host->cgroup.mount);
     if (file_has_word(path, name)) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "%s", host->cgroup.dirfd < 0
                            ? "this host has it, and does not delegate it to this user" : host->cgroup.why_not);
         ret->is_consequence = host->cgroup.dirfd < 0;
-        if (has_systemd() && host->cgroup.dirfd >= 0)
+        if (facts.init == INIT_SYSTEMD && host->cgroup.dirfd >= 0)
             hutch_doctor_fix(
                 ret,
                 "sudo mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\\nDelegate=cpu cpuset io "
@@ -169,9 +155,7 @@ static void explain_controller(const struct doctor_host *host, const char *name,
             fix_delegation(host, ret);
     } else if (is_known && hierarchy != 0) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "this host has it in a v1 hierarchy, which cannot be shared with v2");
-        hutch_doctor_fix(
-            ret, "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all /' "
-                 "/etc/default/grub && sudo update-grub && sudo reboot");
+        hutch_delegation_leave_v1(&facts, ret->fix, sizeof(ret->fix));
     } else if (is_known && !enabled) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "switched off on the kernel's command line");
         hutch_doctor_fix(

@@ -1,6 +1,7 @@
 /* hutch doctor: which cause is named on hosts that this one is not, and what becomes of checks that misbehave. */
 #include "runtime/doctor/doctor.h"
 
+#include "runtime/doctor/delegation.h"
 #include "sandbox/fd.h"
 
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -453,6 +455,107 @@ static void test_basis(void **state)
     assert_string_equal(f.costs, "more");
 }
 
+static const struct {
+    const char *label;
+    struct delegation_facts facts;
+    const char *command; /* how it begins */
+} delegation_cases[] = {
+    { "a session of systemd",
+      { .init = INIT_SYSTEMD, .uid = 1000, .has_user_manager = true, .has_runtime_dir = true },
+      "systemd-run --user --scope -p Delegate=yes hutch ..." },
+    { "su(1) to one who has a session",
+      { .init = INIT_SYSTEMD, .uid = 1000, .has_user_manager = true },
+      "XDG_RUNTIME_DIR=/run/user/1000 systemd-run --user --scope -p Delegate=yes hutch ..." },
+    { "systemd without a session of the user",
+      { .init = INIT_SYSTEMD, .uid = 1000, .has_runtime_dir = true },
+      "sudo systemd-run --pty --same-dir --collect -p User=1000 -p Delegate=yes hutch ..." },
+    { "root under systemd", { .init = INIT_SYSTEMD }, "systemd-run --scope -p Delegate=yes hutch ..." },
+    { "OpenRC", { .init = INIT_OPENRC, .uid = 1000 }, "sudo sh -c 'cd /sys/fs/cgroup && mkdir -p hutch-1000/shell" },
+    { "no init system", { .init = INIT_OTHER, .uid = 1000 }, "sudo sh -c 'cd /sys/fs/cgroup && " },
+    { "a container", { .init = INIT_SYSTEMD, .uid = 1000, .is_in_container = true }, "start the container with " },
+};
+
+static void test_delegation_commands(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(delegation_cases); i++) {
+        struct delegation_facts facts = delegation_cases[i].facts;
+        struct doctor_finding room;
+
+        facts.mount = "/sys/fs/cgroup";
+        hutch_delegation_command(&facts, room.fix, sizeof(room.fix));
+        if (strncmp(room.fix, delegation_cases[i].command, strlen(delegation_cases[i].command)) != 0)
+            fail_msg("%s: '%s'", delegation_cases[i].label, room.fix);
+        assert_true(strlen(room.fix) < sizeof(room.fix) / 2); /* nothing was cut */
+        assert_null(strchr(room.fix, '\n'));
+    }
+}
+
+static void test_ways_out_of_v1(void **state)
+{
+    static const struct {
+        enum init_system init;
+        const char *has, *has_not;
+    } cases[] = {
+        { INIT_SYSTEMD, "systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all", "rc.conf" },
+        { INIT_OPENRC, "rc_cgroup_mode=\"unified\"", "systemd" },
+        { INIT_OTHER, "cgroup_no_v1=all", "systemd" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct delegation_facts facts = { .init = cases[i].init, .uid = 1000, .mount = "/sys/fs/cgroup" };
+        char got[1024];
+
+        hutch_delegation_leave_v1(&facts, got, sizeof(got));
+        if (!strstr(got, cases[i].has) || strstr(got, cases[i].has_not))
+            fail_msg("%d: '%s'", cases[i].init, got);
+    }
+}
+
+/* Without an init system that manages groups: what the command does, on files of the same names. */
+static void test_delegation_by_hand(void **state)
+{
+    static const struct {
+        bool is_below;
+        const char *name, *text;
+    } after[] = {
+        { false, "cgroup.subtree_control", "+cpu\n" },
+        { true, "cgroup.subtree_control", "+cpu\n" },
+        { true, "cgroup.procs", "" },
+        { true, "shell/cgroup.procs", NULL }, /* the shell's pid */
+    };
+    char dir[] = "/tmp/hutch-delegation-XXXXXX", below[32], command[1200], path[200], got[64], want[64];
+    struct delegation_facts facts = { .init = INIT_OTHER, .uid = geteuid(), .mount = dir };
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(below, sizeof(below), "hutch-%u/", facts.uid);
+    snprintf(command, sizeof(command), "cd %s && mkdir -p %sshell && touch %scgroup.procs %sshell/cgroup.procs", dir,
+             below, below, below);
+    assert_int_equal(system(command), 0);
+    hutch_delegation_command(&facts, command, sizeof(command));
+    assert_memory_equal(command, "sudo ", 5);
+    memcpy(command, "exec ", 5); /* so that $$ is this command's own */
+    assert_int_equal(system(command), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(after); i++) {
+        auto_fd fd = -1;
+        ssize_t n;
+
+        snprintf(path, sizeof(path), "%s/%s%s", dir, after[i].is_below ? below : "", after[i].name);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        assert_true(fd >= 0);
+        n = hutch_fd_read_full(fd, got, sizeof(got) - 1);
+        assert_true(n >= 0);
+        got[n] = '\0';
+        snprintf(want, sizeof(want), "%ld\n", strtol(got, NULL, 10));
+        assert_string_equal(got, after[i].text ? after[i].text : want);
+        assert_true(after[i].text || strtol(got, NULL, 10) > 1);
+    }
+    snprintf(command, sizeof(command), "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 static void test_status_names(void **state)
 {
     (void)state;
@@ -468,7 +571,8 @@ int main(void)
         cmocka_unit_test(test_userns_causes), cmocka_unit_test(test_inside_causes), cmocka_unit_test(test_proc_causes),
         cmocka_unit_test(test_facts),         cmocka_unit_test(test_containers),    cmocka_unit_test(test_table),
         cmocka_unit_test(test_outcomes),      cmocka_unit_test(test_hanging_check), cmocka_unit_test(test_basis),
-        cmocka_unit_test(test_status_names),
+        cmocka_unit_test(test_status_names),  cmocka_unit_test(test_delegation_commands),
+        cmocka_unit_test(test_ways_out_of_v1), cmocka_unit_test(test_delegation_by_hand),
     };
 
     return cmocka_run_group_tests_name("doctor", tests, NULL, NULL);
