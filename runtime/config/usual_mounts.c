@@ -5,6 +5,7 @@
 #include "runtime/lang/program.h"
 #include "sandbox/spec.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #define SYS_BYTES (64u << 10)
+#define CPU_DIR   "/sys/devices/system/cpu"
 
 int hutch_usual_mounts_add(struct sandbox_spec *spec, struct hutch_err *err)
 {
@@ -48,20 +50,36 @@ void hutch_usual_mounts_size(struct sandbox_spec *spec)
     }
 }
 
-/* The C library counts the processors that it may use by this file, else in /proc/stat, which has the host's. How many
- * there are at all stays the host's number: tables with a row for each are indexed by the number of the processor. */
+/* Lists of processors as the host has them: which ones there are at all, and which ones could be added. Tables with a
+ * row for each are indexed by the number of the processor, and so are as long as the host's; lscpu(1) ends without
+ * them. A host without /sys has none. */
+static int add_cpus_of_host(struct sandbox_spec *spec, const char *path, struct hutch_err *err)
+{
+    auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    char text[512];
+    ssize_t n = fd < 0 ? -1 : hutch_fd_read_full(fd, text, sizeof(text));
+
+    if (n <= 0 || n == (ssize_t)sizeof(text))
+        return 0;
+    return hutch_spec_add_file(spec, path, text, (size_t)n, 0444, err);
+}
+
+/* The C library counts the processors that it may use by the list of those that are online, else in /proc/stat, which
+ * has the host's. */
 int hutch_usual_mounts_count_cpus(struct sandbox_spec *spec, struct hutch_err *err)
 {
     uint64_t n = (spec->limits[LIMIT_CPUS] + 999) / 1000;
     char text[32];
     cpu_set_t allowed;
 
+    if (add_cpus_of_host(spec, CPU_DIR "/present", err) < 0 || add_cpus_of_host(spec, CPU_DIR "/possible", err) < 0)
+        return -1;
     if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && (n == 0 || n > (uint64_t)CPU_COUNT(&allowed)))
         n = (uint64_t)CPU_COUNT(&allowed);
     if (n == 0)
         return 0; /* more than fit in the set: the host's number stands */
     snprintf(text, sizeof(text), n > 1 ? "0-%" PRIu64 "\n" : "0\n", n - 1);
-    return hutch_spec_add_file(spec, "/sys/devices/system/cpu/online", text, strlen(text), 0444, err);
+    return hutch_spec_add_file(spec, CPU_DIR "/online", text, strlen(text), 0444, err);
 }
 
 bool hutch_usual_mounts_are_hidden_by(const char *target)

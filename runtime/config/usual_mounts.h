@@ -14,7 +14,7 @@ int hutch_usual_mounts_add(struct sandbox_spec *spec, struct hutch_err *err);
 /* Gives them their sizes, once the limits are known. */
 void hutch_usual_mounts_size(struct sandbox_spec *spec);
 
-/* Has the sandbox count as many processors as its limit allows, once the limits are known: a file in /sys, which has
+/* Has the sandbox count as many processors as its limit allows, once the limits are known: files in /sys, which has
  * nothing else. Errors: ENOMEM. */
 int hutch_usual_mounts_count_cpus(struct sandbox_spec *spec, struct hutch_err *err);
 

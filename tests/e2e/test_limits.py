@@ -268,6 +268,14 @@ def test_processors_are_counted(policy):
         assert result["stdout"] == "%d\n" % wanted, (asked, result["stdout"], result["stderr"])
 
 
+def test_processors_of_the_host_are_known():
+    """Tables are as long as there are processors, as a thread may learn the number of the last one; lscpu shows both."""
+    result = run_json("--cpus", "1", "-c", "import os; print(os.sysconf('SC_NPROCESSORS_CONF')); os.system('LC_ALL=C lscpu')")
+    lines = dict(line.split(":", 1) for line in result["stdout"].splitlines()[1:])
+    assert int(result["stdout"].split()[0]) > max(os.sched_getaffinity(0)), result["stdout"]
+    assert lines["On-line CPU(s) list"].strip() == "0" and int(lines["CPU(s)"]) >= len(os.sched_getaffinity(0)), result["stderr"]
+
+
 def test_memory_peak_is_reported():
     result = run_json("-c", "x = b'x' * (100 << 20); print(len(x))")
     peak = result["usage"]["memory_peak_bytes"]

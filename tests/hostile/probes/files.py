@@ -457,11 +457,11 @@ def dangerous_devices():
 
 @probe(control="user", refused=ABSENT)
 def sysfs():
-    """/sys: the hardware, the kernel's tunables, the cgroup tree. It is not mounted: a file says how many processors a
-    sandbox may use."""
+    """/sys: the hardware, the kernel's tunables, the cgroup tree. It is not mounted: files say which processors there
+    are, and how many of them a sandbox may use."""
     names = [os.path.join(at, name) for at, _, names in os.walk("/sys") for name in names]
-    if set(names) <= {"/sys/devices/system/cpu/online"}:
-        raise Blocked("/sys has the number of processors and nothing else")
+    if set(names) <= {"/sys/devices/system/cpu/" + name for name in ("online", "possible", "present")}:
+        raise Blocked("/sys has the numbers of processors and nothing else")
     return "listed /sys: " + ", ".join(names[:4])
 
 
