@@ -18,12 +18,13 @@
 
 #define INPUT_LINE_MAX  4096 /* of a terminal: termios(3) */
 #define HIDDEN_CONTEXT  "hutch"
-/* What IPython would show in a pager, as for "print?", a kernel leaves to its front end. In a traceback IPython gives
- * what was executed a yellow ground, on which the light letters of a dark terminal cannot be read: a line below is read
- * on any. */
+#define PAGER_MS        2000 /* that it has to end when it is asked to */
+/* What IPython would show in a pager, as for "print?", a kernel leaves to its front end: here it is a display of a type
+ * of ours. In a traceback IPython gives what was executed a yellow ground, on which the light letters of a dark
+ * terminal cannot be read: a line below is read on any. */
 #define PREPARATION                                                                                                   \
-    "get_ipython().set_hook('show_in_pager', lambda shell, data, *more, **named: "                                    \
-    "print(data.get('text/plain', '') if isinstance(data, dict) else data), 0)\n"                                     \
+    "get_ipython().set_hook('show_in_pager', lambda shell, data, *more, **named: shell.display_pub.publish({"         \
+    "'" REPL_PAGE_TYPE "': str(data.get('text/plain', '') if isinstance(data, dict) else data)}), 0)\n"               \
     "from IPython.core import ultratb\n"                                                                              \
     "from types import SimpleNamespace\n"                                                                             \
     "if hasattr(ultratb, 'stack_data'):\n"                                                                            \
@@ -141,7 +142,7 @@ static void hear_signal(struct repl *r, int number, bool *ret_interrupt)
     switch (number) {
     case SIGWINCH:
     case SIGCONT:
-        if (r->prompt && !r->is_busy)
+        if (r->prompt && !r->is_busy && !r->pager)
             hutch_prompt_redraw(r->prompt, number == SIGWINCH, number == SIGCONT);
         break;
     case SIGINT:
@@ -168,7 +169,7 @@ static void hear_signal(struct repl *r, int number, bool *ret_interrupt)
     }
 }
 
-/* One turn: waits for something, does it, and says whether a key was pressed. */
+/* One turn: waits for something, does it, and says whether a key was pressed, or the pager has ended. */
 static bool turn_loop(struct repl *r, bool wants_key, int timeout_ms, bool *ret_interrupt)
 {
     struct backlog *out = &r->show.streams[0].backlog, *err_out = &r->show.streams[1].backlog;
@@ -177,9 +178,11 @@ static bool turn_loop(struct repl *r, bool wants_key, int timeout_ms, bool *ret_
     struct pollfd p[] = {
         { .fd = r->is_broken || is_behind ? -1 : hutch_engine_fd(r->engine), .events = POLLIN },
         { .fd = r->signal_fd, .events = POLLIN },
-        { .fd = hutch_backlog_is_empty(out) ? -1 : out->fd, .events = POLLOUT },
-        { .fd = hutch_backlog_is_empty(err_out) ? -1 : err_out->fd, .events = POLLOUT },
+        { .fd = r->pager || hutch_backlog_is_empty(out) ? -1 : out->fd, .events = POLLOUT },
+        { .fd = r->pager || hutch_backlog_is_empty(err_out) ? -1 : err_out->fd, .events = POLLOUT },
         { .fd = wants_key || reads_answer ? STDIN_FILENO : -1, .events = POLLIN },
+        { .fd = r->pager ? r->pager->text.fd : -1, .events = POLLOUT },
+        { .fd = r->pager ? r->pager->pidfd : -1, .events = POLLIN },
     };
     struct signalfd_siginfo info;
     struct hutch_error error;
@@ -200,7 +203,9 @@ static bool turn_loop(struct repl *r, bool wants_key, int timeout_ms, bool *ret_
         hutch_backlog_pass_on(err_out);
     if (p[4].revents && reads_answer && r->wants_input)
         read_answer(r);
-    return p[4].revents != 0;
+    if (p[5].revents)
+        hutch_pager_pass_on(r->pager);
+    return p[4].revents != 0 || p[6].revents != 0;
 }
 
 void hutch_repl_wait(struct repl *r)
@@ -253,6 +258,21 @@ void hutch_repl_close_session(struct repl *r)
     hutch_repl_wait(r);
 }
 
+void hutch_repl_await_pager(struct repl *r)
+{
+    bool is_interrupted = false;
+    double deadline = 0;
+
+    while (!turn_loop(r, false, deadline > 0 ? PAGER_MS : -1, &is_interrupted)) {
+        if (r->fatal_signal && deadline == 0) {
+            hutch_pager_stop(r->pager, false);
+            deadline = hutch_clock_ms() + PAGER_MS;
+        } else if (r->fatal_signal && hutch_clock_ms() >= deadline) {
+            hutch_pager_stop(r->pager, true);
+        }
+    }
+}
+
 /* --- cells ------------------------------------------------------------------------------------------------------ */
 
 static void on_output(void *user, uint64_t session, const struct hutch_output *output)
@@ -260,7 +280,8 @@ static void on_output(void *user, uint64_t session, const struct hutch_output *o
     struct repl *r = user;
 
     (void)session;
-    hutch_cell_show_output(&r->show, output);
+    if (!hutch_repl_take_page(r, output))
+        hutch_cell_show_output(&r->show, output);
 }
 
 static void on_result(void *user, uint64_t session, const struct hutch_cell_result *result)
@@ -433,5 +454,9 @@ bool hutch_repl_execute(struct repl *r, const char *code, size_t len)
     cell.on_result = on_result;
     was_run = run_cell(r, &cell);
     hutch_repl_wait(r);
+    if (r->page.len > 0) {
+        hutch_repl_show_page(r);
+        hutch_repl_wait(r);
+    }
     return was_run;
 }

@@ -3,6 +3,7 @@
  *   runtime/cli/repl.c     the command: options, the prompt, a cell at a time
  *   runtime/repl/loop.c    the session, and the loop that waits for it, for signals and for keys
  *   runtime/repl/complete.c  Tab
+ *   runtime/repl/page.c, runtime/repl/pager.c  long texts, and the program of the user's that shows them
  *   runtime/repl/copy.c    files in and out, piece by piece
  *   runtime/repl/magic.c   %upload and the like */
 #ifndef HUTCH_REPL_REPL_H
@@ -13,6 +14,8 @@
 #include "sandbox/err.h"
 #include "runtime/hutch.h"
 #include "runtime/repl/counts.h"
+#include "runtime/repl/pager.h"
+#include "runtime/text/buffer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,6 +49,8 @@ struct repl {
     unsigned n_interrupts; /* that it got */
     enum hutch_verdict verdict; /* of the last cell */
     bool was_death_told; /* of its interpreter: that the next one has no variables is no news */
+    struct text_buffer page; /* what the cell wants to be shown in a pager: as a terminal takes it */
+    struct pager *pager;     /* that shows it now, while nothing else is written; NULL: none */
     struct repl_counts counts;
     uint64_t branch;    /* that has its turn */
 
@@ -76,6 +81,18 @@ void hutch_repl_wait(struct repl *r);
 bool hutch_repl_is_interrupted(struct repl *r);
 /* Waits until a key is pressed at the prompt; false when it is called off by a signal. For prompt.h. */
 bool hutch_repl_await_key(void *repl);
+
+/* Until the pager has ended. Ctrl-C is for it; what else ends us ends it. */
+void hutch_repl_await_pager(struct repl *r);
+
+/* --- runtime/repl/page.c --- */
+
+#define REPL_PAGE_TYPE "application/vnd.hutch.page" /* of a display that is such a text */
+
+/* Whether the output is a text for a pager. It is shown here where it is not long, else kept until the cell is over. */
+bool hutch_repl_take_page(struct repl *r, const struct hutch_output *output);
+/* Shows what was kept. */
+void hutch_repl_show_page(struct repl *r);
 
 /* --- runtime/repl/magic.c --- */
 

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import stat
 import struct
@@ -35,7 +36,8 @@ class Terminal:
 
     def __init__(self, *args, cwd=None, **env):
         environment = {name: value for name, value in os.environ.items()
-                       if name not in ("NO_COLOR", "KITTY_WINDOW_ID", "TERM_PROGRAM", "COLORTERM", "LC_ALL", "LC_CTYPE", "EDITRC")}
+                       if name not in ("NO_COLOR", "KITTY_WINDOW_ID", "TERM_PROGRAM", "COLORTERM", "LC_ALL", "LC_CTYPE", "EDITRC", "PAGER", "LESS",
+                                       "LESSOPEN", "LESSCLOSE", "LESSSECURE")}
         environment.update(TERM="vt100", LANG="C.UTF-8", HOME="/nonexistent")
         environment.update(env)
         self.output, self.raw, self.seen = "", "", 0
@@ -856,6 +858,120 @@ def test_help_and_usage(repl):
     assert repl.run("%upload") == "hutch: usage: %upload FILE...\n"
     assert repl.run("%upload 'open").startswith("hutch: usage: ")
     assert repl.run("%download a b c") == "hutch: usage: %download NAME [TO]\n"
+
+
+# --------------------------------------------------------------------------------------------------
+# The pager
+
+LONG = "from IPython.core.page import page; text = '\\n'.join('line %d' % i for i in range(60))"
+HOSTILE = "page(text + '\\n\\x1b]0;title\\x07\\x9b2J\\u202e\\x1b[31mred\\x1b[0m\\n')"
+
+
+def pager(folder, script):
+    """Names a program as PAGER does."""
+    path = folder / "pager"
+    path.write_text("cd '%s'\n" % folder + script, encoding="utf-8")
+    return "sh %s" % path
+
+
+def begin(data, **env):
+    """A prompt at which `text` is longer than the terminal."""
+    repl = Terminal("--data", data, **env)
+    repl.prompt(1)
+    repl.run(LONG)
+    return repl
+
+
+def test_pager(data, tmp_path):
+    """It gets what a terminal may be shown, by a pipe, is told to do nothing but show it, and the terminal is as it was when it is over,
+    whatever it did."""
+    script = "env >env; [ -p /dev/stdin ] && touch pipe; cat >text; stty raw -echo </dev/tty; echo 'pager is here'; head -c 1 </dev/tty >key\n"
+    with begin(data, PAGER=pager(tmp_path, script), LESSOPEN="|-touch opened %s", LESSCLOSE="x", LESSSECURE="", OF_THE_USER="yes") as repl:
+        repl.line(HOSTILE)
+        repl.expect("pager is here")
+        repl.type(CTRL_C)
+        shown = repl.prompt(3)
+        assert "line 1" not in shown and "title" not in shown
+        assert repl.run("6 * 7") == "Out[3]: 42\n"  # it is echoed again, and Return is Return
+        assert (tmp_path / "key").read_bytes() == b"\x03" and (tmp_path / "pipe").exists()
+    text = (tmp_path / "text").read_text(encoding="utf-8")
+    assert text.startswith("line 0\nline 1\n") and text.endswith("line 59\n^[]0;title^G\\x9b2J\\u202e\x1b[31mred\x1b[0m\n\n"), text[-200:]
+    env = (tmp_path / "env").read_text().splitlines()
+    assert {"LESSSECURE=1", "LESS=R", "OF_THE_USER=yes"} <= set(env)
+    assert not [line for line in env if line.startswith(("LESSOPEN=", "LESSCLOSE=", "LESSSECURE=")) and line != "LESSSECURE=1"]
+
+
+def test_pager_for_help(data, tmp_path):
+    with begin(data, PAGER=pager(tmp_path, "cat >text\n")) as repl:
+        repl.run("f = type('T', (), {'__doc__': text})")
+        assert "line" not in repl.run("f?")
+        assert "line 59" in (tmp_path / "text").read_text()
+
+
+def test_no_pager_for_what_fits(data, tmp_path):
+    with begin(data, PAGER=pager(tmp_path, "touch started\n")) as repl:
+        assert repl.run("page('a\\nb')") == "a\nb\n"
+        assert "Docstring:" in repl.run("len?")
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("env", [{"PAGER": ""}, {"PAGER": "/nonexistent/pager"}, {"PATH": "/nonexistent"}, {"TERM": "dumb", "PAGER": "true"}])
+def test_no_pager(data, env):
+    """Where there is none, the text is shown as any."""
+    with begin(data, **env) as repl:
+        shown = repl.run(HOSTILE)
+        assert "line 0\nline 1\n" in shown and "line 59\n^[]0;title^G" in shown and "\x1b]" not in shown
+
+
+def test_pager_and_ctrl_c(data, tmp_path):
+    """It is the pager's: the prompt and its interpreter stay."""
+    script = "trap 'echo interrupted; exit 0' INT; echo 'pager is here'; while :; do sleep 0.1; done\n"
+    with begin(data, PAGER=pager(tmp_path, script)) as repl:
+        repl.line("page(text)")
+        repl.expect("pager is here")
+        repl.type(CTRL_C)
+        repl.expect("interrupted")
+        repl.prompt(3)
+        assert repl.run("len(text) > 1") == "Out[3]: True\n"
+
+
+def test_pager_that_reads_nothing(data, tmp_path):
+    with begin(data, PAGER=pager(tmp_path, "exit 3\n")) as repl:
+        assert "x" * 100 not in repl.run("page('x' * 1000000)")
+        assert repl.run("6 * 7") == "Out[3]: 42\n"
+
+
+def test_signal_while_a_pager_shows(data, tmp_path):
+    script = "echo $$ >pid; stty raw -echo </dev/tty; echo 'pager is here'; exec sleep 1000\n"
+    with begin(data, PAGER=pager(tmp_path, script)) as repl:
+        repl.line("page(text)")
+        repl.expect("pager is here")
+        os.kill(repl.pid, signal.SIGTERM)
+        assert repl.end() == 128 + signal.SIGTERM
+        flags = termios.tcgetattr(repl.fd)[3]
+        assert flags & termios.ECHO and flags & termios.ICANON
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.skipif(not shutil.which("less"), reason="less is not installed")
+def test_less(data):
+    """What there is without PAGER. It is asked for a shell, and has none."""
+    with begin(data) as repl:
+        repl.line(HOSTILE)
+        repl.expect(r"line 20[^0-9]")
+        repl.type("!")
+        repl.expect("(?i)not available")
+        repl.type("\n")
+        repl.expect(":")
+        repl.type("q")
+        repl.prompt(3)
+        assert repl.run("6 * 7") == "Out[3]: 42\n"
+
+
+def test_text_for_a_pager_in_a_pipe():
+    done = support.hutch("repl", "--image", IMAGE, "-q", stdin=(LONG + "\n" + "page(text)").encode(), timeout=120)
+    assert done.returncode == 0 and done.stdout.decode().startswith("line 0\n") and "line 59\n" in done.stdout.decode()
 
 
 # --------------------------------------------------------------------------------------------------
