@@ -331,8 +331,6 @@ static void play_init(struct player *p)
         tell(p->fd, (struct init_msg){ .kind = INIT_ADOPTED });
     else if (order.what == INIT_ATTACH)
         tell(p->fd, (struct init_msg){ .kind = INIT_ATTACHED });
-    else if (order.what == INIT_SIGNAL && perhaps(2))
-        tell(p->fd, (struct init_msg){ .kind = INIT_SIGNALLED });
     else if (order.what == INIT_SIGNAL)
         tell(p->fd, (struct init_msg){ .kind = INIT_ENDED, .ended.status = order.value });
     else if (order.what == INIT_FOLLOW)
