@@ -645,6 +645,7 @@ static void tell_dead(struct slot *slot)
 static void on_death(struct watch *w, uint32_t events)
 {
     (void)events;
+    hutch_watch_remove(w); /* the owner may have more to wait for, and this one would tell again and again */
     tell_dead(w->owner);
 }
 

@@ -59,6 +59,7 @@ static void on_lost_opener(void *owner)
     hutch_templates_on_lost_opener(&engine->templates);
     hutch_zygotes_drop_all(&engine->zygotes);
     hutch_slots_on_lost_opener(&engine->slots);
+    hutch_looks_on_files(&engine->slots.looks, NULL, -1); /* the disk worker is given up, too */
 }
 
 static const struct helper_events helper_events = {

@@ -367,6 +367,25 @@ def test_a_look_at_files_that_is_lost(blow, tmp_path):
     reap()
 
 
+def test_a_look_at_files_that_goes_with_the_opener(tmp_path):
+    """The run is over, and its files are being listed."""
+    with engine.Engine(max_running=3, setup_ms=SETUP_MS) as warm:
+        warm.settle()
+        found = all_helpers(warm)
+        for pid in found["disk"]:
+            os.kill(pid, signal.SIGSTOP)
+        run = warm.submit("for n in range(900): open('f%d' % n, 'w').close()\nprint('made', flush=True)", data_dir=tmp_path)
+        deadline = time.monotonic() + 2  # by then it waits, as nothing else is left to do
+        while time.monotonic() < deadline:
+            warm.dispatch(0.05)
+        assert not run.results
+        for pid in found["opener"]:
+            os.kill(pid, signal.SIGKILL)
+        result = warm.wait(run)
+        assert (result["verdict"], result["stdout"], len(result["files"]["added"])) == ("ok", "made\n", 900), result
+    reap()
+
+
 def state_of(pid):
     try:
         with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
