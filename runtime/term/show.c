@@ -54,6 +54,8 @@ static struct cell_show_stream *stream_of(struct cell_show *show, int stream)
 
 static void append_output(struct cell_show *show, int stream, const char *text, size_t len)
 {
+    if (len == 0)
+        return;
     if (!hutch_backlog_add(&stream_of(show, stream)->backlog, text, len))
         show->is_out_of_memory = true;
     stream_of(show, stream)->is_in_line = text[len - 1] != '\n';

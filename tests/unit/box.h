@@ -157,6 +157,8 @@ static UNUSED void box_hear(struct box *box, struct outcome *o)
         if (msg.sample.cpu_ms > o->peak.cpu_ms)
             o->peak.cpu_ms = msg.sample.cpu_ms;
         break;
+    case INIT_SIGNALLED:
+        break;
     case INIT_ENDED:
         assert_false(o->has_ended);
         o->has_ended = true;
