@@ -1,6 +1,7 @@
 """libhutch from Python, by ctypes: what hutch.h declares, and a loop that waits for events. One engine serves as many
 tests as use it; `with Engine(...) as engine: engine.run("print(1)")`."""
 import ctypes
+import functools
 import json
 import os
 import select
@@ -82,6 +83,7 @@ def library_path():
     pytest.fail("there is no libhutch.so.1 for %s" % support.HUTCH)
 
 
+@functools.lru_cache(None)
 def has_sanitizer(path):
     symbols = subprocess.run(["nm", "-D", path], capture_output=True, text=True, check=False).stdout
     return "__asan_" in symbols

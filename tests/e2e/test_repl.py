@@ -16,6 +16,7 @@ import time
 
 import pytest
 
+import engine
 import support
 from support import HUTCH
 
@@ -40,6 +41,9 @@ class Terminal:
                                        "LESSOPEN", "LESSCLOSE", "LESSSECURE")}
         environment.update(TERM="vt100", LANG="C.UTF-8", HOME="/nonexistent")
         environment.update(env)
+        if engine.has_sanitizer(HUTCH):
+            environment["LSAN_OPTIONS"] = "suppressions=%s/lsan.supp" % os.path.dirname(os.path.abspath(__file__))
+            environment["ASAN_OPTIONS"] = environment.get("ASAN_OPTIONS", "") + ":fast_unwind_on_malloc=0"  # or it sees too little
         self.output, self.raw, self.seen = "", "", 0
         self.decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")  # a read may end within a letter
         self.pid, self.fd = pty.fork()
