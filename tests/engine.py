@@ -56,7 +56,8 @@ class RawResult(ctypes.Structure):
                     (name, ctypes.c_double) for name in ("queued_ms", "prepared_ms", "run_ms", "total_ms")] + [
                     (name, ctypes.c_uint64) for name in ("cpu_user_ms", "cpu_system_ms", "memory_peak_bytes", "pids_peak")] + [
                     ("was_prepared", ctypes.c_int), ("restarts", ctypes.c_int), ("zygote", ctypes.c_char_p),
-                    ("internal", ctypes.c_void_p), ("cell", ctypes.c_void_p), ("cpu_at_least", ctypes.c_int)]
+                    ("internal", ctypes.c_void_p), ("cell", ctypes.c_void_p), ("cpu_at_least", ctypes.c_int),
+                    ("hutch_failed", ctypes.c_int)]
 
 
 ON_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.POINTER(ctypes.c_char),

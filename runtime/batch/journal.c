@@ -100,8 +100,8 @@ int hutch_batch_journal_next(struct batch_journal *j, struct batch_record *ret, 
     struct batch_record record = { .offset = j->offset };
     ssize_t len = getline(&j->line, &j->line_room, j->file);
 
-    if (len <= 0)
-        return ferror(j->file) ? hutch_err_set(err, errno, "read '%s'", j->path) : 0;
+    if (len <= 0) /* no memory for a line is no error of the stream: ferror(3) would not tell */
+        return feof(j->file) ? 0 : hutch_err_set(err, errno, "read '%s'", j->path);
     j->line_number++;
     j->is_torn = j->line[len - 1] != '\n';
     if (j->is_torn)

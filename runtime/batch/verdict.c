@@ -74,6 +74,10 @@ static bool decide_by_end(const struct batch_run *run, const struct hutch_result
         set_verdict(v, BATCH_OUTPUT_LIMIT, "%s", r->message);
         return true;
     case HUTCH_KILLED:
+        if (r->hutch_failed) {
+            set_verdict(v, BATCH_INTERNAL, "%s", r->message);
+            return true;
+        }
         v->is_killed = true;
         set_verdict(v, BATCH_RUNTIME_ERROR, "%s", r->message);
         return true;

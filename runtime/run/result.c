@@ -206,5 +206,6 @@ void hutch_result_publish(const struct run_result *r, struct hutch_run_details *
         .pids_peak = r->pids_peak,
         .internal = details,
         .cpu_at_least = r->is_cpu_lower_bound,
+        .hutch_failed = r->has_hutch_failed,
     };
 }

@@ -47,6 +47,7 @@ struct run_result {
 
     uint64_t cpu_user_ms, cpu_system_ms, memory_peak_bytes, pids_peak; /* HUTCH_UNKNOWN where nobody counted */
     bool is_cpu_lower_bound; /* they used that much at least */
+    bool has_hutch_failed;   /* HUTCH_KILLED, which is no doing of the program's */
 
     struct run_limit_report limits[LIMIT_COUNT];
     struct run_layer_report layers[LAYER_COUNT];

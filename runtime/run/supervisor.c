@@ -524,6 +524,7 @@ void hutch_supervisor_admit_lost_files(struct supervisor *s, const struct hutch_
     if (s->result->verdict != HUTCH_OK)
         return;
     s->result->verdict = HUTCH_KILLED;
+    s->result->has_hutch_failed = true;
     snprintf(s->result->message, sizeof(s->result->message), "the files of the run are lost: %.440s", err->msg);
 }
 

@@ -136,6 +136,7 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
                     s->last.in_flight, limits[LIMIT_OPEN_FILES]);
         return;
     case END_INPUT:
+        res->has_hutch_failed = true;
         set_verdict(s, HUTCH_KILLED, "read standard input: %s", strerrordesc_np(s->in.source_errno));
         return;
     case END_OUTPUT:
@@ -153,6 +154,7 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
         set_verdict(s, HUTCH_KILLED, "the run was cancelled");
         return;
     case END_HOST:
+        res->has_hutch_failed = true;
         set_verdict(s, HUTCH_KILLED, "hutch could not go on with the run: %s", s->host_err.msg);
         return;
     case END_OWN:

@@ -315,6 +315,15 @@ static bool is_always_killed(uint64_t n, const struct hutch_request *request, st
     return true;
 }
 
+static bool cannot_go_on(uint64_t n, const struct hutch_request *request, struct hutch_result *result)
+{
+    (void)n, (void)request;
+    result->verdict = HUTCH_KILLED;
+    result->hutch_failed = true;
+    result->message = "hutch could not go on with the run: Cannot allocate memory";
+    return true;
+}
+
 static bool times_out(uint64_t n, const struct hutch_request *request, struct hutch_result *result)
 {
     (void)n, (void)request;
@@ -349,6 +358,10 @@ static void test_failures_of_the_engine_are_repeated(void **state)
     assert_int_equal(s.tally.verdicts[BATCH_INTERNAL], 1);
     assert_string_equal(s.tally.internal, "task 'a': no room");
     assert_non_null(strstr(text, "\"result\": \"internal: no room\", \"passed\": null"));
+    prepare(&s);
+    s.engine.answer = cannot_go_on;
+    expect(&s, 0, "a:internal");
+    assert_int_equal(s.engine.n_submitted, 3);
 }
 
 static void test_what_was_killed_is_repeated_once(void **state)
