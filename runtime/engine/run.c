@@ -498,6 +498,17 @@ static void be_outlived(struct engine_run *run)
     r->message[0] = '\0';
 }
 
+/* Nothing that was to outlive the worker is of use: its end is that of the sandbox. */
+static void be_over_with_worker(struct engine_run *run)
+{
+    struct supervisor *s = run->slot->supervisor;
+
+    s->was_outlived = false;
+    s->has_ended = true;
+    s->t_ended = hutch_clock_ms();
+    be_over(run);
+}
+
 /* --- its course in a sandbox -------------------------------------------------------------------------------------- */
 
 static void on_data(void *user, const struct out_stream *s, const char *data, size_t len)
@@ -530,8 +541,8 @@ static void on_ready(void *owner, struct slot *slot, int which, short revents)
     s->was_signalled = false;
     if (hutch_supervisor_is_over(s))
         be_over(run);
-    else if (s->was_outlived && run->kind->on_outlived)
-        be_outlived(run);
+    else if (s->was_outlived && run->kind->can_outlive)
+        run->kind->can_outlive(run) ? be_outlived(run) : be_over_with_worker(run);
     else if (s->has_followed && run->kind->on_followed)
         run->kind->on_followed(run);
     else if (was_signalled && run->kind->on_signalled)

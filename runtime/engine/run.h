@@ -36,7 +36,9 @@ struct run_kind {
     void (*on_followed)(struct engine_run *run);
     /* init has signalled the worker. NULL: that makes no difference. */
     void (*on_signalled)(struct engine_run *run);
-    /* Its worker has ended, what INIT_KEEP named has not, and the result holds the verdict. NULL likewise. */
+    /* Its worker has ended, and what INIT_KEEP named has not. Whether the run goes on with that: then the result holds
+     * the verdict for on_outlived(). NULL likewise. */
+    bool (*can_outlive)(const struct engine_run *run);
     void (*on_outlived)(struct engine_run *run);
     /* Nothing more comes from the sandbox, its output is read. */
     enum run_outcome (*conclude)(struct engine_run *run, struct hutch_err *why);

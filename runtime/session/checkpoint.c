@@ -674,6 +674,8 @@ static int begin(struct session *s, const struct order *order, struct hutch_err 
         return make_copy(s, order->kind == ORDER_FORK, err);
     case ORDER_ROLLBACK:
     case ORDER_SWITCH:
+        if (is_switch && order->target == s->checkpoints.branch && s->interpreter->is_over)
+            return hutch_err_set(err, 0, "the interpreter of branch %" PRIu64 " has died", order->target);
         if (is_switch && order->target == s->checkpoints.branch)
             return 0;
         s->checkpoints.chosen = find(s, order->target, is_switch);

@@ -295,16 +295,20 @@ static void refuse(struct engine_run *run, const struct hutch_err *why)
     hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_SETUP_FAILED, s->why);
 }
 
+/* A checkpoint that was dropped may still be on its way out. */
+static bool can_outlive(const struct engine_run *run)
+{
+    const struct session *s = run->kind_data;
+
+    return !s->is_closing && !s->is_restarting && hutch_checkpoints_survive(s);
+}
+
 /* The interpreter is dead, and its run's result says how; its checkpoints are not. */
 static void on_outlived(struct engine_run *run)
 {
     struct session *s = run->kind_data;
     struct hutch_err err;
 
-    if (s->is_closing || s->is_restarting || !hutch_checkpoints_survive(s)) { /* all of it ends */
-        hutch_session_kill_interpreter(s);
-        return;
-    }
     hutch_interpreter_conclude(s->interpreter, run->slot->supervisor, &err);
     if (s->state == SESSION_BUSY)
         hutch_session_lose_order(s);
@@ -370,6 +374,7 @@ static const struct run_kind kind = {
     .hear = hear,
     .on_followed = on_followed,
     .on_signalled = on_signalled,
+    .can_outlive = can_outlive,
     .on_outlived = on_outlived,
     .conclude = conclude,
     .reset = reset,
@@ -387,10 +392,11 @@ void hutch_session_begin_restart(struct session *s)
         order = TAILQ_NEXT(order, link);
     hutch_session_doom(s, order, HUTCH_KILLED, "the session was restarted");
     if (s->run->slot && s->run->slot->state >= SLOT_RUNNING) {
-        s->is_restarting = true;
+        s->is_restarting = true; /* a cell that ends just now still says what it found */
         hutch_session_kill_interpreter(s);
+    } else {
+        s->is_fresh = s->has_variables = false;
     }
-    s->is_fresh = s->has_variables = false;
     s->t_used = hutch_clock_ms();
 }
 

@@ -550,6 +550,25 @@ def test_a_branch_survives_the_other(session):
     assert not session.wait(session.order("switch", 0))["ok"], "that one is dead"
 
 
+def test_a_dead_branch_is_not_changed_to(session):
+    session.run("x = 1")
+    branch = session.do("fork")["id"]
+    session.run("import os; os._exit(1)")
+    assert "has died" in session.wait(session.order("switch", 0))["message"]
+    session.do("switch", branch)
+    assert value(session.run("x")) == "1"
+
+
+def test_a_death_behind_a_dropped_checkpoint_is_told_as_it_is(session):
+    """The process of the checkpoint may still be on its way out."""
+    for _ in range(10):
+        session.run("1")
+        checkpoint = session.do("checkpoint")["id"]
+        orders = session.order("drop", checkpoint), session.execute("import os; os._exit(3)")
+        result = session.wait(*orders)[1]
+        assert result["verdict"] == "error" and "exit code 3" in result["message"], result
+
+
 def test_a_cell_after_a_death_ends_checkpoints(session):
     """It gets another interpreter, in a sandbox of its own."""
     checkpoint = session.do("checkpoint")

@@ -109,7 +109,7 @@ class Interpreter:
         if error is not None:
             self.show(error)
         figures.after(interactive)
-        if result is not None:
+        if error is None and result is not None:  # else the interrupt came when all was done, and was shown
             error = result.error_before_exec or result.error_in_exec
         interactive.payload_manager.clear_payload()
         channel.flush_streams()
