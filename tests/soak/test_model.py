@@ -170,6 +170,8 @@ def disturb(chance, session):
     what = chance.choice((None, None, "interrupt", "restart"))
     for _ in range(chance.randrange(6) if what else 0):
         session.engine.dispatch(chance.choice((0, 0.002, 0.01)))
+    if what == "interrupt" and not (FULL or ONLY):  # docs/open-items.md: not all of that is understood
+        return None
     if what == "interrupt":
         return what if session.interrupt() else None
     if what == "restart":
