@@ -214,7 +214,8 @@ struct hutch_result {
     const struct hutch_run_details *internal;
     const struct hutch_cell_result *cell; /* of a rich run, what its one cell showed; NULL without */
     int  cpu_at_least;   /* more CPU time may have been used: some children were reaped by the kernel, uncounted */
-    int  hutch_failed;   /* HUTCH_KILLED, because hutch could not go on with it or keep its files: not its own doing */
+    int  hutch_failed;   /* HUTCH_KILLED, because hutch or the host could not go on with it, read its input or keep its
+                          * files: not the program's doing */
 };
 
 /* The whole result as the JSON object of docs/results.md, for the caller to free(3); NULL on ENOMEM. Inside on_result

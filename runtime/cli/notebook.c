@@ -137,7 +137,7 @@ static void on_result(void *user, size_t cell, const struct hutch_cell_result *r
     if (report->opts->quiet || report->opts->json)
         return;
     if (result->truncated)
-        hutch_say("cell %zu: its output was cut at the limit", cell);
+        hutch_say("cell %zu: its output, or the state of its widgets, was cut at the limit", cell);
     if (result->verdict == HUTCH_TIMEOUT && report->opts->interrupt_on_timeout && !result->interpreter_died)
         hutch_say("cell %zu: it took too long, and was interrupted", cell);
 }

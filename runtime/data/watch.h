@@ -37,7 +37,7 @@ double hutch_data_watch_begin(struct data_watch *w, double now_ms);
 double hutch_data_watch_next(struct data_watch *w, const struct data_count *count, uint64_t max_bytes,
                              uint64_t max_entries);
 
-/* Whether the next count is a run's first, which is bounded by DATA_WATCH_FIRST_SIZE. */
+/* Whether the next count is a run's first, which a cold run bounds by DATA_WATCH_FIRST_SIZE. */
 bool hutch_data_watch_is_first(const struct data_watch *w);
 
 #endif

@@ -1,4 +1,4 @@
-/* delegation.h - the one command with which a user gets a cgroup of his own, by who manages the cgroups of this host.
+/* delegation.h - the one command with which a user gets a cgroup of its own, by who manages the cgroups of this host.
  *
  * Sources: systemd.resource-control(5) about Delegate=; Documentation/admin-guide/cgroup-v2.rst, "Delegation". */
 #ifndef HUTCH_DOCTOR_DELEGATION_H

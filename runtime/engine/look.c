@@ -35,7 +35,7 @@ void hutch_looks_on_files(struct looks *looks, const struct disk_reply *reply, i
     }
     if (reply)
         return;
-    /* Who hears of it may begin another one. */
+    /* A callback may begin another look, so those that are lost have a list of their own first. */
     while ((look = LIST_FIRST(&looks->list))) {
         LIST_REMOVE(look, link);
         LIST_INSERT_HEAD(&lost, look, link);

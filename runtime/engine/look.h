@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-/* Up to so many entries are gone through in the loop: some ms at most. */
+/* Up to so many entries are gone through in the loop: one or two milliseconds. */
 #define LOOK_MAX_ENTRIES 500
 
 LIST_HEAD(look_list, look);

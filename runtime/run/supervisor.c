@@ -453,8 +453,8 @@ bool hutch_supervisor_is_over(const struct supervisor *s)
     return s->has_ended || s->is_init_gone;
 }
 
-/* The socket tells ECONNRESET when its other end was closed with orders unread. It may not be closed yet, as who has
- * handed it on may have one, too: then they still lie in it. A pipe has no such count. */
+/* The socket tells ECONNRESET when its other end was closed with orders unread. It may still be open in the process
+ * that has handed it on; then the orders still lie in it. A pipe has no such count. */
 static bool has_unread_orders(const struct supervisor *s)
 {
     int n = 0;

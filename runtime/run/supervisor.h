@@ -68,8 +68,8 @@ struct supervisor {
     struct rusage usage;
     bool has_followed;         /* INIT_FOLLOWED came, since the owner last checked */
     pid_t followed;
-    unsigned n_signalled;      /* INIT_SIGNALLED that came … */
-    bool was_signalled;        /* … since the owner last checked */
+    unsigned n_signalled;      /* INIT_SIGNALLED that came in all, of the sandbox's n_signals */
+    bool was_signalled;        /* one came since the owner last checked */
     bool was_outlived;         /* INIT_OUTLIVED came, since the owner last checked: status and usage hold */
     uint64_t told_oom_kills;   /* of the cgroup's, those that workers ended by that were outlived */
     bool setup_failed, exec_failed;
@@ -156,7 +156,7 @@ bool hutch_supervisor_is_drained(const struct supervisor *s);
 
 /* What order_count() came to: @why NULL, or it could not be counted. */
 void hutch_supervisor_take_count(struct supervisor *s, uint64_t bytes, uint64_t entries, const struct hutch_err *why);
-/* Who was to count is gone: it is ordered again. */
+/* The process that was to count is gone: it is ordered again. */
 void hutch_supervisor_lose_count(struct supervisor *s);
 
 /* Counts what lies in the data directory when no process is left: before the verdict, which it may change. */

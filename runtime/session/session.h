@@ -97,7 +97,9 @@ struct session {
 
     double kill_at;            /* the interpreter, which does not do what it should; 0: not set */
     bool was_shot;             /* the interpreter was killed alone: if that does not help, all of the sandbox is */
-    double settle_at;          /* the next cell can be told from the last by the times of files; 0: not set */
+    /* when the next cell is tried again: the times of files can tell it from the last, or process 1 has had its time to
+     * signal; 0: not set */
+    double settle_at;
     double signal_until;       /* the next cell waits for process 1, which is to signal; 0: it does not */
     struct session_data data;
     struct session_cell cell;

@@ -289,9 +289,9 @@ def test_widgets_of_a_run_that_ends_early(tmp_path):
 
 
 @pytest.mark.parametrize("source, says", [
-    ("widget('large', value='x' * 9000000)", "cell 2: its output was cut at the limit"),
-    ("widget('larger', value='x' * 17000000)", "cell 2: its output was cut at the limit"),
-    ("widget('many', **{'k%d' % i: i for i in range(20000)})", "cell 2: its output was cut at the limit"),
+    ("widget('large', value='x' * 9000000)", "cell 2: its output, or the state of its widgets, was cut at the limit"),
+    ("widget('larger', value='x' * 17000000)", "cell 2: its output, or the state of its widgets, was cut at the limit"),
+    ("widget('many', **{'k%d' % i: i for i in range(20000)})", "cell 2: its output, or the state of its widgets, was cut at the limit"),
     ("comms = [widget('w%d' % i) for i in range(10001)]", "the notebook does not have the state of all widgets"),
     ("deep = []\nfor i in range(92):\n    deep = [deep]\nwidget('deep', value=deep)", "the notebook does not have the state of all widgets"),
 ])
@@ -427,7 +427,7 @@ def test_much_output_is_cut(tmp_path):
     done, found = execute(tmp_path, "for i in range(100):\n    print('x' * 10 ** 6)", "'next'", args=["--allow-errors"])
     text = "".join(text for kind, text in texts(found["cells"][0]) if kind == "stdout")
     assert 10 ** 6 <= len(text) <= 9 << 20
-    assert b"cell 1: its output was cut" in done.stderr
+    assert b"cell 1: its output, or the state of its widgets, was cut" in done.stderr
     assert texts(found["cells"][1]) == [("execute_result", "'next'")]
 
 
