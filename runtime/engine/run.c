@@ -350,8 +350,12 @@ static void on_dead(void *owner, struct slot *slot)
     struct engine_run *run = owner;
     bool has_files = slot->supervisor->has_ended || run->data_dir || !is_empty(slot->data_dirfd);
 
-    if (run->look.id == 0 && !(has_files && begin_look(run)))
+    if (run->look.id != 0) { /* told again when its time is over: who was to look does not come to it */
+        hutch_look_cancel(&run->look);
+        finish(run, true);
+    } else if (!has_files || !begin_look(run)) {
         finish(run, has_files);
+    }
 }
 
 static void drain(struct supervisor *s)

@@ -229,7 +229,8 @@ static void on_counted(void *owner, const struct disk_reply *reply, int fd)
     if (!reply)
         hutch_supervisor_lose_count(s);
     else
-        hutch_supervisor_take_count(s, reply->bytes, reply->entries, reply->has_failed ? &reply->err : NULL);
+        hutch_supervisor_take_count(s, reply->bytes, reply->entries, reply->took_ms,
+                                    reply->has_failed ? &reply->err : NULL);
     hutch_loop_advance_deadline(&slot->slots->core->loop, &slot->clock, s->next_data);
 }
 

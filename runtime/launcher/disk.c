@@ -1,5 +1,6 @@
 #include "runtime/launcher/disk.h"
 
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
 #include "sandbox/log.h"
@@ -24,7 +25,7 @@
 
 /* Each order has a process of its own, so that a session with a hundred thousand files keeps nobody else waiting.
  * Orders about the same names, or the same data directory, follow one another. */
-#define MAX_RUNNING 16
+#define MAX_RUNNING 16   /* and as many looks beside the others, which would wait for removals else */
 #define MAX_JOBS    1024 /* beyond that, orders stay in the socket */
 #define MAX_DEATHS  3    /* of the process of one order */
 #define SIGN_MS     500  /* while orders stay in the socket, and questions with them: between two signs of life */
@@ -43,7 +44,7 @@ TAILQ_HEAD(job_list, job);
 struct disk_worker {
     int sock, signals;
     struct job_list jobs; /* in the order in which they came */
-    unsigned n_jobs, n_running;
+    unsigned n_jobs, n_running[2]; /* [1]: looks, see is_look() */
     bool is_over; /* no more orders come */
 };
 
@@ -61,11 +62,17 @@ static void remove_directory(int dirfd, const char *name)
     }
 }
 
-/* @fd: -1: none goes with it. */
-static void answer(int sock, const struct disk_reply *reply, int fd)
+/* @fd: -1: none goes with it. Where one cannot go, as when too many of the user's are on their way, the answer is that
+ * the order has failed: the engine waits for one. */
+static void answer(int sock, struct disk_reply *reply, int fd)
 {
-    if (hutch_fdpass_send(sock, reply, sizeof(*reply), &fd, fd >= 0, 0) < 0)
-        hutch_log_debug("disk worker: answer order %u: %s", reply->id, strerrordesc_np(errno));
+    if (hutch_fdpass_send(sock, reply, sizeof(*reply), &fd, fd >= 0, 0) >= 0)
+        return;
+    hutch_log_debug("disk worker: answer order %u: %s", reply->id, strerrordesc_np(errno));
+    if (fd < 0)
+        return;
+    reply->has_failed = hutch_err_set(&reply->err, errno, "hand on a list of files") < 0;
+    answer(sock, reply, -1);
 }
 
 /* What lies there when nothing changes it any more, and what has changed since the list was made. */
@@ -90,6 +97,7 @@ static void carry_out(int sock, const struct job *job)
     const struct disk_request *request = &job->request;
     struct disk_reply reply = { .id = request->id };
     int store = job->fds[0], data = job->fds[1], rc;
+    double begun = hutch_clock_ms();
     auto_fd list = -1;
 
     switch (request->what) {
@@ -115,6 +123,7 @@ static void carry_out(int sock, const struct job *job)
         rc = hutch_err_set(&reply.err, EPROTO, "an order that the disk worker does not know");
     }
     reply.has_failed = rc < 0;
+    reply.took_ms = hutch_clock_ms() - begun;
     answer(sock, &reply, list);
 }
 
@@ -134,18 +143,21 @@ static bool is_word(const char *text, size_t size)
 /* The engine is told that this process is at work. */
 static void show_life(const struct disk_worker *w)
 {
-    const struct disk_reply reply = { .id = 0 };
+    struct disk_reply reply = { .id = 0 };
 
     answer(w->sock, &reply, -1);
+}
+
+static bool is_look(const struct disk_request *request)
+{
+    return request->what == DISK_COUNT || request->what == DISK_LIST;
 }
 
 /* Whether an order has the name and the descriptors that belong to it. */
 static bool is_complete(const struct disk_request *request, size_t n_fds)
 {
-    bool is_look = request->what == DISK_COUNT || request->what == DISK_LIST;
-
     if (!is_word(request->name, sizeof(request->name)) || !is_word(request->keep, sizeof(request->keep)) ||
-        (!is_look && !request->name[0]))
+        (!is_look(request) && !request->name[0]))
         return false;
     return request->what == DISK_REMOVE ? n_fds == 1 : n_fds == 2 || (request->what == DISK_LIST && n_fds == 3);
 }
@@ -187,6 +199,8 @@ static bool is_after(const struct job *job, const struct job *earlier)
 {
     const struct disk_request *a = &job->request, *b = &earlier->request;
 
+    if (a->what == DISK_COUNT || b->what == DISK_COUNT) /* of what changes anyway; a limit waits for it */
+        return false;
     return is_same_name(a->name, b->name) || is_same_name(a->name, b->keep) || is_same_name(a->keep, b->name) ||
            is_same_name(a->keep, b->keep) || (job->ino != 0 && job->ino == earlier->ino && job->dev == earlier->dev);
 }
@@ -228,15 +242,15 @@ static void start_jobs(struct disk_worker *w)
     pid_t self = getpid();
     struct job *job, *next;
 
-    for (job = TAILQ_FIRST(&w->jobs); job && w->n_running < MAX_RUNNING; job = next) {
+    for (job = TAILQ_FIRST(&w->jobs); job; job = next) {
         next = TAILQ_NEXT(job, link);
-        if (job->pid || has_to_wait(w, job))
+        if (job->pid || w->n_running[is_look(&job->request)] >= MAX_RUNNING || has_to_wait(w, job))
             continue;
         job->pid = fork();
         if (job->pid == 0)
             be_child(w, job, self);
         if (job->pid > 0) {
-            w->n_running++;
+            w->n_running[is_look(&job->request)]++;
             continue;
         }
         carry_out(w->sock, job); /* as many processes as there may be */
@@ -261,7 +275,7 @@ static void reap(struct disk_worker *w)
                 break;
         if (!job)
             continue;
-        w->n_running--;
+        w->n_running[is_look(&job->request)]--;
         job->pid = 0;
         if (status != 0 && ++job->deaths < MAX_DEATHS)
             continue; /* somebody killed it: the same order goes on where it was */

@@ -89,6 +89,7 @@ struct disk_reply {
     uint32_t has_failed; /* err says why, and everything is as it was */
     struct snapshot_report report;
     uint64_t bytes, entries;
+    double took_ms;      /* without the time for which it waited */
     struct hutch_err err;
 };
 

@@ -16,6 +16,7 @@
 #define SAMPLED_IDLE_MS    60000 /* between two checks of the data directory, where samples say what has changed */
 #define DATA_MAX_FAILURES  4
 #define CPU_INTERVAL_MS    100
+#define COUNT_MS           1000 /* a count that is ordered comes by then, or is made here: no limit waits longer */
 #define CAPTURE_MAX        (256u << 20) /* bytes of a stream that are kept in memory where no limit is set */
 #define HIDDEN_MAX         5  /* samples in a row: once or twice it is a process on its way out */
 #define CUT_MAX            10 /* samples in a row, each of a quarter of a second of CPU time */
@@ -316,6 +317,24 @@ static bool order_count(struct supervisor *s, double now)
     return s->is_counting;
 }
 
+static void count_here(struct supervisor *s, const struct collect_bounds *bounds)
+{
+    struct data_count count = { .begun_ms = hutch_clock_ms() };
+    struct hutch_err err;
+    int rc = hutch_collect_usage(s->data_dirfd, bounds, &count.bytes, &count.entries, &err);
+
+    note_count(s, &count, bounds->max_walked, rc < 0 ? &err : NULL);
+}
+
+/* What was ordered does not come: others' orders are before it, or keep it from being sent. */
+static void give_up_count(struct supervisor *s)
+{
+    const struct collect_bounds bounds = data_bounds(s);
+
+    s->is_counting = false;
+    count_here(s, &bounds);
+}
+
 static void check_data(struct supervisor *s)
 {
     struct collect_bounds bounds = data_bounds(s);
@@ -332,17 +351,20 @@ static void check_data(struct supervisor *s)
     if (rc == 0 && s->order_count && count.entries >= max_here) { /* there is more */
         if (order_count(s, count.begun_ms))
             return;
-        bounds = data_bounds(s);
-        rc = hutch_collect_usage(s->data_dirfd, &bounds, &count.bytes, &count.entries, &err);
+        give_up_count(s);
+        return;
     }
     note_count(s, &count, bounds.max_walked, rc < 0 ? &err : NULL);
 }
 
-void hutch_supervisor_take_count(struct supervisor *s, uint64_t bytes, uint64_t entries, const struct hutch_err *why)
+void hutch_supervisor_take_count(struct supervisor *s, uint64_t bytes, uint64_t entries, double took_ms,
+                                 const struct hutch_err *why)
 {
     const struct collect_bounds bounds = data_bounds(s);
-    struct data_count count = { .bytes = bytes, .entries = entries, .begun_ms = s->count_begun_ms };
+    struct data_count count = { .bytes = bytes, .entries = entries, .begun_ms = hutch_clock_ms() - took_ms };
 
+    if (!s->is_counting) /* it was given up */
+        return;
     s->is_counting = false;
     note_count(s, &count, bounds.max_walked, why);
 }
@@ -389,6 +411,10 @@ int hutch_supervisor_clocks(struct supervisor *s)
         else if (s->kill_at < next)
             next = s->kill_at;
     }
+    if (s->is_counting && now >= s->count_begun_ms + COUNT_MS)
+        give_up_count(s);
+    if (s->is_counting && s->count_begun_ms + COUNT_MS < next)
+        next = s->count_begun_ms + COUNT_MS;
     if (s->data_dirfd >= 0 && !s->is_counting && (limits[LIMIT_DATA_SIZE] || limits[LIMIT_DATA_FILES])) {
         if (s->next_data == 0)
             s->next_data = hutch_data_watch_begin(&s->data_watch, now);

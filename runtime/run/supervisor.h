@@ -154,8 +154,10 @@ void hutch_supervisor_drain(struct supervisor *s);
 /* All output is delivered. */
 bool hutch_supervisor_is_drained(const struct supervisor *s);
 
-/* What order_count() came to: @why NULL, or it could not be counted. */
-void hutch_supervisor_take_count(struct supervisor *s, uint64_t bytes, uint64_t entries, const struct hutch_err *why);
+/* What order_count() came to, in @took_ms without waiting: @why NULL, or it could not be counted. One that comes too
+ * late is not taken. */
+void hutch_supervisor_take_count(struct supervisor *s, uint64_t bytes, uint64_t entries, double took_ms,
+                                 const struct hutch_err *why);
 /* The process that was to count is gone: it is ordered again. */
 void hutch_supervisor_lose_count(struct supervisor *s);
 

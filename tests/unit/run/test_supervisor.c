@@ -12,8 +12,11 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -407,6 +410,58 @@ static void test_unread_orders(void **state)
     }
 }
 
+static unsigned n_ordered;
+
+static bool order_count(void *user, const struct collect_bounds *bounds)
+{
+    (void)user;
+    assert_true(bounds->max_walked > 1000);
+    n_ordered++;
+    return true;
+}
+
+/* A count that is ordered and does not come is made after all, and is not taken when it comes then. */
+static void test_counts_that_do_not_come(void **state)
+{
+    static const uint64_t limits[LIMIT_COUNT] = { [LIMIT_DATA_FILES] = 2 };
+    char dir[] = "/tmp/hutch-test-supervisor.XXXXXX";
+    auto_fd fd = -1;
+    struct scene c;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (const char *name = "123"; *name; name++)
+        assert_int_equal(mkdirat(fd, (char[]){ *name, '\0' }, 0700), 0);
+    for (int comes = 0; comes < 2; comes++) {
+        begin(&c, limits);
+        c.s->data_dirfd = fd;
+        c.s->order_count = order_count;
+        c.s->max_counted = 1;
+        hutch_supervisor_started(c.s);
+        n_ordered = 0;
+        c.s->next_data = 1;
+        hutch_supervisor_clocks(c.s);
+        hutch_supervisor_clocks(c.s);
+        assert_int_equal(n_ordered, 1);
+        assert_int_equal(c.s->reason, END_OWN);
+        if (comes) {
+            hutch_supervisor_take_count(c.s, 0, 2, 1, NULL);
+            assert_int_equal(c.s->reason, END_OWN);
+        } else {
+            c.s->count_begun_ms -= 60000;
+            hutch_supervisor_clocks(c.s);
+            assert_int_equal(c.s->reason, END_DATA);
+            hutch_supervisor_take_count(c.s, 0, 2, 1, NULL);
+            assert_int_equal(c.s->data_watch.entries, 3);
+        }
+        end(&c);
+    }
+    for (const char *name = "123"; *name; name++)
+        unlinkat(fd, (char[]){ *name, '\0' }, AT_REMOVEDIR);
+    rmdir(dir);
+}
+
 /* Until init says so, a signal may come to code that runs later. */
 static void test_signals_on_their_way(void **state)
 {
@@ -500,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_reports),
         cmocka_unit_test(test_clocks),
         cmocka_unit_test(test_unread_orders),
+        cmocka_unit_test(test_counts_that_do_not_come),
         cmocka_unit_test(test_signals_on_their_way),
         cmocka_unit_test(test_signals_are_passed_on),
         cmocka_unit_test(test_anything),
