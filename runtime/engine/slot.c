@@ -533,7 +533,7 @@ void hutch_slot_take_opened(struct slot *slot, int fd)
     memcpy(request.name, slot->name, sizeof(request.name));
     hutch_slot_set_state(slot, SLOT_ATTACHING);
     if (hutch_helper_order(slot->slots->helper, &request, &fd, 1, &err) < 0)
-        hutch_slot_fail(slot, &err); /* the next launcher does not know this sandbox */
+        hutch_slot_fail(slot, &err);
 }
 
 void hutch_slot_take_attached(struct slot *slot)

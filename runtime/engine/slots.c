@@ -51,9 +51,16 @@ void hutch_slots_on_launcher(struct slots *slots)
     tell_all(slots, hutch_slot_ask_launcher);
 }
 
-static void lose_launcher(struct slot *slot)
+/* Only the launcher that built a sandbox attaches a directory to it, so one that no run has yet is of no use either. */
+static void lose_untaken(struct slot *slot)
 {
-    if (slot->state == SLOT_BUILDING || slot->state == SLOT_ATTACHING) {
+    if (slot->state > SLOT_NEW && slot->state < SLOT_OPENING)
+        hutch_slot_fail(slot, NULL);
+}
+
+static void lose_taken(struct slot *slot)
+{
+    if (slot->state == SLOT_OPENING || slot->state == SLOT_ATTACHING) {
         hutch_slot_fail(slot, NULL);
     } else if (slot->state == SLOT_DYING && slot->is_reaping) {
         slot->is_reaping = false;
@@ -63,7 +70,8 @@ static void lose_launcher(struct slot *slot)
 
 void hutch_slots_on_lost_launcher(struct slots *slots)
 {
-    tell_all(slots, lose_launcher);
+    tell_all(slots, lose_untaken); /* first, or a run that begins again takes one of them */
+    tell_all(slots, lose_taken);
 }
 
 static void lose_opener(struct slot *slot)

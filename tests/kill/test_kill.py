@@ -368,6 +368,27 @@ def test_a_look_at_files_that_is_lost(blow, tmp_path):
     reap()
 
 
+def test_sandboxes_of_a_launcher_that_died(tmp_path):
+    """A run waits for its directory when the launcher dies, with a pool that was built after the run was handed in: none
+    of those sandboxes can be given a directory, and none counts as an attempt."""
+    with engine.Engine(max_running=8, zygotes=(("bare", None, (), 6, 6),), setup_ms=SETUP_MS) as warm:
+        warm.settle()
+        openers = all_helpers(warm)["opener"]
+        for pid in openers:
+            os.kill(pid, signal.SIGSTOP)
+        waits = warm.submit("print(open('kept').read())", data_dir=tmp_path)
+        (tmp_path / "kept").write_text("kept")
+        assert all(result["verdict"] == "ok" for result in warm.wait(*[warm.submit("print(1)") for _ in range(6)]))
+        warm.until(lambda: warm.stats()["zygotes"][0]["prepared"] == 6)
+        os.kill(warm.stats()["launcher_pid"], signal.SIGKILL)
+        warm.until(lambda: warm.stats()["lost_launchers"] == 1)
+        for pid in openers:
+            os.kill(pid, signal.SIGCONT)
+        result = warm.wait(waits)
+        assert (result["verdict"], result["stdout"], result["restarts"]) == ("ok", "kept\n", 1), result
+    reap()
+
+
 def test_a_look_at_files_that_goes_with_the_opener(tmp_path):
     """The run is over, and its files are being listed."""
     with engine.Engine(max_running=3, setup_ms=SETUP_MS) as warm:
