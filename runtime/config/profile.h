@@ -10,11 +10,10 @@
 #include <stdint.h>
 
 #define PROFILE_NO_LIMIT UINT64_MAX
+#define PROFILE_IMAGE "python" /* where none is named */
 
 /* Texts as the command line has them; NULL for what is not asked for. Lists end with NULL. Nothing is owned, unless
  * hutch_profile_copy() made it. */
-#define PROFILE_IMAGE "python" /* where none is named */
-
 struct profile {
     const char *home;       /* hutch's own directory */
     const char *policy;     /* name or file; NULL: "default" */

@@ -1,5 +1,7 @@
 #include "runtime/doctor/delegation.h"
 
+#include "runtime/doctor/probes.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -61,7 +63,5 @@ void hutch_delegation_leave_v1(const struct delegation_facts *facts, char *ret, 
     const char *openrc = facts->init == INIT_OPENRC
                              ? "echo 'rc_cgroup_mode=\"unified\"' | sudo tee -a /etc/rc.conf && " : "";
 
-    snprintf(ret, size,
-             "%ssudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&%scgroup_no_v1=all /' /etc/default/grub && sudo update-grub && "
-             "sudo reboot", openrc, unified);
+    snprintf(ret, size, "%s" DOCTOR_BOOT_WITH("%scgroup_no_v1=all"), openrc, unified);
 }

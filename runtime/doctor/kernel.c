@@ -173,9 +173,7 @@ void hutch_probe_landlock(const struct doctor_host *host, struct doctor_finding 
                            : e == ENOSYS   ? "not compiled into this kernel (or hidden by a seccomp filter)"
                                            : strerrordesc_np(e));
         if (e == EOPNOTSUPP)
-            hutch_doctor_fix(
-                ret, "sudo sed -i \"s/^GRUB_CMDLINE_LINUX=\\\"/&lsm=landlock,$(cat /sys/kernel/security/lsm) /\" "
-                     "/etc/default/grub && sudo update-grub && sudo reboot");
+            hutch_doctor_fix(ret, DOCTOR_BOOT_WITH("lsm=landlock,'\"$(cat /sys/kernel/security/lsm)\"'"));
         return;
     }
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || hutch_landlock_make(&host->ids, abi, false, &ruleset, &err) < 0 ||

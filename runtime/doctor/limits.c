@@ -41,10 +41,7 @@ void hutch_probe_cgroup_v2(const struct doctor_host *host, struct doctor_finding
         if (host->facts.container[0])
             hutch_doctor_fix(ret, "start the container with /sys/fs/cgroup in it (docker: --cgroupns=private)");
         else if (look(host).init == INIT_SYSTEMD)
-            hutch_doctor_fix(
-                ret,
-                "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&systemd.unified_cgroup_hierarchy=1 /' /etc/default/grub && "
-                "sudo update-grub && sudo reboot");
+            hutch_doctor_fix(ret, DOCTOR_BOOT_WITH("systemd.unified_cgroup_hierarchy=1"));
         return;
     }
     hutch_doctor_found(ret, DOCTOR_OK, "mounted at '%s'", host->cgroup.mount);
@@ -158,11 +155,7 @@ static void explain_controller(const struct doctor_host *host, const char *name,
         hutch_delegation_leave_v1(&facts, ret->fix, sizeof(ret->fix));
     } else if (is_known && !enabled) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "switched off on the kernel's command line");
-        hutch_doctor_fix(
-            ret,
-            "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&cgroup_enable=%s /' /etc/default/grub && sudo update-grub && "
-            "sudo reboot",
-            name);
+        hutch_doctor_fix(ret, DOCTOR_BOOT_WITH("cgroup_enable=%s"), name);
     } else if (is_known || access("/proc/cgroups", F_OK) < 0 || host->facts.container[0]) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "the cgroup tree that is mounted here does not have it");
         fix_delegation(host, ret);

@@ -5,6 +5,10 @@
 
 #include "runtime/doctor/doctor.h"
 
+/* What to type so that the kernel starts with @option: text of a literal, with what its conversions stand for. */
+#define DOCTOR_BOOT_WITH(option) \
+    "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&" option " /' /etc/default/grub && sudo update-grub && sudo reboot"
+
 /* runtime/doctor/kernel.c: namespaces, filters, calls */
 doctor_probe_fn hutch_probe_identity, hutch_probe_user_ns, hutch_probe_id_maps, hutch_probe_pid_ns, hutch_probe_net_ns,
     hutch_probe_ipc_ns, hutch_probe_uts_ns, hutch_probe_cgroup_ns, hutch_probe_capabilities, hutch_probe_no_new_privs,

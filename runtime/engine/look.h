@@ -39,7 +39,4 @@ bool hutch_look_begin(struct look *look, struct looks *looks, enum disk_order wh
                       int data_dirfd, int list_fd);
 void hutch_look_cancel(struct look *look); /* it need not be under way */
 
-/* Whether there is more below @data_dirfd than is gone through in the loop. */
-bool hutch_look_is_needed(int data_dirfd);
-
 #endif

@@ -305,13 +305,8 @@ static void finish(struct engine_run *run, bool has_files)
 {
     struct slot *slot = run->slot;
 
-    if (has_files) {
-        slot->supervisor->has_kept_data = run->data_dir || run->kind->keeps_data;
-        if (!run->has_looked)
-            hutch_supervisor_count_last(slot->supervisor);
-    }
     judge(run);
-    run->kind->die(run, has_files);
+    run->kind->die(run, has_files); /* which leaves the slot */
     hutch_slot_discard(slot);
 }
 
@@ -319,30 +314,47 @@ static void finish(struct engine_run *run, bool has_files)
 static void on_looked(void *owner, const struct disk_reply *reply, int fd)
 {
     struct engine_run *run = owner;
+    struct supervisor *s = run->slot->supervisor;
     struct hutch_err err;
 
     if (reply && !reply->has_failed && hutch_file_changes_load(fd, &run->result.files, &err) == 0) {
-        hutch_supervisor_take_last(run->slot->supervisor, reply->bytes, reply->entries);
+        hutch_supervisor_take_last(s, reply->bytes, reply->entries);
         run->has_looked = true;
+    } else {
+        hutch_supervisor_count_last(s, 0);
     }
     finish(run, true);
 }
 
-/* Has its files looked at by the disk worker, where they are so many that all others would wait. */
+/* Has its files looked at by the disk worker. */
 static bool begin_look(struct engine_run *run)
 {
-    struct slot *slot = run->slot;
-    struct collect_bounds bounds = hutch_supervisor_last_bounds(slot->supervisor);
+    struct collect_bounds bounds = hutch_supervisor_last_bounds(run->slot->supervisor);
     auto_fd before = -1;
     struct hutch_err err;
 
-    if (run->kind->keeps_data || slot->supervisor->setup_failed || !hutch_look_is_needed(slot->data_dirfd))
-        return false;
     if (run->before.taken_ns && hutch_file_list_store(&run->before, &before, &err) < 0)
         return false;
     run->look.on_done = on_looked;
     run->look.owner = run;
-    return hutch_look_begin(&run->look, &run->runs->slots->looks, DISK_LIST, &bounds, slot->data_dirfd, before);
+    return hutch_look_begin(&run->look, &run->runs->slots->looks, DISK_LIST, &bounds, run->slot->data_dirfd, before);
+}
+
+/* True when it is done: where there are so many files that all others would wait, the disk worker looks at them. */
+static bool look_at_files(struct engine_run *run)
+{
+    struct supervisor *s = run->slot->supervisor;
+    bool is_told_again = run->look.id != 0; /* as its time is over: who was to look does not come to it */
+
+    s->has_kept_data = run->data_dir || run->kind->keeps_data;
+    hutch_look_cancel(&run->look);
+    if (!is_told_again && !run->kind->keeps_data) {
+        if (hutch_supervisor_count_last(s, LOOK_MAX_ENTRIES))
+            return true;
+        if (begin_look(run))
+            return false;
+    }
+    return hutch_supervisor_count_last(s, 0);
 }
 
 static void on_dead(void *owner, struct slot *slot)
@@ -350,12 +362,8 @@ static void on_dead(void *owner, struct slot *slot)
     struct engine_run *run = owner;
     bool has_files = slot->supervisor->has_ended || run->data_dir || !is_empty(slot->data_dirfd);
 
-    if (run->look.id != 0) { /* told again when its time is over: who was to look does not come to it */
-        hutch_look_cancel(&run->look);
-        finish(run, true);
-    } else if (!has_files || !begin_look(run)) {
+    if (!has_files || look_at_files(run))
         finish(run, has_files);
-    }
 }
 
 static void drain(struct supervisor *s)

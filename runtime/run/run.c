@@ -161,7 +161,7 @@ static int finish(struct run *r, struct hutch_err *err)
         hutch_log_debug("run: %s (the next start sweeps it)", ignored.msg);
     rc = drain(r, err);
     r->supervisor->has_kept_data = r->request->data_dir != NULL;
-    hutch_supervisor_count_last(r->supervisor);
+    hutch_supervisor_count_last(r->supervisor, 0);
     if (hutch_verdict_decide(r->supervisor, &end, err) < 0)
         rc = -1;
     collect(r);

@@ -317,44 +317,36 @@ static bool order_count(struct supervisor *s, double now)
     return s->is_counting;
 }
 
-static void count_here(struct supervisor *s, const struct collect_bounds *bounds)
-{
-    struct data_count count = { .begun_ms = hutch_clock_ms() };
-    struct hutch_err err;
-    int rc = hutch_collect_usage(s->data_dirfd, bounds, &count.bytes, &count.entries, &err);
-
-    note_count(s, &count, bounds->max_walked, rc < 0 ? &err : NULL);
-}
-
-/* What was ordered does not come: others' orders are before it, or keep it from being sent. */
-static void give_up_count(struct supervisor *s)
+/* All of it, in one go: for what cannot be ordered, or does not come. */
+static void count_here(struct supervisor *s)
 {
     const struct collect_bounds bounds = data_bounds(s);
+    struct data_count count = { .begun_ms = hutch_clock_ms() };
+    struct hutch_err err;
+    int rc = hutch_collect_usage(s->data_dirfd, &bounds, &count.bytes, &count.entries, &err);
 
     s->is_counting = false;
-    count_here(s, &bounds);
+    note_count(s, &count, bounds.max_walked, rc < 0 ? &err : NULL);
 }
 
 static void check_data(struct supervisor *s)
 {
     struct collect_bounds bounds = data_bounds(s);
     struct data_count count = { .begun_ms = hutch_clock_ms() };
-    uint64_t max_here = s->order_count ? s->max_counted : DATA_WATCH_FIRST_SIZE;
     struct hutch_err err;
     int rc;
 
-    if (s->order_count && s->data_watch.entries >= max_here && order_count(s, count.begun_ms))
+    if (s->order_count && s->data_watch.entries >= s->max_counted && order_count(s, count.begun_ms))
         return;
-    if (s->order_count || hutch_data_watch_is_first(&s->data_watch))
-        bounds.max_walked = max_here;
+    if (s->order_count)
+        bounds.max_walked = s->max_counted;
+    else if (hutch_data_watch_is_first(&s->data_watch))
+        bounds.max_walked = DATA_WATCH_FIRST_SIZE;
     rc = hutch_collect_usage(s->data_dirfd, &bounds, &count.bytes, &count.entries, &err);
-    if (rc == 0 && s->order_count && count.entries >= max_here) { /* there is more */
-        if (order_count(s, count.begun_ms))
-            return;
-        give_up_count(s);
-        return;
-    }
-    note_count(s, &count, bounds.max_walked, rc < 0 ? &err : NULL);
+    if (rc < 0 || !s->order_count || count.entries < s->max_counted)
+        note_count(s, &count, bounds.max_walked, rc < 0 ? &err : NULL);
+    else if (!order_count(s, count.begun_ms)) /* there is more than was counted */
+        count_here(s);
 }
 
 void hutch_supervisor_take_count(struct supervisor *s, uint64_t bytes, uint64_t entries, double took_ms,
@@ -412,7 +404,7 @@ int hutch_supervisor_clocks(struct supervisor *s)
             next = s->kill_at;
     }
     if (s->is_counting && now >= s->count_begun_ms + COUNT_MS)
-        give_up_count(s);
+        count_here(s); /* others' orders are before it, or keep it from being sent */
     if (s->is_counting && s->count_begun_ms + COUNT_MS < next)
         next = s->count_begun_ms + COUNT_MS;
     if (s->data_dirfd >= 0 && !s->is_counting && (limits[LIMIT_DATA_SIZE] || limits[LIMIT_DATA_FILES])) {
@@ -530,18 +522,25 @@ void hutch_supervisor_take_last(struct supervisor *s, uint64_t bytes, uint64_t e
         s->reason = END_DATA;
 }
 
-void hutch_supervisor_count_last(struct supervisor *s)
+bool hutch_supervisor_count_last(struct supervisor *s, uint64_t max_walked)
 {
-    const struct collect_bounds bounds = hutch_supervisor_last_bounds(s);
+    struct collect_bounds bounds = hutch_supervisor_last_bounds(s);
     struct hutch_err why;
     uint64_t bytes, entries;
 
-    if (s->data_dirfd < 0 || s->setup_failed || (!s->limits[LIMIT_DATA_SIZE] && !s->limits[LIMIT_DATA_FILES]))
-        return;
+    if (s->data_dirfd < 0 || s->setup_failed)
+        return true;
+    if (max_walked > 0)
+        bounds.max_walked = max_walked;
+    else if (!s->limits[LIMIT_DATA_SIZE] && !s->limits[LIMIT_DATA_FILES])
+        return true;
     if (hutch_collect_usage(s->data_dirfd, &bounds, &bytes, &entries, &why) < 0)
         hutch_supervisor_admit_loss(s, &why);
+    else if (max_walked > 0 && entries >= max_walked)
+        return false;
     else
         hutch_supervisor_take_last(s, bytes, entries);
+    return true;
 }
 
 void hutch_supervisor_admit_lost_files(struct supervisor *s, const struct hutch_err *err)

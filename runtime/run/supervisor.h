@@ -161,8 +161,9 @@ void hutch_supervisor_take_count(struct supervisor *s, uint64_t bytes, uint64_t 
 /* The process that was to count is gone: it is ordered again. */
 void hutch_supervisor_lose_count(struct supervisor *s);
 
-/* Counts what lies in the data directory when no process is left: before the verdict, which it may change. */
-void hutch_supervisor_count_last(struct supervisor *s);
+/* Counts what lies in the data directory when no process is left: before the verdict, which it may change. False when
+ * there are @max_walked entries or more, of which nothing is noted; 0 for no such bound. */
+bool hutch_supervisor_count_last(struct supervisor *s, uint64_t max_walked);
 /* The same, counted elsewhere. */
 void hutch_supervisor_take_last(struct supervisor *s, uint64_t bytes, uint64_t entries);
 /* What bounds that count. */

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import select
-import shutil
 import signal
 import stat
 import struct
@@ -958,7 +957,6 @@ def test_signal_while_a_pager_shows(data, tmp_path):
             os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
-@pytest.mark.skipif(not shutil.which("less"), reason="less is not installed")
 def test_less(data):
     """What there is without PAGER. It is asked for a shell, and has none."""
     with begin(data) as repl:

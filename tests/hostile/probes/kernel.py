@@ -127,13 +127,18 @@ def push_the_image_out_of_memory():
                           lambda: advise(21, "pages were taken out")))
 
 
+def advise_page(advice):
+    """Of shared memory of our own."""
+    memory = mmap.mmap(-1, mmap.PAGESIZE)
+    address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+    syscall("madvise", address, ctypes.c_size_t(mmap.PAGESIZE), advice)
+
+
 @probe(control="user", refused=REFUSALS + ("EINVAL",))
 def merge_pages_with_others():
     """MADV_MERGEABLE: a write to memory that the kernel has merged is slow, which tells that somebody has the same."""
-    memory = mmap.mmap(-1, mmap.PAGESIZE)
-    address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
     try:
-        syscall("madvise", address, ctypes.c_size_t(mmap.PAGESIZE), 12)
+        advise_page(12)
     except OSError as error:
         if host.outside and error.errno == 22:
             return "this kernel does not merge pages"
@@ -144,9 +149,7 @@ def merge_pages_with_others():
 @probe(control="user", refused=REFUSALS + ("EINVAL",))
 def holes_in_shared_memory():
     """MADV_REMOVE: what fallocate(2) does to a file, on a way that has lost races (CVE-2014-4171)."""
-    memory = mmap.mmap(-1, mmap.PAGESIZE)
-    address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
-    syscall("madvise", address, ctypes.c_size_t(mmap.PAGESIZE), 9)
+    advise_page(9)
     return "made a hole"
 
 
