@@ -181,17 +181,22 @@ static int move_all(int from, int to, bool wins, struct snapshot_report *report,
     return 0;
 }
 
-/* Something went wrong, @err says what: everything goes back from @from, the directory @name of @store, to @to. */
+/* Something went wrong, @err says what: everything goes back from @from, the directory @name of @store, to @to. What
+ * does not get back has a name of its own from then on, as no later order is to take it for its own, or remove it. */
 static void move_back(int from, int to, int store, const char *name, struct hutch_err *err)
 {
     struct snapshot_report report = { 0 };
-    struct hutch_err why;
+    struct hutch_err first = *err, why;
+    char lost[80];
 
-    if (move_all(from, to, true, &report, &why) < 0)
-        hutch_err_set(err, err->errnum, "%.200s; and then: %.150s; what is missing is in '%s' of the store", err->msg,
-                      why.msg, name);
-    else if (hutch_rmtree(store, name, &why) < 0) /* what a process made meanwhile may be in it */
-        hutch_log_debug("snapshot: %s", why.msg);
+    if (move_all(from, to, true, &report, &why) == 0) {
+        if (hutch_rmtree(store, name, &why) < 0) /* what a process made meanwhile may be in it */
+            hutch_log_debug("snapshot: %s", why.msg);
+        return;
+    }
+    snprintf(lost, sizeof(lost), "%s.lost", name);
+    hutch_err_set(err, first.errnum, "%.200s; and then: %.150s; what is missing is in '%s' of the store", first.msg,
+                  why.msg, renameat2(store, name, store, lost, RENAME_NOREPLACE) == 0 ? lost : name);
 }
 
 static void take_over_top(int from, const struct stat *st, int to)
@@ -240,10 +245,11 @@ static int exchange(int data, int store, const char *in, const char *out, struct
     }
     if (move_all(in_fd, data, false, report, err) < 0) {
         struct snapshot_report back = { 0 };
-        struct hutch_err why;
+        struct hutch_err first = *err, why;
 
         if (move_all(data, in_fd, true, &back, &why) < 0)
-            hutch_log_debug("snapshot: %s", why.msg); /* too much is in the data directory then, and nothing is lost */
+            hutch_err_set(err, first.errnum, "%.200s; and then: %.150s; files of '%s' are left in the data directory",
+                          first.msg, why.msg, in);
         take_over_top(out_fd, &data_top, data);
         move_back(out_fd, data, store, out, err);
         return -1;
@@ -329,7 +335,9 @@ int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, co
             return hutch_err_wrap(err, "bring the files back");
     }
     if (exchange_undisturbed(data_dirfd, store_dirfd, in, out, &report, err) < 0) {
-        hutch_rmtree(store_dirfd, in, &why);
+        /* else: not even a rename was possible, and the next order goes on from there */
+        if (!is_there(store_dirfd, out) && !is_there(store_dirfd, half))
+            hutch_rmtree(store_dirfd, in, &why);
         return hutch_err_wrap(err, "bring the files back");
     }
     if (renameat(store_dirfd, out, store_dirfd, gone) < 0)
@@ -343,12 +351,32 @@ int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, co
 int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep,
                           struct snapshot_report *ret, struct hutch_err *err)
 {
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
     struct snapshot_report report = { 0 };
+    auto_fd kept = -1;
+    uint64_t entries;
+    struct hutch_err why;
+    char out[64];
 
     if (check_name(name, err) < 0 || check_name(keep, err) < 0)
         return -1;
-    if (exchange_undisturbed(data_dirfd, store_dirfd, name, keep, &report, err) < 0)
-        return hutch_err_wrap(err, "change the files over");
+    snprintf(out, sizeof(out), "%s.out", keep); /* no state before it is complete, so that nobody removes it */
+    if (!is_there(store_dirfd, keep)) {         /* else: it was all done */
+        if (exchange_undisturbed(data_dirfd, store_dirfd, name, out, &report, err) < 0)
+            return hutch_err_wrap(err, "change the files over");
+        if (renameat(store_dirfd, out, store_dirfd, keep) < 0) {
+            const int e = errno;
+
+            why.msg[0] = '\0';
+            exchange_undisturbed(data_dirfd, store_dirfd, out, name, &report, &why);
+            return hutch_err_set(err, e, "change the files over: rename '%s' to '%s'%s%.200s", out, keep,
+                                 why.msg[0] ? ", and back: " : "", why.msg);
+        }
+    }
+    bounds.is_at_rest = true;
+    kept = hutch_opath_open_dir(store_dirfd, keep, 0);
+    if (kept < 0 || hutch_collect_usage(kept, &bounds, &report.bytes_kept, &entries, &why) < 0)
+        hutch_log_debug("snapshot: '%s' cannot be measured", keep);
     *ret = report;
     return 0;
 }

@@ -31,6 +31,7 @@ struct snapshot_report {
     /* that share their blocks with the original until one of them is written: ioctl_ficlone(2) */
     uint64_t bytes_cloned;
     uint64_t bytes_copied;
+    uint64_t bytes_kept; /* hutch_snapshot_switch(): disk space of @keep */
 };
 /* "reflink", "copied", "both"; "nothing" when there were no contents. */
 const char *hutch_snapshot_how(const struct snapshot_report *report);

@@ -48,10 +48,11 @@ struct disk_worker {
     bool is_over; /* no more orders come */
 };
 
-/* With what an order about a state that was broken off has left under that name. */
+/* With what an order about a state that was broken off has left under that name: its copies, but not what lay in a data
+ * directory, which may be all that there is of it. */
 static void remove_directory(int dirfd, const char *name)
 {
-    static const char *const ends[] = { "", ".in", ".out", ".out.part", ".part", ".gone" };
+    static const char *const ends[] = { "", ".in", ".gone" };
     struct hutch_err err;
     char full[64];
 

@@ -214,6 +214,13 @@ int renameat(int from_dirfd, const char *from, int to_dirfd, const char *to)
                                                    : (int)syscall(SYS_renameat2, from_dirfd, from, to_dirfd, to, 0);
 }
 
+int renameat2(int from_dirfd, const char *from, int to_dirfd, const char *to, unsigned flags)
+{
+    return failpoint_fails(FAILPOINT_DISK, ENOSPC)
+               ? -1
+               : (int)syscall(SYS_renameat2, from_dirfd, from, to_dirfd, to, flags);
+}
+
 ssize_t write(int fd, const void *data, size_t len)
 {
     return failpoint_fails(FAILPOINT_DISK, ENOSPC) ? -1 : syscall(SYS_write, fd, data, len);

@@ -1,6 +1,9 @@
 /* test_snapshot.c - the files of a data directory come back as they were, any number of times, whatever lies in it, and
  * are never lost. */
+#include "tests/unit/failpoint.h" /* the first: see there */
+
 #include "sandbox/fdpass.h"
+#include "sandbox/rmtree.h"
 #include "tests/unit/place.h"
 #include "runtime/data/changes_wire.h"
 #include "runtime/data/snapshot.h"
@@ -503,6 +506,118 @@ static void test_what_fails_in_the_second_half_is_put_back(void **state)
     assert_int_equal(count(p->store), 2);
 }
 
+static void clear(int dirfd)
+{
+    DIR *dir = fdopendir(openat(dirfd, ".", O_RDONLY | O_DIRECTORY));
+    const struct dirent *entry;
+    struct hutch_err err;
+
+    assert_non_null(dir);
+    while ((entry = readdir(dir)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            assert_int_equal(hutch_rmtree(dirfd, entry->d_name, &err), 0);
+    closedir(dir);
+}
+
+/* Somewhere below the data directory or the store, but not where the removal of the state @removed would find it. */
+static bool is_anywhere(struct place *p, const char *path, const char *removed)
+{
+    static const char *const ends[] = { "", ".in", ".gone" };
+    DIR *dir = fdopendir(openat(p->store, ".", O_RDONLY | O_DIRECTORY));
+    const struct dirent *entry;
+    bool found = is_there(p->data, path);
+    char full[PATH_MAX];
+
+    assert_non_null(dir);
+    while ((entry = readdir(dir))) {
+        bool goes = false;
+
+        for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+            snprintf(full, sizeof(full), "%s%s", removed, ends[i]);
+            goes |= strcmp(entry->d_name, full) == 0;
+        }
+        snprintf(full, sizeof(full), "%s/%s", entry->d_name, path);
+        found |= !goes && is_there(p->store, full);
+    }
+    closedir(dir);
+    return found;
+}
+
+static const char *const old_files[] = { "a", "d/x", "z" };
+
+/* @label: of the failpoint. What lay in the data directory is somewhere, and the state can still be brought back. */
+static void try_restore(struct place *p, const char *label, enum failpoint_kind kind, unsigned first, unsigned n,
+                        bool *ret_has_failed)
+{
+    struct snapshot_report report;
+    struct hutch_err err = { 0 };
+    int rc;
+
+    failpoint_arm(kind, first, n);
+    rc = hutch_snapshot_restore(p->data, p->store, "one", &no_bounds, &report, &err);
+    *ret_has_failed = failpoint_disarm();
+    for (size_t i = 0; rc < 0 && i < sizeof(old_files) / sizeof(old_files[0]); i++)
+        if (!is_anywhere(p, old_files[i], "two"))
+            fail_msg("%s: '%s' is gone: %s", label, old_files[i], err.msg);
+    restore(p, "one");
+    if (count(p->data) != 2 || !is_there(p->data, "new") || !is_there(p->data, "e/y"))
+        fail_msg("%s: it is not the state: %s", label, err.msg);
+}
+
+static void try_switch(struct place *p, const char *label, enum failpoint_kind kind, unsigned first, unsigned n,
+                       bool *ret_has_failed)
+{
+    static const char *const new_files[] = { "new", "e/y" };
+    struct snapshot_report report;
+    struct hutch_err err = { 0 };
+    int rc;
+
+    failpoint_arm(kind, first, n);
+    rc = hutch_snapshot_switch(p->data, p->store, "one", "two", &report, &err);
+    *ret_has_failed = failpoint_disarm();
+    for (size_t i = 0; i < sizeof(old_files) / sizeof(old_files[0]); i++)
+        if (!is_anywhere(p, old_files[i], rc < 0 ? "two" : "none"))
+            fail_msg("%s: '%s' is gone: %s", label, old_files[i], err.msg);
+    for (size_t i = 0; i < sizeof(new_files) / sizeof(new_files[0]); i++)
+        if (!is_anywhere(p, new_files[i], "two"))
+            fail_msg("%s: '%s' of the state is gone: %s", label, new_files[i], err.msg);
+}
+
+/* The undoing fails, too: what was in the data directory is not back there then, but nowhere lost. */
+static void test_failures_in_a_row(void **state)
+{
+    static const unsigned lengths[] = { 1, 3, 5, 12, 40 };
+    struct place *p = *state;
+    unsigned n_tried = 0;
+
+    for (int kind = FAILPOINT_HAS_MALLOC ? 0 : 1; kind < FAILPOINT_FORK; kind++)
+        for (size_t l = 0; l < 2 * sizeof(lengths) / sizeof(lengths[0]); l++) {
+            unsigned length = lengths[l / 2], n = 1;
+            bool has_failed = true;
+
+            for (; has_failed; n++, n_tried++) {
+                char label[64];
+
+                snprintf(label, sizeof(label), "%s, %s %u to %u", l % 2 ? "switch" : "restore", failpoint_names[kind],
+                         n, n + length - 1);
+                assert_true(n < 2000);
+                clear(p->data);
+                clear(p->store);
+                put(p->data, "new", "state");
+                mkdirat(p->data, "e", 0755);
+                put(p->data, "e/y", "state");
+                take(p, "one");
+                clear(p->data);
+                put(p->data, "a", "a");
+                put(p->data, "z", "z");
+                mkdirat(p->data, "d", 0755);
+                put(p->data, "d/x", "x");
+                (l % 2 ? try_switch : try_restore)(p, label, (enum failpoint_kind)kind, n, length, &has_failed);
+            }
+        }
+    print_message("%u runs\n", n_tried);
+}
+
 /* The process was killed; the same order comes once more. */
 static void test_broken_off(void **state)
 {
@@ -550,8 +665,8 @@ static void test_broken_off(void **state)
     /* a change-over, in either half, and after it */
     mkdirat(p->store, "b", 0755);
     put(p->store, "b/of-b", "b");
-    mkdirat(p->store, "a.part", 0700);
-    assert_int_equal(renameat(p->data, "t", p->store, "a.part/t"), 0);
+    mkdirat(p->store, "a.out.part", 0700);
+    assert_int_equal(renameat(p->data, "t", p->store, "a.out.part/t"), 0);
     change_over(p, "b", "a");
     assert_int_equal(count(p->data), 1);
     assert_text(p->data, "of-b", "b");
@@ -737,8 +852,8 @@ static void test_orders(void **state)
     assert_text(p->data, "a", "state");
 
     /* a removal waits for what it removes, and takes along what was left of earlier orders */
-    mkdirat(p->store, "two.out.part", 0700);
-    put(p->store, "two.out.part/x", "x");
+    mkdirat(p->store, "two.gone", 0700);
+    put(p->store, "two.gone/x", "x");
     strcpy(request.name, "two");
     assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 2, 0) > 0);
     request.what = DISK_REMOVE;
@@ -982,6 +1097,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_lease_is_refused, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_what_fails_is_put_back, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_what_fails_in_the_second_half_is_put_back, set_up, place_tear_down),
+        cmocka_unit_test_setup_teardown(test_failures_in_a_row, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_broken_off, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_other_file_system, set_up, place_tear_down),
         cmocka_unit_test_setup_teardown(test_a_tree_that_changes, set_up, place_tear_down),
