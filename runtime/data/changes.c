@@ -441,6 +441,14 @@ int hutch_collect_changes(int dirfd, const struct file_list *before, const struc
     return 0;
 }
 
+bool hutch_collect_stays_empty(int dirfd, const struct file_list *seen)
+{
+    struct stat top;
+
+    return seen->top.ino != 0 && fstat(dirfd, &top) == 0 && top.st_ino == seen->top.ino &&
+           to_ns(&top.st_ctim) == seen->top.ctime_ns;
+}
+
 int hutch_collect_step(int dirfd, struct file_list *seen, const struct collect_bounds *bounds, struct file_changes *ret,
                        struct hutch_err *err)
 {
@@ -449,10 +457,8 @@ int hutch_collect_step(int dirfd, struct file_list *seen, const struct collect_b
         scan_done))) struct scan scan = { .before = seen, .after = &list, .bounds = bounds, .strips_setid = true };
     struct file_list none = FILE_LIST_INIT;
     struct file_changes no_changes = FILE_CHANGES_INIT;
-    struct stat top;
 
-    if (seen->top.ino != 0 && fstat(dirfd, &top) == 0 && top.st_ino == seen->top.ino &&
-        to_ns(&top.st_ctim) == seen->top.ctime_ns) {
+    if (hutch_collect_stays_empty(dirfd, seen)) {
         *ret = no_changes;
         return 0;
     }

@@ -22,6 +22,7 @@ struct collect_bounds {
     uint64_t usage_bytes;   /* hutch_collect_usage() stops once past this; 0: no bound */
     uint64_t usage_entries; /* likewise */
     bool is_at_rest;        /* nothing changes it meanwhile: hutch_collect_usage() takes one pass */
+    bool keeps_closed;      /* it opens no directory up to count what is in it */
 };
 #define COLLECT_BOUNDS_DEFAULT { .max_walked = 4000000, .max_listed = 200000, .max_text = 8 << 20 }
 
@@ -101,6 +102,9 @@ int hutch_collect_changes(int dirfd, const struct file_list *before, const struc
  * does: see the next function. */
 int hutch_collect_step(int dirfd, struct file_list *seen, const struct collect_bounds *bounds, struct file_changes *ret,
                        struct hutch_err *err);
+
+/* Whether @seen, taken by one of them, was of an empty directory that nothing has been done to since. */
+bool hutch_collect_stays_empty(int dirfd, const struct file_list *seen);
 
 /* How many ms are left until the next change can be told from the last one that @seen has; 0 nearly always. Begin a
  * cell then. */

@@ -83,7 +83,7 @@ static int count_usage(int dirfd, const struct collect_bounds *bounds, uint64_t 
     struct stat top;
 
     clock_gettime(CLOCK_REALTIME_COARSE, &begun); /* the clock of the file systems' times */
-    if (hutch_walk_open(&w, dirfd, ".", WALK_UNLOCK_READ, err) < 0)
+    if (hutch_walk_open(&w, dirfd, ".", bounds->keeps_closed ? 0 : WALK_UNLOCK_READ, err) < 0)
         return -1;
     while (entries < bounds->max_walked && (bounds->usage_bytes == 0 || bytes <= bounds->usage_bytes) &&
            (bounds->usage_entries == 0 || entries <= bounds->usage_entries)) {

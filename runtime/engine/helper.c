@@ -164,7 +164,7 @@ static void on_disk_packet(struct link *l, const void *data, size_t len, int *fd
 
     (void)sender;
     if (len == sizeof(struct disk_reply) && ((const struct disk_reply *)data)->id != 0)
-        h->events->on_files(h->owner, data, n_fds > 0 ? fds[0] : -1);
+        h->events->on_files(h->owner, data, fds, n_fds);
     close_all(fds, n_fds);
 }
 
@@ -180,7 +180,7 @@ static void on_disk_hangup(struct link *l)
     struct helper *h = l->owner;
 
     close_disk(h); /* what it had not removed, the end of the engine does */
-    h->events->on_files(h->owner, NULL, -1);
+    h->events->on_files(h->owner, NULL, NULL, 0);
 }
 
 /* Its socket closes when the last process of its namespace is gone. Before that, none of its orders may be given
@@ -206,7 +206,7 @@ static void take_disk_worker(struct helper *h, int fd, int *pidfd)
     if (hutch_link_open(&h->disk, &h->core->loop, fd, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
     if (had_one) /* that it is gone had not come through yet */
-        h->events->on_files(h->owner, NULL, -1);
+        h->events->on_files(h->owner, NULL, NULL, 0);
 }
 
 /* --- opener ------------------------------------------------------------------------------------------------------ */

@@ -23,8 +23,8 @@ struct helper_events {
     /* The answer to hutch_helper_open(). @fd: the mount, the callee's from here on; -1: @why. */
     void (*on_opened)(void *owner, uint32_t id, int fd, const struct hutch_err *why);
     /* The answer to hutch_helper_order_files(); NULL: the disk worker is gone, and with it every order that it has not
-     * answered. @fd: what came with it, -1 for nothing; it stays the caller's. */
-    void (*on_files)(void *owner, const struct disk_reply *reply, int fd);
+     * answered. @fds: what came with it; they stay the caller's. */
+    void (*on_files)(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds);
     /* The opener is gone, and with it every process that the engine had. */
     void (*on_lost)(void *owner);
 };
@@ -79,8 +79,8 @@ int hutch_helper_order(struct helper *h, const struct launcher_request *request,
                        struct hutch_err *err);
 /* Has a host path opened as a detached mount; answered by on_opened. */
 int hutch_helper_open(struct helper *h, uint32_t id, const char *path, unsigned flags, struct hutch_err *err);
-/* An order about a data directory, with the data root as the store; answered by on_files. @list_fd: what DISK_LIST
- * compares with, else -1. False when there is no disk worker. */
+/* An order about a data directory, with the data root as the store; answered by on_files. @list_fd: what
+ * DISK_LIST or DISK_STEP compares with, else -1. False when there is no disk worker. */
 bool hutch_helper_order_files(struct helper *h, const struct disk_request *request, int data_dirfd, int list_fd);
 /* Removes the directory @name of the data root, whenever that is: what lies there may be any number of files. */
 void hutch_helper_remove_directory(struct helper *h, const char *name);

@@ -24,14 +24,14 @@ static struct look *find(struct looks *looks, const struct disk_reply *reply)
     return NULL;
 }
 
-void hutch_looks_on_files(struct looks *looks, const struct disk_reply *reply, int fd)
+void hutch_looks_on_files(struct looks *looks, const struct disk_reply *reply, const int *fds, size_t n_fds)
 {
     struct look_list lost = LIST_HEAD_INITIALIZER(lost);
     struct look *look;
 
     if (reply && (look = find(looks, reply))) {
         hutch_look_cancel(look);
-        look->on_done(look->owner, reply, fd);
+        look->on_done(look->owner, reply, fds, n_fds);
     }
     if (reply)
         return;
@@ -42,7 +42,7 @@ void hutch_looks_on_files(struct looks *looks, const struct disk_reply *reply, i
     }
     while ((look = LIST_FIRST(&lost))) {
         hutch_look_cancel(look);
-        look->on_done(look->owner, NULL, -1);
+        look->on_done(look->owner, NULL, NULL, 0);
     }
 }
 

@@ -23,18 +23,18 @@ struct looks {
 struct look {
     LIST_ENTRY(look) link;
     uint32_t id; /* of the order; 0: it is not under way */
-    /* The answer, with the memory file of DISK_LIST as @fd, which stays the caller's. NULL: there is none, as the disk
-     * worker is gone. */
-    void (*on_done)(void *owner, const struct disk_reply *reply, int fd);
+    /* The answer, with the memory files of DISK_LIST or DISK_STEP, which stay the caller's. NULL: there is none, as the
+     * disk worker is gone. */
+    void (*on_done)(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds);
     void *owner;
 };
 
 void hutch_looks_init(struct looks *looks, struct helper *helper);
 /* As helper_events.on_files; it may be an answer that concerns none of them. */
-void hutch_looks_on_files(struct looks *looks, const struct disk_reply *reply, int fd);
+void hutch_looks_on_files(struct looks *looks, const struct disk_reply *reply, const int *fds, size_t n_fds);
 
-/* @what: DISK_COUNT or DISK_LIST. @list_fd: of what lay there before, -1 for nothing. False when there is no disk
- * worker; else on_done follows, unless hutch_look_cancel() comes before. */
+/* @what: DISK_COUNT, DISK_LIST or DISK_STEP. @list_fd: of what lay there before, -1 for nothing. False when there is no
+ * disk worker; else on_done follows, unless hutch_look_cancel() comes before. */
 bool hutch_look_begin(struct look *look, struct looks *looks, enum disk_order what, const struct collect_bounds *bounds,
                       int data_dirfd, int list_fd);
 void hutch_look_cancel(struct look *look); /* it need not be under way */

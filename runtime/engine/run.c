@@ -310,29 +310,37 @@ static void finish(struct engine_run *run, bool has_files)
     hutch_slot_discard(slot);
 }
 
-/* What the disk worker has found is taken; what it could not find is looked for here, which says why. */
-static void on_looked(void *owner, const struct disk_reply *reply, int fd)
+/* What the disk worker has counted is taken; what it could not is counted here, which says why. */
+void hutch_run_looked(struct engine_run *run, const struct disk_reply *reply)
+{
+    struct supervisor *s = run->slot->supervisor;
+
+    if (reply && !reply->has_failed)
+        hutch_supervisor_take_last(s, reply->bytes, reply->entries);
+    else
+        hutch_supervisor_count_last(s, 0);
+    finish(run, true);
+}
+
+static void on_looked(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
 {
     struct engine_run *run = owner;
-    struct supervisor *s = run->slot->supervisor;
     struct hutch_err err;
 
-    if (reply && !reply->has_failed && hutch_file_changes_load(fd, &run->result.files, &err) == 0) {
-        hutch_supervisor_take_last(s, reply->bytes, reply->entries);
-        run->has_looked = true;
-    } else {
-        hutch_supervisor_count_last(s, 0);
-    }
-    finish(run, true);
+    run->has_looked =
+        n_fds == 1 && !reply->has_failed && hutch_file_changes_load(fds[0], &run->result.files, &err) == 0;
+    hutch_run_looked(run, reply);
 }
 
 /* Has its files looked at by the disk worker. */
 static bool begin_look(struct engine_run *run)
 {
-    struct collect_bounds bounds = hutch_supervisor_last_bounds(run->slot->supervisor);
+    const struct collect_bounds bounds = hutch_supervisor_last_bounds(run->slot->supervisor);
     auto_fd before = -1;
     struct hutch_err err;
 
+    if (run->kind->look)
+        return run->kind->look(run, &bounds);
     if (run->before.taken_ns && hutch_file_list_store(&run->before, &before, &err) < 0)
         return false;
     run->look.on_done = on_looked;
@@ -346,9 +354,9 @@ static bool look_at_files(struct engine_run *run)
     struct supervisor *s = run->slot->supervisor;
     bool is_told_again = run->look.id != 0; /* as its time is over: who was to look does not come to it */
 
-    s->has_kept_data = run->data_dir || run->kind->keeps_data;
+    s->has_kept_data = run->data_dir || run->kind->look;
     hutch_look_cancel(&run->look);
-    if (!is_told_again && !run->kind->keeps_data) {
+    if (!is_told_again) {
         if (hutch_supervisor_count_last(s, LOOK_MAX_ENTRIES))
             return true;
         if (begin_look(run))

@@ -46,13 +46,16 @@ struct run_kind {
     void (*reset)(struct engine_run *run);
     /* No sandbox can be had, or none that works. */
     void (*refuse)(struct engine_run *run, const struct hutch_err *why);
+    /* Everything in it is dead, what lies in its data directory is kept for another sandbox, and there is too much to
+     * look at it in the loop: orders a look with run->look, in which it has a last count too, and hutch_run_looked()
+     * follows. False where that cannot be had. NULL: the directory is the run's alone, or the caller's. */
+    bool (*look)(struct engine_run *run, const struct collect_bounds *bounds);
     /* Everything in it is dead, and the result holds the verdict. @has_files: something lies in its data directory, or
      * did. The run may be freed. */
     void (*die)(struct engine_run *run, bool has_files);
     /* The result is about to be delivered: adds to it what only the kind knows. What its cell showed, as long as the
      * run; or NULL. NULL: a kind that has nothing to add. */
     const struct hutch_cell_result *(*finish)(struct engine_run *run);
-    bool keeps_data; /* what lies in its data directory outlives the sandbox */
     void (*free)(struct engine_run *run); /* kind_data. NULL: there is none */
 };
 
@@ -131,6 +134,8 @@ uint64_t hutch_run_enqueue(struct engine_run *run);
 void hutch_run_activate(struct engine_run *run);
 /* Its code has not begun: its sandbox goes, or it does not wait for one any more. */
 void hutch_run_withdraw(struct engine_run *run);
+/* After look(): what it came to, or NULL. */
+void hutch_run_looked(struct engine_run *run, const struct disk_reply *reply);
 /* In die(): the sandbox is over, and the run stays. */
 void hutch_run_leave_slot(struct engine_run *run);
 void hutch_run_cancel(struct engine_run *run);

@@ -220,12 +220,13 @@ static int make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct hutch_e
     return 0;
 }
 
-static void on_counted(void *owner, const struct disk_reply *reply, int fd)
+static void on_counted(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
 {
     struct slot *slot = owner;
     struct supervisor *s = slot->supervisor;
 
-    (void)fd;
+    (void)fds;
+    (void)n_fds;
     if (!reply)
         hutch_supervisor_lose_count(s);
     else

@@ -63,32 +63,39 @@ static void remove_directory(int dirfd, const char *name)
     }
 }
 
-/* @fd: -1: none goes with it. Where one cannot go, as when too many of the user's are on their way, the answer is that
- * the order has failed: the engine waits for one. */
-static void answer(int sock, struct disk_reply *reply, int fd)
+/* Where descriptors cannot go, as when too many of the user's are on their way, the answer is that the order has
+ * failed: the engine waits for one. */
+static void answer(int sock, struct disk_reply *reply, const int *fds, size_t n_fds)
 {
-    if (hutch_fdpass_send(sock, reply, sizeof(*reply), &fd, fd >= 0, 0) >= 0)
+    if (hutch_fdpass_send(sock, reply, sizeof(*reply), fds, n_fds, 0) >= 0)
         return;
     hutch_log_debug("disk worker: answer order %u: %s", reply->id, strerrordesc_np(errno));
-    if (fd < 0)
+    if (n_fds == 0)
         return;
     reply->has_failed = hutch_err_set(&reply->err, errno, "hand on a list of files") < 0;
-    answer(sock, reply, -1);
+    answer(sock, reply, NULL, 0);
 }
 
-/* What lies there when nothing changes it any more, and what has changed since the list was made. */
-static int list_changes(const struct job *job, struct disk_reply *reply, int *ret_fd)
+/* What lies there, and what has changed since the list was made. DISK_STEP has a list of its own for the next time. */
+static int list_changes(const struct job *job, struct disk_reply *reply, int ret_fds[2])
 {
     const struct collect_bounds *bounds = &job->request.look;
-    struct file_list before = FILE_LIST_INIT;
+    const bool is_step = job->request.what == DISK_STEP;
+    struct file_list seen = FILE_LIST_INIT;
     struct file_changes changes = FILE_CHANGES_INIT;
-    int rc = -1;
+    int rc = job->fds[2] < 0 ? 0 : hutch_file_list_load(job->fds[2], &seen, &reply->err);
 
-    if ((job->fds[2] < 0 || hutch_file_list_load(job->fds[2], &before, &reply->err) == 0) &&
-        hutch_collect_usage(job->fds[1], bounds, &reply->bytes, &reply->entries, &reply->err) == 0 &&
-        hutch_collect_changes(job->fds[1], &before, bounds, &changes, &reply->err) == 0)
-        rc = hutch_file_changes_store(&changes, ret_fd, &reply->err);
-    hutch_file_list_done(&before);
+    if (rc == 0)
+        rc = hutch_collect_usage(job->fds[1], bounds, &reply->bytes, &reply->entries, &reply->err);
+    if (rc == 0)
+        rc = is_step ? hutch_collect_step(job->fds[1], &seen, bounds, &changes, &reply->err)
+                     : hutch_collect_changes(job->fds[1], &seen, bounds, &changes, &reply->err);
+    if (rc == 0)
+        rc = hutch_file_changes_store(&changes, &ret_fds[0], &reply->err);
+    if (rc == 0 && is_step)
+        rc = hutch_file_list_store(&seen, &ret_fds[1], &reply->err);
+    reply->newest_ns = seen.newest_ns;
+    hutch_file_list_done(&seen);
     hutch_file_changes_done(&changes);
     return rc;
 }
@@ -99,7 +106,8 @@ static void carry_out(int sock, const struct job *job)
     struct disk_reply reply = { .id = request->id };
     int store = job->fds[0], data = job->fds[1], rc;
     double begun = hutch_clock_ms();
-    auto_fd list = -1;
+    auto_fd changes = -1, seen = -1;
+    int lists[2] = { -1, -1 };
 
     switch (request->what) {
     case DISK_REMOVE:
@@ -118,14 +126,17 @@ static void carry_out(int sock, const struct job *job)
         rc = hutch_collect_usage(data, &request->look, &reply.bytes, &reply.entries, &reply.err);
         break;
     case DISK_LIST:
-        rc = list_changes(job, &reply, &list);
+    case DISK_STEP:
+        rc = list_changes(job, &reply, lists);
         break;
     default:
         rc = hutch_err_set(&reply.err, EPROTO, "an order that the disk worker does not know");
     }
     reply.has_failed = rc < 0;
     reply.took_ms = hutch_clock_ms() - begun;
-    answer(sock, &reply, list);
+    changes = lists[0];
+    seen = lists[1];
+    answer(sock, &reply, lists, rc < 0 ? 0 : (size_t)(changes >= 0) + (seen >= 0));
 }
 
 /* ---- jobs ---- */
@@ -146,12 +157,12 @@ static void show_life(const struct disk_worker *w)
 {
     struct disk_reply reply = { .id = 0 };
 
-    answer(w->sock, &reply, -1);
+    answer(w->sock, &reply, NULL, 0);
 }
 
 static bool is_look(const struct disk_request *request)
 {
-    return request->what == DISK_COUNT || request->what == DISK_LIST;
+    return request->what == DISK_COUNT || request->what == DISK_LIST || request->what == DISK_STEP;
 }
 
 /* Whether an order has the name and the descriptors that belong to it. */
@@ -160,7 +171,9 @@ static bool is_complete(const struct disk_request *request, size_t n_fds)
     if (!is_word(request->name, sizeof(request->name)) || !is_word(request->keep, sizeof(request->keep)) ||
         (!is_look(request) && !request->name[0]))
         return false;
-    return request->what == DISK_REMOVE ? n_fds == 1 : n_fds == 2 || (request->what == DISK_LIST && n_fds == 3);
+    if (n_fds == 3)
+        return request->what == DISK_LIST || request->what == DISK_STEP;
+    return n_fds == (request->what == DISK_REMOVE ? 1u : 2u);
 }
 
 static void take_order(struct disk_worker *w)
@@ -284,7 +297,7 @@ static void reap(struct disk_worker *w)
             struct disk_reply reply = { .id = job->request.id, .has_failed = 1 };
 
             hutch_err_set(&reply.err, 0, "the process that did it was killed, again and again");
-            answer(w->sock, &reply, -1);
+            answer(w->sock, &reply, NULL, 0);
         }
         drop_job(w, job);
     }

@@ -75,6 +75,9 @@ enum disk_order {
     /* look; fds: store, data directory [, a memory file with what lay there before]: the same, at rest, and
      * hutch_collect_changes() -> disk_reply; fd: a memory file with the changes, see changes_wire.h */
     DISK_LIST,
+    /* the same between two cells: hutch_collect_step() in place of hutch_collect_changes(); fds: the changes, and the
+     * list of what lies there now */
+    DISK_STEP,
     DISK_PING,    /* -> disk_reply with id 0: it takes up orders */
 };
 struct disk_request {
@@ -89,6 +92,7 @@ struct disk_reply {
     uint32_t has_failed; /* err says why, and everything is as it was */
     struct snapshot_report report;
     uint64_t bytes, entries;
+    int64_t newest_ns;   /* DISK_STEP: that of the list, see struct file_list */
     double took_ms;      /* without the time for which it waited */
     struct hutch_err err;
 };

@@ -44,11 +44,11 @@ static void on_opened(void *owner, uint32_t id, int fd, const struct hutch_err *
         hutch_fd_closep(&fd);
 }
 
-static void on_files(void *owner, const struct disk_reply *reply, int fd)
+static void on_files(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
 {
     struct hutch_engine *engine = owner;
 
-    hutch_looks_on_files(&engine->slots.looks, reply, fd);
+    hutch_looks_on_files(&engine->slots.looks, reply, fds, n_fds);
     hutch_sessions_on_files(&engine->sessions, reply);
 }
 
@@ -59,7 +59,7 @@ static void on_lost_opener(void *owner)
     hutch_templates_on_lost_opener(&engine->templates);
     hutch_zygotes_drop_all(&engine->zygotes);
     hutch_slots_on_lost_opener(&engine->slots);
-    hutch_looks_on_files(&engine->slots.looks, NULL, -1); /* the disk worker is given up, too */
+    hutch_looks_on_files(&engine->slots.looks, NULL, NULL, 0); /* the disk worker is given up, too */
 }
 
 static const struct helper_events helper_events = {

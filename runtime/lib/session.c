@@ -154,7 +154,7 @@ int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id)
     struct session *s = find_session(engine, id);
     struct order *order = s ? hutch_session_at_work(s) : NULL;
 
-    if (!order || order->kind != ORDER_CELL || s->cell.execution.is_done)
+    if (!order || order->kind != ORDER_CELL || s->cell.execution.is_done || s->cell.is_over)
         return 0;
     hutch_session_send_interrupt(s);
     return 1;

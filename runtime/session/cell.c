@@ -89,59 +89,71 @@ static enum hutch_verdict verdict_of_stop(enum stop_reason stop)
     return verdicts[stop];
 }
 
-/* Delivers the result of the cell that ran, with all that is known of it but verdict and message. */
-static void deliver(struct session *s, struct hutch_cell_result *result)
+/* All that is known of the cell that ran but its files. */
+static void conclude(struct session *s, enum hutch_verdict verdict, const char *why)
+{
+    struct session_cell *cell = &s->cell;
+    struct hutch_cell_result *result = &cell->result;
+    const struct order *order = TAILQ_FIRST(&s->orders);
+
+    cell->stop_at = cell->check_at = s->kill_at = 0;
+    cell->is_asking = false;
+    *result = hutch_order_empty_result(order, 0);
+    cell->details = (struct hutch_cell_details){ .code = order->code };
+    result->verdict = verdict;
+    snprintf(cell->why, sizeof(cell->why), "%s", why[0] || !s->is_fresh ? why : s->why);
+    result->message = cell->why;
+    hutch_execution_fill(&cell->execution, s->interpreter, result, &cell->details);
+    result->queued_ms = cell->execution.t_begun - order->t_queued;
+    result->is_fresh = s->is_fresh;
+    result->was_interrupted = cell->was_interrupted || cell->stop != STOP_NOT;
+    s->is_fresh = false;
+    hutch_cell_feed_forget(s->interpreter->feed);
+    hutch_interpreter_set_in_cell(s->interpreter, false);
+    cell->is_over = true;
+}
+
+void hutch_session_conclude_cell(struct session *s)
+{
+    char why[256];
+
+    conclude(s,
+             s->cell.stop != STOP_NOT       ? verdict_of_stop(s->cell.stop)
+             : s->cell.execution.is_error ? HUTCH_ERROR
+                                            : HUTCH_OK,
+             why_stopped(s, false, why, sizeof(why)));
+    note_usage(s, &s->cell.result);
+}
+
+void hutch_session_deliver_cell(struct session *s)
 {
     static const char lost[] = "another program has removed the files of the session";
     const bool is_lost = hutch_session_data_is_lost(&s->data, s->sessions->core);
-    struct file_changes files;
-    struct hutch_cell_details details = { .files = &files };
+    struct hutch_cell_result *result = &s->cell.result;
     struct order *order = TAILQ_FIRST(&s->orders);
+    struct file_changes files;
 
     hutch_order_take_out(s, &s->orders, order);
-    hutch_execution_fill(&s->cell.execution, s->interpreter, result, &details);
-    details.code = order->code;
-    result->queued_ms = s->cell.execution.t_begun - order->t_queued;
-    result->is_fresh = s->is_fresh;
-    result->was_interrupted = s->cell.was_interrupted || s->cell.stop != STOP_NOT;
-    note_usage(s, result);
     hutch_session_data_step(&s->data, &files);
+    s->cell.details.files = &files;
     if (!s->data.name[0])
-        details.directory = s->run->data_dir;
-    if (s->is_fresh && !result->message[0])
-        result->message = s->why;
+        s->cell.details.directory = s->run->data_dir;
     if (is_lost && result->verdict == HUTCH_OK) {
         result->verdict = HUTCH_KILLED;
         result->message = lost;
     }
-    s->is_fresh = false;
+    s->cell.is_over = false;
     s->is_calling = true;
     if (order->cell.on_result)
         order->cell.on_result(order->cell.user, s->id, result);
     s->is_calling = false;
     hutch_execution_done(&s->cell.execution);
-    hutch_cell_feed_forget(s->interpreter->feed);
-    hutch_interpreter_set_in_cell(s->interpreter, false);
     hutch_file_changes_done(&files);
     hutch_order_free(order);
     if (is_lost)
         hutch_session_begin_end(s, lost);
     s->t_used = hutch_clock_ms();
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->t_used + SESSION_IDLE_AFTER_MS);
-}
-
-void hutch_session_finish_cell(struct session *s)
-{
-    struct hutch_cell_result result = hutch_order_empty_result(TAILQ_FIRST(&s->orders), 0);
-    char why[256];
-
-    s->cell.stop_at = s->kill_at = s->cell.check_at = 0;
-    s->cell.is_asking = false;
-    result.verdict = s->cell.stop != STOP_NOT     ? verdict_of_stop(s->cell.stop)
-                     : s->cell.execution.is_error ? HUTCH_ERROR
-                                                  : HUTCH_OK;
-    result.message = why_stopped(s, false, why, sizeof(why));
-    deliver(s, &result);
 }
 
 /* How an interpreter ended that nobody had asked to. */
@@ -167,42 +179,49 @@ void hutch_session_describe_death(struct session *s)
         snprintf(s->why, sizeof(s->why), "the interpreter ended with exit code %d", r->exit_code);
 }
 
+bool hutch_session_repeats_cell(const struct session *s)
+{
+    const struct order *order = TAILQ_FIRST(&s->orders);
+
+    return order->kind == ORDER_CELL && !s->cell.execution.has_begun && s->cell.stop == STOP_NOT && !s->is_closing &&
+           !s->is_restarting && !order->was_lost;
+}
+
 /* What was at work when its interpreter died. */
 void hutch_session_lose_order(struct session *s)
 {
     struct order *order = TAILQ_FIRST(&s->orders);
-    struct hutch_cell_result result = hutch_order_empty_result(order, 0);
     const struct run_result *r = &s->run->result;
+    enum hutch_verdict verdict;
     char why[512];
 
     hutch_session_describe_death(s);
-    if (order->kind == ORDER_CELL && !s->cell.execution.has_begun && s->cell.stop == STOP_NOT && !s->is_closing &&
-        !s->is_restarting && !order->was_lost) {
+    if (hutch_session_repeats_cell(s)) {
         order->was_lost = true; /* the interpreter was on its way out when it came: it is another one's */
         return;
     }
-    result.interpreter_died = 1;
     if (s->is_closing || s->is_restarting) {
-        result.verdict = HUTCH_KILLED;
+        verdict = HUTCH_KILLED;
         snprintf(why, sizeof(why), "the session was %s", s->is_closing ? "closed" : "restarted");
     } else if (s->cell.stop != STOP_NOT) {
-        result.verdict = verdict_of_stop(s->cell.stop);
+        verdict = verdict_of_stop(s->cell.stop);
         why_stopped(s, true, why, sizeof(why));
     } else {
-        result.verdict = r->verdict == HUTCH_OK ? HUTCH_ERROR : r->verdict;
+        verdict = r->verdict == HUTCH_OK ? HUTCH_ERROR : r->verdict;
         snprintf(why, sizeof(why), "%s", s->why);
     }
-    result.message = why;
-    if (r->memory_peak_bytes != HUTCH_UNKNOWN)
-        result.memory_peak_bytes = r->memory_peak_bytes;
     snprintf(s->why, sizeof(s->why), "%s", why);
     if (order->kind == ORDER_CELL) {
-        deliver(s, &result);
+        conclude(s, verdict, why);
+        s->cell.result.interpreter_died = 1;
+        if (r->memory_peak_bytes != HUTCH_UNKNOWN)
+            s->cell.result.memory_peak_bytes = r->memory_peak_bytes;
+        note_usage(s, &s->cell.result);
         return;
     }
     hutch_order_take_out(s, &s->orders, order);
     s->is_calling = true;
-    hutch_order_refuse(s, order, result.verdict, why);
+    hutch_order_refuse(s, order, verdict, why);
     s->is_calling = false;
 }
 

@@ -315,19 +315,6 @@ static int order_follow(struct session *s, struct hutch_err *err)
 
 /* --- what lies in the store --------------------------------------------------------------------------------------- */
 
-/* Disk space of a state's files. */
-static uint64_t measure(const struct session *s, const struct checkpoint *p)
-{
-    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-    auto_fd fd = openat(s->sessions->core->data_root_fd, p->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    uint64_t bytes = 0, entries;
-    struct hutch_err err;
-
-    if (fd < 0 || hutch_collect_usage(fd, &bounds, &bytes, &entries, &err) < 0)
-        return 0;
-    return bytes;
-}
-
 static bool has_changed(struct session *s)
 {
     const struct slot *slot = s->run->slot;
@@ -349,22 +336,51 @@ static struct checkpoint *next_in_reach(struct session *s)
     return next;
 }
 
+static void on_measured(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
+{
+    struct session *s = owner;
+    const struct checkpoint *p = find(s, s->checkpoints.looked_at, true);
+    double took = reply ? reply->took_ms * STATES_SHARE : 0;
+
+    (void)fds;
+    (void)n_fds;
+    if (p && reply && !reply->has_failed && reply->bytes > p->disk_bytes + STATES_SLACK &&
+        s->run->slot->state == SLOT_RUNNING)
+        hutch_supervisor_end(s->run->slot->supervisor, END_DATA);
+    s->checkpoints.states_at = hutch_clock_ms() + (took > STATES_CHECK_MS ? took : STATES_CHECK_MS);
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->checkpoints.states_at);
+}
+
+/* Has the disk worker measure a state's files. */
+static void measure(struct session *s, struct checkpoint *p)
+{
+    const struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct checkpoints *c = &s->checkpoints;
+    auto_fd fd = openat(s->sessions->core->data_root_fd, p->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    c->look.on_done = on_measured;
+    c->look.owner = s;
+    c->looked_at = p->id;
+    if (fd >= 0)
+        hutch_look_begin(&c->look, &s->run->runs->slots->looks, DISK_COUNT, &bounds, fd, -1);
+}
+
 /* Ends the session's interpreter when something writes to kept files. When that is checked next. */
 static double check_states(struct session *s, double now)
 {
+    struct checkpoints *c = &s->checkpoints;
     struct checkpoint *p;
-    double took;
 
-    if (s->checkpoints.n == 0 || !s->interpreter || s->run->slot->state != SLOT_RUNNING || !(p = next_in_reach(s)))
+    if (c->n == 0 || c->look.id != 0 || !s->interpreter || s->run->slot->state != SLOT_RUNNING ||
+        !(p = next_in_reach(s)))
         return LOOP_NEVER;
-    if (now < s->checkpoints.states_at)
-        return s->checkpoints.states_at;
-    if (has_changed(s) && measure(s, p) > p->disk_bytes + STATES_SLACK)
-        hutch_supervisor_end(s->run->slot->supervisor, END_DATA);
+    if (now < c->states_at)
+        return c->states_at;
     p->checked_at = now;
-    took = (hutch_clock_ms() - now) * STATES_SHARE;
-    s->checkpoints.states_at = now + (took > STATES_CHECK_MS ? took : STATES_CHECK_MS);
-    return s->checkpoints.states_at;
+    c->states_at = now + STATES_CHECK_MS;
+    if (has_changed(s))
+        measure(s, p);
+    return c->look.id != 0 ? LOOP_NEVER : c->states_at;
 }
 
 /* --- the end of an order ------------------------------------------------------------------------------------------ */
@@ -463,8 +479,8 @@ static void finish_change(struct session *s)
         s->checkpoints.branch = id;
     } else if (order->kind == ORDER_SWITCH) {
         s->checkpoints.made->is_in_reach = true;
-        s->checkpoints.made->disk_bytes = s->checkpoints.kept_bytes;
-        keep_made(s, s->checkpoints.kept_bytes);
+        s->checkpoints.made->disk_bytes = s->checkpoints.files_reply.report.bytes_kept;
+        keep_made(s, s->checkpoints.made->disk_bytes);
         forget(s, s->checkpoints.chosen); /* its files are no state any more */
         s->checkpoints.branch = id;
     }
@@ -482,13 +498,8 @@ static int after_park(struct session *s, struct hutch_err *err)
 
 static int after_spawn(struct session *s, struct hutch_err *err)
 {
-    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-    uint64_t entries;
-
     if (!s->checkpoints.made) /* a rollback; or the files are of a branch that has died, and are not kept */
         return order_files(s, DISK_RESTORE, s->checkpoints.chosen, NULL, err);
-    if (hutch_collect_usage(s->data.dirfd, &bounds, &s->checkpoints.kept_bytes, &entries, err) < 0)
-        return -1;
     return order_files(s, DISK_SWITCH, s->checkpoints.chosen, s->checkpoints.made, err);
 }
 
@@ -719,6 +730,7 @@ void hutch_checkpoints_drop_all(struct session *s, bool removes_files)
 {
     struct checkpoint *p;
 
+    hutch_look_cancel(&s->checkpoints.look);
     hutch_interpreter_free(s->checkpoints.next);
     if (s->checkpoints.made) {
         if (removes_files)

@@ -5,6 +5,7 @@
 
 #include "runtime/cell/feed.h"
 #include "runtime/cell/frames.h"
+#include "runtime/engine/look.h"
 #include "runtime/engine/loop.h"
 #include "runtime/launcher/wire.h"
 
@@ -36,6 +37,8 @@ struct checkpoints {
     uint64_t next_id, branch;    /* branch: the one that the session is in */
     uint64_t states_mark;        /* when they were last checked: what says that something has run since */
     double states_at;            /* when they are checked next */
+    struct look look;            /* such a check, at the state of the branch … */
+    uint64_t looked_at;          /* … of this number */
     /* The order that is at work. */
     enum step step;
     double t_step;
@@ -49,7 +52,6 @@ struct checkpoints {
     bool is_loss_unknown;        /* it was told, and could not be kept */
     struct disk_request files_order;
     struct disk_reply files_reply;
-    uint64_t kept_bytes;
 };
 
 void hutch_checkpoints_init(struct checkpoints *checkpoints);

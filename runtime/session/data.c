@@ -1,6 +1,6 @@
 #include "runtime/session/data.h"
 
-#include "runtime/data/changes.h"
+#include "runtime/data/changes_wire.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 
@@ -43,13 +43,80 @@ bool hutch_session_data_is_lost(const struct session_data *data, struct core *co
     return data->name[0] && data->dirfd >= 0 && hutch_core_is_removed(core, data->dirfd);
 }
 
+bool hutch_session_data_is_large(const struct session_data *data)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    uint64_t bytes, entries;
+    struct hutch_err err;
+
+    if (data->seen_fd >= 0)
+        return true;
+    bounds.max_walked = LOOK_MAX_ENTRIES;
+    bounds.is_at_rest = bounds.keeps_closed = true;
+    return !hutch_collect_stays_empty(data->dirfd, &data->seen) &&
+           hutch_collect_usage(data->dirfd, &bounds, &bytes, &entries, &err) == 0 && entries >= LOOK_MAX_ENTRIES;
+}
+
+bool hutch_session_data_look(struct session_data *data, struct looks *looks, struct look *look, enum disk_order what,
+                             const struct collect_bounds *bounds)
+{
+    struct hutch_err err;
+
+    if (data->seen_fd < 0) {
+        if (hutch_file_list_store(&data->seen, &data->seen_fd, &err) < 0)
+            return false;
+        hutch_file_list_done(&data->seen);
+    }
+    return hutch_look_begin(look, looks, what, bounds, data->dirfd, data->seen_fd);
+}
+
+/* What the disk worker had for itself is the session's again. */
+static int load_seen(struct session_data *data, struct hutch_err *err)
+{
+    struct file_list seen;
+
+    if (data->seen_fd < 0)
+        return 0;
+    if (hutch_file_list_load(data->seen_fd, &seen, err) < 0)
+        return -1;
+    hutch_file_list_done(&data->seen);
+    data->seen = seen;
+    hutch_fd_closep(&data->seen_fd);
+    return 0;
+}
+
+void hutch_session_data_take_look(struct session_data *data, const struct disk_reply *reply, const int *fds,
+                                  size_t n_fds)
+{
+    struct file_changes changes;
+    auto_fd seen = n_fds == 2 ? fcntl(fds[1], F_DUPFD_CLOEXEC, 3) : -1;
+    struct hutch_err err;
+
+    if (seen < 0 || reply->has_failed || hutch_file_changes_load(fds[0], &changes, &err) < 0)
+        return;
+    hutch_file_changes_done(&data->looked);
+    data->looked = changes;
+    data->has_looked = true;
+    hutch_fd_closep(&data->seen_fd);
+    data->seen_fd = hutch_fd_take(&seen);
+    data->seen.newest_ns = reply->newest_ns;
+    /* Only then: the disk worker reads directories that are closed to the engine, which would take them for new. */
+    if (reply->entries == 0 && load_seen(data, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg); /* the next one asks the disk worker once more */
+}
+
 void hutch_session_data_step(struct session_data *data, struct file_changes *ret)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
     struct hutch_err err;
 
-    *ret = (struct file_changes)FILE_CHANGES_INIT;
-    if (hutch_collect_step(data->dirfd, &data->seen, &bounds, ret, &err) == 0)
+    *ret = data->looked;
+    data->looked = (struct file_changes)FILE_CHANGES_INIT;
+    if (data->has_looked) {
+        data->has_looked = false;
+        return;
+    }
+    if (load_seen(data, &err) == 0 && hutch_collect_step(data->dirfd, &data->seen, &bounds, ret, &err) == 0)
         return;
     hutch_log_debug("engine: %s", err.msg);
     ret->truncated = true;
@@ -64,14 +131,18 @@ void hutch_session_data_forget_changes(struct session_data *data)
     hutch_file_changes_done(&changes);
 }
 
-/* No directory is left that the caller cannot enter. */
-static void open_up(struct session_data *data)
+bool hutch_session_data_outlives(const struct session_data *data, struct core *core, bool keeps)
+{
+    return data->dirfd >= 0 && (!data->name[0] || keeps) && !hutch_session_data_is_lost(data, core);
+}
+
+void hutch_session_data_open_up(struct session_data *data)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
     struct file_changes changes = FILE_CHANGES_INIT;
     struct hutch_err err;
 
-    if (hutch_collect_changes(data->dirfd, &data->seen, &bounds, &changes, &err) < 0)
+    if (load_seen(data, &err) < 0 || hutch_collect_changes(data->dirfd, &data->seen, &bounds, &changes, &err) < 0)
         hutch_log_debug("engine: %s", err.msg);
     hutch_file_changes_done(&changes);
 }
@@ -97,7 +168,6 @@ char *hutch_session_data_end(struct session_data *data, struct core *core, bool 
         snprintf(ret_why, size, "; its files are lost");
         return NULL;
     }
-    open_up(data);
     if (!data->name[0] || is_empty(data))
         return NULL;
     snprintf(id, sizeof(id), "%.8s%s", core->state.id, data->name);
@@ -109,5 +179,7 @@ char *hutch_session_data_end(struct session_data *data, struct core *core, bool 
 void hutch_session_data_done(struct session_data *data)
 {
     hutch_file_list_done(&data->seen);
+    hutch_file_changes_done(&data->looked);
+    hutch_fd_closep(&data->seen_fd);
     hutch_fd_closep(&data->dirfd);
 }

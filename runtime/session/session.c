@@ -54,18 +54,56 @@ void hutch_session_set_state(struct session *s, enum session_state state)
 
 static void start_next(struct session *s);
 
+static void deliver_cell(struct session *s)
+{
+    bool parks = s->cell.parks;
+
+    s->cell.parks = false;
+    hutch_session_deliver_cell(s);
+    hutch_session_set_state(s, parks ? SESSION_PARKED : SESSION_IDLE);
+    if (parks)
+        hutch_session_ask_for_work(s);
+    else
+        start_next(s);
+}
+
+static void on_listed(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
+{
+    struct session *s = owner;
+
+    hutch_session_data_take_look(&s->data, reply, fds, n_fds);
+    if (s->cell.is_over) {
+        deliver_cell(s);
+        return;
+    }
+    hutch_session_data_forget_changes(&s->data);
+    start_next(s);
+}
+
+/* Has the disk worker find what has changed. False where there are few files, or it cannot. */
+static bool list_files(struct session *s)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+
+    bounds.is_at_rest = bounds.keeps_closed = true;
+    s->look.on_done = on_listed;
+    s->look.owner = s;
+    return hutch_session_data_is_large(&s->data) &&
+           hutch_session_data_look(&s->data, &s->run->runs->slots->looks, &s->look, DISK_STEP, &bounds);
+}
+
 static void finish_cell(struct session *s)
 {
-    hutch_session_finish_cell(s);
-    hutch_session_set_state(s, SESSION_IDLE);
-    start_next(s);
+    hutch_session_conclude_cell(s);
+    if (!list_files(s))
+        deliver_cell(s);
 }
 
 static void on_event(void *user, const struct cell_event *event)
 {
     struct session *s = user;
     struct order *order = hutch_session_at_work(s);
-    const struct hutch_cell *cell = order && order->kind == ORDER_CELL ? &order->cell : NULL;
+    const struct hutch_cell *cell = order && order->kind == ORDER_CELL && !s->cell.is_over ? &order->cell : NULL;
 
     switch (event->kind) {
     case CELL_READY:
@@ -98,9 +136,9 @@ static void on_turn(void *user)
         start_next(s);
     else if (order && order->kind != ORDER_CELL)
         hutch_checkpoint_turn(s);
-    else if (order && s->cell.execution.is_done)
+    else if (order && !s->cell.is_over && s->cell.execution.is_done)
         finish_cell(s);
-    else if (order)
+    else if (order && !s->cell.is_over)
         hutch_session_bound_output(s);
     if (interpreter->has_left && s->kill_at == 0) { /* it may be about to end */
         s->kill_at = hutch_clock_ms() + FAREWELL_MS;
@@ -146,7 +184,7 @@ static void start_next(struct session *s)
 
     if (s->state != SESSION_IDLE || !order || s->is_calling || s->is_closing || s->is_restarting || !is_alive(s))
         return;
-    if (waits_for_signal(s))
+    if (s->look.id != 0 || waits_for_signal(s))
         return;
     unsettled = hutch_collect_unsettled_ms(&s->data.seen);
     if (unsettled > 0) {
@@ -155,7 +193,8 @@ static void start_next(struct session *s)
         return;
     }
     if (order->kind == ORDER_CELL) {
-        hutch_session_start_cell(s, order);
+        if (!s->data.has_foreign || !list_files(s))
+            hutch_session_start_cell(s, order);
         return;
     }
     hutch_session_set_idle(s, false);
@@ -310,7 +349,7 @@ static void on_outlived(struct engine_run *run)
     struct hutch_err err;
 
     hutch_interpreter_conclude(s->interpreter, run->slot->supervisor, &err);
-    if (s->state == SESSION_BUSY)
+    if (s->state == SESSION_BUSY && !s->cell.is_over)
         hutch_session_lose_order(s);
     else
         hutch_session_describe_death(s);
@@ -318,8 +357,14 @@ static void on_outlived(struct engine_run *run)
     s->cell.stop_at = s->kill_at = s->cell.check_at = s->settle_at = 0;
     s->is_fresh = s->has_variables || s->is_fresh; /* what the next cell finds, unless there is a rollback before */
     s->has_variables = s->is_deaf = s->was_shot = false;
-    hutch_session_set_state(s, SESSION_PARKED);
-    hutch_session_ask_for_work(s);
+    if (!s->cell.is_over) {
+        hutch_session_set_state(s, SESSION_PARKED);
+        hutch_session_ask_for_work(s);
+        return;
+    }
+    s->cell.parks = true;
+    if (s->look.id == 0 && !list_files(s))
+        deliver_cell(s);
 }
 
 /* What a parked session does with the next order. */
@@ -338,17 +383,46 @@ static void leave_parked(struct session *s)
     hutch_checkpoint_begin(s, order);
 }
 
+static void on_looked(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
+{
+    struct session *s = owner;
+
+    hutch_session_data_take_look(&s->data, reply, fds, n_fds);
+    hutch_run_looked(s->run, reply);
+}
+
+/* A cell that is answered after this has the list; before the next one, changes wait for that. */
+static bool look(struct engine_run *run, const struct collect_bounds *bounds)
+{
+    struct session *s = run->kind_data;
+    struct looks *looks = &run->runs->slots->looks;
+    bool has_cell = s->state == SESSION_BUSY && TAILQ_FIRST(&s->orders)->kind == ORDER_CELL;
+
+    hutch_look_cancel(&s->look);
+    run->look.on_done = on_looked;
+    run->look.owner = s;
+    if (has_cell && !s->data.has_looked && (s->cell.is_over || !hutch_session_repeats_cell(s)))
+        return hutch_session_data_look(&s->data, looks, &run->look, DISK_STEP, bounds);
+    return hutch_look_begin(&run->look, looks, DISK_COUNT, bounds, run->slot->data_dirfd, -1);
+}
+
 /* All of its sandbox is dead, and its run's result says how. */
 static void die(struct engine_run *run, bool has_files)
 {
     struct session *s = run->kind_data;
 
+    bool was_busy = s->state == SESSION_BUSY && !s->cell.is_over, was_parked = s->state == SESSION_PARKED;
+
     (void)has_files;
     hutch_run_leave_slot(run);
-    if (s->state == SESSION_BUSY)
+    hutch_look_cancel(&s->look);
+    if (was_busy)
         hutch_session_lose_order(s);
-    else if (!s->is_closing && s->state != SESSION_PARKED) /* how that one ended is known */
+    else if (!s->is_closing && !was_parked && !s->cell.parks) /* how that one ended is known */
         hutch_session_describe_death(s);
+    if (s->cell.is_over)
+        hutch_session_deliver_cell(s);
+    s->cell.parks = false;
     if (s->state == SESSION_SEATING && !s->is_closing && !s->is_restarting && ++s->false_starts > CORE_MAX_RESTARTS) {
         const struct run_result *r = &s->run->result;
 
@@ -368,7 +442,6 @@ static void die(struct engine_run *run, bool has_files)
 }
 
 static const struct run_kind kind = {
-    .keeps_data = true,
     .start = start,
     .wants_output = wants_output,
     .hear = hear,
@@ -379,6 +452,7 @@ static const struct run_kind kind = {
     .conclude = conclude,
     .reset = reset,
     .refuse = refuse,
+    .look = look,
     .die = die,
 };
 
@@ -429,12 +503,43 @@ void hutch_session_free(struct session *s)
             hutch_order_free(order);
         }
     drop_interpreter(s);
+    hutch_look_cancel(&s->look);
     hutch_run_free(s->run);
     hutch_session_data_done(&s->data);
     hutch_execution_done(&s->cell.execution);
     hutch_checkpoints_drop_all(s, false);
     hutch_loop_set_deadline(&s->sessions->core->loop, &s->clock, LOOP_NEVER);
     free(s);
+}
+
+static void on_opened_up(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
+{
+    struct session *s = owner;
+
+    (void)fds;
+    (void)n_fds;
+    if (!reply || reply->has_failed)
+        hutch_session_data_open_up(&s->data);
+    s->has_opened_up = true;
+    hutch_session_ask_for_work(s);
+}
+
+/* Whether its end may be told. */
+static bool open_up(struct session *s)
+{
+    const struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+
+    if (s->look.id != 0)
+        return false;
+    if (s->has_opened_up || !hutch_session_data_outlives(&s->data, s->sessions->core, s->keep_data))
+        return true;
+    s->look.on_done = on_opened_up;
+    s->look.owner = s;
+    if (hutch_session_data_is_large(&s->data) &&
+        hutch_session_data_look(&s->data, &s->run->runs->slots->looks, &s->look, DISK_LIST, &bounds))
+        return false;
+    hutch_session_data_open_up(&s->data);
+    return true;
 }
 
 /* The last word on it. */
@@ -468,7 +573,7 @@ void hutch_sessions_work(struct sessions *sessions)
             hutch_session_answer_doomed(s);
         next = TAILQ_NEXT(s, link); /* now: a callback may have opened another one */
         if (s->is_closing) {
-            if (s->state == SESSION_LOST && !s->run->slot)
+            if (s->state == SESSION_LOST && !s->run->slot && open_up(s))
                 end(s);
             continue;
         }

@@ -2,6 +2,7 @@
 #ifndef HUTCH_SESSION_SESSION_H
 #define HUTCH_SESSION_SESSION_H
 
+#include "runtime/cell/result_json.h"
 #include "runtime/engine/run.h"
 #include "runtime/hutch.h"
 #include "runtime/session/checkpoint.h"
@@ -69,6 +70,11 @@ struct session_cell {
     uint64_t told_bytes;       /* to on_output, also of what was cleared away since */
     uint64_t cpu_user_us, cpu_system_us; /* at its begin; UINT64_MAX: not known */
     uint64_t sampled_cpu_ms;
+    bool is_over;              /* the result has all but its files, which are looked for */
+    bool parks;                /* … and its interpreter has died, but not its checkpoints */
+    struct hutch_cell_result result;
+    struct hutch_cell_details details;
+    char why[512];             /* the message of the result */
 };
 
 struct session {
@@ -102,6 +108,8 @@ struct session {
     double settle_at;
     double signal_until;       /* the next cell waits for process 1, which is to signal; 0: it does not */
     struct session_data data;
+    struct look look;          /* at these, between sandboxes or while one lives */
+    bool has_opened_up;        /* is_closing: what outlives the session can be entered by the caller */
     struct session_cell cell;
     struct checkpoints checkpoints;
 };

@@ -33,10 +33,15 @@ void hutch_session_hear_cell(struct session *session, const struct hutch_cell *c
 void hutch_session_bound_output(struct session *session);
 /* Does what is due of its limits, and says when something is due next. */
 double hutch_session_check_cell(struct session *session, double now);
-/* It is done: delivers its result. */
-void hutch_session_finish_cell(struct session *session);
-/* The interpreter is dead: what was at work is answered, or waits for the next one. */
+/* It is done: the result has all but its files. */
+void hutch_session_conclude_cell(struct session *session);
+/* Looks for them, or has the disk worker's list; tells the result. */
+void hutch_session_deliver_cell(struct session *session);
+/* The interpreter is dead: what was at work is answered, or waits for the next one; or it was a cell, which is
+ * concluded. */
 void hutch_session_lose_order(struct session *session);
+/* Whether it would be given to the next interpreter then. */
+bool hutch_session_repeats_cell(const struct session *session);
 /* Writes to session->why how an interpreter ended that was not asked to. */
 void hutch_session_describe_death(struct session *session);
 

@@ -408,6 +408,69 @@ def test_a_look_at_files_that_goes_with_the_opener(tmp_path):
     reap()
 
 
+SHELL = {"max_running": 3, "setup_ms": SETUP_MS, "zygotes": (("shell", None, ("IPython", "ipykernel"), 2, 2),)}
+
+
+def counts(result):
+    return tuple(len(result["json"]["files"][what]) for what in ("added", "modified", "deleted"))
+
+
+@pytest.mark.parametrize("blow", [None, signal.SIGKILL])
+def test_many_files_of_a_session(blow):
+    """While the disk worker lists the files of one session, the other one has its answers. Where it is killed, no list is
+    missing."""
+    with engine.Engine("python", **SHELL) as warm, engine.Session(warm) as one, engine.Session(warm) as other:
+        other.run("1")
+        one.run("1")
+        disks = all_helpers(warm)["disk"]
+        assert disks
+        for pid in disks:
+            os.kill(pid, signal.SIGSTOP)
+        waits = one.execute("for n in range(900): open('f%d' % n, 'w').close()\nprint('made')")
+        warm.until(lambda: b"made" in waits.text())
+        assert [other.printed("print(%d)" % n) for n in range(20)] == ["%d\n" % n for n in range(20)]
+        assert waits.result is None and one.interrupt() == 0
+        follows = one.execute("1")
+        for pid in disks:
+            os.kill(pid, blow or signal.SIGCONT)
+        first, second = one.wait(waits, follows)
+        assert (first["verdict"], counts(first)) == ("ok", (900, 0, 0)), first
+        assert (second["verdict"], counts(second)) == ("ok", (0, 0, 0)), second
+    reap()
+
+
+@pytest.mark.parametrize("ends", ["close", "restart", "death", "death with a checkpoint"])
+def test_a_session_that_ends_while_its_files_are_listed(ends):
+    """The cell was over: its result says what it found."""
+    with engine.Engine("python", **SHELL) as warm, engine.Session(warm) as one:
+        one.run("import os, threading\nfor n in range(900): open('f%d' % n, 'w').close()")
+        if "checkpoint" in ends:
+            checkpoint = one.do("checkpoint")["id"]
+        disks = all_helpers(warm)["disk"]
+        for pid in disks:
+            os.kill(pid, signal.SIGSTOP)
+        dies = "threading.Timer(0.2, os._exit, [5]).start()\n" if "death" in ends else ""
+        waits = one.execute(dies + "open('last', 'w').close()\nprint('made')")
+        warm.until(lambda: b"made" in waits.text())
+        deadline = time.monotonic() + 0.6  # by then it is dead
+        while time.monotonic() < deadline:
+            warm.dispatch(0.05)
+        assert waits.result is None
+        if not dies:
+            getattr(one, ends)()
+        for pid in disks:
+            os.kill(pid, signal.SIGCONT)
+        result = one.wait(waits)
+        assert (result["verdict"], result["interpreter_died"], counts(result)) == ("ok", 0, (1, 0, 0)), result
+        if "checkpoint" in ends:
+            one.do("rollback", checkpoint)
+        if ends != "close":
+            result = one.run("import os; print(len(os.listdir('.')))")
+            assert result["outputs"][0]["text"] == ("900\n" if "checkpoint" in ends else "901\n")
+            assert counts(result) == (0, 0, 0) and bool(result["is_fresh"]) == (ends == "death"), result
+    reap()
+
+
 def state_of(pid):
     try:
         with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
