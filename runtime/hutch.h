@@ -316,7 +316,8 @@ struct hutch_output { /* one piece, as it comes */
     const char *text;  /* HUTCH_STREAM: any bytes, not NUL-terminated */
     size_t text_len;
     const char *json;  /* the others: the output as nbformat has it; HUTCH_UPDATE: with "id"; HUTCH_CLEAR: {"wait":
-                        * true or false}; HUTCH_WIDGET: {"buffers": [...], "id", "state": {...}}. NUL-terminated */
+                        * true or false}; HUTCH_WIDGET: {"buffers": [...], "id", "state": {...}}, or {"id", "lost":
+                        * true} where its state is too large. NUL-terminated */
 };
 
 struct hutch_cell_result {

@@ -449,7 +449,7 @@ static void tell_widget(struct cell_feed *feed, const cJSON *frame)
     const cJSON *id = hutch_cell_frame_get(frame, "id");
 
     if (hutch_cell_frame_integer(frame, "omitted", 0) > 0 || strlen(id->valuestring) > MAX_DISPLAY_ID)
-        hutch_cell_outputs_lose_widget(feed->outputs);
+        tell_json(feed, HUTCH_WIDGET, hutch_cell_outputs_lose_widget(feed->outputs, id));
     else
         tell_json(feed, HUTCH_WIDGET,
                   hutch_cell_outputs_add_widget(feed->outputs, id, hutch_cell_frame_get(frame, "state"),

@@ -397,9 +397,14 @@ const char *hutch_cell_outputs_update(struct cell_outputs *o, const struct cJSON
 
 /* ---- widgets ---- */
 
-void hutch_cell_outputs_lose_widget(struct cell_outputs *o)
+const char *hutch_cell_outputs_lose_widget(struct cell_outputs *o, const struct cJSON *id)
 {
     o->has_lost_widget = true;
+    hutch_text_done(&o->told);
+    hutch_text_add_string(&o->told, "{\"id\":");
+    hutch_nbjson_add(&o->told, id, NBJSON_COMPACT);
+    hutch_text_add_string(&o->told, ",\"lost\":true}");
+    return told_text(o);
 }
 
 const char *hutch_cell_outputs_add_widget(struct cell_outputs *o, const struct cJSON *id, const struct cJSON *state,
@@ -413,10 +418,8 @@ const char *hutch_cell_outputs_add_widget(struct cell_outputs *o, const struct c
     hutch_text_add_string(&o->told, ",\"state\":");
     hutch_nbjson_add(&o->told, state, NBJSON_COMPACT);
     hutch_text_add_string(&o->told, "}");
-    if (o->told.len > o->max_bytes - o->n_widget_bytes || o->n_widgets == CELL_MAX_OUTPUTS) {
-        o->has_lost_widget = true;
-        return NULL;
-    }
+    if (o->told.len > o->max_bytes - o->n_widget_bytes || o->n_widgets == CELL_MAX_OUTPUTS)
+        return hutch_cell_outputs_lose_widget(o, id);
     o->n_widget_bytes += o->told.len;
     o->n_widgets++;
     return told_text(o);

@@ -44,12 +44,11 @@ const char *hutch_cell_outputs_add_error(struct cell_outputs *o, const struct cJ
 const char *hutch_cell_outputs_update(struct cell_outputs *o, const struct cJSON *data, const struct cJSON *metadata,
                                       const struct cJSON *id);
 /* The state of a widget, an object, with its buffers, an array: {"buffers", "id", "state"}, which is not kept here. All
- * of a cell are bounded as its outputs are, but for themselves. NULL also where there is no room: it is truncated
- * then. */
+ * of a cell are bounded as its outputs are, but for themselves; where there is no room it is lost. */
 const char *hutch_cell_outputs_add_widget(struct cell_outputs *o, const struct cJSON *id, const struct cJSON *state,
                                           const struct cJSON *buffers);
-/* There was one that its sender has left out. */
-void hutch_cell_outputs_lose_widget(struct cell_outputs *o);
+/* It was too large, and what is known of it is not true any more: {"id", "lost": true}. The outputs are truncated. */
+const char *hutch_cell_outputs_lose_widget(struct cell_outputs *o, const struct cJSON *id);
 void hutch_cell_outputs_clear(struct cell_outputs *o, bool wait);
 
 /* JSON array on one line, for the caller to free; outputs with a display id have it as "transient": {"display_id": …},

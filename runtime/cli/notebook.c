@@ -172,7 +172,7 @@ static void print_summary(const struct report *report, const struct notebook_out
         return;
     if (nb->has_lost_widgets)
         hutch_say("the notebook does not have the state of all widgets: there are more than %d, more than %zu bytes, "
-                  "or too many levels", NOTEBOOK_MAX_WIDGETS, NOTEBOOK_MAX_WIDGET_BYTES);
+                  "too many levels, or more than a cell may have", NOTEBOOK_MAX_WIDGETS, NOTEBOOK_MAX_WIDGET_BYTES);
     hutch_say("%zu of %zu cells in %.1f s%s%s", outcome->n_executed, outcome->n, outcome->ms / 1e3,
               strcmp(path, "-") != 0 ? ", written to " : "", strcmp(path, "-") != 0 ? path : "");
     if (outcome->directory)

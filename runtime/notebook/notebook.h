@@ -36,7 +36,7 @@ struct notebook {
     void *displays;               /* owned: a tree (tsearch(3)) of the display ids that outputs have */
     void *widgets;                /* owned: a tree (tsearch(3)) of what is known of them */
     size_t n_widgets, widget_bytes;
-    bool has_lost_widgets;        /* there was more than the limits */
+    bool has_lost_widgets;        /* there was more than the limits, here or of a cell */
     size_t output_bytes;          /* of the outputs, and of the updates that they do not show yet */
 };
 #define NOTEBOOK_INIT { .root = NULL }
@@ -76,7 +76,7 @@ bool hutch_notebook_has_display(const struct notebook *nb, const char *id);
 int hutch_notebook_update(struct notebook *nb, const char *id, const struct cJSON *data, const struct cJSON *metadata,
                           struct hutch_err *err);
 
-/* The state of a widget, as HUTCH_WIDGET tells it. What is over a limit is left out. */
+/* The state of a widget, as HUTCH_WIDGET tells it. What is over a limit is left out, with what was known before. */
 int hutch_notebook_set_widget(struct notebook *nb, const char *told, struct hutch_err *err);
 
 /* The text of the file, for the caller to free. The last thing that is done with it: strings are split into lines. */

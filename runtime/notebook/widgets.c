@@ -69,6 +69,20 @@ static struct notebook_widget *make_widget(struct notebook *nb, const char *id)
     return widget;
 }
 
+/* There is a later state than the one that is known, and it cannot be had. */
+static void lose_widget(struct notebook *nb, char *id)
+{
+    struct notebook_widget *widget = find_widget(nb, id);
+
+    nb->has_lost_widgets = true;
+    if (!widget)
+        return;
+    tdelete(widget, &nb->widgets, compare_widgets);
+    nb->n_widgets--;
+    nb->widget_bytes -= widget->len;
+    free_widget(widget);
+}
+
 static int keep_widget(struct notebook *nb, char *id, const char *told, size_t len, struct hutch_err *err)
 {
     struct notebook_widget *widget = find_widget(nb, id);
@@ -76,7 +90,7 @@ static int keep_widget(struct notebook *nb, char *id, const char *told, size_t l
     char *copy;
 
     if (len > NOTEBOOK_MAX_WIDGET_BYTES - others || (!widget && nb->n_widgets == NOTEBOOK_MAX_WIDGETS)) {
-        nb->has_lost_widgets = true;
+        lose_widget(nb, id);
         return 0;
     }
     copy = strdup(told);
@@ -105,7 +119,9 @@ int hutch_notebook_set_widget(struct notebook *nb, const char *told, struct hutc
         return why.errnum == ENOMEM ? refuse_memory(err) : 0;
     }
     id = get_member(root, "id");
-    if (cJSON_IsString(id))
+    if (cJSON_IsString(id) && cJSON_IsTrue(get_member(root, "lost")))
+        lose_widget(nb, id->valuestring);
+    else if (cJSON_IsString(id))
         rc = keep_widget(nb, id->valuestring, told, len, err);
     cJSON_Delete(root);
     return rc;

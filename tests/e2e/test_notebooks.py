@@ -303,13 +303,20 @@ def test_widgets_are_bounded(tmp_path, source, says):
     assert len(widget_states(found)) <= 10000 and not {"large", "larger", "many", "deep"} & set(widget_states(found))
 
 
+def test_a_widget_that_grows_too_large(tmp_path):
+    """What was known of it before would be a lie."""
+    done, found = execute(tmp_path, WIDGET, "one = widget('one', value=1)", "change(one, value='x' * 9000000)", args=("--json",))
+    report = json.loads(done.stdout)
+    assert (report["widgets_truncated"], set(widget_states(found))) == (True, {"out"}), report
+
+
 def test_an_output_widget_takes_no_more_than_a_frame(tmp_path):
     """What is beyond is the cell's output, and bounded as any."""
     source = ENTER + "for i in range(40):\n    print('x' * 1000000, flush=True)"
     _, found = execute(tmp_path, WIDGET, source, args=("--allow-errors",))
     cell = found["cells"][1]
     assert "left out" in "".join(text for _, text in texts(cell))
-    assert len(json.dumps(widget_states(found).get("out", ""))) < 17 << 20
+    assert "widgets" not in found["metadata"], "it holds more than a frame has room for"
 
 
 def test_what_a_widget_makes_a_program_do_can_be_interrupted(tmp_path):

@@ -637,7 +637,7 @@ static void test_widgets(void **state)
     check_outputs(&t, "[{\"name\":\"stdout\",\"output_type\":\"stream\",\"text\":\"x\"}]");
     assert_false(hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(t.feed)));
     send(&t, WIDGET("w", "{\"more\":\"than there is room for in one hundred bytes\"}"), 0);
-    check_told(&t, "");
+    check_told(&t, "widget {\"id\":\"w\",\"lost\":true}");
     send(&t, "\"is\":\"clear\",\"wait\":false", 0); /* it is missing all the same */
     assert_true(hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(t.feed)));
     assert_int_equal(hutch_cell_outputs_reached(hutch_cell_feed_outputs(t.feed)), CELL_OUTPUTS_NO_LIMIT);
@@ -655,12 +655,12 @@ static void test_widgets_are_bounded(void **state)
     assert_false(hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(t.feed)));
     t.told.len = 0;
     send(&t, WIDGET("w", "{}"), 0);
-    check_told(&t, "");
+    check_told(&t, "widget {\"id\":\"w\",\"lost\":true}");
     assert_true(hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(t.feed)));
     stop(&t);
     start(&t, 0);
     send(&t, WIDGET("w", "{}") ",\"omitted\":17000000", 0);
-    check_told(&t, "");
+    check_told(&t, "widget {\"id\":\"w\",\"lost\":true}");
     assert_true(hutch_cell_outputs_is_truncated(hutch_cell_feed_outputs(t.feed)));
     stop(&t);
 }

@@ -383,10 +383,17 @@ static void test_widgets_are_bounded(void **state)
     strcpy(large + len + NOTEBOOK_MAX_WIDGET_BYTES, "\"}}");
     set_widget(&nb, large);
     assert_true(nb.has_lost_widgets);
+    assert_int_equal(nb.n_widgets, NOTEBOOK_MAX_WIDGETS - 1); /* what it was before is not true any more */
 
     nb.has_lost_widgets = false;
-    set_widget(&nb, TOLD("1", "{\"_model_name\":[[[[]]]]}", "[]")); /* another state of one that is known */
+    set_widget(&nb, TOLD("1", "{\"_model_name\":[[[[]]]]}", "[]"));
+    set_widget(&nb, TOLD("1", "{\"_model_name\":[[[[1]]]]}", "[]")); /* another state of one that is known */
     assert_false(nb.has_lost_widgets);
+    set_widget(&nb, "{\"id\":\"1\",\"lost\":true}");
+    assert_true(nb.has_lost_widgets);
+    assert_int_equal(nb.n_widgets, NOTEBOOK_MAX_WIDGETS - 1);
+    set_widget(&nb, "{\"id\":\"1\",\"lost\":true}");
+    assert_int_equal(nb.n_widgets, NOTEBOOK_MAX_WIDGETS - 1);
     len = strlen(deep);
     memset(deep + len, '[', 100);
     memset(deep + len + 100, ']', 100);
