@@ -52,6 +52,15 @@ int hutch_err_set(struct hutch_err *err, int errnum, const char *fmt, ...)
     return -1;
 }
 
+void hutch_err_receive(struct hutch_err *err, const char *who)
+{
+    err->msg[sizeof(err->msg) - 1] = '\0';
+    clean(err->msg);
+    if (!err->msg[0])
+        hutch_err_set(err, err->errnum > 0 && err->errnum < 4096 ? err->errnum : 0, "%s failed and did not say why",
+                      who);
+}
+
 int hutch_err_wrap(struct hutch_err *err, const char *fmt, ...)
 {
     char inner[sizeof(err->msg)];

@@ -20,6 +20,10 @@ _Static_assert(sizeof(struct hutch_err) <= PIPE_BUF, "crosses a pipe in one writ
  * would obey (control characters, from names that an attacker chose) are written as '?'. Returns -1. */
 int hutch_err_set(struct hutch_err *err, int errnum, const char *fmt, ...) HUTCH_PRINTF(3, 4);
 
+/* What another process has sent as an error becomes one that can be told: it ends, a terminal would obey nothing of it,
+ * and where it has no words it says that @who gave none. */
+void hutch_err_receive(struct hutch_err *err, const char *who);
+
 /* Puts "fmt: " before the message that is there. Keeps errnum. Returns -1. */
 int hutch_err_wrap(struct hutch_err *err, const char *fmt, ...) HUTCH_PRINTF(2, 3);
 

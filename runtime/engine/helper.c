@@ -93,14 +93,17 @@ static void on_launcher_silent(void *owner)
     on_launcher_hangup(&h->launcher);
 }
 
-static void on_launcher_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
+static void on_launcher_packet(struct link *l, void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
 {
     struct helper *h = l->owner;
-    const struct launcher_reply *reply = data;
+    struct launcher_reply *reply = data;
 
     h->launcher_pid = sender;
-    if (len >= sizeof(*reply) && reply->text_len == len - sizeof(*reply))
+    if (len >= sizeof(*reply) && reply->text_len == len - sizeof(*reply)) {
+        if (reply->what == LAUNCHER_FAILED)
+            hutch_err_receive(&reply->err, "the launcher");
         h->events->on_launcher_reply(h->owner, reply, (const char *)(reply + 1), fds, n_fds);
+    }
     close_all(fds, n_fds);
 }
 
@@ -158,13 +161,17 @@ bool hutch_helper_order_files(struct helper *h, const struct disk_request *reque
     return true;
 }
 
-static void on_disk_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
+static void on_disk_packet(struct link *l, void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
 {
     struct helper *h = l->owner;
+    struct disk_reply *reply = data;
 
     (void)sender;
-    if (len == sizeof(struct disk_reply) && ((const struct disk_reply *)data)->id != 0)
-        h->events->on_files(h->owner, data, fds, n_fds);
+    if (len == sizeof(*reply) && reply->id != 0) {
+        if (reply->has_failed)
+            hutch_err_receive(&reply->err, "the disk worker");
+        h->events->on_files(h->owner, reply, fds, n_fds);
+    }
     close_all(fds, n_fds);
 }
 
@@ -373,10 +380,10 @@ static void on_opener_silent(void *owner)
     fail_helper(h, &err);
 }
 
-static void on_opener_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
+static void on_opener_packet(struct link *l, void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
 {
     struct helper *h = l->owner;
-    const struct opener_reply *reply = data;
+    struct opener_reply *reply = data;
 
     (void)sender;
     if (len != sizeof(*reply)) {
@@ -402,6 +409,7 @@ static void on_opener_packet(struct link *l, const void *data, size_t len, int *
         break;
     case OPENER_OPENED:
     case OPENER_FAILED:
+        hutch_err_receive(&reply->err, "the opener");
         if (reply->id == 0) { /* it cannot work at all, and says why */
             struct hutch_err why = reply->err;
 

@@ -19,7 +19,7 @@ struct link {
     double pause_ms;             /* until then; grows with each attempt */
     double heard_at; /* when the last packet came; 0: none has */
     /* @fds are the handler's to close. @sender: its pid as this process sees it, 0 when unknown. */
-    void (*on_packet)(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender);
+    void (*on_packet)(struct link *l, void *data, size_t len, int *fds, size_t n_fds, pid_t sender);
     void (*on_hangup)(struct link *l); /* it closes the link */
     void *owner;
 };

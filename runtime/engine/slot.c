@@ -115,7 +115,7 @@ static void on_hello(struct slot *slot)
     if (n < 0 && errno == EAGAIN)
         return;
     if (n == (ssize_t)sizeof(hello) && hello.what == WORKER_FAILED) {
-        hello.err.msg[sizeof(hello.err.msg) - 1] = '\0';
+        hutch_err_receive(&hello.err, "the worker");
         hutch_slot_fail(slot, &hello.err);
     } else if (n != (ssize_t)sizeof(hello) || hello.what != WORKER_READY) {
         struct hutch_err err;
@@ -168,7 +168,7 @@ static void hear_init(struct slot *slot)
     } else if (msg.kind == INIT_ATTACHED && slot->state == SLOT_ATTACHING) {
         slot->events->on_entered(slot->owner, slot);
     } else if (msg.kind == INIT_SETUP_FAILED) {
-        msg.err.msg[sizeof(msg.err.msg) - 1] = '\0';
+        hutch_err_receive(&msg.err, "process 1");
         hutch_slot_fail(slot, &msg.err);
     } else if (msg.kind != INIT_SAMPLE) {
         hutch_slot_fail(slot, NULL); /* INIT_ENDED: somebody has killed the worker */

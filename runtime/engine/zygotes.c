@@ -225,7 +225,7 @@ static struct zygote *find_zygote(struct zygotes *zygotes, uint32_t id)
     return NULL;
 }
 
-static void on_packet(struct link *l, const void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
+static void on_packet(struct link *l, void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
 {
     struct zygote *zygote = l->owner, *child;
     struct zygotes *zygotes = zygote->zygotes;
@@ -237,7 +237,6 @@ static void on_packet(struct link *l, const void *data, size_t len, int *fds, si
         return;
     memcpy(&reply, data, sizeof(reply));
     reply.modules[sizeof(reply.modules) - 1] = '\0';
-    reply.err.msg[sizeof(reply.err.msg) - 1] = '\0';
     if (sender > 0)
         zygote->pid = sender;
     switch ((enum zygote_says)reply.what) {
@@ -255,6 +254,7 @@ static void on_packet(struct link *l, const void *data, size_t len, int *fds, si
             hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, 0);
         break;
     case ZYGOTE_FAILED:
+        hutch_err_receive(&reply.err, "a zygote");
         if (!zygotes->events->on_fork_failed(zygotes->owner, zygote, reply.id, &reply.err) &&
             (child = find_zygote(zygotes, reply.id)))
             lose(child, &reply.err);

@@ -507,7 +507,6 @@ static int after_files(struct session *s, struct hutch_err *err)
 {
     if (s->checkpoints.files_reply.has_failed) {
         *err = s->checkpoints.files_reply.err;
-        err->msg[sizeof(err->msg) - 1] = '\0';
         return -1;
     }
     if (s->checkpoints.next)

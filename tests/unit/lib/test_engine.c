@@ -1143,7 +1143,8 @@ static void test_free_at_any_time(void **state)
     }
 }
 
-/* Whatever the helpers say: every run gets exactly one result, and nothing is left behind. */
+/* Whatever the helpers say: every run gets exactly one result, with words where it could not start, and nothing is left
+ * behind. */
 static void test_anything_from_the_helpers(void **state)
 {
     struct lair *p = *state;
@@ -1172,6 +1173,7 @@ static void test_anything_from_the_helpers(void **state)
         await(p, n);
         for (uint64_t id = 1; id <= n; id++) {
             assert_int_equal(runs[id].results, 1);
+            assert_true(runs[id].verdict != HUTCH_SETUP_FAILED || runs[id].message[0]);
             n_ok += runs[id].verdict == HUTCH_OK;
         }
         n_all += n;

@@ -88,6 +88,25 @@ static void test_many_wraps(void **state)
     assert_true(strlen(err.msg) < SIZE);
 }
 
+static void test_received(void **state)
+{
+    struct hutch_err err;
+
+    (void)state;
+    memset(&err, 'x', sizeof(err)); /* it does not end */
+    hutch_err_receive(&err, "the launcher");
+    assert_int_equal(strlen(err.msg), SIZE - 1);
+    strcpy(err.msg, "a\033[31mb\n");
+    hutch_err_receive(&err, "the launcher");
+    assert_string_equal(err.msg, "a?[31mb?");
+    err = (struct hutch_err){ .errnum = EIO };
+    hutch_err_receive(&err, "the launcher");
+    assert_string_equal(err.msg, "the launcher failed and did not say why: Input/output error");
+    err = (struct hutch_err){ .errnum = -7 };
+    hutch_err_receive(&err, "the launcher");
+    assert_string_equal(err.msg, "the launcher failed and did not say why");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -95,6 +114,7 @@ int main(void)
         cmocka_unit_test(test_wrap_keeps_the_root_cause),
         cmocka_unit_test(test_long_texts_are_cut),
         cmocka_unit_test(test_many_wraps),
+        cmocka_unit_test(test_received),
     };
 
     return cmocka_run_group_tests_name("err", tests, NULL, NULL);
