@@ -60,3 +60,14 @@ bool hutch_look_begin(struct look *look, struct looks *looks, enum disk_order wh
     LIST_INSERT_HEAD(&looks->list, look, link);
     return true;
 }
+
+bool hutch_look_is_needed(int data_dirfd)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    uint64_t bytes, entries;
+    struct hutch_err err;
+
+    bounds.max_walked = LOOK_MAX_ENTRIES;
+    bounds.is_at_rest = bounds.keeps_closed = true;
+    return hutch_collect_usage(data_dirfd, &bounds, &bytes, &entries, &err) == 0 && entries >= LOOK_MAX_ENTRIES;
+}

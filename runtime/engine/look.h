@@ -23,8 +23,8 @@ struct looks {
 struct look {
     LIST_ENTRY(look) link;
     uint32_t id; /* of the order; 0: it is not under way */
-    /* The answer, with the memory files of DISK_LIST or DISK_STEP, which stay the caller's. NULL: there is none, as the
-     * disk worker is gone. */
+    /* The answer, with the memory files of DISK_LIST, DISK_STEP or DISK_NOTE, which stay the caller's. NULL: there is
+     * none, as the disk worker is gone. */
     void (*on_done)(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds);
     void *owner;
 };
@@ -33,8 +33,10 @@ void hutch_looks_init(struct looks *looks, struct helper *helper);
 /* As helper_events.on_files; it may be an answer that concerns none of them. */
 void hutch_looks_on_files(struct looks *looks, const struct disk_reply *reply, const int *fds, size_t n_fds);
 
-/* @what: DISK_COUNT, DISK_LIST or DISK_STEP. @list_fd: of what lay there before, -1 for nothing. False when there is no
- * disk worker; else on_done follows, unless hutch_look_cancel() comes before. */
+/* Whether there is more below @data_dirfd than is gone through in the loop. */
+bool hutch_look_is_needed(int data_dirfd);
+/* @what: DISK_COUNT, DISK_LIST, DISK_STEP or DISK_NOTE. @list_fd: of what lay there before, -1 for nothing. False when
+ * there is no disk worker; else on_done follows, unless hutch_look_cancel() comes before. */
 bool hutch_look_begin(struct look *look, struct looks *looks, enum disk_order what, const struct collect_bounds *bounds,
                       int data_dirfd, int list_fd);
 void hutch_look_cancel(struct look *look); /* it need not be under way */

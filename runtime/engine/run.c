@@ -6,6 +6,7 @@
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,9 +64,16 @@ struct engine_run *hutch_run_create(struct runs *runs)
     run->input.on_room = on_input_room;
     run->input.owner = run;
     run->before = (struct file_list)FILE_LIST_INIT;
+    run->before_fd = -1;
     run->clock = (struct deadline)DEADLINE_INIT(on_due, run);
     hutch_result_init(&run->result);
     return run;
+}
+
+static void forget_files(struct engine_run *run)
+{
+    hutch_file_list_done(&run->before);
+    hutch_fd_closep(&run->before_fd);
 }
 
 void hutch_run_free(struct engine_run *run)
@@ -80,7 +88,7 @@ void hutch_run_free(struct engine_run *run)
     hutch_input_done(&run->input);
     free(run->job);
     free(run->data_dir);
-    hutch_file_list_done(&run->before);
+    forget_files(run);
     hutch_result_done(&run->result);
     hutch_template_unref(run->template);
     hutch_loop_free_later(&run->runs->core->loop, &run->doomed, run, free);
@@ -89,6 +97,7 @@ void hutch_run_free(struct engine_run *run)
 void hutch_run_leave_slot(struct engine_run *run)
 {
     hutch_input_stop(&run->input);
+    hutch_look_cancel(&run->look);
     run->slot = NULL;
 }
 
@@ -244,7 +253,9 @@ static void collect(struct engine_run *run)
     char id[STATE_ID_LEN + 1];
     struct hutch_err why;
 
-    if (!run->has_looked)
+    if (!run->has_looked && run->before_fd >= 0 && hutch_file_list_load(run->before_fd, &run->before, &why) < 0)
+        hutch_supervisor_admit_loss(slot->supervisor, &why);
+    else if (!run->has_looked)
         hutch_supervisor_collect(slot->supervisor, slot->data_dirfd, &run->before);
     if (run->data_dir) {
         if (hutch_spec_set_string(&r->directory, run->data_dir, &why) < 0)
@@ -341,11 +352,12 @@ static bool begin_look(struct engine_run *run)
 
     if (run->kind->look)
         return run->kind->look(run, &bounds);
-    if (run->before.taken_ns && hutch_file_list_store(&run->before, &before, &err) < 0)
+    if (run->before_fd < 0 && run->before.taken_ns && hutch_file_list_store(&run->before, &before, &err) < 0)
         return false;
     run->look.on_done = on_looked;
     run->look.owner = run;
-    return hutch_look_begin(&run->look, &run->runs->slots->looks, DISK_LIST, &bounds, run->slot->data_dirfd, before);
+    return hutch_look_begin(&run->look, &run->runs->slots->looks, DISK_LIST, &bounds, run->slot->data_dirfd,
+                           run->before_fd >= 0 ? run->before_fd : before);
 }
 
 /* True when it is done: where there are so many files that all others would wait, the disk worker looks at them. */
@@ -411,7 +423,7 @@ static void restart(struct engine_run *run, const struct hutch_err *why)
     }
     run->restarts++;
     run->runs->restarted++;
-    hutch_file_list_done(&run->before);
+    forget_files(run);
     if (run->kind->reset)
         run->kind->reset(run);
     hutch_run_activate(run);
@@ -647,24 +659,60 @@ static int check_data_dir(const struct engine_run *run, struct hutch_err *err)
 
 static int remember_files(struct engine_run *run, struct hutch_err *err)
 {
-    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    const struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
 
-    if (check_data_dir(run, err) < 0)
-        return -1;
     return hutch_collect_snapshot(run->slot->data_dirfd, &bounds, &run->before, err);
+}
+
+static void withdraw_and_refuse(struct engine_run *run, const struct hutch_err *why)
+{
+    hutch_run_withdraw(run);
+    refuse(run, why);
+}
+
+/* What the disk worker could not list is listed here, which says why. */
+static void on_noted(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
+{
+    struct engine_run *run = owner;
+    struct hutch_err err;
+
+    if (n_fds == 1 && !reply->has_failed)
+        run->before_fd = fcntl(fds[0], F_DUPFD_CLOEXEC, 3);
+    if (run->before_fd < 0 && remember_files(run, &err) < 0)
+        withdraw_and_refuse(run, &err);
+    else
+        begin(run);
+}
+
+/* Has the disk worker list what lies there, where that is much. */
+static bool note_files(struct engine_run *run)
+{
+    const struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct slot *slot = run->slot;
+
+    run->look.on_done = on_noted;
+    run->look.owner = run;
+    if (!hutch_look_is_needed(slot->data_dirfd) ||
+        !hutch_look_begin(&run->look, &run->runs->slots->looks, DISK_NOTE, &bounds, slot->data_dirfd, -1))
+        return false;
+    hutch_slot_set_state(slot, SLOT_PREPARED); /* as before it was taken: the run's own clock counts */
+    return true;
 }
 
 static void on_entered(void *owner, struct slot *slot)
 {
     struct engine_run *run = owner;
+    const bool has_list = !run->data_dir || run->keeps_list || slot->is_exec;
     struct hutch_err err;
 
-    if (run->data_dir && !slot->is_exec && remember_files(run, &err) < 0) {
-        hutch_run_withdraw(run);
-        refuse(run, &err);
+    if (run->data_dir && !slot->is_exec && check_data_dir(run, &err) < 0)
+        withdraw_and_refuse(run, &err);
+    else if (!has_list && note_files(run))
         return;
-    }
-    begin(run);
+    else if (!has_list && remember_files(run, &err) < 0)
+        withdraw_and_refuse(run, &err);
+    else
+        begin(run);
 }
 
 static void on_prepared(void *owner, struct slot *slot)
@@ -693,7 +741,7 @@ static int make_slot(struct engine_run *run, struct hutch_err *err)
                                   run->is_exec ? run->data_dir : NULL, &slot_events, run, err);
     if (!run->slot)
         return -1;
-    if (run->is_exec && run->data_dir && remember_files(run, err) < 0) {
+    if (run->is_exec && run->data_dir && (check_data_dir(run, err) < 0 || remember_files(run, err) < 0)) {
         hutch_run_withdraw(run);
         return -1;
     }

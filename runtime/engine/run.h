@@ -103,8 +103,10 @@ struct engine_run {
     double t_waiting;          /* since when it wants one; 0: it does not */
     /* begun again; of these, not because of a sandbox that was in the pool before it came */
     unsigned restarts, strikes;
-    struct file_list before;
-    struct look look;          /* the last one at its files, where there are many */
+    struct file_list before;   /* what lay in the caller's directory */
+    int before_fd;             /* owned; that list as a memory file, where it is long; else -1 */
+    bool keeps_list;           /* the kind knows what lay there: it is not looked for again */
+    struct look look;          /* the first or the last one at its files, where there are many */
     bool has_looked;           /* it is done, and the result has its files */
     struct run_result result;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len);

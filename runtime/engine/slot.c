@@ -719,7 +719,10 @@ void hutch_slot_name_awaited(const struct slot *slot, char *text, size_t size)
     else if (waits_inside(slot))
         snprintf(text, size, "%s of a sandbox", slot->is_adopted && !slot->has_hello ? "the worker" : "process 1");
     else
-        snprintf(text, size, "the %s", slot->state == SLOT_OPENING ? "opener" : "launcher");
+        snprintf(text, size, "the %s",
+                 slot->state == SLOT_OPENING    ? "opener"
+                 : slot->state == SLOT_PREPARED ? "disk worker" /* which lists what lies in its directory */
+                                                : "launcher");
 }
 
 /* Somebody has stopped it, or it hangs in the kernel; the next one need not. */

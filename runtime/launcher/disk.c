@@ -100,6 +100,17 @@ static int list_changes(const struct job *job, struct disk_reply *reply, int ret
     return rc;
 }
 
+static int note(const struct job *job, struct disk_reply *reply, int *ret_fd)
+{
+    struct file_list list = FILE_LIST_INIT;
+    int rc = hutch_collect_snapshot(job->fds[1], &job->request.look, &list, &reply->err);
+
+    if (rc == 0)
+        rc = hutch_file_list_store(&list, ret_fd, &reply->err);
+    hutch_file_list_done(&list);
+    return rc;
+}
+
 static void carry_out(int sock, const struct job *job)
 {
     const struct disk_request *request = &job->request;
@@ -128,6 +139,9 @@ static void carry_out(int sock, const struct job *job)
     case DISK_LIST:
     case DISK_STEP:
         rc = list_changes(job, &reply, lists);
+        break;
+    case DISK_NOTE:
+        rc = note(job, &reply, &lists[0]);
         break;
     default:
         rc = hutch_err_set(&reply.err, EPROTO, "an order that the disk worker does not know");
@@ -162,7 +176,8 @@ static void show_life(const struct disk_worker *w)
 
 static bool is_look(const struct disk_request *request)
 {
-    return request->what == DISK_COUNT || request->what == DISK_LIST || request->what == DISK_STEP;
+    return request->what == DISK_COUNT || request->what == DISK_LIST || request->what == DISK_STEP ||
+           request->what == DISK_NOTE;
 }
 
 /* Whether an order has the name and the descriptors that belong to it. */

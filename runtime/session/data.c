@@ -23,13 +23,16 @@ int hutch_session_data_take(struct session_data *data, struct engine_run *run, s
         return hutch_err_set(err, errno, "hold the files of a session");
     run->data_dev = st.st_dev;
     run->data_ino = st.st_ino;
+    run->keeps_list = true;
     if (run->data_dir) {
         data->seen = run->before;
+        data->seen_fd = hutch_fd_take(&run->before_fd);
         run->before = (struct file_list)FILE_LIST_INIT;
         return 0;
     }
     if (asprintf(&run->data_dir, "%s/%s", run->runs->core->data_root, slot->data_name) < 0) {
         run->data_dir = NULL;
+        run->keeps_list = false;
         hutch_fd_closep(&data->dirfd); /* the next sandbox's is taken, from the beginning */
         return hutch_err_set(err, ENOMEM, "hold the files of a session");
     }
@@ -45,16 +48,8 @@ bool hutch_session_data_is_lost(const struct session_data *data, struct core *co
 
 bool hutch_session_data_is_large(const struct session_data *data)
 {
-    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-    uint64_t bytes, entries;
-    struct hutch_err err;
-
-    if (data->seen_fd >= 0)
-        return true;
-    bounds.max_walked = LOOK_MAX_ENTRIES;
-    bounds.is_at_rest = bounds.keeps_closed = true;
-    return !hutch_collect_stays_empty(data->dirfd, &data->seen) &&
-           hutch_collect_usage(data->dirfd, &bounds, &bytes, &entries, &err) == 0 && entries >= LOOK_MAX_ENTRIES;
+    return data->seen_fd >= 0 ||
+           (!hutch_collect_stays_empty(data->dirfd, &data->seen) && hutch_look_is_needed(data->dirfd));
 }
 
 bool hutch_session_data_look(struct session_data *data, struct looks *looks, struct look *look, enum disk_order what,

@@ -471,6 +471,28 @@ def test_a_session_that_ends_while_its_files_are_listed(ends):
     reap()
 
 
+@pytest.mark.parametrize("blow", [None, signal.SIGKILL])
+def test_many_files_before_a_run(blow, tmp_path):
+    """While the disk worker lists what lies in a directory of the caller's, other runs go on; the run begins when that is
+    done, and where the disk worker is killed the list is not missing."""
+    for n in range(900):
+        (tmp_path / ("f%03d" % n)).write_text("before")
+    with engine.Engine(max_running=3, setup_ms=SETUP_MS) as warm:
+        warm.settle()
+        disks = all_helpers(warm)["disk"]
+        for pid in disks:
+            os.kill(pid, signal.SIGSTOP)
+        waits = warm.submit("import os; os.remove('f000'); open('f001', 'w').close(); print('ran')", data_dir=tmp_path)
+        assert all(warm.run("print(1)")["verdict"] == "ok" for _ in range(5))
+        assert waits.result is None and (tmp_path / "f000").exists(), "it has to wait"
+        for pid in disks:
+            os.kill(pid, blow or signal.SIGCONT)
+        result = warm.wait(waits)
+        assert (result["verdict"], result["stdout"], result["restarts"]) == ("ok", "ran\n", 0), result
+        assert [len(result["files"][what]) for what in ("added", "modified", "deleted")] == [0, 1, 1], result["files"]
+    reap()
+
+
 def state_of(pid):
     try:
         with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
