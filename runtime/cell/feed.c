@@ -448,7 +448,9 @@ static void tell_widget(struct cell_feed *feed, const cJSON *frame)
 {
     const cJSON *id = hutch_cell_frame_get(frame, "id");
 
-    if (hutch_cell_frame_integer(frame, "omitted", 0) > 0 || strlen(id->valuestring) > MAX_DISPLAY_ID)
+    if (strlen(id->valuestring) > MAX_DISPLAY_ID) /* nothing is known by that id */
+        hutch_cell_outputs_lose_widget(feed->outputs, id);
+    else if (hutch_cell_frame_integer(frame, "omitted", 0) > 0)
         tell_json(feed, HUTCH_WIDGET, hutch_cell_outputs_lose_widget(feed->outputs, id));
     else
         tell_json(feed, HUTCH_WIDGET,

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define MAX_LOST 10 /* of failed orders about one name */
 #define MOVING ".hutch-moving" /* a copy that is not complete, where a move has to copy */
 
 #define auto_copier __attribute__((cleanup(hutch_copier_done))) struct copier
@@ -181,22 +182,34 @@ static int move_all(int from, int to, bool wins, struct snapshot_report *report,
     return 0;
 }
 
-/* Something went wrong, @err says what: everything goes back from @from, the directory @name of @store, to @to. What
- * does not get back has a name of its own from then on, as no later order is to take it for its own, or remove it. */
+/* Something went wrong, @err says what: everything goes back from @from, the directory @name of @store, to @to. */
 static void move_back(int from, int to, int store, const char *name, struct hutch_err *err)
 {
     struct snapshot_report report = { 0 };
     struct hutch_err first = *err, why;
+
+    if (move_all(from, to, true, &report, &why) < 0)
+        hutch_err_set(err, first.errnum, "%.200s; and then: %.150s; what is missing is in '%s' of the store", first.msg,
+                      why.msg, name);
+    else if (hutch_rmtree(store, name, &why) < 0) /* what a process made meanwhile may be in it */
+        hutch_log_debug("snapshot: %s", why.msg);
+}
+
+/* What lay in a data directory, and an order that failed could not put back, is not for a later one to go on with. */
+static int set_aside(int store, const char *name, struct hutch_err *err)
+{
     char lost[80];
 
-    if (move_all(from, to, true, &report, &why) == 0) {
-        if (hutch_rmtree(store, name, &why) < 0) /* what a process made meanwhile may be in it */
-            hutch_log_debug("snapshot: %s", why.msg);
-        return;
+    if (!is_there(store, name))
+        return 0;
+    for (int i = 0; i < MAX_LOST; i++) {
+        snprintf(lost, sizeof(lost), "%s.lost%d", name, i);
+        if (renameat2(store, name, store, lost, RENAME_NOREPLACE) == 0)
+            return 0;
+        if (errno != EEXIST)
+            break;
     }
-    snprintf(lost, sizeof(lost), "%s.lost", name);
-    hutch_err_set(err, first.errnum, "%.200s; and then: %.150s; what is missing is in '%s' of the store", first.msg,
-                  why.msg, renameat2(store, name, store, lost, RENAME_NOREPLACE) == 0 ? lost : name);
+    return hutch_err_set(err, errno, "set '%s' aside", name);
 }
 
 static void take_over_top(int from, const struct stat *st, int to)
@@ -306,8 +319,8 @@ int hutch_snapshot_take(int data_dirfd, int store_dirfd, const char *name, const
     return 0;
 }
 
-int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, const struct snapshot_bounds *bounds,
-                           struct snapshot_report *ret, struct hutch_err *err)
+int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, bool resumes,
+                           const struct snapshot_bounds *bounds, struct snapshot_report *ret, struct hutch_err *err)
 {
     char in[64], out[64], half[64], gone[64];
     struct snapshot_report report = { 0 };
@@ -322,6 +335,8 @@ int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, co
     snprintf(gone, sizeof(gone), "%s.gone", name);
     if (hutch_rmtree(store_dirfd, gone, &why) < 0)
         hutch_log_debug("snapshot: %s", why.msg);
+    if (!resumes && (set_aside(store_dirfd, out, err) < 0 || set_aside(store_dirfd, half, err) < 0))
+        return -1;
     /* else: it was copied, and broken off after that */
     if (!is_there(store_dirfd, out) && !is_there(store_dirfd, half)) {
         state = hutch_opath_open_dir(store_dirfd, name, 0);
@@ -335,20 +350,17 @@ int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, co
             return hutch_err_wrap(err, "bring the files back");
     }
     if (exchange_undisturbed(data_dirfd, store_dirfd, in, out, &report, err) < 0) {
-        /* else: not even a rename was possible, and the next order goes on from there */
-        if (!is_there(store_dirfd, out) && !is_there(store_dirfd, half))
-            hutch_rmtree(store_dirfd, in, &why);
+        hutch_rmtree(store_dirfd, in, &why);
         return hutch_err_wrap(err, "bring the files back");
     }
-    if (renameat(store_dirfd, out, store_dirfd, gone) < 0)
-        return hutch_err_set(err, errno, "rename '%s' to '%s'", out, gone);
-    if (hutch_rmtree(store_dirfd, gone, &why) < 0)
+    /* The name tells an order that is broken off now that all is done. */
+    if (hutch_rmtree(store_dirfd, renameat(store_dirfd, out, store_dirfd, gone) < 0 ? out : gone, &why) < 0)
         hutch_log_debug("snapshot: %s", why.msg); /* the end of the engine takes it away */
     *ret = report;
     return 0;
 }
 
-int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep,
+int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep, bool resumes,
                           struct snapshot_report *ret, struct hutch_err *err)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
@@ -356,12 +368,17 @@ int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, con
     auto_fd kept = -1;
     uint64_t entries;
     struct hutch_err why;
-    char out[64];
+    char out[64], half[64];
 
     if (check_name(name, err) < 0 || check_name(keep, err) < 0)
         return -1;
     snprintf(out, sizeof(out), "%s.out", keep); /* no state before it is complete, so that nobody removes it */
-    if (!is_there(store_dirfd, keep)) {         /* else: it was all done */
+    snprintf(half, sizeof(half), "%s.out.part", keep);
+    if (!resumes && is_there(store_dirfd, keep))
+        return hutch_err_set(err, EEXIST, "there is a state '%s' already", keep);
+    if (!resumes && (set_aside(store_dirfd, out, err) < 0 || set_aside(store_dirfd, half, err) < 0))
+        return -1;
+    if (!is_there(store_dirfd, keep)) { /* else: it was all done */
         if (exchange_undisturbed(data_dirfd, store_dirfd, name, out, &report, err) < 0)
             return hutch_err_wrap(err, "change the files over");
         if (renameat(store_dirfd, out, store_dirfd, keep) < 0) {
@@ -376,7 +393,7 @@ int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, con
     bounds.is_at_rest = true;
     kept = hutch_opath_open_dir(store_dirfd, keep, 0);
     if (kept < 0 || hutch_collect_usage(kept, &bounds, &report.bytes_kept, &entries, &why) < 0)
-        hutch_log_debug("snapshot: '%s' cannot be measured", keep);
+        report.bytes_kept = UINT64_MAX;
     *ret = report;
     return 0;
 }

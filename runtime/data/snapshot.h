@@ -10,13 +10,16 @@
  * refused: devices, and whatever is mounted in the tree. The tree may change meanwhile: a file that does is copied as
  * it is found, no link is followed, and no FIFO is waited for.
  *
- * Nothing is lost: what fails leaves the data directory as it was and removes what it had begun. An order that was
- * broken off, because the process was killed, goes on where it was when it is given again with the same names. */
+ * Nothing is lost: what fails leaves the data directory as it was and removes what it had begun. Where that fails, too,
+ * the rest stays in the store. An order that was broken off, because the process was killed, goes on where it was when
+ * it is given again with the same names, and says that it @resumes; any other sets aside what one that failed has
+ * left. */
 #ifndef HUTCH_DATA_SNAPSHOT_H
 #define HUTCH_DATA_SNAPSHOT_H
 
 #include "sandbox/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct snapshot_bounds {
@@ -31,7 +34,7 @@ struct snapshot_report {
     /* that share their blocks with the original until one of them is written: ioctl_ficlone(2) */
     uint64_t bytes_cloned;
     uint64_t bytes_copied;
-    uint64_t bytes_kept; /* hutch_snapshot_switch(): disk space of @keep */
+    uint64_t bytes_kept; /* hutch_snapshot_switch(): disk space of @keep; UINT64_MAX: it could not be measured */
 };
 /* "reflink", "copied", "both"; "nothing" when there were no contents. */
 const char *hutch_snapshot_how(const struct snapshot_report *report);
@@ -44,13 +47,13 @@ int hutch_snapshot_take(int data_dirfd, int store_dirfd, const char *name, const
                         struct snapshot_report *ret, struct hutch_err *err);
 
 /* The data directory becomes a copy of state @name, which stays. What was in it goes. */
-int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, const struct snapshot_bounds *bounds,
-                           struct snapshot_report *ret, struct hutch_err *err);
+int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, bool resumes,
+                           const struct snapshot_bounds *bounds, struct snapshot_report *ret, struct hutch_err *err);
 
 /* What is in the data directory becomes the state @keep, which is new; the state @name becomes the contents of the data
  * directory, and is no state any more. Nothing is copied, unless store and data directory are on different file
  * systems. */
-int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep,
+int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep, bool resumes,
                           struct snapshot_report *ret, struct hutch_err *err);
 
 #endif

@@ -116,6 +116,7 @@ static void carry_out(int sock, const struct job *job)
     const struct disk_request *request = &job->request;
     struct disk_reply reply = { .id = request->id };
     int store = job->fds[0], data = job->fds[1], rc;
+    const bool resumes = request->resumes || job->deaths > 0;
     double begun = hutch_clock_ms();
     auto_fd changes = -1, seen = -1;
     int lists[2] = { -1, -1 };
@@ -128,10 +129,10 @@ static void carry_out(int sock, const struct job *job)
         rc = hutch_snapshot_take(data, store, request->name, &request->bounds, &reply.report, &reply.err);
         break;
     case DISK_RESTORE:
-        rc = hutch_snapshot_restore(data, store, request->name, &request->bounds, &reply.report, &reply.err);
+        rc = hutch_snapshot_restore(data, store, request->name, resumes, &request->bounds, &reply.report, &reply.err);
         break;
     case DISK_SWITCH:
-        rc = hutch_snapshot_switch(data, store, request->name, request->keep, &reply.report, &reply.err);
+        rc = hutch_snapshot_switch(data, store, request->name, request->keep, resumes, &reply.report, &reply.err);
         break;
     case DISK_COUNT:
         rc = hutch_collect_usage(data, &request->look, &reply.bytes, &reply.entries, &reply.err);
@@ -191,12 +192,21 @@ static bool is_complete(const struct disk_request *request, size_t n_fds)
     return n_fds == (request->what == DISK_REMOVE ? 1u : 2u);
 }
 
+static void refuse(const struct disk_worker *w, uint32_t id)
+{
+    struct disk_reply reply = { .id = id, .has_failed = 1 };
+
+    hutch_err_set(&reply.err, 0, "the disk worker cannot take an order up, for lack of memory or descriptors");
+    answer(w->sock, &reply, NULL, 0);
+}
+
 static void take_order(struct disk_worker *w)
 {
-    struct disk_request request;
+    struct disk_request request = { .id = 0 };
     int fds[3] = { -1, -1, -1 };
     size_t n_fds = 0;
     ssize_t n = hutch_fdpass_receive(w->sock, &request, sizeof(request), fds, ARRAY_SIZE(fds), &n_fds, MSG_DONTWAIT);
+    const bool was_read = n == (ssize_t)sizeof(request) || (n < 0 && errno == EMSGSIZE); /* without its descriptors */
     struct job *job = NULL;
     struct stat st = { 0 };
 
@@ -212,6 +222,8 @@ static void take_order(struct disk_worker *w)
         job = malloc(sizeof(*job));
     if (!job) {
         close_all(fds);
+        if (was_read && request.what != DISK_PING && request.what != DISK_REMOVE)
+            refuse(w, request.id);
         return;
     }
     *job = (struct job){ .request = request, .fds = { fds[0], fds[1], fds[2] }, .dev = st.st_dev, .ino = st.st_ino };

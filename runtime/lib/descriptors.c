@@ -19,7 +19,7 @@
 /* Its directory, process 1 and its socket, the control group, three streams, the worker's socket; and the directory of
  * the sandbox that it comes after, which is being removed. */
 #define SLOT_FDS 9
-#define SESSION_FDS (SLOT_FDS + 1) /* and its files, which outlive a sandbox */
+#define SESSION_FDS (SLOT_FDS + 2) /* and its files, which outlive a sandbox, with their list where they are many */
 #define PASSING_FDS (WALK_MAX_OPEN + 8) /* open for a moment: in a walk through files, on their way to a helper */
 
 static unsigned count_unset(const int *fds, size_t n)
@@ -116,7 +116,7 @@ static unsigned files_to_come(const struct hutch_engine *engine)
     unsigned n = 0;
 
     TAILQ_FOREACH(s, &engine->sessions.list, link)
-        n += s->data.dirfd < 0;
+        n += (s->data.dirfd < 0) + (s->data.seen_fd < 0);
     return n;
 }
 

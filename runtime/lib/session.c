@@ -152,12 +152,8 @@ int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct
 int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id)
 {
     struct session *s = find_session(engine, id);
-    struct order *order = s ? hutch_session_at_work(s) : NULL;
 
-    if (!order || order->kind != ORDER_CELL || s->cell.execution.is_done || s->cell.is_over)
-        return 0;
-    hutch_session_send_interrupt(s);
-    return 1;
+    return s && hutch_session_interrupt_cell(s) ? 1 : 0;
 }
 
 int hutch_session_reply(struct hutch_engine *engine, uint64_t id, const char *text)

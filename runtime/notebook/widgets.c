@@ -10,6 +10,7 @@
 
 #define STATE_TYPE "application/vnd.jupyter.widget-state+json"
 #define MAX_DEPTH 90 /* of what is told of a widget: a notebook has levels above it, and 100 in all when it is read */
+#define DEEPEST   200 /* of what can be told at all */
 
 struct notebook_widget {
     char *id;   /* owned */
@@ -45,13 +46,33 @@ static struct notebook_widget *find_widget(const struct notebook *nb, char *id)
     return node ? *(struct notebook_widget **)node : NULL;
 }
 
-static int parse_told(const char *told, size_t len, unsigned raw_depth, struct cJSON **ret, struct hutch_err *err)
+static int parse_told(const char *told, size_t len, unsigned max_depth, unsigned raw_depth, struct cJSON **ret,
+                      struct hutch_err *err)
 {
     struct nbjson_bounds bounds = NBJSON_NOTEBOOK;
 
-    bounds.max_depth = MAX_DEPTH;
+    bounds.max_depth = max_depth;
     bounds.raw_depth = raw_depth;
     return hutch_nbjson_parse("the state of a widget", told, len, &bounds, ret, err);
+}
+
+/* Outside of texts, which may have any brackets. */
+static bool is_too_deep(const char *told, size_t len)
+{
+    unsigned depth = 0, deepest = 0;
+    bool is_text = false;
+
+    for (size_t i = 0; i < len; i++) {
+        if (is_text && told[i] == '\\')
+            i++;
+        else if (told[i] == '"')
+            is_text = !is_text;
+        else if (!is_text && (told[i] == '{' || told[i] == '['))
+            deepest = ++depth > deepest ? depth : deepest;
+        else if (!is_text && (told[i] == '}' || told[i] == ']'))
+            depth--;
+    }
+    return deepest > MAX_DEPTH;
 }
 
 static struct notebook_widget *make_widget(struct notebook *nb, const char *id)
@@ -114,12 +135,12 @@ int hutch_notebook_set_widget(struct notebook *nb, const char *told, struct hutc
     struct cJSON *root, *id;
     int rc = 0;
 
-    if (parse_told(told, len, 1, &root, &why) < 0) {
-        nb->has_lost_widgets = true; /* it is too deep */
+    if (parse_told(told, len, DEEPEST, 1, &root, &why) < 0) {
+        nb->has_lost_widgets = true;
         return why.errnum == ENOMEM ? refuse_memory(err) : 0;
     }
     id = get_member(root, "id");
-    if (cJSON_IsString(id) && cJSON_IsTrue(get_member(root, "lost")))
+    if (cJSON_IsString(id) && (cJSON_IsTrue(get_member(root, "lost")) || is_too_deep(told, len)))
         lose_widget(nb, id->valuestring);
     else if (cJSON_IsString(id))
         rc = keep_widget(nb, id->valuestring, told, len, err);
@@ -153,7 +174,7 @@ static int add_model(struct cJSON *models, const struct notebook_widget *widget,
     struct hutch_err why = { 0 };
     bool is_complete;
 
-    if (parse_told(widget->told, widget->len, 0, &told, &why) < 0) /* it was checked when it came */
+    if (parse_told(widget->told, widget->len, MAX_DEPTH, 0, &told, &why) < 0) /* it was checked when it came */
         return why.errnum == ENOMEM ? refuse_memory(err) : 0;
     state = get_member(told, "state");
     buffers = get_member(told, "buffers");

@@ -530,8 +530,10 @@ bool hutch_supervisor_count_last(struct supervisor *s, uint64_t max_walked)
 
     if (s->data_dirfd < 0 || s->setup_failed)
         return true;
-    if (max_walked > 0)
+    if (max_walked > 0) { /* and no sooner: whether there is more is the question */
         bounds.max_walked = max_walked;
+        bounds.usage_bytes = bounds.usage_entries = 0;
+    }
     else if (!s->limits[LIMIT_DATA_SIZE] && !s->limits[LIMIT_DATA_FILES])
         return true;
     if (hutch_collect_usage(s->data_dirfd, &bounds, &bytes, &entries, &why) < 0)

@@ -225,7 +225,7 @@ void hutch_session_lose_order(struct session *s)
     s->is_calling = false;
 }
 
-void hutch_session_send_interrupt(struct session *s)
+static void send_interrupt(struct session *s)
 {
     s->cell.was_interrupted = true;
     if (!s->cell.execution.has_begun) { /* before, it would be lost */
@@ -235,6 +235,22 @@ void hutch_session_send_interrupt(struct session *s)
     s->cell.wants_interrupt = false;
     if (s->run->slot)
         hutch_sandbox_signal(&s->run->slot->sb, SIGINT);
+}
+
+bool hutch_session_interrupt_cell(struct session *s)
+{
+    const struct order *order = TAILQ_FIRST(&s->orders);
+
+    if (!order || order->kind != ORDER_CELL)
+        return false;
+    if (s->state == SESSION_IDLE && s->look.id != 0) {
+        s->cell.interrupts_next = true;
+        return true;
+    }
+    if (!hutch_session_at_work(s) || s->cell.execution.is_done || s->cell.is_over || s->interpreter->is_over)
+        return false;
+    send_interrupt(s);
+    return true;
 }
 
 bool hutch_session_give_input(struct session *s, const char *text)
@@ -263,7 +279,7 @@ static void stop_cell(struct session *s, enum stop_reason reason)
     s->kill_at = hutch_clock_ms() + PATIENCE_MS;
     s->cell.stop_at = s->cell.check_at = 0;
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->kill_at);
-    hutch_session_send_interrupt(s);
+    send_interrupt(s);
 }
 
 void hutch_session_start_cell(struct session *s, struct order *order)
@@ -274,9 +290,10 @@ void hutch_session_start_cell(struct session *s, struct order *order)
 
     hutch_session_set_idle(s, false);
     if (s->data.has_foreign)
-        hutch_session_data_forget_changes(&s->data);
+        hutch_session_data_forget_changes(&s->data, false);
     s->cell.stop = STOP_NOT;
-    s->cell.was_interrupted = s->cell.wants_interrupt = s->cell.is_asking = false;
+    s->cell.was_interrupted = s->cell.wants_interrupt = s->cell.interrupts_next;
+    s->cell.interrupts_next = s->cell.is_asking = false;
     s->cell.told_bytes = 0;
     s->kill_at = 0;
     s->cell.stop_at = order->cell.timeout_ms ? now + (double)order->cell.timeout_ms : 0;
@@ -326,7 +343,7 @@ void hutch_session_hear_cell(struct session *s, const struct hutch_cell *cell, c
         if (cell)
             hutch_execution_hear(&s->cell.execution, event);
         if (s->cell.wants_interrupt && s->cell.execution.has_begun)
-            hutch_session_send_interrupt(s);
+            send_interrupt(s);
         break;
     case CELL_INPUT:
         if (!cell || !cell->allow_input || s->cell.is_asking)

@@ -41,7 +41,7 @@ struct checkpoint {
     char name[32];       /* of the state of the files, below the data root */
     uint64_t bytes;      /* of them */
     bool is_in_reach;    /* the files are those that lay in /mnt/data: a process inside may hold some of them open */
-    uint64_t disk_bytes; /* then: what they took when they were moved, which stays so */
+    uint64_t disk_bytes; /* then: what they took when they were moved, which stays so; UINT64_MAX: not known yet */
     double checked_at;   /* when that was last checked */
     struct doomed doomed;
 };
@@ -77,6 +77,10 @@ static void release(struct checkpoint *p)
 
 static void forget(struct session *s, struct checkpoint *p)
 {
+    if (p->is_branch && p->id == s->checkpoints.looked_at && s->checkpoints.look.id != 0) {
+        hutch_look_cancel(&s->checkpoints.look); /* the next state of that number is another one */
+        hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, hutch_clock_ms() + STATES_CHECK_MS);
+    }
     TAILQ_REMOVE(&s->checkpoints.list, p, link);
     s->checkpoints.n--;
     s->checkpoints.held_bytes -= p->bytes;
@@ -264,10 +268,10 @@ static void send_files_order(struct session *s)
         rc = hutch_snapshot_take(s->data.dirfd, store, r->name, &r->bounds, &reply.report, &reply.err);
         break;
     case DISK_RESTORE:
-        rc = hutch_snapshot_restore(s->data.dirfd, store, r->name, &r->bounds, &reply.report, &reply.err);
+        rc = hutch_snapshot_restore(s->data.dirfd, store, r->name, r->resumes, &r->bounds, &reply.report, &reply.err);
         break;
     case DISK_SWITCH:
-        rc = hutch_snapshot_switch(s->data.dirfd, store, r->name, r->keep, &reply.report, &reply.err);
+        rc = hutch_snapshot_switch(s->data.dirfd, store, r->name, r->keep, r->resumes, &reply.report, &reply.err);
         break;
     }
     reply.has_failed = rc < 0;
@@ -339,13 +343,16 @@ static struct checkpoint *next_in_reach(struct session *s)
 static void on_measured(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
 {
     struct session *s = owner;
-    const struct checkpoint *p = find(s, s->checkpoints.looked_at, true);
+    struct checkpoint *p = find(s, s->checkpoints.looked_at, true);
     double took = reply ? reply->took_ms * STATES_SHARE : 0;
 
     (void)fds;
     (void)n_fds;
-    if (p && reply && !reply->has_failed && reply->bytes > p->disk_bytes + STATES_SLACK &&
-        s->run->slot->state == SLOT_RUNNING)
+    if (!p || !reply || reply->has_failed)
+        s->checkpoints.states_mark = UINT64_MAX; /* whether something has run since is not to count */
+    else if (p->disk_bytes == UINT64_MAX)
+        p->disk_bytes = reply->bytes;
+    else if (reply->bytes > p->disk_bytes + STATES_SLACK && s->run->slot->state == SLOT_RUNNING)
         hutch_supervisor_end(s->run->slot->supervisor, END_DATA);
     s->checkpoints.states_at = hutch_clock_ms() + (took > STATES_CHECK_MS ? took : STATES_CHECK_MS);
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->checkpoints.states_at);
@@ -470,7 +477,7 @@ static void finish_copy(struct session *s)
 static void finish_change(struct session *s)
 {
     struct order *order = TAILQ_FIRST(&s->orders);
-    uint64_t id = order->target,
+    uint64_t id = order->target, kept = s->checkpoints.files_reply.report.bytes_kept,
              bytes = s->checkpoints.files_reply.report.bytes_cloned + s->checkpoints.files_reply.report.bytes_copied;
 
     if (order->kind == ORDER_SWITCH && !s->checkpoints.made) { /* the branch before has died */
@@ -479,8 +486,8 @@ static void finish_change(struct session *s)
         s->checkpoints.branch = id;
     } else if (order->kind == ORDER_SWITCH) {
         s->checkpoints.made->is_in_reach = true;
-        s->checkpoints.made->disk_bytes = s->checkpoints.files_reply.report.bytes_kept;
-        keep_made(s, s->checkpoints.made->disk_bytes);
+        s->checkpoints.made->disk_bytes = kept;
+        keep_made(s, kept == UINT64_MAX ? 0 : kept);
         forget(s, s->checkpoints.chosen); /* its files are no state any more */
         s->checkpoints.branch = id;
     }
@@ -621,6 +628,7 @@ void hutch_checkpoint_on_files(struct session *s, const struct disk_reply *reply
         c->files_reply = *reply;
         c->has_files_reply = true;
     } else { /* such an order goes on where it was */
+        c->files_order.resumes = 1;
         send_files_order(s);
     }
     advance(s);

@@ -76,8 +76,16 @@ static void on_listed(void *owner, const struct disk_reply *reply, const int *fd
         deliver_cell(s);
         return;
     }
-    hutch_session_data_forget_changes(&s->data);
+    hutch_session_data_forget_changes(&s->data, true);
     start_next(s);
+}
+
+/* Another one is needed, or none. */
+static void stop_listing(struct session *s)
+{
+    if (s->look.id != 0 && !s->cell.is_over)
+        s->data.has_foreign = true; /* as it was when that was ordered */
+    hutch_look_cancel(&s->look);
 }
 
 /* Has the disk worker find what has changed. False where there are few files, or it cannot. */
@@ -195,6 +203,8 @@ static void start_next(struct session *s)
     if (order->kind == ORDER_CELL) {
         if (!s->data.has_foreign || !list_files(s))
             hutch_session_start_cell(s, order);
+        else
+            s->data.has_foreign = false; /* what the caller changes from here on, he changes after that */
         return;
     }
     hutch_session_set_idle(s, false);
@@ -306,6 +316,7 @@ static enum run_outcome conclude(struct engine_run *run, struct hutch_err *why)
 {
     struct session *s = run->kind_data;
 
+    s->cell.stop_at = s->cell.check_at = s->kill_at = 0; /* what ended it has ended it */
     return s->interpreter && !s->interpreter->is_over
                ? hutch_interpreter_conclude(s->interpreter, run->slot->supervisor, why)
                : OUTCOME_JUDGE;
@@ -398,7 +409,7 @@ static bool look(struct engine_run *run, const struct collect_bounds *bounds)
     struct looks *looks = &run->runs->slots->looks;
     bool has_cell = s->state == SESSION_BUSY && TAILQ_FIRST(&s->orders)->kind == ORDER_CELL;
 
-    hutch_look_cancel(&s->look);
+    stop_listing(s);
     run->look.on_done = on_looked;
     run->look.owner = s;
     if (has_cell && !s->data.has_looked && (s->cell.is_over || !hutch_session_repeats_cell(s)))
@@ -415,7 +426,7 @@ static void die(struct engine_run *run, bool has_files)
 
     (void)has_files;
     hutch_run_leave_slot(run);
-    hutch_look_cancel(&s->look);
+    stop_listing(s);
     if (was_busy)
         hutch_session_lose_order(s);
     else if (!s->is_closing && !was_parked && !s->cell.parks) /* how that one ended is known */

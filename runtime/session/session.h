@@ -67,6 +67,7 @@ struct session_cell {
     double stop_at, check_at;  /* deadlines; 0: not set */
     enum stop_reason stop;
     bool was_interrupted, wants_interrupt, is_asking;
+    bool interrupts_next;      /* one that waits for a list of files before it begins */
     uint64_t told_bytes;       /* to on_output, also of what was cleared away since */
     uint64_t cpu_user_us, cpu_system_us; /* at its begin; UINT64_MAX: not known */
     uint64_t sampled_cpu_ms;
@@ -140,8 +141,8 @@ void hutch_session_enqueue(struct session *session, struct order *order);
 /* The orders that wait from @order on are not going to be done; they are answered by the next turn. */
 void hutch_session_doom(struct session *session, struct order *order, enum hutch_verdict verdict, const char *why);
 void hutch_order_free(struct order *order);
-/* To the running cell; kept until it has begun. */
-void hutch_session_send_interrupt(struct session *session);
+/* To the running cell; kept until it has begun. False when there is none. */
+bool hutch_session_interrupt_cell(struct session *session);
 /* Answers input() of the cell that runs, NULL: the end of the input. False when it does not ask. */
 bool hutch_session_give_input(struct session *session, const char *text);
 /* Unless it was killed for something else before. */

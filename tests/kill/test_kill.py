@@ -493,6 +493,55 @@ def test_many_files_before_a_run(blow, tmp_path):
     reap()
 
 
+def stopped(disks):
+    for pid in disks:
+        os.kill(pid, signal.SIGSTOP)
+
+
+def dispatch_for(warm, seconds):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        warm.dispatch(0.05)
+
+
+def test_a_cell_that_died_is_not_timed_out_by_its_files():
+    with engine.Engine("python", **SHELL) as warm, engine.Session(warm) as one:
+        one.run("import os\nfor n in range(900): open('f%d' % n, 'w').close()")
+        disks = all_helpers(warm)["disk"]
+        stopped(disks)
+        waits = one.execute("open('last', 'w').close()\nprint('made', flush=True)\nos._exit(3)", timeout_ms=300)
+        warm.until(lambda: b"made" in waits.text())
+        dispatch_for(warm, 0.8)
+        assert waits.result is None and one.interrupt() == 0
+        for pid in disks:
+            os.kill(pid, signal.SIGCONT)
+        result = one.wait(waits)
+        assert (result["verdict"], result["was_interrupted"], counts(result)) == ("error", 0, (1, 0, 0)), result
+        assert "exit code 3" in result["message"], result
+    reap()
+
+
+def test_changes_of_the_caller_while_many_files_are_listed():
+    """They are not the doing of the cell that waits for the list, and an interrupt is that cell's."""
+    with engine.Engine("python", **SHELL) as warm, engine.Session(warm) as one:
+        one.run("for n in range(900): open('f%d' % n, 'w').close()")
+        with one.open_file("f0", os.O_WRONLY) as file:
+            file.write(b"one")
+        disks = all_helpers(warm)["disk"]
+        stopped(disks)
+        waits = one.execute("while True: pass")
+        dispatch_for(warm, 0.2)
+        with one.open_file("f1", os.O_WRONLY) as file:
+            file.write(b"two")
+        assert one.interrupt() == 1
+        for pid in disks:
+            os.kill(pid, signal.SIGCONT)
+        result = one.wait(waits)
+        assert (result["error_name"], result["was_interrupted"], counts(result)) == ("KeyboardInterrupt", 1, (0, 0, 0)), result
+        assert counts(one.run("open('f2', 'w').write('x')")) == (0, 1, 0)
+    reap()
+
+
 def state_of(pid):
     try:
         with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:

@@ -85,7 +85,7 @@ static void restore(struct place *p, const char *name)
     struct snapshot_report report;
     struct hutch_err err = { 0 };
 
-    if (hutch_snapshot_restore(p->data, p->store, name, &no_bounds, &report, &err) < 0)
+    if (hutch_snapshot_restore(p->data, p->store, name, false, &no_bounds, &report, &err) < 0)
         fail_msg("%s", err.msg);
 }
 
@@ -94,7 +94,7 @@ static void change_over(struct place *p, const char *name, const char *keep)
     struct snapshot_report report;
     struct hutch_err err = { 0 };
 
-    if (hutch_snapshot_switch(p->data, p->store, name, keep, &report, &err) < 0)
+    if (hutch_snapshot_switch(p->data, p->store, name, keep, false, &report, &err) < 0)
         fail_msg("%s", err.msg);
 }
 
@@ -358,17 +358,17 @@ static void test_names(void **state)
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         assert_int_equal(hutch_snapshot_take(p->data, p->store, names[i], &no_bounds, &report, &err), -1);
-        assert_int_equal(hutch_snapshot_restore(p->data, p->store, names[i], &no_bounds, &report, &err), -1);
-        assert_int_equal(hutch_snapshot_switch(p->data, p->store, "a", names[i], &report, &err), -1);
+        assert_int_equal(hutch_snapshot_restore(p->data, p->store, names[i], false, &no_bounds, &report, &err), -1);
+        assert_int_equal(hutch_snapshot_switch(p->data, p->store, "a", names[i], false, &report, &err), -1);
         assert_int_equal(err.errnum, EINVAL);
     }
     take(p, "one");
     assert_int_equal(hutch_snapshot_take(p->data, p->store, "one", &no_bounds, &report, &err), -1);
     assert_int_equal(err.errnum, EEXIST);
     put(p->data, "a", "a");
-    assert_int_equal(hutch_snapshot_restore(p->data, p->store, "none", &no_bounds, &report, &err), -1);
+    assert_int_equal(hutch_snapshot_restore(p->data, p->store, "none", false, &no_bounds, &report, &err), -1);
     assert_int_equal(err.errnum, ENOENT);
-    assert_int_equal(hutch_snapshot_switch(p->data, p->store, "none", "two", &report, &err), -1);
+    assert_int_equal(hutch_snapshot_switch(p->data, p->store, "none", "two", false, &report, &err), -1);
     assert_int_equal(err.errnum, ENOENT);
     assert_text(p->data, "a", "a");
     assert_int_equal(count(p->store), 1);
@@ -437,7 +437,7 @@ static int restore_fails(struct place *p)
     struct snapshot_report report;
     struct hutch_err err = { 0 };
 
-    if (hutch_snapshot_restore(p->data, p->store, "one", &no_bounds, &report, &err) == 0)
+    if (hutch_snapshot_restore(p->data, p->store, "one", false, &no_bounds, &report, &err) == 0)
         return 1;
     return strstr(err.msg, "move 'locked'") ? 0 : 2;
 }
@@ -470,7 +470,7 @@ static int restore_half_fails(struct place *p)
     struct snapshot_report report;
     struct hutch_err err = { 0 };
 
-    if (hutch_snapshot_restore(p->data, p->store, "one", &no_bounds, &report, &err) == 0)
+    if (hutch_snapshot_restore(p->data, p->store, "one", true, &no_bounds, &report, &err) == 0)
         return 1;
     return strstr(err.msg, "move 'z'") ? 0 : 2;
 }
@@ -554,11 +554,12 @@ static void try_restore(struct place *p, const char *label, enum failpoint_kind 
     int rc;
 
     failpoint_arm(kind, first, n);
-    rc = hutch_snapshot_restore(p->data, p->store, "one", &no_bounds, &report, &err);
+    rc = hutch_snapshot_restore(p->data, p->store, "one", false, &no_bounds, &report, &err);
     *ret_has_failed = failpoint_disarm();
     for (size_t i = 0; rc < 0 && i < sizeof(old_files) / sizeof(old_files[0]); i++)
         if (!is_anywhere(p, old_files[i], "two"))
             fail_msg("%s: '%s' is gone: %s", label, old_files[i], err.msg);
+    put(p->data, "later", "x"); /* the session goes on as it is, and goes back once more */
     restore(p, "one");
     if (count(p->data) != 2 || !is_there(p->data, "new") || !is_there(p->data, "e/y"))
         fail_msg("%s: it is not the state: %s", label, err.msg);
@@ -573,7 +574,7 @@ static void try_switch(struct place *p, const char *label, enum failpoint_kind k
     int rc;
 
     failpoint_arm(kind, first, n);
-    rc = hutch_snapshot_switch(p->data, p->store, "one", "two", &report, &err);
+    rc = hutch_snapshot_switch(p->data, p->store, "one", "two", false, &report, &err);
     *ret_has_failed = failpoint_disarm();
     for (size_t i = 0; i < sizeof(old_files) / sizeof(old_files[0]); i++)
         if (!is_anywhere(p, old_files[i], rc < 0 ? "two" : "none"))
@@ -581,6 +582,11 @@ static void try_switch(struct place *p, const char *label, enum failpoint_kind k
     for (size_t i = 0; i < sizeof(new_files) / sizeof(new_files[0]); i++)
         if (!is_anywhere(p, new_files[i], "two"))
             fail_msg("%s: '%s' of the state is gone: %s", label, new_files[i], err.msg);
+    if (rc == 0)
+        return;
+    change_over(p, "third", "two"); /* to another branch, which is that one and nothing else */
+    if (count(p->data) != 1 || !is_there(p->data, "of the third"))
+        fail_msg("%s: it is not the third: %s", label, err.msg);
 }
 
 /* The undoing fails, too: what was in the data directory is not back there then, but nowhere lost. */
@@ -603,6 +609,9 @@ static void test_failures_in_a_row(void **state)
                 assert_true(n < 2000);
                 clear(p->data);
                 clear(p->store);
+                put(p->data, "of the third", "third");
+                take(p, "third");
+                clear(p->data);
                 put(p->data, "new", "state");
                 mkdirat(p->data, "e", 0755);
                 put(p->data, "e/y", "state");
@@ -618,6 +627,24 @@ static void test_failures_in_a_row(void **state)
     print_message("%u runs\n", n_tried);
 }
 
+static void resume(struct place *p, const char *name)
+{
+    struct snapshot_report report;
+    struct hutch_err err = { 0 };
+
+    if (hutch_snapshot_restore(p->data, p->store, name, true, &no_bounds, &report, &err) < 0)
+        fail_msg("%s", err.msg);
+}
+
+static void resume_change(struct place *p, const char *name, const char *keep)
+{
+    struct snapshot_report report;
+    struct hutch_err err = { 0 };
+
+    if (hutch_snapshot_switch(p->data, p->store, name, keep, true, &report, &err) < 0)
+        fail_msg("%s", err.msg);
+}
+
 /* The process was killed; the same order comes once more. */
 static void test_broken_off(void **state)
 {
@@ -631,7 +658,7 @@ static void test_broken_off(void **state)
     mkdirat(p->store, "one.in", 0700);
     put(p->store, "one.in/half", "");
     put(p->data, "s", "later");
-    restore(p, "one");
+    resume(p, "one");
     assert_text(p->data, "s", "state");
     assert_int_equal(count(p->data), 1);
 
@@ -642,7 +669,7 @@ static void test_broken_off(void **state)
     put(p->store, "one.in/s", "state");
     mkdirat(p->store, "one.out.part", 0700);
     assert_int_equal(renameat(p->data, "x", p->store, "one.out.part/x"), 0);
-    restore(p, "one");
+    resume(p, "one");
     assert_text(p->data, "s", "state");
     assert_int_equal(count(p->data), 1);
 
@@ -651,14 +678,14 @@ static void test_broken_off(void **state)
     put(p->store, "one.in/t", "state");
     mkdirat(p->store, "one.out", 0700);
     put(p->store, "one.out/x", "later");
-    restore(p, "one");
+    resume(p, "one");
     assert_text(p->data, "s", "state");
     assert_text(p->data, "t", "state");
 
     /* when all was done but the cleaning up */
     mkdirat(p->store, "one.out", 0700);
     put(p->store, "one.out/x", "later");
-    restore(p, "one");
+    resume(p, "one");
     assert_text(p->data, "t", "state");
     assert_int_equal(count(p->store), 1);
 
@@ -667,12 +694,12 @@ static void test_broken_off(void **state)
     put(p->store, "b/of-b", "b");
     mkdirat(p->store, "a.out.part", 0700);
     assert_int_equal(renameat(p->data, "t", p->store, "a.out.part/t"), 0);
-    change_over(p, "b", "a");
+    resume_change(p, "b", "a");
     assert_int_equal(count(p->data), 1);
     assert_text(p->data, "of-b", "b");
     assert_text(p->store, "a/s", "state");
     assert_text(p->store, "a/t", "state");
-    change_over(p, "b", "a");
+    resume_change(p, "b", "a");
     assert_text(p->data, "of-b", "b");
     assert_int_equal(hutch_rmtree(p->store, "a", &err), 0);
     assert_int_equal(count(p->store), 1);
@@ -763,7 +790,7 @@ static void test_a_tree_that_changes(void **state)
         } else if (!strstr(err.msg, "keep")) {
             fail_msg("%s", err.msg);
         }
-        if (hutch_snapshot_restore(p->data, p->store, "zero", &no_bounds, &report, &err) < 0)
+        if (hutch_snapshot_restore(p->data, p->store, "zero", false, &no_bounds, &report, &err) < 0)
             assert_int_equal(kill(pid, 0), 0);
         assert_text(p->data, "kept", "kept");
     }
@@ -812,7 +839,7 @@ static void test_orders(void **state)
     const int fds[] = { p->store, p->data };
     struct disk_reply reply;
     auto_fd sock = -1, pidfd = -1;
-    int status;
+    int status, too_many[40];
     pid_t pid = hutch_disk_start(&sock, &pidfd, &err);
 
     assert_true(pid > 0);
@@ -827,11 +854,19 @@ static void test_orders(void **state)
     request.what = 99;
     assert_true(ask(sock, &request, p->store, p->data).has_failed);
     request.what = DISK_RESTORE;
-    memset(request.keep, 'x', sizeof(request.keep)); /* no end: not answered, and nothing happens */
-    assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 2, 0) > 0);
-    assert_true(hutch_fdpass_send(sock, &request, sizeof(request) - 1, fds, 2, 0) > 0);
+    memset(request.keep, 'x', sizeof(request.keep)); /* no end: nothing happens, and who waits is told */
+    assert_true(ask(sock, &request, p->store, p->data).has_failed);
+    assert_true(hutch_fdpass_send(sock, &request, sizeof(request) - 1, fds, 2, 0) > 0); /* nobody knows who waits */
     memset(request.keep, 0, sizeof(request.keep));
-    assert_true(hutch_fdpass_send(sock, &request, sizeof(request), fds, 1, 0) > 0);
+    for (size_t i = 0; i < sizeof(too_many) / sizeof(too_many[0]); i++)
+        too_many[i] = p->store;
+    for (size_t n = 0; n <= sizeof(too_many) / sizeof(too_many[0]); n += n == 1 ? 2 : 1) {
+        size_t n_fds;
+
+        assert_true(hutch_fdpass_send(sock, &request, sizeof(request), too_many, n, 0) > 0);
+        assert_int_equal(hutch_fdpass_receive(sock, &reply, sizeof(reply), NULL, 0, &n_fds, 0), sizeof(reply));
+        assert_true(reply.id == 7 && reply.has_failed);
+    }
     request.id = 8;
     strcpy(request.name, "none");
     reply = ask(sock, &request, p->store, p->data);
@@ -1050,7 +1085,7 @@ static int take_closed_files(struct place *p)
         return 77;
     if (hutch_snapshot_take(p->data, p->store, "one", &no_bounds, &report, &err) < 0)
         return 1;
-    return hutch_snapshot_restore(p->data, p->store, "one", &no_bounds, &report, &err) < 0 ? 2 : 0;
+    return hutch_snapshot_restore(p->data, p->store, "one", false, &no_bounds, &report, &err) < 0 ? 2 : 0;
 }
 
 static void test_closed_files(void **state)

@@ -398,8 +398,12 @@ static void test_widgets_are_bounded(void **state)
     memset(deep + len, '[', 100);
     memset(deep + len + 100, ']', 100);
     strcpy(deep + len + 200, "}}");
+    nb.has_lost_widgets = false;
+    set_widget(&nb, TOLD("deep", "{\"_model_name\":\"[[[\\\"{{{\"}", "[]"));
+    assert_false(nb.has_lost_widgets);
     set_widget(&nb, deep);
     assert_true(nb.has_lost_widgets);
+    assert_int_equal(nb.n_widgets, NOTEBOOK_MAX_WIDGETS - 1); /* what it was before is not true any more */
 
     set_widget(&nb, "[]");
     set_widget(&nb, "{\"id\":\"1\"}");

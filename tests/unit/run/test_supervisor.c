@@ -424,6 +424,7 @@ static bool order_count(void *user, const struct collect_bounds *bounds)
 static void test_counts_that_do_not_come(void **state)
 {
     static const uint64_t limits[LIMIT_COUNT] = { [LIMIT_DATA_FILES] = 2 };
+    static const uint64_t fewer[LIMIT_COUNT] = { [LIMIT_DATA_FILES] = 1 };
     char dir[] = "/tmp/hutch-test-supervisor.XXXXXX";
     auto_fd fd = -1;
     struct scene c;
@@ -457,6 +458,13 @@ static void test_counts_that_do_not_come(void **state)
         }
         end(&c);
     }
+    begin(&c, fewer); /* the last one: over the limit, and whether that is all is another question */
+    c.s->data_dirfd = fd;
+    assert_false(hutch_supervisor_count_last(c.s, 3));
+    assert_false(c.s->is_data_over);
+    assert_true(hutch_supervisor_count_last(c.s, 4));
+    assert_true(c.s->is_data_over);
+    end(&c);
     for (const char *name = "123"; *name; name++)
         unlinkat(fd, (char[]){ *name, '\0' }, AT_REMOVEDIR);
     rmdir(dir);
