@@ -34,6 +34,7 @@ struct checkpoint {
     struct session *session;
     uint64_t id;
     bool is_branch, is_dead;
+    bool is_fresh;       /* the interpreter that it copies began anew, and no cell had told that yet */
     pid_t pid;           /* as it says, in the sandbox; 0: not yet */
     int fd;              /* owned; its socket */
     struct watch watch;
@@ -181,6 +182,7 @@ static int order_park(struct session *s, uint64_t id, bool is_branch, struct hut
     p->session = s;
     p->id = id;
     p->is_branch = is_branch;
+    p->is_fresh = s->is_fresh;
     snprintf(p->name, sizeof(p->name), "c%x-%x", (unsigned)s->id, (unsigned)id);
     s->checkpoints.made = p;
     if (make_pair(&p->fd, &theirs, err) < 0)
@@ -528,7 +530,7 @@ static int after_follow(struct session *s, struct hutch_err *err)
     if (s->run->slot->supervisor->followed != s->checkpoints.next_pid)
         return hutch_err_set(err, 0, "the copy of the interpreter is not process 1's child");
     /* all that belonged to the one before is dead */
-    hutch_session_take_interpreter(s, s->checkpoints.next);
+    hutch_session_take_interpreter(s, s->checkpoints.next, s->checkpoints.chosen->is_fresh);
     s->checkpoints.next = NULL;
     free(s->checkpoints.lost); /* what the copy of the branch that was left has not is told when that is gone back to */
     s->checkpoints.lost = NULL;

@@ -239,7 +239,7 @@ void hutch_session_answer(struct session *s, const struct hutch_reply *reply)
     hutch_session_ask_for_work(s); /* the next order begins there */
 }
 
-void hutch_session_take_interpreter(struct session *s, struct interpreter *interpreter)
+void hutch_session_take_interpreter(struct session *s, struct interpreter *interpreter, bool is_fresh)
 {
     struct interpreter *before = s->interpreter;
 
@@ -252,7 +252,7 @@ void hutch_session_take_interpreter(struct session *s, struct interpreter *inter
     s->interpreter = interpreter;
     s->kill_at = 0; /* for the end of the other one's socket */
     s->was_shot = s->is_deaf = false;
-    s->is_fresh = false;
+    s->is_fresh = is_fresh;
     s->has_variables = true;
 }
 

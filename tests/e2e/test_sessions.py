@@ -587,6 +587,24 @@ def test_a_checkpoint_survives_a_death_between_cells(session):
     assert value(session.run("x")) == "1"
 
 
+@pytest.mark.parametrize("back", ["rollback", "switch"])
+def test_a_copy_of_a_fresh_interpreter_is_fresh(session, back):
+    """An interpreter died between two cells, and the first order after that is no cell: the next cell is told, wherever it
+    was gone to meanwhile."""
+    session.run("x = 1\nimport os, threading\nthreading.Timer(0.2, os._exit, [5]).start()")
+    until = time.monotonic() + 0.8
+    while time.monotonic() < until:
+        session.engine.dispatch(0.1)
+    copy = session.do("checkpoint" if back == "rollback" else "fork")
+    session.do(back, copy["id"])
+    result = session.run("x")
+    assert (result["error_name"], result["is_fresh"]) == ("NameError", 1) and "exit code 5" in result["message"], result
+    if back == "switch":
+        session.do("switch", 0)
+        assert session.run("x")["is_fresh"] == 1, "that one was not told"
+    assert session.run("1")["is_fresh"] == 0
+
+
 def test_a_branch_survives_the_other(session):
     session.run("x = 1; open('file', 'w').write('one')")
     branch = session.do("fork")["id"]
