@@ -153,8 +153,8 @@ void hutch_session_begin_restart(struct session *session);
 void hutch_session_begin_end(struct session *session, const char *why);
 /* Answers the order about checkpoints that is at work. */
 void hutch_session_answer(struct session *session, const struct hutch_reply *reply);
-/* Another interpreter in the same sandbox is its own now. @is_fresh: the next cell finds no variables in it, though there
- * were some. */
+/* Another interpreter in the same sandbox is its own now. @is_fresh: the next cell finds no variables in it, though
+ * there were some. */
 void hutch_session_take_interpreter(struct session *session, struct interpreter *interpreter, bool is_fresh);
 
 #endif

@@ -70,7 +70,7 @@ static bool is_below_us(struct procs *procs, const struct proc *p)
 
 static enum proc_kind kind_of(const struct proc *p, unsigned our_depth, pid_t launcher)
 {
-    if (p->is_disk_worker && p->depth <= our_depth)
+    if (p->is_disk_worker) /* in a pid namespace of its own, with a process for each order */
         return PROC_DISK_WORKER;
     if (p->depth <= our_depth)
         return PROC_OPENER;
