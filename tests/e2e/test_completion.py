@@ -49,7 +49,7 @@ def place(tmp_path):
 
 def environment(place):
     return {"PATH": f"{place}:{os.environ['PATH']}", "HOME": str(place), "TERM": "dumb", "LC_ALL": "C.UTF-8",
-            "HUTCH_HOME": str(place / "home")}
+            "HUTCH_HOME": str(place / "home"), "XDG_RUNTIME_DIR": str(place)}  # fish leaves files in /tmp without it
 
 
 def words_of(line):
