@@ -327,7 +327,8 @@ struct hutch_cell_result {
                                  * HUTCH_SETUP_FAILED: it was not run; others: what its interpreter died of */
     int  interpreter_died;      /* variables are lost, message says why, and the session's next cell starts another
                                  * interpreter */
-    int  is_fresh;              /* the interpreter of the cell before had died: this one found no variables */
+    int  is_fresh;              /* the interpreter of the cell before had died: this one found no variables. So does the
+                                 * first cell in a copy that was made of such a one before a cell had told */
     int  was_interrupted;
     int  execution_count;       /* 0 when it did not begin, or was silent */
     const char *message;        /* one sentence when the verdict is neither ok nor error or the variables are lost,

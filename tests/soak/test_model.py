@@ -75,7 +75,7 @@ class Model:
 
     def __init__(self):
         self.states = [State()]
-        self.copies = {}        # by id: is it a branch, its states
+        self.copies = {}        # by id: is it a branch, its states, is_fresh as it was
         self.branch = 0
         self.is_parked = False  # the interpreter is dead, and its copies are not
         self.is_lost = False    # nothing is alive
@@ -91,7 +91,7 @@ class Model:
 
     def refuses(self, step):
         """Whether the order has to be refused."""
-        kind = self.copies.get(step.target, (None,))[0]
+        kind = self.copies.get(step.target, (None, None, None))[0]
         if step.what in ("checkpoint", "fork"):
             return len(self.copies) >= MAX_COPIES
         if step.what == "rollback":
@@ -136,17 +136,17 @@ class Model:
             return
         if step.what in ("checkpoint", "fork"):
             assert reply["id"] not in self.copies
-            self.copies[reply["id"]] = (step.what == "fork", self.states)
+            self.copies[reply["id"]] = (step.what == "fork", self.states, self.is_fresh)
         elif step.what == "drop":
             del self.copies[step.target]
         elif step.what == "rollback" or step.target != self.branch:
-            states = self.copies[step.target][1]
+            _, states, is_fresh = self.copies[step.target]
             if step.what == "switch":
                 del self.copies[step.target]
                 if not self.is_parked:
-                    self.copies[self.branch] = (True, self.states)
+                    self.copies[self.branch] = (True, self.states, self.is_fresh)
                 self.branch = step.target
-            self.states, self.is_parked, self.is_fresh = states, False, False
+            self.states, self.is_parked, self.is_fresh = states, False, is_fresh
 
 
 def draw(chance, model, ids):
