@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define SEAL_ATTEMPTS 4
 #define MAGIC 0x50535448u
 #define MAX_ITEMS 65536 /* of any list */
 #define NO_STRING UINT32_MAX
@@ -204,6 +205,17 @@ static void walk(struct wire *w, struct sandbox_spec *s)
     string(w, &s->cwd);
 }
 
+/* A page that something else in the kernel holds just now, as reclaim and DAMON do for a moment, is in the way: then
+ * fcntl(2) waits for it, up to 0.15 s, and says EBUSY. */
+static int seal(int memfd)
+{
+    int rc = -1;
+
+    for (int i = 0; i < SEAL_ATTEMPTS && rc < 0 && (i == 0 || errno == EBUSY); i++)
+        rc = fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+    return rc;
+}
+
 int hutch_spec_encode(const struct sandbox_spec *spec, int *ret_memfd, struct hutch_err *err)
 {
     auto_fd fd = memfd_create("hutch-spec", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -217,7 +229,7 @@ int hutch_spec_encode(const struct sandbox_spec *spec, int *ret_memfd, struct hu
     walk(&w, &copy);
     if (fclose(w.out) != 0 || w.is_broken)
         return hutch_err_set(err, errno, "write a sandbox's description");
-    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
+    if (seal(fd) < 0)
         return hutch_err_set(err, errno, "seal a sandbox's description");
     *ret_memfd = hutch_fd_take(&fd);
     return 0;
