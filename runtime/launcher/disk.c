@@ -118,7 +118,6 @@ static void carry_out(int sock, const struct job *job)
     int store = job->fds[0], data = job->fds[1], rc;
     const bool resumes = request->resumes || job->deaths > 0;
     double begun = hutch_clock_ms();
-    auto_fd changes = -1, seen = -1;
     int lists[2] = { -1, -1 };
 
     switch (request->what) {
@@ -149,9 +148,9 @@ static void carry_out(int sock, const struct job *job)
     }
     reply.has_failed = rc < 0;
     reply.took_ms = hutch_clock_ms() - begun;
-    changes = lists[0];
-    seen = lists[1];
-    answer(sock, &reply, lists, rc < 0 ? 0 : (size_t)(changes >= 0) + (seen >= 0));
+    answer(sock, &reply, lists, rc < 0 ? 0 : (size_t)(lists[0] >= 0) + (lists[1] >= 0));
+    hutch_fd_closep(&lists[0]);
+    hutch_fd_closep(&lists[1]);
 }
 
 /* ---- jobs ---- */

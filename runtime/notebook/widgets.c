@@ -56,25 +56,6 @@ static int parse_told(const char *told, size_t len, unsigned max_depth, unsigned
     return hutch_nbjson_parse("the state of a widget", told, len, &bounds, ret, err);
 }
 
-/* Outside of texts, which may have any brackets. */
-static bool is_too_deep(const char *told, size_t len)
-{
-    unsigned depth = 0, deepest = 0;
-    bool is_text = false;
-
-    for (size_t i = 0; i < len; i++) {
-        if (is_text && told[i] == '\\')
-            i++;
-        else if (told[i] == '"')
-            is_text = !is_text;
-        else if (!is_text && (told[i] == '{' || told[i] == '['))
-            deepest = ++depth > deepest ? depth : deepest;
-        else if (!is_text && (told[i] == '}' || told[i] == ']'))
-            depth--;
-    }
-    return deepest > MAX_DEPTH;
-}
-
 static struct notebook_widget *make_widget(struct notebook *nb, const char *id)
 {
     struct notebook_widget *widget = calloc(1, sizeof(*widget));
@@ -133,14 +114,17 @@ int hutch_notebook_set_widget(struct notebook *nb, const char *told, struct hutc
     struct hutch_err why = { 0 };
     size_t len = strlen(told);
     struct cJSON *root, *id;
-    int rc = 0;
+    int rc = parse_told(told, len, MAX_DEPTH, 1, &root, &why);
+    bool is_too_deep = rc < 0 && why.errnum != ENOMEM;
 
-    if (parse_told(told, len, DEEPEST, 1, &root, &why) < 0) {
+    if (is_too_deep) /* then only its id is wanted */
+        rc = parse_told(told, len, DEEPEST, 1, &root, &why);
+    if (rc < 0) {
         nb->has_lost_widgets = true;
         return why.errnum == ENOMEM ? refuse_memory(err) : 0;
     }
     id = get_member(root, "id");
-    if (cJSON_IsString(id) && (cJSON_IsTrue(get_member(root, "lost")) || is_too_deep(told, len)))
+    if (cJSON_IsString(id) && (cJSON_IsTrue(get_member(root, "lost")) || is_too_deep))
         lose_widget(nb, id->valuestring);
     else if (cJSON_IsString(id))
         rc = keep_widget(nb, id->valuestring, told, len, err);

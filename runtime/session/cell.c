@@ -115,13 +115,12 @@ static void conclude(struct session *s, enum hutch_verdict verdict, const char *
 
 void hutch_session_conclude_cell(struct session *s)
 {
+    enum hutch_verdict verdict = s->cell.stop != STOP_NOT     ? verdict_of_stop(s->cell.stop)
+                                 : s->cell.execution.is_error ? HUTCH_ERROR
+                                                              : HUTCH_OK;
     char why[256];
 
-    conclude(s,
-             s->cell.stop != STOP_NOT       ? verdict_of_stop(s->cell.stop)
-             : s->cell.execution.is_error ? HUTCH_ERROR
-                                            : HUTCH_OK,
-             why_stopped(s, false, why, sizeof(why)));
+    conclude(s, verdict, why_stopped(s, false, why, sizeof(why)));
     note_usage(s, &s->cell.result);
 }
 
@@ -290,7 +289,8 @@ void hutch_session_start_cell(struct session *s, struct order *order)
 
     hutch_session_set_idle(s, false);
     if (s->data.has_foreign)
-        hutch_session_data_forget_changes(&s->data, false);
+        hutch_session_data_forget_changes(&s->data);
+    s->data.has_foreign = false;
     s->cell.stop = STOP_NOT;
     s->cell.was_interrupted = s->cell.wants_interrupt = s->cell.interrupts_next;
     s->cell.interrupts_next = s->cell.is_asking = false;

@@ -117,11 +117,10 @@ void hutch_session_data_step(struct session_data *data, struct file_changes *ret
     ret->truncated = true;
 }
 
-void hutch_session_data_forget_changes(struct session_data *data, bool is_looked)
+void hutch_session_data_forget_changes(struct session_data *data)
 {
     struct file_changes changes;
 
-    data->has_foreign = data->has_foreign && is_looked;
     hutch_session_data_step(data, &changes);
     hutch_file_changes_done(&changes);
 }

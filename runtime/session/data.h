@@ -35,9 +35,9 @@ void hutch_session_data_take_look(struct session_data *data, const struct disk_r
 /* What has changed since the last call goes to @ret, as hutch_collect_step() says. On failure it is empty, and
  * truncated. */
 void hutch_session_data_step(struct session_data *data, struct file_changes *ret);
-/* What the caller has done to the files since the last cell is not what the next one does. @is_looked: it was ordered
- * before, and what the caller has done since then is still to be forgotten. */
-void hutch_session_data_forget_changes(struct session_data *data, bool is_looked);
+/* What the caller has done to the files since the last cell is not what the next one does. has_foreign stays as it is:
+ * more may have come since a look was ordered. */
+void hutch_session_data_forget_changes(struct session_data *data);
 /* Whether files of the session outlive it: with @keeps, or in the caller's own directory. Then no directory is left
  * that the caller cannot enter; with DISK_LIST the disk worker sees to that, else the next function. */
 bool hutch_session_data_outlives(const struct session_data *data, struct core *core, bool keeps);

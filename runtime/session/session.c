@@ -76,7 +76,7 @@ static void on_listed(void *owner, const struct disk_reply *reply, const int *fd
         deliver_cell(s);
         return;
     }
-    hutch_session_data_forget_changes(&s->data, true);
+    hutch_session_data_forget_changes(&s->data);
     start_next(s);
 }
 
