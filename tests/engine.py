@@ -341,6 +341,13 @@ class Pending:
         return b"".join(value for kind, value in self.outputs if kind == stream)
 
 
+def file_counts(result):
+    """Of a cell: how many files it has added, modified and deleted, by a list that is complete."""
+    files = result["json"]["files"]
+    assert not files["truncated"], files
+    return tuple(len(files[what]) for what in ("added", "modified", "deleted"))
+
+
 class Session:
     """`with Session(engine) as session: session.run("x = 1")`."""
 

@@ -106,47 +106,41 @@ def test_files_of_a_cell(session):
 MANY = "import os\nfor n in range(%d, %d): open('f%%04d' %% n, 'w').close()"
 
 
-def counts(result):
-    files = result["json"]["files"]
-    assert not files["truncated"], files
-    return tuple(len(files[what]) for what in ("added", "modified", "deleted"))
-
-
 def test_many_files_of_a_cell(session):
     """The disk worker lists them, and the next cell's list goes on from there, until they are few again."""
-    assert counts(session.run(MANY % (0, 400))) == (400, 0, 0)
-    assert counts(session.run(MANY % (400, 900))) == (500, 0, 0), "the list before was the engine's"
+    assert engine.file_counts(session.run(MANY % (0, 400))) == (400, 0, 0)
+    assert engine.file_counts(session.run(MANY % (400, 900))) == (500, 0, 0), "the list before was the engine's"
     result = session.run("for n in range(30): open('f%04d' % n, 'w').write('x')\n"
                          "for n in range(100, 120): os.remove('f%04d' % n)\n" + MANY % (900, 907))
-    assert counts(result) == (7, 30, 20)
+    assert engine.file_counts(result) == (7, 30, 20)
     assert [entry["path"] for entry in result["json"]["files"]["added"]] == ["f%04d" % n for n in range(900, 907)]
-    assert counts(session.run("1")) == (0, 0, 0)
-    assert counts(session.run("os.mkdir('closed', 0)")) == (0, 0, 0)
+    assert engine.file_counts(session.run("1")) == (0, 0, 0)
+    assert engine.file_counts(session.run("os.mkdir('closed', 0)")) == (0, 0, 0)
     assert session.printed("print(oct(os.stat('closed').st_mode))") == "0o40000\n", "a list changes nothing"
-    assert counts(session.run("for n in range(1000):\n  if os.path.exists('f%04d' % n): os.remove('f%04d' % n)")) == (0, 0, 887)
-    assert counts(session.run("open('last', 'w').write('x')")) == (1, 0, 0)
-    assert counts(session.run("1")) == (0, 0, 0)
+    assert engine.file_counts(session.run("for n in range(1000):\n  if os.path.exists('f%04d' % n): os.remove('f%04d' % n)")) == (0, 0, 887)
+    assert engine.file_counts(session.run("open('last', 'w').write('x')")) == (1, 0, 0)
+    assert engine.file_counts(session.run("1")) == (0, 0, 0)
 
 
 def test_many_files_of_a_cell_that_dies(session):
-    assert counts(session.run(MANY % (0, 800) + "\nos._exit(3)")) == (800, 0, 0)
+    assert engine.file_counts(session.run(MANY % (0, 800) + "\nos._exit(3)")) == (800, 0, 0)
     session.run(MANY % (800, 810))
     checkpoint = session.do("checkpoint")["id"]
     result = session.run(MANY % (810, 830) + "\nos._exit(3)")
-    assert (result["interpreter_died"], counts(result)) == (1, (20, 0, 0)), "its checkpoints have not ended"
+    assert (result["interpreter_died"], engine.file_counts(result)) == (1, (20, 0, 0)), "its checkpoints have not ended"
     session.do("rollback", checkpoint)
-    assert counts(session.run(MANY % (900, 903))) == (3, 0, 0), "what the rollback did is not the cell's doing"
+    assert engine.file_counts(session.run(MANY % (900, 903))) == (3, 0, 0), "what the rollback did is not the cell's doing"
     session.restart()
-    assert counts(session.run("import os; os.remove('f0000')")) == (0, 0, 1)
+    assert engine.file_counts(session.run("import os; os.remove('f0000')")) == (0, 0, 1)
 
 
 def test_many_files_of_the_caller(shell, data):
     for n in range(700):
         (data / ("f%04d" % n)).write_text("caller's")
     with engine.Session(shell, data_dir=data) as session:
-        assert counts(session.run("import os; os.remove('f0000'); open('f0001', 'w').close()")) == (0, 1, 1)
+        assert engine.file_counts(session.run("import os; os.remove('f0000'); open('f0001', 'w').close()")) == (0, 1, 1)
         (data / "f0002").unlink()
-        assert counts(session.run("1")) == (0, 0, 1)
+        assert engine.file_counts(session.run("1")) == (0, 0, 1)
 
 
 def test_two_sessions_know_nothing_of_each_other(shell):

@@ -273,8 +273,7 @@ def test_engine_loses_everything(who):
             deadline = time.monotonic() + rng.uniform(0, 0.12)
             while time.monotonic() < deadline:
                 warm.dispatch(0.002)
-            for pid in helpers(os.getpid())[who == "anchor"]:
-                os.kill(pid, signal.SIGKILL)
+            send_all(helpers(os.getpid())[who == "anchor"], signal.SIGKILL)
             results = warm.wait(*runs)
             assert all(run.results == 1 for run in runs)
             for result in results:
@@ -294,8 +293,7 @@ def test_run_loses_everything(who):
     process = subprocess.Popen(command("--warm", "-c", "print('ready', flush=True)\nimport time; time.sleep(60)"), stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.readline() == b"ready\n"
-    for pid in helpers(process.pid)[who == "anchor"]:
-        os.kill(pid, signal.SIGKILL)
+    send_all(helpers(process.pid)[who == "anchor"], signal.SIGKILL)
     _, errors = process.communicate(timeout=30)
     assert process.returncode in (125, 137), process.returncode
     assert errors.startswith(b"hutch: "), errors
@@ -321,6 +319,11 @@ def all_helpers(warm):
     return {"opener": openers, "anchor": anchors, "disk": disks, "launcher": launchers, "zygote": zygotes}
 
 
+def send_all(pids, sig):
+    for pid in pids:
+        os.kill(pid, sig)
+
+
 def nspid_or_none(pid):
     try:
         return nspid(pid)
@@ -337,8 +340,7 @@ def test_engine_survives_a_helper_that_hangs(who, tmp_path):
         data = {"data_dir": tmp_path} if who == "opener" else {}  # what the opener is asked for
         victims = all_helpers(warm)[who]
         assert victims
-        for pid in victims:
-            os.kill(pid, signal.SIGSTOP)
+        send_all(victims, signal.SIGSTOP)
         runs = [warm.submit("print(1)", **data) for _ in range(12)]
         for result in warm.wait(*runs):
             assert (result["verdict"], result["stdout"]) == ("ok", "1\n"), result
@@ -357,8 +359,7 @@ def test_a_look_at_files_that_is_lost(blow, tmp_path):
     code = "for n in range(900): open('f%d' % n, 'w').close()\nprint('made', flush=True)\n"
     with engine.Engine(max_running=3, answer_ms=ANSWER_MS, setup_ms=SETUP_MS) as warm:
         warm.settle()
-        for pid in all_helpers(warm)["disk"]:
-            os.kill(pid, blow)
+        send_all(all_helpers(warm)["disk"], blow)
         over = warm.submit(code + "import time; time.sleep(60)", data_files=800)
         within = warm.submit(code, data_dir=tmp_path)
         over, within = warm.wait(over, within)
@@ -374,16 +375,14 @@ def test_sandboxes_of_a_launcher_that_died(tmp_path):
     with engine.Engine(max_running=8, zygotes=(("bare", None, (), 6, 6),), setup_ms=SETUP_MS) as warm:
         warm.settle()
         openers = all_helpers(warm)["opener"]
-        for pid in openers:
-            os.kill(pid, signal.SIGSTOP)
+        send_all(openers, signal.SIGSTOP)
         waits = warm.submit("print(open('kept').read())", data_dir=tmp_path)
         (tmp_path / "kept").write_text("kept")
         assert all(result["verdict"] == "ok" for result in warm.wait(*[warm.submit("print(1)") for _ in range(6)]))
         warm.until(lambda: warm.stats()["zygotes"][0]["prepared"] == 6)
         os.kill(warm.stats()["launcher_pid"], signal.SIGKILL)
         warm.until(lambda: warm.stats()["lost_launchers"] == 1)
-        for pid in openers:
-            os.kill(pid, signal.SIGCONT)
+        send_all(openers, signal.SIGCONT)
         result = warm.wait(waits)
         assert (result["verdict"], result["stdout"], result["restarts"]) == ("ok", "kept\n", 1), result
     reap()
@@ -394,25 +393,25 @@ def test_a_look_at_files_that_goes_with_the_opener(tmp_path):
     with engine.Engine(max_running=3, setup_ms=SETUP_MS) as warm:
         warm.settle()
         found = all_helpers(warm)
-        for pid in found["disk"]:
-            os.kill(pid, signal.SIGSTOP)
+        send_all(found["disk"], signal.SIGSTOP)
         run = warm.submit("for n in range(900): open('f%d' % n, 'w').close()\nprint('made', flush=True)", data_dir=tmp_path)
         deadline = time.monotonic() + 2  # by then it waits, as nothing else is left to do
         while time.monotonic() < deadline:
             warm.dispatch(0.05)
         assert not run.results
-        for pid in found["opener"]:
-            os.kill(pid, signal.SIGKILL)
+        send_all(found["opener"], signal.SIGKILL)
         result = warm.wait(run)
         assert (result["verdict"], result["stdout"], len(result["files"]["added"])) == ("ok", "made\n", 900), result
     reap()
 
 
+def dispatch_for(warm, seconds):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        warm.dispatch(0.05)
+
+
 SHELL = {"max_running": 3, "setup_ms": SETUP_MS, "zygotes": (("shell", None, ("IPython", "ipykernel"), 2, 2),)}
-
-
-def counts(result):
-    return tuple(len(result["json"]["files"][what]) for what in ("added", "modified", "deleted"))
 
 
 @pytest.mark.parametrize("blow", [None, signal.SIGKILL])
@@ -424,18 +423,16 @@ def test_many_files_of_a_session(blow):
         one.run("1")
         disks = all_helpers(warm)["disk"]
         assert disks
-        for pid in disks:
-            os.kill(pid, signal.SIGSTOP)
+        send_all(disks, signal.SIGSTOP)
         waits = one.execute("for n in range(900): open('f%d' % n, 'w').close()\nprint('made')")
         warm.until(lambda: b"made" in waits.text())
         assert [other.printed("print(%d)" % n) for n in range(20)] == ["%d\n" % n for n in range(20)]
         assert waits.result is None and one.interrupt() == 0
         follows = one.execute("1")
-        for pid in disks:
-            os.kill(pid, blow or signal.SIGCONT)
+        send_all(disks, blow or signal.SIGCONT)
         first, second = one.wait(waits, follows)
-        assert (first["verdict"], counts(first)) == ("ok", (900, 0, 0)), first
-        assert (second["verdict"], counts(second)) == ("ok", (0, 0, 0)), second
+        assert (first["verdict"], engine.file_counts(first)) == ("ok", (900, 0, 0)), first
+        assert (second["verdict"], engine.file_counts(second)) == ("ok", (0, 0, 0)), second
     reap()
 
 
@@ -447,27 +444,23 @@ def test_a_session_that_ends_while_its_files_are_listed(ends):
         if "checkpoint" in ends:
             checkpoint = one.do("checkpoint")["id"]
         disks = all_helpers(warm)["disk"]
-        for pid in disks:
-            os.kill(pid, signal.SIGSTOP)
+        send_all(disks, signal.SIGSTOP)
         dies = "threading.Timer(0.2, os._exit, [5]).start()\n" if "death" in ends else ""
         waits = one.execute(dies + "open('last', 'w').close()\nprint('made')")
         warm.until(lambda: b"made" in waits.text())
-        deadline = time.monotonic() + 0.6  # by then it is dead
-        while time.monotonic() < deadline:
-            warm.dispatch(0.05)
+        dispatch_for(warm, 0.6)  # by then it is dead
         assert waits.result is None
         if not dies:
             getattr(one, ends)()
-        for pid in disks:
-            os.kill(pid, signal.SIGCONT)
+        send_all(disks, signal.SIGCONT)
         result = one.wait(waits)
-        assert (result["verdict"], result["interpreter_died"], counts(result)) == ("ok", 0, (1, 0, 0)), result
+        assert (result["verdict"], result["interpreter_died"], engine.file_counts(result)) == ("ok", 0, (1, 0, 0)), result
         if "checkpoint" in ends:
             one.do("rollback", checkpoint)
         if ends != "close":
             result = one.run("import os; print(len(os.listdir('.')))")
             assert result["outputs"][0]["text"] == ("900\n" if "checkpoint" in ends else "901\n")
-            assert counts(result) == (0, 0, 0) and bool(result["is_fresh"]) == (ends == "death"), result
+            assert engine.file_counts(result) == (0, 0, 0) and bool(result["is_fresh"]) == (ends == "death"), result
     reap()
 
 
@@ -480,43 +473,29 @@ def test_many_files_before_a_run(blow, tmp_path):
     with engine.Engine(max_running=3, setup_ms=SETUP_MS) as warm:
         warm.settle()
         disks = all_helpers(warm)["disk"]
-        for pid in disks:
-            os.kill(pid, signal.SIGSTOP)
+        send_all(disks, signal.SIGSTOP)
         waits = warm.submit("import os; os.remove('f000'); open('f001', 'w').close(); print('ran')", data_dir=tmp_path)
         assert all(warm.run("print(1)")["verdict"] == "ok" for _ in range(5))
         assert waits.result is None and (tmp_path / "f000").exists(), "it has to wait"
-        for pid in disks:
-            os.kill(pid, blow or signal.SIGCONT)
+        send_all(disks, blow or signal.SIGCONT)
         result = warm.wait(waits)
         assert (result["verdict"], result["stdout"], result["restarts"]) == ("ok", "ran\n", 0), result
         assert [len(result["files"][what]) for what in ("added", "modified", "deleted")] == [0, 1, 1], result["files"]
     reap()
 
 
-def stopped(disks):
-    for pid in disks:
-        os.kill(pid, signal.SIGSTOP)
-
-
-def dispatch_for(warm, seconds):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        warm.dispatch(0.05)
-
-
 def test_a_cell_that_died_is_not_timed_out_by_its_files():
     with engine.Engine("python", **SHELL) as warm, engine.Session(warm) as one:
         one.run("import os\nfor n in range(900): open('f%d' % n, 'w').close()")
         disks = all_helpers(warm)["disk"]
-        stopped(disks)
+        send_all(disks, signal.SIGSTOP)
         waits = one.execute("open('last', 'w').close()\nprint('made', flush=True)\nos._exit(3)", timeout_ms=300)
         warm.until(lambda: b"made" in waits.text())
         dispatch_for(warm, 0.8)
         assert waits.result is None and one.interrupt() == 0
-        for pid in disks:
-            os.kill(pid, signal.SIGCONT)
+        send_all(disks, signal.SIGCONT)
         result = one.wait(waits)
-        assert (result["verdict"], result["was_interrupted"], counts(result)) == ("error", 0, (1, 0, 0)), result
+        assert (result["verdict"], result["was_interrupted"], engine.file_counts(result)) == ("error", 0, (1, 0, 0)), result
         assert "exit code 3" in result["message"], result
     reap()
 
@@ -528,17 +507,16 @@ def test_changes_of_the_caller_while_many_files_are_listed():
         with one.open_file("f0", os.O_WRONLY) as file:
             file.write(b"one")
         disks = all_helpers(warm)["disk"]
-        stopped(disks)
+        send_all(disks, signal.SIGSTOP)
         waits = one.execute("while True: pass")
         dispatch_for(warm, 0.2)
         with one.open_file("f1", os.O_WRONLY) as file:
             file.write(b"two")
         assert one.interrupt() == 1
-        for pid in disks:
-            os.kill(pid, signal.SIGCONT)
+        send_all(disks, signal.SIGCONT)
         result = one.wait(waits)
-        assert (result["error_name"], result["was_interrupted"], counts(result)) == ("KeyboardInterrupt", 1, (0, 0, 0)), result
-        assert counts(one.run("open('f2', 'w').write('x')")) == (0, 1, 0)
+        assert (result["error_name"], result["was_interrupted"], engine.file_counts(result)) == ("KeyboardInterrupt", 1, (0, 0, 0)), result
+        assert engine.file_counts(one.run("open('f2', 'w').write('x')")) == (0, 1, 0)
     reap()
 
 
@@ -587,8 +565,7 @@ def test_helpers_hang_at_any_moment(tmp_path):
             deadline = time.monotonic() + rng.uniform(0, 0.12)
             while time.monotonic() < deadline:
                 warm.dispatch(0.002)
-            for pid in all_helpers(warm)[who]:
-                os.kill(pid, signal.SIGSTOP)
+            send_all(all_helpers(warm)[who], signal.SIGSTOP)
             for result in warm.wait(*runs):
                 assert (result["verdict"], result["stdout"]) in (("ok", "1\n"), ("killed", ""), ("killed", "1"), ("killed", "1\n")), \
                     (who, result)

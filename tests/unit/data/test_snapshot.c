@@ -80,21 +80,26 @@ static struct snapshot_report take(struct place *p, const char *name)
     return report;
 }
 
-static void restore(struct place *p, const char *name)
+static void restore_with(struct place *p, const char *name, bool resumes)
 {
     struct snapshot_report report;
     struct hutch_err err = { 0 };
 
-    if (hutch_snapshot_restore(p->data, p->store, name, false, &no_bounds, &report, &err) < 0)
+    if (hutch_snapshot_restore(p->data, p->store, name, resumes, &no_bounds, &report, &err) < 0)
         fail_msg("%s", err.msg);
 }
 
-static void change_over(struct place *p, const char *name, const char *keep)
+static void restore(struct place *p, const char *name)
+{
+    restore_with(p, name, false);
+}
+
+static void change_over(struct place *p, const char *name, const char *keep, bool resumes)
 {
     struct snapshot_report report;
     struct hutch_err err = { 0 };
 
-    if (hutch_snapshot_switch(p->data, p->store, name, keep, false, &report, &err) < 0)
+    if (hutch_snapshot_switch(p->data, p->store, name, keep, resumes, &report, &err) < 0)
         fail_msg("%s", err.msg);
 }
 
@@ -270,17 +275,17 @@ static void test_branches_take_turns(void **state)
     take(p, "two"); /* the fork */
     a = look(p->data, "a").st_ino;
     b = look(p->store, "two/a").st_ino;
-    change_over(p, "two", "one");
+    change_over(p, "two", "one", false);
     put(p->data, "d/x", "second");
     assert_int_equal(fchmod(p->data, 0700), 0);
     assert_int_equal(look(p->data, "a").st_ino, b); /* moved and not copied */
     assert_int_equal(look(p->store, "one/a").st_ino, a);
     assert_false(is_there(p->store, "two"));
-    change_over(p, "one", "two");
+    change_over(p, "one", "two", false);
     assert_text(p->data, "d/x", "first");
     assert_int_equal(look(p->data, "a").st_ino, a);
     assert_int_equal(look(p->data, ".").st_mode, S_IFDIR | 0755);
-    change_over(p, "two", "one");
+    change_over(p, "two", "one", false);
     assert_text(p->data, "d/x", "second");
     assert_int_equal(look(p->data, ".").st_mode, S_IFDIR | 0700);
     assert_int_equal(count(p->store), 1);
@@ -584,7 +589,7 @@ static void try_switch(struct place *p, const char *label, enum failpoint_kind k
             fail_msg("%s: '%s' of the state is gone: %s", label, new_files[i], err.msg);
     if (rc == 0)
         return;
-    change_over(p, "third", "two"); /* to another branch, which is that one and nothing else */
+    change_over(p, "third", "two", false); /* to another branch, which is that one and nothing else */
     if (count(p->data) != 1 || !is_there(p->data, "of the third"))
         fail_msg("%s: it is not the third: %s", label, err.msg);
 }
@@ -627,24 +632,6 @@ static void test_failures_in_a_row(void **state)
     print_message("%u runs\n", n_tried);
 }
 
-static void resume(struct place *p, const char *name)
-{
-    struct snapshot_report report;
-    struct hutch_err err = { 0 };
-
-    if (hutch_snapshot_restore(p->data, p->store, name, true, &no_bounds, &report, &err) < 0)
-        fail_msg("%s", err.msg);
-}
-
-static void resume_change(struct place *p, const char *name, const char *keep)
-{
-    struct snapshot_report report;
-    struct hutch_err err = { 0 };
-
-    if (hutch_snapshot_switch(p->data, p->store, name, keep, true, &report, &err) < 0)
-        fail_msg("%s", err.msg);
-}
-
 /* The process was killed; the same order comes once more. */
 static void test_broken_off(void **state)
 {
@@ -658,7 +645,7 @@ static void test_broken_off(void **state)
     mkdirat(p->store, "one.in", 0700);
     put(p->store, "one.in/half", "");
     put(p->data, "s", "later");
-    resume(p, "one");
+    restore_with(p, "one", true);
     assert_text(p->data, "s", "state");
     assert_int_equal(count(p->data), 1);
 
@@ -669,7 +656,7 @@ static void test_broken_off(void **state)
     put(p->store, "one.in/s", "state");
     mkdirat(p->store, "one.out.part", 0700);
     assert_int_equal(renameat(p->data, "x", p->store, "one.out.part/x"), 0);
-    resume(p, "one");
+    restore_with(p, "one", true);
     assert_text(p->data, "s", "state");
     assert_int_equal(count(p->data), 1);
 
@@ -678,14 +665,14 @@ static void test_broken_off(void **state)
     put(p->store, "one.in/t", "state");
     mkdirat(p->store, "one.out", 0700);
     put(p->store, "one.out/x", "later");
-    resume(p, "one");
+    restore_with(p, "one", true);
     assert_text(p->data, "s", "state");
     assert_text(p->data, "t", "state");
 
     /* when all was done but the cleaning up */
     mkdirat(p->store, "one.out", 0700);
     put(p->store, "one.out/x", "later");
-    resume(p, "one");
+    restore_with(p, "one", true);
     assert_text(p->data, "t", "state");
     assert_int_equal(count(p->store), 1);
 
@@ -694,12 +681,12 @@ static void test_broken_off(void **state)
     put(p->store, "b/of-b", "b");
     mkdirat(p->store, "a.out.part", 0700);
     assert_int_equal(renameat(p->data, "t", p->store, "a.out.part/t"), 0);
-    resume_change(p, "b", "a");
+    change_over(p, "b", "a", true);
     assert_int_equal(count(p->data), 1);
     assert_text(p->data, "of-b", "b");
     assert_text(p->store, "a/s", "state");
     assert_text(p->store, "a/t", "state");
-    resume_change(p, "b", "a");
+    change_over(p, "b", "a", true);
     assert_text(p->data, "of-b", "b");
     assert_int_equal(hutch_rmtree(p->store, "a", &err), 0);
     assert_int_equal(count(p->store), 1);
@@ -732,12 +719,12 @@ static void test_other_file_system(void **state)
         }
         take(&far, "two");
         wreck(p);
-        change_over(&far, "two", "three");
+        change_over(&far, "two", "three", false);
         assert_furnished(p->data);
         assert_text(far.store, "three/d", "no directory any more");
-        change_over(&far, "three", "two");
+        change_over(&far, "three", "two", false);
         assert_text(p->data, "link/x", "x");
-        change_over(&far, "two", "three");
+        change_over(&far, "two", "three", false);
         assert_furnished(p->data);
         assert_int_equal(count(far.store), 2);
     }
