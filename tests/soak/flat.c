@@ -302,7 +302,7 @@ int soak_flat(const struct settings *settings)
         counts_take(load.engine, procs, sample == 0 ? &first : &last);
         snprintf(label, sizeof(label), "%u", load.n);
         counts_print("flat:", label, sample == 0 ? &first : &last);
-        load.room = sample + 1 == settings->samples ? settings->runs : load.room + each;
+        load.room = sample + 1 < settings->samples ? load.room + each : settings->runs;
     }
     wait_for_replacements(&load, procs, &first, &last);
     counts_print("flat:", "at rest", &last);
