@@ -20,6 +20,7 @@ struct sandbox_spec;
 struct init_job {
     const struct sandbox_spec *spec;
     struct id_plan ids;
+    bool has_own_id; /* ids: no other sandbox has them */
     struct mount_sources sources;
     struct worker_plan plan;
     struct seccomp_program seccomp; /* room for BPF_MAXINSNS; the supervisor sends the program after INIT_GO */

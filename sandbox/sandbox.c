@@ -1,7 +1,9 @@
 #include "sandbox/sandbox.h"
 
+#include "sandbox/attach.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
+#include "sandbox/ids.h"
 #include "sandbox/landlock.h"
 #include "sandbox/log.h"
 
@@ -102,6 +104,12 @@ static void describe(const struct sandbox_spec *spec, const struct init_job *job
         snprintf(e->layer_detail[LAYER_LANDLOCK], sizeof(e->layer_detail[0]),
                  job->landlock_abi ? "ABI %d" : "not offered by this kernel", job->landlock_abi);
     e->layer_active[LAYER_CGROUP] = sb->cgroup.dirfd >= 0;
+    e->layer_active[LAYER_OWN_UID] = job->has_own_id;
+    if (job->has_own_id)
+        snprintf(e->layer_detail[LAYER_OWN_UID], sizeof(e->layer_detail[0]), "uid %u of the host", job->ids.host_uid);
+    else if (!e->layer_detail[LAYER_OWN_UID][0])
+        snprintf(e->layer_detail[LAYER_OWN_UID], sizeof(e->layer_detail[0]), "shared: uid %u of the host",
+                 job->ids.host_uid);
 
     if (spec->limits[LIMIT_MEMORY])
         e->limits[LIMIT_MEMORY] = by_cgroup & CGROUP_MEMORY ? 1u << ENFORCER_CGROUP : 1u << ENFORCER_RLIMIT;
@@ -224,6 +232,33 @@ static int make_room(const struct sandbox_spec *spec, struct sandbox *sb, struct
     return hutch_fd_write_file_at(sb->cgroup.dirfd, "pids.max", text, err);
 }
 
+/* The caller's choice, or one of the range that root has. Without either it is shared with other sandboxes. */
+static int choose_id(const struct sandbox_spec *spec, const struct sandbox_io *io, struct init_job *job,
+                     struct sandbox *sb, struct hutch_err *err)
+{
+    struct id_range *range = &job->ids.range;
+    struct hutch_err why = { 0 };
+
+    if (io->own_uid) {
+        job->ids.host_uid = io->own_uid;
+        job->ids.host_gid = io->own_gid;
+        job->has_own_id = true;
+    } else if (spec->layers[LAYER_OWN_UID] != NEED_OFF && range->count > 1) {
+        job->has_own_id = hutch_ids_borrow(&job->ids, &sb->id_fd, &why) == 0;
+    } else {
+        hutch_err_set(&why, 0,
+                      job->ids.is_mapped_away ? "the user 'hutch' has no range of subordinate ids"
+                                              : "an ordinary user's sandboxes run as that user");
+    }
+    if (job->has_own_id || spec->layers[LAYER_OWN_UID] == NEED_OFF)
+        return 0;
+    if (spec->layers[LAYER_OWN_UID] == NEED_REQUIRE)
+        return hutch_err_set(err, 0, "the policy requires a host uid of the sandbox's own: %s", why.msg);
+    snprintf(sb->enforcement.layer_detail[LAYER_OWN_UID], sizeof(sb->enforcement.layer_detail[0]), "shared: %.80s",
+             why.msg);
+    return 0;
+}
+
 int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_base *base, const char *name,
                         const struct sandbox_io *io, struct sandbox *ret, struct hutch_err *err)
 {
@@ -251,7 +286,7 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
         hutch_err_set(err, ENOMEM, "make room for the seccomp program");
         goto fail;
     }
-    if (hutch_mounts_sources_init(spec, &job.sources, err) < 0)
+    if (choose_id(spec, io, &job, &sb, err) < 0 || hutch_mounts_sources_init(spec, &job.sources, err) < 0)
         goto fail;
     if (job.ids.is_mapped_away && job.ids.can_mount && hutch_mounts_open_sources(spec, &job.ids, &job.sources, err) < 0)
         goto fail;
@@ -277,7 +312,13 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
     describe(spec, &job, &sb);
     if (hutch_userns_write_maps(sb.pid, spec, &job.ids, err) < 0)
         goto fail;
+    if (io->is_waiting && hutch_attach_open(sb.pid, &sb.mnt_ns_fd, err) < 0) /* while /proc/PID is the caller's */
+        goto fail;
     sb.plan = job.plan;
+    if (io->own_uid) {
+        sb.plan.uid = spec->uid_inside;
+        sb.plan.gid = spec->gid_inside;
+    }
     sb.plan.has_cgroup = sb.cgroup.dirfd >= 0;
     sb.plan.namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP |
                          (spec->network == NETWORK_NONE ? CLONE_NEWNET : 0);
@@ -375,6 +416,8 @@ int hutch_sandbox_finish(struct sandbox *sb, struct sandbox_end *ret, struct hut
     hutch_cgroup_done(&sb->cgroup);
     hutch_fd_closep(&sb->pidfd);
     hutch_fd_closep(&sb->control_fd);
+    hutch_fd_closep(&sb->mnt_ns_fd);
+    hutch_fd_closep(&sb->id_fd);
     sb->pid = -1;
     if (ret)
         *ret = end;

@@ -21,18 +21,23 @@ struct sandbox {
     pid_t pid;        /* of init, as the caller sees it; -1 when unset */
     int   pidfd;      /* owned */
     int   control_fd; /* owned */
+    int   mnt_ns_fd;  /* owned; of a waiting sandbox: its mount namespace, see attach.h */
+    int   id_fd;      /* owned; holds the host id that it has borrowed, see ids.h; -1: the caller has, or it has none */
     struct sandbox_cgroup cgroup;
     struct sandbox_enforcement enforcement;
     unsigned n_signals;  /* orders to signal that were sent */
     bool  wants_samples; /* INIT_SAMPLE messages will come: memory and processes are not counted by a cgroup */
     struct worker_plan plan; /* of a waiting sandbox: what its worker has to take on */
 };
-#define SANDBOX_INIT { .pid = -1, .pidfd = -1, .control_fd = -1, .cgroup = CGROUP_INIT }
+#define SANDBOX_INIT \
+    { .pid = -1, .pidfd = -1, .control_fd = -1, .mnt_ns_fd = -1, .id_fd = -1, .cgroup = CGROUP_INIT }
 
 /* Descriptors that the worker gets; the caller keeps its own copies and closes them. */
 struct sandbox_io {
     int stdin_r, stdout_w, stderr_w;
     int report_w; /* becomes descriptor 3 (INIT_REPORT_FD); -1 for none */
+    uid_t own_uid; /* host ids that the caller has borrowed for it; 0: the caller's own, or one is borrowed here */
+    gid_t own_gid;
     bool is_waiting; /* no program: the sandbox is built and waits for a worker from outside, see init.h. The streams
                       * are not its */
 };

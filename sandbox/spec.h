@@ -55,6 +55,7 @@ enum sandbox_layer {
     LAYER_SECCOMP,
     LAYER_LANDLOCK,
     LAYER_CGROUP,
+    LAYER_OWN_UID, /* the host id behind it is no other sandbox's: ids.h */
     LAYER_COUNT
 };
 
@@ -140,7 +141,7 @@ struct sandbox_spec {
     char *cwd;   /* absolute, inside */
 };
 
-/* Fills @spec with the empty description: every layer required except cgroup and landlock (tried), no
+/* Fills @spec with the empty description: every layer required except cgroup, landlock and own_uid (tried), no
  * limits, no network, uid and gid 1000, cwd "/", hostname "hutch". -1 on ENOMEM. */
 int hutch_spec_init(struct sandbox_spec *spec, struct hutch_err *err);
 void hutch_spec_done(struct sandbox_spec *spec);

@@ -81,7 +81,13 @@ int hutch_step_forget_command_line(struct init_job *job, struct hutch_err *err)
 
 int hutch_step_enter_identity(struct init_job *job, struct hutch_err *err)
 {
-    return hutch_userns_enter(job->spec, &job->ids, err);
+    if (hutch_userns_enter(job->spec, &job->ids, err) < 0)
+        return -1;
+    /* A change of user takes it: prctl(2). Whose worker joins from outside, and so looks in, owns this user namespace.
+     * The worker itself does not: hutch_step_shield_self(). */
+    if (job->is_waiting && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+        return hutch_err_set(err, errno, "let a worker join");
+    return 0;
 }
 
 int hutch_step_enter_cgroup_ns(struct init_job *job, struct hutch_err *err)

@@ -10,11 +10,21 @@
 
 struct sandbox_spec;
 
+#define ID_RANGE_MAX 65536 /* what a user has as a rule; of a longer range the rest is not used */
+
+/* @count host ids from each of these on. Source: subuid(5), subgid(5). */
+struct id_range {
+    uid_t uid;
+    gid_t gid;
+    unsigned count; /* 0: there is none */
+};
+
 /* The host ids behind uid_inside and gid_inside: the caller's own, except that host uid 0 never runs a
- * sandbox. Root maps it to the first subordinate id of a user named "hutch", else to 65534. */
+ * sandbox. Root maps it to a subordinate id of a user named "hutch", else to 65534. */
 struct id_plan {
-    uid_t host_uid;
+    uid_t host_uid; /* with a range its first, until a sandbox has one of its own: ids.h */
     gid_t host_gid;
+    struct id_range range; /* is_mapped_away: what sandboxes have ids of their own from */
     bool  is_mapped_away; /* host ids are not the caller's: files need handing over, see idmaps */
     bool  can_mount;      /* the caller has CAP_SYS_ADMIN here and can open mounts for the sandbox itself */
 };
@@ -26,8 +36,8 @@ int hutch_userns_plan(struct id_plan *ret, struct hutch_err *err);
 int hutch_userns_write_maps(pid_t pid, const struct sandbox_spec *spec, const struct id_plan *plan,
                             struct hutch_err *err);
 
-/* The same for a namespace in which the plan's host ids keep their numbers: that of @pid, or of the calling process
- * with 0, which only an ordinary user's own needs. */
+/* The same for a namespace in which the plan's host ids, and all of its range, keep their numbers: that of @pid, or of
+ * the calling process with 0, which only an ordinary user's own needs. */
 int hutch_userns_write_identity(pid_t pid, const struct id_plan *plan, struct hutch_err *err);
 
 /* What an errno of clone(2) or unshare(2) with CLONE_NEW... means and what to do about it, in brackets; "" when it says

@@ -19,6 +19,7 @@ struct worker_plan {
     uint32_t has_landlock; /* a ruleset comes with it */
     uint32_t has_seccomp;  /* a program comes with it */
     uint32_t has_cgroup;   /* a cgroup comes with it, to be born in */
+    uint32_t uid, gid;     /* inside: what a worker from outside becomes; 0: what it is already */
     uint32_t namespaces;   /* CLONE_NEW... that the sandbox has of its own: what a worker from outside joins */
 };
 

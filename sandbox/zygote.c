@@ -32,6 +32,7 @@ static const struct {
  * which all of it is as restricted as ever: of several filters the strictest answer counts, seccomp(2). */
 static const char *const granted[] = {
     "setns", "clone3",                              /* into the sandbox, and into its cgroup */
+    "setresuid", "setresgid",                       /* … as its user */
     "prctl", "capget", "capset", "close_range",     /* hutch_worker_confine() */
     "prlimit64", "setrlimit", "sched_setaffinity", "landlock_restrict_self", "seccomp",
     "memfd_create",                                 /* rootfs/helper/freeze.c */

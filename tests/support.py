@@ -33,7 +33,7 @@ RESULT_KEYS = ("version", "verdict", "exit_code", "signal", "message", "stdout",
 VERDICTS = ("ok", "error", "timeout", "cpu_time", "out_of_memory", "output_limit", "killed", "denied", "setup_failed")
 LAYERS = ("user_namespace", "mount_namespace", "pid_namespace", "net_namespace", "ipc_namespace",
           "uts_namespace", "cgroup_namespace", "readonly_root", "no_capabilities", "no_new_privs", "seccomp",
-          "landlock", "cgroup")
+          "landlock", "cgroup", "own_uid")
 ENFORCERS = ("none", "cgroup", "rlimit", "affinity", "kernel", "supervisor")
 
 
@@ -153,20 +153,20 @@ def is_root():
     return os.geteuid() == 0
 
 
-def sandbox_host_uid():
-    """Which user a sandbox is on this host: the caller, or for root the first subordinate id of the user
-    hutch, else nobody."""
+def host_uids():
+    """Which users sandboxes can be on this host: the caller, or for root the subordinate ids of the user hutch, else
+    nobody. With more than one, the first is that of the engine's own processes, and each sandbox has one of the rest."""
     if not is_root():
-        return os.geteuid()
+        return range(os.geteuid(), os.geteuid() + 1)
     try:
         with open("/etc/subuid", encoding="ascii", errors="replace") as table:
             for line in table:
-                name, first, _count = line.strip().split(":")
+                name, first, count = line.strip().split(":")
                 if name == "hutch":
-                    return int(first)
+                    return range(int(first), int(first) + int(count))
     except (OSError, ValueError):
         pass
-    return 65534
+    return range(65534, 65535)
 
 
 def hutch_home():

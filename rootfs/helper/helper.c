@@ -12,7 +12,7 @@
  *            namespace
  *   forker   likewise, cloned into the sandbox's cgroup; in the pid namespace, so that what it leaves behind is init's
  *   worker   fork(2), libc's own, so that libc and its fork handlers know of it. forker and joiner end; init is its
- *            parent
+ *            parent. It becomes the sandbox's user, where that is not the zygote's
  *
  * The zygote is suspended until the joiner has ended. */
 #include "rootfs/helper/rseq.h"
@@ -264,6 +264,18 @@ static int make_holder(struct hutch_err *err)
     return 0;
 }
 
+/* By the system calls: libc's functions tell other threads, and there are none. */
+static int become_user(const struct worker_plan *plan, struct hutch_err *err)
+{
+    if (plan->uid == 0)
+        return 0;
+    if (syscall(SYS_setresgid, plan->gid, plan->gid, plan->gid) < 0)
+        return hutch_err_set(err, errno, "become gid %u", plan->gid);
+    if (syscall(SYS_setresuid, plan->uid, plan->uid, plan->uid) < 0)
+        return hutch_err_set(err, errno, "become uid %u", plan->uid);
+    return 0;
+}
+
 /* In the fresh worker: confined, or dead. */
 static void confine(const struct zygote_request *request, const int *fds, const struct sock_filter *program)
 {
@@ -277,9 +289,11 @@ static void confine(const struct zygote_request *request, const int *fds, const 
                                 .before_filter = make_holder };
     struct hutch_err err = { 0 };
 
-    /* Joining the user namespace took it from the memory that zygote and joiner share: prctl(2). Only init and what the
-     * worker makes itself can reach it. */
-    if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+    if (become_user(&request->plan, &err) < 0)
+        ;
+    /* Joining the user namespace took it from the memory that zygote and joiner share, and a change of user takes it:
+     * prctl(2). Only init and what the worker makes itself can reach it. */
+    else if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         hutch_err_set(&err, errno, "make the worker's own /proc entries its own");
     else if (hutch_worker_confine(&gear, &err) == 0)
         return;

@@ -72,7 +72,7 @@ static int read_readonly_paths(const struct json_node *node, void *context, stru
  * which is what they are anyway. net_namespace follows "network". */
 static bool is_core(enum sandbox_layer layer)
 {
-    return layer != LAYER_SECCOMP && layer != LAYER_LANDLOCK && layer != LAYER_CGROUP;
+    return layer != LAYER_SECCOMP && layer != LAYER_LANDLOCK && layer != LAYER_CGROUP && layer != LAYER_OWN_UID;
 }
 
 static int read_layer(const struct json_node *node, void *context, struct hutch_err *err)
@@ -320,7 +320,7 @@ static int finish_spec(struct load *load, struct hutch_err *err)
 
     spec->limits_need = load->require_all ? NEED_REQUIRE : NEED_TRY;
     for (size_t i = 0; load->require_all && i < LAYER_COUNT; i++)
-        if (spec->layers[i] == NEED_TRY)
+        if (spec->layers[i] == NEED_TRY && i != LAYER_OWN_UID) /* which takes root, so it is required by name */
             spec->layers[i] = NEED_REQUIRE;
     spec->layers[LAYER_NET_NS] = spec->network == NETWORK_HOST ? NEED_OFF : NEED_REQUIRE;
     if (spec->layers[LAYER_SECCOMP] == NEED_OFF)

@@ -3,6 +3,7 @@
 
 #include "sandbox/caps.h"
 #include "sandbox/fd.h"
+#include "sandbox/ids.h"
 #include "sandbox/landlock.h"
 #include "sandbox/netns.h"
 #include "sandbox/seccomp.h"
@@ -24,6 +25,10 @@
 
 void hutch_probe_identity(const struct doctor_host *host, struct doctor_finding *ret)
 {
+    struct id_plan plan = host->plan;
+    auto_fd fd = -1;
+    struct hutch_err err;
+
     if (!host->has_plan) {
         hutch_doctor_found(ret, DOCTOR_MISSING, "%s", host->plan_err.msg);
         hutch_doctor_costs(ret, "nothing runs");
@@ -33,9 +38,15 @@ void hutch_probe_identity(const struct doctor_host *host, struct doctor_finding 
         hutch_doctor_found(ret, DOCTOR_OK, "sandboxes run as the caller, uid %u", host->plan.host_uid);
     } else if (host->plan.host_uid == 65534) {
         hutch_doctor_found(ret, DOCTOR_DEGRADED, "root's sandboxes run as uid 65534 (nobody)");
-    } else {
-        hutch_doctor_found(ret, DOCTOR_OK, "root's sandboxes run as uid %u, a subordinate id of the user hutch",
+    } else if (host->plan.range.count < 2) {
+        hutch_doctor_found(ret, DOCTOR_DEGRADED, "root's sandboxes all run as uid %u, the only one of the user hutch",
                            host->plan.host_uid);
+    } else if (hutch_ids_borrow(&plan, &fd, &err) < 0) {
+        hutch_doctor_found(ret, DOCTOR_DEGRADED, "root's sandboxes all run as uid %u: %s", host->plan.host_uid,
+                           err.msg);
+    } else {
+        hutch_doctor_found(ret, DOCTOR_OK, "each of root's sandboxes has a uid of its own, of %u to %u",
+                           plan.range.uid + 1, plan.range.uid + plan.range.count - 1);
     }
 }
 

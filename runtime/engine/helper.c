@@ -218,9 +218,10 @@ static void take_disk_worker(struct helper *h, int fd, int *pidfd)
 
 /* --- opener ------------------------------------------------------------------------------------------------------ */
 
-int hutch_helper_open(struct helper *h, uint32_t id, const char *path, unsigned flags, struct hutch_err *err)
+int hutch_helper_open(struct helper *h, uint32_t id, const char *path, unsigned flags, uid_t uid, gid_t gid,
+                      struct hutch_err *err)
 {
-    struct opener_request request = { .what = OPENER_OPEN, .id = id, .flags = flags };
+    struct opener_request request = { .what = OPENER_OPEN, .id = id, .flags = flags, .uid = uid, .gid = gid };
 
     if (strlen(path) >= sizeof(request.path))
         return hutch_err_set(err, ENAMETOOLONG, "open '%s'", path);
@@ -394,6 +395,7 @@ static void on_opener_packet(struct link *l, void *data, size_t len, int *fds, s
     case OPENER_HELLO:
         h->has_hello = true;
         h->is_mapped_away = reply->is_mapped_away;
+        h->ids = reply->ids;
         if (n_fds == 2)
             take_disk_worker(h, hutch_fd_take(&fds[0]), &fds[1]);
         break;

@@ -56,6 +56,7 @@ struct helper {
     bool has_hello, has_launcher;
     /* root calls: the launcher sees host paths with another user's eyes, so sources go with the template */
     bool is_mapped_away;
+    struct id_range ids; /* what sandboxes have host ids of their own from */
     pid_t launcher_pid;
     double since;         /* when it was started, or its launcher was lost */
     double retry_at;      /* when it is started again; LOOP_NEVER */
@@ -77,8 +78,10 @@ void hutch_helper_done(struct helper *h);
  * none. */
 int hutch_helper_order(struct helper *h, const struct launcher_request *request, const int *fds, size_t n_fds,
                        struct hutch_err *err);
-/* Has a host path opened as a detached mount; answered by on_opened. */
-int hutch_helper_open(struct helper *h, uint32_t id, const char *path, unsigned flags, struct hutch_err *err);
+/* Has a host path opened as a detached mount; answered by on_opened. @uid, @gid: with MOUNT_IDMAP the host ids that its
+ * owner becomes, 0: those that sandboxes share. */
+int hutch_helper_open(struct helper *h, uint32_t id, const char *path, unsigned flags, uid_t uid, gid_t gid,
+                      struct hutch_err *err);
 /* An order about a data directory, with the data root as the store; answered by on_files. @list_fd: what
  * DISK_LIST or DISK_STEP compares with, else -1. False when there is no disk worker. */
 bool hutch_helper_order_files(struct helper *h, const struct disk_request *request, int data_dirfd, int list_fd);

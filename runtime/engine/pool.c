@@ -59,7 +59,7 @@ static bool build_one(struct pool *pool)
     }
     pool->n_building++;
     hutch_slot_build(slot);
-    return true;
+    return slot->state < SLOT_DESTROYING; /* else on_failed has been told already */
 }
 
 static bool may_build(const struct pool *pool)

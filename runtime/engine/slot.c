@@ -207,19 +207,6 @@ static void give_supervisor(struct slots *slots, struct supervisor *s)
     slots->spare_supervisors[slots->n_spare_supervisors++] = s;
 }
 
-static int make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct hutch_err *err)
-{
-    int fds[2];
-
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return hutch_err_set(err, errno, "make a pipe");
-    *ret_mine = fds[i_read ? 0 : 1];
-    *ret_theirs = fds[i_read ? 1 : 0];
-    if (fcntl(*ret_mine, F_SETFL, O_NONBLOCK) < 0)
-        return hutch_err_set(err, errno, "make a pipe non-blocking");
-    return 0;
-}
-
 static void on_counted(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
 {
     struct slot *slot = owner;
@@ -256,12 +243,12 @@ static int make_streams(struct slot *slot, struct hutch_err *err)
     s->user = s->out.user = s->err_out.user = slot;
     s->order_count = order_count;
     s->max_counted = LOOK_MAX_ENTRIES;
-    if (make_pipe(&s->in.pipe_fd, &slot->theirs[THEIR_STDIN], false, err) < 0 ||
-        make_pipe(&s->out.pipe_fd, &slot->theirs[THEIR_STDOUT], true, err) < 0 ||
-        make_pipe(&s->err_out.pipe_fd, &slot->theirs[THEIR_STDERR], true, err) < 0)
+    if (hutch_stream_make_pipe(&s->in.pipe_fd, &slot->theirs[THEIR_STDIN], false, err) < 0 ||
+        hutch_stream_make_pipe(&s->out.pipe_fd, &slot->theirs[THEIR_STDOUT], true, err) < 0 ||
+        hutch_stream_make_pipe(&s->err_out.pipe_fd, &slot->theirs[THEIR_STDERR], true, err) < 0)
         return -1;
     if (slot->is_exec) /* as the hook expects it */
-        return make_pipe(&s->report_fd, &slot->theirs[THEIR_JOB], true, err);
+        return hutch_stream_make_pipe(&s->report_fd, &slot->theirs[THEIR_JOB], true, err);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return hutch_err_set(err, errno, "make the worker's socket");
     s->report_fd = pair[0];
@@ -343,6 +330,113 @@ struct slot *hutch_slot_create(struct slots *slots, struct template *template, u
     return NULL;
 }
 
+/* --- host ids of its own ------------------------------------------------------------------------------------------ */
+
+/* What it may write to beside its data directory comes with the template, as a mount for the ids that all share. */
+static bool writes_elsewhere(const struct sandbox_spec *spec)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        if ((spec->mounts[i].flags & MOUNT_IDMAP) && !(spec->mounts[i].flags & MOUNT_DATA))
+            return true;
+    return false;
+}
+
+/* 0: none, and @why says the reason. */
+static unsigned borrow_id(struct slot *slot, struct hutch_err *why)
+{
+    struct slots *slots = slot->slots;
+    const struct helper *h = slots->helper;
+    unsigned offset;
+
+    if (h->ids.count < 2) {
+        hutch_err_set(why, 0,
+                      h->is_mapped_away ? "the user 'hutch' has no range of subordinate ids"
+                                        : "an ordinary user's sandboxes run as that user");
+        return 0;
+    }
+    if (writes_elsewhere(&slot->template->spec)) {
+        hutch_err_set(why, 0, "the policy has a directory of the host that can be written to");
+        return 0;
+    }
+    if (slots->ids.fd < 0 && !slots->ids_err.msg[0])
+        hutch_ids_open(&slots->ids, &h->ids, &slots->ids_err);
+    offset = hutch_ids_lend(&slots->ids);
+    if (offset == 0 && slots->ids.fd < 0)
+        *why = slots->ids_err;
+    else if (offset == 0)
+        hutch_err_set(why, 0, "all ids of the range are in use");
+    return offset;
+}
+
+static int choose_ids(struct slot *slot, struct hutch_err *err)
+{
+    enum sandbox_need need = slot->template->spec.layers[LAYER_OWN_UID];
+    struct hutch_err why;
+
+    if (slot->own_id || need == NEED_OFF)
+        return 0;
+    slot->own_id = borrow_id(slot, &why);
+    if (slot->own_id) {
+        slot->uid = slot->slots->ids.range.uid + slot->own_id;
+        slot->gid = slot->slots->ids.range.gid + slot->own_id;
+    } else if (need == NEED_REQUIRE) {
+        return hutch_err_set(err, 0, "the policy requires a host uid of the sandbox's own: %s", why.msg);
+    }
+    snprintf(slot->why_shared, sizeof(slot->why_shared), "shared: %.80s", slot->own_id ? "" : why.msg);
+    return 0;
+}
+
+/* The mount that its user can write through, whose files stay their owner's on disk. */
+static int order_source(struct slot *slot, struct hutch_err *err)
+{
+    auto_free char *path = NULL;
+
+    if (!slot->data_path && asprintf(&path, "%s/%s", slot->slots->core->data_root, slot->data_name) < 0) {
+        path = NULL;
+        return hutch_err_set(err, ENOMEM, "name a data directory");
+    }
+    hutch_slot_set_state(slot, SLOT_SOURCING);
+    return hutch_helper_open(slot->slots->helper, slot->id, path ? path : slot->data_path, MOUNT_IDMAP, slot->uid,
+                             slot->gid, err);
+}
+
+/* @source: the data directory, -1 where the launcher finds it by its path. */
+static int order_building(struct slot *slot, int source, struct hutch_err *err)
+{
+    struct launcher_request request = { .what = slot->is_exec ? LAUNCHER_EXEC : LAUNCHER_BUILD,
+                                        .id = slot->id,
+                                        .spec_id = slot->template->id,
+                                        .uid = slot->uid,
+                                        .gid = slot->gid };
+    int fds[ARRAY_SIZE(slot->theirs) + 1];
+    size_t n = 0;
+
+    memcpy(request.name, slot->name, sizeof(request.name));
+    memcpy(request.data_name, slot->data_name, sizeof(request.data_name));
+    while (slot->is_exec && n < ARRAY_SIZE(slot->theirs)) {
+        fds[n] = slot->theirs[n];
+        n++;
+    }
+    if (source >= 0)
+        fds[n++] = source;
+    hutch_slot_set_state(slot, SLOT_BUILDING);
+    if (hutch_helper_order(slot->slots->helper, &request, fds, n, err) < 0)
+        return -1;
+    if (slot->is_exec)
+        close_theirs(slot);
+    return 0;
+}
+
+void hutch_slot_take_source(struct slot *slot, int fd)
+{
+    struct hutch_err err;
+
+    if (order_building(slot, fd, &err) < 0)
+        hutch_slot_fail(slot, &err);
+}
+
+/* --- building, and what follows ----------------------------------------------------------------------------------- */
+
 void hutch_slot_build(struct slot *slot)
 {
     hutch_template_want(slot->template);
@@ -358,7 +452,6 @@ void hutch_slot_ask_launcher(struct slot *slot)
     struct hutch_err err;
 
     memcpy(request.name, slot->name, sizeof(request.name));
-    memcpy(request.data_name, slot->data_name, sizeof(request.data_name));
     if (!h->has_launcher)
         return;
     if (slot->state == SLOT_DESTROYING) {
@@ -368,14 +461,9 @@ void hutch_slot_ask_launcher(struct slot *slot)
     }
     if (slot->state != SLOT_NEW || !slot->template->is_sent)
         return;
-    request.what = slot->is_exec ? LAUNCHER_EXEC : LAUNCHER_BUILD;
-    hutch_slot_set_state(slot, SLOT_BUILDING);
-    if (hutch_helper_order(h, &request, slot->theirs, slot->is_exec ? ARRAY_SIZE(slot->theirs) : 0, &err) < 0) {
+    if (choose_ids(slot, &err) < 0 ||
+        (slot->own_id ? order_source(slot, &err) : order_building(slot, -1, &err)) < 0)
         hutch_slot_fail(slot, &err);
-        return;
-    }
-    if (slot->is_exec)
-        close_theirs(slot);
 }
 
 void hutch_slot_take_built(struct slot *slot, const struct launcher_reply *reply, const char *text, int *fds,
@@ -396,6 +484,8 @@ void hutch_slot_take_built(struct slot *slot, const struct launcher_reply *reply
     slot->sb.cgroup.controllers = reply->controllers;
     slot->sb.wants_samples = reply->wants_samples;
     slot->sb.enforcement = reply->enforcement;
+    if (slot->why_shared[0] && !slot->own_id)
+        memcpy(slot->sb.enforcement.layer_detail[LAYER_OWN_UID], slot->why_shared, sizeof(slot->why_shared));
     slot->sb.plan = reply->plan;
     slot->seccomp_len = reply->text_len;
     slot->seccomp = malloc(slot->seccomp_len + 1);
@@ -509,7 +599,7 @@ void hutch_slot_take(struct slot *slot, const char *data_path, const struct slot
         return;
     }
     hutch_slot_set_state(slot, SLOT_OPENING);
-    if (hutch_helper_open(slot->slots->helper, slot->id, data_path, MOUNT_IDMAP, &err) < 0)
+    if (hutch_helper_open(slot->slots->helper, slot->id, data_path, MOUNT_IDMAP, slot->uid, slot->gid, &err) < 0)
         hutch_slot_fail(slot, &err);
 }
 
@@ -575,6 +665,8 @@ void hutch_slot_free(void *object)
 static void bury(struct slot *slot)
 {
     remove_data(slot);
+    if (!slot->may_live)
+        hutch_ids_return(&slot->slots->ids, slot->own_id);
     TAILQ_REMOVE(&slot->slots->list, slot, link);
     hutch_slot_set_state(slot, SLOT_DEAD);
     hutch_loop_free_later(&slot->slots->core->loop, &slot->doomed, slot, hutch_slot_free);
@@ -607,7 +699,7 @@ void hutch_slot_discard(struct slot *slot)
 {
     struct helper *h = slot->slots->helper;
     struct launcher_request request = { .what = LAUNCHER_DESTROY, .id = slot->id, .spec_id = slot->template->id };
-    bool is_known = slot->state != SLOT_NEW;
+    bool is_known = slot->state > SLOT_SOURCING;
     struct hutch_err err;
 
     if (slot->state >= SLOT_DESTROYING)
@@ -720,7 +812,7 @@ void hutch_slot_name_awaited(const struct slot *slot, char *text, size_t size)
         snprintf(text, size, "%s of a sandbox", slot->is_adopted && !slot->has_hello ? "the worker" : "process 1");
     else
         snprintf(text, size, "the %s",
-                 slot->state == SLOT_OPENING    ? "opener"
+                 slot->state == SLOT_OPENING || slot->state == SLOT_SOURCING ? "opener"
                  : slot->state == SLOT_PREPARED ? "disk worker" /* which lists what lies in its directory */
                                                 : "launcher");
 }
@@ -757,6 +849,7 @@ static double check_clocks(struct slot *slot, double now)
         if (slot->supervisor->idle_ms > 0 && slot->supervisor->kill_at == 0 && !slot->supervisor->is_counting)
             due = slot->supervisor->next_data;
         return due;
+    case SLOT_SOURCING:
     case SLOT_BUILDING:
     case SLOT_STANDING:
     case SLOT_FORKING:
@@ -774,6 +867,7 @@ static double check_clocks(struct slot *slot, double now)
     case SLOT_DESTROYING:
         if (now < due)
             return due;
+        slot->may_live = true;
         bury(slot);
         return LOOP_NEVER;
     }

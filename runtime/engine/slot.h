@@ -10,6 +10,7 @@
 #include "runtime/engine/template.h"
 #include "runtime/engine/zygotes.h"
 #include "runtime/run/supervisor.h"
+#include "sandbox/ids.h"
 #include "sandbox/sandbox.h"
 
 #include <stdbool.h>
@@ -36,6 +37,7 @@ struct slot_events {
 
 enum slot_state {
     SLOT_NEW,        /* its template, or the launcher, is not there yet */
+    SLOT_SOURCING,   /* OPENER_OPEN was sent for a data directory with ids of its own */
     SLOT_BUILDING,   /* LAUNCHER_BUILD or LAUNCHER_EXEC was sent */
     SLOT_STANDING,   /* BUILT came, init works on it */
     SLOT_READY,      /* INIT_READY came; waits for its interpreter */
@@ -64,6 +66,8 @@ struct slots {
     uint64_t lost;                /* after they had been prepared */
     void (*on_room)(void *owner); /* fewer are being built */
     void *owner;
+    struct id_lender ids;     /* open from the first sandbox on that can have one of its own … */
+    struct hutch_err ids_err; /* … or why it cannot be opened */
     struct supervisor *spare_supervisors[SLOTS_SPARE_SUPERVISORS]; /* owned: each is large, and used again */
     size_t n_spare_supervisors;
 };
@@ -101,6 +105,11 @@ struct slot {
     size_t n_shut;
     int theirs[4];           /* stdin, stdout, stderr, job: the worker's ends, owned until they are sent */
     int data_dirfd;          /* owned */
+    unsigned own_id;         /* borrowed from slots->ids; 0: it shares the host ids of others … */
+    char why_shared[96];     /* … for this reason */
+    uid_t uid;               /* own_id != 0: its host ids */
+    gid_t gid;
+    bool may_live;           /* nobody has seen its processes end */
     struct look count;       /* of what lies there, while its code runs */
     char name[32], data_name[32]; /* data_name "" without a fresh directory */
     struct watch control, out, err_out, job, death;

@@ -19,6 +19,7 @@ void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes
     *slots = (struct slots){
         .core = helper->core, .helper = helper, .zygotes = zygotes, .on_room = on_room, .owner = owner
     };
+    slots->ids.fd = -1;
     hutch_looks_init(&slots->looks, helper);
     TAILQ_INIT(&slots->list);
 }
@@ -33,6 +34,7 @@ void hutch_slots_done(struct slots *slots)
     }
     while (slots->n_spare_supervisors > 0)
         hutch_supervisor_free(slots->spare_supervisors[--slots->n_spare_supervisors]);
+    hutch_ids_close(&slots->ids);
 }
 
 /* Calls @tell for each; one that is discarded meanwhile stays in memory until the turn ends. */
@@ -154,12 +156,14 @@ bool hutch_slots_on_opened(struct slots *slots, uint32_t id, int fd, const struc
     if (!slot)
         return false;
     mount = fd;
-    if (slot->state != SLOT_OPENING)
+    if (slot->state != SLOT_OPENING && slot->state != SLOT_SOURCING)
         return true;
-    if (fd >= 0)
-        hutch_slot_take_opened(slot, fd);
-    else
+    if (fd < 0)
         hutch_slot_refuse(slot, why);
+    else if (slot->state == SLOT_SOURCING)
+        hutch_slot_take_source(slot, fd);
+    else
+        hutch_slot_take_opened(slot, fd);
     return true;
 }
 

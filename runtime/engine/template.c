@@ -45,7 +45,7 @@ static int ask_for_sources(struct template *template, struct hutch_err *err)
         const struct sandbox_mount *m = mount_of_fd(&template->spec, i, &index);
 
         if (hutch_helper_open(template->templates->helper, template->id, m ? m->source : template->spec.rootfs_path,
-                              m ? m->flags & (MOUNT_RDONLY | MOUNT_IDMAP) : MOUNT_RDONLY, err) < 0)
+                              m ? m->flags & (MOUNT_RDONLY | MOUNT_IDMAP) : MOUNT_RDONLY, 0, 0, err) < 0)
             return -1;
     }
     return 0;

@@ -107,7 +107,7 @@ _Noreturn void hutch_anchor_main(int sock, int go_fd, const struct id_plan *plan
     if (become_unprivileged(plan, &err) < 0 || mount_own_proc(&err) < 0)
         give_up(sock, &err);
     if (plan->is_mapped_away &&
-        mount("tmpfs", LAUNCHER_SHELF, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=700") < 0) {
+        mount("tmpfs", LAUNCHER_SHELF, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=711") < 0) {
         hutch_err_set(&err, errno, "mount a place for the launcher's sources");
         give_up(sock, &err);
     }

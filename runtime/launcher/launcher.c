@@ -244,11 +244,7 @@ static int remember(struct launcher *l, const struct launcher_request *request, 
 
     if (!live)
         return hutch_err_set(err, ENOMEM, "remember a sandbox");
-    live->ns_fd = -1;
-    if (request->what == LAUNCHER_BUILD && hutch_attach_open(sb->pid, &live->ns_fd, err) < 0) {
-        free(live);
-        return -1;
-    }
+    live->ns_fd = hutch_fd_take(&sb->mnt_ns_fd);
     live->id = request->id;
     memcpy(live->name, request->name, sizeof(live->name));
     live->pid = sb->pid;
@@ -263,17 +259,20 @@ static void build(struct launcher *l, const struct launcher_request *request, co
     struct known_spec *s = find_spec(l, request->spec_id);
     bool executes = request->what == LAUNCHER_EXEC;
     struct launcher_reply r = { .what = LAUNCHER_BUILT, .id = request->id };
-    struct sandbox_io io = { .report_w = -1, .is_waiting = !executes };
+    struct sandbox_io io = {
+        .report_w = -1, .is_waiting = !executes, .own_uid = request->uid, .own_gid = request->gid
+    };
     const struct seccomp_program *program = NULL;
     auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
     struct sandbox sb = SANDBOX_INIT;
     struct hutch_err err, ignored;
     int out[3];
-    size_t n_out = 0;
+    size_t n_out = 0, n_streams = executes ? 4 : 0;
+    int rc;
 
     if (!s || strnlen(request->name, sizeof(request->name)) == sizeof(request->name) ||
         strnlen(request->data_name, sizeof(request->data_name)) == sizeof(request->data_name) ||
-        n_fds != (executes ? 4u : 0u) || null < 0) {
+        n_fds != n_streams + (request->uid != 0) || (request->uid && !s->data) || null < 0) {
         hutch_err_set(&err, EPROTO, "an order to build from description %u with %zu descriptors", request->spec_id,
                       n_fds);
         goto fail;
@@ -283,8 +282,14 @@ static void build(struct launcher *l, const struct launcher_request *request, co
     io.stderr_w = executes ? fds[2] : null;
     if (executes)
         io.report_w = fds[3];
-    if (set_data(s, request->data_name, &err) < 0 ||
-        hutch_sandbox_start(&s->spec, l->base, request->name, &io, &sb, &err) < 0)
+    if (set_data(s, request->data_name, &err) < 0)
+        goto fail;
+    if (request->uid)
+        s->data->tree_fd = fds[n_streams]; /* with that one's ids, for this sandbox alone */
+    rc = hutch_sandbox_start(&s->spec, l->base, request->name, &io, &sb, &err);
+    if (s->data)
+        s->data->tree_fd = -1;
+    if (rc < 0)
         goto fail;
     if (!executes && sb.plan.has_seccomp) {
         program = program_for(s, sb.cgroup.controllers, &err);

@@ -149,6 +149,7 @@ fail:
 static void serve_one(int sock, const struct opener_request *request, const struct id_plan *plan)
 {
     struct opener_reply reply = { .what = OPENER_OPENED, .id = request->id };
+    struct id_plan as = *plan;
     auto_fd fd = -1;
 
     if (request->what == OPENER_PING) {
@@ -156,9 +157,13 @@ static void serve_one(int sock, const struct opener_request *request, const stru
         say(sock, &reply, -1);
         return;
     }
+    if (request->uid) {
+        as.host_uid = request->uid;
+        as.host_gid = request->gid;
+    }
     if (request->what != OPENER_OPEN || strnlen(request->path, sizeof(request->path)) == sizeof(request->path))
         hutch_err_set(&reply.err, EPROTO, "an order that the opener does not know");
-    else if (hutch_mounts_open(request->path, request->flags & (MOUNT_RDONLY | MOUNT_IDMAP), plan, &fd, &reply.err) ==
+    else if (hutch_mounts_open(request->path, request->flags & (MOUNT_RDONLY | MOUNT_IDMAP), &as, &fd, &reply.err) ==
              0) {
         say(sock, &reply, fd);
         return;
@@ -238,6 +243,7 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
     if (cgroup[0] && why_not[0]) /* why the base that this is below lacks something */
         snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
     hello.is_mapped_away = plan.is_mapped_away;
+    hello.ids = plan.range;
     if (start_disk_worker(sock, &hello, &disk) < 0 || clone_anchor(sock, &plan, &base, &pidfd, &hello.err) < 0) {
         give_up(sock, &hello);
         return 1;

@@ -16,6 +16,7 @@
 #include "sandbox/sandbox.h"
 #include "runtime/data/changes.h"
 #include "runtime/data/snapshot.h"
+#include "sandbox/userns.h"
 #include "sandbox/worker.h"
 
 #include <limits.h>
@@ -40,6 +41,8 @@ struct opener_request {
     uint32_t what;   /* enum opener_order */
     uint32_t id;     /* the engine's, comes back */
     uint32_t flags;  /* MOUNT_RDONLY, MOUNT_IDMAP */
+    uid_t uid;       /* MOUNT_IDMAP: the host ids that the owner becomes; 0: those that sandboxes share */
+    gid_t gid;
     char path[PATH_MAX];
 };
 
@@ -59,6 +62,7 @@ struct opener_reply {
     uint32_t id;
     /* root calls: the launcher sees host paths with somebody else's eyes, so sources go with the spec */
     uint32_t is_mapped_away;
+    struct id_range ids; /* OPENER_HELLO: what sandboxes have host ids of their own from */
     struct hutch_err err;
 };
 
@@ -108,10 +112,11 @@ enum launcher_order {
     LAUNCHER_FORGET,  /* spec_id. No answer */
     /* id, spec_id; fds: the zygote's end of its socket [, where its stderr goes] -> LAUNCHER_STARTED with its pidfd */
     LAUNCHER_ZYGOTE,
-    /* id, spec_id, name, data_name -> LAUNCHER_BUILT with control, pidfd [, cgroup]: a sandbox that waits for a worker.
-     * Its init then says INIT_READY on control */
+    /* id, spec_id, name, data_name [, uid, gid; fd: its data directory as a detached mount] -> LAUNCHER_BUILT with
+     * control, pidfd [, cgroup]: a sandbox that waits for a worker. Its init then says INIT_READY on control */
     LAUNCHER_BUILD,
-    /* the same, but init executes the spec's argv; fds: stdin, stdout, stderr, report. INIT_STARTED on control */
+    /* the same, but init executes the spec's argv; fds: stdin, stdout, stderr, report [, the data directory].
+     * INIT_STARTED on control */
     LAUNCHER_EXEC,
     /* id, spec_id, name; fd: a detached mount -> LAUNCHER_ATTACHED: it is the data directory of a sandbox that this
      * launcher has built */
@@ -125,6 +130,8 @@ struct launcher_request {
     uint32_t spec_id;
     char name[32];      /* of the cgroup, "hutch-" and 16 hex digits */
     char data_name[32]; /* directory below the source of the spec's MOUNT_DATA, "" for the source itself */
+    uid_t uid;          /* host ids that it alone has; 0: the launcher's own */
+    gid_t gid;
     uint64_t missing[4]; /* LAUNCHER_SPEC: bit i: mount i has no fd */
 };
 

@@ -28,19 +28,6 @@ struct run {
     struct file_list before;
 };
 
-static int make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct hutch_err *err)
-{
-    int fds[2];
-
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return hutch_err_set(err, errno, "make a pipe");
-    *ret_mine = fds[i_read ? 0 : 1];
-    *ret_theirs = fds[i_read ? 1 : 0];
-    if (fcntl(*ret_mine, F_SETFL, O_NONBLOCK) < 0)
-        return hutch_err_set(err, errno, "make a pipe non-blocking");
-    return 0;
-}
-
 static int prepare_data(struct run *r, struct hutch_err *err)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
@@ -80,8 +67,10 @@ static int start(struct run *r, struct hutch_err *err)
     hutch_cgroup_find_base(&r->cgroup_base);
     if (hutch_state_note_cgroup(&r->state, &r->cgroup_base, err) < 0)
         return -1;
-    if (make_pipe(&s->in.pipe_fd, &in_r, false, err) < 0 || make_pipe(&s->out.pipe_fd, &out_w, true, err) < 0 ||
-        make_pipe(&s->err_out.pipe_fd, &err_w, true, err) < 0 || make_pipe(&s->report_fd, &report_w, true, err) < 0)
+    if (hutch_stream_make_pipe(&s->in.pipe_fd, &in_r, false, err) < 0 ||
+        hutch_stream_make_pipe(&s->out.pipe_fd, &out_w, true, err) < 0 ||
+        hutch_stream_make_pipe(&s->err_out.pipe_fd, &err_w, true, err) < 0 ||
+        hutch_stream_make_pipe(&s->report_fd, &report_w, true, err) < 0)
         return -1;
     io = (struct sandbox_io){ .stdin_r = in_r, .stdout_w = out_w, .stderr_w = err_w, .report_w = report_w };
     return hutch_sandbox_start(r->request->spec, &r->cgroup_base, r->state.cgroup_name, &io, &r->sandbox, err);

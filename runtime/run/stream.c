@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* poll(2) promises room for this much in a writable pipe (PIPE_BUF, pipe(7)); a larger write to a pipe that its owner
@@ -66,6 +67,21 @@ static int capture(struct out_stream *s, const char *data, size_t len)
     memcpy(out->data + out->len, data, len);
     out->len += len;
     out->data[out->len] = '\0';
+    return 0;
+}
+
+int hutch_stream_make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct hutch_err *err)
+{
+    int fds[2];
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return hutch_err_set(err, errno, "make a pipe");
+    *ret_mine = fds[i_read ? 0 : 1];
+    *ret_theirs = fds[i_read ? 1 : 0];
+    /* A program opens /dev/stdout, and when root calls it is another user than the one who has made the pipe. By its
+     * mode nobody else gets at it: it has no name but in the /proc entries of those who hold it. */
+    if (fchmod(fds[0], 0666) < 0 || fcntl(*ret_mine, F_SETFL, O_NONBLOCK) < 0)
+        return hutch_err_set(err, errno, "set up a pipe");
     return 0;
 }
 

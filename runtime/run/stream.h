@@ -11,6 +11,9 @@
 
 #define STREAM_BUF 65536
 
+/* One end for a stream here, which does not block, and one for the sandbox; the caller owns both. */
+int hutch_stream_make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct hutch_err *err);
+
 /* What a sink gets instead of the bytes that came: at most STREAM_SHAPED(len) of them. */
 struct stream_shaper {
     size_t (*shape)(struct stream_shaper *shaper, const char *data, size_t len, char *to);

@@ -98,7 +98,7 @@ class Setting:
         os.mkdir(self.scratch)
         self.work = directory
         self.scripts = write_scripts(directory)
-        self.victim = witness.Victim(self.victim_directory, support.sandbox_host_uid())
+        self.victim = witness.Victim(self.victim_directory, support.host_uids()[0])
         self.witness = witness.Witness(self.victim)
         self.home = os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
         self.home_canary = os.path.join(self.home, ".hutch-canary-" + self.victim.token)

@@ -79,7 +79,7 @@ static UNUSED int box_start_in(const struct sandbox_spec *spec, const struct cgr
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     assert_int_equal(pipe2(err_out, O_CLOEXEC), 0);
     assert_int_equal(pipe2(report, O_CLOEXEC), 0);
-    io = (struct sandbox_io){ in[0], out[1], err_out[1], report[1], false };
+    io = (struct sandbox_io){ .stdin_r = in[0], .stdout_w = out[1], .stderr_w = err_out[1], .report_w = report[1] };
     box->in_w = in[1];
     box->out_r = out[0];
     box->err_r = err_out[0];

@@ -149,7 +149,8 @@ static void test_default(void **state)
         if (spec.limits[i] != limits[i])
             fail_msg("limit %s is %" PRIu64, hutch_limit_name((enum sandbox_limit)i), spec.limits[i]);
     for (int i = 0; i < LAYER_COUNT; i++) {
-        enum sandbox_need want = i == LAYER_LANDLOCK || i == LAYER_CGROUP ? NEED_TRY : NEED_REQUIRE;
+        bool is_tried = i == LAYER_LANDLOCK || i == LAYER_CGROUP || i == LAYER_OWN_UID;
+        enum sandbox_need want = is_tried ? NEED_TRY : NEED_REQUIRE;
 
         if (spec.layers[i] != want)
             fail_msg("layer %s is %d", hutch_layer_name((enum sandbox_layer)i), (int)spec.layers[i]);
@@ -181,7 +182,7 @@ static void test_strict_is_default_and_less(void **state)
     load_or_fail("default", shipped(), &loose);
     load_or_fail("strict", shipped(), &strict);
     for (int i = 0; i < LAYER_COUNT; i++)
-        assert_int_equal(strict.layers[i], NEED_REQUIRE);
+        assert_int_equal(strict.layers[i], i == LAYER_OWN_UID ? NEED_TRY : NEED_REQUIRE);
     assert_int_equal(strict.limits_need, NEED_REQUIRE);
     assert_int_equal(strict.network, NETWORK_NONE);
     for (int i = 0; i < LIMIT_COUNT; i++) {
@@ -208,9 +209,8 @@ static void test_trusted_keeps_the_isolation(void **state)
     load_or_fail("trusted", shipped(), &spec);
     assert_int_equal(spec.network, NETWORK_HOST);
     for (int i = 0; i < LAYER_COUNT; i++) {
-        enum sandbox_need want = i == LAYER_NET_NS                            ? NEED_OFF
-                                 : i == LAYER_LANDLOCK || i == LAYER_CGROUP ? NEED_TRY
-                                                                              : NEED_REQUIRE;
+        bool is_tried = i == LAYER_LANDLOCK || i == LAYER_CGROUP || i == LAYER_OWN_UID;
+        enum sandbox_need want = i == LAYER_NET_NS ? NEED_OFF : is_tried ? NEED_TRY : NEED_REQUIRE;
 
         if (spec.layers[i] != want)
             fail_msg("layer %s is %d", hutch_layer_name((enum sandbox_layer)i), (int)spec.layers[i]);
@@ -382,7 +382,7 @@ static void test_refusals(void **state)
         { HEAD ",'layers':{'landlok':'try'}}", "at $.layers.landlok: unknown key; known here: user_namespace, "
                                                "mount_namespace, pid_namespace, net_namespace, "
                                                "ipc_namespace, uts_namespace, cgroup_namespace, readonly_root, "
-                                               "no_capabilities, no_new_privs, seccomp, landlock, cgroup" },
+                                               "no_capabilities, no_new_privs, seccomp, landlock, cgroup, own_uid" },
         { HEAD ",'layers':{'landlock':'yes'}}",
           "at $.layers.landlock: expected \"off\", \"try\" or \"require\", got \"yes\"" },
         { HEAD ",'layers':{'landlock':null}}",

@@ -129,7 +129,8 @@ static void test_layers_that_cannot_be_switched_off(void **state)
         char want[96];
         struct box box;
 
-        if (layer == LAYER_NET_NS || layer == LAYER_SECCOMP || layer == LAYER_LANDLOCK || layer == LAYER_CGROUP)
+        if (layer == LAYER_NET_NS || layer == LAYER_SECCOMP || layer == LAYER_LANDLOCK || layer == LAYER_CGROUP ||
+            layer == LAYER_OWN_UID)
             continue;
         box_spec(&spec, "exit 0");
         spec.layers[layer] = NEED_OFF;
@@ -493,7 +494,7 @@ static void kill_supervisor(const char *script, bool wait_until_ready)
     assert_true(supervisor >= 0);
     if (supervisor == 0) {
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        struct sandbox_io io = { null, out[1], null, -1, false };
+        struct sandbox_io io = { .stdin_r = null, .stdout_w = out[1], .stderr_w = null, .report_w = -1 };
         struct cgroup_base none = CGROUP_BASE_INIT;
         struct sandbox_spec spec;
         struct sandbox sb;

@@ -1,0 +1,115 @@
+#include "sandbox/ids.h"
+
+#include "sandbox/fd.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#define MAX_TRIES 256 /* offsets that others have, before none counts as free */
+
+/* Others could hold locks on a file that they can open, or swap one that lies in a directory of theirs. */
+static int require_own(int fd, const char *path, struct hutch_err *err)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return hutch_err_set(err, errno, "look at '%s'", path);
+    if (st.st_uid != geteuid() || (st.st_mode & 077))
+        return hutch_err_set(err, 0, "'%s' belongs to uid %u with mode %03o; it has to be the caller's alone", path,
+                             st.st_uid, st.st_mode & 0777);
+    return 0;
+}
+
+int hutch_ids_open(struct id_lender *ret, const struct id_range *range, struct hutch_err *err)
+{
+    auto_fd dir = -1, fd = -1;
+
+    memset(ret, 0, sizeof(*ret));
+    ret->fd = -1;
+    ret->range = *range;
+    if (range->count > ID_RANGE_MAX)
+        return hutch_err_set(err, E2BIG, "a range of %u ids", range->count);
+    if (mkdir(LENDER_DIR, 0700) < 0 && errno != EEXIST)
+        return hutch_err_set(err, errno, "make the directory '%s'", LENDER_DIR);
+    dir = open(LENDER_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir < 0)
+        return hutch_err_set(err, errno, "open the directory '%s'", LENDER_DIR);
+    if (require_own(dir, LENDER_DIR, err) < 0)
+        return -1;
+    fd = openat(dir, LENDER_FILE, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return hutch_err_set(err, errno, "open '%s'", LENDER_PATH);
+    if (require_own(fd, LENDER_PATH, err) < 0)
+        return -1;
+    /* Lenders that begin at different places seldom meet. */
+    if (getrandom(&ret->last, sizeof(ret->last), 0) != sizeof(ret->last))
+        return hutch_err_set(err, errno, "draw a number");
+    ret->fd = hutch_fd_take(&fd);
+    return 0;
+}
+
+void hutch_ids_close(struct id_lender *lender)
+{
+    hutch_fd_closep(&lender->fd);
+}
+
+static int set_lock(int fd, short type, unsigned offset)
+{
+    struct flock lock = { .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = 1 };
+
+    return fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+unsigned hutch_ids_lend(struct id_lender *lender)
+{
+    unsigned offset = lender->last, refused = 0;
+
+    if (lender->fd < 0 || lender->range.count < 2)
+        return 0;
+    for (unsigned i = 1; i < lender->range.count && refused < MAX_TRIES; i++) {
+        offset = offset % (lender->range.count - 1) + 1; /* 1 to count - 1, in turn */
+        if (lender->lent[offset / 64] >> (offset % 64) & 1)
+            continue;
+        if (set_lock(lender->fd, F_WRLCK, offset) < 0) {
+            if (errno != EAGAIN && errno != EACCES)
+                return 0;
+            refused++;
+            continue;
+        }
+        lender->lent[offset / 64] |= 1ull << offset % 64;
+        lender->last = offset;
+        return offset;
+    }
+    return 0;
+}
+
+void hutch_ids_return(struct id_lender *lender, unsigned offset)
+{
+    if (offset == 0 || lender->fd < 0)
+        return;
+    lender->lent[offset / 64] &= ~(1ull << offset % 64);
+    set_lock(lender->fd, F_UNLCK, offset);
+}
+
+int hutch_ids_borrow(struct id_plan *plan, int *ret_fd, struct hutch_err *err)
+{
+    auto_free struct id_lender *lender = malloc(sizeof(*lender));
+    unsigned offset;
+
+    if (!lender)
+        return hutch_err_set(err, ENOMEM, "borrow an id");
+    if (hutch_ids_open(lender, &plan->range, err) < 0)
+        return -1;
+    offset = hutch_ids_lend(lender);
+    if (offset == 0) {
+        hutch_ids_close(lender);
+        return hutch_err_set(err, 0, "all ids of the range are in use");
+    }
+    plan->host_uid = plan->range.uid + offset;
+    plan->host_gid = plan->range.gid + offset;
+    *ret_fd = lender->fd;
+    return 0;
+}

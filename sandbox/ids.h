@@ -1,0 +1,39 @@
+/* ids.h - host ids that sandboxes borrow: each is one sandbox's at a time, of all that root runs on this host.
+ *
+ * The kernel keeps counters for each user of the host: descriptors on their way through sockets, watches of epoll,
+ * pages of pipes. With an id of its own a sandbox uses up its own. Borrowing is a lock on one byte of LENDER_PATH,
+ * number
+ * @offset, and so ends with the borrower, however that ends: fcntl(2), "Open file description locks". */
+#ifndef HUTCH_IDS_H
+#define HUTCH_IDS_H
+
+#include "sandbox/err.h"
+#include "sandbox/userns.h"
+
+#include <stdint.h>
+
+#define LENDER_DIR  "/run/hutch"
+#define LENDER_FILE "ids"
+#define LENDER_PATH LENDER_DIR "/" LENDER_FILE
+
+struct id_lender {
+    int fd; /* owned; -1: not open */
+    struct id_range range;
+    unsigned last;                  /* the offset that was lent last: the next is tried first */
+    uint64_t lent[ID_RANGE_MAX / 64]; /* by this lender: its own locks do not keep it out */
+};
+
+/* Opens the file of locks for @range. Errors: a sentence, and fd is -1. */
+int hutch_ids_open(struct id_lender *ret, const struct id_range *range, struct hutch_err *err);
+void hutch_ids_close(struct id_lender *lender);
+
+/* An offset into the range, never 0, which is the engine's own processes'. 0: none is free, or that cannot be known. */
+unsigned hutch_ids_lend(struct id_lender *lender);
+/* The last process that has it is gone. */
+void hutch_ids_return(struct id_lender *lender, unsigned offset);
+
+/* For one sandbox without a lender: puts an id of the plan's range in place of its host ids. It is the borrower's while
+ * *@ret_fd is open, which the caller owns. */
+int hutch_ids_borrow(struct id_plan *plan, int *ret_fd, struct hutch_err *err);
+
+#endif

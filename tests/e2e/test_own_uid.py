@@ -1,0 +1,210 @@
+"""Host ids of their own, which root's sandboxes borrow from a range of subordinate ids."""
+import json
+import os
+import subprocess
+
+import pytest
+
+import engine
+import support
+from support import HUTCH, IMAGE, run_json
+
+WHO = "print(open('/proc/self/uid_map').read().split()[1], open('/proc/self/gid_map').read().split()[1])"
+HOLD = WHO.replace("print(", "print(flush=True, *(").replace("[1])", "[1]))") + "; import time; time.sleep(60)"
+# With what others of the same user of the host have on their way, the second message is refused: the kernel compares
+# their sum with the limit on open files, which is 256.
+SEND = """
+import array, socket, sys
+one, other = socket.socketpair()
+for _ in range(%d):
+    one.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 125))])
+print("sent", flush=True)
+sys.stdin.read()
+"""
+BOTH = pytest.mark.parametrize("way", ["cold", "warm"])
+
+pytestmark = pytest.mark.skipif(not support.is_root(), reason="root's test")
+
+
+def needs_range():
+    uids = support.host_uids()
+    if len(uids) < 2:
+        pytest.skip("the user hutch has no subordinate ids here")
+    return uids
+
+
+def with_table(text, tmp_path, *words):
+    """Runs a command in a mount namespace in which the tables of subordinate ids say @text, and the locks are of nobody
+    else."""
+    table = tmp_path / "table"
+    table.write_text(text)
+    script = 'mount --bind "$1" /etc/subuid && mount --bind "$1" /etc/subgid && mount -t tmpfs tmpfs /run && shift && exec "$@"'
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(table), *words],
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    return done
+
+
+def run_with_table(text, tmp_path, way, *options):
+    done = with_table(text, tmp_path, HUTCH, "run", *(["--warm"] if way == "warm" else []), "--image", IMAGE, "--json", *options, "-c", WHO)
+    result = json.loads(done.stdout)
+    support.check_result(result)
+    return result
+
+
+def ids_of(text):
+    return tuple(int(word) for word in text.split())
+
+
+def test_the_result_says_it():
+    uids = needs_range()
+    result = run_json("-c", WHO)
+    layer = result["layers"]["own_uid"]
+    uid, gid = ids_of(result["stdout"])
+    assert layer == {"asked": "try", "active": True, "detail": "uid %d of the host" % uid}
+    assert uid in uids[1:] and gid == uid
+
+
+def test_at_the_same_time_each_has_another():
+    """Of two engines and of cold runs."""
+    needs_range()
+    found = []
+    with engine.Engine(max_running=8, zygotes=(("bare", None, (), 2, 4),)) as one, engine.Engine(max_running=8) as other:
+        for warm in (one, other):
+            runs = [warm.submit(HOLD, stream=True) for _ in range(6)]
+            warm.until(lambda runs=runs: all(b"\n" in run.output[1] for run in runs), what="all have said who they are")
+            found += [ids_of(run.output[1].decode().split("\n")[0]) for run in runs]
+        found += [ids_of(run_json("-c", WHO)["stdout"]) for _ in range(3)]
+        found += [ids_of(one.run(WHO)["stdout"]), ids_of(other.run(WHO)["stdout"])]
+    assert len(set(found)) == len(found) == 17
+    assert len({uid for uid, _ in found}) == 17
+
+
+@BOTH
+def test_files_stay_the_callers(way, tmp_path):
+    uids = needs_range()
+    data = tmp_path / "data"
+    data.mkdir()
+    os.chown(data, 12345, 54321)
+    (data / "before").write_text("old")
+    os.chown(data / "before", 12345, 54321)
+    code = ("import os\nopen('made', 'w').write('x'); open('before', 'a').write('er'); os.mkdir('below', 0o700)\n"
+            "print({os.stat(name).st_uid for name in ('.', 'made', 'before', 'below')}, os.getuid())")
+    words = [HUTCH, "run", *(["--warm"] if way == "warm" else []), "--image", IMAGE, "--data", str(data), "-c", code]
+    assert subprocess.run(words, capture_output=True, timeout=60, check=True).stdout == b"{1000} 1000\n"
+    for name in ("", "made", "before", "below"):
+        info = os.stat(data / name)
+        assert (info.st_uid, info.st_gid) == (12345, 54321), name
+    assert (data / "before").read_text() == "older" and uids
+
+
+def test_what_one_has_on_its_way_is_not_counted_for_another():
+    needs_range()
+    with engine.Engine(max_running=2) as warm:
+        run = warm.run_streaming(SEND % 2, word=b"sent\n", stdin_fd=engine_input())
+        assert warm.run(SEND % 2)["stdout"] == "sent\n"
+        warm.cancel(run)
+        warm.wait(run)
+
+
+def engine_input():
+    """The reading end of a pipe that does not end."""
+    reading, _writing = os.pipe()
+    return reading
+
+
+@BOTH
+def test_without_a_range_it_is_shared(way, tmp_path):
+    result = run_with_table("somebody:100000:65536\n", tmp_path, way)
+    assert result["verdict"] == "ok" and ids_of(result["stdout"]) == (65534, 65534)
+    assert result["layers"]["own_uid"] == {"asked": "try", "active": False,
+                                           "detail": "shared: the user 'hutch' has no range of subordinate ids"}
+
+
+@BOTH
+def test_required(way, tmp_path, policy):
+    path = policy("default", layers={"own_uid": "require"})
+    result = run_with_table("somebody:100000:65536\n", tmp_path, way, "--policy", path)
+    assert result["verdict"] == "setup_failed" and result["stdout"] == ""
+    assert "the policy requires a host uid of the sandbox's own: the user 'hutch' has no range of subordinate ids" in result["message"]
+    result = run_with_table("hutch:700000000:3\n", tmp_path, way, "--policy", path)
+    assert result["verdict"] == "ok" and result["layers"]["own_uid"]["active"]
+    assert ids_of(result["stdout"])[0] in (700000001, 700000002)
+
+
+@BOTH
+def test_switched_off(way, tmp_path, policy):
+    path = policy("default", layers={"own_uid": "off"})
+    result = run_with_table("hutch:700000000:3\n", tmp_path, way, "--policy", path)
+    assert result["verdict"] == "ok" and ids_of(result["stdout"])[0] == 700000000
+    assert result["layers"]["own_uid"]["asked"] == "off" and not result["layers"]["own_uid"]["active"]
+
+
+def test_a_directory_that_all_can_write_to_is_shared(tmp_path):
+    needs_range()
+    place = tmp_path / "place"
+    place.mkdir()
+    for warm in ([], ["--warm"]):
+        done = subprocess.run([HUTCH, "run", *warm, "--image", IMAGE, "--json", "-v", "%s:/mnt/place" % place, "-c",
+                               "open('/mnt/place/made', 'a').write('x')"], capture_output=True, timeout=60, check=False)
+        result = json.loads(done.stdout)
+        assert result["verdict"] == "ok", result
+        assert result["layers"]["own_uid"]["active"] == (not warm), result["layers"]["own_uid"]
+    assert result["layers"]["own_uid"]["detail"] == "shared: the policy has a directory of the host that can be written to"
+    assert (place / "made").read_text() == "xx"
+
+
+# In a range of three the engine's own processes have one, and two sandboxes one each.
+FEW = """
+import sys
+sys.path[:0] = [sys.argv[1], sys.argv[2]]
+import engine
+with engine.Engine(max_running=4, zygotes=(("bare", None, (), 1, 1),)) as warm:
+    for _ in range(10):
+        warm.settle()
+        assert warm.run("1")["layers"]["own_uid"]["active"]
+    warm.settle()
+    runs = [warm.submit(%r, stream=True) for _ in range(4)]
+    warm.until(lambda: all(b"\\n" in run.output[1] for run in runs), what="all have said who they are")
+    for run in runs: warm.cancel(run)
+    warm.wait(*runs)
+    for run in runs: print(run.output[1].split()[0].decode(), run.result["layers"]["own_uid"]["detail"])
+    warm.settle()
+    warm.run("1")  # in what was prepared while there was none
+    warm.settle()
+    assert warm.run("1")["layers"]["own_uid"]["active"]
+""" % HOLD
+KILLED = FEW.split("with engine", 1)[0] + ("import os, signal\nwarm = engine.Engine(max_running=2)\nwarm.settle()\n"
+                                           "assert warm.run('1')['layers']['own_uid']['active']\nos.kill(os.getpid(), signal.SIGKILL)\n")
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def check_few(done):
+    assert done.returncode == 0, done.stderr.decode()
+    lines = sorted(done.stdout.decode().splitlines())
+    own = [line for line in lines if "shared" not in line]
+    shared = [line for line in lines if "shared" in line]
+    assert len(lines) == 4 and set(shared) == {"700000000 shared: all ids of the range are in use"}, lines
+    assert own and set(own) <= {"%d uid %d of the host" % (uid, uid) for uid in (700000001, 700000002)}, lines
+    assert len(set(own)) == len(own)
+
+
+def test_ids_are_given_back_and_run_out(tmp_path):
+    check_few(with_table("hutch:700000000:3\n", tmp_path, "/usr/bin/python3", "-c", FEW, TESTS, os.path.dirname(__file__)))
+
+
+def test_a_killed_engine_gives_them_back(tmp_path):
+    """Of engines that end without a word; the last gets what they had."""
+    script = 'for _ in 1 2 3; do /usr/bin/python3 -c "$1" "$3" "$4"; done; exec /usr/bin/python3 -c "$2" "$3" "$4"'
+    check_few(with_table("hutch:700000000:3\n", tmp_path, "sh", "-c", script, "sh", KILLED, FEW, TESTS, os.path.dirname(__file__)))
+
+
+def test_a_place_for_locks_that_others_can_reach(tmp_path):
+    """Who could hold the locks could keep ids from sandboxes; the file is not used, and the result says so."""
+    script = ("mount --bind \"$1\" /etc/subuid && mount --bind \"$1\" /etc/subgid && mount -t tmpfs tmpfs /run && mkdir -m 755 /run/hutch && "
+              "shift && exec \"$@\"")
+    table = tmp_path / "table"
+    table.write_text("hutch:700000000:9\n")
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(table), HUTCH, "run", "--image",
+                           IMAGE, "--json", "-c", WHO], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    layer = json.loads(done.stdout)["layers"]["own_uid"]
+    assert not layer["active"] and "'/run/hutch' belongs to uid 0 with mode 755; it has to be the caller's alone" in layer["detail"]

@@ -1,0 +1,189 @@
+/* test_ids.c - each id of a range is one borrower's at a time, whichever lender it has it from. */
+#include "sandbox/ids.h"
+
+#include "sandbox/fd.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define RANGE(n) { .uid = 700000, .gid = 800000, .count = n }
+
+/* The locks lie where the host has them, so these tests have a /run of their own. */
+static int hide_run(void **state)
+{
+    static const char *why = "skip: this takes a mount namespace of root's own\n";
+
+    if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("tmpfs", "/run", "tmpfs", 0, "mode=755") < 0)
+        *state = (void *)why;
+    return 0;
+}
+
+#define NEED_RUN(state)                                                                                                \
+    do {                                                                                                               \
+        if (*(state)) {                                                                                                \
+            print_message("%s", (const char *)*(state));                                                               \
+            skip();                                                                                                    \
+        }                                                                                                              \
+    } while (0)
+
+static void open_or_fail(struct id_lender *lender, unsigned count)
+{
+    struct id_range range = RANGE(count);
+    struct hutch_err err;
+
+    if (hutch_ids_open(lender, &range, &err) < 0)
+        fail_msg("%s", err.msg);
+}
+
+static void test_two_lenders_share_a_range(void **state)
+{
+    struct id_lender one, other;
+    bool seen[9] = { true }; /* 0 is never lent */
+
+    NEED_RUN(state);
+    open_or_fail(&one, 9);
+    open_or_fail(&other, 9);
+    for (int i = 0; i < 8; i++) {
+        unsigned offset = hutch_ids_lend(i % 2 ? &one : &other);
+
+        assert_in_range(offset, 1, 8);
+        assert_false(seen[offset]);
+        seen[offset] = true;
+    }
+    assert_int_equal(hutch_ids_lend(&one), 0);
+    assert_int_equal(hutch_ids_lend(&other), 0);
+    hutch_ids_close(&one); /* and all of its own are free */
+    for (int i = 0; i < 4; i++)
+        assert_int_not_equal(hutch_ids_lend(&other), 0);
+    assert_int_equal(hutch_ids_lend(&other), 0);
+    hutch_ids_return(&other, 5);
+    assert_int_equal(hutch_ids_lend(&other), 5);
+    hutch_ids_return(&other, 0); /* nothing was lent */
+    assert_int_equal(hutch_ids_lend(&other), 0);
+    hutch_ids_close(&other);
+}
+
+/* One that was given back a moment ago is not the next, so what its last owner left behind has time to go. */
+static void test_in_turn(void **state)
+{
+    struct id_lender lender;
+    unsigned last;
+
+    NEED_RUN(state);
+    open_or_fail(&lender, 100);
+    last = hutch_ids_lend(&lender);
+    for (int i = 0; i < 300; i++) {
+        unsigned next;
+
+        hutch_ids_return(&lender, last);
+        next = hutch_ids_lend(&lender);
+        assert_int_equal(next, last % 99 + 1);
+        last = next;
+    }
+    hutch_ids_close(&lender);
+}
+
+static void test_borrowing_ends_with_the_process(void **state)
+{
+    struct id_plan plan = { .range = RANGE(2) }, again = plan;
+    struct hutch_err err;
+    int fd = -1, status;
+    pid_t pid;
+
+    NEED_RUN(state);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(hutch_ids_borrow(&plan, &fd, &err) < 0 || plan.host_uid != 700001 || plan.host_gid != 800001);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(hutch_ids_borrow(&plan, &fd, &err), 0);
+    assert_int_equal(hutch_ids_borrow(&again, &status, &err), -1);
+    assert_string_equal(err.msg, "all ids of the range are in use");
+    assert_int_equal(again.host_uid, 0);
+    close(fd);
+    assert_int_equal(hutch_ids_borrow(&again, &fd, &err), 0);
+    close(fd);
+}
+
+static void test_ranges_that_are_too_small_or_large(void **state)
+{
+    struct id_range huge = RANGE(ID_RANGE_MAX + 1);
+    struct id_lender lender;
+    struct hutch_err err;
+
+    NEED_RUN(state);
+    for (unsigned count = 0; count < 2; count++) {
+        open_or_fail(&lender, count);
+        assert_int_equal(hutch_ids_lend(&lender), 0);
+        hutch_ids_close(&lender);
+    }
+    assert_int_equal(hutch_ids_open(&lender, &huge, &err), -1);
+    assert_int_equal(lender.fd, -1);
+    assert_int_equal(hutch_ids_lend(&lender), 0);
+    hutch_ids_return(&lender, 1);
+    open_or_fail(&lender, ID_RANGE_MAX);
+    lender.last = ID_RANGE_MAX - 2;
+    assert_int_equal(hutch_ids_lend(&lender), ID_RANGE_MAX - 1);
+    assert_int_equal(hutch_ids_lend(&lender), 1);
+    hutch_ids_close(&lender);
+}
+
+/* Who can open the file could hold locks on it, and who can write to its directory could swap it. */
+static void test_a_file_of_somebody_elses(void **state)
+{
+    static const struct {
+        mode_t dir_mode, file_mode;
+        uid_t owner;
+        const char *says;
+    } places[] = {
+        { 0755, 0600, 0, "'/run/hutch' belongs to uid 0 with mode 755; it has to be the caller's alone" },
+        { 0700, 0644, 0, "'/run/hutch/ids' belongs to uid 0 with mode 644; it has to be the caller's alone" },
+        { 0700, 0600, 1234, "'/run/hutch/ids' belongs to uid 1234 with mode 600; it has to be the caller's alone" },
+    };
+    struct id_range range = RANGE(10);
+    struct id_lender lender;
+    struct hutch_err err;
+
+    NEED_RUN(state);
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+        open_or_fail(&lender, 10);
+        hutch_ids_close(&lender);
+        assert_int_equal(chmod(LENDER_DIR, places[i].dir_mode), 0);
+        assert_int_equal(chmod(LENDER_PATH, places[i].file_mode), 0);
+        assert_int_equal(chown(LENDER_PATH, places[i].owner, 0), 0);
+        assert_int_equal(hutch_ids_open(&lender, &range, &err), -1);
+        assert_string_equal(err.msg, places[i].says);
+        assert_int_equal(unlink(LENDER_PATH), 0);
+        assert_int_equal(rmdir(LENDER_DIR), 0);
+    }
+    assert_int_equal(symlink("/tmp", LENDER_DIR), 0);
+    assert_int_equal(hutch_ids_open(&lender, &range, &err), -1);
+    assert_int_equal(unlink(LENDER_DIR), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_lenders_share_a_range),
+        cmocka_unit_test(test_in_turn),
+        cmocka_unit_test(test_borrowing_ends_with_the_process),
+        cmocka_unit_test(test_ranges_that_are_too_small_or_large),
+        cmocka_unit_test(test_a_file_of_somebody_elses),
+    };
+
+    return cmocka_run_group_tests(tests, hide_run, NULL);
+}
