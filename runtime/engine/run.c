@@ -1,6 +1,6 @@
 #include "runtime/engine/run.h"
 
-#include "runtime/data/changes_wire.h"
+#include "runtime/engine/run_files.h"
 #include "runtime/run/verdict.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define REFILL_AFTER_MS 2 /* short runs have the processor to themselves */
@@ -63,8 +62,7 @@ struct engine_run *hutch_run_create(struct runs *runs)
     run->input = (struct run_input)RUN_INPUT_INIT;
     run->input.on_room = on_input_room;
     run->input.owner = run;
-    run->before = (struct file_list)FILE_LIST_INIT;
-    run->before_fd = -1;
+    hutch_run_files_init(run);
     run->clock = (struct deadline)DEADLINE_INIT(on_due, run);
     hutch_result_init(&run->result);
     return run;
@@ -72,8 +70,7 @@ struct engine_run *hutch_run_create(struct runs *runs)
 
 static void forget_files(struct engine_run *run)
 {
-    hutch_file_list_done(&run->before);
-    hutch_fd_closep(&run->before_fd);
+    hutch_run_files_done(run);
 }
 
 void hutch_run_free(struct engine_run *run)
@@ -236,44 +233,6 @@ void hutch_run_signal(struct engine_run *run, int sig)
 
 /* --- the end of a run --------------------------------------------------------------------------------------------- */
 
-/* Nothing in it, not even what was there and is gone: then there is nothing to say and nothing to keep. */
-static bool is_empty(int dirfd)
-{
-    char entries[1024] __attribute__((aligned(8)));
-
-    return syscall(SYS_getdents64, dirfd, entries, sizeof(entries)) == 48; /* "." and "..", 24 bytes each */
-}
-
-/* What it did to its files, and where they are. */
-static void collect(struct engine_run *run)
-{
-    struct slot *slot = run->slot;
-    struct core *core = run->runs->core;
-    struct run_result *r = &run->result;
-    char id[STATE_ID_LEN + 1];
-    struct hutch_err why;
-
-    if (!run->has_looked && run->before_fd >= 0 && hutch_file_list_load(run->before_fd, &run->before, &why) < 0)
-        hutch_supervisor_admit_loss(slot->supervisor, &why);
-    else if (!run->has_looked)
-        hutch_supervisor_collect(slot->supervisor, slot->data_dirfd, &run->before);
-    if (run->data_dir) {
-        if (hutch_spec_set_string(&r->directory, run->data_dir, &why) < 0)
-            hutch_supervisor_admit_loss(slot->supervisor, &why);
-        return;
-    }
-    if (hutch_core_is_removed(core, slot->data_dirfd)) {
-        hutch_err_set(&why, 0, "another program has removed '%s/%s'", core->data_root, slot->data_name);
-        hutch_supervisor_admit_lost_files(slot->supervisor, &why);
-        return;
-    }
-    if (!run->keep_data || slot->supervisor->is_data_over || (r->files.added.n == 0 && !r->files.truncated))
-        return;
-    snprintf(id, sizeof(id), "%.8s%08x", core->state.id, slot->id);
-    if (hutch_state_keep_directory(&core->state, core->data_root_fd, slot->data_name, id, &r->directory, &why) < 0)
-        hutch_supervisor_admit_lost_files(slot->supervisor, &why);
-}
-
 static void judge(struct engine_run *run)
 {
     struct slot *slot = run->slot;
@@ -307,7 +266,7 @@ static void judge(struct engine_run *run)
 void hutch_run_deliver(struct engine_run *run, bool has_files)
 {
     if (has_files)
-        collect(run);
+        hutch_run_files_collect(run);
     hutch_input_stop(&run->input);
     deliver(run);
 }
@@ -321,68 +280,24 @@ static void finish(struct engine_run *run, bool has_files)
     hutch_slot_discard(slot);
 }
 
-/* What the disk worker has counted is taken; what it could not is counted here, which says why. */
-void hutch_run_looked(struct engine_run *run, const struct disk_reply *reply)
+static void on_looked(struct engine_run *run, const struct hutch_err *why)
 {
-    struct supervisor *s = run->slot->supervisor;
-
-    if (reply && !reply->has_failed)
-        hutch_supervisor_take_last(s, reply->bytes, reply->entries);
-    else
-        hutch_supervisor_count_last(s, 0);
+    (void)why;
     finish(run, true);
 }
 
-static void on_looked(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
+void hutch_run_looked(struct engine_run *run, const struct disk_reply *reply)
 {
-    struct engine_run *run = owner;
-    struct hutch_err err;
-
-    run->has_looked =
-        n_fds == 1 && !reply->has_failed && hutch_file_changes_load(fds[0], &run->result.files, &err) == 0;
-    hutch_run_looked(run, reply);
-}
-
-/* Has its files looked at by the disk worker. */
-static bool begin_look(struct engine_run *run)
-{
-    const struct collect_bounds bounds = hutch_supervisor_last_bounds(run->slot->supervisor);
-    auto_fd before = -1;
-    struct hutch_err err;
-
-    if (run->kind->look)
-        return run->kind->look(run, &bounds);
-    if (run->before_fd < 0 && run->before.taken_ns && hutch_file_list_store(&run->before, &before, &err) < 0)
-        return false;
-    run->look.on_done = on_looked;
-    run->look.owner = run;
-    return hutch_look_begin(&run->look, &run->runs->slots->looks, DISK_LIST, &bounds, run->slot->data_dirfd,
-                           run->before_fd >= 0 ? run->before_fd : before);
-}
-
-/* True when it is done: where there are so many files that all others would wait, the disk worker looks at them. */
-static bool look_at_files(struct engine_run *run)
-{
-    struct supervisor *s = run->slot->supervisor;
-    bool is_told_again = run->look.id != 0; /* as its time is over: who was to look does not come to it */
-
-    s->has_kept_data = run->data_dir || run->kind->look;
-    hutch_look_cancel(&run->look);
-    if (!is_told_again) {
-        if (hutch_supervisor_count_last(s, LOOK_MAX_ENTRIES))
-            return true;
-        if (begin_look(run))
-            return false;
-    }
-    return hutch_supervisor_count_last(s, 0);
+    hutch_run_files_take_count(run, reply);
+    finish(run, true);
 }
 
 static void on_dead(void *owner, struct slot *slot)
 {
     struct engine_run *run = owner;
-    bool has_files = slot->supervisor->has_ended || run->data_dir || !is_empty(slot->data_dirfd);
+    bool has_files = slot->supervisor->has_ended || run->data_dir || !hutch_run_files_are_none(run);
 
-    if (!has_files || look_at_files(run))
+    if (!has_files || hutch_run_files_look(run, on_looked))
         finish(run, has_files);
 }
 
@@ -481,7 +396,7 @@ static void be_over(struct engine_run *run)
     }
     /* Files are looked at when no process is left that could change them; and what a killed program used, only the one
      * that reaps it knows. */
-    if (!has_begun || (s->has_ended && !run->data_dir && is_empty(slot->data_dirfd)))
+    if (!has_begun || (s->has_ended && !run->data_dir && hutch_run_files_are_none(run)))
         finish(run, false);
     else
         hutch_slot_end(slot);
@@ -657,46 +572,18 @@ static int check_data_dir(const struct engine_run *run, struct hutch_err *err)
     return 0;
 }
 
-static int remember_files(struct engine_run *run, struct hutch_err *err)
-{
-    const struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-
-    return hutch_collect_snapshot(run->slot->data_dirfd, &bounds, &run->before, err);
-}
-
 static void withdraw_and_refuse(struct engine_run *run, const struct hutch_err *why)
 {
     hutch_run_withdraw(run);
     refuse(run, why);
 }
 
-/* What the disk worker could not list is listed here, which says why. */
-static void on_noted(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
+static void on_noted(struct engine_run *run, const struct hutch_err *why)
 {
-    struct engine_run *run = owner;
-    struct hutch_err err;
-
-    if (n_fds == 1 && !reply->has_failed)
-        run->before_fd = fcntl(fds[0], F_DUPFD_CLOEXEC, 3);
-    if (run->before_fd < 0 && remember_files(run, &err) < 0)
-        withdraw_and_refuse(run, &err);
+    if (why)
+        withdraw_and_refuse(run, why);
     else
         begin(run);
-}
-
-/* Has the disk worker list what lies there, where that is much. */
-static bool note_files(struct engine_run *run)
-{
-    const struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
-    struct slot *slot = run->slot;
-
-    run->look.on_done = on_noted;
-    run->look.owner = run;
-    if (!hutch_look_is_needed(slot->data_dirfd) ||
-        !hutch_look_begin(&run->look, &run->runs->slots->looks, DISK_NOTE, &bounds, slot->data_dirfd, -1))
-        return false;
-    hutch_slot_set_state(slot, SLOT_PREPARED); /* as before it was taken: the run's own clock counts */
-    return true;
 }
 
 static void on_entered(void *owner, struct slot *slot)
@@ -707,10 +594,8 @@ static void on_entered(void *owner, struct slot *slot)
 
     if (run->data_dir && !slot->is_exec && check_data_dir(run, &err) < 0)
         withdraw_and_refuse(run, &err);
-    else if (!has_list && note_files(run))
-        return;
-    else if (!has_list && remember_files(run, &err) < 0)
-        withdraw_and_refuse(run, &err);
+    else if (!has_list)
+        hutch_run_files_note(run, on_noted);
     else
         begin(run);
 }
@@ -741,7 +626,7 @@ static int make_slot(struct engine_run *run, struct hutch_err *err)
                                   run->is_exec ? run->data_dir : NULL, &slot_events, run, err);
     if (!run->slot)
         return -1;
-    if (run->is_exec && run->data_dir && (check_data_dir(run, err) < 0 || remember_files(run, err) < 0)) {
+    if (run->is_exec && run->data_dir && (check_data_dir(run, err) < 0 || hutch_run_files_remember(run, err) < 0)) {
         hutch_run_withdraw(run);
         return -1;
     }

@@ -107,6 +107,7 @@ struct engine_run {
     int before_fd;             /* owned; that list as a memory file, where it is long; else -1 */
     bool keeps_list;           /* the kind knows what lay there: it is not looked for again */
     struct look look;          /* the first or the last one at its files, where there are many */
+    void (*on_look)(struct engine_run *run, const struct hutch_err *why); /* run_files.h: what follows it */
     bool has_looked;           /* it is done, and the result has its files */
     struct run_result result;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len);

@@ -1,0 +1,30 @@
+/* run_files.h - the files of one run: what lay in its directory before its code began, and what has become of it.
+ *
+ * Where there are many, the disk worker goes through them, as the loop does not wait: look.h. */
+#ifndef HUTCH_ENGINE_RUN_FILES_H
+#define HUTCH_ENGINE_RUN_FILES_H
+
+#include "runtime/engine/run.h"
+
+void hutch_run_files_init(struct engine_run *run);
+void hutch_run_files_done(struct engine_run *run);
+
+/* Lists what lies in the directory of its slot, in the loop. */
+int hutch_run_files_remember(struct engine_run *run, struct hutch_err *err);
+/* The same, wherever it is done; @on_known follows, perhaps before this returns. @why: NULL, or why there is none. */
+void hutch_run_files_note(struct engine_run *run,
+                          void (*on_known)(struct engine_run *run, const struct hutch_err *why));
+
+/* Nothing lies in it, not even what was there and is gone: then there is nothing to say and nothing to keep. */
+bool hutch_run_files_are_none(const struct engine_run *run);
+/* Everything in the sandbox is dead: a last count for the limits, and where the disk worker takes it the list of
+ * changes, too. True when it is done; else @on_looked follows, or hutch_run_looked(), as the kind has it. A second call
+ * does not wait for what the first has begun. */
+bool hutch_run_files_look(struct engine_run *run,
+                          void (*on_looked)(struct engine_run *run, const struct hutch_err *why));
+/* @reply: what a look of the kind's came to, or NULL. */
+void hutch_run_files_take_count(struct engine_run *run, const struct disk_reply *reply);
+/* Into the result: what it did to its files, and where they are. */
+void hutch_run_files_collect(struct engine_run *run);
+
+#endif
