@@ -836,11 +836,12 @@ static void test_who_enforces_what(void **state)
     assert_int_equal(box.sb.enforcement.limits[LIMIT_WALL], 0); /* the supervisor enforces it */
     assert_true(box.sb.wants_samples);
     for (int i = 0; i < LAYER_COUNT; i++)
-        if (i != LAYER_SECCOMP && i != LAYER_CGROUP && i != LAYER_LANDLOCK)
+        if (i != LAYER_SECCOMP && i != LAYER_CGROUP && i != LAYER_LANDLOCK && i != LAYER_OWN_UID)
             assert_true(box.sb.enforcement.layer_active[i]);
     assert_false(box.sb.enforcement.layer_active[LAYER_SECCOMP]);
     assert_false(box.sb.enforcement.layer_active[LAYER_CGROUP]);
     assert_int_equal(box.sb.enforcement.layer_active[LAYER_LANDLOCK], hutch_landlock_abi() > 0);
+    assert_int_equal(box.sb.enforcement.layer_active[LAYER_OWN_UID], box.sb.id_fd >= 0);
     box_finish(&box, o);
     hutch_spec_done(&spec);
     free(o);
