@@ -23,15 +23,10 @@ static int require_own(int fd, const char *path, struct hutch_err *err)
     return 0;
 }
 
-int hutch_ids_open(struct id_lender *ret, const struct id_range *range, struct hutch_err *err)
+static int open_locks(int *ret_fd, struct hutch_err *err)
 {
     auto_fd dir = -1, fd = -1;
 
-    memset(ret, 0, sizeof(*ret));
-    ret->fd = -1;
-    ret->range = *range;
-    if (range->count > ID_RANGE_MAX)
-        return hutch_err_set(err, E2BIG, "a range of %u ids", range->count);
     if (mkdir(LENDER_DIR, 0700) < 0 && errno != EEXIST)
         return hutch_err_set(err, errno, "make the directory '%s'", LENDER_DIR);
     dir = open(LENDER_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -44,54 +39,103 @@ int hutch_ids_open(struct id_lender *ret, const struct id_range *range, struct h
         return hutch_err_set(err, errno, "open '%s'", LENDER_PATH);
     if (require_own(fd, LENDER_PATH, err) < 0)
         return -1;
-    /* Lenders that begin at different places seldom meet. */
-    if (getrandom(&ret->last, sizeof(ret->last), 0) != sizeof(ret->last))
-        return hutch_err_set(err, errno, "draw a number");
-    ret->fd = hutch_fd_take(&fd);
+    *ret_fd = hutch_fd_take(&fd);
     return 0;
 }
 
-void hutch_ids_close(struct id_lender *lender)
+int hutch_ids_open(struct id_lender *ret, const struct id_range *range, struct hutch_err *err)
 {
-    hutch_fd_closep(&lender->fd);
+    memset(ret, 0, sizeof(*ret));
+    ret->fd = -1;
+    ret->range = *range;
+    if (range->count > ID_RANGE_MAX)
+        return hutch_err_set(err, E2BIG, "a range of %u ids", range->count);
+    /* Lenders that begin at different places seldom meet. */
+    if (getrandom(&ret->last, sizeof(ret->last), 0) != sizeof(ret->last))
+        return hutch_err_set(err, errno, "draw a number");
+    return open_locks(&ret->fd, err);
 }
 
-static int set_lock(int fd, short type, unsigned offset)
+static int set_lock(int fd, short type, off_t start, off_t len)
 {
-    struct flock lock = { .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = 1 };
+    struct flock lock = { .l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len };
 
     return fcntl(fd, F_OFD_SETLK, &lock);
 }
 
-unsigned hutch_ids_lend(struct id_lender *lender)
+void hutch_ids_close(struct id_lender *lender)
 {
-    unsigned offset = lender->last, refused = 0;
+    if (lender->fd >= 0)
+        set_lock(lender->fd, F_UNLCK, 0, 0);
+    hutch_fd_closep(&lender->fd);
+}
 
-    if (lender->fd < 0 || lender->range.count < 2)
+static bool has_lent(const struct id_lender *lender, unsigned offset)
+{
+    return lender->lent[offset / 64] >> (offset % 64) & 1;
+}
+
+static int lock_id(const struct id_lender *lender, short type, unsigned offset)
+{
+    return set_lock(lender->fd, type, (off_t)lender->range.uid + offset, 1);
+}
+
+/* Another program may have removed the file, as those that clean up do. Others look for locks in the next one, so those
+ * of this lender are to be there. */
+static int follow_file(struct id_lender *lender, struct hutch_err *err)
+{
+    struct stat st;
+    int fd;
+
+    if (fstat(lender->fd, &st) == 0 && st.st_nlink > 0)
         return 0;
-    for (unsigned i = 1; i < lender->range.count && refused < MAX_TRIES; i++) {
-        offset = offset % (lender->range.count - 1) + 1; /* 1 to count - 1, in turn */
-        if (lender->lent[offset / 64] >> (offset % 64) & 1)
-            continue;
-        if (set_lock(lender->fd, F_WRLCK, offset) < 0) {
-            if (errno != EAGAIN && errno != EACCES)
-                return 0;
-            refused++;
-            continue;
-        }
-        lender->lent[offset / 64] |= 1ull << offset % 64;
-        lender->last = offset;
-        return offset;
-    }
+    if (open_locks(&fd, err) < 0)
+        return -1;
+    close(lender->fd);
+    lender->fd = fd;
+    for (unsigned offset = 1; offset < lender->range.count; offset++)
+        if (has_lent(lender, offset))
+            lock_id(lender, F_WRLCK, offset);
     return 0;
 }
 
-void hutch_ids_return(struct id_lender *lender, unsigned offset)
+unsigned hutch_ids_lend(struct id_lender *lender, struct hutch_err *err)
 {
-    if (offset == 0 || lender->fd < 0)
+    unsigned offset = lender->last, refused = 0;
+
+    if (lender->fd < 0 || follow_file(lender, err) < 0) {
+        if (lender->fd < 0)
+            hutch_err_set(err, EBADF, "borrow an id");
+        return 0;
+    }
+    for (unsigned i = 1; i < lender->range.count && refused < MAX_TRIES; i++) {
+        offset = offset % (lender->range.count - 1) + 1; /* 1 to count - 1, in turn */
+        if (has_lent(lender, offset))
+            continue;
+        lender->last = offset; /* others' are not tried again and again */
+        if (lock_id(lender, F_WRLCK, offset) == 0) {
+            lender->lent[offset / 64] |= 1ull << offset % 64;
+            return offset;
+        }
+        if (errno != EAGAIN && errno != EACCES) {
+            hutch_err_set(err, errno, "lock an id in '%s'", LENDER_PATH);
+            return 0;
+        }
+        refused++;
+    }
+    hutch_err_set(err, 0, "all ids of the range are in use");
+    err->errnum = EAGAIN;
+    return 0;
+}
+
+void hutch_ids_return(struct id_lender *lender, uid_t uid)
+{
+    unsigned offset = uid - lender->range.uid;
+
+    if (lender->fd < 0 || offset >= lender->range.count || !has_lent(lender, offset))
         return;
     lender->lent[offset / 64] &= ~(1ull << offset % 64);
-    set_lock(lender->fd, F_UNLCK, offset);
+    lock_id(lender, F_UNLCK, offset);
 }
 
 int hutch_ids_borrow(struct id_plan *plan, int *ret_fd, struct hutch_err *err)
@@ -103,13 +147,23 @@ int hutch_ids_borrow(struct id_plan *plan, int *ret_fd, struct hutch_err *err)
         return hutch_err_set(err, ENOMEM, "borrow an id");
     if (hutch_ids_open(lender, &plan->range, err) < 0)
         return -1;
-    offset = hutch_ids_lend(lender);
+    offset = hutch_ids_lend(lender, err);
     if (offset == 0) {
         hutch_ids_close(lender);
-        return hutch_err_set(err, 0, "all ids of the range are in use");
+        return -1;
     }
     plan->host_uid = plan->range.uid + offset;
     plan->host_gid = plan->range.gid + offset;
     *ret_fd = lender->fd;
     return 0;
+}
+
+void hutch_ids_explain(bool is_mapped_away, struct hutch_err *ret)
+{
+    if (is_mapped_away)
+        hutch_err_set(ret, 0, "the user 'hutch' has no range of subordinate ids");
+    else if (geteuid() == 0)
+        hutch_err_set(ret, 0, "no subordinate ids are mapped here, as in a container");
+    else
+        hutch_err_set(ret, 0, "an ordinary user's sandboxes run as that user");
 }

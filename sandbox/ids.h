@@ -1,9 +1,9 @@
 /* ids.h - host ids that sandboxes borrow: each is one sandbox's at a time, of all that root runs on this host.
  *
  * The kernel keeps counters for each user of the host: descriptors on their way through sockets, watches of epoll,
- * pages of pipes. With an id of its own a sandbox uses up its own. Borrowing is a lock on one byte of LENDER_PATH,
- * number
- * @offset, and so ends with the borrower, however that ends: fcntl(2), "Open file description locks". */
+ * pages of pipes. With an id of its own a sandbox uses up its own. Borrowing is a lock on the byte of LENDER_PATH that
+ * has the number of the uid, and ends with the borrower, however that ends: fcntl(2), "Open file description locks".
+ * What a borrower that is killed leaves behind may live some milliseconds longer. */
 #ifndef HUTCH_IDS_H
 #define HUTCH_IDS_H
 
@@ -17,23 +17,28 @@
 #define LENDER_PATH LENDER_DIR "/" LENDER_FILE
 
 struct id_lender {
-    int fd; /* owned; -1: not open */
+    int fd;                           /* owned; -1: not open */
     struct id_range range;
-    unsigned last;                  /* the offset that was lent last: the next is tried first */
+    unsigned last;                    /* the offset that was lent last: the next is tried first */
     uint64_t lent[ID_RANGE_MAX / 64]; /* by this lender: its own locks do not keep it out */
 };
 
 /* Opens the file of locks for @range. Errors: a sentence, and fd is -1. */
 int hutch_ids_open(struct id_lender *ret, const struct id_range *range, struct hutch_err *err);
+/* Gives back all that it has lent, also where a forked copy of this process has the file open. */
 void hutch_ids_close(struct id_lender *lender);
 
-/* An offset into the range, never 0, which is the engine's own processes'. 0: none is free, or that cannot be known. */
-unsigned hutch_ids_lend(struct id_lender *lender);
-/* The last process that has it is gone. */
-void hutch_ids_return(struct id_lender *lender, unsigned offset);
+/* An offset into the range, never 0, which is that of the engines' own processes. 0: EAGAIN when all are in use, and
+ * other errors. */
+unsigned hutch_ids_lend(struct id_lender *lender, struct hutch_err *err);
+/* The last process that has @uid is gone. One that this lender has not lent, as it is of another range, is no error. */
+void hutch_ids_return(struct id_lender *lender, uid_t uid);
 
-/* For one sandbox without a lender: puts an id of the plan's range in place of its host ids. It is the borrower's while
- * *@ret_fd is open, which the caller owns. */
+/* For one sandbox without a lender: puts ids of the plan's range in place of its host ids. They are the borrower's
+ * while *@ret_fd is open, which the caller owns. */
 int hutch_ids_borrow(struct id_plan *plan, int *ret_fd, struct hutch_err *err);
+
+/* Why a caller whose plan has no range cannot borrow. */
+void hutch_ids_explain(bool is_mapped_away, struct hutch_err *ret);
 
 #endif

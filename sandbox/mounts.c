@@ -60,7 +60,7 @@ static int open_bind(const char *path, unsigned flags, int *ret_fd, struct hutch
 }
 
 /* Files written through the mount belong, on disk, to the present owner of the directory. */
-static int idmap_bind(int fd, const char *path, const struct id_plan *plan, struct hutch_err *err)
+static int idmap_bind(int fd, const char *path, const struct id_plan *plan, bool *ret_lacks_map, struct hutch_err *err)
 {
     struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP };
     auto_fd userns = -1;
@@ -78,17 +78,19 @@ static int idmap_bind(int fd, const char *path, const struct id_plan *plan, stru
             return hutch_err_set(err, errno, "map the owner of '%s' (uid %u) to the sandbox's user", path, st.st_uid);
         /* Not every file system can; the directory's own permissions then decide. */
         hutch_log_debug("mounts: '%s' cannot be id-mapped: %s", path, strerrordesc_np(errno));
+        *ret_lacks_map = true;
     }
     return 0;
 }
 
-int hutch_mounts_open(const char *path, unsigned flags, const struct id_plan *plan, int *ret_fd, struct hutch_err *err)
+int hutch_mounts_open(const char *path, unsigned flags, const struct id_plan *plan, int *ret_fd, bool *ret_lacks_map,
+                      struct hutch_err *err)
 {
     auto_fd fd = -1;
 
     if (open_bind(path, flags, &fd, err) < 0)
         return -1;
-    if (plan->is_mapped_away && (flags & MOUNT_IDMAP) && idmap_bind(fd, path, plan, err) < 0)
+    if (plan->is_mapped_away && (flags & MOUNT_IDMAP) && idmap_bind(fd, path, plan, ret_lacks_map, err) < 0)
         return -1;
     *ret_fd = hutch_fd_take(&fd);
     return 0;
@@ -124,7 +126,7 @@ int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_p
                 return -1;
             continue;
         }
-        if (hutch_mounts_open(m->source, m->flags, plan, &sources->bind_fds[i], err) < 0) {
+        if (hutch_mounts_open(m->source, m->flags, plan, &sources->bind_fds[i], &sources->lacks_map, err) < 0) {
             if ((m->flags & MOUNT_OPTIONAL) && err->errnum == ENOENT)
                 continue;
             return -1;

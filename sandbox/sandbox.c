@@ -232,31 +232,59 @@ static int make_room(const struct sandbox_spec *spec, struct sandbox *sb, struct
     return hutch_fd_write_file_at(sb->cgroup.dirfd, "pids.max", text, err);
 }
 
+static int share_id(const struct sandbox_spec *spec, const struct hutch_err *why, struct sandbox *sb,
+                    struct hutch_err *err)
+{
+    if (spec->layers[LAYER_OWN_UID] == NEED_REQUIRE)
+        return hutch_err_set(err, 0, "the policy requires a host uid of the sandbox's own: %s", why->msg);
+    if (spec->layers[LAYER_OWN_UID] == NEED_TRY)
+        snprintf(sb->enforcement.layer_detail[LAYER_OWN_UID], sizeof(sb->enforcement.layer_detail[0]), "shared: %.80s",
+                 why->msg);
+    return 0;
+}
+
 /* The caller's choice, or one of the range that root has. Without either it is shared with other sandboxes. */
 static int choose_id(const struct sandbox_spec *spec, const struct sandbox_io *io, struct init_job *job,
                      struct sandbox *sb, struct hutch_err *err)
 {
-    struct id_range *range = &job->ids.range;
     struct hutch_err why = { 0 };
 
     if (io->own_uid) {
         job->ids.host_uid = io->own_uid;
         job->ids.host_gid = io->own_gid;
         job->has_own_id = true;
-    } else if (spec->layers[LAYER_OWN_UID] != NEED_OFF && range->count > 1) {
+    } else if (spec->layers[LAYER_OWN_UID] != NEED_OFF && job->ids.range.count > 1) {
         job->has_own_id = hutch_ids_borrow(&job->ids, &sb->id_fd, &why) == 0;
     } else {
-        hutch_err_set(&why, 0,
-                      job->ids.is_mapped_away ? "the user 'hutch' has no range of subordinate ids"
-                                              : "an ordinary user's sandboxes run as that user");
+        hutch_ids_explain(job->ids.is_mapped_away, &why);
     }
-    if (job->has_own_id || spec->layers[LAYER_OWN_UID] == NEED_OFF)
+    return job->has_own_id ? 0 : share_id(spec, &why, sb, err);
+}
+
+/* For root: where a file system cannot map the owner of a source for one mount, what the sandbox makes there would
+ * belong to an id that is another one's next. So it has the id that all share. */
+static int open_sources(const struct sandbox_spec *spec, struct init_job *job, struct sandbox *sb,
+                        struct hutch_err *err)
+{
+    struct hutch_err why;
+
+    if (!job->ids.is_mapped_away || !job->ids.can_mount)
         return 0;
-    if (spec->layers[LAYER_OWN_UID] == NEED_REQUIRE)
-        return hutch_err_set(err, 0, "the policy requires a host uid of the sandbox's own: %s", why.msg);
-    snprintf(sb->enforcement.layer_detail[LAYER_OWN_UID], sizeof(sb->enforcement.layer_detail[0]), "shared: %.80s",
-             why.msg);
-    return 0;
+    if (hutch_mounts_open_sources(spec, &job->ids, &job->sources, err) < 0)
+        return -1;
+    if (!job->has_own_id || !job->sources.lacks_map)
+        return 0;
+    hutch_err_set(&why, 0, "a file system cannot map the owner of a directory");
+    if (share_id(spec, &why, sb, err) < 0)
+        return -1;
+    hutch_fd_closep(&sb->id_fd);
+    job->has_own_id = false;
+    job->ids.host_uid = job->ids.range.uid;
+    job->ids.host_gid = job->ids.range.gid;
+    hutch_mounts_sources_done(&job->sources);
+    if (hutch_mounts_sources_init(spec, &job->sources, err) < 0)
+        return -1;
+    return hutch_mounts_open_sources(spec, &job->ids, &job->sources, err);
 }
 
 int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_base *base, const char *name,
@@ -288,7 +316,7 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
     }
     if (choose_id(spec, io, &job, &sb, err) < 0 || hutch_mounts_sources_init(spec, &job.sources, err) < 0)
         goto fail;
-    if (job.ids.is_mapped_away && job.ids.can_mount && hutch_mounts_open_sources(spec, &job.ids, &job.sources, err) < 0)
+    if (open_sources(spec, &job, &sb, err) < 0)
         goto fail;
     job.plan.has_landlock = job.landlock_abi > 0;
     job.plan.has_seccomp = spec->layers[LAYER_SECCOMP] != NEED_OFF;

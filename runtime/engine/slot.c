@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#define ID_PAUSE_MS  20 /* between two looks for a host id, where all are in use */
 #define OUTPUT_TURNS 16 /* buffers from one stream, before others have their turn */
 
 enum { THEIR_STDIN, THEIR_STDOUT, THEIR_STDERR, THEIR_JOB };
@@ -332,8 +333,9 @@ struct slot *hutch_slot_create(struct slots *slots, struct template *template, u
 
 /* --- host ids of its own ------------------------------------------------------------------------------------------ */
 
-/* What it may write to beside its data directory comes with the template, as a mount for the ids that all share. */
-static bool writes_elsewhere(const struct sandbox_spec *spec)
+/* What the host has for it beside its data directory, and maps the owner of, comes with the template: it is mounted for
+ * the ids that all share. */
+static bool has_other_places(const struct sandbox_spec *spec)
 {
     for (size_t i = 0; i < spec->n_mounts; i++)
         if ((spec->mounts[i].flags & MOUNT_IDMAP) && !(spec->mounts[i].flags & MOUNT_DATA))
@@ -341,49 +343,68 @@ static bool writes_elsewhere(const struct sandbox_spec *spec)
     return false;
 }
 
-/* 0: none, and @why says the reason. */
-static unsigned borrow_id(struct slot *slot, struct hutch_err *why)
+static int follow_range(struct slots *slots, struct hutch_err *err)
+{
+    const struct id_range *now = &slots->helper->ids, *range = &slots->ids.range;
+
+    if (slots->ids.fd >= 0 && (range->uid != now->uid || range->gid != now->gid || range->count != now->count))
+        hutch_ids_close(&slots->ids); /* another opener says so: what was lent before went with the one before */
+    return slots->ids.fd >= 0 ? 0 : hutch_ids_open(&slots->ids, now, err);
+}
+
+static int borrow_id(struct slot *slot, struct hutch_err *why)
 {
     struct slots *slots = slot->slots;
     const struct helper *h = slots->helper;
     unsigned offset;
 
     if (h->ids.count < 2) {
-        hutch_err_set(why, 0,
-                      h->is_mapped_away ? "the user 'hutch' has no range of subordinate ids"
-                                        : "an ordinary user's sandboxes run as that user");
-        return 0;
+        hutch_ids_explain(h->is_mapped_away, why);
+        return -1;
     }
-    if (writes_elsewhere(&slot->template->spec)) {
-        hutch_err_set(why, 0, "the policy has a directory of the host that can be written to");
-        return 0;
-    }
-    if (slots->ids.fd < 0 && !slots->ids_err.msg[0])
-        hutch_ids_open(&slots->ids, &h->ids, &slots->ids_err);
-    offset = hutch_ids_lend(&slots->ids);
-    if (offset == 0 && slots->ids.fd < 0)
-        *why = slots->ids_err;
-    else if (offset == 0)
-        hutch_err_set(why, 0, "all ids of the range are in use");
-    return offset;
+    if (has_other_places(&slot->template->spec))
+        return hutch_err_set(why, 0, "a path of the host is mounted for all sandboxes alike");
+    if (follow_range(slots, why) < 0)
+        return -1;
+    offset = hutch_ids_lend(&slots->ids, why);
+    if (offset == 0)
+        return -1;
+    slot->uid = slots->ids.range.uid + offset;
+    slot->gid = slots->ids.range.gid + offset;
+    return 0;
 }
 
+static void give_id_back(struct slot *slot)
+{
+    if (!slot->may_live)
+        hutch_ids_return(&slot->slots->ids, slot->uid);
+    slot->uid = 0;
+    slot->gid = 0;
+}
+
+static int share_id(struct slot *slot, const struct hutch_err *why, struct hutch_err *err)
+{
+    slot->why_shared = *why;
+    if (slot->template->spec.layers[LAYER_OWN_UID] != NEED_REQUIRE)
+        return 0;
+    return hutch_err_set(err, 0, "the policy requires a host uid of the sandbox's own: %s", why->msg);
+}
+
+/* 1: it has to wait for one. */
 static int choose_ids(struct slot *slot, struct hutch_err *err)
 {
     enum sandbox_need need = slot->template->spec.layers[LAYER_OWN_UID];
+    struct loop *loop = &slot->slots->core->loop;
     struct hutch_err why;
 
-    if (slot->own_id || need == NEED_OFF)
+    slot->waits_for_id = false;
+    if (need == NEED_OFF || borrow_id(slot, &why) == 0)
         return 0;
-    slot->own_id = borrow_id(slot, &why);
-    if (slot->own_id) {
-        slot->uid = slot->slots->ids.range.uid + slot->own_id;
-        slot->gid = slot->slots->ids.range.gid + slot->own_id;
-    } else if (need == NEED_REQUIRE) {
-        return hutch_err_set(err, 0, "the policy requires a host uid of the sandbox's own: %s", why.msg);
-    }
-    snprintf(slot->why_shared, sizeof(slot->why_shared), "shared: %.80s", slot->own_id ? "" : why.msg);
-    return 0;
+    if (need != NEED_REQUIRE || why.errnum != EAGAIN)
+        return share_id(slot, &why, err);
+    slot->waits_for_id = true; /* who waits for the sandbox has a clock */
+    hutch_loop_advance_deadline(loop, &slot->clock, hutch_clock_ms() + ID_PAUSE_MS);
+    return 1;
 }
 
 /* The mount that its user can write through, whose files stay their owner's on disk. */
@@ -427,12 +448,22 @@ static int order_building(struct slot *slot, int source, struct hutch_err *err)
     return 0;
 }
 
-void hutch_slot_take_source(struct slot *slot, int fd)
+void hutch_slot_take_source(struct slot *slot, int fd, const struct hutch_err *why)
 {
-    struct hutch_err err;
+    struct hutch_err unmapped, err;
 
-    if (order_building(slot, fd, &err) < 0)
+    if (fd < 0 && why->errnum == EOPNOTSUPP) {
+        hutch_err_set(&unmapped, 0, "a file system cannot map the owner of a directory");
+        give_id_back(slot);
+        if (share_id(slot, &unmapped, &err) < 0 || order_building(slot, -1, &err) < 0)
+            hutch_slot_fail(slot, &err);
+    } else if (fd < 0 && slot->data_path) {
+        hutch_slot_refuse(slot, why);
+    } else if (fd < 0) {
+        hutch_slot_fail(slot, why);
+    } else if (order_building(slot, fd, &err) < 0) {
         hutch_slot_fail(slot, &err);
+    }
 }
 
 /* --- building, and what follows ----------------------------------------------------------------------------------- */
@@ -450,6 +481,7 @@ void hutch_slot_ask_launcher(struct slot *slot)
     struct helper *h = slot->slots->helper;
     struct launcher_request request = { .id = slot->id, .spec_id = slot->template->id };
     struct hutch_err err;
+    int rc;
 
     memcpy(request.name, slot->name, sizeof(request.name));
     if (!h->has_launcher)
@@ -461,8 +493,10 @@ void hutch_slot_ask_launcher(struct slot *slot)
     }
     if (slot->state != SLOT_NEW || !slot->template->is_sent)
         return;
-    if (choose_ids(slot, &err) < 0 ||
-        (slot->own_id ? order_source(slot, &err) : order_building(slot, -1, &err)) < 0)
+    rc = choose_ids(slot, &err);
+    if (rc == 0)
+        rc = slot->uid ? order_source(slot, &err) : order_building(slot, -1, &err);
+    if (rc < 0)
         hutch_slot_fail(slot, &err);
 }
 
@@ -484,8 +518,9 @@ void hutch_slot_take_built(struct slot *slot, const struct launcher_reply *reply
     slot->sb.cgroup.controllers = reply->controllers;
     slot->sb.wants_samples = reply->wants_samples;
     slot->sb.enforcement = reply->enforcement;
-    if (slot->why_shared[0] && !slot->own_id)
-        memcpy(slot->sb.enforcement.layer_detail[LAYER_OWN_UID], slot->why_shared, sizeof(slot->why_shared));
+    if (slot->why_shared.msg[0])
+        snprintf(slot->sb.enforcement.layer_detail[LAYER_OWN_UID], sizeof(slot->sb.enforcement.layer_detail[0]),
+                 "shared: %.80s", slot->why_shared.msg);
     slot->sb.plan = reply->plan;
     slot->seccomp_len = reply->text_len;
     slot->seccomp = malloc(slot->seccomp_len + 1);
@@ -665,8 +700,7 @@ void hutch_slot_free(void *object)
 static void bury(struct slot *slot)
 {
     remove_data(slot);
-    if (!slot->may_live)
-        hutch_ids_return(&slot->slots->ids, slot->own_id);
+    give_id_back(slot);
     TAILQ_REMOVE(&slot->slots->list, slot, link);
     hutch_slot_set_state(slot, SLOT_DEAD);
     hutch_loop_free_later(&slot->slots->core->loop, &slot->doomed, slot, hutch_slot_free);
@@ -810,6 +844,8 @@ void hutch_slot_name_awaited(const struct slot *slot, char *text, size_t size)
         snprintf(text, size, "the zygote '%.40s'", name);
     else if (waits_inside(slot))
         snprintf(text, size, "%s of a sandbox", slot->is_adopted && !slot->has_hello ? "the worker" : "process 1");
+    else if (slot->state == SLOT_NEW && slot->waits_for_id)
+        snprintf(text, size, "a host uid of its own");
     else
         snprintf(text, size, "the %s",
                  slot->state == SLOT_OPENING || slot->state == SLOT_SOURCING ? "opener"
@@ -839,6 +875,10 @@ static double check_clocks(struct slot *slot, double now)
     due = slot->since + (waits_inside(slot) ? core->answer_ms : core->setup_ms);
     switch (slot->state) {
     case SLOT_NEW:
+        if (!slot->waits_for_id)
+            return LOOP_NEVER;
+        hutch_slot_ask_launcher(slot);
+        return slot->state == SLOT_NEW ? now + ID_PAUSE_MS : now + core->answer_ms;
     case SLOT_READY:
     case SLOT_PREPARED:
     case SLOT_DEAD:

@@ -66,8 +66,7 @@ struct slots {
     uint64_t lost;                /* after they had been prepared */
     void (*on_room)(void *owner); /* fewer are being built */
     void *owner;
-    struct id_lender ids;     /* open from the first sandbox on that can have one of its own … */
-    struct hutch_err ids_err; /* … or why it cannot be opened */
+    struct id_lender ids;         /* open from the first sandbox on that can have one of its own */
     struct supervisor *spare_supervisors[SLOTS_SPARE_SUPERVISORS]; /* owned: each is large, and used again */
     size_t n_spare_supervisors;
 };
@@ -105,10 +104,10 @@ struct slot {
     size_t n_shut;
     int theirs[4];           /* stdin, stdout, stderr, job: the worker's ends, owned until they are sent */
     int data_dirfd;          /* owned */
-    unsigned own_id;         /* borrowed from slots->ids; 0: it shares the host ids of others … */
-    char why_shared[96];     /* … for this reason */
-    uid_t uid;               /* own_id != 0: its host ids */
+    uid_t uid;               /* its host ids, borrowed from slots->ids; 0: it shares those of others … */
     gid_t gid;
+    struct hutch_err why_shared; /* … for this reason */
+    bool waits_for_id;       /* SLOT_NEW: it has to have one, and all are in use */
     bool may_live;           /* nobody has seen its processes end */
     struct look count;       /* of what lies there, while its code runs */
     char name[32], data_name[32]; /* data_name "" without a fresh directory */

@@ -158,10 +158,10 @@ bool hutch_slots_on_opened(struct slots *slots, uint32_t id, int fd, const struc
     mount = fd;
     if (slot->state != SLOT_OPENING && slot->state != SLOT_SOURCING)
         return true;
-    if (fd < 0)
+    if (slot->state == SLOT_SOURCING)
+        hutch_slot_take_source(slot, fd, why);
+    else if (fd < 0)
         hutch_slot_refuse(slot, why);
-    else if (slot->state == SLOT_SOURCING)
-        hutch_slot_take_source(slot, fd);
     else
         hutch_slot_take_opened(slot, fd);
     return true;
@@ -188,6 +188,7 @@ void hutch_slots_on_reply(struct slots *slots, const struct launcher_reply *repl
         hutch_slot_take_destroyed(slot, &reply->usage);
         break;
     case LAUNCHER_FAILED:
+        slot->may_live = slot->state == SLOT_DESTROYING;
         if (slot->state == SLOT_DESTROYING || slot->state == SLOT_DYING)
             hutch_slot_take_destroyed(slot, NULL);
         else

@@ -150,6 +150,7 @@ static void serve_one(int sock, const struct opener_request *request, const stru
 {
     struct opener_reply reply = { .what = OPENER_OPENED, .id = request->id };
     struct id_plan as = *plan;
+    bool lacks_map = false;
     auto_fd fd = -1;
 
     if (request->what == OPENER_PING) {
@@ -163,10 +164,15 @@ static void serve_one(int sock, const struct opener_request *request, const stru
     }
     if (request->what != OPENER_OPEN || strnlen(request->path, sizeof(request->path)) == sizeof(request->path))
         hutch_err_set(&reply.err, EPROTO, "an order that the opener does not know");
-    else if (hutch_mounts_open(request->path, request->flags & (MOUNT_RDONLY | MOUNT_IDMAP), &as, &fd, &reply.err) ==
-             0) {
-        say(sock, &reply, fd);
-        return;
+    else if (hutch_mounts_open(request->path, request->flags & (MOUNT_RDONLY | MOUNT_IDMAP), &as, &fd, &lacks_map,
+                               &reply.err) == 0) {
+        if (!lacks_map || !request->uid) {
+            say(sock, &reply, fd);
+            return;
+        }
+        /* What it makes there would belong to an id that is another sandbox's next. */
+        hutch_err_set(&reply.err, EOPNOTSUPP, "map the owner of '%s' to the sandbox's own uid (the file system cannot; "
+                      "a policy with \"own_uid\": \"off\" does without)", request->path);
     }
     reply.what = OPENER_FAILED;
     say(sock, &reply, -1);

@@ -139,7 +139,7 @@ def test_switched_off(way, tmp_path, policy):
     assert result["layers"]["own_uid"]["asked"] == "off" and not result["layers"]["own_uid"]["active"]
 
 
-def test_a_directory_that_all_can_write_to_is_shared(tmp_path):
+def test_a_path_that_is_mounted_for_all_is_shared(tmp_path):
     needs_range()
     place = tmp_path / "place"
     place.mkdir()
@@ -149,7 +149,7 @@ def test_a_directory_that_all_can_write_to_is_shared(tmp_path):
         result = json.loads(done.stdout)
         assert result["verdict"] == "ok", result
         assert result["layers"]["own_uid"]["active"] == (not warm), result["layers"]["own_uid"]
-    assert result["layers"]["own_uid"]["detail"] == "shared: the policy has a directory of the host that can be written to"
+    assert result["layers"]["own_uid"]["detail"] == "shared: a path of the host is mounted for all sandboxes alike"
     assert (place / "made").read_text() == "xx"
 
 
@@ -196,6 +196,93 @@ def test_a_killed_engine_gives_them_back(tmp_path):
     """Of engines that end without a word; the last gets what they had."""
     script = 'for _ in 1 2 3; do /usr/bin/python3 -c "$1" "$3" "$4"; done; exec /usr/bin/python3 -c "$2" "$3" "$4"'
     check_few(with_table("hutch:700000000:3\n", tmp_path, "sh", "-c", script, "sh", KILLED, FEW, TESTS, os.path.dirname(__file__)))
+
+
+# Two ids, which are required, for four runs at a time.
+WAITING = """
+import sys
+sys.path[:0] = [sys.argv[1], sys.argv[2]]
+import engine
+with engine.Engine(max_running=4, zygotes=(("bare", None, (), 1, 1),), policy=sys.argv[3]) as warm:
+    runs = [warm.submit("import time; time.sleep(0.5)") for _ in range(6)] + [warm.submit("sleep 0.5", language="sh") for _ in range(2)]
+    for result in warm.wait(*runs):
+        assert result["verdict"] == "ok" and result["layers"]["own_uid"]["active"], result
+"""
+
+
+def test_who_has_to_have_one_waits_for_it(tmp_path, policy):
+    path = policy("default", layers={"own_uid": "require"})
+    done = with_table("hutch:700000000:3\n", tmp_path, "/usr/bin/python3", "-c", WAITING, TESTS, os.path.dirname(__file__), path)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def run_with_ramfs(place, tmp_path, way, *options):
+    """Where a file system that cannot map owners is mounted at @place."""
+    table = tmp_path / "table"
+    table.write_text("hutch:700000000:9\n")
+    script = ('mount --bind "$1" /etc/subuid && mount --bind "$1" /etc/subgid && mount -t tmpfs tmpfs /run && mount -t ramfs -o mode=777 ramfs '
+              '"$2" && chmod 777 "$2" && shift 2 && exec "$@"')
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(table), str(place), HUTCH, "run",
+                           *(["--warm"] if way == "warm" else []), "--image", IMAGE, "--json", *options, "-c", WHO],
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    return json.loads(done.stdout)
+
+
+UNMAPPED = "a file system cannot map the owner of a directory"
+
+
+@BOTH
+def test_a_store_that_cannot_map_owners(way, tmp_path, policy):
+    """What a sandbox makes there would belong to the id of another one later."""
+    runs = os.path.join(support.hutch_home(), "runs")
+    os.makedirs(runs, mode=0o700, exist_ok=True)
+    result = run_with_ramfs(runs, tmp_path, way)
+    assert result["verdict"] == "ok" and ids_of(result["stdout"]) == (700000000, 700000000)
+    assert result["layers"]["own_uid"]["detail"] == "shared: " + UNMAPPED
+    result = run_with_ramfs(runs, tmp_path, way, "--policy", policy("default", layers={"own_uid": "require"}))
+    assert result["verdict"] == "setup_failed"
+    assert result["message"].endswith("the policy requires a host uid of the sandbox's own: " + UNMAPPED)
+
+
+@BOTH
+def test_a_data_directory_that_cannot_map_owners(way, tmp_path, policy):
+    data = tmp_path / "data"
+    data.mkdir()
+    result = run_with_ramfs(data, tmp_path, way, "--data", str(data))
+    if way == "cold":
+        assert result["verdict"] == "ok" and result["layers"]["own_uid"]["detail"] == "shared: " + UNMAPPED
+    else:  # the sandbox is prepared, with an id
+        assert result["verdict"] == "setup_failed"
+        assert ("map the owner of '%s' to the sandbox's own uid (the file system cannot; a policy with \"own_uid\": \"off\" does without)" %
+                data) in result["message"]
+    result = run_with_ramfs(data, tmp_path, way, "--data", str(data), "--policy", policy("default", layers={"own_uid": "off"}))
+    assert result["verdict"] == "ok", result
+
+
+NUMBER = "import re; print(int(re.search(r'data/([0-9a-f]{8}) /mnt/data', open('/proc/self/mountinfo').read())[1], 16))"
+
+
+def test_directories_that_cannot_be_opened_are_not_tried_without_end():
+    """The engine makes them by its descriptor, and the opener looks for their path, which somebody has moved away. The
+    numbers of the sandboxes tell how many were tried."""
+    needs_range()
+    with engine.Engine(max_running=1, zygotes=(("bare", None, (), 1, 1),)) as warm:
+        warm.settle()
+        before = int(warm.run(NUMBER)["stdout"])
+        warm.settle()
+        path = [os.readlink("/proc/self/fd/" + fd) for fd in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + fd)]
+        root, = {found for found in path if found.endswith(".data")}
+        os.rename(root, root + ".away")
+        try:
+            warm.run("1")  # in what is prepared
+            failed = warm.run("1")
+            for _ in range(20):
+                warm.dispatch(0.05)
+        finally:
+            os.rename(root + ".away", root)
+        assert failed["verdict"] == "setup_failed" and root in failed["message"], failed
+        warm.until(lambda: warm.stats()["prepared"] == 1)
+        assert int(warm.run(NUMBER)["stdout"]) - before < 100
 
 
 def test_a_place_for_locks_that_others_can_reach(tmp_path):

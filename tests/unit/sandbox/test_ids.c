@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -48,6 +49,16 @@ static void open_or_fail(struct id_lender *lender, unsigned count)
         fail_msg("%s", err.msg);
 }
 
+static unsigned lend(struct id_lender *lender)
+{
+    struct hutch_err err = { 0 };
+    unsigned offset = hutch_ids_lend(lender, &err);
+
+    if (offset == 0 && (err.errnum != EAGAIN || strcmp(err.msg, "all ids of the range are in use") != 0))
+        fail_msg("%d: %s", err.errnum, err.msg);
+    return offset;
+}
+
 static void test_two_lenders_share_a_range(void **state)
 {
     struct id_lender one, other;
@@ -57,23 +68,104 @@ static void test_two_lenders_share_a_range(void **state)
     open_or_fail(&one, 9);
     open_or_fail(&other, 9);
     for (int i = 0; i < 8; i++) {
-        unsigned offset = hutch_ids_lend(i % 2 ? &one : &other);
+        unsigned offset = lend(i % 2 ? &one : &other);
 
         assert_in_range(offset, 1, 8);
         assert_false(seen[offset]);
         seen[offset] = true;
     }
-    assert_int_equal(hutch_ids_lend(&one), 0);
-    assert_int_equal(hutch_ids_lend(&other), 0);
+    assert_int_equal(lend(&one), 0);
+    assert_int_equal(lend(&other), 0);
     hutch_ids_close(&one); /* and all of its own are free */
     for (int i = 0; i < 4; i++)
-        assert_int_not_equal(hutch_ids_lend(&other), 0);
-    assert_int_equal(hutch_ids_lend(&other), 0);
-    hutch_ids_return(&other, 5);
-    assert_int_equal(hutch_ids_lend(&other), 5);
-    hutch_ids_return(&other, 0); /* nothing was lent */
-    assert_int_equal(hutch_ids_lend(&other), 0);
+        assert_int_not_equal(lend(&other), 0);
+    assert_int_equal(lend(&other), 0);
+    hutch_ids_return(&other, 700005);
+    assert_int_equal(lend(&other), 5);
+    hutch_ids_return(&other, 0); /* none that it has lent */
+    hutch_ids_return(&other, 700000);
+    hutch_ids_return(&other, 700009);
+    assert_int_equal(lend(&other), 0);
     hutch_ids_close(&other);
+}
+
+/* A table that was changed while some are lent: the same uid has another place in another range. */
+static void test_ranges_that_overlap(void **state)
+{
+    struct id_range before = { 700000, 800000, 2 }, after = { 699999, 799999, 3 };
+    struct id_lender one, other;
+    struct hutch_err err;
+
+    NEED_RUN(state);
+    assert_int_equal(hutch_ids_open(&one, &before, &err), 0);
+    assert_int_equal(hutch_ids_open(&other, &after, &err), 0);
+    assert_int_equal(lend(&one), 1);
+    assert_int_equal(lend(&other), 1); /* 700000, which is no sandbox's there */
+    assert_int_equal(lend(&other), 0); /* not 700001 */
+    hutch_ids_close(&one);
+    assert_int_equal(lend(&other), 2);
+    hutch_ids_close(&other);
+}
+
+/* Behind a long row of others' the next ones are found. */
+static void test_a_long_row_of_others(void **state)
+{
+    struct id_lender one, other;
+    unsigned offset = 0;
+
+    NEED_RUN(state);
+    open_or_fail(&one, 10000);
+    open_or_fail(&other, 10000);
+    one.last = other.last = 500;
+    for (int i = 0; i < 600; i++)
+        assert_int_equal(lend(&one), 501 + i);
+    for (int i = 0; i < 3 && offset == 0; i++)
+        offset = lend(&other);
+    assert_int_equal(offset, 1101);
+    hutch_ids_close(&one);
+    hutch_ids_close(&other);
+}
+
+static void test_a_file_that_is_removed(void **state)
+{
+    struct id_lender one, other;
+
+    NEED_RUN(state);
+    open_or_fail(&one, 4);
+    assert_int_not_equal(lend(&one), 0);
+    assert_int_equal(unlink(LENDER_PATH), 0);
+    assert_int_not_equal(lend(&one), 0); /* and the first is locked anew */
+    open_or_fail(&other, 4);
+    assert_int_not_equal(lend(&other), 0);
+    assert_int_equal(lend(&other), 0);
+    assert_int_equal(lend(&one), 0);
+    hutch_ids_close(&one);
+    hutch_ids_close(&other);
+}
+
+/* A program that has an engine may fork. What the engine had lent is free when it is closed, whatever the copy does. */
+static void test_a_copy_of_the_process_keeps_nothing(void **state)
+{
+    struct id_lender one, other;
+    int status;
+    pid_t pid;
+
+    NEED_RUN(state);
+    open_or_fail(&one, 2);
+    open_or_fail(&other, 2);
+    assert_int_equal(lend(&one), 1);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    assert_int_equal(lend(&other), 0);
+    hutch_ids_close(&one);
+    assert_int_equal(lend(&other), 1);
+    hutch_ids_close(&other);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
 /* One that was given back a moment ago is not the next, so what its last owner left behind has time to go. */
@@ -84,12 +176,12 @@ static void test_in_turn(void **state)
 
     NEED_RUN(state);
     open_or_fail(&lender, 100);
-    last = hutch_ids_lend(&lender);
+    last = lend(&lender);
     for (int i = 0; i < 300; i++) {
         unsigned next;
 
-        hutch_ids_return(&lender, last);
-        next = hutch_ids_lend(&lender);
+        hutch_ids_return(&lender, 700000 + last);
+        next = lend(&lender);
         assert_int_equal(next, last % 99 + 1);
         last = next;
     }
@@ -128,17 +220,18 @@ static void test_ranges_that_are_too_small_or_large(void **state)
     NEED_RUN(state);
     for (unsigned count = 0; count < 2; count++) {
         open_or_fail(&lender, count);
-        assert_int_equal(hutch_ids_lend(&lender), 0);
+        assert_int_equal(lend(&lender), 0);
         hutch_ids_close(&lender);
     }
     assert_int_equal(hutch_ids_open(&lender, &huge, &err), -1);
     assert_int_equal(lender.fd, -1);
-    assert_int_equal(hutch_ids_lend(&lender), 0);
-    hutch_ids_return(&lender, 1);
+    assert_int_equal(hutch_ids_lend(&lender, &err), 0);
+    assert_int_equal(err.errnum, EBADF);
+    hutch_ids_return(&lender, 700001);
     open_or_fail(&lender, ID_RANGE_MAX);
     lender.last = ID_RANGE_MAX - 2;
-    assert_int_equal(hutch_ids_lend(&lender), ID_RANGE_MAX - 1);
-    assert_int_equal(hutch_ids_lend(&lender), 1);
+    assert_int_equal(lend(&lender), ID_RANGE_MAX - 1);
+    assert_int_equal(lend(&lender), 1);
     hutch_ids_close(&lender);
 }
 
@@ -179,6 +272,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_lenders_share_a_range),
+        cmocka_unit_test(test_ranges_that_overlap),
+        cmocka_unit_test(test_a_long_row_of_others),
+        cmocka_unit_test(test_a_file_that_is_removed),
+        cmocka_unit_test(test_a_copy_of_the_process_keeps_nothing),
         cmocka_unit_test(test_in_turn),
         cmocka_unit_test(test_borrowing_ends_with_the_process),
         cmocka_unit_test(test_ranges_that_are_too_small_or_large),
