@@ -9,8 +9,8 @@
 
 struct sandbox_spec;
 
-/* A descriptor of the mount namespace of init @pid, a child of the caller's, before init is out of reach (INIT_ADOPT);
- * the caller owns it. */
+/* A descriptor of the mount namespace of init @pid, a child of the caller's; the caller owns it. Before INIT_GO: when
+ * init has changed its user, its /proc entries are not the caller's. */
 int hutch_attach_open(pid_t pid, int *ret_fd, struct hutch_err *err);
 
 /* The calling process has made the sandbox, and no foreign code has run in it. @ns_fd: from above. @mount_fd: a

@@ -123,8 +123,11 @@ unsigned hutch_ids_lend(struct id_lender *lender, struct hutch_err *err)
         }
         refused++;
     }
-    hutch_err_set(err, 0, "all ids of the range are in use");
-    err->errnum = EAGAIN;
+    if (refused == MAX_TRIES)
+        hutch_err_set(err, 0, "%d ids of the range in a row are in use", MAX_TRIES);
+    else
+        hutch_err_set(err, 0, "all ids of the range are in use");
+    err->errnum = EAGAIN; /* for those who wait; its text would tell a reader nothing */
     return 0;
 }
 

@@ -23,13 +23,14 @@ struct id_lender {
     uint64_t lent[ID_RANGE_MAX / 64]; /* by this lender: its own locks do not keep it out */
 };
 
-/* Opens the file of locks for @range. Errors: a sentence, and fd is -1. */
+/* Opens the file of locks for @range. Errors: E2BIG for a range that is too long, those of mkdir(2) and open(2), and 0
+ * where others can reach the file; @ret is closed then. */
 int hutch_ids_open(struct id_lender *ret, const struct id_range *range, struct hutch_err *err);
 /* Gives back all that it has lent, also where a forked copy of this process has the file open. */
 void hutch_ids_close(struct id_lender *lender);
 
-/* An offset into the range, never 0, which is that of the engines' own processes. 0: EAGAIN when all are in use, and
- * other errors. */
+/* An offset into the range, never 0, which is that of the engines' own processes and of sandboxes that share. 0: EAGAIN
+ * when none was found free, where a later call tries the next ones; and other errors. */
 unsigned hutch_ids_lend(struct id_lender *lender, struct hutch_err *err);
 /* The last process that has @uid is gone. One that this lender has not lent, as it is of another range, is no error. */
 void hutch_ids_return(struct id_lender *lender, uid_t uid);

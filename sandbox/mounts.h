@@ -20,7 +20,7 @@ struct mount_sources {
     int *bind_fds; /* owned, one per mount of the spec: what is bound, or the tmpfs that was made; else -1 */
     size_t n;
     bool are_open;
-    bool lacks_map; /* the owner of one could not be mapped */
+    bool lacks_map; /* the file system of at least one cannot map its owner */
 };
 #define MOUNT_SOURCES_INIT { .root_fd = -1, .bind_fds = NULL, .n = 0 }
 
@@ -33,8 +33,8 @@ int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_p
                               struct mount_sources *sources, struct hutch_err *err);
 
 /* One such source, as a detached mount that the caller owns: the opener's part of what hutch_mounts_open_sources()
- * does. *@ret_lacks_map becomes true where its file system cannot map the owner: then the permissions that it has on
- * disk decide. */
+ * does. *@ret_lacks_map becomes true where its file system cannot map the owner, as the permissions on disk decide
+ * then; it is never set to false here. */
 int hutch_mounts_open(const char *path, unsigned flags, const struct id_plan *plan, int *ret_fd, bool *ret_lacks_map,
                       struct hutch_err *err);
 

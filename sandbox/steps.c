@@ -83,8 +83,9 @@ int hutch_step_enter_identity(struct init_job *job, struct hutch_err *err)
 {
     if (hutch_userns_enter(job->spec, &job->ids, err) < 0)
         return -1;
-    /* A change of user takes it: prctl(2). Whose worker joins from outside, and so looks in, owns this user namespace.
-     * The worker itself does not: hutch_step_shield_self(). */
+    /* A change of user makes init undumpable, prctl(2), and a process from outside joins by its /proc entries then no
+     * more. Those who can are the zygote and the launcher, who own the user namespace. hutch_step_shield_self() ends
+     * it before the worker runs foreign code. */
     if (job->is_waiting && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         return hutch_err_set(err, errno, "let a worker join");
     return 0;

@@ -12,11 +12,12 @@ struct sandbox_spec;
 
 #define ID_RANGE_MAX 65536 /* what a user has as a rule; of a longer range the rest is not used */
 
-/* @count host ids from each of these on. Source: subuid(5), subgid(5). */
+/* Host uids from @uid on, and gids from @gid on. The first is for those who share, so with fewer than two no sandbox
+ * has one of its own. Source: subuid(5), subgid(5). */
 struct id_range {
     uid_t uid;
     gid_t gid;
-    unsigned count; /* 0: there is none */
+    unsigned count; /* of each */
 };
 
 /* The host ids behind uid_inside and gid_inside: the caller's own, except that host uid 0 never runs a
@@ -24,7 +25,7 @@ struct id_range {
 struct id_plan {
     uid_t host_uid; /* with a range its first, until a sandbox has one of its own: ids.h */
     gid_t host_gid;
-    struct id_range range; /* is_mapped_away: what sandboxes have ids of their own from */
+    struct id_range range; /* is_mapped_away: the ids that sandboxes may borrow */
     bool  is_mapped_away; /* host ids are not the caller's: files need handing over, see idmaps */
     bool  can_mount;      /* the caller has CAP_SYS_ADMIN here and can open mounts for the sandbox itself */
 };

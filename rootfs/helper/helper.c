@@ -276,6 +276,15 @@ static int become_user(const struct worker_plan *plan, struct hutch_err *err)
     return 0;
 }
 
+/* The memory that zygote and joiner share became undumpable when the joiner joined, and a change of user makes it so,
+ * too: prctl(2). Only init and what the worker makes itself can reach it. */
+static int make_dumpable(struct hutch_err *err)
+{
+    if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+        return hutch_err_set(err, errno, "make the worker's own /proc entries its own");
+    return 0;
+}
+
 /* In the fresh worker: confined, or dead. */
 static void confine(const struct zygote_request *request, const int *fds, const struct sock_filter *program)
 {
@@ -289,13 +298,7 @@ static void confine(const struct zygote_request *request, const int *fds, const 
                                 .before_filter = make_holder };
     struct hutch_err err = { 0 };
 
-    if (become_user(&request->plan, &err) < 0)
-        ;
-    /* Joining the user namespace took it from the memory that zygote and joiner share, and a change of user takes it:
-     * prctl(2). Only init and what the worker makes itself can reach it. */
-    else if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
-        hutch_err_set(&err, errno, "make the worker's own /proc entries its own");
-    else if (hutch_worker_confine(&gear, &err) == 0)
+    if (become_user(&request->plan, &err) == 0 && make_dumpable(&err) == 0 && hutch_worker_confine(&gear, &err) == 0)
         return;
     if (send_hello(WORKER_FAILED, fds[1], 0, &err) < 0) /* closed by a late step: then it is in its place */
         send_hello(WORKER_FAILED, ZYGOTE_SOCKET_FD, 0, &err);

@@ -41,9 +41,13 @@ void hutch_probe_identity(const struct doctor_host *host, struct doctor_finding 
     } else if (host->plan.range.count < 2) {
         hutch_doctor_found(ret, DOCTOR_DEGRADED, "root's sandboxes all run as uid %u, the only one of the user hutch",
                            host->plan.host_uid);
+        hutch_doctor_costs(ret, "root's sandboxes share what the kernel counts for each user");
+        hutch_doctor_fix(ret, "give the user hutch a longer range, in its line of /etc/subuid and of /etc/subgid");
     } else if (hutch_ids_borrow(&plan, &fd, &err) < 0) {
         hutch_doctor_found(ret, DOCTOR_DEGRADED, "root's sandboxes all run as uid %u: %s", host->plan.host_uid,
                            err.msg);
+        hutch_doctor_costs(ret, "root's sandboxes share what the kernel counts for each user");
+        hutch_doctor_fix(ret, "chmod 700 /run/hutch && chmod 600 /run/hutch/ids    (or wait until a sandbox ends)");
     } else {
         hutch_doctor_found(ret, DOCTOR_OK, "each of root's sandboxes has a uid of its own, of %u to %u",
                            plan.range.uid + 1, plan.range.uid + plan.range.count - 1);

@@ -56,7 +56,7 @@ struct helper {
     bool has_hello, has_launcher;
     /* root calls: the launcher sees host paths with another user's eyes, so sources go with the template */
     bool is_mapped_away;
-    struct id_range ids; /* what sandboxes have host ids of their own from */
+    struct id_range ids; /* the host ids that sandboxes may borrow */
     pid_t launcher_pid;
     double since;         /* when it was started, or its launcher was lost */
     double retry_at;      /* when it is started again; LOOP_NEVER */

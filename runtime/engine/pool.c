@@ -59,7 +59,7 @@ static bool build_one(struct pool *pool)
     }
     pool->n_building++;
     hutch_slot_build(slot);
-    return slot->state < SLOT_DESTROYING; /* else on_failed has been told already */
+    return slot->state < SLOT_DESTROYING; /* else on_failed was called, and the next would fail likewise */
 }
 
 static bool may_build(const struct pool *pool)

@@ -6,7 +6,6 @@
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,15 +11,17 @@ void hutch_run_files_done(struct engine_run *run);
 
 /* Lists what lies in the directory of its slot, in the loop. */
 int hutch_run_files_remember(struct engine_run *run, struct hutch_err *err);
-/* The same, wherever it is done; @on_known follows, perhaps before this returns. @why: NULL, or why there is none. */
+/* The same, by the disk worker where there are many. @on_known is called once, perhaps before this returns. @why:
+ * NULL, or why there is no list. */
 void hutch_run_files_note(struct engine_run *run,
                           void (*on_known)(struct engine_run *run, const struct hutch_err *why));
 
-/* Nothing lies in it, not even what was there and is gone: then there is nothing to say and nothing to keep. */
+/* Nothing lies in the fresh directory of its slot, so there is nothing to say and nothing to keep. To be asked once, as
+ * the descriptor is read to its end. */
 bool hutch_run_files_are_none(const struct engine_run *run);
 /* Everything in the sandbox is dead: a last count for the limits, and where the disk worker takes it the list of
  * changes, too. True when it is done; else @on_looked follows, or hutch_run_looked(), as the kind has it. A second call
- * does not wait for what the first has begun. */
+ * ends the disk worker's look, and counts here. */
 bool hutch_run_files_look(struct engine_run *run,
                           void (*on_looked)(struct engine_run *run, const struct hutch_err *why));
 /* @reply: what a look of the kind's came to, or NULL. */

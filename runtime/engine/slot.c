@@ -333,9 +333,9 @@ struct slot *hutch_slot_create(struct slots *slots, struct template *template, u
 
 /* --- host ids of its own ------------------------------------------------------------------------------------------ */
 
-/* What the host has for it beside its data directory, and maps the owner of, comes with the template: it is mounted for
- * the ids that all share. */
-static bool has_other_places(const struct sandbox_spec *spec)
+/* Host paths that are mounted with their owner mapped, other than the data directory: the template has them opened
+ * once, for the shared ids. */
+static bool has_shared_maps(const struct sandbox_spec *spec)
 {
     for (size_t i = 0; i < spec->n_mounts; i++)
         if ((spec->mounts[i].flags & MOUNT_IDMAP) && !(spec->mounts[i].flags & MOUNT_DATA))
@@ -348,7 +348,7 @@ static int follow_range(struct slots *slots, struct hutch_err *err)
     const struct id_range *now = &slots->helper->ids, *range = &slots->ids.range;
 
     if (slots->ids.fd >= 0 && (range->uid != now->uid || range->gid != now->gid || range->count != now->count))
-        hutch_ids_close(&slots->ids); /* another opener says so: what was lent before went with the one before */
+        hutch_ids_close(&slots->ids); /* the next opener has read another table, and all sandboxes went with the last */
     return slots->ids.fd >= 0 ? 0 : hutch_ids_open(&slots->ids, now, err);
 }
 
@@ -362,7 +362,7 @@ static int borrow_id(struct slot *slot, struct hutch_err *why)
         hutch_ids_explain(h->is_mapped_away, why);
         return -1;
     }
-    if (has_other_places(&slot->template->spec))
+    if (has_shared_maps(&slot->template->spec))
         return hutch_err_set(why, 0, "a path of the host is mounted for all sandboxes alike");
     if (follow_range(slots, why) < 0)
         return -1;
@@ -390,7 +390,7 @@ static int share_id(struct slot *slot, const struct hutch_err *why, struct hutch
     return hutch_err_set(err, 0, "the policy requires a host uid of the sandbox's own: %s", why->msg);
 }
 
-/* 1: it has to wait for one. */
+/* 0: chosen, or shared. 1: none is free and it has to have one, so it asks again after a pause. */
 static int choose_ids(struct slot *slot, struct hutch_err *err)
 {
     enum sandbox_need need = slot->template->spec.layers[LAYER_OWN_UID];
@@ -402,12 +402,12 @@ static int choose_ids(struct slot *slot, struct hutch_err *err)
         return 0;
     if (need != NEED_REQUIRE || why.errnum != EAGAIN)
         return share_id(slot, &why, err);
-    slot->waits_for_id = true; /* who waits for the sandbox has a clock */
+    slot->waits_for_id = true; /* as long as the run waits for a sandbox: setup_ms */
     hutch_loop_advance_deadline(loop, &slot->clock, hutch_clock_ms() + ID_PAUSE_MS);
     return 1;
 }
 
-/* The mount that its user can write through, whose files stay their owner's on disk. */
+/* Has the opener make the data directory a mount that maps its owner to the sandbox's ids. */
 static int order_source(struct slot *slot, struct hutch_err *err)
 {
     auto_free char *path = NULL;
@@ -878,7 +878,7 @@ static double check_clocks(struct slot *slot, double now)
         if (!slot->waits_for_id)
             return LOOP_NEVER;
         hutch_slot_ask_launcher(slot);
-        return slot->state == SLOT_NEW ? now + ID_PAUSE_MS : now + core->answer_ms;
+        return now + ID_PAUSE_MS; /* or earlier, by hutch_slot_set_state() */
     case SLOT_READY:
     case SLOT_PREPARED:
     case SLOT_DEAD:

@@ -37,7 +37,7 @@ struct slot_events {
 
 enum slot_state {
     SLOT_NEW,        /* its template, or the launcher, is not there yet */
-    SLOT_SOURCING,   /* OPENER_OPEN was sent for a data directory with ids of its own */
+    SLOT_SOURCING,   /* the opener maps the owner of its data directory to ids of its own */
     SLOT_BUILDING,   /* LAUNCHER_BUILD or LAUNCHER_EXEC was sent */
     SLOT_STANDING,   /* BUILT came, init works on it */
     SLOT_READY,      /* INIT_READY came; waits for its interpreter */
@@ -104,11 +104,11 @@ struct slot {
     size_t n_shut;
     int theirs[4];           /* stdin, stdout, stderr, job: the worker's ends, owned until they are sent */
     int data_dirfd;          /* owned */
-    uid_t uid;               /* its host ids, borrowed from slots->ids; 0: it shares those of others … */
+    uid_t uid;               /* its host ids, borrowed from slots->ids; 0: it shares those of others */
     gid_t gid;
-    struct hutch_err why_shared; /* … for this reason */
+    struct hutch_err why_shared; /* empty: it does not, or the layer is off */
     bool waits_for_id;       /* SLOT_NEW: it has to have one, and all are in use */
-    bool may_live;           /* nobody has seen its processes end */
+    bool may_live;           /* the end of its processes was not seen: its id is not lent again by this engine */
     struct look count;       /* of what lies there, while its code runs */
     char name[32], data_name[32]; /* data_name "" without a fresh directory */
     struct watch control, out, err_out, job, death;
@@ -147,7 +147,7 @@ void hutch_slot_build(struct slot *slot);
  * returns. */
 void hutch_slot_take(struct slot *slot, const char *data_path, const struct slot_events *events, void *owner);
 void hutch_slot_set_state(struct slot *slot, enum slot_state state);
-/* Before it is entered: which process it waits for, as in "the launcher". */
+/* Before it is entered: what it waits for, as in "the launcher". */
 void hutch_slot_name_awaited(const struct slot *slot, char *text, size_t size);
 /* It is over, of no use any more, or in the way: everything in it dies. The owner hears no more of it. */
 void hutch_slot_discard(struct slot *slot);

@@ -188,8 +188,8 @@ void hutch_slots_on_reply(struct slots *slots, const struct launcher_reply *repl
         hutch_slot_take_destroyed(slot, &reply->usage);
         break;
     case LAUNCHER_FAILED:
-        slot->may_live = slot->state == SLOT_DESTROYING;
-        if (slot->state == SLOT_DESTROYING || slot->state == SLOT_DYING)
+        slot->may_live = slot->state == SLOT_DESTROYING || slot->state == SLOT_DYING;
+        if (slot->may_live)
             hutch_slot_take_destroyed(slot, NULL);
         else
             hutch_slot_fail(slot, &reply->err);

@@ -285,7 +285,7 @@ static void build(struct launcher *l, const struct launcher_request *request, co
     if (set_data(s, request->data_name, &err) < 0)
         goto fail;
     if (request->uid)
-        s->data->tree_fd = fds[n_streams]; /* with that one's ids, for this sandbox alone */
+        s->data->tree_fd = fds[n_streams]; /* the opener has mapped it to this one's ids; the next brings its own */
     rc = hutch_sandbox_start(&s->spec, l->base, request->name, &io, &sb, &err);
     if (s->data)
         s->data->tree_fd = -1;

@@ -62,7 +62,7 @@ struct opener_reply {
     uint32_t id;
     /* root calls: the launcher sees host paths with somebody else's eyes, so sources go with the spec */
     uint32_t is_mapped_away;
-    struct id_range ids; /* OPENER_HELLO: what sandboxes have host ids of their own from */
+    struct id_range ids; /* OPENER_HELLO: the host ids that sandboxes may borrow */
     struct hutch_err err;
 };
 

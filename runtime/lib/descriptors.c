@@ -58,6 +58,7 @@ static unsigned core_to_come(const struct hutch_engine *engine)
                         core->state.lock_fd, core->data_root_fd, engine->image_lockfd, h->opener.fd, h->pidfd,
                         h->launcher.fd, h->launcher_pidfd, h->anchor_pidfd, h->disk.fd, h->disk_pidfd };
 
+    /* root's file of locks is opened with the first sandbox */
     return count_unset(fds, ARRAY_SIZE(fds)) + (geteuid() == 0 && engine->slots.ids.fd < 0);
 }
 

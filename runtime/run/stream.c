@@ -78,8 +78,9 @@ int hutch_stream_make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct h
         return hutch_err_set(err, errno, "make a pipe");
     *ret_mine = fds[i_read ? 0 : 1];
     *ret_theirs = fds[i_read ? 1 : 0];
-    /* A program opens /dev/stdout, and when root calls it is another user than the one who has made the pipe. By its
-     * mode nobody else gets at it: it has no name but in the /proc entries of those who hold it. */
+    /* A program may open /dev/stdout, which asks for permission on the pipe again. When root calls, the program is
+     * another user than the pipe's owner. The mode lets in no one else: a pipe has no name but in /proc/PID/fd of the
+     * processes that hold it, proc(5). */
     if (fchmod(fds[0], 0666) < 0 || fcntl(*ret_mine, F_SETFL, O_NONBLOCK) < 0)
         return hutch_err_set(err, errno, "set up a pipe");
     return 0;
