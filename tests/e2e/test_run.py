@@ -772,6 +772,13 @@ def test_root_is_not_root_outside(data):
         process.communicate(b"\n", timeout=20)
 
 
+def test_streams_can_be_opened_by_name():
+    """Also where the one who has made the pipes is another user of the host than the program, as when root calls."""
+    code = "import sys\nopen('/dev/stdout', 'a').write('out ' + open('/dev/stdin').read())\nopen('/dev/stderr', 'a').write('err')"
+    done = run("-c", code, stdin=b"in")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"out in", b"err"), done
+
+
 def test_python_is_debians():
     assert sys.executable.startswith("/usr/"), "run the tests with Debian's Python"
     assert pwd.getpwuid(os.geteuid())
