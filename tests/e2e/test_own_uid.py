@@ -189,11 +189,13 @@ def check_few(done):
 
 
 def test_ids_are_given_back_and_run_out(tmp_path):
+    engine.library()  # which the interpreter of the command below loads, too
     check_few(with_table("hutch:700000000:3\n", tmp_path, "/usr/bin/python3", "-c", FEW, TESTS, os.path.dirname(__file__)))
 
 
 def test_a_killed_engine_gives_them_back(tmp_path):
     """Of engines that end without a word; the last gets what they had."""
+    engine.library()  # which the interpreter of the command below loads, too
     script = 'for _ in 1 2 3; do /usr/bin/python3 -c "$1" "$3" "$4"; [ $? = 137 ] || exit 1; done; exec /usr/bin/python3 -c "$2" "$3" "$4"'
     check_few(with_table("hutch:700000000:3\n", tmp_path, "sh", "-c", script, "sh", KILLED, FEW, TESTS, os.path.dirname(__file__)))
 
@@ -211,6 +213,7 @@ with engine.Engine(max_running=4, zygotes=(("bare", None, (), 1, 1),), policy=sy
 
 
 def test_who_has_to_have_one_waits_for_it(tmp_path, policy):
+    engine.library()  # which the interpreter of the command below loads, too
     path = policy("default", layers={"own_uid": "require"})
     done = with_table("hutch:700000000:3\n", tmp_path, "/usr/bin/python3", "-c", WAITING, TESTS, os.path.dirname(__file__), path)
     assert done.returncode == 0, done.stderr.decode()
