@@ -103,11 +103,12 @@ unsigned hutch_ids_lend(struct id_lender *lender, struct hutch_err *err)
 {
     unsigned offset = lender->last, refused = 0;
 
-    if (lender->fd < 0 || follow_file(lender, err) < 0) {
-        if (lender->fd < 0)
-            hutch_err_set(err, EBADF, "borrow an id");
+    if (lender->fd < 0) {
+        hutch_err_set(err, EBADF, "borrow an id");
         return 0;
     }
+    if (follow_file(lender, err) < 0)
+        return 0;
     for (unsigned i = 1; i < lender->range.count && refused < MAX_TRIES; i++) {
         offset = offset % (lender->range.count - 1) + 1; /* 1 to count - 1, in turn */
         if (has_lent(lender, offset))

@@ -16,6 +16,9 @@
 #define LENDER_FILE "ids"
 #define LENDER_PATH LENDER_DIR "/" LENDER_FILE
 
+/* Why a sandbox has no id of its own where it is to write to such a file system. */
+#define IDS_UNMAPPED "a file system cannot map the owner of a directory"
+
 struct id_lender {
     int fd;                           /* owned; -1: not open */
     struct id_range range;

@@ -237,9 +237,8 @@ static int share_id(const struct sandbox_spec *spec, const struct hutch_err *why
 {
     if (spec->layers[LAYER_OWN_UID] == NEED_REQUIRE)
         return hutch_err_set(err, 0, "the policy requires a host uid of the sandbox's own: %s", why->msg);
-    if (spec->layers[LAYER_OWN_UID] == NEED_TRY)
-        snprintf(sb->enforcement.layer_detail[LAYER_OWN_UID], sizeof(sb->enforcement.layer_detail[0]), "shared: %.80s",
-                 why->msg);
+    snprintf(sb->enforcement.layer_detail[LAYER_OWN_UID], sizeof(sb->enforcement.layer_detail[0]), "shared: %.80s",
+             why->msg);
     return 0;
 }
 
@@ -253,7 +252,11 @@ static int choose_id(const struct sandbox_spec *spec, const struct sandbox_io *i
         job->ids.host_uid = io->own_uid;
         job->ids.host_gid = io->own_gid;
         job->has_own_id = true;
-    } else if (spec->layers[LAYER_OWN_UID] != NEED_OFF && job->ids.range.count > 1) {
+    } else if (spec->layers[LAYER_OWN_UID] == NEED_OFF) {
+        return 0;
+    } else if (io->why_shared) {
+        hutch_err_set(&why, 0, "%s", io->why_shared);
+    } else if (job->ids.range.count > 1) {
         job->has_own_id = hutch_ids_borrow(&job->ids, &sb->id_fd, &why) == 0;
     } else {
         hutch_ids_explain(job->ids.is_mapped_away, &why);
@@ -274,7 +277,7 @@ static int open_sources(const struct sandbox_spec *spec, struct init_job *job, s
         return -1;
     if (!job->has_own_id || !job->sources.lacks_map)
         return 0;
-    hutch_err_set(&why, 0, "a file system cannot map the owner of a directory");
+    hutch_err_set(&why, 0, IDS_UNMAPPED);
     if (share_id(spec, &why, sb, err) < 0)
         return -1;
     hutch_fd_closep(&sb->id_fd);

@@ -36,8 +36,9 @@ struct sandbox {
 struct sandbox_io {
     int stdin_r, stdout_w, stderr_w;
     int report_w; /* becomes descriptor 3 (INIT_REPORT_FD); -1 for none */
-    uid_t own_uid; /* host ids that the caller has borrowed for it; 0: the caller's own, or one is borrowed here */
+    uid_t own_uid; /* host ids that the caller has borrowed for it; 0: one is borrowed here, or it shares one */
     gid_t own_gid;
+    const char *why_shared; /* why the caller could borrow none; NULL: it has not tried */
     bool is_waiting; /* no program: the sandbox is built and waits for a worker from outside, see init.h. The streams
                       * are not its */
 };

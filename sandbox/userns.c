@@ -117,6 +117,12 @@ static int write_map(int procfd, const char *name, unsigned inside, unsigned out
     return 0;
 }
 
+/* What one sandbox has of it. */
+static struct id_range own_ids(const struct id_plan *plan)
+{
+    return (struct id_range){ plan->host_uid, plan->host_gid, 1 };
+}
+
 /* @ids: what @in_uid and @in_gid, and those that follow, are outside. */
 static int write_maps(pid_t pid, uid_t in_uid, gid_t in_gid, const struct id_range *ids, bool deny_setgroups,
                       struct hutch_err *err)
@@ -142,7 +148,7 @@ static int write_maps(pid_t pid, uid_t in_uid, gid_t in_gid, const struct id_ran
 int hutch_userns_write_maps(pid_t pid, const struct sandbox_spec *spec, const struct id_plan *plan,
                             struct hutch_err *err)
 {
-    struct id_range one = { plan->host_uid, plan->host_gid, 1 };
+    struct id_range one = own_ids(plan);
 
     /* Mapped away, the child still has the caller's supplementary groups and must be able to drop them. */
     return write_maps(pid, spec->uid_inside, spec->gid_inside, &one, !plan->is_mapped_away, err);
@@ -166,7 +172,7 @@ const char *hutch_userns_hint(int errnum)
 
 int hutch_userns_write_identity(pid_t pid, const struct id_plan *plan, struct hutch_err *err)
 {
-    struct id_range one = { plan->host_uid, plan->host_gid, 1 };
+    struct id_range one = own_ids(plan);
     const struct id_range *ids = plan->range.count > 0 ? &plan->range : &one;
 
     return write_maps(pid, ids->uid, ids->gid, ids, !plan->is_mapped_away, err);
@@ -190,7 +196,7 @@ int hutch_userns_open_idmap(uid_t disk_uid, gid_t disk_gid, const struct id_plan
                             struct hutch_err *err)
 {
     char path[48];
-    struct id_range one = { plan->host_uid, plan->host_gid, 1 };
+    struct id_range one = own_ids(plan);
     int fd = -1, status;
     pid_t pid, self = getpid();
 

@@ -169,6 +169,13 @@ def host_uids():
     return range(65534, 65535)
 
 
+def range_words(table, more="true", *paths):
+    """What stands before a command so that the file @table is in the place of /etc/subuid and /etc/subgid for it. @more is
+    what the shell does besides, with @paths as its arguments from $2 on."""
+    script = 'mount --bind "$1" /etc/subuid && mount --bind "$1" /etc/subgid && ' + more + ' && shift %d && exec "$@"' % (1 + len(paths))
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(table), *map(str, paths)]
+
+
 def hutch_home():
     if os.environ.get("HUTCH_HOME"):
         return os.environ["HUTCH_HOME"]

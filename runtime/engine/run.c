@@ -67,11 +67,6 @@ struct engine_run *hutch_run_create(struct runs *runs)
     return run;
 }
 
-static void forget_files(struct engine_run *run)
-{
-    hutch_run_files_done(run);
-}
-
 void hutch_run_free(struct engine_run *run)
 {
     if (!run)
@@ -84,7 +79,7 @@ void hutch_run_free(struct engine_run *run)
     hutch_input_done(&run->input);
     free(run->job);
     free(run->data_dir);
-    forget_files(run);
+    hutch_run_files_done(run);
     hutch_result_done(&run->result);
     hutch_template_unref(run->template);
     hutch_loop_free_later(&run->runs->core->loop, &run->doomed, run, free);
@@ -337,7 +332,7 @@ static void restart(struct engine_run *run, const struct hutch_err *why)
     }
     run->restarts++;
     run->runs->restarted++;
-    forget_files(run);
+    hutch_run_files_done(run);
     if (run->kind->reset)
         run->kind->reset(run);
     hutch_run_activate(run);

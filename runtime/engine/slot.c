@@ -1,5 +1,6 @@
 #include "runtime/engine/slot_priv.h"
 
+#include "runtime/engine/slot_ids.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
@@ -331,82 +332,6 @@ struct slot *hutch_slot_create(struct slots *slots, struct template *template, u
     return NULL;
 }
 
-/* --- host ids of its own ------------------------------------------------------------------------------------------ */
-
-/* Host paths that are mounted with their owner mapped, other than the data directory: the template has them opened
- * once, for the shared ids. */
-static bool has_shared_maps(const struct sandbox_spec *spec)
-{
-    for (size_t i = 0; i < spec->n_mounts; i++)
-        if ((spec->mounts[i].flags & MOUNT_IDMAP) && !(spec->mounts[i].flags & MOUNT_DATA))
-            return true;
-    return false;
-}
-
-static int follow_range(struct slots *slots, struct hutch_err *err)
-{
-    const struct id_range *now = &slots->helper->ids, *range = &slots->ids.range;
-
-    if (slots->ids.fd >= 0 && (range->uid != now->uid || range->gid != now->gid || range->count != now->count))
-        hutch_ids_close(&slots->ids); /* the next opener has read another table, and all sandboxes went with the last */
-    return slots->ids.fd >= 0 ? 0 : hutch_ids_open(&slots->ids, now, err);
-}
-
-static int borrow_id(struct slot *slot, struct hutch_err *why)
-{
-    struct slots *slots = slot->slots;
-    const struct helper *h = slots->helper;
-    unsigned offset;
-
-    if (h->ids.count < 2) {
-        hutch_ids_explain(h->is_mapped_away, why);
-        return -1;
-    }
-    if (has_shared_maps(&slot->template->spec))
-        return hutch_err_set(why, 0, "a path of the host is mounted for all sandboxes alike");
-    if (follow_range(slots, why) < 0)
-        return -1;
-    offset = hutch_ids_lend(&slots->ids, why);
-    if (offset == 0)
-        return -1;
-    slot->uid = slots->ids.range.uid + offset;
-    slot->gid = slots->ids.range.gid + offset;
-    return 0;
-}
-
-static void give_id_back(struct slot *slot)
-{
-    if (!slot->may_live)
-        hutch_ids_return(&slot->slots->ids, slot->uid);
-    slot->uid = 0;
-    slot->gid = 0;
-}
-
-static int share_id(struct slot *slot, const struct hutch_err *why, struct hutch_err *err)
-{
-    slot->why_shared = *why;
-    if (slot->template->spec.layers[LAYER_OWN_UID] != NEED_REQUIRE)
-        return 0;
-    return hutch_err_set(err, 0, "the policy requires a host uid of the sandbox's own: %s", why->msg);
-}
-
-/* 0: chosen, or shared. 1: none is free and it has to have one, so it asks again after a pause. */
-static int choose_ids(struct slot *slot, struct hutch_err *err)
-{
-    enum sandbox_need need = slot->template->spec.layers[LAYER_OWN_UID];
-    struct loop *loop = &slot->slots->core->loop;
-    struct hutch_err why;
-
-    slot->waits_for_id = false;
-    if (need == NEED_OFF || borrow_id(slot, &why) == 0)
-        return 0;
-    if (need != NEED_REQUIRE || why.errnum != EAGAIN)
-        return share_id(slot, &why, err);
-    slot->waits_for_id = true; /* as long as the run waits for a sandbox: setup_ms */
-    hutch_loop_advance_deadline(loop, &slot->clock, hutch_clock_ms() + ID_PAUSE_MS);
-    return 1;
-}
-
 /* Has the opener make the data directory a mount that maps its owner to the sandbox's ids. */
 static int order_source(struct slot *slot, struct hutch_err *err)
 {
@@ -434,6 +359,7 @@ static int order_building(struct slot *slot, int source, struct hutch_err *err)
 
     memcpy(request.name, slot->name, sizeof(request.name));
     memcpy(request.data_name, slot->data_name, sizeof(request.data_name));
+    memcpy(request.why_shared, slot->why_shared, sizeof(request.why_shared));
     while (slot->is_exec && n < ARRAY_SIZE(slot->theirs)) {
         fds[n] = slot->theirs[n];
         n++;
@@ -450,23 +376,18 @@ static int order_building(struct slot *slot, int source, struct hutch_err *err)
 
 void hutch_slot_take_source(struct slot *slot, int fd, const struct hutch_err *why)
 {
-    struct hutch_err unmapped, err;
+    const bool is_unmapped = fd < 0 && why->errnum == EOPNOTSUPP;
+    struct hutch_err err;
 
-    if (fd < 0 && why->errnum == EOPNOTSUPP) {
-        hutch_err_set(&unmapped, 0, "a file system cannot map the owner of a directory");
-        give_id_back(slot);
-        if (share_id(slot, &unmapped, &err) < 0 || order_building(slot, -1, &err) < 0)
-            hutch_slot_fail(slot, &err);
-    } else if (fd < 0 && slot->data_path) {
+    if (is_unmapped)
+        hutch_slot_share_ids(slot, IDS_UNMAPPED);
+    if (fd < 0 && !is_unmapped && slot->data_path)
         hutch_slot_refuse(slot, why);
-    } else if (fd < 0) {
+    else if (fd < 0 && !is_unmapped)
         hutch_slot_fail(slot, why);
-    } else if (order_building(slot, fd, &err) < 0) {
+    else if (order_building(slot, fd, &err) < 0)
         hutch_slot_fail(slot, &err);
-    }
 }
-
-/* --- building, and what follows ----------------------------------------------------------------------------------- */
 
 void hutch_slot_build(struct slot *slot)
 {
@@ -481,7 +402,6 @@ void hutch_slot_ask_launcher(struct slot *slot)
     struct helper *h = slot->slots->helper;
     struct launcher_request request = { .id = slot->id, .spec_id = slot->template->id };
     struct hutch_err err;
-    int rc;
 
     memcpy(request.name, slot->name, sizeof(request.name));
     if (!h->has_launcher)
@@ -493,10 +413,9 @@ void hutch_slot_ask_launcher(struct slot *slot)
     }
     if (slot->state != SLOT_NEW || !slot->template->is_sent)
         return;
-    rc = choose_ids(slot, &err);
-    if (rc == 0)
-        rc = slot->uid ? order_source(slot, &err) : order_building(slot, -1, &err);
-    if (rc < 0)
+    if (!hutch_slot_choose_ids(slot))
+        hutch_loop_advance_deadline(&slot->slots->core->loop, &slot->clock, hutch_clock_ms() + ID_PAUSE_MS);
+    else if ((slot->uid ? order_source(slot, &err) : order_building(slot, -1, &err)) < 0)
         hutch_slot_fail(slot, &err);
 }
 
@@ -518,9 +437,6 @@ void hutch_slot_take_built(struct slot *slot, const struct launcher_reply *reply
     slot->sb.cgroup.controllers = reply->controllers;
     slot->sb.wants_samples = reply->wants_samples;
     slot->sb.enforcement = reply->enforcement;
-    if (slot->why_shared.msg[0])
-        snprintf(slot->sb.enforcement.layer_detail[LAYER_OWN_UID], sizeof(slot->sb.enforcement.layer_detail[0]),
-                 "shared: %.80s", slot->why_shared.msg);
     slot->sb.plan = reply->plan;
     slot->seccomp_len = reply->text_len;
     slot->seccomp = malloc(slot->seccomp_len + 1);
@@ -700,7 +616,7 @@ void hutch_slot_free(void *object)
 static void bury(struct slot *slot)
 {
     remove_data(slot);
-    give_id_back(slot);
+    hutch_slot_return_ids(slot);
     TAILQ_REMOVE(&slot->slots->list, slot, link);
     hutch_slot_set_state(slot, SLOT_DEAD);
     hutch_loop_free_later(&slot->slots->core->loop, &slot->doomed, slot, hutch_slot_free);

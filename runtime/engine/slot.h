@@ -106,7 +106,7 @@ struct slot {
     int data_dirfd;          /* owned */
     uid_t uid;               /* its host ids, borrowed from slots->ids; 0: it shares those of others */
     gid_t gid;
-    struct hutch_err why_shared; /* empty: it does not, or the layer is off */
+    char why_shared[96];     /* empty: it does not, or the layer is off */
     bool waits_for_id;       /* SLOT_NEW: it has to have one, and all are in use */
     bool may_live;           /* the end of its processes was not seen: its id is not lent again by this engine */
     struct look count;       /* of what lies there, while its code runs */

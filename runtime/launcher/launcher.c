@@ -259,9 +259,11 @@ static void build(struct launcher *l, const struct launcher_request *request, co
     struct known_spec *s = find_spec(l, request->spec_id);
     bool executes = request->what == LAUNCHER_EXEC;
     struct launcher_reply r = { .what = LAUNCHER_BUILT, .id = request->id };
-    struct sandbox_io io = {
-        .report_w = -1, .is_waiting = !executes, .own_uid = request->uid, .own_gid = request->gid
-    };
+    struct sandbox_io io = { .report_w = -1,
+                             .is_waiting = !executes,
+                             .own_uid = request->uid,
+                             .own_gid = request->gid,
+                             .why_shared = request->why_shared };
     const struct seccomp_program *program = NULL;
     auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
     struct sandbox sb = SANDBOX_INIT;
@@ -272,6 +274,7 @@ static void build(struct launcher *l, const struct launcher_request *request, co
 
     if (!s || strnlen(request->name, sizeof(request->name)) == sizeof(request->name) ||
         strnlen(request->data_name, sizeof(request->data_name)) == sizeof(request->data_name) ||
+        strnlen(request->why_shared, sizeof(request->why_shared)) == sizeof(request->why_shared) ||
         n_fds != n_streams + (request->uid != 0) || (request->uid && !s->data) || null < 0) {
         hutch_err_set(&err, EPROTO, "an order to build from description %u with %zu descriptors", request->spec_id,
                       n_fds);

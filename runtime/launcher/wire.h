@@ -130,8 +130,9 @@ struct launcher_request {
     uint32_t spec_id;
     char name[32];      /* of the cgroup, "hutch-" and 16 hex digits */
     char data_name[32]; /* directory below the source of the spec's MOUNT_DATA, "" for the source itself */
-    uid_t uid;          /* host ids that it alone has; 0: the launcher's own */
+    uid_t uid;          /* host ids that it alone has; 0: the launcher's own, which it shares … */
     gid_t gid;
+    char why_shared[96]; /* … for this reason */
     uint64_t missing[4]; /* LAUNCHER_SPEC: bit i: mount i has no fd */
 };
 

@@ -10,20 +10,19 @@ import support
 from support import HUTCH, IMAGE, run_json
 
 WHO = "print(open('/proc/self/uid_map').read().split()[1], open('/proc/self/gid_map').read().split()[1])"
-HOLD = WHO.replace("print(", "print(flush=True, *(").replace("[1])", "[1]))") + "; import time; time.sleep(60)"
+HOLD = "import time; " + WHO + "; print(flush=True); time.sleep(60)"
 # With what others of the same user of the host have on their way, the second message is refused: the kernel compares
 # their sum with the limit on open files, which is 256.
 SEND = """
-import array, socket, sys
+import array, socket, time
 one, other = socket.socketpair()
-for _ in range(%d):
+for _ in range(2):
     one.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 125))])
 print("sent", flush=True)
-sys.stdin.read()
 """
 BOTH = pytest.mark.parametrize("way", ["cold", "warm"])
 
-pytestmark = pytest.mark.skipif(not support.is_root(), reason="root's test")
+pytestmark = pytest.mark.skipif(not support.is_root(), reason="only root has ids to lend: an ordinary user's sandboxes run as that user")
 
 
 def needs_range():
@@ -33,19 +32,18 @@ def needs_range():
     return uids
 
 
-def with_table(text, tmp_path, *words):
+def with_table(text, tmp_path, *words, more="mount -t tmpfs tmpfs /run", paths=()):
     """Runs a command in a mount namespace in which the tables of subordinate ids say @text, and the locks are of nobody
     else."""
     table = tmp_path / "table"
     table.write_text(text)
-    script = 'mount --bind "$1" /etc/subuid && mount --bind "$1" /etc/subgid && mount -t tmpfs tmpfs /run && shift && exec "$@"'
-    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(table), *words],
-                          stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
-    return done
+    return subprocess.run(support.range_words(table, more, *paths) + list(words), stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+                          check=False)
 
 
-def run_with_table(text, tmp_path, way, *options):
-    done = with_table(text, tmp_path, HUTCH, "run", *(["--warm"] if way == "warm" else []), "--image", IMAGE, "--json", *options, "-c", WHO)
+def run_with_table(text, tmp_path, way, *options, **how):
+    done = with_table(text, tmp_path, HUTCH, "run", *(["--warm"] if way == "warm" else []), "--image", IMAGE, "--json", *options, "-c", WHO,
+                      **how)
     result = json.loads(done.stdout)
     support.check_result(result)
     return result
@@ -102,8 +100,8 @@ def test_what_one_has_on_its_way_is_not_counted_for_another(layer, policy):
     """As it is where they share a uid, which says that the kernel counts at all."""
     needs_range()
     with engine.Engine(max_running=2, policy=policy("default", layers={"own_uid": layer})) as warm:
-        run = warm.run_streaming((SEND % 2).replace("sys.stdin.read()", "import time; time.sleep(60)"), word=b"sent\n")
-        result = warm.run(SEND % 2)
+        run = warm.run_streaming(SEND + "time.sleep(60)", word=b"sent\n")
+        result = warm.run(SEND)
         warm.cancel(run)
         warm.wait(run)
     if layer == "try":
@@ -156,7 +154,7 @@ def test_a_path_that_is_mounted_for_all_is_shared(tmp_path):
 # In a range of three the engine's own processes have one, and two sandboxes one each.
 FEW = """
 import sys
-sys.path[:0] = [sys.argv[1], sys.argv[2]]
+sys.path.insert(0, sys.argv[1])
 import engine
 with engine.Engine(max_running=4, zygotes=(("bare", None, (), 1, 1),)) as warm:
     for _ in range(10):
@@ -190,22 +188,22 @@ def check_few(done):
 
 def test_ids_are_given_back_and_run_out(tmp_path):
     engine.library()  # which the interpreter of the command below loads, too
-    check_few(with_table("hutch:700000000:3\n", tmp_path, "/usr/bin/python3", "-c", FEW, TESTS, os.path.dirname(__file__)))
+    check_few(with_table("hutch:700000000:3\n", tmp_path, "/usr/bin/python3", "-c", FEW, TESTS))
 
 
 def test_a_killed_engine_gives_them_back(tmp_path):
     """Of engines that end without a word; the last gets what they had."""
     engine.library()  # which the interpreter of the command below loads, too
-    script = 'for _ in 1 2 3; do /usr/bin/python3 -c "$1" "$3" "$4"; [ $? = 137 ] || exit 1; done; exec /usr/bin/python3 -c "$2" "$3" "$4"'
-    check_few(with_table("hutch:700000000:3\n", tmp_path, "sh", "-c", script, "sh", KILLED, FEW, TESTS, os.path.dirname(__file__)))
+    script = 'for _ in 1 2 3; do /usr/bin/python3 -c "$1" "$3"; [ $? = 137 ] || exit 1; done; exec /usr/bin/python3 -c "$2" "$3"'
+    check_few(with_table("hutch:700000000:3\n", tmp_path, "sh", "-c", script, "sh", KILLED, FEW, TESTS))
 
 
 # Two ids, which are required, for four runs at a time.
 WAITING = """
 import sys
-sys.path[:0] = [sys.argv[1], sys.argv[2]]
+sys.path.insert(0, sys.argv[1])
 import engine
-with engine.Engine(max_running=4, zygotes=(("bare", None, (), 1, 1),), policy=sys.argv[3]) as warm:
+with engine.Engine(max_running=4, zygotes=(("bare", None, (), 1, 1),), policy=sys.argv[2]) as warm:
     runs = [warm.submit("import time; time.sleep(0.5)") for _ in range(6)] + [warm.submit("sleep 0.5", language="sh") for _ in range(2)]
     for result in warm.wait(*runs):
         assert result["verdict"] == "ok" and result["layers"]["own_uid"]["active"], result
@@ -215,20 +213,14 @@ with engine.Engine(max_running=4, zygotes=(("bare", None, (), 1, 1),), policy=sy
 def test_who_has_to_have_one_waits_for_it(tmp_path, policy):
     engine.library()  # which the interpreter of the command below loads, too
     path = policy("default", layers={"own_uid": "require"})
-    done = with_table("hutch:700000000:3\n", tmp_path, "/usr/bin/python3", "-c", WAITING, TESTS, os.path.dirname(__file__), path)
+    done = with_table("hutch:700000000:3\n", tmp_path, "/usr/bin/python3", "-c", WAITING, TESTS, path)
     assert done.returncode == 0, done.stderr.decode()
 
 
 def run_with_ramfs(place, tmp_path, way, *options):
     """Where a file system that cannot map owners is mounted at @place."""
-    table = tmp_path / "table"
-    table.write_text("hutch:700000000:9\n")
-    script = ('mount --bind "$1" /etc/subuid && mount --bind "$1" /etc/subgid && mount -t tmpfs tmpfs /run && mount -t ramfs -o mode=777 ramfs '
-              '"$2" && chmod 777 "$2" && shift 2 && exec "$@"')
-    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(table), str(place), HUTCH, "run",
-                           *(["--warm"] if way == "warm" else []), "--image", IMAGE, "--json", *options, "-c", WHO],
-                          stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
-    return json.loads(done.stdout)
+    return run_with_table("hutch:700000000:9\n", tmp_path, way, *options, paths=(place,),
+                          more='mount -t tmpfs tmpfs /run && mount -t ramfs -o mode=777 ramfs "$2" && chmod 777 "$2"')
 
 
 UNMAPPED = "a file system cannot map the owner of a directory"
@@ -288,11 +280,5 @@ def test_directories_that_cannot_be_opened_are_not_tried_without_end():
 
 def test_a_place_for_locks_that_others_can_reach(tmp_path):
     """Who could hold the locks could keep ids from sandboxes; the file is not used, and the result says so."""
-    script = ("mount --bind \"$1\" /etc/subuid && mount --bind \"$1\" /etc/subgid && mount -t tmpfs tmpfs /run && mkdir -m 755 /run/hutch && "
-              "shift && exec \"$@\"")
-    table = tmp_path / "table"
-    table.write_text("hutch:700000000:9\n")
-    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(table), HUTCH, "run", "--image",
-                           IMAGE, "--json", "-c", WHO], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
-    layer = json.loads(done.stdout)["layers"]["own_uid"]
+    layer = run_with_table("hutch:700000000:9\n", tmp_path, "cold", more="mount -t tmpfs tmpfs /run && mkdir -m 755 /run/hutch")["layers"]["own_uid"]
     assert not layer["active"] and "'/run/hutch' belongs to uid 0 with mode 755; it has to be the caller's alone" in layer["detail"]

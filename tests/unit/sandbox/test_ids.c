@@ -3,14 +3,12 @@
 
 #include "sandbox/fd.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -24,7 +22,7 @@
 /* The locks lie where the host has them, so these tests have a /run of their own. */
 static int hide_run(void **state)
 {
-    static const char *why = "skip: this takes a mount namespace of root's own\n";
+    static const char *why = "skip: only root can have a mount namespace in which /run is another\n";
 
     if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("tmpfs", "/run", "tmpfs", 0, "mode=755") < 0)
@@ -32,13 +30,13 @@ static int hide_run(void **state)
     return 0;
 }
 
-#define NEED_RUN(state)                                                                                                \
-    do {                                                                                                               \
-        if (*(state)) {                                                                                                \
-            print_message("%s", (const char *)*(state));                                                               \
-            skip();                                                                                                    \
-        }                                                                                                              \
-    } while (0)
+static void require_run(void **state)
+{
+    if (!*state)
+        return;
+    print_message("%s", (const char *)*state);
+    skip();
+}
 
 static void open_or_fail(struct id_lender *lender, unsigned count)
 {
@@ -64,7 +62,7 @@ static void test_two_lenders_share_a_range(void **state)
     struct id_lender one, other;
     bool seen[9] = { true }; /* 0 is never lent */
 
-    NEED_RUN(state);
+    require_run(state);
     open_or_fail(&one, 9);
     open_or_fail(&other, 9);
     for (int i = 0; i < 8; i++) {
@@ -96,7 +94,7 @@ static void test_ranges_that_overlap(void **state)
     struct id_lender one, other;
     struct hutch_err err;
 
-    NEED_RUN(state);
+    require_run(state);
     assert_int_equal(hutch_ids_open(&one, &before, &err), 0);
     assert_int_equal(hutch_ids_open(&other, &after, &err), 0);
     assert_int_equal(lend(&one), 1);
@@ -113,7 +111,7 @@ static void test_a_long_row_of_others(void **state)
     struct id_lender one, other;
     unsigned offset = 0;
 
-    NEED_RUN(state);
+    require_run(state);
     open_or_fail(&one, 10000);
     open_or_fail(&other, 10000);
     one.last = other.last = 500;
@@ -130,7 +128,7 @@ static void test_a_file_that_is_removed(void **state)
 {
     struct id_lender one, other;
 
-    NEED_RUN(state);
+    require_run(state);
     open_or_fail(&one, 4);
     assert_int_not_equal(lend(&one), 0);
     assert_int_equal(unlink(LENDER_PATH), 0);
@@ -150,7 +148,7 @@ static void test_a_copy_of_the_process_keeps_nothing(void **state)
     int status;
     pid_t pid;
 
-    NEED_RUN(state);
+    require_run(state);
     open_or_fail(&one, 2);
     open_or_fail(&other, 2);
     assert_int_equal(lend(&one), 1);
@@ -174,7 +172,7 @@ static void test_in_turn(void **state)
     struct id_lender lender;
     unsigned last;
 
-    NEED_RUN(state);
+    require_run(state);
     open_or_fail(&lender, 100);
     last = lend(&lender);
     for (int i = 0; i < 300; i++) {
@@ -192,10 +190,10 @@ static void test_borrowing_ends_with_the_process(void **state)
 {
     struct id_plan plan = { .range = RANGE(2) }, again = plan;
     struct hutch_err err;
-    int fd = -1, status;
+    int fd = -1, unused, status;
     pid_t pid;
 
-    NEED_RUN(state);
+    require_run(state);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
@@ -203,7 +201,7 @@ static void test_borrowing_ends_with_the_process(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     assert_int_equal(hutch_ids_borrow(&plan, &fd, &err), 0);
-    assert_int_equal(hutch_ids_borrow(&again, &status, &err), -1);
+    assert_int_equal(hutch_ids_borrow(&again, &unused, &err), -1);
     assert_string_equal(err.msg, "all ids of the range are in use");
     assert_int_equal(again.host_uid, 0);
     close(fd);
@@ -217,7 +215,7 @@ static void test_ranges_that_are_too_small_or_large(void **state)
     struct id_lender lender;
     struct hutch_err err;
 
-    NEED_RUN(state);
+    require_run(state);
     for (unsigned count = 0; count < 2; count++) {
         open_or_fail(&lender, count);
         assert_int_equal(lend(&lender), 0);
@@ -251,7 +249,7 @@ static void test_a_file_of_somebody_elses(void **state)
     struct id_lender lender;
     struct hutch_err err;
 
-    NEED_RUN(state);
+    require_run(state);
     for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
         open_or_fail(&lender, 10);
         hutch_ids_close(&lender);
