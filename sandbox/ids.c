@@ -3,10 +3,12 @@
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MAX_TRIES 256 /* offsets that others have, before none counts as free */
 
@@ -23,21 +25,39 @@ static int require_own(int fd, const char *path, struct hutch_err *err)
     return 0;
 }
 
+/* Where all programs of a user find it, whatever their environment says: a directory that systemd or another login
+ * manager has made for that user, or one that the first of them makes. */
+static void name_place(char *dir, size_t size)
+{
+    if (geteuid() == 0) {
+        snprintf(dir, size, LENDER_DIR);
+        return;
+    }
+    snprintf(dir, size, "/run/user/%u", geteuid());
+    if (access(dir, W_OK | X_OK) == 0)
+        snprintf(dir, size, "/run/user/%u/hutch", geteuid());
+    else
+        snprintf(dir, size, "/tmp/.hutch-%u", geteuid());
+}
+
 static int open_locks(int *ret_fd, struct hutch_err *err)
 {
     auto_fd dir = -1, fd = -1;
+    char place[64], path[80];
 
-    if (mkdir(LENDER_DIR, 0700) < 0 && errno != EEXIST)
-        return hutch_err_set(err, errno, "make the directory '%s'", LENDER_DIR);
-    dir = open(LENDER_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    name_place(place, sizeof(place));
+    snprintf(path, sizeof(path), "%s/" LENDER_FILE, place);
+    if (mkdir(place, 0700) < 0 && errno != EEXIST)
+        return hutch_err_set(err, errno, "make the directory '%s'", place);
+    dir = open(place, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)
-        return hutch_err_set(err, errno, "open the directory '%s'", LENDER_DIR);
-    if (require_own(dir, LENDER_DIR, err) < 0)
+        return hutch_err_set(err, errno, "open the directory '%s'", place);
+    if (require_own(dir, place, err) < 0)
         return -1;
     fd = openat(dir, LENDER_FILE, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return hutch_err_set(err, errno, "open '%s'", LENDER_PATH);
-    if (require_own(fd, LENDER_PATH, err) < 0)
+        return hutch_err_set(err, errno, "open '%s'", path);
+    if (require_own(fd, path, err) < 0)
         return -1;
     *ret_fd = hutch_fd_take(&fd);
     return 0;
@@ -119,7 +139,7 @@ unsigned hutch_ids_lend(struct id_lender *lender, struct hutch_err *err)
             return offset;
         }
         if (errno != EAGAIN && errno != EACCES) {
-            hutch_err_set(err, errno, "lock an id in '%s'", LENDER_PATH);
+            hutch_err_set(err, errno, "lock an id in the file '%s'", LENDER_FILE);
             return 0;
         }
         refused++;
@@ -169,5 +189,5 @@ void hutch_ids_explain(bool is_mapped_away, struct hutch_err *ret)
     else if (geteuid() == 0)
         hutch_err_set(ret, 0, "no subordinate ids are mapped here, as in a container");
     else
-        hutch_err_set(ret, 0, "an ordinary user's sandboxes run as that user");
+        hutch_err_set(ret, 0, IDS_ON_DISK);
 }

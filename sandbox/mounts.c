@@ -59,8 +59,8 @@ static int open_bind(const char *path, unsigned flags, int *ret_fd, struct hutch
     return 0;
 }
 
-/* Files written through the mount belong, on disk, to the present owner of the directory. */
-static int idmap_bind(int fd, const char *path, const struct id_plan *plan, bool *ret_lacks_map, struct hutch_err *err)
+int hutch_mounts_map_owner(int fd, const char *path, const struct id_plan *plan, bool *ret_lacks_map,
+                           struct hutch_err *err)
 {
     struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP };
     auto_fd userns = -1;
@@ -90,7 +90,8 @@ int hutch_mounts_open(const char *path, unsigned flags, const struct id_plan *pl
 
     if (open_bind(path, flags, &fd, err) < 0)
         return -1;
-    if (plan->is_mapped_away && (flags & MOUNT_IDMAP) && idmap_bind(fd, path, plan, ret_lacks_map, err) < 0)
+    if (plan->is_mapped_away && (flags & MOUNT_IDMAP) &&
+        hutch_mounts_map_owner(fd, path, plan, ret_lacks_map, err) < 0)
         return -1;
     *ret_fd = hutch_fd_take(&fd);
     return 0;
@@ -195,6 +196,11 @@ static int make_tmpfs(uint64_t bytes, uint64_t inodes, mode_t mode, __u64 attrs,
     snprintf(inodes_text, sizeof(inodes_text), "%" PRIu64, inodes);
     snprintf(mode_text, sizeof(mode_text), "%o", mode ? mode : 0755);
     return make_fs("tmpfs", options, EVERY_MOUNT | attrs, ret_fd, err);
+}
+
+int hutch_mounts_make_memory(uint64_t bytes, uint64_t inodes, mode_t mode, int *ret_fd, struct hutch_err *err)
+{
+    return make_tmpfs(bytes, inodes, mode, 0, ret_fd, err);
 }
 
 static int attach(int fd, int target_fd, const char *target, struct hutch_err *err)

@@ -10,6 +10,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 struct sandbox_spec;
 struct id_plan;
@@ -37,6 +39,15 @@ int hutch_mounts_open_sources(const struct sandbox_spec *spec, const struct id_p
  * then; it is never set to false here. */
 int hutch_mounts_open(const char *path, unsigned flags, const struct id_plan *plan, int *ret_fd, bool *ret_lacks_map,
                       struct hutch_err *err);
+
+/* Has a detached mount show the files of its root's owner as those of the plan's host ids: what is written through it
+ * belongs to that owner. *@ret_lacks_map as above. */
+int hutch_mounts_map_owner(int fd, const char *path, const struct id_plan *plan, bool *ret_lacks_map,
+                           struct hutch_err *err);
+
+/* A new file system in memory, as a detached mount that the caller owns. The kernel lets it have @bytes of contents, 0:
+ * 64 MiB, and @inodes files, directories and names, its own directory included, 0: as many as pages: tmpfs(5). */
+int hutch_mounts_make_memory(uint64_t bytes, uint64_t inodes, mode_t mode, int *ret_fd, struct hutch_err *err);
 
 void hutch_mounts_sources_done(struct mount_sources *sources);
 

@@ -264,14 +264,15 @@ static int choose_id(const struct sandbox_spec *spec, const struct sandbox_io *i
     return job->has_own_id ? 0 : share_id(spec, &why, sb, err);
 }
 
-/* For root: where a file system cannot map the owner of a source for one mount, what the sandbox makes there would
- * belong to an id that is another one's next. So it has the id that all share. */
+/* Where the child is another user than the caller: it could not reach the sources. And for root, where a file system
+ * cannot map the owner of one for one mount, what the sandbox makes there would belong to an id that is another one's
+ * next. So it has the id that all share. */
 static int open_sources(const struct sandbox_spec *spec, struct init_job *job, struct sandbox *sb,
                         struct hutch_err *err)
 {
     struct hutch_err why;
 
-    if (!job->ids.is_mapped_away || !job->ids.can_mount)
+    if ((!job->ids.is_mapped_away && !job->has_own_id) || !job->ids.can_mount)
         return 0;
     if (hutch_mounts_open_sources(spec, &job->ids, &job->sources, err) < 0)
         return -1;

@@ -106,6 +106,13 @@ enum sandbox_network {
     NETWORK_HOST, /* the host's network, unfiltered: only for code that the operator wrote himself */
 };
 
+/* Where a fresh data directory is. */
+enum sandbox_data_place {
+    DATA_AUTO,   /* in memory where there is room for it: runtime/run/data_place.h */
+    DATA_MEMORY, /* there, or no code runs */
+    DATA_DISK,
+};
+
 enum sandbox_root_kind {
     ROOT_DIR,  /* rootfs_path is a whole tree, used read-only */
     ROOT_HOST, /* the host's /usr and a chosen few of /etc, read-only */
@@ -125,6 +132,7 @@ struct sandbox_spec {
     char **readonly_paths;        /* NULL-terminated: bound onto themselves read-only */
 
     enum sandbox_network network;
+    enum sandbox_data_place data_place;
 
     uid_t uid_inside; /* 1000 unless a policy says otherwise; never 0 */
     gid_t gid_inside;
@@ -142,7 +150,7 @@ struct sandbox_spec {
 };
 
 /* Fills @spec with the empty description: every layer required except cgroup, landlock and own_uid (tried), no
- * limits, no network, uid and gid 1000, cwd "/", hostname "hutch". -1 on ENOMEM. */
+ * limits, no network, data directories where there is room, uid and gid 1000, cwd "/", hostname "hutch". -1 on ENOMEM. */
 int hutch_spec_init(struct sandbox_spec *spec, struct hutch_err *err);
 void hutch_spec_done(struct sandbox_spec *spec);
 

@@ -2,6 +2,7 @@
 
 #include "sandbox/caps.h"
 #include "sandbox/fd.h"
+#include "sandbox/log.h"
 #include "sandbox/spec.h"
 
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/securebits.h>
+#include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,25 +19,45 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define NOBODY 65534
+#define NOBODY         65534
+#define MAPPER_SECONDS 5
 
-/* The range that @file (subuid(5), subgid(5)) gives to the user "hutch", else the one id of nobody. */
-static unsigned subordinate_ids(const char *file, unsigned *ret_count)
+/* The first range that @file (subuid(5), subgid(5)) gives to @name, or to @number in place of a name. False when there
+ * is none. */
+static bool find_subordinate_ids(const char *file, const char *name, const char *number, unsigned *ret_start,
+                                 unsigned *ret_count)
 {
     FILE *f = fopen(file, "re");
     char line[256];
-    unsigned start, count, found = NOBODY;
+    unsigned start, count;
+    bool is_found = false;
 
-    *ret_count = 1;
-    while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "hutch:%u:%u", &start, &count) == 2 && start > 0 && count > 0 && count < UINT_MAX - start) {
-            found = start;
-            *ret_count = count;
-            break;
-        }
+    while (f && !is_found && fgets(line, sizeof(line), f)) {
+        char *rest = strchr(line, ':');
+
+        if (!rest)
+            continue;
+        *rest++ = '\0';
+        is_found = (strcmp(line, name) == 0 || strcmp(line, number) == 0) &&
+                   sscanf(rest, "%u:%u", &start, &count) == 2 && start > 0 && count > 0 && count < UINT_MAX - start;
+    }
     if (f)
         fclose(f);
-    return found;
+    if (is_found) {
+        *ret_start = start;
+        *ret_count = count;
+    }
+    return is_found;
+}
+
+/* What sandboxes of root have: the range of the user "hutch", else the one id of nobody. */
+static unsigned ids_of_hutch(const char *file, unsigned *ret_count)
+{
+    unsigned start = NOBODY;
+
+    *ret_count = 1;
+    find_subordinate_ids(file, "hutch", "hutch", &start, ret_count);
+    return start;
 }
 
 /* What @id of the caller's user namespace is called one level out; -1 when it is not mapped. *@ret_count: how many of
@@ -67,8 +89,8 @@ static unsigned least(unsigned a, unsigned b)
 static bool plan_range(struct id_range *ret)
 {
     unsigned n_uids, n_gids, mapped;
-    struct id_range range = { .uid = subordinate_ids("/etc/subuid", &n_uids),
-                              .gid = subordinate_ids("/etc/subgid", &n_gids) };
+    struct id_range range = { .uid = ids_of_hutch("/etc/subuid", &n_uids),
+                              .gid = ids_of_hutch("/etc/subgid", &n_gids) };
 
     *ret = range;
     range.count = least(ID_RANGE_MAX, least(n_uids, n_gids));
@@ -123,9 +145,9 @@ static struct id_range own_ids(const struct id_plan *plan)
     return (struct id_range){ plan->host_uid, plan->host_gid, 1 };
 }
 
-/* @ids: what @in_uid and @in_gid, and those that follow, are outside. */
+/* @ids: what @in_uid and @in_gid, and those that follow, are outside. @has_uids: uids are mapped already. */
 static int write_maps(pid_t pid, uid_t in_uid, gid_t in_gid, const struct id_range *ids, bool deny_setgroups,
-                      struct hutch_err *err)
+                      bool has_uids, struct hutch_err *err)
 {
     char path[32];
     auto_fd procfd = -1;
@@ -142,7 +164,7 @@ static int write_maps(pid_t pid, uid_t in_uid, gid_t in_gid, const struct id_ran
         return -1;
     if (write_map(procfd, "gid_map", in_gid, ids->gid, ids->count, err) < 0)
         return -1;
-    return write_map(procfd, "uid_map", in_uid, ids->uid, ids->count, err);
+    return has_uids ? 0 : write_map(procfd, "uid_map", in_uid, ids->uid, ids->count, err);
 }
 
 int hutch_userns_write_maps(pid_t pid, const struct sandbox_spec *spec, const struct id_plan *plan,
@@ -151,7 +173,7 @@ int hutch_userns_write_maps(pid_t pid, const struct sandbox_spec *spec, const st
     struct id_range one = own_ids(plan);
 
     /* Mapped away, the child still has the caller's supplementary groups and must be able to drop them. */
-    return write_maps(pid, spec->uid_inside, spec->gid_inside, &one, !plan->is_mapped_away, err);
+    return write_maps(pid, spec->uid_inside, spec->gid_inside, &one, !plan->is_mapped_away, false, err);
 }
 
 const char *hutch_userns_hint(int errnum)
@@ -175,7 +197,111 @@ int hutch_userns_write_identity(pid_t pid, const struct id_plan *plan, struct hu
     struct id_range one = own_ids(plan);
     const struct id_range *ids = plan->range.count > 0 ? &plan->range : &one;
 
-    return write_maps(pid, ids->uid, ids->gid, ids, !plan->is_mapped_away, err);
+    return write_maps(pid, ids->uid, ids->gid, ids, !plan->is_mapped_away, false, err);
+}
+
+/* --- an ordinary user's range ------------------------------------------------------------------------------------- */
+
+bool hutch_userns_find_range(struct id_range *ret, struct hutch_err *why)
+{
+    struct passwd *user = getpwuid(geteuid());
+    unsigned n_uids, n_gids;
+    char number[16];
+
+    snprintf(number, sizeof(number), "%u", geteuid());
+    if (!find_subordinate_ids("/etc/subuid", user ? user->pw_name : number, number, &ret->uid, &n_uids) ||
+        !find_subordinate_ids("/etc/subgid", user ? user->pw_name : number, number, &ret->gid, &n_gids)) {
+        ret->count = 0;
+        hutch_err_set(why, 0, "this user has no range of subordinate ids");
+        return false;
+    }
+    ret->count = least(ID_RANGE_MAX, least(n_uids, n_gids));
+    return true;
+}
+
+/* newuidmap(1), newgidmap(1): the programs that may do it for an ordinary user. Their look into the user database may
+ * hang with the server that it is on. */
+static int run_mapper(const char *program, pid_t pid, unsigned own, unsigned first, unsigned count)
+{
+    char text[6][16];
+    const unsigned numbers[] = { own, own, 1, first, first, count };
+    char target[16];
+    char *argv[] = { (char *)program, target, text[0], text[1], text[2], text[3], text[4], text[5], NULL };
+    int status;
+    pid_t child;
+
+    snprintf(target, sizeof(target), "%d", pid);
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+        snprintf(text[i], sizeof(text[i]), "%u", numbers[i]);
+    child = fork();
+    if (child == 0) {
+        int null = open("/dev/null", O_RDWR);
+
+        dup2(null, STDOUT_FILENO);
+        dup2(null, STDERR_FILENO);
+        alarm(MAPPER_SECONDS);
+        execvp(program, argv);
+        _exit(127);
+    }
+    if (child < 0 || TEMP_FAILURE_RETRY(waitpid(child, &status, 0)) != child || !WIFEXITED(status))
+        return -1;
+    return WEXITSTATUS(status) == 127 ? 127 : WEXITSTATUS(status) == 0 ? 0 : -1;
+}
+
+enum mapped { MAPPED_ALL, MAPPED_UIDS, MAPPED_NONE, NO_MAPPER }; /* exit statuses of the mapping process */
+
+static _Noreturn void mapper_main(int go_fd, pid_t pid, const struct id_plan *plan)
+{
+    const struct id_range *ids = &plan->range;
+    char go;
+    int rc;
+
+    if (TEMP_FAILURE_RETRY(read(go_fd, &go, 1)) != 1)
+        _exit(MAPPED_NONE);
+    rc = run_mapper("newuidmap", pid, plan->host_uid, ids->uid, ids->count);
+    if (rc != 0)
+        _exit(rc == 127 ? NO_MAPPER : MAPPED_NONE);
+    _exit(run_mapper("newgidmap", pid, plan->host_gid, ids->gid, ids->count) == 0 ? MAPPED_ALL : MAPPED_UIDS);
+}
+
+int hutch_userns_unshare(struct id_plan *plan, int flags, struct hutch_err *why_not, struct hutch_err *err)
+{
+    const pid_t self = getpid();
+    int go[2], status, mapped = MAPPED_NONE;
+    struct id_range one = own_ids(plan);
+    pid_t mapper = -1;
+
+    if (plan->range.count > 0) {
+        if (pipe2(go, O_CLOEXEC) < 0)
+            return hutch_err_set(err, errno, "make a pipe");
+        mapper = fork(); /* it stays in the caller's user namespace, where the ids are the caller's to give */
+        if (mapper == 0) {
+            close(go[1]);
+            mapper_main(go[0], self, plan);
+        }
+        close(go[0]);
+        if (mapper < 0)
+            close(go[1]);
+    }
+    if (unshare(CLONE_NEWUSER | flags) < 0)
+        hutch_err_set(err, errno, "make a user namespace%s", hutch_userns_hint(errno));
+    else
+        err->msg[0] = '\0';
+    if (mapper > 0) {
+        if (!err->msg[0] && write(go[1], "", 1) != 1)
+            hutch_log_debug("userns: the process that maps ids is gone");
+        close(go[1]);
+        if (TEMP_FAILURE_RETRY(waitpid(mapper, &status, 0)) == mapper && WIFEXITED(status))
+            mapped = WEXITSTATUS(status);
+    }
+    if (err->msg[0])
+        return -1;
+    if (mapped == MAPPED_ALL)
+        return 0;
+    if (plan->range.count > 0)
+        hutch_err_set(why_not, 0, mapped == NO_MAPPER ? "newuidmap is not installed" : "newuidmap or newgidmap refused");
+    plan->range.count = 0;
+    return write_maps(0, one.uid, one.gid, &one, true, mapped == MAPPED_UIDS, err);
 }
 
 int hutch_userns_enter(const struct sandbox_spec *spec, const struct id_plan *plan, struct hutch_err *err)
@@ -211,7 +337,7 @@ int hutch_userns_open_idmap(uid_t disk_uid, gid_t disk_gid, const struct id_plan
     }
     if (pid < 0)
         return hutch_err_set(err, errno, "make a user namespace for an id-mapped mount");
-    if (write_maps(pid, disk_uid, disk_gid, &one, false, err) == 0) {
+    if (write_maps(pid, disk_uid, disk_gid, &one, false, false, err) == 0) {
         snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
         fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)

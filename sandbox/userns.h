@@ -14,7 +14,7 @@ struct sandbox_spec;
 
 /* Host uids from @uid on, and gids from @gid on. The first is for those who share, so with fewer than two no sandbox
  * has one of its own. Source: subuid(5), subgid(5). */
-struct id_range {
+struct id_range { /* an ordinary user's does not have the user's own ids in it */
     uid_t uid;
     gid_t gid;
     unsigned count; /* of each */
@@ -25,7 +25,7 @@ struct id_range {
 struct id_plan {
     uid_t host_uid; /* with a range its first, until a sandbox has one of its own: ids.h */
     gid_t host_gid;
-    struct id_range range; /* is_mapped_away: the ids that sandboxes may borrow */
+    struct id_range range; /* the ids that sandboxes may borrow; an ordinary user's: hutch_userns_find_range() */
     bool  is_mapped_away; /* host ids are not the caller's: files need handing over, see idmaps */
     bool  can_mount;      /* the caller has CAP_SYS_ADMIN here and can open mounts for the sandbox itself */
 };
@@ -38,8 +38,16 @@ int hutch_userns_write_maps(pid_t pid, const struct sandbox_spec *spec, const st
                             struct hutch_err *err);
 
 /* The same for a namespace in which the plan's host ids, and all of its range, keep their numbers: that of @pid, or of
- * the calling process with 0, which only an ordinary user's own needs. */
+ * the calling process with 0, which only an ordinary user's own can need, and without a range. */
 int hutch_userns_write_identity(pid_t pid, const struct id_plan *plan, struct hutch_err *err);
+
+/* An ordinary user's range. False when there is none: @why. It may read the user database. */
+bool hutch_userns_find_range(struct id_range *ret, struct hutch_err *why);
+
+/* Makes the calling process, which is an ordinary user's and has one thread, the owner of a new user namespace, with
+ * other new namespaces by @flags. In it the plan's host ids keep their numbers, and so do those of its range, which
+ * newuidmap(1) and newgidmap(1) map; where they do not the range is empty from here on, and @why_not says why. */
+int hutch_userns_unshare(struct id_plan *plan, int flags, struct hutch_err *why_not, struct hutch_err *err);
 
 /* What an errno of clone(2) or unshare(2) with CLONE_NEW... means and what to do about it, in brackets; "" when it says
  * all. */

@@ -40,9 +40,9 @@ const struct limit hutch_limit_rows[] = {
         REQUEST(file_bytes), SESSION(file_bytes), .enforcers = BY(RLIMIT) },
     [LIMIT_OPEN_FILES] = { UNIT_COUNT, 16, 1048576, "512", .enforcers = BY(RLIMIT) },
     [LIMIT_DATA_SIZE] = { UNIT_BYTES, 1, 1024 * TIB, "1G",
-        REQUEST(data_bytes), SESSION(data_bytes), .enforcers = BY(SUPERVISOR) },
+        REQUEST(data_bytes), SESSION(data_bytes), .enforcers = BY(KERNEL) | BY(SUPERVISOR) },
     [LIMIT_DATA_FILES] = { UNIT_COUNT, 1, 1000000000, "1000",
-        REQUEST(data_files), SESSION(data_files), .enforcers = BY(SUPERVISOR) },
+        REQUEST(data_files), SESSION(data_files), .enforcers = BY(KERNEL) | BY(SUPERVISOR) },
     [LIMIT_TMP_SIZE] = { UNIT_BYTES, 4 * KIB, 1024 * TIB, "64M", .enforcers = BY(KERNEL) },
 };
 _Static_assert(ARRAY_SIZE(hutch_limit_rows) == LIMIT_COUNT, "every limit of sandbox/spec.h has a row here");

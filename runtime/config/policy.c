@@ -128,6 +128,17 @@ static int read_network(const struct json_node *node, void *context, struct hutc
     return 0;
 }
 
+static int read_data_place(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    static const char *const words[] = { [DATA_AUTO] = "auto", [DATA_MEMORY] = "memory", [DATA_DISK] = "disk" };
+    int word = hutch_policy_read_word(node, words, ARRAY_SIZE(words), err);
+
+    if (word < 0)
+        return -1;
+    spec_of(context)->data_place = (enum sandbox_data_place)word;
+    return 0;
+}
+
 static int read_seccomp(const struct json_node *node, void *context, struct hutch_err *err)
 {
     struct file *file = context;
@@ -283,6 +294,7 @@ static int read_file(const char *path, struct load *load, const struct file *chi
         { "layers", read_layers, false },
         { "limits", read_limits, false },
         { "network", read_network, false },
+        { "data_place", read_data_place, false },
         { "seccomp", read_seccomp, false },
         { "hostname", read_hostname, false },
         { "workdir", read_workdir, false },
@@ -320,8 +332,10 @@ static int finish_spec(struct load *load, struct hutch_err *err)
 
     spec->limits_need = load->require_all ? NEED_REQUIRE : NEED_TRY;
     for (size_t i = 0; load->require_all && i < LAYER_COUNT; i++)
-        if (spec->layers[i] == NEED_TRY && i != LAYER_OWN_UID) /* which takes root, so it is required by name */
+        if (spec->layers[i] == NEED_TRY && i != LAYER_OWN_UID) /* which takes subordinate ids, so it is required by name */
             spec->layers[i] = NEED_REQUIRE;
+    if (spec->data_place == DATA_MEMORY && spec->limits[LIMIT_DATA_SIZE] == 0)
+        return hutch_err_set(err, 0, "$.data_place is \"memory\", and $.limits.data_size does not say how much of it");
     spec->layers[LAYER_NET_NS] = spec->network == NETWORK_HOST ? NEED_OFF : NEED_REQUIRE;
     if (spec->layers[LAYER_SECCOMP] == NEED_OFF)
         return 0;

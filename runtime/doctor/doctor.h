@@ -93,6 +93,8 @@ void hutch_doctor_found(struct doctor_finding *ret, enum doctor_status status, c
 void hutch_doctor_failed(const struct doctor_host *host, struct doctor_finding *ret, int errnum, const char *fmt, ...)
     HUTCH_PRINTF(4, 5);
 void hutch_doctor_fix(struct doctor_finding *ret, const char *fmt, ...) HUTCH_PRINTF(2, 3);
+/* The same for a user without subordinate ids; nothing where the user has no name. */
+void hutch_doctor_give_subids(const struct doctor_host *host, struct doctor_finding *ret);
 void hutch_doctor_costs(struct doctor_finding *ret, const char *fmt, ...) HUTCH_PRINTF(2, 3);
 
 #endif

@@ -222,6 +222,16 @@ static bool find_subids(const struct doctor_host *host, const char *file, struct
     return found;
 }
 
+void hutch_doctor_give_subids(const struct doctor_host *host, struct doctor_finding *ret)
+{
+    /* Ranges of others are not looked up: 100000 and what adduser gives next lie far below. */
+    unsigned start = 0x30000000u + (host->uid & 0xfff) * 0x10000u;
+
+    if (host->user[0])
+        hutch_doctor_fix(ret, "sudo usermod --add-subuids %u-%u --add-subgids %u-%u %s", start,
+                         start + SUBIDS_WANTED - 1, start, start + SUBIDS_WANTED - 1, host->user);
+}
+
 void hutch_probe_subids(const struct doctor_host *host, struct doctor_finding *ret)
 {
     struct subids uids, gids;
@@ -236,13 +246,7 @@ void hutch_probe_subids(const struct doctor_host *host, struct doctor_finding *r
     }
     hutch_doctor_found(ret, DOCTOR_MISSING, "%s has no range of %d in /etc/subuid and /etc/subgid",
                        host->user[0] ? host->user : "this uid", SUBIDS_WANTED);
-    if (host->user[0]) {
-        /* Ranges of others are not looked up: 100000 and what adduser gives next lie far below. */
-        unsigned start = 0x30000000u + (host->uid & 0xfff) * 0x10000u;
-
-        hutch_doctor_fix(ret, "sudo usermod --add-subuids %u-%u --add-subgids %u-%u %s", start,
-                         start + SUBIDS_WANTED - 1, start, start + SUBIDS_WANTED - 1, host->user);
-    }
+    hutch_doctor_give_subids(host, ret);
 }
 
 void hutch_probe_newuidmap(const struct doctor_host *host, struct doctor_finding *ret)

@@ -23,6 +23,22 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+/* An ordinary user's. Whether the range can be mapped is what hutch_probe_newuidmap() tries. */
+static void find_own_range(const struct doctor_host *host, struct doctor_finding *ret)
+{
+    struct id_range range;
+    struct hutch_err why;
+
+    if (hutch_userns_find_range(&range, &why)) {
+        hutch_doctor_found(ret, DOCTOR_OK, "each sandbox whose files are in memory has a uid of its own, of %u to %u",
+                           range.uid + 1, range.uid + range.count - 1);
+        return;
+    }
+    hutch_doctor_found(ret, DOCTOR_DEGRADED, "sandboxes run as the caller, uid %u: %s", host->plan.host_uid, why.msg);
+    hutch_doctor_costs(ret, "sandboxes share what the kernel counts for each user, with this user's other programs too");
+    hutch_doctor_give_subids(host, ret);
+}
+
 void hutch_probe_identity(const struct doctor_host *host, struct doctor_finding *ret)
 {
     struct id_plan plan = host->plan;
@@ -35,7 +51,7 @@ void hutch_probe_identity(const struct doctor_host *host, struct doctor_finding 
         hutch_doctor_fix(ret,
                          "runuser -u USER -- hutch ...    (or leave root its capabilities CAP_SETUID and CAP_SETGID)");
     } else if (!host->plan.is_mapped_away) {
-        hutch_doctor_found(ret, DOCTOR_OK, "sandboxes run as the caller, uid %u", host->plan.host_uid);
+        find_own_range(host, ret);
     } else if (host->plan.host_uid == 65534) {
         hutch_doctor_found(ret, DOCTOR_DEGRADED, "root's sandboxes run as uid 65534 (nobody)");
     } else if (host->plan.range.count < 2) {

@@ -67,13 +67,11 @@ bool hutch_core_is_removed(struct core *core, int dirfd)
 {
     struct hutch_err err;
 
-    if (!is_removed(dirfd))
-        return false;
-    if (is_removed(core->data_root_fd)) {
-        hutch_err_set(&err, 0, "the directory '%s' was removed while the engine used it: open another engine",
-                      core->data_root);
-        hutch_core_break(core, &err);
-    }
+    if (!is_removed(core->data_root_fd))
+        return is_removed(dirfd);
+    hutch_err_set(&err, 0, "the directory '%s' was removed while the engine used it: open another engine",
+                  core->data_root);
+    hutch_core_break(core, &err);
     return true;
 }
 

@@ -45,7 +45,7 @@ uint32_t hutch_core_make_id(struct core *core);
 void hutch_core_break(struct core *core, const struct hutch_err *why);
 
 /* Whether the directory @dirfd, which the engine has made, was removed by another program, as those that clean up do.
- * Where all of them were, the engine is broken. */
+ * Where all of them were, with the place for what is kept, the engine is broken. */
 bool hutch_core_is_removed(struct core *core, int dirfd);
 
 /* A process did not answer in time, and another takes its place. */

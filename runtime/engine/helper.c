@@ -149,6 +149,15 @@ void hutch_helper_remove_directory(struct helper *h, const char *name)
         hutch_log_debug("engine: %s", err.msg);
 }
 
+void hutch_helper_drop_volume(struct helper *h, int base_fd)
+{
+    struct disk_request request = { .what = DISK_DROP };
+    struct hutch_err err;
+
+    if (h->disk.fd >= 0 && hutch_link_send(&h->disk, &request, sizeof(request), NULL, 0, &base_fd, 1, &err) < 0)
+        hutch_log_debug("engine: %s", err.msg); /* it is freed here, then */
+}
+
 bool hutch_helper_order_files(struct helper *h, const struct disk_request *request, int data_dirfd, int list_fd)
 {
     const int fds[] = { h->core->data_root_fd, data_dirfd, list_fd };
@@ -227,6 +236,19 @@ int hutch_helper_open(struct helper *h, uint32_t id, const char *path, unsigned 
         return hutch_err_set(err, ENAMETOOLONG, "open '%s'", path);
     strcpy(request.path, path);
     if (hutch_link_send(&h->opener, &request, sizeof(request), NULL, 0, NULL, 0, err) < 0)
+        return -1;
+    hutch_patience_begin(&h->opener_patience);
+    return 0;
+}
+
+int hutch_helper_open_volume(struct helper *h, uint32_t id, int base_fd, uint64_t bytes, uint64_t files, uid_t uid,
+                             gid_t gid, struct hutch_err *err)
+{
+    struct opener_request request = {
+        .what = OPENER_VOLUME, .id = id, .uid = uid, .gid = gid, .bytes = bytes, .files = files
+    };
+
+    if (hutch_link_send(&h->opener, &request, sizeof(request), NULL, 0, &base_fd, base_fd >= 0, err) < 0)
         return -1;
     hutch_patience_begin(&h->opener_patience);
     return 0;
@@ -396,6 +418,8 @@ static void on_opener_packet(struct link *l, void *data, size_t len, int *fds, s
         h->has_hello = true;
         h->is_mapped_away = reply->is_mapped_away;
         h->ids = reply->ids;
+        hutch_err_receive(&reply->err, "the opener");
+        snprintf(h->why_no_ids, sizeof(h->why_no_ids), "%.90s", reply->err.msg);
         if (n_fds == 2)
             take_disk_worker(h, hutch_fd_take(&fds[0]), &fds[1]);
         break;
@@ -420,7 +444,8 @@ static void on_opener_packet(struct link *l, void *data, size_t len, int *fds, s
         } else {
             bool is_open = reply->what == OPENER_OPENED && n_fds > 0;
 
-            h->events->on_opened(h->owner, reply->id, is_open ? hutch_fd_take(&fds[0]) : -1, &reply->err);
+            h->events->on_opened(h->owner, reply->id, is_open ? hutch_fd_take(&fds[0]) : -1,
+                                 is_open && n_fds > 1 ? hutch_fd_take(&fds[1]) : -1, &reply->err);
         }
         break;
     }

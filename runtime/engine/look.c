@@ -1,5 +1,7 @@
 #include "runtime/engine/look.h"
 
+#include <stdio.h>
+
 void hutch_looks_init(struct looks *looks, struct helper *helper)
 {
     looks->helper = helper;
@@ -46,19 +48,31 @@ void hutch_looks_on_files(struct looks *looks, const struct disk_reply *reply, c
     }
 }
 
+static bool begin(struct look *look, struct looks *looks, struct disk_request *request, int data_dirfd, int list_fd)
+{
+    request->id = hutch_core_make_id(looks->helper->core);
+    hutch_look_cancel(look);
+    if (!hutch_helper_order_files(looks->helper, request, data_dirfd, list_fd))
+        return false;
+    look->id = request->id;
+    LIST_INSERT_HEAD(&looks->list, look, link);
+    return true;
+}
+
 bool hutch_look_begin(struct look *look, struct looks *looks, enum disk_order what, const struct collect_bounds *bounds,
                       int data_dirfd, int list_fd)
 {
-    const struct disk_request request = {
-        .what = what, .id = hutch_core_make_id(looks->helper->core), .look = *bounds
-    };
+    struct disk_request request = { .what = what, .look = *bounds };
 
-    hutch_look_cancel(look);
-    if (!hutch_helper_order_files(looks->helper, &request, data_dirfd, list_fd))
-        return false;
-    look->id = request.id;
-    LIST_INSERT_HEAD(&looks->list, look, link);
-    return true;
+    return begin(look, looks, &request, data_dirfd, list_fd);
+}
+
+bool hutch_look_begin_copy(struct look *look, struct looks *looks, const char *name, int data_dirfd)
+{
+    struct disk_request request = { .what = DISK_TAKE };
+
+    snprintf(request.name, sizeof(request.name), "%s", name);
+    return begin(look, looks, &request, data_dirfd, -1);
 }
 
 bool hutch_look_is_needed(int data_dirfd)

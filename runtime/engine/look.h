@@ -39,6 +39,8 @@ bool hutch_look_is_needed(int data_dirfd);
  * there is no disk worker; else on_done follows, unless hutch_look_cancel() comes before. */
 bool hutch_look_begin(struct look *look, struct looks *looks, enum disk_order what, const struct collect_bounds *bounds,
                       int data_dirfd, int list_fd);
+/* Has what lies there copied to the new directory @name of the data root; likewise. */
+bool hutch_look_begin_copy(struct look *look, struct looks *looks, const char *name, int data_dirfd);
 void hutch_look_cancel(struct look *look); /* it need not be under way */
 
 #endif

@@ -1,5 +1,6 @@
 #include "runtime/engine/pool.h"
 
+#include "runtime/engine/slot_ids.h"
 #include "runtime/run/supervisor.h"
 #include "sandbox/clock.h"
 #include "sandbox/log.h"
@@ -42,6 +43,66 @@ static void discard_idle(struct pool *pool, struct slot *slot)
     hutch_slot_discard(slot);
 }
 
+/* --- two kinds ---------------------------------------------------------------------------------------------------- */
+
+/* Whether sandboxes with ids of their own do not suit those who want shared ones. */
+static bool has_two_kinds(const struct pool *pool)
+{
+    return hutch_slots_map_in_memory(pool->pools->slots, pool->pools->template);
+}
+
+static struct slot *find_idle(const struct pool *pool, bool shares_ids)
+{
+    struct slot *slot;
+    bool has_kinds = has_two_kinds(pool);
+
+    TAILQ_FOREACH(slot, &pool->idle, idle) /* the youngest first: its memory is in the caches */
+        if (!has_kinds || slot->shares_ids == shares_ids)
+            break;
+    return slot;
+}
+
+static struct pool_wait *find_waiting(const struct pool *pool, const struct slot *slot)
+{
+    struct pool_wait *wait;
+    bool has_kinds = has_two_kinds(pool);
+
+    TAILQ_FOREACH(wait, &pool->waiting, link)
+        if (!has_kinds || wait->shares_ids == slot->shares_ids)
+            break;
+    return wait;
+}
+
+/* The kind of the next one that is built: what waits comes first, then what was asked for lately. */
+static bool next_shares_ids(const struct pool *pool)
+{
+    unsigned waiting = 0, idle = 0;
+    const struct pool_wait *wait;
+    const struct slot *slot;
+
+    if (!has_two_kinds(pool))
+        return false;
+    TAILQ_FOREACH(wait, &pool->waiting, link)
+        waiting += wait->shares_ids;
+    if (pool->n_building < pool->n_waiting)
+        return pool->n_sharing < waiting;
+    TAILQ_FOREACH(slot, &pool->idle, idle)
+        idle += slot->shares_ids;
+    return idle + pool->n_sharing < waiting + (pool->target * pool->sharing + 128) / 256;
+}
+
+static void note_asked(struct pool *pool, bool shares_ids)
+{
+    pool->sharing = (pool->sharing * 7 + (shares_ids ? 256 : 0)) / 8;
+}
+
+/* One of the other kind makes room for what was missed. */
+static void make_room(struct pool *pool)
+{
+    if (pool->n_idle > 0 && pool->n_idle >= pool->target)
+        discard_idle(pool, TAILQ_LAST(&pool->idle, slot_list));
+}
+
 /* --- building ----------------------------------------------------------------------------------------------------- */
 
 static void note_failure(struct pool *pool, const struct hutch_err *why);
@@ -49,15 +110,17 @@ static void note_failure(struct pool *pool, const struct hutch_err *why);
 static bool build_one(struct pool *pool)
 {
     struct pools *pools = pool->pools;
+    const bool shares_ids = next_shares_ids(pool);
     struct hutch_err err;
-    struct slot *slot = hutch_slot_create(pools->slots, pools->template, pool->index, false, NULL, &slot_events, pool,
-                                          &err);
+    struct slot *slot = hutch_slot_create(pools->slots, pools->template, pool->index, false, shares_ids, NULL,
+                                          &slot_events, pool, &err);
 
     if (!slot) {
         note_failure(pool, &err);
         return false;
     }
     pool->n_building++;
+    pool->n_sharing += shares_ids;
     hutch_slot_build(slot);
     return slot->state < SLOT_DESTROYING; /* else on_failed was called, and the next would fail likewise */
 }
@@ -136,12 +199,18 @@ static void note_failure(struct pool *pool, const struct hutch_err *why)
 
 /* --- what a sandbox tells ----------------------------------------------------------------------------------------- */
 
+static void leave_building(struct pool *pool, const struct slot *slot)
+{
+    pool->n_building--;
+    pool->n_sharing -= slot->shares_ids;
+}
+
 static void on_prepared(void *owner, struct slot *slot)
 {
     struct pool *pool = owner;
-    struct pool_wait *wait = TAILQ_FIRST(&pool->waiting);
+    struct pool_wait *wait = find_waiting(pool, slot);
 
-    pool->n_building--;
+    leave_building(pool, slot);
     pool->failures = pool->deaths = 0;
     pool->last_given = slot->since;
     if (wait) {
@@ -161,7 +230,7 @@ static void on_failed(void *owner, struct slot *slot, const struct hutch_err *wh
         take_idle(pool, slot);
         refill(pool);
     } else {
-        pool->n_building--;
+        leave_building(pool, slot);
         note_failure(pool, why);
     }
 }
@@ -170,8 +239,7 @@ static void on_refused(void *owner, struct slot *slot, const struct hutch_err *w
 {
     struct pool *pool = owner;
 
-    (void)slot;
-    pool->n_building--;
+    leave_building(pool, slot);
     refuse_waiting(pool, why);
 }
 
@@ -195,16 +263,17 @@ void hutch_pool_name_awaited(const struct pools *pools, unsigned index, char *te
         snprintf(text, size, "%s", pools->slots->helper->has_launcher ? "a sandbox" : "a launcher");
 }
 
-bool hutch_pool_has_idle(const struct pools *pools, unsigned index)
+bool hutch_pool_has_idle(const struct pools *pools, unsigned index, bool shares_ids)
 {
-    return pools->list[index].n_idle > 0;
+    return find_idle(&pools->list[index], shares_ids);
 }
 
 void hutch_pool_ask(struct pools *pools, unsigned index, struct pool_wait *wait)
 {
     struct pool *pool = &pools->list[index];
-    struct slot *slot = TAILQ_FIRST(&pool->idle); /* the youngest: its memory is in the caches */
+    struct slot *slot = find_idle(pool, wait->shares_ids);
 
+    note_asked(pool, wait->shares_ids);
     if (slot) {
         take_idle(pool, slot);
         pools->from_pool++;
@@ -214,6 +283,7 @@ void hutch_pool_ask(struct pools *pools, unsigned index, struct pool_wait *wait)
     pools->on_demand++;
     pool->last_missed = hutch_clock_ms();
     hutch_loop_advance_deadline(&pools->core->loop, &pool->clock, pool->last_missed + (double)pools->trim_ms);
+    make_room(pool);
     if (pool->target < config_of(pool)->max)
         pool->target++;
     TAILQ_INSERT_TAIL(&pool->waiting, wait, link);

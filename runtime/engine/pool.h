@@ -19,6 +19,7 @@ struct pool_wait {
     void (*on_slot)(void *owner, struct slot *slot); /* prepared; to be taken at once */
     void (*on_refused)(void *owner, const struct hutch_err *why);
     void *owner;
+    bool shares_ids;   /* it is to have a directory of the caller's: hutch_slots_map_in_memory() */
 };
 TAILQ_HEAD(pool_wait_list, pool_wait);
 
@@ -28,6 +29,8 @@ struct pool {
     struct slot_list idle;
     struct pool_wait_list waiting;
     unsigned n_idle, n_building, n_waiting;
+    unsigned n_sharing;        /* of those on their way: that share ids */
+    unsigned sharing;          /* how many of 256 that asked lately wanted such a one */
     unsigned target;           /* how many are kept: from the zygote's min to its max */
     struct deadline clock;
     double last_missed;        /* there was none when one was asked for */
@@ -65,7 +68,8 @@ void hutch_pools_shrink(struct pools *pools);
 
 /* Which process what waits for the pool @index waits for, as in "the launcher". */
 void hutch_pool_name_awaited(const struct pools *pools, unsigned index, char *text, size_t size);
-bool hutch_pool_has_idle(const struct pools *pools, unsigned index);
+/* @shares_ids as of a pool_wait. */
+bool hutch_pool_has_idle(const struct pools *pools, unsigned index, bool shares_ids);
 /* Gives a sandbox of the pool @index by on_slot: now, or when there is one. */
 void hutch_pool_ask(struct pools *pools, unsigned index, struct pool_wait *wait);
 /* It waits no more. Fine when it does not. */

@@ -1,6 +1,7 @@
 #include "runtime/engine/run.h"
 
 #include "runtime/engine/run_files.h"
+#include "runtime/engine/slot_data.h"
 #include "runtime/run/verdict.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -37,7 +38,7 @@ static void on_slot(void *owner, struct slot *slot)
     struct engine_run *run = owner;
 
     run->slot = slot;
-    hutch_slot_take(slot, run->data_dir, &slot_events, run);
+    hutch_slot_take(slot, run->data_dir, run->volume, &slot_events, run);
 }
 
 static void on_no_slot(void *owner, const struct hutch_err *why)
@@ -274,10 +275,22 @@ static void finish(struct engine_run *run, bool has_files)
     hutch_slot_discard(slot);
 }
 
+static void on_landed(struct engine_run *run, const struct hutch_err *why)
+{
+    (void)why; /* the run has it */
+    finish(run, true);
+}
+
+static void land(struct engine_run *run)
+{
+    if (hutch_run_files_land(run, on_landed))
+        finish(run, true);
+}
+
 static void on_looked(struct engine_run *run, const struct hutch_err *why)
 {
     (void)why;
-    finish(run, true);
+    land(run);
 }
 
 void hutch_run_looked(struct engine_run *run, const struct disk_reply *reply)
@@ -291,8 +304,10 @@ static void on_dead(void *owner, struct slot *slot)
     struct engine_run *run = owner;
     bool has_files = slot->supervisor->has_ended || run->data_dir || !hutch_run_files_are_none(run);
 
-    if (!has_files || hutch_run_files_look(run, on_looked))
-        finish(run, has_files);
+    if (!has_files)
+        finish(run, false);
+    else if (run->on_look == on_landed || hutch_run_files_look(run, on_looked)) /* the second word on its death */
+        land(run);
 }
 
 static void drain(struct supervisor *s)
@@ -524,6 +539,7 @@ static void begin(struct engine_run *run)
     s->tree = slot->template->spec.rootfs_path;
     s->result = &run->result;
     s->data_dirfd = slot->data_dirfd;
+    s->is_data_bounded = hutch_slot_is_bounded_by(slot, run->limits);
     s->out.capture = &run->result.out;
     s->err_out.capture = &run->result.err_out;
     if (run->kind->wants_output(run))
@@ -610,13 +626,19 @@ static const struct slot_events slot_events = {
 
 /* --- before it ---------------------------------------------------------------------------------------------------- */
 
+/* Its directory is on disk, as the caller's are. */
+static bool shares_ids(const struct engine_run *run)
+{
+    return run->data_dir && !run->volume;
+}
+
 /* A sandbox for this run alone, by its own template. */
 static int make_slot(struct engine_run *run, struct hutch_err *err)
 {
     struct runs *runs = run->runs;
 
     runs->pools->on_demand++;
-    run->slot = hutch_slot_create(runs->slots, run->template, run->zygote_index, run->is_exec,
+    run->slot = hutch_slot_create(runs->slots, run->template, run->zygote_index, run->is_exec, shares_ids(run),
                                   run->is_exec ? run->data_dir : NULL, &slot_events, run, err);
     if (!run->slot)
         return -1;
@@ -630,7 +652,8 @@ static int make_slot(struct engine_run *run, struct hutch_err *err)
 
 static void ask_pool(struct engine_run *run)
 {
-    run->was_prepared = hutch_pool_has_idle(run->runs->pools, run->zygote_index);
+    run->wait.shares_ids = shares_ids(run);
+    run->was_prepared = hutch_pool_has_idle(run->runs->pools, run->zygote_index, run->wait.shares_ids);
     hutch_pool_ask(run->runs->pools, run->zygote_index, &run->wait);
 }
 

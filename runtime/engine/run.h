@@ -92,6 +92,7 @@ struct engine_run {
     bool lost_job;             /* the worker died before it had read all of its job: nothing of it has run */
     struct run_input input;
     char *data_dir;            /* owned; real path; NULL: a fresh one */
+    struct slot_volume *volume; /* not owned; data_dir is that one; NULL: it is on disk */
     dev_t data_dev;            /* what the path led to when the run was asked for; */
     ino_t data_ino;            /* 0: a fresh one */
     bool keep_data, is_cancelled, was_prepared;
@@ -108,6 +109,7 @@ struct engine_run {
     bool keeps_list;           /* the kind knows what lay there: it is not looked for again */
     struct look look;          /* the first or the last one at its files, where there are many */
     void (*on_look)(struct engine_run *run, const struct hutch_err *why); /* run_files.h: what follows it */
+    struct hutch_err copy_err; /* why its files in memory could not be copied to the disk */
     bool has_looked;           /* it is done, and the result has its files */
     struct run_result result;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len);

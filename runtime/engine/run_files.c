@@ -1,6 +1,7 @@
 #include "runtime/engine/run_files.h"
 
 #include "runtime/data/changes_wire.h"
+#include "runtime/data/snapshot.h"
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
@@ -133,6 +134,76 @@ bool hutch_run_files_look(struct engine_run *run,
     return hutch_supervisor_count_last(s, 0);
 }
 
+static void list_changes(struct engine_run *run)
+{
+    struct slot *slot = run->slot;
+    struct hutch_err why;
+
+    if (!run->has_looked && run->before_fd >= 0 && hutch_file_list_load(run->before_fd, &run->before, &why) < 0)
+        hutch_supervisor_admit_loss(slot->supervisor, &why);
+    else if (!run->has_looked)
+        hutch_supervisor_collect(slot->supervisor, slot->data_dirfd, &run->before);
+    run->has_looked = true;
+}
+
+/* --- what is kept ------------------------------------------------------------------------------------------------- */
+
+static void note_copy(struct engine_run *run, bool has_failed, const struct hutch_err *why)
+{
+    if (has_failed)
+        run->copy_err = *why;
+    else
+        run->slot->has_volume = false; /* from here on it is the copy, which lies where those on disk do */
+}
+
+static void copy_here(struct engine_run *run)
+{
+    const struct snapshot_bounds all = { 0 };
+    struct slot *slot = run->slot;
+    struct snapshot_report report;
+    struct hutch_err err;
+
+    note_copy(run, hutch_snapshot_take(slot->data_dirfd, run->runs->core->data_root_fd, slot->data_name, &all, &report,
+                                       &err) < 0, &err);
+}
+
+static void on_copied(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
+{
+    struct engine_run *run = owner;
+
+    (void)fds;
+    (void)n_fds;
+    if (reply)
+        note_copy(run, reply->has_failed, &reply->err);
+    else
+        copy_here(run); /* the disk worker is gone */
+    run->on_look(run, NULL);
+}
+
+bool hutch_run_files_land(struct engine_run *run,
+                          void (*on_done)(struct engine_run *run, const struct hutch_err *why))
+{
+    struct slot *slot = run->slot;
+
+    if (run->look.id != 0) { /* its time is over */
+        hutch_look_cancel(&run->look);
+        hutch_err_set(&run->copy_err, ETIMEDOUT, "copy them to the disk");
+        return true;
+    }
+    if (!run->keep_data || !slot->has_volume || run->data_dir || slot->supervisor->is_data_over)
+        return true;
+    list_changes(run); /* which opens up what the program has closed, also for the copy */
+    if (run->result.files.added.n == 0 && !run->result.files.truncated)
+        return true;
+    run->look.on_done = on_copied;
+    run->look.owner = run;
+    run->on_look = on_done;
+    if (hutch_look_begin_copy(&run->look, &run->runs->slots->looks, slot->data_name, slot->data_dirfd))
+        return false;
+    copy_here(run);
+    return true;
+}
+
 void hutch_run_files_collect(struct engine_run *run)
 {
     struct slot *slot = run->slot;
@@ -141,10 +212,7 @@ void hutch_run_files_collect(struct engine_run *run)
     char id[STATE_ID_LEN + 1];
     struct hutch_err why;
 
-    if (!run->has_looked && run->before_fd >= 0 && hutch_file_list_load(run->before_fd, &run->before, &why) < 0)
-        hutch_supervisor_admit_loss(slot->supervisor, &why);
-    else if (!run->has_looked)
-        hutch_supervisor_collect(slot->supervisor, slot->data_dirfd, &run->before);
+    list_changes(run);
     if (run->data_dir) {
         if (hutch_spec_set_string(&r->directory, run->data_dir, &why) < 0)
             hutch_supervisor_admit_loss(slot->supervisor, &why);
@@ -157,6 +225,10 @@ void hutch_run_files_collect(struct engine_run *run)
     }
     if (!run->keep_data || slot->supervisor->is_data_over || (r->files.added.n == 0 && !r->files.truncated))
         return;
+    if (slot->has_volume) {
+        hutch_supervisor_admit_lost_files(slot->supervisor, &run->copy_err);
+        return;
+    }
     snprintf(id, sizeof(id), "%.8s%08x", core->state.id, slot->id);
     if (hutch_state_keep_directory(&core->state, core->data_root_fd, slot->data_name, id, &r->directory, &why) < 0)
         hutch_supervisor_admit_lost_files(slot->supervisor, &why);

@@ -26,6 +26,10 @@ bool hutch_run_files_look(struct engine_run *run,
                           void (*on_looked)(struct engine_run *run, const struct hutch_err *why));
 /* @reply: what a look of the kind's came to, or NULL. */
 void hutch_run_files_take_count(struct engine_run *run, const struct disk_reply *reply);
+/* After that: has the files of a directory in memory copied to the disk, where the caller wants to keep them. True when
+ * it is done, or there is nothing to do; else @on_copied follows. A second call gives the copy up. */
+bool hutch_run_files_land(struct engine_run *run,
+                          void (*on_copied)(struct engine_run *run, const struct hutch_err *why));
 /* Into the result: what it did to its files, and where they are. */
 void hutch_run_files_collect(struct engine_run *run);
 

@@ -1,5 +1,6 @@
 #include "runtime/engine/slot_priv.h"
 
+#include "runtime/engine/slot_data.h"
 #include "runtime/engine/slot_ids.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -7,13 +8,11 @@
 #include "sandbox/zygote_wire.h"
 
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #define ID_PAUSE_MS  20 /* between two looks for a host id, where all are in use */
 #define OUTPUT_TURNS 16 /* buffers from one stream, before others have their turn */
@@ -266,38 +265,8 @@ static void close_theirs(struct slot *slot)
         hutch_fd_closep(&slot->theirs[i]);
 }
 
-static int make_data(struct slot *slot, struct hutch_err *err)
-{
-    struct core *core = slot->slots->core;
-
-    snprintf(slot->data_name, sizeof(slot->data_name), "%08x", slot->id);
-    /* Whatever the caller's umask is. */
-    if (mkdirat(core->data_root_fd, slot->data_name, 0755) < 0 ||
-        fchmodat(core->data_root_fd, slot->data_name, 0755, 0) < 0) {
-        hutch_err_set(err, errno, "make the directory '%s/%s'", core->data_root, slot->data_name);
-        if (hutch_core_is_removed(core, core->data_root_fd))
-            *err = core->why;
-        return -1;
-    }
-    slot->data_dirfd = openat(core->data_root_fd, slot->data_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (slot->data_dirfd < 0)
-        return hutch_err_set(err, errno, "open the directory '%s/%s'", core->data_root, slot->data_name);
-    return 0;
-}
-
-static int open_data(struct slot *slot, struct hutch_err *err)
-{
-    struct open_how how = { .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS };
-
-    hutch_fd_closep(&slot->data_dirfd);
-    slot->data_dirfd = (int)syscall(SYS_openat2, AT_FDCWD, slot->data_path, &how, sizeof(how));
-    if (slot->data_dirfd < 0)
-        return hutch_err_set(err, errno, "open the data directory '%s'", slot->data_path);
-    return 0;
-}
-
 struct slot *hutch_slot_create(struct slots *slots, struct template *template, unsigned zygote_index, bool is_exec,
-                               const char *data_path, const struct slot_events *events, void *owner,
+                               bool shares_ids, const char *data_path, const struct slot_events *events, void *owner,
                                struct hutch_err *err)
 {
     struct slot *slot = calloc(1, sizeof(*slot));
@@ -315,10 +284,11 @@ struct slot *hutch_slot_create(struct slots *slots, struct template *template, u
     template->refs++;
     slot->zygote_index = zygote_index;
     slot->is_exec = is_exec;
+    slot->shares_ids = shares_ids;
     slot->data_path = data_path;
     slot->clock = (struct deadline)DEADLINE_INIT(on_due, slot);
     slot->sb = (struct sandbox)SANDBOX_INIT;
-    slot->landlock_fd = slot->data_dirfd = -1;
+    slot->landlock_fd = slot->data_dirfd = slot->volume_fd = -1;
     for (size_t i = 0; i < ARRAY_SIZE(slot->theirs); i++)
         slot->theirs[i] = -1;
     slot->control = slot->out = slot->err_out = slot->job = slot->death = none;
@@ -326,24 +296,16 @@ struct slot *hutch_slot_create(struct slots *slots, struct template *template, u
     TAILQ_INSERT_TAIL(&slots->list, slot, link);
     slots->n_building++;
     slot->since = hutch_clock_ms();
-    if ((data_path ? open_data(slot, err) : make_data(slot, err)) == 0 && (!is_exec || make_streams(slot, err) == 0))
+    if (hutch_slot_make_data(slot, err) == 0 && (!is_exec || make_streams(slot, err) == 0))
         return slot;
     hutch_slot_discard(slot);
     return NULL;
 }
 
-/* Has the opener make the data directory a mount that maps its owner to the sandbox's ids. */
 static int order_source(struct slot *slot, struct hutch_err *err)
 {
-    auto_free char *path = NULL;
-
-    if (!slot->data_path && asprintf(&path, "%s/%s", slot->slots->core->data_root, slot->data_name) < 0) {
-        path = NULL;
-        return hutch_err_set(err, ENOMEM, "name a data directory");
-    }
     hutch_slot_set_state(slot, SLOT_SOURCING);
-    return hutch_helper_open(slot->slots->helper, slot->id, path ? path : slot->data_path, MOUNT_IDMAP, slot->uid,
-                             slot->gid, err);
+    return hutch_slot_order_data(slot, err);
 }
 
 /* @source: the data directory, -1 where the launcher finds it by its path. */
@@ -352,13 +314,15 @@ static int order_building(struct slot *slot, int source, struct hutch_err *err)
     struct launcher_request request = { .what = slot->is_exec ? LAUNCHER_EXEC : LAUNCHER_BUILD,
                                         .id = slot->id,
                                         .spec_id = slot->template->id,
+                                        .has_data = source >= 0,
                                         .uid = slot->uid,
                                         .gid = slot->gid };
     int fds[ARRAY_SIZE(slot->theirs) + 1];
     size_t n = 0;
 
     memcpy(request.name, slot->name, sizeof(request.name));
-    memcpy(request.data_name, slot->data_name, sizeof(request.data_name));
+    if (source < 0)
+        memcpy(request.data_name, slot->data_name, sizeof(request.data_name));
     memcpy(request.why_shared, slot->why_shared, sizeof(request.why_shared));
     while (slot->is_exec && n < ARRAY_SIZE(slot->theirs)) {
         fds[n] = slot->theirs[n];
@@ -374,18 +338,20 @@ static int order_building(struct slot *slot, int source, struct hutch_err *err)
     return 0;
 }
 
-void hutch_slot_take_source(struct slot *slot, int fd, const struct hutch_err *why)
+void hutch_slot_take_source(struct slot *slot, int fd, int *base_fd, const struct hutch_err *why)
 {
-    const bool is_unmapped = fd < 0 && why->errnum == EOPNOTSUPP;
     struct hutch_err err;
+    int rc = hutch_slot_take_data(slot, fd, base_fd, why, &err);
 
-    if (is_unmapped)
-        hutch_slot_share_ids(slot, IDS_UNMAPPED);
-    if (fd < 0 && !is_unmapped && slot->data_path)
-        hutch_slot_refuse(slot, why);
-    else if (fd < 0 && !is_unmapped)
-        hutch_slot_fail(slot, why);
-    else if (order_building(slot, fd, &err) < 0)
+    if (rc == 0)
+        return;
+    if (rc > 0)
+        rc = order_building(slot, fd, &err);
+    else if (slot->data_path) {
+        hutch_slot_refuse(slot, &err);
+        return;
+    }
+    if (rc < 0)
         hutch_slot_fail(slot, &err);
 }
 
@@ -415,7 +381,7 @@ void hutch_slot_ask_launcher(struct slot *slot)
         return;
     if (!hutch_slot_choose_ids(slot))
         hutch_loop_advance_deadline(&slot->slots->core->loop, &slot->clock, hutch_clock_ms() + ID_PAUSE_MS);
-    else if ((slot->uid ? order_source(slot, &err) : order_building(slot, -1, &err)) < 0)
+    else if ((hutch_slot_data_is_mounted_first(slot) ? order_source(slot, &err) : order_building(slot, -1, &err)) < 0)
         hutch_slot_fail(slot, &err);
 }
 
@@ -534,13 +500,17 @@ void hutch_slot_take_forked(struct slot *slot, pid_t pid)
 
 /* --- use ---------------------------------------------------------------------------------------------------------- */
 
-void hutch_slot_take(struct slot *slot, const char *data_path, const struct slot_events *events, void *owner)
+void hutch_slot_take(struct slot *slot, const char *data_path, struct slot_volume *volume,
+                     const struct slot_events *events, void *owner)
 {
+    struct helper *h = slot->slots->helper;
     struct hutch_err err;
+    int rc;
 
     slot->events = events;
     slot->owner = owner;
     slot->data_path = data_path;
+    slot->given = volume;
     if (!data_path && hutch_core_is_removed(slot->slots->core, slot->data_dirfd)) { /* while it was in the pool */
         hutch_slot_fail(slot, NULL);
         return;
@@ -550,7 +520,11 @@ void hutch_slot_take(struct slot *slot, const char *data_path, const struct slot
         return;
     }
     hutch_slot_set_state(slot, SLOT_OPENING);
-    if (hutch_helper_open(slot->slots->helper, slot->id, data_path, MOUNT_IDMAP, slot->uid, slot->gid, &err) < 0)
+    if (volume)
+        rc = hutch_helper_open_volume(h, slot->id, volume->base_fd, 0, 0, slot->uid, slot->gid, &err);
+    else
+        rc = hutch_helper_open(h, slot->id, data_path, MOUNT_IDMAP, slot->uid, slot->gid, &err);
+    if (rc < 0)
         hutch_slot_fail(slot, &err);
 }
 
@@ -560,11 +534,22 @@ void hutch_slot_refuse(struct slot *slot, const struct hutch_err *why)
     slot->events->on_refused(slot->owner, slot, why);
 }
 
-void hutch_slot_take_opened(struct slot *slot, int fd)
+/* The volume that it was given is what it has from here on. */
+static int adopt_volume(struct slot *slot, int *base_fd, struct hutch_err *err)
+{
+    hutch_fd_closep(&slot->given->base_fd);
+    slot->given->base_fd = hutch_fd_take(base_fd);
+    hutch_fd_closep(&slot->data_dirfd);
+    hutch_fd_closep(&slot->volume_fd);
+    slot->data_dirfd = fcntl(slot->given->dirfd, F_DUPFD_CLOEXEC, 3);
+    return slot->data_dirfd < 0 ? hutch_err_set(err, errno, "hold a data directory in memory") : 0;
+}
+
+void hutch_slot_take_opened(struct slot *slot, int fd, int *base_fd)
 {
     struct launcher_request request = { .what = LAUNCHER_ATTACH, .id = slot->id, .spec_id = slot->template->id };
     struct hutch_err err;
-    int rc = open_data(slot, &err);
+    int rc = slot->given ? adopt_volume(slot, base_fd, &err) : hutch_slot_open_data(slot, &err);
 
     if (rc == 0 && !hutch_fd_is_same_file(fd, slot->data_dirfd)) /* the opener found it by its path, too */
         rc = hutch_err_set(&err, 0, "'%s' was replaced while the sandbox was made", slot->data_path);
@@ -590,16 +575,6 @@ void hutch_slot_take_attached(struct slot *slot)
 
 /* --- end ---------------------------------------------------------------------------------------------------------- */
 
-static void remove_data(struct slot *slot)
-{
-    hutch_fd_closep(&slot->data_dirfd);
-    if (!slot->data_name[0] || unlinkat(slot->slots->core->data_root_fd, slot->data_name, AT_REMOVEDIR) == 0 ||
-        errno == ENOENT)
-        return;
-    /* hostile code may have left any number of files */
-    hutch_helper_remove_directory(slot->slots->helper, slot->data_name);
-}
-
 static void close_all(struct slot *slot);
 
 void hutch_slot_free(void *object)
@@ -609,13 +584,14 @@ void hutch_slot_free(void *object)
     close_all(slot);
     hutch_loop_set_deadline(&slot->slots->core->loop, &slot->clock, LOOP_NEVER);
     hutch_fd_closep(&slot->data_dirfd);
+    hutch_fd_closep(&slot->volume_fd);
     hutch_template_unref(slot->template);
     free(slot);
 }
 
 static void bury(struct slot *slot)
 {
-    remove_data(slot);
+    hutch_slot_remove_data(slot);
     hutch_slot_return_ids(slot);
     TAILQ_REMOVE(&slot->slots->list, slot, link);
     hutch_slot_set_state(slot, SLOT_DEAD);
@@ -784,7 +760,7 @@ static void give_up(struct slot *slot)
 static double check_clocks(struct slot *slot, double now)
 {
     const struct core *core = slot->slots->core;
-    double due;
+    double due, memory_due;
 
     if (slot->state != SLOT_RUNNING)
         slot->since += hutch_loop_stood_still(&core->loop); /* what it waits for may have been as still */
@@ -803,8 +779,9 @@ static double check_clocks(struct slot *slot, double now)
         due = now + hutch_supervisor_clocks(slot->supervisor);
         /* the same moment as that of others, to the microsecond */
         if (slot->supervisor->idle_ms > 0 && slot->supervisor->kill_at == 0 && !slot->supervisor->is_counting)
-            due = slot->supervisor->next_data;
-        return due;
+            return slot->supervisor->next_data;
+        memory_due = hutch_slot_check_memory(slot, now);
+        return memory_due < due ? memory_due : due;
     case SLOT_SOURCING:
     case SLOT_BUILDING:
     case SLOT_STANDING:

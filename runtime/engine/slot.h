@@ -53,6 +53,13 @@ enum slot_state {
 
 TAILQ_HEAD(slot_list, slot);
 
+/* A data directory in memory that outlives a sandbox: sandbox/volume.h. */
+struct slot_volume {
+    int base_fd; /* owned; -1: there is none */
+    int dirfd;   /* not owned; open for reading */
+    bool is_lost; /* its opener is gone: no other one can mount it */
+};
+
 #define SLOTS_SPARE_SUPERVISORS 32
 
 /* All of one engine. */
@@ -67,6 +74,8 @@ struct slots {
     void (*on_room)(void *owner); /* fewer are being built */
     void *owner;
     struct id_lender ids;         /* open from the first sandbox on that can have one of its own */
+    uint64_t bytes_in_memory;     /* what was last seen in those whose code runs */
+    bool has_no_volumes;          /* the opener could not make one */
     struct supervisor *spare_supervisors[SLOTS_SPARE_SUPERVISORS]; /* owned: each is large, and used again */
     size_t n_spare_supervisors;
 };
@@ -88,6 +97,12 @@ struct slot {
     unsigned zygote_index;   /* with is_exec not used */
     bool is_exec;            /* init executes the program of the template */
     const char *data_path;   /* not owned; the directory of the caller's for /mnt/data; NULL: a fresh one */
+    struct slot_volume *given; /* not owned; the volume that is to be mounted in place of it; NULL: none */
+    bool has_volume;         /* its fresh directory is one in memory */
+    int volume_fd;           /* owned; the base of that, -1: not there yet, or it was handed on */
+    uint64_t bytes_in_memory; /* what was last seen in it */
+    double memory_at;        /* when that is looked at next */
+    bool shares_ids;         /* it is for a directory whose owner cannot be mapped */
     bool is_reaping, is_reaped; /* LAUNCHER_DESTROY was sent before its time; and is done */
     bool has_usage;          /* what its cgroup counted was read before that */
     struct cgroup_usage usage;
@@ -131,21 +146,22 @@ void hutch_slots_on_lost_zygote(struct slots *slots, const struct zygote *zygote
 bool hutch_slots_on_forked(struct slots *slots, const struct zygote *zygote, uint32_t id, pid_t pid);
 bool hutch_slots_on_fork_failed(struct slots *slots, const struct zygote *zygote, uint32_t id,
                                 const struct hutch_err *why);
-/* False when none of them has that number, and @fd is still the caller's. */
-bool hutch_slots_on_opened(struct slots *slots, uint32_t id, int fd, const struct hutch_err *why);
+/* False when none of them has that number, and @fd and @base_fd are still the caller's. */
+bool hutch_slots_on_opened(struct slots *slots, uint32_t id, int fd, int base_fd, const struct hutch_err *why);
 void hutch_slots_on_reply(struct slots *slots, const struct launcher_reply *reply, const char *text, int *fds,
                           size_t n_fds);
 
 /* One with its data directory, for which nothing was ordered yet. NULL on ENOMEM and the like. @data_path with is_exec
- * only. */
+ * only. @shares_ids: it is for a directory whose owner cannot be mapped: hutch_slots_map_in_memory(). */
 struct slot *hutch_slot_create(struct slots *slots, struct template *template, unsigned zygote_index, bool is_exec,
-                               const char *data_path, const struct slot_events *events, void *owner,
+                               bool shares_ids, const char *data_path, const struct slot_events *events, void *owner,
                                struct hutch_err *err);
 /* Has it built. */
 void hutch_slot_build(struct slot *slot);
 /* SLOT_PREPARED: @events and @owner are told from here on, on_entered as the first thing, perhaps before this
- * returns. */
-void hutch_slot_take(struct slot *slot, const char *data_path, const struct slot_events *events, void *owner);
+ * returns. With @volume that one is mounted; it stays the caller's, and @data_path is any. */
+void hutch_slot_take(struct slot *slot, const char *data_path, struct slot_volume *volume,
+                     const struct slot_events *events, void *owner);
 void hutch_slot_set_state(struct slot *slot, enum slot_state state);
 /* Before it is entered: what it waits for, as in "the launcher". */
 void hutch_slot_name_awaited(const struct slot *slot, char *text, size_t size);

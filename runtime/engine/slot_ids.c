@@ -2,15 +2,26 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
-/* Host paths that are mounted with their owner mapped, other than the data directory: the template has them opened
- * once, for the shared ids. */
-static bool has_shared_maps(const struct sandbox_spec *spec)
+/* Host paths other than the data directory that take the ids that sandboxes share. For root: those that are mounted
+ * with their owner mapped, as the template has them opened once. For an ordinary user, who can map no owners on disk,
+ * all of them. */
+static bool has_shared_paths(const struct slots *slots, const struct sandbox_spec *spec)
 {
     for (size_t i = 0; i < spec->n_mounts; i++)
-        if ((spec->mounts[i].flags & MOUNT_IDMAP) && !(spec->mounts[i].flags & MOUNT_DATA))
+        if (spec->mounts[i].kind == MOUNT_BIND && !(spec->mounts[i].flags & MOUNT_DATA) &&
+            (!slots->helper->is_mapped_away || (spec->mounts[i].flags & MOUNT_IDMAP)))
             return true;
     return false;
+}
+
+bool hutch_slots_map_in_memory(const struct slots *slots, const struct template *template)
+{
+    const struct helper *h = slots->helper;
+
+    return template->spec.layers[LAYER_OWN_UID] != NEED_OFF && !has_shared_paths(slots, &template->spec) &&
+           (h->has_hello ? !h->is_mapped_away && h->ids.count > 1 : geteuid() != 0);
 }
 
 static int follow_range(struct slots *slots, struct hutch_err *err)
@@ -28,12 +39,16 @@ static int borrow(struct slot *slot, struct hutch_err *why)
     const struct helper *h = slots->helper;
     unsigned offset;
 
+    if (h->ids.count < 2 && !h->is_mapped_away && geteuid() != 0)
+        return hutch_err_set(why, 0, "%s", h->why_no_ids);
     if (h->ids.count < 2) {
         hutch_ids_explain(h->is_mapped_away, why);
         return -1;
     }
-    if (has_shared_maps(&slot->template->spec))
+    if (has_shared_paths(slots, &slot->template->spec))
         return hutch_err_set(why, 0, "a path of the host is mounted for all sandboxes alike");
+    if (!h->is_mapped_away && !slot->has_volume)
+        return hutch_err_set(why, 0, IDS_ON_DISK);
     if (follow_range(slots, why) < 0)
         return -1;
     offset = hutch_ids_lend(&slots->ids, why);
@@ -44,15 +59,28 @@ static int borrow(struct slot *slot, struct hutch_err *why)
     return 0;
 }
 
+static bool is_one_ending(const struct slots *slots)
+{
+    const struct slot *slot;
+
+    TAILQ_FOREACH(slot, &slots->list, link)
+        if (slot->uid && (slot->state == SLOT_DYING || slot->state == SLOT_DESTROYING))
+            return true;
+    return false;
+}
+
 bool hutch_slot_choose_ids(struct slot *slot)
 {
     enum sandbox_need need = slot->template->spec.layers[LAYER_OWN_UID];
     struct hutch_err why;
 
     slot->waits_for_id = false;
-    if (need == NEED_OFF || borrow(slot, &why) == 0)
+    if (slot->shares_ids)
+        hutch_err_set(&why, 0, IDS_ON_DISK);
+    if (need == NEED_OFF || (!slot->shares_ids && borrow(slot, &why) == 0))
         return true;
-    slot->waits_for_id = need == NEED_REQUIRE && why.errnum == EAGAIN; /* as long as the run waits: setup_ms */
+    /* As long as the run waits, setup_ms; where it need not, for those that are on their way back. */
+    slot->waits_for_id = why.errnum == EAGAIN && (need == NEED_REQUIRE || is_one_ending(slot->slots));
     if (!slot->waits_for_id)
         hutch_slot_share_ids(slot, why.msg);
     return !slot->waits_for_id;

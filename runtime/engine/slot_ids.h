@@ -4,6 +4,9 @@
 
 #include "runtime/engine/slot.h"
 
+/* Whether a sandbox has ids of its own only where its data directory is in memory, as with an ordinary user's range. A
+ * directory of the caller's takes one that shares ids, then. */
+bool hutch_slots_map_in_memory(const struct slots *slots, const struct template *template);
 /* Before it is built: borrows some, or notes why it shares those of others; whether it may share is decided where it is
  * built. False when it has to have its own, and all are in use: then it waits_for_id, and is asked again. */
 bool hutch_slot_choose_ids(struct slot *slot);

@@ -11,9 +11,9 @@ void hutch_slot_ask_zygote(struct slot *slot);
 void hutch_slot_take_built(struct slot *slot, const struct launcher_reply *reply, const char *text, int *fds,
                            size_t n_fds);
 void hutch_slot_take_forked(struct slot *slot, pid_t pid);
-/* @fd stays the caller's, as in the next. -1: @why. */
-void hutch_slot_take_source(struct slot *slot, int fd, const struct hutch_err *why);
-void hutch_slot_take_opened(struct slot *slot, int fd);
+/* @fd stays the caller's, as in the next; -1: @why. @base_fd of a volume likewise, unless it is -1 after that. */
+void hutch_slot_take_source(struct slot *slot, int fd, int *base_fd, const struct hutch_err *why);
+void hutch_slot_take_opened(struct slot *slot, int fd, int *base_fd);
 void hutch_slot_take_attached(struct slot *slot);
 /* @usage NULL: not known. */
 void hutch_slot_take_destroyed(struct slot *slot, const struct rusage *usage);

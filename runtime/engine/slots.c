@@ -148,22 +148,23 @@ bool hutch_slots_on_fork_failed(struct slots *slots, const struct zygote *zygote
     return true;
 }
 
-bool hutch_slots_on_opened(struct slots *slots, uint32_t id, int fd, const struct hutch_err *why)
+bool hutch_slots_on_opened(struct slots *slots, uint32_t id, int fd, int base_fd, const struct hutch_err *why)
 {
-    auto_fd mount = -1;
+    auto_fd mount = -1, base = -1;
     struct slot *slot = hutch_slot_find(slots, id);
 
     if (!slot)
         return false;
     mount = fd;
+    base = base_fd;
     if (slot->state != SLOT_OPENING && slot->state != SLOT_SOURCING)
         return true;
     if (slot->state == SLOT_SOURCING)
-        hutch_slot_take_source(slot, fd, why);
+        hutch_slot_take_source(slot, fd, &base, why);
     else if (fd < 0)
         hutch_slot_refuse(slot, why);
     else
-        hutch_slot_take_opened(slot, fd);
+        hutch_slot_take_opened(slot, fd, &base);
     return true;
 }
 

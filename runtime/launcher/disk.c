@@ -215,13 +215,16 @@ static void take_order(struct disk_worker *w)
         w->is_over = true;
     if (n == (ssize_t)sizeof(request) && request.what == DISK_PING)
         show_life(w);
+    if (n == (ssize_t)sizeof(request) && request.what == DISK_DROP)
+        close_all(fds);
     if (n == (ssize_t)sizeof(request) && is_complete(&request, n_fds) &&
         ((n_fds == 1 ? fstatat(fds[0], request.name, &st, AT_SYMLINK_NOFOLLOW) : fstat(fds[1], &st)) == 0 ||
          n_fds == 1))
         job = malloc(sizeof(*job));
     if (!job) {
         close_all(fds);
-        if (was_read && request.what != DISK_PING && request.what != DISK_REMOVE)
+        if (was_read && request.what != DISK_PING && request.what != DISK_DROP &&
+            request.what != DISK_REMOVE)
             refuse(w, request.id);
         return;
     }

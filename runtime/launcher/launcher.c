@@ -275,7 +275,7 @@ static void build(struct launcher *l, const struct launcher_request *request, co
     if (!s || strnlen(request->name, sizeof(request->name)) == sizeof(request->name) ||
         strnlen(request->data_name, sizeof(request->data_name)) == sizeof(request->data_name) ||
         strnlen(request->why_shared, sizeof(request->why_shared)) == sizeof(request->why_shared) ||
-        n_fds != n_streams + (request->uid != 0) || (request->uid && !s->data) || null < 0) {
+        n_fds != n_streams + (request->has_data != 0) || (request->has_data && !s->data) || null < 0) {
         hutch_err_set(&err, EPROTO, "an order to build from description %u with %zu descriptors", request->spec_id,
                       n_fds);
         goto fail;
@@ -287,7 +287,7 @@ static void build(struct launcher *l, const struct launcher_request *request, co
         io.report_w = fds[3];
     if (set_data(s, request->data_name, &err) < 0)
         goto fail;
-    if (request->uid)
+    if (request->has_data)
         s->data->tree_fd = fds[n_streams]; /* the opener has mapped it to this one's ids; the next brings its own */
     rc = hutch_sandbox_start(&s->spec, l->base, request->name, &io, &sb, &err);
     if (s->data)

@@ -10,6 +10,7 @@
 #include "sandbox/spec.h"
 #include "runtime/launcher/disk.h"
 #include "sandbox/userns.h"
+#include "sandbox/volume.h"
 #include "runtime/launcher/wire.h"
 
 #include <fcntl.h>
@@ -63,11 +64,11 @@ static void give_up(int sock, struct opener_reply *reply)
     hutch_fdpass_send(sock, reply, sizeof(*reply), NULL, 0, 0);
 }
 
-static int say(int sock, struct opener_reply *reply, int fd)
+static int say(int sock, struct opener_reply *reply, const int *fds, size_t n_fds)
 {
-    if (hutch_fdpass_send(sock, reply, sizeof(*reply), &fd, fd >= 0, 0) >= 0)
+    if (hutch_fdpass_send(sock, reply, sizeof(*reply), fds, n_fds, 0) >= 0)
         return 0;
-    if (errno != ETOOMANYREFS || fd < 0)
+    if (errno != ETOOMANYREFS || n_fds == 0)
         return -1;
     hutch_err_set(&reply->err, ETOOMANYREFS, "send a mount (other programs of this user have too many descriptors on "
                                              "their way)");
@@ -76,14 +77,13 @@ static int say(int sock, struct opener_reply *reply, int fd)
 }
 
 /* An ordinary user becomes the owner of a user namespace, with a copy of the host's mount tree to open things from. */
-static int enter_own_namespaces(const struct id_plan *plan, struct hutch_err *err)
+static int enter_own_namespaces(struct id_plan *plan, struct hutch_err *why_no_range, struct hutch_err *err)
 {
     struct mount_attr private = { .propagation = MS_PRIVATE };
 
     if (!plan->is_mapped_away) {
-        if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
-            return hutch_err_set(err, errno, "make a user namespace%s", hutch_userns_hint(errno));
-        if (hutch_userns_write_identity(0, plan, err) < 0)
+        hutch_userns_find_range(&plan->range, why_no_range);
+        if (hutch_userns_unshare(plan, CLONE_NEWNS, why_no_range, err) < 0)
             return -1;
     } else if (unshare(CLONE_NEWNS) < 0) {
         return hutch_err_set(err, errno, "make a mount namespace");
@@ -146,7 +146,27 @@ fail:
     return -1;
 }
 
-static void serve_one(int sock, const struct opener_request *request, const struct id_plan *plan)
+static void open_volume(int sock, const struct opener_request *request, int base_fd, const struct id_plan *as)
+{
+    struct opener_reply reply = { .what = OPENER_OPENED, .id = request->id };
+    struct volume_mounts mounts = VOLUME_MOUNTS_INIT;
+    int rc;
+
+    if (base_fd >= 0)
+        rc = hutch_volume_open(base_fd, as, &mounts, &reply.err);
+    else if (request->bytes)
+        rc = hutch_volume_make(request->bytes, request->files, as, &mounts, &reply.err);
+    else
+        rc = hutch_err_set(&reply.err, EPROTO, "an order for a file system without a size");
+    if (rc < 0)
+        reply.what = OPENER_FAILED;
+    say(sock, &reply, (int[]){ mounts.sandbox_fd, mounts.base_fd }, rc < 0 ? 0 : 2);
+    hutch_fd_closep(&mounts.sandbox_fd);
+    hutch_fd_closep(&mounts.base_fd);
+}
+
+/* @given_fd: what came with the order, or -1. */
+static void serve_one(int sock, const struct opener_request *request, int given_fd, const struct id_plan *plan)
 {
     struct opener_reply reply = { .what = OPENER_OPENED, .id = request->id };
     struct id_plan as = *plan;
@@ -155,19 +175,23 @@ static void serve_one(int sock, const struct opener_request *request, const stru
 
     if (request->what == OPENER_PING) {
         reply.what = OPENER_PONG;
-        say(sock, &reply, -1);
+        say(sock, &reply, NULL, 0);
         return;
     }
     if (request->uid) {
         as.host_uid = request->uid;
         as.host_gid = request->gid;
     }
+    if (request->what == OPENER_VOLUME) {
+        open_volume(sock, request, given_fd, &as);
+        return;
+    }
     if (request->what != OPENER_OPEN || strnlen(request->path, sizeof(request->path)) == sizeof(request->path))
         hutch_err_set(&reply.err, EPROTO, "an order that the opener does not know");
     else if (hutch_mounts_open(request->path, request->flags & (MOUNT_RDONLY | MOUNT_IDMAP), &as, &fd, &lacks_map,
                                &reply.err) == 0) {
         if (!lacks_map || !request->uid) {
-            say(sock, &reply, fd);
+            say(sock, &reply, &fd, 1);
             return;
         }
         /* What it makes there would belong to an id that is another sandbox's next. */
@@ -175,7 +199,7 @@ static void serve_one(int sock, const struct opener_request *request, const stru
                       "a policy with \"own_uid\": \"off\" does without)", request->path);
     }
     reply.what = OPENER_FAILED;
-    say(sock, &reply, -1);
+    say(sock, &reply, NULL, 0);
 }
 
 /* The engine hears of it by @news. It alone keeps the socket: the disk worker ends with it, when it has done what it
@@ -230,6 +254,7 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
     struct cgroup_base base = CGROUP_BASE_INIT;
     struct disk_worker_process disk = { .pidfd = -1 };
     struct id_plan plan;
+    struct hutch_err why_no_range = { 0 };
     auto_fd pidfd = -1, engine = -1;
 
     signal(SIGPIPE, SIG_IGN);
@@ -242,7 +267,7 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
     snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
     if (watch_engine(sock, &engine, &hello.err) < 0 || hutch_userns_plan(&plan, &hello.err) < 0 ||
         (cgroup[0] && hutch_cgroup_make_base(cgroup, plan.host_uid, plan.host_gid, &base, &hello.err) < 0) ||
-        enter_own_namespaces(&plan, &hello.err) < 0) {
+        enter_own_namespaces(&plan, &why_no_range, &hello.err) < 0) {
         give_up(sock, &hello);
         return 1;
     }
@@ -250,6 +275,7 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
         snprintf(base.why_not, sizeof(base.why_not), "%s", why_not);
     hello.is_mapped_away = plan.is_mapped_away;
     hello.ids = plan.range;
+    hello.err = why_no_range;
     if (start_disk_worker(sock, &hello, &disk) < 0 || clone_anchor(sock, &plan, &base, &pidfd, &hello.err) < 0) {
         give_up(sock, &hello);
         return 1;
@@ -260,6 +286,7 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
                               { .fd = engine, .events = POLLIN },
                               { .fd = disk.pid > 0 ? disk.pidfd : -1, .events = POLLIN } };
         struct opener_request request;
+        auto_fd given = -1;
         size_t n_fds;
         ssize_t n;
 
@@ -271,11 +298,11 @@ int hutch_opener_main(int sock, const char *cgroup, const char *why_not)
             replace_disk_worker(sock, &disk);
         if (!p[0].revents)
             continue;
-        n = hutch_fdpass_receive(sock, &request, sizeof(request), NULL, 0, &n_fds, 0);
+        n = hutch_fdpass_receive(sock, &request, sizeof(request), &given, 1, &n_fds, 0);
         if (n <= 0)
             break;
         if (n == (ssize_t)sizeof(request))
-            serve_one(sock, &request, &plan);
+            serve_one(sock, &request, given, &plan);
     }
     end_all(pidfd, &disk);
     hutch_fd_closep(&disk.pidfd);

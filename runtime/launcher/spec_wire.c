@@ -185,6 +185,7 @@ static void walk(struct wire *w, struct sandbox_spec *s)
     list(w, &s->masked_paths);
     list(w, &s->readonly_paths);
     VALUE(w, s->network);
+    VALUE(w, s->data_place);
     VALUE(w, s->uid_inside);
     VALUE(w, s->gid_inside);
     VALUE(w, s->layers);

@@ -35,14 +35,18 @@
 
 enum opener_order {
     OPENER_OPEN, /* path -> OPENER_OPENED with the detached mount */
+    /* bytes, files, uid, gid: a new file system in memory for a data directory; or fd: such a one for another sandbox
+     * -> OPENER_OPENED with the detached mount for the sandbox, and the base that holds it: sandbox/volume.h */
+    OPENER_VOLUME,
     OPENER_PING, /* -> OPENER_PONG: it takes up orders */
 };
 struct opener_request {
     uint32_t what;   /* enum opener_order */
     uint32_t id;     /* the engine's, comes back */
     uint32_t flags;  /* MOUNT_RDONLY, MOUNT_IDMAP */
-    uid_t uid;       /* MOUNT_IDMAP: the host ids that the owner becomes; 0: those that sandboxes share */
+    uid_t uid;       /* MOUNT_IDMAP, OPENER_VOLUME: the host ids that the owner becomes; 0: those that sandboxes share */
     gid_t gid;
+    uint64_t bytes, files; /* OPENER_VOLUME: its bounds */
     char path[PATH_MAX];
 };
 
@@ -53,7 +57,7 @@ enum opener_says {
     /* fds: the socket of a launcher, which replaces any earlier one, its pidfd and the anchor's. The orders sent to the
      * earlier one may be lost */
     OPENER_LAUNCHER,
-    OPENER_OPENED,   /* id; fd */
+    OPENER_OPENED,   /* id; fd, and for a volume its base */
     OPENER_FAILED,   /* id; err */
     OPENER_PONG,
 };
@@ -62,7 +66,7 @@ struct opener_reply {
     uint32_t id;
     /* root calls: the launcher sees host paths with somebody else's eyes, so sources go with the spec */
     uint32_t is_mapped_away;
-    struct id_range ids; /* OPENER_HELLO: the host ids that sandboxes may borrow */
+    struct id_range ids; /* OPENER_HELLO: the host ids that sandboxes may borrow; with a count of 0, err says why not */
     struct hutch_err err;
 };
 
@@ -82,6 +86,7 @@ enum disk_order {
     /* the same between two cells: hutch_collect_step() in place of hutch_collect_changes(); fds: the changes, and the
      * list of what lies there now */
     DISK_STEP,
+    DISK_DROP,    /* fd: a volume's base, which is closed: its memory may be the last to be freed. No answer */
     DISK_NOTE,    /* look; fds: store, data directory: hutch_collect_snapshot() -> disk_reply; fd: a list, as above */
     DISK_PING,    /* -> disk_reply with id 0: it takes up orders */
 };
@@ -112,7 +117,7 @@ enum launcher_order {
     LAUNCHER_FORGET,  /* spec_id. No answer */
     /* id, spec_id; fds: the zygote's end of its socket [, where its stderr goes] -> LAUNCHER_STARTED with its pidfd */
     LAUNCHER_ZYGOTE,
-    /* id, spec_id, name, data_name [, uid, gid; fd: its data directory as a detached mount] -> LAUNCHER_BUILT with
+    /* id, spec_id, name, data_name [, uid, gid] [, has_data; fd: its data directory as a detached mount] -> LAUNCHER_BUILT with
      * control, pidfd [, cgroup]: a sandbox that waits for a worker. Its init then says INIT_READY on control */
     LAUNCHER_BUILD,
     /* the same, but init executes the spec's argv; fds: stdin, stdout, stderr, report [, the data directory].
@@ -130,6 +135,7 @@ struct launcher_request {
     uint32_t spec_id;
     char name[32];      /* of the cgroup, "hutch-" and 16 hex digits */
     char data_name[32]; /* directory below the source of the spec's MOUNT_DATA, "" for the source itself */
+    uint32_t has_data;
     uid_t uid;          /* host ids that it alone has; 0: the launcher's own, which it shares … */
     gid_t gid;
     char why_shared[96]; /* … for this reason */

@@ -165,6 +165,7 @@ static int find_cgroup(struct hutch_engine *engine, struct hutch_err *err)
 
     if (engine->spec.layers[LAYER_CGROUP] != NEED_OFF)
         hutch_cgroup_find_base(&base);
+    h->controllers = base.controllers;
     memcpy(h->cgroup_why_not, base.why_not, sizeof(h->cgroup_why_not));
     if (base.dirfd < 0)
         rc = set_text(&h->cgroup, "", err);

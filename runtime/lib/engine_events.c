@@ -13,6 +13,7 @@ static void on_launcher(void *owner)
     hutch_templates_on_launcher(&engine->templates); /* on_sent of each tells zygotes and slots */
     hutch_slots_on_launcher(&engine->slots);
     hutch_pools_refill(&engine->pools);
+    hutch_sessions_on_launcher(&engine->sessions);
 }
 
 static void on_lost_launcher(void *owner)
@@ -35,13 +36,15 @@ static void on_launcher_reply(void *owner, const struct launcher_reply *reply, c
         hutch_zygotes_on_reply(&engine->zygotes, reply);
 }
 
-static void on_opened(void *owner, uint32_t id, int fd, const struct hutch_err *why)
+static void on_opened(void *owner, uint32_t id, int fd, int base_fd, const struct hutch_err *why)
 {
     struct hutch_engine *engine = owner;
 
     if (!hutch_templates_on_opened(&engine->templates, id, fd, why) &&
-        !hutch_slots_on_opened(&engine->slots, id, fd, why))
+        !hutch_slots_on_opened(&engine->slots, id, fd, base_fd, why)) {
         hutch_fd_closep(&fd);
+        hutch_fd_closep(&base_fd);
+    }
 }
 
 static void on_files(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
@@ -56,6 +59,7 @@ static void on_lost_opener(void *owner)
 {
     struct hutch_engine *engine = owner;
 
+    hutch_sessions_on_lost_opener(&engine->sessions);
     hutch_templates_on_lost_opener(&engine->templates);
     hutch_zygotes_drop_all(&engine->zygotes);
     hutch_slots_on_lost_opener(&engine->slots);

@@ -148,8 +148,7 @@ static bool add_signal(cJSON *root, int number)
 
 static bool fill_result(cJSON *root, const struct run_result *r)
 {
-    bool is_plain = r->verdict == HUTCH_OK || r->verdict == HUTCH_ERROR;
-    const char *message = is_plain || r->message[0] == '\0' ? NULL : r->message;
+    const char *message = r->message[0] ? r->message : NULL;
 
     return hutch_json_add_u64(root, "version", 1) &&
            hutch_json_add_string(root, "verdict", hutch_verdict_text(r->verdict)) &&

@@ -1,6 +1,7 @@
 #include "runtime/run/run.h"
 
 #include "runtime/data/changes.h"
+#include "runtime/run/cold_data.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
@@ -25,8 +26,29 @@ struct run {
     struct cgroup_base cgroup_base;
     struct sandbox sandbox;
     int data_dirfd;
+    struct cold_data memory; /* data_dirfd is in it, where the directory is in memory */
     struct file_list before;
 };
+
+static bool is_in_memory(const struct run *r)
+{
+    return r->memory.mount_fd >= 0;
+}
+
+static int use_memory(struct run *r, struct hutch_err *err)
+{
+    struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
+    struct sandbox_mount *mount =
+        hutch_spec_add_mount(r->request->spec, MOUNT_BIND, "/", INSIDE_DATA_DIR, MOUNT_DATA, err);
+
+    if (!mount)
+        return -1;
+    mount->tree_fd = r->memory.mount_fd;
+    r->data_dirfd = fcntl(r->memory.dirfd, F_DUPFD_CLOEXEC, 3);
+    r->supervisor->data_dirfd = r->data_dirfd;
+    r->supervisor->is_data_bounded = true;
+    return hutch_collect_snapshot(r->data_dirfd, &bounds, &r->before, err);
+}
 
 static int prepare_data(struct run *r, struct hutch_err *err)
 {
@@ -37,6 +59,12 @@ static int prepare_data(struct run *r, struct hutch_err *err)
     struct sandbox_mount *mount;
     struct stat st;
 
+    if (!dir && r->request->may_leave) {
+        int made = hutch_cold_data_make(r->request->spec, r->cgroup_base.controllers, &r->memory, err);
+
+        if (made != 0)
+            return made < 0 ? -1 : use_memory(r, err);
+    }
     if (!dir) {
         if (hutch_state_make_data(&r->state, &fresh, err) < 0)
             return -1;
@@ -56,6 +84,12 @@ static int prepare_data(struct run *r, struct hutch_err *err)
     return hutch_collect_snapshot(r->data_dirfd, &bounds, &r->before, err);
 }
 
+static int find_cgroup(struct run *r, struct hutch_err *err)
+{
+    hutch_cgroup_find_base(&r->cgroup_base);
+    return hutch_state_note_cgroup(&r->state, &r->cgroup_base, err);
+}
+
 static int start(struct run *r, struct hutch_err *err)
 {
     auto_fd in_r = -1, out_w = -1, err_w = -1, report_w = -1;
@@ -64,15 +98,18 @@ static int start(struct run *r, struct hutch_err *err)
 
     if (hutch_pyreport_attach(r->request->spec, INIT_REPORT_FD, err) < 0)
         return -1;
-    hutch_cgroup_find_base(&r->cgroup_base);
-    if (hutch_state_note_cgroup(&r->state, &r->cgroup_base, err) < 0)
-        return -1;
     if (hutch_stream_make_pipe(&s->in.pipe_fd, &in_r, false, err) < 0 ||
         hutch_stream_make_pipe(&s->out.pipe_fd, &out_w, true, err) < 0 ||
         hutch_stream_make_pipe(&s->err_out.pipe_fd, &err_w, true, err) < 0 ||
         hutch_stream_make_pipe(&s->report_fd, &report_w, true, err) < 0)
         return -1;
-    io = (struct sandbox_io){ .stdin_r = in_r, .stdout_w = out_w, .stderr_w = err_w, .report_w = report_w };
+    io = (struct sandbox_io){ .stdin_r = in_r,
+                              .stdout_w = out_w,
+                              .stderr_w = err_w,
+                              .report_w = report_w,
+                              .own_uid = r->memory.uid,
+                              .own_gid = r->memory.gid,
+                              .why_shared = r->memory.why_shared[0] ? r->memory.why_shared : NULL };
     return hutch_sandbox_start(r->request->spec, &r->cgroup_base, r->state.cgroup_name, &io, &r->sandbox, err);
 }
 
@@ -135,8 +172,10 @@ static void collect(struct run *r)
         return;
     free(r->result->directory);
     r->result->directory = NULL;
-    if (!r->supervisor->is_data_over && (files->added.n > 0 || files->truncated) &&
-        hutch_state_keep_data(&r->state, &r->result->directory, &why) < 0)
+    if (r->supervisor->is_data_over || (files->added.n == 0 && !files->truncated))
+        return;
+    if ((is_in_memory(r) ? hutch_cold_data_keep(&r->memory, &r->state, &r->result->directory, &why)
+                         : hutch_state_keep_data(&r->state, &r->result->directory, &why)) < 0)
         hutch_supervisor_admit_lost_files(r->supervisor, &why);
 }
 
@@ -168,6 +207,7 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
                      .cgroup_base = CGROUP_BASE_INIT,
                      .sandbox = SANDBOX_INIT,
                      .data_dirfd = -1,
+                     .memory = COLD_DATA_INIT,
                      .before = FILE_LIST_INIT };
     struct hutch_err ignored;
     int rc = -1;
@@ -186,7 +226,8 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
     s->err_out.shaper = request->stderr_shaper;
     s->in.source_fd = request->stdin_fd;
     hutch_supervisor_set_limits(s, request->spec->limits, request->spec->grace_ms);
-    if (hutch_state_open(request->home, &r.state, err) < 0 || prepare_data(&r, err) < 0 || start(&r, err) < 0) {
+    if (hutch_state_open(request->home, &r.state, err) < 0 || find_cgroup(&r, err) < 0 ||
+        prepare_data(&r, err) < 0 || start(&r, err) < 0) {
         s->setup_failed = true;
         s->setup_err = *err;
     }
@@ -197,6 +238,7 @@ int hutch_run(const struct run_request *request, struct run_result *ret, struct 
         hutch_sandbox_finish(&r.sandbox, NULL, &ignored);
     hutch_supervisor_free(s);
     hutch_fd_closep(&r.data_dirfd);
+    hutch_cold_data_done(&r.memory);
     hutch_file_list_done(&r.before);
     hutch_cgroup_base_done(&r.cgroup_base);
     if (hutch_state_close(&r.state, &ignored) < 0)

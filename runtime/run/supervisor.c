@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #define SETUP_TIMEOUT_MS   30000 /* a sandbox takes milliseconds; this is for a host that hangs */
@@ -100,9 +101,13 @@ void hutch_supervisor_note_limits(struct supervisor *s, const struct sandbox_spe
         s->result->limits[i].asked = s->limits[i];
         s->result->limits[i].enforcers = e->limits[i];
     }
-    for (size_t i = 0; i < ARRAY_SIZE(watched); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(watched); i++) {
+        const bool is_data = watched[i] == LIMIT_DATA_SIZE || watched[i] == LIMIT_DATA_FILES;
+
         if (s->limits[watched[i]])
-            s->result->limits[watched[i]].enforcers |= 1u << ENFORCER_SUPERVISOR;
+            s->result->limits[watched[i]].enforcers |=
+                1u << (is_data && s->is_data_bounded ? ENFORCER_KERNEL : ENFORCER_SUPERVISOR);
+    }
     if (s->limits[LIMIT_MEMORY] && s->sandbox && s->sandbox->wants_samples &&
         !(e->limits[LIMIT_MEMORY] & 1u << ENFORCER_CGROUP))
         s->result->limits[LIMIT_MEMORY].enforcers |= 1u << ENFORCER_SUPERVISOR;
@@ -182,7 +187,7 @@ static void hear_init(struct supervisor *s)
             hutch_supervisor_end(s, END_UNCOUNTED);
         if (limits[LIMIT_OPEN_FILES] && msg.sample.in_flight > limits[LIMIT_OPEN_FILES] + IN_FLIGHT_MORE)
             hutch_supervisor_end(s, END_IN_FLIGHT);
-        if (limits[LIMIT_DATA_SIZE] && msg.sample.unlinked_bytes > limits[LIMIT_DATA_SIZE])
+        if (limits[LIMIT_DATA_SIZE] && !s->is_data_bounded && msg.sample.unlinked_bytes > limits[LIMIT_DATA_SIZE])
             hutch_supervisor_end(s, END_DATA);
         if (limits[LIMIT_CPU_TIME] && msg.sample.cpu_ms > limits[LIMIT_CPU_TIME])
             hutch_supervisor_end(s, END_CPU_TIME);
@@ -288,6 +293,8 @@ static struct collect_bounds data_bounds(const struct supervisor *s)
 
 static bool is_data_over(const struct supervisor *s, uint64_t bytes, uint64_t entries)
 {
+    if (s->is_data_bounded)
+        return false;
     return (s->limits[LIMIT_DATA_SIZE] && bytes > s->limits[LIMIT_DATA_SIZE]) ||
            (s->limits[LIMIT_DATA_FILES] && entries > s->limits[LIMIT_DATA_FILES]);
 }
@@ -407,7 +414,7 @@ int hutch_supervisor_clocks(struct supervisor *s)
         count_here(s); /* others' orders are before it, or keep it from being sent */
     if (s->is_counting && s->count_begun_ms + COUNT_MS < next)
         next = s->count_begun_ms + COUNT_MS;
-    if (s->data_dirfd >= 0 && !s->is_counting && (limits[LIMIT_DATA_SIZE] || limits[LIMIT_DATA_FILES])) {
+    if (s->data_dirfd >= 0 && !s->is_data_bounded && !s->is_counting && (limits[LIMIT_DATA_SIZE] || limits[LIMIT_DATA_FILES])) {
         if (s->next_data == 0)
             s->next_data = hutch_data_watch_begin(&s->data_watch, now);
         if (now >= s->next_data) {
@@ -527,9 +534,12 @@ bool hutch_supervisor_count_last(struct supervisor *s, uint64_t max_walked)
     struct collect_bounds bounds = hutch_supervisor_last_bounds(s);
     struct hutch_err why;
     uint64_t bytes, entries;
+    struct statvfs fs;
 
     if (s->data_dirfd < 0 || s->setup_failed)
         return true;
+    if (s->is_data_bounded && fstatvfs(s->data_dirfd, &fs) == 0)
+        s->is_data_full = fs.f_bfree == 0 || fs.f_ffree == 0;
     if (max_walked > 0) { /* and no sooner: whether there is more is the question */
         bounds.max_walked = max_walked;
         bounds.usage_bytes = bounds.usage_entries = 0;

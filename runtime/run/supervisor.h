@@ -32,6 +32,7 @@ enum end_reason {
     END_INPUT,
     END_OUTPUT,
     END_DATA,
+    END_FILES_IN_MEMORY, /* those of all sandboxes take too much of the host's memory, and its own are the most */
     END_SIGNAL,
     END_CANCELLED,
     END_HOST,      /* hutch itself could not go on: host_err */
@@ -48,6 +49,7 @@ struct supervisor {
     struct run_result *result; /* not owned */
     const char *tree;          /* not owned; of the image. NULL: it has none */
     int data_dirfd;            /* not owned; -1: it is not checked */
+    bool is_data_bounded;      /* its file system has the limits itself: sandbox/volume.h */
     int report_fd;             /* owned; a pipe or a socket that is only read */
     bool (*on_close)(void *user, int fd); /* instead of closing report_fd, as the streams have it. NULL: none */
     /* Counts what lies in the data directory, @bounds at most, without this process waiting:
@@ -87,6 +89,7 @@ struct supervisor {
     unsigned cut_in_a_row;     /* samples that took too long */
     bool has_kept_data;        /* what is over its limit stays where it is: the directory is the caller's */
     bool is_data_over;         /* the last count of the data directory was over a limit */
+    bool is_data_full;         /* is_data_bounded: nothing more fitted in at the end */
     bool is_counting;          /* order_count() was called, and nothing has followed yet … */
     double count_begun_ms;     /* … since then */
     unsigned data_failures;    /* checks of the data directory in a row that failed */

@@ -1,6 +1,7 @@
 #include "runtime/session/data.h"
 
 #include "runtime/data/changes_wire.h"
+#include "runtime/data/snapshot.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 
@@ -38,6 +39,10 @@ int hutch_session_data_take(struct session_data *data, struct engine_run *run, s
     }
     memcpy(data->name, slot->data_name, sizeof(data->name));
     slot->data_name[0] = '\0';
+    if (slot->has_volume) {
+        data->volume = (struct slot_volume){ .base_fd = hutch_fd_take(&slot->volume_fd), .dirfd = data->dirfd };
+        run->volume = &data->volume;
+    }
     return 0;
 }
 
@@ -141,7 +146,7 @@ void hutch_session_data_open_up(struct session_data *data)
     hutch_file_changes_done(&changes);
 }
 
-static bool is_empty(const struct session_data *data)
+bool hutch_session_data_is_empty(const struct session_data *data)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
     uint64_t bytes, entries = 1;
@@ -162,12 +167,65 @@ char *hutch_session_data_end(struct session_data *data, struct core *core, bool 
         snprintf(ret_why, size, "; its files are lost");
         return NULL;
     }
-    if (!data->name[0] || is_empty(data))
+    if (!data->name[0] || hutch_session_data_is_empty(data))
         return NULL;
     snprintf(id, sizeof(id), "%.8s%s", core->state.id, data->name);
     if (hutch_state_keep_directory(&core->state, core->data_root_fd, data->name, id, &directory, &err) < 0)
         snprintf(ret_why, size, "; its files are lost: %s", err.msg);
     return directory;
+}
+
+/* --- from memory to the disk -------------------------------------------------------------------------------------- */
+
+bool hutch_session_data_is_in_memory(const struct session_data *data)
+{
+    return data->volume.base_fd >= 0;
+}
+
+bool hutch_session_data_begin_landing(struct session_data *data, struct looks *looks, struct look *look)
+{
+    return hutch_look_begin_copy(look, looks, data->name, data->dirfd);
+}
+
+int hutch_session_data_take_landed(struct session_data *data, struct engine_run *run, struct hutch_err *err)
+{
+    auto_fd fd = openat(run->runs->core->data_root_fd, data->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return hutch_err_set(err, errno, "open the files of a session");
+    run->volume = NULL;
+    data->volume.is_lost = false;
+    run->data_dev = st.st_dev;
+    run->data_ino = st.st_ino;
+    hutch_helper_drop_volume(run->runs->slots->helper, data->volume.base_fd);
+    hutch_fd_closep(&data->volume.base_fd);
+    hutch_fd_closep(&data->dirfd);
+    data->dirfd = hutch_fd_take(&fd);
+    data->has_foreign = true; /* other inodes */
+    return 0;
+}
+
+int hutch_session_data_land(struct session_data *data, struct engine_run *run, struct hutch_err *err)
+{
+    const struct snapshot_bounds all = { 0 };
+    struct snapshot_report report;
+
+    if (hutch_snapshot_take(data->dirfd, run->runs->core->data_root_fd, data->name, &all, &report, err) < 0)
+        return -1;
+    return hutch_session_data_take_landed(data, run, err);
+}
+
+void hutch_session_data_drop(struct session_data *data, struct helper *helper)
+{
+    bool is_in_memory = hutch_session_data_is_in_memory(data);
+
+    hutch_fd_closep(&data->dirfd);
+    if (is_in_memory)
+        hutch_helper_drop_volume(helper, data->volume.base_fd);
+    else if (data->name[0])
+        hutch_helper_remove_directory(helper, data->name);
+    hutch_fd_closep(&data->volume.base_fd);
 }
 
 void hutch_session_data_done(struct session_data *data)
@@ -176,4 +234,5 @@ void hutch_session_data_done(struct session_data *data)
     hutch_file_changes_done(&data->looked);
     hutch_fd_closep(&data->seen_fd);
     hutch_fd_closep(&data->dirfd);
+    hutch_fd_closep(&data->volume.base_fd);
 }

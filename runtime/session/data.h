@@ -10,14 +10,15 @@
 
 struct session_data {
     int dirfd;             /* owned; -1 before the first sandbox */
-    char name[32];         /* below the data root; "" for a directory of the caller's */
+    struct slot_volume volume; /* base_fd -1: it is on disk */
+    char name[32];         /* below the data root, where a volume goes that is kept; "" for a directory of the caller's */
     struct file_list seen; /* the files there at the end of the last cell; where there are many: their newest_ns, and */
     int seen_fd;           /* owned; that list as a memory file, which only the disk worker reads; else -1 */
     bool has_foreign;      /* the caller has changed them since */
     bool has_looked;       /* the disk worker has found the next step, */
     struct file_changes looked; /* which is owned until it is taken */
 };
-#define SESSION_DATA_INIT { .dirfd = -1, .seen = FILE_LIST_INIT, .seen_fd = -1, .looked = FILE_CHANGES_INIT }
+#define SESSION_DATA_INIT { .dirfd = -1, .volume = { .base_fd = -1, .dirfd = -1 }, .seen = FILE_LIST_INIT, .seen_fd = -1, .looked = FILE_CHANGES_INIT }
 
 /* The first sandbox's own directory is the session's from here on: @run gets it again in every other one. */
 int hutch_session_data_take(struct session_data *data, struct engine_run *run, struct hutch_err *err);
@@ -42,9 +43,20 @@ void hutch_session_data_forget_changes(struct session_data *data);
  * that the caller cannot enter; with DISK_LIST the disk worker sees to that, else the next function. */
 bool hutch_session_data_outlives(const struct session_data *data, struct core *core, bool keeps);
 void hutch_session_data_open_up(struct session_data *data);
+bool hutch_session_data_is_empty(const struct session_data *data);
+/* Its files are in memory: they are copied to the disk, where the session has them from here on. Then or on failure no
+ * sandbox can have the volume. */
+bool hutch_session_data_is_in_memory(const struct session_data *data);
+int hutch_session_data_land(struct session_data *data, struct engine_run *run, struct hutch_err *err);
+/* The same by the disk worker: @look's on_done follows, and then hutch_session_data_take_landed(). False when that
+ * cannot be had. */
+bool hutch_session_data_begin_landing(struct session_data *data, struct looks *looks, struct look *look);
+int hutch_session_data_take_landed(struct session_data *data, struct engine_run *run, struct hutch_err *err);
 /* The session is over, and a fresh directory with files in it moves to where the caller finds it: its path, for the
  * caller to free, else NULL. @ret_why, of @size bytes, is set when that was not to be had and the files are lost. */
 char *hutch_session_data_end(struct session_data *data, struct core *core, bool keeps, char *ret_why, size_t size);
+/* The session is over, and its files are not kept. */
+void hutch_session_data_drop(struct session_data *data, struct helper *helper);
 /* Frees; the files stay. Fine twice. */
 void hutch_session_data_done(struct session_data *data);
 

@@ -515,6 +515,7 @@ void hutch_session_free(struct session *s)
         }
     drop_interpreter(s);
     hutch_look_cancel(&s->look);
+    hutch_look_cancel(&s->landing);
     hutch_run_free(s->run);
     hutch_session_data_done(&s->data);
     hutch_execution_done(&s->cell.execution);
@@ -542,6 +543,8 @@ static bool open_up(struct session *s)
 
     if (s->look.id != 0)
         return false;
+    if (s->has_opened_up && s->keep_data)
+        return hutch_session_land(s);
     if (s->has_opened_up || !hutch_session_data_outlives(&s->data, s->sessions->core, s->keep_data))
         return true;
     s->look.on_done = on_opened_up;
@@ -550,7 +553,8 @@ static bool open_up(struct session *s)
         hutch_session_data_look(&s->data, &s->run->runs->slots->looks, &s->look, DISK_LIST, &bounds))
         return false;
     hutch_session_data_open_up(&s->data);
-    return true;
+    s->has_opened_up = true;
+    return !s->keep_data || hutch_session_land(s);
 }
 
 /* The last word on it. */
@@ -566,9 +570,10 @@ static void end(struct session *s)
     hutch_session_answer_doomed(s);
     TAILQ_REMOVE(&sessions->list, s, link);
     sessions->n--;
-    hutch_fd_closep(&s->data.dirfd);
-    if (s->data.name[0] && !directory)
-        hutch_helper_remove_directory(sessions->helper, s->data.name);
+    if (directory)
+        hutch_fd_closep(&s->data.dirfd);
+    else
+        hutch_session_data_drop(&s->data, sessions->helper);
     if (s->on_end)
         s->on_end(s->user, s->id, s->why, directory);
     hutch_session_free(s);
@@ -594,7 +599,8 @@ void hutch_sessions_work(struct sessions *sessions)
             start_next(s);
         if (s->state == SESSION_PARKED)
             leave_parked(s);
-        if (s->state == SESSION_SEEKING && sessions->n_seating < sessions->max_seating)
+        if (s->state == SESSION_SEEKING && sessions->n_seating < sessions->max_seating &&
+            (!s->data.volume.is_lost || hutch_session_land(s)) && !s->is_closing)
             seat(s);
     }
 }

@@ -110,6 +110,7 @@ struct session {
     double signal_until;       /* the next cell waits for process 1, which is to signal; 0: it does not */
     struct session_data data;
     struct look look;          /* at these, between sandboxes or while one lives */
+    struct look landing;       /* the copy of files in memory to the disk */
     bool has_opened_up;        /* is_closing: what outlives the session can be entered by the caller */
     struct session_cell cell;
     struct checkpoints checkpoints;
@@ -127,6 +128,9 @@ void hutch_sessions_refuse_all(struct sessions *sessions);
 struct session *hutch_session_find(struct sessions *sessions, uint64_t id);
 /* As the disk worker answers; NULL: it is gone. */
 void hutch_sessions_on_files(struct sessions *sessions, const struct disk_reply *reply);
+/* The opener is gone, and with it every sandbox: files in memory go to the disk before there is another. */
+void hutch_sessions_on_lost_opener(struct sessions *sessions);
+void hutch_sessions_on_launcher(struct sessions *sessions);
 
 /* Without a run yet. NULL on ENOMEM. */
 struct session *hutch_session_create(struct sessions *sessions, struct hutch_err *err);

@@ -15,6 +15,11 @@ void hutch_session_ask_for_work(struct session *session);
 /* NULL without a sandbox. */
 struct supervisor *hutch_session_supervisor(struct session *session);
 
+/* --- landing.c --- */
+
+/* Whether its files are on the disk, or need not be: none are there. Else it asks for work when that has changed. */
+bool hutch_session_land(struct session *session);
+
 /* --- orders.c --- */
 
 void hutch_order_take_out(struct session *session, struct order_list *list, struct order *order);

@@ -394,7 +394,7 @@ BURSTS = {
 @pytest.mark.parametrize("burst", BURSTS)
 def test_data_size_of_a_program_that_ends_at_once(policy, data, burst):
     """Before every verdict there is a last count. What is over the limit in a directory of hutch's own is not kept."""
-    limited = policy(limits={"data_size": "20M"})
+    limited = policy(limits={"data_size": "20M"}, data_place="disk")
     result = run_json("--policy", limited, "-c", BURSTS[burst])
     assert result["verdict"] == "output_limit" and result["message"].endswith("none of its files were kept"), result
     assert result["files"]["directory"] is None
@@ -402,10 +402,40 @@ def test_data_size_of_a_program_that_ends_at_once(policy, data, burst):
     assert result["verdict"] == "output_limit" and result["message"].endswith("its files were left there"), result
 
 
+WAYS = pytest.mark.parametrize("way", [(), ("--warm",)], ids=["cold", "warm"])
+
+
+@WAYS
+@pytest.mark.parametrize("burst", BURSTS)
+def test_data_size_in_memory(policy, burst, way):
+    """The kernel lets in what the limit says, to the page, however fast it comes; the rest is an error to the program. Not
+    more than that is kept."""
+    result = run_json("--policy", policy(limits={"data_size": "20M"}, data_place="memory"), *way, "-c", BURSTS[burst])
+    assert result["verdict"] == "error" and result["error"]["value"] == "[Errno 28] No space left on device", result
+    assert "/mnt/data is full: 20971520 bytes or 100000 files" in result["message"]
+    assert result["limits"]["data_size"]["enforced_by"] == result["limits"]["data_files"]["enforced_by"] == ["kernel"]
+    kept = sum(entry.stat().st_blocks * 512 for entry in os.scandir(result["files"]["directory"]))
+    assert 15 * MIB < kept <= 20 * MIB if burst != "posix_fallocate" else kept <= 20 * MIB
+
+
+@WAYS
+def test_data_files_in_memory(policy, way):
+    code = ("import os\nfor i in range(5): os.mkdir('d%d' % i)\n"
+            "try:\n  for i in range(1000): open('d1/%d' % i, 'w').close()\nexcept OSError as e: print(i, e.errno)")
+    result = run_json("--policy", policy(limits={"data_files": 100}, data_place="memory"), *way, "-c", code)
+    assert result["stdout"] == "95 28\n" and len(result["files"]["added"]) == 95, result
+
+
+def test_data_in_memory_without_a_size(policy):
+    done = support.run("--policy", policy(limits={"data_size": None}, data_place="memory"), "-c", "print(1)")
+    assert done.returncode == 125
+    assert b"$.data_place is \"memory\", and $.limits.data_size does not say how much of it" in done.stderr
+
+
 def test_data_size_beside_another_end(policy):
     """The verdict is the first reason, and the message says what became of the files."""
     code = "open('big', 'wb').write(bytes(40 << 20)); import os; os.kill(os.getpid(), 9)"
-    result = run_json("--policy", policy(limits={"data_size": "20M"}), "-c", code)
+    result = run_json("--policy", policy(limits={"data_size": "20M"}, data_place="disk"), "-c", code)
     assert result["verdict"] == "output_limit" and result["files"]["directory"] is None, result
 
 

@@ -1,4 +1,5 @@
-"""Host ids of their own, which root's sandboxes borrow from a range of subordinate ids."""
+"""Host ids of their own, which sandboxes borrow from a range of subordinate ids: root's that of the user hutch, an ordinary
+user's the user's."""
 import json
 import os
 import subprocess
@@ -22,13 +23,15 @@ print("sent", flush=True)
 """
 BOTH = pytest.mark.parametrize("way", ["cold", "warm"])
 
-pytestmark = pytest.mark.skipif(not support.is_root(), reason="only root has ids to lend: an ordinary user's sandboxes run as that user")
+AS_ROOT = pytest.mark.skipif(not support.is_root(), reason="another table of subordinate ids takes root to mount")
+AS_USER = pytest.mark.skipif(support.is_root(), reason="root's files can be mapped wherever they are")
+ON_DISK = "shared: its files are on the host's disk, where only root can map owners"
 
 
 def needs_range():
     uids = support.host_uids()
     if len(uids) < 2:
-        pytest.skip("the user hutch has no subordinate ids here")
+        pytest.skip("the user hutch, or an ordinary one, has no subordinate ids here")
     return uids
 
 
@@ -77,6 +80,7 @@ def test_at_the_same_time_each_has_another():
     assert len({uid for uid, _ in found}) == 17
 
 
+@AS_ROOT
 @BOTH
 def test_files_stay_the_callers(way, tmp_path):
     needs_range()
@@ -110,6 +114,7 @@ def test_what_one_has_on_its_way_is_not_counted_for_another(layer, policy):
         assert result["verdict"] == "error" and "Too many references" in result["stderr"], result
 
 
+@AS_ROOT
 @BOTH
 def test_without_a_range_it_is_shared(way, tmp_path):
     result = run_with_table("somebody:100000:65536\n", tmp_path, way)
@@ -118,6 +123,7 @@ def test_without_a_range_it_is_shared(way, tmp_path):
                                            "detail": "shared: the user 'hutch' has no range of subordinate ids"}
 
 
+@AS_ROOT
 @BOTH
 def test_required(way, tmp_path, policy):
     path = policy("default", layers={"own_uid": "require"})
@@ -129,6 +135,7 @@ def test_required(way, tmp_path, policy):
     assert ids_of(result["stdout"])[0] in (700000001, 700000002)
 
 
+@AS_ROOT
 @BOTH
 def test_switched_off(way, tmp_path, policy):
     path = policy("default", layers={"own_uid": "off"})
@@ -137,6 +144,7 @@ def test_switched_off(way, tmp_path, policy):
     assert result["layers"]["own_uid"]["asked"] == "off" and not result["layers"]["own_uid"]["active"]
 
 
+@AS_ROOT
 def test_a_path_that_is_mounted_for_all_is_shared(tmp_path):
     needs_range()
     place = tmp_path / "place"
@@ -186,11 +194,13 @@ def check_few(done):
     assert len(set(own)) == len(own)
 
 
+@AS_ROOT
 def test_ids_are_given_back_and_run_out(tmp_path):
     engine.library()  # which the interpreter of the command below loads, too
     check_few(with_table("hutch:700000000:3\n", tmp_path, "/usr/bin/python3", "-c", FEW, TESTS))
 
 
+@AS_ROOT
 def test_a_killed_engine_gives_them_back(tmp_path):
     """Of engines that end without a word; the last gets what they had."""
     engine.library()  # which the interpreter of the command below loads, too
@@ -210,6 +220,7 @@ with engine.Engine(max_running=4, zygotes=(("bare", None, (), 1, 1),), policy=sy
 """
 
 
+@AS_ROOT
 def test_who_has_to_have_one_waits_for_it(tmp_path, policy):
     engine.library()  # which the interpreter of the command below loads, too
     path = policy("default", layers={"own_uid": "require"})
@@ -226,19 +237,21 @@ def run_with_ramfs(place, tmp_path, way, *options):
 UNMAPPED = "a file system cannot map the owner of a directory"
 
 
+@AS_ROOT
 @BOTH
 def test_a_store_that_cannot_map_owners(way, tmp_path, policy):
     """What a sandbox makes there would belong to the id of another one later."""
     runs = os.path.join(support.hutch_home(), "runs")
     os.makedirs(runs, mode=0o700, exist_ok=True)
-    result = run_with_ramfs(runs, tmp_path, way)
+    result = run_with_ramfs(runs, tmp_path, way, "--policy", policy("default", data_place="disk"))
     assert result["verdict"] == "ok" and ids_of(result["stdout"]) == (700000000, 700000000)
     assert result["layers"]["own_uid"]["detail"] == "shared: " + UNMAPPED
-    result = run_with_ramfs(runs, tmp_path, way, "--policy", policy("default", layers={"own_uid": "require"}))
+    result = run_with_ramfs(runs, tmp_path, way, "--policy", policy("default", layers={"own_uid": "require"}, data_place="disk"))
     assert result["verdict"] == "setup_failed"
     assert result["message"].endswith("the policy requires a host uid of the sandbox's own: " + UNMAPPED)
 
 
+@AS_ROOT
 @BOTH
 def test_a_data_directory_that_cannot_map_owners(way, tmp_path, policy):
     data = tmp_path / "data"
@@ -257,11 +270,12 @@ def test_a_data_directory_that_cannot_map_owners(way, tmp_path, policy):
 NUMBER = "import re; print(int(re.search(r'data/([0-9a-f]{8}) /mnt/data', open('/proc/self/mountinfo').read())[1], 16))"
 
 
-def test_directories_that_cannot_be_opened_are_not_tried_without_end():
+@AS_ROOT
+def test_directories_that_cannot_be_opened_are_not_tried_without_end(policy):
     """The engine makes them by its descriptor, and the opener looks for their path, which somebody has moved away. The
     numbers of the sandboxes tell how many were tried."""
     needs_range()
-    with engine.Engine(max_running=1, zygotes=(("bare", None, (), 1, 1),)) as warm:
+    with engine.Engine(max_running=1, zygotes=(("bare", None, (), 1, 1),), policy=policy(data_place="disk")) as warm:
         warm.settle()
         before = int(warm.run(NUMBER)["stdout"])
         warm.settle()
@@ -278,7 +292,132 @@ def test_directories_that_cannot_be_opened_are_not_tried_without_end():
         assert int(warm.run(NUMBER)["stdout"]) - before < 100
 
 
+@AS_ROOT
 def test_a_place_for_locks_that_others_can_reach(tmp_path):
     """Who could hold the locks could keep ids from sandboxes; the file is not used, and the result says so."""
     layer = run_with_table("hutch:700000000:9\n", tmp_path, "cold", more="mount -t tmpfs tmpfs /run && mkdir -m 755 /run/hutch")["layers"]["own_uid"]
     assert not layer["active"] and "'/run/hutch' belongs to uid 0 with mode 755; it has to be the caller's alone" in layer["detail"]
+
+
+# --------------------------------------------------------------------------------------------------
+# An ordinary user, who can map owners in memory only
+
+@AS_USER
+@BOTH
+def test_a_directory_of_the_users_shares(way, tmp_path, policy):
+    """And so does a path of -v; what is made there is the caller's. Where an id of its own is required nothing runs."""
+    needs_range()
+    words = ["--warm"] * (way == "warm")
+    data = tmp_path / "data"
+    data.mkdir()
+    result = run_json(*words, "--data", str(data), "-c", WHO + "; open('made', 'w').close()")
+    assert ids_of(result["stdout"]) == (os.geteuid(), os.getegid()) and result["layers"]["own_uid"]["detail"] == ON_DISK
+    assert os.stat(data / "made").st_uid == os.geteuid()
+    result = run_json(*words, "-v", "%s:/mnt/place" % data, "-c", WHO)
+    assert ids_of(result["stdout"])[0] == os.geteuid() and "a path of the host is mounted" in result["layers"]["own_uid"]["detail"]
+    required = policy("default", layers={"own_uid": "require"})
+    assert run_json(*words, "--policy", required, "-c", WHO)["layers"]["own_uid"]["active"]
+    result = run_json(*words, "--policy", required, "--data", str(data), "-c", "print(1)")
+    assert result["verdict"] == "setup_failed" and result["stdout"] == ""
+    assert "the policy requires a host uid of the sandbox's own: its files are on the host's disk" in result["message"]
+
+
+@AS_USER
+@BOTH
+def test_without_the_programs_that_map(way, tmp_path):
+    needs_range()
+    done = subprocess.run([HUTCH, "run", *["--warm"] * (way == "warm"), "--image", IMAGE, "--json", "-c", WHO], capture_output=True,
+                          timeout=60, check=True, env=dict(os.environ, PATH=str(tmp_path)))
+    result = json.loads(done.stdout)
+    assert ids_of(result["stdout"]) == (os.geteuid(), os.getegid())
+    assert result["layers"]["own_uid"] == {"asked": "try", "active": False, "detail": "shared: newuidmap is not installed"}
+
+
+@AS_USER
+def test_both_kinds_are_prepared(tmp_path):
+    """A pool has some for directories of the caller's, as soon as such a one was asked for."""
+    needs_range()
+    with engine.Engine(max_running=4, zygotes=(("bare", None, (), 4, 8),)) as warm:
+        warm.settle()
+        for turn in range(6):
+            for options in ({}, {"data_dir": str(tmp_path)}):
+                result = warm.run(WHO, **options)
+                assert (ids_of(result["stdout"])[0] == os.geteuid()) == bool(options), result
+                assert result["was_prepared"] or turn < 2, (turn, options)
+            warm.settle()
+
+
+@BOTH
+def test_what_is_kept_is_the_callers(way):
+    """With its modes, also of what the program has closed, and its holes."""
+    needs_range()
+    code = ("import os\nos.mkdir('below'); open('below/made', 'w').write('x' * 5000); os.chmod('below', 0)\n"
+            "os.mkfifo('pipe'); os.symlink('below/made', 'link')\n"
+            "f = open('holes', 'wb'); f.seek(1 << 20); f.write(b'end')")
+    result = run_json(*["--warm"] * (way == "warm"), "-c", code)
+    kept = result["files"]["directory"]
+    assert {entry["path"] for entry in result["files"]["added"]} == {"below/made", "pipe", "link", "holes"}
+    for path, _, files in os.walk(kept):
+        for name in files + ["."]:
+            info = os.lstat(os.path.join(path, name))
+            assert (info.st_uid, info.st_gid) == (os.geteuid(), os.getegid()), (path, name)
+    with open(os.path.join(kept, "below", "made"), encoding="ascii") as made:
+        assert made.read() == "x" * 5000
+    assert os.stat(os.path.join(kept, "holes")).st_size == (1 << 20) + 3 and os.stat(os.path.join(kept, "holes")).st_blocks < 64
+
+
+def host_uid(session):
+    return int(session.printed("print(open('/proc/self/uid_map').read().split()[1])"))
+
+
+@pytest.mark.parametrize("end", ["restart", "crash", "launcher", "opener"])
+def test_a_session_keeps_its_files_with_another_uid(end):
+    """Its next sandbox has another id, and the files are its own there, too. When the opener dies, the memory that it was
+    the owner of cannot be mounted again: the files go on on the disk."""
+    needs_range()
+    with engine.Engine(image="python", zygotes=(("shell", None, ("IPython",), 1, 2),)) as warm, engine.Session(warm, keep_data=1) as session:
+        session.run("import os\nos.mkdir('d', 0o700)\nopen('d/file', 'w').write('kept')\nos.chmod('d/file', 0)")
+        checkpoint = session.do("checkpoint")["id"]
+        first = host_uid(session)
+        if end == "restart":
+            session.restart()
+        elif end == "crash":
+            session.run("os._exit(3)")
+        elif end == "launcher":
+            os.kill(warm.stats()["launcher_pid"], 9)
+            session.run("os._exit(3)")
+        else:
+            os.kill(opener_of(), 9)
+        text = "os.chmod('d/file', 0o600); print(open('d/file').read(), os.stat('d/file').st_uid == os.getuid())"
+        session.run("1")  # in which the interpreter may be found to be dead
+        assert session.printed("import os; " + text) == "kept True\n"
+        second = host_uid(session)
+        if end != "opener" or support.is_root():
+            assert second != first and os.geteuid() not in (first, second)
+        else:
+            assert second == os.geteuid()
+        if end != "opener":
+            session.run("os.mkdir('late')")
+            assert session.do("checkpoint")["id"] != checkpoint
+        session.close()
+        warm.until(lambda: session.ends, what="the session's end")
+        with open(os.path.join(session.ends[0][1], "d", "file"), encoding="ascii") as file:
+            assert file.read() == "kept"
+
+
+def opener_of():
+    """The engine's only child."""
+    mine = [pid for pid in support.descendants(os.getpid())
+            if open("/proc/%d/stat" % pid, encoding="ascii").read().rsplit(")", 1)[1].split()[1] == str(os.getpid())]
+    (pid,) = [pid for pid in mine if open("/proc/%d/comm" % pid, encoding="ascii").read() == "hutch-launcher\n"]
+    return pid
+
+
+def test_a_session_rolls_back_in_memory():
+    needs_range()
+    with engine.Engine(image="python", zygotes=(("shell", None, ("IPython",), 1, 2),)) as warm, engine.Session(warm) as session:
+        session.run("open('a', 'w').write('1'); x = 1")
+        checkpoint = session.do("checkpoint")["id"]
+        session.run("open('a', 'w').write('2'); open('b', 'w').close(); x = 2")
+        assert session.do("rollback", checkpoint)["ok"]
+        assert session.printed("import os; print(x, open('a').read(), os.listdir('.'), os.stat('a').st_uid == os.getuid())") == "1 1 ['a'] True\n"

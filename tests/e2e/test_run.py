@@ -756,7 +756,7 @@ def fields_of(pid):
 
 
 def test_root_is_not_root_outside(data):
-    """Root's sandboxes are an unprivileged user of the host; an ordinary user's are himself."""
+    """Root's sandboxes are an unprivileged user of the host; an ordinary user's are the user, or a subordinate one."""
     process = subprocess.Popen(command("-c", "print('ready', flush=True); input()"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout.readline() == b"ready\n"

@@ -811,7 +811,7 @@ def test_a_source_that_is_missing_is_told_and_tried_again(tmp_path, policy):
 
 def test_files_that_are_too_large_end_every_interpreter_and_can_be_removed(policy):
     """Nothing is imported there, so the next interpreter is found to have too much before it is ready."""
-    with engine.Engine(image="python", policy=policy(limits={"data_size": "1M"})) as one, Session(one) as session:
+    with engine.Engine(image="python", policy=policy(limits={"data_size": "1M"}, data_place="disk")) as one, Session(one) as session:
         result = session.run("open('file', 'wb').write(bytes(8 << 20))\nimport time\ntime.sleep(20)")
         assert result["verdict"] == "output_limit" and result["interpreter_died"]
         result = session.run("1")
@@ -955,8 +955,13 @@ def test_the_runs_of_an_engine_are_removed():
             assert directory is None and why.endswith("; its files are lost"), why
 
 
-def test_the_files_of_a_session_are_removed(shell):
+def test_the_files_of_a_session_are_removed(policy):
     """A program that clears away what is old: the session is over, and its engine is not."""
+    with engine.Engine(image="python", zygotes=ZYGOTES, policy=policy(data_place="disk")) as shell:
+        check_removed_files(shell)
+
+
+def check_removed_files(shell):
     with Session(shell, keep_data=1) as one:
         one.run("open('/mnt/data/only_here', 'w').write('x')")
         runs = os.path.join(support.hutch_home(), "runs")

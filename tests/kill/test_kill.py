@@ -96,8 +96,9 @@ def moments(unit, times):
 
 
 @pytest.mark.parametrize("path", TIMES)
-def test_killed_many_times(data, path):
-    options = ["--warm"] * (path == "warm")
+def test_killed_many_times(data, path, policy):
+    """With directories on disk, of which there is something to sweep."""
+    options = ["--warm"] * (path == "warm") + ["--policy", policy(data_place="disk")]
     assert run("-c", "pass").returncode == 0
     before_groups, before_mounts = groups(), open("/proc/self/mountinfo", encoding="utf-8").read()
     temporary = set(os.listdir(os.environ.get("TMPDIR", "/tmp")))
@@ -371,9 +372,9 @@ def test_a_look_at_files_that_is_lost(blow, tmp_path):
 
 def test_sandboxes_of_a_launcher_that_died(tmp_path, policy):
     """A run waits for its directory when the launcher dies, with a pool that was built after the run was handed in: none
-    of those sandboxes can be given a directory, and none counts as an attempt. With host ids of their own none is built
-    while the opener is stopped."""
-    shared = policy("default", layers={"own_uid": "off"})
+    of those sandboxes can be given a directory, and none counts as an attempt. With host ids of their own, or with
+    directories in memory, none is built while the opener is stopped."""
+    shared = policy("default", layers={"own_uid": "off"}, data_place="disk")
     with engine.Engine(max_running=8, zygotes=(("bare", None, (), 6, 6),), setup_ms=SETUP_MS, policy=shared) as warm:
         warm.settle()
         openers = all_helpers(warm)["opener"]

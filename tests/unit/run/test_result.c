@@ -203,7 +203,7 @@ static void test_signals(void **state)
     hutch_result_done(&r);
 }
 
-static void test_message_only_where_it_belongs(void **state)
+static void test_message_with_every_verdict(void **state)
 {
     struct run_result r;
 
@@ -212,7 +212,7 @@ static void test_message_only_where_it_belongs(void **state)
     snprintf(r.message, sizeof(r.message), "stopped after 30 s");
     for (unsigned i = 0; i <= HUTCH_SETUP_FAILED; i++) {
         r.verdict = (enum hutch_verdict)i;
-        assert_has(&r, i == HUTCH_OK || i == HUTCH_ERROR ? "\"message\":null," : "\"message\":\"stopped after 30 s\",");
+        assert_has(&r, "\"message\":\"stopped after 30 s\",");
     }
     hutch_result_done(&r);
 }
@@ -327,7 +327,7 @@ int main(void)
         cmocka_unit_test(test_all_pairs_of_bytes),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_message_only_where_it_belongs),
+        cmocka_unit_test(test_message_with_every_verdict),
         cmocka_unit_test(test_limits_and_layers),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_error),
