@@ -1,10 +1,10 @@
 /* ids.h - host ids that sandboxes borrow: each is one sandbox's at a time, of all that a user runs on this host.
  *
  * The kernel keeps counters for each user of the host: descriptors on their way through sockets, watches of epoll,
- * pages of pipes. With an id of its own a sandbox uses up its own. Borrowing is a lock on the byte of a file that has the
- * number of the uid, and ends with the borrower, however that ends: fcntl(2), "Open file description locks". What a
- * borrower that is killed leaves behind may live some milliseconds longer. Root's file is LENDER_PATH, an ordinary user's
- * lies in /run/user/UID/hutch or, where there is no such directory, in /tmp/.hutch-UID. */
+ * pages of pipes. With an id of its own a sandbox uses up its own. Borrowing is a lock on the byte of a file that has
+ * the number of the uid, and ends with the borrower, however that ends: fcntl(2), "Open file description locks". What
+ * a borrower that is killed leaves behind may live some milliseconds longer. Root's file is LENDER_PATH, an ordinary
+ * user's lies in /run/user/UID/hutch or, where there is no such directory, in /tmp/.hutch-UID. */
 #ifndef HUTCH_IDS_H
 #define HUTCH_IDS_H
 

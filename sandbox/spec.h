@@ -150,7 +150,7 @@ struct sandbox_spec {
 };
 
 /* Fills @spec with the empty description: every layer required except cgroup, landlock and own_uid (tried), no
- * limits, no network, data directories where there is room, uid and gid 1000, cwd "/", hostname "hutch". -1 on ENOMEM. */
+ * limits, no network, DATA_AUTO, uid and gid 1000, cwd "/", hostname "hutch". -1 on ENOMEM. */
 int hutch_spec_init(struct sandbox_spec *spec, struct hutch_err *err);
 void hutch_spec_done(struct sandbox_spec *spec);
 

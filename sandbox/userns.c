@@ -299,7 +299,8 @@ int hutch_userns_unshare(struct id_plan *plan, int flags, struct hutch_err *why_
     if (mapped == MAPPED_ALL)
         return 0;
     if (plan->range.count > 0)
-        hutch_err_set(why_not, 0, mapped == NO_MAPPER ? "newuidmap is not installed" : "newuidmap or newgidmap refused");
+        hutch_err_set(why_not, 0, "newuidmap or newgidmap %s",
+                      mapped == NO_MAPPER ? "is not installed" : "maps no range of ids");
     plan->range.count = 0;
     return write_maps(0, one.uid, one.gid, &one, true, mapped == MAPPED_UIDS, err);
 }

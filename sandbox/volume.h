@@ -13,13 +13,13 @@
 
 struct volume_mounts {
     int sandbox_fd; /* owned; detached, for one sandbox: attached once */
-    int base_fd;    /* owned; detached, for hutch_volume_open(); closing it and all other descriptors frees the memory */
+    int base_fd;    /* owned; detached, for hutch_volume_open(); the memory is freed with the last descriptor */
 };
 #define VOLUME_MOUNTS_INIT { -1, -1 }
 
 /* A new one: @bytes of contents, not 0; @files names, 0: as many as it has pages. It belongs to the caller. @plan: host
- * ids of the sandbox. Errors: EOPNOTSUPP where its owner cannot be mapped to them, before Linux 6.3. The calling process
- * has a mount namespace of its own, CAP_SYS_ADMIN over it, and one thread. */
+ * ids of the sandbox. Errors: EOPNOTSUPP where its owner cannot be mapped to them, before Linux 6.3. The calling
+ * process has a mount namespace of its own, CAP_SYS_ADMIN over it, and one thread. */
 int hutch_volume_make(uint64_t bytes, uint64_t files, const struct id_plan *plan, struct volume_mounts *ret,
                       struct hutch_err *err);
 /* The same volume for another sandbox. @base_fd is of no use after that, but to files that are open. */

@@ -332,7 +332,7 @@ static int finish_spec(struct load *load, struct hutch_err *err)
 
     spec->limits_need = load->require_all ? NEED_REQUIRE : NEED_TRY;
     for (size_t i = 0; load->require_all && i < LAYER_COUNT; i++)
-        if (spec->layers[i] == NEED_TRY && i != LAYER_OWN_UID) /* which takes subordinate ids, so it is required by name */
+        if (spec->layers[i] == NEED_TRY && i != LAYER_OWN_UID) /* which takes subordinate ids: by name only */
             spec->layers[i] = NEED_REQUIRE;
     if (spec->data_place == DATA_MEMORY && spec->limits[LIMIT_DATA_SIZE] == 0)
         return hutch_err_set(err, 0, "$.data_place is \"memory\", and $.limits.data_size does not say how much of it");

@@ -20,8 +20,8 @@ struct helper_events {
     /* @text: what followed the reply in its packet. @fds that are not taken are closed. */
     void (*on_launcher_reply)(void *owner, const struct launcher_reply *reply, const char *text, int *fds,
                               size_t n_fds);
-    /* The answer to hutch_helper_open() and hutch_helper_open_volume(). @fd: the mount, the callee's from here on, as is
-     * @base_fd, a volume's base, else -1; @fd -1: @why. */
+    /* The answer to hutch_helper_open() and hutch_helper_open_volume(). @fd: the mount, the callee's from here on; -1:
+     * @why. @base_fd: a volume's base, likewise, else -1. */
     void (*on_opened)(void *owner, uint32_t id, int fd, int base_fd, const struct hutch_err *why);
     /* The answer to hutch_helper_order_files(); NULL: the disk worker is gone, and with it every order that it has not
      * answered. @fds: what came with it; they stay the caller's. */

@@ -128,7 +128,7 @@ int hutch_slot_take_data(struct slot *slot, int fd, int *base_fd, const struct h
     return -1;
 }
 
-/* --- its bounds ---------------------------------------------------------------------------------------------------- */
+/* --- its bounds --------------------------------------------------------------------------------------------------- */
 
 static bool is_in_memory(const struct slot *slot)
 {

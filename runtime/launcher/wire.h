@@ -44,7 +44,7 @@ struct opener_request {
     uint32_t what;   /* enum opener_order */
     uint32_t id;     /* the engine's, comes back */
     uint32_t flags;  /* MOUNT_RDONLY, MOUNT_IDMAP */
-    uid_t uid;       /* MOUNT_IDMAP, OPENER_VOLUME: the host ids that the owner becomes; 0: those that sandboxes share */
+    uid_t uid;       /* MOUNT_IDMAP, OPENER_VOLUME: the host ids that the owner becomes; 0: those that are shared */
     gid_t gid;
     uint64_t bytes, files; /* OPENER_VOLUME: its bounds */
     char path[PATH_MAX];
@@ -117,8 +117,9 @@ enum launcher_order {
     LAUNCHER_FORGET,  /* spec_id. No answer */
     /* id, spec_id; fds: the zygote's end of its socket [, where its stderr goes] -> LAUNCHER_STARTED with its pidfd */
     LAUNCHER_ZYGOTE,
-    /* id, spec_id, name, data_name [, uid, gid] [, has_data; fd: its data directory as a detached mount] -> LAUNCHER_BUILT with
-     * control, pidfd [, cgroup]: a sandbox that waits for a worker. Its init then says INIT_READY on control */
+    /* id, spec_id, name, data_name [, uid, gid] [, has_data; fd: its data directory as a detached mount] ->
+     * LAUNCHER_BUILT with control, pidfd [, cgroup]: a sandbox that waits for a worker. Its init then says INIT_READY
+     * on control */
     LAUNCHER_BUILD,
     /* the same, but init executes the spec's argv; fds: stdin, stdout, stderr, report [, the data directory].
      * INIT_STARTED on control */

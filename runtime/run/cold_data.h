@@ -1,4 +1,4 @@
-/* cold_data.h - the fresh data directory of a cold run where it is in memory, and the host ids that its sandbox has then.
+/* cold_data.h - the fresh data directory of a cold run where that is in memory, and the host ids of its sandbox then.
  *
  * What an engine has the opener for, the calling process does itself: it takes namespaces of its own to make the mount
  * in. */
@@ -23,8 +23,8 @@ struct cold_data {
 #define COLD_DATA_INIT { .dirfd = -1, .mount_fd = -1, .id_fd = -1 }
 
 /* 1 when it was made; 0: it goes on the disk, and why_shared may say why the ids are shared then. From here on the
- * process, which has one thread, may be in a user and a mount namespace of its own: its files are as before. Fails where
- * the policy wants it in memory. */
+ * process, which has one thread, may be in a user and a mount namespace of its own: its files are as before. Fails
+ * where the policy wants it in memory. */
 int hutch_cold_data_make(const struct sandbox_spec *spec, unsigned controllers, struct cold_data *ret,
                          struct hutch_err *err);
 /* Copies it to the disk, where the user finds it: *ret_path is the caller's to free. */

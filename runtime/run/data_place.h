@@ -10,10 +10,10 @@
 /* Bytes: how much of this host's memory the files of all sandboxes together may take, and so those of one. */
 uint64_t hutch_data_memory(void);
 
-/* In memory (sandbox/volume.h) the kernel bounds its size, exactly; and only there can an ordinary user map its owner, so
- * @maps_owner says that the policy cannot do without. But where a cgroup counts memory, of @controllers, files there
- * count as the program's: with a data_size that is no small part of the memory limit, a program that writes what it may
- * would be killed for it. */
+/* In memory (sandbox/volume.h) the kernel bounds its size, exactly; and only there can an ordinary user map its owner:
+ * @maps_owner says that the policy cannot do without that. But where one of @controllers counts memory, files there
+ * count as the program's: with a data_size that is no small part of the memory limit, a program that writes what it may would
+ * be killed for it. The policy's data_place comes first. */
 bool hutch_data_belongs_in_memory(const struct sandbox_spec *spec, unsigned controllers, bool maps_owner);
 
 #endif

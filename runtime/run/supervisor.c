@@ -414,7 +414,8 @@ int hutch_supervisor_clocks(struct supervisor *s)
         count_here(s); /* others' orders are before it, or keep it from being sent */
     if (s->is_counting && s->count_begun_ms + COUNT_MS < next)
         next = s->count_begun_ms + COUNT_MS;
-    if (s->data_dirfd >= 0 && !s->is_data_bounded && !s->is_counting && (limits[LIMIT_DATA_SIZE] || limits[LIMIT_DATA_FILES])) {
+    if (s->data_dirfd >= 0 && !s->is_data_bounded && !s->is_counting &&
+        (limits[LIMIT_DATA_SIZE] || limits[LIMIT_DATA_FILES])) {
         if (s->next_data == 0)
             s->next_data = hutch_data_watch_begin(&s->data_watch, now);
         if (now >= s->next_data) {

@@ -149,8 +149,8 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
         return;
     case END_FILES_IN_MEMORY:
         set_verdict(s, HUTCH_KILLED,
-                    "the files in " INSIDE_DATA_DIR " of all sandboxes together take too much of this host's memory, and "
-                    "this one had the most");
+                    "the files in " INSIDE_DATA_DIR " of all sandboxes take too much of this host's memory together, "
+                    "and this one had the most");
         return;
     case END_SIGNAL:
         set_verdict(s, HUTCH_KILLED, "hutch was told to stop by SIG%s", sigabbrev_np(s->passed_signal));
@@ -186,8 +186,8 @@ static void note_data(struct supervisor *s)
 
     if (s->is_data_full)
         snprintf(res->message + len, sizeof(res->message) - len,
-                 "%s" INSIDE_DATA_DIR " is full: %" PRIu64 " bytes or %" PRIu64 " files are its limits", len ? "; " : "",
-                 s->limits[LIMIT_DATA_SIZE], s->limits[LIMIT_DATA_FILES]);
+                 "%s" INSIDE_DATA_DIR " is full: %" PRIu64 " bytes or %" PRIu64 " files are its limits",
+                 len ? "; " : "", s->limits[LIMIT_DATA_SIZE], s->limits[LIMIT_DATA_FILES]);
     if (s->is_data_over)
         snprintf(res->message + len, sizeof(res->message) - len, "; %s%s",
                  s->reason == END_DATA ? "" : INSIDE_DATA_DIR " is over its limit: ",

@@ -11,14 +11,16 @@
 struct session_data {
     int dirfd;             /* owned; -1 before the first sandbox */
     struct slot_volume volume; /* base_fd -1: it is on disk */
-    char name[32];         /* below the data root, where a volume goes that is kept; "" for a directory of the caller's */
+    char name[32];         /* below the data root, also of a volume that is kept; "" for a caller's directory */
     struct file_list seen; /* the files there at the end of the last cell; where there are many: their newest_ns, and */
     int seen_fd;           /* owned; that list as a memory file, which only the disk worker reads; else -1 */
     bool has_foreign;      /* the caller has changed them since */
     bool has_looked;       /* the disk worker has found the next step, */
     struct file_changes looked; /* which is owned until it is taken */
 };
-#define SESSION_DATA_INIT { .dirfd = -1, .volume = { .base_fd = -1, .dirfd = -1 }, .seen = FILE_LIST_INIT, .seen_fd = -1, .looked = FILE_CHANGES_INIT }
+#define SESSION_DATA_INIT                                                                                              \
+    { .dirfd = -1, .volume = { .base_fd = -1, .dirfd = -1 }, .seen = FILE_LIST_INIT, .seen_fd = -1,                    \
+      .looked = FILE_CHANGES_INIT }
 
 /* The first sandbox's own directory is the session's from here on: @run gets it again in every other one. */
 int hutch_session_data_take(struct session_data *data, struct engine_run *run, struct hutch_err *err);

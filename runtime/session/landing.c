@@ -59,7 +59,8 @@ void hutch_sessions_on_lost_opener(struct sessions *sessions)
     /* Its volumes belong to a user namespace in which no process is left, and none can map owners for the next. */
     TAILQ_FOREACH(s, &sessions->list, link) {
         s->data.volume.is_lost = hutch_session_data_is_in_memory(&s->data);
-        if (s->data.volume.is_lost && s->state == SESSION_SEATING && (!s->run->slot || s->run->slot->state < SLOT_RUNNING)) {
+        if (s->data.volume.is_lost && s->state == SESSION_SEATING &&
+            (!s->run->slot || s->run->slot->state < SLOT_RUNNING)) {
             hutch_run_withdraw(s->run);
             hutch_session_set_state(s, SESSION_SEEKING);
         }

@@ -330,7 +330,7 @@ def test_without_the_programs_that_map(way, tmp_path):
                           timeout=60, check=True, env=dict(os.environ, PATH=str(tmp_path)))
     result = json.loads(done.stdout)
     assert ids_of(result["stdout"]) == (os.geteuid(), os.getegid())
-    assert result["layers"]["own_uid"] == {"asked": "try", "active": False, "detail": "shared: newuidmap is not installed"}
+    assert result["layers"]["own_uid"] == {"asked": "try", "active": False, "detail": "shared: newuidmap or newgidmap is not installed"}
 
 
 @AS_USER
