@@ -12,8 +12,8 @@ uint64_t hutch_data_memory(void);
 
 /* In memory (sandbox/volume.h) the kernel bounds its size, exactly; and only there can an ordinary user map its owner:
  * @maps_owner says that the policy cannot do without that. But where one of @controllers counts memory, files there
- * count as the program's: with a data_size that is no small part of the memory limit, a program that writes what it may would
- * be killed for it. The policy's data_place comes first. */
+ * count as the program's: with a data_size that is no small part of the memory limit, a program that writes what it
+ * may would be killed for it. The policy's data_place comes first. */
 bool hutch_data_belongs_in_memory(const struct sandbox_spec *spec, unsigned controllers, bool maps_owner);
 
 #endif
