@@ -62,11 +62,33 @@ def io_uring():
 
 @probe(control="user", refused=REFUSALS + ("ENOTSUP",))
 def urgent_data_of_local_sockets():
-    """MSG_OOB between local sockets: little used, and the way to CVE-2025-38236."""
+    """MSG_OOB between local sockets: little used, and the way to CVE-2025-38236. Each call that can send it."""
+    byte = ctypes.create_string_buffer(b"x", 1)
+    vector = ctypes.create_string_buffer(pack("QQ", ctypes.addressof(byte), 1))
+    message = ctypes.create_string_buffer(pack("QIIQQQQiiII", 0, 0, 0, ctypes.addressof(vector), 1, 0, 0, 0, 0, 0, 0))
     one, other = socket.socketpair()
-    with one, other:
-        one.send(b"x", socket.MSG_OOB)
+
+    def received():
         return "sent urgent data: %r" % other.recv(1, socket.MSG_OOB)
+
+    with one, other:
+        return first_success((lambda: one.send(b"x", socket.MSG_OOB) and received(),
+                              lambda: one.sendmsg([b"x"], [], socket.MSG_OOB) and received(),
+                              lambda: syscall("sendmmsg", one.fileno(), message, 1, int(socket.MSG_OOB)) and
+                              "sent urgent data by sendmmsg"))
+
+
+@probe(control="user", refused=REFUSALS + ("ENOTSUP",))
+def memory_by_a_question_to_tcp():
+    """TCP_ZEROCOPY_RECEIVE: a getsockopt(2) that maps pages of the network into the process. Here for no bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
+        try:
+            one.getsockopt(socket.IPPROTO_TCP, 35, 40)
+        except OSError as error:
+            if error.errno == 22:
+                return "the kernel looked at the addresses"
+            raise
+    return "mapped nothing"
 
 
 @probe(control="user")
@@ -194,30 +216,36 @@ def pipe_of_notifications():
 # What the default filter leaves out and no other probe calls, with the numbers of x86-64. Not sync, which stalls the
 # host outside, nor msgget, which with these arguments makes a queue there.
 LEFT_OUT = """
-    shmget:29 shmat:30 shmctl:31 semget:64 semop:65 semctl:66 shmdt:67 msgsnd:69 msgrcv:70 msgctl:71 getdents:78
-    setuid:105 setgid:106 setreuid:113 setregid:114 setgroups:116 setresuid:117 setresgid:119 setfsuid:122
-    setfsgid:123 utime:132 ustat:136 sysfs:139 sched_setparam:142 sched_rr_get_interval:148 mlock:149 munlock:150
-    mlockall:151 munlockall:152 chroot:161 swapoff:168 readahead:187 setxattr:188 lsetxattr:189 fsetxattr:190
-    getxattr:191 lgetxattr:192 fgetxattr:193 listxattr:194 llistxattr:195 flistxattr:196 removexattr:197
-    lremovexattr:198 fremovexattr:199 sched_setaffinity:203 set_thread_area:205 io_setup:206 io_destroy:207
-    io_getevents:208 io_submit:209 io_cancel:210 get_thread_area:211 epoll_create:213 remap_file_pages:216
-    semtimedop:220 timer_create:222 timer_settime:223 timer_gettime:224 timer_getoverrun:225 timer_delete:226
-    utimes:235 mbind:237 get_mempolicy:239 mq_open:240 mq_unlink:241 mq_timedsend:242 mq_timedreceive:243
-    mq_notify:244 mq_getsetattr:245 ioprio_get:252 inotify_init:253 inotify_add_watch:254 inotify_rm_watch:255
-    futimesat:261 get_robust_list:274 splice:275 tee:276 sync_file_range:277 vmsplice:278 move_pages:279
-    signalfd:282 timerfd_create:283 eventfd:284 fallocate:285 timerfd_settime:286 timerfd_gettime:287
-    inotify_init1:294 rt_tgsigqueueinfo:297 recvmmsg:299 fanotify_mark:301 clock_adjtime:305 syncfs:306
-    sched_getattr:315 memfd_create:319 execveat:322 mlock2:325 preadv2:327 pwritev2:328 pkey_mprotect:329
-    pkey_alloc:330 pkey_free:331 io_pgetevents:333 io_uring_enter:426 io_uring_register:427 fsconfig:431
-    fsmount:432 epoll_pwait2:441 quotactl_fd:443 process_mrelease:448 futex_waitv:449 set_mempolicy_home_node:450
-    cachestat:451 futex_wake:454 futex_wait:455 futex_requeue:456
+    shmget:29 shmat:30 shmctl:31 getitimer:36 semget:64 semop:65 semctl:66 shmdt:67 msgsnd:69 msgrcv:70 msgctl:71
+    getdents:78 chown:92 fchown:93 lchown:94 getrlimit:97 setuid:105 setgid:106 setreuid:113 setregid:114
+    setgroups:116 setresuid:117 getresuid:118 setresgid:119 getresgid:120 setfsuid:122 setfsgid:123 getsid:124
+    capget:125 rt_sigpending:127 utime:132 mknod:133 ustat:136 sysfs:139 sched_setparam:142
+    sched_get_priority_max:146 sched_get_priority_min:147 sched_rr_get_interval:148 mlock:149 munlock:150
+    mlockall:151 munlockall:152 setrlimit:160 chroot:161 swapoff:168 readahead:187 setxattr:188 lsetxattr:189
+    fsetxattr:190 getxattr:191 lgetxattr:192 fgetxattr:193 listxattr:194 llistxattr:195 flistxattr:196
+    removexattr:197 lremovexattr:198 fremovexattr:199 sched_setaffinity:203 set_thread_area:205 io_setup:206
+    io_destroy:207 io_getevents:208 io_submit:209 io_cancel:210 get_thread_area:211 epoll_create:213
+    remap_file_pages:216 semtimedop:220 fadvise64:221 timer_create:222 timer_settime:223 timer_gettime:224
+    timer_getoverrun:225 timer_delete:226 utimes:235 mbind:237 get_mempolicy:239 mq_open:240 mq_unlink:241
+    mq_timedsend:242 mq_timedreceive:243 mq_notify:244 mq_getsetattr:245 ioprio_get:252 inotify_init:253
+    inotify_add_watch:254 inotify_rm_watch:255 fchownat:260 futimesat:261 get_robust_list:274 splice:275 tee:276
+    sync_file_range:277 vmsplice:278 move_pages:279 signalfd:282 timerfd_create:283 eventfd:284 fallocate:285
+    timerfd_settime:286 timerfd_gettime:287 inotify_init1:294 preadv:295 pwritev:296 rt_tgsigqueueinfo:297
+    recvmmsg:299 fanotify_mark:301 clock_adjtime:305 syncfs:306 getcpu:309 sched_getattr:315 renameat2:316
+    memfd_create:319 execveat:322 mlock2:325 copy_file_range:326 preadv2:327 pwritev2:328 pkey_mprotect:329
+    pkey_alloc:330 pkey_free:331 io_pgetevents:333 io_uring_enter:426 io_uring_register:427 fsconfig:431 fsmount:432
+    pidfd_open:434 close_range:436 faccessat2:439 epoll_pwait2:441 quotactl_fd:443 process_mrelease:448
+    futex_waitv:449 set_mempolicy_home_node:450 cachestat:451 futex_wake:454 futex_wait:455 futex_requeue:456
 """
+# Those that are refused with unknown flags even where they are allowed: the argument, and what is given.
+ORDINARY = {"mknod": (1, 0o644), "fadvise64": (3, 0), "renameat2": (4, 0), "close_range": (2, 0)}
+REFUSED = (1, 18, 38, 95)  # EPERM, ENOSYS, EOPNOTSUPP; EXDEV, which copy_file_range alone answers
 
 
 @probe(control="user")
 def calls_that_are_left_out():
     """Each call that the filter leaves out is code of the kernel that cannot be reached. All arguments are -1: no file,
-    no address, no process, and flags that nobody knows."""
+    no address, no process, and flags that nobody knows but for a few."""
     if platform.machine() != "x86_64":
         raise Blocked("this architecture has other numbers")
 
@@ -226,9 +254,12 @@ def calls_that_are_left_out():
         calls = [call.split(":") for call in LEFT_OUT.split()]
         libc = ctypes.CDLL(None, use_errno=True)
         for name, number in calls:
+            arguments = [ctypes.c_long(-1)] * 6
+            if name in ORDINARY:
+                arguments[ORDINARY[name][0]] = ctypes.c_long(ORDINARY[name][1])
             ctypes.set_errno(0)
-            if libc.syscall(ctypes.c_long(int(number)), *[ctypes.c_long(-1)] * 6) != -1 or \
-                    ctypes.get_errno() not in (1, 38, 95):  # EPERM, ENOSYS, EOPNOTSUPP
+            if libc.syscall(ctypes.c_long(int(number)), *arguments) != -1 or \
+                    ctypes.get_errno() not in REFUSED:
                 reached.append(name)
         if not reached:
             raise Blocked("none of %d" % len(calls))

@@ -124,7 +124,7 @@ _X86_64 = {
     "perf_event_open": 298, "fanotify_init": 300, "prlimit64": 302, "name_to_handle_at": 303,
     "open_by_handle_at": 304, "clock_adjtime": 305, "setns": 308, "process_vm_readv": 310,
     "process_vm_writev": 311, "kcmp": 312, "finit_module": 313, "seccomp": 317, "kexec_file_load": 320,
-    "bpf": 321, "mmap": 9, "membarrier": 324, "madvise": 28, "mincore": 27,
+    "bpf": 321, "mmap": 9, "sendmmsg": 307, "membarrier": 324, "madvise": 28, "mincore": 27,
     "userfaultfd": 323, "fchmodat": 268, "clone": 56, "linkat": 265, "exit": 60, "sched_setattr": 314,
 }
 _GENERIC = {  # arm64, riscv64
@@ -138,7 +138,7 @@ _GENERIC = {  # arm64, riscv64
     "perf_event_open": 241, "fanotify_init": 262, "prlimit64": 261, "name_to_handle_at": 264,
     "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268, "process_vm_readv": 270,
     "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "seccomp": 277, "kexec_file_load": 294,
-    "bpf": 280, "mmap": 222, "membarrier": 283, "madvise": 233, "mincore": 232,
+    "bpf": 280, "mmap": 222, "sendmmsg": 269, "membarrier": 283, "madvise": 233, "mincore": 232,
     "userfaultfd": 282, "fchmodat": 53, "clone": 220, "linkat": 37, "exit": 93, "sched_setattr": 274,
 }
 _EVERYWHERE = {  # one number on all architectures since 5.0
