@@ -425,6 +425,21 @@ void hutch_cgroup_read_cpu_times(const struct sandbox_cgroup *cg, uint64_t *ret_
     *ret_system_us = find_key(buf, "system_usec", UINT64_MAX);
 }
 
+int hutch_cgroup_open_memory(const struct sandbox_cgroup *cg, int *ret_current_fd, int *ret_stat_fd)
+{
+    auto_fd current = -1, stat = -1;
+
+    if (!(cg->controllers & CGROUP_MEMORY))
+        return -1;
+    current = openat(cg->dirfd, "memory.current", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    stat = openat(cg->dirfd, "memory.stat", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (current < 0 || stat < 0)
+        return -1;
+    *ret_current_fd = hutch_fd_take(&current);
+    *ret_stat_fd = hutch_fd_take(&stat);
+    return 0;
+}
+
 /* Of an empty group. What cannot be removed makes the removal of the group itself fail, which is told. */
 static void remove_children(int dirfd, int depth)
 {

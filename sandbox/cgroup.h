@@ -62,6 +62,10 @@ void hutch_cgroup_read_usage(const struct sandbox_cgroup *cg, struct cgroup_usag
 uint64_t hutch_cgroup_read_cpu(const struct sandbox_cgroup *cg);
 void hutch_cgroup_read_cpu_times(const struct sandbox_cgroup *cg, uint64_t *ret_user_us, uint64_t *ret_system_us);
 
+/* Opens the files memory.current and memory.stat for reading, for a process that may not look for them. -1, and nothing
+ * is open, where the group does not count memory. */
+int hutch_cgroup_open_memory(const struct sandbox_cgroup *cg, int *ret_current_fd, int *ret_stat_fd);
+
 /* Kills everything inside and removes the directory, waiting at most @timeout_ms until it is empty.
  * Errors: ETIMEDOUT (a process sits in uninterruptible sleep); calling again is safe. */
 int hutch_cgroup_destroy(struct sandbox_cgroup *cg, unsigned timeout_ms, struct hutch_err *err);

@@ -30,6 +30,8 @@
 #define LOOK_MEMORY_MS 2 /* between two looks at memory, however little is left */
 #define LOOK_SHARE  20   /* looks take one part in so many of the time */
 #define FILL_PER_MS (4u << 20) /* bytes that one processor can touch for the first time in a millisecond, at most */
+#define SHOW_MS 500 /* between two updates of /proc/meminfo where a group counts and no samples are taken … */
+#define SHOW_IDLE_MS 1000 /* … and between those of a sandbox that has checks instead */
 #define REAP_MAX 64 /* between two checks of the clock and of the supervisor */
 
 struct init_step {
@@ -47,6 +49,7 @@ static const struct init_step build_steps[] = {
     { "enter a cgroup namespace",       hutch_step_enter_cgroup_ns },  /* when init is in its group: the root */
     { "bound the network's buffers",    hutch_step_bound_buffers },    /* while proc/sys can be written */
     { "build the mount tree",           hutch_step_build_mounts },     /* while the host's proc is in sight; pivots */
+    { "show the sandbox's memory",      hutch_step_show_memory },
     { "find the data directory",        hutch_step_find_data },
     { "name the host",                  hutch_step_name_host },
     { "bring up the network",           hutch_step_raise_loopback },
@@ -278,7 +281,7 @@ static void set_check_interval(struct sampling *sampling, int ms)
 }
 
 /* What is over the limit on memory is ended here and now: the supervisor hears why before it hears of the end. */
-static void take_sample(const struct init_job *job, struct sampling *sampling, pid_t holder)
+static void take_sample(struct init_job *job, struct sampling *sampling, pid_t holder)
 {
     struct init_msg msg = { .kind = INIT_SAMPLE };
     bool is_over, is_told;
@@ -293,7 +296,17 @@ static void take_sample(const struct init_job *job, struct sampling *sampling, p
     }
     sampling->has_lost_cpu = hutch_sample_loses_cpu();
     sampling->memory_bytes = msg.sample.memory_bytes;
+    hutch_meminfo_update(&job->meminfo, msg.sample.memory_bytes);
     plan_look(sampling, true);
+}
+
+/* Where a group counts all that there is to count, its numbers are read now and then. */
+static void show_memory(struct init_job *job, struct sampling *sampling)
+{
+    int idle_ms = sampling->check_interval_ms < SHOW_IDLE_MS ? SHOW_IDLE_MS : sampling->check_interval_ms;
+
+    hutch_meminfo_update(&job->meminfo, 0);
+    sampling->next = hutch_clock_ms() + (sampling->check_interval_ms == 0 ? SHOW_MS : idle_ms);
 }
 
 /* A look that finds too much memory in use is followed by a sample, which is exact. */
@@ -499,9 +512,10 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     for (;;) {
         struct pollfd pfds[] = { { .fd = signals, .events = POLLIN }, { .fd = job.control_fd, .events = POLLIN } };
         bool is_sampling = job.wants_samples && has_started;
+        bool is_showing = !job.wants_samples && has_started && job.meminfo.file_fd >= 0;
         bool is_looking = is_sampling && sampling.next_look > 0 && sampling.next_look < sampling.next;
         double left = (is_looking ? sampling.next_look : sampling.next) - hutch_clock_ms();
-        int timeout_ms = !is_sampling ? -1 : left > 0 ? (int)left + 1 : 0;
+        int timeout_ms = !is_sampling && !is_showing ? -1 : left > 0 ? (int)left + 1 : 0;
         struct signalfd_siginfo info;
 
         poll(pfds, ARRAY_SIZE(pfds), is_more ? 0 : timeout_ms);
@@ -517,6 +531,8 @@ _Noreturn void hutch_init_main(const struct init_job *given)
             sampling.next = hutch_clock_ms() + (is_due ? INIT_SAMPLE_MS : sampling.check_interval_ms);
         } else if (is_looking && hutch_clock_ms() >= sampling.next_look) {
             look(&sampling, holder);
+        } else if (is_showing && hutch_clock_ms() >= sampling.next) {
+            show_memory(&job, &sampling);
         }
         if (pfds[1].revents && obey_order(&job, &worker, &holder, &sampling, &spared, &kept, has_started)) {
             has_started = true;

@@ -4,6 +4,7 @@
 #define HUTCH_INIT_H
 
 #include "sandbox/err.h"
+#include "sandbox/meminfo.h"
 #include "sandbox/mounts.h"
 #include "sandbox/seccomp.h"
 #include "sandbox/userns.h"
@@ -30,6 +31,7 @@ struct init_job {
     bool counts_shared; /* samples also count shared memory that no process shows as its own: no cgroup counts it */
     bool wants_samples; /* memory, CPU time and processes are counted by init every SAMPLE_MS and sent */
     bool is_waiting;    /* there is no program: a worker comes from outside and is given to init by INIT_ADOPT */
+    struct meminfo meminfo; /* what the sandbox's /proc/meminfo shows */
     int  control_fd;    /* init's end of a SOCK_SEQPACKET pair */
     int  parent_fd;     /* the supervisor's end, to be closed in the child */
     int  stdio[3];      /* what the worker gets as 0, 1, 2; of a waiting init whatever is open */

@@ -1,5 +1,6 @@
-/* init_filter.h - the system calls that init needs once its sandbox is built: to count, to reap, to kill, to talk to
- * the supervisor. It opens nothing for writing, executes nothing, makes no process and no socket. */
+/* init_filter.h - the system calls that init needs once its sandbox is built: to count, to tell what was counted, to
+ * reap, to kill, to talk to the supervisor. It opens nothing for writing, executes nothing, makes no process and no
+ * socket. */
 #ifndef HUTCH_INIT_FILTER_H
 #define HUTCH_INIT_FILTER_H
 

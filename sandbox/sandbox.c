@@ -158,6 +158,11 @@ static void plan_fallbacks(const struct sandbox_spec *spec, struct init_job *job
                          (spec->limits[LIMIT_CPU_TIME] && sb->cgroup.dirfd < 0) || spec->limits[LIMIT_DATA_SIZE];
     job->counts_shared = !(by_cgroup & CGROUP_MEMORY);
     sb->wants_samples = job->wants_samples;
+    hutch_meminfo_done(&job->meminfo);
+    job->meminfo.limit = spec->limits[LIMIT_MEMORY];
+    if (by_cgroup & CGROUP_MEMORY &&
+        hutch_cgroup_open_memory(&sb->cgroup, &job->meminfo.current_fd, &job->meminfo.stat_fd) < 0)
+        job->meminfo.limit = 0; /* nobody counts for it */
 }
 
 /* Clones into the cgroup; when only that is forbidden and the policy can do without, again outside of it. */
@@ -298,6 +303,7 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
     struct init_job job = { .spec = spec,
                             .sources = MOUNT_SOURCES_INIT,
                             .landlock_fd = -1,
+                            .meminfo = MEMINFO_INIT,
                             .is_waiting = io->is_waiting,
                             .control_fd = -1,
                             .parent_fd = -1,
@@ -362,12 +368,14 @@ int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_bas
         goto fail;
     hutch_mounts_sources_done(&job.sources);
     hutch_seccomp_program_done(&job.seccomp);
+    hutch_meminfo_done(&job.meminfo);
     close(pair[1]);
     *ret = sb;
     return 0;
 fail:
     hutch_mounts_sources_done(&job.sources);
     hutch_seccomp_program_done(&job.seccomp);
+    hutch_meminfo_done(&job.meminfo);
     hutch_fd_closep(&pair[0]);
     hutch_fd_closep(&pair[1]);
     if (hutch_sandbox_finish(&sb, NULL, &ignored) < 0)

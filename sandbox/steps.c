@@ -4,6 +4,7 @@
 #include "sandbox/fd.h"
 #include "sandbox/init_filter.h"
 #include "sandbox/landlock.h"
+#include "sandbox/log.h"
 #include "sandbox/netns.h"
 #include "sandbox/spec.h"
 
@@ -104,6 +105,17 @@ int hutch_step_build_mounts(struct init_job *job, struct hutch_err *err)
     return hutch_mounts_build(job->spec, &job->ids, &job->sources, err);
 }
 
+/* Optional: where it cannot be, the file stays the host's, as it is without a limit. */
+int hutch_step_show_memory(struct init_job *job, struct hutch_err *err)
+{
+    struct hutch_err why;
+
+    (void)err;
+    if (hutch_meminfo_show(job->spec, &job->meminfo, &why) < 0)
+        hutch_log_debug("init: '/proc/meminfo' shows the host's memory: %s", why.msg);
+    return 0;
+}
+
 /* What descriptors into the data directory are known by, once it is mounted. */
 int hutch_step_find_data(struct init_job *job, struct hutch_err *err)
 {
@@ -162,7 +174,16 @@ int hutch_step_raise_loopback(struct init_job *job, struct hutch_err *err)
 
 int hutch_step_close_inherited(struct init_job *job, struct hutch_err *err)
 {
-    int *keep[KEEP_COUNT] = { &job->stdio[0], &job->stdio[1], &job->stdio[2], &job->control_fd, &job->report_fd };
+    int *keep[KEEP_COUNT] = {
+        [KEEP_STDIN] = &job->stdio[0],
+        [KEEP_STDOUT] = &job->stdio[1],
+        [KEEP_STDERR] = &job->stdio[2],
+        [KEEP_CONTROL] = &job->control_fd,
+        [KEEP_REPORT] = &job->report_fd,
+        [KEEP_MEMINFO] = &job->meminfo.file_fd,
+        [KEEP_MEMORY_CURRENT] = &job->meminfo.current_fd,
+        [KEEP_MEMORY_STAT] = &job->meminfo.stat_fd,
+    };
 
     for (int i = 0; i < KEEP_COUNT; i++) { /* above the fixed numbers first, or one dup3 could close the next source */
         int high = *keep[i] < 0 ? -1 : fcntl(*keep[i], F_DUPFD_CLOEXEC, 64);

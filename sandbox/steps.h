@@ -6,7 +6,8 @@
 #include "sandbox/init.h"
 
 /* The numbers of what is kept open, so that everything above can be closed at once. */
-enum { KEEP_STDIN = 0, KEEP_STDOUT, KEEP_STDERR, KEEP_CONTROL, KEEP_REPORT, KEEP_COUNT };
+enum { KEEP_STDIN = 0, KEEP_STDOUT, KEEP_STDERR, KEEP_CONTROL, KEEP_REPORT, KEEP_MEMINFO, KEEP_MEMORY_CURRENT,
+       KEEP_MEMORY_STAT, KEEP_COUNT };
 
 int hutch_step_die_with_supervisor(struct init_job *job, struct hutch_err *err);
 int hutch_step_start_session(struct init_job *job, struct hutch_err *err);
@@ -15,6 +16,7 @@ int hutch_step_forget_command_line(struct init_job *job, struct hutch_err *err);
 int hutch_step_enter_identity(struct init_job *job, struct hutch_err *err);
 int hutch_step_enter_cgroup_ns(struct init_job *job, struct hutch_err *err);
 int hutch_step_build_mounts(struct init_job *job, struct hutch_err *err);
+int hutch_step_show_memory(struct init_job *job, struct hutch_err *err);
 int hutch_step_find_data(struct init_job *job, struct hutch_err *err);
 int hutch_step_shed_scheduling(struct init_job *job, struct hutch_err *err);
 int hutch_step_name_host(struct init_job *job, struct hutch_err *err);

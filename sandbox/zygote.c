@@ -2,6 +2,7 @@
 
 #include "sandbox/exec.h"
 #include "sandbox/fd.h"
+#include "sandbox/spec.h"
 #include "sandbox/steps.h"
 #include "sandbox/zygote_wire.h"
 
@@ -23,6 +24,7 @@ static const struct {
     { "shed the caller's scheduling", hutch_step_shed_scheduling },
     { "bound the network's buffers",  hutch_step_bound_buffers },
     { "build the mount tree",         hutch_step_build_mounts },   /* the host's tree is gone afterwards */
+    { "show the sandbox's memory",    hutch_step_show_memory },    /* what modules remember of it: all is free */
     { "name the host",                hutch_step_name_host },
     { "bring up the network",         hutch_step_raise_loopback },
     { "close inherited descriptors",  hutch_step_close_inherited },
@@ -85,6 +87,7 @@ int hutch_zygote_start(const struct sandbox_spec *spec, int order_fd, int stderr
     struct init_job job = { .spec = spec,
                             .sources = MOUNT_SOURCES_INIT,
                             .landlock_fd = -1,
+                            .meminfo = MEMINFO_INIT,
                             .stdio = { null, null, stderr_fd >= 0 ? stderr_fd : null },
                             .report_fd = order_fd };
     struct clone_args args = {
@@ -97,6 +100,7 @@ int hutch_zygote_start(const struct sandbox_spec *spec, int order_fd, int stderr
 
     if (null < 0)
         return hutch_err_set(err, errno, "open '/dev/null'");
+    job.meminfo.limit = spec->limits[LIMIT_MEMORY];
     if (hutch_userns_plan(&job.ids, err) < 0 || hutch_mounts_sources_init(spec, &job.sources, err) < 0)
         return -1;
     hutch_rlimits_plan(spec, true, true, &job.plan.rlimits);

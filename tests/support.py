@@ -47,6 +47,21 @@ def _documented_limits():
 LIMITS = _documented_limits()
 
 
+# For programs inside: /proc/meminfo as psutil reads it, and a bounded wait for what it is to say.
+MEMINFO = """
+import time
+def meminfo():
+    with open('/proc/meminfo') as file:
+        return {words[0].rstrip(':'): int(words[1]) * 1024 for words in map(str.split, file)}
+def await_meminfo(holds, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not holds(now := meminfo()):
+        if time.monotonic() > deadline: raise TimeoutError(now)
+        time.sleep(0.01)
+    return now
+"""
+
+
 # --------------------------------------------------------------------------------------------------
 # Features of this host, each tried
 

@@ -276,6 +276,38 @@ def test_processors_of_the_host_are_known():
     assert lines["On-line CPU(s) list"].strip() == "0" and int(lines["CPU(s)"]) >= len(os.sched_getaffinity(0)), result["stderr"]
 
 
+def test_memory_is_shown():
+    """Programs that fit themselves to the memory there is find their limit, and what is left of it, soon."""
+    code = support.MEMINFO + (
+        "first = await_meminfo(lambda now: now['MemAvailable'] < now['MemTotal'])\n"
+        "held = b'x' * (100 << 20)\n"
+        "full = await_meminfo(lambda now: first['MemAvailable'] - now['MemAvailable'] > 90 << 20)\n"
+        "del held\n"
+        "again = await_meminfo(lambda now: first['MemAvailable'] - now['MemAvailable'] < 10 << 20)\n"
+        "print(*(now['MemTotal'] >> 20 for now in (first, full, again)), full['SwapTotal'], first['MemAvailable'] - full['MemAvailable'] >> 20)")
+    result = run_json("--memory", "256m", "-c", code)
+    assert result["verdict"] == "ok", (result["message"], result["stderr"])
+    *totals, swap, fell = map(int, result["stdout"].split())
+    assert totals == [256] * 3 and swap == 0 and 90 <= fell <= 120, result["stdout"]
+
+
+def test_memory_of_the_host_is_shown_without_a_limit(policy):
+    """And where the limit is beyond it: there is no more than that."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for asked in (None, "64T"):
+        result = run_json("--policy", policy(limits={"memory": asked}), "-c", support.MEMINFO + "print(meminfo()['MemTotal'], len(meminfo()))")
+        assert int(result["stdout"].split()[0]) == total, (asked, result["stdout"], result["stderr"])
+
+
+def test_tools_read_the_memory_shown():
+    """The format is the kernel's: what reads it is psutil, and free(1)."""
+    code = ("import psutil, subprocess\nnow, swap = psutil.virtual_memory(), psutil.swap_memory()\n"
+            "print(now.total, swap.total, 0 < now.available <= now.total, now.used <= now.total)\n"
+            "print(*subprocess.run(['free', '-m'], stdout=-1, check=True, text=True).stdout.splitlines()[1].split()[:2])")
+    result = run_json("--memory", "300m", "-c", code, image="python")
+    assert result["stdout"] == "%d 0 True True\nMem: 300\n" % (300 * MIB), (result["stdout"], result["stderr"])
+
+
 def test_memory_peak_is_reported():
     result = run_json("-c", "x = b'x' * (100 << 20); print(len(x))")
     peak = result["usage"]["memory_peak_bytes"]

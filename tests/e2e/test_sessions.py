@@ -231,6 +231,22 @@ def test_the_interpreter_dies_between_cells(session):
     assert result["is_fresh"] == 1 and "exit code 5" in result["message"]
 
 
+def test_memory_is_shown(shell, session):
+    """What is left of the limit, from cell to cell, after pauses in which nobody counts; another session's is its own."""
+    left = "print(meminfo()['MemTotal'] >> 20, meminfo()['MemAvailable'])"
+    session.run(support.MEMINFO + "first = await_meminfo(lambda now: now['MemAvailable'] < now['MemTotal'])['MemAvailable']")
+    session.run("held = b'x' * (200 << 20)")
+    held = "await_meminfo(lambda now: 190 << 20 < first - now['MemAvailable'] < 240 << 20)['MemTotal'] >> 20"
+    assert value(session.run(held)) == "512"
+    time.sleep(0.5)
+    assert value(session.run(held)) == "512"
+    with Session(shell) as other:
+        other.run(support.MEMINFO)
+        total, available = map(int, other.printed(left).split())
+        assert total == 512 and available > 400 << 20
+    assert value(session.run("del held\nawait_meminfo(lambda now: first - now['MemAvailable'] < 40 << 20)['MemTotal'] >> 20")) == "512"
+
+
 def test_memory_runs_out(shell):
     with Session(shell, memory_bytes=256 << 20) as session:
         # Several processes: one alone is refused the memory and gets a MemoryError.

@@ -176,6 +176,20 @@ def test_nothing_is_left_to_later_runs(warm):
     assert {result["stdout"] for result in results} == {"[]\n"}, results[0]["stderr"]
 
 
+def test_memory_that_others_take(warm):
+    """What is shown of memory is one's own: a neighbour that takes and gives back most of its limit changes nothing in it."""
+    taker = warm.run_streaming("import time\nprint('ready', flush=True)\nwhile True:\n  x = b'x' * (300 << 20); time.sleep(0.2)\n"
+                               "  del x; time.sleep(0.2)")
+    code = support.MEMINFO + ("await_meminfo(lambda now: now['MemAvailable'] < now['MemTotal'])\nseen = []\nfor _ in range(100):\n"
+                              "  time.sleep(0.02); seen.append(meminfo()['MemAvailable'])\nprint(max(seen) - min(seen), min(seen))")
+    watcher = warm.run(code)
+    warm.cancel(taker)
+    warm.wait(taker)
+    assert watcher["verdict"] == "ok", watcher["stderr"]
+    spread, least = map(int, watcher["stdout"].split())
+    assert spread < 10 << 20 and least > 400 << 20, watcher["stdout"]
+
+
 def test_nothing_is_shared_at_the_same_time(warm):
     """The same, while the other goes on."""
     other = warm.run_streaming(LEAVE % SECRET + "print('ready', flush=True)\nimport time; time.sleep(20)")

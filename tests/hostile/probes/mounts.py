@@ -124,6 +124,44 @@ def unmount_masks():
     return alone(attack)
 
 
+@probe(why_no_control="outside it is the kernel's own file, which nobody can write", refused=READ_ONLY)
+def change_meminfo():
+    """The limit and what is left of it are a file that init writes: its text, its mount, and init's way to it."""
+    path = "/proc/meminfo"
+    descriptor = os.open(path, os.O_RDONLY)
+
+    def overwrite(name):
+        writer = os.open(name, os.O_WRONLY)
+        os.write(writer, b"MemTotal: 1 kB\n")
+        return "wrote to " + name
+
+    names = [path, "/proc/self/root" + path, "/proc/self/fd/%d" % descriptor, "/proc/1/root" + path, "/dev/meminfo", "/dev/shm/meminfo"]
+    names += ["/proc/1/fd/%d" % number for number in range(3, 24)]
+    writable = pack("QQQQ", 0, MOUNT_ATTR_RDONLY, 0, 0)
+    return first_success([lambda name=name: overwrite(name) for name in names] + [
+        lambda: "opened it: %s" % os.chmod(path, 0o666),
+        lambda: "opened it: %s" % os.fchmod(descriptor, 0o666),
+        lambda: "changed its times: %s" % os.utime(path, (0, 0)),
+        lambda: "cut it: %s" % os.truncate(path, 0),
+        lambda: "removed it: %s" % os.unlink(path),
+        lambda: "covered it: %s" % os.rename("/etc/hostname", path),
+        lambda: "covered it: %d" % syscall("mount", b"/etc/passwd", path.encode(), None, MS_BIND, None),
+        lambda: "uncovered it: %d" % syscall("umount2", path.encode(), MNT_DETACH),
+        lambda: "copied it: %d" % syscall("open_tree", AT_FDCWD, path.encode(), OPEN_TREE_CLONE),
+        lambda: "made it writable: %d" % syscall("mount_setattr", AT_FDCWD, path.encode(), 0, writable, len(writable))])
+
+
+@probe(control="user")
+def memory_of_the_host():
+    """/proc/meminfo of the machine: how much of it is free, cached and dirty tells what other programs do, and when."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        fields = {line.split(":")[0]: int(line.split()[1]) for line in file}
+    host_kib = os.sysconf("SC_PHYS_PAGES") * (os.sysconf("SC_PAGE_SIZE") // 1024)
+    if fields["MemTotal"] < host_kib and fields["Dirty"] == fields["Mapped"] == 0 and "VmallocUsed" not in fields:
+        raise Blocked("%d kB in all" % fields["MemTotal"])
+    return "%d kB in all, %d kB free, %d kB of files" % (fields["MemTotal"], fields["MemFree"], fields["Cached"])
+
+
 @probe(control="root")
 def unmount_root():
     """Detaching the root would uncover what it was pivoted from."""
