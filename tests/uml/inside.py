@@ -167,6 +167,48 @@ def swap_is_no_way_round():
     expect(watched["cpu.max"].split()[0] != "max", watched)
 
 
+MEMINFO = """
+import time
+def meminfo():
+    with open('/proc/meminfo') as file:
+        return {words[0].rstrip(':'): int(words[1]) * 1024 for words in map(str.split, file)}
+def await_meminfo(holds):
+    end = time.monotonic() + 60
+    while not holds(now := meminfo()):
+        if time.monotonic() > end: raise TimeoutError(now)
+        time.sleep(0.05)
+    return now
+"""
+
+
+def check_meminfo(*options):
+    """What a program reads of its memory is the group's: what it holds is missing, and pages of files are not."""
+    code = MEMINFO + (
+        "first = await_meminfo(lambda now: now['MemFree'] < now['MemTotal'])\n"
+        "held = b'x' * (60 << 20)\n"
+        "full = await_meminfo(lambda now: first['MemAvailable'] - now['MemAvailable'] > 50 << 20)\n"
+        "del held\n"
+        "await_meminfo(lambda now: first['MemAvailable'] - now['MemAvailable'] < 10 << 20)\n"
+        "with open('/tmp/x', 'wb') as file: file.write(b'x' * (20 << 20))\n"
+        "shown = await_meminfo(lambda now: now['Shmem'] - full['Shmem'] > 15 << 20)\n"
+        "print(full['MemTotal'] >> 20, shown['Cached'] >= shown['Shmem'], shown['MemAvailable'] >= shown['MemFree'], full['SwapTotal'])")
+    result = run("--memory", "200m", *options, "-c", code)
+    expect(result["stdout"] == "200 True True 0\n", result["verdict"], result["message"], result["stdout"], result["stderr"])
+    expect(enforced(result, "memory")[:1] == ["cgroup"], result["limits"]["memory"])
+
+
+@test
+def memory_of_the_group_is_shown():
+    """/proc/meminfo has the numbers of the group, beside samples that are taken for another limit."""
+    check_meminfo()
+
+
+@test
+def memory_of_the_group_is_shown_without_samples():
+    """And where the kernel counts everything, so that no sample is taken."""
+    check_meminfo("--policy", policy("uncounted", extends="default", limits={"data_size": None}))
+
+
 def watch(*args, files):
     """Starts a run that waits, reads files of its control group, and lets it end."""
     before = set(groups())
