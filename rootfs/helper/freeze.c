@@ -16,6 +16,7 @@
  * One difference remains: after madvise(MADV_DONTNEED) such memory has its old contents and not zeros. glibc, musl and
  * Python's allocator do not count on zeros; jemalloc and its like do, so nothing is frozen where one of them is
  * loaded. */
+#include "rootfs/helper/memory.h"
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
@@ -32,38 +33,17 @@
 
 __attribute__((visibility("default"))) int hutch_zygote_freeze(void);
 
-#define MAPS_BYTES (4ul << 20)
-#define BATCH      (1ul << 16)  /* pages looked at together */
 #define JOIN       256ul        /* pages between two that are moved, which are taken along: fork copies mappings one by
                                  * one, too */
 #define NEAR       (64ul << 10) /* bytes on either side of the thread pointer */
 #define WORTH_KIB  (16ul << 10) /* anonymous memory: less is copied faster than it is fetched page by page */
 
-/* proc(5), pagemap: 63 present, 62 swapped out, 61 of a file or shared. */
-static bool is_anonymous(uint64_t entry)
-{
-    return entry >> 62 && !(entry >> 61 & 1);
-}
-
 struct freezer {
-    uintptr_t page, thread, stack; /* size; addresses that are to stay where they are */
-    int maps_fd, pagemap_fd, memfd;
-    char *maps;         /* MAPS_BYTES */
-    uint64_t *entries;  /* BATCH */
+    struct memory memory;
+    uintptr_t thread, stack; /* addresses that are to stay where they are */
+    int memfd;
     uint64_t used, max; /* of the memfd */
 };
-
-static const char *read_hex(const char *p, uintptr_t *ret)
-{
-    *ret = 0;
-    for (;; p++) {
-        int digit = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
-
-        if (digit < 0)
-            return p;
-        *ret = *ret << 4 | (uintptr_t)digit;
-    }
-}
 
 static void move(struct freezer *f, uintptr_t start, size_t len, int prot)
 {
@@ -85,24 +65,25 @@ static void move(struct freezer *f, uintptr_t start, size_t len, int prot)
 
 static void move_anonymous(struct freezer *f, uintptr_t start, uintptr_t end, int prot)
 {
-    while (start < end) {
-        size_t pages = (end - start) / f->page < BATCH ? (end - start) / f->page : BATCH, i = 0;
-        ssize_t want = (ssize_t)(pages * sizeof(*f->entries));
+    const uintptr_t page = f->memory.page;
 
-        if (pread(f->pagemap_fd, f->entries, (size_t)want, (off_t)(start / f->page * sizeof(*f->entries))) != want)
+    while (start < end) {
+        size_t pages = (end - start) / page < MEMORY_BATCH ? (end - start) / page : MEMORY_BATCH, i = 0;
+
+        if (!hutch_memory_read_pages(&f->memory, start, pages))
             return;
         while (i < pages) {
             size_t first = i, last = i;
 
-            if (!is_anonymous(f->entries[i++]))
+            if (!hutch_memory_is_anonymous(&f->memory, i++))
                 continue;
             for (; i < pages && i - last <= JOIN; i++)
-                if (is_anonymous(f->entries[i]))
+                if (hutch_memory_is_anonymous(&f->memory, i))
                     last = i;
             i = last + 1;
-            move(f, start + first * f->page, (last - first + 1) * f->page, prot);
+            move(f, start + first * page, (last - first + 1) * page, prot);
         }
-        start += pages * f->page;
+        start += pages * page;
     }
 }
 
@@ -127,7 +108,8 @@ static bool is_ordinary(const char *flags, const char *eol)
 
 static void freeze_mapping(struct freezer *f, uintptr_t start, uintptr_t end, int prot)
 {
-    uintptr_t near_start = (f->thread - NEAR) & ~(f->page - 1), near_end = (f->thread + NEAR) & ~(f->page - 1);
+    uintptr_t near_start = (f->thread - NEAR) & ~(f->memory.page - 1),
+              near_end = (f->thread + NEAR) & ~(f->memory.page - 1);
 
     if (f->stack >= start && f->stack < end)
         return;
@@ -148,15 +130,15 @@ static void freeze_all(struct freezer *f)
     bool is_wanted = false;
     int prot = 0;
 
-    for (const char *line = f->maps, *eol; *line; line = eol + 1) {
+    for (const char *line = f->memory.maps, *eol; *line; line = eol + 1) {
         const char *p;
 
-        eol = strchr(line, '\n'); /* there is one: read_maps() */
+        eol = strchr(line, '\n'); /* there is one: hutch_memory_open() */
         if (strncmp(line, "VmFlags:", 8) == 0) {
             if (is_wanted && is_ordinary(line + 8, eol))
                 freeze_mapping(f, start, end, prot);
         } else if (*line < 'A' || *line > 'Z') {
-            p = read_hex(read_hex(line, &start) + 1, &end) + 1; /* "rw-p" */
+            p = hutch_memory_read_line(line, &start, &end);
             prot = PROT_READ | (p[1] == 'w' ? PROT_WRITE : 0);
             is_wanted = p[0] == 'r' && p[2] == '-' && p[3] == 'p';
         }
@@ -190,34 +172,13 @@ static bool has_foreign_allocator(const char *maps)
     return false;
 }
 
-static bool read_maps(struct freezer *f)
-{
-    size_t n = 0;
-    ssize_t got;
-
-    while ((got = read(f->maps_fd, f->maps + n, MAPS_BYTES - 1 - n)) > 0)
-        n += (size_t)got;
-    f->maps[n] = '\0';
-    return got == 0 && n > 0 && f->maps[n - 1] == '\n';
-}
-
-/* The link count of a directory of threads is two more than there are. By the system call: old libcs have stat(2) by
- * another name. */
-static bool is_single_threaded(void)
-{
-    struct statx st;
-
-    return syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &st) == 0 && st.stx_nlink == 3;
-}
-
 /* 0 when done, -1 when nothing was done. Either way the program goes on as before. */
 int hutch_zygote_freeze(void)
 {
-    struct freezer f = { .page = (uintptr_t)sysconf(_SC_PAGESIZE), .stack = (uintptr_t)__builtin_frame_address(0) };
-    size_t scratch = MAPS_BYTES + BATCH * sizeof(*f.entries);
+    struct freezer f = { .stack = (uintptr_t)__builtin_frame_address(0) };
     unsigned long all = ~0ul, old;
     struct rlimit limit;
-    int rc = -1, dumpable;
+    int rc = -1;
 
 #if defined(__x86_64__)
     __asm__("mov %%fs:0, %0" : "=r"(f.thread));
@@ -226,28 +187,16 @@ int hutch_zygote_freeze(void)
 #else
     return -1;
 #endif
-    if (!is_single_threaded())
+    if (!hutch_memory_has_one_thread())
         return -1;
     /* Writing to the memfd counts as writing to a file. */
     if (getrlimit(RLIMIT_FSIZE, &limit) < 0)
         return -1;
     f.max = limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX >> 1 : limit.rlim_cur;
-    /* A zygote that was forked from one that has made workers is not dumpable, and its /proc/self/pagemap belongs to
-     * root. */
-    dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
-    if (dumpable == 0)
-        prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-    f.maps_fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
-    f.pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    if (dumpable == 0)
-        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     f.memfd = (int)syscall(SYS_memfd_create, "zygote", 3 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */);
-    /* Shared, so that it is not made one mapping with what lies beside it, and is left alone. */
-    f.maps = mmap(NULL, scratch, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (f.maps_fd >= 0 && f.pagemap_fd >= 0 && f.memfd >= 0 && f.maps != MAP_FAILED && read_maps(&f) &&
-        is_worth_it(f.maps) && !has_foreign_allocator(f.maps) &&
+    if (hutch_memory_open(&f.memory, "/proc/self/smaps") && f.memfd >= 0 && is_worth_it(f.memory.maps) &&
+        !has_foreign_allocator(f.memory.maps) &&
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all)) == 0) {
-        f.entries = (uint64_t *)(f.maps + MAPS_BYTES);
         freeze_all(&f);
         /* All forks read these pages: no process may ever write to the file, not even one that finds a way to open
          * it. */
@@ -256,10 +205,7 @@ int hutch_zygote_freeze(void)
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
         rc = 0;
     }
-    if (f.maps != MAP_FAILED)
-        munmap(f.maps, scratch);
+    hutch_memory_close(&f.memory);
     hutch_fd_closep(&f.memfd);
-    hutch_fd_closep(&f.pagemap_fd);
-    hutch_fd_closep(&f.maps_fd);
     return rc;
 }

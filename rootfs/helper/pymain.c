@@ -8,6 +8,7 @@
  * is written to afterwards is, by the page, and a Python function that is called writes to about ten. So what a worker
  * does before its program is done in the zygote if that is possible, and here if not. What remains is done once for
  * nothing before the worker says that it is ready, so that those pages are copied before a run waits for them. */
+#include "rootfs/helper/guards.h"
 #include "rootfs/helper/pyjob.h"
 #include "rootfs/helper/pyobjects.h"
 #include "sandbox/fd.h"
@@ -210,6 +211,7 @@ static PyObject *load_modules(const struct pyobjects *py, const char *text)
         hutch_zygote_ready(lines);
         _exit(1);
     }
+    hutch_guards_note(false);
     if (hutch_zygote_freeze)
         hutch_zygote_freeze();
     environment = PyObject_CallFunction(py->use_again, NULL);
@@ -217,6 +219,7 @@ static PyObject *load_modules(const struct pyobjects *py, const char *text)
         end_with_exception();
     tidy_heap();
     note_dispositions();
+    hutch_guards_note(true);
     if (hutch_zygote_ready(lines) < 0)
         _exit(1);
     Py_DecRef(report);
@@ -241,8 +244,11 @@ EXPORT void hutch_zygote_main(PyObject *objects, const char *text)
         PyObject *environment = load_modules(&py, text);
         int what = hutch_zygote_serve(order, sizeof(order));
 
-        if (what == 1)
+        if (what == 1) {
+            if (hutch_guards_renew() < 0)
+                _exit(1);
             run_worker(&py, environment);
+        }
         if (what != 2)
             _exit(0);
         Py_DecRef(environment);
