@@ -279,6 +279,7 @@ static void open_engine(struct bench *b)
     hutch_engine_options_init(&options);
     options.image = s->image;
     options.recycle_forks = 1000000; /* measured apart from what recycling may cost */
+    options.layouts = 1; /* further trees of zygotes begin in a pause, and would be in the figures of memory */
     options.zygotes = zygotes;
     options.n_zygotes = 2;
     options.max_sessions = s->count + 1;

@@ -78,6 +78,7 @@ static void open_engine(struct bench *b)
     options.max_running = s->running;
     options.max_queued = MAX_FLIGHT;
     options.recycle_forks = 1000000; /* measured apart from what recycling may cost */
+    options.layouts = 1; /* further trees of zygotes begin in a pause, and would be in the figures of memory */
     if (strcmp(s->zygotes, "tree") != 0) {
         options.zygotes = zygotes;
         options.n_zygotes = is_full ? 2 : 1;

@@ -122,6 +122,10 @@ struct hutch_engine_options {
                                  * 0: 10 s. The opener, which all others end with, has twice as long */
     uint64_t setup_ms;          /* a run that is not queued any more and has no sandbox after so long is setup_failed;
                                  * 0: 30 s. The first import of a zygote's libraries does not count */
+    unsigned layouts;           /* trees of zygotes, executed one by one, each with an address layout and a hash seed
+                                 * of its own; sandboxes come from them in turn. 8 at most. 0: up to four, where a
+                                 * sixteenth of the memory that is available holds them. Those beyond the first are
+                                 * begun while nothing runs */
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);
 #define hutch_engine_options_init(options) HUTCH_INIT(options)
@@ -146,10 +150,10 @@ int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *err);
 struct hutch_zygote_stats {
     const char *name;  /* the engine's */
     int      is_ready;
-    int      pid;      /* as the caller sees it; 0 when unknown */
+    int      pid;      /* as the caller sees it, of the first layout; 0 when unknown */
     unsigned prepared, building; /* sandboxes waiting for a run; on their way to that */
-    uint64_t forks;    /* workers since it was started or recycled */
-    uint64_t recycled; /* times it was replaced, for age or because it died */
+    uint64_t forks;    /* workers since it was started or recycled, in all layouts together */
+    uint64_t recycled; /* times it was replaced, for age or because it died, likewise */
 };
 struct hutch_engine_stats {
     size_t size; /* the caller sets it, to sizeof(struct hutch_engine_stats) */
@@ -163,6 +167,7 @@ struct hutch_engine_stats {
     size_t   n_zygotes;
     unsigned sessions; /* open ones */
     uint64_t hung;     /* processes that did not answer, and were killed and replaced; the lost ones count them, too */
+    unsigned layouts;  /* trees of zygotes that are ready as a whole */
 };
 void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_stats *stats);
 

@@ -39,6 +39,7 @@ struct zygote_reply {
     uint32_t what; /* enum zygote_says */
     uint32_t id;
     pid_t pid;          /* ZYGOTE_FORKED: as its own pid namespace has it: what init adopts */
+    uint64_t memory;    /* ZYGOTE_READY: bytes that it has taken beyond its parent's */
     char modules[4096]; /* ZYGOTE_READY: of the preload list, those that could not be imported, one a line */
     struct hutch_err err;
 };

@@ -31,7 +31,8 @@ class Options(ctypes.Structure):
                 ("recycle_forks", ctypes.c_uint), ("recycle_ms", ctypes.c_uint64), ("trim_ms", ctypes.c_uint64),
                 ("max_sessions", ctypes.c_uint), ("rootfs", ctypes.c_char_p), ("limits", ctypes.c_void_p), ("network", ctypes.c_char_p),
                 ("workdir", ctypes.c_char_p), ("env", ctypes.POINTER(ctypes.c_char_p)), ("volumes", ctypes.POINTER(ctypes.c_char_p)),
-                ("tmpfs", ctypes.POINTER(ctypes.c_char_p)), ("answer_ms", ctypes.c_uint64), ("setup_ms", ctypes.c_uint64)]
+                ("tmpfs", ctypes.POINTER(ctypes.c_char_p)), ("answer_ms", ctypes.c_uint64), ("setup_ms", ctypes.c_uint64),
+                ("layouts", ctypes.c_uint)]
 
 
 class ZygoteStats(ctypes.Structure):
@@ -44,7 +45,8 @@ class Stats(ctypes.Structure):
                 ("building", ctypes.c_uint)] + [(name, ctypes.c_uint64) for name in (
                     "submitted", "finished", "from_pool", "on_demand", "restarted", "lost_zygotes", "lost_launchers",
                     "lost_sandboxes")] + [("launcher_pid", ctypes.c_int), ("zygotes", ctypes.POINTER(ZygoteStats)),
-                                          ("n_zygotes", ctypes.c_size_t), ("sessions", ctypes.c_uint), ("hung", ctypes.c_uint64)]
+                                          ("n_zygotes", ctypes.c_size_t), ("sessions", ctypes.c_uint), ("hung", ctypes.c_uint64),
+                                          ("layouts", ctypes.c_uint)]
 
 
 class RawResult(ctypes.Structure):
@@ -148,6 +150,7 @@ class Engine:
         self.options.launcher, self.options.policy_dir = text(found["HUTCH_LAUNCHER"]), text(found["HUTCH_POLICY_DIR"])
         self.options.image = text(image or support.IMAGE)
         self.options.policy = text(policy)
+        self.options.layouts = 1  # further ones would start in the middle of tests that count processes
         self.kept = []  # arrays that the options point to
         if zygotes:
             self.kept = (ZygoteOptions * len(zygotes))()

@@ -284,6 +284,7 @@ int main(int argc, char **argv)
     int c;
 
     hutch_engine_options_init(&engine_options);
+    engine_options.layouts = 1; /* no further ones in the middle of counting */
     while ((c = getopt_long(argc, argv, "j:", options, NULL)) != -1)
         switch (c) {
         case 'j': jobs = number("j", optarg); break;

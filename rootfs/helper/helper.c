@@ -28,6 +28,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -38,6 +39,7 @@
 
 EXPORT int hutch_zygote_serve(char *text, size_t size);
 EXPORT int hutch_zygote_ready(const char *missing);
+void hutch_zygote_measure(void);
 EXPORT void hutch_zygote_be_born(void);
 EXPORT int hutch_worker_ready(void);
 
@@ -423,6 +425,24 @@ EXPORT void hutch_zygote_be_born(void)
     send_reply(ZYGOTE_BORN, 0, 0, NULL);
 }
 
+static uint64_t memory;
+
+/* Of what was loaded: before it is moved into a file, which is the memory of no process (freeze.c). */
+void hutch_zygote_measure(void)
+{
+    char text[128];
+    auto_fd fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+    unsigned long resident, of_files;
+    char *p = text;
+
+    text[n > 0 ? n : 0] = '\0';
+    strtoul(p, &p, 10);
+    resident = strtoul(p, &p, 10);
+    of_files = strtoul(p, &p, 10);
+    memory = (resident - of_files) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 /* Tells the engine that this zygote has imported what it was to, but for @missing, one name a line. */
 EXPORT int hutch_zygote_ready(const char *missing)
 {
@@ -430,6 +450,7 @@ EXPORT int hutch_zygote_ready(const char *missing)
 
     memset(&reply, 0, sizeof(reply));
     reply.what = ZYGOTE_READY;
+    reply.memory = memory;
     strncpy(reply.modules, missing ? missing : "", sizeof(reply.modules) - 1);
     return hutch_fdpass_send(ZYGOTE_SOCKET_FD, &reply, sizeof(reply), NULL, 0, 0) == sizeof(reply) ? 0 : -1;
 }

@@ -31,6 +31,7 @@
 /* helper.c and, where there is one, freeze.c */
 int hutch_zygote_serve(char *text, size_t size);
 int hutch_zygote_ready(const char *missing);
+void hutch_zygote_measure(void);
 void hutch_zygote_be_born(void);
 int hutch_zygote_freeze(void) WEAK;
 int hutch_worker_ready(void);
@@ -211,6 +212,7 @@ static PyObject *load_modules(const struct pyobjects *py, const char *text)
         hutch_zygote_ready(lines);
         _exit(1);
     }
+    hutch_zygote_measure();
     hutch_guards_note(false);
     if (hutch_zygote_freeze)
         hutch_zygote_freeze();

@@ -23,6 +23,7 @@ int hutch_cli_engine_options(const struct run_opts *opts, const char *home, stru
     options->policy = opts->policy;
     options->policy_dir = ret->policy_dir;
     options->max_running = 1;
+    options->layouts = 1; /* all that runs in it is one user's */
     options->rootfs = opts->rootfs;
     options->limits = &ret->limits;
     options->network = opts->network;

@@ -22,6 +22,11 @@
 #define RETRY_MEMORY_MS 200 /* when there was none for a generation */
 #define RETIRE_CHECK_MS 100
 #define STDERR_BYTES (64 << 10)
+#define MORE_AFTER_MS 2000 /* after the first tree is ready: the pools are filled then */
+#define MORE_CHECK_MS 1000 /* from one look whether there is leisure for one more to the next */
+#define MORE_RETRY_MS 600000 /* when one could not be made */
+#define USUAL_LAYOUTS 4    /* at most, where the owner does not say how many */
+#define MEMORY_SHARE 16    /* all of them together have no more than one of so many parts of what is available */
 
 static void start_generation(struct generation *generation);
 
@@ -30,10 +35,31 @@ static struct zygote_slot *zygote_slot_of(struct zygote *zygote)
     return &zygote->generation->zygote_slots[zygote->index];
 }
 
+static bool is_in_place(const struct generation *generation)
+{
+    return generation->zygotes->places[generation->place] == generation;
+}
+
+/* It is to be one more. */
+static bool is_additional(const struct generation *generation)
+{
+    return !generation->zygotes->places[generation->place] && generation->place > 0;
+}
+
+/* But for what cannot be in this image. */
+static bool is_whole(const struct generation *generation)
+{
+    for (size_t i = 0; i < generation->zygotes->configs->n; i++)
+        if (!generation->zygotes->configs->list[i].has_given_up &&
+            (!generation->zygote_slots[i].zygote || generation->zygote_slots[i].zygote->state != ZYGOTE_IS_READY))
+            return false;
+    return true;
+}
+
 /* Which generation it is in says what it is for. */
 static bool is_in_use(const struct zygote *zygote)
 {
-    return zygote->generation == zygote->zygotes->current || zygote->generation == zygote->zygotes->coming;
+    return is_in_place(zygote->generation) || zygote->generation == zygote->zygotes->coming;
 }
 
 /* As long as its socket does not hang up it is there, and its number no other process's. */
@@ -131,7 +157,13 @@ static void lose(struct zygote *zygote, const struct hutch_err *why)
 
         zygote_slot->failures++;
         zygote_slot->retry_at = hutch_clock_ms() + (wait < RETRY_MAX_MS ? wait : RETRY_MAX_MS);
-        if (zygote_slot->failures >= CORE_MAX_RESTARTS && zygote->index == 0 && !zygotes->core->has_worked) {
+        if (is_additional(generation)) {
+            generation->has_failed = true;
+            hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, 0);
+            return;
+        }
+        if (zygote_slot->failures >= CORE_MAX_RESTARTS && zygote->index == 0 && generation->place == 0 &&
+            !zygotes->core->has_worked) {
             if (why)
                 err = *why;
             else
@@ -140,12 +172,13 @@ static void lose(struct zygote *zygote, const struct hutch_err *why)
             hutch_core_break(zygotes->core, &err);
             return;
         }
-        if (why && !was_spare && ++zygote_slot->refusals >= CORE_MAX_RESTARTS && zygote->index > 0)
+        if (why && !was_spare && ++zygote_slot->refusals >= CORE_MAX_RESTARTS && zygote->index > 0 &&
+            generation->place == 0)
             give_up(zygotes, zygote->index, why);
     }
     start_generation(generation);
     /* One that was a spare may be ready for what waits. */
-    if (generation == zygotes->current && zygote_slot->zygote && zygote_slot->zygote->state == ZYGOTE_IS_READY)
+    if (is_in_place(generation) && zygote_slot->zygote && zygote_slot->zygote->state == ZYGOTE_IS_READY)
         zygotes->events->on_ready(zygotes->owner);
     hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, zygote_slot->retry_at);
 }
@@ -171,20 +204,22 @@ static void on_silent(void *owner)
 
 static void swap_generations(struct zygotes *zygotes)
 {
-    struct generation *old = zygotes->current;
+    struct generation **place = &zygotes->places[zygotes->coming->place], *old = *place;
 
     for (size_t i = 0; i < zygotes->configs->n; i++)
         if (zygotes->coming->zygote_slots[i].failures == 0 && !zygotes->configs->list[i].has_given_up &&
             (!zygotes->coming->zygote_slots[i].zygote ||
              zygotes->coming->zygote_slots[i].zygote->state != ZYGOTE_IS_READY))
             return;
-    hutch_log_debug("engine: fresh zygotes");
-    zygotes->current = zygotes->coming;
+    hutch_log_debug("engine: fresh zygotes in place %u", zygotes->coming->place);
+    *place = zygotes->coming;
     zygotes->coming = NULL;
-    old->next = zygotes->retiring;
-    zygotes->retiring = old;
-    for (size_t i = 0; i < zygotes->configs->n; i++)
-        zygotes->recycled[i]++;
+    if (old) {
+        old->next = zygotes->retiring;
+        zygotes->retiring = old;
+        for (size_t i = 0; i < zygotes->configs->n; i++)
+            zygotes->recycled[i]++;
+    }
     hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, 0);
 }
 
@@ -199,6 +234,7 @@ static void on_ready_zygote(struct zygote *zygote, const struct zygote_reply *re
         return;
     }
     zygote->state = ZYGOTE_IS_READY;
+    zygote->memory = reply->memory;
     zygote_slot_of(zygote)->failures = zygote_slot_of(zygote)->refusals = 0;
     if (zygote_slot_of(zygote)->ready_at == 0)
         zygote_slot_of(zygote)->ready_at = hutch_clock_ms();
@@ -206,23 +242,33 @@ static void on_ready_zygote(struct zygote *zygote, const struct zygote_reply *re
     start_generation(zygote->generation);
     if (zygote->generation == zygotes->coming)
         swap_generations(zygotes);
+    if (is_whole(zygote->generation) && zygotes->more_at == 0)
+        zygotes->more_at = hutch_clock_ms() + MORE_AFTER_MS;
+    if (zygotes->more_at > 0)
+        hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, zygotes->more_at);
     zygotes->events->on_ready(zygotes->owner);
+}
+
+static struct zygote *find_in(struct generation *generation, uint32_t id)
+{
+    for (size_t i = 0; generation && i < generation->zygotes->configs->n; i++) {
+        struct zygote_slot *zygote_slot = &generation->zygote_slots[i];
+
+        if (zygote_slot->zygote && zygote_slot->zygote->id == id)
+            return zygote_slot->zygote;
+        if (zygote_slot->spare && zygote_slot->spare->id == id)
+            return zygote_slot->spare;
+    }
+    return NULL;
 }
 
 static struct zygote *find_zygote(struct zygotes *zygotes, uint32_t id)
 {
-    struct generation *generations[] = { zygotes->current, zygotes->coming };
+    struct zygote *found = find_in(zygotes->coming, id);
 
-    for (size_t t = 0; t < ARRAY_SIZE(generations); t++)
-        for (size_t i = 0; generations[t] && i < zygotes->configs->n; i++) {
-            struct zygote_slot *zygote_slot = &generations[t]->zygote_slots[i];
-
-            if (zygote_slot->zygote && zygote_slot->zygote->id == id)
-                return zygote_slot->zygote;
-            if (zygote_slot->spare && zygote_slot->spare->id == id)
-                return zygote_slot->spare;
-        }
-    return NULL;
+    for (size_t p = 0; !found && p < ZYGOTE_MAX_LAYOUTS; p++)
+        found = find_in(zygotes->places[p], id);
+    return found;
 }
 
 static void on_packet(struct link *l, void *data, size_t len, int *fds, size_t n_fds, pid_t sender)
@@ -333,7 +379,32 @@ static void retry_later(struct zygotes *zygotes, struct zygote_slot *zygote_slot
     hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, zygote_slot->retry_at);
 }
 
-/* Starts what can be started: zygotes whose parent is ready, and a spare beside each. */
+static bool has_starting(const struct generation *generation)
+{
+    for (size_t i = 0; i < generation->zygotes->configs->n; i++)
+        if (generation->zygote_slots[i].zygote && generation->zygote_slots[i].zygote->state == ZYGOTE_IS_STARTING)
+            return true;
+    return false;
+}
+
+/* What the first place lacks comes first, and so does what takes the place of a worn tree. All else is one import at a
+ * time, and none while something runs, which would have to share the processors with it. */
+static bool may_import(const struct generation *generation)
+{
+    struct zygotes *zygotes = generation->zygotes;
+    bool is_replacement = generation == zygotes->coming && zygotes->places[generation->place];
+
+    if (generation->place == 0 || is_replacement)
+        return true;
+    if (zygotes->places[0] && is_whole(zygotes->places[0]) && !has_starting(generation) &&
+        zygotes->events->has_leisure(zygotes->owner))
+        return true;
+    hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, hutch_clock_ms() + MORE_CHECK_MS);
+    return false;
+}
+
+/* Starts what can be started: zygotes whose parent is ready, and in the first place a spare beside
+ * each. */
 static void start_generation(struct generation *generation)
 {
     struct zygotes *zygotes = generation->zygotes;
@@ -349,13 +420,13 @@ static void start_generation(struct generation *generation)
                                : parent < 0 && zygotes->helper->has_launcher && zygotes->template->is_sent;
         bool can_ask = has_origin && !zygotes->configs->list[i].has_given_up;
 
-        if (!zygote_slot->zygote && now >= zygote_slot->retry_at && can_ask) {
+        if (!zygote_slot->zygote && now >= zygote_slot->retry_at && can_ask && may_import(generation)) {
             zygote_slot->zygote = start_zygote(generation, i, false, from);
             if (!zygote_slot->zygote)
                 retry_later(zygotes, zygote_slot);
         }
         if (zygote_slot->zygote && zygote_slot->zygote->state == ZYGOTE_IS_READY && !zygote_slot->spare &&
-            now >= zygote_slot->retry_at) {
+            generation->place == 0 && now >= zygote_slot->retry_at) {
             zygote_slot->spare = start_zygote(generation, i, true, zygote_slot->zygote);
             if (!zygote_slot->spare)
                 retry_later(zygotes, zygote_slot);
@@ -363,13 +434,14 @@ static void start_generation(struct generation *generation)
     }
 }
 
-static struct generation *create_generation(struct zygotes *zygotes)
+static struct generation *create_generation(struct zygotes *zygotes, unsigned place)
 {
     struct generation *generation = calloc(1, sizeof(*generation));
 
     if (!generation)
         return NULL;
     generation->zygotes = zygotes;
+    generation->place = place;
     generation->since = hutch_clock_ms();
     generation->stderr_fd = memfd_create("hutch-zygotes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (generation->stderr_fd >= 0 &&
@@ -381,17 +453,19 @@ static struct generation *create_generation(struct zygotes *zygotes)
 
 void hutch_zygotes_on_launcher(struct zygotes *zygotes)
 {
-    if (!zygotes->current)
-        zygotes->current = create_generation(zygotes);
-    if (!zygotes->current) {
+    if (!zygotes->places[0])
+        zygotes->places[0] = create_generation(zygotes, 0);
+    if (!zygotes->places[0]) {
         hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, hutch_clock_ms() + RETRY_MEMORY_MS);
         return;
     }
-    start_generation(zygotes->current);
+    for (size_t p = 0; p < ZYGOTE_MAX_LAYOUTS; p++)
+        if (zygotes->places[p])
+            start_generation(zygotes->places[p]);
     if (zygotes->coming)
         start_generation(zygotes->coming);
     hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock,
-                                zygotes->current->since + (double)zygotes->recycle_ms);
+                                zygotes->places[0]->since + (double)zygotes->recycle_ms);
 }
 
 void hutch_zygotes_on_reply(struct zygotes *zygotes, const struct launcher_reply *reply)
@@ -404,17 +478,22 @@ void hutch_zygotes_on_reply(struct zygotes *zygotes, const struct launcher_reply
         lose(zygote, &reply->err);
 }
 
+static void drop_list(struct generation **list)
+{
+    while (*list) {
+        struct generation *generation = *list;
+
+        *list = generation->next;
+        drop_generation(generation);
+    }
+}
+
 void hutch_zygotes_drop_all(struct zygotes *zygotes)
 {
-    struct generation **generations[] = { &zygotes->current, &zygotes->coming, &zygotes->retiring };
-
-    for (size_t i = 0; i < ARRAY_SIZE(generations); i++)
-        while (*generations[i]) {
-            struct generation *generation = *generations[i];
-
-            *generations[i] = generation->next;
-            drop_generation(generation);
-        }
+    for (size_t p = 0; p < ZYGOTE_MAX_LAYOUTS; p++)
+        drop_list(&zygotes->places[p]);
+    drop_list(&zygotes->coming);
+    drop_list(&zygotes->retiring);
 }
 
 void hutch_zygotes_done(struct zygotes *zygotes)
@@ -423,13 +502,29 @@ void hutch_zygotes_done(struct zygotes *zygotes)
     hutch_loop_set_deadline(&zygotes->core->loop, &zygotes->clock, LOOP_NEVER);
 }
 
+/* The one of @index whose turn it is, NULL when none is ready. */
+static struct zygote *take_turn(struct zygotes *zygotes, unsigned index)
+{
+    for (unsigned k = 0; k < ZYGOTE_MAX_LAYOUTS; k++) {
+        unsigned place = (zygotes->turn[index] + k) % ZYGOTE_MAX_LAYOUTS;
+        struct zygote *zygote = zygotes->places[place] ? zygotes->places[place]->zygote_slots[index].zygote : NULL;
+
+        if (zygote && zygote->state == ZYGOTE_IS_READY) {
+            zygotes->turn[index] = (place + 1) % ZYGOTE_MAX_LAYOUTS;
+            return zygote;
+        }
+    }
+    return NULL;
+}
+
 struct zygote *hutch_zygotes_find(struct zygotes *zygotes, unsigned index)
 {
-    for (int i = (int)index; zygotes->current && i >= 0; i = zygotes->configs->list[i].parent) {
-        struct zygote_slot *zygote_slot = &zygotes->current->zygote_slots[i];
+    for (int i = (int)index; zygotes->places[0] && i >= 0; i = zygotes->configs->list[i].parent) {
+        const struct zygote_slot *zygote_slot = &zygotes->places[0]->zygote_slots[i];
+        struct zygote *zygote = take_turn(zygotes, (unsigned)i);
 
-        if (zygote_slot->zygote && zygote_slot->zygote->state == ZYGOTE_IS_READY)
-            return zygote_slot->zygote;
+        if (zygote)
+            return zygote;
         /* it is going to be ready */
         if (zygote_slot->failures < CORE_MAX_RESTARTS && !zygotes->configs->list[i].has_given_up)
             return NULL;
@@ -437,13 +532,22 @@ struct zygote *hutch_zygotes_find(struct zygotes *zygotes, unsigned index)
     return NULL;
 }
 
+unsigned hutch_zygotes_count_layouts(const struct zygotes *zygotes)
+{
+    unsigned n = 0;
+
+    for (size_t p = 0; p < ZYGOTE_MAX_LAYOUTS; p++)
+        n += zygotes->places[p] && is_whole(zygotes->places[p]);
+    return n;
+}
+
 double hutch_zygotes_import_until(const struct zygotes *zygotes, unsigned index)
 {
     const struct core *core = zygotes->core;
     double until = 0;
 
-    for (int i = (int)index; zygotes->current && i >= 0; i = zygotes->configs->list[i].parent) {
-        const struct zygote_slot *zygote_slot = &zygotes->current->zygote_slots[i];
+    for (int i = (int)index; zygotes->places[0] && i >= 0; i = zygotes->configs->list[i].parent) {
+        const struct zygote_slot *zygote_slot = &zygotes->places[0]->zygote_slots[i];
         double end = 0;
 
         if (zygote_slot->ready_at > 0)
@@ -515,23 +619,111 @@ static double watch_generation(struct generation *generation, double now)
     return due;
 }
 
+/* Of the processes of a tree, by what they have said themselves. */
+static uint64_t sum_memory(const struct generation *generation)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < generation->zygotes->configs->n; i++)
+        sum += generation->zygote_slots[i].zygote ? generation->zygote_slots[i].zygote->memory : 0;
+    return sum;
+}
+
+/* Bytes of this machine that programs could still take; 0 when nobody tells. */
+static uint64_t read_available_memory(void)
+{
+    static const char name[] = "\nMemAvailable:";
+    char text[512];
+    auto_fd fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+    const char *p;
+
+    text[n > 0 ? n : 0] = '\0';
+    p = strstr(text, name); /* the third line */
+    return p ? strtoull(p + sizeof(name) - 1, NULL, 10) << 10 : 0;
+}
+
+/* Whether one more tree is allowed beside the @n that there are. Those have taken their share already. */
+static bool has_memory_for_one_more(const struct zygotes *zygotes, unsigned n)
+{
+    uint64_t each = sum_memory(zygotes->places[0]), available = read_available_memory();
+
+    return each > 0 && available > 0 && (n + 1) * each <= (available + n * each) / MEMORY_SHARE;
+}
+
+/* One more tree, where there is none and there may be one. Says when that is to be asked again. */
+static double think_of_one_more(struct zygotes *zygotes, double now)
+{
+    unsigned n_present = 0, place = ZYGOTE_MAX_LAYOUTS;
+
+    for (unsigned p = ZYGOTE_MAX_LAYOUTS; p-- > 0;)
+        if (zygotes->places[p])
+            n_present++;
+        else
+            place = p;
+    if (zygotes->more_at == 0 || n_present >= (zygotes->max_layouts ? zygotes->max_layouts : USUAL_LAYOUTS))
+        return LOOP_NEVER;
+    if (now < zygotes->more_at)
+        return zygotes->more_at;
+    zygotes->more_at = now + MORE_CHECK_MS;
+    if (!is_whole(zygotes->places[0]) || !zygotes->events->has_leisure(zygotes->owner))
+        return zygotes->more_at;
+    if (!zygotes->max_layouts && !has_memory_for_one_more(zygotes, n_present)) {
+        zygotes->more_at = now + MORE_RETRY_MS;
+        return zygotes->more_at;
+    }
+    zygotes->coming = create_generation(zygotes, place);
+    if (zygotes->coming)
+        start_generation(zygotes->coming);
+    return zygotes->more_at;
+}
+
+static struct generation *find_worn(const struct zygotes *zygotes, double now)
+{
+    for (size_t p = 0; p < ZYGOTE_MAX_LAYOUTS; p++)
+        if (zygotes->places[p] && is_worn(zygotes->places[p], now))
+            return zygotes->places[p];
+    return NULL;
+}
+
+/* A tree that is to be one more gives way to what takes the place of a worn one, and ends when it cannot be. */
+static void drop_additional(struct zygotes *zygotes, const struct generation *worn, double now)
+{
+    if (!zygotes->coming || !is_additional(zygotes->coming) || (!zygotes->coming->has_failed && !worn))
+        return;
+    if (zygotes->coming->has_failed)
+        zygotes->more_at = now + MORE_RETRY_MS;
+    drop_list(&zygotes->coming);
+}
+
 static double check_clocks(struct zygotes *zygotes, double now)
 {
+    struct generation *worn;
     double due = LOOP_NEVER, next;
 
     retire(zygotes);
-    if (!zygotes->current && zygotes->helper->has_launcher && zygotes->template->is_sent)
+    if (!zygotes->places[0] && zygotes->helper->has_launcher && zygotes->template->is_sent)
         hutch_zygotes_on_launcher(zygotes);
-    if (zygotes->current)
-        due = watch_generation(zygotes->current, now);
-    if (zygotes->current && !zygotes->coming && is_worn(zygotes->current, now)) {
-        zygotes->coming = create_generation(zygotes);
+    for (size_t p = 0; p < ZYGOTE_MAX_LAYOUTS; p++)
+        if (zygotes->places[p]) {
+            next = watch_generation(zygotes->places[p], now);
+            due = next < due ? next : due;
+        }
+    worn = find_worn(zygotes, now);
+    drop_additional(zygotes, worn, now);
+    if (worn && !zygotes->coming) {
+        zygotes->coming = create_generation(zygotes, worn->place);
         if (zygotes->coming)
             start_generation(zygotes->coming);
         else
             due = now + RETRY_MEMORY_MS < due ? now + RETRY_MEMORY_MS : due;
-    } else if (zygotes->current && !zygotes->coming && zygotes->current->since + (double)zygotes->recycle_ms < due) {
-        due = zygotes->current->since + (double)zygotes->recycle_ms;
+    } else if (zygotes->places[0] && !zygotes->coming) {
+        next = think_of_one_more(zygotes, now);
+        due = next < due ? next : due;
+    }
+    for (size_t p = 0; p < ZYGOTE_MAX_LAYOUTS && !worn; p++) {
+        next = zygotes->places[p] ? zygotes->places[p]->since + (double)zygotes->recycle_ms : LOOP_NEVER;
+        due = next < due ? next : due;
     }
     if (zygotes->coming) {
         next = watch_generation(zygotes->coming, now);

@@ -1,7 +1,9 @@
-/* zygotes.h - the warm interpreters of an engine: a tree of processes that only fork, with a parked spare of each.
+/* zygotes.h - the warm interpreters of an engine: trees of processes that only fork.
  *
  * A generation is one such tree. When it has forked often or long enough another one is made beside it and takes its
- * place. */
+ * place. There may be several places: their roots are executed one by one, so that each tree has an address layout and
+ * a hash seed of its own. The tree in the first place has a parked spare of each zygote. The others are made when all
+ * of the first is ready and the owner has nothing else to do, and stand in for it as it does for them. */
 #ifndef HUTCH_ENGINE_ZYGOTES_H
 #define HUTCH_ENGINE_ZYGOTES_H
 
@@ -13,6 +15,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#define ZYGOTE_MAX_LAYOUTS 8
 
 struct zygote;
 struct generation;
@@ -27,6 +31,8 @@ struct zygote_events {
     bool (*on_fork_failed)(void *owner, struct zygote *zygote, uint32_t id, const struct hutch_err *why);
     /* It cannot be in this image: its ancestors stand in for it. */
     void (*on_given_up)(void *owner, unsigned index);
+    /* Whether nothing would have to wait for a zygote that imports now. */
+    bool (*has_leisure)(void *owner);
 };
 
 enum zygote_state { ZYGOTE_IS_STARTING, ZYGOTE_IS_READY };
@@ -43,6 +49,7 @@ struct zygote {
     pid_t pid;          /* as this process sees it; 0: not known */
     double since;
     uint64_t forks;     /* workers */
+    uint64_t memory;    /* bytes that it has taken beyond its parent's; once it is ready */
     unsigned n_forking; /* slots that wait for its answer */
     struct doomed doomed;
 };
@@ -60,6 +67,8 @@ struct generation {
     struct zygote_slot zygote_slots[ZYGOTE_MAX_CONFIGS];
     int stderr_fd;           /* owned; a memfd: what its processes say when they cannot start */
     double since;
+    unsigned place;          /* that it has, or is going to take */
+    bool has_failed;         /* it was to be one more, and a zygote of it could not start */
     struct generation *next; /* among those that retire */
 };
 
@@ -72,7 +81,11 @@ struct zygotes {
     void *owner;
     unsigned recycle_forks;    /* a generation's end, set by the owner */
     uint64_t recycle_ms;
-    struct generation *current, *coming, *retiring;
+    unsigned max_layouts;      /* set by the owner; 0: what memory allows */
+    struct generation *places[ZYGOTE_MAX_LAYOUTS]; /* NULL: not there yet */
+    struct generation *coming, *retiring;
+    unsigned turn[ZYGOTE_MAX_CONFIGS]; /* the place that is asked next */
+    double more_at;            /* when one more tree may be thought of */
     struct deadline clock;
     uint64_t lost;
     uint64_t recycled[ZYGOTE_MAX_CONFIGS];
@@ -94,5 +107,7 @@ void hutch_zygotes_release(struct zygote *zygote); /* a slot does not wait for i
 /* Until when a run of @index may wait for its interpreter that reads its libraries for the first time, or has just done
  * so: a moment, perhaps past. */
 double hutch_zygotes_import_until(const struct zygotes *zygotes, unsigned index);
+/* Trees that are ready as a whole. */
+unsigned hutch_zygotes_count_layouts(const struct zygotes *zygotes);
 
 #endif

@@ -72,16 +72,27 @@ static unsigned templates_to_come(const struct hutch_engine *engine)
     return n;
 }
 
+/* Of a tree beyond the first, which has no spares. */
+static unsigned layout_fds(const struct hutch_engine *engine)
+{
+    return GENERATION_FDS + (unsigned)engine->configs.n;
+}
+
 static unsigned zygotes_to_come(const struct hutch_engine *engine)
 {
-    const struct generation *generations[GENERATIONS] = { engine->zygotes.current, engine->zygotes.coming };
+    const struct generation *generations[GENERATIONS] = { engine->zygotes.places[0], engine->zygotes.coming };
     unsigned n = GENERATIONS * (GENERATION_FDS + ZYGOTE_FDS * (unsigned)engine->configs.n);
+    unsigned n_layouts = 1;
 
     for (size_t g = 0; g < GENERATIONS; g++)
         for (size_t i = 0; generations[g] && i < engine->configs.n; i++) {
             n -= generations[g]->zygote_slots[i].zygote != NULL;
             n -= generations[g]->zygote_slots[i].spare != NULL;
         }
+    for (size_t p = 1; p < ZYGOTE_MAX_LAYOUTS; p++)
+        n_layouts += engine->zygotes.places[p] != NULL;
+    if (n_layouts < engine->zygotes.max_layouts) /* which the caller has asked for */
+        n += (engine->zygotes.max_layouts - n_layouts) * layout_fds(engine);
     return n;
 }
 
@@ -185,4 +196,13 @@ int hutch_descriptors_for_copy(struct hutch_engine *engine, struct hutch_err *er
 int hutch_descriptors_for_run(struct hutch_engine *engine, struct hutch_err *err)
 {
     return reserve(engine, 0, "take one more run with descriptors of its own", err);
+}
+
+bool hutch_descriptors_allow_layout(const struct hutch_engine *engine)
+{
+    struct rlimit limit;
+
+    return engine->zygotes.max_layouts > 0 ||
+           (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+            count_open() + all_to_come(engine) + layout_fds(engine) <= limit.rlim_cur / 2);
 }

@@ -148,6 +148,7 @@ static void set_numbers(struct hutch_engine *engine, const struct hutch_engine_o
     engine->sessions.max_seating = n_cpus + SEATING_MORE;
     engine->zygotes.recycle_forks = options->recycle_forks ? options->recycle_forks : DEFAULT_RECYCLE_FORKS;
     engine->zygotes.recycle_ms = options->recycle_ms ? options->recycle_ms : DEFAULT_RECYCLE_MS;
+    engine->zygotes.max_layouts = options->layouts;
     engine->pools.trim_ms = options->trim_ms ? options->trim_ms : DEFAULT_TRIM_MS;
     engine->pools.max_building = n_cpus + BUILDING_MORE;
     if (options->answer_ms)
@@ -295,6 +296,10 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
         hutch_err_set(&err, EINVAL, "the options' limits have no size");
         return hutch_engine_tell(error, &err, 0);
     }
+    if (options.layouts > ZYGOTE_MAX_LAYOUTS) {
+        hutch_err_set(&err, EINVAL, "layouts: there can be %d, not %u", ZYGOTE_MAX_LAYOUTS, options.layouts);
+        return hutch_engine_tell(error, &err, 0);
+    }
     if (options.limits)
         take_limits(options.limits, profile.limits);
     if ((!options.home && hutch_home_path(&home, &err) < 0) ||
@@ -429,19 +434,29 @@ void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_sta
         .n_zygotes = engine->configs.n,
         .sessions = engine->sessions.n,
         .hung = engine->core.hung,
+        .layouts = hutch_zygotes_count_layouts(&engine->zygotes),
     };
     size_t size = ret->size && ret->size < sizeof(stats) ? ret->size : sizeof(stats);
 
     for (size_t i = 0; i < engine->configs.n; i++) {
-        const struct zygote *zygote = engine->zygotes.current ? engine->zygotes.current->zygote_slots[i].zygote : NULL;
+        const struct generation *const *places = (const struct generation *const *)engine->zygotes.places;
+        const struct zygote *zygote = places[0] ? places[0]->zygote_slots[i].zygote : NULL;
+        uint64_t forks = 0;
+        bool is_ready = false;
 
+        for (size_t p = 0; p < ZYGOTE_MAX_LAYOUTS; p++) {
+            const struct zygote *one = places[p] ? places[p]->zygote_slots[i].zygote : NULL;
+
+            forks += one ? one->forks : 0;
+            is_ready = is_ready || (one && one->state == ZYGOTE_IS_READY);
+        }
         engine->zygote_stats[i] = (struct hutch_zygote_stats){
             .name = engine->configs.list[i].name,
-            .is_ready = zygote && zygote->state == ZYGOTE_IS_READY,
+            .is_ready = is_ready,
             .pid = zygote ? zygote->pid : 0,
             .prepared = engine->pools.list[i].n_idle,
             .building = engine->pools.list[i].n_building,
-            .forks = zygote ? zygote->forks : 0,
+            .forks = forks,
             .recycled = engine->zygotes.recycled[i],
         };
     }

@@ -137,12 +137,26 @@ static void on_given_up(void *owner, unsigned index)
     hutch_pools_refill_soon(&engine->pools);
 }
 
+static bool has_leisure(void *owner)
+{
+    struct hutch_engine *engine = owner;
+    const struct session *s;
+
+    if (engine->runs.n_active > 0 || engine->runs.n_queued > 0 || engine->slots.n_building > 0)
+        return false;
+    TAILQ_FOREACH(s, &engine->sessions.list, link)
+        if (s->n_orders > 0 || s->state == SESSION_SEEKING || s->state == SESSION_SEATING)
+            return false;
+    return hutch_descriptors_allow_layout(engine);
+}
+
 static const struct zygote_events zygote_events = {
     .on_ready = on_zygote,
     .on_lost = on_lost_zygote,
     .on_forked = on_forked,
     .on_fork_failed = on_fork_failed,
     .on_given_up = on_given_up,
+    .has_leisure = has_leisure,
 };
 
 /* --- all of it -------------------------------------------------------------------------------------------------- */

@@ -60,6 +60,8 @@ int hutch_descriptors_for_session(struct hutch_engine *engine, struct hutch_err 
 int hutch_descriptors_for_copy(struct hutch_engine *engine, struct hutch_err *err);
 /* One that holds some from the moment when it is accepted: it has those already. */
 int hutch_descriptors_for_run(struct hutch_engine *engine, struct hutch_err *err);
+/* One more tree of zygotes, which nobody has asked for, leaves half of all descriptors to others. */
+bool hutch_descriptors_allow_layout(const struct hutch_engine *engine);
 
 /* --- engine.c --- */
 

@@ -717,6 +717,7 @@ static int set_up(void **state)
     snprintf(p->policy, sizeof(p->policy), "%s/policy.json", p->dir);
     write_file(p->policy, "{\"schema\": 1, \"extends\": \"default\", \"layers\": {\"cgroup\": \"off\"}}");
     hutch_engine_options_init(&p->options);
+    p->options.layouts = 1;
     p->options.home = p->home;
     p->options.policy = p->policy;
     p->options.image = "/";
