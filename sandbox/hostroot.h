@@ -7,7 +7,10 @@
 
 #include <sys/types.h>
 
-/* Fills the empty, attached tmpfs @root_fd. */
-int hutch_hostroot_build(int root_fd, uid_t uid_inside, gid_t gid_inside, struct hutch_err *err);
+/* Fills the empty, attached tmpfs @root_fd. @empty_fd: another empty mount, attached in this mount namespace, with
+ * which overlays of the host's directories are made so that their files have inodes of their own (overlay.h); -1: none
+ * are wanted. *@ret_overlay_errnum is set where there could be no overlay, and that directory is the host's. */
+int hutch_hostroot_build(int root_fd, uid_t uid_inside, gid_t gid_inside, int empty_fd, int *ret_overlay_errnum,
+                         struct hutch_err *err);
 
 #endif

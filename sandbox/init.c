@@ -137,6 +137,12 @@ static pid_t start_worker(const struct init_job *job, int *ret_errpipe_r, int *r
     return pid;
 }
 
+static void say_inodes(const struct init_job *job, struct init_msg *msg)
+{
+    msg->shares_inodes = job->sources.shares_inodes;
+    msg->overlay_errnum = job->sources.overlay_errnum;
+}
+
 /* The worker's setup report: nothing when execve(2) went through (or the worker was killed before). */
 static void await_exec(const struct init_job *job, int errpipe_r)
 {
@@ -149,6 +155,7 @@ static void await_exec(const struct init_job *job, int errpipe_r)
     }
     if (n == 0)
         msg.kind = INIT_STARTED;
+    say_inodes(job, &msg);
     close(errpipe_r);
     send_msg(job, &msg);
     if (msg.kind != INIT_STARTED)
@@ -465,6 +472,7 @@ static void announce_ready(struct init_job *job)
 {
     struct init_msg msg = { .kind = INIT_READY };
 
+    say_inodes(job, &msg);
     if (hutch_fdpass_send(job->control_fd, &msg, sizeof(msg), &job->landlock_fd, job->landlock_fd >= 0, 0) < 0)
         _exit(1);
     hutch_fd_closep(&job->landlock_fd);

@@ -76,6 +76,9 @@ struct init_end {
 };
 struct init_msg {
     enum init_msg_kind kind;
+    /* INIT_STARTED, INIT_EXEC_FAILED, INIT_READY: mount_sources has them. */
+    uint32_t shares_inodes;
+    int32_t  overlay_errnum;
     union {
         struct hutch_err err;
         struct init_sample sample;

@@ -3,6 +3,7 @@
 #include "sandbox/fd.h"
 #include "sandbox/hostroot.h"
 #include "sandbox/log.h"
+#include "sandbox/overlay.h"
 #include "sandbox/spec.h"
 #include "sandbox/userns.h"
 
@@ -464,27 +465,19 @@ static bool lacks_target(const struct sandbox_spec *spec, int root, size_t i)
     return fd < 0 && errno == ENOENT;
 }
 
-/* An image is read-only, so a mount point that it lacks cannot be made in it: a read-only overlay puts a small tree
- * with the missing directories on top. */
-static int add_missing_targets(const struct sandbox_spec *spec, const struct mount_sources *sources, int *root,
-                               struct hutch_err *err)
+/* Makes in @skeleton the mount points that the image lacks. */
+static int add_missing_targets(const struct sandbox_spec *spec, const struct mount_sources *sources, int root,
+                               int skeleton, bool *ret_any, struct hutch_err *err)
 {
-    auto_fd skeleton = -1, overlay = -1;
-    char lower[64];
-    const char *options[] = { "lowerdir", lower, NULL };
-
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct sandbox_mount *m = &spec->mounts[i];
         auto_fd place = -1;
         struct stat st;
         bool is_dir = true;
 
-        if (!lacks_target(spec, *root, i))
+        if (!lacks_target(spec, root, i))
             continue;
-        if (skeleton < 0) {
-            if (make_tmpfs(1 << 20, 1024, 0755, 0, &skeleton, err) < 0)
-                return -1;
-        }
+        *ret_any = true;
         if (m->kind == MOUNT_SYMLINK) {
             if (make_link(skeleton, m, err) < 0)
                 return -1;
@@ -495,18 +488,66 @@ static int add_missing_targets(const struct sandbox_spec *spec, const struct mou
         if (open_target(skeleton, m->target, is_dir, &place, err) < 0)
             return -1;
     }
-    if (skeleton < 0)
-        return 0;
-    /* A mount that root's hutch opened in the host's namespace becomes ours by being attached; overlayfs refuses
-     * others. */
-    if (attach_root(*root, err) < 0)
+    return 0;
+}
+
+/* The image as the new root, attached: below a read-only overlay whose other layer is a small tree with the mount
+ * points that the image lacks. Where there can be no overlay, an image that lacks none is used as it is. @are_given: the
+ * sources are the host's own mounts, opened by root. */
+static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sources, bool are_given, int *ret_root,
+                     struct hutch_err *err)
+{
+    enum sandbox_need need = spec->layers[LAYER_OWN_INODES];
+    auto_fd skeleton = -1, overlay = -1, image = hutch_fd_take(&sources->root_fd);
+    bool lacks_any = false;
+
+    if (make_tmpfs(1 << 20, 1024, 0755, 0, &skeleton, err) < 0 ||
+        add_missing_targets(spec, sources, image, skeleton, &lacks_any, err) < 0)
         return -1;
-    snprintf(lower, sizeof(lower), "/proc/self/fd/%d:/proc/self/fd/%d", skeleton, *root);
-    if (make_fs("overlay", options, EVERY_MOUNT | MOUNT_ATTR_RDONLY, &overlay, err) < 0)
-        return hutch_err_wrap(err,
-                              "add mount points that the image lacks (needs overlayfs in user namespaces, Linux 5.11)");
-    close(*root);
-    *root = hutch_fd_take(&overlay);
+    /* overlayfs takes attached layers only, overlay.h. A mount that root's hutch opened in the host's namespace becomes
+     * ours by it. */
+    if (attach_root(skeleton, err) < 0 || attach_root(image, err) < 0)
+        return -1;
+    if (lacks_any || need != NEED_OFF) {
+        if ((!are_given || hutch_overlay_check(image, err) == 0) &&
+            hutch_overlay_make(skeleton, image, &overlay, err) == 0) {
+            *ret_root = hutch_fd_take(&overlay);
+            return attach_root(*ret_root, err);
+        }
+        if (lacks_any)
+            return hutch_err_wrap(err, "add mount points that the image lacks (needs overlayfs in user namespaces, "
+                                       "Linux 5.11)");
+        if (need == NEED_REQUIRE)
+            return hutch_err_wrap(err, "give the image's files inodes of the sandbox's own, as the policy requires "
+                                       "(needs overlayfs in user namespaces, Linux 5.11)");
+        hutch_log_debug("mounts: the image's inodes are shared: %s", err->msg);
+    }
+    sources->shares_inodes = true;
+    sources->overlay_errnum = need == NEED_OFF ? 0 : err->errnum;
+    *ret_root = hutch_fd_take(&image);
+    return 0;
+}
+
+/* A new root of chosen trees of the host, each with inodes of the sandbox's own where there can be overlays. */
+static int lay_host(const struct sandbox_spec *spec, struct mount_sources *sources, int *ret_root,
+                    struct hutch_err *err)
+{
+    bool wants_overlay = spec->layers[LAYER_OWN_INODES] != NEED_OFF;
+    auto_fd root = -1, empty = -1;
+
+    if (make_tmpfs(1 << 20, 1024, 0755, 0, &root, err) < 0)
+        return -1;
+    if (wants_overlay &&
+        (make_tmpfs(4096, 2, 0755, MOUNT_ATTR_RDONLY, &empty, err) < 0 || attach_root(empty, err) < 0))
+        return -1;
+    if (attach_root(root, err) < 0 ||
+        hutch_hostroot_build(root, spec->uid_inside, spec->gid_inside, empty, &sources->overlay_errnum, err) < 0)
+        return -1;
+    if (sources->overlay_errnum && spec->layers[LAYER_OWN_INODES] == NEED_REQUIRE)
+        return hutch_err_set(err, sources->overlay_errnum, "give the host's files inodes of the sandbox's own, as the "
+                                                           "policy requires: create an overlay");
+    sources->shares_inodes = !wants_overlay || sources->overlay_errnum;
+    *ret_root = hutch_fd_take(&root);
     return 0;
 }
 
@@ -621,25 +662,17 @@ int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *pl
                        struct hutch_err *err)
 {
     struct mount_attr private = { .propagation = MS_PRIVATE };
+    bool are_given = sources->are_open;
     int root = -1, rc = -1;
 
     if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private, sizeof(private)) < 0)
         return hutch_err_set(err, errno, "cut the mount tree off from the host's (needs Linux 5.12)");
     umask(0);
     /* All sources before the new root covers a directory of the host that may hold one. */
-    if (!sources->are_open && hutch_mounts_open_sources(spec, plan, sources, err) < 0)
+    if (!are_given && hutch_mounts_open_sources(spec, plan, sources, err) < 0)
         return -1;
-    if (spec->root_kind == ROOT_HOST) {
-        if (make_tmpfs(1 << 20, 1024, 0755, 0, &root, err) < 0)
-            return -1;
-    } else {
-        root = hutch_fd_take(&sources->root_fd);
-        if (add_missing_targets(spec, sources, &root, err) < 0)
-            goto out;
-    }
-    if (attach_root(root, err) < 0)
-        goto out;
-    if (spec->root_kind == ROOT_HOST && hutch_hostroot_build(root, spec->uid_inside, spec->gid_inside, err) < 0)
+    if ((spec->root_kind == ROOT_HOST ? lay_host(spec, sources, &root, err)
+                                      : lay_image(spec, sources, are_given, &root, err)) < 0)
         goto out;
     for (size_t i = 0; i < spec->n_mounts; i++)
         if (build_one(spec, root, &spec->mounts[i], source_of(spec, sources, i), &sources->bind_fds[i], err) < 0)

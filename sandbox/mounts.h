@@ -23,6 +23,8 @@ struct mount_sources {
     size_t n;
     bool are_open;
     bool lacks_map; /* the file system of at least one cannot map its owner */
+    bool shares_inodes;  /* hutch_mounts_build() has laid the root without overlays: its files are those of others */
+    int  overlay_errnum; /* why, when they were wanted; else 0 */
 };
 #define MOUNT_SOURCES_INIT { .root_fd = -1, .bind_fds = NULL, .n = 0 }
 

@@ -383,6 +383,19 @@ fail:
     return -1;
 }
 
+/* Only init can tell, which has tried. */
+static void note_inodes(struct sandbox *sb, const struct init_msg *msg)
+{
+    struct sandbox_enforcement *e = &sb->enforcement;
+
+    if ((msg->kind != INIT_STARTED && msg->kind != INIT_EXEC_FAILED && msg->kind != INIT_READY) || !msg->shares_inodes)
+        return;
+    e->layer_active[LAYER_OWN_INODES] = false;
+    if (msg->overlay_errnum)
+        snprintf(e->layer_detail[LAYER_OWN_INODES], sizeof(e->layer_detail[0]), "an overlay cannot be mounted: %s",
+                 strerrordesc_np(msg->overlay_errnum));
+}
+
 int hutch_sandbox_receive_fd(struct sandbox *sb, struct init_msg *ret, int *ret_fd, struct hutch_err *err)
 {
     size_t n_fds = 0;
@@ -402,6 +415,7 @@ int hutch_sandbox_receive_fd(struct sandbox *sb, struct init_msg *ret, int *ret_
         hutch_fd_closep(ret_fd);
         return hutch_err_set(err, e, "hear from the sandbox's init");
     }
+    note_inodes(sb, ret);
     return 1;
 }
 

@@ -20,7 +20,7 @@ static const char *const layer_names[] = {
     [LAYER_CAPABILITIES] = "no_capabilities", [LAYER_NO_NEW_PRIVS] = "no_new_privs",
     [LAYER_SECCOMP] = "seccomp",            [LAYER_LANDLOCK] = "landlock",
     [LAYER_CGROUP] = "cgroup",
-    [LAYER_OWN_UID] = "own_uid",
+    [LAYER_OWN_UID] = "own_uid",            [LAYER_OWN_INODES] = "own_inodes",
 };
 static const char *const enforcer_names[] = {
     [ENFORCER_NONE] = "none",         [ENFORCER_CGROUP] = "cgroup", [ENFORCER_RLIMIT] = "rlimit",
@@ -89,6 +89,7 @@ int hutch_spec_init(struct sandbox_spec *spec, struct hutch_err *err)
     spec->layers[LAYER_LANDLOCK] = NEED_TRY;
     spec->layers[LAYER_CGROUP] = NEED_TRY;
     spec->layers[LAYER_OWN_UID] = NEED_TRY;
+    spec->layers[LAYER_OWN_INODES] = NEED_TRY;
     if (hutch_spec_set_string(&spec->hostname, "hutch", err) < 0 || hutch_spec_set_string(&spec->cwd, "/", err) < 0 ||
         hutch_spec_set_list(&spec->masked_paths, NULL, 0, err) < 0 ||
         hutch_spec_set_list(&spec->readonly_paths, NULL, 0, err) < 0 ||

@@ -56,6 +56,7 @@ enum sandbox_layer {
     LAYER_LANDLOCK,
     LAYER_CGROUP,
     LAYER_OWN_UID, /* the host id behind it is no other sandbox's: ids.h */
+    LAYER_OWN_INODES, /* the image's files have inodes of the sandbox's own: overlay.h */
     LAYER_COUNT
 };
 
@@ -149,8 +150,8 @@ struct sandbox_spec {
     char *cwd;   /* absolute, inside */
 };
 
-/* Fills @spec with the empty description: every layer required except cgroup, landlock and own_uid (tried), no
- * limits, no network, DATA_AUTO, uid and gid 1000, cwd "/", hostname "hutch". -1 on ENOMEM. */
+/* Fills @spec with the empty description: every layer required except cgroup, landlock, own_uid and own_inodes
+ * (tried), no limits, no network, DATA_AUTO, uid and gid 1000, cwd "/", hostname "hutch". -1 on ENOMEM. */
 int hutch_spec_init(struct sandbox_spec *spec, struct hutch_err *err);
 void hutch_spec_done(struct sandbox_spec *spec);
 

@@ -33,7 +33,7 @@ RESULT_KEYS = ("version", "verdict", "exit_code", "signal", "message", "stdout",
 VERDICTS = ("ok", "error", "timeout", "cpu_time", "out_of_memory", "output_limit", "killed", "denied", "setup_failed")
 LAYERS = ("user_namespace", "mount_namespace", "pid_namespace", "net_namespace", "ipc_namespace",
           "uts_namespace", "cgroup_namespace", "readonly_root", "no_capabilities", "no_new_privs", "seccomp",
-          "landlock", "cgroup", "own_uid")
+          "landlock", "cgroup", "own_uid", "own_inodes")
 ENFORCERS = ("none", "cgroup", "rlimit", "affinity", "kernel", "supervisor")
 
 

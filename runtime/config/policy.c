@@ -72,7 +72,8 @@ static int read_readonly_paths(const struct json_node *node, void *context, stru
  * which is what they are anyway. net_namespace follows "network". */
 static bool is_core(enum sandbox_layer layer)
 {
-    return layer != LAYER_SECCOMP && layer != LAYER_LANDLOCK && layer != LAYER_CGROUP && layer != LAYER_OWN_UID;
+    return layer != LAYER_SECCOMP && layer != LAYER_LANDLOCK && layer != LAYER_CGROUP && layer != LAYER_OWN_UID &&
+           layer != LAYER_OWN_INODES;
 }
 
 static int read_layer(const struct json_node *node, void *context, struct hutch_err *err)

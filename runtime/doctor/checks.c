@@ -54,7 +54,7 @@ const struct doctor_check hutch_doctor_checks[] = {
       "writes are kept in by the mount tree alone; 'strict' refuses",
       "a kernel with CONFIG_SECURITY_LANDLOCK=y; " OTHER_KERNEL },
     { "isolation", "overlayfs", DOCTOR_IN_USERNS, CLONE_NEWNS, hutch_probe_overlayfs, false,
-      "images from elsewhere that lack a mount point (/mnt/data, /proc, /dev) do not run; those of hutch do",
+      "locks on an image's files reach other sandboxes; 'strict' refuses; images that lack a mount point do not run",
       "sudo modprobe overlay" },
     { "isolation", "idmapped_mounts", DOCTOR_HERE, 0, hutch_probe_idmapped, false,
       "called by root, /mnt/data must be writable for the sandbox's own host user",

@@ -402,8 +402,8 @@ static void run_trial(const struct doctor_host *host, const void *arg, struct do
 
     if (hutch_spec_init(&spec, &err) == 0 && build_trial_spec(host, arg, &spec, &err) == 0 &&
         start_trial(host, &spec, &sb, &err) == 0) {
-        list_weaker(&spec, &sb.enforcement, ret->fix, sizeof(ret->fix));
         rc = follow_trial(&sb, &err);
+        list_weaker(&spec, &sb.enforcement, ret->fix, sizeof(ret->fix)); /* of some, init tells when it has tried */
         hutch_sandbox_finish(&sb, NULL, &ignored);
     }
     hutch_spec_done(&spec);

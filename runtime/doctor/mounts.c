@@ -207,7 +207,7 @@ void hutch_probe_overlayfs(const struct doctor_host *host, struct doctor_finding
         hutch_doctor_failed(host, ret, errno, "%s", call);
         return;
     }
-    /* Both have to hang somewhere: overlayfs takes no detached layers before Linux 6.5. */
+    /* Both have to hang somewhere: overlayfs takes no detached layers before Linux 6.15. */
     if (!cut_off() || move_mount(top, "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH) < 0 ||
         mkdirat(top, "bottom", 0755) < 0 || move_mount(bottom, "", top, "bottom", MOVE_MOUNT_F_EMPTY_PATH) < 0) {
         hutch_doctor_failed(host, ret, errno, "attach the layers");

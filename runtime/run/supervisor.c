@@ -90,6 +90,14 @@ void hutch_supervisor_set_limits(struct supervisor *s, const uint64_t limits[LIM
     bound(&s->err_out, limits[LIMIT_OUTPUT]);
 }
 
+static void note_layers(struct supervisor *s, const struct sandbox_enforcement *e)
+{
+    for (size_t i = 0; i < LAYER_COUNT; i++) {
+        s->result->layers[i].is_active = e->layer_active[i];
+        memcpy(s->result->layers[i].detail, e->layer_detail[i], sizeof(s->result->layers[i].detail));
+    }
+}
+
 void hutch_supervisor_note_limits(struct supervisor *s, const struct sandbox_spec *spec)
 {
     static const enum sandbox_limit watched[] = { LIMIT_CPU_TIME, LIMIT_WALL, LIMIT_OUTPUT, LIMIT_DATA_SIZE,
@@ -111,11 +119,9 @@ void hutch_supervisor_note_limits(struct supervisor *s, const struct sandbox_spe
     if (s->limits[LIMIT_MEMORY] && s->sandbox && s->sandbox->wants_samples &&
         !(e->limits[LIMIT_MEMORY] & 1u << ENFORCER_CGROUP))
         s->result->limits[LIMIT_MEMORY].enforcers |= 1u << ENFORCER_SUPERVISOR;
-    for (size_t i = 0; i < LAYER_COUNT; i++) {
+    for (size_t i = 0; i < LAYER_COUNT; i++)
         s->result->layers[i].asked = spec->layers[i];
-        s->result->layers[i].is_active = e->layer_active[i];
-        memcpy(s->result->layers[i].detail, e->layer_detail[i], sizeof(s->result->layers[i].detail));
-    }
+    note_layers(s, e);
 }
 
 void hutch_supervisor_end(struct supervisor *s, enum end_reason reason)
@@ -156,6 +162,8 @@ static void hear_init(struct supervisor *s)
         s->is_init_gone = true;
         return;
     }
+    if (msg.kind == INIT_STARTED || msg.kind == INIT_EXEC_FAILED)
+        note_layers(s, &s->sandbox->enforcement); /* init has told what it could have */
     switch (msg.kind) {
     case INIT_SETUP_FAILED:
     case INIT_EXEC_FAILED:

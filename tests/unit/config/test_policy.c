@@ -149,7 +149,8 @@ static void test_default(void **state)
         if (spec.limits[i] != limits[i])
             fail_msg("limit %s is %" PRIu64, hutch_limit_name((enum sandbox_limit)i), spec.limits[i]);
     for (int i = 0; i < LAYER_COUNT; i++) {
-        bool is_tried = i == LAYER_LANDLOCK || i == LAYER_CGROUP || i == LAYER_OWN_UID;
+        bool is_tried = i == LAYER_LANDLOCK || i == LAYER_CGROUP || i == LAYER_OWN_UID ||
+                        i == LAYER_OWN_INODES;
         enum sandbox_need want = is_tried ? NEED_TRY : NEED_REQUIRE;
 
         if (spec.layers[i] != want)
@@ -209,7 +210,8 @@ static void test_trusted_keeps_the_isolation(void **state)
     load_or_fail("trusted", shipped(), &spec);
     assert_int_equal(spec.network, NETWORK_HOST);
     for (int i = 0; i < LAYER_COUNT; i++) {
-        bool is_tried = i == LAYER_LANDLOCK || i == LAYER_CGROUP || i == LAYER_OWN_UID;
+        bool is_tried = i == LAYER_LANDLOCK || i == LAYER_CGROUP || i == LAYER_OWN_UID ||
+                        i == LAYER_OWN_INODES;
         enum sandbox_need want = i == LAYER_NET_NS ? NEED_OFF : is_tried ? NEED_TRY : NEED_REQUIRE;
 
         if (spec.layers[i] != want)
@@ -382,7 +384,8 @@ static void test_refusals(void **state)
         { HEAD ",'layers':{'landlok':'try'}}", "at $.layers.landlok: unknown key; known here: user_namespace, "
                                                "mount_namespace, pid_namespace, net_namespace, "
                                                "ipc_namespace, uts_namespace, cgroup_namespace, readonly_root, "
-                                               "no_capabilities, no_new_privs, seccomp, landlock, cgroup, own_uid" },
+                                               "no_capabilities, no_new_privs, seccomp, landlock, cgroup, own_uid, "
+                                               "own_inodes" },
         { HEAD ",'layers':{'landlock':'yes'}}",
           "at $.layers.landlock: expected \"off\", \"try\" or \"require\", got \"yes\"" },
         { HEAD ",'layers':{'landlock':null}}",

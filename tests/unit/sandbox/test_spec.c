@@ -35,7 +35,8 @@ static void test_the_empty_description_is_strict(void **state)
     const struct sandbox_spec *spec = *state;
 
     for (size_t i = 0; i < LAYER_COUNT; i++) {
-        bool is_tried = i == LAYER_LANDLOCK || i == LAYER_CGROUP || i == LAYER_OWN_UID;
+        bool is_tried = i == LAYER_LANDLOCK || i == LAYER_CGROUP || i == LAYER_OWN_UID ||
+                        i == LAYER_OWN_INODES;
 
         assert_int_equal(spec->layers[i], is_tried ? NEED_TRY : NEED_REQUIRE);
     }

@@ -1,0 +1,20 @@
+/* overlay.h - read-only overlays: a tree that others have too, with inodes of its own.
+ *
+ * A lock, a lease or a watch is on an inode. That of an overlay's file is the overlay's (Linux 4.19), so what another
+ * sandbox does to the same file is not seen here. What belongs to the file's pages is shared as before: futex(2) in a
+ * map of the file, and what is in the page cache.
+ * Source: Documentation/filesystems/overlayfs.rst. Needs Linux 5.11 in a user namespace. */
+#ifndef HUTCH_OVERLAY_H
+#define HUTCH_OVERLAY_H
+
+#include "sandbox/err.h"
+
+/* @bottom with @top over it, both directories, as a mount that is not attached. Only what is attached in the caller's
+ * mount namespace can be a layer, before Linux 6.15.
+ * Errors: EINVAL (there are mounts below @bottom that the caller may not take away: they would not be in the overlay). */
+int hutch_overlay_make(int top, int bottom, int *ret_fd, struct hutch_err *err);
+
+/* The same error for mounts that the caller might take away, which the kernel leaves out without a word. */
+int hutch_overlay_check(int bottom, struct hutch_err *err);
+
+#endif
