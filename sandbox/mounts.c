@@ -492,8 +492,8 @@ static int add_missing_targets(const struct sandbox_spec *spec, const struct mou
 }
 
 /* The image as the new root, attached: below a read-only overlay whose other layer is a small tree with the mount
- * points that the image lacks. Where there can be no overlay, an image that lacks none is used as it is. @are_given: the
- * sources are the host's own mounts, opened by root. */
+ * points that the image lacks. Where there can be no overlay, an image that lacks none is used as it is.
+ * @are_given: the sources are the host's own mounts, opened by root. */
 static int lay_image(const struct sandbox_spec *spec, struct mount_sources *sources, bool are_given, int *ret_root,
                      struct hutch_err *err)
 {

@@ -25,8 +25,8 @@ int hutch_overlay_make(int top, int bottom, int *ret_fd, struct hutch_err *err)
     return 0;
 }
 
-/* By the first two fields of each line, proc_pid_mountinfo(5): a mount's number, and that of the mount it is on. Without
- * memory or a buffered file, as a child of clone(2) has to. */
+/* By the first two fields of each line, proc_pid_mountinfo(5): a mount's number, and that of the mount it is on.
+ * Without memory or a buffered file, as a child of clone(2) has to. */
 int hutch_overlay_check(int bottom, struct hutch_err *err)
 {
     auto_fd fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);

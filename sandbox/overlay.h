@@ -11,7 +11,7 @@
 
 /* @bottom with @top over it, both directories, as a mount that is not attached. Only what is attached in the caller's
  * mount namespace can be a layer, before Linux 6.15.
- * Errors: EINVAL (there are mounts below @bottom that the caller may not take away: they would not be in the overlay). */
+ * Errors: EINVAL (there are mounts below @bottom that the caller may not take away, and they would not be in it). */
 int hutch_overlay_make(int top, int bottom, int *ret_fd, struct hutch_err *err);
 
 /* The same error for mounts that the caller might take away, which the kernel leaves out without a word. */
