@@ -124,7 +124,7 @@ struct hutch_engine_options {
                                  * 0: 30 s. The first import of a zygote's libraries does not count */
     unsigned layouts;           /* trees of zygotes, executed one by one, each with an address layout and a hash seed
                                  * of its own; sandboxes come from them in turn. 8 at most. 0: up to four, where a
-                                 * sixteenth of the memory that is available holds them. Those beyond the first are
+                                 * thirty-second of the memory that is available holds them. Those beyond the first are
                                  * begun while nothing runs */
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);

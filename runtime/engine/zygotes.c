@@ -26,7 +26,7 @@
 #define MORE_CHECK_MS 1000 /* from one look whether there is leisure for one more to the next */
 #define MORE_RETRY_MS 600000 /* when one could not be made */
 #define USUAL_LAYOUTS 4    /* at most, where the owner does not say how many */
-#define MEMORY_SHARE 16    /* all of them together have no more than one of so many parts of what is available */
+#define MEMORY_SHARE 32    /* all of them together have no more than one of so many parts of what is available */
 
 static void start_generation(struct generation *generation);
 

@@ -93,6 +93,8 @@ def test_those_that_die_are_replaced():
                 os.kill(pid, signal.SIGKILL)
             assert who(warm) and who(warm, "more")
         whole(warm, 2)
+        for _ in range(8):  # what was prepared from those that are gone
+            who(warm)
         assert len({who(warm) for _ in range(12)}) == 2
         has_processes(warm, 6)
 
