@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 
 #define NOBODY         65534
@@ -202,16 +203,31 @@ int hutch_userns_write_identity(pid_t pid, const struct id_plan *plan, struct hu
 
 /* --- an ordinary user's range ------------------------------------------------------------------------------------- */
 
+/* What sandboxes write is in memory, and the owner of that can be mapped since Linux 6.3. */
+static bool can_map_owners(void)
+{
+    struct utsname uts;
+    unsigned major, minor;
+
+    return uname(&uts) == 0 && sscanf(uts.release, "%4u.%4u", &major, &minor) == 2 &&
+           (major > 6 || (major == 6 && minor >= 3));
+}
+
 bool hutch_userns_find_range(struct id_range *ret, struct hutch_err *why)
 {
-    struct passwd *user = getpwuid(geteuid());
+    struct passwd *user;
     unsigned n_uids, n_gids;
     char number[16];
 
+    ret->count = 0;
+    if (!can_map_owners()) {
+        hutch_err_set(why, 0, "to map the owner of files in memory takes Linux 6.3");
+        return false;
+    }
+    user = getpwuid(geteuid());
     snprintf(number, sizeof(number), "%u", geteuid());
     if (!find_subordinate_ids("/etc/subuid", user ? user->pw_name : number, number, &ret->uid, &n_uids) ||
         !find_subordinate_ids("/etc/subgid", user ? user->pw_name : number, number, &ret->gid, &n_gids)) {
-        ret->count = 0;
         hutch_err_set(why, 0, "this user has no range of subordinate ids");
         return false;
     }
@@ -239,6 +255,7 @@ static int run_mapper(const char *program, pid_t pid, unsigned own, unsigned fir
 
         dup2(null, STDOUT_FILENO);
         dup2(null, STDERR_FILENO);
+        syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0);
         alarm(MAPPER_SECONDS);
         execvp(program, argv);
         _exit(127);

@@ -41,7 +41,8 @@ int hutch_userns_write_maps(pid_t pid, const struct sandbox_spec *spec, const st
  * the calling process with 0, which only an ordinary user's own can need, and without a range. */
 int hutch_userns_write_identity(pid_t pid, const struct id_plan *plan, struct hutch_err *err);
 
-/* An ordinary user's range. False when there is none: @why. It may read the user database. */
+/* An ordinary user's range. False when there is none, or the kernel could not map owners to it: @why. It may read the
+ * user database. */
 bool hutch_userns_find_range(struct id_range *ret, struct hutch_err *why);
 
 /* Makes the calling process, which is an ordinary user's and has one thread, the owner of a new user namespace, with

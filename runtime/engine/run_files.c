@@ -148,9 +148,10 @@ static void list_changes(struct engine_run *run)
 
 /* --- what is kept ------------------------------------------------------------------------------------------------- */
 
+/* EEXIST: a process that was killed had completed the copy, as it gets its name last. */
 static void note_copy(struct engine_run *run, bool has_failed, const struct hutch_err *why)
 {
-    if (has_failed)
+    if (has_failed && why->errnum != EEXIST)
         run->copy_err = *why;
     else
         run->slot->has_volume = false; /* from here on it is the copy, which lies where those on disk do */

@@ -118,7 +118,8 @@ int hutch_slot_take_data(struct slot *slot, int fd, int *base_fd, const struct h
     }
     if (fd >= 0)
         return 1;
-    if (why->errnum == EOPNOTSUPP && slot->uid) {
+    /* Root has the disk, where owners can be mapped more often than in memory. */
+    if (why->errnum == EOPNOTSUPP && slot->uid && !(slot->has_volume && slot->slots->helper->is_mapped_away)) {
         hutch_slot_share_ids(slot, IDS_UNMAPPED);
         return slot->has_volume ? hutch_slot_order_data(slot, err) : 1;
     }

@@ -16,10 +16,11 @@
 #define GENERATION_FDS 1 /* what its processes say */
 #define ZYGOTE_FDS 2     /* its socket and its spare's */
 #define TEMPLATE_FDS 2   /* its description and the root tree, before it is made */
-/* Its directory, process 1 and its socket, the control group, three streams, the worker's socket; and the directory of
- * the sandbox that it comes after, which is being removed. */
-#define SLOT_FDS 9
-#define SESSION_FDS (SLOT_FDS + 2) /* and its files, which outlive a sandbox, with their list where they are many */
+/* Its directory, in memory with its base, process 1 and its socket, the control group, three streams, the worker's
+ * socket; and the directory of the sandbox that it comes after, which is being removed. */
+#define SLOT_FDS 11
+/* and its files, which outlive a sandbox, with their base, and their list where they are many */
+#define SESSION_FDS (SLOT_FDS + 3)
 #define PASSING_FDS (WALK_MAX_OPEN + 8) /* open for a moment: in a walk through files, on their way to a helper */
 
 static unsigned count_unset(const int *fds, size_t n)

@@ -83,14 +83,16 @@ int hutch_cold_data_make(const struct sandbox_spec *spec, unsigned controllers, 
             return 1;
         }
         hutch_fd_closep(&ret->id_fd);
-        if (err->errnum != EOPNOTSUPP)
-            goto on_disk;
+        if (err->errnum != EOPNOTSUPP || plan.is_mapped_away)
+            goto on_disk; /* where root can map owners more often than in memory */
         hutch_err_set(&why, 0, IDS_UNMAPPED);
     }
     snprintf(ret->why_shared, sizeof(ret->why_shared), "%.90s", need == NEED_OFF ? "" : why.msg);
     if (make_volume(spec, &shared, ret, err) == 0)
         return 1;
 on_disk:
+    if (!plan.is_mapped_away && may_own)
+        snprintf(ret->why_shared, sizeof(ret->why_shared), IDS_ON_DISK);
     hutch_cold_data_done(ret);
     if (spec->data_place == DATA_MEMORY)
         return -1;

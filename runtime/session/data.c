@@ -211,7 +211,8 @@ int hutch_session_data_land(struct session_data *data, struct engine_run *run, s
     const struct snapshot_bounds all = { 0 };
     struct snapshot_report report;
 
-    if (hutch_snapshot_take(data->dirfd, run->runs->core->data_root_fd, data->name, &all, &report, err) < 0)
+    if (hutch_snapshot_take(data->dirfd, run->runs->core->data_root_fd, data->name, &all, &report, err) < 0 &&
+        err->errnum != EEXIST) /* a process that was killed had completed the copy, as it gets its name last */
         return -1;
     return hutch_session_data_take_landed(data, run, err);
 }

@@ -2,6 +2,7 @@
  * the process is gone that could mount the memory for another sandbox. */
 #include "runtime/session/session_priv.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ static void on_landed(void *owner, const struct disk_reply *reply, const int *fd
         return;
     if (reply->has_failed)
         hutch_err_set(&err, reply->err.errnum, "%s", reply->err.msg);
-    if (reply->has_failed || hutch_session_data_take_landed(&s->data, s->run, &err) < 0)
+    if ((reply->has_failed && reply->err.errnum != EEXIST) || hutch_session_data_take_landed(&s->data, s->run, &err) < 0)
         lose_files(s, &err);
 }
 
