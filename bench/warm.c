@@ -34,7 +34,7 @@ enum part { TOTAL, QUEUED, PREPARED, RUN, ENGINE_TOTAL, PARTS };
 static const char *const part_names[PARTS] = { "total", "queued", "prepared", "run", "engine_total" };
 
 struct settings {
-    const char *scenario, *code, *want, *zygotes, *image, *beside;
+    const char *scenario, *code, *want, *zygotes, *image, *policy, *beside;
     unsigned rounds, concurrency, pool, pool_max, running, count, warm_up;
     double seconds, rate;
 };
@@ -75,6 +75,7 @@ static void open_engine(struct bench *b)
 
     hutch_engine_options_init(&options);
     options.image = s->image;
+    options.policy = s->policy;
     options.max_running = s->running;
     options.max_queued = MAX_FLIGHT;
     options.recycle_forks = 1000000; /* measured apart from what recycling may cost */
@@ -357,6 +358,7 @@ int main(int argc, char **argv)
         { "pool", required_argument, NULL, 'm' },        { "pool-max", required_argument, NULL, 'x' },
         { "running", required_argument, NULL, 'R' },     { "count", required_argument, NULL, 'k' },
         { "warm-up", required_argument, NULL, 'u' },     { "beside", required_argument, NULL, 'b' },
+        { "policy", required_argument, NULL, 'l' },
         { NULL, 0, NULL, 0 },
     };
     static struct bench bench = { .settings = { .zygotes = "tree",
@@ -386,6 +388,7 @@ int main(int argc, char **argv)
         case 'R': s->running = (unsigned)bench_number(optarg, 1, MAX_FLIGHT); break;
         case 'k': s->count = (unsigned)bench_number(optarg, 1, MAX_FLIGHT); break;
         case 'b': s->beside = optarg; break;
+        case 'l': s->policy = optarg; break;
         case 'u': s->warm_up = (unsigned)bench_number(optarg, 0, 1e6); break;
         default: optind = argc; break;
         }
@@ -400,7 +403,7 @@ int main(int argc, char **argv)
             "usage: warm paced|demand|closed|open|hold [--code TEXT] [--want TEXT] [--zygotes tree|bare|full] "
             "[--image NAME]\n"
             "            [--rounds N] [--warm-up N] [--seconds S] [--concurrency N] [--rate PER_S] [--pool MIN]\n"
-            "            [--pool-max MAX] [--running N] [--count N] [--beside TEXT]\n");
+            "            [--pool-max MAX] [--running N] [--count N] [--policy NAME] [--beside TEXT]\n");
         return 2;
     }
     if (strcmp(s->scenario, "demand") == 0)
