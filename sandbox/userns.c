@@ -222,6 +222,7 @@ bool hutch_userns_find_range(struct id_range *ret, struct hutch_err *why)
     ret->count = 0;
     if (!can_map_owners()) {
         hutch_err_set(why, 0, "to map the owner of files in memory takes Linux 6.3");
+        why->errnum = EOPNOTSUPP; /* for the doctor; its text would tell a reader nothing */
         return false;
     }
     user = getpwuid(geteuid());

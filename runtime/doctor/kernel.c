@@ -36,7 +36,8 @@ static void find_own_range(const struct doctor_host *host, struct doctor_finding
     }
     hutch_doctor_found(ret, DOCTOR_DEGRADED, "sandboxes run as the caller, uid %u: %s", host->plan.host_uid, why.msg);
     hutch_doctor_costs(ret, "sandboxes share what the kernel counts for each user, as do this user's programs");
-    hutch_doctor_give_subids(host, ret);
+    if (why.errnum != EOPNOTSUPP)
+        hutch_doctor_give_subids(host, ret);
 }
 
 void hutch_probe_identity(const struct doctor_host *host, struct doctor_finding *ret)
