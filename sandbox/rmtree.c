@@ -22,12 +22,12 @@ static int remove_file(int dirfd, const char *name, struct hutch_err *err)
     return hutch_err_set(err, errno, "remove '%s'", name);
 }
 
-/* Removes an empty directory. 1 when it is not empty. */
+/* Removes an empty directory. 1 when it is not empty, or became something else since it was looked at. */
 static int remove_dir(int dirfd, const char *name, struct hutch_err *err)
 {
     if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return 0;
-    if (errno == ENOTEMPTY || errno == EEXIST)
+    if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)
         return 1;
     return hutch_err_set(err, errno, "remove directory '%s'", name);
 }
@@ -83,6 +83,20 @@ static int empty_tree(int parent_dirfd, const char *name, double until, unsigned
     }
 }
 
+static int remove_one(int dirfd, const char *name, struct hutch_err *err)
+{
+    int rc = remove_file(dirfd, name, err);
+
+    return rc > 0 ? remove_dir(dirfd, name, err) : rc;
+}
+
+/* A process that goes on changing the tree: what is there now is looked at anew. ENOENT: another removal was faster
+ * with a part of it, or with all. */
+static bool is_change(int errnum)
+{
+    return errnum == ENOENT || errnum == ENOTDIR || errnum == ELOOP || errnum == EAGAIN;
+}
+
 int hutch_rmtree_until(int dirfd, const char *name, double until, struct hutch_err *err)
 {
     unsigned refills = 0;
@@ -91,18 +105,15 @@ int hutch_rmtree_until(int dirfd, const char *name, double until, struct hutch_e
     if (name[0] == '\0' || strchr(name, '/') != NULL || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return hutch_err_set(err, EINVAL, "remove tree '%s': the name must be a single component", name);
 
-    rc = remove_file(dirfd, name, err);
-    if (rc > 0)
-        rc = remove_dir(dirfd, name, err);
+    rc = remove_one(dirfd, name, err);
     while (rc > 0) {
         struct hutch_err walk_err = { 0 };
 
-        /* ENOENT: another removal was faster with a part of it, or with all */
-        if (empty_tree(dirfd, name, until, &refills, &walk_err) < 0 && walk_err.errnum != ENOENT) {
+        if (empty_tree(dirfd, name, until, &refills, &walk_err) < 0 && !is_change(walk_err.errnum)) {
             *err = walk_err;
             return hutch_err_wrap(err, "remove tree '%s'", name);
         }
-        rc = remove_dir(dirfd, name, err);
+        rc = remove_one(dirfd, name, err);
         if (rc > 0 && ++refills > MAX_REFILLS)
             return hutch_err_set(err, ENOTEMPTY, "remove tree '%s'", name);
     }
