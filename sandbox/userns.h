@@ -13,8 +13,9 @@ struct sandbox_spec;
 #define ID_RANGE_MAX 65536 /* what a user has as a rule; of a longer range the rest is not used */
 
 /* Host uids from @uid on, and gids from @gid on. The first is for those who share, so with fewer than two no sandbox
- * has one of its own. Source: subuid(5), subgid(5). */
-struct id_range { /* an ordinary user's does not have the user's own ids in it */
+ * has one of its own. An ordinary user's range does not have the user's own ids in it: those who share have these, and
+ * nobody has the first. Source: subuid(5), subgid(5). */
+struct id_range {
     uid_t uid;
     gid_t gid;
     unsigned count; /* of each */

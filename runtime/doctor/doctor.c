@@ -334,6 +334,10 @@ static int build_trial_spec(const struct doctor_host *host, const char *policy, 
         return -1;
     hutch_usual_mounts_size(spec);
     spec->root_kind = ROOT_HOST;
+    /* An ordinary user's sandbox has ids of its own by its data directory, and a trial has none: hutch_probe_identity()
+     * tells whether a run would. */
+    if (!host->plan.is_mapped_away && spec->layers[LAYER_OWN_UID] == NEED_TRY)
+        spec->layers[LAYER_OWN_UID] = NEED_OFF;
     return 0;
 }
 

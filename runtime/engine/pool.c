@@ -45,7 +45,7 @@ static void discard_idle(struct pool *pool, struct slot *slot)
 
 /* --- two kinds ---------------------------------------------------------------------------------------------------- */
 
-/* Whether sandboxes with ids of their own do not suit those who want shared ones. */
+/* Whether a run with a directory of the caller's cannot have a sandbox that was prepared with ids of its own. */
 static bool has_two_kinds(const struct pool *pool)
 {
     return hutch_slots_map_in_memory(pool->pools->slots, pool->pools->template);
@@ -96,7 +96,7 @@ static void note_asked(struct pool *pool, bool shares_ids)
     pool->sharing = (pool->sharing * 7 + (shares_ids ? 256 : 0)) / 8;
 }
 
-/* One of the other kind makes room for what was missed. */
+/* A full pool gives up its oldest sandbox, which is of the other kind, for one of the kind that was missed. */
 static void make_room(struct pool *pool)
 {
     if (pool->n_idle > 0 && pool->n_idle >= pool->target)

@@ -29,8 +29,8 @@ struct pool {
     struct slot_list idle;
     struct pool_wait_list waiting;
     unsigned n_idle, n_building, n_waiting;
-    unsigned n_sharing;        /* of those on their way: that share ids */
-    unsigned sharing;          /* how many of 256 that asked lately wanted such a one */
+    unsigned n_sharing;        /* of n_building: those that share ids */
+    unsigned sharing;          /* how many of 256 runs that asked lately wanted one that shares ids */
     unsigned target;           /* how many are kept: from the zygote's min to its max */
     struct deadline clock;
     double last_missed;        /* there was none when one was asked for */

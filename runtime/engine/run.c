@@ -306,7 +306,7 @@ static void on_dead(void *owner, struct slot *slot)
 
     if (!has_files)
         finish(run, false);
-    else if (run->on_look == on_landed || hutch_run_files_look(run, on_looked)) /* the second word on its death */
+    else if (run->on_look == on_landed || hutch_run_files_look(run, on_looked)) /* landing: this is a second call */
         land(run);
 }
 
@@ -626,7 +626,7 @@ static const struct slot_events slot_events = {
 
 /* --- before it ---------------------------------------------------------------------------------------------------- */
 
-/* Its directory is on disk, as the caller's are. */
+/* Whether its sandbox shares ids: its directory is the caller's, on disk. */
 static bool shares_ids(const struct engine_run *run)
 {
     return run->data_dir && !run->volume;

@@ -102,7 +102,7 @@ struct slot {
     int volume_fd;           /* owned; the base of that, -1: not there yet, or it was handed on */
     uint64_t bytes_in_memory; /* what was last seen in it */
     double memory_at;        /* when that is looked at next */
-    bool shares_ids;         /* it is for a directory whose owner cannot be mapped */
+    bool shares_ids;         /* it is for a directory of the caller's, whose owner the opener cannot map */
     bool is_reaping, is_reaped; /* LAUNCHER_DESTROY was sent before its time; and is done */
     bool has_usage;          /* what its cgroup counted was read before that */
     struct cgroup_usage usage;

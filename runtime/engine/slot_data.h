@@ -1,6 +1,5 @@
-/* slot_data.h - the data directory of one sandbox: in memory, in a file system with the kernel's bounds, on the host's
- * disk, or the caller's;
- * runtime/run/data_place.h says which. */
+/* slot_data.h - the data directory of one sandbox: a fresh one in memory (sandbox/volume.h) or on the host's disk, or the
+ * caller's. runtime/run/data_place.h says where a fresh one is. */
 #ifndef HUTCH_ENGINE_SLOT_DATA_H
 #define HUTCH_ENGINE_SLOT_DATA_H
 
@@ -12,6 +11,7 @@ int hutch_slot_make_data(struct slot *slot, struct hutch_err *err);
 int hutch_slot_open_data(struct slot *slot, struct hutch_err *err);
 /* Whether the opener has to mount it before the sandbox can be built: hutch_slot_order_data(). */
 bool hutch_slot_data_is_mounted_first(const struct slot *slot);
+/* Has the opener mount it; the answer goes to the next function. */
 int hutch_slot_order_data(struct slot *slot, struct hutch_err *err);
 /* The answer. 1: it is there, and @fd is its mount; 0: ordered again in another way; -1 and @err. @base_fd is taken
  * where it is of use, and -1 then. */

@@ -4,8 +4,8 @@
 
 #include "runtime/engine/slot.h"
 
-/* Whether a sandbox has ids of its own only where its data directory is in memory, as with an ordinary user's range. A
- * directory of the caller's takes one that shares ids, then. */
+/* Whether sandboxes of @template have ids of their own, and only where the data directory is in memory, as with an
+ * ordinary user's range. A directory of the caller's then takes a sandbox that shares ids. */
 bool hutch_slots_map_in_memory(const struct slots *slots, const struct template *template);
 /* Before it is built: borrows some, or notes why it shares those of others; whether it may share is decided where it is
  * built. False when it has to have its own, and all are in use: then it waits_for_id, and is asked again. */

@@ -553,7 +553,7 @@ time.sleep(60)
 
 
 def test_who_sends_too_many_descriptors_is_ended(warm, data):
-    """In a directory on disk: no page of one in memory is ever waited for."""
+    """The message lies in a file that is read from the disk, which takes time; of a file in memory no page is waited for."""
     result = warm.run(GREEDY, data_dir=str(data))
     assert result["verdict"] == "killed" and "descriptors were on their way" in result["message"], result
 
