@@ -405,6 +405,26 @@ def process_table():
     return table
 
 
+def comm(pid):
+    """The name of a process, "" when it is gone."""
+    try:
+        with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def status_of(pid):
+    """The words of each line of /proc/PID/status, by its name."""
+    with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as file:
+        return {line.partition(":")[0]: line.partition(":")[2].split() for line in file}
+
+
+def openers(below):
+    """The openers of the engines of process @below."""
+    return [pid for pid, (parent, _) in process_table().items() if parent == below and comm(pid) == "hutch-launcher"]
+
+
 def descendants(root):
     """All processes below @root, zombies aside. A sandbox is among them as long as anything of it lives:
     its processes have its init as ancestor, and orphans outside of it come to the nearest subreaper."""

@@ -148,7 +148,7 @@ def test_host_with_a_mount_below(policy):
     refuses(json.loads(with_mount(place, HUTCH, "run", "--json", *options, "--policy", path, *listing).stdout))
 
 
-def test_an_engine_says_it(policy):
+def test_an_engine_says_it():
     """The same, where the sandbox is prepared."""
     place, listing = root_of_image() + "/opt", "import os; print(os.listdir('/opt'))"
     done = with_mount(place, HUTCH, "run", "--warm", "--image", IMAGE, "--json", "-c", listing)

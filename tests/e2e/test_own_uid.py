@@ -387,7 +387,8 @@ def test_a_session_keeps_its_files_with_another_uid(end):
             os.kill(warm.stats()["launcher_pid"], 9)
             session.run("os._exit(3)")
         else:
-            os.kill(opener_of(), 9)
+            (opener,) = support.openers(os.getpid())
+            os.kill(opener, 9)
         text = "os.chmod('d/file', 0o600); print(open('d/file').read(), os.stat('d/file').st_uid == os.getuid())"
         session.run("1")  # in which the interpreter may be found to be dead
         assert session.printed("import os; " + text) == "kept True\n"
@@ -403,14 +404,6 @@ def test_a_session_keeps_its_files_with_another_uid(end):
         warm.until(lambda: session.ends, what="the session's end")
         with open(os.path.join(session.ends[0][1], "d", "file"), encoding="ascii") as file:
             assert file.read() == "kept"
-
-
-def opener_of():
-    """The engine's only child."""
-    mine = [pid for pid in support.descendants(os.getpid())
-            if open("/proc/%d/stat" % pid, encoding="ascii").read().rsplit(")", 1)[1].split()[1] == str(os.getpid())]
-    (pid,) = [pid for pid in mine if open("/proc/%d/comm" % pid, encoding="ascii").read() == "hutch-launcher\n"]
-    return pid
 
 
 def test_a_session_rolls_back_in_memory():

@@ -13,7 +13,7 @@ import pytest
 
 import engine
 import support
-from support import HUTCH, IMAGE
+from support import HUTCH, IMAGE, comm, status_of
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "surroundings.py")
 FORKER_AND_HOLDER = "the worker is forked in: process 2 was the forker, 4 holds its memory, and it is 3"
@@ -235,19 +235,6 @@ def reap():
                 os.waitpid(pid, os.WNOHANG)
             except ChildProcessError:
                 pass
-
-
-def comm(pid):
-    try:
-        with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
-def status_of(pid):
-    with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as file:
-        return {line.partition(":")[0]: line.partition(":")[2].split() for line in file}
 
 
 def workers():
@@ -624,7 +611,7 @@ def test_processes_of_the_engine(warm):
         strange = {name: target for name, target in links.items()
                    if not target.startswith(("socket:", "anon_inode:", "pipe:", "/dev/null", "/memfd:", "/sys/fs/cgroup", "/proc", "/ (deleted)")) and
                    not target.endswith("(deleted)") and int(name) > 2 and comm(pid) != "hutch-launcher" and
-                       (comm(pid), target) != ("hutch-init", "/shm/meminfo")}  # the sandbox's own /proc/meminfo
+                   (comm(pid), target) != ("hutch-init", "/shm/meminfo")}  # the sandbox's own /proc/meminfo
         assert not strange, (comm(pid), strange)
         assert b"PYTEST_CURRENT_TEST" not in environment, comm(pid)
     links = {int(name): os.readlink("/proc/%d/fd/%s" % (zygote, name)) for name in os.listdir("/proc/%d/fd" % zygote)} \

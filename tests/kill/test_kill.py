@@ -12,7 +12,7 @@ import pytest
 
 import engine
 import support
-from support import command, run
+from support import comm, command, run
 
 TIMES = {"cold": 200, "warm": 80}
 SEED = int(os.environ.get("HUTCH_TEST_SEED", "20240607"))
@@ -246,18 +246,9 @@ def test_odd_state(tmp_path):
 # --------------------------------------------------------------------------------------------------
 # The engine's own processes
 
-def comm(pid):
-    try:
-        with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
 def helpers(below):
     """(opener, anchor) of the engine of process @below, as far as they are there."""
-    table = support.process_table()
-    openers = [pid for pid, (parent, _) in table.items() if parent == below and comm(pid) == "hutch-launcher"]
+    table, openers = support.process_table(), support.openers(below)
     anchors = [pid for pid, (parent, _) in table.items() if parent in openers and comm(pid) in ("hutch-anchor", "hutch-launcher")]
     return openers[:1], anchors[:1]
 
