@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/openat2.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -658,15 +659,34 @@ static int enter_root(int root, struct hutch_err *err)
     return 0;
 }
 
-int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
-                       struct hutch_err *err)
+int hutch_mounts_cut_off(struct hutch_err *err)
 {
     struct mount_attr private = { .propagation = MS_PRIVATE };
-    bool are_given = sources->are_open;
-    int root = -1, rc = -1;
 
     if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private, sizeof(private)) < 0)
         return hutch_err_set(err, errno, "cut the mount tree off from the host's (needs Linux 5.12)");
+    return 0;
+}
+
+int hutch_mounts_enter_namespaces(struct id_plan *plan, struct hutch_err *why_no_range, struct hutch_err *err)
+{
+    if (!plan->is_mapped_away) {
+        if (hutch_userns_unshare(plan, CLONE_NEWNS, why_no_range, err) < 0)
+            return -1;
+    } else if (unshare(CLONE_NEWNS) < 0) {
+        return hutch_err_set(err, errno, "make a mount namespace");
+    }
+    return hutch_mounts_cut_off(err);
+}
+
+int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *plan, struct mount_sources *sources,
+                       struct hutch_err *err)
+{
+    bool are_given = sources->are_open;
+    int root = -1, rc = -1;
+
+    if (hutch_mounts_cut_off(err) < 0)
+        return -1;
     umask(0);
     /* All sources before the new root covers a directory of the host that may hold one. */
     if (!are_given && hutch_mounts_open_sources(spec, plan, sources, err) < 0)

@@ -51,6 +51,14 @@ int hutch_mounts_map_owner(int fd, const char *path, const struct id_plan *plan,
  * 64 MiB, and @inodes files, directories and names, its own directory included, 0: as many as pages: tmpfs(5). */
 int hutch_mounts_make_memory(uint64_t bytes, uint64_t inodes, mode_t mode, int *ret_fd, struct hutch_err *err);
 
+/* Has the calling process, whose mount namespace is its own, see and make no changes of the host's mounts any more. */
+int hutch_mounts_cut_off(struct hutch_err *err);
+
+/* Gives the calling process, which has one thread, a mount namespace of its own that is cut off from the host's. An
+ * ordinary user's process also becomes the owner of a user namespace: @plan and @why_no_range as of
+ * hutch_userns_unshare(). */
+int hutch_mounts_enter_namespaces(struct id_plan *plan, struct hutch_err *why_no_range, struct hutch_err *err);
+
 void hutch_mounts_sources_done(struct mount_sources *sources);
 
 /* Whether a file of the spec at @path would be in a tmpfs that the sandbox makes. */

@@ -4,6 +4,7 @@
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
 #include "runtime/launcher/launcher.h"
+#include "sandbox/mounts.h"
 #include "sandbox/spec.h"
 #include "sandbox/userns.h"
 #include "runtime/launcher/wire.h"
@@ -49,10 +50,8 @@ static int become_unprivileged(const struct id_plan *plan, struct hutch_err *err
 /* The /proc that is there shows other pid namespaces: in it, a child's number would be another process's. */
 static int mount_own_proc(struct hutch_err *err)
 {
-    struct mount_attr private = { .propagation = MS_PRIVATE };
-
-    if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private, sizeof(private)) < 0)
-        return hutch_err_set(err, errno, "cut the mount tree off from the host's (needs Linux 5.12)");
+    if (hutch_mounts_cut_off(err) < 0)
+        return -1;
     if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         return hutch_err_set(err, errno, "mount /proc%s",
                              errno == EPERM ? " (the host's /proc is partly covered, as inside a container: "

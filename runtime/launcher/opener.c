@@ -20,7 +20,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -79,18 +78,9 @@ static int say(int sock, struct opener_reply *reply, const int *fds, size_t n_fd
 /* An ordinary user becomes the owner of a user namespace, with a copy of the host's mount tree to open things from. */
 static int enter_own_namespaces(struct id_plan *plan, struct hutch_err *why_no_range, struct hutch_err *err)
 {
-    struct mount_attr private = { .propagation = MS_PRIVATE };
-
-    if (!plan->is_mapped_away) {
+    if (!plan->is_mapped_away)
         hutch_userns_find_range(&plan->range, why_no_range);
-        if (hutch_userns_unshare(plan, CLONE_NEWNS, why_no_range, err) < 0)
-            return -1;
-    } else if (unshare(CLONE_NEWNS) < 0) {
-        return hutch_err_set(err, errno, "make a mount namespace");
-    }
-    if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private, sizeof(private)) < 0)
-        return hutch_err_set(err, errno, "cut the mount tree off from the host's (needs Linux 5.12)");
-    return 0;
+    return hutch_mounts_enter_namespaces(plan, why_no_range, err);
 }
 
 /* Process 1 of a pid namespace, in a group beside those of the sandboxes so that theirs can have controllers. */

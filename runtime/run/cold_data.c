@@ -5,14 +5,13 @@
 #include "sandbox/fd.h"
 #include "sandbox/ids.h"
 #include "sandbox/log.h"
+#include "sandbox/mounts.h"
 #include "sandbox/rmtree.h"
 #include "sandbox/userns.h"
 #include "sandbox/volume.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
-#include <sys/mount.h>
 
 /* Paths of the host whose owners an ordinary user cannot map. */
 static bool has_host_paths(const struct sandbox_spec *spec)
@@ -21,21 +20,6 @@ static bool has_host_paths(const struct sandbox_spec *spec)
         if (spec->mounts[i].kind == MOUNT_BIND)
             return true;
     return false;
-}
-
-static int enter_namespaces(struct id_plan *plan, struct hutch_err *why_no_range, struct hutch_err *err)
-{
-    struct mount_attr private = { .propagation = MS_PRIVATE };
-
-    if (!plan->is_mapped_away) {
-        if (hutch_userns_unshare(plan, CLONE_NEWNS, why_no_range, err) < 0)
-            return -1;
-    } else if (unshare(CLONE_NEWNS) < 0) {
-        return hutch_err_set(err, errno, "make a mount namespace");
-    }
-    if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private, sizeof(private)) < 0)
-        return hutch_err_set(err, errno, "cut the mount tree off from the host's (needs Linux 5.12)");
-    return 0;
 }
 
 static int make_volume(const struct sandbox_spec *spec, const struct id_plan *plan, struct cold_data *ret,
@@ -74,7 +58,7 @@ int hutch_cold_data_make(const struct sandbox_spec *spec, unsigned controllers, 
         return 0;
     }
     shared = plan;
-    if (enter_namespaces(&plan, &why, err) < 0)
+    if (hutch_mounts_enter_namespaces(&plan, &why, err) < 0)
         goto on_disk;
     if (may_own && plan.range.count > 1 && hutch_ids_borrow(&plan, &ret->id_fd, &why) == 0) {
         if (make_volume(spec, &plan, ret, err) == 0) {
