@@ -249,7 +249,7 @@ static int run_cold(const struct run_opts *opts, const char *home, const char *d
                     struct hutch_err *err)
 {
     struct run_request request = {
-        .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .home = home, .data_dir = data, .may_leave = true
+        .stdin_fd = STDIN_FILENO, .stdout_fd = -1, .stderr_fd = -1, .home = home, .data_dir = data, .may_unshare = true
     };
     struct sandbox_spec spec = { 0 };
     struct shaper out, err_out;

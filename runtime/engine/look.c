@@ -48,7 +48,8 @@ void hutch_looks_on_files(struct looks *looks, const struct disk_reply *reply, c
     }
 }
 
-static bool begin(struct look *look, struct looks *looks, struct disk_request *request, int data_dirfd, int list_fd)
+static bool order_look(struct look *look, struct looks *looks, struct disk_request *request, int data_dirfd,
+                       int list_fd)
 {
     request->id = hutch_core_make_id(looks->helper->core);
     hutch_look_cancel(look);
@@ -64,7 +65,7 @@ bool hutch_look_begin(struct look *look, struct looks *looks, enum disk_order wh
 {
     struct disk_request request = { .what = what, .look = *bounds };
 
-    return begin(look, looks, &request, data_dirfd, list_fd);
+    return order_look(look, looks, &request, data_dirfd, list_fd);
 }
 
 bool hutch_look_begin_copy(struct look *look, struct looks *looks, const char *name, int data_dirfd)
@@ -72,7 +73,7 @@ bool hutch_look_begin_copy(struct look *look, struct looks *looks, const char *n
     struct disk_request request = { .what = DISK_TAKE };
 
     snprintf(request.name, sizeof(request.name), "%s", name);
-    return begin(look, looks, &request, data_dirfd, -1);
+    return order_look(look, looks, &request, data_dirfd, -1);
 }
 
 bool hutch_look_is_needed(int data_dirfd)

@@ -281,7 +281,7 @@ static void on_landed(struct engine_run *run, const struct hutch_err *why)
     finish(run, true);
 }
 
-static void land(struct engine_run *run)
+static void land_files(struct engine_run *run)
 {
     if (hutch_run_files_land(run, on_landed))
         finish(run, true);
@@ -290,7 +290,7 @@ static void land(struct engine_run *run)
 static void on_looked(struct engine_run *run, const struct hutch_err *why)
 {
     (void)why;
-    land(run);
+    land_files(run);
 }
 
 void hutch_run_looked(struct engine_run *run, const struct disk_reply *reply)
@@ -307,7 +307,7 @@ static void on_dead(void *owner, struct slot *slot)
     if (!has_files)
         finish(run, false);
     else if (run->on_look == on_landed || hutch_run_files_look(run, on_looked)) /* landing: this is a second call */
-        land(run);
+        land_files(run);
 }
 
 static void drain(struct supervisor *s)

@@ -1,5 +1,5 @@
-/* slot_data.h - the data directory of one sandbox: a fresh one in memory (sandbox/volume.h) or on the host's disk, or the
- * caller's. runtime/run/data_place.h says where a fresh one is. */
+/* slot_data.h - the data directory of one sandbox: a fresh one in memory (sandbox/volume.h) or on the host's disk, or
+ * the caller's. runtime/run/data_place.h says where a fresh one is. */
 #ifndef HUTCH_ENGINE_SLOT_DATA_H
 #define HUTCH_ENGINE_SLOT_DATA_H
 

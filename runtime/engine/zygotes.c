@@ -651,8 +651,8 @@ static bool has_memory_for_one_more(const struct zygotes *zygotes, unsigned n)
     return each > 0 && available > 0 && (n + 1) * each <= (available + n * each) / MEMORY_SHARE;
 }
 
-/* One more tree, where there is none and there may be one. Says when that is to be asked again. */
-static double think_of_one_more(struct zygotes *zygotes, double now)
+/* Begins one more tree in a place that is free, where there may be one. Returns when to ask again. */
+static double begin_one_more(struct zygotes *zygotes, double now)
 {
     unsigned n_present = 0, place = ZYGOTE_MAX_LAYOUTS;
 
@@ -718,7 +718,7 @@ static double check_clocks(struct zygotes *zygotes, double now)
         else
             due = now + RETRY_MEMORY_MS < due ? now + RETRY_MEMORY_MS : due;
     } else if (zygotes->places[0] && !zygotes->coming) {
-        next = think_of_one_more(zygotes, now);
+        next = begin_one_more(zygotes, now);
         due = next < due ? next : due;
     }
     for (size_t p = 0; p < ZYGOTE_MAX_LAYOUTS && !worn; p++) {

@@ -85,7 +85,7 @@ struct zygotes {
     struct generation *places[ZYGOTE_MAX_LAYOUTS]; /* NULL: not there yet */
     struct generation *coming, *retiring;
     unsigned turn[ZYGOTE_MAX_CONFIGS]; /* the place that is asked next */
-    double more_at;            /* when one more tree may be thought of */
+    double more_at;            /* when it is next looked for room for one more tree; 0: the first is not whole yet */
     struct deadline clock;
     uint64_t lost;
     uint64_t recycled[ZYGOTE_MAX_CONFIGS];

@@ -59,7 +59,7 @@ static int prepare_data(struct run *r, struct hutch_err *err)
     struct sandbox_mount *mount;
     struct stat st;
 
-    if (!dir && r->request->may_leave) {
+    if (!dir && r->request->may_unshare) {
         int made = hutch_cold_data_make(r->request->spec, r->cgroup_base.controllers, &r->memory, err);
 
         if (made != 0)

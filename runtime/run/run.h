@@ -15,7 +15,7 @@ struct run_request {
     int stdin_fd;              /* copied to the program; -1: empty. Not owned. */
     int stdout_fd, stderr_fd;  /* where the program's output goes as it comes; -1: into the result */
     struct stream_shaper *stdout_shaper, *stderr_shaper; /* what they get instead, NULL: as it is. Not owned. */
-    bool may_leave;            /* the calling process may take namespaces of its own: cold_data.h */
+    bool may_unshare;            /* the calling process may take namespaces of its own: cold_data.h */
     int signal_fd;             /* signalfd(2) whose SIGINT, SIGTERM, … are passed on; -1: none. Not owned. */
 };
 
