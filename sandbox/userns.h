@@ -14,7 +14,7 @@ struct sandbox_spec;
 
 /* Host uids from @uid on, and gids from @gid on. The first is for those who share, so with fewer than two no sandbox
  * has one of its own. An ordinary user's range does not have the user's own ids in it: those who share have these, and
- * nobody has the first. Source: subuid(5), subgid(5). */
+ * no sandbox has the first. Source: subuid(5), subgid(5). */
 struct id_range {
     uid_t uid;
     gid_t gid;
