@@ -182,6 +182,14 @@ int hutch_ids_borrow(struct id_plan *plan, int *ret_fd, struct hutch_err *err)
     return 0;
 }
 
+bool hutch_ids_may_enter(const struct sandbox_spec *spec)
+{
+    struct stat st;
+
+    return spec->root_kind != ROOT_DIR || !spec->rootfs_path || stat(spec->rootfs_path, &st) < 0 ||
+           (st.st_mode & S_IXOTH);
+}
+
 void hutch_ids_explain(bool is_mapped_away, struct hutch_err *ret)
 {
     if (is_mapped_away)

@@ -9,6 +9,7 @@
 #define HUTCH_IDS_H
 
 #include "sandbox/err.h"
+#include "sandbox/spec.h"
 #include "sandbox/userns.h"
 
 #include <stdint.h>
@@ -19,6 +20,7 @@
 
 /* Why a sandbox has no id of its own where it is to write to such a file system. */
 #define IDS_UNMAPPED "a file system cannot map the owner of a directory"
+#define IDS_NO_ENTRY "the root tree is closed to other users"
 #define IDS_ON_DISK  "its files are on the host's disk, where only root can map owners"
 
 struct id_lender {
@@ -43,6 +45,9 @@ void hutch_ids_return(struct id_lender *lender, uid_t uid);
 /* For one sandbox without a lender: puts ids of the plan's range in place of its host ids. They are the borrower's
  * while *@ret_fd is open, which the caller owns. */
 int hutch_ids_borrow(struct id_plan *plan, int *ret_fd, struct hutch_err *err);
+
+/* Whether a user who is neither the owner nor in the group may enter the root tree of @spec. */
+bool hutch_ids_may_enter(const struct sandbox_spec *spec);
 
 /* Why a caller whose plan has no range cannot borrow. */
 void hutch_ids_explain(bool is_mapped_away, struct hutch_err *ret);

@@ -231,6 +231,12 @@ def command(*args, image=IMAGE):
     return [HUTCH, "run", *WARM] + (["--image", image] if image else []) + list(args)
 
 
+def root_of_image(image=IMAGE):
+    """Where the store has its tree."""
+    with open(os.path.join(hutch_home(), "images", "names", image), encoding="ascii") as file:
+        return os.path.join(hutch_home(), "images", "trees", file.read().strip().partition(":")[2], "root")
+
+
 def hutch(*args, stdin=b"", timeout=60, env=None, cwd=None):
     """Runs hutch with any arguments; returns the CompletedProcess with bytes."""
     return subprocess.run([HUTCH, *args], input=stdin, capture_output=True, timeout=timeout, cwd=cwd, check=False,

@@ -408,11 +408,18 @@ int hutch_copier_copy_entry(struct copier *c, int dirfd, const char *name, int t
     struct stat st;
     int rc = count_entry(c, err);
 
-    if (rc == 0)
+    for (int i = 0; rc == 0 && from < 0; i++) {
         rc = copy_node(c, dirfd, name, to_dirfd, to_name, name, err);
-    if (rc <= 0)
+        if (rc <= 0)
+            return rc;
+        from = hutch_opath_open_dir(dirfd, name, 0);
+        if (from < 0 && errno == ENOENT) /* it is gone since it was looked at */
+            return 0;
+        if (from < 0 && (errno == ENOTDIR || errno == ELOOP) && i < MAX_SWAPS) /* it became something else */
+            rc = 0;
+    }
+    if (rc < 0)
         return rc;
-    from = hutch_opath_open_dir(dirfd, name, 0);
     if (from < 0 || fstat(from, &st) < 0)
         return hutch_copier_fail(name, errno, "read", err);
     if (mkdirat(to_dirfd, to_name, 0700) < 0 || (to = hutch_opath_open_dir(to_dirfd, to_name, 0)) < 0)

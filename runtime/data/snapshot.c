@@ -6,6 +6,7 @@
 #include "sandbox/log.h"
 #include "sandbox/opath.h"
 #include "sandbox/rmtree.h"
+#include "sandbox/walk.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #define MAX_LOST 10 /* of failed orders about one name */
 #define MOVING ".hutch-moving" /* a copy that is not complete, where a move has to copy */
@@ -153,9 +155,48 @@ static int move_one(struct copier *c, int from, const char *name, int to, bool w
     return hutch_copier_fail(name, errno, "move", err);
 }
 
+/* ---- files that are to free their memory ---- */
+
+static void empty_file(int dirfd, const char *name, dev_t dev)
+{
+    auto_fd fd = openat(dirfd, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat st;
+
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_dev == dev && ftruncate(fd, 0) < 0)
+        hutch_log_debug("snapshot: empty '%s': %s", name, strerrordesc_np(errno));
+}
+
+static void empty_files(int from, const char *name)
+{
+    __attribute__((cleanup(hutch_walk_done))) struct walk w = WALK_INIT;
+    enum walk_event event = WALK_ENTRY;
+    struct hutch_err err;
+    struct stat st;
+    int skipped;
+
+    if (fstat(from, &st) < 0)
+        return;
+    empty_file(from, name, st.st_dev);
+    if (hutch_walk_open(&w, from, name, WALK_UNLOCK_READ, &err) < 0)
+        return; /* no directory */
+    while (hutch_walk_next(&w, &event, &err) == 0 && event != WALK_END)
+        if (event == WALK_ENTRY && w.d_type != DT_DIR)
+            empty_file(w.dirfd, w.name, st.st_dev);
+        else if (event == WALK_ENTRY && hutch_walk_enter(&w, &skipped, &err) < 0)
+            return;
+}
+
+/* Whether another state of the same size may not fit in beside what is there. */
+static bool is_too_full_for_two(int data)
+{
+    struct statvfs st;
+
+    return fstatvfs(data, &st) == 0 && st.f_bfree < st.f_blocks - st.f_bfree;
+}
+
 /* Nothing is removed before all is copied: files with several names among the entries stay one file, and what fails can
  * be undone. */
-static int move_all(int from, int to, bool wins, struct snapshot_report *report, struct hutch_err *err)
+static int move_all(int from, int to, bool wins, bool empties, struct snapshot_report *report, struct hutch_err *err)
 {
     __attribute__((cleanup(name_list_done))) struct name_list names = { .text = NULL };
     auto_copier c = COPIER_INIT;
@@ -171,7 +212,9 @@ static int move_all(int from, int to, bool wins, struct snapshot_report *report,
 
         if (rc < 0 && names.text[i] == COPIED && !wins)
             hutch_rmtree(to, name, &why);
-        else if (rc == 0 && names.text[i] != MOVED && hutch_rmtree(from, name, &why) < 0)
+        if (rc == 0 && names.text[i] != MOVED && empties)
+            empty_files(from, name);
+        if (rc == 0 && names.text[i] != MOVED && hutch_rmtree(from, name, &why) < 0)
             return hutch_copier_fail(name, why.errnum, "remove", err);
     }
     if (rc < 0)
@@ -188,7 +231,7 @@ static void move_back(int from, int to, int store, const char *name, struct hutc
     struct snapshot_report report = { 0 };
     struct hutch_err first = *err, why;
 
-    if (move_all(from, to, true, &report, &why) < 0)
+    if (move_all(from, to, true, false, &report, &why) < 0)
         hutch_err_set(err, first.errnum, "%.200s; and then: %.150s; what is missing is in '%s' of the store", first.msg,
                       why.msg, name);
     else if (hutch_rmtree(store, name, &why) < 0) /* what a process made meanwhile may be in it */
@@ -223,7 +266,7 @@ static void take_over_top(int from, const struct stat *st, int to)
 
 /* The contents of @data become the directory @out of @store, those of @in become the data's. While it is filled, @out
  * has another name: that tells how far an exchange came that was broken off. */
-static int exchange(int data, int store, const char *in, const char *out, struct snapshot_report *report,
+static int exchange(int data, int store, const char *in, const char *out, bool empties, struct snapshot_report *report,
                     struct hutch_err *err)
 {
     auto_fd in_fd = hutch_opath_open_dir(store, in, 0), out_fd = -1;
@@ -245,7 +288,7 @@ static int exchange(int data, int store, const char *in, const char *out, struct
             return hutch_err_set(err, errno, "look at the data directory");
         if ((mkdirat(store, part, 0700) < 0 && errno != EEXIST) || (out_fd = hutch_opath_open_dir(store, part, 0)) < 0)
             return hutch_err_set(err, errno, "make the directory '%s'", part);
-        if (move_all(data, out_fd, false, report, err) < 0) {
+        if (move_all(data, out_fd, false, empties && is_too_full_for_two(data), report, err) < 0) {
             move_back(out_fd, data, store, part, err);
             return -1;
         }
@@ -256,11 +299,11 @@ static int exchange(int data, int store, const char *in, const char *out, struct
             return -1;
         }
     }
-    if (move_all(in_fd, data, false, report, err) < 0) {
+    if (move_all(in_fd, data, false, false, report, err) < 0) {
         struct snapshot_report back = { 0 };
         struct hutch_err first = *err, why;
 
-        if (move_all(data, in_fd, true, &back, &why) < 0)
+        if (move_all(data, in_fd, true, false, &back, &why) < 0)
             hutch_err_set(err, first.errnum, "%.200s; and then: %.150s; files of '%s' are left in the data directory",
                           first.msg, why.msg, in);
         take_over_top(out_fd, &data_top, data);
@@ -275,7 +318,7 @@ static int exchange(int data, int store, const char *in, const char *out, struct
 
 /* exchange(), which SIGTERM waits for: it takes the time of some renames, and a data directory that is the caller's own
  * should not be left between two states. */
-static int exchange_undisturbed(int data_dirfd, int store, const char *in, const char *out,
+static int exchange_undisturbed(int data_dirfd, int store, const char *in, const char *out, bool empties,
                                 struct snapshot_report *report, struct hutch_err *err)
 {
     auto_fd data = hutch_opath_open_dir(data_dirfd, ".", 0);
@@ -287,7 +330,7 @@ static int exchange_undisturbed(int data_dirfd, int store, const char *in, const
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     sigprocmask(SIG_BLOCK, &term, &old);
-    rc = exchange(data, store, in, out, report, err);
+    rc = exchange(data, store, in, out, empties, report, err);
     sigprocmask(SIG_SETMASK, &old, NULL);
     return rc;
 }
@@ -319,7 +362,7 @@ int hutch_snapshot_take(int data_dirfd, int store_dirfd, const char *name, const
     return 0;
 }
 
-int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, bool resumes,
+int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, unsigned flags,
                            const struct snapshot_bounds *bounds, struct snapshot_report *ret, struct hutch_err *err)
 {
     char in[64], out[64], half[64], gone[64];
@@ -335,7 +378,7 @@ int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, bo
     snprintf(gone, sizeof(gone), "%s.gone", name);
     if (hutch_rmtree(store_dirfd, gone, &why) < 0)
         hutch_log_debug("snapshot: %s", why.msg);
-    if (!resumes && (set_aside(store_dirfd, out, err) < 0 || set_aside(store_dirfd, half, err) < 0))
+    if (!(flags & SNAPSHOT_RESUMES) && (set_aside(store_dirfd, out, err) < 0 || set_aside(store_dirfd, half, err) < 0))
         return -1;
     /* else: it was copied, and broken off after that */
     if (!is_there(store_dirfd, out) && !is_there(store_dirfd, half)) {
@@ -349,7 +392,7 @@ int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, bo
         if (hutch_copier_copy_tree(state, store_dirfd, in, bounds, &report, err) < 0)
             return hutch_err_wrap(err, "bring the files back");
     }
-    if (exchange_undisturbed(data_dirfd, store_dirfd, in, out, &report, err) < 0) {
+    if (exchange_undisturbed(data_dirfd, store_dirfd, in, out, flags & SNAPSHOT_EMPTIES, &report, err) < 0) {
         hutch_rmtree(store_dirfd, in, &why);
         return hutch_err_wrap(err, "bring the files back");
     }
@@ -360,7 +403,7 @@ int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, bo
     return 0;
 }
 
-int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep, bool resumes,
+int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep, unsigned flags,
                           struct snapshot_report *ret, struct hutch_err *err)
 {
     struct collect_bounds bounds = COLLECT_BOUNDS_DEFAULT;
@@ -374,18 +417,18 @@ int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, con
         return -1;
     snprintf(out, sizeof(out), "%s.out", keep); /* no state before it is complete, so that nobody removes it */
     snprintf(half, sizeof(half), "%s.out.part", keep);
-    if (!resumes && is_there(store_dirfd, keep))
+    if (!(flags & SNAPSHOT_RESUMES) && is_there(store_dirfd, keep))
         return hutch_err_set(err, EEXIST, "there is a state '%s' already", keep);
-    if (!resumes && (set_aside(store_dirfd, out, err) < 0 || set_aside(store_dirfd, half, err) < 0))
+    if (!(flags & SNAPSHOT_RESUMES) && (set_aside(store_dirfd, out, err) < 0 || set_aside(store_dirfd, half, err) < 0))
         return -1;
     if (!is_there(store_dirfd, keep)) { /* else: it was all done */
-        if (exchange_undisturbed(data_dirfd, store_dirfd, name, out, &report, err) < 0)
+        if (exchange_undisturbed(data_dirfd, store_dirfd, name, out, flags & SNAPSHOT_EMPTIES, &report, err) < 0)
             return hutch_err_wrap(err, "change the files over");
         if (renameat(store_dirfd, out, store_dirfd, keep) < 0) {
             const int e = errno;
 
             why.msg[0] = '\0';
-            exchange_undisturbed(data_dirfd, store_dirfd, out, name, &report, &why);
+            exchange_undisturbed(data_dirfd, store_dirfd, out, name, false, &report, &why);
             return hutch_err_set(err, e, "change the files over: rename '%s' to '%s'%s%.200s", out, keep,
                                  why.msg[0] ? ", and back: " : "", why.msg);
         }

@@ -12,7 +12,7 @@
  *
  * Nothing is lost: what fails leaves the data directory as it was and removes what it had begun. Where that fails, too,
  * the rest stays in the store. An order that was broken off, because the process was killed, goes on where it was when
- * it is given again with the same names, and says that it @resumes; any other sets aside what one that failed has
+ * it is given again with the same names, and SNAPSHOT_RESUMES; any other sets aside what one that failed has
  * left. */
 #ifndef HUTCH_DATA_SNAPSHOT_H
 #define HUTCH_DATA_SNAPSHOT_H
@@ -46,14 +46,19 @@ const char *hutch_snapshot_how(const struct snapshot_report *report);
 int hutch_snapshot_take(int data_dirfd, int store_dirfd, const char *name, const struct snapshot_bounds *bounds,
                         struct snapshot_report *ret, struct hutch_err *err);
 
-/* The data directory becomes a copy of state @name, which stays. What was in it goes. */
-int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, bool resumes,
+#define SNAPSHOT_RESUMES (1u << 0) /* the order was broken off */
+/* The data directory is a file system of its own, in memory, and nobody but the sandbox has its files: where it is too
+ * full for two states, those that go are emptied first, as one that is open would keep its memory. */
+#define SNAPSHOT_EMPTIES (1u << 1)
+
+/* The data directory becomes a copy of state @name, which stays. What was in it goes. @flags: SNAPSHOT_... */
+int hutch_snapshot_restore(int data_dirfd, int store_dirfd, const char *name, unsigned flags,
                            const struct snapshot_bounds *bounds, struct snapshot_report *ret, struct hutch_err *err);
 
 /* What is in the data directory becomes the state @keep, which is new; the state @name becomes the contents of the data
  * directory, and is no state any more. Nothing is copied, unless store and data directory are on different file
  * systems. */
-int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep, bool resumes,
+int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, const char *keep, unsigned flags,
                           struct snapshot_report *ret, struct hutch_err *err);
 
 #endif

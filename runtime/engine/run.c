@@ -1,5 +1,6 @@
 #include "runtime/engine/run.h"
 
+#include "runtime/engine/file_memory.h"
 #include "runtime/engine/run_files.h"
 #include "runtime/engine/slot_data.h"
 #include "runtime/run/verdict.h"
@@ -554,6 +555,8 @@ static void begin(struct engine_run *run)
     run->stage = RUN_RUNNING;
     stop_clock(run);
     hutch_slot_set_state(slot, SLOT_RUNNING);
+    if (slot->volume_fd >= 0 || slot->given)
+        hutch_file_memory_watch(run->runs->slots);
     if (!has_input)
         hutch_input_start(&run->input, loop, s);
     run->result.queued_ms = run->t_active - run->t_submitted;

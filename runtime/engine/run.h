@@ -109,6 +109,7 @@ struct engine_run {
     bool keeps_list;           /* the kind knows what lay there: it is not looked for again */
     struct look look;          /* the first or the last one at its files, where there are many */
     void (*on_look)(struct engine_run *run, const struct hutch_err *why); /* run_files.h: what follows it */
+    double t_landing;          /* when its files in memory began to be copied to the disk */
     struct hutch_err copy_err; /* why its files in memory could not be copied to the disk */
     bool has_looked;           /* it is done, and the result has its files */
     struct run_result result;

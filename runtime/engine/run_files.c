@@ -2,12 +2,15 @@
 
 #include "runtime/data/changes_wire.h"
 #include "runtime/data/snapshot.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define LANDING_MS 600000 /* for a copy of files in memory to the disk */
 
 void hutch_run_files_init(struct engine_run *run)
 {
@@ -186,7 +189,11 @@ bool hutch_run_files_land(struct engine_run *run,
 {
     struct slot *slot = run->slot;
 
-    if (run->look.id != 0) { /* its time is over */
+    if (run->look.id != 0 && hutch_clock_ms() < run->t_landing + LANDING_MS) {
+        hutch_slot_set_state(slot, SLOT_DYING); /* its time begins anew */
+        return false;
+    }
+    if (run->look.id != 0) {
         hutch_look_cancel(&run->look);
         hutch_err_set(&run->copy_err, ETIMEDOUT, "copy them to the disk");
         return true;
@@ -196,6 +203,7 @@ bool hutch_run_files_land(struct engine_run *run,
     list_changes(run); /* which opens up what the program has closed, also for the copy */
     if (run->result.files.added.n == 0 && !run->result.files.truncated)
         return true;
+    run->t_landing = hutch_clock_ms();
     run->look.on_done = on_copied;
     run->look.owner = run;
     run->on_look = on_done;

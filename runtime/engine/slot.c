@@ -537,12 +537,18 @@ void hutch_slot_refuse(struct slot *slot, const struct hutch_err *why)
 /* The volume that it was given is what it has from here on. */
 static int adopt_volume(struct slot *slot, int *base_fd, struct hutch_err *err)
 {
+    auto_fd dirfd = fcntl(slot->given->dirfd, F_DUPFD_CLOEXEC, 3);
+
+    if (*base_fd < 0 || dirfd < 0) {
+        slot->given->is_lost = true; /* the one that the order took along is of no use any more */
+        return hutch_err_set(err, EMFILE, "hold a data directory in memory");
+    }
     hutch_fd_closep(&slot->given->base_fd);
     slot->given->base_fd = hutch_fd_take(base_fd);
     hutch_fd_closep(&slot->data_dirfd);
     hutch_fd_closep(&slot->volume_fd);
-    slot->data_dirfd = fcntl(slot->given->dirfd, F_DUPFD_CLOEXEC, 3);
-    return slot->data_dirfd < 0 ? hutch_err_set(err, errno, "hold a data directory in memory") : 0;
+    slot->data_dirfd = hutch_fd_take(&dirfd);
+    return 0;
 }
 
 void hutch_slot_take_opened(struct slot *slot, int fd, int *base_fd)
@@ -760,7 +766,7 @@ static void give_up(struct slot *slot)
 static double check_clocks(struct slot *slot, double now)
 {
     const struct core *core = slot->slots->core;
-    double due, memory_due;
+    double due;
 
     if (slot->state != SLOT_RUNNING)
         slot->since += hutch_loop_stood_still(&core->loop); /* what it waits for may have been as still */
@@ -779,9 +785,8 @@ static double check_clocks(struct slot *slot, double now)
         due = now + hutch_supervisor_clocks(slot->supervisor);
         /* the same moment as that of others, to the microsecond */
         if (slot->supervisor->idle_ms > 0 && slot->supervisor->kill_at == 0 && !slot->supervisor->is_counting)
-            return slot->supervisor->next_data;
-        memory_due = hutch_slot_check_memory(slot, now);
-        return memory_due < due ? memory_due : due;
+            due = slot->supervisor->next_data;
+        return due;
     case SLOT_SOURCING:
     case SLOT_BUILDING:
     case SLOT_STANDING:

@@ -58,7 +58,12 @@ struct slot_volume {
     int base_fd; /* owned; -1: there is none */
     int dirfd;   /* not owned; open for reading */
     bool is_lost; /* its opener is gone: no other one can mount it */
+    LIST_ENTRY(slot_volume) link; /* file_memory.h, as the rest */
+    bool is_held, is_greedy;
+    void (*on_greedy)(void *owner);
+    void *owner;
 };
+LIST_HEAD(volume_list, slot_volume);
 
 #define SLOTS_SPARE_SUPERVISORS 32
 
@@ -74,7 +79,8 @@ struct slots {
     void (*on_room)(void *owner); /* fewer are being built */
     void *owner;
     struct id_lender ids;         /* open from the first sandbox on that can have one of its own */
-    uint64_t bytes_in_memory;     /* what was last seen in those whose code runs */
+    struct volume_list held;      /* volumes of sessions */
+    struct deadline memory_clock; /* file_memory.h */
     bool has_no_volumes;          /* the opener could not make one */
     struct supervisor *spare_supervisors[SLOTS_SPARE_SUPERVISORS]; /* owned: each is large, and used again */
     size_t n_spare_supervisors;
@@ -100,8 +106,6 @@ struct slot {
     struct slot_volume *given; /* not owned; the volume that is to be mounted in place of it; NULL: none */
     bool has_volume;         /* its fresh directory is one in memory */
     int volume_fd;           /* owned; the base of that, -1: not there yet, or it was handed on */
-    uint64_t bytes_in_memory; /* what was last seen in it */
-    double memory_at;        /* when that is looked at next */
     bool shares_ids;         /* it is for a directory of the caller's, whose owner the opener cannot map */
     bool is_reaping, is_reaped; /* LAUNCHER_DESTROY was sent before its time; and is done */
     bool has_usage;          /* what its cgroup counted was read before that */

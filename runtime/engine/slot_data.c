@@ -1,5 +1,6 @@
 #include "runtime/engine/slot_data.h"
 
+#include "runtime/engine/file_memory.h"
 #include "runtime/engine/slot_ids.h"
 #include "runtime/run/data_place.h"
 #include "sandbox/fd.h"
@@ -10,11 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/syscall.h>
 
-#define MEMORY_CHECK_MS 100
-#define FREED_AT_ONCE   (4u << 20) /* bytes that are freed within a fraction of a millisecond */
+#define FREED_AT_ONCE (4u << 20) /* bytes that are freed within a fraction of a millisecond */
 
 /* --- where it is -------------------------------------------------------------------------------------------------- */
 
@@ -90,15 +89,21 @@ int hutch_slot_order_data(struct slot *slot, struct hutch_err *err)
     return hutch_helper_open(h, slot->id, path ? path : slot->data_path, MOUNT_IDMAP, slot->uid, slot->gid, err);
 }
 
+/* What another order would not mend. */
+static bool is_lasting(int errnum)
+{
+    return errnum == EOPNOTSUPP || errnum == ENOSYS || errnum == ENODEV || errnum == EPERM || errnum == EINVAL;
+}
+
 /* Where volumes cannot be had at all, those after it do without, too. */
 static int do_without_volume(struct slot *slot, const struct hutch_err *why, struct hutch_err *err)
 {
     if (slot->template->spec.data_place == DATA_MEMORY) {
         *err = *why;
-        return -1;
+        return hutch_err_wrap(err, "have a data directory in memory, as the policy says");
     }
     hutch_log_debug("engine: data directories are on disk: %s", why->msg);
-    slot->slots->has_no_volumes = true;
+    slot->slots->has_no_volumes |= is_lasting(why->errnum);
     slot->has_volume = false;
     if (slot->uid && !slot->slots->helper->is_mapped_away)
         hutch_slot_share_ids(slot, IDS_ON_DISK);
@@ -144,52 +149,12 @@ bool hutch_slot_is_bounded_by(const struct slot *slot, const uint64_t limits[LIM
            own[LIMIT_DATA_FILES] == limits[LIMIT_DATA_FILES];
 }
 
-static void note_bytes(struct slot *slot, uint64_t bytes)
-{
-    slot->slots->bytes_in_memory += bytes - slot->bytes_in_memory;
-    slot->bytes_in_memory = bytes;
-}
-
-static uint64_t used_bytes(int dirfd)
-{
-    struct statvfs st;
-
-    return fstatvfs(dirfd, &st) == 0 ? (uint64_t)(st.f_blocks - st.f_bfree) * st.f_frsize : 0;
-}
-
-static struct slot *find_largest(struct slots *slots)
-{
-    struct slot *slot, *largest = NULL;
-
-    TAILQ_FOREACH(slot, &slots->list, link)
-        if (slot->state == SLOT_RUNNING && (!largest || slot->bytes_in_memory > largest->bytes_in_memory))
-            largest = slot;
-    return largest;
-}
-
-/* Each may have what its limit says, and all together more than there is, as with the limits of memory. */
-double hutch_slot_check_memory(struct slot *slot, double now)
-{
-    struct slots *slots = slot->slots;
-
-    if (!is_in_memory(slot))
-        return LOOP_NEVER;
-    if (now < slot->memory_at)
-        return slot->memory_at;
-    note_bytes(slot, used_bytes(slot->data_dirfd));
-    if (slots->bytes_in_memory > hutch_data_memory() && find_largest(slots) == slot)
-        hutch_supervisor_end(slot->supervisor, END_FILES_IN_MEMORY);
-    slot->memory_at = now + MEMORY_CHECK_MS;
-    return slot->memory_at;
-}
-
 /* --- its end ------------------------------------------------------------------------------------------------------ */
 
 void hutch_slot_remove_data(struct slot *slot)
 {
-    note_bytes(slot, 0);
     /* Its pages are freed by the last who has it open, and a millisecond frees a few megabytes. */
-    if (slot->volume_fd >= 0 && used_bytes(slot->volume_fd) > FREED_AT_ONCE)
+    if (slot->volume_fd >= 0 && hutch_file_memory_of(slot->volume_fd) > FREED_AT_ONCE)
         hutch_helper_drop_volume(slot->slots->helper, slot->volume_fd);
     hutch_fd_closep(&slot->volume_fd);
     hutch_fd_closep(&slot->data_dirfd);

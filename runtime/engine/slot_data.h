@@ -18,9 +18,6 @@ int hutch_slot_order_data(struct slot *slot, struct hutch_err *err);
 int hutch_slot_take_data(struct slot *slot, int fd, int *base_fd, const struct hutch_err *why, struct hutch_err *err);
 /* Whether its file system lets in what @limits say, and no more. */
 bool hutch_slot_is_bounded_by(const struct slot *slot, const uint64_t limits[LIMIT_COUNT]);
-/* While its code runs: ends it where files in memory take too much, and this one's are the most of all. When that
- * is to be asked again; LOOP_NEVER for those that are on disk. */
-double hutch_slot_check_memory(struct slot *slot, double now);
 /* It is over: a fresh directory goes, with all that lies in it. */
 void hutch_slot_remove_data(struct slot *slot);
 

@@ -47,6 +47,8 @@ static int borrow(struct slot *slot, struct hutch_err *why)
     }
     if (has_shared_paths(slots, &slot->template->spec))
         return hutch_err_set(why, 0, "a path of the host is mounted for all sandboxes alike");
+    if (!h->is_mapped_away && !hutch_ids_may_enter(&slot->template->spec))
+        return hutch_err_set(why, 0, IDS_NO_ENTRY);
     if (!h->is_mapped_away && !slot->has_volume)
         return hutch_err_set(why, 0, IDS_ON_DISK);
     if (follow_range(slots, why) < 0)

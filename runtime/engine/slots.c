@@ -22,6 +22,8 @@ void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes
     slots->ids.fd = -1;
     hutch_looks_init(&slots->looks, helper);
     TAILQ_INIT(&slots->list);
+    LIST_INIT(&slots->held);
+    slots->memory_clock.at = LOOP_NEVER;
 }
 
 void hutch_slots_done(struct slots *slots)
@@ -34,6 +36,7 @@ void hutch_slots_done(struct slots *slots)
     }
     while (slots->n_spare_supervisors > 0)
         hutch_supervisor_free(slots->spare_supervisors[--slots->n_spare_supervisors]);
+    hutch_loop_set_deadline(&slots->core->loop, &slots->memory_clock, LOOP_NEVER);
     hutch_ids_close(&slots->ids);
 }
 
@@ -86,6 +89,7 @@ static void lose_opener(struct slot *slot)
 
 void hutch_slots_on_lost_opener(struct slots *slots)
 {
+    slots->has_no_volumes = false; /* the next one tries */
     tell_all(slots, lose_opener);
 }
 
@@ -159,12 +163,15 @@ bool hutch_slots_on_opened(struct slots *slots, uint32_t id, int fd, int base_fd
     base = base_fd;
     if (slot->state != SLOT_OPENING && slot->state != SLOT_SOURCING)
         return true;
-    if (slot->state == SLOT_SOURCING)
+    if (slot->state == SLOT_SOURCING) {
         hutch_slot_take_source(slot, fd, &base, why);
-    else if (fd < 0)
+    } else if (fd < 0) {
+        if (slot->given)
+            slot->given->is_lost = true; /* its base went with the order */
         hutch_slot_refuse(slot, why);
-    else
+    } else {
         hutch_slot_take_opened(slot, fd, &base);
+    }
     return true;
 }
 

@@ -116,7 +116,7 @@ static void carry_out(int sock, const struct job *job)
     const struct disk_request *request = &job->request;
     struct disk_reply reply = { .id = request->id };
     int store = job->fds[0], data = job->fds[1], rc;
-    const bool resumes = request->resumes || job->deaths > 0;
+    const unsigned flags = request->flags | (job->deaths > 0 ? SNAPSHOT_RESUMES : 0);
     double begun = hutch_clock_ms();
     int lists[2] = { -1, -1 };
 
@@ -128,10 +128,10 @@ static void carry_out(int sock, const struct job *job)
         rc = hutch_snapshot_take(data, store, request->name, &request->bounds, &reply.report, &reply.err);
         break;
     case DISK_RESTORE:
-        rc = hutch_snapshot_restore(data, store, request->name, resumes, &request->bounds, &reply.report, &reply.err);
+        rc = hutch_snapshot_restore(data, store, request->name, flags, &request->bounds, &reply.report, &reply.err);
         break;
     case DISK_SWITCH:
-        rc = hutch_snapshot_switch(data, store, request->name, request->keep, resumes, &reply.report, &reply.err);
+        rc = hutch_snapshot_switch(data, store, request->name, request->keep, flags, &reply.report, &reply.err);
         break;
     case DISK_COUNT:
         rc = hutch_collect_usage(data, &request->look, &reply.bytes, &reply.entries, &reply.err);

@@ -93,7 +93,7 @@ enum disk_order {
 struct disk_request {
     uint32_t what; /* enum disk_order */
     uint32_t id;   /* the engine's, comes back */
-    uint32_t resumes; /* it was given before, and has no answer: see snapshot.h */
+    uint32_t flags; /* SNAPSHOT_...: SNAPSHOT_RESUMES where it was given before, and has no answer */
     char name[32], keep[32];
     struct snapshot_bounds bounds;
     struct collect_bounds look;

@@ -49,6 +49,10 @@ int hutch_cold_data_make(const struct sandbox_spec *spec, unsigned controllers, 
         hutch_err_set(&why, 0, "a path of the host is mounted, where only root can map owners");
         may_own = false;
     }
+    if (!plan.is_mapped_away && may_own && !hutch_ids_may_enter(spec)) {
+        hutch_err_set(&why, 0, IDS_NO_ENTRY);
+        may_own = false;
+    }
     if (!plan.is_mapped_away && may_own)
         may_own = hutch_userns_find_range(&plan.range, &why);
     snprintf(ret->why_shared, sizeof(ret->why_shared), "%.90s", plan.is_mapped_away || need == NEED_OFF ? "" : why.msg);
@@ -79,7 +83,7 @@ on_disk:
         snprintf(ret->why_shared, sizeof(ret->why_shared), IDS_ON_DISK);
     hutch_cold_data_done(ret);
     if (spec->data_place == DATA_MEMORY)
-        return -1;
+        return hutch_err_wrap(err, "have a data directory in memory, as the policy says");
     hutch_log_debug("run: the data directory is on disk: %s", err->msg);
     return 0;
 }

@@ -435,6 +435,8 @@ int hutch_supervisor_clocks(struct supervisor *s)
         if (!s->is_counting && s->next_data < next)
             next = s->next_data;
     }
+    if (s->is_data_bounded && s->idle_ms > 0 && now >= s->next_data)
+        s->next_data = next_idle_check(s, now); /* nothing is to be checked, and the owner waits for it all the same */
     if (limits[LIMIT_CPU_TIME] && s->sandbox->cgroup.dirfd >= 0) {
         if (s->next_cpu == 0)
             s->next_cpu = now + CPU_INTERVAL_MS;

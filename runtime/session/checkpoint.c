@@ -270,10 +270,10 @@ static void send_files_order(struct session *s)
         rc = hutch_snapshot_take(s->data.dirfd, store, r->name, &r->bounds, &reply.report, &reply.err);
         break;
     case DISK_RESTORE:
-        rc = hutch_snapshot_restore(s->data.dirfd, store, r->name, r->resumes, &r->bounds, &reply.report, &reply.err);
+        rc = hutch_snapshot_restore(s->data.dirfd, store, r->name, r->flags, &r->bounds, &reply.report, &reply.err);
         break;
     case DISK_SWITCH:
-        rc = hutch_snapshot_switch(s->data.dirfd, store, r->name, r->keep, r->resumes, &reply.report, &reply.err);
+        rc = hutch_snapshot_switch(s->data.dirfd, store, r->name, r->keep, r->flags, &reply.report, &reply.err);
         break;
     }
     reply.has_failed = rc < 0;
@@ -286,7 +286,9 @@ static int order_files(struct session *s, enum disk_order what, const struct che
 {
     struct disk_request *r = &s->checkpoints.files_order;
 
-    *r = (struct disk_request){ .what = what, .id = hutch_core_make_id(s->sessions->core) };
+    *r = (struct disk_request){ .what = what,
+                                .id = hutch_core_make_id(s->sessions->core),
+                                .flags = hutch_session_data_is_in_memory(&s->data) ? SNAPSHOT_EMPTIES : 0 };
     if (what == DISK_TAKE && room_for_files(s, &r->bounds, err) < 0)
         return -1;
     memcpy(r->name, state->name, sizeof(state->name));
@@ -630,7 +632,7 @@ void hutch_checkpoint_on_files(struct session *s, const struct disk_reply *reply
         c->files_reply = *reply;
         c->has_files_reply = true;
     } else { /* such an order goes on where it was */
-        c->files_order.resumes = 1;
+        c->files_order.flags |= SNAPSHOT_RESUMES;
         send_files_order(s);
     }
     advance(s);

@@ -2,6 +2,7 @@
 
 #include "runtime/data/changes_wire.h"
 #include "runtime/data/snapshot.h"
+#include "runtime/engine/file_memory.h"
 #include "sandbox/fd.h"
 #include "sandbox/log.h"
 
@@ -12,7 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-int hutch_session_data_take(struct session_data *data, struct engine_run *run, struct hutch_err *err)
+int hutch_session_data_take(struct session_data *data, struct engine_run *run, void (*on_greedy)(void *owner),
+                            void *owner, struct hutch_err *err)
 {
     struct slot *slot = run->slot;
     struct stat st;
@@ -42,6 +44,7 @@ int hutch_session_data_take(struct session_data *data, struct engine_run *run, s
     if (slot->has_volume) {
         data->volume = (struct slot_volume){ .base_fd = hutch_fd_take(&slot->volume_fd), .dirfd = data->dirfd };
         run->volume = &data->volume;
+        hutch_file_memory_hold(run->runs->slots, &data->volume, on_greedy, owner);
     }
     return 0;
 }
@@ -195,6 +198,7 @@ int hutch_session_data_take_landed(struct session_data *data, struct engine_run 
     if (fd < 0 || fstat(fd, &st) < 0)
         return hutch_err_set(err, errno, "open the files of a session");
     run->volume = NULL;
+    hutch_file_memory_let_go(&data->volume);
     data->volume.is_lost = false;
     run->data_dev = st.st_dev;
     run->data_ino = st.st_ino;
@@ -221,6 +225,7 @@ void hutch_session_data_drop(struct session_data *data, struct helper *helper)
 {
     bool is_in_memory = hutch_session_data_is_in_memory(data);
 
+    hutch_file_memory_let_go(&data->volume);
     hutch_fd_closep(&data->dirfd);
     if (is_in_memory)
         hutch_helper_drop_volume(helper, data->volume.base_fd);
@@ -233,6 +238,7 @@ void hutch_session_data_done(struct session_data *data)
 {
     hutch_file_list_done(&data->seen);
     hutch_file_changes_done(&data->looked);
+    hutch_file_memory_let_go(&data->volume);
     hutch_fd_closep(&data->seen_fd);
     hutch_fd_closep(&data->dirfd);
     hutch_fd_closep(&data->volume.base_fd);

@@ -22,8 +22,10 @@ struct session_data {
     { .dirfd = -1, .volume = { .base_fd = -1, .dirfd = -1 }, .seen = FILE_LIST_INIT, .seen_fd = -1,                    \
       .looked = FILE_CHANGES_INIT }
 
-/* The first sandbox's own directory is the session's from here on: @run gets it again in every other one. */
-int hutch_session_data_take(struct session_data *data, struct engine_run *run, struct hutch_err *err);
+/* The first sandbox's own directory is the session's from here on: @run gets it again in every other one. @on_greedy,
+ * which stays the caller's with @owner: file_memory.h. */
+int hutch_session_data_take(struct session_data *data, struct engine_run *run, void (*on_greedy)(void *owner),
+                            void *owner, struct hutch_err *err);
 /* Another program has removed them all, with their directory. */
 bool hutch_session_data_is_lost(const struct session_data *data, struct core *core);
 /* There is too much to go through it in the loop. */

@@ -270,6 +270,12 @@ static void seat(struct session *s)
     hutch_run_activate(run);
 }
 
+static void on_greedy(void *owner)
+{
+    hutch_session_begin_end(owner, "the files of all sandboxes take too much of this host's memory together, and this "
+                                   "session's are the most");
+}
+
 /* Its sandbox is there and its code may begin. */
 static int start(struct engine_run *run, struct hutch_err *err)
 {
@@ -278,7 +284,7 @@ static int start(struct engine_run *run, struct hutch_err *err)
     struct slot *slot = run->slot;
     uint64_t limits[LIMIT_COUNT];
 
-    if (hutch_session_data_take(&s->data, run, err) < 0)
+    if (hutch_session_data_take(&s->data, run, on_greedy, s, err) < 0)
         return -1;
     memcpy(limits, run->limits, sizeof(limits));
     for (size_t i = 0; i < ARRAY_SIZE(ours); i++)

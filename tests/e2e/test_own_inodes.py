@@ -110,11 +110,6 @@ def with_mount(place, *words):
                           timeout=60, check=False)
 
 
-def root_of_image():
-    with open(os.path.join(support.hutch_home(), "images", "names", IMAGE), encoding="ascii") as file:
-        return os.path.join(support.hutch_home(), "images", "trees", file.read().strip().partition(":")[2], "root")
-
-
 def result_with_mount(place, *options):
     """Of a run that lists the directory in which the mount has made a file."""
     done = with_mount(place, HUTCH, "run", "--json", *options, "-c", "import os; print(os.listdir(%r))" % place[place.rindex("/opt"):])
@@ -130,11 +125,11 @@ def refuses(result):
 
 def test_image_with_a_mount_below(policy):
     """What is mounted there is seen as ever, and no overlay would show it."""
-    place = root_of_image() + "/opt"
-    result = result_with_mount(place, "--rootfs", root_of_image())
+    place = support.root_of_image() + "/opt"
+    result = result_with_mount(place, "--rootfs", support.root_of_image())
     assert (result["verdict"], result["stdout"]) == ("ok", "['there']\n"), result
     assert result["layers"]["own_inodes"] == {"asked": "try", "active": False, "detail": CANNOT}
-    refuses(result_with_mount(place, "--rootfs", root_of_image(), "--policy", policy("default", layers={"own_inodes": "require"})))
+    refuses(result_with_mount(place, "--rootfs", support.root_of_image(), "--policy", policy("default", layers={"own_inodes": "require"})))
 
 
 def test_host_with_a_mount_below(policy):
@@ -150,7 +145,7 @@ def test_host_with_a_mount_below(policy):
 
 def test_an_engine_says_it():
     """The same, where the sandbox is prepared."""
-    place, listing = root_of_image() + "/opt", "import os; print(os.listdir('/opt'))"
+    place, listing = support.root_of_image() + "/opt", "import os; print(os.listdir('/opt'))"
     done = with_mount(place, HUTCH, "run", "--warm", "--image", IMAGE, "--json", "-c", listing)
     result = json.loads(done.stdout)
     assert (result["verdict"], result["stdout"]) == ("ok", "['there']\n"), result

@@ -3,6 +3,7 @@ user's the user's."""
 import json
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -414,3 +415,42 @@ def test_a_session_rolls_back_in_memory():
         session.run("open('a', 'w').write('2'); open('b', 'w').close(); x = 2")
         assert session.do("rollback", checkpoint)["ok"]
         assert session.printed("import os; print(x, open('a').read(), os.listdir('.'), os.stat('a').st_uid == os.getuid())") == "1 1 ['a'] True\n"
+
+
+def test_a_full_directory_rolls_back_with_a_file_open(policy):
+    """What is open keeps its memory when its name is gone, and two states do not fit in."""
+    path = policy(limits={"data_size": "20M"}, data_place="memory")
+    with engine.Engine(image="python", zygotes=(("shell", None, ("IPython",), 1, 2),), policy=path) as warm, engine.Session(warm) as session:
+        session.run("open('a', 'wb').write(b'x' * (14 << 20)); open('precious', 'w').write('p')")
+        checkpoint = session.do("checkpoint")["id"]
+        session.run("f = open('a'); open('new', 'w').write('later')")
+        for _ in range(2):
+            session.do("rollback", checkpoint)
+            assert session.printed("import os; print(sorted(os.listdir('.')), os.stat('a').st_size >> 20, open('precious').read())") == (
+                "['a', 'precious'] 14 p\n")
+
+
+@AS_USER
+@BOTH
+def test_a_root_tree_that_is_closed_to_others_shares(way, tmp_path):
+    """A sandbox with an id of its own could not enter it."""
+    needs_range()
+    tree = tmp_path / "tree"
+    subprocess.run(["cp", "-al", support.root_of_image(), tree], stderr=subprocess.DEVNULL, check=False)  # but for what is closed
+    for mode, detail in ((0o755, "uid "), (0o700, "shared: the root tree is closed to other users")):
+        tree.chmod(mode)
+        done = subprocess.run([HUTCH, "run", *["--warm"] * (way == "warm"), "--rootfs", tree, "--json", "-c", "print(1)"],
+                              capture_output=True, timeout=60, check=False)
+        result = json.loads(done.stdout)
+        assert result["verdict"] == "ok" and result["layers"]["own_uid"]["detail"].startswith(detail), result
+
+
+def test_an_idle_session_in_memory_leaves_the_loop_alone():
+    with engine.Engine(image="python", zygotes=(("shell", None, ("IPython",), 1, 1),)) as warm, engine.Session(warm) as session:
+        session.run("open('a', 'w').write('x')")
+        warm.settle()
+        end, turns = time.monotonic() + 2, 0
+        while time.monotonic() < end:
+            warm.dispatch(0.5)
+            turns += 1
+        assert turns < 1000, "it has something to do all the time"
