@@ -7,8 +7,8 @@
 
 #include "runtime/engine/slot.h"
 
-/* Code is about to write to files in memory: from here on they are looked at, ten times a second or, where all that have
- * some are idle, once. */
+/* Code is about to write to files in memory: from here on they are looked at, ten times a second or, where all that
+ * have some are idle, once. */
 void hutch_file_memory_watch(struct slots *slots);
 /* @volume outlives its sandboxes: it is looked at until it is let go. on_greedy is called when it has the most. */
 void hutch_file_memory_hold(struct slots *slots, struct slot_volume *volume, void (*on_greedy)(void *owner),

@@ -27,8 +27,8 @@ bool hutch_run_files_look(struct engine_run *run,
 /* @reply: what a look of the kind's came to, or NULL. */
 void hutch_run_files_take_count(struct engine_run *run, const struct disk_reply *reply);
 /* After that: has the files of a directory in memory copied to the disk, where the caller wants to keep them. True when
- * it is done, or there is nothing to do; else @on_copied follows. A second call, when the time of a sandbox that dies is
- * over, gives the copy up after ten minutes in all; a disk worker that hangs is noticed and replaced before. */
+ * it is done, or there is nothing to do; else @on_copied follows. A second call, when the time of a sandbox that dies
+ * is over, gives the copy up after ten minutes in all; a disk worker that hangs is noticed and replaced before. */
 bool hutch_run_files_land(struct engine_run *run,
                           void (*on_copied)(struct engine_run *run, const struct hutch_err *why));
 /* Into the result: what it did to its files, and where they are. */

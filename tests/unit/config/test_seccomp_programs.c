@@ -190,7 +190,8 @@ static void test_bash_below_both(void **state)
 {
     char script[] =
         "set -e; d=$(mktemp -d); cd \"$d\"; echo a b | tr ' ' '\\n' | sort -r > f; cp f g; mv g h; ln -s h l; "
-        "chmod 755 f; cat <(echo sub) > s; ls -la > /dev/null; tar cf t.tar f h l; mkdir x; tar xf t.tar --no-same-owner -C x; "
+        "chmod 755 f; cat <(echo sub) > s; ls -la > /dev/null; tar cf t.tar f h l; mkdir x; "
+        "tar xf t.tar --no-same-owner -C x; "
         "cmp f x/f; (sleep 0 & wait); trap 'echo trapped' USR1; kill -USR1 $$; cd /; rm -r \"$d\"; echo fine";
     char *argv[] = { (char[]){ "/bin/bash" }, (char[]){ "-c" }, script, NULL };
 
