@@ -40,7 +40,7 @@ static void look_at_slots(struct slots *slots, struct look_at_all *all)
         all->has_busy |= slot->supervisor->idle_ms == 0;
         if (slot->volume_fd < 0)
             continue; /* it is a session's, which holds it */
-        bytes = hutch_file_memory_of(slot->data_dirfd);
+        bytes = hutch_file_memory_of(slot->volume_fd); /* a directory of the caller's may be mounted over it */
         all->sum += bytes;
         if (bytes > all->most) {
             all->most = bytes;
