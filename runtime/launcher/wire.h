@@ -86,7 +86,7 @@ enum disk_order {
     /* the same between two cells: hutch_collect_step() in place of hutch_collect_changes(); fds: the changes, and the
      * list of what lies there now */
     DISK_STEP,
-    DISK_DROP,    /* fd: a volume's base, which is closed: its memory may be the last to be freed. No answer */
+    DISK_DROP,    /* fd: a volume's base, which is held until the engine has closed its own. No answer */
     DISK_NOTE,    /* look; fds: store, data directory: hutch_collect_snapshot() -> disk_reply; fd: a list, as above */
     DISK_PING,    /* -> disk_reply with id 0: it takes up orders */
 };
