@@ -146,6 +146,15 @@ static int check_target(const char *path, struct hutch_err *err)
     return 0;
 }
 
+bool hutch_spec_binds(const struct sandbox_spec *spec, unsigned flags)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        if (spec->mounts[i].kind == MOUNT_BIND && !(spec->mounts[i].flags & MOUNT_DATA) &&
+            (spec->mounts[i].flags & flags) == flags)
+            return true;
+    return false;
+}
+
 struct sandbox_mount *hutch_spec_add_mount(struct sandbox_spec *spec, enum sandbox_mount_kind kind, const char *source,
                                            const char *target, unsigned flags, struct hutch_err *err)
 {

@@ -165,6 +165,8 @@ int hutch_spec_add_file(struct sandbox_spec *spec, const char *target, const cha
 int hutch_spec_set_env(struct sandbox_spec *spec, const char *name, const char *value, struct hutch_err *err);
 /* NULL when unset; the text stays the spec's. */
 const char *hutch_spec_get_env(const struct sandbox_spec *spec, const char *name);
+/* Whether a host path other than the data directory is mounted that has all of @flags (MOUNT_...); 0: any. */
+bool hutch_spec_binds(const struct sandbox_spec *spec, unsigned flags);
 
 /* Replaces a string field or a NULL-terminated list field by a copy. */
 int hutch_spec_set_string(char **field, const char *value, struct hutch_err *err);

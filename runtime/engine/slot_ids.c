@@ -9,11 +9,7 @@
  * all of them. */
 static bool has_shared_paths(const struct slots *slots, const struct sandbox_spec *spec)
 {
-    for (size_t i = 0; i < spec->n_mounts; i++)
-        if (spec->mounts[i].kind == MOUNT_BIND && !(spec->mounts[i].flags & MOUNT_DATA) &&
-            (!slots->helper->is_mapped_away || (spec->mounts[i].flags & MOUNT_IDMAP)))
-            return true;
-    return false;
+    return hutch_spec_binds(spec, slots->helper->is_mapped_away ? MOUNT_IDMAP : 0);
 }
 
 bool hutch_slots_map_in_memory(const struct slots *slots, const struct template *template)

@@ -403,8 +403,7 @@ static bool may_import(const struct generation *generation)
     return false;
 }
 
-/* Starts what can be started: zygotes whose parent is ready, and in the first place a spare beside
- * each. */
+/* Starts what can be started: zygotes whose parent is ready, and in the first place a spare beside each. */
 static void start_generation(struct generation *generation)
 {
     struct zygotes *zygotes = generation->zygotes;

@@ -13,15 +13,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-/* Paths of the host whose owners an ordinary user cannot map. */
-static bool has_host_paths(const struct sandbox_spec *spec)
-{
-    for (size_t i = 0; i < spec->n_mounts; i++)
-        if (spec->mounts[i].kind == MOUNT_BIND)
-            return true;
-    return false;
-}
-
 static int make_volume(const struct sandbox_spec *spec, const struct id_plan *plan, struct cold_data *ret,
                        struct hutch_err *err)
 {
@@ -45,7 +36,7 @@ int hutch_cold_data_make(const struct sandbox_spec *spec, unsigned controllers, 
 
     if (hutch_userns_plan(&plan, err) < 0)
         return -1;
-    if (!plan.is_mapped_away && may_own && has_host_paths(spec)) {
+    if (!plan.is_mapped_away && may_own && hutch_spec_binds(spec, 0)) {
         hutch_err_set(&why, 0, "a path of the host is mounted, where only root can map owners");
         may_own = false;
     }
