@@ -455,6 +455,41 @@ int hutch_session_switch(struct hutch_engine *engine, uint64_t id, uint64_t bran
 int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint_or_branch, hutch_on_reply on_reply,
                        void *user, struct hutch_error *err);
 
+/* --- life of a session --- */
+
+enum hutch_session_state {
+    HUTCH_SESSION_OPENING, /* gets a sandbox, or its interpreter gets ready */
+    HUTCH_SESSION_IDLE,    /* begins with what it is told at once */
+    HUTCH_SESSION_BUSY,    /* with a cell, or another order */
+    HUTCH_SESSION_LOST     /* its interpreter has ended: the next cell has another one made, or a rollback goes back */
+};
+struct hutch_session_info {
+    size_t size;                  /* the caller sets it, to sizeof(struct hutch_session_info) */
+    enum hutch_session_state state;
+    double t_opened, t_used;      /* seconds since 1970; used: when its last cell or other order ended, or it was
+                                   * opened */
+    double t_idle_end;            /* when it is closed unless it gets something to do before; 0: not now, as it has
+                                   * something to do, or never */
+    double t_end;                 /* when its lifetime is over; 0: never */
+    uint64_t idle_ms;             /* HUTCH_NO_LIMIT: none */
+    unsigned waiting;             /* cells and other orders, without the one at work */
+    unsigned checkpoints, branches; /* branches: without the one that it is in, */
+    uint64_t branch;              /* which is this */
+    uint64_t memory_bytes, cpu_ms, pids; /* of its sandbox: now, or at the last check where no control group counts;
+                                          * HUTCH_UNKNOWN without a sandbox, or before that check */
+    uint64_t data_bytes, data_files; /* below /mnt/data: now where that is in memory, else at the last count;
+                                      * HUTCH_UNKNOWN where nothing has counted */
+    uint64_t checkpoint_bytes;    /* of the files of all checkpoints and branches */
+};
+/* What a session is like at this moment. @ret_json, where it is not NULL, gets the same and its lists as the JSON object
+ * of docs/sessions.md, for the caller to free(3). At once; nothing is counted for it. Errors: ENOENT, ENOMEM. */
+int hutch_session_get_info(struct hutch_engine *engine, uint64_t id, struct hutch_session_info *ret, char **ret_json,
+                           struct hutch_error *err);
+/* Both begin at this call: it is closed after @idle_ms without a cell, and @lifetime_ms from now. 0: stays as it is;
+ * HUTCH_NO_LIMIT: never. Errors: ENOENT. */
+int hutch_session_set_lifetime(struct hutch_engine *engine, uint64_t id, uint64_t idle_ms, uint64_t lifetime_ms,
+                               struct hutch_error *err);
+
 /* Files below /mnt/data, which belong to hostile code: names are relative, any bytes but NUL, and no link is followed.
  * At once, also while a cell runs. Errors: EAGAIN (no sandbox has been there yet), ENOENT, EINVAL (a name that leaves
  * the directory), EFBIG and the like. */

@@ -326,6 +326,15 @@ class RawReply(ctypes.Structure):
 
 ON_REPLY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawReply))
 
+class RawInfo(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("state", ctypes.c_int)] + [
+        (name, ctypes.c_double) for name in ("t_opened", "t_used", "t_idle_end", "t_end")] + [
+        ("idle_ms", ctypes.c_uint64), ("waiting", ctypes.c_uint), ("checkpoints", ctypes.c_uint), ("branches", ctypes.c_uint)] + [
+        (name, ctypes.c_uint64) for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files",
+                                             "checkpoint_bytes")]
+
+
+STATES = ("opening", "idle", "busy", "lost")
 KINDS = ("stream", "display", "value", "error", "update", "clear", "widget")
 UNKNOWN = 2**64 - 1
 
@@ -496,6 +505,26 @@ class Session:
         reply = self.wait(self.order(name, *args))
         assert reply["ok"], reply
         return reply
+
+    # --- its life
+
+    def info(self):
+        """The JSON of hutch_session_get_info(), which has to agree with the struct."""
+        raw, error, address = RawInfo(size=ctypes.sizeof(RawInfo)), Error(), ctypes.c_void_p()
+        if self._call("get_info", ctypes.byref(raw), ctypes.byref(address), ctypes.byref(error)) < 0:
+            raise Failure(error)
+        found = json.loads(ctypes.string_at(address).decode())
+        _LIBRARY[0][1].free(address)
+        assert found["state"] == STATES[raw.state]
+        assert len(found["checkpoints"]) == raw.checkpoints and len(found["branches"]) == raw.branches
+        for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files", "checkpoint_bytes", "waiting", "idle_ms"):
+            assert found[name] == (None if getattr(raw, name) == UNKNOWN else getattr(raw, name)), name
+        for name in ("opened", "used", "idle_end", "end"):
+            assert abs((found[name] or 0) - getattr(raw, "t_" + name)) < 0.001, name
+        return found
+
+    def set_lifetime(self, idle_ms=0, lifetime_ms=0):
+        self._order("set_lifetime", ctypes.c_uint64(idle_ms), ctypes.c_uint64(lifetime_ms))
 
     # --- files
 

@@ -63,6 +63,11 @@ int hutch_descriptors_for_run(struct hutch_engine *engine, struct hutch_err *err
 /* One more tree of zygotes, which nobody has asked for, leaves half of all descriptors to others. */
 bool hutch_descriptors_allow_layout(const struct hutch_engine *engine);
 
+/* --- session.c --- */
+
+/* NULL, and @error says so, when there is none. */
+struct session *hutch_engine_find_session(struct hutch_engine *engine, uint64_t id, struct hutch_error *error);
+
 /* --- engine.c --- */
 
 /* For the caller: -1. @code 0: that of @err. */

@@ -23,6 +23,23 @@ static struct session *find_session(struct hutch_engine *engine, uint64_t id)
     return hutch_session_find(&engine->sessions, id);
 }
 
+static int no_session(struct hutch_error *error, uint64_t id)
+{
+    struct hutch_err err;
+
+    hutch_err_set(&err, 0, "there is no session %" PRIu64, id);
+    return hutch_engine_tell(error, &err, ENOENT);
+}
+
+struct session *hutch_engine_find_session(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
+{
+    struct session *s = find_session(engine, id);
+
+    if (!s)
+        no_session(error, id);
+    return s;
+}
+
 int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *given, uint64_t *ret_id,
                        struct hutch_error *error)
 {
@@ -50,8 +67,8 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
         hutch_session_free(s);
         return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
     }
-    s->idle_ms = (double)(options.idle_ms ? options.idle_ms : DEFAULT_IDLE_MS);
-    s->lifetime_ms = (double)(options.lifetime_ms ? options.lifetime_ms : DEFAULT_LIFETIME_MS);
+    hutch_session_set_lifetime_ms(s, options.idle_ms ? options.idle_ms : DEFAULT_IDLE_MS,
+                                  options.lifetime_ms ? options.lifetime_ms : DEFAULT_LIFETIME_MS);
     s->checkpoints.max = options.max_checkpoints ? options.max_checkpoints : DEFAULT_CHECKPOINTS;
     s->checkpoints.max_bytes = options.checkpoint_bytes;
     s->keep_data = options.keep_data;
@@ -61,14 +78,6 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
     if (ret_id)
         *ret_id = s->id;
     return 0;
-}
-
-static int no_session(struct hutch_error *error, uint64_t id)
-{
-    struct hutch_err err;
-
-    hutch_err_set(&err, 0, "there is no session %" PRIu64, id);
-    return hutch_engine_tell(error, &err, ENOENT);
 }
 
 static bool is_context(const char *name)

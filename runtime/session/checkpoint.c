@@ -7,6 +7,7 @@
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
 #include "sandbox/log.h"
+#include "runtime/text/json_write.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/session/session.h"
 
@@ -392,6 +393,37 @@ static double check_states(struct session *s, double now)
     if (has_changed(s))
         measure(s, p);
     return c->look.id != 0 ? LOOP_NEVER : c->states_at;
+}
+
+/* --- lists ------------------------------------------------------------------------------------------------------- */
+
+void hutch_checkpoints_count(const struct session *s, unsigned *ret_checkpoints, unsigned *ret_branches)
+{
+    const struct checkpoint *p;
+
+    *ret_checkpoints = *ret_branches = 0;
+    TAILQ_FOREACH(p, &s->checkpoints.list, link)
+        ++*(p->is_branch ? ret_branches : ret_checkpoints);
+}
+
+bool hutch_checkpoints_add_lists(const struct session *s, struct cJSON *object)
+{
+    struct cJSON *checkpoints = hutch_json_add_new(object, "checkpoints", cJSON_CreateArray());
+    struct cJSON *branches = hutch_json_add_new(object, "branches", cJSON_CreateArray());
+    const struct checkpoint *p;
+
+    TAILQ_FOREACH(p, &s->checkpoints.list, link) {
+        struct cJSON *entry = cJSON_CreateObject(), *list = p->is_branch ? branches : checkpoints;
+
+        if (!list || !entry) {
+            cJSON_Delete(entry);
+            return false;
+        }
+        cJSON_AddItemToArray(list, entry);
+        if (!hutch_json_add_u64(entry, "id", p->id) || !hutch_json_add_u64(entry, "bytes", p->bytes))
+            return false;
+    }
+    return checkpoints && branches;
 }
 
 /* --- the end of an order ------------------------------------------------------------------------------------------ */

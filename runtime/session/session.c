@@ -687,11 +687,11 @@ static double check_clocks(struct session *s, double now)
 
     if (s->is_closing)
         return LOOP_NEVER;
-    if (now >= s->t_opened + s->lifetime_ms) {
+    if (now >= s->ends_at) {
         hutch_session_begin_end(s, "the session's lifetime was over");
         return LOOP_NEVER;
     }
-    due = s->t_opened + s->lifetime_ms;
+    due = s->ends_at;
     earlier(&due, hutch_checkpoint_check(s, now));
     switch (s->state) {
     case SESSION_BUSY:
@@ -746,6 +746,16 @@ static void on_due(void *owner, double now)
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, check_clocks(s, now));
 }
 
+void hutch_session_set_lifetime_ms(struct session *s, uint64_t idle_ms, uint64_t lifetime_ms)
+{
+    s->t_used = hutch_clock_ms();
+    if (idle_ms)
+        s->idle_ms = idle_ms == UINT64_MAX ? LOOP_NEVER : (double)idle_ms;
+    if (lifetime_ms)
+        s->ends_at = lifetime_ms == UINT64_MAX ? LOOP_NEVER : s->t_used + (double)lifetime_ms;
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, 0); /* which finds when it is due now */
+}
+
 /* --- its begin ---------------------------------------------------------------------------------------------------- */
 
 struct session *hutch_session_create(struct sessions *sessions, struct hutch_err *err)
@@ -780,7 +790,7 @@ void hutch_session_start(struct session *s, struct engine_run *run)
     s->cpu_ms = run->limits[LIMIT_CPU_TIME];
     if (!s->checkpoints.max_bytes)
         s->checkpoints.max_bytes = run->limits[LIMIT_DATA_SIZE];
-    s->t_opened = s->t_used = hutch_clock_ms();
+    s->t_opened = s->t_used;
     s->id = ++sessions->runs->next_id;
     TAILQ_INSERT_TAIL(&sessions->list, s, link);
     sessions->n++;

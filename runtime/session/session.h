@@ -90,8 +90,8 @@ struct session {
     struct order_list orders, doomed; /* doomed: those from before a restart */
     unsigned n_orders;
     uint64_t output_bytes, wall_ms, cpu_ms; /* the most of a cell; 0: no limit */
-    double idle_ms, lifetime_ms;
-    double t_opened, t_used;
+    double idle_ms;            /* LOOP_NEVER: as long as it may */
+    double t_opened, t_used, ends_at; /* ends_at: its lifetime is over, LOOP_NEVER: never */
     bool keep_data, is_closing, is_restarting, is_idle;
     bool has_variables;        /* a cell has run since its interpreter began */
     bool is_deaf;              /* its interpreter closed its socket */
@@ -151,6 +151,8 @@ bool hutch_session_interrupt_cell(struct session *session);
 bool hutch_session_give_input(struct session *session, const char *text);
 /* Unless it was killed for something else before. */
 void hutch_session_kill_interpreter(struct session *session);
+/* Counted from now; 0: stays as it is, UINT64_MAX: none. */
+void hutch_session_set_lifetime_ms(struct session *session, uint64_t idle_ms, uint64_t lifetime_ms);
 /* Another interpreter, with the same files. */
 void hutch_session_begin_restart(struct session *session);
 /* Nothing more is taken; on_end follows. */

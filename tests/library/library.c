@@ -1271,6 +1271,70 @@ static void reports(void)
     hutch_engine_free(engine);
 }
 
+/* --- the life of a session --- */
+
+struct session_story {
+    struct hutch_engine *engine;
+    int ends;
+};
+
+static void on_session_end(void *user, uint64_t session, const char *why, const char *directory)
+{
+    struct session_story *story = user;
+
+    CHECK(session != 0 && why[0] && !directory);
+    story->ends++;
+}
+
+static uint64_t open_session(struct session_story *story)
+{
+    struct hutch_session_options options;
+    struct hutch_error err;
+    uint64_t session;
+
+    hutch_session_options_init(&options);
+    options.on_end = on_session_end;
+    options.user = story;
+    CHECK(hutch_session_open(story->engine, &options, &session, &err) == 0);
+    return session;
+}
+
+/* What is known of a session, by programs that know fewer fields, too; and its end, which can be moved. */
+static void life_of_a_session(void)
+{
+    struct session_story story = { .engine = open_default() };
+    struct {
+        char bytes[offsetof(struct hutch_session_info, memory_bytes)];
+        char guard[16];
+    } older;
+    struct hutch_session_info info = { .size = sizeof(info) };
+    uint64_t session = open_session(&story);
+    size_t size = sizeof(older.bytes);
+    struct hutch_error err;
+    double end;
+    char *json;
+
+    CHECK(hutch_session_get_info(story.engine, session, &info, &json, &err) == 0);
+    CHECK(info.size == sizeof(info) && info.state == HUTCH_SESSION_OPENING && info.waiting == 0);
+    CHECK(info.memory_bytes == HUTCH_UNKNOWN && info.t_end > info.t_opened && info.idle_ms == 600000);
+    CHECK(strstr(json, "\"state\":\"opening\""));
+    free(json);
+    end = info.t_end;
+    CHECK(hutch_session_set_lifetime(story.engine, session, HUTCH_NO_LIMIT, 1000, &err) == 0);
+    CHECK(hutch_session_get_info(story.engine, session, &info, NULL, &err) == 0);
+    CHECK(info.t_end < end && info.t_idle_end == 0 && info.idle_ms == HUTCH_NO_LIMIT);
+    memset(&older, 0x5a, sizeof(older));
+    memcpy(older.bytes, &size, sizeof(size));
+    CHECK(hutch_session_get_info(story.engine, session, (struct hutch_session_info *)(void *)older.bytes, NULL, &err) == 0);
+    for (size_t i = 0; i < sizeof(older.guard); i++)
+        CHECK(older.guard[i] == 0x5a);
+    while (story.ends == 0)
+        turn(story.engine);
+    CHECK(hutch_session_get_info(story.engine, session, &info, NULL, &err) < 0 && err.code == ENOENT);
+    CHECK(hutch_session_set_lifetime(story.engine, session, 1, 1, &err) < 0 && err.code == ENOENT);
+    hutch_engine_free(story.engine);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -1304,6 +1368,7 @@ static const struct {
     { "input_from_a_descriptor", input_from_a_descriptor },
     { "signals", signals },
     { "reports", reports },
+    { "life_of_a_session", life_of_a_session },
 };
 
 int main(int argc, char **argv)
