@@ -320,7 +320,8 @@ struct hutch_output { /* one piece, as it comes */
     int  stream;       /* HUTCH_STREAM: 1 or 2 */
     const char *text;  /* HUTCH_STREAM: any bytes, not NUL-terminated */
     size_t text_len;
-    const char *json;  /* the others: the output as nbformat has it; HUTCH_UPDATE: with "id"; HUTCH_CLEAR: {"wait":
+    const char *json;  /* the others: the output as nbformat has it, and where a display or value has an id, with
+                        * "transient": {"display_id"}, by which HUTCH_UPDATE names it; HUTCH_UPDATE: with "id"; HUTCH_CLEAR: {"wait":
                         * true or false}; HUTCH_WIDGET: {"buffers": [...], "id", "state": {...}}, or {"id", "lost":
                         * true} where its state is too large. NUL-terminated */
 };
@@ -351,6 +352,10 @@ struct hutch_cell_result {
     const struct hutch_cell_details *internal;
     const char *language_info;  /* of the interpreter, as a notebook's metadata has it: a JSON object; NULL: not
                                  * known */
+    const char *value_json;     /* of the last expression, for a cell that wants_value: ASCII text, 256 KiB at most. NULL:
+                                 * it has none, or none that JSON can say: something else than None, truth, numbers,
+                                 * text, lists, tuples and dictionaries with texts as keys, or too much of it */
+    uint64_t id;                /* the cell's; 0: of a run */
 };
 /* The whole result as the JSON object of docs/sessions.md, with the files that the cell added, modified and deleted,
  * for the caller to free(3); NULL on ENOMEM. Inside on_result only. */
@@ -407,6 +412,16 @@ struct hutch_cell {
     /* as in a front end that knows Jupyter's widgets: on_output hears the state of those that have changed, before the
      * result, and Output widgets take what is shown while they are entered */
     int widgets;
+    uint64_t *ret_id;     /* where hutch_session_execute() puts the cell's number, never 0 and no other cell's of the
+                           * session; NULL: nowhere */
+    /* it begins: at most once, before what it shows. @execution_count: 0: it is silent */
+    void (*on_start)(void *user, uint64_t session, uint64_t cell, int execution_count);
+    const char *const *env; /* NULL-terminated NAME=VALUE, in os.environ while it runs, and not after it; UTF-8, 256 of
+                           * them and 128 KiB in all at most. What an interpreter reads when it starts has no effect.
+                           * NULL: none */
+    int wants_value;      /* the result has value_json */
+    int stop_on_error;    /* unless its verdict is HUTCH_OK, the cells that wait behind it by then are not executed: they
+                           * end as HUTCH_KILLED */
 };
 void hutch_cell_init(struct hutch_cell *cell);
 #define hutch_cell_init(cell) HUTCH_INIT(cell)
@@ -416,6 +431,9 @@ void hutch_cell_init(struct hutch_cell *cell);
 int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct hutch_cell *cell,
                           struct hutch_error *err);
 
+/* 1: the cell @cell waited, and is not going to be executed: its result, HUTCH_KILLED, comes by a later dispatch. 2: it
+ * runs, and is interrupted as by the next function. 0: it is over, or was never there. */
+int hutch_session_cancel_cell(struct hutch_engine *engine, uint64_t id, uint64_t cell);
 /* KeyboardInterrupt in the cell that runs. 1 when there was one, else 0. */
 int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id);
 /* Answers on_input; NULL: the end of the input. 1 when a cell was waiting for it, else 0. */
@@ -472,7 +490,8 @@ struct hutch_session_info {
                                    * something to do, or never */
     double t_end;                 /* when its lifetime is over; 0: never */
     uint64_t idle_ms;             /* HUTCH_NO_LIMIT: none */
-    unsigned waiting;             /* cells and other orders, without the one at work */
+    unsigned waiting;             /* cells and other orders, without the one at work, */
+    uint64_t cell;                /* which is this cell; 0: it is none, or there is none */
     unsigned checkpoints, branches; /* branches: without the one that it is in, */
     uint64_t branch;              /* which is this */
     uint64_t memory_bytes, cpu_ms, pids; /* of its sandbox: now, or at the last check where no control group counts;

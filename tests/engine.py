@@ -305,18 +305,22 @@ class RawCellResult(ctypes.Structure):
                     ("error_line", ctypes.c_int)] + [
                     (name, ctypes.c_double) for name in ("queued_ms", "run_ms", "t_busy", "t_input", "t_reply", "t_idle")] + [
                     (name, ctypes.c_uint64) for name in ("cpu_user_ms", "cpu_system_ms", "memory_peak_bytes")] + [
-                    ("internal", ctypes.c_void_p), ("language_info", ctypes.c_char_p)]
+                    ("internal", ctypes.c_void_p), ("language_info", ctypes.c_char_p), ("value_json", ctypes.c_char_p),
+                    ("id", ctypes.c_uint64)]
 
 
 CELL_ON_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawOutput))
 CELL_ON_INPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int)
+CELL_ON_START = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int)
 CELL_ON_RESULT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawCellResult))
 
 
 class RawCell(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("code", ctypes.c_char_p), ("code_len", ctypes.c_size_t), ("context", ctypes.c_char_p),
                 ("timeout_ms", ctypes.c_uint64), ("silent", ctypes.c_int), ("no_history", ctypes.c_int), ("allow_input", ctypes.c_int),
-                ("on_output", CELL_ON_OUTPUT), ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", ctypes.c_void_p), ("widgets", ctypes.c_int)]
+                ("on_output", CELL_ON_OUTPUT), ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", ctypes.c_void_p), ("widgets", ctypes.c_int),
+                ("ret_id", ctypes.POINTER(ctypes.c_uint64)), ("on_start", CELL_ON_START), ("env", ctypes.POINTER(ctypes.c_char_p)),
+                ("wants_value", ctypes.c_int), ("stop_on_error", ctypes.c_int)]
 
 
 class RawReply(ctypes.Structure):
@@ -329,7 +333,7 @@ ON_REPLY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINT
 class RawInfo(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("state", ctypes.c_int)] + [
         (name, ctypes.c_double) for name in ("t_opened", "t_used", "t_idle_end", "t_end")] + [
-        ("idle_ms", ctypes.c_uint64), ("waiting", ctypes.c_uint), ("checkpoints", ctypes.c_uint), ("branches", ctypes.c_uint)] + [
+        ("idle_ms", ctypes.c_uint64), ("waiting", ctypes.c_uint), ("cell", ctypes.c_uint64), ("checkpoints", ctypes.c_uint), ("branches", ctypes.c_uint)] + [
         (name, ctypes.c_uint64) for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files",
                                              "checkpoint_bytes")]
 
@@ -347,6 +351,8 @@ class Pending:
         self.results = 0
         self.outputs = []  # (kind, bytes or JSON) as they came
         self.prompts = []
+        self.id = 0
+        self.starts = []   # counts, as on_start told them
         self.kept = ()     # what must live until then
 
     def text(self, stream=1):
@@ -397,10 +403,10 @@ class Session:
 
     # --- cells
 
-    def execute(self, code, on_output=None, on_result=None, **fields):
+    def execute(self, code, on_output=None, on_result=None, env=None, **fields):
         """Hands in a cell, and returns what becomes of it."""
-        pending, cell = Pending(), RawCell()
-        library().hutch_cell_init(ctypes.byref(cell))
+        pending, cell, number = Pending(), RawCell(size=ctypes.sizeof(RawCell)), ctypes.c_uint64()
+        cell.ret_id, cell.env = ctypes.pointer(number), words(env)
         code = text(code)
         cell.code, cell.code_len = code, len(code)
         for name, value in fields.items():
@@ -424,9 +430,15 @@ class Session:
         def ask(_user, _session, prompt, is_password):
             pending.prompts.append((prompt.decode(), bool(is_password)))
 
+        def start(_user, _session, cell, count):
+            assert cell == pending.id and not pending.outputs and pending.result is None
+            pending.starts.append(count)
+
         cell.on_output, cell.on_input, cell.on_result = CELL_ON_OUTPUT(output), CELL_ON_INPUT(ask), CELL_ON_RESULT(result)
-        pending.kept = (cell.on_output, cell.on_input, cell.on_result)
+        cell.on_start = CELL_ON_START(start)
+        pending.kept = (cell.on_output, cell.on_input, cell.on_result, cell.on_start)
         self._order("execute", ctypes.byref(cell))
+        pending.id = number.value
         self.pending.append(pending)
         return pending
 
@@ -468,6 +480,9 @@ class Session:
         self.engine.until(lambda: word in pending.text() or pending.result, what="%r" % word)
         assert word in pending.text(), pending.result
         return pending
+
+    def cancel(self, pending):
+        return self._call("cancel_cell", ctypes.c_uint64(pending.id))
 
     def interrupt(self):
         return self._call("interrupt")
@@ -519,6 +534,7 @@ class Session:
         assert len(found["checkpoints"]) == raw.checkpoints and len(found["branches"]) == raw.branches
         for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files", "checkpoint_bytes", "waiting", "idle_ms"):
             assert found[name] == (None if getattr(raw, name) == UNKNOWN else getattr(raw, name)), name
+        assert (found["cell"] or 0) == raw.cell and found["cell"] != 0
         for name in ("opened", "used", "idle_end", "end"):
             assert abs((found[name] or 0) - getattr(raw, "t_" + name)) < 0.001, name
         return found

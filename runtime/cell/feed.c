@@ -458,11 +458,20 @@ static void tell_widget(struct cell_feed *feed, const cJSON *frame)
                                                 hutch_cell_frame_get(frame, "buffers")));
 }
 
+/* NULL: there is none, or it is too long to be told. */
+static char *value_of(const cJSON *frame)
+{
+    const cJSON *value = hutch_cell_frame_get(frame, "value");
+
+    return cJSON_IsString(value) && strlen(value->valuestring) <= CELL_MAX_VALUE ? hutch_nbjson_c_text(value) : NULL;
+}
+
 static void tell_frame(struct cell_feed *feed, enum cell_event_kind kind, const cJSON *frame)
 {
     const cJSON *status = hutch_cell_frame_get(frame, "status");
     auto_free char *prompt = hutch_cell_frame_text(frame, "prompt");
     auto_free char *cause = hutch_cell_frame_text(frame, "cause");
+    auto_free char *value = kind == CELL_DONE ? value_of(frame) : NULL;
     const struct cell_event event = {
         .kind = kind,
         .is = hutch_cell_frame_kind(frame),
@@ -474,6 +483,7 @@ static void tell_frame(struct cell_feed *feed, enum cell_event_kind kind, const 
         .is_error = cJSON_IsString(status) && strcmp(status->valuestring, "ok") != 0,
         .line = hutch_cell_frame_integer(frame, "line", 0),
         .cause = cause,
+        .value = value,
     };
 
     feed->on_event(feed->user, &event);

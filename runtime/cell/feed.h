@@ -29,6 +29,8 @@ struct cell_feed;
 #define CELL_FLUSH_MS 200
 #define CELL_MAX_IDLE_BYTES 65536 /* what comes between two cells is the next one's, up to here */
 
+#define CELL_MAX_VALUE (256u << 10) /* bytes of a cell's value as JSON */
+
 enum cell_event_kind {
     CELL_OUTPUT, /* .output */
     CELL_READY,  /* "ready"; what was printed before is dropped */
@@ -48,6 +50,7 @@ struct cell_event {
     bool is_error;             /* done: status "error" */
     int64_t line;              /* done: of the cell's code; 0: not known */
     const char *cause;         /* done; NULL: not known */
+    const char *value;         /* done: what is said to be the value as JSON, not parsed; CELL_MAX_VALUE bytes at most */
 };
 /* Everything in @event ends with the call. For a frame the function may call begin, discard, outputs and forget; for
  * an output nothing. */

@@ -46,6 +46,7 @@ static const struct { const char *is, *key; enum member_type type; } members[] =
     { "done", "count", MAY_BE_INTEGER },
     { "done", "line", MAY_BE_INTEGER },
     { "done", "cause", MAY_BE_TEXT },
+    { "done", "value", MAY_BE_TEXT },
 };
 
 const struct cJSON *hutch_cell_frame_get(const struct cJSON *frame, const char *key)

@@ -13,6 +13,8 @@
 #define MAX_ORDERS 64
 #define MAX_CODE (8u << 20)
 #define MAX_CONTEXT 64
+#define MAX_ENV 256
+#define MAX_ENV_BYTES (128u << 10)
 #define MAX_CHECKPOINTS 64
 #define DEFAULT_CHECKPOINTS 8
 #define DEFAULT_IDLE_MS 600000
@@ -87,6 +89,34 @@ static bool is_context(const char *name)
     return len > 0 && len <= MAX_CONTEXT && name[len] == '\0';
 }
 
+static int read_env(const char *const *env, struct order *order, struct hutch_err *err)
+{
+    size_t n = 0, bytes = 0;
+
+    for (; env && env[n]; n++) {
+        const char *equals = strchr(env[n], '=');
+
+        bytes += strlen(env[n]) + 1;
+        if (!equals || equals == env[n])
+            return hutch_err_set(err, EINVAL, "environment '%.80s': expected NAME=VALUE", env[n]);
+        if (!hutch_utf8_is_valid(env[n], strlen(env[n])))
+            return hutch_err_set(err, EINVAL, "variable %zu of the environment is not UTF-8", n + 1);
+        if (n >= MAX_ENV || bytes > MAX_ENV_BYTES)
+            return hutch_err_set(err, EINVAL, "the environment of a cell has at most %d variables and %u bytes",
+                                 MAX_ENV, MAX_ENV_BYTES);
+    }
+    if (!env)
+        return 0;
+    order->env = calloc(n + 1, sizeof(*order->env));
+    for (size_t i = 0; order->env && i < n; i++)
+        if (!(order->env[i] = strdup(env[i])))
+            return hutch_err_set(err, ENOMEM, "keep the environment");
+    if (!order->env)
+        return hutch_err_set(err, ENOMEM, "keep the environment");
+    order->cell.env = (const char *const *)order->env;
+    return 0;
+}
+
 /* Fills @order with what @given says. */
 static int read_cell(struct session *s, const struct hutch_cell *given, struct order *order, struct hutch_err *err)
 {
@@ -110,6 +140,8 @@ static int read_cell(struct session *s, const struct hutch_cell *given, struct o
                              s->wall_ms);
     if (!cell->timeout_ms)
         cell->timeout_ms = s->wall_ms;
+    if (read_env(cell->env, order, err) < 0)
+        return -1;
     order->code = strndup(cell->code, len);
     order->context = cell->context ? strdup(cell->context) : NULL;
     if (!order->code || (cell->context && !order->context))
@@ -154,8 +186,19 @@ int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct
         hutch_order_free(order);
         return hutch_engine_tell(error, &err, 0);
     }
+    order->id = ++s->last_cell;
+    if (order->cell.ret_id)
+        *order->cell.ret_id = order->id;
+    order->cell.ret_id = NULL;
     hutch_session_enqueue(s, order);
     return 0;
+}
+
+int hutch_session_cancel_cell(struct hutch_engine *engine, uint64_t id, uint64_t cell)
+{
+    struct session *s = find_session(engine, id);
+
+    return s ? hutch_session_cancel_order(s, cell) : 0;
 }
 
 int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id)

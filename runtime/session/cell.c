@@ -141,6 +141,8 @@ void hutch_session_deliver_cell(struct session *s)
         result->verdict = HUTCH_KILLED;
         result->message = lost;
     }
+    if (order->cell.stop_on_error && result->verdict != HUTCH_OK)
+        hutch_session_cancel_waiting(s, "a cell before it failed, and was to stop those behind it");
     s->cell.is_over = false;
     s->is_calling = true;
     if (order->cell.on_result)
@@ -330,6 +332,16 @@ double hutch_session_check_cell(struct session *s, double now)
     return due;
 }
 
+static void hear_progress(struct session *s, const struct hutch_cell *cell, const struct cell_event *event)
+{
+    struct execution *execution = &s->cell.execution;
+    bool had_begun = execution->has_begun;
+
+    hutch_execution_hear(execution, event);
+    if (!had_begun && execution->has_begun && cell->on_start)
+        cell->on_start(cell->user, s->id, TAILQ_FIRST(&s->orders)->id, hutch_execution_count(execution));
+}
+
 void hutch_session_hear_cell(struct session *s, const struct hutch_cell *cell, const struct cell_event *event)
 {
     switch (event->kind) {
@@ -341,7 +353,7 @@ void hutch_session_hear_cell(struct session *s, const struct hutch_cell *cell, c
     case CELL_BEGIN:
     case CELL_DONE:
         if (cell)
-            hutch_execution_hear(&s->cell.execution, event);
+            hear_progress(s, cell, event);
         if (s->cell.wants_interrupt && s->cell.execution.has_begun)
             send_interrupt(s);
         break;

@@ -2,7 +2,10 @@
 
 #include "runtime/cell/result_json.h"
 #include "runtime/session/interpreter.h"
+#include "runtime/text/json_write.h"
+#include "runtime/text/nbjson.h"
 #include "sandbox/clock.h"
+#include "sandbox/fd.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -12,12 +15,34 @@
 
 #define FLOOD_FACTOR 8
 
+static const struct nbjson_bounds value_bounds = {
+    .max_len = CELL_MAX_VALUE, .max_depth = 64, .max_nodes = 100000, .is_strict = true,
+};
+
 static double real_time(void)
 {
     struct timespec ts;
 
     clock_gettime(CLOCK_REALTIME, &ts);
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* {"NAME": "VALUE"}; the last of a name wins. False on ENOMEM. */
+static bool add_env(struct cJSON *order, const char *const *env)
+{
+    struct cJSON *o = env ? hutch_json_add_new(order, "env", cJSON_CreateObject()) : NULL;
+
+    for (; o && env && *env; env++) {
+        const size_t len = strcspn(*env, "=");
+        auto_free char *name = strndup(*env, len);
+
+        if (!name)
+            return false;
+        cJSON_DeleteItemFromObjectCaseSensitive(o, name);
+        if (!cJSON_AddStringToObject(o, name, *env + len + 1))
+            return false;
+    }
+    return !env || o;
 }
 
 static struct cJSON *describe(int64_t id, const struct hutch_cell *cell, const char *code, const char *context)
@@ -28,7 +53,8 @@ static struct cJSON *describe(int64_t id, const struct hutch_cell *cell, const c
         cJSON_AddStringToObject(o, "code", code) && cJSON_AddStringToObject(o, "context", context ? context : "main") &&
         cJSON_AddBoolToObject(o, "silent", cell->silent) && cJSON_AddBoolToObject(o, "history", !cell->no_history) &&
         cJSON_AddBoolToObject(o, "stdin", cell->allow_input) && cJSON_AddBoolToObject(o, "figures", true) &&
-        cJSON_AddBoolToObject(o, "widgets", cell->widgets))
+        cJSON_AddBoolToObject(o, "widgets", cell->widgets) && cJSON_AddBoolToObject(o, "value", cell->wants_value) &&
+        add_env(o, cell->env))
         return o;
     cJSON_Delete(o);
     return NULL;
@@ -42,8 +68,11 @@ int hutch_execution_begin(struct execution *execution, struct interpreter *inter
     int rc;
 
     hutch_execution_done(execution);
-    *execution =
-        (struct execution){ .id = id, .is_silent = cell->silent, .t_begun = hutch_clock_ms(), .t_busy = real_time() };
+    *execution = (struct execution){ .id = id,
+                                     .is_silent = cell->silent,
+                                     .wants_value = cell->wants_value,
+                                     .t_begun = hutch_clock_ms(),
+                                     .t_busy = real_time() };
     hutch_cell_feed_begin(interpreter->feed, output_bytes);
     hutch_interpreter_set_in_cell(interpreter, true);
     order = describe(id, cell, code, context);
@@ -55,6 +84,27 @@ int hutch_execution_begin(struct execution *execution, struct interpreter *inter
 bool hutch_execution_is_flooded(const struct interpreter *interpreter, uint64_t output_bytes)
 {
     return output_bytes && interpreter->heard_bytes > FLOOD_FACTOR * output_bytes + CELL_MAX_FRAME;
+}
+
+int hutch_execution_count(const struct execution *execution)
+{
+    return !execution->is_silent && execution->count > 0 && execution->count <= INT32_MAX ? (int)execution->count : 0;
+}
+
+/* The interpreter's word for the value: passed on where it is JSON that harms no reader. */
+static char *take_value(const char *text)
+{
+    const size_t len = strlen(text);
+    struct cJSON *tree;
+    struct hutch_err err;
+
+    for (size_t i = 0; i < len; i++)
+        if (text[i] < ' ' || text[i] > '~')
+            return NULL;
+    if (hutch_nbjson_parse("value", text, len, &value_bounds, &tree, &err) < 0)
+        return NULL;
+    cJSON_Delete(tree);
+    return strdup(text);
 }
 
 void hutch_execution_hear(struct execution *execution, const struct cell_event *event)
@@ -70,6 +120,7 @@ void hutch_execution_hear(struct execution *execution, const struct cell_event *
         execution->is_error = event->is_error;
         execution->line = event->line;
         execution->cause = event->cause ? strdup(event->cause) : NULL;
+        execution->value = execution->wants_value && event->value ? take_value(event->value) : NULL;
         execution->t_reply = real_time();
     }
 }
@@ -88,9 +139,8 @@ void hutch_execution_fill(struct execution *execution, const struct interpreter 
     result->error_value = execution->error.value;
     result->error_traceback = execution->error.traceback;
     result->error_traceback_ansi = execution->error.traceback_ansi;
-    result->execution_count = !execution->is_silent && execution->count > 0 && execution->count <= INT32_MAX
-                                  ? (int)execution->count
-                                  : 0;
+    result->execution_count = hutch_execution_count(execution);
+    result->value_json = execution->value;
     result->error_line = execution->line > 0 && execution->line <= INT32_MAX ? (int)execution->line : 0;
     result->run_ms = hutch_clock_ms() - execution->t_begun;
     result->t_busy = execution->t_busy;
@@ -107,5 +157,6 @@ void hutch_execution_done(struct execution *execution)
     hutch_cell_error_done(&execution->error);
     free(execution->outputs);
     free(execution->cause);
+    free(execution->value);
     *execution = (struct execution){ .id = execution->id };
 }

@@ -6,6 +6,8 @@
 #include "sandbox/clock.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/statvfs.h>
 #include <time.h>
 
@@ -98,6 +100,7 @@ void hutch_session_describe(struct session *s, struct hutch_session_info *ret)
         .t_end = real_time_of(s->ends_at),
         .idle_ms = s->idle_ms >= LOOP_NEVER ? HUTCH_NO_LIMIT : (uint64_t)s->idle_ms,
         .waiting = s->n_orders - (hutch_session_at_work(s) ? 1 : 0),
+        .cell = hutch_session_at_work(s) ? hutch_session_at_work(s)->id : 0,
         .branch = s->checkpoints.branch,
         .checkpoint_bytes = s->checkpoints.held_bytes,
     };
@@ -118,6 +121,28 @@ static bool add_time(struct cJSON *o, const char *key, double seconds)
     return seconds == 0 ? hutch_json_add(o, key, cJSON_CreateNull()) : hutch_json_add_ms(o, key, seconds);
 }
 
+static bool add_waiting_cells(const struct session *s, struct cJSON *o)
+{
+    struct cJSON *list = hutch_json_add_new(o, "cells", cJSON_CreateArray());
+    const struct order *order;
+
+    TAILQ_FOREACH(order, &s->orders, link) {
+        char digits[24];
+        struct cJSON *entry;
+
+        if (order->kind != ORDER_CELL || order == hutch_session_at_work(s))
+            continue;
+        snprintf(digits, sizeof(digits), "%" PRIu64, order->id);
+        entry = cJSON_CreateRaw(digits);
+        if (!list || !entry) {
+            cJSON_Delete(entry);
+            return false;
+        }
+        cJSON_AddItemToArray(list, entry);
+    }
+    return list;
+}
+
 char *hutch_session_info_json(const struct session *s, const struct hutch_session_info *info)
 {
     struct cJSON *o = cJSON_CreateObject();
@@ -126,7 +151,9 @@ char *hutch_session_info_json(const struct session *s, const struct hutch_sessio
     if (hutch_json_add_string(o, "state", name_of(info->state)) && add_time(o, "opened", info->t_opened) &&
         add_time(o, "used", info->t_used) && add_time(o, "idle_end", info->t_idle_end) &&
         add_time(o, "end", info->t_end) && add_known(o, "idle_ms", info->idle_ms) &&
-        hutch_json_add_u64(o, "waiting", info->waiting) && hutch_json_add_u64(o, "branch", info->branch) &&
+        hutch_json_add_u64(o, "waiting", info->waiting) && add_waiting_cells(s, o) &&
+        (info->cell ? hutch_json_add_u64(o, "cell", info->cell) : hutch_json_add_string(o, "cell", NULL)) &&
+        hutch_json_add_u64(o, "branch", info->branch) &&
         add_known(o, "memory_bytes", info->memory_bytes) && add_known(o, "cpu_ms", info->cpu_ms) &&
         add_known(o, "pids", info->pids) && add_known(o, "data_bytes", info->data_bytes) &&
         add_known(o, "data_files", info->data_files) &&

@@ -510,7 +510,7 @@ void hutch_session_begin_end(struct session *s, const char *why)
 
 void hutch_session_free(struct session *s)
 {
-    struct order_list *lists[] = { &s->orders, &s->doomed };
+    struct order_list *lists[] = { &s->orders, &s->doomed, &s->cancelled };
 
     for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
         while (!TAILQ_EMPTY(lists[i])) {
@@ -573,6 +573,7 @@ static void end(struct session *s)
     directory = hutch_session_data_end(&s->data, sessions->core, s->keep_data, s->why + why_len,
                                        sizeof(s->why) - why_len);
     hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_KILLED, "the session was closed");
+    hutch_session_answer_cancelled(s);
     hutch_session_answer_doomed(s);
     TAILQ_REMOVE(&sessions->list, s, link);
     sessions->n--;
@@ -591,6 +592,7 @@ void hutch_sessions_work(struct sessions *sessions)
 
     sessions->has_work = false;
     for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
+        hutch_session_answer_cancelled(s);
         if (!s->is_restarting && s->state != SESSION_BUSY)
             hutch_session_answer_doomed(s);
         next = TAILQ_NEXT(s, link); /* now: a callback may have opened another one */
@@ -616,7 +618,7 @@ bool hutch_sessions_have_orders(const struct sessions *sessions)
     const struct session *s;
 
     TAILQ_FOREACH(s, &sessions->list, link)
-        if (s->n_orders > 0 || !TAILQ_EMPTY(&s->doomed))
+        if (s->n_orders > 0 || !TAILQ_EMPTY(&s->doomed) || !TAILQ_EMPTY(&s->cancelled))
             return true;
     return false;
 }
@@ -771,6 +773,7 @@ struct session *hutch_session_create(struct sessions *sessions, struct hutch_err
     s->data = (struct session_data)SESSION_DATA_INIT;
     TAILQ_INIT(&s->orders);
     TAILQ_INIT(&s->doomed);
+    TAILQ_INIT(&s->cancelled);
     hutch_checkpoints_init(&s->checkpoints);
     if (hutch_interpreter_make_token(s->token, err) == 0)
         return s;

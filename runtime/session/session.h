@@ -37,9 +37,11 @@ enum order_kind { ORDER_CELL, ORDER_CHECKPOINT, ORDER_ROLLBACK, ORDER_FORK, ORDE
 struct order {
     TAILQ_ENTRY(order) link;
     enum order_kind kind;
+    uint64_t id;              /* of a cell; 0: it is none */
     double t_queued;
     struct hutch_cell cell;   /* ORDER_CELL: as given, with its own copies of the texts */
     char *code, *context;     /* owned */
+    char **env;               /* owned; NULL-terminated; cell.env */
     bool was_lost;            /* it had not begun when its interpreter died, and waits again */
     uint64_t target;          /* others: a checkpoint or branch */
     hutch_on_reply on_reply;
@@ -88,7 +90,9 @@ struct session {
     struct engine_run *run;    /* owned; its sandbox, one after the other */
     struct interpreter *interpreter; /* owned; in that sandbox; NULL: none */
     struct order_list orders, doomed; /* doomed: those from before a restart */
+    struct order_list cancelled; /* those that are not going to be done, whatever is at work */
     unsigned n_orders;
+    uint64_t last_cell;        /* the number of the last one that was given */
     uint64_t output_bytes, wall_ms, cpu_ms; /* the most of a cell; 0: no limit */
     double idle_ms;            /* LOOP_NEVER: as long as it may */
     double t_opened, t_used, ends_at; /* ends_at: its lifetime is over, LOOP_NEVER: never */
@@ -144,6 +148,8 @@ struct order *hutch_session_at_work(const struct session *session);
 void hutch_session_enqueue(struct session *session, struct order *order);
 /* The orders that wait from @order on are not going to be done; they are answered by the next turn. */
 void hutch_session_doom(struct session *session, struct order *order, enum hutch_verdict verdict, const char *why);
+/* hutch_session_cancel_cell() of hutch.h. */
+int hutch_session_cancel_order(struct session *session, uint64_t cell);
 void hutch_order_free(struct order *order);
 /* To the running cell; kept until it has begun. False when there is none. */
 bool hutch_session_interrupt_cell(struct session *session);

@@ -34,6 +34,7 @@ def test_states(session):
     waiting = session.execute("2")
     info = session.info()
     assert (info["state"], info["waiting"], info["idle_end"]) == ("busy", 1, None)
+    assert (info["cell"], info["cells"]) == (cell.id, [waiting.id])
     session.interrupt()
     session.wait(cell, waiting)
     session.run("import os; os._exit(3)")

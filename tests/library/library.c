@@ -1275,7 +1275,9 @@ static void reports(void)
 
 struct session_story {
     struct hutch_engine *engine;
-    int ends;
+    int ends, results;
+    enum hutch_verdict verdict;
+    char message[512];
 };
 
 static void on_session_end(void *user, uint64_t session, const char *why, const char *directory)
@@ -1284,6 +1286,16 @@ static void on_session_end(void *user, uint64_t session, const char *why, const 
 
     CHECK(session != 0 && why[0] && !directory);
     story->ends++;
+}
+
+static void on_cell_result(void *user, uint64_t session, const struct hutch_cell_result *result)
+{
+    struct session_story *story = user;
+
+    CHECK(session != 0);
+    story->results++;
+    story->verdict = result->verdict;
+    copy(story->message, sizeof(story->message), result->message);
 }
 
 static uint64_t open_session(struct session_story *story)
@@ -1297,6 +1309,13 @@ static uint64_t open_session(struct session_story *story)
     options.user = story;
     CHECK(hutch_session_open(story->engine, &options, &session, &err) == 0);
     return session;
+}
+
+static void close_session(struct session_story *story, uint64_t session)
+{
+    CHECK(hutch_session_close(story->engine, session) == 1);
+    while (story->ends == 0)
+        turn(story->engine);
 }
 
 /* What is known of a session, by programs that know fewer fields, too; and its end, which can be moved. */
@@ -1335,6 +1354,45 @@ static void life_of_a_session(void)
     hutch_engine_free(story.engine);
 }
 
+static void on_cell_start(void *user, uint64_t session, uint64_t cell, int execution_count)
+{
+    (void)user;
+    (void)session;
+    (void)cell;
+    (void)execution_count;
+    CHECK(!"a cell that was taken back begins");
+}
+
+/* A cell is taken back while it waits: one result, and no other. */
+static void a_cell_that_is_taken_back(void)
+{
+    struct session_story story = { .engine = open_default() };
+    uint64_t session = open_session(&story), number = 0, other = 0;
+    struct hutch_cell cell;
+    struct hutch_error err;
+
+    hutch_cell_init(&cell);
+    cell.code = "print('it runs')";
+    cell.ret_id = &number;
+    cell.on_start = on_cell_start;
+    cell.on_result = on_cell_result;
+    cell.user = &story;
+    CHECK(hutch_session_execute(story.engine, session, &cell, &err) == 0 && number != 0);
+    cell.ret_id = &other;
+    CHECK(hutch_session_execute(story.engine, session, &cell, &err) == 0 && other != 0 && other != number);
+    CHECK(hutch_session_cancel_cell(story.engine, session, number) == 1);
+    CHECK(hutch_session_cancel_cell(story.engine, session, number) == 0);
+    CHECK(hutch_session_cancel_cell(story.engine, session, other + 1) == 0);
+    CHECK(hutch_session_cancel_cell(story.engine, session + 1, other) == 0);
+    CHECK(hutch_session_cancel_cell(story.engine, session, other) == 1 && story.results == 0);
+    while (story.results < 2)
+        turn(story.engine);
+    CHECK(story.verdict == HUTCH_KILLED && strstr(story.message, "cancelled"));
+    close_session(&story, session);
+    CHECK(story.results == 2 && hutch_session_cancel_cell(story.engine, session, other) == 0);
+    hutch_engine_free(story.engine);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -1369,6 +1427,7 @@ static const struct {
     { "signals", signals },
     { "reports", reports },
     { "life_of_a_session", life_of_a_session },
+    { "a_cell_that_is_taken_back", a_cell_that_is_taken_back },
 };
 
 int main(int argc, char **argv)

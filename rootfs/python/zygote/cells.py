@@ -14,6 +14,7 @@ import frames
 import park
 import shell
 import tracebacks
+import values
 
 
 launch, dispatch = None, None  # call a function, from where a kernel calls its loop and a cell
@@ -97,6 +98,7 @@ class Interpreter:
         self.parts.widgets.begin(bool(order.get("widgets")), self.parts.shell.parent_header["header"]["msg_id"])
         silent, history = bool(order.get("silent")), bool(order.get("history", not order.get("silent")))
         self.take_input(bool(order.get("stdin")))
+        environment = enter_environment(order.get("env") or {})
         try:
             try:
                 result = await self.run(code, silent, history)
@@ -106,6 +108,7 @@ class Interpreter:
             error = problem
         self.leave_if_forked()
         self.return_input()
+        enter_environment(environment)
         if error is not None:
             self.show(error)
         figures.after(interactive)
@@ -115,7 +118,10 @@ class Interpreter:
         channel.flush_streams()
         self.end_widgets()
         self.status = 0 if error is None and (result is None or result.success) else 1
-        self.link.send(self.done(order, error, filename))
+        frame = self.done(order, error, filename)
+        if order.get("value") and self.status == 0 and result is not None:
+            frame.update(value=values.as_json(result.result))
+        self.link.send(frame)
         if interactive.exit_now:  # exit() and quit() end a kernel
             raise Ended(0)
 
@@ -218,6 +224,17 @@ class Interpreter:
         import getpass
 
         builtins.input, getpass.getpass = self.saved_input, self.saved_getpass
+
+
+def enter_environment(variables):
+    """Sets them, and removes those that are None. What they were before, in the same form."""
+    before = {name: os.environ.get(name) for name in variables}
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    return before
 
 
 def ignore_interrupts():
