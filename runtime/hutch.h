@@ -457,6 +457,7 @@ struct hutch_reply {
                           * connections); "[]" when nothing. After a rollback or switch: the one that goes on */
     double ms;           /* that it took, without waiting */
     uint64_t bytes;      /* of files that were copied */
+    const char *json;    /* of an answer to hutch_session_ask(): an object; else NULL */
 };
 typedef void (*hutch_on_reply)(void *user, uint64_t session, const struct hutch_reply *reply);
 int hutch_session_checkpoint(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user,
@@ -472,6 +473,31 @@ int hutch_session_switch(struct hutch_engine *engine, uint64_t id, uint64_t bran
                          struct hutch_error *err);
 int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint_or_branch, hutch_on_reply on_reply,
                        void *user, struct hutch_error *err);
+
+/* Questions to the shell, with the words of Jupyter's protocol. What is answered is the interpreter's word, as its
+ * outputs are. */
+enum hutch_question_kind {
+    HUTCH_ASK_COMPLETION,  /* {"cursor_end", "cursor_start", "matches", "metadata", "status"}, 1000 matches at most */
+    HUTCH_ASK_INSPECTION,  /* {"data", "found", "metadata", "status"}, of the name at the cursor */
+    HUTCH_ASK_IS_COMPLETE  /* {"indent", "status"}: "complete", "incomplete", "invalid", "unknown"; indent: of an incomplete
+                            * one's next line */
+};
+struct hutch_question {
+    size_t size;
+    enum hutch_question_kind kind;
+    const char *code;     /* as in hutch_cell, 256 KiB at most */
+    size_t code_len;
+    int64_t cursor;       /* code points of the code before the cursor; less than 0: its end */
+    const char *context;  /* one that there is; NULL: "main" */
+    int detail;           /* HUTCH_ASK_INSPECTION: 1: with the source */
+    uint64_t timeout_ms;  /* then it is interrupted, and five seconds later not waited for any more; 0: 5 s */
+};
+void hutch_question_init(struct hutch_question *question);
+#define hutch_question_init(question) HUTCH_INIT(question)
+/* Waits its turn in the session's queue, as a cell does, and is answered once; hutch_session_interrupt() interrupts it,
+ * too. Errors: as hutch_session_execute(). */
+int hutch_session_ask(struct hutch_engine *engine, uint64_t id, const struct hutch_question *question,
+                      hutch_on_reply on_reply, void *user, struct hutch_error *err);
 
 /* --- life of a session --- */
 

@@ -325,10 +325,18 @@ class RawCell(ctypes.Structure):
 
 class RawReply(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("ok", ctypes.c_int), ("message", ctypes.c_char_p), ("id", ctypes.c_uint64),
-                ("lost", ctypes.c_char_p), ("ms", ctypes.c_double), ("bytes", ctypes.c_uint64)]
+                ("lost", ctypes.c_char_p), ("ms", ctypes.c_double), ("bytes", ctypes.c_uint64), ("json", ctypes.c_char_p)]
 
 
 ON_REPLY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawReply))
+
+class RawQuestion(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("kind", ctypes.c_int), ("code", ctypes.c_char_p), ("code_len", ctypes.c_size_t),
+                ("cursor", ctypes.c_int64), ("context", ctypes.c_char_p), ("detail", ctypes.c_int), ("timeout_ms", ctypes.c_uint64)]
+
+
+QUESTIONS = ("complete", "inspect", "is_complete")
+
 
 class RawInfo(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("state", ctypes.c_int)] + [
@@ -500,6 +508,9 @@ class Session:
 
     def order(self, name, *args, on_reply=None):
         """"checkpoint", "rollback", …: hands it in, and returns what becomes of it."""
+        return self._hand_in(name, on_reply, *(arg if isinstance(arg, ctypes.c_char_p) else ctypes.c_uint64(arg) for arg in args))
+
+    def _hand_in(self, name, on_reply, *args):
         pending = Pending()
 
         def reply(_user, _session, pointer):
@@ -507,13 +518,29 @@ class Session:
             pending.result = {field: getattr(pointer.contents, field) for field, _ in RawReply._fields_ if field != "size"}
             pending.result["message"] = pending.result["message"].decode()
             pending.result["lost"] = json.loads(pending.result["lost"].decode())
+            pending.result["json"] = json.loads(pending.result["json"].decode()) if pending.result["json"] else None
             if on_reply:
                 on_reply(pending)
 
         pending.kept = (ON_REPLY(reply),)
-        self._order(name, *(ctypes.c_uint64(arg) for arg in args), pending.kept[0], None)
+        self._order(name, *args, pending.kept[0], None)
         self.pending.append(pending)
         return pending
+
+    def question(self, kind, code, cursor=-1, **fields):
+        """Hands in a question to the shell, and returns what becomes of it."""
+        question = RawQuestion(size=ctypes.sizeof(RawQuestion), kind=QUESTIONS.index(kind) if kind in QUESTIONS else kind, cursor=cursor)
+        code = text(code)
+        question.code, question.code_len = code, len(code)
+        for name, value in fields.items():
+            setattr(question, name, text(value))
+        return self._hand_in("ask", None, ctypes.byref(question))
+
+    def ask(self, kind, code, cursor=-1, **fields):
+        """The same, and waits for the answer."""
+        reply = self.wait(self.question(kind, code, cursor, **fields))
+        assert reply["ok"], reply
+        return reply["json"]
 
     def do(self, name, *args):
         """The same, and waits: it has to succeed."""

@@ -117,6 +117,30 @@ static int read_env(const char *const *env, struct order *order, struct hutch_er
     return 0;
 }
 
+int hutch_engine_check_code(const char *code, size_t code_len, size_t max, size_t *ret_len, struct hutch_err *err)
+{
+    size_t len;
+
+    if (!code)
+        return hutch_err_set(err, EINVAL, "there is no code");
+    len = code_len ? code_len : strlen(code);
+    if (len > max)
+        return hutch_err_set(err, EINVAL, "the code is longer than %zu bytes", max);
+    if (memchr(code, '\0', len))
+        return hutch_err_set(err, EINVAL, "the code has a NUL byte in it");
+    if (!hutch_utf8_is_valid(code, len))
+        return hutch_err_set(err, EINVAL, "the code is not UTF-8");
+    *ret_len = len;
+    return 0;
+}
+
+int hutch_engine_check_context(const char *name, struct hutch_err *err)
+{
+    if (name && !is_context(name))
+        return hutch_err_set(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'", MAX_CONTEXT);
+    return 0;
+}
+
 /* Fills @order with what @given says. */
 static int read_cell(struct session *s, const struct hutch_cell *given, struct order *order, struct hutch_err *err)
 {
@@ -124,17 +148,9 @@ static int read_cell(struct session *s, const struct hutch_cell *given, struct o
     size_t len;
 
     hutch_engine_copy_sized(cell, sizeof(*cell), given);
-    if (!cell->code)
-        return hutch_err_set(err, EINVAL, "there is no code");
-    len = cell->code_len ? cell->code_len : strlen(cell->code);
-    if (len > MAX_CODE)
-        return hutch_err_set(err, EINVAL, "the code is longer than %u bytes", MAX_CODE);
-    if (memchr(cell->code, '\0', len))
-        return hutch_err_set(err, EINVAL, "the code has a NUL byte in it");
-    if (!hutch_utf8_is_valid(cell->code, len))
-        return hutch_err_set(err, EINVAL, "the code is not UTF-8");
-    if (cell->context && !is_context(cell->context))
-        return hutch_err_set(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'", MAX_CONTEXT);
+    if (hutch_engine_check_code(cell->code, cell->code_len, MAX_CODE, &len, err) < 0 ||
+        hutch_engine_check_context(cell->context, err) < 0)
+        return -1;
     if (s->wall_ms && cell->timeout_ms > s->wall_ms)
         return hutch_err_set(err, EINVAL, "timeout_ms of %" PRIu64 " is above the policy's %" PRIu64, cell->timeout_ms,
                              s->wall_ms);
@@ -151,7 +167,7 @@ static int read_cell(struct session *s, const struct hutch_cell *given, struct o
 }
 
 /* NULL when there is no such session @s, or no room in its queue. */
-static struct order *make_order(struct session *s, uint64_t id, struct hutch_error *error)
+struct order *hutch_engine_make_order(struct session *s, uint64_t id, struct hutch_error *error)
 {
     struct hutch_err err = { 0 };
     struct order *order;
@@ -177,7 +193,7 @@ int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct
                           struct hutch_error *error)
 {
     struct session *s = find_session(engine, id);
-    struct order *order = make_order(s, id, error);
+    struct order *order = hutch_engine_make_order(s, id, error);
     struct hutch_err err;
 
     if (!order)
@@ -246,7 +262,7 @@ static int order_copy(struct hutch_engine *engine, uint64_t id, enum order_kind 
 
     if (s && (kind == ORDER_CHECKPOINT || kind == ORDER_FORK) && hutch_descriptors_for_copy(engine, &err) < 0)
         return hutch_engine_tell(error, &err, 0);
-    order = make_order(s, id, error);
+    order = hutch_engine_make_order(s, id, error);
     if (!order)
         return -1;
     order->kind = kind;

@@ -144,6 +144,7 @@ void hutch_session_deliver_cell(struct session *s)
     if (order->cell.stop_on_error && result->verdict != HUTCH_OK)
         hutch_session_cancel_waiting(s, "a cell before it failed, and was to stop those behind it");
     s->cell.is_over = false;
+    s->cell.stop = STOP_NOT; /* an order that comes next may lose its interpreter for another reason */
     s->is_calling = true;
     if (order->cell.on_result)
         order->cell.on_result(order->cell.user, s->id, result);
@@ -220,6 +221,7 @@ void hutch_session_lose_order(struct session *s)
         note_usage(s, &s->cell.result);
         return;
     }
+    hutch_question_clear(s);
     hutch_order_take_out(s, &s->orders, order);
     s->is_calling = true;
     hutch_order_refuse(s, order, verdict, why);
@@ -242,6 +244,10 @@ bool hutch_session_interrupt_cell(struct session *s)
 {
     const struct order *order = TAILQ_FIRST(&s->orders);
 
+    if (order && order->kind == ORDER_ASK && hutch_session_at_work(s) && !s->interpreter->is_over) {
+        hutch_question_interrupt(s);
+        return true;
+    }
     if (!order || order->kind != ORDER_CELL)
         return false;
     if (s->state == SESSION_IDLE && s->look.id != 0) {

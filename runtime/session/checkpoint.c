@@ -460,7 +460,7 @@ static void answer(struct session *s, const struct hutch_err *why, uint64_t id, 
         .bytes = bytes,
     };
 
-    hutch_session_answer(s, &reply);
+    hutch_session_answer_order(s, &reply);
 }
 
 static void fail(struct session *s, const struct hutch_err *why)
@@ -740,6 +740,7 @@ static int begin(struct session *s, const struct order *order, struct hutch_err 
     case ORDER_DROP:
         return drop(s, order->target, err);
     case ORDER_CELL:
+    case ORDER_ASK:
         break;
     }
     return 0;

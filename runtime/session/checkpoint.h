@@ -67,7 +67,7 @@ void hutch_checkpoints_count(const struct session *session, unsigned *ret_checkp
 /* Adds "checkpoints" and "branches" to @object: [{"id", "bytes"}]. False on ENOMEM. */
 bool hutch_checkpoints_add_lists(const struct session *session, struct cJSON *object);
 
-/* Orders of every kind but cells. The answer comes by hutch_session_answer(). */
+/* Orders of every kind but cells. The answer comes by hutch_session_answer_order(). */
 void hutch_checkpoint_begin(struct session *session, const struct order *order);
 void hutch_checkpoint_hear(struct session *session, const struct cell_event *event); /* CELL_OTHER */
 /* Something came that it may have waited for. */

@@ -4,6 +4,7 @@
 #include "runtime/cell/result_json.h"
 #include "sandbox/clock.h"
 
+#include <cjson/cJSON.h>
 #include <stdlib.h>
 
 void hutch_order_free(struct order *order)
@@ -11,6 +12,7 @@ void hutch_order_free(struct order *order)
     for (char **entry = order->env; entry && *entry; entry++)
         free(*entry);
     free(order->env);
+    cJSON_Delete(order->question);
     free(order->code);
     free(order->context);
     free(order);

@@ -126,7 +126,9 @@ static void on_event(void *user, const struct cell_event *event)
         hutch_session_hear_cell(s, cell, event);
         break;
     case CELL_OTHER:
-        if (order)
+        if (strcmp(event->is, "answer") == 0)
+            hutch_question_hear(s, event);
+        else if (order)
             hutch_checkpoint_hear(s, event);
         break;
     }
@@ -142,6 +144,8 @@ static void on_turn(void *user)
         return;
     if (s->state == SESSION_IDLE)
         start_next(s);
+    else if (order && order->kind == ORDER_ASK)
+        hutch_question_turn(s);
     else if (order && order->kind != ORDER_CELL)
         hutch_checkpoint_turn(s);
     else if (order && !s->cell.is_over && s->cell.execution.is_done)
@@ -209,7 +213,10 @@ static void start_next(struct session *s)
     }
     hutch_session_set_idle(s, false);
     hutch_session_set_state(s, SESSION_BUSY);
-    hutch_checkpoint_begin(s, order);
+    if (order->kind == ORDER_ASK)
+        hutch_question_begin(s, order);
+    else
+        hutch_checkpoint_begin(s, order);
 }
 
 void hutch_session_enqueue(struct session *s, struct order *order)
@@ -223,7 +230,7 @@ void hutch_session_enqueue(struct session *s, struct order *order)
         start_next(s);
 }
 
-void hutch_session_answer(struct session *s, const struct hutch_reply *reply)
+void hutch_session_answer_order(struct session *s, const struct hutch_reply *reply)
 {
     struct order *order = TAILQ_FIRST(&s->orders);
 
@@ -249,6 +256,7 @@ void hutch_session_take_interpreter(struct session *s, struct interpreter *inter
     interpreter->language_info = before->language_info;
     before->language_info = NULL;
     hutch_interpreter_free(before);
+    hutch_question_clear(s);
     s->interpreter = interpreter;
     s->kill_at = 0; /* for the end of the other one's socket */
     s->was_shot = s->is_deaf = false;
@@ -330,6 +338,7 @@ static enum run_outcome conclude(struct engine_run *run, struct hutch_err *why)
 
 static void drop_interpreter(struct session *s)
 {
+    hutch_question_clear(s);
     hutch_interpreter_free(s->interpreter);
     s->interpreter = NULL;
 }
@@ -391,6 +400,13 @@ static void leave_parked(struct session *s)
 
     if (s->is_calling || s->is_closing || s->is_restarting || !order || s->run->slot->supervisor->reason != END_OWN)
         return;
+    if (order->kind == ORDER_ASK) {
+        hutch_order_take_out(s, &s->orders, order);
+        hutch_order_refuse(s, order, HUTCH_SETUP_FAILED, "the interpreter has ended, and another one would end the "
+                                                         "checkpoints: a cell makes one, a rollback goes back");
+        hutch_session_ask_for_work(s);
+        return;
+    }
     if (order->kind != ORDER_ROLLBACK && order->kind != ORDER_SWITCH && order->kind != ORDER_DROP) {
         hutch_session_kill_interpreter(s); /* that is, its checkpoints: another interpreter follows */
         return;
@@ -525,6 +541,7 @@ void hutch_session_free(struct session *s)
     hutch_run_free(s->run);
     hutch_session_data_done(&s->data);
     hutch_execution_done(&s->cell.execution);
+    hutch_question_clear(s);
     hutch_checkpoints_drop_all(s, false);
     hutch_loop_set_deadline(&s->sessions->core->loop, &s->clock, LOOP_NEVER);
     free(s);
@@ -697,7 +714,9 @@ static double check_clocks(struct session *s, double now)
     earlier(&due, hutch_checkpoint_check(s, now));
     switch (s->state) {
     case SESSION_BUSY:
-        earlier(&due, hutch_session_check_cell(s, now));
+        earlier(&due, hutch_session_at_work(s) && hutch_session_at_work(s)->kind == ORDER_ASK
+                          ? hutch_question_check(s, now)
+                          : hutch_session_check_cell(s, now));
         break;
     case SESSION_SEATING:
         if (interpreter && now >= s->run->slot->since + s->sessions->core->import_ms) {

@@ -9,11 +9,13 @@
 #include "runtime/session/data.h"
 #include "runtime/session/execution.h"
 #include "runtime/session/interpreter.h"
+#include "runtime/session/question.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct cJSON;
 struct session;
 
 TAILQ_HEAD(session_list, session);
@@ -32,7 +34,15 @@ struct sessions {
     bool has_work;         /* for hutch_sessions_work() */
 };
 
-enum order_kind { ORDER_CELL, ORDER_CHECKPOINT, ORDER_ROLLBACK, ORDER_FORK, ORDER_SWITCH, ORDER_DROP };
+enum order_kind {
+    ORDER_CELL,
+    ORDER_CHECKPOINT,
+    ORDER_ROLLBACK,
+    ORDER_FORK,
+    ORDER_SWITCH,
+    ORDER_DROP,
+    ORDER_ASK, /* question.h */
+};
 /* What a session is to do, one after the other. */
 struct order {
     TAILQ_ENTRY(order) link;
@@ -44,6 +54,10 @@ struct order {
     char **env;               /* owned; NULL-terminated; cell.env */
     bool was_lost;            /* it had not begun when its interpreter died, and waits again */
     uint64_t target;          /* others: a checkpoint or branch */
+    struct cJSON *question;   /* ORDER_ASK: owned; what the interpreter is told, but for its id … */
+    uint64_t timeout_ms;      /* … and how long it may take */
+    /* … and what an answer means here, beside that it is passed on. NULL: nothing */
+    void (*on_answered)(struct session *session, const struct order *order);
     hutch_on_reply on_reply;
     void *user;
     enum hutch_verdict verdict; /* among the doomed: what it is told */
@@ -118,6 +132,7 @@ struct session {
     bool has_opened_up;        /* is_closing: what outlives the session can be entered by the caller */
     struct session_cell cell;
     struct checkpoints checkpoints;
+    struct session_question question;
 };
 
 void hutch_sessions_init(struct sessions *sessions, struct helper *helper, struct runs *runs);
@@ -163,8 +178,8 @@ void hutch_session_set_lifetime_ms(struct session *session, uint64_t idle_ms, ui
 void hutch_session_begin_restart(struct session *session);
 /* Nothing more is taken; on_end follows. */
 void hutch_session_begin_end(struct session *session, const char *why);
-/* Answers the order about checkpoints that is at work. */
-void hutch_session_answer(struct session *session, const struct hutch_reply *reply);
+/* Answers the order at work, which is no cell. */
+void hutch_session_answer_order(struct session *session, const struct hutch_reply *reply);
 /* Another interpreter in the same sandbox is its own now. @is_fresh: the next cell finds no variables in it, though
  * there were some. */
 void hutch_session_take_interpreter(struct session *session, struct interpreter *interpreter, bool is_fresh);

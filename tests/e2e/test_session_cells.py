@@ -65,7 +65,8 @@ def test_cancel_one_that_waits(session):
     assert running.result is None, "it is told while another one runs"
     assert session.cancel(first) == 0
     assert session.cancel(running) == 2
-    assert session.wait(running)["error_name"] == "KeyboardInterrupt"
+    result = session.wait(running)
+    assert result["error_name"] == "KeyboardInterrupt", result
     assert value(session.wait(second)) == "False"
     assert session.cancel(second) == 0
 
@@ -92,14 +93,13 @@ def test_cancel_in_a_callback(session):
 
 
 def test_cancel_what_is_not_there(session, shell):
-    other = Session(shell)
-    cell = session.execute("1")
-    cell.id += 1
-    assert session.cancel(cell) == 0
+    other, unknown = Session(shell), engine.Pending()
+    unknown.id = session.execute("1").id + 1
+    assert session.cancel(unknown) == 0
     with other:
         other.run("1")
-    assert other.cancel(cell) == 0
-    session.wait(cell)
+    assert other.cancel(unknown) == 0
+    assert session.run("1")["verdict"] == "ok"
 
 
 def test_cells_behind_a_failed_one(session):
@@ -146,6 +146,14 @@ def test_environments_that_are_refused(session, env, says):
 # --------------------------------------------------------------------------------------------------
 # Values
 
+FORGE = """
+import json, os, time
+def forge(frame):
+    data = json.dumps(frame).encode()
+    os.write(3, len(data).to_bytes(4, 'little') + data)
+"""
+
+
 @pytest.mark.parametrize("code, found", [
     ("40 + 2", 42), ("{'a': [1, 2.5, None, True, 'x\\u00e4\\n\\x00\\x1b']}", {"a": [1, 2.5, None, True, "x\u00e4\n\0\x1b"]}), ("(1, (2,))", [1, [2]]),
     ("2 ** 200", 2 ** 200), ("'text'", "text"), ("[]", []), ("import numpy as np; [np.int64(7), np.float64(0.5), np.bool_(True)]", [7, 0.5, True]),
@@ -172,21 +180,16 @@ def test_a_value_that_nobody_wants(session):
 @pytest.mark.parametrize("forged", ["'no json'", "'1\\n'", "'\"\\u009b\"'", "'[' * 100000", "'9' * 400000", "'{\"a\":1,}'", "'NaN'", "'\"\\\\ud800\"'", "7"])
 def test_forged_values(session, forged):
     """The interpreter can say what it likes; what is passed on is JSON that harms no reader."""
-    code = """
-import sys
-cells = sys.modules["cells"]
-original = cells.Interpreter.done
-def done(self, *args):
-    frame = original(self, *args)
-    frame["value"] = %s
-    cells.values.as_json = lambda _: frame["value"]
-    return frame
-cells.Interpreter.done = done
-1""" % forged
+    code = FORGE + "forge({'is': 'done', 'n': 1000, 'id': 1, 'status': 'ok', 'count': 1, 'value': %s})\n1" % forged
     result = session.run(code, wants_value=1)
     assert result["value_json"] is None
-    if forged != "7":
-        assert not result["interpreter_died"]
+    assert bool(result["interpreter_died"]) == (forged == "7")
+
+
+def test_a_forged_value(session):
+    """It is the cell's own word, as its outputs are."""
+    code = FORGE + "forge({'is': 'done', 'n': 1000, 'id': 1, 'status': 'ok', 'count': 1, 'value': '{\"a\": [1]}'})\n1"
+    assert json.loads(session.run(code, wants_value=1)["value_json"]) == {"a": [1]}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -199,3 +202,148 @@ def test_display_ids(session):
     assert [(kind, (found.get("transient") or {}).get("display_id"), found.get("id")) for kind, found in cell.outputs] == [
         ("display", "mine", None), ("update", None, "mine"), ("display", None, None)]
     assert "transient" not in cell.result["outputs"][0] or cell.result["outputs"][0]["transient"] == {"display_id": "mine"}
+
+
+# --------------------------------------------------------------------------------------------------
+# Questions to the shell
+
+def test_completion(session):
+    session.run("sortable = [1]; m\u00e4rchen = 'x'")
+    reply = session.ask("complete", "x = 1\nsorta")
+    assert reply == {"matches": ["sortable"], "cursor_start": 6, "cursor_end": 11, "metadata": {}, "status": "ok"}
+    reply = session.ask("complete", "m\u00e4r; sorta.x", 3)
+    assert (reply["matches"], reply["cursor_start"], reply["cursor_end"]) == (["m\u00e4rchen"], 0, 3)
+    reply = session.ask("complete", "nothing_like_it")
+    assert (reply["matches"], reply["cursor_end"]) == ([], 15)
+    assert "a" in " ".join(session.ask("complete", "", 0)["matches"]), "everything"
+    session.run("globals().update({'many_%05d' % n: n for n in range(5000)})")
+    assert 200 < len(session.ask("complete", "many_")["matches"]) <= 1000
+    assert session.run("1")["execution_count"] == 3, "a question is no cell"
+
+
+def test_inspection(session):
+    session.run("def double(x):\n    'Twice as much.'\n    return 2 * x")
+    reply = session.ask("inspect", "y = double(3)", 7)
+    assert reply["found"] and reply["status"] == "ok" and "Twice as much." in reply["data"]["text/plain"]
+    assert "return 2" not in reply["data"]["text/plain"]
+    assert "return" in session.ask("inspect", "double", detail=1)["data"]["text/plain"]
+    assert session.ask("inspect", "unheard_of") == {"found": False, "data": {}, "metadata": {}, "status": "ok"}
+    session.run("class Long: pass\nLong.__doc__ = 'a\\x1b' * 4000000")
+    assert session.ask("inspect", "Long")["found"], "it is cut"
+
+
+@pytest.mark.parametrize("code, status, indent", [("1 + 1", "complete", ""), ("for x in y:", "incomplete", "    "), ("1 +* 2", "invalid", ""),
+                                                  ("f(", "incomplete", "")])
+def test_is_complete(session, code, status, indent):
+    reply = session.ask("is_complete", code)
+    assert (reply["status"], reply["indent"].strip("    ") == "" and reply["indent"][:4]) == (status, indent)
+
+
+def test_questions_in_a_context(session):
+    session.run("here = 1", context="other")
+    session.run("there = 1")
+    assert session.ask("complete", "her", context="other")["matches"] == ["here"]
+    assert session.ask("complete", "her")["matches"] == []
+    reply = session.wait(session.question("complete", "her", context="unknown"))
+    assert not reply["ok"] and "no context unknown" in reply["message"] and reply["json"] is None
+
+
+def test_questions_wait_their_turn(session):
+    cell = session.execute("import time; time.sleep(0.5); late = 1")
+    question = session.question("complete", "lat")
+    session.wait(cell, question)
+    assert "late" in question.result["json"]["matches"] and question.results == 1
+
+
+def test_a_question_starts_an_interpreter(session):
+    session.run("import os; os._exit(1)")
+    assert session.ask("is_complete", "1")["status"] == "complete"
+
+
+def test_a_question_spares_checkpoints(session):
+    session.run("x = 1")
+    checkpoint = session.do("checkpoint")["id"]
+    session.run("import os; os._exit(1)")
+    reply = session.wait(session.question("complete", "x"))
+    assert not reply["ok"] and "checkpoints" in reply["message"]
+    session.do("rollback", checkpoint)
+    assert value(session.run("x")) == "1"
+
+
+SLOW = "class Slow:\n    def __dir__(self):\n        while True: pass\nslow = Slow(); x = 'still there'"
+STUBBORN = """
+import os
+class Stubborn:
+    def __dir__(self):
+        while not os.path.exists('/mnt/data/go'):
+            try:
+                while not os.path.exists('/mnt/data/go'): pass
+            except BaseException: pass
+        return ['abcd']
+stubborn = Stubborn()"""
+
+
+def test_a_question_that_takes_too_long(session):
+    session.run(SLOW)
+    reply = session.wait(session.question("complete", "slow.a", timeout_ms=200))
+    assert not reply["ok"] or reply["json"]["matches"] == []  # IPython may catch the interrupt
+    assert value(session.run("x")) == "'still there'"
+
+
+def test_a_question_that_is_interrupted(session):
+    session.run(SLOW)
+    question = session.question("complete", "slow.a", timeout_ms=100000)
+    session.engine.until(lambda: question.result is not None or session.interrupt() == 0 and session.info()["state"] == "idle")
+    session.wait(question)
+    assert value(session.run("x")) == "'still there'"
+
+
+def test_a_question_that_cannot_be_interrupted(session):
+    """It is given up, and holds up others until it ends; it costs no variables."""
+    session.run(STUBBORN)
+    reply = session.wait(session.question("complete", "stubborn.ab", timeout_ms=100))
+    assert not reply["ok"] and "interrupted" in reply["message"]
+    reply = session.wait(session.question("complete", "x"))
+    assert not reply["ok"] and "earlier question" in reply["message"]
+    with session.open_file("go", os.O_WRONLY):
+        pass
+    assert value(session.run("'stubborn' in globals()")) == "True"
+    assert session.ask("complete", "stubbor")["matches"] == ["stubborn"]
+
+
+def test_a_question_that_ends_the_interpreter(session):
+    session.run("import os\nclass Deadly:\n    def __dir__(self): os._exit(3)\ndeadly = Deadly()")
+    question = session.question("complete", "deadly.a")
+    reply = session.wait(question)
+    assert not reply["ok"] and "exit code 3" in reply["message"] and question.results == 1
+    result = session.run("'deadly' in globals()")
+    assert value(result) == "False" and result["is_fresh"]
+
+
+def test_questions_that_are_refused(session):
+    for fields, says in (({"code": "x" * (300 << 10)}, "longer"), ({"code": b"\xff"}, "UTF-8"), ({"code": "x", "context": "a b"}, "context")):
+        with pytest.raises(engine.Failure, match=says):
+            session.question("complete", **fields)
+    with pytest.raises(engine.Failure, match="no question"):
+        session.question(7, "x")
+    session.restart()
+
+
+@pytest.mark.parametrize("frame", ['{"is": "answer", "id": n, "ok": True}', '{"is": "answer", "id": n, "ok": True, "reply": 1}',
+                                   '{"is": "answer", "id": n}', '{"is": "answer", "id": n, "ok": False, "why": "x\\n" * 100000}'])
+def test_forged_answers(session, frame):
+    """They may come instead of a real one, and harm nobody."""
+    session.run(FORGE + "class Forger:\n    def __dir__(self):\n        for n in range(64): forge(%s)\n        return ['abcd']\nforger = Forger()" % frame)
+    question = session.question("complete", "forger.a")
+    reply = session.wait(question)
+    assert not reply["ok"] and "\n" not in reply["message"] and question.results == 1
+    assert value(session.run("1 + 1")) == "2"
+
+
+def test_a_restart_answers_questions(session):
+    session.run(STUBBORN)
+    questions = [session.question("complete", "stubborn.ab"), session.question("is_complete", "1")]
+    session.engine.until(lambda: session.info()["state"] == "busy")
+    session.restart()
+    assert [reply["ok"] for reply in session.wait(*questions)] == [0, 0]
+    assert session.ask("is_complete", "1")["status"] == "complete"

@@ -1354,6 +1354,36 @@ static void life_of_a_session(void)
     hutch_engine_free(story.engine);
 }
 
+static void on_answer(void *user, uint64_t session, const struct hutch_reply *reply)
+{
+    struct session_story *story = user;
+
+    CHECK(session != 0 && !reply->ok && !reply->json && reply->message[0]);
+    story->results++;
+}
+
+/* A question in an image whose interpreter cannot be asked: it is answered once all the same. */
+static void a_question(void)
+{
+    struct session_story story = { .engine = open_default() };
+    uint64_t session = open_session(&story);
+    struct hutch_question question;
+    struct hutch_error err;
+
+    hutch_question_init(&question);
+    question.code = "so";
+    question.cursor = -1;
+    CHECK(hutch_session_ask(story.engine, session, &question, on_answer, &story, &err) == 0 && story.results == 0);
+    question.kind = (enum hutch_question_kind)77;
+    CHECK(hutch_session_ask(story.engine, session, &question, on_answer, &story, &err) < 0 && err.code == EINVAL);
+    CHECK(hutch_session_ask(story.engine, session + 1, &question, on_answer, &story, &err) < 0 && err.code == ENOENT);
+    while (story.results == 0)
+        turn(story.engine);
+    close_session(&story, session);
+    CHECK(story.results == 1);
+    hutch_engine_free(story.engine);
+}
+
 static void on_cell_start(void *user, uint64_t session, uint64_t cell, int execution_count)
 {
     (void)user;
@@ -1428,6 +1458,7 @@ static const struct {
     { "reports", reports },
     { "life_of_a_session", life_of_a_session },
     { "a_cell_that_is_taken_back", a_cell_that_is_taken_back },
+    { "a_question", a_question },
 };
 
 int main(int argc, char **argv)

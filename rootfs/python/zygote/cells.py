@@ -12,6 +12,7 @@ import contexts
 import figures
 import frames
 import park
+import questions
 import shell
 import tracebacks
 import values
@@ -38,6 +39,7 @@ class Interpreter:
             "end": self.end,
             "reply": self.ignore,
         }
+        self.orders.update(dict.fromkeys(questions.KNOWN, self.answer))
 
     # --- orders ---
 
@@ -75,6 +77,21 @@ class Interpreter:
         except Exception as problem:
             why = "the interpreter cannot be copied: " + tracebacks.one_line(problem)
             self.link.send_unnumbered({"is": "failed", "why": why})
+
+    async def answer(self, order, fds):
+        """What the program defines may run for it, and can be interrupted."""
+        frame = {"is": "answer", "id": order.get("id"), "ok": False}
+        try:
+            try:
+                self.contexts.enter_known(order.get("context") or contexts.MAIN)
+                _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+                frame.update(reply=questions.KNOWN[order["do"]](self.parts.shell, order), ok=True)
+            finally:
+                ignore_interrupts()
+        except BaseException as problem:  # whatever the program's own code raises
+            frame.update(ok=False, why=channel.shortened(tracebacks.one_line(problem)))
+        self.leave_if_forked()
+        self.link.send_unnumbered(frame)
 
     def renew(self):
         """In a copy of the process."""
