@@ -422,6 +422,9 @@ struct hutch_cell {
     int wants_value;      /* the result has value_json */
     int stop_on_error;    /* unless its verdict is HUTCH_OK, the cells that wait behind it by then are not executed: they
                            * end as HUTCH_KILLED */
+    const char *cwd;      /* absolute, inside: the context's working directory from here on, where it begins or goes on.
+                           * One that cannot be entered is the cell's error, and it does not run. NULL: where the
+                           * context is; a new one begins in that of the session */
 };
 void hutch_cell_init(struct hutch_cell *cell);
 #define hutch_cell_init(cell) HUTCH_INIT(cell)
@@ -499,6 +502,14 @@ void hutch_question_init(struct hutch_question *question);
 int hutch_session_ask(struct hutch_engine *engine, uint64_t id, const struct hutch_question *question,
                       hutch_on_reply on_reply, void *user, struct hutch_error *err);
 
+/* A context loses its variables, In, Out and count, and goes back to the directory in which it began; or it is gone, and
+ * is made anew when it is named again: not "main" (EINVAL). What other contexts share with it stays. Both wait their
+ * turn, as a cell does, and are answered once. */
+int hutch_session_reset_context(struct hutch_engine *engine, uint64_t id, const char *context, hutch_on_reply on_reply,
+                                void *user, struct hutch_error *err);
+int hutch_session_drop_context(struct hutch_engine *engine, uint64_t id, const char *context, hutch_on_reply on_reply,
+                               void *user, struct hutch_error *err);
+
 /* --- life of a session --- */
 
 enum hutch_session_state {
@@ -518,6 +529,7 @@ struct hutch_session_info {
     uint64_t idle_ms;             /* HUTCH_NO_LIMIT: none */
     unsigned waiting;             /* cells and other orders, without the one at work, */
     uint64_t cell;                /* which is this cell; 0: it is none, or there is none */
+    unsigned contexts;            /* with "main" */
     unsigned checkpoints, branches; /* branches: without the one that it is in, */
     uint64_t branch;              /* which is this */
     uint64_t memory_bytes, cpu_ms, pids; /* of its sandbox: now, or at the last check where no control group counts;

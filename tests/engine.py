@@ -320,7 +320,7 @@ class RawCell(ctypes.Structure):
                 ("timeout_ms", ctypes.c_uint64), ("silent", ctypes.c_int), ("no_history", ctypes.c_int), ("allow_input", ctypes.c_int),
                 ("on_output", CELL_ON_OUTPUT), ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", ctypes.c_void_p), ("widgets", ctypes.c_int),
                 ("ret_id", ctypes.POINTER(ctypes.c_uint64)), ("on_start", CELL_ON_START), ("env", ctypes.POINTER(ctypes.c_char_p)),
-                ("wants_value", ctypes.c_int), ("stop_on_error", ctypes.c_int)]
+                ("wants_value", ctypes.c_int), ("stop_on_error", ctypes.c_int), ("cwd", ctypes.c_char_p)]
 
 
 class RawReply(ctypes.Structure):
@@ -341,7 +341,7 @@ QUESTIONS = ("complete", "inspect", "is_complete")
 class RawInfo(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("state", ctypes.c_int)] + [
         (name, ctypes.c_double) for name in ("t_opened", "t_used", "t_idle_end", "t_end")] + [
-        ("idle_ms", ctypes.c_uint64), ("waiting", ctypes.c_uint), ("cell", ctypes.c_uint64), ("checkpoints", ctypes.c_uint), ("branches", ctypes.c_uint)] + [
+        ("idle_ms", ctypes.c_uint64), ("waiting", ctypes.c_uint), ("cell", ctypes.c_uint64), ("contexts", ctypes.c_uint), ("checkpoints", ctypes.c_uint), ("branches", ctypes.c_uint)] + [
         (name, ctypes.c_uint64) for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files",
                                              "checkpoint_bytes")]
 
@@ -558,7 +558,8 @@ class Session:
         found = json.loads(ctypes.string_at(address).decode())
         _LIBRARY[0][1].free(address)
         assert found["state"] == STATES[raw.state]
-        assert len(found["checkpoints"]) == raw.checkpoints and len(found["branches"]) == raw.branches
+        for name in ("contexts", "checkpoints", "branches"):
+            assert len(found[name]) == getattr(raw, name), name
         for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files", "checkpoint_bytes", "waiting", "idle_ms"):
             assert found[name] == (None if getattr(raw, name) == UNKNOWN else getattr(raw, name)), name
         assert (found["cell"] or 0) == raw.cell and found["cell"] != 0

@@ -7,12 +7,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_ORDERS 64
 #define MAX_CODE (8u << 20)
-#define MAX_CONTEXT 64
 #define MAX_ENV 256
 #define MAX_ENV_BYTES (128u << 10)
 #define MAX_CHECKPOINTS 64
@@ -86,7 +86,7 @@ static bool is_context(const char *name)
 {
     size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
 
-    return len > 0 && len <= MAX_CONTEXT && name[len] == '\0';
+    return len > 0 && len <= CONTEXTS_MAX_NAME && name[len] == '\0';
 }
 
 static int read_env(const char *const *env, struct order *order, struct hutch_err *err)
@@ -97,10 +97,11 @@ static int read_env(const char *const *env, struct order *order, struct hutch_er
         const char *equals = strchr(env[n], '=');
 
         bytes += strlen(env[n]) + 1;
-        if (!equals || equals == env[n])
-            return hutch_err_set(err, EINVAL, "environment '%.80s': expected NAME=VALUE", env[n]);
         if (!hutch_utf8_is_valid(env[n], strlen(env[n])))
             return hutch_err_set(err, EINVAL, "variable %zu of the environment is not UTF-8", n + 1);
+        if (!equals || equals == env[n])
+            return hutch_err_set(err, EINVAL, "environment '%.*s': expected NAME=VALUE",
+                                 (int)hutch_utf8_cut(env[n], strlen(env[n]), 80), env[n]);
         if (n >= MAX_ENV || bytes > MAX_ENV_BYTES)
             return hutch_err_set(err, EINVAL, "the environment of a cell has at most %d variables and %u bytes",
                                  MAX_ENV, MAX_ENV_BYTES);
@@ -137,7 +138,7 @@ int hutch_engine_check_code(const char *code, size_t code_len, size_t max, size_
 int hutch_engine_check_context(const char *name, struct hutch_err *err)
 {
     if (name && !is_context(name))
-        return hutch_err_set(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'", MAX_CONTEXT);
+        return hutch_err_set(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'", CONTEXTS_MAX_NAME);
     return 0;
 }
 
@@ -158,11 +159,16 @@ static int read_cell(struct session *s, const struct hutch_cell *given, struct o
         cell->timeout_ms = s->wall_ms;
     if (read_env(cell->env, order, err) < 0)
         return -1;
+    if (cell->cwd && (cell->cwd[0] != '/' || strlen(cell->cwd) >= PATH_MAX ||
+                      !hutch_utf8_is_valid(cell->cwd, strlen(cell->cwd))))
+        return hutch_err_set(err, EINVAL, "the cwd of a cell is an absolute path in UTF-8, and this one is not");
     order->code = strndup(cell->code, len);
     order->context = cell->context ? strdup(cell->context) : NULL;
-    if (!order->code || (cell->context && !order->context))
+    order->cwd = cell->cwd ? strdup(cell->cwd) : NULL;
+    if (!order->code || (cell->context && !order->context) || (cell->cwd && !order->cwd))
         return hutch_err_set(err, ENOMEM, "keep the code");
     cell->code = cell->context = NULL;
+    cell->cwd = order->cwd;
     return 0;
 }
 

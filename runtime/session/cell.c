@@ -340,12 +340,17 @@ double hutch_session_check_cell(struct session *s, double now)
 
 static void hear_progress(struct session *s, const struct hutch_cell *cell, const struct cell_event *event)
 {
+    const struct order *order = TAILQ_FIRST(&s->orders);
     struct execution *execution = &s->cell.execution;
     bool had_begun = execution->has_begun;
 
     hutch_execution_hear(execution, event);
-    if (!had_begun && execution->has_begun && cell->on_start)
-        cell->on_start(cell->user, s->id, TAILQ_FIRST(&s->orders)->id, hutch_execution_count(execution));
+    if (had_begun || !execution->has_begun || execution->count < 0) /* a cell that is refused has no count */
+        return;
+    hutch_contexts_note(&s->contexts, order->context ? order->context : CONTEXTS_MAIN,
+                        execution->count - (execution->is_silent && execution->count > 0), order->cwd);
+    if (cell->on_start)
+        cell->on_start(cell->user, s->id, order->id, hutch_execution_count(execution));
 }
 
 void hutch_session_hear_cell(struct session *s, const struct hutch_cell *cell, const struct cell_event *event)

@@ -42,6 +42,7 @@ struct checkpoint {
     struct cell_frames frames;
     char name[32];       /* of the state of the files, below the data root */
     uint64_t bytes;      /* of them */
+    struct contexts contexts; /* of the interpreter that it copies */
     bool is_in_reach;    /* the files are those that lay in /mnt/data: a process inside may hold some of them open */
     uint64_t disk_bytes; /* then: what they took when they were moved, which stays so; UINT64_MAX: not known yet */
     double checked_at;   /* when that was last checked */
@@ -74,6 +75,7 @@ static void release(struct checkpoint *p)
     hutch_watch_remove(&p->watch);
     hutch_fd_closep(&p->fd);
     hutch_cell_frames_done(&p->frames);
+    hutch_contexts_done(&p->contexts);
     hutch_loop_free_later(&p->session->sessions->core->loop, &p->doomed, p, free);
 }
 
@@ -186,6 +188,8 @@ static int order_park(struct session *s, uint64_t id, bool is_branch, struct hut
     p->is_fresh = s->is_fresh;
     snprintf(p->name, sizeof(p->name), "c%x-%x", (unsigned)s->id, (unsigned)id);
     s->checkpoints.made = p;
+    if (hutch_contexts_copy(&s->contexts, &p->contexts, err) < 0)
+        return -1;
     if (make_pair(&p->fd, &theirs, err) < 0)
         return -1;
     p->frames = (struct cell_frames)CELL_FRAMES_INIT;
@@ -565,6 +569,9 @@ static int after_follow(struct session *s, struct hutch_err *err)
         return hutch_err_set(err, 0, "the copy of the interpreter is not process 1's child");
     /* all that belonged to the one before is dead */
     hutch_session_take_interpreter(s, s->checkpoints.next, s->checkpoints.chosen->is_fresh);
+    hutch_contexts_done(&s->contexts);
+    if (hutch_contexts_copy(&s->checkpoints.chosen->contexts, &s->contexts, err) < 0)
+        hutch_log_debug("session: %s", err->msg); /* they are there all the same, and noted again by their next cells */
     s->checkpoints.next = NULL;
     free(s->checkpoints.lost); /* what the copy of the branch that was left has not is told when that is gone back to */
     s->checkpoints.lost = NULL;

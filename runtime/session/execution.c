@@ -54,7 +54,7 @@ static struct cJSON *describe(int64_t id, const struct hutch_cell *cell, const c
         cJSON_AddBoolToObject(o, "silent", cell->silent) && cJSON_AddBoolToObject(o, "history", !cell->no_history) &&
         cJSON_AddBoolToObject(o, "stdin", cell->allow_input) && cJSON_AddBoolToObject(o, "figures", true) &&
         cJSON_AddBoolToObject(o, "widgets", cell->widgets) && cJSON_AddBoolToObject(o, "value", cell->wants_value) &&
-        add_env(o, cell->env))
+        add_env(o, cell->env) && (!cell->cwd || cJSON_AddStringToObject(o, "cwd", cell->cwd)))
         return o;
     cJSON_Delete(o);
     return NULL;

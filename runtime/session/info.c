@@ -103,6 +103,7 @@ void hutch_session_describe(struct session *s, struct hutch_session_info *ret)
         .cell = hutch_session_at_work(s) ? hutch_session_at_work(s)->id : 0,
         .branch = s->checkpoints.branch,
         .checkpoint_bytes = s->checkpoints.held_bytes,
+        .contexts = s->contexts.n > 0 ? s->contexts.n : 1,
     };
     hutch_checkpoints_count(s, &ret->checkpoints, &ret->branches);
     describe_use(s, ret);
@@ -143,6 +144,29 @@ static bool add_waiting_cells(const struct session *s, struct cJSON *o)
     return list;
 }
 
+static bool add_contexts(const struct session *s, struct cJSON *o)
+{
+    static const struct contexts only_main = { .list = { { .name = CONTEXTS_MAIN } }, .n = 1 };
+    const struct contexts *contexts = s->contexts.n > 0 ? &s->contexts : &only_main;
+    struct cJSON *list = hutch_json_add_new(o, "contexts", cJSON_CreateArray());
+
+    for (unsigned i = 0; i < contexts->n; i++) {
+        const struct context *context = &contexts->list[i];
+        struct cJSON *entry = cJSON_CreateObject();
+
+        if (!list || !entry) {
+            cJSON_Delete(entry);
+            return false;
+        }
+        cJSON_AddItemToArray(list, entry);
+        if (!hutch_json_add_string(entry, "name", context->name) ||
+            !hutch_json_add_u64(entry, "count", (uint64_t)context->count) ||
+            !hutch_json_add_string(entry, "directory", context->directory))
+            return false;
+    }
+    return list;
+}
+
 char *hutch_session_info_json(const struct session *s, const struct hutch_session_info *info)
 {
     struct cJSON *o = cJSON_CreateObject();
@@ -158,7 +182,7 @@ char *hutch_session_info_json(const struct session *s, const struct hutch_sessio
         add_known(o, "pids", info->pids) && add_known(o, "data_bytes", info->data_bytes) &&
         add_known(o, "data_files", info->data_files) &&
         hutch_json_add_u64(o, "checkpoint_bytes", info->checkpoint_bytes) &&
-        hutch_checkpoints_add_lists(s, o))
+        add_contexts(s, o) && hutch_checkpoints_add_lists(s, o))
         json = hutch_nbjson_print(o, NBJSON_COMPACT, NULL);
     cJSON_Delete(o);
     return json;

@@ -15,6 +15,7 @@ void hutch_order_free(struct order *order)
     cJSON_Delete(order->question);
     free(order->code);
     free(order->context);
+    free(order->cwd);
     free(order);
 }
 

@@ -30,7 +30,7 @@ static void answer(struct session *s, const char *why, bool is_stuck)
         .message = why ? why : "",
         .lost = "[]",
         .ms = hutch_clock_ms() - q->t_begun,
-        .json = why ? NULL : json,
+        .json = why || order->context ? NULL : json,
     };
 
     q->answer = NULL;
@@ -48,10 +48,16 @@ void hutch_question_begin(struct session *s, struct order *order)
     struct session_question *q = &s->question;
     double now = hutch_clock_ms();
     struct hutch_err err;
+    char none[128];
 
     q->t_begun = now;
     if (q->is_stuck) {
         answer(s, "the interpreter is still at an earlier question, which an interrupt did not end", true);
+        return;
+    }
+    if (order->context && !hutch_contexts_has(&s->contexts, order->context)) {
+        snprintf(none, sizeof(none), "there is no context '%s'", order->context);
+        answer(s, none, false);
         return;
     }
     hutch_question_clear(s);

@@ -339,6 +339,7 @@ static enum run_outcome conclude(struct engine_run *run, struct hutch_err *why)
 static void drop_interpreter(struct session *s)
 {
     hutch_question_clear(s);
+    hutch_contexts_done(&s->contexts);
     hutch_interpreter_free(s->interpreter);
     s->interpreter = NULL;
 }
@@ -380,6 +381,7 @@ static void on_outlived(struct engine_run *run)
     else
         hutch_session_describe_death(s);
     hutch_checkpoint_clear(s); /* of what was at work */
+    hutch_contexts_done(&s->contexts);
     s->cell.stop_at = s->kill_at = s->cell.check_at = s->settle_at = 0;
     s->is_fresh = s->has_variables || s->is_fresh; /* what the next cell finds, unless there is a rollback before */
     s->has_variables = s->is_deaf = s->was_shot = false;

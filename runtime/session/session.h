@@ -6,6 +6,7 @@
 #include "runtime/engine/run.h"
 #include "runtime/hutch.h"
 #include "runtime/session/checkpoint.h"
+#include "runtime/session/contexts.h"
 #include "runtime/session/data.h"
 #include "runtime/session/execution.h"
 #include "runtime/session/interpreter.h"
@@ -50,7 +51,8 @@ struct order {
     uint64_t id;              /* of a cell; 0: it is none */
     double t_queued;
     struct hutch_cell cell;   /* ORDER_CELL: as given, with its own copies of the texts */
-    char *code, *context;     /* owned */
+    char *code, *context;     /* owned; ORDER_ASK: context: the one that is to be reset or dropped, else NULL */
+    char *cwd;                /* owned; cell.cwd */
     char **env;               /* owned; NULL-terminated; cell.env */
     bool was_lost;            /* it had not begun when its interpreter died, and waits again */
     uint64_t target;          /* others: a checkpoint or branch */
@@ -133,6 +135,7 @@ struct session {
     struct session_cell cell;
     struct checkpoints checkpoints;
     struct session_question question;
+    struct contexts contexts;  /* of its interpreter */
 };
 
 void hutch_sessions_init(struct sessions *sessions, struct helper *helper, struct runs *runs);

@@ -1379,8 +1379,14 @@ static void a_question(void)
     CHECK(hutch_session_ask(story.engine, session + 1, &question, on_answer, &story, &err) < 0 && err.code == ENOENT);
     while (story.results == 0)
         turn(story.engine);
+    CHECK(hutch_session_reset_context(story.engine, session, NULL, on_answer, &story, &err) == 0);
+    CHECK(hutch_session_drop_context(story.engine, session, "other", on_answer, &story, &err) == 0);
+    CHECK(hutch_session_drop_context(story.engine, session, "main", on_answer, &story, &err) < 0 && err.code == EINVAL);
+    CHECK(hutch_session_reset_context(story.engine, session, "no name", on_answer, &story, &err) < 0);
+    while (story.results < 3)
+        turn(story.engine);
     close_session(&story, session);
-    CHECK(story.results == 1);
+    CHECK(story.results == 3);
     hutch_engine_free(story.engine);
 }
 

@@ -39,7 +39,7 @@ class Interpreter:
             "end": self.end,
             "reply": self.ignore,
         }
-        self.orders.update(dict.fromkeys(questions.KNOWN, self.answer))
+        self.orders.update(dict.fromkeys([*questions.KNOWN, "reset_context", "drop_context"], self.answer))
 
     # --- orders ---
 
@@ -83,15 +83,24 @@ class Interpreter:
         frame = {"is": "answer", "id": order.get("id"), "ok": False}
         try:
             try:
-                self.contexts.enter_known(order.get("context") or contexts.MAIN)
-                _signal.signal(_signal.SIGINT, _signal.default_int_handler)
-                frame.update(reply=questions.KNOWN[order["do"]](self.parts.shell, order), ok=True)
+                frame.update(reply=self.reply_to(order["do"], order.get("context") or contexts.MAIN, order), ok=True)
             finally:
                 ignore_interrupts()
         except BaseException as problem:  # whatever the program's own code raises
             frame.update(ok=False, why=channel.shortened(tracebacks.one_line(problem)))
         self.leave_if_forked()
         self.link.send_unnumbered(frame)
+
+    def reply_to(self, what, context, order):
+        if what == "reset_context":
+            self.contexts.reset(context)
+            return {}
+        if what == "drop_context":
+            self.contexts.drop(context)
+            return {}
+        self.contexts.enter_known(context)
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        return questions.KNOWN[what](self.parts.shell, order)
 
     def renew(self):
         """In a copy of the process."""
@@ -103,8 +112,8 @@ class Interpreter:
     async def execute(self, order, fds):
         interactive, code = self.parts.shell, str(order["code"])
         try:
-            self.contexts.enter(order.get("context") or contexts.MAIN)
-        except RuntimeError as problem:
+            self.contexts.enter(order.get("context") or contexts.MAIN, order.get("cwd"))
+        except (RuntimeError, OSError) as problem:
             self.refuse(order, problem)
             return
         self.set_parent(order)
@@ -143,8 +152,8 @@ class Interpreter:
             raise Ended(0)
 
     def refuse(self, order, problem):
-        """The cell is not executed."""
-        self.link.send({"is": "begin", "id": order.get("id"), "count": self.parts.shell.execution_count})
+        """The cell is not executed, and has no count."""
+        self.link.send({"is": "begin", "id": order.get("id")})
         told = {"ename": type(problem).__name__, "evalue": str(problem)}
         self.link.send(dict(told, traceback=[tracebacks.one_line(problem)], **{"is": "error"}))
         self.link.send(dict(told, status="error", id=order.get("id"), count=0, open_figures=0, **{"is": "done"}))
