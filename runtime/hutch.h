@@ -516,7 +516,14 @@ enum hutch_session_state {
     HUTCH_SESSION_OPENING, /* gets a sandbox, or its interpreter gets ready */
     HUTCH_SESSION_IDLE,    /* begins with what it is told at once */
     HUTCH_SESSION_BUSY,    /* with a cell, or another order */
+    HUTCH_SESSION_PAUSED,
     HUTCH_SESSION_LOST     /* its interpreter has ended: the next cell has another one made, or a rollback goes back */
+};
+enum hutch_paused_by {
+    HUTCH_PAUSED_BY_NOTHING, /* it is not paused; or there is no process to be stopped */
+    HUTCH_PAUSED_BY_CGROUP,  /* the kernel has frozen all of its processes */
+    HUTCH_PAUSED_BY_SIGNALS  /* process 1 has stopped them, and looks whether they stay so: a program that is made to
+                              * withstand it can run for moments */
 };
 struct hutch_session_info {
     size_t size;                  /* the caller sets it, to sizeof(struct hutch_session_info) */
@@ -537,11 +544,21 @@ struct hutch_session_info {
     uint64_t data_bytes, data_files; /* below /mnt/data: now where that is in memory, else at the last count;
                                       * HUTCH_UNKNOWN where nothing has counted */
     uint64_t checkpoint_bytes;    /* of the files of all checkpoints and branches */
+    enum hutch_paused_by paused_by;
+    int is_still;                 /* it is paused, and as far as is known nothing has run in it since: by signals, 0 when
+                                   * something did, and was stopped again */
 };
 /* What a session is like at this moment. @ret_json, where it is not NULL, gets the same and its lists as the JSON object
  * of docs/sessions.md, for the caller to free(3). At once; nothing is counted for it. Errors: ENOENT, ENOMEM. */
 int hutch_session_get_info(struct hutch_engine *engine, uint64_t id, struct hutch_session_info *ret, char **ret_json,
                            struct hutch_error *err);
+/* All processes of a session stand still, where they are; memory is kept. So do the clocks of its cell and of its
+ * idleness, but not its lifetime. Cells and other orders may be given to it, and wait. An interrupt comes when it goes
+ * on; a restart and the end come at once, and after a restart it is paused still. One whose sandbox is not ready pauses
+ * when it is. Where there is no control group, process 1 of the sandbox does it by signals, which is not certain: see
+ * paused_by. 0 also when it is so already. Errors: ENOENT. */
+int hutch_session_pause(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
+int hutch_session_resume(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
 /* Both begin at this call: it is closed after @idle_ms without a cell, and @lifetime_ms from now. 0: stays as it is;
  * HUTCH_NO_LIMIT: never. Errors: ENOENT. */
 int hutch_session_set_lifetime(struct hutch_engine *engine, uint64_t id, uint64_t idle_ms, uint64_t lifetime_ms,

@@ -343,10 +343,12 @@ class RawInfo(ctypes.Structure):
         (name, ctypes.c_double) for name in ("t_opened", "t_used", "t_idle_end", "t_end")] + [
         ("idle_ms", ctypes.c_uint64), ("waiting", ctypes.c_uint), ("cell", ctypes.c_uint64), ("contexts", ctypes.c_uint), ("checkpoints", ctypes.c_uint), ("branches", ctypes.c_uint)] + [
         (name, ctypes.c_uint64) for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files",
-                                             "checkpoint_bytes")]
+                                             "checkpoint_bytes")] + [
+        ("paused_by", ctypes.c_int), ("is_still", ctypes.c_int)]
 
 
-STATES = ("opening", "idle", "busy", "lost")
+STATES = ("opening", "idle", "busy", "paused", "lost")
+PAUSED_BY = (None, "cgroup", "signals")
 KINDS = ("stream", "display", "value", "error", "update", "clear", "widget")
 UNKNOWN = 2**64 - 1
 
@@ -557,7 +559,8 @@ class Session:
             raise Failure(error)
         found = json.loads(ctypes.string_at(address).decode())
         _LIBRARY[0][1].free(address)
-        assert found["state"] == STATES[raw.state]
+        assert found["state"] == STATES[raw.state] and found["paused_by"] == PAUSED_BY[raw.paused_by]
+        assert found["still"] == bool(raw.is_still)
         for name in ("contexts", "checkpoints", "branches"):
             assert len(found[name]) == getattr(raw, name), name
         for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files", "checkpoint_bytes", "waiting", "idle_ms"):
@@ -569,6 +572,12 @@ class Session:
 
     def set_lifetime(self, idle_ms=0, lifetime_ms=0):
         self._order("set_lifetime", ctypes.c_uint64(idle_ms), ctypes.c_uint64(lifetime_ms))
+
+    def pause(self):
+        self._order("pause")
+
+    def resume(self):
+        self._order("resume")
 
     # --- files
 

@@ -1,4 +1,5 @@
-/* session_life.c - what a caller asks of the life of a session: what it is like, and how long it may live. */
+/* session_life.c - what a caller asks of the life of a session: what it is like, how long it may live,
+ * and whether it stands still. */
 #include "runtime/lib/engine_priv.h"
 
 #include "runtime/session/info.h"
@@ -38,5 +39,25 @@ int hutch_session_set_lifetime(struct hutch_engine *engine, uint64_t id, uint64_
     if (!s)
         return -1;
     hutch_session_set_lifetime_ms(s, idle_ms, lifetime_ms);
+    return 0;
+}
+
+int hutch_session_pause(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
+{
+    struct session *s = hutch_engine_find_session(engine, id, error);
+
+    if (!s)
+        return -1;
+    hutch_session_begin_pause(s);
+    return 0;
+}
+
+int hutch_session_resume(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
+{
+    struct session *s = hutch_engine_find_session(engine, id, error);
+
+    if (!s)
+        return -1;
+    hutch_session_end_pause(s);
     return 0;
 }

@@ -13,6 +13,8 @@
 
 static enum hutch_session_state state_of(const struct session *s)
 {
+    if (s->pause.is_on)
+        return HUTCH_SESSION_PAUSED;
     switch (s->state) {
     case SESSION_SEEKING:
     case SESSION_SEATING:
@@ -34,6 +36,7 @@ static const char *name_of(enum hutch_session_state state)
     case HUTCH_SESSION_OPENING: return "opening";
     case HUTCH_SESSION_IDLE: return "idle";
     case HUTCH_SESSION_BUSY: return "busy";
+    case HUTCH_SESSION_PAUSED: return "paused";
     case HUTCH_SESSION_LOST: break;
     }
     return "lost";
@@ -96,7 +99,7 @@ void hutch_session_describe(struct session *s, struct hutch_session_info *ret)
         .state = state_of(s),
         .t_opened = real_time_of(s->t_opened),
         .t_used = real_time_of(s->t_used),
-        .t_idle_end = has_work ? 0 : real_time_of(s->t_used + s->idle_ms),
+        .t_idle_end = has_work || s->pause.is_on ? 0 : real_time_of(s->t_used + s->idle_ms),
         .t_end = real_time_of(s->ends_at),
         .idle_ms = s->idle_ms >= LOOP_NEVER ? HUTCH_NO_LIMIT : (uint64_t)s->idle_ms,
         .waiting = s->n_orders - (hutch_session_at_work(s) ? 1 : 0),
@@ -105,6 +108,11 @@ void hutch_session_describe(struct session *s, struct hutch_session_info *ret)
         .checkpoint_bytes = s->checkpoints.held_bytes,
         .contexts = s->contexts.n > 0 ? s->contexts.n : 1,
     };
+    ret->paused_by = !s->pause.is_on                         ? HUTCH_PAUSED_BY_NOTHING
+                     : s->pause.by == PAUSED_BY_CGROUP  ? HUTCH_PAUSED_BY_CGROUP
+                     : s->pause.by == PAUSED_BY_SIGNALS ? HUTCH_PAUSED_BY_SIGNALS
+                                                        : HUTCH_PAUSED_BY_NOTHING;
+    ret->is_still = s->pause.is_on && hutch_session_stands_still(s);
     hutch_checkpoints_count(s, &ret->checkpoints, &ret->branches);
     describe_use(s, ret);
     describe_data(s, ret);
@@ -167,6 +175,16 @@ static bool add_contexts(const struct session *s, struct cJSON *o)
     return list;
 }
 
+static bool add_pause(struct cJSON *o, const struct hutch_session_info *info)
+{
+    static const char *const names[] = {
+        [HUTCH_PAUSED_BY_NOTHING] = NULL, [HUTCH_PAUSED_BY_CGROUP] = "cgroup", [HUTCH_PAUSED_BY_SIGNALS] = "signals",
+    };
+
+    return hutch_json_add_string(o, "paused_by", names[info->paused_by]) &&
+           hutch_json_add_bool(o, "still", info->is_still);
+}
+
 char *hutch_session_info_json(const struct session *s, const struct hutch_session_info *info)
 {
     struct cJSON *o = cJSON_CreateObject();
@@ -182,7 +200,7 @@ char *hutch_session_info_json(const struct session *s, const struct hutch_sessio
         add_known(o, "pids", info->pids) && add_known(o, "data_bytes", info->data_bytes) &&
         add_known(o, "data_files", info->data_files) &&
         hutch_json_add_u64(o, "checkpoint_bytes", info->checkpoint_bytes) &&
-        add_contexts(s, o) && hutch_checkpoints_add_lists(s, o))
+        add_pause(o, info) && add_contexts(s, o) && hutch_checkpoints_add_lists(s, o))
         json = hutch_nbjson_print(o, NBJSON_COMPACT, NULL);
     cJSON_Delete(o);
     return json;

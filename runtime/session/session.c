@@ -118,6 +118,7 @@ static void on_event(void *user, const struct cell_event *event)
         s->false_starts = 0;
         if (s->state == SESSION_SEATING)
             hutch_session_set_state(s, SESSION_IDLE);
+        hutch_session_freeze(s);
         break;
     case CELL_OUTPUT:
     case CELL_BEGIN:
@@ -194,7 +195,8 @@ static void start_next(struct session *s)
     struct order *order = TAILQ_FIRST(&s->orders);
     double unsettled;
 
-    if (s->state != SESSION_IDLE || !order || s->is_calling || s->is_closing || s->is_restarting || !is_alive(s))
+    if (s->state != SESSION_IDLE || !order || s->is_calling || s->is_closing || s->is_restarting ||
+        s->pause.is_on || !is_alive(s))
         return;
     if (s->look.id != 0 || waits_for_signal(s))
         return;
@@ -338,6 +340,7 @@ static enum run_outcome conclude(struct engine_run *run, struct hutch_err *why)
 
 static void drop_interpreter(struct session *s)
 {
+    s->pause.by = PAUSED_BY_NOTHING; /* its sandbox is gone */
     hutch_question_clear(s);
     hutch_contexts_done(&s->contexts);
     hutch_interpreter_free(s->interpreter);
@@ -400,7 +403,8 @@ static void leave_parked(struct session *s)
 {
     struct order *order = TAILQ_FIRST(&s->orders);
 
-    if (s->is_calling || s->is_closing || s->is_restarting || !order || s->run->slot->supervisor->reason != END_OWN)
+    if (s->is_calling || s->is_closing || s->is_restarting || s->pause.is_on || !order ||
+        s->run->slot->supervisor->reason != END_OWN)
         return;
     if (order->kind == ORDER_ASK) {
         hutch_order_take_out(s, &s->orders, order);
@@ -620,7 +624,7 @@ void hutch_sessions_work(struct sessions *sessions)
                 end(s);
             continue;
         }
-        if (s->state == SESSION_LOST && !TAILQ_EMPTY(&s->orders))
+        if (s->state == SESSION_LOST && !TAILQ_EMPTY(&s->orders) && !s->pause.is_on)
             hutch_session_set_state(s, SESSION_SEEKING);
         if (s->state == SESSION_IDLE)
             start_next(s);
@@ -713,6 +717,8 @@ static double check_clocks(struct session *s, double now)
         return LOOP_NEVER;
     }
     due = s->ends_at;
+    if (s->pause.is_on)
+        return due; /* all other clocks stand still */
     earlier(&due, hutch_checkpoint_check(s, now));
     switch (s->state) {
     case SESSION_BUSY:

@@ -10,6 +10,7 @@
 #include "runtime/session/data.h"
 #include "runtime/session/execution.h"
 #include "runtime/session/interpreter.h"
+#include "runtime/session/pause.h"
 #include "runtime/session/question.h"
 
 #include <stdbool.h>
@@ -136,6 +137,7 @@ struct session {
     struct checkpoints checkpoints;
     struct session_question question;
     struct contexts contexts;  /* of its interpreter */
+    struct session_pause pause;
 };
 
 void hutch_sessions_init(struct sessions *sessions, struct helper *helper, struct runs *runs);

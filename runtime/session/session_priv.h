@@ -57,5 +57,7 @@ void hutch_session_describe_death(struct session *session);
 
 /* Init and the supervisor check a sandbox closely while a cell runs, and now and then between cells. */
 void hutch_session_set_idle(struct session *session, bool is_idle);
+/* The same as it is, for a sandbox that was paused. */
+void hutch_session_renew_pace(struct session *session);
 
 #endif

@@ -1342,6 +1342,12 @@ static void life_of_a_session(void)
     CHECK(hutch_session_set_lifetime(story.engine, session, HUTCH_NO_LIMIT, 1000, &err) == 0);
     CHECK(hutch_session_get_info(story.engine, session, &info, NULL, &err) == 0);
     CHECK(info.t_end < end && info.t_idle_end == 0 && info.idle_ms == HUTCH_NO_LIMIT);
+    CHECK(hutch_session_pause(story.engine, session, &err) == 0);
+    CHECK(hutch_session_pause(story.engine, session, &err) == 0);
+    CHECK(hutch_session_get_info(story.engine, session, &info, NULL, &err) == 0 && info.state == HUTCH_SESSION_PAUSED);
+    CHECK(hutch_session_resume(story.engine, session, &err) == 0);
+    CHECK(hutch_session_resume(story.engine, session, &err) == 0);
+    CHECK(hutch_session_get_info(story.engine, session, &info, NULL, &err) == 0 && info.state != HUTCH_SESSION_PAUSED);
     memset(&older, 0x5a, sizeof(older));
     memcpy(older.bytes, &size, sizeof(size));
     CHECK(hutch_session_get_info(story.engine, session, (struct hutch_session_info *)(void *)older.bytes, NULL, &err) == 0);
@@ -1351,6 +1357,8 @@ static void life_of_a_session(void)
         turn(story.engine);
     CHECK(hutch_session_get_info(story.engine, session, &info, NULL, &err) < 0 && err.code == ENOENT);
     CHECK(hutch_session_set_lifetime(story.engine, session, 1, 1, &err) < 0 && err.code == ENOENT);
+    CHECK(hutch_session_pause(story.engine, session, &err) < 0 && err.code == ENOENT);
+    CHECK(hutch_session_resume(story.engine, session, &err) < 0 && err.code == ENOENT);
     hutch_engine_free(story.engine);
 }
 
