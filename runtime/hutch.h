@@ -321,9 +321,9 @@ struct hutch_output { /* one piece, as it comes */
     const char *text;  /* HUTCH_STREAM: any bytes, not NUL-terminated */
     size_t text_len;
     const char *json;  /* the others: the output as nbformat has it, and where a display or value has an id, with
-                        * "transient": {"display_id"}, by which HUTCH_UPDATE names it; HUTCH_UPDATE: with "id"; HUTCH_CLEAR: {"wait":
-                        * true or false}; HUTCH_WIDGET: {"buffers": [...], "id", "state": {...}}, or {"id", "lost":
-                        * true} where its state is too large. NUL-terminated */
+                        * "transient": {"display_id"}, by which HUTCH_UPDATE names it; HUTCH_UPDATE: with "id";
+                        * HUTCH_CLEAR: {"wait": true or false}; HUTCH_WIDGET: {"buffers": [...], "id", "state":
+                        * {...}}, or {"id", "lost": true} where its state is too large. NUL-terminated */
 };
 
 struct hutch_cell_result {
@@ -352,8 +352,8 @@ struct hutch_cell_result {
     const struct hutch_cell_details *internal;
     const char *language_info;  /* of the interpreter, as a notebook's metadata has it: a JSON object; NULL: not
                                  * known */
-    const char *value_json;     /* of the last expression, for a cell that wants_value: ASCII text, 256 KiB at most. NULL:
-                                 * it has none, or none that JSON can say: something else than None, truth, numbers,
+    const char *value_json;     /* of the last expression, for a cell that wants_value: ASCII text, 256 KiB at most.
+                                 * NULL: it has none, or none that JSON can say: something else than truth, numbers,
                                  * text, lists, tuples and dictionaries with texts as keys, or too much of it */
     uint64_t id;                /* the cell's; 0: of a run */
 };
@@ -420,11 +420,18 @@ struct hutch_cell {
                            * them and 128 KiB in all at most. What an interpreter reads when it starts has no effect.
                            * NULL: none */
     int wants_value;      /* the result has value_json */
-    int stop_on_error;    /* unless its verdict is HUTCH_OK, the cells that wait behind it by then are not executed: they
-                           * end as HUTCH_KILLED */
+    int stop_on_error;    /* unless its verdict is HUTCH_OK, the cells that wait behind it by then are not executed:
+                           * they end as HUTCH_KILLED */
     const char *cwd;      /* absolute, inside: the context's working directory from here on, where it begins or goes on.
                            * One that cannot be entered is the cell's error, and it does not run. NULL: where the
                            * context is; a new one begins in that of the session */
+    const char *calls;    /* JSON array of at most 64 names, identifiers of ASCII: functions by which the code of this
+                           * cell calls its caller. "name": a call in an asynchronous function or statement is awaited,
+                           * another one returns its answer; {"name", "async": true or false}: always, or never. NULL:
+                           * none */
+    /* The code has called one of these, @call is the number to answer by. @json: {"args": […], "kwargs": {…}}, of at
+     * most 256 KiB. It is for the caller to judge: any code in the sandbox can make any of these calls. */
+    void (*on_call)(void *user, uint64_t session, uint64_t call, const char *name, const char *json);
 };
 void hutch_cell_init(struct hutch_cell *cell);
 #define hutch_cell_init(cell) HUTCH_INIT(cell)
@@ -441,6 +448,12 @@ int hutch_session_cancel_cell(struct hutch_engine *engine, uint64_t id, uint64_t
 int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id);
 /* Answers on_input; NULL: the end of the input. 1 when a cell was waiting for it, else 0. */
 int hutch_session_reply(struct hutch_engine *engine, uint64_t id, const char *text);
+/* Answers on_call, at any time before the result of the cell: several calls may wait, 64 at most. @json: the value, of
+ * at most 4 MiB, NULL: null; with @is_error an exception is raised with it, as a rule a text. The time until then
+ * counts for the cell. Errors: ENOENT (no such call waits, or not any more), EINVAL (it is no JSON), EAGAIN (the code
+ * has not taken what it was answered before: again, later). */
+int hutch_session_answer(struct hutch_engine *engine, uint64_t id, uint64_t call, const char *json, int is_error,
+                         struct hutch_error *err);
 /* Another interpreter, with the same files. Cells that run or wait end as killed; checkpoints and branches are
  * gone. */
 int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
@@ -482,8 +495,8 @@ int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkp
 enum hutch_question_kind {
     HUTCH_ASK_COMPLETION,  /* {"cursor_end", "cursor_start", "matches", "metadata", "status"}, 1000 matches at most */
     HUTCH_ASK_INSPECTION,  /* {"data", "found", "metadata", "status"}, of the name at the cursor */
-    HUTCH_ASK_IS_COMPLETE  /* {"indent", "status"}: "complete", "incomplete", "invalid", "unknown"; indent: of an incomplete
-                            * one's next line */
+    HUTCH_ASK_IS_COMPLETE  /* {"indent", "status"}: "complete", "incomplete", "invalid", "unknown"; indent: of an
+                            * incomplete one's next line */
 };
 struct hutch_question {
     size_t size;
@@ -502,9 +515,9 @@ void hutch_question_init(struct hutch_question *question);
 int hutch_session_ask(struct hutch_engine *engine, uint64_t id, const struct hutch_question *question,
                       hutch_on_reply on_reply, void *user, struct hutch_error *err);
 
-/* A context loses its variables, In, Out and count, and goes back to the directory in which it began; or it is gone, and
- * is made anew when it is named again: not "main" (EINVAL). What other contexts share with it stays. Both wait their
- * turn, as a cell does, and are answered once. */
+/* A context loses its variables, In, Out and count, and goes back to the directory in which it began; or it is gone,
+ * and is made anew when it is named again: not "main" (EINVAL). What other contexts share with it stays. Both wait
+ * their turn, as a cell does, and are answered once. */
 int hutch_session_reset_context(struct hutch_engine *engine, uint64_t id, const char *context, hutch_on_reply on_reply,
                                 void *user, struct hutch_error *err);
 int hutch_session_drop_context(struct hutch_engine *engine, uint64_t id, const char *context, hutch_on_reply on_reply,
@@ -545,11 +558,11 @@ struct hutch_session_info {
                                       * HUTCH_UNKNOWN where nothing has counted */
     uint64_t checkpoint_bytes;    /* of the files of all checkpoints and branches */
     enum hutch_paused_by paused_by;
-    int is_still;                 /* it is paused, and as far as is known nothing has run in it since: by signals, 0 when
-                                   * something did, and was stopped again */
+    int is_still;                 /* it is paused, and as far as is known nothing has run in it since: by signals, 0
+                                   * when something did, and was stopped again */
 };
-/* What a session is like at this moment. @ret_json, where it is not NULL, gets the same and its lists as the JSON object
- * of docs/sessions.md, for the caller to free(3). At once; nothing is counted for it. Errors: ENOENT, ENOMEM. */
+/* What a session is like at this moment. @ret_json, where it is not NULL, gets the same and its lists as the JSON
+ * object of docs/sessions.md, for the caller to free(3). At once; nothing is counted for it. Errors: ENOENT, ENOMEM. */
 int hutch_session_get_info(struct hutch_engine *engine, uint64_t id, struct hutch_session_info *ret, char **ret_json,
                            struct hutch_error *err);
 /* All processes of a session stand still, where they are; memory is kept. So do the clocks of its cell and of its

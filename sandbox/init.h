@@ -107,8 +107,8 @@ enum init_order_kind {
                   * INIT_FOLLOWED */
     INIT_KEEP,   /* value: a child of init that outlives the worker: as long as one lives, its end is INIT_OUTLIVED.
                   * INIT_MAX_SPARED living ones at most */
-    INIT_PAUSE,  /* value: 1: all other processes stand still, as far as signals can do that (pause.h) -> INIT_PAUSED; 0:
-                  * they go on. Where a control group can freeze them, init with them, that is not needed */
+    INIT_PAUSE,  /* value: 1: all other processes stand still, as far as signals can do that (pause.h) -> INIT_PAUSED;
+                  * 0: they go on. Where a control group can freeze them, init with them, that is not needed */
 };
 #define INIT_MAX_SPARED 80
 

@@ -312,6 +312,7 @@ class RawCellResult(ctypes.Structure):
 CELL_ON_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawOutput))
 CELL_ON_INPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int)
 CELL_ON_START = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int)
+CELL_ON_CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p)
 CELL_ON_RESULT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawCellResult))
 
 
@@ -320,7 +321,8 @@ class RawCell(ctypes.Structure):
                 ("timeout_ms", ctypes.c_uint64), ("silent", ctypes.c_int), ("no_history", ctypes.c_int), ("allow_input", ctypes.c_int),
                 ("on_output", CELL_ON_OUTPUT), ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", ctypes.c_void_p), ("widgets", ctypes.c_int),
                 ("ret_id", ctypes.POINTER(ctypes.c_uint64)), ("on_start", CELL_ON_START), ("env", ctypes.POINTER(ctypes.c_char_p)),
-                ("wants_value", ctypes.c_int), ("stop_on_error", ctypes.c_int), ("cwd", ctypes.c_char_p)]
+                ("wants_value", ctypes.c_int), ("stop_on_error", ctypes.c_int), ("cwd", ctypes.c_char_p),
+                ("calls", ctypes.c_char_p), ("on_call", CELL_ON_CALL)]
 
 
 class RawReply(ctypes.Structure):
@@ -363,6 +365,7 @@ class Pending:
         self.prompts = []
         self.id = 0
         self.starts = []   # counts, as on_start told them
+        self.calls = []    # (number, name, arguments) as they came
         self.kept = ()     # what must live until then
 
     def text(self, stream=1):
@@ -413,7 +416,7 @@ class Session:
 
     # --- cells
 
-    def execute(self, code, on_output=None, on_result=None, env=None, **fields):
+    def execute(self, code, on_output=None, on_result=None, env=None, on_call=None, calls=None, **fields):
         """Hands in a cell, and returns what becomes of it."""
         pending, cell, number = Pending(), RawCell(size=ctypes.sizeof(RawCell)), ctypes.c_uint64()
         cell.ret_id, cell.env = ctypes.pointer(number), words(env)
@@ -441,12 +444,18 @@ class Session:
             pending.prompts.append((prompt.decode(), bool(is_password)))
 
         def start(_user, _session, cell, count):
-            assert cell == pending.id and not pending.outputs and pending.result is None
+            assert cell == pending.id and pending.result is None
             pending.starts.append(count)
 
         cell.on_output, cell.on_input, cell.on_result = CELL_ON_OUTPUT(output), CELL_ON_INPUT(ask), CELL_ON_RESULT(result)
-        cell.on_start = CELL_ON_START(start)
-        pending.kept = (cell.on_output, cell.on_input, cell.on_result, cell.on_start)
+        def call(_user, _session, number, name, arguments):
+            pending.calls.append((number, name.decode(), json.loads(arguments.decode())))
+            if on_call:
+                on_call(*pending.calls[-1])
+
+        cell.on_start, cell.on_call = CELL_ON_START(start), CELL_ON_CALL(call)
+        cell.calls = text(calls if isinstance(calls, (str, bytes, type(None))) else json.dumps(calls))
+        pending.kept = (cell.on_output, cell.on_input, cell.on_result, cell.on_start, cell.on_call)
         self._order("execute", ctypes.byref(cell))
         pending.id = number.value
         self.pending.append(pending)
@@ -493,6 +502,11 @@ class Session:
 
     def cancel(self, pending):
         return self._call("cancel_cell", ctypes.c_uint64(pending.id))
+
+    def answer(self, call, value, is_error=0):
+        """A str of @value is JSON as it is, in a tuple."""
+        given = value[0] if isinstance(value, tuple) else json.dumps(value)
+        self._order("answer", ctypes.c_uint64(call), text(given), ctypes.c_int(is_error))
 
     def interrupt(self):
         return self._call("interrupt")

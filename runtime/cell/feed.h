@@ -36,6 +36,7 @@ enum cell_event_kind {
     CELL_READY,  /* "ready"; what was printed before is dropped */
     CELL_BEGIN,  /* "begin" */
     CELL_INPUT,  /* "input" */
+    CELL_CALL,   /* "call": .id, .name, .value: its arguments */
     CELL_DONE,   /* "done": everything that came before it has been told, and outputs are complete */
     CELL_OTHER   /* any other frame: "parked", "here", "failed", …; .is says which */
 };
@@ -50,7 +51,9 @@ struct cell_event {
     bool is_error;             /* done: status "error" */
     int64_t line;              /* done: of the cell's code; 0: not known */
     const char *cause;         /* done; NULL: not known */
-    const char *value;         /* done: what is said to be the value as JSON, not parsed; CELL_MAX_VALUE bytes at most */
+    const char *name;          /* call; "" for others */
+    const char *value;         /* done: the value as JSON; call: the arguments. ASCII, CELL_MAX_VALUE bytes at most;
+                                * NULL: there is none, or it is none */
 };
 /* Everything in @event ends with the call. For a frame the function may call begin, discard, outputs and forget; for
  * an output nothing. */

@@ -138,7 +138,8 @@ int hutch_engine_check_code(const char *code, size_t code_len, size_t max, size_
 int hutch_engine_check_context(const char *name, struct hutch_err *err)
 {
     if (name && !is_context(name))
-        return hutch_err_set(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'", CONTEXTS_MAX_NAME);
+        return hutch_err_set(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'",
+                             CONTEXTS_MAX_NAME);
     return 0;
 }
 
@@ -157,8 +158,9 @@ static int read_cell(struct session *s, const struct hutch_cell *given, struct o
                              s->wall_ms);
     if (!cell->timeout_ms)
         cell->timeout_ms = s->wall_ms;
-    if (read_env(cell->env, order, err) < 0)
+    if (read_env(cell->env, order, err) < 0 || (cell->calls && hutch_calls_read(cell->calls, &order->calls, err) < 0))
         return -1;
+    cell->calls = NULL;
     if (cell->cwd && (cell->cwd[0] != '/' || strlen(cell->cwd) >= PATH_MAX ||
                       !hutch_utf8_is_valid(cell->cwd, strlen(cell->cwd))))
         return hutch_err_set(err, EINVAL, "the cwd of a cell is an absolute path in UTF-8, and this one is not");
@@ -235,6 +237,17 @@ int hutch_session_reply(struct hutch_engine *engine, uint64_t id, const char *te
     struct session *s = find_session(engine, id);
 
     return s && hutch_session_give_input(s, text) ? 1 : 0;
+}
+
+int hutch_session_answer(struct hutch_engine *engine, uint64_t id, uint64_t call, const char *json, int is_error,
+                         struct hutch_error *error)
+{
+    struct session *s = find_session(engine, id);
+    struct hutch_err err = { 0 };
+
+    if (!s)
+        return no_session(error, id);
+    return hutch_calls_answer(s, call, json, is_error, &err) < 0 ? hutch_engine_tell(error, &err, 0) : 0;
 }
 
 int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)

@@ -37,7 +37,8 @@ static int read_question(const struct hutch_question *given, struct order *order
     order->kind = ORDER_ASK;
     order->timeout_ms = question.timeout_ms ? question.timeout_ms : DEFAULT_MS;
     o = order->question = cJSON_CreateObject();
-    if (code && o && cJSON_AddStringToObject(o, "do", names[question.kind]) && cJSON_AddStringToObject(o, "code", code) &&
+    if (code && o && cJSON_AddStringToObject(o, "do", names[question.kind]) &&
+        cJSON_AddStringToObject(o, "code", code) &&
         cJSON_AddNumberToObject(o, "cursor", (double)question.cursor) &&
         cJSON_AddStringToObject(o, "context", question.context ? question.context : "main") &&
         cJSON_AddNumberToObject(o, "detail", question.detail ? 1 : 0))

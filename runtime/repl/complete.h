@@ -23,8 +23,8 @@ struct completion {
 
 /* Adds what the answer to hutch_session_ask() proposes for @line, whose end the cursor was at. */
 void hutch_completion_read(struct completion *c, const char *line, size_t len, const char *json);
-/* The same of lines of text: the first is the typed word, the others are one word each. Takes what is fit for the line and no
- * word twice. */
+/* The same of lines of text: the first is the typed word, the others are one word each. Takes what is fit for the line
+ * and no word twice. */
 void hutch_completion_add(struct completion *c, const char *line, size_t len, const char *answer);
 /* What all words go on with after the typed one. The caller's to free; NULL: nothing. */
 char *hutch_completion_rest(const struct completion *c);

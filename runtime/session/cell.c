@@ -303,6 +303,7 @@ void hutch_session_start_cell(struct session *s, struct order *order)
     s->cell.was_interrupted = s->cell.wants_interrupt = s->cell.interrupts_next;
     s->cell.interrupts_next = s->cell.is_asking = false;
     s->cell.told_bytes = 0;
+    hutch_calls_begin(s);
     s->kill_at = 0;
     s->cell.stop_at = order->cell.timeout_ms ? now + (double)order->cell.timeout_ms : 0;
     s->cell.check_at = s->cpu_ms ? now + CPU_CHECK_MS : 0;
@@ -312,7 +313,7 @@ void hutch_session_start_cell(struct session *s, struct order *order)
     s->has_variables = true;
     hutch_session_set_state(s, SESSION_BUSY);
     if (hutch_execution_begin(&s->cell.execution, s->interpreter, &order->cell, order->code, order->context,
-                              s->output_bytes, &err) < 0)
+                              order->calls, s->output_bytes, &err) < 0)
         hutch_session_kill_interpreter(s); /* no memory */
     if (s->cell.stop_at > 0)
         hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->cell.stop_at);
@@ -376,6 +377,10 @@ void hutch_session_hear_cell(struct session *s, const struct hutch_cell *cell, c
             cell->on_input(cell->user, s->id, event->prompt, event->is_password);
         else
             hutch_session_give_input(s, NULL);
+        break;
+    case CELL_CALL:
+        if (cell)
+            hutch_calls_hear(s, cell, event);
         break;
     case CELL_READY:
     case CELL_OTHER:

@@ -3,7 +3,6 @@
 #include "runtime/cell/result_json.h"
 #include "runtime/session/interpreter.h"
 #include "runtime/text/json_write.h"
-#include "runtime/text/nbjson.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
@@ -14,10 +13,6 @@
 #include <time.h>
 
 #define FLOOD_FACTOR 8
-
-static const struct nbjson_bounds value_bounds = {
-    .max_len = CELL_MAX_VALUE, .max_depth = 64, .max_nodes = 100000, .is_strict = true,
-};
 
 static double real_time(void)
 {
@@ -45,7 +40,8 @@ static bool add_env(struct cJSON *order, const char *const *env)
     return !env || o;
 }
 
-static struct cJSON *describe(int64_t id, const struct hutch_cell *cell, const char *code, const char *context)
+static struct cJSON *describe(int64_t id, const struct hutch_cell *cell, const char *code, const char *context,
+                              const struct cJSON *calls)
 {
     struct cJSON *o = cJSON_CreateObject();
 
@@ -54,14 +50,16 @@ static struct cJSON *describe(int64_t id, const struct hutch_cell *cell, const c
         cJSON_AddBoolToObject(o, "silent", cell->silent) && cJSON_AddBoolToObject(o, "history", !cell->no_history) &&
         cJSON_AddBoolToObject(o, "stdin", cell->allow_input) && cJSON_AddBoolToObject(o, "figures", true) &&
         cJSON_AddBoolToObject(o, "widgets", cell->widgets) && cJSON_AddBoolToObject(o, "value", cell->wants_value) &&
-        add_env(o, cell->env) && (!cell->cwd || cJSON_AddStringToObject(o, "cwd", cell->cwd)))
+        add_env(o, cell->env) && (!cell->cwd || cJSON_AddStringToObject(o, "cwd", cell->cwd)) &&
+        (!calls || hutch_json_add(o, "calls", cJSON_Duplicate(calls, true))))
         return o;
     cJSON_Delete(o);
     return NULL;
 }
 
 int hutch_execution_begin(struct execution *execution, struct interpreter *interpreter, const struct hutch_cell *cell,
-                          const char *code, const char *context, uint64_t output_bytes, struct hutch_err *err)
+                          const char *code, const char *context, const struct cJSON *calls, uint64_t output_bytes,
+                          struct hutch_err *err)
 {
     int64_t id = execution->id + 1;
     struct cJSON *order;
@@ -75,7 +73,7 @@ int hutch_execution_begin(struct execution *execution, struct interpreter *inter
                                      .t_busy = real_time() };
     hutch_cell_feed_begin(interpreter->feed, output_bytes);
     hutch_interpreter_set_in_cell(interpreter, true);
-    order = describe(id, cell, code, context);
+    order = describe(id, cell, code, context, calls);
     rc = order ? hutch_interpreter_send(interpreter, order, -1, err) : hutch_err_set(err, ENOMEM, "order a cell");
     cJSON_Delete(order);
     return rc;
@@ -91,22 +89,6 @@ int hutch_execution_count(const struct execution *execution)
     return !execution->is_silent && execution->count > 0 && execution->count <= INT32_MAX ? (int)execution->count : 0;
 }
 
-/* The interpreter's word for the value: passed on where it is JSON that harms no reader. */
-static char *take_value(const char *text)
-{
-    const size_t len = strlen(text);
-    struct cJSON *tree;
-    struct hutch_err err;
-
-    for (size_t i = 0; i < len; i++)
-        if (text[i] < ' ' || text[i] > '~')
-            return NULL;
-    if (hutch_nbjson_parse("value", text, len, &value_bounds, &tree, &err) < 0)
-        return NULL;
-    cJSON_Delete(tree);
-    return strdup(text);
-}
-
 void hutch_execution_hear(struct execution *execution, const struct cell_event *event)
 {
     if (event->id != execution->id || execution->is_done)
@@ -120,7 +102,7 @@ void hutch_execution_hear(struct execution *execution, const struct cell_event *
         execution->is_error = event->is_error;
         execution->line = event->line;
         execution->cause = event->cause ? strdup(event->cause) : NULL;
-        execution->value = execution->wants_value && event->value ? take_value(event->value) : NULL;
+        execution->value = execution->wants_value && event->value ? strdup(event->value) : NULL;
         execution->t_reply = real_time();
     }
 }

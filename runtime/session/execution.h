@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct cJSON;
 struct hutch_cell_details;
 struct interpreter;
 
@@ -26,9 +27,10 @@ struct execution {
     struct cell_error error;         /* likewise */
 };
 
-/* Orders a cell; @cell's own code and context are not looked at. */
+/* Orders a cell; @cell's own code, context and calls are not looked at. @calls: see calls.h; NULL: none. */
 int hutch_execution_begin(struct execution *execution, struct interpreter *interpreter, const struct hutch_cell *cell,
-                          const char *code, const char *context, uint64_t output_bytes, struct hutch_err *err);
+                          const char *code, const char *context, const struct cJSON *calls, uint64_t output_bytes,
+                          struct hutch_err *err);
 /* More came in frames than the outputs and what replaced some of them can be. */
 bool hutch_execution_is_flooded(const struct interpreter *interpreter, uint64_t output_bytes);
 /* As a result has it: 0 for a silent one. */

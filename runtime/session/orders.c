@@ -13,6 +13,7 @@ void hutch_order_free(struct order *order)
         free(*entry);
     free(order->env);
     cJSON_Delete(order->question);
+    cJSON_Delete(order->calls);
     free(order->code);
     free(order->context);
     free(order->cwd);

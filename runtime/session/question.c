@@ -5,7 +5,6 @@
 #include "sandbox/clock.h"
 
 #include <cjson/cJSON.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,36 +42,38 @@ static void answer(struct session *s, const char *why, bool is_stuck)
     free(json);
 }
 
+static void refuse(struct session *s, const char *why, const char *what)
+{
+    snprintf(s->question.refusal, sizeof(s->question.refusal), "%s%.*s", why, CONTEXTS_MAX_NAME, what);
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, 0);
+}
+
 void hutch_question_begin(struct session *s, struct order *order)
 {
     struct session_question *q = &s->question;
     double now = hutch_clock_ms();
+    bool is_stuck = q->is_stuck;
     struct hutch_err err;
-    char none[128];
 
-    q->t_begun = now;
-    if (q->is_stuck) {
-        answer(s, "the interpreter is still at an earlier question, which an interrupt did not end", true);
-        return;
-    }
-    if (order->context && !hutch_contexts_has(&s->contexts, order->context)) {
-        snprintf(none, sizeof(none), "there is no context '%s'", order->context);
-        answer(s, none, false);
-        return;
-    }
     hutch_question_clear(s);
-    q->id++;
+    q->is_stuck = is_stuck;
     q->t_begun = now;
     q->stop_at = now + (double)order->timeout_ms;
     q->give_up_at = q->stop_at + PATIENCE_MS;
-    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, q->stop_at);
-    hutch_interpreter_set_in_cell(s->interpreter, false);
-    if (!cJSON_AddNumberToObject(order->question, "id", (double)q->id)) {
-        answer(s, "there is no memory to ask the interpreter", false);
+    if (is_stuck) {
+        refuse(s, "the interpreter is still at an earlier question, which an interrupt did not end", "");
         return;
     }
-    if (hutch_interpreter_send(s->interpreter, order->question, -1, &err) < 0)
-        answer(s, err.msg, false);
+    if (order->context && !hutch_contexts_has(&s->contexts, order->context)) {
+        refuse(s, "there is no context ", order->context);
+        return;
+    }
+    q->id++;
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, q->stop_at);
+    hutch_interpreter_set_in_cell(s->interpreter, false);
+    if (!cJSON_AddNumberToObject(order->question, "id", (double)q->id) ||
+        hutch_interpreter_send(s->interpreter, order->question, -1, &err) < 0)
+        refuse(s, "there is no memory to ask the interpreter", "");
 }
 
 /* {"is":"answer", "id", "ok", "reply": {…}}, or with "why" instead. */
@@ -126,6 +127,13 @@ double hutch_question_check(struct session *s, double now)
 {
     const struct session_question *q = &s->question;
 
+    if (q->refusal[0]) {
+        char why[sizeof(q->refusal)];
+
+        memcpy(why, q->refusal, sizeof(why));
+        answer(s, why, q->is_stuck);
+        return LOOP_NEVER;
+    }
     if (q->stop_at > 0 && now >= q->stop_at)
         hutch_question_interrupt(s);
     if (now < q->give_up_at)

@@ -15,6 +15,8 @@ struct session;
 struct session_question {
     int64_t id;
     bool is_stuck;         /* an earlier one, of this id, was given up and has not ended: the next is not asked */
+    char refusal[160];     /* why it is not asked, which is told by the next turn: no answer comes within the call that
+                            * asks; "": it is */
     bool is_answered, is_ok;
     bool was_interrupted;  /* it took too long, or its caller asked for that */
     double t_begun;
@@ -23,7 +25,7 @@ struct session_question {
     char *answer;          /* owned; JSON; is_ok: the reply, else why there is none; NULL: neither */
 };
 
-/* Orders that hutch_order_is_question() knows. The answer comes by hutch_session_answer_order(). */
+/* Orders of the kind ORDER_ASK. The answer comes by hutch_session_answer_order(). */
 void hutch_question_begin(struct session *session, struct order *order);
 void hutch_question_hear(struct session *session, const struct cell_event *event); /* CELL_OTHER */
 /* Something came that may have been the answer. */

@@ -124,6 +124,7 @@ static void on_event(void *user, const struct cell_event *event)
     case CELL_BEGIN:
     case CELL_DONE:
     case CELL_INPUT:
+    case CELL_CALL:
         hutch_session_hear_cell(s, cell, event);
         break;
     case CELL_OTHER:

@@ -5,6 +5,7 @@
 #include "runtime/cell/result_json.h"
 #include "runtime/engine/run.h"
 #include "runtime/hutch.h"
+#include "runtime/session/calls.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/contexts.h"
 #include "runtime/session/data.h"
@@ -54,6 +55,7 @@ struct order {
     struct hutch_cell cell;   /* ORDER_CELL: as given, with its own copies of the texts */
     char *code, *context;     /* owned; ORDER_ASK: context: the one that is to be reset or dropped, else NULL */
     char *cwd;                /* owned; cell.cwd */
+    struct cJSON *calls;      /* owned; as hutch_calls_read() makes it; NULL: none */
     char **env;               /* owned; NULL-terminated; cell.env */
     bool was_lost;            /* it had not begun when its interpreter died, and waits again */
     uint64_t target;          /* others: a checkpoint or branch */
@@ -87,6 +89,7 @@ struct session_cell {
     enum stop_reason stop;
     bool was_interrupted, wants_interrupt, is_asking;
     bool interrupts_next;      /* one that waits for a list of files before it begins */
+    struct session_calls calls;
     uint64_t told_bytes;       /* to on_output, also of what was cleared away since */
     uint64_t cpu_user_us, cpu_system_us; /* at its begin; UINT64_MAX: not known */
     uint64_t sampled_cpu_ms;

@@ -169,4 +169,4 @@ def test_what_is_refused(session):
             order(session, what, context)
         assert failure.value.code == errno.EINVAL
     reply = drop(session, "unknown")
-    assert not reply["ok"] and "no context 'unknown'" in reply["message"]
+    assert not reply["ok"] and "no context unknown" in reply["message"]

@@ -1350,7 +1350,8 @@ static void life_of_a_session(void)
     CHECK(hutch_session_get_info(story.engine, session, &info, NULL, &err) == 0 && info.state != HUTCH_SESSION_PAUSED);
     memset(&older, 0x5a, sizeof(older));
     memcpy(older.bytes, &size, sizeof(size));
-    CHECK(hutch_session_get_info(story.engine, session, (struct hutch_session_info *)(void *)older.bytes, NULL, &err) == 0);
+    CHECK(hutch_session_get_info(story.engine, session, (struct hutch_session_info *)(void *)older.bytes, NULL,
+                                 &err) == 0);
     for (size_t i = 0; i < sizeof(older.guard); i++)
         CHECK(older.guard[i] == 0x5a);
     while (story.ends == 0)
@@ -1421,7 +1422,11 @@ static void a_cell_that_is_taken_back(void)
     cell.on_start = on_cell_start;
     cell.on_result = on_cell_result;
     cell.user = &story;
+    cell.calls = "[\"no name\"]";
+    CHECK(hutch_session_execute(story.engine, session, &cell, &err) < 0 && err.code == EINVAL);
+    cell.calls = "[\"tool\"]";
     CHECK(hutch_session_execute(story.engine, session, &cell, &err) == 0 && number != 0);
+    CHECK(hutch_session_answer(story.engine, session, 1, "1", 0, &err) < 0 && err.code == ENOENT); /* no call waits */
     cell.ret_id = &other;
     CHECK(hutch_session_execute(story.engine, session, &cell, &err) == 0 && other != 0 && other != number);
     CHECK(hutch_session_cancel_cell(story.engine, session, number) == 1);

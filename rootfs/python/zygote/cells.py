@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 
+import calls
 import channel
 import contexts
 import figures
@@ -33,6 +34,7 @@ class Interpreter:
         self.pid = os.getpid()
         self.parts = None
         self.contexts = None
+        self.calls = None
         self.orders = {
             "execute": self.execute,
             "park": self.park,
@@ -105,11 +107,14 @@ class Interpreter:
     def renew(self):
         """In a copy of the process."""
         self.pid = os.getpid()
+        self.link.mail.renew()
         shell.renew()
 
     # --- one cell ---
 
     async def execute(self, order, fds):
+        import asyncio
+
         interactive, code = self.parts.shell, str(order["code"])
         try:
             self.contexts.enter(order.get("context") or contexts.MAIN, order.get("cwd"))
@@ -125,6 +130,7 @@ class Interpreter:
         silent, history = bool(order.get("silent")), bool(order.get("history", not order.get("silent")))
         self.take_input(bool(order.get("stdin")))
         environment = enter_environment(order.get("env") or {})
+        self.calls.begin(order.get("calls") or (), asyncio.get_running_loop())
         try:
             try:
                 result = await self.run(code, silent, history)
@@ -133,6 +139,7 @@ class Interpreter:
         except BaseException as problem:  # while nothing of the program was running
             error = problem
         self.leave_if_forked()
+        self.calls.end()
         self.return_input()
         enter_environment(environment)
         if error is not None:
@@ -337,6 +344,8 @@ def main(job):
     figures.install(shell.made.shell)
     interpreter.parts = shell.install()
     interpreter.contexts = contexts.Contexts(interpreter.parts.shell)
+    link.mail = calls.Mail(link)
+    interpreter.calls = calls.Calls(link.mail, interpreter.parts.shell)
     status = run_loop(interpreter)
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     return status

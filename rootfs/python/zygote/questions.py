@@ -1,5 +1,5 @@
-# What a shell is asked besides cells: what a line goes on with, what is known of a name, whether a text is a whole cell.
-# The answers are those of ipykernel (IPythonKernel.do_complete(), do_inspect(), do_is_complete()), bounded.
+# What a shell is asked besides cells: what a line goes on with, what is known of a name, whether a text is a whole
+# cell. The answers are those of ipykernel (IPythonKernel.do_complete(), do_inspect(), do_is_complete()), bounded.
 
 MAX_MATCHES = 1000
 MAX_MATCH = 1024  # characters; a longer one is left out

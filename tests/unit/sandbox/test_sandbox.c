@@ -453,7 +453,8 @@ static void test_pause_by_signals(void **state)
     char byte[1];
 
     (void)state;
-    box_spec(&spec, "sh -c 'kill -STOP $$; echo woken' & (while :; do echo .; sleep 0.01; done) & (while :; do :; done) &\n"
+    box_spec(&spec, "sh -c 'kill -STOP $$; echo woken' &\n"
+                    "(while :; do echo .; sleep 0.01; done) & (while :; do :; done) &\n"
                     "while read -r _ _ s _ </proc/$!/stat && [ \"$s\" != R ]; do :; done\n"
                     "trap 'echo told; exit 5' TERM; echo ready; while :; do sleep 0.01; done");
     assert_int_equal(box_start(&spec, &box, &err), 0);
