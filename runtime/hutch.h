@@ -320,9 +320,10 @@ struct hutch_output { /* one piece, as it comes */
     int  stream;       /* HUTCH_STREAM: 1 or 2 */
     const char *text;  /* HUTCH_STREAM: any bytes, not NUL-terminated */
     size_t text_len;
-    const char *json;  /* the others: the output as nbformat has it; HUTCH_UPDATE: with "id"; HUTCH_CLEAR: {"wait":
-                        * true or false}; HUTCH_WIDGET: {"buffers": [...], "id", "state": {...}}, or {"id", "lost":
-                        * true} where its state is too large. NUL-terminated */
+    const char *json;  /* the others: the output as nbformat has it, and where a display or value has an id, with
+                        * "transient": {"display_id"}, by which HUTCH_UPDATE names it; HUTCH_UPDATE: with "id";
+                        * HUTCH_CLEAR: {"wait": true or false}; HUTCH_WIDGET: {"buffers": [...], "id", "state":
+                        * {...}}, or {"id", "lost": true} where its state is too large. NUL-terminated */
 };
 
 struct hutch_cell_result {
@@ -351,6 +352,10 @@ struct hutch_cell_result {
     const struct hutch_cell_details *internal;
     const char *language_info;  /* of the interpreter, as a notebook's metadata has it: a JSON object; NULL: not
                                  * known */
+    const char *value_json;     /* of the last expression, for a cell that wants_value: ASCII text, 256 KiB at most.
+                                 * NULL: it has none, or none that JSON can say: something else than truth, numbers,
+                                 * text, lists, tuples and dictionaries with texts as keys, or too much of it */
+    uint64_t id;                /* the cell's; 0: of a run */
 };
 /* The whole result as the JSON object of docs/sessions.md, with the files that the cell added, modified and deleted,
  * for the caller to free(3); NULL on ENOMEM. Inside on_result only. */
@@ -407,6 +412,26 @@ struct hutch_cell {
     /* as in a front end that knows Jupyter's widgets: on_output hears the state of those that have changed, before the
      * result, and Output widgets take what is shown while they are entered */
     int widgets;
+    uint64_t *ret_id;     /* where hutch_session_execute() puts the cell's number, never 0 and no other cell's of the
+                           * session; NULL: nowhere */
+    /* it begins: at most once, before what it shows. @execution_count: 0: it is silent */
+    void (*on_start)(void *user, uint64_t session, uint64_t cell, int execution_count);
+    const char *const *env; /* NULL-terminated NAME=VALUE, in os.environ while it runs, and not after it; UTF-8, 256 of
+                           * them and 128 KiB in all at most. What an interpreter reads when it starts has no effect.
+                           * NULL: none */
+    int wants_value;      /* the result has value_json */
+    int stop_on_error;    /* unless its verdict is HUTCH_OK, the cells that wait behind it by then are not executed:
+                           * they end as HUTCH_KILLED */
+    const char *cwd;      /* absolute, inside: the context's working directory from here on, where it begins or goes on.
+                           * One that cannot be entered is the cell's error, and it does not run. NULL: where the
+                           * context is; a new one begins in that of the session */
+    const char *calls;    /* JSON array of at most 64 names, identifiers of ASCII: functions by which the code of this
+                           * cell calls its caller. "name": a call in an asynchronous function or statement is awaited,
+                           * another one returns its answer; {"name", "async": true or false}: always, or never. NULL:
+                           * none */
+    /* The code has called one of these, @call is the number to answer by. @json: {"args": […], "kwargs": {…}}, of at
+     * most 256 KiB. It is for the caller to judge: any code in the sandbox can make any of these calls. */
+    void (*on_call)(void *user, uint64_t session, uint64_t call, const char *name, const char *json);
 };
 void hutch_cell_init(struct hutch_cell *cell);
 #define hutch_cell_init(cell) HUTCH_INIT(cell)
@@ -416,10 +441,19 @@ void hutch_cell_init(struct hutch_cell *cell);
 int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct hutch_cell *cell,
                           struct hutch_error *err);
 
+/* 1: the cell @cell waited, and is not going to be executed: its result, HUTCH_KILLED, comes by a later dispatch. 2: it
+ * runs, and is interrupted as by the next function. 0: it is over, or was never there. */
+int hutch_session_cancel_cell(struct hutch_engine *engine, uint64_t id, uint64_t cell);
 /* KeyboardInterrupt in the cell that runs. 1 when there was one, else 0. */
 int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id);
 /* Answers on_input; NULL: the end of the input. 1 when a cell was waiting for it, else 0. */
 int hutch_session_reply(struct hutch_engine *engine, uint64_t id, const char *text);
+/* Answers on_call, at any time before the result of the cell: several calls may wait, 64 at most. @json: the value, of
+ * at most 4 MiB, NULL: null; with @is_error an exception is raised with it, as a rule a text. The time until then
+ * counts for the cell. Errors: ENOENT (no such call waits, or not any more), EINVAL (it is no JSON), EAGAIN (the code
+ * has not taken what it was answered before: again, later). */
+int hutch_session_answer(struct hutch_engine *engine, uint64_t id, uint64_t call, const char *json, int is_error,
+                         struct hutch_error *err);
 /* Another interpreter, with the same files. Cells that run or wait end as killed; checkpoints and branches are
  * gone. */
 int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
@@ -439,6 +473,7 @@ struct hutch_reply {
                           * connections); "[]" when nothing. After a rollback or switch: the one that goes on */
     double ms;           /* that it took, without waiting */
     uint64_t bytes;      /* of files that were copied */
+    const char *json;    /* of an answer to hutch_session_ask(): an object; else NULL */
 };
 typedef void (*hutch_on_reply)(void *user, uint64_t session, const struct hutch_reply *reply);
 int hutch_session_checkpoint(struct hutch_engine *engine, uint64_t id, hutch_on_reply on_reply, void *user,
@@ -454,6 +489,93 @@ int hutch_session_switch(struct hutch_engine *engine, uint64_t id, uint64_t bran
                          struct hutch_error *err);
 int hutch_session_drop(struct hutch_engine *engine, uint64_t id, uint64_t checkpoint_or_branch, hutch_on_reply on_reply,
                        void *user, struct hutch_error *err);
+
+/* Questions to the shell, with the words of Jupyter's protocol. What is answered is the interpreter's word, as its
+ * outputs are. */
+enum hutch_question_kind {
+    HUTCH_ASK_COMPLETION,  /* {"cursor_end", "cursor_start", "matches", "metadata", "status"}, 1000 matches at most */
+    HUTCH_ASK_INSPECTION,  /* {"data", "found", "metadata", "status"}, of the name at the cursor */
+    HUTCH_ASK_IS_COMPLETE  /* {"indent", "status"}: "complete", "incomplete", "invalid", "unknown"; indent: of an
+                            * incomplete one's next line */
+};
+struct hutch_question {
+    size_t size;
+    enum hutch_question_kind kind;
+    const char *code;     /* as in hutch_cell, 256 KiB at most */
+    size_t code_len;
+    int64_t cursor;       /* code points of the code before the cursor; less than 0: its end */
+    const char *context;  /* one that there is; NULL: "main" */
+    int detail;           /* HUTCH_ASK_INSPECTION: 1: with the source */
+    uint64_t timeout_ms;  /* then it is interrupted, and five seconds later not waited for any more; 0: 5 s */
+};
+void hutch_question_init(struct hutch_question *question);
+#define hutch_question_init(question) HUTCH_INIT(question)
+/* Waits its turn in the session's queue, as a cell does, and is answered once; hutch_session_interrupt() interrupts it,
+ * too. Errors: as hutch_session_execute(). */
+int hutch_session_ask(struct hutch_engine *engine, uint64_t id, const struct hutch_question *question,
+                      hutch_on_reply on_reply, void *user, struct hutch_error *err);
+
+/* A context loses its variables, In, Out and count, and goes back to the directory in which it began; or it is gone,
+ * and is made anew when it is named again: not "main" (EINVAL). What other contexts share with it stays. Both wait
+ * their turn, as a cell does, and are answered once. */
+int hutch_session_reset_context(struct hutch_engine *engine, uint64_t id, const char *context, hutch_on_reply on_reply,
+                                void *user, struct hutch_error *err);
+int hutch_session_drop_context(struct hutch_engine *engine, uint64_t id, const char *context, hutch_on_reply on_reply,
+                               void *user, struct hutch_error *err);
+
+/* --- life of a session --- */
+
+enum hutch_session_state {
+    HUTCH_SESSION_OPENING, /* gets a sandbox, or its interpreter gets ready */
+    HUTCH_SESSION_IDLE,    /* begins with what it is told at once */
+    HUTCH_SESSION_BUSY,    /* with a cell, or another order */
+    HUTCH_SESSION_PAUSED,
+    HUTCH_SESSION_LOST     /* its interpreter has ended: the next cell has another one made, or a rollback goes back */
+};
+enum hutch_paused_by {
+    HUTCH_PAUSED_BY_NOTHING, /* it is not paused; or there is no process to be stopped */
+    HUTCH_PAUSED_BY_CGROUP,  /* the kernel has frozen all of its processes */
+    HUTCH_PAUSED_BY_SIGNALS  /* process 1 has stopped them, and looks whether they stay so: a program that is made to
+                              * withstand it can run for moments */
+};
+struct hutch_session_info {
+    size_t size;                  /* the caller sets it, to sizeof(struct hutch_session_info) */
+    enum hutch_session_state state;
+    double t_opened, t_used;      /* seconds since 1970; used: when its last cell or other order ended, or it was
+                                   * opened */
+    double t_idle_end;            /* when it is closed unless it gets something to do before; 0: not now, as it has
+                                   * something to do, or never */
+    double t_end;                 /* when its lifetime is over; 0: never */
+    uint64_t idle_ms;             /* HUTCH_NO_LIMIT: none */
+    unsigned waiting;             /* cells and other orders, without the one at work, */
+    uint64_t cell;                /* which is this cell; 0: it is none, or there is none */
+    unsigned contexts;            /* with "main" */
+    unsigned checkpoints, branches; /* branches: without the one that it is in, */
+    uint64_t branch;              /* which is this */
+    uint64_t memory_bytes, cpu_ms, pids; /* of its sandbox: now, or at the last check where no control group counts;
+                                          * HUTCH_UNKNOWN without a sandbox, or before that check */
+    uint64_t data_bytes, data_files; /* below /mnt/data: now where that is in memory, else at the last count;
+                                      * HUTCH_UNKNOWN where nothing has counted */
+    uint64_t checkpoint_bytes;    /* of the files of all checkpoints and branches */
+    enum hutch_paused_by paused_by;
+    int is_still;                 /* it is paused, and as far as is known nothing has run in it since: by signals, 0
+                                   * when something did, and was stopped again */
+};
+/* What a session is like at this moment. @ret_json, where it is not NULL, gets the same and its lists as the JSON
+ * object of docs/sessions.md, for the caller to free(3). At once; nothing is counted for it. Errors: ENOENT, ENOMEM. */
+int hutch_session_get_info(struct hutch_engine *engine, uint64_t id, struct hutch_session_info *ret, char **ret_json,
+                           struct hutch_error *err);
+/* All processes of a session stand still, where they are; memory is kept. So do the clocks of its cell and of its
+ * idleness, but not its lifetime. Cells and other orders may be given to it, and wait. An interrupt comes when it goes
+ * on; a restart and the end come at once, and after a restart it is paused still. One whose sandbox is not ready pauses
+ * when it is. Where there is no control group, process 1 of the sandbox does it by signals, which is not certain: see
+ * paused_by. 0 also when it is so already. Errors: ENOENT. */
+int hutch_session_pause(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
+int hutch_session_resume(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
+/* Both begin at this call: it is closed after @idle_ms without a cell, and @lifetime_ms from now. 0: stays as it is;
+ * HUTCH_NO_LIMIT: never. Errors: ENOENT. */
+int hutch_session_set_lifetime(struct hutch_engine *engine, uint64_t id, uint64_t idle_ms, uint64_t lifetime_ms,
+                               struct hutch_error *err);
 
 /* Files below /mnt/data, which belong to hostile code: names are relative, any bytes but NUL, and no link is followed.
  * At once, also while a cell runs. Errors: EAGAIN (no sandbox has been there yet), ENOENT, EINVAL (a name that leaves

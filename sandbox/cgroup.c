@@ -425,6 +425,32 @@ void hutch_cgroup_read_cpu_times(const struct sandbox_cgroup *cg, uint64_t *ret_
     *ret_system_us = find_key(buf, "system_usec", UINT64_MAX);
 }
 
+void hutch_cgroup_read_now(const struct sandbox_cgroup *cg, struct cgroup_now *ret)
+{
+    ret->memory_bytes = cg->controllers & CGROUP_MEMORY ? read_number(cg->dirfd, "memory.current") : UINT64_MAX;
+    ret->pids = cg->controllers & CGROUP_PIDS ? read_number(cg->dirfd, "pids.current") : UINT64_MAX;
+    ret->cpu_us = hutch_cgroup_read_cpu(cg);
+}
+
+int hutch_cgroup_freeze(const struct sandbox_cgroup *cg, bool is_frozen)
+{
+    struct hutch_err err;
+
+    if (cg->dirfd < 0) {
+        errno = ENOENT;
+        return -1;
+    }
+    if (hutch_fd_write_file_at(cg->dirfd, "cgroup.freeze", is_frozen ? "1" : "0", &err) == 0)
+        return 0;
+    errno = err.errnum;
+    return -1;
+}
+
+bool hutch_cgroup_is_frozen(const struct sandbox_cgroup *cg)
+{
+    return cg->dirfd >= 0 && read_key(cg->dirfd, "cgroup.events", "frozen", 0) == 1;
+}
+
 int hutch_cgroup_open_memory(const struct sandbox_cgroup *cg, int *ret_current_fd, int *ret_stat_fd)
 {
     auto_fd current = -1, stat = -1;

@@ -62,6 +62,18 @@ void hutch_cgroup_read_usage(const struct sandbox_cgroup *cg, struct cgroup_usag
 uint64_t hutch_cgroup_read_cpu(const struct sandbox_cgroup *cg);
 void hutch_cgroup_read_cpu_times(const struct sandbox_cgroup *cg, uint64_t *ret_user_us, uint64_t *ret_system_us);
 
+/* What is in use now, and the CPU time so far, without the peaks; a number the kernel does not offer is UINT64_MAX. */
+struct cgroup_now {
+    uint64_t memory_bytes, pids, cpu_us;
+};
+void hutch_cgroup_read_now(const struct sandbox_cgroup *cg, struct cgroup_now *ret);
+
+/* Everything inside stands still from here on, or goes on. The kernel takes a moment for it; SIGKILL reaches what is
+ * frozen. -1 with errno: there is no group, or it may not be. */
+int hutch_cgroup_freeze(const struct sandbox_cgroup *cg, bool is_frozen);
+/* It does stand still. */
+bool hutch_cgroup_is_frozen(const struct sandbox_cgroup *cg);
+
 /* Opens the files memory.current and memory.stat for reading, for a process that may not look for them. -1, and nothing
  * is open, where the group does not count memory. */
 int hutch_cgroup_open_memory(const struct sandbox_cgroup *cg, int *ret_current_fd, int *ret_stat_fd);

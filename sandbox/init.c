@@ -5,6 +5,7 @@
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
 #include "sandbox/kill_all_but.h"
+#include "sandbox/pause.h"
 #include "sandbox/sample.h"
 #include "sandbox/sockets.h"
 #include "sandbox/spec.h"
@@ -401,6 +402,27 @@ static bool outlive_worker(const struct init_job *job, struct spared *kept, int 
     return true;
 }
 
+static void pause_all(const struct init_job *job, bool begins)
+{
+    struct init_msg msg = { .kind = INIT_PAUSED };
+
+    if (begins)
+        msg.is_still = hutch_pause_begin();
+    else
+        hutch_pause_end();
+    if (begins)
+        send_msg(job, &msg);
+}
+
+/* What was found to run is told once: @was_still is what was told last. */
+static void check_pause(const struct init_job *job, bool *was_still)
+{
+    struct init_msg msg = { .kind = INIT_PAUSED, .is_still = hutch_pause_check() };
+
+    if (!msg.is_still && *was_still && try_send_msg(job, &msg))
+        *was_still = false;
+}
+
 /* True when the worker is about to get its code. */
 static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struct sampling *sampling,
                        struct spared *spared, struct spared *kept, bool has_started)
@@ -419,7 +441,8 @@ static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struc
             pid_t whom = kill(-*worker, 0) == 0 ? -*worker : *worker; /* one that was followed may lack a group */
 
             kill(whom, order.value);
-            kill(whom, SIGCONT); /* a stopped process gets its signal too */
+            if (!hutch_pause_is_on())
+                kill(whom, SIGCONT); /* a stopped process gets its signal too */
         }
         send_msg(job, &signalled);
         return false;
@@ -452,6 +475,10 @@ static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struc
         return false;
     case INIT_CHECK_INTERVAL:
         set_check_interval(sampling, order.value);
+        return false;
+    case INIT_PAUSE:
+        if (has_started)
+            pause_all(job, order.value != 0);
         return false;
     }
     return false;
@@ -486,7 +513,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     struct sampling sampling = { 0 };
     struct spared spared = { 0 }, kept = { 0 };
     int errpipe_r, gate_w, signals;
-    bool is_more = false, has_started = !job.is_waiting, is_outlived = false;
+    bool is_more = false, was_still = true, has_started = !job.is_waiting, is_outlived = false;
     pid_t worker = -1, holder = 0;
     sigset_t chld;
 
@@ -524,9 +551,16 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         bool is_looking = is_sampling && sampling.next_look > 0 && sampling.next_look < sampling.next;
         double left = (is_looking ? sampling.next_look : sampling.next) - hutch_clock_ms();
         int timeout_ms = !is_sampling && !is_showing ? -1 : left > 0 ? (int)left + 1 : 0;
+        bool is_paused = hutch_pause_is_on();
         struct signalfd_siginfo info;
 
+        if (is_paused && (timeout_ms < 0 || timeout_ms > hutch_pause_wait_ms()))
+            timeout_ms = hutch_pause_wait_ms();
         poll(pfds, ARRAY_SIZE(pfds), is_more ? 0 : timeout_ms);
+        if (is_paused && hutch_pause_wait_ms() == 0)
+            check_pause(&job, &was_still);
+        else if (!is_paused)
+            was_still = true;
         /* By the clock, not when poll(2) runs out of time: a child that ends every few milliseconds would prevent
          * that. */
         if (is_sampling && hutch_clock_ms() >= sampling.next) {

@@ -55,6 +55,7 @@ enum init_msg_kind {
     INIT_ATTACHED,     /* init knows the data directory */
     INIT_FOLLOWED,     /* followed: the worker now; 0: the order was refused, and nothing has changed */
     INIT_SIGNALLED,    /* an INIT_SIGNAL was carried out: what it was sent to has it, or had ended */
+    INIT_PAUSED,       /* is_still: after INIT_PAUSE, and when that has changed */
     INIT_OUTLIVED,     /* ended: the worker; all others but those of INIT_KEEP are dead, and INIT_FOLLOW may come */
 };
 /* What is true or false is a number, 0 for false: no byte that a socket brings is an invalid one. */
@@ -84,6 +85,7 @@ struct init_msg {
         struct init_sample sample;
         struct init_end ended;
         pid_t followed;
+        uint32_t is_still; /* no process ran at the last look; 0: some did, and were stopped again */
     };
 };
 
@@ -105,6 +107,8 @@ enum init_order_kind {
                   * INIT_FOLLOWED */
     INIT_KEEP,   /* value: a child of init that outlives the worker: as long as one lives, its end is INIT_OUTLIVED.
                   * INIT_MAX_SPARED living ones at most */
+    INIT_PAUSE,  /* value: 1: all other processes stand still, as far as signals can do that (pause.h) -> INIT_PAUSED;
+                  * 0: they go on. Where a control group can freeze them, init with them, that is not needed */
 };
 #define INIT_MAX_SPARED 80
 

@@ -305,27 +305,52 @@ class RawCellResult(ctypes.Structure):
                     ("error_line", ctypes.c_int)] + [
                     (name, ctypes.c_double) for name in ("queued_ms", "run_ms", "t_busy", "t_input", "t_reply", "t_idle")] + [
                     (name, ctypes.c_uint64) for name in ("cpu_user_ms", "cpu_system_ms", "memory_peak_bytes")] + [
-                    ("internal", ctypes.c_void_p), ("language_info", ctypes.c_char_p)]
+                    ("internal", ctypes.c_void_p), ("language_info", ctypes.c_char_p), ("value_json", ctypes.c_char_p),
+                    ("id", ctypes.c_uint64)]
 
 
 CELL_ON_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawOutput))
 CELL_ON_INPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int)
+CELL_ON_START = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int)
+CELL_ON_CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p)
 CELL_ON_RESULT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawCellResult))
 
 
 class RawCell(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("code", ctypes.c_char_p), ("code_len", ctypes.c_size_t), ("context", ctypes.c_char_p),
                 ("timeout_ms", ctypes.c_uint64), ("silent", ctypes.c_int), ("no_history", ctypes.c_int), ("allow_input", ctypes.c_int),
-                ("on_output", CELL_ON_OUTPUT), ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", ctypes.c_void_p), ("widgets", ctypes.c_int)]
+                ("on_output", CELL_ON_OUTPUT), ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", ctypes.c_void_p), ("widgets", ctypes.c_int),
+                ("ret_id", ctypes.POINTER(ctypes.c_uint64)), ("on_start", CELL_ON_START), ("env", ctypes.POINTER(ctypes.c_char_p)),
+                ("wants_value", ctypes.c_int), ("stop_on_error", ctypes.c_int), ("cwd", ctypes.c_char_p),
+                ("calls", ctypes.c_char_p), ("on_call", CELL_ON_CALL)]
 
 
 class RawReply(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("ok", ctypes.c_int), ("message", ctypes.c_char_p), ("id", ctypes.c_uint64),
-                ("lost", ctypes.c_char_p), ("ms", ctypes.c_double), ("bytes", ctypes.c_uint64)]
+                ("lost", ctypes.c_char_p), ("ms", ctypes.c_double), ("bytes", ctypes.c_uint64), ("json", ctypes.c_char_p)]
 
 
 ON_REPLY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawReply))
 
+class RawQuestion(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("kind", ctypes.c_int), ("code", ctypes.c_char_p), ("code_len", ctypes.c_size_t),
+                ("cursor", ctypes.c_int64), ("context", ctypes.c_char_p), ("detail", ctypes.c_int), ("timeout_ms", ctypes.c_uint64)]
+
+
+QUESTIONS = ("complete", "inspect", "is_complete")
+
+
+class RawInfo(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("state", ctypes.c_int)] + [
+        (name, ctypes.c_double) for name in ("t_opened", "t_used", "t_idle_end", "t_end")] + [
+        ("idle_ms", ctypes.c_uint64), ("waiting", ctypes.c_uint), ("cell", ctypes.c_uint64), ("contexts", ctypes.c_uint), ("checkpoints", ctypes.c_uint), ("branches", ctypes.c_uint)] + [
+        (name, ctypes.c_uint64) for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files",
+                                             "checkpoint_bytes")] + [
+        ("paused_by", ctypes.c_int), ("is_still", ctypes.c_int)]
+
+
+STATES = ("opening", "idle", "busy", "paused", "lost")
+PAUSED_BY = (None, "cgroup", "signals")
 KINDS = ("stream", "display", "value", "error", "update", "clear", "widget")
 UNKNOWN = 2**64 - 1
 
@@ -338,6 +363,9 @@ class Pending:
         self.results = 0
         self.outputs = []  # (kind, bytes or JSON) as they came
         self.prompts = []
+        self.id = 0
+        self.starts = []   # counts, as on_start told them
+        self.calls = []    # (number, name, arguments) as they came
         self.kept = ()     # what must live until then
 
     def text(self, stream=1):
@@ -388,10 +416,10 @@ class Session:
 
     # --- cells
 
-    def execute(self, code, on_output=None, on_result=None, **fields):
+    def execute(self, code, on_output=None, on_result=None, env=None, on_call=None, calls=None, **fields):
         """Hands in a cell, and returns what becomes of it."""
-        pending, cell = Pending(), RawCell()
-        library().hutch_cell_init(ctypes.byref(cell))
+        pending, cell, number = Pending(), RawCell(size=ctypes.sizeof(RawCell)), ctypes.c_uint64()
+        cell.ret_id, cell.env = ctypes.pointer(number), words(env)
         code = text(code)
         cell.code, cell.code_len = code, len(code)
         for name, value in fields.items():
@@ -415,9 +443,21 @@ class Session:
         def ask(_user, _session, prompt, is_password):
             pending.prompts.append((prompt.decode(), bool(is_password)))
 
+        def start(_user, _session, cell, count):
+            assert cell == pending.id and pending.result is None
+            pending.starts.append(count)
+
         cell.on_output, cell.on_input, cell.on_result = CELL_ON_OUTPUT(output), CELL_ON_INPUT(ask), CELL_ON_RESULT(result)
-        pending.kept = (cell.on_output, cell.on_input, cell.on_result)
+        def call(_user, _session, number, name, arguments):
+            pending.calls.append((number, name.decode(), json.loads(arguments.decode())))
+            if on_call:
+                on_call(*pending.calls[-1])
+
+        cell.on_start, cell.on_call = CELL_ON_START(start), CELL_ON_CALL(call)
+        cell.calls = text(calls if isinstance(calls, (str, bytes, type(None))) else json.dumps(calls))
+        pending.kept = (cell.on_output, cell.on_input, cell.on_result, cell.on_start, cell.on_call)
         self._order("execute", ctypes.byref(cell))
+        pending.id = number.value
         self.pending.append(pending)
         return pending
 
@@ -460,6 +500,14 @@ class Session:
         assert word in pending.text(), pending.result
         return pending
 
+    def cancel(self, pending):
+        return self._call("cancel_cell", ctypes.c_uint64(pending.id))
+
+    def answer(self, call, value, is_error=0):
+        """A str of @value is JSON as it is, in a tuple."""
+        given = value[0] if isinstance(value, tuple) else json.dumps(value)
+        self._order("answer", ctypes.c_uint64(call), text(given), ctypes.c_int(is_error))
+
     def interrupt(self):
         return self._call("interrupt")
 
@@ -476,6 +524,9 @@ class Session:
 
     def order(self, name, *args, on_reply=None):
         """"checkpoint", "rollback", …: hands it in, and returns what becomes of it."""
+        return self._hand_in(name, on_reply, *(arg if isinstance(arg, ctypes.c_char_p) else ctypes.c_uint64(arg) for arg in args))
+
+    def _hand_in(self, name, on_reply, *args):
         pending = Pending()
 
         def reply(_user, _session, pointer):
@@ -483,19 +534,64 @@ class Session:
             pending.result = {field: getattr(pointer.contents, field) for field, _ in RawReply._fields_ if field != "size"}
             pending.result["message"] = pending.result["message"].decode()
             pending.result["lost"] = json.loads(pending.result["lost"].decode())
+            pending.result["json"] = json.loads(pending.result["json"].decode()) if pending.result["json"] else None
             if on_reply:
                 on_reply(pending)
 
         pending.kept = (ON_REPLY(reply),)
-        self._order(name, *(ctypes.c_uint64(arg) for arg in args), pending.kept[0], None)
+        self._order(name, *args, pending.kept[0], None)
         self.pending.append(pending)
         return pending
+
+    def question(self, kind, code, cursor=-1, **fields):
+        """Hands in a question to the shell, and returns what becomes of it."""
+        question = RawQuestion(size=ctypes.sizeof(RawQuestion), kind=QUESTIONS.index(kind) if kind in QUESTIONS else kind, cursor=cursor)
+        code = text(code)
+        question.code, question.code_len = code, len(code)
+        for name, value in fields.items():
+            setattr(question, name, text(value))
+        return self._hand_in("ask", None, ctypes.byref(question))
+
+    def ask(self, kind, code, cursor=-1, **fields):
+        """The same, and waits for the answer."""
+        reply = self.wait(self.question(kind, code, cursor, **fields))
+        assert reply["ok"], reply
+        return reply["json"]
 
     def do(self, name, *args):
         """The same, and waits: it has to succeed."""
         reply = self.wait(self.order(name, *args))
         assert reply["ok"], reply
         return reply
+
+    # --- its life
+
+    def info(self):
+        """The JSON of hutch_session_get_info(), which has to agree with the struct."""
+        raw, error, address = RawInfo(size=ctypes.sizeof(RawInfo)), Error(), ctypes.c_void_p()
+        if self._call("get_info", ctypes.byref(raw), ctypes.byref(address), ctypes.byref(error)) < 0:
+            raise Failure(error)
+        found = json.loads(ctypes.string_at(address).decode())
+        _LIBRARY[0][1].free(address)
+        assert found["state"] == STATES[raw.state] and found["paused_by"] == PAUSED_BY[raw.paused_by]
+        assert found["still"] == bool(raw.is_still)
+        for name in ("contexts", "checkpoints", "branches"):
+            assert len(found[name]) == getattr(raw, name), name
+        for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files", "checkpoint_bytes", "waiting", "idle_ms"):
+            assert found[name] == (None if getattr(raw, name) == UNKNOWN else getattr(raw, name)), name
+        assert (found["cell"] or 0) == raw.cell and found["cell"] != 0
+        for name in ("opened", "used", "idle_end", "end"):
+            assert abs((found[name] or 0) - getattr(raw, "t_" + name)) < 0.001, name
+        return found
+
+    def set_lifetime(self, idle_ms=0, lifetime_ms=0):
+        self._order("set_lifetime", ctypes.c_uint64(idle_ms), ctypes.c_uint64(lifetime_ms))
+
+    def pause(self):
+        self._order("pause")
+
+    def resume(self):
+        self._order("resume")
 
     # --- files
 

@@ -458,11 +458,36 @@ static void tell_widget(struct cell_feed *feed, const cJSON *frame)
                                                 hutch_cell_frame_get(frame, "buffers")));
 }
 
+/* A text of the frame that is JSON itself, which harms no reader: it is one line of ASCII. NULL: it is not. */
+static char *json_of(const cJSON *frame, const char *key)
+{
+    static const struct nbjson_bounds bounds = {
+        .max_len = CELL_MAX_VALUE, .max_depth = 64, .max_nodes = 100000, .is_strict = true,
+    };
+    const cJSON *value = hutch_cell_frame_get(frame, key);
+    const char *text = cJSON_IsString(value) ? value->valuestring : "";
+    const size_t len = strlen(text);
+    struct hutch_err err;
+    cJSON *tree;
+
+    for (size_t i = 0; i < len; i++)
+        if (text[i] < ' ' || text[i] > '~')
+            return NULL;
+    if (len == 0 || hutch_nbjson_parse("value", text, len, &bounds, &tree, &err) < 0)
+        return NULL;
+    cJSON_Delete(tree);
+    return strdup(text);
+}
+
 static void tell_frame(struct cell_feed *feed, enum cell_event_kind kind, const cJSON *frame)
 {
     const cJSON *status = hutch_cell_frame_get(frame, "status");
     auto_free char *prompt = hutch_cell_frame_text(frame, "prompt");
     auto_free char *cause = hutch_cell_frame_text(frame, "cause");
+    auto_free char *value = kind == CELL_DONE   ? json_of(frame, "value")
+                            : kind == CELL_CALL ? json_of(frame, "args")
+                                                : NULL;
+    auto_free char *name = kind == CELL_CALL ? hutch_cell_frame_text(frame, "name") : NULL;
     const struct cell_event event = {
         .kind = kind,
         .is = hutch_cell_frame_kind(frame),
@@ -474,6 +499,8 @@ static void tell_frame(struct cell_feed *feed, enum cell_event_kind kind, const 
         .is_error = cJSON_IsString(status) && strcmp(status->valuestring, "ok") != 0,
         .line = hutch_cell_frame_integer(frame, "line", 0),
         .cause = cause,
+        .name = name != NULL ? name : "",
+        .value = value,
     };
 
     feed->on_event(feed->user, &event);
@@ -503,6 +530,8 @@ static void apply_frame(struct cell_feed *feed, const cJSON *frame)
         tell_frame(feed, CELL_BEGIN, frame);
     } else if (strcmp(is, "input") == 0) {
         tell_frame(feed, CELL_INPUT, frame);
+    } else if (strcmp(is, "call") == 0) {
+        tell_frame(feed, CELL_CALL, frame);
     } else if (strcmp(is, "done") == 0) {
         feed->is_active = false;
         tell_frame(feed, CELL_DONE, frame);

@@ -29,11 +29,14 @@ struct cell_feed;
 #define CELL_FLUSH_MS 200
 #define CELL_MAX_IDLE_BYTES 65536 /* what comes between two cells is the next one's, up to here */
 
+#define CELL_MAX_VALUE (256u << 10) /* bytes of a cell's value as JSON */
+
 enum cell_event_kind {
     CELL_OUTPUT, /* .output */
     CELL_READY,  /* "ready"; what was printed before is dropped */
     CELL_BEGIN,  /* "begin" */
     CELL_INPUT,  /* "input" */
+    CELL_CALL,   /* "call": .id, .name, .value: its arguments */
     CELL_DONE,   /* "done": everything that came before it has been told, and outputs are complete */
     CELL_OTHER   /* any other frame: "parked", "here", "failed", …; .is says which */
 };
@@ -48,6 +51,9 @@ struct cell_event {
     bool is_error;             /* done: status "error" */
     int64_t line;              /* done: of the cell's code; 0: not known */
     const char *cause;         /* done; NULL: not known */
+    const char *name;          /* call; "" for others */
+    const char *value;         /* done: the value as JSON; call: the arguments. ASCII, CELL_MAX_VALUE bytes at most;
+                                * NULL: there is none, or it is none */
 };
 /* Everything in @event ends with the call. For a frame the function may call begin, discard, outputs and forget; for
  * an output nothing. */

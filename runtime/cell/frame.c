@@ -41,11 +41,15 @@ static const struct { const char *is, *key; enum member_type type; } members[] =
     { "widget", "buffers", IS_LIST },
     { "input", "prompt", IS_TEXT },
     { "input", "password", IS_BOOL },
+    { "call", "id", IS_INTEGER },
+    { "call", "name", IS_TEXT },
+    { "call", "args", IS_TEXT },
     { "done", "id", MAY_BE_INTEGER },
     { "done", "status", IS_TEXT },
     { "done", "count", MAY_BE_INTEGER },
     { "done", "line", MAY_BE_INTEGER },
     { "done", "cause", MAY_BE_TEXT },
+    { "done", "value", MAY_BE_TEXT },
 };
 
 const struct cJSON *hutch_cell_frame_get(const struct cJSON *frame, const char *key)

@@ -76,6 +76,12 @@ static bool add_value(cJSON *root, const cJSON *outputs)
                         : hutch_json_add(root, "value", cJSON_CreateNull());
 }
 
+/* JSON that was parsed, as it stands. */
+static bool add_json(cJSON *object, const char *key, const char *json)
+{
+    return hutch_json_add(object, key, json != NULL ? cJSON_CreateRaw(json) : cJSON_CreateNull());
+}
+
 static bool add_positive(cJSON *object, const char *key, int value)
 {
     return value > 0 ? hutch_json_add_u64(object, key, (uint64_t)value)
@@ -154,7 +160,7 @@ static bool fill(cJSON *root, const struct hutch_cell_result *result, const cJSO
            hutch_json_add_string(root, "verdict", hutch_verdict_text(result->verdict)) &&
            hutch_json_add_string(root, "message", message) &&
            add_positive(root, "execution_count", result->execution_count) &&
-           add_value(root, outputs) && add_outputs(root, outputs) &&
+           add_value(root, outputs) && add_json(root, "value_json", result->value_json) && add_outputs(root, outputs) &&
            hutch_json_add_bool(root, "truncated", result->truncated != 0) &&
            add_error(root, result, details) && hutch_json_add_bool(root, "interrupted", result->was_interrupted != 0) &&
            hutch_json_add_bool(root, "interpreter_died", result->interpreter_died != 0) &&

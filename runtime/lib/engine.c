@@ -73,6 +73,11 @@ void (hutch_cell_init)(struct hutch_cell *cell)
     init_struct(cell, FIRST_SIZE(hutch_cell, user));
 }
 
+void (hutch_question_init)(struct hutch_question *question)
+{
+    init_struct(question, FIRST_SIZE(hutch_question, timeout_ms));
+}
+
 /* --- open ------------------------------------------------------------------------------------------------------- */
 
 static int set_text(char **to, const char *text, struct hutch_err *err)

@@ -7,12 +7,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_ORDERS 64
 #define MAX_CODE (8u << 20)
-#define MAX_CONTEXT 64
+#define MAX_ENV 256
+#define MAX_ENV_BYTES (128u << 10)
 #define MAX_CHECKPOINTS 64
 #define DEFAULT_CHECKPOINTS 8
 #define DEFAULT_IDLE_MS 600000
@@ -21,6 +23,23 @@
 static struct session *find_session(struct hutch_engine *engine, uint64_t id)
 {
     return hutch_session_find(&engine->sessions, id);
+}
+
+static int no_session(struct hutch_error *error, uint64_t id)
+{
+    struct hutch_err err;
+
+    hutch_err_set(&err, 0, "there is no session %" PRIu64, id);
+    return hutch_engine_tell(error, &err, ENOENT);
+}
+
+struct session *hutch_engine_find_session(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
+{
+    struct session *s = find_session(engine, id);
+
+    if (!s)
+        no_session(error, id);
+    return s;
 }
 
 int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *given, uint64_t *ret_id,
@@ -50,8 +69,8 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
         hutch_session_free(s);
         return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
     }
-    s->idle_ms = (double)(options.idle_ms ? options.idle_ms : DEFAULT_IDLE_MS);
-    s->lifetime_ms = (double)(options.lifetime_ms ? options.lifetime_ms : DEFAULT_LIFETIME_MS);
+    hutch_session_set_lifetime_ms(s, options.idle_ms ? options.idle_ms : DEFAULT_IDLE_MS,
+                                  options.lifetime_ms ? options.lifetime_ms : DEFAULT_LIFETIME_MS);
     s->checkpoints.max = options.max_checkpoints ? options.max_checkpoints : DEFAULT_CHECKPOINTS;
     s->checkpoints.max_bytes = options.checkpoint_bytes;
     s->keep_data = options.keep_data;
@@ -63,19 +82,65 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
     return 0;
 }
 
-static int no_session(struct hutch_error *error, uint64_t id)
-{
-    struct hutch_err err;
-
-    hutch_err_set(&err, 0, "there is no session %" PRIu64, id);
-    return hutch_engine_tell(error, &err, ENOENT);
-}
-
 static bool is_context(const char *name)
 {
     size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
 
-    return len > 0 && len <= MAX_CONTEXT && name[len] == '\0';
+    return len > 0 && len <= CONTEXTS_MAX_NAME && name[len] == '\0';
+}
+
+static int read_env(const char *const *env, struct order *order, struct hutch_err *err)
+{
+    size_t n = 0, bytes = 0;
+
+    for (; env && env[n]; n++) {
+        const char *equals = strchr(env[n], '=');
+
+        bytes += strlen(env[n]) + 1;
+        if (!hutch_utf8_is_valid(env[n], strlen(env[n])))
+            return hutch_err_set(err, EINVAL, "variable %zu of the environment is not UTF-8", n + 1);
+        if (!equals || equals == env[n])
+            return hutch_err_set(err, EINVAL, "environment '%.*s': expected NAME=VALUE",
+                                 (int)hutch_utf8_cut(env[n], strlen(env[n]), 80), env[n]);
+        if (n >= MAX_ENV || bytes > MAX_ENV_BYTES)
+            return hutch_err_set(err, EINVAL, "the environment of a cell has at most %d variables and %u bytes",
+                                 MAX_ENV, MAX_ENV_BYTES);
+    }
+    if (!env)
+        return 0;
+    order->env = calloc(n + 1, sizeof(*order->env));
+    for (size_t i = 0; order->env && i < n; i++)
+        if (!(order->env[i] = strdup(env[i])))
+            return hutch_err_set(err, ENOMEM, "keep the environment");
+    if (!order->env)
+        return hutch_err_set(err, ENOMEM, "keep the environment");
+    order->cell.env = (const char *const *)order->env;
+    return 0;
+}
+
+int hutch_engine_check_code(const char *code, size_t code_len, size_t max, size_t *ret_len, struct hutch_err *err)
+{
+    size_t len;
+
+    if (!code)
+        return hutch_err_set(err, EINVAL, "there is no code");
+    len = code_len ? code_len : strlen(code);
+    if (len > max)
+        return hutch_err_set(err, EINVAL, "the code is longer than %zu bytes", max);
+    if (memchr(code, '\0', len))
+        return hutch_err_set(err, EINVAL, "the code has a NUL byte in it");
+    if (!hutch_utf8_is_valid(code, len))
+        return hutch_err_set(err, EINVAL, "the code is not UTF-8");
+    *ret_len = len;
+    return 0;
+}
+
+int hutch_engine_check_context(const char *name, struct hutch_err *err)
+{
+    if (name && !is_context(name))
+        return hutch_err_set(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'",
+                             CONTEXTS_MAX_NAME);
+    return 0;
 }
 
 /* Fills @order with what @given says. */
@@ -85,32 +150,32 @@ static int read_cell(struct session *s, const struct hutch_cell *given, struct o
     size_t len;
 
     hutch_engine_copy_sized(cell, sizeof(*cell), given);
-    if (!cell->code)
-        return hutch_err_set(err, EINVAL, "there is no code");
-    len = cell->code_len ? cell->code_len : strlen(cell->code);
-    if (len > MAX_CODE)
-        return hutch_err_set(err, EINVAL, "the code is longer than %u bytes", MAX_CODE);
-    if (memchr(cell->code, '\0', len))
-        return hutch_err_set(err, EINVAL, "the code has a NUL byte in it");
-    if (!hutch_utf8_is_valid(cell->code, len))
-        return hutch_err_set(err, EINVAL, "the code is not UTF-8");
-    if (cell->context && !is_context(cell->context))
-        return hutch_err_set(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'", MAX_CONTEXT);
+    if (hutch_engine_check_code(cell->code, cell->code_len, MAX_CODE, &len, err) < 0 ||
+        hutch_engine_check_context(cell->context, err) < 0)
+        return -1;
     if (s->wall_ms && cell->timeout_ms > s->wall_ms)
         return hutch_err_set(err, EINVAL, "timeout_ms of %" PRIu64 " is above the policy's %" PRIu64, cell->timeout_ms,
                              s->wall_ms);
     if (!cell->timeout_ms)
         cell->timeout_ms = s->wall_ms;
+    if (read_env(cell->env, order, err) < 0 || (cell->calls && hutch_calls_read(cell->calls, &order->calls, err) < 0))
+        return -1;
+    cell->calls = NULL;
+    if (cell->cwd && (cell->cwd[0] != '/' || strlen(cell->cwd) >= PATH_MAX ||
+                      !hutch_utf8_is_valid(cell->cwd, strlen(cell->cwd))))
+        return hutch_err_set(err, EINVAL, "the cwd of a cell is an absolute path in UTF-8, and this one is not");
     order->code = strndup(cell->code, len);
     order->context = cell->context ? strdup(cell->context) : NULL;
-    if (!order->code || (cell->context && !order->context))
+    order->cwd = cell->cwd ? strdup(cell->cwd) : NULL;
+    if (!order->code || (cell->context && !order->context) || (cell->cwd && !order->cwd))
         return hutch_err_set(err, ENOMEM, "keep the code");
     cell->code = cell->context = NULL;
+    cell->cwd = order->cwd;
     return 0;
 }
 
 /* NULL when there is no such session @s, or no room in its queue. */
-static struct order *make_order(struct session *s, uint64_t id, struct hutch_error *error)
+struct order *hutch_engine_make_order(struct session *s, uint64_t id, struct hutch_error *error)
 {
     struct hutch_err err = { 0 };
     struct order *order;
@@ -136,7 +201,7 @@ int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct
                           struct hutch_error *error)
 {
     struct session *s = find_session(engine, id);
-    struct order *order = make_order(s, id, error);
+    struct order *order = hutch_engine_make_order(s, id, error);
     struct hutch_err err;
 
     if (!order)
@@ -145,8 +210,19 @@ int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct
         hutch_order_free(order);
         return hutch_engine_tell(error, &err, 0);
     }
+    order->id = ++s->last_cell;
+    if (order->cell.ret_id)
+        *order->cell.ret_id = order->id;
+    order->cell.ret_id = NULL;
     hutch_session_enqueue(s, order);
     return 0;
+}
+
+int hutch_session_cancel_cell(struct hutch_engine *engine, uint64_t id, uint64_t cell)
+{
+    struct session *s = find_session(engine, id);
+
+    return s ? hutch_session_cancel_order(s, cell) : 0;
 }
 
 int hutch_session_interrupt(struct hutch_engine *engine, uint64_t id)
@@ -161,6 +237,17 @@ int hutch_session_reply(struct hutch_engine *engine, uint64_t id, const char *te
     struct session *s = find_session(engine, id);
 
     return s && hutch_session_give_input(s, text) ? 1 : 0;
+}
+
+int hutch_session_answer(struct hutch_engine *engine, uint64_t id, uint64_t call, const char *json, int is_error,
+                         struct hutch_error *error)
+{
+    struct session *s = find_session(engine, id);
+    struct hutch_err err = { 0 };
+
+    if (!s)
+        return no_session(error, id);
+    return hutch_calls_answer(s, call, json, is_error, &err) < 0 ? hutch_engine_tell(error, &err, 0) : 0;
 }
 
 int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
@@ -194,7 +281,7 @@ static int order_copy(struct hutch_engine *engine, uint64_t id, enum order_kind 
 
     if (s && (kind == ORDER_CHECKPOINT || kind == ORDER_FORK) && hutch_descriptors_for_copy(engine, &err) < 0)
         return hutch_engine_tell(error, &err, 0);
-    order = make_order(s, id, error);
+    order = hutch_engine_make_order(s, id, error);
     if (!order)
         return -1;
     order->kind = kind;

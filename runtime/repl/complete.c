@@ -2,10 +2,11 @@
 
 #include "runtime/repl/repl.h"
 #include "runtime/text/buffer.h"
-#include "runtime/text/json_write.h"
+#include "runtime/text/nbjson.h"
 #include "runtime/text/utf8.h"
 #include "sandbox/fd.h"
 
+#include <cjson/cJSON.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,34 +15,6 @@
 #include <wctype.h>
 
 #define COLUMNS 80 /* of a terminal that does not say */
-
-/* --- the question ----------------------------------------------------------------------------------------------- */
-
-/* Nothing of it is left among the program's variables. Jedi would take its time to be imported, and knows less of a
- * living object than the object. One word more than are shown says that there are more. */
-static const char question[] =
-    "from IPython import get_ipython\n"
-    "shell = get_ipython()\n"
-    "try:\n"
-    "    shell.set_completer_frame()\n"
-    "    shell.Completer.use_jedi = False\n"
-    "    typed, found = shell.complete(None, line, len(line))\n"
-    "    found = [word for word in found if word.startswith(typed) and word.isprintable() and len(word) <= most_len]\n"
-    "    shell.display_pub.publish({'text/plain': '\\n'.join([typed, *found[:most]])})\n"
-    "except BaseException:\n"
-    "    pass\n";
-
-char *hutch_completion_cell(const char *line, size_t len)
-{
-    struct text_buffer t = TEXT_BUFFER_INIT;
-
-    hutch_text_add_string(&t, "exec(");
-    hutch_json_quote(&t, question, strlen(question));
-    hutch_text_addf(&t, ", {'most': %d, 'most_len': %d, 'line': ", COMPLETE_MAX_WORDS + 1, COMPLETE_MAX_LEN);
-    hutch_json_quote(&t, line, len);
-    hutch_text_add_string(&t, "})");
-    return hutch_text_take(&t, NULL);
-}
 
 /* --- the answer ------------------------------------------------------------------------------------------------- */
 
@@ -93,6 +66,46 @@ void hutch_completion_add(struct completion *c, const char *line, size_t len, co
             add_word(c, answer, n);
         answer += n;
     }
+}
+
+/* Bytes of the first @n characters. */
+static size_t bytes_of(const char *line, size_t len, int64_t n)
+{
+    size_t at = 0;
+
+    while (at < len && (n > 0 || ((unsigned char)line[at] & 0xc0) == 0x80))
+        n -= ((unsigned char)line[at++] & 0xc0) != 0x80;
+    return at;
+}
+
+void hutch_completion_read(struct completion *c, const char *line, size_t len, const char *json)
+{
+    static const struct nbjson_bounds bounds = { .max_len = 4u << 20, .max_depth = 8, .max_nodes = 10000 };
+    struct text_buffer t = TEXT_BUFFER_INIT;
+    auto_free char *answer = NULL;
+    const cJSON *matches, *match;
+    int64_t start;
+    size_t typed;
+    cJSON *reply;
+    struct hutch_err err;
+
+    if (hutch_nbjson_parse("an answer", json, strlen(json), &bounds, &reply, &err) < 0)
+        return;
+    matches = cJSON_GetObjectItemCaseSensitive(reply, "matches");
+    if (hutch_nbjson_get_integer(cJSON_GetObjectItemCaseSensitive(reply, "cursor_start"), &start) && start >= 0) {
+        typed = bytes_of(line, len, start);
+        hutch_text_add(&t, line + typed, len - typed);
+        cJSON_ArrayForEach(match, matches) {
+            if (!cJSON_IsString(match) || strchr(match->valuestring, '\n'))
+                continue;
+            hutch_text_add_string(&t, "\n");
+            hutch_text_add_string(&t, match->valuestring);
+        }
+        answer = hutch_text_take(&t, NULL);
+    }
+    cJSON_Delete(reply);
+    if (answer)
+        hutch_completion_add(c, line, len, answer);
 }
 
 char *hutch_completion_rest(const struct completion *c)
@@ -164,14 +177,13 @@ char *hutch_repl_complete(void *user, const char *line, size_t len, bool *ret_wa
     struct cell_show_stream *out = &r->show.streams[0];
     struct completion c = { .n = 0 };
     bool is_ours = r->is_in_magic || hutch_repl_is_magic(line, len); /* it acts on this machine */
-    auto_free char *cell = is_ours ? NULL : hutch_completion_cell(line, len);
     auto_free char *own = hutch_repl_magic_names(line, len), *answer = NULL;
     char *rest;
 
     out->is_in_line = true; /* behind the prompt, and what has to be said begins a line of its own */
-    answer = cell ? hutch_repl_ask(r, cell) : NULL;
+    answer = is_ours ? NULL : hutch_repl_ask(r, line, len);
     if (answer)
-        hutch_completion_add(&c, line, len, answer);
+        hutch_completion_read(&c, line, len, answer);
     if (own)
         hutch_completion_add(&c, line, len, own);
     rest = hutch_completion_rest(&c);

@@ -10,7 +10,7 @@
 
 #define COMPLETE_MAX_WORDS 200
 #define COMPLETE_MAX_LEN   200  /* bytes of a word; a longer one is left out */
-#define COMPLETE_MS        5000 /* then the interpreter is interrupted, as by Ctrl-C; once more, and it is given up */
+#define COMPLETE_MS        5000 /* then the interpreter is interrupted, as by Ctrl-C */
 
 struct repl;
 
@@ -21,10 +21,10 @@ struct completion {
     bool is_cut;   /* there are more */
 };
 
-/* A cell for IPython that answers with a display of lines of text. The caller's to free; NULL: ENOMEM. */
-char *hutch_completion_cell(const char *line, size_t len);
-/* Adds what such an answer proposes for @line: its first line is the typed word, the others are one word each. Takes
- * what is fit for the line and no word twice. */
+/* Adds what the answer to hutch_session_ask() proposes for @line, whose end the cursor was at. */
+void hutch_completion_read(struct completion *c, const char *line, size_t len, const char *json);
+/* The same of lines of text: the first is the typed word, the others are one word each. Takes what is fit for the line
+ * and no word twice. */
 void hutch_completion_add(struct completion *c, const char *line, size_t len, const char *answer);
 /* What all words go on with after the typed one. The caller's to free; NULL: nothing. */
 char *hutch_completion_rest(const struct completion *c);

@@ -6,11 +6,10 @@
 #include "runtime/repl/complete.h"
 #include "runtime/repl/prompt.h"
 #include "runtime/term/image.h"
-#include "runtime/text/nbjson.h"
 
-#include <cjson/cJSON.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -360,76 +359,58 @@ bool hutch_repl_prepare(struct repl *r)
     return r->is_prepared;
 }
 
-/* --- a cell that is not shown either, and answers --- */
+/* --- questions --------------------------------------------------------------------------------------------------- */
 
-static void on_answer(void *user, uint64_t session, const struct hutch_output *output)
+static void on_answer(void *user, uint64_t session, const struct hutch_reply *reply)
 {
     struct repl *r = user;
-    cJSON *json, *data;
-    struct hutch_err err;
 
     (void)session;
-    if (!r->is_hidden || output->kind != HUTCH_DISPLAY ||
-        hutch_nbjson_parse("an answer", output->json, strlen(output->json), &NBJSON_NOTEBOOK, &json, &err) < 0)
-        return;
-    data = cJSON_GetObjectItemCaseSensitive(json, "data");
-    if (cJSON_IsObject(data) && hutch_nbjson_join_member(data, "text/plain") == 0) {
-        const cJSON *text = cJSON_GetObjectItemCaseSensitive(data, "text/plain");
-
-        free(r->answer);
-        r->answer = cJSON_IsString(text) ? hutch_nbjson_text(text, NULL) : NULL;
-    }
-    cJSON_Delete(json);
-}
-
-/* The end of a cell that answers comes late where it could not be interrupted: another cell may wait behind it. */
-static void on_asked(void *user, uint64_t session, const struct hutch_cell_result *result)
-{
-    struct repl *r = user;
-    bool is_busy = r->is_busy;
-
-    on_hidden_result(user, session, result);
-    r->is_busy = is_busy;
     r->is_asking = false;
+    r->answer = reply->ok ? strdup(reply->json) : NULL;
+    snprintf(r->why_none, sizeof(r->why_none), "%s", reply->message);
 }
 
-char *hutch_repl_ask(struct repl *r, const char *code)
+/* A question without an answer may have been the interpreter's end. */
+static void tell_death(struct repl *r)
 {
-    struct hutch_cell cell;
+    struct hutch_session_info info = { .size = sizeof(info) };
+
+    if (!r->session || hutch_session_get_info(r->engine, r->session, &info, NULL, NULL) < 0 ||
+        info.state != HUTCH_SESSION_LOST)
+        return;
+    if (!r->is_closing)
+        hutch_cell_show_say(&r->show, "%s", r->why_none);
+    hutch_repl_begin_anew(r);
+    r->was_death_told = true;
+}
+
+char *hutch_repl_ask(struct repl *r, const char *line, size_t len)
+{
+    struct hutch_question question;
     struct hutch_error error;
     bool is_interrupted = false;
-    double deadline;
     char *answer;
 
     /* Another interpreter would cost the checkpoints. */
-    if (r->is_asking || r->was_death_told || !hutch_repl_prepare(r))
+    if (r->was_death_told || !hutch_repl_prepare(r))
         return NULL;
-    hutch_cell_init(&cell);
-    cell.code = code;
-    cell.context = r->context;
-    cell.silent = cell.no_history = 1;
-    cell.on_output = on_answer;
-    cell.on_result = on_asked;
-    cell.user = r;
-    if (hutch_session_execute(r->engine, r->session, &cell, &error) < 0)
+    hutch_question_init(&question);
+    question.kind = HUTCH_ASK_COMPLETION;
+    question.code = line;
+    question.code_len = len;
+    question.cursor = -1;
+    question.context = r->context;
+    question.timeout_ms = COMPLETE_MS;
+    if (len == 0 || hutch_session_ask(r->engine, r->session, &question, on_answer, r, &error) < 0)
         return NULL;
-    r->is_asking = r->is_busy = r->is_hidden = true;
+    r->is_asking = r->is_busy = true;
     r->n_interrupts = 0;
-    deadline = hutch_clock_ms() + COMPLETE_MS; /* the begin of an interpreter takes its own time */
-    while (r->is_asking && !r->is_broken) {
-        double left = deadline - hutch_clock_ms();
-
-        if (left <= 0 && r->n_interrupts > 0)
-            break; /* it goes on, and what it shows is not wanted any more */
-        if (left <= 0) {
-            hutch_session_interrupt(r->engine, r->session);
-            r->n_interrupts = 1; /* Ctrl-C is the second, which says what else helps */
-            left = COMPLETE_MS;
-            deadline = hutch_clock_ms() + left;
-        }
-        turn_loop(r, false, (int)left + 1, &is_interrupted);
-    }
-    r->is_busy = r->is_hidden = false;
+    while (r->is_asking && !r->is_broken)
+        turn_loop(r, false, -1, &is_interrupted);
+    r->is_busy = false;
+    if (!r->answer && !r->is_broken)
+        tell_death(r);
     answer = r->answer;
     r->answer = NULL;
     return answer;

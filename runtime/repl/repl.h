@@ -43,9 +43,10 @@ struct repl {
     bool is_closing;    /* the session's end is no news */
 
     bool is_busy;       /* a cell or an order is under way */
-    bool is_hidden;     /* … which is not the user's: it prepares the interpreter, or asks it */
-    bool is_asking;     /* a cell that answers has not ended; it was given up when is_busy is false */
-    char *answer;       /* owned; what it has displayed */
+    bool is_hidden;     /* … which is not the user's: it prepares the interpreter */
+    bool is_asking;     /* a question to the interpreter has no answer yet */
+    char *answer;       /* owned; its JSON; NULL: there is none, */
+    char why_none[256]; /* because of this */
     unsigned n_interrupts; /* that it got */
     enum hutch_verdict verdict; /* of the last cell */
     bool was_death_told; /* of its interpreter: that the next one has no variables is no news */
@@ -71,10 +72,9 @@ bool hutch_repl_execute(struct repl *r, const char *code, size_t len);
 /* A cell that is not shown has run in the session's interpreter, so that the session has its directory. False: there
  * is no interpreter, which was said. */
 bool hutch_repl_prepare(struct repl *r);
-/* Executes a cell that is not shown among the user's variables, and returns the text that it displays last, which is
- * the caller's to free. It is interrupted when it takes too long, and given up when that takes too long. NULL: none;
- * also when the interpreter has died, of which the next cell tells, and while one that was given up goes on. */
-char *hutch_repl_ask(struct repl *r, const char *code);
+/* Asks what @line goes on with, as hutch_session_ask() answers it: JSON, the caller's to free. NULL: nothing, as when
+ * the interpreter has died, which was said, or when it does not answer in time. */
+char *hutch_repl_ask(struct repl *r, const char *line, size_t len);
 /* Until nothing is under way and all is written. */
 void hutch_repl_wait(struct repl *r);
 /* Does what is due, without waiting. True when Ctrl-C was pressed meanwhile. */

@@ -208,6 +208,9 @@ static void hear_init(struct supervisor *s)
         s->n_signalled++;
         s->was_signalled = true;
         break;
+    case INIT_PAUSED:
+        s->is_still = msg.is_still != 0;
+        break;
     case INIT_OUTLIVED:
         s->was_outlived = true;
         s->status = msg.ended.status;

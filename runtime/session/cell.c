@@ -141,7 +141,10 @@ void hutch_session_deliver_cell(struct session *s)
         result->verdict = HUTCH_KILLED;
         result->message = lost;
     }
+    if (order->cell.stop_on_error && result->verdict != HUTCH_OK)
+        hutch_session_cancel_waiting(s, "a cell before it failed, and was to stop those behind it");
     s->cell.is_over = false;
+    s->cell.stop = STOP_NOT; /* an order that comes next may lose its interpreter for another reason */
     s->is_calling = true;
     if (order->cell.on_result)
         order->cell.on_result(order->cell.user, s->id, result);
@@ -218,6 +221,7 @@ void hutch_session_lose_order(struct session *s)
         note_usage(s, &s->cell.result);
         return;
     }
+    hutch_question_clear(s);
     hutch_order_take_out(s, &s->orders, order);
     s->is_calling = true;
     hutch_order_refuse(s, order, verdict, why);
@@ -240,6 +244,10 @@ bool hutch_session_interrupt_cell(struct session *s)
 {
     const struct order *order = TAILQ_FIRST(&s->orders);
 
+    if (order && order->kind == ORDER_ASK && hutch_session_at_work(s) && !s->interpreter->is_over) {
+        hutch_question_interrupt(s);
+        return true;
+    }
     if (!order || order->kind != ORDER_CELL)
         return false;
     if (s->state == SESSION_IDLE && s->look.id != 0) {
@@ -295,6 +303,7 @@ void hutch_session_start_cell(struct session *s, struct order *order)
     s->cell.was_interrupted = s->cell.wants_interrupt = s->cell.interrupts_next;
     s->cell.interrupts_next = s->cell.is_asking = false;
     s->cell.told_bytes = 0;
+    hutch_calls_begin(s);
     s->kill_at = 0;
     s->cell.stop_at = order->cell.timeout_ms ? now + (double)order->cell.timeout_ms : 0;
     s->cell.check_at = s->cpu_ms ? now + CPU_CHECK_MS : 0;
@@ -304,7 +313,7 @@ void hutch_session_start_cell(struct session *s, struct order *order)
     s->has_variables = true;
     hutch_session_set_state(s, SESSION_BUSY);
     if (hutch_execution_begin(&s->cell.execution, s->interpreter, &order->cell, order->code, order->context,
-                              s->output_bytes, &err) < 0)
+                              order->calls, s->output_bytes, &err) < 0)
         hutch_session_kill_interpreter(s); /* no memory */
     if (s->cell.stop_at > 0)
         hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->cell.stop_at);
@@ -330,6 +339,21 @@ double hutch_session_check_cell(struct session *s, double now)
     return due;
 }
 
+static void hear_progress(struct session *s, const struct hutch_cell *cell, const struct cell_event *event)
+{
+    const struct order *order = TAILQ_FIRST(&s->orders);
+    struct execution *execution = &s->cell.execution;
+    bool had_begun = execution->has_begun;
+
+    hutch_execution_hear(execution, event);
+    if (had_begun || !execution->has_begun || execution->count < 0) /* a cell that is refused has no count */
+        return;
+    hutch_contexts_note(&s->contexts, order->context ? order->context : CONTEXTS_MAIN,
+                        execution->count - (execution->is_silent && execution->count > 0), order->cwd);
+    if (cell->on_start)
+        cell->on_start(cell->user, s->id, order->id, hutch_execution_count(execution));
+}
+
 void hutch_session_hear_cell(struct session *s, const struct hutch_cell *cell, const struct cell_event *event)
 {
     switch (event->kind) {
@@ -341,7 +365,7 @@ void hutch_session_hear_cell(struct session *s, const struct hutch_cell *cell, c
     case CELL_BEGIN:
     case CELL_DONE:
         if (cell)
-            hutch_execution_hear(&s->cell.execution, event);
+            hear_progress(s, cell, event);
         if (s->cell.wants_interrupt && s->cell.execution.has_begun)
             send_interrupt(s);
         break;
@@ -353,6 +377,10 @@ void hutch_session_hear_cell(struct session *s, const struct hutch_cell *cell, c
             cell->on_input(cell->user, s->id, event->prompt, event->is_password);
         else
             hutch_session_give_input(s, NULL);
+        break;
+    case CELL_CALL:
+        if (cell)
+            hutch_calls_hear(s, cell, event);
         break;
     case CELL_READY:
     case CELL_OTHER:

@@ -87,7 +87,7 @@ static void begin(struct cell_run *cell_run)
     const struct hutch_cell cell = { .size = sizeof(cell) };
     struct hutch_err err;
 
-    if (hutch_execution_begin(&cell_run->execution, cell_run->interpreter, &cell, cell_run->code, NULL,
+    if (hutch_execution_begin(&cell_run->execution, cell_run->interpreter, &cell, cell_run->code, NULL, NULL,
                               cell_run->run->limits[LIMIT_OUTPUT], &err) < 0)
         give_up(cell_run);
 }

@@ -7,6 +7,7 @@
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
 #include "sandbox/log.h"
+#include "runtime/text/json_write.h"
 #include "runtime/text/nbjson.h"
 #include "runtime/session/session.h"
 
@@ -41,6 +42,7 @@ struct checkpoint {
     struct cell_frames frames;
     char name[32];       /* of the state of the files, below the data root */
     uint64_t bytes;      /* of them */
+    struct contexts contexts; /* of the interpreter that it copies */
     bool is_in_reach;    /* the files are those that lay in /mnt/data: a process inside may hold some of them open */
     uint64_t disk_bytes; /* then: what they took when they were moved, which stays so; UINT64_MAX: not known yet */
     double checked_at;   /* when that was last checked */
@@ -73,6 +75,7 @@ static void release(struct checkpoint *p)
     hutch_watch_remove(&p->watch);
     hutch_fd_closep(&p->fd);
     hutch_cell_frames_done(&p->frames);
+    hutch_contexts_done(&p->contexts);
     hutch_loop_free_later(&p->session->sessions->core->loop, &p->doomed, p, free);
 }
 
@@ -185,6 +188,8 @@ static int order_park(struct session *s, uint64_t id, bool is_branch, struct hut
     p->is_fresh = s->is_fresh;
     snprintf(p->name, sizeof(p->name), "c%x-%x", (unsigned)s->id, (unsigned)id);
     s->checkpoints.made = p;
+    if (hutch_contexts_copy(&s->contexts, &p->contexts, err) < 0)
+        return -1;
     if (make_pair(&p->fd, &theirs, err) < 0)
         return -1;
     p->frames = (struct cell_frames)CELL_FRAMES_INIT;
@@ -394,6 +399,37 @@ static double check_states(struct session *s, double now)
     return c->look.id != 0 ? LOOP_NEVER : c->states_at;
 }
 
+/* --- lists ------------------------------------------------------------------------------------------------------- */
+
+void hutch_checkpoints_count(const struct session *s, unsigned *ret_checkpoints, unsigned *ret_branches)
+{
+    const struct checkpoint *p;
+
+    *ret_checkpoints = *ret_branches = 0;
+    TAILQ_FOREACH(p, &s->checkpoints.list, link)
+        ++*(p->is_branch ? ret_branches : ret_checkpoints);
+}
+
+bool hutch_checkpoints_add_lists(const struct session *s, struct cJSON *object)
+{
+    struct cJSON *checkpoints = hutch_json_add_new(object, "checkpoints", cJSON_CreateArray());
+    struct cJSON *branches = hutch_json_add_new(object, "branches", cJSON_CreateArray());
+    const struct checkpoint *p;
+
+    TAILQ_FOREACH(p, &s->checkpoints.list, link) {
+        struct cJSON *entry = cJSON_CreateObject(), *list = p->is_branch ? branches : checkpoints;
+
+        if (!list || !entry) {
+            cJSON_Delete(entry);
+            return false;
+        }
+        cJSON_AddItemToArray(list, entry);
+        if (!hutch_json_add_u64(entry, "id", p->id) || !hutch_json_add_u64(entry, "bytes", p->bytes))
+            return false;
+    }
+    return checkpoints && branches;
+}
+
 /* --- the end of an order ------------------------------------------------------------------------------------------ */
 
 static void clear(struct session *s)
@@ -428,7 +464,7 @@ static void answer(struct session *s, const struct hutch_err *why, uint64_t id, 
         .bytes = bytes,
     };
 
-    hutch_session_answer(s, &reply);
+    hutch_session_answer_order(s, &reply);
 }
 
 static void fail(struct session *s, const struct hutch_err *why)
@@ -533,6 +569,9 @@ static int after_follow(struct session *s, struct hutch_err *err)
         return hutch_err_set(err, 0, "the copy of the interpreter is not process 1's child");
     /* all that belonged to the one before is dead */
     hutch_session_take_interpreter(s, s->checkpoints.next, s->checkpoints.chosen->is_fresh);
+    hutch_contexts_done(&s->contexts);
+    if (hutch_contexts_copy(&s->checkpoints.chosen->contexts, &s->contexts, err) < 0)
+        hutch_log_debug("session: %s", err->msg); /* they are there all the same, and noted again by their next cells */
     s->checkpoints.next = NULL;
     free(s->checkpoints.lost); /* what the copy of the branch that was left has not is told when that is gone back to */
     s->checkpoints.lost = NULL;
@@ -708,6 +747,7 @@ static int begin(struct session *s, const struct order *order, struct hutch_err 
     case ORDER_DROP:
         return drop(s, order->target, err);
     case ORDER_CELL:
+    case ORDER_ASK:
         break;
     }
     return 0;

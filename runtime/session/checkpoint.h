@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct cJSON;
 struct checkpoint;
 struct interpreter;
 struct order;
@@ -61,7 +62,12 @@ void hutch_checkpoints_drop_all(struct session *session, bool removes_files);
 /* Whether there is one to go back to, and nothing half done, if the interpreter dies now. */
 bool hutch_checkpoints_survive(const struct session *session);
 
-/* Orders of every kind but cells. The answer comes by hutch_session_answer(). */
+/* How many there are, without the branch that the session is in. */
+void hutch_checkpoints_count(const struct session *session, unsigned *ret_checkpoints, unsigned *ret_branches);
+/* Adds "checkpoints" and "branches" to @object: [{"id", "bytes"}]. False on ENOMEM. */
+bool hutch_checkpoints_add_lists(const struct session *session, struct cJSON *object);
+
+/* Orders of every kind but cells. The answer comes by hutch_session_answer_order(). */
 void hutch_checkpoint_begin(struct session *session, const struct order *order);
 void hutch_checkpoint_hear(struct session *session, const struct cell_event *event); /* CELL_OTHER */
 /* Something came that it may have waited for. */

@@ -2,7 +2,9 @@
 
 #include "runtime/cell/result_json.h"
 #include "runtime/session/interpreter.h"
+#include "runtime/text/json_write.h"
 #include "sandbox/clock.h"
+#include "sandbox/fd.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -20,7 +22,26 @@ static double real_time(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-static struct cJSON *describe(int64_t id, const struct hutch_cell *cell, const char *code, const char *context)
+/* {"NAME": "VALUE"}; the last of a name wins. False on ENOMEM. */
+static bool add_env(struct cJSON *order, const char *const *env)
+{
+    struct cJSON *o = env ? hutch_json_add_new(order, "env", cJSON_CreateObject()) : NULL;
+
+    for (; o && env && *env; env++) {
+        const size_t len = strcspn(*env, "=");
+        auto_free char *name = strndup(*env, len);
+
+        if (!name)
+            return false;
+        cJSON_DeleteItemFromObjectCaseSensitive(o, name);
+        if (!cJSON_AddStringToObject(o, name, *env + len + 1))
+            return false;
+    }
+    return !env || o;
+}
+
+static struct cJSON *describe(int64_t id, const struct hutch_cell *cell, const char *code, const char *context,
+                              const struct cJSON *calls)
 {
     struct cJSON *o = cJSON_CreateObject();
 
@@ -28,25 +49,31 @@ static struct cJSON *describe(int64_t id, const struct hutch_cell *cell, const c
         cJSON_AddStringToObject(o, "code", code) && cJSON_AddStringToObject(o, "context", context ? context : "main") &&
         cJSON_AddBoolToObject(o, "silent", cell->silent) && cJSON_AddBoolToObject(o, "history", !cell->no_history) &&
         cJSON_AddBoolToObject(o, "stdin", cell->allow_input) && cJSON_AddBoolToObject(o, "figures", true) &&
-        cJSON_AddBoolToObject(o, "widgets", cell->widgets))
+        cJSON_AddBoolToObject(o, "widgets", cell->widgets) && cJSON_AddBoolToObject(o, "value", cell->wants_value) &&
+        add_env(o, cell->env) && (!cell->cwd || cJSON_AddStringToObject(o, "cwd", cell->cwd)) &&
+        (!calls || hutch_json_add(o, "calls", cJSON_Duplicate(calls, true))))
         return o;
     cJSON_Delete(o);
     return NULL;
 }
 
 int hutch_execution_begin(struct execution *execution, struct interpreter *interpreter, const struct hutch_cell *cell,
-                          const char *code, const char *context, uint64_t output_bytes, struct hutch_err *err)
+                          const char *code, const char *context, const struct cJSON *calls, uint64_t output_bytes,
+                          struct hutch_err *err)
 {
     int64_t id = execution->id + 1;
     struct cJSON *order;
     int rc;
 
     hutch_execution_done(execution);
-    *execution =
-        (struct execution){ .id = id, .is_silent = cell->silent, .t_begun = hutch_clock_ms(), .t_busy = real_time() };
+    *execution = (struct execution){ .id = id,
+                                     .is_silent = cell->silent,
+                                     .wants_value = cell->wants_value,
+                                     .t_begun = hutch_clock_ms(),
+                                     .t_busy = real_time() };
     hutch_cell_feed_begin(interpreter->feed, output_bytes);
     hutch_interpreter_set_in_cell(interpreter, true);
-    order = describe(id, cell, code, context);
+    order = describe(id, cell, code, context, calls);
     rc = order ? hutch_interpreter_send(interpreter, order, -1, err) : hutch_err_set(err, ENOMEM, "order a cell");
     cJSON_Delete(order);
     return rc;
@@ -55,6 +82,11 @@ int hutch_execution_begin(struct execution *execution, struct interpreter *inter
 bool hutch_execution_is_flooded(const struct interpreter *interpreter, uint64_t output_bytes)
 {
     return output_bytes && interpreter->heard_bytes > FLOOD_FACTOR * output_bytes + CELL_MAX_FRAME;
+}
+
+int hutch_execution_count(const struct execution *execution)
+{
+    return !execution->is_silent && execution->count > 0 && execution->count <= INT32_MAX ? (int)execution->count : 0;
 }
 
 void hutch_execution_hear(struct execution *execution, const struct cell_event *event)
@@ -70,6 +102,7 @@ void hutch_execution_hear(struct execution *execution, const struct cell_event *
         execution->is_error = event->is_error;
         execution->line = event->line;
         execution->cause = event->cause ? strdup(event->cause) : NULL;
+        execution->value = execution->wants_value && event->value ? strdup(event->value) : NULL;
         execution->t_reply = real_time();
     }
 }
@@ -88,9 +121,8 @@ void hutch_execution_fill(struct execution *execution, const struct interpreter 
     result->error_value = execution->error.value;
     result->error_traceback = execution->error.traceback;
     result->error_traceback_ansi = execution->error.traceback_ansi;
-    result->execution_count = !execution->is_silent && execution->count > 0 && execution->count <= INT32_MAX
-                                  ? (int)execution->count
-                                  : 0;
+    result->execution_count = hutch_execution_count(execution);
+    result->value_json = execution->value;
     result->error_line = execution->line > 0 && execution->line <= INT32_MAX ? (int)execution->line : 0;
     result->run_ms = hutch_clock_ms() - execution->t_begun;
     result->t_busy = execution->t_busy;
@@ -107,5 +139,6 @@ void hutch_execution_done(struct execution *execution)
     hutch_cell_error_done(&execution->error);
     free(execution->outputs);
     free(execution->cause);
+    free(execution->value);
     *execution = (struct execution){ .id = execution->id };
 }

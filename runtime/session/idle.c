@@ -10,6 +10,12 @@ static void set_pace(struct session *s)
 {
     int ms = s->is_idle ? s->sessions->idle_check_ms : 0;
 
+    if (hutch_session_is_still(s)) { /* a frozen init reads no orders, and nothing in the sandbox changes */
+        if (s->pause.by == PAUSED_BY_SIGNALS)
+            hutch_sandbox_order(&s->run->slot->sb, INIT_CHECK_INTERVAL, IDLE_MAX_MS);
+        hutch_supervisor_set_idle(s->run->slot->supervisor, IDLE_MAX_MS);
+        return;
+    }
     hutch_sandbox_order(&s->run->slot->sb, INIT_CHECK_INTERVAL, ms);
     hutch_supervisor_set_idle(s->run->slot->supervisor, ms);
     /* Its next check was chosen by the interval before: a cell's limits hold from its begin. */
@@ -39,6 +45,12 @@ void hutch_session_set_idle(struct session *s, bool is_idle)
     s->is_idle = is_idle;
     s->sessions->n_idle += is_idle ? 1 : -1u;
     choose_pace(s->sessions);
+    if (s->run->slot)
+        set_pace(s);
+}
+
+void hutch_session_renew_pace(struct session *s)
+{
     if (s->run->slot)
         set_pace(s);
 }

@@ -288,6 +288,11 @@ int hutch_interpreter_send_raw(struct interpreter *interpreter, const char *data
     return 0;
 }
 
+bool hutch_interpreter_has_room(const struct interpreter *interpreter, size_t len)
+{
+    return interpreter->out_len == 0 || interpreter->out_len + 2 * len + 4096 < MAX_WAITING; /* quotes may be escaped */
+}
+
 static void put_length(char head[4], size_t len)
 {
     for (int i = 0; i < 4; i++)

@@ -64,6 +64,8 @@ int hutch_interpreter_send_raw(struct interpreter *interpreter, const char *data
 /* A frame with @order as its text; @fd goes with it, -1 for none. Errors: ENOMEM, and with @fd those of sending, as
  * that cannot wait. */
 int hutch_interpreter_send(struct interpreter *interpreter, const struct cJSON *order, int fd, struct hutch_err *err);
+/* Whether @len more bytes may wait until it reads them. */
+bool hutch_interpreter_has_room(const struct interpreter *interpreter, size_t len);
 /* What came through the worker's stdout (1) or stderr (2). */
 void hutch_interpreter_hear(struct interpreter *interpreter, int stream, const char *data, size_t len);
 /* A cell begins, or has ended: how much it may say follows from that. */

@@ -4,12 +4,19 @@
 #include "runtime/cell/result_json.h"
 #include "sandbox/clock.h"
 
+#include <cjson/cJSON.h>
 #include <stdlib.h>
 
 void hutch_order_free(struct order *order)
 {
+    for (char **entry = order->env; entry && *entry; entry++)
+        free(*entry);
+    free(order->env);
+    cJSON_Delete(order->question);
+    cJSON_Delete(order->calls);
     free(order->code);
     free(order->context);
+    free(order->cwd);
     free(order);
 }
 
@@ -31,6 +38,7 @@ struct hutch_cell_result hutch_order_empty_result(const struct order *order, dou
         .cpu_user_ms = HUTCH_UNKNOWN,
         .cpu_system_ms = HUTCH_UNKNOWN,
         .memory_peak_bytes = HUTCH_UNKNOWN,
+        .id = order->id,
     };
 }
 
@@ -63,12 +71,63 @@ void hutch_session_doom(struct session *s, struct order *order, enum hutch_verdi
     hutch_session_ask_for_work(s);
 }
 
+static void answer_list(struct session *s, struct order_list *list)
+{
+    while (!TAILQ_EMPTY(list)) {
+        struct order *order = TAILQ_FIRST(list);
+
+        hutch_order_take_out(s, list, order);
+        hutch_order_refuse(s, order, order->verdict, order->why);
+    }
+}
+
 void hutch_session_answer_doomed(struct session *s)
 {
-    while (!TAILQ_EMPTY(&s->doomed)) {
-        struct order *order = TAILQ_FIRST(&s->doomed);
+    answer_list(s, &s->doomed);
+}
 
-        hutch_order_take_out(s, &s->doomed, order);
-        hutch_order_refuse(s, order, order->verdict, order->why);
+void hutch_session_answer_cancelled(struct session *s)
+{
+    answer_list(s, &s->cancelled);
+}
+
+/* --- cells that are not to be executed any more ------------------------------------------------------------------ */
+
+static void cancel(struct session *s, struct order *order, const char *why)
+{
+    if (order == TAILQ_FIRST(&s->orders))
+        s->cell.interrupts_next = false; /* that was meant for this one */
+    hutch_order_take_out(s, &s->orders, order);
+    TAILQ_INSERT_TAIL(&s->cancelled, order, link);
+    order->verdict = HUTCH_KILLED;
+    order->why = why;
+    s->t_used = hutch_clock_ms();
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, 0); /* it may be idle from here on */
+    hutch_session_ask_for_work(s);
+}
+
+int hutch_session_cancel_order(struct session *s, uint64_t cell)
+{
+    struct order *order;
+
+    TAILQ_FOREACH(order, &s->orders, link) {
+        if (order->kind != ORDER_CELL || order->id != cell)
+            continue;
+        if (order == hutch_session_at_work(s))
+            return hutch_session_interrupt_cell(s) ? 2 : 0;
+        cancel(s, order, "the cell was cancelled before it began");
+        return 1;
+    }
+    return 0;
+}
+
+void hutch_session_cancel_waiting(struct session *s, const char *why)
+{
+    struct order *order, *next;
+
+    for (order = TAILQ_FIRST(&s->orders); order; order = next) {
+        next = TAILQ_NEXT(order, link);
+        if (order->kind == ORDER_CELL)
+            cancel(s, order, why);
     }
 }

@@ -118,15 +118,19 @@ static void on_event(void *user, const struct cell_event *event)
         s->false_starts = 0;
         if (s->state == SESSION_SEATING)
             hutch_session_set_state(s, SESSION_IDLE);
+        hutch_session_freeze(s);
         break;
     case CELL_OUTPUT:
     case CELL_BEGIN:
     case CELL_DONE:
     case CELL_INPUT:
+    case CELL_CALL:
         hutch_session_hear_cell(s, cell, event);
         break;
     case CELL_OTHER:
-        if (order)
+        if (strcmp(event->is, "answer") == 0)
+            hutch_question_hear(s, event);
+        else if (order)
             hutch_checkpoint_hear(s, event);
         break;
     }
@@ -142,6 +146,8 @@ static void on_turn(void *user)
         return;
     if (s->state == SESSION_IDLE)
         start_next(s);
+    else if (order && order->kind == ORDER_ASK)
+        hutch_question_turn(s);
     else if (order && order->kind != ORDER_CELL)
         hutch_checkpoint_turn(s);
     else if (order && !s->cell.is_over && s->cell.execution.is_done)
@@ -190,7 +196,8 @@ static void start_next(struct session *s)
     struct order *order = TAILQ_FIRST(&s->orders);
     double unsettled;
 
-    if (s->state != SESSION_IDLE || !order || s->is_calling || s->is_closing || s->is_restarting || !is_alive(s))
+    if (s->state != SESSION_IDLE || !order || s->is_calling || s->is_closing || s->is_restarting ||
+        s->pause.is_on || !is_alive(s))
         return;
     if (s->look.id != 0 || waits_for_signal(s))
         return;
@@ -209,7 +216,10 @@ static void start_next(struct session *s)
     }
     hutch_session_set_idle(s, false);
     hutch_session_set_state(s, SESSION_BUSY);
-    hutch_checkpoint_begin(s, order);
+    if (order->kind == ORDER_ASK)
+        hutch_question_begin(s, order);
+    else
+        hutch_checkpoint_begin(s, order);
 }
 
 void hutch_session_enqueue(struct session *s, struct order *order)
@@ -223,7 +233,7 @@ void hutch_session_enqueue(struct session *s, struct order *order)
         start_next(s);
 }
 
-void hutch_session_answer(struct session *s, const struct hutch_reply *reply)
+void hutch_session_answer_order(struct session *s, const struct hutch_reply *reply)
 {
     struct order *order = TAILQ_FIRST(&s->orders);
 
@@ -249,6 +259,7 @@ void hutch_session_take_interpreter(struct session *s, struct interpreter *inter
     interpreter->language_info = before->language_info;
     before->language_info = NULL;
     hutch_interpreter_free(before);
+    hutch_question_clear(s);
     s->interpreter = interpreter;
     s->kill_at = 0; /* for the end of the other one's socket */
     s->was_shot = s->is_deaf = false;
@@ -330,6 +341,9 @@ static enum run_outcome conclude(struct engine_run *run, struct hutch_err *why)
 
 static void drop_interpreter(struct session *s)
 {
+    s->pause.by = PAUSED_BY_NOTHING; /* its sandbox is gone */
+    hutch_question_clear(s);
+    hutch_contexts_done(&s->contexts);
     hutch_interpreter_free(s->interpreter);
     s->interpreter = NULL;
 }
@@ -371,6 +385,7 @@ static void on_outlived(struct engine_run *run)
     else
         hutch_session_describe_death(s);
     hutch_checkpoint_clear(s); /* of what was at work */
+    hutch_contexts_done(&s->contexts);
     s->cell.stop_at = s->kill_at = s->cell.check_at = s->settle_at = 0;
     s->is_fresh = s->has_variables || s->is_fresh; /* what the next cell finds, unless there is a rollback before */
     s->has_variables = s->is_deaf = s->was_shot = false;
@@ -389,8 +404,16 @@ static void leave_parked(struct session *s)
 {
     struct order *order = TAILQ_FIRST(&s->orders);
 
-    if (s->is_calling || s->is_closing || s->is_restarting || !order || s->run->slot->supervisor->reason != END_OWN)
+    if (s->is_calling || s->is_closing || s->is_restarting || s->pause.is_on || !order ||
+        s->run->slot->supervisor->reason != END_OWN)
         return;
+    if (order->kind == ORDER_ASK) {
+        hutch_order_take_out(s, &s->orders, order);
+        hutch_order_refuse(s, order, HUTCH_SETUP_FAILED, "the interpreter has ended, and another one would end the "
+                                                         "checkpoints: a cell makes one, a rollback goes back");
+        hutch_session_ask_for_work(s);
+        return;
+    }
     if (order->kind != ORDER_ROLLBACK && order->kind != ORDER_SWITCH && order->kind != ORDER_DROP) {
         hutch_session_kill_interpreter(s); /* that is, its checkpoints: another interpreter follows */
         return;
@@ -510,7 +533,7 @@ void hutch_session_begin_end(struct session *s, const char *why)
 
 void hutch_session_free(struct session *s)
 {
-    struct order_list *lists[] = { &s->orders, &s->doomed };
+    struct order_list *lists[] = { &s->orders, &s->doomed, &s->cancelled };
 
     for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
         while (!TAILQ_EMPTY(lists[i])) {
@@ -525,6 +548,7 @@ void hutch_session_free(struct session *s)
     hutch_run_free(s->run);
     hutch_session_data_done(&s->data);
     hutch_execution_done(&s->cell.execution);
+    hutch_question_clear(s);
     hutch_checkpoints_drop_all(s, false);
     hutch_loop_set_deadline(&s->sessions->core->loop, &s->clock, LOOP_NEVER);
     free(s);
@@ -573,6 +597,7 @@ static void end(struct session *s)
     directory = hutch_session_data_end(&s->data, sessions->core, s->keep_data, s->why + why_len,
                                        sizeof(s->why) - why_len);
     hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_KILLED, "the session was closed");
+    hutch_session_answer_cancelled(s);
     hutch_session_answer_doomed(s);
     TAILQ_REMOVE(&sessions->list, s, link);
     sessions->n--;
@@ -591,6 +616,7 @@ void hutch_sessions_work(struct sessions *sessions)
 
     sessions->has_work = false;
     for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
+        hutch_session_answer_cancelled(s);
         if (!s->is_restarting && s->state != SESSION_BUSY)
             hutch_session_answer_doomed(s);
         next = TAILQ_NEXT(s, link); /* now: a callback may have opened another one */
@@ -599,7 +625,7 @@ void hutch_sessions_work(struct sessions *sessions)
                 end(s);
             continue;
         }
-        if (s->state == SESSION_LOST && !TAILQ_EMPTY(&s->orders))
+        if (s->state == SESSION_LOST && !TAILQ_EMPTY(&s->orders) && !s->pause.is_on)
             hutch_session_set_state(s, SESSION_SEEKING);
         if (s->state == SESSION_IDLE)
             start_next(s);
@@ -616,7 +642,7 @@ bool hutch_sessions_have_orders(const struct sessions *sessions)
     const struct session *s;
 
     TAILQ_FOREACH(s, &sessions->list, link)
-        if (s->n_orders > 0 || !TAILQ_EMPTY(&s->doomed))
+        if (s->n_orders > 0 || !TAILQ_EMPTY(&s->doomed) || !TAILQ_EMPTY(&s->cancelled))
             return true;
     return false;
 }
@@ -687,15 +713,19 @@ static double check_clocks(struct session *s, double now)
 
     if (s->is_closing)
         return LOOP_NEVER;
-    if (now >= s->t_opened + s->lifetime_ms) {
+    if (now >= s->ends_at) {
         hutch_session_begin_end(s, "the session's lifetime was over");
         return LOOP_NEVER;
     }
-    due = s->t_opened + s->lifetime_ms;
+    due = s->ends_at;
+    if (s->pause.is_on)
+        return due; /* all other clocks stand still */
     earlier(&due, hutch_checkpoint_check(s, now));
     switch (s->state) {
     case SESSION_BUSY:
-        earlier(&due, hutch_session_check_cell(s, now));
+        earlier(&due, hutch_session_at_work(s) && hutch_session_at_work(s)->kind == ORDER_ASK
+                          ? hutch_question_check(s, now)
+                          : hutch_session_check_cell(s, now));
         break;
     case SESSION_SEATING:
         if (interpreter && now >= s->run->slot->since + s->sessions->core->import_ms) {
@@ -746,6 +776,16 @@ static void on_due(void *owner, double now)
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, check_clocks(s, now));
 }
 
+void hutch_session_set_lifetime_ms(struct session *s, uint64_t idle_ms, uint64_t lifetime_ms)
+{
+    s->t_used = hutch_clock_ms();
+    if (idle_ms)
+        s->idle_ms = idle_ms == UINT64_MAX ? LOOP_NEVER : (double)idle_ms;
+    if (lifetime_ms)
+        s->ends_at = lifetime_ms == UINT64_MAX ? LOOP_NEVER : s->t_used + (double)lifetime_ms;
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, 0); /* which finds when it is due now */
+}
+
 /* --- its begin ---------------------------------------------------------------------------------------------------- */
 
 struct session *hutch_session_create(struct sessions *sessions, struct hutch_err *err)
@@ -761,6 +801,7 @@ struct session *hutch_session_create(struct sessions *sessions, struct hutch_err
     s->data = (struct session_data)SESSION_DATA_INIT;
     TAILQ_INIT(&s->orders);
     TAILQ_INIT(&s->doomed);
+    TAILQ_INIT(&s->cancelled);
     hutch_checkpoints_init(&s->checkpoints);
     if (hutch_interpreter_make_token(s->token, err) == 0)
         return s;
@@ -780,7 +821,7 @@ void hutch_session_start(struct session *s, struct engine_run *run)
     s->cpu_ms = run->limits[LIMIT_CPU_TIME];
     if (!s->checkpoints.max_bytes)
         s->checkpoints.max_bytes = run->limits[LIMIT_DATA_SIZE];
-    s->t_opened = s->t_used = hutch_clock_ms();
+    s->t_opened = s->t_used;
     s->id = ++sessions->runs->next_id;
     TAILQ_INSERT_TAIL(&sessions->list, s, link);
     sessions->n++;

@@ -5,15 +5,20 @@
 #include "runtime/cell/result_json.h"
 #include "runtime/engine/run.h"
 #include "runtime/hutch.h"
+#include "runtime/session/calls.h"
 #include "runtime/session/checkpoint.h"
+#include "runtime/session/contexts.h"
 #include "runtime/session/data.h"
 #include "runtime/session/execution.h"
 #include "runtime/session/interpreter.h"
+#include "runtime/session/pause.h"
+#include "runtime/session/question.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct cJSON;
 struct session;
 
 TAILQ_HEAD(session_list, session);
@@ -32,16 +37,32 @@ struct sessions {
     bool has_work;         /* for hutch_sessions_work() */
 };
 
-enum order_kind { ORDER_CELL, ORDER_CHECKPOINT, ORDER_ROLLBACK, ORDER_FORK, ORDER_SWITCH, ORDER_DROP };
+enum order_kind {
+    ORDER_CELL,
+    ORDER_CHECKPOINT,
+    ORDER_ROLLBACK,
+    ORDER_FORK,
+    ORDER_SWITCH,
+    ORDER_DROP,
+    ORDER_ASK, /* question.h */
+};
 /* What a session is to do, one after the other. */
 struct order {
     TAILQ_ENTRY(order) link;
     enum order_kind kind;
+    uint64_t id;              /* of a cell; 0: it is none */
     double t_queued;
     struct hutch_cell cell;   /* ORDER_CELL: as given, with its own copies of the texts */
-    char *code, *context;     /* owned */
+    char *code, *context;     /* owned; ORDER_ASK: context: the one that is to be reset or dropped, else NULL */
+    char *cwd;                /* owned; cell.cwd */
+    struct cJSON *calls;      /* owned; as hutch_calls_read() makes it; NULL: none */
+    char **env;               /* owned; NULL-terminated; cell.env */
     bool was_lost;            /* it had not begun when its interpreter died, and waits again */
     uint64_t target;          /* others: a checkpoint or branch */
+    struct cJSON *question;   /* ORDER_ASK: owned; what the interpreter is told, but for its id … */
+    uint64_t timeout_ms;      /* … and how long it may take */
+    /* … and what an answer means here, beside that it is passed on. NULL: nothing */
+    void (*on_answered)(struct session *session, const struct order *order);
     hutch_on_reply on_reply;
     void *user;
     enum hutch_verdict verdict; /* among the doomed: what it is told */
@@ -68,6 +89,7 @@ struct session_cell {
     enum stop_reason stop;
     bool was_interrupted, wants_interrupt, is_asking;
     bool interrupts_next;      /* one that waits for a list of files before it begins */
+    struct session_calls calls;
     uint64_t told_bytes;       /* to on_output, also of what was cleared away since */
     uint64_t cpu_user_us, cpu_system_us; /* at its begin; UINT64_MAX: not known */
     uint64_t sampled_cpu_ms;
@@ -88,10 +110,12 @@ struct session {
     struct engine_run *run;    /* owned; its sandbox, one after the other */
     struct interpreter *interpreter; /* owned; in that sandbox; NULL: none */
     struct order_list orders, doomed; /* doomed: those from before a restart */
+    struct order_list cancelled; /* those that are not going to be done, whatever is at work */
     unsigned n_orders;
+    uint64_t last_cell;        /* the number of the last one that was given */
     uint64_t output_bytes, wall_ms, cpu_ms; /* the most of a cell; 0: no limit */
-    double idle_ms, lifetime_ms;
-    double t_opened, t_used;
+    double idle_ms;            /* LOOP_NEVER: as long as it may */
+    double t_opened, t_used, ends_at; /* ends_at: its lifetime is over, LOOP_NEVER: never */
     bool keep_data, is_closing, is_restarting, is_idle;
     bool has_variables;        /* a cell has run since its interpreter began */
     bool is_deaf;              /* its interpreter closed its socket */
@@ -114,6 +138,9 @@ struct session {
     bool has_opened_up;        /* is_closing: what outlives the session can be entered by the caller */
     struct session_cell cell;
     struct checkpoints checkpoints;
+    struct session_question question;
+    struct contexts contexts;  /* of its interpreter */
+    struct session_pause pause;
 };
 
 void hutch_sessions_init(struct sessions *sessions, struct helper *helper, struct runs *runs);
@@ -144,6 +171,8 @@ struct order *hutch_session_at_work(const struct session *session);
 void hutch_session_enqueue(struct session *session, struct order *order);
 /* The orders that wait from @order on are not going to be done; they are answered by the next turn. */
 void hutch_session_doom(struct session *session, struct order *order, enum hutch_verdict verdict, const char *why);
+/* hutch_session_cancel_cell() of hutch.h. */
+int hutch_session_cancel_order(struct session *session, uint64_t cell);
 void hutch_order_free(struct order *order);
 /* To the running cell; kept until it has begun. False when there is none. */
 bool hutch_session_interrupt_cell(struct session *session);
@@ -151,12 +180,14 @@ bool hutch_session_interrupt_cell(struct session *session);
 bool hutch_session_give_input(struct session *session, const char *text);
 /* Unless it was killed for something else before. */
 void hutch_session_kill_interpreter(struct session *session);
+/* Counted from now; 0: stays as it is, UINT64_MAX: none. */
+void hutch_session_set_lifetime_ms(struct session *session, uint64_t idle_ms, uint64_t lifetime_ms);
 /* Another interpreter, with the same files. */
 void hutch_session_begin_restart(struct session *session);
 /* Nothing more is taken; on_end follows. */
 void hutch_session_begin_end(struct session *session, const char *why);
-/* Answers the order about checkpoints that is at work. */
-void hutch_session_answer(struct session *session, const struct hutch_reply *reply);
+/* Answers the order at work, which is no cell. */
+void hutch_session_answer_order(struct session *session, const struct hutch_reply *reply);
 /* Another interpreter in the same sandbox is its own now. @is_fresh: the next cell finds no variables in it, though
  * there were some. */
 void hutch_session_take_interpreter(struct session *session, struct interpreter *interpreter, bool is_fresh);

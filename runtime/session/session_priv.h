@@ -28,6 +28,9 @@ struct hutch_cell_result hutch_order_empty_result(const struct order *order, dou
 /* Answers it without having done it, and frees it. */
 void hutch_order_refuse(struct session *session, struct order *order, enum hutch_verdict verdict, const char *why);
 void hutch_session_answer_doomed(struct session *session);
+/* The cells that wait are not going to be executed. */
+void hutch_session_cancel_waiting(struct session *session, const char *why);
+void hutch_session_answer_cancelled(struct session *session);
 
 /* --- cell.c --- */
 
@@ -54,5 +57,7 @@ void hutch_session_describe_death(struct session *session);
 
 /* Init and the supervisor check a sandbox closely while a cell runs, and now and then between cells. */
 void hutch_session_set_idle(struct session *session, bool is_idle);
+/* The same as it is, for a sandbox that was paused. */
+void hutch_session_renew_pace(struct session *session);
 
 #endif

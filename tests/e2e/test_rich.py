@@ -15,8 +15,8 @@ IMAGE = "python"
 PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2]);\n"
 PNG = b"\x89PNG\r\n\x1a\n"
 
-CELL_KEYS = ("version", "verdict", "message", "execution_count", "value", "outputs", "truncated", "error", "interrupted",
-             "interpreter_died", "fresh", "files", "timings_ms", "times", "usage")
+CELL_KEYS = ("version", "verdict", "message", "execution_count", "value", "value_json", "outputs", "truncated", "error",
+             "interrupted", "interpreter_died", "fresh", "files", "timings_ms", "times", "usage")
 
 
 def run(*args, **options):

@@ -1271,6 +1271,177 @@ static void reports(void)
     hutch_engine_free(engine);
 }
 
+/* --- the life of a session --- */
+
+struct session_story {
+    struct hutch_engine *engine;
+    int ends, results;
+    enum hutch_verdict verdict;
+    char message[512];
+};
+
+static void on_session_end(void *user, uint64_t session, const char *why, const char *directory)
+{
+    struct session_story *story = user;
+
+    CHECK(session != 0 && why[0] && !directory);
+    story->ends++;
+}
+
+static void on_cell_result(void *user, uint64_t session, const struct hutch_cell_result *result)
+{
+    struct session_story *story = user;
+
+    CHECK(session != 0);
+    story->results++;
+    story->verdict = result->verdict;
+    copy(story->message, sizeof(story->message), result->message);
+}
+
+static uint64_t open_session(struct session_story *story)
+{
+    struct hutch_session_options options;
+    struct hutch_error err;
+    uint64_t session;
+
+    hutch_session_options_init(&options);
+    options.on_end = on_session_end;
+    options.user = story;
+    CHECK(hutch_session_open(story->engine, &options, &session, &err) == 0);
+    return session;
+}
+
+static void close_session(struct session_story *story, uint64_t session)
+{
+    CHECK(hutch_session_close(story->engine, session) == 1);
+    while (story->ends == 0)
+        turn(story->engine);
+}
+
+/* What is known of a session, by programs that know fewer fields, too; and its end, which can be moved. */
+static void life_of_a_session(void)
+{
+    struct session_story story = { .engine = open_default() };
+    struct {
+        char bytes[offsetof(struct hutch_session_info, memory_bytes)];
+        char guard[16];
+    } older;
+    struct hutch_session_info info = { .size = sizeof(info) };
+    uint64_t session = open_session(&story);
+    size_t size = sizeof(older.bytes);
+    struct hutch_error err;
+    double end;
+    char *json;
+
+    CHECK(hutch_session_get_info(story.engine, session, &info, &json, &err) == 0);
+    CHECK(info.size == sizeof(info) && info.state == HUTCH_SESSION_OPENING && info.waiting == 0);
+    CHECK(info.memory_bytes == HUTCH_UNKNOWN && info.t_end > info.t_opened && info.idle_ms == 600000);
+    CHECK(strstr(json, "\"state\":\"opening\""));
+    free(json);
+    end = info.t_end;
+    CHECK(hutch_session_set_lifetime(story.engine, session, HUTCH_NO_LIMIT, 1000, &err) == 0);
+    CHECK(hutch_session_get_info(story.engine, session, &info, NULL, &err) == 0);
+    CHECK(info.t_end < end && info.t_idle_end == 0 && info.idle_ms == HUTCH_NO_LIMIT);
+    CHECK(hutch_session_pause(story.engine, session, &err) == 0);
+    CHECK(hutch_session_pause(story.engine, session, &err) == 0);
+    CHECK(hutch_session_get_info(story.engine, session, &info, NULL, &err) == 0 && info.state == HUTCH_SESSION_PAUSED);
+    CHECK(hutch_session_resume(story.engine, session, &err) == 0);
+    CHECK(hutch_session_resume(story.engine, session, &err) == 0);
+    CHECK(hutch_session_get_info(story.engine, session, &info, NULL, &err) == 0 && info.state != HUTCH_SESSION_PAUSED);
+    memset(&older, 0x5a, sizeof(older));
+    memcpy(older.bytes, &size, sizeof(size));
+    CHECK(hutch_session_get_info(story.engine, session, (struct hutch_session_info *)(void *)older.bytes, NULL,
+                                 &err) == 0);
+    for (size_t i = 0; i < sizeof(older.guard); i++)
+        CHECK(older.guard[i] == 0x5a);
+    while (story.ends == 0)
+        turn(story.engine);
+    CHECK(hutch_session_get_info(story.engine, session, &info, NULL, &err) < 0 && err.code == ENOENT);
+    CHECK(hutch_session_set_lifetime(story.engine, session, 1, 1, &err) < 0 && err.code == ENOENT);
+    CHECK(hutch_session_pause(story.engine, session, &err) < 0 && err.code == ENOENT);
+    CHECK(hutch_session_resume(story.engine, session, &err) < 0 && err.code == ENOENT);
+    hutch_engine_free(story.engine);
+}
+
+static void on_answer(void *user, uint64_t session, const struct hutch_reply *reply)
+{
+    struct session_story *story = user;
+
+    CHECK(session != 0 && !reply->ok && !reply->json && reply->message[0]);
+    story->results++;
+}
+
+/* A question in an image whose interpreter cannot be asked: it is answered once all the same. */
+static void a_question(void)
+{
+    struct session_story story = { .engine = open_default() };
+    uint64_t session = open_session(&story);
+    struct hutch_question question;
+    struct hutch_error err;
+
+    hutch_question_init(&question);
+    question.code = "so";
+    question.cursor = -1;
+    CHECK(hutch_session_ask(story.engine, session, &question, on_answer, &story, &err) == 0 && story.results == 0);
+    question.kind = (enum hutch_question_kind)77;
+    CHECK(hutch_session_ask(story.engine, session, &question, on_answer, &story, &err) < 0 && err.code == EINVAL);
+    CHECK(hutch_session_ask(story.engine, session + 1, &question, on_answer, &story, &err) < 0 && err.code == ENOENT);
+    while (story.results == 0)
+        turn(story.engine);
+    CHECK(hutch_session_reset_context(story.engine, session, NULL, on_answer, &story, &err) == 0);
+    CHECK(hutch_session_drop_context(story.engine, session, "other", on_answer, &story, &err) == 0);
+    CHECK(hutch_session_drop_context(story.engine, session, "main", on_answer, &story, &err) < 0 && err.code == EINVAL);
+    CHECK(hutch_session_reset_context(story.engine, session, "no name", on_answer, &story, &err) < 0);
+    while (story.results < 3)
+        turn(story.engine);
+    close_session(&story, session);
+    CHECK(story.results == 3);
+    hutch_engine_free(story.engine);
+}
+
+static void on_cell_start(void *user, uint64_t session, uint64_t cell, int execution_count)
+{
+    (void)user;
+    (void)session;
+    (void)cell;
+    (void)execution_count;
+    CHECK(!"a cell that was taken back begins");
+}
+
+/* A cell is taken back while it waits: one result, and no other. */
+static void a_cell_that_is_taken_back(void)
+{
+    struct session_story story = { .engine = open_default() };
+    uint64_t session = open_session(&story), number = 0, other = 0;
+    struct hutch_cell cell;
+    struct hutch_error err;
+
+    hutch_cell_init(&cell);
+    cell.code = "print('it runs')";
+    cell.ret_id = &number;
+    cell.on_start = on_cell_start;
+    cell.on_result = on_cell_result;
+    cell.user = &story;
+    cell.calls = "[\"no name\"]";
+    CHECK(hutch_session_execute(story.engine, session, &cell, &err) < 0 && err.code == EINVAL);
+    cell.calls = "[\"tool\"]";
+    CHECK(hutch_session_execute(story.engine, session, &cell, &err) == 0 && number != 0);
+    CHECK(hutch_session_answer(story.engine, session, 1, "1", 0, &err) < 0 && err.code == ENOENT); /* no call waits */
+    cell.ret_id = &other;
+    CHECK(hutch_session_execute(story.engine, session, &cell, &err) == 0 && other != 0 && other != number);
+    CHECK(hutch_session_cancel_cell(story.engine, session, number) == 1);
+    CHECK(hutch_session_cancel_cell(story.engine, session, number) == 0);
+    CHECK(hutch_session_cancel_cell(story.engine, session, other + 1) == 0);
+    CHECK(hutch_session_cancel_cell(story.engine, session + 1, other) == 0);
+    CHECK(hutch_session_cancel_cell(story.engine, session, other) == 1 && story.results == 0);
+    while (story.results < 2)
+        turn(story.engine);
+    CHECK(story.verdict == HUTCH_KILLED && strstr(story.message, "cancelled"));
+    close_session(&story, session);
+    CHECK(story.results == 2 && hutch_session_cancel_cell(story.engine, session, other) == 0);
+    hutch_engine_free(story.engine);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -1304,6 +1475,9 @@ static const struct {
     { "input_from_a_descriptor", input_from_a_descriptor },
     { "signals", signals },
     { "reports", reports },
+    { "life_of_a_session", life_of_a_session },
+    { "a_cell_that_is_taken_back", a_cell_that_is_taken_back },
+    { "a_question", a_question },
 };
 
 int main(int argc, char **argv)

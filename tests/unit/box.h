@@ -35,6 +35,8 @@ struct outcome {
     int status;            /* with has_ended */
     struct init_sample peak;
     size_t n_samples;
+    unsigned n_pauses; /* INIT_PAUSED that came … */
+    bool is_still;     /* … and what the last said */
     struct sandbox_end end;
     char out[65536], err_out[16384], report[4096];
 };
@@ -158,6 +160,10 @@ static UNUSED void box_hear(struct box *box, struct outcome *o)
             o->peak.cpu_ms = msg.sample.cpu_ms;
         break;
     case INIT_SIGNALLED:
+        break;
+    case INIT_PAUSED:
+        o->n_pauses++;
+        o->is_still = msg.is_still != 0;
         break;
     case INIT_ENDED:
         assert_false(o->has_ended);

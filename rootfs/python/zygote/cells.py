@@ -7,13 +7,16 @@ import functools
 import os
 import sys
 
+import calls
 import channel
 import contexts
 import figures
 import frames
 import park
+import questions
 import shell
 import tracebacks
+import values
 
 
 launch, dispatch = None, None  # call a function, from where a kernel calls its loop and a cell
@@ -31,12 +34,14 @@ class Interpreter:
         self.pid = os.getpid()
         self.parts = None
         self.contexts = None
+        self.calls = None
         self.orders = {
             "execute": self.execute,
             "park": self.park,
             "end": self.end,
             "reply": self.ignore,
         }
+        self.orders.update(dict.fromkeys([*questions.KNOWN, "reset_context", "drop_context"], self.answer))
 
     # --- orders ---
 
@@ -75,18 +80,45 @@ class Interpreter:
             why = "the interpreter cannot be copied: " + tracebacks.one_line(problem)
             self.link.send_unnumbered({"is": "failed", "why": why})
 
+    async def answer(self, order, fds):
+        """What the program defines may run for it, and can be interrupted."""
+        frame = {"is": "answer", "id": order.get("id"), "ok": False}
+        try:
+            try:
+                frame.update(reply=self.reply_to(order["do"], order.get("context") or contexts.MAIN, order), ok=True)
+            finally:
+                ignore_interrupts()
+        except BaseException as problem:  # whatever the program's own code raises
+            frame.update(ok=False, why=channel.shortened(tracebacks.one_line(problem)))
+        self.leave_if_forked()
+        self.link.send_unnumbered(frame)
+
+    def reply_to(self, what, context, order):
+        if what == "reset_context":
+            self.contexts.reset(context)
+            return {}
+        if what == "drop_context":
+            self.contexts.drop(context)
+            return {}
+        self.contexts.enter_known(context)
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        return questions.KNOWN[what](self.parts.shell, order)
+
     def renew(self):
         """In a copy of the process."""
         self.pid = os.getpid()
+        self.link.mail.renew()
         shell.renew()
 
     # --- one cell ---
 
     async def execute(self, order, fds):
+        import asyncio
+
         interactive, code = self.parts.shell, str(order["code"])
         try:
-            self.contexts.enter(order.get("context") or contexts.MAIN)
-        except RuntimeError as problem:
+            self.contexts.enter(order.get("context") or contexts.MAIN, order.get("cwd"))
+        except (RuntimeError, OSError) as problem:
             self.refuse(order, problem)
             return
         self.set_parent(order)
@@ -97,6 +129,8 @@ class Interpreter:
         self.parts.widgets.begin(bool(order.get("widgets")), self.parts.shell.parent_header["header"]["msg_id"])
         silent, history = bool(order.get("silent")), bool(order.get("history", not order.get("silent")))
         self.take_input(bool(order.get("stdin")))
+        environment = enter_environment(order.get("env") or {})
+        self.calls.begin(order.get("calls") or (), asyncio.get_running_loop())
         try:
             try:
                 result = await self.run(code, silent, history)
@@ -105,7 +139,9 @@ class Interpreter:
         except BaseException as problem:  # while nothing of the program was running
             error = problem
         self.leave_if_forked()
+        self.calls.end()
         self.return_input()
+        enter_environment(environment)
         if error is not None:
             self.show(error)
         figures.after(interactive)
@@ -115,13 +151,16 @@ class Interpreter:
         channel.flush_streams()
         self.end_widgets()
         self.status = 0 if error is None and (result is None or result.success) else 1
-        self.link.send(self.done(order, error, filename))
+        frame = self.done(order, error, filename)
+        if order.get("value") and self.status == 0 and result is not None:
+            frame.update(value=values.as_json(result.result))
+        self.link.send(frame)
         if interactive.exit_now:  # exit() and quit() end a kernel
             raise Ended(0)
 
     def refuse(self, order, problem):
-        """The cell is not executed."""
-        self.link.send({"is": "begin", "id": order.get("id"), "count": self.parts.shell.execution_count})
+        """The cell is not executed, and has no count."""
+        self.link.send({"is": "begin", "id": order.get("id")})
         told = {"ename": type(problem).__name__, "evalue": str(problem)}
         self.link.send(dict(told, traceback=[tracebacks.one_line(problem)], **{"is": "error"}))
         self.link.send(dict(told, status="error", id=order.get("id"), count=0, open_figures=0, **{"is": "done"}))
@@ -220,6 +259,17 @@ class Interpreter:
         builtins.input, getpass.getpass = self.saved_input, self.saved_getpass
 
 
+def enter_environment(variables):
+    """Sets them, and removes those that are None. What they were before, in the same form."""
+    before = {name: os.environ.get(name) for name in variables}
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    return before
+
+
 def ignore_interrupts():
     """From here on. One that is on its way comes now."""
     try:
@@ -294,6 +344,8 @@ def main(job):
     figures.install(shell.made.shell)
     interpreter.parts = shell.install()
     interpreter.contexts = contexts.Contexts(interpreter.parts.shell)
+    link.mail = calls.Mail(link)
+    interpreter.calls = calls.Calls(link.mail, interpreter.parts.shell)
     status = run_loop(interpreter)
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     return status

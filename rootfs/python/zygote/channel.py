@@ -25,6 +25,7 @@ class Closed(Exception):
 
 class Channel:
     helper = None  # set once, before the first fork
+    mail = None  # set in the worker: what waits for orders in the middle of a cell (calls.py)
 
     def __init__(self):
         self.sock = None
@@ -90,22 +91,22 @@ class Channel:
             fds += more_fds
         return decode(body), fds
 
-    def receive_reply(self):
-        """Waits for one, in the middle of a cell. An interrupt comes before or after an order, never amid."""
+    def receive_in_cell(self):
+        """The next order, in the middle of a cell; None: there is none yet. An interrupt comes before or after an
+        order, never amid."""
         import _signal
         import select
 
-        while True:
-            select.select([SOCKET], [], [])
-            try:
-                _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGINT})
-                order, fds = self.receive()
-            finally:
-                _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {_signal.SIGINT})
-            for fd in fds:
-                os.close(fd)
-            if order.get("do") == "reply":
-                return order
+        if not select.select([SOCKET], [], [], 0)[0]:
+            return None
+        try:
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGINT})
+            order, fds = self.receive()
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {_signal.SIGINT})
+        for fd in fds:
+            os.close(fd)
+        return order
 
     def receive_some(self, size):
         import array

@@ -1,5 +1,6 @@
 # Contexts: several separate sets of variables in one interpreter. Each has its own __main__, inputs and outputs, and
 # count; only one is in place at a time.
+import os
 import sys
 
 MAIN = "main"
@@ -10,12 +11,23 @@ IN_HISTORY = ("input_hist_parsed", "input_hist_raw", "output_hist", "output_hist
 IN_HOOK = ("_", "__", "___")
 
 
+def working_directory():
+    """None where the program has removed it."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
 class Contexts:
     def __init__(self, shell):
         self.shell = shell
         self.present = MAIN
         self.others = {}  # name -> what save() returns
         self.has_database = True
+        self.origin = working_directory()
+        self.origins = {}  # name -> the directory in which it began, where that is another one
+        self.directories = {}  # name -> where it was when it was left
 
     def places(self):
         return (
@@ -33,19 +45,63 @@ class Contexts:
                 setattr(thing, name, value)
         sys.modules["__main__"] = self.shell.user_module
 
-    def enter(self, name):
+    def must_know(self, name):
+        if name != self.present and name not in self.others and name != MAIN:
+            raise LookupError("there is no context %s" % name)
+
+    def enter_known(self, name):
+        self.must_know(name)
+        self.enter(name)
+
+    def enter(self, name, directory=None):
+        """Nothing has changed when it raises: there are too many, or the directory cannot be entered."""
+        is_new = name != self.present and name not in self.others
+        if is_new and len(self.others) + 1 >= MAX:
+            raise RuntimeError("there are %d contexts, which is the most that a session may have" % MAX)
+        if name == self.present and directory is None:
+            return
+        left = working_directory()
+        if directory is not None:
+            os.chdir(directory)
         if name == self.present:
             return
-        if name not in self.others and len(self.others) + 1 >= MAX:
-            raise RuntimeError("there are %d contexts, which is the most that a session may have" % MAX)
+        if is_new and directory is not None:
+            self.origins[name] = directory
+        if directory is None:
+            self.change_to(self.directories.get(name, self.origin), left)
+        self.directories[self.present] = left
         if self.has_database:
             self.shell.history_manager.writeout_cache()  # lines are known by the session's number
         self.others[self.present] = self.save()
         self.present = name
-        if name in self.others:
-            self.restore(self.others.pop(name))
-        else:
+        if is_new:
             self.create()
+        else:
+            self.restore(self.others.pop(name))
+
+    def change_to(self, directory, present=None):
+        for place in (directory, self.origin):
+            if place == present:
+                return
+            try:
+                os.chdir(place)
+                return
+            except (OSError, TypeError):
+                pass  # the program has removed it
+
+    def reset(self, name):
+        self.enter_known(name)
+        self.change_to(self.origins.get(name, self.origin))
+        if self.has_database:
+            self.shell.history_manager.writeout_cache()
+        self.create()
+
+    def drop(self, name):
+        self.must_know(name)
+        if name == self.present:
+            self.enter(MAIN)
+        for known in (self.others, self.origins, self.directories):
+            known.pop(name, None)
 
     def create(self):
         from pathlib import Path

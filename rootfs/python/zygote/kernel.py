@@ -7,6 +7,7 @@ import os
 import sys
 import types
 
+import calls
 import channel
 import widgets
 
@@ -240,12 +241,13 @@ def define_kernel(link):
         def _input_request(self, prompt, ident, parent, password=False):
             channel.flush_streams()
             try:
+                answer = link.mail.expect(calls.INPUT)
                 link.send({"is": "input", "prompt": channel.shortened(str(prompt)), "password": bool(password)})
-                order = link.receive_reply()
+                order = link.mail.wait(answer)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt("Interrupted by user") from None
-            except channel.Closed:
-                os._exit(0)
+            finally:
+                link.mail.forget(calls.INPUT)
             if order.get("eof") or order.get("value") == "\x04":
                 raise EOFError
             return order.get("value", "")

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 
+import calls
 import cells
 import contexts
 import figures
@@ -156,6 +157,7 @@ def execute(parts, codes):
     import asyncio
 
     interpreter = cells.Interpreter(parts.link)
+    interpreter.calls = calls.Calls(calls.Mail(parts.link), parts.shell)
     interpreter.parts, interpreter.contexts, interpreter.task_name = parts, contexts.Contexts(parts.shell), NAME
 
     async def all_of_them():

@@ -57,8 +57,9 @@ static void on_event(void *user, const struct cell_event *event)
     if (event->kind == CELL_OUTPUT) {
         snprintf(text, sizeof(text), "%s%s", kinds[event->output->kind], event->output->json);
     } else {
-        snprintf(text, sizeof(text), "%s %d %d%s%s%s", event->is, (int)event->id, (int)event->count, event->prompt,
-                 event->is_error ? " error" : "", event->cause ? event->cause : "");
+        snprintf(text, sizeof(text), "%s %d %d%s%s%s%s%s", event->is, (int)event->id, (int)event->count, event->prompt,
+                 event->is_error ? " error" : "", event->cause ? event->cause : "", event->name,
+                 event->value ? event->value : "");
         assert_string_equal(cJSON_GetObjectItem(event->frame, "is")->valuestring, event->is);
     }
     put_told(t, text, strlen(text));
@@ -747,6 +748,11 @@ static const struct { const char *frame, *message; } bad_frames[] = {
     { "{\"is\":\"error\",\"n\":1,\"ename\":\"\",\"evalue\":null,\"traceback\":[]}", "no good \"evalue\"" },
     { "{\"is\":\"done\",\"n\":1,\"id\":\"x\",\"status\":\"ok\"}", "no good \"id\"" },
     { "{\"is\":\"clear\",\"n\":1,\"wait\":1}", "no good \"wait\"" },
+    { "{\"is\":\"done\",\"n\":1,\"id\":1,\"status\":\"ok\",\"value\":7}", "no good \"value\"" },
+    { "{\"is\":\"call\",\"n\":1,\"id\":-1,\"name\":\"f\",\"args\":\"{}\"}", "no good \"id\"" },
+    { "{\"is\":\"call\",\"n\":1,\"id\":1,\"args\":\"{}\"}", "no good \"name\"" },
+    { "{\"is\":\"call\",\"n\":1,\"id\":1,\"name\":\"f\",\"args\":{}}", "no good \"args\"" },
+    { "{\"is\":\"call\",\"id\":1,\"name\":\"f\",\"args\":\"{}\"}", "no good \"n\"" },
     { "{\"is\":\"widget\",\"n\":1,\"id\":\"w\",\"state\":[],\"buffers\":[]}", "no good \"state\"" },
     { "{\"is\":\"widget\",\"n\":1,\"id\":\"w\",\"state\":{},\"buffers\":{}}", "no good \"buffers\"" },
     { "{\"is\":\"widget\",\"n\":1,\"state\":{},\"buffers\":[]}", "no good \"id\"" },
@@ -805,6 +811,50 @@ static void test_other_frames(void **state)
     stop(&t);
 }
 
+/* A text that is JSON itself is told where it harms no reader. */
+static void test_json_in_frames(void **state)
+{
+    static const struct { const char *text, *told; } rows[] = {
+        { "42", "42" }, { "{\\\"a\\\":[1,\\\"x\\\"]}", "{\"a\":[1,\"x\"]}" }, { "", "" }, { "{", "" },
+        { "1 2", "" }, { "NaN", "" }, { "1\\n", "" }, { "\\\"\\u009b\\\"", "" }, { "\\\"\\u001b\\\"", "" },
+        { "\\\"\\\\ud800\\\"", "" },
+        { "\\\"\\u0000\\\"", "" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        char members[200], want[200];
+        struct talk t;
+
+        start(&t, 0);
+        snprintf(members, sizeof(members), "\"is\":\"call\",\"id\":5,\"name\":\"f\",\"args\":\"%s\"", rows[i].text);
+        send(&t, members, 0);
+        snprintf(members, sizeof(members), DONE ",\"value\":\"%s\"", rows[i].text);
+        send(&t, members, 0);
+        snprintf(want, sizeof(want), "call 5 -1f%s|done 1 1%s", rows[i].told, rows[i].told);
+        check_told(&t, want);
+        stop(&t);
+    }
+}
+
+static void test_long_values(void **state)
+{
+    auto_free char *members = malloc(CELL_MAX_VALUE + 200);
+    struct talk t;
+
+    (void)state;
+    for (size_t more = 0; more < 2; more++) {
+        size_t len = (size_t)sprintf(members, DONE ",\"value\":\"");
+
+        memset(members + len, '1', CELL_MAX_VALUE + more);
+        strcpy(members + len + CELL_MAX_VALUE + more, "\"");
+        start(&t, 0);
+        send(&t, members, 0);
+        assert_int_equal(t.told.len > strlen("done 1 1"), more == 0);
+        stop(&t);
+    }
+}
+
 /* ---- escape sequences ---- */
 
 static const struct { const char *text, *want; } ansi_cases[] = {
@@ -841,7 +891,7 @@ int main(void)
         cmocka_unit_test(test_widgets_are_bounded),
         cmocka_unit_test(test_display_limit), cmocka_unit_test(test_many_outputs),  cmocka_unit_test(test_error_limit),
         cmocka_unit_test(test_bad_frames),   cmocka_unit_test(test_deep_frame),     cmocka_unit_test(test_other_frames),
-        cmocka_unit_test(test_ansi),
+        cmocka_unit_test(test_ansi),         cmocka_unit_test(test_json_in_frames), cmocka_unit_test(test_long_values),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

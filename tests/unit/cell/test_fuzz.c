@@ -242,6 +242,7 @@ static void make_talk(struct talk *t)
     static const char *const words[] = { "a", "line\n", "1%\r", "ä", "\xe2\x82", "\xac", "\xff", "\0", "漢\n" };
     static const char *const members[] = {
         "\"is\":\"display\",\"data\":{\"text/plain\":\"d\"},\"metadata\":{}",
+        "\"is\":\"call\",\"id\":1,\"name\":\"tool\",\"args\":\"{\\\"args\\\":[1]}\"",
         "\"is\":\"display\",\"data\":{\"text/plain\":\"i\"},\"metadata\":{},\"id\":\"one\"",
         "\"is\":\"display\",\"data\":{\"text/plain\":\"j\"},\"metadata\":{},\"id\":\"two\"",
         "\"is\":\"update\",\"data\":{\"text/plain\":\"u\"},\"metadata\":{},\"id\":\"one\"",

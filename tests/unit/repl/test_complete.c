@@ -89,9 +89,44 @@ static void test_bounds(void **state)
     hutch_completion_done(&c);
 }
 
+/* What the interpreter says is hostile: what is not of the form proposes nothing. */
+static void test_replies(void **state)
+{
+    static const struct {
+        const char *label, *line, *json, *words;
+    } rows[] = {
+        { "one", "x = so", "{\"cursor_start\":4,\"matches\":[\"sorted\"]}", "sorted " },
+        { "letters of two bytes", "\u00e4 = so", "{\"cursor_start\":4,\"matches\":[\"sorted\"]}", "sorted " },
+        { "the whole line", "so", "{\"cursor_start\":0,\"matches\":[\"sorted\",\"source\"]}", "sorted source " },
+        { "beyond the line", "so", "{\"cursor_start\":7,\"matches\":[\"sorted\"]}", "sorted " },
+        { "a line's end", "so", "{\"cursor_start\":0,\"matches\":[\"sorted\\n%reset\",\"source\"]}", "source " },
+        { "NUL", "so", "{\"cursor_start\":0,\"matches\":[\"so\\u0000rt\",\"source\"]}", "source " },
+        { "no place", "so", "{\"matches\":[\"sorted\"]}", "" },
+        { "a place before the line", "so", "{\"cursor_start\":-1,\"matches\":[\"sorted\"]}", "" },
+        { "no list", "so", "{\"cursor_start\":0,\"matches\":\"sorted\"}", "" },
+        { "no texts", "so", "{\"cursor_start\":0,\"matches\":[1,{},[\"sorted\"]]}", "" },
+        { "no object", "so", "[]", "" },
+        { "no JSON", "so", "{", "" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct completion c = { .n = 0 };
+        char words[200] = "";
+
+        hutch_completion_read(&c, rows[i].line, strlen(rows[i].line), rows[i].json);
+        for (size_t j = 0; j < c.n; j++)
+            strcat(strcat(words, c.words[j]), " ");
+        if (strcmp(words, rows[i].words) != 0)
+            fail_msg("%s: words '%s'", rows[i].label, words);
+        hutch_completion_done(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_replies),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_bounds),
     };

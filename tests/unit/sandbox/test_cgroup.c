@@ -334,6 +334,49 @@ static void test_failures_leave_no_group(void **state)
     hutch_cgroup_base_done(&base);
 }
 
+/* A frozen group stands still, its numbers can be read, and it can be killed. */
+static void test_freeze(void **state)
+{
+    struct cgroup_base base = need_base();
+    struct sandbox_cgroup cg = CGROUP_INIT;
+    struct sandbox_spec spec = { 0 };
+    struct cgroup_now before, after;
+    struct hutch_err err;
+    char text[16];
+    int status;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(hutch_cgroup_freeze(&cg, true), -1);
+    assert_int_equal(errno, ENOENT);
+    assert_false(hutch_cgroup_is_frozen(&cg));
+    if (hutch_cgroup_create(&base, own_name(), &spec, &cg, &err) < 0)
+        fail_msg("%s", err.msg);
+    pid = fork();
+    if (pid == 0)
+        for (;;)
+            ;
+    snprintf(text, sizeof(text), "%d", pid);
+    assert_int_equal(hutch_fd_write_file_at(cg.dirfd, "cgroup.procs", text, &err), 0);
+    assert_int_equal(hutch_cgroup_freeze(&cg, true), 0);
+    for (int i = 0; i < 5000 && !hutch_cgroup_is_frozen(&cg); i++)
+        usleep(1000);
+    assert_true(hutch_cgroup_is_frozen(&cg));
+    hutch_cgroup_read_now(&cg, &before);
+    usleep(100000);
+    hutch_cgroup_read_now(&cg, &after);
+    assert_true(after.cpu_us != UINT64_MAX && after.cpu_us == before.cpu_us);
+    assert_int_equal(hutch_cgroup_freeze(&cg, false), 0);
+    for (int i = 0; i < 5000 && after.cpu_us == before.cpu_us; i++, hutch_cgroup_read_now(&cg, &after))
+        usleep(1000);
+    assert_true(after.cpu_us > before.cpu_us);
+    assert_int_equal(hutch_cgroup_freeze(&cg, true), 0);
+    assert_int_equal(hutch_cgroup_destroy(&cg, 5000, &err), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    hutch_cgroup_base_done(&base);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_limits_are_written),
         cmocka_unit_test(test_destroy_kills),
         cmocka_unit_test(test_destroy_named),
+        cmocka_unit_test(test_freeze),
         cmocka_unit_test(test_destroy_named_elsewhere),
         cmocka_unit_test(test_usage_as_the_files_have_it),
         cmocka_unit_test(test_usage_of_nothing),

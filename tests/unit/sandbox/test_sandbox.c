@@ -434,6 +434,77 @@ static void test_signals_reach_the_whole_group(void **state)
     free(o);
 }
 
+static void wait_for_pause(struct box *box, struct outcome *o, unsigned n)
+{
+    int64_t deadline = box_now_ms() + BOX_PATIENCE_MS;
+
+    while (o->n_pauses < n)
+        if (!box_turn(box, o, deadline))
+            fail_msg("ended before it was paused: %s%s", o->out, o->err_out);
+}
+
+/* Nothing moves while it is paused, and what was stopped before stays so when it goes on. */
+static void test_pause_by_signals(void **state)
+{
+    struct outcome *o = calloc(1, sizeof(*o));
+    struct sandbox_spec spec;
+    struct hutch_err err;
+    struct box box;
+    char byte[1];
+
+    (void)state;
+    box_spec(&spec, "sh -c 'kill -STOP $$; echo woken' &\n"
+                    "(while :; do echo .; sleep 0.01; done) & (while :; do :; done) &\n"
+                    "while read -r _ _ s _ </proc/$!/stat && [ \"$s\" != R ]; do :; done\n"
+                    "trap 'echo told; exit 5' TERM; echo ready; while :; do sleep 0.01; done");
+    assert_int_equal(box_start(&spec, &box, &err), 0);
+    wait_for(&box, o, "ready");
+    usleep(100000); /* the first is stopped by then, on any host that is not overwhelmed */
+    assert_int_equal(hutch_sandbox_order(&box.sb, INIT_PAUSE, 1), 0);
+    wait_for_pause(&box, o, 1);
+    assert_true(o->is_still);
+    hutch_sandbox_signal(&box.sb, SIGTERM); /* waits */
+    usleep(100000);
+    fcntl(box.out_r, F_SETFL, O_NONBLOCK);
+    while (read(box.out_r, byte, 1) == 1) /* what was in the pipe */
+        ;
+    usleep(200000);
+    assert_int_equal(read(box.out_r, byte, 1), -1);
+    fcntl(box.out_r, F_SETFL, 0);
+    assert_null(strstr(o->out, "told"));
+    assert_int_equal(hutch_sandbox_order(&box.sb, INIT_PAUSE, 0), 0);
+    box_finish(&box, o);
+    assert_non_null(strstr(o->out, "told"));
+    assert_null(strstr(o->out, "woken"));
+    assert_int_equal(o->status, 5 << 8);
+    hutch_spec_done(&spec);
+    free(o);
+}
+
+/* A program that has the kernel continue it is stopped again, and init says that it ran. */
+static void test_a_pause_that_is_withstood(void **state)
+{
+    struct outcome *o = calloc(1, sizeof(*o));
+    struct sandbox_spec spec;
+    struct hutch_err err;
+    struct box box;
+
+    (void)state;
+    /* each continues the other as long as it runs; the supervisor's word still ends them */
+    box_spec(&spec, "f() { while :; do kill -CONT -1 2>/dev/null; done; }\nf & f & f & f & echo ready; f");
+    assert_int_equal(box_start(&spec, &box, &err), 0);
+    wait_for(&box, o, "ready");
+    for (unsigned n = 1; n <= 5; n++) {
+        assert_int_equal(hutch_sandbox_order(&box.sb, INIT_PAUSE, 1), 0);
+        wait_for_pause(&box, o, n);
+        assert_int_equal(hutch_sandbox_order(&box.sb, INIT_PAUSE, 0), 0);
+    }
+    hutch_sandbox_kill(&box.sb);
+    box_finish(&box, o);
+    hutch_spec_done(&spec);
+    free(o);
+}
+
 static const char keeps_running[] =
     "(trap '' HUP INT TERM; echo ready; while :; do :; done) & (setsid sh -c 'while :; do :; done') & wait";
 
@@ -930,6 +1001,8 @@ int main(void)
         cmocka_unit_test(test_input_output_and_report),
         cmocka_unit_test(test_signals_reach_the_whole_group),
         cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_pause_by_signals),
+        cmocka_unit_test(test_a_pause_that_is_withstood),
         cmocka_unit_test(test_a_closed_socket_ends_everything),
         cmocka_unit_test(test_a_killed_supervisor_takes_everything_along),
         cmocka_unit_test(test_identity),

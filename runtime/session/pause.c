@@ -1,0 +1,103 @@
+#include "runtime/session/pause.h"
+
+#include "runtime/session/session_priv.h"
+#include "sandbox/clock.h"
+#include "sandbox/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+bool hutch_session_is_still(const struct session *s)
+{
+    return s->pause.is_on && s->pause.by != PAUSED_BY_NOTHING;
+}
+
+bool hutch_session_stands_still(const struct session *s)
+{
+    const struct slot *slot = s->run->slot;
+
+    switch (s->pause.by) {
+    case PAUSED_BY_NOTHING: return s->state == SESSION_LOST || s->state == SESSION_SEEKING;
+    case PAUSED_BY_CGROUP: return slot && hutch_cgroup_is_frozen(&slot->sb.cgroup);
+    case PAUSED_BY_SIGNALS: return slot && slot->supervisor->is_still;
+    }
+    return false;
+}
+
+void hutch_session_freeze(struct session *s)
+{
+    struct slot *slot = s->run->slot;
+
+    if (!s->pause.is_on || s->pause.by != PAUSED_BY_NOTHING || !slot || slot->state != SLOT_RUNNING ||
+        (s->state != SESSION_IDLE && s->state != SESSION_BUSY && s->state != SESSION_PARKED))
+        return;
+    slot->supervisor->is_still = false; /* until process 1 says so */
+    if (hutch_cgroup_freeze(&slot->sb.cgroup, true) == 0)
+        s->pause.by = PAUSED_BY_CGROUP;
+    else if (hutch_sandbox_order(&slot->sb, INIT_PAUSE, 1) == 0)
+        s->pause.by = PAUSED_BY_SIGNALS;
+    else /* it is about to end, which follows */
+        hutch_log_debug("session: it is not paused: %s", strerrordesc_np(errno));
+    hutch_session_renew_pace(s);
+}
+
+static void thaw(struct session *s)
+{
+    struct slot *slot = s->run->slot;
+    enum paused_by by = s->pause.by;
+
+    s->pause.by = PAUSED_BY_NOTHING;
+    if (!slot || by == PAUSED_BY_NOTHING)
+        return;
+    if ((by == PAUSED_BY_CGROUP && hutch_cgroup_freeze(&slot->sb.cgroup, false) < 0) ||
+        (by == PAUSED_BY_SIGNALS && hutch_sandbox_order(&slot->sb, INIT_PAUSE, 0) < 0)) {
+        hutch_log_debug("session: it does not go on: %s", strerrordesc_np(errno));
+        hutch_session_kill_interpreter(s); /* else it would stand still for ever */
+        return;
+    }
+    hutch_session_renew_pace(s);
+}
+
+/* A deadline that was set before the pause comes as much later as the pause was long; one of 0 is not set. */
+static void shift(double *at, double by_ms)
+{
+    if (*at > 0)
+        *at += by_ms;
+}
+
+static void shift_clocks(struct session *s, double now)
+{
+    double by_ms = now - s->pause.since;
+
+    s->t_used += now - (s->t_used > s->pause.since ? s->t_used : s->pause.since);
+    shift(&s->kill_at, by_ms);
+    shift(&s->settle_at, by_ms);
+    shift(&s->signal_until, by_ms);
+    shift(&s->cell.stop_at, by_ms);
+    shift(&s->cell.check_at, by_ms);
+    shift(&s->cell.execution.t_begun, by_ms);
+    shift(&s->checkpoints.stop_at, by_ms);
+    shift(&s->checkpoints.t_step, by_ms);
+    shift(&s->question.t_begun, by_ms);
+    shift(&s->question.stop_at, by_ms);
+    shift(&s->question.give_up_at, by_ms);
+}
+
+void hutch_session_begin_pause(struct session *s)
+{
+    if (s->pause.is_on)
+        return;
+    s->pause = (struct session_pause){ .is_on = true, .since = hutch_clock_ms() };
+    hutch_session_freeze(s);
+}
+
+void hutch_session_end_pause(struct session *s)
+{
+    if (!s->pause.is_on)
+        return;
+    s->pause.is_on = false;
+    shift_clocks(s, hutch_clock_ms());
+    thaw(s);
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, 0);
+    hutch_session_ask_for_work(s); /* what was given to it meanwhile */
+}
