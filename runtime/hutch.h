@@ -268,7 +268,9 @@ struct hutch_request {
     const char *policy;        /* name or path; NULL: the engine's. Another one is built on demand. It says what the
                                 * run may do, so it is for the caller to choose, and not for a client */
     uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own (EINVAL): 0 takes that */
-    /* likewise. A sandbox from the pool has the policy's memory, pids, cpus: asking for others builds on demand */
+    /* likewise. Less memory, pids and cpus are set in a sandbox from the pool before the code comes; one is built on
+     * demand where the policy has no such limit, for another whole number of CPUs (rounded up), and for less than 64 MiB
+     * or a fifth of a CPU */
     uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len); /* as it comes, stream 1 or 2
                                 * (stdout, stderr), not NUL-terminated; NULL: into the result */

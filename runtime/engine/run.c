@@ -2,6 +2,7 @@
 
 #include "runtime/engine/file_memory.h"
 #include "runtime/engine/run_files.h"
+#include "runtime/engine/run_limits.h"
 #include "runtime/engine/slot_data.h"
 #include "runtime/run/verdict.h"
 #include "sandbox/clock.h"
@@ -526,7 +527,8 @@ static int start_worker(struct engine_run *run, struct hutch_err *err)
     return 0;
 }
 
-static void begin(struct engine_run *run)
+/* Its limits hold. */
+static void launch(struct engine_run *run)
 {
     struct slot *slot = run->slot;
     struct supervisor *s = slot->supervisor;
@@ -571,6 +573,23 @@ static void begin(struct engine_run *run)
         hutch_loop_advance_deadline(loop, &slot->clock, hutch_clock_ms() + REFILL_AFTER_MS);
         hutch_pool_refill_in(run->runs->pools, run->zygote_index, REFILL_AFTER_MS);
     }
+}
+
+static void begin(struct engine_run *run)
+{
+    struct hutch_err err;
+    int rc = hutch_run_lower_limits(run, &err);
+
+    if (rc < 0)
+        hutch_slot_fail(run->slot, &err);
+    else if (rc == 0)
+        launch(run);
+}
+
+static void on_limited(void *owner, struct slot *slot)
+{
+    (void)slot;
+    launch(owner);
 }
 
 /* The slot has opened by its path what the request was checked for by its path. */
@@ -621,6 +640,7 @@ static void on_prepared(void *owner, struct slot *slot)
 static const struct slot_events slot_events = {
     .on_prepared = on_prepared,
     .on_entered = on_entered,
+    .on_limited = on_limited,
     .on_ready = on_ready,
     .on_dead = on_dead,
     .on_refused = on_refused,

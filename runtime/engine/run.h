@@ -5,6 +5,7 @@
 
 #include "runtime/data/changes.h"
 #include "runtime/engine/input.h"
+#include "runtime/engine/job.h"
 #include "runtime/engine/look.h"
 #include "runtime/engine/pool.h"
 #include "runtime/engine/slot.h"
@@ -89,6 +90,7 @@ struct engine_run {
     struct slot *slot;         /* NULL: none yet */
     char *job;                 /* owned; what the worker is sent, NULL with is_exec */
     size_t job_len, job_sent;
+    struct job_rlimits rlimits; /* that the job asks for in any sandbox: run_limits.h may add to them */
     bool lost_job;             /* the worker died before it had read all of its job: nothing of it has run */
     struct run_input input;
     char *data_dir;            /* owned; real path; NULL: a fresh one */

@@ -904,6 +904,11 @@ static void limits_and_languages(void)
     CHECK(o.verdict == HUTCH_ERROR && o.exit_code == 5 && strstr(o.out, " x\n") && !o.was_prepared);
     request = request_for("print('small')", &o);
     request.memory_bytes = 200 << 20;
+    wait_for_pool(engine);
+    submit(engine, &request, &o);
+    wait_for(&o);
+    CHECK(o.verdict == HUTCH_OK && o.was_prepared);
+    request.policy = "default"; /* with one of its own, though it is the same */
     submit(engine, &request, &o);
     wait_for(&o);
     CHECK(o.verdict == HUTCH_OK && !o.was_prepared);
