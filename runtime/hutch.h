@@ -41,7 +41,7 @@
  * with the size that the program knows: hutch_..._init() sets that of options and requests (macros, for the size is
  * the program's; the functions of these names, for other languages, know the first version's fields only, so a binding
  * for those sets the size itself), and the caller that of what it has filled: hutch_engine_stats, hutch_limits,
- * hutch_limit_report, hutch_layer_report. hutch_zygote, hutch_zygote_stats and hutch_error do not change. */
+ * hutch_limit_report, hutch_layer_report. hutch_zygote, hutch_pool, their stats and hutch_error do not change. */
 #ifndef HUTCH_H
 #define HUTCH_H
 
@@ -76,6 +76,15 @@ struct hutch_zygote {
     const char *warm_up;        /* Python text of the operator's that runs once, after the imports; NULL for none */
     unsigned min, max;          /* prepared sandboxes: kept at all times, and at most kept (a burst beyond builds on
                                  * demand); 0 and 0: 2 and 32 */
+};
+
+/* Prepared sandboxes for another policy than the engine's. A request or session with that policy, by the same name or
+ * path, has one of them. It is read when the engine opens. */
+struct hutch_pool {
+    const char *zygote;         /* name; NULL: the first. It serves runs that go to this one, or to one that has imported
+                                 * less and has no pool with this policy */
+    const char *policy;
+    unsigned min, max;          /* as of a zygote */
 };
 
 #define HUTCH_NO_LIMIT UINT64_MAX
@@ -126,6 +135,8 @@ struct hutch_engine_options {
                                  * of its own; sandboxes come from them in turn. 8 at most. 0: up to four, where a
                                  * thirty-second of the memory that is available holds them. Those beyond the first are
                                  * begun while nothing runs */
+    const struct hutch_pool *pools; /* 32 at most */
+    size_t n_pools;
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);
 #define hutch_engine_options_init(options) HUTCH_INIT(options)
@@ -155,6 +166,12 @@ struct hutch_zygote_stats {
     uint64_t forks;    /* workers since it was started or recycled, in all layouts together */
     uint64_t recycled; /* times it was replaced, for age or because it died, likewise */
 };
+struct hutch_pool_stats {
+    const char *zygote;   /* the engine's, as policy */
+    const char *policy;   /* NULL: the engine's */
+    unsigned prepared, building;
+    uint64_t from_pool, on_demand; /* runs that found a prepared sandbox in it; that waited for one of it */
+};
 struct hutch_engine_stats {
     size_t size; /* the caller sets it, to sizeof(struct hutch_engine_stats) */
     unsigned running, queued, prepared, building;
@@ -168,6 +185,8 @@ struct hutch_engine_stats {
     unsigned sessions; /* open ones */
     uint64_t hung;     /* processes that did not answer, and were killed and replaced; the lost ones count them, too */
     unsigned layouts;  /* trees of zygotes that are ready as a whole */
+    const struct hutch_pool_stats *pools; /* likewise: one of each zygote, and then those of the options */
+    size_t   n_pools;
 };
 void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_stats *stats);
 
@@ -265,8 +284,8 @@ struct hutch_request {
     const char *data_dir;      /* host directory to appear at /mnt/data; NULL: a fresh one */
     int keep_data;             /* with a fresh one: when the run added files, keep it and tell its path in the result;
                                 * else it is removed */
-    const char *policy;        /* name or path; NULL: the engine's. Another one is built on demand. It says what the
-                                * run may do, so it is for the caller to choose, and not for a client */
+    const char *policy;        /* name or path; NULL: the engine's. One that has no pool is built on demand. It says what
+                                * the run may do, so it is for the caller to choose, and not for a client */
     uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own (EINVAL): 0 takes that */
     /* likewise. Less memory, pids and cpus are set in a sandbox from the pool before the code comes; one is built on
      * demand where the policy has no such limit, for another whole number of CPUs (rounded up), and for less than 64 MiB

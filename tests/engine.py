@@ -24,6 +24,10 @@ class ZygoteOptions(ctypes.Structure):
                 ("warm_up", ctypes.c_char_p), ("min", ctypes.c_uint), ("max", ctypes.c_uint)]
 
 
+class PoolOptions(ctypes.Structure):
+    _fields_ = [("zygote", ctypes.c_char_p), ("policy", ctypes.c_char_p), ("min", ctypes.c_uint), ("max", ctypes.c_uint)]
+
+
 class Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("home", ctypes.c_char_p), ("launcher", ctypes.c_char_p), ("image", ctypes.c_char_p),
                 ("policy", ctypes.c_char_p), ("policy_dir", ctypes.c_char_p), ("zygotes", ctypes.POINTER(ZygoteOptions)),
@@ -32,12 +36,17 @@ class Options(ctypes.Structure):
                 ("max_sessions", ctypes.c_uint), ("rootfs", ctypes.c_char_p), ("limits", ctypes.c_void_p), ("network", ctypes.c_char_p),
                 ("workdir", ctypes.c_char_p), ("env", ctypes.POINTER(ctypes.c_char_p)), ("volumes", ctypes.POINTER(ctypes.c_char_p)),
                 ("tmpfs", ctypes.POINTER(ctypes.c_char_p)), ("answer_ms", ctypes.c_uint64), ("setup_ms", ctypes.c_uint64),
-                ("layouts", ctypes.c_uint)]
+                ("layouts", ctypes.c_uint), ("pools", ctypes.POINTER(PoolOptions)), ("n_pools", ctypes.c_size_t)]
 
 
 class ZygoteStats(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("is_ready", ctypes.c_int), ("pid", ctypes.c_int), ("prepared", ctypes.c_uint),
                 ("building", ctypes.c_uint), ("forks", ctypes.c_uint64), ("recycled", ctypes.c_uint64)]
+
+
+class PoolStats(ctypes.Structure):
+    _fields_ = [("zygote", ctypes.c_char_p), ("policy", ctypes.c_char_p), ("prepared", ctypes.c_uint), ("building", ctypes.c_uint),
+                ("from_pool", ctypes.c_uint64), ("on_demand", ctypes.c_uint64)]
 
 
 class Stats(ctypes.Structure):
@@ -46,7 +55,7 @@ class Stats(ctypes.Structure):
                     "submitted", "finished", "from_pool", "on_demand", "restarted", "lost_zygotes", "lost_launchers",
                     "lost_sandboxes")] + [("launcher_pid", ctypes.c_int), ("zygotes", ctypes.POINTER(ZygoteStats)),
                                           ("n_zygotes", ctypes.c_size_t), ("sessions", ctypes.c_uint), ("hung", ctypes.c_uint64),
-                                          ("layouts", ctypes.c_uint)]
+                                          ("layouts", ctypes.c_uint), ("pools", ctypes.POINTER(PoolStats)), ("n_pools", ctypes.c_size_t)]
 
 
 class RawResult(ctypes.Structure):
@@ -142,7 +151,7 @@ class Run:
 
 
 class Engine:
-    def __init__(self, image=None, policy=None, zygotes=(("bare", None, (), 2, 4),), **numbers):
+    def __init__(self, image=None, policy=None, zygotes=(("bare", None, (), 2, 4),), pools=(), **numbers):
         lib = library()
         self.options = Options()
         self.options.size = ctypes.sizeof(Options)  # the function, which is not the macro, knows the first fields only
@@ -159,6 +168,10 @@ class Engine:
                 entry.modules = words(modules)
                 entry.warm_up = text(warm_up[0]) if warm_up else None
             self.options.zygotes, self.options.n_zygotes = self.kept, len(zygotes)
+        self.kept_pools = (PoolOptions * len(pools))()
+        for entry, (zygote, name, least, most) in zip(self.kept_pools, pools):
+            entry.zygote, entry.policy, entry.min, entry.max = text(zygote), text(name), least, most
+        self.options.pools, self.options.n_pools = self.kept_pools, len(pools)
         for name, value in numbers.items():
             setattr(self.options, name, value)
         self.handle = ctypes.c_void_p()
@@ -259,7 +272,8 @@ class Engine:
     def stats(self):
         stats = Stats(size=ctypes.sizeof(Stats))
         library().hutch_engine_get_stats(self.handle, ctypes.byref(stats))
-        found = {name: getattr(stats, name) for name, _ in Stats._fields_ if name not in ("size", "zygotes", "n_zygotes")}
+        found = {name: getattr(stats, name) for name, _ in Stats._fields_ if name not in ("size", "zygotes", "n_zygotes", "pools", "n_pools")}
+        found["pools"] = [{name: getattr(stats.pools[i], name) for name, _ in PoolStats._fields_} for i in range(stats.n_pools)]
         found["zygotes"] = [{name: getattr(stats.zygotes[i], name) for name, _ in ZygoteStats._fields_}
                             for i in range(stats.n_zygotes)]
         return found
@@ -270,7 +284,8 @@ class Engine:
             stats = self.stats()
             return (stats["running"] == stats["queued"] == stats["building"] == 0 and
                     all(entry["is_ready"] and entry["prepared"] >= least.min
-                        for entry, least in zip(stats["zygotes"], self.kept)))
+                        for entry, least in zip(stats["zygotes"], self.kept)) and
+                    all(entry["prepared"] >= least.min for entry, least in zip(stats["pools"][len(self.kept):], self.kept_pools)))
         self.until(is_still, seconds, "the pool is full")
         return self.stats()
 

@@ -188,7 +188,7 @@ void hutch_run_fail(struct engine_run *run, const struct hutch_err *why)
 static void refill_pool(const struct engine_run *run)
 {
     if (!run->template)
-        hutch_pool_refill_in(run->runs->pools, run->zygote_index, 0);
+        hutch_pool_refill_in(run->runs->pools, run->pool_index, 0);
 }
 
 void hutch_run_withdraw(struct engine_run *run)
@@ -359,7 +359,7 @@ static void on_failed(void *owner, struct slot *slot, const struct hutch_err *wh
 {
     struct engine_run *run = owner;
     struct pools *pools = run->runs->pools;
-    unsigned index = run->zygote_index;
+    unsigned index = run->pool_index;
     bool is_from_pool = !run->template;
 
     hutch_run_leave_slot(run);
@@ -571,7 +571,7 @@ static void launch(struct engine_run *run)
         hutch_loop_advance_deadline(loop, &slot->clock, hutch_clock_ms() + hutch_supervisor_clocks(s));
     } else {
         hutch_loop_advance_deadline(loop, &slot->clock, hutch_clock_ms() + REFILL_AFTER_MS);
-        hutch_pool_refill_in(run->runs->pools, run->zygote_index, REFILL_AFTER_MS);
+        hutch_pool_refill_in(run->runs->pools, run->pool_index, REFILL_AFTER_MS);
     }
 }
 
@@ -676,8 +676,8 @@ static int make_slot(struct engine_run *run, struct hutch_err *err)
 static void ask_pool(struct engine_run *run)
 {
     run->wait.shares_ids = shares_ids(run);
-    run->was_prepared = hutch_pool_has_idle(run->runs->pools, run->zygote_index, run->wait.shares_ids);
-    hutch_pool_ask(run->runs->pools, run->zygote_index, &run->wait);
+    run->was_prepared = hutch_pool_has_idle(run->runs->pools, run->pool_index, run->wait.shares_ids);
+    hutch_pool_ask(run->runs->pools, run->pool_index, &run->wait);
 }
 
 /* Until when it waits for a sandbox. The import of a library takes as long as it takes; and where others have theirs
@@ -688,7 +688,7 @@ static double wait_until(const struct engine_run *run)
     double setup_ms = run->runs->core->setup_ms, until = run->t_waiting + setup_ms, other;
 
     if (!run->template) {
-        other = pools->list[run->zygote_index].last_given + setup_ms;
+        other = pools->list[run->pool_index].last_given + setup_ms;
         until = other > until ? other : until;
     }
     if (!run->is_exec) {
@@ -713,7 +713,7 @@ static void on_due(void *owner, double now)
     if (run->slot)
         hutch_slot_name_awaited(run->slot, who, sizeof(who));
     else
-        hutch_pool_name_awaited(run->runs->pools, run->zygote_index, who, sizeof(who));
+        hutch_pool_name_awaited(run->runs->pools, run->pool_index, who, sizeof(who));
     hutch_err_set(&err, 0, "no sandbox was ready within %g s: it waits for %s", core->setup_ms / 1e3, who);
     hutch_core_blame_hung(core, run->t_waiting, &err);
     hutch_run_withdraw(run);

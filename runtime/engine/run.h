@@ -86,6 +86,7 @@ struct engine_run {
     struct pool_wait wait;
     bool is_exec;              /* init executes it */
     unsigned zygote_index;
+    unsigned pool_index;       /* without a template */
     struct template *template; /* a reference; NULL: the pool's */
     struct slot *slot;         /* NULL: none yet */
     char *job;                 /* owned; what the worker is sent, NULL with is_exec */

@@ -139,16 +139,17 @@ static uint64_t asked_limit(const struct hutch_request *request, size_t limit)
 }
 
 /* Whether a fresh data directory would be in another place with less memory. */
-static bool moves_data(const struct hutch_engine *engine, const struct hutch_request *request)
+static bool moves_data(const struct hutch_engine *engine, const struct template *template,
+                       const struct hutch_request *request)
 {
     const unsigned controllers = engine->helper.controllers;
-    const bool maps_owner = engine->spec.layers[LAYER_OWN_UID] == NEED_REQUIRE &&
-                            hutch_slots_map_in_memory(&engine->slots, engine->worker_template);
-    struct sandbox_spec spec = engine->spec; /* which keeps what this one points to */
+    const bool maps_owner = template->spec.layers[LAYER_OWN_UID] == NEED_REQUIRE &&
+                            hutch_slots_map_in_memory(&engine->slots, template);
+    struct sandbox_spec spec = template->spec; /* which keeps what this one points to */
 
     spec.limits[LIMIT_MEMORY] = request->memory_bytes;
     return !request->data_dir && hutch_data_belongs_in_memory(&spec, controllers, maps_owner) !=
-                                     hutch_data_belongs_in_memory(&engine->spec, controllers, maps_owner);
+                                     hutch_data_belongs_in_memory(&template->spec, controllers, maps_owner);
 }
 
 static uint64_t count_cpus(uint64_t thousandths)
@@ -158,15 +159,32 @@ static uint64_t count_cpus(uint64_t thousandths)
 
 /* A prepared sandbox is given tighter limits when the run starts, but for a limit that its policy does not have (then
  * nothing in it counts or shows that) and for what files in it, or their place, go by. */
-static bool asks_for_own_sandbox(const struct hutch_engine *engine, const struct hutch_request *request)
+static bool asks_for_own_sandbox(const struct hutch_engine *engine, const struct template *template,
+                                 const struct hutch_request *request)
 {
-    const uint64_t *built = engine->spec.limits;
+    const uint64_t *built = template->spec.limits;
 
     for (size_t i = 0; i < LIMIT_COUNT; i++)
         if (hutch_limit_rows[i].is_built_in && asked_limit(request, i) && !built[i])
             return true;
     return (request->cpus && count_cpus(request->cpus) != count_cpus(built[LIMIT_CPUS])) ||
-           (request->memory_bytes && moves_data(engine, request));
+           (request->memory_bytes && moves_data(engine, template, request));
+}
+
+/* Of the pool that the run may have its sandbox from. NULL: its policy has none, or what it asks for takes a sandbox of
+ * its own. */
+static const struct template *choose_pool(const struct hutch_engine *engine, struct engine_run *run,
+                                          const struct hutch_request *request)
+{
+    int index = hutch_pools_find(&engine->pools, request->policy, run->zygote_index);
+    const struct pool *pool = index < 0 ? NULL : &engine->pools.list[index];
+
+    if (!pool || asks_for_own_sandbox(engine, pool->template, request) ||
+        needs_own_interpreter(engine, request->env, engine->configs.list[pool->zygote_index].n_modules > 0))
+        return NULL;
+    run->pool_index = (unsigned)index;
+    run->zygote_index = pool->zygote_index;
+    return pool->template;
 }
 
 static int apply_limits(const struct hutch_request *request, const uint64_t *policy, uint64_t *limits,
@@ -479,15 +497,14 @@ static int set_input(struct engine_run *run, const struct hutch_request *request
 static int set_cells(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
                      const char *token, bool has_cpu_rlimit, struct hutch_err *err)
 {
-    const struct sandbox_spec *spec = &engine->spec;
+    const struct template *pooled = choose_pool(engine, run, request);
+    const struct sandbox_spec *spec;
     struct sandbox_spec own = { 0 };
-    bool has_own = request->policy || asks_for_own_sandbox(engine, request) ||
-                   (!has_cpu_rlimit && spec->limits[LIMIT_CPU_TIME]);
+    bool has_own = !pooled || (!has_cpu_rlimit && pooled->spec.limits[LIMIT_CPU_TIME]);
 
     if (has_own && make_own_spec(engine, request, &own, err) < 0)
         return -1;
-    if (has_own)
-        spec = &own;
+    spec = has_own ? &own : &pooled->spec;
     memcpy(run->limits, spec->limits, sizeof(run->limits));
     run->grace_ms = spec->grace_ms;
     if (!has_cpu_rlimit)
@@ -522,9 +539,10 @@ static int set_execution(struct hutch_engine *engine, struct engine_run *run, co
                          struct hutch_err *err)
 {
     struct sandbox_spec own = { 0 };
-    const struct sandbox_spec *spec = &engine->spec;
-    bool has_own;
+    const struct template *pooled = NULL;
+    const struct sandbox_spec *spec;
     struct program program;
+    bool has_own;
 
     if (read_program(request, &program, err) < 0 || set_data_dir(engine, run, request, err) < 0 ||
         set_input(run, request, &program, err) < 0)
@@ -539,12 +557,13 @@ static int set_execution(struct hutch_engine *engine, struct engine_run *run, co
         run->zygote_index = hutch_zygote_configs_choose(&engine->configs, program.code, program.code_len);
     run->is_exec = !program.is_python || program.code_len > WORKER_CODE_MAX || is_cramped(request) ||
                    needs_own_interpreter(engine, request->env, engine->configs.list[run->zygote_index].n_modules > 0);
-    has_own = run->is_exec || request->policy || asks_for_own_sandbox(engine, request) ||
-              engine->spec.network != NETWORK_NONE;
+    if (!run->is_exec)
+        pooled = choose_pool(engine, run, request);
+    has_own = !pooled || pooled->spec.network != NETWORK_NONE;
+    spec = has_own ? &own : &pooled->spec;
     if (has_own) {
         if (make_own_spec(engine, request, &own, err) < 0)
             return -1;
-        spec = &own;
         if (own.network != NETWORK_NONE) /* a worker cannot join the host's, only be born in it */
             run->is_exec = true;
     }

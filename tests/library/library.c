@@ -1276,10 +1276,54 @@ static void reports(void)
     hutch_engine_free(engine);
 }
 
+/* Prepared sandboxes for another policy than the engine's. */
+static void pools_of_other_policies(void)
+{
+    static const char text[] = "{\"schema\": 1, \"extends\": \"default\", \"limits\": {\"pids\": 21}}";
+    char dir[] = "/tmp/hutch-library.XXXXXX", path[64];
+    struct hutch_pool pool = { .policy = path, .min = 1, .max = 2 };
+    struct hutch_engine_stats stats = { .size = sizeof(stats) };
+    struct hutch_engine_options options = default_options();
+    struct hutch_engine *engine;
+    struct hutch_request request;
+    struct hutch_error err;
+    struct outcome o;
+    FILE *file;
+
+    CHECK(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/few.json", dir);
+    file = fopen(path, "we");
+    CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0);
+    options.pools = &pool;
+    options.n_pools = 1;
+    engine = open_engine(&options);
+    do {
+        struct pollfd fd = { .fd = hutch_engine_fd(engine), .events = POLLIN };
+
+        CHECK(poll(&fd, 1, 60000) == 1 && hutch_engine_dispatch(engine, NULL) == 0);
+        hutch_engine_get_stats(engine, &stats);
+        CHECK(stats.n_pools == stats.n_zygotes + 1 && !stats.pools[0].policy);
+    } while (stats.pools[stats.n_zygotes].prepared == 0);
+    CHECK(strcmp(stats.pools[stats.n_zygotes].policy, path) == 0 &&
+          strcmp(stats.pools[stats.n_zygotes].zygote, stats.zygotes[0].name) == 0);
+    request = request_for("import resource\nprint(resource.getrlimit(resource.RLIMIT_NPROC)[1])", &o);
+    request.policy = path;
+    submit(engine, &request, &o);
+    wait_for(&o);
+    CHECK(o.verdict == HUTCH_OK && o.was_prepared && strcmp(o.out, "23\n") == 0); /* with process 1, and one of hutch's */
+    hutch_engine_get_stats(engine, &stats);
+    CHECK(stats.pools[stats.n_zygotes].from_pool == 1 && stats.pools[stats.n_zygotes].on_demand == 0);
+    hutch_engine_free(engine);
+    pool.zygote = "no such zygote";
+    CHECK(hutch_engine_open(&options, &engine, &err) < 0 && err.code == EINVAL && strstr(err.message, "no such zygote"));
+    CHECK(unlink(path) == 0 && rmdir(dir) == 0);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } scenarios[] = {
+    { "pools_of_other_policies", pools_of_other_policies },
     { "leaves_the_process_alone", leaves_the_process_alone },
     { "descriptors_close_on_exec", descriptors_close_on_exec },
     { "two_engines", two_engines },
