@@ -41,7 +41,8 @@
  * with the size that the program knows: hutch_..._init() sets that of options and requests (macros, for the size is
  * the program's; the functions of these names, for other languages, know the first version's fields only, so a binding
  * for those sets the size itself), and the caller that of what it has filled: hutch_engine_stats, hutch_limits,
- * hutch_limit_report, hutch_layer_report. hutch_zygote, hutch_pool, their stats and hutch_error do not change. */
+ * hutch_limit_report, hutch_layer_report. hutch_zygote, hutch_pool, their stats, hutch_file, hutch_fetched and
+ * hutch_error do not change. */
 #ifndef HUTCH_H
 #define HUTCH_H
 
@@ -211,6 +212,13 @@ const char *hutch_verdict_text(enum hutch_verdict verdict); /* "ok", "error", �
 
 #define HUTCH_UNKNOWN UINT64_MAX
 
+struct hutch_fetched { /* a file that a request wants back */
+    const char *path;  /* as the request has it */
+    int fd;            /* for reading; the engine's, to be duplicated by who wants it longer. -1: there is none, … */
+    int code;          /* … for this reason: ENOENT, EISDIR, ELOOP (a link), EINVAL (a FIFO or the like), EMFILE, … */
+    uint64_t size;
+};
+
 struct hutch_run_details;  /* what the calls below know of a result beyond its fields */
 struct hutch_cell_details;
 
@@ -240,6 +248,8 @@ struct hutch_result {
     int  cpu_at_least;   /* more CPU time may have been used: some children were reaped by the kernel, uncounted */
     int  hutch_failed;   /* HUTCH_KILLED, because hutch or the host could not go on with it, read its input or keep its
                           * files: not the program's doing */
+    const struct hutch_fetched *fetched; /* what the request's fetch names, in that order */
+    size_t n_fetched;
 };
 
 /* The whole result as the JSON object of docs/results.md, for the caller to free(3); NULL on ENOMEM. Inside on_result
@@ -265,6 +275,13 @@ int hutch_result_get_limit(const struct hutch_result *result, unsigned index, st
 int hutch_result_get_layer(const struct hutch_result *result, unsigned index, struct hutch_layer_report *ret);
 
 /* --- runs --- */
+
+struct hutch_file {
+    const char *path;          /* as the request says; directories on the way are made, a file of that name is replaced */
+    const void *data;
+    size_t len;
+    unsigned mode;             /* permissions; 0: 0644 */
+};
 
 struct hutch_request {
     size_t size;
@@ -304,6 +321,11 @@ struct hutch_request {
                                 * duplicate until the run is over; what a program leaves unread may have been taken
                                 * from it all the same */
     int input_fd;
+    const struct hutch_file *files; /* put into the data directory before the start: 1024 with 64 MiB in all at most */
+    size_t n_files;
+    const char *const *fetch;  /* paths of files to be had back with the result, NULL-terminated, 64 at most; or NULL.
+                                * Those of the two are relative to the working directory or absolute, below /mnt/data
+                                * either way, and lead through no link */
 };
 void hutch_request_init(struct hutch_request *request);
 #define hutch_request_init(request) HUTCH_INIT(request)

@@ -58,6 +58,14 @@ class Stats(ctypes.Structure):
                                           ("layouts", ctypes.c_uint), ("pools", ctypes.POINTER(PoolStats)), ("n_pools", ctypes.c_size_t)]
 
 
+class RawFetched(ctypes.Structure):
+    _fields_ = [("path", ctypes.c_char_p), ("fd", ctypes.c_int), ("code", ctypes.c_int), ("size", ctypes.c_uint64)]
+
+
+class RawFile(ctypes.Structure):
+    _fields_ = [("path", ctypes.c_char_p), ("data", ctypes.c_char_p), ("len", ctypes.c_size_t), ("mode", ctypes.c_uint)]
+
+
 class RawResult(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("verdict", ctypes.c_int), ("exit_code", ctypes.c_int), ("signal", ctypes.c_int),
                 ("message", ctypes.c_char_p), ("out", ctypes.POINTER(ctypes.c_char)), ("out_len", ctypes.c_size_t),
@@ -68,7 +76,7 @@ class RawResult(ctypes.Structure):
                     (name, ctypes.c_uint64) for name in ("cpu_user_ms", "cpu_system_ms", "memory_peak_bytes", "pids_peak")] + [
                     ("was_prepared", ctypes.c_int), ("restarts", ctypes.c_int), ("zygote", ctypes.c_char_p),
                     ("internal", ctypes.c_void_p), ("cell", ctypes.c_void_p), ("cpu_at_least", ctypes.c_int),
-                    ("hutch_failed", ctypes.c_int)]
+                    ("hutch_failed", ctypes.c_int), ("fetched", ctypes.POINTER(RawFetched)), ("n_fetched", ctypes.c_size_t)]
 
 
 ON_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.POINTER(ctypes.c_char),
@@ -83,7 +91,9 @@ class Request(ctypes.Structure):
                 ("keep_data", ctypes.c_int), ("policy", ctypes.c_char_p)] + [
                     (name, ctypes.c_uint64) for name in ("wall_ms", "cpu_ms", "memory_bytes", "pids", "cpus", "output_bytes",
                                                          "data_bytes", "data_files", "file_bytes")] + [
-                    ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", ctypes.c_void_p), ("rich", ctypes.c_int)]
+                    ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", ctypes.c_void_p), ("rich", ctypes.c_int),
+                    ("has_input_fd", ctypes.c_int), ("input_fd", ctypes.c_int), ("files", ctypes.POINTER(RawFile)),
+                    ("n_files", ctypes.c_size_t), ("fetch", ctypes.POINTER(ctypes.c_char_p))]
 
 
 def library_path():
@@ -196,10 +206,15 @@ class Engine:
 
     # --- runs
 
-    def submit(self, code, stream=False, args=None, env=None, **fields):
+    def submit(self, code, stream=False, args=None, env=None, files=(), fetch=None, **fields):
+        """@files: (path, bytes) or (path, bytes, mode); @fetch: paths, whose contents or errno are result["fetched"]."""
         request = Request()
         lib = library()
         lib.hutch_request_init(ctypes.byref(request))
+        request.size = ctypes.sizeof(Request)
+        kept = [(os.fsencode(path), data, mode[0] if mode else 0) for path, data, *mode in files]
+        request.files = (RawFile * len(kept))(*((path, data, len(data), mode) for path, data, mode in kept))
+        request.n_files, request.fetch = len(kept), words(fetch and [os.fsencode(path) for path in fetch])
         code = text(code)
         request.code, request.code_len = code, len(code)
         request.args, request.env = words(args), words(env)
@@ -235,7 +250,17 @@ class Engine:
         assert run.result["verdict"] == lib.hutch_verdict_text(raw.verdict).decode()
         run.result.update(zygote=(raw.zygote or b"").decode(), was_prepared=bool(raw.was_prepared), restarts=raw.restarts,
                           out=ctypes.string_at(raw.out, raw.out_len), err=ctypes.string_at(raw.err, raw.err_len))
+        run.result["fetched"] = [self._fetched(raw.fetched[i]) for i in range(raw.n_fetched)]
         run.results += 1
+
+    @staticmethod
+    def _fetched(raw):
+        """(path, contents or errno)"""
+        if raw.fd < 0:
+            assert raw.code > 0
+            return os.fsdecode(raw.path), raw.code
+        assert raw.code == 0 and os.fstat(raw.fd).st_size == raw.size
+        return os.fsdecode(raw.path), os.pread(raw.fd, raw.size, 0)
 
     # --- the loop
 

@@ -83,6 +83,7 @@ void hutch_run_free(struct engine_run *run)
     free(run->job);
     free(run->data_dir);
     hutch_run_files_done(run);
+    hutch_run_transfer_done(&run->transfer);
     hutch_result_done(&run->result);
     hutch_template_unref(run->template);
     hutch_loop_free_later(&run->runs->core->loop, &run->doomed, run, free);
@@ -102,6 +103,8 @@ static void fill_public(const struct engine_run *run, struct hutch_run_details *
     hutch_result_publish(&run->result, details, ret);
     ret->was_prepared = run->was_prepared;
     ret->restarts = (int)run->restarts;
+    ret->fetched = run->transfer.fetched;
+    ret->n_fetched = run->transfer.n_fetched;
     ret->zygote = run->is_exec ? NULL : run->runs->pools->configs->list[run->zygote_index].name;
 }
 
@@ -264,6 +267,7 @@ void hutch_run_deliver(struct engine_run *run, bool has_files)
 {
     if (has_files)
         hutch_run_files_collect(run);
+    hutch_run_transfer_fetch(run, has_files);
     hutch_input_stop(&run->input);
     deliver(run);
 }
@@ -618,13 +622,33 @@ static void on_noted(struct engine_run *run, const struct hutch_err *why)
         begin(run);
 }
 
+/* They are there before the run, so they are nothing that it adds. */
+static int put_files(struct engine_run *run, struct hutch_err *err)
+{
+    if (run->transfer.n_puts == 0)
+        return 0;
+    if (hutch_run_transfer_put(run, err) < 0)
+        return -1;
+    hutch_file_list_done(&run->before); /* without them */
+    return run->data_dir && !run->slot->is_exec ? 0 : hutch_run_files_remember(run, err);
+}
+
+/* Of what init executes. */
+static int on_furnish(void *owner, struct slot *slot, struct hutch_err *err)
+{
+    struct engine_run *run = owner;
+
+    run->slot = slot;
+    return put_files(run, err);
+}
+
 static void on_entered(void *owner, struct slot *slot)
 {
     struct engine_run *run = owner;
     const bool has_list = !run->data_dir || run->keeps_list || slot->is_exec;
     struct hutch_err err;
 
-    if (run->data_dir && !slot->is_exec && check_data_dir(run, &err) < 0)
+    if (!slot->is_exec && ((run->data_dir && check_data_dir(run, &err) < 0) || put_files(run, &err) < 0))
         withdraw_and_refuse(run, &err);
     else if (!has_list)
         hutch_run_files_note(run, on_noted);
@@ -639,6 +663,7 @@ static void on_prepared(void *owner, struct slot *slot)
 
 static const struct slot_events slot_events = {
     .on_prepared = on_prepared,
+    .on_furnish = on_furnish,
     .on_entered = on_entered,
     .on_limited = on_limited,
     .on_ready = on_ready,

@@ -8,6 +8,7 @@
 #include "runtime/engine/job.h"
 #include "runtime/engine/look.h"
 #include "runtime/engine/pool.h"
+#include "runtime/engine/run_transfer.h"
 #include "runtime/engine/slot.h"
 #include "runtime/hutch.h"
 #include "runtime/run/result.h"
@@ -107,6 +108,7 @@ struct engine_run {
     double t_waiting;          /* since when it wants one; 0: it does not */
     /* begun again; of these, not because of a sandbox that was in the pool before it came */
     unsigned restarts, strikes;
+    struct run_transfer transfer;
     struct file_list before;   /* what lay in the caller's directory */
     int before_fd;             /* owned; that list as a memory file, where it is long; else -1 */
     bool keeps_list;           /* the kind knows what lay there: it is not looked for again */

@@ -322,6 +322,8 @@ static int order_building(struct slot *slot, int source, struct hutch_err *err)
     int fds[ARRAY_SIZE(slot->theirs) + 1];
     size_t n = 0;
 
+    if (slot->is_exec && slot->events->on_furnish && slot->events->on_furnish(slot->owner, slot, err) < 0)
+        return -1;
     memcpy(request.name, slot->name, sizeof(request.name));
     if (source < 0)
         memcpy(request.data_name, slot->data_name, sizeof(request.data_name));

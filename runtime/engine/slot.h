@@ -23,6 +23,9 @@ struct slot;
 struct slot_events {
     /* A worker waits in it: hutch_slot_take() is to follow, now or later. */
     void (*on_prepared)(void *owner, struct slot *slot);
+    /* With is_exec: the data directory is there, and nothing has it mounted yet. -1 with a reason: the slot has failed.
+     * NULL: nothing is to be put into it. */
+    int (*on_furnish)(void *owner, struct slot *slot, struct hutch_err *err);
     /* The data directory is in place: it is the owner's to begin. With is_exec init executes the program already. */
     void (*on_entered)(void *owner, struct slot *slot);
     /* SLOT_LIMITING: what hutch_slot_lower() has asked for holds. */

@@ -545,7 +545,8 @@ static int set_execution(struct hutch_engine *engine, struct engine_run *run, co
     bool has_own;
 
     if (read_program(request, &program, err) < 0 || set_data_dir(engine, run, request, err) < 0 ||
-        set_input(run, request, &program, err) < 0)
+        set_input(run, request, &program, err) < 0 ||
+        hutch_run_transfer_take(&run->transfer, request, engine->spec.cwd, err) < 0)
         return -1;
     if (program.is_input && run->input.text) {
         program.code = run->input.text;

@@ -1298,9 +1298,7 @@ static void pools_of_other_policies(void)
     options.n_pools = 1;
     engine = open_engine(&options);
     do {
-        struct pollfd fd = { .fd = hutch_engine_fd(engine), .events = POLLIN };
-
-        CHECK(poll(&fd, 1, 60000) == 1 && hutch_engine_dispatch(engine, NULL) == 0);
+        turn(engine);
         hutch_engine_get_stats(engine, &stats);
         CHECK(stats.n_pools == stats.n_zygotes + 1 && !stats.pools[0].policy);
     } while (stats.pools[stats.n_zygotes].prepared == 0);
@@ -1319,10 +1317,55 @@ static void pools_of_other_policies(void)
     CHECK(unlink(path) == 0 && rmdir(dir) == 0);
 }
 
+static char fetched[3][32];
+
+static void on_fetched(void *user, uint64_t id, const struct hutch_result *r)
+{
+    CHECK(r->n_fetched == 3);
+    for (size_t i = 0; i < r->n_fetched; i++) {
+        const struct hutch_fetched *file = &r->fetched[i];
+        ssize_t n = file->fd < 0 ? snprintf(fetched[i], sizeof(fetched[i]), "%s", strerror(file->code))
+                                 : pread(file->fd, fetched[i], sizeof(fetched[i]) - 1, 0);
+
+        CHECK(n > 0 && (file->fd < 0 || (uint64_t)n == file->size));
+        fetched[i][n] = '\0';
+    }
+    on_result(user, id, r);
+}
+
+/* Files that go with a request, and those that come back with its result. */
+static void files_of_a_run(void)
+{
+    char text[] = "given";
+    const struct hutch_file files[] = { { .path = "in/text", .data = text, .len = 5 },
+                                        { .path = "/mnt/data/tool", .data = "#!/bin/sh\n", .len = 10, .mode = 0755 } };
+    static const char *const fetch[] = { "out", "/mnt/data/in/text", "missing", NULL };
+    struct hutch_engine *engine = open_default();
+    struct hutch_request request;
+    struct hutch_error err;
+    struct outcome o;
+
+    request = request_for("import os\nopen('out', 'w').write(open('in/text').read() + str(os.access('tool', os.X_OK)))", &o);
+    request.files = files;
+    request.n_files = 2;
+    request.fetch = fetch;
+    request.on_result = on_fetched;
+    submit(engine, &request, &o);
+    text[0] = 'x'; /* it was copied */
+    wait_for(&o);
+    CHECK(o.verdict == HUTCH_OK);
+    CHECK(strcmp(fetched[0], "givenTrue") == 0 && strcmp(fetched[1], "given") == 0 &&
+          strcmp(fetched[2], strerror(ENOENT)) == 0);
+    request.fetch = (const char *const[]){ "/etc/passwd", NULL };
+    CHECK(try_submit(engine, &request, &o, &err) < 0 && err.code == EINVAL && strstr(err.message, "/etc/passwd"));
+    hutch_engine_free(engine);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } scenarios[] = {
+    { "files_of_a_run", files_of_a_run },
     { "pools_of_other_policies", pools_of_other_policies },
     { "leaves_the_process_alone", leaves_the_process_alone },
     { "descriptors_close_on_exec", descriptors_close_on_exec },
