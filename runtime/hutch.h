@@ -82,8 +82,8 @@ struct hutch_zygote {
 /* Prepared sandboxes for another policy than the engine's. A request or session with that policy, by the same name or
  * path, has one of them. It is read when the engine opens. */
 struct hutch_pool {
-    const char *zygote;         /* name; NULL: the first. It serves runs that go to this one, or to one that has imported
-                                 * less and has no pool with this policy */
+    const char *zygote;         /* name; NULL: the first. It serves runs that go to this one, or to one that has
+                                 * imported less and has no pool with this policy */
     const char *policy;
     unsigned min, max;          /* as of a zygote */
 };
@@ -138,6 +138,8 @@ struct hutch_engine_options {
                                  * begun while nothing runs */
     const struct hutch_pool *pools; /* 32 at most */
     size_t n_pools;
+    const char *const *data_targets; /* further names of /mnt/data inside, such as "/home/user", which the image has not
+                                      * got: links, so a program that asks where it is hears /mnt/data */
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);
 #define hutch_engine_options_init(options) HUTCH_INIT(options)
@@ -215,7 +217,8 @@ const char *hutch_verdict_text(enum hutch_verdict verdict); /* "ok", "error", �
 struct hutch_fetched { /* a file that a request wants back */
     const char *path;  /* as the request has it */
     int fd;            /* for reading; the engine's, to be duplicated by who wants it longer. -1: there is none, … */
-    int code;          /* … for this reason: ENOENT, EISDIR, ELOOP (a link), EINVAL (a FIFO or the like), EMFILE, … */
+    int code;          /* … for this reason: ENOENT, EISDIR, ELOOP (a link), EINVAL (a FIFO or the like), EMFILE, and
+                        * so on */
     uint64_t size;
 };
 
@@ -277,7 +280,8 @@ int hutch_result_get_layer(const struct hutch_result *result, unsigned index, st
 /* --- runs --- */
 
 struct hutch_file {
-    const char *path;          /* as the request says; directories on the way are made, a file of that name is replaced */
+    const char *path;          /* as the request says; directories on the way are made, a file of that name is
+                                * replaced */
     const void *data;
     size_t len;
     unsigned mode;             /* permissions; 0: 0644 */
@@ -301,12 +305,13 @@ struct hutch_request {
     const char *data_dir;      /* host directory to appear at /mnt/data; NULL: a fresh one */
     int keep_data;             /* with a fresh one: when the run added files, keep it and tell its path in the result;
                                 * else it is removed */
-    const char *policy;        /* name or path; NULL: the engine's. One that has no pool is built on demand. It says what
-                                * the run may do, so it is for the caller to choose, and not for a client */
+    const char *policy;        /* name or path; NULL: the engine's. For one that has no pool, a sandbox is built on
+                                * demand. It says what the run may do, so it is for the caller to choose, and not for a
+                                * client */
     uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own (EINVAL): 0 takes that */
     /* likewise. Less memory, pids and cpus are set in a sandbox from the pool before the code comes; one is built on
-     * demand where the policy has no such limit, for another whole number of CPUs (rounded up), and for less than 64 MiB
-     * or a fifth of a CPU */
+     * demand where the policy has no such limit, for another whole number of CPUs (rounded up), and for less than
+     * 64 MiB or a fifth of a CPU */
     uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len); /* as it comes, stream 1 or 2
                                 * (stdout, stderr), not NUL-terminated; NULL: into the result */
@@ -325,7 +330,7 @@ struct hutch_request {
     size_t n_files;
     const char *const *fetch;  /* paths of files to be had back with the result, NULL-terminated, 64 at most; or NULL.
                                 * Those of the two are relative to the working directory or absolute, below /mnt/data
-                                * either way, and lead through no link */
+                                * or another name of it either way, and lead through no link of a program's */
 };
 void hutch_request_init(struct hutch_request *request);
 #define hutch_request_init(request) HUTCH_INIT(request)

@@ -33,22 +33,34 @@ void hutch_run_transfer_done(struct run_transfer *t)
 
 /* --- what is asked for -------------------------------------------------------------------------------------------- */
 
-/* What follows the data directory in an absolute path; NULL: it is elsewhere. */
-static const char *below_data(const char *path)
+/* What follows @dir in an absolute path; NULL: it is elsewhere. */
+static const char *follow(const char *path, const char *dir)
 {
-    size_t len = strlen(INSIDE_DATA_DIR);
+    size_t len = strlen(dir);
 
-    if (strncmp(path, INSIDE_DATA_DIR, len) != 0 || (path[len] != '/' && path[len] != '\0'))
+    while (len > 1 && dir[len - 1] == '/')
+        len--;
+    if (strncmp(path, dir, len) != 0 || (path[len] != '/' && path[len] != '\0'))
         return NULL;
     path += len;
     return path + strspn(path, "/");
 }
 
+/* The same for the data directory, by any of its names. */
+static const char *below_data(const char *path, const struct transfer_places *places)
+{
+    const char *rest = follow(path, INSIDE_DATA_DIR);
+
+    for (const char *const *t = places->data_targets; !rest && t && *t; t++)
+        rest = follow(path, *t);
+    return rest;
+}
+
 /* The name below the data directory; the caller frees it. */
-static int find_name(const char *path, const char *cwd, char **ret, struct hutch_err *err)
+static int find_name(const char *path, const struct transfer_places *places, char **ret, struct hutch_err *err)
 {
     auto_free char *name = NULL;
-    const char *rest = below_data(path[0] == '/' ? path : cwd);
+    const char *rest = below_data(path[0] == '/' ? path : places->cwd, places);
     size_t len = rest ? strlen(rest) : 0;
     char quoted[FILES_QUOTED];
 
@@ -70,13 +82,14 @@ static int find_name(const char *path, const char *cwd, char **ret, struct hutch
     return 0;
 }
 
-static int take_put(struct run_transfer *t, const struct hutch_file *file, const char *cwd, struct hutch_err *err)
+static int take_put(struct run_transfer *t, const struct hutch_file *file, const struct transfer_places *places,
+                    struct hutch_err *err)
 {
     struct put_file *put = &t->puts[t->n_puts];
 
     if (!file->path || (file->len && !file->data) || file->mode & ~0777u)
         return hutch_err_set(err, EINVAL, "a file without a path or data, or with the mode %o", file->mode);
-    if (find_name(file->path, cwd, &put->name, err) < 0)
+    if (find_name(file->path, places, &put->name, err) < 0)
         return -1;
     t->n_puts++;
     put->mode = file->mode ? (mode_t)file->mode : DEFAULT_MODE;
@@ -90,11 +103,12 @@ static int take_put(struct run_transfer *t, const struct hutch_file *file, const
     return 0;
 }
 
-static int take_fetch(struct run_transfer *t, const char *path, const char *cwd, struct hutch_err *err)
+static int take_fetch(struct run_transfer *t, const char *path, const struct transfer_places *places,
+                      struct hutch_err *err)
 {
     char *name = NULL, *kept;
 
-    if (find_name(path, cwd, &name, err) < 0)
+    if (find_name(path, places, &name, err) < 0)
         return -1;
     kept = strdup(path);
     if (!kept) {
@@ -106,8 +120,8 @@ static int take_fetch(struct run_transfer *t, const char *path, const char *cwd,
     return 0;
 }
 
-int hutch_run_transfer_take(struct run_transfer *t, const struct hutch_request *request, const char *cwd,
-                            struct hutch_err *err)
+int hutch_run_transfer_take(struct run_transfer *t, const struct hutch_request *request,
+                            const struct transfer_places *places, struct hutch_err *err)
 {
     size_t bytes = 0, n_fetch = 0;
 
@@ -128,10 +142,10 @@ int hutch_run_transfer_take(struct run_transfer *t, const struct hutch_request *
                     !(t->names = calloc(n_fetch, sizeof(*t->names)))))
         return hutch_err_set(err, ENOMEM, "keep the names of files");
     for (size_t i = 0; i < request->n_files; i++)
-        if (take_put(t, &request->files[i], cwd, err) < 0)
+        if (take_put(t, &request->files[i], places, err) < 0)
             return -1;
     for (size_t i = 0; i < n_fetch; i++)
-        if (take_fetch(t, request->fetch[i], cwd, err) < 0)
+        if (take_fetch(t, request->fetch[i], places, err) < 0)
             return -1;
     return 0;
 }

@@ -1,8 +1,8 @@
 /* run_transfer.h - the files that a request puts into the data directory of its run before the start, and those that it
  * gets back after the end.
  *
- * Names are those of files.h, which follows no link: what is put meets the caller's directory, or an empty one, and what
- * is fetched is what hostile code has left. */
+ * Names are those of files.h, which follows no link: what is put meets the caller's directory, or an empty one, and
+ * what is fetched is what hostile code has left. */
 #ifndef HUTCH_ENGINE_RUN_TRANSFER_H
 #define HUTCH_ENGINE_RUN_TRANSFER_H
 
@@ -36,10 +36,16 @@ struct run_transfer {
 #define RUN_TRANSFER_INIT { .puts = NULL }
 void hutch_run_transfer_done(struct run_transfer *t);
 
-/* What the request asks for, copied. @cwd: where its program starts. Errors: EINVAL (a path that is not below the data
- * directory, too many, too much), ENOMEM. */
-int hutch_run_transfer_take(struct run_transfer *t, const struct hutch_request *request, const char *cwd,
-                            struct hutch_err *err);
+/* What paths go by; not owned. */
+struct transfer_places {
+    const char *cwd;                 /* where the program starts */
+    const char *const *data_targets; /* further names of the data directory, NULL-terminated; or NULL */
+};
+
+/* What the request asks for, copied. Errors: EINVAL (a path that is not below the data directory, too many, too much),
+ * ENOMEM. */
+int hutch_run_transfer_take(struct run_transfer *t, const struct hutch_request *request,
+                            const struct transfer_places *places, struct hutch_err *err);
 /* Writes those that are put, in the data directory of its slot, in which no code runs. */
 int hutch_run_transfer_put(struct engine_run *run, struct hutch_err *err);
 /* Opens those that are fetched, when everything in the sandbox is dead and hutch_run_files_collect() was called, or

@@ -332,7 +332,8 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
                                 .network = options.network,
                                 .env = options.env,
                                 .volumes = options.volumes,
-                                .tmpfs = options.tmpfs };
+                                .tmpfs = options.tmpfs,
+                                .data_targets = options.data_targets };
     if (!options.rootfs && options.image && options.image[0] == '/') {
         profile.rootfs = options.image;
         profile.image = NULL;

@@ -538,6 +538,7 @@ static int set_cell_run(struct hutch_engine *engine, struct engine_run *run, con
 static int set_execution(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
                          struct hutch_err *err)
 {
+    const struct transfer_places places = { engine->spec.cwd, engine->profile.data_targets };
     struct sandbox_spec own = { 0 };
     const struct template *pooled = NULL;
     const struct sandbox_spec *spec;
@@ -546,7 +547,7 @@ static int set_execution(struct hutch_engine *engine, struct engine_run *run, co
 
     if (read_program(request, &program, err) < 0 || set_data_dir(engine, run, request, err) < 0 ||
         set_input(run, request, &program, err) < 0 ||
-        hutch_run_transfer_take(&run->transfer, request, engine->spec.cwd, err) < 0)
+        hutch_run_transfer_take(&run->transfer, request, &places, err) < 0)
         return -1;
     if (program.is_input && run->input.text) {
         program.code = run->input.text;

@@ -154,3 +154,25 @@ def test_descriptors_are_given_back(warm):
         warm.run("open('x', 'w').write('x')", files=[("in", b"in")], fetch=["x", "in"] * 30)
     warm.settle()
     assert len(os.listdir("/proc/self/fd")) <= before + 22
+
+
+def test_other_names_of_the_data_directory(tmp_path):
+    """One directory, whatever is mounted on it, for runs and sessions; paths of files may begin with any of the names."""
+    targets = engine.words(["/home/user", "/workspace/data"])
+    code = ("import os\nprint(open('/home/user/in').read(), open('/workspace/data/sub/in').read(), os.getcwd(), os.path.samefile('/home/user', '/mnt/data'))\n"
+            "open('/home/user/out', 'w').write('made')\n")
+    zygotes = (("bare", None, (), 1, 2), ("shell", "bare", ("IPython", "ipykernel"), 1, 2))
+    with engine.Engine(image="python", zygotes=zygotes, data_targets=targets, workdir=b"/home/user") as one:
+        for fields in ({}, {"policy": "default"}, {"data_dir": tmp_path}, {"keep_data": 1}):
+            one.settle()
+            result = one.run(code, files=[("in", b"one"), ("/workspace/data/sub/in", b"two")], fetch=["/home/user/out", "out"], **fields)
+            assert result["stdout"] == "one two /mnt/data True\n", (result["message"], result["stderr"])
+            assert result["fetched"] == [("/home/user/out", b"made"), ("out", b"made")]
+        result = one.run("echo $PWD; cat /home/user/in; ls /workspace", language="sh", files=[("in", b"shell\n")])
+        assert result["stdout"].split()[1:] == ["shell", "data"], result
+        with engine.Session(one) as session:
+            session.run("open('/home/user/kept', 'w').write('x')")
+            assert [entry["path"] for entry in session.files()] == ["kept"]
+    for target in ("", "relative", "/", "/proc/x", "/mnt/data", "/mnt/data/x", "/tmp/../x", "/home/user/"):
+        with pytest.raises(engine.Failure):
+            engine.Engine(data_targets=engine.words([target]))
