@@ -305,9 +305,9 @@ struct hutch_request {
     const char *data_dir;      /* host directory to appear at /mnt/data; NULL: a fresh one */
     int keep_data;             /* with a fresh one: when the run added files, keep it and tell its path in the result;
                                 * else it is removed */
-    const char *policy;        /* name or path; NULL: the engine's. For one that has no pool, a sandbox is built on
-                                * demand. It says what the run may do, so it is for the caller to choose, and not for a
-                                * client */
+    const char *policy;        /* name or path; NULL, or in its words: the engine's. For one that has no pool, a
+                                * sandbox is built on demand. It says what the run may do, so it is for the caller to
+                                * choose, and not for a client */
     uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own (EINVAL): 0 takes that */
     /* likewise. Less memory, pids and cpus are set in a sandbox from the pool before the code comes; one is built on
      * demand where the policy has no such limit, for another whole number of CPUs (rounded up), and for less than

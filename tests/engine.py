@@ -13,6 +13,8 @@ import pytest
 import support
 
 SECONDS = 150  # for anything that has to happen at all
+# The policy "default" in other words than an engine's: a request that names it has a sandbox built.
+OTHER_DEFAULT = os.path.join(support.engine_env()["HUTCH_POLICY_DIR"], "default.json")
 
 
 class Error(ctypes.Structure):

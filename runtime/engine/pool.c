@@ -367,6 +367,9 @@ static int add_more(struct pools *pools, const struct hutch_pool *given, struct 
         return hutch_err_set(err, EINVAL, "a pool of the zygote '%s', which there is not", given->zygote);
     if (!given->policy || !given->policy[0])
         return hutch_err_set(err, EINVAL, "a pool without a policy");
+    if (strcmp(given->policy, pools->policy) == 0)
+        return hutch_err_set(err, EINVAL, "a pool with the policy '%s', which is the engine's: its zygotes have pools",
+                             given->policy);
     for (unsigned i = (unsigned)pools->configs->n; i < pools->n; i++)
         if (pools->list[i].zygote_index == (unsigned)zygote && strcmp(pools->list[i].policy, given->policy) == 0)
             return hutch_err_set(err, EINVAL, "two pools of the zygote '%s' with the policy '%s'",
@@ -396,7 +399,7 @@ int hutch_pools_find(const struct pools *pools, const char *policy, unsigned zyg
     const struct zygote_configs *configs = pools->configs;
     int best = -1;
 
-    if (!policy)
+    if (!policy || strcmp(policy, pools->policy) == 0)
         return (int)zygote_index;
     for (unsigned i = (unsigned)configs->n; i < pools->n; i++) {
         unsigned has = pools->list[i].zygote_index;

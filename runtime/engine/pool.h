@@ -51,6 +51,7 @@ struct pools {
     struct core *core;
     struct slots *slots;
     const struct zygote_configs *configs;
+    const char *policy;        /* not owned; the engine's, as requests may name it; set by the owner */
     unsigned max_building;     /* set by the owner, as trim_ms and max_prepared */
     unsigned max_prepared;     /* all pools together, but each has its min */
     uint64_t trim_ms;          /* after so long without a miss a pool gets smaller */

@@ -287,6 +287,11 @@ static int make_templates(struct hutch_engine *engine, struct hutch_err *err)
     return engine->zygote_template ? make_pool_templates(engine, err) : -1;
 }
 
+static const char *name_policy(const char *policy)
+{
+    return policy ? policy : "default";
+}
+
 static int open_engine(const struct hutch_engine_options *options, const struct profile *profile,
                        struct hutch_engine **ret, struct hutch_err *err)
 {
@@ -297,6 +302,7 @@ static int open_engine(const struct hutch_engine_options *options, const struct 
     engine->core = (struct core)CORE_INIT;
     engine->image_lockfd = -1;
     hutch_engine_connect(engine);
+    engine->pools.policy = name_policy(options->policy);
     if (hutch_zygote_configs_read(&engine->configs, options->zygotes, options->n_zygotes, err) < 0 ||
         hutch_pools_configure(&engine->pools, options->pools, options->n_pools, err) < 0)
         goto fail;
@@ -309,6 +315,7 @@ static int open_engine(const struct hutch_engine_options *options, const struct 
         make_templates(engine, err) < 0 || hutch_descriptors_for_engine(engine, err) < 0 ||
         hutch_helper_start(&engine->helper, err) < 0)
         goto fail;
+    engine->pools.policy = name_policy(engine->profile.policy); /* which is its own */
     *ret = engine;
     return 0;
 fail:

@@ -61,9 +61,12 @@ def test_limits_of_a_request_are_tighter_than_its_pools(two, small):
 def test_another_policy_is_built(two):
     two.settle()
     before = two.stats()
-    result = two.run(SEEN, policy="default")
+    result = two.run(SEEN, policy=engine.OTHER_DEFAULT)
     assert (result["stdout"], result["was_prepared"]) == ("512 66\n", False)
     assert two.stats()["on_demand"] == before["on_demand"] + 1
+    two.settle()
+    result = two.run(SEEN, policy="default")
+    assert (result["stdout"], result["was_prepared"]) == ("512 66\n", True), "it is the engine's own"
 
 
 def test_a_burst_is_served_by_its_pool(two, small):
@@ -109,10 +112,11 @@ def test_sessions_have_them_too(small):
         assert pools(one)["shell", small]["from_pool"] == 1 and one.stats()["on_demand"] == 0
 
 
-@pytest.mark.parametrize("name", ["no such zygote", "no policy", "twice", "too many", "turned round", "no such policy", "the host's network"])
+@pytest.mark.parametrize("name", ["no such zygote", "no policy", "twice", "the engine's", "too many", "turned round", "no such policy", "the host's network"])
 def test_refused(small, policy, name):
     given = {"no such zygote": ([("other", small, 1, 2)], "zygote 'other'"), "no policy": ([("bare", None, 1, 2)], "without a policy"),
              "twice": ([(None, small, 1, 2), ("bare", small, 1, 2)], "two pools"),
+             "the engine's": ([(None, "default", 1, 2)], "which is the engine's"),
              "too many": ([("bare", "p%d" % n, 1, 2) for n in range(33)], "at most 32"),
              "turned round": ([("bare", small, 3, 2)], "min 3 is above max 2"),
              "no such policy": ([("bare", "/nonexistent.json", 1, 2)], "/nonexistent"),

@@ -32,8 +32,8 @@ def run_prepared(warm, code, **fields):
 
 
 def run_built(warm, code, **fields):
-    """The same in a sandbox of its own: naming a policy asks for one."""
-    result = warm.run(code, policy="default", **fields)
+    """The same in a sandbox of its own: naming a policy in other words asks for one."""
+    result = warm.run(code, policy=engine.OTHER_DEFAULT, **fields)
     assert not result["was_prepared"]
     return result
 

@@ -23,7 +23,7 @@ WAYS = {
     "prepared": {},
     "of the caller's": {"data_dir": True},
     "kept": {"keep_data": 1},
-    "built": {"policy": "default"},
+    "built": {"policy": engine.OTHER_DEFAULT},
     "executed": {"language": "sh"},
     "executed, of the caller's": {"language": "sh", "data_dir": True},
     "executed, kept": {"language": "sh", "keep_data": 1},
@@ -163,7 +163,7 @@ def test_other_names_of_the_data_directory(tmp_path):
             "open('/home/user/out', 'w').write('made')\n")
     zygotes = (("bare", None, (), 1, 2), ("shell", "bare", ("IPython", "ipykernel"), 1, 2))
     with engine.Engine(image="python", zygotes=zygotes, data_targets=targets, workdir=b"/home/user") as one:
-        for fields in ({}, {"policy": "default"}, {"data_dir": tmp_path}, {"keep_data": 1}):
+        for fields in ({}, {"policy": engine.OTHER_DEFAULT}, {"data_dir": tmp_path}, {"keep_data": 1}):
             one.settle()
             result = one.run(code, files=[("in", b"one"), ("/workspace/data/sub/in", b"two")], fetch=["/home/user/out", "out"], **fields)
             assert result["stdout"] == "one two /mnt/data True\n", (result["message"], result["stderr"])

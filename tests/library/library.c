@@ -908,10 +908,11 @@ static void limits_and_languages(void)
     submit(engine, &request, &o);
     wait_for(&o);
     CHECK(o.verdict == HUTCH_OK && o.was_prepared);
-    request.policy = "default"; /* with one of its own, though it is the same */
+    request.policy = "default"; /* the engine's own */
+    wait_for_pool(engine);
     submit(engine, &request, &o);
     wait_for(&o);
-    CHECK(o.verdict == HUTCH_OK && !o.was_prepared);
+    CHECK(o.verdict == HUTCH_OK && o.was_prepared);
     request = request_for("while True: pass", &o);
     request.cpu_ms = 200;
     submit(engine, &request, &o);

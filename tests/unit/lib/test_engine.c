@@ -911,18 +911,23 @@ static void test_runs(void **state)
     await(p, 9);
     assert_string_equal(runs[id].out, "said\n");
     assert_true(runs[id].was_prepared); /* its limits were made tighter */
-    request.policy = p->policy;
+    request.policy = p->policy; /* that of the engine */
+    await_full_pool(p);
     id = submit(p, &request);
     await(p, 10);
+    assert_true(runs[id].was_prepared);
+    request.policy = "default";
+    id = submit(p, &request);
+    await(p, 11);
     assert_string_equal(runs[id].out, "said\n");
     assert_false(runs[id].was_prepared);
 
     request = request_for("#! out");
     request.env = (const char *const[]){ "PYTHONHASHSEED=0", NULL };
     id = submit(p, &request);
-    await(p, 11);
+    await(p, 12);
     assert_string_equal(runs[id].out, "executed\n"); /* too late for an interpreter that runs */
-    for (uint64_t i = 1; i <= 11; i++)
+    for (uint64_t i = 1; i <= 12; i++)
         assert_int_equal(runs[i].results, 1);
     close_engine(p);
 }
@@ -1176,7 +1181,7 @@ static void test_anything_from_the_helpers(void **state)
             request.data_dir = i % 8 == 7 ? "/usr/include" : NULL;
             request.language = i % 11 == 10 ? "sh" : NULL;
             request.memory_bytes = i % 4 == 2 ? 64 << 20 : 0;
-            request.policy = i % 13 == 12 ? p->policy : NULL;
+            request.policy = i % 13 == 12 ? "default" : NULL;
             request.wall_ms = 300;
             request.user = p;
             submit(p, &request);
@@ -1733,7 +1738,7 @@ static void test_too_many_sessions(void **state)
     check_refusal(&error, limit / 4);
     assert_int_equal(hutch_session_fork(p->engine, id, NULL, NULL, &error), -1);
     check_refusal(&error, limit / 4);
-    request.policy = p->policy; /* by a template of its own */
+    request.policy = "default"; /* by a template of its own */
     assert_int_equal(hutch_engine_submit(p->engine, &request, NULL, &error), -1);
     check_refusal(&error, limit / 4);
     set_open_files(usual.rlim_cur);
