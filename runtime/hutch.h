@@ -41,7 +41,8 @@
  * with the size that the program knows: hutch_..._init() sets that of options and requests (macros, for the size is
  * the program's; the functions of these names, for other languages, know the first version's fields only, so a binding
  * for those sets the size itself), and the caller that of what it has filled: hutch_engine_stats, hutch_limits,
- * hutch_limit_report, hutch_layer_report. hutch_zygote, hutch_zygote_stats and hutch_error do not change. */
+ * hutch_limit_report, hutch_layer_report. hutch_zygote, hutch_pool, their stats, hutch_file, hutch_fetched and
+ * hutch_error do not change. */
 #ifndef HUTCH_H
 #define HUTCH_H
 
@@ -76,6 +77,15 @@ struct hutch_zygote {
     const char *warm_up;        /* Python text of the operator's that runs once, after the imports; NULL for none */
     unsigned min, max;          /* prepared sandboxes: kept at all times, and at most kept (a burst beyond builds on
                                  * demand); 0 and 0: 2 and 32 */
+};
+
+/* Prepared sandboxes for another policy than the engine's. A request or session with that policy, by the same name or
+ * path, has one of them. It is read when the engine opens. */
+struct hutch_pool {
+    const char *zygote;         /* name; NULL: the first. It serves runs that go to this one, or to one that has
+                                 * imported less and has no pool with this policy */
+    const char *policy;
+    unsigned min, max;          /* as of a zygote */
 };
 
 #define HUTCH_NO_LIMIT UINT64_MAX
@@ -126,6 +136,10 @@ struct hutch_engine_options {
                                  * of its own; sandboxes come from them in turn. 8 at most. 0: up to four, where a
                                  * thirty-second of the memory that is available holds them. Those beyond the first are
                                  * begun while nothing runs */
+    const struct hutch_pool *pools; /* 32 at most */
+    size_t n_pools;
+    const char *const *data_targets; /* further names of /mnt/data inside, such as "/home/user", which the image has not
+                                      * got: links, so a program that asks where it is hears /mnt/data */
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);
 #define hutch_engine_options_init(options) HUTCH_INIT(options)
@@ -155,6 +169,12 @@ struct hutch_zygote_stats {
     uint64_t forks;    /* workers since it was started or recycled, in all layouts together */
     uint64_t recycled; /* times it was replaced, for age or because it died, likewise */
 };
+struct hutch_pool_stats {
+    const char *zygote;   /* the engine's, as policy */
+    const char *policy;   /* NULL: the engine's */
+    unsigned prepared, building;
+    uint64_t from_pool, on_demand; /* runs that found a prepared sandbox in it; that waited for one of it */
+};
 struct hutch_engine_stats {
     size_t size; /* the caller sets it, to sizeof(struct hutch_engine_stats) */
     unsigned running, queued, prepared, building;
@@ -168,6 +188,8 @@ struct hutch_engine_stats {
     unsigned sessions; /* open ones */
     uint64_t hung;     /* processes that did not answer, and were killed and replaced; the lost ones count them, too */
     unsigned layouts;  /* trees of zygotes that are ready as a whole */
+    const struct hutch_pool_stats *pools; /* likewise: one of each zygote, and then those of the options */
+    size_t   n_pools;
 };
 void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_stats *stats);
 
@@ -191,6 +213,14 @@ enum hutch_verdict { /* docs/results.md */
 const char *hutch_verdict_text(enum hutch_verdict verdict); /* "ok", "error", … */
 
 #define HUTCH_UNKNOWN UINT64_MAX
+
+struct hutch_fetched { /* a file that a request wants back */
+    const char *path;  /* as the request has it */
+    int fd;            /* for reading; the engine's, to be duplicated by who wants it longer. -1: there is none, … */
+    int code;          /* … for this reason: ENOENT, EISDIR, ELOOP (a link), EINVAL (a FIFO or the like), EMFILE, and
+                        * so on */
+    uint64_t size;
+};
 
 struct hutch_run_details;  /* what the calls below know of a result beyond its fields */
 struct hutch_cell_details;
@@ -221,6 +251,8 @@ struct hutch_result {
     int  cpu_at_least;   /* more CPU time may have been used: some children were reaped by the kernel, uncounted */
     int  hutch_failed;   /* HUTCH_KILLED, because hutch or the host could not go on with it, read its input or keep its
                           * files: not the program's doing */
+    const struct hutch_fetched *fetched; /* what the request's fetch names, in that order */
+    size_t n_fetched;
 };
 
 /* The whole result as the JSON object of docs/results.md, for the caller to free(3); NULL on ENOMEM. Inside on_result
@@ -247,6 +279,14 @@ int hutch_result_get_layer(const struct hutch_result *result, unsigned index, st
 
 /* --- runs --- */
 
+struct hutch_file {
+    const char *path;          /* as the request says; directories on the way are made, a file of that name is
+                                * replaced */
+    const void *data;
+    size_t len;
+    unsigned mode;             /* permissions; 0: 0644 */
+};
+
 struct hutch_request {
     size_t size;
     const char *language;      /* "python"; or what else the image has: "sh", "bash", "js", "perl", "ruby", "lua", "r".
@@ -265,10 +305,13 @@ struct hutch_request {
     const char *data_dir;      /* host directory to appear at /mnt/data; NULL: a fresh one */
     int keep_data;             /* with a fresh one: when the run added files, keep it and tell its path in the result;
                                 * else it is removed */
-    const char *policy;        /* name or path; NULL: the engine's. Another one is built on demand. It says what the
-                                * run may do, so it is for the caller to choose, and not for a client */
+    const char *policy;        /* name or path; NULL, or in its words: the engine's. For one that has no pool, a
+                                * sandbox is built on demand. It says what the run may do, so it is for the caller to
+                                * choose, and not for a client */
     uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own (EINVAL): 0 takes that */
-    /* likewise. A sandbox from the pool has the policy's memory, pids, cpus: asking for others builds on demand */
+    /* likewise. Less memory, pids and cpus are set in a sandbox from the pool before the code comes; one is built on
+     * demand where the policy has no such limit, for another whole number of CPUs (rounded up), and for less than
+     * 64 MiB or a fifth of a CPU */
     uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len); /* as it comes, stream 1 or 2
                                 * (stdout, stderr), not NUL-terminated; NULL: into the result */
@@ -283,6 +326,11 @@ struct hutch_request {
                                 * duplicate until the run is over; what a program leaves unread may have been taken
                                 * from it all the same */
     int input_fd;
+    const struct hutch_file *files; /* put into the data directory before the start: 1024 with 64 MiB in all at most */
+    size_t n_files;
+    const char *const *fetch;  /* paths of files to be had back with the result, NULL-terminated, 64 at most; or NULL.
+                                * Those of the two are relative to the working directory or absolute, below /mnt/data
+                                * or another name of it either way, and lead through no link of a program's */
 };
 void hutch_request_init(struct hutch_request *request);
 #define hutch_request_init(request) HUTCH_INIT(request)

@@ -288,6 +288,12 @@ void hutch_cgroup_base_done(struct cgroup_base *base)
     *base = (struct cgroup_base)CGROUP_BASE_INIT;
 }
 
+/* @cpus: thousandths of one. */
+static void print_cpu_max(uint64_t cpus, char *to, size_t size)
+{
+    snprintf(to, size, "%" PRIu64 " 100000", cpus * 100);
+}
+
 /* libcgroup makes the directory and sets the values; it addresses a group by its path below the mount. */
 static int create_with_libcgroup(const char *path, const struct sandbox_spec *spec, unsigned use, struct hutch_err *err)
 {
@@ -310,7 +316,7 @@ static int create_with_libcgroup(const char *path, const struct sandbox_spec *sp
         rc |= !c || cgroup_set_value_uint64(c, "pids.max", spec->limits[LIMIT_PIDS] + 1); /* + our init */
     }
     if (use & CGROUP_CPU) {
-        snprintf(cpu_max, sizeof(cpu_max), "%" PRIu64 " 100000", spec->limits[LIMIT_CPUS] * 100);
+        print_cpu_max(spec->limits[LIMIT_CPUS], cpu_max, sizeof(cpu_max));
         c = cgroup_add_controller(group, "cpu");
         rc |= !c || cgroup_set_value_string(c, "cpu.max", cpu_max);
     }
@@ -372,6 +378,29 @@ fail:
     unlinkat(base->dirfd, name, AT_REMOVEDIR);
     hutch_cgroup_done(&cg);
     return -1;
+}
+
+int hutch_cgroup_lower(const struct sandbox_cgroup *cg, const uint64_t *from, const uint64_t *to, unsigned more_pids,
+                       struct hutch_err *err)
+{
+    char text[48];
+
+    if (cg->controllers & CGROUP_MEMORY && to[LIMIT_MEMORY] < from[LIMIT_MEMORY]) {
+        snprintf(text, sizeof(text), "%" PRIu64, to[LIMIT_MEMORY]);
+        if (hutch_fd_write_file_at(cg->dirfd, "memory.max", text, err) < 0)
+            return -1;
+    }
+    if (cg->controllers & CGROUP_PIDS && to[LIMIT_PIDS] < from[LIMIT_PIDS]) {
+        snprintf(text, sizeof(text), "%" PRIu64, to[LIMIT_PIDS] + 1 + more_pids);
+        if (hutch_fd_write_file_at(cg->dirfd, "pids.max", text, err) < 0)
+            return -1;
+    }
+    if (cg->controllers & CGROUP_CPU && to[LIMIT_CPUS] < from[LIMIT_CPUS]) {
+        print_cpu_max(to[LIMIT_CPUS], text, sizeof(text));
+        if (hutch_fd_write_file_at(cg->dirfd, "cpu.max", text, err) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 /* "key value" lines, as in memory.events. */

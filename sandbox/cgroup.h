@@ -49,6 +49,11 @@ struct sandbox_cgroup {
 int hutch_cgroup_create(const struct cgroup_base *base, const char *name, const struct sandbox_spec *spec,
                         struct sandbox_cgroup *ret, struct hutch_err *err);
 
+/* Lowers the limits that the group was made with, @from by enum sandbox_limit, to @to where that is less. @more_pids:
+ * processes that do not count against the limit, beside init. */
+int hutch_cgroup_lower(const struct sandbox_cgroup *cg, const uint64_t *from, const uint64_t *to, unsigned more_pids,
+                       struct hutch_err *err);
+
 /* What was used so far; a number the kernel does not offer is UINT64_MAX. */
 struct cgroup_usage {
     uint64_t memory_peak_bytes;

@@ -229,6 +229,7 @@ struct sampling {
     int check_interval_ms; /* INIT_CHECK_INTERVAL; 0: samples are taken without a check */
     double next_look;      /* hutch_sample_look(); 0: none is due before the next sample */
     bool has_lost_cpu;     /* since the last sample */
+    uint64_t max_memory;   /* the sandbox's limit, whoever enforces it; 0: none */
     uint64_t memory_limit; /* what init enforces, by looks and samples; 0: none */
     uint64_t fill_per_ms;  /* with all processors of the sandbox */
     uint64_t memory_bytes; /* in use at the last look */
@@ -244,7 +245,20 @@ static void know_limits(const struct init_job *job, struct sampling *sampling)
     if (n_cpus == 0)
         n_cpus = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? (uint64_t)CPU_COUNT(&allowed) : 1;
     sampling->fill_per_ms = n_cpus * FILL_PER_MS;
-    sampling->memory_limit = job->counts_shared ? job->spec->limits[LIMIT_MEMORY] : 0;
+    sampling->max_memory = job->spec->limits[LIMIT_MEMORY];
+    sampling->memory_limit = job->counts_shared ? sampling->max_memory : 0;
+}
+
+static void lower_memory(struct init_job *job, struct sampling *sampling, uint64_t bytes)
+{
+    struct init_msg msg = { .kind = INIT_LIMITED };
+
+    if (bytes < sampling->max_memory) {
+        sampling->max_memory = bytes;
+        sampling->memory_limit = job->counts_shared ? bytes : 0;
+        hutch_meminfo_lower(&job->meminfo, bytes);
+    }
+    send_msg(job, &msg);
 }
 
 /* Children that the kernel reaps count for what was last seen of them, so they are looked at more often. The moment is
@@ -294,7 +308,7 @@ static void take_sample(struct init_job *job, struct sampling *sampling, pid_t h
     struct init_msg msg = { .kind = INIT_SAMPLE };
     bool is_over, is_told;
 
-    hutch_sample_take(job->data_dev, job->counts_shared, job->spec->limits[LIMIT_MEMORY], holder, &msg.sample);
+    hutch_sample_take(job->data_dev, job->counts_shared, sampling->max_memory, holder, &msg.sample);
     is_over = sampling->memory_limit && msg.sample.memory_bytes > sampling->memory_limit;
     is_told = try_send_msg(job, &msg);
     if (is_over) {
@@ -453,6 +467,10 @@ static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struc
     case INIT_ATTACH:
         if (!has_started && *worker > 0)
             know_data(job);
+        return false;
+    case INIT_LIMIT_MEMORY:
+        if (!has_started && *worker > 0)
+            lower_memory(job, sampling, order.amount);
         return false;
     case INIT_START:
         if (has_started || *worker <= 0)

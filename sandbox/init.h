@@ -56,6 +56,7 @@ enum init_msg_kind {
     INIT_FOLLOWED,     /* followed: the worker now; 0: the order was refused, and nothing has changed */
     INIT_SIGNALLED,    /* an INIT_SIGNAL was carried out: what it was sent to has it, or had ended */
     INIT_PAUSED,       /* is_still: after INIT_PAUSE, and when that has changed */
+    INIT_LIMITED,      /* an INIT_LIMIT_MEMORY was carried out */
     INIT_OUTLIVED,     /* ended: the worker; all others but those of INIT_KEEP are dead, and INIT_FOLLOW may come */
 };
 /* What is true or false is a number, 0 for false: no byte that a socket brings is an invalid one. */
@@ -96,6 +97,8 @@ enum init_order_kind {
     /* To a waiting init, in this order: */
     INIT_ADOPT,  /* value: the worker, which is its child by now -> INIT_ADOPTED */
     INIT_ATTACH, /* the data directory is in its place (attach.h) -> INIT_ATTACHED. May be left out */
+    INIT_LIMIT_MEMORY, /* amount: bytes, the limit from here on, where it is less than before -> INIT_LIMITED. May be
+                        * left out */
     INIT_START,  /* the worker is about to get its code. value: the memory holder, a process that only holds the
                   * worker's memory, which is not counted twice; 0 for none */
     /* At any time: */
@@ -115,6 +118,7 @@ enum init_order_kind {
 struct init_order {
     int what; /* enum init_order_kind */
     int value;
+    uint64_t amount; /* INIT_LIMIT_MEMORY */
 };
 
 /* Runs in the child of clone(2) and never returns. */

@@ -57,7 +57,7 @@ static size_t count_digits(uint64_t number)
 
 size_t hutch_meminfo_format(const struct meminfo_values *values, char *buf)
 {
-    size_t width = count_digits(values->total);
+    size_t width = count_digits(values->total > values->widest ? values->total : values->widest);
     char *p = buf;
 
     if (width < NUMBER_WIDTH)
@@ -178,7 +178,9 @@ int hutch_meminfo_show(const struct sandbox_spec *spec, struct meminfo *m, struc
     if (sysinfo(&host) < 0)
         return hutch_err_set(err, errno, "ask for the host's memory");
     m->total = smaller(m->limit, (uint64_t)host.totalram * host.mem_unit);
+    m->widest = m->total / 1024;
     hutch_meminfo_from_count(m->total, 0, &m->shown);
+    m->shown.widest = m->widest;
     if (make_file(&file, &mount, &m->shown, err) < 0)
         return -1;
     if (move_mount(mount, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
@@ -195,6 +197,24 @@ static bool read_at_start(int fd, char *buf, size_t size)
         return false;
     buf[n] = '\0';
     return true;
+}
+
+static void show(struct meminfo *m, struct meminfo_values *values)
+{
+    values->widest = m->widest; /* the file is as long as ever */
+    if (memcmp(values, &m->shown, sizeof(*values)) != 0 && write_values(m->file_fd, values) == 0)
+        m->shown = *values;
+}
+
+void hutch_meminfo_lower(struct meminfo *m, uint64_t bytes)
+{
+    struct meminfo_values values;
+
+    if (m->file_fd < 0 || bytes >= m->total)
+        return;
+    m->total = bytes;
+    hutch_meminfo_from_count(m->total, 0, &values);
+    show(m, &values);
 }
 
 void hutch_meminfo_update(struct meminfo *m, uint64_t counted)
@@ -216,10 +236,7 @@ void hutch_meminfo_update(struct meminfo *m, uint64_t counted)
             return;
         hutch_meminfo_from_group(m->total, current, text, &values);
     }
-    if (memcmp(&values, &m->shown, sizeof(values)) == 0)
-        return;
-    if (write_values(m->file_fd, &values) == 0)
-        m->shown = values;
+    show(m, &values);
 }
 
 void hutch_meminfo_done(struct meminfo *m)

@@ -19,6 +19,7 @@ struct meminfo_values {
     uint64_t cached;    /* pages of files, with shmem */
     uint64_t shmem;
     uint64_t slab;      /* of the kernel, which it would give back */
+    uint64_t widest;    /* numbers have room for this one, where it is more than the total */
 };
 
 #define MEMINFO_MAX 2048 /* bytes of the file at most: less than a page */
@@ -29,12 +30,13 @@ struct meminfo {
     int stat_fd;    /* owned; memory.stat of it, or -1 */
     int file_fd;    /* owned; the file, for writing; -1 where it is not shown */
     uint64_t total; /* bytes: the limit, or the host's memory where that is less */
+    uint64_t widest; /* KiB: what that was in the beginning */
     struct meminfo_values shown;
 };
 #define MEMINFO_INIT { .limit = 0, .current_fd = -1, .stat_fd = -1, .file_fd = -1 }
 
 /* Writes the lines to @buf, which has room for MEMINFO_MAX bytes, and returns how many bytes they are. No value is
- * larger than @values->total, so this number depends on the total alone. */
+ * larger than @values->total, so this number depends on the total alone, or on the widest where that is more. */
 size_t hutch_meminfo_format(const struct meminfo_values *values, char *buf);
 
 /* What is shown of @total bytes when processes have @counted bytes, and no group counts. */
@@ -46,6 +48,9 @@ void hutch_meminfo_from_group(uint64_t total, uint64_t current, const char *stat
  * the limit is left over /proc/meminfo, read-only, and opens it for writing. Nothing is done, and 0 returned, without a
  * limit or where something else than the kernel's file is there already. No allocation. */
 int hutch_meminfo_show(const struct sandbox_spec *spec, struct meminfo *m, struct hutch_err *err);
+
+/* The limit is @bytes from here on, where that is less: nothing of it is used yet. */
+void hutch_meminfo_lower(struct meminfo *m, uint64_t bytes);
 
 /* Brings the file up to date. @counted: bytes of the last sample; not used where a group counts. */
 void hutch_meminfo_update(struct meminfo *m, uint64_t counted);

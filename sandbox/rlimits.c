@@ -82,6 +82,14 @@ void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, boo
         plan_cpus(limits[LIMIT_CPUS], ret);
 }
 
+void hutch_rlimits_lower(struct rlimit_plan *plan, const uint64_t *from, const uint64_t *to)
+{
+    if (to[LIMIT_MEMORY] < from[LIMIT_MEMORY] && plan->max[RLIMIT_DATA] != RLIM_INFINITY)
+        plan->max[RLIMIT_DATA] = to[LIMIT_MEMORY] * RLIMIT_DATA_FACTOR;
+    if (to[LIMIT_PIDS] < from[LIMIT_PIDS] && plan->max[RLIMIT_NPROC] != RLIM_INFINITY)
+        plan->max[RLIMIT_NPROC] -= from[LIMIT_PIDS] - to[LIMIT_PIDS]; /* what is beside the limit stays */
+}
+
 /* hutch and its launcher raise their own soft limit, which is not for a program to inherit: many close or allocate as
  * many descriptors as they may have, and select(2) fails with one above 1023. */
 static int set_usual_open_files(struct hutch_err *err)

@@ -7,6 +7,7 @@
 
 #include <sched.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/resource.h>
 
 struct sandbox_spec;
@@ -30,6 +31,9 @@ void hutch_rlimits_plan(const struct sandbox_spec *spec, bool cgroup_memory, boo
 /* Pins to others than those that were chosen: as many, from the @nth allowed one on. For who makes many sandboxes: they
  * are spread. */
 void hutch_rlimits_spread(struct rlimit_plan *plan, unsigned nth);
+
+/* What a plan for the limits @from (by enum sandbox_limit) has to be for @to, some of which are less. As many CPUs. */
+void hutch_rlimits_lower(struct rlimit_plan *plan, const uint64_t *from, const uint64_t *to);
 
 /* Applies in the child: soft and hard limit alike (of CPU time, the soft one a second less), never above the hard limit
  * that it has. No allocation. */

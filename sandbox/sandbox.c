@@ -226,6 +226,19 @@ static int send_seccomp(const struct sandbox_spec *spec, struct sandbox *sb, str
     return rc;
 }
 
+/* -1 with errno. */
+static int send_order(const struct sandbox *sb, const struct init_order *order)
+{
+    ssize_t n;
+
+    if (sb->control_fd < 0) {
+        errno = EPIPE;
+        return -1;
+    }
+    n = TEMP_FAILURE_RETRY(send(sb->control_fd, order, sizeof(*order), MSG_DONTWAIT | MSG_NOSIGNAL));
+    return n == sizeof(*order) ? 0 : -1;
+}
+
 /* The cgroup has room for the limit and for init. */
 static int make_room(const struct sandbox_spec *spec, struct sandbox *sb, struct hutch_err *err)
 {
@@ -235,6 +248,18 @@ static int make_room(const struct sandbox_spec *spec, struct sandbox *sb, struct
         return 0;
     snprintf(text, sizeof(text), "%" PRIu64, spec->limits[LIMIT_PIDS] + 1 + WAITING_PIDS);
     return hutch_fd_write_file_at(sb->cgroup.dirfd, "pids.max", text, err);
+}
+
+int hutch_sandbox_lower(struct sandbox *sb, const uint64_t *built, const uint64_t *limits, struct hutch_err *err)
+{
+    struct init_order order = { .what = INIT_LIMIT_MEMORY, .amount = limits[LIMIT_MEMORY] };
+
+    if (hutch_cgroup_lower(&sb->cgroup, built, limits, WAITING_PIDS, err) < 0)
+        return -1;
+    hutch_rlimits_lower(&sb->plan.rlimits, built, limits);
+    if (limits[LIMIT_MEMORY] >= built[LIMIT_MEMORY]) /* it enforces, and shows, no other */
+        return 0;
+    return send_order(sb, &order) < 0 ? hutch_err_set(err, errno, "tell the sandbox's init its limits") : 1;
 }
 
 static int share_id(const struct sandbox_spec *spec, const struct hutch_err *why, struct sandbox *sb,
@@ -428,15 +453,9 @@ int hutch_sandbox_receive(struct sandbox *sb, struct init_msg *ret, struct hutch
 
 int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value)
 {
-    struct init_order order = { .what = what, .value = value };
-    ssize_t n;
+    const struct init_order order = { .what = what, .value = value };
 
-    if (sb->control_fd < 0) {
-        errno = EPIPE;
-        return -1;
-    }
-    n = TEMP_FAILURE_RETRY(send(sb->control_fd, &order, sizeof(order), MSG_DONTWAIT | MSG_NOSIGNAL));
-    return n == sizeof(order) ? 0 : -1;
+    return send_order(sb, &order);
 }
 
 void hutch_sandbox_signal(struct sandbox *sb, int sig)

@@ -49,6 +49,12 @@ struct sandbox_io {
 int hutch_sandbox_start(const struct sandbox_spec *spec, const struct cgroup_base *base, const char *name,
                         const struct sandbox_io *io, struct sandbox *ret, struct hutch_err *err);
 
+/* Before INIT_START: gives a waiting sandbox those of the @limits (by enum sandbox_limit) that are less than the ones
+ * that it was made with, @built: of memory, processes and, as long as they round up to the same number, CPUs. They are
+ * set in its cgroup, and in sb->plan.rlimits, which its worker has still to take on. 0; or 1 where init was told, too,
+ * and INIT_LIMITED follows: nothing may run before. After -1 the sandbox is of no use. */
+int hutch_sandbox_lower(struct sandbox *sb, const uint64_t *built, const uint64_t *limits, struct hutch_err *err);
+
 /* The system call filter for a sandbox whose cgroup has these @controllers. Errors: as hutch_seccomp_compile(). */
 int hutch_sandbox_compile(const struct sandbox_spec *spec, unsigned controllers, struct seccomp_program *ret,
                           struct hutch_err *err);

@@ -13,6 +13,8 @@ import pytest
 import support
 
 SECONDS = 150  # for anything that has to happen at all
+# The policy "default" in other words than an engine's: a request that names it has a sandbox built.
+OTHER_DEFAULT = os.path.join(support.engine_env()["HUTCH_POLICY_DIR"], "default.json")
 
 
 class Error(ctypes.Structure):
@@ -24,6 +26,10 @@ class ZygoteOptions(ctypes.Structure):
                 ("warm_up", ctypes.c_char_p), ("min", ctypes.c_uint), ("max", ctypes.c_uint)]
 
 
+class PoolOptions(ctypes.Structure):
+    _fields_ = [("zygote", ctypes.c_char_p), ("policy", ctypes.c_char_p), ("min", ctypes.c_uint), ("max", ctypes.c_uint)]
+
+
 class Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("home", ctypes.c_char_p), ("launcher", ctypes.c_char_p), ("image", ctypes.c_char_p),
                 ("policy", ctypes.c_char_p), ("policy_dir", ctypes.c_char_p), ("zygotes", ctypes.POINTER(ZygoteOptions)),
@@ -32,12 +38,18 @@ class Options(ctypes.Structure):
                 ("max_sessions", ctypes.c_uint), ("rootfs", ctypes.c_char_p), ("limits", ctypes.c_void_p), ("network", ctypes.c_char_p),
                 ("workdir", ctypes.c_char_p), ("env", ctypes.POINTER(ctypes.c_char_p)), ("volumes", ctypes.POINTER(ctypes.c_char_p)),
                 ("tmpfs", ctypes.POINTER(ctypes.c_char_p)), ("answer_ms", ctypes.c_uint64), ("setup_ms", ctypes.c_uint64),
-                ("layouts", ctypes.c_uint)]
+                ("layouts", ctypes.c_uint), ("pools", ctypes.POINTER(PoolOptions)), ("n_pools", ctypes.c_size_t),
+                ("data_targets", ctypes.POINTER(ctypes.c_char_p))]
 
 
 class ZygoteStats(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("is_ready", ctypes.c_int), ("pid", ctypes.c_int), ("prepared", ctypes.c_uint),
                 ("building", ctypes.c_uint), ("forks", ctypes.c_uint64), ("recycled", ctypes.c_uint64)]
+
+
+class PoolStats(ctypes.Structure):
+    _fields_ = [("zygote", ctypes.c_char_p), ("policy", ctypes.c_char_p), ("prepared", ctypes.c_uint), ("building", ctypes.c_uint),
+                ("from_pool", ctypes.c_uint64), ("on_demand", ctypes.c_uint64)]
 
 
 class Stats(ctypes.Structure):
@@ -46,7 +58,15 @@ class Stats(ctypes.Structure):
                     "submitted", "finished", "from_pool", "on_demand", "restarted", "lost_zygotes", "lost_launchers",
                     "lost_sandboxes")] + [("launcher_pid", ctypes.c_int), ("zygotes", ctypes.POINTER(ZygoteStats)),
                                           ("n_zygotes", ctypes.c_size_t), ("sessions", ctypes.c_uint), ("hung", ctypes.c_uint64),
-                                          ("layouts", ctypes.c_uint)]
+                                          ("layouts", ctypes.c_uint), ("pools", ctypes.POINTER(PoolStats)), ("n_pools", ctypes.c_size_t)]
+
+
+class RawFetched(ctypes.Structure):
+    _fields_ = [("path", ctypes.c_char_p), ("fd", ctypes.c_int), ("code", ctypes.c_int), ("size", ctypes.c_uint64)]
+
+
+class RawFile(ctypes.Structure):
+    _fields_ = [("path", ctypes.c_char_p), ("data", ctypes.c_char_p), ("len", ctypes.c_size_t), ("mode", ctypes.c_uint)]
 
 
 class RawResult(ctypes.Structure):
@@ -59,7 +79,7 @@ class RawResult(ctypes.Structure):
                     (name, ctypes.c_uint64) for name in ("cpu_user_ms", "cpu_system_ms", "memory_peak_bytes", "pids_peak")] + [
                     ("was_prepared", ctypes.c_int), ("restarts", ctypes.c_int), ("zygote", ctypes.c_char_p),
                     ("internal", ctypes.c_void_p), ("cell", ctypes.c_void_p), ("cpu_at_least", ctypes.c_int),
-                    ("hutch_failed", ctypes.c_int)]
+                    ("hutch_failed", ctypes.c_int), ("fetched", ctypes.POINTER(RawFetched)), ("n_fetched", ctypes.c_size_t)]
 
 
 ON_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.POINTER(ctypes.c_char),
@@ -74,7 +94,9 @@ class Request(ctypes.Structure):
                 ("keep_data", ctypes.c_int), ("policy", ctypes.c_char_p)] + [
                     (name, ctypes.c_uint64) for name in ("wall_ms", "cpu_ms", "memory_bytes", "pids", "cpus", "output_bytes",
                                                          "data_bytes", "data_files", "file_bytes")] + [
-                    ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", ctypes.c_void_p), ("rich", ctypes.c_int)]
+                    ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", ctypes.c_void_p), ("rich", ctypes.c_int),
+                    ("has_input_fd", ctypes.c_int), ("input_fd", ctypes.c_int), ("files", ctypes.POINTER(RawFile)),
+                    ("n_files", ctypes.c_size_t), ("fetch", ctypes.POINTER(ctypes.c_char_p))]
 
 
 def library_path():
@@ -142,7 +164,7 @@ class Run:
 
 
 class Engine:
-    def __init__(self, image=None, policy=None, zygotes=(("bare", None, (), 2, 4),), **numbers):
+    def __init__(self, image=None, policy=None, zygotes=(("bare", None, (), 2, 4),), pools=(), **numbers):
         lib = library()
         self.options = Options()
         self.options.size = ctypes.sizeof(Options)  # the function, which is not the macro, knows the first fields only
@@ -159,6 +181,10 @@ class Engine:
                 entry.modules = words(modules)
                 entry.warm_up = text(warm_up[0]) if warm_up else None
             self.options.zygotes, self.options.n_zygotes = self.kept, len(zygotes)
+        self.kept_pools = (PoolOptions * len(pools))()
+        for entry, (zygote, name, least, most) in zip(self.kept_pools, pools):
+            entry.zygote, entry.policy, entry.min, entry.max = text(zygote), text(name), least, most
+        self.options.pools, self.options.n_pools = self.kept_pools, len(pools)
         for name, value in numbers.items():
             setattr(self.options, name, value)
         self.handle = ctypes.c_void_p()
@@ -183,10 +209,15 @@ class Engine:
 
     # --- runs
 
-    def submit(self, code, stream=False, args=None, env=None, **fields):
+    def submit(self, code, stream=False, args=None, env=None, files=(), fetch=None, **fields):
+        """@files: (path, bytes) or (path, bytes, mode); @fetch: paths, whose contents or errno are result["fetched"]."""
         request = Request()
         lib = library()
         lib.hutch_request_init(ctypes.byref(request))
+        request.size = ctypes.sizeof(Request)
+        kept = [(os.fsencode(path), data, mode[0] if mode else 0) for path, data, *mode in files]
+        request.files = (RawFile * len(kept))(*((path, data, len(data), mode) for path, data, mode in kept))
+        request.n_files, request.fetch = len(kept), words(fetch and [os.fsencode(path) for path in fetch])
         code = text(code)
         request.code, request.code_len = code, len(code)
         request.args, request.env = words(args), words(env)
@@ -222,7 +253,17 @@ class Engine:
         assert run.result["verdict"] == lib.hutch_verdict_text(raw.verdict).decode()
         run.result.update(zygote=(raw.zygote or b"").decode(), was_prepared=bool(raw.was_prepared), restarts=raw.restarts,
                           out=ctypes.string_at(raw.out, raw.out_len), err=ctypes.string_at(raw.err, raw.err_len))
+        run.result["fetched"] = [self._fetched(raw.fetched[i]) for i in range(raw.n_fetched)]
         run.results += 1
+
+    @staticmethod
+    def _fetched(raw):
+        """(path, contents or errno)"""
+        if raw.fd < 0:
+            assert raw.code > 0
+            return os.fsdecode(raw.path), raw.code
+        assert raw.code == 0 and os.fstat(raw.fd).st_size == raw.size
+        return os.fsdecode(raw.path), os.pread(raw.fd, raw.size, 0)
 
     # --- the loop
 
@@ -259,7 +300,8 @@ class Engine:
     def stats(self):
         stats = Stats(size=ctypes.sizeof(Stats))
         library().hutch_engine_get_stats(self.handle, ctypes.byref(stats))
-        found = {name: getattr(stats, name) for name, _ in Stats._fields_ if name not in ("size", "zygotes", "n_zygotes")}
+        found = {name: getattr(stats, name) for name, _ in Stats._fields_ if name not in ("size", "zygotes", "n_zygotes", "pools", "n_pools")}
+        found["pools"] = [{name: getattr(stats.pools[i], name) for name, _ in PoolStats._fields_} for i in range(stats.n_pools)]
         found["zygotes"] = [{name: getattr(stats.zygotes[i], name) for name, _ in ZygoteStats._fields_}
                             for i in range(stats.n_zygotes)]
         return found
@@ -270,7 +312,8 @@ class Engine:
             stats = self.stats()
             return (stats["running"] == stats["queued"] == stats["building"] == 0 and
                     all(entry["is_ready"] and entry["prepared"] >= least.min
-                        for entry, least in zip(stats["zygotes"], self.kept)))
+                        for entry, least in zip(stats["zygotes"], self.kept)) and
+                    all(entry["prepared"] >= least.min for entry, least in zip(stats["pools"][len(self.kept):], self.kept_pools)))
         self.until(is_still, seconds, "the pool is full")
         return self.stats()
 

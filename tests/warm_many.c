@@ -1,7 +1,7 @@
 /* warm_many.c - a driver for tests: runs many programs through one engine, by hutch.h alone.
  *
- *     warm_many [-j N] [--image I] [--policy P] [--zygote NAME:MODULE,… [--parent NAME]]… [--min N] [--max N]
- *     [--recycle N] [--stats]
+ *     warm_many [-j N] [--image I | --rootfs R] [--policy P] [--zygote NAME:MODULE,… [--parent NAME]]… [--min N]
+ *     [--max N] [--recycle N] [--stats]
  *
  * One JSON object a line on standard input, read as it comes: "code", and whatever else struct hutch_request has, by
  * its name there; "id" comes back as it is. One line on standard output for each, as they finish:
@@ -272,6 +272,7 @@ int main(int argc, char **argv)
         { "zygote", required_argument, NULL, 'z' }, { "parent", required_argument, NULL, 'P' },
         { "min", required_argument, NULL, 'm' },    { "max", required_argument, NULL, 'M' },
         { "recycle", required_argument, NULL, 'r' }, { "stats", no_argument, NULL, 's' },
+        { "rootfs", required_argument, NULL, 'R' },
         { 0 },
     };
     unsigned jobs = 2, min = 2, max = 4;
@@ -289,6 +290,7 @@ int main(int argc, char **argv)
         switch (c) {
         case 'j': jobs = number("j", optarg); break;
         case 'i': engine_options.image = optarg; break;
+        case 'R': engine_options.rootfs = optarg; break;
         case 'p': engine_options.policy = optarg; break;
         case 'z': add_zygote(&zygotes, optarg); break;
         case 'P':

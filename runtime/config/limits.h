@@ -23,7 +23,8 @@ struct limit {
     size_t request_at;          /* offset of that field */
     size_t limits_at;           /* … and of the same in struct hutch_limits */
     size_t session_at;          /* … and of the same in struct hutch_session_options; 0: sessions have none */
-    bool is_built_in;           /* a prepared sandbox has it already, so another value takes a sandbox of its own */
+    /* A prepared sandbox was built with it. A lower value is set when the run starts, or takes a sandbox of its own. */
+    bool is_built_in;
     unsigned enforcers;         /* 1u << enum sandbox_enforcer each; ENFORCER_NONE: on some hosts nothing does */
 };
 

@@ -52,7 +52,7 @@ const char *hutch_files_quote(const char *name, char buf[FILES_QUOTED])
     return buf;
 }
 
-static int check_name(const char *name, struct hutch_err *err)
+int hutch_files_check_name(const char *name, struct hutch_err *err)
 {
     char quoted[FILES_QUOTED];
     const char *p = name;
@@ -316,7 +316,7 @@ int hutch_files_open(int dirfd, const char *name, int flags, int *ret_fd, struct
     if (flags != O_RDONLY && flags != O_WRONLY)
         return hutch_err_set(err, EINVAL, "a file is opened with O_RDONLY or O_WRONLY, and not with %#x",
                              (unsigned)flags);
-    if (check_name(name, err) < 0)
+    if (hutch_files_check_name(name, err) < 0)
         return -1;
     return flags == O_RDONLY ? open_to_read(dirfd, name, ret_fd, err) : open_to_write(dirfd, name, ret_fd, err);
 }
@@ -331,7 +331,7 @@ int hutch_files_delete(int dirfd, const char *name, struct hutch_err *err)
     const char *last;
     struct stat st;
 
-    if (check_name(name, err) < 0)
+    if (hutch_files_check_name(name, err) < 0)
         return -1;
     if (open_parent(dirfd, name, &parent, &last) < 0 ||
         fstatat(parent, last, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)

@@ -19,6 +19,9 @@ struct cJSON;
 struct collect_bounds;
 struct file_changes;
 
+/* Whether @name is one as above. Errors: EINVAL, ENAMETOOLONG. */
+int hutch_files_check_name(const char *name, struct hutch_err *err);
+
 /* [{"path", "size", "mime", "type", "mtime"}] as docs/results.md describes a list of files: sorted by the bytes of the
  * path, directories only where they cannot be read, "path_base64" beside a path that is not UTF-8; mime is null for
  * what is not a regular file, mtime is in seconds since 1970. NUL-terminated, the caller's to free. Errors: E2BIG (more

@@ -8,6 +8,16 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
+#define JOB_MAX_RLIMITS 8
+
+struct job_rlimits { /* to be lowered before the program starts */
+    struct {
+        int resource;
+        rlim_t soft, hard;
+    } list[JOB_MAX_RLIMITS];
+    size_t n;
+};
+
 struct job {
     const char *mode; /* "file", "code", "stdin" */
     const char *name; /* absolute path of the program, "" without a file */
@@ -16,14 +26,15 @@ struct job {
     const char *const *args; /* NULL-terminated, or NULL */
     const char *const *env;  /* NULL-terminated, or NULL */
     const char *cwd;
-    struct {
-        int resource;
-        rlim_t soft, hard;
-    } rlimits[4];
-    size_t n_rlimits;
+    struct job_rlimits rlimits;
 };
 
 /* All of it in one block, which the caller frees. Errors: ENOMEM. */
 int hutch_job_encode(const struct job *job, char **ret, size_t *ret_len, struct hutch_err *err);
+
+/* One more. @rlimits has room. */
+void hutch_job_add_rlimit(struct job_rlimits *rlimits, int resource, rlim_t soft, rlim_t hard);
+/* Changes those of a job that is encoded already; the block may move. Errors: ENOMEM, and all is as it was. */
+int hutch_job_set_rlimits(char **job, size_t *len, const struct job_rlimits *rlimits, struct hutch_err *err);
 
 #endif

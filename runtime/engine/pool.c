@@ -5,7 +5,10 @@
 #include "sandbox/clock.h"
 #include "sandbox/log.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define BACKOFF_MS 20
 #define BACKOFF_MAX_MS 2000
@@ -16,7 +19,7 @@ static const struct slot_events slot_events;
 
 static const struct zygote_config *config_of(const struct pool *pool)
 {
-    return &pool->pools->configs->list[pool->index];
+    return &pool->pools->configs->list[pool->zygote_index];
 }
 
 /* --- idle ones ---------------------------------------------------------------------------------------------------- */
@@ -48,7 +51,7 @@ static void discard_idle(struct pool *pool, struct slot *slot)
 /* Whether a run with a directory of the caller's cannot have a sandbox that was prepared with ids of its own. */
 static bool has_two_kinds(const struct pool *pool)
 {
-    return hutch_slots_map_in_memory(pool->pools->slots, pool->pools->template);
+    return hutch_slots_map_in_memory(pool->pools->slots, pool->template);
 }
 
 static struct slot *find_idle(const struct pool *pool, bool shares_ids)
@@ -112,7 +115,7 @@ static bool build_one(struct pool *pool)
     struct pools *pools = pool->pools;
     const bool shares_ids = next_shares_ids(pool);
     struct hutch_err err;
-    struct slot *slot = hutch_slot_create(pools->slots, pools->template, pool->index, false, shares_ids, NULL,
+    struct slot *slot = hutch_slot_create(pools->slots, pool->template, pool->zygote_index, false, shares_ids, NULL,
                                           &slot_events, pool, &err);
 
     if (!slot) {
@@ -130,7 +133,7 @@ static bool may_build(const struct pool *pool)
     const struct pools *pools = pool->pools;
 
     return pools->slots->n_building < pools->max_building &&
-           (pool->n_idle + pool->n_building < pool->n_waiting + config_of(pool)->min ||
+           (pool->n_idle + pool->n_building < pool->n_waiting + pool->min ||
             pools->n_prepared + pools->slots->n_building < pools->max_prepared);
 }
 
@@ -184,7 +187,8 @@ static void note_failure(struct pool *pool, const struct hutch_err *why)
         hutch_err_set(&unknown, 0, "%u sandboxes in a row broke before they were ready", pool->deaths);
         why = &unknown;
     }
-    hutch_log_debug("engine: pool '%s': %s", config_of(pool)->name, why->msg);
+    hutch_log_debug("engine: pool '%s'%s%s: %s", config_of(pool)->name, pool->policy ? " with policy " : "",
+                    pool->policy ? pool->policy : "", why->msg);
     pool->failures++;
     wait = BACKOFF_MS << (pool->failures < 8 ? pool->failures - 1 : 7);
     pool->retry_at = now + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
@@ -240,6 +244,8 @@ static void on_refused(void *owner, struct slot *slot, const struct hutch_err *w
     struct pool *pool = owner;
 
     leave_building(pool, slot);
+    pool->retry_at = hutch_clock_ms() + BACKOFF_MAX_MS; /* the next one would be refused likewise */
+    hutch_loop_advance_deadline(&pool->pools->core->loop, &pool->clock, pool->retry_at);
     refuse_waiting(pool, why);
 }
 
@@ -277,14 +283,16 @@ void hutch_pool_ask(struct pools *pools, unsigned index, struct pool_wait *wait)
     if (slot) {
         take_idle(pool, slot);
         pools->from_pool++;
+        pool->from_pool++;
         wait->on_slot(wait->owner, slot);
         return;
     }
     pools->on_demand++;
+    pool->on_demand++;
     pool->last_missed = hutch_clock_ms();
     hutch_loop_advance_deadline(&pools->core->loop, &pool->clock, pool->last_missed + (double)pools->trim_ms);
     make_room(pool);
-    if (pool->target < config_of(pool)->max)
+    if (pool->target < pool->max)
         pool->target++;
     TAILQ_INSERT_TAIL(&pool->waiting, wait, link);
     wait->pool = pool;
@@ -306,7 +314,7 @@ void hutch_pool_leave(struct pool_wait *wait)
 /* A pool that was large enough for a while may be too large. Says when that is to be asked again. */
 static double trim(struct pool *pool, double now)
 {
-    unsigned min = config_of(pool)->min;
+    unsigned min = pool->min;
     double trim_ms = (double)pool->pools->trim_ms, due = pool->last_missed + trim_ms;
 
     if (pool->target <= min && pool->n_idle <= pool->target)
@@ -338,31 +346,92 @@ void hutch_pools_init(struct pools *pools, struct slots *slots, const struct zyg
     *pools = (struct pools){ .core = slots->core, .slots = slots, .configs = configs };
 }
 
-void hutch_pools_configure(struct pools *pools)
+static struct pool *add_pool(struct pools *pools, unsigned zygote_index, unsigned min, unsigned max)
 {
-    for (unsigned i = 0; i < pools->configs->n; i++) {
-        struct pool *pool = &pools->list[i];
+    struct pool *pool = &pools->list[pools->n++];
 
-        *pool = (struct pool){ .pools = pools, .index = i, .target = pools->configs->list[i].min,
-                               .clock = DEADLINE_INIT(on_due, pool) };
-        TAILQ_INIT(&pool->idle);
-        TAILQ_INIT(&pool->waiting);
+    *pool = (struct pool){ .pools = pools, .zygote_index = zygote_index, .min = min, .max = max, .target = min,
+                           .clock = DEADLINE_INIT(on_due, pool) };
+    TAILQ_INIT(&pool->idle);
+    TAILQ_INIT(&pool->waiting);
+    return pool;
+}
+
+static int add_more(struct pools *pools, const struct hutch_pool *given, struct hutch_err *err)
+{
+    int zygote = given->zygote ? hutch_zygote_configs_find(pools->configs, given->zygote) : 0;
+    unsigned min = given->min, max = given->max;
+    struct pool *pool;
+
+    if (zygote < 0)
+        return hutch_err_set(err, EINVAL, "a pool of the zygote '%s', which there is not", given->zygote);
+    if (!given->policy || !given->policy[0])
+        return hutch_err_set(err, EINVAL, "a pool without a policy");
+    if (strcmp(given->policy, pools->policy) == 0)
+        return hutch_err_set(err, EINVAL, "a pool with the policy '%s', which is the engine's: its zygotes have pools",
+                             given->policy);
+    for (unsigned i = (unsigned)pools->configs->n; i < pools->n; i++)
+        if (pools->list[i].zygote_index == (unsigned)zygote && strcmp(pools->list[i].policy, given->policy) == 0)
+            return hutch_err_set(err, EINVAL, "two pools of the zygote '%s' with the policy '%s'",
+                                 pools->configs->list[zygote].name, given->policy);
+    if (!hutch_zygote_configs_set_bounds(&min, &max))
+        return hutch_err_set(err, EINVAL, "a pool with the policy '%s': min %u is above max %u", given->policy, min,
+                             max);
+    pool = add_pool(pools, (unsigned)zygote, min, max);
+    pool->policy = strdup(given->policy);
+    return pool->policy ? 0 : hutch_err_set(err, ENOMEM, "make a pool");
+}
+
+int hutch_pools_configure(struct pools *pools, const struct hutch_pool *more, size_t n_more, struct hutch_err *err)
+{
+    if (n_more > POOL_MAX_MORE)
+        return hutch_err_set(err, EINVAL, "there are %zu pools, and at most %d can be", n_more, POOL_MAX_MORE);
+    for (unsigned i = 0; i < pools->configs->n; i++)
+        add_pool(pools, i, pools->configs->list[i].min, pools->configs->list[i].max);
+    for (size_t i = 0; i < n_more; i++)
+        if (add_more(pools, &more[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+int hutch_pools_find(const struct pools *pools, const char *policy, unsigned zygote_index)
+{
+    const struct zygote_configs *configs = pools->configs;
+    int best = -1;
+
+    if (!policy || strcmp(policy, pools->policy) == 0)
+        return (int)zygote_index;
+    for (unsigned i = (unsigned)configs->n; i < pools->n; i++) {
+        unsigned has = pools->list[i].zygote_index;
+
+        if (strcmp(pools->list[i].policy, policy) != 0)
+            continue;
+        if (has == zygote_index)
+            return (int)i;
+        if (hutch_zygote_configs_contains(configs, has, zygote_index) &&
+            (best < 0 || configs->list[has].n_modules < configs->list[pools->list[best].zygote_index].n_modules))
+            best = (int)i;
     }
+    return best;
 }
 
 void hutch_pools_done(struct pools *pools)
 {
-    for (unsigned i = 0; i < pools->configs->n; i++)
-        if (pools->list[i].pools) /* not where the engine could not be opened: there are no pools yet */
-            hutch_loop_set_deadline(&pools->core->loop, &pools->list[i].clock, LOOP_NEVER);
+    for (unsigned i = 0; i < pools->n; i++) { /* none where the engine could not be opened */
+        hutch_loop_set_deadline(&pools->core->loop, &pools->list[i].clock, LOOP_NEVER);
+        hutch_template_unref(pools->list[i].template);
+        pools->list[i].template = NULL;
+        free(pools->list[i].policy);
+        pools->list[i].policy = NULL;
+    }
 }
 
 void hutch_pools_shrink(struct pools *pools)
 {
-    for (unsigned i = 0; i < pools->configs->n; i++) {
+    for (unsigned i = 0; i < pools->n; i++) {
         struct pool *pool = &pools->list[i];
 
-        pool->target = config_of(pool)->min;
+        pool->target = pool->min;
         while (pool->n_idle > pool->target)
             discard_idle(pool, TAILQ_LAST(&pool->idle, slot_list));
     }
@@ -370,13 +439,13 @@ void hutch_pools_shrink(struct pools *pools)
 
 void hutch_pools_refill(struct pools *pools)
 {
-    for (unsigned i = 0; i < pools->configs->n; i++)
+    for (unsigned i = 0; i < pools->n; i++)
         refill(&pools->list[i]);
 }
 
 void hutch_pools_refill_soon(struct pools *pools)
 {
-    for (unsigned i = 0; i < pools->configs->n; i++)
+    for (unsigned i = 0; i < pools->n; i++)
         hutch_loop_advance_deadline(&pools->core->loop, &pools->list[i].clock, 0);
 }
 

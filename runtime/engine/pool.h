@@ -1,4 +1,4 @@
-/* pool.h - the prepared sandboxes that are kept for one zygote, how many, and what waits for one. */
+/* pool.h - the prepared sandboxes that are kept for one zygote and one policy, how many, and what waits for one. */
 #ifndef HUTCH_ENGINE_POOL_H
 #define HUTCH_ENGINE_POOL_H
 
@@ -25,13 +25,17 @@ TAILQ_HEAD(pool_wait_list, pool_wait);
 
 struct pool {
     struct pools *pools;
-    unsigned index;            /* of its zygote */
+    unsigned zygote_index;
+    unsigned min, max;         /* how many are kept at all times, and at most */
+    char *policy;              /* owned; as requests name it; NULL: the engine's */
+    struct template *template; /* a reference, of its sandboxes; set before a launcher comes */
     struct slot_list idle;
     struct pool_wait_list waiting;
     unsigned n_idle, n_building, n_waiting;
     unsigned n_sharing;        /* of n_building: those that share ids */
     unsigned sharing;          /* how many of 256 runs that asked lately wanted one that shares ids */
-    unsigned target;           /* how many are kept: from the zygote's min to its max */
+    unsigned target;           /* how many are kept: from min to max */
+    uint64_t from_pool, on_demand; /* given at once; later */
     struct deadline clock;
     double last_missed;        /* there was none when one was asked for */
     double last_given;         /* one was got ready */
@@ -40,30 +44,36 @@ struct pool {
     double counted_death;      /* when; what dies together counts once */
 };
 
-/* All of one engine, as its zygotes. */
+#define POOL_MAX_MORE 32 /* beside those of the engine's policy */
+
+/* All of one engine: one of the engine's policy for each zygote, in their order, and then those of other policies. */
 struct pools {
     struct core *core;
     struct slots *slots;
     const struct zygote_configs *configs;
-    struct template *template; /* of their sandboxes; set by the owner before a launcher comes */
+    const char *policy;        /* not owned; the engine's, as requests may name it; set by the owner */
     unsigned max_building;     /* set by the owner, as trim_ms and max_prepared */
-    unsigned max_prepared;     /* all pools together, but each has its zygote's min */
+    unsigned max_prepared;     /* all pools together, but each has its min */
     uint64_t trim_ms;          /* after so long without a miss a pool gets smaller */
-    struct pool list[ZYGOTE_MAX_CONFIGS];
+    struct pool list[ZYGOTE_MAX_CONFIGS + POOL_MAX_MORE];
+    unsigned n;
     unsigned n_prepared;
     uint64_t from_pool, on_demand;
 };
 
 void hutch_pools_init(struct pools *pools, struct slots *slots, const struct zygote_configs *configs);
-/* The configs have been read: there is a pool for each. */
-void hutch_pools_configure(struct pools *pools);
-/* No deadline is left, and what waits is forgotten. */
+/* The configs have been read: there is a pool for each, and for each of @more. Errors: EINVAL, ENOMEM. */
+int hutch_pools_configure(struct pools *pools, const struct hutch_pool *more, size_t n_more, struct hutch_err *err);
+/* The index of the pool for a run of that zygote with @policy, NULL: the engine's. Where there is none of its zygote,
+ * of the smallest that has imported the same and more. -1: none. */
+int hutch_pools_find(const struct pools *pools, const char *policy, unsigned zygote_index);
+/* No deadline is left, what waits is forgotten, and no template held. */
 void hutch_pools_done(struct pools *pools);
 /* A launcher, a zygote, or room for another build is there: now, or in the next turn. */
 void hutch_pools_refill(struct pools *pools);
 void hutch_pools_refill_soon(struct pools *pools);
 
-/* None has more than its zygote's min. */
+/* None has more than its min. */
 void hutch_pools_shrink(struct pools *pools);
 
 /* Which process what waits for the pool @index waits for, as in "the launcher". */

@@ -2,6 +2,7 @@
 
 #include "runtime/engine/file_memory.h"
 #include "runtime/engine/run_files.h"
+#include "runtime/engine/run_limits.h"
 #include "runtime/engine/slot_data.h"
 #include "runtime/run/verdict.h"
 #include "sandbox/clock.h"
@@ -82,6 +83,7 @@ void hutch_run_free(struct engine_run *run)
     free(run->job);
     free(run->data_dir);
     hutch_run_files_done(run);
+    hutch_run_transfer_done(&run->transfer);
     hutch_result_done(&run->result);
     hutch_template_unref(run->template);
     hutch_loop_free_later(&run->runs->core->loop, &run->doomed, run, free);
@@ -101,6 +103,8 @@ static void fill_public(const struct engine_run *run, struct hutch_run_details *
     hutch_result_publish(&run->result, details, ret);
     ret->was_prepared = run->was_prepared;
     ret->restarts = (int)run->restarts;
+    ret->fetched = run->transfer.fetched;
+    ret->n_fetched = run->transfer.n_fetched;
     ret->zygote = run->is_exec ? NULL : run->runs->pools->configs->list[run->zygote_index].name;
 }
 
@@ -187,7 +191,7 @@ void hutch_run_fail(struct engine_run *run, const struct hutch_err *why)
 static void refill_pool(const struct engine_run *run)
 {
     if (!run->template)
-        hutch_pool_refill_in(run->runs->pools, run->zygote_index, 0);
+        hutch_pool_refill_in(run->runs->pools, run->pool_index, 0);
 }
 
 void hutch_run_withdraw(struct engine_run *run)
@@ -263,6 +267,7 @@ void hutch_run_deliver(struct engine_run *run, bool has_files)
 {
     if (has_files)
         hutch_run_files_collect(run);
+    hutch_run_transfer_fetch(run, has_files);
     hutch_input_stop(&run->input);
     deliver(run);
 }
@@ -358,7 +363,7 @@ static void on_failed(void *owner, struct slot *slot, const struct hutch_err *wh
 {
     struct engine_run *run = owner;
     struct pools *pools = run->runs->pools;
-    unsigned index = run->zygote_index;
+    unsigned index = run->pool_index;
     bool is_from_pool = !run->template;
 
     hutch_run_leave_slot(run);
@@ -526,7 +531,8 @@ static int start_worker(struct engine_run *run, struct hutch_err *err)
     return 0;
 }
 
-static void begin(struct engine_run *run)
+/* Its limits hold. */
+static void launch(struct engine_run *run)
 {
     struct slot *slot = run->slot;
     struct supervisor *s = slot->supervisor;
@@ -569,8 +575,25 @@ static void begin(struct engine_run *run)
         hutch_loop_advance_deadline(loop, &slot->clock, hutch_clock_ms() + hutch_supervisor_clocks(s));
     } else {
         hutch_loop_advance_deadline(loop, &slot->clock, hutch_clock_ms() + REFILL_AFTER_MS);
-        hutch_pool_refill_in(run->runs->pools, run->zygote_index, REFILL_AFTER_MS);
+        hutch_pool_refill_in(run->runs->pools, run->pool_index, REFILL_AFTER_MS);
     }
+}
+
+static void begin(struct engine_run *run)
+{
+    struct hutch_err err;
+    int rc = hutch_run_lower_limits(run, &err);
+
+    if (rc < 0)
+        hutch_slot_fail(run->slot, &err);
+    else if (rc == 0)
+        launch(run);
+}
+
+static void on_limited(void *owner, struct slot *slot)
+{
+    (void)slot;
+    launch(owner);
 }
 
 /* The slot has opened by its path what the request was checked for by its path. */
@@ -599,13 +622,33 @@ static void on_noted(struct engine_run *run, const struct hutch_err *why)
         begin(run);
 }
 
+/* They are there before the run, so they are nothing that it adds. */
+static int put_files(struct engine_run *run, struct hutch_err *err)
+{
+    if (run->transfer.n_puts == 0)
+        return 0;
+    if (hutch_run_transfer_put(run, err) < 0)
+        return -1;
+    hutch_file_list_done(&run->before); /* without them */
+    return run->data_dir && !run->slot->is_exec ? 0 : hutch_run_files_remember(run, err);
+}
+
+/* Of what init executes. */
+static int on_furnish(void *owner, struct slot *slot, struct hutch_err *err)
+{
+    struct engine_run *run = owner;
+
+    run->slot = slot;
+    return put_files(run, err);
+}
+
 static void on_entered(void *owner, struct slot *slot)
 {
     struct engine_run *run = owner;
     const bool has_list = !run->data_dir || run->keeps_list || slot->is_exec;
     struct hutch_err err;
 
-    if (run->data_dir && !slot->is_exec && check_data_dir(run, &err) < 0)
+    if (!slot->is_exec && ((run->data_dir && check_data_dir(run, &err) < 0) || put_files(run, &err) < 0))
         withdraw_and_refuse(run, &err);
     else if (!has_list)
         hutch_run_files_note(run, on_noted);
@@ -620,7 +663,9 @@ static void on_prepared(void *owner, struct slot *slot)
 
 static const struct slot_events slot_events = {
     .on_prepared = on_prepared,
+    .on_furnish = on_furnish,
     .on_entered = on_entered,
+    .on_limited = on_limited,
     .on_ready = on_ready,
     .on_dead = on_dead,
     .on_refused = on_refused,
@@ -656,8 +701,8 @@ static int make_slot(struct engine_run *run, struct hutch_err *err)
 static void ask_pool(struct engine_run *run)
 {
     run->wait.shares_ids = shares_ids(run);
-    run->was_prepared = hutch_pool_has_idle(run->runs->pools, run->zygote_index, run->wait.shares_ids);
-    hutch_pool_ask(run->runs->pools, run->zygote_index, &run->wait);
+    run->was_prepared = hutch_pool_has_idle(run->runs->pools, run->pool_index, run->wait.shares_ids);
+    hutch_pool_ask(run->runs->pools, run->pool_index, &run->wait);
 }
 
 /* Until when it waits for a sandbox. The import of a library takes as long as it takes; and where others have theirs
@@ -668,7 +713,7 @@ static double wait_until(const struct engine_run *run)
     double setup_ms = run->runs->core->setup_ms, until = run->t_waiting + setup_ms, other;
 
     if (!run->template) {
-        other = pools->list[run->zygote_index].last_given + setup_ms;
+        other = pools->list[run->pool_index].last_given + setup_ms;
         until = other > until ? other : until;
     }
     if (!run->is_exec) {
@@ -693,7 +738,7 @@ static void on_due(void *owner, double now)
     if (run->slot)
         hutch_slot_name_awaited(run->slot, who, sizeof(who));
     else
-        hutch_pool_name_awaited(run->runs->pools, run->zygote_index, who, sizeof(who));
+        hutch_pool_name_awaited(run->runs->pools, run->pool_index, who, sizeof(who));
     hutch_err_set(&err, 0, "no sandbox was ready within %g s: it waits for %s", core->setup_ms / 1e3, who);
     hutch_core_blame_hung(core, run->t_waiting, &err);
     hutch_run_withdraw(run);

@@ -5,8 +5,10 @@
 
 #include "runtime/data/changes.h"
 #include "runtime/engine/input.h"
+#include "runtime/engine/job.h"
 #include "runtime/engine/look.h"
 #include "runtime/engine/pool.h"
+#include "runtime/engine/run_transfer.h"
 #include "runtime/engine/slot.h"
 #include "runtime/hutch.h"
 #include "runtime/run/result.h"
@@ -85,10 +87,12 @@ struct engine_run {
     struct pool_wait wait;
     bool is_exec;              /* init executes it */
     unsigned zygote_index;
+    unsigned pool_index;       /* without a template */
     struct template *template; /* a reference; NULL: the pool's */
     struct slot *slot;         /* NULL: none yet */
     char *job;                 /* owned; what the worker is sent, NULL with is_exec */
     size_t job_len, job_sent;
+    struct job_rlimits rlimits; /* that the job asks for in any sandbox: run_limits.h may add to them */
     bool lost_job;             /* the worker died before it had read all of its job: nothing of it has run */
     struct run_input input;
     char *data_dir;            /* owned; real path; NULL: a fresh one */
@@ -104,6 +108,7 @@ struct engine_run {
     double t_waiting;          /* since when it wants one; 0: it does not */
     /* begun again; of these, not because of a sandbox that was in the pool before it came */
     unsigned restarts, strikes;
+    struct run_transfer transfer;
     struct file_list before;   /* what lay in the caller's directory */
     int before_fd;             /* owned; that list as a memory file, where it is long; else -1 */
     bool keeps_list;           /* the kind knows what lay there: it is not looked for again */

@@ -168,6 +168,8 @@ static void hear_init(struct slot *slot)
             be_prepared(slot);
     } else if (msg.kind == INIT_ATTACHED && slot->state == SLOT_ATTACHING) {
         slot->events->on_entered(slot->owner, slot);
+    } else if (msg.kind == INIT_LIMITED && slot->state == SLOT_LIMITING) {
+        slot->events->on_limited(slot->owner, slot);
     } else if (msg.kind == INIT_SETUP_FAILED) {
         hutch_err_receive(&msg.err, "process 1");
         hutch_slot_fail(slot, &msg.err);
@@ -320,6 +322,8 @@ static int order_building(struct slot *slot, int source, struct hutch_err *err)
     int fds[ARRAY_SIZE(slot->theirs) + 1];
     size_t n = 0;
 
+    if (slot->is_exec && slot->events->on_furnish && slot->events->on_furnish(slot->owner, slot, err) < 0)
+        return -1;
     memcpy(request.name, slot->name, sizeof(request.name));
     if (source < 0)
         memcpy(request.data_name, slot->data_name, sizeof(request.data_name));
@@ -579,6 +583,15 @@ void hutch_slot_take_attached(struct slot *slot)
         hutch_slot_fail(slot, NULL);
 }
 
+int hutch_slot_lower(struct slot *slot, const uint64_t limits[LIMIT_COUNT], struct hutch_err *err)
+{
+    int rc = hutch_sandbox_lower(&slot->sb, slot->template->spec.limits, limits, err);
+
+    if (rc > 0)
+        hutch_slot_set_state(slot, SLOT_LIMITING);
+    return rc;
+}
+
 /* --- end ---------------------------------------------------------------------------------------------------------- */
 
 static void close_all(struct slot *slot);
@@ -731,7 +744,7 @@ void hutch_slot_take_destroyed(struct slot *slot, const struct rusage *usage)
 static bool waits_inside(const struct slot *slot)
 {
     return slot->state == SLOT_STANDING || (slot->state == SLOT_ATTACHING && slot->is_attached) ||
-           (slot->state == SLOT_FORKING && !slot->zygote);
+           slot->state == SLOT_LIMITING || (slot->state == SLOT_FORKING && !slot->zygote);
 }
 
 void hutch_slot_name_awaited(const struct slot *slot, char *text, size_t size)
@@ -793,6 +806,7 @@ static double check_clocks(struct slot *slot, double now)
     case SLOT_FORKING:
     case SLOT_OPENING:
     case SLOT_ATTACHING:
+    case SLOT_LIMITING:
         if (now < due)
             return due;
         give_up(slot);

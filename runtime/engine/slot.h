@@ -23,8 +23,13 @@ struct slot;
 struct slot_events {
     /* A worker waits in it: hutch_slot_take() is to follow, now or later. */
     void (*on_prepared)(void *owner, struct slot *slot);
+    /* With is_exec: the data directory is there, and nothing has it mounted yet. -1 with a reason: the slot has failed.
+     * NULL: nothing is to be put into it. */
+    int (*on_furnish)(void *owner, struct slot *slot, struct hutch_err *err);
     /* The data directory is in place: it is the owner's to begin. With is_exec init executes the program already. */
     void (*on_entered)(void *owner, struct slot *slot);
+    /* SLOT_LIMITING: what hutch_slot_lower() has asked for holds. */
+    void (*on_limited)(void *owner, struct slot *slot);
     /* SLOT_RUNNING: what the supervisor watches as number @which is ready, in the way of poll(2). */
     void (*on_ready)(void *owner, struct slot *slot, int which, short revents);
     /* SLOT_DYING: its processes are gone. */
@@ -45,6 +50,7 @@ enum slot_state {
     SLOT_PREPARED,
     SLOT_OPENING,    /* taken: the data directory is opened */
     SLOT_ATTACHING,  /* … and mounted */
+    SLOT_LIMITING,   /* process 1 is told of tighter limits */
     SLOT_RUNNING,
     SLOT_DYING,      /* all is over but the processes, which its files wait for */
     SLOT_DESTROYING, /* LAUNCHER_DESTROY was sent */
@@ -166,6 +172,8 @@ void hutch_slot_build(struct slot *slot);
  * returns. With @volume that one is mounted; it stays the caller's, and @data_path is any. */
 void hutch_slot_take(struct slot *slot, const char *data_path, struct slot_volume *volume,
                      const struct slot_events *events, void *owner);
+/* Entered, and nothing runs: makes limits tighter, as hutch_sandbox_lower(). After 1 on_limited follows. */
+int hutch_slot_lower(struct slot *slot, const uint64_t limits[LIMIT_COUNT], struct hutch_err *err);
 void hutch_slot_set_state(struct slot *slot, enum slot_state state);
 /* Before it is entered: what it waits for, as in "the launcher". */
 void hutch_slot_name_awaited(const struct slot *slot, char *text, size_t size);

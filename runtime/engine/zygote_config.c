@@ -94,6 +94,15 @@ static void sum_modules(struct zygote_configs *configs)
     }
 }
 
+bool hutch_zygote_configs_set_bounds(unsigned *min, unsigned *max)
+{
+    if (*min == 0 && *max == 0)
+        *min = DEFAULT_MIN;
+    if (*max == 0)
+        *max = *min > DEFAULT_MAX ? *min : DEFAULT_MAX;
+    return *min <= *max;
+}
+
 static int configure_one(struct zygote_configs *configs, const struct hutch_zygote *zygote, struct hutch_err *err)
 {
     struct zygote_config *config = &configs->list[configs->n];
@@ -113,9 +122,9 @@ static int configure_one(struct zygote_configs *configs, const struct hutch_zygo
     if (zygote->parent && config->parent < 0)
         return hutch_err_set(err, EINVAL, "zygote '%s': there is no zygote '%s' before it", zygote->name,
                              zygote->parent);
-    config->min = zygote->min || zygote->max ? zygote->min : DEFAULT_MIN;
-    config->max = zygote->max ? zygote->max : config->min > DEFAULT_MAX ? config->min : DEFAULT_MAX;
-    if (config->min > config->max)
+    config->min = zygote->min;
+    config->max = zygote->max;
+    if (!hutch_zygote_configs_set_bounds(&config->min, &config->max))
         return hutch_err_set(err, EINVAL, "zygote '%s': min %u is above max %u", zygote->name, config->min,
                              config->max);
     config->name = strdup(zygote->name);
@@ -179,6 +188,24 @@ unsigned hutch_zygote_configs_choose(const struct zygote_configs *configs, const
         }
     }
     return best;
+}
+
+int hutch_zygote_configs_find(const struct zygote_configs *configs, const char *name)
+{
+    for (size_t i = 0; i < configs->n; i++)
+        if (strcmp(configs->list[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+bool hutch_zygote_configs_contains(const struct zygote_configs *configs, unsigned index, unsigned needed)
+{
+    const uint64_t *has = configs->list[index].modules, *wants = configs->list[needed].modules;
+
+    for (size_t w = 0; w < ZYGOTE_MAX_MODULES / 64; w++)
+        if (wants[w] & ~has[w])
+            return false;
+    return true;
 }
 
 int hutch_zygote_configs_choose_for_cells(const struct zygote_configs *configs, const char *name)

@@ -44,6 +44,12 @@ unsigned hutch_zygote_configs_choose(const struct zygote_configs *configs, const
 /* The index of the one called @name; without a name, of the smallest that has what executes cells, else the last. -1:
  * no such name. */
 int hutch_zygote_configs_choose_for_cells(const struct zygote_configs *configs, const char *name);
+/* What a zygote or pool has, @min and @max, for what was asked for. False where the first is more. */
+bool hutch_zygote_configs_set_bounds(unsigned *min, unsigned *max);
+/* The index of the one called @name, -1: none. */
+int hutch_zygote_configs_find(const struct zygote_configs *configs, const char *name);
+/* Whether all that @needed has imported is in @index, too. */
+bool hutch_zygote_configs_contains(const struct zygote_configs *configs, unsigned index, unsigned needed);
 /* The nearest ancestor that there is; -1 for the root, which is not given up. */
 int hutch_zygote_configs_parent(const struct zygote_configs *configs, unsigned index);
 

@@ -68,6 +68,8 @@ static unsigned templates_to_come(const struct hutch_engine *engine)
     unsigned n = (engine->worker_template ? 0 : TEMPLATE_FDS) + (engine->zygote_template ? 0 : TEMPLATE_FDS);
     const struct template *template;
 
+    for (size_t i = engine->configs.n; i < engine->pools.n; i++) /* at most: pools of one policy share theirs */
+        n += engine->pools.list[i].template ? 0 : TEMPLATE_FDS;
     TAILQ_FOREACH(template, &engine->templates.list, link)
         n += (unsigned)(template->n_fds - template->n_open);
     return n;
@@ -101,8 +103,8 @@ static unsigned count_kept(const struct hutch_engine *engine)
 {
     unsigned n = 0;
 
-    for (size_t i = 0; i < engine->configs.n; i++)
-        n += engine->configs.list[i].min;
+    for (size_t i = 0; i < engine->pools.n; i++)
+        n += engine->pools.list[i].min;
     return n;
 }
 
@@ -115,8 +117,8 @@ static uint64_t slots_to_come(const struct hutch_engine *engine)
 
     TAILQ_FOREACH(slot, &engine->slots.list, link)
         n += !slot->is_idle && slot->supervisor && slot->sb.control_fd >= 0;
-    for (size_t i = 0; i < engine->configs.n; i++) {
-        unsigned n_idle = engine->pools.list[i].n_idle, min = engine->configs.list[i].min;
+    for (size_t i = 0; i < engine->pools.n; i++) {
+        unsigned n_idle = engine->pools.list[i].n_idle, min = engine->pools.list[i].min;
 
         n += n_idle < min ? n_idle : min;
     }

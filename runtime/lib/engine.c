@@ -228,6 +228,52 @@ static int make_zygote_spec(struct hutch_engine *engine, struct sandbox_spec *re
     return rc;
 }
 
+/* Of the pool that is another one of the same policy; NULL: there is none yet. */
+static struct template *find_pool_template(const struct pools *pools, const char *policy)
+{
+    for (size_t i = pools->configs->n; i < pools->n; i++)
+        if (pools->list[i].template && strcmp(pools->list[i].policy, policy) == 0)
+            return pools->list[i].template;
+    return NULL;
+}
+
+static int make_pool_template(struct hutch_engine *engine, const char *policy, struct template **ret,
+                              struct hutch_err *err)
+{
+    struct profile profile = engine->profile;
+    struct sandbox_spec spec;
+
+    profile.policy = policy;
+    if (hutch_request_make_spec(engine, &profile, &spec, err) < 0)
+        return hutch_err_wrap(err, "a pool with the policy '%s'", policy);
+    if (spec.network != NETWORK_NONE)
+        hutch_err_set(err, EINVAL, "a pool with the policy '%s': its network is not 'none', so its runs are built on "
+                                   "demand", policy);
+    else if (hutch_request_make_worker(engine, &spec, err) == 0) {
+        *ret = hutch_template_create(&engine->templates, &spec, err);
+        return *ret ? 0 : -1;
+    }
+    hutch_spec_done(&spec);
+    return -1;
+}
+
+static int make_pool_templates(struct hutch_engine *engine, struct hutch_err *err)
+{
+    struct pools *pools = &engine->pools;
+
+    for (size_t i = 0; i < pools->n; i++) {
+        struct pool *pool = &pools->list[i];
+        struct template *template = pool->policy ? find_pool_template(pools, pool->policy) : engine->worker_template;
+
+        if (template)
+            template->refs++;
+        else if (make_pool_template(engine, pool->policy, &template, err) < 0)
+            return -1;
+        pool->template = template;
+    }
+    return 0;
+}
+
 static int make_templates(struct hutch_engine *engine, struct hutch_err *err)
 {
     struct sandbox_spec spec;
@@ -242,9 +288,13 @@ static int make_templates(struct hutch_engine *engine, struct hutch_err *err)
     if (!engine->worker_template || make_zygote_spec(engine, &spec, err) < 0)
         return -1;
     engine->zygote_template = hutch_template_create(&engine->templates, &spec, err);
-    engine->pools.template = engine->worker_template;
     engine->zygotes.template = engine->zygote_template;
-    return engine->zygote_template ? 0 : -1;
+    return engine->zygote_template ? make_pool_templates(engine, err) : -1;
+}
+
+static const char *name_policy(const char *policy)
+{
+    return policy ? policy : "default";
 }
 
 static int open_engine(const struct hutch_engine_options *options, const struct profile *profile,
@@ -257,9 +307,10 @@ static int open_engine(const struct hutch_engine_options *options, const struct 
     engine->core = (struct core)CORE_INIT;
     engine->image_lockfd = -1;
     hutch_engine_connect(engine);
-    if (hutch_zygote_configs_read(&engine->configs, options->zygotes, options->n_zygotes, err) < 0)
+    engine->pools.policy = name_policy(options->policy);
+    if (hutch_zygote_configs_read(&engine->configs, options->zygotes, options->n_zygotes, err) < 0 ||
+        hutch_pools_configure(&engine->pools, options->pools, options->n_pools, err) < 0)
         goto fail;
-    hutch_pools_configure(&engine->pools);
     set_numbers(engine, options);
     if (hutch_descriptors_for_engine(engine, err) < 0 || hutch_profile_copy(profile, &engine->profile, err) < 0 ||
         find_launcher(options->launcher, &engine->helper.launcher_path, err) < 0 ||
@@ -269,6 +320,7 @@ static int open_engine(const struct hutch_engine_options *options, const struct 
         make_templates(engine, err) < 0 || hutch_descriptors_for_engine(engine, err) < 0 ||
         hutch_helper_start(&engine->helper, err) < 0)
         goto fail;
+    engine->pools.policy = name_policy(engine->profile.policy); /* which is its own */
     *ret = engine;
     return 0;
 fail:
@@ -292,7 +344,8 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
                                 .network = options.network,
                                 .env = options.env,
                                 .volumes = options.volumes,
-                                .tmpfs = options.tmpfs };
+                                .tmpfs = options.tmpfs,
+                                .data_targets = options.data_targets };
     if (!options.rootfs && options.image && options.image[0] == '/') {
         profile.rootfs = options.image;
         profile.image = NULL;
@@ -418,6 +471,22 @@ int hutch_engine_signal(struct hutch_engine *engine, uint64_t id, int signal)
     return run ? 1 : 0;
 }
 
+static void note_pools(struct hutch_engine *engine)
+{
+    for (unsigned i = 0; i < engine->pools.n; i++) {
+        const struct pool *pool = &engine->pools.list[i];
+
+        engine->pool_stats[i] = (struct hutch_pool_stats){
+            .zygote = engine->configs.list[pool->zygote_index].name,
+            .policy = pool->policy,
+            .prepared = pool->n_idle,
+            .building = pool->n_building,
+            .from_pool = pool->from_pool,
+            .on_demand = pool->on_demand,
+        };
+    }
+}
+
 void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_stats *ret)
 {
     struct hutch_engine_stats stats = {
@@ -440,9 +509,12 @@ void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_sta
         .sessions = engine->sessions.n,
         .hung = engine->core.hung,
         .layouts = hutch_zygotes_count_layouts(&engine->zygotes),
+        .pools = engine->pool_stats,
+        .n_pools = engine->pools.n,
     };
     size_t size = ret->size && ret->size < sizeof(stats) ? ret->size : sizeof(stats);
 
+    note_pools(engine);
     for (size_t i = 0; i < engine->configs.n; i++) {
         const struct generation *const *places = (const struct generation *const *)engine->zygotes.places;
         const struct zygote *zygote = places[0] ? places[0]->zygote_slots[i].zygote : NULL;

@@ -22,7 +22,8 @@ struct hutch_engine {
     struct sandbox_spec spec; /* what every run of the pool has, without program and /mnt/data */
     struct helper helper;
     struct templates templates;
-    struct template *worker_template, *zygote_template; /* references; of sandboxes in the pool, and of interpreters */
+    /* references; of sandboxes in the pools with the engine's policy, and of interpreters */
+    struct template *worker_template, *zygote_template;
     struct zygote_configs configs;
     struct zygotes zygotes;
     struct slots slots;
@@ -30,6 +31,7 @@ struct hutch_engine {
     struct runs runs;
     struct sessions sessions;
     struct hutch_zygote_stats zygote_stats[ZYGOTE_MAX_CONFIGS];
+    struct hutch_pool_stats pool_stats[ZYGOTE_MAX_CONFIGS + POOL_MAX_MORE];
 };
 
 /* --- engine_events.c: what the parts tell, passed on to those that it concerns --- */

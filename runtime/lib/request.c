@@ -6,6 +6,8 @@
 #include "sandbox/inside.h"
 #include "runtime/engine/job.h"
 #include "runtime/engine/job_run.h"
+#include "runtime/engine/slot_ids.h"
+#include "runtime/run/data_place.h"
 #include "runtime/session/cell_run.h"
 #include "runtime/config/limits.h"
 #include "runtime/lang/program.h"
@@ -136,17 +138,56 @@ static uint64_t asked_limit(const struct hutch_request *request, size_t limit)
     return at ? *(const uint64_t *)((const char *)request + at) : 0;
 }
 
-/* A limit that a prepared sandbox has already, with another value. */
-static bool asks_for_own_sandbox(const struct hutch_request *request)
+/* Whether a fresh data directory would be in another place with less memory. */
+static bool moves_data(const struct hutch_engine *engine, const struct template *template,
+                       const struct hutch_request *request)
 {
-    for (size_t i = 0; i < LIMIT_COUNT; i++)
-        if (hutch_limit_rows[i].is_built_in && asked_limit(request, i))
-            return true;
-    return false;
+    const unsigned controllers = engine->helper.controllers;
+    const bool maps_owner = template->spec.layers[LAYER_OWN_UID] == NEED_REQUIRE &&
+                            hutch_slots_map_in_memory(&engine->slots, template);
+    struct sandbox_spec spec = template->spec; /* which keeps what this one points to */
+
+    spec.limits[LIMIT_MEMORY] = request->memory_bytes;
+    return !request->data_dir && hutch_data_belongs_in_memory(&spec, controllers, maps_owner) !=
+                                     hutch_data_belongs_in_memory(&template->spec, controllers, maps_owner);
 }
 
-/* Those that are built in, or those that are not. */
-static int apply_limits(const struct hutch_request *request, bool built_in, const uint64_t *policy, uint64_t *limits,
+static uint64_t count_cpus(uint64_t thousandths)
+{
+    return (thousandths + 999) / 1000;
+}
+
+/* A prepared sandbox is given tighter limits when the run starts, but for a limit that its policy does not have (then
+ * nothing in it counts or shows that) and for what files in it, or their place, go by. */
+static bool asks_for_own_sandbox(const struct hutch_engine *engine, const struct template *template,
+                                 const struct hutch_request *request)
+{
+    const uint64_t *built = template->spec.limits;
+
+    for (size_t i = 0; i < LIMIT_COUNT; i++)
+        if (hutch_limit_rows[i].is_built_in && asked_limit(request, i) && !built[i])
+            return true;
+    return (request->cpus && count_cpus(request->cpus) != count_cpus(built[LIMIT_CPUS])) ||
+           (request->memory_bytes && moves_data(engine, template, request));
+}
+
+/* Of the pool that the run may have its sandbox from. NULL: its policy has none, or what it asks for takes a sandbox of
+ * its own. */
+static const struct template *choose_pool(const struct hutch_engine *engine, struct engine_run *run,
+                                          const struct hutch_request *request)
+{
+    int index = hutch_pools_find(&engine->pools, request->policy, run->zygote_index);
+    const struct pool *pool = index < 0 ? NULL : &engine->pools.list[index];
+
+    if (!pool || asks_for_own_sandbox(engine, pool->template, request) ||
+        needs_own_interpreter(engine, request->env, engine->configs.list[pool->zygote_index].n_modules > 0))
+        return NULL;
+    run->pool_index = (unsigned)index;
+    run->zygote_index = pool->zygote_index;
+    return pool->template;
+}
+
+static int apply_limits(const struct hutch_request *request, const uint64_t *policy, uint64_t *limits,
                         struct hutch_err *err)
 {
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
@@ -154,7 +195,7 @@ static int apply_limits(const struct hutch_request *request, bool built_in, cons
         uint64_t value = asked_limit(request, i);
         const char *refusal = hutch_limit_refuses(row, value);
 
-        if (!value || row->is_built_in != built_in)
+        if (!value)
             continue;
         if (policy[i] && value > policy[i])
             return hutch_err_set(err, EINVAL, "%s of %" PRIu64 " is above the policy's %" PRIu64, row->field, value,
@@ -211,21 +252,24 @@ static int make_own_spec(const struct hutch_engine *engine, const struct hutch_r
 {
     struct profile profile = engine->profile;
     uint64_t ignored[LIMIT_COUNT];
+    bool is_again = false;
 
     if (request->policy)
         profile.policy = request->policy;
     if (hutch_request_make_spec(engine, &profile, ret, err) < 0)
         return -1;
-    if (apply_limits(request, true, ret->limits, ignored, err) < 0) {
+    if (apply_limits(request, ret->limits, ignored, err) < 0) {
         hutch_spec_done(ret);
         return -1;
     }
-    if (!asks_for_own_sandbox(request))
+    for (size_t i = 0; i < LIMIT_COUNT; i++)
+        if (hutch_limit_rows[i].is_built_in && asked_limit(request, i)) {
+            profile.limits[i] = asked_limit(request, i);
+            is_again = true;
+        }
+    if (!is_again)
         return 0;
     hutch_spec_done(ret); /* and again, as other things follow from them */
-    for (size_t i = 0; i < LIMIT_COUNT; i++)
-        if (hutch_limit_rows[i].is_built_in && asked_limit(request, i))
-            profile.limits[i] = asked_limit(request, i);
     return hutch_request_make_spec(engine, &profile, ret, err);
 }
 
@@ -311,17 +355,14 @@ static int set_exec(struct hutch_engine *engine, struct engine_run *run, const s
 static void lower_limits(struct engine_run *run, const struct hutch_request *request, struct job *job)
 {
     if (request->cpu_ms) { /* as hutch_rlimits_plan() and hutch_rlimits_apply() have it */
-        job->rlimits[job->n_rlimits].resource = RLIMIT_CPU;
-        job->rlimits[job->n_rlimits].soft = request->cpu_ms / 1000 + 1;
-        job->rlimits[job->n_rlimits++].hard = request->cpu_ms / 1000 + 2;
+        hutch_job_add_rlimit(&job->rlimits, RLIMIT_CPU, request->cpu_ms / 1000 + 1, request->cpu_ms / 1000 + 2);
         run->lowers_cpu = true;
     }
     if (request->file_bytes) {
-        job->rlimits[job->n_rlimits].resource = RLIMIT_FSIZE;
-        job->rlimits[job->n_rlimits].soft = job->rlimits[job->n_rlimits].hard = request->file_bytes;
-        job->n_rlimits++;
+        hutch_job_add_rlimit(&job->rlimits, RLIMIT_FSIZE, request->file_bytes, request->file_bytes);
         run->lowers_file_size = true;
     }
+    run->rlimits = job->rlimits;
 }
 
 static int set_job(struct engine_run *run, const struct hutch_request *request, const struct program *p,
@@ -456,21 +497,20 @@ static int set_input(struct engine_run *run, const struct hutch_request *request
 static int set_cells(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
                      const char *token, bool has_cpu_rlimit, struct hutch_err *err)
 {
-    const struct sandbox_spec *spec = &engine->spec;
+    const struct template *pooled = choose_pool(engine, run, request);
+    const struct sandbox_spec *spec;
     struct sandbox_spec own = { 0 };
-    bool has_own = request->policy || asks_for_own_sandbox(request) ||
-                   (!has_cpu_rlimit && spec->limits[LIMIT_CPU_TIME]);
+    bool has_own = !pooled || (!has_cpu_rlimit && pooled->spec.limits[LIMIT_CPU_TIME]);
 
     if (has_own && make_own_spec(engine, request, &own, err) < 0)
         return -1;
-    if (has_own)
-        spec = &own;
+    spec = has_own ? &own : &pooled->spec;
     memcpy(run->limits, spec->limits, sizeof(run->limits));
     run->grace_ms = spec->grace_ms;
     if (!has_cpu_rlimit)
         own.limits[LIMIT_CPU_TIME] = 0;
     if (check_for_cells(engine, run, request, spec, err) < 0 ||
-        apply_limits(request, false, run->limits, run->limits, err) < 0 ||
+        apply_limits(request, spec->limits, run->limits, err) < 0 ||
         set_cells_job(run, request, spec, token, err) < 0 ||
         (has_own && hutch_request_make_worker(engine, &own, err) < 0)) {
         hutch_spec_done(&own);
@@ -498,13 +538,16 @@ static int set_cell_run(struct hutch_engine *engine, struct engine_run *run, con
 static int set_execution(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
                          struct hutch_err *err)
 {
+    const struct transfer_places places = { engine->spec.cwd, engine->profile.data_targets };
     struct sandbox_spec own = { 0 };
-    const struct sandbox_spec *spec = &engine->spec;
-    bool has_own;
+    const struct template *pooled = NULL;
+    const struct sandbox_spec *spec;
     struct program program;
+    bool has_own;
 
     if (read_program(request, &program, err) < 0 || set_data_dir(engine, run, request, err) < 0 ||
-        set_input(run, request, &program, err) < 0)
+        set_input(run, request, &program, err) < 0 ||
+        hutch_run_transfer_take(&run->transfer, request, &places, err) < 0)
         return -1;
     if (program.is_input && run->input.text) {
         program.code = run->input.text;
@@ -516,18 +559,19 @@ static int set_execution(struct hutch_engine *engine, struct engine_run *run, co
         run->zygote_index = hutch_zygote_configs_choose(&engine->configs, program.code, program.code_len);
     run->is_exec = !program.is_python || program.code_len > WORKER_CODE_MAX || is_cramped(request) ||
                    needs_own_interpreter(engine, request->env, engine->configs.list[run->zygote_index].n_modules > 0);
-    has_own = run->is_exec || request->policy || asks_for_own_sandbox(request) ||
-              engine->spec.network != NETWORK_NONE;
+    if (!run->is_exec)
+        pooled = choose_pool(engine, run, request);
+    has_own = !pooled || pooled->spec.network != NETWORK_NONE;
+    spec = has_own ? &own : &pooled->spec;
     if (has_own) {
         if (make_own_spec(engine, request, &own, err) < 0)
             return -1;
-        spec = &own;
         if (own.network != NETWORK_NONE) /* a worker cannot join the host's, only be born in it */
             run->is_exec = true;
     }
     memcpy(run->limits, spec->limits, sizeof(run->limits));
     run->grace_ms = spec->grace_ms;
-    if (apply_limits(request, false, spec->limits, run->limits, err) < 0)
+    if (apply_limits(request, spec->limits, run->limits, err) < 0)
         goto fail;
     if (run->is_exec) {
         memcpy(own.limits, run->limits, sizeof(own.limits));

@@ -219,6 +219,7 @@ static void hear_init(struct supervisor *s)
     case INIT_READY:
     case INIT_ADOPTED:
     case INIT_ATTACHED:
+    case INIT_LIMITED:
         break; /* said before a run begins */
     case INIT_ENDED:
         s->t_ended = hutch_clock_ms();

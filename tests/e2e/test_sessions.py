@@ -989,3 +989,22 @@ def check_removed_files(shell):
         assert one.ends == [("another program has removed the files of the session; its files are lost", None)]
     with Session(shell) as another:
         assert another.run("1")["verdict"] == "ok"
+
+
+# --------------------------------------------------------------------------------------------------
+# Limits of a session's own, in a sandbox that was prepared for the policy's
+
+def test_limits_are_set_in_a_prepared_sandbox(shell):
+    """They hold from the first cell on, for each interpreter that takes the place of a dead one, and for copies."""
+    seen = "import resource\n" + support.MEMINFO + "print(meminfo()['MemTotal'] >> 20, resource.getrlimit(resource.RLIMIT_NPROC)[1])"
+    before = shell.settle()
+    with Session(shell, memory_bytes=200 << 20, pids=20) as session:
+        assert session.printed(seen) == "200 22\n"
+        after = shell.stats()
+        assert (after["from_pool"] - before["from_pool"], after["on_demand"] - before["on_demand"]) == (1, 0)
+        session.do("checkpoint")
+        result = session.run("import time\nheld = bytearray(b'x') * (400 << 20)\ntime.sleep(60)")
+        assert (result["verdict"], result["interpreter_died"]) == ("out_of_memory", True), result["message"]
+        assert session.printed(seen) == "200 22\n"
+        session.restart()
+        assert session.printed(seen) == "200 22\n"

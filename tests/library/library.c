@@ -904,9 +904,15 @@ static void limits_and_languages(void)
     CHECK(o.verdict == HUTCH_ERROR && o.exit_code == 5 && strstr(o.out, " x\n") && !o.was_prepared);
     request = request_for("print('small')", &o);
     request.memory_bytes = 200 << 20;
+    wait_for_pool(engine);
     submit(engine, &request, &o);
     wait_for(&o);
-    CHECK(o.verdict == HUTCH_OK && !o.was_prepared);
+    CHECK(o.verdict == HUTCH_OK && o.was_prepared);
+    request.policy = "default"; /* the engine's own */
+    wait_for_pool(engine);
+    submit(engine, &request, &o);
+    wait_for(&o);
+    CHECK(o.verdict == HUTCH_OK && o.was_prepared);
     request = request_for("while True: pass", &o);
     request.cpu_ms = 200;
     submit(engine, &request, &o);
@@ -1440,12 +1446,100 @@ static void a_cell_that_is_taken_back(void)
     close_session(&story, session);
     CHECK(story.results == 2 && hutch_session_cancel_cell(story.engine, session, other) == 0);
     hutch_engine_free(story.engine);
+/* Prepared sandboxes for another policy than the engine's. */
+static void pools_of_other_policies(void)
+{
+    static const char text[] = "{\"schema\": 1, \"extends\": \"default\", \"limits\": {\"pids\": 21}}";
+    char dir[] = "/tmp/hutch-library.XXXXXX", path[64];
+    struct hutch_pool pool = { .policy = path, .min = 1, .max = 2 };
+    struct hutch_engine_stats stats = { .size = sizeof(stats) };
+    struct hutch_engine_options options = default_options();
+    struct hutch_engine *engine;
+    struct hutch_request request;
+    struct hutch_error err;
+    struct outcome o;
+    FILE *file;
+
+    CHECK(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/few.json", dir);
+    file = fopen(path, "we");
+    CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0);
+    options.pools = &pool;
+    options.n_pools = 1;
+    engine = open_engine(&options);
+    do {
+        turn(engine);
+        hutch_engine_get_stats(engine, &stats);
+        CHECK(stats.n_pools == stats.n_zygotes + 1 && !stats.pools[0].policy);
+    } while (stats.pools[stats.n_zygotes].prepared == 0);
+    CHECK(strcmp(stats.pools[stats.n_zygotes].policy, path) == 0 &&
+          strcmp(stats.pools[stats.n_zygotes].zygote, stats.zygotes[0].name) == 0);
+    request = request_for("import resource\nprint(resource.getrlimit(resource.RLIMIT_NPROC)[1])", &o);
+    request.policy = path;
+    submit(engine, &request, &o);
+    wait_for(&o);
+    CHECK(o.verdict == HUTCH_OK && o.was_prepared);
+    CHECK(strcmp(o.out, "23\n") == 0); /* with process 1, and another one of hutch's */
+    hutch_engine_get_stats(engine, &stats);
+    CHECK(stats.pools[stats.n_zygotes].from_pool == 1 && stats.pools[stats.n_zygotes].on_demand == 0);
+    hutch_engine_free(engine);
+    pool.zygote = "no such zygote";
+    CHECK(hutch_engine_open(&options, &engine, &err) < 0 && err.code == EINVAL);
+    CHECK(strstr(err.message, "no such zygote"));
+    CHECK(unlink(path) == 0 && rmdir(dir) == 0);
+}
+
+static char fetched[3][32];
+
+static void on_fetched(void *user, uint64_t id, const struct hutch_result *r)
+{
+    CHECK(r->n_fetched == 3);
+    for (size_t i = 0; i < r->n_fetched; i++) {
+        const struct hutch_fetched *file = &r->fetched[i];
+        ssize_t n = file->fd < 0 ? snprintf(fetched[i], sizeof(fetched[i]), "%s", strerror(file->code))
+                                 : pread(file->fd, fetched[i], sizeof(fetched[i]) - 1, 0);
+
+        CHECK(n > 0 && (file->fd < 0 || (uint64_t)n == file->size));
+        fetched[i][n] = '\0';
+    }
+    on_result(user, id, r);
+}
+
+/* Files that go with a request, and those that come back with its result. */
+static void files_of_a_run(void)
+{
+    char text[] = "given";
+    const struct hutch_file files[] = { { .path = "in/text", .data = text, .len = 5 },
+                                        { .path = "/mnt/data/tool", .data = "#!/bin/sh\n", .len = 10, .mode = 0755 } };
+    static const char *const fetch[] = { "out", "/mnt/data/in/text", "missing", NULL };
+    struct hutch_engine *engine = open_default();
+    struct hutch_request request;
+    struct hutch_error err;
+    struct outcome o;
+
+    request = request_for("import os\n"
+                          "open('out', 'w').write(open('in/text').read() + str(os.access('tool', os.X_OK)))", &o);
+    request.files = files;
+    request.n_files = 2;
+    request.fetch = fetch;
+    request.on_result = on_fetched;
+    submit(engine, &request, &o);
+    text[0] = 'x'; /* it was copied */
+    wait_for(&o);
+    CHECK(o.verdict == HUTCH_OK);
+    CHECK(strcmp(fetched[0], "givenTrue") == 0 && strcmp(fetched[1], "given") == 0 &&
+          strcmp(fetched[2], strerror(ENOENT)) == 0);
+    request.fetch = (const char *const[]){ "/etc/passwd", NULL };
+    CHECK(try_submit(engine, &request, &o, &err) < 0 && err.code == EINVAL && strstr(err.message, "/etc/passwd"));
+    hutch_engine_free(engine);
 }
 
 static const struct {
     const char *name;
     void (*run)(void);
 } scenarios[] = {
+    { "files_of_a_run", files_of_a_run },
+    { "pools_of_other_policies", pools_of_other_policies },
     { "leaves_the_process_alone", leaves_the_process_alone },
     { "descriptors_close_on_exec", descriptors_close_on_exec },
     { "two_engines", two_engines },

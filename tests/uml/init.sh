@@ -22,6 +22,7 @@ mkdir -p /dev/shm
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm || fail "mount tmpfs"
 mount -t cgroup2 cgroup2 /sys/fs/cgroup || fail "mount cgroup2"
 : "${hutch_dir:?not on the command line}" "${hutch_uid:?not on the command line}" "${hutch_bin:?not on the command line}"
+: "${hutch_many:?not on the command line}" "${hutch_launcher:?not on the command line}" "${hutch_policies:?not on the command line}"
 
 # overlayfs is a module in Debian's kernels.
 overlay=${hutch_modules-}/$(uname -r)/kernel/fs/overlayfs/overlay.ko
@@ -47,7 +48,7 @@ echo "UML ready"
 sh -c 'echo $$ >/sys/fs/cgroup/hutch/shell/cgroup.procs && exec "$@"' sh \
     setpriv --reuid="$hutch_uid" --regid="$hutch_uid" --clear-groups -- \
     env -i PATH="$PATH" HOME=/run/home HUTCH_HOME=/run/home/store TMPDIR=/run/home/tmp LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
-    HUTCH_BIN="$hutch_bin" \
+    HUTCH_BIN="$hutch_bin" HUTCH_MANY="$hutch_many" HUTCH_LAUNCHER="$hutch_launcher" HUTCH_POLICY_DIR="$hutch_policies" \
     /usr/bin/python3 "$hutch_dir/inside.py"
 echo "UML done: $?"
 off

@@ -14,12 +14,14 @@ import time
 import traceback
 
 HUTCH = os.environ.get("HUTCH_BIN", "hutch")
+MANY = os.environ.get("HUTCH_MANY", "warm_many")  # one engine, and requests of it: tests/warm_many.c
 DATA = "/run/home/data"
 GROUP = "/sys/fs/cgroup/hutch"
 MIB = 1 << 20
 
 TESTS = []
-WARM = []  # or --warm: all tests run both ways
+ENGINE_TESTS = []  # what only an engine has: they run once
+WARM = []  # or --warm: all other tests run both ways
 
 
 class Failed(Exception):
@@ -39,6 +41,11 @@ def has_landlock():
 
 def test(function):
     TESTS.append(function)
+    return function
+
+
+def engine_test(function):
+    ENGINE_TESTS.append(function)
     return function
 
 
@@ -427,6 +434,108 @@ def memory_is_given_back_by_execve():
     expect(result["verdict"] == "ok" and result["stdout"] == "60\n", result["verdict"], result["stderr"])
 
 
+# --------------------------------------------------------------------------------------------------
+# Limits of one request, set in the group of a sandbox that was prepared for the policy's
+
+class Many:
+    """An engine with one kind of zygote, which runs one program after the other."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen([MANY, "-j", "1", "--rootfs", "host", "--zygote", "bare", "--min", "2", "--max", "2"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(timeout=60)
+
+    def submit(self, code, **fields):
+        self.process.stdin.write(json.dumps(dict({"code": code}, **fields)).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def take(self):
+        line = self.process.stdout.readline()
+        expect(line, "the engine has ended")
+        return json.loads(line)
+
+    def run(self, code, **fields):
+        """In a sandbox that was prepared: this machine is slow to prepare one."""
+        for _ in range(10):
+            self.submit(code, **fields)
+            answer = self.take()
+            expect("result" in answer, answer)
+            if answer["prepared"]:
+                return answer["result"]
+            time.sleep(3)
+        raise Failed("no sandbox is ever prepared")
+
+
+def values(name):
+    """Of a file of the groups of all sandboxes, by group."""
+    found = {}
+    for parent, _, names in os.walk(GROUP):
+        if os.path.basename(parent).startswith("hutch-") and name in names:
+            with open(os.path.join(parent, name), encoding="ascii") as file:
+                found[parent] = file.read().strip()
+    return found
+
+
+@engine_test
+def prepared_group_is_bound_tighter():
+    """Files of one group say what the policy does first, and what the request does when its code runs."""
+    wanted = {"memory.max": str(100 * MIB), "pids.max": "12", "cpu.max": "40000 100000"}
+    with Many() as many:
+        many.run("pass")
+        time.sleep(5)
+        before = {name: values(name) for name in wanted}
+        many.submit("import time; time.sleep(15)", memory_bytes=100 * MIB, pids=10, cpus=400)
+        deadline = time.monotonic() + 14
+        while not any(value == wanted["cpu.max"] for value in values("cpu.max").values()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for name, value in wanted.items():
+            changed = [group for group, now in values(name).items() if now == value]
+            expect(len(changed) == 1 and before[name].get(changed[0]) not in (None, value), name, before[name], values(name))
+        expect(many.take()["prepared"], "the group was built for it")
+
+
+@engine_test
+def prepared_memory_is_the_requests():
+    """The kernel ends the sandbox at the request's limit; what is shown and said is that, too."""
+    with Many() as many:
+        result = many.run(MEMINFO + "print(meminfo()['MemTotal'] >> 20, flush=True)\nx = bytearray(10**9)", memory_bytes=80 * MIB)
+        expect(result["verdict"] == "out_of_memory" and result["stdout"] == "80\n", result)
+        expect(str(80 * MIB) in result["message"] and enforced(result, "memory") == ["cgroup"], result["message"], result["limits"])
+        expect(result["usage"]["memory_peak_bytes"] <= 90 * MIB, result["usage"])
+        result = many.run("x = bytearray(b'x') * (40 << 20)\nprint(len(x) >> 20)", memory_bytes=80 * MIB)
+        expect(result["verdict"] == "ok" and result["stdout"] == "40\n", result["verdict"], result["message"])
+        result = many.run("x = bytearray(b'x') * (150 << 20)\nprint('policy')")
+        expect(result["stdout"] == "policy\n", result["verdict"], result["message"])
+
+
+@engine_test
+def prepared_processes_are_the_requests():
+    code = ("import os, signal\nn = 0\ntry:\n  while n < 100:\n    if os.fork() == 0: signal.pause()\n    n += 1\n"
+            "except OSError as e: print(n, e.errno)")
+    with Many() as many:
+        result = many.run(code, pids=12)
+        expect(result["stdout"] == "11 11\n", result["stdout"], result["verdict"], result["message"])
+        expect("cgroup" in enforced(result, "pids"), result["limits"]["pids"])
+
+
+@engine_test
+def prepared_cpu_is_the_requests():
+    """As a ratio to a run without."""
+    code = "import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end: pass\n"
+    with Many() as many:
+        shares = []
+        for fields in ({"cpus": 250}, {}):
+            result = many.run(code, **fields)
+            expect(result["verdict"] == "ok" and enforced(result, "cpus") == ["cgroup"], result["verdict"], result["limits"])
+            shares.append((result["usage"]["cpu_user_ms"] + result["usage"]["cpu_system_ms"]) / result["timings_ms"]["run"])
+        expect(shares[0] < 0.5 and shares[0] < shares[1] * 0.7, shares)
+
+
 @test
 def no_group_is_left():
     """After all of this, the subtree is as it was."""
@@ -453,12 +562,14 @@ def attempt(function, name):
 
 
 def names():
-    return [function.__name__ for function in TESTS] + ["warm_" + function.__name__ for function in TESTS]
+    return [function.__name__ for function in TESTS + ENGINE_TESTS] + ["warm_" + function.__name__ for function in TESTS]
 
 
 def main():
     os.makedirs(DATA, exist_ok=True)
     for function in TESTS:
+        attempt(function, function.__name__)
+    for function in ENGINE_TESTS:
         attempt(function, function.__name__)
     WARM.append("--warm")
     for function in TESTS:

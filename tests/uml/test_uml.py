@@ -12,7 +12,7 @@ import machine as uml
 import support
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SECONDS = 500
+SECONDS = 560
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,10 @@ def machine(tmp_path_factory):
     while parent != "/" and os.stat(parent).st_uid == os.geteuid():
         os.chmod(parent, os.stat(parent).st_mode & 0o7777 | 0o055 if parent == folder else os.stat(parent).st_mode & 0o7777 | 0o011)
         parent = os.path.dirname(parent)
+    found = support.engine_env()
     text = uml.boot(kernel, os.path.join(folder, "init.sh"), folder, SECONDS, dir=folder, bin=os.path.abspath(support.HUTCH),
-                    uid="%d" % test_uid(), modules=kernel.modules)
+                    uid="%d" % test_uid(), modules=kernel.modules, many=os.path.abspath(support.program("warm_many")),
+                    launcher=found["HUTCH_LAUNCHER"], policies=found["HUTCH_POLICY_DIR"])
     results = {match[1]: (match[0], match[2]) for match in
                re.findall(r"^UML (PASS|FAIL|SKIP) (\w+) [\d.]+ ?(.*)$", text, re.MULTILINE)}
     support.remove_tree(folder)

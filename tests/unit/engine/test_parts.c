@@ -140,8 +140,7 @@ static void test_job(void **state)
         .args = (const char *const[]){ "a", "", "b c", NULL },
         .env = (const char *const[]){ "A=1", NULL },
         .cwd = "/mnt/data",
-        .rlimits = { { RLIMIT_CPU, 2, 3 }, { RLIMIT_FSIZE, 1024, 1024 } },
-        .n_rlimits = 2,
+        .rlimits = { { { RLIMIT_CPU, 2, 3 }, { RLIMIT_FSIZE, 1024, 1024 } }, 2 },
     };
     struct worker_job head;
     struct hutch_err err;
@@ -164,6 +163,37 @@ static void test_job(void **state)
     expect_field(&at, "/mnt/data", 9);
     expect_field(&at, rlimits, strlen(rlimits));
     assert_ptr_equal(at, text + len);
+    free(text);
+}
+
+/* Those of a job that is encoded: all else stays, whether there are more than before, or fewer. */
+static void test_job_with_other_limits(void **state)
+{
+    struct job job = { .mode = "code", .name = "", .code = "pass", .code_len = 4, .cwd = "/" };
+    struct job_rlimits rlimits = { .n = 0 };
+    struct hutch_err err;
+    char *text, *want;
+    size_t len, want_len;
+
+    (void)state;
+    assert_int_equal(hutch_job_encode(&job, &text, &len, &err), 0);
+    for (unsigned i = 0; i <= JOB_MAX_RLIMITS; i++) {
+        assert_int_equal(hutch_job_set_rlimits(&text, &len, &rlimits, &err), 0);
+        job.rlimits = rlimits;
+        assert_int_equal(hutch_job_encode(&job, &want, &want_len, &err), 0);
+        assert_int_equal(len, want_len);
+        assert_memory_equal(text, want, len);
+        free(want);
+        if (i < JOB_MAX_RLIMITS)
+            hutch_job_add_rlimit(&rlimits, (int)i, UINT64_MAX - i, RLIM_INFINITY);
+    }
+    rlimits.n = 0;
+    job.rlimits = rlimits;
+    assert_int_equal(hutch_job_set_rlimits(&text, &len, &rlimits, &err), 0);
+    assert_int_equal(hutch_job_encode(&job, &want, &want_len, &err), 0);
+    assert_int_equal(len, want_len);
+    assert_memory_equal(text, want, len);
+    free(want);
     free(text);
 }
 
@@ -425,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_imports_of_anything),
         cmocka_unit_test(test_imports_are_bounded),
         cmocka_unit_test(test_job),
+        cmocka_unit_test(test_job_with_other_limits),
         cmocka_unit_test(test_job_of_nothing),
         cmocka_unit_test(test_verdict_texts),
         cmocka_unit_test_setup_teardown(test_options, set_up, tear_down),

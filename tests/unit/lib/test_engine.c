@@ -334,6 +334,8 @@ static void play_init(struct player *p)
         tell(p->fd, (struct init_msg){ .kind = INIT_ADOPTED });
     else if (order.what == INIT_ATTACH)
         tell(p->fd, (struct init_msg){ .kind = INIT_ATTACHED });
+    else if (order.what == INIT_LIMIT_MEMORY)
+        tell(p->fd, (struct init_msg){ .kind = INIT_LIMITED });
     else if (order.what == INIT_SIGNAL)
         tell(p->fd, (struct init_msg){ .kind = INIT_ENDED, .ended.status = order.value });
     else if (order.what == INIT_FOLLOW)
@@ -902,17 +904,30 @@ static void test_runs(void **state)
 
     request = request_for("#! out");
     request.memory_bytes = 64 << 20;
+    request.pids = 10;
+    request.cpus = 500;
+    await_full_pool(p);
     id = submit(p, &request);
     await(p, 9);
+    assert_string_equal(runs[id].out, "said\n");
+    assert_true(runs[id].was_prepared); /* its limits were made tighter */
+    request.policy = p->policy; /* that of the engine */
+    await_full_pool(p);
+    id = submit(p, &request);
+    await(p, 10);
+    assert_true(runs[id].was_prepared);
+    request.policy = "default";
+    id = submit(p, &request);
+    await(p, 11);
     assert_string_equal(runs[id].out, "said\n");
     assert_false(runs[id].was_prepared);
 
     request = request_for("#! out");
     request.env = (const char *const[]){ "PYTHONHASHSEED=0", NULL };
     id = submit(p, &request);
-    await(p, 10);
+    await(p, 12);
     assert_string_equal(runs[id].out, "executed\n"); /* too late for an interpreter that runs */
-    for (uint64_t i = 1; i <= 10; i++)
+    for (uint64_t i = 1; i <= 12; i++)
         assert_int_equal(runs[i].results, 1);
     close_engine(p);
 }
@@ -1165,7 +1180,8 @@ static void test_anything_from_the_helpers(void **state)
         for (int i = 0; i < 30; i++) {
             request.data_dir = i % 8 == 7 ? "/usr/include" : NULL;
             request.language = i % 11 == 10 ? "sh" : NULL;
-            request.memory_bytes = i % 13 == 12 ? 64 << 20 : 0;
+            request.memory_bytes = i % 4 == 2 ? 64 << 20 : 0;
+            request.policy = i % 13 == 12 ? "default" : NULL;
             request.wall_ms = 300;
             request.user = p;
             submit(p, &request);
@@ -1206,6 +1222,7 @@ static void go_through(struct lair *p, const char *label)
     for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
         request = request_for(codes[i]);
         request.keep_data = 1;
+        request.memory_bytes = i == 0 ? 64 << 20 : 0;
         request.input = "given\n";
         request.input_len = 6;
         error.message[0] = '\0';
@@ -1721,7 +1738,7 @@ static void test_too_many_sessions(void **state)
     check_refusal(&error, limit / 4);
     assert_int_equal(hutch_session_fork(p->engine, id, NULL, NULL, &error), -1);
     check_refusal(&error, limit / 4);
-    request.memory_bytes = 64 << 20; /* by a template of its own */
+    request.policy = "default"; /* by a template of its own */
     assert_int_equal(hutch_engine_submit(p->engine, &request, NULL, &error), -1);
     check_refusal(&error, limit / 4);
     set_open_files(usual.rlim_cur);

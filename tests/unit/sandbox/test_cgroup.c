@@ -262,6 +262,54 @@ static void test_usage_as_the_files_have_it(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* Those that are less are written where a controller counts; the others stay as they are. Likewise. */
+static void test_limits_are_lowered(void **state)
+{
+    static const struct {
+        enum sandbox_limit limit;
+        unsigned bit;
+        uint64_t from, to;
+        const char *file, *want;
+    } rows[] = {
+        { LIMIT_MEMORY, CGROUP_MEMORY, 64 << 20, 32 << 20, "memory.max", "33554432" },
+        { LIMIT_PIDS, CGROUP_PIDS, 10, 5, "pids.max", "8" }, /* and init, and two more */
+        { LIMIT_CPUS, CGROUP_CPU, 500, 250, "cpu.max", "25000 100000" },
+    };
+    char dir[] = "/tmp/hutch-test-cgroup.XXXXXX", text[64];
+    struct sandbox_cgroup cg = CGROUP_INIT;
+    uint64_t from[LIMIT_COUNT] = { 0 }, to[LIMIT_COUNT];
+    struct hutch_err err;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    cg.dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+        from[rows[i].limit] = rows[i].from;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        memcpy(to, from, sizeof(to));
+        to[rows[i].limit] = rows[i].to;
+        cg.controllers = (CGROUP_MEMORY | CGROUP_PIDS | CGROUP_CPU) & ~rows[i].bit;
+        assert_int_equal(hutch_cgroup_lower(&cg, from, to, 2, &err), 0); /* no file is looked for */
+        cg.controllers = rows[i].bit;
+        assert_int_equal(hutch_cgroup_lower(&cg, from, from, 2, &err), 0);
+        assert_int_equal(hutch_cgroup_lower(&cg, to, from, 2, &err), 0);
+        assert_int_equal(hutch_cgroup_lower(&cg, from, to, 2, &err), -1);
+        assert_non_null(strstr(err.msg, rows[i].file));
+        write_file(cg.dirfd, rows[i].file, "");
+        assert_int_equal(hutch_cgroup_lower(&cg, from, to, 2, &err), 0);
+        memset(text, 0, sizeof(text));
+        {
+            auto_fd fd = openat(cg.dirfd, rows[i].file, O_RDONLY | O_CLOEXEC);
+
+            assert_true(hutch_fd_read_full(fd, text, sizeof(text) - 1) > 0);
+        }
+        assert_string_equal(text, rows[i].want);
+        assert_int_equal(unlinkat(cg.dirfd, rows[i].file, 0), 0);
+    }
+    hutch_cgroup_done(&cg);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void test_usage_of_nothing(void **state)
 {
     struct sandbox_cgroup cg = CGROUP_INIT;
@@ -383,6 +431,7 @@ int main(void)
         cmocka_unit_test(test_a_base_or_a_reason),
         cmocka_unit_test(test_create_and_destroy),
         cmocka_unit_test(test_limits_are_written),
+        cmocka_unit_test(test_limits_are_lowered),
         cmocka_unit_test(test_destroy_kills),
         cmocka_unit_test(test_destroy_named),
         cmocka_unit_test(test_freeze),

@@ -63,7 +63,8 @@ static void test_length_never_changes(void **state)
     }
     /* Nothing is larger than the total, whatever is put in. */
     {
-        struct meminfo_values all = { 65536, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX };
+        struct meminfo_values all = { 65536, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+                                      0 };
 
         format(&all, buf);
         assert_int_equal(line_of(buf, "Cached:"), 65536);
@@ -147,6 +148,34 @@ static void test_update(void **state)
     assert_int_equal(line_of(buf, "MemAvailable:"), 216 * 1024);
     hutch_meminfo_done(&m);
     assert_true(m.file_fd == -1 && m.current_fd == -1 && m.stat_fd == -1);
+    hutch_meminfo_done(&m);
+}
+
+/* A limit that is lower has a shorter number, and the file stays as long as it is. */
+static void test_lower(void **state)
+{
+    struct meminfo m = MEMINFO_INIT;
+    char buf[MEMINFO_MAX] = "";
+    ssize_t len;
+
+    (void)state;
+    hutch_meminfo_lower(&m, 1); /* not shown: nothing happens */
+    assert_int_equal(m.total, 0);
+    m.total = 1024 * 1024 * MIB;
+    m.widest = m.total / 1024;
+    m.file_fd = file_with("");
+    hutch_meminfo_update(&m, 0);
+    len = pread(m.file_fd, buf, sizeof(buf) - 1, 0);
+    hutch_meminfo_lower(&m, 2 * m.total);
+    assert_int_equal(m.total, 1024 * 1024 * MIB);
+    hutch_meminfo_lower(&m, 64 * MIB);
+    assert_int_equal(pread(m.file_fd, buf, sizeof(buf) - 1, 0), len);
+    assert_int_equal(line_of(buf, "MemTotal:"), 64 * 1024);
+    assert_int_equal(line_of(buf, "MemAvailable:"), 64 * 1024);
+    hutch_meminfo_update(&m, 16 * MIB);
+    assert_int_equal(pread(m.file_fd, buf, sizeof(buf) - 1, 0), len);
+    assert_int_equal(line_of(buf, "MemTotal:"), 64 * 1024);
+    assert_int_equal(line_of(buf, "MemFree:"), 48 * 1024);
     hutch_meminfo_done(&m);
 }
 
@@ -251,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_lines_of_the_kernel),
         cmocka_unit_test(test_numbers_of_a_group),
         cmocka_unit_test(test_update),
+        cmocka_unit_test(test_lower),
         cmocka_unit_test(test_total_is_the_limit),
         cmocka_unit_test(test_it_cannot_be_changed),
         cmocka_unit_test(test_it_follows_the_count),

@@ -56,6 +56,34 @@ static void test_plan(void **state)
     }
 }
 
+/* What was planned for one set of limits, for another: what stands beside the limit stays beside it. */
+static void test_lower(void **state)
+{
+    struct sandbox_spec spec = { 0 }, less;
+    struct rlimit_plan plan, want;
+
+    (void)state;
+    for (int by_cgroup = 0; by_cgroup < 2; by_cgroup++) {
+        spec.limits[LIMIT_MEMORY] = 512 * MIB;
+        spec.limits[LIMIT_PIDS] = 64;
+        spec.limits[LIMIT_FILE_SIZE] = 1000;
+        less = spec;
+        hutch_rlimits_plan(&spec, by_cgroup, true, &plan);
+        plan.max[RLIMIT_NPROC] += 5;
+        want = plan;
+        hutch_rlimits_lower(&plan, spec.limits, less.limits);
+        assert_memory_equal(&plan, &want, sizeof(plan));
+        less.limits[LIMIT_MEMORY] = 64 * MIB;
+        less.limits[LIMIT_PIDS] = 10;
+        hutch_rlimits_plan(&less, by_cgroup, true, &want);
+        want.max[RLIMIT_NPROC] += 5;
+        hutch_rlimits_lower(&plan, spec.limits, less.limits);
+        assert_memory_equal(&plan, &want, sizeof(plan));
+        hutch_rlimits_lower(&plan, less.limits, spec.limits); /* never up */
+        assert_memory_equal(&plan, &want, sizeof(plan));
+    }
+}
+
 /* Sandbox after sandbox gets the next CPU, as many as before, and round. */
 static void test_cpus_are_spread(void **state)
 {
@@ -276,6 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_lower),
         cmocka_unit_test(test_cpus),
         cmocka_unit_test(test_cpus_are_spread),
         cmocka_unit_test(test_cpus_start_here),
