@@ -56,6 +56,12 @@ enum init_msg_kind {
     INIT_FOLLOWED,     /* followed: the worker now; 0: the order was refused, and nothing has changed */
     INIT_SIGNALLED,    /* an INIT_SIGNAL was carried out: what it was sent to has it, or had ended */
     INIT_OUTLIVED,     /* ended: the worker; all others but those of INIT_KEEP are dead, and INIT_FOLLOW may come */
+    INIT_WATCHED,      /* process: its end will be told; status 1: it will not, as the order was refused */
+    INIT_PROCESS_ENDED, /* process: one that was watched */
+};
+struct init_process {
+    pid_t pid;
+    int status; /* as wait(2) has it */
 };
 /* What is true or false is a number, 0 for false: no byte that a socket brings is an invalid one. */
 struct init_sample {
@@ -84,6 +90,7 @@ struct init_msg {
         struct init_sample sample;
         struct init_end ended;
         pid_t followed;
+        struct init_process process;
     };
 };
 
@@ -105,12 +112,18 @@ enum init_order_kind {
                   * INIT_FOLLOWED */
     INIT_KEEP,   /* value: a child of init that outlives the worker: as long as one lives, its end is INIT_OUTLIVED.
                   * INIT_MAX_SPARED living ones at most */
+    INIT_EXEMPT, /* value: a child of init that neither INIT_FOLLOW nor INIT_OUTLIVED kills. It keeps nothing alive. One
+                  * at most: the last one that was named */
+    INIT_WATCH,  /* value: a child of init whose end is told -> INIT_WATCHED, then INIT_PROCESS_ENDED. WATCHED_MAX
+                  * living ones at most */
+    INIT_SIGNAL_PROCESS, /* pid: one that is watched; value: the signal for its process group */
 };
 #define INIT_MAX_SPARED 80
 
 struct init_order {
     int what; /* enum init_order_kind */
     int value;
+    pid_t pid; /* INIT_SIGNAL_PROCESS */
 };
 
 /* Runs in the child of clone(2) and never returns. */

@@ -426,17 +426,30 @@ int hutch_sandbox_receive(struct sandbox *sb, struct init_msg *ret, struct hutch
     return hutch_sandbox_receive_fd(sb, ret, &unwanted, err);
 }
 
-int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value)
+static int send_order(struct sandbox *sb, const struct init_order *order)
 {
-    struct init_order order = { .what = what, .value = value };
     ssize_t n;
 
     if (sb->control_fd < 0) {
         errno = EPIPE;
         return -1;
     }
-    n = TEMP_FAILURE_RETRY(send(sb->control_fd, &order, sizeof(order), MSG_DONTWAIT | MSG_NOSIGNAL));
-    return n == sizeof(order) ? 0 : -1;
+    n = TEMP_FAILURE_RETRY(send(sb->control_fd, order, sizeof(*order), MSG_DONTWAIT | MSG_NOSIGNAL));
+    return n == sizeof(*order) ? 0 : -1;
+}
+
+int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value)
+{
+    const struct init_order order = { .what = what, .value = value };
+
+    return send_order(sb, &order);
+}
+
+int hutch_sandbox_signal_process(struct sandbox *sb, pid_t pid, int sig)
+{
+    const struct init_order order = { .what = INIT_SIGNAL_PROCESS, .value = sig, .pid = pid };
+
+    return send_order(sb, &order);
 }
 
 void hutch_sandbox_signal(struct sandbox *sb, int sig)
