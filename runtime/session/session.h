@@ -9,6 +9,7 @@
 #include "runtime/session/data.h"
 #include "runtime/session/execution.h"
 #include "runtime/session/interpreter.h"
+#include "runtime/session/process.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -114,6 +115,8 @@ struct session {
     bool has_opened_up;        /* is_closing: what outlives the session can be entered by the caller */
     struct session_cell cell;
     struct checkpoints checkpoints;
+    struct processes processes;
+    bool has_no_interpreter;   /* its worker only makes processes */
 };
 
 void hutch_sessions_init(struct sessions *sessions, struct helper *helper, struct runs *runs);
