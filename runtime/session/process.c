@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #define KILL_AFTER_MS 2000 /* from SIGTERM to SIGKILL */
+#define FAREWELL_MS   500  /* from the end of a socket to the word of its sandbox's end */
 #define USUAL_ROWS    24
 #define USUAL_COLS    80
 
@@ -205,6 +206,13 @@ void hutch_process_fail(struct process *p, const char *why)
         hutch_session_ask_for_work(p->session);
 }
 
+void hutch_process_fail_soon(struct process *p, const char *why)
+{
+    close_control(p);
+    p->suspicion = why;
+    hutch_loop_set_deadline(loop_of(p), &p->clock, hutch_clock_ms() + FAREWELL_MS);
+}
+
 /* Through init, as its number is the sandbox's. */
 void hutch_process_kill(struct process *p, int sig)
 {
@@ -320,7 +328,7 @@ static void take_hangup(struct process *p)
     if (p->state == PROCESS_STARTING)
         begin_running(p);
     else
-        hutch_process_fail(p, "it was killed before its program began");
+        hutch_process_fail_soon(p, "it was killed before its program began");
 }
 
 static ssize_t receive(struct process *p, struct process_said *ret, int *ret_fd)
@@ -401,6 +409,7 @@ void hutch_process_order(struct process *p)
 {
     struct hutch_err err;
 
+    p->suspicion = NULL;
     begin_step(p, PROCESS_ORDERED);
     if (send_order(p, &err) < 0)
         hutch_process_fail(p, err.msg);
@@ -414,6 +423,7 @@ void hutch_process_reset(struct process *p)
     p->wants_room = wants_room;
     p->has_room = false;
     p->pid = 0;
+    p->suspicion = NULL;
     p->state = PROCESS_WAITING;
     hutch_loop_set_deadline(loop_of(p), &p->clock, LOOP_NEVER);
 }
@@ -423,7 +433,9 @@ static void on_due(void *owner, double now)
     struct process *p = owner;
     struct loop *loop = loop_of(p);
 
-    if (p->state == PROCESS_RUNNING && !p->was_asked_to_end) {
+    if (p->suspicion) {
+        hutch_process_fail(p, p->suspicion);
+    } else if (p->state == PROCESS_RUNNING && !p->was_asked_to_end) {
         p->was_asked_to_end = true;
         if (!p->why[0])
             snprintf(p->why, sizeof(p->why), "it ran for longer than %" PRIu64 " ms", p->options.wall_ms);

@@ -61,6 +61,7 @@ struct process {
     uint64_t told_bytes;
     double t_asked, t_started, t_ended;
     struct deadline clock;   /* of the next step, or of the wall time */
+    const char *suspicion;   /* not owned; why it fails at its next deadline, if its sandbox lives on; NULL */
     bool was_asked_to_end;
     struct hutch_process_end end;
     char why[512];           /* end.why */
@@ -85,13 +86,15 @@ struct process *hutch_process_create(struct session *session, const struct hutch
                                      struct hutch_err *err);
 /* PROCESS_WAITING, and there is a spawner. */
 void hutch_process_order(struct process *process);
-/* It was ordered in vain, and has not begun: it waits again. */
+/* It was ordered in vain, and has not begun: it waits again, for another sandbox. */
 void hutch_process_reset(struct process *process);
 /* init's word. */
 void hutch_process_take_watched(struct process *process, bool is_watched);
 void hutch_process_take_end(struct process *process, int status);
 /* It has not begun, or its sandbox is over. */
 void hutch_process_fail(struct process *process, const char *why);
+/* The same, unless its sandbox ends at this moment, which would be the better reason: @why is static. */
+void hutch_process_fail_soon(struct process *process, const char *why);
 /* It is going to be killed, and that is the reason, unless there is one. */
 void hutch_process_blame(struct process *process, const char *why);
 /* Calls back what is due. True when it is over: only on_end is left. */

@@ -68,9 +68,10 @@ static void read_stream(struct process_stream *stream)
         if (p->state == PROCESS_ENDED && stream->left < want)
             want = stream->left;
         n = want > 0 ? TEMP_FAILURE_RETRY(read(stream->fd, buf, want)) : 0;
-        if (n < 0 && errno == EAGAIN && p->state != PROCESS_ENDED)
+        /* EIO: nothing has the terminal open just now. Closing it would be a SIGHUP for a program on its way out. */
+        if (n < 0 && (errno == EAGAIN || (errno == EIO && p->options.terminal)) && p->state != PROCESS_ENDED)
             return;
-        if (n <= 0) { /* a terminal that nothing has open any more says EIO */
+        if (n <= 0) {
             close_stream(stream);
             return;
         }
@@ -135,7 +136,7 @@ static void on_room(struct watch *w, uint32_t events)
 {
     struct process *p = w->owner;
 
-    if (events & (EPOLLERR | EPOLLHUP)) {
+    if (events & (EPOLLERR | EPOLLHUP) && !p->options.terminal) {
         hutch_process_close_input(p);
     } else if (p->wants_room) {
         p->has_room = true;

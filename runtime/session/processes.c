@@ -36,7 +36,7 @@ static void on_hangup(struct link *l)
     drop_spawner(&s->processes);
     TAILQ_FOREACH(p, &s->processes.list, link)
         if (p->state == PROCESS_ORDERED)
-            hutch_process_fail(p, NO_SPAWNER);
+            hutch_process_fail_soon(p, NO_SPAWNER);
 }
 
 /* It says its number, once, so that a rollback leaves it alive. One that says anything else is not listened to. */
@@ -76,7 +76,7 @@ static int open_spawner(struct session *s, struct hutch_err *err)
 static void begin_process(struct process *p)
 {
     if (p->session->processes.spawner.fd < 0)
-        hutch_process_fail(p, NO_SPAWNER);
+        hutch_process_fail_soon(p, NO_SPAWNER);
     else
         hutch_process_order(p);
 }
@@ -196,9 +196,9 @@ void hutch_processes_reset(struct session *s)
 
     drop_spawner(&s->processes);
     TAILQ_FOREACH(p, &s->processes.list, link)
-        if (p->state == PROCESS_ORDERED || p->state == PROCESS_WATCHING)
+        if (p->state == PROCESS_WAITING || p->state == PROCESS_ORDERED || p->state == PROCESS_WATCHING)
             hutch_process_reset(p);
-        else if (p->state != PROCESS_WAITING)
+        else
             hutch_process_fail(p, "its sandbox was broken from outside");
 }
 
@@ -208,7 +208,9 @@ void hutch_processes_lose(struct session *s, const char *why)
 
     drop_spawner(&s->processes);
     TAILQ_FOREACH(p, &s->processes.list, link)
-        if (p->state != PROCESS_WAITING)
+        if (p->state == PROCESS_WAITING) /* for another one */
+            hutch_process_reset(p);
+        else
             hutch_process_fail(p, why);
 }
 

@@ -242,6 +242,11 @@ def test_the_end_of_input_at_a_terminal(session):
     process.wait_ok()
 
 
+def test_a_program_that_closes_its_terminal_is_not_hung_up(session):
+    process = session.spawn(shell="name=$(tty); exec <&- >&- 2>&-; sleep 0.2; echo back >$name; sleep 0.2; exit 7", terminal=1)
+    assert process.wait()["exit_code"] == 7 and process.output[1] == b"back\r\n"
+
+
 # --------------------------------------------------------------------------------------------------
 # Signals, times, numbers
 
@@ -295,10 +300,10 @@ def test_they_run_beside_a_cell(session):
 
 
 def test_the_list(session):
-    process = session.spawn("sleep", "100", "\xff".encode("latin1"), cwd="/tmp")
+    process = session.spawn("sh", "-c", "sleep 100", b"\xff", cwd="/tmp")
     session.engine.until(lambda: process.listed()["state"] == "running")
     entry = process.listed()
-    assert entry["args"][:2] == ["sleep", "100"] and entry["cwd"] == "/tmp" and entry["pid"] > 1
+    assert entry["args"] == ["sh", "-c", "sleep 100", "\ufffd"] and entry["cwd"] == "/tmp" and entry["pid"] > 1
     assert not entry["terminal"] and not entry["held"] and entry["output_bytes"] == 0 and entry["run_ms"] > 0
     process.signal(signal.SIGKILL)
     process.wait()
@@ -497,8 +502,9 @@ def test_a_stopped_spawner_is_not_waited_for():
 
 
 def test_a_killed_spawner_without_an_interpreter_is_made_anew(plain):
-    plain.spawn("python3", "-c", KILL_SPAWNER.replace("SIGNAL", "signal.SIGKILL")).wait()
-    plain.engine.until(lambda: plain.spawn("echo", "new").wait()["exit_code"] == 0)
+    process = plain.spawn("python3", "-c", KILL_SPAWNER.replace("SIGNAL", "signal.SIGKILL") + "\nsignal.pause()")
+    assert process.wait()["why"] == "what makes the session's processes ended: the program was killed by SIGKILL, and not by hutch"
+    assert plain.spawn("echo", "new").wait_ok() == b"new\n"
 
 
 def test_its_end_is_what_init_saw(session):
@@ -562,7 +568,7 @@ def test_callbacks_may_call_back(shell):
 
 
 def test_the_list_is_json_whatever_the_arguments_are(session):
-    process = session.spawn("sleep", "100", b"\xff\x1b\"\\")
+    process = session.spawn("sh", "-c", "sleep 100", b"\xff\x1b\"\\")
     assert json.dumps(process.listed()["args"])
     process.signal(signal.SIGKILL)
     process.wait()
