@@ -433,7 +433,9 @@ static void on_due(void *owner, double now)
     struct process *p = owner;
     struct loop *loop = loop_of(p);
 
-    if (p->suspicion) {
+    if (p->suspicion && !hutch_processes_have_sandbox(p->session)) { /* its end is on the way, and tells */
+        hutch_loop_set_deadline(loop, &p->clock, now + FAREWELL_MS);
+    } else if (p->suspicion) {
         hutch_process_fail(p, p->suspicion);
     } else if (p->state == PROCESS_RUNNING && !p->was_asked_to_end) {
         p->was_asked_to_end = true;

@@ -135,6 +135,8 @@ void hutch_processes_refuse(struct session *session, const char *why);
 void hutch_processes_blame(struct session *session, const char *why);
 /* Calls back, and frees those that are over. */
 void hutch_processes_work(struct session *session);
+/* Where orders can go: a worker that has its job, and is not on its way out. */
+bool hutch_processes_have_sandbox(struct session *session);
 bool hutch_processes_are_alive(const struct session *session);
 bool hutch_processes_wait(const struct session *session);
 /* What runs now is in no copy of the interpreter: for hutch_processes_add_lost(). */

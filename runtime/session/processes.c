@@ -90,13 +90,12 @@ static void begin_all(struct session *s)
             begin_process(p);
 }
 
-/* Where orders can go: a worker that has its job, and is not on its way out. */
-static bool has_sandbox(struct session *s)
+bool hutch_processes_have_sandbox(struct session *s)
 {
     const struct supervisor *supervisor = hutch_session_supervisor(s);
 
     return s->interpreter && supervisor && s->run->slot->state == SLOT_RUNNING && supervisor->reason == END_OWN &&
-           !s->is_restarting;
+           !s->is_restarting && !s->is_closing;
 }
 
 int hutch_processes_send_job(struct session *s, struct interpreter *interpreter, const char *job, size_t len,
@@ -164,7 +163,7 @@ void hutch_processes_add(struct session *s, struct process *p)
     s->processes.n++;
     s->data.has_foreign = true;
     hutch_session_set_idle(s, false);
-    if (has_sandbox(s))
+    if (hutch_processes_have_sandbox(s))
         begin_process(p);
     else
         hutch_session_ask_for_work(s);
