@@ -12,6 +12,7 @@
  *
  *     open -> [ submit | wait for fd -> dispatch (on_output*, on_result) ]* -> free
  *     session_open -> [ session_execute -> (on_output*, on_result) ]* -> session_close (on_end)
+ *     session_open -> [ session_spawn -> (on_output*, on_end) ]* -> session_close (on_end)
  *
  * THREADS, SIGNALS, GLOBALS. The library starts no threads, installs no signal handlers, and keeps no state outside
  * its engines; two engines in one process know nothing of each other. Where the caller's cgroup is delegated to it and
@@ -385,8 +386,9 @@ void hutch_session_options_init(struct hutch_session_options *options);
 #define hutch_session_options_init(options) HUTCH_INIT(options)
 
 /* 0 and the session's id, which is never 0; no callback comes before this returns. It does not wait: cells may be
- * given to it at once. A session holds eight descriptors, nine with a control group, and one for each checkpoint and
- * branch. Errors: EAGAIN (max_sessions are open), EMFILE, EINVAL, and as hutch_engine_submit(). */
+ * given to it at once. A session holds eight descriptors, nine with a control group, one for each checkpoint and
+ * branch, and with max_processes one more and four for each process. Errors: EAGAIN (max_sessions are open), EMFILE,
+ * EINVAL, and as hutch_engine_submit(). */
 int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *options, uint64_t *ret_id,
                        struct hutch_error *err);
 
