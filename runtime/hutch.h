@@ -12,6 +12,7 @@
  *
  *     open -> [ submit | wait for fd -> dispatch (on_output*, on_result) ]* -> free
  *     session_open -> [ session_execute -> (on_output*, on_result) ]* -> session_close (on_end)
+ *     session_open -> [ session_spawn -> (on_output*, on_end) ]* -> session_close (on_end)
  *
  * THREADS, SIGNALS, GLOBALS. The library starts no threads, installs no signal handlers, and keeps no state outside
  * its engines; two engines in one process know nothing of each other. Where the caller's cgroup is delegated to it and
@@ -429,13 +430,18 @@ struct hutch_session_options {
      * broke. @directory: with keep_data */
     void (*on_end)(void *user, uint64_t session, const char *why, const char *directory);
     void *user;
+    unsigned max_processes;     /* of hutch_session_spawn(), at a time; at most 64. 0: none, or 16 without an
+                                 * interpreter. Where there may be some, a small process that makes them is in the
+                                 * sandbox, which counts among its pids */
+    int no_interpreter;         /* for processes and files alone: cells and checkpoints are EINVAL */
 };
 void hutch_session_options_init(struct hutch_session_options *options);
 #define hutch_session_options_init(options) HUTCH_INIT(options)
 
 /* 0 and the session's id, which is never 0; no callback comes before this returns. It does not wait: cells may be
- * given to it at once. A session holds eight descriptors, nine with a control group, and one for each checkpoint and
- * branch. Errors: EAGAIN (max_sessions are open), EMFILE, EINVAL, and as hutch_engine_submit(). */
+ * given to it at once. A session holds eight descriptors, nine with a control group, one for each checkpoint and
+ * branch, and with max_processes one more and four for each process. Errors: EAGAIN (max_sessions are open), EMFILE,
+ * EINVAL, and as hutch_engine_submit(). */
 int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *options, uint64_t *ret_id,
                        struct hutch_error *err);
 
@@ -634,6 +640,75 @@ char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch
 int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char *name, int flags,
                             struct hutch_error *err);
 int hutch_session_delete_file(struct hutch_engine *engine, uint64_t id, const char *name, struct hutch_error *err);
+
+/* --- processes of a session --- */
+
+/* Programs that run in a session's sandbox beside its cells, with the confinement of its interpreter and within the
+ * session's limits. Each leads a session and process group of its own. They end when the sandbox does: when the session
+ * is closed or restarted, and when its interpreter dies; and at a rollback or switch, as all that cells have left
+ * running does. What a process leaves running when it ends, goes on. A session with one that runs is not idle. */
+
+struct hutch_process_end {
+    size_t size;
+    int exit_code;       /* -1: it did not exit by itself; 126, 127: its program could not be executed, why says it */
+    int signal;          /* that it died of; 0: none, or it is not known */
+    const char *why;     /* one sentence when hutch ended it, or it never ran; else "" */
+    int truncated;       /* there was output that was not told: beyond output_bytes, or held back to the end */
+    double run_ms;       /* from its begin; 0: it never ran */
+};
+
+struct hutch_process_options {
+    size_t size;
+    const char *const *args;     /* NULL-terminated: the program, which is looked for in PATH, and its arguments */
+    const char *shell;           /* instead: a text for /bin/sh -c */
+    const char *const *env;      /* NULL-terminated NAME=VALUE on top of the session's, or NULL */
+    const char *cwd;             /* NULL: the session's */
+    int has_input;               /* stdin is a pipe, for hutch_process_write(); without, it is at its end */
+    int terminal;                /* all three streams are a terminal of rows and columns; its output is stream 1 */
+    unsigned rows, cols;         /* 0: 24 and 80 */
+    uint64_t wall_ms;            /* SIGTERM then, and SIGKILL two seconds later; 0: no limit */
+    uint64_t output_bytes;       /* then it is killed; 0: the session's; HUTCH_NO_LIMIT: none, as nothing of it is
+                                  * kept here */
+    /* As it comes, stream 1 or 2, not NUL-terminated; may be NULL. */
+    void (*on_output)(void *user, uint64_t session, uint64_t process, int stream, const char *data, size_t len);
+    /* hutch_process_write() had said EAGAIN, and takes more now, or never again; may be NULL. */
+    void (*on_room)(void *user, uint64_t session, uint64_t process);
+    /* Exactly once, after all output, and before on_end of the session; may be NULL. */
+    void (*on_end)(void *user, uint64_t session, uint64_t process, const struct hutch_process_end *end);
+    void *user;
+};
+void hutch_process_options_init(struct hutch_process_options *options);
+#define hutch_process_options_init(options) HUTCH_INIT(options)
+
+/* 0 and the process's id, which is never 0; no callback comes before this returns. It may be called from the moment
+ * the session is open. The texts have 128 KiB in all at most. Errors: ENOENT (no such session), EAGAIN (max_processes
+ * run, or wait to), EINVAL (also in a session without max_processes), E2BIG, EMFILE, ENOMEM. */
+int hutch_session_spawn(struct hutch_engine *engine, uint64_t session, const struct hutch_process_options *options,
+                        uint64_t *ret_process, struct hutch_error *err);
+
+/* In the calls that follow ENOENT says that there is no such process in the session, or no more. */
+
+/* How many bytes stdin has taken, at least one. Errors: EAGAIN (it is full, or not there yet: on_room follows), EPIPE
+ * (it was closed, on either side, or there is none). */
+int hutch_process_write(struct hutch_engine *engine, uint64_t session, uint64_t process, const char *data, size_t len,
+                        struct hutch_error *err);
+/* The end of its input. At a terminal Ctrl-D is typed. */
+int hutch_process_close_stdin(struct hutch_engine *engine, uint64_t session, uint64_t process, struct hutch_error *err);
+/* To its process group. One that has not begun ends by any signal. Errors: EINVAL, EAGAIN (process 1 does not listen
+ * just now). */
+int hutch_process_signal(struct hutch_engine *engine, uint64_t session, uint64_t process, int signal,
+                         struct hutch_error *err);
+/* Errors: EINVAL (it has no terminal). */
+int hutch_process_resize(struct hutch_engine *engine, uint64_t session, uint64_t process, unsigned rows, unsigned cols,
+                         struct hutch_error *err);
+/* @hold: its output is not read from here on, so it waits when its pipes are full; 0: it is read again. While output
+ * is held on_end waits, too, unless the sandbox ends. */
+int hutch_process_hold(struct hutch_engine *engine, uint64_t session, uint64_t process, int hold,
+                       struct hutch_error *err);
+/* [{"id", "pid", "args", "cwd", "state": "waiting", "starting", "running" or "ended", "terminal", "held",
+ * "output_bytes", "run_ms"}], for the caller to free(3). pid is the sandbox's, null before it is known; cwd is null
+ * where it is the session's. */
+char *hutch_session_processes(struct hutch_engine *engine, uint64_t session, struct hutch_error *err);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
 #include "sandbox/sockets.h"
 #include "sandbox/spec.h"
 #include "sandbox/steps.h"
+#include "sandbox/watched.h"
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -163,9 +164,26 @@ static void await_exec(const struct init_job *job, int errpipe_r)
         _exit(1);
 }
 
+/* Processes besides the worker that init was told about. */
+struct others {
+    pid_t exempt; /* INIT_EXEMPT; 0: none */
+    struct watched watched;
+};
+
+static void forget_reaped(const struct init_job *job, struct others *others, pid_t pid, int status)
+{
+    struct init_msg msg = { .kind = INIT_PROCESS_ENDED, .process = { .pid = pid, .status = status } };
+
+    if (pid == others->exempt)
+        others->exempt = 0; /* its number may be another's from now on */
+    if (hutch_watched_take(&others->watched, pid))
+        send_msg(job, &msg);
+}
+
 /* Reaps what has ended, up to REAP_MAX: code inside can make orphans as fast as they are reaped, and must not keep init
  * from everything else. True when the worker was among it; *@ret_more when there may be more. */
-static bool reap_ended(pid_t worker, pid_t *holder, int *ret_status, bool *ret_more)
+static bool reap_ended(const struct init_job *job, pid_t worker, pid_t *holder, struct others *others, int *ret_status,
+                       bool *ret_more)
 {
     bool is_worker_done = false;
     int status, n;
@@ -179,6 +197,7 @@ static bool reap_ended(pid_t worker, pid_t *holder, int *ret_status, bool *ret_m
             break;
         if (pid == *holder)
             *holder = 0; /* its number may be another's from now on */
+        forget_reaped(job, others, pid, status);
         if (pid == worker) {
             *ret_status = status;
             is_worker_done = true;
@@ -365,28 +384,30 @@ static void count_cpu(const struct init_job *job, const struct sampling *samplin
 
 /* Processes that a change of workers does not end, or the end of the worker. */
 struct spared {
-    pid_t pids[INIT_MAX_SPARED + 1];
+    pid_t pids[INIT_MAX_SPARED + 2];
     size_t n;
 };
 
-static bool is_living_child(pid_t pid)
+/* All but @spared, which has room for two more, and the one that is exempt. */
+static void kill_others(struct spared spared, const struct others *others)
 {
-    siginfo_t info = { 0 };
-
-    return pid > 1 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+    if (others->exempt > 0)
+        spared.pids[spared.n++] = others->exempt;
+    hutch_kill_all_but(spared.pids, spared.n); /* what outlives that is bounded by the limits, as ever */
 }
 
 /* The numbers come from inside: a false one harms what runs in this sandbox, which its sender could do anyhow. Only a
  * child of init can be the worker, as init sees no other process end. */
-static void follow_worker(struct init_job *job, pid_t pid, pid_t *worker, struct spared *spared)
+static void follow_worker(struct init_job *job, pid_t pid, pid_t *worker, struct spared *spared,
+                          const struct others *others)
 {
     struct init_msg msg = { .kind = INIT_FOLLOWED };
 
-    if (is_living_child(pid)) {
+    if (hutch_watched_is_living_child(pid)) {
         spared->pids[spared->n++] = pid;
         *worker = pid;
         msg.followed = pid;
-        hutch_kill_all_but(spared->pids, spared->n); /* what outlives that is bounded by the limits, as ever */
+        kill_others(*spared, others);
     }
     spared->n = 0;
     send_msg(job, &msg);
@@ -397,20 +418,20 @@ static void forget_dead(struct spared *kept)
     size_t n = 0;
 
     for (size_t i = 0; i < kept->n; i++)
-        if (is_living_child(kept->pids[i]))
+        if (hutch_watched_is_living_child(kept->pids[i]))
             kept->pids[n++] = kept->pids[i];
     kept->n = n;
 }
 
 /* The worker has ended with @status. False when nothing was to be kept, or nothing of it is alive. */
-static bool outlive_worker(const struct init_job *job, struct spared *kept, int status)
+static bool outlive_worker(const struct init_job *job, struct spared *kept, const struct others *others, int status)
 {
     struct init_msg msg = { .kind = INIT_OUTLIVED, .ended.status = status };
 
     forget_dead(kept);
     if (kept->n == 0)
         return false;
-    hutch_kill_all_but(kept->pids, kept->n);
+    kill_others(*kept, others);
     getrusage(RUSAGE_CHILDREN, &msg.ended.usage);
     send_msg(job, &msg);
     return true;
@@ -437,9 +458,18 @@ static void check_pause(const struct init_job *job, bool *was_still)
         *was_still = false;
 }
 
+/* A process executes its program when it is known that it is watched. */
+static void watch_process(const struct init_job *job, struct others *others, pid_t pid)
+{
+    struct init_msg msg = { .kind = INIT_WATCHED, .process.pid = pid };
+
+    msg.process.status = !hutch_watched_add(&others->watched, pid);
+    send_msg(job, &msg);
+}
+
 /* True when the worker is about to get its code. */
 static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struct sampling *sampling,
-                       struct spared *spared, struct spared *kept, bool has_started)
+                       struct spared *spared, struct spared *kept, struct others *others, bool has_started)
 {
     static const struct init_msg signalled = { .kind = INIT_SIGNALLED };
     struct init_order order;
@@ -483,13 +513,24 @@ static bool obey_order(struct init_job *job, pid_t *worker, pid_t *holder, struc
         return false;
     case INIT_FOLLOW:
         if (has_started)
-            follow_worker(job, order.value, worker, spared);
+            follow_worker(job, order.value, worker, spared, others);
         return false;
     case INIT_KEEP:
         if (kept->n == INIT_MAX_SPARED)
             forget_dead(kept);
         if (kept->n < INIT_MAX_SPARED)
             kept->pids[kept->n++] = order.value;
+        return false;
+    case INIT_EXEMPT:
+        if (has_started && hutch_watched_is_living_child(order.value))
+            others->exempt = order.value;
+        return false;
+    case INIT_WATCH:
+        if (has_started)
+            watch_process(job, others, order.value);
+        return false;
+    case INIT_SIGNAL_PROCESS:
+        hutch_watched_signal(&others->watched, order.pid, order.value);
         return false;
     case INIT_CHECK_INTERVAL:
         set_check_interval(sampling, order.value);
@@ -530,6 +571,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     struct hutch_err err;
     struct sampling sampling = { 0 };
     struct spared spared = { 0 }, kept = { 0 };
+    struct others others = { 0 };
     int errpipe_r, gate_w, signals;
     bool is_more = false, was_still = true, has_started = !job.is_waiting, is_outlived = false;
     pid_t worker = -1, holder = 0;
@@ -594,7 +636,7 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         } else if (is_showing && hutch_clock_ms() >= sampling.next) {
             show_memory(&job, &sampling);
         }
-        if (pfds[1].revents && obey_order(&job, &worker, &holder, &sampling, &spared, &kept, has_started)) {
+        if (pfds[1].revents && obey_order(&job, &worker, &holder, &sampling, &spared, &kept, &others, has_started)) {
             has_started = true;
             set_check_interval(&sampling, 0);
             sampling.first_born = job.wants_samples ? hutch_sample_last_born() : 0;
@@ -602,15 +644,16 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         if (pfds[0].revents && read(signals, &info, sizeof(info)) < 0 && errno != EAGAIN)
             _exit(1); /* else the loop would turn for ever */
         /* Nothing is reaped before init knows its worker, whose end would be lost. */
-        if ((worker > 0 || is_outlived) && reap_ended(worker, &holder, &msg.ended.status, &is_more)) {
+        if ((worker > 0 || is_outlived) &&
+            reap_ended(&job, worker, &holder, &others, &msg.ended.status, &is_more)) {
             pid_t ended = worker;
 
             /* What was ordered before its end comes first. */
             for (int i = 0; has_started && i < 2 * INIT_MAX_SPARED && poll(&pfds[1], 1, 0) > 0; i++)
-                obey_order(&job, &worker, &holder, &sampling, &spared, &kept, has_started);
+                obey_order(&job, &worker, &holder, &sampling, &spared, &kept, &others, has_started);
             if (worker != ended)
                 continue; /* another one is followed */
-            is_outlived = outlive_worker(&job, &kept, msg.ended.status);
+            is_outlived = outlive_worker(&job, &kept, &others, msg.ended.status);
             if (!is_outlived)
                 break;
             worker = -1;

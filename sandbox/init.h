@@ -58,6 +58,12 @@ enum init_msg_kind {
     INIT_PAUSED,       /* is_still: after INIT_PAUSE, and when that has changed */
     INIT_LIMITED,      /* an INIT_LIMIT_MEMORY was carried out */
     INIT_OUTLIVED,     /* ended: the worker; all others but those of INIT_KEEP are dead, and INIT_FOLLOW may come */
+    INIT_WATCHED,      /* process: its end will be told; status 1: it will not, as the order was refused */
+    INIT_PROCESS_ENDED, /* process: one that was watched */
+};
+struct init_process {
+    pid_t pid;
+    int status; /* as wait(2) has it */
 };
 /* What is true or false is a number, 0 for false: no byte that a socket brings is an invalid one. */
 struct init_sample {
@@ -87,6 +93,7 @@ struct init_msg {
         struct init_end ended;
         pid_t followed;
         uint32_t is_still; /* no process ran at the last look; 0: some did, and were stopped again */
+        struct init_process process;
     };
 };
 
@@ -112,6 +119,11 @@ enum init_order_kind {
                   * INIT_MAX_SPARED living ones at most */
     INIT_PAUSE,  /* value: 1: all other processes stand still, as far as signals can do that (pause.h) -> INIT_PAUSED;
                   * 0: they go on. Where a control group can freeze them, init with them, that is not needed */
+    INIT_EXEMPT, /* value: a child of init that neither INIT_FOLLOW nor INIT_OUTLIVED kills. It keeps nothing alive. One
+                  * at most: the last one that was named */
+    INIT_WATCH,  /* value: a child of init whose end is told -> INIT_WATCHED, then INIT_PROCESS_ENDED. WATCHED_MAX
+                  * living ones at most */
+    INIT_SIGNAL_PROCESS, /* pid: one that is watched; value: the signal for its process group */
 };
 #define INIT_MAX_SPARED 80
 
@@ -119,6 +131,7 @@ struct init_order {
     int what; /* enum init_order_kind */
     int value;
     uint64_t amount; /* INIT_LIMIT_MEMORY */
+    pid_t pid; /* INIT_SIGNAL_PROCESS */
 };
 
 /* Runs in the child of clone(2) and never returns. */

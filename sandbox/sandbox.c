@@ -458,6 +458,13 @@ int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value
     return send_order(sb, &order);
 }
 
+int hutch_sandbox_signal_process(struct sandbox *sb, pid_t pid, int sig)
+{
+    const struct init_order order = { .what = INIT_SIGNAL_PROCESS, .value = sig, .pid = pid };
+
+    return send_order(sb, &order);
+}
+
 void hutch_sandbox_signal(struct sandbox *sb, int sig)
 {
     if (sb->control_fd < 0)

@@ -71,6 +71,9 @@ int hutch_sandbox_order(struct sandbox *sb, enum init_order_kind what, int value
 /* Asks init to signal the worker's process group. Nothing happens when init is gone. */
 void hutch_sandbox_signal(struct sandbox *sb, int sig);
 
+/* To the group of a process that init watches. -1 as hutch_sandbox_order(). */
+int hutch_sandbox_signal_process(struct sandbox *sb, pid_t pid, int sig);
+
 /* Kills everything inside, now. Safe to call again. */
 void hutch_sandbox_kill(struct sandbox *sb);
 

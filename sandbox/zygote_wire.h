@@ -55,7 +55,8 @@ struct worker_hello {
     struct hutch_err err;
 };
 
-/* To the worker: a header and then fields, each an uint32_t length (little endian) with so many bytes. */
+/* To the worker: a header and then fields, each an uint32_t length (little endian) with so many bytes. With the header
+ * may come a descriptor, the socket of a session's spawner: sandbox/process_wire.h. */
 #define WORKER_JOB_MAGIC 0x424f4a48u /* "HJOB" */
 struct worker_job {
     uint32_t magic;
@@ -63,7 +64,7 @@ struct worker_job {
 };
 enum worker_job_field {
     JOB_MODE,    /* "file": write the code to JOB_NAME and run that as a script; "code": as python3 -c; "stdin": as
-                  * python3 -; "cells": docs/cells.md */
+                  * python3 -; "cells": docs/cells.md; "processes": it is a spawner and nothing else */
     JOB_NAME,    /* file: absolute path, PROGRAM_DIR/NAME */
     JOB_CODE,
     JOB_ARGS,    /* what follows in sys.argv, each ended by a NUL */

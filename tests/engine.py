@@ -332,7 +332,7 @@ class SessionOptions(ctypes.Structure):
                     (name, ctypes.c_uint64) for name in ("idle_ms", "lifetime_ms", "memory_bytes", "pids", "cpus", "output_bytes",
                                                          "data_bytes", "data_files", "file_bytes")] + [
                     ("max_checkpoints", ctypes.c_uint), ("checkpoint_bytes", ctypes.c_uint64), ("on_end", ON_END),
-                    ("user", ctypes.c_void_p)]
+                    ("user", ctypes.c_void_p), ("max_processes", ctypes.c_uint), ("no_interpreter", ctypes.c_int)]
 
 
 class RawOutput(ctypes.Structure):
@@ -432,6 +432,7 @@ class Session:
         self.on_end = ON_END(lambda _user, _id, why, folder: self.ends.append((why.decode(), folder and os.fsdecode(folder))))
         options = SessionOptions()
         lib.hutch_session_options_init(ctypes.byref(options))
+        options.size = ctypes.sizeof(SessionOptions)  # the function, which is not the macro, knows the first fields only
         options.env, options.on_end = words(env), self.on_end
         for name, value in fields.items():
             setattr(options, name, text(str(value) if isinstance(value, os.PathLike) else value))
@@ -657,3 +658,119 @@ class Session:
 
     def delete_file(self, name):
         self._order("delete_file", ctypes.c_char_p(os.fsencode(name)))
+
+    # --- processes
+
+    def spawn(self, *args, shell=None, env=None, on_output=None, **fields):
+        """A program with arguments, or shell="a text". Returns the Process."""
+        process, raw = Process(self), RawProcessOptions()
+        library().hutch_process_options_init(ctypes.byref(raw))
+        raw.size = ctypes.sizeof(RawProcessOptions)
+        raw.args, raw.env, raw.shell = words(args or None), words(env), text(shell)
+        for name, value in fields.items():
+            setattr(raw, name, text(value))
+
+        def output(_user, _session, _process, stream, data, length):
+            process.output[stream] += ctypes.string_at(data, length)
+            if on_output:
+                on_output(process)
+
+        def room(_user, _session, _process):
+            process.rooms += 1
+
+        def end(_user, _session, number, pointer):
+            assert number == process.id
+            process.ends += 1
+            process.end = {name: getattr(pointer.contents, name) for name, _ in RawProcessEnd._fields_ if name != "size"}
+            process.end["why"] = process.end["why"].decode()
+
+        raw.on_output, raw.on_room, raw.on_end = PROCESS_ON_OUTPUT(output), PROCESS_ON_ROOM(room), PROCESS_ON_END(end)
+        process.kept = (raw.on_output, raw.on_room, raw.on_end)
+        number = ctypes.c_uint64()
+        self._order("spawn", ctypes.byref(raw), ctypes.byref(number))
+        process.id = number.value
+        self.pending.append(process)
+        return process
+
+    def processes(self):
+        lib, error = library(), Error()
+        lib.hutch_session_processes.restype = ctypes.c_void_p
+        address = self._call("processes", ctypes.byref(error))
+        if not address:
+            raise Failure(error)
+        found = json.loads(ctypes.string_at(address).decode())
+        _LIBRARY[0][1].free(ctypes.c_void_p(address))
+        return found
+
+
+# --- processes of sessions
+
+class RawProcessEnd(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("exit_code", ctypes.c_int), ("signal", ctypes.c_int), ("why", ctypes.c_char_p),
+                ("truncated", ctypes.c_int), ("run_ms", ctypes.c_double)]
+
+
+PROCESS_ON_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int,
+                                     ctypes.POINTER(ctypes.c_char), ctypes.c_size_t)
+PROCESS_ON_ROOM = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
+PROCESS_ON_END = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.POINTER(RawProcessEnd))
+
+
+class RawProcessOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("args", ctypes.POINTER(ctypes.c_char_p)), ("shell", ctypes.c_char_p),
+                ("env", ctypes.POINTER(ctypes.c_char_p)), ("cwd", ctypes.c_char_p), ("has_input", ctypes.c_int),
+                ("terminal", ctypes.c_int), ("rows", ctypes.c_uint), ("cols", ctypes.c_uint), ("wall_ms", ctypes.c_uint64),
+                ("output_bytes", ctypes.c_uint64), ("on_output", PROCESS_ON_OUTPUT), ("on_room", PROCESS_ON_ROOM),
+                ("on_end", PROCESS_ON_END), ("user", ctypes.c_void_p)]
+
+
+class Process:
+    """What Session.spawn() has begun: `end` when it is over."""
+
+    def __init__(self, session):
+        self.session, self.id = session, 0
+        self.output = {1: b"", 2: b""}
+        self.rooms = self.ends = 0
+        self.end = None
+        self.kept = ()
+
+    def _call(self, name, *args):
+        """What the function returns; an error is raised."""
+        error = Error()
+        result = getattr(library(), "hutch_process_" + name)(self.session.engine.handle, ctypes.c_uint64(self.session.id),
+                                                              ctypes.c_uint64(self.id), *args, ctypes.byref(error))
+        if result < 0:
+            raise Failure(error)
+        return result
+
+    def write(self, data):
+        """How much of it was taken."""
+        return self._call("write", ctypes.c_char_p(data), ctypes.c_size_t(len(data)))
+
+    def close_stdin(self):
+        self._call("close_stdin")
+
+    def signal(self, number):
+        self._call("signal", ctypes.c_int(number))
+
+    def resize(self, rows, cols):
+        self._call("resize", ctypes.c_uint(rows), ctypes.c_uint(cols))
+
+    def hold(self, is_held=True):
+        self._call("hold", ctypes.c_int(is_held))
+
+    def listed(self):
+        return next(entry for entry in self.session.processes() if entry["id"] == self.id)
+
+    def until(self, word, stream=1):
+        self.session.engine.until(lambda: word in self.output[stream] or self.end, what="%r" % word)
+        assert word in self.output[stream], (self.output, self.end)
+
+    def wait(self, seconds=SECONDS):
+        self.session.engine.until(lambda: self.end is not None, seconds, "the process ends")
+        return self.end
+
+    def wait_ok(self):
+        end = self.wait()
+        assert (end["exit_code"], end["signal"], end["why"]) == (0, 0, ""), (end, self.output)
+        return self.output[1]

@@ -1,7 +1,9 @@
 #include "rootfs/helper/pyjob.h"
 
 #include "rootfs/helper/pyobjects.h"
+#include "rootfs/helper/spawner.h"
 #include "sandbox/fd.h"
+#include "sandbox/fdpass.h"
 #include "sandbox/zygote_wire.h"
 
 #include <errno.h>
@@ -22,6 +24,7 @@ struct field {
 
 static char usual_job[64u << 10]; /* what a job takes that is no larger than most */
 static struct field job[JOB_FIELDS];
+static int spawner_fd = -1; /* came with the job, -1: without */
 
 /* Nothing of the program has run, so the message goes to the run's own standard error. */
 static _Noreturn void end_with_message(int errnum, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -77,12 +80,25 @@ static bool split_fields(const char *body, size_t len)
     return len == 0;
 }
 
+/* A descriptor comes with the first byte, and only recvmsg(2) takes it. */
+static bool read_header(struct worker_job *header)
+{
+    size_t n_fds;
+    ssize_t n = hutch_fdpass_receive(ZYGOTE_SOCKET_FD, header, sizeof(*header), &spawner_fd, 1, &n_fds, 0);
+
+    if (n == 0)
+        return false;
+    if (n < 0) /* a filter of the operator's may forbid it */
+        n = 0;
+    return read_all((char *)header + n, sizeof(*header) - (size_t)n);
+}
+
 bool hutch_pyjob_receive(void)
 {
     struct worker_job header;
     char *body = usual_job;
 
-    if (!read_all(&header, sizeof(header)))
+    if (!read_header(&header))
         return false;
     if (header.magic != WORKER_JOB_MAGIC || header.len > JOB_MAX)
         end_with_message(EBADMSG, "read the job");
@@ -367,6 +383,33 @@ PyObject *hutch_pyjob_set_up_cells(const struct pyobjects *py, PyObject *environ
     if (!start)
         end_with_exception("read the job");
     return start;
+}
+
+/* --- processes beside the cells --- */
+
+void hutch_pyjob_fork_spawner(void)
+{
+    if (spawner_fd < 0)
+        return;
+    hutch_spawner_fork(spawner_fd, job[JOB_ENV].data, job[JOB_ENV].len);
+    hutch_fd_closep(&spawner_fd);
+}
+
+bool hutch_pyjob_has_processes(void)
+{
+    return is_field(JOB_MODE, "processes");
+}
+
+void hutch_pyjob_serve_processes(const struct pyobjects *py, PyObject *environment)
+{
+    static const char ready[] = "\x27\0\0\0{\"is\":\"ready\",\"n\":1,\"language_info\":{}}"; /* docs/cells.md */
+
+    if (spawner_fd < 0)
+        end_with_message(EBADMSG, "read the job");
+    set_up_surroundings(py, environment);
+    if (write(ZYGOTE_SOCKET_FD, ready, sizeof(ready) - 1) != (ssize_t)sizeof(ready) - 1)
+        _exit(1);
+    hutch_spawner_serve(spawner_fd, job[JOB_ENV].data, job[JOB_ENV].len);
 }
 
 void hutch_pyjob_rehearse(const struct pyobjects *py, PyObject *environment, struct program *ret)

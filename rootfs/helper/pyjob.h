@@ -24,6 +24,13 @@ void hutch_pyjob_set_up(const struct pyobjects *py, PyObject *environment, struc
 bool hutch_pyjob_has_cells(void);
 PyObject *hutch_pyjob_set_up_cells(const struct pyobjects *py, PyObject *environment);
 
+/* The processes that a session has besides its cells (rootfs/helper/spawner.h), where the job came with a socket for
+ * that: forks what makes them. And whether the job is nothing but that, when the worker makes them itself, tells
+ * the engine that it is ready, and does not return. */
+void hutch_pyjob_fork_spawner(void);
+bool hutch_pyjob_has_processes(void);
+_Noreturn void hutch_pyjob_serve_processes(const struct pyobjects *py, PyObject *environment);
+
 /* The same for a program that does nothing; nothing of it remains. */
 void hutch_pyjob_rehearse(const struct pyobjects *py, PyObject *environment, struct program *ret);
 

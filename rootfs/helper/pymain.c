@@ -140,8 +140,10 @@ static void become_worker(const struct pyobjects *py)
 
 static _Noreturn void execute_cells(const struct pyobjects *py, PyObject *environment)
 {
-    PyObject *start = hutch_pyjob_set_up_cells(py, environment), *status = PyObject_CallFunction(py->cells, "O", start);
+    PyObject *start = hutch_pyjob_set_up_cells(py, environment), *status;
 
+    hutch_pyjob_fork_spawner(); /* while nothing of the session's code has run here */
+    status = PyObject_CallFunction(py->cells, "O", start);
     if (!status)
         end_with_exception();
     hutch_pyrun_finish(py, (int)PyLong_AsLong(status));
@@ -163,6 +165,8 @@ static _Noreturn void run_worker(const struct pyobjects *py, PyObject *environme
         _exit(0);
     if (hutch_pyjob_has_cells())
         execute_cells(py, environment);
+    if (hutch_pyjob_has_processes())
+        hutch_pyjob_serve_processes(py, environment);
     hutch_pyjob_set_up(py, environment, &program);
     hutch_pyrun(py, &program);
 }

@@ -481,6 +481,14 @@ static void on_data(void *user, const struct out_stream *s, const char *data, si
     run->kind->hear(run, s == &slot->supervisor->out ? 1 : 2, data, len);
 }
 
+static void on_process(void *user, const struct init_msg *msg)
+{
+    struct slot *slot = user;
+    struct engine_run *run = slot->owner;
+
+    run->kind->on_process(run, msg);
+}
+
 static void on_ready(void *owner, struct slot *slot, int which, short revents)
 {
     struct engine_run *run = owner;
@@ -551,6 +559,8 @@ static void launch(struct engine_run *run)
     s->err_out.capture = &run->result.err_out;
     if (run->kind->wants_output(run))
         s->out.on_data = s->err_out.on_data = on_data;
+    if (run->kind->on_process)
+        s->on_process = on_process;
     hutch_supervisor_set_limits(s, run->limits, run->grace_ms);
     if (has_input)
         hutch_input_start(&run->input, loop, s);

@@ -38,6 +38,8 @@ struct run_kind {
     void (*on_followed)(struct engine_run *run);
     /* init has signalled the worker. NULL: that makes no difference. */
     void (*on_signalled)(struct engine_run *run);
+    /* init watches a process, or one that it watched has ended: INIT_WATCHED, INIT_PROCESS_ENDED. NULL: none is. */
+    void (*on_process)(struct engine_run *run, const struct init_msg *msg);
     /* Its worker has ended, and what INIT_KEEP named has not. Whether the run goes on with that: then the result holds
      * the verdict for on_outlived(). NULL likewise. */
     bool (*can_outlive)(const struct engine_run *run);

@@ -21,6 +21,9 @@
 #define SLOT_FDS 11
 /* and its files, which outlive a sandbox, with their base, and their list where they are many */
 #define SESSION_FDS (SLOT_FDS + 3)
+#define SPAWNER_FDS 2 /* a session's socket to what makes its processes, and that one's end for a moment */
+/* A process's streams and its own socket. What it gets of these is open for a moment: a part of PASSING_FDS. */
+#define PROCESS_FDS 4
 #define PASSING_FDS (WALK_MAX_OPEN + 8) /* open for a moment: in a walk through files, on their way to a helper */
 
 static unsigned count_unset(const int *fds, size_t n)
@@ -125,20 +128,35 @@ static uint64_t slots_to_come(const struct hutch_engine *engine)
     return n < wanted ? wanted - n : 0;
 }
 
-static unsigned files_to_come(const struct hutch_engine *engine)
+static unsigned spawner_to_come(const struct session *s)
+{
+    return s->processes.max > 0 && s->processes.spawner.fd < 0 ? SPAWNER_FDS : 0;
+}
+
+static unsigned processes_to_come(const struct session *s)
+{
+    const struct process *p;
+    unsigned n = 0;
+
+    TAILQ_FOREACH(p, &s->processes.list, link)
+        n += p->state == PROCESS_WAITING ? PROCESS_FDS : 0;
+    return n;
+}
+
+static unsigned sessions_to_come(const struct hutch_engine *engine)
 {
     const struct session *s;
     unsigned n = 0;
 
     TAILQ_FOREACH(s, &engine->sessions.list, link)
-        n += (s->data.dirfd < 0) + (s->data.seen_fd < 0);
+        n += (s->data.dirfd < 0) + (s->data.seen_fd < 0) + spawner_to_come(s) + processes_to_come(s);
     return n;
 }
 
 static uint64_t all_to_come(const struct hutch_engine *engine)
 {
     return core_to_come(engine) + templates_to_come(engine) + zygotes_to_come(engine) +
-           slots_to_come(engine) * SLOT_FDS + files_to_come(engine) + PASSING_FDS;
+           slots_to_come(engine) * SLOT_FDS + sessions_to_come(engine) + PASSING_FDS;
 }
 
 /* What is left over is the pools', which grow while there is much to do. */
@@ -183,12 +201,17 @@ int hutch_descriptors_for_engine(struct hutch_engine *engine, struct hutch_err *
     return reserve(engine, 0, what, err);
 }
 
-int hutch_descriptors_for_session(struct hutch_engine *engine, struct hutch_err *err)
+int hutch_descriptors_for_session(struct hutch_engine *engine, bool has_processes, struct hutch_err *err)
 {
     char what[64];
 
     snprintf(what, sizeof(what), "open a session beside %u others", engine->sessions.n);
-    return reserve(engine, SESSION_FDS, what, err);
+    return reserve(engine, SESSION_FDS + (has_processes ? SPAWNER_FDS : 0), what, err);
+}
+
+int hutch_descriptors_for_process(struct hutch_engine *engine, struct hutch_err *err)
+{
+    return reserve(engine, PROCESS_FDS, "begin a process in a session", err);
 }
 
 int hutch_descriptors_for_copy(struct hutch_engine *engine, struct hutch_err *err)

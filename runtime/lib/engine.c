@@ -68,6 +68,11 @@ void (hutch_session_options_init)(struct hutch_session_options *options)
     init_struct(options, FIRST_SIZE(hutch_session_options, user));
 }
 
+void (hutch_process_options_init)(struct hutch_process_options *options)
+{
+    init_struct(options, FIRST_SIZE(hutch_process_options, user));
+}
+
 void (hutch_cell_init)(struct hutch_cell *cell)
 {
     init_struct(cell, FIRST_SIZE(hutch_cell, user));

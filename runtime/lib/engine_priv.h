@@ -43,7 +43,7 @@ void hutch_engine_connect(struct hutch_engine *engine);
 
 int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request *request, struct engine_run **ret,
                          struct hutch_err *err);
-/* What a session's sandboxes are made by. Its run executes cells with @token. */
+/* What a session's sandboxes are made by. Its run executes cells with @token; NULL: it only makes processes. */
 int hutch_request_accept_session(struct hutch_engine *engine, const struct hutch_session_options *options,
                                  const char *token, struct engine_run **ret, struct hutch_err *err);
 /* What a profile asks for in the engine's image, without program and /mnt/data. */
@@ -57,7 +57,9 @@ int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_
 
 /* Before it has opened anything, and when it knows its templates. */
 int hutch_descriptors_for_engine(struct hutch_engine *engine, struct hutch_err *err);
-int hutch_descriptors_for_session(struct hutch_engine *engine, struct hutch_err *err);
+int hutch_descriptors_for_session(struct hutch_engine *engine, bool has_processes, struct hutch_err *err);
+/* One of hutch_session_spawn(). */
+int hutch_descriptors_for_process(struct hutch_engine *engine, struct hutch_err *err);
 /* A checkpoint or branch. */
 int hutch_descriptors_for_copy(struct hutch_engine *engine, struct hutch_err *err);
 /* One that holds some from the moment when it is accepted: it has those already. */

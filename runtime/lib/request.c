@@ -401,22 +401,25 @@ static int set_cells_job(struct engine_run *run, const struct hutch_request *req
 {
     auto_free const char **env = merge_env(spec->envp, request->env);
     char start[64];
-    struct job job = { .mode = "cells", .name = "", .code = start, .env = env, .cwd = spec->cwd };
+    struct job job = { .mode = token ? "cells" : "processes", .name = "", .code = start, .env = env, .cwd = spec->cwd };
 
     if (!env)
         return hutch_err_set(err, ENOMEM, "set the environment");
-    job.code_len = (size_t)snprintf(start, sizeof(start), "{\"token\":\"%s\"}", token);
+    if (token)
+        job.code_len = (size_t)snprintf(start, sizeof(start), "{\"token\":\"%s\"}", token);
     lower_limits(run, request, &job);
     return hutch_job_encode(&job, &run->job, &run->job_len, err);
 }
 
 /* Cells need an interpreter that is forked from a zygote, and what executes cells imported in it. */
 static int check_for_cells(struct hutch_engine *engine, const struct engine_run *run,
-                           const struct hutch_request *request, const struct sandbox_spec *spec, struct hutch_err *err)
+                           const struct hutch_request *request, const struct sandbox_spec *spec, bool has_interpreter,
+                           struct hutch_err *err)
 {
     if (is_cramped(request))
         return hutch_err_set(err, EINVAL, "cells need 64 MiB of memory and a fifth of a CPU at least");
-    if (needs_own_interpreter(engine, request->env, engine->configs.list[run->zygote_index].n_modules > 0))
+    if (has_interpreter &&
+        needs_own_interpreter(engine, request->env, engine->configs.list[run->zygote_index].n_modules > 0))
         return hutch_err_set(err, EINVAL, "an interpreter for cells is there already, and a variable of the "
                              "environment would have to be there when it starts (LANG, PYTHONHASHSEED, "
                              "OMP_NUM_THREADS, …)");
@@ -509,7 +512,7 @@ static int set_cells(struct hutch_engine *engine, struct engine_run *run, const 
     run->grace_ms = spec->grace_ms;
     if (!has_cpu_rlimit)
         own.limits[LIMIT_CPU_TIME] = 0;
-    if (check_for_cells(engine, run, request, spec, err) < 0 ||
+    if (check_for_cells(engine, run, request, spec, token != NULL, err) < 0 ||
         apply_limits(request, spec->limits, run->limits, err) < 0 ||
         set_cells_job(run, request, spec, token, err) < 0 ||
         (has_own && hutch_request_make_worker(engine, &own, err) < 0)) {
@@ -601,7 +604,8 @@ static int set_session(struct hutch_engine *engine, struct engine_run *run, cons
         .data_dir = options->data_dir,
         .keep_data = options->keep_data,
     };
-    int zygote = hutch_zygote_configs_choose_for_cells(&engine->configs, options->zygote);
+    int zygote = token || options->zygote ? hutch_zygote_configs_choose_for_cells(&engine->configs, options->zygote)
+                                          : 0; /* the smallest: nothing is executed in it */
 
     for (size_t i = 0; i < LIMIT_COUNT; i++)
         if (hutch_limit_rows[i].session_at)

@@ -17,6 +17,8 @@
 #define MAX_ENV_BYTES (128u << 10)
 #define MAX_CHECKPOINTS 64
 #define DEFAULT_CHECKPOINTS 8
+#define MAX_PROCESSES 64
+#define DEFAULT_PROCESSES 16 /* where there is nothing else */
 #define DEFAULT_IDLE_MS 600000
 #define DEFAULT_LIFETIME_MS 86400000
 
@@ -60,12 +62,18 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
                       MAX_CHECKPOINTS);
         return hutch_engine_tell(error, &err, 0);
     }
-    if (hutch_descriptors_for_session(engine, &err) < 0)
+    if (options.max_processes > MAX_PROCESSES) {
+        hutch_err_set(&err, EINVAL, "max_processes of %u: at most %d can be", options.max_processes, MAX_PROCESSES);
+        return hutch_engine_tell(error, &err, 0);
+    }
+    if (options.no_interpreter && options.max_processes == 0)
+        options.max_processes = DEFAULT_PROCESSES;
+    if (hutch_descriptors_for_session(engine, options.max_processes > 0, &err) < 0)
         return hutch_engine_tell(error, &err, 0);
     s = hutch_session_create(&engine->sessions, &err);
     if (!s)
         return hutch_engine_tell(error, &err, 0);
-    if (hutch_request_accept_session(engine, &options, s->token, &run, &err) < 0) {
+    if (hutch_request_accept_session(engine, &options, options.no_interpreter ? NULL : s->token, &run, &err) < 0) {
         hutch_session_free(s);
         return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
     }
@@ -73,6 +81,8 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
                                   options.lifetime_ms ? options.lifetime_ms : DEFAULT_LIFETIME_MS);
     s->checkpoints.max = options.max_checkpoints ? options.max_checkpoints : DEFAULT_CHECKPOINTS;
     s->checkpoints.max_bytes = options.checkpoint_bytes;
+    s->processes.max = options.max_processes;
+    s->has_no_interpreter = options.no_interpreter != 0;
     s->keep_data = options.keep_data;
     s->on_end = options.on_end;
     s->user = options.user;
@@ -182,6 +192,11 @@ struct order *hutch_engine_make_order(struct session *s, uint64_t id, struct hut
 
     if (!s) {
         no_session(error, id);
+        return NULL;
+    }
+    if (s->has_no_interpreter) {
+        hutch_err_set(&err, 0, "the session %" PRIu64 " has no interpreter: it has processes and files only", id);
+        hutch_engine_tell(error, &err, EINVAL);
         return NULL;
     }
     if (s->n_orders >= MAX_ORDERS) {

@@ -214,7 +214,7 @@ void hutch_in_stream_init(struct in_stream *s)
 
 /* A program that does not want its input must not end the process that offers it, and what that does about SIGPIPE is
  * its own affair: the signal is blocked for the moment, and taken back when it came of this write. */
-static ssize_t write_quietly(int fd, const void *data, size_t len)
+ssize_t hutch_stream_write(int fd, const void *data, size_t len)
 {
     static const struct timespec now = { 0 };
     sigset_t pipe_only, before, pending;
@@ -250,7 +250,7 @@ void hutch_in_stream_run(struct in_stream *s, const struct pollfd *source, const
         s->start = s->end = 0;
     } else if (pipe->fd >= 0 && (pipe->revents & POLLOUT) && s->end > s->start) {
         const char *from = s->text ? s->text : s->buf;
-        ssize_t n = write_quietly(s->pipe_fd, from + s->start, s->end - s->start); /* O_NONBLOCK: it is ours */
+        ssize_t n = hutch_stream_write(s->pipe_fd, from + s->start, s->end - s->start); /* O_NONBLOCK: it is ours */
 
         if (n > 0)
             s->start += (size_t)n;

@@ -8,11 +8,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define STREAM_BUF 65536
 
 /* One end for a stream here, which does not block, and one for the sandbox; the caller owns both. */
 int hutch_stream_make_pipe(int *ret_mine, int *ret_theirs, bool i_read, struct hutch_err *err);
+/* write(2) that raises no SIGPIPE. */
+ssize_t hutch_stream_write(int fd, const void *data, size_t len);
 
 /* What a sink gets instead of the bytes that came: at most STREAM_SHAPED(len) of them. */
 struct stream_shaper {

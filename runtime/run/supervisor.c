@@ -204,6 +204,11 @@ static void hear_init(struct supervisor *s)
         s->has_followed = true;
         s->followed = msg.followed;
         break;
+    case INIT_WATCHED:
+    case INIT_PROCESS_ENDED:
+        if (s->on_process)
+            s->on_process(s->user, &msg);
+        break;
     case INIT_SIGNALLED:
         s->n_signalled++;
         s->was_signalled = true;

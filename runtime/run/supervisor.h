@@ -57,6 +57,8 @@ struct supervisor {
      * is counted here. */
     bool (*order_count)(void *user, const struct collect_bounds *bounds);
     uint64_t max_counted;      /* with order_count: entries that are counted here nevertheless, in one go */
+    /* INIT_WATCHED and INIT_PROCESS_ENDED. NULL: no process is watched. */
+    void (*on_process)(void *user, const struct init_msg *msg);
     void *user;
     double t0;                 /* when the run began, hutch_clock_ms(); timings count from here */
     /* … and of out, err_out and in below: their descriptors, sinks and sources. */

@@ -162,6 +162,7 @@ void hutch_session_deliver_cell(struct session *s)
 void hutch_session_describe_death(struct session *s)
 {
     const struct run_result *r = &s->run->result;
+    const char *who = s->has_no_interpreter ? "what makes the session's processes" : "the interpreter";
 
     if (s->interpreter->is_refused && s->interpreter->is_host_at_fault)
         snprintf(s->why, sizeof(s->why), "hutch could not take what the interpreter said, so it was ended: %s",
@@ -173,12 +174,12 @@ void hutch_session_describe_death(struct session *s)
         snprintf(s->why, sizeof(s->why),
                  "the interpreter closed its descriptor 3 and could not be told anything any more, so it was ended");
     else if (r->message[0])
-        snprintf(s->why, sizeof(s->why), "the interpreter ended: %.480s", r->message);
+        snprintf(s->why, sizeof(s->why), "%s ended: %.440s", who, r->message);
     else if (r->signal)
-        snprintf(s->why, sizeof(s->why), "the interpreter died of SIG%s",
+        snprintf(s->why, sizeof(s->why), "%s died of SIG%s", who,
                  sigabbrev_np(r->signal) ? sigabbrev_np(r->signal) : "RT");
     else
-        snprintf(s->why, sizeof(s->why), "the interpreter ended with exit code %d", r->exit_code);
+        snprintf(s->why, sizeof(s->why), "%s ended with exit code %d", who, r->exit_code);
 }
 
 bool hutch_session_repeats_cell(const struct session *s)

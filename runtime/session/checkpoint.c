@@ -319,6 +319,8 @@ static int order_follow(struct session *s, struct hutch_err *err)
     if (s->checkpoints.made)
         rc |= hutch_sandbox_order(sb, INIT_SPARE, s->checkpoints.made->pid);
     s->run->slot->supervisor->has_followed = false;
+    hutch_processes_note_lost(s);
+    hutch_processes_blame(s, "the session went back to another copy of its interpreter, which ended all its processes");
     rc |= hutch_sandbox_order(sb, INIT_FOLLOW, s->checkpoints.next_pid);
     s->checkpoints.step = STEP_FOLLOW;
     s->checkpoints.stop_at = hutch_clock_ms() + STEP_MS;
@@ -444,6 +446,8 @@ static void clear(struct session *s)
     free(s->checkpoints.lost);
     s->checkpoints.lost = NULL;
     s->checkpoints.is_loss_unknown = false;
+    free(s->processes.lost);
+    s->processes.lost = NULL;
 }
 
 /* What the reply says of it. */
@@ -454,12 +458,13 @@ static const char *describe_loss(const struct checkpoints *c)
 
 static void answer(struct session *s, const struct hutch_err *why, uint64_t id, uint64_t bytes)
 {
+    auto_free char *lost = why ? NULL : hutch_processes_add_lost(s, describe_loss(&s->checkpoints));
     struct hutch_reply reply = {
         .size = sizeof(reply),
         .ok = !why,
         .message = why ? why->msg : "",
         .id = why ? 0 : id,
-        .lost = why ? "[]" : describe_loss(&s->checkpoints),
+        .lost = why ? "[]" : lost ? lost : describe_loss(&s->checkpoints),
         .ms = hutch_clock_ms() - s->checkpoints.t_step,
         .bytes = bytes,
     };
@@ -646,6 +651,7 @@ void hutch_checkpoint_hear(struct session *s, const struct cell_event *event)
         return;
     if (strcmp(event->is, "parked") == 0) {
         s->checkpoints.has_parked = true;
+        hutch_processes_note_lost(s);
         s->checkpoints.lost = text_of_lost(cJSON_GetObjectItemCaseSensitive(event->frame, "lost"));
         s->checkpoints.is_loss_unknown = !s->checkpoints.lost;
     } else if (strcmp(event->is, "failed") == 0) {

@@ -304,8 +304,8 @@ static int start(struct engine_run *run, struct hutch_err *err)
     s->interpreter = hutch_interpreter_create_for_worker(slot, s->token, on_event, on_turn, s, err);
     if (!s->interpreter)
         return -1;
-    if (hutch_interpreter_send_raw(s->interpreter, run->job, run->job_len) < 0)
-        return hutch_err_set(err, ENOMEM, "describe a session to its worker");
+    if (hutch_processes_send_job(s, s->interpreter, run->job, run->job_len, err) < 0)
+        return -1;
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, hutch_clock_ms() + s->sessions->core->import_ms);
     return 0;
 }
@@ -322,6 +322,11 @@ static void hear(struct engine_run *run, int stream, const char *data, size_t le
 
     if (!s->interpreter->is_over) /* else: of what a parked copy was made to write */
         hutch_interpreter_hear(s->interpreter, stream, data, len);
+}
+
+static void on_process(struct engine_run *run, const struct init_msg *msg)
+{
+    hutch_processes_hear(run->kind_data, msg);
 }
 
 static void on_followed(struct engine_run *run)
@@ -350,6 +355,7 @@ static void drop_interpreter(struct session *s)
 
 static void reset(struct engine_run *run)
 {
+    hutch_processes_reset(run->kind_data);
     drop_interpreter(run->kind_data);
 }
 
@@ -363,6 +369,8 @@ static void refuse(struct engine_run *run, const struct hutch_err *why)
     drop_interpreter(s);
     hutch_session_set_state(s, SESSION_LOST);
     hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_SETUP_FAILED, s->why);
+    hutch_processes_lose(s, s->why);
+    hutch_processes_refuse(s, s->why);
 }
 
 /* A checkpoint that was dropped may still be on its way out. */
@@ -384,6 +392,7 @@ static void on_outlived(struct engine_run *run)
         hutch_session_lose_order(s);
     else
         hutch_session_describe_death(s);
+    hutch_processes_blame(s, s->why);
     hutch_checkpoint_clear(s); /* of what was at work */
     hutch_contexts_done(&s->contexts);
     s->cell.stop_at = s->kill_at = s->cell.check_at = s->settle_at = 0;
@@ -469,7 +478,9 @@ static void die(struct engine_run *run, bool has_files)
         s->false_starts = 0; /* the next cell may have better luck */
         hutch_session_doom(s, TAILQ_FIRST(&s->orders), r->verdict == HUTCH_OK ? HUTCH_SETUP_FAILED : r->verdict,
                            s->why);
+        hutch_processes_refuse(s, s->why);
     }
+    hutch_processes_lose(s, s->is_restarting ? "the session was restarted" : s->why);
     hutch_checkpoints_drop_all(s, true);
     hutch_session_set_idle(s, false);
     drop_interpreter(s);
@@ -487,6 +498,7 @@ static const struct run_kind kind = {
     .hear = hear,
     .on_followed = on_followed,
     .on_signalled = on_signalled,
+    .on_process = on_process,
     .can_outlive = can_outlive,
     .on_outlived = on_outlived,
     .conclude = conclude,
@@ -505,6 +517,7 @@ void hutch_session_begin_restart(struct session *s)
     if (hutch_session_at_work(s)) /* that one is told when its interpreter is dead */
         order = TAILQ_NEXT(order, link);
     hutch_session_doom(s, order, HUTCH_KILLED, "the session was restarted");
+    hutch_processes_refuse(s, "the session was restarted");
     if (s->run->slot && s->run->slot->state >= SLOT_RUNNING) {
         s->is_restarting = true; /* a cell that ends just now still says what it found */
         hutch_session_kill_interpreter(s);
@@ -542,6 +555,7 @@ void hutch_session_free(struct session *s)
             hutch_order_take_out(s, lists[i], order);
             hutch_order_free(order);
         }
+    hutch_processes_done(&s->processes);
     drop_interpreter(s);
     hutch_look_cancel(&s->look);
     hutch_look_cancel(&s->landing);
@@ -599,6 +613,9 @@ static void end(struct session *s)
     hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_KILLED, "the session was closed");
     hutch_session_answer_cancelled(s);
     hutch_session_answer_doomed(s);
+    hutch_processes_lose(s, s->why);
+    hutch_processes_refuse(s, s->why);
+    hutch_processes_work(s);
     TAILQ_REMOVE(&sessions->list, s, link);
     sessions->n--;
     if (directory)
@@ -619,13 +636,14 @@ void hutch_sessions_work(struct sessions *sessions)
         hutch_session_answer_cancelled(s);
         if (!s->is_restarting && s->state != SESSION_BUSY)
             hutch_session_answer_doomed(s);
+        hutch_processes_work(s);
         next = TAILQ_NEXT(s, link); /* now: a callback may have opened another one */
         if (s->is_closing) {
             if (s->state == SESSION_LOST && !s->run->slot && open_up(s))
                 end(s);
             continue;
         }
-        if (s->state == SESSION_LOST && !TAILQ_EMPTY(&s->orders) && !s->pause.is_on)
+        if (s->state == SESSION_LOST && (!TAILQ_EMPTY(&s->orders) || hutch_processes_wait(s)) && !s->pause.is_on)
             hutch_session_set_state(s, SESSION_SEEKING);
         if (s->state == SESSION_IDLE)
             start_next(s);
@@ -642,7 +660,7 @@ bool hutch_sessions_have_orders(const struct sessions *sessions)
     const struct session *s;
 
     TAILQ_FOREACH(s, &sessions->list, link)
-        if (s->n_orders > 0 || !TAILQ_EMPTY(&s->doomed) || !TAILQ_EMPTY(&s->cancelled))
+        if (s->n_orders > 0 || !TAILQ_EMPTY(&s->doomed) || !TAILQ_EMPTY(&s->cancelled) || hutch_processes_wait(s))
             return true;
     return false;
 }
@@ -698,7 +716,7 @@ static void end_interpreter(struct session *s, double now)
 /* When that is due, if it is not yet. */
 static double become_idle(struct session *s, double now)
 {
-    bool is_waiting = s->state == SESSION_IDLE || s->state == SESSION_PARKED;
+    bool is_waiting = (s->state == SESSION_IDLE || s->state == SESSION_PARKED) && !hutch_processes_are_alive(s);
 
     if (is_waiting && !s->is_idle && now >= s->t_used + SESSION_IDLE_AFTER_MS)
         hutch_session_set_idle(s, true);
@@ -759,7 +777,7 @@ static double check_clocks(struct session *s, double now)
             earlier(&due, s->kill_at);
     } else if (s->kill_at > 0)
         earlier(&due, s->kill_at);
-    if (s->state == SESSION_BUSY || s->n_orders > 0)
+    if (s->state == SESSION_BUSY || s->n_orders > 0 || hutch_processes_are_alive(s))
         return due;
     if (now >= idle_at) {
         hutch_session_begin_end(s, "the session was idle for too long");
@@ -803,6 +821,7 @@ struct session *hutch_session_create(struct sessions *sessions, struct hutch_err
     TAILQ_INIT(&s->doomed);
     TAILQ_INIT(&s->cancelled);
     hutch_checkpoints_init(&s->checkpoints);
+    hutch_processes_init(&s->processes);
     if (hutch_interpreter_make_token(s->token, err) == 0)
         return s;
     free(s);

@@ -13,6 +13,7 @@
 #include "runtime/session/interpreter.h"
 #include "runtime/session/pause.h"
 #include "runtime/session/question.h"
+#include "runtime/session/process.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -141,6 +142,8 @@ struct session {
     struct session_question question;
     struct contexts contexts;  /* of its interpreter */
     struct session_pause pause;
+    struct processes processes;
+    bool has_no_interpreter;   /* its worker only makes processes */
 };
 
 void hutch_sessions_init(struct sessions *sessions, struct helper *helper, struct runs *runs);

@@ -174,6 +174,84 @@ def test_attack(warm, what):
         assert result["verdict"] == "ok", result
 
 
+# --------------------------------------------------------------------------------------------------
+# Processes beside the cells, and what makes them: all of it is the session's own code's to reach
+
+PROCESS_KIT = KIT + """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+def others():
+    return [int(name) for name in os.listdir('/proc') if name.isdigit() and int(name) not in (1, os.getpid())]
+def stolen():
+    found = []
+    for pid in others():
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            continue
+        found += [fd for fd in (libc.syscall(438, pidfd, n, 0) for n in range(8)) if fd >= 0]  # pidfd_getfd
+        os.close(pidfd)
+    return found
+def repeat(seconds, function, *args):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            function(*args)
+        except OSError:
+            pass
+"""
+
+PROCESS_ATTACKS = {
+    "kills": "repeat(1.5, os.kill, -1, signal.SIGKILL)",
+    "stops": "repeat(1.5, os.kill, -1, signal.SIGSTOP)\nos.kill(-1, signal.SIGCONT)",
+    "other signals": "repeat(1.5, lambda: [os.kill(-1, n) for n in (1, 2, 3, 13, 15, 28)])",
+    "garbage through their descriptors": """
+def spoil():
+    for fd in stolen():
+        os.set_blocking(fd, False)
+        for n in range(300):
+            try:
+                os.write(fd, os.urandom(16) if n % 2 else b'HERE' + n.to_bytes(4, 'little') + bytes(8))
+            except OSError:
+                break
+        os.close(fd)
+repeat(1.5, spoil)
+""",
+    "their memory": """
+def write_memory():
+    for pid in others():
+        try:
+            with open('/proc/%d/mem' % pid, 'r+b', buffering=0) as memory, open('/proc/%d/maps' % pid) as maps:
+                for line in maps:
+                    if 'rw-p' in line:
+                        memory.seek(int(line.split('-')[0], 16))
+                        memory.write(bytes(4096))
+        except OSError:
+            pass
+repeat(1.5, write_memory)
+""",
+    "all process numbers": "try:\n  while os.fork(): pass\n  time.sleep(1000)\nexcept OSError:\n  time.sleep(1)\n  os.kill(-1, signal.SIGKILL)",
+}
+
+
+@pytest.mark.parametrize("what", PROCESS_ATTACKS)
+def test_attack_on_processes(warm, what):
+    """Each has one end, which comes whatever they do to each other; and the session can have others."""
+    with engine.Session(warm, max_processes=8) as session:
+        session.printed("state = 'kept'")
+        cell = session.execute(PROCESS_KIT + PROCESS_ATTACKS[what], timeout_ms=20000)
+        processes = []
+        while cell.result is None:
+            if len(session.processes()) < 4:
+                processes.append(session.spawn(shell="echo text; exec sleep 100", terminal=len(processes) % 2))
+            warm.dispatch(0.01)
+        session.restart()
+        warm.until(lambda: all(process.end for process in processes), what="every process has an end")
+        assert session.spawn("echo", "new").wait_ok() == b"new\n"
+        assert session.printed("print(6 * 7)") == "42\n"
+    assert processes and all(process.ends == 1 for process in processes) and cell.results == 1
+
+
 def test_frames_that_are_none(warm):
     """Each ends its interpreter, and the sentence says why."""
     sessions = [engine.Session(warm) for _ in BAD_FRAMES]

@@ -1532,6 +1532,129 @@ static void files_of_a_run(void)
     request.fetch = (const char *const[]){ "/etc/passwd", NULL };
     CHECK(try_submit(engine, &request, &o, &err) < 0 && err.code == EINVAL && strstr(err.message, "/etc/passwd"));
     hutch_engine_free(engine);
+/* --- processes of a session --- */
+
+struct seen {
+    struct hutch_engine *engine;
+    uint64_t session, process;
+    char out[256];
+    size_t len;
+    int ends, exit_code, rooms, session_ends;
+    char why[256];
+};
+
+static void on_process_output(void *user, uint64_t session, uint64_t process, int stream, const char *data, size_t len)
+{
+    struct seen *seen = user;
+
+    CHECK(session == seen->session && process == seen->process && seen->ends == 0);
+    CHECK(stream == 1 || stream == 2);
+    for (size_t i = 0; i < len && seen->len < sizeof(seen->out) - 1; i++)
+        seen->out[seen->len++] = data[i];
+}
+
+static void on_process_room(void *user, uint64_t session, uint64_t process)
+{
+    struct seen *seen = user;
+
+    CHECK(session == seen->session && process == seen->process);
+    seen->rooms++;
+}
+
+static void on_process_end(void *user, uint64_t session, uint64_t process, const struct hutch_process_end *end)
+{
+    struct seen *seen = user;
+
+    CHECK(session == seen->session && process == seen->process && seen->session_ends == 0);
+    CHECK(end->size >= sizeof(*end));
+    seen->ends++;
+    seen->exit_code = end->exit_code;
+    copy(seen->why, sizeof(seen->why), end->why);
+}
+
+static void on_session_end(void *user, uint64_t session, const char *why, const char *directory)
+{
+    struct seen *seen = user;
+
+    CHECK(session == seen->session && why && !directory);
+    seen->session_ends++;
+}
+
+static void spawn(struct seen *seen, const struct hutch_process_options *options)
+{
+    struct hutch_error err;
+
+    seen->len = 0;
+    seen->ends = 0;
+    memset(seen->out, 0, sizeof(seen->out));
+    if (hutch_session_spawn(seen->engine, seen->session, options, &seen->process, &err) < 0) {
+        printf("spawn: %s\n", err.message);
+        exit(1);
+    }
+    CHECK(seen->process != 0 && seen->ends == 0);
+}
+
+/* Each function, with a session that has nothing else; and what they say of what is not there. */
+static void processes_of_a_session(void)
+{
+    static const char *const args[] = { "/bin/sh", "-c", "read line; echo got $line $MORE; exit 4", NULL };
+    static const char *const env[] = { "MORE=more", NULL };
+    struct seen seen = { .engine = open_default() };
+    struct hutch_session_options session;
+    struct hutch_process_options options;
+    struct hutch_error err;
+    char *list;
+
+    hutch_session_options_init(&session);
+    session.no_interpreter = 1;
+    session.max_processes = 1;
+    session.on_end = on_session_end;
+    session.user = &seen;
+    CHECK(hutch_session_open(seen.engine, &session, &seen.session, &err) == 0);
+    hutch_process_options_init(&options);
+    options.args = args;
+    options.env = env;
+    options.has_input = 1;
+    options.on_output = on_process_output;
+    options.on_room = on_process_room;
+    options.on_end = on_process_end;
+    options.user = &seen;
+    spawn(&seen, &options); /* before there is a sandbox */
+    CHECK(hutch_session_spawn(seen.engine, seen.session, &options, NULL, &err) < 0 && err.code == EAGAIN);
+    list = hutch_session_processes(seen.engine, seen.session, &err);
+    CHECK(list && strstr(list, "\"state\":\"waiting\""));
+    free(list);
+    CHECK(hutch_process_write(seen.engine, seen.session, seen.process, "early\n", 6, &err) < 0 && err.code == EAGAIN);
+    while (seen.rooms == 0)
+        turn(seen.engine);
+    CHECK(hutch_process_write(seen.engine, seen.session, seen.process, "word\n", 5, &err) == 5);
+    CHECK(hutch_process_resize(seen.engine, seen.session, seen.process, 1, 1, &err) < 0 && err.code == EINVAL);
+    CHECK(hutch_process_close_stdin(seen.engine, seen.session, seen.process, &err) == 0);
+    while (seen.ends == 0)
+        turn(seen.engine);
+    CHECK(seen.exit_code == 4 && strcmp(seen.out, "got word more\n") == 0 && !seen.why[0]);
+    CHECK(hutch_process_signal(seen.engine, seen.session, seen.process, SIGTERM, &err) < 0 && err.code == ENOENT);
+
+    options.args = NULL;
+    options.shell = "echo a; exec sleep 1000";
+    options.has_input = 0;
+    spawn(&seen, &options);
+    CHECK(hutch_process_hold(seen.engine, seen.session, seen.process, 1, &err) == 0);
+    CHECK(hutch_process_hold(seen.engine, seen.session, seen.process, 0, &err) == 0);
+    while (seen.len == 0)
+        turn(seen.engine);
+    CHECK(hutch_process_signal(seen.engine, seen.session, seen.process, SIGTERM, &err) == 0);
+    while (seen.ends == 0)
+        turn(seen.engine);
+    CHECK(seen.exit_code == -1);
+
+    spawn(&seen, &options);
+    CHECK(hutch_session_close(seen.engine, seen.session) == 1);
+    CHECK(hutch_session_spawn(seen.engine, seen.session, &options, NULL, &err) < 0 && err.code == ENOENT);
+    while (seen.session_ends == 0)
+        turn(seen.engine);
+    CHECK(seen.ends == 1 && strcmp(seen.why, "the session was closed") == 0);
+    hutch_engine_free(seen.engine);
 }
 
 static const struct {
@@ -1572,6 +1695,7 @@ static const struct {
     { "life_of_a_session", life_of_a_session },
     { "a_cell_that_is_taken_back", a_cell_that_is_taken_back },
     { "a_question", a_question },
+    { "processes_of_a_session", processes_of_a_session },
 };
 
 int main(int argc, char **argv)

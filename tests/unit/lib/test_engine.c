@@ -21,6 +21,8 @@
 #include "runtime/launcher/spec_wire.h"
 #include "runtime/launcher/wire.h"
 #include "runtime/session/data.h"
+#include "sandbox/clock.h"
+#include "sandbox/process_wire.h"
 #include "sandbox/zygote_wire.h"
 
 #include <dirent.h>
@@ -45,15 +47,15 @@
 
 /* --- the helpers -------------------------------------------------------------------------------------------------- */
 
-enum role { OPENER, LAUNCHER, ZYGOTE, CONTROL, JOB, CELLS, PARKED, LIFE };
+enum role { OPENER, LAUNCHER, ZYGOTE, CONTROL, JOB, CELLS, PARKED, LIFE, SPAWNER, PROCESS };
 struct player {
     int fd;          /* -1: free */
     enum role role;
     uint32_t id;     /* from CONTROL on: of the sandbox */
-    int out_fd, err_fd, in_fd; /* JOB, CELLS, PARKED */
+    int out_fd, err_fd, in_fd; /* JOB, CELLS, PARKED, PROCESS */
     char data[64];   /* CONTROL: directory of its own … */
     int data_fd;     /* … or the one that it was given */
-    pid_t pid;       /* CELLS, PARKED: as it says; LIFE: really */
+    pid_t pid;       /* CELLS, PARKED, PROCESS: as it says; LIFE: really */
     unsigned n_said; /* CELLS: frames */
 };
 
@@ -340,6 +342,8 @@ static void play_init(struct player *p)
         tell(p->fd, (struct init_msg){ .kind = INIT_ENDED, .ended.status = order.value });
     else if (order.what == INIT_FOLLOW)
         follow(p, order.value);
+    else if (order.what == INIT_WATCH)
+        tell(p->fd, (struct init_msg){ .kind = INIT_WATCHED, .process.pid = order.value });
 }
 
 static void make_file(const struct player *init)
@@ -457,6 +461,52 @@ static void play_parked(struct player *p)
         say_pid(add_copy(p, CELLS, fd));
 }
 
+static void say_here(struct player *p)
+{
+    const struct process_said here = { .what = PROCESS_HERE, .pid = p->pid = ++last_pid };
+
+    say(p->fd, &here, sizeof(here), NULL, 0);
+}
+
+static void play_spawner(struct player *p)
+{
+    static char order[sizeof(struct process_order) + PROCESS_TEXT_MAX];
+    struct player *process;
+    int fds[4];
+    size_t n_fds = 0;
+    ssize_t n = hutch_fdpass_receive(p->fd, order, sizeof(order), fds, ARRAY_SIZE(fds), &n_fds, MSG_DONTWAIT);
+
+    if (n <= 0) {
+        drop_player(p);
+        return;
+    }
+    if (n_fds != ARRAY_SIZE(fds)) { /* with a terminal, which is not made here */
+        if (n_fds > 0)
+            say_here(add_player(hutch_fd_take(&fds[0]), PROCESS, p->id));
+        for (size_t i = 1; i < n_fds; i++)
+            close(fds[i]);
+        return;
+    }
+    process = add_player(fds[0], PROCESS, p->id);
+    process->in_fd = fds[1];
+    process->out_fd = fds[2];
+    process->err_fd = fds[3];
+    say_here(process);
+}
+
+/* Says something, and ends. */
+static void play_process(struct player *p)
+{
+    struct player *init = find_player(CONTROL, p->id);
+    char go;
+
+    if (recv(p->fd, &go, 1, MSG_DONTWAIT) == 1 && p->out_fd >= 0 && write(p->out_fd, "said\n", 5) != 5 && !is_rough)
+        _exit(84);
+    if (init)
+        tell(init->fd, (struct init_msg){ .kind = INIT_PROCESS_ENDED, .process.pid = p->pid });
+    drop_player(p);
+}
+
 /* "out", "err", "echo", "file", "fail", "wait" and "vanish", one after the other; then it ends with 0. */
 static void play_worker(struct player *p)
 {
@@ -466,6 +516,8 @@ static void play_worker(struct player *p)
     struct init_msg ended = { .kind = INIT_ENDED };
     const char *code;
     char input[64];
+    int spawner_fd = -1;
+    size_t n_fds;
 
     if (n_deaf > 0 && init) {
         n_deaf--;
@@ -474,9 +526,14 @@ static void play_worker(struct player *p)
         tell(init->fd, ended);
         return;
     }
-    n = recv(p->fd, job, sizeof(job) - 1, MSG_DONTWAIT);
+    n = hutch_fdpass_receive(p->fd, job, sizeof(job) - 1, &spawner_fd, 1, &n_fds, MSG_DONTWAIT);
     if (n <= 0 || !init) {
+        hutch_fd_closep(&spawner_fd);
         drop_player(p);
+        return;
+    }
+    if (spawner_fd >= 0) { /* comes with the first bytes, and the rest after it */
+        say_here(add_player(spawner_fd, SPAWNER, p->id));
         return;
     }
     if (memmem(job, (size_t)n < 32 ? (size_t)n : 32, "cells", 5)) {
@@ -564,7 +621,8 @@ static bool is_really_ready(int fd)
 static void play_part(struct player *p)
 {
     static void (*const parts[])(struct player *) = { play_opener, play_launcher, play_fork,   play_init,
-                                                      play_worker, play_cells,    play_parked, play_life };
+                                                      play_worker, play_cells,    play_parked, play_life,
+                                                      play_spawner, play_process };
     struct pollfd hangup = { .fd = p->fd };
 
     if ((int)p->role != mute_role || mute_orders > 0) {
@@ -607,7 +665,7 @@ static int play(void)
         mute_role = -1;
     refuses = how && strcmp(how, "refuse") == 0;
     is_speechless = how && strcmp(how, "speechless") == 0;
-    has_lives = how && strcmp(how, "lives") == 0;
+    has_lives = how && strstr(how, "lives");
     opener = add_player(WARM_SOCKET_FD, OPENER, 0);
     hutch_fdpass_send(opener->fd, &hello, sizeof(hello), NULL, 0, 0);
     send_launcher(opener);
@@ -1472,6 +1530,226 @@ static void test_failpoints_of_a_session(void **state)
     }
 }
 
+/* --- its processes --- */
+
+static struct {
+    unsigned ends;
+    int exit_code;
+    size_t n_said;
+    char said[16], why[256];
+} spawned[2];
+
+static void on_said(void *user, uint64_t session, uint64_t process, int stream, const char *data, size_t len)
+{
+    const size_t i = (size_t)user;
+
+    (void)session;
+    (void)process;
+    assert_int_equal(stream, 1);
+    for (size_t k = 0; k < len && spawned[i].n_said + 1 < sizeof(spawned[i].said); k++)
+        spawned[i].said[spawned[i].n_said++] = data[k];
+}
+
+static void on_process_end(void *user, uint64_t session, uint64_t process, const struct hutch_process_end *end)
+{
+    const size_t i = (size_t)user;
+
+    (void)session;
+    (void)process;
+    spawned[i].ends++;
+    spawned[i].exit_code = end->exit_code;
+    snprintf(spawned[i].why, sizeof(spawned[i].why), "%s", end->why);
+}
+
+/* What may be asked of it at any time. */
+static void ask_of_process(struct lair *p, uint64_t session, uint64_t process)
+{
+    struct hutch_error error;
+
+    hutch_process_write(p->engine, session, process, "input", 5, &error);
+    hutch_process_close_stdin(p->engine, session, process, &error);
+    hutch_process_hold(p->engine, session, process, 1, &error);
+    free(hutch_session_processes(p->engine, session, &error));
+    hutch_process_hold(p->engine, session, process, 0, &error);
+}
+
+/* Two processes, one before the session has a sandbox. */
+static void go_through_processes(struct lair *p, const char *label)
+{
+    static const char *const args[] = { "program", "argument", NULL };
+    struct hutch_session_options options;
+    struct hutch_process_options process;
+    struct hutch_error error = { .message = "" };
+    uint64_t id = 0, number;
+
+    memset(spawned, 0, sizeof(spawned));
+    memset(&last_word, 0, sizeof(last_word));
+    hutch_session_options_init(&options);
+    options.max_processes = 2;
+    options.on_end = on_end;
+    if (hutch_session_open(p->engine, &options, &id, &error) < 0) {
+        if (!error.message[0])
+            fail_msg("%s: a session is refused without a reason", label);
+        return;
+    }
+    hutch_process_options_init(&process);
+    process.args = args;
+    process.has_input = 1;
+    process.on_output = on_said;
+    process.on_end = on_process_end;
+    for (size_t i = 0; i < ARRAY_SIZE(spawned); i++) {
+        process.user = (void *)i;
+        error.message[0] = '\0';
+        if (hutch_session_spawn(p->engine, id, &process, &number, &error) < 0) {
+            if (!error.message[0])
+                fail_msg("%s: process %zu is refused without a reason", label, i);
+            continue;
+        }
+        ask_of_process(p, id, number);
+        while (spawned[i].ends == 0)
+            turn(p);
+        if (spawned[i].exit_code != 0 && !spawned[i].why[0])
+            fail_msg("%s: process %zu does not say why it failed", label, i);
+        if (spawned[i].exit_code == 0 && strcmp(spawned[i].said, "said\n") != 0)
+            fail_msg("%s: process %zu is well, and has said '%s'", label, i, spawned[i].said);
+    }
+    if (hutch_session_close(p->engine, id) != 1 && last_word.ends == 0)
+        fail_msg("%s: there is no session, and nothing was said of its end", label);
+    while (last_word.ends == 0)
+        turn(p);
+    for (size_t i = 0; i < ARRAY_SIZE(spawned); i++)
+        if (spawned[i].ends > 1)
+            fail_msg("%s: process %zu has %u ends", label, i, spawned[i].ends);
+}
+
+static bool try_processes(struct lair *p, enum failpoint_kind kind, unsigned first)
+{
+    long blocks = failpoint.blocks;
+    char label[64];
+
+    snprintf(label, sizeof(label), "%s %u of processes", failpoint_names[kind], first);
+    open_engine(p, "lives");
+    await_full_pool(p);
+    p->engine->core.setup_ms = p->engine->core.import_ms = p->engine->core.answer_ms = 500;
+    failpoint_arm(kind, first, 1);
+    go_through_processes(p, label);
+    return end_of_failpoint(p, label, blocks);
+}
+
+static void test_failpoints_of_processes(void **state)
+{
+    struct lair *p = *state;
+
+    open_engine(p, "lives");
+    await_full_pool(p);
+    go_through_processes(p, "none"); /* what libc keeps for itself it has now */
+    hutch_engine_free(p->engine);
+    p->engine = NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(spawned); i++)
+        if (spawned[i].ends != 1 || spawned[i].exit_code != 0)
+            fail_msg("nothing fails, and process %zu does: %s", i, spawned[i].why);
+    for (int kind = 0; kind < FAILPOINT_FORK; kind++) {
+        unsigned first = 1;
+
+        if (kind == FAILPOINT_ALLOCATION && !FAILPOINT_HAS_MALLOC)
+            continue;
+        while (try_processes(p, (enum failpoint_kind)kind, first))
+            first++;
+        print_message("%s: %u calls of processes\n", failpoint_names[kind], first - 1);
+    }
+}
+
+#define ROUGH_SESSIONS 4
+#define ROUGH_PROCESSES 3
+
+static unsigned rough_ends[ROUGH_SESSIONS * ROUGH_PROCESSES], n_rough_ends, n_rough_ok, n_rough_sessions;
+
+static void on_rough_end(void *user, uint64_t session, uint64_t process, const struct hutch_process_end *end)
+{
+    (void)session;
+    (void)process;
+    rough_ends[(size_t)user]++;
+    n_rough_ends++;
+    n_rough_ok += end->exit_code == 0;
+    assert_true(end->exit_code == 0 || end->exit_code > 0 || end->signal != 0 || end->why[0]);
+}
+
+static void on_rough_session(void *user, uint64_t session, const char *why, const char *directory)
+{
+    (void)user;
+    (void)session;
+    (void)directory;
+    assert_true(why[0]);
+    n_rough_sessions--;
+}
+
+static void on_nothing(void *user, uint64_t session, uint64_t process, int stream, const char *data, size_t len)
+{
+    (void)user;
+    (void)session;
+    (void)process;
+    (void)data;
+    assert_true((stream == 1 || stream == 2) && len > 0);
+}
+
+/* Whatever the spawner, the processes and init say, and whichever of them ends: each process has one end. */
+static void test_anything_of_processes(void **state)
+{
+    static const char *const args[] = { "program", NULL };
+    struct lair *p = *state;
+    unsigned n_all = 0, n_ok = 0;
+
+    for (int seed = 1; seed <= 8; seed++) {
+        struct hutch_session_options options;
+        struct hutch_process_options process;
+        uint64_t sessions[ROUGH_SESSIONS], number;
+        unsigned n = 0;
+        char how[16];
+        double until;
+
+        memset(rough_ends, 0, sizeof(rough_ends));
+        n_rough_ends = n_rough_ok = n_rough_sessions = 0;
+        snprintf(how, sizeof(how), "%d lives", seed);
+        open_engine(p, how);
+        p->engine->core.setup_ms = p->engine->core.import_ms = p->engine->core.answer_ms = 300;
+        hutch_process_options_init(&process);
+        process.args = args;
+        process.has_input = 1;
+        process.on_output = on_nothing;
+        process.on_end = on_rough_end;
+        for (size_t i = 0; i < ROUGH_SESSIONS; i++) {
+            hutch_session_options_init(&options);
+            options.max_processes = ROUGH_PROCESSES;
+            options.on_end = on_rough_session;
+            assert_int_equal(hutch_session_open(p->engine, &options, &sessions[i], NULL), 0);
+            n_rough_sessions++;
+            for (size_t k = 0; k < ROUGH_PROCESSES; k++, n++) {
+                process.user = (void *)(uintptr_t)n;
+                process.terminal = k == 2; /* its master never comes: what comes may be anything */
+                assert_int_equal(hutch_session_spawn(p->engine, sessions[i], &process, &number, NULL), 0);
+                ask_of_process(p, sessions[i], number);
+            }
+        }
+        for (until = hutch_clock_ms() + 1500; n_rough_ends < n && hutch_clock_ms() < until;) {
+            struct pollfd fd = { .fd = hutch_engine_fd(p->engine), .events = POLLIN };
+
+            poll(&fd, 1, 100); /* one whose end was not told to the engine runs until its session is closed */
+            hutch_engine_dispatch(p->engine, NULL);
+        }
+        for (size_t i = 0; i < ROUGH_SESSIONS; i++)
+            hutch_session_close(p->engine, sessions[i]);
+        while (n_rough_sessions > 0)
+            turn(p);
+        for (unsigned i = 0; i < n; i++)
+            assert_int_equal(rough_ends[i], 1);
+        n_all += n;
+        n_ok += n_rough_ok;
+        close_engine(p);
+    }
+    print_message("%u of %u processes ended well\n", n_ok, n_all);
+    assert_true(n_ok > 0);
+}
+
 /* Programs as the worker plays them, and the verdict of each. */
 static const char batch_tasks[] = "{\"id\":\"a\",\"code\":\"#! out\",\"expected\":\"said\"}\n"
                                   "{\"id\":\"b\",\"code\":\"#! err\",\"expected\":\"said\"}\n"
@@ -1880,6 +2158,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_anything_from_the_helpers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_failpoints, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_failpoints_of_a_session, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_failpoints_of_processes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_anything_of_processes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_failpoints_of_a_batch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_few_descriptors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_too_many_sessions, set_up, tear_down),
