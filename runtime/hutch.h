@@ -614,15 +614,18 @@ struct hutch_session_info {
     enum hutch_paused_by paused_by;
     int is_still;                 /* it is paused, and as far as is known nothing has run in it since: by signals, 0
                                    * when something did, and was stopped again */
+    int is_still;                 /* it is paused, and as far as is known nothing has run in it since: by signals, 0 when
+                                   * something did, and was stopped again */
+    unsigned processes;           /* of hutch_session_spawn(), whose end was not told */
 };
 /* What a session is like at this moment. @ret_json, where it is not NULL, gets the same and its lists as the JSON
  * object of docs/sessions.md, for the caller to free(3). At once; nothing is counted for it. Errors: ENOENT, ENOMEM. */
 int hutch_session_get_info(struct hutch_engine *engine, uint64_t id, struct hutch_session_info *ret, char **ret_json,
                            struct hutch_error *err);
 /* All processes of a session stand still, where they are; memory is kept. So do the clocks of its cell and of its
- * idleness, but not its lifetime. Cells and other orders may be given to it, and wait. An interrupt comes when it goes
- * on; a restart and the end come at once, and after a restart it is paused still. One whose sandbox is not ready pauses
- * when it is. Where there is no control group, process 1 of the sandbox does it by signals, which is not certain: see
+ * idleness, and those of its processes, but not its lifetime. Cells, processes and other orders may be given to it, and
+ * wait. An interrupt comes when it goes on; a restart and the end come at once, and after a restart it is paused still.
+ * One whose sandbox is not ready pauses when it is. Where there is no control group, process 1 of the sandbox does it by signals, which is not certain: see
  * paused_by. 0 also when it is so already. Errors: ENOENT. */
 int hutch_session_pause(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
 int hutch_session_resume(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
@@ -695,7 +698,7 @@ int hutch_process_write(struct hutch_engine *engine, uint64_t session, uint64_t 
 /* The end of its input. At a terminal Ctrl-D is typed. */
 int hutch_process_close_stdin(struct hutch_engine *engine, uint64_t session, uint64_t process, struct hutch_error *err);
 /* To its process group. One that has not begun ends by any signal. Errors: EINVAL, EAGAIN (process 1 does not listen
- * just now). */
+ * just now; or SIGSTOP and SIGCONT while the session is paused). */
 int hutch_process_signal(struct hutch_engine *engine, uint64_t session, uint64_t process, int signal,
                          struct hutch_error *err);
 /* Errors: EINVAL (it has no terminal). */

@@ -389,7 +389,7 @@ class RawInfo(ctypes.Structure):
         ("idle_ms", ctypes.c_uint64), ("waiting", ctypes.c_uint), ("cell", ctypes.c_uint64), ("contexts", ctypes.c_uint), ("checkpoints", ctypes.c_uint), ("branches", ctypes.c_uint)] + [
         (name, ctypes.c_uint64) for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files",
                                              "checkpoint_bytes")] + [
-        ("paused_by", ctypes.c_int), ("is_still", ctypes.c_int)]
+        ("paused_by", ctypes.c_int), ("is_still", ctypes.c_int), ("processes", ctypes.c_uint)]
 
 
 STATES = ("opening", "idle", "busy", "paused", "lost")
@@ -621,7 +621,8 @@ class Session:
         assert found["still"] == bool(raw.is_still)
         for name in ("contexts", "checkpoints", "branches"):
             assert len(found[name]) == getattr(raw, name), name
-        for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files", "checkpoint_bytes", "waiting", "idle_ms"):
+        for name in ("branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files", "checkpoint_bytes", "waiting", "idle_ms",
+                     "processes"):
             assert found[name] == (None if getattr(raw, name) == UNKNOWN else getattr(raw, name)), name
         assert (found["cell"] or 0) == raw.cell and found["cell"] != 0
         for name in ("opened", "used", "idle_end", "end"):

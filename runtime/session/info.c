@@ -92,7 +92,7 @@ static void describe_data(struct session *s, struct hutch_session_info *ret)
 
 void hutch_session_describe(struct session *s, struct hutch_session_info *ret)
 {
-    bool has_work = s->state == SESSION_BUSY || s->n_orders > 0;
+    bool has_work = s->state == SESSION_BUSY || s->n_orders > 0 || hutch_processes_are_alive(s);
 
     *ret = (struct hutch_session_info){
         .size = sizeof(*ret),
@@ -107,6 +107,7 @@ void hutch_session_describe(struct session *s, struct hutch_session_info *ret)
         .branch = s->checkpoints.branch,
         .checkpoint_bytes = s->checkpoints.held_bytes,
         .contexts = s->contexts.n > 0 ? s->contexts.n : 1,
+        .processes = s->processes.n,
     };
     ret->paused_by = !s->pause.is_on                         ? HUTCH_PAUSED_BY_NOTHING
                      : s->pause.by == PAUSED_BY_CGROUP  ? HUTCH_PAUSED_BY_CGROUP
@@ -200,7 +201,7 @@ char *hutch_session_info_json(const struct session *s, const struct hutch_sessio
         add_known(o, "pids", info->pids) && add_known(o, "data_bytes", info->data_bytes) &&
         add_known(o, "data_files", info->data_files) &&
         hutch_json_add_u64(o, "checkpoint_bytes", info->checkpoint_bytes) &&
-        add_pause(o, info) && add_contexts(s, o) && hutch_checkpoints_add_lists(s, o))
+        hutch_json_add_u64(o, "processes", info->processes) && add_pause(o, info) && add_contexts(s, o) && hutch_checkpoints_add_lists(s, o))
         json = hutch_nbjson_print(o, NBJSON_COMPACT, NULL);
     cJSON_Delete(o);
     return json;

@@ -93,11 +93,14 @@ void hutch_session_begin_pause(struct session *s)
 
 void hutch_session_end_pause(struct session *s)
 {
+    const double now = hutch_clock_ms();
+
     if (!s->pause.is_on)
         return;
     s->pause.is_on = false;
-    shift_clocks(s, hutch_clock_ms());
+    shift_clocks(s, now);
     thaw(s);
+    hutch_processes_resume(s, now - s->pause.since);
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, 0);
     hutch_session_ask_for_work(s); /* what was given to it meanwhile */
 }

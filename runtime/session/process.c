@@ -245,6 +245,7 @@ static void begin_step(struct process *p, enum process_state state)
     struct core *core = p->session->sessions->core;
 
     p->state = state;
+    p->put_off_at = 0;
     hutch_loop_set_deadline(&core->loop, &p->clock, hutch_clock_ms() + core->answer_ms);
 }
 
@@ -433,7 +434,9 @@ static void on_due(void *owner, double now)
     struct process *p = owner;
     struct loop *loop = loop_of(p);
 
-    if (p->suspicion && !hutch_processes_have_sandbox(p->session)) { /* its end is on the way, and tells */
+    if (p->session->pause.is_on) {
+        p->put_off_at = now;
+    } else if (p->suspicion && !hutch_processes_have_sandbox(p->session)) { /* its end is on the way, and tells */
         hutch_loop_set_deadline(loop, &p->clock, now + FAREWELL_MS);
     } else if (p->suspicion) {
         hutch_process_fail(p, p->suspicion);
@@ -458,12 +461,27 @@ static void on_due(void *owner, double now)
     }
 }
 
+void hutch_process_shift_clock(struct process *p, double by_ms)
+{
+    const double at = p->put_off_at > 0 ? p->put_off_at : p->clock.at;
+
+    p->put_off_at = 0;
+    if (!hutch_process_is_alive(p))
+        return;
+    if (p->t_started > 0)
+        p->t_started += by_ms;
+    if (at != LOOP_NEVER)
+        hutch_loop_set_deadline(loop_of(p), &p->clock, at + by_ms);
+}
+
 /* --- what the caller asks for ------------------------------------------------------------------------------------- */
 
 int hutch_process_pass_signal(struct process *p, int sig, struct hutch_err *err)
 {
     if (sig <= 0 || sig >= NSIG)
         return hutch_err_set(err, EINVAL, "%d is no signal", sig);
+    if (p->session->pause.is_on && (sig == SIGSTOP || sig == SIGCONT))
+        return hutch_err_set(err, EAGAIN, "the session is paused: its processes stop and go on with it");
     switch (p->state) {
     case PROCESS_WAITING:
     case PROCESS_ORDERED:

@@ -61,6 +61,7 @@ struct process {
     uint64_t told_bytes;
     double t_asked, t_started, t_ended;
     struct deadline clock;   /* of the next step, or of the wall time */
+    double put_off_at;       /* that was due then, in a pause of the session; 0: it was not */
     const char *suspicion;   /* not owned; why it fails at its next deadline, if its sandbox lives on; NULL */
     bool was_asked_to_end;
     struct hutch_process_end end;
@@ -110,6 +111,8 @@ int hutch_process_end_input(struct process *process, struct hutch_err *err);
 int hutch_process_pass_signal(struct process *process, int signal, struct hutch_err *err);
 int hutch_process_set_size(struct process *process, unsigned rows, unsigned cols, struct hutch_err *err);
 void hutch_process_set_held(struct process *process, bool is_held);
+/* Its session has stood still for so long. */
+void hutch_process_shift_clock(struct process *process, double by_ms);
 
 /* --- processes.c --- */
 
@@ -139,6 +142,8 @@ void hutch_processes_work(struct session *session);
 bool hutch_processes_have_sandbox(struct session *session);
 bool hutch_processes_are_alive(const struct session *session);
 bool hutch_processes_wait(const struct session *session);
+/* The session goes on after a pause of so long. Those that were given to it meanwhile begin. */
+void hutch_processes_resume(struct session *session, double by_ms);
 /* What runs now is in no copy of the interpreter: for hutch_processes_add_lost(). */
 void hutch_processes_note_lost(struct session *session);
 /* @lost, a JSON array, with what was noted, for the caller to free; NULL: there is nothing to add, or no memory. */

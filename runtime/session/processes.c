@@ -163,7 +163,7 @@ void hutch_processes_add(struct session *s, struct process *p)
     s->processes.n++;
     s->data.has_foreign = true;
     hutch_session_set_idle(s, false);
-    if (hutch_processes_have_sandbox(s))
+    if (hutch_processes_have_sandbox(s) && !s->pause.is_on)
         begin_process(p);
     else
         hutch_session_ask_for_work(s);
@@ -266,6 +266,16 @@ bool hutch_processes_wait(const struct session *s)
         if (p->state == PROCESS_WAITING)
             return true;
     return false;
+}
+
+void hutch_processes_resume(struct session *s, double by_ms)
+{
+    struct process *p;
+
+    TAILQ_FOREACH(p, &s->processes.list, link)
+        hutch_process_shift_clock(p, by_ms);
+    if (hutch_processes_have_sandbox(s))
+        begin_all(s);
 }
 
 /* --- what is told of them ----------------------------------------------------------------------------------------- */

@@ -572,3 +572,64 @@ def test_the_list_is_json_whatever_the_arguments_are(session):
     assert json.dumps(process.listed()["args"])
     process.signal(signal.SIGKILL)
     process.wait()
+
+
+# --------------------------------------------------------------------------------------------------
+# A session that pauses
+
+def stand_still(session):
+    session.pause()
+    session.engine.until(lambda: session.info()["still"])
+
+
+def spend(session, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        session.engine.dispatch(0.05)
+
+
+def test_processes_stand_still_with_their_session(either):
+    process = either.spawn(shell="while :; do echo x; sleep 0.02; done")
+    either.engine.until(lambda: process.output[1])
+    assert either.info()["processes"] == 1 and either.info()["idle_end"] is None
+    stand_still(either)
+    spend(either, 0.2)
+    told = len(process.output[1])
+    spend(either, 0.5)
+    assert len(process.output[1]) == told and either.info()["still"]
+    either.resume()
+    either.engine.until(lambda: len(process.output[1]) > told)
+    process.signal(signal.SIGKILL)
+    assert process.wait()["signal"] == signal.SIGKILL
+
+
+def test_the_time_of_a_process_stands_still(either):
+    process = either.spawn(shell="echo begun; sleep 1; echo over", wall_ms=2500)
+    either.engine.until(lambda: process.output[1])
+    stand_still(either)
+    spend(either, 3)
+    assert process.ends == 0
+    either.resume()
+    end = process.wait()
+    assert (end["exit_code"], end["why"]) == (0, "") and process.output[1] == b"begun\nover\n" and end["run_ms"] < 3000, end
+
+
+def test_a_process_is_given_to_a_session_that_pauses(either):
+    either.spawn("true").wait()
+    stand_still(either)
+    process = either.spawn("echo", "later")
+    spend(either, 0.3)
+    assert process.ends == 0 and either.processes()[0]["state"] == "waiting"
+    either.resume()
+    assert process.wait()["exit_code"] == 0 and process.output[1] == b"later\n"
+
+
+def test_who_is_paused_is_not_sent_on(either):
+    process = either.spawn("sleep", "100")
+    either.engine.until(lambda: either.processes()[0]["state"] == "running")
+    stand_still(either)
+    for number in (signal.SIGCONT, signal.SIGSTOP):
+        assert "paused" in refused(lambda number=number: process.signal(number), errno.EAGAIN)
+    process.signal(signal.SIGKILL)
+    either.resume()
+    assert process.wait()["signal"] == signal.SIGKILL
