@@ -14,6 +14,7 @@ const struct route hutch_routes[] = {
     { "GET", "/healthz", ROUTE_NO_BODY, true, hutch_status_health, NULL, NULL },
     { "GET", "/readyz", ROUTE_NO_BODY, true, hutch_status_ready, NULL, NULL },
     { "GET", "/metrics", ROUTE_NO_BODY, false, hutch_status_metrics, NULL, NULL },
+    { "GET", "/v1/pools", ROUTE_NO_BODY, false, hutch_status_pools, NULL, NULL },
     { "POST", "/v1/run", ROUTE_JSON, false, hutch_run_api_run, NULL, NULL },
     { "POST", "/v1/sessions", ROUTE_JSON, false, hutch_session_api_open, NULL, NULL },
     { "GET", "/v1/sessions", ROUTE_NO_BODY, false, hutch_session_api_list, NULL, NULL },

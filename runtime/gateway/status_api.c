@@ -1,7 +1,9 @@
 #include "runtime/gateway/status_api.h"
 
 #include "runtime/gateway/server_priv.h"
+#include "runtime/text/json_write.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static void answer_state(struct exchange *x, unsigned status, const char *state)
@@ -46,4 +48,28 @@ void hutch_status_metrics(struct exchange *x)
     hutch_engine_get_stats(s->engine, &stats);
     text = hutch_metrics_text(&s->metrics, &stats, &now, &len);
     hutch_exchange_answer(x, 200, "text/plain; version=0.0.4", text, len);
+}
+
+void hutch_status_pools(struct exchange *x)
+{
+    struct hutch_engine_stats stats = { .size = sizeof(stats) };
+    struct text_buffer t = TEXT_BUFFER_INIT;
+    size_t len = 0;
+    char *text;
+
+    hutch_engine_get_stats(x->server->engine, &stats);
+    hutch_text_add_string(&t, "{\"pools\":[");
+    for (size_t i = 0; i < stats.n_zygotes; i++) {
+        const struct hutch_zygote_stats *zygote = &stats.zygotes[i];
+
+        hutch_text_add_string(&t, i ? ",{\"name\":" : "{\"name\":");
+        hutch_json_quote(&t, zygote->name, strlen(zygote->name));
+        hutch_text_addf(&t, ",\"ready\":%s,\"prepared\":%u,\"building\":%u", zygote->is_ready ? "true" : "false",
+                        zygote->prepared, zygote->building);
+        hutch_text_addf(&t, ",\"forks\":%" PRIu64 ",\"recycled\":%" PRIu64 "}", zygote->forks, zygote->recycled);
+    }
+    hutch_text_addf(&t, "],\"running\":%u,\"queued\":%u,\"sessions\":%u}\n", stats.running, stats.queued,
+                    stats.sessions);
+    text = hutch_text_take(&t, &len);
+    hutch_exchange_answer(x, 200, "application/json", text, len);
 }

@@ -68,14 +68,14 @@ def test_verdicts(server):
 
 def test_connection_is_kept(server):
     connection = gateway.UnixConnection(server.path)
-    before = server.metrics()["hutch_http_connections"]
+    server.await_metric("hutch_http_connections", 1)  # the one that asks
     for i in range(3):
         answer = server.ask("POST", "/v1/run", {"code": "print(%d)" % i}, connection=connection)
         assert answer.json["stdout"] == "%d\n" % i
         # An error does not end a connection whose request was read.
         assert server.ask("POST", "/v1/run", b"{", connection=connection).status == 400
         assert server.ask("GET", "/nothing", connection=connection).status == 404
-    assert server.metrics()["hutch_http_connections"] == before + 1
+    server.await_metric("hutch_http_connections", 2)
     connection.close()
 
 
@@ -427,6 +427,13 @@ def test_health_and_readiness(tmp_path):
         assert server.ask("GET", "/readyz").json == {"status": "ready"}
         metrics = server.metrics()
         assert metrics["hutch_ready"] == 1 and metrics['hutch_pool_prepared{zygote="bare"}'] >= 1
+
+
+def test_pools(server):
+    found = server.ask("GET", "/v1/pools").json
+    assert list(found) == ["pools", "running", "queued", "sessions"]
+    assert found["pools"][0]["name"] == "bare" and all(pool["ready"] is True for pool in found["pools"])
+    assert list(found["pools"][0]) == ["name", "ready", "prepared", "building", "forks", "recycled"]
 
 
 def test_metrics(server):
