@@ -6,10 +6,10 @@ LIBDIR  ?= $(PREFIX)/lib
 B       ?= build
 CC      ?= gcc
 
-# The library, and with it whatever embeds it, needs the first four; the next two are for unpacking images, and the last two for the
-# prompt of `hutch repl` and for images on terminals.
+# The library, and with it whatever embeds it, needs the first four; the next two are for unpacking images, then come two for the
+# prompt of `hutch repl` and for images on terminals, and the last is for `hutch serve`.
 LIBHUTCH_PC := libseccomp libcap libcgroup libcjson
-LIBS_PC     := $(LIBHUTCH_PC) libarchive libcrypto libedit spng
+LIBS_PC     := $(LIBHUTCH_PC) libarchive libcrypto libedit spng libmicrohttpd
 
 # Hardening, each with its reason; `make lint` looks for the effect of each in the finished program:
 #   -fPIC, and -pie for programs
@@ -57,7 +57,7 @@ LDLIBS      = $(shell pkg-config --libs $(LIBS_PC))
 
 SRC  := $(wildcard sandbox/*.c rootfs/*.c runtime/*/*.c)
 OBJ  := $(SRC:%.c=$(B)/%.o)
-MAIN := runtime/cli/main runtime/cli/rootfs_main runtime/launcher/main
+MAIN := runtime/cli/main runtime/cli/rootfs_main runtime/cli/serve_main runtime/launcher/main
 CORE := $(filter-out $(MAIN:%=$(B)/%.o),$(OBJ))
 # Images that tests unpack; built once, for every build directory.
 export HUTCH_TEST_IMAGES ?= $(CURDIR)/build/images
@@ -75,14 +75,15 @@ say  = $(if $(findstring s,$(firstword -$(MAKEFLAGS))),,@printf '  %-4s %s\n' $(
 endif
 
 .PHONY: all
-all: $(B)/hutch $(B)/hutch-rootfs $(B)/hutch-launcher $(B)/libhutch.a $(B)/libhutch.so.1 ## build programs and library (the default)
+all: $(B)/hutch $(B)/hutch-rootfs $(B)/hutch-serve $(B)/hutch-launcher $(B)/libhutch.a $(B)/libhutch.so.1 ## build programs and library (the default)
 
 # Each program takes from the archive what it uses, and with --as-needed only the libraries that this needs: loading
-# those of hutch-rootfs would cost every `hutch run` 3 ms.
+# those of hutch-rootfs and hutch-serve would cost every `hutch run` 3 ms.
 $(B)/hutch: $(B)/runtime/cli/main.o $(B)/internal.a
 $(B)/hutch-rootfs: $(B)/runtime/cli/rootfs_main.o $(B)/internal.a
+$(B)/hutch-serve: $(B)/runtime/cli/serve_main.o $(B)/internal.a
 $(B)/hutch-launcher: $(B)/runtime/launcher/main.o $(B)/internal.a
-$(B)/hutch $(B)/hutch-rootfs $(B)/hutch-launcher:
+$(B)/hutch $(B)/hutch-rootfs $(B)/hutch-serve $(B)/hutch-launcher:
 	$(call say,LD)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS)
 
@@ -267,15 +268,15 @@ ROOTFS_DATA := $(filter-out %.c %.h rootfs/python rootfs/helper,$(wildcard rootf
 # Files that `make install` puts below PREFIX; DATA is not share/hutch, which below ~/.local is the user's own store of images. No
 # path of the installation is compiled in, so that installing what was built compiles nothing, whatever PREFIX is.
 DATA := share/hutch-data
-INSTALLED := bin/hutch bin/hutch-rootfs libexec/hutch-launcher include/hutch.h share/man/man1/hutch.1 share/man/man3/libhutch.3 \
+INSTALLED := bin/hutch bin/hutch-rootfs bin/hutch-serve libexec/hutch-launcher include/hutch.h share/man/man1/hutch.1 share/man/man1/hutch-serve.1 share/man/man3/libhutch.3 \
     share/bash-completion/completions/hutch share/zsh/site-functions/_hutch share/fish/vendor_completions.d/hutch.fish
 INSTALLED_LIB := libhutch.so.1 libhutch.so libhutch.a pkgconfig/libhutch.pc
-BUILT := $(addprefix $(B)/,hutch hutch-rootfs hutch-launcher libhutch.a libhutch.so.1)
+BUILT := $(addprefix $(B)/,hutch hutch-rootfs hutch-serve hutch-launcher libhutch.a libhutch.so.1)
 
 .PHONY: install
 install: $(if $(filter-out $(wildcard $(BUILT)),$(BUILT)),all) ## install what was built below PREFIX (DESTDIR is honoured)
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,$(sort $(dir $(INSTALLED))) $(DATA)/policies $(DATA)/rootfs) $(DESTDIR)$(LIBDIR)/pkgconfig
-	install -m 755 $(B)/hutch $(B)/hutch-rootfs $(DESTDIR)$(PREFIX)/bin/
+	install -m 755 $(B)/hutch $(B)/hutch-rootfs $(B)/hutch-serve $(DESTDIR)$(PREFIX)/bin/
 	install -m 755 $(B)/hutch-launcher $(DESTDIR)$(PREFIX)/libexec/
 	install -m 644 runtime/hutch.h $(DESTDIR)$(PREFIX)/include/
 	install -m 755 $(B)/libhutch.so.1 $(DESTDIR)$(LIBDIR)/
@@ -289,7 +290,7 @@ install: $(if $(filter-out $(wildcard $(BUILT)),$(BUILT)),all) ## install what w
 	install -m 644 policies/*.json $(DESTDIR)$(PREFIX)/$(DATA)/policies/
 	cp -R $(ROOTFS_DATA) $(DESTDIR)$(PREFIX)/$(DATA)/rootfs/
 	chmod -R a+rX $(DESTDIR)$(PREFIX)/$(DATA)/rootfs
-	install -m 644 docs/hutch.1 $(DESTDIR)$(PREFIX)/share/man/man1/hutch.1
+	install -m 644 docs/hutch.1 docs/hutch-serve.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	$(B)/hutch completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hutch
 	$(B)/hutch completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hutch
 	$(B)/hutch completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hutch.fish

@@ -106,6 +106,44 @@ static const struct option_row batch_rows[] = {
 
 #undef AT
 
+/* --- hutch serve ------------------------------------------------------------------------------------------------ */
+
+#define AT(field) offsetof(struct serve_opts, field)
+
+static const struct option_row serve_rows[] = {
+    { ONE, 'l', "--listen", "ADDRESS", OPTION_REPEATED, AT(listen),
+      .help = "where: unix:PATH, HOST:PORT or [ADDRESS]:PORT" },
+    { ONE, 0, "--tokens", "FILE", OPTION_TEXT, AT(tokens), .help = "who may ask: names, and hashes of tokens" },
+    { ONE, 0, "--insecure-no-auth", NULL, OPTION_FLAG, AT(insecure),
+      .help = "TCP without tokens: anybody may run code" },
+    { ONE, 0, "--allow-host", "NAME", OPTION_REPEATED, AT(hosts),
+      .help = "a name under which TCP clients know this server, besides addresses" },
+    { ONE, 0, "--allow-origin", "ORIGIN", OPTION_REPEATED, AT(origins),
+      .help = "pages in browsers that may ask, e.g. https://example.org" },
+    { ONE, 0, "--image", "NAME", OPTION_TEXT, AT(sandbox.image),
+      .help = "image to run in (default: python)", .values = "IMAGE" },
+    { ONE, 0, "--rootfs", "host|DIR", OPTION_TEXT, AT(sandbox.rootfs),
+      .help = "the host's own /usr, or a root tree, instead of an image" },
+    { ONE, 0, "--policy", "NAME|FILE", OPTION_TEXT, AT(sandbox.policy),
+      .help = "isolation and limits (default: default)", .values = "default strict trusted FILE" },
+    { ONE, .kind = OPTION_LIMITS, .offset = AT(sandbox.limits) },
+    { ONE, 'j', "--jobs", "NUMBER", OPTION_TEXT, AT(jobs),
+      .help = "runs at the same time (default: one for each CPU)" },
+    { ONE, 0, "--queue", "NUMBER", OPTION_TEXT, AT(queue), .help = "runs that may wait beyond those (default: 1024)" },
+    { ONE, 0, "--max-body", "SIZE", OPTION_TEXT, AT(max_body), .help = "largest body of a request (default: 16m)" },
+    { ONE, 0, "--max-connections", "NUMBER", OPTION_TEXT, AT(max_connections),
+      .help = "open connections; more wait (default: 1024)" },
+    { ONE, 0, "--request-timeout", "TIME", OPTION_TEXT, AT(request_timeout),
+      .help = "for headers to arrive, and each 64 KiB of a body (default: 15s)" },
+    { ONE, 0, "--idle-timeout", "TIME", OPTION_TEXT, AT(idle_timeout),
+      .help = "for the next request on a connection (default: 75s)" },
+    { ONE, 0, "--drain", "TIME", OPTION_TEXT, AT(drain), .help = "for what runs to end, after SIGTERM (default: 30s)" },
+    { ONE, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet), .help = "no log on standard error" },
+    { ONE, 'h', "--help", NULL, OPTION_FLAG, AT(help), .help = "this list" },
+};
+
+#undef AT
+
 /* --- hutch rootfs ----------------------------------------------------------------------------------------------- */
 
 enum { BUILD = 1u << 0, UNPACK = 1u << 1, LIST = 1u << 2, VERIFY = 1u << 3, REMOVE = 1u << 4, EACH = 31u };
@@ -146,6 +184,7 @@ const struct command hutch_commands[] = {
     [COMMAND_REPL] = { "repl", "a prompt for Python in a sandbox", NULL, "", true, ROWS(run_rows), REPL },
     [COMMAND_BATCH] = { "batch", "judge many programs, each in a sandbox of its own", NULL, "FILE", false,
                         ROWS(batch_rows), ONE },
+    [COMMAND_SERVE] = { "serve", "answer requests to run programs, over HTTP", NULL, "", false, ROWS(serve_rows), ONE },
     [COMMAND_ROOTFS_BUILD] = { "rootfs build",
                                "build an image from Debian packages and unpack it (minimal, python, python-full)",
                                "[FLAVOUR]", "minimal python python-full", false, ROWS(rootfs_rows), BUILD },

@@ -12,6 +12,7 @@ enum command_id {
     COMMAND_RUN,
     COMMAND_REPL,
     COMMAND_BATCH,
+    COMMAND_SERVE,
     COMMAND_ROOTFS_BUILD,
     COMMAND_ROOTFS_UNPACK,
     COMMAND_ROOTFS_LIST,
@@ -41,6 +42,13 @@ struct batch_opts {
     const char *tasks, *samples, *format, *output, *order, *image, *policy, *timeout, *cpu_time, *memory, *k, *compare,
         *judge, *jobs;
     bool resume, all_cases, partial, challenge, quiet, help;
+};
+
+struct serve_opts {
+    struct run_opts sandbox; /* image, rootfs, policy and limits of all runs */
+    struct option_list listen, hosts, origins;
+    const char *tokens, *jobs, *queue, *max_body, *max_connections, *request_timeout, *idle_timeout, *drain;
+    bool insecure, quiet, help;
 };
 
 #define ROOTFS_MAX_ARGS 64

@@ -1,11 +1,11 @@
 /* main.c - the command line: which command, and nothing else. */
 #include "runtime/cli/batch.h"
+#include "runtime/cli/beside.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/completion.h"
 #include "runtime/cli/doctor.h"
 #include "runtime/cli/exits.h"
 #include "runtime/cli/repl.h"
-#include "runtime/cli/rootfs_exec.h"
 #include "runtime/cli/run.h"
 #include "runtime/cli/say.h"
 #include "sandbox/fd.h"
@@ -25,7 +25,8 @@ static const struct {
     { "run", hutch_cmd_run },
     { "repl", hutch_cmd_repl },
     { "batch", hutch_cmd_batch },
-    { "rootfs", hutch_cmd_rootfs_exec },
+    { "serve", hutch_cmd_serve_beside },
+    { "rootfs", hutch_cmd_rootfs_beside },
     { "doctor", hutch_cmd_doctor },
     { "completion", hutch_cmd_completion },
 };

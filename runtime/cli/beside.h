@@ -1,0 +1,12 @@
+/* beside.h - commands that are programs of their own beside hutch: `hutch rootfs` is hutch-rootfs, `hutch serve` is
+ * hutch-serve. runtime/cli/rootfs_main.c and runtime/cli/serve_main.c say why. */
+#ifndef HUTCH_CLI_BESIDE_H
+#define HUTCH_CLI_BESIDE_H
+
+#include "sandbox/err.h"
+
+/* Each executes its program in this process. Returns only when that fails: -1. */
+int hutch_cmd_rootfs_beside(int argc, char **argv, struct hutch_err *err);
+int hutch_cmd_serve_beside(int argc, char **argv, struct hutch_err *err);
+
+#endif

@@ -1,0 +1,114 @@
+#include "runtime/cli/serve.h"
+
+#include "rootfs/home.h"
+#include "runtime/cli/commands.h"
+#include "runtime/cli/engine.h"
+#include "runtime/gateway/server.h"
+#include "runtime/text/quantity.h"
+#include "sandbox/fd.h"
+#include "sandbox/rlimits.h"
+
+#include <limits.h>
+#include <stdio.h>
+
+static void print_help(void)
+{
+    printf("usage: hutch serve [options]\n\n"
+           "Answers requests over HTTP: POST /v1/run runs a program in a sandbox of its own, with an interpreter\n"
+           "already in it. Without --listen, on the socket $XDG_RUNTIME_DIR/hutch/hutch.sock, for its owner only.\n"
+           "SIGTERM stops accepting, lets what runs end, and ends.\n\n");
+    hutch_option_print(&hutch_commands[COMMAND_SERVE]);
+}
+
+static int read_number(const char *option, const char *text, uint64_t min, uint64_t max, unsigned *ret,
+                       struct hutch_err *err)
+{
+    uint64_t value;
+
+    if (!text)
+        return 0;
+    if (hutch_parse_u64(text, &value, err) < 0)
+        return hutch_err_wrap(err, "option '%s'", option);
+    if (value < min || value > max)
+        return hutch_err_set(err, 0, "option '%s': '%s' is not %llu to %llu", option, text, (unsigned long long)min,
+                             (unsigned long long)max);
+    *ret = (unsigned)value;
+    return 0;
+}
+
+static int read_time(const char *option, const char *text, uint64_t *ret, struct hutch_err *err)
+{
+    if (text && hutch_parse_duration_ms(text, ret, err) < 0)
+        return hutch_err_wrap(err, "option '%s'", option);
+    return 0;
+}
+
+static int read_options(const struct serve_opts *opts, struct server_options *ret, struct hutch_err *err)
+{
+    struct server_options o = {
+        .listen = opts->listen.values,
+        .tokens = opts->tokens,
+        .is_insecure = opts->insecure,
+        .hosts = opts->hosts.values,
+        .origins = opts->origins.values,
+        .max_body = SERVER_BODY_USUAL,
+        .max_connections = SERVER_MAX_CONNECTIONS,
+        .request_ms = SERVER_REQUEST_MS,
+        .idle_ms = SERVER_IDLE_MS,
+        .drain_ms = SERVER_DRAIN_MS,
+        .is_quiet = opts->quiet,
+    };
+
+    if (opts->max_body && hutch_parse_bytes(opts->max_body, &o.max_body, err) < 0)
+        return hutch_err_wrap(err, "option '--max-body'");
+    if (o.max_body == 0 || o.max_body > SERVER_BODY_LARGEST)
+        return hutch_err_set(err, 0, "option '--max-body': '%s' is not 1 to %u bytes", opts->max_body,
+                             SERVER_BODY_LARGEST);
+    if (read_number("--max-connections", opts->max_connections, 1, 65536, &o.max_connections, err) < 0 ||
+        read_time("--request-timeout", opts->request_timeout, &o.request_ms, err) < 0 ||
+        read_time("--idle-timeout", opts->idle_timeout, &o.idle_ms, err) < 0 ||
+        read_time("--drain", opts->drain, &o.drain_ms, err) < 0)
+        return -1;
+    *ret = o;
+    return 0;
+}
+
+static int run_server(const struct serve_opts *opts, struct hutch_err *err)
+{
+    struct cli_engine_options engine;
+    struct server_options options;
+    auto_free char *home = NULL;
+    int rc = -1;
+
+    if (read_options(opts, &options, err) < 0 || hutch_home_path(&home, err) < 0)
+        return -1;
+    if (hutch_cli_engine_options(&opts->sandbox, home, &engine, err) < 0)
+        goto out;
+    engine.options.layouts = 0; /* others than one user's */
+    engine.options.max_running = 0;
+    if (read_number("--jobs", opts->jobs, 1, 4096, &engine.options.max_running, err) < 0 ||
+        read_number("--queue", opts->queue, 1, 65536, &engine.options.max_queued, err) < 0)
+        goto out;
+    options.engine = &engine.options;
+    hutch_rlimits_raise_open_files();
+    rc = hutch_server_run(&options, err);
+out:
+    hutch_cli_engine_done(&engine);
+    return rc;
+}
+
+int hutch_cmd_serve(int argc, char **argv, struct hutch_err *err)
+{
+    struct serve_opts opts = { .tokens = NULL };
+    int i = 1;
+
+    if (hutch_option_take(&hutch_commands[COMMAND_SERVE], &opts, argc, argv, &i, err) < 0)
+        return -1;
+    if (opts.help) {
+        print_help();
+        return 0;
+    }
+    if (i < argc)
+        return hutch_err_set(err, 0, "hutch serve takes no arguments, but '%s' (see: hutch serve --help)", argv[i]);
+    return run_server(&opts, err);
+}

@@ -1,0 +1,195 @@
+#include "runtime/gateway/access.h"
+
+#include "runtime/gateway/server_priv.h"
+#include "runtime/text/quantity.h"
+#include "sandbox/fd.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- where from ---- */
+
+bool hutch_access_is_host(const char *host, const char *const *allowed)
+{
+    size_t len = host[0] == '[' ? strcspn(host, "]") : strcspn(host, ":");
+    char name[256];
+    struct in6_addr address;
+    const char *port;
+
+    if (host[0] == '[') { /* [::1]:8080 */
+        if (len < 2 || len > sizeof(name) || host[len] != ']')
+            return false;
+        memcpy(name, host + 1, len - 1);
+        name[len - 1] = '\0';
+        port = host + len + 1;
+        return inet_pton(AF_INET6, name, &address) == 1 && (port[0] == '\0' || port[0] == ':');
+    }
+    if (len == 0 || len >= sizeof(name) || strchr(host + len + (host[len] != '\0'), ':'))
+        return false;
+    memcpy(name, host, len);
+    name[len] = '\0';
+    if (inet_pton(AF_INET, name, &address) == 1 || strcasecmp(name, "localhost") == 0)
+        return true;
+    for (; allowed && *allowed; allowed++)
+        if (strcasecmp(name, *allowed) == 0)
+            return true;
+    return false;
+}
+
+/* The origin of a page that may ask, NULL when there is none or none was said. */
+static const char *allowed_origin(const struct exchange *x)
+{
+    const char *origin = hutch_exchange_header(x, "Origin");
+
+    for (const char *const *o = x->server->options->origins; origin && o && *o; o++)
+        if (strcmp(*o, origin) == 0)
+            return *o;
+    return NULL;
+}
+
+static void check_source(struct exchange *x)
+{
+    const char *host = hutch_exchange_header(x, "Host");
+
+    /* A unix socket has no name that could be made to lead to it. */
+    if (x->connection->is_tcp && (!host || !hutch_access_is_host(host, x->server->options->hosts)))
+        hutch_exchange_refuse(x, GATEWAY_HOST_NOT_ALLOWED, "this server does not answer for the host of this request");
+    else if (hutch_exchange_header(x, "Origin") && !allowed_origin(x))
+        hutch_exchange_refuse(x, GATEWAY_ORIGIN_NOT_ALLOWED, "pages of this origin may not ask this server");
+}
+
+void hutch_access_add_headers(struct exchange *x)
+{
+    const char *origin = x->mhd ? allowed_origin(x) : NULL;
+
+    if (!origin)
+        return;
+    MHD_add_response_header(x->response, "Access-Control-Allow-Origin", origin);
+    MHD_add_response_header(x->response, "Vary", "Origin");
+}
+
+/* A browser asks so before a page may send what a form could not. */
+static bool answer_preflight(struct exchange *x, const char *path)
+{
+    char methods[128];
+
+    if (strcmp(x->method, "OPTIONS") != 0 || !allowed_origin(x) ||
+        !hutch_exchange_header(x, "Access-Control-Request-Method"))
+        return false;
+    hutch_route_methods(hutch_routes, hutch_n_routes, path, methods, sizeof(methods));
+    hutch_exchange_answer(x, MHD_HTTP_NO_CONTENT, NULL, strdup(""), 0);
+    if (!x->response)
+        return true;
+    MHD_add_response_header(x->response, "Access-Control-Allow-Methods", methods);
+    MHD_add_response_header(x->response, "Access-Control-Allow-Headers", "Authorization, Content-Type, Accept");
+    MHD_add_response_header(x->response, "Access-Control-Max-Age", "600");
+    return true;
+}
+
+/* ---- who, and what for ---- */
+
+static void find_route(struct exchange *x, const char *path, const char *method)
+{
+    struct hutch_err err;
+    char methods[128];
+    bool has_other;
+    int rc = hutch_route_find(hutch_routes, hutch_n_routes, method, path, &x->route, &has_other, x->params, &err);
+
+    if (x->server->tokens.n && !(x->route && x->route->is_open)) {
+        x->token = hutch_tokens_find(&x->server->tokens, hutch_exchange_header(x, "Authorization"));
+        if (!x->token) {
+            hutch_exchange_refuse(x, GATEWAY_UNAUTHORIZED, "this request has no token that the server knows");
+            return;
+        }
+    }
+    if (rc < 0) {
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
+    } else if (!x->route && !has_other) {
+        hutch_exchange_refuse(x, GATEWAY_NOT_FOUND, "there is nothing at this path");
+    } else if (!x->route) {
+        hutch_route_methods(hutch_routes, hutch_n_routes, path, methods, sizeof(methods));
+        hutch_exchange_refuse(x, GATEWAY_METHOD_NOT_ALLOWED, "this path does not take this method, but %s", methods);
+        if (x->response)
+            MHD_add_response_header(x->response, "Allow", methods);
+    }
+}
+
+/* ---- how large ---- */
+
+static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    unsigned *counts = cls;
+
+    (void)kind;
+    (void)value;
+    if (strcasecmp(key, "Content-Length") == 0)
+        counts[0]++;
+    else if (strcasecmp(key, "Transfer-Encoding") == 0)
+        counts[1]++;
+    return MHD_YES;
+}
+
+static bool is_type(const char *header, const char *type)
+{
+    size_t len = header ? strcspn(header, "; \t") : 0;
+
+    return len == strlen(type) && strncasecmp(header, type, len) == 0;
+}
+
+static void refuse_length(struct exchange *x, const char *why)
+{
+    x->body_len = EXCHANGE_UNREADABLE;
+    hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", why);
+}
+
+static void find_length(struct exchange *x)
+{
+    const char *length = hutch_exchange_header(x, "Content-Length");
+    const char *encoding = hutch_exchange_header(x, "Transfer-Encoding");
+    unsigned counts[2] = { 0, 0 };
+    struct hutch_err ignored;
+
+    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, count_header, counts);
+    if (counts[0] + counts[1] > 1) /* a proxy in front could have chosen the other one: request smuggling */
+        refuse_length(x, "the request says its length more than once");
+    else if (length && hutch_parse_u64(length, &x->body_len, &ignored) < 0)
+        refuse_length(x, "the request's Content-Length is no number");
+    else if (encoding && strcasecmp(encoding, "chunked") != 0)
+        refuse_length(x, "the request's Transfer-Encoding is not 'chunked'");
+    else if (encoding)
+        x->body_len = EXCHANGE_UNKNOWN_LENGTH;
+}
+
+static void check_body(struct exchange *x)
+{
+    uint64_t max = x->server->options->max_body;
+
+    if (x->body_len == 0)
+        return;
+    if (x->route->body == ROUTE_NO_BODY)
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "this request takes no body");
+    else if (x->route->body == ROUTE_JSON && x->body_len != EXCHANGE_UNKNOWN_LENGTH && x->body_len > max)
+        hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body has %" PRIu64 " bytes, and can have %" PRIu64,
+                              x->body_len, max);
+    else if (x->route->body == ROUTE_JSON && !is_type(hutch_exchange_header(x, "Content-Type"), "application/json"))
+        hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be application/json");
+    else if (hutch_exchange_header(x, "Content-Encoding"))
+        hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be sent without a Content-Encoding");
+}
+
+void hutch_access_check(struct exchange *x, const char *path, const char *method)
+{
+    find_length(x);
+    if (!x->status)
+        check_source(x);
+    if (!x->status && !answer_preflight(x, path))
+        find_route(x, path, method);
+    if (!x->status && x->server->is_draining && !x->route->is_open)
+        hutch_exchange_refuse(x, GATEWAY_SHUTTING_DOWN, "the server is shutting down");
+    if (!x->status)
+        check_body(x);
+}

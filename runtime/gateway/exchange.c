@@ -1,0 +1,455 @@
+#include "runtime/gateway/exchange.h"
+
+#include "runtime/gateway/access.h"
+#include "runtime/gateway/exchange_mhd.h"
+#include "runtime/gateway/range.h"
+#include "runtime/gateway/server_priv.h"
+#include "sandbox/clock.h"
+#include "sandbox/fd.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STREAM_BLOCK (32u << 10)
+
+/* Of the body of a refused request so much is read for nothing: most clients listen only when they have sent it all. */
+#define DISCARD_MAX (1u << 20)
+
+/* ---- its life ---- */
+
+static void hold(struct exchange *x, size_t len)
+{
+    x->n_held += len;
+    x->server->n_held += len;
+}
+
+static void let_go(struct exchange *x, size_t len)
+{
+    x->n_held -= len;
+    x->server->n_held -= len;
+}
+
+void hutch_exchange_free(struct exchange *x)
+{
+    hutch_poller_remove(&x->server->poller, &x->hangup);
+    LIST_REMOVE(x, in_list);
+    let_go(x, x->n_held);
+    if (x->response)
+        MHD_destroy_response(x->response);
+    hutch_text_done(&x->body);
+    hutch_text_done(&x->backlog);
+    if (x->on_free)
+        x->on_free(x);
+    free(x->work);
+    for (size_t i = 0; i < ROUTE_MAX_PARAMS; i++)
+        free(x->params[i]);
+    free(x);
+}
+
+static void resume(struct exchange *x)
+{
+    if (!x->is_suspended)
+        return;
+    hutch_poller_remove(&x->server->poller, &x->hangup);
+    x->is_suspended = false;
+    MHD_resume_connection(x->mhd);
+    hutch_server_wake(x->server);
+}
+
+void hutch_exchange_leave(struct exchange *x)
+{
+    void (*on_gone)(struct exchange *) = x->is_pending ? x->on_gone : NULL;
+
+    x->on_gone = NULL;
+    if (on_gone)
+        on_gone(x);
+}
+
+void hutch_exchange_abort(struct exchange *x)
+{
+    x->is_aborted = true;
+    hutch_exchange_leave(x);
+    resume(x);
+}
+
+static void on_hangup(void *owner, uint32_t events)
+{
+    (void)events;
+    hutch_exchange_abort(owner);
+}
+
+/* Only from within a callback of MHD's. */
+static void suspend(struct exchange *x)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct hutch_err err;
+
+    MHD_suspend_connection(x->mhd);
+    x->is_suspended = true;
+    x->hangup.on_ready = on_hangup;
+    x->hangup.owner = x;
+    /* A connection that cannot be watched could leave unseen: it is ended. */
+    if (!info || hutch_poller_add(&x->server->poller, &x->hangup, info->connect_fd, EPOLLRDHUP, &err) < 0)
+        hutch_exchange_abort(x);
+}
+
+/* ---- answers ---- */
+
+static void add_header(struct exchange *x, const char *name, const char *value)
+{
+    if (MHD_add_response_header(x->response, name, value) != MHD_YES)
+        x->is_aborted = true; /* memory was short: an answer without its headers could be taken for another one */
+}
+
+static void add_usual_headers(struct exchange *x, const char *type)
+{
+    if (type)
+        add_header(x, "Content-Type", type);
+    add_header(x, "Cache-Control", "no-store");
+    add_header(x, "X-Content-Type-Options", "nosniff");
+    hutch_access_add_headers(x);
+}
+
+/* Whatever was waited for has come. */
+static void conclude(struct exchange *x)
+{
+    x->is_pending = false;
+    if (x->mhd)
+        resume(x);
+    else
+        hutch_exchange_free(x);
+}
+
+/* @response is taken. */
+static void set_response(struct exchange *x, unsigned status, struct MHD_Response *response)
+{
+    if (x->status || !response) { /* the first answer counts */
+        if (response)
+            MHD_destroy_response(response);
+        else
+            x->is_aborted = true;
+        return;
+    }
+    x->status = status;
+    x->response = response;
+}
+
+/* Takes @body. */
+static void set_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(len, body, MHD_RESPMEM_MUST_FREE);
+
+    if (!response)
+        free(body);
+    set_response(x, status, response);
+    if (x->response) {
+        hold(x, len);
+        x->n_out = len;
+        add_usual_headers(x, type);
+    }
+}
+
+static void set_refusal(struct exchange *x, enum gateway_error error, const char *message)
+{
+    const struct gateway_error_row *row = &hutch_gateway_errors[error];
+    char seconds[16];
+    size_t len = 0;
+    char *json = hutch_gateway_error_json(error, message, &len);
+
+    if (x->status) {
+        free(json);
+        return;
+    }
+    x->server->metrics.errors[error]++;
+    x->code = row->code;
+    set_answer(x, row->status, "application/json", json, len);
+    if (x->response && row->retry_after) {
+        snprintf(seconds, sizeof(seconds), "%u", row->retry_after);
+        add_header(x, "Retry-After", seconds);
+    }
+    if (x->response && error == GATEWAY_UNAUTHORIZED)
+        add_header(x, "WWW-Authenticate", "Bearer");
+}
+
+void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len)
+{
+    if (body)
+        set_answer(x, status, type, body, len);
+    else
+        set_refusal(x, GATEWAY_OVERLOADED, "the server has no memory for the answer");
+    if (x->is_pending)
+        conclude(x);
+}
+
+void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
+{
+    struct MHD_Response *response = MHD_create_response_from_fd_at_offset64(range->len, fd, range->first);
+    bool is_part = range->kind == RANGE_PART;
+    char text[80];
+
+    if (!response)
+        close(fd);
+    set_response(x, is_part ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response);
+    if (!x->response)
+        return;
+    x->n_out = range->len;
+    add_usual_headers(x, "application/octet-stream");
+    add_header(x, "Content-Disposition", "attachment");
+    add_header(x, "Accept-Ranges", "bytes");
+    snprintf(text, sizeof(text), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, range->first, range->first + range->len - 1,
+             size);
+    if (is_part)
+        add_header(x, "Content-Range", text);
+}
+
+void hutch_exchange_refuse(struct exchange *x, enum gateway_error error, const char *fmt, ...)
+{
+    char message[600];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(message, sizeof(message), fmt, ap);
+    va_end(ap);
+    set_refusal(x, error, message);
+    if (x->is_pending)
+        conclude(x);
+}
+
+void hutch_exchange_wait(struct exchange *x, void (*on_gone)(struct exchange *x))
+{
+    x->is_pending = true;
+    x->on_gone = on_gone;
+}
+
+/* ---- streams ---- */
+
+/* MHD_ContentReaderCallback. */
+static ssize_t read_stream(void *cls, uint64_t at, char *to, size_t size)
+{
+    struct exchange *x = cls;
+    size_t len = x->backlog.len - x->n_sent;
+
+    (void)at;
+    if (x->is_aborted)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    len = len < size ? len : size;
+    if (len == 0) {
+        if (x->is_ended)
+            return MHD_CONTENT_READER_END_OF_STREAM;
+        suspend(x);
+        return 0;
+    }
+    memcpy(to, x->backlog.data + x->n_sent, len);
+    x->n_sent += len;
+    x->n_out += len;
+    let_go(x, len);
+    if (x->n_sent == x->backlog.len) {
+        hutch_text_done(&x->backlog);
+        x->n_sent = 0;
+    }
+    return (ssize_t)len;
+}
+
+void hutch_exchange_begin_stream(struct exchange *x, const char *type)
+{
+    set_response(x, MHD_HTTP_OK,
+                 MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, x, NULL));
+    x->is_stream = true;
+    if (x->response)
+        add_usual_headers(x, type);
+    resume(x);
+}
+
+bool hutch_exchange_write(struct exchange *x, const char *data, size_t len)
+{
+    if (!x->mhd || x->is_aborted)
+        return true; /* nobody hears it, and on_gone has been called */
+    if (x->backlog.len - x->n_sent + len > EXCHANGE_MAX_BEHIND || x->server->n_held + len > SERVER_MAX_HELD)
+        return false;
+    if (x->n_sent > x->backlog.len / 2) { /* what was sent makes room */
+        memmove(x->backlog.data, x->backlog.data + x->n_sent, x->backlog.len - x->n_sent);
+        x->backlog.len -= x->n_sent;
+        x->n_sent = 0;
+    }
+    hutch_text_add(&x->backlog, data, len);
+    if (x->backlog.is_broken)
+        return false;
+    hold(x, len);
+    resume(x);
+    return true;
+}
+
+void hutch_exchange_end(struct exchange *x, bool is_whole)
+{
+    x->is_ended = true;
+    if (!is_whole)
+        x->is_aborted = true;
+    conclude(x);
+}
+
+/* ---- the request ---- */
+
+const char *hutch_exchange_header(const struct exchange *x, const char *name)
+{
+    return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
+}
+
+static const char *known_method(const char *method)
+{
+    static const char *const known[] = { "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS" };
+
+    for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+        if (strcmp(known[i], method) == 0)
+            return known[i];
+    return "other";
+}
+
+static struct exchange *create(struct server *s, struct MHD_Connection *mhd, const char *method)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct exchange *x = info && info->socket_context ? calloc(1, sizeof(*x)) : NULL;
+
+    if (!x)
+        return NULL;
+    x->server = s;
+    x->mhd = mhd;
+    x->connection = info->socket_context;
+    x->method = known_method(method);
+    x->start_ms = hutch_clock_ms();
+    x->hangup = (struct watch)WATCH_INIT;
+    LIST_INSERT_HEAD(&s->exchanges, x, in_list);
+    return x;
+}
+
+static void drop_body(struct exchange *x)
+{
+    let_go(x, x->body.len);
+    hutch_text_done(&x->body);
+}
+
+static void take_body(struct exchange *x, const char *data, size_t len)
+{
+    struct server *s = x->server;
+
+    x->n_in += len;
+    hutch_connection_advance(&s->connections, x->connection, len);
+    if (x->status) { /* it was refused */
+        x->is_discarding = true;
+        return;
+    }
+    if (x->route->take)
+        x->route->take(x, data, len);
+    else if (x->body.len + len > s->options->max_body)
+        hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body is larger than %" PRIu64 " bytes",
+                              s->options->max_body);
+    else if (s->n_held + len > SERVER_MAX_HELD)
+        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server holds as much of requests and answers as it may");
+    else
+        hutch_text_add(&x->body, data, len);
+    if (x->body.is_broken)
+        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the body");
+    if (x->status) {
+        x->is_discarding = true;
+        drop_body(x);
+    } else if (!x->route->take) {
+        hold(x, len);
+    }
+}
+
+/* Before the body is read, where there is too much of it: MHD closes the connection then. */
+static bool is_answered_early(struct exchange *x)
+{
+    if (!x->status || x->body_len == EXCHANGE_UNKNOWN_LENGTH ||
+        (x->body_len <= DISCARD_MAX && x->status != hutch_gateway_errors[GATEWAY_BODY_TOO_LARGE].status))
+        return false;
+    if (x->response) /* what is left of the body would be taken for the next request */
+        add_header(x, "Connection", "close");
+    return true;
+}
+
+static enum MHD_Result queue(struct exchange *x)
+{
+    enum MHD_Result rc = MHD_NO;
+
+    hutch_connection_enter(&x->server->connections, x->connection, CONNECTION_BUSY);
+    if (x->response && !x->is_aborted)
+        rc = MHD_queue_response(x->mhd, x->status, x->response);
+    if (x->response)
+        MHD_destroy_response(x->response); /* MHD has a reference of its own */
+    x->response = NULL;
+    return rc;
+}
+
+/* The whole request is there; and again each time that the exchange was resumed. */
+static enum MHD_Result proceed(struct exchange *x)
+{
+    if (!x->status && !x->is_handled && !x->is_aborted) {
+        x->is_handled = true;
+        hutch_connection_enter(&x->server->connections, x->connection, CONNECTION_BUSY);
+        x->route->handle(x);
+        drop_body(x); /* what is handed on was copied */
+        if (!x->status && !x->is_pending)
+            hutch_exchange_refuse(x, GATEWAY_INTERNAL, "the request was not answered");
+    }
+    if (x->status || x->is_aborted)
+        return queue(x);
+    suspend(x);
+    return MHD_YES;
+}
+
+enum MHD_Result hutch_exchange_hear(void *server, struct MHD_Connection *mhd, const char *path, const char *method,
+                                    const char *version, const char *data, size_t *len, void **state)
+{
+    struct exchange *x = *state;
+    size_t n;
+
+    (void)version;
+    if (!x) {
+        x = create(server, mhd, method);
+        if (!x)
+            return MHD_NO;
+        *state = x;
+        hutch_access_check(x, path, method);
+        if (!x->status && x->route->begin)
+            x->route->begin(x);
+        hutch_connection_enter(&x->server->connections, x->connection, x->body_len ? CONNECTION_BODY : CONNECTION_BUSY);
+        return is_answered_early(x) ? queue(x) : MHD_YES;
+    }
+    if (*len == 0)
+        return proceed(x);
+    n = *len;
+    take_body(x, data, n);
+    *len = 0;
+    return x->is_discarding && (x->n_discarded += n) > DISCARD_MAX ? MHD_NO : MHD_YES;
+}
+
+void hutch_exchange_on_completed(void *server, struct MHD_Connection *mhd, void **state,
+                                 enum MHD_RequestTerminationCode how)
+{
+    struct server *s = server;
+    struct exchange *x = *state;
+    struct gateway_log_request line;
+    double ms;
+
+    (void)mhd;
+    if (!x)
+        return;
+    *state = NULL;
+    ms = hutch_clock_ms() - x->start_ms;
+    line = (struct gateway_log_request){ .method = x->method, .route = x->route ? x->route->path : NULL,
+                                         .token = x->token ? x->token->name : NULL, .code = x->code,
+                                         .status = x->status, .ms = ms, .bytes_in = x->n_in, .bytes_out = x->n_out,
+                                         .is_gone = how != MHD_REQUEST_TERMINATED_COMPLETED_OK };
+    hutch_gateway_log_request(&s->log, &line);
+    hutch_metrics_add_request(&s->metrics, x->route ? (size_t)(x->route - hutch_routes) : ROUTE_MAX, x->status, ms);
+    s->metrics.gone += line.is_gone;
+    hutch_poller_remove(&s->poller, &x->hangup);
+    x->is_suspended = false;
+    x->mhd = NULL;
+    hutch_connection_enter(&s->connections, x->connection, CONNECTION_IDLE);
+    hutch_exchange_leave(x);
+    if (!x->is_pending)
+        hutch_exchange_free(x);
+}

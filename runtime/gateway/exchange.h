@@ -1,0 +1,104 @@
+/* exchange.h - one request of HTTP and its one answer.
+ *
+ *     headers -> check -> [ body ]* -> route->handle -> answer, refuse, or wait -> (later) answer, refuse, or stream
+ *
+ * An exchange that waits is suspended in MHD, which then does not notice that its client has left. So it is watched for
+ * that here. It lives until MHD has finished with it and whatever it waits for has come. */
+#ifndef HUTCH_GATEWAY_EXCHANGE_H
+#define HUTCH_GATEWAY_EXCHANGE_H
+
+#include "runtime/gateway/error.h"
+#include "runtime/gateway/poller.h"
+#include "runtime/gateway/route.h"
+#include "runtime/text/buffer.h"
+#include "sandbox/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct MHD_Connection;
+struct MHD_Response;
+struct connection;
+struct range;
+struct server;
+struct token;
+
+/* A client may be so far behind its stream; then its run is ended. */
+#define EXCHANGE_MAX_BEHIND (8u << 20)
+
+/* Instead of the length of a body. */
+#define EXCHANGE_UNKNOWN_LENGTH UINT64_MAX       /* it is chunked */
+#define EXCHANGE_UNREADABLE     (UINT64_MAX - 1) /* nobody knows where it ends, so nothing more is read */
+
+struct exchange {
+    LIST_ENTRY(exchange) in_list;
+    struct server *server;
+    struct MHD_Connection *mhd;     /* NULL: MHD has finished with it */
+    struct connection *connection;
+    const struct route *route;      /* NULL: none has this path and method */
+    const char *method;             /* static; "other" for what no route has */
+    char *params[ROUTE_MAX_PARAMS]; /* owned; of the path */
+    struct token *token;            /* NULL: nobody has to say who asks */
+    struct text_buffer body;        /* gathered */
+    uint64_t body_len;              /* as the headers say */
+    double start_ms;
+
+    struct MHD_Response *response;  /* owned, until it is queued */
+    unsigned status;                /* 0: no answer yet */
+    const char *code;               /* of the error; static */
+    uint64_t n_in, n_out, n_discarded;
+    size_t n_held;                  /* bytes of memory that count for the server's sum */
+
+    bool is_handled;                /* route->handle was called */
+    bool is_suspended;
+    bool is_aborted;                /* the client has left, or the server ends */
+    bool is_discarding;             /* it is refused, and the rest of its body is read for nothing */
+    bool is_pending;                /* it waits for the engine */
+    void (*on_gone)(struct exchange *x); /* to end what it waits for, once */
+    void *work;                     /* the handler's own; freed with the exchange */
+    void (*on_free)(struct exchange *x); /* before that; NULL: nothing is to be done */
+    struct watch hangup;
+
+    bool is_stream, is_ended;
+    struct text_buffer backlog;     /* of the stream; sent up to @n_sent */
+    size_t n_sent;
+};
+LIST_HEAD(exchange_list, exchange);
+
+/* ---- for handlers ---- */
+
+/* A header of the request, NULL when it is not there; its first, when it is there twice. */
+const char *hutch_exchange_header(const struct exchange *x, const char *name);
+
+/* The answer. Takes @body, which came from malloc(3); NULL: memory was short, and the client is told so. */
+void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len);
+/* The same with an error. One sentence. */
+void hutch_exchange_refuse(struct exchange *x, enum gateway_error error, const char *fmt, ...) HUTCH_PRINTF(3, 4);
+
+/* The @range of an open file of @size bytes. Takes @fd. A browser is told to save it and not to show it, whatever is in
+ * it. */
+void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *range, uint64_t size);
+
+/* The answer comes later, by exactly one of answer, refuse and hutch_exchange_end(), which may free the exchange.
+ * @on_gone is called when nobody wants it any more. */
+void hutch_exchange_wait(struct exchange *x, void (*on_gone)(struct exchange *x));
+
+/* Status 200 now, and the body as it comes. */
+void hutch_exchange_begin_stream(struct exchange *x, const char *type);
+/* False when the client is too far behind, or memory was short: then nothing more should come but the end. */
+bool hutch_exchange_write(struct exchange *x, const char *data, size_t len);
+/* @is_whole false: the connection is broken off, so that the client sees that something is missing. */
+void hutch_exchange_end(struct exchange *x, bool is_whole);
+
+/* ---- for the server ---- */
+
+/* Ends what it waits for, once; its answer comes all the same, and says so. */
+void hutch_exchange_leave(struct exchange *x);
+/* The same, but the client is told nothing more, and the connection is closed. */
+void hutch_exchange_abort(struct exchange *x);
+/* Frees it, whatever it waits for: the engine is gone. */
+void hutch_exchange_free(struct exchange *x);
+
+#endif

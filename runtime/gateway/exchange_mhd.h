@@ -1,0 +1,14 @@
+/* exchange_mhd.h - what MHD calls for an exchange. */
+#ifndef HUTCH_GATEWAY_EXCHANGE_MHD_H
+#define HUTCH_GATEWAY_EXCHANGE_MHD_H
+
+#include <microhttpd.h>
+
+/* MHD_AccessHandlerCallback; @server is the struct server. */
+enum MHD_Result hutch_exchange_hear(void *server, struct MHD_Connection *mhd, const char *path, const char *method,
+                                    const char *version, const char *data, size_t *len, void **state);
+/* MHD_RequestCompletedCallback. */
+void hutch_exchange_on_completed(void *server, struct MHD_Connection *mhd, void **state,
+                                 enum MHD_RequestTerminationCode how);
+
+#endif

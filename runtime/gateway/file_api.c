@@ -1,0 +1,153 @@
+#include "runtime/gateway/file_api.h"
+
+#include "runtime/gateway/range.h"
+#include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/session_api.h"
+#include "runtime/text/json_write.h"
+#include "sandbox/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void refuse(struct exchange *x, const struct hutch_error *error)
+{
+    hutch_exchange_refuse(x, hutch_gateway_error_of(error->code, GATEWAY_CONFLICT, GATEWAY_NOT_FOUND), "%s",
+                          error->message);
+}
+
+static void answer_text(struct exchange *x, unsigned status, struct text_buffer *t)
+{
+    size_t len = 0;
+    char *text = hutch_text_take(t, &len);
+
+    hutch_exchange_answer(x, status, "application/json", text, len);
+}
+
+void hutch_file_api_list(struct exchange *x)
+{
+    const struct gateway_session *session = hutch_session_api_find(x);
+    struct text_buffer t = TEXT_BUFFER_INIT;
+    struct hutch_error error;
+    auto_free char *files = NULL;
+
+    if (!session)
+        return;
+    files = hutch_session_files(x->server->engine, session->number, &error);
+    if (!files) {
+        refuse(x, &error);
+        return;
+    }
+    hutch_text_add_string(&t, "{\"files\":");
+    hutch_text_add_string(&t, files);
+    hutch_text_add_string(&t, "}\n");
+    answer_text(x, 200, &t);
+}
+
+void hutch_file_api_delete(struct exchange *x)
+{
+    const struct gateway_session *session = hutch_session_api_find(x);
+    struct hutch_error error;
+
+    if (!session)
+        return;
+    if (hutch_session_delete_file(x->server->engine, session->number, x->params[1], &error) < 0)
+        refuse(x, &error);
+    else
+        hutch_exchange_answer(x, 204, NULL, strdup(""), 0);
+}
+
+void hutch_file_api_download(struct exchange *x)
+{
+    const struct gateway_session *session = hutch_session_api_find(x);
+    struct hutch_error error;
+    struct range range;
+    struct stat st;
+    auto_fd fd = -1;
+
+    if (!session)
+        return;
+    fd = hutch_session_open_file(x->server->engine, session->number, x->params[1], O_RDONLY, &error);
+    if (fd < 0) {
+        refuse(x, &error);
+        return;
+    }
+    if (fstat(fd, &st) < 0) {
+        hutch_exchange_refuse(x, GATEWAY_INTERNAL, "look at the file: %s", strerror(errno));
+        return;
+    }
+    range = hutch_range_parse(hutch_exchange_header(x, "Range"), (uint64_t)st.st_size);
+    if (range.kind == RANGE_UNSATISFIABLE)
+        hutch_exchange_refuse(x, GATEWAY_RANGE, "the file has %" PRIu64 " bytes", (uint64_t)st.st_size);
+    else
+        hutch_exchange_answer_file(x, hutch_fd_take(&fd), &range, (uint64_t)st.st_size);
+}
+
+/* ---- upload ---- */
+
+struct upload {
+    uint64_t session; /* the engine's number */
+    char *path;       /* the exchange's */
+    int fd;           /* owned; -1: it is complete, or was given up */
+    uint64_t n;
+};
+
+/* What was not completed is not left behind as if it were a whole file. */
+static void give_up(struct exchange *x)
+{
+    struct upload *upload = x->work;
+
+    if (!upload || upload->fd < 0)
+        return;
+    hutch_fd_closep(&upload->fd);
+    hutch_session_delete_file(x->server->engine, upload->session, upload->path, NULL);
+}
+
+void hutch_file_api_begin(struct exchange *x)
+{
+    const struct gateway_session *session = hutch_session_api_find(x);
+    struct upload *upload = session ? calloc(1, sizeof(*upload)) : NULL;
+    struct hutch_error error;
+
+    if (!session)
+        return;
+    x->work = upload;
+    if (!upload) {
+        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the upload");
+        return;
+    }
+    upload->session = session->number;
+    upload->path = x->params[1];
+    upload->fd = hutch_session_open_file(x->server->engine, session->number, upload->path, O_WRONLY, &error);
+    x->on_free = give_up;
+    if (upload->fd < 0)
+        refuse(x, &error);
+}
+
+void hutch_file_api_take(struct exchange *x, const char *data, size_t len)
+{
+    struct upload *upload = x->work;
+    bool is_full;
+
+    upload->n += len;
+    if (hutch_fd_write_all(upload->fd, data, len) == 0)
+        return;
+    is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+    hutch_exchange_refuse(x, is_full ? GATEWAY_BODY_TOO_LARGE : GATEWAY_INTERNAL,
+                          "write the file, after %" PRIu64 " bytes: %s", upload->n - len, strerror(errno));
+    give_up(x);
+}
+
+void hutch_file_api_uploaded(struct exchange *x)
+{
+    struct upload *upload = x->work;
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    hutch_fd_closep(&upload->fd);
+    hutch_text_add_string(&t, "{\"path\":");
+    hutch_json_quote(&t, upload->path, strlen(upload->path));
+    hutch_text_addf(&t, ",\"size\":%" PRIu64 "}\n", upload->n);
+    answer_text(x, 201, &t);
+}

@@ -1,0 +1,13 @@
+/* ids.h - names of sessions that nobody guesses. */
+#ifndef HUTCH_GATEWAY_IDS_H
+#define HUTCH_GATEWAY_IDS_H
+
+#include "sandbox/err.h"
+
+/* 126 bits; one format of others takes no other length. */
+#define ID_LEN 21
+
+/* ID_LEN random letters, digits, '-' and '_', and a NUL. Fails when the kernel has no random numbers. */
+int hutch_id_make(char ret[ID_LEN + 1], struct hutch_err *err);
+
+#endif

@@ -1,0 +1,39 @@
+/* routes.c - all that can be asked of the server. */
+#include "runtime/gateway/route.h"
+
+#include "runtime/gateway/cell_api.h"
+#include "runtime/gateway/file_api.h"
+#include "runtime/gateway/run_api.h"
+#include "runtime/gateway/session_api.h"
+#include "runtime/gateway/status_api.h"
+#include "sandbox/fd.h"
+
+#define SESSION "/v1/sessions/{id}"
+
+const struct route hutch_routes[] = {
+    { "GET", "/healthz", ROUTE_NO_BODY, true, hutch_status_health, NULL, NULL },
+    { "GET", "/readyz", ROUTE_NO_BODY, true, hutch_status_ready, NULL, NULL },
+    { "GET", "/metrics", ROUTE_NO_BODY, false, hutch_status_metrics, NULL, NULL },
+    { "GET", "/v1/pools", ROUTE_NO_BODY, false, hutch_status_pools, NULL, NULL },
+    { "POST", "/v1/run", ROUTE_JSON, false, hutch_run_api_run, NULL, NULL },
+    { "POST", "/v1/sessions", ROUTE_JSON, false, hutch_session_api_open, NULL, NULL },
+    { "GET", "/v1/sessions", ROUTE_NO_BODY, false, hutch_session_api_list, NULL, NULL },
+    { "GET", SESSION, ROUTE_NO_BODY, false, hutch_session_api_get, NULL, NULL },
+    { "DELETE", SESSION, ROUTE_NO_BODY, false, hutch_session_api_close, NULL, NULL },
+    { "POST", SESSION "/cells", ROUTE_JSON, false, hutch_cell_api_execute, NULL, NULL },
+    { "POST", SESSION "/interrupt", ROUTE_NO_BODY, false, hutch_session_api_interrupt, NULL, NULL },
+    { "POST", SESSION "/restart", ROUTE_NO_BODY, false, hutch_session_api_restart, NULL, NULL },
+    { "POST", SESSION "/checkpoints", ROUTE_NO_BODY, false, hutch_cell_api_checkpoint, NULL, NULL },
+    { "DELETE", SESSION "/checkpoints/{checkpoint}", ROUTE_NO_BODY, false, hutch_cell_api_drop, NULL, NULL },
+    { "POST", SESSION "/rollback", ROUTE_JSON, false, hutch_cell_api_rollback, NULL, NULL },
+    { "POST", SESSION "/branches", ROUTE_NO_BODY, false, hutch_cell_api_fork, NULL, NULL },
+    { "DELETE", SESSION "/branches/{branch}", ROUTE_NO_BODY, false, hutch_cell_api_drop, NULL, NULL },
+    { "POST", SESSION "/switch", ROUTE_JSON, false, hutch_cell_api_switch, NULL, NULL },
+    { "GET", SESSION "/files", ROUTE_NO_BODY, false, hutch_file_api_list, NULL, NULL },
+    { "GET", SESSION "/files/{path*}", ROUTE_NO_BODY, false, hutch_file_api_download, NULL, NULL },
+    { "PUT", SESSION "/files/{path*}", ROUTE_STREAM, false, hutch_file_api_uploaded, hutch_file_api_begin,
+      hutch_file_api_take },
+    { "DELETE", SESSION "/files/{path*}", ROUTE_NO_BODY, false, hutch_file_api_delete, NULL, NULL },
+};
+const size_t hutch_n_routes = ARRAY_SIZE(hutch_routes);
+_Static_assert(ARRAY_SIZE(hutch_routes) <= ROUTE_MAX, "the counters have a row for each route");

@@ -1,0 +1,111 @@
+#include "runtime/gateway/run_api.h"
+
+#include "runtime/gateway/run_request.h"
+#include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/events.h"
+#include "sandbox/fd.h"
+
+#include <string.h>
+
+/* What an exchange has besides while its run is the engine's. */
+struct run {
+    uint64_t id;
+    struct events stream;
+    struct token *token; /* whose share it counts for */
+};
+
+static void on_gone(struct exchange *x)
+{
+    const struct run *run = x->work;
+
+    hutch_engine_cancel(x->server->engine, run->id);
+}
+
+/* ---- as it comes ---- */
+
+static void on_output(void *user, uint64_t id, int which, const char *data, size_t len)
+{
+    struct exchange *x = user;
+    struct run *run = x->work;
+
+    /* A client that reads nothing ends its own run, and holds nobody else's. */
+    if (!run->stream.is_behind && !hutch_events_output(&run->stream, x, which, data, len)) {
+        run->stream.is_behind = true;
+        hutch_engine_cancel(x->server->engine, id);
+    }
+}
+
+static void end_stream(struct exchange *x, const char *json)
+{
+    struct run *run = x->work;
+    bool is_whole;
+
+    hutch_events_flush(&run->stream, x);
+    is_whole = !run->stream.is_behind && json && hutch_events_send(&run->stream, x, "result", json, strlen(json));
+    hutch_exchange_end(x, is_whole);
+}
+
+/* ---- the whole ---- */
+
+static void on_result(void *user, uint64_t id, const struct hutch_result *result)
+{
+    struct exchange *x = user;
+    struct run *run = x->work;
+    char *json = hutch_result_to_json(result);
+
+    (void)id;
+    hutch_metrics_add_run(&x->server->metrics, result);
+    if (run->token)
+        run->token->n_runs--;
+    if (run->stream.format == EVENTS_NONE) {
+        hutch_exchange_answer(x, 200, "application/json", json, json ? strlen(json) : 0);
+    } else {
+        end_stream(x, json);
+        free(json);
+    }
+}
+
+static void submit(struct exchange *x, struct hutch_request *request)
+{
+    struct server *s = x->server;
+    enum events_format format = hutch_events_asked(x);
+    struct run *run = calloc(1, sizeof(*run));
+    struct hutch_error err;
+
+    x->work = run;
+    if (!run) {
+        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the run");
+        return;
+    }
+    request->on_result = on_result;
+    request->on_output = format == EVENTS_NONE ? NULL : on_output;
+    request->user = x;
+    if (hutch_engine_submit(s->engine, request, &run->id, &err) < 0) {
+        hutch_exchange_refuse(x, hutch_gateway_error_of(err.code, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST), "%s",
+                              err.message);
+        return;
+    }
+    run->token = x->token;
+    if (run->token)
+        run->token->n_runs++;
+    hutch_exchange_wait(x, on_gone);
+    if (format != EVENTS_NONE)
+        hutch_events_begin(&run->stream, x, format);
+}
+
+void hutch_run_api_run(struct exchange *x)
+{
+    struct run_request request;
+    struct hutch_err err;
+
+    if (hutch_run_request_parse(x->body.data, x->body.len, &request, &err) < 0)
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
+    else if (x->server->has_failed)
+        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
+    else if (x->token && x->token->n_runs >= hutch_server_share(x->server))
+        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u runs that are not over, which is its share",
+                              x->token->n_runs);
+    else
+        submit(x, &request.request);
+    hutch_run_request_done(&request);
+}

@@ -1,0 +1,164 @@
+#include "runtime/gateway/run_request.h"
+
+#include "runtime/gateway/body.h"
+#include "runtime/gateway/request_parts.h"
+#include "runtime/text/base64.h"
+#include "sandbox/fd.h"
+
+#include <cjson/cJSON.h>
+#include <limits.h>
+#include <string.h>
+
+#define MAX_DEPTH 4         /* the object, its lists, and a margin for clearer words about what is in them */
+#define MAX_CODE (64u << 20)
+#define MAX_STDIN (256u << 20)
+#define MAX_LANGUAGE 32
+
+struct words {
+    const char **to;
+    size_t n;
+};
+
+static int read_word(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct words *words = context;
+
+    return hutch_json_string(node, REQUEST_MAX_WORD, &words->to[words->n++], err);
+}
+
+static int read_args(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct run_request *r = context;
+    struct words words = { NULL, 0 };
+
+    words.to = r->args = calloc((size_t)cJSON_GetArraySize(node->value) + 1, sizeof(*r->args));
+    if (!r->args)
+        return hutch_err_set(err, ENOMEM, "read the arguments");
+    r->request.args = r->args;
+    return hutch_json_array(node, REQUEST_MAX_LIST, read_word, &words, err);
+}
+
+static int read_env(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct run_request *r = context;
+    int rc = hutch_request_read_env(node, &r->env, err);
+
+    r->request.env = (const char *const *)r->env;
+    return rc;
+}
+
+static int read_limits(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct hutch_request *q = &((struct run_request *)context)->request;
+    struct hutch_limits limits;
+
+    if (hutch_request_read_limits(node, &limits, err) < 0)
+        return -1;
+    q->wall_ms = limits.wall_ms;
+    q->cpu_ms = limits.cpu_ms;
+    q->memory_bytes = limits.memory_bytes;
+    q->pids = limits.pids;
+    q->cpus = limits.cpus;
+    q->output_bytes = limits.output_bytes;
+    q->data_bytes = limits.data_bytes;
+    q->data_files = limits.data_files;
+    q->file_bytes = limits.file_bytes;
+    return 0;
+}
+
+static int read_code(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct run_request *r = context;
+
+    if (hutch_json_string(node, MAX_CODE, &r->request.code, err) < 0)
+        return -1;
+    r->request.code_len = strlen(r->request.code);
+    return 0;
+}
+
+static int read_language(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct run_request *r = context;
+
+    return hutch_json_string(node, MAX_LANGUAGE, &r->request.language, err);
+}
+
+/* "-c" and "-" mean something else than a name to the library. */
+static int read_name(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct run_request *r = context;
+
+    if (hutch_json_string(node, NAME_MAX, &r->request.name, err) < 0)
+        return -1;
+    if (r->request.name[0] == '\0' || r->request.name[0] == '-' || strchr(r->request.name, '/'))
+        return hutch_json_refuse(node, err, "a name is not empty, has no '/' and does not begin with '-'");
+    return 0;
+}
+
+static int refuse_second_input(const struct json_node *node, const struct run_request *r, struct hutch_err *err)
+{
+    return r->request.input ? hutch_json_refuse(node, err, "there is either stdin or stdin_base64") : 0;
+}
+
+static int read_stdin(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct run_request *r = context;
+
+    if (hutch_json_string(node, MAX_STDIN, &r->request.input, err) < 0)
+        return -1;
+    r->request.input_len = strlen(r->request.input);
+    return 0;
+}
+
+static int read_stdin_base64(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct run_request *r = context;
+    const char *text;
+
+    if (refuse_second_input(node, r, err) < 0 || hutch_json_string(node, MAX_STDIN, &text, err) < 0)
+        return -1;
+    r->input = hutch_base64_decode(text, strlen(text), &r->request.input_len);
+    if (!r->input)
+        return errno == ENOMEM ? hutch_err_set(err, ENOMEM, "read stdin_base64")
+                               : hutch_json_refuse(node, err, "this is not base64");
+    r->request.input = (const char *)r->input;
+    return 0;
+}
+
+static int read_rich(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct run_request *r = context;
+    bool is_rich;
+
+    if (hutch_json_bool(node, &is_rich, err) < 0)
+        return -1;
+    r->request.rich = is_rich;
+    return 0;
+}
+
+int hutch_run_request_parse(const char *text, size_t len, struct run_request *ret, struct hutch_err *err)
+{
+    static const struct json_field fields[] = {
+        { "code", read_code, true },     { "language", read_language, false }, { "name", read_name, false },
+        { "args", read_args, false },    { "env", read_env, false },           { "stdin", read_stdin, false },
+        { "stdin_base64", read_stdin_base64, false },                          { "limits", read_limits, false },
+        { "rich", read_rich, false },
+    };
+    struct json_node root;
+
+    *ret = (struct run_request){ .doc = JSON_DOC_INIT };
+    hutch_request_init(&ret->request);
+    if (hutch_body_parse(text, len, MAX_DEPTH, &ret->doc, err) < 0)
+        return -1;
+    root = hutch_json_root(&ret->doc);
+    return hutch_json_object(&root, fields, ARRAY_SIZE(fields), ret, err);
+}
+
+void hutch_run_request_done(struct run_request *r)
+{
+    hutch_request_env_free(r->env);
+    free(r->args);
+    free(r->input);
+    hutch_json_done(&r->doc);
+    *r = (struct run_request){ .doc = JSON_DOC_INIT };
+}

@@ -1,0 +1,38 @@
+/* server.h - `hutch serve`: one engine behind HTTP, in one thread and one loop. */
+#ifndef HUTCH_GATEWAY_SERVER_H
+#define HUTCH_GATEWAY_SERVER_H
+
+#include "runtime/hutch.h"
+#include "sandbox/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Nothing is owned; all of it lives until hutch_server_run() returns. */
+struct server_options {
+    const struct hutch_engine_options *engine;
+    const char *const *listen;  /* addresses, ends with NULL; none: inherited ones, else the default socket */
+    const char *tokens;         /* path; NULL: nobody has to say who asks */
+    bool is_insecure;           /* TCP without tokens */
+    const char *const *hosts;   /* names that a Host header may have besides addresses and localhost; ends with NULL */
+    const char *const *origins; /* of pages that may ask; ends with NULL */
+    uint64_t max_body;          /* bytes */
+    unsigned max_connections;
+    uint64_t request_ms, idle_ms; /* connection.h */
+    uint64_t drain_ms;          /* what runs may go on for so long after SIGTERM */
+    bool is_quiet;              /* no log */
+};
+
+#define SERVER_BODY_USUAL (16u << 20)
+#define SERVER_BODY_LARGEST (200u << 20)
+#define SERVER_MAX_CONNECTIONS 1024
+#define SERVER_REQUEST_MS 15000
+#define SERVER_IDLE_MS 75000
+#define SERVER_DRAIN_MS 30000
+
+/* Serves until SIGTERM or SIGINT, and then until what runs is over or drain_ms have passed; a second signal does not
+ * wait. -1: it could not begin, or the engine can run nothing any more. */
+int hutch_server_run(const struct server_options *options, struct hutch_err *err);
+
+#endif

@@ -1,0 +1,56 @@
+/* server_priv.h - the server as its own room sees it. Only runtime/gateway/server.c changes its state. */
+#ifndef HUTCH_GATEWAY_SERVER_PRIV_H
+#define HUTCH_GATEWAY_SERVER_PRIV_H
+
+#include "runtime/gateway/connection.h"
+#include "runtime/gateway/exchange.h"
+#include "runtime/gateway/listen.h"
+#include "runtime/gateway/log.h"
+#include "runtime/gateway/metrics.h"
+#include "runtime/gateway/poller.h"
+#include "runtime/gateway/server.h"
+#include "runtime/gateway/sessions.h"
+#include "runtime/gateway/token.h"
+
+/* What bodies, answers and streams may take together. */
+#define SERVER_MAX_HELD (256u << 20)
+
+struct MHD_Daemon;
+
+struct server {
+    const struct server_options *options;
+    struct hutch_engine *engine; /* owned */
+    struct MHD_Daemon *daemon;   /* owned */
+    struct poller poller;
+    struct watch engine_watch, daemon_watch, signal_watch;
+    int signal_fd;               /* owned */
+    struct listeners listeners;
+    bool is_accepting;           /* the listeners are watched */
+    double accept_again_ms;      /* not before, where they are not */
+    struct tokens tokens;
+    struct connections connections;
+    struct exchange_list exchanges;
+    struct sessions sessions;
+    struct metrics metrics;
+    struct gateway_log log;
+    size_t n_held;               /* bytes of memory, of all exchanges */
+    bool was_ready;              /* the pool has been filled since the start */
+    bool daemon_is_due;
+    bool is_draining;
+    double drain_until_ms;       /* what still runs is cancelled then */
+    bool is_cancelled;           /* … and was */
+    bool has_failed;             /* the engine */
+    struct hutch_err failure;
+};
+
+/* MHD has something to do that no descriptor tells: libmicrohttpd 0.9.75 says nothing of connections that were resumed
+ * from outside of its callbacks. */
+void hutch_server_wake(struct server *s);
+/* Whether the pool has been filled, and requests are taken. */
+bool hutch_server_is_ready(struct server *s);
+/* How many runs of one token may be under way, so that no other one is kept out. */
+unsigned hutch_server_share(const struct server *s);
+/* The same of its open sessions. */
+unsigned hutch_server_session_share(const struct server *s);
+
+#endif

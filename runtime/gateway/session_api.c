@@ -1,0 +1,170 @@
+#include "runtime/gateway/session_api.h"
+
+#include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/session_request.h"
+#include "sandbox/fd.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define MS_PER_MINUTE 60000ull
+#define USUAL_IDLE_MS (10 * MS_PER_MINUTE)
+#define USUAL_LIFETIME_MS (24 * 60 * MS_PER_MINUTE)
+
+struct gateway_session *hutch_session_api_find(struct exchange *x)
+{
+    struct gateway_session *session = hutch_gateway_sessions_find(&x->server->sessions, x->params[0], x->token);
+
+    if (!session)
+        hutch_exchange_refuse(x, GATEWAY_NOT_FOUND, "there is no such session");
+    return session;
+}
+
+/* ---- what is told of one ---- */
+
+static void add_session(struct text_buffer *t, const struct gateway_session *session)
+{
+    hutch_text_addf(t, "{\"id\":\"%s\",\"created\":%.3f,\"last_used\":%.3f,\"waiting\":%u", session->id,
+                    session->created, session->last_used, session->n_waiting);
+    hutch_text_addf(t, ",\"idle_ms\":%" PRIu64 ",\"lifetime_ms\":%" PRIu64 "}", session->idle_ms, session->lifetime_ms);
+}
+
+static void answer_text(struct exchange *x, unsigned status, struct text_buffer *t)
+{
+    size_t len = 0;
+    char *text;
+
+    hutch_text_add_string(t, "\n");
+    text = hutch_text_take(t, &len);
+    hutch_exchange_answer(x, status, "application/json", text, len);
+}
+
+static void answer_session(struct exchange *x, unsigned status, const struct gateway_session *session)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    add_session(&t, session);
+    answer_text(x, status, &t);
+}
+
+static void answer_flag(struct exchange *x, const char *key, bool value)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    hutch_text_addf(&t, "{\"%s\":%s}", key, value ? "true" : "false");
+    answer_text(x, 200, &t);
+}
+
+/* ---- open, list, get, close ---- */
+
+static void on_end(void *user, uint64_t number, const char *why, const char *directory)
+{
+    (void)number;
+    (void)why;
+    (void)directory;
+    hutch_gateway_sessions_remove(user);
+}
+
+static void open_session(struct exchange *x, struct hutch_session_options *options)
+{
+    struct server *s = x->server;
+    struct gateway_session *session;
+    struct hutch_error error;
+    struct hutch_err err;
+
+    session = hutch_gateway_sessions_add(&s->sessions, x->token, &err);
+    if (!session) {
+        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "%s", err.msg);
+        return;
+    }
+    session->idle_ms = options->idle_ms ? options->idle_ms : USUAL_IDLE_MS;
+    session->lifetime_ms = options->lifetime_ms ? options->lifetime_ms : USUAL_LIFETIME_MS;
+    options->on_end = on_end;
+    options->user = session;
+    if (hutch_session_open(s->engine, options, &session->number, &error) < 0) {
+        hutch_gateway_sessions_remove(session);
+        hutch_exchange_refuse(x, hutch_gateway_error_of(error.code, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST), "%s",
+                              error.message);
+        return;
+    }
+    answer_session(x, 201, session);
+}
+
+void hutch_session_api_open(struct exchange *x)
+{
+    struct session_request request;
+    struct hutch_err err;
+    unsigned n = hutch_gateway_sessions_count(&x->server->sessions, x->token);
+
+    if (hutch_session_request_parse(x->body.data, x->body.len, &request, &err) < 0)
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
+    else if (x->server->has_failed)
+        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
+    else if (n >= hutch_server_session_share(x->server))
+        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u sessions, which is its share", n);
+    else
+        open_session(x, &request.options);
+    hutch_session_request_done(&request);
+}
+
+void hutch_session_api_list(struct exchange *x)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+    const struct gateway_session *session;
+    bool has_one = false;
+
+    hutch_text_add_string(&t, "{\"sessions\":[");
+    LIST_FOREACH(session, &x->server->sessions.list, in_list) {
+        if (session->owner != x->token || session->is_closing)
+            continue;
+        hutch_text_add_string(&t, has_one ? "," : "");
+        add_session(&t, session);
+        has_one = true;
+    }
+    hutch_text_add_string(&t, "]}");
+    answer_text(x, 200, &t);
+}
+
+void hutch_session_api_get(struct exchange *x)
+{
+    const struct gateway_session *session = hutch_session_api_find(x);
+
+    if (session)
+        answer_session(x, 200, session);
+}
+
+void hutch_session_api_close(struct exchange *x)
+{
+    struct gateway_session *session = hutch_session_api_find(x);
+
+    if (!session)
+        return;
+    session->is_closing = true; /* on_end() removes it, after the results of its cells */
+    hutch_session_close(x->server->engine, session->number);
+    hutch_exchange_answer(x, 204, NULL, strdup(""), 0);
+}
+
+/* ---- interrupt, restart ---- */
+
+void hutch_session_api_interrupt(struct exchange *x)
+{
+    struct gateway_session *session = hutch_session_api_find(x);
+
+    if (session)
+        answer_flag(x, "interrupted", hutch_session_interrupt(x->server->engine, session->number) == 1);
+}
+
+void hutch_session_api_restart(struct exchange *x)
+{
+    struct gateway_session *session = hutch_session_api_find(x);
+    struct hutch_error error;
+
+    if (!session)
+        return;
+    hutch_gateway_sessions_touch(session);
+    if (hutch_session_restart(x->server->engine, session->number, &error) < 0)
+        hutch_exchange_refuse(x, hutch_gateway_error_of(error.code, GATEWAY_QUEUE_FULL, GATEWAY_NOT_FOUND), "%s",
+                              error.message);
+    else
+        answer_flag(x, "restarted", true);
+}

@@ -1,0 +1,18 @@
+/* session_api.h - sessions: open, list, look at, close, and what concerns the whole of one. */
+#ifndef HUTCH_GATEWAY_SESSION_API_H
+#define HUTCH_GATEWAY_SESSION_API_H
+
+struct exchange;
+struct gateway_session;
+
+void hutch_session_api_open(struct exchange *x);
+void hutch_session_api_list(struct exchange *x);
+void hutch_session_api_get(struct exchange *x);
+void hutch_session_api_close(struct exchange *x);
+void hutch_session_api_interrupt(struct exchange *x);
+void hutch_session_api_restart(struct exchange *x);
+
+/* The session that the path names, if it is the asker's; else the exchange is refused, and NULL. */
+struct gateway_session *hutch_session_api_find(struct exchange *x);
+
+#endif

@@ -1,0 +1,184 @@
+#include "runtime/gateway/session_request.h"
+
+#include "runtime/gateway/body.h"
+#include "runtime/gateway/request_parts.h"
+#include "sandbox/fd.h"
+
+#include <limits.h>
+#include <string.h>
+
+#define MAX_DEPTH 4
+#define MAX_CODE (8u << 20)
+#define MAX_NAME 64
+#define MAX_MS (366ull * 24 * 3600 * 1000)
+#define MAX_CHECKPOINTS 64
+
+/* ---- a session ---- */
+
+static int read_env(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct session_request *r = context;
+    int rc = hutch_request_read_env(node, &r->env, err);
+
+    r->options.env = (const char *const *)r->env;
+    return rc;
+}
+
+static int read_limits(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct hutch_session_options *o = &((struct session_request *)context)->options;
+    struct hutch_limits limits;
+
+    if (hutch_request_read_limits(node, &limits, err) < 0)
+        return -1;
+    if (limits.wall_ms || limits.cpu_ms)
+        return hutch_json_refuse(node, err, "a session has no limit of time, but each cell has (timeout_ms)");
+    o->memory_bytes = limits.memory_bytes;
+    o->pids = limits.pids;
+    o->cpus = limits.cpus;
+    o->output_bytes = limits.output_bytes;
+    o->data_bytes = limits.data_bytes;
+    o->data_files = limits.data_files;
+    o->file_bytes = limits.file_bytes;
+    return 0;
+}
+
+static int read_zygote(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    return hutch_json_string(node, MAX_NAME, &((struct session_request *)context)->options.zygote, err);
+}
+
+static int read_idle(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    return hutch_json_u64(node, 1, MAX_MS, &((struct session_request *)context)->options.idle_ms, err);
+}
+
+static int read_lifetime(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    return hutch_json_u64(node, 1, MAX_MS, &((struct session_request *)context)->options.lifetime_ms, err);
+}
+
+static int read_max_checkpoints(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    uint64_t n = 0;
+    int rc = hutch_json_u64(node, 1, MAX_CHECKPOINTS, &n, err);
+
+    ((struct session_request *)context)->options.max_checkpoints = (unsigned)n;
+    return rc;
+}
+
+static int read_checkpoint_bytes(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    return hutch_json_u64(node, 1, JSON_U64_MAX, &((struct session_request *)context)->options.checkpoint_bytes, err);
+}
+
+int hutch_session_request_parse(const char *text, size_t len, struct session_request *ret, struct hutch_err *err)
+{
+    static const struct json_field fields[] = {
+        { "env", read_env, false },           { "zygote", read_zygote, false },
+        { "limits", read_limits, false },     { "max_checkpoints", read_max_checkpoints, false },
+        { "idle_ms", read_idle, false },      { "checkpoint_bytes", read_checkpoint_bytes, false },
+        { "lifetime_ms", read_lifetime, false },
+    };
+    struct json_node root;
+
+    *ret = (struct session_request){ .doc = JSON_DOC_INIT };
+    hutch_session_options_init(&ret->options);
+    if (len == 0)
+        return 0;
+    if (hutch_body_parse(text, len, MAX_DEPTH, &ret->doc, err) < 0)
+        return -1;
+    root = hutch_json_root(&ret->doc);
+    return hutch_json_object(&root, fields, ARRAY_SIZE(fields), ret, err);
+}
+
+void hutch_session_request_done(struct session_request *r)
+{
+    hutch_request_env_free(r->env);
+    hutch_json_done(&r->doc);
+    *r = (struct session_request){ .doc = JSON_DOC_INIT };
+}
+
+/* ---- a cell ---- */
+
+static int read_code(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct cell_request *r = context;
+
+    if (hutch_json_string(node, MAX_CODE, &r->cell.code, err) < 0)
+        return -1;
+    r->cell.code_len = strlen(r->cell.code);
+    return 0;
+}
+
+static int read_context(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    return hutch_json_string(node, MAX_NAME, &((struct cell_request *)context)->cell.context, err);
+}
+
+static int read_timeout(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    return hutch_json_u64(node, 1, MAX_MS, &((struct cell_request *)context)->cell.timeout_ms, err);
+}
+
+static int read_flag(const struct json_node *node, int *ret, struct hutch_err *err)
+{
+    bool value;
+
+    if (hutch_json_bool(node, &value, err) < 0)
+        return -1;
+    *ret = value;
+    return 0;
+}
+
+static int read_silent(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    return read_flag(node, &((struct cell_request *)context)->cell.silent, err);
+}
+
+static int read_no_history(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    return read_flag(node, &((struct cell_request *)context)->cell.no_history, err);
+}
+
+int hutch_cell_request_parse(const char *text, size_t len, struct cell_request *ret, struct hutch_err *err)
+{
+    static const struct json_field fields[] = {
+        { "code", read_code, true },          { "context", read_context, false },
+        { "timeout_ms", read_timeout, false }, { "silent", read_silent, false },
+        { "no_history", read_no_history, false },
+    };
+    struct json_node root;
+
+    *ret = (struct cell_request){ .doc = JSON_DOC_INIT };
+    hutch_cell_init(&ret->cell);
+    if (hutch_body_parse(text, len, MAX_DEPTH, &ret->doc, err) < 0)
+        return -1;
+    root = hutch_json_root(&ret->doc);
+    return hutch_json_object(&root, fields, ARRAY_SIZE(fields), ret, err);
+}
+
+void hutch_cell_request_done(struct cell_request *r)
+{
+    hutch_json_done(&r->doc);
+    *r = (struct cell_request){ .doc = JSON_DOC_INIT };
+}
+
+/* ---- a number ---- */
+
+static int read_number(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    return hutch_json_u64(node, 0, JSON_U64_MAX, context, err);
+}
+
+int hutch_number_request_parse(const char *text, size_t len, const char *key, uint64_t *ret, struct hutch_err *err)
+{
+    __attribute__((cleanup(hutch_json_done))) struct json_doc doc = JSON_DOC_INIT;
+    const struct json_field fields[] = { { key, read_number, true } };
+    struct json_node root;
+
+    if (hutch_body_parse(text, len, MAX_DEPTH, &doc, err) < 0)
+        return -1;
+    root = hutch_json_root(&doc);
+    return hutch_json_object(&root, fields, ARRAY_SIZE(fields), ret, err);
+}

@@ -1,0 +1,35 @@
+/* session_request.h - the JSON of requests about sessions: their options, their cells, which checkpoint or branch. As
+ * strict as run_request.h. */
+#ifndef HUTCH_GATEWAY_SESSION_REQUEST_H
+#define HUTCH_GATEWAY_SESSION_REQUEST_H
+
+#include "runtime/hutch.h"
+#include "runtime/text/json.h"
+#include "sandbox/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct session_request {
+    struct hutch_session_options options; /* its pointers are those of the fields below */
+    struct json_doc doc;                  /* owned */
+    char **env;                           /* owned */
+};
+
+/* An empty body asks for what is usual. hutch_session_request_done() in any case. */
+int hutch_session_request_parse(const char *text, size_t len, struct session_request *ret, struct hutch_err *err);
+void hutch_session_request_done(struct session_request *r);
+
+struct cell_request {
+    struct hutch_cell cell; /* its pointers are the document's */
+    struct json_doc doc;    /* owned */
+};
+
+/* hutch_cell_request_done() in any case. */
+int hutch_cell_request_parse(const char *text, size_t len, struct cell_request *ret, struct hutch_err *err);
+void hutch_cell_request_done(struct cell_request *r);
+
+/* {@key: NUMBER}, of which there is just this one. */
+int hutch_number_request_parse(const char *text, size_t len, const char *key, uint64_t *ret, struct hutch_err *err);
+
+#endif

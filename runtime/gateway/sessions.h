@@ -1,0 +1,49 @@
+/* sessions.h - the open sessions under the names that clients know, and whose each is. */
+#ifndef HUTCH_GATEWAY_SESSIONS_H
+#define HUTCH_GATEWAY_SESSIONS_H
+
+#include "runtime/gateway/ids.h"
+#include "sandbox/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct token;
+struct sessions;
+
+struct gateway_session {
+    LIST_ENTRY(gateway_session) in_list;
+    struct sessions *sessions;
+    char id[ID_LEN + 1];
+    uint64_t number;           /* the engine's */
+    const struct token *owner; /* who opened it; NULL where nobody has to say */
+    double created, last_used; /* seconds since 1970 */
+    uint64_t idle_ms, lifetime_ms;
+    bool is_closing;           /* nobody finds it any more */
+    unsigned n_waiting;        /* cells and orders that are not answered */
+};
+LIST_HEAD(session_list, gateway_session);
+
+struct sessions {
+    struct session_list list;
+    unsigned n;
+};
+
+/* With a name of its own, and not yet in the engine. NULL on failure. */
+struct gateway_session *hutch_gateway_sessions_add(struct sessions *all, const struct token *owner,
+                                                   struct hutch_err *err);
+void hutch_gateway_sessions_remove(struct gateway_session *session);
+/* It is used now. */
+void hutch_gateway_sessions_touch(struct gateway_session *session);
+void hutch_gateway_sessions_done(struct sessions *all);
+
+/* That of @owner with this name, else NULL: another one's, one that has ended and one that never was take the same time
+ * and get the same answer. */
+struct gateway_session *hutch_gateway_sessions_find(const struct sessions *all, const char *id,
+                                                    const struct token *owner);
+/* How many @owner has. */
+unsigned hutch_gateway_sessions_count(const struct sessions *all, const struct token *owner);
+
+#endif

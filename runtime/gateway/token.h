@@ -1,0 +1,38 @@
+/* token.h - who may ask: tokens by their hashes, from a file of the operator's.
+ *
+ * A line of the file is NAME and the SHA-256 of a token in 64 hexadecimal digits; empty lines and those that begin with
+ * '#' do not count. So nobody learns a token from the file, the server's memory or its log. */
+#ifndef HUTCH_GATEWAY_TOKEN_H
+#define HUTCH_GATEWAY_TOKEN_H
+
+#include "sandbox/err.h"
+
+#include <stddef.h>
+
+#define TOKEN_NAME_MAX 64
+#define TOKEN_HASH_SIZE 32
+#define TOKEN_MAX_LEN 4096 /* of what a client sends */
+
+struct token {
+    char name[TOKEN_NAME_MAX + 1]; /* [A-Za-z0-9_.-]; for log and metrics */
+    unsigned char hash[TOKEN_HASH_SIZE];
+    unsigned n_runs;               /* that it has handed in and that are not over */
+};
+
+struct tokens {
+    struct token *rows; /* owned */
+    size_t n;
+};
+#define TOKENS_INIT { NULL, 0 }
+
+/* Errors, with the line: what is no such line, a name or hash that is there twice, no token at all; a file that others
+ * may write. */
+int hutch_tokens_load(const char *path, struct tokens *ret, struct hutch_err *err);
+/* The same of text; @what names it in messages. */
+int hutch_tokens_parse(const char *what, const char *text, size_t len, struct tokens *ret, struct hutch_err *err);
+void hutch_tokens_done(struct tokens *tokens);
+
+/* The token of an Authorization header ("Bearer TOKEN"), NULL when there is none. Takes the same time for each. */
+struct token *hutch_tokens_find(const struct tokens *tokens, const char *authorization);
+
+#endif

@@ -1,0 +1,147 @@
+/* Paths, hosts and tokens: what is let through before anything else of a request is looked at. */
+#include "runtime/gateway/access.h"
+
+#include "runtime/gateway/route.h"
+#include "runtime/gateway/token.h"
+#include "runtime/gateway/uri.h"
+#include "sandbox/fd.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct route routes[] = {
+    { "GET", "/v1/things", ROUTE_NO_BODY, false, NULL, NULL, NULL },
+    { "POST", "/v1/things", ROUTE_JSON, false, NULL, NULL, NULL },
+    { "GET", "/v1/things/{id}", ROUTE_NO_BODY, false, NULL, NULL, NULL },
+    { "PUT", "/v1/things/{id}/files/{path*}", ROUTE_NO_BODY, false, NULL, NULL, NULL },
+};
+
+static const struct {
+    const char *method, *path;
+    int want; /* its number; -1: none, -2: another method, -3: refused */
+    const char *params[2];
+} paths[] = {
+    { "GET", "/v1/things", 0, { NULL } },
+    { "HEAD", "/v1/things", 0, { NULL } },
+    { "POST", "/v1/things", 1, { NULL } },
+    { "DELETE", "/v1/things", -2, { NULL } },
+    { "GET", "/v1/things/", -1, { NULL } },
+    { "GET", "/v1/things/a", 2, { "a" } },
+    { "GET", "/v1/things/%61%2Fb", 2, { "a/b" } },
+    { "GET", "/v1/things/a/b", -1, { NULL } },
+    { "PUT", "/v1/things/a/files/b", 3, { "a", "b" } },
+    { "PUT", "/v1/things/a/files/../c/%2e%2e", 3, { "a", "../c/.." } }, /* the library refuses it, and only that can */
+    { "PUT", "/v1/things/a/files/", -1, { NULL } },
+    { "PUT", "/v1/things//files/b", -1, { NULL } },
+    { "PUT", "/v1/things/a/files/%00", -3, { NULL } },
+    { "PUT", "/v1/things/a/files/%", -3, { NULL } },
+    { "PUT", "/v1/things/a/files/%4", -3, { NULL } },
+    { "PUT", "/v1/things/a/files/%zz", -3, { NULL } },
+    { "GET", "/v1/%74hings", -1, { NULL } },
+    { "GET", "", -1, { NULL } },
+};
+
+static void test_paths(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+        char *params[ROUTE_MAX_PARAMS] = { NULL };
+        const struct route *route;
+        struct hutch_err err = { .msg = "" };
+        bool has_other;
+        int rc = hutch_route_find(routes, ARRAY_SIZE(routes), paths[i].method, paths[i].path, &route, &has_other,
+                                  params, &err);
+        int found = rc < 0 ? -3 : route ? (int)(route - routes) : has_other ? -2 : -1;
+
+        print_message("  %s %s\n", paths[i].method, paths[i].path);
+        assert_int_equal(found, paths[i].want);
+        for (int k = 0; k < 2 && paths[i].params[k]; k++)
+            assert_string_equal(params[k], paths[i].params[k]);
+        for (int k = 0; k < ROUTE_MAX_PARAMS; k++)
+            free(params[k]);
+    }
+}
+
+static void test_methods(void **state)
+{
+    char text[64];
+
+    (void)state;
+    hutch_route_methods(routes, ARRAY_SIZE(routes), "/v1/things", text, sizeof(text));
+    assert_string_equal(text, "GET, HEAD, POST");
+    hutch_route_methods(routes, ARRAY_SIZE(routes), "/v1/nothing", text, sizeof(text));
+    assert_string_equal(text, "");
+}
+
+/* The whole table of the server: no two rows answer the same, and each pattern is one that can be matched. */
+static void test_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < hutch_n_routes; i++) {
+        unsigned n = 0;
+
+        for (const char *p = hutch_routes[i].path; (p = strchr(p, '{')); p++, n++)
+            assert_true(p[-1] == '/' && strchr(p, '}') && strchr("/", strchr(p, '}')[1]));
+        assert_in_range(n, 0, ROUTE_MAX_PARAMS);
+        assert_int_equal(hutch_routes[i].path[0], '/');
+        assert_non_null(hutch_routes[i].handle);
+        for (size_t k = 0; k < i; k++)
+            assert_false(strcmp(hutch_routes[k].path, hutch_routes[i].path) == 0 &&
+                         strcmp(hutch_routes[k].method, hutch_routes[i].method) == 0);
+    }
+}
+
+static void test_hosts(void **state)
+{
+    static const char *const allowed[] = { "box.example", NULL };
+    static const char *const good[] = { "localhost", "LocalHost:1", "127.0.0.1", "10.0.0.1:80", "[::1]",
+                                        "[fe80::1]:8080", "box.example", "BOX.example:443" };
+    static const char *const bad[] = { "", ":80", "evil", "localhost.evil", "evil:80", "127.0.0.1.evil", "127.1",
+                                       "[::1", "[]", "[evil]:80", "[::1]evil", "localhost:80:90", "box.example.",
+                                       "@localhost", "localhost@evil" };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+        if (!hutch_access_is_host(good[i], allowed))
+            fail_msg("'%s' is refused", good[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        if (hutch_access_is_host(bad[i], allowed))
+            fail_msg("'%s' is let through", bad[i]);
+    assert_false(hutch_access_is_host("box.example", NULL));
+}
+
+static void test_tokens(void **state)
+{
+    /* SHA-256 of "abc" and of "". */
+    static const char text[] =
+        "# a comment\n\nada ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\r\n"
+        "bob\te3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852B855";
+    struct tokens tokens = TOKENS_INIT;
+    struct hutch_err err;
+
+    (void)state;
+    assert_int_equal(hutch_tokens_parse("tokens", text, strlen(text), &tokens, &err), 0);
+    assert_int_equal(tokens.n, 2);
+    assert_string_equal(hutch_tokens_find(&tokens, "Bearer abc")->name, "ada");
+    assert_string_equal(hutch_tokens_find(&tokens, "bearer   abc")->name, "ada");
+    assert_null(hutch_tokens_find(&tokens, NULL));
+    assert_null(hutch_tokens_find(&tokens, "abc"));
+    assert_null(hutch_tokens_find(&tokens, "Bearer abcd"));
+    assert_null(hutch_tokens_find(&tokens, "Bearer "));
+    assert_null(hutch_tokens_find(&tokens, "Basic abc"));
+    hutch_tokens_done(&tokens);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_paths), cmocka_unit_test(test_methods), cmocka_unit_test(test_table),
+        cmocka_unit_test(test_hosts), cmocka_unit_test(test_tokens),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
