@@ -270,7 +270,7 @@ DATA := share/hutch-data
 INSTALLED := bin/hutch bin/hutch-rootfs libexec/hutch-launcher include/hutch.h share/man/man1/hutch.1 share/man/man3/libhutch.3 \
     share/bash-completion/completions/hutch share/zsh/site-functions/_hutch share/fish/vendor_completions.d/hutch.fish
 INSTALLED_LIB := libhutch.so.1 libhutch.so libhutch.a pkgconfig/libhutch.pc
-# The Python package, which serves every version of Python.
+# The Python package, which serves every version of Python; its links to the judge become files.
 PYTHON_FILES := $(patsubst clients/%,%,$(wildcard $(addprefix clients/python/,README.md pyproject.toml hutch/py.typed hutch/*.py hutch/*/*.py)))
 BUILT := $(addprefix $(B)/,hutch hutch-rootfs hutch-launcher libhutch.a libhutch.so.1)
 
@@ -305,7 +305,7 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR has pu
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED) $(addprefix $(DATA)/,$(wildcard policies/*.json) $(ROOTFS_DATA) $(PYTHON_FILES))) \
 	    $(addprefix $(DESTDIR)$(LIBDIR)/,$(INSTALLED_LIB))
 	for dir in $(sort $(dir $(PYTHON_FILES))); do rm -rf $(DESTDIR)$(PREFIX)/$(DATA)/$$dir/__pycache__; done
-	for dir in $(addprefix $(DATA)/,policies rootfs python/hutch python) $(DATA); do \
+	for dir in $(addprefix $(DATA)/,policies rootfs python/hutch/human_eval python/hutch/judge python/hutch python) $(DATA); do \
 	    rmdir $(DESTDIR)$(PREFIX)/$$dir 2>/dev/null || :; done
 
 .PHONY: clean
