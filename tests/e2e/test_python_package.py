@@ -140,14 +140,34 @@ def examples():
             yield pytest.param(match.group(1), match.group(2), id="%s-%d" % (os.path.basename(path), number))
 
 
+@pytest.fixture
+def serve(tmp_path):
+    """Starts a server on the socket that a client finds by itself; returns what its environment has for that."""
+    started = []
+
+    def start():
+        if support.hutch("serve", "--help").returncode:
+            pytest.skip("this build has no `hutch serve`")
+        variables = {"XDG_RUNTIME_DIR": str(tmp_path)}
+        started.append(subprocess.Popen([support.HUTCH, "serve", "--image", "python"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                        text=True, env={**os.environ, **variables}))
+        assert any('"ready"' in line for line in started[0].stderr), "hutch serve did not get ready"
+        return variables
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.parametrize("code,prints", list(examples()))
-def test_examples_of_the_documentation(code, prints, tmp_path):
-    """As they stand, with the default options, but for the image's name and the number of layouts."""
+def test_examples_of_the_documentation(code, prints, tmp_path, serve):
+    """As they stand, with the default options, but for the number of layouts."""
+    more = serve() if "Client(" in code else {}
     (tmp_path / "cities.csv").write_text("city,people\nOslo,700000\nLima,10000000\n")
     (tmp_path / "example.py").write_text(code)
     (tmp_path / "sitecustomize.py").write_text("import hutch, hutch.judging\nhutch.configure(layouts=1)\nhutch.judging.configure(layouts=1)\n")
     done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=150,
-                          env={**package.environment(), "PYTHONPATH": "%s:%s" % (tmp_path, package.folder())})
+                          env={**package.environment(), **more, "PYTHONPATH": "%s:%s" % (tmp_path, package.folder())})
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     if prints is not None:
