@@ -1,14 +1,13 @@
 """Rewards for trainers: completions and tests in, scores out, one call. All runs of a batch are handed in at once.
 
-`score()` is the plain function; `code_reward()` has the form that TRL calls, and hutch/verl.py those of verl. Tests are
-taken in the forms that are in use:
+`score()` is the plain function; `code_reward()` has the form that TRL calls, and the functions of hutch.verl those of
+verl. Tests are taken in the forms that are in use:
 
-    {"inputs": [...], "outputs": [...], "fn_name"?, "assert_case"?}     verl, APPS, TACO,
-    LiveCodeBench; also as JSON text
-    {"language"?, "test_cases": [{"input", "output", "fn_name"?}]}      open-r1's verification_info
-    [{"input": ..., "output": ...}, ...]                                cases alone
-    {"test": ..., "entry_point": ..., "prompt"?}                        HumanEval
-    ["assert f(1) == 2", ...] or a text of Python                       MBPP"""
+    {"inputs": [...], "outputs": [...], "fn_name"?, "assert_case"?}   verl, APPS, TACO; also as JSON text
+    {"language"?, "test_cases": [{"input", "output", "fn_name"?}]}    open-r1's verification_info
+    [{"input": ..., "output": ...}, ...]                              cases alone
+    {"test": ..., "entry_point": ..., "prompt"?}                      HumanEval
+    ["assert f(1) == 2", ...] or a text of Python                     MBPP"""
 from __future__ import annotations
 
 import asyncio

