@@ -43,18 +43,26 @@ def compiled(tmp_path_factory):
     return found
 
 
+KINDS = {"int": "c_int", "unsigned": "c_uint", "uint64_t": "c_uint64", "int64_t": "c_int64", "size_t": "c_size_t", "double": "c_double",
+         "const char *": "c_char_p", "const char *const *": "TEXTS"}
+
+
 def declared_fields(name):
-    """The fields of a struct in the header, in their order."""
+    """{field: what ctypes has for it} of a struct in the header, in their order; a pointer to something is any pointer."""
     with open(HEADER, encoding="utf-8") as file:
         text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
     body = re.search(r"^struct %s \{(.*?)^\};" % name, text, re.MULTILINE | re.DOTALL).group(1)
-    fields = []
+    fields = {}
     for declaration in body.split(";"):
         pointer = re.search(r"\(\*(\w+)\)\s*\(", declaration)
         if pointer:
-            fields.append(pointer.group(1))
+            fields[pointer.group(1)] = "c_void_p"
         elif declaration.strip():
-            fields += [re.search(r"(\w+)\s*(?:\[\d+\])?$", part.strip()).group(1) for part in declaration.split(",")]
+            kind = re.match(r"\s*((?:const |unsigned |struct |enum )*\w*[ ]*(?:\*const \*|\*)?)", declaration).group(1).strip()
+            for part in declaration.split(","):
+                field = re.search(r"(\w+)\s*(?:\[\d+\])?$", part.strip()).group(1)
+                kind = re.sub(r"\s*\b%s$" % field, "", kind).strip()
+                fields[field] = KINDS.get(kind, "c_int" if kind.startswith("enum") else "c_void_p")
     return fields
 
 
@@ -64,8 +72,10 @@ def test_struct(compiled, name):
     for field, _ in struct._fields_:
         place = getattr(struct, field)
         assert (place.offset, place.size) == compiled[name][field], "struct %s, %s" % (name, field)
+    known, declared = [field for field, _ in struct._fields_], declared_fields(name)
+    lacks = ", ".join('("%s", %s)' % (field, kind) for field, kind in declared.items() if field not in known)
+    assert known == list(declared), "class %s of clients/python/hutch/_abi.py needs at its end: %s" % (struct.__name__, lacks)
     assert ctypes.sizeof(struct) == compiled[name]["-"][1], name
-    assert [field for field, _ in struct._fields_] == declared_fields(name), "clients/python/hutch/_abi.py lacks what struct %s has" % name
 
 
 def test_kinds_of_outputs():

@@ -228,6 +228,35 @@ def test_error_of_a_callback_is_its_callers(shared):
     run(main())
 
 
+def test_runs_that_nobody_holds(shared):
+    """Their callbacks live as long as the library may call them."""
+    async def main():
+        for _ in range(20):
+            await shared.start("print('x' * 1000)", on_output=lambda *_: None)
+        for _ in range(5):
+            gc.collect()
+            assert (await shared.run("print(1)")).ok
+        while shared.stats().running or shared.stats().queued:
+            await asyncio.sleep(0.01)
+    run(main())
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_exception_within_a_callback_does_not_reach_c(shared, monkeypatch, capfd, kind):
+    """Such as Ctrl-C at that moment, or no memory: the run fails with it, and the engine goes on."""
+    def fail(*_, **__):
+        raise kind("within")
+    async def main():
+        task = await shared.start("print(1)")
+        with monkeypatch.context() as patch:
+            patch.setattr(hutch.Result, "from_json", fail)
+            await task
+    with pytest.raises(kind if kind is KeyboardInterrupt else ValueError, match="within"):
+        run(main())
+    assert run(shared.run("print(2)")).stdout == "2\n"
+    assert "ctypes" not in capfd.readouterr().err
+
+
 # --------------------------------------------------------------------------------------------------
 # What is refused
 
