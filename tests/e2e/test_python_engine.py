@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -293,6 +294,19 @@ def test_error_has_code_and_sentence(shared):
     with pytest.raises(hutch.HutchError) as caught:
         run(shared.run("1", data_dir="/nowhere"))
     assert caught.value.code == 2 and caught.value.sentence == str(caught.value) and "code=ENOENT" in repr(caught.value)
+
+
+def test_results_and_errors_can_be_sent_to_another_process(shared):
+    result = run(shared.run("1 / 0"))
+    copy = pickle.loads(pickle.dumps(result))
+    assert copy == result and copy.files == result.files
+    with pytest.raises(hutch.RunError) as caught:
+        result.check()
+    assert pickle.loads(pickle.dumps(caught.value)).result == result
+    with pytest.raises(hutch.NotFoundError) as caught:
+        run(shared.run("1", data_dir="/nowhere"))
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (type(copy), copy.code, copy.sentence) == (hutch.NotFoundError, 2, caught.value.sentence)
 
 
 def test_nul_in_code_does_not_cut_it(shared):

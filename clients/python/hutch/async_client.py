@@ -131,7 +131,7 @@ class AsyncClient(Requests):
             except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError) as error:
                 if connection is not None:
                     connection.close()
-                if connection is None or not connection.was_kept or getattr(error, "partial", b""):
+                if connection is None or not connection.was_kept or getattr(error, "partial", None):
                     raise _wire.ConnectError("the server at %s closed the connection" % self._address.text,
                                              errno.ECONNRESET) from None
             except (OSError, ValueError) as error:

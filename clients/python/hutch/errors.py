@@ -21,9 +21,6 @@ class HutchError(Exception):
         name = errno.errorcode.get(self.code, str(self.code)) if self.code else "0"
         return "%s(%r, code=%s)" % (type(self).__name__, self.sentence, name)
 
-    def __reduce__(self) -> object:
-        return type(self), (self.sentence, self.code)
-
 
 class LibraryError(HutchError):
     """libhutch cannot be found or loaded, or is another version than this package knows."""
@@ -51,9 +48,6 @@ class RunError(HutchError):
     def __init__(self, sentence: str, result: Optional["Result"] = None) -> None:
         super().__init__(sentence)
         self.result = result
-
-    def __reduce__(self) -> object:
-        return type(self), (self.sentence, self.result)
 
 
 CLASSES = {errno.EAGAIN: BusyError, errno.ENOENT: NotFoundError}

@@ -111,7 +111,7 @@ class Tests:
 
 def _imports(program: Sequence[str]) -> str:
     """What the program imports, after the end of the code that is submitted: the engine looks there for a zygote."""
-    found = []
+    found: List[str] = []
     for line in "".join(program).split("\n"):
         words = line.split()
         if len(words) > 1 and words[0] in ("import", "from") and len(found) < MAX_IMPORTS:

@@ -202,7 +202,7 @@ class RemoteSession:
 
     def upload(self, name: Path, content: Union[Text, BinaryIO]) -> Any:
         """Writes a file: a text, bytes, or what is left of a binary file."""
-        data = content.read() if hasattr(content, "read") else source(content)  # type: ignore[union-attr,arg-type]
+        data = content.read() if hasattr(content, "read") else source(content)
         return self._client._do(Call("PUT", self._file(name), _nothing, data, BYTES))
 
     def download(self, name: Path, to: Optional[BinaryIO] = None) -> Any:

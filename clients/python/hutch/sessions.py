@@ -7,7 +7,7 @@ import collections
 import inspect
 import io
 import os
-from typing import TYPE_CHECKING, Any, AsyncIterator, BinaryIO, Callable, Deque, Generator, List, Optional, Union
+from typing import TYPE_CHECKING, Any, AsyncIterator, BinaryIO, Callable, Deque, Generator, List, Optional, Union, cast
 
 from . import _abi
 from ._core import Owner
@@ -307,19 +307,20 @@ class Session(Owner):
         if flags is None:
             raise ValueError("mode is %r: it can be \"rb\" or \"wb\"" % mode)
         self._check()
-        return os.fdopen(self._engine._core.do("open_file", self.id, _file_name(name), flags), mode)
+        return cast(BinaryIO, os.fdopen(self._engine._core.do("open_file", self.id, _file_name(name), flags), mode))
 
     async def upload(self, name: Path, content: Union[Text, BinaryIO]) -> None:
         """Writes a file: a text, bytes, or what is left of a binary file."""
-        reader = content if hasattr(content, "read") else io.BytesIO(source(content))  # type: ignore[arg-type]
+        reader = content if hasattr(content, "read") else io.BytesIO(source(content))
         await asyncio.get_running_loop().run_in_executor(None, _copy, reader, self.open_file(name, "wb"))
 
     async def download(self, name: Path, to: Optional[BinaryIO] = None, max_bytes: int = 1 << 30) -> bytes:
         """The contents of a file; with @to they are written there, and nothing is returned. A file of more than
         @max_bytes is an error, as its owner inside may write on while it is read."""
-        target = to if to is not None else io.BytesIO()
-        await asyncio.get_running_loop().run_in_executor(None, _copy, self.open_file(name), target, max_bytes)
-        return target.getvalue() if to is None else b""  # type: ignore[union-attr]
+        gathered = io.BytesIO()
+        await asyncio.get_running_loop().run_in_executor(None, _copy, self.open_file(name),
+                                                         gathered if to is None else to, max_bytes)
+        return gathered.getvalue()
 
     def delete_file(self, name: Path) -> None:
         """The file or link, or the directory with all that is in it."""
