@@ -271,6 +271,8 @@ DATA := share/hutch-data
 INSTALLED := bin/hutch bin/hutch-rootfs bin/hutch-serve libexec/hutch-launcher include/hutch.h share/man/man1/hutch.1 share/man/man1/hutch-serve.1 share/man/man3/libhutch.3 \
     share/bash-completion/completions/hutch share/zsh/site-functions/_hutch share/fish/vendor_completions.d/hutch.fish
 INSTALLED_LIB := libhutch.so.1 libhutch.so libhutch.a pkgconfig/libhutch.pc
+# The Python package, which serves every version of Python; its links to the judge become files.
+PYTHON_FILES := $(patsubst clients/%,%,$(wildcard $(addprefix clients/python/,README.md pyproject.toml hutch/py.typed hutch/*.py hutch/*/*.py)))
 BUILT := $(addprefix $(B)/,hutch hutch-rootfs hutch-serve hutch-launcher libhutch.a libhutch.so.1)
 
 .PHONY: install
@@ -289,6 +291,7 @@ install: $(if $(filter-out $(wildcard $(BUILT)),$(BUILT)),all) ## install what w
 	install -m 644 docs/libhutch.3 $(DESTDIR)$(PREFIX)/share/man/man3/
 	install -m 644 policies/*.json $(DESTDIR)$(PREFIX)/$(DATA)/policies/
 	cp -R $(ROOTFS_DATA) $(DESTDIR)$(PREFIX)/$(DATA)/rootfs/
+	for file in $(PYTHON_FILES); do install -D -m 644 clients/$$file $(DESTDIR)$(PREFIX)/$(DATA)/$$file || exit 1; done
 	chmod -R a+rX $(DESTDIR)$(PREFIX)/$(DATA)/rootfs
 	install -m 644 docs/hutch.1 docs/hutch-serve.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	$(B)/hutch completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hutch
@@ -300,9 +303,10 @@ install: $(if $(filter-out $(wildcard $(BUILT)),$(BUILT)),all) ## install what w
 # By name, never a whole directory: policies of the operator's own may lie beside ours.
 .PHONY: uninstall
 uninstall: ## remove what `make install` with the same PREFIX and DESTDIR has put there; stores of images stay
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED) $(addprefix $(DATA)/,$(wildcard policies/*.json) $(ROOTFS_DATA))) \
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED) $(addprefix $(DATA)/,$(wildcard policies/*.json) $(ROOTFS_DATA) $(PYTHON_FILES))) \
 	    $(addprefix $(DESTDIR)$(LIBDIR)/,$(INSTALLED_LIB))
-	for dir in $(DATA)/policies $(DATA)/rootfs $(DATA); do \
+	for dir in $(sort $(dir $(PYTHON_FILES))); do rm -rf $(DESTDIR)$(PREFIX)/$(DATA)/$$dir/__pycache__; done
+	for dir in $(addprefix $(DATA)/,policies rootfs python/hutch/human_eval python/hutch/judge python/hutch python) $(DATA); do \
 	    rmdir $(DESTDIR)$(PREFIX)/$$dir 2>/dev/null || :; done
 
 .PHONY: clean

@@ -1,0 +1,28 @@
+"""hutch runs code that nobody has read in fresh, locked-down sandboxes that are kept warm.
+
+    import hutch
+    print(hutch.run("print(6 * 7)").stdout)
+
+`Engine` is libhutch in an asyncio loop, `BlockingEngine` the same for programs without one, `hutch.run()` and
+`hutch.session()` use one that is opened when it is first needed. docs/clients.md of the source tree is the manual."""
+from ._wire import ConnectError, ServerBusyError, ServerConflictError, ServerError, ServerNotFoundError
+from .async_client import AsyncClient
+from .blocking import BlockingEngine, BlockingSession, configure, default_engine, run, run_many, session
+from .client import Client
+from .engine import Engine, Run
+from .errors import BusyError, ClosedError, EngineError, HutchError, LibraryError, NotFoundError, RunError
+from .options import NO_LIMIT, Limits, Stats, Zygote, ZygoteStats
+from .remote import RemoteSession
+from .results import (CellError, CellResult, Ended, FileEntry, Files, Layer, Limit, Output, ProgramError, Reply, Result,
+                      Timings, Usage)
+from .sessions import Cell, Session
+
+__version__ = "0.1.0"
+__all__ = [
+    "AsyncClient", "BlockingEngine", "BlockingSession", "BusyError", "Cell", "CellError", "CellResult", "Client",
+    "ClosedError", "ConnectError", "Ended", "Engine", "EngineError", "FileEntry", "Files", "HutchError", "Layer",
+    "LibraryError", "Limit", "Limits", "NO_LIMIT", "NotFoundError", "Output", "ProgramError", "RemoteSession",
+    "Reply", "Result", "Run", "RunError", "ServerBusyError", "ServerConflictError", "ServerError",
+    "ServerNotFoundError", "Session", "Stats", "Timings", "Usage", "Zygote", "ZygoteStats", "configure",
+    "default_engine", "run", "run_many", "session",
+]

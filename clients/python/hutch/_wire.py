@@ -1,0 +1,161 @@
+"""What both clients of `hutch serve` share: addresses, bodies, errors and events."""
+from __future__ import annotations
+
+import base64
+import errno
+import json
+import os
+import urllib.parse
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Mapping, NamedTuple, Optional
+
+from . import _abi
+from .errors import BusyError, EngineError, NotFoundError
+from .options import Text, milliseconds
+
+JSON, LINES, BYTES = "application/json", "application/x-ndjson", "application/octet-stream"
+OnEvent = Callable[[str, Any], None]
+
+CODES = {400: errno.EINVAL, 401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 408: errno.ETIMEDOUT,
+         413: errno.EFBIG, 429: errno.EAGAIN}
+
+
+class ServerError(EngineError):
+    """The server refused a request. `status` is HTTP's, `reason` a word that does not
+    change its meaning."""
+
+    status = 0
+    reason = ""
+    hint: Optional[str] = None
+    retry_after: Optional[float] = None  # seconds
+
+
+class ServerBusyError(ServerError, BusyError):
+    """The queue is full, or the token's share of it."""
+
+
+class ServerNotFoundError(ServerError, NotFoundError):
+    """There is no such thing, or it is not this token's."""
+
+
+class ConnectError(EngineError):
+    """The server cannot be reached, or the connection broke before the answer was there."""
+
+
+class ServerConflictError(ServerError):
+    """A session cannot follow the order now: there is no such checkpoint, or no cell has run yet."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, and what is made of its answer."""
+
+    method: str
+    path: str
+    parse: Callable[[bytes], Any]
+    body: Optional[bytes] = None
+    content_type: str = JSON
+    on_event: Optional[OnEvent] = None  # the answer is asked for as it is made: lines of {"event", "data"}
+    to: Optional[BinaryIO] = None       # the answer goes there
+
+    @property
+    def headers(self) -> Dict[str, str]:
+        found = {"Accept": LINES if self.on_event else "*/*" if self.to else JSON}
+        if self.body is not None:
+            found["Content-Type"] = self.content_type
+        return found
+
+
+class Address(NamedTuple):
+    text: str
+    path: Optional[str]  # of a unix socket
+    host: str
+    port: int
+
+
+def read_address(text: Optional[str]) -> Address:
+    """"unix:PATH", "HOST:PORT" or "http://HOST:PORT". None: $HUTCH_SERVER, else the usual socket of `hutch serve`."""
+    if text is None:
+        text = os.environ.get("HUTCH_SERVER") or None
+    if text is None:
+        runtime = os.environ.get("XDG_RUNTIME_DIR")
+        if not runtime:
+            raise ValueError("no address is given, and XDG_RUNTIME_DIR, below which hutch serve has its socket, is "
+                             "not set")
+        text = "unix:" + os.path.join(runtime, "hutch", "hutch.sock")
+    if text.startswith("unix:"):
+        return Address(text, text[len("unix:"):], "localhost", 0)
+    parts = urllib.parse.urlsplit(text if "://" in text else "http://" + text)
+    if parts.scheme != "http" or not parts.hostname or not parts.port or parts.path not in ("", "/"):
+        raise ValueError("'%s' is no address of a server: it can be unix:PATH, HOST:PORT or http://HOST:PORT" % text)
+    return Address(text, None, parts.hostname, parts.port)
+
+
+def run_body(code: Text, *, language: Optional[str] = None, name: Optional[str] = None,
+             args: Optional[Iterable[str]] = None, env: Optional[Mapping[str, str]] = None,
+             stdin: Optional[Text] = None, rich: bool = False, timeout: Optional[float] = None,
+             cpu_time: Optional[float] = None, **limits: Optional[int]) -> bytes:
+    """The body of POST /v1/run. The rest of what a run can be asked for is the operator's to say."""
+    body: Dict[str, Any] = {"code": code.decode("utf-8") if isinstance(code, bytes) else code}
+    for key, value in (("language", language), ("name", name)):
+        if value is not None:
+            body[key] = value
+    if args is not None:
+        body["args"] = list(args)
+    if env is not None:
+        body["env"] = dict(env)
+    if isinstance(stdin, bytes):
+        body["stdin_base64"] = base64.b64encode(stdin).decode("ascii")
+    elif stdin is not None:
+        body["stdin"] = stdin
+    if rich:
+        body["rich"] = True
+    times = {"wall_ms": milliseconds(timeout, "timeout"), "cpu_ms": milliseconds(cpu_time, "cpu_time")}
+    asked = limits_of({**times, **limits}, _abi.LIMIT_NAMES)
+    if asked:
+        body["limits"] = asked
+    return json.dumps(body).encode("ascii")
+
+
+def make_error(status: int, headers: Mapping[str, str], body: bytes) -> ServerError:
+    """@headers: by names in lower case."""
+    try:
+        told = json.loads(body)["error"]
+        sentence, reason, hint = str(told["message"]), str(told["code"]), told.get("hint")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        sentence, reason, hint = "the server answered with status %d" % status, "", None
+    kind = {404: ServerNotFoundError, 409: ServerConflictError, 429: ServerBusyError}.get(status, ServerError)
+    error = kind(sentence, CODES.get(status, errno.EIO))
+    error.status, error.reason, error.hint = status, reason, hint
+    retry = headers.get("retry-after", "")
+    error.retry_after = float(retry) if retry.isdigit() else None
+    return error
+
+
+def limits_of(given: Mapping[str, Optional[int]], names: Iterable[str]) -> Dict[str, int]:
+    """Those that were asked for; another key is the caller's mistake."""
+    for key in given:
+        if key not in names:
+            raise TypeError("there is no option '%s' of this on a server" % key)
+    return {key: number for key, number in given.items() if number}
+
+
+def read_object(body: bytes) -> Dict[str, Any]:
+    """An answer that has to be a JSON object."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ConnectError("the server's answer is no JSON object: is it hutch that listens there?", errno.EPROTO)
+    return found
+
+
+def read_line(line: bytes, on_event: OnEvent) -> None:
+    if line.strip():
+        event = read_object(line)
+        on_event(str(event.get("event")), event.get("data"))
+
+
+def broken_off() -> ConnectError:
+    return ConnectError("the connection was broken off before the result had come", errno.ECONNRESET)

@@ -1,0 +1,1 @@
+../../../../runtime/batch/judge/judge.py

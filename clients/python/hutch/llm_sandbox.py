@@ -1,0 +1,188 @@
+"""A context manager with the face of llm-sandbox's: `from hutch.llm_sandbox import SandboxSession`.
+
+Each `run()` is a program in a fresh sandbox; what it leaves in /mnt/data, where it starts, is there for the next. There
+is no container: `image` is an image of hutch's store, and what an image lacks cannot be installed."""
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import stat
+import tempfile
+from dataclasses import dataclass
+from typing import Any, BinaryIO, List, Optional
+
+from . import blocking
+from .blocking import BlockingEngine
+from .errors import EngineError, NotFoundError
+
+LANGUAGES = {"python": "python", "javascript": "js", "ruby": "ruby", "r": "r", "bash": "bash", "shell": "sh"}
+PLACES = ("/sandbox", "/mnt/data")  # what paths inside begin with: the same directory
+NAMES_MAX = 100
+
+
+@dataclass(frozen=True)
+class ConsoleOutput:
+    exit_code: int = 0
+    stderr: str = ""
+    stdout: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.stdout
+
+    def success(self) -> bool:
+        return self.exit_code == 0
+
+
+class SandboxSession:
+    """`with SandboxSession(lang="python") as session: session.run("print(1)").stdout`."""
+
+    def __init__(self, image: Optional[str] = None, lang: str = "python", keep_template: bool = False,
+                 verbose: bool = False,
+                 *, engine: Optional[BlockingEngine] = None, timeout: Optional[float] = None, **_others: Any) -> None:
+        language = LANGUAGES.get(str(getattr(lang, "value", lang)).lower())
+        if language is None:
+            raise EngineError("'%s' is no language of this package: there are %s" % (lang,
+                                                                                     ", ".join(sorted(LANGUAGES))))
+        self._image, self._language, self._timeout = image, language, timeout
+        self._engine, self._is_own = engine, False
+        self._directory: Optional[str] = None
+
+    def __enter__(self) -> "SandboxSession":
+        self.open()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def open(self) -> None:
+        if self._directory is not None:
+            return
+        if self._engine is None and self._image is not None:
+            self._engine, self._is_own = BlockingEngine(image=self._image), True
+        self._directory = tempfile.mkdtemp(prefix="hutch-session.")
+
+    def close(self) -> None:
+        """The files go, too."""
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            _remove(directory)
+        if self._is_own and self._engine is not None:
+            self._engine.close()
+            self._engine, self._is_own = None, False
+
+    def _place(self) -> str:
+        if self._directory is None:
+            raise EngineError("the session is not open: use it in a `with`, or call open()")
+        return self._directory
+
+    def run(self, code: str, libraries: Optional[List[str]] = None, timeout: Optional[float] = None) -> ConsoleOutput:
+        """A program, in the session's language. @libraries: has to be there already."""
+        if libraries:
+            self.install(libraries)
+        return self._run(code, self._language, timeout)
+
+    def execute_command(self, command: str, workdir: Optional[str] = None) -> ConsoleOutput:
+        """A line for the shell."""
+        if workdir is not None:
+            command = "cd %s && { %s\n}" % (shlex.quote("/mnt/data/" + self._below(workdir)), command)
+        return self._run(command, "sh", None)
+
+    def _run(self, code: str, language: str, timeout: Optional[float]) -> ConsoleOutput:
+        engine = self._engine or blocking.default_engine()
+        result = engine.run(code, language=language, data_dir=self._place(), timeout=timeout or self._timeout)
+        stderr, exit_code = result.stderr, result.exit_code
+        if result.verdict not in ("ok", "error"):
+            stderr += "\nhutch: %s" % result.message if stderr else "hutch: %s" % result.message
+            exit_code = exit_code or {"timeout": 124, "cpu_time": 124}.get(result.verdict, 125)
+        return ConsoleOutput(128 if exit_code is None or exit_code < 0 else exit_code, stderr, result.stdout)
+
+    def install(self, libraries: Optional[List[str]] = None) -> None:
+        """Nothing is installed in a sandbox: raises, unless the image has all of it."""
+        for name in libraries or ():
+            module = name.split("=")[0].split("[")[0].strip().replace("-", "_")
+            if self._language != "python" or not module.isidentifier() or not self._run(
+                    "import importlib.util, sys\nsys.exit(importlib.util.find_spec(%r) is None)" % module, "python",
+                    None).success():
+                raise EngineError("the image has no library '%s', and nothing is installed in a sandbox: make an image "
+                                  "that has it (docs/images.md)" % name)
+
+    # --- files. Those inside belong to foreign code: no link of its making is followed on this machine.
+
+    def _below(self, path: str) -> str:
+        for place in PLACES:
+            if path == place or path.startswith(place + "/"):
+                path = path[len(place):]
+                break
+        else:
+            if path.startswith("/"):
+                raise EngineError("'%s' is not below %s" % (path, " or ".join(PLACES)))
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if ".." in parts or len(parts) > NAMES_MAX:
+            raise EngineError("'%s' leaves the directory of the session" % path)
+        return "/".join(parts)
+
+    def copy_to_runtime(self, src: str, dest: str) -> None:
+        with open(src, "rb") as source, self._open_inside(dest, True) as target:
+            shutil.copyfileobj(source, target)
+
+    def copy_from_runtime(self, src: str, dest: str) -> None:
+        with self._open_inside(src, False) as source, open(dest, "wb") as target:
+            shutil.copyfileobj(source, target)
+
+    def _open_inside(self, path: str, is_new: bool) -> BinaryIO:
+        parts = self._below(path).split("/")
+        if parts == [""]:
+            raise EngineError("'%s' is a directory" % path)
+        at = os.open(self._place(), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for part in parts[:-1]:
+                if is_new:
+                    _make_directory(part, at)
+                below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                os.close(at)
+                at = below
+            return _open_regular(parts[-1], at, is_new)
+        except FileNotFoundError:
+            raise NotFoundError("there is no file '%s' in the session" % path) from None
+        except OSError as error:
+            raise EngineError("open '%s' of the session: %s" % (path, error.strerror), error.errno or 0) from None
+        finally:
+            os.close(at)
+
+
+def _make_directory(name: str, at: int) -> None:
+    try:
+        os.mkdir(name, 0o755, dir_fd=at)
+    except FileExistsError:
+        pass
+
+
+def _open_regular(name: str, at: int, is_new: bool) -> BinaryIO:
+    """A new file in the place of whatever has the name; or the regular file of that name. A FIFO is not waited for."""
+    if is_new:
+        try:
+            os.unlink(name, dir_fd=at)
+        except FileNotFoundError:
+            pass
+        return os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=at), "wb")
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise EngineError("'%s' of the session is no regular file" % name)
+    return os.fdopen(fd, "rb")
+
+
+def _remove(directory: str) -> None:
+    """Whatever modes foreign code has given to what is in it. rmtree() follows no link."""
+    def open_up(_function: Any, path: str, _info: Any) -> None:
+        parent = os.path.dirname(path)
+        for name in (parent, path):
+            if os.path.isdir(name) and not os.path.islink(name):
+                os.chmod(name, 0o700)
+        try:
+            os.unlink(path)
+        except OSError:
+            shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(directory, onerror=open_up)

@@ -1,0 +1,213 @@
+"""What can be asked of `hutch serve`: the same for `Client`, whose methods return answers, and for `AsyncClient`, whose
+methods return awaitables of them."""
+from __future__ import annotations
+
+import json
+import os
+import urllib.parse
+from typing import Any, BinaryIO, Callable, Dict, List, Mapping, Optional, Union
+
+from . import _abi
+from ._wire import BYTES, Call, ServerError, broken_off, limits_of, read_object, run_body
+from .options import Path, Text, milliseconds, source
+from .results import CellResult, FileEntry, Output, Reply, Result
+
+SHOWN = ("display", "value", "error", "update", "clear")
+
+
+class CallbackFailed(Exception):
+    """The caller's own callback raised @error, which is not to be taken for an error of the connection."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Events:
+    """An answer that comes as it is made: what is shown goes to @show, and the last event is the result."""
+
+    def __init__(self, show: Callable[[str, Any], None], make: Callable[[Dict[str, Any]], Any]) -> None:
+        self._show, self._make = show, make
+        self._result: Optional[Dict[str, Any]] = None
+
+    def take(self, event: str, data: Any) -> None:
+        if event == "result" and isinstance(data, dict):
+            self._result = data
+            return
+        try:
+            self._show(event, data)
+        except Exception as error:
+            raise CallbackFailed(error) from error
+
+    def result(self, _body: bytes) -> Any:
+        if self._result is None:
+            raise broken_off()
+        return self._make(self._result)
+
+
+class Requests:
+    """The methods of both clients. `_do(call)` sends a request and returns what its `parse` makes of the answer."""
+
+    def _do(self, call: Call) -> Any:
+        raise NotImplementedError
+
+    def run(self, code: Text, *, on_output: Optional[Callable[[str, bytes], Any]] = None, **options: Any) -> Any:
+        """Runs a program; its Result. Options are language, name, args, env, stdin, rich, timeout, cpu_time and the
+        limits, as `Engine.run()` has them. With @on_output(stream, data) what it prints comes there and is not in the
+        result."""
+        body = run_body(code, **options)
+        if on_output is None:
+            return self._do(Call("POST", "/v1/run", lambda found: Result.from_json(read_object(found)), body))
+        show = on_output
+
+        def hear(event: str, data: Any) -> None:
+            if event == "output":
+                show(data["stream"], data["text"].encode("utf-8", "surrogatepass"))
+        events = Events(hear, Result.from_json)
+        return self._do(Call("POST", "/v1/run", events.result, body, on_event=events.take))
+
+    def session(self, *, env: Optional[Mapping[str, str]] = None, zygote: Optional[str] = None,
+                idle_ms: Optional[int] = None, lifetime_ms: Optional[int] = None,
+                max_checkpoints: Optional[int] = None, checkpoint_bytes: Optional[int] = None,
+                **limits: Optional[int]) -> Any:
+        """Opens a session; a RemoteSession."""
+        numbers = {"idle_ms": idle_ms, "lifetime_ms": lifetime_ms, "max_checkpoints": max_checkpoints,
+                   "checkpoint_bytes": checkpoint_bytes}
+        body: Dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
+        asked = limits_of(limits, _abi.SESSION_LIMIT_NAMES)
+        if env is not None:
+            body["env"] = dict(env)
+        if zygote is not None:
+            body["zygote"] = zygote
+        if asked:
+            body["limits"] = asked
+        return self._do(Call("POST", "/v1/sessions", lambda found: RemoteSession(self, read_object(found)["id"]),
+                             json.dumps(body).encode("ascii")))
+
+    def find_session(self, number: str) -> "RemoteSession":
+        """One that was opened before, by its id. Asks nothing."""
+        return RemoteSession(self, number)
+
+
+def _reply(body: bytes) -> Reply:
+    found = read_object(body)
+    return Reply(found["id"], found["lost"], found["ms"], found["bytes"])
+
+
+def _nothing(_body: bytes) -> None:
+    return None
+
+
+class RemoteSession:
+    """A session on a server. Of an AsyncClient, what the methods return is to be awaited, and `async with` closes
+    it."""
+
+    def __init__(self, client: Requests, number: str) -> None:
+        self._client = client
+        self.id = number
+
+    def __enter__(self) -> "RemoteSession":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        try:
+            self.close()
+        except ServerError as error:
+            if error.status != 404:  # it has ended meanwhile
+                raise
+
+    async def __aenter__(self) -> "RemoteSession":
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        try:
+            await self.close()
+        except ServerError as error:
+            if error.status != 404:
+                raise
+
+    def _ask(self, method: str, path: str, parse: Callable[[bytes], Any], body: Optional[Dict[str, Any]] = None) -> Any:
+        text = json.dumps(body).encode("ascii") if body is not None else None
+        return self._client._do(Call(method, self._path(path), parse, text))
+
+    def _path(self, path: str) -> str:
+        return "/v1/sessions/%s%s" % (urllib.parse.quote(self.id, safe=""), path)
+
+    def run(self, code: Text, *, context: Optional[str] = None, timeout: Optional[float] = None, silent: bool = False,
+            store_history: bool = True, on_output: Optional[Callable[[Output], Any]] = None) -> Any:
+        """Executes a cell; its CellResult. on_output(output) hears what is shown as it comes."""
+        body: Dict[str, Any] = {"code": code.decode("utf-8") if isinstance(code, bytes) else code}
+        if context is not None:
+            body["context"] = context
+        if timeout is not None:
+            body["timeout_ms"] = milliseconds(timeout, "timeout")
+        if silent:
+            body["silent"] = True
+        if not store_history:
+            body["no_history"] = True
+        if on_output is None:
+            return self._ask("POST", "/cells", lambda found: CellResult.from_json(read_object(found)), body)
+        show = on_output
+
+        def hear(event: str, data: Any) -> None:
+            if event == "output":
+                show(Output("stream", stream=data["stream"], text=data["text"]))
+            elif event in SHOWN:
+                show(Output(event, data=data))
+        events = Events(hear, CellResult.from_json)
+        return self._client._do(Call("POST", self._path("/cells"), events.result, json.dumps(body).encode("ascii"),
+                                     on_event=events.take))
+
+    def info(self) -> Any:
+        """The server's JSON object: times, and how many cells wait."""
+        return self._ask("GET", "", read_object)
+
+    def interrupt(self) -> Any:
+        """KeyboardInterrupt in the cell that runs. False when there is none."""
+        return self._ask("POST", "/interrupt", lambda found: bool(read_object(found).get("interrupted")))
+
+    def restart(self) -> Any:
+        return self._ask("POST", "/restart", _nothing)
+
+    def close(self) -> Any:
+        return self._ask("DELETE", "", _nothing)
+
+    def checkpoint(self) -> Any:
+        """A Reply; its `id` is for `rollback()`."""
+        return self._ask("POST", "/checkpoints", _reply)
+
+    def rollback(self, checkpoint: int) -> Any:
+        return self._ask("POST", "/rollback", _reply, {"checkpoint": checkpoint})
+
+    def fork(self) -> Any:
+        """A Reply; its `id` is for `switch()`."""
+        return self._ask("POST", "/branches", _reply)
+
+    def switch(self, branch: int = 0) -> Any:
+        return self._ask("POST", "/switch", _reply, {"branch": branch})
+
+    def drop(self, checkpoint_or_branch: int) -> Any:
+        return self._ask("DELETE", "/checkpoints/%d" % checkpoint_or_branch, _reply)
+
+    # --- files below /mnt/data
+
+    def _file(self, name: Path) -> str:
+        return self._path("/files/" + urllib.parse.quote(os.fsencode(name), safe="/"))
+
+    def files(self) -> Any:
+        """A list of FileEntry."""
+        def parse(found: bytes) -> List[FileEntry]:
+            return [FileEntry.from_json(entry) for entry in read_object(found)["files"]]
+        return self._ask("GET", "/files", parse)
+
+    def upload(self, name: Path, content: Union[Text, BinaryIO]) -> Any:
+        """Writes a file: a text, bytes, or what is left of a binary file."""
+        data = content.read() if hasattr(content, "read") else source(content)
+        return self._client._do(Call("PUT", self._file(name), _nothing, data, BYTES))
+
+    def download(self, name: Path, to: Optional[BinaryIO] = None) -> Any:
+        """The contents of a file; with @to they are written there as they come, and b"" is returned."""
+        return self._client._do(Call("GET", self._file(name), bytes, to=to))
+
+    def delete_file(self, name: Path) -> Any:
+        return self._client._do(Call("DELETE", self._file(name), _nothing))

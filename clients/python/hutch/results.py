@@ -1,0 +1,320 @@
+"""What came of a run or a cell, as docs/results.md and docs/sessions.md describe it. The same classes serve results
+from the library and those that came as JSON."""
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from . import _rich
+from .errors import RunError
+
+
+def _as_bytes(entry: Mapping[str, Any]) -> bytes:
+    """The true name of a file: names on Linux are bytes."""
+    if "path_base64" in entry:
+        return base64.b64decode(entry["path_base64"])
+    return str(entry["path"]).encode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file below /mnt/data. `path` is for display where it is not UTF-8; `name` has the bytes."""
+
+    path: str
+    name: bytes
+    size: Optional[int] = None
+    mime: Optional[str] = None
+    type: str = "file"  # or symlink, fifo, socket, char_device, block_device, directory
+    mtime: Optional[float] = None
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "FileEntry":
+        return cls(entry["path"], _as_bytes(entry), entry.get("size"), entry.get("mime"), entry.get("type", "file"),
+                   entry.get("mtime"))
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is different in /mnt/data afterwards. `directory`: where it lies on the host, None when nothing was kept."""
+
+    directory: Optional[str]
+    added: List[FileEntry]
+    modified: List[FileEntry]
+    deleted: List[FileEntry]
+    truncated: bool
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "Files":
+        lists = [[FileEntry.from_json(entry) for entry in found[name]] for name in ("added", "modified", "deleted")]
+        return cls(found["directory"], lists[0], lists[1], lists[2], found["truncated"])
+
+
+@dataclass(frozen=True)
+class ProgramError:
+    """The exception that ended a Python program, as the program told it: text, which it could have forged."""
+
+    name: str
+    value: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Milliseconds."""
+
+    queued: float
+    prepared: float
+    run: float
+    total: float
+
+
+@dataclass(frozen=True)
+class Usage:
+    """None where nobody counted."""
+
+    cpu_user_ms: Optional[int]
+    cpu_system_ms: Optional[int]
+    cpu_at_least: bool
+    memory_peak_bytes: Optional[int]
+    pids_peak: Optional[int]
+
+    @property
+    def cpu_ms(self) -> Optional[int]:
+        if self.cpu_user_ms is None or self.cpu_system_ms is None:
+            return None
+        return self.cpu_user_ms + self.cpu_system_ms
+
+
+@dataclass(frozen=True)
+class Limit:
+    asked: Optional[int]
+    enforced_by: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    asked: str
+    active: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class CellError:
+    """The exception of a cell. `line` is of the cell's own code; `traceback` has no colours."""
+
+    name: str
+    value: str
+    line: Optional[int]
+    cause: Optional[str]
+    traceback: str
+    traceback_ansi: str
+
+
+@dataclass(frozen=True)
+class CellTimes:
+    """Seconds since 1970; None when the cell did not get there."""
+
+    busy: Optional[float]
+    input: Optional[float]
+    reply: Optional[float]
+    idle: Optional[float]
+
+
+@dataclass(frozen=True)
+class CellUsage:
+    cpu_user_ms: Optional[int]
+    cpu_system_ms: Optional[int]
+    memory_peak_bytes: Optional[int]
+
+
+@dataclass(frozen=True)
+class CellTimings:
+    """Milliseconds."""
+
+    queued: float
+    run: float
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What came of a cell. In a notebook it shows the outputs, with what is foreign about them out of harm's way."""
+
+    verdict: str
+    message: Optional[str]
+    execution_count: Optional[int]
+    value: Optional[str]
+    outputs: List[Dict[str, Any]] = field(repr=False)  # as nbformat has them
+    truncated: bool = False
+    error: Optional[CellError] = None
+    interrupted: bool = False
+    interpreter_died: bool = False
+    fresh: bool = False
+    files: Optional[Files] = field(default=None, repr=False)  # None where nobody looked: the session was over
+    timings_ms: Optional[CellTimings] = field(default=None, repr=False)
+    times: Optional[CellTimes] = field(default=None, repr=False)
+    usage: Optional[CellUsage] = field(default=None, repr=False)
+    llm_text: Optional[str] = field(default=None,
+                                    repr=False)  # for a language model to read; of results from the library
+    document: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # the JSON object
+
+    @classmethod
+    def from_json(cls, found: Dict[str, Any], llm_text: Optional[str] = None) -> "CellResult":
+        error = found["error"]
+        return cls(
+            verdict=found["verdict"], message=found["message"], execution_count=found["execution_count"],
+            value=found["value"],
+            outputs=found["outputs"], truncated=found["truncated"],
+            error=CellError(**_known(CellError, error)) if error else None,
+            interrupted=found["interrupted"], interpreter_died=found["interpreter_died"], fresh=found["fresh"],
+            files=Files.from_json(found["files"]) if found["files"] else None,
+            timings_ms=CellTimings(**_known(CellTimings, found["timings_ms"])),
+            times=CellTimes(**_known(CellTimes, found["times"])), usage=CellUsage(**_known(CellUsage, found["usage"])),
+            llm_text=llm_text, document=found)
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict == "ok"
+
+    @property
+    def stdout(self) -> str:
+        return "".join(output["text"] for output in self.outputs if output.get("name") == "stdout")
+
+    @property
+    def stderr(self) -> str:
+        return "".join(output["text"] for output in self.outputs if output.get("name") == "stderr")
+
+    @property
+    def images(self) -> List[bytes]:
+        """The PNG images that were shown, in their order."""
+        found = [output.get("data", {}).get("image/png") for output in self.outputs]
+        return [base64.b64decode(text) for text in found if isinstance(text, str)]
+
+    def check(self) -> "CellResult":
+        """Itself when its verdict is "ok"; else raises RunError."""
+        if self.ok:
+            return self
+        why = "%s: %s" % (self.error.name, self.error.value) if self.error else self.message or self.verdict
+        raise RunError(why)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Dict[str, str]:
+        return _rich.bundle(self.outputs, self.message)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run."""
+
+    verdict: str
+    exit_code: Optional[int]
+    signal: Optional[str]
+    message: Optional[str]
+    stdout: str
+    stderr: str
+    stdout_truncated: bool = False
+    stderr_truncated: bool = False
+    error: Optional[ProgramError] = None
+    timings_ms: Timings = field(default=Timings(0.0, 0.0, 0.0, 0.0), repr=False)
+    usage: Usage = field(default=Usage(None, None, False, None, None), repr=False)
+    stdout_bytes: Optional[bytes] = field(default=None,
+                                          repr=False)  # as the program wrote it; of results from the library
+    stderr_bytes: Optional[bytes] = field(default=None, repr=False)
+    zygote: Optional[str] = field(default=None, repr=False)
+    was_prepared: Optional[bool] = field(default=None, repr=False)
+    restarts: Optional[int] = field(default=None, repr=False)
+    hutch_failed: Optional[bool] = field(default=None, repr=False)
+    cell: Optional[CellResult] = field(default=None, repr=False)  # of a rich run
+    document: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # the JSON object
+
+    @classmethod
+    def from_json(cls, found: Dict[str, Any], cell: Optional[CellResult] = None, **more: Any) -> "Result":
+        """@found: the object of docs/results.md. @more: what hutch.h adds to it."""
+        if cell is None and found.get("cell"):
+            cell = CellResult.from_json(found["cell"])
+        error, timings, usage = found["error"], found["timings_ms"], found["usage"]
+        return cls(
+            verdict=found["verdict"], exit_code=found["exit_code"], signal=found["signal"], message=found["message"],
+            stdout=found["stdout"], stderr=found["stderr"], stdout_truncated=found["stdout_truncated"],
+            stderr_truncated=found["stderr_truncated"], error=ProgramError(**_known(ProgramError,
+                                                                                    error)) if error else None,
+            timings_ms=Timings(timings["queued"], timings["prepared"], timings["run"], timings["total"]),
+            usage=Usage(usage["cpu_user_ms"], usage["cpu_system_ms"], usage["cpu_at_least"], usage["memory_peak_bytes"],
+                        usage["pids_peak"]),
+            cell=cell, document=found, **more)
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict == "ok"
+
+    @property
+    def files(self) -> Files:
+        return Files.from_json(self.document["files"])
+
+    @property
+    def limits(self) -> Dict[str, Limit]:
+        """Each limit, what was asked for and who enforces it."""
+        return {name: Limit(found["asked"], tuple(found["enforced_by"])) for name,
+                found in self.document["limits"].items()}
+
+    @property
+    def layers(self) -> Dict[str, Layer]:
+        """Each layer of isolation, and whether it was there."""
+        return {name: Layer(found["asked"], found["active"], found["detail"]) for name,
+                found in self.document["layers"].items()}
+
+    def check(self) -> "Result":
+        """Itself when its verdict is "ok"; else raises RunError."""
+        if self.ok:
+            return self
+        if self.error:
+            raise RunError("%s: %s" % (self.error.name, self.error.value), self)
+        raise RunError(self.message or "the program ended with exit code %s" % self.exit_code, self)
+
+    def to_json(self) -> str:
+        return json.dumps(self.document)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Dict[str, str]:
+        if self.cell is not None:
+            return _rich.bundle(self.cell.outputs, self.message)
+        streams = [{"output_type": "stream", "name": name, "text": text} for name, text in (
+            ("stdout", self.stdout), ("stderr", self.stderr)) if text]
+        return _rich.bundle(streams, self.message)
+
+
+@dataclass(frozen=True)
+class Output:
+    """One piece of what a cell shows, as it comes: `text` of a stream, `data` of the others, as nbformat has them."""
+
+    kind: str  # stream, display, value, error, update, clear, widget
+    stream: Optional[str] = None  # stdout or stderr
+    text: Optional[str] = None
+    data: Optional[Dict[str, Any]] = None
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Dict[str, str]:
+        if self.kind == "stream":
+            return _rich.bundle([{"output_type": "stream", "name": self.stream, "text": self.text}], None)
+        return _rich.bundle([self.data] if self.data and "output_type" in self.data else [], None)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to an order about checkpoints and branches."""
+
+    id: int
+    lost: List[str]  # what the copy does not have: threads, child processes, connections
+    ms: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The last word on a session. `directory`: its files, where they were to be kept."""
+
+    why: str
+    directory: Optional[str]
+
+
+def _known(cls: Any, found: Mapping[str, Any]) -> Dict[str, Any]:
+    """The keys that the class has: a newer hutch may say more."""
+    return {name: found.get(name) for name in cls.__dataclass_fields__}

@@ -1,0 +1,348 @@
+"""A session: a sandbox that is kept for several cells, which share variables and files as those of a notebook do."""
+from __future__ import annotations
+
+import asyncio
+import codecs
+import collections
+import inspect
+import io
+import os
+from typing import TYPE_CHECKING, Any, AsyncIterator, BinaryIO, Callable, Deque, Generator, List, Optional, Union, cast
+
+from . import _abi
+from ._core import Owner
+from .errors import ClosedError, EngineError
+from .options import Path, Text, make_cell, source
+from .results import CellResult, Ended, FileEntry, Output, Reply
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+OnOutput = Callable[[Output], Any]
+OnInput = Callable[[str, bool], Any]  # (prompt, is it a password): the line, or None for the end of the input
+STREAMS = {1: "stdout", 2: "stderr"}
+COPY_BYTES = 1 << 20
+
+
+class Pending(Owner):
+    """What waits its turn in a session, and is answered once."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._future: "asyncio.Future[Any]" = asyncio.get_running_loop().create_future()
+        self.is_unwanted = False  # cancelled: it is interrupted when its turn comes
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def _conclude(self, value: Any) -> None:
+        self._session._queue.remove(self)
+        if self._future.done():
+            return
+        if isinstance(value, BaseException):
+            self._future.set_exception(value if isinstance(value,
+                                                           Exception) else EngineError("interrupted: %r" % value))
+            self._future.exception()  # what nobody awaits any more is no mistake
+        else:
+            self._future.set_result(value)
+
+
+class Order(Pending):
+    """A checkpoint, rollback, fork, switch or drop."""
+
+    def hear(self, what: str, value: Any) -> None:
+        if what != "reply":
+            self._conclude(value)
+            return
+        ok, message, number, lost, ms, size = value
+        self._conclude(Reply(number, lost, ms, size) if ok else EngineError(message))
+
+
+class Cell(Pending):
+    """A cell that was handed in: `await cell` is its result, `async for output in cell` what it shows meanwhile."""
+
+    def __init__(self, session: "Session", on_output: Optional[OnOutput], on_input: Optional[OnInput],
+                 streams: bool) -> None:
+        super().__init__(session)
+        self._on_output, self._on_input = on_output, on_input
+        self._outputs: "Optional[asyncio.Queue[Optional[Output]]]" = asyncio.Queue() if streams else None
+        make = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {number: make("replace") for number in STREAMS}  # a character may come in two pieces
+        self._tasks: List["asyncio.Task[None]"] = []
+
+    def __await__(self) -> Generator[Any, None, CellResult]:
+        return self.result().__await__()
+
+    async def result(self) -> CellResult:
+        try:
+            found = await self._future
+        except asyncio.CancelledError:
+            self.interrupt()
+            raise
+        assert isinstance(found, CellResult)
+        return found
+
+    async def __aiter__(self) -> AsyncIterator[Output]:
+        if self._outputs is None:
+            raise EngineError("the cell was started without stream=True, so what it shows is in its result")
+        while True:
+            output = await self._outputs.get()
+            if output is None:
+                self._outputs.put_nowait(None)  # for whoever iterates once more
+                return
+            yield output
+
+    def interrupt(self) -> None:
+        """KeyboardInterrupt in this cell: now, or as soon as its turn comes."""
+        if self._session.is_open and self in self._session._queue:
+            self.is_unwanted = True
+            self._session._stop_unwanted()
+
+    # --- what the engine tells
+
+    def hear(self, what: str, value: Any) -> None:
+        if what == "stream":
+            self._show_text(value[0], self._decoders[value[0]].decode(value[1]))
+        elif what == "shown":
+            self._show(Output(value[0], data=value[1]))
+        elif what == "asked":
+            self._ask(*value)
+        else:
+            for number, decoder in self._decoders.items():
+                self._show_text(number, decoder.decode(b"", True))
+            for task in self._tasks:
+                task.cancel()
+            self._conclude(value)
+            if self._outputs is not None:
+                self._outputs.put_nowait(None)
+
+    def _show_text(self, number: int, text: str) -> None:
+        if text:
+            self._show(Output("stream", stream=STREAMS[number], text=text))
+
+    def _show(self, output: Output) -> None:
+        if self._outputs is not None:
+            self._outputs.put_nowait(output)
+        if self._on_output is not None:
+            try:
+                self._on_output(output)
+            except Exception as error:
+                self._refuse(error)
+
+    def _refuse(self, error: Exception) -> None:
+        """The caller's own callback failed: that is raised where the cell is awaited."""
+        self._on_output = None
+        if not self._future.done():
+            self._future.set_exception(error)
+            self._future.exception()
+        self.interrupt()
+
+    def _ask(self, prompt: str, is_password: bool) -> None:
+        try:
+            answer = self._on_input(prompt, is_password) if self._on_input else None
+        except Exception as error:
+            asyncio.get_running_loop().call_soon(self._answer, None)
+            self._refuse(error)
+            return
+        if inspect.isawaitable(answer):
+            self._tasks.append(asyncio.ensure_future(self._answer_later(answer)))
+        else:
+            asyncio.get_running_loop().call_soon(self._answer, answer)
+
+    def _answer(self, text: Optional[str]) -> None:
+        """Not for the next cell: this one may have ended meanwhile."""
+        if self._session.is_open and self._session._queue and self._session._queue[0] is self:
+            try:
+                self._session.reply(text)
+            except (TypeError, ValueError) as error:
+                self._session.reply(None)
+                self._refuse(error)
+
+    async def _answer_later(self, answer: Any) -> None:
+        try:
+            text = await answer
+        except Exception as error:
+            self._answer(None)
+            self._refuse(error)
+            return
+        self._answer(text)
+
+
+class Session(Owner):
+    """`async with engine.session() as session: result = await session.run("x = 1")`."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._queue: Deque[Pending] = collections.deque()
+        self._ended: "asyncio.Future[Ended]" = asyncio.get_running_loop().create_future()
+        self.id = 0
+
+    async def __aenter__(self) -> "Session":
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        if self._engine.is_open:
+            await self.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self.id != 0 and not self._ended.done() and self._engine.is_open
+
+    def hear(self, what: str, value: Any) -> None:
+        if self._stop_unwanted in self._engine._after_dispatch:
+            self._engine._after_dispatch.remove(self._stop_unwanted)
+        if self._ended.done():
+            return
+        if what == "end":
+            self._ended.set_result(Ended(*value))
+        else:
+            self._ended.set_exception(value if isinstance(value, Exception) else EngineError(str(value)))
+            self._ended.exception()
+
+    def _check(self) -> None:
+        if self._ended.done() and self._ended.exception() is None:
+            raise ClosedError("the session is over: %s" % self._ended.result().why)
+        self._engine._attach()
+
+    async def ended(self) -> Ended:
+        """Waits until the session is over: closed, idle for too long, or broken."""
+        return await asyncio.shield(self._ended)
+
+    async def close(self) -> Ended:
+        """Cells that run or wait end as killed. Returns the last word on the session."""
+        if self.is_open:
+            self._engine._core.ask("close", self.id)
+        return await self.ended()
+
+    # --- cells
+
+    def start(self, code: Text, *, on_output: Optional[OnOutput] = None, on_input: Optional[OnInput] = None,
+              stream: bool = False,
+              **options: Any) -> Cell:
+        """Hands a cell in, behind those that wait. Options are those of `run()`."""
+        self._check()
+        raw = make_cell(code, allow_input=on_input is not None, **options)
+        cell = Cell(self, on_output, on_input, stream)
+        self._engine._core.execute(cell, self.id, raw)
+        self._queue.append(cell)
+        return cell
+
+    async def run(self, code: Text, *, on_output: Optional[OnOutput] = None, on_input: Optional[OnInput] = None,
+                  **options: Any) -> CellResult:
+        """Executes a cell. context: the name of a separate set of variables; timeout: seconds; silent, store_history,
+        widgets as in struct hutch_cell. on_output(output) hears what is shown as it comes; on_input(prompt,
+        is_password) answers input(), at once or as a coroutine, and None ends the input. Cancelling the task that
+        awaits this interrupts the cell."""
+        return await self.start(code, on_output=on_output, on_input=on_input, **options)
+
+    def interrupt(self) -> bool:
+        """KeyboardInterrupt in the cell that runs. False when there is none."""
+        self._check()
+        return self._engine._core.ask("interrupt", self.id)
+
+    def reply(self, text: Optional[str]) -> bool:
+        """Answers input(); None ends the input. `on_input` is the usual way."""
+        self._check()
+        return self._engine._core.ask("reply", self.id, None if text is None else _abi.plain(text, "an answer"))
+
+    def restart(self) -> None:
+        """Another interpreter, with the same files. Cells that run or wait end as killed; checkpoints and branches
+        go."""
+        self._check()
+        self._engine._core.do("restart", self.id)
+
+    def _stop_unwanted(self) -> None:
+        """Interrupts the cell that runs, if its task was cancelled. Asks again after each dispatch until it could: a
+        cell that has only just got its turn may not have begun."""
+        watched = self._engine._after_dispatch
+        head = self._queue[0] if self._queue and not self._engine._is_telling else None
+        if head is not None and head.is_unwanted and self.is_open and self._engine._core.ask("interrupt", self.id):
+            head.is_unwanted = False
+        wants_more = any(pending.is_unwanted for pending in self._queue)
+        if wants_more and self._stop_unwanted not in watched:
+            watched.append(self._stop_unwanted)
+        elif not wants_more and self._stop_unwanted in watched:
+            watched.remove(self._stop_unwanted)
+
+    # --- checkpoints and branches
+
+    async def _order(self, name: str, *args: int) -> Reply:
+        self._check()
+        order = Order(self)
+        self._engine._core.order(order, name, self.id, *args)
+        self._queue.append(order)
+        found = await order._future
+        assert isinstance(found, Reply)
+        return found
+
+    async def checkpoint(self) -> Reply:
+        """Keeps variables and files as they are; `reply.id` is for `rollback()`."""
+        return await self._order("checkpoint")
+
+    async def rollback(self, checkpoint: int) -> Reply:
+        """Variables and files are as they were; as often as wanted."""
+        return await self._order("rollback", checkpoint)
+
+    async def fork(self) -> Reply:
+        """Makes a branch that has what there is now; `reply.id` is for `switch()`. The session stays where it is."""
+        return await self._order("fork")
+
+    async def switch(self, branch: int = 0) -> Reply:
+        """The cells from here on are that branch's; 0: the one that the session began with."""
+        return await self._order("switch", branch)
+
+    async def drop(self, checkpoint_or_branch: int) -> Reply:
+        return await self._order("drop", checkpoint_or_branch)
+
+    # --- files below /mnt/data; names are relative, and no link is followed
+
+    def files(self) -> List[FileEntry]:
+        self._check()
+        return [FileEntry.from_json(entry) for entry in self._engine._core.files(self.id)]
+
+    def open_file(self, name: Path, mode: str = "rb") -> BinaryIO:
+        """A regular file to read ("rb"), or a new or emptied one to write ("wb"). Its owner inside may change it
+        meanwhile."""
+        flags = {"rb": os.O_RDONLY, "wb": os.O_WRONLY}.get(mode)
+        if flags is None:
+            raise ValueError("mode is %r: it can be \"rb\" or \"wb\"" % mode)
+        self._check()
+        return cast(BinaryIO, os.fdopen(self._engine._core.do("open_file", self.id, _file_name(name), flags), mode))
+
+    async def upload(self, name: Path, content: Union[Text, BinaryIO]) -> None:
+        """Writes a file: a text, bytes, or what is left of a binary file."""
+        reader = content if hasattr(content, "read") else io.BytesIO(source(content))
+        await asyncio.get_running_loop().run_in_executor(None, _copy, reader, self.open_file(name, "wb"))
+
+    async def download(self, name: Path, to: Optional[BinaryIO] = None, max_bytes: int = 1 << 30) -> bytes:
+        """The contents of a file; with @to they are written there, and nothing is returned. A file of more than
+        @max_bytes is an error, as its owner inside may write on while it is read."""
+        gathered = io.BytesIO()
+        await asyncio.get_running_loop().run_in_executor(None, _copy, self.open_file(name),
+                                                         gathered if to is None else to, max_bytes)
+        return gathered.getvalue()
+
+    def delete_file(self, name: Path) -> None:
+        """The file or link, or the directory with all that is in it."""
+        self._check()
+        self._engine._core.do("delete_file", self.id, _file_name(name))
+
+
+def _file_name(name: Path) -> bytes:
+    found = _abi.plain(os.fsencode(name), "the name of a file")
+    assert isinstance(found, bytes)
+    return found
+
+
+def _copy(reader: Any, writer: Any, max_bytes: Optional[int] = None) -> None:
+    """Closes the one of the two that is a file of the session."""
+    copied = 0
+    with reader if max_bytes is not None else writer:
+        while True:
+            data = reader.read(COPY_BYTES)
+            if not data:
+                return
+            copied += len(data)
+            if max_bytes is not None and copied > max_bytes:
+                raise EngineError("the file has more than %d bytes" % max_bytes)
+            writer.write(data)

@@ -1,0 +1,379 @@
+"""hutch.Client and hutch.AsyncClient against `hutch serve`: runs, streams, sessions, errors, connections that are kept."""
+import asyncio
+import hashlib
+import inspect
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+
+import package
+import support
+import hutch
+from hutch import _wire
+
+SECONDS = 100
+HAS_SERVER = support.hutch("serve", "--help").returncode == 0
+needs_server = pytest.mark.skipif(not HAS_SERVER, reason="this build has no `hutch serve`")
+TOKEN = "a-long-and-random-token-of-these-tests"
+
+
+class Server:
+    """Started with @words behind `hutch serve`; its log is read until it is ready, and thrown away then."""
+
+    def __init__(self, folder, *words):
+        self.path = os.path.join(str(folder), "s")
+        (folder / "tokens").write_text("ada %s\n" % hashlib.sha256(TOKEN.encode()).hexdigest())
+        self.process = subprocess.Popen(
+            [support.HUTCH, "serve", "--image", "python", "--listen", "unix:" + self.path, "--listen", "127.0.0.1:0", "--drain", "2s",
+             "--tokens", str(folder / "tokens"), *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.port, said = None, []
+        for line in self.process.stderr:
+            said.append(line)
+            event = json.loads(line) if line.startswith("{") else {}
+            if event.get("event") == "listening" and not event["address"].startswith("unix:"):
+                self.port = int(event["address"].rpartition(":")[2])
+            if event.get("event") == "ready":
+                break
+        else:
+            raise AssertionError("hutch serve did not get ready: %s" % "".join(said))
+        threading.Thread(target=lambda: [None for _ in self.process.stderr], daemon=True).start()
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        self.process.wait(SECONDS)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    started = Server(tmp_path_factory.mktemp("client"))
+    yield started
+    started.stop()
+
+
+class Both:
+    """One test for both clients: `both.do(lambda client: …)` returns what the call gives, awaited where it has to be."""
+
+    def __init__(self, is_async, address, token=TOKEN):
+        self.loop = asyncio.new_event_loop() if is_async else None
+        self.client = (hutch.AsyncClient if is_async else hutch.Client)(address, token=token)
+
+    def do(self, call):
+        found = call(self.client)
+        if self.loop is None:
+            return found
+        async def wait():
+            return await asyncio.wait_for(found, SECONDS)
+        return self.loop.run_until_complete(wait()) if inspect.isawaitable(found) else found
+
+    def close(self):
+        if self.loop is None:
+            self.client.close()
+        else:
+            self.loop.run_until_complete(self.client.close())
+            self.loop.close()
+
+
+@pytest.fixture(params=["sync over unix", "async over unix", "sync over TCP", "async over TCP"])
+def both(request, server):
+    address = "unix:" + server.path if "unix" in request.param else "127.0.0.1:%d" % server.port
+    one = Both("async" in request.param, address)
+    yield one
+    one.close()
+
+
+# --------------------------------------------------------------------------------------------------
+# Runs
+
+@needs_server
+def test_run(both):
+    result = both.do(lambda client: client.run("import os, sys\nprint(sys.argv[1], os.environ['W'], sys.stdin.read())\n1 / 0",
+                                               args=["ä"], env={"W": "x"}, stdin="in", timeout=10))
+    assert (result.verdict, result.stdout, result.error.name) == ("error", "ä x in\n", "ZeroDivisionError")
+    support.check_result(result.document)
+    assert both.do(lambda client: client.run("import sys\nprint(len(sys.stdin.buffer.read()))", stdin=b"\xff\0")).stdout == "2\n"
+    assert both.do(lambda client: client.run("while True: pass", timeout=0.3)).verdict == "timeout"
+    assert both.do(lambda client: client.run("6 * 7", rich=True)).cell.value == "42"
+    assert both.do(lambda client: client.is_ready()) in (True, False)
+
+
+@needs_server
+def test_output_as_it_comes(both):
+    heard = []
+    result = both.do(lambda client: client.run("import sys\nprint('one', flush=True)\nprint('two ü', file=sys.stderr)",
+                                               on_output=lambda stream, data: heard.append((stream, data))))
+    assert b"".join(data for stream, data in heard if stream == "stdout") == b"one\n"
+    assert b"".join(data for stream, data in heard if stream == "stderr") == "two ü\n".encode()
+    assert result.verdict == "ok" and result.stdout == ""
+    large = []
+    both.do(lambda client: client.run("print('x' * 3000000)", on_output=lambda _, data: large.append(data)))
+    assert b"".join(large) == b"x" * 3000000 + b"\n"
+
+
+@needs_server
+@pytest.mark.parametrize("call,kind,status,reason", [
+    (lambda client: client.run("1", timeout=10000), hutch.ServerError, 400, "invalid_request"),
+    (lambda client: client.run("1", language="cobol"), hutch.ServerError, 400, "invalid_request"),
+    (lambda client: client.find_session("A" * 21).info(), hutch.NotFoundError, 404, "not_found"),
+    (lambda client: client.find_session("../run").info(), hutch.NotFoundError, 404, "not_found"),
+    (lambda client: client.run("print(1)", name="x" * 100000), hutch.ServerError, 400, "invalid_request"),
+])
+def test_errors_of_the_server(both, call, kind, status, reason):
+    with pytest.raises(kind) as caught:
+        both.do(call)
+    assert (caught.value.status, caught.value.reason) == (status, reason) and caught.value.sentence and caught.value.code
+    assert both.do(lambda client: client.run("print(1)")).stdout == "1\n"  # on the same connection
+
+
+@needs_server
+@pytest.mark.parametrize("is_async", [False, True])
+def test_token(server, is_async):
+    for token in (None, "wrong"):
+        one = Both(is_async, "unix:" + server.path, token)
+        with pytest.raises(hutch.ServerError) as caught:
+            one.do(lambda client: client.run("1"))
+        assert (caught.value.status, caught.value.reason) == (401, "unauthorized")
+        one.close()
+
+
+def test_options_that_do_not_exist():
+    client = hutch.Client("unix:/nowhere")
+    for options in ({"data_dir": "/"}, {"polcy": "x"}, {"memory": 1}):
+        with pytest.raises(TypeError, match=next(iter(options))):
+            client.run("1", **options)
+    with pytest.raises(TypeError, match="wall_ms"):
+        client.session(wall_ms=3)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_nobody_there(is_async, tmp_path):
+    one = Both(is_async, "unix:%s/none" % tmp_path)
+    with pytest.raises(hutch.ConnectError, match="hutch serve.*running") as caught:
+        one.do(lambda client: client.run("1"))
+    assert caught.value.code == 2
+    one.close()
+
+
+@pytest.mark.parametrize("text", ["", "ftp://a:1", "host", "http://host:80/path", "host:port"])
+def test_addresses_that_are_none(text):
+    with pytest.raises(ValueError):
+        hutch.Client(text or "http://")
+
+
+def test_usual_address(monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    monkeypatch.delenv("HUTCH_SERVER", raising=False)
+    assert _wire.read_address(None).path == "/run/user/7/hutch/hutch.sock"
+    monkeypatch.setenv("HUTCH_SERVER", "http://[::1]:8080")
+    assert _wire.read_address(None)[1:] == (None, "::1", 8080)
+    monkeypatch.delenv("HUTCH_SERVER")
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    with pytest.raises(ValueError, match="XDG_RUNTIME_DIR"):
+        hutch.AsyncClient()
+
+
+# --------------------------------------------------------------------------------------------------
+# What is said by something else than hutch
+
+class Fake:
+    """Answers each connection with the next of @answers, byte for byte, and closes it."""
+
+    def __init__(self, folder, *answers):
+        self.path = os.path.join(str(folder), "fake")
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(8)
+        self.thread = threading.Thread(target=self._serve, args=(answers,), daemon=True)
+        self.thread.start()
+
+    def _serve(self, answers):
+        for answer in answers:
+            connection, _ = self.listener.accept()
+            asked = b""
+            while b"\r\n\r\n" not in asked or not asked.endswith(b"}"):
+                asked += connection.recv(1 << 16)
+            connection.sendall(answer)
+            connection.close()
+        self.listener.close()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("answer", [
+    b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc", b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\noops",
+    b"HTTP/1.1 500 X\r\nContent-Length: 14\r\n\r\n{\"error\": null}",
+])
+def test_answers_that_are_none(tmp_path, is_async, answer):
+    fake = Fake(tmp_path, answer)
+    one = Both(is_async, "unix:" + fake.path, None)
+    with pytest.raises((hutch.ConnectError, hutch.ServerError)):
+        one.do(lambda client: client.run("1"))
+    one.close()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_stream_that_breaks_off(tmp_path, is_async):
+    line = b'{"event":"output","data":{"stream":"stdout","text":"a"}}\n'
+    body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(line), line)
+    fake = Fake(tmp_path, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+    one, heard = Both(is_async, "unix:" + fake.path, None), []
+    with pytest.raises(hutch.ConnectError, match="before the result"):
+        one.do(lambda client: client.run("1", on_output=lambda *given: heard.append(given)))
+    assert heard == [("stdout", b"a")]
+    one.close()
+
+
+# --------------------------------------------------------------------------------------------------
+# Connections
+
+@needs_server
+def test_connections_are_kept(both):
+    for _ in range(5):
+        assert both.do(lambda client: client.run("print(1)")).ok
+    assert len(both.client._idle) == 1
+
+
+@needs_server
+def test_many_at_once(server):
+    async def main():
+        async with hutch.AsyncClient("unix:" + server.path, token=TOKEN) as client:
+            found = await asyncio.gather(*(client.run("print(%d)" % i) for i in range(40)))
+            assert [result.stdout for result in found] == ["%d\n" % i for i in range(40)]
+            assert 0 < len(client._idle) <= 40
+    asyncio.run(asyncio.wait_for(main(), SECONDS))
+
+
+@needs_server
+def test_threads_share_a_client(server):
+    found = {}
+    with hutch.Client("unix:" + server.path, token=TOKEN) as client:
+        threads = [threading.Thread(target=lambda i=i: found.update({i: client.run("print(%d)" % i).stdout})) for i in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == {i: "%d\n" % i for i in range(12)}
+
+
+@needs_server
+def test_cancelled_task_ends_its_run(server):
+    """Were it not, the server would be busy with them for the policy's 30 s, and the last run would wait."""
+    async def main():
+        async with hutch.AsyncClient("unix:" + server.path, token=TOKEN) as client:
+            tasks = [asyncio.ensure_future(client.run("while True: pass")) for _ in range(6)]
+            await asyncio.sleep(0.5)
+            for task in tasks:
+                task.cancel()
+            assert all(isinstance(one, asyncio.CancelledError) for one in await asyncio.gather(*tasks, return_exceptions=True))
+            assert (await asyncio.wait_for(client.run("print(1)"), 20)).stdout == "1\n"
+    asyncio.run(main())
+
+
+@needs_server
+def test_error_of_a_callback_is_its_callers(both):
+    def fail(*_):
+        raise OSError("mine")
+    with pytest.raises(OSError, match="mine"):
+        both.do(lambda client: client.run("print(1, flush=True)\nimport time; time.sleep(20)", on_output=fail))
+    assert both.do(lambda client: client.run("print(2)")).stdout == "2\n"
+
+
+@needs_server
+@pytest.mark.parametrize("is_async", [False, True])
+def test_server_that_is_killed_and_comes_back(tmp_path, is_async):
+    first = Server(tmp_path)
+    one = Both(is_async, "unix:" + first.path)
+    assert one.do(lambda client: client.run("print(1)")).ok
+    killer = []
+    def kill(*_):
+        if not killer:
+            killer.append(first.stop(signal.SIGKILL))
+    with pytest.raises(hutch.ConnectError):
+        one.do(lambda client: client.run("print(1, flush=True)\nimport time; time.sleep(20)", on_output=kill))
+    with pytest.raises(hutch.ConnectError):
+        one.do(lambda client: client.run("print(1)"))
+    second = Server(tmp_path)
+    assert one.do(lambda client: client.run("print(3)")).stdout == "3\n"
+    one.close()
+    second.stop()
+
+
+# --------------------------------------------------------------------------------------------------
+# Sessions
+
+@needs_server
+def test_session(both):
+    session = both.do(lambda client: client.session(idle_ms=60000, env={"W": "x"}))
+    do = lambda call: both.do(lambda _: call(session))  # noqa: E731
+    heard = []
+    assert do(lambda s: s.run("x = 6\nprint('x is', x)", on_output=heard.append)).stdout == "x is 6\n"
+    assert "".join(output.text for output in heard) == "x is 6\n"
+    result = do(lambda s: s.run("x * 7"))
+    assert result.value == "42" and result.execution_count == 2
+    assert do(lambda s: s.run("x", context="other")).error.name == "NameError"
+    assert do(lambda s: s.run("import os; os.environ['W']")).value == "'x'"
+    saved = do(lambda s: s.checkpoint())
+    do(lambda s: s.upload("in/a b?.txt", "content"))
+    assert do(lambda s: s.run("y = open('in/a b?.txt').read(); y")).value == "'content'"
+    assert [entry.path for entry in do(lambda s: s.files())] == ["in/a b?.txt"]
+    target = io.BytesIO()
+    assert do(lambda s: s.download("in/a b?.txt")) == b"content" and do(lambda s: s.download("in/a b?.txt", target)) == b""
+    assert target.getvalue() == b"content"
+    do(lambda s: s.delete_file("in/a b?.txt"))
+    with pytest.raises(hutch.NotFoundError):
+        do(lambda s: s.download("in/a b?.txt"))
+    branch = do(lambda s: s.fork())
+    do(lambda s: s.rollback(saved.id))
+    assert do(lambda s: s.run("'y' in globals()")).value == "False"
+    do(lambda s: s.switch(branch.id))
+    assert do(lambda s: s.run("y")).value == "'content'"
+    do(lambda s: s.drop(saved.id))
+    with pytest.raises(hutch.ServerConflictError):
+        do(lambda s: s.rollback(saved.id))
+    assert do(lambda s: s.interrupt()) is False
+    assert do(lambda s: s.info())["id"] == session.id
+    do(lambda s: s.restart())
+    assert do(lambda s: s.run("'y' in globals()")).value == "False"
+    assert both.do(lambda client: client.find_session(session.id).run("1 + 1")).value == "2"
+    do(lambda s: s.close())
+    with pytest.raises(hutch.NotFoundError):
+        do(lambda s: s.run("1"))
+
+
+@needs_server
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "%2e%2e/x", "/etc/passwd", "link", "link/x"])
+def test_names_that_lead_elsewhere(both, name):
+    session = both.do(lambda client: client.session())
+    both.do(lambda _: session.run("import os\nos.symlink('/etc', 'link')"))
+    with pytest.raises(hutch.ServerError) as caught:
+        both.do(lambda _: session.download(name))
+    assert 400 <= caught.value.status < 500
+    both.do(lambda _: session.close())
+
+
+@needs_server
+def test_sessions_close_themselves(server):
+    address = "unix:" + server.path
+    with hutch.Client(address, token=TOKEN) as client:
+        with client.session() as session:
+            assert session.run("1 + 1").value == "2"
+        with pytest.raises(hutch.NotFoundError):
+            session.info()
+
+    async def main():
+        async with hutch.AsyncClient(address, token=TOKEN) as client:
+            async with await client.session() as session:
+                task = asyncio.ensure_future(session.run("print('ready', flush=True)\nwhile True: pass"))
+                while not await session.interrupt():
+                    await asyncio.sleep(0.05)
+                assert (await task).error.name == "KeyboardInterrupt"
+            with pytest.raises(hutch.NotFoundError):
+                await session.info()
+    asyncio.run(asyncio.wait_for(main(), SECONDS))
+    assert package.folder()

@@ -1,0 +1,303 @@
+"""hutch.Session: cells with outputs as they come, files, checkpoints, input, interrupts; and what a notebook is shown of it."""
+import asyncio
+import base64
+import io
+
+import pytest
+
+import package
+import support
+import hutch
+from hutch import _rich
+
+SECONDS = 150
+
+
+@pytest.fixture(scope="module")
+def shared():
+    engine = hutch.Engine(**package.options(image="python", zygotes=package.SHELL))
+    yield engine
+    engine.close()
+
+
+def within(engine, test, **options):
+    """Calls test(session) in a loop of its own."""
+    async def main():
+        async with engine.session(**options) as session:
+            return await test(session)
+    return asyncio.run(asyncio.wait_for(main(), SECONDS))
+
+
+# --------------------------------------------------------------------------------------------------
+# Cells
+
+def test_variables_stay_and_values_are_told(shared):
+    async def test(session):
+        first = await session.run("x = 6\nprint('x is', x)")
+        assert (first.verdict, first.stdout, first.value, first.execution_count) == ("ok", "x is 6\n", None, 1)
+        second = await session.run("x * 7")
+        assert (second.value, second.execution_count) == ("42", 2) and second.check() is second
+        assert second.llm_text.strip() == "Out[2]: 42"
+        assert second.outputs[0]["data"] == {"text/plain": "42"} and second.document["version"] == 1
+    within(shared, test)
+
+
+def test_exception_of_a_cell(shared):
+    async def test(session):
+        result = await session.run("a = 1\n1 / 0")
+        assert (result.verdict, result.error.name, result.error.line) == ("error", "ZeroDivisionError", 2)
+        assert "\x1b" not in result.error.traceback and "\x1b" in result.error.traceback_ansi
+        with pytest.raises(hutch.RunError, match="division by zero"):
+            result.check()
+    within(shared, test)
+
+
+def test_outputs_come_as_they_are_made(shared):
+    async def test(session):
+        cell = session.start("import sys\nprint('one', flush=True)\nprint('zwei ü', file=sys.stderr)\n'three'", stream=True)
+        found = [output async for output in cell]
+        assert [(output.kind, output.stream, output.text) for output in found[:2]] == [
+            ("stream", "stdout", "one\n"), ("stream", "stderr", "zwei ü\n")]
+        assert found[-1].kind == "value" and found[-1].data["data"]["text/plain"] == "'three'"
+        assert (await cell).ok
+        heard = []
+        await session.run("print(1)", on_output=heard.append)
+        assert [output.text for output in heard] == ["1\n"]
+    within(shared, test)
+
+
+def test_output_comes_before_the_end(shared):
+    async def test(session):
+        cell = session.start("print('ready', flush=True)\nwhile True: pass", stream=True)
+        async for output in cell:
+            assert output.text == "ready\n" and not cell.done()
+            break
+        assert session.interrupt()
+        result = await cell
+        assert result.interrupted and result.error.name == "KeyboardInterrupt"
+        assert not session.interrupt()
+    within(shared, test)
+
+
+def test_character_that_comes_in_two_pieces(shared):
+    async def test(session):
+        code = "import os, time\nfor byte in 'ü€'.encode():\n    os.write(1, bytes([byte])); time.sleep(0.05)"
+        heard = []
+        await session.run(code, on_output=heard.append)
+        assert "".join(output.text for output in heard) == "ü€"
+    within(shared, test)
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_input(shared, is_later):
+    async def test(session):
+        asked = []
+        async def later(prompt, is_password):
+            await asyncio.sleep(0.01)
+            return at_once(prompt, is_password)
+        def at_once(prompt, is_password):
+            asked.append((prompt, is_password))
+            return "Ada" if len(asked) == 1 else None
+        result = await session.run("name = input('name? ')\nprint('hello', name)\nimport getpass\ngetpass.getpass('word? ')",
+                                   on_input=later if is_later else at_once)
+        assert asked == [("name? ", False), ("word? ", True)]
+        assert "hello Ada\n" in result.stdout and result.error.name == "EOFError"
+        assert (await session.run("input()")).error.name == "StdinNotImplementedError"
+    within(shared, test)
+
+
+def test_error_of_a_callback_is_its_callers(shared):
+    async def test(session):
+        def fail(*_):
+            raise KeyError("mine")
+        with pytest.raises(KeyError, match="mine"):
+            await session.run("print(1, flush=True)\nwhile True: pass", on_output=fail)
+        with pytest.raises(KeyError, match="mine"):
+            await session.run("input()", on_input=fail)
+        assert (await session.run("2 + 2")).value == "4"
+    within(shared, test)
+
+
+def test_cancelled_task_interrupts_its_cell_and_no_other(shared):
+    async def test(session):
+        running = asyncio.ensure_future(session.run("while True: pass"))
+        waiting = asyncio.ensure_future(session.run("while True: x = 1"))
+        last = asyncio.ensure_future(session.run("y = 5\ny"))
+        await asyncio.sleep(0.3)
+        waiting.cancel()
+        running.cancel()
+        found = await asyncio.gather(running, waiting, last, return_exceptions=True)
+        assert isinstance(found[0], asyncio.CancelledError) and isinstance(found[1], asyncio.CancelledError)
+        assert found[2].value == "5" and not found[2].fresh and not found[2].interrupted
+        assert not session._queue
+    within(shared, test)
+
+
+def test_timeout_and_contexts(shared):
+    async def test(session):
+        assert (await session.run("while True: pass", timeout=0.3)).verdict == "timeout"
+        await session.run("z = 1", context="other")
+        assert (await session.run("z")).error.name == "NameError"
+        silent = await session.run("5", silent=True)
+        assert silent.value is None and silent.execution_count is None
+    within(shared, test)
+
+
+def test_death_and_restart(shared):
+    async def test(session):
+        await session.run("x = 1")
+        died = await session.run("import os; os._exit(3)")
+        assert died.interpreter_died and died.message
+        assert (await session.run("'x' in globals()")).fresh
+        await session.run("x = 1")
+        session.restart()
+        assert (await session.run("'x' in globals()")).value == "False"
+    within(shared, test)
+
+
+def test_close_tells_the_end(shared):
+    async def main():
+        session = shared.session()
+        cell = session.start("while True: pass")
+        ended = await session.close()
+        assert "closed" in ended.why and ended.directory is None
+        assert (await cell).verdict == "killed" and not session.is_open
+        with pytest.raises(hutch.ClosedError, match="the session is over"):
+            await session.run("1")
+        assert (await session.close()) == ended
+    asyncio.run(asyncio.wait_for(main(), SECONDS))
+
+
+def test_options_that_are_refused(shared):
+    async def main():
+        with pytest.raises(hutch.EngineError, match="nosuch"):
+            shared.session(zygote="nosuch")
+        with pytest.raises(TypeError, match="idle_ms"):
+            shared.session(idle=3)
+        async with shared.session() as session:
+            with pytest.raises(hutch.EngineError, match="context"):
+                await session.run("1", context="a b")
+            with pytest.raises(TypeError):
+                await session.run("1", contxt="a")
+    asyncio.run(asyncio.wait_for(main(), SECONDS))
+
+
+# --------------------------------------------------------------------------------------------------
+# Files, checkpoints and branches
+
+def test_files(shared):
+    async def test(session):
+        await session.run("pass")
+        await session.upload("in/table.csv", "a,b\n1,2\n")
+        await session.upload("raw", io.BytesIO(b"\0\1" * 700000))
+        result = await session.run("text = open('in/table.csv').read()\nopen('out.txt', 'w').write(text[::-1])\nlen(open('raw', 'rb').read())")
+        assert result.value == "1400000" and [entry.path for entry in result.files.added] == ["out.txt"]
+        assert await session.download("out.txt") == b"\n2,1\nb,a"
+        target = io.BytesIO()
+        assert await session.download("raw", target) == b"" and target.getvalue() == b"\0\1" * 700000
+        assert [(entry.path, entry.size) for entry in session.files()] == [("in/table.csv", 8), ("out.txt", 8), ("raw", 1400000)]
+        session.delete_file("raw")
+        with pytest.raises(hutch.NotFoundError):
+            await session.download("raw")
+        with pytest.raises(hutch.EngineError, match="more than 3 bytes"):
+            await session.download("out.txt", max_bytes=3)
+    within(shared, test)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "", "a/../../b", "link", "fifo"])
+def test_names_that_lead_elsewhere(shared, name):
+    async def test(session):
+        await session.run("import os\nos.symlink('/etc/passwd', 'link')\nos.mkfifo('fifo')")
+        for read in (session.download(name), session.upload("link/x", "1") if name == "link" else session.download(name)):
+            with pytest.raises((hutch.HutchError, ValueError)):
+                await read
+    within(shared, test)
+
+
+def test_checkpoint_rollback_and_branches(shared):
+    async def test(session):
+        await session.run("x = 1\nopen('f', 'w').write('one')")
+        saved = await session.checkpoint()
+        assert saved.id > 0 and saved.lost == [] and saved.bytes == 3
+        await session.run("x = 2\nopen('f', 'w').write('two')")
+        await session.rollback(saved.id)
+        assert (await session.run("x, open('f').read()")).value == "(1, 'one')"
+        branch = await session.fork()
+        await session.run("x = 3")
+        await session.switch(branch.id)
+        assert (await session.run("x")).value == "1"
+        await session.switch()
+        assert (await session.run("x")).value == "3"
+        await session.drop(branch.id)
+        with pytest.raises(hutch.EngineError):
+            await session.switch(branch.id)
+    within(shared, test)
+
+
+def test_blocking_session():
+    before = support.live_runs()
+    with hutch.BlockingEngine(**package.options(image="python", zygotes=package.SHELL)) as engine, engine.session() as session:
+        heard = []
+        assert session.run("x = 5\nprint(x)", on_output=heard.append).stdout == "5\n" and heard[0].text == "5\n"
+        saved = session.checkpoint()
+        session.upload("name.txt", "Ada")
+        session.run("x = open('name.txt').read()")
+        assert session.run("x").value == "'Ada'" and session.download("name.txt") == b"Ada"
+        session.rollback(saved.id)
+        assert session.run("x").value == "5" and session.files() == []
+        assert session.run("input()", on_input=lambda prompt, _: "typed").value == "'typed'"
+        assert "closed" in session.close().why and not session.is_open
+    assert support.live_runs() == before
+
+
+# --------------------------------------------------------------------------------------------------
+# What a notebook and a terminal are shown
+
+HOSTILE = """
+from IPython.display import HTML, SVG, display
+print('\\x1b]0;title\\x07\\x1b[31mred\\x1b[0m \\u202e')
+display(HTML('<script>fetch("https://evil.example/")</script>"quoted" <img src="https://evil.example/x">'))
+display({'application/javascript': 'alert(1)', 'text/plain': 'script'}, raw=True)
+"""
+
+
+def test_page_has_nothing_foreign_but_in_a_frame(shared):
+    async def test(session):
+        result = await session.run(HOSTILE)
+        shown = result._repr_mimebundle_()
+        assert set(shown) == {"text/plain", "text/html"}
+        page = shown["text/html"]
+        assert "<script" not in page and '<iframe sandbox="" ' in page and "alert" not in page
+        frame = page.split('srcdoc="')[1].split('"')[0]
+        assert frame.startswith("&lt;meta http-equiv=&quot;Content-Security-Policy&quot; content=&quot;default-src &#x27;none&#x27;")
+        assert "&quot;quoted&quot;" in frame
+        assert "\x1b" not in shown["text/plain"] and "\x07" not in shown["text/plain"] and "\u202e" not in shown["text/plain"]
+        assert "red" in shown["text/plain"] and "script" in shown["text/plain"]
+    within(shared, test)
+
+
+def test_figure_is_an_image(shared):
+    async def test(session):
+        result = await session.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\n'value'")
+        assert [image[:4] for image in result.images] == [b"\x89PNG"]
+        page = result._repr_mimebundle_()["text/html"]
+        assert base64.b64encode(result.images[0]).decode() in page and "data:image/png;base64," in page and "value" in page
+    within(shared, test)
+
+
+def test_image_that_is_no_image_stays_in_its_attribute():
+    bundle = _rich.bundle([{"output_type": "display_data", "data": {"image/png": '"><script>x</script>'}}], None)
+    assert bundle["text/html"] == '<img alt="" src="data:image/png;base64,scriptx/script">'
+
+
+def test_text_alone_is_text():
+    bundle = _rich.bundle([{"output_type": "stream", "name": "stdout", "text": "a\r\nb\x00\x9b\n"}], "it was killed")
+    assert bundle == {"text/plain": "a\nb^@\\u009b\nit was killed"}
+
+
+def test_rich_run_shows_its_cell(shared):
+    async def main():
+        result = await shared.run("print('out')\n6 * 7", rich=True)
+        assert result.cell.value == "42" and result.stdout == "out\n42\n" or result.stdout == "out\n"
+        assert "42" in result._repr_mimebundle_()["text/plain"]
+    asyncio.run(asyncio.wait_for(main(), SECONDS))
