@@ -282,7 +282,7 @@ install: $(if $(filter-out $(wildcard $(BUILT)),$(BUILT)),all) ## install what w
 	ln -sf libhutch.so.1 $(DESTDIR)$(LIBDIR)/libhutch.so
 	install -m 644 $(B)/libhutch.a $(DESTDIR)$(LIBDIR)/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' -e 's|@REQUIRES@|$(LIBHUTCH_PC)|' \
-	    -e "s|@VERSION@|$$(sed -n 's/^#define HUTCH_VERSION "\(.*\)"$$/\1/p' runtime/cli/main.c)|" \
+	    -e "s|@VERSION@|$$(sed -n 's/^#define HUTCH_VERSION "\(.*\)"$$/\1/p' runtime/cli/version.h)|" \
 	    runtime/libhutch.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/libhutch.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/libhutch.pc
 	install -m 644 docs/libhutch.3 $(DESTDIR)$(PREFIX)/share/man/man3/

@@ -4,18 +4,18 @@
 #include "runtime/cli/completion.h"
 #include "runtime/cli/doctor.h"
 #include "runtime/cli/exits.h"
+#include "runtime/cli/mcp.h"
 #include "runtime/cli/repl.h"
 #include "runtime/cli/rootfs_exec.h"
 #include "runtime/cli/run.h"
 #include "runtime/cli/say.h"
+#include "runtime/cli/version.h"
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-
-#define HUTCH_VERSION "0.1.0"
 
 static const struct {
     const char *name;
@@ -25,6 +25,7 @@ static const struct {
     { "run", hutch_cmd_run },
     { "repl", hutch_cmd_repl },
     { "batch", hutch_cmd_batch },
+    { "mcp", hutch_cmd_mcp },
     { "rootfs", hutch_cmd_rootfs_exec },
     { "doctor", hutch_cmd_doctor },
     { "completion", hutch_cmd_completion },
