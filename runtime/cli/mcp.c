@@ -85,6 +85,8 @@ int hutch_cmd_mcp(int argc, char **argv, struct hutch_err *err)
     if (hutch_run_options_data(&opts, &data, err) < 0 ||
         hutch_run_options_budget(&opts, "--budget", &settings.budget, err) < 0 || hutch_home_path(&home, err) < 0)
         return -1;
+    if (settings.budget > MCP_MAX_TOKENS)
+        return hutch_err_set(err, 0, "option '--budget': %d tokens at most, not '%s'", MCP_MAX_TOKENS, opts.llm_budget);
     if (hutch_cli_engine_options(&opts, home, &engine, err) == 0) {
         settings.data_dir = data;
         if (isatty(STDIN_FILENO) && !opts.quiet)

@@ -66,25 +66,14 @@ static void send_result(struct mcp_server *server, void *exchange, struct json_v
     hutch_mcp_server_send(server, exchange, &t);
 }
 
-/* Once, with the first answer after it. */
-static void tell_loss(struct mcp_session *session, struct mcp_result *result)
-{
-    struct text_buffer text = TEXT_BUFFER_INIT;
-
-    hutch_text_addf(&text, "[The session of before has ended: %s. Its variables and files are gone.]",
-                    session->why_lost);
-    hutch_mcp_add_text(result, text.data, text.len);
-    hutch_text_done(&text);
-    session->was_lost = false;
-}
-
 void hutch_mcp_call_answer(struct mcp_call *call, struct mcp_result *result)
 {
     struct mcp_session *session = call->session;
+    char text[400];
 
     if (!call->is_cancelled) {
-        if (session && session->was_lost)
-            tell_loss(session, result);
+        if (session && hutch_mcp_session_tell_loss(session, text, sizeof(text)))
+            hutch_mcp_add_string(result, text);
         if (hutch_mcp_progress_has_rest(&call->progress))
             send_progress(call, hutch_clock_ms(), true);
         send_result(call->server, call->exchange, id_of(call), call->is_modern, result);
@@ -287,6 +276,6 @@ void hutch_mcp_call_tick(struct mcp_call *call, double now_ms)
     }
     call->stop_ms = 0;
     engine = hutch_mcp_call_engine(call, &err);
-    if (engine && call->session->id)
-        hutch_session_restart(engine, call->session->id, NULL);
+    if (engine)
+        hutch_mcp_session_restart(call->session, engine);
 }

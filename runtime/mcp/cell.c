@@ -149,7 +149,7 @@ void hutch_mcp_add_shown(struct mcp_result *r, const struct mcp_call *call, cons
     hutch_mcp_add_member(r, "message", result->message[0] ? result->message : NULL);
     is_cut |= add_files(r, hutch_json_view_get(shown->json, "files"));
     hutch_mcp_add_flag(r, "truncated", is_cut);
-    hutch_mcp_add_flag(r, "fresh", result->is_fresh || call->session->was_lost);
+    hutch_mcp_add_flag(r, "fresh", result->is_fresh || call->session->loss != MCP_LOST_NOTHING);
     hutch_mcp_add_flag(r, "interpreter_died", result->interpreter_died);
     hutch_text_addf(hutch_mcp_add_key(r, "execution_time_ms"), "%.0f", result->run_ms);
     hutch_mcp_add_member(r, "session_id", call->session->handle);

@@ -91,8 +91,6 @@ static void on_result(void *user, uint64_t session, const struct hutch_cell_resu
     bool has_result = true;
 
     (void)session;
-    if (result->verdict != HUTCH_SETUP_FAILED)
-        hutch_mcp_session_mark_ready(call->session);
     if (!call->is_cancelled && hutch_mcp_shown_read(result, &shown) == 0) {
         int code = find_exit_code(&shown);
 

@@ -90,8 +90,8 @@ void hutch_mcp_add_image(struct mcp_result *r, const char *name, const unsigned 
         leave_out(r, name, "it is no PNG, JPEG, GIF or WebP image");
     } else if (r->n_images >= MCP_MAX_IMAGES) {
         leave_out(r, name, "there are more than 16 images");
-    } else if (len > MCP_MAX_IMAGE_BYTES || len > MCP_MAX_IMAGES_BYTES - r->image_bytes) {
-        leave_out(r, name, "images have 4 MiB each and 8 MiB together at most");
+    } else if (len > MCP_MAX_IMAGE_BYTES - r->image_bytes) {
+        leave_out(r, name, "the images of a result have 4 MiB together at most");
     } else {
         begin_item(r);
         hutch_text_add_string(&r->content, "{\"type\":\"image\",\"data\":\"");

@@ -12,8 +12,8 @@
 #include <stddef.h>
 
 #define MCP_MAX_IMAGES 16
-#define MCP_MAX_IMAGE_BYTES (4u << 20)
-#define MCP_MAX_IMAGES_BYTES (8u << 20) /* of all in one result */
+/* Clients are known that give up a server whose message is longer than 10 MB, and base64 makes four bytes of three. */
+#define MCP_MAX_IMAGE_BYTES (4u << 20) /* of all images in one result */
 
 struct mcp_result {
     struct text_buffer content;    /* items, with commas between */

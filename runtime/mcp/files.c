@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 
 #define MAX_ENTRIES 1000               /* of a list */
-#define MAX_READ (4u << 20)            /* bytes of one read */
+#define MAX_READ (1u << 20)            /* bytes of one read: a control character becomes six in JSON */
 #define DEFAULT_READ (64u << 10)
 #define MAX_OFFSET 9007199254740991.0  /* what a number of JSON counts exactly */
 
@@ -203,12 +203,12 @@ static void answer_read(struct mcp_call *call, const char *name, int fd, uint64_
     const struct mcp_value *values = call->arguments.values;
     uint64_t offset = values[READ_OFFSET].is_set ? (uint64_t)values[READ_OFFSET].number : 0;
     size_t max = values[READ_LENGTH].is_set ? (size_t)values[READ_LENGTH].number : DEFAULT_READ, text_len;
-    auto_free unsigned char *data = malloc(MAX_READ);
+    auto_free unsigned char *data = malloc(MCP_MAX_IMAGE_BYTES);
     struct mcp_result r = MCP_RESULT_INIT;
     ssize_t n = data ? read_piece(fd, offset, data, max) : -1;
 
-    if (n >= 0 && offset == 0 && hutch_mcp_image_type(data, (size_t)n) && size <= MAX_READ)
-        n = read_piece(fd, 0, data, MAX_READ);
+    if (n >= 0 && offset == 0 && hutch_mcp_image_type(data, (size_t)n) && size <= MCP_MAX_IMAGE_BYTES)
+        n = read_piece(fd, 0, data, MCP_MAX_IMAGE_BYTES);
     if (n < 0) {
         hutch_mcp_call_fail(call, "read '%s': %s", name, strerror(data ? errno : ENOMEM));
         return;
@@ -324,8 +324,8 @@ static void begin_write(struct mcp_call *call)
 const struct mcp_tool hutch_mcp_write_file = {
     .name = "write_file",
     .title = "Write a file",
-    .description = "Writes a file below " INSIDE_DATA_DIR ", in a directory that is there already, and replaces what "
-                   "has its name.",
+    .description = "Writes a file below " INSIDE_DATA_DIR ", with the directories that lead to it, and replaces "
+                   "what has its name.",
     .arguments = write_arguments,
     .n_arguments = ARRAY_SIZE(write_arguments),
     .session_at = WRITE_SESSION,

@@ -137,8 +137,6 @@ static void on_result(void *user, uint64_t session, const struct hutch_cell_resu
     bool has_result;
 
     (void)session;
-    if (result->verdict != HUTCH_SETUP_FAILED)
-        hutch_mcp_session_mark_ready(call->session);
     has_result = call->is_cancelled || make_result(call, result, &shown, &r) == 0;
     hutch_mcp_shown_done(&shown);
     if (has_result) {

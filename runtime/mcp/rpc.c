@@ -157,11 +157,11 @@ int hutch_rpc_read(struct json_view value, struct rpc_message *ret, struct hutch
 
 static void begin_answer(struct text_buffer *t, struct json_view id, const char *member)
 {
-    hutch_text_add_string(t, "{\"jsonrpc\":\"2.0\",\"id\":");
-    if (id.text)
+    hutch_text_add_string(t, "{\"jsonrpc\":\"2.0\"");
+    if (id.text) {
+        hutch_text_add_string(t, ",\"id\":");
         hutch_text_add(t, id.text, id.len);
-    else
-        hutch_text_add_string(t, "null");
+    }
     hutch_text_addf(t, ",\"%s\":", member);
 }
 

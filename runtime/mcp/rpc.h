@@ -59,7 +59,8 @@ bool hutch_rpc_is_same_id(struct json_view a, struct json_view b);
 
 /* {"jsonrpc":"2.0","id":ID,"result": - what follows is the result and '}'. */
 void hutch_rpc_begin_result(struct text_buffer *t, struct json_view id);
-/* A whole answer. @id none: null. @message: any bytes. @data: JSON; NULL: none. */
+/* A whole answer. @id none: without one, as the protocol has it where the request's could not be read. @message: any
+ * bytes. @data: JSON; NULL: none. */
 void hutch_rpc_write_error(struct text_buffer *t, struct json_view id, int code, const char *message,
                            const char *data);
 

@@ -98,7 +98,7 @@ static void lose(struct mcp_session *s, const char *why)
     s->id = 0;
     s->is_ready = false;
     snprintf(s->why_lost, sizeof(s->why_lost), "%s", why);
-    s->was_lost = true;
+    s->loss = MCP_LOST_SESSION;
     s->is_turning = true; /* nothing begins in it just now */
     if (s->running)
         hutch_mcp_call_fail(s->running, "the session has ended: %s", why);
@@ -148,12 +148,44 @@ static int open_session(struct mcp_session *s, struct hutch_engine *engine, stru
     return 0;
 }
 
-void hutch_mcp_session_mark_ready(struct mcp_session *s)
+void hutch_mcp_session_restart(struct mcp_session *s, struct hutch_engine *engine)
 {
-    s->is_ready = true;
+    if (!s->id || hutch_session_restart(engine, s->id, NULL) < 0)
+        return;
+    s->loss = MCP_LOST_VARIABLES;
+}
+
+bool hutch_mcp_session_tell_loss(struct mcp_session *s, char *to, size_t size)
+{
+    enum mcp_loss loss = s->loss;
+
+    s->loss = MCP_LOST_NOTHING;
+    if (loss == MCP_LOST_SESSION)
+        snprintf(to, size, "[The session of before has ended: %s. Its variables and files are gone.]", s->why_lost);
+    else if (loss == MCP_LOST_VARIABLES)
+        snprintf(to, size, "[A call that was cancelled did not stop, so its interpreter was ended. Variables are gone, "
+                           "files are still there.]");
+    return loss != MCP_LOST_NOTHING;
 }
 
 /* --- turns ------------------------------------------------------------------------------------------------------ */
+
+/* What has waited only because nothing had run in the session. */
+static void begin_at_once(struct mcp_session *s)
+{
+    struct mcp_call *call = TAILQ_FIRST(&s->queue);
+
+    while (call) {
+        if (call->tool->is_cell) {
+            call = TAILQ_NEXT(call, in_queue);
+            continue;
+        }
+        TAILQ_REMOVE(&s->queue, call, in_queue);
+        call->is_waiting = false;
+        call->tool->begin(call); /* which ends it, and may begin others */
+        call = TAILQ_FIRST(&s->queue);
+    }
+}
 
 static void on_prepared(void *user, uint64_t id, const struct hutch_cell_result *result)
 {
@@ -161,15 +193,17 @@ static void on_prepared(void *user, uint64_t id, const struct hutch_cell_result 
     struct mcp_session *s = call->session;
 
     (void)id;
-    if (result->verdict != HUTCH_SETUP_FAILED)
-        hutch_mcp_session_mark_ready(s);
-    if (result->verdict != HUTCH_OK || call->is_cancelled)
+    if (result->verdict != HUTCH_OK || call->is_cancelled) {
         hutch_mcp_call_fail(call, "%s", result->message);
-    else
-        call->tool->begin(call);
+        return;
+    }
+    s->is_ready = true;
+    call->tool->begin(call);
+    begin_at_once(s);
 }
 
-/* Files of a session can be reached once a cell has begun in it. */
+/* Files of a session can be reached once a cell has run in it. So that they can be while the first call runs, there is
+ * one before. */
 static int prepare(struct mcp_session *s, struct hutch_engine *engine, struct mcp_call *call, struct hutch_err *err)
 {
     struct hutch_cell cell;
@@ -192,7 +226,7 @@ static void begin(struct mcp_session *s, struct mcp_call *call)
 
     if (!engine || (!s->id && open_session(s, engine, &err) < 0))
         hutch_mcp_call_fail(call, "%s", err.msg);
-    else if (s->is_ready || call->tool->is_cell)
+    else if (s->is_ready)
         call->tool->begin(call);
     else if (prepare(s, engine, call, &err) < 0)
         hutch_mcp_call_fail(call, "%s", err.msg);

@@ -13,11 +13,13 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct hutch_engine;
 struct mcp_call;
 
 #define MCP_HANDLE_LEN 21
 #define MCP_MAX_SESSIONS 8
 #define MCP_TOKENS 4000 /* of a result, unless the settings say so */
+#define MCP_MAX_TOKENS 100000
 
 /* What the operator chooses. Nothing is owned; all of it outlives the sessions. */
 struct mcp_settings {
@@ -26,6 +28,9 @@ struct mcp_settings {
     uint64_t idle_ms, lifetime_ms; /* of a session; 0: libhutch's */
 };
 
+/* What the next call does not find any more. */
+enum mcp_loss { MCP_LOST_NOTHING, MCP_LOST_VARIABLES, MCP_LOST_SESSION };
+
 struct mcp_session {
     LIST_ENTRY(mcp_session) in_list;
     struct mcp_sessions *sessions;
@@ -33,7 +38,7 @@ struct mcp_session {
     uint64_t id;               /* libhutch's; 0: it is not open */
     bool is_main;
     bool is_ready;             /* a cell has run in it: its files can be reached */
-    bool was_lost;             /* it has ended, and the next call finds another one */
+    enum mcp_loss loss;        /* that no answer has told yet */
     char why_lost[200];
     struct mcp_call *running;  /* whose turn it is */
     TAILQ_HEAD(mcp_queue, mcp_call) queue;
@@ -60,8 +65,10 @@ void hutch_mcp_session_leave(struct mcp_session *s, struct mcp_call *call);
 /* Begins whatever can begin. */
 void hutch_mcp_sessions_turn(struct mcp_sessions *all);
 
-/* The session is open in the engine; the code of a call has run in it. */
-void hutch_mcp_session_mark_ready(struct mcp_session *s);
+/* Its interpreter is ended, because of code that does not stop: the next call finds another, and the same files. */
+void hutch_mcp_session_restart(struct mcp_session *s, struct hutch_engine *engine);
+/* What was lost, as a sentence for the model; it is told once. False: nothing. */
+bool hutch_mcp_session_tell_loss(struct mcp_session *s, char *to, size_t size);
 /* All sessions are gone with the engine, or are about to be. */
 void hutch_mcp_sessions_lose(struct mcp_sessions *all, const char *why);
 
