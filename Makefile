@@ -211,17 +211,22 @@ fuzz: ## run each fuzz target for an hour; HUTCH_FUZZ_SECONDS says otherwise
 	@$(SUBMAKE) fuzz-targets
 	@HUTCH_FUZZ_SECONDS=$${HUTCH_FUZZ_SECONDS:-3600} tests/run B=$(B) fuzz
 
+# What is there already is not fetched again.
+.PHONY: clients
+clients: ## fetch the clients of others that tests use, by npm
+	@tests/clients/install build/clients
+
 .PHONY: check
 check: ## install what is missing, build, and run every test lane once
 	@.ci/packages build images test
-	@$(SUBMAKE) all unit
+	@$(SUBMAKE) all unit clients
 	@$(SUBMAKE) fuzz-targets
 	@tests/run B=$(B)
 
 .PHONY: check-full
 check-full: ## the same as root, as a user, without control groups, and with every kernel
 	@.ci/packages build images test kernel
-	@$(SUBMAKE) all unit
+	@$(SUBMAKE) all unit clients
 	@$(SUBMAKE) fuzz-targets
 	@tests/run --full B=$(B)
 
@@ -234,7 +239,7 @@ soak: ## 2,000 kills of an engine's processes and 100,000 runs, which `check` ha
 .PHONY: asan
 asan: ## run the unit, end-to-end and hostile lanes under AddressSanitizer and UBSan
 	@.ci/packages build images test
-	@$(SUBMAKE) B=build-asan all unit
+	@$(SUBMAKE) B=build-asan all unit clients
 	@tests/run B=build-asan unit e2e hostile
 
 .PHONY: lint

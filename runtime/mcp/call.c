@@ -31,11 +31,11 @@ static struct json_view id_of(const struct mcp_call *call)
     return (struct json_view){ call->id, strlen(call->id) };
 }
 
-static void send_progress(struct mcp_call *call, double now_ms, bool is_last)
+static void send_progress(struct mcp_call *call, double now_ms)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
 
-    hutch_mcp_progress_write(&call->progress, &t, now_ms, is_last);
+    hutch_mcp_progress_write(&call->progress, &t, now_ms);
     hutch_mcp_server_send(call->server, call->exchange, &t);
 }
 
@@ -47,11 +47,13 @@ static void end_call(struct mcp_call *call)
     void *exchange = call->exchange;
     bool was_told = call->is_cancelled;
 
+    if (session)
+        hutch_mcp_session_leave(session, call);
     hutch_mcp_call_free(call);
     if (!was_told)
         server->transport->end(server->owner, exchange);
     if (session)
-        hutch_mcp_session_leave(session, call);
+        hutch_mcp_session_turn(session);
 }
 
 static void send_result(struct mcp_server *server, void *exchange, struct json_view id, bool is_modern,
@@ -74,15 +76,13 @@ void hutch_mcp_call_answer(struct mcp_call *call, struct mcp_result *result)
     if (!call->is_cancelled) {
         if (session && hutch_mcp_session_tell_loss(session, text, sizeof(text)))
             hutch_mcp_add_string(result, text);
-        if (hutch_mcp_progress_has_rest(&call->progress))
-            send_progress(call, hutch_clock_ms(), true);
         send_result(call->server, call->exchange, id_of(call), call->is_modern, result);
     }
     hutch_mcp_result_done(result);
     end_call(call);
 }
 
-static void set_failure(struct mcp_result *result, const char *name, const char *fmt, va_list ap)
+static HUTCH_PRINTF(3, 0) void set_failure(struct mcp_result *result, const char *name, const char *fmt, va_list ap)
 {
     char text[1024];
     int n = snprintf(text, sizeof(text), "%s: ", name);
@@ -229,8 +229,7 @@ void hutch_mcp_call_output(struct mcp_call *call, int stream, const char *data, 
 {
     if (call->is_cancelled)
         return;
-    hutch_mcp_progress_add(&call->progress, stream, data, len);
-    hutch_mcp_call_tick(call, hutch_clock_ms());
+    hutch_mcp_progress_add(&call->progress, stream, data, len, hutch_clock_ms());
 }
 
 void hutch_mcp_call_cancel(struct mcp_call *call)
@@ -271,7 +270,7 @@ void hutch_mcp_call_tick(struct mcp_call *call, double now_ms)
         if (call->server->transport->is_behind(call->server->owner))
             hutch_mcp_progress_drop(&call->progress, now_ms);
         else
-            send_progress(call, now_ms, false);
+            send_progress(call, now_ms);
         return;
     }
     call->stop_ms = 0;

@@ -37,13 +37,15 @@ static void append(struct mcp_progress *p, const char *data, size_t len)
         hutch_text_add(&p->pending, data, len);
 }
 
-void hutch_mcp_progress_add(struct mcp_progress *p, int stream, const char *data, size_t len)
+void hutch_mcp_progress_add(struct mcp_progress *p, int stream, const char *data, size_t len, double now_ms)
 {
     char *cut = p->cut[stream - 1];
     size_t *n_cut = &p->n_cut[stream - 1], n;
 
     if (!p->token)
         return;
+    if (p->pending.len == 0)
+        p->since_ms = now_ms;
     while (*n_cut > 0 && len > 0) { /* the rest of a character, byte by byte */
         enum utf8_kind kind;
 
@@ -77,24 +79,20 @@ void hutch_mcp_progress_drop(struct mcp_progress *p, double now_ms)
     p->sent_ms = now_ms;
 }
 
-bool hutch_mcp_progress_has_rest(const struct mcp_progress *p)
-{
-    return p->token && (p->pending.len > 0 || p->n_cut[0] > 0 || p->n_cut[1] > 0);
-}
-
 double hutch_mcp_progress_deadline(const struct mcp_progress *p)
 {
+    double due;
+
     if (!p->token)
         return -1;
-    return p->sent_ms + (p->pending.len > 0 ? MCP_PROGRESS_MS : MCP_SILENCE_MS);
+    if (p->pending.len == 0)
+        return p->sent_ms + MCP_SILENCE_MS;
+    due = p->sent_ms + MCP_PROGRESS_MS;
+    return due > p->since_ms + MCP_GATHER_MS ? due : p->since_ms + MCP_GATHER_MS;
 }
 
-void hutch_mcp_progress_write(struct mcp_progress *p, struct text_buffer *t, double now_ms, bool is_last)
+void hutch_mcp_progress_write(struct mcp_progress *p, struct text_buffer *t, double now_ms)
 {
-    for (int i = 0; is_last && i < 2; i++) {
-        append(p, p->cut[i], p->n_cut[i]);
-        p->n_cut[i] = 0;
-    }
     hutch_text_add_string(
         t, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":");
     hutch_text_add_string(t, p->token);

@@ -86,8 +86,6 @@ struct mcp_session *hutch_mcp_sessions_find(struct mcp_sessions *all, const char
     return NULL;
 }
 
-static void take_turns(struct mcp_session *s);
-
 /* --- beginning and end ------------------------------------------------------------------------------------------ */
 
 /* What was in it is gone. The main one is opened anew by the next call, others are forgotten. */
@@ -106,7 +104,7 @@ static void lose(struct mcp_session *s, const char *why)
         hutch_mcp_call_fail(call, "the session has ended: %s", why);
     s->is_turning = false;
     if (s->is_main)
-        take_turns(s);
+        hutch_mcp_session_turn(s);
     else
         free_session(s);
 }
@@ -232,7 +230,7 @@ static void begin(struct mcp_session *s, struct mcp_call *call)
         hutch_mcp_call_fail(call, "%s", err.msg);
 }
 
-static void take_turns(struct mcp_session *s)
+void hutch_mcp_session_turn(struct mcp_session *s)
 {
     struct mcp_call *call;
 
@@ -259,7 +257,7 @@ void hutch_mcp_session_enter(struct mcp_session *s, struct mcp_call *call)
     }
     TAILQ_INSERT_TAIL(&s->queue, call, in_queue);
     call->is_waiting = true;
-    take_turns(s);
+    hutch_mcp_session_turn(s);
 }
 
 void hutch_mcp_session_leave(struct mcp_session *s, struct mcp_call *call)
@@ -269,7 +267,6 @@ void hutch_mcp_session_leave(struct mcp_session *s, struct mcp_call *call)
     call->is_waiting = false;
     if (s->running == call)
         s->running = NULL;
-    take_turns(s);
 }
 
 void hutch_mcp_sessions_turn(struct mcp_sessions *all)
@@ -278,6 +275,6 @@ void hutch_mcp_sessions_turn(struct mcp_sessions *all)
 
     for (s = LIST_FIRST(&all->list); s; s = next) {
         next = LIST_NEXT(s, in_list);
-        take_turns(s);
+        hutch_mcp_session_turn(s);
     }
 }

@@ -60,9 +60,10 @@ struct mcp_session *hutch_mcp_sessions_find(struct mcp_sessions *all, const char
 
 /* The call begins when it is its turn, or at once where its tool allows that. */
 void hutch_mcp_session_enter(struct mcp_session *s, struct mcp_call *call);
-/* It has ended, or does not wait any more: the next one has its turn. The session may be gone then. */
+/* It has ended, or does not wait any more. */
 void hutch_mcp_session_leave(struct mcp_session *s, struct mcp_call *call);
-/* Begins whatever can begin. */
+/* Begins what can begin, in this session or in all. A session that nobody knows and that is not open is gone then. */
+void hutch_mcp_session_turn(struct mcp_session *s);
 void hutch_mcp_sessions_turn(struct mcp_sessions *all);
 
 /* Its interpreter is ended, because of code that does not stop: the next call finds another, and the same files. */

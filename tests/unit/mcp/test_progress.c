@@ -21,12 +21,12 @@ static struct mcp_progress begin(void)
 }
 
 /* The message that is written now. */
-static const char *message(struct mcp_progress *p, bool is_last)
+static const char *message(struct mcp_progress *p)
 {
     static struct text_buffer t = TEXT_BUFFER_INIT;
 
     t.len = 0;
-    hutch_mcp_progress_write(p, &t, 2000, is_last);
+    hutch_mcp_progress_write(p, &t, 2000);
     return t.data;
 }
 
@@ -41,9 +41,9 @@ static void test_characters_are_whole(void **state)
         for (size_t at = 0; at < sizeof(text) - 1; at += step) {
             size_t left = sizeof(text) - 1 - at;
 
-            hutch_mcp_progress_add(&p, 1, text + at, left < step ? left : step);
+            hutch_mcp_progress_add(&p, 1, text + at, left < step ? left : step, 1000);
         }
-        assert_string_equal(message(&p, false), HEAD "1,\"message\":\"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z\"}}");
+        assert_string_equal(message(&p), HEAD "1,\"message\":\"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z\"}}");
         hutch_mcp_progress_done(&p);
     }
 }
@@ -53,12 +53,11 @@ static void test_streams_are_apart(void **state)
     struct mcp_progress p = begin();
 
     (void)state;
-    hutch_mcp_progress_add(&p, 1, "\xe2\x82", 2);
-    hutch_mcp_progress_add(&p, 2, "err\xff", 4);
-    assert_string_equal(message(&p, false), HEAD "1,\"message\":\"err\xef\xbf\xbd\"}}");
-    assert_true(hutch_mcp_progress_has_rest(&p));
-    assert_string_equal(message(&p, true), HEAD "2,\"message\":\"\xef\xbf\xbd\"}}");
-    assert_false(hutch_mcp_progress_has_rest(&p));
+    hutch_mcp_progress_add(&p, 1, "\xe2\x82", 2, 1000);
+    hutch_mcp_progress_add(&p, 2, "err\xff", 4, 1000);
+    assert_string_equal(message(&p), HEAD "1,\"message\":\"err\xef\xbf\xbd\"}}");
+    hutch_mcp_progress_add(&p, 1, "\xac", 1, 1000);
+    assert_string_equal(message(&p), HEAD "2,\"message\":\"\xe2\x82\xac\"}}");
     hutch_mcp_progress_done(&p);
 }
 
@@ -70,14 +69,14 @@ static void test_bounds(void **state)
 
     (void)state;
     memset(much, 'x', len);
-    hutch_mcp_progress_add(&p, 1, much, len);
+    hutch_mcp_progress_add(&p, 1, much, len, 1000);
     assert_true(p.pending.len <= MCP_PROGRESS_MAX);
-    hutch_mcp_progress_add(&p, 1, much, len);
+    hutch_mcp_progress_add(&p, 1, much, len, 1000);
     assert_true(p.pending.len <= MCP_PROGRESS_MAX);
-    assert_non_null(strstr(message(&p, false), "bytes are left out here"));
-    hutch_mcp_progress_add(&p, 1, "y", 1);
+    assert_non_null(strstr(message(&p), "bytes are left out here"));
+    hutch_mcp_progress_add(&p, 1, "y", 1, 1000);
     hutch_mcp_progress_drop(&p, 3000);
-    assert_string_equal(message(&p, false),
+    assert_string_equal(message(&p),
                         HEAD "2,\"message\":\"[... 1 bytes are left out here, the result has more ...]\"}}");
     free(much);
     hutch_mcp_progress_done(&p);
@@ -89,14 +88,17 @@ static void test_deadlines(void **state)
 
     (void)state;
     assert_true(hutch_mcp_progress_deadline(&none) < 0);
-    hutch_mcp_progress_add(&none, 1, "x", 1);
+    hutch_mcp_progress_add(&none, 1, "x", 1, 1000);
     assert_int_equal(none.pending.len, 0);
     assert_true(hutch_mcp_progress_deadline(&p) == 1000 + MCP_SILENCE_MS);
-    hutch_mcp_progress_add(&p, 1, "x", 1);
+    hutch_mcp_progress_add(&p, 1, "x", 1, 1001);
     assert_true(hutch_mcp_progress_deadline(&p) == 1000 + MCP_PROGRESS_MS);
-    message(&p, false);
+    hutch_mcp_progress_add(&p, 1, "x", 1, 1002);
+    message(&p);
     assert_true(hutch_mcp_progress_deadline(&p) == 2000 + MCP_SILENCE_MS);
-    assert_string_equal(message(&p, false), HEAD "2}}"); /* a sign of life */
+    assert_string_equal(message(&p), HEAD "2}}"); /* a sign of life */
+    hutch_mcp_progress_add(&p, 1, "x", 1, 5000);
+    assert_true(hutch_mcp_progress_deadline(&p) == 5000 + MCP_GATHER_MS);
     hutch_mcp_progress_done(&p);
 }
 
