@@ -4,7 +4,7 @@
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_write.h"
 
-#include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static void write_property(struct text_buffer *t, const struct mcp_argument *row
 {
     hutch_text_addf(t, "\"%s\":{\"type\":\"%s\"", row->name, type_names[row->type]);
     if (row->type != MCP_STRING)
-        hutch_text_addf(t, ",\"minimum\":%.15g,\"maximum\":%.15g", row->min, row->max);
+        hutch_text_addf(t, ",\"minimum\":%.16g,\"maximum\":%.16g", row->min, row->max);
     if (row->values) {
         hutch_text_add_string(t, ",\"enum\":[");
         for (size_t i = 0; row->values[i]; i++)
@@ -78,10 +78,10 @@ static int read_number(const struct mcp_argument *row, struct json_view value, s
     }
     if (end == text || *end != '\0')
         return hutch_err_set(err, 0, "'%s' has to be a number", row->name);
-    if (row->type == MCP_INTEGER && ret->number != floor(ret->number))
-        return hutch_err_set(err, 0, "'%s' has to be a whole number", row->name);
     if (!(ret->number >= row->min && ret->number <= row->max))
-        return hutch_err_set(err, 0, "'%s' has to be between %.15g and %.15g", row->name, row->min, row->max);
+        return hutch_err_set(err, 0, "'%s' has to be between %.16g and %.16g", row->name, row->min, row->max);
+    if (row->type == MCP_INTEGER && ret->number != (double)(int64_t)ret->number) /* at most 2^53 by its row */
+        return hutch_err_set(err, 0, "'%s' has to be a whole number", row->name);
     return 0;
 }
 

@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#define HEAD "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":\"t\",\"progress\":"
+#define HEAD                                                                                                        \
+    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":\"t\",\"progress\":"
 
 static struct mcp_progress begin(void)
 {

@@ -20,7 +20,8 @@ static const struct {
     const char *id, *method;
 } rows[] = {
     { "a request", "{" V ",\"id\":0,\"method\":\"ping\"}", 0, RPC_REQUEST, "0", "ping" },
-    { "any order, and blanks", " {\"method\" : \"a\",\"params\":{},\"id\":\"x\"," V "} ", 0, RPC_REQUEST, "\"x\"", "a" },
+    { "any order, and blanks", " {\"method\" : \"a\",\"params\":{},\"id\":\"x\"," V "} ", 0, RPC_REQUEST, "\"x\"",
+      "a" },
     { "a negative id", "{" V ",\"id\":-7,\"method\":\"a\"}", 0, RPC_REQUEST, "-7", "a" },
     { "a notification", "{" V ",\"method\":\"a\"}", 0, RPC_NOTIFICATION, NULL, "a" },
     { "an answer", "{" V ",\"id\":1,\"result\":{}}", 0, RPC_ANSWER, "1", "" },
@@ -68,8 +69,8 @@ static void test_messages(void **state)
 
 static void test_what_is_no_json(void **state)
 {
-    static const char *const texts[] = { "", "{", "{}x", "{\"a\":\"\\ud800\"}", "\"\x80\"", "{\"a\":01}", "NaN", "{'a':1}",
-                                         "\"a\nb\"" };
+    static const char *const texts[] = { "", "{", "{}x", "{\"a\":\"\\ud800\"}", "\"\x80\"", "{\"a\":01}", "NaN",
+                                         "{'a':1}", "\"a\nb\"" };
     char deep[2 * RPC_MAX_DEPTH + 3];
     struct hutch_err err;
     struct json_view value;
@@ -107,7 +108,8 @@ static void test_ids(void **state)
     memset(longest, 'x', sizeof(longest));
     longest[0] = longest[RPC_MAX_ID - 1] = '"';
     assert_true(hutch_rpc_is_id((struct json_view){ longest, RPC_MAX_ID }));
-    assert_true(hutch_rpc_is_same_id((struct json_view){ longest, RPC_MAX_ID }, (struct json_view){ longest, RPC_MAX_ID }));
+    assert_true(hutch_rpc_is_same_id((struct json_view){ longest, RPC_MAX_ID },
+                                     (struct json_view){ longest, RPC_MAX_ID }));
     assert_false(hutch_rpc_is_id((struct json_view){ longest, RPC_MAX_ID + 1 }));
 }
 
@@ -134,8 +136,8 @@ static void test_answers(void **state)
 
     (void)state;
     hutch_rpc_write_error(&t, view("\"a\""), RPC_INTERNAL_ERROR, "it's \"\n\xff\"", "{\"x\":1}");
-    assert_string_equal(t.data, "{" V ",\"id\":\"a\",\"error\":{\"code\":-32603,\"message\":\"it's \\\"\\n\xef\xbf\xbd\\\"\","
-                                "\"data\":{\"x\":1}}}");
+    assert_string_equal(t.data, "{" V ",\"id\":\"a\",\"error\":{\"code\":-32603,"
+                                "\"message\":\"it's \\\"\\n\xef\xbf\xbd\\\"\",\"data\":{\"x\":1}}}");
     t.len = 0;
     hutch_rpc_write_error(&t, JSON_VIEW_NONE, RPC_PARSE_ERROR, "x", NULL);
     assert_string_equal(t.data, "{" V ",\"error\":{\"code\":-32700,\"message\":\"x\"}}");
