@@ -232,23 +232,33 @@ void hutch_mcp_call_output(struct mcp_call *call, int stream, const char *data, 
     hutch_mcp_progress_add(&call->progress, stream, data, len, hutch_clock_ms());
 }
 
-void hutch_mcp_call_cancel(struct mcp_call *call)
+/* Code that has begun is interrupted, and what goes on then loses its interpreter. */
+static void stop(struct mcp_call *call, double now_ms)
 {
     struct hutch_err err;
-    struct hutch_engine *engine;
+    struct hutch_engine *engine = hutch_mcp_call_engine(call, &err);
 
+    call->stop_ms = 0;
+    if (!engine || !call->session->id)
+        return; /* its end is on its way */
+    if (call->is_interrupted) {
+        hutch_mcp_session_restart(call->session, engine);
+        return;
+    }
+    call->is_interrupted = hutch_session_interrupt(engine, call->session->id) == 1;
+    call->stop_ms = now_ms + (call->is_interrupted ? MCP_INTERRUPT_MS : MCP_RETRY_MS);
+}
+
+void hutch_mcp_call_cancel(struct mcp_call *call)
+{
     if (call->is_cancelled)
         return;
     call->is_cancelled = true;
     call->server->transport->end(call->server->owner, call->exchange);
-    if (call->is_waiting) {
+    if (call->is_waiting)
         end_call(call);
-        return;
-    }
-    engine = hutch_mcp_call_engine(call, &err);
-    if (engine && call->session->id)
-        hutch_session_interrupt(engine, call->session->id);
-    call->stop_ms = hutch_clock_ms() + MCP_INTERRUPT_MS;
+    else
+        stop(call, hutch_clock_ms());
 }
 
 double hutch_mcp_call_deadline(const struct mcp_call *call)
@@ -261,20 +271,13 @@ double hutch_mcp_call_deadline(const struct mcp_call *call)
 void hutch_mcp_call_tick(struct mcp_call *call, double now_ms)
 {
     double due = hutch_mcp_call_deadline(call);
-    struct hutch_engine *engine;
-    struct hutch_err err;
 
     if (due < 0 || now_ms < due)
         return;
-    if (!call->is_cancelled) {
-        if (call->server->transport->is_behind(call->server->owner))
-            hutch_mcp_progress_drop(&call->progress, now_ms);
-        else
-            send_progress(call, now_ms);
-        return;
-    }
-    call->stop_ms = 0;
-    engine = hutch_mcp_call_engine(call, &err);
-    if (engine)
-        hutch_mcp_session_restart(call->session, engine);
+    if (call->is_cancelled)
+        stop(call, now_ms);
+    else if (call->server->transport->is_behind(call->server->owner))
+        hutch_mcp_progress_drop(&call->progress, now_ms);
+    else
+        send_progress(call, now_ms);
 }

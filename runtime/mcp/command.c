@@ -140,9 +140,9 @@ const struct mcp_tool hutch_mcp_run_command = {
     .name = "run_command",
     .title = "Run a shell command",
     .description =
-        "Runs a shell command line in the sandbox of run_python, in " INSIDE_DATA_DIR ", and returns what it prints "
-        "and its exit code. The programs are those of the image: a shell, coreutils, text tools. There is no network, and "
-        "nothing can be installed. Nothing that is left running goes on when the session ends.",
+        "Runs a shell command line in the sandbox of run_python, in " INSIDE_DATA_DIR ", and returns what it "
+        "prints and its exit code. The programs are those of the image: a shell, coreutils, text tools. There is no "
+        "network, and nothing can be installed.",
     .arguments = arguments,
     .n_arguments = ARRAY_SIZE(arguments),
     .session_at = ARGUMENT_SESSION,

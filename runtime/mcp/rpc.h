@@ -37,7 +37,7 @@ enum rpc_kind {
 /* Points into the text that was read. */
 struct rpc_message {
     enum rpc_kind kind;
-    struct json_view id;             /* a string or whole number, as it is written; none: there is none, or it is wrong */
+    struct json_view id;             /* a string or whole number, as written; none: there is none, or it is wrong */
     char method[RPC_MAX_METHOD + 1]; /* "" of an answer; one that is longer is cut, and so is not known */
     struct json_view params;         /* an object, or none */
 };

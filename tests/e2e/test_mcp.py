@@ -457,10 +457,17 @@ def test_null_is_what_models_write_for_nothing(shared):
 @pytest.mark.parametrize("token", [7, "a token", 0])
 def test_progress(shared, token):
     shared.progress = []
-    code = "import time\nfor i in range(5):\n    print('line', i, '\u00e9')\n    time.sleep(0.1)"
-    result = shared.call("run_python", token=token, code=code)
-    assert len(shared.progress) >= 2
+    shared.call("run_command", command="rm -f go*")
+    code = ("import os, time\nfor i in range(3):\n    print('line', i, '\u00e9')\n"
+            "    while not os.path.exists('go%d' % i): time.sleep(0.01)")
+    number = shared.begin("run_python", token=token, code=code)
+    for i in range(3):  # each line comes while the code goes on
+        while "line %d \u00e9\n" % i not in "".join(row["params"].get("message", "") for row in shared.progress):
+            shared.progress.append(shared.read())
+        shared.call("write_file", path="go%d" % i, content="")
+    result = shared.answer(number)["result"]
     params = [message["params"] for message in shared.progress]
+    assert len(params) >= 3
     assert all(row["progressToken"] == token and type(row["progressToken"]) is type(token) for row in params)
     assert [row["progress"] for row in params] == list(range(1, len(params) + 1))
     # What came last may be in the result alone.
@@ -472,15 +479,6 @@ def test_progress_is_asked_for(shared):
     shared.progress = []
     shared.python("import time\nfor i in range(3):\n    print(i)\n    time.sleep(0.1)")
     assert shared.progress == []
-
-
-def test_progress_comes_before_the_end(shared):
-    shared.progress = []
-    number = shared.begin("run_python", token=1, code="import os, time\nprint('waiting')\nwhile not os.path.exists('now'): time.sleep(0.01)")
-    while not any("waiting" in row["params"].get("message", "") for row in shared.progress):
-        shared.progress.append(shared.read())
-    shared.call("write_file", path="now", content="")
-    assert shared.answer(number)["result"]["isError"] is False
 
 
 def test_cancel(shared):
@@ -510,6 +508,18 @@ def test_cancel_of_what_does_not_listen():
         assert result["structuredContent"]["fresh"] is True and "did not stop" in text_of(result)
         assert server.python("1")["structuredContent"]["fresh"] is False
         assert server.progress == [] and server.messages == []
+        assert server.end() == (0, "")
+
+
+def test_cancel_at_once():
+    """Before the session has begun, before the code has, or when it has just begun."""
+    with Server() as server:
+        for pause in (0, 0, 0.001, 0.002, 0.005, 0.01, 0.05):
+            number = server.begin("run_python", code="import time; time.sleep(1000)")
+            time.sleep(pause)
+            server.cancel(number)
+            assert server.python("1")["structuredContent"]["fresh"] is False
+        assert server.messages == []
         assert server.end() == (0, "")
 
 

@@ -43,8 +43,8 @@ def check_common(seen):
     images = [item for item in seen["plot"]["content"] if item["type"] == "image"]
     assert len(images) == 1 and base64.b64decode(images[0]["data"]).startswith(b"\x89PNG")
     assert seen["unknown"] == -32602
-    assert seen["streamed"]["structuredContent"]["stdout"] == "0\n1\n2\n3\n"
-    assert seen["progress"] and "0\n1\n2\n3\n".startswith("".join(row.get("message", "") for row in seen["progress"]))
+    assert seen["streamed"]["structuredContent"]["stdout"] == "begun\ndone\n"
+    assert seen["progress"][0]["message"] == "begun\n" and seen["progress"][0]["progress"] == 1
     assert seen["cancelled"] and "stop" in seen["cancelled"]
     assert seen["after"]["structuredContent"]["result"] == "6"
 

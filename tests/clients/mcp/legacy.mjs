@@ -28,8 +28,13 @@ seen.read = await call('read_file', { path: 'note.txt' });
 seen.list = await call('list_files', {});
 seen.unknown = await call('nothing', {}).then(() => null, (error) => error.code);
 
-seen.streamed = await call('run_python', { code: 'import time\nfor i in range(4):\n    print(i)\n    time.sleep(0.1)' },
-                           { onprogress: (progress) => seen.progress.push(progress), resetTimeoutOnProgress: true });
+// The code goes on when the client has seen that it has begun.
+const onStreamed = (progress) => {
+  seen.progress.push(progress);
+  if (seen.progress.length === 1) call('write_file', { path: 'go', content: '' });
+};
+const waiting = 'import os, time\nprint("begun")\nwhile not os.path.exists("go"): time.sleep(0.01)\nprint("done")';
+seen.streamed = await call('run_python', { code: waiting }, { onprogress: onStreamed, resetTimeoutOnProgress: true });
 
 const controller = new AbortController();
 const cancelled = call('run_python', { code: 'print("begun")\nimport time; time.sleep(1000)' },

@@ -23,8 +23,13 @@ seen.state = await call('run_python', { code: 'x' });
 seen.error = await call('run_python', { code: '1/0' });
 seen.plot = await call('run_python', { code: 'import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.show()' });
 seen.unknown = await call('nothing', {}).then(() => null, (error) => error.code);
-seen.streamed = await call('run_python', { code: 'import time\nfor i in range(4):\n    print(i)\n    time.sleep(0.1)' },
-                           { onprogress: (progress) => seen.progress.push(progress) });
+// The code goes on when the client has seen that it has begun.
+const onStreamed = (progress) => {
+  seen.progress.push(progress);
+  if (seen.progress.length === 1) call('write_file', { path: 'go', content: '' });
+};
+const waiting = 'import os, time\nprint("begun")\nwhile not os.path.exists("go"): time.sleep(0.01)\nprint("done")';
+seen.streamed = await call('run_python', { code: waiting }, { onprogress: onStreamed });
 
 const controller = new AbortController();
 const cancelled = call('run_python', { code: 'print("begun")\nimport time; time.sleep(1000)' },
