@@ -241,12 +241,17 @@ static void stop(struct mcp_call *call, double now_ms)
     call->stop_ms = 0;
     if (!engine || !call->session->id)
         return; /* its end is on its way */
-    if (call->is_interrupted) {
+    if (call->end_ms > 0 && now_ms >= call->end_ms) {
         hutch_mcp_session_restart(call->session, engine);
         return;
     }
-    call->is_interrupted = hutch_session_interrupt(engine, call->session->id) == 1;
-    call->stop_ms = now_ms + (call->is_interrupted ? MCP_INTERRUPT_MS : MCP_RETRY_MS);
+    if (hutch_session_interrupt(engine, call->session->id) != 1) {
+        call->stop_ms = now_ms + MCP_RETRY_MS;
+        return;
+    }
+    if (call->end_ms == 0)
+        call->end_ms = now_ms + MCP_INTERRUPT_MS;
+    call->stop_ms = now_ms + MCP_AGAIN_MS < call->end_ms ? now_ms + MCP_AGAIN_MS : call->end_ms;
 }
 
 void hutch_mcp_call_cancel(struct mcp_call *call)

@@ -23,6 +23,7 @@ struct mcp_tool;
 struct rpc_message;
 
 #define MCP_INTERRUPT_MS 5000 /* that code has to end in when it was interrupted */
+#define MCP_AGAIN_MS 1000     /* … once more meanwhile: one that comes just before the code begins may be lost on it */
 #define MCP_RETRY_MS 100      /* until code that is cancelled may have begun, which cannot be interrupted before */
 
 struct mcp_call {
@@ -38,8 +39,8 @@ struct mcp_call {
     bool is_modern;                 /* the era of its request */
     bool is_waiting;                /* in the session's queue */
     bool is_cancelled;              /* nothing more is sent for it */
-    bool is_interrupted;            /* its code, once it had begun */
-    double stop_ms;                 /* when it is interrupted once more, or its interpreter is ended; 0: never */
+    double stop_ms;                 /* when its code is to be stopped, once more; 0: never */
+    double end_ms;                  /* from when on its interpreter is ended for that; 0: it was not interrupted yet */
 };
 
 /* A request "tools/call", which is answered now or later. */
