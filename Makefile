@@ -212,17 +212,22 @@ fuzz: ## run each fuzz target for an hour; HUTCH_FUZZ_SECONDS says otherwise
 	@$(SUBMAKE) fuzz-targets
 	@HUTCH_FUZZ_SECONDS=$${HUTCH_FUZZ_SECONDS:-3600} tests/run B=$(B) fuzz
 
+# What is there already is not fetched again.
+.PHONY: clients
+clients: ## fetch the clients of others that tests use, by npm
+	@tests/clients/install build/clients
+
 .PHONY: check
 check: ## install what is missing, build, and run every test lane once
 	@.ci/packages build images test
-	@$(SUBMAKE) all unit
+	@$(SUBMAKE) all unit clients
 	@$(SUBMAKE) fuzz-targets
 	@tests/run B=$(B)
 
 .PHONY: check-full
 check-full: ## the same as root, as a user, without control groups, and with every kernel
 	@.ci/packages build images test kernel
-	@$(SUBMAKE) all unit
+	@$(SUBMAKE) all unit clients
 	@$(SUBMAKE) fuzz-targets
 	@tests/run --full B=$(B)
 
@@ -235,7 +240,7 @@ soak: ## 2,000 kills of an engine's processes and 100,000 runs, which `check` ha
 .PHONY: asan
 asan: ## run the unit, end-to-end and hostile lanes under AddressSanitizer and UBSan
 	@.ci/packages build images test
-	@$(SUBMAKE) B=build-asan all unit
+	@$(SUBMAKE) B=build-asan all unit clients
 	@tests/run B=build-asan unit e2e hostile
 
 .PHONY: lint
@@ -285,7 +290,7 @@ install: $(if $(filter-out $(wildcard $(BUILT)),$(BUILT)),all) ## install what w
 	ln -sf libhutch.so.1 $(DESTDIR)$(LIBDIR)/libhutch.so
 	install -m 644 $(B)/libhutch.a $(DESTDIR)$(LIBDIR)/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' -e 's|@REQUIRES@|$(LIBHUTCH_PC)|' \
-	    -e "s|@VERSION@|$$(sed -n 's/^#define HUTCH_VERSION "\(.*\)"$$/\1/p' runtime/cli/main.c)|" \
+	    -e "s|@VERSION@|$$(sed -n 's/^#define HUTCH_VERSION "\(.*\)"$$/\1/p' runtime/cli/version.h)|" \
 	    runtime/libhutch.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/libhutch.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/libhutch.pc
 	install -m 644 docs/libhutch.3 $(DESTDIR)$(PREFIX)/share/man/man3/

@@ -4,6 +4,7 @@ Environment (set by tests/run; every variable has a default for running pytest b
   HUTCH_BIN           the binary under test                        build/hutch
   HUTCH_HOME          a store with the images minimal and python   as hutch itself finds it
   HUTCH_TEST_PROGRAMS folder with the drivers warm_many and soak   build/tests
+  HUTCH_TEST_CLIENTS  folder with the clients of others        build/clients
   HUTCH_TEST_IMAGE    image for tests that need no library         minimal
   HUTCH_TEST_DATA     folder with real input data                  ../shared/data beside the tree
   HUTCH_WARM          1: hutch run is called with --warm, so the same tests are those of the engine

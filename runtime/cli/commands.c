@@ -7,9 +7,9 @@
 
 #define ONE 1u /* the bit of a command whose rows are its own */
 
-/* --- hutch run, hutch repl -------------------------------------------------------------------------------------- */
+/* --- hutch run, hutch repl, hutch mcp --------------------------------------------------------------------------- */
 
-enum { RUN = 1u << 0, REPL = 1u << 1, BOTH = RUN | REPL };
+enum { RUN = 1u << 0, REPL = 1u << 1, MCP = 1u << 2, ALL = RUN | REPL | MCP };
 
 #define AT(field) offsetof(struct run_opts, field)
 
@@ -18,24 +18,26 @@ static const struct option_row run_rows[] = {
     { RUN, 0, "--language", "NAME", OPTION_TEXT, AT(language),
       .help = "what the program is written in (default: as its name ends, or Python)",
       .values = "python sh bash js perl ruby r lua" },
-    { BOTH, 0, "--image", "NAME", OPTION_TEXT, AT(image),
+    { ALL, 0, "--image", "NAME", OPTION_TEXT, AT(image),
       .help = "image to run in (default: python)", .values = "IMAGE" },
-    { BOTH, 0, "--rootfs", "host|DIR", OPTION_TEXT, AT(rootfs),
+    { ALL, 0, "--rootfs", "host|DIR", OPTION_TEXT, AT(rootfs),
       .help = "the host's own /usr, or a root tree, instead of an image" },
-    { BOTH, 0, "--policy", "NAME|FILE", OPTION_TEXT, AT(policy), .help = "isolation and limits (default: default)",
+    { ALL, 0, "--policy", "NAME|FILE", OPTION_TEXT, AT(policy), .help = "isolation and limits (default: default)",
       .values = "default strict trusted FILE" },
-    { BOTH, .kind = OPTION_LIMITS, .offset = AT(limits) },
+    { ALL, .kind = OPTION_LIMITS, .offset = AT(limits) },
     { REPL, 0, "--timeout", "TIME", OPTION_TEXT, AT(limits[LIMIT_WALL]),
       .help = "wall clock limit of each cell, e.g. 30s (default: none)" },
-    { BOTH, 0, "--network", "none|host", OPTION_TEXT, AT(network), .help = "loopback only, or the host's network" },
-    { BOTH, 'e', "--env", "NAME=VALUE", OPTION_REPEATED, AT(env), .help = "set an environment variable" },
-    { BOTH, 'v', "--volume", "SRC:DST[:ro]", OPTION_VOLUME, AT(volumes), .help = "make a host path visible inside",
+    { MCP, 0, "--timeout", "TIME", OPTION_TEXT, AT(limits[LIMIT_WALL]),
+      .help = "wall clock limit of each call, e.g. 2m (default: the policy's)" },
+    { ALL, 0, "--network", "none|host", OPTION_TEXT, AT(network), .help = "loopback only, or the host's network" },
+    { ALL, 'e', "--env", "NAME=VALUE", OPTION_REPEATED, AT(env), .help = "set an environment variable" },
+    { ALL, 'v', "--volume", "SRC:DST[:ro]", OPTION_VOLUME, AT(volumes), .help = "make a host path visible inside",
       .values = "FILE", .also = AT(verbose) },
-    { BOTH, 0, "--tmpfs", "DST[:SIZE]", OPTION_REPEATED, AT(tmpfs), .help = "an empty, private, writable directory" },
-    { BOTH, 'w', "--workdir", "DIR", OPTION_TEXT, AT(workdir),
+    { ALL, 0, "--tmpfs", "DST[:SIZE]", OPTION_REPEATED, AT(tmpfs), .help = "an empty, private, writable directory" },
+    { ALL, 'w', "--workdir", "DIR", OPTION_TEXT, AT(workdir),
       .help = "working directory inside (default: " INSIDE_DATA_DIR ")",
       .values = INSIDE_DATA_DIR },
-    { BOTH, 0, "--data", "DIR", OPTION_TEXT, AT(data),
+    { ALL, 0, "--data", "DIR", OPTION_TEXT, AT(data),
       .help = "host directory for " INSIDE_DATA_DIR " (default: a fresh one)" },
     { REPL, 0, "--context", "NAME", OPTION_TEXT, AT(context), .help = "whose variables cells have (default: main)" },
     { REPL, 0, "--images", "WAY", OPTION_TEXT, AT(images),
@@ -49,6 +51,8 @@ static const struct option_row run_rows[] = {
     { RUN, 0, "--llm", "BUDGET", OPTION_OPTIONAL, AT(llm),
       .help = "likewise, and print the result as text for a language model",
       .also = AT(llm_budget) },
+    { MCP, 0, "--budget", "TOKENS", OPTION_TEXT, AT(llm_budget),
+      .help = "of the text of one result, and of each stream in it (default: 4000)" },
     { RUN, 'o', NULL, "FILE", OPTION_TEXT, AT(output),
       .help = "where an executed notebook is written (default: NAME.out.ipynb)" },
     { RUN, 0, "--param", "NAME=VALUE", OPTION_REPEATED, AT(params), .help = "a parameter of a notebook" },
@@ -59,10 +63,10 @@ static const struct option_row run_rows[] = {
       .help = "a cell of a notebook that takes too long has an exception for it" },
     { RUN, 0, "--warm", NULL, OPTION_FLAG, AT(warm),
       .help = "by way of an engine, for comparing: slow to start, then fast" },
-    { BOTH, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet), .help = "print nothing but what the program prints" },
-    { BOTH, 0, "--verbose", NULL, OPTION_FLAG, AT(verbose),
+    { ALL, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet), .help = "print nothing but what the program prints" },
+    { ALL, 0, "--verbose", NULL, OPTION_FLAG, AT(verbose),
       .help = "say on stderr what is done (also -v, before anything but SRC:DST)" },
-    { BOTH, 'h', "--help", NULL, OPTION_FLAG, AT(help), .help = "this list" },
+    { ALL, 'h', "--help", NULL, OPTION_FLAG, AT(help), .help = "this list" },
 };
 
 #undef AT
@@ -182,6 +186,8 @@ static const struct option_row completion_rows[] = {
 const struct command hutch_commands[] = {
     [COMMAND_RUN] = { "run", "run a program or a notebook in a sandbox", NULL, "FILE", true, ROWS(run_rows), RUN },
     [COMMAND_REPL] = { "repl", "a prompt for Python in a sandbox", NULL, "", true, ROWS(run_rows), REPL },
+    [COMMAND_MCP] = { "mcp", "serve the Model Context Protocol to one client, on standard input and output", NULL, "",
+                      true, ROWS(run_rows), MCP },
     [COMMAND_BATCH] = { "batch", "judge many programs, each in a sandbox of its own", NULL, "FILE", false,
                         ROWS(batch_rows), ONE },
     [COMMAND_SERVE] = { "serve", "answer requests to run programs, over HTTP", NULL, "", false, ROWS(serve_rows), ONE },

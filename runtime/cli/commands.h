@@ -13,6 +13,7 @@ enum command_id {
     COMMAND_REPL,
     COMMAND_BATCH,
     COMMAND_SERVE,
+    COMMAND_MCP,
     COMMAND_ROOTFS_BUILD,
     COMMAND_ROOTFS_UNPACK,
     COMMAND_ROOTFS_LIST,
@@ -29,7 +30,7 @@ const char *hutch_command_summary(const char *word);
 
 /* Each struct holds what the command line says, NULL and false for what it does not. Nothing is owned. */
 
-/* hutch run and hutch repl. */
+/* hutch run, hutch repl and hutch mcp. */
 struct run_opts {
     const char *image, *rootfs, *policy, *code, *language, *data, *workdir, *network;
     const char *limits[LIMIT_COUNT];

@@ -5,17 +5,17 @@
 #include "runtime/cli/completion.h"
 #include "runtime/cli/doctor.h"
 #include "runtime/cli/exits.h"
+#include "runtime/cli/mcp.h"
 #include "runtime/cli/repl.h"
 #include "runtime/cli/run.h"
 #include "runtime/cli/say.h"
+#include "runtime/cli/version.h"
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-
-#define HUTCH_VERSION "0.1.0"
 
 static const struct {
     const char *name;
@@ -26,6 +26,7 @@ static const struct {
     { "repl", hutch_cmd_repl },
     { "batch", hutch_cmd_batch },
     { "serve", hutch_cmd_serve_beside },
+    { "mcp", hutch_cmd_mcp },
     { "rootfs", hutch_cmd_rootfs_beside },
     { "doctor", hutch_cmd_doctor },
     { "completion", hutch_cmd_completion },

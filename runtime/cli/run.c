@@ -311,7 +311,7 @@ static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
     int status;
 
     hutch_say_verbosely(opts->verbose);
-    if (hutch_run_options_data(opts, &data, err) < 0 || hutch_run_options_budget(opts, &llm_budget, err) < 0 ||
+    if (hutch_run_options_data(opts, &data, err) < 0 || hutch_run_options_budget(opts, "--llm", &llm_budget, err) < 0 ||
         check_kind(opts, words, err) < 0 || hutch_home_path(&home, err) < 0)
         return -1;
     if (hutch_run_options_is_notebook(opts, words[0]))

@@ -87,7 +87,7 @@ int hutch_run_options_data(const struct run_opts *opts, char **ret, struct hutch
     return *ret ? 0 : hutch_err_set(err, errno, "option '--data': look at '%s'", opts->data);
 }
 
-int hutch_run_options_budget(const struct run_opts *opts, size_t *ret, struct hutch_err *err)
+int hutch_run_options_budget(const struct run_opts *opts, const char *name, size_t *ret, struct hutch_err *err)
 {
     uint64_t budget;
 
@@ -95,9 +95,9 @@ int hutch_run_options_budget(const struct run_opts *opts, size_t *ret, struct hu
     if (!opts->llm_budget)
         return 0;
     if (hutch_parse_u64(opts->llm_budget, &budget, err) < 0)
-        return hutch_err_wrap(err, "option '--llm'");
+        return hutch_err_wrap(err, "option '%s'", name);
     if (budget == 0 || budget > LLM_MAX_BUDGET)
-        return hutch_err_set(err, 0, "option '--llm': a budget is 1 to %d tokens, not '%s'", LLM_MAX_BUDGET,
+        return hutch_err_set(err, 0, "option '%s': a budget is 1 to %d tokens, not '%s'", name, LLM_MAX_BUDGET,
                              opts->llm_budget);
     *ret = budget;
     return 0;

@@ -1,4 +1,4 @@
-/* run_options.h - the options of the commands that run code of the caller's: hutch run and hutch repl. */
+/* run_options.h - the options of the commands that make a sandbox by them: hutch run, hutch repl and hutch mcp. */
 #ifndef HUTCH_CLI_RUN_OPTIONS_H
 #define HUTCH_CLI_RUN_OPTIONS_H
 
@@ -25,8 +25,8 @@ int hutch_run_options_profile(const struct run_opts *opts, const char *home, con
                               struct hutch_err *err);
 /* The real path of --data, the caller's to free, NULL without it. */
 int hutch_run_options_data(const struct run_opts *opts, char **ret, struct hutch_err *err);
-/* --llm's budget in tokens; 0 without one. */
-int hutch_run_options_budget(const struct run_opts *opts, size_t *ret, struct hutch_err *err);
+/* The budget in tokens of --llm, or of the option @name that stands in its place; 0 without one. */
+int hutch_run_options_budget(const struct run_opts *opts, const char *name, size_t *ret, struct hutch_err *err);
 
 /* SIGINT, SIGTERM, SIGHUP and SIGQUIT are blocked and come from a signalfd(2) that does not wait, the caller's to
  * close. */

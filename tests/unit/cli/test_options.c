@@ -114,9 +114,9 @@ static void test_manual_has_every_option(void **state)
         FOR_EACH_ROW(&hutch_commands[i], &row) {
             char letter[] = { '-', row.letter, '\0' };
             const char *option = row.name ? row.name : letter;
-            /* hutch repl has the sandbox's options from hutch run, and its section says so. */
-            bool is_there =
-                manual_has(&m, name, len, option) || (i == COMMAND_REPL && manual_has(&m, "run", 3, option));
+            /* hutch repl and hutch mcp have the sandbox's options from hutch run, and their sections say so. */
+            bool is_there = manual_has(&m, name, len, option) ||
+                            ((i == COMMAND_REPL || i == COMMAND_MCP) && manual_has(&m, "run", 3, option));
 
             if (!is_there)
                 fail_msg("docs/hutch.1 does not describe %s of hutch %s", option, name);
@@ -202,10 +202,10 @@ static void test_rows(void **state)
     }
 }
 
-/* Each limit that has an option has it in hutch run and in hutch repl, once, and at its own place. */
+/* Each limit that has an option has it in hutch run, hutch repl and hutch mcp, once, and at its own place. */
 static void test_limits(void **state)
 {
-    static const enum command_id ids[] = { COMMAND_RUN, COMMAND_REPL };
+    static const enum command_id ids[] = { COMMAND_RUN, COMMAND_REPL, COMMAND_MCP };
     struct option_row row;
 
     (void)state;
@@ -285,6 +285,8 @@ static const struct {
     { COMMAND_RUN, { "--llm=5" }, 0, 0, NULL },
     { COMMAND_RUN, { "--context", "x" }, -1, 0, "there is no option '--context' (see: hutch run --help)" },
     { COMMAND_REPL, { "--context", "x" }, 0, 0, NULL },
+    { COMMAND_MCP, { "--budget=9", "--timeout", "1m" }, 0, 0, NULL },
+    { COMMAND_MCP, { "--context", "x" }, -1, 0, "there is no option '--context' (see: hutch mcp --help)" },
     { COMMAND_DOCTOR, { "--json", "-h" }, 0, 0, NULL },
 };
 

@@ -1,0 +1,76 @@
+/* session.h - the sessions of one owner: interpreters that calls find by a handle, and the turns that calls take.
+ *
+ * The first call without a handle opens the main session; a handle is 126 random bits, so that it cannot be guessed
+ * where one server has many clients. Calls that run code take turns here and not in the engine, so that one that waits
+ * can be cancelled. */
+#ifndef HUTCH_MCP_SESSION_H
+#define HUTCH_MCP_SESSION_H
+
+#include "sandbox/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct hutch_engine;
+struct mcp_call;
+
+#define MCP_HANDLE_LEN 21
+#define MCP_MAX_SESSIONS 8
+#define MCP_TOKENS 4000 /* of a result, unless the settings say so */
+#define MCP_MAX_TOKENS 100000
+
+/* What the operator chooses. Nothing is owned; all of it outlives the sessions. */
+struct mcp_settings {
+    const char *data_dir; /* of all sessions; NULL: each has a fresh one, which ends with it */
+    size_t budget;        /* tokens that the text of a result has at most; 0: MCP_TOKENS */
+    uint64_t idle_ms, lifetime_ms; /* of a session; 0: libhutch's */
+};
+
+/* What the next call does not find any more. */
+enum mcp_loss { MCP_LOST_NOTHING, MCP_LOST_VARIABLES, MCP_LOST_SESSION };
+
+struct mcp_session {
+    LIST_ENTRY(mcp_session) in_list;
+    struct mcp_sessions *sessions;
+    char handle[MCP_HANDLE_LEN + 1];
+    uint64_t id;               /* libhutch's; 0: it is not open */
+    bool is_main;
+    bool is_ready;             /* a cell has run in it: its files can be reached */
+    enum mcp_loss loss;        /* that no answer has told yet */
+    char why_lost[200];
+    struct mcp_call *running;  /* whose turn it is */
+    TAILQ_HEAD(mcp_queue, mcp_call) queue;
+    bool is_turning;           /* hutch_mcp_session_turn() is at work */
+};
+
+struct mcp_sessions {
+    const struct mcp_settings *settings;
+    LIST_HEAD(, mcp_session) list;
+    unsigned n;
+};
+
+void hutch_mcp_sessions_init(struct mcp_sessions *all, const struct mcp_settings *settings);
+/* The engine was freed before, and no call is left. */
+void hutch_mcp_sessions_done(struct mcp_sessions *all);
+
+/* The one that @handle names: NULL means the main one, "new" another one, which is made. NULL with *err. */
+struct mcp_session *hutch_mcp_sessions_find(struct mcp_sessions *all, const char *handle, struct hutch_err *err);
+
+/* The call begins when it is its turn, or at once where its tool allows that. */
+void hutch_mcp_session_enter(struct mcp_session *s, struct mcp_call *call);
+/* It has ended, or does not wait any more. */
+void hutch_mcp_session_leave(struct mcp_session *s, struct mcp_call *call);
+/* Begins what can begin, in this session or in all. A session that nobody knows and that is not open is gone then. */
+void hutch_mcp_session_turn(struct mcp_session *s);
+void hutch_mcp_sessions_turn(struct mcp_sessions *all);
+
+/* Its interpreter is ended, because of code that does not stop: the next call finds another, and the same files. */
+void hutch_mcp_session_restart(struct mcp_session *s, struct hutch_engine *engine);
+/* What was lost, as a sentence for the model; it is told once. False: nothing. */
+bool hutch_mcp_session_tell_loss(struct mcp_session *s, char *to, size_t size);
+/* All sessions are gone with the engine, or are about to be. */
+void hutch_mcp_sessions_lose(struct mcp_sessions *all, const char *why);
+
+#endif
