@@ -614,8 +614,6 @@ struct hutch_session_info {
     enum hutch_paused_by paused_by;
     int is_still;                 /* it is paused, and as far as is known nothing has run in it since: by signals, 0
                                    * when something did, and was stopped again */
-    int is_still;                 /* it is paused, and as far as is known nothing has run in it since: by signals, 0 when
-                                   * something did, and was stopped again */
     unsigned processes;           /* of hutch_session_spawn(), whose end was not told */
 };
 /* What a session is like at this moment. @ret_json, where it is not NULL, gets the same and its lists as the JSON
