@@ -158,15 +158,18 @@ class Server:
         return status
 
     def stop(self):
+        """It ends in an orderly way, whatever it was asked before; under a sanitizer, without a leak."""
+        status = 0
         if self.process.poll() is None:
             self.signal()
             try:
-                self.process.wait(SECONDS)
+                status = self.process.wait(SECONDS)
             finally:
                 if self.process.poll() is None:
                     self.process.kill()
         self.reader.join(SECONDS)
         self.process.stderr.close()
+        assert status == 0, (status, self.events[-20:])
 
     def __enter__(self):
         return self

@@ -229,6 +229,17 @@ static int open_engine(struct server *s, struct hutch_err *err)
 
 /* ---- signals ---- */
 
+/* What cannot be read changes nothing: a typing error in a file is not to lock everybody out. */
+static void reload(struct server *s)
+{
+    struct hutch_err err;
+
+    if (s->options->tokens && hutch_tokens_reload(&s->tokens, s->options->tokens, &err) < 0)
+        hutch_gateway_log_event(&s->log, "reload failed", "message", err.msg);
+    else
+        hutch_gateway_log_event(&s->log, "reloaded", NULL, NULL);
+}
+
 static void on_signal(void *owner, uint32_t events)
 {
     struct server *s = owner;
@@ -236,7 +247,10 @@ static void on_signal(void *owner, uint32_t events)
 
     (void)events;
     while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info))
-        drain(s, s->is_draining ? 0 : (double)s->options->drain_ms);
+        if (info.ssi_signo == SIGHUP)
+            reload(s);
+        else
+            drain(s, s->is_draining ? 0 : (double)s->options->drain_ms);
 }
 
 static int watch_signals(struct server *s, struct hutch_err *err)
@@ -246,6 +260,7 @@ static int watch_signals(struct server *s, struct hutch_err *err)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN); /* a client that has left is an error of write(2) */
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return hutch_err_set(err, errno, "block signals");

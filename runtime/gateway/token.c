@@ -43,23 +43,32 @@ static int read_line(const char *line, size_t len, struct token *ret)
     return gap == 0 ? -1 : read_hash(line + name_len + gap, len - name_len - gap, ret->hash);
 }
 
+static int append(struct tokens *tokens, const struct token *token)
+{
+    struct token **rows = realloc(tokens->rows, (tokens->n + 1) * sizeof(struct token *));
+    struct token *copy = malloc(sizeof(*copy));
+
+    if (rows)
+        tokens->rows = rows;
+    if (!rows || !copy) {
+        free(copy);
+        return -1;
+    }
+    *copy = *token;
+    rows[tokens->n++] = copy;
+    return 0;
+}
+
 static int add(struct tokens *tokens, const struct token *token, const char *what, unsigned line, struct hutch_err *err)
 {
-    struct token *rows;
-
     for (size_t i = 0; i < tokens->n; i++)
-        if (strcmp(tokens->rows[i].name, token->name) == 0 ||
-            memcmp(tokens->rows[i].hash, token->hash, TOKEN_HASH_SIZE) == 0)
+        if (strcmp(tokens->rows[i]->name, token->name) == 0 ||
+            memcmp(tokens->rows[i]->hash, token->hash, TOKEN_HASH_SIZE) == 0)
             return hutch_err_set(err, 0, "%s: line %u: '%s' has the name or the hash of an earlier line", what, line,
                                  token->name);
     if (tokens->n == MAX_TOKENS)
         return hutch_err_set(err, 0, "%s: more than %d tokens", what, MAX_TOKENS);
-    rows = realloc(tokens->rows, (tokens->n + 1) * sizeof(*rows));
-    if (!rows)
-        return hutch_err_set(err, ENOMEM, "%s", what);
-    tokens->rows = rows;
-    rows[tokens->n++] = *token;
-    return 0;
+    return append(tokens, token) < 0 ? hutch_err_set(err, ENOMEM, "%s", what) : 0;
 }
 
 int hutch_tokens_parse(const char *what, const char *text, size_t len, struct tokens *ret, struct hutch_err *err)
@@ -118,8 +127,37 @@ int hutch_tokens_load(const char *path, struct tokens *ret, struct hutch_err *er
     return hutch_tokens_parse(what, text, len, ret, err);
 }
 
+static struct token *find_same(const struct tokens *tokens, const struct token *token)
+{
+    for (size_t i = 0; i < tokens->n; i++)
+        if (strcmp(tokens->rows[i]->name, token->name) == 0 &&
+            memcmp(tokens->rows[i]->hash, token->hash, TOKEN_HASH_SIZE) == 0)
+            return tokens->rows[i];
+    return NULL;
+}
+
+int hutch_tokens_reload(struct tokens *tokens, const char *path, struct hutch_err *err)
+{
+    __attribute__((cleanup(hutch_tokens_done))) struct tokens fresh = TOKENS_INIT;
+    size_t n_before = tokens->n;
+
+    if (hutch_tokens_load(path, &fresh, err) < 0)
+        return -1;
+    for (size_t i = 0; i < fresh.n; i++)
+        if (!find_same(tokens, fresh.rows[i]) && append(tokens, fresh.rows[i]) < 0) {
+            while (tokens->n > n_before)
+                free(tokens->rows[--tokens->n]);
+            return hutch_err_set(err, ENOMEM, "tokens '%s'", path);
+        }
+    for (size_t i = 0; i < tokens->n; i++)
+        tokens->rows[i]->is_retired = !find_same(&fresh, tokens->rows[i]);
+    return 0;
+}
+
 void hutch_tokens_done(struct tokens *tokens)
 {
+    for (size_t i = 0; i < tokens->n; i++)
+        free(tokens->rows[i]);
     free(tokens->rows);
     *tokens = (struct tokens)TOKENS_INIT;
 }
@@ -138,7 +176,7 @@ struct token *hutch_tokens_find(const struct tokens *tokens, const char *authori
         return NULL;
     SHA256((const unsigned char *)authorization, len, hash);
     for (size_t i = 0; i < tokens->n; i++) /* all of them, wherever it is */
-        if (CRYPTO_memcmp(tokens->rows[i].hash, hash, sizeof(hash)) == 0)
-            found = &tokens->rows[i];
+        if (CRYPTO_memcmp(tokens->rows[i]->hash, hash, sizeof(hash)) == 0 && !tokens->rows[i]->is_retired)
+            found = tokens->rows[i];
     return found;
 }

@@ -7,6 +7,7 @@
 
 #include "sandbox/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define TOKEN_NAME_MAX 64
@@ -17,10 +18,11 @@ struct token {
     char name[TOKEN_NAME_MAX + 1]; /* [A-Za-z0-9_.-]; for log and metrics */
     unsigned char hash[TOKEN_HASH_SIZE];
     unsigned n_runs;               /* that it has handed in and that are not over */
+    bool is_retired;               /* the file has it no more; what it owns still names it */
 };
 
 struct tokens {
-    struct token *rows; /* owned */
+    struct token **rows; /* owned; a token stays where it is for as long as the server lives */
     size_t n;
 };
 #define TOKENS_INIT { NULL, 0 }
@@ -28,6 +30,9 @@ struct tokens {
 /* Errors, with the line: what is no such line, a name or hash that is there twice, no token at all; a file that others
  * may write. */
 int hutch_tokens_load(const char *path, struct tokens *ret, struct hutch_err *err);
+/* Reads the file again. A token that is in it as before stays the same one; one that is not is found no more. On
+ * failure nothing has changed. */
+int hutch_tokens_reload(struct tokens *tokens, const char *path, struct hutch_err *err);
 /* The same of text; @what names it in messages. */
 int hutch_tokens_parse(const char *what, const char *text, size_t len, struct tokens *ret, struct hutch_err *err);
 void hutch_tokens_done(struct tokens *tokens);

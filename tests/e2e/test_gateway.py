@@ -403,6 +403,45 @@ def test_client_that_leaves_ends_its_run(server):
     assert server.run("print(1)")["stdout"] == "1\n"
 
 
+def test_mixed_load(tmp_path):
+    """Runs, streams, bad requests and clients that leave, side by side: none lost or mixed up, and nothing is left."""
+    aiohttp = pytest.importorskip("aiohttp")
+
+    async def run(session, number):
+        async with session.post("/v1/run", json={"code": "print('nonce %d')" % number}) as answer:
+            return (await answer.json())["stdout"] == "nonce %d\n" % number
+
+    async def stream(session, number):
+        async with session.post("/v1/run", json={"code": "print('nonce %d')" % number}, headers={"Accept": "application/x-ndjson"}) as answer:
+            events = [json.loads(line) async for line in answer.content]
+        return "".join(event["data"]["text"] for event in events[:-1]) == "nonce %d\n" % number and events[-1]["event"] == "result"
+
+    async def leave(session, number):
+        try:
+            await asyncio.wait_for(session.post("/v1/run", json={"code": FOREVER}), 0.01 * (number % 20))
+        except asyncio.TimeoutError:
+            return True
+        return False
+
+    async def err(session, number):
+        async with session.post("/v1/run", data=b"{" * number, headers={"Content-Type": "application/json"}) as answer:
+            return answer.status == 400
+
+    async def many(path):
+        async with aiohttp.ClientSession("http://localhost", connector=aiohttp.UnixConnector(path, limit=32)) as session:
+            return await asyncio.gather(*((run, stream, leave, err)[number % 4](session, number) for number in range(240)))
+
+    with Server(tmp_path) as server:
+        assert all(asyncio.run(many(server.path)))
+        server.await_metric("hutch_running", 0)
+        server.await_metric("hutch_queued", 0)
+        server.await_metric("hutch_http_exchanges", 1)
+        server.await_metric("hutch_http_held_bytes", 0)
+        metrics = server.await_metric("hutch_http_connections", 1)
+        assert metrics['hutch_runs_total{verdict="ok"}'] == 120
+        assert metrics['hutch_http_errors_total{code="internal"}'] == 0
+
+
 def test_more_connections_than_there_may_be(tmp_path):
     """They wait, and nobody is turned away."""
     with Server(tmp_path, "--max-connections", "4") as server:

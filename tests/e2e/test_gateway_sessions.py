@@ -3,6 +3,7 @@ import hashlib
 import http.client
 import json
 import os
+import signal
 
 import pytest
 
@@ -284,6 +285,31 @@ def test_sessions_of_others(tmp_path):
         assert server.ask("GET", "/v1/sessions", headers=bob).json == {"sessions": []}
         assert session.value("x") == "5"
         assert [one["id"] for one in server.ask("GET", "/v1/sessions", headers=ada).json["sessions"]] == [session.info["id"]]
+
+
+def test_tokens_are_read_again(tmp_path):
+    """SIGHUP: who is still in the file keeps what it has; a file with a fault changes nothing."""
+    path = tmp_path / "tokens"
+
+    def write(*names):
+        path.write_text("".join("%s %s\n" % (name, hashlib.sha256(name.encode()).hexdigest()) for name in names))
+        path.chmod(0o600)
+
+    ada, bob, eve = ({"Authorization": "Bearer " + name} for name in ("ada", "bob", "eve"))
+    write("ada", "bob")
+    with Server(tmp_path, "--tokens", str(path), image="python") as server:
+        session = Session(server, ada)
+        session.cell("x = 5")
+        write("eve", "ada")
+        server.signal(signal.SIGHUP)
+        server.await_event("reloaded")
+        assert session.value("x") == "5"
+        assert [server.ask("GET", "/v1/sessions", headers=who).status for who in (ada, bob, eve)] == [200, 401, 200]
+        path.write_text("nonsense")
+        server.signal(signal.SIGHUP)
+        assert "line 1" in server.await_event("reload failed")["message"]
+        assert session.value("x") == "5"
+        assert [server.ask("GET", "/v1/sessions", headers=who).status for who in (ada, bob, eve)] == [200, 401, 200]
 
 
 def test_session_that_is_idle_ends(server):

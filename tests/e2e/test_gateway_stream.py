@@ -65,7 +65,8 @@ def test_nobody_asked_for_a_stream(server, accept):
 @pytest.mark.parametrize("accept", ["application/json, text/event-stream", "TEXT/Event-Stream; q=1"])
 def test_asked_for_among_others(server, accept):
     connection = begin(server, "print(1)", accept)
-    assert [name for name, _ in events_of(connection.getresponse())] == ["output", "result"]
+    names = [name for name, _ in events_of(connection.getresponse())]
+    assert set(names[:-1]) == {"output"} and names[-1] == "result"
     connection.close()
 
 
