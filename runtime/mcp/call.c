@@ -74,7 +74,7 @@ void hutch_mcp_call_answer(struct mcp_call *call, struct mcp_result *result)
     char text[400];
 
     if (!call->is_cancelled) {
-        if (session && hutch_mcp_session_tell_loss(session, text, sizeof(text)))
+        if (session && session->id && hutch_mcp_session_tell_loss(session, text, sizeof(text)))
             hutch_mcp_add_string(result, text);
         send_result(call->server, call->exchange, id_of(call), call->is_modern, result);
     }

@@ -168,23 +168,6 @@ bool hutch_mcp_session_tell_loss(struct mcp_session *s, char *to, size_t size)
 
 /* --- turns ------------------------------------------------------------------------------------------------------ */
 
-/* What has waited only because nothing had run in the session. */
-static void begin_at_once(struct mcp_session *s)
-{
-    struct mcp_call *call = TAILQ_FIRST(&s->queue);
-
-    while (call) {
-        if (call->tool->is_cell) {
-            call = TAILQ_NEXT(call, in_queue);
-            continue;
-        }
-        TAILQ_REMOVE(&s->queue, call, in_queue);
-        call->is_waiting = false;
-        call->tool->begin(call); /* which ends it, and may begin others */
-        call = TAILQ_FIRST(&s->queue);
-    }
-}
-
 static void on_prepared(void *user, uint64_t id, const struct hutch_cell_result *result)
 {
     struct mcp_call *call = user;
@@ -197,7 +180,7 @@ static void on_prepared(void *user, uint64_t id, const struct hutch_cell_result 
     }
     s->is_ready = true;
     call->tool->begin(call);
-    begin_at_once(s);
+    hutch_mcp_session_turn(s);
 }
 
 /* Files of a session can be reached once a cell has run in it. So that they can be while the first call runs, there is
@@ -230,6 +213,19 @@ static void begin(struct mcp_session *s, struct mcp_call *call)
         hutch_mcp_call_fail(call, "%s", err.msg);
 }
 
+/* The first one in the queue when nothing runs. While code runs, the first one that does not execute any: files can be
+ * reached meanwhile. */
+static struct mcp_call *next_call(const struct mcp_session *s)
+{
+    struct mcp_call *call;
+
+    TAILQ_FOREACH(call, &s->queue, in_queue)
+        if (!s->running || (s->is_ready && !call->tool->is_cell))
+            return call;
+    return NULL;
+}
+
+/* A client that does not read gets one result more at most: files are quicker read than sent. */
 void hutch_mcp_session_turn(struct mcp_session *s)
 {
     struct mcp_call *call;
@@ -237,11 +233,11 @@ void hutch_mcp_session_turn(struct mcp_session *s)
     if (s->is_turning)
         return;
     s->is_turning = true;
-    while (!s->running && (call = TAILQ_FIRST(&s->queue)) &&
-           !call->server->transport->is_behind(call->server->owner)) {
+    while ((call = next_call(s)) && !call->server->transport->is_behind(call->server->owner)) {
         TAILQ_REMOVE(&s->queue, call, in_queue);
         call->is_waiting = false;
-        s->running = call;
+        if (!s->running)
+            s->running = call;
         begin(s, call); /* which may have ended it */
     }
     s->is_turning = false;
@@ -251,10 +247,6 @@ void hutch_mcp_session_turn(struct mcp_session *s)
 
 void hutch_mcp_session_enter(struct mcp_session *s, struct mcp_call *call)
 {
-    if (s->is_ready && !call->tool->is_cell) {
-        call->tool->begin(call);
-        return;
-    }
     TAILQ_INSERT_TAIL(&s->queue, call, in_queue);
     call->is_waiting = true;
     hutch_mcp_session_turn(s);

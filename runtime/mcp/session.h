@@ -58,7 +58,7 @@ void hutch_mcp_sessions_done(struct mcp_sessions *all);
 /* The one that @handle names: NULL means the main one, "new" another one, which is made. NULL with *err. */
 struct mcp_session *hutch_mcp_sessions_find(struct mcp_sessions *all, const char *handle, struct hutch_err *err);
 
-/* The call begins when it is its turn, or at once where its tool allows that. */
+/* The call begins when it is its turn, which may be at once. */
 void hutch_mcp_session_enter(struct mcp_session *s, struct mcp_call *call);
 /* It has ended, or does not wait any more. */
 void hutch_mcp_session_leave(struct mcp_session *s, struct mcp_call *call);

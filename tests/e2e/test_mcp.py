@@ -649,6 +649,21 @@ def test_a_client_that_reads_nothing():
         writer.join(SECONDS)
 
 
+def test_files_are_read_faster_than_sent():
+    with Server() as server:
+        server.call("write_file", path="large", content=base64.b64encode(b"\x01" * (1 << 20)).decode(), encoding="base64")
+        number = server.begin("run_python", code="import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)")
+        numbers = [server.begin("read_file", path="large", length=1 << 20) for _ in range(30)]
+        time.sleep(2)
+        with open("/proc/%d/status" % server.process.pid, encoding="ascii") as file:
+            size = next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+        assert size < 120000, "%d kB" % size
+        for one in numbers:
+            assert len(server.answer(one)["result"]["content"][0]["text"]) == 1 << 20
+        server.call("write_file", path="go", content="")
+        assert server.answer(number)["result"]["isError"] is False
+
+
 # --------------------------------------------------------------------------------------------------
 # Beginning and end
 
