@@ -112,13 +112,14 @@ def test_stream_comes_before_the_end(shared):
         heard = []
         started = await shared.start("import time\nprint('ready', flush=True)\ntime.sleep(1000)",
                                      on_output=lambda stream, data: heard.append((stream, data)))
-        while not heard:
+        while not any(data.endswith(b"\n") for _, data in heard):
             await asyncio.sleep(0.01)
         assert started.signal(signal.SIGKILL) and not started.done()
         result = await started
         return heard, result
     heard, result = run(main())
-    assert heard == [("stdout", b"ready\n")] and result.verdict == "killed"
+    assert b"".join(data for _, data in heard) == b"ready\n" and {stream for stream, _ in heard} == {"stdout"}
+    assert result.verdict == "killed"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -394,7 +395,7 @@ def test_forked_child_opens_its_own():
 def test_interrupt_ends_a_blocking_run():
     """Ctrl-C while it waits is KeyboardInterrupt, and the run does not go on."""
     process = subprocess.Popen([sys.executable, "-c", PROGRAM + "engine = hutch.default_engine()\ntry:\n"
-                                "    hutch.run('print(1, flush=True)\\nwhile True: pass', on_output=lambda *_: print('ready', flush=True))\n"
+                                "    hutch.run('import os; os.write(1, b\"x\")\\nwhile True: pass', on_output=lambda *_: print('ready', flush=True))\n"
                                 "except KeyboardInterrupt:\n    while engine.stats().running: pass\n    print('interrupted')\n"],
                                stdout=subprocess.PIPE, text=True, env=package.environment())
     assert process.stdout.readline() == "ready\n"
