@@ -41,7 +41,8 @@ class EngineOptions(Structure):
             c_uint, "max_running", "max_queued", "recycle_forks") + each(c_uint64, "recycle_ms", "trim_ms") + [
         ("max_sessions", c_uint), ("rootfs", c_char_p), ("limits", POINTER(Limits)), ("network", c_char_p),
         ("workdir", c_char_p), ("env", TEXTS), ("volumes", TEXTS), ("tmpfs", TEXTS), ("answer_ms", c_uint64),
-        ("setup_ms", c_uint64), ("layouts", c_uint)]
+        ("setup_ms", c_uint64), ("layouts", c_uint), ("pools", c_void_p), ("n_pools", c_size_t),
+        ("data_targets", TEXTS)]
 
 
 class ZygoteStats(Structure):
@@ -53,7 +54,8 @@ class EngineStats(Structure):
     _fields_ = [("size", c_size_t)] + each(c_uint, "running", "queued", "prepared", "building") + each(
         c_uint64, "submitted", "finished", "from_pool", "on_demand", "restarted", "lost_zygotes", "lost_launchers",
         "lost_sandboxes") + [("launcher_pid", c_int), ("zygotes", POINTER(ZygoteStats)), ("n_zygotes", c_size_t),
-                             ("sessions", c_uint), ("hung", c_uint64), ("layouts", c_uint)]
+                             ("sessions", c_uint), ("hung", c_uint64), ("layouts", c_uint), ("pools", c_void_p),
+                             ("n_pools", c_size_t)]
 
 
 # --- results
@@ -66,7 +68,7 @@ class CellResult(Structure):
         ("error_line", c_int)] + each(
         c_double, "queued_ms", "run_ms", "t_busy", "t_input", "t_reply", "t_idle") + each(
         c_uint64, "cpu_user_ms", "cpu_system_ms", "memory_peak_bytes") + [
-        ("internal", c_void_p), ("language_info", c_char_p)]
+        ("internal", c_void_p), ("language_info", c_char_p), ("value_json", c_char_p), ("id", c_uint64)]
 
 
 class Result(Structure):
@@ -78,7 +80,8 @@ class Result(Structure):
                     c_double, "queued_ms", "prepared_ms", "run_ms", "total_ms") + each(
                     c_uint64, "cpu_user_ms", "cpu_system_ms", "memory_peak_bytes", "pids_peak") + [
                 ("was_prepared", c_int), ("restarts", c_int), ("zygote", c_char_p), ("internal", c_void_p),
-                ("cell", POINTER(CellResult)), ("cpu_at_least", c_int), ("hutch_failed", c_int)]
+                ("cell", POINTER(CellResult)), ("cpu_at_least", c_int), ("hutch_failed", c_int),
+                ("fetched", c_void_p), ("n_fetched", c_size_t)]
 
 
 class LimitReport(Structure):
@@ -102,7 +105,8 @@ class Request(Structure):
                 ("keep_data", c_int), ("policy", c_char_p)] + each(c_uint64, *LIMIT_NAMES) + [
                 ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", c_void_p), ("rich", c_int),
                 ("has_input_fd", c_int),
-                ("input_fd", c_int)]
+                ("input_fd", c_int),
+                ("files", c_void_p), ("n_files", c_size_t), ("fetch", TEXTS)]
 
 
 # --- sessions
@@ -121,7 +125,8 @@ ON_END = CFUNCTYPE(None, c_void_p, c_uint64, c_char_p, c_char_p)
 class SessionOptions(Structure):
     _fields_ = [("size", c_size_t), ("policy", c_char_p), ("zygote", c_char_p), ("env", TEXTS), ("data_dir", c_char_p),
                 ("keep_data", c_int)] + each(c_uint64, "idle_ms", "lifetime_ms", *SESSION_LIMIT_NAMES) + [
-                ("max_checkpoints", c_uint), ("checkpoint_bytes", c_uint64), ("on_end", ON_END), ("user", c_void_p)]
+                ("max_checkpoints", c_uint), ("checkpoint_bytes", c_uint64), ("on_end", ON_END), ("user", c_void_p),
+                ("max_processes", c_uint), ("no_interpreter", c_int)]
 
 
 CELL_ON_OUTPUT = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(Output))
@@ -133,13 +138,16 @@ class Cell(Structure):
     _fields_ = [("size", c_size_t), ("code", c_char_p), ("code_len", c_size_t), ("context", c_char_p),
                 ("timeout_ms", c_uint64),
                 ("silent", c_int), ("no_history", c_int), ("allow_input", c_int), ("on_output", CELL_ON_OUTPUT),
-                ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", c_void_p), ("widgets", c_int)]
+                ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", c_void_p), ("widgets", c_int),
+                ("ret_id", c_void_p), ("on_start", c_void_p), ("env", TEXTS), ("wants_value", c_int),
+                ("stop_on_error", c_int), ("cwd", c_char_p), ("calls", c_char_p), ("on_call", c_void_p)]
 
 
 class Reply(Structure):
     _fields_ = [("size", c_size_t), ("ok", c_int), ("message", c_char_p), ("id", c_uint64), ("lost", c_char_p),
                 ("ms", c_double),
-                ("bytes", c_uint64)]
+                ("bytes", c_uint64),
+                ("json", c_char_p)]
 
 
 ON_REPLY = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(Reply))
