@@ -133,6 +133,34 @@ def test_cancelled_task_interrupts_its_cell_and_no_other(shared):
     within(shared, test)
 
 
+def test_pause_and_life(shared):
+    async def test(session):
+        await session.run("import time; x = 1")
+        session.pause()
+        assert session.info()["state"] == "paused"
+        cell = session.start("x + 1")
+        await asyncio.sleep(0.3)
+        assert not cell.done()
+        session.resume()
+        assert (await cell).value == "2"
+        session.set_lifetime(idle=3600)
+        found = session.info()
+        assert found["idle_ms"] == 3600000 and found["state"] == "idle" and found["contexts"][0]["name"] == "main"
+        session.set_lifetime(lifetime=0.2)
+        ended = await session.ended()
+        assert ended.why and not session.is_open
+    within(shared, test)
+
+
+def test_cell_that_waits_is_taken_back(shared):
+    async def test(session):
+        first = session.start("import time; time.sleep(0.5)")
+        second, third = session.start("x = 'ran'"), session.start("'x' in globals()")
+        second.interrupt()
+        assert (await first).ok and (await second).verdict == "killed" and (await third).value == "False"
+    within(shared, test)
+
+
 def test_timeout_and_contexts(shared):
     async def test(session):
         assert (await session.run("while True: pass", timeout=0.3)).verdict == "timeout"

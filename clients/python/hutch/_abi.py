@@ -139,7 +139,7 @@ class Cell(Structure):
                 ("timeout_ms", c_uint64),
                 ("silent", c_int), ("no_history", c_int), ("allow_input", c_int), ("on_output", CELL_ON_OUTPUT),
                 ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", c_void_p), ("widgets", c_int),
-                ("ret_id", c_void_p), ("on_start", c_void_p), ("env", TEXTS), ("wants_value", c_int),
+                ("ret_id", POINTER(c_uint64)), ("on_start", c_void_p), ("env", TEXTS), ("wants_value", c_int),
                 ("stop_on_error", c_int), ("cwd", c_char_p), ("calls", c_char_p), ("on_call", c_void_p)]
 
 
@@ -148,6 +148,14 @@ class Reply(Structure):
                 ("ms", c_double),
                 ("bytes", c_uint64),
                 ("json", c_char_p)]
+
+
+class SessionInfo(Structure):
+    _fields_ = [("size", c_size_t), ("state", c_int)] + each(c_double, "t_opened", "t_used", "t_idle_end", "t_end") + [
+        ("idle_ms", c_uint64), ("waiting", c_uint), ("cell", c_uint64)] + each(
+        c_uint, "contexts", "checkpoints", "branches") + each(
+        c_uint64, "branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files", "checkpoint_bytes") + [
+        ("paused_by", c_int), ("is_still", c_int)]
 
 
 ON_REPLY = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(Reply))
@@ -183,6 +191,11 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hutch_session_fork": (c_int, (ENGINE, SESSION) + ORDER),
     "hutch_session_switch": (c_int, (ENGINE, SESSION, c_uint64) + ORDER),
     "hutch_session_drop": (c_int, (ENGINE, SESSION, c_uint64) + ORDER),
+    "hutch_session_cancel_cell": (c_int, (ENGINE, SESSION, c_uint64)),
+    "hutch_session_get_info": (c_int, (ENGINE, SESSION, POINTER(SessionInfo), POINTER(c_void_p), ERROR)),
+    "hutch_session_pause": (c_int, (ENGINE, SESSION, ERROR)),
+    "hutch_session_resume": (c_int, (ENGINE, SESSION, ERROR)),
+    "hutch_session_set_lifetime": (c_int, (ENGINE, SESSION, c_uint64, c_uint64, ERROR)),
     "hutch_session_files": (c_void_p, (ENGINE, SESSION, ERROR)),
     "hutch_session_open_file": (c_int, (ENGINE, SESSION, c_char_p, c_int, ERROR)),
     "hutch_session_delete_file": (c_int, (ENGINE, SESSION, c_char_p, ERROR)),
@@ -205,6 +218,7 @@ STRUCTS = {
     "hutch_limit_report": LimitReport, "hutch_layer_report": LayerReport, "hutch_request": Request,
     "hutch_output": Output,
     "hutch_cell_result": CellResult, "hutch_session_options": SessionOptions, "hutch_cell": Cell, "hutch_reply": Reply,
+    "hutch_session_info": SessionInfo,
 }
 
 

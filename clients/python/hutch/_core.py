@@ -226,13 +226,15 @@ class Core:
             raise self.make_error()
         return number.value
 
-    def execute(self, owner: Owner, session: int, cell: Any) -> None:
-        handle = self.check()
+    def execute(self, owner: Owner, session: int, cell: Any) -> int:
+        handle, number = self.check(), ctypes.c_uint64()
+        cell.ret_id = ctypes.pointer(number)
         cell.user = self.register(owner)
         cell.on_output, cell.on_input, cell.on_result = _on_cell_output, _on_cell_input, _on_cell_result
         if self.library.session_execute(handle, session, ctypes.byref(cell), ctypes.byref(self._error)) < 0:
             self.forget(owner)
             raise self.make_error()
+        return number.value
 
     def order(self, owner: Owner, name: str, session: int, *args: int) -> None:
         """checkpoint, rollback, fork, switch, drop."""
@@ -244,11 +246,11 @@ class Core:
             raise self.make_error()
 
     def ask(self, name: str, session: int, *args: Any) -> bool:
-        """interrupt, reply, close: 1 or 0."""
+        """interrupt, reply, close, cancel_cell: what they return is 0 when there was nothing to do it to."""
         return bool(getattr(self.library, "session_" + name)(self.check(), session, *args))
 
     def do(self, name: str, session: int, *args: Any) -> int:
-        """restart, open_file, delete_file: what they return, which is not negative."""
+        """restart, open_file, delete_file, pause, resume, set_lifetime: what they return, which is not negative."""
         found = getattr(self.library, "session_" + name)(self.check(), session, *args, ctypes.byref(self._error))
         if found < 0:
             raise self.make_error()
@@ -260,6 +262,15 @@ class Core:
             raise self.make_error()
         found = json.loads(text)
         assert isinstance(found, list)
+        return found
+
+    def info(self, session: int) -> Dict[str, Any]:
+        raw, text = _abi.SessionInfo(size=ctypes.sizeof(_abi.SessionInfo)), ctypes.c_void_p()
+        if self.library.session_get_info(self.check(), session, ctypes.byref(raw), ctypes.byref(text),
+                                         ctypes.byref(self._error)) < 0:
+            raise self.make_error()
+        found = json.loads(self.library.take_text(text.value) or b"{}")
+        assert isinstance(found, dict)
         return found
 
     def stats(self) -> Any:

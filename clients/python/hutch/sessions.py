@@ -7,12 +7,13 @@ import collections
 import inspect
 import io
 import os
-from typing import TYPE_CHECKING, Any, AsyncIterator, BinaryIO, Callable, Deque, Generator, List, Optional, Union, cast
+from typing import TYPE_CHECKING, Any, AsyncIterator, BinaryIO, Callable, Deque, Dict, Generator, List, Optional, \
+    Union, cast
 
 from . import _abi
 from ._core import Owner
 from .errors import ClosedError, EngineError
-from .options import Path, Text, make_cell, source
+from .options import Path, Text, make_cell, milliseconds, source
 from .results import CellResult, Ended, FileEntry, Output, Reply
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ class Pending(Owner):
     def __init__(self, session: "Session") -> None:
         self._session = session
         self._future: "asyncio.Future[Any]" = asyncio.get_running_loop().create_future()
-        self.is_unwanted = False  # cancelled: it is interrupted when its turn comes
 
     def done(self) -> bool:
         return self._future.done()
@@ -64,6 +64,7 @@ class Cell(Pending):
     def __init__(self, session: "Session", on_output: Optional[OnOutput], on_input: Optional[OnInput],
                  streams: bool) -> None:
         super().__init__(session)
+        self.id = 0
         self._on_output, self._on_input = on_output, on_input
         self._outputs: "Optional[asyncio.Queue[Optional[Output]]]" = asyncio.Queue() if streams else None
         make = codecs.getincrementaldecoder("utf-8")
@@ -93,10 +94,9 @@ class Cell(Pending):
             yield output
 
     def interrupt(self) -> None:
-        """KeyboardInterrupt in this cell: now, or as soon as its turn comes."""
-        if self._session.is_open and self in self._session._queue:
-            self.is_unwanted = True
-            self._session._stop_unwanted()
+        """KeyboardInterrupt in this cell. One that waits is not executed, and ends as killed."""
+        if self._session.is_open and self.id:
+            self._session._engine._core.ask("cancel_cell", self._session.id, self.id)
 
     # --- what the engine tells
 
@@ -189,8 +189,6 @@ class Session(Owner):
         return self.id != 0 and not self._ended.done() and self._engine.is_open
 
     def hear(self, what: str, value: Any) -> None:
-        if self._stop_unwanted in self._engine._after_dispatch:
-            self._engine._after_dispatch.remove(self._stop_unwanted)
         if self._ended.done():
             return
         if what == "end":
@@ -223,7 +221,7 @@ class Session(Owner):
         self._check()
         raw = make_cell(code, allow_input=on_input is not None, **options)
         cell = Cell(self, on_output, on_input, stream)
-        self._engine._core.execute(cell, self.id, raw)
+        cell.id = self._engine._core.execute(cell, self.id, raw)
         self._queue.append(cell)
         return cell
 
@@ -232,7 +230,7 @@ class Session(Owner):
         """Executes a cell. context: the name of a separate set of variables; timeout: seconds; silent, store_history,
         widgets as in struct hutch_cell. on_output(output) hears what is shown as it comes; on_input(prompt,
         is_password) answers input(), at once or as a coroutine, and None ends the input. Cancelling the task that
-        awaits this interrupts the cell."""
+        awaits this interrupts the cell, or takes it back when it waits."""
         return await self.start(code, on_output=on_output, on_input=on_input, **options)
 
     def interrupt(self) -> bool:
@@ -251,18 +249,26 @@ class Session(Owner):
         self._check()
         self._engine._core.do("restart", self.id)
 
-    def _stop_unwanted(self) -> None:
-        """Interrupts the cell that runs, if its task was cancelled. Asks again after each dispatch until it could: a
-        cell that has only just got its turn may not have begun."""
-        watched = self._engine._after_dispatch
-        head = self._queue[0] if self._queue and not self._engine._is_telling else None
-        if head is not None and head.is_unwanted and self.is_open and self._engine._core.ask("interrupt", self.id):
-            head.is_unwanted = False
-        wants_more = any(pending.is_unwanted for pending in self._queue)
-        if wants_more and self._stop_unwanted not in watched:
-            watched.append(self._stop_unwanted)
-        elif not wants_more and self._stop_unwanted in watched:
-            watched.remove(self._stop_unwanted)
+    # --- life
+
+    def pause(self) -> None:
+        """All its processes stand still, and so do the clocks of its cell and of its idleness; memory is kept."""
+        self._check()
+        self._engine._core.do("pause", self.id)
+
+    def resume(self) -> None:
+        self._check()
+        self._engine._core.do("resume", self.id)
+
+    def info(self) -> Dict[str, Any]:
+        """The JSON object of docs/sessions.md: state, times, memory, contexts, checkpoints, branches."""
+        self._check()
+        return self._engine._core.info(self.id)
+
+    def set_lifetime(self, *, idle: Optional[float] = None, lifetime: Optional[float] = None) -> None:
+        """Seconds from now: it is closed after @idle without a cell, and after @lifetime. None: stays as it is."""
+        self._check()
+        self._engine._core.do("set_lifetime", self.id, milliseconds(idle, "idle"), milliseconds(lifetime, "lifetime"))
 
     # --- checkpoints and branches
 
