@@ -262,6 +262,37 @@ def test_checkpoint_rollback_and_branches(shared):
     within(shared, test)
 
 
+def test_processes(shared):
+    async def test(session):
+        process = session.spawn("echo out; echo err >&2; exit 3", stream=True)
+        found = [chunk async for chunk in process]
+        end = await process
+        assert sorted(found) == [("stderr", b"err\n"), ("stdout", b"out\n")] and end.exit_code == 3 and end.signal == 0
+        heard = []
+        reader = session.spawn(["cat"], stdin=True, on_output=lambda stream, data: heard.append(data))
+        assert [entry["id"] for entry in session.processes()] == [reader.id]
+        await reader.write("x" * 300000)
+        reader.close_stdin()
+        assert (await reader).exit_code == 0 and b"".join(heard) == b"x" * 300000
+        sleeper = session.spawn("sleep 100")
+        waiting = asyncio.ensure_future(session.run("6 * 7"))
+        assert (await waiting).value == "42"
+        sleeper.signal(9)
+        assert (await sleeper).signal == 9
+        with pytest.raises(hutch.NotFoundError):
+            sleeper.signal(9)
+        terminal = session.spawn("stty size; exit 0", terminal=(30, 90), stream=True)
+        assert b"30 90" in b"".join([data async for _, data in terminal])
+        def fail(*_):
+            raise KeyError("mine")
+        with pytest.raises(KeyError, match="mine"):
+            await session.spawn("echo 1; sleep 100", on_output=fail)
+        left = session.spawn("sleep 100")
+        await session.close()
+        assert (await left).exit_code == -1
+    within(shared, test, max_processes=4)
+
+
 def test_blocking_session():
     before = support.live_runs()
     with hutch.BlockingEngine(**package.options(image="python", zygotes=package.SHELL)) as engine, engine.session() as session:

@@ -158,6 +158,25 @@ class SessionInfo(Structure):
         ("paused_by", c_int), ("is_still", c_int)]
 
 
+# --- processes of a session
+
+class ProcessEnd(Structure):
+    _fields_ = [("size", c_size_t), ("exit_code", c_int), ("signal", c_int), ("why", c_char_p), ("truncated", c_int),
+                ("run_ms", c_double)]
+
+
+PROCESS_ON_OUTPUT = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_int, c_void_p, c_size_t)
+PROCESS_ON_ROOM = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
+PROCESS_ON_END = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, POINTER(ProcessEnd))
+
+
+class ProcessOptions(Structure):
+    _fields_ = [("size", c_size_t), ("args", TEXTS), ("shell", c_char_p), ("env", TEXTS), ("cwd", c_char_p),
+                ("has_input", c_int), ("terminal", c_int), ("rows", c_uint), ("cols", c_uint), ("wall_ms", c_uint64),
+                ("output_bytes", c_uint64), ("on_output", PROCESS_ON_OUTPUT), ("on_room", PROCESS_ON_ROOM),
+                ("on_end", PROCESS_ON_END), ("user", c_void_p)]
+
+
 ON_REPLY = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(Reply))
 
 # --- functions: what they return, and what they are given. A char * that is the caller's to free is a c_void_p.
@@ -196,6 +215,13 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hutch_session_pause": (c_int, (ENGINE, SESSION, ERROR)),
     "hutch_session_resume": (c_int, (ENGINE, SESSION, ERROR)),
     "hutch_session_set_lifetime": (c_int, (ENGINE, SESSION, c_uint64, c_uint64, ERROR)),
+    "hutch_session_spawn": (c_int, (ENGINE, SESSION, POINTER(ProcessOptions), POINTER(c_uint64), ERROR)),
+    "hutch_process_write": (c_int, (ENGINE, SESSION, c_uint64, c_char_p, c_size_t, ERROR)),
+    "hutch_process_close_stdin": (c_int, (ENGINE, SESSION, c_uint64, ERROR)),
+    "hutch_process_signal": (c_int, (ENGINE, SESSION, c_uint64, c_int, ERROR)),
+    "hutch_process_resize": (c_int, (ENGINE, SESSION, c_uint64, c_uint, c_uint, ERROR)),
+    "hutch_process_hold": (c_int, (ENGINE, SESSION, c_uint64, c_int, ERROR)),
+    "hutch_session_processes": (c_void_p, (ENGINE, SESSION, ERROR)),
     "hutch_session_files": (c_void_p, (ENGINE, SESSION, ERROR)),
     "hutch_session_open_file": (c_int, (ENGINE, SESSION, c_char_p, c_int, ERROR)),
     "hutch_session_delete_file": (c_int, (ENGINE, SESSION, c_char_p, ERROR)),
@@ -218,7 +244,7 @@ STRUCTS = {
     "hutch_limit_report": LimitReport, "hutch_layer_report": LayerReport, "hutch_request": Request,
     "hutch_output": Output,
     "hutch_cell_result": CellResult, "hutch_session_options": SessionOptions, "hutch_cell": Cell, "hutch_reply": Reply,
-    "hutch_session_info": SessionInfo,
+    "hutch_session_info": SessionInfo, "hutch_process_end": ProcessEnd, "hutch_process_options": ProcessOptions,
 }
 
 
