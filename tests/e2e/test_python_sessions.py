@@ -133,6 +133,34 @@ def test_cancelled_task_interrupts_its_cell_and_no_other(shared):
     within(shared, test)
 
 
+def test_pause_and_life(shared):
+    async def test(session):
+        await session.run("import time; x = 1")
+        session.pause()
+        assert session.info()["state"] == "paused"
+        cell = session.start("x + 1")
+        await asyncio.sleep(0.3)
+        assert not cell.done()
+        session.resume()
+        assert (await cell).value == "2"
+        session.set_lifetime(idle=3600)
+        found = session.info()
+        assert found["idle_ms"] == 3600000 and found["state"] == "idle" and found["contexts"][0]["name"] == "main"
+        session.set_lifetime(lifetime=0.2)
+        ended = await session.ended()
+        assert ended.why and not session.is_open
+    within(shared, test)
+
+
+def test_cell_that_waits_is_taken_back(shared):
+    async def test(session):
+        first = session.start("import time; time.sleep(0.5)")
+        second, third = session.start("x = 'ran'"), session.start("'x' in globals()")
+        second.interrupt()
+        assert (await first).ok and (await second).verdict == "killed" and (await third).value == "False"
+    within(shared, test)
+
+
 def test_timeout_and_contexts(shared):
     async def test(session):
         assert (await session.run("while True: pass", timeout=0.3)).verdict == "timeout"
@@ -232,6 +260,37 @@ def test_checkpoint_rollback_and_branches(shared):
         with pytest.raises(hutch.EngineError):
             await session.switch(branch.id)
     within(shared, test)
+
+
+def test_processes(shared):
+    async def test(session):
+        process = session.spawn("echo out; echo err >&2; exit 3", stream=True)
+        found = [chunk async for chunk in process]
+        end = await process
+        assert sorted(found) == [("stderr", b"err\n"), ("stdout", b"out\n")] and end.exit_code == 3 and end.signal == 0
+        heard = []
+        reader = session.spawn(["cat"], stdin=True, on_output=lambda stream, data: heard.append(data))
+        assert [entry["id"] for entry in session.processes()] == [reader.id]
+        await reader.write("x" * 300000)
+        reader.close_stdin()
+        assert (await reader).exit_code == 0 and b"".join(heard) == b"x" * 300000
+        sleeper = session.spawn("sleep 100")
+        waiting = asyncio.ensure_future(session.run("6 * 7"))
+        assert (await waiting).value == "42"
+        sleeper.signal(9)
+        assert (await sleeper).signal == 9
+        with pytest.raises(hutch.NotFoundError):
+            sleeper.signal(9)
+        terminal = session.spawn("stty size; exit 0", terminal=(30, 90), stream=True)
+        assert b"30 90" in b"".join([data async for _, data in terminal])
+        def fail(*_):
+            raise KeyError("mine")
+        with pytest.raises(KeyError, match="mine"):
+            await session.spawn("echo 1; sleep 100", on_output=fail)
+        left = session.spawn("sleep 100")
+        await session.close()
+        assert (await left).exit_code == -1
+    within(shared, test, max_processes=4)
 
 
 def test_blocking_session():

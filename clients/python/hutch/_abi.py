@@ -41,7 +41,8 @@ class EngineOptions(Structure):
             c_uint, "max_running", "max_queued", "recycle_forks") + each(c_uint64, "recycle_ms", "trim_ms") + [
         ("max_sessions", c_uint), ("rootfs", c_char_p), ("limits", POINTER(Limits)), ("network", c_char_p),
         ("workdir", c_char_p), ("env", TEXTS), ("volumes", TEXTS), ("tmpfs", TEXTS), ("answer_ms", c_uint64),
-        ("setup_ms", c_uint64), ("layouts", c_uint)]
+        ("setup_ms", c_uint64), ("layouts", c_uint), ("pools", c_void_p), ("n_pools", c_size_t),
+        ("data_targets", TEXTS)]
 
 
 class ZygoteStats(Structure):
@@ -53,7 +54,8 @@ class EngineStats(Structure):
     _fields_ = [("size", c_size_t)] + each(c_uint, "running", "queued", "prepared", "building") + each(
         c_uint64, "submitted", "finished", "from_pool", "on_demand", "restarted", "lost_zygotes", "lost_launchers",
         "lost_sandboxes") + [("launcher_pid", c_int), ("zygotes", POINTER(ZygoteStats)), ("n_zygotes", c_size_t),
-                             ("sessions", c_uint), ("hung", c_uint64), ("layouts", c_uint)]
+                             ("sessions", c_uint), ("hung", c_uint64), ("layouts", c_uint), ("pools", c_void_p),
+                             ("n_pools", c_size_t)]
 
 
 # --- results
@@ -66,7 +68,7 @@ class CellResult(Structure):
         ("error_line", c_int)] + each(
         c_double, "queued_ms", "run_ms", "t_busy", "t_input", "t_reply", "t_idle") + each(
         c_uint64, "cpu_user_ms", "cpu_system_ms", "memory_peak_bytes") + [
-        ("internal", c_void_p), ("language_info", c_char_p)]
+        ("internal", c_void_p), ("language_info", c_char_p), ("value_json", c_char_p), ("id", c_uint64)]
 
 
 class Result(Structure):
@@ -78,7 +80,8 @@ class Result(Structure):
                     c_double, "queued_ms", "prepared_ms", "run_ms", "total_ms") + each(
                     c_uint64, "cpu_user_ms", "cpu_system_ms", "memory_peak_bytes", "pids_peak") + [
                 ("was_prepared", c_int), ("restarts", c_int), ("zygote", c_char_p), ("internal", c_void_p),
-                ("cell", POINTER(CellResult)), ("cpu_at_least", c_int), ("hutch_failed", c_int)]
+                ("cell", POINTER(CellResult)), ("cpu_at_least", c_int), ("hutch_failed", c_int),
+                ("fetched", c_void_p), ("n_fetched", c_size_t)]
 
 
 class LimitReport(Structure):
@@ -102,7 +105,8 @@ class Request(Structure):
                 ("keep_data", c_int), ("policy", c_char_p)] + each(c_uint64, *LIMIT_NAMES) + [
                 ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", c_void_p), ("rich", c_int),
                 ("has_input_fd", c_int),
-                ("input_fd", c_int)]
+                ("input_fd", c_int),
+                ("files", c_void_p), ("n_files", c_size_t), ("fetch", TEXTS)]
 
 
 # --- sessions
@@ -121,7 +125,8 @@ ON_END = CFUNCTYPE(None, c_void_p, c_uint64, c_char_p, c_char_p)
 class SessionOptions(Structure):
     _fields_ = [("size", c_size_t), ("policy", c_char_p), ("zygote", c_char_p), ("env", TEXTS), ("data_dir", c_char_p),
                 ("keep_data", c_int)] + each(c_uint64, "idle_ms", "lifetime_ms", *SESSION_LIMIT_NAMES) + [
-                ("max_checkpoints", c_uint), ("checkpoint_bytes", c_uint64), ("on_end", ON_END), ("user", c_void_p)]
+                ("max_checkpoints", c_uint), ("checkpoint_bytes", c_uint64), ("on_end", ON_END), ("user", c_void_p),
+                ("max_processes", c_uint), ("no_interpreter", c_int)]
 
 
 CELL_ON_OUTPUT = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(Output))
@@ -133,13 +138,43 @@ class Cell(Structure):
     _fields_ = [("size", c_size_t), ("code", c_char_p), ("code_len", c_size_t), ("context", c_char_p),
                 ("timeout_ms", c_uint64),
                 ("silent", c_int), ("no_history", c_int), ("allow_input", c_int), ("on_output", CELL_ON_OUTPUT),
-                ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", c_void_p), ("widgets", c_int)]
+                ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", c_void_p), ("widgets", c_int),
+                ("ret_id", POINTER(c_uint64)), ("on_start", c_void_p), ("env", TEXTS), ("wants_value", c_int),
+                ("stop_on_error", c_int), ("cwd", c_char_p), ("calls", c_char_p), ("on_call", c_void_p)]
 
 
 class Reply(Structure):
     _fields_ = [("size", c_size_t), ("ok", c_int), ("message", c_char_p), ("id", c_uint64), ("lost", c_char_p),
                 ("ms", c_double),
-                ("bytes", c_uint64)]
+                ("bytes", c_uint64),
+                ("json", c_char_p)]
+
+
+class SessionInfo(Structure):
+    _fields_ = [("size", c_size_t), ("state", c_int)] + each(c_double, "t_opened", "t_used", "t_idle_end", "t_end") + [
+        ("idle_ms", c_uint64), ("waiting", c_uint), ("cell", c_uint64)] + each(
+        c_uint, "contexts", "checkpoints", "branches") + each(
+        c_uint64, "branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files", "checkpoint_bytes") + [
+        ("paused_by", c_int), ("is_still", c_int)]
+
+
+# --- processes of a session
+
+class ProcessEnd(Structure):
+    _fields_ = [("size", c_size_t), ("exit_code", c_int), ("signal", c_int), ("why", c_char_p), ("truncated", c_int),
+                ("run_ms", c_double)]
+
+
+PROCESS_ON_OUTPUT = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_int, c_void_p, c_size_t)
+PROCESS_ON_ROOM = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
+PROCESS_ON_END = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, POINTER(ProcessEnd))
+
+
+class ProcessOptions(Structure):
+    _fields_ = [("size", c_size_t), ("args", TEXTS), ("shell", c_char_p), ("env", TEXTS), ("cwd", c_char_p),
+                ("has_input", c_int), ("terminal", c_int), ("rows", c_uint), ("cols", c_uint), ("wall_ms", c_uint64),
+                ("output_bytes", c_uint64), ("on_output", PROCESS_ON_OUTPUT), ("on_room", PROCESS_ON_ROOM),
+                ("on_end", PROCESS_ON_END), ("user", c_void_p)]
 
 
 ON_REPLY = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(Reply))
@@ -175,6 +210,18 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hutch_session_fork": (c_int, (ENGINE, SESSION) + ORDER),
     "hutch_session_switch": (c_int, (ENGINE, SESSION, c_uint64) + ORDER),
     "hutch_session_drop": (c_int, (ENGINE, SESSION, c_uint64) + ORDER),
+    "hutch_session_cancel_cell": (c_int, (ENGINE, SESSION, c_uint64)),
+    "hutch_session_get_info": (c_int, (ENGINE, SESSION, POINTER(SessionInfo), POINTER(c_void_p), ERROR)),
+    "hutch_session_pause": (c_int, (ENGINE, SESSION, ERROR)),
+    "hutch_session_resume": (c_int, (ENGINE, SESSION, ERROR)),
+    "hutch_session_set_lifetime": (c_int, (ENGINE, SESSION, c_uint64, c_uint64, ERROR)),
+    "hutch_session_spawn": (c_int, (ENGINE, SESSION, POINTER(ProcessOptions), POINTER(c_uint64), ERROR)),
+    "hutch_process_write": (c_int, (ENGINE, SESSION, c_uint64, c_char_p, c_size_t, ERROR)),
+    "hutch_process_close_stdin": (c_int, (ENGINE, SESSION, c_uint64, ERROR)),
+    "hutch_process_signal": (c_int, (ENGINE, SESSION, c_uint64, c_int, ERROR)),
+    "hutch_process_resize": (c_int, (ENGINE, SESSION, c_uint64, c_uint, c_uint, ERROR)),
+    "hutch_process_hold": (c_int, (ENGINE, SESSION, c_uint64, c_int, ERROR)),
+    "hutch_session_processes": (c_void_p, (ENGINE, SESSION, ERROR)),
     "hutch_session_files": (c_void_p, (ENGINE, SESSION, ERROR)),
     "hutch_session_open_file": (c_int, (ENGINE, SESSION, c_char_p, c_int, ERROR)),
     "hutch_session_delete_file": (c_int, (ENGINE, SESSION, c_char_p, ERROR)),
@@ -197,6 +244,7 @@ STRUCTS = {
     "hutch_limit_report": LimitReport, "hutch_layer_report": LayerReport, "hutch_request": Request,
     "hutch_output": Output,
     "hutch_cell_result": CellResult, "hutch_session_options": SessionOptions, "hutch_cell": Cell, "hutch_reply": Reply,
+    "hutch_session_info": SessionInfo, "hutch_process_end": ProcessEnd, "hutch_process_options": ProcessOptions,
 }
 
 

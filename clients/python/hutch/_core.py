@@ -127,6 +127,23 @@ def _on_end(owner: Owner, _session: int, why: Optional[bytes], directory: Option
     return "end", ((why or b"").decode("utf-8", "replace"), os.fsdecode(directory) if directory else None)
 
 
+@_guarded(_abi.PROCESS_ON_OUTPUT, False)
+def _on_process_output(owner: Owner, _session: int, _id: int, stream: int, data: int, length: int) -> Tuple[str, Any]:
+    return "output", (stream, ctypes.string_at(data, length))
+
+
+@_guarded(_abi.PROCESS_ON_ROOM, False)
+def _on_process_room(owner: Owner, _session: int, _id: int) -> Tuple[str, Any]:
+    return "room", None
+
+
+@_guarded(_abi.PROCESS_ON_END, True)
+def _on_process_end(owner: Owner, _session: int, _id: int, pointer: Any) -> Tuple[str, Any]:
+    raw = pointer.contents
+    why = (raw.why or b"").decode("utf-8", "replace")
+    return "end", (raw.exit_code, raw.signal, why, bool(raw.truncated), raw.run_ms)
+
+
 _open: "weakref.WeakSet[Core]" = weakref.WeakSet()
 
 
@@ -226,13 +243,41 @@ class Core:
             raise self.make_error()
         return number.value
 
-    def execute(self, owner: Owner, session: int, cell: Any) -> None:
-        handle = self.check()
+    def execute(self, owner: Owner, session: int, cell: Any) -> int:
+        handle, number = self.check(), ctypes.c_uint64()
+        cell.ret_id = ctypes.pointer(number)
         cell.user = self.register(owner)
         cell.on_output, cell.on_input, cell.on_result = _on_cell_output, _on_cell_input, _on_cell_result
         if self.library.session_execute(handle, session, ctypes.byref(cell), ctypes.byref(self._error)) < 0:
             self.forget(owner)
             raise self.make_error()
+        return number.value
+
+    def spawn(self, owner: Owner, session: int, options: Any) -> int:
+        handle, number = self.check(), ctypes.c_uint64()
+        options.user = self.register(owner)
+        options.on_output, options.on_room, options.on_end = _on_process_output, _on_process_room, _on_process_end
+        if self.library.session_spawn(handle, session, ctypes.byref(options), ctypes.byref(number),
+                                      ctypes.byref(self._error)) < 0:
+            self.forget(owner)
+            raise self.make_error()
+        return number.value
+
+    def tell_process(self, name: str, session: int, process: int, *args: Any) -> int:
+        """write, close_stdin, signal, resize, hold."""
+        found = getattr(self.library, "process_" + name)(self.check(), session, process, *args,
+                                                         ctypes.byref(self._error))
+        if found < 0:
+            raise self.make_error()
+        return int(found)
+
+    def processes(self, session: int) -> List[Dict[str, Any]]:
+        text = self.library.take_text(self.library.session_processes(self.check(), session, ctypes.byref(self._error)))
+        if text is None:
+            raise self.make_error()
+        found = json.loads(text)
+        assert isinstance(found, list)
+        return found
 
     def order(self, owner: Owner, name: str, session: int, *args: int) -> None:
         """checkpoint, rollback, fork, switch, drop."""
@@ -244,11 +289,11 @@ class Core:
             raise self.make_error()
 
     def ask(self, name: str, session: int, *args: Any) -> bool:
-        """interrupt, reply, close: 1 or 0."""
+        """interrupt, reply, close, cancel_cell: what they return is 0 when there was nothing to do it to."""
         return bool(getattr(self.library, "session_" + name)(self.check(), session, *args))
 
     def do(self, name: str, session: int, *args: Any) -> int:
-        """restart, open_file, delete_file: what they return, which is not negative."""
+        """restart, open_file, delete_file, pause, resume, set_lifetime: what they return, which is not negative."""
         found = getattr(self.library, "session_" + name)(self.check(), session, *args, ctypes.byref(self._error))
         if found < 0:
             raise self.make_error()
@@ -260,6 +305,15 @@ class Core:
             raise self.make_error()
         found = json.loads(text)
         assert isinstance(found, list)
+        return found
+
+    def info(self, session: int) -> Dict[str, Any]:
+        raw, text = _abi.SessionInfo(size=ctypes.sizeof(_abi.SessionInfo)), ctypes.c_void_p()
+        if self.library.session_get_info(self.check(), session, ctypes.byref(raw), ctypes.byref(text),
+                                         ctypes.byref(self._error)) < 0:
+            raise self.make_error()
+        found = json.loads(self.library.take_text(text.value) or b"{}")
+        assert isinstance(found, dict)
         return found
 
     def stats(self) -> Any:

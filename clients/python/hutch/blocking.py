@@ -189,6 +189,18 @@ class BlockingSession:
     def restart(self) -> None:
         self._call(lambda session: session.restart())
 
+    def pause(self) -> None:
+        self._call(lambda session: session.pause())
+
+    def resume(self) -> None:
+        self._call(lambda session: session.resume())
+
+    def info(self) -> Any:
+        return self._call(lambda session: session.info())
+
+    def set_lifetime(self, *, idle: Optional[float] = None, lifetime: Optional[float] = None) -> None:
+        self._call(lambda session: session.set_lifetime(idle=idle, lifetime=lifetime))
+
     def checkpoint(self) -> Reply:
         return self._call(lambda session: session.checkpoint())
 

@@ -107,8 +107,6 @@ class Engine:
         self._wait_when_full = wait_when_full
         self._room: "Deque[asyncio.Future[None]]" = collections.deque()
         self._broken: Optional[EngineError] = None
-        self._after_dispatch: List[Callable[[], None]] = []
-        self._is_telling = False
 
     async def __aenter__(self) -> "Engine":
         self._attach()
@@ -148,12 +146,8 @@ class Engine:
         if core.handle is None:
             return
         notes, error = core.dispatch()
-        self._is_telling = True  # the library may be further than what has been told
         for owner, what, value in notes:
             self._tell(owner, what, value)
-        self._is_telling = False
-        for call in list(self._after_dispatch):
-            call()
         if error is not None:
             self._broken = error
             self._give_up(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import os
 from dataclasses import dataclass, fields
-from typing import Any, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _abi
 
@@ -203,7 +203,8 @@ def make_request(code: Text, *, language: Optional[str] = None, name: Optional[T
     return raw
 
 
-SESSION_NUMBERS = ("idle_ms", "lifetime_ms", "max_checkpoints", "checkpoint_bytes") + _abi.SESSION_LIMIT_NAMES
+SESSION_NUMBERS = ("idle_ms", "lifetime_ms", "max_checkpoints", "checkpoint_bytes", "max_processes",
+                   "no_interpreter") + _abi.SESSION_LIMIT_NAMES
 
 
 def make_session_options(*, policy: Optional[Text] = None, zygote: Optional[str] = None,
@@ -214,6 +215,25 @@ def make_session_options(*, policy: Optional[Text] = None, zygote: Optional[str]
     raw.policy, raw.zygote = _abi.plain(policy, "policy"), _abi.plain(zygote, "zygote")
     raw.env, raw.data_dir, raw.keep_data = environment(env), path_text(data_dir, "data_dir"), keep_data
     set_fields(raw, numbers, SESSION_NUMBERS)
+    return raw
+
+
+def make_process(command: Union[str, Iterable[Text]], *, env: Optional[Mapping[str, str]] = None,
+                 cwd: Optional[Text] = None, stdin: bool = False, terminal: Optional[Tuple[int, int]] = None,
+                 timeout: Optional[float] = None, output_bytes: int = 0) -> Any:
+    """struct hutch_process_options. @command: a text for the shell, or a program and its arguments; @terminal: rows and
+    columns."""
+    raw = _abi.ProcessOptions(size=ctypes.sizeof(_abi.ProcessOptions))
+    if isinstance(command, str):
+        raw.shell = _abi.plain(command, "a command")
+    else:
+        raw.args = words(command, "an argument")
+    if env is not None:
+        raw.env = environment(env)
+    raw.cwd, raw.has_input = _abi.plain(cwd, "cwd"), stdin
+    if terminal is not None:
+        raw.terminal, (raw.rows, raw.cols) = 1, terminal
+    raw.wall_ms, raw.output_bytes = milliseconds(timeout, "timeout"), output_bytes
     return raw
 
 

@@ -308,6 +308,18 @@ class Reply:
 
 
 @dataclass(frozen=True)
+class ProcessEnd:
+    """How a process of a session ended. `exit_code` is -1 when it did not exit by itself; `why` says it when hutch
+    ended it, or it never ran."""
+
+    exit_code: int
+    signal: int
+    why: str
+    truncated: bool
+    run_ms: float
+
+
+@dataclass(frozen=True)
 class Ended:
     """The last word on a session. `directory`: its files, where they were to be kept."""
 

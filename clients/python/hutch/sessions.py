@@ -7,18 +7,21 @@ import collections
 import inspect
 import io
 import os
-from typing import TYPE_CHECKING, Any, AsyncIterator, BinaryIO, Callable, Deque, Generator, List, Optional, Union, cast
+import signal
+from typing import TYPE_CHECKING, Any, AsyncIterator, BinaryIO, Callable, Deque, Dict, Generator, Iterable, List, \
+    Optional, Tuple, Union, cast
 
 from . import _abi
 from ._core import Owner
-from .errors import ClosedError, EngineError
-from .options import Path, Text, make_cell, source
-from .results import CellResult, Ended, FileEntry, Output, Reply
+from .errors import BusyError, ClosedError, EngineError
+from .options import Path, Text, make_cell, make_process, milliseconds, source
+from .results import CellResult, Ended, FileEntry, Output, ProcessEnd, Reply
 
 if TYPE_CHECKING:
     from .engine import Engine
 
 OnOutput = Callable[[Output], Any]
+OnBytes = Callable[[str, bytes], Any]
 OnInput = Callable[[str, bool], Any]  # (prompt, is it a password): the line, or None for the end of the input
 STREAMS = {1: "stdout", 2: "stderr"}
 COPY_BYTES = 1 << 20
@@ -30,7 +33,6 @@ class Pending(Owner):
     def __init__(self, session: "Session") -> None:
         self._session = session
         self._future: "asyncio.Future[Any]" = asyncio.get_running_loop().create_future()
-        self.is_unwanted = False  # cancelled: it is interrupted when its turn comes
 
     def done(self) -> bool:
         return self._future.done()
@@ -64,6 +66,7 @@ class Cell(Pending):
     def __init__(self, session: "Session", on_output: Optional[OnOutput], on_input: Optional[OnInput],
                  streams: bool) -> None:
         super().__init__(session)
+        self.id = 0
         self._on_output, self._on_input = on_output, on_input
         self._outputs: "Optional[asyncio.Queue[Optional[Output]]]" = asyncio.Queue() if streams else None
         make = codecs.getincrementaldecoder("utf-8")
@@ -93,10 +96,9 @@ class Cell(Pending):
             yield output
 
     def interrupt(self) -> None:
-        """KeyboardInterrupt in this cell: now, or as soon as its turn comes."""
-        if self._session.is_open and self in self._session._queue:
-            self.is_unwanted = True
-            self._session._stop_unwanted()
+        """KeyboardInterrupt in this cell. One that waits is not executed, and ends as killed."""
+        if self._session.is_open and self.id:
+            self._session._engine._core.ask("cancel_cell", self._session.id, self.id)
 
     # --- what the engine tells
 
@@ -168,6 +170,91 @@ class Cell(Pending):
         self._answer(text)
 
 
+class Process(Owner):
+    """A program in a session: `await process` is its end, `async for stream, data in process` what it prints."""
+
+    def __init__(self, session: "Session", on_output: Optional[OnBytes], streams: bool) -> None:
+        self._session = session
+        self._on_output = on_output
+        self._future: "asyncio.Future[ProcessEnd]" = asyncio.get_running_loop().create_future()
+        self._chunks: "Optional[asyncio.Queue[Optional[Tuple[str, bytes]]]]" = asyncio.Queue() if streams else None
+        self._room = asyncio.Event()
+        self.id = 0
+
+    def __await__(self) -> Generator[Any, None, ProcessEnd]:
+        return asyncio.shield(self._future).__await__()
+
+    async def __aiter__(self) -> AsyncIterator[Tuple[str, bytes]]:
+        if self._chunks is None:
+            raise EngineError("the process was started without stream=True")
+        while True:
+            chunk = await self._chunks.get()
+            if chunk is None:
+                self._chunks.put_nowait(None)
+                return
+            yield chunk
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def _tell(self, name: str, *args: Any) -> int:
+        self._session._check()
+        return self._session._engine._core.tell_process(name, self._session.id, self.id, *args)
+
+    async def write(self, data: Text) -> None:
+        """Returns when its input has taken all of it. EngineError with EPIPE when it was closed."""
+        left = source(data)
+        while left:
+            self._room.clear()
+            try:
+                left = left[self._tell("write", left, len(left)):]
+            except BusyError:
+                await self._room.wait()
+
+    def close_stdin(self) -> None:
+        self._tell("close_stdin")
+
+    def signal(self, number: int) -> None:
+        """To its process group."""
+        self._tell("signal", number)
+
+    def resize(self, rows: int, columns: int) -> None:
+        self._tell("resize", rows, columns)
+
+    def hold(self, is_held: bool = True) -> None:
+        """Its output is not read until `hold(False)`, so it waits when its pipes are full."""
+        self._tell("hold", int(is_held))
+
+    def _fail(self, error: Exception) -> None:
+        if not self._future.done():
+            self._future.set_exception(error)
+            self._future.exception()  # what nobody awaits any more is no mistake
+
+    def hear(self, what: str, value: Any) -> None:
+        if what == "output":
+            stream, data = STREAMS.get(value[0], "stdout"), value[1]
+            if self._chunks is not None:
+                self._chunks.put_nowait((stream, data))
+            if self._on_output is not None:
+                try:
+                    self._on_output(stream, data)
+                except Exception as error:  # the caller's own: it is raised where the process is awaited
+                    self._on_output = None
+                    self._fail(error)
+                    self.signal(signal.SIGKILL)
+            return
+        self._room.set()
+        if what == "room":
+            return
+        if not self._future.done():
+            if what == "end":
+                self._future.set_result(ProcessEnd(*value))
+            else:
+                self._fail(value if isinstance(value, Exception) else EngineError("interrupted: %r" % value))
+        if self._chunks is not None:
+            self._chunks.put_nowait(None)
+
+
 class Session(Owner):
     """`async with engine.session() as session: result = await session.run("x = 1")`."""
 
@@ -189,8 +276,6 @@ class Session(Owner):
         return self.id != 0 and not self._ended.done() and self._engine.is_open
 
     def hear(self, what: str, value: Any) -> None:
-        if self._stop_unwanted in self._engine._after_dispatch:
-            self._engine._after_dispatch.remove(self._stop_unwanted)
         if self._ended.done():
             return
         if what == "end":
@@ -223,7 +308,7 @@ class Session(Owner):
         self._check()
         raw = make_cell(code, allow_input=on_input is not None, **options)
         cell = Cell(self, on_output, on_input, stream)
-        self._engine._core.execute(cell, self.id, raw)
+        cell.id = self._engine._core.execute(cell, self.id, raw)
         self._queue.append(cell)
         return cell
 
@@ -232,7 +317,7 @@ class Session(Owner):
         """Executes a cell. context: the name of a separate set of variables; timeout: seconds; silent, store_history,
         widgets as in struct hutch_cell. on_output(output) hears what is shown as it comes; on_input(prompt,
         is_password) answers input(), at once or as a coroutine, and None ends the input. Cancelling the task that
-        awaits this interrupts the cell."""
+        awaits this interrupts the cell, or takes it back when it waits."""
         return await self.start(code, on_output=on_output, on_input=on_input, **options)
 
     def interrupt(self) -> bool:
@@ -251,18 +336,43 @@ class Session(Owner):
         self._check()
         self._engine._core.do("restart", self.id)
 
-    def _stop_unwanted(self) -> None:
-        """Interrupts the cell that runs, if its task was cancelled. Asks again after each dispatch until it could: a
-        cell that has only just got its turn may not have begun."""
-        watched = self._engine._after_dispatch
-        head = self._queue[0] if self._queue and not self._engine._is_telling else None
-        if head is not None and head.is_unwanted and self.is_open and self._engine._core.ask("interrupt", self.id):
-            head.is_unwanted = False
-        wants_more = any(pending.is_unwanted for pending in self._queue)
-        if wants_more and self._stop_unwanted not in watched:
-            watched.append(self._stop_unwanted)
-        elif not wants_more and self._stop_unwanted in watched:
-            watched.remove(self._stop_unwanted)
+    # --- processes beside the cells; the session was opened with max_processes
+
+    def spawn(self, command: Union[str, Iterable[Text]], *, on_output: Optional[OnBytes] = None, stream: bool = False,
+              **options: Any) -> Process:
+        """Starts a program: a text for the shell, or a program and its arguments. env, cwd, stdin (whether it has one),
+        terminal=(rows, columns), timeout in seconds, output_bytes. What it prints goes to @on_output(stream, data), or
+        with @stream to `async for`."""
+        self._check()
+        process = Process(self, on_output, stream)
+        process.id = self._engine._core.spawn(process, self.id, make_process(command, **options))
+        return process
+
+    def processes(self) -> List[Dict[str, Any]]:
+        """Those that run or wait, as hutch_session_processes() has them."""
+        self._check()
+        return self._engine._core.processes(self.id)
+
+    # --- life
+
+    def pause(self) -> None:
+        """All its processes stand still, and so do the clocks of its cell and of its idleness; memory is kept."""
+        self._check()
+        self._engine._core.do("pause", self.id)
+
+    def resume(self) -> None:
+        self._check()
+        self._engine._core.do("resume", self.id)
+
+    def info(self) -> Dict[str, Any]:
+        """The JSON object of docs/sessions.md: state, times, memory, contexts, checkpoints, branches."""
+        self._check()
+        return self._engine._core.info(self.id)
+
+    def set_lifetime(self, *, idle: Optional[float] = None, lifetime: Optional[float] = None) -> None:
+        """Seconds from now: it is closed after @idle without a cell, and after @lifetime. None: stays as it is."""
+        self._check()
+        self._engine._core.do("set_lifetime", self.id, milliseconds(idle, "idle"), milliseconds(lifetime, "lifetime"))
 
     # --- checkpoints and branches
 
