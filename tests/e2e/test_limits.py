@@ -235,7 +235,7 @@ def test_memory_of_locks():
             "files = [open('%d-%d' % (os.getpid(), n), 'w') for n in range(25)]\n"
             "for file in files:\n  for at in range(0, 4000, 2): fcntl.lockf(file, fcntl.LOCK_EX, 1, at)\n"
             "time.sleep(20)")
-    result = run_json("--memory", "96m", "-c", code, timeout=60)
+    result = run_json("--memory", "96m", "--timeout", "120s", "-c", code, timeout=150)
     assert result["verdict"] in ("out_of_memory", "killed"), (result["verdict"], result["message"], result["usage"])
 
 

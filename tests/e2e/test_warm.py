@@ -539,9 +539,9 @@ time.sleep(60)
 """
 
 
-def test_who_sends_too_many_descriptors_is_ended(warm, data):
+def test_who_sends_too_many_descriptors_is_ended(warm, data, policy):
     """The message lies in a file that is read from the disk, which takes time; of a file in memory no page is waited for."""
-    result = warm.run(GREEDY, data_dir=str(data))
+    result = warm.run(GREEDY, data_dir=str(data), policy=policy(limits={"wall": "120s"}))
     assert result["verdict"] == "killed" and "descriptors were on their way" in result["message"], result
 
 
