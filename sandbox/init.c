@@ -439,22 +439,21 @@ static bool outlive_worker(const struct init_job *job, struct spared *kept, cons
 
 static void pause_all(const struct init_job *job, bool begins)
 {
-    struct init_msg msg = { .kind = INIT_PAUSED };
+    struct init_msg msg = { .kind = INIT_PAUSED, .paused.is_answer = 1 };
 
     if (begins)
-        msg.is_still = hutch_pause_begin();
+        msg.paused.is_still = hutch_pause_begin();
     else
         hutch_pause_end();
-    if (begins)
-        send_msg(job, &msg);
+    send_msg(job, &msg);
 }
 
 /* What was found to run is told once: @was_still is what was told last. */
 static void check_pause(const struct init_job *job, bool *was_still)
 {
-    struct init_msg msg = { .kind = INIT_PAUSED, .is_still = hutch_pause_check() };
+    struct init_msg msg = { .kind = INIT_PAUSED, .paused.is_still = hutch_pause_check() };
 
-    if (!msg.is_still && *was_still && try_send_msg(job, &msg))
+    if (!msg.paused.is_still && *was_still && try_send_msg(job, &msg))
         *was_still = false;
 }
 

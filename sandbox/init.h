@@ -55,7 +55,7 @@ enum init_msg_kind {
     INIT_ATTACHED,     /* init knows the data directory */
     INIT_FOLLOWED,     /* followed: the worker now; 0: the order was refused, and nothing has changed */
     INIT_SIGNALLED,    /* an INIT_SIGNAL was carried out: what it was sent to has it, or had ended */
-    INIT_PAUSED,       /* is_still: after INIT_PAUSE, and when that has changed */
+    INIT_PAUSED,       /* paused: after INIT_PAUSE, and when something has run in spite of it */
     INIT_LIMITED,      /* an INIT_LIMIT_MEMORY was carried out */
     INIT_OUTLIVED,     /* ended: the worker; all others but those of INIT_KEEP are dead, and INIT_FOLLOW may come */
     INIT_WATCHED,      /* process: its end will be told; status 1: it will not, as the order was refused */
@@ -92,8 +92,11 @@ struct init_msg {
         struct init_sample sample;
         struct init_end ended;
         pid_t followed;
-        uint32_t is_still; /* no process ran at the last look; 0: some did, and were stopped again */
         struct init_process process;
+        struct {
+            uint32_t is_still;  /* no process ran at the last look; 0: some did, and were stopped again */
+            uint32_t is_answer; /* to INIT_PAUSE */
+        } paused;
     };
 };
 

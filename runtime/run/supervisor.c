@@ -214,7 +214,8 @@ static void hear_init(struct supervisor *s)
         s->was_signalled = true;
         break;
     case INIT_PAUSED:
-        s->is_still = msg.is_still != 0;
+        s->is_still = msg.paused.is_still != 0;
+        s->n_pauses += msg.paused.is_answer != 0;
         break;
     case INIT_OUTLIVED:
         s->was_outlived = true;

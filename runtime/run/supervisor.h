@@ -74,7 +74,8 @@ struct supervisor {
     pid_t followed;
     unsigned n_signalled;      /* INIT_SIGNALLED that came in all, of the sandbox's n_signals */
     bool was_signalled;        /* one came since the owner last checked */
-    bool is_still;             /* INIT_PAUSED: what it said last */
+    bool is_still;             /* INIT_PAUSED: what it said last, */
+    unsigned n_pauses;         /* and how many of them answered an INIT_PAUSE */
     bool was_outlived;         /* INIT_OUTLIVED came, since the owner last checked: status and usage hold */
     uint64_t told_oom_kills;   /* of the cgroup's, those that workers ended by that were outlived */
     bool setup_failed, exec_failed;

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define RETRY_MS 5
+
 bool hutch_session_is_still(const struct session *s)
 {
     return s->pause.is_on && s->pause.by != PAUSED_BY_NOTHING;
@@ -19,9 +21,44 @@ bool hutch_session_stands_still(const struct session *s)
     switch (s->pause.by) {
     case PAUSED_BY_NOTHING: return s->state == SESSION_LOST || s->state == SESSION_SEEKING;
     case PAUSED_BY_CGROUP: return slot && hutch_cgroup_is_frozen(&slot->sb.cgroup);
-    case PAUSED_BY_SIGNALS: return slot && slot->supervisor->is_still;
+    case PAUSED_BY_SIGNALS: return slot && s->pause.is_told && slot->supervisor->is_still;
     }
     return false;
+}
+
+/* Process 1 takes a moment to stop and continue all: one order is under way at a time, and what was wanted meanwhile
+ * and is not any more is not told at all. */
+static void tell_init(struct session *s)
+{
+    struct slot *slot = s->run->slot;
+    bool is_wanted = s->pause.by == PAUSED_BY_SIGNALS;
+
+    s->pause.retry_at = 0;
+    if (!slot || slot->state != SLOT_RUNNING || s->pause.is_told == is_wanted)
+        return;
+    if (s->pause.n_told == slot->supervisor->n_pauses && hutch_sandbox_order(&slot->sb, INIT_PAUSE, is_wanted) == 0) {
+        slot->supervisor->is_still = false; /* until it says so */
+        s->pause.is_told = is_wanted;
+        s->pause.n_told++;
+        return;
+    }
+    s->pause.retry_at = hutch_clock_ms() + RETRY_MS;
+    hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->pause.retry_at);
+}
+
+double hutch_session_check_pause(struct session *s, double now)
+{
+    if (s->pause.retry_at > 0 && now >= s->pause.retry_at)
+        tell_init(s);
+    return s->pause.retry_at > 0 ? s->pause.retry_at : LOOP_NEVER;
+}
+
+void hutch_session_forget_pause(struct session *s)
+{
+    s->pause.by = PAUSED_BY_NOTHING;
+    s->pause.is_told = false;
+    s->pause.n_told = 0;
+    s->pause.retry_at = 0;
 }
 
 void hutch_session_freeze(struct session *s)
@@ -31,13 +68,12 @@ void hutch_session_freeze(struct session *s)
     if (!s->pause.is_on || s->pause.by != PAUSED_BY_NOTHING || !slot || slot->state != SLOT_RUNNING ||
         (s->state != SESSION_IDLE && s->state != SESSION_BUSY && s->state != SESSION_PARKED))
         return;
-    slot->supervisor->is_still = false; /* until process 1 says so */
-    if (hutch_cgroup_freeze(&slot->sb.cgroup, true) == 0)
+    if (hutch_cgroup_freeze(&slot->sb.cgroup, true) == 0) {
         s->pause.by = PAUSED_BY_CGROUP;
-    else if (hutch_sandbox_order(&slot->sb, INIT_PAUSE, 1) == 0)
+    } else {
         s->pause.by = PAUSED_BY_SIGNALS;
-    else /* it is about to end, which follows */
-        hutch_log_debug("session: it is not paused: %s", strerrordesc_np(errno));
+        tell_init(s);
+    }
     hutch_session_renew_pace(s);
 }
 
@@ -49,8 +85,9 @@ static void thaw(struct session *s)
     s->pause.by = PAUSED_BY_NOTHING;
     if (!slot || by == PAUSED_BY_NOTHING)
         return;
-    if ((by == PAUSED_BY_CGROUP && hutch_cgroup_freeze(&slot->sb.cgroup, false) < 0) ||
-        (by == PAUSED_BY_SIGNALS && hutch_sandbox_order(&slot->sb, INIT_PAUSE, 0) < 0)) {
+    if (by == PAUSED_BY_SIGNALS)
+        tell_init(s);
+    if (by == PAUSED_BY_CGROUP && hutch_cgroup_freeze(&slot->sb.cgroup, false) < 0) {
         hutch_log_debug("session: it does not go on: %s", strerrordesc_np(errno));
         hutch_session_kill_interpreter(s); /* else it would stand still for ever */
         return;
@@ -87,7 +124,8 @@ void hutch_session_begin_pause(struct session *s)
 {
     if (s->pause.is_on)
         return;
-    s->pause = (struct session_pause){ .is_on = true, .since = hutch_clock_ms() };
+    s->pause.is_on = true;
+    s->pause.since = hutch_clock_ms();
     hutch_session_freeze(s);
 }
 

@@ -15,6 +15,9 @@ struct session_pause {
     bool is_on;
     enum paused_by by;
     double since;      /* hutch_clock_ms() */
+    bool is_told;      /* what process 1 was told last, by signals */
+    unsigned n_told;   /* how often: it is told something else when it has answered that */
+    double retry_at;   /* when that is tried again; 0: it is not needed */
 };
 
 /* Nothing happens when it is so already. */
@@ -22,6 +25,10 @@ void hutch_session_begin_pause(struct session *session);
 void hutch_session_end_pause(struct session *session);
 /* Its sandbox is ready: it is stopped if the session is paused. */
 void hutch_session_freeze(struct session *session);
+/* Its sandbox is gone: the next one was told nothing. */
+void hutch_session_forget_pause(struct session *session);
+/* Does what is due, and says when something is due next. */
+double hutch_session_check_pause(struct session *session, double now);
 /* Its processes were told to stand still. */
 bool hutch_session_is_still(const struct session *session);
 /* … and do, as far as is known. */

@@ -346,7 +346,7 @@ static enum run_outcome conclude(struct engine_run *run, struct hutch_err *why)
 
 static void drop_interpreter(struct session *s)
 {
-    s->pause.by = PAUSED_BY_NOTHING; /* its sandbox is gone */
+    hutch_session_forget_pause(s);
     hutch_question_clear(s);
     hutch_contexts_done(&s->contexts);
     hutch_interpreter_free(s->interpreter);
@@ -736,6 +736,7 @@ static double check_clocks(struct session *s, double now)
         return LOOP_NEVER;
     }
     due = s->ends_at;
+    earlier(&due, hutch_session_check_pause(s, now));
     if (s->pause.is_on)
         return due; /* all other clocks stand still */
     earlier(&due, hutch_checkpoint_check(s, now));

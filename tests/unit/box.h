@@ -162,8 +162,8 @@ static UNUSED void box_hear(struct box *box, struct outcome *o)
     case INIT_SIGNALLED:
         break;
     case INIT_PAUSED:
-        o->n_pauses++;
-        o->is_still = msg.is_still != 0;
+        o->n_pauses += msg.paused.is_answer != 0;
+        o->is_still = msg.paused.is_still != 0;
         break;
     case INIT_ENDED:
         assert_false(o->has_ended);
