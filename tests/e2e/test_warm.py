@@ -532,17 +532,22 @@ for _ in range(55):
         os.read(gate, 1)
         for _ in range(200):
             try: one.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [gate] * 253))])
-            except OSError: time.sleep(0.05)
-        time.sleep(60)
+            except OSError: time.sleep(0.02)
+        time.sleep(5)
 os.close(opener)
-time.sleep(60)
+time.sleep(8)
+os._exit(0)
 """
 
 
-def test_who_sends_too_many_descriptors_is_ended(warm, data, policy):
-    """The message lies in a file that is read from the disk, which takes time; of a file in memory no page is waited for."""
-    result = warm.run(GREEDY, data_dir=str(data), policy=policy(limits={"wall": "120s"}))
-    assert result["verdict"] == "killed" and "descriptors were on their way" in result["message"], result
+def test_who_sends_too_many_descriptors_is_ended(warm, data):
+    """The message lies in a file that is read from the disk, which takes time; of a file in memory no page is waited for. How many pass the
+    kernel's check at once is chance, on a busy machine above all: it is tried some times."""
+    for _ in range(5):
+        result = warm.run(GREEDY, data_dir=str(data))
+        if result["verdict"] != "ok":
+            break
+    assert result["verdict"] == "killed" and "descriptors were on their way" in result["message"], (result["verdict"], result["message"])
 
 
 # One socket with 200 descriptors that six processes share, among more sockets than a sample remembers.
