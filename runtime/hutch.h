@@ -623,8 +623,8 @@ int hutch_session_get_info(struct hutch_engine *engine, uint64_t id, struct hutc
 /* All processes of a session stand still, where they are; memory is kept. So do the clocks of its cell and of its
  * idleness, and those of its processes, but not its lifetime. Cells, processes and other orders may be given to it, and
  * wait. An interrupt comes when it goes on; a restart and the end come at once, and after a restart it is paused still.
- * One whose sandbox is not ready pauses when it is. Where there is no control group, process 1 of the sandbox does it by
- * signals, which is not certain: see paused_by. 0 also when it is so already. Errors: ENOENT. */
+ * One whose sandbox is not ready pauses when it is. Where there is no control group, process 1 of the sandbox does it
+ * by signals, which is not certain: see paused_by. 0 also when it is so already. Errors: ENOENT. */
 int hutch_session_pause(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
 int hutch_session_resume(struct hutch_engine *engine, uint64_t id, struct hutch_error *err);
 /* Both begin at this call: it is closed after @idle_ms without a cell, and @lifetime_ms from now. 0: stays as it is;

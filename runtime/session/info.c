@@ -201,7 +201,8 @@ char *hutch_session_info_json(const struct session *s, const struct hutch_sessio
         add_known(o, "pids", info->pids) && add_known(o, "data_bytes", info->data_bytes) &&
         add_known(o, "data_files", info->data_files) &&
         hutch_json_add_u64(o, "checkpoint_bytes", info->checkpoint_bytes) &&
-        hutch_json_add_u64(o, "processes", info->processes) && add_pause(o, info) && add_contexts(s, o) && hutch_checkpoints_add_lists(s, o))
+        hutch_json_add_u64(o, "processes", info->processes) && add_pause(o, info) && add_contexts(s, o) &&
+        hutch_checkpoints_add_lists(s, o))
         json = hutch_nbjson_print(o, NBJSON_COMPACT, NULL);
     cJSON_Delete(o);
     return json;
