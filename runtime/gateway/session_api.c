@@ -22,11 +22,18 @@ struct gateway_session *hutch_session_api_find(struct exchange *x)
 
 /* ---- what is told of one ---- */
 
-static void add_session(struct text_buffer *t, const struct gateway_session *session)
+/* Without the brace at its end. */
+static void begin_session(struct text_buffer *t, const struct gateway_session *session)
 {
     hutch_text_addf(t, "{\"id\":\"%s\",\"created\":%.3f,\"last_used\":%.3f,\"waiting\":%u", session->id,
                     session->created, session->last_used, session->n_waiting);
-    hutch_text_addf(t, ",\"idle_ms\":%" PRIu64 ",\"lifetime_ms\":%" PRIu64 "}", session->idle_ms, session->lifetime_ms);
+    hutch_text_addf(t, ",\"idle_ms\":%" PRIu64 ",\"lifetime_ms\":%" PRIu64, session->idle_ms, session->lifetime_ms);
+}
+
+static void add_session(struct text_buffer *t, const struct gateway_session *session)
+{
+    begin_session(t, session);
+    hutch_text_add_string(t, "}");
 }
 
 static void answer_text(struct exchange *x, unsigned status, struct text_buffer *t)
@@ -53,6 +60,12 @@ static void answer_flag(struct exchange *x, const char *key, bool value)
 
     hutch_text_addf(&t, "{\"%s\":%s}", key, value ? "true" : "false");
     answer_text(x, 200, &t);
+}
+
+static void refuse(struct exchange *x, const struct hutch_error *error)
+{
+    hutch_exchange_refuse(x, hutch_gateway_error_of(error->code, GATEWAY_QUEUE_FULL, GATEWAY_NOT_FOUND), "%s",
+                          error->message);
 }
 
 /* ---- open, list, get, close ---- */
@@ -128,9 +141,22 @@ void hutch_session_api_list(struct exchange *x)
 void hutch_session_api_get(struct exchange *x)
 {
     const struct gateway_session *session = hutch_session_api_find(x);
+    struct hutch_session_info info = { .size = sizeof(info) };
+    struct text_buffer t = TEXT_BUFFER_INIT;
+    auto_free char *now = NULL;
+    struct hutch_error error;
 
-    if (session)
-        answer_session(x, 200, session);
+    if (!session)
+        return;
+    if (hutch_session_get_info(x->server->engine, session->number, &info, &now, &error) < 0) {
+        refuse(x, &error);
+        return;
+    }
+    begin_session(&t, session);
+    hutch_text_add_string(&t, ",\"now\":");
+    hutch_text_add_string(&t, now);
+    hutch_text_add_string(&t, "}");
+    answer_text(x, 200, &t);
 }
 
 void hutch_session_api_close(struct exchange *x)
@@ -144,7 +170,7 @@ void hutch_session_api_close(struct exchange *x)
     hutch_exchange_answer(x, 204, NULL, strdup(""), 0);
 }
 
-/* ---- interrupt, restart ---- */
+/* ---- interrupt, restart, pause, end ---- */
 
 void hutch_session_api_interrupt(struct exchange *x)
 {
@@ -163,8 +189,56 @@ void hutch_session_api_restart(struct exchange *x)
         return;
     hutch_gateway_sessions_touch(session);
     if (hutch_session_restart(x->server->engine, session->number, &error) < 0)
-        hutch_exchange_refuse(x, hutch_gateway_error_of(error.code, GATEWAY_QUEUE_FULL, GATEWAY_NOT_FOUND), "%s",
-                              error.message);
+        refuse(x, &error);
     else
         answer_flag(x, "restarted", true);
+}
+
+void hutch_session_api_pause(struct exchange *x)
+{
+    struct gateway_session *session = hutch_session_api_find(x);
+    struct hutch_error error;
+
+    if (!session)
+        return;
+    if (hutch_session_pause(x->server->engine, session->number, &error) < 0)
+        refuse(x, &error);
+    else
+        answer_flag(x, "paused", true);
+}
+
+void hutch_session_api_resume(struct exchange *x)
+{
+    struct gateway_session *session = hutch_session_api_find(x);
+    struct hutch_error error;
+
+    if (!session)
+        return;
+    hutch_gateway_sessions_touch(session);
+    if (hutch_session_resume(x->server->engine, session->number, &error) < 0)
+        refuse(x, &error);
+    else
+        answer_flag(x, "paused", false);
+}
+
+void hutch_session_api_lifetime(struct exchange *x)
+{
+    struct gateway_session *session = hutch_session_api_find(x);
+    uint64_t idle_ms, lifetime_ms;
+    struct hutch_error error;
+    struct hutch_err err;
+
+    if (!session)
+        return;
+    if (hutch_lifetime_request_parse(x->body.data, x->body.len, &idle_ms, &lifetime_ms, &err) < 0) {
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
+        return;
+    }
+    if (hutch_session_set_lifetime(x->server->engine, session->number, idle_ms, lifetime_ms, &error) < 0) {
+        refuse(x, &error);
+        return;
+    }
+    session->idle_ms = idle_ms ? idle_ms : session->idle_ms;
+    session->lifetime_ms = lifetime_ms ? lifetime_ms : session->lifetime_ms;
+    answer_session(x, 200, session);
 }

@@ -11,6 +11,9 @@ void hutch_session_api_get(struct exchange *x);
 void hutch_session_api_close(struct exchange *x);
 void hutch_session_api_interrupt(struct exchange *x);
 void hutch_session_api_restart(struct exchange *x);
+void hutch_session_api_pause(struct exchange *x);
+void hutch_session_api_resume(struct exchange *x);
+void hutch_session_api_lifetime(struct exchange *x);
 
 /* The session that the path names, if it is the asker's; else the exchange is refused, and NULL. */
 struct gateway_session *hutch_session_api_find(struct exchange *x);

@@ -164,6 +164,29 @@ void hutch_cell_request_done(struct cell_request *r)
     *r = (struct cell_request){ .doc = JSON_DOC_INIT };
 }
 
+/* ---- when it ends ---- */
+
+int hutch_lifetime_request_parse(const char *text, size_t len, uint64_t *ret_idle_ms, uint64_t *ret_lifetime_ms,
+                                 struct hutch_err *err)
+{
+    static const struct json_field fields[] = {
+        { "idle_ms", read_idle, false },
+        { "lifetime_ms", read_lifetime, false },
+    };
+    __attribute__((cleanup(hutch_json_done))) struct json_doc doc = JSON_DOC_INIT;
+    struct session_request r = { .doc = JSON_DOC_INIT };
+    struct json_node root;
+
+    if (hutch_body_parse(text, len, MAX_DEPTH, &doc, err) < 0)
+        return -1;
+    root = hutch_json_root(&doc);
+    if (hutch_json_object(&root, fields, ARRAY_SIZE(fields), &r, err) < 0)
+        return -1;
+    *ret_idle_ms = r.options.idle_ms;
+    *ret_lifetime_ms = r.options.lifetime_ms;
+    return 0;
+}
+
 /* ---- a number ---- */
 
 static int read_number(const struct json_node *node, void *context, struct hutch_err *err)

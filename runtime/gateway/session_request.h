@@ -29,6 +29,10 @@ struct cell_request {
 int hutch_cell_request_parse(const char *text, size_t len, struct cell_request *ret, struct hutch_err *err);
 void hutch_cell_request_done(struct cell_request *r);
 
+/* When a session ends: @ret_idle_ms and @ret_lifetime_ms, 0 where it is not said. */
+int hutch_lifetime_request_parse(const char *text, size_t len, uint64_t *ret_idle_ms, uint64_t *ret_lifetime_ms,
+                                 struct hutch_err *err);
+
 /* {@key: NUMBER}, of which there is just this one. */
 int hutch_number_request_parse(const char *text, size_t len, const char *key, uint64_t *ret, struct hutch_err *err);
 

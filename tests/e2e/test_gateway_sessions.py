@@ -72,6 +72,7 @@ def test_life(server):
     assert session.value("x = 6\nx * 7") == "42"
     assert session.value("x + 1") == "7"
     info = session.ask("GET").json
+    assert info.pop("now")["state"] == "idle"
     assert list(info) == list(session.info) and info["last_used"] > info["created"] and info["waiting"] == 0
     assert info in server.ask("GET", "/v1/sessions").json["sessions"]
     assert server.metrics()["hutch_sessions"] >= 1
@@ -261,6 +262,7 @@ def test_too_many_cells_wait(server, session):
 
 
 EVERYTHING = [("GET", "", None), ("DELETE", "", None), ("POST", "/cells", {"code": "1"}), ("POST", "/interrupt", None), ("POST", "/restart", None),
+              ("POST", "/pause", None), ("POST", "/resume", None), ("POST", "/lifetime", {"idle_ms": 1000}),
               ("POST", "/checkpoints", None), ("POST", "/rollback", {"checkpoint": 1}), ("POST", "/branches", None), ("POST", "/switch", {"branch": 0}),
               ("DELETE", "/checkpoints/1", None), ("DELETE", "/branches/1", None), ("GET", "/files", None), ("GET", "/files/a", None),
               ("PUT", "/files/a", b"x"), ("DELETE", "/files/a", None)]
@@ -310,6 +312,27 @@ def test_tokens_are_read_again(tmp_path):
         assert "line 1" in server.await_event("reload failed")["message"]
         assert session.value("x") == "5"
         assert [server.ask("GET", "/v1/sessions", headers=who).status for who in (ada, bob, eve)] == [200, 401, 200]
+
+
+def test_pause(server):
+    session = Session(server)
+    assert session.value("x = 5; x") == "5"
+    assert session.ask("POST", "/pause").json == {"paused": True}
+    await_that(lambda: session.ask("GET").json["now"]["still"])
+    assert session.ask("GET").json["now"]["state"] == "paused"
+    assert session.ask("POST", "/resume").json == {"paused": False}
+    assert session.value("x") == "5" and session.ask("GET").json["now"]["state"] == "idle"
+
+
+def test_lifetime(server):
+    session = Session(server)
+    answer = session.ask("POST", "/lifetime", {"lifetime_ms": 3600000}).json
+    assert (answer["lifetime_ms"], answer["idle_ms"]) == (3600000, 600000)
+    for body, says in (({"idle_ms": 0}, "idle_ms"), ({"idle_ms": "1"}, "idle_ms"), ({"more": 1}, "more")):
+        refused = session.ask("POST", "/lifetime", body)
+        assert refused.status == 400 and says in refused.json["error"]["message"], refused.body
+    session.ask("POST", "/lifetime", {"idle_ms": 200})
+    await_that(lambda: session.ask("GET").status == 404)
 
 
 def test_session_that_is_idle_ends(server):
