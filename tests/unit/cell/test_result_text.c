@@ -51,7 +51,7 @@ static void test_json(void **state)
     result.cpu_user_ms = 12;
     got = hutch_cell_result_to_json(&result);
     assert_string_equal(got, "{\"version\":1,\"verdict\":\"ok\",\"message\":null,\"execution_count\":7,"
-                             "\"value\":\"3\\u0000\","
+                             "\"value\":\"3\\u0000\",\"value_json\":null,"
                              "\"outputs\":[{\"data\":{\"application/json\":{\"b\":1.50,\"a\":[]},"
                              "\"text/plain\":\"3\\u0000\"},"
                              "\"execution_count\":7,\"metadata\":{},\"output_type\":\"execute_result\"}],"
