@@ -27,11 +27,12 @@
  * the callback. Callbacks may call everything but dispatch and free, and must not block.
  *
  * DESCRIPTORS. The library never changes the process's limits. hutch_engine_open(), hutch_session_open() and whatever
- * else holds descriptors from then on (a checkpoint, a branch, a run with limits, a policy or an input_fd of its own)
- * compare what the process has open, and what the engine needs for all that it has accepted, with the soft limit of
- * RLIMIT_NOFILE; beyond that they fail with EMFILE, and the message has the numbers. An engine asks for some 100, ten
- * for each run at a time and for each sandbox that a zygote's min says, and ten for each session. What the caller opens
- * besides is to leave these free; it may raise its limit at any time.
+ * else holds descriptors from then on (a checkpoint, a branch, a process of a session, a run for which a sandbox is built
+ * or that has an input_fd) compare what the process has open, and what the engine needs for all that it has accepted,
+ * with the soft limit of RLIMIT_NOFILE; beyond that they fail with EMFILE, and the message has the numbers. An engine
+ * asks for some 100, eleven for each run at a time and for each sandbox that the min of a zygote or pool says, fourteen
+ * for each session, two more where that has max_processes, and four for each process. What the caller opens besides is
+ * to leave these free; it may raise its limit at any time.
  *
  * UNITS. Times are milliseconds, sizes are bytes, CPUs are thousandths of one. 0 in an option takes the default.
  *
@@ -42,7 +43,7 @@
  * with the size that the program knows: hutch_..._init() sets that of options and requests (macros, for the size is
  * the program's; the functions of these names, for other languages, know the first version's fields only, so a binding
  * for those sets the size itself), and the caller that of what it has filled: hutch_engine_stats, hutch_limits,
- * hutch_limit_report, hutch_layer_report. hutch_zygote, hutch_pool, their stats, hutch_file, hutch_fetched and
+ * hutch_limit_report, hutch_layer_report, hutch_session_info. hutch_zygote, hutch_pool, their stats, hutch_file, hutch_fetched and
  * hutch_error do not change. */
 #ifndef HUTCH_H
 #define HUTCH_H
@@ -309,10 +310,11 @@ struct hutch_request {
     const char *policy;        /* name or path; NULL, or in its words: the engine's. For one that has no pool, a
                                 * sandbox is built on demand. It says what the run may do, so it is for the caller to
                                 * choose, and not for a client */
-    uint64_t wall_ms, cpu_ms;  /* limits, which may only be tighter than the policy's own (EINVAL): 0 takes that */
-    /* likewise. Less memory, pids and cpus are set in a sandbox from the pool before the code comes; one is built on
-     * demand where the policy has no such limit, for another whole number of CPUs (rounded up), and for less than
-     * 64 MiB or a fifth of a CPU */
+    /* Limits. 0: the policy's. None may be wider than the policy's (EINVAL). Tighter memory, pids and cpus are set in a
+     * sandbox from the pool before the code comes. One is built on demand where the policy has no such limit, for
+     * another whole number of CPUs (rounded up), for less than 64 MiB or a fifth of a CPU, and for so little memory
+     * that a fresh data directory does not belong in it any more */
+    uint64_t wall_ms, cpu_ms;
     uint64_t memory_bytes, pids, cpus, output_bytes, data_bytes, data_files, file_bytes;
     void (*on_output)(void *user, uint64_t id, int stream, const char *data, size_t len); /* as it comes, stream 1 or 2
                                 * (stdout, stderr), not NUL-terminated; NULL: into the result */
@@ -601,11 +603,11 @@ struct hutch_session_info {
                                    * something to do, or never */
     double t_end;                 /* when its lifetime is over; 0: never */
     uint64_t idle_ms;             /* HUTCH_NO_LIMIT: none */
-    unsigned waiting;             /* cells and other orders, without the one at work, */
-    uint64_t cell;                /* which is this cell; 0: it is none, or there is none */
+    unsigned waiting;             /* cells and other orders, without the one at work */
+    uint64_t cell;                /* number of the cell at work; 0: none is */
     unsigned contexts;            /* with "main" */
-    unsigned checkpoints, branches; /* branches: without the one that it is in, */
-    uint64_t branch;              /* which is this */
+    unsigned checkpoints, branches; /* branches: without the one that the session is in */
+    uint64_t branch;              /* the one that it is in; 0: that with which it began */
     uint64_t memory_bytes, cpu_ms, pids; /* of its sandbox: now, or at the last check where no control group counts;
                                           * HUTCH_UNKNOWN without a sandbox, or before that check */
     uint64_t data_bytes, data_files; /* below /mnt/data: now where that is in memory, else at the last count;
@@ -614,7 +616,7 @@ struct hutch_session_info {
     enum hutch_paused_by paused_by;
     int is_still;                 /* it is paused, and as far as is known nothing has run in it since: by signals, 0
                                    * when something did, and was stopped again */
-    unsigned processes;           /* of hutch_session_spawn(), whose end was not told */
+    unsigned processes;           /* of hutch_session_spawn(): those whose on_end has not come */
 };
 /* What a session is like at this moment. @ret_json, where it is not NULL, gets the same and its lists as the JSON
  * object of docs/sessions.md, for the caller to free(3). At once; nothing is counted for it. Errors: ENOENT, ENOMEM. */

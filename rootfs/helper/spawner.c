@@ -43,7 +43,7 @@ static void send_said(int sock, enum process_says what, enum process_step step, 
 
 /* A child of process 1, as the caller is one: a program that waits for its children finds only its own, and process 1
  * sees this one's end. By the system call: libc's handlers and locks are the interpreter's. */
-static pid_t fork_to_init(void)
+static pid_t clone_sibling(void)
 {
     return (pid_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
 }
@@ -230,7 +230,7 @@ _Noreturn void hutch_spawner_serve(int sock, const char *env, size_t env_len)
         if (n <= 0)
             _exit(0);
         if (n_fds > 0) {
-            pid_t pid = fork_to_init();
+            pid_t pid = clone_sibling();
 
             if (pid == 0)
                 run_process((size_t)n, fds, n_fds, (char *)env, env_len);
@@ -244,7 +244,7 @@ _Noreturn void hutch_spawner_serve(int sock, const char *env, size_t env_len)
 
 void hutch_spawner_fork(int sock, const char *env, size_t env_len)
 {
-    if (fork_to_init() != 0)
+    if (clone_sibling() != 0)
         return;
     close(3); /* the worker's */
     hutch_spawner_serve(sock, env, env_len);

@@ -13,6 +13,7 @@
 /* What an exchange has besides while its cell or order is the session's. */
 struct waiting {
     struct gateway_session *session; /* it ends after the answers to all of its cells and orders */
+    uint64_t cell;                   /* its number; 0: it is an order */
     struct events stream;
 };
 
@@ -56,13 +57,12 @@ static void refuse(struct exchange *x, const struct hutch_error *error)
 
 /* ---- cells ---- */
 
-/* The library does not tell which cell runs. Where there is just one, nobody else's is interrupted. */
+/* Its own cell only: one that waits is taken back, one that runs is interrupted. */
 static void on_cell_gone(struct exchange *x)
 {
     const struct waiting *waiting = x->work;
 
-    if (waiting->session->n_waiting == 1)
-        hutch_session_interrupt(x->server->engine, waiting->session->number);
+    hutch_session_cancel_cell(x->server->engine, waiting->session->number, waiting->cell);
 }
 
 static void on_cell_output(void *user, uint64_t number, const struct hutch_output *output)
@@ -122,6 +122,7 @@ static void execute(struct exchange *x, struct gateway_session *session, struct 
     cell->on_output = format == EVENTS_NONE ? NULL : on_cell_output;
     cell->on_result = on_cell_result;
     cell->user = x;
+    cell->ret_id = &waiting->cell;
     begin_waiting(x, on_cell_gone);
     if (hutch_session_execute(x->server->engine, session->number, cell, &error) < 0)
         refuse(x, &error);

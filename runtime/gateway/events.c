@@ -94,8 +94,10 @@ bool hutch_events_output(struct events *s, struct exchange *x, int which, const 
         return false;
     hutch_text_add(&t, cut, *n_cut);
     hutch_text_add(&t, data, len);
-    if (t.is_broken)
+    if (t.is_broken) {
+        hutch_text_done(&t);
         return false;
+    }
     n = cut_length(t.data, t.len);
     memcpy(cut, t.data + t.len - n, n);
     *n_cut = n;

@@ -22,7 +22,7 @@ struct listener {
     dev_t device;                /* of that file, so that another server's is not removed */
     ino_t inode;
     struct watch watch;
-    void *owner;                 /* whoever accepts from it */
+    void *owner;                 /* that accepts from it */
 };
 
 struct listeners {

@@ -4,22 +4,10 @@
 #include <errno.h>
 #include <inttypes.h>
 
-static struct session *find_session(struct hutch_engine *engine, uint64_t id, struct hutch_error *error)
-{
-    struct session *s = hutch_session_find(&engine->sessions, id);
-    struct hutch_err err;
-
-    if (s)
-        return s;
-    hutch_err_set(&err, 0, "there is no session %" PRIu64, id);
-    hutch_engine_tell(error, &err, ENOENT);
-    return NULL;
-}
-
 static struct process *find_process(struct hutch_engine *engine, uint64_t session, uint64_t id,
                                     struct hutch_error *error)
 {
-    struct session *s = find_session(engine, session, error);
+    struct session *s = hutch_engine_find_session(engine, session, error);
     struct process *p = s ? hutch_processes_find(s, id) : NULL;
     struct hutch_err err;
 
@@ -33,7 +21,7 @@ static struct process *find_process(struct hutch_engine *engine, uint64_t sessio
 int hutch_session_spawn(struct hutch_engine *engine, uint64_t session, const struct hutch_process_options *given,
                         uint64_t *ret_process, struct hutch_error *error)
 {
-    struct session *s = find_session(engine, session, error);
+    struct session *s = hutch_engine_find_session(engine, session, error);
     struct hutch_process_options options;
     struct hutch_err err = { 0 };
     struct process *p;
@@ -119,7 +107,7 @@ int hutch_process_hold(struct hutch_engine *engine, uint64_t session, uint64_t p
 
 char *hutch_session_processes(struct hutch_engine *engine, uint64_t session, struct hutch_error *error)
 {
-    struct session *s = find_session(engine, session, error);
+    struct session *s = hutch_engine_find_session(engine, session, error);
     struct hutch_err err;
     char *json;
 

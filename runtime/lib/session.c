@@ -3,6 +3,7 @@
 #include "runtime/data/files.h"
 #include "runtime/text/utf8.h"
 #include "sandbox/clock.h"
+#include "sandbox/watched.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #define MAX_CHECKPOINTS 64
 #define DEFAULT_CHECKPOINTS 8
 #define MAX_PROCESSES 64
+_Static_assert(MAX_PROCESSES <= WATCHED_MAX, "init can watch all processes that a session may have");
 #define DEFAULT_PROCESSES 16 /* where there is nothing else */
 #define DEFAULT_IDLE_MS 600000
 #define DEFAULT_LIFETIME_MS 86400000

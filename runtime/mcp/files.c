@@ -270,7 +270,7 @@ static const struct mcp_argument write_arguments[] = {
     [WRITE_SESSION] = MCP_SESSION_ARGUMENT,
 };
 
-/* A part of a file is worse than none: whoever finds it takes it for the whole. */
+/* A part of a file is removed: its reader would take it for the whole. */
 static void give_up(struct mcp_call *call, const char *name, int errnum)
 {
     struct hutch_err err;

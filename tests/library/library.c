@@ -1446,6 +1446,8 @@ static void a_cell_that_is_taken_back(void)
     close_session(&story, session);
     CHECK(story.results == 2 && hutch_session_cancel_cell(story.engine, session, other) == 0);
     hutch_engine_free(story.engine);
+}
+
 /* Prepared sandboxes for another policy than the engine's. */
 static void pools_of_other_policies(void)
 {
@@ -1532,6 +1534,8 @@ static void files_of_a_run(void)
     request.fetch = (const char *const[]){ "/etc/passwd", NULL };
     CHECK(try_submit(engine, &request, &o, &err) < 0 && err.code == EINVAL && strstr(err.message, "/etc/passwd"));
     hutch_engine_free(engine);
+}
+
 /* --- processes of a session --- */
 
 struct seen {
@@ -1572,7 +1576,7 @@ static void on_process_end(void *user, uint64_t session, uint64_t process, const
     copy(seen->why, sizeof(seen->why), end->why);
 }
 
-static void on_session_end(void *user, uint64_t session, const char *why, const char *directory)
+static void on_last_end(void *user, uint64_t session, const char *why, const char *directory)
 {
     struct seen *seen = user;
 
@@ -1608,7 +1612,7 @@ static void processes_of_a_session(void)
     hutch_session_options_init(&session);
     session.no_interpreter = 1;
     session.max_processes = 1;
-    session.on_end = on_session_end;
+    session.on_end = on_last_end;
     session.user = &seen;
     CHECK(hutch_session_open(seen.engine, &session, &seen.session, &err) == 0);
     hutch_process_options_init(&options);

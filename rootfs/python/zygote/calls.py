@@ -1,4 +1,4 @@
-# Calls from a cell to whoever has ordered it, and what else a cell waits for from outside: input(). A call is answered
+# Calls from a cell to the caller of libhutch, and what else a cell waits for from outside: input(). A call is answered
 # by an order, which is read by whichever thread waits: the first one reads for all. A coroutine waits by the event loop
 # of the interpreter.
 import os
@@ -213,5 +213,5 @@ def make_function(calls, name, is_async):
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = "__main__"
-    function.__doc__ = "Calls whoever has ordered this cell, and returns the answer."
+    function.__doc__ = "Calls the program that has ordered this cell, and returns the answer."
     return function
