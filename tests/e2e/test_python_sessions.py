@@ -274,7 +274,10 @@ def test_processes(shared):
         await reader.write("x" * 300000)
         reader.close_stdin()
         assert (await reader).exit_code == 0 and b"".join(heard) == b"x" * 300000
-        sleeper = session.spawn("sleep 100")
+        heard.clear()
+        sleeper = session.spawn("echo begun; sleep 100", on_output=lambda stream, data: heard.append(data))
+        while not heard:
+            await asyncio.sleep(0.01)
         waiting = asyncio.ensure_future(session.run("6 * 7"))
         assert (await waiting).value == "42"
         sleeper.signal(9)

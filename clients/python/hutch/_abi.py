@@ -155,7 +155,7 @@ class SessionInfo(Structure):
         ("idle_ms", c_uint64), ("waiting", c_uint), ("cell", c_uint64)] + each(
         c_uint, "contexts", "checkpoints", "branches") + each(
         c_uint64, "branch", "memory_bytes", "cpu_ms", "pids", "data_bytes", "data_files", "checkpoint_bytes") + [
-        ("paused_by", c_int), ("is_still", c_int)]
+        ("paused_by", c_int), ("is_still", c_int), ("processes", c_uint)]
 
 
 # --- processes of a session

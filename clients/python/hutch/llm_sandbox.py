@@ -90,8 +90,9 @@ class SandboxSession:
         return self._run(command, "sh", None)
 
     def _run(self, code: str, language: str, timeout: Optional[float]) -> ConsoleOutput:
+        place = self._place()  # before an engine is opened: there is none for a session that is not open
         engine = self._engine or blocking.default_engine()
-        result = engine.run(code, language=language, data_dir=self._place(), timeout=timeout or self._timeout)
+        result = engine.run(code, language=language, data_dir=place, timeout=timeout or self._timeout)
         stderr, exit_code = result.stderr, result.exit_code
         if result.verdict not in ("ok", "error"):
             stderr += "\nhutch: %s" % result.message if stderr else "hutch: %s" % result.message
