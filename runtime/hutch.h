@@ -27,12 +27,12 @@
  * the callback. Callbacks may call everything but dispatch and free, and must not block.
  *
  * DESCRIPTORS. The library never changes the process's limits. hutch_engine_open(), hutch_session_open() and whatever
- * else holds descriptors from then on (a checkpoint, a branch, a process of a session, a run for which a sandbox is built
- * or that has an input_fd) compare what the process has open, and what the engine needs for all that it has accepted,
- * with the soft limit of RLIMIT_NOFILE; beyond that they fail with EMFILE, and the message has the numbers. An engine
- * asks for some 100, eleven for each run at a time and for each sandbox that the min of a zygote or pool says, fourteen
- * for each session, two more where that has max_processes, and four for each process. What the caller opens besides is
- * to leave these free; it may raise its limit at any time.
+ * else holds descriptors from then on (a checkpoint, a branch, a process of a session, a run for which a sandbox is
+ * built or that has an input_fd) compare what the process has open, and what the engine needs for all that it has
+ * accepted, with the soft limit of RLIMIT_NOFILE; beyond that they fail with EMFILE, and the message has the numbers.
+ * An engine asks for some 100, eleven for each run at a time and for each sandbox that the min of a zygote or pool says,
+ * fourteen for each session, two more where that has max_processes, and four for each process. What the caller opens
+ * besides is to leave these free; it may raise its limit at any time.
  *
  * UNITS. Times are milliseconds, sizes are bytes, CPUs are thousandths of one. 0 in an option takes the default.
  *
@@ -43,8 +43,8 @@
  * with the size that the program knows: hutch_..._init() sets that of options and requests (macros, for the size is
  * the program's; the functions of these names, for other languages, know the first version's fields only, so a binding
  * for those sets the size itself), and the caller that of what it has filled: hutch_engine_stats, hutch_limits,
- * hutch_limit_report, hutch_layer_report, hutch_session_info. hutch_zygote, hutch_pool, their stats, hutch_file, hutch_fetched and
- * hutch_error do not change. */
+ * hutch_limit_report, hutch_layer_report, hutch_session_info. hutch_zygote, hutch_pool, their stats, hutch_file,
+ * hutch_fetched and hutch_error do not change. */
 #ifndef HUTCH_H
 #define HUTCH_H
 
@@ -667,7 +667,8 @@ struct hutch_process_options {
     const char *const *env;      /* NULL-terminated NAME=VALUE on top of the session's, or NULL */
     const char *cwd;             /* NULL: the session's */
     int has_input;               /* stdin is a pipe, for hutch_process_write(); without, it is at its end */
-    int terminal;                /* all three streams are a terminal of rows and columns; its output is stream 1 */
+    int terminal;                /* all three streams are a terminal of rows and columns; its output is stream 1. Only
+                                  * where Landlock is active: on_end says so elsewhere */
     unsigned rows, cols;         /* 0: 24 and 80 */
     uint64_t wall_ms;            /* SIGTERM then, and SIGKILL two seconds later; 0: no limit */
     uint64_t output_bytes;       /* then it is killed; 0: the session's; HUTCH_NO_LIMIT: none, as nothing of it is

@@ -120,16 +120,34 @@ static void find_route(struct exchange *x, const char *path, const char *method)
 
 /* ---- how large ---- */
 
+struct header_counts {
+    unsigned length, host, malformed;
+};
+
+/* RFC 9110, 5.6.2. A name with a blank at its end may be another name to a proxy in front. */
+static bool is_token(const char *name)
+{
+    return name[0] && strspn(name, "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") ==
+                          strlen(name);
+}
+
+/* RFC 9110, 5.5: no control character but a tab. */
+static bool is_field_value(const char *value)
+{
+    for (; value && *value; value++)
+        if (((unsigned char)*value < ' ' && *value != '\t') || *value == 0x7f)
+            return false;
+    return true;
+}
+
 static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
 {
-    unsigned *counts = cls;
+    struct header_counts *counts = cls;
 
     (void)kind;
-    (void)value;
-    if (strcasecmp(key, "Content-Length") == 0)
-        counts[0]++;
-    else if (strcasecmp(key, "Transfer-Encoding") == 0)
-        counts[1]++;
+    counts->length += strcasecmp(key, "Content-Length") == 0 || strcasecmp(key, "Transfer-Encoding") == 0;
+    counts->host += strcasecmp(key, "Host") == 0;
+    counts->malformed += !is_token(key) || !is_field_value(value);
     return MHD_YES;
 }
 
@@ -150,11 +168,15 @@ static void find_length(struct exchange *x)
 {
     const char *length = hutch_exchange_header(x, "Content-Length");
     const char *encoding = hutch_exchange_header(x, "Transfer-Encoding");
-    unsigned counts[2] = { 0, 0 };
+    struct header_counts counts = { 0 };
     struct hutch_err ignored;
 
-    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, count_header, counts);
-    if (counts[0] + counts[1] > 1) /* a proxy in front could have chosen the other one: request smuggling */
+    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, count_header, &counts);
+    if (counts.malformed)
+        refuse_length(x, "a header of the request is not as RFC 9110 has it");
+    else if (counts.host > 1)
+        refuse_length(x, "the request says its Host more than once");
+    else if (counts.length > 1) /* a proxy in front could have chosen the other one: request smuggling */
         refuse_length(x, "the request says its length more than once");
     else if (length && hutch_parse_u64(length, &x->body_len, &ignored) < 0)
         refuse_length(x, "the request's Content-Length is no number");

@@ -94,11 +94,14 @@ static void on_cell_output(void *user, uint64_t number, const struct hutch_outpu
 static void on_cell_result(void *user, uint64_t number, const struct hutch_cell_result *result)
 {
     struct exchange *x = user;
-    struct events *stream = &((struct waiting *)x->work)->stream;
+    struct waiting *waiting = x->work;
+    struct events *stream = &waiting->stream;
     char *json = hutch_cell_result_to_json(result);
     bool is_whole;
 
     (void)number;
+    if (result->verdict != HUTCH_OUTPUT_LIMIT && result->verdict != HUTCH_SETUP_FAILED)
+        waiting->session->n_uploaded = 0; /* they were counted, and fit */
     end_waiting(x);
     hutch_metrics_add_cell(&x->server->metrics, result);
     if (stream->format == EVENTS_NONE) {

@@ -23,12 +23,25 @@ static void hold(struct exchange *x, size_t len)
 {
     x->n_held += len;
     x->server->n_held += len;
+    if (x->token)
+        x->token->n_held += len;
 }
 
 static void let_go(struct exchange *x, size_t len)
 {
     x->n_held -= len;
     x->server->n_held -= len;
+    if (x->token)
+        x->token->n_held -= len;
+}
+
+/* Where there are several tokens, one has half of the memory at most: the others' streams go on. */
+static bool has_room(const struct exchange *x, size_t len)
+{
+    const struct server *s = x->server;
+
+    return s->n_held + len <= SERVER_MAX_HELD &&
+           (!x->token || s->tokens.n < 2 || x->token->n_held + len <= SERVER_MAX_HELD / 2);
 }
 
 void hutch_exchange_free(struct exchange *x)
@@ -266,7 +279,7 @@ bool hutch_exchange_write(struct exchange *x, const char *data, size_t len)
 {
     if (!x->mhd || x->is_aborted)
         return true; /* nobody hears it, and on_gone has been called */
-    if (x->backlog.len - x->n_sent + len > EXCHANGE_MAX_BEHIND || x->server->n_held + len > SERVER_MAX_HELD)
+    if (x->backlog.len - x->n_sent + len > EXCHANGE_MAX_BEHIND || !has_room(x, len))
         return false;
     if (x->n_sent > x->backlog.len / 2) { /* what was sent makes room */
         memmove(x->backlog.data, x->backlog.data + x->n_sent, x->backlog.len - x->n_sent);
@@ -335,7 +348,7 @@ static void take_body(struct exchange *x, const char *data, size_t len)
 
     x->n_in += len;
     hutch_connection_advance(&s->connections, x->connection, len);
-    if (x->status) { /* it was refused */
+    if (x->status || x->is_aborted || !x->route) { /* it was refused */
         x->is_discarding = true;
         return;
     }
@@ -344,7 +357,7 @@ static void take_body(struct exchange *x, const char *data, size_t len)
     else if (x->body.len + len > s->options->max_body)
         hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body is larger than %" PRIu64 " bytes",
                               s->options->max_body);
-    else if (s->n_held + len > SERVER_MAX_HELD)
+    else if (!has_room(x, len))
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server holds as much of requests and answers as it may");
     else
         hutch_text_add(&x->body, data, len);
@@ -412,7 +425,7 @@ enum MHD_Result hutch_exchange_hear(void *server, struct MHD_Connection *mhd, co
             return MHD_NO;
         *state = x;
         hutch_access_check(x, path, method);
-        if (!x->status && x->route->begin)
+        if (!x->status && x->route && x->route->begin)
             x->route->begin(x);
         hutch_connection_enter(&x->server->connections, x->connection, x->body_len ? CONNECTION_BODY : CONNECTION_BUSY);
         return is_answered_early(x) ? queue(x) : MHD_YES;

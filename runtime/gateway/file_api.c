@@ -88,7 +88,7 @@ void hutch_file_api_download(struct exchange *x)
 /* ---- upload ---- */
 
 struct upload {
-    uint64_t session; /* the engine's number */
+    char session[ID_LEN + 1]; /* it may end while this goes on */
     char *path;       /* the exchange's */
     int fd;           /* owned; -1: it is complete, or was given up */
     uint64_t n;
@@ -98,11 +98,14 @@ struct upload {
 static void give_up(struct exchange *x)
 {
     struct upload *upload = x->work;
+    const struct gateway_session *session;
 
     if (!upload || upload->fd < 0)
         return;
     hutch_fd_closep(&upload->fd);
-    hutch_session_delete_file(x->server->engine, upload->session, upload->path, NULL);
+    session = hutch_gateway_sessions_find(&x->server->sessions, upload->session, x->token);
+    if (session)
+        hutch_session_delete_file(x->server->engine, session->number, upload->path, NULL);
 }
 
 void hutch_file_api_begin(struct exchange *x)
@@ -118,7 +121,7 @@ void hutch_file_api_begin(struct exchange *x)
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the upload");
         return;
     }
-    upload->session = session->number;
+    memcpy(upload->session, session->id, sizeof(upload->session));
     upload->path = x->params[1];
     upload->fd = hutch_session_open_file(x->server->engine, session->number, upload->path, O_WRONLY, &error);
     x->on_free = give_up;
@@ -129,8 +132,23 @@ void hutch_file_api_begin(struct exchange *x)
 void hutch_file_api_take(struct exchange *x, const char *data, size_t len)
 {
     struct upload *upload = x->work;
+    struct gateway_session *session;
     bool is_full;
 
+    session = hutch_gateway_sessions_find(&x->server->sessions, upload->session, x->token);
+    if (!session) {
+        hutch_exchange_refuse(x, GATEWAY_NOT_FOUND, "there is no such session");
+        give_up(x);
+        return;
+    }
+    if (len > session->data_bytes || session->n_uploaded > session->data_bytes - len) {
+        hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE,
+                              "uploads since the session's last cell come to more than its files may, %" PRIu64
+                              " bytes", session->data_bytes);
+        give_up(x);
+        return;
+    }
+    session->n_uploaded += len;
     upload->n += len;
     if (hutch_fd_write_all(upload->fd, data, len) == 0)
         return;

@@ -21,7 +21,7 @@
 #define RETRY_ACCEPT_MS 250      /* where descriptors ran out */
 #define FLUSH_ROUNDS 1000        /* of MHD, for exchanges that were broken off */
 
-_Static_assert(SERVER_BODY_LARGEST < SERVER_MAX_HELD, "the largest body that can be allowed finds room");
+_Static_assert(SERVER_BODY_LARGEST < SERVER_MAX_HELD / 2, "the largest body that can be allowed finds room");
 
 /* ---- connections ---- */
 

@@ -13,7 +13,7 @@
 #include "runtime/gateway/token.h"
 
 /* What bodies, answers and streams may take together. */
-#define SERVER_MAX_HELD (256u << 20)
+#define SERVER_MAX_HELD (512u << 20)
 
 struct MHD_Daemon;
 

@@ -78,6 +78,16 @@ static void on_end(void *user, uint64_t number, const char *why, const char *dir
     hutch_gateway_sessions_remove(user);
 }
 
+static uint64_t data_limit(const struct server *s, const struct hutch_session_options *options)
+{
+    struct hutch_limits limits = { .size = sizeof(limits) };
+
+    hutch_engine_get_limits(s->engine, &limits);
+    if (options->data_bytes)
+        return options->data_bytes;
+    return limits.data_bytes ? limits.data_bytes : HUTCH_NO_LIMIT;
+}
+
 static void open_session(struct exchange *x, struct hutch_session_options *options)
 {
     struct server *s = x->server;
@@ -92,6 +102,7 @@ static void open_session(struct exchange *x, struct hutch_session_options *optio
     }
     session->idle_ms = options->idle_ms ? options->idle_ms : USUAL_IDLE_MS;
     session->lifetime_ms = options->lifetime_ms ? options->lifetime_ms : USUAL_LIFETIME_MS;
+    session->data_bytes = data_limit(s, options);
     options->on_end = on_end;
     options->user = session;
     if (hutch_session_open(s->engine, options, &session->number, &error) < 0) {

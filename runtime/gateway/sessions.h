@@ -23,6 +23,8 @@ struct gateway_session {
     uint64_t idle_ms, lifetime_ms;
     bool is_closing;           /* nobody finds it any more */
     unsigned n_waiting;        /* cells and orders that are not answered */
+    uint64_t data_bytes;       /* the limit of its files; HUTCH_NO_LIMIT: none */
+    uint64_t n_uploaded;       /* bytes since the last cell, whose end counts what lies there */
 };
 LIST_HEAD(session_list, gateway_session);
 

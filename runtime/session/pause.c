@@ -14,6 +14,12 @@ bool hutch_session_is_still(const struct session *s)
     return s->pause.is_on && s->pause.by != PAUSED_BY_NOTHING;
 }
 
+bool hutch_session_clocks_stand(const struct session *s)
+{
+    return s->pause.is_on &&
+           (s->pause.by != PAUSED_BY_NOTHING || s->state == SESSION_LOST || s->state == SESSION_SEEKING);
+}
+
 bool hutch_session_stands_still(const struct session *s)
 {
     const struct slot *slot = s->run->slot;
@@ -68,6 +74,7 @@ void hutch_session_freeze(struct session *s)
     if (!s->pause.is_on || s->pause.by != PAUSED_BY_NOTHING || !slot || slot->state != SLOT_RUNNING ||
         (s->state != SESSION_IDLE && s->state != SESSION_BUSY && s->state != SESSION_PARKED))
         return;
+    s->pause.since = hutch_clock_ms(); /* until now its clocks have gone on */
     if (hutch_cgroup_freeze(&slot->sb.cgroup, true) == 0) {
         s->pause.by = PAUSED_BY_CGROUP;
     } else {
@@ -135,6 +142,8 @@ void hutch_session_end_pause(struct session *s)
 
     if (!s->pause.is_on)
         return;
+    if (!hutch_session_clocks_stand(s))
+        s->pause.since = now;
     s->pause.is_on = false;
     shift_clocks(s, now);
     thaw(s);

@@ -29,6 +29,9 @@ void hutch_session_freeze(struct session *session);
 void hutch_session_forget_pause(struct session *session);
 /* Does what is due, and says when something is due next. */
 double hutch_session_check_pause(struct session *session, double now);
+/* Its clocks stand still, but for that of its lifetime. Those of a session that is opening go on until its sandbox can
+ * be stopped: code of it may run before. */
+bool hutch_session_clocks_stand(const struct session *session);
 /* Its processes were told to stand still. */
 bool hutch_session_is_still(const struct session *session);
 /* … and do, as far as is known. */

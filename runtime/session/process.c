@@ -406,11 +406,22 @@ static int send_order(struct process *p, struct hutch_err *err)
     return rc;
 }
 
+/* Its master is a description that comes from inside, and that this process reads without being made to wait. Landlock
+ * alone keeps code from writing to the memory of the process that opens it, where it could change that. */
+static bool may_have_terminal(const struct process *p)
+{
+    return sandbox_of(p)->enforcement.layer_active[LAYER_LANDLOCK];
+}
+
 void hutch_process_order(struct process *p)
 {
     struct hutch_err err;
 
     p->suspicion = NULL;
+    if (p->options.terminal && !may_have_terminal(p)) {
+        hutch_process_fail(p, "a terminal takes Landlock, which this host or policy does not have");
+        return;
+    }
     begin_step(p, PROCESS_ORDERED);
     if (send_order(p, &err) < 0)
         hutch_process_fail(p, err.msg);
@@ -434,7 +445,7 @@ static void on_due(void *owner, double now)
     struct process *p = owner;
     struct loop *loop = loop_of(p);
 
-    if (p->session->pause.is_on) {
+    if (hutch_session_clocks_stand(p->session)) {
         p->put_off_at = now;
     } else if (p->suspicion && !hutch_processes_have_sandbox(p->session)) { /* its end is on the way, and tells */
         hutch_loop_set_deadline(loop, &p->clock, now + FAREWELL_MS);

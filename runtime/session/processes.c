@@ -116,7 +116,8 @@ int hutch_processes_send_job(struct session *s, struct interpreter *interpreter,
     hutch_fd_closep(&s->processes.theirs);
     if (hutch_interpreter_send_raw(interpreter, job + head, len - head) < 0)
         return hutch_err_set(err, ENOMEM, "describe a session to its worker");
-    begin_all(s);
+    if (!s->pause.is_on)
+        begin_all(s);
     return 0;
 }
 

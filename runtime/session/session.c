@@ -737,8 +737,8 @@ static double check_clocks(struct session *s, double now)
     }
     due = s->ends_at;
     earlier(&due, hutch_session_check_pause(s, now));
-    if (s->pause.is_on)
-        return due; /* all other clocks stand still */
+    if (hutch_session_clocks_stand(s))
+        return due; /* all others stand still */
     earlier(&due, hutch_checkpoint_check(s, now));
     switch (s->state) {
     case SESSION_BUSY:

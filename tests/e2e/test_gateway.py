@@ -188,6 +188,8 @@ def test_body_limit(tmp_path):
 
 @pytest.mark.parametrize("headers", [b"Content-Length: 3\r\nContent-Length: 4\r\n", b"Content-Length: 4\r\nContent-Length: 4\r\n",
                                      b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+                                     b"Content-Length: 4\r\nTransfer-Encoding : chunked\r\n", b"Content-Length: 4\r\nX: a\rTransfer-Encoding: chunked\r\n",
+                                     b"Content-Length: 4\r\nHost: localhost\r\n",
                                      b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
                                      b"Content-Length: -1\r\n", b"Content-Length: 4x\r\n", b"Content-Length: 99999999999999999999999\r\n",
                                      b"Transfer-Encoding: gzip\r\n"])

@@ -335,6 +335,17 @@ def test_lifetime(server):
     await_that(lambda: session.ask("GET").status == 404)
 
 
+def test_uploads_come_to_no_more_than_the_files_may(server):
+    """Also where nothing of the session runs that would be counted; a cell counts what lies there."""
+    session = Session(server, limits={"data_bytes": 1 << 20})
+    session.cell("1")
+    assert session.ask("PUT", "/files/a", bytes(700 << 10)).status == 201
+    refused = session.ask("PUT", "/files/a", bytes(700 << 10))
+    assert refused.status == 413 and "since the session's last cell" in refused.error["message"], refused.body
+    assert session.cell("import os; os.listdir()")["verdict"] == "ok"
+    assert session.ask("PUT", "/files/a", bytes(700 << 10)).status == 201
+
+
 def test_session_that_is_idle_ends(server):
     session = Session(server, idle_ms=300)
     session.cell("1")

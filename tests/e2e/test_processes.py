@@ -633,3 +633,29 @@ def test_who_is_paused_is_not_sent_on(either):
     process.signal(signal.SIGKILL)
     either.resume()
     assert process.wait()["signal"] == signal.SIGKILL
+
+
+STOPS_ALL = r"""
+for d in /proc/[0-9]*; do
+    p=${d#/proc/}; n=$(cat $d/comm 2>/dev/null)
+    [ "$p" != 1 ] && [ "$p" != $$ ] && [ "$n" != hutch-spawner ] && kill -STOP $p 2>/dev/null && echo stopped
+done
+while :; do echo tick; sleep 0.05; done
+"""
+
+
+def test_clocks_go_on_until_the_sandbox_can_be_stopped(shell):
+    """A process may run before the interpreter is ready, and keep it from that: a pause that cannot stop it gives it no time."""
+    with Session(shell, max_processes=4, zygote="bare") as session:
+        process = session.spawn(shell=STOPS_ALL, wall_ms=1000)
+        session.engine.until(lambda: b"stopped" in process.output[1] or process.end)
+        session.pause()
+        assert "longer than 1000 ms" in process.wait()["why"] or session.info()["still"]
+        session.resume()
+
+
+def test_no_terminal_without_landlock(shell, policy):
+    with Session(shell, no_interpreter=1, policy=policy(layers={"landlock": "off"})) as session:
+        end = session.spawn("true", terminal=1).wait()
+        assert end["exit_code"] == -1 and "Landlock" in end["why"], end
+        assert session.spawn("true").wait()["exit_code"] == 0

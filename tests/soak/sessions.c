@@ -408,6 +408,7 @@ static void open_hall(struct hall *h, const struct settings *settings)
     for (unsigned i = 0; i < h->n_desks; i++)
         h->desks[i].hall = h;
     hutch_engine_options_init(&options);
+    options.layouts = 1; /* further ones are made in pauses: what is counted would grow by them, whenever that is */
     options.image = settings->image;
     options.zygotes = &zygote;
     options.n_zygotes = 1;
