@@ -31,8 +31,8 @@
  * built or that has an input_fd) compare what the process has open, and what the engine needs for all that it has
  * accepted, with the soft limit of RLIMIT_NOFILE; beyond that they fail with EMFILE, and the message has the numbers.
  * An engine asks for some 100, eleven for each run at a time and for each sandbox that the min of a zygote or pool
- * says, fourteen for each session, two more where that has max_processes, and four for each process. What the caller opens
- * besides is to leave these free; it may raise its limit at any time.
+ * says, fourteen for each session, two more where that has max_processes, and four for each process. What the caller
+ * opens besides is to leave these free; it may raise its limit at any time.
  *
  * UNITS. Times are milliseconds, sizes are bytes, CPUs are thousandths of one. 0 in an option takes the default.
  *
