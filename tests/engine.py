@@ -14,6 +14,7 @@ import support
 
 SECONDS = 150  # for anything that has to happen at all
 # The policy "default" in other words than an engine's: a request that names it has a sandbox built.
+SHELL_ZYGOTES = (("bare", None, (), 1, 4), ("shell", "bare", ("IPython", "ipykernel"), 2, 8))  # of engines for sessions
 OTHER_DEFAULT = os.path.join(support.engine_env()["HUTCH_POLICY_DIR"], "default.json")
 
 
@@ -420,6 +421,12 @@ def file_counts(result):
     files = result["json"]["files"]
     assert not files["truncated"], files
     return tuple(len(files[what]) for what in ("added", "modified", "deleted"))
+
+
+def value(result):
+    """The text of the last output of a cell."""
+    assert result["outputs"], result
+    return result["outputs"][-1]["data"]["text/plain"]
 
 
 class Session:

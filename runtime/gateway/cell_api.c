@@ -51,8 +51,7 @@ static void end_waiting(struct exchange *x)
 static void refuse(struct exchange *x, const struct hutch_error *error)
 {
     end_waiting(x);
-    hutch_exchange_refuse(x, hutch_gateway_error_of(error->code, GATEWAY_QUEUE_FULL, GATEWAY_NOT_FOUND), "%s",
-                          error->message);
+    hutch_exchange_refuse_error(x, error, GATEWAY_QUEUE_FULL, GATEWAY_NOT_FOUND);
 }
 
 /* ---- cells ---- */

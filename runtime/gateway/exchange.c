@@ -4,6 +4,7 @@
 #include "runtime/gateway/exchange_mhd.h"
 #include "runtime/gateway/range.h"
 #include "runtime/gateway/server_priv.h"
+#include "runtime/hutch.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
@@ -228,6 +229,12 @@ void hutch_exchange_refuse(struct exchange *x, enum gateway_error error, const c
     set_refusal(x, error, message);
     if (x->is_pending)
         conclude(x);
+}
+
+void hutch_exchange_refuse_error(struct exchange *x, const struct hutch_error *error, enum gateway_error again,
+                                 enum gateway_error absent)
+{
+    hutch_exchange_refuse(x, hutch_gateway_error_of(error->code, again, absent), "%s", error->message);
 }
 
 void hutch_exchange_wait(struct exchange *x, void (*on_gone)(struct exchange *x))

@@ -23,6 +23,7 @@ struct MHD_Response;
 struct connection;
 struct range;
 struct server;
+struct hutch_error;
 struct token;
 
 /* A client may be so far behind its stream; then its run is ended. */
@@ -76,6 +77,9 @@ const char *hutch_exchange_header(const struct exchange *x, const char *name);
 void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len);
 /* The same with an error. One sentence. */
 void hutch_exchange_refuse(struct exchange *x, enum gateway_error error, const char *fmt, ...) HUTCH_PRINTF(3, 4);
+/* The same with what a call of the library has said; @again, @absent: as in hutch_gateway_error_of(). */
+void hutch_exchange_refuse_error(struct exchange *x, const struct hutch_error *error, enum gateway_error again,
+                                 enum gateway_error absent);
 
 /* The @range of an open file of @size bytes. Takes @fd. A browser is told to save it and not to show it, whatever is in
  * it. */

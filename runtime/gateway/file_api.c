@@ -14,8 +14,7 @@
 
 static void refuse(struct exchange *x, const struct hutch_error *error)
 {
-    hutch_exchange_refuse(x, hutch_gateway_error_of(error->code, GATEWAY_CONFLICT, GATEWAY_NOT_FOUND), "%s",
-                          error->message);
+    hutch_exchange_refuse_error(x, error, GATEWAY_CONFLICT, GATEWAY_NOT_FOUND);
 }
 
 static void answer_text(struct exchange *x, unsigned status, struct text_buffer *t)

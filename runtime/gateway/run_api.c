@@ -81,8 +81,7 @@ static void submit(struct exchange *x, struct hutch_request *request)
     request->on_output = format == EVENTS_NONE ? NULL : on_output;
     request->user = x;
     if (hutch_engine_submit(s->engine, request, &run->id, &err) < 0) {
-        hutch_exchange_refuse(x, hutch_gateway_error_of(err.code, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST), "%s",
-                              err.message);
+        hutch_exchange_refuse_error(x, &err, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST);
         return;
     }
     run->token = x->token;

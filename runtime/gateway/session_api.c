@@ -64,8 +64,7 @@ static void answer_flag(struct exchange *x, const char *key, bool value)
 
 static void refuse(struct exchange *x, const struct hutch_error *error)
 {
-    hutch_exchange_refuse(x, hutch_gateway_error_of(error->code, GATEWAY_QUEUE_FULL, GATEWAY_NOT_FOUND), "%s",
-                          error->message);
+    hutch_exchange_refuse_error(x, error, GATEWAY_QUEUE_FULL, GATEWAY_NOT_FOUND);
 }
 
 /* ---- open, list, get, close ---- */
@@ -107,8 +106,7 @@ static void open_session(struct exchange *x, struct hutch_session_options *optio
     options->user = session;
     if (hutch_session_open(s->engine, options, &session->number, &error) < 0) {
         hutch_gateway_sessions_remove(session);
-        hutch_exchange_refuse(x, hutch_gateway_error_of(error.code, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST), "%s",
-                              error.message);
+        hutch_exchange_refuse_error(x, &error, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST);
         return;
     }
     answer_session(x, 201, session);

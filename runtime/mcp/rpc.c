@@ -13,15 +13,8 @@ int hutch_rpc_check(const char *text, size_t len, struct json_view *ret, struct 
 {
     struct json_scan s = { .what = "message", .text = text, .len = len, .line = 1, .column = 1, .err = err,
                            .max_depth = RPC_MAX_DEPTH };
-    enum json_token token = hutch_json_scan_next(&s);
-    const char *from = s.token;
 
-    while (token > JSON_END)
-        token = hutch_json_scan_next(&s);
-    if (token < 0)
-        return -1;
-    *ret = (struct json_view){ from, (size_t)(s.token + s.token_len - from) };
-    return 0;
+    return hutch_json_view_scan(&s, ret);
 }
 
 bool hutch_rpc_text(struct json_view value, char *to, size_t size)

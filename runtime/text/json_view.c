@@ -6,20 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+int hutch_json_view_scan(struct json_scan *s, struct json_view *ret)
+{
+    enum json_token token = hutch_json_scan_next(s);
+    const char *from = s->token;
+
+    while (token > JSON_END)
+        token = hutch_json_scan_next(s);
+    if (token < 0)
+        return -1;
+    *ret = (struct json_view){ from, (size_t)(s->token + s->token_len - from) };
+    return 0;
+}
+
 int hutch_json_view_check(const char *what, uint64_t line, uint64_t column, const char *text, size_t len,
                           struct json_view *ret, struct hutch_err *err)
 {
     struct json_scan s = { .what = what, .text = text, .len = len, .line = line, .column = column, .err = err,
                            .flags = JSON_TAKES_NAN | JSON_TAKES_SURROGATES, .max_depth = JSON_SCAN_MAX_DEPTH };
-    enum json_token token = hutch_json_scan_next(&s);
-    const char *from = s.token;
 
-    while (token > JSON_END)
-        token = hutch_json_scan_next(&s);
-    if (token < 0)
-        return -1;
-    *ret = (struct json_view){ from, (size_t)(s.token + s.token_len - from) };
-    return 0;
+    return hutch_json_view_scan(&s, ret);
 }
 
 bool hutch_json_view_is_object(struct json_view value)

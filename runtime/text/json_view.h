@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct json_scan;
+
 /* One value within a text that was checked. Not owned. */
 struct json_view {
     const char *text; /* NULL: there is none */
@@ -23,6 +25,8 @@ struct json_view {
  * line and column, where the text begins at @line and @column (from 1). */
 int hutch_json_view_check(const char *what, uint64_t line, uint64_t column, const char *text, size_t len,
                           struct json_view *ret, struct hutch_err *err);
+/* The same as strict as @scan is made, from its begin on. */
+int hutch_json_view_scan(struct json_scan *scan, struct json_view *ret);
 
 bool hutch_json_view_is_object(struct json_view value);
 bool hutch_json_view_is_array(struct json_view value);

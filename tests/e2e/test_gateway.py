@@ -13,7 +13,9 @@ import sys
 import threading
 import time
 
+import aiohttp
 import pytest
+import requests
 
 import gateway
 import support
@@ -80,8 +82,6 @@ def test_connection_is_kept(server):
 
 
 def test_many_at_once(server):
-    aiohttp = pytest.importorskip("aiohttp")
-
     async def one(session, number):
         async with session.post("http://localhost/v1/run", json={"code": "print('nonce %d')" % number}) as answer:
             assert answer.status == 200
@@ -309,7 +309,6 @@ def test_tokens(tmp_path):
         for where in ("/healthz", "/readyz"):  # a balancer asks these
             assert server.ask("GET", where).status == 200
         assert server.ask("POST", "/v1/run", {"code": "print(1)"}, bearer("secret of ada")).json["stdout"] == "1\n"
-        requests = pytest.importorskip("requests")
         url = "http://127.0.0.1:%d/v1/run" % server.port()
         assert requests.post(url, json={"code": "print(2)"}, timeout=gateway.SECONDS).status_code == 401
         answer = requests.post(url, json={"code": "print(2)"}, headers=bearer("secret of bob"), timeout=gateway.SECONDS)
@@ -345,7 +344,6 @@ def test_names_that_lead_here(tmp_path):
     path = gateway.socket_path(tmp_path)
     with Server(tmp_path, "--listen", "unix:" + path, "--listen", "127.0.0.1:0", "--insecure-no-auth", "--allow-host", "box.example",
                 "--allow-origin", "https://page.example") as server:
-        requests = pytest.importorskip("requests")
         url = "http://127.0.0.1:%d/healthz" % server.port()
 
         def ask(**headers):
@@ -407,8 +405,6 @@ def test_client_that_leaves_ends_its_run(server):
 
 def test_mixed_load(tmp_path):
     """Runs, streams, bad requests and clients that leave, side by side: none lost or mixed up, and nothing is left."""
-    aiohttp = pytest.importorskip("aiohttp")
-
     async def run(session, number):
         async with session.post("/v1/run", json={"code": "print('nonce %d')" % number}) as answer:
             return (await answer.json())["stdout"] == "nonce %d\n" % number

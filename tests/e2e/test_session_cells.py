@@ -6,7 +6,7 @@ import os
 import pytest
 
 import engine
-from engine import Session
+from engine import Session, value
 
 ZYGOTES = (("bare", None, (), 1, 4), ("shell", "bare", ("IPython", "ipykernel", "numpy"), 2, 8))
 
@@ -15,17 +15,6 @@ ZYGOTES = (("bare", None, (), 1, 4), ("shell", "bare", ("IPython", "ipykernel", 
 def shell():
     with engine.Engine(image="python", zygotes=ZYGOTES, trim_ms=1000) as one:
         yield one
-
-
-@pytest.fixture
-def session(shell):
-    with Session(shell) as one:
-        yield one
-
-
-def value(result):
-    assert result["outputs"], result
-    return result["outputs"][-1]["data"]["text/plain"]
 
 
 # --------------------------------------------------------------------------------------------------

@@ -4,26 +4,7 @@ import errno
 import pytest
 
 import engine
-from engine import Session
-
-ZYGOTES = (("bare", None, (), 1, 4), ("shell", "bare", ("IPython", "ipykernel"), 2, 8))
-
-
-@pytest.fixture(scope="module")
-def shell():
-    with engine.Engine(image="python", zygotes=ZYGOTES, trim_ms=1000) as one:
-        yield one
-
-
-@pytest.fixture
-def session(shell):
-    with Session(shell) as one:
-        yield one
-
-
-def value(result):
-    assert result["outputs"], result
-    return result["outputs"][-1]["data"]["text/plain"]
+from engine import Session, value
 
 
 def order(session, what, context):

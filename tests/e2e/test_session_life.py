@@ -7,20 +7,7 @@ import pytest
 import engine
 from engine import Session
 
-ZYGOTES = (("bare", None, (), 1, 4), ("shell", "bare", ("IPython", "ipykernel"), 2, 8))
 NO_LIMIT = 2**64 - 1
-
-
-@pytest.fixture(scope="module")
-def shell():
-    with engine.Engine(image="python", zygotes=ZYGOTES, trim_ms=1000) as one:
-        yield one
-
-
-@pytest.fixture
-def session(shell):
-    with Session(shell) as one:
-        yield one
 
 
 # --------------------------------------------------------------------------------------------------
@@ -350,7 +337,7 @@ def test_a_pause_that_is_withstood(session):
 
 
 def test_the_end_of_the_engine_while_one_is_paused(tmp_path):
-    with engine.Engine(image="python", zygotes=ZYGOTES) as one:
+    with engine.Engine(image="python", zygotes=engine.SHELL_ZYGOTES) as one:
         session = Session(one)
         session.run(TICKS)
         stand_still(session)

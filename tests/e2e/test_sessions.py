@@ -11,27 +11,7 @@ import pytest
 
 import engine
 import support
-from engine import Session
-
-ZYGOTES = (("bare", None, (), 1, 4), ("shell", "bare", ("IPython", "ipykernel"), 2, 8))
-
-
-@pytest.fixture(scope="module")
-def shell():
-    """One engine for all tests that leave it as it was."""
-    with engine.Engine(image="python", zygotes=ZYGOTES, trim_ms=1000) as one:
-        yield one
-
-
-@pytest.fixture
-def session(shell):
-    with Session(shell) as one:
-        yield one
-
-
-def value(result):
-    assert result["outputs"], result
-    return result["outputs"][-1]["data"]["text/plain"]
+from engine import SHELL_ZYGOTES, Session, value
 
 
 # --------------------------------------------------------------------------------------------------
@@ -333,7 +313,7 @@ def test_queue_limit(session):
 
 
 def test_session_limit():
-    with engine.Engine(image="python", zygotes=ZYGOTES, max_sessions=2) as one:
+    with engine.Engine(image="python", zygotes=SHELL_ZYGOTES, max_sessions=2) as one:
         with Session(one), Session(one), pytest.raises(engine.Failure) as failure:
             Session(one)
         assert failure.value.code == 11
@@ -723,7 +703,7 @@ def test_many_sessions_at_once():
         pytest.skip("no more than %d descriptors" % hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     try:
-        with engine.Engine(image="python", zygotes=ZYGOTES) as one:
+        with engine.Engine(image="python", zygotes=SHELL_ZYGOTES) as one:
             sessions = [Session(one) for _ in range(200)]
             cells = [session.execute("x = %d" % i) for i, session in enumerate(sessions)]
             one.until(lambda: all(cell.result for cell in cells), 240, "every cell has a result")
@@ -744,7 +724,7 @@ def test_more_sessions_than_there_are_descriptors_for():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(600, hard), hard))
     try:
-        with engine.Engine(image="python", zygotes=ZYGOTES) as one:
+        with engine.Engine(image="python", zygotes=SHELL_ZYGOTES) as one:
             sessions = []
             with pytest.raises(engine.Failure) as refusal:
                 while len(sessions) < 200:
@@ -766,7 +746,7 @@ def test_more_sessions_than_there_are_descriptors_for():
 
 def test_an_engine_is_freed_with_sessions_open():
     before = count_fds()
-    one = engine.Engine(image="python", zygotes=ZYGOTES)
+    one = engine.Engine(image="python", zygotes=SHELL_ZYGOTES)
     sessions = [Session(one) for _ in range(3)]
     sessions[0].run("x = 1")
     sessions[0].do("checkpoint")
@@ -863,7 +843,7 @@ def test_whoever_is_killed_every_order_is_answered_once():
     """Any of the engine's processes, while cells and checkpoints are under way: interpreters, parked ones, inits, zygotes, helpers."""
     seed = int(os.environ.get("HUTCH_TEST_SEED", "20261121"))
     chance, orders = random.Random(seed), []
-    with engine.Engine(image="python", zygotes=ZYGOTES) as one:
+    with engine.Engine(image="python", zygotes=SHELL_ZYGOTES) as one:
         sessions = [Session(one) for _ in range(3)]
         assert [value(session.run("1")) for session in sessions] == ["1"] * 3, "an engine that never worked gives up soon"
         for _ in range(40):
@@ -914,7 +894,7 @@ def kill_inits():
 
 
 def test_two_deaths_without_a_cell_between_are_told():
-    with engine.Engine(image="python", zygotes=ZYGOTES) as one, Session(one) as session:
+    with engine.Engine(image="python", zygotes=SHELL_ZYGOTES) as one, Session(one) as session:
         session.run("x = 1")
         one.settle()
         assert kill_inits() > 0
@@ -926,7 +906,7 @@ def test_two_deaths_without_a_cell_between_are_told():
 
 
 def test_sessions_outlive_the_launcher_and_the_zygotes():
-    with engine.Engine(image="python", zygotes=ZYGOTES) as one, Session(one) as session:
+    with engine.Engine(image="python", zygotes=SHELL_ZYGOTES) as one, Session(one) as session:
         session.run("x = 1")
         one.settle()
         os.kill(one.stats()["launcher_pid"], signal.SIGKILL)
@@ -950,7 +930,7 @@ def own_runs(before):
 def test_the_runs_of_an_engine_are_removed():
     """Nothing waits for ever, and nothing is ok whose files are gone; the engine says that it is over."""
     before = support.live_runs()
-    with engine.Engine(image="python", zygotes=ZYGOTES) as one:
+    with engine.Engine(image="python", zygotes=SHELL_ZYGOTES) as one:
         sessions = [Session(one, keep_data=1) for _ in range(3)]
         for session in sessions:
             assert session.run("open('/mnt/data/file', 'w').write('kept')")["verdict"] == "ok"
@@ -973,7 +953,7 @@ def test_the_runs_of_an_engine_are_removed():
 
 def test_the_files_of_a_session_are_removed(policy):
     """A program that clears away what is old: the session is over, and its engine is not."""
-    with engine.Engine(image="python", zygotes=ZYGOTES, policy=policy(data_place="disk")) as shell:
+    with engine.Engine(image="python", zygotes=SHELL_ZYGOTES, policy=policy(data_place="disk")) as shell:
         check_removed_files(shell)
 
 
