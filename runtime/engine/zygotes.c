@@ -125,6 +125,15 @@ static void give_up(struct zygotes *zygotes, unsigned index, const struct hutch_
     zygotes->events->on_given_up(zygotes->owner, index);
 }
 
+/* Runs wait for it now. It imports nothing, so one that is not ready yet has no longer for that than an answer takes:
+ * what stopped the one before may have stopped both. */
+static void promote(struct zygote *spare)
+{
+    spare->is_spare = false;
+    if (spare->state == ZYGOTE_IS_STARTING)
+        hutch_patience_begin(&spare->patience);
+}
+
 /* It is dead, or has to go. @why: NULL when nobody knows. */
 static void lose(struct zygote *zygote, const struct hutch_err *why)
 {
@@ -145,7 +154,7 @@ static void lose(struct zygote *zygote, const struct hutch_err *why)
         zygote_slot->zygote = zygote_slot->spare;
         zygote_slot->spare = NULL;
         if (zygote_slot->zygote)
-            zygote_slot->zygote->is_spare = false;
+            promote(zygote_slot->zygote);
         if (is_in_use(zygote))
             zygotes->recycled[zygote->index]++;
     }

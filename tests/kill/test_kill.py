@@ -344,6 +344,22 @@ def test_engine_survives_a_helper_that_hangs(who, tmp_path):
     reap()
 
 
+def test_a_spare_that_hangs_while_it_starts(tmp_path):
+    """It takes the place of a zygote that hangs, too, and runs wait no longer for it than for the first: its start has
+    no more time than an answer."""
+    with engine.Engine(max_running=1, answer_ms=ANSWER_MS, setup_ms=SETUP_MS) as warm:
+        for _ in range(4):
+            warm.settle()
+            zygote = warm.stats()["zygotes"][0]["pid"]
+            spares = set(all_helpers(warm)["zygote"]) - {zygote}
+            send_all(spares, signal.SIGKILL)
+            warm.until(lambda: set(all_helpers(warm)["zygote"]) - {zygote} - spares)
+            send_all(set(all_helpers(warm)["zygote"]) - spares, signal.SIGSTOP)
+            for result in warm.wait(*[warm.submit("print(1)") for _ in range(4)]):
+                assert (result["verdict"], result["stdout"]) == ("ok", "1\n"), result
+    reap()
+
+
 @pytest.mark.parametrize("blow", [signal.SIGSTOP, signal.SIGKILL])
 def test_a_look_at_files_that_is_lost(blow, tmp_path):
     """Many files are counted and listed by the disk worker. Where that hangs or is killed, no limit is off, and no list is
