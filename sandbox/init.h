@@ -75,6 +75,7 @@ struct init_sample {
     uint32_t is_cpu_lower_bound; /* some children were reaped by the kernel, with what they used since the last look */
     uint32_t is_hidden;    /* a process did not let init read its /proc entries: what it holds is not counted */
     uint32_t is_cut_short; /* there was too much to count; the numbers are of what was reached */
+    uint32_t is_memory_upper_bound; /* what several processes share counts for each */
 };
 struct init_end {
     int status;          /* of the worker, as wait(2) has it */

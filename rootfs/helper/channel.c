@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ EXPORT void hutch_channel_move(int sock);
 EXPORT int hutch_channel_send_unnumbered(int sock, const char *body, size_t len);
 EXPORT int hutch_channel_send(const char *body, size_t len);
 EXPORT int hutch_channel_write(int stream, const char *data, size_t len);
+EXPORT void hutch_channel_deafen(void);
 
 static struct {
     pid_t pid;      /* the process whose channel it is; its children have none */
@@ -121,4 +123,10 @@ int hutch_channel_send(const char *body, size_t len)
 int hutch_channel_write(int stream, const char *data, size_t len)
 {
     return write_all(channel.streams[stream - 1], data, len);
+}
+
+/* For all threads at once; one that Python has noted already is still to be raised. */
+void hutch_channel_deafen(void)
+{
+    signal(SIGINT, SIG_IGN);
 }

@@ -119,9 +119,9 @@ static void find_verdict(struct supervisor *s, const struct sandbox_end *end)
         return;
     case END_MEMORY:
         set_verdict(s, HUTCH_OUT_OF_MEMORY,
-                    "out of memory: %" PRIu64 " bytes were in use and the limit is %" PRIu64
+                    "out of memory: %s%" PRIu64 " bytes were in use and the limit is %" PRIu64
                     ", enforced by rlimit and supervisor",
-                    s->last.memory_bytes, limits[LIMIT_MEMORY]);
+                    s->last.is_memory_upper_bound ? "at most " : "", s->last.memory_bytes, limits[LIMIT_MEMORY]);
         return;
     case END_HIDDEN:
         set_verdict(s, HUTCH_KILLED, "what the processes hold cannot be counted: one of them made itself unreadable");

@@ -279,12 +279,23 @@ def test_a_question_that_takes_too_long(session):
     assert value(session.run("x")) == "'still there'"
 
 
-def test_a_question_that_is_interrupted(session):
+def interrupt_until_over(session, order):
+    """Again and again: an interrupt may come at any step of what ends the first."""
+    session.engine.until(lambda: order.result is not None or session.interrupt() == 0 and session.info()["state"] == "idle")
+    return session.wait(order)
+
+
+@pytest.mark.parametrize("what", ["question", "cell"])
+def test_interrupts_without_patience(session, what):
+    """They end what runs, and neither the interpreter nor what comes next."""
     session.run(SLOW)
-    question = session.question("complete", "slow.a", timeout_ms=100000)
-    session.engine.until(lambda: question.result is not None or session.interrupt() == 0 and session.info()["state"] == "idle")
-    session.wait(question)
-    assert value(session.run("x")) == "'still there'"
+    for _ in range(40):
+        if what == "question":
+            interrupt_until_over(session, session.question("complete", "slow.a", timeout_ms=100000))
+        else:
+            result = interrupt_until_over(session, session.execute("while True: pass"))
+            assert result["was_interrupted"], result
+        assert value(session.run("x")) == "'still there'"
 
 
 def test_a_question_that_cannot_be_interrupted(session):

@@ -87,12 +87,13 @@ class Interpreter:
             try:
                 frame.update(reply=self.reply_to(order["do"], order.get("context") or contexts.MAIN, order), ok=True)
             finally:
-                ignore_interrupts()
+                self.link.deafen()
         except BaseException as problem:  # whatever the program's own code raises
+            self.link.deafen()
             frame.update(ok=False, why=channel.shortened(tracebacks.one_line(problem)))
+        ignore_interrupts()
         self.leave_if_forked()
         self.link.send_unnumbered(frame)
-
     def reply_to(self, what, context, order):
         if what == "reset_context":
             self.contexts.reset(context)
@@ -135,9 +136,11 @@ class Interpreter:
             try:
                 result = await self.run(code, silent, history)
             finally:
-                ignore_interrupts()
+                self.link.deafen()
         except BaseException as problem:  # while nothing of the program was running
+            self.link.deafen()
             error = problem
+        ignore_interrupts()
         self.leave_if_forked()
         self.calls.end()
         self.return_input()
@@ -227,11 +230,13 @@ class Interpreter:
                 _signal.signal(_signal.SIGINT, _signal.default_int_handler)
                 self.parts.widgets.end(self.parts.kernel.comm_manager, self.parts.session)
             finally:
-                ignore_interrupts()
+                self.link.deafen()
         except Exception as problem:
+            self.link.deafen()
             self.show(problem)
         except BaseException:
-            pass
+            self.link.deafen()
+        ignore_interrupts()
 
     def show(self, problem):
         try:
@@ -271,12 +276,11 @@ def enter_environment(variables):
 
 
 def ignore_interrupts():
-    """From here on. One that is on its way comes now."""
+    """So that Python knows it, too, after Channel.deafen(): one that was on its way has come by then."""
     try:
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     except KeyboardInterrupt:
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
-        raise
 
 
 async def wait_until_readable(loop, fd):

@@ -16,7 +16,8 @@ def set_helper(helper, ctypes):
     helper.hutch_channel_move.argtypes = [number]
     helper.hutch_channel_send_unnumbered.argtypes = helper.hutch_channel_write.argtypes = [number, text, size]
     helper.hutch_channel_send.argtypes = [text, size]
-    Channel.helper = helper
+    helper.hutch_channel_deafen.restype = None
+    Channel.helper, Channel.deafen = helper, helper.hutch_channel_deafen
 
 
 class Closed(Exception):
@@ -25,6 +26,9 @@ class Closed(Exception):
 
 class Channel:
     helper = None  # set once, before the first fork
+    # Of the helper: no interrupt comes from here on. It is one step of the interpreter and no function of Python's, at
+    # whose begin the next interrupt could come: the first sign of an impatient caller is not the last.
+    deafen = None
     mail = None  # set in the worker: what waits for orders in the middle of a cell (calls.py)
 
     def __init__(self):
