@@ -588,8 +588,8 @@ static void take_once(dev_t data_dev, bool counts_shared, uint64_t memory_limit,
 }
 
 /* An upper bound is not to end a run for what the host did: where a virtual machine stood still in the middle of a
- * sample, its kernel has counted that as CPU time of init. One more sample tells that from a sandbox that is too much to
- * look at. */
+ * sample, its kernel has counted that as CPU time of init. One more sample tells that from a sandbox that is too much
+ * to look at. */
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder, struct init_sample *ret)
 {
     take_once(data_dev, counts_shared, memory_limit, holder, ret);

@@ -4,7 +4,7 @@ import errno
 import pytest
 
 import engine
-from engine import Session, value
+from engine import value
 
 
 def adder(session, seen=None):
