@@ -124,6 +124,8 @@ static const struct option_row serve_rows[] = {
       .help = "a name under which TCP clients know this server, besides addresses" },
     { ONE, 0, "--allow-origin", "ORIGIN", OPTION_REPEATED, AT(origins),
       .help = "pages in browsers that may ask, e.g. https://example.org" },
+    { ONE, 0, "--format", "NAME[=/PREFIX]", OPTION_REPEATED, AT(formats),
+      .help = "others' wire formats to speak, and below which path (default: all)" },
     { ONE, 0, "--image", "NAME", OPTION_TEXT, AT(sandbox.image),
       .help = "image to run in (default: python)", .values = "IMAGE" },
     { ONE, 0, "--rootfs", "host|DIR", OPTION_TEXT, AT(sandbox.rootfs),

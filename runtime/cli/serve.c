@@ -11,6 +11,9 @@
 #include <limits.h>
 #include <stdio.h>
 
+/* Besides the native one. */
+static const struct format *const known_formats[] = { NULL };
+
 static void print_help(void)
 {
     printf("usage: hutch serve [options]\n\n"
@@ -47,6 +50,8 @@ static int read_options(const struct serve_opts *opts, struct server_options *re
 {
     struct server_options o = {
         .listen = opts->listen.values,
+        .known_formats = known_formats,
+        .formats = opts->formats.values,
         .tokens = opts->tokens,
         .is_insecure = opts->insecure,
         .hosts = opts->hosts.values,

@@ -80,7 +80,7 @@ static bool answer_preflight(struct exchange *x, const char *path)
     if (strcmp(x->method, "OPTIONS") != 0 || !allowed_origin(x) ||
         !hutch_exchange_header(x, "Access-Control-Request-Method"))
         return false;
-    hutch_route_methods(hutch_routes, hutch_n_routes, path, methods, sizeof(methods));
+    hutch_formats_methods(&x->server->formats, path, methods, sizeof(methods));
     hutch_exchange_answer(x, MHD_HTTP_NO_CONTENT, NULL, strdup(""), 0);
     if (!x->response)
         return true;
@@ -97,10 +97,15 @@ static void find_route(struct exchange *x, const char *path, const char *method)
     struct hutch_err err;
     char methods[128];
     bool has_other;
-    int rc = hutch_route_find(hutch_routes, hutch_n_routes, method, path, &x->route, &has_other, x->params, &err);
+    const char *given = NULL;
+    int rc = hutch_formats_find(&x->server->formats, method, path, &x->format, &x->route, &has_other, x->params, &err);
 
     if (x->server->tokens.n && !(x->route && x->route->is_open)) {
         x->token = hutch_tokens_find(&x->server->tokens, hutch_exchange_header(x, "Authorization"));
+        if (!x->token && x->format->token_header)
+            given = hutch_exchange_header(x, x->format->token_header);
+        if (given)
+            x->token = hutch_tokens_find_plain(&x->server->tokens, given);
         if (!x->token) {
             hutch_exchange_refuse(x, GATEWAY_UNAUTHORIZED, "this request has no token that the server knows");
             return;
@@ -111,7 +116,7 @@ static void find_route(struct exchange *x, const char *path, const char *method)
     } else if (!x->route && !has_other) {
         hutch_exchange_refuse(x, GATEWAY_NOT_FOUND, "there is nothing at this path");
     } else if (!x->route) {
-        hutch_route_methods(hutch_routes, hutch_n_routes, path, methods, sizeof(methods));
+        hutch_formats_methods(&x->server->formats, path, methods, sizeof(methods));
         hutch_exchange_refuse(x, GATEWAY_METHOD_NOT_ALLOWED, "this path does not take this method, but %s", methods);
         if (x->response)
             MHD_add_response_header(x->response, "Allow", methods);
@@ -197,7 +202,8 @@ static void check_body(struct exchange *x)
     else if (x->route->body == ROUTE_JSON && x->body_len != EXCHANGE_UNKNOWN_LENGTH && x->body_len > max)
         hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body has %" PRIu64 " bytes, and can have %" PRIu64,
                               x->body_len, max);
-    else if (x->route->body == ROUTE_JSON && !is_type(hutch_exchange_header(x, "Content-Type"), "application/json"))
+    else if (x->route->body == ROUTE_JSON && !x->format->takes_any_type &&
+             !is_type(hutch_exchange_header(x, "Content-Type"), "application/json"))
         hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be application/json");
     else if (hutch_exchange_header(x, "Content-Encoding"))
         hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be sent without a Content-Encoding");

@@ -169,8 +169,10 @@ static void set_refusal(struct exchange *x, enum gateway_error error, const char
 {
     const struct gateway_error_row *row = &hutch_gateway_errors[error];
     char seconds[16];
+    unsigned status = row->status;
     size_t len = 0;
-    char *json = hutch_gateway_error_json(error, message, &len);
+    char *json = x->format->error_body ? x->format->error_body(error, message, &status, &len)
+                                       : hutch_gateway_error_json(error, message, &len);
 
     if (x->status) {
         free(json);
@@ -178,7 +180,7 @@ static void set_refusal(struct exchange *x, enum gateway_error error, const char
     }
     x->server->metrics.errors[error]++;
     x->code = row->code;
-    set_answer(x, row->status, "application/json", json, len);
+    set_answer(x, status, "application/json", json, len);
     if (x->response && row->retry_after) {
         snprintf(seconds, sizeof(seconds), "%u", row->retry_after);
         add_header(x, "Retry-After", seconds);
@@ -337,6 +339,7 @@ static struct exchange *create(struct server *s, struct MHD_Connection *mhd, con
     x->mhd = mhd;
     x->connection = info->socket_context;
     x->method = known_method(method);
+    x->format = &hutch_native_format;
     x->start_ms = hutch_clock_ms();
     x->hangup = (struct watch)WATCH_INIT;
     LIST_INSERT_HEAD(&s->exchanges, x, in_list);
@@ -463,7 +466,7 @@ void hutch_exchange_on_completed(void *server, struct MHD_Connection *mhd, void 
                                          .status = x->status, .ms = ms, .bytes_in = x->n_in, .bytes_out = x->n_out,
                                          .is_gone = how != MHD_REQUEST_TERMINATED_COMPLETED_OK };
     hutch_gateway_log_request(&s->log, &line);
-    hutch_metrics_add_request(&s->metrics, x->route ? (size_t)(x->route - hutch_routes) : ROUTE_MAX, x->status, ms);
+    hutch_metrics_add_request(&s->metrics, hutch_formats_number(&s->formats, x->route), x->status, ms);
     s->metrics.gone += line.is_gone;
     hutch_poller_remove(&s->poller, &x->hangup);
     x->is_suspended = false;

@@ -8,6 +8,7 @@
 #define HUTCH_GATEWAY_EXCHANGE_H
 
 #include "runtime/gateway/error.h"
+#include "runtime/gateway/format.h"
 #include "runtime/gateway/poller.h"
 #include "runtime/gateway/route.h"
 #include "runtime/text/buffer.h"
@@ -38,6 +39,7 @@ struct exchange {
     struct server *server;
     struct MHD_Connection *mhd;     /* NULL: MHD has finished with it */
     struct connection *connection;
+    const struct format *format;    /* whose errors it gets; the native one, as long as none was found */
     const struct route *route;      /* NULL: none has this path and method */
     const char *method;             /* static; "other" for what no route has */
     char *params[ROUTE_MAX_PARAMS]; /* owned; of the path */

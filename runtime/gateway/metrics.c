@@ -70,22 +70,23 @@ static void add_histogram(struct text_buffer *t, const char *name, const char *l
     hutch_text_addf(t, "%s_sum{%s} %.6f\n%s_count{%s} %" PRIu64 "\n", name, label, h->sum / 1e3, name, label, n);
 }
 
-static void add_route(struct text_buffer *t, const struct metrics *m, size_t i)
+static void add_route(struct text_buffer *t, const struct metrics *m, const struct formats *formats, size_t i)
 {
-    const char *method = i < hutch_n_routes ? hutch_routes[i].method : "";
-    const char *path = i < hutch_n_routes ? hutch_routes[i].path : "";
+    const char *prefix = "";
+    const struct route *route = hutch_formats_route(formats, i, &prefix);
+    const char *method = route ? route->method : "", *path = route ? route->path : "";
 
     for (size_t k = 0; k < ARRAY_SIZE(m->requests[i]); k++)
         if (m->requests[i][k])
-            hutch_text_addf(t, "%s{method=\"%s\",route=\"%s\",status=\"%zuxx\"} %" PRIu32 "\n",
-                            "hutch_http_requests_total", method, path, k, m->requests[i][k]);
+            hutch_text_addf(t, "%s{method=\"%s\",route=\"%s%s\",status=\"%zuxx\"} %" PRIu32 "\n",
+                            "hutch_http_requests_total", method, prefix, path, k, m->requests[i][k]);
 }
 
-static void add_requests(struct text_buffer *t, const struct metrics *m)
+static void add_requests(struct text_buffer *t, const struct metrics *m, const struct formats *formats)
 {
     describe(t, "hutch_http_requests_total", "counter", "Requests by route and hundred of their status; 0: none.");
     for (size_t i = 0; i <= ROUTE_MAX; i++)
-        add_route(t, m, i);
+        add_route(t, m, formats, i);
     describe(t, "hutch_http_errors_total", "counter", "Requests that were refused, by the error's code.");
     for (size_t i = 0; i < GATEWAY_ERROR_COUNT; i++)
         hutch_text_addf(t, "hutch_http_errors_total{code=\"%s\"} %" PRIu64 "\n", hutch_gateway_errors[i].code,
@@ -137,12 +138,12 @@ static void add_engine(struct text_buffer *t, const struct hutch_engine_stats *s
         hutch_text_addf(t, "hutch_pool_building{zygote=\"%s\"} %u\n", s->zygotes[i].name, s->zygotes[i].building);
 }
 
-char *hutch_metrics_text(const struct metrics *m, const struct hutch_engine_stats *stats, const struct metrics_now *now,
-                         size_t *ret_len)
+char *hutch_metrics_text(const struct metrics *m, const struct formats *formats, const struct hutch_engine_stats *stats,
+                         const struct metrics_now *now, size_t *ret_len)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
 
-    add_requests(&t, m);
+    add_requests(&t, m, formats);
     add_runs(&t, m);
     if (stats)
         add_engine(&t, stats);

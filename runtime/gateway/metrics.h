@@ -3,7 +3,7 @@
 #define HUTCH_GATEWAY_METRICS_H
 
 #include "runtime/gateway/error.h"
-#include "runtime/gateway/route.h"
+#include "runtime/gateway/format.h"
 #include "runtime/hutch.h"
 
 #include <stddef.h>
@@ -37,13 +37,13 @@ struct metrics_now {
     int is_ready;
 };
 
-/* @route: its number among hutch_routes, ROUTE_MAX for none. */
+/* @route: hutch_formats_number(). */
 void hutch_metrics_add_request(struct metrics *m, size_t route, unsigned status, double ms);
 void hutch_metrics_add_run(struct metrics *m, const struct hutch_result *result);
 void hutch_metrics_add_cell(struct metrics *m, const struct hutch_cell_result *result);
 
 /* The caller's to free; NULL on ENOMEM. */
-char *hutch_metrics_text(const struct metrics *m, const struct hutch_engine_stats *stats, const struct metrics_now *now,
-                         size_t *ret_len);
+char *hutch_metrics_text(const struct metrics *m, const struct formats *formats, const struct hutch_engine_stats *stats,
+                         const struct metrics_now *now, size_t *ret_len);
 
 #endif

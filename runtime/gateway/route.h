@@ -10,7 +10,7 @@
 struct exchange;
 
 #define ROUTE_MAX_PARAMS 3
-#define ROUTE_MAX 64
+#define ROUTE_MAX 256 /* of all formats */
 
 enum route_body {
     ROUTE_NO_BODY,
@@ -28,10 +28,6 @@ struct route {
     void (*begin)(struct exchange *x);
     void (*take)(struct exchange *x, const char *data, size_t len);
 };
-
-/* All routes of the server: runtime/gateway/routes.c. */
-extern const struct route hutch_routes[];
-extern const size_t hutch_n_routes;
 
 /* Finds the route for @method and @path, which is as the client sent it, without its query. HEAD is answered as GET is.
  * 0 with *ret_route; it is NULL when no route has the path, or only for other methods: then *ret_other is true.

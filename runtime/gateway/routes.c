@@ -1,5 +1,5 @@
-/* routes.c - all that can be asked of the server. */
-#include "runtime/gateway/route.h"
+/* routes.c - the native API: all that can be asked in hutch's own format. */
+#include "runtime/gateway/format.h"
 
 #include "runtime/gateway/cell_api.h"
 #include "runtime/gateway/file_api.h"
@@ -10,7 +10,7 @@
 
 #define SESSION "/v1/sessions/{id}"
 
-const struct route hutch_routes[] = {
+static const struct route routes[] = {
     { "GET", "/healthz", ROUTE_NO_BODY, true, hutch_status_health, NULL, NULL },
     { "GET", "/readyz", ROUTE_NO_BODY, true, hutch_status_ready, NULL, NULL },
     { "GET", "/metrics", ROUTE_NO_BODY, false, hutch_status_metrics, NULL, NULL },
@@ -38,5 +38,5 @@ const struct route hutch_routes[] = {
       hutch_file_api_take },
     { "DELETE", SESSION "/files/{path*}", ROUTE_NO_BODY, false, hutch_file_api_delete, NULL, NULL },
 };
-const size_t hutch_n_routes = ARRAY_SIZE(hutch_routes);
-_Static_assert(ARRAY_SIZE(hutch_routes) <= ROUTE_MAX, "the counters have a row for each route");
+
+const struct format hutch_native_format = { .name = "native", .routes = routes, .n_routes = ARRAY_SIZE(routes) };

@@ -2,6 +2,7 @@
 #ifndef HUTCH_GATEWAY_SERVER_H
 #define HUTCH_GATEWAY_SERVER_H
 
+#include "runtime/gateway/format.h"
 #include "runtime/hutch.h"
 #include "sandbox/err.h"
 
@@ -13,6 +14,8 @@
 struct server_options {
     const struct hutch_engine_options *engine;
     const char *const *listen;  /* addresses, ends with NULL; none: inherited ones, else the default socket */
+    const struct format *const *known_formats; /* besides the native one; ends with NULL */
+    const char *const *formats; /* which of them, and where: hutch_formats_choose() */
     const char *tokens;         /* path; NULL: nobody has to say who asks */
     bool is_insecure;           /* TCP without tokens */
     const char *const *hosts;   /* names that a Host header may have besides addresses and localhost; ends with NULL */

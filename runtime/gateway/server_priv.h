@@ -4,6 +4,7 @@
 
 #include "runtime/gateway/connection.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/format.h"
 #include "runtime/gateway/listen.h"
 #include "runtime/gateway/log.h"
 #include "runtime/gateway/metrics.h"
@@ -25,6 +26,7 @@ struct server {
     struct watch engine_watch, daemon_watch, signal_watch;
     int signal_fd;               /* owned */
     struct listeners listeners;
+    struct formats formats;
     bool is_accepting;           /* the listeners are watched */
     double accept_again_ms;      /* not before, where they are not */
     struct tokens tokens;

@@ -46,7 +46,7 @@ void hutch_status_metrics(struct exchange *x)
     LIST_FOREACH(each, &s->exchanges, in_list)
         now.exchanges++;
     hutch_engine_get_stats(s->engine, &stats);
-    text = hutch_metrics_text(&s->metrics, &stats, &now, &len);
+    text = hutch_metrics_text(&s->metrics, &s->formats, &stats, &now, &len);
     hutch_exchange_answer(x, 200, "text/plain; version=0.0.4", text, len);
 }
 

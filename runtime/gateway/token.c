@@ -162,21 +162,25 @@ void hutch_tokens_done(struct tokens *tokens)
     *tokens = (struct tokens)TOKENS_INIT;
 }
 
-struct token *hutch_tokens_find(const struct tokens *tokens, const char *authorization)
+struct token *hutch_tokens_find_plain(const struct tokens *tokens, const char *token)
 {
     unsigned char hash[TOKEN_HASH_SIZE];
     struct token *found = NULL;
-    size_t len;
+    size_t len = strlen(token);
 
-    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
-        return NULL;
-    authorization += 7 + strspn(authorization + 7, " ");
-    len = strlen(authorization);
     if (len == 0 || len > TOKEN_MAX_LEN)
         return NULL;
-    SHA256((const unsigned char *)authorization, len, hash);
+    SHA256((const unsigned char *)token, len, hash);
     for (size_t i = 0; i < tokens->n; i++) /* all of them, wherever it is */
         if (CRYPTO_memcmp(tokens->rows[i]->hash, hash, sizeof(hash)) == 0 && !tokens->rows[i]->is_retired)
             found = tokens->rows[i];
     return found;
+}
+
+struct token *hutch_tokens_find(const struct tokens *tokens, const char *authorization)
+{
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
+        return NULL;
+    authorization += 7;
+    return hutch_tokens_find_plain(tokens, authorization + strspn(authorization, " "));
 }

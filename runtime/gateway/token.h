@@ -40,5 +40,7 @@ void hutch_tokens_done(struct tokens *tokens);
 
 /* The token of an Authorization header ("Bearer TOKEN"), NULL when there is none. Takes the same time for each. */
 struct token *hutch_tokens_find(const struct tokens *tokens, const char *authorization);
+/* The same of a header that has the token alone. */
+struct token *hutch_tokens_find_plain(const struct tokens *tokens, const char *token);
 
 #endif

@@ -1,6 +1,7 @@
 /* Paths, hosts and tokens: what is let through before anything else of a request is looked at. */
 #include "runtime/gateway/access.h"
 
+#include "runtime/gateway/format.h"
 #include "runtime/gateway/route.h"
 #include "runtime/gateway/token.h"
 #include "runtime/gateway/uri.h"
@@ -81,17 +82,65 @@ static void test_methods(void **state)
 static void test_table(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < hutch_n_routes; i++) {
+    const struct route *table = hutch_native_format.routes;
+
+    for (size_t i = 0; i < hutch_native_format.n_routes; i++) {
         unsigned n = 0;
 
-        for (const char *p = hutch_routes[i].path; (p = strchr(p, '{')); p++, n++)
+        for (const char *p = table[i].path; (p = strchr(p, '{')); p++, n++)
             assert_true(p[-1] == '/' && strchr(p, '}') && strchr("/", strchr(p, '}')[1]));
         assert_in_range(n, 0, ROUTE_MAX_PARAMS);
-        assert_int_equal(hutch_routes[i].path[0], '/');
-        assert_non_null(hutch_routes[i].handle);
+        assert_int_equal(table[i].path[0], '/');
+        assert_non_null(table[i].handle);
         for (size_t k = 0; k < i; k++)
-            assert_false(strcmp(hutch_routes[k].path, hutch_routes[i].path) == 0 &&
-                         strcmp(hutch_routes[k].method, hutch_routes[i].method) == 0);
+            assert_false(strcmp(table[k].path, table[i].path) == 0 &&
+                         strcmp(table[k].method, table[i].method) == 0);
+    }
+}
+
+static const struct format other = { .name = "other", .routes = routes, .n_routes = ARRAY_SIZE(routes) };
+static const struct format *const known[] = { &other, NULL };
+
+static void test_formats(void **state)
+{
+    static const char *const moved[] = { "other=/there", NULL };
+    static const char *const bad[] = { "none", "other=there", "other=/", "other=/a/", "other=/a//b", "other=/a b",
+                                       "other=/{id}", "=/a", "" };
+    struct formats f;
+    struct hutch_err err;
+    const struct format *format;
+    const struct route *route;
+    char *params[ROUTE_MAX_PARAMS] = { NULL }, text[64];
+    const char *prefix;
+    bool has_other;
+
+    (void)state;
+    assert_return_code(hutch_formats_choose(known, NULL, &f, &err), 0);
+    assert_int_equal(f.n, 2);
+    assert_return_code(hutch_formats_choose(known, moved, &f, &err), 0);
+    hutch_formats_find(&f, "GET", "/v1/things", &format, &route, &has_other, params, &err);
+    assert_true(format == &hutch_native_format && !route && !has_other);
+    hutch_formats_find(&f, "GET", "/there/v1/things", &format, &route, &has_other, params, &err);
+    assert_true(format == &other && route == &routes[0]);
+    assert_true(hutch_formats_route(&f, hutch_formats_number(&f, route), &prefix) == route);
+    assert_string_equal(prefix, "/there");
+    hutch_formats_find(&f, "GET", "/there/nothing", &format, &route, &has_other, params, &err);
+    assert_true(format == &other && !route && !has_other);
+    hutch_formats_find(&f, "GET", "/therefore/v1/things", &format, &route, &has_other, params, &err);
+    assert_true(format == &hutch_native_format && !route);
+    hutch_formats_methods(&f, "/there/v1/things", text, sizeof(text));
+    assert_string_equal(text, "GET, HEAD, POST");
+    assert_int_equal(hutch_formats_number(&f, NULL), ROUTE_MAX);
+    assert_null(hutch_formats_route(&f, ROUTE_MAX, &prefix));
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        const char *wanted[] = { bad[i], NULL };
+
+        assert_int_equal(hutch_formats_choose(known, wanted, &f, &err), -1);
+    }
+    {
+        static const char *const twice[] = { "other", "other=/a", NULL };
+
+        assert_int_equal(hutch_formats_choose(known, twice, &f, &err), -1);
     }
 }
 
@@ -140,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths), cmocka_unit_test(test_methods), cmocka_unit_test(test_table),
+        cmocka_unit_test(test_formats),
         cmocka_unit_test(test_hosts), cmocka_unit_test(test_tokens),
     };
 

@@ -1,0 +1,58 @@
+/* format.h - a wire format: its routes, and what its clients are told when something is refused. The server has a list
+ * of them, and each has a room of its own that knows its requests and answers. */
+#ifndef HUTCH_GATEWAY_FORMAT_H
+#define HUTCH_GATEWAY_FORMAT_H
+
+#include "runtime/gateway/error.h"
+#include "runtime/gateway/route.h"
+#include "sandbox/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define FORMATS_MAX 8
+#define FORMAT_PREFIX_MAX 64
+
+struct format {
+    const char *name;            /* of --format */
+    const struct route *routes;
+    size_t n_routes;
+    /* The body of a refusal, application/json, the caller's to free; NULL: memory was short. *status, of HTTP, may be
+     * changed. Without this function it is as error.h has it. */
+    char *(*error_body)(enum gateway_error error, const char *message, unsigned *status, size_t *ret_len);
+    /* A header that may have the token instead of 'Authorization: Bearer'; NULL: there is none. */
+    const char *token_header;
+    bool takes_any_type;         /* its clients say all kinds of Content-Type for JSON */
+};
+
+/* The formats that a server has, each below its prefix. Its own is first. */
+struct formats {
+    struct {
+        const struct format *format;
+        char prefix[FORMAT_PREFIX_MAX]; /* "" or "/name", without a slash at its end */
+    } list[FORMATS_MAX];
+    size_t n;
+};
+
+extern const struct format hutch_native_format; /* runtime/gateway/routes.c */
+
+/* @known: all that there are, ends with NULL. @wanted: "NAME" or "NAME=/PREFIX", ends with NULL; NULL: all. The native
+ * one is always there. -1: one is not known or twice, or a prefix is none. */
+int hutch_formats_choose(const struct format *const *known, const char *const *wanted, struct formats *ret,
+                         struct hutch_err *err);
+
+/* As hutch_route_find(), in the first format that has the path; *ret_format is then that format. Where no route is
+ * found, it is the one whose prefix the path begins with: the native one, if that is nobody's. */
+int hutch_formats_find(const struct formats *f, const char *method, const char *path, const struct format **ret_format,
+                       const struct route **ret_route, bool *ret_other, char *params[ROUTE_MAX_PARAMS],
+                       struct hutch_err *err);
+
+/* As hutch_route_methods(). */
+void hutch_formats_methods(const struct formats *f, const char *path, char *to, size_t size);
+
+/* The number of a route among those of all formats, for counters; ROUTE_MAX when it is NULL. */
+size_t hutch_formats_number(const struct formats *f, const struct route *route);
+/* The route of a number, and *ret_prefix of its format; NULL: there is none. */
+const struct route *hutch_formats_route(const struct formats *f, size_t number, const char **ret_prefix);
+
+#endif
