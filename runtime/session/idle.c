@@ -1,6 +1,8 @@
 /* idle.c - how often the sandboxes of sessions are checked between their cells. */
 #include "runtime/session/session_priv.h"
 
+#include <errno.h>
+
 #define IDLE_MIN_MS 100  /* from one check of an idle sandbox to the next … */
 #define IDLE_MAX_MS 2000
 /* … so that there are no more of them in a second: all of them together take some hundredths of a CPU */
@@ -16,7 +18,13 @@ static void set_pace(struct session *s)
         hutch_supervisor_set_idle(s->run->slot->supervisor, IDLE_MAX_MS);
         return;
     }
-    hutch_sandbox_order(&s->run->slot->sb, INIT_CHECK_INTERVAL, ms);
+    /* One that is to idle may be looked at more often than need be, one that wakes up never less often. */
+    if (hutch_sandbox_order(&s->run->slot->sb, INIT_CHECK_INTERVAL, ms) < 0 && ms == 0) {
+        struct hutch_err err;
+
+        hutch_err_set(&err, errno, "have the sandbox of a session watched");
+        hutch_supervisor_fail(s->run->slot->supervisor, &err);
+    }
     hutch_supervisor_set_idle(s->run->slot->supervisor, ms);
     /* Its next check was chosen by the interval before: a cell's limits hold from its begin. */
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->run->slot->clock, 0);

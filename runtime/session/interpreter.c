@@ -257,32 +257,42 @@ static void flush(struct interpreter *interpreter)
     hutch_watch_change(&interpreter->watch, EPOLLIN);
 }
 
+/* Room for @len more bytes. What waits is moved when at least as much has been sent before it, and the room doubles: an
+ * interpreter that reads little at a time, and is told little at a time, costs no more than what it is told. */
+static int make_room(struct interpreter *interpreter, size_t len)
+{
+    size_t have = interpreter->out_len, room = interpreter->out_room;
+    char *more;
+
+    if (interpreter->out_start > 0 && interpreter->out_start >= have) {
+        memmove(interpreter->out, interpreter->out + interpreter->out_start, have);
+        interpreter->out_start = 0;
+    }
+    if (interpreter->out_start + have + len <= room)
+        return 0;
+    room = interpreter->out_start + have + len + have;
+    more = realloc(interpreter->out, room);
+    if (!more)
+        return -1;
+    interpreter->out = more;
+    interpreter->out_room = room;
+    return 0;
+}
+
 int hutch_interpreter_send_raw(struct interpreter *interpreter, const char *data, size_t len)
 {
-    size_t have;
-
     if (interpreter->is_over)
         return 0;
-    if (interpreter->out_start > 0 && interpreter->out_len > 0)
-        memmove(interpreter->out, interpreter->out + interpreter->out_start, interpreter->out_len);
-    interpreter->out_start = 0;
-    have = interpreter->out_len;
-    if (have > 0 && have + len > MAX_WAITING) {
+    if (interpreter->out_len > 0 && interpreter->out_len + len > MAX_WAITING) {
         struct hutch_err why;
 
         hutch_err_set(&why, 0, "it does not read what it is told");
         refuse(interpreter, &why);
         return -1;
     }
-    if (have + len > interpreter->out_room) {
-        char *more = realloc(interpreter->out, have + len);
-
-        if (!more)
-            return -1;
-        interpreter->out = more;
-        interpreter->out_room = have + len;
-    }
-    memcpy(interpreter->out + have, data, len);
+    if (make_room(interpreter, len) < 0)
+        return -1;
+    memcpy(interpreter->out + interpreter->out_start + interpreter->out_len, data, len);
     interpreter->out_len += len;
     flush(interpreter);
     return 0;

@@ -55,7 +55,8 @@ static void on_packet(struct link *l, void *data, size_t len, int *fds, size_t n
         return;
     }
     s->processes.spawner_pid = said.pid;
-    hutch_sandbox_order(&s->run->slot->sb, INIT_EXEMPT, said.pid);
+    if (hutch_sandbox_order(&s->run->slot->sb, INIT_EXEMPT, said.pid) < 0)
+        on_hangup(l); /* the next rollback would kill it */
 }
 
 static int open_spawner(struct session *s, struct hutch_err *err)
