@@ -214,8 +214,9 @@ fuzz: ## run each fuzz target for an hour; HUTCH_FUZZ_SECONDS says otherwise
 
 # What is there already is not fetched again.
 .PHONY: clients
-clients: ## fetch the clients of others that tests use, by npm
+clients: ## fetch the clients and proxies of others that tests use, by npm and apt
 	@tests/clients/install build/clients
+	@tests/proxies/install build/clients/proxies
 
 .PHONY: check
 check: ## install what is missing, build, and run every test lane once

@@ -428,8 +428,9 @@ def status_of(pid):
 
 
 def openers(below):
-    """The openers of the engines of process @below."""
-    return [pid for pid, (parent, _) in process_table().items() if parent == below and comm(pid) == "hutch-launcher"]
+    """The openers of the engines of process @below that are alive."""
+    return [pid for pid, (parent, state) in process_table().items()
+            if parent == below and state not in "ZX" and comm(pid) == "hutch-launcher"]
 
 
 def descendants(root):

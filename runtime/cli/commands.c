@@ -124,6 +124,8 @@ static const struct option_row serve_rows[] = {
       .help = "a name under which TCP clients know this server, besides addresses" },
     { ONE, 0, "--allow-origin", "ORIGIN", OPTION_REPEATED, AT(origins),
       .help = "pages in browsers that may ask, e.g. https://example.org" },
+    { ONE, 0, "--id-header", "NAME", OPTION_TEXT, AT(id_header),
+      .help = "a header in which the proxy in front gives new sessions their names" },
     { ONE, 0, "--format", "NAME[=/PREFIX]", OPTION_REPEATED, AT(formats),
       .help = "others' wire formats to speak, and below which path (default: all)" },
     { ONE, 0, "--image", "NAME", OPTION_TEXT, AT(sandbox.image),

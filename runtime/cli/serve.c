@@ -56,6 +56,7 @@ static int read_options(const struct serve_opts *opts, struct server_options *re
         .is_insecure = opts->insecure,
         .hosts = opts->hosts.values,
         .origins = opts->origins.values,
+        .id_header = opts->id_header,
         .max_body = SERVER_BODY_USUAL,
         .max_connections = SERVER_MAX_CONNECTIONS,
         .request_ms = SERVER_REQUEST_MS,

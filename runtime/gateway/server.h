@@ -20,6 +20,7 @@ struct server_options {
     bool is_insecure;           /* TCP without tokens */
     const char *const *hosts;   /* names that a Host header may have besides addresses and localhost; ends with NULL */
     const char *const *origins; /* of pages that may ask; ends with NULL */
+    const char *id_header;      /* of requests that open a session: the name that it is to have; NULL: none has */
     uint64_t max_body;          /* bytes */
     unsigned max_connections;
     uint64_t request_ms, idle_ms; /* connection.h */

@@ -91,12 +91,18 @@ static void open_session(struct exchange *x, struct hutch_session_options *optio
 {
     struct server *s = x->server;
     struct gateway_session *session;
+    const char *given = s->options->id_header ? hutch_exchange_header(x, s->options->id_header) : NULL;
     struct hutch_error error;
     struct hutch_err err;
 
     session = hutch_gateway_sessions_add(&s->sessions, x->token, &err);
     if (!session) {
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "%s", err.msg);
+        return;
+    }
+    if (given && hutch_gateway_sessions_name(session, given, &err) < 0) {
+        hutch_gateway_sessions_remove(session);
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
         return;
     }
     session->idle_ms = options->idle_ms ? options->idle_ms : USUAL_IDLE_MS;
