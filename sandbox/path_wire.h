@@ -62,6 +62,5 @@ struct path_record {
     uint32_t has_target;
 };
 #define PATH_PACKET_MAX (32u << 10) /* bytes of one answer */
-#define PATH_RECORD_MAX (sizeof(struct path_record) + PATH_DEPTH_MAX * 256 + PATH_TEXT_MAX)
 
 #endif

@@ -540,6 +540,8 @@ _Noreturn void hutch_paths_serve(int control, const char *order, size_t len)
 
     job.control = control;
     job.packet = packet;
+    job.n_looks = LOOK_AFTER - 1; /* what was given up before it began is not begun */
+    look_for_engine();
     begin_packet();
     umask(0);
     if (!read_order(order, len))
