@@ -27,7 +27,7 @@ function refusalOf(status, headers, body) {
 }
 
 function brokenOff(cause) {
-  return new HutchError('the connection was broken off before the result had come', { code: 'broken_off', cause });
+  return new HutchError('the connection was broken off before the answer had come', { code: 'broken_off', cause });
 }
 
 /** What the server or its image does not have. */

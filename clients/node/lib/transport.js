@@ -2,6 +2,7 @@
 
 const http = require('node:http');
 const { Readable, pipeline } = require('node:stream');
+const { setImmediate: turn } = require('node:timers/promises');
 
 const { HutchError, refusalOf, brokenOff } = require('./errors.js');
 
@@ -40,6 +41,7 @@ class Transport {
       call.abortSignal?.throwIfAborted();
       if (error instanceof HutchError || error.isOfSource) throw error.isOfSource ? error.error : error;
       if (wasKept && CLOSED.includes(error.code) && !isStream(call.body)) continue;
+      if (CLOSED.includes(error.code) && isStream(call.body)) throw brokenOff(error);
       throw new HutchError(`ask the server at ${this.#address.text}: ${error.message} (is hutch serve running there?)`,
                            { code: 'connect_failed', cause: error });
     }
@@ -66,7 +68,7 @@ class Transport {
       /* A server that refuses answers before it has read everything: then the rest is not sent. */
       const source = call.body instanceof Readable ? call.body : Readable.from(call.body);
       source.once('error', (error) => resolve({ error: { isOfSource: true, error } }));
-      pipeline(source, request, (error) => {
+      pipeline(source, paced, request, (error) => {
         if (error && !isAnswered) request.destroy(error);
       });
     });
@@ -94,7 +96,7 @@ class Transport {
   async *events(call) {
     const response = await this.send(call);
     let isWhole = false;
-    for await (const line of lines(this.pieces(response, call.abortSignal))) {
+    for await (const line of linesOf(this.pieces(response, call.abortSignal))) {
       const event = parseObject(line);
       isWhole ||= event.event === 'result';
       yield event;
@@ -105,6 +107,15 @@ class Transport {
 
 function isStream(body) {
   return body !== undefined && typeof body !== 'string' && !(body instanceof Uint8Array);
+}
+
+/** A turn of the loop between two pieces: a refusal that has come is read before a write to the closed connection fails,
+ * which would take the place of it. */
+async function* paced(source) {
+  for await (const piece of source) {
+    yield piece;
+    await turn();
+  }
 }
 
 function silence(milliseconds) {
@@ -126,7 +137,7 @@ async function readSome(response, most) {
   return Buffer.concat(pieces);
 }
 
-async function* lines(pieces) {
+async function* linesOf(pieces) {
   let begun = [], size = 0;
   for await (const piece of pieces) {
     let from = 0;
