@@ -134,6 +134,8 @@ static const struct option_row serve_rows[] = {
       .help = "the host's own /usr, or a root tree, instead of an image" },
     { ONE, 0, "--policy", "NAME|FILE", OPTION_TEXT, AT(sandbox.policy),
       .help = "isolation and limits (default: default)", .values = "default strict trusted FILE" },
+    { ONE, 0, "--data-target", "PATH", OPTION_REPEATED, AT(data_targets),
+      .help = "a further name of /mnt/data inside, e.g. /workspace" },
     { ONE, .kind = OPTION_LIMITS, .offset = AT(sandbox.limits) },
     { ONE, 'j', "--jobs", "NUMBER", OPTION_TEXT, AT(jobs),
       .help = "runs at the same time (default: one for each CPU)" },

@@ -92,6 +92,7 @@ static int run_server(const struct serve_opts *opts, struct hutch_err *err)
         goto out;
     engine.options.layouts = 0; /* others than one user's */
     engine.options.max_running = 0;
+    engine.options.data_targets = opts->data_targets.values;
     if (read_number("--jobs", opts->jobs, 1, 4096, &engine.options.max_running, err) < 0 ||
         read_number("--queue", opts->queue, 1, 65536, &engine.options.max_queued, err) < 0)
         goto out;
