@@ -7,6 +7,21 @@
 
 #include <string.h>
 
+/* Read by the assembler, so its path is relative to the top of the tree, where make compiles. */
+__asm__(".pushsection .rodata\n"
+        ".type openapi_json, @object\n"
+        "openapi_json:\n"
+        ".incbin \"runtime/gateway/openapi.json\"\n"
+        ".byte 0\n"
+        ".size openapi_json, . - openapi_json\n"
+        ".popsection\n");
+extern const char openapi_json[] __attribute__((visibility("hidden")));
+
+void hutch_catalog_openapi(struct exchange *x)
+{
+    hutch_exchange_answer(x, 200, "application/json", strdup(openapi_json), strlen(openapi_json));
+}
+
 static void answer_text(struct exchange *x, struct text_buffer *t)
 {
     size_t len = 0;

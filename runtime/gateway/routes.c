@@ -15,6 +15,7 @@ static const struct route routes[] = {
     { "GET", "/healthz", ROUTE_NO_BODY, true, hutch_status_health, NULL, NULL },
     { "GET", "/readyz", ROUTE_NO_BODY, true, hutch_status_ready, NULL, NULL },
     { "GET", "/metrics", ROUTE_NO_BODY, false, hutch_status_metrics, NULL, NULL },
+    { "GET", "/openapi.json", ROUTE_NO_BODY, true, hutch_catalog_openapi, NULL, NULL },
     { "GET", "/v1/pools", ROUTE_NO_BODY, false, hutch_status_pools, NULL, NULL },
     { "GET", "/v1/languages", ROUTE_NO_BODY, false, hutch_catalog_languages, NULL, NULL },
     { "GET", "/v1/policies", ROUTE_NO_BODY, false, hutch_catalog_policies, NULL, NULL },
