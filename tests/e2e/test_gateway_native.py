@@ -1,4 +1,6 @@
 """The native API of hutch serve beyond runs and sessions: what can be asked for, and the document that says how."""
+import concurrent.futures
+import hashlib
 import json
 import os
 import re
@@ -83,7 +85,7 @@ def test_document_is_sound():
         jsonschema.Draft202012Validator.check_schema(schema)
         assert '"#/components/schemas/%s"' % name in text, "%s is not used" % name
     for path, item in document["paths"].items():
-        assert re.findall(r"\{(\w+)\}", path) == [parameter["name"] for parameter in item.get("parameters", [])], path
+        assert re.findall(r"\{(\w+)\}", path) == [parameter["name"] for parameter in item.get("parameters", []) if parameter["in"] == "path"], path
         for method in openapi.METHODS & set(item):
             assert item[method]["summary"] and "default" in item[method]["responses"], path
 
@@ -103,3 +105,80 @@ def test_check_finds_what_is_not_in_the_document(server):
         answer.body = body
         with pytest.raises(AssertionError):
             openapi.check("GET", "/v1/languages", None, None, answer)
+
+
+# --------------------------------------------------------------------------------------------------
+# Asked twice, run once
+
+RANDOM = "import os; print(os.urandom(8).hex())"
+
+
+def keyed(server, key, code, headers=None, **more):
+    return server.ask("POST", "/v1/run", {"code": code, **more}, {"Idempotency-Key": key, **(headers or {})})
+
+
+def test_key_gets_the_first_answer(server):
+    first = keyed(server, "a", RANDOM)
+    assert first.status == 200 and first.json["verdict"] == "ok"
+    assert keyed(server, "a", RANDOM).body == first.body
+    assert keyed(server, "b", RANDOM).json["stdout"] != first.json["stdout"]
+    assert server.run(RANDOM)["stdout"] != first.json["stdout"]
+
+
+def test_key_with_another_body(server):
+    keyed(server, "c", "print(1)")
+    answer = keyed(server, "c", "print(2)")
+    assert (answer.status, answer.error["code"]) == (422, "idempotency_key_reused")
+
+
+def test_refusals_are_not_kept(server):
+    assert keyed(server, "d", 5).status == 400
+    assert keyed(server, "d", "", language="cobol").status == 400
+    assert keyed(server, "d", "print(3)").json["stdout"] == "3\n"
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a b", "ÿ"])
+def test_bad_keys(server, key):
+    assert keyed(server, key, "").error["code"] == "invalid_request"
+
+
+def test_key_and_stream(server):
+    answer = keyed(server, "e", "", {"Accept": "text/event-stream"})
+    assert answer.status == 400 and "one piece" in answer.error["message"]
+
+
+def test_key_while_the_first_runs(server):
+    """The second waits for the same run, and the first one's leaving does not end it."""
+    code = "import os, time\nprint(os.urandom(8).hex())\ntime.sleep(1.5)"
+    before = server.metrics().get('hutch_runs_total{verdict="ok"}', 0)
+    body = json.dumps({"code": code}).encode()
+    with server.connect() as leaves:
+        leaves.sendall(b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nIdempotency-Key: f\r\n"
+                       b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        server.await_metric("hutch_running", 1)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: server.ask("POST", "/v1/run", body, {"Idempotency-Key": "f"}), range(3)))
+    assert len({answer.body for answer in found}) == 1 and found[0].json["verdict"] == "ok"
+    assert server.metrics()['hutch_runs_total{verdict="ok"}'] == before + 1
+
+
+def test_keys_of_tokens(tmp_path):
+    """One token's key says nothing about another one's."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("".join("%s %s\n" % (name, hashlib.sha256(name.encode()).hexdigest()) for name in ("ada", "bob")))
+    tokens.chmod(0o600)
+    with Server(tmp_path, "--tokens", str(tokens)) as server:
+        found = [keyed(server, "k", RANDOM, {"Authorization": "Bearer " + name}).json["stdout"] for name in ("ada", "bob", "ada")]
+        assert found[0] == found[2] != found[1]
+
+
+def test_key_at_the_end_of_the_server(tmp_path):
+    """A run whose client has left is ended with the server."""
+    with Server(tmp_path, "--drain", "200ms") as server:
+        with server.connect() as leaves:
+            leaves.sendall(b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nIdempotency-Key: f\r\n"
+                           b"Content-Length: 29\r\n\r\n" + b'{"code": "while True: pass"}\n')
+            server.await_metric("hutch_running", 1)
+        server.await_metric("hutch_http_connections", 1)
+        server.signal()
+        assert server.await_end() == 0
