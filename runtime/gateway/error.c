@@ -20,7 +20,7 @@ const struct gateway_error_row hutch_gateway_errors[GATEWAY_ERROR_COUNT] = {
     [GATEWAY_CONFLICT] = { 409, "conflict", "The message says what stands in the way.", 0 },
     [GATEWAY_BODY_TOO_LARGE] = { 413, "body_too_large",
                                  "Send less, or have the server started with a larger --max-body.", 0 },
-    [GATEWAY_MEDIA_TYPE] = { 415, "unsupported_media_type", "Send 'Content-Type: application/json'.", 0 },
+    [GATEWAY_MEDIA_TYPE] = { 415, "unsupported_media_type", "Send the Content-Type that the message names.", 0 },
     [GATEWAY_RANGE] = { 416, "range_not_satisfiable", "Ask for bytes that the file has.", 0 },
     [GATEWAY_KEY_REUSED] = { 422, "idempotency_key_reused", "Send another key with another request.", 0 },
     [GATEWAY_QUEUE_FULL] = { 429, "queue_full", "Try again after the seconds in Retry-After.", 1 },
