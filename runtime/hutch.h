@@ -200,6 +200,10 @@ void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_sta
 /* Those of a run that asks for none itself: the policy's, with what the options say. 0: no limit. */
 void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_limits *limits);
 
+/* The languages whose interpreter the image has, as a request may name them: a JSON array of {"name": "python",
+ * "ending": ".py"}, what the names of its programs end in. For the caller to free(3); NULL on ENOMEM. */
+char *hutch_engine_languages(const struct hutch_engine *engine);
+
 /* --- results --- */
 
 enum hutch_verdict { /* docs/results.md */

@@ -85,7 +85,7 @@ static bool answer_preflight(struct exchange *x, const char *path)
     if (!x->response)
         return true;
     MHD_add_response_header(x->response, "Access-Control-Allow-Methods", methods);
-    MHD_add_response_header(x->response, "Access-Control-Allow-Headers", "Authorization, Content-Type, Accept");
+    MHD_add_response_header(x->response, "Access-Control-Allow-Headers", "Authorization, Content-Type, Accept, Idempotency-Key");
     MHD_add_response_header(x->response, "Access-Control-Max-Age", "600");
     return true;
 }
@@ -193,18 +193,20 @@ static void find_length(struct exchange *x)
 
 static void check_body(struct exchange *x)
 {
+    static const char *const types[] = { [ROUTE_JSON] = "application/json", [ROUTE_LINES] = "application/x-ndjson",
+                                         [ROUTE_STREAM] = NULL };
+    const char *type = types[x->route->body];
     uint64_t max = x->server->options->max_body;
 
     if (x->body_len == 0)
         return;
     if (x->route->body == ROUTE_NO_BODY)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "this request takes no body");
-    else if (x->route->body == ROUTE_JSON && x->body_len != EXCHANGE_UNKNOWN_LENGTH && x->body_len > max)
+    else if (type && x->body_len != EXCHANGE_UNKNOWN_LENGTH && x->body_len > max)
         hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body has %" PRIu64 " bytes, and can have %" PRIu64,
                               x->body_len, max);
-    else if (x->route->body == ROUTE_JSON && !x->format->takes_any_type &&
-             !is_type(hutch_exchange_header(x, "Content-Type"), "application/json"))
-        hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be application/json");
+    else if (type && !x->format->takes_any_type && !is_type(hutch_exchange_header(x, "Content-Type"), type))
+        hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be %s", type);
     else if (hutch_exchange_header(x, "Content-Encoding"))
         hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be sent without a Content-Encoding");
 }

@@ -270,6 +270,8 @@ static ssize_t read_stream(void *cls, uint64_t at, char *to, size_t size)
     if (x->n_sent == x->backlog.len) {
         hutch_text_done(&x->backlog);
         x->n_sent = 0;
+        if (x->on_room && x->is_pending)
+            x->on_room(x);
     }
     return (ssize_t)len;
 }
@@ -284,11 +286,23 @@ void hutch_exchange_begin_stream(struct exchange *x, const char *type)
     resume(x);
 }
 
+size_t hutch_exchange_behind(const struct exchange *x)
+{
+    return x->backlog.len - x->n_sent;
+}
+
 bool hutch_exchange_write(struct exchange *x, const char *data, size_t len)
+{
+    if (x->mhd && !x->is_aborted && hutch_exchange_behind(x) + len > EXCHANGE_MAX_BEHIND)
+        return false;
+    return hutch_exchange_write_all(x, data, len);
+}
+
+bool hutch_exchange_write_all(struct exchange *x, const char *data, size_t len)
 {
     if (!x->mhd || x->is_aborted)
         return true; /* nobody hears it, and on_gone has been called */
-    if (x->backlog.len - x->n_sent + len > EXCHANGE_MAX_BEHIND || !has_room(x, len))
+    if (!has_room(x, len))
         return false;
     if (x->n_sent > x->backlog.len / 2) { /* what was sent makes room */
         memmove(x->backlog.data, x->backlog.data + x->n_sent, x->backlog.len - x->n_sent);
@@ -470,9 +484,9 @@ void hutch_exchange_on_completed(void *server, struct MHD_Connection *mhd, void 
     s->metrics.gone += line.is_gone;
     hutch_poller_remove(&s->poller, &x->hangup);
     x->is_suspended = false;
-    x->mhd = NULL;
     hutch_connection_enter(&s->connections, x->connection, CONNECTION_IDLE);
-    hutch_exchange_leave(x);
+    hutch_exchange_leave(x); /* which may end what it waits for at once; the exchange is freed here, and not there */
+    x->mhd = NULL;
     if (!x->is_pending)
         hutch_exchange_free(x);
 }

@@ -65,6 +65,7 @@ struct exchange {
     struct watch hangup;
 
     bool is_stream, is_ended;
+    void (*on_room)(struct exchange *x); /* all of the stream was taken, and more may come; NULL: nobody asks */
     struct text_buffer backlog;     /* of the stream; sent up to @n_sent */
     size_t n_sent;
 };
@@ -95,6 +96,11 @@ void hutch_exchange_wait(struct exchange *x, void (*on_gone)(struct exchange *x)
 void hutch_exchange_begin_stream(struct exchange *x, const char *type);
 /* False when the client is too far behind, or memory was short: then nothing more should come but the end. */
 bool hutch_exchange_write(struct exchange *x, const char *data, size_t len);
+/* The same however far the client is behind, for who asks hutch_exchange_behind() before it makes more. False when the
+ * memory of all answers is used up. */
+bool hutch_exchange_write_all(struct exchange *x, const char *data, size_t len);
+/* How many bytes of the stream the client has not taken. */
+size_t hutch_exchange_behind(const struct exchange *x);
 /* @is_whole false: the connection is broken off, so that the client sees that something is missing. */
 void hutch_exchange_end(struct exchange *x, bool is_whole);
 

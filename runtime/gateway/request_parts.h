@@ -3,6 +3,7 @@
 #define HUTCH_GATEWAY_REQUEST_PARTS_H
 
 #include "runtime/hutch.h"
+#include "runtime/text/buffer.h"
 #include "runtime/text/json.h"
 #include "sandbox/err.h"
 
@@ -16,5 +17,7 @@ void hutch_request_env_free(char **env);
 
 /* {"wall_ms": …, "memory_bytes": …}: the fields of hutch_limits by their names; those that are not there are 0. */
 int hutch_request_read_limits(const struct json_node *node, struct hutch_limits *ret, struct hutch_err *err);
+/* The same object of all that a request can have; null: no limit. */
+void hutch_request_write_limits(struct text_buffer *t, const struct hutch_limits *limits);
 
 #endif

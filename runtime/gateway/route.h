@@ -15,6 +15,7 @@ struct exchange;
 enum route_body {
     ROUTE_NO_BODY,
     ROUTE_JSON,  /* application/json, gathered up to the server's limit before the function is called */
+    ROUTE_LINES, /* the same of application/x-ndjson */
     ROUTE_STREAM /* anything, given to a function of the route as it comes */
 };
 

@@ -1,6 +1,8 @@
 /* routes.c - the native API: all that can be asked in hutch's own format. */
 #include "runtime/gateway/format.h"
 
+#include "runtime/gateway/batch_api.h"
+#include "runtime/gateway/catalog_api.h"
 #include "runtime/gateway/cell_api.h"
 #include "runtime/gateway/file_api.h"
 #include "runtime/gateway/run_api.h"
@@ -14,8 +16,12 @@ static const struct route routes[] = {
     { "GET", "/healthz", ROUTE_NO_BODY, true, hutch_status_health, NULL, NULL },
     { "GET", "/readyz", ROUTE_NO_BODY, true, hutch_status_ready, NULL, NULL },
     { "GET", "/metrics", ROUTE_NO_BODY, false, hutch_status_metrics, NULL, NULL },
+    { "GET", "/openapi.json", ROUTE_NO_BODY, true, hutch_catalog_openapi, NULL, NULL },
     { "GET", "/v1/pools", ROUTE_NO_BODY, false, hutch_status_pools, NULL, NULL },
+    { "GET", "/v1/languages", ROUTE_NO_BODY, false, hutch_catalog_languages, NULL, NULL },
+    { "GET", "/v1/policies", ROUTE_NO_BODY, false, hutch_catalog_policies, NULL, NULL },
     { "POST", "/v1/run", ROUTE_JSON, false, hutch_run_api_run, NULL, NULL },
+    { "POST", "/v1/batch", ROUTE_LINES, false, hutch_batch_api_run, NULL, NULL },
     { "POST", "/v1/sessions", ROUTE_JSON, false, hutch_session_api_open, NULL, NULL },
     { "GET", "/v1/sessions", ROUTE_NO_BODY, false, hutch_session_api_list, NULL, NULL },
     { "GET", SESSION, ROUTE_NO_BODY, false, hutch_session_api_get, NULL, NULL },

@@ -1,5 +1,6 @@
 #include "runtime/gateway/run_api.h"
 
+#include "runtime/gateway/keyed_run.h"
 #include "runtime/gateway/run_request.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/events.h"
@@ -94,9 +95,12 @@ static void submit(struct exchange *x, struct hutch_request *request)
 
 void hutch_run_api_run(struct exchange *x)
 {
+    const char *key = hutch_keyed_run_key(x);
     struct run_request request;
     struct hutch_err err;
 
+    if (x->status || (key && hutch_keyed_run_join(x, key)))
+        return;
     if (hutch_run_request_parse(x->body.data, x->body.len, &request, &err) < 0)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
     else if (x->server->has_failed)
@@ -104,6 +108,8 @@ void hutch_run_api_run(struct exchange *x)
     else if (x->token && x->token->n_runs >= hutch_server_share(x->server))
         hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u runs that are not over, which is its share",
                               x->token->n_runs);
+    else if (key)
+        hutch_keyed_run_submit(x, &request.request, key);
     else
         submit(x, &request.request);
     hutch_run_request_done(&request);

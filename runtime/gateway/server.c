@@ -1,6 +1,7 @@
 #include "runtime/gateway/server.h"
 
 #include "runtime/gateway/exchange_mhd.h"
+#include "runtime/gateway/keyed_run.h"
 #include "runtime/gateway/notify.h"
 #include "runtime/gateway/server_priv.h"
 #include "sandbox/clock.h"
@@ -346,6 +347,7 @@ static bool drain_on(struct server *s)
     s->is_cancelled = true;
     s->drain_until_ms = hutch_clock_ms() + CANCEL_MS;
     abort_all(s, true);
+    hutch_keyed_runs_cancel(s);
     return false;
 }
 
@@ -435,6 +437,7 @@ static void done(struct server *s)
     while ((x = LIST_FIRST(&s->exchanges)))
         hutch_exchange_free(x);
     hutch_gateway_sessions_done(&s->sessions);
+    hutch_idempotency_done(&s->idempotency);
     hutch_listeners_done(&s->listeners);
     hutch_fd_closep(&s->signal_fd);
     hutch_poller_done(&s->poller);
@@ -451,6 +454,7 @@ int hutch_server_run(const struct server_options *options, struct hutch_err *err
 
     LIST_INIT(&s.exchanges);
     LIST_INIT(&s.sessions.list);
+    hutch_idempotency_init(&s.idempotency, IDEMPOTENCY_ENTRIES, IDEMPOTENCY_BYTES, IDEMPOTENCY_AGE_MS);
     hutch_connections_init(&s.connections, options->request_ms, options->idle_ms);
     has_begun = begin(&s, err) == 0;
     rc = has_begun ? serve(&s, err) : -1;

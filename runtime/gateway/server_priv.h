@@ -4,6 +4,7 @@
 
 #include "runtime/gateway/connection.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/idempotency.h"
 #include "runtime/gateway/format.h"
 #include "runtime/gateway/listen.h"
 #include "runtime/gateway/log.h"
@@ -33,6 +34,7 @@ struct server {
     struct connections connections;
     struct exchange_list exchanges;
     struct sessions sessions;
+    struct idempotency idempotency;
     struct metrics metrics;
     struct gateway_log log;
     size_t n_held;               /* bytes of memory, of all exchanges */

@@ -999,9 +999,13 @@ static void options_for_all_runs(void)
     struct hutch_request request;
     struct hutch_error err;
     struct outcome o;
+    char *languages;
 
     hutch_engine_get_limits(engine, &policy);
     CHECK(policy.size == sizeof(policy) && policy.memory_bytes > 0 && policy.wall_ms > 0);
+    languages = hutch_engine_languages(engine);
+    CHECK(languages && strncmp(languages, "[{\"name\":\"python\",\"ending\":\".py\"}", 34) == 0);
+    free(languages);
     hutch_engine_free(engine);
 
     CHECK(mkdtemp(dir));
