@@ -1,6 +1,7 @@
 #include "runtime/gateway/access.h"
 
 #include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/ws_handshake.h"
 #include "runtime/text/quantity.h"
 #include "sandbox/fd.h"
 
@@ -92,6 +93,18 @@ static bool answer_preflight(struct exchange *x, const char *path)
 
 /* ---- who, and what for ---- */
 
+/* Of a page's WebSocket it is among the protocols. */
+static struct token *find_token(const struct exchange *x)
+{
+    const struct ws_handshake handshake = { .protocols = hutch_exchange_header(x, "Sec-WebSocket-Protocol") };
+    const char *authorization = hutch_exchange_header(x, "Authorization");
+    char text[TOKEN_MAX_LEN];
+
+    if (!authorization && hutch_ws_handshake_token(&handshake, text, sizeof(text)))
+        authorization = text;
+    return hutch_tokens_find(&x->server->tokens, authorization);
+}
+
 static void find_route(struct exchange *x, const char *path, const char *method)
 {
     struct hutch_err err;
@@ -101,7 +114,7 @@ static void find_route(struct exchange *x, const char *path, const char *method)
     int rc = hutch_formats_find(&x->server->formats, method, path, &x->format, &x->route, &has_other, x->params, &err);
 
     if (x->server->tokens.n && !(x->route && x->route->is_open)) {
-        x->token = hutch_tokens_find(&x->server->tokens, hutch_exchange_header(x, "Authorization"));
+        x->token = find_token(x);
         if (!x->token && x->format->token_header)
             given = hutch_exchange_header(x, x->format->token_header);
         if (given)

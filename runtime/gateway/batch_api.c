@@ -203,7 +203,7 @@ static void on_gone(struct exchange *x)
     go_on(b);
 }
 
-static void on_room(struct exchange *x)
+static void on_drained(struct exchange *x)
 {
     go_on(x->work);
 }
@@ -242,6 +242,6 @@ void hutch_batch_api_run(struct exchange *x)
     x->on_free = on_free;
     hutch_exchange_wait(x, on_gone);
     hutch_exchange_begin_stream(x, "application/x-ndjson");
-    x->on_room = on_room;
+    x->on_drained = on_drained;
     go_on(b);
 }

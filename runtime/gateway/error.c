@@ -23,6 +23,7 @@ const struct gateway_error_row hutch_gateway_errors[GATEWAY_ERROR_COUNT] = {
     [GATEWAY_MEDIA_TYPE] = { 415, "unsupported_media_type", "Send the Content-Type that the message names.", 0 },
     [GATEWAY_RANGE] = { 416, "range_not_satisfiable", "Ask for bytes that the file has.", 0 },
     [GATEWAY_KEY_REUSED] = { 422, "idempotency_key_reused", "Send another key with another request.", 0 },
+    [GATEWAY_UPGRADE_REQUIRED] = { 426, "upgrade_required", "Open it with a WebSocket client of version 13.", 0 },
     [GATEWAY_QUEUE_FULL] = { 429, "queue_full", "Try again after the seconds in Retry-After.", 1 },
     [GATEWAY_INTERNAL] = { 500, "internal", "The server's log may say more.", 0 },
     [GATEWAY_OVERLOADED] = { 503, "overloaded", "Try again after the seconds in Retry-After.", 1 },

@@ -2,6 +2,7 @@
 
 #include "runtime/gateway/access.h"
 #include "runtime/gateway/exchange_mhd.h"
+#include "runtime/gateway/held.h"
 #include "runtime/gateway/range.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/hutch.h"
@@ -23,26 +24,31 @@
 static void hold(struct exchange *x, size_t len)
 {
     x->n_held += len;
-    x->server->n_held += len;
-    if (x->token)
-        x->token->n_held += len;
+    hutch_held_add(x->server, x->token, len);
 }
 
 static void let_go(struct exchange *x, size_t len)
 {
     x->n_held -= len;
-    x->server->n_held -= len;
-    if (x->token)
-        x->token->n_held -= len;
+    hutch_held_remove(x->server, x->token, len);
 }
 
-/* Where there are several tokens, one has half of the memory at most: the others' streams go on. */
 static bool has_room(const struct exchange *x, size_t len)
 {
-    const struct server *s = x->server;
+    return hutch_held_has_room(x->server, x->token, len);
+}
 
-    return s->n_held + len <= SERVER_MAX_HELD &&
-           (!x->token || s->tokens.n < 2 || x->token->n_held + len <= SERVER_MAX_HELD / 2);
+bool hutch_exchange_hold(struct exchange *x, size_t len)
+{
+    if (!has_room(x, len))
+        return false;
+    hold(x, len);
+    return true;
+}
+
+void hutch_exchange_let_go(struct exchange *x, size_t len)
+{
+    let_go(x, len);
 }
 
 void hutch_exchange_free(struct exchange *x)
@@ -111,18 +117,18 @@ static void suspend(struct exchange *x)
 
 /* ---- answers ---- */
 
-static void add_header(struct exchange *x, const char *name, const char *value)
+void hutch_exchange_add_header(struct exchange *x, const char *name, const char *value)
 {
-    if (MHD_add_response_header(x->response, name, value) != MHD_YES)
+    if (x->response && MHD_add_response_header(x->response, name, value) != MHD_YES)
         x->is_aborted = true; /* memory was short: an answer without its headers could be taken for another one */
 }
 
 static void add_usual_headers(struct exchange *x, const char *type)
 {
     if (type)
-        add_header(x, "Content-Type", type);
-    add_header(x, "Cache-Control", "no-store");
-    add_header(x, "X-Content-Type-Options", "nosniff");
+        hutch_exchange_add_header(x, "Content-Type", type);
+    hutch_exchange_add_header(x, "Cache-Control", "no-store");
+    hutch_exchange_add_header(x, "X-Content-Type-Options", "nosniff");
     hutch_access_add_headers(x);
 }
 
@@ -183,10 +189,10 @@ static void set_refusal(struct exchange *x, enum gateway_error error, const char
     set_answer(x, status, "application/json", json, len);
     if (x->response && row->retry_after) {
         snprintf(seconds, sizeof(seconds), "%u", row->retry_after);
-        add_header(x, "Retry-After", seconds);
+        hutch_exchange_add_header(x, "Retry-After", seconds);
     }
     if (x->response && error == GATEWAY_UNAUTHORIZED)
-        add_header(x, "WWW-Authenticate", "Bearer");
+        hutch_exchange_add_header(x, "WWW-Authenticate", "Bearer");
 }
 
 void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len)
@@ -212,12 +218,12 @@ void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *
         return;
     x->n_out = range->len;
     add_usual_headers(x, "application/octet-stream");
-    add_header(x, "Content-Disposition", "attachment");
-    add_header(x, "Accept-Ranges", "bytes");
+    hutch_exchange_add_header(x, "Content-Disposition", "attachment");
+    hutch_exchange_add_header(x, "Accept-Ranges", "bytes");
     snprintf(text, sizeof(text), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, range->first, range->first + range->len - 1,
              size);
     if (is_part)
-        add_header(x, "Content-Range", text);
+        hutch_exchange_add_header(x, "Content-Range", text);
 }
 
 void hutch_exchange_refuse(struct exchange *x, enum gateway_error error, const char *fmt, ...)
@@ -270,8 +276,8 @@ static ssize_t read_stream(void *cls, uint64_t at, char *to, size_t size)
     if (x->n_sent == x->backlog.len) {
         hutch_text_done(&x->backlog);
         x->n_sent = 0;
-        if (x->on_room && x->is_pending)
-            x->on_room(x);
+        if (x->on_drained && x->is_pending)
+            x->on_drained(x);
     }
     return (ssize_t)len;
 }
@@ -325,11 +331,30 @@ void hutch_exchange_end(struct exchange *x, bool is_whole)
     conclude(x);
 }
 
+void hutch_exchange_break_off(struct exchange *x)
+{
+    x->is_ended = x->is_aborted = true;
+    x->is_pending = false;
+    resume(x);
+}
+
+/* ---- another protocol ---- */
+
+void hutch_exchange_upgrade(struct exchange *x, MHD_UpgradeHandler on_upgrade, void *cls)
+{
+    set_response(x, MHD_HTTP_SWITCHING_PROTOCOLS, MHD_create_response_for_upgrade(on_upgrade, cls));
+}
+
 /* ---- the request ---- */
 
 const char *hutch_exchange_header(const struct exchange *x, const char *name)
 {
     return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
+}
+
+const char *hutch_exchange_argument(const struct exchange *x, const char *name)
+{
+    return MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
 }
 
 static const char *known_method(const char *method)
@@ -402,7 +427,7 @@ static bool is_answered_early(struct exchange *x)
         (x->body_len <= DISCARD_MAX && x->status != hutch_gateway_errors[GATEWAY_BODY_TOO_LARGE].status))
         return false;
     if (x->response) /* what is left of the body would be taken for the next request */
-        add_header(x, "Connection", "close");
+        hutch_exchange_add_header(x, "Connection", "close");
     return true;
 }
 

@@ -24,6 +24,7 @@ struct MHD_Response;
 struct connection;
 struct range;
 struct server;
+struct websocket;
 struct hutch_error;
 struct token;
 
@@ -63,9 +64,10 @@ struct exchange {
     void *work;                     /* the handler's own; freed with the exchange */
     void (*on_free)(struct exchange *x); /* before that; NULL: nothing is to be done */
     struct watch hangup;
+    struct websocket *websocket;    /* in @work; NULL: it is HTTP alone */
 
     bool is_stream, is_ended;
-    void (*on_room)(struct exchange *x); /* all of the stream was taken, and more may come; NULL: nobody asks */
+    void (*on_drained)(struct exchange *x); /* the client has taken all of the stream that there was; may be NULL */
     struct text_buffer backlog;     /* of the stream; sent up to @n_sent */
     size_t n_sent;
 };
@@ -75,6 +77,9 @@ LIST_HEAD(exchange_list, exchange);
 
 /* A header of the request, NULL when it is not there; its first, when it is there twice. */
 const char *hutch_exchange_header(const struct exchange *x, const char *name);
+
+/* Of the path's query, as the client wrote it. */
+const char *hutch_exchange_argument(const struct exchange *x, const char *name);
 
 /* The answer. Takes @body, which came from malloc(3); NULL: memory was short, and the client is told so. */
 void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len);
@@ -103,6 +108,16 @@ bool hutch_exchange_write_all(struct exchange *x, const char *data, size_t len);
 size_t hutch_exchange_behind(const struct exchange *x);
 /* @is_whole false: the connection is broken off, so that the client sees that something is missing. */
 void hutch_exchange_end(struct exchange *x, bool is_whole);
+
+/* In place of hutch_exchange_end(), for on_gone: nothing more comes, and the connection is broken off. */
+void hutch_exchange_break_off(struct exchange *x);
+
+/* More memory that counts for the server's sum, until the exchange is freed. False when there is no room. */
+bool hutch_exchange_hold(struct exchange *x, size_t len);
+void hutch_exchange_let_go(struct exchange *x, size_t len);
+
+/* A header of the answer that was just given. */
+void hutch_exchange_add_header(struct exchange *x, const char *name, const char *value);
 
 /* ---- for the server ---- */
 

@@ -8,6 +8,28 @@
 #include <stdio.h>
 #include <string.h>
 
+struct words {
+    const char **to;
+    size_t n;
+};
+
+static int read_word(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct words *words = context;
+
+    return hutch_json_string(node, REQUEST_MAX_WORD, &words->to[words->n++], err);
+}
+
+int hutch_request_read_words(const struct json_node *node, const char ***ret, struct hutch_err *err)
+{
+    struct words words = { NULL, 0 };
+
+    *ret = words.to = calloc((size_t)cJSON_GetArraySize(node->value) + 1, sizeof(*words.to));
+    if (!words.to)
+        return hutch_err_set(err, ENOMEM, "read the arguments");
+    return hutch_json_array(node, REQUEST_MAX_LIST, read_word, &words, err);
+}
+
 struct variables {
     char **to;
     size_t n;

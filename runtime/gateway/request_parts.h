@@ -10,6 +10,10 @@
 #define REQUEST_MAX_LIST 4096
 #define REQUEST_MAX_WORD (1u << 20)
 
+/* An array of strings as a list that ends with NULL; its words are the document's, itself the caller's to free, on
+ * failure too. */
+int hutch_request_read_words(const struct json_node *node, const char ***ret, struct hutch_err *err);
+
 /* An object of strings as a list of NAME=VALUE that ends with NULL, for the caller to free with
  * hutch_request_env_free(), on failure too. */
 int hutch_request_read_env(const struct json_node *node, char ***ret, struct hutch_err *err);

@@ -17,28 +17,13 @@
 #define MAX_LANGUAGE 32
 #define MAX_ID 256
 
-struct words {
-    const char **to;
-    size_t n;
-};
-
-static int read_word(const struct json_node *node, void *context, struct hutch_err *err)
-{
-    struct words *words = context;
-
-    return hutch_json_string(node, REQUEST_MAX_WORD, &words->to[words->n++], err);
-}
-
 static int read_args(const struct json_node *node, void *context, struct hutch_err *err)
 {
     struct run_request *r = context;
-    struct words words = { NULL, 0 };
+    int rc = hutch_request_read_words(node, &r->args, err);
 
-    words.to = r->args = calloc((size_t)cJSON_GetArraySize(node->value) + 1, sizeof(*r->args));
-    if (!r->args)
-        return hutch_err_set(err, ENOMEM, "read the arguments");
     r->request.args = r->args;
-    return hutch_json_array(node, REQUEST_MAX_LIST, read_word, &words, err);
+    return rc;
 }
 
 static int read_env(const struct json_node *node, void *context, struct hutch_err *err)

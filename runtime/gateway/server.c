@@ -139,7 +139,7 @@ static int start_daemon(struct server *s, struct hutch_err *err)
     const union MHD_DaemonInfo *info;
 
     s->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, hutch_exchange_hear, s,
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE, 0, NULL, NULL, hutch_exchange_hear, s,
         MHD_OPTION_NOTIFY_COMPLETED, hutch_exchange_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
         MHD_OPTION_URI_LOG_CALLBACK, on_request_line, s, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, s,
         MHD_OPTION_CONNECTION_LIMIT, s->options->max_connections + 8, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
@@ -169,6 +169,7 @@ static void drain(struct server *s, double within_ms)
     hutch_listeners_done(&s->listeners);
     hutch_notify("STOPPING=1");
     hutch_gateway_log_event(&s->log, "draining", NULL, NULL);
+    hutch_websockets_go_away(&s->websockets);
 }
 
 static void on_engine(void *owner, uint32_t events)
@@ -455,6 +456,7 @@ int hutch_server_run(const struct server_options *options, struct hutch_err *err
     LIST_INIT(&s.exchanges);
     LIST_INIT(&s.sessions.list);
     hutch_idempotency_init(&s.idempotency, IDEMPOTENCY_ENTRIES, IDEMPOTENCY_BYTES, IDEMPOTENCY_AGE_MS);
+    LIST_INIT(&s.websockets);
     hutch_connections_init(&s.connections, options->request_ms, options->idle_ms);
     has_begun = begin(&s, err) == 0;
     rc = has_begun ? serve(&s, err) : -1;

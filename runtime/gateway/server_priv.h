@@ -13,6 +13,7 @@
 #include "runtime/gateway/server.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/gateway/token.h"
+#include "runtime/gateway/websocket.h"
 
 /* What bodies, answers and streams may take together. */
 #define SERVER_MAX_HELD (512u << 20)
@@ -35,6 +36,7 @@ struct server {
     struct exchange_list exchanges;
     struct sessions sessions;
     struct idempotency idempotency;
+    struct websocket_list websockets;
     struct metrics metrics;
     struct gateway_log log;
     size_t n_held;               /* bytes of memory, of all exchanges */

@@ -30,6 +30,7 @@ struct gateway_session *hutch_gateway_sessions_add(struct sessions *all, const s
     session->sessions = all;
     session->owner = owner;
     session->created = session->last_used = now_seconds();
+    TAILQ_INIT(&session->processes);
     LIST_INSERT_HEAD(&all->list, session, in_list);
     all->n++;
     return session;
@@ -52,6 +53,7 @@ void hutch_gateway_sessions_remove(struct gateway_session *session)
 {
     LIST_REMOVE(session, in_list);
     session->sessions->n--;
+    hutch_gateway_processes_done(session);
     free(session);
 }
 

@@ -3,6 +3,7 @@
 #define HUTCH_GATEWAY_SESSIONS_H
 
 #include "runtime/gateway/ids.h"
+#include "runtime/gateway/processes.h"
 #include "sandbox/err.h"
 
 #include <stdbool.h>
@@ -25,6 +26,7 @@ struct gateway_session {
     unsigned n_waiting;        /* cells and orders that are not answered */
     uint64_t data_bytes;       /* the limit of its files; HUTCH_NO_LIMIT: none */
     uint64_t n_uploaded;       /* bytes since the last cell, whose end counts what lies there */
+    struct gateway_process_list processes;
 };
 LIST_HEAD(session_list, gateway_session);
 
