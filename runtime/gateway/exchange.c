@@ -111,18 +111,18 @@ static void suspend(struct exchange *x)
 
 /* ---- answers ---- */
 
-static void add_header(struct exchange *x, const char *name, const char *value)
+void hutch_exchange_add_header(struct exchange *x, const char *name, const char *value)
 {
-    if (MHD_add_response_header(x->response, name, value) != MHD_YES)
+    if (x->response && MHD_add_response_header(x->response, name, value) != MHD_YES)
         x->is_aborted = true; /* memory was short: an answer without its headers could be taken for another one */
 }
 
 static void add_usual_headers(struct exchange *x, const char *type)
 {
     if (type)
-        add_header(x, "Content-Type", type);
-    add_header(x, "Cache-Control", "no-store");
-    add_header(x, "X-Content-Type-Options", "nosniff");
+        hutch_exchange_add_header(x, "Content-Type", type);
+    hutch_exchange_add_header(x, "Cache-Control", "no-store");
+    hutch_exchange_add_header(x, "X-Content-Type-Options", "nosniff");
     hutch_access_add_headers(x);
 }
 
@@ -183,10 +183,10 @@ static void set_refusal(struct exchange *x, enum gateway_error error, const char
     set_answer(x, status, "application/json", json, len);
     if (x->response && row->retry_after) {
         snprintf(seconds, sizeof(seconds), "%u", row->retry_after);
-        add_header(x, "Retry-After", seconds);
+        hutch_exchange_add_header(x, "Retry-After", seconds);
     }
     if (x->response && error == GATEWAY_UNAUTHORIZED)
-        add_header(x, "WWW-Authenticate", "Bearer");
+        hutch_exchange_add_header(x, "WWW-Authenticate", "Bearer");
 }
 
 void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len)
@@ -212,12 +212,12 @@ void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *
         return;
     x->n_out = range->len;
     add_usual_headers(x, "application/octet-stream");
-    add_header(x, "Content-Disposition", "attachment");
-    add_header(x, "Accept-Ranges", "bytes");
+    hutch_exchange_add_header(x, "Content-Disposition", "attachment");
+    hutch_exchange_add_header(x, "Accept-Ranges", "bytes");
     snprintf(text, sizeof(text), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, range->first, range->first + range->len - 1,
              size);
     if (is_part)
-        add_header(x, "Content-Range", text);
+        hutch_exchange_add_header(x, "Content-Range", text);
 }
 
 void hutch_exchange_refuse(struct exchange *x, enum gateway_error error, const char *fmt, ...)
@@ -388,7 +388,7 @@ static bool is_answered_early(struct exchange *x)
         (x->body_len <= DISCARD_MAX && x->status != hutch_gateway_errors[GATEWAY_BODY_TOO_LARGE].status))
         return false;
     if (x->response) /* what is left of the body would be taken for the next request */
-        add_header(x, "Connection", "close");
+        hutch_exchange_add_header(x, "Connection", "close");
     return true;
 }
 
