@@ -287,9 +287,9 @@ static bool is_batch_length(size_t n)
 
 size_t hutch_mcp_server_count(const struct mcp_server *server, struct json_view value)
 {
-    size_t n = is_batch(server, value) ? hutch_json_view_count(value) : 1;
+    size_t n = is_batch(server, value) ? hutch_json_view_count(value) : 0;
 
-    return is_batch_length(n) ? n : 1;
+    return is_batch_length(n) ? n : 0;
 }
 
 void hutch_mcp_server_receive(struct mcp_server *server, void *exchange, const char *text, size_t len)

@@ -87,7 +87,8 @@ static struct http_client *find_client(struct exchange *x, const struct mcp_post
 static void receive(struct exchange *x, struct http_client *client, const struct mcp_post *post,
                     const struct accepted *accepted)
 {
-    struct reply *r = hutch_reply_begin(x, client, hutch_mcp_server_count(client->server, post->value));
+    size_t n = hutch_mcp_server_count(client->server, post->value);
+    struct reply *r = hutch_reply_begin(x, client, n > 0 ? n : 1);
 
     hutch_client_use(client);
     if (!r)
@@ -95,7 +96,7 @@ static void receive(struct exchange *x, struct http_client *client, const struct
     r->takes_json = accepted->json;
     r->takes_stream = accepted->stream;
     r->is_modern = post->is_modern;
-    r->is_array = post->is_array;
+    r->is_array = n > 0;
     hutch_mcp_server_receive(client->server, r, x->body.data, x->body.len);
     hutch_reply_begun(r);
 }
