@@ -3,7 +3,9 @@ import base64
 import hashlib
 import json
 import os
+import re
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -35,14 +37,20 @@ def url(server, path="/mcp"):
     return "http://127.0.0.1:%d%s" % (server.port(), path)
 
 
-def observe(script, *words, command=(HUTCH, "mcp")):
-    """Runs a client, which starts hutch mcp or asks a server."""
-    folder = os.path.join(CLIENTS, "mcp")
+def find_client(name):
+    """The folder of what npm has installed."""
+    folder = os.path.join(CLIENTS, name)
     if not shutil.which("node") or not os.path.exists(os.path.join(folder, "installed.json")):
-        reason = "npm: its packages for tests/clients/mcp are not installed (make clients)"
+        reason = "npm: its packages for tests/clients/%s are not installed (make clients)" % name
         if support.STRICT:
             pytest.fail("strict: " + reason)
         pytest.skip(reason)
+    return folder
+
+
+def observe(script, *words, command=(HUTCH, "mcp")):
+    """Runs a client, which starts hutch mcp or asks a server."""
+    folder = find_client("mcp")
     done = subprocess.run(["node", os.path.join(folder, script), *words, *command], capture_output=True, timeout=SECONDS, check=False)
     assert done.returncode == 0 and done.stderr == b"", done.stderr.decode()
     seen = json.loads(done.stdout)
@@ -109,3 +117,35 @@ def test_client(mode, version):
     seen = observe("modern.mjs", mode)
     check_common(seen)
     assert seen["version"] == version
+
+
+# What the conformance tool asks of any server. Its other scenarios call tools, prompts and resources of a server that was made for it.
+CONFORMS = {"server-initialize", "ping", "tools-list", "server-sse-multiple-streams", "dns-rebinding-protection"}
+NEEDS_ITS_OWN_SERVER = {
+    "logging-set-level", "completion-complete", "tools-call-simple-text", "tools-call-image", "tools-call-audio",
+    "tools-call-embedded-resource", "tools-call-mixed-content", "tools-call-with-logging", "tools-call-error",
+    "tools-call-with-progress", "tools-call-sampling", "tools-call-elicitation", "elicitation-sep1034-defaults",
+    "elicitation-sep1330-enums", "resources-list", "resources-read-text", "resources-read-binary", "resources-templates-read",
+    "resources-subscribe", "resources-unsubscribe", "prompts-list", "prompts-get-simple", "prompts-get-with-args",
+    "prompts-get-embedded-resource", "prompts-get-with-image",
+}
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def test_conformance(tmp_path):
+    folder, port = find_client("mcp_conformance"), free_port()
+    words = ["--listen", "127.0.0.1:%d" % port, "--insecure-no-auth"]
+    for host in ("localhost", "127.0.0.1", "[::1]"):
+        words += ["--allow-origin", "http://%s:%d" % (host, port)]
+    with gateway.Server(tmp_path, *words, image="python"):
+        done = subprocess.run(["node", os.path.join(folder, "conformance.mjs"), "server", "--url", "http://127.0.0.1:%d/mcp" % port],
+                              capture_output=True, timeout=SECONDS, check=False, cwd=tmp_path)
+    summary = done.stdout.decode().partition("=== SUMMARY ===")[2]
+    passed = dict(re.findall(r"^. ([a-z0-9-]+): \d+ passed, (\d+) failed", summary, re.M))
+    assert set(passed) == CONFORMS | NEEDS_ITS_OWN_SERVER, done.stdout[-3000:]
+    assert {name for name, failed in passed.items() if failed == "0"} == CONFORMS, summary
