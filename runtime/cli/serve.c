@@ -3,7 +3,9 @@
 #include "rootfs/home.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/engine.h"
+#include "runtime/cli/version.h"
 #include "runtime/gateway/server.h"
+#include "runtime/mcp_http/format.h"
 #include "runtime/text/quantity.h"
 #include "sandbox/fd.h"
 #include "sandbox/rlimits.h"
@@ -12,7 +14,7 @@
 #include <stdio.h>
 
 /* Besides the native one. */
-static const struct format *const known_formats[] = { NULL };
+static const struct format *const known_formats[] = { &hutch_mcp_format, NULL };
 
 static void print_help(void)
 {
@@ -51,6 +53,7 @@ static int read_options(const struct serve_opts *opts, struct server_options *re
     struct server_options o = {
         .listen = opts->listen.values,
         .known_formats = known_formats,
+        .version = HUTCH_VERSION,
         .formats = opts->formats.values,
         .tokens = opts->tokens,
         .is_insecure = opts->insecure,

@@ -70,6 +70,7 @@ void hutch_access_add_headers(struct exchange *x)
     if (!origin)
         return;
     MHD_add_response_header(x->response, "Access-Control-Allow-Origin", origin);
+    MHD_add_response_header(x->response, "Access-Control-Expose-Headers", "Mcp-Session-Id");
     MHD_add_response_header(x->response, "Vary", "Origin");
 }
 
@@ -86,7 +87,8 @@ static bool answer_preflight(struct exchange *x, const char *path)
     if (!x->response)
         return true;
     MHD_add_response_header(x->response, "Access-Control-Allow-Methods", methods);
-    MHD_add_response_header(x->response, "Access-Control-Allow-Headers", "Authorization, Content-Type, Accept, Idempotency-Key");
+    MHD_add_response_header(x->response, "Access-Control-Allow-Headers", "Authorization, Content-Type, Accept, Idempotency-Key, "
+                            "Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Last-Event-ID");
     MHD_add_response_header(x->response, "Access-Control-Max-Age", "600");
     return true;
 }

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Whether the list of media types in @accept has @type. One with q=0 counts too: it is not written for nothing. */
-static bool accepts(const char *accept, const char *type)
+/* One with q=0 counts too: it is not written for nothing. */
+bool hutch_events_accepts(const char *accept, const char *type)
 {
     size_t len = strlen(type);
 
@@ -28,9 +28,9 @@ enum events_format hutch_events_asked(const struct exchange *x)
 
     if (!accept)
         return EVENTS_NONE;
-    if (accepts(accept, "text/event-stream"))
+    if (hutch_events_accepts(accept, "text/event-stream"))
         return EVENTS_SSE;
-    return accepts(accept, "application/x-ndjson") ? EVENTS_NDJSON : EVENTS_NONE;
+    return hutch_events_accepts(accept, "application/x-ndjson") ? EVENTS_NDJSON : EVENTS_NONE;
 }
 
 void hutch_events_begin(struct events *s, struct exchange *x, enum events_format format)

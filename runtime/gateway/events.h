@@ -20,6 +20,8 @@ struct events {
     bool is_behind;      /* the client was too far behind: no more output goes out */
 };
 
+/* Whether the list of media types in @accept, a header, has @type as it is written. */
+bool hutch_events_accepts(const char *accept, const char *type);
 /* What the header Accept asks for. */
 enum events_format hutch_events_asked(const struct exchange *x);
 /* Begins the answer of @x. */

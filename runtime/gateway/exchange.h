@@ -89,6 +89,9 @@ void hutch_exchange_refuse(struct exchange *x, enum gateway_error error, const c
 void hutch_exchange_refuse_error(struct exchange *x, const struct hutch_error *error, enum gateway_error again,
                                  enum gateway_error absent);
 
+/* To the answer that was given, or whose stream was begun, just now: within the same call of the route's function. */
+void hutch_exchange_add_header(struct exchange *x, const char *name, const char *value);
+
 /* The @range of an open file of @size bytes. Takes @fd. A browser is told to save it and not to show it, whatever is in
  * it. */
 void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *range, uint64_t size);

@@ -218,6 +218,31 @@ unsigned hutch_server_session_share(const struct server *s)
     return s->tokens.n > 1 ? (max + 1) / 2 : UINT32_MAX;
 }
 
+struct hutch_engine *hutch_server_engine(const struct server *s)
+{
+    return s->has_failed ? NULL : s->engine;
+}
+
+const char *hutch_server_version(const struct server *s)
+{
+    return s->options->version;
+}
+
+bool hutch_server_is_draining(const struct server *s)
+{
+    return s->is_draining;
+}
+
+void *hutch_server_state(const struct exchange *x)
+{
+    return hutch_formats_state(&x->server->formats, x->format);
+}
+
+unsigned hutch_server_session_count(const struct server *s, const struct token *token)
+{
+    return hutch_gateway_sessions_count(&s->sessions, token);
+}
+
 static int open_engine(struct server *s, struct hutch_err *err)
 {
     struct hutch_error error;
@@ -291,6 +316,7 @@ static int idle_time(struct server *s)
     if (s->daemon_is_due)
         return 0;
     note_deadline(&next, hutch_connections_deadline(&s->connections));
+    note_deadline(&next, hutch_formats_deadline(&s->formats));
     if (MHD_get_timeout(s->daemon, &daemon_ms) == MHD_YES)
         note_deadline(&next, now + (double)daemon_ms);
     if (s->is_draining)
@@ -364,6 +390,7 @@ static int serve(struct server *s, struct hutch_err *err)
         if (hutch_poller_wait(&s->poller, idle_time(s), err) < 0)
             return -1;
         run_daemon(s);
+        hutch_formats_tick(&s->formats);
         hutch_connections_expire(&s->connections, hutch_clock_ms());
         note_readiness(s);
         if (may_accept_again(s) && start_accepting(s, err) < 0)
@@ -398,7 +425,8 @@ static int begin(struct server *s, struct hutch_err *err)
     if (s->options->tokens && hutch_tokens_load(s->options->tokens, &s->tokens, err) < 0)
         return -1;
     if (hutch_poller_open(&s->poller, err) < 0 || open_listeners(s, err) < 0 || watch_signals(s, err) < 0 ||
-        start_daemon(s, err) < 0 || open_engine(s, err) < 0 || start_accepting(s, err) < 0)
+        start_daemon(s, err) < 0 || open_engine(s, err) < 0 || hutch_formats_open(&s->formats, s, err) < 0 ||
+        start_accepting(s, err) < 0)
         return -1;
     for (size_t i = 0; i < s->listeners.n; i++)
         hutch_gateway_log_event(&s->log, "listening", "address", s->listeners.rows[i].name);
@@ -437,6 +465,7 @@ static void done(struct server *s)
     hutch_engine_free(s->engine);
     while ((x = LIST_FIRST(&s->exchanges)))
         hutch_exchange_free(x);
+    hutch_formats_close(&s->formats);
     hutch_gateway_sessions_done(&s->sessions);
     hutch_idempotency_done(&s->idempotency);
     hutch_listeners_done(&s->listeners);

@@ -6,6 +6,7 @@
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/idempotency.h"
 #include "runtime/gateway/format.h"
+#include "runtime/gateway/host.h"
 #include "runtime/gateway/listen.h"
 #include "runtime/gateway/log.h"
 #include "runtime/gateway/metrics.h"
@@ -56,7 +57,5 @@ void hutch_server_wake(struct server *s);
 bool hutch_server_is_ready(struct server *s);
 /* How many runs of one token may be under way, so that no other one is kept out. */
 unsigned hutch_server_share(const struct server *s);
-/* The same of its open sessions. */
-unsigned hutch_server_session_share(const struct server *s);
 
 #endif

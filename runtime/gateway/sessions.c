@@ -1,5 +1,6 @@
 #include "runtime/gateway/sessions.h"
 
+#include "runtime/gateway/token.h"
 #include "sandbox/fd.h"
 
 #include <openssl/crypto.h>
@@ -91,5 +92,5 @@ unsigned hutch_gateway_sessions_count(const struct sessions *all, const struct t
 
     LIST_FOREACH(session, &all->list, in_list)
         n += session->owner == owner;
-    return n;
+    return n + (owner ? owner->n_sessions : 0);
 }
