@@ -3,6 +3,7 @@
 #include "rootfs/home.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/engine.h"
+#include "runtime/fusion/format.h"
 #include "runtime/gateway/server.h"
 #include "runtime/text/quantity.h"
 #include "sandbox/fd.h"
@@ -12,7 +13,7 @@
 #include <stdio.h>
 
 /* Besides the native one. */
-static const struct format *const known_formats[] = { NULL };
+static const struct format *const known_formats[] = { &hutch_fusion_format, NULL };
 
 static void print_help(void)
 {
