@@ -184,10 +184,11 @@ static void add_error(struct text_buffer *t, struct json_view outputs)
 static bool add_cell(struct text_buffer *t, const char *json)
 {
     struct json_view outputs;
+    struct hutch_err ignored;
     size_t len = strlen(json);
 
     if (len > MAX_OUTPUTS || t->len > MAX_OUTPUTS - len ||
-        hutch_json_view_check("outputs", 1, 1, json, len, &outputs, NULL) < 0)
+        hutch_json_view_check("outputs", 1, 1, json, len, &outputs, &ignored) < 0)
         return false;
     hutch_text_add_string(t, t->len ? ",{" : "{");
     add_stream(t, outputs, "stdout");

@@ -92,7 +92,7 @@ def test_memory_limit(server):
     answer = run(server, "x = bytearray(400 << 20)\nprint(len(x))", memory_limit_MB=128)
     assert answer["status"] == "Failed" and answer["run_result"]["status"] == "Finished" and answer["run_result"]["return_code"] != 0, answer
     after = server.metrics()
-    name = 'hutch_runs_on_demand_total'
+    name = 'hutch_on_demand_total'
     assert after.get(name, 0) == before.get(name, 0)
 
 
@@ -124,7 +124,7 @@ def test_any_bytes(server):
 def test_lax_types(server):
     """Numbers as texts, null for what is not said, keys that nobody knows."""
     answer = run(server, "print(input())", stdin="x", run_timeout="5", compile_timeout=10.0, memory_limit_MB="512", files=None, fetch_files=None,
-                 language=None, other={"deep": [[[1e400]]]})
+                 language=None, other={"deep": [[[1e300]]]})
     assert answer["run_result"]["stdout"] == "x\n"
 
 
@@ -145,6 +145,112 @@ def test_below_a_prefix(tmp_path):
         assert check(server.ask("POST", "/faas/sandbox/run_code", {"code": "print(1)"}).json)["status"] == "Success"
         assert server.ask("POST", "/faas/sandbox/nothing", {}).json == {"detail": "Not Found"}
         assert server.ask("POST", "/run_code", {"code": "1"}).status == 404
+
+
+# --------------------------------------------------------------------------------------------------
+# Cells
+
+CELL = ["stdout", "stderr", "display", "error"]
+
+
+@pytest.fixture(scope="module")
+def notebooks(tmp_path_factory):
+    with Server(tmp_path_factory.mktemp("cells"), image="python") as started:
+        yield started
+
+
+def cells(server, *codes, status=200, **more):
+    answer = server.ask("POST", "/run_jupyter", {"cells": list(codes), **more})
+    assert answer.status == status, answer.body
+    answer = answer.json
+    assert list(answer) == ["status", "message", "driver", "cells", "executor_pod_name", "files"], answer
+    assert list(answer["driver"]) == STEP and all(list(cell) == CELL for cell in answer["cells"])
+    return answer
+
+
+def test_cells(notebooks):
+    """An exception does not stop the next; displays come as bundles, in their order."""
+    answer = cells(notebooks, "a = 41\nprint('é'); import sys; print('oh', file=sys.stderr); print('two')", "1 / 0", "a + 1",
+                   "from IPython.display import display, HTML\ndisplay(HTML('<b>x</b>')); display(3)\n'last'", "", cell_timeout=0, total_timeout=120,
+                   kernel="python3", memory_limit_MB=1024)
+    assert (answer["status"], answer["message"], answer["driver"]["status"], answer["driver"]["return_code"]) == ("Success", "", "Finished", 0)
+    first, second, third, fourth, fifth = answer["cells"]
+    assert first == {"stdout": "é\ntwo\n", "stderr": "oh\n", "display": [], "error": []}
+    assert [(error["ename"], error["evalue"]) for error in second["error"]] == [("ZeroDivisionError", "division by zero")]
+    assert isinstance(second["error"][0]["traceback"], list) and second["display"] == []
+    assert third == {"stdout": "", "stderr": "", "display": [{"text/plain": "42"}], "error": []}
+    assert [sorted(bundle) for bundle in fourth["display"]] == [["text/html", "text/plain"], ["text/plain"], ["text/plain"]]
+    assert fifth == {"stdout": "", "stderr": "", "display": [], "error": []}
+
+
+def test_plot(notebooks):
+    answer = cells(notebooks, "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()", total_timeout=120)
+    bundle = answer["cells"][0]["display"][-1]
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG") and "Figure" in bundle["text/plain"]
+
+
+def test_files_of_cells(notebooks):
+    answer = cells(notebooks, "import helper\nopen('submission.csv', 'w').write(helper.text + open('d/in.csv').read())", total_timeout=120,
+                   files={"d/in.csv": encoded(b"a,b\n"), "/mnt/data/helper.py": encoded(b"text = 'head,'\n")},
+                   fetch_files=["submission.csv", "./d/in.csv", "none", "d"])
+    assert answer["files"] == {"submission.csv": encoded(b"head,a,b\n"), "./d/in.csv": encoded(b"a,b\n")}, answer
+
+
+def test_nothing_is_kept(notebooks):
+    """Each request has an interpreter and files of its own, and no session is left."""
+    cells(notebooks, "x = 1; open('left', 'w')", total_timeout=120)
+    answer = cells(notebooks, "import os; print('x' in globals(), os.listdir('.'))", total_timeout=120)
+    assert answer["cells"][0]["stdout"] == "False []\n"
+    notebooks.await_metric("hutch_sessions", 0)
+    assert notebooks.ask("GET", "/v1/sessions").json == {"sessions": []}
+
+
+def test_time_of_cells(notebooks):
+    answer = cells(notebooks, "open('out', 'w').write('x')", "while True: pass", "print(1)", total_timeout=8, fetch_files=["out"])
+    assert (answer["status"], answer["cells"], answer["driver"]["status"], answer["driver"]["return_code"]) == ("Failed", [], "TimeLimitExceeded", None)
+    assert answer["files"] == {"out": encoded(b"x")}
+
+
+def test_dead_interpreter(notebooks):
+    answer = cells(notebooks, "import os; os._exit(3)", "print(1)", total_timeout=120)
+    assert (answer["status"], answer["cells"], answer["driver"]["status"]) == ("Failed", [], "Finished") and answer["driver"]["return_code"] != 0
+
+
+def test_cell_with_nul(notebooks):
+    answer = cells(notebooks, "print(1)\n\0", "print(2)", total_timeout=120)
+    assert "null byte" in answer["cells"][0]["error"][0]["evalue"] and answer["cells"][1]["stdout"] == "2\n"
+
+
+def test_image_without_shell(server):
+    answer = cells(server, "print(1)", total_timeout=120)
+    assert (answer["status"], answer["driver"]["status"]) == ("SandboxError", "Error") and answer["message"]
+
+
+BAD_CELLS = {
+    "no cells": ({}, "cells: Field required"),
+    "no list": ({"cells": "1"}, "cells: Input should be a valid list"),
+    "cell no text": ({"cells": ["1", 2]}, "cells: Input should be a valid string"),
+    "many cells": ({"cells": [""] * 4097}, "cells: there are too many cells"),
+    "another kernel": ({"cells": [], "kernel": "ir"}, "kernel: Input should be 'python3'"),
+    "file above": ({"cells": [], "files": {"../x": ""}}, "files: "),
+    "file elsewhere": ({"cells": [], "files": {"/etc/x": ""}}, "files: "),
+}
+
+
+@pytest.mark.parametrize("label", BAD_CELLS)
+def test_bad_cells(notebooks, label):
+    body, words = BAD_CELLS[label]
+    answer = notebooks.ask("POST", "/run_jupyter", body)
+    assert answer.status == 422 and words in answer.json["detail"][0]["msg"], answer.body
+    notebooks.await_metric("hutch_sessions", 0)
+
+
+def test_client_that_leaves_its_cells(notebooks):
+    with notebooks.connect() as sock:
+        body = json.dumps({"cells": ["import time; time.sleep(100)"], "total_timeout": 120}).encode()
+        sock.sendall(b"POST /run_jupyter HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        notebooks.await_metric("hutch_sessions", 1)
+    notebooks.await_metric("hutch_sessions", 0)
 
 
 # --------------------------------------------------------------------------------------------------
