@@ -6,6 +6,7 @@
 #include "runtime/fusion/format.h"
 #include "runtime/gateway/server.h"
 #include "runtime/text/quantity.h"
+#include "runtime/tools/format.h"
 #include "sandbox/fd.h"
 #include "sandbox/rlimits.h"
 
@@ -13,7 +14,7 @@
 #include <stdio.h>
 
 /* Besides the native one. */
-static const struct format *const known_formats[] = { &hutch_fusion_format, NULL };
+static const struct format *const known_formats[] = { &hutch_fusion_format, &hutch_tools_format, NULL };
 
 static void print_help(void)
 {

@@ -3,6 +3,7 @@
 #include "runtime/fusion/answer.h"
 #include "runtime/fusion/request.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/outputs.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/hutch.h"
@@ -118,26 +119,6 @@ static void finish_timeout(struct exchange *x)
 
 /* ---- outputs ---- */
 
-/* The text of a JSON string without its quotes; such texts, one after the other, are one text. */
-static void add_inner(struct text_buffer *t, struct json_view text)
-{
-    if (hutch_json_view_is_string(text))
-        hutch_text_add(t, text.text + 1, text.len - 2);
-}
-
-static void add_stream(struct text_buffer *t, struct json_view outputs, const char *name)
-{
-    struct json_walk walk = hutch_json_view_walk(outputs);
-    struct json_view output;
-
-    hutch_text_addf(t, "\"%s\":\"", name);
-    while (hutch_json_view_next(&walk, NULL, &output))
-        if (hutch_json_view_is(hutch_json_view_get(output, "output_type"), "stream") &&
-            hutch_json_view_is(hutch_json_view_get(output, "name"), name))
-            add_inner(t, hutch_json_view_get(output, "text"));
-    hutch_text_add_string(t, "\",");
-}
-
 static void add_display(struct text_buffer *t, struct json_view outputs)
 {
     struct json_walk walk = hutch_json_view_walk(outputs);
@@ -160,24 +141,16 @@ static void add_display(struct text_buffer *t, struct json_view outputs)
 static void add_error(struct text_buffer *t, struct json_view outputs)
 {
     static const char *const keys[] = { "ename", "evalue", "traceback" };
-    struct json_walk walk = hutch_json_view_walk(outputs);
-    struct json_view output;
-    bool has_one = false;
+    struct json_view error = hutch_outputs_last(outputs, "error");
 
     hutch_text_add_string(t, "\"error\":[");
-    while (!has_one && hutch_json_view_next(&walk, NULL, &output)) {
-        if (!hutch_json_view_is(hutch_json_view_get(output, "output_type"), "error"))
-            continue;
-        has_one = true;
-        for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-            struct json_view value = hutch_json_view_get(output, keys[i]);
+    for (size_t i = 0; error.text && i < ARRAY_SIZE(keys); i++) {
+        struct json_view value = hutch_json_view_get(error, keys[i]);
 
-            hutch_text_addf(t, "%s\"%s\":", i ? "," : "{", keys[i]);
-            hutch_text_add(t, value.text ? value.text : "null", value.text ? value.len : 4);
-        }
-        hutch_text_add_string(t, "}");
+        hutch_text_addf(t, "%s\"%s\":", i ? "," : "{", keys[i]);
+        hutch_text_add(t, value.text ? value.text : "null", value.text ? value.len : 4);
     }
-    hutch_text_add_string(t, "]");
+    hutch_text_add_string(t, error.text ? "}]" : "]");
 }
 
 /* False: there is no room for it. */
@@ -190,9 +163,11 @@ static bool add_cell(struct text_buffer *t, const char *json)
     if (len > MAX_OUTPUTS || t->len > MAX_OUTPUTS - len ||
         hutch_json_view_check("outputs", 1, 1, json, len, &outputs, &ignored) < 0)
         return false;
-    hutch_text_add_string(t, t->len ? ",{" : "{");
-    add_stream(t, outputs, "stdout");
-    add_stream(t, outputs, "stderr");
+    hutch_text_add_string(t, t->len ? ",{\"stdout\":" : "{\"stdout\":");
+    hutch_outputs_add_stream(t, outputs, "stdout");
+    hutch_text_add_string(t, ",\"stderr\":");
+    hutch_outputs_add_stream(t, outputs, "stderr");
+    hutch_text_add_string(t, ",");
     add_display(t, outputs);
     add_error(t, outputs);
     hutch_text_add_string(t, "}");
