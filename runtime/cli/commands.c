@@ -174,6 +174,15 @@ static const struct option_row rootfs_rows[] = {
 
 #undef AT
 
+/* --- hutch tools ------------------------------------------------------------------------------------------------ */
+
+static const struct option_row tools_rows[] = {
+    { ONE, 0, "--format", "FORMAT", OPTION_TEXT, offsetof(struct tools_opts, format),
+      .help = "openai (default), openai-responses, anthropic, gemini, mcp",
+      .values = "openai openai-responses anthropic gemini mcp" },
+    { ONE, 'h', "--help", NULL, OPTION_FLAG, offsetof(struct tools_opts, help), .help = "this list" },
+};
+
 /* --- hutch doctor, hutch completion ----------------------------------------------------------------------------- */
 
 static const struct option_row doctor_rows[] = {
@@ -197,6 +206,9 @@ const struct command hutch_commands[] = {
     [COMMAND_BATCH] = { "batch", "judge many programs, each in a sandbox of its own", NULL, "FILE", false,
                         ROWS(batch_rows), ONE },
     [COMMAND_SERVE] = { "serve", "answer requests to run programs, over HTTP", NULL, "", false, ROWS(serve_rows), ONE },
+    [COMMAND_TOOLS] = { "tools", "print the definitions of tools that run Python, for a model", "[NAME...]",
+                        "run_python run_python_code execute_python_code code_interpreter code_interpreter_call", false,
+                        ROWS(tools_rows), ONE },
     [COMMAND_ROOTFS_BUILD] = { "rootfs build",
                                "build an image from Debian packages and unpack it (minimal, python, python-full)",
                                "[FLAVOUR]", "minimal python python-full", false, ROWS(rootfs_rows), BUILD },

@@ -4,9 +4,11 @@
 #include "runtime/cli/commands.h"
 #include "runtime/cli/engine.h"
 #include "runtime/cli/version.h"
+#include "runtime/fusion/format.h"
 #include "runtime/gateway/server.h"
 #include "runtime/mcp_http/format.h"
 #include "runtime/text/quantity.h"
+#include "runtime/tools/format.h"
 #include "sandbox/fd.h"
 #include "sandbox/rlimits.h"
 
@@ -14,7 +16,7 @@
 #include <stdio.h>
 
 /* Besides the native one. */
-static const struct format *const known_formats[] = { &hutch_mcp_format, NULL };
+static const struct format *const known_formats[] = { &hutch_mcp_format, &hutch_fusion_format, &hutch_tools_format, NULL };
 
 static void print_help(void)
 {

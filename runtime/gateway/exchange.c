@@ -347,6 +347,11 @@ void hutch_exchange_upgrade(struct exchange *x, MHD_UpgradeHandler on_upgrade, v
 
 /* ---- the request ---- */
 
+struct hutch_engine *hutch_exchange_engine(const struct exchange *x)
+{
+    return x->server->engine;
+}
+
 const char *hutch_exchange_header(const struct exchange *x, const char *name)
 {
     return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);

@@ -25,6 +25,7 @@ struct connection;
 struct range;
 struct server;
 struct websocket;
+struct hutch_engine;
 struct hutch_error;
 struct token;
 
@@ -74,6 +75,9 @@ struct exchange {
 LIST_HEAD(exchange_list, exchange);
 
 /* ---- for handlers ---- */
+
+/* That of the server. */
+struct hutch_engine *hutch_exchange_engine(const struct exchange *x);
 
 /* A header of the request, NULL when it is not there; its first, when it is there twice. */
 const char *hutch_exchange_header(const struct exchange *x, const char *name);

@@ -4,23 +4,16 @@
 #include "runtime/gateway/run_request.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/events.h"
+#include "runtime/gateway/submit.h"
 #include "sandbox/fd.h"
 
 #include <string.h>
 
 /* What an exchange has besides while its run is the engine's. */
 struct run {
-    uint64_t id;
+    struct submitted submitted; /* first */
     struct events stream;
-    struct token *token; /* whose share it counts for */
 };
-
-static void on_gone(struct exchange *x)
-{
-    const struct run *run = x->work;
-
-    hutch_engine_cancel(x->server->engine, run->id);
-}
 
 /* ---- as it comes ---- */
 
@@ -55,9 +48,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     char *json = hutch_result_to_json(result);
 
     (void)id;
-    hutch_metrics_add_run(&x->server->metrics, result);
-    if (run->token)
-        run->token->n_runs--;
+    hutch_submit_conclude(x, result);
     if (run->stream.format == EVENTS_NONE) {
         hutch_exchange_answer(x, 200, "application/json", json, json ? strlen(json) : 0);
     } else {
@@ -68,10 +59,8 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
 
 static void submit(struct exchange *x, struct hutch_request *request)
 {
-    struct server *s = x->server;
     enum events_format format = hutch_events_asked(x);
     struct run *run = calloc(1, sizeof(*run));
-    struct hutch_error err;
 
     x->work = run;
     if (!run) {
@@ -80,16 +69,7 @@ static void submit(struct exchange *x, struct hutch_request *request)
     }
     request->on_result = on_result;
     request->on_output = format == EVENTS_NONE ? NULL : on_output;
-    request->user = x;
-    if (hutch_engine_submit(s->engine, request, &run->id, &err) < 0) {
-        hutch_exchange_refuse_error(x, &err, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST);
-        return;
-    }
-    run->token = x->token;
-    if (run->token)
-        run->token->n_runs++;
-    hutch_exchange_wait(x, on_gone);
-    if (format != EVENTS_NONE)
+    if (hutch_submit_run(x, request) && format != EVENTS_NONE)
         hutch_events_begin(&run->stream, x, format);
 }
 
@@ -103,14 +83,9 @@ void hutch_run_api_run(struct exchange *x)
         return;
     if (hutch_run_request_parse(x->body.data, x->body.len, &request, &err) < 0)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    else if (x->server->has_failed)
-        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
-    else if (x->token && x->token->n_runs >= hutch_server_share(x->server))
-        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u runs that are not over, which is its share",
-                              x->token->n_runs);
-    else if (key)
+    else if (hutch_submit_is_allowed(x) && key)
         hutch_keyed_run_submit(x, &request.request, key);
-    else
+    else if (!x->status)
         submit(x, &request.request);
     hutch_run_request_done(&request);
 }

@@ -87,7 +87,7 @@ static uint64_t data_limit(const struct server *s, const struct hutch_session_op
     return limits.data_bytes ? limits.data_bytes : HUTCH_NO_LIMIT;
 }
 
-static void open_session(struct exchange *x, struct hutch_session_options *options)
+static struct gateway_session *open_session(struct exchange *x, struct hutch_session_options *options)
 {
     struct server *s = x->server;
     struct gateway_session *session;
@@ -98,7 +98,7 @@ static void open_session(struct exchange *x, struct hutch_session_options *optio
     session = hutch_gateway_sessions_add(&s->sessions, x->token, &err);
     if (!session) {
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "%s", err.msg);
-        return;
+        return NULL;
     }
     if (given && hutch_gateway_sessions_name(session, given, &err) < 0) {
         hutch_gateway_sessions_remove(session);
@@ -113,26 +113,49 @@ static void open_session(struct exchange *x, struct hutch_session_options *optio
     if (hutch_session_open(s->engine, options, &session->number, &error) < 0) {
         hutch_gateway_sessions_remove(session);
         hutch_exchange_refuse_error(x, &error, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST);
-        return;
+        return NULL;
     }
-    answer_session(x, 201, session);
+    return session;
+}
+
+struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch_session_options *options)
+{
+    unsigned n = hutch_gateway_sessions_count(&x->server->sessions, x->token);
+
+    if (x->server->has_failed)
+        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
+    else if (n >= hutch_server_session_share(x->server))
+        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u sessions, which is its share", n);
+    else
+        return open_session(x, options);
+    return NULL;
 }
 
 void hutch_session_api_open(struct exchange *x)
 {
     struct session_request request;
+    struct gateway_session *session;
     struct hutch_err err;
-    unsigned n = hutch_gateway_sessions_count(&x->server->sessions, x->token);
 
-    if (hutch_session_request_parse(x->body.data, x->body.len, &request, &err) < 0)
+    if (hutch_session_request_parse(x->body.data, x->body.len, &request, &err) < 0) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    else if (x->server->has_failed)
-        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
-    else if (n >= hutch_server_session_share(x->server))
-        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u sessions, which is its share", n);
-    else
-        open_session(x, &request.options);
+    } else {
+        session = hutch_session_api_begin(x, &request.options);
+        if (session)
+            answer_session(x, 201, session);
+    }
     hutch_session_request_done(&request);
+}
+
+void hutch_session_api_end(struct exchange *x, struct gateway_session *session)
+{
+    session->is_closing = true; /* on_end() removes it, after the results of its cells */
+    hutch_session_close(x->server->engine, session->number);
+}
+
+void hutch_session_api_count_cell(struct exchange *x, const struct hutch_cell_result *result)
+{
+    hutch_metrics_add_cell(&x->server->metrics, result);
 }
 
 void hutch_session_api_list(struct exchange *x)
@@ -180,8 +203,7 @@ void hutch_session_api_close(struct exchange *x)
 
     if (!session)
         return;
-    session->is_closing = true; /* on_end() removes it, after the results of its cells */
-    hutch_session_close(x->server->engine, session->number);
+    hutch_session_api_end(x, session);
     hutch_exchange_answer(x, 204, NULL, strdup(""), 0);
 }
 
