@@ -87,17 +87,26 @@ static uint64_t data_limit(const struct server *s, const struct hutch_session_op
     return limits.data_bytes ? limits.data_bytes : HUTCH_NO_LIMIT;
 }
 
-static void open_session(struct exchange *x, struct hutch_session_options *options)
+struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch_session_options *options)
 {
     struct server *s = x->server;
+    unsigned n = hutch_gateway_sessions_count(&s->sessions, x->token);
     struct gateway_session *session;
     struct hutch_error error;
     struct hutch_err err;
 
+    if (s->has_failed) {
+        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
+        return NULL;
+    }
+    if (n >= hutch_server_session_share(s)) {
+        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u sessions, which is its share", n);
+        return NULL;
+    }
     session = hutch_gateway_sessions_add(&s->sessions, x->token, &err);
     if (!session) {
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "%s", err.msg);
-        return;
+        return NULL;
     }
     session->idle_ms = options->idle_ms ? options->idle_ms : USUAL_IDLE_MS;
     session->lifetime_ms = options->lifetime_ms ? options->lifetime_ms : USUAL_LIFETIME_MS;
@@ -107,25 +116,21 @@ static void open_session(struct exchange *x, struct hutch_session_options *optio
     if (hutch_session_open(s->engine, options, &session->number, &error) < 0) {
         hutch_gateway_sessions_remove(session);
         hutch_exchange_refuse_error(x, &error, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST);
-        return;
+        return NULL;
     }
-    answer_session(x, 201, session);
+    return session;
 }
 
 void hutch_session_api_open(struct exchange *x)
 {
     struct session_request request;
+    const struct gateway_session *session;
     struct hutch_err err;
-    unsigned n = hutch_gateway_sessions_count(&x->server->sessions, x->token);
 
     if (hutch_session_request_parse(x->body.data, x->body.len, &request, &err) < 0)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    else if (x->server->has_failed)
-        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
-    else if (n >= hutch_server_session_share(x->server))
-        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u sessions, which is its share", n);
-    else
-        open_session(x, &request.options);
+    else if ((session = hutch_session_api_begin(x, &request.options)))
+        answer_session(x, 201, session);
     hutch_session_request_done(&request);
 }
 

@@ -4,6 +4,7 @@
 
 struct exchange;
 struct gateway_session;
+struct hutch_session_options;
 
 void hutch_session_api_open(struct exchange *x);
 void hutch_session_api_list(struct exchange *x);
@@ -14,6 +15,9 @@ void hutch_session_api_restart(struct exchange *x);
 void hutch_session_api_pause(struct exchange *x);
 void hutch_session_api_resume(struct exchange *x);
 void hutch_session_api_lifetime(struct exchange *x);
+
+/* Opens a session of the asker's, with its own on_end and user. NULL: the exchange is refused. */
+struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch_session_options *options);
 
 /* The session that the path names, if it is the asker's; else the exchange is refused, and NULL. */
 struct gateway_session *hutch_session_api_find(struct exchange *x);
