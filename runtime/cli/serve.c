@@ -3,6 +3,7 @@
 #include "rootfs/home.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/engine.h"
+#include "runtime/e2b/format.h"
 #include "runtime/gateway/server.h"
 #include "runtime/text/quantity.h"
 #include "sandbox/fd.h"
@@ -10,9 +11,10 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Besides the native one. */
-static const struct format *const known_formats[] = { NULL };
+static const struct format *const known_formats[] = { &hutch_e2b_format, NULL };
 
 static void print_help(void)
 {
@@ -78,6 +80,17 @@ static int read_options(const struct serve_opts *opts, struct server_options *re
     return 0;
 }
 
+/* Whether --format chooses this one. */
+static bool has_format(const struct serve_opts *opts, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *const *word = opts->formats.values; *word; word++)
+        if (strncmp(*word, name, len) == 0 && ((*word)[len] == '\0' || (*word)[len] == '='))
+            return true;
+    return !opts->formats.values[0];
+}
+
 static int run_server(const struct serve_opts *opts, struct hutch_err *err)
 {
     struct cli_engine_options engine;
@@ -91,6 +104,8 @@ static int run_server(const struct serve_opts *opts, struct hutch_err *err)
         goto out;
     engine.options.layouts = 0; /* others than one user's */
     engine.options.max_running = 0;
+    if (has_format(opts, hutch_e2b_format.name))
+        engine.options.data_targets = hutch_e2b_data_targets;
     if (read_number("--jobs", opts->jobs, 1, 4096, &engine.options.max_running, err) < 0 ||
         read_number("--queue", opts->queue, 1, 65536, &engine.options.max_queued, err) < 0)
         goto out;
