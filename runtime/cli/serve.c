@@ -4,6 +4,7 @@
 #include "runtime/cli/commands.h"
 #include "runtime/cli/engine.h"
 #include "runtime/cli/version.h"
+#include "runtime/e2b/format.h"
 #include "runtime/fusion/format.h"
 #include "runtime/gateway/server.h"
 #include "runtime/mcp_http/format.h"
@@ -14,9 +15,12 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Besides the native one. */
-static const struct format *const known_formats[] = { &hutch_mcp_format, &hutch_fusion_format, &hutch_tools_format, NULL };
+static const struct format *const known_formats[] = {
+    &hutch_e2b_format, &hutch_mcp_format, &hutch_fusion_format, &hutch_tools_format, NULL
+};
 
 static void print_help(void)
 {
@@ -84,6 +88,17 @@ static int read_options(const struct serve_opts *opts, struct server_options *re
     return 0;
 }
 
+/* Whether --format chooses this one. */
+static bool has_format(const struct serve_opts *opts, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *const *word = opts->formats.values; *word; word++)
+        if (strncmp(*word, name, len) == 0 && ((*word)[len] == '\0' || (*word)[len] == '='))
+            return true;
+    return !opts->formats.values[0];
+}
+
 static int run_server(const struct serve_opts *opts, struct hutch_err *err)
 {
     struct cli_engine_options engine;
@@ -97,7 +112,10 @@ static int run_server(const struct serve_opts *opts, struct hutch_err *err)
         goto out;
     engine.options.layouts = 0; /* others than one user's */
     engine.options.max_running = 0;
-    engine.options.data_targets = opts->data_targets.values;
+    if (opts->data_targets.values[0])
+        engine.options.data_targets = opts->data_targets.values;
+    else if (has_format(opts, hutch_e2b_format.name))
+        engine.options.data_targets = hutch_e2b_data_targets;
     if (read_number("--jobs", opts->jobs, 1, 4096, &engine.options.max_running, err) < 0 ||
         read_number("--queue", opts->queue, 1, 65536, &engine.options.max_queued, err) < 0)
         goto out;

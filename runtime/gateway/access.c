@@ -14,6 +14,14 @@
 
 /* ---- where from ---- */
 
+/* @pattern "*.NAME": names of one label more. */
+static bool is_below(const char *name, const char *pattern)
+{
+    const char *dot = strchr(name, '.');
+
+    return pattern[0] == '*' && pattern[1] == '.' && dot && dot > name && strcasecmp(dot, pattern + 1) == 0;
+}
+
 bool hutch_access_is_host(const char *host, const char *const *allowed)
 {
     size_t len = host[0] == '[' ? strcspn(host, "]") : strcspn(host, ":");
@@ -36,7 +44,7 @@ bool hutch_access_is_host(const char *host, const char *const *allowed)
     if (inet_pton(AF_INET, name, &address) == 1 || strcasecmp(name, "localhost") == 0)
         return true;
     for (; allowed && *allowed; allowed++)
-        if (strcasecmp(name, *allowed) == 0)
+        if (strcasecmp(name, *allowed) == 0 || is_below(name, *allowed))
             return true;
     return false;
 }
@@ -235,6 +243,8 @@ void hutch_access_check(struct exchange *x, const char *path, const char *method
         find_route(x, path, method);
     if (!x->status && x->server->is_draining && !x->route->is_open)
         hutch_exchange_refuse(x, GATEWAY_SHUTTING_DOWN, "the server is shutting down");
+    if (!x->status && x->route->is_open && x->format->admit)
+        x->format->admit(x);
     if (!x->status)
         check_body(x);
 }

@@ -34,17 +34,13 @@ static void begin_waiting(struct exchange *x, void (*on_gone)(struct exchange *x
 {
     struct waiting *waiting = x->work;
 
-    waiting->session->n_waiting++;
-    hutch_gateway_sessions_touch(waiting->session);
+    hutch_gateway_sessions_begin(waiting->session);
     hutch_exchange_wait(x, on_gone);
 }
 
 static void end_waiting(struct exchange *x)
 {
-    struct waiting *waiting = x->work;
-
-    waiting->session->n_waiting--;
-    hutch_gateway_sessions_touch(waiting->session);
+    hutch_gateway_sessions_end(((struct waiting *)x->work)->session);
 }
 
 /* The library has not taken it. */

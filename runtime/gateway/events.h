@@ -6,6 +6,8 @@
 #ifndef HUTCH_GATEWAY_EVENTS_H
 #define HUTCH_GATEWAY_EVENTS_H
 
+#include "runtime/gateway/pieces.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -15,8 +17,7 @@ enum events_format { EVENTS_NONE, EVENTS_SSE, EVENTS_NDJSON };
 
 struct events {
     enum events_format format;
-    char cut[2][4];      /* of stdout and stderr: the beginning of a character whose rest has not come */
-    size_t n_cut[2];
+    struct pieces pieces[2]; /* of stdout and stderr */
     bool is_behind;      /* the client was too far behind: no more output goes out */
 };
 

@@ -5,6 +5,7 @@
 #include "runtime/gateway/held.h"
 #include "runtime/gateway/range.h"
 #include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/uri.h"
 #include "runtime/hutch.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -177,8 +178,15 @@ static void set_refusal(struct exchange *x, enum gateway_error error, const char
     char seconds[16];
     unsigned status = row->status;
     size_t len = 0;
-    char *json = x->format->error_body ? x->format->error_body(error, message, &status, &len)
-                                       : hutch_gateway_error_json(error, message, &len);
+    const char *type = "application/json";
+    char *json;
+
+    if (x->format->refusal)
+        json = x->format->refusal(x, error, message, &status, &type, &len);
+    else if (x->format->error_body)
+        json = x->format->error_body(error, message, &status, &len);
+    else
+        json = hutch_gateway_error_json(error, message, &len);
 
     if (x->status) {
         free(json);
@@ -186,7 +194,7 @@ static void set_refusal(struct exchange *x, enum gateway_error error, const char
     }
     x->server->metrics.errors[error]++;
     x->code = row->code;
-    set_answer(x, status, "application/json", json, len);
+    set_answer(x, status, type, json, len);
     if (x->response && row->retry_after) {
         snprintf(seconds, sizeof(seconds), "%u", row->retry_after);
         hutch_exchange_add_header(x, "Retry-After", seconds);
@@ -249,6 +257,11 @@ void hutch_exchange_wait(struct exchange *x, void (*on_gone)(struct exchange *x)
 {
     x->is_pending = true;
     x->on_gone = on_gone;
+}
+
+void hutch_exchange_forget(struct exchange *x)
+{
+    x->is_pending = false;
 }
 
 /* ---- streams ---- */
@@ -360,6 +373,22 @@ const char *hutch_exchange_header(const struct exchange *x, const char *name)
 const char *hutch_exchange_argument(const struct exchange *x, const char *name)
 {
     return MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
+}
+
+char *hutch_exchange_query(const struct exchange *x, const char *name, struct hutch_err *err)
+{
+    const char *value = MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
+    auto_free char *text = value ? strdup(value) : NULL;
+
+    err->errnum = 0;
+    if (!value)
+        return NULL;
+    for (char *p = text; p && (p = strchr(p, '+')); )
+        *p = ' ';
+    if (text)
+        return hutch_uri_decode(text, strlen(text), err);
+    hutch_err_set(err, ENOMEM, "read the query of the request");
+    return NULL;
 }
 
 static const char *known_method(const char *method)

@@ -84,6 +84,9 @@ const char *hutch_exchange_header(const struct exchange *x, const char *name);
 
 /* Of the path's query, as the client wrote it. */
 const char *hutch_exchange_argument(const struct exchange *x, const char *name);
+/* A value of the query, decoded, for the caller to free. NULL with errnum 0: it is not there; else it is malformed, or
+ * memory was short. */
+char *hutch_exchange_query(const struct exchange *x, const char *name, struct hutch_err *err);
 
 /* The answer. Takes @body, which came from malloc(3); NULL: memory was short, and the client is told so. */
 void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len);
@@ -103,6 +106,9 @@ void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *
 /* The answer comes later, by exactly one of answer, refuse and hutch_exchange_end(), which may free the exchange.
  * @on_gone is called when nobody wants it any more. */
 void hutch_exchange_wait(struct exchange *x, void (*on_gone)(struct exchange *x));
+
+/* Within @on_gone, where the client is gone and not only what it waited for: no answer follows. */
+void hutch_exchange_forget(struct exchange *x);
 
 /* Status 200 now, and the body as it comes. */
 void hutch_exchange_begin_stream(struct exchange *x, const char *type);

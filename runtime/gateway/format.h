@@ -15,6 +15,8 @@ struct server;
 #define FORMATS_MAX 8
 #define FORMAT_PREFIX_MAX 64
 
+struct exchange;
+
 struct format {
     const char *name;            /* of --format */
     const struct route *routes;
@@ -22,6 +24,12 @@ struct format {
     /* The body of a refusal, application/json, the caller's to free; NULL: memory was short. *status, of HTTP, may be
      * changed. Without this function it is as error.h has it. */
     char *(*error_body)(enum gateway_error error, const char *message, unsigned *status, size_t *ret_len);
+    /* The same where it depends on what was asked; instead of it. *type: Content-Type. */
+    char *(*refusal)(const struct exchange *x, enum gateway_error error, const char *message, unsigned *status,
+                     const char **type, size_t *ret_len);
+    /* Asked before the body is read, for routes that need no token: whether something else that the request has is
+     * enough, such as the secret id of what it is about. It sets x->token to whose that is, or refuses. */
+    void (*admit)(struct exchange *x);
     /* A header that may have the token instead of 'Authorization: Bearer'; NULL: there is none. */
     const char *token_header;
     bool takes_any_type;         /* its clients say all kinds of Content-Type for JSON */

@@ -87,14 +87,23 @@ static uint64_t data_limit(const struct server *s, const struct hutch_session_op
     return limits.data_bytes ? limits.data_bytes : HUTCH_NO_LIMIT;
 }
 
-static struct gateway_session *open_session(struct exchange *x, struct hutch_session_options *options)
+struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch_session_options *options)
 {
     struct server *s = x->server;
+    unsigned n = hutch_gateway_sessions_count(&s->sessions, x->token);
     struct gateway_session *session;
     const char *given = s->options->id_header ? hutch_exchange_header(x, s->options->id_header) : NULL;
     struct hutch_error error;
     struct hutch_err err;
 
+    if (s->has_failed) {
+        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
+        return NULL;
+    }
+    if (n >= hutch_server_session_share(s)) {
+        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u sessions, which is its share", n);
+        return NULL;
+    }
     session = hutch_gateway_sessions_add(&s->sessions, x->token, &err);
     if (!session) {
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "%s", err.msg);
@@ -103,7 +112,7 @@ static struct gateway_session *open_session(struct exchange *x, struct hutch_ses
     if (given && hutch_gateway_sessions_name(session, given, &err) < 0) {
         hutch_gateway_sessions_remove(session);
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-        return;
+        return NULL;
     }
     session->idle_ms = options->idle_ms ? options->idle_ms : USUAL_IDLE_MS;
     session->lifetime_ms = options->lifetime_ms ? options->lifetime_ms : USUAL_LIFETIME_MS;
@@ -118,32 +127,16 @@ static struct gateway_session *open_session(struct exchange *x, struct hutch_ses
     return session;
 }
 
-struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch_session_options *options)
-{
-    unsigned n = hutch_gateway_sessions_count(&x->server->sessions, x->token);
-
-    if (x->server->has_failed)
-        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
-    else if (n >= hutch_server_session_share(x->server))
-        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u sessions, which is its share", n);
-    else
-        return open_session(x, options);
-    return NULL;
-}
-
 void hutch_session_api_open(struct exchange *x)
 {
     struct session_request request;
-    struct gateway_session *session;
+    const struct gateway_session *session;
     struct hutch_err err;
 
-    if (hutch_session_request_parse(x->body.data, x->body.len, &request, &err) < 0) {
+    if (hutch_session_request_parse(x->body.data, x->body.len, &request, &err) < 0)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    } else {
-        session = hutch_session_api_begin(x, &request.options);
-        if (session)
-            answer_session(x, 201, session);
-    }
+    else if ((session = hutch_session_api_begin(x, &request.options)))
+        answer_session(x, 201, session);
     hutch_session_request_done(&request);
 }
 
