@@ -778,7 +778,7 @@ struct hutch_process_options {
     /* As it comes, stream 1 or 2, not NUL-terminated; may be NULL. */
     void (*on_output)(void *user, uint64_t session, uint64_t process, int stream, const char *data, size_t len);
     /* hutch_process_write() had said EAGAIN, and takes more now, or never again; may be NULL. */
-    void (*on_drained)(void *user, uint64_t session, uint64_t process);
+    void (*on_room)(void *user, uint64_t session, uint64_t process);
     /* Exactly once, after all output, and before on_end of the session; may be NULL. */
     void (*on_end)(void *user, uint64_t session, uint64_t process, const struct hutch_process_end *end);
     void *user;
@@ -794,7 +794,7 @@ int hutch_session_spawn(struct hutch_engine *engine, uint64_t session, const str
 
 /* In the calls that follow ENOENT says that there is no such process in the session, or no more. */
 
-/* How many bytes stdin has taken, at least one. Errors: EAGAIN (it is full, or not there yet: on_drained follows), EPIPE
+/* How many bytes stdin has taken, at least one. Errors: EAGAIN (it is full, or not there yet: on_room follows), EPIPE
  * (it was closed, on either side, or there is none). */
 int hutch_process_write(struct hutch_engine *engine, uint64_t session, uint64_t process, const char *data, size_t len,
                         struct hutch_error *err);

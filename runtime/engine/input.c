@@ -31,7 +31,7 @@ static void on_ready(struct watch *w, uint32_t events)
     else if (input->source_fd >= 0)
         pump_source(input, w->loop);
     else
-        input->on_drained(input->owner, events & EPOLLERR ? POLLERR : POLLOUT);
+        input->on_room(input->owner, events & EPOLLERR ? POLLERR : POLLOUT);
 }
 
 /* As much as goes from the source to the program without waiting. The source may be a file, which an epoll set does not

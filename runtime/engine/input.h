@@ -17,7 +17,7 @@ struct run_input {
     struct supervisor *supervisor;
     struct watch pipe, source;
     /* the pipe takes more of the text, or is read no more: as poll(2) says */
-    void (*on_drained)(void *owner, short revents);
+    void (*on_room)(void *owner, short revents);
     void *owner;
 };
 #define RUN_INPUT_INIT { .source_fd = -1, .pipe = WATCH_INIT, .source = WATCH_INIT }

@@ -62,7 +62,7 @@ struct engine_run *hutch_run_create(struct runs *runs)
     run->runs = runs;
     run->wait = (struct pool_wait){ .on_slot = on_slot, .on_refused = on_no_slot, .owner = run };
     run->input = (struct run_input)RUN_INPUT_INIT;
-    run->input.on_drained = on_input_room;
+    run->input.on_room = on_input_room;
     run->input.owner = run;
     hutch_run_files_init(run);
     run->clock = (struct deadline)DEADLINE_INIT(on_due, run);

@@ -33,7 +33,7 @@ void hutch_slot_set_state(struct slot *slot, enum slot_state state)
     slot->since = hutch_clock_ms();
     if (was_building && !is_building(slot)) {
         slots->n_building--;
-        slots->on_drained(slots->owner);
+        slots->on_room(slots->owner);
     }
     if (state != SLOT_PREPARED && state != SLOT_RUNNING && state < SLOT_DEAD)
         hutch_loop_advance_deadline(&slots->core->loop, &slot->clock, slot->since + slots->core->answer_ms);

@@ -82,7 +82,7 @@ struct slots {
     struct slot_list list;
     unsigned n_building;
     uint64_t lost;                /* after they had been prepared */
-    void (*on_drained)(void *owner); /* fewer are being built */
+    void (*on_room)(void *owner); /* fewer are being built */
     void *owner;
     struct id_lender ids;         /* open from the first sandbox on that can have one of its own */
     struct volume_list held;      /* volumes of sessions */
@@ -139,7 +139,7 @@ struct slot {
     struct watch control, out, err_out, job, death;
 };
 
-void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes *zygotes, void (*on_drained)(void *owner),
+void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes *zygotes, void (*on_room)(void *owner),
                       void *owner);
 /* Every process is gone. */
 void hutch_slots_done(struct slots *slots);

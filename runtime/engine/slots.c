@@ -13,11 +13,11 @@ struct slot *hutch_slot_find(struct slots *slots, uint32_t id)
     return NULL;
 }
 
-void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes *zygotes, void (*on_drained)(void *owner),
+void hutch_slots_init(struct slots *slots, struct helper *helper, struct zygotes *zygotes, void (*on_room)(void *owner),
                       void *owner)
 {
     *slots = (struct slots){
-        .core = helper->core, .helper = helper, .zygotes = zygotes, .on_drained = on_drained, .owner = owner
+        .core = helper->core, .helper = helper, .zygotes = zygotes, .on_room = on_room, .owner = owner
     };
     slots->ids.fd = -1;
     hutch_looks_init(&slots->looks, helper);

@@ -70,11 +70,11 @@ static void wake_writers(struct gateway_process *p)
     memcpy(waiting, p->writers, sizeof(waiting));
     memset(p->writers, 0, sizeof(p->writers)); /* each may wait again within its call */
     for (size_t i = 0; i < ARRAY_SIZE(waiting); i++)
-        if (waiting[i].on_drained)
-            waiting[i].on_drained(waiting[i].owner);
+        if (waiting[i].on_room)
+            waiting[i].on_room(waiting[i].owner);
 }
 
-static void on_drained(void *user, uint64_t session, uint64_t process)
+static void on_room(void *user, uint64_t session, uint64_t process)
 {
     (void)session;
     (void)process;
@@ -142,7 +142,7 @@ struct gateway_process *hutch_gateway_processes_spawn(struct server *server, str
     p->ends_with_client = ends_with_client;
     p->tail = (struct output_tail)OUTPUT_TAIL_INIT;
     options->on_output = on_output;
-    options->on_drained = on_drained;
+    options->on_room = on_room;
     options->on_end = on_end;
     options->user = p;
     if (hutch_session_spawn(server->engine, session->number, options, &p->number, error) < 0) {
@@ -226,7 +226,7 @@ ssize_t hutch_gateway_process_write(struct gateway_process *p, enum process_writ
         snprintf(error->message, sizeof(error->message), "the process has ended");
         return -1;
     }
-    if (writer->on_drained) {
+    if (writer->on_room) {
         error->code = EBUSY;
         snprintf(error->message, sizeof(error->message), "another one waits already to write to the process");
         return -1;
@@ -244,5 +244,5 @@ void hutch_gateway_process_forget_writer(struct gateway_process *p, const void *
 {
     for (size_t i = 0; i < ARRAY_SIZE(p->writers); i++)
         if (p->writers[i].owner == owner)
-            p->writers[i] = (struct process_writer){ .on_drained = NULL };
+            p->writers[i] = (struct process_writer){ .on_room = NULL };
 }

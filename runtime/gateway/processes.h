@@ -35,7 +35,7 @@ enum process_writer_kind { PROCESS_WRITER_REQUEST, PROCESS_WRITER_WEBSOCKET, PRO
 
 /* Who waits until a process's stdin takes more. */
 struct process_writer {
-    void (*on_drained)(void *owner); /* it takes more, or never again; once */
+    void (*on_room)(void *owner); /* it takes more, or never again; once */
     void *owner;
 };
 

@@ -161,7 +161,7 @@ static const struct zygote_events zygote_events = {
 
 /* --- all of it -------------------------------------------------------------------------------------------------- */
 
-static void on_drained(void *owner)
+static void on_room(void *owner)
 {
     struct hutch_engine *engine = owner;
 
@@ -173,7 +173,7 @@ void hutch_engine_connect(struct hutch_engine *engine)
     hutch_helper_init(&engine->helper, &engine->core, &helper_events, engine);
     hutch_templates_init(&engine->templates, &engine->helper, &template_events, engine);
     hutch_zygotes_init(&engine->zygotes, &engine->helper, &engine->configs, &zygote_events, engine);
-    hutch_slots_init(&engine->slots, &engine->helper, &engine->zygotes, on_drained, engine);
+    hutch_slots_init(&engine->slots, &engine->helper, &engine->zygotes, on_room, engine);
     hutch_pools_init(&engine->pools, &engine->slots, &engine->configs);
     hutch_runs_init(&engine->runs, &engine->pools);
     hutch_sessions_init(&engine->sessions, &engine->helper, &engine->runs);

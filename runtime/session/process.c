@@ -231,9 +231,9 @@ bool hutch_process_work(struct process *p)
             p->is_held = false; /* its session would wait with it */
         hutch_process_read(p);
     }
-    if (p->has_room && p->options.on_drained) {
+    if (p->has_room && p->options.on_room) {
         p->has_room = p->wants_room = false;
-        p->options.on_drained(p->options.user, p->session->id, p->id);
+        p->options.on_room(p->options.user, p->session->id, p->id);
     }
     is_over = p->state == PROCESS_ENDED && p->streams[0].fd < 0 && p->streams[1].fd < 0;
     return is_over;

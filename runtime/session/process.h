@@ -54,7 +54,7 @@ struct process {
     struct process_stream streams[2];
     int in_fd;               /* owned; a terminal's is another descriptor of its master */
     struct watch in;
-    bool wants_room;         /* on_drained is owed */
+    bool wants_room;         /* on_room is owed */
     bool has_room;           /* … and can be told */
     bool is_held, wants_read; /* wants_read: it is held no more */
     bool has_died;           /* its sandbox is over: it is not waited for */

@@ -132,7 +132,7 @@ void hutch_process_close_input(struct process *p)
         hutch_session_ask_for_work(p->session);
 }
 
-static void on_drained(struct watch *w, uint32_t events)
+static void on_room(struct watch *w, uint32_t events)
 {
     struct process *p = w->owner;
 
@@ -152,7 +152,7 @@ static int watch_streams(struct process *p, struct hutch_err *err)
             return -1;
     if (p->in_fd < 0)
         return 0;
-    return hutch_watch_add(&p->in, loop_of(p), p->in_fd, EPOLLOUT | EPOLLET, on_drained, p, err);
+    return hutch_watch_add(&p->in, loop_of(p), p->in_fd, EPOLLOUT | EPOLLET, on_room, p, err);
 }
 
 int hutch_process_give(struct process *p, const char *data, size_t len, struct hutch_err *err)
