@@ -678,7 +678,8 @@ struct hutch_path_entry { /* does not change */
     unsigned uid, gid;    /* as the sandbox has them */
     uint64_t bytes;
     double mtime;         /* seconds since 1970 */
-    const char *target;   /* of a link, also of one that was followed: what it says, where it could be read; else NULL */
+    const char *target;   /* of a link, also of one that was followed: what it says, where that can be read; else
+                           * NULL */
 };
 
 struct hutch_path_reply {

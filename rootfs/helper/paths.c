@@ -1,5 +1,5 @@
-/* paths.c - one order about a path, done by a process of the sandbox's own: what the path leads to, and what may be done
- * there, is the kernel's to say for this process as for any other of the session's.
+/* paths.c - one order about a path, done by a process of the sandbox's own: what the path leads to, and what may be
+ * done there, is the kernel's to say for this process as for any other of the session's.
  *
  * No memory of libc's is needed here: see spawner.c. Names and trees are hostile code's, which may change them
  * meanwhile: whatever is walked is held by descriptors, through no link, and a walk ends when the engine does not wait
@@ -195,7 +195,8 @@ static void open_level(struct level *l, int fd, size_t path_len)
 }
 
 /* False: there is no more room. @path has the name at its end, and is @len long. */
-static bool add_entry(const struct level *l, const struct entry *e, const char *path, size_t len, bool *ret_is_directory)
+static bool add_entry(const struct level *l, const struct entry *e, const char *path, size_t len,
+                      bool *ret_is_directory)
 {
     char target[PATH_TEXT_MAX];
     struct stat st;

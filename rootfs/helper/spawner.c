@@ -1,6 +1,6 @@
 /* spawner.c - forks the processes of a session on the engine's orders. It runs after the worker's confinement and gives
- * nothing up itself: what it forks has the same filter, ruleset and limits, as no call takes them off. What is done with
- * paths is in paths.c.
+ * nothing up itself: what it forks has the same filter, ruleset and limits, as no call takes them off. What is done
+ * with paths is in paths.c.
  *
  * No Python code and no memory of libc's is needed here: the interpreter that this is a copy of may have threads'
  * locks taken. */

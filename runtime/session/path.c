@@ -115,8 +115,8 @@ static void tell_failure(struct path_task *t)
 
 /* --- a descriptor from inside ------------------------------------------------------------------------------------- */
 
-/* A file of any other could make a reader wait, as those of /proc can, or mean something: a file system that keeps files
- * of a sandbox, or one like that of /mnt/data. */
+/* A file system that keeps files of sandboxes, or one like that of /mnt/data: a file of any other could make a reader
+ * wait, as those of /proc can, or mean something. */
 static bool keeps_files(const struct session *s, int fd)
 {
     struct statfs fs, data;
@@ -136,8 +136,8 @@ static bool keeps_files(const struct session *s, int fd)
     return s->data.dirfd >= 0 && fstatfs(s->data.dirfd, &data) == 0 && data.f_type == fs.f_type;
 }
 
-/* Anything can come from inside. A file without a name is refused, too: a memory file is one, which is in no place whose
- * size is bounded. */
+/* Anything can come from inside. A file without a name is refused, too: a memory file is one, which is in no place
+ * whose size is bounded. */
 static int check_file(const struct path_task *t, int fd, struct hutch_err *err)
 {
     const uint32_t flags = t->order->flags;

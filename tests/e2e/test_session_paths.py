@@ -3,7 +3,6 @@ session is open; and what hostile code does to it. docs/sessions.md."""
 import ctypes
 import errno
 import os
-import stat
 import time
 
 import pytest
