@@ -6,12 +6,12 @@ import { Client } from 'hutch';
 
 import { ask, codeOf } from './model.mjs';
 
-const terminal = createInterface({ input: process.stdin, output: process.stdout });
 const code = codeOf(await ask([{ role: 'user', content: process.argv[2] }]));
 
 /* What a terminal would obey is shown as text: the program is not to decide what its reader sees. */
 console.log(code.replace(/[^\n\t -~\u00a1-\uffff]|[\u200b-\u200f\u202a-\u202e\u2066-\u2069]/g,
                          (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`));
+const terminal = createInterface({ input: process.stdin, output: process.stdout });
 const answer = await terminal.question('Run this? [y/N] ');
 terminal.close();
 if (answer.trim().toLowerCase() !== 'y') {

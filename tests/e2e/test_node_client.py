@@ -263,3 +263,25 @@ def test_example_approval(servers, place, answer, said):
         done = run_example(servers, place, one.url, "approval.mjs", "Six times seven?", answer=answer)
     assert done.returncode == 0 and done.stdout.endswith(said + "\n"), done.stderr
     assert "print(6 * 7)  # \\u001b[2K\\u202e\nRun this? [y/N] " in done.stdout
+
+
+# --------------------------------------------------------------------------------------------------
+# The examples of the documentation
+
+def examples():
+    """(where, program, what it prints)"""
+    for file in ("docs/clients.md", "clients/node/README.md"):
+        with open(os.path.join(support.TREE, file), encoding="utf-8") as text:
+            found = re.findall(r"^```js\n(.*?)^```\n\nprints\n\n```\n(.*?)^```", text.read(), re.DOTALL | re.MULTILINE)
+        yield from ((file, code, said) for code, said in found)
+
+
+@needs_server
+@pytest.mark.parametrize("file,code,said", [pytest.param(*row, id="%s-%d" % (row[0], n)) for n, row in enumerate(examples())])
+def test_documentation(servers, place, file, code, said):
+    needs_node()
+    script = place / ("%s.mjs" % file.replace("/", "-"))
+    script.write_text(code)
+    done = subprocess.run([node(), str(script)], cwd=place, env=servers.env(), capture_output=True, text=True, timeout=SECONDS,
+                          check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
