@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 import gateway
+import model
 import support
 
 SECONDS = 400  # for one file of tests
@@ -150,3 +151,137 @@ def test_client(outcomes, name):
 def test_common_js(outcomes, name):
     needs_node()
     check(outcomes, "required.test.cjs", name)
+
+
+@needs_server
+@rows("tools.test.mjs")
+def test_interpreter_tools(outcomes, name):
+    needs_node()
+    check(outcomes, "tools.test.mjs", name)
+
+
+@needs_server
+@rows("sandbox.test.mjs")
+def test_sandbox_session(outcomes, name):
+    needs_node()
+    check(outcomes, "sandbox.test.mjs", name)
+
+
+@needs_server
+@rows("ai.test.mjs")
+@pytest.mark.parametrize("sdk", ["ai", "ai6"])
+def test_ai_sdk(outcomes, sdk, name):
+    needs_node()
+    needs_packages()
+    if sdk == "ai" and not newer_node():
+        miss("npm: Node 22 is not among the packages for tests/clients/node")
+    if sdk == "ai6" and name.startswith("sandbox:"):
+        return  # AI SDK 6 has none
+    check(outcomes, "ai.test.mjs", name, newer_node() if sdk == "ai" else node(), AI=sdk)
+
+
+# --------------------------------------------------------------------------------------------------
+# The package
+
+@pytest.mark.parametrize("file", ["types.mts", "types.cts"])
+def test_types(place, file):
+    """TypeScript takes what is right, and refuses what is wrong, in both kinds of modules."""
+    needs_node()
+    needs_packages()
+    done = subprocess.run([node(), os.path.join(str(place), "node_modules", "typescript", "bin", "tsc"), "--noEmit", "--strict", "--target",
+                           "es2022", "--lib", "es2023,esnext.disposable,dom,dom.asynciterable", "--module", "nodenext",
+                           "--skipLibCheck", "false" if file == "types.cts" else "true", "--types", "node", file],
+                          cwd=place, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_package(tmp_path):
+    """What npm packs is whole, has no dependencies, and can be required from where it was unpacked."""
+    needs_node()
+    if not shutil.which("npm"):
+        miss("npm is not installed")
+    source = os.path.join(support.TREE, "clients", "node")
+    done = subprocess.run(["npm", "pack", "--json", "--pack-destination", str(tmp_path), source], capture_output=True, text=True,
+                          env={**os.environ, "npm_config_cache": str(tmp_path / "cache")}, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    packed = json.loads(done.stdout)[0]
+    libs = ["lib/" + name for name in os.listdir(os.path.join(source, "lib"))]
+    assert sorted(file["path"] for file in packed["files"]) == sorted(
+        ["README.md", "package.json", "index.js", "index.mjs", "index.d.ts", "index.d.mts", *libs])
+    with open(os.path.join(source, "package.json"), encoding="utf-8") as text:
+        assert not {"dependencies", "optionalDependencies", "scripts"} & set(json.load(text))
+    shutil.unpack_archive(str(tmp_path / packed["filename"]), str(tmp_path))
+    code = "const a = require(%r); import(%r).then((b) => console.log(a.Client === b.Client))" % (
+        str(tmp_path / "package"), str(tmp_path / "package" / "index.mjs"))
+    env = {name: value for name, value in os.environ.items() if name not in ("XDG_RUNTIME_DIR", "HUTCH_SERVER")}
+    done = subprocess.run([node(), "-e", code], capture_output=True, text=True, env=env, timeout=SECONDS, check=False)
+    assert (done.stdout, done.stderr) == ("true\n", "")  # without a server, too: it is asked when it is used
+
+
+# --------------------------------------------------------------------------------------------------
+# The examples, with a model whose first program fails
+
+def run_example(servers, place, url, script, question, program=None, answer=""):
+    return subprocess.run([program or node(), os.path.join("examples", script), question], cwd=place, input=answer, text=True,
+                          env={**servers.env(), "MODEL_URL": url}, capture_output=True, timeout=SECONDS, check=False)
+
+
+@needs_server
+def test_example_tool(servers, place):
+    needs_node()
+    needs_packages()
+    calls = [("codeExecutionTool", {"language": "python", "code": code}) for code in ("1 / 0", "print(6 * 7)")]
+    with model.Model([*calls, "It is 42."]) as one:
+        done = run_example(servers, place, one.url, "tool.mjs", "What is six times seven?", newer_node())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "exit code 1: ZeroDivisionError: division by zero\nexit code 0: 42\nIt is 42.\n"
+    assert one.asked[0]["tools"][0]["function"]["parameters"]["properties"]["language"]["enum"] == ["python"]
+    told = [message for message in one.asked[-1]["messages"] if message["role"] == "tool"]
+    assert "ZeroDivisionError" in told[0]["content"] and json.loads(told[1]["content"])["stdout"] == "42\n"
+
+
+@needs_server
+@pytest.mark.parametrize("programs,status,said", [
+    (["```python\n1 / 0\n```", "```\nprint(385)\n```"], 0, "try 1: ZeroDivisionError: division by zero\ntry 2: 385\n"),
+    (["x", "y", "z", "print(1)"], 1, "try 1: NameError: name 'x' is not defined\ntry 2: NameError: name 'y' is not defined\n"
+                                     "try 3: NameError: name 'z' is not defined\nno program worked in 3 tries\n"),
+])
+def test_example_self_repair(servers, place, programs, status, said):
+    needs_node()
+    with model.Model(programs) as one:
+        done = run_example(servers, place, one.url, "self_repair.mjs", "The sum of squares, please.")
+    assert (done.returncode, done.stdout, done.stderr) == (status, said, "")
+    assert len(one.asked) == (2 if status == 0 else 3)
+    assert "Traceback" in one.asked[1]["messages"][-1]["content"]
+
+
+@needs_server
+@pytest.mark.parametrize("answer,said", [("y\n", "ok: 42"), ("n\n", "It was not run."), ("\n", "It was not run.")])
+def test_example_approval(servers, place, answer, said):
+    needs_node()
+    with model.Model(["print(6 * 7)  # \x1b[2K\u202e"]) as one:
+        done = run_example(servers, place, one.url, "approval.mjs", "Six times seven?", answer=answer)
+    assert done.returncode == 0 and done.stdout.endswith(said + "\n"), done.stderr
+    assert "print(6 * 7)  # \\u001b[2K\\u202e\nRun this? [y/N] " in done.stdout
+
+
+# --------------------------------------------------------------------------------------------------
+# The examples of the documentation
+
+def examples():
+    """(where, program, what it prints)"""
+    for file in ("docs/clients.md", "clients/node/README.md"):
+        with open(os.path.join(support.TREE, file), encoding="utf-8") as text:
+            found = re.findall(r"^```js\n(.*?)^```\n\nprints\n\n```\n(.*?)^```", text.read(), re.DOTALL | re.MULTILINE)
+        yield from ((file, code, said) for code, said in found)
+
+
+@needs_server
+@pytest.mark.parametrize("file,code,said", [pytest.param(*row, id="%s-%d" % (row[0], n)) for n, row in enumerate(examples())])
+def test_documentation(servers, place, file, code, said):
+    needs_node()
+    script = place / ("%s.mjs" % file.replace("/", "-"))
+    script.write_text(code)
+    done = subprocess.run([node(), str(script)], cwd=place, env=servers.env(), capture_output=True, text=True, timeout=SECONDS,
+                          check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")

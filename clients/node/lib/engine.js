@@ -48,7 +48,7 @@ class ExecutionEngine {
   }
 
   /** Executions of one session come one after the other. */
-  executeCode(sessionId, options) {
+  async executeCode(sessionId, options) {
     const session = this.#find(sessionId);
     const execution = session.last.then(() => this.#execute(session, options));
     session.last = execution.catch(() => {});

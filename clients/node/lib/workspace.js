@@ -37,7 +37,9 @@ class Workspace {
   }
 
   write(name, content) {
-    const whole = this.place(name);
+    const whole = this.place(name), own = toPosix(path.relative(this.directory, whole));
+    this.#generated.delete(own);
+    this.#ever.delete(own);
     fs.mkdirSync(path.dirname(whole), { recursive: true });
     fs.writeFileSync(whole, content);
   }
@@ -49,7 +51,7 @@ class Workspace {
   /** Uploads what is new or other than what was uploaded or had before. */
   async send(session, abortSignal) {
     for (const name of filesBelow(this.directory)) {
-      if (this.#generated.has(name)) continue;
+      if (this.#ever.has(name)) continue;
       const { size, mtimeMs } = fs.statSync(path.join(this.directory, name));
       const state = `${size} ${mtimeMs}`;
       if (this.#sent.get(name) === state) continue;
