@@ -54,6 +54,7 @@ struct exchange {
     uint64_t n_in, n_out, n_discarded;
     size_t n_held;                  /* bytes of memory that count for the server's sum */
 
+    bool is_streamed;               /* the body is given to the route as it comes, and is not gathered */
     bool is_handled;                /* route->handle was called */
     bool is_suspended;
     bool is_aborted;                /* the client has left, or the server ends */
@@ -75,6 +76,9 @@ LIST_HEAD(exchange_list, exchange);
 
 /* A header of the request, NULL when it is not there; its first, when it is there twice. */
 const char *hutch_exchange_header(const struct exchange *x, const char *name);
+
+/* Counts @len bytes that the handler keeps until the exchange ends. False: there is no room for them. */
+bool hutch_exchange_hold(struct exchange *x, size_t len);
 
 /* The answer. Takes @body, which came from malloc(3); NULL: memory was short, and the client is told so. */
 void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len);
