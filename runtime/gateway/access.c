@@ -217,10 +217,13 @@ static void find_length(struct exchange *x)
 static void check_body(struct exchange *x)
 {
     static const char *const types[] = { [ROUTE_JSON] = "application/json", [ROUTE_LINES] = "application/x-ndjson",
-                                         [ROUTE_STREAM] = NULL };
-    const char *type = types[x->route->body];
+                                         [ROUTE_FORM] = "application/json", [ROUTE_STREAM] = NULL };
+    bool is_form = x->route->body == ROUTE_FORM &&
+                   is_type(hutch_exchange_header(x, "Content-Type"), "multipart/form-data");
+    const char *type = is_form ? "multipart/form-data" : types[x->route->body];
     uint64_t max = x->server->options->max_body;
 
+    x->is_streamed = is_form || x->route->body == ROUTE_STREAM;
     if (x->body_len == 0)
         return;
     if (x->route->body == ROUTE_NO_BODY)

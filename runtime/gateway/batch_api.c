@@ -1,6 +1,7 @@
 #include "runtime/gateway/batch_api.h"
 
 #include "runtime/gateway/run_request.h"
+#include "runtime/gateway/run_result.h"
 #include "runtime/gateway/server_priv.h"
 #include "sandbox/fd.h"
 
@@ -70,7 +71,7 @@ static void write_error(struct batch *b, size_t line, const char *name, enum gat
 
 static void write_result(struct batch *b, const struct batch_run *run, const struct hutch_result *result)
 {
-    auto_free char *json = hutch_result_to_json(result);
+    auto_free char *json = hutch_run_result_json(result);
     struct text_buffer t = TEXT_BUFFER_INIT;
     bool is_taken;
 

@@ -52,6 +52,14 @@ void hutch_exchange_let_go(struct exchange *x, size_t len)
     let_go(x, len);
 }
 
+bool hutch_exchange_hold(struct exchange *x, size_t len)
+{
+    if (!has_room(x, len))
+        return false;
+    hold(x, len);
+    return true;
+}
+
 void hutch_exchange_free(struct exchange *x)
 {
     hutch_poller_remove(&x->server->poller, &x->hangup);
@@ -435,7 +443,7 @@ static void take_body(struct exchange *x, const char *data, size_t len)
         x->is_discarding = true;
         return;
     }
-    if (x->route->take)
+    if (x->is_streamed)
         x->route->take(x, data, len);
     else if (x->body.len + len > s->options->max_body)
         hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body is larger than %" PRIu64 " bytes",
@@ -449,7 +457,7 @@ static void take_body(struct exchange *x, const char *data, size_t len)
     if (x->status) {
         x->is_discarding = true;
         drop_body(x);
-    } else if (!x->route->take) {
+    } else if (!x->is_streamed) {
         hold(x, len);
     }
 }
@@ -508,7 +516,7 @@ enum MHD_Result hutch_exchange_hear(void *server, struct MHD_Connection *mhd, co
             return MHD_NO;
         *state = x;
         hutch_access_check(x, path, method);
-        if (!x->status && x->route && x->route->begin)
+        if (!x->status && x->route && x->is_streamed)
             x->route->begin(x);
         hutch_connection_enter(&x->server->connections, x->connection, x->body_len ? CONNECTION_BODY : CONNECTION_BUSY);
         return is_answered_early(x) ? queue(x) : MHD_YES;

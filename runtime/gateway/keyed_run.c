@@ -2,6 +2,7 @@
 
 #include "runtime/gateway/events.h"
 #include "runtime/gateway/idempotency.h"
+#include "runtime/gateway/run_result.h"
 #include "runtime/gateway/server_priv.h"
 #include "sandbox/clock.h"
 
@@ -16,6 +17,8 @@ const char *hutch_keyed_run_key(struct exchange *x)
     if (!hutch_idempotency_is_key(key))
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST,
                               "an Idempotency-Key is 1 to %d visible characters of ASCII", IDEMPOTENCY_MAX_KEY);
+    else if (x->is_streamed)
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "an Idempotency-Key is for a request whose body is JSON");
     else if (hutch_events_asked(x) != EVENTS_NONE)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "an answer with an Idempotency-Key comes in one piece, and "
                                                           "this request asks for a stream");
@@ -65,7 +68,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
 {
     struct idempotency_entry *entry = user;
     struct server *s = entry->waiting[0]->server;
-    char *json = hutch_result_to_json(result);
+    char *json = hutch_run_result_json(result);
     size_t len = json ? strlen(json) : 0;
 
     (void)id;

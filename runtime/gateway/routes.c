@@ -23,7 +23,7 @@ static const struct route routes[] = {
     { "GET", "/v1/pools", ROUTE_NO_BODY, false, hutch_status_pools, NULL, NULL },
     { "GET", "/v1/languages", ROUTE_NO_BODY, false, hutch_catalog_languages, NULL, NULL },
     { "GET", "/v1/policies", ROUTE_NO_BODY, false, hutch_catalog_policies, NULL, NULL },
-    { "POST", "/v1/run", ROUTE_JSON, false, hutch_run_api_run, NULL, NULL },
+    { "POST", "/v1/run", ROUTE_FORM, false, hutch_run_api_run, hutch_run_api_begin, hutch_run_api_take },
     { "POST", "/v1/batch", ROUTE_LINES, false, hutch_batch_api_run, NULL, NULL },
     { "POST", "/v1/sessions", ROUTE_JSON, false, hutch_session_api_open, NULL, NULL },
     { "GET", "/v1/sessions", ROUTE_NO_BODY, false, hutch_session_api_list, NULL, NULL },

@@ -16,6 +16,7 @@
 #define MAX_STDIN (256u << 20)
 #define MAX_LANGUAGE 32
 #define MAX_ID 256
+#define MAX_FETCH 64 /* hutch.h */
 
 static int read_args(const struct json_node *node, void *context, struct hutch_err *err)
 {
@@ -24,6 +25,18 @@ static int read_args(const struct json_node *node, void *context, struct hutch_e
 
     r->request.args = r->args;
     return rc;
+}
+
+static int read_fetch(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct run_request *r = context;
+    struct words words = { NULL, 0 };
+
+    words.to = r->fetch = calloc((size_t)cJSON_GetArraySize(node->value) + 1, sizeof(*r->fetch));
+    if (!r->fetch)
+        return hutch_err_set(err, ENOMEM, "read the paths of files");
+    r->request.fetch = r->fetch;
+    return hutch_json_array(node, MAX_FETCH, read_word, &words, err);
 }
 
 static int read_env(const struct json_node *node, void *context, struct hutch_err *err)
@@ -150,7 +163,7 @@ static const struct json_field fields[] = {
     { "code", read_code, true },     { "language", read_language, false }, { "name", read_name, false },
     { "args", read_args, false },    { "env", read_env, false },           { "stdin", read_stdin, false },
     { "stdin_base64", read_stdin_base64, false },                          { "limits", read_limits, false },
-    { "rich", read_rich, false },
+    { "rich", read_rich, false },    { "fetch", read_fetch, false },
 };
 
 static int parse(const char *text, size_t len, size_t n_passed, struct run_request *ret, struct hutch_err *err)
@@ -179,6 +192,7 @@ void hutch_run_request_done(struct run_request *r)
 {
     hutch_request_env_free(r->env);
     free(r->args);
+    free(r->fetch);
     free(r->input);
     free(r->id);
     hutch_json_done(&r->doc);
