@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import struct
+import time
 
 import gateway
 
@@ -125,8 +126,10 @@ class WebSocket:
 
     def until(self, text, seen=b""):
         """What is written up to @text."""
+        deadline = time.monotonic() + gateway.SECONDS
         wanted = text if isinstance(text, bytes) else text.encode()
         while wanted not in seen:
+            assert time.monotonic() < deadline, seen[-1000:]
             name, data = self.message()
             if name == "output":
                 seen += data
