@@ -37,7 +37,7 @@ static const struct {
     { "a call, without a name", CALL, { MODERN, "tools/call", NULL }, RPC_HEADER_MISMATCH, true },
     { "a call, another name", CALL, { MODERN, "tools/call", "run_pytho" }, RPC_HEADER_MISMATCH, true },
     { "a call, in base64", CALL, { MODERN, "tools/call", "=?base64?cnVuX3B5dGhvbg==?=" }, 0, true },
-    { "a call, another in base64", CALL, { MODERN, "tools/call", "=?base64?cnVuX3B5dGhv?=" }, RPC_HEADER_MISMATCH, true },
+    { "another in base64", CALL, { MODERN, "tools/call", "=?base64?cnVuX3B5dGhv?=" }, RPC_HEADER_MISMATCH, true },
     { "a call, no base64", CALL, { MODERN, "tools/call", "=?base64?%%?=" }, RPC_HEADER_MISMATCH, true },
     { "a call, base64 of nothing", CALL, { MODERN, "tools/call", "=?base64?=" }, RPC_HEADER_MISMATCH, true },
     { "an array", "[" PING "]", { NULL, NULL, NULL }, 0, false },
