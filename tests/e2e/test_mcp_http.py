@@ -614,6 +614,18 @@ def test_share_of_sessions(shared):
     assert ada.end() == ben.end() == 204
 
 
+def test_unused_sessions_make_room(fresh):
+    """Whoever only says "initialize" keeps nobody out. One that has an interpreter stays."""
+    used, connection = Client(fresh), gateway.UnixConnection(fresh.path)
+    assert used.value("x = 1\nx") == "1"
+    sessions = [fresh.ask("POST", "/mcp", INITIALIZE, {"Accept": BOTH}, connection).headers["Mcp-Session-Id"] for _ in range(1030)]
+    connection.close()
+    for session, status in ((sessions[0], 404), (sessions[-1], 200)):
+        assert fresh.ask("POST", "/mcp", used.request("ping"), {"Accept": BOTH, "Mcp-Session-Id": session}).status == status
+    assert used.value("x") == "1"
+    used.end()
+
+
 def test_browsers(shared):
     def ask(headers):
         connection = http.client.HTTPConnection("127.0.0.1", shared.port(), timeout=SECONDS)
