@@ -53,8 +53,8 @@ void hutch_mcp_server_free(struct mcp_server *server);
 /* One message, or an array of them from a client of the revision that has these. Whatever is wrong with it is answered
  * by a message. */
 void hutch_mcp_server_receive(struct mcp_server *server, void *exchange, const char *text, size_t len);
-/* Of how many messages @value, a text that was checked, is an array: so often is end() called for it. 0: it is taken for
- * one message. */
+/* Of how many messages @value, a text that was checked, is an array: so often is end() called for it. 0: it is taken
+ * for one message. */
 size_t hutch_mcp_server_count(const struct mcp_server *server, struct json_view value);
 /* A message was longer than RPC_MAX_BYTES, and was not read. */
 void hutch_mcp_server_refuse_long(struct mcp_server *server, void *exchange);

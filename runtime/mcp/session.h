@@ -27,8 +27,8 @@ struct mcp_settings {
     size_t budget;        /* tokens that the text of a result has at most; 0: MCP_TOKENS */
     uint64_t idle_ms, lifetime_ms; /* of a session; 0: libhutch's */
     unsigned max_sessions; /* 0: MCP_MAX_SESSIONS */
-    bool has_no_main;      /* there is no conversation: a call without a handle makes a session, whose handle the model is
-                            * told, and one that is not used makes room for others */
+    bool has_no_main;      /* there is no conversation: a call without a handle makes a session, whose handle the model
+                            * is told, and one that is not used makes room for others */
 };
 
 /* Whoever counts the sessions of several owners. */

@@ -124,18 +124,6 @@ void hutch_client_use(struct http_client *client)
     client->is_busy = true;
 }
 
-static bool has_room(struct http_clients *all, struct exchange *x, enum client_kind kind)
-{
-    unsigned n = hutch_server_session_count(all->server, x->token);
-
-    if (kind == CLIENT_SINGLE)
-        return true;
-    if (all->n < CLIENTS_MAX && (!x->token || n < hutch_server_session_share(all->server)))
-        return true;
-    hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "there are as many sessions as there may be");
-    return false;
-}
-
 static void free_client(struct http_client *client)
 {
     struct http_clients *all = client->all;
@@ -149,6 +137,32 @@ static void free_client(struct http_client *client)
             client->places.token->n_sessions -= client->places.reserved;
     }
     free(client);
+}
+
+/* One that has no interpreter loses nothing: those that only say "initialize" keep nobody out. */
+static void forget_unused(struct http_clients *all)
+{
+    struct http_client *client;
+
+    TAILQ_FOREACH(client, &all->idle, in_list)
+        if (hutch_mcp_sessions_are_closed(&client->own)) {
+            free_client(client);
+            return;
+        }
+}
+
+static bool has_room(struct http_clients *all, struct exchange *x, enum client_kind kind)
+{
+    unsigned n = hutch_server_session_count(all->server, x->token);
+
+    if (kind == CLIENT_SINGLE)
+        return true;
+    if (all->n >= CLIENTS_MAX)
+        forget_unused(all);
+    if (all->n < CLIENTS_MAX && (!x->token || n < hutch_server_session_share(all->server)))
+        return true;
+    hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "there are as many sessions as there may be");
+    return false;
 }
 
 struct http_client *hutch_client_create(struct http_clients *all, struct exchange *x, enum client_kind kind,

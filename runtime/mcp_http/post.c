@@ -36,7 +36,8 @@ static int check_headers(const struct mcp_headers *headers, const struct rpc_mes
     char name[MAX_NAME + 1];
 
     if (!headers->version || strcmp(headers->version, version) != 0)
-        return refuse(RPC_HEADER_MISMATCH, "the header MCP-Protocol-Version is not there, or not as '_meta' has it", err);
+        return refuse(RPC_HEADER_MISMATCH, "the header MCP-Protocol-Version is not there, or not as '_meta' has it",
+                      err);
     if (!headers->method || strcmp(headers->method, message->method) != 0)
         return refuse(RPC_HEADER_MISMATCH, "the header Mcp-Method is not there, or not as 'method' is", err);
     if (strcmp(message->method, "tools/call") != 0 ||
