@@ -1,6 +1,7 @@
 #include "runtime/cli/serve.h"
 
 #include "rootfs/home.h"
+#include "runtime/azure/format.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/engine.h"
 #include "runtime/fusion/format.h"
@@ -14,7 +15,8 @@
 #include <stdio.h>
 
 /* Besides the native one. */
-static const struct format *const known_formats[] = { &hutch_fusion_format, &hutch_tools_format, NULL };
+static const struct format *const known_formats[] = { &hutch_fusion_format, &hutch_tools_format, &hutch_azure_format,
+                                                     NULL };
 
 static void print_help(void)
 {

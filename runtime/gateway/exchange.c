@@ -323,6 +323,11 @@ const char *hutch_exchange_header(const struct exchange *x, const char *name)
     return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
 }
 
+const char *hutch_exchange_query(const struct exchange *x, const char *name)
+{
+    return MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
+}
+
 static const char *known_method(const char *method)
 {
     static const char *const known[] = { "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS" };

@@ -39,6 +39,9 @@ void hutch_gateway_sessions_remove(struct gateway_session *session)
 {
     LIST_REMOVE(session, in_list);
     session->sessions->n--;
+    if (session->free_state)
+        session->free_state(session->state);
+    free(session->name);
     free(session);
 }
 
@@ -67,6 +70,17 @@ struct gateway_session *hutch_gateway_sessions_find(const struct sessions *all, 
         if (CRYPTO_memcmp(session->id, padded, ID_LEN) == 0 && session->owner == owner && !session->is_closing)
             found = session;
     return found;
+}
+
+struct gateway_session *hutch_gateway_sessions_find_name(const struct sessions *all, const char *name,
+                                                         const struct token *owner)
+{
+    struct gateway_session *session;
+
+    LIST_FOREACH(session, &all->list, in_list)
+        if (session->name && session->owner == owner && !session->is_closing && strcmp(session->name, name) == 0)
+            return session;
+    return NULL;
 }
 
 unsigned hutch_gateway_sessions_count(const struct sessions *all, const struct token *owner)

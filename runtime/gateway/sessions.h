@@ -25,6 +25,9 @@ struct gateway_session {
     unsigned n_waiting;        /* cells and orders that are not answered */
     uint64_t data_bytes;       /* the limit of its files; HUTCH_NO_LIMIT: none */
     uint64_t n_uploaded;       /* bytes since the last cell, whose end counts what lies there */
+    char *name;                /* owned; by which a format's clients know it; NULL: only by its id */
+    void *state;               /* a format's own, ended with it by free_state */
+    void (*free_state)(void *state);
 };
 LIST_HEAD(session_list, gateway_session);
 
@@ -45,6 +48,9 @@ void hutch_gateway_sessions_done(struct sessions *all);
  * and get the same answer. */
 struct gateway_session *hutch_gateway_sessions_find(const struct sessions *all, const char *id,
                                                     const struct token *owner);
+/* That of @owner which a format has called @name, else NULL. */
+struct gateway_session *hutch_gateway_sessions_find_name(const struct sessions *all, const char *name,
+                                                         const struct token *owner);
 /* How many @owner has. */
 unsigned hutch_gateway_sessions_count(const struct sessions *all, const struct token *owner);
 
