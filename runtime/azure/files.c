@@ -138,7 +138,7 @@ static void add_row(struct text_buffer *t, struct json_view row, const char *bel
 /* The directory of the query, without slashes at its end; for the caller to free. */
 static char *asked_directory(struct exchange *x)
 {
-    const char *path = hutch_exchange_query(x, "path");
+    auto_free char *path = hutch_azure_query(x, "path");
     char *directory = strdup(path ? hutch_azure_relative(path) : "");
 
     for (size_t len = directory ? strlen(directory) : 0; len > 0 && directory[len - 1] == '/'; len--)
@@ -235,14 +235,14 @@ static void answer_upload(struct exchange *x, const struct azure_upload *upload)
     answer_text(x, &t);
 }
 
-/* The name is needed when the sandbox is there, and the body is gone by then: so a session is made first. */
 static void upload(struct exchange *x, struct gateway_session *session)
 {
+    auto_free char *directory = hutch_azure_query(x, "path");
     struct azure_upload file;
     struct hutch_error error;
     struct hutch_err err;
 
-    if (hutch_azure_upload_parse(x->body.data, x->body.len, hutch_exchange_query(x, "path"), &file, &err) < 0)
+    if (hutch_azure_upload_parse(x->body.data, x->body.len, directory, &file, &err) < 0)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
     else if (!fits(session, file.len))
         hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the session's files may not be as large as that");

@@ -3,6 +3,7 @@
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
+#include "runtime/gateway/uri.h"
 #include "sandbox/fd.h"
 
 #include <string.h>
@@ -12,6 +13,14 @@
 #define MAX_PROCESSES 16
 
 /* ---- what a request names ---- */
+
+char *hutch_azure_query(struct exchange *x, const char *name)
+{
+    const char *value = hutch_exchange_query(x, name);
+    struct hutch_err ignored;
+
+    return value ? hutch_uri_decode(value, strlen(value), &ignored) : NULL;
+}
 
 bool hutch_azure_read_version(struct exchange *x, enum azure_shape *ret)
 {
@@ -86,7 +95,7 @@ static struct gateway_session *make(struct exchange *x, const char *identifier)
 
 struct gateway_session *hutch_azure_find(struct exchange *x, bool makes)
 {
-    const char *identifier = hutch_exchange_query(x, "identifier");
+    auto_free char *identifier = hutch_azure_query(x, "identifier");
     struct gateway_session *session;
 
     if (!identifier || !is_identifier(identifier)) {
@@ -113,7 +122,15 @@ struct azure_wait {
     struct gateway_session *session;
     uint64_t cell;
     void (*go)(struct exchange *x, struct gateway_session *session);
+    struct text_buffer body; /* the exchange's, which would be gone by then */
 };
+
+static void free_wait(struct exchange *x)
+{
+    struct azure_wait *wait = x->work;
+
+    hutch_text_done(&wait->body);
+}
 
 static void on_gone(struct exchange *x)
 {
@@ -125,9 +142,11 @@ static void on_gone(struct exchange *x)
 static void on_sandbox(void *user, uint64_t number, const struct hutch_cell_result *result)
 {
     struct exchange *x = user;
-    const struct azure_wait *wait = x->work;
+    struct azure_wait *wait = x->work;
 
     (void)number;
+    x->body = wait->body;
+    wait->body = (struct text_buffer)TEXT_BUFFER_INIT;
     if (result->verdict == HUTCH_OK)
         wait->go(x, wait->session);
     else
@@ -152,7 +171,9 @@ void hutch_azure_with_files(struct exchange *x, struct gateway_session *session,
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the request");
         return;
     }
-    *wait = (struct azure_wait){ .session = session, .go = go };
+    *wait = (struct azure_wait){ .session = session, .go = go, .body = x->body };
+    x->body = (struct text_buffer)TEXT_BUFFER_INIT;
+    x->on_free = free_wait;
     hutch_cell_init(&cell);
     cell.code = "pass";
     cell.silent = 1;

@@ -40,6 +40,8 @@ struct azure_session {
     unsigned n;
 };
 
+/* A parameter of the query, decoded, for the caller to free. NULL: it is not there, or cannot be decoded. */
+char *hutch_azure_query(struct exchange *x, const char *name);
 /* The version that the request names, or it is refused. */
 bool hutch_azure_read_version(struct exchange *x, enum azure_shape *ret);
 /* The session that it names; made, if @makes and there is none. NULL: the exchange was refused. */

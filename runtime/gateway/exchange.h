@@ -79,7 +79,7 @@ struct hutch_engine *hutch_exchange_engine(const struct exchange *x);
 /* A header of the request, NULL when it is not there; its first, when it is there twice. */
 const char *hutch_exchange_header(const struct exchange *x, const char *name);
 
-/* A parameter of the path's query, decoded, NULL when it is not there. */
+/* A parameter of the path's query, with its %XX, NULL when it is not there. */
 const char *hutch_exchange_query(const struct exchange *x, const char *name);
 
 /* The answer. Takes @body, which came from malloc(3); NULL: memory was short, and the client is told so. */
