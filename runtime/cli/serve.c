@@ -1,6 +1,7 @@
 #include "runtime/cli/serve.h"
 
 #include "rootfs/home.h"
+#include "runtime/azure/format.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/engine.h"
 #include "runtime/cli/version.h"
@@ -19,7 +20,7 @@
 
 /* Besides the native one. */
 static const struct format *const known_formats[] = {
-    &hutch_e2b_format, &hutch_mcp_format, &hutch_fusion_format, &hutch_tools_format, NULL
+    &hutch_e2b_format, &hutch_mcp_format, &hutch_fusion_format, &hutch_tools_format, &hutch_azure_format, NULL
 };
 
 static void print_help(void)

@@ -140,6 +140,20 @@ void hutch_session_api_open(struct exchange *x)
     hutch_session_request_done(&request);
 }
 
+struct gateway_session *hutch_session_api_find_name(struct exchange *x, const char *name)
+{
+    return hutch_gateway_sessions_find_name(&x->server->sessions, name, x->token);
+}
+
+struct gateway_session *hutch_session_api_next_named(struct exchange *x, struct gateway_session *after)
+{
+    struct gateway_session *session = after ? LIST_NEXT(after, in_list) : LIST_FIRST(&x->server->sessions.list);
+
+    while (session && (!session->name || session->owner != x->token || session->is_closing))
+        session = LIST_NEXT(session, in_list);
+    return session;
+}
+
 void hutch_session_api_end(struct exchange *x, struct gateway_session *session)
 {
     session->is_closing = true; /* on_end() removes it, after the results of its cells */

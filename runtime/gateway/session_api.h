@@ -24,6 +24,10 @@ struct gateway_session *hutch_session_api_find(struct exchange *x);
 
 /* Opens one for the asker, within its share. NULL: the exchange was refused. */
 struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch_session_options *options);
+/* The asker's of this name; NULL: there is none, and nothing was answered. */
+struct gateway_session *hutch_session_api_find_name(struct exchange *x, const char *name);
+/* The asker's own that have names, one after the other; @after is NULL at first. */
+struct gateway_session *hutch_session_api_next_named(struct exchange *x, struct gateway_session *after);
 /* Nobody finds it from here on; it is gone after the results of its cells. */
 void hutch_session_api_end(struct exchange *x, struct gateway_session *session);
 /* In on_result of a cell: for the metrics. */

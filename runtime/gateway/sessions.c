@@ -56,6 +56,7 @@ void hutch_gateway_sessions_remove(struct gateway_session *session)
     hutch_gateway_processes_done(session);
     if (session->own)
         session->free_own(session->own);
+    free(session->name);
     free(session);
 }
 
@@ -107,6 +108,17 @@ struct gateway_session *hutch_gateway_sessions_find(const struct sessions *all, 
 struct gateway_session *hutch_gateway_sessions_find_any(const struct sessions *all, const char *id)
 {
     return find(all, id, NULL, true);
+}
+
+struct gateway_session *hutch_gateway_sessions_find_name(const struct sessions *all, const char *name,
+                                                         const struct token *owner)
+{
+    struct gateway_session *session;
+
+    LIST_FOREACH(session, &all->list, in_list)
+        if (session->name && session->owner == owner && !session->is_closing && strcmp(session->name, name) == 0)
+            return session;
+    return NULL;
 }
 
 unsigned hutch_gateway_sessions_count(const struct sessions *all, const struct token *owner)

@@ -31,6 +31,7 @@ struct gateway_session {
     const struct format *format; /* that opened it; NULL: the native one */
     void *own;                 /* that format's; NULL: nothing */
     void (*free_own)(void *own);
+    char *name;                /* owned; by which a format's clients know it; NULL: only by its id */
 };
 LIST_HEAD(session_list, gateway_session);
 
@@ -57,6 +58,9 @@ struct gateway_session *hutch_gateway_sessions_find(const struct sessions *all, 
                                                     const struct token *owner);
 /* The same for a format whose ids are enough: whoever it is of. */
 struct gateway_session *hutch_gateway_sessions_find_any(const struct sessions *all, const char *id);
+/* That of @owner which a format has called @name, else NULL. */
+struct gateway_session *hutch_gateway_sessions_find_name(const struct sessions *all, const char *name,
+                                                         const struct token *owner);
 /* How many @owner has. */
 unsigned hutch_gateway_sessions_count(const struct sessions *all, const struct token *owner);
 
