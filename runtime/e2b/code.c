@@ -296,7 +296,8 @@ static void on_result(void *user, uint64_t number, const struct hutch_cell_resul
     hutch_gateway_sessions_end(execution->session);
     hutch_metrics_add_cell(&x->server->metrics, result);
     flush(x);
-    if (!execution->has_error && result->verdict != HUTCH_OK && result->verdict != HUTCH_ERROR)
+    if (!execution->has_error && (result->interpreter_died ||
+                                  (result->verdict != HUTCH_OK && result->verdict != HUTCH_ERROR)))
         hutch_e2b_event_add_error(&t, "SandboxError", result->message);
     hutch_text_add_string(&t, "{\"type\":\"end_of_execution\"}\n");
     send_lines(x, &t);

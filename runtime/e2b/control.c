@@ -158,6 +158,7 @@ struct creation_request {
     char *template, *metadata; /* owned */
     char **env;                /* owned */
     uint64_t seconds;
+    bool is_absent;            /* the template */
 };
 
 static int check_metadata(struct json_view metadata, struct hutch_err *err)
@@ -174,11 +175,12 @@ static int check_metadata(struct json_view metadata, struct hutch_err *err)
 }
 
 /* E2B's templates for code, and its smallest: here all of them are the image of the server. */
-static int check_template(const char *template, struct hutch_err *err)
+static int check_template(const char *template, bool *ret_absent, struct hutch_err *err)
 {
     if (strncmp(template, "code-interpreter", 16) == 0 || strcmp(template, "base") == 0)
         return 0;
-    return hutch_err_set(err, ENOENT, "there is no template '%.100s': sandboxes here have the one image of the server, "
+    *ret_absent = true;
+    return hutch_err_set(err, 0, "there is no template '%.100s': sandboxes here have the one image of the server, "
                          "which goes by 'code-interpreter-v1' and 'base'", template);
 }
 
@@ -214,7 +216,7 @@ static int read_creation(struct json_view request, struct creation_request *ret,
     ret->metadata = strndup(metadata.text, metadata.len);
     if (!ret->metadata)
         return hutch_err_set(err, ENOMEM, "read the request");
-    return check_template(ret->template, err);
+    return check_template(ret->template, &ret->is_absent, err);
 }
 
 static uint64_t milliseconds(uint64_t seconds)
@@ -253,7 +255,7 @@ void hutch_e2b_control_create(struct exchange *x)
     struct hutch_err err;
 
     if (hutch_e2b_fields_parse(x->body.data, x->body.len, &body, &err) < 0 || read_creation(body, &request, &err) < 0)
-        hutch_exchange_refuse(x, err.errnum == ENOENT ? GATEWAY_NOT_FOUND : GATEWAY_INVALID_REQUEST, "%s", err.msg);
+        hutch_exchange_refuse(x, request.is_absent ? GATEWAY_NOT_FOUND : GATEWAY_INVALID_REQUEST, "%s", err.msg);
     else
         open_sandbox(x, &request);
     free(request.template);
@@ -263,13 +265,21 @@ void hutch_e2b_control_create(struct exchange *x)
 
 /* ---- list ---- */
 
+/* Clients encode keys and values, and then their list. */
+static char *decode_twice(const char *text, size_t len, struct hutch_err *err)
+{
+    auto_free char *once = hutch_uri_decode(text, len, err);
+
+    return once ? hutch_uri_decode(once, strlen(once), err) : NULL;
+}
+
 /* Whether @metadata has the one that @pair is, "KEY=VALUE" with both encoded. */
 static bool has_pair(const char *metadata, const char *pair, size_t len)
 {
     size_t key_len = strcspn(pair, "=") < len ? strcspn(pair, "=") : len;
     struct hutch_err err;
-    auto_free char *key = hutch_uri_decode(pair, key_len, &err);
-    auto_free char *value = key_len < len ? hutch_uri_decode(pair + key_len + 1, len - key_len - 1, &err) : strdup("");
+    auto_free char *key = decode_twice(pair, key_len, &err);
+    auto_free char *value = key_len < len ? decode_twice(pair + key_len + 1, len - key_len - 1, &err) : strdup("");
     struct json_view object = { metadata, strlen(metadata) }, name, text;
     struct json_walk walk = hutch_json_view_walk(object);
 

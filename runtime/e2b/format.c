@@ -3,8 +3,10 @@
 #include "runtime/e2b/answer.h"
 #include "runtime/e2b/code.h"
 #include "runtime/e2b/control.h"
+#include "runtime/e2b/filesystem.h"
 #include "runtime/e2b/process.h"
 #include "runtime/e2b/sandbox.h"
+#include "runtime/e2b/upload.h"
 #include "sandbox/fd.h"
 
 #define SANDBOX "/sandboxes/{id}"
@@ -43,6 +45,14 @@ static const struct route routes[] = {
     { "POST", PROCESS "CloseStdin", ROUTE_JSON, true, hutch_e2b_process_close_stdin, NULL, NULL },
     { "POST", PROCESS "SendSignal", ROUTE_JSON, true, hutch_e2b_process_signal, NULL, NULL },
     { "POST", PROCESS "Update", ROUTE_JSON, true, hutch_e2b_process_update, NULL, NULL },
+    { "POST", FILESYSTEM "ListDir", ROUTE_JSON, true, hutch_e2b_filesystem_list, NULL, NULL },
+    { "POST", FILESYSTEM "Stat", ROUTE_JSON, true, hutch_e2b_filesystem_stat, NULL, NULL },
+    { "POST", FILESYSTEM "MakeDir", ROUTE_JSON, true, hutch_e2b_filesystem_make, NULL, NULL },
+    { "POST", FILESYSTEM "Move", ROUTE_JSON, true, hutch_e2b_filesystem_move, NULL, NULL },
+    { "POST", FILESYSTEM "Remove", ROUTE_JSON, true, hutch_e2b_filesystem_remove, NULL, NULL },
+    { "POST", FILESYSTEM "WatchDir", ROUTE_JSON, true, hutch_e2b_filesystem_watch, NULL, NULL },
+    { "GET", "/files", ROUTE_NO_BODY, true, hutch_e2b_filesystem_download, NULL, NULL },
+    { "POST", "/files", ROUTE_STREAM, true, hutch_e2b_upload_end, hutch_e2b_upload_begin, hutch_e2b_upload_take },
 };
 
 const char *const hutch_e2b_data_targets[] = { E2B_HOME, NULL };

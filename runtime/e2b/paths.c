@@ -13,7 +13,7 @@ char *hutch_e2b_path_absolute(const char *path, struct hutch_err *err)
     char *absolute, *to;
 
     if (len == 0 || len >= E2B_MAX_PATH) {
-        hutch_err_set(err, len ? ENAMETOOLONG : EINVAL, len ? "the path is longer than %d bytes" : "the path is empty",
+        hutch_err_set(err, 0, len ? "the path is longer than %d bytes" : "the path is empty",
                       E2B_MAX_PATH - 1);
         return NULL;
     }
@@ -29,7 +29,7 @@ char *hutch_e2b_path_absolute(const char *path, struct hutch_err *err)
 
         if (n == 2 && path[0] == '.' && path[1] == '.') {
             free(absolute);
-            hutch_err_set(err, EINVAL, "the path has a part that is '..'");
+            hutch_err_set(err, 0, "the path has a part that is '..'");
             return NULL;
         }
         if (n > 0 && !(n == 1 && path[0] == '.')) {
@@ -53,7 +53,7 @@ int hutch_e2b_path_in_data(const char *absolute, const char **ret_name, struct h
             *ret_name = absolute + strlen(places[i]);
             return 0;
         }
-    return hutch_err_set(err, EINVAL, "contents can be read and written below " E2B_HOME " only, for now");
+    return hutch_err_set(err, 0, "contents can be read and written below " E2B_HOME " only, for now");
 }
 
 const char *hutch_e2b_path_name(const char *absolute)

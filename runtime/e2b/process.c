@@ -4,6 +4,7 @@
 #include "runtime/e2b/connect.h"
 #include "runtime/e2b/fields.h"
 #include "runtime/e2b/paths.h"
+#include "runtime/e2b/request.h"
 #include "runtime/e2b/sandbox.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/text/base64.h"
@@ -246,32 +247,6 @@ static void on_room(void *user, uint64_t session, uint64_t id)
 
 /* ---- requests about one ---- */
 
-static bool is_json(struct exchange *x, const char *type)
-{
-    const char *given = hutch_exchange_header(x, "Content-Type");
-
-    if (!given || (strncmp(given, type, strlen(type)) == 0 && strchr("; ", given[strlen(type)])))
-        return true;
-    hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be %s: other codecs are not spoken here", type);
-    return false;
-}
-
-/* The body of a request. False: it is refused. */
-static bool read_body(struct exchange *x, bool is_stream, struct json_view *ret)
-{
-    struct hutch_err err;
-
-    if (!is_json(x, is_stream ? "application/connect+json" : "application/json"))
-        return false;
-    *ret = (struct json_view){ x->body.data, x->body.len };
-    if ((is_stream && hutch_connect_read(x->body.data, x->body.len, ret, &err) < 0) ||
-        hutch_e2b_fields_parse(ret->text, ret->len, ret, &err) < 0) {
-        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-        return false;
-    }
-    return true;
-}
-
 static struct e2b_process *find(const struct e2b_sandbox *sandbox, uint64_t id, const char *tag)
 {
     struct e2b_process *process;
@@ -308,7 +283,7 @@ static struct e2b_process *begin_request(struct exchange *x, bool is_stream, str
 {
     const struct e2b_sandbox *sandbox = hutch_e2b_sandbox_awake(x);
 
-    return sandbox && read_body(x, is_stream, ret_body) ? select_process(x, sandbox, *ret_body) : NULL;
+    return sandbox && hutch_e2b_request_read(x, is_stream, ret_body) ? select_process(x, sandbox, *ret_body) : NULL;
 }
 
 static void answer_object(struct exchange *x)
@@ -446,7 +421,7 @@ void hutch_e2b_process_list(struct exchange *x)
     const struct e2b_process *process;
     struct json_view body;
 
-    if (!sandbox || !read_body(x, false, &body))
+    if (!sandbox || !hutch_e2b_request_read(x, false, &body))
         return;
     hutch_text_add_string(&t, "{\"processes\":[");
     LIST_FOREACH(process, &sandbox->processes, in_list) {
@@ -594,7 +569,7 @@ void hutch_e2b_process_start(struct exchange *x)
     struct json_view body;
     struct hutch_err err;
 
-    if (!sandbox || !read_body(x, true, &body))
+    if (!sandbox || !hutch_e2b_request_read(x, true, &body))
         return;
     if (read_start(x, body, &request, &err) < 0) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);

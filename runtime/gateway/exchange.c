@@ -221,7 +221,7 @@ void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type
         conclude(x);
 }
 
-void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
+static void set_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
 {
     struct MHD_Response *response = MHD_create_response_from_fd_at_offset64(range->len, fd, range->first);
     bool is_part = range->kind == RANGE_PART;
@@ -240,6 +240,13 @@ void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *
              size);
     if (is_part)
         hutch_exchange_add_header(x, "Content-Range", text);
+}
+
+void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
+{
+    set_file(x, fd, range, size);
+    if (x->is_pending)
+        conclude(x);
 }
 
 void hutch_exchange_refuse(struct exchange *x, enum gateway_error error, const char *fmt, ...)
