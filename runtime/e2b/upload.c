@@ -9,6 +9,7 @@
 #include "runtime/text/json_write.h"
 #include "sandbox/fd.h"
 
+#include <errno.h>
 #include <string.h>
 #include <strings.h>
 
