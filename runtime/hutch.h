@@ -699,9 +699,9 @@ struct hutch_path_reply {
 /* Exactly once for each order, before on_end of the session. */
 typedef void (*hutch_on_path)(void *user, uint64_t session, const struct hutch_path_reply *reply);
 /* {"entries": [{"path", "type", "mode", "uid", "gid", "size", "mtime", "target"}], "truncated", "existed", "ms"}, or
- * with "error": {"errno", "message"}, for the caller to free(3); NULL: ENOMEM. Inside the callback only. type is "file",
- * "directory", "link", "fifo", "socket", "device" or "other"; a path or target that is not UTF-8 has "path_base64" or
- * "target_base64" beside it. */
+ * with "error": {"errno", "message"}, for the caller to free(3); NULL: ENOMEM. Inside the callback only. type is
+ * "file", "directory", "link", "fifo", "socket", "device" or "other"; a path or target that is not UTF-8 has
+ * "path_base64" or "target_base64" beside it. */
 char *hutch_path_reply_to_json(const struct hutch_path_reply *reply);
 
 struct hutch_path_options {

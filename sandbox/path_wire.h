@@ -2,8 +2,8 @@
  * process that this forks for it answers: a child of init, with the worker's confinement, that does one order and ends.
  *
  * The order comes with the control socket, AF_UNIX SOCK_SEQPACKET, on which nothing more is sent: when the engine
- * closes it, the order is given up. The structs cross as they are, as all ends come from one build. What comes from inside is
- * not trusted. */
+ * closes it, the order is given up. The structs cross as they are, as all ends come from one build. What comes from
+ * inside is not trusted. */
 #ifndef HUTCH_PATH_WIRE_H
 #define HUTCH_PATH_WIRE_H
 
