@@ -67,7 +67,8 @@ class ExecutionEngine {
       await this.#bringIn(session, opened, config, options);
       const result = await run(session, opened, config, options);
       session.lastExecutedAt = new Date();
-      const { directory: workspaceDir, generated: generatedFiles, everGenerated: sessionGeneratedFiles } = session.workspace;
+      const { directory: workspaceDir, generated: generatedFiles, everGenerated: sessionGeneratedFiles } =
+        session.workspace;
       const executionTime = Math.round(performance.now() - begun);
       return { ...result, executionTime, workspaceDir, generatedFiles, sessionGeneratedFiles };
     } finally {

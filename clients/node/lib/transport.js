@@ -42,7 +42,7 @@ class Transport {
       call.abortSignal?.throwIfAborted();
       if (error instanceof HutchError || error.isOfSource) throw error.isOfSource ? error.error : error;
       if (wasKept && CLOSED.includes(error.code) && !isStream(call.body)) continue;
-      if (CLOSED.includes(error.code) && isStream(call.body)) throw brokenOff(error);
+      if (CLOSED.includes(error.code)) throw brokenOff(error);
       throw new HutchError(`ask the server at ${this.#address.text}: ${error.message} (is hutch serve running there?)`,
                            { code: 'connect_failed', cause: error });
     }
