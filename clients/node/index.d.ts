@@ -223,7 +223,8 @@ export class SandboxSession {
   close(): Promise<void>;
   readFile(options: PathOptions): Promise<ReadableStream<Uint8Array> | null>;
   readBinaryFile(options: PathOptions): Promise<Uint8Array | null>;
-  readTextFile(options: PathOptions & { encoding?: string; startLine?: number; endLine?: number }): Promise<string | null>;
+  readTextFile(options: PathOptions & { encoding?: string; startLine?: number; endLine?: number }):
+    Promise<string | null>;
   writeFile(options: PathOptions & { content: ReadableStream<Uint8Array> }): Promise<void>;
   writeBinaryFile(options: PathOptions & { content: Uint8Array }): Promise<void>;
   writeTextFile(options: PathOptions & { content: string; encoding?: string }): Promise<void>;

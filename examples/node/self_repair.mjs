@@ -17,7 +17,8 @@ for (let n = 1; n <= TRIES; n++) {
     console.log(`try ${n}: ${result.stdout}`.trimEnd());
     process.exit(0);
   }
-  const why = result.error ? `${result.error.name}: ${result.error.value}` : result.message ?? `exit code ${result.exit_code}`;
+  const { error, message: said, exit_code: exitCode } = result;
+  const why = error ? `${error.name}: ${error.value}` : said ?? `exit code ${exitCode}`;
   console.log(`try ${n}: ${why}`);
   messages.push(message, { role: 'user', content: `That failed:\n${result.stderr || why}\nMend it.` });
 }

@@ -15,7 +15,10 @@ const { text, steps } = await generateText({
   prompt: process.argv[2],
 });
 for (const { toolResults } of steps) {
-  for (const { output } of toolResults) console.log(`exit code ${output.exitCode}: ${(output.stdout || output.stderr).trim().split('\n').at(-1)}`);
+  for (const { output } of toolResults) {
+    const said = (output.stdout || output.stderr).trim().split('\n').at(-1);
+    console.log(`exit code ${output.exitCode}: ${said}`);
+  }
 }
 console.log(text);
 await cleanup();

@@ -13,8 +13,8 @@ function usualAddress() {
   return `unix:${path.join(runtime, 'hutch', 'hutch.sock')}`;
 }
 
-/** "unix:PATH", "HOST:PORT" or "http://HOST:PORT" as options of http.request(). Without one it is $HUTCH_SERVER, else the
- * usual socket of `hutch serve`. */
+/** "unix:PATH", "HOST:PORT" or "http://HOST:PORT" as options of http.request(). Without one it is $HUTCH_SERVER, else
+ * the usual socket of `hutch serve`. */
 function readAddress(text = usualAddress()) {
   if (text.startsWith('unix:')) return { text, options: { socketPath: text.slice('unix:'.length), host: 'localhost' } };
   let url;

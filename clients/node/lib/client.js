@@ -6,19 +6,19 @@ const { runBody, sessionBody } = require('./options.js');
 const { Session } = require('./session.js');
 const { Transport, parseObject } = require('./transport.js');
 
-/** Asks a running `hutch serve`, over a unix socket or TCP. Each request that is under way has a connection of its own, and
- * connections are kept for the next ones; they do not keep the process alive. */
+/** Asks a running `hutch serve`, over a unix socket or TCP. Each request that is under way has a connection of its
+ * own, and connections are kept for the next ones; they do not keep the process alive. */
 class Client {
   #transport;
 
-  /** @address: unix:PATH, HOST:PORT or http://HOST:PORT; without one $HUTCH_SERVER, else the usual socket of hutch serve.
-   * timeoutMs: how long the server may say nothing. */
+  /** @address: unix:PATH, HOST:PORT or http://HOST:PORT; without one $HUTCH_SERVER, else the usual socket of hutch
+   * serve. timeoutMs: how long the server may say nothing. */
   constructor(address, { token, timeoutMs } = {}) {
     this.#transport = new Transport(readAddress(address), { token, timeoutMs });
   }
 
-  /** Runs a program; its result, as docs/results.md has it. With onOutput(stream, text) what it prints comes there and is
-   * not in the result. */
+  /** Runs a program; its result, as docs/results.md has it. With onOutput(stream, text) what it prints comes there and
+   * is not in the result. */
   async run(code, { abortSignal, onOutput, ...options } = {}) {
     if (!onOutput) return this._json('POST', '/v1/run', runBody(code, options), abortSignal);
     let result;

@@ -13,8 +13,8 @@ const { Workspace, copyIn } = require('./workspace.js');
 const ContainerStrategy = Object.freeze({ PER_EXECUTION: 'per_execution', POOL: 'pool', PER_SESSION: 'per_session' });
 const UNITS = { '': 1, b: 1, k: 1 << 10, m: 1 << 20, g: 1 << 30 };
 
-/** Has the face of interpreter-tools' class, and runs code in a hutch server's sandboxes. Each execution is a process of
- * its own; PER_SESSION keeps the sandbox and its files for the next one. */
+/** Has the face of interpreter-tools' class, and runs code in a hutch server's sandboxes. Each execution is a process
+ * of its own; PER_SESSION keeps the sandbox and its files for the next one. */
 class ExecutionEngine {
   #sessions = new Map();
   #client;
@@ -67,8 +67,10 @@ class ExecutionEngine {
       await this.#bringIn(session, opened, config, options);
       const result = await run(session, opened, config, options);
       session.lastExecutedAt = new Date();
-      return { ...result, executionTime: Math.round(performance.now() - begun), workspaceDir: session.workspace.directory,
-               generatedFiles: session.workspace.generated, sessionGeneratedFiles: session.workspace.everGenerated };
+      const { directory: workspaceDir, generated: generatedFiles, everGenerated: sessionGeneratedFiles } =
+        session.workspace;
+      const executionTime = Math.round(performance.now() - begun);
+      return { ...result, executionTime, workspaceDir, generatedFiles, sessionGeneratedFiles };
     } finally {
       session.isActive = false;
       if (session.config.strategy !== ContainerStrategy.PER_SESSION) await closeSandbox(session);
@@ -78,7 +80,9 @@ class ExecutionEngine {
   /** The sandbox, of the session or of this execution alone. */
   async #open(session, { memoryLimit, cpuLimit, abortSignal }) {
     const given = session.config.containerConfig ?? {};
-    const limits = { memoryBytes: bytes(memoryLimit ?? given.memoryLimit), cpus: thousandths(cpuLimit ?? given.cpuLimit) };
+    const limits = {
+      memoryBytes: bytes(memoryLimit ?? given.memoryLimit), cpus: thousandths(cpuLimit ?? given.cpuLimit),
+    };
     if (session.opened) {
       if ((memoryLimit || cpuLimit) && JSON.stringify(limits) !== session.limits) {
         throw notSupported('the limits of a sandbox that is kept are set by its first execution');
@@ -211,8 +215,8 @@ function placeOf(target, places) {
   const workspace = path.posix.relative('/workspace', target);
   if (typeof places[target] === 'string') return places[target] === '.' ? '' : places[target];
   if (workspace && !workspace.startsWith('..')) return workspace;
-  throw notSupported(`the sandbox has no place at '${target}': mount below /workspace or /mnt/data, or start the server ` +
-                     `with --data-target ${path.posix.dirname(target)}`);
+  throw notSupported(`the sandbox has no place at '${target}': mount below /workspace or /mnt/data, or start the ` +
+                     `server with --data-target ${path.posix.dirname(target)}`);
 }
 
 function nothingIsInstalled(names) {

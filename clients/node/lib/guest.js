@@ -2,9 +2,9 @@
 
 const { HutchError } = require('./errors.js');
 
-/* Programs of Python that are cells of a session. Each is one function, called with one text of JSON, so that nothing of it
- * stays among the session's variables but a name. What they answer comes from inside a sandbox: it can be forged, and is
- * taken for what the sandbox says of itself. */
+/* Programs of Python that are cells of a session. Each is one function, called with one text of JSON, so that nothing
+ * of it stays among the session's variables but a name. What they answer comes from inside a sandbox: it can be
+ * forged, and is taken for what the sandbox says of itself. */
 
 const COMMAND = `
 def _hutch_command(text):
@@ -111,14 +111,14 @@ async function ask(session, program, given, abortSignal) {
   }
 }
 
-/** @act: "stat" answers with {type, size}, "list" with a list of {name, type}, "remove", which is for what is no directory,
- * with true; all with null when nothing is at @path. */
+/** @act: "stat" answers with {type, size}, "list" with a list of {name, type}, "remove", which is for what is no
+ * directory, with true; all with null when nothing is at @path. */
 function look(session, act, path, abortSignal) {
   return ask(session, LOOK, { act, path }, abortSignal);
 }
 
-/** {missing, places}: what of @modules and @programs is not there, and for each of @places its path below /mnt/data, null
- * where it is not below it. */
+/** {missing, places}: what of @modules and @programs is not there, and for each of @places its path below /mnt/data,
+ * null where it is not below it. */
 function check(session, { modules = [], programs = [], places = [] }, abortSignal) {
   return ask(session, CHECK, { modules, programs, places }, abortSignal);
 }

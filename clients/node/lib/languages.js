@@ -23,8 +23,8 @@ function shellScript(file) {
   return ['sh', '-c', 'chmod +x "$1" && "./$1"', 'sh', file];
 }
 
-/* `program` and `packages` are this package's: what is executed, and what a dependency is in this language. The images are
- * those that interpreter-tools names; they say here what a caller means, and nothing else. */
+/* `program` and `packages` are this package's: what is executed, and what a dependency is in this language. The images
+ * are those that interpreter-tools names; they say here what a caller means, and nothing else. */
 const usual = [
   language('javascript', 'node:18-alpine', 'code.js', ['node'], null),
   {
@@ -41,8 +41,8 @@ const usual = [
   },
 ];
 
-/** The languages that `ExecutionEngine` and the tool know. One that is registered says by which command it runs; what that
- * needs has to be in the server's image. */
+/** The languages that `ExecutionEngine` and the tool know. One that is registered says by which command it runs; what
+ * that needs has to be in the server's image. */
 class LanguageRegistry {
   static #configs = new Map(usual.map((config) => [config.language, config]));
 

@@ -15,8 +15,8 @@ class SandboxSession {
 
   constructor(session, { description } = {}) {
     this.#session = session;
-    this.description = description ?? 'A Linux sandbox without network. Files are in /mnt/data, where commands start; ' +
-      'only /mnt/data and /tmp can be written. Nothing can be installed. Commands run one after the other.';
+    this.description = description ?? 'A Linux sandbox without network. Files are in /mnt/data, where commands ' +
+      'start; only /mnt/data and /tmp can be written. Nothing can be installed. Commands run one after the other.';
   }
 
   /** Commands and files of a session of its own. */
@@ -88,7 +88,9 @@ class SandboxSession {
   }
 
   async spawn({ stdin, abortSignal, ...options }) {
-    if (stdin) throw notSupported('a command in hutch has no standard input that stays open: write a file, and read that');
+    if (stdin) {
+      throw notSupported('a command in hutch has no standard input that stays open: write a file, and read that');
+    }
     inside(options.workingDirectory ?? BASE);
     const encoder = new TextEncoder(), killed = new AbortController();
     const streams = { stdout: openStream(), stderr: openStream() };

@@ -23,8 +23,8 @@ class Session {
     return this.#client._json(method, this.#path(below), body, abortSignal);
   }
 
-  /** Executes a cell; its result, as docs/sessions.md has it. With onOutput(output) what is shown comes there, too, as it
-   * is made: {kind: "stream", stream, text}, or {kind, data} with nbformat's output. */
+  /** Executes a cell; its result, as docs/sessions.md has it. With onOutput(output) what is shown comes there, too, as
+   * it is made: {kind: "stream", stream, text}, or {kind, data} with nbformat's output. */
   async run(code, { abortSignal, onOutput, ...options } = {}) {
     if (!onOutput) return this.#ask('POST', '/cells', { abortSignal }, cellBody(code, options));
     let result;

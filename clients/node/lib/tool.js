@@ -20,7 +20,9 @@ function schemaOf(languages) {
       environment: { type: 'object', additionalProperties: { type: 'string' }, description: 'Environment variables.' },
       runApp: {
         type: 'object', description: 'Run a program of several files, in place of code.',
-        properties: { entryFile: text('The file to begin with, below cwd.'), cwd: text('The directory of the program.') },
+        properties: {
+          entryFile: text('The file to begin with, below cwd.'), cwd: text('The directory of the program.'),
+        },
         required: ['entryFile', 'cwd'], additionalProperties: false,
       },
     },
@@ -45,8 +47,9 @@ function validate(value, languages) {
   return { success: true, value };
 }
 
-/** A tool for a model's client, with its engine: {codeExecutionTool, executionEngine, cleanup}. Besides interpreter-tools'
- * options there are `client`, `languages` (those that the model is told of) and `timeout` in milliseconds. */
+/** A tool for a model's client, with its engine: {codeExecutionTool, executionEngine, cleanup}. Besides
+ * interpreter-tools' options there are `client`, `languages` (those that the model is told of) and `timeout` in
+ * milliseconds. */
 function createCodeExecutionTool(config = {}) {
   const { client, defaultStrategy = 'per_execution', languages = LanguageRegistry.names(), mounts = [] } = config;
   const strategy = ContainerStrategy[String(defaultStrategy).toUpperCase()];
@@ -75,13 +78,14 @@ function createCodeExecutionTool(config = {}) {
   }
 
   const codeExecutionTool = {
-    description: 'Executes code in an isolated sandbox without network. Files that it writes to the working directory ' +
-                 'are told. Nothing can be installed.',
+    description: 'Executes code in an isolated sandbox without network. Files that it writes to the working ' +
+                 'directory are told. Nothing can be installed.',
     parameters: schema,
     inputSchema: schema,
     execute,
   };
-  return { codeExecutionTool, executionEngine, cleanup: (keepGenerated = false) => executionEngine.cleanup(keepGenerated) };
+  const cleanup = (keepGenerated = false) => executionEngine.cleanup(keepGenerated);
+  return { codeExecutionTool, executionEngine, cleanup };
 }
 
 /** The arguments of a tool come from a model, which is not to choose what of this machine is copied into a sandbox. */

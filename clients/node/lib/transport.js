@@ -29,8 +29,9 @@ class Transport {
     this.#agent = new http.Agent({ keepAlive: true, maxFreeSockets: 64 });
   }
 
-  /** The answer to @call, {method, path, headers, body, abortSignal}, its body still to be read. Rejects with a HutchError
-   * when the server refuses. What was sent on a connection that the server was closing is sent again on another one. */
+  /** The answer to @call, {method, path, headers, body, abortSignal}, its body still to be read. Rejects with a
+   * HutchError when the server refuses. What was sent on a connection that the server was closing is sent again on
+   * another one. */
   async send(call) {
     for (;;) {
       const { response, error, wasKept } = await this.#ask(call);
@@ -41,7 +42,7 @@ class Transport {
       call.abortSignal?.throwIfAborted();
       if (error instanceof HutchError || error.isOfSource) throw error.isOfSource ? error.error : error;
       if (wasKept && CLOSED.includes(error.code) && !isStream(call.body)) continue;
-      if (CLOSED.includes(error.code) && isStream(call.body)) throw brokenOff(error);
+      if (CLOSED.includes(error.code)) throw brokenOff(error);
       throw new HutchError(`ask the server at ${this.#address.text}: ${error.message} (is hutch serve running there?)`,
                            { code: 'connect_failed', cause: error });
     }
@@ -109,8 +110,8 @@ function isStream(body) {
   return body !== undefined && typeof body !== 'string' && !(body instanceof Uint8Array);
 }
 
-/** A turn of the loop between two pieces: a refusal that has come is read before a write to the closed connection fails,
- * which would take the place of it. */
+/** A turn of the loop between two pieces: a refusal that has come is read before a write to the closed connection
+ * fails, which would take the place of it. */
 async function* paced(source) {
   for await (const piece of source) {
     yield piece;

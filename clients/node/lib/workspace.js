@@ -9,8 +9,8 @@ const { HutchError, notSupported } = require('./errors.js');
 
 const MAX_NAMES = 100; /* of directories in one another */
 
-/** A directory of this machine with the files of one session: those that go in, and those that have come out. The latter
- * have names that foreign code chose, and are written below it and nowhere else. */
+/** A directory of this machine with the files of one session: those that go in, and those that have come out. The
+ * latter have names that foreign code chose, and are written below it and nowhere else. */
 class Workspace {
   #generated = new Set();
   #ever = new Set();
@@ -118,8 +118,8 @@ class Workspace {
   }
 }
 
-/** A file stands in the way where a program has replaced one by a directory. The workspace has no links: only this class
- * and the caller write there. */
+/** A file stands in the way where a program has replaced one by a directory. The workspace has no links: only this
+ * class and the caller write there. */
 function makeDirectories(directory, name) {
   let at = directory;
   for (const part of name.split('/').slice(0, -1)) {
