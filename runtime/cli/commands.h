@@ -48,8 +48,8 @@ struct batch_opts {
 struct serve_opts {
     struct run_opts sandbox; /* image, rootfs, policy and limits of all runs */
     struct option_list listen, hosts, origins, formats;
-    const char *tokens, *jobs, *queue, *max_body, *max_connections, *request_timeout, *idle_timeout, *drain;
-    bool insecure, quiet, help;
+    const char *config, *tokens, *jobs, *queue, *max_body, *max_connections, *request_timeout, *idle_timeout, *drain;
+    bool insecure, check, quiet, help;
 };
 
 #define ROOTFS_MAX_ARGS 64
