@@ -115,6 +115,10 @@ static const struct option_row batch_rows[] = {
 #define AT(field) offsetof(struct serve_opts, field)
 
 static const struct option_row serve_rows[] = {
+    { ONE, 0, "--config", "FILE", OPTION_TEXT, AT(config),
+      .help = "options from a JSON file; those given here go first" },
+    { ONE, 0, "--check", NULL, OPTION_FLAG, AT(check),
+      .help = "read options, tokens, image and policy, and end" },
     { ONE, 'l', "--listen", "ADDRESS", OPTION_REPEATED, AT(listen),
       .help = "where: unix:PATH, HOST:PORT or [ADDRESS]:PORT" },
     { ONE, 0, "--tokens", "FILE", OPTION_TEXT, AT(tokens), .help = "who may ask: names, and hashes of tokens" },

@@ -49,8 +49,9 @@ struct batch_opts {
 struct serve_opts {
     struct run_opts sandbox; /* image, rootfs, policy and limits of all runs */
     struct option_list listen, hosts, origins, formats, data_targets;
-    const char *tokens, *id_header, *jobs, *queue, *max_body, *max_connections, *request_timeout, *idle_timeout, *drain;
-    bool insecure, quiet, help;
+    const char *config, *tokens, *id_header, *jobs, *queue, *max_body, *max_connections, *request_timeout, *idle_timeout,
+        *drain;
+    bool insecure, check, quiet, help;
 };
 
 struct tools_opts {

@@ -4,10 +4,12 @@
 #include "runtime/azure/format.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/engine.h"
+#include "runtime/cli/serve_config.h"
 #include "runtime/cli/version.h"
 #include "runtime/e2b/format.h"
 #include "runtime/fusion/format.h"
 #include "runtime/gateway/server.h"
+#include "runtime/gateway/token.h"
 #include "runtime/mcp_http/format.h"
 #include "runtime/text/quantity.h"
 #include "runtime/tools/format.h"
@@ -100,6 +102,23 @@ static bool has_format(const struct serve_opts *opts, const char *name)
     return !opts->formats.values[0];
 }
 
+/* What a start would find wrong, as far as it can be told without listening. */
+static int check(const struct serve_opts *opts, const struct server_options *options, struct hutch_err *err)
+{
+    struct tokens tokens = TOKENS_INIT;
+    struct hutch_engine *engine;
+    struct hutch_error error;
+
+    if (options->tokens && hutch_tokens_load(options->tokens, &tokens, err) < 0)
+        return -1;
+    hutch_tokens_done(&tokens);
+    if (hutch_engine_open(options->engine, &engine, &error) < 0)
+        return hutch_err_set(err, 0, "%s", error.message);
+    hutch_engine_free(engine);
+    hutch_serve_config_print(stdout, opts);
+    return 0;
+}
+
 static int run_server(const struct serve_opts *opts, struct hutch_err *err)
 {
     struct cli_engine_options engine;
@@ -122,7 +141,7 @@ static int run_server(const struct serve_opts *opts, struct hutch_err *err)
         goto out;
     options.engine = &engine.options;
     hutch_rlimits_raise_open_files();
-    rc = hutch_server_run(&options, err);
+    rc = opts->check ? check(opts, &options, err) : hutch_server_run(&options, err);
 out:
     hutch_cli_engine_done(&engine);
     return rc;
@@ -131,7 +150,8 @@ out:
 int hutch_cmd_serve(int argc, char **argv, struct hutch_err *err)
 {
     struct serve_opts opts = { .tokens = NULL };
-    int i = 1;
+    struct serve_config config = SERVE_CONFIG_INIT;
+    int i = 1, rc = 0;
 
     if (hutch_option_take(&hutch_commands[COMMAND_SERVE], &opts, argc, argv, &i, err) < 0)
         return -1;
@@ -141,5 +161,10 @@ int hutch_cmd_serve(int argc, char **argv, struct hutch_err *err)
     }
     if (i < argc)
         return hutch_err_set(err, 0, "hutch serve takes no arguments, but '%s' (see: hutch serve --help)", argv[i]);
-    return run_server(&opts, err);
+    if (opts.config)
+        rc = hutch_serve_config_read(&config, opts.config, &opts, err);
+    if (rc == 0)
+        rc = run_server(&opts, err);
+    hutch_serve_config_done(&config);
+    return rc;
 }

@@ -95,7 +95,8 @@ static bool answer_preflight(struct exchange *x, const char *path)
     if (!x->response)
         return true;
     MHD_add_response_header(x->response, "Access-Control-Allow-Methods", methods);
-    MHD_add_response_header(x->response, "Access-Control-Allow-Headers", "Authorization, Content-Type, Accept, Idempotency-Key, "
+    MHD_add_response_header(x->response, "Access-Control-Allow-Headers",
+                            "Authorization, Content-Type, Accept, Idempotency-Key, "
                             "Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Last-Event-ID");
     MHD_add_response_header(x->response, "Access-Control-Max-Age", "600");
     return true;

@@ -52,14 +52,6 @@ void hutch_exchange_let_go(struct exchange *x, size_t len)
     let_go(x, len);
 }
 
-bool hutch_exchange_hold(struct exchange *x, size_t len)
-{
-    if (!has_room(x, len))
-        return false;
-    hold(x, len);
-    return true;
-}
-
 void hutch_exchange_free(struct exchange *x)
 {
     hutch_poller_remove(&x->server->poller, &x->hangup);

@@ -88,8 +88,6 @@ const char *hutch_exchange_argument(const struct exchange *x, const char *name);
 /* A value of the query, decoded, for the caller to free. NULL with errnum 0: it is not there; else it is malformed, or
  * memory was short. */
 char *hutch_exchange_query(const struct exchange *x, const char *name, struct hutch_err *err);
-/* Counts @len bytes that the handler keeps until the exchange ends. False: there is no room for them. */
-bool hutch_exchange_hold(struct exchange *x, size_t len);
 
 /* The answer. Takes @body, which came from malloc(3); NULL: memory was short, and the client is told so. */
 void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len);

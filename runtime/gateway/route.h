@@ -26,7 +26,8 @@ struct route {
     enum route_body body;
     bool is_open;     /* nobody needs a token for it */
     void (*handle)(struct exchange *x); /* when the whole request is there */
-    /* Of a body that comes as a stream: when the headers are there, and for each piece. What either refuses is not called again. */
+    /* Of a body that comes as a stream: when the headers are there, and for each piece. What either refuses is not
+     * called again. */
     void (*begin)(struct exchange *x);
     void (*take)(struct exchange *x, const char *data, size_t len);
 };

@@ -30,13 +30,12 @@ static int read_args(const struct json_node *node, void *context, struct hutch_e
 static int read_fetch(const struct json_node *node, void *context, struct hutch_err *err)
 {
     struct run_request *r = context;
-    struct words words = { NULL, 0 };
+    int rc = hutch_request_read_words(node, &r->fetch, err);
 
-    words.to = r->fetch = calloc((size_t)cJSON_GetArraySize(node->value) + 1, sizeof(*r->fetch));
-    if (!r->fetch)
-        return hutch_err_set(err, ENOMEM, "read the paths of files");
     r->request.fetch = r->fetch;
-    return hutch_json_array(node, MAX_FETCH, read_word, &words, err);
+    if (rc == 0 && cJSON_GetArraySize(node->value) > MAX_FETCH)
+        return hutch_json_refuse(node, err, "it has more than 64 paths");
+    return rc;
 }
 
 static int read_env(const struct json_node *node, void *context, struct hutch_err *err)
