@@ -50,7 +50,7 @@ class WebSocket:
 
     def __init__(self, server, path, headers=None, early=b"", leave_out=(), sock=None):
         key, data = request(path, headers, leave_out)
-        self.sock, self.rest, self.answer = sock or server.connect(), b"", None
+        self.sock, self.rest, self.written, self.answer = sock or server.connect(), b"", b"", None
         self.sock.sendall(data + early)
         while b"\r\n\r\n" not in self.rest:
             piece = self.sock.recv(65536)
@@ -124,15 +124,17 @@ class WebSocket:
             if found == name:
                 return data
 
-    def until(self, text, seen=b""):
-        """What is written up to @text."""
+    def until(self, text):
+        """What is written up to the end of @text; what follows is for the next call."""
         deadline = time.monotonic() + gateway.SECONDS
         wanted = text if isinstance(text, bytes) else text.encode()
-        while wanted not in seen:
-            assert time.monotonic() < deadline, seen[-1000:]
+        while wanted not in self.written:
+            assert time.monotonic() < deadline, self.written[-1000:]
             name, data = self.message()
             if name == "output":
-                seen += data
+                self.written += data
+        end = self.written.index(wanted) + len(wanted)
+        seen, self.written = self.written[:end], self.written[end:]
         return seen
 
     def closed(self):

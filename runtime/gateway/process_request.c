@@ -11,8 +11,8 @@
 
 #define MAX_DEPTH 4
 #define MAX_CWD 4096
-#define MAX_INPUT (1u << 20)
-#define MAX_BASE64 (MAX_INPUT / 3 * 4 + 4)
+#define MAX_DATA (1u << 20)
+#define MAX_BASE64 (MAX_DATA / 3 * 4 + 4)
 #define MAX_MS (366ull * 24 * 3600 * 1000)
 #define MAX_TYPE 32
 #define MAX_SIGNAL_NAME 16
@@ -152,7 +152,7 @@ struct input {
 
 static int read_data(const struct json_node *node, void *context, struct hutch_err *err)
 {
-    return hutch_json_string(node, MAX_INPUT, &((struct input *)context)->text, err);
+    return hutch_json_string(node, MAX_DATA, &((struct input *)context)->text, err);
 }
 
 static int read_base64(const struct json_node *node, void *context, struct hutch_err *err)

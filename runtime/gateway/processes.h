@@ -72,8 +72,8 @@ void hutch_gateway_process_detach(struct gateway_process *p, const void *owner);
 /* Its output waits, or comes again. */
 void hutch_gateway_process_hold(struct gateway_process *p, bool is_held);
 
-/* How many bytes its stdin has taken; 0: @who is told when there is room. -1 with *error. One of each kind can wait at a
- * time: a further one is refused with EBUSY. */
+/* How many bytes its stdin has taken; 0: @who is told when there is room. -1 with *error. One of each kind can wait at
+ * a time: a further one is refused with EBUSY. */
 ssize_t hutch_gateway_process_write(struct gateway_process *p, enum process_writer_kind kind, const char *data,
                                     size_t len, const struct process_writer *who, struct hutch_error *error);
 void hutch_gateway_process_forget_writer(struct gateway_process *p, const void *owner);

@@ -139,7 +139,8 @@ static int start_daemon(struct server *s, struct hutch_err *err)
     const union MHD_DaemonInfo *info;
 
     s->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE, 0, NULL, NULL, hutch_exchange_hear, s,
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE, 0, NULL, NULL,
+        hutch_exchange_hear, s,
         MHD_OPTION_NOTIFY_COMPLETED, hutch_exchange_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
         MHD_OPTION_URI_LOG_CALLBACK, on_request_line, s, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, s,
         MHD_OPTION_CONNECTION_LIMIT, s->options->max_connections + 8, MHD_OPTION_CONNECTION_MEMORY_LIMIT,

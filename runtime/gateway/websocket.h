@@ -53,7 +53,8 @@ LIST_HEAD(websocket_list, websocket);
 
 /* Whether the request asks for a WebSocket as RFC 6455 has it; else it is refused. */
 bool hutch_websocket_is_asked(struct exchange *x);
-/* After that: answers the request. @ws is in x->work, and stays in place until the exchange is freed. False: refused. */
+/* After that: answers the request. @ws is in x->work, and stays in place until the exchange is freed. False: it was
+ * refused. */
 bool hutch_websocket_accept(struct websocket *ws, struct exchange *x, const struct websocket_events *events,
                             void *owner);
 
