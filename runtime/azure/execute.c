@@ -42,7 +42,8 @@ static void add_execution(struct text_buffer *t, const struct azure_execution *e
         hutch_text_add_string(t, "}");
     }
     if (e->state == AZURE_FAILED && !e->process)
-        hutch_text_add_string(t, ",\"error\":{\"error\":{\"code\":\"ExecutionFailed\",\"message\":\"stderr says why\"}}");
+        hutch_text_add_string(t, ",\"error\":{\"error\":{\"code\":\"ExecutionFailed\","
+                                 "\"message\":\"stderr says why\"}}");
     hutch_text_add_string(t, "}\n");
 }
 

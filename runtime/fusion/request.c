@@ -248,8 +248,8 @@ static int read_object(struct json_view object, const struct fusion_key *keys, s
     for (size_t i = 0; i < n_keys; i++) {
         if (!found[i].text && keys[i].is_required)
             return refuse(keys[i].name, err, "Field required");
-        if (keys[i].is_required ? keys[i].read(keys[i].name, found[i], r, err) < 0
-                                : !hutch_json_view_is_null(found[i]) && keys[i].read(keys[i].name, found[i], r, err) < 0)
+        if ((keys[i].is_required || !hutch_json_view_is_null(found[i])) &&
+            keys[i].read(keys[i].name, found[i], r, err) < 0)
             return -1;
     }
     return 0;

@@ -63,14 +63,15 @@ static void answer_language(struct exchange *x, const char *name)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
 
-    hutch_text_addf(&t, "there is no language '%.40s' here; as far as the image has their interpreters, there are", name);
+    hutch_text_addf(&t, "there is no language '%.40s' here; as far as the image has their interpreters, there are",
+                    name);
     for (size_t i = 0; i < ARRAY_SIZE(languages); i++)
         hutch_text_addf(&t, "%s %s", i ? "," : "", languages[i].name);
     answer_trouble(x, t.data ? t.data : "there is no such language here");
     hutch_text_done(&t);
 }
 
-/* Python says itself what it thinks of a program with NUL, which a request of the engine's cannot hold: a file has it. */
+/* Python says itself what it thinks of a program with NUL. A request of the engine's cannot hold one: a file has it. */
 static bool move_code(struct fusion_request *r, struct hutch_request *q)
 {
     static const char code[] = "exec(compile(open('" NUL_FILE "', 'rb').read(), '" NUL_FILE "', 'exec'))\n";

@@ -8,14 +8,14 @@
 #define FRESH "Nothing of an earlier call is there any more. There is no network. "
 
 static const struct tool tools[] = {
-    { "run_python", "Runs Python code in a sandbox and returns what it prints, the value of its last expression, and the "
-                    "traceback of an error. " FRESH, "code", TOOL_TEXT },
+    { "run_python", "Runs Python code in a sandbox and returns what it prints, the value of its last expression, and "
+                    "the traceback of an error. " FRESH, "code", TOOL_TEXT },
     { "run_python_code", "Runs Python code in a sandbox and returns what it prints. " FRESH "Use print() for results.",
       "code_string", TOOL_FUNCTION_RESPONSE },
     { "execute_python_code", "Executes Python code in a sandbox and returns what it prints, or the error. " FRESH
                              "Use print() for results.", "python_code", TOOL_STDOUT },
-    { "code_interpreter", "Executes Python code in a sandbox and returns its status, stdout, stderr and the value of its "
-                          "last expression. " FRESH, "python_code", TOOL_RESPONSE_OBJECT },
+    { "code_interpreter", "Executes Python code in a sandbox and returns its status, stdout, stderr and the value of "
+                          "its last expression. " FRESH, "python_code", TOOL_RESPONSE_OBJECT },
     { "code_interpreter_call", "Executes Python code in a sandbox and returns its logs and images. " FRESH, "code",
       TOOL_CALL_ITEM },
 };
@@ -52,8 +52,8 @@ void hutch_tool_list(struct text_buffer *t)
 /* "strict": all arguments are there, and no others. */
 static void write_schema(struct text_buffer *t, const struct tool *tool, bool is_gemini)
 {
-    hutch_text_addf(t, "{\"type\":\"%s\",\"properties\":{\"%s\":{\"type\":\"%s\",\"description\":", is_gemini ? "OBJECT" :
-                    "object", tool->argument, is_gemini ? "STRING" : "string");
+    hutch_text_addf(t, "{\"type\":\"%s\",\"properties\":{\"%s\":{\"type\":\"%s\",\"description\":",
+                    is_gemini ? "OBJECT" : "object", tool->argument, is_gemini ? "STRING" : "string");
     hutch_text_addf(t, "\"Python source text.\"}},\"required\":[\"%s\"]", tool->argument);
     hutch_text_add_string(t, is_gemini ? "}" : ",\"additionalProperties\":false}");
 }

@@ -1,7 +1,6 @@
 """The wire format of Azure's dynamic sessions, as its clients speak it: requests and aiohttp replay what they send."""
 import asyncio
 import base64
-import json
 import uuid
 
 import aiohttp

@@ -50,7 +50,8 @@ static const struct {
     { "{\"function\": {\"name\": \"x\"}}", "there is no tool of this name; there are run_python, " },
     { "{\"function\": {\"name\": \"run_python\", \"arguments\": \"print(1)\"}}", "the arguments are no JSON: line 1" },
     { "{\"function\": {\"name\": \"run_python\"}}", "the arguments are to be an object with the text 'code'" },
-    { "{\"function\": {\"name\": \"run_python\", \"arguments\": {\"code\": \"\\u0000\"}}}", "the program contains a NUL" },
+    { "{\"function\": {\"name\": \"run_python\", \"arguments\": {\"code\": \"\\u0000\"}}}",
+      "the program contains a NUL" },
 };
 
 static void test_refused(void **state)
