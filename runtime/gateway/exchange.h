@@ -24,6 +24,8 @@ struct MHD_Response;
 struct connection;
 struct range;
 struct server;
+struct sessions;
+struct hutch_engine;
 struct hutch_error;
 struct token;
 
@@ -74,6 +76,14 @@ LIST_HEAD(exchange_list, exchange);
 
 /* A header of the request, NULL when it is not there; its first, when it is there twice. */
 const char *hutch_exchange_header(const struct exchange *x, const char *name);
+
+/* What the server has, for the rooms of formats. */
+struct hutch_engine *hutch_exchange_engine(const struct exchange *x);
+struct sessions *hutch_exchange_sessions(const struct exchange *x);
+/* Names that it answers for besides addresses, ends with NULL; NULL: none. */
+const char *const *hutch_exchange_hosts(const struct exchange *x);
+/* Nothing new begins. */
+bool hutch_exchange_is_draining(const struct exchange *x);
 
 /* A value of the query, decoded, for the caller to free. NULL with errnum 0: it is not there; else it is malformed, or
  * memory was short. */
