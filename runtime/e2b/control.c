@@ -289,7 +289,8 @@ static bool has_pair(const char *metadata, const char *pair, size_t len)
         auto_free char *has_key = NULL, *has_value = NULL;
         size_t n;
 
-        if (hutch_json_view_text(name, &has_key, &n, &err) == 0 && hutch_json_view_text(text, &has_value, &n, &err) == 0 &&
+        if (hutch_json_view_text(name, &has_key, &n, &err) == 0 &&
+            hutch_json_view_text(text, &has_value, &n, &err) == 0 &&
             strcmp(has_key, key) == 0 && strcmp(has_value, value) == 0)
             return true;
     }

@@ -352,12 +352,13 @@ static void answer_moved(struct exchange *x, const struct hutch_path_reply *repl
     struct hutch_path_options options = options_for(x);
     struct order *order = x->work;
     struct hutch_error error;
+    int rc;
 
     (void)reply;
     order->answer = answer_entry;
     hutch_gateway_sessions_begin(order->session);
-    check_taken(x, hutch_session_stat(hutch_exchange_engine(x), order->session->number, order->new_path, &options, &error),
-                &error);
+    rc = hutch_session_stat(hutch_exchange_engine(x), order->session->number, order->new_path, &options, &error);
+    check_taken(x, rc, &error);
 }
 
 void hutch_e2b_filesystem_move(struct exchange *x)
@@ -392,6 +393,7 @@ void hutch_e2b_filesystem_download(struct exchange *x)
     struct hutch_err err;
     auto_free char *path = sandbox ? hutch_exchange_query(x, "path", &err) : NULL;
     struct hutch_error error;
+    int rc;
 
     if (!sandbox)
         return;
@@ -405,8 +407,9 @@ void hutch_e2b_filesystem_download(struct exchange *x)
     order->answer = answer_content;
     options.follow = 1;
     begin(x);
-    check_taken(x, hutch_session_open_path(hutch_exchange_engine(x), order->session->number, order->path, O_RDONLY, &options,
-                                           &error), &error);
+    rc = hutch_session_open_path(hutch_exchange_engine(x), order->session->number, order->path, O_RDONLY, &options,
+                                 &error);
+    check_taken(x, rc, &error);
 }
 
 void hutch_e2b_filesystem_watch(struct exchange *x)

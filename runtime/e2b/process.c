@@ -375,7 +375,7 @@ void hutch_e2b_process_signal(struct exchange *x)
             (word.len == strlen(rows[i].name) && memcmp(word.text, rows[i].name, word.len) == 0))
             signal = rows[i].signal;
     if (!signal)
-        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "request: 'signal' is to be SIGNAL_SIGKILL or SIGNAL_SIGTERM");
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "request: 'signal' is to be SIGNAL_SIGKILL or _SIGTERM");
     else
         answer_call(x, hutch_process_signal(process->engine, process->sandbox->session->number, process->id, signal,
                                             &error), &error);

@@ -39,10 +39,11 @@ static void free_uploads(struct exchange *x)
 static int begin_file(struct uploads *u, const char *path)
 {
     struct exchange *x = u->x;
-    const struct gateway_session *session = hutch_gateway_sessions_find(hutch_exchange_sessions(x), u->session, x->token);
+    const struct gateway_session *session;
     struct hutch_err err;
     const char *name;
 
+    session = hutch_gateway_sessions_find(hutch_exchange_sessions(x), u->session, x->token);
     free(u->absolute);
     u->absolute = hutch_e2b_path_absolute(path, &err);
     if (!session)
