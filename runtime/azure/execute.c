@@ -143,7 +143,7 @@ static void on_cell(void *user, uint64_t number, const struct hutch_cell_result 
 
     (void)number;
     if (e->x)
-        hutch_session_api_count_cell(e->x, result);
+        hutch_session_api_count_cell(e->x, e->session, result);
     if (e->shape == AZURE_PROPERTIES)
         hutch_azure_add_properties(&e->result, result, NULL);
     else

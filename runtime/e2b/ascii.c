@@ -18,7 +18,8 @@ void hutch_e2b_ascii_add(struct text_buffer *t, const char *json, size_t len)
     size_t at = 0, n;
 
     while (at < len) {
-        for (n = 0; at + n < len && (unsigned char)json[at + n] < 0x80 && json[at + n] != '\n' && json[at + n] != '\r'; )
+        n = 0;
+        while (at + n < len && (unsigned char)json[at + n] < 0x80 && json[at + n] != '\n' && json[at + n] != '\r')
             n++;
         hutch_text_add(t, json + at, n);
         at += n;

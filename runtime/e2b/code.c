@@ -4,8 +4,11 @@
 #include "runtime/e2b/event.h"
 #include "runtime/e2b/fields.h"
 #include "runtime/e2b/sandbox.h"
+#include "runtime/gateway/exchange.h"
 #include "runtime/gateway/pieces.h"
-#include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/session_api.h"
+#include "runtime/gateway/sessions.h"
+#include "runtime/hutch.h"
 #include "runtime/text/json_write.h"
 #include "sandbox/fd.h"
 
@@ -172,7 +175,7 @@ static void give_order(struct exchange *x, bool drops)
     struct e2b_sandbox *sandbox = hutch_e2b_sandbox_awake(x);
     size_t i = sandbox ? find_context(sandbox, x->params[0]) : 0;
     struct hutch_error error;
-    struct hutch_engine *engine = x->server->engine;
+    struct hutch_engine *engine = hutch_exchange_engine(x);
     char id[ID_LEN + 1];
     bool has_begun;
     int rc;
@@ -223,7 +226,7 @@ static void send_lines(struct exchange *x, struct text_buffer *t)
 
     if (!execution->is_behind && (t->is_broken || (t->len && !hutch_exchange_write(x, t->data, t->len)))) {
         execution->is_behind = true;
-        hutch_session_interrupt(x->server->engine, execution->session->number);
+        hutch_session_interrupt(hutch_exchange_engine(x), execution->session->number);
     }
     hutch_text_done(t);
 }
@@ -291,10 +294,8 @@ static void on_result(void *user, uint64_t number, const struct hutch_cell_resul
     bool is_whole;
 
     (void)number;
-    if (result->verdict != HUTCH_OUTPUT_LIMIT && result->verdict != HUTCH_SETUP_FAILED)
-        execution->session->n_uploaded = 0; /* they were counted, and fit */
+    hutch_session_api_count_cell(x, execution->session, result);
     hutch_gateway_sessions_end(execution->session);
-    hutch_metrics_add_cell(&x->server->metrics, result);
     flush(x);
     if (!execution->has_error && (result->interpreter_died ||
                                   (result->verdict != HUTCH_OK && result->verdict != HUTCH_ERROR)))
@@ -310,7 +311,7 @@ static void on_gone(struct exchange *x)
 {
     const struct execution *execution = x->work;
 
-    hutch_session_cancel_cell(x->server->engine, execution->session->number, execution->cell);
+    hutch_session_cancel_cell(hutch_exchange_engine(x), execution->session->number, execution->cell);
 }
 
 struct execution_request {
@@ -363,7 +364,7 @@ static void execute(struct exchange *x, struct e2b_sandbox *sandbox, const struc
     cell.user = x;
     cell.ret_id = &execution->cell;
     begin_waiting(x, on_gone);
-    if (hutch_session_execute(x->server->engine, sandbox->session->number, &cell, &error) < 0) {
+    if (hutch_session_execute(hutch_exchange_engine(x), sandbox->session->number, &cell, &error) < 0) {
         refuse(x, &error);
         return;
     }

@@ -1,4 +1,4 @@
-/* connect.h - the messages of Connect's streams: one byte of flags, four of length, most significant first, and JSON. */
+/* connect.h - the messages of Connect's streams: a byte of flags, four of length, the most significant first, JSON. */
 #ifndef HUTCH_E2B_CONNECT_H
 #define HUTCH_E2B_CONNECT_H
 

@@ -5,9 +5,11 @@
 #include "runtime/e2b/format.h"
 #include "runtime/e2b/moment.h"
 #include "runtime/e2b/sandbox.h"
-#include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/exchange.h"
 #include "runtime/gateway/session_api.h"
+#include "runtime/gateway/sessions.h"
 #include "runtime/gateway/uri.h"
+#include "runtime/hutch.h"
 #include "runtime/text/json_write.h"
 #include "sandbox/fd.h"
 
@@ -31,9 +33,9 @@ static void refuse(struct exchange *x, const struct hutch_error *error)
 /* ---- what is told of one ---- */
 
 /* What stands before the names of sandboxes in their hosts: the server answers for "*.NAME". */
-static const char *domain(const struct server *s)
+static const char *domain(const struct exchange *x)
 {
-    for (const char *const *host = s->options->hosts; host && *host; host++)
+    for (const char *const *host = hutch_exchange_hosts(x); host && *host; host++)
         if (strncmp(*host, "*.", 2) == 0)
             return *host + 2;
     return NULL;
@@ -53,8 +55,8 @@ static void answer_created(struct exchange *x, unsigned status, const struct e2b
                     "\"envdAccessToken\":\"%s\",", sandbox->name, sandbox->token);
     add_string(&t, "templateID", sandbox->template);
     hutch_text_add_string(&t, ",");
-    if (domain(x->server))
-        add_string(&t, "domain", domain(x->server));
+    if (domain(x))
+        add_string(&t, "domain", domain(x));
     else
         hutch_text_add_string(&t, "\"domain\":null");
     hutch_text_add_string(&t, "}");
@@ -71,7 +73,7 @@ static void add_info(struct text_buffer *t, struct exchange *x, const struct e2b
 {
     struct hutch_limits limits = { .size = sizeof(limits) };
 
-    hutch_engine_get_limits(x->server->engine, &limits);
+    hutch_engine_get_limits(hutch_exchange_engine(x), &limits);
     hutch_text_addf(t, "{\"sandboxID\":\"%s\",\"clientID\":\"hutch\",\"envdVersion\":\"" ENVD_VERSION "\",",
                     sandbox->name);
     add_string(t, "templateID", sandbox->template);
@@ -97,7 +99,7 @@ struct creation {
 static void close_session(struct exchange *x, struct gateway_session *session)
 {
     session->is_closing = true;
-    hutch_session_close(x->server->engine, session->number);
+    hutch_session_close(hutch_exchange_engine(x), session->number);
 }
 
 static void on_creation_gone(struct exchange *x)
@@ -147,7 +149,7 @@ static void begin_sandbox(struct exchange *x, struct e2b_sandbox *sandbox)
     cell.user = x;
     hutch_gateway_sessions_begin(sandbox->session);
     hutch_exchange_wait(x, on_creation_gone);
-    if (hutch_session_execute(x->server->engine, sandbox->session->number, &cell, &error) == 0)
+    if (hutch_session_execute(hutch_exchange_engine(x), sandbox->session->number, &cell, &error) == 0)
         return;
     hutch_gateway_sessions_end(sandbox->session);
     close_session(x, sandbox->session);
@@ -287,7 +289,8 @@ static bool has_pair(const char *metadata, const char *pair, size_t len)
         auto_free char *has_key = NULL, *has_value = NULL;
         size_t n;
 
-        if (hutch_json_view_text(name, &has_key, &n, &err) == 0 && hutch_json_view_text(text, &has_value, &n, &err) == 0 &&
+        if (hutch_json_view_text(name, &has_key, &n, &err) == 0 &&
+            hutch_json_view_text(text, &has_value, &n, &err) == 0 &&
             strcmp(has_key, key) == 0 && strcmp(has_value, value) == 0)
             return true;
     }
@@ -328,7 +331,7 @@ void hutch_e2b_control_list(struct exchange *x)
     const char *between = "";
 
     hutch_text_add_string(&t, "[");
-    LIST_FOREACH(session, &x->server->sessions.list, in_list) {
+    LIST_FOREACH(session, &hutch_exchange_sessions(x)->list, in_list) {
         const struct e2b_sandbox *sandbox = hutch_e2b_sandbox_of(session);
 
         if (!sandbox || session->owner != x->token || session->is_closing || !has_metadata(sandbox, metadata) ||
@@ -383,7 +386,7 @@ void hutch_e2b_control_metrics(struct exchange *x)
 
     if (!sandbox)
         return;
-    hutch_engine_get_limits(x->server->engine, &limits);
+    hutch_engine_get_limits(hutch_exchange_engine(x), &limits);
     since = now - (sandbox->t_metrics > 0 ? sandbox->t_metrics : info.t_opened);
     if (since > 0 && known(info.cpu_ms) > sandbox->cpu_ms)
         percent = (double)(info.cpu_ms - sandbox->cpu_ms) / (10 * since);
@@ -419,7 +422,7 @@ static bool set_lifetime(struct exchange *x, const struct e2b_sandbox *sandbox, 
 {
     struct hutch_error error;
 
-    if (hutch_session_set_lifetime(x->server->engine, sandbox->session->number, 0, ms, &error) == 0) {
+    if (hutch_session_set_lifetime(hutch_exchange_engine(x), sandbox->session->number, 0, ms, &error) == 0) {
         sandbox->session->lifetime_ms = ms;
         return true;
     }
@@ -451,7 +454,7 @@ void hutch_e2b_control_pause(struct exchange *x)
         return;
     if (info.state == HUTCH_SESSION_PAUSED)
         hutch_exchange_refuse(x, GATEWAY_CONFLICT, "the sandbox is paused already");
-    else if (hutch_session_pause(x->server->engine, sandbox->session->number, &error) < 0)
+    else if (hutch_session_pause(hutch_exchange_engine(x), sandbox->session->number, &error) < 0)
         refuse(x, &error);
     else if (set_lifetime(x, sandbox, PAUSED_MS))
         hutch_e2b_answer_empty(x, 204);
@@ -468,7 +471,7 @@ void hutch_e2b_control_connect(struct exchange *x)
     if (!sandbox || !read_seconds(x, &seconds, &is_there))
         return;
     was_paused = info.state == HUTCH_SESSION_PAUSED;
-    if (was_paused && hutch_session_resume(x->server->engine, sandbox->session->number, &error) < 0) {
+    if (was_paused && hutch_session_resume(hutch_exchange_engine(x), sandbox->session->number, &error) < 0) {
         refuse(x, &error);
         return;
     }

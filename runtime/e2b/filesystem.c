@@ -7,8 +7,10 @@
 #include "runtime/e2b/paths.h"
 #include "runtime/e2b/request.h"
 #include "runtime/e2b/sandbox.h"
+#include "runtime/gateway/exchange.h"
 #include "runtime/gateway/range.h"
-#include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/sessions.h"
+#include "runtime/hutch.h"
 #include "runtime/text/json_write.h"
 #include "sandbox/fd.h"
 
@@ -283,7 +285,7 @@ static void give(struct exchange *x, path_call call, const struct hutch_path_opt
     struct hutch_error error;
 
     begin(x);
-    check_taken(x, call(x->server->engine, order->session->number, order->path, options, &error), &error);
+    check_taken(x, call(hutch_exchange_engine(x), order->session->number, order->path, options, &error), &error);
 }
 
 void hutch_e2b_filesystem_list(struct exchange *x)
@@ -350,12 +352,13 @@ static void answer_moved(struct exchange *x, const struct hutch_path_reply *repl
     struct hutch_path_options options = options_for(x);
     struct order *order = x->work;
     struct hutch_error error;
+    int rc;
 
     (void)reply;
     order->answer = answer_entry;
     hutch_gateway_sessions_begin(order->session);
-    check_taken(x, hutch_session_stat(x->server->engine, order->session->number, order->new_path, &options, &error),
-                &error);
+    rc = hutch_session_stat(hutch_exchange_engine(x), order->session->number, order->new_path, &options, &error);
+    check_taken(x, rc, &error);
 }
 
 void hutch_e2b_filesystem_move(struct exchange *x)
@@ -378,7 +381,7 @@ void hutch_e2b_filesystem_move(struct exchange *x)
     order->answer = answer_moved;
     options.parents = 1;
     begin(x);
-    check_taken(x, hutch_session_rename(x->server->engine, order->session->number, order->path, order->new_path,
+    check_taken(x, hutch_session_rename(hutch_exchange_engine(x), order->session->number, order->path, order->new_path,
                                         &options, &error), &error);
 }
 
@@ -390,6 +393,7 @@ void hutch_e2b_filesystem_download(struct exchange *x)
     struct hutch_err err;
     auto_free char *path = sandbox ? hutch_exchange_query(x, "path", &err) : NULL;
     struct hutch_error error;
+    int rc;
 
     if (!sandbox)
         return;
@@ -403,8 +407,9 @@ void hutch_e2b_filesystem_download(struct exchange *x)
     order->answer = answer_content;
     options.follow = 1;
     begin(x);
-    check_taken(x, hutch_session_open_path(x->server->engine, order->session->number, order->path, O_RDONLY, &options,
-                                           &error), &error);
+    rc = hutch_session_open_path(hutch_exchange_engine(x), order->session->number, order->path, O_RDONLY, &options,
+                                 &error);
+    check_taken(x, rc, &error);
 }
 
 void hutch_e2b_filesystem_watch(struct exchange *x)

@@ -6,7 +6,9 @@
 #include "runtime/e2b/paths.h"
 #include "runtime/e2b/request.h"
 #include "runtime/e2b/sandbox.h"
-#include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/exchange.h"
+#include "runtime/gateway/sessions.h"
+#include "runtime/hutch.h"
 #include "runtime/text/base64.h"
 #include "runtime/text/json_write.h"
 #include "runtime/text/quantity.h"
@@ -373,7 +375,7 @@ void hutch_e2b_process_signal(struct exchange *x)
             (word.len == strlen(rows[i].name) && memcmp(word.text, rows[i].name, word.len) == 0))
             signal = rows[i].signal;
     if (!signal)
-        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "request: 'signal' is to be SIGNAL_SIGKILL or SIGNAL_SIGTERM");
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "request: 'signal' is to be SIGNAL_SIGKILL or _SIGTERM");
     else
         answer_call(x, hutch_process_signal(process->engine, process->sandbox->session->number, process->id, signal,
                                             &error), &error);
@@ -544,13 +546,13 @@ static struct e2b_process *spawn(struct exchange *x, struct e2b_sandbox *sandbox
     options.on_room = on_room;
     options.on_end = on_end;
     options.user = process;
-    if (hutch_session_spawn(x->server->engine, sandbox->session->number, &options, &process->id, &error) < 0) {
+    if (hutch_session_spawn(hutch_exchange_engine(x), sandbox->session->number, &options, &process->id, &error) < 0) {
         free(process);
         hutch_exchange_refuse_error(x, &error, GATEWAY_QUEUE_FULL, GATEWAY_NOT_FOUND);
         return NULL;
     }
     process->sandbox = sandbox;
-    process->engine = x->server->engine;
+    process->engine = hutch_exchange_engine(x);
     process->config = r->config;
     process->tag = r->tag;
     process->is_terminal = r->has_terminal;

@@ -3,7 +3,10 @@
 #include "runtime/e2b/format.h"
 #include "runtime/e2b/process.h"
 #include "runtime/e2b/signature.h"
-#include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/exchange.h"
+#include "runtime/gateway/sessions.h"
+#include "runtime/gateway/token.h"
+#include "runtime/hutch.h"
 #include "sandbox/fd.h"
 
 #include <openssl/crypto.h>
@@ -59,7 +62,7 @@ struct e2b_sandbox *hutch_e2b_sandbox_in_path(struct exchange *x)
     struct e2b_sandbox *sandbox;
 
     hutch_e2b_name_read(x->params[0], id); /* what is no name is looked for, too, and takes as long */
-    sandbox = hutch_e2b_sandbox_of(hutch_gateway_sessions_find(&x->server->sessions, id, x->token));
+    sandbox = hutch_e2b_sandbox_of(hutch_gateway_sessions_find(hutch_exchange_sessions(x), id, x->token));
     if (!sandbox)
         hutch_exchange_refuse(x, GATEWAY_NOT_FOUND, NOT_FOUND);
     return sandbox;
@@ -81,7 +84,7 @@ struct e2b_sandbox *hutch_e2b_sandbox_in_header(const struct exchange *x)
     if (!name && read_host(x, in_host, &port))
         name = in_host;
     hutch_e2b_name_read(name ? name : "", id);
-    return hutch_e2b_sandbox_of(hutch_gateway_sessions_find_any(&x->server->sessions, id));
+    return hutch_e2b_sandbox_of(hutch_gateway_sessions_find_any(hutch_exchange_sessions(x), id));
 }
 
 unsigned hutch_e2b_sandbox_port(const struct exchange *x)
@@ -100,7 +103,7 @@ bool hutch_e2b_sandbox_info(const struct exchange *x, const struct e2b_sandbox *
     struct hutch_error error;
 
     *ret = (struct hutch_session_info){ .size = sizeof(*ret) };
-    return hutch_session_get_info(x->server->engine, sandbox->session->number, ret, NULL, &error) == 0;
+    return hutch_session_get_info(hutch_exchange_engine(x), sandbox->session->number, ret, NULL, &error) == 0;
 }
 
 struct e2b_sandbox *hutch_e2b_sandbox_awake(struct exchange *x)
@@ -139,7 +142,7 @@ void hutch_e2b_sandbox_admit(struct exchange *x)
     if (is_path(x, "/health"))
         return; /* it says by its status that there is none */
     sandbox = hutch_e2b_sandbox_in_header(x);
-    if (x->server->is_draining)
+    if (hutch_exchange_is_draining(x))
         hutch_exchange_refuse(x, GATEWAY_SHUTTING_DOWN, "the server is shutting down");
     else if (!sandbox || (sandbox->session->owner && sandbox->session->owner->is_retired))
         hutch_exchange_refuse(x, GATEWAY_NOT_FOUND, NOT_FOUND);

@@ -3,8 +3,9 @@
 #include "runtime/e2b/answer.h"
 #include "runtime/e2b/paths.h"
 #include "runtime/e2b/sandbox.h"
+#include "runtime/gateway/exchange.h"
 #include "runtime/gateway/multipart.h"
-#include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/sessions.h"
 #include "runtime/gateway/upload.h"
 #include "runtime/text/json_write.h"
 #include "sandbox/fd.h"
@@ -39,10 +40,11 @@ static void free_uploads(struct exchange *x)
 static int begin_file(struct uploads *u, const char *path)
 {
     struct exchange *x = u->x;
-    const struct gateway_session *session = hutch_gateway_sessions_find(&x->server->sessions, u->session, x->token);
+    const struct gateway_session *session;
     struct hutch_err err;
     const char *name;
 
+    session = hutch_gateway_sessions_find(hutch_exchange_sessions(x), u->session, x->token);
     free(u->absolute);
     u->absolute = hutch_e2b_path_absolute(path, &err);
     if (!session)

@@ -192,7 +192,7 @@ static void on_cell(void *user, uint64_t number, const struct hutch_cell_result 
     struct fusion_cells *work = x->work;
 
     (void)number;
-    hutch_session_api_count_cell(x, result);
+    hutch_session_api_count_cell(x, work->session, result);
     if (result->verdict == HUTCH_TIMEOUT || result->verdict == HUTCH_CPU_TIME)
         finish_timeout(x);
     else if (result->interpreter_died || result->verdict == HUTCH_SETUP_FAILED || result->verdict == HUTCH_KILLED)

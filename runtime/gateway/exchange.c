@@ -382,6 +382,21 @@ const char *hutch_exchange_argument(const struct exchange *x, const char *name)
     return MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
 }
 
+struct sessions *hutch_exchange_sessions(const struct exchange *x)
+{
+    return &x->server->sessions;
+}
+
+const char *const *hutch_exchange_hosts(const struct exchange *x)
+{
+    return x->server->options->hosts;
+}
+
+bool hutch_exchange_is_draining(const struct exchange *x)
+{
+    return x->server->is_draining;
+}
+
 char *hutch_exchange_query(const struct exchange *x, const char *name, struct hutch_err *err)
 {
     const char *value = MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);

@@ -25,6 +25,7 @@ struct connection;
 struct range;
 struct server;
 struct websocket;
+struct sessions;
 struct hutch_engine;
 struct hutch_error;
 struct token;
@@ -85,6 +86,13 @@ const char *hutch_exchange_header(const struct exchange *x, const char *name);
 
 /* Of the path's query, as the client wrote it. */
 const char *hutch_exchange_argument(const struct exchange *x, const char *name);
+/* What the server has, for the rooms of formats. */
+struct sessions *hutch_exchange_sessions(const struct exchange *x);
+/* Names that it answers for besides addresses, ends with NULL; NULL: none. */
+const char *const *hutch_exchange_hosts(const struct exchange *x);
+/* Nothing new begins. */
+bool hutch_exchange_is_draining(const struct exchange *x);
+
 /* A value of the query, decoded, for the caller to free. NULL with errnum 0: it is not there; else it is malformed, or
  * memory was short. */
 char *hutch_exchange_query(const struct exchange *x, const char *name, struct hutch_err *err);

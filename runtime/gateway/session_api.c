@@ -77,6 +77,14 @@ static void on_end(void *user, uint64_t number, const char *why, const char *dir
     hutch_gateway_sessions_remove(user);
 }
 
+void hutch_session_api_count_cell(struct exchange *x, struct gateway_session *session,
+                                  const struct hutch_cell_result *result)
+{
+    if (session && result->verdict != HUTCH_OUTPUT_LIMIT && result->verdict != HUTCH_SETUP_FAILED)
+        session->n_uploaded = 0; /* they were counted, and fit */
+    hutch_metrics_add_cell(&x->server->metrics, result);
+}
+
 static uint64_t data_limit(const struct server *s, const struct hutch_session_options *options)
 {
     struct hutch_limits limits = { .size = sizeof(limits) };
@@ -158,11 +166,6 @@ void hutch_session_api_end(struct exchange *x, struct gateway_session *session)
 {
     session->is_closing = true; /* on_end() removes it, after the results of its cells */
     hutch_session_close(x->server->engine, session->number);
-}
-
-void hutch_session_api_count_cell(struct exchange *x, const struct hutch_cell_result *result)
-{
-    hutch_metrics_add_cell(&x->server->metrics, result);
 }
 
 void hutch_session_api_list(struct exchange *x)

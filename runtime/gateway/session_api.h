@@ -30,7 +30,9 @@ struct gateway_session *hutch_session_api_find_name(struct exchange *x, const ch
 struct gateway_session *hutch_session_api_next_named(struct exchange *x, struct gateway_session *after);
 /* Nobody finds it from here on; it is gone after the results of its cells. */
 void hutch_session_api_end(struct exchange *x, struct gateway_session *session);
-/* In on_result of a cell: for the metrics. */
-void hutch_session_api_count_cell(struct exchange *x, const struct hutch_cell_result *result);
+/* In on_result of a cell: for the metrics, and what was uploaded before it is counted by now. @session: NULL
+ * when it was ended meanwhile. */
+void hutch_session_api_count_cell(struct exchange *x, struct gateway_session *session,
+                                  const struct hutch_cell_result *result);
 
 #endif

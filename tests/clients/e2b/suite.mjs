@@ -215,7 +215,7 @@ const parts = {
 try {
   await parts[process.argv[2]]();
 } catch (error) {
-  seen.failed = String(error.stack);
+  seen.crashed = String(error.stack);
 } finally {
   for (const sandbox of made) await sandbox.kill().catch(() => {});
 }

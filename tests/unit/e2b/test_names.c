@@ -112,7 +112,8 @@ static void test_events(void **state)
         { HUTCH_VALUE, "{\"output_type\":\"execute_result\",\"data\":{\"text/plain\":\"'a\\u00e9'\"}}",
           "{\"type\":\"result\",\"is_main_result\":true,\"text\":\"a\\u00e9\",\"extra\":{}}\n" },
         { HUTCH_DISPLAY, "{\"data\":{\"image/png\":\"AA==\",\"x/y\":{\"a\":[1]},\"application/json\":{\"b\":null}}}",
-          "{\"type\":\"result\",\"is_main_result\":false,\"png\":\"AA==\",\"json\":{\"b\":null},\"extra\":{\"x/y\":{\"a\":[1]}}}\n" },
+          "{\"type\":\"result\",\"is_main_result\":false,\"png\":\"AA==\",\"json\":{\"b\":null},"
+          "\"extra\":{\"x/y\":{\"a\":[1]}}}\n" },
         { HUTCH_ERROR_OUTPUT, "{\"ename\":\"E\",\"evalue\":\"v\",\"traceback\":[\"a\",\"b\"]}",
           "{\"type\":\"error\",\"name\":\"E\",\"value\":\"v\",\"traceback\":\"ab\"}\n" },
         { HUTCH_UPDATE, "{}", "" },
