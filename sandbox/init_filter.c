@@ -36,7 +36,7 @@ static struct sock_filter insns[] = {
     ALLOW(ppoll), ALLOW(read), ALLOW(write), ALLOW(recvfrom), ALLOW(sendto), ALLOW(sendmsg), ALLOW(restart_syscall),
     ALLOW(rt_sigreturn), ALLOW(clock_gettime), ALLOW(clock_nanosleep), ALLOW(nanosleep),
     /* the sandbox's processes */
-    ALLOW(wait4), ALLOW(waitid), ALLOW(kill), ALLOW(getrusage),
+    ALLOW(wait4), ALLOW(waitid), ALLOW(kill), ALLOW(getrusage), ALLOW(kcmp),
     /* what they use: /proc, and where the data directory is */
     ALLOW(close), ALLOW(fstat), ALLOW(newfstatat), ALLOW(statx), ALLOW(lseek), ALLOW(pread64), ALLOW(getdents64),
     ALLOW(readlinkat),

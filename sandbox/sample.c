@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/kcmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,6 +194,24 @@ static uint64_t share_of(int proc_fd, const char *pid, bool leave_out_shmem)
     if (read_text(proc_fd, pid, "smaps_rollup", buf, sizeof(buf)) < 0 || !strstr(buf, "\nPss_Anon:"))
         return resident_of(proc_fd, pid, leave_out_shmem);
     return field_of(buf, "\nPss_Anon:") + tables + (leave_out_shmem ? 0 : field_of(buf, "\nPss_Shmem:"));
+}
+
+/* Those whose memory this exact count has. More than these are compared with none. */
+#define MAX_COUNTED 64
+static pid_t counted[MAX_COUNTED];
+static size_t n_counted;
+
+/* Whether its memory is that of a process which was counted. A child of vfork(2) has its parent's until it executes a
+ * program, and the shares of both show all of it: half of the limit would be too much for a program that starts others,
+ * and for a checkpoint. kcmp(2) compares the objects, so that equal numbers deceive nobody. */
+static bool is_counted(pid_t pid)
+{
+    for (size_t i = 0; i < n_counted; i++)
+        if (syscall(SYS_kcmp, pid, counted[i], KCMP_VM, 0, 0) == 0)
+            return true;
+    if (n_counted < MAX_COUNTED)
+        counted[n_counted++] = pid;
+    return false;
 }
 
 /* One line of /proc/PID/maps. Shared anonymous memory is an object of its own, which keeps its pages when no process
@@ -433,8 +452,10 @@ static void add_process(struct sampler *s, const char *pid)
             s->sum->memory_bytes += resident_of(s->proc_fd, pid, false);
         return;
     }
-    if (!is_holder)
-        s->sum->memory_bytes += (s->is_exact ? share_of : resident_of)(s->proc_fd, pid, s->counts_shared);
+    if (!is_holder && s->is_exact)
+        s->sum->memory_bytes += is_counted(atoi(pid)) ? 0 : share_of(s->proc_fd, pid, s->counts_shared);
+    else if (!is_holder)
+        s->sum->memory_bytes += resident_of(s->proc_fd, pid, s->counts_shared);
     if (s->data_dev || (s->counts_shared && !is_holder))
         add_open_files(s, pid);
     if (!is_holder && (s->data_dev || s->counts_shared))
@@ -461,6 +482,7 @@ static void count_all(struct sampler *s)
         has_ignored = false;
     s->proc_fd = proc_fd;
     s->n_pipes = 0;
+    n_counted = 0;
     forget_seen();
     while (proc_fd >= 0 && (n = syscall(SYS_getdents64, proc_fd, buf, sizeof(buf))) > 0)
         for (long at = 0; at < n;) {

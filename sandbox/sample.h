@@ -11,10 +11,10 @@ struct init_sample;
 
 /* Counts what every process in /proc holds, which shows only the sandbox's own, except init. A process that ends
  * meanwhile is skipped. @data_dev: where unlinked files are looked for, 0 for nowhere. @counts_shared: shared anonymous
- * memory counts by its size. Above @memory_limit (bytes, 0 for none) memory is counted exactly, by proportional shares.
- * Takes a quarter of a second of CPU at most, beyond which ->is_cut_short is set, and is taken once more where an upper
- * bound alone is above the limit. @holder, 0 for none: the memory holder, whose memory is the worker's and counts
- * there. No allocation; one caller in a process. */
+ * memory counts by its size. Above @memory_limit (bytes, 0 for none) memory is counted exactly: by proportional shares,
+ * and memory that several processes have together, as after vfork(2), once. Takes a quarter of a second of CPU at most,
+ * beyond which ->is_cut_short is set, and is taken once more where an upper bound alone is above the limit. @holder, 0
+ * for none: the memory holder, whose memory is the worker's and counts there. No allocation; one caller in a process. */
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder,
                        struct init_sample *ret);
 

@@ -249,6 +249,30 @@ def test_memory_beside_locks_that_take_long_to_count():
     assert result["verdict"] in ("out_of_memory", "killed"), (result["verdict"], result["message"], result["usage"])
 
 
+VFORK = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+held = bytearray(150 << 20)
+for at in range(0, len(held), 4096): held[at] = 1
+stack = ctypes.create_string_buffer(1 << 16)
+top = ctypes.c_void_p(ctypes.addressof(stack) + len(stack) & ~15)
+CLONE_VM, CLONE_VFORK, SIGCHLD = 0x100, 0x4000, 17
+%s
+pid = libc.clone(ctypes.cast(libc.sleep, ctypes.c_void_p), top, CLONE_VM | CLONE_VFORK | SIGCHLD, ctypes.c_void_p(1))
+print(os.waitpid(pid, 0)[0] == pid)
+"""
+
+
+def test_memory_that_a_child_of_vfork_has(policy):
+    """It has its parent's until it executes a program: memory counts once, and a child that has its own counts beside it."""
+    small = policy(limits={"memory": "256m", "pids": 32})
+    result = run_json("--policy", small, "-c", VFORK % "", timeout=60)
+    assert (result["verdict"], result["stdout"]) == ("ok", "True\n"), (result["verdict"], result["message"])
+    other = "if os.fork() == 0:\n    for at in range(0, len(held), 4096): held[at] = 2\n    libc.sleep(20)"
+    result = run_json("--policy", small, "-c", VFORK % other, timeout=60)
+    assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"])
+
+
 def test_memory_of_pipes():
     """What is in a pipe is in no process: 960 pipes are more than 60 MB."""
     code = ("import os, time\nfor _ in range(3): os.fork()\n"

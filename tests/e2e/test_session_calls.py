@@ -204,9 +204,12 @@ def test_answers_that_are_refused(session):
 
 
 def test_no_more_than_sixty_four_wait(session):
-    cell = session.execute("import asyncio\nr = await asyncio.gather(*[ask(n) for n in range(70)], return_exceptions=True)\n"
+    cell = session.execute("import asyncio\ntasks = [asyncio.ensure_future(ask(n)) for n in range(70)]\n"
+                           "while sum(task.done() for task in tasks) < 6: await asyncio.sleep(0.01)\nprint('refused', flush=True)\n"
+                           "r = await asyncio.gather(*tasks, return_exceptions=True)\n"
                            "[str(x) for x in r if isinstance(x, Exception)][:1], sum(isinstance(x, Exception) for x in r)", calls=["ask"])
-    session.engine.until(lambda: len(cell.calls) == 64)
+    session.engine.until(lambda: b"refused" in cell.text())
+    assert len(cell.calls) == 64
     for number, _, arguments in cell.calls:
         session.answer(number, arguments["args"][0])
     assert value(session.wait(cell)) == "(['64 calls wait for an answer already, which is the most that may'], 6)"
