@@ -207,7 +207,7 @@ def test_no_more_than_sixty_four_wait(session):
     cell = session.execute("import asyncio\ntasks = [asyncio.ensure_future(ask(n)) for n in range(70)]\n"
                            "while sum(task.done() for task in tasks) < 6: await asyncio.sleep(0.01)\nprint('refused', flush=True)\n"
                            "r = await asyncio.gather(*tasks, return_exceptions=True)\n"
-                           "[str(x) for x in r if isinstance(x, Exception)][:1], sum(isinstance(x, Exception) for x in r)", calls=["ask"])
+                           "[str(x) for x in r if isinstance(x, Exception)][:1], sum(isinstance(x, Exception) for x in r)", calls=[{"name": "ask", "async": True}])
     session.engine.until(lambda: b"refused" in cell.text())
     assert len(cell.calls) == 64
     for number, _, arguments in cell.calls:
