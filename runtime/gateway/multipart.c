@@ -5,6 +5,24 @@
 #include <string.h>
 #include <strings.h>
 
+/* Browsers, and what follows them, write a quote and the two characters of a line end so, and no other: HTML,
+ * "multipart/form-data encoding". */
+static void decode_name(char *name)
+{
+    static const struct { const char *code; char is; } rows[] = { { "%22", '"' }, { "%0D", '\r' }, { "%0A", '\n' } };
+    char *to = name;
+
+    while (*name) {
+        size_t i = 0;
+
+        while (i < ARRAY_SIZE(rows) && strncasecmp(name, rows[i].code, 3) != 0)
+            i++;
+        *to++ = i < ARRAY_SIZE(rows) ? rows[i].is : *name;
+        name += i < ARRAY_SIZE(rows) ? 3 : 1;
+    }
+    *to = '\0';
+}
+
 /* ---- the boundary ---- */
 
 /* Copies the value of a parameter, in quotes or not, to @to; how long it is in the header, 0 when it is none. */
@@ -136,6 +154,8 @@ static int begin_part(struct multipart *m, char *head, struct hutch_err *err)
         return hutch_err_set(err, 0, "a part has no Content-Disposition");
     if (m->n_parts++ == MULTIPART_MAX_PARTS)
         return hutch_err_set(err, 0, "there are more than %d parts", MULTIPART_MAX_PARTS);
+    decode_name(d.name);
+    decode_name(d.filename);
     return m->events->on_part(m->user, d.name, d.has_filename ? d.filename : NULL, err);
 }
 

@@ -389,7 +389,7 @@ def test_parts(sandbox):
     (b"--bx\r\n\r\n", "multipart/form-data; boundary=b"),
     (multipart((b"../up", b"x")), "multipart/form-data; boundary=b"),
     (multipart((b"", b"x")), "multipart/form-data; boundary=b"),
-    (multipart(*[(b"m", b"")] * 1001), "multipart/form-data; boundary=b"),
+    (multipart(*[(b"m", b"")] * 1101), "multipart/form-data; boundary=b"),
 ])
 def test_malformed_parts(sandbox, body, kind):
     error_of(post_files(sandbox, body, kind), 400)
