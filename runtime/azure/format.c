@@ -125,5 +125,6 @@ const struct format hutch_azure_format = {
     .routes = routes,
     .n_routes = ARRAY_SIZE(routes),
     .error_body = error_body,
+    .is_rare = true, /* E2B's has /files */
     .takes_any_type = true,
 };

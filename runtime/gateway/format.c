@@ -53,7 +53,7 @@ int hutch_formats_choose(const struct format *const *known, const char *const *w
         else if (!wanted[1])
             return 0;
     for (; known && *known; known++)
-        if (add(ret, *known, "", err) < 0)
+        if (!(*known)->is_rare && add(ret, *known, "", err) < 0)
             return -1;
     return 0;
 }

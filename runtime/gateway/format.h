@@ -32,6 +32,7 @@ struct format {
     void (*admit)(struct exchange *x);
     /* A header that may have the token instead of 'Authorization: Bearer'; NULL: there is none. */
     const char *token_header;
+    bool is_rare;                /* only where --format names it: another format has some of its paths */
     bool takes_any_type;         /* its clients say all kinds of Content-Type for JSON */
     const struct format_state *state; /* NULL: it keeps nothing beside the exchanges */
 };
@@ -60,8 +61,8 @@ struct formats {
 
 extern const struct format hutch_native_format; /* runtime/gateway/routes.c */
 
-/* @known: all that there are, ends with NULL. @wanted: "NAME" or "NAME=/PREFIX", ends with NULL; NULL: all. The native
- * one is always there. -1: one is not known or twice, or a prefix is none. */
+/* @known: all that there are, ends with NULL. @wanted: "NAME" or "NAME=/PREFIX", ends with NULL; NULL: all but the rare
+ * ones. The native one is always there. -1: one is not known or twice, or a prefix is none. */
 int hutch_formats_choose(const struct format *const *known, const char *const *wanted, struct formats *ret,
                          struct hutch_err *err);
 

@@ -16,7 +16,8 @@ OLD, STRING, NATIVE, LATEST = "2024-02-02-preview", "2024-10-02-preview", "2025-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     place = tmp_path_factory.mktemp("azure")
-    with Server(place, "--listen", "127.0.0.1:0", "--listen", "unix:" + gateway.socket_path(place), "--insecure-no-auth", image="python") as started:
+    with Server(place, "--listen", "127.0.0.1:0", "--listen", "unix:" + gateway.socket_path(place), "--insecure-no-auth", "--format", "azure",
+                image="python") as started:
         yield started
 
 

@@ -381,7 +381,8 @@ def test_other_refusals(server):
 
 def test_too_large(tmp_path):
     with Server(tmp_path, "--max-body", "10000") as server:
-        answer = server.ask("POST", "/run_code", {"code": "#" * 20000})
+        answer = gateway.parse(server.raw(b"POST /run_code HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                          b"Content-Length: 20000\r\n\r\n"))
         assert answer.status == 413 and isinstance(answer.json["detail"], str)
 
 

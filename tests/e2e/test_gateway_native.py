@@ -61,10 +61,11 @@ def routes():
     """Method and path of each row of the native API."""
     with open(os.path.join(support.TREE, "runtime", "gateway", "routes.c"), encoding="utf-8") as file:
         text = file.read()
-    prefix = re.search(r'#define SESSION "([^"]+)"', text)[1]
-    rows = re.findall(r'^    \{ "(\w+)", (SESSION)? ?(?:"([^"]*)")?,', text, re.MULTILINE)
+    prefixes = {"": "", "SESSION": re.search(r'#define SESSION "([^"]+)"', text)[1]}
+    prefixes["PROCESS"] = prefixes["SESSION"] + re.search(r'#define PROCESS SESSION "([^"]+)"', text)[1]
+    rows = re.findall(r'^    \{ "(\w+)", (SESSION|PROCESS)? ?(?:"([^"]*)")?,', text, re.MULTILINE)
     assert len(rows) > 20
-    return {(method, (prefix if session else "") + path.replace("*", "")) for method, session, path in rows}
+    return {(method, prefixes[name] + path.replace("*", "")) for method, name, path in rows}
 
 
 def test_document_has_what_there_is(server):
