@@ -55,7 +55,7 @@ ALL_CFLAGS  = -std=gnu11 -D_GNU_SOURCE $(WARN) $(HARDEN_C) $(FORTIFY) $(CFLAGS) 
               -iquote . $(PC_CFLAGS)
 LIB_LDFLAGS = $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
 ALL_LDFLAGS = -pie $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
-LDLIBS      = $(shell pkg-config --libs $(LIBS_PC))
+LDLIBS      = $(shell pkg-config --libs $(LIBS_PC)) -lm
 
 SRC  := $(wildcard sandbox/*.c rootfs/*.c runtime/*/*.c)
 OBJ  := $(SRC:%.c=$(B)/%.o)
