@@ -405,12 +405,14 @@ char *hutch_exchange_query(const struct exchange *x, const char *name, struct hu
     err->errnum = 0;
     if (!value)
         return NULL;
-    for (char *p = text; p && (p = strchr(p, '+')); )
-        *p = ' ';
-    if (text)
-        return hutch_uri_decode(text, strlen(text), err);
-    hutch_err_set(err, ENOMEM, "read the query of the request");
-    return NULL;
+    if (!text) {
+        hutch_err_set(err, ENOMEM, "read the query of the request");
+        return NULL;
+    }
+    for (char *p = text; *p; p++)
+        if (*p == '+')
+            *p = ' ';
+    return hutch_uri_decode(text, strlen(text), err);
 }
 
 static const char *known_method(const char *method)
