@@ -10,6 +10,8 @@ CC      ?= gcc
 # prompt of `hutch repl` and for images on terminals, and the last is for `hutch serve`.
 LIBHUTCH_PC := libseccomp libcap libcgroup libcjson
 LIBS_PC     := $(LIBHUTCH_PC) libarchive libcrypto libedit spng libmicrohttpd
+# WebSocket frames, for `hutch serve`, too. It has no .pc file.
+WSLAY       := -lwslay
 
 # Hardening, each with its reason; `make lint` looks for the effect of each in the finished program:
 #   -fPIC, and -pie for programs
@@ -53,7 +55,7 @@ ALL_CFLAGS  = -std=gnu11 -D_GNU_SOURCE $(WARN) $(HARDEN_C) $(FORTIFY) $(CFLAGS) 
               -iquote . $(PC_CFLAGS)
 LIB_LDFLAGS = $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
 ALL_LDFLAGS = -pie $(HARDEN_LD) $(SANITIZE) $(LDFLAGS)
-LDLIBS      = $(shell pkg-config --libs $(LIBS_PC))
+LDLIBS      = $(shell pkg-config --libs $(LIBS_PC)) -lm
 
 SRC  := $(wildcard sandbox/*.c rootfs/*.c runtime/*/*.c)
 OBJ  := $(SRC:%.c=$(B)/%.o)
@@ -85,7 +87,7 @@ $(B)/hutch-serve: $(B)/runtime/cli/serve_main.o $(B)/internal.a
 $(B)/hutch-launcher: $(B)/runtime/launcher/main.o $(B)/internal.a
 $(B)/hutch $(B)/hutch-rootfs $(B)/hutch-serve $(B)/hutch-launcher:
 	$(call say,LD)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS) $(WSLAY)
 
 $(B)/internal.a: $(CORE)
 	$(call say,AR)
@@ -131,14 +133,14 @@ $(DRIVERS): runtime/hutch.h tests/soak/soak.h $(B)/libhutch.a
 $(B)/tests/unit/%: tests/unit/%.c $(B)/internal.a
 	@mkdir -p $(@D)
 	$(call say,TEST)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(B)/internal.a $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(B)/internal.a $(LDLIBS) $(WSLAY) -lcmocka
 
 # Fuzz targets, in build-fuzz.
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
 $(B)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/fuzz.h $(B)/internal.a
 	@mkdir -p $(@D)
 	$(call say,FUZZ)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $< $(B)/internal.a $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $< $(B)/internal.a $(LDLIBS) $(WSLAY)
 
 # For the test that a zygote's helper needs no particular libc; left out where there is no musl-gcc.
 $(B)/tests/musl_zygote: tests/unit/musl/zygote.c
@@ -147,7 +149,7 @@ $(B)/tests/musl_zygote: tests/unit/musl/zygote.c
 
 # What a zygote loads inside an image, see rootfs/helper/helper.c: no library is linked, and the symbols that it takes from the
 # image's libc have no version. No fortified calls: they are GNU's.
-HELPER_SRC := $(addprefix rootfs/helper/,helper.c memory.c freeze.c guards.c pymain.c pyjob.c pyrun.c channel.c fork_to_init.c rseq.c spawner.c) $(addprefix sandbox/,execute.c worker.c caps_drop.c rlimits.c landlock.c seccomp_load.c err.c fdpass.c)
+HELPER_SRC := $(addprefix rootfs/helper/,helper.c memory.c freeze.c guards.c pymain.c pyjob.c pyrun.c channel.c fork_to_init.c rseq.c spawner.c paths.c) $(addprefix sandbox/,execute.c worker.c caps_drop.c rlimits.c landlock.c seccomp_load.c err.c fdpass.c)
 $(B)/rootfs/helper.so: $(HELPER_SRC) $(wildcard sandbox/*.h rootfs/helper/*.h) $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,LD)
@@ -162,6 +164,7 @@ $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HELPER_SO='"$(B)/rootfs/helpe
 $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.pyc"'
 
 $(B)/runtime/batch/judge.o: $(wildcard runtime/batch/judge/*.py)
+$(B)/runtime/gateway/catalog_api.o: runtime/gateway/openapi.json
 $(B)/runtime/cli/completion.o: $(wildcard runtime/cli/completion.*sh)
 
 # Byte code of the hook for images with the same Python as this machine. Other images compile the source at

@@ -13,6 +13,7 @@
  *     open -> [ submit | wait for fd -> dispatch (on_output*, on_result) ]* -> free
  *     session_open -> [ session_execute -> (on_output*, on_result) ]* -> session_close (on_end)
  *     session_open -> [ session_spawn -> (on_output*, on_end) ]* -> session_close (on_end)
+ *     session_open -> [ session_stat, list, open_path, … -> (on_reply) ]* -> session_close (on_end)
  *
  * THREADS, SIGNALS, GLOBALS. The library starts no threads, installs no signal handlers, and keeps no state outside
  * its engines; two engines in one process know nothing of each other. Where the caller's cgroup is delegated to it and
@@ -31,8 +32,9 @@
  * built or that has an input_fd) compare what the process has open, and what the engine needs for all that it has
  * accepted, with the soft limit of RLIMIT_NOFILE; beyond that they fail with EMFILE, and the message has the numbers.
  * An engine asks for some 100, eleven for each run at a time and for each sandbox that the min of a zygote or pool
- * says, fourteen for each session, two more where that has max_processes, and four for each process. What the caller
- * opens besides is to leave these free; it may raise its limit at any time.
+ * says, fourteen for each session, two more where that has max_processes or paths, four for each process, and two for
+ * each order about a path, of eight at most in a session. What the caller opens besides is to leave these free; it may
+ * raise its limit at any time.
  *
  * UNITS. Times are milliseconds, sizes are bytes, CPUs are thousandths of one. 0 in an option takes the default.
  *
@@ -44,7 +46,7 @@
  * the program's; the functions of these names, for other languages, know the first version's fields only, so a binding
  * for those sets the size itself), and the caller that of what it has filled: hutch_engine_stats, hutch_limits,
  * hutch_limit_report, hutch_layer_report, hutch_session_info. hutch_zygote, hutch_pool, their stats, hutch_file,
- * hutch_fetched and hutch_error do not change. */
+ * hutch_fetched, hutch_path_entry and hutch_error do not change. */
 #ifndef HUTCH_H
 #define HUTCH_H
 
@@ -197,6 +199,10 @@ void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_sta
 
 /* Those of a run that asks for none itself: the policy's, with what the options say. 0: no limit. */
 void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_limits *limits);
+
+/* The languages whose interpreter the image has, as a request may name them: a JSON array of {"name": "python",
+ * "ending": ".py"}, what the names of its programs end in. For the caller to free(3); NULL on ENOMEM. */
+char *hutch_engine_languages(const struct hutch_engine *engine);
 
 /* --- results --- */
 
@@ -436,14 +442,16 @@ struct hutch_session_options {
                                  * interpreter. Where there may be some, a small process that makes them is in the
                                  * sandbox, which counts among its pids */
     int no_interpreter;         /* for processes and files alone: cells and checkpoints are EINVAL */
+    int paths;                  /* hutch_session_stat() and the other calls for paths inside can be made: so they can
+                                 * with max_processes and without an interpreter, by the same small process */
 };
 void hutch_session_options_init(struct hutch_session_options *options);
 #define hutch_session_options_init(options) HUTCH_INIT(options)
 
 /* 0 and the session's id, which is never 0; no callback comes before this returns. It does not wait: cells may be
  * given to it at once. A session holds eight descriptors, nine with a control group, one for each checkpoint and
- * branch, and with max_processes one more and four for each process. Errors: EAGAIN (max_sessions are open), EMFILE,
- * EINVAL, and as hutch_engine_submit(). */
+ * branch, with max_processes or paths one more, and four for each process. Errors: EAGAIN (max_sessions are open),
+ * EMFILE, EINVAL, and as hutch_engine_submit(). */
 int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_options *options, uint64_t *ret_id,
                        struct hutch_error *err);
 
@@ -643,6 +651,101 @@ char *hutch_session_files(struct hutch_engine *engine, uint64_t id, struct hutch
 int hutch_session_open_file(struct hutch_engine *engine, uint64_t id, const char *name, int flags,
                             struct hutch_error *err);
 int hutch_session_delete_file(struct hutch_engine *engine, uint64_t id, const char *name, struct hutch_error *err);
+
+/* --- paths inside a session --- */
+
+/* Files anywhere in a session's sandbox, /mnt/data among them. Each call is an order to a small process of the
+ * sandbox's, which does it with the sandbox's user, root, mounts and confinement: a path leads where it leads for the
+ * session's own programs, and nowhere else. A path is absolute, or relative to the session's working directory, and has
+ * 1 to 4095 bytes of anything but NUL. Orders may be given from the moment the session is open, and wait for its
+ * sandbox, also while it is paused. They do not wait for cells. Several are at work at a time, in no order among them.
+ *
+ * What is answered is the sandbox's word: code in it can make each of these calls fail, or lie. */
+
+enum hutch_path_type {
+    HUTCH_PATH_OTHER,
+    HUTCH_PATH_FILE,      /* a regular one */
+    HUTCH_PATH_DIRECTORY,
+    HUTCH_PATH_LINK,
+    HUTCH_PATH_FIFO,
+    HUTCH_PATH_SOCKET,
+    HUTCH_PATH_DEVICE
+};
+struct hutch_path_entry { /* does not change */
+    const char *path;     /* as it was given; of a list: below the directory, "a", "a/b" */
+    enum hutch_path_type type;
+    unsigned mode;        /* twelve bits */
+    unsigned uid, gid;    /* as the sandbox has them */
+    uint64_t bytes;
+    double mtime;         /* seconds since 1970 */
+    const char *target;   /* of a link, also of one that was followed: what it says, where that can be read; else
+                           * NULL */
+};
+
+struct hutch_path_reply {
+    size_t size;
+    int ok;
+    int code;             /* an errno when it is not ok: ENOENT, EACCES, EROFS, ENOSPC, …; ECANCELED: the sandbox has
+                           * ended, or what serves these orders was killed; ETIMEDOUT */
+    const char *message;  /* one sentence when it is not ok, else "" */
+    const struct hutch_path_entry *entries; /* stat, make_directory, open: one; list: sorted by the bytes of the path */
+    size_t n_entries;
+    int truncated;        /* of a list: there was more than max_entries or 4 MiB of names, or a directory below that
+                           * could not be read */
+    int existed;          /* make_directory: it was there */
+    int fd;               /* open: of a regular file; the engine's, to be duplicated by who wants it longer. Else -1 */
+    double ms;            /* that it took, without waiting for a sandbox */
+};
+/* Exactly once for each order, before on_end of the session. */
+typedef void (*hutch_on_path)(void *user, uint64_t session, const struct hutch_path_reply *reply);
+/* {"entries": [{"path", "type", "mode", "uid", "gid", "size", "mtime", "target"}], "truncated", "existed", "ms"}, or
+ * with "error": {"errno", "message"}, for the caller to free(3); NULL: ENOMEM. Inside the callback only. type is
+ * "file", "directory", "link", "fifo", "socket", "device" or "other"; a path or target that is not UTF-8 has
+ * "path_base64" or "target_base64" beside it. */
+char *hutch_path_reply_to_json(const struct hutch_path_reply *reply);
+
+struct hutch_path_options {
+    size_t size;
+    hutch_on_path on_reply;
+    void *user;
+    uint64_t timeout_ms;  /* then ETIMEDOUT, and the order is given up, done or not or in part; 0: 30 s. It stands
+                           * still in a pause, and begins when there is a sandbox */
+    int follow;           /* stat: of what a link at the end of the path leads to. The others: list and open follow one,
+                           * rename and remove take the link itself */
+    unsigned depth;       /* list: levels; 0: 1, the directory alone; at most 32. Links are not followed below it */
+    unsigned max_entries; /* list; 0: 10000, at most 65536 */
+    int parents;          /* make_directory, rename (of the new name), open with O_CREAT: directories on the way that
+                           * are missing are made; and for make_directory a directory that is there is no error */
+    int tree;             /* remove: a directory with all that is in it; without, an empty one */
+    unsigned mode;        /* of what make_directory (0: 0755) or open with O_CREAT makes (0: 0644), nine bits */
+};
+void hutch_path_options_init(struct hutch_path_options *options);
+#define hutch_path_options_init(options) HUTCH_INIT(options)
+
+/* Each returns 0 when the order was taken; no callback comes before it returns. Errors: ENOENT (no such session),
+ * EINVAL (no path as above; options; a session without paths, max_processes or no_interpreter in its options), EAGAIN
+ * (64 orders wait already), EMFILE, ENOMEM. What is wrong inside comes with the reply. */
+int hutch_session_stat(struct hutch_engine *engine, uint64_t session, const char *path,
+                       const struct hutch_path_options *options, struct hutch_error *err);
+int hutch_session_list(struct hutch_engine *engine, uint64_t session, const char *path,
+                       const struct hutch_path_options *options, struct hutch_error *err);
+int hutch_session_make_directory(struct hutch_engine *engine, uint64_t session, const char *path,
+                                 const struct hutch_path_options *options, struct hutch_error *err);
+/* As rename(2): a file, or an empty directory for a directory, that has the new name makes room; EXDEV between two
+ * mounts, such as /tmp and /mnt/data. */
+int hutch_session_rename(struct hutch_engine *engine, uint64_t session, const char *path, const char *new_path,
+                         const struct hutch_path_options *options, struct hutch_error *err);
+/* One file, link or directory; never a place where something is mounted (EBUSY). A tree that has an entry which cannot
+ * be removed stays in part. */
+int hutch_session_remove(struct hutch_engine *engine, uint64_t session, const char *path,
+                         const struct hutch_path_options *options, struct hutch_error *err);
+/* @flags: O_RDONLY or O_WRONLY; with the latter also O_CREAT, O_EXCL, O_TRUNC and O_APPEND. It opens a regular file on
+ * a disk or in memory, or none (EINVAL; EISDIR), so that reading and writing it waits for no process inside, whatever
+ * its owner does. That one may change, shorten or remove it at any moment: do not map it. A program inside that got
+ * hold of it could move its position: use pread(2) and pwrite(2). What is written counts for the sandbox's files, whose
+ * limits are checked afterwards; a full place is ENOSPC for the caller's write(2). */
+int hutch_session_open_path(struct hutch_engine *engine, uint64_t session, const char *path, int flags,
+                            const struct hutch_path_options *options, struct hutch_error *err);
 
 /* --- processes of a session --- */
 

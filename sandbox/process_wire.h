@@ -3,7 +3,7 @@
  *   spawner   a fork of a session's worker, made before any foreign code ran there; or that worker itself, where the
  *             session has no interpreter. It has the worker's confinement, as every fork has (sandbox/worker.c), is a
  *             child of init, and only forks
- *   process   what it forks, a child of init too: executes the program of one order
+ *   process   what it forks, a child of init too: executes the program of one order, or does one with a path
  *
  * All sockets are AF_UNIX SOCK_SEQPACKET, one message a packet. The structs cross as they are: all ends come from one
  * build. What comes from inside is not trusted: code of the session can reach the spawner and what it forks. */
@@ -13,10 +13,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* What an order to the spawner begins with. */
+enum spawner_order { SPAWNER_PROCESS, SPAWNER_PATH /* sandbox/path_wire.h */ };
+
 /* To the spawner; fds: the process's control socket, and without a terminal its stdin, stdout and stderr. Behind the
  * struct: the directory ("": the session's), then the arguments, then variables on top of the session's, each ended by
  * a NUL. */
 struct process_order {
+    uint32_t what;    /* SPAWNER_PROCESS */
     uint32_t n_args;  /* 1 at least */
     uint32_t n_env;
     uint32_t cpu_s;   /* soft RLIMIT_CPU, one second less than the hard one; 0: as it is */

@@ -14,7 +14,8 @@ struct init_sample;
  * memory counts by its size. Above @memory_limit (bytes, 0 for none) memory is counted exactly: by proportional shares,
  * and memory that several processes have together, as after vfork(2), once. Takes a quarter of a second of CPU at most,
  * beyond which ->is_cut_short is set, and is taken once more where an upper bound alone is above the limit. @holder, 0
- * for none: the memory holder, whose memory is the worker's and counts there. No allocation; one caller in a process. */
+ * for none: the memory holder, whose memory is the worker's and counts there. No allocation; one caller in a
+ * process. */
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder,
                        struct init_sample *ret);
 

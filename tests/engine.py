@@ -1,6 +1,8 @@
 """libhutch from Python, by ctypes: what hutch.h declares, and a loop that waits for events. One engine serves as many
 tests as use it; `with Engine(...) as engine: engine.run("print(1)")`."""
+import base64
 import ctypes
+import fcntl
 import functools
 import json
 import os
@@ -333,7 +335,8 @@ class SessionOptions(ctypes.Structure):
                     (name, ctypes.c_uint64) for name in ("idle_ms", "lifetime_ms", "memory_bytes", "pids", "cpus", "output_bytes",
                                                          "data_bytes", "data_files", "file_bytes")] + [
                     ("max_checkpoints", ctypes.c_uint), ("checkpoint_bytes", ctypes.c_uint64), ("on_end", ON_END),
-                    ("user", ctypes.c_void_p), ("max_processes", ctypes.c_uint), ("no_interpreter", ctypes.c_int)]
+                    ("user", ctypes.c_void_p), ("max_processes", ctypes.c_uint), ("no_interpreter", ctypes.c_int),
+                    ("paths", ctypes.c_int)]
 
 
 class RawOutput(ctypes.Structure):
@@ -667,6 +670,70 @@ class Session:
     def delete_file(self, name):
         self._order("delete_file", ctypes.c_char_p(os.fsencode(name)))
 
+    # --- paths inside
+
+    def path_order(self, name, path, *args, on_reply=None, **fields):
+        """Hands in "stat", "list", …, and returns what becomes of it. result["file"] is a copy of the descriptor, or None."""
+        pending, raw = Pending(), RawPathOptions()
+        library().hutch_path_options_init(ctypes.byref(raw))
+        raw.size = ctypes.sizeof(RawPathOptions)
+        for field, value in fields.items():
+            setattr(raw, field, value)
+
+        def reply(_user, session, pointer):
+            assert session == self.id
+            pending.results += 1
+            pending.result = path_reply(pointer)
+            if on_reply:
+                on_reply(pending)
+
+        raw.on_reply = ON_PATH(reply)
+        pending.kept = (raw.on_reply,)
+        self._order(name, ctypes.c_char_p(os.fsencode(path)), *args, ctypes.byref(raw))
+        self.pending.append(pending)
+        return pending
+
+    def path_reply(self, name, path, *args, **fields):
+        return self.wait(self.path_order(name, path, *args, **fields))
+
+    def path_fails(self, name, path, *args, **fields):
+        """The errno and the sentence."""
+        reply = self.path_reply(name, path, *args, **fields)
+        assert not reply["ok"] and reply["message"] and reply["code"] > 0 and not reply["entries"] and reply["file"] is None, reply
+        return reply["code"], reply["message"]
+
+    def path_done(self, name, path, *args, **fields):
+        reply = self.path_reply(name, path, *args, **fields)
+        assert reply["ok"] and reply["code"] == 0 and reply["message"] == "", reply
+        return reply
+
+    def stat(self, path, **fields):
+        return self.path_done("stat", path, **fields)["entries"][0]
+
+    def list(self, path, **fields):
+        """{path: entry}"""
+        return {entry["path"]: entry for entry in self.path_done("list", path, **fields)["entries"]}
+
+    def make_directory(self, path, **fields):
+        return self.path_done("make_directory", path, **fields)
+
+    def rename(self, path, new_path, **fields):
+        return self.path_done("rename", path, ctypes.c_char_p(os.fsencode(new_path)), **fields)
+
+    def remove(self, path, **fields):
+        return self.path_done("remove", path, **fields)
+
+    def open_path(self, path, flags=os.O_RDONLY, **fields):
+        return self.path_done("open_path", path, ctypes.c_int(flags), **fields)["file"]
+
+    def read_path(self, path):
+        with self.open_path(path) as file:
+            return file.read()
+
+    def write_path(self, path, data, flags=os.O_WRONLY | os.O_CREAT | os.O_TRUNC, **fields):
+        with self.open_path(path, flags, **fields) as file:
+            file.write(data)
+
     # --- processes
 
     def spawn(self, *args, shell=None, env=None, on_output=None, **fields):
@@ -709,6 +776,60 @@ class Session:
         found = json.loads(ctypes.string_at(address).decode())
         _LIBRARY[0][1].free(ctypes.c_void_p(address))
         return found
+
+
+# --- paths inside sessions
+
+class RawPathEntry(ctypes.Structure):
+    _fields_ = [("path", ctypes.c_char_p), ("type", ctypes.c_int), ("mode", ctypes.c_uint), ("uid", ctypes.c_uint), ("gid", ctypes.c_uint),
+                ("bytes", ctypes.c_uint64), ("mtime", ctypes.c_double), ("target", ctypes.c_char_p)]
+
+
+class RawPathReply(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("ok", ctypes.c_int), ("code", ctypes.c_int), ("message", ctypes.c_char_p),
+                ("entries", ctypes.POINTER(RawPathEntry)), ("n_entries", ctypes.c_size_t), ("truncated", ctypes.c_int),
+                ("existed", ctypes.c_int), ("fd", ctypes.c_int), ("ms", ctypes.c_double)]
+
+
+ON_PATH = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(RawPathReply))
+PATH_TYPES = ("other", "file", "directory", "link", "fifo", "socket", "device")
+
+
+class RawPathOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("on_reply", ON_PATH), ("user", ctypes.c_void_p), ("timeout_ms", ctypes.c_uint64),
+                ("follow", ctypes.c_int), ("depth", ctypes.c_uint), ("max_entries", ctypes.c_uint), ("parents", ctypes.c_int),
+                ("tree", ctypes.c_int), ("mode", ctypes.c_uint)]
+
+
+def path_reply(pointer):
+    """What the struct says, which has to be what its JSON says. Paths and targets are as os.fsdecode() has them."""
+    raw, lib = pointer.contents, library()
+    found = {"ok": bool(raw.ok), "code": raw.code, "message": raw.message.decode(), "truncated": bool(raw.truncated),
+             "existed": bool(raw.existed), "ms": raw.ms, "file": None, "entries": []}
+    if raw.fd >= 0:
+        fd = os.dup(raw.fd)
+        found["file"] = os.fdopen(fd, "rb" if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY else "wb", buffering=0)
+    for entry in raw.entries[:raw.n_entries]:
+        values = {name: getattr(entry, name) for name, _ in RawPathEntry._fields_}
+        values["type"] = PATH_TYPES[entry.type]
+        values["path"], values["target"] = os.fsdecode(entry.path), None if entry.target is None else os.fsdecode(entry.target)
+        found["entries"].append(values)
+    lib.hutch_path_reply_to_json.restype = ctypes.c_void_p
+    address = lib.hutch_path_reply_to_json(pointer)
+    told = json.loads(ctypes.string_at(address).decode())
+    _LIBRARY[0][1].free(ctypes.c_void_p(address))
+    if not raw.ok:
+        assert told["error"] == {"errno": raw.code, "message": found["message"]} and "entries" not in told
+        return found
+    assert (told["truncated"], told["existed"]) == (found["truncated"], found["existed"]) and len(told["entries"]) == raw.n_entries
+    for entry, values in zip(told["entries"], found["entries"]):
+        for name in ("type", "mode", "uid", "gid"):
+            assert entry[name] == values[name], name
+        assert entry["size"] == values["bytes"] and abs(entry["mtime"] - values["mtime"]) < 0.001
+        for name in ("path", "target"):
+            exact = base64.b64decode(entry[name + "_base64"]) if name + "_base64" in entry else None
+            assert (os.fsdecode(exact) if exact else entry[name]) == values[name], name
+    return found
 
 
 # --- processes of sessions

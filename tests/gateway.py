@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 
+import openapi
 import support
 
 SECONDS = 150  # for anything that has to happen at all
@@ -109,7 +110,8 @@ class Server:
         return sock
 
     def ask(self, method, path, body=None, headers=None, connection=None):
-        """One request on a connection of its own, or on @connection. A @body that is no bytes is JSON."""
+        """One request on a connection of its own, or on @connection. A @body that is no bytes is JSON. What the native API
+        answers is as its OpenAPI document has it."""
         own = connection or UnixConnection(self.path)
         headers = dict(headers or {})
         if body is not None:
@@ -118,6 +120,7 @@ class Server:
         own.request(method, path, body, headers)
         answer = own.getresponse()
         found = Answer(answer.status, answer.headers, answer.read())
+        openapi.check(method, path, body, headers.get("Content-Type"), found)
         if not connection:
             own.close()
         return found

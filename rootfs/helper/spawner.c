@@ -1,10 +1,12 @@
 /* spawner.c - forks the processes of a session on the engine's orders. It runs after the worker's confinement and gives
- * nothing up itself: what it forks has the same filter, ruleset and limits, as no call takes them off.
+ * nothing up itself: what it forks has the same filter, ruleset and limits, as no call takes them off. What is done
+ * with paths is in paths.c.
  *
  * No Python code and no memory of libc's is needed here: the interpreter that this is a copy of may have threads'
  * locks taken. */
 #include "rootfs/helper/spawner.h"
 
+#include "rootfs/helper/paths.h"
 #include "sandbox/execute.h"
 #include "sandbox/fd.h"
 #include "sandbox/fdpass.h"
@@ -196,6 +198,18 @@ static _Noreturn void run_process(size_t len, const int *fds, size_t n_fds, char
     give_up(control, PROCESS_STEP_EXECUTE, e);
 }
 
+/* --- an order about a path ---------------------------------------------------------------------------------------- */
+
+static _Noreturn void serve_path(size_t len, const int *fds, size_t n_fds)
+{
+    close(SOCKET_FD);
+    start_session();
+    prctl(PR_SET_NAME, "hutch-paths", 0, 0, 0);
+    if (n_fds != 1)
+        _exit(1);
+    hutch_paths_serve(fds[0], packet, len);
+}
+
 /* --- the spawner -------------------------------------------------------------------------------------------------- */
 
 /* Nothing of the worker's stays open: when it closes a stream, the other end has to see that. */
@@ -230,11 +244,16 @@ _Noreturn void hutch_spawner_serve(int sock, const char *env, size_t env_len)
         if (n <= 0)
             _exit(0);
         if (n_fds > 0) {
+            const bool is_path = (size_t)n >= sizeof(order->what) && order->what == SPAWNER_PATH;
             pid_t pid = clone_sibling();
 
+            if (pid == 0 && is_path)
+                serve_path((size_t)n, fds, n_fds);
             if (pid == 0)
                 run_process((size_t)n, fds, n_fds, (char *)env, env_len);
-            if (pid < 0)
+            if (pid < 0 && is_path)
+                hutch_paths_refuse(fds[0], errno);
+            else if (pid < 0)
                 send_said(fds[0], PROCESS_FAILED, PROCESS_STEP_FORK, errno, NULL);
         }
         for (size_t i = 0; i < n_fds; i++)

@@ -115,6 +115,10 @@ static const struct option_row batch_rows[] = {
 #define AT(field) offsetof(struct serve_opts, field)
 
 static const struct option_row serve_rows[] = {
+    { ONE, 0, "--config", "FILE", OPTION_TEXT, AT(config),
+      .help = "options from a JSON file; those given here go first" },
+    { ONE, 0, "--check", NULL, OPTION_FLAG, AT(check),
+      .help = "read options, tokens, image and policy, and end" },
     { ONE, 'l', "--listen", "ADDRESS", OPTION_REPEATED, AT(listen),
       .help = "where: unix:PATH, HOST:PORT or [ADDRESS]:PORT" },
     { ONE, 0, "--tokens", "FILE", OPTION_TEXT, AT(tokens), .help = "who may ask: names, and hashes of tokens" },
@@ -134,6 +138,8 @@ static const struct option_row serve_rows[] = {
       .help = "the host's own /usr, or a root tree, instead of an image" },
     { ONE, 0, "--policy", "NAME|FILE", OPTION_TEXT, AT(sandbox.policy),
       .help = "isolation and limits (default: default)", .values = "default strict trusted FILE" },
+    { ONE, 0, "--data-target", "PATH", OPTION_REPEATED, AT(data_targets),
+      .help = "a further name of /mnt/data inside, e.g. /workspace" },
     { ONE, .kind = OPTION_LIMITS, .offset = AT(sandbox.limits) },
     { ONE, 'j', "--jobs", "NUMBER", OPTION_TEXT, AT(jobs),
       .help = "runs at the same time (default: one for each CPU)" },
@@ -172,6 +178,15 @@ static const struct option_row rootfs_rows[] = {
 
 #undef AT
 
+/* --- hutch tools ------------------------------------------------------------------------------------------------ */
+
+static const struct option_row tools_rows[] = {
+    { ONE, 0, "--format", "FORMAT", OPTION_TEXT, offsetof(struct tools_opts, format),
+      .help = "openai (default), openai-responses, anthropic, gemini, mcp",
+      .values = "openai openai-responses anthropic gemini mcp" },
+    { ONE, 'h', "--help", NULL, OPTION_FLAG, offsetof(struct tools_opts, help), .help = "this list" },
+};
+
 /* --- hutch doctor, hutch completion ----------------------------------------------------------------------------- */
 
 static const struct option_row doctor_rows[] = {
@@ -195,6 +210,9 @@ const struct command hutch_commands[] = {
     [COMMAND_BATCH] = { "batch", "judge many programs, each in a sandbox of its own", NULL, "FILE", false,
                         ROWS(batch_rows), ONE },
     [COMMAND_SERVE] = { "serve", "answer requests to run programs, over HTTP", NULL, "", false, ROWS(serve_rows), ONE },
+    [COMMAND_TOOLS] = { "tools", "print the definitions of tools that run Python, for a model", "[NAME...]",
+                        "run_python run_python_code execute_python_code code_interpreter code_interpreter_call", false,
+                        ROWS(tools_rows), ONE },
     [COMMAND_ROOTFS_BUILD] = { "rootfs build",
                                "build an image from Debian packages and unpack it (minimal, python, python-full)",
                                "[FLAVOUR]", "minimal python python-full", false, ROWS(rootfs_rows), BUILD },

@@ -14,6 +14,7 @@ enum command_id {
     COMMAND_BATCH,
     COMMAND_SERVE,
     COMMAND_MCP,
+    COMMAND_TOOLS,
     COMMAND_ROOTFS_BUILD,
     COMMAND_ROOTFS_UNPACK,
     COMMAND_ROOTFS_LIST,
@@ -47,9 +48,15 @@ struct batch_opts {
 
 struct serve_opts {
     struct run_opts sandbox; /* image, rootfs, policy and limits of all runs */
-    struct option_list listen, hosts, origins, formats;
-    const char *tokens, *id_header, *jobs, *queue, *max_body, *max_connections, *request_timeout, *idle_timeout, *drain;
-    bool insecure, quiet, help;
+    struct option_list listen, hosts, origins, formats, data_targets;
+    const char *config, *tokens, *id_header, *jobs, *queue, *max_body, *max_connections, *request_timeout,
+        *idle_timeout, *drain;
+    bool insecure, check, quiet, help;
+};
+
+struct tools_opts {
+    const char *format;
+    bool help;
 };
 
 #define ROOTFS_MAX_ARGS 64

@@ -9,6 +9,7 @@
 #include "runtime/cli/repl.h"
 #include "runtime/cli/run.h"
 #include "runtime/cli/say.h"
+#include "runtime/cli/tools.h"
 #include "runtime/cli/version.h"
 #include "sandbox/fd.h"
 
@@ -27,6 +28,7 @@ static const struct {
     { "batch", hutch_cmd_batch },
     { "serve", hutch_cmd_serve_beside },
     { "mcp", hutch_cmd_mcp },
+    { "tools", hutch_cmd_tools },
     { "rootfs", hutch_cmd_rootfs_beside },
     { "doctor", hutch_cmd_doctor },
     { "completion", hutch_cmd_completion },

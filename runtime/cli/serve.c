@@ -1,18 +1,29 @@
 #include "runtime/cli/serve.h"
 
 #include "rootfs/home.h"
+#include "runtime/azure/format.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/engine.h"
+#include "runtime/cli/serve_config.h"
+#include "runtime/cli/version.h"
+#include "runtime/e2b/format.h"
+#include "runtime/fusion/format.h"
 #include "runtime/gateway/server.h"
+#include "runtime/gateway/token.h"
+#include "runtime/mcp_http/format.h"
 #include "runtime/text/quantity.h"
+#include "runtime/tools/format.h"
 #include "sandbox/fd.h"
 #include "sandbox/rlimits.h"
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Besides the native one. */
-static const struct format *const known_formats[] = { NULL };
+static const struct format *const known_formats[] = {
+    &hutch_e2b_format, &hutch_mcp_format, &hutch_fusion_format, &hutch_tools_format, &hutch_azure_format, NULL
+};
 
 static void print_help(void)
 {
@@ -51,6 +62,7 @@ static int read_options(const struct serve_opts *opts, struct server_options *re
     struct server_options o = {
         .listen = opts->listen.values,
         .known_formats = known_formats,
+        .version = HUTCH_VERSION,
         .formats = opts->formats.values,
         .tokens = opts->tokens,
         .is_insecure = opts->insecure,
@@ -79,6 +91,34 @@ static int read_options(const struct serve_opts *opts, struct server_options *re
     return 0;
 }
 
+/* Whether --format chooses this one. */
+static bool has_format(const struct serve_opts *opts, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *const *word = opts->formats.values; *word; word++)
+        if (strncmp(*word, name, len) == 0 && ((*word)[len] == '\0' || (*word)[len] == '='))
+            return true;
+    return !opts->formats.values[0];
+}
+
+/* What a start would find wrong, as far as it can be told without listening. */
+static int check(const struct serve_opts *opts, const struct server_options *options, struct hutch_err *err)
+{
+    struct tokens tokens = TOKENS_INIT;
+    struct hutch_engine *engine;
+    struct hutch_error error;
+
+    if (options->tokens && hutch_tokens_load(options->tokens, &tokens, err) < 0)
+        return -1;
+    hutch_tokens_done(&tokens);
+    if (hutch_engine_open(options->engine, &engine, &error) < 0)
+        return hutch_err_set(err, 0, "%s", error.message);
+    hutch_engine_free(engine);
+    hutch_serve_config_print(stdout, opts);
+    return 0;
+}
+
 static int run_server(const struct serve_opts *opts, struct hutch_err *err)
 {
     struct cli_engine_options engine;
@@ -92,12 +132,16 @@ static int run_server(const struct serve_opts *opts, struct hutch_err *err)
         goto out;
     engine.options.layouts = 0; /* others than one user's */
     engine.options.max_running = 0;
+    if (opts->data_targets.values[0])
+        engine.options.data_targets = opts->data_targets.values;
+    else if (has_format(opts, hutch_e2b_format.name))
+        engine.options.data_targets = hutch_e2b_data_targets;
     if (read_number("--jobs", opts->jobs, 1, 4096, &engine.options.max_running, err) < 0 ||
         read_number("--queue", opts->queue, 1, 65536, &engine.options.max_queued, err) < 0)
         goto out;
     options.engine = &engine.options;
     hutch_rlimits_raise_open_files();
-    rc = hutch_server_run(&options, err);
+    rc = opts->check ? check(opts, &options, err) : hutch_server_run(&options, err);
 out:
     hutch_cli_engine_done(&engine);
     return rc;
@@ -106,7 +150,8 @@ out:
 int hutch_cmd_serve(int argc, char **argv, struct hutch_err *err)
 {
     struct serve_opts opts = { .tokens = NULL };
-    int i = 1;
+    struct serve_config config = SERVE_CONFIG_INIT;
+    int i = 1, rc = 0;
 
     if (hutch_option_take(&hutch_commands[COMMAND_SERVE], &opts, argc, argv, &i, err) < 0)
         return -1;
@@ -116,5 +161,10 @@ int hutch_cmd_serve(int argc, char **argv, struct hutch_err *err)
     }
     if (i < argc)
         return hutch_err_set(err, 0, "hutch serve takes no arguments, but '%s' (see: hutch serve --help)", argv[i]);
-    return run_server(&opts, err);
+    if (opts.config)
+        rc = hutch_serve_config_read(&config, opts.config, &opts, err);
+    if (rc == 0)
+        rc = run_server(&opts, err);
+    hutch_serve_config_done(&config);
+    return rc;
 }

@@ -1,6 +1,7 @@
 #include "runtime/gateway/access.h"
 
 #include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/ws_handshake.h"
 #include "runtime/text/quantity.h"
 #include "sandbox/fd.h"
 
@@ -12,6 +13,14 @@
 #include <strings.h>
 
 /* ---- where from ---- */
+
+/* @pattern "*.NAME": names of one label more. */
+static bool is_below(const char *name, const char *pattern)
+{
+    const char *dot = strchr(name, '.');
+
+    return pattern[0] == '*' && pattern[1] == '.' && dot && dot > name && strcasecmp(dot, pattern + 1) == 0;
+}
 
 bool hutch_access_is_host(const char *host, const char *const *allowed)
 {
@@ -35,7 +44,7 @@ bool hutch_access_is_host(const char *host, const char *const *allowed)
     if (inet_pton(AF_INET, name, &address) == 1 || strcasecmp(name, "localhost") == 0)
         return true;
     for (; allowed && *allowed; allowed++)
-        if (strcasecmp(name, *allowed) == 0)
+        if (strcasecmp(name, *allowed) == 0 || is_below(name, *allowed))
             return true;
     return false;
 }
@@ -69,6 +78,7 @@ void hutch_access_add_headers(struct exchange *x)
     if (!origin)
         return;
     MHD_add_response_header(x->response, "Access-Control-Allow-Origin", origin);
+    MHD_add_response_header(x->response, "Access-Control-Expose-Headers", "Mcp-Session-Id");
     MHD_add_response_header(x->response, "Vary", "Origin");
 }
 
@@ -85,12 +95,26 @@ static bool answer_preflight(struct exchange *x, const char *path)
     if (!x->response)
         return true;
     MHD_add_response_header(x->response, "Access-Control-Allow-Methods", methods);
-    MHD_add_response_header(x->response, "Access-Control-Allow-Headers", "Authorization, Content-Type, Accept");
+    MHD_add_response_header(x->response, "Access-Control-Allow-Headers",
+                            "Authorization, Content-Type, Accept, Idempotency-Key, "
+                            "Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Last-Event-ID");
     MHD_add_response_header(x->response, "Access-Control-Max-Age", "600");
     return true;
 }
 
 /* ---- who, and what for ---- */
+
+/* Of a page's WebSocket it is among the protocols. */
+static struct token *find_token(const struct exchange *x)
+{
+    const struct ws_handshake handshake = { .protocols = hutch_exchange_header(x, "Sec-WebSocket-Protocol") };
+    const char *authorization = hutch_exchange_header(x, "Authorization");
+    char text[TOKEN_MAX_LEN];
+
+    if (!authorization && hutch_ws_handshake_token(&handshake, text, sizeof(text)))
+        authorization = text;
+    return hutch_tokens_find(&x->server->tokens, authorization);
+}
 
 static void find_route(struct exchange *x, const char *path, const char *method)
 {
@@ -101,7 +125,7 @@ static void find_route(struct exchange *x, const char *path, const char *method)
     int rc = hutch_formats_find(&x->server->formats, method, path, &x->format, &x->route, &has_other, x->params, &err);
 
     if (x->server->tokens.n && !(x->route && x->route->is_open)) {
-        x->token = hutch_tokens_find(&x->server->tokens, hutch_exchange_header(x, "Authorization"));
+        x->token = find_token(x);
         if (!x->token && x->format->token_header)
             given = hutch_exchange_header(x, x->format->token_header);
         if (given)
@@ -193,18 +217,23 @@ static void find_length(struct exchange *x)
 
 static void check_body(struct exchange *x)
 {
+    static const char *const types[] = { [ROUTE_JSON] = "application/json", [ROUTE_LINES] = "application/x-ndjson",
+                                         [ROUTE_FORM] = "application/json", [ROUTE_STREAM] = NULL };
+    bool is_form = x->route->body == ROUTE_FORM &&
+                   is_type(hutch_exchange_header(x, "Content-Type"), "multipart/form-data");
+    const char *type = is_form ? "multipart/form-data" : types[x->route->body];
     uint64_t max = x->server->options->max_body;
 
+    x->is_streamed = is_form || x->route->body == ROUTE_STREAM;
     if (x->body_len == 0)
         return;
     if (x->route->body == ROUTE_NO_BODY)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "this request takes no body");
-    else if (x->route->body == ROUTE_JSON && x->body_len != EXCHANGE_UNKNOWN_LENGTH && x->body_len > max)
+    else if (type && x->body_len != EXCHANGE_UNKNOWN_LENGTH && x->body_len > max)
         hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body has %" PRIu64 " bytes, and can have %" PRIu64,
                               x->body_len, max);
-    else if (x->route->body == ROUTE_JSON && !x->format->takes_any_type &&
-             !is_type(hutch_exchange_header(x, "Content-Type"), "application/json"))
-        hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be application/json");
+    else if (type && !x->format->takes_any_type && !is_type(hutch_exchange_header(x, "Content-Type"), type))
+        hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be %s", type);
     else if (hutch_exchange_header(x, "Content-Encoding"))
         hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be sent without a Content-Encoding");
 }
@@ -218,6 +247,8 @@ void hutch_access_check(struct exchange *x, const char *path, const char *method
         find_route(x, path, method);
     if (!x->status && x->server->is_draining && !x->route->is_open)
         hutch_exchange_refuse(x, GATEWAY_SHUTTING_DOWN, "the server is shutting down");
+    if (!x->status && x->route->is_open && x->format->admit)
+        x->format->admit(x);
     if (!x->status)
         check_body(x);
 }

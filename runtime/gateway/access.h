@@ -14,7 +14,8 @@ void hutch_access_check(struct exchange *x, const char *path, const char *method
 void hutch_access_add_headers(struct exchange *x);
 
 /* Whether @host, a Host header, can only have been meant for this server: an address, localhost, or one of @allowed,
- * which ends with NULL. A page whose name was made to lead here says its own name: DNS rebinding. */
+ * which ends with NULL; "*.NAME" is any label before NAME. A page whose name was made to lead here says its own
+ * name: DNS rebinding. */
 bool hutch_access_is_host(const char *host, const char *const *allowed);
 
 #endif

@@ -34,17 +34,13 @@ static void begin_waiting(struct exchange *x, void (*on_gone)(struct exchange *x
 {
     struct waiting *waiting = x->work;
 
-    waiting->session->n_waiting++;
-    hutch_gateway_sessions_touch(waiting->session);
+    hutch_gateway_sessions_begin(waiting->session);
     hutch_exchange_wait(x, on_gone);
 }
 
 static void end_waiting(struct exchange *x)
 {
-    struct waiting *waiting = x->work;
-
-    waiting->session->n_waiting--;
-    hutch_gateway_sessions_touch(waiting->session);
+    hutch_gateway_sessions_end(((struct waiting *)x->work)->session);
 }
 
 /* The library has not taken it. */
@@ -99,10 +95,8 @@ static void on_cell_result(void *user, uint64_t number, const struct hutch_cell_
     bool is_whole;
 
     (void)number;
-    if (result->verdict != HUTCH_OUTPUT_LIMIT && result->verdict != HUTCH_SETUP_FAILED)
-        waiting->session->n_uploaded = 0; /* they were counted, and fit */
+    hutch_session_api_count_cell(x, waiting->session, result);
     end_waiting(x);
-    hutch_metrics_add_cell(&x->server->metrics, result);
     if (stream->format == EVENTS_NONE) {
         hutch_exchange_answer(x, 200, "application/json", json, json ? strlen(json) : 0);
         return;

@@ -15,6 +15,8 @@ void hutch_connections_init(struct connections *all, uint64_t request_ms, uint64
         TAILQ_INIT(&all->queues[i]);
     all->patience_ms[CONNECTION_HEADERS] = all->patience_ms[CONNECTION_BODY] = (double)request_ms;
     all->patience_ms[CONNECTION_IDLE] = (double)idle_ms;
+    all->patience_ms[CONNECTION_UPGRADED] = (double)idle_ms / 2; /* a ping, and then an answer to it */
+    all->patience_ms[CONNECTION_CLOSING] = CONNECTION_CLOSE_MS;
 }
 
 static void set_deadline(struct connections *all, struct connection *c)
@@ -95,6 +97,11 @@ void hutch_connections_expire(struct connections *all, double now_ms)
         struct connection *c;
 
         while ((c = TAILQ_FIRST(&all->queues[i])) && c->deadline_ms >= 0 && c->deadline_ms <= now_ms) {
+            if (c->on_due) {
+                hutch_connection_enter(all, c, c->phase);
+                c->on_due(c->owner);
+                continue;
+            }
             if (c->phase != CONNECTION_IDLE) {
                 send_timeout(c->fd);
                 all->n_expired++;

@@ -13,11 +13,16 @@
 /* Of a body, so much at least has to come within each deadline. */
 #define CONNECTION_BODY_STEP (64u << 10)
 
+/* For the close handshake of a WebSocket. */
+#define CONNECTION_CLOSE_MS 5000
+
 enum connection_phase {
     CONNECTION_HEADERS, /* of a request: they have begun, or it is the connection's first */
     CONNECTION_BODY,
     CONNECTION_BUSY,    /* with a request: it has all the time it needs */
     CONNECTION_IDLE,    /* between two requests */
+    CONNECTION_UPGRADED, /* it is a WebSocket: on_due is called again and again */
+    CONNECTION_CLOSING,  /* … whose close handshake has begun: likewise */
     CONNECTION_PHASE_COUNT
 };
 
@@ -27,6 +32,8 @@ struct connection {
     bool is_tcp;
     enum connection_phase phase;
     double deadline_ms;
+    void (*on_due)(void *owner); /* in place of its end when the deadline is over; NULL: none */
+    void *owner;
     size_t n_step; /* bytes of the body since the deadline was set */
 };
 TAILQ_HEAD(connection_queue, connection);

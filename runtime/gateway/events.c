@@ -3,13 +3,12 @@
 #include "runtime/gateway/exchange.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_write.h"
-#include "runtime/text/utf8.h"
 
 #include <string.h>
 #include <strings.h>
 
-/* Whether the list of media types in @accept has @type. One with q=0 counts too: it is not written for nothing. */
-static bool accepts(const char *accept, const char *type)
+/* One with q=0 counts too: it is not written for nothing. */
+bool hutch_events_accepts(const char *accept, const char *type)
 {
     size_t len = strlen(type);
 
@@ -28,9 +27,9 @@ enum events_format hutch_events_asked(const struct exchange *x)
 
     if (!accept)
         return EVENTS_NONE;
-    if (accepts(accept, "text/event-stream"))
+    if (hutch_events_accepts(accept, "text/event-stream"))
         return EVENTS_SSE;
-    return accepts(accept, "application/x-ndjson") ? EVENTS_NDJSON : EVENTS_NONE;
+    return hutch_events_accepts(accept, "application/x-ndjson") ? EVENTS_NDJSON : EVENTS_NONE;
 }
 
 void hutch_events_begin(struct events *s, struct exchange *x, enum events_format format)
@@ -66,42 +65,15 @@ static bool send_output(struct events *s, struct exchange *x, int which, const c
     return !s->is_behind;
 }
 
-/* How many bytes at the end of @data begin a character that is not complete. */
-static size_t cut_length(const char *data, size_t len)
-{
-    enum utf8_kind kind;
-
-    for (size_t n = 1; n <= 3 && n <= len; n++) {
-        unsigned char c = (unsigned char)data[len - n];
-
-        if (c >= 0xc0) /* what begins one */
-            return hutch_utf8_next(data + len - n, n, &kind) == n && kind == UTF8_CUT ? n : 0;
-        if (c < 0x80)
-            return 0;
-    }
-    return 0;
-}
-
 bool hutch_events_output(struct events *s, struct exchange *x, int which, const char *data, size_t len)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
-    size_t *n_cut = &s->n_cut[which - 1];
-    char *cut = s->cut[which - 1];
-    size_t n;
     bool is_taken;
 
     if (s->is_behind)
         return false;
-    hutch_text_add(&t, cut, *n_cut);
-    hutch_text_add(&t, data, len);
-    if (t.is_broken) {
-        hutch_text_done(&t);
-        return false;
-    }
-    n = cut_length(t.data, t.len);
-    memcpy(cut, t.data + t.len - n, n);
-    *n_cut = n;
-    is_taken = send_output(s, x, which, t.data, t.len - n);
+    hutch_pieces_join(&s->pieces[which - 1], data, len, &t);
+    is_taken = !t.is_broken && send_output(s, x, which, t.data, t.len);
     hutch_text_done(&t);
     return is_taken;
 }
@@ -109,9 +81,10 @@ bool hutch_events_output(struct events *s, struct exchange *x, int which, const 
 void hutch_events_flush(struct events *s, struct exchange *x)
 {
     for (int which = 1; which <= 2 && !s->is_behind; which++) {
-        size_t n = s->n_cut[which - 1];
+        struct text_buffer t = TEXT_BUFFER_INIT;
 
-        s->n_cut[which - 1] = 0;
-        send_output(s, x, which, s->cut[which - 1], n);
+        hutch_pieces_flush(&s->pieces[which - 1], &t);
+        send_output(s, x, which, t.data, t.len);
+        hutch_text_done(&t);
     }
 }

@@ -6,6 +6,8 @@
 #ifndef HUTCH_GATEWAY_EVENTS_H
 #define HUTCH_GATEWAY_EVENTS_H
 
+#include "runtime/gateway/pieces.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -15,11 +17,12 @@ enum events_format { EVENTS_NONE, EVENTS_SSE, EVENTS_NDJSON };
 
 struct events {
     enum events_format format;
-    char cut[2][4];      /* of stdout and stderr: the beginning of a character whose rest has not come */
-    size_t n_cut[2];
+    struct pieces pieces[2]; /* of stdout and stderr */
     bool is_behind;      /* the client was too far behind: no more output goes out */
 };
 
+/* Whether the list of media types in @accept, a header, has @type as it is written. */
+bool hutch_events_accepts(const char *accept, const char *type);
 /* What the header Accept asks for. */
 enum events_format hutch_events_asked(const struct exchange *x);
 /* Begins the answer of @x. */

@@ -2,8 +2,10 @@
 
 #include "runtime/gateway/access.h"
 #include "runtime/gateway/exchange_mhd.h"
+#include "runtime/gateway/held.h"
 #include "runtime/gateway/range.h"
 #include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/uri.h"
 #include "runtime/hutch.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -23,26 +25,31 @@
 static void hold(struct exchange *x, size_t len)
 {
     x->n_held += len;
-    x->server->n_held += len;
-    if (x->token)
-        x->token->n_held += len;
+    hutch_held_add(x->server, x->token, len);
 }
 
 static void let_go(struct exchange *x, size_t len)
 {
     x->n_held -= len;
-    x->server->n_held -= len;
-    if (x->token)
-        x->token->n_held -= len;
+    hutch_held_remove(x->server, x->token, len);
 }
 
-/* Where there are several tokens, one has half of the memory at most: the others' streams go on. */
 static bool has_room(const struct exchange *x, size_t len)
 {
-    const struct server *s = x->server;
+    return hutch_held_has_room(x->server, x->token, len);
+}
 
-    return s->n_held + len <= SERVER_MAX_HELD &&
-           (!x->token || s->tokens.n < 2 || x->token->n_held + len <= SERVER_MAX_HELD / 2);
+bool hutch_exchange_hold(struct exchange *x, size_t len)
+{
+    if (!has_room(x, len))
+        return false;
+    hold(x, len);
+    return true;
+}
+
+void hutch_exchange_let_go(struct exchange *x, size_t len)
+{
+    let_go(x, len);
 }
 
 void hutch_exchange_free(struct exchange *x)
@@ -111,18 +118,18 @@ static void suspend(struct exchange *x)
 
 /* ---- answers ---- */
 
-static void add_header(struct exchange *x, const char *name, const char *value)
+void hutch_exchange_add_header(struct exchange *x, const char *name, const char *value)
 {
-    if (MHD_add_response_header(x->response, name, value) != MHD_YES)
+    if (x->response && MHD_add_response_header(x->response, name, value) != MHD_YES)
         x->is_aborted = true; /* memory was short: an answer without its headers could be taken for another one */
 }
 
 static void add_usual_headers(struct exchange *x, const char *type)
 {
     if (type)
-        add_header(x, "Content-Type", type);
-    add_header(x, "Cache-Control", "no-store");
-    add_header(x, "X-Content-Type-Options", "nosniff");
+        hutch_exchange_add_header(x, "Content-Type", type);
+    hutch_exchange_add_header(x, "Cache-Control", "no-store");
+    hutch_exchange_add_header(x, "X-Content-Type-Options", "nosniff");
     hutch_access_add_headers(x);
 }
 
@@ -171,8 +178,15 @@ static void set_refusal(struct exchange *x, enum gateway_error error, const char
     char seconds[16];
     unsigned status = row->status;
     size_t len = 0;
-    char *json = x->format->error_body ? x->format->error_body(error, message, &status, &len)
-                                       : hutch_gateway_error_json(error, message, &len);
+    const char *type = "application/json";
+    char *json;
+
+    if (x->format->refusal)
+        json = x->format->refusal(x, error, message, &status, &type, &len);
+    else if (x->format->error_body)
+        json = x->format->error_body(error, message, &status, &len);
+    else
+        json = hutch_gateway_error_json(error, message, &len);
 
     if (x->status) {
         free(json);
@@ -180,13 +194,13 @@ static void set_refusal(struct exchange *x, enum gateway_error error, const char
     }
     x->server->metrics.errors[error]++;
     x->code = row->code;
-    set_answer(x, status, "application/json", json, len);
+    set_answer(x, status, type, json, len);
     if (x->response && row->retry_after) {
         snprintf(seconds, sizeof(seconds), "%u", row->retry_after);
-        add_header(x, "Retry-After", seconds);
+        hutch_exchange_add_header(x, "Retry-After", seconds);
     }
     if (x->response && error == GATEWAY_UNAUTHORIZED)
-        add_header(x, "WWW-Authenticate", "Bearer");
+        hutch_exchange_add_header(x, "WWW-Authenticate", "Bearer");
 }
 
 void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len)
@@ -199,7 +213,7 @@ void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type
         conclude(x);
 }
 
-void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
+static void set_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
 {
     struct MHD_Response *response = MHD_create_response_from_fd_at_offset64(range->len, fd, range->first);
     bool is_part = range->kind == RANGE_PART;
@@ -212,12 +226,19 @@ void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *
         return;
     x->n_out = range->len;
     add_usual_headers(x, "application/octet-stream");
-    add_header(x, "Content-Disposition", "attachment");
-    add_header(x, "Accept-Ranges", "bytes");
+    hutch_exchange_add_header(x, "Content-Disposition", "attachment");
+    hutch_exchange_add_header(x, "Accept-Ranges", "bytes");
     snprintf(text, sizeof(text), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, range->first, range->first + range->len - 1,
              size);
     if (is_part)
-        add_header(x, "Content-Range", text);
+        hutch_exchange_add_header(x, "Content-Range", text);
+}
+
+void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
+{
+    set_file(x, fd, range, size);
+    if (x->is_pending)
+        conclude(x);
 }
 
 void hutch_exchange_refuse(struct exchange *x, enum gateway_error error, const char *fmt, ...)
@@ -245,6 +266,11 @@ void hutch_exchange_wait(struct exchange *x, void (*on_gone)(struct exchange *x)
     x->on_gone = on_gone;
 }
 
+void hutch_exchange_forget(struct exchange *x)
+{
+    x->is_pending = false;
+}
+
 /* ---- streams ---- */
 
 /* MHD_ContentReaderCallback. */
@@ -270,6 +296,8 @@ static ssize_t read_stream(void *cls, uint64_t at, char *to, size_t size)
     if (x->n_sent == x->backlog.len) {
         hutch_text_done(&x->backlog);
         x->n_sent = 0;
+        if (x->on_drained && x->is_pending)
+            x->on_drained(x);
     }
     return (ssize_t)len;
 }
@@ -284,11 +312,23 @@ void hutch_exchange_begin_stream(struct exchange *x, const char *type)
     resume(x);
 }
 
+size_t hutch_exchange_behind(const struct exchange *x)
+{
+    return x->backlog.len - x->n_sent;
+}
+
 bool hutch_exchange_write(struct exchange *x, const char *data, size_t len)
+{
+    if (x->mhd && !x->is_aborted && hutch_exchange_behind(x) + len > EXCHANGE_MAX_BEHIND)
+        return false;
+    return hutch_exchange_write_all(x, data, len);
+}
+
+bool hutch_exchange_write_all(struct exchange *x, const char *data, size_t len)
 {
     if (!x->mhd || x->is_aborted)
         return true; /* nobody hears it, and on_gone has been called */
-    if (x->backlog.len - x->n_sent + len > EXCHANGE_MAX_BEHIND || !has_room(x, len))
+    if (!has_room(x, len))
         return false;
     if (x->n_sent > x->backlog.len / 2) { /* what was sent makes room */
         memmove(x->backlog.data, x->backlog.data + x->n_sent, x->backlog.len - x->n_sent);
@@ -311,11 +351,68 @@ void hutch_exchange_end(struct exchange *x, bool is_whole)
     conclude(x);
 }
 
+void hutch_exchange_break_off(struct exchange *x)
+{
+    x->is_ended = x->is_aborted = true;
+    x->is_pending = false;
+    resume(x);
+}
+
+/* ---- another protocol ---- */
+
+void hutch_exchange_upgrade(struct exchange *x, MHD_UpgradeHandler on_upgrade, void *cls)
+{
+    set_response(x, MHD_HTTP_SWITCHING_PROTOCOLS, MHD_create_response_for_upgrade(on_upgrade, cls));
+}
+
 /* ---- the request ---- */
+
+struct hutch_engine *hutch_exchange_engine(const struct exchange *x)
+{
+    return x->server->engine;
+}
 
 const char *hutch_exchange_header(const struct exchange *x, const char *name)
 {
     return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
+}
+
+const char *hutch_exchange_argument(const struct exchange *x, const char *name)
+{
+    return MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
+}
+
+struct sessions *hutch_exchange_sessions(const struct exchange *x)
+{
+    return &x->server->sessions;
+}
+
+const char *const *hutch_exchange_hosts(const struct exchange *x)
+{
+    return x->server->options->hosts;
+}
+
+bool hutch_exchange_is_draining(const struct exchange *x)
+{
+    return x->server->is_draining;
+}
+
+char *hutch_exchange_query(const struct exchange *x, const char *name, struct hutch_err *err)
+{
+    const char *value = MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
+    auto_free char *text = value ? strdup(value) : NULL;
+
+    err->errnum = 0;
+    if (!value)
+        return NULL;
+    if (!text) {
+        hutch_err_set(err, ENOMEM, "read the query of the request");
+        return NULL;
+    }
+    for (char *p = text; *p; p++)
+        if (*p == '+')
+            *p = ' ';
+    return hutch_uri_decode(text, strlen(text), err);
 }
 
 static const char *known_method(const char *method)
@@ -362,7 +459,7 @@ static void take_body(struct exchange *x, const char *data, size_t len)
         x->is_discarding = true;
         return;
     }
-    if (x->route->take)
+    if (x->is_streamed)
         x->route->take(x, data, len);
     else if (x->body.len + len > s->options->max_body)
         hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body is larger than %" PRIu64 " bytes",
@@ -376,7 +473,7 @@ static void take_body(struct exchange *x, const char *data, size_t len)
     if (x->status) {
         x->is_discarding = true;
         drop_body(x);
-    } else if (!x->route->take) {
+    } else if (!x->is_streamed) {
         hold(x, len);
     }
 }
@@ -388,7 +485,7 @@ static bool is_answered_early(struct exchange *x)
         (x->body_len <= DISCARD_MAX && x->status != hutch_gateway_errors[GATEWAY_BODY_TOO_LARGE].status))
         return false;
     if (x->response) /* what is left of the body would be taken for the next request */
-        add_header(x, "Connection", "close");
+        hutch_exchange_add_header(x, "Connection", "close");
     return true;
 }
 
@@ -435,7 +532,7 @@ enum MHD_Result hutch_exchange_hear(void *server, struct MHD_Connection *mhd, co
             return MHD_NO;
         *state = x;
         hutch_access_check(x, path, method);
-        if (!x->status && x->route && x->route->begin)
+        if (!x->status && x->route && x->is_streamed)
             x->route->begin(x);
         hutch_connection_enter(&x->server->connections, x->connection, x->body_len ? CONNECTION_BODY : CONNECTION_BUSY);
         return is_answered_early(x) ? queue(x) : MHD_YES;
@@ -470,9 +567,9 @@ void hutch_exchange_on_completed(void *server, struct MHD_Connection *mhd, void 
     s->metrics.gone += line.is_gone;
     hutch_poller_remove(&s->poller, &x->hangup);
     x->is_suspended = false;
-    x->mhd = NULL;
     hutch_connection_enter(&s->connections, x->connection, CONNECTION_IDLE);
-    hutch_exchange_leave(x);
+    hutch_exchange_leave(x); /* which may end what it waits for at once; the exchange is freed here, and not there */
+    x->mhd = NULL;
     if (!x->is_pending)
         hutch_exchange_free(x);
 }

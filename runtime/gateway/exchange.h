@@ -24,6 +24,9 @@ struct MHD_Response;
 struct connection;
 struct range;
 struct server;
+struct websocket;
+struct sessions;
+struct hutch_engine;
 struct hutch_error;
 struct token;
 
@@ -54,6 +57,7 @@ struct exchange {
     uint64_t n_in, n_out, n_discarded;
     size_t n_held;                  /* bytes of memory that count for the server's sum */
 
+    bool is_streamed;               /* the body is given to the route as it comes, and is not gathered */
     bool is_handled;                /* route->handle was called */
     bool is_suspended;
     bool is_aborted;                /* the client has left, or the server ends */
@@ -63,8 +67,10 @@ struct exchange {
     void *work;                     /* the handler's own; freed with the exchange */
     void (*on_free)(struct exchange *x); /* before that; NULL: nothing is to be done */
     struct watch hangup;
+    struct websocket *websocket;    /* in @work; NULL: it is HTTP alone */
 
     bool is_stream, is_ended;
+    void (*on_drained)(struct exchange *x); /* the client has taken all of the stream that there was; may be NULL */
     struct text_buffer backlog;     /* of the stream; sent up to @n_sent */
     size_t n_sent;
 };
@@ -72,8 +78,24 @@ LIST_HEAD(exchange_list, exchange);
 
 /* ---- for handlers ---- */
 
+/* That of the server. */
+struct hutch_engine *hutch_exchange_engine(const struct exchange *x);
+
 /* A header of the request, NULL when it is not there; its first, when it is there twice. */
 const char *hutch_exchange_header(const struct exchange *x, const char *name);
+
+/* Of the path's query, as the client wrote it. */
+const char *hutch_exchange_argument(const struct exchange *x, const char *name);
+/* What the server has, for the rooms of formats. */
+struct sessions *hutch_exchange_sessions(const struct exchange *x);
+/* Names that it answers for besides addresses, ends with NULL; NULL: none. */
+const char *const *hutch_exchange_hosts(const struct exchange *x);
+/* Nothing new begins. */
+bool hutch_exchange_is_draining(const struct exchange *x);
+
+/* A value of the query, decoded, for the caller to free. NULL with errnum 0: it is not there; else it is malformed, or
+ * memory was short. */
+char *hutch_exchange_query(const struct exchange *x, const char *name, struct hutch_err *err);
 
 /* The answer. Takes @body, which came from malloc(3); NULL: memory was short, and the client is told so. */
 void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len);
@@ -83,6 +105,9 @@ void hutch_exchange_refuse(struct exchange *x, enum gateway_error error, const c
 void hutch_exchange_refuse_error(struct exchange *x, const struct hutch_error *error, enum gateway_error again,
                                  enum gateway_error absent);
 
+/* To the answer that was given, or whose stream was begun, just now: within the same call of the route's function. */
+void hutch_exchange_add_header(struct exchange *x, const char *name, const char *value);
+
 /* The @range of an open file of @size bytes. Takes @fd. A browser is told to save it and not to show it, whatever is in
  * it. */
 void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *range, uint64_t size);
@@ -91,12 +116,30 @@ void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *
  * @on_gone is called when nobody wants it any more. */
 void hutch_exchange_wait(struct exchange *x, void (*on_gone)(struct exchange *x));
 
+/* Within @on_gone, where the client is gone and not only what it waited for: no answer follows. */
+void hutch_exchange_forget(struct exchange *x);
+
 /* Status 200 now, and the body as it comes. */
 void hutch_exchange_begin_stream(struct exchange *x, const char *type);
 /* False when the client is too far behind, or memory was short: then nothing more should come but the end. */
 bool hutch_exchange_write(struct exchange *x, const char *data, size_t len);
+/* The same however far the client is behind, for who asks hutch_exchange_behind() before it makes more. False when the
+ * memory of all answers is used up. */
+bool hutch_exchange_write_all(struct exchange *x, const char *data, size_t len);
+/* How many bytes of the stream the client has not taken. */
+size_t hutch_exchange_behind(const struct exchange *x);
 /* @is_whole false: the connection is broken off, so that the client sees that something is missing. */
 void hutch_exchange_end(struct exchange *x, bool is_whole);
+
+/* In place of hutch_exchange_end(), for on_gone: nothing more comes, and the connection is broken off. */
+void hutch_exchange_break_off(struct exchange *x);
+
+/* More memory that counts for the server's sum, until the exchange is freed. False when there is no room. */
+bool hutch_exchange_hold(struct exchange *x, size_t len);
+void hutch_exchange_let_go(struct exchange *x, size_t len);
+
+/* A header of the answer that was just given. */
+void hutch_exchange_add_header(struct exchange *x, const char *name, const char *value);
 
 /* ---- for the server ---- */
 

@@ -3,6 +3,7 @@
 #include "runtime/gateway/range.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/session_api.h"
+#include "runtime/gateway/upload.h"
 #include "runtime/text/json_write.h"
 #include "sandbox/fd.h"
 
@@ -86,75 +87,32 @@ void hutch_file_api_download(struct exchange *x)
 
 /* ---- upload ---- */
 
-struct upload {
-    char session[ID_LEN + 1]; /* it may end while this goes on */
-    char *path;       /* the exchange's */
-    int fd;           /* owned; -1: it is complete, or was given up */
-    uint64_t n;
-};
-
-/* What was not completed is not left behind as if it were a whole file. */
-static void give_up(struct exchange *x)
+static void on_free(struct exchange *x)
 {
-    struct upload *upload = x->work;
-    const struct gateway_session *session;
-
-    if (!upload || upload->fd < 0)
-        return;
-    hutch_fd_closep(&upload->fd);
-    session = hutch_gateway_sessions_find(&x->server->sessions, upload->session, x->token);
-    if (session)
-        hutch_session_delete_file(x->server->engine, session->number, upload->path, NULL);
+    if (x->work)
+        hutch_upload_give_up(x->work, x);
 }
 
 void hutch_file_api_begin(struct exchange *x)
 {
     const struct gateway_session *session = hutch_session_api_find(x);
-    struct upload *upload = session ? calloc(1, sizeof(*upload)) : NULL;
-    struct hutch_error error;
+    struct upload *upload = session ? malloc(sizeof(*upload)) : NULL;
 
     if (!session)
         return;
-    x->work = upload;
     if (!upload) {
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the upload");
         return;
     }
-    memcpy(upload->session, session->id, sizeof(upload->session));
-    upload->path = x->params[1];
-    upload->fd = hutch_session_open_file(x->server->engine, session->number, upload->path, O_WRONLY, &error);
-    x->on_free = give_up;
-    if (upload->fd < 0)
-        refuse(x, &error);
+    *upload = (struct upload)UPLOAD_INIT;
+    x->work = upload;
+    x->on_free = on_free;
+    hutch_upload_begin(upload, x, session, x->params[1]);
 }
 
 void hutch_file_api_take(struct exchange *x, const char *data, size_t len)
 {
-    struct upload *upload = x->work;
-    struct gateway_session *session;
-    bool is_full;
-
-    session = hutch_gateway_sessions_find(&x->server->sessions, upload->session, x->token);
-    if (!session) {
-        hutch_exchange_refuse(x, GATEWAY_NOT_FOUND, "there is no such session");
-        give_up(x);
-        return;
-    }
-    if (len > session->data_bytes || session->n_uploaded > session->data_bytes - len) {
-        hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE,
-                              "uploads since the session's last cell come to more than its files may, %" PRIu64
-                              " bytes", session->data_bytes);
-        give_up(x);
-        return;
-    }
-    session->n_uploaded += len;
-    upload->n += len;
-    if (hutch_fd_write_all(upload->fd, data, len) == 0)
-        return;
-    is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-    hutch_exchange_refuse(x, is_full ? GATEWAY_BODY_TOO_LARGE : GATEWAY_INTERNAL,
-                          "write the file, after %" PRIu64 " bytes: %s", upload->n - len, strerror(errno));
-    give_up(x);
+    hutch_upload_write(x->work, x, data, len);
 }
 
 void hutch_file_api_uploaded(struct exchange *x)
@@ -162,9 +120,9 @@ void hutch_file_api_uploaded(struct exchange *x)
     struct upload *upload = x->work;
     struct text_buffer t = TEXT_BUFFER_INIT;
 
-    hutch_fd_closep(&upload->fd);
     hutch_text_add_string(&t, "{\"path\":");
     hutch_json_quote(&t, upload->path, strlen(upload->path));
     hutch_text_addf(&t, ",\"size\":%" PRIu64 "}\n", upload->n);
+    hutch_upload_end(upload);
     answer_text(x, 201, &t);
 }

@@ -53,7 +53,7 @@ int hutch_formats_choose(const struct format *const *known, const char *const *w
         else if (!wanted[1])
             return 0;
     for (; known && *known; known++)
-        if (add(ret, *known, "", err) < 0)
+        if (!(*known)->is_rare && add(ret, *known, "", err) < 0)
             return -1;
     return 0;
 }
@@ -135,4 +135,56 @@ const struct route *hutch_formats_route(const struct formats *f, size_t number, 
             return &f->list[i].format->routes[number];
         }
     return NULL;
+}
+
+/* ---- what they keep ---- */
+
+void *hutch_formats_state(const struct formats *f, const struct format *format)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (f->list[i].format == format)
+            return f->list[i].state;
+    return NULL;
+}
+
+int hutch_formats_open(struct formats *f, struct server *server, struct hutch_err *err)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        const struct format *format = f->list[i].format;
+
+        if (!format->state)
+            continue;
+        f->list[i].state = format->state->open(server, f->list[i].prefix, err);
+        if (!f->list[i].state)
+            return hutch_err_wrap(err, "begin with the format '%s'", format->name);
+    }
+    return 0;
+}
+
+double hutch_formats_deadline(const struct formats *f)
+{
+    double first = -1;
+
+    for (size_t i = 0; i < f->n; i++) {
+        double due = f->list[i].state ? f->list[i].format->state->deadline(f->list[i].state) : -1;
+
+        if (due >= 0 && (first < 0 || due < first))
+            first = due;
+    }
+    return first;
+}
+
+void hutch_formats_tick(struct formats *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (f->list[i].state)
+            f->list[i].format->state->tick(f->list[i].state);
+}
+
+void hutch_formats_close(struct formats *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (f->list[i].state)
+            f->list[i].format->state->close(f->list[i].state);
+    f->n = 0;
 }

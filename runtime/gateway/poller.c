@@ -24,6 +24,15 @@ int hutch_poller_add(struct poller *p, struct watch *watch, int fd, uint32_t eve
     return 0;
 }
 
+int hutch_poller_change(struct poller *p, struct watch *watch, uint32_t events, struct hutch_err *err)
+{
+    struct epoll_event event = { .events = events, .data.ptr = watch };
+
+    if (epoll_ctl(p->epoll_fd, EPOLL_CTL_MOD, watch->fd, &event) < 0)
+        return hutch_err_set(err, errno, "watch descriptor %d", watch->fd);
+    return 0;
+}
+
 void hutch_poller_remove(struct poller *p, struct watch *watch)
 {
     if (watch->fd < 0)

@@ -32,6 +32,7 @@ void hutch_poller_done(struct poller *p);
 
 /* @events: EPOLLIN and the like. */
 int hutch_poller_add(struct poller *p, struct watch *watch, int fd, uint32_t events, struct hutch_err *err);
+int hutch_poller_change(struct poller *p, struct watch *watch, uint32_t events, struct hutch_err *err);
 /* Fine when it is not watched. Within a callback, too: nothing more is called for it. */
 void hutch_poller_remove(struct poller *p, struct watch *watch);
 

@@ -3,8 +3,32 @@
 #include "sandbox/fd.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+struct words {
+    const char **to;
+    size_t n;
+};
+
+static int read_word(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct words *words = context;
+
+    return hutch_json_string(node, REQUEST_MAX_WORD, &words->to[words->n++], err);
+}
+
+int hutch_request_read_words(const struct json_node *node, const char ***ret, struct hutch_err *err)
+{
+    struct words words = { NULL, 0 };
+
+    *ret = words.to = calloc((size_t)cJSON_GetArraySize(node->value) + 1, sizeof(*words.to));
+    if (!words.to)
+        return hutch_err_set(err, ENOMEM, "read the arguments");
+    return hutch_json_array(node, REQUEST_MAX_LIST, read_word, &words, err);
+}
 
 struct variables {
     char **to;
@@ -60,16 +84,37 @@ LIMIT_READER(data_bytes)
 LIMIT_READER(data_files)
 LIMIT_READER(file_bytes)
 
+static const struct {
+    struct json_field field;
+    size_t at;
+} limit_rows[] = {
+#define ROW(name) { { #name, read_##name, false }, offsetof(struct hutch_limits, name) }
+    ROW(wall_ms), ROW(cpu_ms), ROW(memory_bytes), ROW(pids), ROW(cpus), ROW(output_bytes), ROW(data_bytes),
+    ROW(data_files), ROW(file_bytes),
+#undef ROW
+};
+
 int hutch_request_read_limits(const struct json_node *node, struct hutch_limits *ret, struct hutch_err *err)
 {
-    static const struct json_field fields[] = {
-        { "wall_ms", read_wall_ms, false },           { "cpu_ms", read_cpu_ms, false },
-        { "memory_bytes", read_memory_bytes, false }, { "pids", read_pids, false },
-        { "cpus", read_cpus, false },                 { "output_bytes", read_output_bytes, false },
-        { "data_bytes", read_data_bytes, false },     { "data_files", read_data_files, false },
-        { "file_bytes", read_file_bytes, false },
-    };
+    struct json_field fields[ARRAY_SIZE(limit_rows)];
 
+    for (size_t i = 0; i < ARRAY_SIZE(limit_rows); i++)
+        fields[i] = limit_rows[i].field;
     *ret = (struct hutch_limits){ .size = sizeof(*ret) };
     return hutch_json_object(node, fields, ARRAY_SIZE(fields), ret, err);
+}
+
+void hutch_request_write_limits(struct text_buffer *t, const struct hutch_limits *limits)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(limit_rows); i++) {
+        uint64_t value;
+
+        memcpy(&value, (const char *)limits + limit_rows[i].at, sizeof(value));
+        hutch_text_addf(t, "%s\"%s\":", i ? "," : "{", limit_rows[i].field.key);
+        if (value)
+            hutch_text_addf(t, "%" PRIu64, value);
+        else
+            hutch_text_add_string(t, "null");
+    }
+    hutch_text_add_string(t, "}");
 }

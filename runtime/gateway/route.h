@@ -15,6 +15,8 @@ struct exchange;
 enum route_body {
     ROUTE_NO_BODY,
     ROUTE_JSON,  /* application/json, gathered up to the server's limit before the function is called */
+    ROUTE_LINES, /* the same of application/x-ndjson */
+    ROUTE_FORM,  /* ROUTE_JSON; or multipart/form-data, which is given to functions of the route as it comes */
     ROUTE_STREAM /* anything, given to a function of the route as it comes */
 };
 
@@ -24,7 +26,8 @@ struct route {
     enum route_body body;
     bool is_open;     /* nobody needs a token for it */
     void (*handle)(struct exchange *x); /* when the whole request is there */
-    /* ROUTE_STREAM: when the headers are there, and for each piece. What either refuses is not called again. */
+    /* Of a body that comes as a stream: when the headers are there, and for each piece. What either refuses is not
+     * called again. */
     void (*begin)(struct exchange *x);
     void (*take)(struct exchange *x, const char *data, size_t len);
 };

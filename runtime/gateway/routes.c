@@ -1,21 +1,30 @@
 /* routes.c - the native API: all that can be asked in hutch's own format. */
 #include "runtime/gateway/format.h"
 
+#include "runtime/gateway/batch_api.h"
+#include "runtime/gateway/catalog_api.h"
 #include "runtime/gateway/cell_api.h"
 #include "runtime/gateway/file_api.h"
+#include "runtime/gateway/process_api.h"
 #include "runtime/gateway/run_api.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/status_api.h"
+#include "runtime/gateway/terminal_api.h"
 #include "sandbox/fd.h"
 
 #define SESSION "/v1/sessions/{id}"
+#define PROCESS SESSION "/processes/{process}"
 
 static const struct route routes[] = {
     { "GET", "/healthz", ROUTE_NO_BODY, true, hutch_status_health, NULL, NULL },
     { "GET", "/readyz", ROUTE_NO_BODY, true, hutch_status_ready, NULL, NULL },
     { "GET", "/metrics", ROUTE_NO_BODY, false, hutch_status_metrics, NULL, NULL },
+    { "GET", "/openapi.json", ROUTE_NO_BODY, true, hutch_catalog_openapi, NULL, NULL },
     { "GET", "/v1/pools", ROUTE_NO_BODY, false, hutch_status_pools, NULL, NULL },
-    { "POST", "/v1/run", ROUTE_JSON, false, hutch_run_api_run, NULL, NULL },
+    { "GET", "/v1/languages", ROUTE_NO_BODY, false, hutch_catalog_languages, NULL, NULL },
+    { "GET", "/v1/policies", ROUTE_NO_BODY, false, hutch_catalog_policies, NULL, NULL },
+    { "POST", "/v1/run", ROUTE_FORM, false, hutch_run_api_run, hutch_run_api_begin, hutch_run_api_take },
+    { "POST", "/v1/batch", ROUTE_LINES, false, hutch_batch_api_run, NULL, NULL },
     { "POST", "/v1/sessions", ROUTE_JSON, false, hutch_session_api_open, NULL, NULL },
     { "GET", "/v1/sessions", ROUTE_NO_BODY, false, hutch_session_api_list, NULL, NULL },
     { "GET", SESSION, ROUTE_NO_BODY, false, hutch_session_api_get, NULL, NULL },
@@ -32,6 +41,15 @@ static const struct route routes[] = {
     { "POST", SESSION "/branches", ROUTE_NO_BODY, false, hutch_cell_api_fork, NULL, NULL },
     { "DELETE", SESSION "/branches/{branch}", ROUTE_NO_BODY, false, hutch_cell_api_drop, NULL, NULL },
     { "POST", SESSION "/switch", ROUTE_JSON, false, hutch_cell_api_switch, NULL, NULL },
+    { "POST", SESSION "/processes", ROUTE_JSON, false, hutch_process_api_spawn, NULL, NULL },
+    { "GET", SESSION "/processes", ROUTE_NO_BODY, false, hutch_process_api_list, NULL, NULL },
+    { "GET", PROCESS "/output", ROUTE_NO_BODY, false, hutch_process_api_output, NULL, NULL },
+    { "POST", PROCESS "/stdin", ROUTE_JSON, false, hutch_process_api_stdin, NULL, NULL },
+    { "POST", PROCESS "/close_stdin", ROUTE_NO_BODY, false, hutch_process_api_close_stdin, NULL, NULL },
+    { "POST", PROCESS "/signal", ROUTE_JSON, false, hutch_process_api_signal, NULL, NULL },
+    { "POST", PROCESS "/resize", ROUTE_JSON, false, hutch_process_api_resize, NULL, NULL },
+    { "GET", PROCESS "/attach", ROUTE_NO_BODY, false, hutch_terminal_api_attach, NULL, NULL },
+    { "GET", SESSION "/terminal", ROUTE_NO_BODY, false, hutch_terminal_api_open, NULL, NULL },
     { "GET", SESSION "/files", ROUTE_NO_BODY, false, hutch_file_api_list, NULL, NULL },
     { "GET", SESSION "/files/{path*}", ROUTE_NO_BODY, false, hutch_file_api_download, NULL, NULL },
     { "PUT", SESSION "/files/{path*}", ROUTE_STREAM, false, hutch_file_api_uploaded, hutch_file_api_begin,

@@ -1,25 +1,22 @@
 #include "runtime/gateway/run_api.h"
 
+#include "runtime/gateway/keyed_run.h"
+#include "runtime/gateway/run_form.h"
 #include "runtime/gateway/run_request.h"
+#include "runtime/gateway/run_result.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/events.h"
+#include "runtime/gateway/submit.h"
 #include "sandbox/fd.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* What an exchange has besides while its run is the engine's. */
 struct run {
-    uint64_t id;
+    struct submitted submitted; /* first */
     struct events stream;
-    struct token *token; /* whose share it counts for */
 };
-
-static void on_gone(struct exchange *x)
-{
-    const struct run *run = x->work;
-
-    hutch_engine_cancel(x->server->engine, run->id);
-}
 
 /* ---- as it comes ---- */
 
@@ -51,12 +48,10 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
 {
     struct exchange *x = user;
     struct run *run = x->work;
-    char *json = hutch_result_to_json(result);
+    char *json = hutch_run_result_json(result);
 
     (void)id;
-    hutch_metrics_add_run(&x->server->metrics, result);
-    if (run->token)
-        run->token->n_runs--;
+    hutch_submit_conclude(x, result);
     if (run->stream.format == EVENTS_NONE) {
         hutch_exchange_answer(x, 200, "application/json", json, json ? strlen(json) : 0);
     } else {
@@ -67,10 +62,8 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
 
 static void submit(struct exchange *x, struct hutch_request *request)
 {
-    struct server *s = x->server;
     enum events_format format = hutch_events_asked(x);
     struct run *run = calloc(1, sizeof(*run));
-    struct hutch_error err;
 
     x->work = run;
     if (!run) {
@@ -79,32 +72,84 @@ static void submit(struct exchange *x, struct hutch_request *request)
     }
     request->on_result = on_result;
     request->on_output = format == EVENTS_NONE ? NULL : on_output;
-    request->user = x;
-    if (hutch_engine_submit(s->engine, request, &run->id, &err) < 0) {
-        hutch_exchange_refuse_error(x, &err, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST);
-        return;
-    }
-    run->token = x->token;
-    if (run->token)
-        run->token->n_runs++;
-    hutch_exchange_wait(x, on_gone);
-    if (format != EVENTS_NONE)
+    if (hutch_submit_run(x, request) && format != EVENTS_NONE)
         hutch_events_begin(&run->stream, x, format);
 }
 
-void hutch_run_api_run(struct exchange *x)
+/* ---- with files ---- */
+
+static void free_form(struct exchange *x)
+{
+    hutch_run_form_free(x->work);
+    x->work = NULL;
+}
+
+void hutch_run_api_begin(struct exchange *x)
+{
+    struct hutch_err err;
+
+    x->work = hutch_run_form_create(hutch_exchange_header(x, "Content-Type"), x->server->options->max_body, &err);
+    x->on_free = free_form;
+    if (!x->work)
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
+}
+
+void hutch_run_api_take(struct exchange *x, const char *data, size_t len)
+{
+    uint64_t max = x->server->options->max_body;
+    struct hutch_err err;
+
+    if (x->n_in > max)
+        hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body is larger than %" PRIu64 " bytes", max);
+    else if (!hutch_exchange_hold(x, len))
+        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server holds as much of requests and answers as it may");
+    else if (hutch_run_form_take(x->work, data, len, &err) < 0)
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
+    if (x->status)
+        free_form(x);
+}
+
+/* ---- the request ---- */
+
+static void run(struct exchange *x, const struct text_buffer *text, const struct run_form *form, const char *key)
 {
     struct run_request request;
     struct hutch_err err;
 
-    if (hutch_run_request_parse(x->body.data, x->body.len, &request, &err) < 0)
+    if (hutch_run_request_parse(text->data, text->len, &request, &err) < 0) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    else if (x->server->has_failed)
-        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
-    else if (x->token && x->token->n_runs >= hutch_server_share(x->server))
-        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u runs that are not over, which is its share",
-                              x->token->n_runs);
-    else
+    } else if (hutch_submit_is_allowed(x) && key) {
+        hutch_keyed_run_submit(x, &request.request, key);
+    } else if (!x->status) {
+        request.request.files = form ? form->files : NULL;
+        request.request.n_files = form ? form->n_files : 0;
         submit(x, &request.request);
+    }
     hutch_run_request_done(&request);
+}
+
+static void run_form(struct exchange *x)
+{
+    struct run_form *form = x->work;
+    struct hutch_err err;
+
+    x->work = NULL; /* which is the run's place */
+    x->on_free = NULL;
+    if (hutch_run_form_finish(form, &err) < 0)
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
+    else
+        run(x, &form->request, form, NULL);
+    hutch_run_form_free(form);
+}
+
+void hutch_run_api_run(struct exchange *x)
+{
+    const char *key = hutch_keyed_run_key(x);
+
+    if (x->status || (key && hutch_keyed_run_join(x, key)))
+        return;
+    if (x->is_streamed)
+        run_form(x);
+    else
+        run(x, &x->body, NULL, key);
 }

@@ -3,9 +3,11 @@
 #include "runtime/gateway/body.h"
 #include "runtime/gateway/request_parts.h"
 #include "runtime/text/base64.h"
+#include "runtime/text/json_write.h"
 #include "sandbox/fd.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
@@ -13,29 +15,27 @@
 #define MAX_CODE (64u << 20)
 #define MAX_STDIN (256u << 20)
 #define MAX_LANGUAGE 32
-
-struct words {
-    const char **to;
-    size_t n;
-};
-
-static int read_word(const struct json_node *node, void *context, struct hutch_err *err)
-{
-    struct words *words = context;
-
-    return hutch_json_string(node, REQUEST_MAX_WORD, &words->to[words->n++], err);
-}
+#define MAX_ID 256
+#define MAX_FETCH 64 /* hutch.h */
 
 static int read_args(const struct json_node *node, void *context, struct hutch_err *err)
 {
     struct run_request *r = context;
-    struct words words = { NULL, 0 };
+    int rc = hutch_request_read_words(node, &r->args, err);
 
-    words.to = r->args = calloc((size_t)cJSON_GetArraySize(node->value) + 1, sizeof(*r->args));
-    if (!r->args)
-        return hutch_err_set(err, ENOMEM, "read the arguments");
     r->request.args = r->args;
-    return hutch_json_array(node, REQUEST_MAX_LIST, read_word, &words, err);
+    return rc;
+}
+
+static int read_fetch(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct run_request *r = context;
+    int rc = hutch_request_read_words(node, &r->fetch, err);
+
+    r->request.fetch = r->fetch;
+    if (rc == 0 && cJSON_GetArraySize(node->value) > MAX_FETCH)
+        return hutch_json_refuse(node, err, "it has more than 64 paths");
+    return rc;
 }
 
 static int read_env(const struct json_node *node, void *context, struct hutch_err *err)
@@ -136,14 +136,37 @@ static int read_rich(const struct json_node *node, void *context, struct hutch_e
     return 0;
 }
 
-int hutch_run_request_parse(const char *text, size_t len, struct run_request *ret, struct hutch_err *err)
+static int read_id(const struct json_node *node, void *context, struct hutch_err *err)
 {
-    static const struct json_field fields[] = {
-        { "code", read_code, true },     { "language", read_language, false }, { "name", read_name, false },
-        { "args", read_args, false },    { "env", read_env, false },           { "stdin", read_stdin, false },
-        { "stdin_base64", read_stdin_base64, false },                          { "limits", read_limits, false },
-        { "rich", read_rich, false },
-    };
+    struct run_request *r = context;
+    struct text_buffer t = TEXT_BUFFER_INIT;
+    const char *text;
+    uint64_t number;
+
+    if (hutch_json_is_string(node)) {
+        if (hutch_json_string(node, MAX_ID, &text, err) < 0)
+            return -1;
+        hutch_json_quote(&t, text, strlen(text));
+    } else {
+        if (hutch_json_u64(node, 0, JSON_U64_MAX, &number, err) < 0)
+            return -1;
+        hutch_text_addf(&t, "%" PRIu64, number);
+    }
+    r->id = hutch_text_take(&t, NULL);
+    return r->id ? 0 : hutch_err_set(err, ENOMEM, "read the id");
+}
+
+/* The first is that of a batch only. */
+static const struct json_field fields[] = {
+    { "id", read_id, false },
+    { "code", read_code, true },     { "language", read_language, false }, { "name", read_name, false },
+    { "args", read_args, false },    { "env", read_env, false },           { "stdin", read_stdin, false },
+    { "stdin_base64", read_stdin_base64, false },                          { "limits", read_limits, false },
+    { "rich", read_rich, false },    { "fetch", read_fetch, false },
+};
+
+static int parse(const char *text, size_t len, size_t n_passed, struct run_request *ret, struct hutch_err *err)
+{
     struct json_node root;
 
     *ret = (struct run_request){ .doc = JSON_DOC_INIT };
@@ -151,14 +174,26 @@ int hutch_run_request_parse(const char *text, size_t len, struct run_request *re
     if (hutch_body_parse(text, len, MAX_DEPTH, &ret->doc, err) < 0)
         return -1;
     root = hutch_json_root(&ret->doc);
-    return hutch_json_object(&root, fields, ARRAY_SIZE(fields), ret, err);
+    return hutch_json_object(&root, fields + n_passed, ARRAY_SIZE(fields) - n_passed, ret, err);
+}
+
+int hutch_run_request_parse(const char *text, size_t len, struct run_request *ret, struct hutch_err *err)
+{
+    return parse(text, len, 1, ret, err);
+}
+
+int hutch_run_request_parse_line(const char *text, size_t len, struct run_request *ret, struct hutch_err *err)
+{
+    return parse(text, len, 0, ret, err);
 }
 
 void hutch_run_request_done(struct run_request *r)
 {
     hutch_request_env_free(r->env);
     free(r->args);
+    free(r->fetch);
     free(r->input);
+    free(r->id);
     hutch_json_done(&r->doc);
     *r = (struct run_request){ .doc = JSON_DOC_INIT };
 }

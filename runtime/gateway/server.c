@@ -1,6 +1,7 @@
 #include "runtime/gateway/server.h"
 
 #include "runtime/gateway/exchange_mhd.h"
+#include "runtime/gateway/keyed_run.h"
 #include "runtime/gateway/notify.h"
 #include "runtime/gateway/server_priv.h"
 #include "sandbox/clock.h"
@@ -138,7 +139,8 @@ static int start_daemon(struct server *s, struct hutch_err *err)
     const union MHD_DaemonInfo *info;
 
     s->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, hutch_exchange_hear, s,
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE, 0, NULL, NULL,
+        hutch_exchange_hear, s,
         MHD_OPTION_NOTIFY_COMPLETED, hutch_exchange_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
         MHD_OPTION_URI_LOG_CALLBACK, on_request_line, s, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, s,
         MHD_OPTION_CONNECTION_LIMIT, s->options->max_connections + 8, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
@@ -168,6 +170,7 @@ static void drain(struct server *s, double within_ms)
     hutch_listeners_done(&s->listeners);
     hutch_notify("STOPPING=1");
     hutch_gateway_log_event(&s->log, "draining", NULL, NULL);
+    hutch_websockets_go_away(&s->websockets);
 }
 
 static void on_engine(void *owner, uint32_t events)
@@ -214,6 +217,31 @@ unsigned hutch_server_session_share(const struct server *s)
     unsigned max = s->options->engine->max_sessions ? s->options->engine->max_sessions : 1024;
 
     return s->tokens.n > 1 ? (max + 1) / 2 : UINT32_MAX;
+}
+
+struct hutch_engine *hutch_server_engine(const struct server *s)
+{
+    return s->has_failed ? NULL : s->engine;
+}
+
+const char *hutch_server_version(const struct server *s)
+{
+    return s->options->version;
+}
+
+bool hutch_server_is_draining(const struct server *s)
+{
+    return s->is_draining;
+}
+
+void *hutch_server_state(const struct exchange *x)
+{
+    return hutch_formats_state(&x->server->formats, x->format);
+}
+
+unsigned hutch_server_session_count(const struct server *s, const struct token *token)
+{
+    return hutch_gateway_sessions_count(&s->sessions, token);
 }
 
 static int open_engine(struct server *s, struct hutch_err *err)
@@ -289,6 +317,7 @@ static int idle_time(struct server *s)
     if (s->daemon_is_due)
         return 0;
     note_deadline(&next, hutch_connections_deadline(&s->connections));
+    note_deadline(&next, hutch_formats_deadline(&s->formats));
     if (MHD_get_timeout(s->daemon, &daemon_ms) == MHD_YES)
         note_deadline(&next, now + (double)daemon_ms);
     if (s->is_draining)
@@ -346,6 +375,7 @@ static bool drain_on(struct server *s)
     s->is_cancelled = true;
     s->drain_until_ms = hutch_clock_ms() + CANCEL_MS;
     abort_all(s, true);
+    hutch_keyed_runs_cancel(s);
     return false;
 }
 
@@ -361,6 +391,7 @@ static int serve(struct server *s, struct hutch_err *err)
         if (hutch_poller_wait(&s->poller, idle_time(s), err) < 0)
             return -1;
         run_daemon(s);
+        hutch_formats_tick(&s->formats);
         hutch_connections_expire(&s->connections, hutch_clock_ms());
         note_readiness(s);
         if (may_accept_again(s) && start_accepting(s, err) < 0)
@@ -395,7 +426,8 @@ static int begin(struct server *s, struct hutch_err *err)
     if (s->options->tokens && hutch_tokens_load(s->options->tokens, &s->tokens, err) < 0)
         return -1;
     if (hutch_poller_open(&s->poller, err) < 0 || open_listeners(s, err) < 0 || watch_signals(s, err) < 0 ||
-        start_daemon(s, err) < 0 || open_engine(s, err) < 0 || start_accepting(s, err) < 0)
+        start_daemon(s, err) < 0 || open_engine(s, err) < 0 || hutch_formats_open(&s->formats, s, err) < 0 ||
+        start_accepting(s, err) < 0)
         return -1;
     for (size_t i = 0; i < s->listeners.n; i++)
         hutch_gateway_log_event(&s->log, "listening", "address", s->listeners.rows[i].name);
@@ -434,7 +466,9 @@ static void done(struct server *s)
     hutch_engine_free(s->engine);
     while ((x = LIST_FIRST(&s->exchanges)))
         hutch_exchange_free(x);
+    hutch_formats_close(&s->formats);
     hutch_gateway_sessions_done(&s->sessions);
+    hutch_idempotency_done(&s->idempotency);
     hutch_listeners_done(&s->listeners);
     hutch_fd_closep(&s->signal_fd);
     hutch_poller_done(&s->poller);
@@ -451,6 +485,8 @@ int hutch_server_run(const struct server_options *options, struct hutch_err *err
 
     LIST_INIT(&s.exchanges);
     LIST_INIT(&s.sessions.list);
+    hutch_idempotency_init(&s.idempotency, IDEMPOTENCY_ENTRIES, IDEMPOTENCY_BYTES, IDEMPOTENCY_AGE_MS);
+    LIST_INIT(&s.websockets);
     hutch_connections_init(&s.connections, options->request_ms, options->idle_ms);
     has_begun = begin(&s, err) == 0;
     rc = has_begun ? serve(&s, err) : -1;

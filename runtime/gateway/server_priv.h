@@ -4,7 +4,9 @@
 
 #include "runtime/gateway/connection.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/idempotency.h"
 #include "runtime/gateway/format.h"
+#include "runtime/gateway/host.h"
 #include "runtime/gateway/listen.h"
 #include "runtime/gateway/log.h"
 #include "runtime/gateway/metrics.h"
@@ -12,6 +14,7 @@
 #include "runtime/gateway/server.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/gateway/token.h"
+#include "runtime/gateway/websocket.h"
 
 /* What bodies, answers and streams may take together. */
 #define SERVER_MAX_HELD (512u << 20)
@@ -33,6 +36,8 @@ struct server {
     struct connections connections;
     struct exchange_list exchanges;
     struct sessions sessions;
+    struct idempotency idempotency;
+    struct websocket_list websockets;
     struct metrics metrics;
     struct gateway_log log;
     size_t n_held;               /* bytes of memory, of all exchanges */
@@ -52,7 +57,5 @@ void hutch_server_wake(struct server *s);
 bool hutch_server_is_ready(struct server *s);
 /* How many runs of one token may be under way, so that no other one is kept out. */
 unsigned hutch_server_share(const struct server *s);
-/* The same of its open sessions. */
-unsigned hutch_server_session_share(const struct server *s);
 
 #endif

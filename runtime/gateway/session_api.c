@@ -77,6 +77,14 @@ static void on_end(void *user, uint64_t number, const char *why, const char *dir
     hutch_gateway_sessions_remove(user);
 }
 
+void hutch_session_api_count_cell(struct exchange *x, struct gateway_session *session,
+                                  const struct hutch_cell_result *result)
+{
+    if (session && result->verdict != HUTCH_OUTPUT_LIMIT && result->verdict != HUTCH_SETUP_FAILED)
+        session->n_uploaded = 0; /* they were counted, and fit */
+    hutch_metrics_add_cell(&x->server->metrics, result);
+}
+
 static uint64_t data_limit(const struct server *s, const struct hutch_session_options *options)
 {
     struct hutch_limits limits = { .size = sizeof(limits) };
@@ -87,23 +95,32 @@ static uint64_t data_limit(const struct server *s, const struct hutch_session_op
     return limits.data_bytes ? limits.data_bytes : HUTCH_NO_LIMIT;
 }
 
-static void open_session(struct exchange *x, struct hutch_session_options *options)
+struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch_session_options *options)
 {
     struct server *s = x->server;
+    unsigned n = hutch_gateway_sessions_count(&s->sessions, x->token);
     struct gateway_session *session;
     const char *given = s->options->id_header ? hutch_exchange_header(x, s->options->id_header) : NULL;
     struct hutch_error error;
     struct hutch_err err;
 
+    if (s->has_failed) {
+        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
+        return NULL;
+    }
+    if (n >= hutch_server_session_share(s)) {
+        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u sessions, which is its share", n);
+        return NULL;
+    }
     session = hutch_gateway_sessions_add(&s->sessions, x->token, &err);
     if (!session) {
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "%s", err.msg);
-        return;
+        return NULL;
     }
     if (given && hutch_gateway_sessions_name(session, given, &err) < 0) {
         hutch_gateway_sessions_remove(session);
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-        return;
+        return NULL;
     }
     session->idle_ms = options->idle_ms ? options->idle_ms : USUAL_IDLE_MS;
     session->lifetime_ms = options->lifetime_ms ? options->lifetime_ms : USUAL_LIFETIME_MS;
@@ -113,26 +130,42 @@ static void open_session(struct exchange *x, struct hutch_session_options *optio
     if (hutch_session_open(s->engine, options, &session->number, &error) < 0) {
         hutch_gateway_sessions_remove(session);
         hutch_exchange_refuse_error(x, &error, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST);
-        return;
+        return NULL;
     }
-    answer_session(x, 201, session);
+    return session;
 }
 
 void hutch_session_api_open(struct exchange *x)
 {
     struct session_request request;
+    const struct gateway_session *session;
     struct hutch_err err;
-    unsigned n = hutch_gateway_sessions_count(&x->server->sessions, x->token);
 
     if (hutch_session_request_parse(x->body.data, x->body.len, &request, &err) < 0)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    else if (x->server->has_failed)
-        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
-    else if (n >= hutch_server_session_share(x->server))
-        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u sessions, which is its share", n);
-    else
-        open_session(x, &request.options);
+    else if ((session = hutch_session_api_begin(x, &request.options)))
+        answer_session(x, 201, session);
     hutch_session_request_done(&request);
+}
+
+struct gateway_session *hutch_session_api_find_name(struct exchange *x, const char *name)
+{
+    return hutch_gateway_sessions_find_name(&x->server->sessions, name, x->token);
+}
+
+struct gateway_session *hutch_session_api_next_named(struct exchange *x, struct gateway_session *after)
+{
+    struct gateway_session *session = after ? LIST_NEXT(after, in_list) : LIST_FIRST(&x->server->sessions.list);
+
+    while (session && (!session->name || session->owner != x->token || session->is_closing))
+        session = LIST_NEXT(session, in_list);
+    return session;
+}
+
+void hutch_session_api_end(struct exchange *x, struct gateway_session *session)
+{
+    session->is_closing = true; /* on_end() removes it, after the results of its cells */
+    hutch_session_close(x->server->engine, session->number);
 }
 
 void hutch_session_api_list(struct exchange *x)
@@ -180,8 +213,7 @@ void hutch_session_api_close(struct exchange *x)
 
     if (!session)
         return;
-    session->is_closing = true; /* on_end() removes it, after the results of its cells */
-    hutch_session_close(x->server->engine, session->number);
+    hutch_session_api_end(x, session);
     hutch_exchange_answer(x, 204, NULL, strdup(""), 0);
 }
 

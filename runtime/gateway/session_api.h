@@ -4,6 +4,8 @@
 
 struct exchange;
 struct gateway_session;
+struct hutch_cell_result;
+struct hutch_session_options;
 
 void hutch_session_api_open(struct exchange *x);
 void hutch_session_api_list(struct exchange *x);
@@ -17,5 +19,20 @@ void hutch_session_api_lifetime(struct exchange *x);
 
 /* The session that the path names, if it is the asker's; else the exchange is refused, and NULL. */
 struct gateway_session *hutch_session_api_find(struct exchange *x);
+
+/* ---- for the formats ---- */
+
+/* Opens one for the asker, within its share. NULL: the exchange was refused. */
+struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch_session_options *options);
+/* The asker's of this name; NULL: there is none, and nothing was answered. */
+struct gateway_session *hutch_session_api_find_name(struct exchange *x, const char *name);
+/* The asker's own that have names, one after the other; @after is NULL at first. */
+struct gateway_session *hutch_session_api_next_named(struct exchange *x, struct gateway_session *after);
+/* Nobody finds it from here on; it is gone after the results of its cells. */
+void hutch_session_api_end(struct exchange *x, struct gateway_session *session);
+/* In on_result of a cell: for the metrics, and what was uploaded before it is counted by now. @session: NULL
+ * when it was ended meanwhile. */
+void hutch_session_api_count_cell(struct exchange *x, struct gateway_session *session,
+                                  const struct hutch_cell_result *result);
 
 #endif

@@ -12,6 +12,7 @@
 #define MAX_NAME 64
 #define MAX_MS (366ull * 24 * 3600 * 1000)
 #define MAX_CHECKPOINTS 64
+#define MAX_PROCESSES 64
 
 /* ---- a session ---- */
 
@@ -72,13 +73,32 @@ static int read_checkpoint_bytes(const struct json_node *node, void *context, st
     return hutch_json_u64(node, 1, JSON_U64_MAX, &((struct session_request *)context)->options.checkpoint_bytes, err);
 }
 
+static int read_max_processes(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    uint64_t n = 0;
+    int rc = hutch_json_u64(node, 1, MAX_PROCESSES, &n, err);
+
+    ((struct session_request *)context)->options.max_processes = (unsigned)n;
+    return rc;
+}
+
+static int read_no_interpreter(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    bool value = false;
+    int rc = hutch_json_bool(node, &value, err);
+
+    ((struct session_request *)context)->options.no_interpreter = value;
+    return rc;
+}
+
 int hutch_session_request_parse(const char *text, size_t len, struct session_request *ret, struct hutch_err *err)
 {
     static const struct json_field fields[] = {
         { "env", read_env, false },           { "zygote", read_zygote, false },
         { "limits", read_limits, false },     { "max_checkpoints", read_max_checkpoints, false },
         { "idle_ms", read_idle, false },      { "checkpoint_bytes", read_checkpoint_bytes, false },
-        { "lifetime_ms", read_lifetime, false },
+        { "lifetime_ms", read_lifetime, false }, { "max_processes", read_max_processes, false },
+        { "no_interpreter", read_no_interpreter, false },
     };
     struct json_node root;
 

@@ -1,5 +1,6 @@
 #include "runtime/gateway/sessions.h"
 
+#include "runtime/gateway/token.h"
 #include "sandbox/fd.h"
 
 #include <openssl/crypto.h>
@@ -14,8 +15,7 @@ static double now_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-struct gateway_session *hutch_gateway_sessions_add(struct sessions *all, const struct token *owner,
-                                                   struct hutch_err *err)
+struct gateway_session *hutch_gateway_sessions_add(struct sessions *all, struct token *owner, struct hutch_err *err)
 {
     struct gateway_session *session = calloc(1, sizeof(*session));
 
@@ -30,6 +30,7 @@ struct gateway_session *hutch_gateway_sessions_add(struct sessions *all, const s
     session->sessions = all;
     session->owner = owner;
     session->created = session->last_used = now_seconds();
+    TAILQ_INIT(&session->processes);
     LIST_INSERT_HEAD(&all->list, session, in_list);
     all->n++;
     return session;
@@ -52,12 +53,28 @@ void hutch_gateway_sessions_remove(struct gateway_session *session)
 {
     LIST_REMOVE(session, in_list);
     session->sessions->n--;
+    hutch_gateway_processes_done(session);
+    if (session->own)
+        session->free_own(session->own);
+    free(session->name);
     free(session);
 }
 
 void hutch_gateway_sessions_touch(struct gateway_session *session)
 {
     session->last_used = now_seconds();
+}
+
+void hutch_gateway_sessions_begin(struct gateway_session *session)
+{
+    session->n_waiting++;
+    hutch_gateway_sessions_touch(session);
+}
+
+void hutch_gateway_sessions_end(struct gateway_session *session)
+{
+    session->n_waiting--;
+    hutch_gateway_sessions_touch(session);
 }
 
 void hutch_gateway_sessions_done(struct sessions *all)
@@ -68,8 +85,7 @@ void hutch_gateway_sessions_done(struct sessions *all)
         hutch_gateway_sessions_remove(session);
 }
 
-struct gateway_session *hutch_gateway_sessions_find(const struct sessions *all, const char *id,
-                                                    const struct token *owner)
+static struct gateway_session *find(const struct sessions *all, const char *id, const struct token *owner, bool of_any)
 {
     char padded[ID_LEN + 1] = "";
     struct gateway_session *session, *found = NULL;
@@ -77,9 +93,32 @@ struct gateway_session *hutch_gateway_sessions_find(const struct sessions *all, 
     if (strlen(id) == ID_LEN)
         memcpy(padded, id, ID_LEN);
     LIST_FOREACH(session, &all->list, in_list) /* all of them, wherever it is */
-        if (CRYPTO_memcmp(session->id, padded, ID_LEN) == 0 && session->owner == owner && !session->is_closing)
+        if (CRYPTO_memcmp(session->id, padded, ID_LEN) == 0 && (of_any || session->owner == owner) &&
+            !session->is_closing)
             found = session;
     return found;
+}
+
+struct gateway_session *hutch_gateway_sessions_find(const struct sessions *all, const char *id,
+                                                    const struct token *owner)
+{
+    return find(all, id, owner, false);
+}
+
+struct gateway_session *hutch_gateway_sessions_find_any(const struct sessions *all, const char *id)
+{
+    return find(all, id, NULL, true);
+}
+
+struct gateway_session *hutch_gateway_sessions_find_name(const struct sessions *all, const char *name,
+                                                         const struct token *owner)
+{
+    struct gateway_session *session;
+
+    LIST_FOREACH(session, &all->list, in_list)
+        if (session->name && session->owner == owner && !session->is_closing && strcmp(session->name, name) == 0)
+            return session;
+    return NULL;
 }
 
 unsigned hutch_gateway_sessions_count(const struct sessions *all, const struct token *owner)
@@ -89,5 +128,5 @@ unsigned hutch_gateway_sessions_count(const struct sessions *all, const struct t
 
     LIST_FOREACH(session, &all->list, in_list)
         n += session->owner == owner;
-    return n;
+    return n + (owner ? owner->n_sessions : 0);
 }

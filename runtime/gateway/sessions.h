@@ -3,6 +3,7 @@
 #define HUTCH_GATEWAY_SESSIONS_H
 
 #include "runtime/gateway/ids.h"
+#include "runtime/gateway/processes.h"
 #include "sandbox/err.h"
 
 #include <stdbool.h>
@@ -10,6 +11,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct format;
 struct token;
 struct sessions;
 
@@ -18,13 +20,18 @@ struct gateway_session {
     struct sessions *sessions;
     char id[ID_LEN + 1];
     uint64_t number;           /* the engine's */
-    const struct token *owner; /* who opened it; NULL where nobody has to say */
+    struct token *owner;       /* who opened it; NULL where nobody has to say */
     double created, last_used; /* seconds since 1970 */
     uint64_t idle_ms, lifetime_ms;
     bool is_closing;           /* nobody finds it any more */
     unsigned n_waiting;        /* cells and orders that are not answered */
     uint64_t data_bytes;       /* the limit of its files; HUTCH_NO_LIMIT: none */
     uint64_t n_uploaded;       /* bytes since the last cell, whose end counts what lies there */
+    struct gateway_process_list processes;
+    const struct format *format; /* that opened it; NULL: the native one */
+    void *own;                 /* that format's; NULL: nothing */
+    void (*free_own)(void *own);
+    char *name;                /* owned; by which a format's clients know it; NULL: only by its id */
 };
 LIST_HEAD(session_list, gateway_session);
 
@@ -34,11 +41,13 @@ struct sessions {
 };
 
 /* With a name of its own, and not yet in the engine. NULL on failure. */
-struct gateway_session *hutch_gateway_sessions_add(struct sessions *all, const struct token *owner,
-                                                   struct hutch_err *err);
+struct gateway_session *hutch_gateway_sessions_add(struct sessions *all, struct token *owner, struct hutch_err *err);
 /* Another name for one that nobody knows yet. -1: it is none, or another session's, whoever owns that. */
 int hutch_gateway_sessions_name(struct gateway_session *session, const char *id, struct hutch_err *err);
 void hutch_gateway_sessions_remove(struct gateway_session *session);
+/* A cell or order of it is handed in; is answered. */
+void hutch_gateway_sessions_begin(struct gateway_session *session);
+void hutch_gateway_sessions_end(struct gateway_session *session);
 /* It is used now. */
 void hutch_gateway_sessions_touch(struct gateway_session *session);
 void hutch_gateway_sessions_done(struct sessions *all);
@@ -47,6 +56,11 @@ void hutch_gateway_sessions_done(struct sessions *all);
  * and get the same answer. */
 struct gateway_session *hutch_gateway_sessions_find(const struct sessions *all, const char *id,
                                                     const struct token *owner);
+/* The same for a format whose ids are enough: whoever it is of. */
+struct gateway_session *hutch_gateway_sessions_find_any(const struct sessions *all, const char *id);
+/* That of @owner which a format has called @name, else NULL. */
+struct gateway_session *hutch_gateway_sessions_find_name(const struct sessions *all, const char *name,
+                                                         const struct token *owner);
 /* How many @owner has. */
 unsigned hutch_gateway_sessions_count(const struct sessions *all, const struct token *owner);
 

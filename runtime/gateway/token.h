@@ -18,6 +18,7 @@ struct token {
     char name[TOKEN_NAME_MAX + 1]; /* [A-Za-z0-9_.-]; for log and metrics */
     unsigned char hash[TOKEN_HASH_SIZE];
     unsigned n_runs;               /* that it has handed in and that are not over */
+    unsigned n_sessions;           /* open ones, of formats that have names of their own for them */
     size_t n_held;                 /* bytes of memory for its requests and answers */
     bool is_retired;               /* the file has it no more; what it owns still names it */
 };

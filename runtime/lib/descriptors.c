@@ -24,6 +24,7 @@
 #define SPAWNER_FDS 2 /* a session's socket to what makes its processes, and that one's end for a moment */
 /* A process's streams and its own socket. What it gets of these is open for a moment: a part of PASSING_FDS. */
 #define PROCESS_FDS 4
+#define PATH_FDS 2 /* the socket of an order about a path, and a file that comes with its answer */
 #define PASSING_FDS (WALK_MAX_OPEN + 8) /* open for a moment: in a walk through files, on their way to a helper */
 
 static unsigned count_unset(const int *fds, size_t n)
@@ -130,7 +131,7 @@ static uint64_t slots_to_come(const struct hutch_engine *engine)
 
 static unsigned spawner_to_come(const struct session *s)
 {
-    return s->processes.max > 0 && s->processes.spawner.fd < 0 ? SPAWNER_FDS : 0;
+    return (s->processes.max > 0 || s->paths.is_allowed) && s->processes.spawner.fd < 0 ? SPAWNER_FDS : 0;
 }
 
 static unsigned processes_to_come(const struct session *s)
@@ -143,13 +144,22 @@ static unsigned processes_to_come(const struct session *s)
     return n;
 }
 
+/* Those that have an answer hold what came with it already. */
+static unsigned paths_to_come(const struct session *s)
+{
+    const unsigned n = s->paths.n < PATHS_AT_WORK ? s->paths.n : PATHS_AT_WORK;
+
+    return n > s->paths.n_at_work ? (n - s->paths.n_at_work) * PATH_FDS + s->paths.n_at_work : s->paths.n_at_work;
+}
+
 static unsigned sessions_to_come(const struct hutch_engine *engine)
 {
     const struct session *s;
     unsigned n = 0;
 
     TAILQ_FOREACH(s, &engine->sessions.list, link)
-        n += (s->data.dirfd < 0) + (s->data.seen_fd < 0) + spawner_to_come(s) + processes_to_come(s);
+        n += (s->data.dirfd < 0) + (s->data.seen_fd < 0) + spawner_to_come(s) + processes_to_come(s) +
+             paths_to_come(s);
     return n;
 }
 
@@ -201,17 +211,22 @@ int hutch_descriptors_for_engine(struct hutch_engine *engine, struct hutch_err *
     return reserve(engine, 0, what, err);
 }
 
-int hutch_descriptors_for_session(struct hutch_engine *engine, bool has_processes, struct hutch_err *err)
+int hutch_descriptors_for_session(struct hutch_engine *engine, bool has_spawner, struct hutch_err *err)
 {
     char what[64];
 
     snprintf(what, sizeof(what), "open a session beside %u others", engine->sessions.n);
-    return reserve(engine, SESSION_FDS + (has_processes ? SPAWNER_FDS : 0), what, err);
+    return reserve(engine, SESSION_FDS + (has_spawner ? SPAWNER_FDS : 0), what, err);
 }
 
 int hutch_descriptors_for_process(struct hutch_engine *engine, struct hutch_err *err)
 {
     return reserve(engine, PROCESS_FDS, "begin a process in a session", err);
+}
+
+int hutch_descriptors_for_path(struct hutch_engine *engine, struct hutch_err *err)
+{
+    return reserve(engine, PATH_FDS, "take an order about a path in a session", err);
 }
 
 int hutch_descriptors_for_copy(struct hutch_engine *engine, struct hutch_err *err)

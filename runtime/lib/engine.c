@@ -78,6 +78,11 @@ void (hutch_cell_init)(struct hutch_cell *cell)
     init_struct(cell, FIRST_SIZE(hutch_cell, user));
 }
 
+void (hutch_path_options_init)(struct hutch_path_options *options)
+{
+    init_struct(options, FIRST_SIZE(hutch_path_options, mode));
+}
+
 void (hutch_question_init)(struct hutch_question *question)
 {
     init_struct(question, FIRST_SIZE(hutch_question, timeout_ms));

@@ -57,9 +57,11 @@ int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_
 
 /* Before it has opened anything, and when it knows its templates. */
 int hutch_descriptors_for_engine(struct hutch_engine *engine, struct hutch_err *err);
-int hutch_descriptors_for_session(struct hutch_engine *engine, bool has_processes, struct hutch_err *err);
+int hutch_descriptors_for_session(struct hutch_engine *engine, bool has_spawner, struct hutch_err *err);
 /* One of hutch_session_spawn(). */
 int hutch_descriptors_for_process(struct hutch_engine *engine, struct hutch_err *err);
+/* One of hutch_session_stat() and the like. */
+int hutch_descriptors_for_path(struct hutch_engine *engine, struct hutch_err *err);
 /* A checkpoint or branch. */
 int hutch_descriptors_for_copy(struct hutch_engine *engine, struct hutch_err *err);
 /* One that holds some from the moment when it is accepted: it has those already. */

@@ -70,7 +70,7 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
     }
     if (options.no_interpreter && options.max_processes == 0)
         options.max_processes = DEFAULT_PROCESSES;
-    if (hutch_descriptors_for_session(engine, options.max_processes > 0, &err) < 0)
+    if (hutch_descriptors_for_session(engine, options.max_processes > 0 || options.paths, &err) < 0)
         return hutch_engine_tell(error, &err, 0);
     s = hutch_session_create(&engine->sessions, &err);
     if (!s)
@@ -84,6 +84,7 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
     s->checkpoints.max = options.max_checkpoints ? options.max_checkpoints : DEFAULT_CHECKPOINTS;
     s->checkpoints.max_bytes = options.checkpoint_bytes;
     s->processes.max = options.max_processes;
+    s->paths.is_allowed = options.paths || options.max_processes > 0;
     s->has_no_interpreter = options.no_interpreter != 0;
     s->keep_data = options.keep_data;
     s->on_end = options.on_end;

@@ -12,6 +12,7 @@
 struct text_buffer;
 
 #define MCP_MAX_ARGUMENTS 6
+#define MCP_NO_ARGUMENT (MCP_MAX_ARGUMENTS - 1) /* the place of one that no tool has: it is never set */
 
 enum mcp_type { MCP_STRING, MCP_NUMBER, MCP_INTEGER };
 

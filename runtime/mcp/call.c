@@ -36,7 +36,7 @@ static void send_progress(struct mcp_call *call, double now_ms)
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     hutch_mcp_progress_write(&call->progress, &t, now_ms);
-    hutch_mcp_server_send(call->server, call->exchange, &t);
+    hutch_mcp_server_send(call->server, call->exchange, MCP_NOTIFICATION, &t);
 }
 
 /* Its session goes on with the next one. */
@@ -65,7 +65,7 @@ static void send_result(struct mcp_server *server, void *exchange, struct json_v
     hutch_text_add_string(&t, is_modern ? "{\"resultType\":\"complete\"," : "{");
     hutch_mcp_result_write(result, &t);
     hutch_text_add_string(&t, "}}");
-    hutch_mcp_server_send(server, exchange, &t);
+    hutch_mcp_server_send(server, exchange, MCP_RESULT, &t);
 }
 
 void hutch_mcp_call_answer(struct mcp_call *call, struct mcp_result *result)
@@ -75,6 +75,8 @@ void hutch_mcp_call_answer(struct mcp_call *call, struct mcp_result *result)
 
     if (!call->is_cancelled) {
         if (session && session->id && hutch_mcp_session_tell_loss(session, text, sizeof(text)))
+            hutch_mcp_add_string(result, text);
+        if (session && session->id && hutch_mcp_session_tell_handle(session, text, sizeof(text)))
             hutch_mcp_add_string(result, text);
         send_result(call->server, call->exchange, id_of(call), call->is_modern, result);
     }
@@ -129,7 +131,7 @@ static void refuse_params(struct mcp_server *server, void *exchange, const struc
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     hutch_rpc_write_error(&t, message->id, RPC_INVALID_PARAMS, why, NULL);
-    hutch_mcp_server_send(server, exchange, &t);
+    hutch_mcp_server_send(server, exchange, RPC_INVALID_PARAMS, &t);
     server->transport->end(server->owner, exchange);
 }
 
@@ -164,6 +166,21 @@ static bool has_call(const struct mcp_server *server, struct json_view id)
     return false;
 }
 
+/* Where there is no room for another session, the one is given up that was not used for longest. */
+static struct mcp_session *find_session(const struct mcp_call *call, const char *handle, struct hutch_err *err)
+{
+    struct mcp_sessions *all = call->server->sessions;
+    struct hutch_engine *engine;
+
+    if (hutch_mcp_sessions_needs_room(all, handle)) {
+        engine = hutch_mcp_call_engine(call, err);
+        if (!engine)
+            return NULL;
+        hutch_mcp_sessions_make_room(all, engine);
+    }
+    return hutch_mcp_sessions_find(all, handle, err);
+}
+
 void hutch_mcp_call_begin(struct mcp_server *server, void *exchange, const struct rpc_message *message,
                           bool is_modern)
 {
@@ -179,7 +196,7 @@ void hutch_mcp_call_begin(struct mcp_server *server, void *exchange, const struc
         refuse_params(server, exchange, message, "'name' has to be the name of a tool");
         return;
     }
-    tool = hutch_mcp_tool_find(name);
+    tool = hutch_mcp_tool_find(server->face, name);
     if (!tool) {
         snprintf(text, sizeof(text), "there is no tool '%s' (tools/list has those that are)", name);
         refuse_params(server, exchange, message, text);
@@ -210,7 +227,7 @@ void hutch_mcp_call_begin(struct mcp_server *server, void *exchange, const struc
     call->tool = tool;
     call->is_modern = is_modern;
     if (hutch_mcp_arguments_read(arguments, tool->arguments, tool->n_arguments, &call->arguments, &err) == 0)
-        session = hutch_mcp_sessions_find(server->sessions, call->arguments.values[tool->session_at].text, &err);
+        session = find_session(call, call->arguments.values[tool->session_at].text, &err);
     call->session = session;
     if (!session)
         hutch_mcp_call_fail(call, "%s", err.msg);

@@ -25,7 +25,8 @@ enum rpc_error {
     RPC_METHOD_NOT_FOUND = -32601,
     RPC_INVALID_PARAMS = -32602,
     RPC_INTERNAL_ERROR = -32603,
-    RPC_UNSUPPORTED_VERSION = -32022, /* of the Model Context Protocol, from 2026-07-28 on */
+    RPC_HEADER_MISMATCH = -32020, /* of the Model Context Protocol, from 2026-07-28 on, as the next one */
+    RPC_UNSUPPORTED_VERSION = -32022,
 };
 
 enum rpc_kind {

@@ -6,24 +6,18 @@
 #include "runtime/text/json_write.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
-#include "sandbox/inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MODERN_VERSION "2026-07-28"
+#define MODERN_VERSION MCP_MODERN_VERSION
 #define BATCH_VERSION "2025-03-26" /* the one revision with arrays of messages */
 #define META "io.modelcontextprotocol/"
 #define LIST_TTL_MS 3600000 /* the tools are the same as long as the server runs */
 
 /* The older revisions, the newest first: what a client is answered whose own is not known. */
 static const char *const legacy_versions[] = { "2025-11-25", "2025-06-18", BATCH_VERSION, "2024-11-05" };
-
-static const char instructions[] =
-    "A sandbox for code: run_python keeps variables and files from call to call, run_command is a shell beside it, and "
-    "list_files, read_file and write_file reach the files in " INSIDE_DATA_DIR ". Figures come back as images. An "
-    "error of the code is a result: read it, mend the code, and call again.";
 
 /* A request or notification, and where it came from. */
 struct incoming {
@@ -35,12 +29,12 @@ struct incoming {
 
 /* --- answers ---------------------------------------------------------------------------------------------------- */
 
-void hutch_mcp_server_send(struct mcp_server *server, void *exchange, struct text_buffer *t)
+void hutch_mcp_server_send(struct mcp_server *server, void *exchange, int kind, struct text_buffer *t)
 {
     if (t->is_broken)
         server->transport->fail(server->owner);
     else
-        server->transport->send(server->owner, exchange, t->data, t->len);
+        server->transport->send(server->owner, exchange, kind, t->data, t->len);
     hutch_text_done(t);
 }
 
@@ -54,7 +48,7 @@ static void answer_error(const struct incoming *in, int code, const char *messag
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     hutch_rpc_write_error(&t, in->message.id, code, message, data);
-    hutch_mcp_server_send(in->server, in->exchange, &t);
+    hutch_mcp_server_send(in->server, in->exchange, code, &t);
     end(in);
 }
 
@@ -76,7 +70,7 @@ static void add_member(struct text_buffer *t, const char *key)
 static void answer(const struct incoming *in, struct text_buffer *t)
 {
     hutch_text_add_string(t, "}}");
-    hutch_mcp_server_send(in->server, in->exchange, t);
+    hutch_mcp_server_send(in->server, in->exchange, MCP_RESULT, t);
     end(in);
 }
 
@@ -87,7 +81,7 @@ static void add_text(struct text_buffer *t, const char *text)
 
 static void add_server_info(struct text_buffer *t, const struct mcp_server *server)
 {
-    hutch_text_add_string(t, "{\"name\":\"hutch\",\"title\":\"hutch\",\"version\":");
+    hutch_text_addf(t, "{\"name\":\"%s\",\"title\":\"%s\",\"version\":", server->face->name, server->face->title);
     add_text(t, server->version);
     hutch_text_add_string(t, "}");
 }
@@ -125,7 +119,7 @@ static void on_initialize(const struct incoming *in)
                     server->legacy);
     add_server_info(&t, server);
     hutch_text_add_string(&t, ",\"instructions\":");
-    add_text(&t, instructions);
+    add_text(&t, server->face->instructions);
     answer(in, &t);
 }
 
@@ -135,7 +129,7 @@ static void on_discover(const struct incoming *in)
 
     hutch_text_add_string(
         &t, ",\"supportedVersions\":[\"" MODERN_VERSION "\"],\"capabilities\":{\"tools\":{}},\"instructions\":");
-    add_text(&t, instructions);
+    add_text(&t, in->server->face->instructions);
     add_cache(in, &t);
     hutch_text_add_string(&t, ",\"_meta\":{\"" META "serverInfo\":");
     add_server_info(&t, in->server);
@@ -164,9 +158,9 @@ static void on_tools_list(const struct incoming *in)
     }
     t = begin_result(in);
     add_member(&t, "\"tools\":[");
-    for (size_t i = 0; i < MCP_N_TOOLS; i++) {
-        hutch_text_add_string(&t, i ? "," : "");
-        hutch_mcp_tool_write(hutch_mcp_tools[i], &t);
+    for (const struct mcp_tool *const *tool = in->server->face->tools; *tool; tool++) {
+        hutch_text_add_string(&t, tool != in->server->face->tools ? "," : "");
+        hutch_mcp_tool_write(*tool, &t);
     }
     hutch_text_add_string(&t, "]");
     add_cache(in, &t);
@@ -281,6 +275,23 @@ static void handle(struct mcp_server *server, void *exchange, struct json_view v
         answer_error(&in, code, err.msg, NULL);
 }
 
+static bool is_batch(const struct mcp_server *server, struct json_view value)
+{
+    return hutch_json_view_is_array(value) && server->legacy && strcmp(server->legacy, BATCH_VERSION) == 0;
+}
+
+static bool is_batch_length(size_t n)
+{
+    return n > 0 && n <= RPC_MAX_BATCH;
+}
+
+size_t hutch_mcp_server_count(const struct mcp_server *server, struct json_view value)
+{
+    size_t n = is_batch(server, value) ? hutch_json_view_count(value) : 0;
+
+    return is_batch_length(n) ? n : 0;
+}
+
 void hutch_mcp_server_receive(struct mcp_server *server, void *exchange, const char *text, size_t len)
 {
     struct incoming none = { .server = server, .exchange = exchange };
@@ -292,11 +303,11 @@ void hutch_mcp_server_receive(struct mcp_server *server, void *exchange, const c
         answer_error(&none, RPC_PARSE_ERROR, err.msg, NULL);
         return;
     }
-    if (!hutch_json_view_is_array(value) || !server->legacy || strcmp(server->legacy, BATCH_VERSION) != 0) {
+    if (!is_batch(server, value)) {
         handle(server, exchange, value);
         return;
     }
-    if (hutch_json_view_count(value) == 0 || hutch_json_view_count(value) > RPC_MAX_BATCH) {
+    if (!is_batch_length(hutch_json_view_count(value))) {
         answer_error(&none, RPC_INVALID_REQUEST, "a batch has 1 to 64 messages", NULL);
         return;
     }
@@ -317,7 +328,8 @@ void hutch_mcp_server_refuse_long(struct mcp_server *server, void *exchange)
 /* --- beginning, clock and end ----------------------------------------------------------------------------------- */
 
 struct mcp_server *hutch_mcp_server_create(const struct mcp_transport *transport, void *owner,
-                                           struct mcp_sessions *sessions, const char *version)
+                                           const struct mcp_face *face, struct mcp_sessions *sessions,
+                                           const char *version)
 {
     struct mcp_server *server = calloc(1, sizeof(*server));
 
@@ -325,6 +337,7 @@ struct mcp_server *hutch_mcp_server_create(const struct mcp_transport *transport
         return NULL;
     server->transport = transport;
     server->owner = owner;
+    server->face = face;
     server->sessions = sessions;
     server->version = version;
     LIST_INIT(&server->calls);
@@ -364,6 +377,43 @@ void hutch_mcp_server_tick(struct mcp_server *server)
         hutch_mcp_call_tick(call, now);
     }
     hutch_mcp_sessions_turn(server->sessions);
+}
+
+const char *hutch_mcp_server_version(const struct mcp_server *server)
+{
+    return server->legacy;
+}
+
+bool hutch_mcp_is_legacy_version(const char *version)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(legacy_versions); i++)
+        if (strcmp(version, legacy_versions[i]) == 0)
+            return true;
+    return false;
+}
+
+unsigned hutch_mcp_server_calls(const struct mcp_server *server)
+{
+    return server->n_calls;
+}
+
+/* A call that is cancelled may end, and others begin and end with it. */
+static struct mcp_call *find_wanted(const struct mcp_server *server, const void *exchange)
+{
+    struct mcp_call *call;
+
+    LIST_FOREACH(call, &server->calls, in_server)
+        if (!call->is_cancelled && (!exchange || call->exchange == exchange))
+            return call;
+    return NULL;
+}
+
+void hutch_mcp_server_leave(struct mcp_server *server, const void *exchange)
+{
+    struct mcp_call *call;
+
+    while ((call = find_wanted(server, exchange)))
+        hutch_mcp_call_cancel(call);
 }
 
 void hutch_mcp_server_lose_engine(struct mcp_server *server, const char *why)

@@ -10,6 +10,7 @@
 struct mcp_server {
     const struct mcp_transport *transport;
     void *owner;
+    const struct mcp_face *face;
     struct mcp_sessions *sessions;
     const char *version;       /* of hutch */
     const char *legacy;        /* the revision that "initialize" agreed on; NULL: it has not come */
@@ -17,7 +18,7 @@ struct mcp_server {
     unsigned n_calls;
 };
 
-/* Sends what is in @t, and empties it. */
-void hutch_mcp_server_send(struct mcp_server *server, void *exchange, struct text_buffer *t);
+/* Sends what is in @t, and empties it. @kind: as in the transport. */
+void hutch_mcp_server_send(struct mcp_server *server, void *exchange, int kind, struct text_buffer *t);
 
 #endif

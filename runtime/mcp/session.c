@@ -22,7 +22,7 @@ void hutch_mcp_sessions_init(struct mcp_sessions *all, const struct mcp_settings
 static void free_session(struct mcp_session *s)
 {
     LIST_REMOVE(s, in_list);
-    s->sessions->n--;
+    s->sessions->n -= !s->is_closing; /* the place of one that is given up is free already */
     free(s);
 }
 
@@ -46,11 +46,16 @@ static int make_handle(char handle[MCP_HANDLE_LEN + 1], struct hutch_err *err)
     return 0;
 }
 
+static unsigned max_sessions(const struct mcp_sessions *all)
+{
+    return all->settings->max_sessions ? all->settings->max_sessions : MCP_MAX_SESSIONS;
+}
+
 static struct mcp_session *make_session(struct mcp_sessions *all, bool is_main, struct hutch_err *err)
 {
     struct mcp_session *s;
 
-    if (all->n >= MCP_MAX_SESSIONS) {
+    if (all->n >= max_sessions(all)) {
         hutch_err_set(err, 0, "%u sessions are open, which is the most that may: go on in one of them", all->n);
         return NULL;
     }
@@ -71,19 +76,73 @@ static struct mcp_session *make_session(struct mcp_sessions *all, bool is_main, 
     return s;
 }
 
+/* Whether @handle asks for a session that is not there yet. */
+static bool is_new(const struct mcp_sessions *all, const char *handle)
+{
+    return handle ? strcmp(handle, "new") == 0 : all->settings->has_no_main;
+}
+
+/* How long it takes says nothing of where they differ. */
+static bool is_same_handle(const struct mcp_session *s, const char *handle)
+{
+    unsigned char differs = 0;
+
+    for (size_t i = 0; i < MCP_HANDLE_LEN; i++)
+        differs |= (unsigned char)(s->handle[i] ^ handle[i]);
+    return differs == 0;
+}
+
 struct mcp_session *hutch_mcp_sessions_find(struct mcp_sessions *all, const char *handle, struct hutch_err *err)
 {
     struct mcp_session *s;
 
-    if (handle && strcmp(handle, "new") == 0)
+    if (is_new(all, handle))
         return make_session(all, false, err);
     LIST_FOREACH(s, &all->list, in_list)
-        if (handle ? strcmp(s->handle, handle) == 0 : s->is_main)
+        if (!s->is_closing && (handle ? strlen(handle) == MCP_HANDLE_LEN && is_same_handle(s, handle) : s->is_main))
             return s;
     if (!handle)
         return make_session(all, true, err);
     hutch_err_set(err, 0, "there is no session with this 'session_id', or no more: leave it out, or \"new\" makes one");
     return NULL;
+}
+
+bool hutch_mcp_sessions_needs_room(const struct mcp_sessions *all, const char *handle)
+{
+    return all->settings->has_no_main && is_new(all, handle) && all->n >= max_sessions(all);
+}
+
+void hutch_mcp_sessions_make_room(struct mcp_sessions *all, struct hutch_engine *engine)
+{
+    struct mcp_session *s, *oldest = NULL;
+
+    LIST_FOREACH(s, &all->list, in_list)
+        if (s->id && !s->is_closing && !s->running && TAILQ_EMPTY(&s->queue) && (!oldest || s->used < oldest->used))
+            oldest = s;
+    if (!oldest)
+        return;
+    oldest->is_closing = true;
+    all->n--; /* its place is free */
+    hutch_session_close(engine, oldest->id);
+}
+
+void hutch_mcp_sessions_close(struct mcp_sessions *all, struct hutch_engine *engine)
+{
+    struct mcp_session *s;
+
+    LIST_FOREACH(s, &all->list, in_list)
+        if (s->id && !s->is_closing)
+            hutch_session_close(engine, s->id);
+}
+
+bool hutch_mcp_sessions_are_closed(const struct mcp_sessions *all)
+{
+    const struct mcp_session *s;
+
+    LIST_FOREACH(s, &all->list, in_list)
+        if (s->id)
+            return false;
+    return true;
 }
 
 /* --- beginning and end ------------------------------------------------------------------------------------------ */
@@ -95,6 +154,8 @@ static void lose(struct mcp_session *s, const char *why)
 
     s->id = 0;
     s->is_ready = false;
+    if (s->sessions->account)
+        s->sessions->account->leave(s->sessions->owner);
     snprintf(s->why_lost, sizeof(s->why_lost), "%s", why);
     s->loss = MCP_LOST_SESSION;
     s->is_turning = true; /* nothing begins in it just now */
@@ -132,18 +193,23 @@ void hutch_mcp_sessions_lose(struct mcp_sessions *all, const char *why)
 static int open_session(struct mcp_session *s, struct hutch_engine *engine, struct hutch_err *err)
 {
     const struct mcp_settings *settings = s->sessions->settings;
+    const struct mcp_account *account = s->sessions->account;
     struct hutch_session_options options;
     struct hutch_error error;
 
+    if (account && account->enter(s->sessions->owner, err) < 0)
+        return -1;
     hutch_session_options_init(&options);
     options.data_dir = settings->data_dir;
     options.idle_ms = settings->idle_ms;
     options.lifetime_ms = settings->lifetime_ms;
     options.on_end = on_end;
     options.user = s;
-    if (hutch_session_open(engine, &options, &s->id, &error) < 0)
-        return hutch_err_set(err, 0, "%s", error.message);
-    return 0;
+    if (hutch_session_open(engine, &options, &s->id, &error) == 0)
+        return 0;
+    if (account)
+        account->leave(s->sessions->owner);
+    return hutch_err_set(err, 0, "%s", error.message);
 }
 
 void hutch_mcp_session_restart(struct mcp_session *s, struct hutch_engine *engine)
@@ -164,6 +230,15 @@ bool hutch_mcp_session_tell_loss(struct mcp_session *s, char *to, size_t size)
         snprintf(to, size, "[A call that was cancelled did not stop, so its interpreter was ended. Variables are gone, "
                            "files are still there.]");
     return loss != MCP_LOST_NOTHING;
+}
+
+bool hutch_mcp_session_tell_handle(struct mcp_session *s, char *to, size_t size)
+{
+    if (!s->sessions->settings->has_no_main || s->is_told)
+        return false;
+    s->is_told = true;
+    snprintf(to, size, "[Variables and files are kept for calls with the session_id \"%s\".]", s->handle);
+    return true;
 }
 
 /* --- turns ------------------------------------------------------------------------------------------------------ */
@@ -247,6 +322,7 @@ void hutch_mcp_session_turn(struct mcp_session *s)
 
 void hutch_mcp_session_enter(struct mcp_session *s, struct mcp_call *call)
 {
+    s->used = ++s->sessions->n_calls;
     TAILQ_INSERT_TAIL(&s->queue, call, in_queue);
     call->is_waiting = true;
     hutch_mcp_session_turn(s);

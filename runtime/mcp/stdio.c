@@ -1,6 +1,7 @@
 #include "runtime/mcp/stdio.h"
 
 #include "runtime/hutch.h"
+#include "runtime/mcp/face.h"
 #include "runtime/mcp/lines.h"
 #include "runtime/mcp/rpc.h"
 #include "runtime/mcp/server.h"
@@ -40,11 +41,12 @@ static size_t waiting(const struct stdio_server *s)
 
 /* --- the transport ---------------------------------------------------------------------------------------------- */
 
-static void on_send(void *owner, void *exchange, const char *json, size_t len)
+static void on_send(void *owner, void *exchange, int kind, const char *json, size_t len)
 {
     struct stdio_server *s = owner;
 
     (void)exchange;
+    (void)kind;
     hutch_text_add(&s->out, json, len);
     hutch_text_add(&s->out, "\n", 1);
     s->is_short |= s->out.is_broken;
@@ -234,7 +236,7 @@ int hutch_mcp_stdio_run(const struct mcp_stdio_options *options, struct hutch_er
 
     hutch_lines_init(&s.lines, &line_events, &s, RPC_MAX_BYTES);
     hutch_mcp_sessions_init(&s.sessions, options->settings);
-    s.server = hutch_mcp_server_create(&transport, &s, &s.sessions, options->version);
+    s.server = hutch_mcp_server_create(&transport, &s, &hutch_mcp_usual_face, &s.sessions, options->version);
     if (!s.server)
         return hutch_err_set(err, ENOMEM, "begin to serve");
     while (rc == 0 && !s.is_over && !s.signal)

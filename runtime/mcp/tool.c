@@ -2,19 +2,14 @@
 
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_write.h"
-#include "sandbox/fd.h"
 
 #include <string.h>
 
-const struct mcp_tool *const hutch_mcp_tools[MCP_N_TOOLS] = {
-    &hutch_mcp_run_python, &hutch_mcp_run_command, &hutch_mcp_list_files, &hutch_mcp_read_file, &hutch_mcp_write_file,
-};
-
-const struct mcp_tool *hutch_mcp_tool_find(const char *name)
+const struct mcp_tool *hutch_mcp_tool_find(const struct mcp_face *face, const char *name)
 {
-    for (size_t i = 0; i < MCP_N_TOOLS; i++)
-        if (strcmp(hutch_mcp_tools[i]->name, name) == 0)
-            return hutch_mcp_tools[i];
+    for (const struct mcp_tool *const *tool = face->tools; *tool; tool++)
+        if (strcmp((*tool)->name, name) == 0)
+            return *tool;
     return NULL;
 }
 

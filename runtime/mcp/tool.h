@@ -16,20 +16,24 @@ struct mcp_tool {
     const char *name, *title, *description;
     const struct mcp_argument *arguments;
     size_t n_arguments;
-    size_t session_at;         /* which of them is the session */
+    size_t session_at;         /* which of them is the session; MCP_NO_ARGUMENT: it has none */
     const char *output_schema; /* JSON; NULL: it has no structured result */
     const char *annotations;   /* JSON */
     bool is_cell;              /* it executes code: one at a time in a session. Others begin at once, also meanwhile */
     void (*begin)(struct mcp_call *call);
 };
 
-#define MCP_N_TOOLS 5
-extern const struct mcp_tool *const hutch_mcp_tools[MCP_N_TOOLS]; /* in the order in which they are listed */
 extern const struct mcp_tool hutch_mcp_run_python, hutch_mcp_run_command, hutch_mcp_list_files, hutch_mcp_read_file,
-    hutch_mcp_write_file;
+    hutch_mcp_write_file, hutch_mcp_python;
 
-/* NULL: there is none. */
-const struct mcp_tool *hutch_mcp_tool_find(const char *name);
+/* As whom a client sees the server. */
+struct mcp_face {
+    const char *name, *title, *instructions; /* of the server; the last is for the model */
+    const struct mcp_tool *const *tools;     /* in the order in which they are listed; ends with NULL */
+};
+
+/* NULL: the face has none of this name. */
+const struct mcp_tool *hutch_mcp_tool_find(const struct mcp_face *face, const char *name);
 /* {"name":…,"inputSchema":…} */
 void hutch_mcp_tool_write(const struct mcp_tool *tool, struct text_buffer *t);
 

@@ -92,7 +92,7 @@ static void describe_data(struct session *s, struct hutch_session_info *ret)
 
 void hutch_session_describe(struct session *s, struct hutch_session_info *ret)
 {
-    bool has_work = s->state == SESSION_BUSY || s->n_orders > 0 || hutch_processes_are_alive(s);
+    bool has_work = s->state == SESSION_BUSY || s->n_orders > 0 || hutch_processes_are_alive(s) || s->paths.n > 0;
 
     *ret = (struct hutch_session_info){
         .size = sizeof(*ret),

@@ -148,6 +148,8 @@ void hutch_session_end_pause(struct session *s)
     shift_clocks(s, now);
     thaw(s);
     hutch_processes_resume(s, now - s->pause.since);
+    hutch_paths_shift_clocks(s, now - s->pause.since);
+    hutch_paths_begin(s);
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, 0);
     hutch_session_ask_for_work(s); /* what was given to it meanwhile */
 }

@@ -84,7 +84,8 @@ static int write_order(struct process *p, struct hutch_err *err)
     p->order = calloc(1, p->order_len);
     if (!p->order)
         return hutch_err_set(err, ENOMEM, "take a process");
-    *p->order = (struct process_order){ .n_args = (uint32_t)n_args,
+    *p->order = (struct process_order){ .what = SPAWNER_PROCESS,
+                                        .n_args = (uint32_t)n_args,
                                         .n_env = (uint32_t)n_env,
                                         .cpu_s = cpu_ms ? (uint32_t)(cpu_ms / 1000 + 1) : 0,
                                         .is_terminal = p->options.terminal != 0 };

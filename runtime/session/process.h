@@ -74,7 +74,7 @@ TAILQ_HEAD(process_list, process);
 struct processes {
     struct process_list list;
     unsigned n, max;   /* n: with those whose end is not told */
-    struct link spawner; /* fd -1: there is none */
+    struct link spawner; /* fd -1: there is none; also for orders about paths, path.h */
     int theirs;        /* owned; the spawner's end, until the job takes it along */
     pid_t spawner_pid; /* as it says; 0: not yet */
     char *lost;        /* owned; sentences that a reply about checkpoints adds, as the items of a JSON array; NULL */

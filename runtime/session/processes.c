@@ -104,7 +104,7 @@ int hutch_processes_send_job(struct session *s, struct interpreter *interpreter,
 {
     const size_t head = sizeof(struct worker_job);
 
-    if (s->processes.max == 0)
+    if (s->processes.max == 0 && !s->paths.is_allowed)
         return hutch_interpreter_send_raw(interpreter, job, len) < 0
                    ? hutch_err_set(err, ENOMEM, "describe a session to its worker")
                    : 0;
@@ -119,6 +119,7 @@ int hutch_processes_send_job(struct session *s, struct interpreter *interpreter,
         return hutch_err_set(err, ENOMEM, "describe a session to its worker");
     if (!s->pause.is_on)
         begin_all(s);
+    hutch_paths_begin(s);
     return 0;
 }
 

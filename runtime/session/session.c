@@ -356,6 +356,7 @@ static void drop_interpreter(struct session *s)
 static void reset(struct engine_run *run)
 {
     hutch_processes_reset(run->kind_data);
+    hutch_paths_reset(run->kind_data);
     drop_interpreter(run->kind_data);
 }
 
@@ -371,6 +372,8 @@ static void refuse(struct engine_run *run, const struct hutch_err *why)
     hutch_session_doom(s, TAILQ_FIRST(&s->orders), HUTCH_SETUP_FAILED, s->why);
     hutch_processes_lose(s, s->why);
     hutch_processes_refuse(s, s->why);
+    hutch_paths_lose(s, s->why);
+    hutch_paths_refuse(s, s->why);
 }
 
 /* A checkpoint that was dropped may still be on its way out. */
@@ -479,8 +482,10 @@ static void die(struct engine_run *run, bool has_files)
         hutch_session_doom(s, TAILQ_FIRST(&s->orders), r->verdict == HUTCH_OK ? HUTCH_SETUP_FAILED : r->verdict,
                            s->why);
         hutch_processes_refuse(s, s->why);
+        hutch_paths_refuse(s, s->why);
     }
     hutch_processes_lose(s, s->is_restarting ? "the session was restarted" : s->why);
+    hutch_paths_lose(s, s->is_restarting ? "the session was restarted" : s->why);
     hutch_checkpoints_drop_all(s, true);
     hutch_session_set_idle(s, false);
     drop_interpreter(s);
@@ -518,6 +523,7 @@ void hutch_session_begin_restart(struct session *s)
         order = TAILQ_NEXT(order, link);
     hutch_session_doom(s, order, HUTCH_KILLED, "the session was restarted");
     hutch_processes_refuse(s, "the session was restarted");
+    hutch_paths_refuse(s, "the session was restarted");
     if (s->run->slot && s->run->slot->state >= SLOT_RUNNING) {
         s->is_restarting = true; /* a cell that ends just now still says what it found */
         hutch_session_kill_interpreter(s);
@@ -556,6 +562,7 @@ void hutch_session_free(struct session *s)
             hutch_order_free(order);
         }
     hutch_processes_done(&s->processes);
+    hutch_paths_done(&s->paths);
     drop_interpreter(s);
     hutch_look_cancel(&s->look);
     hutch_look_cancel(&s->landing);
@@ -616,6 +623,9 @@ static void end(struct session *s)
     hutch_processes_lose(s, s->why);
     hutch_processes_refuse(s, s->why);
     hutch_processes_work(s);
+    hutch_paths_lose(s, s->why);
+    hutch_paths_refuse(s, s->why);
+    hutch_paths_work(s);
     TAILQ_REMOVE(&sessions->list, s, link);
     sessions->n--;
     if (directory)
@@ -625,6 +635,12 @@ static void end(struct session *s)
     if (s->on_end)
         s->on_end(s->user, s->id, s->why, directory);
     hutch_session_free(s);
+}
+
+/* For a sandbox that it has not got. */
+static bool has_work(const struct session *s)
+{
+    return !TAILQ_EMPTY(&s->orders) || hutch_processes_wait(s) || hutch_paths_wait(s);
 }
 
 void hutch_sessions_work(struct sessions *sessions)
@@ -637,13 +653,14 @@ void hutch_sessions_work(struct sessions *sessions)
         if (!s->is_restarting && s->state != SESSION_BUSY)
             hutch_session_answer_doomed(s);
         hutch_processes_work(s);
+        hutch_paths_work(s);
         next = TAILQ_NEXT(s, link); /* now: a callback may have opened another one */
         if (s->is_closing) {
             if (s->state == SESSION_LOST && !s->run->slot && open_up(s))
                 end(s);
             continue;
         }
-        if (s->state == SESSION_LOST && (!TAILQ_EMPTY(&s->orders) || hutch_processes_wait(s)) && !s->pause.is_on)
+        if (s->state == SESSION_LOST && has_work(s) && !s->pause.is_on)
             hutch_session_set_state(s, SESSION_SEEKING);
         if (s->state == SESSION_IDLE)
             start_next(s);
@@ -660,7 +677,8 @@ bool hutch_sessions_have_orders(const struct sessions *sessions)
     const struct session *s;
 
     TAILQ_FOREACH(s, &sessions->list, link)
-        if (s->n_orders > 0 || !TAILQ_EMPTY(&s->doomed) || !TAILQ_EMPTY(&s->cancelled) || hutch_processes_wait(s))
+        if (s->n_orders > 0 || !TAILQ_EMPTY(&s->doomed) || !TAILQ_EMPTY(&s->cancelled) || hutch_processes_wait(s) ||
+            hutch_paths_wait(s))
             return true;
     return false;
 }
@@ -716,7 +734,8 @@ static void end_interpreter(struct session *s, double now)
 /* When that is due, if it is not yet. */
 static double become_idle(struct session *s, double now)
 {
-    bool is_waiting = (s->state == SESSION_IDLE || s->state == SESSION_PARKED) && !hutch_processes_are_alive(s);
+    bool is_waiting = (s->state == SESSION_IDLE || s->state == SESSION_PARKED) && !hutch_processes_are_alive(s) &&
+                      s->paths.n == 0;
 
     if (is_waiting && !s->is_idle && now >= s->t_used + SESSION_IDLE_AFTER_MS)
         hutch_session_set_idle(s, true);
@@ -778,7 +797,7 @@ static double check_clocks(struct session *s, double now)
             earlier(&due, s->kill_at);
     } else if (s->kill_at > 0)
         earlier(&due, s->kill_at);
-    if (s->state == SESSION_BUSY || s->n_orders > 0 || hutch_processes_are_alive(s))
+    if (s->state == SESSION_BUSY || s->n_orders > 0 || hutch_processes_are_alive(s) || s->paths.n > 0)
         return due;
     if (now >= idle_at) {
         hutch_session_begin_end(s, "the session was idle for too long");
@@ -823,6 +842,7 @@ struct session *hutch_session_create(struct sessions *sessions, struct hutch_err
     TAILQ_INIT(&s->cancelled);
     hutch_checkpoints_init(&s->checkpoints);
     hutch_processes_init(&s->processes);
+    hutch_paths_init(&s->paths);
     if (hutch_interpreter_make_token(s->token, err) == 0)
         return s;
     free(s);

@@ -11,6 +11,7 @@
 #include "runtime/session/data.h"
 #include "runtime/session/execution.h"
 #include "runtime/session/interpreter.h"
+#include "runtime/session/path.h"
 #include "runtime/session/pause.h"
 #include "runtime/session/question.h"
 #include "runtime/session/process.h"
@@ -143,6 +144,7 @@ struct session {
     struct contexts contexts;  /* of its interpreter */
     struct session_pause pause;
     struct processes processes;
+    struct paths paths;
     bool has_no_interpreter;   /* its worker only makes processes */
 };
 

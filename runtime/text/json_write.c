@@ -128,15 +128,20 @@ cJSON *hutch_json_add_new(cJSON *object, const char *key, cJSON *item)
     return hutch_json_add(object, key, item) ? item : NULL;
 }
 
-bool hutch_json_add_path(cJSON *object, const char *path)
+bool hutch_json_add_name(cJSON *object, const char *key, const char *base64_key, const char *name)
 {
-    size_t len = strlen(path), encoded_len;
+    size_t len = strlen(name), encoded_len;
     auto_free char *encoded = NULL;
 
-    if (!hutch_json_add_text(object, "path", path, len))
+    if (!hutch_json_add_text(object, key, name, len))
         return false;
-    if (hutch_utf8_is_valid(path, len))
+    if (hutch_utf8_is_valid(name, len))
         return true;
-    encoded = hutch_base64_encode(path, len, &encoded_len);
-    return encoded != NULL && hutch_json_add_string(object, "path_base64", encoded);
+    encoded = hutch_base64_encode(name, len, &encoded_len);
+    return encoded != NULL && hutch_json_add_string(object, base64_key, encoded);
+}
+
+bool hutch_json_add_path(cJSON *object, const char *path)
+{
+    return hutch_json_add_name(object, "path", "path_base64", path);
 }

@@ -34,6 +34,8 @@ bool hutch_json_add_bool(struct cJSON *object, const char *key, bool value);
 bool hutch_json_add_u64(struct cJSON *object, const char *key, uint64_t value);
 bool hutch_json_add_ms(struct cJSON *object, const char *key, double ms); /* three decimals */
 
+/* @name, and where it is not UTF-8 its bytes under @base64_key; both keys are static text. */
+bool hutch_json_add_name(struct cJSON *object, const char *key, const char *base64_key, const char *name);
 /* "path", and "path_base64" where it is not UTF-8: docs/results.md. */
 bool hutch_json_add_path(struct cJSON *object, const char *path);
 

@@ -18,7 +18,7 @@ SHELLS = [pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), re
 # What is typed, and what is offered for its last word.
 OFFERS = [
     ("hutch ru", ["run"]),
-    ("hutch ", ["run", "repl", "batch", "serve", "mcp", "rootfs", "doctor", "completion"]),
+    ("hutch ", ["run", "repl", "batch", "serve", "mcp", "tools", "rootfs", "doctor", "completion"]),
     ("hutch run --netw", ["--network"]),
     ("hutch run --network ", ["none", "host"]),
     ("hutch run --cont", []),

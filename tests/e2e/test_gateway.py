@@ -153,8 +153,11 @@ def test_paths_and_methods(server):
 
 
 def test_media_type(server):
-    """A form could be sent by any page of the web, so a form is not taken."""
-    for kind in ("application/x-www-form-urlencoded", "text/plain", "multipart/form-data", ""):
+    """A form could be sent by any page of the web: it is taken for files only, and from no page that may not ask."""
+    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}):
+        form = {"Content-Type": "multipart/form-data; boundary=X", **headers}
+        assert server.ask("POST", "/v1/run", b"--X--", form).error["code"] == "origin_not_allowed"
+    for kind in ("application/x-www-form-urlencoded", "text/plain", ""):
         answer = server.ask("POST", "/v1/run", b'{"code": "1"}', {"Content-Type": kind})
         assert (answer.status, answer.error["code"]) == (415, "unsupported_media_type")
     assert server.ask("POST", "/v1/run", b'{"code": "1"}', {"Content-Type": "Application/JSON; charset=utf-8"}).status == 200

@@ -202,8 +202,9 @@ def test_tab_lists_what_there_is(repl):
     repl.run("word = ''")
     repl.type("word.isal" + TAB)
     repl.expect(r"\nisalnum  isalpha\s")
+    repl.expect(r"In \[4\]: word\.isal")  # the prompt is shown again
     repl.type(CTRL_C)
-    repl.prompt(4)  # the line editor's change of modes may drop what is typed before
+    repl.prompt(4)
     repl.run("globals().update({'many_%03d' % i: i for i in range(300)})")
     repl.type("many_" + TAB)
     listed = repl.expect(r"hutch: and more\r\n")

@@ -1,5 +1,6 @@
 /* Lines of a client of the Model Context Protocol, in pieces. There is no engine: what would run code says so. Whatever
  * is answered is one line of JSON in UTF-8, and nothing is answered twice. */
+#include "runtime/mcp/face.h"
 #include "runtime/mcp/lines.h"
 #include "runtime/mcp/rpc.h"
 #include "runtime/mcp/server.h"
@@ -15,7 +16,7 @@ struct client {
     bool is_behind;
 };
 
-static void on_send(void *owner, void *exchange, const char *json, size_t len)
+static void on_send(void *owner, void *exchange, int kind, const char *json, size_t len)
 {
     struct client *c = owner;
     struct hutch_err err;
@@ -26,6 +27,7 @@ static void on_send(void *owner, void *exchange, const char *json, size_t len)
     fuzz_check(hutch_rpc_check(json, len, &value, &err) == 0 && hutch_json_view_is_object(value));
     fuzz_check(hutch_rpc_get(value, "jsonrpc").text);
     fuzz_check(!hutch_rpc_get(value, "result").text != !hutch_rpc_get(value, "error").text);
+    fuzz_check((kind == MCP_RESULT) == (hutch_rpc_get(value, "result").text != NULL) && kind != MCP_NOTIFICATION);
     c->n_sent++;
 }
 
@@ -87,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct lines lines;
 
     hutch_mcp_sessions_init(&sessions, &settings);
-    client.server = hutch_mcp_server_create(&transport, &client, &sessions, "0");
+    client.server = hutch_mcp_server_create(&transport, &client, &hutch_mcp_usual_face, &sessions, "0");
     fuzz_check(client.server);
     hutch_lines_init(&lines, &events, &client, MAX_LINE);
     if (fuzz_byte(&data, &size) & 1) /* most of what there is comes after this */

@@ -25,6 +25,10 @@ static void parse_run(const char *text, size_t size)
             fuzz_check(strlen(*arg) <= size);
     }
     hutch_run_request_done(&r);
+    rc = hutch_run_request_parse_line(text, size, &r, &err);
+    fuzz_check_err(rc, &err);
+    fuzz_check(!r.id || r.id[0] == '"' || strspn(r.id, "0123456789") == strlen(r.id));
+    hutch_run_request_done(&r);
 }
 
 static void parse_session(const char *text, size_t size)

@@ -999,9 +999,13 @@ static void options_for_all_runs(void)
     struct hutch_request request;
     struct hutch_error err;
     struct outcome o;
+    char *languages;
 
     hutch_engine_get_limits(engine, &policy);
     CHECK(policy.size == sizeof(policy) && policy.memory_bytes > 0 && policy.wall_ms > 0);
+    languages = hutch_engine_languages(engine);
+    CHECK(languages && strncmp(languages, "[{\"name\":\"python\",\"ending\":\".py\"}", 34) == 0);
+    free(languages);
     hutch_engine_free(engine);
 
     CHECK(mkdtemp(dir));
@@ -1661,6 +1665,97 @@ static void processes_of_a_session(void)
     hutch_engine_free(seen.engine);
 }
 
+/* --- paths inside a session --- */
+
+struct looked {
+    struct hutch_engine *engine;
+    unsigned replies, ends;
+    int code, fd;
+    size_t n;
+    char first[64];
+};
+
+static void on_path(void *user, uint64_t session, const struct hutch_path_reply *reply)
+{
+    struct looked *seen = user;
+    char *json = hutch_path_reply_to_json(reply);
+
+    CHECK(session != 0 && json && strstr(json, reply->ok ? "\"entries\":[" : "\"errno\":"));
+    free(json);
+    CHECK(reply->size >= sizeof(*reply) && !reply->ok == (reply->code != 0) && !reply->ok == (reply->message[0] != 0));
+    seen->replies++;
+    seen->code = reply->code;
+    seen->n = reply->n_entries;
+    snprintf(seen->first, sizeof(seen->first), "%s", reply->n_entries ? reply->entries[0].path : "");
+    seen->fd = reply->fd >= 0 ? dup(reply->fd) : -1;
+}
+
+static void on_looked_end(void *user, uint64_t session, const char *why, const char *directory)
+{
+    struct looked *seen = user;
+
+    (void)session;
+    (void)why;
+    (void)directory;
+    seen->ends++;
+}
+
+static void await_reply(struct looked *seen, int rc)
+{
+    const unsigned before = seen->replies;
+
+    CHECK(rc == 0 && seen->replies == before); /* none comes within the call */
+    while (seen->replies == before)
+        turn(seen->engine);
+}
+
+/* Each function, from the moment the session is open. */
+static void paths_of_a_session(void)
+{
+    struct looked seen = { .engine = open_default() };
+    struct hutch_session_options session;
+    struct hutch_path_options options;
+    struct hutch_error err;
+    char text[8];
+    uint64_t id;
+
+    hutch_path_options_init(&options);
+    options.on_reply = on_path;
+    options.user = &seen;
+    CHECK(hutch_session_stat(seen.engine, 77, "/", &options, &err) < 0 && err.code == ENOENT);
+    hutch_session_options_init(&session);
+    session.no_interpreter = 1;
+    session.on_end = on_looked_end;
+    session.user = &seen;
+    CHECK(hutch_session_open(seen.engine, &session, &id, &err) == 0);
+    options.parents = 1;
+    await_reply(&seen, hutch_session_make_directory(seen.engine, id, "/tmp/a/b", &options, &err));
+    CHECK(seen.code == 0 && strcmp(seen.first, "/tmp/a/b") == 0);
+    await_reply(&seen, hutch_session_open_path(seen.engine, id, "/tmp/a/b/c", O_WRONLY | O_CREAT, &options, &err));
+    CHECK(seen.code == 0 && seen.fd >= 0 && write(seen.fd, "text", 4) == 4 && close(seen.fd) == 0);
+    options.depth = 3;
+    await_reply(&seen, hutch_session_list(seen.engine, id, "/tmp/a", &options, &err));
+    CHECK(seen.code == 0 && seen.n == 2 && strcmp(seen.first, "b") == 0);
+    await_reply(&seen, hutch_session_rename(seen.engine, id, "/tmp/a/b/c", "/tmp/d", &options, &err));
+    CHECK(seen.code == 0);
+    await_reply(&seen, hutch_session_open_path(seen.engine, id, "/tmp/d", O_RDONLY, &options, &err));
+    CHECK(seen.fd >= 0 && read(seen.fd, text, sizeof(text)) == 4 && close(seen.fd) == 0);
+    await_reply(&seen, hutch_session_remove(seen.engine, id, "/tmp/a", &options, &err));
+    CHECK(seen.code == ENOTEMPTY);
+    options.tree = 1;
+    await_reply(&seen, hutch_session_remove(seen.engine, id, "/tmp/a", &options, &err));
+    CHECK(seen.code == 0);
+    await_reply(&seen, hutch_session_stat(seen.engine, id, "/tmp/a", &options, &err));
+    CHECK(seen.code == ENOENT && seen.n == 0);
+    CHECK(hutch_session_stat(seen.engine, id, "", &options, &err) < 0 && err.code == EINVAL);
+    CHECK(hutch_session_stat(seen.engine, id, "/", &options, &err) == 0);
+    CHECK(hutch_session_close(seen.engine, id) == 1);
+    while (seen.ends == 0)
+        turn(seen.engine);
+    CHECK(seen.replies == 9); /* also the last one's, before the end */
+    hutch_engine_free(seen.engine);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -1700,6 +1795,7 @@ static const struct {
     { "a_cell_that_is_taken_back", a_cell_that_is_taken_back },
     { "a_question", a_question },
     { "processes_of_a_session", processes_of_a_session },
+    { "paths_of_a_session", paths_of_a_session },
 };
 
 int main(int argc, char **argv)

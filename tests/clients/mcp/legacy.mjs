@@ -1,10 +1,20 @@
-// @modelcontextprotocol/sdk 1.x: a client of the older revisions. Words: the command that is the server.
+// @modelcontextprotocol/sdk 1.x: a client of the older revisions. Words: the command that is the server, or where it is.
 // Prints one JSON object with what it has observed.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+
+// "http" or "sse", a URL and a token; else the command that is the server.
+function makeTransport(command, args) {
+  const requestInit = { headers: { Authorization: `Bearer ${args[1]}` } };
+  if (command === 'http') return new StreamableHTTPClientTransport(new URL(args[0]), { requestInit });
+  if (command === 'sse') return new SSEClientTransport(new URL(args[0]), { requestInit });
+  return new StdioClientTransport({ command, args, env: process.env, stderr: 'inherit' });
+}
 
 const [command, ...args] = process.argv.slice(2);
-const transport = new StdioClientTransport({ command, args, env: process.env, stderr: 'inherit' });
+const transport = makeTransport(command, args);
 const client = new Client({ name: 'hutch-test', version: '1' });
 const seen = { errors: [], progress: [] };
 client.onerror = (error) => seen.errors.push(String(error));
@@ -47,12 +57,16 @@ seen.afterTimeout = await call('run_python', { code: 'x' });
 
 const pid = transport.pid;
 const begin = Date.now();
+seen.session = transport.sessionId;
+if (command === 'http') await transport.terminateSession();
 await client.close();
 seen.closeMs = Date.now() - begin;
-try {
-  process.kill(pid, 0);
-  seen.isGone = false;
-} catch {
-  seen.isGone = true;
+if (pid) {
+  try {
+    process.kill(pid, 0);
+    seen.isGone = false;
+  } catch {
+    seen.isGone = true;
+  }
 }
 console.log(JSON.stringify(seen));

@@ -1,10 +1,17 @@
 // @modelcontextprotocol/client 2.x: a client of both eras. Words: "auto", "legacy" or a version to insist on, and the
-// command that is the server. Prints one JSON object with what it has observed.
-import { Client } from '@modelcontextprotocol/client';
+// command that is the server, or where it is. Prints one JSON object with what it has observed.
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
+// "http", a URL and a token; else the command that is the server.
+function makeTransport(command, args) {
+  const requestInit = { headers: { Authorization: `Bearer ${args[1]}` } };
+  if (command === 'http') return new StreamableHTTPClientTransport(new URL(args[0]), { requestInit });
+  return new StdioClientTransport({ command, args, env: process.env, stderr: 'inherit' });
+}
+
 const [mode, command, ...args] = process.argv.slice(2);
-const transport = new StdioClientTransport({ command, args, env: process.env, stderr: 'inherit' });
+const transport = makeTransport(command, args);
 const client = new Client({ name: 'hutch-test', version: '1' },
                           { versionNegotiation: { mode: mode === 'auto' || mode === 'legacy' ? mode : { pin: mode } } });
 const seen = { errors: [], progress: [] };
@@ -16,7 +23,14 @@ seen.server = client.getServerVersion();
 seen.instructions = client.getInstructions();
 seen.tools = (await client.listTools()).tools.map((tool) => tool.name);
 
-const call = (name, args, options) => client.callTool({ name, arguments: args }, options);
+// By HTTP the newer era has no session: the handle in a result is passed on, as the model is told to.
+let handle;
+const call = async (name, args, options) => {
+  const more = handle ? { session_id: handle } : {};
+  const result = await client.callTool({ name, arguments: { ...args, ...more } }, options);
+  if (command === 'http' && seen.version !== '2025-11-25') handle ??= result.structuredContent?.session_id;
+  return result;
+};
 
 seen.value = await call('run_python', { code: 'x = 6\nprint("x is", x)\nx * 7' });
 seen.state = await call('run_python', { code: 'x' });

@@ -146,12 +146,14 @@ static void test_formats(void **state)
 
 static void test_hosts(void **state)
 {
-    static const char *const allowed[] = { "box.example", NULL };
+    static const char *const allowed[] = { "box.example", "*.many.example", NULL };
     static const char *const good[] = { "localhost", "LocalHost:1", "127.0.0.1", "10.0.0.1:80", "[::1]",
-                                        "[fe80::1]:8080", "box.example", "BOX.example:443" };
+                                        "[fe80::1]:8080", "box.example", "BOX.example:443",
+                                        "a.many.example", "49999-x.MANY.example:1" };
     static const char *const bad[] = { "", ":80", "evil", "localhost.evil", "evil:80", "127.0.0.1.evil", "127.1",
                                        "[::1", "[]", "[evil]:80", "[::1]evil", "localhost:80:90", "box.example.",
-                                       "@localhost", "localhost@evil" };
+                                       "@localhost", "localhost@evil", "a.box.example", "many.example", ".many.example",
+                                       "a.b.many.example", "a.many.example.evil" };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(good); i++)

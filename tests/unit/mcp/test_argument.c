@@ -3,6 +3,7 @@
 #include "runtime/mcp/argument.h"
 
 #include "runtime/mcp/rpc.h"
+#include "runtime/mcp/face.h"
 #include "runtime/mcp/tool.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/fd.h"
@@ -81,15 +82,19 @@ static void test_schema(void **state)
 static void test_tools(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < MCP_N_TOOLS; i++) {
-        const struct mcp_tool *tool = hutch_mcp_tools[i];
+    const struct mcp_face *const faces[] = { &hutch_mcp_usual_face, &hutch_mcp_usual_face, &hutch_mcp_usual_face,
+                                             &hutch_mcp_usual_face, &hutch_mcp_usual_face, &hutch_mcp_python_face };
+
+    for (size_t i = 0; i < ARRAY_SIZE(faces); i++) {
+        const struct mcp_tool *tool = faces[i] == &hutch_mcp_python_face ? faces[i]->tools[0] : faces[i]->tools[i];
         struct text_buffer t = TEXT_BUFFER_INIT;
         struct json_view value;
         struct hutch_err err;
 
-        assert_ptr_equal(hutch_mcp_tool_find(tool->name), tool);
-        assert_true(tool->n_arguments <= MCP_MAX_ARGUMENTS);
-        assert_string_equal(tool->arguments[tool->session_at].name, "session_id");
+        assert_ptr_equal(hutch_mcp_tool_find(faces[i], tool->name), tool);
+        assert_true(tool->n_arguments <= MCP_NO_ARGUMENT);
+        if (tool->session_at != MCP_NO_ARGUMENT)
+            assert_string_equal(tool->arguments[tool->session_at].name, "session_id");
         hutch_mcp_tool_write(tool, &t);
         assert_int_equal(hutch_rpc_check(t.data, t.len, &value, &err), 0);
         assert_true(hutch_json_view_is_object(hutch_rpc_get(value, "inputSchema")));
@@ -97,8 +102,11 @@ static void test_tools(void **state)
         assert_true(hutch_json_view_is_object(hutch_rpc_get(value, "annotations")));
         hutch_text_done(&t);
     }
-    assert_null(hutch_mcp_tool_find("run"));
-    assert_null(hutch_mcp_tool_find(""));
+    assert_null(hutch_mcp_usual_face.tools[5]);
+    assert_null(hutch_mcp_python_face.tools[1]);
+    assert_null(hutch_mcp_tool_find(&hutch_mcp_usual_face, "run"));
+    assert_null(hutch_mcp_tool_find(&hutch_mcp_usual_face, ""));
+    assert_null(hutch_mcp_tool_find(&hutch_mcp_python_face, "run_python"));
 }
 
 int main(void)

@@ -1,0 +1,3 @@
+export * from './index.js';
+import * as hutch from './index.js';
+export default hutch;

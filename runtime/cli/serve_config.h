@@ -1,0 +1,29 @@
+/* serve_config.h - the file of `hutch serve --config`: a JSON object whose keys are the command's options. */
+#ifndef HUTCH_CLI_SERVE_CONFIG_H
+#define HUTCH_CLI_SERVE_CONFIG_H
+
+#include "runtime/cli/commands.h"
+#include "runtime/text/json.h"
+#include "sandbox/err.h"
+
+#include <stdio.h>
+
+#define SERVE_CONFIG_MAX_NUMBERS 64
+
+/* What the options of a file point to. */
+struct serve_config {
+    struct json_doc doc;                    /* owned */
+    char *numbers[SERVE_CONFIG_MAX_NUMBERS]; /* owned; as the command line has them */
+    size_t n_numbers;
+};
+#define SERVE_CONFIG_INIT { .doc = JSON_DOC_INIT }
+
+/* Sets what @opts has not got from the command line. Errors, with the place: no JSON, a key that is no option, a value
+ * of another kind. hutch_serve_config_done() in any case, when @opts is not used any more. */
+int hutch_serve_config_read(struct serve_config *c, const char *path, struct serve_opts *opts, struct hutch_err *err);
+void hutch_serve_config_done(struct serve_config *c);
+
+/* What is set, a line each: "max-body: 4m". */
+void hutch_serve_config_print(FILE *to, const struct serve_opts *opts);
+
+#endif

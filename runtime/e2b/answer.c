@@ -1,0 +1,69 @@
+#include "runtime/e2b/answer.h"
+
+#include "runtime/e2b/connect.h"
+#include "runtime/gateway/exchange.h"
+#include "runtime/text/json_write.h"
+
+#include <string.h>
+
+void hutch_e2b_answer(struct exchange *x, unsigned status, struct text_buffer *t)
+{
+    size_t len = 0;
+    char *text = hutch_text_take(t, &len);
+
+    hutch_exchange_answer(x, status, "application/json", text, len);
+}
+
+void hutch_e2b_answer_empty(struct exchange *x, unsigned status)
+{
+    hutch_exchange_answer(x, status, NULL, strdup(""), 0);
+}
+
+static void add_error(struct text_buffer *t, unsigned status, const char *message)
+{
+    hutch_text_addf(t, "{\"code\":%u,\"message\":", status);
+    hutch_json_quote(t, message, strlen(message));
+    hutch_text_add_string(t, "}");
+}
+
+void hutch_e2b_answer_error(struct exchange *x, unsigned status, const char *message)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    add_error(&t, status, message);
+    hutch_e2b_answer(x, status, &t);
+}
+
+static char *stream_refusal(unsigned *status, const char *message, const char **type, size_t *ret_len)
+{
+    struct text_buffer error = TEXT_BUFFER_INIT, t = TEXT_BUFFER_INIT;
+
+    hutch_text_add_string(&error, "{\"error\":");
+    hutch_connect_add_error(&error, hutch_connect_code(*status), message);
+    hutch_text_add_string(&error, "}");
+    if (error.is_broken)
+        t.is_broken = true;
+    else
+        hutch_connect_add(&t, CONNECT_END, error.data, error.len);
+    hutch_text_done(&error);
+    *status = 200; /* a stream's error is in the stream */
+    *type = "application/connect+json";
+    return hutch_text_take(&t, ret_len);
+}
+
+char *hutch_e2b_answer_refusal(const struct exchange *x, enum gateway_error error, const char *message,
+                               unsigned *status, const char **type, size_t *ret_len)
+{
+    const char *path = x->route ? x->route->path : "";
+    const char *method = strrchr(path, '/');
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    (void)error;
+    if (strncmp(path, "/process.", 9) != 0 && strncmp(path, "/filesystem.", 12) != 0)
+        add_error(&t, *status, message);
+    else if (strcmp(method, "/Start") == 0 || strcmp(method, "/Connect") == 0 || strcmp(method, "/WatchDir") == 0)
+        return stream_refusal(status, message, type, ret_len);
+    else
+        hutch_connect_add_error(&t, hutch_connect_code(*status), message);
+    return hutch_text_take(&t, ret_len);
+}

@@ -1,0 +1,23 @@
+/* answer.h - answers of E2B's format, and its errors. */
+#ifndef HUTCH_E2B_ANSWER_H
+#define HUTCH_E2B_ANSWER_H
+
+#include "runtime/gateway/error.h"
+
+#include <stddef.h>
+
+struct exchange;
+struct text_buffer;
+
+/* Takes what @t has, as application/json. */
+void hutch_e2b_answer(struct exchange *x, unsigned status, struct text_buffer *t);
+void hutch_e2b_answer_empty(struct exchange *x, unsigned status);
+/* {"code", "message"} with a status that no gateway_error has. */
+void hutch_e2b_answer_error(struct exchange *x, unsigned status, const char *message);
+
+/* struct format's refusal: {"code": 404, "message"}; a word as code for what speaks Connect, and for its streams that
+ * as their last message. */
+char *hutch_e2b_answer_refusal(const struct exchange *x, enum gateway_error error, const char *message,
+                               unsigned *status, const char **type, size_t *ret_len);
+
+#endif

@@ -1,0 +1,69 @@
+#include "runtime/gateway/catalog_api.h"
+
+#include "runtime/gateway/request_parts.h"
+#include "runtime/gateway/server_priv.h"
+#include "runtime/text/json_write.h"
+#include "sandbox/fd.h"
+
+#include <string.h>
+
+/* Read by the assembler, so its path is relative to the top of the tree, where make compiles. */
+__asm__(".pushsection .rodata\n"
+        ".type openapi_json, @object\n"
+        "openapi_json:\n"
+        ".incbin \"runtime/gateway/openapi.json\"\n"
+        ".byte 0\n"
+        ".size openapi_json, . - openapi_json\n"
+        ".popsection\n");
+extern const char openapi_json[] __attribute__((visibility("hidden")));
+
+void hutch_catalog_openapi(struct exchange *x)
+{
+    hutch_exchange_answer(x, 200, "application/json", strdup(openapi_json), strlen(openapi_json));
+}
+
+static void answer_text(struct exchange *x, struct text_buffer *t)
+{
+    size_t len = 0;
+    char *text = hutch_text_take(t, &len);
+
+    hutch_exchange_answer(x, 200, "application/json", text, len);
+}
+
+void hutch_catalog_languages(struct exchange *x)
+{
+    auto_free char *languages = hutch_engine_languages(x->server->engine);
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    hutch_text_add_string(&t, "{\"languages\":");
+    hutch_text_add_string(&t, languages ? languages : "");
+    hutch_text_add_string(&t, "}\n");
+    t.is_broken |= !languages;
+    answer_text(x, &t);
+}
+
+/* A policy that the operator has named by its path is known by its file's name: where it lies is nobody's business. */
+static void add_name(struct text_buffer *t, const char *policy)
+{
+    const char *slash = strrchr(policy, '/'), *name = slash ? slash + 1 : policy;
+    size_t len = strlen(name);
+
+    if (slash && len > 5 && strcmp(name + len - 5, ".json") == 0)
+        len -= 5;
+    hutch_json_quote(t, name, len);
+}
+
+void hutch_catalog_policies(struct exchange *x)
+{
+    const char *policy = x->server->options->engine->policy;
+    struct hutch_limits limits = { .size = sizeof(limits) };
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    hutch_engine_get_limits(x->server->engine, &limits);
+    hutch_text_add_string(&t, "{\"policies\":[{\"name\":");
+    add_name(&t, policy ? policy : "default");
+    hutch_text_add_string(&t, ",\"limits\":");
+    hutch_request_write_limits(&t, &limits);
+    hutch_text_add_string(&t, "}]}\n");
+    answer_text(x, &t);
+}

@@ -1,0 +1,26 @@
+/* host.h - what the room of a format may ask of the server that it is a part of. */
+#ifndef HUTCH_GATEWAY_HOST_H
+#define HUTCH_GATEWAY_HOST_H
+
+#include <stdbool.h>
+
+struct exchange;
+struct hutch_engine;
+struct server;
+struct token;
+
+/* NULL: it can run nothing any more. */
+struct hutch_engine *hutch_server_engine(const struct server *s);
+/* Of hutch. */
+const char *hutch_server_version(const struct server *s);
+/* What runs may end, and nothing new begins. */
+bool hutch_server_is_draining(const struct server *s);
+/* What the format of the exchange keeps. */
+void *hutch_server_state(const struct exchange *x);
+
+/* How many sessions one token may have open, so that no other one is kept out. */
+unsigned hutch_server_session_share(const struct server *s);
+/* How many it has. Those that a format finds by names of its own are in token->n_sessions, which the format counts. */
+unsigned hutch_server_session_count(const struct server *s, const struct token *token);
+
+#endif

@@ -1,0 +1,48 @@
+#include "runtime/gateway/submit.h"
+
+#include "runtime/gateway/server_priv.h"
+
+static void on_gone(struct exchange *x)
+{
+    const struct submitted *run = x->work;
+
+    hutch_engine_cancel(x->server->engine, run->id);
+}
+
+bool hutch_submit_is_allowed(struct exchange *x)
+{
+    if (x->server->has_failed)
+        hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
+    else if (x->token && x->token->n_runs >= hutch_server_share(x->server))
+        hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "this token has %u runs that are not over, which is its share",
+                              x->token->n_runs);
+    else
+        return true;
+    return false;
+}
+
+bool hutch_submit_run(struct exchange *x, struct hutch_request *request)
+{
+    struct submitted *run = x->work;
+    struct hutch_error err;
+
+    request->user = x;
+    if (hutch_engine_submit(x->server->engine, request, &run->id, &err) < 0) {
+        hutch_exchange_refuse_error(x, &err, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST);
+        return false;
+    }
+    run->token = x->token;
+    if (run->token)
+        run->token->n_runs++;
+    hutch_exchange_wait(x, on_gone);
+    return true;
+}
+
+void hutch_submit_conclude(struct exchange *x, const struct hutch_result *result)
+{
+    struct submitted *run = x->work;
+
+    hutch_metrics_add_run(&x->server->metrics, result);
+    if (run->token)
+        run->token->n_runs--;
+}

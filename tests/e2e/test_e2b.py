@@ -1,0 +1,442 @@
+"""hutch serve as E2B's servers: its SDK from npm, unchanged (tests/clients/e2b), LiteLLM's requests, and what hostile ones
+get."""
+import base64
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import struct
+import subprocess
+
+import pytest
+
+import gateway
+import support
+from gateway import Server
+
+TOKEN, OTHER = "e2b_" + "0a" * 20, "e2b_" + "0b" * 20
+CLIENTS = os.environ.get("HUTCH_TEST_CLIENTS") or os.path.join(support.TREE, "build", "clients")
+NOBODYS = "a" * 26
+ENVD = "49983"
+
+
+def write_tokens(folder):
+    path = os.path.join(str(folder), "tokens")
+    with open(path, "w", encoding="ascii") as file:
+        for name, token in (("ada", TOKEN), ("bob", OTHER)):
+            file.write("%s %s\n" % (name, hashlib.sha256(token.encode()).hexdigest()))
+    os.chmod(path, 0o600)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("e2b")
+    with Server(folder, "--listen", "127.0.0.1:0", "--listen", "unix:" + gateway.socket_path(folder), "--tokens", write_tokens(folder),
+                "--allow-host", "*.box.example", image="python") as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request):
+    """No exchange outlives its test."""
+    yield
+    if "server" in request.fixturenames:
+        request.getfixturevalue("server").await_metric("hutch_http_exchanges", 1, {"X-API-Key": TOKEN, "Authorization": "Bearer " + TOKEN})
+
+
+def observe(server, part):
+    folder = os.path.join(CLIENTS, "e2b")
+    if not shutil.which("node") or not os.path.exists(os.path.join(folder, "installed.json")):
+        reason = "npm: its packages for tests/clients/e2b are not installed (make clients)"
+        if support.STRICT:
+            pytest.fail("strict: " + reason)
+        pytest.skip(reason)
+    url = "http://127.0.0.1:%d" % server.port()
+    done = subprocess.run(["node", os.path.join(folder, "suite.mjs"), part], capture_output=True, timeout=gateway.SECONDS, check=False,
+                          env={**os.environ, "E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": TOKEN})
+    assert done.returncode == 0, done.stderr.decode()
+    seen = json.loads(done.stdout)
+    assert "crashed" not in seen, seen
+    return seen
+
+
+# --- the SDK ---
+
+def test_control(server):
+    seen = observe(server, "control")
+    assert seen["listed"] and not seen["listedOther"] and not seen["listedPaused"]
+    assert seen["info"]["metadata"] == {"k": "v", "a b": "c&d=é"} and seen["info"]["state"] == "running"
+    assert seen["info"]["sandboxId"] == seen["id"] and seen["info"]["cpuCount"] >= 1 and seen["info"]["memoryMB"] > 0
+    assert 400_000 < seen["later"] <= 600_000
+    assert seen["running"] and not seen["runningThen"]
+    assert len(seen["metrics"]) == 1 and seen["metrics"][0]["memTotal"] > 0
+    for refused in ("fork", "snapshot"):
+        assert "cannot be copied" in seen[refused]["message"]
+    assert "there is no template 'nobodys-template'" in seen["template"]["message"]
+    assert seen["killed"] is True and seen["again"] is False
+    assert seen["gone"]["name"] == seen["connectGone"]["name"] == "SandboxNotFoundError"
+
+
+def test_pause_and_connect(server):
+    seen = observe(server, "pause")
+    assert seen["paused"] is True and seen["pausedAgain"] is False and seen["state"] == "paused" and seen["listed"]
+    assert "409" in seen["refused"]["message"]
+    assert seen["stateThen"] == "running" and seen["value"] == "(42, True, 'kept')"
+
+
+def test_code(server):
+    seen = observe(server, "code")
+    assert seen["first"] == {"text": "42", "count": 1, "logs": {"stdout": ["hello é 😀\n"], "stderr": ["bad\n"]}}
+    assert seen["heard"] == {"stdout": ["hello é 😀\n"], "stderr": ["bad\n"], "results": ["42"], "errors": []}
+    assert seen["state"] == "quoted"
+    assert seen["error"]["name"] == "ZeroDivisionError" and seen["error"]["value"] == "division by zero"
+    assert "\x1b[" in seen["error"]["traceback"] and seen["count"] == 3
+    assert seen["env"] == "('1', '2')" and seen["envAfter"] is None
+    assert seen["html"] == [{"json": {"a": [1, "ü"]}, "main": False}, {"html": "<b>ü</b>", "main": True}]
+    assert [row["png"] for row in seen["plot"]] == ["PNG", None] and seen["plot"][0]["extra"] == {} and seen["plot"][1]["text"] == "3"
+    assert seen["input"] == "StdinNotImplementedError"
+    assert seen["cwd"] == "['here.txt']"
+    assert seen["language"]["name"] == "SandboxError" and seen["python"] == "2"
+    assert seen["timeout"]["name"] == "TimeoutError" and seen["afterTimeout"] == "42"
+    assert seen["queued"] == ["1", "2"]
+    assert seen["died"]["name"] == "SandboxError" and seen["died"]["value"] and seen["afterDeath"] == "42"
+
+
+def test_contexts(server):
+    seen = observe(server, "contexts")
+    assert seen["context"]["language"] == "python" and seen["context"]["cwd"] == seen["cwd"] == "/tmp"
+    assert seen["other"] == seen["restarted"] == seen["mainRestarted"] == "NameError"
+    assert seen["both"] == ["1", "2"]
+    assert seen["list"] == ["main", seen["context"]["id"]] and seen["listThen"] == ["main"]
+    assert seen["removed"]["name"] == seen["unknown"]["name"] == "NotFoundError"
+    assert seen["removeMain"]["name"] == seen["javascript"]["name"] == "SandboxError"
+
+
+def test_commands(server):
+    seen = observe(server, "commands")
+    assert seen["done"] == {"stdout": "out 1 2\n/tmp\n", "stderr": "err\n", "exitCode": 0} and seen["heard"] == "out 1 2\n/tmp\n"
+    assert seen["failed"] == {"name": "CommandExitError", "exitCode": 3, "stdout": "before\n"}
+    assert seen["home"] == "x\nmade.txt\n"
+    assert seen["listed"] == [{"same": True, "cmd": "/bin/bash", "args": ["-l", "-c", "cat; echo end"]}]
+    assert seen["cat"] == "typed\nmore\nend\n" and seen["connected"]
+    assert seen["goesOn"] and seen["killed"] is True and seen["killedAgain"] is False
+    assert seen["waited"] in ("NotFoundError", "CommandExitError")
+    assert seen["timeout"]["name"] == "TimeoutError"
+    assert "127" in seen["missing"]["message"]
+    assert seen["large"] == 3_000_000 and seen["parallel"] == ["1\n", "2\n", "3\n"]
+
+
+def test_terminals(server):
+    seen = observe(server, "pty")
+    assert seen == {"sizes": [True, True, True], "end": 5, "killed": True}
+
+
+def test_files(server):
+    seen = observe(server, "files")
+    assert seen["written"] == {"name": "a.txt", "type": "file", "path": "/home/user/a.txt"}
+    assert seen["read"] == seen["inside"] == "hello é"
+    assert seen["many"] == ["/home/user/d/one", "/home/user/d/two"] and seen["empty"] == "" and seen["large"] and seen["octets"] == "octets"
+    assert seen["missing"]["name"] == "FileNotFoundError"
+    assert "below /home/user only" in seen["outside"]["message"] and seen["tmpRead"] == "outside\n"
+    assert seen["traversal"]["name"] == "InvalidArgumentError"
+    assert seen["list"] == sorted(seen["list"], key=lambda row: row["name"])
+    assert {row["name"]: row["type"] for row in seen["list"]} == {"a.txt": "file", "d": "dir", "empty": "file", "large.bin": "file", "octets": "file"}
+    assert seen["deep"] == ["/home/user/d/one", "/home/user/d/two"] and seen["exists"] == [True, False, True]
+    assert seen["info"] == {"name": "a.txt", "type": "file", "size": 8, "path": "/home/user/a.txt", "mode": 0o644,
+                            "permissions": "-rw-r--r--", "owner": "user", "time": True}
+    assert seen["made"] == [True, False] and seen["moved"] == ["/home/user/new/b.txt", False, "hello é"]
+    assert seen["removed"] == [False, "FileNotFoundError"] and seen["tmp"] and seen["denied"] == "InvalidArgumentError"
+    assert seen["listMissing"] == "FileNotFoundError" and "not told" in seen["watch"]["message"]
+
+
+def test_signed_addresses(server):
+    assert observe(server, "files")["urls"] == {"read": [200, "22"], "forged": 401, "bare": 401, "over": 401, "write": 200,
+                                                "written": "uploaded"}
+
+
+# --- by hand ---
+
+class Sandbox:
+    def __init__(self, server, token=TOKEN, path="/v2/sandboxes", **more):
+        self.server, self.token = server, token
+        answer = server.ask("POST", path, {"templateID": "base", **more}, {"X-API-Key": token})
+        assert answer.status == 201, answer.body
+        self.info = answer.json
+        self.id = self.info["sandboxID"]
+
+    def control(self, method, path="", body=None, token=None):
+        return self.server.ask(method, "/sandboxes/" + self.id + path, body, {"X-API-Key": token or self.token})
+
+    def ask(self, method, path, body=None, headers=None, port=ENVD):
+        return self.server.ask(method, path, body, {"E2b-Sandbox-Id": self.id, "E2b-Sandbox-Port": port,
+                                                    "X-Access-Token": self.info["envdAccessToken"], **(headers or {})})
+
+    def kill(self):
+        assert self.control("DELETE").status == 204
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+
+@pytest.fixture(scope="module")
+def sandbox(server):
+    with Sandbox(server, timeout=600) as made:
+        yield made
+
+
+def lines_of(answer):
+    assert answer.status == 200 and answer.body.isascii() and answer.body.endswith(b"\n")
+    return [json.loads(line) for line in answer.body.split(b"\n")[:-1]]
+
+
+def error_of(answer, status):
+    """E2B's: {"code", "message"}."""
+    assert answer.status == status and answer.headers["Content-Type"] == "application/json", (answer.status, answer.body)
+    assert list(answer.json) == ["code", "message"] and answer.json["code"] == status and "\n" not in answer.json["message"]
+    return answer.json["message"]
+
+
+def connect_error_of(answer, status, code):
+    assert answer.status == status and list(answer.json) == ["code", "message"] and answer.json["code"] == code, answer.body
+    return answer.json["message"]
+
+
+def envelope(text, flags=0):
+    data = text if isinstance(text, bytes) else json.dumps(text).encode()
+    return struct.pack(">BI", flags, len(data)) + data
+
+
+def stream(sandbox, method, body, **headers):
+    answer = sandbox.ask("POST", "/process.Process/" + method, body, {"Content-Type": "application/connect+json", **headers})
+    assert answer.status == 200 and answer.headers["Content-Type"] == "application/connect+json"
+    found, rest = [], answer.body
+    while rest:
+        flags, n = struct.unpack(">BI", rest[:5])
+        found.append((flags, json.loads(rest[5:5 + n])))
+        rest = rest[5 + n:]
+    assert [flags for flags, _ in found] == [0] * (len(found) - 1) + [2]
+    return [message for _, message in found]
+
+
+def test_lines(sandbox):
+    lines = lines_of(sandbox.ask("POST", "/execute", {"code": "print('\\u2028é')\n'\\U0001f600'"}, port="49999"))
+    assert [line["type"] for line in lines] == ["number_of_executions", "stdout", "result", "end_of_execution"]
+    assert list(lines[0]) == ["type", "execution_count"] and list(lines[1]) == ["type", "text", "timestamp"]
+    assert lines[1]["text"] == "\u2028é\n"
+    assert lines[2] == {"type": "result", "is_main_result": True, "text": "\U0001f600", "extra": {}}
+
+
+def test_stream_of_a_process(sandbox):
+    start = {"process": {"cmd": "/bin/sh", "args": ["-c", "echo a; exit 4"]}}
+    begin, data, end, last = stream(sandbox, "Start", envelope(start))
+    assert begin["event"]["start"]["pid"] > 0 and base64.b64decode(data["event"]["data"]["stdout"]) == b"a\n"
+    assert end["event"]["end"] == {"exitCode": 4, "exited": True, "status": "exit status 4", "error": "exit status 4"} and last == {}
+
+
+def test_deadline_of_a_process(sandbox):
+    messages = stream(sandbox, "Start", envelope({"process": {"cmd": "sleep", "args": ["1000"]}}), **{"Connect-Timeout-Ms": "300"})
+    assert messages[-1]["error"]["code"] == "deadline_exceeded"
+    assert sandbox.ask("POST", "/process.Process/List", {}).json == {"processes": []}
+
+
+def test_litellm(server):
+    """Its provider: creates by HTTP, executes at 49999-ID.DOMAIN with nulls, deletes."""
+    answer = server.ask("POST", "/sandboxes", {"templateID": "code-interpreter-v1", "timeout": 300, "secure": True,
+                                               "allow_internet_access": True}, {"X-API-Key": TOKEN})
+    assert answer.status == 201 and answer.json["domain"] == "box.example" and answer.json["envdAccessToken"]
+    made = answer.json
+    connection = http.client.HTTPConnection("127.0.0.1", server.port(), timeout=gateway.SECONDS)
+    host = "49999-%s.%s" % (made["sandboxID"], made["domain"])
+    connection.request("POST", "/execute", json.dumps({"code": "print(6 * 7)", "context_id": None, "env_vars": None}),
+                       {"Host": host, "Content-Type": "application/json", "X-Access-Token": made["envdAccessToken"]})
+    got = connection.getresponse()
+    lines = [json.loads(line) for line in got.read().splitlines()]
+    assert got.status == 200 and lines[1]["text"] == "42\n" and lines[-1] == {"type": "end_of_execution"}
+    connection.request("GET", "/health", headers={"Host": host.replace("box.example", "other.example")})
+    assert connection.getresponse().status == 403
+    connection.close()
+    assert server.ask("DELETE", "/sandboxes/" + made["sandboxID"], headers={"X-API-Key": TOKEN}).status == 204
+
+
+def test_timeout_ends_it(server):
+    made = Sandbox(server, timeout=1)
+    gateway.await_that(lambda: made.control("GET").status == 404)
+    assert made.ask("GET", "/health").status == 502
+
+
+def test_whose_it_is(server, sandbox):
+    gone = Sandbox(server)
+    gone.kill()
+    ids = {"forged": NOBODYS, "foreign": sandbox.id, "expired": gone.id}
+    for method, path, body in (("GET", "", None), ("DELETE", "", None), ("POST", "/timeout", {"timeout": 5}), ("POST", "/pause", {}),
+                               ("POST", "/connect", {}), ("GET", "/metrics", None), ("POST", "/fork", {})):
+        answers = {kind: server.ask(method, "/sandboxes/" + one + path, body, {"X-API-Key": OTHER}) for kind, one in ids.items()}
+        assert {(answer.status, answer.body) for answer in answers.values()} == {(404, answers["forged"].body)}, answers
+        error_of(answers["forged"], 404)
+    listed = server.ask("GET", "/v2/sandboxes", headers={"X-API-Key": OTHER})
+    assert listed.status == 200 and listed.json == []
+    assert sandbox.control("GET").json["state"] == "running"
+    error_of(server.ask("GET", "/v2/sandboxes", headers={"X-API-Key": "e2b_00"}), 401)
+    error_of(server.ask("GET", "/v2/sandboxes"), 401)
+
+
+def test_without_the_access_token(server, sandbox):
+    for token in ("", "x", sandbox.info["envdAccessToken"][:-1], sandbox.info["envdAccessToken"] + "x", TOKEN, "a" * 21):
+        error_of(sandbox.ask("POST", "/execute", {"code": "1"}, {"X-Access-Token": token}), 401)
+        connect_error_of(sandbox.ask("POST", "/process.Process/List", {}, {"X-Access-Token": token}), 401, "unauthenticated")
+        error_of(sandbox.ask("GET", "/files?path=a", headers={"X-Access-Token": token}), 401)
+    for one in (NOBODYS, "", "x", "A" * 26, "0" * 26, "../" + sandbox.id, sandbox.id + "a", sandbox.id[:-1]):
+        error_of(sandbox.ask("POST", "/execute", {"code": "1"}, {"E2b-Sandbox-Id": one}), 404)
+        error_of(sandbox.ask("GET", "/contexts", headers={"E2b-Sandbox-Id": one}), 404)
+
+
+BODIES = [b"", b"{", b"[]", b"null", b"1", b"{\"code\":1}", b"{\"code\":\"\\u0000\"}", b"{\"code\":\"\xff\"}", b"{\"code\":\"\\ud800\"}",
+          b"{" * 500, b"[" * 500, b"{\"a\":" * 40 + b"1" + b"}" * 40, b"{\"code\":\"1\",\"context_id\":\"main\",\"language\":\"python\"}",
+          b"{\"code\":\"1\",\"env_vars\":[]}", b"{\"code\":\"1\",\"env_vars\":{\"\":\"\"}}", b"{\"code\":\"1\",\"env_vars\":{\"A=\":\"\"}}",
+          b"{\"code\":\"1\",\"env_vars\":{\"A\":1}}", b"{\"code\":\"1\",\"language\":\"r\"}"]
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_malformed_code(sandbox, body):
+    error_of(sandbox.ask("POST", "/execute", body, port="49999"), 400)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b"{\"templateID\":1}", b"{\"templateID\":\"base\",\"timeout\":-1}",
+                                  b"{\"templateID\":\"base\",\"timeout\":1e30}", b"{\"templateID\":\"base\",\"timeout\":\"1\"}",
+                                  b"{\"templateID\":\"base\",\"metadata\":{\"a\":1}}", b"{\"templateID\":\"base\",\"metadata\":[]}",
+                                  b"{\"templateID\":\"base\",\"autoPause\":true}", b"{\"templateID\":\"base\",\"envVars\":{\"A\":null}}",
+                                  b"{\"templateID\":\"base\",\"volumeMounts\":[{}]}", b"{\"templateID\":\"base\",\"mcp\":{}}"])
+def test_malformed_creations(server, body):
+    error_of(server.ask("POST", "/v2/sandboxes", body, {"X-API-Key": TOKEN}), 400)
+
+
+GOOD = {"process": {"cmd": "true"}}
+
+
+@pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\0\0", b"\0\0\0\0\0", envelope(GOOD)[:-1], envelope(GOOD) + b"x", envelope(GOOD) * 2,
+                                  envelope(GOOD, 1), envelope(GOOD, 2), envelope(b"{"), envelope(b"[]"), b"\0\xff\xff\xff\xff{}",
+                                  envelope({}), envelope({"process": 1}), envelope({"process": {"cmd": 1}}), envelope({"process": {"cmd": ""}}),
+                                  envelope({"process": {"cmd": "a\0b"}}), envelope({"process": {"cmd": "true", "args": "x"}}),
+                                  envelope({"process": {"cmd": "true", "args": [1]}}), envelope({"process": {"cmd": "true", "args": ["\0"]}}),
+                                  envelope({"process": {"cmd": "true", "cwd": "/a/../b"}}), envelope({"process": {"cmd": "true"}, "stdin": 1}),
+                                  envelope({"process": {"cmd": "true"}, "pty": {"size": {"cols": -1}}}), json.dumps(GOOD).encode()])
+def test_malformed_streams(sandbox, body):
+    messages = stream(sandbox, "Start", body)
+    assert len(messages) == 1 and messages[0]["error"]["code"] in ("invalid_argument", "not_found") and messages[0]["error"]["message"]
+
+
+def test_other_codecs(sandbox):
+    for kind in ("application/proto", "application/connect+proto", "application/grpc"):
+        connect_error_of(sandbox.ask("POST", "/process.Process/List", b"{}", {"Content-Type": kind}), 415, "unimplemented")
+    assert stream(sandbox, "Start", envelope(GOOD), **{"Content-Type": "application/connect+proto"})[-1]["error"]["code"] == "unimplemented"
+
+
+def test_unknown_processes(sandbox):
+    for selector in ({"pid": 0}, {"pid": 4294967295}, {"tag": "x"}, {}):
+        for method, more in (("SendSignal", {"signal": "SIGNAL_SIGKILL"}), ("SendInput", {"input": {"stdin": "eA=="}}), ("CloseStdin", {}), ("Update", {})):
+            connect_error_of(sandbox.ask("POST", "/process.Process/" + method, {"process": selector, **more}), 404, "not_found")
+        assert stream(sandbox, "Connect", envelope({"process": selector}))[-1]["error"]["code"] == "not_found"
+    connect_error_of(sandbox.ask("POST", "/process.Process/SendSignal", {"process": {"pid": -1}}), 400, "invalid_argument")
+
+
+PATHS = ["..", "../etc/passwd", "/home/user/../../etc/passwd", "%2e%2e/x", "%2E%2E%2Fx", "a/%2e%2e/b", "a%2F..%2Fb", "", "a%00b", "%", "%zz",
+         "x" * 5000]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_traversal(sandbox, path):
+    for method, body in (("GET", None), ("POST", b"x")):
+        error_of(sandbox.ask(method, "/files?path=" + path, body, {"Content-Type": "application/octet-stream"}), 400)
+
+
+def test_a_link_is_not_followed_by_an_upload(sandbox):
+    assert stream(sandbox, "Start", envelope({"process": {"cmd": "ln", "args": ["-sf", "/etc", "/home/user/link"]}}))[-1] == {}
+    answer = sandbox.ask("POST", "/files?path=link/x", b"x", {"Content-Type": "application/octet-stream"})
+    assert answer.status == 400, answer.body
+    for name in ("..", "/../x", "a/../../b"):
+        connect_error_of(sandbox.ask("POST", "/filesystem.Filesystem/Stat", {"path": name}), 400, "invalid_argument")
+
+
+def multipart(*parts, boundary="b"):
+    text = b""
+    for filename, data in parts:
+        text += b"--%s\r\nContent-Disposition: form-data; name=\"file\"; filename=\"%s\"\r\n\r\n%s\r\n" % (boundary.encode(), filename, data)
+    return text + b"--%s--\r\n" % boundary.encode()
+
+
+def post_files(sandbox, body, kind="multipart/form-data; boundary=b", query=""):
+    return sandbox.ask("POST", "/files" + query, body, {"Content-Type": kind})
+
+
+def test_parts(sandbox):
+    data = b"\r\n--x\r\r\n-" + bytes(range(256)) * 300
+    answer = post_files(sandbox, multipart((b"p/one", data), (b"p/%22two%22", b""), (b"caf\xc3\xa9", b"3")))
+    assert answer.status == 200 and [row["path"] for row in answer.json] == ["/home/user/p/one", "/home/user/p/\"two\"", "/home/user/café"]
+    assert sandbox.ask("GET", "/files?path=p/one").body == data
+    assert sandbox.ask("GET", "/files?path=p/%22two%22").body == b""
+
+
+@pytest.mark.parametrize("body,kind", [
+    (multipart((b"whole", b"data"))[:-4], "multipart/form-data; boundary=b"),
+    (b"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"cut\"\r\n\r\ndata", "multipart/form-data; boundary=b"),
+    (b"no boundary at all", "multipart/form-data; boundary=b"),
+    (b"--b\r\n" + b"X: y\r\n" * 4000, "multipart/form-data; boundary=b"),
+    (b"--bx\r\n\r\n", "multipart/form-data; boundary=b"),
+    (multipart((b"../up", b"x")), "multipart/form-data; boundary=b"),
+    (multipart((b"", b"x")), "multipart/form-data; boundary=b"),
+    (multipart(*[(b"m", b"")] * 1101), "multipart/form-data; boundary=b"),
+])
+def test_malformed_parts(sandbox, body, kind):
+    error_of(post_files(sandbox, body, kind), 400)
+    assert sandbox.ask("GET", "/files?path=cut").status == 404
+
+
+@pytest.mark.parametrize("kind", ["multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data; boundary=" + "b" * 71,
+                                  "application/json", "text/plain"])
+def test_other_types_of_uploads(sandbox, kind):
+    error_of(post_files(sandbox, multipart((b"a", b"b")), kind), 415)
+
+
+def test_too_large(server, sandbox):
+    with server.connect() as sock:
+        sock.sendall(b"POST /execute HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: %s\r\nX-Access-Token: %s\r\nContent-Length: 999999999\r\n\r\n"
+                     % (sandbox.id.encode(), sandbox.info["envdAccessToken"].encode()))
+        error_of(gateway.parse(gateway.read_all(sock)), 413)
+
+
+def test_other_methods_and_paths(server, sandbox):
+    error_of(sandbox.ask("POST", "/files?path=a", b"x", {"Content-Type": "application/octet-stream", "Content-Encoding": "gzip"}), 415)
+    assert server.ask("PUT", "/execute", b"", {"X-API-Key": TOKEN, "Authorization": "Bearer " + TOKEN}).status == 405
+
+
+def test_a_client_that_leaves(server, sandbox):
+    """Its code is interrupted; its process goes on until it is ended."""
+    body = json.dumps({"code": "import time\nprint('begun')\ntime.sleep(1000)"}).encode()
+    head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: %s\r\nX-Access-Token: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+    names = (sandbox.id.encode(), sandbox.info["envdAccessToken"].encode())
+    with server.connect() as sock:
+        sock.sendall(head % (b"/execute", *names, b"application/json", len(body)) + body)
+        while b"begun" not in sock.recv(65536):
+            pass
+    assert lines_of(sandbox.ask("POST", "/execute", {"code": "6 * 7"}))[-2]["text"] == "42"
+    body = envelope({"process": {"cmd": "sleep", "args": ["1000"]}, "tag": "sleeper"})
+    with server.connect() as sock:
+        sock.sendall(head % (b"/process.Process/Start", *names, b"application/connect+json", len(body)) + body)
+        while b"start" not in sock.recv(65536):
+            pass
+    server.await_metric("hutch_http_exchanges", 1, {"Authorization": "Bearer " + TOKEN})
+    assert [row.get("tag") for row in sandbox.ask("POST", "/process.Process/List", {}).json["processes"]] == ["sleeper"]
+    assert sandbox.ask("POST", "/process.Process/SendSignal", {"process": {"tag": "sleeper"}, "signal": "SIGNAL_SIGKILL"}).json == {}
+    gateway.await_that(lambda: sandbox.ask("POST", "/process.Process/List", {}).json == {"processes": []})
+
+
+def test_prefix(tmp_path):
+    with Server(tmp_path, "--format", "e2b=/e2b") as server:
+        answer = server.ask("GET", "/e2b/v2/sandboxes")
+        assert answer.status == 200 and answer.json == []
+        assert server.ask("GET", "/v2/sandboxes").status == 404
