@@ -5,7 +5,7 @@
 
 #define MAX_WORDS 300 /* more than an option may be repeated */
 
-_Static_assert(COMMAND_COUNT == 12, "a new command's struct belongs to the union below");
+_Static_assert(COMMAND_COUNT == 13, "a new command's struct belongs to the union below");
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -17,6 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct rootfs_opts rootfs;
         struct doctor_opts doctor;
         struct completion_opts completion;
+        struct tools_opts tools;
     } opts;
     auto_free char *text = fuzz_string(data, size);
     char *argv[MAX_WORDS + 1], *at = text;
