@@ -201,16 +201,27 @@ static uint64_t share_of(int proc_fd, const char *pid, bool leave_out_shmem)
 static pid_t counted[MAX_COUNTED];
 static size_t n_counted;
 
-/* Whether its memory is that of a process which was counted. A child of vfork(2) has its parent's until it executes a
+static bool has_memory(int proc_fd, const char *pid)
+{
+    char buf[4096];
+
+    return read_text(proc_fd, pid, "status", buf, sizeof(buf)) == 0 && strstr(buf, "\nVmSize:");
+}
+
+/* Whether its memory is that of a process which was counted. @pid: or "PID/task/TID", of a thread that lives, as one
+ * that has ended has no memory, and nothing is the same as nothing. A child of vfork(2) has its parent's until it executes a
  * program, and the shares of both show all of it: half of the limit would be too much for a program that starts others,
  * and for a checkpoint. kcmp(2) compares the objects, so that equal numbers deceive nobody. */
-static bool is_counted(pid_t pid)
+static bool is_counted(int proc_fd, const char *pid)
 {
+    const char *number = strrchr(pid, '/');
+    pid_t tid = atoi(number ? number + 1 : pid);
+
     for (size_t i = 0; i < n_counted; i++)
-        if (syscall(SYS_kcmp, pid, counted[i], KCMP_VM, 0, 0) == 0)
-            return true;
+        if (syscall(SYS_kcmp, tid, counted[i], KCMP_VM, 0, 0) == 0)
+            return has_memory(proc_fd, pid);
     if (n_counted < MAX_COUNTED)
-        counted[n_counted++] = pid;
+        counted[n_counted++] = tid;
     return false;
 }
 
@@ -453,7 +464,7 @@ static void add_process(struct sampler *s, const char *pid)
         return;
     }
     if (!is_holder && s->is_exact)
-        s->sum->memory_bytes += is_counted(atoi(pid)) ? 0 : share_of(s->proc_fd, pid, s->counts_shared);
+        s->sum->memory_bytes += is_counted(s->proc_fd, pid) ? 0 : share_of(s->proc_fd, pid, s->counts_shared);
     else if (!is_holder)
         s->sum->memory_bytes += resident_of(s->proc_fd, pid, s->counts_shared);
     if (s->data_dev || (s->counts_shared && !is_holder))

@@ -268,7 +268,8 @@ static void read_messages(struct websocket *ws)
             return;
         }
         rc = hutch_ws_reader_next(&ws->reader, &message, &code);
-        if (rc == WS_READ_NOTHING || ws->is_over)
+        ws->wants_turn = rc == WS_READ_TURN;
+        if (rc == WS_READ_NOTHING || rc == WS_READ_TURN || ws->is_over)
             return;
         if (rc == WS_READ_REFUSED)
             refuse(ws, code);

@@ -56,7 +56,8 @@ struct ws_reader {
     size_t n_control;
 };
 
-enum ws_read { WS_READ_MESSAGE, WS_READ_NOTHING, WS_READ_REFUSED };
+/* WS_READ_TURN: there may be more, but others have their turn first. */
+enum ws_read { WS_READ_MESSAGE, WS_READ_NOTHING, WS_READ_REFUSED, WS_READ_TURN };
 
 /* False on ENOMEM. */
 bool hutch_ws_reader_init(struct ws_reader *ret, ssize_t (*receive)(void *, void *, size_t), void *owner);

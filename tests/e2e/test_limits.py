@@ -268,6 +268,12 @@ def test_memory_that_a_child_of_vfork_has(policy):
     small = policy(limits={"memory": "256m", "pids": 32})
     result = run_json("--policy", small, "-c", VFORK % "", timeout=60)
     assert (result["verdict"], result["stdout"]) == ("ok", "True\n"), (result["verdict"], result["message"])
+    ended = ("for n in range(3):\n  if os.fork() == 0:\n    import threading, time\n"
+             "    threading.Thread(target=lambda own: (bytearray(own), time.sleep(20)), args=(held,)).start()\n"
+             "    libc.syscall(60 if os.uname().machine == 'x86_64' else 93, 0)")  # the first thread alone
+    held = "held = bytearray(90 << 20)\nfor at in range(0, len(held), 4096): held[at] = 1\nimport ctypes, os\nlibc = ctypes.CDLL(None)\n"
+    result = run_json("--policy", small, "-c", held + ended + "\nos.wait()", timeout=60)
+    assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"])
     other = "if os.fork() == 0:\n    for at in range(0, len(held), 4096): held[at] = 2\n    libc.sleep(20)"
     result = run_json("--policy", small, "-c", VFORK % other, timeout=60)
     assert result["verdict"] == "out_of_memory", (result["verdict"], result["message"])

@@ -1004,7 +1004,7 @@ static void options_for_all_runs(void)
     hutch_engine_get_limits(engine, &policy);
     CHECK(policy.size == sizeof(policy) && policy.memory_bytes > 0 && policy.wall_ms > 0);
     languages = hutch_engine_languages(engine);
-    CHECK(languages && strncmp(languages, "[{\"name\":\"python\",\"ending\":\".py\"}", 34) == 0);
+    CHECK(languages && strstr(languages, "{\"name\":\"python\",\"ending\":\".py\"}"));
     free(languages);
     hutch_engine_free(engine);
 
