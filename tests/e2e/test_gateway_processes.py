@@ -680,6 +680,7 @@ def test_a_terminal_that_is_kept(session, landlock):
         ws.event("process")
         ws.type("echo $((x * 7))\n")
         ws.until("42\r\n")
+        ws.until("$ ")  # the shell reads key by key again: before, the terminal itself takes Ctrl-D
         ws.control(type="close_stdin")
         assert ws.event("end")["exit_code"] == 0
 
