@@ -57,6 +57,10 @@ struct exchange {
     uint64_t n_in, n_out, n_discarded;
     size_t n_held;                  /* bytes of memory that count for the server's sum */
 
+    char *refusal;                  /* owned; the error, where a request was refused before all of its body had come */
+    size_t refusal_len;
+    const char *refusal_type;       /* static */
+
     bool is_streamed;               /* the body is given to the route as it comes, and is not gathered */
     bool is_handled;                /* route->handle was called */
     bool is_suspended;
