@@ -914,13 +914,20 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void turn(struct lair *p)
+/* Whether anything came before it. */
+static bool turn_within(struct lair *p, int ms)
 {
     struct pollfd fd = { .fd = hutch_engine_fd(p->engine), .events = POLLIN };
+    const bool has_come = poll(&fd, 1, ms) == 1;
 
-    if (poll(&fd, 1, 60000) != 1)
-        fail_msg("the engine waits for nothing");
     hutch_engine_dispatch(p->engine, NULL);
+    return has_come;
+}
+
+static void turn(struct lair *p)
+{
+    if (!turn_within(p, 60000))
+        fail_msg("the engine waits for nothing");
 }
 
 static void await(struct lair *p, unsigned n)
@@ -1277,12 +1284,8 @@ static void test_free_at_any_time(void **state)
         open_engine(p, "");
         for (int i = 0; i < 6; i++)
             submit(p, &request);
-        for (int i = 0; i < turns; i++) { /* some of them for nothing */
-            struct pollfd fd = { .fd = hutch_engine_fd(p->engine), .events = POLLIN };
-
-            poll(&fd, 1, 2);
-            hutch_engine_dispatch(p->engine, NULL);
-        }
+        for (int i = 0; i < turns; i++) /* some of them for nothing */
+            turn_within(p, 2);
         close_engine(p);
     }
 }
@@ -1422,6 +1425,14 @@ static void on_end(void *user, uint64_t session, const char *why, const char *di
     snprintf(last_word.directory, sizeof(last_word.directory), "%s", directory ? directory : "");
 }
 
+static void close_session(struct lair *p, uint64_t id, const char *label)
+{
+    if (hutch_session_close(p->engine, id) != 1 && last_word.ends == 0)
+        fail_msg("%s: there is no session, and nothing was said of its end", label);
+    while (last_word.ends == 0)
+        turn(p);
+}
+
 static int give_order(struct lair *p, uint64_t id, size_t i, struct hutch_error *error)
 {
     struct hutch_cell cell;
@@ -1483,10 +1494,7 @@ static void go_through_session(struct lair *p, const char *label)
         while (orders[i].answers == 0)
             turn(p);
     }
-    if (hutch_session_close(p->engine, id) != 1 && last_word.ends == 0)
-        fail_msg("%s: there is no session, and nothing was said of its end", label);
-    while (last_word.ends == 0)
-        turn(p);
+    close_session(p, id, label);
     for (size_t i = 0; i < ARRAY_SIZE(orders); i++)
         if (orders[i].answers > 1)
             fail_msg("%s: order %zu has %u answers", label, i, orders[i].answers);
@@ -1563,41 +1571,62 @@ static void test_failpoints(void **state)
     }
 }
 
-static bool try_session(struct lair *p, enum failpoint_kind kind, unsigned first, unsigned n)
+/* Calls of an engine that is ready, each of which may fail. */
+struct passage {
+    const char *name;
+    void (*go)(struct lair *p, const char *label);
+    void (*check)(void); /* that all was well: nothing has failed */
+    unsigned answer_ms;  /* of its helpers; 0: as usual */
+};
+
+static bool try_passage(struct lair *p, const struct passage *passage, enum failpoint_kind kind, unsigned first)
 {
     long blocks = failpoint.blocks;
     char label[64];
 
-    snprintf(label, sizeof(label), "%s %u to %u of a session", failpoint_names[kind], first, first + n - 1);
+    snprintf(label, sizeof(label), "%s %u of %s", failpoint_names[kind], first, passage->name);
     open_engine(p, "lives");
     await_full_pool(p);
     p->engine->core.setup_ms = p->engine->core.import_ms = 500;
-    failpoint_arm(kind, first, n);
-    go_through_session(p, label);
+    if (passage->answer_ms > 0)
+        p->engine->core.answer_ms = passage->answer_ms;
+    failpoint_arm(kind, first, 1);
+    passage->go(p, label);
     return end_of_failpoint(p, label, blocks);
 }
 
-static void test_failpoints_of_a_session(void **state)
+/* Nothing fails; then the first call of each kind, the second, and so on until there is none. */
+static void try_each_call(struct lair *p, const struct passage *passage)
 {
-    struct lair *p = *state;
-
     open_engine(p, "lives");
     await_full_pool(p);
-    go_through_session(p, "none"); /* what libc keeps for itself it has now */
+    passage->go(p, "none"); /* what libc keeps for itself it has now */
     hutch_engine_free(p->engine);
     p->engine = NULL;
-    for (size_t i = 0; i < ARRAY_SIZE(orders); i++)
-        if (!orders[i].is_ok)
-            fail_msg("nothing fails, and order %zu does: %s", i, orders[i].message);
+    passage->check();
     for (int kind = 0; kind < FAILPOINT_FORK; kind++) {
         unsigned first = 1;
 
         if (kind == FAILPOINT_ALLOCATION && !FAILPOINT_HAS_MALLOC)
             continue;
-        while (try_session(p, (enum failpoint_kind)kind, first, 1))
+        while (try_passage(p, passage, (enum failpoint_kind)kind, first))
             first++;
-        print_message("%s: %u calls of a session\n", failpoint_names[kind], first - 1);
+        print_message("%s: %u calls of %s\n", failpoint_names[kind], first - 1, passage->name);
     }
+}
+
+static void check_all_orders(void)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(orders); i++)
+        if (!orders[i].is_ok)
+            fail_msg("nothing fails, and order %zu does: %s", i, orders[i].message);
+}
+
+static void test_failpoints_of_a_session(void **state)
+{
+    static const struct passage passage = { "a session", go_through_session, check_all_orders, 0 };
+
+    try_each_call(*state, &passage);
 }
 
 /* --- its processes --- */
@@ -1683,50 +1712,24 @@ static void go_through_processes(struct lair *p, const char *label)
         if (spawned[i].exit_code == 0 && strcmp(spawned[i].said, "said\n") != 0)
             fail_msg("%s: process %zu is well, and has said '%s'", label, i, spawned[i].said);
     }
-    if (hutch_session_close(p->engine, id) != 1 && last_word.ends == 0)
-        fail_msg("%s: there is no session, and nothing was said of its end", label);
-    while (last_word.ends == 0)
-        turn(p);
+    close_session(p, id, label);
     for (size_t i = 0; i < ARRAY_SIZE(spawned); i++)
         if (spawned[i].ends > 1)
             fail_msg("%s: process %zu has %u ends", label, i, spawned[i].ends);
 }
 
-static bool try_processes(struct lair *p, enum failpoint_kind kind, unsigned first)
+static void check_all_processes(void)
 {
-    long blocks = failpoint.blocks;
-    char label[64];
-
-    snprintf(label, sizeof(label), "%s %u of processes", failpoint_names[kind], first);
-    open_engine(p, "lives");
-    await_full_pool(p);
-    p->engine->core.setup_ms = p->engine->core.import_ms = p->engine->core.answer_ms = 500;
-    failpoint_arm(kind, first, 1);
-    go_through_processes(p, label);
-    return end_of_failpoint(p, label, blocks);
+    for (size_t i = 0; i < ARRAY_SIZE(spawned); i++)
+        if (spawned[i].ends != 1 || spawned[i].exit_code != 0)
+            fail_msg("nothing fails, and process %zu does: %s", i, spawned[i].why);
 }
 
 static void test_failpoints_of_processes(void **state)
 {
-    struct lair *p = *state;
+    static const struct passage passage = { "processes", go_through_processes, check_all_processes, 500 };
 
-    open_engine(p, "lives");
-    await_full_pool(p);
-    go_through_processes(p, "none"); /* what libc keeps for itself it has now */
-    hutch_engine_free(p->engine);
-    p->engine = NULL;
-    for (size_t i = 0; i < ARRAY_SIZE(spawned); i++)
-        if (spawned[i].ends != 1 || spawned[i].exit_code != 0)
-            fail_msg("nothing fails, and process %zu does: %s", i, spawned[i].why);
-    for (int kind = 0; kind < FAILPOINT_FORK; kind++) {
-        unsigned first = 1;
-
-        if (kind == FAILPOINT_ALLOCATION && !FAILPOINT_HAS_MALLOC)
-            continue;
-        while (try_processes(p, (enum failpoint_kind)kind, first))
-            first++;
-        print_message("%s: %u calls of processes\n", failpoint_names[kind], first - 1);
-    }
+    try_each_call(*state, &passage);
 }
 
 #define ROUGH_SESSIONS 4
@@ -1800,12 +1803,9 @@ static void test_anything_of_processes(void **state)
                 ask_of_process(p, sessions[i], number);
             }
         }
-        for (until = hutch_clock_ms() + 1500; n_rough_ends < n && hutch_clock_ms() < until;) {
-            struct pollfd fd = { .fd = hutch_engine_fd(p->engine), .events = POLLIN };
-
-            poll(&fd, 1, 100); /* one whose end was not told to the engine runs until its session is closed */
-            hutch_engine_dispatch(p->engine, NULL);
-        }
+        /* one whose end was not told to the engine runs until its session is closed */
+        for (until = hutch_clock_ms() + 1500; n_rough_ends < n && hutch_clock_ms() < until;)
+            turn_within(p, 100);
         for (size_t i = 0; i < ROUGH_SESSIONS; i++)
             hutch_session_close(p->engine, sessions[i]);
         while (n_rough_sessions > 0)
@@ -1950,48 +1950,24 @@ static void go_through_paths(struct lair *p, const char *label)
         while (i % 2 == 1 && paths[i].replies == 0) /* two at a time */
             turn(p);
     }
-    if (hutch_session_close(p->engine, id) != 1 && last_word.ends == 0)
-        fail_msg("%s: there is no session, and nothing was said of its end", label);
-    while (last_word.ends == 0)
-        turn(p);
+    close_session(p, id, label);
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
         if (paths[i].replies > 1)
             fail_msg("%s: order %zu has %u replies", label, i, paths[i].replies);
 }
 
-static bool try_paths(struct lair *p, enum failpoint_kind kind, unsigned first)
+static void check_all_paths(void)
 {
-    long blocks = failpoint.blocks;
-    char label[64];
-
-    snprintf(label, sizeof(label), "%s %u of paths", failpoint_names[kind], first);
-    open_engine(p, "lives");
-    await_full_pool(p);
-    p->engine->core.setup_ms = p->engine->core.import_ms = p->engine->core.answer_ms = 500;
-    failpoint_arm(kind, first, 1);
-    go_through_paths(p, label);
-    return end_of_failpoint(p, label, blocks);
+    for (size_t i = 0; i < 4; i++)
+        if (paths[i].replies != 1 || !paths[i].ok)
+            fail_msg("nothing fails, and order %zu does: %s", i, paths[i].message);
 }
 
 static void test_failpoints_of_paths(void **state)
 {
-    struct lair *p = *state;
+    static const struct passage passage = { "paths", go_through_paths, check_all_paths, 500 };
 
-    open_engine(p, "lives");
-    await_full_pool(p);
-    go_through_paths(p, "none"); /* what libc keeps for itself it has now */
-    hutch_engine_free(p->engine);
-    p->engine = NULL;
-    for (size_t i = 0; i < 4; i++)
-        if (paths[i].replies != 1 || !paths[i].ok)
-            fail_msg("nothing fails, and order %zu does: %s", i, paths[i].message);
-    for (int kind = 0; kind < FAILPOINT_FORK; kind++) {
-        unsigned first = 1;
-
-        while (try_paths(p, (enum failpoint_kind)kind, first))
-            first++;
-        print_message("%s: %u calls of paths\n", failpoint_names[kind], first - 1);
-    }
+    try_each_call(*state, &passage);
 }
 
 /* Whatever comes: each order has one reply. */
@@ -2012,12 +1988,8 @@ static void test_anything_about_paths(void **state)
         assert_true(id > 0);
         for (size_t i = 0; i < MAX_PATHS; i++)
             assert_int_equal(order_path(p, id, (enum path_kind)(i % PATH_KINDS), "good", i, 300, &error), 0);
-        for (double until = hutch_clock_ms() + 1500; n_replies < MAX_PATHS && hutch_clock_ms() < until;) {
-            struct pollfd fd = { .fd = hutch_engine_fd(p->engine), .events = POLLIN };
-
-            poll(&fd, 1, 100);
-            hutch_engine_dispatch(p->engine, NULL);
-        }
+        for (double until = hutch_clock_ms() + 1500; n_replies < MAX_PATHS && hutch_clock_ms() < until;)
+            turn_within(p, 100);
         hutch_session_close(p->engine, id);
         while (last_word.ends == 0)
             turn(p);
