@@ -1,7 +1,17 @@
-"""Fixtures of the tests about sessions. A file that needs another engine, or other sessions, has fixtures of its own by these names."""
+"""Fixtures that several files here use. A file that needs another engine, or other sessions, has fixtures of its own by these names."""
 import pytest
 
 import engine
+import support
+
+
+@pytest.fixture(scope="module")
+def warm():
+    """An engine that has prepared what it runs."""
+    support.need("userns")
+    with engine.Engine(max_running=4) as one:
+        one.settle()
+        yield one
 
 
 @pytest.fixture(scope="module")
