@@ -2,6 +2,7 @@
 import pytest
 
 import engine
+import gateway
 import support
 
 
@@ -25,3 +26,10 @@ def shell():
 def session(shell):
     with engine.Session(shell) as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """One for all tests of a file, on a unix socket."""
+    with gateway.Server(tmp_path_factory.mktemp("gateway"), image="python") as started:
+        yield started
