@@ -20,12 +20,6 @@ from websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Closed, Web
 OCTETS = bytes(range(256))
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with Server(tmp_path_factory.mktemp("gateway"), image="python") as started:
-        yield started
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left(request):
     """No exchange outlives its test, and no memory is held."""

@@ -17,6 +17,7 @@ SECONDS = 400  # for one file of tests
 TOKEN = "a-long-and-random-token-of-these-tests"
 HERE = os.path.join(support.TREE, "tests", "clients", "node")
 CLIENTS = os.path.join(os.environ.get("HUTCH_TEST_CLIENTS") or os.path.join(support.TREE, "build", "clients"), "node")
+FILES = ("client.test.mjs", "required.test.cjs", "tools.test.mjs", "sandbox.test.mjs")
 HAS_SERVER = support.hutch("serve", "--help").returncode == 0
 needs_server = pytest.mark.skipif(not HAS_SERVER, reason="this build has no `hutch serve`")
 
@@ -99,10 +100,6 @@ def names_in(file):
         return re.findall(r"^test\('((?:[^'\\]|\\.)+)'", text.read(), re.MULTILINE)
 
 
-def rows(file):
-    return pytest.mark.parametrize("name", names_in(file))
-
-
 @pytest.fixture(scope="module")
 def outcomes(servers, place):
     """outcomes(file) is {name: (passed, what was said)}."""
@@ -140,35 +137,14 @@ def needs_packages():
 
 
 @needs_server
-@rows("client.test.mjs")
-def test_client(outcomes, name):
+@pytest.mark.parametrize("file,name", [(file, name) for file in FILES for name in names_in(file)])
+def test_client(outcomes, file, name):
     needs_node()
-    check(outcomes, "client.test.mjs", name)
+    check(outcomes, file, name)
 
 
 @needs_server
-@rows("required.test.cjs")
-def test_common_js(outcomes, name):
-    needs_node()
-    check(outcomes, "required.test.cjs", name)
-
-
-@needs_server
-@rows("tools.test.mjs")
-def test_interpreter_tools(outcomes, name):
-    needs_node()
-    check(outcomes, "tools.test.mjs", name)
-
-
-@needs_server
-@rows("sandbox.test.mjs")
-def test_sandbox_session(outcomes, name):
-    needs_node()
-    check(outcomes, "sandbox.test.mjs", name)
-
-
-@needs_server
-@rows("ai.test.mjs")
+@pytest.mark.parametrize("name", names_in("ai.test.mjs"))
 @pytest.mark.parametrize("sdk", ["ai", "ai6"])
 def test_ai_sdk(outcomes, sdk, name):
     needs_node()
