@@ -22,10 +22,6 @@ HAS_SERVER = support.hutch("serve", "--help").returncode == 0
 needs_server = pytest.mark.skipif(not HAS_SERVER, reason="this build has no `hutch serve`")
 
 
-def miss(reason):
-    (pytest.fail if support.STRICT else pytest.skip)(("strict: " if support.STRICT else "") + reason)
-
-
 @functools.lru_cache(maxsize=None)
 def node():
     """The host's Node, when the package takes it."""
@@ -128,12 +124,12 @@ def check(outcomes, file, name, program=None, **more):
 
 def needs_node():
     if not node():
-        miss("node: Node 20 or newer is not installed")
+        support.miss("node: Node 20 or newer is not installed")
 
 
 def needs_packages():
     if not has_packages():
-        miss("npm: its packages for tests/clients/node are not installed (make clients)")
+        support.miss("npm: its packages for tests/clients/node are not installed (make clients)")
 
 
 @needs_server
@@ -150,7 +146,7 @@ def test_ai_sdk(outcomes, sdk, name):
     needs_node()
     needs_packages()
     if sdk == "ai" and not newer_node():
-        miss("npm: Node 22 is not among the packages for tests/clients/node")
+        support.miss("npm: Node 22 is not among the packages for tests/clients/node")
     if sdk == "ai6" and name.startswith("sandbox:"):
         return  # AI SDK 6 has none
     check(outcomes, "ai.test.mjs", name, newer_node() if sdk == "ai" else node(), AI=sdk)
@@ -175,7 +171,7 @@ def test_package(tmp_path):
     """What npm packs is whole, has no dependencies, and can be required from where it was unpacked."""
     needs_node()
     if not shutil.which("npm"):
-        miss("npm is not installed")
+        support.miss("npm is not installed")
     source = os.path.join(support.TREE, "clients", "node")
     done = subprocess.run(["npm", "pack", "--json", "--pack-destination", str(tmp_path), source], capture_output=True, text=True,
                           env={**os.environ, "npm_config_cache": str(tmp_path / "cache")}, timeout=SECONDS, check=False)
