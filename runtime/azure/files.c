@@ -6,6 +6,7 @@
 #include "runtime/gateway/sessions.h"
 #include "runtime/text/json_view.h"
 #include "runtime/text/json_write.h"
+#include "runtime/text/moment.h"
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
@@ -40,25 +41,14 @@ struct azure_file {
     double mtime;
 };
 
-static void add_time(struct text_buffer *t, double seconds)
-{
-    time_t whole = (time_t)seconds;
-    struct tm tm;
-    char text[32];
-
-    gmtime_r(&whole, &tm);
-    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-    hutch_text_addf(t, "\"%s.%03dZ\"", text, (int)((seconds - (double)whole) * 1000) % 1000);
-}
-
 static void add_old(struct text_buffer *t, const struct azure_file *file)
 {
     hutch_text_add_string(t, "{\"$id\":\"2\",\"properties\":{\"$id\":\"3\",\"filename\":");
     hutch_json_quote(t, file->path, strlen(file->path));
     hutch_text_addf(t, ",\"size\":%" PRIu64 ",\"lastModifiedTime\":", file->size);
-    add_time(t, file->mtime);
+    hutch_moment_add(t, file->mtime, 3);
     hutch_text_add_string(t, ",\"last_modified_time\":");
-    add_time(t, file->mtime);
+    hutch_moment_add(t, file->mtime, 3);
     hutch_text_add_string(t, "}}");
 }
 
@@ -75,7 +65,7 @@ static void add_new(struct text_buffer *t, const struct azure_file *file)
     else
         hutch_text_add_string(t, "\"application/octet-stream\"");
     hutch_text_addf(t, ",\"sizeInBytes\":%" PRIu64 ",\"lastModifiedAt\":", file->size);
-    add_time(t, file->mtime);
+    hutch_moment_add(t, file->mtime, 3);
     hutch_text_add_string(t, ",\"directory\":");
     while (*directory == '/')
         directory++;

@@ -7,10 +7,10 @@
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/text/json_write.h"
+#include "runtime/text/moment.h"
 #include "sandbox/fd.h"
 
 #include <string.h>
-#include <time.h>
 
 static char *error_body(enum gateway_error error, const char *message, unsigned *status, size_t *ret_len)
 {
@@ -28,13 +28,8 @@ static char *error_body(enum gateway_error error, const char *message, unsigned 
 
 static void add_time(struct text_buffer *t, const char *key, double seconds)
 {
-    time_t whole = (time_t)seconds;
-    struct tm tm;
-    char text[32];
-
-    gmtime_r(&whole, &tm);
-    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    hutch_text_addf(t, ",\"%s\":\"%s\"", key, text);
+    hutch_text_addf(t, ",\"%s\":", key);
+    hutch_moment_add(t, seconds, 0);
 }
 
 static void add_session(struct text_buffer *t, const struct gateway_session *session)

@@ -3,7 +3,6 @@
 #include "runtime/e2b/answer.h"
 #include "runtime/e2b/connect.h"
 #include "runtime/e2b/fields.h"
-#include "runtime/e2b/moment.h"
 #include "runtime/e2b/paths.h"
 #include "runtime/e2b/request.h"
 #include "runtime/e2b/sandbox.h"
@@ -12,6 +11,7 @@
 #include "runtime/gateway/sessions.h"
 #include "runtime/hutch.h"
 #include "runtime/text/json_write.h"
+#include "runtime/text/moment.h"
 #include "sandbox/fd.h"
 
 #include <errno.h>
@@ -93,7 +93,7 @@ static void add_entry(struct text_buffer *t, const char *path, const struct hutc
     add_permissions(t, entry);
     hutch_text_addf(t, ",\"owner\":\"%s\",\"group\":\"%s\",\"modifiedTime\":", owner_name(entry->uid),
                     owner_name(entry->gid));
-    hutch_e2b_moment_add(t, entry->mtime);
+    hutch_moment_add(t, entry->mtime, 6);
     if (entry->target) {
         hutch_text_add_string(t, ",");
         add_string(t, "symlinkTarget", entry->target);
