@@ -282,10 +282,7 @@ void hutch_azure_get_execution(struct exchange *x)
     const struct gateway_session *session;
     const struct azure_session *state;
     const struct azure_execution *e = NULL;
-    enum azure_shape shape;
 
-    if (!hutch_azure_read_version(x, &shape))
-        return;
     session = hutch_azure_find(x, false);
     if (!session)
         return;

@@ -168,15 +168,11 @@ static void list(struct exchange *x, struct gateway_session *session)
     answer_text(x, &t);
 }
 
-/* Whatever is asked of files: the version, the session, and @go when the session has any. */
+/* Whatever is asked of files: the session, and @go when the session has any. */
 static void begin(struct exchange *x, bool makes, void (*go)(struct exchange *x, struct gateway_session *session))
 {
-    struct gateway_session *session;
-    enum azure_shape shape;
+    struct gateway_session *session = hutch_azure_find(x, makes);
 
-    if (!hutch_azure_read_version(x, &shape))
-        return;
-    session = hutch_azure_find(x, makes);
     if (session)
         hutch_azure_with_files(x, session, go);
 }

@@ -54,13 +54,9 @@ static void answer_text(struct exchange *x, struct text_buffer *t)
 
 static void get_session(struct exchange *x)
 {
-    const struct gateway_session *session;
+    const struct gateway_session *session = hutch_azure_find(x, false);
     struct text_buffer t = TEXT_BUFFER_INIT;
-    enum azure_shape shape;
 
-    if (!hutch_azure_read_version(x, &shape))
-        return;
-    session = hutch_azure_find(x, false);
     if (!session)
         return;
     add_session(&t, session);
@@ -69,12 +65,8 @@ static void get_session(struct exchange *x)
 
 static void delete_session(struct exchange *x)
 {
-    struct gateway_session *session;
-    enum azure_shape shape;
+    struct gateway_session *session = hutch_azure_find(x, false);
 
-    if (!hutch_azure_read_version(x, &shape))
-        return;
-    session = hutch_azure_find(x, false);
     if (!session)
         return;
     hutch_session_api_end(x, session);

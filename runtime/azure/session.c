@@ -97,7 +97,10 @@ struct gateway_session *hutch_azure_find(struct exchange *x, bool makes)
 {
     auto_free char *identifier = hutch_azure_query(x, "identifier");
     struct gateway_session *session;
+    enum azure_shape shape;
 
+    if (!hutch_azure_read_version(x, &shape))
+        return NULL;
     if (!identifier || !is_identifier(identifier)) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "the parameter 'identifier' is to be %d to %d printable "
                               "characters", MIN_IDENTIFIER, MAX_IDENTIFIER);
