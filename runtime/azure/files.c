@@ -2,7 +2,6 @@
 
 #include "runtime/azure/session.h"
 #include "runtime/gateway/exchange.h"
-#include "runtime/gateway/range.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/text/json_view.h"
 #include "runtime/text/json_write.h"
@@ -265,12 +264,10 @@ static void download(struct exchange *x, struct gateway_session *session)
 {
     struct stat st;
     auto_fd fd = open_file(x, session, x->params[0], &st);
-    struct range range;
 
     if (fd < 0)
         return;
-    range = hutch_range_parse(NULL, (uint64_t)st.st_size);
-    hutch_exchange_answer_file(x, hutch_fd_take(&fd), &range, (uint64_t)st.st_size);
+    hutch_exchange_answer_file(x, hutch_fd_take(&fd), NULL, (uint64_t)st.st_size);
 }
 
 static void look(struct exchange *x, struct gateway_session *session)

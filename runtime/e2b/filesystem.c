@@ -7,7 +7,6 @@
 #include "runtime/e2b/request.h"
 #include "runtime/e2b/sandbox.h"
 #include "runtime/gateway/exchange.h"
-#include "runtime/gateway/range.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/hutch.h"
 #include "runtime/text/json_write.h"
@@ -162,18 +161,13 @@ static void answer_made(struct exchange *x, const struct hutch_path_reply *reply
 static void answer_content(struct exchange *x, const struct hutch_path_reply *reply)
 {
     auto_fd fd = fcntl(reply->fd, F_DUPFD_CLOEXEC, 0);
-    struct range range;
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0) {
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "open the file: %s", strerror(errno));
         return;
     }
-    range = hutch_range_parse(hutch_exchange_header(x, "Range"), (uint64_t)st.st_size);
-    if (range.kind == RANGE_UNSATISFIABLE)
-        hutch_exchange_refuse(x, GATEWAY_RANGE, "the file has %" PRIu64 " bytes", (uint64_t)st.st_size);
-    else
-        hutch_exchange_answer_file(x, hutch_fd_take(&fd), &range, (uint64_t)st.st_size);
+    hutch_exchange_answer_file(x, hutch_fd_take(&fd), hutch_exchange_header(x, "Range"), (uint64_t)st.st_size);
 }
 
 /* What the sandbox has said about it. */

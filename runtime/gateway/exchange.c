@@ -234,9 +234,18 @@ static void set_file(struct exchange *x, int fd, const struct range *range, uint
         hutch_exchange_add_header(x, "Content-Range", text);
 }
 
-void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
+void hutch_exchange_answer_file(struct exchange *x, int fd, const char *range, uint64_t size)
 {
-    set_file(x, fd, range, size);
+    struct range parsed = hutch_range_parse(range, size);
+    char message[64];
+
+    if (parsed.kind == RANGE_UNSATISFIABLE) {
+        close(fd);
+        snprintf(message, sizeof(message), "the file has %" PRIu64 " bytes", size);
+        set_refusal(x, GATEWAY_RANGE, message);
+    } else {
+        set_file(x, fd, &parsed, size);
+    }
     if (x->is_pending)
         conclude(x);
 }

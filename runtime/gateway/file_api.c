@@ -1,6 +1,5 @@
 #include "runtime/gateway/file_api.h"
 
-#include "runtime/gateway/range.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/upload.h"
@@ -63,7 +62,6 @@ void hutch_file_api_download(struct exchange *x)
 {
     const struct gateway_session *session = hutch_session_api_find(x);
     struct hutch_error error;
-    struct range range;
     struct stat st;
     auto_fd fd = -1;
 
@@ -78,11 +76,7 @@ void hutch_file_api_download(struct exchange *x)
         hutch_exchange_refuse(x, GATEWAY_INTERNAL, "look at the file: %s", strerror(errno));
         return;
     }
-    range = hutch_range_parse(hutch_exchange_header(x, "Range"), (uint64_t)st.st_size);
-    if (range.kind == RANGE_UNSATISFIABLE)
-        hutch_exchange_refuse(x, GATEWAY_RANGE, "the file has %" PRIu64 " bytes", (uint64_t)st.st_size);
-    else
-        hutch_exchange_answer_file(x, hutch_fd_take(&fd), &range, (uint64_t)st.st_size);
+    hutch_exchange_answer_file(x, hutch_fd_take(&fd), hutch_exchange_header(x, "Range"), (uint64_t)st.st_size);
 }
 
 /* ---- upload ---- */
