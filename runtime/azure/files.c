@@ -19,16 +19,6 @@ static void refuse(struct exchange *x, const struct hutch_error *error)
     hutch_exchange_refuse_error(x, error, GATEWAY_CONFLICT, GATEWAY_NOT_FOUND);
 }
 
-static void answer_text(struct exchange *x, struct text_buffer *t)
-{
-    size_t len = 0;
-    char *text;
-
-    hutch_text_add_string(t, "\n");
-    text = hutch_text_take(t, &len);
-    hutch_exchange_answer(x, 200, "application/json", text, len);
-}
-
 /* ---- what is told of a file ---- */
 
 struct azure_file {
@@ -163,8 +153,8 @@ static void list(struct exchange *x, struct gateway_session *session)
     hutch_text_add_string(&t, shape == AZURE_PROPERTIES ? "{\"$id\":\"1\",\"value\":[" : "{\"value\":[");
     while (hutch_json_view_next(&walk, NULL, &row))
         add_row(&t, row, below, is_deep, shape, &comma);
-    hutch_text_add_string(&t, shape == AZURE_PROPERTIES ? "]}" : "],\"nextLink\":null}");
-    answer_text(x, &t);
+    hutch_text_add_string(&t, shape == AZURE_PROPERTIES ? "]}\n" : "],\"nextLink\":null}\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* Whatever is asked of files: the session, and @go when the session has any. */
@@ -216,8 +206,8 @@ static void answer_upload(struct exchange *x, const struct azure_upload *upload)
     file.mtime = (double)time(NULL);
     hutch_text_add_string(&t, shape == AZURE_PROPERTIES ? "{\"$id\":\"1\",\"value\":[" : "");
     add_file(&t, &file, shape);
-    hutch_text_add_string(&t, shape == AZURE_PROPERTIES ? "]}" : "");
-    answer_text(x, &t);
+    hutch_text_add_string(&t, shape == AZURE_PROPERTIES ? "]}\n" : "\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void upload(struct exchange *x, struct gateway_session *session)
@@ -284,7 +274,8 @@ static void look(struct exchange *x, struct gateway_session *session)
     file.size = (uint64_t)st.st_size;
     file.mtime = (double)st.st_mtim.tv_sec;
     add_file(&t, &file, shape);
-    answer_text(x, &t);
+    hutch_text_add_string(&t, "\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 void hutch_azure_download(struct exchange *x)

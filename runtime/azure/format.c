@@ -42,16 +42,6 @@ static void add_session(struct text_buffer *t, const struct gateway_session *ses
     hutch_text_addf(t, ",\"etag\":\"%s\"}", session->id);
 }
 
-static void answer_text(struct exchange *x, struct text_buffer *t)
-{
-    size_t len = 0;
-    char *text;
-
-    hutch_text_add_string(t, "\n");
-    text = hutch_text_take(t, &len);
-    hutch_exchange_answer(x, 200, "application/json", text, len);
-}
-
 static void get_session(struct exchange *x)
 {
     const struct gateway_session *session = hutch_azure_find(x, false);
@@ -60,7 +50,8 @@ static void get_session(struct exchange *x)
     if (!session)
         return;
     add_session(&t, session);
-    answer_text(x, &t);
+    hutch_text_add_string(&t, "\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void delete_session(struct exchange *x)
@@ -88,8 +79,8 @@ static void list_sessions(struct exchange *x)
         add_session(&t, session);
         comma = ",";
     }
-    hutch_text_add_string(&t, "],\"nextLink\":null}");
-    answer_text(x, &t);
+    hutch_text_add_string(&t, "],\"nextLink\":null}\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static const struct route routes[] = {

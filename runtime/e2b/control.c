@@ -61,7 +61,7 @@ static void answer_created(struct exchange *x, unsigned status, const struct e2b
     else
         hutch_text_add_string(&t, "\"domain\":null");
     hutch_text_add_string(&t, "}");
-    hutch_e2b_answer(x, status, &t);
+    hutch_exchange_answer_json(x, status, &t);
 }
 
 static uint64_t count_cpus(const struct hutch_limits *limits)
@@ -344,7 +344,7 @@ void hutch_e2b_control_list(struct exchange *x)
         between = ",";
     }
     hutch_text_add_string(&t, "]");
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* ---- one of them ---- */
@@ -369,7 +369,7 @@ void hutch_e2b_control_get(struct exchange *x)
     if (!sandbox)
         return;
     add_info(&t, x, sandbox, &info);
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static uint64_t known(uint64_t value)
@@ -400,7 +400,7 @@ void hutch_e2b_control_metrics(struct exchange *x)
     hutch_text_addf(&t, ",\"memUsed\":%" PRIu64 ",\"memTotal\":%" PRIu64 ",\"memCache\":0,\"diskUsed\":%" PRIu64
                     ",\"diskTotal\":%" PRIu64 "}]", known(info.memory_bytes), limits.memory_bytes,
                     known(info.data_bytes), limits.data_bytes);
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* A @key of the body in seconds, which stays as it is where there is none; false: the exchange is refused. */

@@ -1,6 +1,5 @@
 #include "runtime/e2b/filesystem.h"
 
-#include "runtime/e2b/answer.h"
 #include "runtime/e2b/connect.h"
 #include "runtime/e2b/fields.h"
 #include "runtime/e2b/paths.h"
@@ -108,7 +107,7 @@ static void answer_entry(struct exchange *x, const struct hutch_path_reply *repl
     hutch_text_add_string(&t, "{\"entry\":");
     add_entry(&t, order->new_path ? order->new_path : order->path, &reply->entries[0]);
     hutch_text_add_string(&t, "}");
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void answer_entries(struct exchange *x, const struct hutch_path_reply *reply)
@@ -129,7 +128,7 @@ static void answer_entries(struct exchange *x, const struct hutch_path_reply *re
         add_entry(&t, path, &reply->entries[i]);
     }
     hutch_text_add_string(&t, "]}");
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void answer_empty(struct exchange *x, const struct hutch_path_reply *reply)
@@ -138,7 +137,7 @@ static void answer_empty(struct exchange *x, const struct hutch_path_reply *repl
 
     (void)reply;
     hutch_text_add_string(&t, "{}");
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* {"code": "already_exists"}, by which a client knows that there was such a directory. */
@@ -147,7 +146,7 @@ static void answer_existed(struct exchange *x)
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     hutch_connect_add_error(&t, "already_exists", "there is such a directory already");
-    hutch_e2b_answer(x, 409, &t);
+    hutch_exchange_answer_json(x, 409, &t);
 }
 
 static void answer_made(struct exchange *x, const struct hutch_path_reply *reply)

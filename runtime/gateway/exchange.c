@@ -213,6 +213,14 @@ void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type
         conclude(x);
 }
 
+void hutch_exchange_answer_json(struct exchange *x, unsigned status, struct text_buffer *t)
+{
+    size_t len = 0;
+    char *text = hutch_text_take(t, &len);
+
+    hutch_exchange_answer(x, status, "application/json", text, len);
+}
+
 static void set_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
 {
     struct MHD_Response *response = MHD_create_response_from_fd_at_offset64(range->len, fd, range->first);

@@ -98,6 +98,8 @@ char *hutch_exchange_query(const struct exchange *x, const char *name, struct hu
 
 /* The answer. Takes @body, which came from malloc(3); NULL: memory was short, and the client is told so. */
 void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len);
+/* The same with the JSON in @t, which is empty afterwards. */
+void hutch_exchange_answer_json(struct exchange *x, unsigned status, struct text_buffer *t);
 /* The same with an error. One sentence. */
 void hutch_exchange_refuse(struct exchange *x, enum gateway_error error, const char *fmt, ...) HUTCH_PRINTF(3, 4);
 /* The same with what a call of the library has said; @again, @absent: as in hutch_gateway_error_of(). */

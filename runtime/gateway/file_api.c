@@ -17,14 +17,6 @@ static void refuse(struct exchange *x, const struct hutch_error *error)
     hutch_exchange_refuse_error(x, error, GATEWAY_CONFLICT, GATEWAY_NOT_FOUND);
 }
 
-static void answer_text(struct exchange *x, unsigned status, struct text_buffer *t)
-{
-    size_t len = 0;
-    char *text = hutch_text_take(t, &len);
-
-    hutch_exchange_answer(x, status, "application/json", text, len);
-}
-
 void hutch_file_api_list(struct exchange *x)
 {
     const struct gateway_session *session = hutch_session_api_find(x);
@@ -42,7 +34,7 @@ void hutch_file_api_list(struct exchange *x)
     hutch_text_add_string(&t, "{\"files\":");
     hutch_text_add_string(&t, files);
     hutch_text_add_string(&t, "}\n");
-    answer_text(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 void hutch_file_api_delete(struct exchange *x)
@@ -118,5 +110,5 @@ void hutch_file_api_uploaded(struct exchange *x)
     hutch_json_quote(&t, upload->path, strlen(upload->path));
     hutch_text_addf(&t, ",\"size\":%" PRIu64 "}\n", upload->n);
     hutch_upload_end(upload);
-    answer_text(x, 201, &t);
+    hutch_exchange_answer_json(x, 201, &t);
 }
