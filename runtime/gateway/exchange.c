@@ -219,6 +219,14 @@ void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type
         conclude(x);
 }
 
+void hutch_exchange_answer_json(struct exchange *x, unsigned status, struct text_buffer *t)
+{
+    size_t len = 0;
+    char *text = hutch_text_take(t, &len);
+
+    hutch_exchange_answer(x, status, "application/json", text, len);
+}
+
 static void set_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
 {
     struct MHD_Response *response = MHD_create_response_from_fd_at_offset64(range->len, fd, range->first);
@@ -240,9 +248,18 @@ static void set_file(struct exchange *x, int fd, const struct range *range, uint
         hutch_exchange_add_header(x, "Content-Range", text);
 }
 
-void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
+void hutch_exchange_answer_file(struct exchange *x, int fd, const char *range, uint64_t size)
 {
-    set_file(x, fd, range, size);
+    struct range parsed = hutch_range_parse(range, size);
+    char message[64];
+
+    if (parsed.kind == RANGE_UNSATISFIABLE) {
+        close(fd);
+        snprintf(message, sizeof(message), "the file has %" PRIu64 " bytes", size);
+        set_refusal(x, GATEWAY_RANGE, message);
+    } else {
+        set_file(x, fd, &parsed, size);
+    }
     if (x->is_pending)
         conclude(x);
 }
