@@ -117,7 +117,8 @@ static void add_row(struct text_buffer *t, struct json_view row, const char *bel
 /* The directory of the query, without slashes at its end; for the caller to free. */
 static char *asked_directory(struct exchange *x)
 {
-    auto_free char *path = hutch_azure_query(x, "path");
+    struct hutch_err ignored;
+    auto_free char *path = hutch_exchange_query(x, "path", &ignored);
     char *directory = strdup(path ? hutch_azure_relative(path) : "");
 
     for (size_t len = directory ? strlen(directory) : 0; len > 0 && directory[len - 1] == '/'; len--)
@@ -127,13 +128,13 @@ static char *asked_directory(struct exchange *x)
 
 static void list(struct exchange *x, struct gateway_session *session)
 {
-    const char *recursive = hutch_exchange_argument(x, "recursive"), *comma = "";
+    struct hutch_err err;
+    auto_free char *recursive = hutch_exchange_query(x, "recursive", &err), *files = NULL, *below = asked_directory(x);
     struct text_buffer t = TEXT_BUFFER_INIT;
-    auto_free char *files = NULL, *below = asked_directory(x);
     struct json_view rows, row;
     struct json_walk walk;
     struct hutch_error error;
-    struct hutch_err err;
+    const char *comma = "";
     enum azure_shape shape;
     bool is_deep;
 
@@ -212,10 +213,10 @@ static void answer_upload(struct exchange *x, const struct azure_upload *upload)
 
 static void upload(struct exchange *x, struct gateway_session *session)
 {
-    auto_free char *directory = hutch_azure_query(x, "path");
+    struct hutch_err err;
+    auto_free char *directory = hutch_exchange_query(x, "path", &err);
     struct azure_upload file;
     struct hutch_error error;
-    struct hutch_err err;
 
     if (hutch_azure_upload_parse(x->body.data, x->body.len, directory, &file, &err) < 0)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);

@@ -3,7 +3,6 @@
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
-#include "runtime/gateway/uri.h"
 #include "sandbox/fd.h"
 
 #include <string.h>
@@ -14,14 +13,6 @@
 
 /* ---- what a request names ---- */
 
-char *hutch_azure_query(struct exchange *x, const char *name)
-{
-    const char *value = hutch_exchange_argument(x, name);
-    struct hutch_err ignored;
-
-    return value ? hutch_uri_decode(value, strlen(value), &ignored) : NULL;
-}
-
 bool hutch_azure_read_version(struct exchange *x, enum azure_shape *ret)
 {
     static const struct { const char *name; enum azure_shape shape; } versions[] = {
@@ -29,7 +20,8 @@ bool hutch_azure_read_version(struct exchange *x, enum azure_shape *ret)
         { "2024-10-02-preview", AZURE_STRING },     { "2025-02-02-preview", AZURE_NATIVE },
         { "2025-10-02-preview", AZURE_NATIVE },
     };
-    const char *name = hutch_exchange_argument(x, "api-version");
+    struct hutch_err ignored;
+    auto_free char *name = hutch_exchange_query(x, "api-version", &ignored);
 
     for (size_t i = 0; name && i < ARRAY_SIZE(versions); i++) {
         if (strcmp(versions[i].name, name) == 0) {
@@ -95,7 +87,8 @@ static struct gateway_session *make(struct exchange *x, const char *identifier)
 
 struct gateway_session *hutch_azure_find(struct exchange *x, bool makes)
 {
-    auto_free char *identifier = hutch_azure_query(x, "identifier");
+    struct hutch_err ignored;
+    auto_free char *identifier = hutch_exchange_query(x, "identifier", &ignored);
     struct gateway_session *session;
     enum azure_shape shape;
 

@@ -58,8 +58,8 @@ void hutch_connection_enter(struct connections *all, struct connection *c, enum 
 /* @len bytes of a body have come. */
 void hutch_connection_advance(struct connections *all, struct connection *c, size_t len);
 
-/* Answers while MHD is in the midst of reading a request, so that nothing of an answer can have been sent. What does not
- * fit into the socket's buffer is lost. The connection is to be closed then. */
+/* Answers while MHD is in the midst of reading a request, so that nothing of an answer can have been sent. What does
+ * not fit into the socket's buffer is lost. The connection is to be closed then. */
 void hutch_connection_say_last(const struct connection *c, unsigned status, const char *type, const char *body,
                                size_t len);
 

@@ -400,11 +400,6 @@ const char *hutch_exchange_header(const struct exchange *x, const char *name)
     return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
 }
 
-const char *hutch_exchange_argument(const struct exchange *x, const char *name)
-{
-    return MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
-}
-
 struct sessions *hutch_exchange_sessions(const struct exchange *x)
 {
     return &x->server->sessions;

@@ -87,8 +87,6 @@ struct hutch_engine *hutch_exchange_engine(const struct exchange *x);
 /* A header of the request, NULL when it is not there; its first, when it is there twice. */
 const char *hutch_exchange_header(const struct exchange *x, const char *name);
 
-/* Of the path's query, as the client wrote it. */
-const char *hutch_exchange_argument(const struct exchange *x, const char *name);
 /* What the server has, for the rooms of formats. */
 struct sessions *hutch_exchange_sessions(const struct exchange *x);
 /* Names that it answers for besides addresses, ends with NULL; NULL: none. */

@@ -1,4 +1,4 @@
-/* linger.h - connections that are over for us while their client still sends what was refused: it is read and forgotten.
+/* linger.h - connections that are over for us while their client still sends what was refused: it is read for nothing.
  *
  * A socket that is closed with something unread is reset, and a client may lose the answer that it has not read yet
  * (RFC 9112, section 9.6). */
@@ -25,7 +25,7 @@ struct lingering {
 void hutch_linger_init(struct lingering *l, struct poller *poller);
 void hutch_linger_done(struct lingering *l);
 
-/* Takes over from @fd's owner, who closes it now: a duplicate is kept. Where that fails, the connection is just closed. */
+/* Takes over from @fd's owner, who closes it now: a duplicate is kept. Where that fails, the connection is closed. */
 void hutch_linger_take(struct lingering *l, int fd);
 
 /* When the next one is closed, in milliseconds of the clock; negative: there is none. */

@@ -147,7 +147,7 @@ def test_input_that_waits(server, session):
     answers = []
     thread = threading.Thread(target=lambda: answers.append(session.to(number, "stdin", {"data": "x" * 1000000})))
     thread.start()
-    server.await_metric("hutch_http_exchanges", 2)
+    await_that(lambda: server.metrics()["hutch_http_held_bytes"] >= 1000000)  # it has come whole
     answer = session.to(number, "stdin", {"data": "y"})
     assert (answer.status, answer.error["code"]) == (409, "conflict")
     assert session.run("echo >/mnt/data/go")[1]["exit_code"] == 0

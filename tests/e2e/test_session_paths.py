@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-import engine
 from engine import Session, refused
 
 READ, WRITE = os.O_RDONLY, os.O_WRONLY
