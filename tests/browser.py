@@ -31,7 +31,7 @@ class Page:
 
     def __init__(self, browser, session, context):
         self.browser, self.session, self.context = browser, session, context
-        self.complaints, self.requests, self.downloads = [], [], []
+        self.complaints, self.requests, self.replaced = [], [], {}
 
     def order(self, method, **params):
         return self.browser.order(method, self.session, **params)
@@ -47,6 +47,27 @@ class Page:
             self.complaints.append(json.dumps(params["issue"]["details"])[:2000])
         elif method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
+        elif method == "Fetch.requestPaused":  # an order waits for its answer, which comes by who calls this
+            threading.Thread(target=self._replace, args=(params,), daemon=True).start()
+
+    def replace(self, url, headers, body):
+        """From here on, the answer to requests of @url is this one."""
+        self.replaced[url] = [{"name": name, "value": value} for name, value in headers.items()], base64.b64encode(body).decode()
+        self.order("Fetch.enable", patterns=[{"urlPattern": url} for url in self.replaced])
+
+    def _replace(self, params):
+        headers, body = self.replaced[params["request"]["url"]]
+        self.order("Fetch.fulfillRequest", requestId=params["requestId"], responseCode=200, responseHeaders=headers, body=body)
+
+    def frames(self):
+        """The elements of each frame with a process of its own, which those without an origin have, as JSON. The page cannot look into them."""
+        found = []
+        for target in self.browser.order("Target.getTargets")["targetInfos"]:
+            if target["type"] == "iframe" and target.get("browserContextId") == self.context:
+                session = self.browser.order("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+                found.append(json.dumps(self.browser.order("DOM.getDocument", session, depth=-1)["root"], ensure_ascii=False))
+                self.browser.order("Target.detachFromTarget", sessionId=session)
+        return found
 
     def open(self, url):
         self.order("Page.navigate", url=url)

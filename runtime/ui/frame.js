@@ -23,7 +23,7 @@ thead { border-bottom: 1px solid GrayText; }
 tbody tr:nth-child(even) { background: rgb(128 128 128 / 12%); }
 pre { white-space: pre-wrap; }
 `;
-const MAX_TEXT = 4 * 1024 * 1024;
+const MAX_TEXT = 4 * 1024 * 1024, MAX_ELEMENTS = 20000;
 const ROW = 24, LEAST = 56, MOST = 420; // pixels: the page cannot look into the frame to see how high it is
 
 // The only place of the page where a text becomes HTML: parsed without being shown, and within the frame.
@@ -38,7 +38,7 @@ function copyAttributes(from, to) {
 }
 
 function copyChildren(from, to) {
-    for (const child of from.childNodes) {
+    for (let child = from.firstChild; child; child = child.nextSibling) {
         if (child.nodeType === Node.TEXT_NODE) {
             to.append(child.data);
         } else if (child.nodeType === Node.ELEMENT_NODE && child.namespaceURI === to.namespaceURI && !LEFT_OUT.has(child.localName)) {
@@ -49,11 +49,11 @@ function copyChildren(from, to) {
             const copy = to.ownerDocument.createElement(child.localName);
 
             copyAttributes(child, copy);
+            to.append(copy);
             if (child.localName === "style")
                 copy.textContent = child.textContent.replaceAll("</", "");
             else
                 copyChildren(child, copy);
-            to.append(copy);
         }
     }
 }
@@ -70,7 +70,7 @@ export function cleaned(text) {
 
 // An element with the frame; null: it is too much.
 export function frameOf(text, title) {
-    if (text.length > MAX_TEXT)
+    if (text.length > MAX_TEXT || (text.match(/<[a-z]/gi)?.length ?? 0) > MAX_ELEMENTS)
         return null;
     const place = document.createElement("div");
     const frame = document.createElement("iframe");

@@ -290,6 +290,7 @@ function askForToken(why) {
     $("token").value = "";
     if (!$("ask").open)
         $("ask").showModal();
+    $("ask").onclose = () => $("ask").showModal(); // nothing goes on without a token
     return new Promise(resolve => {
         form.onsubmit = event => {
             const token = $("token").value.trim();
@@ -299,6 +300,7 @@ function askForToken(why) {
                 $("ask-why").textContent = "A token has visible characters of ASCII alone.";
                 return;
             }
+            $("ask").onclose = null;
             $("ask").close();
             $("token").value = "";
             resolve(token);
@@ -323,7 +325,6 @@ function hear() {
         await upload([...$("chosen").files]);
         $("chosen").value = "";
     }));
-    $("ask").addEventListener("cancel", event => event.preventDefault()); // nothing goes on without a token
     // All of the page takes files, so that one that is dropped beside the list is not opened in place of the page.
     document.addEventListener("dragover", event => {
         event.preventDefault();
