@@ -73,7 +73,10 @@ static bool is_origin_of(const char *origin, const char *host)
 static bool is_own_page(const struct exchange *x)
 {
     const char *host = hutch_exchange_header(x, "Host"), *origin = hutch_exchange_header(x, "Origin");
+    const char *site = hutch_exchange_header(x, "Sec-Fetch-Site"); /* tells http from https, which a Host does not */
 
+    if (site && strcmp(site, "same-origin") != 0)
+        return false;
     return x->server->options->page && host && origin && is_origin_of(origin, host) &&
            hutch_access_is_host(host, x->server->options->hosts);
 }

@@ -4,7 +4,10 @@ const MAX_LINES = 5000;      // shown of one text; the first ones go
 const MAX_LINE = 64 * 1024;  // characters of a line that is not at its end
 
 // Colours; other sequences, which are left out; and control characters, which are shown as pictures of themselves.
-const ESCAPE = /\x1b\[([\d;:]*)m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]?|([\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f])/g;
+const ESCAPE = new RegExp([
+    /\x1b\[([\d;:]*)m/, /\x1b\[[0-?]*[ -/]*[@-~]/, /\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?/, /\x1b[@-_]?/,
+    /([\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f])/,
+].map(each => each.source).join("|"), "g");
 const STYLES = { 1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 9: "strike" };
 const ENDS = { 22: ["bold", "dim"], 23: ["italic"], 24: ["underline"], 27: ["inverse"], 29: ["strike"] };
 const PLAIN = { styles: new Set(), fg: null, bg: null };

@@ -3,12 +3,14 @@
 const MAX_COLOURED = 100 * 1024;
 const INDENT = "    ";
 
-const KEYWORDS = new Set(("and as assert async await break case class continue def del elif else except finally for from global if import in is " +
-    "lambda match nonlocal not or pass raise return try while with yield False None True").split(" "));
-const BUILTINS = new Set(("abs all any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex delattr dict dir display " +
-    "divmod enumerate eval exec filter float format frozenset getattr globals hasattr hash help hex id input int isinstance issubclass iter " +
-    "len list locals map max memoryview min next object oct open ord pow print property range repr reversed round self set setattr slice " +
-    "sorted staticmethod str sum super tuple type vars zip").split(" "));
+const KEYWORDS = new Set(("and as assert async await break case class continue def del elif else except finally for " +
+    "from global if import in is lambda match nonlocal not or pass raise return try while with yield " +
+    "False None True").split(" "));
+const BUILTINS = new Set(("abs all any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile " +
+    "complex delattr dict dir display divmod enumerate eval exec filter float format frozenset getattr globals " +
+    "hasattr hash help hex id input int isinstance issubclass iter len list locals map max memoryview min next " +
+    "object oct open ord pow print property range repr reversed round self set setattr slice sorted staticmethod str " +
+    "sum super tuple type vars zip").split(" "));
 
 // A string, which may go on to the end of the text while somebody types it.
 const STRING = ['"""', "'''"].map(quotes => `${quotes}(?:\\\\.|[^\\\\])*?(?:${quotes}|$(?![^]))`)

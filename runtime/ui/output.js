@@ -60,7 +60,8 @@ export class CellView {
         listing.setAttribute("aria-label", "Code of the cell");
         edit.setAttribute("aria-label", "Edit this code again");
         highlight(code.trimEnd(), listing);
-        this.element = make("li", { className: "cell" }, make("header", {}, this.title, this.end, edit), listing, this.shown);
+        this.element = make("li", { className: "cell" },
+            make("header", {}, this.title, this.end, edit), listing, this.shown);
         this.stream = null;         // {name, text}: where text of this stream goes on
         this.isClearDue = false;
         list.prepend(this.element);
@@ -87,7 +88,10 @@ export class CellView {
             displays.set(id, [...(displays.get(id) ?? []).filter(each => each.isConnected), element]);
     }
 
+    // What is at its end follows what comes.
     write({ stream, text }) {
+        const isAtEnd = this.shown.scrollHeight - this.shown.scrollTop - this.shown.clientHeight < 40;
+
         this.clearIfDue();
         if (this.stream?.name !== stream) {
             const pre = make("pre", { className: stream === "stderr" ? "stderr" : "stdout" });
@@ -96,6 +100,12 @@ export class CellView {
             this.stream = { name: stream, text: new AnsiText(pre) };
         }
         this.stream.text.write(text);
+        if (isAtEnd)
+            this.shown.scrollTop = this.shown.scrollHeight;
+    }
+
+    addError({ ename, evalue, traceback }) {
+        this.add(textOf(traceback.join("\n") || `${ename}: ${evalue}`, "traceback"));
     }
 
     update({ id, data }) {
@@ -142,7 +152,7 @@ export class CellView {
         case "value": return this.addDisplay(data);
         case "update": return this.update(data);
         case "clear": return this.clear(data);
-        case "error": return this.add(textOf(data.traceback.join("\n") || `${data.ename}: ${data.evalue}`, "traceback"));
+        case "error": return this.addError(data);
         case "result": return this.finish(data);
         default: return undefined; // of a newer server
         }

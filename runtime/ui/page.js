@@ -40,7 +40,9 @@ function act(work) {
         try {
             await work(...words);
         } catch (error) {
-            say(error instanceof Refusal ? [error.message, error.status === 409 ? "" : error.hint].filter(Boolean).join(". ") : `${error}`, true);
+            const hint = error instanceof Refusal && error.status !== 409 ? error.hint : "";
+
+            say([error.message, hint].filter(Boolean).join(". "), true);
         }
     };
 }
@@ -124,6 +126,16 @@ function count(change) {
     $("interrupt").disabled = running === 0;
 }
 
+function sayResult({ verdict, message, error }) {
+    if (news)
+        say(news, true);
+    else if (verdict === "ok")
+        say("ready");
+    else
+        say(message ?? error?.name ?? verdict, true);
+    news = "";
+}
+
 async function run() {
     const code = editor.text;
 
@@ -138,7 +150,8 @@ async function run() {
     say("running");
     try {
         const from = performance.now();
-        const answer = await inSession(() => ask("POST", path("/cells"), { json: { code }, accept: "application/x-ndjson" }));
+        const answer = await inSession(() => ask("POST", path("/cells"),
+            { json: { code }, accept: "application/x-ndjson" }));
         let result = null;
 
         for await (const { event, data } of eventsOf(answer)) {
@@ -149,8 +162,7 @@ async function run() {
         if (!result)
             throw new Refusal(0, "the connection broke off");
         noteCell(performance.now() - from);
-        say(news || (result.verdict === "ok" ? "ready" : result.message ?? result.error?.name ?? result.verdict), result.verdict !== "ok");
-        news = "";
+        sayResult(result);
     } catch (error) {
         view.fail(error.message);
         throw error;
@@ -197,7 +209,8 @@ async function download(name) {
 async function upload(files) {
     for (const file of files) {
         say(`uploading ${file.name}, ${sizeText(file.size)}`);
-        const { path: name, size } = await (await inSession(() => ask("PUT", pathOfFile(file.name), { body: file }))).json();
+        const answer = await inSession(() => ask("PUT", pathOfFile(file.name), { body: file }));
+        const { path: name, size } = await answer.json();
 
         say(`uploaded ${name}, ${sizeText(size)}`);
     }
@@ -283,11 +296,11 @@ async function listCheckpoints() {
 
 // ---- the token ----
 
-function askForToken(why) {
+function askForToken(why, offered) {
     const form = $("ask").querySelector("form");
 
     $("ask-why").textContent = why;
-    $("token").value = "";
+    $("token").value = offered;
     if (!$("ask").open)
         $("ask").showModal();
     $("ask").onclose = () => $("ask").showModal(); // nothing goes on without a token
@@ -310,7 +323,8 @@ function askForToken(why) {
 
 // ---- the beginning ----
 
-const editor = new Editor($("code"), $("colours"), { onRun: act(run), onChange: text => sessionStorage.setItem(CODE, text) });
+const editor = new Editor($("code"), $("colours"),
+    { onRun: act(run), onChange: text => sessionStorage.setItem(CODE, text) });
 
 function hear() {
     const drop = $("drop");

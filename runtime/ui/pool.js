@@ -64,7 +64,8 @@ function drawPools(values) {
             continue;
         const row = document.createElement("tr");
 
-        row.append(cellOf("td", name), cellOf("td", prepared), cellOf("td", values.get(`hutch_pool_building{zygote="${name}"}`) ?? 0));
+        row.append(cellOf("td", name), cellOf("td", prepared),
+            cellOf("td", values.get(`hutch_pool_building{zygote="${name}"}`) ?? 0));
         rows.push(row);
     }
     document.getElementById("pools").replaceChildren(...rows);
@@ -80,7 +81,8 @@ function drawFigures() {
     const own = cells.length ? [["cells of this page, median", `${median(cells).toFixed(1)} ms`],
                                 ["the last of them", `${cells.at(-1).toFixed(1)} ms`]] : [];
 
-    document.getElementById("figures").replaceChildren(...[...figures, ...own].flatMap(([name, text]) => [cellOf("dt", name), cellOf("dd", text)]));
+    document.getElementById("figures").replaceChildren(
+        ...[...figures, ...own].flatMap(([name, text]) => [cellOf("dt", name), cellOf("dd", text)]));
 }
 
 function drawCells() {
@@ -89,7 +91,7 @@ function drawCells() {
 
     document.querySelector("#latency polyline").setAttribute("points", points.join(" "));
     document.getElementById("latency").setAttribute("aria-label",
-        cells.length ? `Times of the last ${cells.length} cells, at most ${most.toFixed(1)} milliseconds` : "Times of the last cells");
+        `Times of the last ${cells.length} cells, at most ${most.toFixed(1)} milliseconds`);
     drawFigures();
 }
 
@@ -98,8 +100,8 @@ async function look() {
     const runs = ["0.5", "0.99"].map(share => quantile(values, "hutch_run_seconds", 'phase="total",', Number(share)));
 
     drawPools(values);
-    figures = [["runs now, and in the queue", `${values.get("hutch_running") ?? 0}, ${values.get("hutch_queued") ?? 0}`],
-               ["sessions", `${values.get("hutch_sessions") ?? 0}`]];
+    figures = [["runs now", values.get("hutch_running") ?? 0], ["runs in the queue", values.get("hutch_queued") ?? 0],
+               ["sessions", values.get("hutch_sessions") ?? 0]];
     if (runs[0])
         figures.push(["runs, median", runs[0]], ["runs, 99 of 100", runs[1]]);
     drawFigures();

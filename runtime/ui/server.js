@@ -13,33 +13,31 @@ export class Refusal extends Error {
 }
 
 let token = sessionStorage.getItem(TOKEN) ?? "";
+let offered = "";  // by a link
 let asking = null; // a promise, while the user is asked for a token
 let askUser = async () => { throw new Refusal(401, "the server wants a token"); };
 
-// @ask: shows its argument, why the last token was not good, and returns another one.
+// @ask: shows why the last token was not good, proposes another one where there is one, and returns what the user says.
 export function onTokenWanted(ask) {
     askUser = ask;
 }
 
-// A link may have a token as #token=…, which no server is sent. It is taken out before anything else happens.
+// A link may have a token as #token=…, which no server is sent. It is taken out before anything else happens. The
+// user is asked all the same: who has made the link could look into what is done with a token of his.
 export function takeTokenFromLink() {
-    const found = /^#token=(.+)$/.exec(location.hash);
-
+    offered = /^#token=(.+)$/.exec(location.hash)?.[1] ?? "";
     if (location.hash)
         history.replaceState(null, "", location.pathname);
-    if (found)
-        keepToken(found[1]);
-}
-
-function keepToken(text) {
-    token = text;
-    sessionStorage.setItem(TOKEN, text);
 }
 
 async function replaceToken() {
-    asking ??= askUser(token ? "The server does not know this token." : "")
-        .then(keepToken)
-        .finally(() => { asking = null; });
+    const why = token ? "The server does not know this token." : offered ? "The link to this page has a token." : "";
+
+    asking ??= askUser(why, offered).then(text => {
+        token = text;
+        sessionStorage.setItem(TOKEN, text);
+    }).finally(() => { asking = null; });
+    offered = "";
     await asking;
 }
 
@@ -62,7 +60,8 @@ export async function ask(method, path, { json, body, accept } = {}) {
         if (json !== undefined)
             headers["Content-Type"] = "application/json";
         const answer = await fetch(new URL(path, BASE), {
-            method, headers, body: json === undefined ? body : JSON.stringify(json), credentials: "omit", redirect: "error",
+            method, headers, body: json === undefined ? body : JSON.stringify(json), credentials: "omit",
+            redirect: "error",
         }).catch(() => { throw new Refusal(0, "the server cannot be reached"); });
 
         if (answer.ok)
