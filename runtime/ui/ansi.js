@@ -60,6 +60,8 @@ function restyle(old, text) {
     return now;
 }
 
+// Colours that a program has mixed itself are for a ground that it does not know: a part of the page's own makes them
+// readable on light and dark.
 function piece(text, style) {
     const span = document.createElement("span");
 
@@ -68,11 +70,11 @@ function piece(text, style) {
     if (typeof style.fg === "number")
         span.classList.add(`fg${style.fg}`);
     else if (style.fg)
-        span.style.color = style.fg;
+        span.style.color = `color-mix(in srgb, ${style.fg} 60%, var(--text))`;
     if (typeof style.bg === "number")
         span.classList.add(`bg${style.bg}`);
     else if (style.bg)
-        span.style.backgroundColor = style.bg;
+        span.style.backgroundColor = `color-mix(in srgb, ${style.bg} 30%, transparent)`;
     return span;
 }
 

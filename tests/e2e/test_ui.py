@@ -239,8 +239,9 @@ def test_traceback_in_colours(page):
     assert "ZeroDivisionError" in page.value("document.querySelector('#outputs .traceback .fg1').textContent + "
                                              "[...document.querySelectorAll('#outputs .traceback .fg1')].map(each => each.textContent)")
     assert status(page) == "ZeroDivisionError"
-    plain, red = (page.value("getComputedStyle(document.querySelector('%s')).color" % each) for each in ("#outputs .traceback", "#outputs .fg1"))
-    assert plain != red
+    plain, red, mixed = (page.value("getComputedStyle(document.querySelector('%s')).color" % each)
+                         for each in ("#outputs .traceback", "#outputs .fg1", "#outputs .traceback [style*=color-mix]"))
+    assert len({plain, red, mixed}) == 3
 
 
 def test_streams(page):
