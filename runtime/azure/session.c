@@ -97,7 +97,10 @@ struct gateway_session *hutch_azure_find(struct exchange *x, bool makes)
 {
     auto_free char *identifier = hutch_azure_query(x, "identifier");
     struct gateway_session *session;
+    enum azure_shape shape;
 
+    if (!hutch_azure_read_version(x, &shape))
+        return NULL;
     if (!identifier || !is_identifier(identifier)) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "the parameter 'identifier' is to be %d to %d printable "
                               "characters", MIN_IDENTIFIER, MAX_IDENTIFIER);
@@ -123,6 +126,7 @@ struct azure_wait {
     uint64_t cell;
     void (*go)(struct exchange *x, struct gateway_session *session);
     struct text_buffer body; /* the exchange's, which would be gone by then */
+    bool is_left; /* nobody wants it any more */
 };
 
 static void free_wait(struct exchange *x)
@@ -132,10 +136,14 @@ static void free_wait(struct exchange *x)
     hutch_text_done(&wait->body);
 }
 
+/* The body is not kept until the cell has ended, which may be its time limit. */
 static void on_gone(struct exchange *x)
 {
-    const struct azure_wait *wait = x->work;
+    struct azure_wait *wait = x->work;
 
+    wait->is_left = true;
+    hutch_exchange_let_go(x, wait->body.len);
+    hutch_text_done(&wait->body);
     hutch_session_cancel_cell(hutch_exchange_engine(x), wait->session->number, wait->cell);
 }
 
@@ -145,6 +153,10 @@ static void on_sandbox(void *user, uint64_t number, const struct hutch_cell_resu
     struct azure_wait *wait = x->work;
 
     (void)number;
+    if (wait->is_left) { /* the cell may have ended well all the same; and the query is gone with the client */
+        hutch_exchange_refuse(x, GATEWAY_SHUTTING_DOWN, "the server is shutting down");
+        return;
+    }
     x->body = wait->body;
     wait->body = (struct text_buffer)TEXT_BUFFER_INIT;
     if (result->verdict == HUTCH_OK)
