@@ -80,18 +80,21 @@ export async function askJson(method, path, json) {
 // The events of an answer that comes line by line: {event, data}.
 export async function* eventsOf(answer) {
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
+    let begun = []; // of a line that is not whole, its pieces: an image may have many
 
     for (;;) {
         const { value, done } = await reader.read().catch(() => { throw new Refusal(0, "the connection broke off"); });
 
         if (done)
             return;
-        const lines = (rest + value).split("\n");
+        const lines = value.split("\n");
+        const last = lines.pop();
 
-        rest = lines.pop();
-        for (const line of lines)
-            yield JSON.parse(line);
+        for (const line of lines) {
+            yield JSON.parse(begun.join("") + line);
+            begun = [];
+        }
+        begun.push(last);
     }
 }
 
