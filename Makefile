@@ -165,6 +165,7 @@ $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.p
 
 $(B)/runtime/batch/judge.o: $(wildcard runtime/batch/judge/*.py)
 $(B)/runtime/gateway/catalog_api.o: runtime/gateway/openapi.json
+$(B)/runtime/ui/page.o: $(wildcard runtime/ui/*.html runtime/ui/*.css runtime/ui/*.js)
 $(B)/runtime/cli/completion.o: $(wildcard runtime/cli/completion.*sh)
 
 # Byte code of the hook for images with the same Python as this machine. Other images compile the source at

@@ -13,6 +13,7 @@
 #include "runtime/mcp_http/format.h"
 #include "runtime/text/quantity.h"
 #include "runtime/tools/format.h"
+#include "runtime/ui/page.h"
 #include "sandbox/fd.h"
 #include "sandbox/rlimits.h"
 
@@ -64,6 +65,7 @@ static int read_options(const struct serve_opts *opts, struct server_options *re
         .known_formats = known_formats,
         .version = HUTCH_VERSION,
         .formats = opts->formats.values,
+        .page = opts->ui ? &hutch_ui_page : NULL,
         .tokens = opts->tokens,
         .is_insecure = opts->insecure,
         .hosts = opts->hosts.values,

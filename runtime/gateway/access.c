@@ -60,6 +60,27 @@ static const char *allowed_origin(const struct exchange *x)
     return NULL;
 }
 
+/* "http://HOST" and "https://HOST". */
+static bool is_origin_of(const char *origin, const char *host)
+{
+    size_t len = strncmp(origin, "https://", 8) == 0 ? 8 : strncmp(origin, "http://", 7) == 0 ? 7 : 0;
+
+    return len && strcasecmp(origin + len, host) == 0;
+}
+
+/* Whether the request is from the page that this server has itself. A page whose name was made to lead here has the
+ * origin of that name, so the name has to be one of ours, whatever the socket is. */
+static bool is_own_page(const struct exchange *x)
+{
+    const char *host = hutch_exchange_header(x, "Host"), *origin = hutch_exchange_header(x, "Origin");
+    const char *site = hutch_exchange_header(x, "Sec-Fetch-Site"); /* tells http from https, which a Host does not */
+
+    if (site && strcmp(site, "same-origin") != 0)
+        return false;
+    return x->server->options->page && host && origin && is_origin_of(origin, host) &&
+           hutch_access_is_host(host, x->server->options->hosts);
+}
+
 static void check_source(struct exchange *x)
 {
     const char *host = hutch_exchange_header(x, "Host");
@@ -67,7 +88,7 @@ static void check_source(struct exchange *x)
     /* A unix socket has no name that could be made to lead to it. */
     if (x->connection->is_tcp && (!host || !hutch_access_is_host(host, x->server->options->hosts)))
         hutch_exchange_refuse(x, GATEWAY_HOST_NOT_ALLOWED, "this server does not answer for the host of this request");
-    else if (hutch_exchange_header(x, "Origin") && !allowed_origin(x))
+    else if (hutch_exchange_header(x, "Origin") && !allowed_origin(x) && !is_own_page(x))
         hutch_exchange_refuse(x, GATEWAY_ORIGIN_NOT_ALLOWED, "pages of this origin may not ask this server");
 }
 

@@ -429,6 +429,8 @@ static int begin(struct server *s, struct hutch_err *err)
 {
     if (hutch_formats_choose(s->options->known_formats, s->options->formats, &s->formats, err) < 0)
         return -1;
+    if (s->options->page && hutch_formats_add(&s->formats, s->options->page, "", err) < 0)
+        return -1;
     if (s->options->tokens && hutch_tokens_load(s->options->tokens, &s->tokens, err) < 0)
         return -1;
     if (hutch_poller_open(&s->poller, err) < 0 || open_listeners(s, err) < 0 || watch_signals(s, err) < 0 ||

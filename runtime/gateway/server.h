@@ -17,6 +17,7 @@ struct server_options {
     const struct format *const *known_formats; /* besides the native one; ends with NULL */
     const char *version;        /* of hutch */
     const char *const *formats; /* which of them, and where: hutch_formats_choose() */
+    const struct format *page;  /* for browsers, which may then ask from this server's own origin; NULL: none */
     const char *tokens;         /* path; NULL: nobody has to say who asks */
     bool is_insecure;           /* TCP without tokens */
     const char *const *hosts;   /* names that a Host header may have besides addresses and localhost; ends with NULL */
