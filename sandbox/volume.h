@@ -22,7 +22,9 @@ struct volume_mounts {
  * process has a mount namespace of its own, CAP_SYS_ADMIN over it, and one thread. */
 int hutch_volume_make(uint64_t bytes, uint64_t files, const struct id_plan *plan, struct volume_mounts *ret,
                       struct hutch_err *err);
-/* The same volume for another sandbox. @base_fd is of no use after that, but to files that are open. */
+/* The same volume for another sandbox. @base_fd may be of no use after that, but to files that are open: where it had
+ * to be attached. A caller who is killed in that moment takes the volume with him; from Linux 6.15 on that is only so
+ * in another mount namespace than the base's own. */
 int hutch_volume_open(int base_fd, const struct id_plan *plan, struct volume_mounts *ret, struct hutch_err *err);
 
 #endif

@@ -155,6 +155,14 @@ class Failure(Exception):
         self.code = error.code
 
 
+def refused(call, code):
+    """It is, with this errno; the sentence."""
+    with pytest.raises(Failure) as caught:
+        call()
+    assert caught.value.code == code, caught.value
+    return str(caught.value)
+
+
 class Run:
     """A submitted run; `result` when there is one: the JSON object of docs/results.md with what hutch.h adds to it."""
 

@@ -143,14 +143,21 @@ def has(feature):
     return bool(FEATURES[feature][0]())
 
 
+def miss(reason):
+    """Skips the test by name; in strict mode that is a failure."""
+    if STRICT:
+        pytest.fail("strict: " + reason)
+    pytest.skip(reason)
+
+
 def need(feature):
     """Skips the test by name when the host lacks the feature; in strict mode that is a failure."""
     if has(feature):
         return
     reason = "%s: %s" % (feature, FEATURES[feature][1])
-    if STRICT and feature not in NOT_STRICT:
-        pytest.fail("strict: " + reason)
-    pytest.skip(reason)
+    if feature in NOT_STRICT:
+        pytest.skip(reason)
+    miss(reason)
 
 
 def test_data(name):

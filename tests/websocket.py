@@ -103,8 +103,10 @@ class WebSocket:
         return first & 0xf, self._take(n)
 
     def message(self):
-        """('output', bytes), or an event of the server's."""
+        """('output', bytes), or an event of the server's. It asks now and then whether we are there, which is neither."""
+        deadline = time.monotonic() + gateway.SECONDS
         while True:
+            assert time.monotonic() < deadline, self.written[-1000:]
             opcode, data = self.frame()
             if opcode == BINARY:
                 return "output", data

@@ -50,16 +50,13 @@ static void add_execution(struct text_buffer *t, const struct azure_execution *e
 static void answer_execution(struct exchange *x, const struct azure_execution *e)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
-    size_t len = 0;
-    char *text;
 
     if (e->shape == AZURE_PROPERTIES && !e->process && e->state != AZURE_RUNNING)
         hutch_text_add(&t, e->result.data ? e->result.data : "", e->result.len);
     else
         add_execution(&t, e);
     t.is_broken |= e->result.is_broken;
-    text = hutch_text_take(&t, &len);
-    hutch_exchange_answer(x, 200, "application/json", text, len);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* ---- their list ---- */
@@ -282,10 +279,7 @@ void hutch_azure_get_execution(struct exchange *x)
     const struct gateway_session *session;
     const struct azure_session *state;
     const struct azure_execution *e = NULL;
-    enum azure_shape shape;
 
-    if (!hutch_azure_read_version(x, &shape))
-        return;
     session = hutch_azure_find(x, false);
     if (!session)
         return;

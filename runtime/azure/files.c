@@ -2,10 +2,10 @@
 
 #include "runtime/azure/session.h"
 #include "runtime/gateway/exchange.h"
-#include "runtime/gateway/range.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/text/json_view.h"
 #include "runtime/text/json_write.h"
+#include "runtime/text/moment.h"
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
@@ -19,16 +19,6 @@ static void refuse(struct exchange *x, const struct hutch_error *error)
     hutch_exchange_refuse_error(x, error, GATEWAY_CONFLICT, GATEWAY_NOT_FOUND);
 }
 
-static void answer_text(struct exchange *x, struct text_buffer *t)
-{
-    size_t len = 0;
-    char *text;
-
-    hutch_text_add_string(t, "\n");
-    text = hutch_text_take(t, &len);
-    hutch_exchange_answer(x, 200, "application/json", text, len);
-}
-
 /* ---- what is told of a file ---- */
 
 struct azure_file {
@@ -40,25 +30,14 @@ struct azure_file {
     double mtime;
 };
 
-static void add_time(struct text_buffer *t, double seconds)
-{
-    time_t whole = (time_t)seconds;
-    struct tm tm;
-    char text[32];
-
-    gmtime_r(&whole, &tm);
-    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-    hutch_text_addf(t, "\"%s.%03dZ\"", text, (int)((seconds - (double)whole) * 1000) % 1000);
-}
-
 static void add_old(struct text_buffer *t, const struct azure_file *file)
 {
     hutch_text_add_string(t, "{\"$id\":\"2\",\"properties\":{\"$id\":\"3\",\"filename\":");
     hutch_json_quote(t, file->path, strlen(file->path));
     hutch_text_addf(t, ",\"size\":%" PRIu64 ",\"lastModifiedTime\":", file->size);
-    add_time(t, file->mtime);
+    hutch_moment_add(t, file->mtime, 3);
     hutch_text_add_string(t, ",\"last_modified_time\":");
-    add_time(t, file->mtime);
+    hutch_moment_add(t, file->mtime, 3);
     hutch_text_add_string(t, "}}");
 }
 
@@ -75,7 +54,7 @@ static void add_new(struct text_buffer *t, const struct azure_file *file)
     else
         hutch_text_add_string(t, "\"application/octet-stream\"");
     hutch_text_addf(t, ",\"sizeInBytes\":%" PRIu64 ",\"lastModifiedAt\":", file->size);
-    add_time(t, file->mtime);
+    hutch_moment_add(t, file->mtime, 3);
     hutch_text_add_string(t, ",\"directory\":");
     while (*directory == '/')
         directory++;
@@ -138,7 +117,8 @@ static void add_row(struct text_buffer *t, struct json_view row, const char *bel
 /* The directory of the query, without slashes at its end; for the caller to free. */
 static char *asked_directory(struct exchange *x)
 {
-    auto_free char *path = hutch_azure_query(x, "path");
+    struct hutch_err ignored;
+    auto_free char *path = hutch_exchange_query(x, "path", &ignored);
     char *directory = strdup(path ? hutch_azure_relative(path) : "");
 
     for (size_t len = directory ? strlen(directory) : 0; len > 0 && directory[len - 1] == '/'; len--)
@@ -148,13 +128,13 @@ static char *asked_directory(struct exchange *x)
 
 static void list(struct exchange *x, struct gateway_session *session)
 {
-    const char *recursive = hutch_exchange_argument(x, "recursive"), *comma = "";
+    struct hutch_err err;
+    auto_free char *recursive = hutch_exchange_query(x, "recursive", &err), *files = NULL, *below = asked_directory(x);
     struct text_buffer t = TEXT_BUFFER_INIT;
-    auto_free char *files = NULL, *below = asked_directory(x);
     struct json_view rows, row;
     struct json_walk walk;
     struct hutch_error error;
-    struct hutch_err err;
+    const char *comma = "";
     enum azure_shape shape;
     bool is_deep;
 
@@ -174,19 +154,15 @@ static void list(struct exchange *x, struct gateway_session *session)
     hutch_text_add_string(&t, shape == AZURE_PROPERTIES ? "{\"$id\":\"1\",\"value\":[" : "{\"value\":[");
     while (hutch_json_view_next(&walk, NULL, &row))
         add_row(&t, row, below, is_deep, shape, &comma);
-    hutch_text_add_string(&t, shape == AZURE_PROPERTIES ? "]}" : "],\"nextLink\":null}");
-    answer_text(x, &t);
+    hutch_text_add_string(&t, shape == AZURE_PROPERTIES ? "]}\n" : "],\"nextLink\":null}\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
-/* Whatever is asked of files: the version, the session, and @go when the session has any. */
+/* Whatever is asked of files: the session, and @go when the session has any. */
 static void begin(struct exchange *x, bool makes, void (*go)(struct exchange *x, struct gateway_session *session))
 {
-    struct gateway_session *session;
-    enum azure_shape shape;
+    struct gateway_session *session = hutch_azure_find(x, makes);
 
-    if (!hutch_azure_read_version(x, &shape))
-        return;
-    session = hutch_azure_find(x, makes);
     if (session)
         hutch_azure_with_files(x, session, go);
 }
@@ -231,16 +207,16 @@ static void answer_upload(struct exchange *x, const struct azure_upload *upload)
     file.mtime = (double)time(NULL);
     hutch_text_add_string(&t, shape == AZURE_PROPERTIES ? "{\"$id\":\"1\",\"value\":[" : "");
     add_file(&t, &file, shape);
-    hutch_text_add_string(&t, shape == AZURE_PROPERTIES ? "]}" : "");
-    answer_text(x, &t);
+    hutch_text_add_string(&t, shape == AZURE_PROPERTIES ? "]}\n" : "\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void upload(struct exchange *x, struct gateway_session *session)
 {
-    auto_free char *directory = hutch_azure_query(x, "path");
+    struct hutch_err err;
+    auto_free char *directory = hutch_exchange_query(x, "path", &err);
     struct azure_upload file;
     struct hutch_error error;
-    struct hutch_err err;
 
     if (hutch_azure_upload_parse(x->body.data, x->body.len, directory, &file, &err) < 0)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
@@ -279,12 +255,10 @@ static void download(struct exchange *x, struct gateway_session *session)
 {
     struct stat st;
     auto_fd fd = open_file(x, session, x->params[0], &st);
-    struct range range;
 
     if (fd < 0)
         return;
-    range = hutch_range_parse(NULL, (uint64_t)st.st_size);
-    hutch_exchange_answer_file(x, hutch_fd_take(&fd), &range, (uint64_t)st.st_size);
+    hutch_exchange_answer_file(x, hutch_fd_take(&fd), NULL, (uint64_t)st.st_size);
 }
 
 static void look(struct exchange *x, struct gateway_session *session)
@@ -301,7 +275,8 @@ static void look(struct exchange *x, struct gateway_session *session)
     file.size = (uint64_t)st.st_size;
     file.mtime = (double)st.st_mtim.tv_sec;
     add_file(&t, &file, shape);
-    answer_text(x, &t);
+    hutch_text_add_string(&t, "\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 void hutch_azure_download(struct exchange *x)

@@ -7,10 +7,10 @@
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/text/json_write.h"
+#include "runtime/text/moment.h"
 #include "sandbox/fd.h"
 
 #include <string.h>
-#include <time.h>
 
 static char *error_body(enum gateway_error error, const char *message, unsigned *status, size_t *ret_len)
 {
@@ -28,13 +28,8 @@ static char *error_body(enum gateway_error error, const char *message, unsigned 
 
 static void add_time(struct text_buffer *t, const char *key, double seconds)
 {
-    time_t whole = (time_t)seconds;
-    struct tm tm;
-    char text[32];
-
-    gmtime_r(&whole, &tm);
-    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    hutch_text_addf(t, ",\"%s\":\"%s\"", key, text);
+    hutch_text_addf(t, ",\"%s\":", key);
+    hutch_moment_add(t, seconds, 0);
 }
 
 static void add_session(struct text_buffer *t, const struct gateway_session *session)
@@ -47,39 +42,22 @@ static void add_session(struct text_buffer *t, const struct gateway_session *ses
     hutch_text_addf(t, ",\"etag\":\"%s\"}", session->id);
 }
 
-static void answer_text(struct exchange *x, struct text_buffer *t)
-{
-    size_t len = 0;
-    char *text;
-
-    hutch_text_add_string(t, "\n");
-    text = hutch_text_take(t, &len);
-    hutch_exchange_answer(x, 200, "application/json", text, len);
-}
-
 static void get_session(struct exchange *x)
 {
-    const struct gateway_session *session;
+    const struct gateway_session *session = hutch_azure_find(x, false);
     struct text_buffer t = TEXT_BUFFER_INIT;
-    enum azure_shape shape;
 
-    if (!hutch_azure_read_version(x, &shape))
-        return;
-    session = hutch_azure_find(x, false);
     if (!session)
         return;
     add_session(&t, session);
-    answer_text(x, &t);
+    hutch_text_add_string(&t, "\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void delete_session(struct exchange *x)
 {
-    struct gateway_session *session;
-    enum azure_shape shape;
+    struct gateway_session *session = hutch_azure_find(x, false);
 
-    if (!hutch_azure_read_version(x, &shape))
-        return;
-    session = hutch_azure_find(x, false);
     if (!session)
         return;
     hutch_session_api_end(x, session);
@@ -101,8 +79,8 @@ static void list_sessions(struct exchange *x)
         add_session(&t, session);
         comma = ",";
     }
-    hutch_text_add_string(&t, "],\"nextLink\":null}");
-    answer_text(x, &t);
+    hutch_text_add_string(&t, "],\"nextLink\":null}\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static const struct route routes[] = {

@@ -1,5 +1,6 @@
 #include "runtime/azure/request.h"
 
+#include "runtime/gateway/multipart.h"
 #include "runtime/gateway/uri.h"
 #include "runtime/text/base64.h"
 #include "runtime/text/json_scan.h"
@@ -13,8 +14,7 @@
 #include <strings.h>
 
 #define MAX_DEPTH 64
-#define MAX_BOUNDARY 200
-#define MAX_PART_HEADERS 8192
+#define MAX_FIRST_LINE (2 + MULTIPART_MAX_BOUNDARY + 2)
 #define MAX_SECONDS 1e9
 
 /* ---- executions ---- */
@@ -130,41 +130,6 @@ const char *hutch_azure_relative(const char *path)
     return path;
 }
 
-/* The value of @key="…" within the @len bytes of headers, for the caller to free; NULL: it is not there. */
-static char *find_parameter(const char *headers, size_t len, const char *key)
-{
-    const char *at = memmem(headers, len, key, strlen(key));
-    const char *end = headers + len;
-    size_t n = 0;
-    char *text;
-
-    if (!at)
-        return NULL;
-    at += strlen(key);
-    text = malloc((size_t)(end - at) + 1);
-    for (; text && at < end && *at != '"' && *at != '\r'; at++) {
-        if (*at == '\\' && at + 1 < end && (at[1] == '"' || at[1] == '\\'))
-            at++;
-        text[n++] = *at;
-    }
-    if (text)
-        text[n] = '\0';
-    return text;
-}
-
-/* filename="…", in which some clients write %XX, or filename*=utf-8''… */
-static char *find_file_name(const char *headers, size_t len)
-{
-    auto_free char *written = find_parameter(headers, len, "filename=\"");
-    struct hutch_err ignored;
-    char *decoded;
-
-    if (!written)
-        written = find_parameter(headers, len, "filename*=utf-8''");
-    decoded = written ? hutch_uri_decode(written, strlen(written), &ignored) : NULL;
-    return decoded || !written ? decoded : strdup(written); /* a '%' of its own */
-}
-
 static int set_name(const char *name, const char *directory, struct azure_upload *ret, struct hutch_err *err)
 {
     const char *below = directory ? hutch_azure_relative(directory) : "";
@@ -172,9 +137,9 @@ static int set_name(const char *name, const char *directory, struct azure_upload
 
     name = hutch_azure_relative(name);
     if (name[0] == '\0')
-        return hutch_err_set(err, 0, "request: the file has no name");
+        return hutch_err_set(err, 0, "the file has no name");
     if (strlen(name) + len >= PATH_MAX)
-        return hutch_err_set(err, 0, "request: the file's name is too long");
+        return hutch_err_set(err, 0, "the file's name is too long");
     if (asprintf(&ret->name, "%s%s%s", below, len && below[len - 1] != '/' ? "/" : "", name) < 0) {
         ret->name = NULL;
         return hutch_err_set(err, ENOMEM, "read the file's name");
@@ -182,38 +147,59 @@ static int set_name(const char *name, const char *directory, struct azure_upload
     return 0;
 }
 
+struct upload_reader {
+    struct multipart multipart;
+    const char *body, *directory;
+    struct azure_upload *upload;
+    bool is_in_file;
+};
+
+/* Some clients write %XX in the name. */
+static int on_part(void *user, const char *name, const char *filename, struct hutch_err *err)
+{
+    struct upload_reader *r = user;
+    auto_free char *decoded = NULL;
+
+    (void)name;
+    r->is_in_file = filename && !r->upload->name; /* the first one */
+    if (!r->is_in_file)
+        return 0;
+    decoded = hutch_uri_decode(filename, strlen(filename), err);
+    r->upload->data = r->body + r->multipart.n_taken;
+    return set_name(decoded ? decoded : filename, r->directory, r->upload, err); /* a '%' of its own */
+}
+
+static int on_data(void *user, const char *data, size_t len, struct hutch_err *err)
+{
+    struct upload_reader *r = user;
+
+    (void)data;
+    (void)err;
+    r->upload->len += r->is_in_file ? len : 0;
+    return 0;
+}
+
+static int on_end(void *user, struct hutch_err *err)
+{
+    (void)user;
+    (void)err;
+    return 0;
+}
+
 int hutch_azure_upload_parse(const char *body, size_t len, const char *directory, struct azure_upload *ret,
                              struct hutch_err *err)
 {
-    char line[MAX_BOUNDARY + 5];
-    const char *end = body ? memmem(body, len < MAX_BOUNDARY ? len : MAX_BOUNDARY, "\r\n", 2) : NULL, *part;
-    size_t line_len;
+    static const struct multipart_events events = { on_part, on_data, on_end };
+    struct upload_reader r = { .body = body, .directory = directory, .upload = ret };
+    const char *end = body ? memmem(body, len < MAX_FIRST_LINE ? len : MAX_FIRST_LINE, "\r\n", 2) : NULL;
+    char type[MAX_FIRST_LINE + 40];
 
     *ret = (struct azure_upload){ NULL, NULL, 0 };
     if (!end || end - body < 3 || memcmp(body, "--", 2) != 0)
         return hutch_err_set(err, 0, "request: the body is to be multipart/form-data with a file");
-    line_len = (size_t)(end - body);
-    memcpy(line, "\r\n", 2);
-    memcpy(line + 2, body, line_len); /* what is before a further part, and at the end */
-    line_len += 2;
-    part = end + 2;
-    for (;;) {
-        size_t left = len - (size_t)(part - body);
-        const char *blank = memmem(part, left < MAX_PART_HEADERS ? left : MAX_PART_HEADERS, "\r\n\r\n", 4);
-        const char *next = blank ? memmem(blank + 2, left - (size_t)(blank + 2 - part), line, line_len) : NULL;
-        auto_free char *name = NULL;
-
-        if (!next)
-            return hutch_err_set(err, 0, "request: the multipart body has no file, or is cut off");
-        name = find_file_name(part, (size_t)(blank - part));
-        if (name) {
-            ret->data = next > blank + 4 ? blank + 4 : next;
-            ret->len = next > blank + 4 ? (size_t)(next - blank - 4) : 0;
-            return set_name(name, directory, ret, err);
-        }
-        part = next + line_len;
-        if (len - (size_t)(part - body) < 2)
-            return hutch_err_set(err, 0, "request: the multipart body is cut off");
-        part += 2;
-    }
+    snprintf(type, sizeof(type), "multipart/form-data; boundary=\"%.*s\"", (int)(end - body - 2), body + 2);
+    if (hutch_multipart_open(&r.multipart, type, &events, &r, err) < 0 ||
+        hutch_multipart_feed(&r.multipart, body, len, err) < 0 || hutch_multipart_finish(&r.multipart, err) < 0)
+        return hutch_err_wrap(err, "request: multipart");
+    return ret->name ? 0 : hutch_err_set(err, 0, "request: the multipart body has no file");
 }

@@ -3,7 +3,6 @@
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
-#include "runtime/gateway/uri.h"
 #include "sandbox/fd.h"
 
 #include <string.h>
@@ -14,14 +13,6 @@
 
 /* ---- what a request names ---- */
 
-char *hutch_azure_query(struct exchange *x, const char *name)
-{
-    const char *value = hutch_exchange_argument(x, name);
-    struct hutch_err ignored;
-
-    return value ? hutch_uri_decode(value, strlen(value), &ignored) : NULL;
-}
-
 bool hutch_azure_read_version(struct exchange *x, enum azure_shape *ret)
 {
     static const struct { const char *name; enum azure_shape shape; } versions[] = {
@@ -29,7 +20,8 @@ bool hutch_azure_read_version(struct exchange *x, enum azure_shape *ret)
         { "2024-10-02-preview", AZURE_STRING },     { "2025-02-02-preview", AZURE_NATIVE },
         { "2025-10-02-preview", AZURE_NATIVE },
     };
-    const char *name = hutch_exchange_argument(x, "api-version");
+    struct hutch_err ignored;
+    auto_free char *name = hutch_exchange_query(x, "api-version", &ignored);
 
     for (size_t i = 0; name && i < ARRAY_SIZE(versions); i++) {
         if (strcmp(versions[i].name, name) == 0) {
@@ -95,9 +87,13 @@ static struct gateway_session *make(struct exchange *x, const char *identifier)
 
 struct gateway_session *hutch_azure_find(struct exchange *x, bool makes)
 {
-    auto_free char *identifier = hutch_azure_query(x, "identifier");
+    struct hutch_err ignored;
+    auto_free char *identifier = hutch_exchange_query(x, "identifier", &ignored);
     struct gateway_session *session;
+    enum azure_shape shape;
 
+    if (!hutch_azure_read_version(x, &shape))
+        return NULL;
     if (!identifier || !is_identifier(identifier)) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "the parameter 'identifier' is to be %d to %d printable "
                               "characters", MIN_IDENTIFIER, MAX_IDENTIFIER);
@@ -123,6 +119,7 @@ struct azure_wait {
     uint64_t cell;
     void (*go)(struct exchange *x, struct gateway_session *session);
     struct text_buffer body; /* the exchange's, which would be gone by then */
+    bool is_left; /* nobody wants it any more */
 };
 
 static void free_wait(struct exchange *x)
@@ -132,10 +129,14 @@ static void free_wait(struct exchange *x)
     hutch_text_done(&wait->body);
 }
 
+/* The body is not kept until the cell has ended, which may be its time limit. */
 static void on_gone(struct exchange *x)
 {
-    const struct azure_wait *wait = x->work;
+    struct azure_wait *wait = x->work;
 
+    wait->is_left = true;
+    hutch_exchange_let_go(x, wait->body.len);
+    hutch_text_done(&wait->body);
     hutch_session_cancel_cell(hutch_exchange_engine(x), wait->session->number, wait->cell);
 }
 
@@ -145,6 +146,10 @@ static void on_sandbox(void *user, uint64_t number, const struct hutch_cell_resu
     struct azure_wait *wait = x->work;
 
     (void)number;
+    if (wait->is_left) { /* the cell may have ended well all the same; and the query is gone with the client */
+        hutch_exchange_refuse(x, GATEWAY_SHUTTING_DOWN, "the server is shutting down");
+        return;
+    }
     x->body = wait->body;
     wait->body = (struct text_buffer)TEXT_BUFFER_INIT;
     if (result->verdict == HUTCH_OK)

@@ -2,9 +2,9 @@
 #ifndef HUTCH_AZURE_SESSION_H
 #define HUTCH_AZURE_SESSION_H
 
-#include "runtime/azure/result.h"
 #include "runtime/azure/request.h"
-#include "runtime/gateway/ids.h"
+#include "runtime/azure/result.h"
+#include "runtime/text/ids.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,11 +40,10 @@ struct azure_session {
     unsigned n;
 };
 
-/* A parameter of the query, decoded, for the caller to free. NULL: it is not there, or cannot be decoded. */
-char *hutch_azure_query(struct exchange *x, const char *name);
 /* The version that the request names, or it is refused. */
 bool hutch_azure_read_version(struct exchange *x, enum azure_shape *ret);
-/* The session that it names; made, if @makes and there is none. NULL: the exchange was refused. */
+/* The session that it names, in a version that is known; made, if @makes and there is none. NULL: the exchange was
+ * refused. */
 struct gateway_session *hutch_azure_find(struct exchange *x, bool makes);
 /* Calls @go with the exchange when the session has files: at once, or later. */
 void hutch_azure_with_files(struct exchange *x, struct gateway_session *session,

@@ -6,14 +6,6 @@
 
 #include <string.h>
 
-void hutch_e2b_answer(struct exchange *x, unsigned status, struct text_buffer *t)
-{
-    size_t len = 0;
-    char *text = hutch_text_take(t, &len);
-
-    hutch_exchange_answer(x, status, "application/json", text, len);
-}
-
 void hutch_e2b_answer_empty(struct exchange *x, unsigned status)
 {
     hutch_exchange_answer(x, status, NULL, strdup(""), 0);
@@ -31,7 +23,7 @@ void hutch_e2b_answer_error(struct exchange *x, unsigned status, const char *mes
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     add_error(&t, status, message);
-    hutch_e2b_answer(x, status, &t);
+    hutch_exchange_answer_json(x, status, &t);
 }
 
 static char *stream_refusal(unsigned *status, const char *message, const char **type, size_t *ret_len)

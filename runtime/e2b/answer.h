@@ -7,10 +7,7 @@
 #include <stddef.h>
 
 struct exchange;
-struct text_buffer;
 
-/* Takes what @t has, as application/json. */
-void hutch_e2b_answer(struct exchange *x, unsigned status, struct text_buffer *t);
 void hutch_e2b_answer_empty(struct exchange *x, unsigned status);
 /* {"code", "message"} with a status that no gateway_error has. */
 void hutch_e2b_answer_error(struct exchange *x, unsigned status, const char *message);

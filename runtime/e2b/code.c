@@ -113,7 +113,7 @@ void hutch_e2b_code_create_context(struct exchange *x)
     } else {
         add_context(&t, &context);
         sandbox->contexts[sandbox->n_contexts++] = context;
-        hutch_e2b_answer(x, 200, &t);
+        hutch_exchange_answer_json(x, 200, &t);
         return;
     }
     free(context.cwd);
@@ -132,7 +132,7 @@ void hutch_e2b_code_list_contexts(struct exchange *x)
         add_context(&t, &sandbox->contexts[i]);
     }
     hutch_text_add_string(&t, "]");
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void remove_context(struct e2b_sandbox *sandbox, size_t i)
@@ -147,7 +147,7 @@ static void answer_null(struct exchange *x)
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     hutch_text_add_string(&t, "null");
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* An order cannot be taken back. */
@@ -400,7 +400,7 @@ void hutch_e2b_code_health(struct exchange *x)
         hutch_e2b_answer_error(x, 502, "the sandbox was not found");
     } else if (hutch_e2b_sandbox_port(x) == E2B_PORT_CODE) {
         hutch_text_add_string(&t, "\"OK\"");
-        hutch_e2b_answer(x, 200, &t);
+        hutch_exchange_answer_json(x, 200, &t);
     } else {
         hutch_e2b_answer_empty(x, 204);
     }

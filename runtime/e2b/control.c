@@ -3,7 +3,6 @@
 #include "runtime/e2b/answer.h"
 #include "runtime/e2b/fields.h"
 #include "runtime/e2b/format.h"
-#include "runtime/e2b/moment.h"
 #include "runtime/e2b/sandbox.h"
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/session_api.h"
@@ -11,6 +10,8 @@
 #include "runtime/gateway/uri.h"
 #include "runtime/hutch.h"
 #include "runtime/text/json_write.h"
+#include "runtime/text/moment.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
 #include <inttypes.h>
@@ -60,7 +61,7 @@ static void answer_created(struct exchange *x, unsigned status, const struct e2b
     else
         hutch_text_add_string(&t, "\"domain\":null");
     hutch_text_add_string(&t, "}");
-    hutch_e2b_answer(x, status, &t);
+    hutch_exchange_answer_json(x, status, &t);
 }
 
 static uint64_t count_cpus(const struct hutch_limits *limits)
@@ -78,9 +79,9 @@ static void add_info(struct text_buffer *t, struct exchange *x, const struct e2b
                     sandbox->name);
     add_string(t, "templateID", sandbox->template);
     hutch_text_add_string(t, ",\"startedAt\":");
-    hutch_e2b_moment_add(t, info->t_opened);
+    hutch_moment_add(t, info->t_opened, 6);
     hutch_text_add_string(t, ",\"endAt\":");
-    hutch_e2b_moment_add(t, info->t_end);
+    hutch_moment_add(t, info->t_end, 6);
     hutch_text_addf(t, ",\"cpuCount\":%" PRIu64 ",\"memoryMB\":%" PRIu64 ",\"diskSizeMB\":%" PRIu64 ",\"state\":\"%s\"",
                     count_cpus(&limits), limits.memory_bytes >> 20, limits.data_bytes >> 20,
                     info->state == HUTCH_SESSION_PAUSED ? "paused" : "running");
@@ -343,7 +344,7 @@ void hutch_e2b_control_list(struct exchange *x)
         between = ",";
     }
     hutch_text_add_string(&t, "]");
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* ---- one of them ---- */
@@ -368,7 +369,7 @@ void hutch_e2b_control_get(struct exchange *x)
     if (!sandbox)
         return;
     add_info(&t, x, sandbox, &info);
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static uint64_t known(uint64_t value)
@@ -381,7 +382,7 @@ void hutch_e2b_control_metrics(struct exchange *x)
     struct hutch_limits limits = { .size = sizeof(limits) };
     struct hutch_session_info info;
     struct e2b_sandbox *sandbox = find(x, &info);
-    double now = hutch_e2b_moment_now(), since, percent = 0;
+    double now = hutch_clock_unix(), since, percent = 0;
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     if (!sandbox)
@@ -393,13 +394,13 @@ void hutch_e2b_control_metrics(struct exchange *x)
     sandbox->t_metrics = now;
     sandbox->cpu_ms = known(info.cpu_ms);
     hutch_text_add_string(&t, "[{\"timestamp\":");
-    hutch_e2b_moment_add(&t, now);
+    hutch_moment_add(&t, now, 6);
     hutch_text_addf(&t, ",\"timestampUnix\":%.0f,\"cpuUsedPct\":%.2f,\"cpuCount\":%" PRIu64, now, percent,
                     count_cpus(&limits));
     hutch_text_addf(&t, ",\"memUsed\":%" PRIu64 ",\"memTotal\":%" PRIu64 ",\"memCache\":0,\"diskUsed\":%" PRIu64
                     ",\"diskTotal\":%" PRIu64 "}]", known(info.memory_bytes), limits.memory_bytes,
                     known(info.data_bytes), limits.data_bytes);
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* A @key of the body in seconds, which stays as it is where there is none; false: the exchange is refused. */
@@ -477,7 +478,7 @@ void hutch_e2b_control_connect(struct exchange *x)
     }
     hutch_gateway_sessions_touch(sandbox->session);
     /* One that runs is never given less time by this. */
-    if ((was_paused || hutch_e2b_moment_now() + (double)seconds > info.t_end) &&
+    if ((was_paused || hutch_clock_unix() + (double)seconds > info.t_end) &&
         !set_lifetime(x, sandbox, milliseconds(seconds)))
         return;
     answer_created(x, was_paused ? 201 : 200, sandbox);

@@ -1,10 +1,11 @@
 #include "runtime/e2b/event.h"
 
 #include "runtime/e2b/ascii.h"
-#include "runtime/e2b/moment.h"
 #include "runtime/hutch.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_view.h"
+#include "runtime/text/moment.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
 #include <string.h>
@@ -139,7 +140,7 @@ void hutch_e2b_event_add_text(struct text_buffer *t, int stream, const char *dat
     hutch_text_addf(t, "{\"type\":\"%s\",\"text\":", stream == 1 ? "stdout" : "stderr");
     hutch_e2b_ascii_quote(t, data, len);
     hutch_text_add_string(t, ",\"timestamp\":");
-    hutch_e2b_moment_add(t, hutch_e2b_moment_now());
+    hutch_moment_add(t, hutch_clock_unix(), 6);
     hutch_text_add_string(t, "}\n");
 }
 

@@ -1,17 +1,15 @@
 #include "runtime/e2b/filesystem.h"
 
-#include "runtime/e2b/answer.h"
 #include "runtime/e2b/connect.h"
 #include "runtime/e2b/fields.h"
-#include "runtime/e2b/moment.h"
 #include "runtime/e2b/paths.h"
 #include "runtime/e2b/request.h"
 #include "runtime/e2b/sandbox.h"
 #include "runtime/gateway/exchange.h"
-#include "runtime/gateway/range.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/hutch.h"
 #include "runtime/text/json_write.h"
+#include "runtime/text/moment.h"
 #include "sandbox/fd.h"
 
 #include <errno.h>
@@ -93,7 +91,7 @@ static void add_entry(struct text_buffer *t, const char *path, const struct hutc
     add_permissions(t, entry);
     hutch_text_addf(t, ",\"owner\":\"%s\",\"group\":\"%s\",\"modifiedTime\":", owner_name(entry->uid),
                     owner_name(entry->gid));
-    hutch_e2b_moment_add(t, entry->mtime);
+    hutch_moment_add(t, entry->mtime, 6);
     if (entry->target) {
         hutch_text_add_string(t, ",");
         add_string(t, "symlinkTarget", entry->target);
@@ -109,7 +107,7 @@ static void answer_entry(struct exchange *x, const struct hutch_path_reply *repl
     hutch_text_add_string(&t, "{\"entry\":");
     add_entry(&t, order->new_path ? order->new_path : order->path, &reply->entries[0]);
     hutch_text_add_string(&t, "}");
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void answer_entries(struct exchange *x, const struct hutch_path_reply *reply)
@@ -130,7 +128,7 @@ static void answer_entries(struct exchange *x, const struct hutch_path_reply *re
         add_entry(&t, path, &reply->entries[i]);
     }
     hutch_text_add_string(&t, "]}");
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void answer_empty(struct exchange *x, const struct hutch_path_reply *reply)
@@ -139,7 +137,7 @@ static void answer_empty(struct exchange *x, const struct hutch_path_reply *repl
 
     (void)reply;
     hutch_text_add_string(&t, "{}");
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* {"code": "already_exists"}, by which a client knows that there was such a directory. */
@@ -148,7 +146,7 @@ static void answer_existed(struct exchange *x)
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     hutch_connect_add_error(&t, "already_exists", "there is such a directory already");
-    hutch_e2b_answer(x, 409, &t);
+    hutch_exchange_answer_json(x, 409, &t);
 }
 
 static void answer_made(struct exchange *x, const struct hutch_path_reply *reply)
@@ -162,18 +160,13 @@ static void answer_made(struct exchange *x, const struct hutch_path_reply *reply
 static void answer_content(struct exchange *x, const struct hutch_path_reply *reply)
 {
     auto_fd fd = fcntl(reply->fd, F_DUPFD_CLOEXEC, 0);
-    struct range range;
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0) {
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "open the file: %s", strerror(errno));
         return;
     }
-    range = hutch_range_parse(hutch_exchange_header(x, "Range"), (uint64_t)st.st_size);
-    if (range.kind == RANGE_UNSATISFIABLE)
-        hutch_exchange_refuse(x, GATEWAY_RANGE, "the file has %" PRIu64 " bytes", (uint64_t)st.st_size);
-    else
-        hutch_exchange_answer_file(x, hutch_fd_take(&fd), &range, (uint64_t)st.st_size);
+    hutch_exchange_answer_file(x, hutch_fd_take(&fd), hutch_exchange_header(x, "Range"), (uint64_t)st.st_size);
 }
 
 /* What the sandbox has said about it. */

@@ -3,7 +3,7 @@
 #ifndef HUTCH_E2B_NAMES_H
 #define HUTCH_E2B_NAMES_H
 
-#include "runtime/gateway/ids.h"
+#include "runtime/text/ids.h"
 
 #include <stdbool.h>
 

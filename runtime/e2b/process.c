@@ -1,6 +1,5 @@
 #include "runtime/e2b/process.h"
 
-#include "runtime/e2b/answer.h"
 #include "runtime/e2b/connect.h"
 #include "runtime/e2b/fields.h"
 #include "runtime/e2b/paths.h"
@@ -293,7 +292,7 @@ static void answer_object(struct exchange *x)
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     hutch_text_add_string(&t, "{}");
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void answer_call(struct exchange *x, int rc, const struct hutch_error *error)
@@ -437,7 +436,7 @@ void hutch_e2b_process_list(struct exchange *x)
         hutch_text_add_string(&t, "}");
     }
     hutch_text_add_string(&t, "]}");
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* ---- start ---- */

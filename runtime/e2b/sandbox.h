@@ -3,7 +3,7 @@
 #define HUTCH_E2B_SANDBOX_H
 
 #include "runtime/e2b/names.h"
-#include "runtime/gateway/ids.h"
+#include "runtime/text/ids.h"
 
 #include <stdbool.h>
 #include <stddef.h>

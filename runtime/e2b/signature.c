@@ -1,10 +1,10 @@
 #include "runtime/e2b/signature.h"
 
-#include "runtime/e2b/moment.h"
 #include "runtime/e2b/sandbox.h"
 #include "runtime/gateway/exchange.h"
 #include "runtime/text/base64.h"
 #include "runtime/text/quantity.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
 #include <openssl/crypto.h>
@@ -41,7 +41,7 @@ static bool is_over(const char *expiration)
     uint64_t seconds;
 
     return expiration && (hutch_parse_u64(expiration, &seconds, &ignored) < 0 ||
-                          (double)seconds < hutch_e2b_moment_now());
+                          (double)seconds < hutch_clock_unix());
 }
 
 bool hutch_e2b_signature_is_good(const struct exchange *x, const struct e2b_sandbox *sandbox)

@@ -1,6 +1,5 @@
 #include "runtime/e2b/upload.h"
 
-#include "runtime/e2b/answer.h"
 #include "runtime/e2b/paths.h"
 #include "runtime/e2b/sandbox.h"
 #include "runtime/gateway/exchange.h"
@@ -182,5 +181,5 @@ void hutch_e2b_upload_end(struct exchange *x)
         hutch_text_add(&t, u->infos.data, u->infos.len);
     hutch_text_add_string(&t, "]");
     t.is_broken |= u->infos.is_broken;
-    hutch_e2b_answer(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }

@@ -81,8 +81,6 @@ static void finish(struct exchange *x, const char *status, enum fusion_step step
     struct text_buffer t = TEXT_BUFFER_INIT;
     struct fusion_files files = FUSION_FILES_INIT;
     bool is_whole = strcmp(status, "Success") == 0;
-    size_t len = 0;
-    char *json;
 
     fetch_files(x, &files);
     end_session(x);
@@ -103,8 +101,7 @@ static void finish(struct exchange *x, const char *status, enum fusion_step step
     hutch_text_add_string(&t, "}}\n");
     t.is_broken |= files.text.is_broken || work->outputs.is_broken;
     hutch_text_done(&files.text);
-    json = hutch_text_take(&t, &len);
-    hutch_exchange_answer(x, 200, "application/json", json, len);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void finish_trouble(struct exchange *x, const char *message)

@@ -22,14 +22,6 @@ void hutch_catalog_openapi(struct exchange *x)
     hutch_exchange_answer(x, 200, "application/json", strdup(openapi_json), strlen(openapi_json));
 }
 
-static void answer_text(struct exchange *x, struct text_buffer *t)
-{
-    size_t len = 0;
-    char *text = hutch_text_take(t, &len);
-
-    hutch_exchange_answer(x, 200, "application/json", text, len);
-}
-
 void hutch_catalog_languages(struct exchange *x)
 {
     auto_free char *languages = hutch_engine_languages(x->server->engine);
@@ -39,7 +31,7 @@ void hutch_catalog_languages(struct exchange *x)
     hutch_text_add_string(&t, languages ? languages : "");
     hutch_text_add_string(&t, "}\n");
     t.is_broken |= !languages;
-    answer_text(x, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* A policy that the operator has named by its path is known by its file's name: where it lies is nobody's business. */
@@ -65,5 +57,5 @@ void hutch_catalog_policies(struct exchange *x)
     hutch_text_add_string(&t, ",\"limits\":");
     hutch_request_write_limits(&t, &limits);
     hutch_text_add_string(&t, "}]}\n");
-    answer_text(x, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }

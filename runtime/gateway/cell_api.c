@@ -153,8 +153,6 @@ static void on_reply(void *user, uint64_t number, const struct hutch_reply *repl
 {
     struct exchange *x = user;
     struct text_buffer t = TEXT_BUFFER_INIT;
-    size_t len = 0;
-    char *text;
 
     (void)number;
     end_waiting(x);
@@ -166,8 +164,7 @@ static void on_reply(void *user, uint64_t number, const struct hutch_reply *repl
                     reply->bytes);
     hutch_text_add_string(&t, reply->lost);
     hutch_text_add_string(&t, "}\n");
-    text = hutch_text_take(&t, &len);
-    hutch_exchange_answer(x, 200, "application/json", text, len);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 enum order { ORDER_CHECKPOINT, ORDER_ROLLBACK, ORDER_FORK, ORDER_SWITCH, ORDER_DROP };

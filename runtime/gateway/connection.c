@@ -4,6 +4,7 @@
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
+#include <microhttpd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -76,19 +77,25 @@ double hutch_connections_deadline(const struct connections *all)
     return next;
 }
 
-/* MHD is in the midst of reading a request then, so nothing of an answer can have been sent. */
-static void send_timeout(int fd)
+void hutch_connection_say_last(const struct connection *c, unsigned status, const char *type, const char *body,
+                               size_t len)
 {
-    const struct gateway_error_row *row = &hutch_gateway_errors[GATEWAY_TIMEOUT];
+    char head[256];
+    int n = snprintf(head, sizeof(head),
+                     "HTTP/1.1 %u %s\r\nContent-Type: %s\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", status,
+                     MHD_get_reason_phrase_for(status), type, len);
+
+    if (n > 0 && (size_t)n < sizeof(head) && send(c->fd, head, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) == n)
+        (void)!send(c->fd, body, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void say_timeout(const struct connection *c)
+{
     size_t len;
     auto_free char *json = hutch_gateway_error_json(GATEWAY_TIMEOUT, "the request took too long to arrive", &len);
-    char text[1024];
-    int n = snprintf(text, sizeof(text),
-                     "HTTP/1.1 %u Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n"
-                     "Content-Length: %zu\r\n\r\n%s", row->status, json ? len : 0, json ? json : "");
 
-    if (n > 0 && (size_t)n < sizeof(text))
-        (void)!send(fd, text, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    hutch_connection_say_last(c, hutch_gateway_errors[GATEWAY_TIMEOUT].status, "application/json", json ? json : "",
+                              json ? len : 0);
 }
 
 void hutch_connections_expire(struct connections *all, double now_ms)
@@ -103,7 +110,7 @@ void hutch_connections_expire(struct connections *all, double now_ms)
                 continue;
             }
             if (c->phase != CONNECTION_IDLE) {
-                send_timeout(c->fd);
+                say_timeout(c);
                 all->n_expired++;
             }
             shutdown(c->fd, SHUT_RDWR);

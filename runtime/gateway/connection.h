@@ -30,6 +30,7 @@ struct connection {
     TAILQ_ENTRY(connection) in_queue;
     int fd;      /* MHD's */
     bool is_tcp;
+    bool is_cut; /* answered and closed before its request was read */
     enum connection_phase phase;
     double deadline_ms;
     void (*on_due)(void *owner); /* in place of its end when the deadline is over; NULL: none */
@@ -56,6 +57,11 @@ void hutch_connection_free(struct connections *all, struct connection *c);
 void hutch_connection_enter(struct connections *all, struct connection *c, enum connection_phase phase);
 /* @len bytes of a body have come. */
 void hutch_connection_advance(struct connections *all, struct connection *c, size_t len);
+
+/* Answers while MHD is in the midst of reading a request, so that nothing of an answer can have been sent. What does
+ * not fit into the socket's buffer is lost. The connection is to be closed then. */
+void hutch_connection_say_last(const struct connection *c, unsigned status, const char *type, const char *body,
+                               size_t len);
 
 /* When the next deadline is, in milliseconds of the clock; negative: there is none. */
 double hutch_connections_deadline(const struct connections *all);

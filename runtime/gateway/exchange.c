@@ -61,6 +61,7 @@ void hutch_exchange_free(struct exchange *x)
         MHD_destroy_response(x->response);
     hutch_text_done(&x->body);
     hutch_text_done(&x->backlog);
+    free(x->refusal);
     if (x->on_free)
         x->on_free(x);
     free(x->work);
@@ -194,6 +195,11 @@ static void set_refusal(struct exchange *x, enum gateway_error error, const char
     }
     x->server->metrics.errors[error]++;
     x->code = row->code;
+    if (json && x->body_len && !x->is_handled && (x->refusal = malloc(len))) {
+        memcpy(x->refusal, json, len);
+        x->refusal_len = len;
+        x->refusal_type = type;
+    }
     set_answer(x, status, type, json, len);
     if (x->response && row->retry_after) {
         snprintf(seconds, sizeof(seconds), "%u", row->retry_after);
@@ -211,6 +217,14 @@ void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type
         set_refusal(x, GATEWAY_OVERLOADED, "the server has no memory for the answer");
     if (x->is_pending)
         conclude(x);
+}
+
+void hutch_exchange_answer_json(struct exchange *x, unsigned status, struct text_buffer *t)
+{
+    size_t len = 0;
+    char *text = hutch_text_take(t, &len);
+
+    hutch_exchange_answer(x, status, "application/json", text, len);
 }
 
 static void set_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
@@ -234,9 +248,18 @@ static void set_file(struct exchange *x, int fd, const struct range *range, uint
         hutch_exchange_add_header(x, "Content-Range", text);
 }
 
-void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *range, uint64_t size)
+void hutch_exchange_answer_file(struct exchange *x, int fd, const char *range, uint64_t size)
 {
-    set_file(x, fd, range, size);
+    struct range parsed = hutch_range_parse(range, size);
+    char message[64];
+
+    if (parsed.kind == RANGE_UNSATISFIABLE) {
+        close(fd);
+        snprintf(message, sizeof(message), "the file has %" PRIu64 " bytes", size);
+        set_refusal(x, GATEWAY_RANGE, message);
+    } else {
+        set_file(x, fd, &parsed, size);
+    }
     if (x->is_pending)
         conclude(x);
 }
@@ -377,11 +400,6 @@ const char *hutch_exchange_header(const struct exchange *x, const char *name)
     return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
 }
 
-const char *hutch_exchange_argument(const struct exchange *x, const char *name)
-{
-    return MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
-}
-
 struct sessions *hutch_exchange_sessions(const struct exchange *x)
 {
     return &x->server->sessions;
@@ -486,7 +504,17 @@ static bool is_answered_early(struct exchange *x)
         return false;
     if (x->response) /* what is left of the body would be taken for the next request */
         hutch_exchange_add_header(x, "Connection", "close");
+    x->connection->is_cut = true;
     return true;
+}
+
+/* So much has come of the body for nothing that it is not read to its end. MHD takes no answer before that. */
+static enum MHD_Result cut(struct exchange *x)
+{
+    if (x->refusal)
+        hutch_connection_say_last(x->connection, x->status, x->refusal_type, x->refusal, x->refusal_len);
+    x->connection->is_cut = true;
+    return MHD_NO;
 }
 
 static enum MHD_Result queue(struct exchange *x)
@@ -542,7 +570,7 @@ enum MHD_Result hutch_exchange_hear(void *server, struct MHD_Connection *mhd, co
     n = *len;
     take_body(x, data, n);
     *len = 0;
-    return x->is_discarding && (x->n_discarded += n) > DISCARD_MAX ? MHD_NO : MHD_YES;
+    return x->is_discarding && (x->n_discarded += n) > DISCARD_MAX ? cut(x) : MHD_YES;
 }
 
 void hutch_exchange_on_completed(void *server, struct MHD_Connection *mhd, void **state,

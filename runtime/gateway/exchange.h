@@ -22,7 +22,6 @@
 struct MHD_Connection;
 struct MHD_Response;
 struct connection;
-struct range;
 struct server;
 struct websocket;
 struct sessions;
@@ -57,6 +56,10 @@ struct exchange {
     uint64_t n_in, n_out, n_discarded;
     size_t n_held;                  /* bytes of memory that count for the server's sum */
 
+    char *refusal;                  /* owned; the error, where a request was refused before all of its body had come */
+    size_t refusal_len;
+    const char *refusal_type;       /* static */
+
     bool is_streamed;               /* the body is given to the route as it comes, and is not gathered */
     bool is_handled;                /* route->handle was called */
     bool is_suspended;
@@ -84,8 +87,6 @@ struct hutch_engine *hutch_exchange_engine(const struct exchange *x);
 /* A header of the request, NULL when it is not there; its first, when it is there twice. */
 const char *hutch_exchange_header(const struct exchange *x, const char *name);
 
-/* Of the path's query, as the client wrote it. */
-const char *hutch_exchange_argument(const struct exchange *x, const char *name);
 /* What the server has, for the rooms of formats. */
 struct sessions *hutch_exchange_sessions(const struct exchange *x);
 /* Names that it answers for besides addresses, ends with NULL; NULL: none. */
@@ -99,6 +100,8 @@ char *hutch_exchange_query(const struct exchange *x, const char *name, struct hu
 
 /* The answer. Takes @body, which came from malloc(3); NULL: memory was short, and the client is told so. */
 void hutch_exchange_answer(struct exchange *x, unsigned status, const char *type, char *body, size_t len);
+/* The same with the JSON in @t, which is empty afterwards. */
+void hutch_exchange_answer_json(struct exchange *x, unsigned status, struct text_buffer *t);
 /* The same with an error. One sentence. */
 void hutch_exchange_refuse(struct exchange *x, enum gateway_error error, const char *fmt, ...) HUTCH_PRINTF(3, 4);
 /* The same with what a call of the library has said; @again, @absent: as in hutch_gateway_error_of(). */
@@ -108,9 +111,9 @@ void hutch_exchange_refuse_error(struct exchange *x, const struct hutch_error *e
 /* To the answer that was given, or whose stream was begun, just now: within the same call of the route's function. */
 void hutch_exchange_add_header(struct exchange *x, const char *name, const char *value);
 
-/* The @range of an open file of @size bytes. Takes @fd. A browser is told to save it and not to show it, whatever is in
- * it. */
-void hutch_exchange_answer_file(struct exchange *x, int fd, const struct range *range, uint64_t size);
+/* An open file of @size bytes, or the part of it that the header @range asks for; NULL: all. Takes @fd. A browser is
+ * told to save it and not to show it, whatever is in it. */
+void hutch_exchange_answer_file(struct exchange *x, int fd, const char *range, uint64_t size);
 
 /* The answer comes later, by exactly one of answer, refuse and hutch_exchange_end(), which may free the exchange.
  * @on_gone is called when nobody wants it any more. */

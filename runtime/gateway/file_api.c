@@ -1,6 +1,5 @@
 #include "runtime/gateway/file_api.h"
 
-#include "runtime/gateway/range.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/upload.h"
@@ -16,14 +15,6 @@
 static void refuse(struct exchange *x, const struct hutch_error *error)
 {
     hutch_exchange_refuse_error(x, error, GATEWAY_CONFLICT, GATEWAY_NOT_FOUND);
-}
-
-static void answer_text(struct exchange *x, unsigned status, struct text_buffer *t)
-{
-    size_t len = 0;
-    char *text = hutch_text_take(t, &len);
-
-    hutch_exchange_answer(x, status, "application/json", text, len);
 }
 
 void hutch_file_api_list(struct exchange *x)
@@ -43,7 +34,7 @@ void hutch_file_api_list(struct exchange *x)
     hutch_text_add_string(&t, "{\"files\":");
     hutch_text_add_string(&t, files);
     hutch_text_add_string(&t, "}\n");
-    answer_text(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 void hutch_file_api_delete(struct exchange *x)
@@ -63,7 +54,6 @@ void hutch_file_api_download(struct exchange *x)
 {
     const struct gateway_session *session = hutch_session_api_find(x);
     struct hutch_error error;
-    struct range range;
     struct stat st;
     auto_fd fd = -1;
 
@@ -78,11 +68,7 @@ void hutch_file_api_download(struct exchange *x)
         hutch_exchange_refuse(x, GATEWAY_INTERNAL, "look at the file: %s", strerror(errno));
         return;
     }
-    range = hutch_range_parse(hutch_exchange_header(x, "Range"), (uint64_t)st.st_size);
-    if (range.kind == RANGE_UNSATISFIABLE)
-        hutch_exchange_refuse(x, GATEWAY_RANGE, "the file has %" PRIu64 " bytes", (uint64_t)st.st_size);
-    else
-        hutch_exchange_answer_file(x, hutch_fd_take(&fd), &range, (uint64_t)st.st_size);
+    hutch_exchange_answer_file(x, hutch_fd_take(&fd), hutch_exchange_header(x, "Range"), (uint64_t)st.st_size);
 }
 
 /* ---- upload ---- */
@@ -124,5 +110,5 @@ void hutch_file_api_uploaded(struct exchange *x)
     hutch_json_quote(&t, upload->path, strlen(upload->path));
     hutch_text_addf(&t, ",\"size\":%" PRIu64 "}\n", upload->n);
     hutch_upload_end(upload);
-    answer_text(x, 201, &t);
+    hutch_exchange_answer_json(x, 201, &t);
 }

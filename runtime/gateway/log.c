@@ -2,25 +2,21 @@
 
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_write.h"
+#include "runtime/text/moment.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
-#include <time.h>
 
 #define LINE_MAX_BYTES 2048 /* no more than PIPE_BUF: a pipe that is ready takes it whole and at once, pipe(7) */
 
 static void begin_line(struct text_buffer *t, const char *event)
 {
-    char stamp[32] = "";
-    struct timespec now;
-    struct tm utc;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (gmtime_r(&now.tv_sec, &utc))
-        strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &utc);
-    hutch_text_addf(t, "{\"time\":\"%s.%03ldZ\",\"event\":\"%s\"", stamp, now.tv_nsec / 1000000, event);
+    hutch_text_add_string(t, "{\"time\":");
+    hutch_moment_add(t, hutch_clock_unix(), 3);
+    hutch_text_addf(t, ",\"event\":\"%s\"", event);
 }
 
 static void add_string(struct text_buffer *t, const char *key, const char *text)

@@ -1,5 +1,6 @@
 #include "runtime/gateway/multipart.h"
 
+#include "runtime/gateway/uri.h"
 #include "sandbox/fd.h"
 
 #include <string.h>
@@ -94,15 +95,15 @@ int hutch_multipart_open(struct multipart *m, const char *type, const struct mul
     memcpy(m->delimiter + 4, boundary, strlen(boundary) + 1);
     m->delimiter_len = strlen(m->delimiter);
     m->n_matched = 2; /* at the very beginning no line has to end before it */
-    m->head_len = m->n_parts = 0;
+    m->head_len = m->n_parts = m->n_taken = 0;
     return 0;
 }
 
 /* ---- headers of a part ---- */
 
 struct disposition {
-    bool is_there, has_filename;
-    char name[256], filename[4096];
+    bool is_there, has_filename, has_extended;
+    char name[256], filename[4096]; /* @has_extended alone: the latter is encoded */
 };
 
 static int read_disposition(const char *value, struct disposition *to, struct hutch_err *err)
@@ -123,13 +124,41 @@ static int read_disposition(const char *value, struct disposition *to, struct hu
         } else if (strcasecmp(name, "filename") == 0 && !to->has_filename) {
             to->has_filename = true;
             memcpy(to->filename, text, strlen(text) + 1);
-        } else if (strcasecmp(name, "filename*") != 0) { /* RFC 7578, 4.2: it is not to be sent, and some do */
+        } else if (strcasecmp(name, "filename*") == 0) { /* RFC 7578, 4.2: it is not to be sent, and some do */
+            if (!to->has_filename && !to->has_extended)
+                memcpy(to->filename, text, strlen(text) + 1);
+            to->has_extended = true;
+        } else {
             return hutch_err_set(err, 0, "a part's Content-Disposition has '%s' twice, too long or for nothing", name);
         }
     }
     if (value[at + strspn(value + at, " \t")])
         return hutch_err_set(err, 0, "a part's Content-Disposition cannot be read, or is too long");
     return has_name ? 0 : hutch_err_set(err, 0, "a part has no name");
+}
+
+/* UTF-8'language'name, with %XX: RFC 8187. Of another character set there is no name. */
+static int decode_extended(struct disposition *d, struct hutch_err *err)
+{
+    const char *name = strncasecmp(d->filename, "utf-8'", 6) == 0 ? strchr(d->filename + 6, '\'') : NULL;
+    auto_free char *decoded = name ? hutch_uri_decode(name + 1, strlen(name + 1), err) : NULL;
+
+    if (!name)
+        return 0;
+    if (!decoded)
+        return hutch_err_wrap(err, "a part's 'filename*'");
+    d->has_filename = true;
+    memcpy(d->filename, decoded, strlen(decoded) + 1); /* which is shorter */
+    return 0;
+}
+
+static int decode_disposition(struct disposition *d, struct hutch_err *err)
+{
+    decode_name(d->name);
+    if (!d->has_filename && d->has_extended)
+        return decode_extended(d, err);
+    decode_name(d->filename);
+    return 0;
 }
 
 /* @head: lines, the last without its end, which are cut here. */
@@ -154,8 +183,8 @@ static int begin_part(struct multipart *m, char *head, struct hutch_err *err)
         return hutch_err_set(err, 0, "a part has no Content-Disposition");
     if (m->n_parts++ == MULTIPART_MAX_PARTS)
         return hutch_err_set(err, 0, "there are more than %d parts", MULTIPART_MAX_PARTS);
-    decode_name(d.name);
-    decode_name(d.filename);
+    if (decode_disposition(&d, err) < 0)
+        return -1;
     return m->events->on_part(m->user, d.name, d.has_filename ? d.filename : NULL, err);
 }
 
@@ -238,8 +267,10 @@ static ssize_t take_data(struct multipart *m, const char *data, size_t len, stru
 int hutch_multipart_feed(struct multipart *m, const char *data, size_t len, struct hutch_err *err)
 {
     while (len && m->state != MULTIPART_OVER) {
+        bool is_head = m->state == MULTIPART_BOUNDARY || m->state == MULTIPART_HEADERS;
         ssize_t n = 1;
 
+        m->n_taken += is_head;
         if (m->state == MULTIPART_BOUNDARY)
             n = take_behind_boundary(m, *data, err) < 0 ? -1 : 1;
         else if (m->state == MULTIPART_HEADERS)
@@ -248,6 +279,7 @@ int hutch_multipart_feed(struct multipart *m, const char *data, size_t len, stru
             n = take_data(m, data, len, err);
         if (n < 0)
             return -1;
+        m->n_taken += is_head ? 0 : (size_t)n;
         data += n;
         len -= (size_t)n;
     }

@@ -19,7 +19,8 @@
 
 /* What is called for each part. Less than 0, with *err: nothing more is read. */
 struct multipart_events {
-    /* @filename: NULL when there is none. Both are any bytes but NUL, and end with the call. */
+    /* @filename: NULL when there is none. Both are any bytes but NUL, and end with the call. The part's data begin
+     * behind @n_taken bytes of the body. */
     int (*on_part)(void *user, const char *name, const char *filename, struct hutch_err *err);
     int (*on_data)(void *user, const char *data, size_t len, struct hutch_err *err);
     int (*on_end)(void *user, struct hutch_err *err);
@@ -35,6 +36,7 @@ struct multipart {
     char head[MULTIPART_MAX_HEADERS]; /* the two bytes behind a boundary, or headers */
     size_t head_len;
     size_t n_parts;
+    size_t n_taken;                   /* bytes of the body so far */
 };
 
 /* @type: the header Content-Type. -1: its boundary is missing or none. */

@@ -53,16 +53,6 @@ void hutch_process_api_add_end(struct text_buffer *t, const struct hutch_process
     hutch_text_addf(t, ",\"truncated\":%s,\"run_ms\":%.3f", end->truncated ? "true" : "false", end->run_ms);
 }
 
-static void answer_text(struct exchange *x, unsigned status, struct text_buffer *t)
-{
-    size_t len = 0;
-    char *text;
-
-    hutch_text_add_string(t, "\n");
-    text = hutch_text_take(t, &len);
-    hutch_exchange_answer(x, status, "application/json", text, len);
-}
-
 static void answer_done(struct exchange *x)
 {
     hutch_exchange_answer(x, 204, NULL, strdup(""), 0);
@@ -212,8 +202,8 @@ static void spawn(struct exchange *x, struct gateway_session *session, struct pr
         listen_to(x, p, format);
         return;
     }
-    hutch_text_addf(&t, "{\"id\":%" PRIu64 "}", p->number);
-    answer_text(x, 201, &t);
+    hutch_text_addf(&t, "{\"id\":%" PRIu64 "}\n", p->number);
+    hutch_exchange_answer_json(x, 201, &t);
 }
 
 void hutch_process_api_spawn(struct exchange *x)
@@ -264,8 +254,8 @@ void hutch_process_api_list(struct exchange *x)
     hutch_text_add_string(&t, live);
     hutch_text_add_string(&t, ",\"ended\":[");
     add_ended(&t, session);
-    hutch_text_add_string(&t, "]}");
-    answer_text(x, 200, &t);
+    hutch_text_add_string(&t, "]}\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* ---- its input ---- */
@@ -314,8 +304,8 @@ static void write_on(struct exchange *x)
     } else if (n < 0) {
         hutch_process_api_refuse(x, &error);
     } else {
-        hutch_text_addf(&t, "{\"written\":%zu}", w->len);
-        answer_text(x, 200, &t);
+        hutch_text_addf(&t, "{\"written\":%zu}\n", w->len);
+        hutch_exchange_answer_json(x, 200, &t);
     }
 }
 

@@ -97,6 +97,10 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
 
         *context = fd ? hutch_connection_create(&s->connections, fd->connect_fd, is_tcp) : NULL;
     } else {
+        const struct connection *c = *context;
+
+        if (c && c->is_cut)
+            hutch_linger_take(&s->linger, c->fd);
         hutch_connection_free(&s->connections, *context);
         *context = NULL;
     }
@@ -317,6 +321,7 @@ static int idle_time(struct server *s)
     if (s->daemon_is_due)
         return 0;
     note_deadline(&next, hutch_connections_deadline(&s->connections));
+    note_deadline(&next, hutch_linger_deadline(&s->linger));
     note_deadline(&next, hutch_formats_deadline(&s->formats));
     if (MHD_get_timeout(s->daemon, &daemon_ms) == MHD_YES)
         note_deadline(&next, now + (double)daemon_ms);
@@ -393,6 +398,7 @@ static int serve(struct server *s, struct hutch_err *err)
         run_daemon(s);
         hutch_formats_tick(&s->formats);
         hutch_connections_expire(&s->connections, hutch_clock_ms());
+        hutch_linger_expire(&s->linger, hutch_clock_ms());
         note_readiness(s);
         if (may_accept_again(s) && start_accepting(s, err) < 0)
             return -1;
@@ -462,6 +468,7 @@ static void done(struct server *s)
     struct exchange *x;
 
     stop_daemon(s);
+    hutch_linger_done(&s->linger);
     hutch_poller_remove(&s->poller, &s->engine_watch);
     hutch_engine_free(s->engine);
     while ((x = LIST_FIRST(&s->exchanges)))
@@ -488,6 +495,7 @@ int hutch_server_run(const struct server_options *options, struct hutch_err *err
     hutch_idempotency_init(&s.idempotency, IDEMPOTENCY_ENTRIES, IDEMPOTENCY_BYTES, IDEMPOTENCY_AGE_MS);
     LIST_INIT(&s.websockets);
     hutch_connections_init(&s.connections, options->request_ms, options->idle_ms);
+    hutch_linger_init(&s.linger, &s.poller);
     has_begun = begin(&s, err) == 0;
     rc = has_begun ? serve(&s, err) : -1;
     if (rc == 0 && s.has_failed) {

@@ -7,6 +7,7 @@
 #include "runtime/gateway/idempotency.h"
 #include "runtime/gateway/format.h"
 #include "runtime/gateway/host.h"
+#include "runtime/gateway/linger.h"
 #include "runtime/gateway/listen.h"
 #include "runtime/gateway/log.h"
 #include "runtime/gateway/metrics.h"
@@ -34,6 +35,7 @@ struct server {
     double accept_again_ms;      /* not before, where they are not */
     struct tokens tokens;
     struct connections connections;
+    struct lingering linger;
     struct exchange_list exchanges;
     struct sessions sessions;
     struct idempotency idempotency;

@@ -36,30 +36,21 @@ static void add_session(struct text_buffer *t, const struct gateway_session *ses
     hutch_text_add_string(t, "}");
 }
 
-static void answer_text(struct exchange *x, unsigned status, struct text_buffer *t)
-{
-    size_t len = 0;
-    char *text;
-
-    hutch_text_add_string(t, "\n");
-    text = hutch_text_take(t, &len);
-    hutch_exchange_answer(x, status, "application/json", text, len);
-}
-
 static void answer_session(struct exchange *x, unsigned status, const struct gateway_session *session)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     add_session(&t, session);
-    answer_text(x, status, &t);
+    hutch_text_add_string(&t, "\n");
+    hutch_exchange_answer_json(x, status, &t);
 }
 
 static void answer_flag(struct exchange *x, const char *key, bool value)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
 
-    hutch_text_addf(&t, "{\"%s\":%s}", key, value ? "true" : "false");
-    answer_text(x, 200, &t);
+    hutch_text_addf(&t, "{\"%s\":%s}\n", key, value ? "true" : "false");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void refuse(struct exchange *x, const struct hutch_error *error)
@@ -182,8 +173,8 @@ void hutch_session_api_list(struct exchange *x)
         add_session(&t, session);
         has_one = true;
     }
-    hutch_text_add_string(&t, "]}");
-    answer_text(x, 200, &t);
+    hutch_text_add_string(&t, "]}\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 void hutch_session_api_get(struct exchange *x)
@@ -203,8 +194,8 @@ void hutch_session_api_get(struct exchange *x)
     begin_session(&t, session);
     hutch_text_add_string(&t, ",\"now\":");
     hutch_text_add_string(&t, now);
-    hutch_text_add_string(&t, "}");
-    answer_text(x, 200, &t);
+    hutch_text_add_string(&t, "}\n");
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 void hutch_session_api_close(struct exchange *x)

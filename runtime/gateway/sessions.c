@@ -1,19 +1,11 @@
 #include "runtime/gateway/sessions.h"
 
 #include "runtime/gateway/token.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
 #include <openssl/crypto.h>
 #include <string.h>
-#include <time.h>
-
-static double now_seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 struct gateway_session *hutch_gateway_sessions_add(struct sessions *all, struct token *owner, struct hutch_err *err)
 {
@@ -29,7 +21,7 @@ struct gateway_session *hutch_gateway_sessions_add(struct sessions *all, struct 
     }
     session->sessions = all;
     session->owner = owner;
-    session->created = session->last_used = now_seconds();
+    session->created = session->last_used = hutch_clock_unix();
     TAILQ_INIT(&session->processes);
     LIST_INSERT_HEAD(&all->list, session, in_list);
     all->n++;
@@ -62,7 +54,7 @@ void hutch_gateway_sessions_remove(struct gateway_session *session)
 
 void hutch_gateway_sessions_touch(struct gateway_session *session)
 {
-    session->last_used = now_seconds();
+    session->last_used = hutch_clock_unix();
 }
 
 void hutch_gateway_sessions_begin(struct gateway_session *session)

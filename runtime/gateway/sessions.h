@@ -2,8 +2,8 @@
 #ifndef HUTCH_GATEWAY_SESSIONS_H
 #define HUTCH_GATEWAY_SESSIONS_H
 
-#include "runtime/gateway/ids.h"
 #include "runtime/gateway/processes.h"
+#include "runtime/text/ids.h"
 #include "sandbox/err.h"
 
 #include <stdbool.h>

@@ -9,12 +9,9 @@
 static void answer_state(struct exchange *x, unsigned status, const char *state)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
-    size_t len;
-    char *text;
 
     hutch_text_addf(&t, "{\"status\":\"%s\"}\n", state);
-    text = hutch_text_take(&t, &len);
-    hutch_exchange_answer(x, status, "application/json", text, text ? len : 0);
+    hutch_exchange_answer_json(x, status, &t);
 }
 
 void hutch_status_health(struct exchange *x)
@@ -54,8 +51,6 @@ void hutch_status_pools(struct exchange *x)
 {
     struct hutch_engine_stats stats = { .size = sizeof(stats) };
     struct text_buffer t = TEXT_BUFFER_INIT;
-    size_t len = 0;
-    char *text;
 
     hutch_engine_get_stats(x->server->engine, &stats);
     hutch_text_add_string(&t, "{\"pools\":[");
@@ -70,6 +65,5 @@ void hutch_status_pools(struct exchange *x)
     }
     hutch_text_addf(&t, "],\"running\":%u,\"queued\":%u,\"sessions\":%u}\n", stats.running, stats.queued,
                     stats.sessions);
-    text = hutch_text_take(&t, &len);
-    hutch_exchange_answer(x, 200, "application/json", text, len);
+    hutch_exchange_answer_json(x, 200, &t);
 }

@@ -8,6 +8,7 @@
 #include "runtime/gateway/websocket.h"
 #include "runtime/text/json_write.h"
 #include "runtime/text/quantity.h"
+#include "sandbox/fd.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -321,13 +322,13 @@ void hutch_terminal_api_attach(struct exchange *x)
 /* ?rows=24, 1 to 65535; as usual where it is not said. -1: it is no such number. */
 static int read_size(struct exchange *x, const char *name, unsigned *ret)
 {
-    const char *text = hutch_exchange_argument(x, name);
-    struct hutch_err ignored;
+    struct hutch_err err;
+    auto_free char *text = hutch_exchange_query(x, name, &err);
     uint64_t n = 0;
 
-    if (!text)
+    if (!text && !err.errnum)
         return 0;
-    if (hutch_parse_u64(text, &n, &ignored) < 0 || n == 0 || n > UINT16_MAX) {
+    if (!text || hutch_parse_u64(text, &n, &err) < 0 || n == 0 || n > UINT16_MAX) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s is to be a number from 1 to %d", name, UINT16_MAX);
         return -1;
     }
@@ -337,10 +338,11 @@ static int read_size(struct exchange *x, const char *name, unsigned *ret)
 
 static int read_keep(struct exchange *x, bool *ret)
 {
-    const char *text = hutch_exchange_argument(x, "keep");
+    struct hutch_err err;
+    auto_free char *text = hutch_exchange_query(x, "keep", &err);
 
     *ret = text && strcmp(text, "true") == 0;
-    if (!text || *ret || strcmp(text, "false") == 0)
+    if (text ? *ret || strcmp(text, "false") == 0 : !err.errnum)
         return 0;
     hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "keep is to be true or false");
     return -1;

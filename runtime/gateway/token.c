@@ -1,6 +1,6 @@
 #include "runtime/gateway/token.h"
 
-#include "runtime/gateway/hex.h"
+#include "runtime/text/hex.h"
 #include "sandbox/fd.h"
 
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #ifndef HUTCH_GATEWAY_UPLOAD_H
 #define HUTCH_GATEWAY_UPLOAD_H
 
-#include "runtime/gateway/ids.h"
+#include "runtime/text/ids.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 #include "runtime/gateway/uri.h"
 
-#include "runtime/gateway/hex.h"
+#include "runtime/text/hex.h"
 #include "sandbox/fd.h"
 
 char *hutch_uri_decode(const char *text, size_t len, struct hutch_err *err)

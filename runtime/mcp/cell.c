@@ -154,3 +154,20 @@ void hutch_mcp_add_shown(struct mcp_result *r, const struct mcp_call *call, cons
     hutch_text_addf(hutch_mcp_add_key(r, "execution_time_ms"), "%.0f", result->run_ms);
     hutch_mcp_add_member(r, "session_id", call->session->handle);
 }
+
+/* --- the end ---------------------------------------------------------------------------------------------------- */
+
+void hutch_mcp_cell_answer(struct mcp_call *call, const struct hutch_cell_result *result, mcp_make_result *make)
+{
+    struct mcp_shown shown = MCP_SHOWN_INIT;
+    struct mcp_result r = MCP_RESULT_INIT;
+    bool has_result = call->is_cancelled || make(call, result, &shown, &r) == 0;
+
+    hutch_mcp_shown_done(&shown);
+    if (has_result) {
+        hutch_mcp_call_answer(call, &r);
+    } else {
+        hutch_mcp_result_done(&r);
+        hutch_mcp_call_fail(call, "there was not enough memory for the result");
+    }
+}

@@ -37,6 +37,12 @@ void hutch_mcp_shown_done(struct mcp_shown *shown);
 size_t hutch_mcp_max_text(const struct mcp_call *call);
 size_t hutch_mcp_budget(const struct mcp_call *call);
 
+/* Fills @ret from what was shown, which is empty at first. -1: memory was short. */
+typedef int mcp_make_result(const struct mcp_call *call, const struct hutch_cell_result *result,
+                            struct mcp_shown *shown, struct mcp_result *ret);
+/* Ends the call with what @make makes of the result. */
+void hutch_mcp_cell_answer(struct mcp_call *call, const struct hutch_cell_result *result, mcp_make_result *make);
+
 /* Members that all have: status, stdout, stderr, message, files, truncated, fresh, interpreter_died,
  * execution_time_ms, session_id. */
 void hutch_mcp_add_shown(struct mcp_result *r, const struct mcp_call *call, const struct hutch_cell_result *result,

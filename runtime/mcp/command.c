@@ -83,32 +83,28 @@ static void add_text(struct mcp_result *r, const struct mcp_call *call, const st
     hutch_text_done(&end);
 }
 
+static int make_result(const struct mcp_call *call, const struct hutch_cell_result *result, struct mcp_shown *shown,
+                       struct mcp_result *ret)
+{
+    int code;
+
+    if (hutch_mcp_shown_read(result, shown) < 0)
+        return -1;
+    code = find_exit_code(shown);
+    ret->is_error = result->verdict != HUTCH_OK || code != 0;
+    add_text(ret, call, result, shown, code);
+    hutch_mcp_add_shown(ret, call, result, shown);
+    if (code >= 0)
+        hutch_text_addf(hutch_mcp_add_key(ret, "exit_code"), "%d", code);
+    else
+        hutch_mcp_add_member(ret, "exit_code", NULL);
+    return 0;
+}
+
 static void on_result(void *user, uint64_t session, const struct hutch_cell_result *result)
 {
-    struct mcp_call *call = user;
-    struct mcp_shown shown = MCP_SHOWN_INIT;
-    struct mcp_result r = MCP_RESULT_INIT;
-    bool has_result = true;
-
     (void)session;
-    if (!call->is_cancelled && hutch_mcp_shown_read(result, &shown) == 0) {
-        int code = find_exit_code(&shown);
-
-        r.is_error = result->verdict != HUTCH_OK || code != 0;
-        add_text(&r, call, result, &shown, code);
-        hutch_mcp_add_shown(&r, call, result, &shown);
-        if (code >= 0)
-            hutch_text_addf(hutch_mcp_add_key(&r, "exit_code"), "%d", code);
-        else
-            hutch_mcp_add_member(&r, "exit_code", NULL);
-    } else {
-        has_result = call->is_cancelled;
-    }
-    hutch_mcp_shown_done(&shown);
-    if (has_result)
-        hutch_mcp_call_answer(call, &r);
-    else
-        hutch_mcp_call_fail(call, "there was not enough memory for the result");
+    hutch_mcp_cell_answer(user, result, make_result);
 }
 
 static void begin(struct mcp_call *call)

@@ -68,20 +68,8 @@ static int make_result(const struct mcp_call *call, const struct hutch_cell_resu
 
 static void on_result(void *user, uint64_t session, const struct hutch_cell_result *result)
 {
-    struct mcp_call *call = user;
-    struct mcp_shown shown = MCP_SHOWN_INIT;
-    struct mcp_result r = MCP_RESULT_INIT;
-    bool has_result;
-
     (void)session;
-    has_result = call->is_cancelled || make_result(call, result, &shown, &r) == 0;
-    hutch_mcp_shown_done(&shown);
-    if (has_result) {
-        hutch_mcp_call_answer(call, &r);
-    } else {
-        hutch_mcp_result_done(&r);
-        hutch_mcp_call_fail(call, "there was not enough memory for the result");
-    }
+    hutch_mcp_cell_answer(user, result, make_result);
 }
 
 static void begin(struct mcp_call *call)

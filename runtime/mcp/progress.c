@@ -14,21 +14,6 @@ void hutch_mcp_progress_done(struct mcp_progress *p)
     hutch_text_done(&p->pending);
 }
 
-/* A piece may end within a character. */
-static size_t cut_length(const char *data, size_t len)
-{
-    for (size_t back = 1; back <= 3 && back <= len; back++) {
-        unsigned char c = (unsigned char)data[len - back];
-        enum utf8_kind kind;
-
-        if ((c & 0xc0) == 0x80)
-            continue;
-        hutch_utf8_next(data + len - back, back, &kind);
-        return kind == UTF8_CUT ? back : 0;
-    }
-    return 0;
-}
-
 static void append(struct mcp_progress *p, const char *data, size_t len)
 {
     if (p->pending.len + len > MCP_PROGRESS_MAX)
@@ -57,7 +42,7 @@ void hutch_mcp_progress_add(struct mcp_progress *p, int stream, const char *data
             *n_cut = 0;
         }
     }
-    n = cut_length(data, len);
+    n = hutch_utf8_unfinished(data, len); /* a piece may end within a character */
     if (len - n > MCP_PROGRESS_MAX) { /* only its end has room */
         size_t step = len - n - MCP_PROGRESS_MAX;
 
@@ -67,8 +52,8 @@ void hutch_mcp_progress_add(struct mcp_progress *p, int stream, const char *data
     }
     if (len > n)
         append(p, data, len - n);
-    if (n > 0)
-        memcpy(cut, data + len - n, n);
+    for (size_t i = 0; i < n; i++)
+        cut[i] = data[len - n + i];
     *n_cut = len > 0 ? n : *n_cut;
 }
 

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* --- all of them ------------------------------------------------------------------------------------------------ */
 
@@ -32,20 +31,6 @@ void hutch_mcp_sessions_done(struct mcp_sessions *all)
         free_session(LIST_FIRST(&all->list));
 }
 
-/* URL-safe letters, six random bits each. */
-static int make_handle(char handle[MCP_HANDLE_LEN + 1], struct hutch_err *err)
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    unsigned char bytes[MCP_HANDLE_LEN];
-
-    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
-        return hutch_err_set(err, errno, "make the id of a session");
-    for (size_t i = 0; i < MCP_HANDLE_LEN; i++)
-        handle[i] = letters[bytes[i] & 63];
-    handle[MCP_HANDLE_LEN] = '\0';
-    return 0;
-}
-
 static unsigned max_sessions(const struct mcp_sessions *all)
 {
     return all->settings->max_sessions ? all->settings->max_sessions : MCP_MAX_SESSIONS;
@@ -64,7 +49,7 @@ static struct mcp_session *make_session(struct mcp_sessions *all, bool is_main, 
         hutch_err_set(err, ENOMEM, "make a session");
         return NULL;
     }
-    if (make_handle(s->handle, err) < 0) {
+    if (hutch_id_make(s->handle, err) < 0) {
         free(s);
         return NULL;
     }
@@ -87,7 +72,7 @@ static bool is_same_handle(const struct mcp_session *s, const char *handle)
 {
     unsigned char differs = 0;
 
-    for (size_t i = 0; i < MCP_HANDLE_LEN; i++)
+    for (size_t i = 0; i < ID_LEN; i++)
         differs |= (unsigned char)(s->handle[i] ^ handle[i]);
     return differs == 0;
 }
@@ -99,7 +84,7 @@ struct mcp_session *hutch_mcp_sessions_find(struct mcp_sessions *all, const char
     if (is_new(all, handle))
         return make_session(all, false, err);
     LIST_FOREACH(s, &all->list, in_list)
-        if (!s->is_closing && (handle ? strlen(handle) == MCP_HANDLE_LEN && is_same_handle(s, handle) : s->is_main))
+        if (!s->is_closing && (handle ? strlen(handle) == ID_LEN && is_same_handle(s, handle) : s->is_main))
             return s;
     if (!handle)
         return make_session(all, true, err);

@@ -6,6 +6,7 @@
 #ifndef HUTCH_MCP_SESSION_H
 #define HUTCH_MCP_SESSION_H
 
+#include "runtime/text/ids.h"
 #include "sandbox/err.h"
 
 #include <stdbool.h>
@@ -16,7 +17,6 @@
 struct hutch_engine;
 struct mcp_call;
 
-#define MCP_HANDLE_LEN 21
 #define MCP_MAX_SESSIONS 8
 #define MCP_TOKENS 4000 /* of a result, unless the settings say so */
 #define MCP_MAX_TOKENS 100000
@@ -43,7 +43,7 @@ enum mcp_loss { MCP_LOST_NOTHING, MCP_LOST_VARIABLES, MCP_LOST_SESSION };
 struct mcp_session {
     LIST_ENTRY(mcp_session) in_list;
     struct mcp_sessions *sessions;
-    char handle[MCP_HANDLE_LEN + 1];
+    char handle[ID_LEN + 1];
     uint64_t id;               /* libhutch's; 0: it is not open */
     bool is_main;
     bool is_ready;             /* a cell has run in it: its files can be reached */

@@ -6,8 +6,8 @@
 #ifndef HUTCH_MCP_HTTP_CLIENT_H
 #define HUTCH_MCP_HTTP_CLIENT_H
 
-#include "runtime/gateway/ids.h"
 #include "runtime/mcp/session.h"
+#include "runtime/text/ids.h"
 #include "sandbox/err.h"
 
 #include <stdbool.h>

@@ -16,20 +16,12 @@ void hutch_reply_empty(struct exchange *x, unsigned status)
     hutch_exchange_answer(x, status, NULL, strdup(""), 0);
 }
 
-static void answer_text(struct exchange *x, unsigned status, struct text_buffer *t)
-{
-    size_t len = 0;
-    char *text = hutch_text_take(t, &len);
-
-    hutch_exchange_answer(x, status, "application/json", text, len);
-}
-
 void hutch_reply_refuse(struct exchange *x, unsigned status, const struct json_view *id, int code, const char *why)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     hutch_rpc_write_error(&t, id ? *id : JSON_VIEW_NONE, code, why, NULL);
-    answer_text(x, status, &t);
+    hutch_exchange_answer_json(x, status, &t);
 }
 
 /* In the older era 404 means that a session has ended, so an unknown method is an answer like any other. */
@@ -57,14 +49,14 @@ static void answer(struct reply *r, struct exchange *x)
         return;
     }
     if (!r->is_array) {
-        answer_text(x, status_of(r), &r->answers);
+        hutch_exchange_answer_json(x, status_of(r), &r->answers);
         return;
     }
     hutch_text_add_string(&t, "[");
     hutch_text_add(&t, r->answers.data, r->answers.len);
     hutch_text_add_string(&t, "]");
     t.is_broken |= r->answers.is_broken;
-    answer_text(x, 200, &t);
+    hutch_exchange_answer_json(x, 200, &t);
 }
 
 /* ---- its life ---- */

@@ -10,17 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define FLOOD_FACTOR 8
-
-static double real_time(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_REALTIME, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 /* {"NAME": "VALUE"}; the last of a name wins. False on ENOMEM. */
 static bool add_env(struct cJSON *order, const char *const *env)
@@ -70,7 +61,7 @@ int hutch_execution_begin(struct execution *execution, struct interpreter *inter
                                      .is_silent = cell->silent,
                                      .wants_value = cell->wants_value,
                                      .t_begun = hutch_clock_ms(),
-                                     .t_busy = real_time() };
+                                     .t_busy = hutch_clock_unix() };
     hutch_cell_feed_begin(interpreter->feed, output_bytes);
     hutch_interpreter_set_in_cell(interpreter, true);
     order = describe(id, cell, code, context, calls);
@@ -96,14 +87,14 @@ void hutch_execution_hear(struct execution *execution, const struct cell_event *
     if (event->kind == CELL_BEGIN && !execution->has_begun) {
         execution->has_begun = true;
         execution->count = event->count;
-        execution->t_input = real_time();
+        execution->t_input = hutch_clock_unix();
     } else if (event->kind == CELL_DONE) {
         execution->is_done = true;
         execution->is_error = event->is_error;
         execution->line = event->line;
         execution->cause = event->cause ? strdup(event->cause) : NULL;
         execution->value = execution->wants_value && event->value ? strdup(event->value) : NULL;
-        execution->t_reply = real_time();
+        execution->t_reply = hutch_clock_unix();
     }
 }
 
@@ -128,7 +119,7 @@ void hutch_execution_fill(struct execution *execution, const struct interpreter 
     result->t_busy = execution->t_busy;
     result->t_input = execution->t_input;
     result->t_reply = execution->t_reply;
-    result->t_idle = real_time();
+    result->t_idle = hutch_clock_unix();
     details->cause = execution->cause;
     result->internal = details;
     result->language_info = interpreter->language_info;

@@ -45,12 +45,7 @@ static const char *name_of(enum hutch_session_state state)
 /* Seconds since 1970 of a moment of the engine's clock; 0: never. */
 static double real_time_of(double at)
 {
-    struct timespec now;
-
-    if (at >= LOOP_NEVER)
-        return 0;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9 + (at - hutch_clock_ms()) / 1000;
+    return at >= LOOP_NEVER ? 0 : hutch_clock_unix() + (at - hutch_clock_ms()) / 1000;
 }
 
 static uint64_t or_sampled(uint64_t counted, bool has_sample, uint64_t sampled)

@@ -1,5 +1,6 @@
 #include "runtime/text/json_scan.h"
 
+#include "runtime/text/hex.h"
 #include "runtime/text/utf8.h"
 
 #include <string.h>
@@ -35,20 +36,11 @@ static void skip_space(struct json_scan *s)
 
 /* ---- strings ---- */
 
-static int hex_digit(int c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'))
-        return (c | 0x20) - 'a' + 10;
-    return -1;
-}
-
 static bool scan_hex4(struct json_scan *s, unsigned *ret)
 {
     *ret = 0;
     for (int i = 0; i < 4; i++, s->at++) {
-        int digit = hex_digit(peek(s));
+        int digit = hutch_hex_digit(peek(s));
 
         if (digit < 0)
             return false;
@@ -316,7 +308,8 @@ enum json_token hutch_json_scan_next(struct json_scan *s)
 
 static unsigned read_hex4(const char *p)
 {
-    return (unsigned)(hex_digit(p[0]) << 12 | hex_digit(p[1]) << 8 | hex_digit(p[2]) << 4 | hex_digit(p[3]));
+    return (unsigned)(hutch_hex_digit(p[0]) << 12 | hutch_hex_digit(p[1]) << 8 | hutch_hex_digit(p[2]) << 4 |
+                      hutch_hex_digit(p[3]));
 }
 
 size_t hutch_json_scan_unescape(const char *token, size_t len, const char *nul, size_t nul_len, char *to)

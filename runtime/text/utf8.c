@@ -62,6 +62,19 @@ size_t hutch_utf8_cut(const char *text, size_t len, size_t max)
     return max;
 }
 
+size_t hutch_utf8_unfinished(const char *text, size_t len)
+{
+    enum utf8_kind kind;
+
+    for (size_t n = 1; n <= 3 && n <= len; n++) {
+        if (((unsigned char)text[len - n] & 0xc0) == 0x80)
+            continue; /* not the first byte of one */
+        hutch_utf8_next(text + len - n, n, &kind);
+        return kind == UTF8_CUT ? n : 0;
+    }
+    return 0;
+}
+
 bool hutch_utf8_is_valid(const char *text, size_t len)
 {
     enum utf8_kind kind;

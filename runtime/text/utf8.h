@@ -26,6 +26,9 @@ unsigned hutch_utf8_decode(const char *bytes, size_t len);
 /* How many of the @len bytes of valid UTF-8 make whole characters within @max bytes. */
 size_t hutch_utf8_cut(const char *text, size_t len, size_t max);
 
+/* How many bytes at the end of the @len ones, which are any, begin a character whose rest is not there. */
+size_t hutch_utf8_unfinished(const char *text, size_t len);
+
 bool hutch_utf8_is_valid(const char *text, size_t len);
 
 #endif

@@ -1,8 +1,8 @@
 #include "runtime/tools/format.h"
 
 #include "runtime/gateway/exchange.h"
-#include "runtime/gateway/ids.h"
 #include "runtime/gateway/submit.h"
+#include "runtime/text/ids.h"
 #include "runtime/tools/call.h"
 #include "runtime/tools/result.h"
 #include "sandbox/fd.h"

@@ -1,7 +1,18 @@
-"""Fixtures of the tests about sessions. A file that needs another engine, or other sessions, has fixtures of its own by these names."""
+"""Fixtures that several files here use. A file that needs another engine, or other sessions, has fixtures of its own by these names."""
 import pytest
 
 import engine
+import gateway
+import support
+
+
+@pytest.fixture(scope="module")
+def warm():
+    """An engine that has prepared what it runs."""
+    support.need("userns")
+    with engine.Engine(max_running=4) as one:
+        one.settle()
+        yield one
 
 
 @pytest.fixture(scope="module")
@@ -15,3 +26,10 @@ def shell():
 def session(shell):
     with engine.Session(shell) as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """One for all tests of a file, on a unix socket."""
+    with gateway.Server(tmp_path_factory.mktemp("gateway"), image="python") as started:
+        yield started

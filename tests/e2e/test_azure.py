@@ -1,6 +1,8 @@
 """The wire format of Azure's dynamic sessions, as its clients speak it: requests and aiohttp replay what they send."""
 import asyncio
 import base64
+import socket
+import time
 import uuid
 
 import aiohttp
@@ -121,6 +123,36 @@ def test_new_files(server):
     assert requests.get(url(server, "files/d/x.bin", name, LATEST), timeout=gateway.SECONDS).json()["sizeInBytes"] == 256
     assert requests.delete(url(server, "files/d/x.bin", name, LATEST), timeout=gateway.SECONDS).status_code == 204
     assert requests.get(url(server, "files/d/x.bin", name, LATEST), timeout=gateway.SECONDS).status_code == 404
+
+
+def test_times_of_files(server):
+    """Programs set them as they like."""
+    name = fresh()
+    old(server, name, "import os\nfor n, t in (('a', 2 ** 40), ('b', -1), ('c', 0)):\n    open(n, 'w').close(); os.utime(n, (t, t))")
+    told = [requests.get(url(server, "files/" + file, name, LATEST), timeout=gateway.SECONDS).json()["lastModifiedAt"] for file in "abc"]
+    assert told == ["9999-12-31T23:59:59.000Z", "1969-12-31T23:59:59.000Z", "1970-01-01T00:00:00.000Z"]
+
+
+def test_upload_whose_client_leaves(server):
+    """At any moment until the session has a sandbox: the file is where the query says, or it is not there. Nothing stays of the upload."""
+    body = b"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x\"\r\n\r\n" + bytes(100000) + b"\r\n--b--\r\n"
+    seconds = None
+    for i in range(60):
+        name = fresh()
+        with socket.create_connection(("127.0.0.1", server.port())) as sock:
+            begun = time.monotonic()
+            sock.sendall(b"POST /files?identifier=%s&api-version=%s&path=d HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
+                         % (name.encode(), LATEST.encode(), len(body), body))
+            if seconds is None:
+                assert sock.recv(12) == b"HTTP/1.1 200"
+                seconds = time.monotonic() - begun
+            else:
+                time.sleep(seconds * i / 60)
+        rows = requests.get(url(server, "files", name, LATEST, "&recursive=true"), timeout=gateway.SECONDS).json()["value"]
+        assert [(row["directory"], row["name"]) for row in rows] in ([], [("d", "x")])
+        requests.delete(url(server, "session", name, LATEST), timeout=gateway.SECONDS)
+    server.await_metric("hutch_http_exchanges", 1)
+    server.await_metric("hutch_http_held_bytes", 0)
 
 
 def test_wrong_content_type(server):

@@ -184,9 +184,40 @@ def test_body_limit(tmp_path):
         with server.connect() as sock:  # and never ends
             sock.sendall(b"POST /v1/run HTTP/1.1\r\n" + HEADERS + b"Transfer-Encoding: chunked\r\n\r\n")
             with pytest.raises((BrokenPipeError, ConnectionResetError)):
-                for _ in range(10000):
+                for _ in range(1000000):
                     sock.sendall(chunk)
         assert server.await_metric("hutch_http_held_bytes", 0)["hutch_http_exchanges"] == 1  # the one that asks
+
+
+def test_a_refusal_is_read_by_who_still_writes(tmp_path):
+    """A connection that were closed with something unread would be reset, and the answer lost. What is read so has an end."""
+    with Server(tmp_path, "--listen", "127.0.0.1:0", "--insecure-no-auth", "--max-body", "100k") as server:
+        address, descriptors = ("127.0.0.1", server.port()), "/proc/%d/fd" % server.process.pid
+        before = len(os.listdir(descriptors))
+        head = b"POST /v1/run HTTP/1.1\r\n" + HEADERS + b"Content-Length: %d\r\n\r\n"
+        for _ in range(20):
+            with socket.create_connection(address, gateway.SECONDS) as sock:
+                sock.sendall(head % (32 << 20) + b"x" * (32 << 20))
+                sock.shutdown(socket.SHUT_WR)
+                assert parse(gateway.read_all(sock)).error["code"] == "body_too_large"
+        endless = [socket.create_connection(address, gateway.SECONDS) for _ in range(100)]
+        try:
+            for sock in endless:
+                sock.sendall(head % (1 << 40))
+            for sock in endless:
+                with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                    for _ in range(1000000):
+                        sock.sendall(b"x" * 65536)
+        finally:
+            for sock in endless:
+                sock.close()
+        with socket.create_connection(address, gateway.SECONDS) as sock:  # nobody said how much
+            sock.sendall(b"POST /v1/run HTTP/1.1\r\n" + HEADERS + b"Transfer-Encoding: chunked\r\n\r\n")
+            for _ in range(200):
+                sock.sendall(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+            sock.shutdown(socket.SHUT_WR)
+            assert parse(gateway.read_all(sock)).error["code"] == "body_too_large"
+        await_that(lambda: len(os.listdir(descriptors)) < before + 20)
 
 
 @pytest.mark.parametrize("headers", [b"Content-Length: 3\r\nContent-Length: 4\r\n", b"Content-Length: 4\r\nContent-Length: 4\r\n",

@@ -14,12 +14,6 @@ from test_gateway_stream import begin, events_of
 NOBODYS = "A" * 21
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with Server(tmp_path_factory.mktemp("gateway"), image="python") as started:
-        yield started
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left(request):
     """No exchange outlives its test."""

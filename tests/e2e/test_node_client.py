@@ -17,12 +17,9 @@ SECONDS = 400  # for one file of tests
 TOKEN = "a-long-and-random-token-of-these-tests"
 HERE = os.path.join(support.TREE, "tests", "clients", "node")
 CLIENTS = os.path.join(os.environ.get("HUTCH_TEST_CLIENTS") or os.path.join(support.TREE, "build", "clients"), "node")
+FILES = ("client.test.mjs", "required.test.cjs", "tools.test.mjs", "sandbox.test.mjs")
 HAS_SERVER = support.hutch("serve", "--help").returncode == 0
 needs_server = pytest.mark.skipif(not HAS_SERVER, reason="this build has no `hutch serve`")
-
-
-def miss(reason):
-    (pytest.fail if support.STRICT else pytest.skip)(("strict: " if support.STRICT else "") + reason)
 
 
 @functools.lru_cache(maxsize=None)
@@ -99,10 +96,6 @@ def names_in(file):
         return re.findall(r"^test\('((?:[^'\\]|\\.)+)'", text.read(), re.MULTILINE)
 
 
-def rows(file):
-    return pytest.mark.parametrize("name", names_in(file))
-
-
 @pytest.fixture(scope="module")
 def outcomes(servers, place):
     """outcomes(file) is {name: (passed, what was said)}."""
@@ -131,50 +124,29 @@ def check(outcomes, file, name, program=None, **more):
 
 def needs_node():
     if not node():
-        miss("node: Node 20 or newer is not installed")
+        support.miss("node: Node 20 or newer is not installed")
 
 
 def needs_packages():
     if not has_packages():
-        miss("npm: its packages for tests/clients/node are not installed (make clients)")
+        support.miss("npm: its packages for tests/clients/node are not installed (make clients)")
 
 
 @needs_server
-@rows("client.test.mjs")
-def test_client(outcomes, name):
+@pytest.mark.parametrize("file,name", [(file, name) for file in FILES for name in names_in(file)])
+def test_client(outcomes, file, name):
     needs_node()
-    check(outcomes, "client.test.mjs", name)
+    check(outcomes, file, name)
 
 
 @needs_server
-@rows("required.test.cjs")
-def test_common_js(outcomes, name):
-    needs_node()
-    check(outcomes, "required.test.cjs", name)
-
-
-@needs_server
-@rows("tools.test.mjs")
-def test_interpreter_tools(outcomes, name):
-    needs_node()
-    check(outcomes, "tools.test.mjs", name)
-
-
-@needs_server
-@rows("sandbox.test.mjs")
-def test_sandbox_session(outcomes, name):
-    needs_node()
-    check(outcomes, "sandbox.test.mjs", name)
-
-
-@needs_server
-@rows("ai.test.mjs")
+@pytest.mark.parametrize("name", names_in("ai.test.mjs"))
 @pytest.mark.parametrize("sdk", ["ai", "ai6"])
 def test_ai_sdk(outcomes, sdk, name):
     needs_node()
     needs_packages()
     if sdk == "ai" and not newer_node():
-        miss("npm: Node 22 is not among the packages for tests/clients/node")
+        support.miss("npm: Node 22 is not among the packages for tests/clients/node")
     if sdk == "ai6" and name.startswith("sandbox:"):
         return  # AI SDK 6 has none
     check(outcomes, "ai.test.mjs", name, newer_node() if sdk == "ai" else node(), AI=sdk)
@@ -199,7 +171,7 @@ def test_package(tmp_path):
     """What npm packs is whole, has no dependencies, and can be required from where it was unpacked."""
     needs_node()
     if not shutil.which("npm"):
-        miss("npm is not installed")
+        support.miss("npm is not installed")
     source = os.path.join(support.TREE, "clients", "node")
     done = subprocess.run(["npm", "pack", "--json", "--pack-destination", str(tmp_path), source], capture_output=True, text=True,
                           env={**os.environ, "npm_config_cache": str(tmp_path / "cache")}, timeout=SECONDS, check=False)

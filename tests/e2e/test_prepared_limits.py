@@ -13,14 +13,6 @@ import support
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def warm():
-    support.need("userns")
-    with engine.Engine(max_running=4) as one:
-        one.settle()
-        yield one
-
-
 def run_prepared(warm, code, **fields):
     """A run that has to find a prepared sandbox: by what its result says, and by the engine's numbers."""
     before = warm.settle()

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import engine
-from engine import Session
+from engine import Session, refused
 
 ZYGOTES = (("bare", None, (), 2, 4), ("shell", "bare", ("IPython", "ipykernel"), 2, 8))
 STATUS = "grep -E '^(Uid|Gid|Groups|Cap...|NoNewPrivs|Seccomp|Seccomp_filters|Speculation.*):' /proc/self/status; cat /proc/self/limits"
@@ -41,13 +41,6 @@ def either(shell, request):
     fields = {"max_processes": 16} if request.param == "beside cells" else {"no_interpreter": 1}
     with Session(shell, **fields) as one:
         yield one
-
-
-def refused(call, code):
-    with pytest.raises(engine.Failure) as caught:
-        call()
-    assert caught.value.code == code, caught.value
-    return str(caught.value)
 
 
 # --------------------------------------------------------------------------------------------------

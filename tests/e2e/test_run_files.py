@@ -10,14 +10,6 @@ import support
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def warm():
-    support.need("userns")
-    with engine.Engine(max_running=4) as one:
-        one.settle()
-        yield one
-
-
 # How a run has its directory: on which way it is prepared, and whose it is.
 WAYS = {
     "prepared": {},

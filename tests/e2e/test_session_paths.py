@@ -7,17 +7,10 @@ import time
 
 import pytest
 
-import engine
-from engine import Session
+from engine import Session, refused
 
 READ, WRITE = os.O_RDONLY, os.O_WRONLY
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-
-
-@pytest.fixture(scope="module")
-def shell():
-    with engine.Engine(image="python", zygotes=engine.SHELL_ZYGOTES, trim_ms=1000) as one:
-        yield one
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +31,6 @@ def place(alone, request):
     path = "/tmp/" + request.node.name.replace("/", "_")[:60]
     alone.make_directory(path)
     return path
-
-
-def refused(call, code):
-    with pytest.raises(engine.Failure) as caught:
-        call()
-    assert caught.value.code == code, caught.value
-    return str(caught.value)
 
 
 def pass_time(session, seconds):

@@ -49,8 +49,9 @@ static void read_frames(const uint8_t *data, size_t size)
     in.len = size;
     if (!hutch_ws_reader_init(&r, receive, &in))
         return;
-    while ((rc = hutch_ws_reader_next(&r, &m, &code)) == WS_READ_MESSAGE || (rc == WS_READ_NOTHING && in.len > 0)) {
-        if (rc == WS_READ_NOTHING)
+    while ((rc = hutch_ws_reader_next(&r, &m, &code)) == WS_READ_MESSAGE || rc == WS_READ_TURN ||
+           (rc == WS_READ_NOTHING && in.len > 0)) {
+        if (rc != WS_READ_MESSAGE)
             continue;
         if (m.opcode == WS_TEXT)
             take_text(m.data, m.len);

@@ -63,8 +63,13 @@ test('stream: output comes as it is made', async () => {
 
 test('stream: events, the last of which is the result', async () => {
   const events = [];
-  for await (const { event, data } of client.stream("print('x')")) events.push([event, data.text ?? data.verdict]);
-  assert.deepEqual(events, [['output', 'x\n'], ['result', 'ok']]);
+  let text = '';
+  for await (const { event, data } of client.stream("print('x')")) {
+    events.push(event);
+    text += data.text ?? data.verdict;
+  }
+  assert.ok(events.slice(0, -1).every((event) => event === 'output'), events); // in one piece or in more
+  assert.equal(text, 'x\nok');
 });
 
 test('stream: a large one is whole', async () => {
@@ -324,13 +329,12 @@ test('files: an upload that breaks off leaves nothing', () => withSession({}, as
 
 test('files: one that is larger than the session may have', () => withSession({ dataBytes: 1 << 20 }, async (session) => {
   await session.run('1');
-  /* The server refuses and closes the connection while this side still writes, so the refusal may not be read. */
   async function* pieces() {
     for (let n = 0; n < 100; n++) yield Buffer.alloc(100000);
   }
   for (const content of [Buffer.alloc(10000000), pieces()]) {
     const error = await rejected(session.upload('large', content));
-    assert.ok(error instanceof HutchError && ['body_too_large', 'broken_off'].includes(error.code), error);
+    assert.ok(error instanceof HutchError && error.code === 'body_too_large', error);
   }
   assert.deepEqual(await session.files(), []);
 }));

@@ -1,9 +1,9 @@
 /* hex.h - one hexadecimal digit. */
-#ifndef HUTCH_GATEWAY_HEX_H
-#define HUTCH_GATEWAY_HEX_H
+#ifndef HUTCH_TEXT_HEX_H
+#define HUTCH_TEXT_HEX_H
 
 /* Its value, -1 when it is none. */
-static inline int hutch_hex_digit(char c)
+static inline int hutch_hex_digit(int c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';

@@ -1,6 +1,6 @@
-/* ids.h - names of sessions that nobody guesses. */
-#ifndef HUTCH_GATEWAY_IDS_H
-#define HUTCH_GATEWAY_IDS_H
+/* ids.h - names that nobody guesses, of sessions and of what they have. */
+#ifndef HUTCH_TEXT_IDS_H
+#define HUTCH_TEXT_IDS_H
 
 #include "sandbox/err.h"
 

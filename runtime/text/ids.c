@@ -1,4 +1,4 @@
-#include "runtime/gateway/ids.h"
+#include "runtime/text/ids.h"
 
 #include "sandbox/fd.h"
 
