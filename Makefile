@@ -190,10 +190,11 @@ deps: ## install what is missing to build hutch and its images (Debian)
 	.ci/packages build images
 
 .PHONY: demo
-demo: ## install what is missing, build everything, and analyse an example data set
-	@.ci/packages build images
+demo: ## install what is missing, build everything, and analyse an example data set, also by clients of others
+	@.ci/packages build images npm
 	@$(SUBMAKE) all
 	@examples/demo $(B)/hutch $(B)/demo
+	@examples/clients/ask $(B)/hutch $(B)/demo build/clients
 
 .PHONY: unit
 unit: $(UNIT) $(B)/tests/musl_zygote $(DRIVERS)
