@@ -241,6 +241,12 @@ soak: ## 2,000 kills of an engine's processes and 100,000 runs, which `check` ha
 	@$(SUBMAKE) all unit
 	@HUTCH_SOAK=full tests/run B=$(B) soak
 
+.PHONY: load
+load: ## 256 clients of `hutch serve` for a minute, with a reload, a restart and a kill
+	@.ci/packages build images test
+	@$(SUBMAKE) all
+	@HUTCH_BIN=$(abspath $(B))/hutch tests/soak/gateway_load.py
+
 .PHONY: asan
 asan: ## run the unit, end-to-end and hostile lanes under AddressSanitizer and UBSan
 	@.ci/packages build images test
