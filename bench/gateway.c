@@ -30,6 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -252,9 +253,17 @@ static void do_closed_library(struct bench *b, const struct order *o)
 
 /* ---- HTTP ---- */
 
+/* The server closes a connection that was idle for too long. */
+static bool is_closed(const struct http *h)
+{
+    char byte;
+
+    return recv(h->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 static struct http *keep(struct http *h, char **at, const char *address)
 {
-    if (*at && strcmp(*at, address) == 0)
+    if (*at && strcmp(*at, address) == 0 && !is_closed(h))
         return h;
     bench_http_close(h);
     free(*at);
