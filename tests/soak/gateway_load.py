@@ -54,12 +54,17 @@ class Connection:
     """HTTP/1.1 over a unix socket."""
 
     def __init__(self, load, token):
-        self.load, self.token, self.reader, self.writer, self.is_used = load, token, None, None, False
+        self.load, self.token, self.reader, self.writer = load, token, None, None
+        self.turn = 0  # of the servers, when it was opened
 
     async def open(self):
         if self.writer is None:
             self.reader, self.writer = await asyncio.open_unix_connection(self.load.path, limit=1 << 22)
-            self.is_used = False
+            self.turn = self.load.turn
+
+    def may_be_closed(self):
+        """Its server may have gone, or be about to."""
+        return self.load.is_changing() or self.turn != self.load.turn
 
     def close(self):
         if self.writer is not None:
@@ -104,14 +109,13 @@ class Connection:
         """The answer's object, or bytes. A request that nobody has begun is sent again, while servers take turns."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            turn = self.load.turn
             try:
                 await self.open()
                 self.send(method, path, body, headers)
                 status, found = await self.answer()
             except (Cut, ConnectionError) as error:
                 self.close()
-                check(self.load.is_changing() or turn != self.load.turn, "a connection was closed without an answer", method, path)
+                check(self.may_be_closed(), "a connection was closed without an answer", method, path)
                 if method != "POST" or path != "/v1/run":
                     raise Moved() from error
                 self.load.n_again += 1
@@ -156,7 +160,8 @@ class Client:
                 await asyncio.wait_for(act(), PATIENCE)
                 self.load.note(act.__name__, time.monotonic() - start)
             except Moved as moved:
-                check(self.load.is_changing() or turn != self.load.turn, "a session is gone", act.__name__, moved.__cause__)
+                check(self.load.is_changing() or turn != self.load.turn or self.connection.may_be_closed(), "a session is gone",
+                      act.__name__, moved.__cause__)
                 self.load.n_moved += 1
                 self.connection.close()
             except asyncio.TimeoutError:
@@ -183,19 +188,18 @@ class Client:
         code = "import time\n" + "".join("print(%r, flush=True)\ntime.sleep(0.005)\n" % nonce for nonce in nonces)
         deadline = time.monotonic() + PATIENCE
         while True:
-            turn = self.load.turn
             await self.connection.open()
             self.connection.send("POST", "/v1/run", {"code": code}, "Accept: application/x-ndjson\r\n")
             try:
                 status, headers = await self.connection.head()
             except (Cut, ConnectionError):
-                check(self.load.is_changing() or turn != self.load.turn, "a stream was not begun")
+                check(self.connection.may_be_closed(), "a stream was not begun")
                 status = 503
             else:
                 if status != 503:
                     break
             self.connection.close()
-            check(time.monotonic() < deadline and (self.load.is_changing() or turn != self.load.turn), "streams are refused")
+            check(time.monotonic() < deadline and self.connection.may_be_closed(), "streams are refused")
             self.load.n_again += 1
             await asyncio.sleep(0.05)
         check(status == 200 and headers["content-type"] == "application/x-ndjson", status)
