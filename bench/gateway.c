@@ -8,8 +8,8 @@
  *   library      "n" runs of "code", one after the other, each when the pool is full again: {"ms": […]}
  *   cell         the same with cells of one session
  *   http         the same by HTTP on one connection; "pools": the address whose pool has to be full before each
- *   closed       "connections" that always have a request under way, for "seconds"; "pid": of the server, whose CPU time
- *                is told: {"n", "seconds", "cpu_ms", times}
+ *   closed       "connections" that always have a request under way, for "seconds"; "pid": of the server, whose CPU
+ *                time is told: {"done", "seconds", "cpu_ms", "times"}
  *   closed_library  the same with runs of the library, and the CPU time of this process
  *   stream       "n" times a run whose output comes as server-sent events and tells the clock of each line: how long
  *                after it the line was here: {"ms": […]}

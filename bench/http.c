@@ -14,8 +14,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define PIECE (256u << 10)
-
 static int connect_unix(const char *path)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };

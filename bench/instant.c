@@ -15,7 +15,8 @@
 
 static void answer_at_once(struct exchange *x)
 {
-    static const char begin[] = "{\"version\":1,\"verdict\":\"ok\",\"stdout\":\"hello\\n\",\"rest\":\"", end[] = "\"}\n";
+    static const char begin[] = "{\"version\":1,\"verdict\":\"ok\",\"stdout\":\"hello\\n\",\"rest\":\"";
+    static const char end[] = "\"}\n";
     char *body = malloc(ANSWER_LEN);
 
     if (body) {

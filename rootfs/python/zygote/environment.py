@@ -162,8 +162,8 @@ def replace_all(wanted):
         os.putenv(name, value)
 
 
-# In a worker that was just forked each page that is written to is copied first, some microseconds for each: so what stays
-# as it is is not touched, and the usual request, with a variable more, is spared most of what change() could do.
+# In a worker that was just forked each page that is written to is copied first, some microseconds for each. So what
+# stays as it is is not touched, and the usual request, with a variable more, is spared most of what change() could do.
 def change(block):
     """Takes on an environment that differs from the present one."""
     data = os.environ._data
