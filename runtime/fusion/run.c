@@ -3,6 +3,7 @@
 #include "runtime/fusion/answer.h"
 #include "runtime/fusion/request.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/host.h"
 #include "runtime/gateway/submit.h"
 #include "runtime/hutch.h"
 #include "sandbox/fd.h"
@@ -33,6 +34,7 @@ static void on_free(struct exchange *x)
 static void on_result(void *user, uint64_t id, const struct hutch_result *result)
 {
     struct exchange *x = user;
+    struct server *server = x->server;
     struct fusion_run *run = x->work;
     size_t len;
     char *json = hutch_fusion_answer_run(result, run->request.fetch, &len);
@@ -40,6 +42,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     (void)id;
     hutch_submit_conclude(x, result);
     hutch_exchange_answer(x, 200, "application/json", json, len);
+    hutch_server_send(server);
 }
 
 static void answer_trouble(struct exchange *x, const char *message)

@@ -15,6 +15,9 @@ struct hutch_engine *hutch_server_engine(const struct server *s);
 const char *hutch_server_version(const struct server *s);
 /* What runs may end, and nothing new begins. */
 bool hutch_server_is_draining(const struct server *s);
+/* Sends what was answered, as the last act of an engine's callback: the engine takes the sandbox apart before its
+ * dispatch returns, and the client need not wait for that. What the caller has may be freed by it. */
+void hutch_server_send(struct server *s);
 /* What the format of the exchange keeps. */
 void *hutch_server_state(const struct exchange *x);
 

@@ -344,6 +344,11 @@ static void run_daemon(struct server *s)
     MHD_run(s->daemon);
 }
 
+void hutch_server_send(struct server *s)
+{
+    run_daemon(s);
+}
+
 static void note_readiness(struct server *s)
 {
     if (s->was_ready || s->has_failed || !is_filled(s))
