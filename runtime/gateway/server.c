@@ -250,6 +250,10 @@ static int open_engine(struct server *s, struct hutch_err *err)
 
     if (hutch_engine_open(s->options->engine, &s->engine, &error) < 0)
         return hutch_err_set(err, 0, "%s", error.message);
+    hutch_gateway_functions_init(&s->functions, s->engine, &s->log);
+    if (hutch_gateway_functions_set(&s->functions, s->options->functions, s->options->n_functions, err) < 0 ||
+        hutch_gateway_functions_await(&s->functions, err) < 0)
+        return -1;
     s->engine_watch.on_ready = on_engine;
     s->engine_watch.owner = s;
     return hutch_poller_add(&s->poller, &s->engine_watch, hutch_engine_fd(s->engine), EPOLLIN, err);
@@ -258,14 +262,32 @@ static int open_engine(struct server *s, struct hutch_err *err)
 /* ---- signals ---- */
 
 /* What cannot be read changes nothing: a typing error in a file is not to lock everybody out. */
+static int read_again(struct server *s, struct hutch_err *err)
+{
+    struct server_options options = *s->options;
+    char restart[256] = "";
+
+    if (options.read_again && options.read_again(options.context, &options, restart, sizeof(restart), err) < 0)
+        return -1;
+    s->own_options = options; /* the earlier ones are gone */
+    s->options = &s->own_options;
+    if (restart[0])
+        hutch_gateway_log_event(&s->log, "restart needed", "options", restart);
+    return options.tokens ? hutch_tokens_reload(&s->tokens, options.tokens, err) : 0;
+}
+
 static void reload(struct server *s)
 {
     struct hutch_err err;
 
-    if (s->options->tokens && hutch_tokens_reload(&s->tokens, s->options->tokens, &err) < 0)
+    if (read_again(s, &err) < 0) {
         hutch_gateway_log_event(&s->log, "reload failed", "message", err.msg);
-    else
-        hutch_gateway_log_event(&s->log, "reloaded", NULL, NULL);
+        return;
+    }
+    if (!s->has_failed)
+        hutch_gateway_functions_set(&s->functions, s->options->functions, s->options->n_functions, &err);
+    s->log.fd = s->options->is_quiet ? -1 : STDERR_FILENO;
+    hutch_gateway_log_event(&s->log, "reloaded", NULL, NULL);
 }
 
 static void on_signal(void *owner, uint32_t events)
@@ -464,6 +486,7 @@ static void done(struct server *s)
     stop_daemon(s);
     hutch_poller_remove(&s->poller, &s->engine_watch);
     hutch_engine_free(s->engine);
+    hutch_gateway_functions_done(&s->functions);
     while ((x = LIST_FIRST(&s->exchanges)))
         hutch_exchange_free(x);
     hutch_formats_close(&s->formats);

@@ -6,6 +6,7 @@
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/idempotency.h"
 #include "runtime/gateway/format.h"
+#include "runtime/gateway/functions.h"
 #include "runtime/gateway/host.h"
 #include "runtime/gateway/listen.h"
 #include "runtime/gateway/log.h"
@@ -22,7 +23,8 @@
 struct MHD_Daemon;
 
 struct server {
-    const struct server_options *options;
+    const struct server_options *options; /* the caller's, and after a reload these: */
+    struct server_options own_options;
     struct hutch_engine *engine; /* owned */
     struct MHD_Daemon *daemon;   /* owned */
     struct poller poller;
@@ -36,6 +38,7 @@ struct server {
     struct connections connections;
     struct exchange_list exchanges;
     struct sessions sessions;
+    struct gateway_functions functions;
     struct idempotency idempotency;
     struct websocket_list websockets;
     struct metrics metrics;
