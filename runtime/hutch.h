@@ -199,6 +199,10 @@ void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_sta
 
 /* Those of a run that asks for none itself: the policy's, with what the options say. 0: no limit. */
 void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_limits *limits);
+/* The same of a run that has the policy @policy, by its name or path, which is read for that. Errors: as with
+ * hutch_request.policy. */
+int hutch_engine_get_policy_limits(const struct hutch_engine *engine, const char *policy, struct hutch_limits *limits,
+                                   struct hutch_error *err);
 
 /* The languages whose interpreter the image has, as a request may name them: a JSON array of {"name": "python",
  * "ending": ".py"}, what the names of its programs end in. For the caller to free(3); NULL on ENOMEM. */

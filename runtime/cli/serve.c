@@ -59,13 +59,7 @@ static int read_time(const char *option, const char *text, uint64_t *ret, struct
     return 0;
 }
 
-/* What the command line and the file say, and what that points to. */
-struct setting {
-    struct serve_opts opts;
-    struct serve_config config;
-};
-
-static int read_options(const struct setting *setting, struct server_options *ret, struct hutch_err *err)
+static int read_options(const struct serve_setting *setting, struct server_options *ret, struct hutch_err *err)
 {
     const struct serve_opts *opts = &setting->opts;
     struct server_options o = {
@@ -86,6 +80,8 @@ static int read_options(const struct setting *setting, struct server_options *re
         .is_quiet = opts->quiet,
         .functions = setting->config.functions.list,
         .n_functions = setting->config.functions.n,
+        .policies = setting->config.engine.policies,
+        .n_policies = setting->config.engine.n_policies,
     };
 
     if (opts->max_body && hutch_parse_bytes(opts->max_body, &o.max_body, err) < 0)
@@ -123,8 +119,23 @@ static int check_tokens(const char *path, struct hutch_err *err)
     return 0;
 }
 
+static int check_policies(const struct server_options *options, struct hutch_engine *engine, struct hutch_err *err)
+{
+    struct policies policies = POLICIES_INIT;
+    struct tokens tokens = TOKENS_INIT;
+    struct formats formats;
+    int rc = -1;
+
+    if (hutch_formats_choose(options->known_formats, options->formats, &formats, err) == 0 &&
+        (!options->tokens || hutch_tokens_load(options->tokens, &tokens, err) == 0))
+        rc = hutch_policies_set(&policies, options->policies, options->n_policies, engine, &tokens, &formats, err);
+    hutch_policies_done(&policies);
+    hutch_tokens_done(&tokens);
+    return rc;
+}
+
 /* What a start would find wrong, as far as it can be told without listening. */
-static int check(const struct setting *setting, const struct server_options *options, struct hutch_err *err)
+static int check(const struct serve_setting *setting, const struct server_options *options, struct hutch_err *err)
 {
     struct gateway_functions functions;
     struct hutch_engine *engine;
@@ -136,7 +147,9 @@ static int check(const struct setting *setting, const struct server_options *opt
     if (hutch_engine_open(options->engine, &engine, &error) < 0)
         return hutch_err_set(err, 0, "%s", error.message);
     hutch_gateway_functions_init(&functions, engine, NULL);
-    rc = hutch_gateway_functions_set(&functions, options->functions, options->n_functions, err);
+    rc = check_policies(options, engine, err);
+    if (rc == 0)
+        rc = hutch_gateway_functions_set(&functions, options->functions, options->n_functions, err);
     if (rc == 0)
         rc = hutch_gateway_functions_await(&functions, err);
     hutch_engine_free(engine);
@@ -148,7 +161,7 @@ static int check(const struct setting *setting, const struct server_options *opt
 
 /* ---- what is said, now and after a reload ---- */
 
-static void free_setting(struct setting *setting)
+static void free_setting(struct serve_setting *setting)
 {
     if (setting)
         hutch_serve_config_done(&setting->config);
@@ -156,9 +169,9 @@ static void free_setting(struct setting *setting)
 }
 
 /* The command line, and the file that it names. NULL: @err, or a word that is none. */
-static struct setting *read_setting(int argc, char **argv, struct hutch_err *err)
+static struct serve_setting *read_setting(int argc, char **argv, struct hutch_err *err)
 {
-    struct setting *setting = calloc(1, sizeof(*setting));
+    struct serve_setting *setting = calloc(1, sizeof(*setting));
     int i = 1;
 
     if (!setting) {
@@ -185,24 +198,25 @@ fail:
 struct serving {
     int argc;
     char **argv;
-    struct setting *first; /* owned; the engine, and all that cannot be changed, is by this one */
-    struct setting *now;   /* owned; NULL: it is the first */
+    struct serve_setting *first; /* owned; the engine, and all that cannot be changed, is by this one */
+    struct serve_setting *now;   /* owned; NULL: it is the first */
+    struct serve_setting *next;  /* owned; between read_again() and settle() */
 };
 
 static int read_again(void *context, struct server_options *ret, char *ret_restart, size_t restart_size,
                       struct hutch_err *err)
 {
     struct serving *serving = context;
-    struct setting *setting = read_setting(serving->argc, serving->argv, err);
+    struct serve_setting *setting = read_setting(serving->argc, serving->argv, err);
     struct server_options options;
 
     if (!setting)
         return -1;
-    if (read_options(setting, &options, err) < 0 || check_tokens(options.tokens, err) < 0) {
+    if (read_options(setting, &options, err) < 0) {
         free_setting(setting);
         return -1;
     }
-    hutch_serve_config_compare(&serving->first->opts, &setting->opts, ret_restart, restart_size);
+    hutch_serve_config_compare(serving->first, setting, ret_restart, restart_size);
     if (!ret->tokens == !options.tokens)
         ret->tokens = options.tokens;
     else if (ret->tokens)
@@ -214,9 +228,20 @@ static int read_again(void *context, struct server_options *ret, char *ret_resta
     ret->is_quiet = options.is_quiet;
     ret->functions = options.functions;
     ret->n_functions = options.n_functions;
-    free_setting(serving->now);
-    serving->now = setting;
+    ret->policies = options.policies;
+    ret->n_policies = options.n_policies;
+    serving->next = setting;
     return 0;
+}
+
+static void settle(void *context, bool is_taken)
+{
+    struct serving *serving = context;
+
+    free_setting(is_taken ? serving->now : serving->next);
+    if (is_taken)
+        serving->now = serving->next;
+    serving->next = NULL;
 }
 
 static int run_server(struct serving *serving, struct hutch_err *err)
@@ -231,7 +256,7 @@ static int run_server(struct serving *serving, struct hutch_err *err)
         return -1;
     if (hutch_cli_engine_options(&opts->sandbox, home, &engine, err) < 0)
         goto out;
-    engine.options.layouts = 0; /* others than one user's */
+    hutch_serve_engine_set(&serving->first->config.engine, &engine.options); /* layouts: others than one user's */
     engine.options.max_running = 0;
     if (opts->data_targets.values[0])
         engine.options.data_targets = opts->data_targets.values;
@@ -242,6 +267,7 @@ static int run_server(struct serving *serving, struct hutch_err *err)
         goto out;
     options.engine = &engine.options;
     options.read_again = read_again;
+    options.settle = settle;
     options.context = serving;
     hutch_rlimits_raise_open_files();
     rc = opts->check ? check(serving->first, &options, err) : hutch_server_run(&options, err);

@@ -91,12 +91,16 @@ static int read_option(const struct json_node *node, void *context, struct hutch
     const char *text;
     void *field;
     bool flag;
+    int rc;
 
     if (strcmp(node->key, "functions") == 0)
         return read_functions(node, r, err);
+    rc = hutch_serve_engine_read(&r->config->engine, node, err);
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
     if (!find_option(node->key, &row))
-        return hutch_json_refuse(node, err, "unknown key; known are 'functions' and the options of 'hutch serve "
-                                            "--help', without their '--'");
+        return hutch_json_refuse(node, err, "unknown key; known are the options of 'hutch serve --help', without "
+                                            "their '--', and functions, zygotes, pools, layouts and policies");
     field = field_of(&row, r->opts);
     if (row.kind == OPTION_REPEATED)
         return read_list(node, field, err);
@@ -133,6 +137,7 @@ void hutch_serve_config_done(struct serve_config *c)
     while (c->n_numbers)
         free(c->numbers[--c->n_numbers]);
     hutch_serve_functions_done(&c->functions);
+    hutch_serve_engine_done(&c->engine);
     hutch_json_done(&c->doc);
 }
 
@@ -141,6 +146,7 @@ void hutch_serve_config_print(FILE *to, const struct serve_config *c, const stru
     struct option_row row;
     size_t at = 0;
 
+    hutch_serve_engine_print(to, &c->engine);
     for (size_t i = 0; i < c->functions.n; i++)
         fprintf(to, "function: %s=%s\n", c->functions.list[i].name, c->functions.list[i].path);
 
@@ -194,17 +200,29 @@ static bool is_same(const struct option_row *row, const void *a, const void *b)
     return true;
 }
 
-void hutch_serve_config_compare(const struct serve_opts *before, const struct serve_opts *now, char *ret, size_t size)
+static void add_name(char *ret, size_t size, const char *name)
+{
+    size_t len = strlen(ret);
+
+    snprintf(ret + len, size - len, "%s%s", len ? ", " : "", name);
+}
+
+void hutch_serve_config_compare(const struct serve_setting *before, const struct serve_setting *now, char *ret,
+                                size_t size)
 {
     struct option_row row;
-    size_t at = 0, len = 0;
+    const char *key;
+    size_t at = 0;
 
     ret[0] = '\0';
     /* whether anybody has to say who asks is no thing to change by the way */
-    if (!before->tokens != !now->tokens)
-        len = (size_t)snprintf(ret, size, "tokens");
+    if (!before->opts.tokens != !now->opts.tokens)
+        add_name(ret, size, "tokens");
     while (hutch_option_next(&hutch_commands[COMMAND_SERVE], &at, &row))
-        if (row.name && !is_reloaded(row.name) && !is_same(&row, field_of(&row, before), field_of(&row, now)) &&
-            len < size)
-            len += (size_t)snprintf(ret + len, size - len, "%s%s", len ? ", " : "", row.name + 2);
+        if (row.name && !is_reloaded(row.name) &&
+            !is_same(&row, field_of(&row, &before->opts), field_of(&row, &now->opts)))
+            add_name(ret, size, row.name + 2);
+    at = 0;
+    while ((key = hutch_serve_engine_differs(&before->config.doc, &now->config.doc, &at)))
+        add_name(ret, size, key);
 }

@@ -219,7 +219,8 @@ static void find_length(struct exchange *x)
 static void check_body(struct exchange *x)
 {
     static const char *const types[] = { [ROUTE_JSON] = "application/json", [ROUTE_LINES] = "application/x-ndjson",
-                                         [ROUTE_CALL] = "application/json", [ROUTE_FORM] = "application/json", [ROUTE_STREAM] = NULL };
+                                         [ROUTE_CALL] = "application/json", [ROUTE_FORM] = "application/json",
+                                         [ROUTE_STREAM] = NULL };
     const char *given = hutch_exchange_header(x, "Content-Type");
     bool is_form = x->route->body == ROUTE_FORM && is_type(given, "multipart/form-data");
     bool is_call = x->route->body == ROUTE_CALL && is_type(given, FUNCTION_CALL_TYPE);

@@ -43,7 +43,9 @@ static void add_function(struct text_buffer *t, const struct gateway_function *f
 
 static int compare(const void *a, const void *b)
 {
-    return strcmp((*(const struct gateway_function *const *)a)->name, (*(const struct gateway_function *const *)b)->name);
+    const struct gateway_function *const *one = a, *const *other = b;
+
+    return strcmp((*one)->name, (*other)->name);
 }
 
 void hutch_function_api_list(struct exchange *x)

@@ -41,9 +41,9 @@ struct gateway_functions {
 void hutch_gateway_functions_init(struct gateway_functions *fs, struct hutch_engine *engine, struct gateway_log *log);
 void hutch_gateway_functions_done(struct gateway_functions *fs); /* the engine is gone, or going */
 
-/* Reads the files, and has the engine import those that are new or have changed; one that is not in @sources any more is
- * dropped. A file that cannot be read leaves what was there, as one that cannot be imported: both are noted and logged.
- * The first of the former is the error; the others are taken all the same. */
+/* Reads the files, and has the engine import those that are new or have changed; one that is not in @sources any more
+ * is dropped. A file that cannot be read leaves what was there, as one that cannot be imported: both are noted and
+ * logged. The first of the former is the error; the others are taken all the same. */
 int hutch_gateway_functions_set(struct gateway_functions *fs, const struct function_source *sources, size_t n,
                                 struct hutch_err *err);
 /* Turns the engine until all have been imported. Errors: the first that cannot be. A signal that ends the server, and

@@ -4,6 +4,7 @@
 
 #include "runtime/gateway/format.h"
 #include "runtime/gateway/functions.h"
+#include "runtime/gateway/policies.h"
 #include "runtime/hutch.h"
 #include "sandbox/err.h"
 
@@ -30,11 +31,14 @@ struct server_options {
     bool is_quiet;              /* no log */
     const struct function_source *functions;
     size_t n_functions;         /* FUNCTIONS_MAX at most */
+    const struct policy_rule *policies; /* of tokens and formats */
+    size_t n_policies;
     /* On SIGHUP: the options as they are said now. What cannot be changed while the server runs is as it was, and named
      * in @ret_restart, which is not empty then. Errors: what is wrong with them; nothing changes. NULL: they never
-     * change. */
+     * change. settle() follows: the server has them, and those before can go; or it has not. */
     int (*read_again)(void *context, struct server_options *ret, char *ret_restart, size_t restart_size,
                       struct hutch_err *err);
+    void (*settle)(void *context, bool is_taken);
     void *context;
 };
 

@@ -39,6 +39,7 @@ struct server {
     struct exchange_list exchanges;
     struct sessions sessions;
     struct gateway_functions functions;
+    struct policies policies;
     struct idempotency idempotency;
     struct websocket_list websockets;
     struct metrics metrics;

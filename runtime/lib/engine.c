@@ -143,16 +143,36 @@ static void take_limits(const struct hutch_limits *given, uint64_t to[LIMIT_COUN
             to[i] = *field_of(&limits, i);
 }
 
-void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_limits *ret)
+static void give_limits(const uint64_t from[LIMIT_COUNT], struct hutch_limits *ret)
 {
     struct hutch_limits limits = { 0 };
     size_t size = ret->size && ret->size < sizeof(limits) ? ret->size : sizeof(limits);
 
     for (size_t i = 0; i < LIMIT_COUNT; i++)
         if (field_of(&limits, i))
-            *field_of(&limits, i) = engine->spec.limits[i];
+            *field_of(&limits, i) = from[i];
     limits.size = size;
     memcpy(ret, &limits, size);
+}
+
+void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_limits *ret)
+{
+    give_limits(engine->spec.limits, ret);
+}
+
+int hutch_engine_get_policy_limits(const struct hutch_engine *engine, const char *policy, struct hutch_limits *ret,
+                                   struct hutch_error *error)
+{
+    struct profile profile = engine->profile;
+    struct sandbox_spec spec;
+    struct hutch_err err = { 0 };
+
+    profile.policy = policy;
+    if (hutch_request_make_spec(engine, &profile, &spec, &err) < 0)
+        return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
+    give_limits(spec.limits, ret);
+    hutch_spec_done(&spec);
+    return 0;
 }
 
 static void set_numbers(struct hutch_engine *engine, const struct hutch_engine_options *options)

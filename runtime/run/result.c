@@ -168,8 +168,8 @@ static bool fill_result(cJSON *root, const struct run_result *r)
            hutch_json_add_bool(root, "stdout_truncated", r->out.truncated) &&
            hutch_json_add_text(root, "stderr", r->err_out.data, r->err_out.len) &&
            hutch_json_add_bool(root, "stderr_truncated", r->err_out.truncated) && add_error(root, &r->error) &&
-           add_value(root, r) && add_files(root, r) && add_timings(root, r) && add_usage(root, r) && add_limits(root, r) &&
-           add_layers(root, r);
+           add_value(root, r) && add_files(root, r) && add_timings(root, r) && add_usage(root, r) &&
+           add_limits(root, r) && add_layers(root, r);
 }
 
 int hutch_result_json(const struct run_result *r, char **ret_json, size_t *ret_len, struct hutch_err *err)

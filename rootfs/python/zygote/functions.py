@@ -66,7 +66,7 @@ def define(name, text):
     if not callable(handler):
         return "the function '%s' has no handler: its file is to define 'def handler(event)'" % name
     if getattr(getattr(handler, "__code__", None), "co_flags", 0) & COROUTINE:
-        import asyncio  # noqa: F401
+        __import__("asyncio")  # calls find it imported
     json.loads(json.dumps({"text": [1, 2.5, None, True]}))  # what is slow when it is first used
     traceback.format_exception(ValueError, ValueError(), None)
     Defined.module = module
