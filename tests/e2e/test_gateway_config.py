@@ -2,13 +2,12 @@
 import hashlib
 import json
 import os
-import shutil
 import signal
 
 import pytest
 
 import support
-from gateway import Server, UnixConnection, parse
+from gateway import Server, UnixConnection, parse, policy_file
 
 
 def write(tmp_path, config):
@@ -131,20 +130,6 @@ def test_check_says_all(tmp_path):
     assert {"zygote: root, 1 to 2 sandboxes", "zygote: dec of root, imports decimal fractions, 1 to 2 sandboxes", "layouts: 2",
             "pool: policy strict, 1 to 32 sandboxes", "policy of token ada: strict",
             "policy of format mcp: strict"} <= set(done.stdout.decode().splitlines())
-
-
-def policy_file(tmp_path, name, **limits):
-    """The policy "default" with other limits; its path."""
-    folder = support.engine_env()["HUTCH_POLICY_DIR"]
-    with open(os.path.join(folder, "default.json"), encoding="utf-8") as file:
-        policy = json.load(file)
-    policy["limits"].update(limits)
-    for profile in os.listdir(folder):
-        if profile.startswith("seccomp"):
-            shutil.copy(os.path.join(folder, profile), tmp_path)
-    path = tmp_path / (name + ".json")
-    path.write_text(json.dumps(policy))
-    return str(path)
 
 
 FORKS = """import os, signal
