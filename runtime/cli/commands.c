@@ -133,6 +133,8 @@ static const struct option_row serve_rows[] = {
     { ONE, 0, "--format", "NAME[=/PREFIX]", OPTION_REPEATED, AT(formats),
       .help = "others' wire formats to speak, and below which path (default: all)" },
     { ONE, 0, "--ui", NULL, OPTION_FLAG, AT(ui), .help = "a page for browsers at /ui/, to try it" },
+    { ONE, 0, "--function", "NAME=FILE", OPTION_REPEATED, AT(functions),
+      .help = "a Python file with 'def handler(event)' that clients may call by this name" },
     { ONE, 0, "--image", "NAME", OPTION_TEXT, AT(sandbox.image),
       .help = "image to run in (default: python)", .values = "IMAGE" },
     { ONE, 0, "--rootfs", "host|DIR", OPTION_TEXT, AT(sandbox.rootfs),

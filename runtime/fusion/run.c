@@ -97,7 +97,7 @@ static bool set_limits(struct exchange *x, const struct fusion_request *r, struc
 {
     struct hutch_limits limits = { .size = sizeof(limits) };
 
-    hutch_engine_get_limits(hutch_exchange_engine(x), &limits);
+    hutch_exchange_policy(x, &limits);
     if (limits.wall_ms && r->run_ms > limits.wall_ms) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST,
                               "request: run_timeout: Input should be less than or equal to %g, the policy's limit",

@@ -1,5 +1,6 @@
 #include "runtime/gateway/access.h"
 
+#include "runtime/gateway/function_request.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/ws_handshake.h"
 #include "runtime/text/quantity.h"
@@ -239,10 +240,12 @@ static void find_length(struct exchange *x)
 static void check_body(struct exchange *x)
 {
     static const char *const types[] = { [ROUTE_JSON] = "application/json", [ROUTE_LINES] = "application/x-ndjson",
-                                         [ROUTE_FORM] = "application/json", [ROUTE_STREAM] = NULL };
-    bool is_form = x->route->body == ROUTE_FORM &&
-                   is_type(hutch_exchange_header(x, "Content-Type"), "multipart/form-data");
-    const char *type = is_form ? "multipart/form-data" : types[x->route->body];
+                                         [ROUTE_CALL] = "application/json", [ROUTE_FORM] = "application/json",
+                                         [ROUTE_STREAM] = NULL };
+    const char *given = hutch_exchange_header(x, "Content-Type");
+    bool is_form = x->route->body == ROUTE_FORM && is_type(given, "multipart/form-data");
+    bool is_call = x->route->body == ROUTE_CALL && is_type(given, FUNCTION_CALL_TYPE);
+    const char *type = is_form ? "multipart/form-data" : is_call ? FUNCTION_CALL_TYPE : types[x->route->body];
     uint64_t max = x->server->options->max_body;
 
     x->is_streamed = is_form || x->route->body == ROUTE_STREAM;
@@ -253,7 +256,7 @@ static void check_body(struct exchange *x)
     else if (type && x->body_len != EXCHANGE_UNKNOWN_LENGTH && x->body_len > max)
         hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body has %" PRIu64 " bytes, and can have %" PRIu64,
                               x->body_len, max);
-    else if (type && !x->format->takes_any_type && !is_type(hutch_exchange_header(x, "Content-Type"), type))
+    else if (type && !x->format->takes_any_type && !is_type(given, type))
         hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be %s", type);
     else if (hutch_exchange_header(x, "Content-Encoding"))
         hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be sent without a Content-Encoding");

@@ -6,11 +6,17 @@
 
 struct exchange;
 struct hutch_engine;
+struct hutch_limits;
 struct server;
 struct token;
 
 /* NULL: it can run nothing any more. */
 struct hutch_engine *hutch_server_engine(const struct server *s);
+/* What the operator says of requests of @token in @format, and what these may ask for at most, whose size is set; NULL:
+ * as the engine's is. Either of both tells the same of an exchange. */
+const char *hutch_server_policy(const struct server *s, const struct token *token, const char *format,
+                                struct hutch_limits *limits);
+const char *hutch_exchange_policy(const struct exchange *x, struct hutch_limits *limits);
 /* Of hutch. */
 const char *hutch_server_version(const struct server *s);
 /* What runs may end, and nothing new begins. */
