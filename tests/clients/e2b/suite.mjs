@@ -177,9 +177,12 @@ const parts = {
     await sandbox.files.write("octets", new Blob(["octets"]).stream(), { useOctetStream: true });
     seen.octets = await sandbox.files.read("octets");
     seen.missing = await failure(() => sandbox.files.read("nothing"));
-    seen.outside = await failure(() => sandbox.files.write("/tmp/of-mine.txt", "x"));
+    const outside = await sandbox.files.write([{ path: "/tmp/o/one", data: "1" }, { path: "between", data: "2" }, { path: "/tmp/o/two", data: "é".repeat(50_000) }]);
+    seen.outside = [...outside.map((one) => one.path), await sandbox.files.read("/tmp/o/one"), (await sandbox.files.read("/tmp/o/two")).length];
+    seen.refused = (await failure(() => sandbox.files.write("/usr/of-mine.txt", "x")))?.name;
     seen.tmpRead = (await sandbox.commands.run("echo outside > /tmp/x.txt"), await sandbox.files.read("/tmp/x.txt"));
     seen.traversal = await failure(() => sandbox.files.read("../../etc/passwd"));
+    await sandbox.files.remove("between");
     seen.list = (await sandbox.files.list("/home/user")).map((one) => ({ name: one.name, type: one.type, size: one.size })).sort((a, b) => (a.name < b.name ? -1 : 1));
     seen.deep = (await sandbox.files.list("d", { depth: 2 })).map((one) => one.path).sort();
     seen.exists = [await sandbox.files.exists("a.txt"), await sandbox.files.exists("nothing"), await sandbox.files.exists("d")];
