@@ -4,6 +4,7 @@
 
 #include "runtime/gateway/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct exchange;
@@ -14,6 +15,9 @@ void hutch_e2b_answer(struct exchange *x, unsigned status, struct text_buffer *t
 void hutch_e2b_answer_empty(struct exchange *x, unsigned status);
 /* {"code", "message"} with a status that no gateway_error has. */
 void hutch_e2b_answer_error(struct exchange *x, unsigned status, const char *message);
+
+/* One message of a stream that has begun. False: the client is too far behind, or memory was short. */
+bool hutch_e2b_answer_message(struct exchange *x, unsigned flags, const struct text_buffer *json);
 
 /* struct format's refusal: {"code": 404, "message"}; a word as code for what speaks Connect, and for its streams that
  * as their last message. */

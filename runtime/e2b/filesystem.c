@@ -7,6 +7,7 @@
 #include "runtime/e2b/paths.h"
 #include "runtime/e2b/request.h"
 #include "runtime/e2b/sandbox.h"
+#include "runtime/gateway/change_stream.h"
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/path_request.h"
 #include "runtime/gateway/sessions.h"
@@ -14,6 +15,7 @@
 #include "runtime/text/json_write.h"
 #include "sandbox/fd.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -271,8 +273,73 @@ void hutch_e2b_filesystem_download(struct exchange *x)
         hutch_path_request_download(x, &options);
 }
 
+/* ---- changes ---- */
+
+static bool send_watch_message(struct exchange *x, unsigned flags, struct text_buffer *t)
+{
+    const bool is_taken = hutch_e2b_answer_message(x, flags, t);
+
+    hutch_text_done(t);
+    return is_taken;
+}
+
+static void begin_changes(struct exchange *x)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    hutch_exchange_begin_stream(x, "application/connect+json");
+    hutch_text_add_string(&t, "{\"start\":{}}");
+    send_watch_message(x, 0, &t);
+}
+
+static bool end_changes(struct exchange *x, int code, const char *message)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    hutch_connect_add_last(&t, code == ENOENT ? "not_found" : "unavailable", message);
+    return send_watch_message(x, CONNECT_END, &t);
+}
+
+/* The format has no word for changes that were lost, and a client that does not hear of them takes what it knows for
+ * all there is: the stream ends. */
+static bool send_change(struct exchange *x, const struct hutch_change *change)
+{
+    static const char *const kinds[] = {
+        [HUTCH_CREATED] = "CREATE", [HUTCH_WRITTEN] = "WRITE", [HUTCH_REMOVED] = "REMOVE", [HUTCH_RENAMED] = "RENAME",
+        [HUTCH_ATTRIBUTES] = "CHMOD",
+    };
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    if (change->kind == HUTCH_CHANGES_LOST) {
+        hutch_connect_add_last(&t, "data_loss", "changes were lost: list the directory, and watch it again");
+        ((struct change_stream *)x->work)->is_whole = send_watch_message(x, CONNECT_END, &t);
+        return false;
+    }
+    hutch_text_add_string(&t, "{\"filesystem\":{");
+    add_string(&t, "name", change->name);
+    hutch_text_addf(&t, ",\"type\":\"EVENT_TYPE_%s\"}}", kinds[change->kind]);
+    return send_watch_message(x, 0, &t);
+}
+
 void hutch_e2b_filesystem_watch(struct exchange *x)
 {
-    if (hutch_e2b_sandbox_awake(x))
-        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "changes of a directory are not told here: list it again");
+    static const struct change_writer writer = { begin_changes, send_change, end_changes };
+    struct e2b_sandbox *sandbox = hutch_e2b_sandbox_awake(x);
+    auto_free char *path = NULL, *absolute = NULL;
+    bool is_recursive = false;
+    struct json_view body;
+    struct hutch_err err;
+
+    if (!sandbox || !hutch_e2b_request_read(x, true, &body))
+        return;
+    if (hutch_e2b_fields_text(body, "path", E2B_MAX_PATH, &path, &err) == 0 &&
+        hutch_e2b_fields_bool(body, "recursive", &is_recursive, &err) == 0)
+        absolute = hutch_e2b_path_absolute(path ? path : "", &err);
+    if (!absolute)
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
+    else if (is_recursive)
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST,
+                              "one directory is watched here, and not what is below it: watch each");
+    else
+        hutch_change_stream_open(x, sandbox->session, absolute, &writer);
 }

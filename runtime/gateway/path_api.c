@@ -17,9 +17,8 @@
 
 /* ---- the query ---- */
 
-/* A path that has to be there, for the caller to free; NULL: the exchange is refused. Which paths there are is for the
- * library and the sandbox to say. */
-static char *read_path(struct exchange *x, const char *name)
+/* Which paths there are is for the library and the sandbox to say. */
+char *hutch_path_api_read_path(struct exchange *x, const char *name)
 {
     struct hutch_err err;
     char *path = hutch_exchange_query(x, name, &err);
@@ -87,7 +86,7 @@ static int read_mode(struct exchange *x, unsigned *ret)
 static struct path_request *begin(struct exchange *x)
 {
     struct gateway_session *session = hutch_session_api_find(x);
-    char *path = session ? read_path(x, "path") : NULL;
+    char *path = session ? hutch_path_api_read_path(x, "path") : NULL;
 
     return path ? hutch_path_request_create(x, session, path) : NULL;
 }
@@ -150,7 +149,7 @@ void hutch_path_api_rename(struct exchange *x)
 
     if (!r || read_flag(x, "parents", &options.parents) < 0)
         return;
-    r->new_path = read_path(x, "to");
+    r->new_path = hutch_path_api_read_path(x, "to");
     if (!r->new_path)
         return;
     r->answer = answer_nothing;
@@ -185,7 +184,7 @@ void hutch_path_api_download(struct exchange *x)
 void hutch_path_api_begin(struct exchange *x)
 {
     struct gateway_session *session = hutch_session_api_find(x);
-    auto_free char *path = session ? read_path(x, "path") : NULL;
+    auto_free char *path = session ? hutch_path_api_read_path(x, "path") : NULL;
     struct upload *upload;
     unsigned mode = 0;
 

@@ -14,6 +14,9 @@ void hutch_path_api_rename(struct exchange *x);
 void hutch_path_api_remove(struct exchange *x);
 void hutch_path_api_download(struct exchange *x); /* with a range, where one is asked for */
 
+/* The path that the query has as @name, for the caller to free; NULL: the exchange is refused. */
+char *hutch_path_api_read_path(struct exchange *x, const char *name);
+
 /* An upload. hutch_file_api_take() and hutch_file_api_uploaded() go on with it. */
 void hutch_path_api_begin(struct exchange *x);
 

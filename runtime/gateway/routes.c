@@ -4,6 +4,7 @@
 #include "runtime/gateway/batch_api.h"
 #include "runtime/gateway/catalog_api.h"
 #include "runtime/gateway/cell_api.h"
+#include "runtime/gateway/change_stream.h"
 #include "runtime/gateway/file_api.h"
 #include "runtime/gateway/path_api.h"
 #include "runtime/gateway/process_api.h"
@@ -55,6 +56,7 @@ static const struct route routes[] = {
     { "GET", SESSION "/list", ROUTE_NO_BODY, false, hutch_path_api_list, NULL, NULL },
     { "POST", SESSION "/make_directory", ROUTE_NO_BODY, false, hutch_path_api_make_directory, NULL, NULL },
     { "POST", SESSION "/rename", ROUTE_NO_BODY, false, hutch_path_api_rename, NULL, NULL },
+    { "GET", SESSION "/watch", ROUTE_NO_BODY, false, hutch_change_stream_watch, NULL, NULL },
     { "GET", SESSION "/files", ROUTE_NO_BODY, false, hutch_path_api_download, NULL, NULL },
     { "PUT", SESSION "/files", ROUTE_STREAM, false, hutch_file_api_uploaded, hutch_path_api_begin,
       hutch_file_api_take },

@@ -83,6 +83,11 @@ void (hutch_path_options_init)(struct hutch_path_options *options)
     init_struct(options, FIRST_SIZE(hutch_path_options, mode));
 }
 
+void (hutch_watch_options_init)(struct hutch_watch_options *options)
+{
+    init_struct(options, FIRST_SIZE(hutch_watch_options, user));
+}
+
 void (hutch_question_init)(struct hutch_question *question)
 {
     init_struct(question, FIRST_SIZE(hutch_question, timeout_ms));

@@ -149,7 +149,10 @@ def test_files(server):
                             "permissions": "-rw-r--r--", "owner": "user", "time": True}
     assert seen["made"] == [True, False] and seen["moved"] == ["/home/user/new/b.txt", False, "hello é"]
     assert seen["removed"] == [False, "FileNotFoundError"] and seen["tmp"] and seen["denied"] == "InvalidArgumentError"
-    assert seen["listMissing"] == "FileNotFoundError" and "not told" in seen["watch"]["message"]
+    assert seen["listMissing"] == "FileNotFoundError"
+    assert seen["watch"][:2] == ["create three", "write three"] and seen["watch"][-1] == "remove four", seen["watch"]
+    assert {"rename three", "create four", "chmod four"} <= set(seen["watch"]), seen["watch"]
+    assert "is gone" in seen["watchGone"][0] and seen["watchRefused"][0] == "FileNotFoundError" and "watch each" in seen["watchRefused"][1]
 
 
 def test_signed_addresses(server):
