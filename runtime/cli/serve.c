@@ -5,6 +5,7 @@
 #include "runtime/cli/commands.h"
 #include "runtime/cli/engine.h"
 #include "runtime/cli/serve_config.h"
+#include "runtime/cli/settings.h"
 #include "runtime/cli/version.h"
 #include "runtime/e2b/format.h"
 #include "runtime/fusion/format.h"
@@ -123,7 +124,7 @@ static int run_server(const struct serve_opts *opts, struct hutch_err *err)
 {
     struct cli_engine_options engine;
     struct server_options options;
-    auto_free char *home = NULL;
+    auto_free char *home = NULL, *settings = NULL;
     int rc = -1;
 
     if (read_options(opts, &options, err) < 0 || hutch_home_path(&home, err) < 0)
@@ -140,6 +141,9 @@ static int run_server(const struct serve_opts *opts, struct hutch_err *err)
         read_number("--queue", opts->queue, 1, 65536, &engine.options.max_queued, err) < 0)
         goto out;
     options.engine = &engine.options;
+    if (!opts->data_targets.values[0])
+        settings = hutch_settings_line(&opts->sandbox, home, true);
+    options.settings = settings;
     hutch_rlimits_raise_open_files();
     rc = opts->check ? check(opts, &options, err) : hutch_server_run(&options, err);
 out:

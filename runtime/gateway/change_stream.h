@@ -1,5 +1,5 @@
-/* change_stream.h - a request whose answer is what changes in a directory inside (hutch_session_watch()), as long as its
- * client listens. How that is written is the format's. */
+/* change_stream.h - a request whose answer is what changes in a directory inside (hutch_session_watch()), as long as
+ * its client listens. How that is written is the format's. */
 #ifndef HUTCH_GATEWAY_CHANGE_STREAM_H
 #define HUTCH_GATEWAY_CHANGE_STREAM_H
 

@@ -2,8 +2,8 @@
  *
  * A program inside cannot watch files, as the filter says why. The engine does it: the sandbox opens the directory, by
  * an order about a path (path.h), and what came is watched by the engine's one instance of inotify(7). So a sandbox has
- * no instance of its own, the engine's watches are bounded, and what the sandbox's user may not read is not watched. Only
- * changes are told, and not what is read: a list of the directory tells as much.
+ * no instance of its own, the engine's watches are bounded, and what the sandbox's user may not read is not watched.
+ * Only changes are told, and not what is read: a list of the directory tells as much.
  *
  * The kernel's queue is shared by all sessions: when it is full, all are told that changes were lost. So that one of
  * them cannot keep it full, a directory that changes too fast is not watched for a while. */
