@@ -1,6 +1,6 @@
-#include "runtime/e2b/answer.h"
 #include "runtime/e2b/filesystem.h"
 
+#include "runtime/e2b/answer.h"
 #include "runtime/e2b/connect.h"
 #include "runtime/e2b/fields.h"
 #include "runtime/e2b/paths.h"
