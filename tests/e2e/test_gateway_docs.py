@@ -94,7 +94,7 @@ def test_console(usual, tmp_path, number, commands):
         if word in text:
             return
     if not shutil.which("curl"):
-        pytest.skip("curl is not installed")
+        support.miss("curl is not installed")
     runtime = str(usual)
     if "hutch serve" in text:
         runtime = os.path.dirname(gateway.socket_path(tmp_path))
