@@ -5,10 +5,12 @@ import functools
 import hashlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 
 import pytest
@@ -294,7 +296,12 @@ def test_what_the_profile_forbids(tmp_path):
 def test_the_server_in_the_pod(tmp_path):
     """With the options of the ConfigMap, but for the address; a token that nobody knows lets nobody in."""
     needs_user()
-    path = gateway.socket_path(tmp_path)
+    with tempfile.TemporaryDirectory(prefix="hutch-pod-", dir="/tmp") as folder:  # paths of sockets are short
+        serve_in(pathlib.Path(folder))
+
+
+def serve_in(tmp_path):
+    path = str(tmp_path / "s")
     config_in(tmp_path, "unix:" + path)
     words = surroundings(tmp_path, profile=shipped())
     process = subprocess.Popen([*words, support.HUTCH, *pod()["containers"][0]["args"][:2], str(tmp_path / "hutch.json")], stderr=subprocess.PIPE,
