@@ -165,6 +165,7 @@ $(B)/rootfs/guest.o: private ALL_CFLAGS += -DHUTCH_HOOK_PYC='"$(B)/rootfs/hook.p
 
 $(B)/runtime/batch/judge.o: $(wildcard runtime/batch/judge/*.py)
 $(B)/runtime/gateway/catalog_api.o: runtime/gateway/openapi.json
+$(B)/runtime/ui/page.o: $(wildcard runtime/ui/*.html runtime/ui/*.css runtime/ui/*.js)
 $(B)/runtime/cli/completion.o: $(wildcard runtime/cli/completion.*sh)
 
 # Byte code of the hook for images with the same Python as this machine. Other images compile the source at
@@ -242,6 +243,12 @@ soak: ## 2,000 kills of an engine's processes and 100,000 runs, which `check` ha
 	@$(SUBMAKE) all unit
 	@HUTCH_SOAK=full tests/run B=$(B) soak
 
+.PHONY: load
+load: ## 256 clients of `hutch serve` for a minute, with a reload, a restart and a kill
+	@.ci/packages build images test
+	@$(SUBMAKE) all
+	@HUTCH_BIN=$(abspath $(B))/hutch tests/soak/gateway_load.py
+
 .PHONY: asan
 asan: ## run the unit, end-to-end and hostile lanes under AddressSanitizer and UBSan
 	@.ci/packages build images test
@@ -266,10 +273,23 @@ $(B)/bench/warm $(B)/bench/sessions: $(B)/bench/%: bench/%.c bench/common.c benc
 	$(call say,CC)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(B)/libhutch.a $(shell pkg-config --libs $(LIBHUTCH_PC)) -lm
 
+# The gateway is asked as its clients ask it. Its floor is the gateway itself with a route more, which nothing else has.
+$(B)/bench/gateway: bench/gateway.c bench/http.c bench/common.c bench/http.h bench/common.h runtime/hutch.h $(B)/libhutch.a $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(B)/libhutch.a $(shell pkg-config --libs $(LIBHUTCH_PC)) -lm
+
+$(B)/bench/instant: bench/instant.c $(B)/internal.a $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $(filter %.c %.a,$^) $(LDLIBS) $(WSLAY)
+
+BENCH := $(addprefix $(B)/bench/,floor warm sessions gateway instant)
+
 .PHONY: bench
 bench: ## measure the kernel's floor, warm and cold runs, and whatever else is installed
 	@.ci/packages build images test
-	@$(SUBMAKE) all $(B)/bench/floor $(B)/bench/warm $(B)/bench/sessions
+	@$(SUBMAKE) all $(BENCH)
 	@bench/report --build $(B)
 
 # What `hutch rootfs build` needs: everything below rootfs/ that is not compiled into the program.

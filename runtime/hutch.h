@@ -45,8 +45,8 @@
  * with the size that the program knows: hutch_..._init() sets that of options and requests (macros, for the size is
  * the program's; the functions of these names, for other languages, know the first version's fields only, so a binding
  * for those sets the size itself), and the caller that of what it has filled: hutch_engine_stats, hutch_limits,
- * hutch_limit_report, hutch_layer_report, hutch_session_info. hutch_zygote, hutch_pool, their stats, hutch_file,
- * hutch_fetched, hutch_path_entry and hutch_error do not change. */
+ * hutch_function_info, hutch_limit_report, hutch_layer_report, hutch_session_info. hutch_zygote, hutch_pool, their
+ * stats, hutch_file, hutch_fetched, hutch_path_entry and hutch_error do not change. */
 #ifndef HUTCH_H
 #define HUTCH_H
 
@@ -199,6 +199,10 @@ void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_sta
 
 /* Those of a run that asks for none itself: the policy's, with what the options say. 0: no limit. */
 void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_limits *limits);
+/* The same of a run that has the policy @policy, by its name or path, which is read for that. Errors: as with
+ * hutch_request.policy. */
+int hutch_engine_get_policy_limits(const struct hutch_engine *engine, const char *policy, struct hutch_limits *limits,
+                                   struct hutch_error *err);
 
 /* The languages whose interpreter the image has, as a request may name them: a JSON array of {"name": "python",
  * "ending": ".py"}, what the names of its programs end in. For the caller to free(3); NULL on ENOMEM. */
@@ -261,6 +265,8 @@ struct hutch_result {
                           * files: not the program's doing */
     const struct hutch_fetched *fetched; /* what the request's fetch names, in that order */
     size_t n_fetched;
+    const char *value_json; /* of a call of a function, whose verdict is then HUTCH_OK: what its handler has returned,
+                             * as JSON in UTF-8; else NULL */
 };
 
 /* The whole result as the JSON object of docs/results.md, for the caller to free(3); NULL on ENOMEM. Inside on_result
@@ -340,6 +346,12 @@ struct hutch_request {
     const char *const *fetch;  /* paths of files to be had back with the result, NULL-terminated, 64 at most; or NULL.
                                 * Those of the two are relative to the working directory or absolute, below /mnt/data
                                 * or another name of it either way, and lead through no link of a program's */
+    const char *function;      /* instead of code, language, name, args and input: calls the function of that name. A
+                                * sandbox is prepared for it as for a program. What an interpreter reads at its start
+                                * is EINVAL in env; so are memory below 64 MiB and less than a fifth of a CPU. It does
+                                * not end by returning what is no JSON: HUTCH_ERROR, with the exception */
+    const char *event;         /* what its handler is given: JSON of 4 MiB at most; NULL: null */
+    size_t event_len;          /* 0: up to the NUL */
 };
 void hutch_request_init(struct hutch_request *request);
 #define hutch_request_init(request) HUTCH_INIT(request)
@@ -349,6 +361,46 @@ void hutch_request_init(struct hutch_request *request);
  * the like for its data_dir or policy, EMFILE, ENOMEM. */
 int hutch_engine_submit(struct hutch_engine *engine, const struct hutch_request *request, uint64_t *ret_id,
                         struct hutch_error *err);
+
+/* --- functions --- */
+
+/* A file of the operator's that defines "def handler(event)", or an asynchronous one. It is executed once, in a zygote
+ * of its own, whose parent is the one that has imported the most of what it imports. Each call is a run in a fresh
+ * sandbox in which that has happened already, by hutch_request.function; it returns a value that JSON can say. As
+ * warm-up code it is trusted with what the runs of the engine bring along. */
+struct hutch_function {
+    size_t size;
+    const char *name;          /* letters, digits, '-' and '_' */
+    const char *code;          /* UTF-8 without NUL, some 127 KiB at most */
+    size_t code_len;           /* 0: up to the NUL */
+    unsigned min, max;         /* prepared sandboxes, as of a zygote */
+    /* Exactly once: it can be called (@why NULL), or cannot be imported. May be NULL. */
+    void (*on_ready)(void *user, const char *name, const struct hutch_error *why);
+    void *user;
+};
+void hutch_function_init(struct hutch_function *function);
+#define hutch_function_init(function) HUTCH_INIT(function)
+
+/* Adds a function, or sets one again: when the new file has been executed, calls go to it, and those that were accepted
+ * before end as they would have. A file that cannot be imported changes nothing. No callback comes before this returns.
+ * Errors: EINVAL (also for code that is too long), EAGAIN (there are 64, with those being replaced), EMFILE, ENOMEM. */
+int hutch_engine_set_function(struct hutch_engine *engine, const struct hutch_function *function,
+                              struct hutch_error *err);
+/* Calls that were accepted go on. One that was being imported ends with ECANCELED. 1 when there was one, else 0. */
+int hutch_engine_drop_function(struct hutch_engine *engine, const char *name);
+
+struct hutch_function_info {
+    size_t size;             /* the caller sets it, to sizeof(struct hutch_function_info) */
+    int is_ready;            /* it can be called */
+    int is_starting;         /* a file for it is being imported */
+    unsigned prepared, building; /* sandboxes */
+    unsigned calls;          /* that are not over */
+    uint64_t from_pool, on_demand; /* calls that found a prepared sandbox; that waited for one */
+    char why[512];           /* it was ready, and is not any more: one sentence; else "" */
+};
+/* Errors: ENOENT. */
+int hutch_engine_get_function(struct hutch_engine *engine, const char *name, struct hutch_function_info *ret,
+                              struct hutch_error *err);
 
 /* Ends a run; its result, "killed", comes by a later dispatch. 1 when there was something to end, 0 when it is over or
  * unknown. */

@@ -27,6 +27,7 @@ enum zygote_order {
                     * once; on the new socket ZYGOTE_BORN, and ZYGOTE_READY when all is imported */
     ZYGOTE_PING,   /* -> ZYGOTE_PONG: it takes up orders */
 };
+#define ZYGOTE_TEXT_MAX (128u << 10) /* bytes; a packet's buffer by default holds half as much again */
 struct zygote_request {
     uint32_t what; /* enum zygote_order */
     uint32_t id;
@@ -64,7 +65,8 @@ struct worker_job {
 };
 enum worker_job_field {
     JOB_MODE,    /* "file": write the code to JOB_NAME and run that as a script; "code": as python3 -c; "stdin": as
-                  * python3 -; "cells": docs/cells.md; "processes": it is a spawner and nothing else */
+                  * python3 -; "cells": docs/cells.md; "function": a call of the zygote's function, with JOB_CODE as
+                  * its event; "processes": it is a spawner and nothing else */
     JOB_NAME,    /* file: absolute path, PROGRAM_DIR/NAME */
     JOB_CODE,
     JOB_ARGS,    /* what follows in sys.argv, each ended by a NUL */

@@ -18,7 +18,7 @@ IS_FIRST = "PYTEST_XDIST_WORKER" not in os.environ  # where several share the wo
 
 # These files take longest, so they begin first.
 LONG = ("test_parity.py", "test_forks.py", "test_fidelity.py", "test_sessions.py", "test_repl.py", "test_notebooks.py",
-        "test_rich.py", "test_batch.py", "test_mcp.py", "test_jobs.py", "test_rootfs.py")
+        "test_rich.py", "test_batch.py", "test_ui.py", "test_mcp.py", "test_jobs.py", "test_rootfs.py")
 GROUP = 6  # tests that run one after the other at least
 
 COUNTS = {"passed": 0, "failed": 0, "skipped": 0, "probes": 0, "controls": 0, "skips": []}

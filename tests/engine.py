@@ -82,7 +82,8 @@ class RawResult(ctypes.Structure):
                     (name, ctypes.c_uint64) for name in ("cpu_user_ms", "cpu_system_ms", "memory_peak_bytes", "pids_peak")] + [
                     ("was_prepared", ctypes.c_int), ("restarts", ctypes.c_int), ("zygote", ctypes.c_char_p),
                     ("internal", ctypes.c_void_p), ("cell", ctypes.c_void_p), ("cpu_at_least", ctypes.c_int),
-                    ("hutch_failed", ctypes.c_int), ("fetched", ctypes.POINTER(RawFetched)), ("n_fetched", ctypes.c_size_t)]
+                    ("hutch_failed", ctypes.c_int), ("fetched", ctypes.POINTER(RawFetched)), ("n_fetched", ctypes.c_size_t),
+                    ("value_json", ctypes.c_char_p)]
 
 
 ON_OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.POINTER(ctypes.c_char),
@@ -99,7 +100,22 @@ class Request(ctypes.Structure):
                                                          "data_bytes", "data_files", "file_bytes")] + [
                     ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", ctypes.c_void_p), ("rich", ctypes.c_int),
                     ("has_input_fd", ctypes.c_int), ("input_fd", ctypes.c_int), ("files", ctypes.POINTER(RawFile)),
-                    ("n_files", ctypes.c_size_t), ("fetch", ctypes.POINTER(ctypes.c_char_p))]
+                    ("n_files", ctypes.c_size_t), ("fetch", ctypes.POINTER(ctypes.c_char_p)), ("function", ctypes.c_char_p),
+                ("event", ctypes.c_char_p), ("event_len", ctypes.c_size_t)]
+
+
+ON_READY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(Error))
+
+
+class RawFunction(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("code", ctypes.c_char_p), ("code_len", ctypes.c_size_t),
+                ("min", ctypes.c_uint), ("max", ctypes.c_uint), ("on_ready", ON_READY), ("user", ctypes.c_void_p)]
+
+
+class FunctionInfo(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("is_ready", ctypes.c_int), ("is_starting", ctypes.c_int), ("prepared", ctypes.c_uint),
+                ("building", ctypes.c_uint), ("calls", ctypes.c_uint), ("from_pool", ctypes.c_uint64), ("on_demand", ctypes.c_uint64),
+                ("why", ctypes.c_char * 512)]
 
 
 def library_path():
@@ -206,6 +222,7 @@ class Engine:
         self.runs = {}  # id: (Run, what must live as long as it)
         self.on_result = ON_RESULT(self._on_result)
         self.on_output = ON_OUTPUT(self._on_output)
+        self.told, self.on_ready = [], ON_READY(self._on_ready)
 
     def __enter__(self):
         return self
@@ -230,7 +247,8 @@ class Engine:
         request.files = (RawFile * len(kept))(*((path, data, len(data), mode) for path, data, mode in kept))
         request.n_files, request.fetch = len(kept), words(fetch and [os.fsencode(path) for path in fetch])
         code = text(code)
-        request.code, request.code_len = code, len(code)
+        if code is not None:
+            request.code, request.code_len = code, len(code)
         request.args, request.env = words(args), words(env)
         request.on_result = self.on_result
         if stream:
@@ -261,6 +279,9 @@ class Engine:
         _LIBRARY[0][1].free(address)
         run.cell = run.result.pop("cell", None)
         support.check_result(run.result)
+        if "value" in run.result:
+            value = raw.value_json and json.loads(raw.value_json)
+            assert value == run.result["value"] and (raw.value_json is not None) == (run.result["verdict"] == "ok")
         assert run.result["verdict"] == lib.hutch_verdict_text(raw.verdict).decode()
         run.result.update(zygote=(raw.zygote or b"").decode(), was_prepared=bool(raw.was_prepared), restarts=raw.restarts,
                           out=ctypes.string_at(raw.out, raw.out_len), err=ctypes.string_at(raw.err, raw.err_len))
@@ -275,6 +296,44 @@ class Engine:
             return os.fsdecode(raw.path), raw.code
         assert raw.code == 0 and os.fstat(raw.fd).st_size == raw.size
         return os.fsdecode(raw.path), os.pread(raw.fd, raw.size, 0)
+
+    # --- functions
+
+    def _on_ready(self, _user, name, why):
+        self.told.append((name.decode(), why.contents.message.decode() if why else None))
+
+    def set_function(self, name, code, least=1, most=4):
+        """Without waiting: what becomes of it is in `told`."""
+        code, error = text(code), Error()
+        given = RawFunction(ctypes.sizeof(RawFunction), text(name), code, len(code), least, most, self.on_ready, None)
+        if library().hutch_engine_set_function(self.handle, ctypes.byref(given), ctypes.byref(error)) < 0:
+            raise Failure(error)
+
+    def add_function(self, name, code, **numbers):
+        """None, or why it cannot be imported."""
+        n = len(self.told)
+        self.set_function(name, code, **numbers)
+        self.until(lambda: len(self.told) > n, what="the function is ready or not")
+        told, why = self.told[n]
+        assert told == name
+        return why
+
+    def drop_function(self, name):
+        return library().hutch_engine_drop_function(self.handle, text(name))
+
+    def function(self, name):
+        info, error = FunctionInfo(size=ctypes.sizeof(FunctionInfo)), Error()
+        if library().hutch_engine_get_function(self.handle, text(name), ctypes.byref(info), ctypes.byref(error)) < 0:
+            raise Failure(error)
+        return {name: getattr(info, name) for name, _ in FunctionInfo._fields_[1:]}
+
+    def submit_call(self, name, event=None, **fields):
+        """@event: an object, or bytes as they are."""
+        event = event if isinstance(event, bytes) else json.dumps(event).encode()
+        return self.submit(None, function=name, event=event, event_len=len(event), **fields)
+
+    def call(self, name, event=None, **fields):
+        return self.wait(self.submit_call(name, event, **fields))
 
     # --- the loop
 

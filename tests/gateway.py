@@ -2,6 +2,7 @@
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -50,6 +51,20 @@ class Answer:
         assert error["status"] == self.status and error["message"] and error["hint"].endswith("."), error
         assert "\n" not in error["message"]
         return error
+
+
+def policy_file(tmp_path, name, **limits):
+    """The policy "default" with other limits; its path."""
+    folder = support.engine_env()["HUTCH_POLICY_DIR"]
+    with open(os.path.join(folder, "default.json"), encoding="utf-8") as file:
+        policy = json.load(file)
+    policy["limits"].update(limits)
+    for profile in os.listdir(folder):
+        if profile.startswith("seccomp"):
+            shutil.copy(os.path.join(folder, profile), tmp_path)
+    path = tmp_path / (name + ".json")
+    path.write_text(json.dumps(policy))
+    return str(path)
 
 
 def socket_path(tmp_path):

@@ -64,6 +64,18 @@ export interface Result {
   cell?: CellResult;
 }
 
+/** Of the call of a function. */
+export interface CallResult extends Result {
+  /** null without the verdict 'ok'. */
+  value: unknown;
+}
+
+/** A function has not returned. */
+export class FunctionError extends HutchError {
+  constructor(result: CallResult);
+  readonly result: CallResult;
+}
+
 /** An output as nbformat has it. */
 export interface CellOutput {
   output_type: string;
@@ -117,6 +129,31 @@ export interface RunOptions extends Limits, Abortable {
   cpuMs?: number;
 }
 
+export interface CallOptions extends Limits, Abortable {
+  /** Variables for this call alone. */
+  env?: Record<string, string>;
+  timeoutMs?: number;
+  cpuMs?: number;
+}
+
+export interface RemoteFunction {
+  /** What the handler returns. Rejects with a FunctionError where it does not. */
+  (event?: unknown, options?: CallOptions): Promise<unknown>;
+  /** The whole result, whatever became of it. */
+  call(event?: unknown, options?: CallOptions): Promise<CallResult>;
+}
+
+export interface FunctionState {
+  name: string;
+  state: 'ready' | 'starting' | 'failed';
+  error: string | null;
+  prepared: number;
+  building: number;
+  calls: number;
+  from_pool: number;
+  on_demand: number;
+}
+
 export interface SessionOptions extends Limits, Abortable {
   env?: Record<string, string>;
   zygote?: string;
@@ -164,6 +201,8 @@ export class Client {
   constructor(address?: string, options?: { token?: string; timeoutMs?: number });
   run(code: string, options?: RunOptions & { onOutput?: (stream: Stream, text: string) => void }): Promise<Result>;
   stream(code: string, options?: RunOptions): AsyncGenerator<RunEvent, void, void>;
+  function(name: string): RemoteFunction;
+  functions(options?: Abortable): Promise<FunctionState[]>;
   session(options?: SessionOptions): Promise<Session>;
   findSession(id: string): Session;
   sessions(options?: Abortable): Promise<SessionInfo[]>;

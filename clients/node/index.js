@@ -3,7 +3,7 @@
 
 const { Client } = require('./lib/client.js');
 const { ContainerStrategy, ExecutionEngine } = require('./lib/engine.js');
-const { HutchError } = require('./lib/errors.js');
+const { FunctionError, HutchError } = require('./lib/errors.js');
 const { LanguageRegistry, getImageForLanguage } = require('./lib/languages.js');
 const { SandboxSession } = require('./lib/sandbox.js');
 const { Session } = require('./lib/session.js');
@@ -13,6 +13,6 @@ const { createCodeExecutionTool } = require('./lib/tool.js');
 const { codeExecutionTool, executionEngine, cleanup } = createCodeExecutionTool();
 
 module.exports = {
-  Client, ContainerStrategy, ExecutionEngine, HutchError, LanguageRegistry, SandboxSession, Session, cleanup,
-  codeExecutionTool, createCodeExecutionTool, executionEngine, getImageForLanguage,
+  Client, ContainerStrategy, ExecutionEngine, FunctionError, HutchError, LanguageRegistry, SandboxSession, Session,
+  cleanup, codeExecutionTool, createCodeExecutionTool, executionEngine, getImageForLanguage,
 };

@@ -45,7 +45,7 @@ EXPORT int hutch_worker_ready(void);
 
 #define ORDER_FDS 7
 #define HOLDER_TURNS 100000 /* checks of a process that has four system calls to make; most of them 0.1 ms apart */
-#define ORDER_MAX (sizeof(struct zygote_request) + BPF_MAXINSNS * sizeof(struct sock_filter))
+#define ORDER_MAX (sizeof(struct zygote_request) + ZYGOTE_TEXT_MAX)
 
 /* The interpreter's own hooks, there in every Python since 3.7; found by the dynamic linker, so there is nothing to
  * compile against. Weak: a process without Python can use this file too. */

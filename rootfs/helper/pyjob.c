@@ -375,6 +375,11 @@ bool hutch_pyjob_has_cells(void)
     return is_field(JOB_MODE, "cells");
 }
 
+bool hutch_pyjob_has_call(void)
+{
+    return is_field(JOB_MODE, "function");
+}
+
 PyObject *hutch_pyjob_set_up_cells(const struct pyobjects *py, PyObject *environment)
 {
     PyObject *start = PyBytes_FromStringAndSize(job[JOB_CODE].data, (intptr_t)job[JOB_CODE].len);

@@ -22,6 +22,8 @@ void hutch_pyjob_set_up(const struct pyobjects *py, PyObject *environment, struc
 /* Whether it is not a program but cells, on orders that follow; and what such a job has: limits, directory,
  * environment. Returns JOB_CODE. */
 bool hutch_pyjob_has_cells(void);
+/* … or the call of a function, which has the same, with its event as JOB_CODE. */
+bool hutch_pyjob_has_call(void);
 PyObject *hutch_pyjob_set_up_cells(const struct pyobjects *py, PyObject *environment);
 
 /* The processes that a session has besides its cells (rootfs/helper/spawner.h), where the job came with a socket for

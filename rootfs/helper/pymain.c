@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define EXPORT        __attribute__((visibility("default")))
-#define TEXT_MAX      (64u << 10)
+#define TEXT_MAX      (ZYGOTE_TEXT_MAX + 1)
 #define MT19937_WORDS 624
 
 /* helper.c and, where there is one, freeze.c */
@@ -149,6 +149,16 @@ static _Noreturn void execute_cells(const struct pyobjects *py, PyObject *enviro
     hutch_pyrun_finish(py, (int)PyLong_AsLong(status));
 }
 
+static _Noreturn void call_function(const struct pyobjects *py, PyObject *environment)
+{
+    PyObject *event = hutch_pyjob_set_up_cells(py, environment);
+    PyObject *status = PyObject_CallFunction(py->function, "O", event);
+
+    if (!status)
+        end_with_exception();
+    hutch_pyrun_finish(py, (int)PyLong_AsLong(status));
+}
+
 static _Noreturn void run_worker(const struct pyobjects *py, PyObject *environment)
 {
     struct program program;
@@ -165,6 +175,8 @@ static _Noreturn void run_worker(const struct pyobjects *py, PyObject *environme
         _exit(0);
     if (hutch_pyjob_has_cells())
         execute_cells(py, environment);
+    if (hutch_pyjob_has_call())
+        call_function(py, environment);
     if (hutch_pyjob_has_processes())
         hutch_pyjob_serve_processes(py, environment);
     hutch_pyjob_set_up(py, environment, &program);
@@ -238,11 +250,11 @@ EXPORT void hutch_zygote_main(PyObject *objects, const char *text)
     static char order[TEXT_MAX];
     struct pyobjects py;
 
-    if (!PyArg_ParseTuple(objects, "OOOOOOOOOOOOOOOOOOOOOs", &py.load, &py.use_again, &py.renew, &py.change_environment,
-                          &py.change_streams, &py.mt19937_states, &py.script_loader, &py.builtin_loader, &py.python,
-                          &py.has_script_path, &py.run_atexit, &py.collect, &py.callbacks, &py.referrers,
-                          &py.get_signal, &py.set_signal, &py.count_threads, &py.builtins, &py.yes, &py.rehearse_cells,
-                          &py.cells, &py.prefix))
+    if (!PyArg_ParseTuple(objects, "OOOOOOOOOOOOOOOOOOOOOOs", &py.load, &py.use_again, &py.renew,
+                          &py.change_environment, &py.change_streams, &py.mt19937_states, &py.script_loader,
+                          &py.builtin_loader, &py.python, &py.has_script_path, &py.run_atexit, &py.collect,
+                          &py.callbacks, &py.referrers, &py.get_signal, &py.set_signal, &py.count_threads, &py.builtins,
+                          &py.yes, &py.rehearse_cells, &py.cells, &py.function, &py.prefix))
         end_with_exception();
     take_fresh_thread_state();
     hutch_zygote_be_born();

@@ -24,6 +24,7 @@ struct pyobjects {
     PyObject *rehearse_cells;     /* () -> None: in a worker, if it has a shell */
     PyObject *cells;              /* (JOB_CODE, as bytes) -> the exit status: a worker that executes cells until it
                                    * is told to end */
+    PyObject *function;           /* (JOB_CODE, as bytes) -> the exit status: a worker that answers one call */
     const char *prefix;           /* below it is what the image brings: modules that need no emptying */
 };
 

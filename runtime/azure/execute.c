@@ -2,6 +2,7 @@
 
 #include "runtime/azure/session.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/host.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/text/json_write.h"
@@ -195,7 +196,7 @@ static uint64_t time_of(struct exchange *x, const struct azure_request *r)
 {
     struct hutch_limits limits = { .size = sizeof(limits) };
 
-    hutch_engine_get_limits(hutch_exchange_engine(x), &limits);
+    hutch_exchange_policy(x, &limits);
     return limits.wall_ms && (r->timeout_ms == 0 || r->timeout_ms > limits.wall_ms) ? limits.wall_ms : r->timeout_ms;
 }
 

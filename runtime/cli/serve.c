@@ -13,11 +13,14 @@
 #include "runtime/mcp_http/format.h"
 #include "runtime/text/quantity.h"
 #include "runtime/tools/format.h"
+#include "runtime/ui/page.h"
 #include "sandbox/fd.h"
 #include "sandbox/rlimits.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Besides the native one. */
@@ -57,13 +60,15 @@ static int read_time(const char *option, const char *text, uint64_t *ret, struct
     return 0;
 }
 
-static int read_options(const struct serve_opts *opts, struct server_options *ret, struct hutch_err *err)
+static int read_options(const struct serve_setting *setting, struct server_options *ret, struct hutch_err *err)
 {
+    const struct serve_opts *opts = &setting->opts;
     struct server_options o = {
         .listen = opts->listen.values,
         .known_formats = known_formats,
         .version = HUTCH_VERSION,
         .formats = opts->formats.values,
+        .page = opts->ui ? &hutch_ui_page : NULL,
         .tokens = opts->tokens,
         .is_insecure = opts->insecure,
         .hosts = opts->hosts.values,
@@ -75,6 +80,10 @@ static int read_options(const struct serve_opts *opts, struct server_options *re
         .idle_ms = SERVER_IDLE_MS,
         .drain_ms = SERVER_DRAIN_MS,
         .is_quiet = opts->quiet,
+        .functions = setting->config.functions.list,
+        .n_functions = setting->config.functions.n,
+        .policies = setting->config.engine.policies,
+        .n_policies = setting->config.engine.n_policies,
     };
 
     if (opts->max_body && hutch_parse_bytes(opts->max_body, &o.max_body, err) < 0)
@@ -102,35 +111,154 @@ static bool has_format(const struct serve_opts *opts, const char *name)
     return !opts->formats.values[0];
 }
 
-/* What a start would find wrong, as far as it can be told without listening. */
-static int check(const struct serve_opts *opts, const struct server_options *options, struct hutch_err *err)
+static int check_tokens(const char *path, struct hutch_err *err)
 {
     struct tokens tokens = TOKENS_INIT;
-    struct hutch_engine *engine;
-    struct hutch_error error;
 
-    if (options->tokens && hutch_tokens_load(options->tokens, &tokens, err) < 0)
+    if (path && hutch_tokens_load(path, &tokens, err) < 0)
         return -1;
     hutch_tokens_done(&tokens);
-    if (hutch_engine_open(options->engine, &engine, &error) < 0)
-        return hutch_err_set(err, 0, "%s", error.message);
-    hutch_engine_free(engine);
-    hutch_serve_config_print(stdout, opts);
     return 0;
 }
 
-static int run_server(const struct serve_opts *opts, struct hutch_err *err)
+static int check_policies(const struct server_options *options, struct hutch_engine *engine, struct hutch_err *err)
 {
+    struct policies policies = POLICIES_INIT;
+    struct tokens tokens = TOKENS_INIT;
+    struct formats formats;
+    int rc = -1;
+
+    if (hutch_formats_choose(options->known_formats, options->formats, &formats, err) == 0 &&
+        (!options->tokens || hutch_tokens_load(options->tokens, &tokens, err) == 0))
+        rc = hutch_policies_set(&policies, options->policies, options->n_policies, engine, &tokens, &formats, err);
+    hutch_policies_done(&policies);
+    hutch_tokens_done(&tokens);
+    return rc;
+}
+
+/* What a start would find wrong, as far as it can be told without listening. */
+static int check(const struct serve_setting *setting, const struct server_options *options, struct hutch_err *err)
+{
+    struct gateway_functions functions;
+    struct hutch_engine *engine;
+    struct hutch_error error;
+    int rc;
+
+    if (check_tokens(options->tokens, err) < 0)
+        return -1;
+    if (hutch_engine_open(options->engine, &engine, &error) < 0)
+        return hutch_err_set(err, 0, "%s", error.message);
+    hutch_gateway_functions_init(&functions, engine, NULL);
+    rc = check_policies(options, engine, err);
+    if (rc == 0)
+        rc = hutch_gateway_functions_set(&functions, options->functions, options->n_functions, err);
+    if (rc == 0)
+        rc = hutch_gateway_functions_await(&functions, err);
+    hutch_engine_free(engine);
+    hutch_gateway_functions_done(&functions);
+    if (rc == 0)
+        hutch_serve_config_print(stdout, &setting->config, &setting->opts);
+    return rc;
+}
+
+/* ---- what is said, now and after a reload ---- */
+
+static void free_setting(struct serve_setting *setting)
+{
+    if (setting)
+        hutch_serve_config_done(&setting->config);
+    free(setting);
+}
+
+/* The command line, and the file that it names. NULL: @err, or a word that is none. */
+static struct serve_setting *read_setting(int argc, char **argv, struct hutch_err *err)
+{
+    struct serve_setting *setting = calloc(1, sizeof(*setting));
+    int i = 1;
+
+    if (!setting) {
+        hutch_err_set(err, ENOMEM, "read the options");
+        return NULL;
+    }
+    setting->config = (struct serve_config)SERVE_CONFIG_INIT;
+    if (hutch_option_take(&hutch_commands[COMMAND_SERVE], &setting->opts, argc, argv, &i, err) < 0)
+        goto fail;
+    if (setting->opts.help)
+        return setting;
+    if (i < argc) {
+        hutch_err_set(err, 0, "hutch serve takes no arguments, but '%s' (see: hutch serve --help)", argv[i]);
+        goto fail;
+    }
+    if (hutch_serve_config_read(&setting->config, &setting->opts, err) < 0)
+        goto fail;
+    return setting;
+fail:
+    free_setting(setting);
+    return NULL;
+}
+
+struct serving {
+    int argc;
+    char **argv;
+    struct serve_setting *first; /* owned; the engine, and all that cannot be changed, is by this one */
+    struct serve_setting *now;   /* owned; NULL: it is the first */
+    struct serve_setting *next;  /* owned; between read_again() and settle() */
+};
+
+static int read_again(void *context, struct server_options *ret, char *ret_restart, size_t restart_size,
+                      struct hutch_err *err)
+{
+    struct serving *serving = context;
+    struct serve_setting *setting = read_setting(serving->argc, serving->argv, err);
+    struct server_options options;
+
+    if (!setting)
+        return -1;
+    if (read_options(setting, &options, err) < 0) {
+        free_setting(setting);
+        return -1;
+    }
+    hutch_serve_config_compare(serving->first, setting, ret_restart, restart_size);
+    if (!ret->tokens == !options.tokens)
+        ret->tokens = options.tokens;
+    else if (ret->tokens)
+        ret->tokens = serving->first->opts.tokens;
+    ret->hosts = options.hosts;
+    ret->origins = options.origins;
+    ret->max_body = options.max_body;
+    ret->drain_ms = options.drain_ms;
+    ret->is_quiet = options.is_quiet;
+    ret->functions = options.functions;
+    ret->n_functions = options.n_functions;
+    ret->policies = options.policies;
+    ret->n_policies = options.n_policies;
+    serving->next = setting;
+    return 0;
+}
+
+static void settle(void *context, bool is_taken)
+{
+    struct serving *serving = context;
+
+    free_setting(is_taken ? serving->now : serving->next);
+    if (is_taken)
+        serving->now = serving->next;
+    serving->next = NULL;
+}
+
+static int run_server(struct serving *serving, struct hutch_err *err)
+{
+    const struct serve_opts *opts = &serving->first->opts;
     struct cli_engine_options engine;
     struct server_options options;
     auto_free char *home = NULL;
     int rc = -1;
 
-    if (read_options(opts, &options, err) < 0 || hutch_home_path(&home, err) < 0)
+    if (read_options(serving->first, &options, err) < 0 || hutch_home_path(&home, err) < 0)
         return -1;
     if (hutch_cli_engine_options(&opts->sandbox, home, &engine, err) < 0)
         goto out;
-    engine.options.layouts = 0; /* others than one user's */
+    hutch_serve_engine_set(&serving->first->config.engine, &engine.options); /* layouts: others than one user's */
     engine.options.max_running = 0;
     if (opts->data_targets.values[0])
         engine.options.data_targets = opts->data_targets.values;
@@ -140,8 +268,11 @@ static int run_server(const struct serve_opts *opts, struct hutch_err *err)
         read_number("--queue", opts->queue, 1, 65536, &engine.options.max_queued, err) < 0)
         goto out;
     options.engine = &engine.options;
+    options.read_again = read_again;
+    options.settle = settle;
+    options.context = serving;
     hutch_rlimits_raise_open_files();
-    rc = opts->check ? check(opts, &options, err) : hutch_server_run(&options, err);
+    rc = opts->check ? check(serving->first, &options, err) : hutch_server_run(&options, err);
 out:
     hutch_cli_engine_done(&engine);
     return rc;
@@ -149,22 +280,17 @@ out:
 
 int hutch_cmd_serve(int argc, char **argv, struct hutch_err *err)
 {
-    struct serve_opts opts = { .tokens = NULL };
-    struct serve_config config = SERVE_CONFIG_INIT;
-    int i = 1, rc = 0;
+    struct serving serving = { .argc = argc, .argv = argv };
+    int rc = 0;
 
-    if (hutch_option_take(&hutch_commands[COMMAND_SERVE], &opts, argc, argv, &i, err) < 0)
+    serving.first = read_setting(argc, argv, err);
+    if (!serving.first)
         return -1;
-    if (opts.help) {
+    if (serving.first->opts.help)
         print_help();
-        return 0;
-    }
-    if (i < argc)
-        return hutch_err_set(err, 0, "hutch serve takes no arguments, but '%s' (see: hutch serve --help)", argv[i]);
-    if (opts.config)
-        rc = hutch_serve_config_read(&config, opts.config, &opts, err);
-    if (rc == 0)
-        rc = run_server(&opts, err);
-    hutch_serve_config_done(&config);
+    else
+        rc = run_server(&serving, err);
+    free_setting(serving.now);
+    free_setting(serving.first);
     return rc;
 }

@@ -5,6 +5,7 @@
 #include "runtime/e2b/format.h"
 #include "runtime/e2b/sandbox.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/host.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/gateway/uri.h"
@@ -74,7 +75,7 @@ static void add_info(struct text_buffer *t, struct exchange *x, const struct e2b
 {
     struct hutch_limits limits = { .size = sizeof(limits) };
 
-    hutch_engine_get_limits(hutch_exchange_engine(x), &limits);
+    hutch_exchange_policy(x, &limits);
     hutch_text_addf(t, "{\"sandboxID\":\"%s\",\"clientID\":\"hutch\",\"envdVersion\":\"" ENVD_VERSION "\",",
                     sandbox->name);
     add_string(t, "templateID", sandbox->template);
@@ -387,7 +388,7 @@ void hutch_e2b_control_metrics(struct exchange *x)
 
     if (!sandbox)
         return;
-    hutch_engine_get_limits(hutch_exchange_engine(x), &limits);
+    hutch_exchange_policy(x, &limits);
     since = now - (sandbox->t_metrics > 0 ? sandbox->t_metrics : info.t_opened);
     if (since > 0 && known(info.cpu_ms) > sandbox->cpu_ms)
         percent = (double)(info.cpu_ms - sandbox->cpu_ms) / (10 * since);

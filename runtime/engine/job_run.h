@@ -7,5 +7,7 @@ struct run_kind;
 
 /* kind_data: none. With is_exec there is no job: init executes the program. */
 extern const struct run_kind hutch_job_run;
+/* A call of a function, which is its kind_data: its result has a value. */
+extern const struct run_kind hutch_call_run;
 
 #endif

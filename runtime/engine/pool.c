@@ -346,10 +346,12 @@ void hutch_pools_init(struct pools *pools, struct slots *slots, const struct zyg
     *pools = (struct pools){ .core = slots->core, .slots = slots, .configs = configs };
 }
 
-static struct pool *add_pool(struct pools *pools, unsigned zygote_index, unsigned min, unsigned max)
+static struct pool *set_pool(struct pools *pools, unsigned index, unsigned zygote_index, unsigned min, unsigned max)
 {
-    struct pool *pool = &pools->list[pools->n++];
+    struct pool *pool = &pools->list[index];
 
+    if (index == pools->n)
+        pools->n++;
     *pool = (struct pool){ .pools = pools, .zygote_index = zygote_index, .min = min, .max = max, .target = min,
                            .clock = DEADLINE_INIT(on_due, pool) };
     TAILQ_INIT(&pool->idle);
@@ -370,14 +372,14 @@ static int add_more(struct pools *pools, const struct hutch_pool *given, struct 
     if (strcmp(given->policy, pools->policy) == 0)
         return hutch_err_set(err, EINVAL, "a pool with the policy '%s', which is the engine's: its zygotes have pools",
                              given->policy);
-    for (unsigned i = (unsigned)pools->configs->n; i < pools->n; i++)
+    for (unsigned i = (unsigned)pools->configs->n_zygotes; i < pools->n; i++)
         if (pools->list[i].zygote_index == (unsigned)zygote && strcmp(pools->list[i].policy, given->policy) == 0)
             return hutch_err_set(err, EINVAL, "two pools of the zygote '%s' with the policy '%s'",
                                  pools->configs->list[zygote].name, given->policy);
     if (!hutch_zygote_configs_set_bounds(&min, &max))
         return hutch_err_set(err, EINVAL, "a pool with the policy '%s': min %u is above max %u", given->policy, min,
                              max);
-    pool = add_pool(pools, (unsigned)zygote, min, max);
+    pool = set_pool(pools, pools->n, (unsigned)zygote, min, max);
     pool->policy = strdup(given->policy);
     return pool->policy ? 0 : hutch_err_set(err, ENOMEM, "make a pool");
 }
@@ -386,12 +388,23 @@ int hutch_pools_configure(struct pools *pools, const struct hutch_pool *more, si
 {
     if (n_more > POOL_MAX_MORE)
         return hutch_err_set(err, EINVAL, "there are %zu pools, and at most %d can be", n_more, POOL_MAX_MORE);
-    for (unsigned i = 0; i < pools->configs->n; i++)
-        add_pool(pools, i, pools->configs->list[i].min, pools->configs->list[i].max);
+    for (unsigned i = 0; i < pools->configs->n_zygotes; i++)
+        set_pool(pools, i, i, pools->configs->list[i].min, pools->configs->list[i].max);
     for (size_t i = 0; i < n_more; i++)
         if (add_more(pools, &more[i], err) < 0)
             return -1;
+    pools->n_more = (unsigned)n_more;
     return 0;
+}
+
+static bool is_function(const struct pools *pools, unsigned zygote_index)
+{
+    return zygote_index >= pools->configs->n_zygotes;
+}
+
+static unsigned index_of_function(const struct pools *pools, unsigned zygote_index)
+{
+    return zygote_index + pools->n_more;
 }
 
 int hutch_pools_find(const struct pools *pools, const char *policy, unsigned zygote_index)
@@ -400,8 +413,10 @@ int hutch_pools_find(const struct pools *pools, const char *policy, unsigned zyg
     int best = -1;
 
     if (!policy || strcmp(policy, pools->policy) == 0)
-        return (int)zygote_index;
-    for (unsigned i = (unsigned)configs->n; i < pools->n; i++) {
+        return (int)(is_function(pools, zygote_index) ? index_of_function(pools, zygote_index) : zygote_index);
+    if (is_function(pools, zygote_index))
+        return -1; /* nothing else has imported its file */
+    for (unsigned i = (unsigned)configs->n_zygotes; i < configs->n_zygotes + pools->n_more; i++) {
         unsigned has = pools->list[i].zygote_index;
 
         if (strcmp(pools->list[i].policy, policy) != 0)
@@ -413,6 +428,71 @@ int hutch_pools_find(const struct pools *pools, const char *policy, unsigned zyg
             best = (int)i;
     }
     return best;
+}
+
+void hutch_pools_add_function(struct pools *pools, unsigned zygote_index, struct template *template)
+{
+    /* The place may be one that another function has left. */
+    struct pool *pool = set_pool(pools, index_of_function(pools, zygote_index), zygote_index, 0, 0);
+
+    pool->template = template;
+    template->refs++;
+}
+
+void hutch_pools_open_function(struct pools *pools, unsigned zygote_index, unsigned min, unsigned max)
+{
+    struct pool *pool = &pools->list[index_of_function(pools, zygote_index)];
+
+    pool->min = pool->target = min;
+    pool->max = max;
+    refill(pool);
+}
+
+void hutch_pools_retire_function(struct pools *pools, unsigned zygote_index)
+{
+    struct pool *pool = &pools->list[index_of_function(pools, zygote_index)];
+
+    pool->min = pool->max = pool->target = 0;
+}
+
+/* Of those that are on their way to @pool, any one. */
+static struct slot *find_building(const struct pool *pool)
+{
+    struct slot *slot;
+
+    TAILQ_FOREACH(slot, &pool->pools->slots->list, link)
+        if (slot->owner == pool && !slot->is_idle && slot->state < SLOT_PREPARED)
+            break;
+    return slot;
+}
+
+void hutch_pools_close_function(struct pools *pools, unsigned zygote_index, const struct hutch_err *why)
+{
+    struct pool *pool = &pools->list[index_of_function(pools, zygote_index)];
+    struct slot *slot;
+
+    hutch_pools_retire_function(pools, zygote_index);
+    refuse_waiting(pool, why);
+    while (!TAILQ_EMPTY(&pool->idle))
+        discard_idle(pool, TAILQ_FIRST(&pool->idle));
+    while ((slot = find_building(pool))) {
+        leave_building(pool, slot);
+        hutch_slot_discard(slot);
+    }
+}
+
+void hutch_pools_remove_function(struct pools *pools, unsigned zygote_index)
+{
+    struct pool *pool = &pools->list[index_of_function(pools, zygote_index)];
+
+    hutch_loop_set_deadline(&pools->core->loop, &pool->clock, LOOP_NEVER);
+    hutch_template_unref(pool->template);
+    pool->template = NULL;
+}
+
+const struct pool *hutch_pools_of_function(const struct pools *pools, unsigned zygote_index)
+{
+    return &pools->list[index_of_function(pools, zygote_index)];
 }
 
 void hutch_pools_done(struct pools *pools)

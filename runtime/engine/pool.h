@@ -46,7 +46,8 @@ struct pool {
 
 #define POOL_MAX_MORE 32 /* beside those of the engine's policy */
 
-/* All of one engine: one of the engine's policy for each zygote, in their order, and then those of other policies. */
+/* All of one engine: one of the engine's policy for each zygote, in their order, then those of other policies, and then
+ * one of the engine's policy for each function. */
 struct pools {
     struct core *core;
     struct slots *slots;
@@ -55,8 +56,9 @@ struct pools {
     unsigned max_building;     /* set by the owner, as trim_ms and max_prepared */
     unsigned max_prepared;     /* all pools together, but each has its min */
     uint64_t trim_ms;          /* after so long without a miss a pool gets smaller */
-    struct pool list[ZYGOTE_MAX_CONFIGS + POOL_MAX_MORE];
+    struct pool list[ZYGOTE_MAX_ALL + POOL_MAX_MORE];
     unsigned n;
+    unsigned n_more;           /* those of other policies. Behind them come those of functions */
     unsigned n_prepared;
     uint64_t from_pool, on_demand;
 };
@@ -67,6 +69,18 @@ int hutch_pools_configure(struct pools *pools, const struct hutch_pool *more, si
 /* The index of the pool for a run of that zygote with @policy, NULL: the engine's. Where there is none of its zygote,
  * of the smallest that has imported the same and more. -1: none. */
 int hutch_pools_find(const struct pools *pools, const char *policy, unsigned zygote_index);
+/* A function was added to the zygotes as @zygote_index: its pool, with nothing in it yet, for which sandboxes are made
+ * by @template. */
+void hutch_pools_add_function(struct pools *pools, unsigned zygote_index, struct template *template);
+/* From here on it keeps @min sandboxes, and at most @max. */
+void hutch_pools_open_function(struct pools *pools, unsigned zygote_index, unsigned min, unsigned max);
+/* It keeps none; what waits gets one yet. */
+void hutch_pools_retire_function(struct pools *pools, unsigned zygote_index);
+/* It has none, and what waits is refused. */
+void hutch_pools_close_function(struct pools *pools, unsigned zygote_index, const struct hutch_err *why);
+/* It is closed, and nothing refers to it any more. */
+void hutch_pools_remove_function(struct pools *pools, unsigned zygote_index);
+const struct pool *hutch_pools_of_function(const struct pools *pools, unsigned zygote_index);
 /* No deadline is left, what waits is forgotten, and no template held. */
 void hutch_pools_done(struct pools *pools);
 /* A launcher, a zygote, or room for another build is there: now, or in the next turn. */

@@ -2,6 +2,7 @@
 
 #include "runtime/lang/python_imports.h"
 #include "sandbox/fd.h"
+#include "sandbox/zygote_wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,6 @@
 
 #define DEFAULT_MIN 2
 #define DEFAULT_MAX 32
-#define MAX_TEXT (64u << 10) /* bytes: it goes to a zygote in one packet */
 
 static const struct hutch_zygote default_zygotes[] = {
     { .name = "bare", .min = 4 },
@@ -75,7 +75,7 @@ static int write_text(struct zygote_config *config, const struct hutch_zygote *z
         fprintf(f, "---\n%s", zygote->warm_up);
     if (fclose(f) != 0)
         return hutch_err_set(err, ENOMEM, "zygote '%s'", config->name);
-    if (config->text_len > MAX_TEXT)
+    if (config->text_len > ZYGOTE_TEXT_MAX)
         return hutch_err_set(err, E2BIG, "zygote '%s': its modules and code are too long", config->name);
     return 0;
 }
@@ -151,6 +151,7 @@ int hutch_zygote_configs_read(struct zygote_configs *configs, const struct hutch
     for (size_t i = 0; i < n; i++)
         if (configure_one(configs, &zygotes[i], err) < 0)
             return -1;
+    configs->n_zygotes = configs->n;
     sum_modules(configs);
     return 0;
 }
@@ -176,7 +177,7 @@ unsigned hutch_zygote_configs_choose(const struct zygote_configs *configs, const
     size_t best_has = 0;
 
     hutch_imports_scan(code, len, note_import, &wanted);
-    for (unsigned i = 0; i < configs->n; i++) {
+    for (unsigned i = 0; i < configs->n_zygotes; i++) {
         const struct zygote_config *config = &configs->list[i];
         size_t has = 0;
 
@@ -192,7 +193,7 @@ unsigned hutch_zygote_configs_choose(const struct zygote_configs *configs, const
 
 int hutch_zygote_configs_find(const struct zygote_configs *configs, const char *name)
 {
-    for (size_t i = 0; i < configs->n; i++)
+    for (size_t i = 0; i < configs->n_zygotes; i++)
         if (strcmp(configs->list[i].name, name) == 0)
             return (int)i;
     return -1;
@@ -213,7 +214,7 @@ int hutch_zygote_configs_choose_for_cells(const struct zygote_configs *configs, 
     size_t n = find_module(configs, "ipykernel", strlen("ipykernel"));
     int best = -1;
 
-    for (size_t i = 0; i < configs->n; i++) {
+    for (size_t i = 0; i < configs->n_zygotes; i++) {
         const struct zygote_config *config = &configs->list[i];
 
         if (name && strcmp(config->name, name) == 0)
@@ -222,7 +223,7 @@ int hutch_zygote_configs_choose_for_cells(const struct zygote_configs *configs, 
             (best < 0 || config->n_modules < configs->list[best].n_modules))
             best = (int)i;
     }
-    return name || best >= 0 ? best : (int)configs->n - 1;
+    return name || best >= 0 ? best : (int)configs->n_zygotes - 1;
 }
 
 void hutch_zygote_configs_note_missing(struct zygote_configs *configs, unsigned index, const char *names)
@@ -238,11 +239,12 @@ void hutch_zygote_configs_note_missing(struct zygote_configs *configs, unsigned 
     sum_modules(configs);
 }
 
-void hutch_zygote_configs_give_up(struct zygote_configs *configs, unsigned index)
+void hutch_zygote_configs_give_up(struct zygote_configs *configs, unsigned index, const struct hutch_err *why)
 {
     struct zygote_config *config = &configs->list[index];
 
     config->has_given_up = true;
+    config->why = *why;
     memset(config->own, 0, sizeof(config->own));
     sum_modules(configs);
 }
@@ -256,6 +258,71 @@ int hutch_zygote_configs_parent(const struct zygote_configs *configs, unsigned i
     return parent;
 }
 
+static void forget_config(struct zygote_config *config)
+{
+    free(config->name);
+    free(config->text);
+    *config = (struct zygote_config){ .parent = -1, .has_given_up = true, .is_function = true };
+}
+
+/* rootfs/python/zygote/preload.py */
+static int write_function(struct zygote_config *config, const char *code, size_t len, struct hutch_err *err)
+{
+    size_t head_len = strlen("===\n\n") + strlen(config->name);
+
+    if (head_len + len > ZYGOTE_TEXT_MAX)
+        return hutch_err_set(err, 0, "the function '%s' has %zu bytes, and can have %zu", config->name, len,
+                             (size_t)ZYGOTE_TEXT_MAX - head_len);
+    config->text = malloc(head_len + len + 1);
+    if (!config->text)
+        return hutch_err_set(err, ENOMEM, "keep the function '%s'", config->name);
+    snprintf(config->text, head_len + 1, "===\n%s\n", config->name);
+    memcpy(config->text + head_len, code, len);
+    config->text_len = head_len + len;
+    return 0;
+}
+
+static int too_many(const char *name, struct hutch_err *err)
+{
+    hutch_err_set(err, 0, "function '%s': there are %d already, with those that are being replaced", name,
+                  ZYGOTE_MAX_FUNCTIONS);
+    err->errnum = EAGAIN;
+    return -1;
+}
+
+int hutch_zygote_configs_add_function(struct zygote_configs *configs, const char *name, const char *code, size_t len,
+                                      unsigned *ret_index, struct hutch_err *err)
+{
+    int parent = (int)hutch_zygote_configs_choose(configs, code, len);
+    struct zygote_config *config;
+    size_t i = configs->n_zygotes;
+
+    if (!is_word(name, "-_"))
+        return hutch_err_set(err, 0, "function '%s': a name consists of letters, digits, '-' and '_'", name);
+    while (i < configs->n && configs->list[i].name)
+        i++;
+    if (i == configs->n_zygotes + ZYGOTE_MAX_FUNCTIONS)
+        return too_many(name, err);
+    config = &configs->list[i];
+    *config = (struct zygote_config){ .parent = parent, .is_function = true, .name = strdup(name) };
+    if (!config->name)
+        hutch_err_set(err, ENOMEM, "keep the function '%s'", name);
+    if (!config->name || write_function(config, code, len, err) < 0) {
+        forget_config(config);
+        return -1;
+    }
+    if (i == configs->n)
+        configs->n++;
+    sum_modules(configs);
+    *ret_index = (unsigned)i;
+    return 0;
+}
+
+void hutch_zygote_configs_remove_function(struct zygote_configs *configs, unsigned index)
+{
+    forget_config(&configs->list[index]);
+}
+
 void hutch_zygote_configs_done(struct zygote_configs *configs)
 {
     for (size_t i = 0; i < configs->n; i++) {
@@ -264,5 +331,5 @@ void hutch_zygote_configs_done(struct zygote_configs *configs)
     }
     for (size_t i = 0; i < configs->n_modules; i++)
         free(configs->modules[i]);
-    configs->n = configs->n_modules = 0;
+    configs->n = configs->n_zygotes = configs->n_modules = 0;
 }

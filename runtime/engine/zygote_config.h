@@ -11,6 +11,8 @@
 #include <stdint.h>
 
 #define ZYGOTE_MAX_CONFIGS 32
+#define ZYGOTE_MAX_FUNCTIONS 64 /* with those that are being replaced */
+#define ZYGOTE_MAX_ALL (ZYGOTE_MAX_CONFIGS + ZYGOTE_MAX_FUNCTIONS)
 #define ZYGOTE_MAX_MODULES 256 /* different ones, over all zygotes */
 
 struct zygote_config {
@@ -22,13 +24,17 @@ struct zygote_config {
     uint64_t own[ZYGOTE_MAX_MODULES / 64];     /* bits: those that this one adds */
     size_t n_modules;         /* the bits in modules: its size */
     unsigned min, max;        /* prepared sandboxes */
-    bool has_given_up;        /* it cannot be made in this image: others stand in for it */
+    bool has_given_up;        /* it cannot be made in this image: others stand in for it, but for a function … */
+    bool is_function;         /* function.h; no program is given to it but by its name */
+    bool has_been_ready;
+    struct hutch_err why;     /* … which has this for a reason */
 };
 
-/* All of an engine, a parent always before its children. */
+/* All of an engine, a parent always before its children, and functions behind the zygotes of the options. */
 struct zygote_configs {
-    struct zygote_config list[ZYGOTE_MAX_CONFIGS];
-    size_t n;
+    struct zygote_config list[ZYGOTE_MAX_ALL];
+    size_t n;                 /* with functions, and with places that some have left: those have given up */
+    size_t n_zygotes;         /* without */
     char *modules[ZYGOTE_MAX_MODULES]; /* owned; their names */
     size_t n_modules;
 };
@@ -56,6 +62,13 @@ int hutch_zygote_configs_parent(const struct zygote_configs *configs, unsigned i
 /* This image has not all of what it was to import: @names, one a line. */
 void hutch_zygote_configs_note_missing(struct zygote_configs *configs, unsigned index, const char *names);
 /* In this image it cannot be. */
-void hutch_zygote_configs_give_up(struct zygote_configs *configs, unsigned index);
+void hutch_zygote_configs_give_up(struct zygote_configs *configs, unsigned index, const struct hutch_err *why);
+
+/* One more, a child of the zygote that has what @code imports; its zygote executes @code. Errors: EAGAIN (there are too
+ * many), E2BIG, ENOMEM. */
+int hutch_zygote_configs_add_function(struct zygote_configs *configs, const char *name, const char *code, size_t len,
+                                      unsigned *ret_index, struct hutch_err *err);
+/* Nothing refers to it any more. */
+void hutch_zygote_configs_remove_function(struct zygote_configs *configs, unsigned index);
 
 #endif

@@ -121,7 +121,7 @@ static bool read_last_words(const struct generation *generation, struct hutch_er
 static void give_up(struct zygotes *zygotes, unsigned index, const struct hutch_err *why)
 {
     hutch_log_debug("engine: zygote '%s' is given up: %s", zygotes->configs->list[index].name, why->msg);
-    hutch_zygote_configs_give_up(zygotes->configs, index);
+    hutch_zygote_configs_give_up(zygotes->configs, index, why);
     zygotes->events->on_given_up(zygotes->owner, index);
 }
 
@@ -132,6 +132,15 @@ static void promote(struct zygote *spare)
     spare->is_spare = false;
     if (spare->state == ZYGOTE_IS_STARTING)
         hutch_patience_begin(&spare->patience);
+}
+
+/* What its code came to the first time it comes to again: it is said at once. */
+static bool is_hopeless(const struct zygote *zygote, const struct hutch_err *why)
+{
+    const struct zygote_config *config = &zygote->zygotes->configs->list[zygote->index];
+
+    return config->is_function && !config->has_been_ready &&
+           (why || zygote_slot_of((struct zygote *)zygote)->failures >= CORE_MAX_RESTARTS);
 }
 
 /* It is dead, or has to go. @why: NULL when nobody knows. */
@@ -181,9 +190,14 @@ static void lose(struct zygote *zygote, const struct hutch_err *why)
             hutch_core_break(zygotes->core, &err);
             return;
         }
-        if (why && !was_spare && ++zygote_slot->refusals >= CORE_MAX_RESTARTS && zygote->index > 0 &&
-            generation->place == 0)
+        if (is_hopeless(zygote, why)) {
+            if (!why)
+                hutch_err_set(&err, 0, "its interpreter ended meanwhile");
+            give_up(zygotes, zygote->index, why ? why : &err);
+        } else if (why && !was_spare && ++zygote_slot->refusals >= CORE_MAX_RESTARTS && zygote->index > 0 &&
+                   generation->place == 0) {
             give_up(zygotes, zygote->index, why);
+        }
     }
     start_generation(generation);
     /* One that was a spare may be ready for what waits. */
@@ -211,14 +225,18 @@ static void on_silent(void *owner)
     on_hangup(&zygote->link);
 }
 
+static bool is_ready_slot(const struct zygote_slot *zygote_slot)
+{
+    return zygote_slot->zygote && zygote_slot->zygote->state == ZYGOTE_IS_READY;
+}
+
 static void swap_generations(struct zygotes *zygotes)
 {
     struct generation **place = &zygotes->places[zygotes->coming->place], *old = *place;
 
     for (size_t i = 0; i < zygotes->configs->n; i++)
         if (zygotes->coming->zygote_slots[i].failures == 0 && !zygotes->configs->list[i].has_given_up &&
-            (!zygotes->coming->zygote_slots[i].zygote ||
-             zygotes->coming->zygote_slots[i].zygote->state != ZYGOTE_IS_READY))
+            !is_ready_slot(&zygotes->coming->zygote_slots[i]))
             return;
     hutch_log_debug("engine: fresh zygotes in place %u", zygotes->coming->place);
     *place = zygotes->coming;
@@ -244,6 +262,7 @@ static void on_ready_zygote(struct zygote *zygote, const struct zygote_reply *re
     }
     zygote->state = ZYGOTE_IS_READY;
     zygote->memory = reply->memory;
+    zygotes->configs->list[zygote->index].has_been_ready = true;
     zygote_slot_of(zygote)->failures = zygote_slot_of(zygote)->refusals = 0;
     if (zygote_slot_of(zygote)->ready_at == 0)
         zygote_slot_of(zygote)->ready_at = hutch_clock_ms();
@@ -533,11 +552,52 @@ struct zygote *hutch_zygotes_find(struct zygotes *zygotes, unsigned index)
 
         if (zygote)
             return zygote;
-        /* it is going to be ready */
-        if (zygote_slot->failures < CORE_MAX_RESTARTS && !zygotes->configs->list[i].has_given_up)
+        /* it is going to be ready, or nothing can stand in for it */
+        if ((zygote_slot->failures < CORE_MAX_RESTARTS && !zygotes->configs->list[i].has_given_up) ||
+            zygotes->configs->list[i].is_function)
             return NULL;
     }
     return NULL;
+}
+
+void hutch_zygotes_begin(struct zygotes *zygotes)
+{
+    hutch_loop_advance_deadline(&zygotes->core->loop, &zygotes->clock, 0);
+}
+
+bool hutch_zygotes_are_ready(const struct zygotes *zygotes, unsigned index)
+{
+    for (unsigned p = 0; p < ZYGOTE_MAX_LAYOUTS; p++) {
+        const struct zygote *zygote = zygotes->places[p] ? zygotes->places[p]->zygote_slots[index].zygote : NULL;
+
+        if (zygote && zygote->state == ZYGOTE_IS_READY)
+            return true;
+    }
+    return false;
+}
+
+static void forget_slot(struct generation *generation, unsigned index)
+{
+    struct zygote_slot *zygote_slot = generation ? &generation->zygote_slots[index] : NULL;
+
+    if (!zygote_slot)
+        return;
+    if (zygote_slot->zygote)
+        bury(zygote_slot->zygote);
+    if (zygote_slot->spare)
+        bury(zygote_slot->spare);
+    *zygote_slot = (struct zygote_slot){ .zygote = NULL };
+}
+
+void hutch_zygotes_forget(struct zygotes *zygotes, unsigned index)
+{
+    for (unsigned p = 0; p < ZYGOTE_MAX_LAYOUTS; p++)
+        forget_slot(zygotes->places[p], index);
+    forget_slot(zygotes->coming, index);
+    for (struct generation *generation = zygotes->retiring; generation; generation = generation->next)
+        forget_slot(generation, index);
+    zygotes->turn[index] = 0;
+    zygotes->recycled[index] = 0;
 }
 
 unsigned hutch_zygotes_count_layouts(const struct zygotes *zygotes)
@@ -710,6 +770,8 @@ static double check_clocks(struct zygotes *zygotes, double now)
     double due = LOOP_NEVER, next;
 
     retire(zygotes);
+    if (zygotes->coming && is_ready_slot(&zygotes->coming->zygote_slots[0]))
+        swap_generations(zygotes); /* what it waited for may have been given up */
     if (!zygotes->places[0] && zygotes->helper->has_launcher && zygotes->template->is_sent)
         hutch_zygotes_on_launcher(zygotes);
     for (size_t p = 0; p < ZYGOTE_MAX_LAYOUTS; p++)

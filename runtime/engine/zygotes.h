@@ -29,7 +29,7 @@ struct zygote_events {
     /* Its answers to ZYGOTE_WORKER number @id. False when nothing waits for that. */
     bool (*on_forked)(void *owner, struct zygote *zygote, uint32_t id, pid_t pid);
     bool (*on_fork_failed)(void *owner, struct zygote *zygote, uint32_t id, const struct hutch_err *why);
-    /* It cannot be in this image: its ancestors stand in for it. */
+    /* It cannot be in this image: its ancestors stand in for it, but for a function's. */
     void (*on_given_up)(void *owner, unsigned index);
     /* Whether nothing would have to wait for a zygote that imports now. */
     bool (*has_leisure)(void *owner);
@@ -64,7 +64,7 @@ struct zygote_slot {
 
 struct generation {
     struct zygotes *zygotes;
-    struct zygote_slot zygote_slots[ZYGOTE_MAX_CONFIGS];
+    struct zygote_slot zygote_slots[ZYGOTE_MAX_ALL];
     int stderr_fd;           /* owned; a memfd: what its processes say when they cannot start */
     double since;
     unsigned place;          /* that it has, or is going to take */
@@ -84,11 +84,11 @@ struct zygotes {
     unsigned max_layouts;      /* set by the owner; 0: what memory allows */
     struct generation *places[ZYGOTE_MAX_LAYOUTS]; /* NULL: not there yet */
     struct generation *coming, *retiring;
-    unsigned turn[ZYGOTE_MAX_CONFIGS]; /* the place that is asked next */
+    unsigned turn[ZYGOTE_MAX_ALL]; /* the place that is asked next */
     double more_at;            /* when it is next looked for room for one more tree; 0: the first is not whole yet */
     struct deadline clock;
     uint64_t lost;
-    uint64_t recycled[ZYGOTE_MAX_CONFIGS];
+    uint64_t recycled[ZYGOTE_MAX_ALL];
 };
 
 void hutch_zygotes_init(struct zygotes *zygotes, struct helper *helper, struct zygote_configs *configs,
@@ -107,6 +107,12 @@ void hutch_zygotes_release(struct zygote *zygote); /* a slot does not wait for i
 /* Until when a run of @index may wait for its interpreter that reads its libraries for the first time, or has just done
  * so: a moment, perhaps past. */
 double hutch_zygotes_import_until(const struct zygotes *zygotes, unsigned index);
+/* A function was added. */
+void hutch_zygotes_begin(struct zygotes *zygotes);
+/* Whether there is one of @index that is ready. */
+bool hutch_zygotes_are_ready(const struct zygotes *zygotes, unsigned index);
+/* A function that nothing refers to is about to be removed: its processes end. */
+void hutch_zygotes_forget(struct zygotes *zygotes, unsigned index);
 /* Trees that are ready as a whole. */
 unsigned hutch_zygotes_count_layouts(const struct zygotes *zygotes);
 

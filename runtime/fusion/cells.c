@@ -3,6 +3,7 @@
 #include "runtime/fusion/answer.h"
 #include "runtime/fusion/request.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/host.h"
 #include "runtime/gateway/outputs.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
@@ -305,7 +306,7 @@ static void begin(struct exchange *x, struct fusion_cells *work)
     struct hutch_session_options options;
     struct hutch_cell cell;
 
-    hutch_engine_get_limits(hutch_exchange_engine(x), &limits);
+    hutch_exchange_policy(x, &limits);
     if (!fits(&work->request, &limits)) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "request: files: they are larger than the policy's limit");
         return;

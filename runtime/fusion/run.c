@@ -3,6 +3,7 @@
 #include "runtime/fusion/answer.h"
 #include "runtime/fusion/request.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/host.h"
 #include "runtime/gateway/submit.h"
 #include "runtime/hutch.h"
 #include "sandbox/fd.h"
@@ -33,6 +34,7 @@ static void on_free(struct exchange *x)
 static void on_result(void *user, uint64_t id, const struct hutch_result *result)
 {
     struct exchange *x = user;
+    struct server *server = x->server;
     struct fusion_run *run = x->work;
     size_t len;
     char *json = hutch_fusion_answer_run(result, run->request.fetch, &len);
@@ -40,6 +42,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     (void)id;
     hutch_submit_conclude(x, result);
     hutch_exchange_answer(x, 200, "application/json", json, len);
+    hutch_server_send(server);
 }
 
 static void answer_trouble(struct exchange *x, const char *message)
@@ -94,7 +97,7 @@ static bool set_limits(struct exchange *x, const struct fusion_request *r, struc
 {
     struct hutch_limits limits = { .size = sizeof(limits) };
 
-    hutch_engine_get_limits(hutch_exchange_engine(x), &limits);
+    hutch_exchange_policy(x, &limits);
     if (limits.wall_ms && r->run_ms > limits.wall_ms) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST,
                               "request: run_timeout: Input should be less than or equal to %g, the policy's limit",

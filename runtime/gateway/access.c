@@ -1,5 +1,6 @@
 #include "runtime/gateway/access.h"
 
+#include "runtime/gateway/function_request.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/ws_handshake.h"
 #include "runtime/text/quantity.h"
@@ -60,6 +61,27 @@ static const char *allowed_origin(const struct exchange *x)
     return NULL;
 }
 
+/* "http://HOST" and "https://HOST". */
+static bool is_origin_of(const char *origin, const char *host)
+{
+    size_t len = strncmp(origin, "https://", 8) == 0 ? 8 : strncmp(origin, "http://", 7) == 0 ? 7 : 0;
+
+    return len && strcasecmp(origin + len, host) == 0;
+}
+
+/* Whether the request is from the page that this server has itself. A page whose name was made to lead here has the
+ * origin of that name, so the name has to be one of ours, whatever the socket is. */
+static bool is_own_page(const struct exchange *x)
+{
+    const char *host = hutch_exchange_header(x, "Host"), *origin = hutch_exchange_header(x, "Origin");
+    const char *site = hutch_exchange_header(x, "Sec-Fetch-Site"); /* tells http from https, which a Host does not */
+
+    if (site && strcmp(site, "same-origin") != 0)
+        return false;
+    return x->server->options->page && host && origin && is_origin_of(origin, host) &&
+           hutch_access_is_host(host, x->server->options->hosts);
+}
+
 static void check_source(struct exchange *x)
 {
     const char *host = hutch_exchange_header(x, "Host");
@@ -67,7 +89,7 @@ static void check_source(struct exchange *x)
     /* A unix socket has no name that could be made to lead to it. */
     if (x->connection->is_tcp && (!host || !hutch_access_is_host(host, x->server->options->hosts)))
         hutch_exchange_refuse(x, GATEWAY_HOST_NOT_ALLOWED, "this server does not answer for the host of this request");
-    else if (hutch_exchange_header(x, "Origin") && !allowed_origin(x))
+    else if (hutch_exchange_header(x, "Origin") && !allowed_origin(x) && !is_own_page(x))
         hutch_exchange_refuse(x, GATEWAY_ORIGIN_NOT_ALLOWED, "pages of this origin may not ask this server");
 }
 
@@ -218,10 +240,12 @@ static void find_length(struct exchange *x)
 static void check_body(struct exchange *x)
 {
     static const char *const types[] = { [ROUTE_JSON] = "application/json", [ROUTE_LINES] = "application/x-ndjson",
-                                         [ROUTE_FORM] = "application/json", [ROUTE_STREAM] = NULL };
-    bool is_form = x->route->body == ROUTE_FORM &&
-                   is_type(hutch_exchange_header(x, "Content-Type"), "multipart/form-data");
-    const char *type = is_form ? "multipart/form-data" : types[x->route->body];
+                                         [ROUTE_CALL] = "application/json", [ROUTE_FORM] = "application/json",
+                                         [ROUTE_STREAM] = NULL };
+    const char *given = hutch_exchange_header(x, "Content-Type");
+    bool is_form = x->route->body == ROUTE_FORM && is_type(given, "multipart/form-data");
+    bool is_call = x->route->body == ROUTE_CALL && is_type(given, FUNCTION_CALL_TYPE);
+    const char *type = is_form ? "multipart/form-data" : is_call ? FUNCTION_CALL_TYPE : types[x->route->body];
     uint64_t max = x->server->options->max_body;
 
     x->is_streamed = is_form || x->route->body == ROUTE_STREAM;
@@ -232,7 +256,7 @@ static void check_body(struct exchange *x)
     else if (type && x->body_len != EXCHANGE_UNKNOWN_LENGTH && x->body_len > max)
         hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body has %" PRIu64 " bytes, and can have %" PRIu64,
                               x->body_len, max);
-    else if (type && !x->format->takes_any_type && !is_type(hutch_exchange_header(x, "Content-Type"), type))
+    else if (type && !x->format->takes_any_type && !is_type(given, type))
         hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be %s", type);
     else if (hutch_exchange_header(x, "Content-Encoding"))
         hutch_exchange_refuse(x, GATEWAY_MEDIA_TYPE, "the body is to be sent without a Content-Encoding");

@@ -129,6 +129,7 @@ static bool submit(struct batch *b, struct hutch_request *request, char *name)
     b->n_running++;
     request->on_result = on_result;
     request->user = run;
+    request->policy = hutch_exchange_policy(x, NULL);
     if ((!x->token || x->token->n_runs < hutch_server_share(x->server)) &&
         hutch_engine_submit(x->server->engine, request, &run->id, &error) == 0) {
         if (x->token)

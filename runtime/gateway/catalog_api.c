@@ -47,11 +47,10 @@ static void add_name(struct text_buffer *t, const char *policy)
 
 void hutch_catalog_policies(struct exchange *x)
 {
-    const char *policy = x->server->options->engine->policy;
     struct hutch_limits limits = { .size = sizeof(limits) };
+    const char *own = hutch_exchange_policy(x, &limits), *policy = own ? own : x->server->options->engine->policy;
     struct text_buffer t = TEXT_BUFFER_INIT;
 
-    hutch_engine_get_limits(x->server->engine, &limits);
     hutch_text_add_string(&t, "{\"policies\":[{\"name\":");
     add_name(&t, policy ? policy : "default");
     hutch_text_add_string(&t, ",\"limits\":");

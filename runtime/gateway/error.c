@@ -29,6 +29,9 @@ const struct gateway_error_row hutch_gateway_errors[GATEWAY_ERROR_COUNT] = {
     [GATEWAY_OVERLOADED] = { 503, "overloaded", "Try again after the seconds in Retry-After.", 1 },
     [GATEWAY_SHUTTING_DOWN] = { 503, "shutting_down", "Try again with another server, or when this one is back.", 5 },
     [GATEWAY_ENGINE_FAILED] = { 503, "engine_failed", "The server's log says why; it has to be started again.", 0 },
+    [GATEWAY_FUNCTION_STARTING] = { 503, "function_starting", "Try again after the seconds in Retry-After.", 1 },
+    [GATEWAY_FUNCTION_FAILED] = { 503, "function_failed", "Its file has to be mended, and is read again on SIGHUP.",
+                                  0 },
 };
 
 enum gateway_error hutch_gateway_error_of(int code, enum gateway_error again, enum gateway_error absent)

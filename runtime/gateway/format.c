@@ -15,7 +15,7 @@ static bool is_prefix(const char *text)
                                                             "abcdefghijklmnopqrstuvwxyz") == len);
 }
 
-static int add(struct formats *f, const struct format *format, const char *prefix, struct hutch_err *err)
+int hutch_formats_add(struct formats *f, const struct format *format, const char *prefix, struct hutch_err *err)
 {
     for (size_t i = 0; i < f->n; i++)
         if (f->list[i].format == format)
@@ -37,7 +37,7 @@ static int add_named(const struct format *const *known, const char *word, struct
                              FORMAT_PREFIX_MAX - 1);
     for (; *known; known++)
         if (strlen((*known)->name) == len && strncmp((*known)->name, word, len) == 0)
-            return add(f, *known, prefix, err);
+            return hutch_formats_add(f, *known, prefix, err);
     return hutch_err_set(err, 0, "format '%.100s': there is none of this name", word);
 }
 
@@ -45,7 +45,7 @@ int hutch_formats_choose(const struct format *const *known, const char *const *w
                          struct hutch_err *err)
 {
     *ret = (struct formats){ 0 };
-    if (add(ret, &hutch_native_format, "", err) < 0)
+    if (hutch_formats_add(ret, &hutch_native_format, "", err) < 0)
         return -1;
     for (; wanted && *wanted; wanted++)
         if (add_named(known, *wanted, ret, err) < 0)
@@ -53,7 +53,7 @@ int hutch_formats_choose(const struct format *const *known, const char *const *w
         else if (!wanted[1])
             return 0;
     for (; known && *known; known++)
-        if (!(*known)->is_rare && add(ret, *known, "", err) < 0)
+        if (!(*known)->is_rare && hutch_formats_add(ret, *known, "", err) < 0)
             return -1;
     return 0;
 }

@@ -66,6 +66,9 @@ extern const struct format hutch_native_format; /* runtime/gateway/routes.c */
 int hutch_formats_choose(const struct format *const *known, const char *const *wanted, struct formats *ret,
                          struct hutch_err *err);
 
+/* One more, whatever was chosen. */
+int hutch_formats_add(struct formats *f, const struct format *format, const char *prefix, struct hutch_err *err);
+
 /* As hutch_route_find(), in the first format that has the path; *ret_format is then that format. Where no route is
  * found, it is the one whose prefix the path begins with: the native one, if that is nobody's. */
 int hutch_formats_find(const struct formats *f, const char *method, const char *path, const struct format **ret_format,

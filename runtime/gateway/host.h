@@ -6,15 +6,24 @@
 
 struct exchange;
 struct hutch_engine;
+struct hutch_limits;
 struct server;
 struct token;
 
 /* NULL: it can run nothing any more. */
 struct hutch_engine *hutch_server_engine(const struct server *s);
+/* What the operator says of requests of @token in @format, and what these may ask for at most, whose size is set; NULL:
+ * as the engine's is. Either of both tells the same of an exchange. */
+const char *hutch_server_policy(const struct server *s, const struct token *token, const char *format,
+                                struct hutch_limits *limits);
+const char *hutch_exchange_policy(const struct exchange *x, struct hutch_limits *limits);
 /* Of hutch. */
 const char *hutch_server_version(const struct server *s);
 /* What runs may end, and nothing new begins. */
 bool hutch_server_is_draining(const struct server *s);
+/* Sends what was answered, as the last act of an engine's callback: the engine takes the sandbox apart before its
+ * dispatch returns, and the client need not wait for that. What the caller has may be freed by it. */
+void hutch_server_send(struct server *s);
 /* What the format of the exchange keeps. */
 void *hutch_server_state(const struct exchange *x);
 

@@ -95,6 +95,7 @@ void hutch_keyed_run_submit(struct exchange *x, struct hutch_request *request, c
     hutch_idempotency_hash(x->body.data, x->body.len, entry->hash);
     request->on_result = on_result;
     request->user = entry;
+    request->policy = hutch_exchange_policy(x, NULL);
     if (hutch_engine_submit(x->server->engine, request, &entry->run, &err) < 0) {
         hutch_idempotency_remove(all, entry);
         hutch_exchange_refuse_error(x, &err, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST);

@@ -16,6 +16,7 @@ enum route_body {
     ROUTE_NO_BODY,
     ROUTE_JSON,  /* application/json, gathered up to the server's limit before the function is called */
     ROUTE_LINES, /* the same of application/x-ndjson */
+    ROUTE_CALL,  /* ROUTE_JSON; or function_request.h */
     ROUTE_FORM,  /* ROUTE_JSON; or multipart/form-data, which is given to functions of the route as it comes */
     ROUTE_STREAM /* anything, given to a function of the route as it comes */
 };

@@ -5,6 +5,7 @@
 #include "runtime/gateway/catalog_api.h"
 #include "runtime/gateway/cell_api.h"
 #include "runtime/gateway/file_api.h"
+#include "runtime/gateway/function_api.h"
 #include "runtime/gateway/process_api.h"
 #include "runtime/gateway/run_api.h"
 #include "runtime/gateway/session_api.h"
@@ -24,6 +25,8 @@ static const struct route routes[] = {
     { "GET", "/v1/languages", ROUTE_NO_BODY, false, hutch_catalog_languages, NULL, NULL },
     { "GET", "/v1/policies", ROUTE_NO_BODY, false, hutch_catalog_policies, NULL, NULL },
     { "POST", "/v1/run", ROUTE_FORM, false, hutch_run_api_run, hutch_run_api_begin, hutch_run_api_take },
+    { "GET", "/v1/functions", ROUTE_NO_BODY, false, hutch_function_api_list, NULL, NULL },
+    { "POST", "/v1/functions/{name}", ROUTE_CALL, false, hutch_function_api_call, NULL, NULL },
     { "POST", "/v1/batch", ROUTE_LINES, false, hutch_batch_api_run, NULL, NULL },
     { "POST", "/v1/sessions", ROUTE_JSON, false, hutch_session_api_open, NULL, NULL },
     { "GET", "/v1/sessions", ROUTE_NO_BODY, false, hutch_session_api_list, NULL, NULL },

@@ -47,6 +47,7 @@ static void end_stream(struct exchange *x, const char *json)
 static void on_result(void *user, uint64_t id, const struct hutch_result *result)
 {
     struct exchange *x = user;
+    struct server *server = x->server;
     struct run *run = x->work;
     char *json = hutch_run_result_json(result);
 
@@ -58,6 +59,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
         end_stream(x, json);
         free(json);
     }
+    hutch_server_send(server);
 }
 
 static void submit(struct exchange *x, struct hutch_request *request)

@@ -223,6 +223,23 @@ unsigned hutch_server_session_share(const struct server *s)
     return s->tokens.n > 1 ? (max + 1) / 2 : UINT32_MAX;
 }
 
+const char *hutch_server_policy(const struct server *s, const struct token *token, const char *format,
+                                struct hutch_limits *limits)
+{
+    const struct policy_row *row = hutch_policies_find(&s->policies, token ? token->name : NULL, format);
+
+    if (limits && row)
+        *limits = row->limits;
+    else if (limits)
+        hutch_engine_get_limits(s->engine, limits);
+    return row ? row->policy : NULL;
+}
+
+const char *hutch_exchange_policy(const struct exchange *x, struct hutch_limits *limits)
+{
+    return hutch_server_policy(x->server, x->token, x->format->name, limits);
+}
+
 struct hutch_engine *hutch_server_engine(const struct server *s)
 {
     return s->has_failed ? NULL : s->engine;
@@ -254,6 +271,10 @@ static int open_engine(struct server *s, struct hutch_err *err)
 
     if (hutch_engine_open(s->options->engine, &s->engine, &error) < 0)
         return hutch_err_set(err, 0, "%s", error.message);
+    hutch_gateway_functions_init(&s->functions, s->engine, &s->log);
+    if (hutch_gateway_functions_set(&s->functions, s->options->functions, s->options->n_functions, err) < 0 ||
+        hutch_gateway_functions_await(&s->functions, err) < 0)
+        return -1;
     s->engine_watch.on_ready = on_engine;
     s->engine_watch.owner = s;
     return hutch_poller_add(&s->poller, &s->engine_watch, hutch_engine_fd(s->engine), EPOLLIN, err);
@@ -262,14 +283,57 @@ static int open_engine(struct server *s, struct hutch_err *err)
 /* ---- signals ---- */
 
 /* What cannot be read changes nothing: a typing error in a file is not to lock everybody out. */
+static int set_policies(struct server *s, const struct server_options *options, const struct tokens *tokens,
+                        struct hutch_err *err)
+{
+    return hutch_policies_set(&s->policies, options->policies, options->n_policies, s->engine, tokens, &s->formats,
+                              err);
+}
+
+/* Nothing has changed where something is wrong with them. */
+static int take_options(struct server *s, const struct server_options *options, struct hutch_err *err)
+{
+    struct tokens tokens = TOKENS_INIT;
+    int rc = options->tokens ? hutch_tokens_load(options->tokens, &tokens, err) : 0;
+
+    if (rc == 0 && !s->has_failed)
+        rc = set_policies(s, options, &tokens, err);
+    hutch_tokens_done(&tokens);
+    return rc == 0 && options->tokens ? hutch_tokens_reload(&s->tokens, options->tokens, err) : rc;
+}
+
+static int read_again(struct server *s, struct hutch_err *err)
+{
+    struct server_options options = *s->options;
+    char restart[256] = "";
+    int rc;
+
+    if (options.read_again && options.read_again(options.context, &options, restart, sizeof(restart), err) < 0)
+        return -1;
+    rc = take_options(s, &options, err);
+    if (rc == 0) {
+        s->own_options = options;
+        s->options = &s->own_options;
+    }
+    if (options.read_again)
+        options.settle(options.context, rc == 0);
+    if (rc == 0 && restart[0])
+        hutch_gateway_log_event(&s->log, "restart needed", "options", restart);
+    return rc;
+}
+
 static void reload(struct server *s)
 {
     struct hutch_err err;
 
-    if (s->options->tokens && hutch_tokens_reload(&s->tokens, s->options->tokens, &err) < 0)
+    if (read_again(s, &err) < 0) {
         hutch_gateway_log_event(&s->log, "reload failed", "message", err.msg);
-    else
-        hutch_gateway_log_event(&s->log, "reloaded", NULL, NULL);
+        return;
+    }
+    if (!s->has_failed)
+        hutch_gateway_functions_set(&s->functions, s->options->functions, s->options->n_functions, &err);
+    s->log.fd = s->options->is_quiet ? -1 : STDERR_FILENO;
+    hutch_gateway_log_event(&s->log, "reloaded", NULL, NULL);
 }
 
 static void on_signal(void *owner, uint32_t events)
@@ -342,6 +406,11 @@ static void run_daemon(struct server *s)
         return;
     s->daemon_is_due = false;
     MHD_run(s->daemon);
+}
+
+void hutch_server_send(struct server *s)
+{
+    run_daemon(s);
 }
 
 static void note_readiness(struct server *s)
@@ -429,11 +498,14 @@ static int begin(struct server *s, struct hutch_err *err)
 {
     if (hutch_formats_choose(s->options->known_formats, s->options->formats, &s->formats, err) < 0)
         return -1;
+    if (s->options->page && hutch_formats_add(&s->formats, s->options->page, "", err) < 0)
+        return -1;
     if (s->options->tokens && hutch_tokens_load(s->options->tokens, &s->tokens, err) < 0)
         return -1;
     if (hutch_poller_open(&s->poller, err) < 0 || open_listeners(s, err) < 0 || watch_signals(s, err) < 0 ||
-        start_daemon(s, err) < 0 || open_engine(s, err) < 0 || hutch_formats_open(&s->formats, s, err) < 0 ||
-        start_accepting(s, err) < 0)
+        start_daemon(s, err) < 0 || open_engine(s, err) < 0 ||
+        set_policies(s, s->options, &s->tokens, err) < 0 ||
+        hutch_formats_open(&s->formats, s, err) < 0 || start_accepting(s, err) < 0)
         return -1;
     for (size_t i = 0; i < s->listeners.n; i++)
         hutch_gateway_log_event(&s->log, "listening", "address", s->listeners.rows[i].name);
@@ -471,6 +543,8 @@ static void done(struct server *s)
     hutch_linger_done(&s->linger);
     hutch_poller_remove(&s->poller, &s->engine_watch);
     hutch_engine_free(s->engine);
+    hutch_gateway_functions_done(&s->functions);
+    hutch_policies_done(&s->policies);
     while ((x = LIST_FIRST(&s->exchanges)))
         hutch_exchange_free(x);
     hutch_formats_close(&s->formats);

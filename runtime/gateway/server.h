@@ -3,6 +3,8 @@
 #define HUTCH_GATEWAY_SERVER_H
 
 #include "runtime/gateway/format.h"
+#include "runtime/gateway/functions.h"
+#include "runtime/gateway/policies.h"
 #include "runtime/hutch.h"
 #include "sandbox/err.h"
 
@@ -10,13 +12,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Nothing is owned; all of it lives until hutch_server_run() returns. */
+/* Nothing is owned; all of it lives until hutch_server_run() returns, or until read_again() gives others. */
 struct server_options {
     const struct hutch_engine_options *engine;
     const char *const *listen;  /* addresses, ends with NULL; none: inherited ones, else the default socket */
     const struct format *const *known_formats; /* besides the native one; ends with NULL */
     const char *version;        /* of hutch */
     const char *const *formats; /* which of them, and where: hutch_formats_choose() */
+    const struct format *page;  /* for browsers, which may then ask from this server's own origin; NULL: none */
     const char *tokens;         /* path; NULL: nobody has to say who asks */
     bool is_insecure;           /* TCP without tokens */
     const char *const *hosts;   /* names that a Host header may have besides addresses and localhost; ends with NULL */
@@ -27,6 +30,17 @@ struct server_options {
     uint64_t request_ms, idle_ms; /* connection.h */
     uint64_t drain_ms;          /* what runs may go on for so long after SIGTERM */
     bool is_quiet;              /* no log */
+    const struct function_source *functions;
+    size_t n_functions;         /* FUNCTIONS_MAX at most */
+    const struct policy_rule *policies; /* of tokens and formats */
+    size_t n_policies;
+    /* On SIGHUP: the options as they are said now. What cannot be changed while the server runs is as it was, and named
+     * in @ret_restart, which is not empty then. Errors: what is wrong with them; nothing changes. NULL: they never
+     * change. settle() follows: the server has them, and those before can go; or it has not. */
+    int (*read_again)(void *context, struct server_options *ret, char *ret_restart, size_t restart_size,
+                      struct hutch_err *err);
+    void (*settle)(void *context, bool is_taken);
+    void *context;
 };
 
 #define SERVER_BODY_USUAL (16u << 20)

@@ -6,6 +6,7 @@
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/idempotency.h"
 #include "runtime/gateway/format.h"
+#include "runtime/gateway/functions.h"
 #include "runtime/gateway/host.h"
 #include "runtime/gateway/linger.h"
 #include "runtime/gateway/listen.h"
@@ -23,7 +24,8 @@
 struct MHD_Daemon;
 
 struct server {
-    const struct server_options *options;
+    const struct server_options *options; /* the caller's, and after a reload these: */
+    struct server_options own_options;
     struct hutch_engine *engine; /* owned */
     struct MHD_Daemon *daemon;   /* owned */
     struct poller poller;
@@ -38,6 +40,8 @@ struct server {
     struct lingering linger;
     struct exchange_list exchanges;
     struct sessions sessions;
+    struct gateway_functions functions;
+    struct policies policies;
     struct idempotency idempotency;
     struct websocket_list websockets;
     struct metrics metrics;

@@ -76,11 +76,11 @@ void hutch_session_api_count_cell(struct exchange *x, struct gateway_session *se
     hutch_metrics_add_cell(&x->server->metrics, result);
 }
 
-static uint64_t data_limit(const struct server *s, const struct hutch_session_options *options)
+static uint64_t data_limit(const struct exchange *x, const struct hutch_session_options *options)
 {
     struct hutch_limits limits = { .size = sizeof(limits) };
 
-    hutch_engine_get_limits(s->engine, &limits);
+    hutch_exchange_policy(x, &limits);
     if (options->data_bytes)
         return options->data_bytes;
     return limits.data_bytes ? limits.data_bytes : HUTCH_NO_LIMIT;
@@ -115,7 +115,8 @@ struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch
     }
     session->idle_ms = options->idle_ms ? options->idle_ms : USUAL_IDLE_MS;
     session->lifetime_ms = options->lifetime_ms ? options->lifetime_ms : USUAL_LIFETIME_MS;
-    session->data_bytes = data_limit(s, options);
+    session->data_bytes = data_limit(x, options);
+    options->policy = hutch_exchange_policy(x, NULL);
     options->on_end = on_end;
     options->user = session;
     if (hutch_session_open(s->engine, options, &session->number, &error) < 0) {

@@ -27,6 +27,7 @@ bool hutch_submit_run(struct exchange *x, struct hutch_request *request)
     struct hutch_error err;
 
     request->user = x;
+    request->policy = hutch_exchange_policy(x, NULL);
     if (hutch_engine_submit(x->server->engine, request, &run->id, &err) < 0) {
         hutch_exchange_refuse_error(x, &err, GATEWAY_QUEUE_FULL, GATEWAY_INVALID_REQUEST);
         return false;

@@ -72,7 +72,7 @@ static unsigned templates_to_come(const struct hutch_engine *engine)
     unsigned n = (engine->worker_template ? 0 : TEMPLATE_FDS) + (engine->zygote_template ? 0 : TEMPLATE_FDS);
     const struct template *template;
 
-    for (size_t i = engine->configs.n; i < engine->pools.n; i++) /* at most: pools of one policy share theirs */
+    for (size_t i = engine->configs.n_zygotes; i < engine->pools.n; i++) /* at most: pools of one policy share theirs */
         n += engine->pools.list[i].template ? 0 : TEMPLATE_FDS;
     TAILQ_FOREACH(template, &engine->templates.list, link)
         n += (unsigned)(template->n_fds - template->n_open);
@@ -232,6 +232,11 @@ int hutch_descriptors_for_path(struct hutch_engine *engine, struct hutch_err *er
 int hutch_descriptors_for_copy(struct hutch_engine *engine, struct hutch_err *err)
 {
     return reserve(engine, 1, "keep a copy of an interpreter", err);
+}
+
+int hutch_descriptors_for_function(struct hutch_engine *engine, const struct function *function, struct hutch_err *err)
+{
+    return reserve(engine, function->min * SLOT_FDS, "keep a function", err);
 }
 
 int hutch_descriptors_for_run(struct hutch_engine *engine, struct hutch_err *err)

@@ -83,6 +83,11 @@ void (hutch_path_options_init)(struct hutch_path_options *options)
     init_struct(options, FIRST_SIZE(hutch_path_options, mode));
 }
 
+void (hutch_function_init)(struct hutch_function *function)
+{
+    init_struct(function, FIRST_SIZE(hutch_function, user));
+}
+
 void (hutch_question_init)(struct hutch_question *question)
 {
     init_struct(question, FIRST_SIZE(hutch_question, timeout_ms));
@@ -138,16 +143,36 @@ static void take_limits(const struct hutch_limits *given, uint64_t to[LIMIT_COUN
             to[i] = *field_of(&limits, i);
 }
 
-void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_limits *ret)
+static void give_limits(const uint64_t from[LIMIT_COUNT], struct hutch_limits *ret)
 {
     struct hutch_limits limits = { 0 };
     size_t size = ret->size && ret->size < sizeof(limits) ? ret->size : sizeof(limits);
 
     for (size_t i = 0; i < LIMIT_COUNT; i++)
         if (field_of(&limits, i))
-            *field_of(&limits, i) = engine->spec.limits[i];
+            *field_of(&limits, i) = from[i];
     limits.size = size;
     memcpy(ret, &limits, size);
+}
+
+void hutch_engine_get_limits(const struct hutch_engine *engine, struct hutch_limits *ret)
+{
+    give_limits(engine->spec.limits, ret);
+}
+
+int hutch_engine_get_policy_limits(const struct hutch_engine *engine, const char *policy, struct hutch_limits *ret,
+                                   struct hutch_error *error)
+{
+    struct profile profile = engine->profile;
+    struct sandbox_spec spec;
+    struct hutch_err err = { 0 };
+
+    profile.policy = policy;
+    if (hutch_request_make_spec(engine, &profile, &spec, &err) < 0)
+        return hutch_engine_tell(error, &err, err.errnum ? err.errnum : EINVAL);
+    give_limits(spec.limits, ret);
+    hutch_spec_done(&spec);
+    return 0;
 }
 
 static void set_numbers(struct hutch_engine *engine, const struct hutch_engine_options *options)
@@ -241,7 +266,7 @@ static int make_zygote_spec(struct hutch_engine *engine, struct sandbox_spec *re
 /* Of the pool that is another one of the same policy; NULL: there is none yet. */
 static struct template *find_pool_template(const struct pools *pools, const char *policy)
 {
-    for (size_t i = pools->configs->n; i < pools->n; i++)
+    for (size_t i = pools->configs->n_zygotes; i < pools->n; i++)
         if (pools->list[i].template && strcmp(pools->list[i].policy, policy) == 0)
             return pools->list[i].template;
     return NULL;
@@ -299,6 +324,7 @@ static int make_templates(struct hutch_engine *engine, struct hutch_err *err)
         return -1;
     engine->zygote_template = hutch_template_create(&engine->templates, &spec, err);
     engine->zygotes.template = engine->zygote_template;
+    engine->functions.template = engine->worker_template;
     return engine->zygote_template ? make_pool_templates(engine, err) : -1;
 }
 
@@ -391,6 +417,7 @@ void hutch_engine_free(struct hutch_engine *engine)
     hutch_zygotes_done(&engine->zygotes);
     hutch_sessions_done(&engine->sessions);
     hutch_runs_done(&engine->runs);
+    hutch_functions_done(&engine->functions);
     hutch_pools_done(&engine->pools);
     hutch_slots_done(&engine->slots);
     hutch_loop_free_doomed(&engine->core.loop); /* some of which hold a template */
@@ -424,6 +451,7 @@ int hutch_engine_dispatch(struct hutch_engine *engine, struct hutch_error *error
     if (engine->core.is_broken) {
         hutch_runs_refuse_all(&engine->runs);
         hutch_sessions_refuse_all(&engine->sessions);
+        hutch_functions_refuse_all(&engine->functions);
     }
     hutch_runs_deliver_ending(&engine->runs);
     hutch_sessions_work(&engine->sessions);
@@ -483,7 +511,7 @@ int hutch_engine_signal(struct hutch_engine *engine, uint64_t id, int signal)
 
 static void note_pools(struct hutch_engine *engine)
 {
-    for (unsigned i = 0; i < engine->pools.n; i++) {
+    for (size_t i = 0; i < engine->configs.n_zygotes + engine->pools.n_more; i++) {
         const struct pool *pool = &engine->pools.list[i];
 
         engine->pool_stats[i] = (struct hutch_pool_stats){
@@ -515,17 +543,17 @@ void hutch_engine_get_stats(struct hutch_engine *engine, struct hutch_engine_sta
         .lost_sandboxes = engine->slots.lost,
         .launcher_pid = engine->helper.launcher_pid,
         .zygotes = engine->zygote_stats,
-        .n_zygotes = engine->configs.n,
+        .n_zygotes = engine->configs.n_zygotes,
         .sessions = engine->sessions.n,
         .hung = engine->core.hung,
         .layouts = hutch_zygotes_count_layouts(&engine->zygotes),
         .pools = engine->pool_stats,
-        .n_pools = engine->pools.n,
+        .n_pools = engine->configs.n_zygotes + engine->pools.n_more,
     };
     size_t size = ret->size && ret->size < sizeof(stats) ? ret->size : sizeof(stats);
 
     note_pools(engine);
-    for (size_t i = 0; i < engine->configs.n; i++) {
+    for (size_t i = 0; i < engine->configs.n_zygotes; i++) {
         const struct generation *const *places = (const struct generation *const *)engine->zygotes.places;
         const struct zygote *zygote = places[0] ? places[0]->zygote_slots[i].zygote : NULL;
         uint64_t forks = 0;

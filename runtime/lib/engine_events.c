@@ -105,6 +105,7 @@ static void on_zygote(void *owner)
 
     hutch_slots_on_zygote(&engine->slots);
     hutch_pools_refill(&engine->pools);
+    hutch_functions_on_zygote(&engine->functions);
 }
 
 static void on_lost_zygote(void *owner, struct zygote *zygote)
@@ -135,6 +136,7 @@ static void on_given_up(void *owner, unsigned index)
     (void)index;
     hutch_slots_on_zygote(&engine->slots); /* its ancestor may be ready */
     hutch_pools_refill_soon(&engine->pools);
+    hutch_functions_on_zygote(&engine->functions);
 }
 
 static bool has_leisure(void *owner)
@@ -175,6 +177,7 @@ void hutch_engine_connect(struct hutch_engine *engine)
     hutch_zygotes_init(&engine->zygotes, &engine->helper, &engine->configs, &zygote_events, engine);
     hutch_slots_init(&engine->slots, &engine->helper, &engine->zygotes, on_room, engine);
     hutch_pools_init(&engine->pools, &engine->slots, &engine->configs);
+    hutch_functions_init(&engine->functions, &engine->zygotes, &engine->pools);
     hutch_runs_init(&engine->runs, &engine->pools);
     hutch_sessions_init(&engine->sessions, &engine->helper, &engine->runs);
 }

@@ -4,6 +4,7 @@
 
 #include "runtime/config/profile.h"
 #include "runtime/engine/core.h"
+#include "runtime/engine/function.h"
 #include "runtime/engine/helper.h"
 #include "runtime/engine/pool.h"
 #include "runtime/engine/run.h"
@@ -28,6 +29,7 @@ struct hutch_engine {
     struct zygotes zygotes;
     struct slots slots;
     struct pools pools;
+    struct functions functions;
     struct runs runs;
     struct sessions sessions;
     struct hutch_zygote_stats zygote_stats[ZYGOTE_MAX_CONFIGS];
@@ -65,6 +67,7 @@ int hutch_descriptors_for_path(struct hutch_engine *engine, struct hutch_err *er
 /* A checkpoint or branch. */
 int hutch_descriptors_for_copy(struct hutch_engine *engine, struct hutch_err *err);
 /* One that holds some from the moment when it is accepted: it has those already. */
+int hutch_descriptors_for_function(struct hutch_engine *engine, const struct function *function, struct hutch_err *err);
 int hutch_descriptors_for_run(struct hutch_engine *engine, struct hutch_err *err);
 /* One more tree of zygotes, which nobody has asked for, leaves half of all descriptors to others. */
 bool hutch_descriptors_allow_layout(const struct hutch_engine *engine);

@@ -12,6 +12,7 @@
 #include "runtime/config/limits.h"
 #include "runtime/lang/program.h"
 #include "runtime/lang/python_error.h"
+#include "runtime/text/json_view.h"
 #include "runtime/text/utf8.h"
 
 #include <fcntl.h>
@@ -538,6 +539,99 @@ static int set_cell_run(struct hutch_engine *engine, struct engine_run *run, con
     return set_cells(engine, run, request, hutch_cell_run_token(run), true, err);
 }
 
+/* --- calls of functions ------------------------------------------------------------------------------------------- */
+
+static int check_call(const struct hutch_request *request, struct hutch_err *err)
+{
+    if (request->code || request->language || request->name || (request->args && request->args[0]) || request->input ||
+        request->has_input_fd || request->rich)
+        return hutch_err_set(err, EINVAL, "the call of a function has an event, and no code, language, name, "
+                                          "arguments and input");
+    if (is_cramped(request))
+        return hutch_err_set(err, EINVAL, "a function needs 64 MiB of memory and a fifth of a CPU at least");
+    return 0;
+}
+
+static int check_event(const char *event, size_t len, struct hutch_err *err)
+{
+    struct json_view ignored;
+
+    if (len > FUNCTION_MAX_EVENT)
+        return hutch_err_set(err, EINVAL, "an event of %zu bytes: at most %u can be", len, FUNCTION_MAX_EVENT);
+    if (hutch_json_view_check("the event", 1, 1, event, len, &ignored, err) < 0) {
+        err->errnum = EINVAL;
+        return -1;
+    }
+    return 0;
+}
+
+static int set_call_job(struct engine_run *run, const struct hutch_request *request, const struct sandbox_spec *spec,
+                        struct hutch_err *err)
+{
+    auto_free const char **env = merge_env(spec->envp, request->env);
+    const char *event = request->event ? request->event : "null";
+    struct job job = {
+        .mode = "function", .name = "", .code = event, .env = env, .cwd = spec->cwd,
+        .code_len = request->event && request->event_len ? request->event_len : strlen(event),
+    };
+
+    if (!env)
+        return hutch_err_set(err, ENOMEM, "set the environment");
+    if (check_event(event, job.code_len, err) < 0)
+        return -1;
+    lower_limits(run, request, &job);
+    return hutch_job_encode(&job, &run->job, &run->job_len, err);
+}
+
+static int check_surroundings_of_call(const struct hutch_engine *engine, const struct hutch_request *request,
+                                      const struct sandbox_spec *spec, struct hutch_err *err)
+{
+    if (needs_own_interpreter(engine, request->env, true))
+        return hutch_err_set(err, EINVAL, "the interpreter of a function is there already, and a variable of the "
+                             "environment would have to be there when it starts (LANG, PYTHONHASHSEED, "
+                             "OMP_NUM_THREADS, …)");
+    if (spec->network != NETWORK_NONE)
+        return hutch_err_set(err, EINVAL, "a function can only be called without a network");
+    return 0;
+}
+
+static int set_call(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
+                    struct hutch_err *err)
+{
+    const struct transfer_places places = { engine->spec.cwd, engine->profile.data_targets };
+    struct function *function = hutch_functions_find(&engine->functions, request->function, err);
+    const struct template *pooled;
+    const struct sandbox_spec *spec;
+    struct sandbox_spec own = { 0 };
+
+    if (!function || check_call(request, err) < 0 || set_data_dir(engine, run, request, err) < 0 ||
+        hutch_run_transfer_take(&run->transfer, request, &places, err) < 0)
+        return -1;
+    run->kind = &hutch_call_run;
+    run->kind_data = function;
+    function->n_calls++;
+    run->result.is_call = true;
+    run->zygote_index = function->index;
+    pooled = choose_pool(engine, run, request);
+    if (!pooled && make_own_spec(engine, request, &own, err) < 0)
+        return -1;
+    spec = pooled ? &pooled->spec : &own;
+    memcpy(run->limits, spec->limits, sizeof(run->limits));
+    run->grace_ms = spec->grace_ms;
+    if (check_surroundings_of_call(engine, request, spec, err) < 0 ||
+        apply_limits(request, spec->limits, run->limits, err) < 0 || set_call_job(run, request, spec, err) < 0 ||
+        (!pooled && hutch_request_make_worker(engine, &own, err) < 0)) {
+        hutch_spec_done(&own);
+        return -1;
+    }
+    if (pooled)
+        return 0;
+    run->template = hutch_template_create(&engine->templates, &own, err);
+    return run->template ? 0 : -1;
+}
+
+/* --- programs ----------------------------------------------------------------------------------------------------- */
+
 static int set_execution(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
                          struct hutch_err *err)
 {
@@ -663,7 +757,7 @@ int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request
     run->on_output = request->on_output;
     run->on_result = request->on_result;
     run->user = request->user;
-    if (set_execution(engine, run, request, err) < 0) {
+    if ((request->function ? set_call : set_execution)(engine, run, request, err) < 0) {
         hutch_run_free(run);
         return -1;
     }

@@ -24,6 +24,7 @@ void hutch_mcp_cell_execute(struct mcp_call *call, struct hutch_cell *cell, cons
 {
     struct hutch_err err = { 0 };
     struct hutch_engine *engine = hutch_mcp_call_engine(call, &err);
+    const struct mcp_account *account = call->session->sessions->account;
     struct hutch_limits limits = { .size = sizeof(limits) };
     struct hutch_error error;
 
@@ -31,7 +32,9 @@ void hutch_mcp_cell_execute(struct mcp_call *call, struct hutch_cell *cell, cons
         cell->timeout_ms = (uint64_t)(timeout->number * 1000);
     cell->on_output = on_output;
     cell->user = call;
-    if (engine)
+    if (engine && account)
+        account->policy(call->session->sessions->owner, &limits);
+    else if (engine)
         hutch_engine_get_limits(engine, &limits);
     if (!engine)
         hutch_mcp_call_fail(call, "%s", err.msg);

@@ -185,6 +185,7 @@ static int open_session(struct mcp_session *s, struct hutch_engine *engine, stru
     if (account && account->enter(s->sessions->owner, err) < 0)
         return -1;
     hutch_session_options_init(&options);
+    options.policy = account ? account->policy(s->sessions->owner, NULL) : NULL;
     options.data_dir = settings->data_dir;
     options.idle_ms = settings->idle_ms;
     options.lifetime_ms = settings->lifetime_ms;

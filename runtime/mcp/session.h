@@ -15,6 +15,7 @@
 #include <sys/queue.h>
 
 struct hutch_engine;
+struct hutch_limits;
 struct mcp_call;
 
 #define MCP_MAX_SESSIONS 8
@@ -35,6 +36,8 @@ struct mcp_settings {
 struct mcp_account {
     int (*enter)(void *owner, struct hutch_err *err); /* one more is to be opened; -1: it may not */
     void (*leave)(void *owner);                       /* one has ended, or could not be opened */
+    /* Of the sessions, and what their cells may ask for at most, whose size is set, or NULL. NULL: the engine's. */
+    const char *(*policy)(void *owner, struct hutch_limits *limits);
 };
 
 /* What the next call does not find any more. */

@@ -37,7 +37,14 @@ static void leave_place(void *owner)
         p->token->n_sessions--;
 }
 
-static const struct mcp_account account = { .enter = enter_place, .leave = leave_place };
+static const char *policy_of(void *owner, struct hutch_limits *limits)
+{
+    const struct places *p = owner;
+
+    return hutch_server_policy(p->all->server, p->token, "mcp", limits);
+}
+
+static const struct mcp_account account = { .enter = enter_place, .leave = leave_place, .policy = policy_of };
 
 /* ---- the transport ---- */
 

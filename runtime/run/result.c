@@ -23,6 +23,7 @@ void hutch_result_done(struct run_result *r)
     free(r->out.data);
     free(r->err_out.data);
     hutch_error_report_done(&r->error);
+    free(r->value);
     free(r->directory);
     hutch_file_changes_done(&r->files);
     hutch_result_init(r);
@@ -45,6 +46,14 @@ static bool add_error(cJSON *root, const struct error_report *error)
     return object != NULL && hutch_json_add_string(object, "name", error->name) &&
            hutch_json_add_string(object, "value", error->value) &&
            hutch_json_add_string(object, "traceback", error->traceback);
+}
+
+/* Of a call only. */
+static bool add_value(cJSON *root, const struct run_result *r)
+{
+    if (!r->is_call)
+        return true;
+    return hutch_json_add(root, "value", r->value ? cJSON_CreateRaw(r->value) : cJSON_CreateNull());
 }
 
 static bool add_files(cJSON *root, const struct run_result *r)
@@ -159,8 +168,8 @@ static bool fill_result(cJSON *root, const struct run_result *r)
            hutch_json_add_bool(root, "stdout_truncated", r->out.truncated) &&
            hutch_json_add_text(root, "stderr", r->err_out.data, r->err_out.len) &&
            hutch_json_add_bool(root, "stderr_truncated", r->err_out.truncated) && add_error(root, &r->error) &&
-           add_files(root, r) && add_timings(root, r) && add_usage(root, r) && add_limits(root, r) &&
-           add_layers(root, r);
+           add_value(root, r) && add_files(root, r) && add_timings(root, r) && add_usage(root, r) &&
+           add_limits(root, r) && add_layers(root, r);
 }
 
 int hutch_result_json(const struct run_result *r, char **ret_json, size_t *ret_len, struct hutch_err *err)
@@ -206,5 +215,6 @@ void hutch_result_publish(const struct run_result *r, struct hutch_run_details *
         .internal = details,
         .cpu_at_least = r->is_cpu_lower_bound,
         .hutch_failed = r->has_hutch_failed,
+        .value_json = r->value,
     };
 }

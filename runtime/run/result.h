@@ -39,6 +39,8 @@ struct run_result {
     struct run_output out, err_out; /* stdout, stderr */
     int lost_output;                /* errno of a write that lost output on its way out, 0 for none; not in the JSON */
     struct error_report error;
+    bool is_call;                   /* of a function: the result has a value … */
+    char *value;                    /* … which is JSON text, owned; NULL: it has not got one */
 
     char *directory;           /* owned; the host's path of /mnt/data, NULL when there is none */
     struct file_changes files;

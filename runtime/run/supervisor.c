@@ -28,6 +28,12 @@
 static void forget(struct supervisor *s)
 {
     memset(s, 0, offsetof(struct supervisor, report));
+    if (s->report_size > PYREPORT_MAX + 1) { /* a value was here */
+        char *usual = realloc(s->report, PYREPORT_MAX + 1);
+
+        s->report = usual ? usual : s->report;
+        s->report_size = usual ? PYREPORT_MAX + 1 : s->report_size;
+    }
     s->report_fd = s->data_dirfd = -1;
     hutch_out_stream_init(&s->out);
     hutch_out_stream_init(&s->err_out);
@@ -46,6 +52,7 @@ struct supervisor *hutch_supervisor_create(struct hutch_err *err)
         return NULL;
     }
     s->report = report;
+    s->report_size = PYREPORT_MAX + 1;
     forget(s);
     return s;
 }
@@ -255,11 +262,30 @@ void hutch_supervisor_pass_signal(struct supervisor *s, int sig)
         end_softly(s, END_SIGNAL, sig, KILL_AFTER_SIGNAL_MS);
 }
 
+/* Room for one byte more than may come, or for some of that. False: there is no memory. */
+static bool make_room_for_report(struct supervisor *s, size_t max)
+{
+    size_t size = s->report_size * 2 < max + 1 ? s->report_size * 2 : max + 1;
+    char *grown;
+
+    if (s->report_len < s->report_size)
+        return true;
+    grown = realloc(s->report, size);
+    if (!grown)
+        return false;
+    s->report = grown;
+    s->report_size = size;
+    return true;
+}
+
 /* Takes all that is there. */
 static void read_report(struct supervisor *s)
 {
+    size_t max = s->report_max ? s->report_max : PYREPORT_MAX;
+
     while (s->report_fd >= 0) {
-        ssize_t n = TEMP_FAILURE_RETRY(read(s->report_fd, s->report + s->report_len, PYREPORT_MAX + 1 - s->report_len));
+        size_t end = s->report_size < max + 1 ? s->report_size : max + 1;
+        ssize_t n = TEMP_FAILURE_RETRY(read(s->report_fd, s->report + s->report_len, end - s->report_len));
 
         if (n < 0 && errno == EAGAIN)
             return;
@@ -267,7 +293,7 @@ static void read_report(struct supervisor *s)
             s->report_errno = errno;
         else
             s->report_len += (size_t)n;
-        if (n <= 0 || s->report_len > PYREPORT_MAX)
+        if (n <= 0 || s->report_len > max || !make_room_for_report(s, max))
             close_report(s);
     }
 }

@@ -98,11 +98,12 @@ struct supervisor {
     double count_begun_ms;     /* … since then */
     unsigned data_failures;    /* checks of the data directory in a row that failed */
     struct init_sample peak, last;
-    size_t report_len;
+    size_t report_len, report_max; /* the most that is taken; 0: PYREPORT_MAX */
     int report_errno;          /* why the report could not be read: ECONNRESET when its writer left orders unread */
 
     /* What follows is large, and kept for the next run. */
-    char *report;              /* owned; PYREPORT_MAX + 1 bytes */
+    char *report;              /* owned */
+    size_t report_size;        /* that it has room for */
     struct out_stream out, err_out;
     struct in_stream in;
 };

@@ -81,6 +81,28 @@ def test_connection_is_kept(server):
     connection.close()
 
 
+def test_requests_that_did_not_wait_for_answers(server):
+    """An answer is sent within the engine's callback, and the next request, which is there already, is read and handed in then: a run, one
+    that is refused, one of another format, one whose answer needs no engine, and a stream."""
+    def request(method, path, body, *headers):
+        text = json.dumps(body)
+        lines = ["%s %s HTTP/1.1" % (method, path), "Host: localhost", "Content-Type: application/json", "Content-Length: %d" % len(text), *headers]
+        return ("\r\n".join(lines) + "\r\n\r\n" + text).encode()
+
+    data, wanted = b"", []
+    for i in range(10):
+        data += request("POST", "/v1/run", {"code": "print('run %d')" % i})
+        data += request("POST", "/v1/run", {"cod": "print(1)"})
+        data += request("POST", "/run_code", {"code": "print('fusion %d')" % i, "language": "python"})
+        data += b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        data += request("POST", "/v1/run", {"code": "print('stream %d')" % i}, "Accept: application/x-ndjson")
+        wanted += ["run %d" % i, "invalid_request", "fusion %d" % i, '"ok"', "stream %d" % i]
+    answers = server.raw(data + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").decode().split("HTTP/1.1 ")[1:]
+    assert len(answers) == len(wanted) + 1
+    for answer, text in zip(answers, wanted):
+        assert text in answer, (text, answer)
+
+
 def test_many_at_once(server):
     async def one(session, number):
         async with session.post("http://localhost/v1/run", json={"code": "print('nonce %d')" % number}) as answer:

@@ -781,3 +781,17 @@ def test_hasty_end_of_the_server(tmp_path):
             server.signal()
             assert server.await_end() == 0
         old.stream.close()
+
+
+def test_policy_of_the_format(tmp_path):
+    """As the operator's configuration has it: what its sessions have, and what their cells may ask for."""
+    policy = gateway.policy_file(tmp_path, "small", memory="300M", wall="20s")
+    config = tmp_path / "hutch.json"
+    config.write_text(json.dumps({"policies": {"formats": {"mcp": policy}}}))
+    with Server(tmp_path, "--config", str(config), "--request-timeout", "120s", image="python") as server:
+        client = Client(server)
+        look = "print(open('/proc/meminfo').readline().split()[1])"
+        seen = client.call("run_python", code=look)["content"][0]["text"]
+        assert str(300 << 10) in seen, seen
+        assert "20 seconds at most" in client.call("run_python", code="1", timeout=21)["content"][0]["text"]
+        assert server.run(look)["stdout"] != "%d\n" % (300 << 10)

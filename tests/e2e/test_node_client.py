@@ -51,7 +51,8 @@ class Servers:
         (self.runtime / "hutch").mkdir(parents=True)
         tokens = folder / "tokens"
         tokens.write_text("ada %s\n" % hashlib.sha256(TOKEN.encode()).hexdigest())
-        self.usual = gateway.Server(folder, "--drain", "2s", "--data-target", "/workspace", "--data-target", "/app", image="python",
+        self.usual = gateway.Server(folder, "--drain", "2s", "--data-target", "/workspace", "--data-target", "/app", "--function",
+                                    "f-1=%s" % os.path.join(HERE, "function.py"), image="python",
                                     env={"XDG_RUNTIME_DIR": str(self.runtime)})
         self.tcp = gateway.Server(folder, "--listen", "127.0.0.1:0", "--tokens", str(tokens), "--drain", "2s")
 

@@ -236,3 +236,12 @@ def test_tls_by_nginx(tmp_path):
         rest = answer.read()
         assert b"last" in rest
         connection.close()
+
+
+def test_page_behind_nginx(tmp_path):
+    """What the page asks for has the origin that browsers know the proxy by, with its port."""
+    (tmp_path / "nginx").mkdir()
+    with Server(tmp_path, "--ui", image="python") as server, nginx(tmp_path / "nginx", server) as proxy:
+        assert proxy.ask("GET", "/ui/")[0] == 200
+        for origin, status in (("https://localhost:%d" % proxy.port, 200), ("https://localhost", 403), ("https://evil.example", 403)):
+            assert proxy.ask("POST", "/v1/run", {"code": ""}, Origin=origin)[0] == status, origin

@@ -377,3 +377,53 @@ def test_sessions_close_themselves(server):
                 await session.info()
     asyncio.run(asyncio.wait_for(main(), SECONDS))
     assert package.folder()
+
+
+# --------------------------------------------------------------------------------------------------
+# Functions
+
+FUNCTION = """import os, asyncio
+async def handler(event):
+    print("printed")
+    if event == "fail":
+        raise ValueError("no")
+    if event == "env":
+        return os.environ.get("SECRET")
+    if event == "sleep":
+        await asyncio.sleep(100)
+    return {"event": event}
+"""
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("functions")
+    (folder / "f.py").write_text(FUNCTION)
+    started = Server(folder, "--function", "f-1=%s" % (folder / "f.py"))
+    yield started
+    started.stop()
+
+
+@needs_server
+@pytest.mark.parametrize("is_async", (False, True))
+def test_functions(functions, is_async):
+    both = Both(is_async, "unix:" + functions.path)
+    for event in (None, 5, "ä\u2028", [1, {"a": None}], {"env": {"A": "b"}}):
+        assert both.do(lambda client: client.function("f-1")(event)) == {"event": event}
+    assert both.do(lambda client: client.function("f-1")("env", env={"SECRET": "s"})) == "s"
+    assert both.do(lambda client: client.function("f-1")("env")) is None
+    result = both.do(lambda client: client.function("f-1").call(3, timeout=20))
+    assert (result.verdict, result.value, result.stdout) == ("ok", {"event": 3}, "printed\n")
+    support.check_result(result.document)
+    with pytest.raises(hutch.RunError, match="ValueError: no") as failed:
+        both.do(lambda client: client.function("f-1")("fail"))
+    assert failed.value.result.error.name == "ValueError"
+    assert both.do(lambda client: client.function("f-1").call("sleep", timeout=0.3)).verdict == "timeout"
+    with pytest.raises(hutch.ServerNotFoundError):
+        both.do(lambda client: client.function("../run")(1))
+    with pytest.raises(TypeError, match="nothing"):
+        both.do(lambda client: client.function("f-1")(1, nothing=1))
+    with pytest.raises((TypeError, ValueError)):
+        both.do(lambda client: client.function("f-1")(float("nan")))
+    assert [entry["name"] for entry in both.do(lambda client: client.functions())] == ["f-1"]
+    both.close()

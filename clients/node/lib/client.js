@@ -1,8 +1,8 @@
 'use strict';
 
 const { readAddress } = require('./address.js');
-const { HutchError } = require('./errors.js');
-const { runBody, sessionBody } = require('./options.js');
+const { FunctionError, HutchError } = require('./errors.js');
+const { callBody, runBody, sessionBody } = require('./options.js');
 const { Session } = require('./session.js');
 const { Transport, parseObject } = require('./transport.js');
 
@@ -32,6 +32,25 @@ class Client {
   /** The same as events, {event, data}; the last one is the result. Leaving the loop ends the run. */
   stream(code, { abortSignal, ...options } = {}) {
     return this._events('/v1/run', runBody(code, options), abortSignal);
+  }
+
+  /** One of the operator's functions: await client.function('NAME')(event) is its value; nothing is asked yet. An event
+   * and a value are what JSON can say. Where it does not return, a FunctionError. Of options there are env, variables
+   * for this call alone, abortSignal, timeoutMs and the limits. `call()` gives the whole result, whatever became of
+   * it. */
+  function(name) {
+    const call = (event = null, { abortSignal, ...options } = {}) => this.#callFunction(name, event, options, abortSignal);
+    const value = async (event, options) => {
+      const result = await call(event, options);
+      if (result.verdict !== 'ok') throw new FunctionError(result);
+      return result.value;
+    };
+    return Object.assign(value, { call });
+  }
+
+  /** What the server tells of each function: its name, its state, and why it is not ready. */
+  async functions({ abortSignal } = {}) {
+    return (await this._json('GET', '/v1/functions', undefined, abortSignal)).functions;
   }
 
   /** Opens a session. */
@@ -68,6 +87,13 @@ class Client {
   /** Closes the connections that wait for a request; the next request opens one. */
   close() {
     this.#transport.close();
+  }
+
+  async #callFunction(name, event, options, abortSignal) {
+    const { body, type } = callBody(event, options);
+    const call = this.#call('POST', `/v1/functions/${encodeURIComponent(name)}`, body, 'application/json');
+    call.headers['Content-Type'] = type;
+    return parseObject(await this._bytes({ ...call, abortSignal }));
   }
 
   async #says(path, abortSignal) {

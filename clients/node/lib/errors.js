@@ -15,6 +15,17 @@ class HutchError extends Error {
   }
 }
 
+/** A function has not returned. `result` has all of it: the exception, what it printed, the verdict. */
+class FunctionError extends HutchError {
+  constructor(result) {
+    const { error, message, verdict } = result;
+    super(error ? `${error.name}: ${error.value}` : message ?? `the function ended with '${verdict}'`,
+          { code: 'function_error' });
+    this.name = 'FunctionError';
+    this.result = result;
+  }
+}
+
 /** The error of an answer that is no success. @headers: by names in lower case. */
 function refusalOf(status, headers, body) {
   const retry = /^\d+$/.test(headers['retry-after'] ?? '') ? Number(headers['retry-after']) : null;
@@ -35,4 +46,4 @@ function notSupported(message) {
   return new HutchError(message, { code: 'not_supported' });
 }
 
-module.exports = { HutchError, refusalOf, brokenOff, notSupported };
+module.exports = { HutchError, FunctionError, refusalOf, brokenOff, notSupported };

@@ -49,6 +49,18 @@ function runBody(code, options) {
   return withLimits(body, limits);
 }
 
+/** The body of POST /v1/functions/NAME and its type: the event alone, or with what is for this call only. */
+function callBody(event, options) {
+  const given = { ...options };
+  const env = given.env;
+  delete given.env;
+  const limits = take(given, LIMITS);
+  refuseRest(given, 'a call');
+  if (env === undefined && !Object.keys(limits).length) return { body: event, type: 'application/json' };
+  const body = withLimits(env === undefined ? { event } : { event, env }, limits);
+  return { body, type: 'application/vnd.hutch.call+json' };
+}
+
 /** The body of POST /v1/sessions. */
 function sessionBody(options) {
   const given = { ...options };
@@ -67,4 +79,4 @@ function cellBody(code, options) {
   return body;
 }
 
-module.exports = { runBody, sessionBody, cellBody };
+module.exports = { runBody, callBody, sessionBody, cellBody };

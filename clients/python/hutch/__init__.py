@@ -12,7 +12,7 @@ from .client import Client
 from .engine import Engine, Run
 from .errors import BusyError, ClosedError, EngineError, HutchError, LibraryError, NotFoundError, RunError
 from .options import NO_LIMIT, Limits, Stats, Zygote, ZygoteStats
-from .remote import RemoteSession
+from .remote import RemoteFunction, RemoteSession
 from .results import (CellError, CellResult, Ended, FileEntry, Files, Layer, Limit, Output, ProcessEnd, ProgramError,
                       Reply, Result, Timings, Usage)
 from .sessions import Cell, Process, Session
@@ -22,7 +22,7 @@ __all__ = [
     "AsyncClient", "BlockingEngine", "BlockingSession", "BusyError", "Cell", "CellError", "CellResult", "Client",
     "ClosedError", "ConnectError", "Ended", "Engine", "EngineError", "FileEntry", "Files", "HutchError", "Layer",
     "LibraryError", "Limit", "Limits", "NO_LIMIT", "NotFoundError", "Output", "Process", "ProcessEnd", "ProgramError",
-    "RemoteSession",
+    "RemoteFunction", "RemoteSession",
     "Reply", "Result", "Run", "RunError", "ServerBusyError", "ServerConflictError", "ServerError",
     "ServerNotFoundError", "Session", "Stats", "Timings", "Usage", "Zygote", "ZygoteStats", "configure",
     "default_engine", "run", "run_many", "session",

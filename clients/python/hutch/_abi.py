@@ -81,7 +81,7 @@ class Result(Structure):
                     c_uint64, "cpu_user_ms", "cpu_system_ms", "memory_peak_bytes", "pids_peak") + [
                 ("was_prepared", c_int), ("restarts", c_int), ("zygote", c_char_p), ("internal", c_void_p),
                 ("cell", POINTER(CellResult)), ("cpu_at_least", c_int), ("hutch_failed", c_int),
-                ("fetched", c_void_p), ("n_fetched", c_size_t)]
+                ("fetched", c_void_p), ("n_fetched", c_size_t), ("value_json", c_char_p)]
 
 
 class LimitReport(Structure):
@@ -106,7 +106,8 @@ class Request(Structure):
                 ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", c_void_p), ("rich", c_int),
                 ("has_input_fd", c_int),
                 ("input_fd", c_int),
-                ("files", c_void_p), ("n_files", c_size_t), ("fetch", TEXTS)]
+                ("files", c_void_p), ("n_files", c_size_t), ("fetch", TEXTS), ("function", c_char_p),
+                ("event", c_char_p), ("event_len", c_size_t)]
 
 
 # --- sessions

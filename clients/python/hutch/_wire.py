@@ -7,13 +7,14 @@ import json
 import os
 import urllib.parse
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Callable, Dict, Iterable, Mapping, NamedTuple, Optional
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 from . import _abi
 from .errors import BusyError, EngineError, NotFoundError
 from .options import Text, milliseconds
 
 JSON, LINES, BYTES = "application/json", "application/x-ndjson", "application/octet-stream"
+CALL = "application/vnd.hutch.call+json"
 OnEvent = Callable[[str, Any], None]
 
 CODES = {400: errno.EINVAL, 401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 408: errno.ETIMEDOUT,
@@ -115,6 +116,21 @@ def run_body(code: Text, *, language: Optional[str] = None, name: Optional[str] 
     if asked:
         body["limits"] = asked
     return json.dumps(body).encode("ascii")
+
+
+def call_body(event: Any, *, env: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None,
+              cpu_time: Optional[float] = None, **limits: Optional[int]) -> Tuple[bytes, str]:
+    """The body of POST /v1/functions/NAME and its type: the event alone, or with what is for this call only."""
+    times = {"wall_ms": milliseconds(timeout, "timeout"), "cpu_ms": milliseconds(cpu_time, "cpu_time")}
+    asked = limits_of({**times, **limits}, _abi.LIMIT_NAMES)
+    if env is None and not asked:
+        return json.dumps(event, allow_nan=False).encode("ascii"), JSON
+    body: Dict[str, Any] = {"event": event}
+    if env is not None:
+        body["env"] = dict(env)
+    if asked:
+        body["limits"] = asked
+    return json.dumps(body, allow_nan=False).encode("ascii"), CALL
 
 
 def make_error(status: int, headers: Mapping[str, str], body: bytes) -> ServerError:

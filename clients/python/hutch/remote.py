@@ -8,7 +8,7 @@ import urllib.parse
 from typing import Any, BinaryIO, Callable, Dict, List, Mapping, Optional, Union
 
 from . import _abi
-from ._wire import BYTES, Call, ServerError, broken_off, limits_of, read_object, run_body
+from ._wire import BYTES, Call, ServerError, broken_off, call_body, limits_of, read_object, run_body
 from .options import Path, Text, milliseconds, source
 from .results import CellResult, FileEntry, Output, Reply, Result
 
@@ -84,9 +84,40 @@ class Requests:
         return self._do(Call("POST", "/v1/sessions", lambda found: RemoteSession(self, read_object(found)["id"]),
                              json.dumps(body).encode("ascii")))
 
+    def function(self, name: str) -> "RemoteFunction":
+        """One of the operator's functions: `client.function("NAME")(event)` is its value. Asks nothing."""
+        return RemoteFunction(self, name)
+
+    def functions(self) -> Any:
+        """The server's JSON object of each function: its name, its state, and why it is not ready."""
+        return self._do(Call("GET", "/v1/functions", lambda found: list(read_object(found)["functions"])))
+
     def find_session(self, number: str) -> "RemoteSession":
         """One that was opened before, by its id. Asks nothing."""
         return RemoteSession(self, number)
+
+
+class RemoteFunction:
+    """A function on a server. Each call has a sandbox of its own. Of an AsyncClient, what calls return is to be
+    awaited."""
+
+    def __init__(self, client: Requests, name: str) -> None:
+        self._client = client
+        self.name = name
+
+    def __call__(self, event: Any = None, **options: Any) -> Any:
+        """What the handler returns to @event, anything that JSON can say. Raises RunError, with all of the result, when
+        it does not return. Options are env, variables for this call alone, timeout, cpu_time and the limits."""
+        return self._ask(lambda found: Result.from_json(read_object(found)).check().value, event, options)
+
+    def call(self, event: Any = None, **options: Any) -> Any:
+        """The same; its Result, whatever became of it, with `value`."""
+        return self._ask(lambda found: Result.from_json(read_object(found)), event, options)
+
+    def _ask(self, parse: Callable[[bytes], Any], event: Any, options: Dict[str, Any]) -> Any:
+        body, kind = call_body(event, **options)
+        return self._client._do(Call("POST", "/v1/functions/" + urllib.parse.quote(self.name, safe=""), parse, body,
+                                     kind))
 
 
 def _reply(body: bytes) -> Reply:

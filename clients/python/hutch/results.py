@@ -225,6 +225,7 @@ class Result:
     restarts: Optional[int] = field(default=None, repr=False)
     hutch_failed: Optional[bool] = field(default=None, repr=False)
     cell: Optional[CellResult] = field(default=None, repr=False)  # of a rich run
+    value: Any = field(default=None, repr=False)  # of the call of a function that ended with "ok"
     document: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # the JSON object
 
     @classmethod
@@ -241,7 +242,7 @@ class Result:
             timings_ms=Timings(timings["queued"], timings["prepared"], timings["run"], timings["total"]),
             usage=Usage(usage["cpu_user_ms"], usage["cpu_system_ms"], usage["cpu_at_least"], usage["memory_peak_bytes"],
                         usage["pids_peak"]),
-            cell=cell, document=found, **more)
+            cell=cell, value=found.get("value"), document=found, **more)
 
     @property
     def ok(self) -> bool:

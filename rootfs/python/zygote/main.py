@@ -23,6 +23,7 @@ import os  # noqa: E402
 import cells  # noqa: E402
 import channel  # noqa: E402
 import environment  # noqa: E402
+import functions  # noqa: E402
 import preload  # noqa: E402
 import rehearsal  # noqa: E402
 import renew  # noqa: E402
@@ -56,6 +57,7 @@ def main():
         order = file.read()
     environment.get_ready()
     sys.excepthook = worker.make_excepthook(helper)
+    functions.Defined.may_report = helper.hutch_worker_may_report
     hide()
     # The functions belong to the interpreter, and before 3.10 to the module, of which a program gets one of its own.
     run_atexit = atexit._run_exitfuncs if sys.version_info >= (3, 10) else run_atexit_of_program
@@ -81,6 +83,7 @@ def main():
         True.__bool__,
         rehearsal.in_worker,
         cells.main,
+        functions.main,
         sys.base_prefix + "/",
     )
     helper.hutch_zygote_main(objects, order)

@@ -10,6 +10,7 @@ import sys
 import cells
 import channel
 import first_use
+import functions
 import rehearsal
 import renew
 import shell
@@ -108,24 +109,27 @@ def shortened(lines):
 def load(order):
     """Imports the modules that are named in order, one a line; after a separator follows warm-up code. Returns a
     report: one line for each module that could not be imported, and one before them that begins with "error: " when
-    this process must not fork."""
-    lines = order.decode("utf-8", "surrogateescape").split("\n")
+    this process must not fork. Or order is a function: functions.py."""
+    lines, function = order.decode("utf-8", "surrogateescape").split("\n"), None
+    if lines[0] == functions.SEPARATOR:
+        lines, function = [], (lines[1], "\n".join(lines[2:]))
     end = lines.index(SEPARATOR) if SEPARATOR in lines else len(lines)
     names, warm_up = [line.strip() for line in lines[:end] if line.strip()], "\n".join(lines[end + 1 :])
     gc.disable()  # what is imported stays; collecting meanwhile finds nothing
     with contextlib.ExitStack() as stack:
-        if names:
+        if names or function:
             for watch in (renew.watch_seeds, renew.hold_back_hooks, renew.replace_shutdown):
                 stack.enter_context(watch())
         before = set(sys.modules)
         missing = import_all(names)
+        fault = functions.define(*function) if function else None
         if "ipykernel" in names and "ipykernel" not in missing:
             shell.make(channel.Channel())
             cells.stand_in_for_kernel()
         let_go_of_null_device()
         first_use.exercise(set(sys.modules) - before)
         rehearsal.in_zygote()
-        fault = run_warm_up(warm_up)
+        fault = fault or run_warm_up(warm_up)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     renew.clean_up()

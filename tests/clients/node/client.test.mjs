@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { Readable } from 'node:stream';
 import test from 'node:test';
 
-import { Client, HutchError, Session } from 'hutch';
+import { Client, FunctionError, HutchError, Session } from 'hutch';
 
 import { client, rejected, tcp, until, withSession } from './common.mjs';
 
@@ -49,6 +49,41 @@ test('run: an option that does not exist is a TypeError', async () => {
 test('run: many at once, each with its own answer', async () => {
   const results = await Promise.all([...Array(20).keys()].map((n) => client.run(`print(${n} ** 2)`)));
   assert.deepEqual(results.map((result) => Number(result.stdout)), [...Array(20).keys()].map((n) => n ** 2));
+});
+
+test('function: its value, by unix socket and TCP', async () => {
+  for (const event of [null, 5, 'ä', [1, { a: null }], { env: { A: 'b' } }]) {
+    assert.deepEqual(await client.function('f-1')(event), { event });
+  }
+  assert.deepEqual(await client.function('f-1')(), { event: null });
+  assert.equal((await rejected(new Client(tcp.address, { token: tcp.token }).function('f-1')(5))).code, 'not_found');
+  const [{ name, state, error }] = await client.functions();
+  assert.deepEqual([name, state, error], ['f-1', 'ready', null]);
+});
+
+test('function: a secret is of one call', async () => {
+  assert.equal(await client.function('f-1')('env', { env: { SECRET: 's' } }), 's');
+  assert.equal(await client.function('f-1')('env'), null);
+});
+
+test('function: errors and limits', async () => {
+  const error = await rejected(client.function('f-1')('fail'));
+  assert.ok(error instanceof FunctionError && error instanceof HutchError, error);
+  assert.equal(error.message, 'ValueError: no');
+  assert.equal(error.result.stdout, 'printed\n');
+  assert.equal((await client.function('f-1').call('sleep', { timeoutMs: 300 })).verdict, 'timeout');
+  assert.equal((await client.function('f-1').call(3)).value.event, 3);
+  assert.equal((await rejected(client.function('../run')(1))).code, 'not_found');
+  assert.ok(await rejected(client.function('f-1')(1, { polcy: 1 })) instanceof TypeError);
+});
+
+test('function: an abort ends the call', async () => {
+  const abort = new AbortController();
+  const call = client.function('f-1')('sleep', { abortSignal: abort.signal });
+  await until(async () => (await client.functions())[0].calls === 1);
+  abort.abort(new Error('enough'));
+  assert.equal((await rejected(call)).message, 'enough');
+  await until(async () => (await client.functions())[0].calls === 0);
 });
 
 test('stream: output comes as it is made', async () => {

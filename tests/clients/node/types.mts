@@ -18,6 +18,10 @@ await client.run('1', { polcy: 1 });
 // @ts-expect-error
 await client.run(1);
 
+const value: unknown = await client.function('f')({ a: 1 }, { env: { A: 'b' }, timeoutMs: 1 });
+const called: Result = await client.function('f').call();
+// @ts-expect-error
+await client.function('f')(1, { polcy: 1 });
 const session = await client.session({ maxCheckpoints: 2, memoryBytes: 1 });
 const cell: CellResult = await session.run('1', { onOutput: (output) => output.kind === 'stream' && output.text });
 await session.upload('a', new Blob([]));

@@ -142,6 +142,12 @@ static void test_formats(void **state)
 
         assert_int_equal(hutch_formats_choose(known, twice, &f, &err), -1);
     }
+    assert_return_code(hutch_formats_choose(known, (const char *const[]){ "other", NULL }, &f, &err), 0);
+    assert_int_equal(hutch_formats_add(&f, &other, "", &err), -1); /* it is there */
+    assert_return_code(hutch_formats_choose(NULL, NULL, &f, &err), 0);
+    assert_return_code(hutch_formats_add(&f, &other, "", &err), 0);
+    hutch_formats_find(&f, "GET", "/v1/things", &format, &route, &has_other, params, &err);
+    assert_true(format == &other && route == &routes[0]);
 }
 
 static void test_hosts(void **state)
