@@ -799,6 +799,48 @@ int hutch_session_remove(struct hutch_engine *engine, uint64_t session, const ch
 int hutch_session_open_path(struct hutch_engine *engine, uint64_t session, const char *path, int flags,
                             const struct hutch_path_options *options, struct hutch_error *err);
 
+/* --- changes of a directory --- */
+
+enum hutch_change_kind {
+    HUTCH_CREATED,    /* it is there, made or moved to there */
+    HUTCH_WRITTEN,
+    HUTCH_REMOVED,
+    HUTCH_RENAMED,    /* it was moved away */
+    HUTCH_ATTRIBUTES, /* mode, owner, times, or number of names */
+    HUTCH_CHANGES_LOST /* some were not told: list it */
+};
+struct hutch_change {
+    size_t size;
+    enum hutch_change_kind kind;
+    const char *name;  /* in the directory; any bytes but NUL and '/', NUL-terminated. HUTCH_CHANGES_LOST: "" */
+    int is_directory;
+};
+
+struct hutch_watch_options {
+    size_t size;
+    /* It is watched: at most once, and before on_change. */
+    void (*on_begin)(void *user, uint64_t session, uint64_t watch);
+    void (*on_change)(void *user, uint64_t session, uint64_t watch, const struct hutch_change *change);
+    /* Exactly once, before on_end of the session: an errno and one sentence. ECANCELED: by hutch_session_unwatch(), or
+     * its sandbox has ended; ENOENT: there is no such directory, or no more */
+    void (*on_end)(void *user, uint64_t session, uint64_t watch, int code, const char *message);
+    void *user;
+};
+void hutch_watch_options_init(struct hutch_watch_options *options);
+#define hutch_watch_options_init(options) HUTCH_INIT(options)
+
+/* Tells what changes in a directory inside, and not below its subdirectories. @path is as above. The sandbox opens it,
+ * and the calling process watches it by inotify(7), so it has to be readable for both. All engines of a user share
+ * fs.inotify.max_user_instances, of which an engine takes one while something is watched, and max_user_watches. What is
+ * read is not told, and one that has more than 5000 changes within a second is not watched until that is over: then
+ * HUTCH_CHANGES_LOST comes, as it does for all directories of the engine when the kernel's queue was full. Such a
+ * watch does not keep a session from being idle. Errors: ENOENT (no such session), EINVAL (as above), EAGAIN (16
+ * in a session, 1024 in an engine, or 64 orders wait), EMFILE, ENOMEM. */
+int hutch_session_watch(struct hutch_engine *engine, uint64_t session, const char *path,
+                        const struct hutch_watch_options *options, uint64_t *ret_watch, struct hutch_error *err);
+/* on_end follows by a later dispatch. 1 when there was something to end, else 0. */
+int hutch_session_unwatch(struct hutch_engine *engine, uint64_t session, uint64_t watch);
+
 /* --- processes of a session --- */
 
 /* Programs that run in a session's sandbox beside its cells, with the confinement of its interpreter and within the

@@ -11,7 +11,8 @@
 
 #define PATH_TEXT_MAX 4096 /* of one path, with its NUL: PATH_MAX */
 
-enum path_kind { PATH_STAT, PATH_LIST, PATH_MAKE, PATH_RENAME, PATH_REMOVE, PATH_OPEN, PATH_KINDS };
+/* PATH_WATCH opens a directory for reading. */
+enum path_kind { PATH_STAT, PATH_LIST, PATH_MAKE, PATH_RENAME, PATH_REMOVE, PATH_OPEN, PATH_WATCH, PATH_KINDS };
 enum path_flag {
     PATH_FOLLOW = 1u << 0,
     PATH_PARENTS = 1u << 1, /* missing directories on the way are made */
@@ -35,7 +36,7 @@ struct path_order {
 #define PATH_ENTRIES_MAX 65536u
 #define PATH_NAMES_MAX (4u << 20) /* bytes of all paths and targets of a list, with their NULs */
 
-/* The answer: PATH_ENTRIES, any number of them, and then PATH_DONE, with a descriptor where a file was opened; or
+/* The answer: PATH_ENTRIES, any number of them, and then PATH_DONE, with a descriptor where something was opened; or
  * PATH_FAILED. Behind each of the first two: records, as many as it says. */
 enum path_says { PATH_ENTRIES = 0x48544150, PATH_DONE, PATH_FAILED };
 enum path_step { /* what failed */

@@ -507,6 +507,17 @@ static _Noreturn void open_it(void)
     finish(&fd);
 }
 
+static _Noreturn void open_directory(void)
+{
+    struct stat st;
+    int fd = openat(AT_FDCWD, job.path, DIRECTORY);
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        fail(PATH_STEP_OPEN, errno);
+    add_one(&st);
+    finish(&fd);
+}
+
 /* --- the order ---------------------------------------------------------------------------------------------------- */
 
 /* What follows the string at @text; NULL: it does not end before @end, or is too long for a path. */
@@ -536,7 +547,8 @@ static bool read_order(const char *order, size_t len)
 _Noreturn void hutch_paths_serve(int control, const char *order, size_t len)
 {
     static void (*const acts[])(void) = { [PATH_STAT] = look, [PATH_LIST] = list, [PATH_MAKE] = make,
-                                          [PATH_RENAME] = rename_it, [PATH_REMOVE] = remove_it, [PATH_OPEN] = open_it };
+                                          [PATH_RENAME] = rename_it, [PATH_REMOVE] = remove_it, [PATH_OPEN] = open_it,
+                                          [PATH_WATCH] = open_directory };
     char packet[PATH_PACKET_MAX] __attribute__((aligned(16)));
 
     job.control = control;

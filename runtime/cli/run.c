@@ -7,6 +7,7 @@
 #include "runtime/cli/run_options.h"
 #include "runtime/cli/run_report.h"
 #include "runtime/cli/run_rich.h"
+#include "runtime/cli/run_server.h"
 #include "runtime/cli/run_warm.h"
 #include "runtime/cli/say.h"
 #include "runtime/cli/shaper.h"
@@ -16,6 +17,7 @@
 #include "runtime/run/run.h"
 #include "runtime/text/quantity.h"
 #include "sandbox/fd.h"
+#include "sandbox/log.h"
 #include "sandbox/rlimits.h"
 
 #include <fcntl.h>
@@ -245,6 +247,42 @@ static int run_warm(const struct run_opts *opts, const char *home, const char *d
     return status;
 }
 
+/* 1: the server has done it, and *@ret_status is the exit status. */
+static int run_by_server(const struct run_opts *opts, const char *home, char **words, int *ret_status,
+                         struct hutch_err *err)
+{
+    struct sandbox_spec program = { 0 };
+    struct run_report made = RUN_REPORT_INIT;
+    struct server_run_request request = {
+        .opts = opts, .home = home, .program = &program, .args = opts->code ? words : words + 1,
+    };
+    auto_fd signal_fd = -1;
+    int lost_output = 0, rc = -1;
+
+    if (set_program(opts, words, &program, err) == 0 && hutch_run_watch_signals(&signal_fd, err) == 0) {
+        request.signal_fd = signal_fd;
+        rc = hutch_run_by_server(&request, &made, &lost_output, err);
+        if (rc > 0)
+            hutch_log_debug("the run was done by the server on the default socket");
+        if (rc > 0)
+            *ret_status = hutch_run_report_print(&made, lost_output, err);
+        else if (rc == 0)
+            hutch_log_debug("without a server: %s", err->msg);
+    }
+    hutch_run_report_done(&made);
+    hutch_spec_done(&program);
+    return rc;
+}
+
+/* What a server cannot be asked for is not prepared for it: a FIFO could be read once only. */
+static bool may_be_by_server(const struct run_opts *opts, char **words)
+{
+    struct stat st;
+
+    return !opts->no_server && !opts->data && (opts->code || (words[0] && stat(words[0], &st) == 0 &&
+                                                              S_ISREG(st.st_mode)));
+}
+
 static int run_cold(const struct run_opts *opts, const char *home, const char *data, char **words,
                     struct hutch_err *err)
 {
@@ -323,6 +361,12 @@ static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
         return run_rich(opts, home, data, words, llm_budget, err);
     if (opts->warm)
         return run_warm(opts, home, data, words, err);
+    if (may_be_by_server(opts, words)) {
+        int rc = run_by_server(opts, home, words, &status, err);
+
+        if (rc != 0)
+            return rc < 0 ? -1 : status;
+    }
     return run_cold(opts, home, data, words, err);
 }
 

@@ -2,8 +2,8 @@
 
 #include "runtime/cli/engine.h"
 #include "runtime/cli/run_options.h"
+#include "runtime/cli/run_program.h"
 #include "runtime/hutch.h"
-#include "runtime/lang/program.h"
 #include "runtime/term/backlog.h"
 #include "runtime/term/terminal.h"
 #include "sandbox/fd.h"
@@ -72,29 +72,6 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     w->is_over = true;
 }
 
-/* argv[0] says what kind of program it is, as decided by its name and first bytes. */
-static void describe_program(const struct warm_run_request *request, struct hutch_request *to)
-{
-    const struct sandbox_spec *program = request->program;
-
-    to->args = (const char *const *)request->args;
-    if (request->opts->code && (program->n_files == 0 || strcmp(program->argv[0], "python3") == 0)) {
-        to->name = "-c";
-        to->code = request->opts->code;
-    } else if (program->n_files == 0) {
-        to->name = "-";
-    } else {
-        const struct sandbox_file *file = &program->files[0];
-
-        to->name = strrchr(file->target, '/') + 1;
-        to->code = file->data;
-        to->code_len = file->len;
-        to->language = strcmp(program->argv[0], "python3") == 0 ? "python"
-                       : request->opts->language                ? request->opts->language
-                                                                : "";
-    }
-}
-
 static int submit(struct warm_run *w, const char *input, size_t input_len, struct hutch_err *err)
 {
     const struct run_opts *opts = w->request->opts;
@@ -102,7 +79,7 @@ static int submit(struct warm_run *w, const char *input, size_t input_len, struc
     struct hutch_error error;
 
     hutch_request_init(&request);
-    describe_program(w->request, &request);
+    hutch_run_program_describe(opts, w->request->program, w->request->args, &request);
     request.input = input;
     request.input_len = input_len;
     request.has_input_fd = strcmp(request.name, "-") != 0;

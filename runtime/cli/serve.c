@@ -5,6 +5,7 @@
 #include "runtime/cli/commands.h"
 #include "runtime/cli/engine.h"
 #include "runtime/cli/serve_config.h"
+#include "runtime/cli/settings.h"
 #include "runtime/cli/version.h"
 #include "runtime/e2b/format.h"
 #include "runtime/fusion/format.h"
@@ -251,7 +252,7 @@ static int run_server(struct serving *serving, struct hutch_err *err)
     const struct serve_opts *opts = &serving->first->opts;
     struct cli_engine_options engine;
     struct server_options options;
-    auto_free char *home = NULL;
+    auto_free char *home = NULL, *settings = NULL;
     int rc = -1;
 
     if (read_options(serving->first, &options, err) < 0 || hutch_home_path(&home, err) < 0)
@@ -271,6 +272,9 @@ static int run_server(struct serving *serving, struct hutch_err *err)
     options.read_again = read_again;
     options.settle = settle;
     options.context = serving;
+    if (!opts->data_targets.values[0])
+        settings = hutch_settings_line(&opts->sandbox, home, true);
+    options.settings = settings;
     hutch_rlimits_raise_open_files();
     rc = opts->check ? check(serving->first, &options, err) : hutch_server_run(&options, err);
 out:

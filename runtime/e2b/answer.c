@@ -43,6 +43,19 @@ static char *stream_refusal(unsigned *status, const char *message, const char **
     return hutch_text_take(&t, ret_len);
 }
 
+bool hutch_e2b_answer_message(struct exchange *x, unsigned flags, const struct text_buffer *json)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+    bool is_taken;
+
+    if (json->is_broken)
+        return false;
+    hutch_connect_add(&t, flags, json->data, json->len);
+    is_taken = !t.is_broken && hutch_exchange_write(x, t.data, t.len);
+    hutch_text_done(&t);
+    return is_taken;
+}
+
 char *hutch_e2b_answer_refusal(const struct exchange *x, enum gateway_error error, const char *message,
                                unsigned *status, const char **type, size_t *ret_len)
 {

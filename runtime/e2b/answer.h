@@ -4,13 +4,18 @@
 
 #include "runtime/gateway/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct exchange;
+struct text_buffer;
 
 void hutch_e2b_answer_empty(struct exchange *x, unsigned status);
 /* {"code", "message"} with a status that no gateway_error has. */
 void hutch_e2b_answer_error(struct exchange *x, unsigned status, const char *message);
+
+/* One message of a stream that has begun. False: the client is too far behind, or memory was short. */
+bool hutch_e2b_answer_message(struct exchange *x, unsigned flags, const struct text_buffer *json);
 
 /* struct format's refusal: {"code": 404, "message"}; a word as code for what speaks Connect, and for its streams that
  * as their last message. */

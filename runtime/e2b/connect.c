@@ -55,3 +55,13 @@ void hutch_connect_add_error(struct text_buffer *t, const char *code, const char
     hutch_json_quote(t, message, strlen(message));
     hutch_text_add_string(t, "}");
 }
+
+void hutch_connect_add_last(struct text_buffer *t, const char *code, const char *message)
+{
+    hutch_text_add_string(t, "{");
+    if (code) {
+        hutch_text_add_string(t, "\"error\":");
+        hutch_connect_add_error(t, code, message);
+    }
+    hutch_text_add_string(t, "}");
+}

@@ -25,4 +25,7 @@ const char *hutch_connect_code(unsigned status);
 /* {"code", "message"}. @message: any bytes. */
 void hutch_connect_add_error(struct text_buffer *t, const char *code, const char *message);
 
+/* The last message of a stream: that it is whole, where @code is NULL, or an error. */
+void hutch_connect_add_last(struct text_buffer *t, const char *code, const char *message);
+
 #endif

@@ -1,11 +1,14 @@
 #include "runtime/e2b/filesystem.h"
 
+#include "runtime/e2b/answer.h"
 #include "runtime/e2b/connect.h"
 #include "runtime/e2b/fields.h"
 #include "runtime/e2b/paths.h"
 #include "runtime/e2b/request.h"
 #include "runtime/e2b/sandbox.h"
+#include "runtime/gateway/change_stream.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/path_request.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/hutch.h"
 #include "runtime/text/json_write.h"
@@ -13,39 +16,11 @@
 #include "sandbox/fd.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MAX_DEPTH 32
-
-/* What an exchange has besides while its order is the sandbox's. */
-struct order {
-    struct gateway_session *session;
-    struct e2b_sandbox *sandbox;
-    char *path, *new_path; /* owned; absolute. The second one: where it is moved to */
-    bool was_left;         /* nobody hears the answer */
-    /* What the answer is made of, when all went well. */
-    void (*answer)(struct exchange *x, const struct hutch_path_reply *reply);
-};
-
-static void free_order(struct exchange *x)
-{
-    struct order *order = x->work;
-
-    if (!order)
-        return;
-    free(order->path);
-    free(order->new_path);
-}
-
-/* It cannot be taken back, but its answer comes soon. */
-static void on_order_gone(struct exchange *x)
-{
-    ((struct order *)x->work)->was_left = true;
-}
 
 /* ---- answers ---- */
 
@@ -101,18 +76,18 @@ static void add_entry(struct text_buffer *t, const char *path, const struct hutc
 
 static void answer_entry(struct exchange *x, const struct hutch_path_reply *reply)
 {
-    const struct order *order = x->work;
+    const struct path_request *r = x->work;
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     hutch_text_add_string(&t, "{\"entry\":");
-    add_entry(&t, order->new_path ? order->new_path : order->path, &reply->entries[0]);
+    add_entry(&t, r->path, &reply->entries[0]);
     hutch_text_add_string(&t, "}");
     hutch_exchange_answer_json(x, 200, &t);
 }
 
 static void answer_entries(struct exchange *x, const struct hutch_path_reply *reply)
 {
-    const char *directory = ((struct order *)x->work)->path;
+    const char *directory = ((struct path_request *)x->work)->path;
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     hutch_text_add_string(&t, "{\"entries\":[");
@@ -157,80 +132,22 @@ static void answer_made(struct exchange *x, const struct hutch_path_reply *reply
         answer_entry(x, reply);
 }
 
-static void answer_content(struct exchange *x, const struct hutch_path_reply *reply)
-{
-    auto_fd fd = fcntl(reply->fd, F_DUPFD_CLOEXEC, 0);
-    struct stat st;
-
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "open the file: %s", strerror(errno));
-        return;
-    }
-    hutch_exchange_answer_file(x, hutch_fd_take(&fd), hutch_exchange_header(x, "Range"), (uint64_t)st.st_size);
-}
-
-/* What the sandbox has said about it. */
-static enum gateway_error error_of(int code)
-{
-    switch (code) {
-    case ENOENT:
-    case ENOTDIR:
-        return GATEWAY_NOT_FOUND;
-    case EEXIST:
-    case ENOTEMPTY:
-    case EBUSY:
-    case ECANCELED:
-        return GATEWAY_CONFLICT;
-    case ENOSPC:
-    case EDQUOT:
-        return GATEWAY_BODY_TOO_LARGE;
-    case ETIMEDOUT:
-        return GATEWAY_TIMEOUT;
-    default:
-        return GATEWAY_INVALID_REQUEST;
-    }
-}
-
-static void on_reply(void *user, uint64_t number, const struct hutch_path_reply *reply)
-{
-    struct exchange *x = user;
-    struct order *order = x->work;
-
-    (void)number;
-    hutch_gateway_sessions_end(order->session);
-    if (order->was_left)
-        hutch_exchange_refuse(x, GATEWAY_SHUTTING_DOWN, "the server is shutting down");
-    else if (!reply->ok)
-        hutch_exchange_refuse(x, error_of(reply->code), "%s", reply->message);
-    else
-        order->answer(x, reply);
-}
-
 /* ---- orders ---- */
 
 /* NULL: the exchange is refused. */
-static struct order *create_order(struct exchange *x, struct e2b_sandbox *sandbox, const char *path)
+static struct path_request *create_request(struct exchange *x, struct e2b_sandbox *sandbox, const char *path)
 {
-    struct order *order = calloc(1, sizeof(*order));
     struct hutch_err err;
+    char *absolute = hutch_e2b_path_absolute(path, &err);
 
-    x->work = order;
-    x->on_free = free_order;
-    if (!order) {
-        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the request");
-        return NULL;
-    }
-    order->sandbox = sandbox;
-    order->session = sandbox->session;
-    order->path = hutch_e2b_path_absolute(path, &err);
-    if (order->path)
-        return order;
+    if (absolute)
+        return hutch_path_request_create(x, sandbox->session, absolute);
     hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
     return NULL;
 }
 
 /* The order for the path that @key of the body names; NULL: the exchange is refused. */
-static struct order *read_order(struct exchange *x, const char *key, struct json_view *ret_body)
+static struct path_request *read_request(struct exchange *x, const char *key, struct json_view *ret_body)
 {
     struct e2b_sandbox *sandbox = hutch_e2b_sandbox_awake(x);
     auto_free char *path = NULL;
@@ -242,151 +159,108 @@ static struct order *read_order(struct exchange *x, const char *key, struct json
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
         return NULL;
     }
-    return create_order(x, sandbox, path ? path : "");
-}
-
-static struct hutch_path_options options_for(struct exchange *x)
-{
-    struct hutch_path_options options;
-
-    hutch_path_options_init(&options);
-    options.on_reply = on_reply;
-    options.user = x;
-    return options;
-}
-
-typedef int (*path_call)(struct hutch_engine *engine, uint64_t session, const char *path,
-                         const struct hutch_path_options *options, struct hutch_error *err);
-
-static void begin(struct exchange *x)
-{
-    hutch_gateway_sessions_begin(((struct order *)x->work)->session);
-    hutch_exchange_wait(x, on_order_gone);
-}
-
-static void check_taken(struct exchange *x, int rc, const struct hutch_error *error)
-{
-    if (rc == 0)
-        return;
-    hutch_gateway_sessions_end(((struct order *)x->work)->session);
-    hutch_exchange_refuse_error(x, error, GATEWAY_QUEUE_FULL, GATEWAY_NOT_FOUND);
-}
-
-static void give(struct exchange *x, path_call call, const struct hutch_path_options *options)
-{
-    const struct order *order = x->work;
-    struct hutch_error error;
-
-    begin(x);
-    check_taken(x, call(hutch_exchange_engine(x), order->session->number, order->path, options, &error), &error);
+    return create_request(x, sandbox, path ? path : "");
 }
 
 void hutch_e2b_filesystem_list(struct exchange *x)
 {
-    struct hutch_path_options options = options_for(x);
+    struct hutch_path_options options = hutch_path_request_options(x);
     struct json_view body;
-    struct order *order = read_order(x, "path", &body);
+    struct path_request *r = read_request(x, "path", &body);
     struct hutch_err err;
     uint64_t depth = 1;
 
-    if (!order)
+    if (!r)
         return;
     if (hutch_e2b_fields_number(body, "depth", 0, MAX_DEPTH, &depth, &err) < 0) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
         return;
     }
-    order->answer = answer_entries;
+    r->answer = answer_entries;
     options.depth = (unsigned)depth;
-    give(x, hutch_session_list, &options);
+    hutch_path_request_give(x, hutch_session_list, &options);
 }
 
 void hutch_e2b_filesystem_stat(struct exchange *x)
 {
-    struct hutch_path_options options = options_for(x);
+    struct hutch_path_options options = hutch_path_request_options(x);
     struct json_view body;
-    struct order *order = read_order(x, "path", &body);
+    struct path_request *r = read_request(x, "path", &body);
 
-    if (!order)
+    if (!r)
         return;
-    order->answer = answer_entry;
-    options.follow = strcmp(order->path, E2B_HOME) == 0; /* which is a link here, and a directory to clients */
-    give(x, hutch_session_stat, &options);
+    r->answer = answer_entry;
+    options.follow = strcmp(r->path, E2B_HOME) == 0; /* which is a link here, and a directory to clients */
+    hutch_path_request_give(x, hutch_session_stat, &options);
 }
 
 void hutch_e2b_filesystem_make(struct exchange *x)
 {
-    struct hutch_path_options options = options_for(x);
+    struct hutch_path_options options = hutch_path_request_options(x);
     struct json_view body;
-    struct order *order = read_order(x, "path", &body);
+    struct path_request *r = read_request(x, "path", &body);
 
-    if (!order)
+    if (!r)
         return;
-    order->answer = answer_made;
+    r->answer = answer_made;
     options.parents = 1;
-    give(x, hutch_session_make_directory, &options);
+    hutch_path_request_give(x, hutch_session_make_directory, &options);
 }
 
 void hutch_e2b_filesystem_remove(struct exchange *x)
 {
-    struct hutch_path_options options = options_for(x);
+    struct hutch_path_options options = hutch_path_request_options(x);
     struct json_view body;
-    struct order *order = read_order(x, "path", &body);
+    struct path_request *r = read_request(x, "path", &body);
 
-    if (!order)
+    if (!r)
         return;
-    order->answer = answer_empty;
+    r->answer = answer_empty;
     options.tree = 1;
-    give(x, hutch_session_remove, &options);
+    hutch_path_request_give(x, hutch_session_remove, &options);
 }
 
 /* What was moved is looked at where it is now. */
 static void answer_moved(struct exchange *x, const struct hutch_path_reply *reply)
 {
-    struct hutch_path_options options = options_for(x);
-    struct order *order = x->work;
-    struct hutch_error error;
-    int rc;
+    struct hutch_path_options options = hutch_path_request_options(x);
+    struct path_request *r = x->work;
 
     (void)reply;
-    order->answer = answer_entry;
-    hutch_gateway_sessions_begin(order->session);
-    rc = hutch_session_stat(hutch_exchange_engine(x), order->session->number, order->new_path, &options, &error);
-    check_taken(x, rc, &error);
+    free(r->path);
+    r->path = r->new_path;
+    r->new_path = NULL;
+    r->answer = answer_entry;
+    hutch_path_request_give(x, hutch_session_stat, &options);
 }
 
 void hutch_e2b_filesystem_move(struct exchange *x)
 {
-    struct hutch_path_options options = options_for(x);
+    struct hutch_path_options options = hutch_path_request_options(x);
     struct json_view body;
-    struct order *order = read_order(x, "source", &body);
+    struct path_request *r = read_request(x, "source", &body);
     auto_free char *to = NULL;
-    struct hutch_error error;
     struct hutch_err err;
 
-    if (!order)
+    if (!r)
         return;
     if (hutch_e2b_fields_text(body, "destination", E2B_MAX_PATH, &to, &err) == 0)
-        order->new_path = hutch_e2b_path_absolute(to ? to : "", &err);
-    if (!order->new_path) {
+        r->new_path = hutch_e2b_path_absolute(to ? to : "", &err);
+    if (!r->new_path) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
         return;
     }
-    order->answer = answer_moved;
+    r->answer = answer_moved;
     options.parents = 1;
-    begin(x);
-    check_taken(x, hutch_session_rename(hutch_exchange_engine(x), order->session->number, order->path, order->new_path,
-                                        &options, &error), &error);
+    hutch_path_request_rename(x, &options);
 }
 
 void hutch_e2b_filesystem_download(struct exchange *x)
 {
-    struct hutch_path_options options = options_for(x);
+    struct hutch_path_options options = hutch_path_request_options(x);
     struct e2b_sandbox *sandbox = hutch_e2b_sandbox_awake(x);
-    struct order *order;
     struct hutch_err err;
     auto_free char *path = sandbox ? hutch_exchange_query(x, "path", &err) : NULL;
-    struct hutch_error error;
-    int rc;
 
     if (!sandbox)
         return;
@@ -394,19 +268,78 @@ void hutch_e2b_filesystem_download(struct exchange *x)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
         return;
     }
-    order = create_order(x, sandbox, path ? path : "");
-    if (!order)
-        return;
-    order->answer = answer_content;
     options.follow = 1;
-    begin(x);
-    rc = hutch_session_open_path(hutch_exchange_engine(x), order->session->number, order->path, O_RDONLY, &options,
-                                 &error);
-    check_taken(x, rc, &error);
+    if (create_request(x, sandbox, path ? path : ""))
+        hutch_path_request_download(x, &options);
+}
+
+/* ---- changes ---- */
+
+static bool send_watch_message(struct exchange *x, unsigned flags, struct text_buffer *t)
+{
+    const bool is_taken = hutch_e2b_answer_message(x, flags, t);
+
+    hutch_text_done(t);
+    return is_taken;
+}
+
+static void begin_changes(struct exchange *x)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    hutch_exchange_begin_stream(x, "application/connect+json");
+    hutch_text_add_string(&t, "{\"start\":{}}");
+    send_watch_message(x, 0, &t);
+}
+
+static bool end_changes(struct exchange *x, int code, const char *message)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    hutch_connect_add_last(&t, code == ENOENT ? "not_found" : "unavailable", message);
+    return send_watch_message(x, CONNECT_END, &t);
+}
+
+/* The format has no word for changes that were lost, and a client that does not hear of them takes what it knows for
+ * all there is: the stream ends. */
+static bool send_change(struct exchange *x, const struct hutch_change *change)
+{
+    static const char *const kinds[] = {
+        [HUTCH_CREATED] = "CREATE", [HUTCH_WRITTEN] = "WRITE", [HUTCH_REMOVED] = "REMOVE", [HUTCH_RENAMED] = "RENAME",
+        [HUTCH_ATTRIBUTES] = "CHMOD",
+    };
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    if (change->kind == HUTCH_CHANGES_LOST) {
+        hutch_connect_add_last(&t, "data_loss", "changes were lost: list the directory, and watch it again");
+        ((struct change_stream *)x->work)->is_whole = send_watch_message(x, CONNECT_END, &t);
+        return false;
+    }
+    hutch_text_add_string(&t, "{\"filesystem\":{");
+    add_string(&t, "name", change->name);
+    hutch_text_addf(&t, ",\"type\":\"EVENT_TYPE_%s\"}}", kinds[change->kind]);
+    return send_watch_message(x, 0, &t);
 }
 
 void hutch_e2b_filesystem_watch(struct exchange *x)
 {
-    if (hutch_e2b_sandbox_awake(x))
-        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "changes of a directory are not told here: list it again");
+    static const struct change_writer writer = { begin_changes, send_change, end_changes };
+    struct e2b_sandbox *sandbox = hutch_e2b_sandbox_awake(x);
+    auto_free char *path = NULL, *absolute = NULL;
+    bool is_recursive = false;
+    struct json_view body;
+    struct hutch_err err;
+
+    if (!sandbox || !hutch_e2b_request_read(x, true, &body))
+        return;
+    if (hutch_e2b_fields_text(body, "path", E2B_MAX_PATH, &path, &err) == 0 &&
+        hutch_e2b_fields_bool(body, "recursive", &is_recursive, &err) == 0)
+        absolute = hutch_e2b_path_absolute(path ? path : "", &err);
+    if (!absolute)
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
+    else if (is_recursive)
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST,
+                              "one directory is watched here, and not what is below it: watch each");
+    else
+        hutch_change_stream_open(x, sandbox->session, absolute, &writer);
 }

@@ -11,9 +11,8 @@
  * ".."; ENOMEM. */
 char *hutch_e2b_path_absolute(const char *path, struct hutch_err *err);
 
-/* The same as a name below /mnt/data, which is also /home/user. Errors: it is somewhere else, or one of the
- * two itself. */
-int hutch_e2b_path_in_data(const char *absolute, const char **ret_name, struct hutch_err *err);
+/* Its name below /mnt/data, which is also /home/user; NULL: it is somewhere else, or one of the two itself. */
+const char *hutch_e2b_path_in_data(const char *absolute);
 
 /* What stands behind the last slash. */
 const char *hutch_e2b_path_name(const char *absolute);

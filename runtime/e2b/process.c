@@ -1,5 +1,6 @@
 #include "runtime/e2b/process.h"
 
+#include "runtime/e2b/answer.h"
 #include "runtime/e2b/connect.h"
 #include "runtime/e2b/fields.h"
 #include "runtime/e2b/paths.h"
@@ -66,19 +67,6 @@ void hutch_e2b_processes_free(struct e2b_sandbox *sandbox)
 
 /* ---- who listens ---- */
 
-static bool send_message(struct exchange *x, unsigned flags, const struct text_buffer *json)
-{
-    struct text_buffer t = TEXT_BUFFER_INIT;
-    bool is_taken;
-
-    if (json->is_broken)
-        return false;
-    hutch_connect_add(&t, flags, json->data, json->len);
-    is_taken = !t.is_broken && hutch_exchange_write(x, t.data, t.len);
-    hutch_text_done(&t);
-    return is_taken;
-}
-
 /* To all that listen. Who is too far behind is left. */
 static void tell(struct e2b_process *process, const struct text_buffer *json)
 {
@@ -86,7 +74,7 @@ static void tell(struct e2b_process *process, const struct text_buffer *json)
 
     for (hearer = LIST_FIRST(&process->hearers); hearer; hearer = next) {
         next = LIST_NEXT(hearer, in_list);
-        if (send_message(hearer->x, 0, json))
+        if (hutch_e2b_answer_message(hearer->x, 0, json))
             continue;
         LIST_REMOVE(hearer, in_list);
         hutch_exchange_end(hearer->x, false);
@@ -124,7 +112,7 @@ static void begin_listening(struct e2b_process *process, struct hearer *hearer)
     hutch_exchange_wait(hearer->x, on_hearer_gone);
     hutch_exchange_begin_stream(hearer->x, "application/connect+json");
     hutch_text_addf(&t, "{\"event\":{\"start\":{\"pid\":%" PRIu64 "}}}", process->id);
-    send_message(hearer->x, 0, &t); /* nothing is in its way yet; what comes later finds out if it is */
+    hutch_e2b_answer_message(hearer->x, 0, &t); /* nothing is in its way yet; what comes later finds out if it is */
     hutch_text_done(&t);
 }
 
@@ -171,17 +159,6 @@ static void add_end(struct text_buffer *t, const struct hutch_process_end *end)
     hutch_text_add_string(t, "}}}");
 }
 
-/* The last message of a stream: that it is whole, or an error. */
-static void add_last(struct text_buffer *t, const char *code, const char *message)
-{
-    hutch_text_add_string(t, "{");
-    if (code) {
-        hutch_text_add_string(t, "\"error\":");
-        hutch_connect_add_error(t, code, message);
-    }
-    hutch_text_add_string(t, "}");
-}
-
 static void on_end(void *user, uint64_t session, uint64_t id, const struct hutch_process_end *end)
 {
     struct e2b_process *process = user;
@@ -192,11 +169,11 @@ static void on_end(void *user, uint64_t session, uint64_t id, const struct hutch
     (void)session;
     (void)id;
     add_end(&event, end);
-    add_last(&last, is_late ? "deadline_exceeded" : NULL, end->why);
+    hutch_connect_add_last(&last, is_late ? "deadline_exceeded" : NULL, end->why);
     if (!is_late)
         tell(process, &event);
     while ((hearer = LIST_FIRST(&process->hearers))) {
-        bool is_whole = send_message(hearer->x, CONNECT_END, &last);
+        bool is_whole = hutch_e2b_answer_message(hearer->x, CONNECT_END, &last);
 
         LIST_REMOVE(hearer, in_list);
         hutch_exchange_end(hearer->x, is_whole);

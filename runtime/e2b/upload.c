@@ -14,12 +14,12 @@
 #include <strings.h>
 
 struct uploads {
+    struct upload file;       /* that is being written; first, as an upload has to be */
     struct exchange *x;
     char session[ID_LEN + 1];
     char *path;               /* owned; of the query; NULL: the parts say it */
     bool is_multipart, is_in_part;
     struct multipart multipart;
-    struct upload file;       /* that is being written */
     char *absolute;           /* owned; its path */
     struct text_buffer infos; /* of those that are there */
 };
@@ -36,10 +36,11 @@ static void free_uploads(struct exchange *x)
     free(u->absolute);
 }
 
+/* What is not below /home/user is opened by the sandbox, and the rest of the body waits for that. */
 static int begin_file(struct uploads *u, const char *path)
 {
     struct exchange *x = u->x;
-    const struct gateway_session *session;
+    struct gateway_session *session;
     struct hutch_err err;
     const char *name;
 
@@ -48,10 +49,14 @@ static int begin_file(struct uploads *u, const char *path)
     u->absolute = hutch_e2b_path_absolute(path, &err);
     if (!session)
         hutch_exchange_refuse(x, GATEWAY_NOT_FOUND, "the sandbox was not found");
-    else if (!u->absolute || hutch_e2b_path_in_data(u->absolute, &name, &err) < 0)
+    else if (!u->absolute)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    else
+    else if ((name = hutch_e2b_path_in_data(u->absolute)))
         return hutch_upload_begin(&u->file, x, session, name);
+    else if (hutch_upload_begin_inside(&u->file, x, session, u->absolute, 0) == 0) {
+        u->multipart.stops = true;
+        return 0;
+    }
     return -1;
 }
 
@@ -157,10 +162,15 @@ void hutch_e2b_upload_take(struct exchange *x, const char *data, size_t len)
 {
     struct uploads *u = x->work;
     struct hutch_err err;
+    ssize_t n = (ssize_t)len;
 
     if (!u->is_multipart)
         write_file(u, data, len);
-    else if (hutch_multipart_feed(&u->multipart, data, len, &err) < 0 && !x->status)
+    else
+        n = hutch_multipart_feed(&u->multipart, data, len, &err);
+    if (n >= 0)
+        x->n_untaken = len - (size_t)n;
+    else if (!x->status)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
 }
 

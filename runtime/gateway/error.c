@@ -18,6 +18,7 @@ const struct gateway_error_row hutch_gateway_errors[GATEWAY_ERROR_COUNT] = {
     [GATEWAY_METHOD_NOT_ALLOWED] = { 405, "method_not_allowed", "The header Allow lists the methods.", 0 },
     [GATEWAY_TIMEOUT] = { 408, "request_timeout", "Send the whole request without pauses.", 0 },
     [GATEWAY_CONFLICT] = { 409, "conflict", "The message says what stands in the way.", 0 },
+    [GATEWAY_PRECONDITION] = { 412, "precondition_failed", "Leave out the headers that are for hutch itself.", 0 },
     [GATEWAY_BODY_TOO_LARGE] = { 413, "body_too_large",
                                  "Send less, or have the server started with a larger --max-body.", 0 },
     [GATEWAY_MEDIA_TYPE] = { 415, "unsupported_media_type", "Send the Content-Type that the message names.", 0 },

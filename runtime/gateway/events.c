@@ -1,8 +1,11 @@
 #include "runtime/gateway/events.h"
 
 #include "runtime/gateway/exchange.h"
+#include "runtime/text/base64.h"
 #include "runtime/text/buffer.h"
 #include "runtime/text/json_write.h"
+#include "runtime/text/utf8.h"
+#include "sandbox/fd.h"
 
 #include <string.h>
 #include <strings.h>
@@ -59,6 +62,15 @@ static bool send_output(struct events *s, struct exchange *x, int which, const c
         return true;
     hutch_text_addf(&t, "{\"stream\":\"%s\",\"text\":", which == 1 ? "stdout" : "stderr");
     hutch_json_quote(&t, data, len);
+    if (!hutch_utf8_is_valid(data, len)) { /* the text is not all there is to it */
+        size_t n = 0;
+        auto_free char *encoded = hutch_base64_encode(data, len, &n);
+
+        hutch_text_add_string(&t, ",\"base64\":\"");
+        hutch_text_add(&t, encoded ? encoded : "", n);
+        hutch_text_add_string(&t, "\"");
+        t.is_broken |= !encoded;
+    }
     hutch_text_add_string(&t, "}");
     s->is_behind = t.is_broken || !hutch_events_send(s, x, "output", t.data, t.len);
     hutch_text_done(&t);

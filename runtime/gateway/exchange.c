@@ -289,6 +289,20 @@ void hutch_exchange_wait(struct exchange *x, void (*on_gone)(struct exchange *x)
     x->on_gone = on_gone;
 }
 
+void hutch_exchange_hold_back(struct exchange *x, void (*on_gone)(struct exchange *x))
+{
+    x->is_held_back = true;
+    hutch_exchange_wait(x, on_gone);
+}
+
+void hutch_exchange_go_on(struct exchange *x)
+{
+    x->is_held_back = false;
+    if (x->mhd)
+        hutch_connection_enter(&x->server->connections, x->connection, CONNECTION_BODY);
+    conclude(x);
+}
+
 void hutch_exchange_forget(struct exchange *x)
 {
     x->is_pending = false;
@@ -477,15 +491,17 @@ static void take_body(struct exchange *x, const char *data, size_t len)
         x->is_discarding = true;
         return;
     }
-    if (x->is_streamed)
+    if (x->is_streamed) {
         x->route->take(x, data, len);
-    else if (x->body.len + len > s->options->max_body)
+        x->n_in -= x->n_untaken;
+    } else if (x->body.len + len > s->options->max_body) {
         hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body is larger than %" PRIu64 " bytes",
                               s->options->max_body);
-    else if (!has_room(x, len))
+    } else if (!has_room(x, len)) {
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server holds as much of requests and answers as it may");
-    else
+    } else {
         hutch_text_add(&x->body, data, len);
+    }
     if (x->body.is_broken)
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the body");
     if (x->status) {
@@ -547,6 +563,18 @@ static enum MHD_Result proceed(struct exchange *x)
     return MHD_YES;
 }
 
+static bool must_hold_back(const struct exchange *x)
+{
+    return x->is_held_back && !x->status && !x->is_aborted;
+}
+
+static enum MHD_Result hold_back(struct exchange *x)
+{
+    hutch_connection_enter(&x->server->connections, x->connection, CONNECTION_BUSY); /* it is not the client's delay */
+    suspend(x);
+    return MHD_YES;
+}
+
 enum MHD_Result hutch_exchange_hear(void *server, struct MHD_Connection *mhd, const char *path, const char *method,
                                     const char *version, const char *data, size_t *len, void **state)
 {
@@ -563,13 +591,26 @@ enum MHD_Result hutch_exchange_hear(void *server, struct MHD_Connection *mhd, co
         if (!x->status && x->route && x->is_streamed)
             x->route->begin(x);
         hutch_connection_enter(&x->server->connections, x->connection, x->body_len ? CONNECTION_BODY : CONNECTION_BUSY);
-        return is_answered_early(x) ? queue(x) : MHD_YES;
+        x->is_at_head = must_hold_back(x);
+        return x->is_at_head ? hold_back(x) : is_answered_early(x) ? queue(x) : MHD_YES;
+    }
+    if (must_hold_back(x))
+        return hold_back(x);
+    if (x->is_at_head) {
+        x->is_at_head = false;
+        if (*len == 0)
+            return is_answered_early(x) ? queue(x) : MHD_YES;
     }
     if (*len == 0)
         return proceed(x);
     n = *len;
+    x->n_untaken = 0;
     take_body(x, data, n);
     *len = 0;
+    if (must_hold_back(x)) { /* what is not taken comes again, and nothing else before */
+        *len = x->n_untaken;
+        return x->n_untaken ? hold_back(x) : MHD_YES;
+    }
     return x->is_discarding && (x->n_discarded += n) > DISCARD_MAX ? cut(x) : MHD_YES;
 }
 

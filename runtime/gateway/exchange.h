@@ -64,6 +64,9 @@ struct exchange {
     bool is_handled;                /* route->handle was called */
     bool is_suspended;
     bool is_aborted;                /* the client has left, or the server ends */
+    bool is_held_back;              /* the rest of the body has to wait */
+    bool is_at_head;                /* … and all of it; MHD begins the request once more when it goes on */
+    size_t n_untaken;               /* of the piece that the route was given: they come again when it goes on */
     bool is_discarding;             /* it is refused, and the rest of its body is read for nothing */
     bool is_pending;                /* it waits for the engine */
     void (*on_gone)(struct exchange *x); /* to end what it waits for, once */
@@ -119,6 +122,11 @@ void hutch_exchange_answer_file(struct exchange *x, int fd, const char *range, u
  * @on_gone is called when nobody wants it any more. */
 void hutch_exchange_wait(struct exchange *x, void (*on_gone)(struct exchange *x));
 
+/* The same while the body comes: none of it does, until hutch_exchange_go_on(). */
+void hutch_exchange_hold_back(struct exchange *x, void (*on_gone)(struct exchange *x));
+/* It is not waited for any more, and was not answered. May free the exchange. */
+void hutch_exchange_go_on(struct exchange *x);
+
 /* Within @on_gone, where the client is gone and not only what it waited for: no answer follows. */
 void hutch_exchange_forget(struct exchange *x);
 
@@ -140,9 +148,6 @@ void hutch_exchange_break_off(struct exchange *x);
 /* More memory that counts for the server's sum, until the exchange is freed. False when there is no room. */
 bool hutch_exchange_hold(struct exchange *x, size_t len);
 void hutch_exchange_let_go(struct exchange *x, size_t len);
-
-/* A header of the answer that was just given. */
-void hutch_exchange_add_header(struct exchange *x, const char *name, const char *value);
 
 /* ---- for the server ---- */
 

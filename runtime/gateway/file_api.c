@@ -79,21 +79,27 @@ static void on_free(struct exchange *x)
         hutch_upload_give_up(x->work, x);
 }
 
-void hutch_file_api_begin(struct exchange *x)
+struct upload *hutch_file_api_create_upload(struct exchange *x)
 {
-    const struct gateway_session *session = hutch_session_api_find(x);
-    struct upload *upload = session ? malloc(sizeof(*upload)) : NULL;
+    struct upload *upload = malloc(sizeof(*upload));
 
-    if (!session)
-        return;
     if (!upload) {
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the upload");
-        return;
+        return NULL;
     }
     *upload = (struct upload)UPLOAD_INIT;
     x->work = upload;
     x->on_free = on_free;
-    hutch_upload_begin(upload, x, session, x->params[1]);
+    return upload;
+}
+
+void hutch_file_api_begin(struct exchange *x)
+{
+    const struct gateway_session *session = hutch_session_api_find(x);
+    struct upload *upload = session ? hutch_file_api_create_upload(x) : NULL;
+
+    if (upload)
+        hutch_upload_begin(upload, x, session, x->params[1]);
 }
 
 void hutch_file_api_take(struct exchange *x, const char *data, size_t len)

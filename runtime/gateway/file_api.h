@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 struct exchange;
+struct upload;
 
 void hutch_file_api_list(struct exchange *x);
 void hutch_file_api_download(struct exchange *x); /* with a range, where one is asked for */
@@ -14,5 +15,7 @@ void hutch_file_api_delete(struct exchange *x);
 void hutch_file_api_begin(struct exchange *x);
 void hutch_file_api_take(struct exchange *x, const char *data, size_t len);
 void hutch_file_api_uploaded(struct exchange *x);
+/* The work of @x from here on, not begun. NULL: the exchange is refused. */
+struct upload *hutch_file_api_create_upload(struct exchange *x);
 
 #endif

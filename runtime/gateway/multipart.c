@@ -96,6 +96,7 @@ int hutch_multipart_open(struct multipart *m, const char *type, const struct mul
     m->delimiter_len = strlen(m->delimiter);
     m->n_matched = 2; /* at the very beginning no line has to end before it */
     m->head_len = m->n_parts = m->n_taken = 0;
+    m->stops = false;
     return 0;
 }
 
@@ -264,26 +265,28 @@ static ssize_t take_data(struct multipart *m, const char *data, size_t len, stru
     return 1;
 }
 
-int hutch_multipart_feed(struct multipart *m, const char *data, size_t len, struct hutch_err *err)
+ssize_t hutch_multipart_feed(struct multipart *m, const char *data, size_t len, struct hutch_err *err)
 {
-    while (len && m->state != MULTIPART_OVER) {
+    size_t at = 0;
+
+    m->stops = false;
+    while (at < len && m->state != MULTIPART_OVER && !m->stops) {
         bool is_head = m->state == MULTIPART_BOUNDARY || m->state == MULTIPART_HEADERS;
         ssize_t n = 1;
 
         m->n_taken += is_head;
         if (m->state == MULTIPART_BOUNDARY)
-            n = take_behind_boundary(m, *data, err) < 0 ? -1 : 1;
+            n = take_behind_boundary(m, data[at], err) < 0 ? -1 : 1;
         else if (m->state == MULTIPART_HEADERS)
-            n = take_header(m, *data, err) < 0 ? -1 : 1;
+            n = take_header(m, data[at], err) < 0 ? -1 : 1;
         else
-            n = take_data(m, data, len, err);
+            n = take_data(m, data + at, len - at, err);
         if (n < 0)
             return -1;
         m->n_taken += is_head ? 0 : (size_t)n;
-        data += n;
-        len -= (size_t)n;
+        at += (size_t)n;
     }
-    return 0;
+    return (ssize_t)(m->stops ? at : len);
 }
 
 int hutch_multipart_finish(const struct multipart *m, struct hutch_err *err)

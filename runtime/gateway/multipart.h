@@ -4,7 +4,8 @@
  *
  * Strict: lines end in CR LF, each part has one Content-Disposition with a name, and the last boundary has to come.
  * What is before the first and after the last boundary is passed over, as RFC 2046 has it. Headers of a part, their
- * texts and the number of parts are bounded; the length of a part is for the caller to bound. */
+ * texts and the number of parts are bounded; the length of a part is for the caller to bound. An event may have the
+ * parser stop behind it, to go on later. */
 #ifndef HUTCH_GATEWAY_MULTIPART_H
 #define HUTCH_GATEWAY_MULTIPART_H
 
@@ -12,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #define MULTIPART_MAX_BOUNDARY 70 /* RFC 2046, 5.1.1 */
 #define MULTIPART_MAX_HEADERS  8192
@@ -37,12 +39,14 @@ struct multipart {
     size_t head_len;
     size_t n_parts;
     size_t n_taken;                   /* bytes of the body so far */
+    bool stops;                       /* for events to set: nothing more is read, for now */
 };
 
 /* @type: the header Content-Type. -1: its boundary is missing or none. */
 int hutch_multipart_open(struct multipart *m, const char *type, const struct multipart_events *events, void *user,
                          struct hutch_err *err);
-int hutch_multipart_feed(struct multipart *m, const char *data, size_t len, struct hutch_err *err);
+/* How many bytes were taken: all of them, unless an event has had it stop. */
+ssize_t hutch_multipart_feed(struct multipart *m, const char *data, size_t len, struct hutch_err *err);
 /* -1: the last boundary has not come. */
 int hutch_multipart_finish(const struct multipart *m, struct hutch_err *err);
 

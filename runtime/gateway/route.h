@@ -28,7 +28,7 @@ struct route {
     bool is_open;     /* nobody needs a token for it */
     void (*handle)(struct exchange *x); /* when the whole request is there */
     /* Of a body that comes as a stream: when the headers are there, and for each piece. What either refuses is not
-     * called again. */
+     * called again. Both may hold the rest back, the second with a part of its piece: n_untaken. */
     void (*begin)(struct exchange *x);
     void (*take)(struct exchange *x, const char *data, size_t len);
 };

@@ -4,8 +4,10 @@
 #include "runtime/gateway/batch_api.h"
 #include "runtime/gateway/catalog_api.h"
 #include "runtime/gateway/cell_api.h"
+#include "runtime/gateway/change_stream.h"
 #include "runtime/gateway/file_api.h"
 #include "runtime/gateway/function_api.h"
+#include "runtime/gateway/path_api.h"
 #include "runtime/gateway/process_api.h"
 #include "runtime/gateway/run_api.h"
 #include "runtime/gateway/session_api.h"
@@ -53,7 +55,15 @@ static const struct route routes[] = {
     { "POST", PROCESS "/resize", ROUTE_JSON, false, hutch_process_api_resize, NULL, NULL },
     { "GET", PROCESS "/attach", ROUTE_NO_BODY, false, hutch_terminal_api_attach, NULL, NULL },
     { "GET", SESSION "/terminal", ROUTE_NO_BODY, false, hutch_terminal_api_open, NULL, NULL },
-    { "GET", SESSION "/files", ROUTE_NO_BODY, false, hutch_file_api_list, NULL, NULL },
+    { "GET", SESSION "/stat", ROUTE_NO_BODY, false, hutch_path_api_stat, NULL, NULL },
+    { "GET", SESSION "/list", ROUTE_NO_BODY, false, hutch_path_api_list, NULL, NULL },
+    { "POST", SESSION "/make_directory", ROUTE_NO_BODY, false, hutch_path_api_make_directory, NULL, NULL },
+    { "POST", SESSION "/rename", ROUTE_NO_BODY, false, hutch_path_api_rename, NULL, NULL },
+    { "GET", SESSION "/watch", ROUTE_NO_BODY, false, hutch_change_stream_watch, NULL, NULL },
+    { "GET", SESSION "/files", ROUTE_NO_BODY, false, hutch_path_api_download, NULL, NULL },
+    { "PUT", SESSION "/files", ROUTE_STREAM, false, hutch_file_api_uploaded, hutch_path_api_begin,
+      hutch_file_api_take },
+    { "DELETE", SESSION "/files", ROUTE_NO_BODY, false, hutch_path_api_remove, NULL, NULL },
     { "GET", SESSION "/files/{path*}", ROUTE_NO_BODY, false, hutch_file_api_download, NULL, NULL },
     { "PUT", SESSION "/files/{path*}", ROUTE_STREAM, false, hutch_file_api_uploaded, hutch_file_api_begin,
       hutch_file_api_take },

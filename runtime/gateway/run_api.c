@@ -1,6 +1,7 @@
 #include "runtime/gateway/run_api.h"
 
 #include "runtime/gateway/keyed_run.h"
+#include "runtime/gateway/local_peer.h"
 #include "runtime/gateway/run_form.h"
 #include "runtime/gateway/run_request.h"
 #include "runtime/gateway/run_result.h"
@@ -117,9 +118,13 @@ static void run(struct exchange *x, const struct text_buffer *text, const struct
 {
     struct run_request request;
     struct hutch_err err;
+    auto_fd input_fd = -1;
 
     if (hutch_run_request_parse(text->data, text->len, &request, &err) < 0) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
+    } else if (hutch_local_peer_is_claimed(x) && !hutch_local_peer_grant(x, &request.request, &input_fd)) {
+        hutch_run_request_done(&request);
+        return;
     } else if (hutch_submit_is_allowed(x) && key) {
         hutch_keyed_run_submit(x, &request.request, key);
     } else if (!x->status) {

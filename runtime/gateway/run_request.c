@@ -83,13 +83,15 @@ static int read_language(const struct json_node *node, void *context, struct hut
     return hutch_json_string(node, MAX_LANGUAGE, &r->request.language, err);
 }
 
-/* "-c" and "-" mean something else than a name to the library. */
+/* "-c" is no file, as python3 -c has it; "-" means something else than a name to the library, too. */
 static int read_name(const struct json_node *node, void *context, struct hutch_err *err)
 {
     struct run_request *r = context;
 
     if (hutch_json_string(node, NAME_MAX, &r->request.name, err) < 0)
         return -1;
+    if (strcmp(r->request.name, "-c") == 0)
+        return 0;
     if (r->request.name[0] == '\0' || r->request.name[0] == '-' || strchr(r->request.name, '/'))
         return hutch_json_refuse(node, err, "a name is not empty, has no '/' and does not begin with '-'");
     return 0;

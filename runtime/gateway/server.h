@@ -18,6 +18,7 @@ struct server_options {
     const char *const *listen;  /* addresses, ends with NULL; none: inherited ones, else the default socket */
     const struct format *const *known_formats; /* besides the native one; ends with NULL */
     const char *version;        /* of hutch */
+    const char *settings;       /* of its sandboxes, for hutch itself: local_peer.h; NULL: it gets nothing special */
     const char *const *formats; /* which of them, and where: hutch_formats_choose() */
     const struct format *page;  /* for browsers, which may then ask from this server's own origin; NULL: none */
     const char *tokens;         /* path; NULL: nobody has to say who asks */

@@ -91,6 +91,15 @@ static int read_no_interpreter(const struct json_node *node, void *context, stru
     return rc;
 }
 
+static int read_paths(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    bool value = false;
+    int rc = hutch_json_bool(node, &value, err);
+
+    ((struct session_request *)context)->options.paths = value;
+    return rc;
+}
+
 int hutch_session_request_parse(const char *text, size_t len, struct session_request *ret, struct hutch_err *err)
 {
     static const struct json_field fields[] = {
@@ -98,7 +107,7 @@ int hutch_session_request_parse(const char *text, size_t len, struct session_req
         { "limits", read_limits, false },     { "max_checkpoints", read_max_checkpoints, false },
         { "idle_ms", read_idle, false },      { "checkpoint_bytes", read_checkpoint_bytes, false },
         { "lifetime_ms", read_lifetime, false }, { "max_processes", read_max_processes, false },
-        { "no_interpreter", read_no_interpreter, false },
+        { "no_interpreter", read_no_interpreter, false }, { "paths", read_paths, false },
     };
     struct json_node root;
 

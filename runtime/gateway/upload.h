@@ -4,6 +4,7 @@
 
 #include "runtime/text/ids.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,14 +14,23 @@ struct gateway_session;
 struct upload {
     char session[ID_LEN + 1]; /* it may end while this goes on */
     char *path;               /* owned; NULL: there is no file */
-    int fd;                   /* owned; -1: it is complete, or was given up */
+    bool is_inside;           /* the path is the sandbox's, not one below /mnt/data */
+    bool is_partial;          /* it is there, and not whole */
+    int fd;                   /* owned; -1: closed */
     uint64_t n;
+    struct exchange *x;       /* while it is being opened */
+    struct gateway_session *opened_in; /* likewise */
+    bool was_left;            /* likewise: nobody sends what is to be in it */
 };
 #define UPLOAD_INIT { .path = NULL, .fd = -1 }
 
 /* -1: the exchange is refused. @path: below /mnt/data. */
 int hutch_upload_begin(struct upload *u, struct exchange *x, const struct gateway_session *session, const char *path);
-/* The same, and the file is given up. */
+/* The same for @path inside; directories on the way are made. The rest of the body is held back until it is open, and
+ * what cannot be opened refuses the exchange later. @u is of the exchange's work, whose first member it is. */
+int hutch_upload_begin_inside(struct upload *u, struct exchange *x, struct gateway_session *session, const char *path,
+                              unsigned mode);
+/* -1: the exchange is refused, and the file is given up. */
 int hutch_upload_write(struct upload *u, struct exchange *x, const char *data, size_t len);
 /* The file is whole. */
 void hutch_upload_end(struct upload *u);

@@ -88,6 +88,11 @@ void (hutch_function_init)(struct hutch_function *function)
     init_struct(function, FIRST_SIZE(hutch_function, user));
 }
 
+void (hutch_watch_options_init)(struct hutch_watch_options *options)
+{
+    init_struct(options, FIRST_SIZE(hutch_watch_options, user));
+}
+
 void (hutch_question_init)(struct hutch_question *question)
 {
     init_struct(question, FIRST_SIZE(hutch_question, timeout_ms));

@@ -9,6 +9,16 @@
 #include <inttypes.h>
 #include <string.h>
 
+static int check_paths(const struct session *s, struct hutch_error *error)
+{
+    struct hutch_err err;
+
+    if (s->paths.is_allowed)
+        return 0;
+    hutch_err_set(&err, 0, "the session %" PRIu64 " was opened without paths", s->id);
+    return hutch_engine_tell(error, &err, EINVAL);
+}
+
 static int order_path(struct hutch_engine *engine, uint64_t session, const struct path_order *order, const char *path,
                       const char *new_path, const struct hutch_path_options *given, struct hutch_error *error)
 {
@@ -16,12 +26,8 @@ static int order_path(struct hutch_engine *engine, uint64_t session, const struc
     struct hutch_path_options options;
     struct hutch_err err = { 0 };
 
-    if (!s)
+    if (!s || check_paths(s, error) < 0)
         return -1;
-    if (!s->paths.is_allowed) {
-        hutch_err_set(&err, 0, "the session %" PRIu64 " was opened without paths", session);
-        return hutch_engine_tell(error, &err, EINVAL);
-    }
     hutch_engine_copy_sized(&options, sizeof(options), given);
     if (hutch_descriptors_for_path(engine, &err) < 0 ||
         hutch_paths_add(s, order, path, new_path, &options, &err) < 0)
@@ -87,6 +93,33 @@ int hutch_session_open_path(struct hutch_engine *engine, uint64_t session, const
         return hutch_engine_tell(error, &err, 0);
     }
     return order_path(engine, session, &order, path, NULL, options, error);
+}
+
+/* --- changes of a directory --------------------------------------------------------------------------------------- */
+
+int hutch_session_watch(struct hutch_engine *engine, uint64_t session, const char *path,
+                        const struct hutch_watch_options *given, uint64_t *ret_watch, struct hutch_error *error)
+{
+    struct session *s = hutch_engine_find_session(engine, session, error);
+    struct hutch_watch_options options;
+    struct hutch_err err = { 0 };
+    uint64_t id;
+
+    if (!s || check_paths(s, error) < 0)
+        return -1;
+    hutch_engine_copy_sized(&options, sizeof(options), given);
+    if (hutch_descriptors_for_path(engine, &err) < 0 || hutch_dir_watch_add(s, path, &options, &id, &err) < 0)
+        return hutch_engine_tell(error, &err, 0);
+    if (ret_watch)
+        *ret_watch = id;
+    return 0;
+}
+
+int hutch_session_unwatch(struct hutch_engine *engine, uint64_t session, uint64_t watch)
+{
+    struct session *s = hutch_engine_find_session(engine, session, NULL);
+
+    return s && hutch_dir_watch_end(s, watch);
 }
 
 /* --- as JSON ------------------------------------------------------------------------------------------------------ */

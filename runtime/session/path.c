@@ -45,7 +45,7 @@ static void close_control(struct path_task *t)
 
 static bool changes_files(const struct path_order *order)
 {
-    return order->kind != PATH_STAT && order->kind != PATH_LIST &&
+    return order->kind != PATH_STAT && order->kind != PATH_LIST && order->kind != PATH_WATCH &&
            (order->kind != PATH_OPEN || (order->flags & PATH_WRITE));
 }
 
@@ -136,6 +136,21 @@ static bool keeps_files(const struct session *s, int fd)
     return s->data.dirfd >= 0 && fstatfs(s->data.dirfd, &data) == 0 && data.f_type == fs.f_type;
 }
 
+static int check_directory(const struct path_task *t, int fd, struct hutch_err *err)
+{
+    const int has = fcntl(fd, F_GETFL);
+    char quoted[FILES_QUOTED];
+    struct stat st;
+
+    if (has < 0 || fstat(fd, &st) < 0 || !S_ISDIR(st.st_mode) || (has & O_PATH))
+        return hutch_err_set(err, 0, "what was opened for '%s' is not a directory",
+                             hutch_files_quote(path_of(t), quoted));
+    if (!keeps_files(t->session, fd))
+        return hutch_err_set(err, 0, "open '%s': it is no directory on a disk or in memory",
+                             hutch_files_quote(path_of(t), quoted));
+    return 0;
+}
+
 /* Anything can come from inside. A file without a name is refused, too: a memory file is one, which is in no place
  * whose size is bounded. */
 static int check_file(const struct path_task *t, int fd, struct hutch_err *err)
@@ -145,6 +160,8 @@ static int check_file(const struct path_task *t, int fd, struct hutch_err *err)
     char quoted[FILES_QUOTED];
     struct stat st;
 
+    if (t->order->kind == PATH_WATCH)
+        return check_directory(t, fd, err);
     if (has < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (has & O_PATH) || (has & O_ACCMODE) != access ||
         fcntl(fd, F_SETFL, O_NONBLOCK | (flags & PATH_APPEND ? O_APPEND : 0)) < 0)
         return hutch_err_set(err, 0, "what was opened for '%s' is not the file that was asked for",
@@ -161,7 +178,7 @@ static int check_file(const struct path_task *t, int fd, struct hutch_err *err)
 
 static void take_done(struct path_task *t, int *fd)
 {
-    const bool is_open = t->order->kind == PATH_OPEN;
+    const bool is_open = t->order->kind == PATH_OPEN || t->order->kind == PATH_WATCH;
     struct hutch_err err;
 
     /* stat and the like say what it is, with one entry */

@@ -357,6 +357,7 @@ static void reset(struct engine_run *run)
 {
     hutch_processes_reset(run->kind_data);
     hutch_paths_reset(run->kind_data);
+    hutch_dir_watches_lose(run->kind_data, "the sandbox was replaced");
     drop_interpreter(run->kind_data);
 }
 
@@ -374,6 +375,7 @@ static void refuse(struct engine_run *run, const struct hutch_err *why)
     hutch_processes_refuse(s, s->why);
     hutch_paths_lose(s, s->why);
     hutch_paths_refuse(s, s->why);
+    hutch_dir_watches_lose(s, s->why);
 }
 
 /* A checkpoint that was dropped may still be on its way out. */
@@ -486,6 +488,7 @@ static void die(struct engine_run *run, bool has_files)
     }
     hutch_processes_lose(s, s->is_restarting ? "the session was restarted" : s->why);
     hutch_paths_lose(s, s->is_restarting ? "the session was restarted" : s->why);
+    hutch_dir_watches_lose(s, s->is_restarting ? "the session was restarted" : s->why);
     hutch_checkpoints_drop_all(s, true);
     hutch_session_set_idle(s, false);
     drop_interpreter(s);
@@ -563,6 +566,7 @@ void hutch_session_free(struct session *s)
         }
     hutch_processes_done(&s->processes);
     hutch_paths_done(&s->paths);
+    hutch_dir_watches_drop(s);
     drop_interpreter(s);
     hutch_look_cancel(&s->look);
     hutch_look_cancel(&s->landing);
@@ -626,6 +630,8 @@ static void end(struct session *s)
     hutch_paths_lose(s, s->why);
     hutch_paths_refuse(s, s->why);
     hutch_paths_work(s);
+    hutch_dir_watches_lose(s, s->why);
+    hutch_dir_watches_work(s);
     TAILQ_REMOVE(&sessions->list, s, link);
     sessions->n--;
     if (directory)
@@ -654,6 +660,7 @@ void hutch_sessions_work(struct sessions *sessions)
             hutch_session_answer_doomed(s);
         hutch_processes_work(s);
         hutch_paths_work(s);
+        hutch_dir_watches_work(s);
         next = TAILQ_NEXT(s, link); /* now: a callback may have opened another one */
         if (s->is_closing) {
             if (s->state == SESSION_LOST && !s->run->slot && open_up(s))
@@ -706,6 +713,7 @@ void hutch_sessions_done(struct sessions *sessions)
         TAILQ_REMOVE(&sessions->list, s, link);
         hutch_session_free(s); /* its files go with the engine's */
     }
+    hutch_dir_watches_done(&sessions->dir_watches);
 }
 
 /* --- clocks ------------------------------------------------------------------------------------------------------- */
@@ -875,6 +883,7 @@ void hutch_sessions_init(struct sessions *sessions, struct helper *helper, struc
 {
     *sessions = (struct sessions){ .core = helper->core, .helper = helper, .runs = runs };
     TAILQ_INIT(&sessions->list);
+    hutch_dir_watches_init(&sessions->dir_watches);
 }
 
 struct session *hutch_session_find(struct sessions *sessions, uint64_t id)

@@ -9,6 +9,7 @@
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/contexts.h"
 #include "runtime/session/data.h"
+#include "runtime/session/dir_watch.h"
 #include "runtime/session/execution.h"
 #include "runtime/session/interpreter.h"
 #include "runtime/session/path.h"
@@ -37,6 +38,7 @@ struct sessions {
     unsigned n_idle;    /* have had no cell for a while */
     int idle_check_ms;           /* from one check of such a one to the next */
     bool has_work;         /* for hutch_sessions_work() */
+    struct dir_watches dir_watches;
 };
 
 enum order_kind {

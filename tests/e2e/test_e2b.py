@@ -136,7 +136,8 @@ def test_files(server):
     assert seen["read"] == seen["inside"] == "hello é"
     assert seen["many"] == ["/home/user/d/one", "/home/user/d/two"] and seen["empty"] == "" and seen["large"] and seen["octets"] == "octets"
     assert seen["missing"]["name"] == "FileNotFoundError"
-    assert "below /home/user only" in seen["outside"]["message"] and seen["tmpRead"] == "outside\n"
+    assert seen["outside"] == ["/tmp/o/one", "/home/user/between", "/tmp/o/two", "1", 50000]
+    assert seen["refused"] == "InvalidArgumentError" and seen["tmpRead"] == "outside\n"
     assert seen["traversal"]["name"] == "InvalidArgumentError"
     assert seen["list"] == sorted(seen["list"], key=lambda row: row["name"])
     assert {row["name"]: row["type"] for row in seen["list"]} == {"a.txt": "file", "d": "dir", "empty": "file", "large.bin": "file", "octets": "file"}
@@ -145,7 +146,10 @@ def test_files(server):
                             "permissions": "-rw-r--r--", "owner": "user", "time": True}
     assert seen["made"] == [True, False] and seen["moved"] == ["/home/user/new/b.txt", False, "hello é"]
     assert seen["removed"] == [False, "FileNotFoundError"] and seen["tmp"] and seen["denied"] == "InvalidArgumentError"
-    assert seen["listMissing"] == "FileNotFoundError" and "not told" in seen["watch"]["message"]
+    assert seen["listMissing"] == "FileNotFoundError"
+    assert seen["watch"][:2] == ["create three", "write three"] and seen["watch"][-1] == "remove four", seen["watch"]
+    assert {"rename three", "create four", "chmod four"} <= set(seen["watch"]), seen["watch"]
+    assert "is gone" in seen["watchGone"][0] and seen["watchRefused"][0] == "FileNotFoundError" and "watch each" in seen["watchRefused"][1]
 
 
 def test_signed_addresses(server):
@@ -376,6 +380,25 @@ def test_parts(sandbox):
     assert answer.status == 200 and [row["path"] for row in answer.json] == ["/home/user/p/one", "/home/user/p/\"two\"", "/home/user/café"]
     assert sandbox.ask("GET", "/files?path=p/one").body == data
     assert sandbox.ask("GET", "/files?path=p/%22two%22").body == b""
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_parts_anywhere(sandbox, is_whole):
+    """The sandbox opens each, while the others, which came with it, wait."""
+    parts = [(b"/tmp/p/%d" % i if i % 2 else b"p%d" % i, b"%d" % i * 500) for i in range(120)]
+    body = multipart(*parts) if is_whole else multipart(*parts)[:-30]
+    if not is_whole:
+        assert sandbox.ask("POST", "/filesystem.Filesystem/Remove", {"path": "/tmp/p"}).json == {}
+        error_of(post_files(sandbox, body), 400)
+        assert sandbox.ask("GET", "/files?path=/tmp/p/117").body == b"117" * 500
+        assert sandbox.ask("GET", "/files?path=/tmp/p/119").status == 404  # it was not whole
+        return
+    answer = post_files(sandbox, body)
+    assert answer.status == 200 and len(answer.json) == 120 and answer.json[1]["path"] == "/tmp/p/1"
+    for i in (0, 1, 60, 119):
+        assert sandbox.ask("GET", "/files?path=" + answer.json[i]["path"]).body == b"%d" % i * 500
+    error_of(post_files(sandbox, multipart((b"/usr/x", b"1"))), 400)
+    error_of(post_files(sandbox, multipart((b"/dev/null", b"1"))), 400)
 
 
 @pytest.mark.parametrize("body,kind", [

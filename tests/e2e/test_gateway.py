@@ -148,7 +148,7 @@ BAD_BODIES = {
     "unknown limit": (b'{"code": "1", "limits": {"wal": 1}}', "$.limits.wal: unknown key"),
     "unknown language": (b'{"code": "1", "language": "cobol"}', "cobol"),
     "name with a path": (b'{"code": "1", "name": "../x.py"}', "$.name: a name"),
-    "name like an option": (b'{"code": "1", "name": "-c"}', "$.name: a name"),
+    "name like an option": (b'{"code": "1", "name": "-m"}', "$.name: a name"),
     "input twice": (b'{"code": "1", "stdin": "a", "stdin_base64": "YQ=="}', "either stdin or stdin_base64"),
     "no base64": (b'{"code": "1", "stdin_base64": "?"}', "not base64"),
     "policy": (b'{"code": "1", "policy": "trusted"}', "$.policy: unknown key"),
