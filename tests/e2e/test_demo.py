@@ -5,17 +5,11 @@ import shutil
 import subprocess
 import sys
 
-import pytest
-
 import gateway
 import support
 
 ASK = os.path.join(support.TREE, "examples", "clients", "ask")
 CLIENTS = os.environ.get("HUTCH_TEST_CLIENTS") or os.path.join(support.TREE, "build", "clients")
-
-
-def miss(reason):
-    (pytest.fail if support.STRICT else pytest.skip)(("strict: " if support.STRICT else "") + reason)
 
 
 def make_table(folder):
@@ -33,7 +27,7 @@ def ask(folder, clients, **env):
 def test_questions_and_answers(data):
     for name in ("mcp", "e2b"):
         if not shutil.which("node") or not os.path.exists(os.path.join(CLIENTS, name, "installed.json")):
-            miss("npm: its packages for tests/clients/%s are not installed (make clients)" % name)
+            support.miss("npm: its packages for tests/clients/%s are not installed (make clients)" % name)
     rows = make_table(data)
     done = ask(data, CLIENTS)
     assert done.returncode == 0 and done.stderr == "", done.stderr
@@ -52,7 +46,7 @@ def test_questions_and_answers(data):
 def test_npm_out_of_reach(tmp_path):
     """It fails, and says what it could not have."""
     if not shutil.which("npm"):
-        miss("npm is not installed")
+        support.miss("npm is not installed")
     make_table(tmp_path)
     done = ask(tmp_path, tmp_path / "clients", npm_config_registry="http://127.0.0.1:9/", npm_config_cache=str(tmp_path / "cache"),
                npm_config_fetch_retries="0")
@@ -67,7 +61,7 @@ def test_a_script_that_fails_fails_the_demo(tmp_path):
     """Without the table there is no answer."""
     for name in ("mcp", "e2b"):
         if not shutil.which("node") or not os.path.exists(os.path.join(CLIENTS, name, "installed.json")):
-            miss("npm: its packages for tests/clients/%s are not installed (make clients)" % name)
+            support.miss("npm: its packages for tests/clients/%s are not installed (make clients)" % name)
     done = ask(tmp_path, CLIENTS)
     assert done.returncode == 1 and "No such file or directory: 'traffic_accidents.csv'" in done.stderr
     assert done.stderr.endswith("hutch: examples/clients/mcp.mjs ended with status 1\n")

@@ -35,10 +35,6 @@ def server(tmp_path_factory):
         yield started
 
 
-def miss(reason):
-    (pytest.fail if support.STRICT else pytest.skip)(("strict: " if support.STRICT else "") + reason)
-
-
 def read(*names):
     with open(os.path.join(EXAMPLES, *names), encoding="utf-8") as file:
         return file.read()
@@ -48,7 +44,7 @@ def test_recorded_session_of_e2b(server, tmp_path):
     """The record in the README, apart from the id; the plot is one."""
     folder = os.path.join(CLIENTS, "e2b")
     if not shutil.which("node") or not os.path.exists(os.path.join(folder, "installed.json")):
-        miss("npm: its packages for tests/clients/e2b are not installed (make clients)")
+        support.miss("npm: its packages for tests/clients/e2b are not installed (make clients)")
     shutil.copy(os.path.join(EXAMPLES, "e2b", "session.mjs"), tmp_path)
     (tmp_path / "node_modules").symlink_to(os.path.join(folder, "node_modules"))
     url = "http://127.0.0.1:%d" % server.port()
@@ -294,7 +290,7 @@ def test_n8n(server):
     assert given["authentication"] == "genericCredentialType" and given["genericAuthType"] == "httpHeaderAuth"
     expression = re.fullmatch(r"=\{\{ (.*) \}\}", given["jsonBody"])[1]
     if not shutil.which("node"):
-        miss("node is not installed")
+        support.miss("node is not installed")
     body = subprocess.run(["node", "-e", "const $json = { body: { code: 'print(6 * 7)' } }; console.log(JSON.stringify(%s))" % expression],
                           capture_output=True, check=True, timeout=gateway.SECONDS).stdout
     answer = requests.request(given["method"], given["url"].replace("HOST:PORT", "127.0.0.1:%d" % server.port()), data=body,

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 
 import pytest
 
@@ -57,12 +58,21 @@ def write_files(folder):
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
     """The directory with the socket of a server as `hutch serve &` starts it, and with the functions of the document."""
-    folder = tmp_path_factory.mktemp("docs")
+    folder, runtime = tmp_path_factory.mktemp("docs"), tempfile.mkdtemp(prefix="hutch-docs-", dir="/tmp")  # paths of sockets are short
     write_files(folder)
     functions = re.findall(r"--function (\w+)=(\S+)", "\n".join(command for _, commands in blocks() for command, _ in commands))
     words = [word for name, file in functions for word in ("--function", "%s=%s" % (name, folder / file))]
-    with gateway.Server(folder, *words, image="python", env={"XDG_RUNTIME_DIR": str(folder)}):
-        yield folder
+    with gateway.Server(folder, *words, image="python", env={"XDG_RUNTIME_DIR": runtime}):
+        yield runtime
+    shutil.rmtree(runtime)
+
+
+@pytest.fixture
+def own():
+    """A directory for the socket of a server that a command starts."""
+    runtime = tempfile.mkdtemp(prefix="hutch-docs-", dir="/tmp")
+    yield runtime
+    shutil.rmtree(runtime)
 
 
 def script_of(commands, port, runtime):
@@ -88,16 +98,14 @@ def fits(printed, expected):
 
 
 @pytest.mark.parametrize("number,commands", [pytest.param(*block, id="line-%d" % block[0]) for block in blocks()])
-def test_console(usual, tmp_path, number, commands):
+def test_console(usual, own, tmp_path, number, commands):
     text = "\n".join(command for command, _ in commands)
     for word in LEFT_OUT:
         if word in text:
             return
     if not shutil.which("curl"):
-        pytest.skip("curl is not installed")
-    runtime = str(usual)
-    if "hutch serve" in text:
-        runtime = os.path.dirname(gateway.socket_path(tmp_path))
+        support.miss("curl is not installed")
+    runtime = own if "hutch serve" in text else usual
     write_files(tmp_path)
     (tmp_path / "notes.txt").write_text("a note\n")
     (tmp_path / "tokens").write_text("ben %s\n" % ("0" * 64))
@@ -131,7 +139,7 @@ def end_group(number):
 
 
 def session_of(usual):
-    server = gateway.UnixConnection(str(usual / "hutch" / "hutch.sock"))
+    server = gateway.UnixConnection(os.path.join(usual, "hutch", "hutch.sock"))
     server.request("POST", "/v1/sessions", b'{"max_processes": 4}', {"Content-Type": "application/json"})
     return server.getresponse().read().decode().split('"')[3]
 

@@ -132,14 +132,10 @@ class Settings:
         return [text for text in self.texts if text not in self.used and ("HOST" in text or "TOKEN" in text or "=" in text or text[:2] == "--")]
 
 
-def miss(reason):
-    (pytest.fail if support.STRICT else pytest.skip)(("strict: " if support.STRICT else "") + reason)
-
-
 def npm(name):
     folder = os.path.join(CLIENTS, name)
     if not shutil.which("node") or not os.path.exists(os.path.join(folder, "installed.json")):
-        miss("npm: its packages for tests/clients/%s are not installed (make clients)" % name)
+        support.miss("npm: its packages for tests/clients/%s are not installed (make clients)" % name)
     return folder
 
 
@@ -203,7 +199,7 @@ def program(folder, code):
 def needs_node():
     said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout if shutil.which("node") else "v0."
     if int(said[1:].partition(".")[0]) < 20:
-        miss("node: Node 20 or newer is not installed")
+        support.miss("node: Node 20 or newer is not installed")
 
 
 @sets
@@ -417,7 +413,7 @@ await cleanup();
     line, key = settings.take("import .*"), settings.take("tools")
     for sdk, which in (("ai6", "node"), ("ai", newer[0] if newer else None)):
         if which is None:
-            miss("npm: Node 22 is not among the packages for tests/clients/node")
+            support.miss("npm: Node 22 is not among the packages for tests/clients/node")
         folder = project(place, *[name for name in os.listdir(where) if not name.startswith(".")])
         assert node(program(folder, code % (line, sdk, sdk, key)), program=which, HUTCH_SERVER=place.address("open")) == "42\n\n"
 
