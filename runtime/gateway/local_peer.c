@@ -70,8 +70,9 @@ bool hutch_local_peer_grant(struct exchange *x, struct hutch_request *request, i
 
     *ret_input = -1;
     if (!peer || !own || strcmp(own, hutch_exchange_header(x, LOCAL_SETTINGS)) != 0) {
-        hutch_exchange_refuse(x, GATEWAY_PRECONDITION, peer ? "sandboxes of this server are not as the client's would be"
-                                                            : "the client is not this user's hutch");
+        hutch_exchange_refuse(x, GATEWAY_PRECONDITION, "%s",
+                              peer ? "sandboxes of this server are not as the client's would be"
+                                   : "the client is not this user's hutch");
         return false;
     }
     if (input) {

@@ -1,9 +1,9 @@
 /* local_peer.h - requests of `hutch run` itself, by the same user on the same machine, who may ask for what no other
  * client may: that its standard input is read, and its files are kept.
  *
- * A header alone gives none of that, as a proxy hands on the headers of anybody: the other end of the unix socket has to
- * be a process of this user that executes the program `hutch` beside this one. What it asks for is granted only where
- * this server makes its sandboxes as the command would: else it is told so, and goes its own way. */
+ * A header alone gives none of that, as a proxy hands on the headers of anybody: the other end of the unix socket has
+ * to be a process of this user that executes the program `hutch` beside this one. What it asks for is granted only
+ * where this server makes its sandboxes as the command would: else it is told so, and goes its own way. */
 #ifndef HUTCH_GATEWAY_LOCAL_PEER_H
 #define HUTCH_GATEWAY_LOCAL_PEER_H
 
