@@ -15,6 +15,7 @@ struct sandbox_spec;
 struct server_run_request {
     const struct run_opts *opts;
     const char *home;
+    const char *data;                   /* the real path of --data; NULL: none */
     const struct sandbox_spec *program; /* as in struct warm_run_request */
     char *const *args;
     int signal_fd;
