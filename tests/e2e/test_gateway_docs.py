@@ -18,7 +18,8 @@ import support
 DOCUMENT = os.path.join(support.TREE, "docs", "gateway.md")
 LEFT_OUT = {"haproxy": "test_proxies.py starts it", "xdg-open": "there is nobody to look"}
 # Requests without a line of their own, if there are such requests.
-DESCRIBED = {("get", "/v1/functions"): "what it answers stands below Functions"}
+DESCRIBED = {("get", "/v1/functions"): "what it answers stands below Functions",
+             ("get", "/v1/sessions/{id}/watch"): "its line never ends; it stands below Files by path"}
 END = "--- end of command"
 
 
