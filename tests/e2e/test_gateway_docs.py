@@ -148,7 +148,7 @@ def session_of(usual):
 def asked_by(command):
     """(method, path) of each line of curl's."""
     for part in command.replace("$id", "ID").replace("$n", "1").split("curl ")[1:]:
-        path = re.search(r" '?(?:https?://)?(?:localhost|127\.0\.0\.1:\d+)(/[^\s)']*)", " " + part)
+        path = re.search(r""" ['"]?(?:https?://)?(?:localhost|127\.0\.0\.1:\d+)(/[^\s)'"]*)""", " " + part)
         if path:
             given = re.search(r" -X (\w+)", part)
             yield (given[1] if given else "PUT" if " -T " in part else

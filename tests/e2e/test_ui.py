@@ -98,9 +98,12 @@ def press(page, name):
     page.key("Enter")
 
 
-def rows(page, place):
-    """The names in a list."""
-    return page.value("[...document.querySelectorAll('#%s .what')].map(each => each.textContent)" % place)
+ROWS = "[...document.querySelectorAll('#%s .what')].map(each => each.textContent)"
+
+
+def await_rows(page, place, names):
+    """The names in a list, which is asked for when a cell or an upload is over."""
+    page.until("JSON.stringify(%s) === JSON.stringify(%s)" % (ROWS % place, json.dumps(names)))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -216,14 +219,14 @@ def test_drop_and_download(page, tmp_path):
     gateway.await_that(lambda: [path.read_text() for path in tmp_path.glob("a b*.txt")] == ["dropped"])
     press(page, "Remove a b%2e.txt")
     await_status(page, "removed")
-    assert rows(page, "files") == []
+    await_rows(page, "files", [])
 
 
 def test_names_of_files_are_text(page):
     name = "<img src=x onerror=stolen=1>"
     run(page, "import os; open(%r, 'w').close(); os.mkdir('d'); open('d/..x', 'w').write('deep'); print(os.listdir('.'))" % name)
     page.until("document.querySelectorAll('#files .what').length >= 2")
-    assert name in rows(page, "files") and "d/..x" in rows(page, "files")
+    page.until("[%s, 'd/..x'].every(name => %s.includes(name))" % (json.dumps(name), ROWS % "files"))
     assert not page.value("!!document.querySelector('#files img') || 'stolen' in window")
     press(page, "Remove d/..x")
     await_status(page, "removed d/..x")
@@ -260,22 +263,24 @@ def test_interrupt_and_restart(page):
     press(page, "restart")
     await_status(page, "restarted")
     assert "NameError" in run(page, "x")
-    assert run(page, "print(open('kept').read())") == "k\n" and rows(page, "files") == ["kept"]
+    assert run(page, "print(open('kept').read())") == "k\n"
+    await_rows(page, "files", ["kept"])
 
 
 def test_checkpoint_and_rollback(page):
     run(page, "x = 1; open('a', 'w').write('one')")
     press(page, "checkpoint")
     await_status(page, "checkpoint 1, in")
-    assert rows(page, "checkpoints") == ["checkpoint 1"]
+    await_rows(page, "checkpoints", ["checkpoint 1"])
     run(page, "x = 2; import os; os.remove('a')")
-    assert rows(page, "files") == []
+    await_rows(page, "files", [])
     press(page, "Roll back to checkpoint 1")
     await_status(page, "back at checkpoint 1")
-    assert rows(page, "files") == ["a"] and run(page, "x, open('a').read()") == "(1, 'one')"
+    await_rows(page, "files", ["a"])
+    assert run(page, "x, open('a').read()") == "(1, 'one')"
     press(page, "Drop checkpoint 1")
     await_status(page, "is dropped")
-    assert rows(page, "checkpoints") == []
+    await_rows(page, "checkpoints", [])
 
 
 def test_session_that_ended(browser, server):
