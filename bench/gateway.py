@@ -317,12 +317,11 @@ class Gateway:
         self.server.ask("DELETE", "/v1/sessions/" + session)
 
     def kept(self, n, requests, want):
-        """kB of the server for each of @n connections that it keeps."""
+        """kB of the server for each of @n connections that it keeps, beside those that are there: its heap would give the
+        memory of others to them."""
         before = self.server.memory()
         self.asker.do("hold", n=n, requests=requests, want=want, address=self.server.address)
-        more = self.server.memory() - before
-        self.asker.do("drop")
-        return more / n
+        return (self.server.memory() - before) / n
 
     def measure_idle(self):
         found = {"connection": self.kept(self.few(500), [RUN], HELLO)}
@@ -334,6 +333,7 @@ class Gateway:
                 started = self.server.ask("POST", path, {"args": ["sleep", "1000"], "stdin": True})
                 attach.append(request("GET", f"{path}/{started['id']}/attach", None, *WEBSOCKET))
         found["websocket"] = self.kept(len(attach), attach, " 101 ")
+        self.asker.do("drop")
         for name in names:
             self.server.ask("DELETE", "/v1/sessions/" + name)
         self.found["idle"] = found

@@ -22,7 +22,9 @@ static double get_number(const cJSON *object, const char *key, double usual)
 {
     const cJSON *value = get(object, key);
 
-    return cJSON_IsNumber(value) && value->valuedouble >= 0 && value->valuedouble <= 0x1p53 ? value->valuedouble : usual;
+    if (!cJSON_IsNumber(value) || value->valuedouble < 0 || value->valuedouble > 0x1p53)
+        return usual;
+    return value->valuedouble;
 }
 
 static int read_verdict(const cJSON *json, struct run_result *r)
@@ -63,6 +65,14 @@ static bool copy_text(const cJSON *object, const char *key, char **to)
     return !text || *to;
 }
 
+static unsigned enforcer_of(const char *name)
+{
+    for (unsigned e = 0; name && e < ENFORCER_COUNT; e++)
+        if (strcmp(name, hutch_enforcer_name((enum sandbox_enforcer)e)) == 0)
+            return 1u << e;
+    return 0;
+}
+
 static void read_limits(const cJSON *limits, struct run_result *r)
 {
     for (unsigned i = 0; i < LIMIT_COUNT; i++) {
@@ -70,9 +80,7 @@ static void read_limits(const cJSON *limits, struct run_result *r)
 
         r->limits[i].asked = (uint64_t)get_number(limit, "asked", 0);
         cJSON_ArrayForEach(name, get(limit, "enforced_by"))
-            for (unsigned e = 0; e < ENFORCER_COUNT; e++)
-                if (cJSON_IsString(name) && strcmp(name->valuestring, hutch_enforcer_name((enum sandbox_enforcer)e)) == 0)
-                    r->limits[i].enforcers |= 1u << e;
+            r->limits[i].enforcers |= enforcer_of(cJSON_GetStringValue(name));
     }
 }
 

@@ -248,13 +248,13 @@ static int run_warm(const struct run_opts *opts, const char *home, const char *d
 }
 
 /* 1: the server has done it, and *@ret_status is the exit status. */
-static int run_by_server(const struct run_opts *opts, const char *home, char **words, int *ret_status,
-                         struct hutch_err *err)
+static int run_by_server(const struct run_opts *opts, const char *home, const char *data, char **words,
+                         int *ret_status, struct hutch_err *err)
 {
     struct sandbox_spec program = { 0 };
     struct run_report made = RUN_REPORT_INIT;
     struct server_run_request request = {
-        .opts = opts, .home = home, .program = &program, .args = opts->code ? words : words + 1,
+        .opts = opts, .home = home, .data = data, .program = &program, .args = opts->code ? words : words + 1,
     };
     auto_fd signal_fd = -1;
     int lost_output = 0, rc = -1;
@@ -279,7 +279,7 @@ static bool may_be_by_server(const struct run_opts *opts, char **words)
 {
     struct stat st;
 
-    return !opts->no_server && !opts->data && (opts->code || (words[0] && stat(words[0], &st) == 0 &&
+    return !opts->no_server && (opts->code || (words[0] && stat(words[0], &st) == 0 &&
                                                               S_ISREG(st.st_mode)));
 }
 
@@ -362,7 +362,7 @@ static int run(const struct run_opts *opts, char **words, struct hutch_err *err)
     if (opts->warm)
         return run_warm(opts, home, data, words, err);
     if (may_be_by_server(opts, words)) {
-        int rc = run_by_server(opts, home, words, &status, err);
+        int rc = run_by_server(opts, home, data, words, &status, err);
 
         if (rc != 0)
             return rc < 0 ? -1 : status;

@@ -178,6 +178,13 @@ static int write_body(const struct server_run_request *request, struct text_buff
     return 0;
 }
 
+static void add_data(struct text_buffer *t, const char *path)
+{
+    hutch_text_add_string(t, "\r\n" LOCAL_DATA ": ");
+    for (; *path; path++)
+        hutch_text_addf(t, *path > ' ' && *path < 127 && *path != '%' ? "%c" : "%%%02x", (unsigned char)*path);
+}
+
 static int write_request(const struct server_run_request *request, struct text_buffer *t, struct hutch_err *err)
 {
     auto_free char *settings = hutch_settings_line(request->opts, request->home, false);
@@ -191,6 +198,8 @@ static int write_request(const struct server_run_request *request, struct text_b
         hutch_text_add_string(t, "POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                                  LOCAL_SETTINGS ": ");
         hutch_text_add_string(t, settings);
+        if (request->data)
+            add_data(t, request->data);
         if (fcntl(STDIN_FILENO, F_GETFD) >= 0)
             hutch_text_addf(t, "\r\n" LOCAL_INPUT ": %" PRIu64, at > 0 ? (uint64_t)at : 0);
         hutch_text_addf(t, "%s\r\nContent-Length: %zu\r\n\r\n",

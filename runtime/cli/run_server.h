@@ -2,7 +2,7 @@
  * makes no difference but the time.
  *
  * The server has to be this user's, and its sandboxes are to be made as the command's would be (settings.h); what it
- * cannot be asked for is done without it. Nothing is done twice: once the request is sent whole, there is no way back. */
+ * cannot be asked for is done without it. Nothing is done twice: once the request is sent, there is no way back. */
 #ifndef HUTCH_CLI_RUN_SERVER_H
 #define HUTCH_CLI_RUN_SERVER_H
 
@@ -15,6 +15,7 @@ struct sandbox_spec;
 struct server_run_request {
     const struct run_opts *opts;
     const char *home;
+    const char *data;                   /* the real path of --data; NULL: none */
     const struct sandbox_spec *program; /* as in struct warm_run_request */
     char *const *args;
     int signal_fd;

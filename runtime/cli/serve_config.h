@@ -24,8 +24,8 @@ struct serve_config {
 #define SERVE_CONFIG_INIT { .doc = JSON_DOC_INIT }
 
 /* Reads the file that @opts name, if they do, and sets what they have not got from the command line. Errors, with the
- * place: no JSON, a key that is not known, a value of another kind. hutch_serve_config_done() in any case, when @opts is
- * not used any more. */
+ * place: no JSON, a key that is not known, a value of another kind. hutch_serve_config_done() in any case, when @opts
+ * is not used any more. */
 int hutch_serve_config_read(struct serve_config *c, struct serve_opts *opts, struct hutch_err *err);
 void hutch_serve_config_done(struct serve_config *c);
 

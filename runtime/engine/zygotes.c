@@ -770,7 +770,7 @@ static double check_clocks(struct zygotes *zygotes, double now)
     double due = LOOP_NEVER, next;
 
     retire(zygotes);
-    if (zygotes->coming && is_ready_slot(&zygotes->coming->zygote_slots[0]))
+    if (zygotes->coming && is_whole(zygotes->coming))
         swap_generations(zygotes); /* what it waited for may have been given up */
     if (!zygotes->places[0] && zygotes->helper->has_launcher && zygotes->template->is_sent)
         hutch_zygotes_on_launcher(zygotes);

@@ -1,6 +1,7 @@
 #include "runtime/gateway/local_peer.h"
 
 #include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/uri.h"
 #include "runtime/text/quantity.h"
 #include "sandbox/fd.h"
 #include "sandbox/installed.h"
@@ -62,16 +63,19 @@ static int open_input(pid_t peer, const char *at, struct hutch_err *err)
     return hutch_fd_take(&fd);
 }
 
-bool hutch_local_peer_grant(struct exchange *x, struct hutch_request *request, int *ret_input)
+bool hutch_local_peer_grant(struct exchange *x, struct hutch_request *request, int *ret_input, char **ret_data)
 {
     const char *own = x->server->options->settings, *input = hutch_exchange_header(x, LOCAL_INPUT);
+    const char *data = hutch_exchange_header(x, LOCAL_DATA);
     const pid_t peer = find_peer(x);
     struct hutch_err err;
 
     *ret_input = -1;
+    *ret_data = NULL;
     if (!peer || !own || strcmp(own, hutch_exchange_header(x, LOCAL_SETTINGS)) != 0) {
-        hutch_exchange_refuse(x, GATEWAY_PRECONDITION, peer ? "sandboxes of this server are not as the client's would be"
-                                                            : "the client is not this user's hutch");
+        hutch_exchange_refuse(x, GATEWAY_PRECONDITION, "%s",
+                              peer ? "sandboxes of this server are not as the client's would be"
+                                   : "the client is not this user's hutch");
         return false;
     }
     if (input) {
@@ -82,6 +86,14 @@ bool hutch_local_peer_grant(struct exchange *x, struct hutch_request *request, i
         }
         request->has_input_fd = 1;
         request->input_fd = *ret_input;
+    }
+    if (data) {
+        *ret_data = hutch_uri_decode(data, strlen(data), &err);
+        if (!*ret_data) {
+            hutch_exchange_refuse(x, GATEWAY_PRECONDITION, "%s", err.msg);
+            return false;
+        }
+        request->data_dir = *ret_data;
     }
     request->keep_data = 1;
     return true;

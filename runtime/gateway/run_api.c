@@ -118,11 +118,12 @@ static void run(struct exchange *x, const struct text_buffer *text, const struct
 {
     struct run_request request;
     struct hutch_err err;
+    auto_free char *data = NULL;
     auto_fd input_fd = -1;
 
     if (hutch_run_request_parse(text->data, text->len, &request, &err) < 0) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    } else if (hutch_local_peer_is_claimed(x) && !hutch_local_peer_grant(x, &request.request, &input_fd)) {
+    } else if (hutch_local_peer_is_claimed(x) && !hutch_local_peer_grant(x, &request.request, &input_fd, &data)) {
         hutch_run_request_done(&request);
         return;
     } else if (hutch_submit_is_allowed(x) && key) {

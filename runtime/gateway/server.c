@@ -402,10 +402,14 @@ static void run_daemon(struct server *s)
 {
     MHD_UNSIGNED_LONG_LONG ms;
 
+    if (!s->daemon || s->is_within_daemon) /* what was answered is sent by it, or in the next round */
+        return;
     if (!s->daemon_is_due && !(MHD_get_timeout(s->daemon, &ms) == MHD_YES && ms == 0))
         return;
     s->daemon_is_due = false;
+    s->is_within_daemon = true;
     MHD_run(s->daemon);
+    s->is_within_daemon = false;
 }
 
 void hutch_server_send(struct server *s)
@@ -517,6 +521,7 @@ static void stop_daemon(struct server *s)
 {
     if (!s->daemon)
         return;
+    s->is_within_daemon = true;
     abort_all(s, false);
     for (int i = 0; i < FLUSH_ROUNDS; i++) {
         struct exchange *x;

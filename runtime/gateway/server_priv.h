@@ -49,6 +49,7 @@ struct server {
     size_t n_held;               /* bytes of memory, of all exchanges */
     bool was_ready;              /* the pool has been filled since the start */
     bool daemon_is_due;
+    bool is_within_daemon;       /* MHD is not called from its own callbacks */
     bool is_draining;
     double drain_until_ms;       /* what still runs is cancelled then */
     bool is_cancelled;           /* … and was */

@@ -105,7 +105,7 @@ def test_console(usual, own, tmp_path, number, commands):
         support.miss("curl is not installed")
     runtime = own if "hutch serve" in text else usual
     write_files(tmp_path)
-    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "notes.txt").write_text("a note\n")
     (tmp_path / "tokens").write_text("ben %s\n" % ("0" * 64))
     (tmp_path / "tokens").chmod(0o600)
     env = {**os.environ, "XDG_RUNTIME_DIR": runtime, "PATH": "%s:%s" % (os.path.dirname(support.HUTCH), os.environ["PATH"])}
@@ -144,12 +144,11 @@ def session_of(usual):
 
 def asked_by(command):
     """(method, path) of each line of curl's."""
-    command = command.replace("$files/", "localhost/v1/sessions/ID/").replace("$id", "ID").replace("$n", "1")
-    for part in command.split("curl ")[1:]:
+    for part in command.replace("$id", "ID").replace("$n", "1").split("curl ")[1:]:
         path = re.search(r" [\"']?(?:https?://)?(?:localhost|127\.0\.0\.1:\d+)(/[^\s)\"']*)", " " + part)
         if path:
             given = re.search(r" -X (\w+)", part)
-            yield (given[1] if given else "PUT" if re.search(r"(^| )-T ", part) else
+            yield (given[1] if given else "PUT" if " -T " in part else
                    "POST" if re.search(r" (-d|-F|--json|--data-binary) ", part) else "GET"), path[1]
 
 

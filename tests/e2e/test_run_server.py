@@ -115,7 +115,7 @@ def test_layers_are_those_of_the_server(server, runtime):
 
 @pytest.mark.parametrize("words", [
     ["--rootfs", "host"], ["--policy", "trusted"], ["--image", "minimal"], ["--network", "host"], ["--workdir", "/tmp"], ["-v", "/usr/share:/mnt/x:ro"],
-    ["--tmpfs", "/mnt/y"], ["--timeout", "99m"], ["--memory", "0"], ["--data", "."],
+    ["--tmpfs", "/mnt/y"], ["--timeout", "99m"], ["--memory", "0"],
 ])
 def test_what_a_server_cannot_be_asked_for(server, runtime, words, tmp_path):
     """It is done without one, as it is without a server."""
@@ -172,6 +172,22 @@ def test_files_are_kept(server, runtime):
     with open(folder + "/f") as file:
         assert file.read() == "kept"
     shutil.rmtree(folder)
+
+
+def test_data(server, runtime, tmp_path):
+    folder = tmp_path / "with % and é"
+    folder.mkdir()
+    (folder / "in").write_text("in")
+    seen = []
+    for way in ([], ["--no-server"]):
+        done = run(runtime, *way, "--json", "--data", str(folder), "-c", "open('out', 'w').write(open('in').read() + ' and out')")
+        result = json.loads(done.stdout)
+        assert (folder / "out").read_text() == "in and out" and result.get("server") == (None if way else True), result
+        (folder / "out").unlink()
+        seen.append((result["files"], done.stderr, done.returncode))
+    assert seen[0] == seen[1] and seen[0][0]["directory"] == str(folder)
+    missing = run(runtime, "--data", str(folder / "in"), "-c", "pass")
+    assert missing.returncode == 125 and missing.stderr == run(runtime, "--no-server", "--data", str(folder / "in"), "-c", "pass").stderr
 
 
 # --- ends

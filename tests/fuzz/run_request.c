@@ -2,6 +2,7 @@
 #include "runtime/gateway/run_request.h"
 
 #include "runtime/gateway/access.h"
+#include "runtime/gateway/function_request.h"
 #include "runtime/gateway/range.h"
 #include "runtime/gateway/route.h"
 #include "runtime/gateway/session_request.h"
@@ -29,6 +30,22 @@ static void parse_run(const char *text, size_t size)
     fuzz_check_err(rc, &err);
     fuzz_check(!r.id || r.id[0] == '"' || strspn(r.id, "0123456789") == strlen(r.id));
     hutch_run_request_done(&r);
+}
+
+static void parse_call(const char *text, size_t size)
+{
+    struct function_request r;
+    struct hutch_err err = { .msg = "" };
+
+    for (int is_call = 0; is_call < 2; is_call++) {
+        int rc = hutch_function_request_parse(text, size, is_call, &r, &err);
+
+        fuzz_check_err(rc, &err);
+        fuzz_check(rc < 0 || (r.event.len > 0 && r.event.len <= (size > 4 ? size : 4)));
+        for (char **variable = r.env; rc == 0 && variable && *variable; variable++)
+            fuzz_check(strchr(*variable, '=') > *variable);
+        hutch_function_request_done(&r);
+    }
 }
 
 static void parse_session(const char *text, size_t size)
@@ -87,8 +104,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     fuzz_check(text);
     memcpy(text, data, size);
-    if (which < 4)
+    if (which < 3)
         parse_run(text, size);
+    else if (which == 3)
+        parse_call(text, size);
     else if (which == 4)
         parse_session(text, size);
     else if (which == 5)

@@ -1756,6 +1756,99 @@ static void paths_of_a_session(void)
     hutch_engine_free(seen.engine);
 }
 
+struct watched {
+    struct looked looked;
+    unsigned begun, ended, created;
+    int code;
+    uint64_t id;
+};
+
+static void on_watch_begin(void *user, uint64_t session, uint64_t watch)
+{
+    struct watched *seen = user;
+
+    CHECK(session != 0 && watch == seen->id && seen->ended == 0 && seen->created == 0);
+    seen->begun++;
+}
+
+static void on_change(void *user, uint64_t session, uint64_t watch, const struct hutch_change *change)
+{
+    struct watched *seen = user;
+
+    CHECK(session != 0 && watch == seen->id && seen->begun == 1 && seen->ended == 0 && change->size >= sizeof(*change));
+    seen->created += change->kind == HUTCH_CREATED && strcmp(change->name, "made") == 0 && change->is_directory;
+}
+
+static void on_watch_end(void *user, uint64_t session, uint64_t watch, int code, const char *message)
+{
+    struct watched *seen = user;
+
+    CHECK(session != 0 && watch == seen->id && message[0] && seen->looked.ends == 0);
+    seen->ended++;
+    seen->code = code;
+}
+
+/* It is told, until nobody wants it any more, the directory is gone, or the session ends. */
+static void changes_of_a_directory(void)
+{
+    struct watched seen = { .looked.engine = open_default() };
+    struct hutch_engine *engine = seen.looked.engine;
+    struct hutch_session_options session;
+    struct hutch_watch_options watch;
+    struct hutch_path_options path;
+    struct hutch_error err;
+    uint64_t id, more[16];
+
+    hutch_watch_options_init(&watch);
+    watch.on_begin = on_watch_begin;
+    watch.on_change = on_change;
+    watch.on_end = on_watch_end;
+    watch.user = &seen;
+    hutch_path_options_init(&path);
+    path.on_reply = on_path;
+    path.user = &seen.looked;
+    CHECK(hutch_session_watch(engine, 77, "/", &watch, &seen.id, &err) < 0 && err.code == ENOENT);
+    hutch_session_options_init(&session);
+    session.no_interpreter = 1;
+    session.on_end = on_looked_end;
+    session.user = &seen.looked;
+    CHECK(hutch_session_open(engine, &session, &id, &err) == 0);
+    CHECK(hutch_session_watch(engine, id, "", &watch, &seen.id, &err) < 0 && err.code == EINVAL);
+    CHECK(hutch_session_watch(engine, id, "/tmp", &watch, &seen.id, &err) == 0 && seen.id != 0);
+    while (seen.begun == 0)
+        turn(engine);
+    await_reply(&seen.looked, hutch_session_make_directory(engine, id, "/tmp/made", &path, &err));
+    while (seen.created == 0)
+        turn(engine);
+    CHECK(hutch_session_unwatch(engine, id, seen.id) == 1 && seen.ended == 0);
+    CHECK(hutch_session_unwatch(engine, id, seen.id) == 0);
+    while (seen.ended == 0)
+        turn(engine);
+    CHECK(seen.code == ECANCELED && seen.ended == 1);
+    seen.begun = seen.created = seen.ended = 0;
+    CHECK(hutch_session_watch(engine, id, "/tmp/made", &watch, &seen.id, &err) == 0);
+    while (seen.begun == 0)
+        turn(engine);
+    await_reply(&seen.looked, hutch_session_remove(engine, id, "/tmp/made", &path, &err));
+    while (seen.ended == 0)
+        turn(engine);
+    CHECK(seen.code == ENOENT);
+    watch.on_begin = NULL; /* each may be */
+    watch.on_change = NULL;
+    watch.on_end = NULL;
+    for (int i = 0; i < 16; i++)
+        CHECK(hutch_session_watch(engine, id, "/tmp", &watch, &more[i], &err) == 0);
+    CHECK(hutch_session_watch(engine, id, "/tmp", &watch, NULL, &err) < 0 && err.code == EAGAIN);
+    CHECK(hutch_session_unwatch(engine, id, more[3]) == 1); /* before it has begun */
+    turn(engine);
+    CHECK(hutch_session_close(engine, id) == 1);
+    while (seen.looked.ends == 0)
+        turn(engine);
+    CHECK(hutch_session_open(engine, &session, &id, &err) == 0);
+    CHECK(hutch_session_watch(engine, id, "/tmp", &watch, &more[0], &err) == 0);
+    hutch_engine_free(engine); /* with one that is watched, or about to be */
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -1796,6 +1889,7 @@ static const struct {
     { "a_question", a_question },
     { "processes_of_a_session", processes_of_a_session },
     { "paths_of_a_session", paths_of_a_session },
+    { "changes_of_a_directory", changes_of_a_directory },
 };
 
 int main(int argc, char **argv)

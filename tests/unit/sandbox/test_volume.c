@@ -106,7 +106,7 @@ static void follow(const struct id_plan *plan)
     EXPECT(fstatat(second.base_fd, "kept", &same, 0) == 0 && st.st_ino == same.st_ino && st.st_dev == same.st_dev);
     EXPECT(fstatat(second.sandbox_fd, "kept", &same, 0) == 0 && st.st_ino == same.st_ino);
     EXPECT(plan->is_mapped_away || same.st_uid == st.st_uid);
-    /* The former base opens another one, or none where it had to be attached; its descriptors still lead to the files. */
+    /* The former base opens another one, or none where it had to be attached; its descriptors lead to the files. */
     if (hutch_volume_open(first.base_fd, plan, &third, &err) == 0)
         EXPECT(fstatat(third.sandbox_fd, "kept", &same, 0) == 0 && st.st_ino == same.st_ino);
     else
