@@ -14,6 +14,7 @@
 #include "runtime/text/json_view.h"
 #include "runtime/text/json_write.h"
 #include "runtime/text/utf8.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 #include "sandbox/spec.h"
 
@@ -31,6 +32,7 @@
 #include <sys/un.h>
 
 #define SEND_SECONDS 10 /* for the server to take a piece of the request */
+#define HEAD_MS 15000   /* … and for it to have taken the whole of it */
 #define READ_BYTES (64u << 10)
 
 struct server_run {
@@ -357,8 +359,17 @@ static void hear_signal(struct server_run *s)
         s->signal = (int)info.ssi_signo;
 }
 
+/* How long to wait, in milliseconds: the head of the answer comes when the server has taken the request. */
+static int patience(const struct server_run *s, double until_ms)
+{
+    double left = until_ms - hutch_clock_ms();
+
+    return s->reader.status || s->signal ? -1 : left > 0 ? (int)left + 1 : 0;
+}
+
 static int hear(struct server_run *s, struct hutch_err *err)
 {
+    const double until_ms = hutch_clock_ms() + HEAD_MS;
     bool is_open = true;
 
     while (is_open || !hutch_backlog_is_empty(&s->out) || !hutch_backlog_is_empty(&s->err_out)) {
@@ -369,8 +380,13 @@ static int hear(struct server_run *s, struct hutch_err *err)
             { .fd = hutch_backlog_is_empty(&s->err_out) ? -1 : s->err_out.fd, .events = POLLOUT },
         };
 
-        if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
+        int n = poll(p, ARRAY_SIZE(p), patience(s, until_ms));
+
+        if (n < 0 && errno != EINTR)
             return hutch_err_set(err, errno, "wait for the server");
+        if (n == 0)
+            return hutch_err_set(err, 0, "the server does not answer; it may run this later (hutch run --no-server "
+                                         "runs without it)");
         if (p[1].revents)
             hear_signal(s);
         if (s->signal)

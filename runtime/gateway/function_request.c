@@ -55,6 +55,10 @@ static int read_call(struct json_view call, struct function_request *r, struct h
     for (walk = hutch_json_view_walk(call); hutch_json_view_next(&walk, &key, &value); n++) {
         bool is_event = hutch_json_view_is(key, "event");
 
+        if (memchr(key.text, '\\', key.len)) { /* it could be an event all the same */
+            hutch_text_done(&rest);
+            return hutch_err_set(err, 0, "request: at $: keys are written without escapes");
+        }
         if (is_event)
             r->event = value;
         if (n > 0)

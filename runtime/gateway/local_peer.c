@@ -72,7 +72,8 @@ bool hutch_local_peer_grant(struct exchange *x, struct hutch_request *request, i
 
     *ret_input = -1;
     *ret_data = NULL;
-    if (!peer || !own || strcmp(own, hutch_exchange_header(x, LOCAL_SETTINGS)) != 0) {
+    if (!peer || !own || strcmp(own, hutch_exchange_header(x, LOCAL_SETTINGS)) != 0 ||
+        hutch_exchange_policy(x, NULL)) { /* another one than that of the settings */
         hutch_exchange_refuse(x, GATEWAY_PRECONDITION, "%s",
                               peer ? "sandboxes of this server are not as the client's would be"
                                    : "the client is not this user's hutch");

@@ -71,9 +71,9 @@ ZYGOTES = [{"name": "root", "min": 1, "max": 2}, {"name": "dec", "parent": "root
                                                   "warm_up": "import decimal\ndecimal.getcontext().prec = 5\n"}]
 
 
-def test_zygotes_and_pools(tmp_path):
+def test_zygotes_and_pools(tmp_path, policy):
     support.need("userns")
-    config = write(tmp_path, {"zygotes": ZYGOTES, "pools": [{"policy": "trusted", "zygote": "root", "min": 1, "max": 2}], "layouts": 1})
+    config = write(tmp_path, {"zygotes": ZYGOTES, "pools": [{"policy": policy(limits={"pids": 33}), "zygote": "root", "min": 1, "max": 2}], "layouts": 1})
     with Server(tmp_path, "--config", config) as server:
         pools = server.ask("GET", "/v1/pools").json["pools"]
         assert [pool["name"] for pool in pools] == ["root", "dec"]

@@ -126,6 +126,7 @@ BAD_BODIES = {
     "half a pair": (b'"\\ud800"', None, "line 1"),
     "deep": (b"[" * 101 + b"]" * 101, None, "line 1"),
     "call: no object": (b"[]", CALL, "expected an object"),
+    "call: escaped key": (b'{"\\u0065vent": 1}', CALL, "without escapes"),
     "call: unknown": (b'{"event": 1, "evnt": 2}', CALL, "$.evnt: unknown key"),
     "call: twice": (b'{"event": 1, "event": 2}', CALL, "$.event"),
     "call: env": (b'{"env": []}', CALL, "$.env: expected an object"),

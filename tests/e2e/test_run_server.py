@@ -220,6 +220,31 @@ def test_a_reader_that_leaves(server, runtime):
     server.await_metric("hutch_http_exchanges", 1)
 
 
+def test_a_server_with_a_policy_for_its_clients(runtime, tmp_path):
+    """Its runs would not have this user's limits."""
+    place = tempfile.mkdtemp(prefix="hutch-t")
+    config = tmp_path / "config.json"
+    config.write_text('{"policies": {"formats": {"native": "trusted"}}}')
+    try:
+        with Server(tmp_path, "--config", str(config), env={"XDG_RUNTIME_DIR": place}):
+            done = run(place, "--verbose", "--image", "minimal", "-c", "print(1)")
+            assert done.stdout == b"1\n" and not is_by_server(done)
+    finally:
+        shutil.rmtree(place)
+
+
+def test_a_server_that_has_stopped_answering(tmp_path):
+    place = tempfile.mkdtemp(prefix="hutch-t")
+    try:
+        with Server(tmp_path, env={"XDG_RUNTIME_DIR": place}) as server:
+            server.process.send_signal(signal.SIGSTOP)
+            done = run(place, "--image", "minimal", "-c", "print(1)")
+            server.process.send_signal(signal.SIGCONT)
+            assert done.stdout == b"" and done.returncode == 125 and b"does not answer" in done.stderr, done
+    finally:
+        shutil.rmtree(place)
+
+
 def test_a_server_that_dies(tmp_path):
     """In the midst of a run, which is not done twice."""
     folder = tempfile.mkdtemp(prefix="hutch-t")
