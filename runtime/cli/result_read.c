@@ -76,10 +76,10 @@ static unsigned enforcer_of(const char *name)
 static void read_limits(const cJSON *limits, struct run_result *r)
 {
     for (unsigned i = 0; i < LIMIT_COUNT; i++) {
-        const cJSON *limit = get(limits, hutch_limit_name((enum sandbox_limit)i)), *name;
+        const cJSON *limit = get(limits, hutch_limit_name((enum sandbox_limit)i)), *by = get(limit, "enforced_by");
 
         r->limits[i].asked = (uint64_t)get_number(limit, "asked", 0);
-        cJSON_ArrayForEach(name, get(limit, "enforced_by"))
+        for (const cJSON *name = by ? by->child : NULL; name; name = name->next)
             r->limits[i].enforcers |= enforcer_of(cJSON_GetStringValue(name));
     }
 }
