@@ -407,8 +407,8 @@ def dead_runs():
     return sorted(found)
 
 
-def process_table():
-    """{pid: (parent pid, state)} of all processes."""
+def process_fields():
+    """{pid: words of /proc/PID/stat from the state on} of all processes."""
     table = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -418,8 +418,18 @@ def process_table():
                 fields = file.read().rpartition(")")[2].split()
         except OSError:
             continue
-        table[int(name)] = (int(fields[1]), fields[0])
+        table[int(name)] = fields
     return table
+
+
+def process_table():
+    """{pid: (parent pid, state)} of all processes."""
+    return {pid: (int(fields[1]), fields[0]) for pid, fields in process_fields().items()}
+
+
+def group(number):
+    """The processes of a process group, zombies aside."""
+    return {pid for pid, fields in process_fields().items() if int(fields[2]) == number and fields[0] not in "ZX"}
 
 
 def comm(pid):

@@ -27,7 +27,7 @@ struct http_reader {
 int hutch_http_reader_feed(struct http_reader *r, const char *data, size_t len, struct hutch_err *err);
 /* The body is whole. */
 bool hutch_http_reader_is_over(const struct http_reader *r);
-/* The length of the line at the beginning of the body, with its end; 0: it is not whole. */
+/* The length of the line of the body that begins at @from, with its end; 0: it is not whole. */
 size_t hutch_http_reader_line(const struct http_reader *r, size_t from);
 void hutch_http_reader_done(struct http_reader *r);
 

@@ -75,7 +75,8 @@ static int connect_server(int *ret, struct hutch_err *err)
     if (!runtime || runtime[0] != '/' ||
         (size_t)snprintf(folder, sizeof(folder), "%s/hutch", runtime) >= sizeof(folder) - sizeof("/hutch.sock"))
         return hutch_err_set(err, 0, "XDG_RUNTIME_DIR does not say where a server would listen");
-    snprintf(address.sun_path, sizeof(address.sun_path), "%.*s/hutch.sock", (int)sizeof(folder) - 12, folder);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%.*s/hutch.sock",
+             (int)(sizeof(folder) - sizeof("/hutch.sock")), folder);
     if (check_place(folder, S_IFDIR, S_IWGRP | S_IWOTH, err) < 0 ||
         check_place(address.sun_path, S_IFSOCK, S_IRWXG | S_IRWXO, err) < 0)
         return -1;
@@ -470,8 +471,10 @@ int hutch_run_by_server(const struct server_run_request *request, struct run_rep
         goto out;
     for (int i = 0; i < 2; i++)
         s.is_shown[i] = hutch_term_describe(i ? STDERR_FILENO : STDOUT_FILENO, &s.filters[i]) && !request->opts->raw;
+    /* A server that has closed the connection may have answered before that, so its answer is looked for. After another
+     * error the program is run without the server, as it runs no part of a request. */
     if (hutch_fd_write_all(s.fd, text.data, text.len) < 0 && errno != EPIPE && errno != ECONNRESET) {
-        hutch_err_set(err, errno, "send the run to the server"); /* a part of a request is none */
+        hutch_err_set(err, errno, "send the run to the server");
         goto out;
     }
     rc = hear(&s, err);

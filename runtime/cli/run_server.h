@@ -1,8 +1,9 @@
 /* run_server.h - one run by the server that listens on the default socket: what `hutch run` does where that can be, and
- * makes no difference but the time.
+ * makes no difference but the time and Ctrl-C.
  *
  * The server has to be this user's, and its sandboxes are to be made as the command's would be (settings.h); what it
- * cannot be asked for is done without it. Nothing is done twice: once the request is sent, there is no way back. */
+ * cannot be asked for is done without it. Nothing is done twice: a request that was refused is run without the
+ * server, one that broke off after it was sent is not, as it may have run. */
 #ifndef HUTCH_CLI_RUN_SERVER_H
 #define HUTCH_CLI_RUN_SERVER_H
 

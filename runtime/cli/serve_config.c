@@ -100,7 +100,8 @@ static int read_option(const struct json_node *node, void *context, struct hutch
         return rc < 0 ? -1 : 0;
     if (!find_option(node->key, &row))
         return hutch_json_refuse(node, err, "unknown key; known are the options of 'hutch serve --help', without "
-                                            "their '--', and functions, zygotes, pools, layouts and policies");
+                                            "their '--' but with functions in place of function, and zygotes, pools, "
+                                            "layouts and policies");
     field = field_of(&row, r->opts);
     if (row.kind == OPTION_REPEATED)
         return read_list(node, field, err);

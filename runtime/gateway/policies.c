@@ -12,7 +12,7 @@ static int check_token(const struct tokens *tokens, const char *name, struct hut
     for (size_t i = 0; i < tokens->n; i++)
         if (!tokens->rows[i]->is_retired && strcmp(tokens->rows[i]->name, name) == 0)
             return 0;
-    return hutch_err_set(err, 0, "a policy of the token '%s', which there is not", name);
+    return hutch_err_set(err, 0, "policies: there is no token of the name '%s' in --tokens", name);
 }
 
 static int check_format(const struct formats *formats, const char *name, struct hutch_err *err)
@@ -20,7 +20,7 @@ static int check_format(const struct formats *formats, const char *name, struct 
     for (size_t i = 0; i < formats->n; i++)
         if (strcmp(formats->list[i].format->name, name) == 0)
             return 0;
-    return hutch_err_set(err, 0, "a policy of the format '%s', which the server does not speak", name);
+    return hutch_err_set(err, 0, "policies: the server does not speak the format '%s' (--format)", name);
 }
 
 static char *copy(const char *text)

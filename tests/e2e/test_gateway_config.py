@@ -108,8 +108,8 @@ BAD_ENGINES = {
     "policies: no object": ('{"policies": []}', "$.policies: expected an object"),
     "policies: number": ('{"policies": {"tokens": {"ada": 1}}}', "$.policies.tokens.ada: expected a string"),
     "policies: twice": ('{"policies": {"formats": {"mcp": "strict", "mcp": "strict"}}}', "$.policies.formats.mcp"),
-    "policies: no such token": ('{"policies": {"tokens": {"ada": "strict"}}}', "the token 'ada', which there is not"),
-    "policies: no such format": ('{"policies": {"formats": {"soap": "strict"}}}', "the format 'soap', which the server does not speak"),
+    "policies: no such token": ('{"policies": {"tokens": {"ada": "strict"}}}', "policies: there is no token of the name 'ada' in --tokens"),
+    "policies: no such format": ('{"policies": {"formats": {"soap": "strict"}}}', "policies: the server does not speak the format 'soap' (--format)"),
     "policies: no such policy": ('{"policies": {"formats": {"mcp": "none-such"}}}', "the policy of the format 'mcp': "),
 }
 

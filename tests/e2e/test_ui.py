@@ -193,11 +193,12 @@ def test_svg_is_an_image(page):
 
 def test_output_as_it_comes_and_upload(page, tmp_path):
     """The first line is there while the cell waits for a file that is uploaded then."""
-    start(page, "import os, time\nprint('first', flush=True)\nwhile not os.path.exists('go.txt'): time.sleep(0.02)\n"
+    start(page, "import os, time\nprint('first', flush=True)\n"
+                "while not os.path.exists('go.txt') or os.path.getsize('go.txt') < 8: time.sleep(0.02)\n"
                 "print(open('go.txt').read())")
     assert page.until(SHOWN + ".textContent.includes('first')")
     assert page.value("document.querySelector('#outputs > li .end').textContent") == "running"
-    (tmp_path / "go.txt").write_text("hello ÿ")
+    (tmp_path / "go.txt").write_text("hello ÿ", encoding="utf-8")  # 8 bytes, which are there later than the file is
     node = page.order("DOM.querySelector", nodeId=page.order("DOM.getDocument")["root"]["nodeId"], selector="#chosen")["nodeId"]
     page.order("DOM.setFileInputFiles", nodeId=node, files=[str(tmp_path / "go.txt")])
     assert page.until(SHOWN + ".textContent.includes('hello ÿ')")
@@ -465,8 +466,8 @@ def test_token(browser, closed):
     page.until("document.getElementById('ask')?.open")
     assert focus(page) == "token" and page.value("document.getElementById('token').type") == "password"
     assert status(page) == "connecting" and page.value("document.getElementById('ask-why').textContent") == ""
-    page.key("Escape")  # there is nothing without a token
-    assert page.value("document.getElementById('ask').open")
+    page.key("Escape")  # there is nothing without a token: it opens anew, when it has been told that it was closed
+    page.until("document.getElementById('ask').open")
     give_token(page, "tökén")
     page.until("document.getElementById('ask-why').textContent.includes('ASCII')")
     give_token(page, "wrong")
