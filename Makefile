@@ -140,7 +140,7 @@ FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
 $(B)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/fuzz.h $(B)/internal.a
 	@mkdir -p $(@D)
 	$(call say,FUZZ)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $< $(B)/internal.a $(LDLIBS) $(WSLAY)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Werror=incompatible-function-pointer-types -fsanitize=fuzzer -o $@ $< $(B)/internal.a $(LDLIBS) $(WSLAY)
 
 # For the test that a zygote's helper needs no particular libc; left out where there is no musl-gcc.
 $(B)/tests/musl_zygote: tests/unit/musl/zygote.c

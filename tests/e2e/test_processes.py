@@ -209,8 +209,8 @@ def test_a_terminal_has_job_control_and_changes_its_size(session):
     process = session.spawn("python3", "-c", """
 import os, signal, time
 signal.signal(signal.SIGWINCH, lambda *_: print(os.get_terminal_size(), flush=True))
-print(os.tcgetpgrp(0) == os.getpid() == os.getpgrp(), flush=True)
 try:
+    print(os.tcgetpgrp(0) == os.getpid() == os.getpgrp(), flush=True)
     while True:
         time.sleep(1)
 except KeyboardInterrupt:

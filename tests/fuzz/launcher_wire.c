@@ -46,16 +46,18 @@ static void on_launcher_reply(void *owner, const struct launcher_reply *reply, c
     fuzz_check(sum <= 255u * reply->text_len);
 }
 
-static void on_opened(void *owner, uint32_t id, int fd, const struct hutch_err *why)
+static void on_opened(void *owner, uint32_t id, int fd, int base_fd, const struct hutch_err *why)
 {
     (void)owner, (void)why;
     fuzz_check(id != 0);
     hutch_fd_closep(&fd);
+    hutch_fd_closep(&base_fd);
 }
 
-static void on_files(void *owner, const struct disk_reply *reply, int fd)
+static void on_files(void *owner, const struct disk_reply *reply, const int *fds, size_t n_fds)
 {
-    (void)owner, (void)fd;
+    (void)owner;
+    fuzz_check(n_fds == 0 || fds);
     if (reply)
         fuzz_check(reply->id == reply->id);
 }
