@@ -78,7 +78,7 @@ static void on_due(void *owner, double now)
     if (all.sum > hutch_data_memory()) {
         next = AFTER_END_MS;
         if (all.slot) {
-            hutch_supervisor_end(all.slot->supervisor, END_FILES_IN_MEMORY);
+            hutch_slot_stop(all.slot, END_FILES_IN_MEMORY);
         } else if (all.volume) {
             all.volume->is_greedy = true;
             all.volume->on_greedy(all.volume->owner);

@@ -213,7 +213,7 @@ void hutch_run_cancel(struct engine_run *run)
         return;
     run->is_cancelled = true;
     if (run->stage == RUN_RUNNING) {
-        hutch_supervisor_end(run->slot->supervisor, END_CANCELLED);
+        hutch_slot_stop(run->slot, END_CANCELLED);
         return;
     }
     hutch_run_withdraw(run);
@@ -494,7 +494,7 @@ static void on_ready(void *owner, struct slot *slot, int which, short revents)
     struct engine_run *run = owner;
     struct supervisor *s = slot->supervisor;
     struct pollfd p[SUPERVISOR_FDS];
-    bool had_started, was_signalled;
+    bool had_started, was_killed, was_signalled;
     struct hutch_err err;
 
     if (which == SUPERVISOR_REPORT && revents & POLLOUT && run->kind->on_writable)
@@ -503,9 +503,11 @@ static void on_ready(void *owner, struct slot *slot, int which, short revents)
         p[i] = (struct pollfd){ .fd = -1 };
     p[which] = (struct pollfd){ .fd = 0, .revents = revents }; /* the number does not matter, as long as it is one */
     had_started = s->t_started > 0;
+    was_killed = s->killed_at > 0;
     if (hutch_supervisor_turn(s, p, &err) < 0)
         hutch_supervisor_fail(s, &err);
-    if (!had_started && s->t_started > 0) /* what init executes: its limits count from now */
+    /* what init executes has limits that count from now, and what is killed a last deadline */
+    if ((!had_started && s->t_started > 0) || (!was_killed && s->killed_at > 0))
         hutch_loop_advance_deadline(&run->runs->core->loop, &slot->clock, 0);
     was_signalled = s->was_signalled;
     s->was_signalled = false;

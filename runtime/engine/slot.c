@@ -709,6 +709,12 @@ static bool order_reaping(struct slot *slot)
     return true;
 }
 
+void hutch_slot_stop(struct slot *slot, enum end_reason reason)
+{
+    hutch_supervisor_end(slot->supervisor, reason);
+    hutch_loop_advance_deadline(&slot->slots->core->loop, &slot->clock, 0);
+}
+
 void hutch_slot_end(struct slot *slot)
 {
     bool has_ended = slot->supervisor->has_ended;
@@ -778,7 +784,7 @@ static void give_up(struct slot *slot)
 /* What is due, and when something is due next. */
 static double check_clocks(struct slot *slot, double now)
 {
-    const struct core *core = slot->slots->core;
+    struct core *core = slot->slots->core;
     double due;
 
     if (slot->state != SLOT_RUNNING)
@@ -796,6 +802,11 @@ static double check_clocks(struct slot *slot, double now)
         return LOOP_NEVER; /* what it waits for has a clock of its own */
     case SLOT_RUNNING:
         due = now + hutch_supervisor_clocks(slot->supervisor);
+        if (slot->supervisor->is_hung) {
+            hutch_core_note_hung(core, "process 1 of a sandbox");
+            slot->events->on_ready(slot->owner, slot, SUPERVISOR_CONTROL, 0); /* which is over */
+            return LOOP_NEVER;
+        }
         /* the same moment as that of others, to the microsecond */
         if (slot->supervisor->idle_ms > 0 && slot->supervisor->kill_at == 0 && !slot->supervisor->is_counting)
             due = slot->supervisor->next_data;

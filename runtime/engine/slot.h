@@ -181,6 +181,8 @@ void hutch_slot_name_awaited(const struct slot *slot, char *text, size_t size);
 void hutch_slot_discard(struct slot *slot);
 /* It broke: on_failed. */
 void hutch_slot_fail(struct slot *slot, const struct hutch_err *why);
+/* SLOT_RUNNING: kills what is in it, for @reason; on_ready follows with its end, or without it where it hangs. */
+void hutch_slot_stop(struct slot *slot, enum end_reason reason);
 /* SLOT_RUNNING: kills what is in it; on_dead follows, when what it used is known. */
 void hutch_slot_end(struct slot *slot);
 

@@ -22,6 +22,7 @@
 #define HIDDEN_MAX         5  /* samples in a row: once or twice it is a process on its way out */
 #define CUT_MAX            10 /* samples in a row, each of a quarter of a second of CPU time */
 #define KILL_AFTER_SIGNAL_MS 2000
+#define GONE_AFTER_KILL_MS 2000 /* it hangs in the kernel, where no signal ends it: its owner does not wait for it */
 #define IN_FLIGHT_MORE     512 /* descriptors beyond open_files: two messages that pass the kernel's check at once */
 
 /* All but its memory. */
@@ -135,8 +136,11 @@ void hutch_supervisor_end(struct supervisor *s, enum end_reason reason)
 {
     if (s->reason == END_OWN)
         s->reason = reason;
-    if (s->sandbox)
-        hutch_sandbox_kill(s->sandbox);
+    if (!s->sandbox)
+        return;
+    hutch_sandbox_kill(s->sandbox);
+    if (s->killed_at == 0)
+        s->killed_at = hutch_clock_ms();
 }
 
 void hutch_supervisor_fail(struct supervisor *s, const struct hutch_err *why)
@@ -450,9 +454,15 @@ int hutch_supervisor_clocks(struct supervisor *s)
     }
     if (s->kill_at > 0) {
         if (now >= s->kill_at)
-            hutch_sandbox_kill(s->sandbox);
+            hutch_supervisor_end(s, s->reason);
         else if (s->kill_at < next)
             next = s->kill_at;
+    }
+    if (s->killed_at > 0) {
+        if (now >= s->killed_at + GONE_AFTER_KILL_MS)
+            s->is_init_gone = s->is_hung = true;
+        else if (s->killed_at + GONE_AFTER_KILL_MS < next)
+            next = s->killed_at + GONE_AFTER_KILL_MS;
     }
     if (s->is_counting && now >= s->count_begun_ms + COUNT_MS)
         count_here(s); /* others' orders are before it, or keep it from being sent */

@@ -83,6 +83,8 @@ struct supervisor {
     struct hutch_err host_err; /* END_HOST */
 
     double kill_at;            /* after SIGTERM; 0: not set */
+    double killed_at;          /* when SIGKILL was sent first; 0: it was not */
+    bool is_hung;              /* no SIGKILL ended it: it counts as gone, which is_init_gone says, and may be alive */
     double next_data, next_cpu; /* when the next checks are due */
     double idle_ms;            /* interval of checks while idle, hutch_supervisor_set_idle(); 0: not idle */
     uint64_t n_samples;        /* that came */

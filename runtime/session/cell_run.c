@@ -67,7 +67,7 @@ static void reset(struct engine_run *run)
 /* Nothing can be told any more: its end will show. */
 static void give_up(struct cell_run *cell_run)
 {
-    hutch_supervisor_end(cell_run->run->slot->supervisor, END_CANCELLED);
+    hutch_slot_stop(cell_run->run->slot, END_CANCELLED);
 }
 
 static void on_event(void *user, const struct cell_event *event)
@@ -114,7 +114,7 @@ static void on_turn(void *user)
     if (cell_run->execution.t_begun == 0)
         begin(cell_run);
     else if (hutch_execution_is_flooded(interpreter, cell_run->run->limits[LIMIT_OUTPUT]))
-        hutch_supervisor_end(interpreter->slot->supervisor, END_OUTPUT);
+        hutch_slot_stop(interpreter->slot, END_OUTPUT);
     else if (cell_run->execution.is_done && !cell_run->has_said_end)
         say_end(cell_run);
 }

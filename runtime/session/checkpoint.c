@@ -364,7 +364,7 @@ static void on_measured(void *owner, const struct disk_reply *reply, const int *
     else if (p->disk_bytes == UINT64_MAX)
         p->disk_bytes = reply->bytes;
     else if (reply->bytes > p->disk_bytes + STATES_SLACK && s->run->slot->state == SLOT_RUNNING)
-        hutch_supervisor_end(s->run->slot->supervisor, END_DATA);
+        hutch_slot_stop(s->run->slot, END_DATA);
     s->checkpoints.states_at = hutch_clock_ms() + (took > STATES_CHECK_MS ? took : STATES_CHECK_MS);
     hutch_loop_advance_deadline(&s->sessions->core->loop, &s->clock, s->checkpoints.states_at);
 }
@@ -484,7 +484,7 @@ static void fail(struct session *s, const struct hutch_err *why)
     hutch_err_wrap(&err, "%s", doing[TAILQ_FIRST(&s->orders)->kind]);
     /* half of it is done, and cannot be undone: an end is better than an interpreter whose files are another's */
     if (s->checkpoints.step == STEP_FOLLOW || s->checkpoints.step == STEP_RENEW)
-        hutch_supervisor_end(s->run->slot->supervisor, END_CANCELLED);
+        hutch_slot_stop(s->run->slot, END_CANCELLED);
     hutch_interpreter_free(s->checkpoints.next); /* which ends with its socket */
     s->checkpoints.next = NULL;
     if (s->checkpoints.made) {

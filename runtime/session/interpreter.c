@@ -69,7 +69,7 @@ static void refuse(struct interpreter *interpreter, const struct hutch_err *why)
     snprintf(interpreter->why, sizeof(interpreter->why), "%.*s", (int)sizeof(interpreter->why) - 1, why->msg);
     hutch_watch_remove(&interpreter->watch);
     if (interpreter->slot)
-        hutch_supervisor_end(interpreter->slot->supervisor, END_CANCELLED);
+        hutch_slot_stop(interpreter->slot, END_CANCELLED);
 }
 
 /* The bytes before a frame's mark come first: both pipes are read until it is seen, or they have nothing more. */

@@ -31,10 +31,8 @@ struct supervisor *hutch_session_supervisor(struct session *s)
 
 void hutch_session_kill_interpreter(struct session *s)
 {
-    struct supervisor *sup = hutch_session_supervisor(s);
-
-    if (sup && s->run->slot->state == SLOT_RUNNING)
-        hutch_supervisor_end(sup, END_CANCELLED);
+    if (hutch_session_supervisor(s) && s->run->slot->state == SLOT_RUNNING)
+        hutch_slot_stop(s->run->slot, END_CANCELLED);
 }
 
 void hutch_session_set_state(struct session *s, enum session_state state)

@@ -148,6 +148,28 @@ static void test_a_run_that_cannot_start(void **state)
     close_engine(p);
 }
 
+/* No signal ends it, as where it hangs in the kernel: its run is told of, and it is said what hung. */
+static void test_a_sandbox_that_cannot_be_killed(void **state)
+{
+    struct lair *p = *state;
+    struct hutch_request request = request_for("#! out wait");
+    uint64_t id;
+
+    request.on_output = on_output;
+    p->options.setup_ms = 200;
+    open_engine(p, "");
+    id = submit(p, &request);
+    while (!runs[id].streamed[0])
+        turn(p);
+    assert_int_equal(hutch_engine_cancel(p->engine, id), 1);
+    await(p, 1);
+    assert_int_equal(runs[id].results, 1);
+    assert_int_equal(runs[id].verdict, HUTCH_KILLED);
+    assert_string_equal(runs[id].streamed, "1:said\n");
+    assert_true(stats_of(p).hung > 0);
+    close_engine(p);
+}
+
 /* Whatever the helpers say: every run gets exactly one result, with words where it could not start, and nothing is left
  * behind. */
 static void test_anything_from_the_helpers(void **state)
@@ -198,6 +220,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_recycling, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_helper_that_hangs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_run_that_cannot_start, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_sandbox_that_cannot_be_killed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_anything_from_the_helpers, set_up, tear_down),
     };
 
