@@ -137,6 +137,8 @@ void hutch_loop_set_deadline(struct loop *loop, struct deadline *d, double at)
         take_out(loop, d);
     if (at >= LOOP_NEVER)
         return;
+    if (at <= 0)
+        at = hutch_clock_ms(); /* or it would be as late as the machine is old */
     d->at = at > loop->due_now ? at : loop->due_now + NEXT_TURN_MS;
     set_first(loop, meld(loop->first, d));
     if (loop->first == d && !loop->is_in_turn)

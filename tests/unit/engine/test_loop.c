@@ -1,6 +1,7 @@
 /* test_loop.c - deadlines in their order, whatever is set, moved and unset meanwhile; descriptors; and what is freed at
  * the end of a turn. */
 #include "runtime/engine/loop.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
 #include <poll.h>
@@ -171,6 +172,32 @@ static void on_ready(struct watch *w, uint32_t events)
     hutch_watch_remove(w);
 }
 
+static double stood_still;
+
+static void note_stillness(void *owner, double now)
+{
+    (void)owner;
+    (void)now;
+    stood_still = hutch_loop_stood_still(&loop);
+    n_called++;
+}
+
+/* What is to be done at once was not late, and what was due a minute ago was. */
+static void test_stillness(void **state)
+{
+    struct deadline d = DEADLINE_INIT(note_stillness, NULL);
+
+    (void)state;
+    hutch_loop_advance_deadline(&loop, &d, 0);
+    hutch_loop_run_due(&loop);
+    assert_int_equal(n_called, 1);
+    assert_true(stood_still == 0);
+    hutch_loop_set_deadline(&loop, &d, hutch_clock_ms() - 60000);
+    hutch_loop_run_due(&loop);
+    assert_int_equal(n_called, 2);
+    assert_true(stood_still >= 60000);
+}
+
 static void test_watch_and_free_later(void **state)
 {
     struct watch w = WATCH_INIT;
@@ -198,6 +225,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_order, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(test_wakes, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(test_again, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(test_stillness, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(test_watch_and_free_later, open_loop, close_loop),
     };
 
