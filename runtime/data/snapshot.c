@@ -112,6 +112,24 @@ static int bound_move(struct copier *c, int from, struct hutch_err *err)
     return 0;
 }
 
+/* Gives the complete copy its name. What a process inside has given that name meanwhile goes. */
+static int name_copy(int to, const char *name, struct hutch_err *err)
+{
+    struct hutch_err why;
+    int rc = renameat2(to, MOVING, to, name, RENAME_NOREPLACE);
+
+    if (rc < 0 && errno == EEXIST) {
+        rc = renameat2(to, MOVING, to, name, RENAME_EXCHANGE);
+        if (rc == 0 && hutch_rmtree(to, MOVING, &why) < 0)
+            return hutch_copier_fail(MOVING, why.errnum, "remove", err);
+    }
+    if (rc < 0 && errno == EINVAL) /* a file system that has no such flags */
+        rc = renameat(to, MOVING, to, name);
+    if (rc < 0 && errno != ENOENT)
+        return hutch_copier_fail(name, errno, "copy", err);
+    return 0;
+}
+
 /* To another file system; the original is removed later. The copy gets its name when it is complete; so where there is
  * one already, nothing has to be copied, unless the original @wins. */
 static int move_by_copy(struct copier *c, int from, const char *name, int to, bool wins, char *ret_moved,
@@ -132,8 +150,8 @@ static int move_by_copy(struct copier *c, int from, const char *name, int to, bo
         hutch_rmtree(to, MOVING, &why);
         return -1;
     }
-    if (renameat(to, MOVING, to, name) < 0 && errno != ENOENT)
-        return hutch_copier_fail(name, errno, "copy", err);
+    if (name_copy(to, name, err) < 0)
+        return -1;
     *ret_moved = COPIED;
     return 0;
 }

@@ -178,6 +178,7 @@ static void hear_init(struct supervisor *s)
     switch (msg.kind) {
     case INIT_SETUP_FAILED:
     case INIT_EXEC_FAILED:
+        hutch_err_receive(&msg.err, "process 1");
         s->setup_failed = true;
         s->exec_failed = msg.kind == INIT_EXEC_FAILED;
         s->setup_err = msg.err;

@@ -542,6 +542,7 @@ void hutch_session_begin_end(struct session *s, const char *why)
         return;
     s->is_closing = true;
     snprintf(s->why, sizeof(s->why), "%s", why);
+    hutch_processes_blame(s, s->why); /* before one of them tells how the sandbox's end looks from inside */
     if (run->slot && run->slot->state >= SLOT_RUNNING) {
         hutch_session_kill_interpreter(s);
     } else {
