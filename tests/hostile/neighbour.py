@@ -34,7 +34,7 @@ def check_outside(warm, own, processes):
         return not left[0] or time.monotonic() > deadline
 
     warm.until(is_settled, what="the end of all processes")
-    assert not left[0], "left processes"
+    assert not left[0], "left processes: %s" % left[0]
 
 
 def text_of(result):

@@ -3,6 +3,7 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -160,13 +161,21 @@ def leftover_processes(known):
         time.sleep(0.01)
 
 
+MEMORY_HOLDER = re.compile(rb"SigBlk:\tfffffffffffbfeff\n")  # all that can be blocked
+
+
 def left_of(names):
-    """Which processes below us are more than there were: pids by name, where @names is an earlier names_of_processes()."""
-    found = {}
+    """Which processes below us are more than there were: pids by name, where @names is an earlier names_of_processes(). A memory
+    holder, which blocks every signal, counts where a sandbox has two: on a busy machine it may have been prepared without one."""
+    found, holders = {}, {}
     for pid in descendants(os.getpid()):
-        name = read("/proc/%d/comm" % pid)
-        if not isinstance(name, int):  # else it has ended meanwhile
-            found.setdefault(name.decode("utf-8", "replace").strip(), []).append(pid)
+        name, status = read("/proc/%d/comm" % pid), read("/proc/%d/status" % pid)
+        if isinstance(name, int) or isinstance(status, int):  # it has ended meanwhile
+            continue
+        parent = re.search(rb"PPid:\t(\d+)\n", status).group(1)
+        if MEMORY_HOLDER.search(status) and holders.setdefault(parent, pid) == pid:
+            continue
+        found.setdefault(name.decode("utf-8", "replace").strip(), []).append(pid)
     return {name: pids for name, pids in found.items() if len(pids) > names.get(name, 0)}
 
 
