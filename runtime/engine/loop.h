@@ -77,8 +77,8 @@ void hutch_watch_change(struct watch *w, uint32_t events);
 /* Before its descriptor is closed: a copy of the process that somebody forked keeps the set's entry alive otherwise. */
 void hutch_watch_remove(struct watch *w);
 
-/* Instead of any earlier setting; LOOP_NEVER unsets it, and 0 is now. A deadline has to be unset before its object goes. One that is
- * set while others are called comes with the next turn, at the earliest. */
+/* Instead of any earlier setting; LOOP_NEVER unsets it, and 0 is now. A deadline has to be unset before its object
+ * goes. One that is set while others are called comes with the next turn, at the earliest. */
 void hutch_loop_set_deadline(struct loop *loop, struct deadline *d, double at);
 /* Only where @at is earlier than what is set. */
 void hutch_loop_advance_deadline(struct loop *loop, struct deadline *d, double at);
