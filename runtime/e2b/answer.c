@@ -3,8 +3,13 @@
 #include "runtime/e2b/connect.h"
 #include "runtime/gateway/exchange.h"
 #include "runtime/text/json_write.h"
+#include "runtime/text/quantity.h"
 
+#include <stdint.h>
 #include <string.h>
+
+#define SILENCE_S 90        /* as the clients' own server has it */
+#define SILENCE_MAX_S 86400
 
 void hutch_e2b_answer_empty(struct exchange *x, unsigned status)
 {
@@ -24,6 +29,17 @@ void hutch_e2b_answer_error(struct exchange *x, unsigned status, const char *mes
 
     add_error(&t, status, message);
     hutch_exchange_answer_json(x, status, &t);
+}
+
+void hutch_e2b_answer_break_silence(struct exchange *x, const char *sign, size_t len)
+{
+    const char *text = hutch_exchange_header(x, "Keepalive-Ping-Interval");
+    struct hutch_err err;
+    uint64_t s = 0;
+
+    if (!text || hutch_parse_u64(text, &s, &err) < 0 || s == 0 || s > SILENCE_MAX_S)
+        s = SILENCE_S;
+    hutch_exchange_break_silence(x, sign, len, (double)s * 1000);
 }
 
 static char *stream_refusal(unsigned *status, const char *message, const char **type, size_t *ret_len)

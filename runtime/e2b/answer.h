@@ -17,6 +17,10 @@ void hutch_e2b_answer_error(struct exchange *x, unsigned status, const char *mes
 /* One message of a stream that has begun. False: the client is too far behind, or memory was short. */
 bool hutch_e2b_answer_message(struct exchange *x, unsigned flags, const struct text_buffer *json);
 
+/* The Connect stream of @x that has begun: where it is silent it has @sign, static, whole with its head, after as many
+ * seconds as the client's Keepalive-Ping-Interval says, or 90 as with envd. */
+void hutch_e2b_answer_break_silence(struct exchange *x, const char *sign, size_t len);
+
 /* struct format's refusal: {"code": 404, "message"}; a word as code for what speaks Connect, and for its streams that
  * as their last message. */
 char *hutch_e2b_answer_refusal(const struct exchange *x, enum gateway_error error, const char *message,

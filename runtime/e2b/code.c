@@ -18,6 +18,7 @@
 #define MAX_CODE (6u * (8u << 20))  /* as it is written; the session has its own limit */
 #define MAX_WORD 256
 #define MAX_PATH 4096
+#define SILENCE_MS 5000 /* as the clients' own server has it */
 
 /* What an exchange has besides while its cell or order is the sandbox's. */
 struct execution {
@@ -338,6 +339,7 @@ static int read_execution(struct exchange *x, struct execution_request *ret, str
 
 static void execute(struct exchange *x, struct e2b_sandbox *sandbox, const struct execution_request *request)
 {
+    static const char sign[] = "{\"type\":\"keepalive\"}\n";
     size_t i = request->context ? find_context(sandbox, request->context) : 0;
     struct execution *execution;
     struct e2b_context *context;
@@ -370,6 +372,7 @@ static void execute(struct exchange *x, struct e2b_sandbox *sandbox, const struc
     }
     context->has_begun = true;
     hutch_exchange_begin_stream(x, "application/x-ndjson");
+    hutch_exchange_break_silence(x, sign, sizeof(sign) - 1, SILENCE_MS);
 }
 
 void hutch_e2b_code_execute(struct exchange *x)

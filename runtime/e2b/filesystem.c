@@ -285,9 +285,11 @@ static bool send_watch_message(struct exchange *x, unsigned flags, struct text_b
 
 static void begin_changes(struct exchange *x)
 {
+    static const char sign[] = "\0\0\0\0\x10{\"keepalive\":{}}";
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     hutch_exchange_begin_stream(x, "application/connect+json");
+    hutch_e2b_answer_break_silence(x, sign, sizeof(sign) - 1);
     hutch_text_add_string(&t, "{\"start\":{}}");
     send_watch_message(x, 0, &t);
 }

@@ -106,12 +106,14 @@ static struct hearer *create_hearer(struct exchange *x)
 
 static void begin_listening(struct e2b_process *process, struct hearer *hearer)
 {
+    static const char sign[] = "\0\0\0\0\x1a{\"event\":{\"keepalive\":{}}}";
     struct text_buffer t = TEXT_BUFFER_INIT;
 
     LIST_INSERT_HEAD(&process->hearers, hearer, in_list);
     hutch_exchange_wait(hearer->x, on_hearer_gone);
     hutch_exchange_begin_stream(hearer->x, "application/connect+json");
     hutch_text_addf(&t, "{\"event\":{\"start\":{\"pid\":%" PRIu64 "}}}", process->id);
+    hutch_e2b_answer_break_silence(hearer->x, sign, sizeof(sign) - 1);
     hutch_e2b_answer_message(hearer->x, 0, &t); /* nothing is in its way yet; what comes later finds out if it is */
     hutch_text_done(&t);
 }

@@ -37,8 +37,12 @@ enum events_format hutch_events_asked(const struct exchange *x)
 
 void hutch_events_begin(struct events *s, struct exchange *x, enum events_format format)
 {
+    static const char comment[] = ": \n\n";
+
     *s = (struct events){ .format = format };
     hutch_exchange_begin_stream(x, format == EVENTS_SSE ? "text/event-stream" : "application/x-ndjson");
+    if (format == EVENTS_SSE)
+        hutch_exchange_break_silence(x, comment, sizeof(comment) - 1, EVENTS_SILENCE_MS);
 }
 
 bool hutch_events_send(struct events *s, struct exchange *x, const char *event, const char *json, size_t len)

@@ -13,6 +13,9 @@
 
 struct exchange;
 
+/* Then a stream of server-sent events has a comment, so that nobody on the way takes it for dead. */
+#define EVENTS_SILENCE_MS 15000
+
 enum events_format { EVENTS_NONE, EVENTS_SSE, EVENTS_NDJSON };
 
 struct events {

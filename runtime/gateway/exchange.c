@@ -55,6 +55,7 @@ void hutch_exchange_let_go(struct exchange *x, size_t len)
 void hutch_exchange_free(struct exchange *x)
 {
     hutch_poller_remove(&x->server->poller, &x->hangup);
+    hutch_silence_end(&x->silence);
     LIST_REMOVE(x, in_list);
     let_go(x, x->n_held);
     if (x->response)
@@ -349,6 +350,11 @@ void hutch_exchange_begin_stream(struct exchange *x, const char *type)
     resume(x);
 }
 
+void hutch_exchange_break_silence(struct exchange *x, const char *sign, size_t len, double every_ms)
+{
+    hutch_silence_begin(&x->server->silences, &x->silence, x, sign, len, every_ms);
+}
+
 size_t hutch_exchange_behind(const struct exchange *x)
 {
     return x->backlog.len - x->n_sent;
@@ -376,6 +382,7 @@ bool hutch_exchange_write_all(struct exchange *x, const char *data, size_t len)
     if (x->backlog.is_broken)
         return false;
     hold(x, len);
+    hutch_silence_break(&x->silence);
     resume(x);
     return true;
 }
@@ -383,6 +390,7 @@ bool hutch_exchange_write_all(struct exchange *x, const char *data, size_t len)
 void hutch_exchange_end(struct exchange *x, bool is_whole)
 {
     x->is_ended = true;
+    hutch_silence_end(&x->silence);
     if (!is_whole)
         x->is_aborted = true;
     conclude(x);
@@ -391,6 +399,7 @@ void hutch_exchange_end(struct exchange *x, bool is_whole)
 void hutch_exchange_break_off(struct exchange *x)
 {
     x->is_ended = x->is_aborted = true;
+    hutch_silence_end(&x->silence);
     x->is_pending = false;
     resume(x);
 }

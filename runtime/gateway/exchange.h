@@ -11,6 +11,7 @@
 #include "runtime/gateway/format.h"
 #include "runtime/gateway/poller.h"
 #include "runtime/gateway/route.h"
+#include "runtime/gateway/silence.h"
 #include "runtime/text/buffer.h"
 #include "sandbox/err.h"
 
@@ -79,6 +80,7 @@ struct exchange {
     void (*on_drained)(struct exchange *x); /* the client has taken all of the stream that there was; may be NULL */
     struct text_buffer backlog;     /* of the stream; sent up to @n_sent */
     size_t n_sent;
+    struct silence silence;
 };
 LIST_HEAD(exchange_list, exchange);
 
@@ -132,6 +134,8 @@ void hutch_exchange_forget(struct exchange *x);
 
 /* Status 200 now, and the body as it comes. */
 void hutch_exchange_begin_stream(struct exchange *x, const char *type);
+/* From here on the stream has @sign, static, of @len bytes, where it had nothing else for @every_ms. */
+void hutch_exchange_break_silence(struct exchange *x, const char *sign, size_t len, double every_ms);
 /* False when the client is too far behind, or memory was short: then nothing more should come but the end. */
 bool hutch_exchange_write(struct exchange *x, const char *data, size_t len);
 /* The same however far the client is behind, for who asks hutch_exchange_behind() before it makes more. False when the

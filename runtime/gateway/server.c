@@ -386,6 +386,7 @@ static int idle_time(struct server *s)
         return 0;
     note_deadline(&next, hutch_connections_deadline(&s->connections));
     note_deadline(&next, hutch_linger_deadline(&s->linger));
+    note_deadline(&next, hutch_silences_deadline(&s->silences));
     note_deadline(&next, hutch_formats_deadline(&s->formats));
     if (MHD_get_timeout(s->daemon, &daemon_ms) == MHD_YES)
         note_deadline(&next, now + (double)daemon_ms);
@@ -470,6 +471,7 @@ static int serve(struct server *s, struct hutch_err *err)
             return -1;
         run_daemon(s);
         hutch_formats_tick(&s->formats);
+        hutch_silences_tick(&s->silences, hutch_clock_ms());
         hutch_connections_expire(&s->connections, hutch_clock_ms());
         hutch_linger_expire(&s->linger, hutch_clock_ms());
         note_readiness(s);

@@ -38,6 +38,7 @@ struct server {
     struct tokens tokens;
     struct connections connections;
     struct lingering linger;
+    struct silences silences;
     struct exchange_list exchanges;
     struct sessions sessions;
     struct gateway_functions functions;

@@ -303,7 +303,7 @@ double hutch_clients_deadline(const void *state)
     TAILQ_FOREACH(client, &all->busy, in_list) {
         first = first_of(first, hutch_mcp_server_deadline(client->server));
         LIST_FOREACH(r, &client->replies, in_client)
-            first = first_of(first_of(first, leave_time(r)), hutch_reply_deadline(r));
+            first = first_of(first, leave_time(r));
         if (client->has_failed && !client->is_closing)
             first = 0;
     }
@@ -323,7 +323,7 @@ static struct reply *find_left(const struct http_client *client, double now_ms)
     return NULL;
 }
 
-static void tick_replies(struct http_client *client, double now_ms)
+static void leave_replies(struct http_client *client, double now_ms)
 {
     struct reply *r;
 
@@ -335,8 +335,6 @@ static void tick_replies(struct http_client *client, double now_ms)
         r->gone_ms = 0;
         hutch_mcp_server_leave(client->server, r);
     }
-    LIST_FOREACH(r, &client->replies, in_client)
-        hutch_reply_tick(r, now_ms);
 }
 
 /* A stream that waits for messages would keep the server from its end. */
@@ -390,7 +388,7 @@ void hutch_clients_tick(void *state)
         lose_engine(all);
     for (client = TAILQ_FIRST(&all->busy); client; client = next) {
         next = TAILQ_NEXT(client, in_list);
-        tick_replies(client, now_ms);
+        leave_replies(client, now_ms);
         if (hutch_mcp_server_calls(client->server) > 0)
             hutch_mcp_server_tick(client->server);
         if (is_over(client))

@@ -124,7 +124,6 @@ static void finish(struct reply *r, bool is_whole)
 void hutch_reply_stream(struct reply *r)
 {
     r->is_stream = true;
-    r->sign_ms = hutch_clock_ms() + REPLY_SILENCE_MS;
     hutch_events_begin(&r->events, r->x, EVENTS_SSE);
     hutch_exchange_add_header(r->x, "X-Accel-Buffering", "no"); /* nginx would gather it */
     if (r->n_answers > 0)
@@ -158,28 +157,11 @@ bool hutch_reply_is_behind(const struct reply *r)
     return r->is_stream && r->x->backlog.len - r->x->n_sent > REPLY_BEHIND;
 }
 
-double hutch_reply_deadline(const struct reply *r)
-{
-    return r->is_stream ? r->sign_ms : -1;
-}
-
-void hutch_reply_tick(struct reply *r, double now_ms)
-{
-    static const char comment[] = ": \n\n";
-
-    if (!r->is_stream || now_ms < r->sign_ms)
-        return;
-    r->sign_ms = now_ms + REPLY_SILENCE_MS;
-    if (!hutch_reply_is_behind(r) && !hutch_exchange_write(r->x, comment, sizeof(comment) - 1))
-        r->is_cut = true;
-}
-
 /* ---- messages ---- */
 
 void hutch_reply_send(struct reply *r, int kind, const char *json, size_t len)
 {
     if (r->is_stream) {
-        r->sign_ms = hutch_clock_ms() + REPLY_SILENCE_MS;
         r->is_cut |= !hutch_events_send(&r->events, r->x, "message", json, len);
         return;
     }

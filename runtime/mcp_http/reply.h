@@ -18,7 +18,6 @@ struct exchange;
 struct http_client;
 
 #define REPLY_BEHIND (1u << 20)  /* bytes that wait for a client: it is slow */
-#define REPLY_SILENCE_MS 15000   /* then a stream has a comment, so that nobody on the way takes it for dead */
 
 struct reply {
     LIST_ENTRY(reply) in_client;
@@ -35,7 +34,6 @@ struct reply {
     size_t n_answers;
     int code;                    /* of the last one: a result, or which error */
     double gone_ms;              /* since when nobody waits for it; 0: somebody does */
-    double sign_ms;              /* when the next comment is due */
 };
 
 /* Of @x, for @n messages. NULL: memory was short, and the exchange was refused. */
@@ -53,9 +51,6 @@ void hutch_reply_end(struct reply *r);
 void hutch_reply_break(struct reply *r);
 
 bool hutch_reply_is_behind(const struct reply *r);
-/* When the next is due; negative: never. */
-double hutch_reply_deadline(const struct reply *r);
-void hutch_reply_tick(struct reply *r, double now_ms);
 
 /* An error as the whole answer. @id: of the request, or none. */
 struct json_view;

@@ -171,8 +171,10 @@ class Sandbox:
         return self.server.ask(method, "/sandboxes/" + self.id + path, body, {"X-API-Key": token or self.token})
 
     def ask(self, method, path, body=None, headers=None, port=ENVD):
-        return self.server.ask(method, path, body, {"E2b-Sandbox-Id": self.id, "E2b-Sandbox-Port": port,
-                                                    "X-Access-Token": self.info["envdAccessToken"], **(headers or {})})
+        return self.server.ask(method, path, body, {**self.headers(port), **(headers or {})})
+
+    def headers(self, port=ENVD):
+        return {"E2b-Sandbox-Id": self.id, "E2b-Sandbox-Port": port, "X-Access-Token": self.info["envdAccessToken"]}
 
     def kill(self):
         assert self.control("DELETE").status == 204
@@ -237,6 +239,29 @@ def test_stream_of_a_process(sandbox):
     begin, data, end, last = stream(sandbox, "Start", envelope(start))
     assert begin["event"]["start"]["pid"] > 0 and base64.b64decode(data["event"]["data"]["stdout"]) == b"a\n"
     assert end["event"]["end"] == {"exitCode": 4, "exited": True, "status": "exit status 4", "error": "exit status 4"} and last == {}
+
+
+def test_streams_that_are_silent(sandbox):
+    """Nobody on the way takes them for dead: the words are those that E2B's own servers have for it."""
+    start = {"process": {"cmd": "/bin/sh", "args": ["-c", "sleep 2.5; echo a"]}}
+    messages = stream(sandbox, "Start", envelope(start), **{"Keepalive-Ping-Interval": "1"})
+    signs = messages.count({"event": {"keepalive": {}}})
+    assert 1 <= signs <= 3 and len(messages) == signs + 4 and "start" in messages[0]["event"], messages
+    for nonsense in ("0", "x", "-1", "1e9", "99999999999999999999"):
+        messages = stream(sandbox, "Start", envelope({"process": {"cmd": "sleep", "args": ["0.1"]}}), **{"Keepalive-Ping-Interval": nonsense})
+        assert len(messages) == 3, messages
+    lines = lines_of(sandbox.ask("POST", "/execute", {"code": "import time; time.sleep(7)"}, port="49999"))
+    assert [line["type"] for line in lines] == ["number_of_executions", "keepalive", "end_of_execution"]
+
+
+def test_changes_that_do_not_come(sandbox):
+    connection = http.client.HTTPConnection("127.0.0.1", sandbox.server.port(), timeout=gateway.SECONDS)
+    connection.request("POST", "/filesystem.Filesystem/WatchDir", envelope({"path": "/home/user"}),
+                       {**sandbox.headers(), "Content-Type": "application/connect+json", "Keepalive-Ping-Interval": "1"})
+    answer = connection.getresponse()
+    wanted = envelope(b'{"start":{}}') + 2 * envelope(b'{"keepalive":{}}')
+    assert answer.status == 200 and answer.read(len(wanted)) == wanted
+    connection.close()
 
 
 def test_deadline_of_a_process(sandbox):

@@ -70,6 +70,15 @@ def test_asked_for_among_others(server, accept):
     connection.close()
 
 
+def test_silence(server):
+    """Server-sent events have comments where nothing else comes: what proxies and browsers wait for."""
+    connection = begin(server, "import time; time.sleep(16)", "text/event-stream")
+    answer = connection.getresponse()
+    assert (answer.readline(), answer.readline()) == (b": \n", b"\n")
+    assert [name for name, _ in events_of(answer)] == ["result"]
+    connection.close()
+
+
 @pytest.mark.parametrize("accept", FORMATS)
 def test_output_comes_before_the_end(server, accept):
     """… which never comes: the client leaves, and with it the run."""
