@@ -287,6 +287,13 @@ static void on_output(void *user, uint64_t number, const struct hutch_output *ou
     send_lines(x, &t);
 }
 
+/* Its interpreter has died: the next code of each finds a new one, in the directory that it was made with. */
+static void lose_contexts(struct e2b_sandbox *sandbox)
+{
+    for (size_t i = 0; sandbox && i < sandbox->n_contexts; i++)
+        sandbox->contexts[i].has_begun = false;
+}
+
 static void on_result(void *user, uint64_t number, const struct hutch_cell_result *result)
 {
     struct exchange *x = user;
@@ -296,6 +303,8 @@ static void on_result(void *user, uint64_t number, const struct hutch_cell_resul
 
     (void)number;
     hutch_session_api_count_cell(x, execution->session, result);
+    if (result->interpreter_died)
+        lose_contexts(hutch_e2b_sandbox_of(execution->session));
     hutch_gateway_sessions_end(execution->session);
     flush(x);
     if (!execution->has_error && (result->interpreter_died ||

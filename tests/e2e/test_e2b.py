@@ -241,6 +241,21 @@ def test_stream_of_a_process(sandbox):
     assert end["event"]["end"] == {"exitCode": 4, "exited": True, "status": "exit status 4", "error": "exit status 4"} and last == {}
 
 
+def test_directory_after_a_death(server):
+    """A context begins where it was made for, with each interpreter."""
+    with Sandbox(server) as made:
+        context = made.ask("POST", "/contexts", {"cwd": "/tmp"}, port="49999").json["id"]
+        where = {"code": "import os; print(os.getcwd())", "context_id": context}
+        for code in (where, {"code": "import os; os._exit(3)", "context_id": context}, where):
+            lines = lines_of(made.ask("POST", "/execute", code, port="49999"))
+            if code is where:
+                assert [line["text"] for line in lines if line["type"] == "stdout"] == ["/tmp\n"], lines
+        assert made.ask("POST", "/contexts/%s/restart" % context, b"", port="49999").status == 200
+        made.ask("POST", "/execute", {"code": "import os; os._exit(3)"}, port="49999")
+        assert made.ask("POST", "/contexts/%s/restart" % context, b"", port="49999").status == 200
+        assert made.ask("DELETE", "/contexts/" + context, port="49999").status == 200
+
+
 def test_streams_that_are_silent(sandbox):
     """Nobody on the way takes them for dead: the words are those that E2B's own servers have for it."""
     start = {"process": {"cmd": "/bin/sh", "args": ["-c", "sleep 2.5; echo a"]}}
