@@ -26,9 +26,11 @@
 #define MAX_TAG 256
 #define MAX_WAITING (4u << 20) /* that waits, or comes at once */
 #define MAX_SIZE 10000       /* of a terminal */
+#define HOLD_BYTES (1u << 20) /* that the client furthest ahead has not taken: then the process waits */
 
 struct hearer {
     LIST_ENTRY(hearer) in_list;
+    struct e2b_process *process;
     struct exchange *x;
 };
 LIST_HEAD(hearer_list, hearer);
@@ -43,6 +45,7 @@ struct e2b_process {
     bool is_terminal;
     uint64_t wall_ms;
     struct hearer_list hearers;
+    bool is_held;             /* its output waits until one of them has taken what there is */
     struct text_buffer input; /* waits since hutch_process_write() had said EAGAIN */
     bool is_closing;          /* its input ends behind that */
 };
@@ -67,6 +70,35 @@ void hutch_e2b_processes_free(struct e2b_sandbox *sandbox)
 
 /* ---- who listens ---- */
 
+/* Where nobody listens it goes on, and what it says is lost. */
+static bool is_heard_slowly(const struct e2b_process *process)
+{
+    const struct hearer *hearer;
+
+    LIST_FOREACH(hearer, &process->hearers, in_list)
+        if (hutch_exchange_behind(hearer->x) < HOLD_BYTES)
+            return false;
+    return !LIST_EMPTY(&process->hearers);
+}
+
+static void pace(struct e2b_process *process)
+{
+    bool is_held = is_heard_slowly(process);
+    struct hutch_error error;
+
+    if (is_held == process->is_held)
+        return;
+    process->is_held = is_held;
+    hutch_process_hold(process->engine, process->sandbox->session->number, process->id, is_held, &error);
+}
+
+static void on_drained(struct exchange *x)
+{
+    const struct hearer *hearer = x->work;
+
+    pace(hearer->process);
+}
+
 /* To all that listen. Who is too far behind is left. */
 static void tell(struct e2b_process *process, const struct text_buffer *json)
 {
@@ -86,6 +118,7 @@ static void on_hearer_gone(struct exchange *x)
     struct hearer *hearer = x->work;
 
     LIST_REMOVE(hearer, in_list);
+    pace(hearer->process);
     if (x->mhd && !x->is_aborted) /* the server ends: the process does so, too */
         hutch_exchange_end(x, false);
     else
@@ -109,13 +142,16 @@ static void begin_listening(struct e2b_process *process, struct hearer *hearer)
     static const char sign[] = "\0\0\0\0\x1a{\"event\":{\"keepalive\":{}}}";
     struct text_buffer t = TEXT_BUFFER_INIT;
 
+    hearer->process = process;
     LIST_INSERT_HEAD(&process->hearers, hearer, in_list);
     hutch_exchange_wait(hearer->x, on_hearer_gone);
+    hearer->x->on_drained = on_drained;
     hutch_exchange_begin_stream(hearer->x, "application/connect+json");
     hutch_text_addf(&t, "{\"event\":{\"start\":{\"pid\":%" PRIu64 "}}}", process->id);
     hutch_e2b_answer_break_silence(hearer->x, sign, sizeof(sign) - 1);
     hutch_e2b_answer_message(hearer->x, 0, &t); /* nothing is in its way yet; what comes later finds out if it is */
     hutch_text_done(&t);
+    pace(process);
 }
 
 /* ---- what it says ---- */
@@ -140,6 +176,7 @@ static void on_output(void *user, uint64_t session, uint64_t id, int stream, con
     hutch_text_add_string(&t, "\"}}}");
     tell(process, &t);
     hutch_text_done(&t);
+    pace(process);
 }
 
 static void add_end(struct text_buffer *t, const struct hutch_process_end *end)

@@ -241,6 +241,25 @@ def test_stream_of_a_process(sandbox):
     assert end["event"]["end"] == {"exitCode": 4, "exited": True, "status": "exit status 4", "error": "exit status 4"} and last == {}
 
 
+def test_a_client_that_reads_slowly(sandbox):
+    """The process waits for it, and nothing is lost; others of the sandbox do not."""
+    connection = http.client.HTTPConnection("127.0.0.1", sandbox.server.port(), timeout=gateway.SECONDS)
+    connection.request("POST", "/process.Process/Start",
+                       envelope({"process": {"cmd": "/bin/sh", "args": ["-c", "head -c 33554432 /dev/zero; touch /tmp/over"]}}),
+                       {**sandbox.headers(), "Content-Type": "application/connect+json"})
+    answer = connection.getresponse()
+    other = {"process": {"cmd": "/bin/sh", "args": ["-c", "sleep 2; test ! -e /tmp/over"]}}
+    assert stream(sandbox, "Start", envelope(other))[-2]["event"]["end"]["exitCode"] == 0
+    n, last = 0, None
+    while head := answer.read(5):
+        flags, size = struct.unpack(">BI", head)
+        last = json.loads(answer.read(size))
+        if not flags and "data" in last["event"]:
+            n += len(base64.b64decode(last["event"]["data"]["stdout"]))
+    assert (n, last) == (33554432, {})
+    connection.close()
+
+
 def test_directory_after_a_death(server):
     """A context begins where it was made for, with each interpreter."""
     with Sandbox(server) as made:
