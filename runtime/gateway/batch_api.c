@@ -172,18 +172,29 @@ static size_t line_length(const char *text, size_t len)
     return len;
 }
 
+/* Lines with nothing on them, and what is before the first word of the next: a body of nothing else is 16 MiB of it. */
+static void skip_space(struct batch *b)
+{
+    const char *text = b->text.data;
+
+    for (; b->at < b->text.len; b->at++)
+        if (text[b->at] == '\n')
+            b->line++;
+        else if (text[b->at] != ' ' && text[b->at] != '\t' && text[b->at] != '\r')
+            break;
+}
+
 /* May free the exchange, and the batch with it. */
 static void go_on(struct batch *b)
 {
-    while (!b->is_left && !b->is_ended && b->at < b->text.len && b->n_running < b->max_running &&
-           hutch_exchange_behind(b->x) < MAX_BEHIND) {
+    for (skip_space(b); !b->is_left && !b->is_ended && b->at < b->text.len && b->n_running < b->max_running &&
+           hutch_exchange_behind(b->x) < MAX_BEHIND; skip_space(b)) {
         const char *line = b->text.data + b->at;
         const char *newline = memchr(line, '\n', b->text.len - b->at);
         size_t len = newline ? (size_t)(newline - line) : b->text.len - b->at;
-        size_t trimmed = line_length(line, len);
 
         b->line++;
-        if (trimmed && !begin_line(b, line, trimmed)) {
+        if (!begin_line(b, line, line_length(line, len))) {
             b->line--;
             break;
         }
