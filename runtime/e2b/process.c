@@ -7,6 +7,7 @@
 #include "runtime/e2b/request.h"
 #include "runtime/e2b/sandbox.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/held.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/hutch.h"
 #include "runtime/text/base64.h"
@@ -47,11 +48,23 @@ struct e2b_process {
     struct hearer_list hearers;
     bool is_held;             /* its output waits until one of them has taken what there is */
     struct text_buffer input; /* waits since hutch_process_write() had said EAGAIN */
+    size_t n_held;            /* of it, that counts for the server's sum */
+    struct server *server;
+    struct token *token;      /* whose memory it takes */
     bool is_closing;          /* its input ends behind that */
 };
 
+/* @len: of the input that waits. */
+static void hold_input(struct e2b_process *process, size_t len)
+{
+    hutch_held_remove(process->server, process->token, process->n_held);
+    hutch_held_add(process->server, process->token, len);
+    process->n_held = len;
+}
+
 static void free_process(struct e2b_process *process)
 {
+    hold_input(process, 0);
     free(process->config);
     free(process->tag);
     hutch_text_done(&process->input);
@@ -253,6 +266,7 @@ static void write_input(struct e2b_process *process)
         memmove(input->data, input->data + at, input->len - at);
         input->len -= at;
     }
+    hold_input(process, input->len);
 }
 
 static void on_room(void *user, uint64_t session, uint64_t id)
@@ -351,7 +365,8 @@ void hutch_e2b_process_input(struct exchange *x)
                               process->is_terminal ? "pty" : "stdin");
     } else if (process->is_closing) {
         hutch_exchange_refuse(x, GATEWAY_CONFLICT, "the input of the process was closed");
-    } else if (len > MAX_WAITING || process->input.len > MAX_WAITING - len) {
+    } else if (len > MAX_WAITING || process->input.len > MAX_WAITING - len ||
+               !hutch_held_has_room(process->server, process->token, len)) {
         hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "the process has not read what it was sent before");
     } else {
         hutch_text_add(&process->input, (const char *)data, len);
@@ -567,6 +582,8 @@ static struct e2b_process *spawn(struct exchange *x, struct e2b_sandbox *sandbox
         return NULL;
     }
     process->sandbox = sandbox;
+    process->server = x->server;
+    process->token = x->token;
     process->engine = hutch_exchange_engine(x);
     process->config = r->config;
     process->tag = r->tag;
