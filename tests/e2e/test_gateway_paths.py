@@ -291,7 +291,7 @@ def test_a_large_upload_that_is_refused(session):
 def test_a_full_place(server):
     with Session(server, limits={"data_bytes": MIB}) as session:
         session.fails("PUT", "files", 413, "body_too_large", {"Content-Type": "x/y"}, bytes(MIB + 100000), path="/mnt/data/x")
-        assert session.names("/mnt/data") == []
+        gateway.await_that(lambda: session.names("/mnt/data") == [])
 
 
 def test_another_session(server):
