@@ -2,12 +2,14 @@
 
 #include "runtime/gateway/function_request.h"
 #include "runtime/gateway/functions.h"
+#include "runtime/gateway/keyed_run.h"
 #include "runtime/gateway/run_result.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/submit.h"
 #include "runtime/text/json_write.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -114,21 +116,31 @@ static void set_limits(const struct hutch_limits *limits, struct hutch_request *
     request->file_bytes = limits->file_bytes;
 }
 
-static void submit(struct exchange *x, const char *name, const struct function_request *call)
+/* What is asked for with a key: of which function, and whether the body is an event or a call. */
+struct keyed {
+    const char *key; /* NULL: it has none */
+    char what[256];  /* a name that is cut in it is nobody's */
+};
+
+static void submit(struct exchange *x, const char *name, const struct function_request *call, const struct keyed *keyed)
 {
     struct hutch_request request;
 
-    x->work = calloc(1, sizeof(struct submitted));
-    if (!x->work) {
-        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the call");
-        return;
-    }
     hutch_request_init(&request);
     request.function = name;
     request.event = call->event.text;
     request.event_len = call->event.len;
     request.env = (const char *const *)call->env;
     set_limits(&call->limits, &request);
+    if (keyed->key) {
+        hutch_keyed_run_submit(x, &request, keyed->key, keyed->what);
+        return;
+    }
+    x->work = calloc(1, sizeof(struct submitted));
+    if (!x->work) {
+        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the call");
+        return;
+    }
     request.on_result = on_result;
     hutch_submit_run(x, &request);
 }
@@ -143,11 +155,13 @@ static bool is_call(const struct exchange *x)
 
 void hutch_function_api_call(struct exchange *x)
 {
+    struct keyed keyed = { .key = hutch_keyed_run_key(x) };
     const char *name = x->params[0];
     struct function_request call;
     struct hutch_err err;
 
-    if (!is_callable(x, name))
+    snprintf(keyed.what, sizeof(keyed.what), "%s/%s", is_call(x) ? "call" : "function", name);
+    if (x->status || (keyed.key && hutch_keyed_run_join(x, keyed.key, keyed.what)) || !is_callable(x, name))
         return;
     if (hutch_function_request_parse(x->body.data, x->body.len, is_call(x), &call, &err) < 0)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
@@ -155,6 +169,6 @@ void hutch_function_api_call(struct exchange *x)
         hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the event has %zu bytes, and can have %u", call.event.len,
                               MAX_EVENT);
     else if (hutch_submit_is_allowed(x))
-        submit(x, name, &call);
+        submit(x, name, &call, &keyed);
     hutch_function_request_done(&call);
 }

@@ -38,9 +38,14 @@ bool hutch_idempotency_is_key(const char *key)
     return len > 0;
 }
 
-void hutch_idempotency_hash(const char *body, size_t len, unsigned char ret[IDEMPOTENCY_HASH_SIZE])
+/* Of two hashes, so that nothing in @what can be taken for a part of the body. */
+void hutch_idempotency_hash(const char *what, const char *body, size_t len, unsigned char ret[IDEMPOTENCY_HASH_SIZE])
 {
-    SHA256((const unsigned char *)(body ? body : ""), len, ret);
+    unsigned char both[2 * IDEMPOTENCY_HASH_SIZE];
+
+    SHA256((const unsigned char *)what, strlen(what), both);
+    SHA256((const unsigned char *)(body ? body : ""), len, both + IDEMPOTENCY_HASH_SIZE);
+    SHA256(both, sizeof(both), ret);
 }
 
 static void forget_old(struct idempotency *all, double now_ms)

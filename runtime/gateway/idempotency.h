@@ -1,8 +1,8 @@
 /* idempotency.h - answers that are kept for a client that asks again with the same key: what it asked for runs once.
  *
- * A run with a key belongs to its entry and not to the request that began it: a client whose connection broke asks
- * again and gets the first answer, also while that is still to come. Only what was accepted has an entry. Entries are
- * bounded in number, bytes and age; the oldest answer goes first, and what runs is not forgotten. */
+ * A run with a key, or a call, belongs to its entry and not to the request that began it: a client whose connection
+ * broke asks again and gets the first answer, also while that is still to come. Only what was accepted has an entry.
+ * Entries are bounded in number, bytes and age; the oldest answer goes first, and what runs is not forgotten. */
 #ifndef HUTCH_GATEWAY_IDEMPOTENCY_H
 #define HUTCH_GATEWAY_IDEMPOTENCY_H
 
@@ -22,7 +22,7 @@ struct idempotency_entry {
     TAILQ_ENTRY(idempotency_entry) in_list;
     struct token *token;        /* whose key it is */
     char key[IDEMPOTENCY_MAX_KEY + 1];
-    unsigned char hash[IDEMPOTENCY_HASH_SIZE]; /* of the request's body */
+    unsigned char hash[IDEMPOTENCY_HASH_SIZE]; /* of what was asked for */
     uint64_t run;               /* the engine's number */
     struct exchange *waiting[IDEMPOTENCY_MAX_WAITING];
     size_t n_waiting;
@@ -50,7 +50,8 @@ void hutch_idempotency_done(struct idempotency *all);
 
 /* 1 to 255 visible characters of ASCII. */
 bool hutch_idempotency_is_key(const char *key);
-void hutch_idempotency_hash(const char *body, size_t len, unsigned char ret[IDEMPOTENCY_HASH_SIZE]);
+/* @what: whom the body is for, such as a path, so that the same bytes for another one are another request. */
+void hutch_idempotency_hash(const char *what, const char *body, size_t len, unsigned char ret[IDEMPOTENCY_HASH_SIZE]);
 
 /* NULL: there is none, or not any more. */
 struct idempotency_entry *hutch_idempotency_find(struct idempotency *all, const struct token *token, const char *key,

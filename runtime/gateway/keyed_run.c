@@ -42,17 +42,17 @@ static void answer(struct exchange *x, const char *json, size_t len)
     hutch_exchange_answer(x, 200, "application/json", json ? strdup(json) : NULL, len);
 }
 
-int hutch_keyed_run_join(struct exchange *x, const char *key)
+int hutch_keyed_run_join(struct exchange *x, const char *key, const char *what)
 {
     struct idempotency_entry *entry = hutch_idempotency_find(&x->server->idempotency, x->token, key, hutch_clock_ms());
     unsigned char hash[IDEMPOTENCY_HASH_SIZE];
 
     if (!entry)
         return 0;
-    hutch_idempotency_hash(x->body.data, x->body.len, hash);
+    hutch_idempotency_hash(what, x->body.data, x->body.len, hash);
     if (memcmp(hash, entry->hash, sizeof(hash)) != 0)
-        hutch_exchange_refuse(x, GATEWAY_KEY_REUSED, "this Idempotency-Key belongs to an earlier request with another "
-                                                     "body");
+        hutch_exchange_refuse(x, GATEWAY_KEY_REUSED, "this Idempotency-Key belongs to an earlier request, for "
+                                                     "something else or with another body");
     else if (entry->is_over)
         answer(x, entry->answer, entry->len);
     else if (entry->n_waiting == IDEMPOTENCY_MAX_WAITING)
@@ -81,7 +81,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     hutch_idempotency_conclude(&s->idempotency, entry, json, len, hutch_clock_ms());
 }
 
-void hutch_keyed_run_submit(struct exchange *x, struct hutch_request *request, const char *key)
+void hutch_keyed_run_submit(struct exchange *x, struct hutch_request *request, const char *key, const char *what)
 {
     struct idempotency *all = &x->server->idempotency;
     unsigned share = x->server->tokens.n > 1 ? all->max_entries / 2 : all->max_entries;
@@ -92,7 +92,7 @@ void hutch_keyed_run_submit(struct exchange *x, struct hutch_request *request, c
         hutch_exchange_refuse(x, GATEWAY_QUEUE_FULL, "too many requests with an Idempotency-Key are not answered");
         return;
     }
-    hutch_idempotency_hash(x->body.data, x->body.len, entry->hash);
+    hutch_idempotency_hash(what, x->body.data, x->body.len, entry->hash);
     request->on_result = on_result;
     request->user = entry;
     request->policy = hutch_exchange_policy(x, NULL);

@@ -13,6 +13,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define KEYED_AS "run" /* no path of a function, which has a '/' */
+
 /* What an exchange has besides while its run is the engine's. */
 struct run {
     struct submitted submitted; /* first */
@@ -127,7 +129,7 @@ static void run(struct exchange *x, const struct text_buffer *text, const struct
         hutch_run_request_done(&request);
         return;
     } else if (hutch_submit_is_allowed(x) && key) {
-        hutch_keyed_run_submit(x, &request.request, key);
+        hutch_keyed_run_submit(x, &request.request, key, KEYED_AS);
     } else if (!x->status) {
         request.request.files = form ? form->files : NULL;
         request.request.n_files = form ? form->n_files : 0;
@@ -154,7 +156,7 @@ void hutch_run_api_run(struct exchange *x)
 {
     const char *key = hutch_keyed_run_key(x);
 
-    if (x->status || (key && hutch_keyed_run_join(x, key)))
+    if (x->status || (key && hutch_keyed_run_join(x, key, KEYED_AS)))
         return;
     if (x->is_streamed)
         run_form(x);

@@ -14,6 +14,7 @@ CALL = {"Content-Type": "application/vnd.hutch.call+json"}
 ECHO = "def handler(event):\n    return event\n"
 FILES = {
     "echo": ECHO,
+    "random": "import os\ndef handler(event):\n    return os.urandom(8).hex()\n",
     "env": "import os\ndef handler(event):\n    return {'secret': os.environ.get(event), 'all': sorted(os.environ)}\n",
     "prints": "import sys\ndef handler(event):\n    print('{\"value\":1}'); print('err', file=sys.stderr)\n"
               "    sys.stdout.buffer.write(b'HUTCHRV1\\x01\\0\\0\\x002'); return 'mine'\n",
@@ -90,6 +91,24 @@ def test_errors(server):
 def test_nothing_is_left_for_the_next_call(server):
     for _ in range(3):
         assert call(server, "leaves")["value"] == [["left"], ["left"]]
+
+
+def test_key_gets_the_first_answer(server):
+    """As for runs; what is no repetition is refused: another event, another function, the same bytes as a call."""
+    def keyed(name, event, key="one", **headers):
+        return server.ask("POST", "/v1/functions/" + name, event, {"Content-Type": "application/json", "Idempotency-Key": key, **headers})
+
+    first = keyed("random", b"1")
+    assert first.status == 200 and first.json["verdict"] == "ok" and keyed("random", b"1").body == first.body
+    assert keyed("random", b"1", "two").json["value"] != first.json["value"]
+    for name, event, headers in (("random", b"2", {}), ("echo", b"1", {}), ("random", b"1", {"Content-Type": "application/vnd.hutch.call+json"})):
+        answer = keyed(name, event, **headers)
+        assert (answer.status, answer.error["code"]) == (422, "idempotency_key_reused"), (name, answer.body)
+    answer = server.ask("POST", "/v1/run", b"1", {"Content-Type": "application/json", "Idempotency-Key": "one"})
+    assert (answer.status, answer.error["code"]) == (422, "idempotency_key_reused")
+    assert keyed("nobodys", b"1", "three").status == 404 and keyed("n" * 5000, b"1", "three").status == 404
+    assert keyed("random", b"{", "three").status == 400 and keyed("random", b"3", "three").json["verdict"] == "ok"
+    assert keyed("random", b"1", "a b").error["code"] == "invalid_request"
 
 
 def test_secrets_are_of_one_call(server):
