@@ -1,9 +1,9 @@
 #include "runtime/gateway/function_api.h"
 
+#include "runtime/gateway/answered_run.h"
 #include "runtime/gateway/function_request.h"
 #include "runtime/gateway/functions.h"
 #include "runtime/gateway/keyed_run.h"
-#include "runtime/gateway/run_result.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/submit.h"
 #include "runtime/text/json_write.h"
@@ -74,16 +74,6 @@ void hutch_function_api_list(struct exchange *x)
 
 /* ---- a call ---- */
 
-static void on_result(void *user, uint64_t id, const struct hutch_result *result)
-{
-    struct exchange *x = user;
-    char *json = hutch_run_result_json(result);
-
-    (void)id;
-    hutch_submit_conclude(x, result);
-    hutch_exchange_answer(x, 200, "application/json", json, json ? strlen(json) : 0);
-}
-
 /* Refuses @x where it cannot be called now. */
 static bool is_callable(struct exchange *x, const char *name)
 {
@@ -132,17 +122,10 @@ static void submit(struct exchange *x, const char *name, const struct function_r
     request.event_len = call->event.len;
     request.env = (const char *const *)call->env;
     set_limits(&call->limits, &request);
-    if (keyed->key) {
+    if (keyed->key)
         hutch_keyed_run_submit(x, &request, keyed->key, keyed->what);
-        return;
-    }
-    x->work = calloc(1, sizeof(struct submitted));
-    if (!x->work) {
-        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the call");
-        return;
-    }
-    request.on_result = on_result;
-    hutch_submit_run(x, &request);
+    else
+        hutch_answered_run_submit(x, &request);
 }
 
 static bool is_call(const struct exchange *x)

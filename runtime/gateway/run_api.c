@@ -1,12 +1,11 @@
 #include "runtime/gateway/run_api.h"
 
+#include "runtime/gateway/answered_run.h"
 #include "runtime/gateway/keyed_run.h"
 #include "runtime/gateway/local_peer.h"
 #include "runtime/gateway/run_form.h"
 #include "runtime/gateway/run_request.h"
-#include "runtime/gateway/run_result.h"
 #include "runtime/gateway/server_priv.h"
-#include "runtime/gateway/events.h"
 #include "runtime/gateway/submit.h"
 #include "sandbox/fd.h"
 
@@ -14,72 +13,6 @@
 #include <string.h>
 
 #define KEYED_AS "run" /* no path of a function, which has a '/' */
-
-/* What an exchange has besides while its run is the engine's. */
-struct run {
-    struct submitted submitted; /* first */
-    struct events stream;
-};
-
-/* ---- as it comes ---- */
-
-static void on_output(void *user, uint64_t id, int which, const char *data, size_t len)
-{
-    struct exchange *x = user;
-    struct run *run = x->work;
-
-    /* A client that reads nothing ends its own run, and holds nobody else's. */
-    if (!run->stream.is_behind && !hutch_events_output(&run->stream, x, which, data, len)) {
-        run->stream.is_behind = true;
-        hutch_engine_cancel(x->server->engine, id);
-    }
-}
-
-static void end_stream(struct exchange *x, const char *json)
-{
-    struct run *run = x->work;
-    bool is_whole;
-
-    hutch_events_flush(&run->stream, x);
-    is_whole = !run->stream.is_behind && json && hutch_events_send(&run->stream, x, "result", json, strlen(json));
-    hutch_exchange_end(x, is_whole);
-}
-
-/* ---- the whole ---- */
-
-static void on_result(void *user, uint64_t id, const struct hutch_result *result)
-{
-    struct exchange *x = user;
-    struct server *server = x->server;
-    struct run *run = x->work;
-    char *json = hutch_run_result_json(result);
-
-    (void)id;
-    hutch_submit_conclude(x, result);
-    if (run->stream.format == EVENTS_NONE) {
-        hutch_exchange_answer(x, 200, "application/json", json, json ? strlen(json) : 0);
-    } else {
-        end_stream(x, json);
-        free(json);
-    }
-    hutch_server_send(server);
-}
-
-static void submit(struct exchange *x, struct hutch_request *request)
-{
-    enum events_format format = hutch_events_asked(x);
-    struct run *run = calloc(1, sizeof(*run));
-
-    x->work = run;
-    if (!run) {
-        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the run");
-        return;
-    }
-    request->on_result = on_result;
-    request->on_output = format == EVENTS_NONE ? NULL : on_output;
-    if (hutch_submit_run(x, request) && format != EVENTS_NONE)
-        hutch_events_begin(&run->stream, x, format);
-}
 
 /* ---- with files ---- */
 
@@ -133,7 +66,7 @@ static void run(struct exchange *x, const struct text_buffer *text, const struct
     } else if (!x->status) {
         request.request.files = form ? form->files : NULL;
         request.request.n_files = form ? form->n_files : 0;
-        submit(x, &request.request);
+        hutch_answered_run_submit(x, &request.request);
     }
     hutch_run_request_done(&request);
 }

@@ -20,6 +20,7 @@ FILES = {
               "    sys.stdout.buffer.write(b'HUTCHRV1\\x01\\0\\0\\x002'); return 'mine'\n",
     "fails": "def handler(event):\n    return 1 / event\n",
     "sleeps": "import time\ndef handler(event):\n    open('/tmp/begun', 'w'); time.sleep(event); return 'slept'\n",
+    "talks": "import time\ndef handler(event):\n    print('begun', flush=True); time.sleep(event)\n",
     "later": "import asyncio\nasync def handler(event):\n    await asyncio.sleep(0)\n    return ['async', event]\n",
     "leaves": "import os\ndef handler(event):\n    open('/tmp/left', 'w').close(); open('left', 'w').close()\n"
               "    return [os.listdir('/tmp'), os.listdir('.')]\n",
@@ -186,6 +187,32 @@ def test_a_client_that_leaves_ends_its_call(server):
     await_that(lambda: state()["calls"] == 1)
     own.close()
     await_that(lambda: state()["calls"] == 0)
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/x-ndjson"])
+def test_as_it_comes(server, accept):
+    """What a handler prints, while it goes on, and then its value. Who leaves ends the call."""
+    answer = server.ask("POST", "/v1/functions/prints", b"1", {"Content-Type": "application/json", "Accept": accept})
+    assert answer.status == 200 and answer.headers["Content-Type"] == accept
+    if accept == "application/x-ndjson":
+        events = [(line["event"], line["data"]) for line in map(json.loads, answer.body.splitlines())]
+    else:
+        pairs = [piece.split("\n") for piece in answer.body.decode().split("\n\n")[:-1]]
+        events = [(event[len("event: "):], json.loads(data[len("data: "):])) for event, data in pairs]
+    assert {name for name, _ in events[:-1]} == {"output"} and events[-1][0] == "result"
+    written = {stream: "".join(data.get("text", "") for _, data in events[:-1] if data["stream"] == stream) for stream in ("stdout", "stderr")}
+    assert written["stderr"] == "err\n" and written["stdout"].startswith('{"value":1}\n')
+    result = events[-1][1]
+    assert (result["verdict"], result["value"], result["stdout"], result["stderr"]) == ("ok", "mine", "", "")
+
+    own = UnixConnection(server.path)
+    own.request("POST", "/v1/functions/talks", b"100", {"Content-Type": "application/json", "Accept": accept})
+    stream = own.getresponse()
+    assert b"begun" in b"".join(stream.readline() for _ in range(2 if accept == "text/event-stream" else 1))
+    own.sock.close()
+    stream.close()
+    own.close()
+    await_that(lambda: [entry["calls"] for entry in server.ask("GET", "/v1/functions").json["functions"] if entry["name"] == "talks"] == [0])
 
 
 # --- beginning
