@@ -330,9 +330,11 @@ static int take_body(struct server_run *s, struct hutch_err *err)
             return -1;
         s->n_read += len;
     }
-    memmove(body->data, body->data + s->n_read, body->len - s->n_read);
-    body->len -= s->n_read;
-    s->n_read = 0;
+    if (s->n_read) { /* else there may be no body yet */
+        memmove(body->data, body->data + s->n_read, body->len - s->n_read);
+        body->len -= s->n_read;
+        s->n_read = 0;
+    }
     return 0;
 }
 

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import engine
 import support
 from support import HUTCH
 
@@ -638,7 +639,8 @@ def test_a_client_that_reads_nothing():
         time.sleep(5)
         with open("/proc/%d/status" % server.process.pid, encoding="ascii") as file:
             size = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
-        assert size < 200000, "%d kB" % size
+        # A sanitizer has a shadow of the memory, and keeps what was freed for a while.
+        assert size < (600000 if engine.has_sanitizer(HUTCH) else 200000), "%d kB" % size
         answered = set()
         while len(answered) < 1000:
             message = server.read()
