@@ -272,31 +272,39 @@ static struct http *keep(struct http *h, char **at, const char *address)
     return h;
 }
 
-/* As bench_wait_for_pool(), by asking. @token: NULL: the server asks for none. */
+/* Whether nothing is being prepared that @path tells of. @token: NULL: the server asks for none. */
+static bool is_quiet(struct http *h, const char *path, const char *token)
+{
+    char request[256];
+    int len = snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: localhost\r\n%s%s%s\r\n", path,
+                       token ? "Authorization: Bearer " : "", token ? token : "", token ? "\r\n" : "");
+    size_t whole, head;
+    bool is_quiet;
+
+    bench_http_send(h, request, (size_t)len);
+    while ((whole = bench_http_whole(h, &head)) == 0)
+        if (!bench_http_read(h))
+            bench_die("the server has closed the connection");
+    is_quiet = !strstr(h->data, "\"ready\":false") && !strstr(h->data, "\"calls\":1");
+    if (strstr(h->data, "\"queued\":"))
+        is_quiet = is_quiet && strstr(h->data, "\"running\":0,\"queued\":0");
+    for (const char *p = h->data; is_quiet && (p = strstr(p, "\"building\":")); p++)
+        is_quiet = p[11] == '0';
+    bench_http_drop(h, whole);
+    return is_quiet;
+}
+
+/* As bench_wait_for_pool(), by asking: the pools of zygotes, and those of functions. */
 static void wait_for_pools(struct bench *b, const char *address, const char *token)
 {
     struct http *h = keep(&b->pools, &b->pools_address, address);
     struct timespec a_while = { .tv_nsec = POLL_US * 1000 };
-    char request[256];
-    int len = snprintf(request, sizeof(request), "GET /v1/pools HTTP/1.1\r\nHost: localhost\r\n%s%s%s\r\n",
-                       token ? "Authorization: Bearer " : "", token ? token : "", token ? "\r\n" : "");
 
     for (double limit = bench_now_ms() + STALL_MAX_MS;;) {
-        size_t whole, head;
-        bool is_full;
-
-        bench_http_send(h, request, (size_t)len);
-        while ((whole = bench_http_whole(h, &head)) == 0)
-            if (!bench_http_read(h))
-                bench_die("the server has closed the connection");
-        is_full = !strstr(h->data, "\"ready\":false") && strstr(h->data, "\"running\":0,\"queued\":0");
-        for (const char *p = h->data; is_full && (p = strstr(p, "\"building\":")); p++)
-            is_full = p[11] == '0';
-        bench_http_drop(h, whole);
-        if (is_full)
+        if (is_quiet(h, "/v1/pools", token) && is_quiet(h, "/v1/functions", token))
             return;
         if (bench_now_ms() > limit)
-            bench_die("the server's pool is not full after a minute");
+            bench_die("the server's pools are not full after a minute");
         nanosleep(&a_while, NULL);
     }
 }
