@@ -249,6 +249,12 @@ load: ## 256 clients of `hutch serve` for a minute, with a reload, a restart and
 	@$(SUBMAKE) all
 	@HUTCH_BIN=$(abspath $(B))/hutch tests/soak/gateway_load.py
 
+.PHONY: fuzz-http
+fuzz-http: ## send `hutch serve` requests that are nearly right, for 20 minutes, with sanitizers
+	@.ci/packages build images test
+	@$(SUBMAKE) B=build-asan all
+	@HUTCH_BIN=$(abspath build-asan)/hutch tests/soak/gateway_fuzz.py
+
 .PHONY: asan
 asan: ## run the unit, end-to-end and hostile lanes under AddressSanitizer and UBSan
 	@.ci/packages build images test
