@@ -13,6 +13,7 @@ import openapi
 import support
 
 SECONDS = 150  # for anything that has to happen at all
+WORKERS = os.environ.get("HUTCH_TEST_WORKERS")  # all servers have so many, where their test says nothing of it
 ERROR_KEYS = ["status", "code", "message", "hint"]
 
 
@@ -79,6 +80,8 @@ class Server:
     def __init__(self, tmp_path, *words, image="minimal", env=None, before=(), wait="ready", pass_fds=()):
         self.path = socket_path(tmp_path)
         words = list(words)
+        if WORKERS and "--workers" not in words:
+            words += ["--workers", WORKERS]
         if "--listen" not in words and not pass_fds and not (env and "XDG_RUNTIME_DIR" in env):
             words += ["--listen", "unix:" + self.path]
         self.events, self.changed = [], threading.Condition()

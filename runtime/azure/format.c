@@ -4,6 +4,7 @@
 #include "runtime/azure/files.h"
 #include "runtime/azure/session.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/place.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/text/json_write.h"
@@ -83,6 +84,18 @@ static void list_sessions(struct exchange *x)
     hutch_exchange_answer_json(x, 200, &t);
 }
 
+/* Names of sessions are their clients'. */
+static void place(const struct exchange *x, struct placement *ret)
+{
+    struct hutch_err ignored;
+    auto_free char *name = hutch_exchange_query(x, "identifier", &ignored);
+
+    if (strcmp(x->route->path, "/listSessions") == 0)
+        *ret = (struct placement){ .kind = PLACE_ALL, .merge = hutch_merge_lists };
+    else if (name)
+        hutch_placement_name(ret, name);
+}
+
 static const struct route routes[] = {
     { "POST", "/code/execute", ROUTE_JSON, false, hutch_azure_execute, NULL, NULL },
     { "POST", "/executions", ROUTE_JSON, false, hutch_azure_execute, NULL, NULL },
@@ -105,4 +118,5 @@ const struct format hutch_azure_format = {
     .error_body = error_body,
     .is_rare = true, /* E2B's has /files */
     .takes_any_type = true,
+    .place = place,
 };

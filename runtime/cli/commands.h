@@ -49,7 +49,7 @@ struct batch_opts {
 struct serve_opts {
     struct run_opts sandbox; /* image, rootfs, policy and limits of all runs */
     struct option_list listen, hosts, origins, formats, data_targets, functions;
-    const char *config, *tokens, *id_header, *jobs, *queue, *max_body, *max_connections, *request_timeout,
+    const char *config, *tokens, *id_header, *jobs, *workers, *queue, *max_body, *max_connections, *request_timeout,
         *idle_timeout, *drain;
     bool insecure, ui, check, quiet, help;
 };

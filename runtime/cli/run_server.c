@@ -1,6 +1,6 @@
 #include "runtime/cli/run_server.h"
 
-#include "runtime/cli/http_reader.h"
+#include "runtime/text/http_reader.h"
 #include "runtime/cli/result_read.h"
 #include "runtime/cli/run_options.h"
 #include "runtime/cli/run_program.h"

@@ -9,6 +9,7 @@
 #include "runtime/cli/version.h"
 #include "runtime/e2b/format.h"
 #include "runtime/fusion/format.h"
+#include "runtime/gateway/place.h"
 #include "runtime/gateway/server.h"
 #include "runtime/gateway/token.h"
 #include "runtime/mcp_http/format.h"
@@ -93,6 +94,7 @@ static int read_options(const struct serve_setting *setting, struct server_optio
         return hutch_err_set(err, 0, "option '--max-body': '%s' is not 1 to %u bytes", opts->max_body,
                              SERVER_BODY_LARGEST);
     if (read_number("--max-connections", opts->max_connections, 1, 65536, &o.max_connections, err) < 0 ||
+        read_number("--workers", opts->workers, 1, WORKERS_MAX, &o.n_workers, err) < 0 ||
         read_time("--request-timeout", opts->request_timeout, &o.request_ms, err) < 0 ||
         read_time("--idle-timeout", opts->idle_timeout, &o.idle_ms, err) < 0 ||
         read_time("--drain", opts->drain, &o.drain_ms, err) < 0)

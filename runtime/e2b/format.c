@@ -63,6 +63,7 @@ const struct format hutch_e2b_format = {
     .n_routes = ARRAY_SIZE(routes),
     .refusal = hutch_e2b_answer_refusal,
     .admit = hutch_e2b_sandbox_admit,
+    .place = hutch_e2b_sandbox_place,
     .token_header = "X-API-Key",
     .takes_any_type = true,
 };

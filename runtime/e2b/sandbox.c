@@ -4,6 +4,8 @@
 #include "runtime/e2b/process.h"
 #include "runtime/e2b/signature.h"
 #include "runtime/gateway/exchange.h"
+#include "runtime/gateway/place.h"
+#include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
 #include "runtime/gateway/token.h"
 #include "runtime/hutch.h"
@@ -75,15 +77,41 @@ static bool read_host(const struct exchange *x, char name[E2B_ID_LEN + 1], unsig
     return host && hutch_e2b_name_of_host(host, name, ret_port);
 }
 
-struct e2b_sandbox *hutch_e2b_sandbox_in_header(const struct exchange *x)
+/* False: neither header names a sandbox. */
+static bool read_header(const struct exchange *x, char id[ID_LEN + 1])
 {
     const char *name = hutch_exchange_header(x, "E2b-Sandbox-Id");
-    char id[ID_LEN + 1], in_host[E2B_ID_LEN + 1];
+    char in_host[E2B_ID_LEN + 1];
     unsigned port;
 
     if (!name && read_host(x, in_host, &port))
         name = in_host;
     hutch_e2b_name_read(name ? name : "", id);
+    return name != NULL;
+}
+
+void hutch_e2b_sandbox_place(const struct exchange *x, struct placement *ret)
+{
+    const bool is_of_all = strcmp(x->route->path, "/sandboxes") == 0 || strcmp(x->route->path, "/v2/sandboxes") == 0;
+    char id[ID_LEN + 1];
+
+    if (is_of_all && strcmp(x->route->method, "POST") == 0) {
+        hutch_session_api_place(x, ret);
+    } else if (is_of_all) {
+        *ret = (struct placement){ .kind = PLACE_ALL, .merge = hutch_merge_lists };
+    } else if (!x->route->is_open) {
+        hutch_e2b_name_read(x->params[0], id);
+        hutch_placement_name(ret, id);
+    } else if (read_header(x, id)) {
+        hutch_placement_name(ret, id);
+    }
+}
+
+struct e2b_sandbox *hutch_e2b_sandbox_in_header(const struct exchange *x)
+{
+    char id[ID_LEN + 1];
+
+    read_header(x, id);
     return hutch_e2b_sandbox_of(hutch_gateway_sessions_find_any(hutch_exchange_sessions(x), id));
 }
 

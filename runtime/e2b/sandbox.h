@@ -11,6 +11,7 @@
 #include <sys/queue.h>
 
 struct exchange;
+struct placement;
 struct gateway_session;
 struct hutch_session_info;
 
@@ -49,6 +50,8 @@ void hutch_e2b_sandbox_free(void *sandbox);
 struct e2b_sandbox *hutch_e2b_sandbox_of(struct gateway_session *session);
 /* The one that the path names, of the asker's; NULL: the exchange is refused. */
 struct e2b_sandbox *hutch_e2b_sandbox_in_path(struct exchange *x);
+/* struct format's place(). */
+void hutch_e2b_sandbox_place(const struct exchange *x, struct placement *ret);
 /* The one that a header or the host of the request names, whoever has it; NULL: none does. */
 struct e2b_sandbox *hutch_e2b_sandbox_in_header(const struct exchange *x);
 /* The port that the request is for; 0: it does not say. */

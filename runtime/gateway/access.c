@@ -1,6 +1,7 @@
 #include "runtime/gateway/access.h"
 
 #include "runtime/gateway/function_request.h"
+#include "runtime/gateway/relay.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/ws_handshake.h"
 #include "runtime/text/quantity.h"
@@ -264,6 +265,8 @@ static void check_body(struct exchange *x)
 
 void hutch_access_check(struct exchange *x, const char *path, const char *method)
 {
+    bool is_elsewhere;
+
     find_length(x);
     if (!x->status)
         check_source(x);
@@ -271,8 +274,13 @@ void hutch_access_check(struct exchange *x, const char *path, const char *method
         find_route(x, path, method);
     if (!x->status && x->server->is_draining && !x->route->is_open)
         hutch_exchange_refuse(x, GATEWAY_SHUTTING_DOWN, "the server is shutting down");
-    if (!x->status && x->route->is_open && x->format->admit)
+    is_elsewhere = !x->status && hutch_relay_is_wanted(x);
+    if (!x->status && !is_elsewhere)
+        x->handler = x->route;
+    if (!x->status && !is_elsewhere && x->route->is_open && x->format->admit)
         x->format->admit(x);
     if (!x->status)
         check_body(x);
+    if (!x->status && is_elsewhere)
+        hutch_relay_enter(x);
 }

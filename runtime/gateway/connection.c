@@ -47,6 +47,7 @@ void hutch_connection_free(struct connections *all, struct connection *c)
         return;
     TAILQ_REMOVE(&all->queues[c->phase], c, in_queue);
     all->n--;
+    free(c->uri);
     free(c);
 }
 

@@ -30,6 +30,8 @@ struct connection {
     TAILQ_ENTRY(connection) in_queue;
     int fd;      /* MHD's */
     bool is_tcp;
+    bool is_inner; /* another worker's: relay.h */
+    char *uri;     /* owned; of its request, as it was sent, where other workers may be asked; else NULL */
     bool is_cut; /* answered and closed before its request was read */
     enum connection_phase phase;
     double deadline_ms;

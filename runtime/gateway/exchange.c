@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define STREAM_BLOCK (32u << 10)
+_Static_assert(EXCHANGE_UNKNOWN_LENGTH == MHD_SIZE_UNKNOWN, "an answer of unknown length is one to libmicrohttpd, too");
 
 /* Of the body of a refused request so much is read for nothing: most clients listen only when they have sent it all. */
 #define DISCARD_MAX (1u << 20)
@@ -340,14 +341,18 @@ static ssize_t read_stream(void *cls, uint64_t at, char *to, size_t size)
     return (ssize_t)len;
 }
 
+void hutch_exchange_begin_answer(struct exchange *x, unsigned status, uint64_t size)
+{
+    set_response(x, status, MHD_create_response_from_callback(size, STREAM_BLOCK, read_stream, x, NULL));
+    x->is_stream = true;
+    resume(x);
+}
+
 void hutch_exchange_begin_stream(struct exchange *x, const char *type)
 {
-    set_response(x, MHD_HTTP_OK,
-                 MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, x, NULL));
-    x->is_stream = true;
+    hutch_exchange_begin_answer(x, MHD_HTTP_OK, EXCHANGE_UNKNOWN_LENGTH);
     if (x->response)
         add_usual_headers(x, type);
-    resume(x);
 }
 
 void hutch_exchange_break_silence(struct exchange *x, const char *sign, size_t len, double every_ms)
@@ -501,7 +506,7 @@ static void take_body(struct exchange *x, const char *data, size_t len)
         return;
     }
     if (x->is_streamed) {
-        x->route->take(x, data, len);
+        x->handler->take(x, data, len);
         x->n_in -= x->n_untaken;
     } else if (x->body.len + len > s->options->max_body) {
         hutch_exchange_refuse(x, GATEWAY_BODY_TOO_LARGE, "the body is larger than %" PRIu64 " bytes",
@@ -561,7 +566,7 @@ static enum MHD_Result proceed(struct exchange *x)
     if (!x->status && !x->is_handled && !x->is_aborted) {
         x->is_handled = true;
         hutch_connection_enter(&x->server->connections, x->connection, CONNECTION_BUSY);
-        x->route->handle(x);
+        x->handler->handle(x);
         drop_body(x); /* what is handed on was copied */
         if (!x->status && !x->is_pending)
             hutch_exchange_refuse(x, GATEWAY_INTERNAL, "the request was not answered");
@@ -597,8 +602,8 @@ enum MHD_Result hutch_exchange_hear(void *server, struct MHD_Connection *mhd, co
             return MHD_NO;
         *state = x;
         hutch_access_check(x, path, method);
-        if (!x->status && x->route && x->is_streamed)
-            x->route->begin(x);
+        if (!x->status && x->is_streamed)
+            x->handler->begin(x);
         hutch_connection_enter(&x->server->connections, x->connection, x->body_len ? CONNECTION_BODY : CONNECTION_BUSY);
         x->is_at_head = must_hold_back(x);
         return x->is_at_head ? hold_back(x) : is_answered_early(x) ? queue(x) : MHD_YES;
@@ -640,9 +645,11 @@ void hutch_exchange_on_completed(void *server, struct MHD_Connection *mhd, void 
                                          .token = x->token ? x->token->name : NULL, .code = x->code,
                                          .status = x->status, .ms = ms, .bytes_in = x->n_in, .bytes_out = x->n_out,
                                          .is_gone = how != MHD_REQUEST_TERMINATED_COMPLETED_OK };
-    hutch_gateway_log_request(&s->log, &line);
-    hutch_metrics_add_request(&s->metrics, hutch_formats_number(&s->formats, x->route), x->status, ms);
-    s->metrics.gone += line.is_gone;
+    if (x->handler == x->route || x->code) { /* else another worker says what became of it */
+        hutch_gateway_log_request(&s->log, &line);
+        hutch_metrics_add_request(&s->metrics, hutch_formats_number(&s->formats, x->route), x->status, ms);
+        s->metrics.gone += line.is_gone;
+    }
     hutch_poller_remove(&s->poller, &x->hangup);
     x->is_suspended = false;
     hutch_connection_enter(&s->connections, x->connection, CONNECTION_IDLE);

@@ -26,6 +26,7 @@ struct connection;
 struct server;
 struct websocket;
 struct sessions;
+struct tunnel;
 struct hutch_engine;
 struct hutch_error;
 struct token;
@@ -44,6 +45,7 @@ struct exchange {
     struct connection *connection;
     const struct format *format;    /* whose errors it gets; the native one, as long as none was found */
     const struct route *route;      /* NULL: none has this path and method */
+    const struct route *handler;    /* whose functions answer: the route's, or those of another worker's (relay.h) */
     const char *method;             /* static; "other" for what no route has */
     char *params[ROUTE_MAX_PARAMS]; /* owned; of the path */
     struct token *token;            /* NULL: nobody has to say who asks */
@@ -75,6 +77,7 @@ struct exchange {
     void (*on_free)(struct exchange *x); /* before that; NULL: nothing is to be done */
     struct watch hangup;
     struct websocket *websocket;    /* in @work; NULL: it is HTTP alone */
+    struct tunnel *tunnel;          /* in @work, to another worker's; NULL: there is none */
 
     bool is_stream, is_ended;
     void (*on_drained)(struct exchange *x); /* the client has taken all of the stream that there was; may be NULL */
@@ -134,6 +137,8 @@ void hutch_exchange_forget(struct exchange *x);
 
 /* Status 200 now, and the body as it comes. */
 void hutch_exchange_begin_stream(struct exchange *x, const char *type);
+/* The same with another status and no headers; @size: of the body, or EXCHANGE_UNKNOWN_LENGTH. */
+void hutch_exchange_begin_answer(struct exchange *x, unsigned status, uint64_t size);
 /* From here on the stream has @sign, static, of @len bytes, where it had nothing else for @every_ms. */
 void hutch_exchange_break_silence(struct exchange *x, const char *sign, size_t len, double every_ms);
 /* False when the client is too far behind, or memory was short: then nothing more should come but the end. */

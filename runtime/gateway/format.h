@@ -16,6 +16,7 @@ struct server;
 #define FORMAT_PREFIX_MAX 64
 
 struct exchange;
+struct placement;
 
 struct format {
     const char *name;            /* of --format */
@@ -30,6 +31,9 @@ struct format {
     /* Asked before the body is read, for routes that need no token: whether something else that the request has is
      * enough, such as the secret id of what it is about. It sets x->token to whose that is, or refuses. */
     void (*admit)(struct exchange *x);
+    /* Where several workers serve: which of them has what the request is about. *ret is PLACE_ANY before. NULL: all that
+     * it is about is in the request. */
+    void (*place)(const struct exchange *x, struct placement *ret);
     /* A header that may have the token instead of 'Authorization: Bearer'; NULL: there is none. */
     const char *token_header;
     bool is_rare;                /* only where --format names it: another format has some of its paths */

@@ -2,6 +2,9 @@
 #ifndef HUTCH_GATEWAY_HOST_H
 #define HUTCH_GATEWAY_HOST_H
 
+#include "runtime/text/ids.h"
+#include "sandbox/err.h"
+
 #include <stdbool.h>
 
 struct exchange;
@@ -17,6 +20,8 @@ struct hutch_engine *hutch_server_engine(const struct server *s);
 const char *hutch_server_policy(const struct server *s, const struct token *token, const char *format,
                                 struct hutch_limits *limits);
 const char *hutch_exchange_policy(const struct exchange *x, struct hutch_limits *limits);
+/* A name for what a format keeps between requests, by which any worker finds it: place.h. */
+int hutch_server_make_id(const struct server *s, char ret[ID_LEN + 1], struct hutch_err *err);
 /* Of hutch. */
 const char *hutch_server_version(const struct server *s);
 /* What runs may end, and nothing new begins. */

@@ -235,12 +235,34 @@ int hutch_listeners_add_inherited(struct listeners *l, size_t *ret_n, struct hut
 
 /* ---- all of them ---- */
 
-bool hutch_listeners_has_tcp(const struct listeners *l)
+int hutch_listeners_open(struct listeners *l, const char *const *addresses, struct hutch_err *err)
+{
+    size_t n = 0;
+
+    if (hutch_listeners_add_inherited(l, &n, err) < 0)
+        return -1;
+    for (const char *const *address = addresses; address && *address; address++, n++)
+        if (hutch_listeners_add(l, *address, err) < 0)
+            return -1;
+    return n == 0 ? hutch_listeners_add_default(l, err) : 0;
+}
+
+int hutch_listeners_may_open(const struct listeners *l, bool is_guarded, struct hutch_err *err)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (l->rows[i].is_tcp)
-            return true;
-    return false;
+        if (l->rows[i].is_tcp && !is_guarded)
+            return hutch_err_set(err, 0, "listen on TCP without tokens: everybody who can connect could run code "
+                                         "(give --tokens FILE, or --insecure-no-auth if that is meant)");
+    return 0;
+}
+
+void hutch_listeners_forget(struct listeners *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        hutch_fd_closep(&l->rows[i].fd);
+        free(l->rows[i].path);
+    }
+    l->n = 0;
 }
 
 void hutch_listeners_done(struct listeners *l)

@@ -38,8 +38,13 @@ int hutch_listeners_add_default(struct listeners *l, struct hutch_err *err);
 /* What $LISTEN_PID and $LISTEN_FDS say. The variables are taken out of the environment, so that no child has them.
  * *ret_n: how many there were. */
 int hutch_listeners_add_inherited(struct listeners *l, size_t *ret_n, struct hutch_err *err);
-bool hutch_listeners_has_tcp(const struct listeners *l);
+/* All that a server listens on: @addresses, which ends with NULL or is NULL, and what was handed over; else the default. */
+int hutch_listeners_open(struct listeners *l, const char *const *addresses, struct hutch_err *err);
+/* Whether everybody is kept out who may not come in: TCP @is_guarded. */
+int hutch_listeners_may_open(const struct listeners *l, bool is_guarded, struct hutch_err *err);
 /* Closes all of them and removes the files of unix sockets. */
 void hutch_listeners_done(struct listeners *l);
+/* Closes them in a child of the process that has them; the files stay. */
+void hutch_listeners_forget(struct listeners *l);
 
 #endif

@@ -5,15 +5,20 @@
 #include "runtime/gateway/catalog_api.h"
 #include "runtime/gateway/cell_api.h"
 #include "runtime/gateway/change_stream.h"
+#include "runtime/gateway/exchange.h"
 #include "runtime/gateway/file_api.h"
 #include "runtime/gateway/function_api.h"
+#include "runtime/gateway/local_peer.h"
 #include "runtime/gateway/path_api.h"
+#include "runtime/gateway/place.h"
 #include "runtime/gateway/process_api.h"
 #include "runtime/gateway/run_api.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/status_api.h"
 #include "runtime/gateway/terminal_api.h"
 #include "sandbox/fd.h"
+
+#include <string.h>
 
 #define SESSION "/v1/sessions/{id}"
 #define PROCESS SESSION "/processes/{process}"
@@ -70,4 +75,31 @@ static const struct route routes[] = {
     { "DELETE", SESSION "/files/{path*}", ROUTE_NO_BODY, false, hutch_file_api_delete, NULL, NULL },
 };
 
-const struct format hutch_native_format = { .name = "native", .routes = routes, .n_routes = ARRAY_SIZE(routes) };
+static bool is_route(const struct exchange *x, const char *method, const char *path)
+{
+    return strcmp(x->route->method, method) == 0 && strcmp(x->route->path, path) == 0;
+}
+
+/* A repeated key finds its first answer only where that one was given. */
+static void place(const struct exchange *x, struct placement *ret)
+{
+    const char *key = hutch_exchange_header(x, "Idempotency-Key");
+
+    if (strncmp(x->route->path, SESSION, strlen(SESSION)) == 0) {
+        hutch_placement_name(ret, x->params[0]);
+    } else if (is_route(x, "POST", "/v1/sessions")) {
+        hutch_session_api_place(x, ret);
+    } else if (is_route(x, "GET", "/v1/sessions")) {
+        *ret = (struct placement){ .kind = PLACE_ALL, .merge = hutch_merge_lists };
+    } else if (is_route(x, "GET", "/v1/pools") || is_route(x, "GET", "/v1/functions")) {
+        *ret = (struct placement){ .kind = PLACE_ALL, .merge = hutch_merge_sums };
+    } else if (is_route(x, "GET", "/metrics")) {
+        *ret = (struct placement){ .kind = PLACE_ALL, .merge = hutch_merge_metrics };
+    } else if (key && !hutch_local_peer_is_claimed(x)) {
+        hutch_placement_name(ret, key);
+    }
+}
+
+const struct format hutch_native_format = {
+    .name = "native", .routes = routes, .n_routes = ARRAY_SIZE(routes), .place = place
+};

@@ -1,9 +1,12 @@
 #include "runtime/gateway/server.h"
 
 #include "runtime/gateway/exchange_mhd.h"
+#include "runtime/gateway/crew.h"
 #include "runtime/gateway/keyed_run.h"
 #include "runtime/gateway/notify.h"
 #include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/worker.h"
+#include "runtime/gateway/workers.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
@@ -95,12 +98,18 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         /* Where it comes from is not known: then it is taken for the one that is checked more. */
         bool is_tcp = !address || !address->client_addr || address->client_addr->sa_family != AF_UNIX;
 
-        *context = fd ? hutch_connection_create(&s->connections, fd->connect_fd, is_tcp) : NULL;
+        struct connection *c = fd ? hutch_connection_create(&s->connections, fd->connect_fd, is_tcp) : NULL;
+
+        if (c && s->crew)
+            hutch_worker_describe(c, address ? address->client_addr : NULL);
+        *context = c;
     } else {
         const struct connection *c = *context;
 
         if (c && c->is_cut)
             hutch_linger_take(&s->linger, c->fd);
+        if (c && s->crew)
+            hutch_worker_forget(s, c);
         hutch_connection_free(&s->connections, *context);
         *context = NULL;
     }
@@ -113,9 +122,12 @@ static void *on_request_line(void *cls, const char *uri, struct MHD_Connection *
     struct server *s = cls;
     struct connection *c = info ? info->socket_context : NULL;
 
-    (void)uri;
     if (c && c->phase == CONNECTION_IDLE)
         hutch_connection_enter(&s->connections, c, CONNECTION_HEADERS);
+    if (c && s->crew) {
+        free(c->uri);
+        c->uri = strdup(uri);
+    }
     return NULL;
 }
 
@@ -138,6 +150,12 @@ static void on_daemon(void *owner, uint32_t events)
     hutch_server_wake(owner);
 }
 
+/* A worker is asked by the others, too, once for each of their clients. Which clients there are is the parent's to say. */
+static unsigned connection_limit(const struct server *s)
+{
+    return s->options->max_connections * (s->crew ? 2 * s->place.n : 1) + 8;
+}
+
 static int start_daemon(struct server *s, struct hutch_err *err)
 {
     const union MHD_DaemonInfo *info;
@@ -147,7 +165,7 @@ static int start_daemon(struct server *s, struct hutch_err *err)
         hutch_exchange_hear, s,
         MHD_OPTION_NOTIFY_COMPLETED, hutch_exchange_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
         MHD_OPTION_URI_LOG_CALLBACK, on_request_line, s, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, s,
-        MHD_OPTION_CONNECTION_LIMIT, s->options->max_connections + 8, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        MHD_OPTION_CONNECTION_LIMIT, connection_limit(s), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)HEADERS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SEND_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_END);
     info = s->daemon ? MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
@@ -172,9 +190,16 @@ static void drain(struct server *s, double within_ms)
     s->drain_until_ms = until;
     stop_accepting(s);
     hutch_listeners_done(&s->listeners);
-    hutch_notify("STOPPING=1");
-    hutch_gateway_log_event(&s->log, "draining", NULL, NULL);
+    if (!s->crew) {
+        hutch_notify("STOPPING=1");
+        hutch_gateway_log_event(&s->log, "draining", NULL, NULL);
+    }
     hutch_websockets_go_away(&s->websockets);
+}
+
+void hutch_server_drain(struct server *s)
+{
+    drain(s, s->is_draining ? 0 : (double)s->options->drain_ms);
 }
 
 static void on_engine(void *owner, uint32_t events)
@@ -206,19 +231,19 @@ static bool is_filled(struct server *s)
 
 bool hutch_server_is_ready(struct server *s)
 {
-    return s->was_ready && !s->is_draining && !s->has_failed;
+    return s->was_ready && (!s->crew || s->are_all_ready) && !s->is_draining && !s->has_failed;
 }
 
 unsigned hutch_server_share(const struct server *s)
 {
-    unsigned max = s->options->engine->max_queued ? s->options->engine->max_queued : 1024;
+    unsigned max = s->options->engine->max_queued ? s->options->engine->max_queued : SERVER_MAX_QUEUED;
 
     return s->tokens.n > 1 ? (max + 1) / 2 : UINT32_MAX;
 }
 
 unsigned hutch_server_session_share(const struct server *s)
 {
-    unsigned max = s->options->engine->max_sessions ? s->options->engine->max_sessions : 1024;
+    unsigned max = s->options->engine->max_sessions ? s->options->engine->max_sessions : SERVER_MAX_SESSIONS;
 
     return s->tokens.n > 1 ? (max + 1) / 2 : UINT32_MAX;
 }
@@ -243,6 +268,11 @@ const char *hutch_exchange_policy(const struct exchange *x, struct hutch_limits 
 struct hutch_engine *hutch_server_engine(const struct server *s)
 {
     return s->has_failed ? NULL : s->engine;
+}
+
+int hutch_server_make_id(const struct server *s, char ret[ID_LEN + 1], struct hutch_err *err)
+{
+    return hutch_place_make_id(&s->place, ret, err);
 }
 
 const char *hutch_server_version(const struct server *s)
@@ -302,6 +332,13 @@ static int take_options(struct server *s, const struct server_options *options, 
     return rc == 0 && options->tokens ? hutch_tokens_reload(&s->tokens, options->tokens, err) : rc;
 }
 
+/* Of several workers, to which the same happens, the first one says it. */
+static void log_once(struct server *s, const char *event, const char *key, const char *text)
+{
+    if (s->place.index == 0)
+        hutch_gateway_log_event(&s->log, event, key, text);
+}
+
 static int read_again(struct server *s, struct hutch_err *err)
 {
     struct server_options options = *s->options;
@@ -318,22 +355,22 @@ static int read_again(struct server *s, struct hutch_err *err)
     if (options.read_again)
         options.settle(options.context, rc == 0);
     if (rc == 0 && restart[0])
-        hutch_gateway_log_event(&s->log, "restart needed", "options", restart);
+        log_once(s, "restart needed", "options", restart);
     return rc;
 }
 
-static void reload(struct server *s)
+void hutch_server_reload(struct server *s)
 {
     struct hutch_err err;
 
     if (read_again(s, &err) < 0) {
-        hutch_gateway_log_event(&s->log, "reload failed", "message", err.msg);
+        log_once(s, "reload failed", "message", err.msg);
         return;
     }
     if (!s->has_failed)
         hutch_gateway_functions_set(&s->functions, s->options->functions, s->options->n_functions, &err);
     s->log.fd = s->options->is_quiet ? -1 : STDERR_FILENO;
-    hutch_gateway_log_event(&s->log, "reloaded", NULL, NULL);
+    log_once(s, "reloaded", NULL, NULL);
 }
 
 static void on_signal(void *owner, uint32_t events)
@@ -344,9 +381,9 @@ static void on_signal(void *owner, uint32_t events)
     (void)events;
     while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info))
         if (info.ssi_signo == SIGHUP)
-            reload(s);
+            hutch_server_reload(s);
         else
-            drain(s, s->is_draining ? 0 : (double)s->options->drain_ms);
+            hutch_server_drain(s);
 }
 
 static int watch_signals(struct server *s, struct hutch_err *err)
@@ -384,6 +421,8 @@ static int idle_time(struct server *s)
 
     if (s->daemon_is_due)
         return 0;
+    if (s->crew)
+        note_deadline(&next, now + WORKER_TURN_MS);
     note_deadline(&next, hutch_connections_deadline(&s->connections));
     note_deadline(&next, hutch_linger_deadline(&s->linger));
     note_deadline(&next, hutch_silences_deadline(&s->silences));
@@ -423,6 +462,10 @@ static void note_readiness(struct server *s)
     if (s->was_ready || s->has_failed || !is_filled(s))
         return;
     s->was_ready = true;
+    if (s->crew) {
+        hutch_crew_tell(s->crew, s->place.index, CHANNEL_READY, NULL);
+        return;
+    }
     hutch_notify("READY=1");
     hutch_gateway_log_event(&s->log, "ready", NULL, NULL);
 }
@@ -469,6 +512,8 @@ static int serve(struct server *s, struct hutch_err *err)
     while (!drain_on(s)) {
         if (hutch_poller_wait(&s->poller, idle_time(s), err) < 0)
             return -1;
+        if (s->crew)
+            hutch_worker_turn(s);
         run_daemon(s);
         hutch_formats_tick(&s->formats);
         hutch_silences_tick(&s->silences, hutch_clock_ms());
@@ -483,21 +528,14 @@ static int serve(struct server *s, struct hutch_err *err)
 
 /* ---- beginning and end ---- */
 
-static int open_listeners(struct server *s, struct hutch_err *err)
+/* Where its clients and orders come from. */
+static int open_doors(struct server *s, struct hutch_err *err)
 {
-    size_t n = 0;
-
-    if (hutch_listeners_add_inherited(&s->listeners, &n, err) < 0)
+    if (s->crew)
+        return hutch_worker_begin(s, err);
+    if (hutch_listeners_open(&s->listeners, s->options->listen, err) < 0 || watch_signals(s, err) < 0)
         return -1;
-    for (const char *const *address = s->options->listen; address && *address; address++, n++)
-        if (hutch_listeners_add(&s->listeners, *address, err) < 0)
-            return -1;
-    if (n == 0 && hutch_listeners_add_default(&s->listeners, err) < 0)
-        return -1;
-    if (hutch_listeners_has_tcp(&s->listeners) && !s->tokens.n && !s->options->is_insecure)
-        return hutch_err_set(err, 0, "listen on TCP without tokens: everybody who can connect could run code "
-                                     "(give --tokens FILE, or --insecure-no-auth if that is meant)");
-    return 0;
+    return hutch_listeners_may_open(&s->listeners, s->tokens.n > 0 || s->options->is_insecure, err);
 }
 
 static int begin(struct server *s, struct hutch_err *err)
@@ -508,8 +546,7 @@ static int begin(struct server *s, struct hutch_err *err)
         return -1;
     if (s->options->tokens && hutch_tokens_load(s->options->tokens, &s->tokens, err) < 0)
         return -1;
-    if (hutch_poller_open(&s->poller, err) < 0 || open_listeners(s, err) < 0 || watch_signals(s, err) < 0 ||
-        start_daemon(s, err) < 0 || open_engine(s, err) < 0 ||
+    if (hutch_poller_open(&s->poller, err) < 0 || open_doors(s, err) < 0 || start_daemon(s, err) < 0 || open_engine(s, err) < 0 ||
         set_policies(s, s->options, &s->tokens, err) < 0 ||
         hutch_formats_open(&s->formats, s, err) < 0 || start_accepting(s, err) < 0)
         return -1;
@@ -563,16 +600,17 @@ static void done(struct server *s)
     hutch_tokens_done(&s->tokens);
 }
 
-int hutch_server_run(const struct server_options *options, struct hutch_err *err)
+static int run(const struct server_options *options, struct crew *crew, struct place place, struct hutch_err *err)
 {
-    struct server s = { .options = options, .poller = POLLER_INIT, .engine_watch = WATCH_INIT,
-                        .daemon_watch = WATCH_INIT, .signal_watch = WATCH_INIT, .signal_fd = -1, .tokens = TOKENS_INIT,
+    struct server s = { .options = options, .crew = crew, .place = place, .poller = POLLER_INIT, .engine_watch = WATCH_INIT,
+                        .daemon_watch = WATCH_INIT, .signal_watch = WATCH_INIT, .channel_watch = WATCH_INIT, .signal_fd = -1, .tokens = TOKENS_INIT,
                         .log = { .fd = options->is_quiet ? -1 : STDERR_FILENO } };
     bool has_begun;
     int rc;
 
     LIST_INIT(&s.exchanges);
     LIST_INIT(&s.sessions.list);
+    s.sessions.place = place;
     hutch_idempotency_init(&s.idempotency, IDEMPOTENCY_ENTRIES, IDEMPOTENCY_BYTES, IDEMPOTENCY_AGE_MS);
     LIST_INIT(&s.websockets);
     hutch_connections_init(&s.connections, options->request_ms, options->idle_ms);
@@ -584,7 +622,19 @@ int hutch_server_run(const struct server_options *options, struct hutch_err *err
         rc = -1;
     }
     done(&s);
-    if (has_begun)
+    if (has_begun && !crew)
         hutch_gateway_log_event(&s.log, "stopped", NULL, NULL);
     return rc;
+}
+
+int hutch_server_run(const struct server_options *options, struct hutch_err *err)
+{
+    if (options->n_workers > 1)
+        return hutch_workers_run(options, err);
+    return run(options, NULL, (struct place){ 0, 0 }, err);
+}
+
+int hutch_server_work(const struct server_options *options, struct crew *crew, unsigned index, struct hutch_err *err)
+{
+    return run(options, crew, (struct place){ index, crew->n }, err);
 }

@@ -28,6 +28,7 @@ struct server_options {
     const char *id_header;      /* of requests that open a session: the name that it is to have; NULL: none has */
     uint64_t max_body;          /* bytes */
     unsigned max_connections;
+    unsigned n_workers;         /* processes, each with an engine; 0 and 1: this one */
     uint64_t request_ms, idle_ms; /* connection.h */
     uint64_t drain_ms;          /* what runs may go on for so long after SIGTERM */
     bool is_quiet;              /* no log */
@@ -47,12 +48,18 @@ struct server_options {
 #define SERVER_BODY_USUAL (16u << 20)
 #define SERVER_BODY_LARGEST (200u << 20)
 #define SERVER_MAX_CONNECTIONS 1024
+#define SERVER_MAX_QUEUED 1024   /* hutch.h */
+#define SERVER_MAX_SESSIONS 1024 /* likewise */
 #define SERVER_REQUEST_MS 15000
 #define SERVER_IDLE_MS 75000
 #define SERVER_DRAIN_MS 30000
 
+struct crew;
+
 /* Serves until SIGTERM or SIGINT, and then until what runs is over or drain_ms have passed; a second signal does not
  * wait. -1: it could not begin, or the engine can run nothing any more. */
 int hutch_server_run(const struct server_options *options, struct hutch_err *err);
+/* The same as worker @index of @crew: workers.h. */
+int hutch_server_work(const struct server_options *options, struct crew *crew, unsigned index, struct hutch_err *err);
 
 #endif

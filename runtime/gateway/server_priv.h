@@ -12,6 +12,7 @@
 #include "runtime/gateway/listen.h"
 #include "runtime/gateway/log.h"
 #include "runtime/gateway/metrics.h"
+#include "runtime/gateway/place.h"
 #include "runtime/gateway/poller.h"
 #include "runtime/gateway/server.h"
 #include "runtime/gateway/sessions.h"
@@ -22,6 +23,7 @@
 #define SERVER_MAX_HELD (512u << 20)
 
 struct MHD_Daemon;
+struct crew;
 
 struct server {
     const struct server_options *options; /* the caller's, and after a reload these: */
@@ -29,8 +31,11 @@ struct server {
     struct hutch_engine *engine; /* owned */
     struct MHD_Daemon *daemon;   /* owned */
     struct poller poller;
-    struct watch engine_watch, daemon_watch, signal_watch;
+    struct watch engine_watch, daemon_watch, signal_watch, channel_watch;
     int signal_fd;               /* owned */
+    struct crew *crew;           /* not owned; NULL: this process serves alone */
+    struct place place;
+    bool are_all_ready;          /* the workers */
     struct listeners listeners;
     struct formats formats;
     bool is_accepting;           /* the listeners are watched */
@@ -61,6 +66,9 @@ struct server {
 /* MHD has something to do that no descriptor tells: libmicrohttpd 0.9.75 says nothing of connections that were resumed
  * from outside of its callbacks. */
 void hutch_server_wake(struct server *s);
+/* As the signals SIGHUP and SIGTERM say. */
+void hutch_server_reload(struct server *s);
+void hutch_server_drain(struct server *s);
 /* Whether the pool has been filled, and requests are taken. */
 bool hutch_server_is_ready(struct server *s);
 /* How many runs of one token may be under way, so that no other one is kept out. */

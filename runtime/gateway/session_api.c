@@ -86,12 +86,31 @@ static uint64_t data_limit(const struct exchange *x, const struct hutch_session_
     return limits.data_bytes ? limits.data_bytes : HUTCH_NO_LIMIT;
 }
 
+/* By another worker, or by a proxy that the operator trusts with it; NULL: this worker draws one. */
+static const char *name_given(const struct exchange *x)
+{
+    const char *header = x->server->options->id_header;
+    const char *drawn = x->connection->is_inner ? hutch_exchange_header(x, PLACE_NAME_HEADER) : NULL;
+
+    return drawn || !header ? drawn : hutch_exchange_header(x, header);
+}
+
+void hutch_session_api_place(const struct exchange *x, struct placement *ret)
+{
+    const char *given = name_given(x);
+
+    if (given)
+        hutch_placement_name(ret, given);
+    else
+        ret->kind = PLACE_NEW;
+}
+
 struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch_session_options *options)
 {
     struct server *s = x->server;
     unsigned n = hutch_gateway_sessions_count(&s->sessions, x->token);
     struct gateway_session *session;
-    const char *given = s->options->id_header ? hutch_exchange_header(x, s->options->id_header) : NULL;
+    const char *given = name_given(x);
     struct hutch_error error;
     struct hutch_err err;
 

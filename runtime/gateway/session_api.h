@@ -6,6 +6,7 @@ struct exchange;
 struct gateway_session;
 struct hutch_cell_result;
 struct hutch_session_options;
+struct placement;
 
 void hutch_session_api_open(struct exchange *x);
 void hutch_session_api_list(struct exchange *x);
@@ -21,6 +22,9 @@ void hutch_session_api_lifetime(struct exchange *x);
 struct gateway_session *hutch_session_api_find(struct exchange *x);
 
 /* ---- for the formats ---- */
+
+/* Where a session is opened: struct format's place(). */
+void hutch_session_api_place(const struct exchange *x, struct placement *ret);
 
 /* Opens one for the asker, within its share. NULL: the exchange was refused. */
 struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch_session_options *options);

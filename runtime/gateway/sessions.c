@@ -15,7 +15,7 @@ struct gateway_session *hutch_gateway_sessions_add(struct sessions *all, struct 
         hutch_err_set(err, ENOMEM, "open a session");
         return NULL;
     }
-    if (hutch_id_make(session->id, err) < 0) {
+    if (hutch_place_make_id(&all->place, session->id, err) < 0) {
         free(session);
         return NULL;
     }

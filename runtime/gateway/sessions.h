@@ -2,6 +2,7 @@
 #ifndef HUTCH_GATEWAY_SESSIONS_H
 #define HUTCH_GATEWAY_SESSIONS_H
 
+#include "runtime/gateway/place.h"
 #include "runtime/gateway/processes.h"
 #include "runtime/text/ids.h"
 #include "sandbox/err.h"
@@ -38,6 +39,7 @@ LIST_HEAD(session_list, gateway_session);
 struct sessions {
     struct session_list list;
     unsigned n;
+    struct place place; /* of the worker whose they are */
 };
 
 /* With a name of its own, and not yet in the engine. NULL on failure. */

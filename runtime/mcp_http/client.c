@@ -188,7 +188,7 @@ struct http_client *hutch_client_create(struct http_clients *all, struct exchang
     }
     if (sessions)
         client->server = hutch_mcp_server_create(&transport, client, face, sessions, hutch_server_version(all->server));
-    if (!client || !client->server || (kind != CLIENT_SINGLE && hutch_id_make(client->id, &err) < 0)) {
+    if (!client || !client->server || (kind != CLIENT_SINGLE && hutch_server_make_id(all->server, client->id, &err) < 0)) {
         if (client)
             hutch_mcp_server_free(client->server);
         free(client);

@@ -3,6 +3,7 @@
 #include "runtime/gateway/events.h"
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/host.h"
+#include "runtime/gateway/place.h"
 #include "runtime/mcp/face.h"
 #include "runtime/mcp/rpc.h"
 #include "runtime/mcp/server.h"
@@ -218,6 +219,14 @@ static const struct route routes[] = {
     { "POST", "/python/messages/{id}", ROUTE_JSON, false, handle_message, NULL, NULL },
 };
 
+static void place(const struct exchange *x, struct placement *ret)
+{
+    const char *id = x->params[0] ? x->params[0] : hutch_exchange_header(x, SESSION_HEADER);
+
+    if (id)
+        hutch_placement_name(ret, id);
+}
+
 static const struct format_state state = {
     .open = hutch_clients_open, .deadline = hutch_clients_deadline, .tick = hutch_clients_tick,
     .close = hutch_clients_close,
@@ -225,4 +234,5 @@ static const struct format_state state = {
 
 const struct format hutch_mcp_format = {
     .name = "mcp", .routes = routes, .n_routes = ARRAY_SIZE(routes), .error_body = write_error, .state = &state,
+    .place = place,
 };

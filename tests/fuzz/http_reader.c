@@ -1,5 +1,5 @@
 /* What a server answers, or somebody in its place: whatever the pieces are in which it comes, the same is read. */
-#include "runtime/cli/http_reader.h"
+#include "runtime/text/http_reader.h"
 
 #include "tests/fuzz/fuzz.h"
 

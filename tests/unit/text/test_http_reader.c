@@ -1,5 +1,5 @@
-/* runtime/cli/http_reader.c: answers however they are cut, and what is none. */
-#include "runtime/cli/http_reader.h"
+/* runtime/text/http_reader.c: answers however they are cut, and what is none. */
+#include "runtime/text/http_reader.h"
 
 #include "sandbox/fd.h"
 

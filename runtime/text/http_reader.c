@@ -1,4 +1,4 @@
-#include "runtime/cli/http_reader.h"
+#include "runtime/text/http_reader.h"
 
 #include "sandbox/fd.h"
 
@@ -52,6 +52,13 @@ static int read_head(struct http_reader *r, struct hutch_err *err)
     r->status = (unsigned)(head[9] - '0') * 100 + (unsigned)(head[10] - '0') * 10 + (unsigned)(head[11] - '0');
     length = find_header(head, "Content-Length");
     encoding = find_header(head, "Transfer-Encoding");
+    r->length = HTTP_READER_ENDLESS;
+    if (length && read_number(length, 10, &r->length) < 0)
+        return refuse(err, "its length is none");
+    if (r->status == 101 || r->status == 204 || r->has_no_body) {
+        r->state = r->status == 101 ? HTTP_OTHER : HTTP_OVER;
+        return 0;
+    }
     if (!length == !encoding)
         return refuse(err, "it does not say how long it is");
     if (encoding) {
@@ -60,8 +67,7 @@ static int read_head(struct http_reader *r, struct hutch_err *err)
         r->state = HTTP_CHUNK_SIZE;
         return 0;
     }
-    if (read_number(length, 10, &r->left) < 0)
-        return refuse(err, "its length is none");
+    r->left = r->length;
     r->state = r->left ? HTTP_LENGTH : HTTP_OVER;
     return 0;
 }
@@ -89,7 +95,7 @@ static int take_body(struct http_reader *r, const char *data, size_t len, struct
     if (r->body.len + len > HTTP_READER_MAX_BODY)
         return refuse(err, "it is too large");
     hutch_text_add(&r->body, data, len);
-    r->left -= len;
+    r->left -= r->state == HTTP_OTHER ? 0 : len;
     return r->body.is_broken ? hutch_err_set(err, ENOMEM, "keep the answer of the server") : 0;
 }
 
@@ -100,6 +106,10 @@ static int end_line(struct http_reader *r, struct hutch_err *err)
     switch (r->state) {
     case HTTP_HEAD:
         rc = read_head(r, err);
+        if (rc == 0 && r->keeps_head) {
+            r->head = r->line;
+            r->line = (struct text_buffer)TEXT_BUFFER_INIT;
+        }
         break;
     case HTTP_CHUNK_SIZE:
         rc = read_number(r->line.data, 16, &r->left) < 0 ? refuse(err, "a chunk of it has no length") : 0;
@@ -121,16 +131,16 @@ static int end_line(struct http_reader *r, struct hutch_err *err)
 int hutch_http_reader_feed(struct http_reader *r, const char *data, size_t len, struct hutch_err *err)
 {
     while (len > 0) {
-        const bool is_body = r->state == HTTP_LENGTH || r->state == HTTP_CHUNK;
+        const bool is_body = r->state == HTTP_LENGTH || r->state == HTTP_CHUNK || r->state == HTTP_OTHER;
         size_t n = 1;
         int rc;
 
         if (r->state == HTTP_OVER)
             return refuse(err, "it goes on behind its end");
         if (is_body) {
-            n = len < r->left ? len : (size_t)r->left;
+            n = r->state == HTTP_OTHER || len < r->left ? len : (size_t)r->left;
             rc = take_body(r, data, n, err);
-            if (rc == 0 && r->left == 0)
+            if (rc == 0 && r->left == 0 && r->state != HTTP_OTHER)
                 r->state = r->state == HTTP_CHUNK ? HTTP_CHUNK_END : HTTP_OVER;
         } else {
             rc = r->state == HTTP_HEAD ? take_line(r, *data, "\r\n\r\n", HTTP_READER_MAX_HEAD, err)
@@ -158,8 +168,31 @@ size_t hutch_http_reader_line(const struct http_reader *r, size_t from)
     return end ? (size_t)(end - r->body.data) + 1 - from : 0;
 }
 
+bool hutch_http_reader_next_header(const struct http_reader *r, size_t *at, const char **ret_name, size_t *ret_name_len,
+                                   const char **ret_value, size_t *ret_value_len)
+{
+    const char *line = r->head.data + *at, *end, *colon;
+
+    if (!r->head.data)
+        return false;
+    if (*at == 0) /* behind the status */
+        line = strstr(line, "\r\n") + 2;
+    end = strstr(line, "\r\n");
+    colon = end ? memchr(line, ':', (size_t)(end - line)) : NULL;
+    if (!colon || colon == line)
+        return false;
+    *ret_name = line;
+    *ret_name_len = (size_t)(colon - line);
+    colon += 1 + strspn(colon + 1, " \t");
+    *ret_value = colon;
+    *ret_value_len = (size_t)(end - colon);
+    *at = (size_t)(end + 2 - r->head.data);
+    return true;
+}
+
 void hutch_http_reader_done(struct http_reader *r)
 {
+    hutch_text_done(&r->head);
     hutch_text_done(&r->line);
     hutch_text_done(&r->body);
 }

@@ -1,0 +1,197 @@
+#include "runtime/gateway/merge.h"
+
+#include "runtime/text/buffer.h"
+#include "sandbox/fd.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SAMPLES 65536
+#define MAX_NAME 512
+
+/* ---- JSON ---- */
+
+/* The elements of @from become @to's. */
+static void move_elements(cJSON *to, cJSON *from)
+{
+    cJSON *each;
+
+    while ((each = from->child))
+        cJSON_AddItemToArray(to, cJSON_DetachItemViaPointer(from, each));
+}
+
+static void merge_lists(cJSON *to, cJSON *from)
+{
+    cJSON *field;
+
+    if (cJSON_IsArray(to) && cJSON_IsArray(from))
+        move_elements(to, from);
+    if (!cJSON_IsObject(to))
+        return;
+    cJSON_ArrayForEach(field, to) {
+        cJSON *other = cJSON_GetObjectItemCaseSensitive(from, field->string);
+
+        if (cJSON_IsArray(field) && cJSON_IsArray(other))
+            move_elements(field, other);
+    }
+}
+
+static const char *name_of(const cJSON *item)
+{
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "name"));
+}
+
+static cJSON *find_named(const cJSON *array, const char *name)
+{
+    cJSON *each;
+
+    cJSON_ArrayForEach(each, array)
+        if (name_of(each) && strcmp(name_of(each), name) == 0)
+            return each;
+    return NULL;
+}
+
+static void merge_sums(cJSON *to, cJSON *from);
+
+static void merge_named(cJSON *to, cJSON *from)
+{
+    cJSON *each, *next;
+
+    for (each = from->child; each; each = next) {
+        cJSON *same = name_of(each) ? find_named(to, name_of(each)) : NULL;
+
+        next = each->next;
+        if (same)
+            merge_sums(same, each);
+        else
+            cJSON_AddItemToArray(to, cJSON_DetachItemViaPointer(from, each));
+    }
+}
+
+/* As deep as answers of ours are. */
+static void merge_sums(cJSON *to, cJSON *from)
+{
+    cJSON *field;
+
+    cJSON_ArrayForEach(field, to) {
+        cJSON *other = cJSON_GetObjectItemCaseSensitive(from, field->string);
+
+        if (cJSON_IsNumber(field) && cJSON_IsNumber(other))
+            cJSON_SetNumberValue(field, field->valuedouble + other->valuedouble);
+        else if (cJSON_IsTrue(field) && cJSON_IsFalse(other))
+            field->type = cJSON_False;
+        else if (cJSON_IsArray(field) && cJSON_IsArray(other))
+            merge_named(field, other);
+    }
+}
+
+static char *merge_json(const char *const *texts, size_t n, size_t *ret_len, void (*merge)(cJSON *to, cJSON *from))
+{
+    cJSON *all = cJSON_Parse(texts[0]);
+    char *text = NULL;
+
+    for (size_t i = 1; i < n && all; i++) {
+        cJSON *part = cJSON_Parse(texts[i]);
+
+        if (part) {
+            merge(all, part);
+        } else {
+            cJSON_Delete(all);
+            all = NULL;
+        }
+        cJSON_Delete(part);
+    }
+    text = all ? cJSON_PrintUnformatted(all) : NULL;
+    cJSON_Delete(all);
+    *ret_len = text ? strlen(text) : 0;
+    return text;
+}
+
+char *hutch_merge_lists(const char *const *texts, size_t n, size_t *ret_len)
+{
+    return merge_json(texts, n, ret_len, merge_lists);
+}
+
+char *hutch_merge_sums(const char *const *texts, size_t n, size_t *ret_len)
+{
+    return merge_json(texts, n, ret_len, merge_sums);
+}
+
+/* ---- Prometheus' text ---- */
+
+struct sample {
+    const char *name; /* with its labels; not terminated */
+    size_t len;
+    double value;
+};
+
+/* A line "NAME{LABELS} VALUE". False: it is a comment. */
+static bool read_sample(const char *line, size_t len, struct sample *ret)
+{
+    const char *blank = memrchr(line, ' ', len);
+
+    if (len == 0 || line[0] == '#' || !blank)
+        return false;
+    *ret = (struct sample){ line, (size_t)(blank - line), strtod(blank + 1, NULL) };
+    return true;
+}
+
+/* The samples of another text: those of all workers come in the same order, so the next one is nearly always it. */
+static double find_sample(const struct sample *list, size_t n, size_t *next, const struct sample *wanted)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct sample *s = &list[(*next + i) % n];
+
+        if (s->len == wanted->len && memcmp(s->name, wanted->name, s->len) == 0) {
+            *next = (*next + i + 1) % n;
+            return s->value;
+        }
+    }
+    return 0;
+}
+
+static size_t read_samples(const char *text, struct sample *ret)
+{
+    size_t n = 0;
+
+    for (; *text && n < MAX_SAMPLES; text += strcspn(text, "\n"), text += *text == '\n')
+        n += read_sample(text, strcspn(text, "\n"), &ret[n]);
+    return n;
+}
+
+/* @text, with the numbers of @list on top. */
+static char *add_samples(const char *text, const struct sample *list, size_t n, size_t *ret_len)
+{
+    struct text_buffer t = TEXT_BUFFER_INIT;
+    size_t next = 0;
+
+    for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
+        size_t len = strcspn(text, "\n");
+        struct sample sample;
+
+        if (read_sample(text, len, &sample)) {
+            hutch_text_add(&t, sample.name, sample.len);
+            hutch_text_addf(&t, " %.17g\n", sample.value + find_sample(list, n, &next, &sample));
+        } else {
+            hutch_text_add(&t, text, len);
+            hutch_text_add(&t, "\n", 1);
+        }
+    }
+    return hutch_text_take(&t, ret_len);
+}
+
+char *hutch_merge_metrics(const char *const *texts, size_t n, size_t *ret_len)
+{
+    auto_free struct sample *samples = calloc(MAX_SAMPLES, sizeof(*samples));
+    char *all = samples ? strdup(texts[0]) : NULL;
+
+    *ret_len = all ? strlen(all) : 0;
+    for (size_t i = 1; i < n && all; i++) {
+        char *sum = add_samples(all, samples, read_samples(texts[i], samples), ret_len);
+
+        free(all);
+        all = sum;
+    }
+    return all;
+}
