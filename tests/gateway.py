@@ -1,4 +1,5 @@
 """`hutch serve` for tests: a server of their own, and requests to it, by http.client or byte by byte."""
+import hashlib
 import http.client
 import json
 import os
@@ -33,6 +34,19 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(SECONDS)
         self.sock.connect(self.path)
+
+
+def tokens_file(tmp_path, **tokens):
+    """A file for --tokens; its path."""
+    path = tmp_path / "tokens"
+    path.write_text("# who may ask\n\n" + "".join("%s %s\n" % (name, hashlib.sha256(token.encode()).hexdigest())
+                                                  for name, token in tokens.items()))
+    path.chmod(0o600)
+    return str(path)
+
+
+def bearer(token):
+    return {"Authorization": "Bearer " + token}
 
 
 class Answer:

@@ -118,5 +118,6 @@ const struct format hutch_azure_format = {
     .error_body = error_body,
     .is_rare = true, /* E2B's has /files */
     .takes_any_type = true,
+    .names_are_given = true,
     .place = place,
 };

@@ -4,6 +4,7 @@
 #include "runtime/e2b/code.h"
 #include "runtime/e2b/control.h"
 #include "runtime/e2b/filesystem.h"
+#include "runtime/e2b/names.h"
 #include "runtime/e2b/process.h"
 #include "runtime/e2b/sandbox.h"
 #include "runtime/e2b/upload.h"
@@ -63,6 +64,7 @@ const struct format hutch_e2b_format = {
     .n_routes = ARRAY_SIZE(routes),
     .refusal = hutch_e2b_answer_refusal,
     .admit = hutch_e2b_sandbox_admit,
+    .read_id = hutch_e2b_name_read,
     .place = hutch_e2b_sandbox_place,
     .token_header = "X-API-Key",
     .takes_any_type = true,

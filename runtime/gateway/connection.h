@@ -45,7 +45,7 @@ struct connections {
     /* Each in the order of its deadlines, as all in it have the same patience. */
     struct connection_queue queues[CONNECTION_PHASE_COUNT];
     double patience_ms[CONNECTION_PHASE_COUNT]; /* 0: for ever */
-    unsigned n;
+    unsigned n, n_inner; /* all; those that are other workers' */
     uint64_t n_expired;
 };
 

@@ -5,6 +5,7 @@
 
 #include "runtime/gateway/error.h"
 #include "runtime/gateway/route.h"
+#include "runtime/text/ids.h"
 #include "sandbox/err.h"
 
 #include <stdbool.h>
@@ -31,6 +32,9 @@ struct format {
     /* Asked before the body is read, for routes that need no token: whether something else that the request has is
      * enough, such as the secret id of what it is about. It sets x->token to whose that is, or refuses. */
     void (*admit)(struct exchange *x);
+    bool names_are_given;        /* its clients name what they make: what else may give names is not asked */
+    /* An id of its own making, as one of hutch's. False: it is none. NULL: they are the same. */
+    bool (*read_id)(const char *text, char ret[ID_LEN + 1]);
     /* Where several workers serve: which of them has what the request is about. *ret is PLACE_ANY before. NULL: all that
      * it is about is in the request. */
     void (*place)(const struct exchange *x, struct placement *ret);

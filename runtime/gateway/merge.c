@@ -137,6 +137,15 @@ static bool read_sample(const char *line, size_t len, struct sample *ret)
     return true;
 }
 
+static double put_together(const struct sample *s, double other)
+{
+    static const char state[] = "hutch_ready";
+
+    if (s->len == strlen(state) && memcmp(s->name, state, s->len) == 0)
+        return s->value < other ? s->value : other;
+    return s->value + other;
+}
+
 /* The samples of another text: those of all workers come in the same order, so the next one is nearly always it. */
 static double find_sample(const struct sample *list, size_t n, size_t *next, const struct sample *wanted)
 {
@@ -160,7 +169,7 @@ static size_t read_samples(const char *text, struct sample *ret)
     return n;
 }
 
-/* @text, with the numbers of @list on top. */
+/* @text, and the numbers of @list. */
 static char *add_samples(const char *text, const struct sample *list, size_t n, size_t *ret_len)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
@@ -172,7 +181,7 @@ static char *add_samples(const char *text, const struct sample *list, size_t n, 
 
         if (read_sample(text, len, &sample)) {
             hutch_text_add(&t, sample.name, sample.len);
-            hutch_text_addf(&t, " %.17g\n", sample.value + find_sample(list, n, &next, &sample));
+            hutch_text_addf(&t, " %.17g\n", put_together(&sample, find_sample(list, n, &next, &sample)));
         } else {
             hutch_text_add(&t, text, len);
             hutch_text_add(&t, "\n", 1);

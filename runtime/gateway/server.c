@@ -101,7 +101,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         struct connection *c = fd ? hutch_connection_create(&s->connections, fd->connect_fd, is_tcp) : NULL;
 
         if (c && s->crew)
-            hutch_worker_describe(c, address ? address->client_addr : NULL);
+            hutch_worker_describe(s, c, address ? address->client_addr : NULL);
         *context = c;
     } else {
         const struct connection *c = *context;
@@ -273,6 +273,27 @@ struct hutch_engine *hutch_server_engine(const struct server *s)
 int hutch_server_make_id(const struct server *s, char ret[ID_LEN + 1], struct hutch_err *err)
 {
     return hutch_place_make_id(&s->place, ret, err);
+}
+
+int hutch_exchange_given_id(const struct exchange *x, char ret[ID_LEN + 1], struct hutch_err *err)
+{
+    const char *header = x->server->options->id_header;
+    const char *given = x->connection->is_inner ? hutch_exchange_header(x, PLACE_NAME_HEADER) : NULL;
+    bool is_id;
+
+    if (given || !header) {
+        is_id = given && hutch_id_is(given);
+        if (is_id)
+            strcpy(ret, given);
+        return is_id;
+    }
+    given = x->format->names_are_given ? NULL : hutch_exchange_header(x, header);
+    if (!given)
+        return 0;
+    is_id = x->format->read_id ? x->format->read_id(given, ret) : hutch_id_is(given);
+    if (is_id && !x->format->read_id)
+        strcpy(ret, given);
+    return is_id ? 1 : hutch_err_set(err, 0, "the name for the session is not %d letters, digits, '-' and '_'", ID_LEN);
 }
 
 const char *hutch_server_version(const struct server *s)

@@ -86,22 +86,15 @@ static uint64_t data_limit(const struct exchange *x, const struct hutch_session_
     return limits.data_bytes ? limits.data_bytes : HUTCH_NO_LIMIT;
 }
 
-/* By another worker, or by a proxy that the operator trusts with it; NULL: this worker draws one. */
-static const char *name_given(const struct exchange *x)
-{
-    const char *header = x->server->options->id_header;
-    const char *drawn = x->connection->is_inner ? hutch_exchange_header(x, PLACE_NAME_HEADER) : NULL;
-
-    return drawn || !header ? drawn : hutch_exchange_header(x, header);
-}
-
 void hutch_session_api_place(const struct exchange *x, struct placement *ret)
 {
-    const char *given = name_given(x);
+    char given[ID_LEN + 1];
+    struct hutch_err ignored;
+    int rc = hutch_exchange_given_id(x, given, &ignored);
 
-    if (given)
+    if (rc > 0)
         hutch_placement_name(ret, given);
-    else
+    else if (rc == 0)
         ret->kind = PLACE_NEW;
 }
 
@@ -110,9 +103,10 @@ struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch
     struct server *s = x->server;
     unsigned n = hutch_gateway_sessions_count(&s->sessions, x->token);
     struct gateway_session *session;
-    const char *given = name_given(x);
+    char given[ID_LEN + 1];
     struct hutch_error error;
     struct hutch_err err;
+    int rc;
 
     if (s->has_failed) {
         hutch_exchange_refuse(x, GATEWAY_ENGINE_FAILED, "the engine can run nothing any more");
@@ -127,7 +121,8 @@ struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "%s", err.msg);
         return NULL;
     }
-    if (given && hutch_gateway_sessions_name(session, given, &err) < 0) {
+    rc = hutch_exchange_given_id(x, given, &err);
+    if (rc < 0 || (rc > 0 && hutch_gateway_sessions_name(session, given, &err) < 0)) {
         hutch_gateway_sessions_remove(session);
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
         return NULL;

@@ -32,8 +32,6 @@ int hutch_gateway_sessions_name(struct gateway_session *session, const char *id,
 {
     const struct gateway_session *other;
 
-    if (!hutch_id_is(id))
-        return hutch_err_set(err, EINVAL, "the name for the session is not %d letters, digits, '-' and '_'", ID_LEN);
     LIST_FOREACH(other, &session->sessions->list, in_list)
         if (CRYPTO_memcmp(other->id, id, ID_LEN) == 0)
             return hutch_err_set(err, EEXIST, "the name for the session is taken");

@@ -44,7 +44,7 @@ struct sessions {
 
 /* With a name of its own, and not yet in the engine. NULL on failure. */
 struct gateway_session *hutch_gateway_sessions_add(struct sessions *all, struct token *owner, struct hutch_err *err);
-/* Another name for one that nobody knows yet. -1: it is none, or another session's, whoever owns that. */
+/* Another name for one that nobody knows yet. -1: it is another session's, whoever owns that. */
 int hutch_gateway_sessions_name(struct gateway_session *session, const char *id, struct hutch_err *err);
 void hutch_gateway_sessions_remove(struct gateway_session *session);
 /* A cell or order of it is handed in; is answered. */

@@ -34,14 +34,14 @@ void hutch_status_metrics(struct exchange *x)
 {
     struct server *s = x->server;
     struct hutch_engine_stats stats = { .size = sizeof(stats) };
-    struct metrics_now now = { .connections = s->connections.n, .held = s->n_held, .expired = s->connections.n_expired,
+    struct metrics_now now = { .connections = s->connections.n - s->connections.n_inner, .held = s->n_held, .expired = s->connections.n_expired,
                                .log_lost = s->log.n_lost, .is_ready = hutch_server_is_ready(s) };
     const struct exchange *each;
     size_t len = 0;
     char *text;
 
     LIST_FOREACH(each, &s->exchanges, in_list)
-        now.exchanges++;
+        now.exchanges += !each->connection->is_inner; /* those are counted where their clients are */
     hutch_engine_get_stats(s->engine, &stats);
     text = hutch_metrics_text(&s->metrics, &s->formats, &stats, &now, &len);
     hutch_exchange_answer(x, 200, "text/plain; version=0.0.4", text, len);

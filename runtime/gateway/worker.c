@@ -70,17 +70,20 @@ void hutch_worker_turn(struct server *s)
     atomic_fetch_add(&s->crew->counts[s->place.index].turns, 1);
 }
 
-void hutch_worker_describe(struct connection *c, const struct sockaddr *address)
+void hutch_worker_describe(struct server *s, struct connection *c, const struct sockaddr *address)
 {
     const struct sockaddr_un *given = (const struct sockaddr_un *)address;
     enum channel_kind kind = given ? (enum channel_kind)given->sun_path[0] : CHANNEL_TCP_INNER;
 
     c->is_tcp = kind == CHANNEL_TCP_CLIENT || kind == CHANNEL_TCP_INNER;
     c->is_inner = kind == CHANNEL_INNER || kind == CHANNEL_TCP_INNER;
+    s->connections.n_inner += c->is_inner;
 }
 
-void hutch_worker_forget(const struct server *s, const struct connection *c)
+void hutch_worker_forget(struct server *s, const struct connection *c)
 {
-    if (!c->is_inner)
+    if (c->is_inner)
+        s->connections.n_inner--;
+    else
         atomic_fetch_sub(&s->crew->counts[s->place.index].clients, 1);
 }

@@ -172,13 +172,23 @@ static bool has_room(struct http_clients *all, struct exchange *x, enum client_k
     return false;
 }
 
+/* What is given is a proxy's: one that is no name, or is taken, is passed over. */
+static int make_id(const struct http_clients *all, const struct exchange *x, char ret[ID_LEN + 1])
+{
+    struct hutch_err err;
+
+    if (hutch_exchange_given_id(x, ret, &err) > 0 && !hutch_client_find(all, x, CLIENT_NAMED, ret) &&
+        !hutch_client_find(all, x, CLIENT_STREAM, ret))
+        return 0;
+    return hutch_server_make_id(all->server, ret, &err);
+}
+
 struct http_client *hutch_client_create(struct http_clients *all, struct exchange *x, enum client_kind kind,
                                         const struct mcp_face *face)
 {
     struct http_client *client = has_room(all, x, kind) ? calloc(1, sizeof(*client)) : NULL;
     struct handles *handles = client && kind == CLIENT_SINGLE ? find_handles(all, x->token) : NULL;
     struct mcp_sessions *sessions = handles ? &handles->sessions : NULL;
-    struct hutch_err err;
 
     if (client && kind != CLIENT_SINGLE) {
         hutch_mcp_sessions_init(&client->own, &settings_of_clients);
@@ -188,7 +198,7 @@ struct http_client *hutch_client_create(struct http_clients *all, struct exchang
     }
     if (sessions)
         client->server = hutch_mcp_server_create(&transport, client, face, sessions, hutch_server_version(all->server));
-    if (!client || !client->server || (kind != CLIENT_SINGLE && hutch_server_make_id(all->server, client->id, &err) < 0)) {
+    if (!client || !client->server || (kind != CLIENT_SINGLE && make_id(all, x, client->id) < 0)) {
         if (client)
             hutch_mcp_server_free(client->server);
         free(client);
@@ -221,10 +231,10 @@ static bool is_same_id(const char *a, const char *b)
     return differs == 0;
 }
 
-struct http_client *hutch_client_find(struct http_clients *all, const struct exchange *x, enum client_kind kind,
+struct http_client *hutch_client_find(const struct http_clients *all, const struct exchange *x, enum client_kind kind,
                                       const char *id)
 {
-    struct client_list *const lists[] = { &all->busy, &all->idle };
+    const struct client_list *const lists[] = { &all->busy, &all->idle };
     struct http_client *client, *found = NULL;
     char padded[ID_LEN + 1] = "";
 

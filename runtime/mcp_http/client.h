@@ -85,7 +85,7 @@ struct http_client *hutch_client_create(struct http_clients *all, struct exchang
                                         const struct mcp_face *face);
 /* That of the exchange's token with this name; one that has ended, another one's and one that never was take the same
  * time. */
-struct http_client *hutch_client_find(struct http_clients *all, const struct exchange *x, enum client_kind kind,
+struct http_client *hutch_client_find(const struct http_clients *all, const struct exchange *x, enum client_kind kind,
                                       const char *id);
 /* Its calls are cancelled, and its sessions ended. It is freed later. */
 void hutch_client_close(struct http_client *client);

@@ -222,9 +222,13 @@ static const struct route routes[] = {
 static void place(const struct exchange *x, struct placement *ret)
 {
     const char *id = x->params[0] ? x->params[0] : hutch_exchange_header(x, SESSION_HEADER);
+    char given[ID_LEN + 1];
+    struct hutch_err ignored;
 
     if (id)
         hutch_placement_name(ret, id);
+    else if (hutch_exchange_given_id(x, given, &ignored) > 0)
+        hutch_placement_name(ret, given);
 }
 
 static const struct format_state state = {

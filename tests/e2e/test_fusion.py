@@ -388,7 +388,7 @@ def test_too_large(tmp_path):
 
 def test_full_queue(tmp_path):
     """At once, and with a time to wait."""
-    with Server(tmp_path, "--jobs", "1", "--queue", "1") as server:
+    with Server(tmp_path, "--workers", "1", "--jobs", "1", "--queue", "1") as server:
         found = []
         body = {"code": "import time; time.sleep(20)", "run_timeout": 25}
         threads = [threading.Thread(target=lambda: found.append(server.ask("POST", "/run_code", body))) for _ in range(2)]

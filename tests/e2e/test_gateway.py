@@ -19,7 +19,7 @@ import requests
 
 import gateway
 import support
-from gateway import Server, await_that, parse
+from gateway import await_that, bearer, parse, Server, tokens_file
 
 FOREVER = "import time\nprint('begun', flush=True)\nwhile True: time.sleep(60)\n"
 HEADERS = b"Host: localhost\r\nContent-Type: application/json\r\n"
@@ -29,18 +29,6 @@ HEADERS = b"Host: localhost\r\nContent-Type: application/json\r\n"
 def server(tmp_path_factory):
     with Server(tmp_path_factory.mktemp("gateway"), "--request-timeout", "120s") as started:
         yield started
-
-
-def tokens_file(tmp_path, **tokens):
-    path = tmp_path / "tokens"
-    path.write_text("# who may ask\n\n" + "".join("%s %s\n" % (name, hashlib.sha256(token.encode()).hexdigest())
-                                                  for name, token in tokens.items()))
-    path.chmod(0o600)
-    return str(path)
-
-
-def bearer(token):
-    return {"Authorization": "Bearer " + token}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -376,7 +364,7 @@ def test_tokens(tmp_path):
 
 def test_one_token_leaves_room_for_others(tmp_path):
     tokens = tokens_file(tmp_path, ada="a", bob="b")
-    with Server(tmp_path, "--jobs", "1", "--queue", "4", "--tokens", tokens) as server:
+    with Server(tmp_path, "--workers", "1", "--jobs", "1", "--queue", "4", "--tokens", tokens) as server:
         held = []
         for _ in range(2):
             connection = gateway.UnixConnection(server.path)
@@ -435,7 +423,7 @@ def begin(server, code=FOREVER):
 
 
 def test_full_queue(tmp_path):
-    with Server(tmp_path, "--jobs", "1", "--queue", "1") as server:
+    with Server(tmp_path, "--workers", "1", "--jobs", "1", "--queue", "1") as server:
         held = [begin(server), begin(server)]
         server.await_metric("hutch_running", 1)
         server.await_metric("hutch_queued", 1)
@@ -582,8 +570,8 @@ def test_log_that_nobody_reads_holds_nothing(tmp_path):
 
 
 def test_drain(tmp_path):
-    """What runs is answered, nothing new is taken, and the socket is gone."""
-    with Server(tmp_path) as server:
+    """What runs is answered, nothing new is taken, and the socket is gone. (A worker that has nothing to do is gone at once.)"""
+    with Server(tmp_path, "--workers", "1") as server:
         connection = begin(server, "import time; time.sleep(1.5); print('whole')")
         kept = gateway.UnixConnection(server.path)
         assert server.ask("GET", "/readyz", connection=kept).status == 200

@@ -14,7 +14,7 @@ LINE = {"$ref": "#/components/schemas/BatchLine"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with Server(tmp_path_factory.mktemp("gateway"), "--max-body", "2m", "--request-timeout", "120s") as started:
+    with Server(tmp_path_factory.mktemp("gateway"), "--workers", "1", "--max-body", "2m", "--request-timeout", "120s") as started:
         yield started
 
 

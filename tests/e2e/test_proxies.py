@@ -65,7 +65,8 @@ class Proxy:
             text = answer.read()
         finally:
             connection.close()
-        return answer.status, json.loads(text) if text[:1] in (b"{", b"[") else text.decode()
+        is_json = text[:1] in (b"{", b"[") and b"\n" not in text.strip()  # else it is a stream of it
+        return answer.status, json.loads(text) if is_json else text.decode()
 
     def __enter__(self):
         return self
@@ -127,6 +128,64 @@ def test_sessions_stay_where_they_are(servers):
         assert cell(proxy, "A" * 21, "1")[0] == 404
         for name in names:
             assert proxy.ask("DELETE", "/v1/sessions/" + name)[0] < 300
+
+
+def test_sandboxes_stay_where_they_are(servers):
+    """Those of E2B's: by the path, by the header, and by the name of the host."""
+    with haproxy(*servers) as proxy:
+        created = []
+        for i in range(10):
+            status, sandbox = proxy.ask("POST", ("/sandboxes", "/v2/sandboxes")[i % 2], {"templateID": "base", "timeout": 60})
+            assert status == 201, sandbox
+            created.append(sandbox)
+        names = [sandbox["sandboxID"] for sandbox in created]
+        assert len(set(names)) == 10 and all(len(name) == 26 for name in names)
+        for i, sandbox in enumerate(created):
+            name, more = sandbox["sandboxID"], {"X_Access_Token": sandbox["envdAccessToken"]}
+            assert proxy.ask("GET", "/sandboxes/" + name)[1]["sandboxID"] == name
+            by_header = proxy.ask("POST", "/execute", {"code": "x = %d" % i}, E2b_Sandbox_Id=name, E2b_Sandbox_Port="49999", **more)
+            assert by_header[0] == 200, by_header
+            by_host = proxy.ask("POST", "/execute", {"code": "print(x)"}, Host="49999-%s.localhost" % name, **more)
+            assert by_host[0] == 200 and '"%d\\n"' % i in by_host[1], by_host
+            assert proxy.ask("POST", "/v2/sandboxes/%s/connect" % name, {"timeout": 60})[0] in (200, 201)
+        assert min(server.metrics()["hutch_sessions"] for server in servers) > 0
+        for name in names:
+            assert proxy.ask("DELETE", "/sandboxes/" + name)[0] == 204
+
+
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+    "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}
+
+
+def test_mcp_sessions_stay_where_they_are(servers):
+    both = "application/json, text/event-stream"
+    with haproxy(*servers) as proxy:
+        for i in range(8):
+            connection = proxy.connect()
+            connection.request("POST", "/mcp", json.dumps(INITIALIZE), {"Content-Type": "application/json", "Accept": both})
+            answer = connection.getresponse()
+            answer.read()
+            name = answer.headers["Mcp-Session-Id"]
+            connection.close()
+            assert answer.status == 200 and len(name) == 21
+            for _ in range(3):
+                status, text = proxy.ask("POST", "/mcp", {"jsonrpc": "2.0", "id": 2, "method": "ping"}, Accept=both, Mcp_Session_Id=name)
+                assert status == 200, text
+            assert proxy.ask("DELETE", "/mcp", Mcp_Session_Id=name)[0] == 204
+
+
+def test_azures_sessions_stay_where_they_are(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    words = (*NAME_HEADER, "--format", "azure")
+    with Server(tmp_path / "a", *words, image="python") as a, Server(tmp_path / "b", *words, image="python") as b, haproxy(a, b) as proxy:
+        for code, wanted in (("x = '%s'", None), ("print(x)", "%s\n")):
+            for i in range(8):
+                status, result = proxy.ask("POST", "/executions?api-version=2025-02-02-preview&identifier=name-%d" % i, {
+                    "codeInputType": "Inline", "executionType": "Synchronous", "code": code % i if wanted is None else code})
+                assert status in (200, 202), result
+                assert wanted is None or result["result"]["stdout"] == wanted % i, result
+        assert min(server.metrics()["hutch_sessions"] for server in (a, b)) > 0
 
 
 def test_a_client_chooses_no_name(servers):

@@ -21,6 +21,8 @@ static const struct { const char *label, *answer; unsigned status; const char *b
     { "cut in its head", OK "Content-Len", 0, "", false },
     { "chunks", CHUNKED "5\r\nhello\r\nA\r\n0123456789\r\n0\r\n\r\n", 200, "hello0123456789", true },
     { "chunks, cut", CHUNKED "5\r\nhello\r\n", 200, "hello", false },
+    { "no content", "HTTP/1.1 204 No Content\r\n\r\n", 204, "", true },
+    { "another protocol", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n\x81\x01x", 101, "\x81\x01x", false },
     { "behind its end", OK "Content-Length: 1\r\n\r\nhe", 200, NULL, false },
     { "no length", OK "\r\n", 200, NULL, false },
     { "two lengths", OK "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 200, NULL, false },
@@ -64,6 +66,33 @@ static void test_rows(void **state)
     }
 }
 
+/* The answer to HEAD says how long it would be. */
+static void test_head(void **state)
+{
+    static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nX-A:  b c\r\nEmpty:\r\n\r\n";
+    static const char *const wanted[][2] = { { "Content-Length", "7" }, { "X-A", "b c" }, { "Empty", "" } };
+    struct http_reader r = HTTP_READER_INIT;
+    struct hutch_err err;
+    const char *name, *value;
+    size_t at = 0, name_len, value_len, n = 0;
+
+    (void)state;
+    r.has_no_body = r.keeps_head = true;
+    assert_int_equal(hutch_http_reader_feed(&r, answer, strlen(answer), &err), 0);
+    assert_true(hutch_http_reader_is_over(&r));
+    assert_int_equal(r.length, 7);
+    while (hutch_http_reader_next_header(&r, &at, &name, &name_len, &value, &value_len)) {
+        assert_true(n < ARRAY_SIZE(wanted));
+        assert_int_equal(name_len, strlen(wanted[n][0]));
+        assert_memory_equal(name, wanted[n][0], name_len);
+        assert_int_equal(value_len, strlen(wanted[n][1]));
+        assert_memory_equal(value, wanted[n][1], value_len);
+        n++;
+    }
+    assert_int_equal(n, ARRAY_SIZE(wanted));
+    hutch_http_reader_done(&r);
+}
+
 static void test_head_that_does_not_end(void **state)
 {
     struct http_reader r = HTTP_READER_INIT;
@@ -97,6 +126,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_head),
         cmocka_unit_test(test_head_that_does_not_end),
         cmocka_unit_test(test_lines),
     };
