@@ -4,6 +4,7 @@
 #include "runtime/gateway/exchange_mhd.h"
 #include "runtime/gateway/held.h"
 #include "runtime/gateway/range.h"
+#include "runtime/gateway/relay.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/uri.h"
 #include "runtime/hutch.h"
@@ -566,7 +567,8 @@ static enum MHD_Result proceed(struct exchange *x)
     if (!x->status && !x->is_handled && !x->is_aborted) {
         x->is_handled = true;
         hutch_connection_enter(&x->server->connections, x->connection, CONNECTION_BUSY);
-        x->handler->handle(x);
+        if (!hutch_relay_body(x))
+            x->handler->handle(x);
         drop_body(x); /* what is handed on was copied */
         if (!x->status && !x->is_pending)
             hutch_exchange_refuse(x, GATEWAY_INTERNAL, "the request was not answered");

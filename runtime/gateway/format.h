@@ -38,6 +38,8 @@ struct format {
     /* Where several workers serve: which of them has what the request is about. *ret is PLACE_ANY before. NULL: all that
      * it is about is in the request. */
     void (*place)(const struct exchange *x, struct placement *ret);
+    /* The same of one that was PLACE_ANY, when its body is there, whatever that is. NULL: its body says nothing of it. */
+    void (*place_body)(const struct exchange *x, struct placement *ret);
     /* A header that may have the token instead of 'Authorization: Bearer'; NULL: there is none. */
     const char *token_header;
     bool is_rare;                /* only where --format names it: another format has some of its paths */

@@ -3,6 +3,7 @@
 #include "runtime/gateway/connection.h"
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/place.h"
+#include "runtime/gateway/ws_handshake.h"
 #include "sandbox/fd.h"
 
 #include <inttypes.h>
@@ -43,7 +44,9 @@ static enum MHD_Result write_header(void *cls, enum MHD_ValueKind kind, const ch
 
 void hutch_inner_request_write(struct text_buffer *t, const struct exchange *x, const char *name)
 {
-    struct writer w = { t, hutch_exchange_header(x, "Upgrade") && hutch_exchange_header(x, "Sec-WebSocket-Key") };
+    const struct ws_handshake handshake = { .upgrade = hutch_exchange_header(x, "Upgrade"),
+                                            .connection = hutch_exchange_header(x, "Connection") };
+    struct writer w = { t, hutch_ws_handshake_asks(&handshake) };
 
     hutch_text_add_string(t, x->method);
     hutch_text_add_string(t, " ");

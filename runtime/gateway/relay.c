@@ -231,6 +231,26 @@ bool hutch_relay_is_wanted(struct exchange *x)
     }
 }
 
+bool hutch_relay_body(struct exchange *x)
+{
+    struct placement placement = { .kind = PLACE_ANY };
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    if (!x->server->crew || x->connection->is_inner || !x->format->place_body || x->handler != x->route)
+        return false;
+    x->format->place_body(x, &placement);
+    if (placement.kind != PLACE_NAMED || !relay_to(x, hutch_place_of(&x->server->place, placement.hash), ""))
+        return false;
+    if (!x->status)
+        begin(x);
+    if (x->status)
+        return true;
+    hutch_inner_request_write_body(&t, x, x->body.data, x->body.len);
+    send_text(x->work, &t);
+    handle(x);
+    return true;
+}
+
 void hutch_relay_enter(struct exchange *x)
 {
     if (x->handler)

@@ -10,6 +10,9 @@ struct exchange;
 
 /* After the route was found: whether this worker is not to answer it by itself. */
 bool hutch_relay_is_wanted(struct exchange *x);
+/* When the whole body is there, and may tell more: whether it was given to another worker just now, in place of being
+ * answered. */
+bool hutch_relay_body(struct exchange *x);
 /* After all checks: what answers the exchange from here on. */
 void hutch_relay_enter(struct exchange *x);
 

@@ -2,6 +2,7 @@
 #include "runtime/gateway/format.h"
 
 #include "runtime/gateway/batch_api.h"
+#include "runtime/gateway/call_api.h"
 #include "runtime/gateway/catalog_api.h"
 #include "runtime/gateway/cell_api.h"
 #include "runtime/gateway/change_stream.h"
@@ -9,6 +10,7 @@
 #include "runtime/gateway/file_api.h"
 #include "runtime/gateway/function_api.h"
 #include "runtime/gateway/local_peer.h"
+#include "runtime/gateway/order_api.h"
 #include "runtime/gateway/path_api.h"
 #include "runtime/gateway/place.h"
 #include "runtime/gateway/process_api.h"
@@ -45,12 +47,19 @@ static const struct route routes[] = {
     { "POST", SESSION "/pause", ROUTE_NO_BODY, false, hutch_session_api_pause, NULL, NULL },
     { "POST", SESSION "/resume", ROUTE_NO_BODY, false, hutch_session_api_resume, NULL, NULL },
     { "POST", SESSION "/lifetime", ROUTE_JSON, false, hutch_session_api_lifetime, NULL, NULL },
-    { "POST", SESSION "/checkpoints", ROUTE_NO_BODY, false, hutch_cell_api_checkpoint, NULL, NULL },
-    { "DELETE", SESSION "/checkpoints/{checkpoint}", ROUTE_NO_BODY, false, hutch_cell_api_drop, NULL, NULL },
-    { "POST", SESSION "/rollback", ROUTE_JSON, false, hutch_cell_api_rollback, NULL, NULL },
-    { "POST", SESSION "/branches", ROUTE_NO_BODY, false, hutch_cell_api_fork, NULL, NULL },
-    { "DELETE", SESSION "/branches/{branch}", ROUTE_NO_BODY, false, hutch_cell_api_drop, NULL, NULL },
-    { "POST", SESSION "/switch", ROUTE_JSON, false, hutch_cell_api_switch, NULL, NULL },
+    { "POST", SESSION "/checkpoints", ROUTE_NO_BODY, false, hutch_order_api_checkpoint, NULL, NULL },
+    { "DELETE", SESSION "/checkpoints/{checkpoint}", ROUTE_NO_BODY, false, hutch_order_api_drop, NULL, NULL },
+    { "POST", SESSION "/rollback", ROUTE_JSON, false, hutch_order_api_rollback, NULL, NULL },
+    { "POST", SESSION "/branches", ROUTE_NO_BODY, false, hutch_order_api_fork, NULL, NULL },
+    { "DELETE", SESSION "/branches/{branch}", ROUTE_NO_BODY, false, hutch_order_api_drop, NULL, NULL },
+    { "POST", SESSION "/switch", ROUTE_JSON, false, hutch_order_api_switch, NULL, NULL },
+    { "POST", SESSION "/calls/{call}", ROUTE_JSON, false, hutch_call_api_answer, NULL, NULL },
+    { "POST", SESSION "/input", ROUTE_JSON, false, hutch_call_api_input, NULL, NULL },
+    { "POST", SESSION "/contexts/{context}/reset", ROUTE_NO_BODY, false, hutch_order_api_reset_context, NULL, NULL },
+    { "DELETE", SESSION "/contexts/{context}", ROUTE_NO_BODY, false, hutch_order_api_drop_context, NULL, NULL },
+    { "POST", SESSION "/complete", ROUTE_JSON, false, hutch_order_api_complete, NULL, NULL },
+    { "POST", SESSION "/inspect", ROUTE_JSON, false, hutch_order_api_inspect, NULL, NULL },
+    { "POST", SESSION "/is_complete", ROUTE_JSON, false, hutch_order_api_is_complete, NULL, NULL },
     { "POST", SESSION "/processes", ROUTE_JSON, false, hutch_process_api_spawn, NULL, NULL },
     { "GET", SESSION "/processes", ROUTE_NO_BODY, false, hutch_process_api_list, NULL, NULL },
     { "GET", PROCESS "/output", ROUTE_NO_BODY, false, hutch_process_api_output, NULL, NULL },

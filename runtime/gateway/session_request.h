@@ -21,13 +21,33 @@ int hutch_session_request_parse(const char *text, size_t len, struct session_req
 void hutch_session_request_done(struct session_request *r);
 
 struct cell_request {
-    struct hutch_cell cell; /* its pointers are the document's */
+    struct hutch_cell cell; /* its pointers are those of the fields below */
     struct json_doc doc;    /* owned */
+    char **env;             /* owned */
+    char *calls;            /* owned */
 };
 
 /* hutch_cell_request_done() in any case. */
 int hutch_cell_request_parse(const char *text, size_t len, struct cell_request *ret, struct hutch_err *err);
 void hutch_cell_request_done(struct cell_request *r);
+
+struct input_reply {
+    const char *text;       /* the document's; NULL: the end of the input */
+    struct json_doc doc;    /* owned */
+};
+
+/* {"text": TEXT or null}. hutch_input_reply_done() in any case. */
+int hutch_input_reply_parse(const char *text, size_t len, struct input_reply *ret, struct hutch_err *err);
+void hutch_input_reply_done(struct input_reply *r);
+
+struct question_request {
+    struct hutch_question question; /* its pointers are the document's; its kind is not said */
+    struct json_doc doc;            /* owned */
+};
+
+/* hutch_question_request_done() in any case. */
+int hutch_question_request_parse(const char *text, size_t len, struct question_request *ret, struct hutch_err *err);
+void hutch_question_request_done(struct question_request *r);
 
 /* When a session ends: @ret_idle_ms and @ret_lifetime_ms, 0 where it is not said. */
 int hutch_lifetime_request_parse(const char *text, size_t len, uint64_t *ret_idle_ms, uint64_t *ret_lifetime_ms,

@@ -102,6 +102,9 @@ static void end_all(struct workers *all, const char *why)
     }
     all->kill_ms = hutch_clock_ms() + (double)all->options->drain_ms + KILL_MS;
     send_all(all, CHANNEL_DRAIN);
+    for (unsigned i = 0; i < all->n; i++)
+        if (all->list[i].pid) /* blocked there, and pending: for one that has not begun to read its channel */
+            kill(all->list[i].pid, SIGTERM);
 }
 
 /* Whether one that ends is to be followed by another one. */

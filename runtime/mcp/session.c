@@ -36,6 +36,13 @@ static unsigned max_sessions(const struct mcp_sessions *all)
     return all->settings->max_sessions ? all->settings->max_sessions : MCP_MAX_SESSIONS;
 }
 
+static int make_handle(const struct mcp_sessions *all, char ret[ID_LEN + 1], struct hutch_err *err)
+{
+    if (all->account && all->account->make_handle)
+        return all->account->make_handle(all->owner, ret, err);
+    return hutch_id_make(ret, err);
+}
+
 static struct mcp_session *make_session(struct mcp_sessions *all, bool is_main, struct hutch_err *err)
 {
     struct mcp_session *s;
@@ -49,7 +56,7 @@ static struct mcp_session *make_session(struct mcp_sessions *all, bool is_main, 
         hutch_err_set(err, ENOMEM, "make a session");
         return NULL;
     }
-    if (hutch_id_make(s->handle, err) < 0) {
+    if (make_handle(all, s->handle, err) < 0) {
         free(s);
         return NULL;
     }

@@ -38,6 +38,8 @@ struct mcp_account {
     void (*leave)(void *owner);                       /* one has ended, or could not be opened */
     /* Of the sessions, and what their cells may ask for at most, whose size is set, or NULL. NULL: the engine's. */
     const char *(*policy)(void *owner, struct hutch_limits *limits);
+    /* As hutch_id_make(), of handles. NULL: that one. */
+    int (*make_handle)(void *owner, char ret[ID_LEN + 1], struct hutch_err *err);
 };
 
 /* What the next call does not find any more. */

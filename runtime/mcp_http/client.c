@@ -44,7 +44,14 @@ static const char *policy_of(void *owner, struct hutch_limits *limits)
     return hutch_server_policy(p->all->server, p->token, "mcp", limits);
 }
 
-static const struct mcp_account account = { .enter = enter_place, .leave = leave_place, .policy = policy_of };
+static int make_handle(void *owner, char ret[ID_LEN + 1], struct hutch_err *err)
+{
+    const struct places *p = owner;
+
+    return hutch_server_make_id(p->all->server, ret, err);
+}
+
+static const struct mcp_account account = { .enter = enter_place, .leave = leave_place, .policy = policy_of, .make_handle = make_handle };
 
 /* ---- the transport ---- */
 

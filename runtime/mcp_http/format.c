@@ -231,6 +231,26 @@ static void place(const struct exchange *x, struct placement *ret)
         hutch_placement_name(ret, given);
 }
 
+/* A call of the newer era has the handle of its session among its arguments. */
+static void place_body(const struct exchange *x, struct placement *ret)
+{
+    struct json_view body, handle;
+    auto_free char *text = NULL;
+    struct hutch_err ignored;
+    size_t len = 0;
+
+    if (x->body.len == 0 || x->body.len > RPC_MAX_BYTES ||
+        hutch_json_view_check("request", 1, 1, x->body.data, x->body.len, &body, &ignored) < 0 ||
+        !hutch_json_view_is_object(body))
+        return;
+    handle = hutch_json_view_get(body, "params");
+    handle = hutch_json_view_is_object(handle) ? hutch_json_view_get(handle, "arguments") : JSON_VIEW_NONE;
+    handle = hutch_json_view_is_object(handle) ? hutch_json_view_get(handle, "session_id") : JSON_VIEW_NONE;
+    if (hutch_json_view_is_string(handle) && hutch_json_view_text(handle, &text, &len, &ignored) == 0 &&
+        len == ID_LEN && hutch_id_is(text))
+        hutch_placement_name(ret, text);
+}
+
 static const struct format_state state = {
     .open = hutch_clients_open, .deadline = hutch_clients_deadline, .tick = hutch_clients_tick,
     .close = hutch_clients_close,
@@ -239,4 +259,5 @@ static const struct format_state state = {
 const struct format hutch_mcp_format = {
     .name = "mcp", .routes = routes, .n_routes = ARRAY_SIZE(routes), .error_body = write_error, .state = &state,
     .place = place,
+    .place_body = place_body,
 };

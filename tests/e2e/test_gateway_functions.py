@@ -301,7 +301,7 @@ def states(server):
 
 def test_reload_of_a_file(tmp_path):
     slow = "import time\ndef handler(event):\n    time.sleep(event); return 'old'\n"
-    with Server(tmp_path, *write(tmp_path, f=slow, kept=ECHO)) as server:
+    with Server(tmp_path, "--workers", "1", *write(tmp_path, f=slow, kept=ECHO)) as server:
         own = UnixConnection(server.path)
         own.request("POST", "/v1/functions/f", b"4", {"Content-Type": "application/json"})
         await_that(lambda: any(entry["calls"] for entry in server.ask("GET", "/v1/functions").json["functions"]))

@@ -12,7 +12,7 @@ from test_gateway_paths import Session
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with Server(tmp_path_factory.mktemp("gateway")) as started:
+    with Server(tmp_path_factory.mktemp("gateway"), "--workers", "1") as started:  # whose descriptors are counted
         yield started
 
 
