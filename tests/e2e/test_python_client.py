@@ -1,5 +1,6 @@
 """hutch.Client and hutch.AsyncClient against `hutch serve`: runs, streams, sessions, errors, connections that are kept."""
 import asyncio
+import functools
 import hashlib
 import inspect
 import io
@@ -427,3 +428,87 @@ def test_functions(functions, is_async):
         both.do(lambda client: client.function("f-1")(float("nan")))
     assert [entry["name"] for entry in both.do(lambda client: client.functions())] == ["f-1"]
     both.close()
+
+
+# --------------------------------------------------------------------------------------------------
+# What the code of a cell asks
+
+@needs_server
+def test_tools(both):
+    """In turn or at once, with what they raise; and a coroutine, which only one of both clients can await."""
+    with_session = both.do(lambda client: client.session())
+    seen = []
+
+    def add(a, b=0):
+        seen.append((a, b))
+        return {"sum": a + b}
+
+    def fail():
+        raise ValueError("mine: ü")
+
+    async def later(x):
+        await asyncio.sleep(0.01)
+        return x * 2
+    tools = {"add": add, "fail": fail, "later": later, "odd": lambda: object()}
+    code = ("print(add(1, b=2))\nfor tool in (fail, odd):\n    try:\n        tool()\n    except Exception as e:\n        print(e)\n"
+            "try:\n    print(later(21))\nexcept Exception as e:\n    print(e)")
+    heard = []
+    result = both.do(lambda client: with_session.run(code, tools=tools, on_output=heard.append))
+    lines = result.stdout.splitlines()
+    assert lines[:2] == ["{'sum': 3}", "mine: ü"] and "JSON" in lines[2] and seen == [(1, 2)], lines
+    assert lines[3] == "42" if both.loop else "AsyncClient" in lines[3], lines
+    assert "".join(output.text for output in heard) == result.stdout
+    assert both.do(lambda client: with_session.run("add", tools=None)).error.name == "NameError"
+    both.do(lambda client: with_session.close())
+
+
+@needs_server
+def test_input_of_a_cell(both):
+    with_session = both.do(lambda client: client.session())
+    asked = []
+
+    def answer(prompt, is_password):
+        asked.append((prompt, is_password))
+        return "Ada" if len(asked) == 1 else None
+    result = both.do(lambda client: with_session.run("print(input('name? '))\ninput()", on_input=answer))
+    assert result.stdout.startswith("Ada\n") and result.error.name == "EOFError" and asked == [("name? ", False), ("", False)]
+
+    def fail(*_):
+        raise KeyError("mine")
+    with pytest.raises(KeyError, match="mine"):
+        both.do(lambda client: with_session.run("input()", on_input=fail))
+    assert both.do(lambda client: with_session.run("2 + 2")).value == "4"
+    both.do(lambda client: with_session.close())
+
+
+@needs_server
+def test_tools_at_once(server):
+    """Those of AsyncClient are awaited side by side."""
+    both = Both(True, "unix:" + server.path)
+    order = []
+
+    async def tool(i):
+        await asyncio.sleep((3 - i) * 0.05)
+        order.append(i)
+        return i
+    with_session = both.do(lambda client: client.session())
+    code = "import asyncio\nasync def main():\n    print(await asyncio.gather(*[tool(i) for i in range(4)]))\nawait main()"
+    assert both.do(lambda client: with_session.run(code, tools={"tool": tool})).stdout == "[0, 1, 2, 3]\n"
+    assert sorted(order) == [0, 1, 2, 3]
+    both.do(lambda client: with_session.close())
+    both.close()
+
+
+@needs_server
+def test_options_of_a_cell(both):
+    with_session = both.do(lambda client: client.session())
+    run = functools.partial(with_session.run, "import os\n[os.environ.get('A'), os.getcwd()]")
+    assert both.do(lambda client: run(env={"A": "b"}, cwd="/tmp", wants_value=True)).value_json == ["b", "/tmp"]
+    assert both.do(lambda client: run()).value_json is None
+    both.do(lambda client: with_session.run("x = 1", context="c"))
+    both.do(lambda client: with_session.reset_context("c"))
+    assert both.do(lambda client: with_session.run("x", context="c")).error.name == "NameError"
+    both.do(lambda client: with_session.drop_context("c"))
+    with pytest.raises(hutch.EngineError):
+        both.do(lambda client: with_session.drop_context("c"))
+    both.do(lambda client: with_session.close())

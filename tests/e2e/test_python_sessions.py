@@ -106,6 +106,56 @@ def test_input(shared, is_later):
     within(shared, test)
 
 
+def test_tools(shared):
+    """Functions and coroutines, in turn and at once, with what they raise."""
+    async def test(session):
+        async def later(i):
+            await asyncio.sleep((3 - i) * 0.01)
+            return i
+
+        def fail():
+            raise ValueError("mine: ü")
+        tools = {"add": lambda a, b=0: {"sum": a + b}, "later": later, "fail": fail, "odd": object, "long": lambda: "x" * (5 << 20)}
+        code = ("import asyncio\nprint(add(1, b=2), later(3))\nfor tool in (fail, odd, long):\n    try:\n        tool()\n"
+                "    except Exception as e:\n        print(e)\nasync def main():\n"
+                "    print(await asyncio.gather(*[later(i) for i in range(4)]))\nawait main()")
+        lines = (await session.run(code, tools=tools)).check().stdout.splitlines()
+        assert lines[0] == "{'sum': 3} 3" and lines[1] == "mine: ü" and "JSON" in lines[2] and lines[3] and lines[4] == "[0, 1, 2, 3]", lines
+        assert (await session.run("add")).error.name == "NameError"
+        with pytest.raises(hutch.EngineError):
+            await session.run("1", tools={"no name": len})
+    within(shared, test)
+
+
+def test_a_tool_that_outlives_its_cell(shared):
+    async def test(session):
+        started = asyncio.Event()
+
+        async def forever():
+            started.set()
+            await asyncio.sleep(1000)
+        result = await session.run("forever()", tools={"forever": forever}, timeout=0.5)
+        assert started.is_set() and result.verdict == "timeout"
+        assert (await session.run("2 + 2")).value == "4"
+    within(shared, test)
+
+
+def test_options_of_a_cell(shared):
+    async def test(session):
+        code = "import os\n[os.environ.get('A'), os.getcwd()]"
+        assert (await session.run(code, env={"A": "b"}, cwd="/tmp", wants_value=True)).value_json == ["b", "/tmp"]
+        failing, waiting = session.start("1/0", stop_on_error=True), session.start("2")
+        assert (await failing).error.name == "ZeroDivisionError" and (await waiting).verdict == "killed"
+        await session.run("x = 1", context="c")
+        await session.reset_context("c")
+        assert (await session.run("x", context="c")).error.name == "NameError"
+        await session.drop_context("c")
+        with pytest.raises(hutch.EngineError):
+            await session.drop_context("c")
+        await session.reset_context()
+    within(shared, test)
+
+
 def test_error_of_a_callback_is_its_callers(shared):
     async def test(session):
         def fail(*_):

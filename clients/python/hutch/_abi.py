@@ -132,6 +132,7 @@ class SessionOptions(Structure):
 
 CELL_ON_OUTPUT = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(Output))
 CELL_ON_INPUT = CFUNCTYPE(None, c_void_p, c_uint64, c_char_p, c_int)
+CELL_ON_CALL = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_char_p, c_char_p)
 CELL_ON_RESULT = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(CellResult))
 
 
@@ -141,7 +142,7 @@ class Cell(Structure):
                 ("silent", c_int), ("no_history", c_int), ("allow_input", c_int), ("on_output", CELL_ON_OUTPUT),
                 ("on_input", CELL_ON_INPUT), ("on_result", CELL_ON_RESULT), ("user", c_void_p), ("widgets", c_int),
                 ("ret_id", POINTER(c_uint64)), ("on_start", c_void_p), ("env", TEXTS), ("wants_value", c_int),
-                ("stop_on_error", c_int), ("cwd", c_char_p), ("calls", c_char_p), ("on_call", c_void_p)]
+                ("stop_on_error", c_int), ("cwd", c_char_p), ("calls", c_char_p), ("on_call", CELL_ON_CALL)]
 
 
 class Reply(Structure):
@@ -205,6 +206,9 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hutch_session_execute": (c_int, (ENGINE, SESSION, POINTER(Cell), ERROR)),
     "hutch_session_interrupt": (c_int, (ENGINE, SESSION)),
     "hutch_session_reply": (c_int, (ENGINE, SESSION, c_char_p)),
+    "hutch_session_answer": (c_int, (ENGINE, SESSION, c_uint64, c_char_p, c_int, ERROR)),
+    "hutch_session_reset_context": (c_int, (ENGINE, SESSION, c_char_p) + ORDER),
+    "hutch_session_drop_context": (c_int, (ENGINE, SESSION, c_char_p) + ORDER),
     "hutch_session_restart": (c_int, (ENGINE, SESSION, ERROR)),
     "hutch_session_checkpoint": (c_int, (ENGINE, SESSION) + ORDER),
     "hutch_session_rollback": (c_int, (ENGINE, SESSION, c_uint64) + ORDER),

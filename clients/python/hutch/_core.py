@@ -109,6 +109,11 @@ def _on_cell_input(owner: Owner, _session: int, prompt: Optional[bytes], is_pass
     return "asked", ((prompt or b"").decode("utf-8", "replace"), bool(is_password))
 
 
+@_guarded(_abi.CELL_ON_CALL, False)
+def _on_cell_call(owner: Owner, _session: int, call: int, name: bytes, text: bytes) -> Tuple[str, Any]:
+    return "called", (call, name.decode("utf-8", "replace"), json.loads(text))
+
+
 @_guarded(_abi.CELL_ON_RESULT, True)
 def _on_cell_result(owner: Owner, _session: int, pointer: Any) -> Tuple[str, Any]:
     return "result", _read_cell(owner.core.library, pointer)
@@ -248,6 +253,8 @@ class Core:
         cell.ret_id = ctypes.pointer(number)
         cell.user = self.register(owner)
         cell.on_output, cell.on_input, cell.on_result = _on_cell_output, _on_cell_input, _on_cell_result
+        if cell.calls:
+            cell.on_call = _on_cell_call
         if self.library.session_execute(handle, session, ctypes.byref(cell), ctypes.byref(self._error)) < 0:
             self.forget(owner)
             raise self.make_error()
@@ -279,8 +286,8 @@ class Core:
         assert isinstance(found, list)
         return found
 
-    def order(self, owner: Owner, name: str, session: int, *args: int) -> None:
-        """checkpoint, rollback, fork, switch, drop."""
+    def order(self, owner: Owner, name: str, session: int, *args: Any) -> None:
+        """checkpoint, rollback, fork, switch, drop, reset_context, drop_context."""
         handle = self.check()
         key = self.register(owner)
         function = getattr(self.library, "session_" + name)
@@ -293,7 +300,7 @@ class Core:
         return bool(getattr(self.library, "session_" + name)(self.check(), session, *args))
 
     def do(self, name: str, session: int, *args: Any) -> int:
-        """restart, open_file, delete_file, pause, resume, set_lifetime: what they return, which is not negative."""
+        """restart, answer, open_file, delete_file, pause, resume, set_lifetime: what they return, which is not negative."""
         found = getattr(self.library, "session_" + name)(self.check(), session, *args, ctypes.byref(self._error))
         if found < 0:
             raise self.make_error()

@@ -1,13 +1,14 @@
 """What both clients of `hutch serve` share: addresses, bodies, errors and events."""
 from __future__ import annotations
 
+import asyncio
 import base64
 import errno
 import json
 import os
 import urllib.parse
-from dataclasses import dataclass
-from typing import Any, BinaryIO, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from . import _abi
 from .errors import BusyError, EngineError, NotFoundError
@@ -58,6 +59,8 @@ class Call:
     content_type: str = JSON
     on_event: Optional[OnEvent] = None  # the answer is asked for as it is made: lines of {"event", "data"}
     to: Optional[BinaryIO] = None       # the answer goes there
+    tasks: "List[asyncio.Task[None]]" = field(default_factory=list)  # of AsyncClient, as long as it is under way
+    failures: List[Exception] = field(default_factory=list)          # of the caller's own, raised when it is over
 
     @property
     def headers(self) -> Dict[str, str]:

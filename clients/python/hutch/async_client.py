@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import inspect
 from typing import Any, AsyncIterator, Dict, List, Optional
 
 from . import _wire
-from .remote import CallbackFailed, Requests
+from .remote import CallbackFailed, Question, Requests
 
 MAX_LINE = 64 << 10
 MAX_HEADERS = 100
@@ -164,13 +165,38 @@ class AsyncClient(Requests):
         except BaseException:
             answer.connection.close()  # which ends the run
             raise
+        finally:
+            for task in call.tasks:
+                task.cancel()
         if answer.will_close:
             answer.connection.close()
         else:
             self._idle.append(answer.connection)
         if not is_good:
             raise _wire.make_error(answer.status, answer.headers, bytes(found))
+        if call.failures:
+            raise call.failures[0]
         return call.parse(bytes(found))
+
+    def _reply(self, question: Question, call: _wire.Call) -> None:
+        call.tasks.append(asyncio.ensure_future(self._reply_later(question, call)))
+
+    async def _reply_later(self, question: Question, call: _wire.Call) -> None:
+        value, failure = None, None
+        try:
+            value = question.solve()
+            if inspect.isawaitable(value):
+                value = await value
+        except Exception as error:
+            failure = error
+            if not question.is_tool:
+                call.failures.append(error)
+        try:
+            await self._do(question.answer(value, failure))
+        except (_wire.ServerNotFoundError, _wire.ServerConflictError):
+            pass  # the cell is over, or does not wait any more
+        except _wire.ServerError as error:
+            call.failures.append(error)
 
     async def is_ready(self) -> bool:
         """Whether the server's pool is filled and it takes requests."""

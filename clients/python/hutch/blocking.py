@@ -216,6 +216,12 @@ class BlockingSession:
     def drop(self, checkpoint_or_branch: int) -> Reply:
         return self._call(lambda session: session.drop(checkpoint_or_branch))
 
+    def reset_context(self, context: str = "main") -> None:
+        self._call(lambda session: session.reset_context(context))
+
+    def drop_context(self, context: str) -> None:
+        self._call(lambda session: session.drop_context(context))
+
     def files(self) -> List[FileEntry]:
         return self._call(lambda session: session.files())
 

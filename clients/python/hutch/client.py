@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import errno
 import http.client
+import inspect
 import os
 import select
 import socket
@@ -10,7 +11,7 @@ import threading
 from typing import Any, List, Optional, Tuple
 
 from . import _wire
-from .remote import CallbackFailed, Requests
+from .remote import CallbackFailed, Question, Requests
 
 PIECE = 1 << 20
 
@@ -129,6 +130,22 @@ class Client(Requests):
             told = {name.lower(): value for name, value in response.getheaders()}
             raise _wire.make_error(response.status, told, found)
         return call.parse(found)
+
+    def _reply(self, question: Question, _call: _wire.Call) -> None:
+        value, failure = None, None
+        try:
+            value = question.solve()
+            if inspect.iscoroutine(value):
+                value.close()
+                raise TypeError("a coroutine answers the code of a cell, which AsyncClient can await and Client cannot")
+        except Exception as error:
+            if not question.is_tool:
+                raise
+            failure = error
+        try:
+            self._do(question.answer(value, failure))
+        except (_wire.ServerNotFoundError, _wire.ServerConflictError):
+            pass  # the cell is over, or does not wait any more
 
     def is_ready(self) -> bool:
         """Whether the server's pool is filled and it takes requests."""

@@ -238,11 +238,17 @@ def make_process(command: Union[str, Iterable[Text]], *, env: Optional[Mapping[s
 
 
 def make_cell(code: Text, *, context: Optional[str] = None, timeout: Optional[float] = None, silent: bool = False,
-              store_history: bool = True, allow_input: bool = False, widgets: bool = False) -> Any:
+              store_history: bool = True, allow_input: bool = False, widgets: bool = False,
+              env: Optional[Mapping[str, str]] = None, cwd: Optional[Text] = None, wants_value: bool = False,
+              stop_on_error: bool = False, calls: Optional[str] = None) -> Any:
     """struct hutch_cell."""
     raw = _abi.Cell(size=ctypes.sizeof(_abi.Cell))
     text = source(code)
     raw.code, raw.code_len = text, len(text)
     raw.context, raw.timeout_ms = _abi.plain(context, "context"), milliseconds(timeout, "timeout")
     raw.silent, raw.no_history, raw.allow_input, raw.widgets = silent, not store_history, allow_input, widgets
+    if env is not None:
+        raw.env = environment(env)
+    raw.cwd, raw.wants_value, raw.stop_on_error = _abi.plain(cwd, "cwd"), wants_value, stop_on_error
+    raw.calls = _abi.plain(calls, "the name of a tool")
     return raw

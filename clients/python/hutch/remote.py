@@ -11,6 +11,7 @@ from . import _abi
 from ._wire import BYTES, Call, ServerError, broken_off, call_body, limits_of, read_object, run_body
 from .options import Path, Text, milliseconds, source
 from .results import CellResult, FileEntry, Output, Reply, Result
+from .tools import Tools, call as call_tool, encode, encode_error
 
 SHOWN = ("display", "value", "error", "update", "clear")
 
@@ -45,10 +46,24 @@ class Events:
         return self._make(self._result)
 
 
+class Question:
+    """What the code of a cell asks its caller while it runs: a call of a tool, or input()."""
+
+    def __init__(self, solve: Callable[[], Any], answer: Callable[[Any, Optional[Exception]], Call],
+                 is_tool: bool) -> None:
+        self.solve = solve    # what it returns may have to be awaited
+        self.answer = answer  # the request with that, or with what was raised
+        self.is_tool = is_tool
+
+
 class Requests:
-    """The methods of both clients. `_do(call)` sends a request and returns what its `parse` makes of the answer."""
+    """The methods of both clients. `_do(call)` sends a request and returns what its `parse` makes of the answer;
+    `_reply(question, call)` answers what came in the stream of @call."""
 
     def _do(self, call: Call) -> Any:
+        raise NotImplementedError
+
+    def _reply(self, question: Question, call: Call) -> None:
         raise NotImplementedError
 
     def run(self, code: Text, *, on_output: Optional[Callable[[str, bytes], Any]] = None, **options: Any) -> Any:
@@ -165,8 +180,13 @@ class RemoteSession:
         return "/v1/sessions/%s%s" % (urllib.parse.quote(self.id, safe=""), path)
 
     def run(self, code: Text, *, context: Optional[str] = None, timeout: Optional[float] = None, silent: bool = False,
-            store_history: bool = True, on_output: Optional[Callable[[Output], Any]] = None) -> Any:
-        """Executes a cell; its CellResult. on_output(output) hears what is shown as it comes."""
+            store_history: bool = True, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
+            wants_value: bool = False, stop_on_error: bool = False,
+            on_output: Optional[Callable[[Output], Any]] = None,
+            on_input: Optional[Callable[[str, bool], Any]] = None, tools: Optional[Tools] = None) -> Any:
+        """Executes a cell; its CellResult. Options are as `Session.run()` has them. on_output(output) hears what is
+        shown as it comes; on_input(prompt, is_password) and tools={"name": function} answer what the code asks, with
+        an AsyncClient as coroutines, too. A Client answers one after the other."""
         body: Dict[str, Any] = {"code": code.decode("utf-8") if isinstance(code, bytes) else code}
         if context is not None:
             body["context"] = context
@@ -176,18 +196,44 @@ class RemoteSession:
             body["silent"] = True
         if not store_history:
             body["no_history"] = True
-        if on_output is None:
+        if env is not None:
+            body["env"] = dict(env)
+        if cwd is not None:
+            body["cwd"] = cwd
+        for key, value in (("wants_value", wants_value), ("stop_on_error", stop_on_error),
+                           ("allow_input", on_input is not None)):
+            if value:
+                body[key] = True
+        if tools:
+            body["calls"] = list(tools)
+        if on_output is None and on_input is None and not tools:
             return self._ask("POST", "/cells", lambda found: CellResult.from_json(read_object(found)), body)
-        show = on_output
-
         def hear(event: str, data: Any) -> None:
-            if event == "output":
-                show(Output("stream", stream=data["stream"], text=data["text"]))
-            elif event in SHOWN:
-                show(Output(event, data=data))
+            if event == "call":
+                self._client._reply(self._called(data, tools or {}), call)
+            elif event == "input" and on_input is not None:
+                self._client._reply(self._asked(data, on_input), call)
+            elif on_output is not None and event == "output":
+                on_output(Output("stream", stream=data["stream"], text=data["text"]))
+            elif on_output is not None and event in SHOWN:
+                on_output(Output(event, data=data))
         events = Events(hear, CellResult.from_json)
-        return self._client._do(Call("POST", self._path("/cells"), events.result, json.dumps(body).encode("ascii"),
-                                     on_event=events.take))
+        call = Call("POST", self._path("/cells"), events.result, json.dumps(body).encode("ascii"),
+                    on_event=events.take)
+        return self._client._do(call)
+
+    def _called(self, data: Dict[str, Any], tools: Tools) -> Question:
+        def answer(value: Any, error: Optional[Exception]) -> Call:
+            text, is_error = encode(data["name"], value) if error is None else encode_error(error)
+            body = '{"%s": %s}' % ("error" if is_error else "value", text)
+            return Call("POST", self._path("/calls/%d" % data["id"]), _nothing, body.encode("ascii"))
+        return Question(lambda: call_tool(tools, data["name"], data["arguments"]), answer, True)
+
+    def _asked(self, data: Dict[str, Any], on_input: Callable[[str, bool], Any]) -> Question:
+        def answer(value: Any, error: Optional[Exception]) -> Call:
+            body = {"text": None if error is not None or value is None else str(value)}
+            return Call("POST", self._path("/input"), _nothing, json.dumps(body).encode("ascii"))
+        return Question(lambda: on_input(data["prompt"], data["password"]), answer, False)
 
     def info(self) -> Any:
         """The server's JSON object: times, and how many cells wait."""
@@ -199,6 +245,14 @@ class RemoteSession:
 
     def restart(self) -> Any:
         return self._ask("POST", "/restart", _nothing)
+
+    def reset_context(self, context: str = "main") -> Any:
+        """It loses its variables, In, Out and count."""
+        return self._ask("POST", "/contexts/%s/reset" % urllib.parse.quote(context, safe=""), _nothing)
+
+    def drop_context(self, context: str) -> Any:
+        """It is gone, and is made anew when it is named again."""
+        return self._ask("DELETE", "/contexts/" + urllib.parse.quote(context, safe=""), _nothing)
 
     def close(self) -> Any:
         return self._ask("DELETE", "", _nothing)

@@ -178,6 +178,11 @@ class CellResult:
         return self.verdict == "ok"
 
     @property
+    def value_json(self) -> Any:
+        """The last value, where the cell was executed with wants_value=True and JSON can say it; else None."""
+        return self.document.get("value_json")
+
+    @property
     def stdout(self) -> str:
         return "".join(output["text"] for output in self.outputs if output.get("name") == "stdout")
 

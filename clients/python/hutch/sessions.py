@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, BinaryIO, Callable, Deque,
 
 from . import _abi
 from ._core import Owner
-from .errors import BusyError, ClosedError, EngineError
+from .errors import BusyError, ClosedError, EngineError, NotFoundError
 from .options import Path, Text, make_cell, make_process, milliseconds, source
 from .results import CellResult, Ended, FileEntry, Output, ProcessEnd, Reply
+from .tools import Tools, call, encode, encode_error, names
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -25,6 +26,7 @@ OnBytes = Callable[[str, bytes], Any]
 OnInput = Callable[[str, bool], Any]  # (prompt, is it a password): the line, or None for the end of the input
 STREAMS = {1: "stdout", 2: "stderr"}
 COPY_BYTES = 1 << 20
+ANSWER_SECONDS = 0.01  # until code may have taken what it was answered before
 
 
 class Pending(Owner):
@@ -64,9 +66,10 @@ class Cell(Pending):
     """A cell that was handed in: `await cell` is its result, `async for output in cell` what it shows meanwhile."""
 
     def __init__(self, session: "Session", on_output: Optional[OnOutput], on_input: Optional[OnInput],
-                 streams: bool) -> None:
+                 streams: bool, tools: Tools) -> None:
         super().__init__(session)
         self.id = 0
+        self._tools = tools
         self._on_output, self._on_input = on_output, on_input
         self._outputs: "Optional[asyncio.Queue[Optional[Output]]]" = asyncio.Queue() if streams else None
         make = codecs.getincrementaldecoder("utf-8")
@@ -109,6 +112,8 @@ class Cell(Pending):
             self._show(Output(value[0], data=value[1]))
         elif what == "asked":
             self._ask(*value)
+        elif what == "called":
+            self._tasks.append(asyncio.ensure_future(self._call(*value)))
         else:
             for number, decoder in self._decoders.items():
                 self._show_text(number, decoder.decode(b"", True))
@@ -138,6 +143,24 @@ class Cell(Pending):
             self._future.set_exception(error)
             self._future.exception()
         self.interrupt()
+
+    async def _call(self, number: int, name: str, arguments: Dict[str, Any]) -> None:
+        """What a tool raises is raised where the code has called it."""
+        try:
+            value = call(self._tools, name, arguments)
+            text, is_error = encode(name, await value if inspect.isawaitable(value) else value)
+        except Exception as error:
+            text, is_error = encode_error(error)
+        while not self.done() and self._session.is_open:
+            try:
+                self._session._engine._core.do("answer", self._session.id, number, text.encode("ascii"), int(is_error))
+                return
+            except BusyError:
+                await asyncio.sleep(ANSWER_SECONDS)
+            except NotFoundError:
+                return  # the cell is over, or nothing waits for it any more
+            except EngineError as error:  # such as an answer that is too long
+                text, is_error = encode_error(error)
 
     def _ask(self, prompt: str, is_password: bool) -> None:
         try:
@@ -302,23 +325,24 @@ class Session(Owner):
     # --- cells
 
     def start(self, code: Text, *, on_output: Optional[OnOutput] = None, on_input: Optional[OnInput] = None,
-              stream: bool = False,
-              **options: Any) -> Cell:
+              stream: bool = False, tools: Optional[Tools] = None, **options: Any) -> Cell:
         """Hands a cell in, behind those that wait. Options are those of `run()`."""
         self._check()
-        raw = make_cell(code, allow_input=on_input is not None, **options)
-        cell = Cell(self, on_output, on_input, stream)
+        raw = make_cell(code, allow_input=on_input is not None, calls=names(tools) if tools else None, **options)
+        cell = Cell(self, on_output, on_input, stream, tools or {})
         cell.id = self._engine._core.execute(cell, self.id, raw)
         self._queue.append(cell)
         return cell
 
     async def run(self, code: Text, *, on_output: Optional[OnOutput] = None, on_input: Optional[OnInput] = None,
-                  **options: Any) -> CellResult:
-        """Executes a cell. context: the name of a separate set of variables; timeout: seconds; silent, store_history,
-        widgets as in struct hutch_cell. on_output(output) hears what is shown as it comes; on_input(prompt,
+                  tools: Optional[Tools] = None, **options: Any) -> CellResult:
+        """Executes a cell. context: the name of a separate set of variables; timeout: seconds; env, variables while it
+        runs; cwd; wants_value, for `result.value_json`; silent, store_history, stop_on_error, widgets as in struct
+        hutch_cell. tools={"name": function}: the code calls `name(…)`, or awaits it in an asynchronous function; it
+        gets what the function returns, or awaits, which JSON has to have got, and what it raises. on_output(output) hears what is shown as it comes; on_input(prompt,
         is_password) answers input(), at once or as a coroutine, and None ends the input. Cancelling the task that
         awaits this interrupts the cell, or takes it back when it waits."""
-        return await self.start(code, on_output=on_output, on_input=on_input, **options)
+        return await self.start(code, on_output=on_output, on_input=on_input, tools=tools, **options)
 
     def interrupt(self) -> bool:
         """KeyboardInterrupt in the cell that runs. False when there is none."""
@@ -376,7 +400,7 @@ class Session(Owner):
 
     # --- checkpoints and branches
 
-    async def _order(self, name: str, *args: int) -> Reply:
+    async def _order(self, name: str, *args: Any) -> Reply:
         self._check()
         order = Order(self)
         self._engine._core.order(order, name, self.id, *args)
@@ -403,6 +427,14 @@ class Session(Owner):
 
     async def drop(self, checkpoint_or_branch: int) -> Reply:
         return await self._order("drop", checkpoint_or_branch)
+
+    async def reset_context(self, context: str = "main") -> None:
+        """It loses its variables, In, Out and count."""
+        await self._order("reset_context", _abi.plain(context, "context"))
+
+    async def drop_context(self, context: str) -> None:
+        """It is gone, and is made anew when it is named again."""
+        await self._order("drop_context", _abi.plain(context, "context"))
 
     # --- files below /mnt/data; names are relative, and no link is followed
 
