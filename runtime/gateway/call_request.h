@@ -1,5 +1,5 @@
-/* call_request.h - the answer to a call that the code of a cell has made: {"value": …} or {"error": …}, any JSON, of which
- * nothing is changed on its way. */
+/* call_request.h - the answer to a call that the code of a cell has made: {"value": …} or {"error": …}, any JSON, of
+ * which nothing is changed on its way. */
 #ifndef HUTCH_GATEWAY_CALL_REQUEST_H
 #define HUTCH_GATEWAY_CALL_REQUEST_H
 

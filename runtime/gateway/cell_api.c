@@ -111,8 +111,9 @@ static void execute(struct exchange *x, struct gateway_session *session, struct 
     if (!waiting)
         return;
     if (format == EVENTS_NONE && (cell->calls || cell->allow_input)) {
-        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "a cell with calls or allow_input is answered by a stream, in "
-                              "which it asks: give the header Accept: text/event-stream or application/x-ndjson");
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST,
+                              "a cell with calls or allow_input is answered by a stream, in which it asks: give the "
+                              "header Accept: text/event-stream or application/x-ndjson");
         return;
     }
     cell->on_call = cell->calls ? on_cell_call : NULL;

@@ -35,10 +35,11 @@ struct format {
     bool names_are_given;        /* its clients name what they make: what else may give names is not asked */
     /* An id of its own making, as one of hutch's. False: it is none. NULL: they are the same. */
     bool (*read_id)(const char *text, char ret[ID_LEN + 1]);
-    /* Where several workers serve: which of them has what the request is about. *ret is PLACE_ANY before. NULL: all that
-     * it is about is in the request. */
+    /* Where several workers serve: which of them has what the request is about. *ret is PLACE_ANY before. NULL: all
+     * that it is about is in the request. */
     void (*place)(const struct exchange *x, struct placement *ret);
-    /* The same of one that was PLACE_ANY, when its body is there, whatever that is. NULL: its body says nothing of it. */
+    /* The same of one that was PLACE_ANY, when its body is there, whatever that is. NULL: its body says nothing of
+     * it. */
     void (*place_body)(const struct exchange *x, struct placement *ret);
     /* A header that may have the token instead of 'Authorization: Bearer'; NULL: there is none. */
     const char *token_header;

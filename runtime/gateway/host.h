@@ -22,8 +22,8 @@ const char *hutch_server_policy(const struct server *s, const struct token *toke
 const char *hutch_exchange_policy(const struct exchange *x, struct hutch_limits *limits);
 /* A name for what a format keeps between requests, by which any worker finds it: place.h. */
 int hutch_server_make_id(const struct server *s, char ret[ID_LEN + 1], struct hutch_err *err);
-/* The name that what @x makes is to have: by another worker, or by a proxy that the operator trusts with it. 1: it is in
- * @ret; 0: none was given, so one is to be made; -1: it is none. */
+/* The name that what @x makes is to have: by another worker, or by a proxy that the operator trusts with it. 1: it is
+ * in @ret; 0: none was given, so one is to be made; -1: it is none. */
 int hutch_exchange_given_id(const struct exchange *x, char ret[ID_LEN + 1], struct hutch_err *err);
 /* Of hutch. */
 const char *hutch_server_version(const struct server *s);

@@ -38,7 +38,8 @@ int hutch_listeners_add_default(struct listeners *l, struct hutch_err *err);
 /* What $LISTEN_PID and $LISTEN_FDS say. The variables are taken out of the environment, so that no child has them.
  * *ret_n: how many there were. */
 int hutch_listeners_add_inherited(struct listeners *l, size_t *ret_n, struct hutch_err *err);
-/* All that a server listens on: @addresses, which ends with NULL or is NULL, and what was handed over; else the default. */
+/* All that a server listens on: @addresses, which ends with NULL or is NULL, and what was handed over; else the
+ * default. */
 int hutch_listeners_open(struct listeners *l, const char *const *addresses, struct hutch_err *err);
 /* Whether everybody is kept out who may not come in: TCP @is_guarded. */
 int hutch_listeners_may_open(const struct listeners *l, bool is_guarded, struct hutch_err *err);

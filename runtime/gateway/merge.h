@@ -12,8 +12,8 @@ typedef char *merge_function(const char *const *texts, size_t n, size_t *ret_len
 
 /* JSON: an array, or an object with arrays, which get the elements of all; all else is the first one's. */
 merge_function hutch_merge_lists;
-/* JSON: numbers are added, true is what all say; elements of arrays that have the same "name" are one; other text is the
- * first one's. */
+/* JSON: numbers are added, true is what all say; elements of arrays that have the same "name" are one; other text is
+ * the first one's. */
 merge_function hutch_merge_sums;
 /* Prometheus' text: numbers of the same sample are added. What is 0 or 1, hutch_ready, is the lowest. */
 merge_function hutch_merge_metrics;

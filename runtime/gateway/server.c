@@ -150,7 +150,7 @@ static void on_daemon(void *owner, uint32_t events)
     hutch_server_wake(owner);
 }
 
-/* A worker is asked by the others, too, once for each of their clients. Which clients there are is the parent's to say. */
+/* A worker is asked by the others, too, once for each of their clients. How many those are is the parent's to say. */
 static unsigned connection_limit(const struct server *s)
 {
     return s->options->max_connections * (s->crew ? 2 * s->place.n : 1) + 8;
@@ -567,8 +567,8 @@ static int begin(struct server *s, struct hutch_err *err)
         return -1;
     if (s->options->tokens && hutch_tokens_load(s->options->tokens, &s->tokens, err) < 0)
         return -1;
-    if (hutch_poller_open(&s->poller, err) < 0 || open_doors(s, err) < 0 || start_daemon(s, err) < 0 || open_engine(s, err) < 0 ||
-        set_policies(s, s->options, &s->tokens, err) < 0 ||
+    if (hutch_poller_open(&s->poller, err) < 0 || open_doors(s, err) < 0 || start_daemon(s, err) < 0 ||
+        open_engine(s, err) < 0 || set_policies(s, s->options, &s->tokens, err) < 0 ||
         hutch_formats_open(&s->formats, s, err) < 0 || start_accepting(s, err) < 0)
         return -1;
     for (size_t i = 0; i < s->listeners.n; i++)
@@ -623,8 +623,9 @@ static void done(struct server *s)
 
 static int run(const struct server_options *options, struct crew *crew, struct place place, struct hutch_err *err)
 {
-    struct server s = { .options = options, .crew = crew, .place = place, .poller = POLLER_INIT, .engine_watch = WATCH_INIT,
-                        .daemon_watch = WATCH_INIT, .signal_watch = WATCH_INIT, .channel_watch = WATCH_INIT, .signal_fd = -1, .tokens = TOKENS_INIT,
+    struct server s = { .options = options, .crew = crew, .place = place, .poller = POLLER_INIT,
+                        .engine_watch = WATCH_INIT, .daemon_watch = WATCH_INIT, .signal_watch = WATCH_INIT,
+                        .channel_watch = WATCH_INIT, .signal_fd = -1, .tokens = TOKENS_INIT,
                         .log = { .fd = options->is_quiet ? -1 : STDERR_FILENO } };
     bool has_begun;
     int rc;

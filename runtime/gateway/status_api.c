@@ -34,7 +34,8 @@ void hutch_status_metrics(struct exchange *x)
 {
     struct server *s = x->server;
     struct hutch_engine_stats stats = { .size = sizeof(stats) };
-    struct metrics_now now = { .connections = s->connections.n - s->connections.n_inner, .held = s->n_held, .expired = s->connections.n_expired,
+    struct metrics_now now = { .connections = s->connections.n - s->connections.n_inner,
+                               .held = s->n_held, .expired = s->connections.n_expired,
                                .log_lost = s->log.n_lost, .is_ready = hutch_server_is_ready(s) };
     const struct exchange *each;
     size_t len = 0;

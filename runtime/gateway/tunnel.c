@@ -148,7 +148,7 @@ static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *context, con
     t->upgrade = upgrade;
     t->client.fd = fd;
     hutch_exchange_wait(x, on_gone);
-    hutch_connection_enter(&x->server->connections, x->connection, CONNECTION_BUSY); /* the other worker looks after it */
+    hutch_connection_enter(&x->server->connections, x->connection, CONNECTION_BUSY); /* the other worker pings it */
     hutch_text_add(&t->client.in, early, n_early);
     if (t->client.in.is_broken || t->worker.in.is_broken) {
         end(t);

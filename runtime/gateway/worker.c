@@ -13,10 +13,11 @@
  * connection is in there. */
 static void take_connection(struct server *s, enum channel_kind kind, int fd)
 {
+    const bool is_client = kind == CHANNEL_CLIENT || kind == CHANNEL_TCP_CLIENT;
     struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = { (char)kind, '\0' } };
 
     if (MHD_add_connection(s->daemon, fd, (struct sockaddr *)&address, sizeof(address)) != MHD_YES) /* it is closed */
-        atomic_fetch_sub(&s->crew->counts[s->place.index].clients, kind == CHANNEL_CLIENT || kind == CHANNEL_TCP_CLIENT);
+        atomic_fetch_sub(&s->crew->counts[s->place.index].clients, is_client);
     hutch_server_wake(s);
 }
 

@@ -51,7 +51,8 @@ static int make_handle(void *owner, char ret[ID_LEN + 1], struct hutch_err *err)
     return hutch_server_make_id(p->all->server, ret, err);
 }
 
-static const struct mcp_account account = { .enter = enter_place, .leave = leave_place, .policy = policy_of, .make_handle = make_handle };
+static const struct mcp_account account = { .enter = enter_place, .leave = leave_place, .policy = policy_of,
+                                            .make_handle = make_handle };
 
 /* ---- the transport ---- */
 

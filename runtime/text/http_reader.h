@@ -16,7 +16,10 @@
 #define HTTP_READER_ENDLESS UINT64_MAX    /* a length that the head does not say */
 
 struct http_reader {
-    enum { HTTP_HEAD, HTTP_LENGTH, HTTP_CHUNK_SIZE, HTTP_CHUNK, HTTP_CHUNK_END, HTTP_TRAILER, HTTP_OVER, HTTP_OTHER } state;
+    enum {
+        HTTP_HEAD, HTTP_LENGTH, HTTP_CHUNK_SIZE, HTTP_CHUNK, HTTP_CHUNK_END, HTTP_TRAILER, HTTP_OVER,
+        HTTP_OTHER /* protocol */
+    } state;
     bool has_no_body;        /* the caller sets it: the request was HEAD */
     bool keeps_head;         /* the caller sets it */
     unsigned status;         /* once the head is there; 0: not yet */

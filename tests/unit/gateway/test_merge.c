@@ -30,7 +30,8 @@ static void test_lists(void **state)
     (void)state;
     check(hutch_merge_lists, "[1]", "[2,3]", "[1,2,3]");
     check(hutch_merge_lists, "[]", "[]", "[]");
-    check(hutch_merge_lists, "{\"sessions\":[{\"id\":\"a\"}],\"nextLink\":null}", "{\"sessions\":[{\"id\":\"b\"}],\"nextLink\":null}",
+    check(hutch_merge_lists, "{\"sessions\":[{\"id\":\"a\"}],\"nextLink\":null}",
+          "{\"sessions\":[{\"id\":\"b\"}],\"nextLink\":null}",
           "{\"sessions\":[{\"id\":\"a\"},{\"id\":\"b\"}],\"nextLink\":null}");
     check(hutch_merge_lists, "[1]", "{", NULL);
     check(hutch_merge_lists, "", "[1]", NULL);
@@ -41,8 +42,10 @@ static void test_sums(void **state)
 {
     (void)state;
     check(hutch_merge_sums, "{\"running\":1,\"pools\":[{\"name\":\"bare\",\"ready\":true,\"prepared\":2}]}",
-          "{\"running\":2,\"pools\":[{\"name\":\"data\",\"ready\":true},{\"name\":\"bare\",\"ready\":false,\"prepared\":3}]}",
-          "{\"running\":3,\"pools\":[{\"name\":\"bare\",\"ready\":false,\"prepared\":5},{\"name\":\"data\",\"ready\":true}]}");
+          "{\"running\":2,\"pools\":[{\"name\":\"data\",\"ready\":true},"
+          "{\"name\":\"bare\",\"ready\":false,\"prepared\":3}]}",
+          "{\"running\":3,\"pools\":[{\"name\":\"bare\",\"ready\":false,\"prepared\":5},"
+          "{\"name\":\"data\",\"ready\":true}]}");
     check(hutch_merge_sums, "{\"a\":\"x\",\"b\":null}", "{\"a\":\"y\",\"b\":1}", "{\"a\":\"x\",\"b\":null}");
 }
 
