@@ -195,7 +195,7 @@ class Gateway:
             self.library(1)
             self.settle(self.server.pid, self.floor.pid, self.asker.process.pid)
             # Memory is counted before many connections have been there at once, whose memory the heap keeps.
-            for name in ("idle", "hello", "function", "cpu", "instant", "closed", "cell", "stream", "files", "clients", "kits", "proxy"):
+            for name in ("idle", "hello", "function", "cpu", "instant", "closed", "workers", "cell", "stream", "files", "clients", "kits", "proxy"):
                 self.say(f"gateway: {name}")
                 try:
                     getattr(self, "measure_" + name)()
@@ -306,6 +306,21 @@ class Gateway:
 
     def measure_closed(self):
         self.found["closed"] = {n: self.both_closed(n, 3, 2.5) for n in (64, 256)}
+
+    def measure_workers(self):
+        """Two of them beside one, in turns."""
+        with contextlib.ExitStack() as stack:
+            two = Server(self.folder, "w", [self.bench.hutch, "serve", "--image", self.bench.args.image, "--listen",
+                                            "unix:SOCKET", "--workers", "2"])
+            stack.callback(two.stop)
+            self.settle(self.server.pid, two.pid)
+            rates = {"one": [], "two": []}
+            for _ in range(self.few(5)):
+                for name, server in (("one", self.server), ("two", two)):
+                    done = self.closed(64, self.seconds(2.5), RUN, server)
+                    rates[name].append(done["done"] / done["seconds"])
+            found = {name: statistics.median(values) for name, values in rates.items()}
+            self.found["workers"] = {**found, "ratio": found["two"] / found["one"]}
 
     def measure_instant(self):
         found = {}
@@ -510,6 +525,9 @@ def print_tables(record, print_table, ms):
                     ms(run["times"]["http"]["p50"]), ms(run["times"]["http"]["p99"])] for n, run in both.items()]
         print_table(["connections", "runs/s, HTTP", "library", "ratio", "CPU of one, HTTP, ms", "library", "more",
                      "p50 ms, HTTP", "p99 ms"], rows_of)
+    if "workers" in found:
+        run = found["workers"]
+        print(f"\nTwo workers, 64 connections: {run['two']:.0f} runs/s; one: {run['one']:.0f}; {run['ratio']:.2f}x.")
     for name, why in found["absent"].items():
         print(f"\nNot measured: gateway: {name}: {why}")
 
@@ -530,6 +548,8 @@ def goals(record):
         yield (f"HTTP: requests/s that are answered at once, {n} connections", run["rate"], 20000, "/s", True)
     for n, run in found.get("closed", {}).items():
         yield (f"HTTP: closed loop of {n}, of the library's rate", run["ratio"], 0.95, "x", True)
+    if "workers" in found:
+        yield ("HTTP: two workers, closed loop of 64, of one's rate", found["workers"]["ratio"], 1, "x", True)
     if "cell" in found:
         yield ("HTTP: a cell p50, of the library's", found["cell"]["http"]["p50"] / found["cell"]["library"]["p50"], 1.3, "x", False)
     for name, label, limit in (("e2b", "a cell through E2B's SDK p50", 5), ("mcp", "a cell through MCP's SDK p50", 5),

@@ -148,7 +148,7 @@ static void on_end(void *owner, uint32_t events)
 }
 
 /* Never returns. */
-static void work(struct worker *w)
+static void work(struct worker *w, pid_t parent)
 {
     struct workers *all = w->all;
     struct hutch_err err;
@@ -156,8 +156,8 @@ static void work(struct worker *w)
     int rc;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == 1)
-        _exit(EXIT_FAILED); /* the parent was gone before that */
+    if (getppid() != parent)
+        _exit(EXIT_FAILED); /* it was gone before that */
     hutch_listeners_forget(&all->listeners);
     hutch_poller_done(&all->poller);
     hutch_fd_closep(&all->signal_fd);
@@ -175,6 +175,7 @@ static void work(struct worker *w)
 static void start_worker(struct worker *w)
 {
     struct workers *all = w->all;
+    const pid_t parent = getpid();
     struct hutch_err err;
 
     w->is_ready = false;
@@ -185,7 +186,7 @@ static void start_worker(struct worker *w)
     fflush(NULL);
     w->pid = fork();
     if (w->pid == 0)
-        work(w);
+        work(w, parent);
     if (w->pid < 0) {
         w->pid = 0;
         hutch_err_set(&err, errno, "start worker %u", w->index);
