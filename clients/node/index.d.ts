@@ -195,10 +195,31 @@ export interface Pools {
   sessions: number;
 }
 
+/** As in hutch.h. `fallback`: the address of a server where there is no addon; false: that is an error. */
+export interface InProcessOptions {
+  home?: string;
+  launcher?: string;
+  image?: string;
+  policy?: string;
+  policyDir?: string;
+  rootfs?: string;
+  network?: 'none' | 'host';
+  env?: string[];
+  volumes?: string[];
+  maxRunning?: number;
+  maxQueued?: number;
+  maxSessions?: number;
+  layouts?: number;
+  fallback?: string | false;
+}
+
 export class Client {
   /** @param address unix:PATH, HOST:PORT or http://HOST:PORT; without one $HUTCH_SERVER, else the usual socket.
    * `timeoutMs` is how long the server may say nothing. */
   constructor(address?: string, options?: { token?: string; timeoutMs?: number });
+  /** With the library in this process, where its addon was built; else a server in its place, at `fallback`. */
+  static inProcess(options?: InProcessOptions): Client;
+  readonly transport: 'library' | 'server';
   run(code: string, options?: RunOptions & { onOutput?: (stream: Stream, text: string) => void }): Promise<Result>;
   stream(code: string, options?: RunOptions): AsyncGenerator<RunEvent, void, void>;
   function(name: string): RemoteFunction;

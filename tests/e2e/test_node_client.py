@@ -178,7 +178,7 @@ def test_package(tmp_path):
                           env={**os.environ, "npm_config_cache": str(tmp_path / "cache")}, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     packed = json.loads(done.stdout)[0]
-    libs = ["lib/" + name for name in os.listdir(os.path.join(source, "lib"))]
+    libs = ["%s/%s" % (folder, name) for folder in ("lib", "addon") for name in os.listdir(os.path.join(source, folder)) if not name.endswith(".node")]
     assert sorted(file["path"] for file in packed["files"]) == sorted(
         ["README.md", "package.json", "index.js", "index.mjs", "index.d.ts", "index.d.mts", *libs])
     with open(os.path.join(source, "package.json"), encoding="utf-8") as text:

@@ -1,7 +1,8 @@
 'use strict';
 
 const { readAddress } = require('./address.js');
-const { FunctionError, HutchError } = require('./errors.js');
+const { FunctionError, HutchError, notSupported } = require('./errors.js');
+const { LibraryTransport, findAddon } = require('./library.js');
 const { callBody, runBody, sessionBody } = require('./options.js');
 const { Session } = require('./session.js');
 const { Transport, parseObject } = require('./transport.js');
@@ -14,7 +15,27 @@ class Client {
   /** @address: unix:PATH, HOST:PORT or http://HOST:PORT; without one $HUTCH_SERVER, else the usual socket of hutch
    * serve. timeoutMs: how long the server may say nothing. */
   constructor(address, { token, timeoutMs } = {}) {
-    this.#transport = new Transport(readAddress(address), { token, timeoutMs });
+    this.#transport = address instanceof LibraryTransport ? address
+                                                          : new Transport(readAddress(address), { token, timeoutMs });
+  }
+
+  /** The same with an engine of libhutch in this process, by the addon (clients/node/addon), for runs, and for sessions
+   * without files and checkpoints. Options are home, launcher, image, policy, policyDir, rootfs, network, env (an array
+   * of NAME=VALUE), volumes, maxRunning, maxQueued, maxSessions and layouts, as in hutch.h. Where the addon was not
+   * built it asks a server in its place, at `fallback` as of the constructor; with fallback: false that is an error.
+   * `transport` says which of both it is. close() ends the engine. */
+  static inProcess({ fallback, ...options } = {}) {
+    const addon = findAddon();
+    if (addon) return new Client(new LibraryTransport(addon, options));
+    if (fallback === false) {
+      throw notSupported('the addon of the library is not there: make -C addon in this package builds it');
+    }
+    return new Client(fallback);
+  }
+
+  /** 'library' or 'server'. */
+  get transport() {
+    return this.#transport instanceof LibraryTransport ? 'library' : 'server';
   }
 
   /** Runs a program; its result, as docs/results.md has it. With onOutput(stream, text) what it prints comes there and
