@@ -83,15 +83,6 @@ static void on_nothing(void *owner)
     (void)owner;
 }
 
-/* The body stays in the reader. */
-static void on_body(void *owner)
-{
-    struct part *part = owner;
-
-    if (part->inner.reader.body.len > MAX_TEXT)
-        hutch_inner_pause(&part->inner, true); /* it never gets whole: what no list of ours is */
-}
-
 static void on_end(void *owner, bool is_whole)
 {
     struct part *part = owner;
@@ -100,6 +91,17 @@ static void on_end(void *owner, bool is_whole)
     part->is_whole = is_whole;
     if (--g->n_waiting == 0)
         answer(g);
+}
+
+/* The body stays in the reader. More than that is no list of ours. */
+static void on_body(void *owner)
+{
+    struct part *part = owner;
+
+    if (part->inner.reader.body.len <= MAX_TEXT)
+        return;
+    hutch_inner_done(&part->inner);
+    on_end(part, false);
 }
 
 static const struct inner_events events = { .on_head = on_nothing, .on_body = on_body, .on_sent = on_nothing,

@@ -48,6 +48,10 @@ void hutch_inner_request_write(struct text_buffer *t, const struct exchange *x, 
                                             .connection = hutch_exchange_header(x, "Connection") };
     struct writer w = { t, hutch_ws_handshake_asks(&handshake) };
 
+    if (!x->connection->uri) { /* memory was short when it came */
+        t->is_broken = true;
+        return;
+    }
     hutch_text_add_string(t, x->method);
     hutch_text_add_string(t, " ");
     hutch_text_add_string(t, x->connection->uri);
