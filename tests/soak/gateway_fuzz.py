@@ -5,8 +5,8 @@
 
 is `make fuzz-http`, with the sanitizers; tests/soak/test_gateway_fuzz.py is the short form. Whatever comes, the server answers in
 HTTP or closes, never with 500, and between all that it runs programs as ever; at the end it stops in an orderly way, without a leak.
-The same seed sends the same requests, but for the ids of sessions. It raises Wrong at the first thing that is not as it has to be, with
-the requests that came last."""
+The same seed sends the same requests, but for the ids of sessions. HUTCH_TEST_WORKERS=N has N workers serve. It raises Wrong at the
+first thing that is not as it has to be, with the requests that came last."""
 import argparse
 import collections
 import json
@@ -217,6 +217,8 @@ class Fuzz:
                 self.connect()
                 if self.server.process.poll() is not None:
                     raise Wrong("the server has ended: %s" % self.server.events[-40:])
+                if any(event["event"] == "worker ended" for event in self.server.events):
+                    raise Wrong("a worker has ended: %s" % self.server.events[-40:])
         self.settle()
 
 
