@@ -179,6 +179,7 @@ def test_what_is_refused(server):
     names = open_sessions(server, 4)
     for name in names:
         path = "/v1/sessions/" + name
+        cell(server, name, "1")  # then its files are there
         assert server.ask("POST", path + "/cells", {"code": 1}).error["code"] == "invalid_request"
         assert server.ask("POST", path + "/cells", b"{").error["code"] == "invalid_request"
         assert server.ask("PATCH", path).error["code"] == "method_not_allowed"
