@@ -482,6 +482,7 @@ static struct exchange *create(struct server *s, struct MHD_Connection *mhd, con
     x->server = s;
     x->mhd = mhd;
     x->connection = info->socket_context;
+    x->is_inner = x->connection->is_inner;
     x->method = known_method(method);
     x->format = &hutch_native_format;
     x->start_ms = hutch_clock_ms();

@@ -42,7 +42,7 @@ struct exchange {
     LIST_ENTRY(exchange) in_list;
     struct server *server;
     struct MHD_Connection *mhd;     /* NULL: MHD has finished with it */
-    struct connection *connection;
+    struct connection *connection;  /* as long as there is @mhd */
     const struct format *format;    /* whose errors it gets; the native one, as long as none was found */
     const struct route *route;      /* NULL: none has this path and method */
     const struct route *handler;    /* whose functions answer: the route's, or those of another worker's (relay.h) */
@@ -63,6 +63,7 @@ struct exchange {
     size_t refusal_len;
     const char *refusal_type;       /* static */
 
+    bool is_inner;                  /* another worker's, on its client's behalf (relay.h) */
     bool is_streamed;               /* the body is given to the route as it comes, and is not gathered */
     bool is_handled;                /* route->handle was called */
     bool is_suspended;

@@ -216,7 +216,7 @@ bool hutch_relay_is_wanted(struct exchange *x)
 {
     struct placement placement = { .kind = PLACE_ANY };
 
-    if (!x->server->crew || x->connection->is_inner || !x->format->place)
+    if (!x->server->crew || x->is_inner || !x->format->place)
         return false;
     x->format->place(x, &placement);
     switch (placement.kind) {
@@ -236,7 +236,7 @@ bool hutch_relay_body(struct exchange *x)
     struct placement placement = { .kind = PLACE_ANY };
     struct text_buffer t = TEXT_BUFFER_INIT;
 
-    if (!x->server->crew || x->connection->is_inner || !x->format->place_body || x->handler != x->route)
+    if (!x->server->crew || x->is_inner || !x->format->place_body || x->handler != x->route)
         return false;
     x->format->place_body(x, &placement);
     if (placement.kind != PLACE_NAMED || !relay_to(x, hutch_place_of(&x->server->place, placement.hash), ""))

@@ -278,7 +278,7 @@ int hutch_server_make_id(const struct server *s, char ret[ID_LEN + 1], struct hu
 int hutch_exchange_given_id(const struct exchange *x, char ret[ID_LEN + 1], struct hutch_err *err)
 {
     const char *header = x->server->options->id_header;
-    const char *given = x->connection->is_inner ? hutch_exchange_header(x, PLACE_NAME_HEADER) : NULL;
+    const char *given = x->is_inner ? hutch_exchange_header(x, PLACE_NAME_HEADER) : NULL;
     bool is_id;
 
     if (given || !header) {

@@ -42,7 +42,7 @@ void hutch_status_metrics(struct exchange *x)
     char *text;
 
     LIST_FOREACH(each, &s->exchanges, in_list)
-        now.exchanges += !each->connection->is_inner; /* those are counted where their clients are */
+        now.exchanges += !each->is_inner; /* those are counted where their clients are */
     hutch_engine_get_stats(s->engine, &stats);
     text = hutch_metrics_text(&s->metrics, &s->formats, &stats, &now, &len);
     hutch_exchange_answer(x, 200, "text/plain; version=0.0.4", text, len);
