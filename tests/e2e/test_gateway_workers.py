@@ -166,6 +166,19 @@ def test_a_key_has_one_answer(server):
     assert reused.error["code"] == "idempotency_key_reused"
 
 
+def test_a_client_of_a_key_that_leaves(server):
+    """Its exchange outlives its connection; what is counted meanwhile does not look into that."""
+    body = {"code": "import time; time.sleep(1); print('kept')"}
+    for i in range(2 * N):
+        connection = UnixConnection(server.path)
+        connection.request("POST", "/v1/run", json.dumps(body), {"Content-Type": "application/json", "Idempotency-Key": "left-%d" % i})
+        connection.sock.shutdown(socket.SHUT_RDWR)
+        connection.close()
+        server.metrics()
+    assert [server.ask("POST", "/v1/run", body, {"Idempotency-Key": "left-%d" % i}).json["stdout"] for i in range(2 * N)] == ["kept\n"] * 2 * N
+    server.await_metric("hutch_http_exchanges", 1)
+
+
 def test_names_are_not_the_clients(server):
     name = "0123456789-_abcdefABC"
     for _ in range(2 * N):
