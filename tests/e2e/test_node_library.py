@@ -7,7 +7,7 @@ import pytest
 
 import engine
 import support
-from test_node_client import CLIENTS, HERE, SECONDS, has_packages, names_in, newer_node
+from test_node_client import HERE, SECONDS, has_packages, names_in, newer_node
 
 FILE = "library.test.mjs"
 
