@@ -20,9 +20,10 @@ def outcomes(tmp_path_factory):
         support.miss("npm: Node 22 is not among the packages for tests/clients/node (make clients)")
     folder = tmp_path_factory.mktemp("library")
     addon, library = str(folder / "hutch.node"), engine.library_path()
+    headers = "-I%s -I%s" % (os.path.join(support.TREE, "runtime"), os.path.join(os.path.dirname(library), "..", "include"))  # or where it is installed
     words = ["make", "-s", "-C", os.path.join(support.TREE, "clients", "node", "addon"), "OUTPUT=" + addon,
              "NODE_INCLUDE=" + os.path.join(os.path.dirname(os.path.dirname(program)), "include", "node"),
-             "HUTCH=-I%s %s -Wl,-rpath,%s" % (os.path.join(support.TREE, "runtime"), library, os.path.dirname(library))]
+             "HUTCH=%s %s -Wl,-rpath,%s" % (headers, library, os.path.dirname(library))]
     built = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert built.returncode == 0 and not built.stderr, built.stderr
     (folder / "node_modules").mkdir()
