@@ -204,8 +204,12 @@ export interface InProcessOptions {
   policyDir?: string;
   rootfs?: string;
   network?: 'none' | 'host';
+  workdir?: string;
   env?: string[];
   volumes?: string[];
+  tmpfs?: string[];
+  dataTargets?: string[];
+  zygotes?: { name: string; parent?: string; modules?: string[]; warmUp?: string; min?: number; max?: number }[];
   maxRunning?: number;
   maxQueued?: number;
   maxSessions?: number;

@@ -97,6 +97,19 @@ def names_in(file):
         return re.findall(r"^test\('((?:[^'\\]|\\.)+)'", text.read(), re.MULTILINE)
 
 
+def outcomes_in(tap):
+    """{name: (passed, what was said)}"""
+    found, name = {}, None
+    for line in tap.splitlines():
+        match = re.match(r"\s*(not ok|ok) \d+ - (.*?)(?: # .*)?$", line)
+        if match:
+            name = match.group(2)
+            found[name] = (match.group(1) == "ok", [])
+        elif name:
+            found[name][1].append(line)
+    return found
+
+
 @pytest.fixture(scope="module")
 def outcomes(servers, place):
     """outcomes(file) is {name: (passed, what was said)}."""
@@ -104,15 +117,7 @@ def outcomes(servers, place):
     def run(file, program, **more):
         done = subprocess.run([program, "--test", "--test-reporter=tap", file], cwd=place, env={**servers.env(), **more},
                               capture_output=True, text=True, timeout=SECONDS, check=False)
-        found, name = {}, None
-        for line in done.stdout.splitlines():
-            match = re.match(r"\s*(not ok|ok) \d+ - (.*?)(?: # .*)?$", line)
-            if match:
-                name = match.group(2)
-                found[name] = (match.group(1) == "ok", [])
-            elif name:
-                found[name][1].append(line)
-        return found, done.stdout + done.stderr
+        return outcomes_in(done.stdout), done.stdout + done.stderr
     return run
 
 

@@ -1,9 +1,9 @@
 #include "engine.h"
 
+#include "call.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-
 
 /* ---- what is pending ---- */
 
@@ -70,6 +70,12 @@ void hutch_node_note(struct pending *p, bool is_last, int kind, const char *text
         note->len = len;
     }
     TAILQ_INSERT_TAIL(&p->engine->notes, note, in_queue);
+}
+
+void hutch_node_note_json(struct pending *p, char *json)
+{
+    hutch_node_note(p, true, NOTE_TEXT, json ? json : "", json ? strlen(json) : 0);
+    free(json);
 }
 
 static void free_note(struct engine *e, struct note *note)
@@ -200,7 +206,7 @@ struct engine *hutch_node_engine_open(napi_env env, const struct hutch_engine_op
     TAILQ_INIT(&e->notes);
     if (hutch_engine_open(options, &e->engine, &error) < 0) {
         free(e);
-        napi_throw_error(env, NULL, error.message);
+        hutch_node_throw(env, &error);
         return NULL;
     }
     if (napi_create_string_utf8(env, "hutch", NAPI_AUTO_LENGTH, &name) != napi_ok ||
@@ -208,8 +214,12 @@ struct engine *hutch_node_engine_open(napi_env env, const struct hutch_engine_op
         napi_create_reference(env, on_failure, 1, &e->on_failure) != napi_ok ||
         uv_poll_init(loop, &e->poll, hutch_engine_fd(e->engine)) != 0) {
         hutch_engine_free(e->engine);
+        if (e->on_failure)
+            napi_delete_reference(env, e->on_failure);
+        if (e->context)
+            napi_async_destroy(env, e->context);
         free(e);
-        napi_throw_error(env, NULL, "watch the engine in the event loop");
+        napi_throw_error(env, "EIO", "the engine's descriptor cannot be watched in the event loop");
         return NULL;
     }
     e->poll.data = e;

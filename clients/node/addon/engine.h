@@ -60,5 +60,7 @@ struct pending *hutch_node_pending_create(struct engine *e, napi_value on_output
 void hutch_node_pending_free(struct pending *p);
 /* From callbacks of the library: JavaScript is to be told, as (kind, Buffer or text). */
 void hutch_node_note(struct pending *p, bool is_last, int kind, const char *text, size_t len);
+/* The same for an answer that is JSON, which is freed; NULL: memory was short, and the text is empty. */
+void hutch_node_note_json(struct pending *p, char *json);
 
 #endif

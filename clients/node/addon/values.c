@@ -1,11 +1,21 @@
 #include "values.h"
 
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TEXTS_MAX 4096
 #define EXACT_MAX 9007199254740992.0 /* 2^53 */
+
+/* ---- what is kept, and what is wrong ---- */
+
+void hutch_node_values_wrong(struct values *v, const char *key, const char *is)
+{
+    if (!v->wrong[0])
+        snprintf(v->wrong, sizeof(v->wrong), "'%s' %s", key, is);
+}
 
 static void *keep(struct values *v, void *memory)
 {
@@ -20,8 +30,14 @@ static void *keep(struct values *v, void *memory)
         return memory;
     }
     free(memory);
-    v->wrong = "there is no memory for the options";
+    if (!v->wrong[0])
+        snprintf(v->wrong, sizeof(v->wrong), "there is no memory for the options");
     return NULL;
+}
+
+void *hutch_node_alloc(struct values *v, size_t size)
+{
+    return keep(v, calloc(1, size));
 }
 
 void hutch_node_values_done(struct values *v)
@@ -35,10 +51,12 @@ void hutch_node_values_done(struct values *v)
 
 bool hutch_node_values_throw(const struct values *v)
 {
-    if (v->wrong)
+    if (v->wrong[0])
         napi_throw_type_error(v->env, NULL, v->wrong);
-    return v->wrong != NULL;
+    return v->wrong[0];
 }
+
+/* ---- one value ---- */
 
 /* NULL: it is undefined or null. */
 static napi_value present(struct values *v, napi_value value, napi_valuetype *ret_type)
@@ -61,34 +79,46 @@ napi_value hutch_node_field(struct values *v, napi_value object, const char *key
     return present(v, value, &type);
 }
 
-/* Without what it keeps. */
-static char *read_text(struct values *v, napi_value value, size_t *ret_len)
+/* With a NUL behind it. NULL: something is wrong. */
+static char *read_text(struct values *v, napi_value value, const char *key, bool may_be_bytes, size_t *ret_len)
 {
-    size_t len = 0;
     bool is_buffer = false;
+    size_t len = 0;
     char *text;
     void *data;
 
-    if (ret_len && napi_is_buffer(v->env, value, &is_buffer) == napi_ok && is_buffer &&
+    if (may_be_bytes && napi_is_buffer(v->env, value, &is_buffer) == napi_ok && is_buffer &&
         napi_get_buffer_info(v->env, value, &data, &len) == napi_ok) {
-        text = malloc(len + 1);
+        text = hutch_node_alloc(v, len + 1);
         if (text && len)
             memcpy(text, data, len);
-        *ret_len = len;
-        return text;
+    } else if (napi_get_value_string_utf8(v->env, value, NULL, 0, &len) == napi_ok) {
+        text = hutch_node_alloc(v, len + 1);
+        if (text)
+            napi_get_value_string_utf8(v->env, value, text, len + 1, &len);
+    } else {
+        hutch_node_values_wrong(v, key, "is no text");
+        return NULL;
     }
-    if (napi_get_value_string_utf8(v->env, value, NULL, 0, &len) != napi_ok) {
-        v->wrong = "an option that is to be a text is none";
-        return strdup("");
-    }
-    text = malloc(len + 1);
-    if (text)
-        napi_get_value_string_utf8(v->env, value, text, len + 1, &len);
-    if (text && !ret_len && strlen(text) != len)
-        v->wrong = "a text has a NUL in it";
-    if (ret_len)
-        *ret_len = len;
+    *ret_len = len;
     return text;
+}
+
+static char *read_plain(struct values *v, napi_value value, const char *key, bool may_be_bytes)
+{
+    size_t len;
+    char *text = read_text(v, value, key, may_be_bytes, &len);
+
+    if (text && strlen(text) != len)
+        hutch_node_values_wrong(v, key, "has a NUL in it");
+    return text;
+}
+
+const char *hutch_node_plain(struct values *v, napi_value value, const char *key)
+{
+    const char *text = read_plain(v, value, key, true);
+
+    return text ? text : "";
 }
 
 const char *hutch_node_text(struct values *v, napi_value object, const char *key, size_t *ret_len)
@@ -97,20 +127,35 @@ const char *hutch_node_text(struct values *v, napi_value object, const char *key
 
     if (ret_len)
         *ret_len = 0;
-    return value && !v->wrong ? keep(v, read_text(v, value, ret_len)) : NULL;
+    if (!value || v->wrong[0])
+        return NULL;
+    return ret_len ? read_text(v, value, key, true, ret_len) : read_plain(v, value, key, false);
+}
+
+static uint64_t read_number(struct values *v, napi_value object, const char *key, double min, double max)
+{
+    napi_value value = hutch_node_field(v, object, key);
+    double number = 0;
+    char is[64];
+
+    if (!value || v->wrong[0])
+        return 0;
+    if (napi_get_value_double(v->env, value, &number) == napi_ok && number >= min && number <= max &&
+        number == floor(number))
+        return (uint64_t)number;
+    snprintf(is, sizeof(is), "is no whole number from %.0f to %.0f", min, max);
+    hutch_node_values_wrong(v, key, is);
+    return 0;
 }
 
 uint64_t hutch_node_number(struct values *v, napi_value object, const char *key)
 {
-    napi_value value = hutch_node_field(v, object, key);
-    double number = 0;
+    return read_number(v, object, key, 1, EXACT_MAX);
+}
 
-    if (!value)
-        return 0;
-    if (napi_get_value_double(v->env, value, &number) != napi_ok || !(number >= 0) || number > EXACT_MAX ||
-        number != floor(number))
-        v->wrong = "an option that is to be a whole number is none";
-    return v->wrong ? 0 : (uint64_t)number;
+unsigned hutch_node_count(struct values *v, napi_value object, const char *key)
+{
+    return (unsigned)read_number(v, object, key, 0, INT_MAX);
 }
 
 int hutch_node_flag(struct values *v, napi_value object, const char *key)
@@ -119,27 +164,37 @@ int hutch_node_flag(struct values *v, napi_value object, const char *key)
     bool flag = false;
 
     if (value && napi_get_value_bool(v->env, value, &flag) != napi_ok)
-        v->wrong = "an option that is to be true or false is neither";
+        hutch_node_values_wrong(v, key, "is neither true nor false");
     return flag;
+}
+
+/* ---- arrays ---- */
+
+uint32_t hutch_node_length(struct values *v, napi_value array, const char *key, uint32_t max)
+{
+    bool is_array = false;
+    uint32_t n = 0;
+
+    if (napi_is_array(v->env, array, &is_array) != napi_ok || !is_array ||
+        napi_get_array_length(v->env, array, &n) != napi_ok)
+        hutch_node_values_wrong(v, key, "is no array");
+    else if (n > max)
+        hutch_node_values_wrong(v, key, "has too many elements");
+    return v->wrong[0] ? 0 : n;
 }
 
 const char *const *hutch_node_texts(struct values *v, napi_value object, const char *key)
 {
     napi_value array = hutch_node_field(v, object, key), element;
-    uint32_t n = 0;
+    uint32_t n;
     char **texts;
-    bool is_array = false;
 
-    if (!array || v->wrong)
+    if (!array || v->wrong[0])
         return NULL;
-    if (napi_is_array(v->env, array, &is_array) != napi_ok || !is_array ||
-        napi_get_array_length(v->env, array, &n) != napi_ok || n > TEXTS_MAX) {
-        v->wrong = "an option that is to be an array of texts is none, or too long";
-        return NULL;
-    }
-    texts = keep(v, calloc(n + 1, sizeof(*texts)));
-    for (uint32_t i = 0; texts && i < n && !v->wrong; i++)
+    n = hutch_node_length(v, array, key, TEXTS_MAX);
+    texts = hutch_node_alloc(v, (n + 1) * sizeof(*texts));
+    for (uint32_t i = 0; texts && i < n && !v->wrong[0]; i++)
         if (napi_get_element(v->env, array, i, &element) == napi_ok)
-            texts[i] = keep(v, read_text(v, element, NULL));
+            texts[i] = read_plain(v, element, key, false);
     return (const char *const *)texts;
 }

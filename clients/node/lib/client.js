@@ -3,7 +3,7 @@
 const { readAddress } = require('./address.js');
 const { FunctionError, HutchError, notSupported } = require('./errors.js');
 const { LibraryTransport, findAddon } = require('./library.js');
-const { callBody, runBody, sessionBody } = require('./options.js');
+const { callBody, engineOptions, runBody, sessionBody } = require('./options.js');
 const { Session } = require('./session.js');
 const { Transport, parseObject } = require('./transport.js');
 
@@ -19,14 +19,14 @@ class Client {
                                                           : new Transport(readAddress(address), { token, timeoutMs });
   }
 
-  /** The same with an engine of libhutch in this process, by the addon (clients/node/addon), for runs, and for sessions
-   * without files and checkpoints. Options are home, launcher, image, policy, policyDir, rootfs, network, env (an array
-   * of NAME=VALUE), volumes, maxRunning, maxQueued, maxSessions and layouts, as in hutch.h. Where the addon was not
-   * built it asks a server in its place, at `fallback` as of the constructor; with fallback: false that is an error.
-   * `transport` says which of both it is. close() ends the engine. */
+  /** The same with an engine of libhutch in this process, by the addon (clients/node/addon); functions are the server's
+   * alone. Options are home, launcher, image, policy, policyDir, rootfs, network, workdir, env (an array of NAME=VALUE),
+   * volumes, tmpfs, dataTargets, zygotes, maxRunning, maxQueued, maxSessions and layouts, as in hutch.h. Where the addon
+   * was not built it asks a server in its place, at `fallback` as of the constructor; with fallback: false that is an
+   * error. `transport` says which of both it is. close() ends the engine. */
   static inProcess({ fallback, ...options } = {}) {
-    const addon = findAddon();
-    if (addon) return new Client(new LibraryTransport(addon, options));
+    const taken = engineOptions(options), addon = findAddon();
+    if (addon) return new Client(new LibraryTransport(addon, taken));
     if (fallback === false) {
       throw notSupported('the addon of the library is not there: make -C addon in this package builds it');
     }

@@ -37,6 +37,26 @@ function refusalOf(status, headers, body) {
   }
 }
 
+/* As the gateway has them. */
+const LIBRARY_ERRORS = {
+  invalid_request: { status: 400, hint: 'hutch.h and docs/clients.md say what is taken.' },
+  not_found: { status: 404, hint: null },
+  conflict: { status: 409, hint: 'The message says what stands in the way.' },
+  queue_full: { status: 429, hint: 'Try again when something has ended.' },
+  internal: { status: 500, hint: null },
+  overloaded: { status: 503, hint: 'Try again when something has ended, or with higher limits of this process.' },
+};
+
+/** The error that a server would answer with, where the library in this process has said @error. @again: the code of
+ * EAGAIN; @absent: of ENOENT. */
+function libraryRefusal(error, { again = 'queue_full', absent = 'not_found' } = {}) {
+  if (error instanceof HutchError) return error;
+  const codes = { EAGAIN: again, ENOENT: absent, EMFILE: 'overloaded', ENFILE: 'overloaded', ENOMEM: 'overloaded',
+                  EIO: 'internal' };
+  const code = codes[error.code] ?? 'invalid_request';
+  return new HutchError(error.message, { code, cause: error, ...LIBRARY_ERRORS[code] });
+}
+
 function brokenOff(cause) {
   return new HutchError('the connection was broken off before the answer had come', { code: 'broken_off', cause });
 }
@@ -46,4 +66,4 @@ function notSupported(message) {
   return new HutchError(message, { code: 'not_supported' });
 }
 
-module.exports = { HutchError, FunctionError, refusalOf, brokenOff, notSupported };
+module.exports = { HutchError, FunctionError, refusalOf, libraryRefusal, brokenOff, notSupported };

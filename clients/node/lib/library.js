@@ -2,12 +2,15 @@
 
 const path = require('node:path');
 const { StringDecoder } = require('node:string_decoder');
+const { setTimeout: sleep } = require('node:timers/promises');
 
-const { HutchError, notSupported } = require('./errors.js');
+const { HutchError, libraryRefusal, notSupported } = require('./errors.js');
+const { download, upload } = require('./library_files.js');
 
 const TEXT = 100; /* addon/engine.h: kinds of output from here on are text */
 const STREAMS = { 1: 'stdout', 2: 'stderr' };
 const SHOWN = { 1: 'display', 2: 'value', 3: 'error', 4: 'update', 5: 'clear' };
+const IDLE_MS = 600000, LIFETIME_MS = 86400000; /* hutch.h: of a session that says nothing else */
 
 /** The addon, where it was built: $HUTCH_NODE_ADDON, else addon/hutch.node of this package. Null: it is not there. */
 function findAddon() {
@@ -22,30 +25,27 @@ function findAddon() {
 
 /** Variables as C has them. */
 function environment(body) {
-  return body.env ? { ...body, env: Object.entries(body.env).map(([name, value]) => `${name}=${value}`) } : body;
-}
-
-function refusal(error) {
-  if (error instanceof TypeError) return error;
-  const status = { EAGAIN: 429, ENOENT: 404, EINVAL: 400 }[error.code] ?? 0;
-  return new HutchError(error.message, { status, code: error.code ?? 'library_error', cause: error });
+  if (!body.env || typeof body.env !== 'object') return body;
+  return { ...body, env: Object.entries(body.env).map(([name, value]) => `${name}=${value}`) };
 }
 
 /** What `Transport` is for a server, for an engine of libhutch in this process: the same requests, as far as the library
- * answers them. An engine that has nothing to do lets the process end. */
+ * answers them. An engine that has nothing to do lets the process end, and one that nobody has any more is ended. */
 class LibraryTransport {
   #addon;
   #engine;
   #pending = new Set(); /* functions that reject what waits */
-  #sessions = new Set();
+  #sessions = new Map(); /* by their ids */
   #failure = null;
+  #wasReady = false;
 
   constructor(addon, options) {
+    const weak = new WeakRef(this);
     this.#addon = addon;
     try {
-      this.#engine = addon.open(options, (kind, message) => this.#fail(new HutchError(message, { code: 'engine_failed' })));
+      this.#engine = addon.open(options, (kind, message) => weak.deref()?.#fail(message, 'engine_failed'));
     } catch (error) {
-      throw refusal(error);
+      throw error instanceof TypeError ? error : libraryRefusal(error, { absent: 'invalid_request' });
     }
   }
 
@@ -55,29 +55,39 @@ class LibraryTransport {
     const engine = this.#engine;
     this.#engine = null;
     this.#addon.close(engine);
-    this.#fail(new HutchError('the engine is closed', { code: 'closed' }));
+    this.#fail('the engine is closed', 'closed');
   }
 
-  #fail(error) {
-    this.#failure = error;
-    for (const reject of [...this.#pending]) reject(error);
-    this.#pending.clear();
+  #fail(message, code) {
+    this.#failure = new HutchError(message, { code });
+    for (const reject of [...this.#pending]) reject(this.#failure);
   }
+
+  /* ---- as Transport has them */
 
   async bytes(call) {
-    if (call.method === 'POST' && (call.path === '/v1/run' || call.path.endsWith('/cells'))) {
-      return Buffer.from(await this.#start(call));
-    }
     call.abortSignal?.throwIfAborted();
-    const found = this.#answer(call);
-    return found === undefined ? Buffer.alloc(0) : Buffer.from(JSON.stringify(found));
+    const found = await this.#answer(call).catch((error) => {
+      call.abortSignal?.throwIfAborted(); /* a stream or a clock says it in words of its own */
+      throw error;
+    });
+    if (found === undefined) return Buffer.alloc(0);
+    return Buffer.isBuffer(found) ? found : Buffer.from(typeof found === 'string' ? found : JSON.stringify(found));
   }
 
-  send() {
-    throw notSupported('files are not among what the library in this process is asked for: use a server');
+  /** A file, as a Readable. */
+  async send(call) {
+    call.abortSignal?.throwIfAborted();
+    const { session, words } = this.#find(call);
+    const fd = await this.#atFiles(call, 'openFile', session, decodeBytes(words.join('/')), false);
+    return download(fd, call.headers.Range, call.abortSignal);
   }
 
-  /** As Transport has them. Leaving the loop ends the run, or interrupts the cell. */
+  pieces(stream) {
+    return stream;
+  }
+
+  /** Leaving the loop ends the run, or interrupts the cell. */
   async *events(call) {
     const controller = new AbortController();
     const signal = call.abortSignal ? AbortSignal.any([call.abortSignal, controller.signal]) : controller.signal;
@@ -87,6 +97,7 @@ class LibraryTransport {
       queue.push(event);
       wake();
     };
+    signal.throwIfAborted();
     this.#start({ ...call, abortSignal: signal }, show).then(
       (text) => queue.push({ event: 'result', data: JSON.parse(text) }), (reason) => { error = reason; },
     ).finally(() => {
@@ -105,84 +116,212 @@ class LibraryTransport {
     }
   }
 
-  /** A run or a cell; its result as JSON. */
-  #start({ path: asked, body, abortSignal }, show) {
-    abortSignal?.throwIfAborted();
+  /* ---- what the library is asked */
+
+  /** A call of the addon for @session, or for the engine, that is done at once. */
+  #tell(name, session, ...args) {
     if (this.#failure) throw this.#failure;
-    const session = asked === '/v1/run' ? null : this.#session(asked.split('/')[3]);
-    const request = environment(JSON.parse(body));
-    if (request.stdin_base64 !== undefined) request.stdin = Buffer.from(request.stdin_base64, 'base64');
-    return new Promise((resolve, reject) => {
-      const onOutput = show && outputs(show);
-      let number;
-      const cancel = () => {
-        if (this.#engine && session === null) this.#addon.cancel(this.#engine, number);
-        else if (this.#engine) this.#addon.cancelCell(this.#engine, session, number);
-        end(() => reject(abortSignal.reason));
-      };
-      const end = (settle) => {
-        abortSignal?.removeEventListener('abort', cancel);
-        this.#pending.delete(reject);
-        settle();
-      };
-      const onResult = (kind, text) => end(() => {
-        onOutput?.end();
-        if (text) resolve(text);
-        else reject(new HutchError('there is no memory for the result', { code: 'no_memory' }));
-      });
+    try {
+      return session ? this.#addon[name](this.#engine, session.number, ...args) : this.#addon[name](this.#engine, ...args);
+    } catch (error) {
+      /* A file is not there yet, or a list of waiting cells is full. */
+      throw libraryRefusal(error, { again: /file/i.test(name) ? 'conflict' : 'queue_full' });
+    }
+  }
+
+  /** One for files, which are there when the session has got its first sandbox. */
+  async #atFiles({ abortSignal }, name, session, ...args) {
+    for (;; await sleep(2, undefined, { signal: abortSignal })) {
+      const isOpening = JSON.parse(this.#tell('info', session)).state === 'opening';
       try {
-        number = session === null ? this.#addon.submit(this.#engine, request, onOutput?.hear, onResult)
-                                  : this.#addon.execute(this.#engine, { ...request, session }, onOutput?.hear, onResult);
+        return this.#tell(name, session, ...args);
       } catch (error) {
-        reject(refusal(error));
-        return;
+        if (error.cause?.code !== 'EAGAIN' || !isOpening) throw error;
       }
-      this.#pending.add(reject);
-      abortSignal?.addEventListener('abort', cancel, { once: true });
+    }
+  }
+
+  /** One that is answered later, as (kind, text): begin(onAnswer) returns the number by which cancel() takes it back. */
+  #wait({ abortSignal, begin, cancel }) {
+    if (this.#failure) throw this.#failure;
+    return new Promise((resolve, reject) => {
+      let number;
+      const end = (settle, value) => {
+        abortSignal?.removeEventListener('abort', onAbort);
+        this.#pending.delete(fail);
+        settle(value);
+      };
+      const fail = (error) => end(reject, error);
+      const onAbort = () => {
+        if (this.#engine) cancel?.(number);
+        fail(abortSignal.reason);
+      };
+      number = begin((kind, text) => {
+        if (kind !== TEXT) fail(new HutchError(text, { status: 409, code: 'conflict' }));
+        else if (text) end(resolve, text);
+        else fail(new HutchError('there is no memory for the answer', { status: 503, code: 'overloaded' }));
+      });
+      this.#pending.add(fail);
+      abortSignal?.addEventListener('abort', onAbort, { once: true });
     });
   }
 
-  #session(id) {
-    const number = Number(id);
-    if (!this.#sessions.has(number)) throw new HutchError('there is no such session', { status: 404, code: 'not_found' });
-    return number;
+  /** A run or a cell; its result as JSON. */
+  #start(call, show) {
+    const { session } = this.#find(call), onOutput = show && outputs(show);
+    const request = environment(JSON.parse(call.body));
+    const begin = (onAnswer) => {
+      const onResult = (kind, text) => {
+        if (session) session.uploaded = 0; /* counted among its files, by now */
+        onOutput?.end();
+        onAnswer(kind, text);
+      };
+      return session ? this.#tell('execute', session, request, onOutput?.hear, onResult)
+                     : this.#submit(request, onOutput?.hear, onResult);
+    };
+    const cancel = (number) => session ? this.#addon.cancelCell(this.#engine, session.number, number)
+                                       : this.#addon.cancel(this.#engine, number);
+    return this.#wait({ abortSignal: call.abortSignal, begin, cancel });
   }
 
-  /** What is answered at once. */
-  #answer({ method, path: asked, body }) {
-    const [, , kind, id, what] = asked.split('/');
-    if (method === 'GET' && (asked === '/healthz' || asked === '/readyz')) {
-      if (this.#failure) throw new HutchError(this.#failure.message, { status: 503, code: this.#failure.code });
-      return { status: 'ok' };
-    }
-    if (this.#failure) throw this.#failure;
-    if (method === 'GET' && asked === '/v1/sessions') return { sessions: [...this.#sessions].map((number) => ({ id: String(number) })) };
-    if (method === 'POST' && asked === '/v1/sessions') return { id: String(this.#openSession(JSON.parse(body ?? '{}'))) };
-    if (kind !== 'sessions') throw notSupported(`the library in this process has nothing for ${method} ${asked}: use a server`);
-    const session = this.#session(id);
-    try {
-      if (method === 'POST' && what === 'interrupt') return { interrupted: this.#addon.interrupt(this.#engine, session) };
-      if (method === 'POST' && what === 'restart') return void this.#addon.restart(this.#engine, session) ?? { restarted: true };
-      if (method === 'DELETE' && what === undefined) {
-        this.#sessions.delete(session);
-        this.#addon.closeSession(this.#engine, session);
-        return undefined;
-      }
-    } catch (error) {
-      throw refusal(error);
-    }
-    throw notSupported(`the library in this process has nothing for ${method} /v1/sessions/ID/${what ?? ''}: use a server`);
+  #submit({ stdin_base64: bytes, ...request }, hear, onResult) {
+    if (bytes !== undefined) request.stdin = Buffer.from(bytes, 'base64');
+    return this.#tell('submit', null, request, hear, onResult);
+  }
+
+  /** An order, which cannot be taken back. */
+  async #order(name, session, number, abortSignal) {
+    const begin = (onAnswer) => this.#tell(name, session, number, undefined, onAnswer);
+    return JSON.parse(await this.#wait({ abortSignal, begin }));
   }
 
   #openSession(body) {
-    try {
-      const number = this.#addon.openSession(this.#engine, environment(body), () => this.#sessions.delete(number));
-      this.#sessions.add(number);
-      return number;
-    } catch (error) {
-      throw refusal(error);
-    }
+    const sessions = this.#sessions, number = this.#tell('openSession', null, environment(body), () => sessions.delete(String(number)));
+    const session = {
+      number, uploaded: 0, idle_ms: body.idle_ms ?? IDLE_MS, lifetime_ms: body.lifetime_ms ?? LIFETIME_MS,
+      dataBytes: body.limits?.data_bytes ?? this.#addon.dataLimit(this.#engine),
+    };
+    sessions.set(String(number), session);
+    return this.#describe(session);
   }
+
+  #describe(session, hasNow) {
+    const now = JSON.parse(this.#tell('info', session));
+    const found = { id: String(session.number), created: now.opened, last_used: now.used, waiting: now.waiting,
+                    idle_ms: session.idle_ms, lifetime_ms: session.lifetime_ms };
+    return hasNow ? { ...found, now } : found;
+  }
+
+  #isReady() {
+    this.#wasReady ||= this.#tell('pools', null).pools.every(({ ready, prepared }) => ready && prepared);
+    return this.#wasReady;
+  }
+
+  /* ---- which request it is */
+
+  #find({ method, path: asked }) {
+    const [, , kind, id, what = '', ...words] = asked.split('/');
+    if (kind !== 'sessions' || id === undefined) return { what: `${method} ${asked}`, session: null, words };
+    const session = this.#sessions.get(id);
+    if (!session) throw new HutchError('there is no such session', { status: 404, code: 'not_found' });
+    return { what: `${method} ${what}`, session, words };
+  }
+
+  async #answer(call) {
+    const { what, session, words } = this.#find(call);
+    const answer = (session ? OF_SESSION : OF_ENGINE)[what];
+    if (!answer) throw notSupported(`the library in this process has nothing for ${call.method} ${call.path}: use a server`);
+    return answer(this.#asked, { call, session, words });
+  }
+
+  /* What the tables below make answers of. */
+  #asked = {
+    tell: (...args) => this.#tell(...args),
+    atFiles: (...args) => this.#atFiles(...args),
+    end: (session) => {
+      this.#tell('closeSession', session);
+      this.#sessions.delete(String(session.number));
+    },
+    start: (call) => this.#start(call),
+    order: (...args) => this.#order(...args),
+    openSession: (body) => this.#openSession(body),
+    describe: (...args) => this.#describe(...args),
+    sessions: () => [...this.#sessions.values()].map((session) => this.#describe(session)),
+    state: (isRight) => {
+      if (this.#failure) throw new HutchError(this.#failure.message, { status: 503, code: this.#failure.code });
+      if (!isRight()) throw new HutchError('the engine gets ready', { status: 503, code: 'overloaded' });
+      return {};
+    },
+    isReady: () => this.#isReady(),
+  };
+}
+
+const OF_ENGINE = {
+  'GET /healthz': (asked) => asked.state(() => true),
+  'GET /readyz': (asked) => asked.state(asked.isReady),
+  'GET /v1/pools': (asked) => asked.tell('pools', null),
+  'POST /v1/run': (asked, { call }) => asked.start(call),
+  'GET /v1/sessions': (asked) => ({ sessions: asked.sessions() }),
+  'POST /v1/sessions': (asked, { call }) => asked.openSession(JSON.parse(call.body ?? '{}')),
+};
+
+const OF_SESSION = {
+  'GET ': (asked, { session }) => asked.describe(session, true),
+  'DELETE ': (asked, { session }) => asked.end(session),
+  'POST cells': (asked, { call }) => asked.start(call),
+  'POST interrupt': (asked, { session }) => ({ interrupted: asked.tell('interrupt', session) }),
+  'POST restart': (asked, { session }) => void asked.tell('restart', session),
+  'POST pause': (asked, { session }) => void asked.tell('pause', session),
+  'POST resume': (asked, { session }) => void asked.tell('resume', session),
+  'POST lifetime': (asked, { session, call }) => {
+    const given = JSON.parse(call.body);
+    asked.tell('setLifetime', session, given);
+    return asked.describe(Object.assign(session, given));
+  },
+  'POST checkpoints': (asked, { session, call }) => asked.order('checkpoint', session, 0, call.abortSignal),
+  'POST rollback': (asked, { session, call }) => asked.order('rollback', session, numberIn(call, 'checkpoint'), call.abortSignal),
+  'POST branches': (asked, { session, call }) => asked.order('fork', session, 0, call.abortSignal),
+  'POST switch': (asked, { session, call }) => asked.order('switch', session, numberIn(call, 'branch'), call.abortSignal),
+  'DELETE checkpoints': (asked, { session, call, words }) => asked.order('drop', session, named(words), call.abortSignal),
+  'DELETE branches': (asked, { session, call, words }) => asked.order('drop', session, named(words), call.abortSignal),
+  'GET files': async (asked, { session, call, words }) => {
+    if (!words.length) return { files: JSON.parse(await asked.atFiles(call, 'files', session)) };
+    const fd = await asked.atFiles(call, 'openFile', session, decodeBytes(words.join('/')), false);
+    const pieces = [];
+    for await (const piece of download(fd, call.headers.Range, call.abortSignal)) pieces.push(piece);
+    return Buffer.concat(pieces);
+  },
+  'PUT files': async (asked, { session, call, words }) => {
+    const name = decodeBytes(words.join('/')), fd = await asked.atFiles(call, 'openFile', session, name, true);
+    try {
+      return { path: name.toString(), size: await upload(fd, session, call.body, call.abortSignal) };
+    } catch (error) {
+      try {
+        asked.tell('deleteFile', session, name);
+      } catch {
+        /* It is gone, or the session is. */
+      }
+      throw error;
+    }
+  },
+  'DELETE files': (asked, { session, call, words }) => asked.atFiles(call, 'deleteFile', session, decodeBytes(words.join('/'))),
+};
+
+function numberIn({ body }, key) {
+  const number = JSON.parse(body)[key];
+  if (Number.isSafeInteger(number) && number >= 0) return number;
+  throw new HutchError(`'${key}' is no whole number`, { status: 400, code: 'invalid_request' });
+}
+
+/** The number at the end of a path. */
+function named([word]) {
+  if (/^\d{1,15}$/.test(word)) return Number(word);
+  throw new HutchError('there is no such checkpoint or branch', { status: 404, code: 'not_found' });
+}
+
+/** The bytes of a part of a path, which need not be UTF-8. */
+function decodeBytes(text) {
+  return Buffer.from(text.replace(/%([0-9A-F]{2})/gi, (_, digits) => String.fromCharCode(parseInt(digits, 16))), 'latin1');
 }
 
 /** Events of what is told as (kind, bytes or text). A character may come in two pieces. */
@@ -193,6 +332,7 @@ function outputs(show) {
   };
   return {
     hear: (kind, data) => {
+      if (data === null) return; /* memory was short */
       if (kind < TEXT) text(kind, decoders[kind].write(data));
       else if (SHOWN[kind - TEXT]) show({ event: SHOWN[kind - TEXT], data: JSON.parse(data) });
     },

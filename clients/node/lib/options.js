@@ -79,4 +79,16 @@ function cellBody(code, options) {
   return body;
 }
 
-module.exports = { runBody, callBody, sessionBody, cellBody };
+const ENGINE = [
+  'home', 'launcher', 'image', 'policy', 'policyDir', 'rootfs', 'network', 'workdir', 'env', 'volumes', 'tmpfs',
+  'dataTargets', 'zygotes', 'maxRunning', 'maxQueued', 'maxSessions', 'layouts',
+];
+
+/** What an engine in this process is opened with. */
+function engineOptions(options) {
+  const { ...given } = options, found = take(given, Object.fromEntries(ENGINE.map((name) => [name, name])));
+  refuseRest(given, 'an engine in this process');
+  return found;
+}
+
+module.exports = { engineOptions, runBody, callBody, sessionBody, cellBody };

@@ -132,7 +132,8 @@ class Session {
 
   /** The same as a Readable, which has to be read or destroyed. */
   async downloadStream(name, options) {
-    return Readable.from(await this.#client._pieces(this.#get(name, options)), { objectMode: false });
+    const pieces = await this.#client._pieces(this.#get(name, options));
+    return pieces instanceof Readable ? pieces : Readable.from(pieces, { objectMode: false });
   }
 
   async deleteFile(name, { abortSignal } = {}) {

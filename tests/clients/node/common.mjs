@@ -1,8 +1,9 @@
-// What the tests of the Node package share: the server that tests/e2e/test_node_client.py has started for them.
+// What the tests of the Node package share: the server that tests/e2e/test_node_client.py has started for them, or the
+// library in this process, for which tests/e2e/test_node_library.py has built the addon.
 import { Client } from 'hutch';
 
 /** On the usual socket, below $XDG_RUNTIME_DIR. */
-export const client = new Client();
+export const client = process.env.HUTCH_TEST_IN_PROCESS ? Client.inProcess({ image: 'python', layouts: 1 }) : new Client();
 
 /** Another server, on TCP, which wants a token. */
 export const tcp = { address: process.env.HUTCH_TEST_TCP, token: process.env.HUTCH_TEST_TOKEN };

@@ -11,7 +11,7 @@ const options = { image: 'python', layouts: 1 };
 const client = Client.inProcess(options);
 test.after(() => client.close());
 
-const child = (code, env = {}) => spawnSync(process.execPath, ['--input-type=module', '-e', `import { Client } from 'hutch';\n${code}`],
+const child = (code, env = {}, words = []) => spawnSync(process.execPath, [...words, '--input-type=module', '-e', `import { Client } from 'hutch';\n${code}`],
                                             { env: { ...process.env, ...env }, encoding: 'utf8', timeout: 150000 });
 
 test('library: it is the library', () => {
@@ -69,8 +69,6 @@ test('library: sessions', async () => {
   assert.equal(await session.interrupt(), false);
   await session.restart();
   assert.equal((await session.run('x')).error.name, 'NameError');
-  assert.equal((await rejected(session.upload('a', 'b'))).code, 'not_supported');
-  assert.equal((await rejected(session.checkpoint())).code, 'not_supported');
   await session.close();
   assert.equal((await rejected(session.run('1'))).code, 'not_found');
   assert.deepEqual(await client.sessions(), []);
@@ -84,8 +82,45 @@ test('library: what is wrong is one sentence', async () => {
     assert.ok(error.message && !error.message.includes('\n'));
   }
   assert.throws(() => Client.inProcess({ image: 'no-such-image' }), /no-such-image/);
-  assert.throws(() => Client.inProcess({ image: 1 }), TypeError);
+  for (const [wrong, said] of [[{ image: 1 }, "'image' is no text"], [{ polcy: 'x' }, /'polcy'/], [{ volumes: [1] }, "'volumes' is no text"],
+                               [{ maxRunning: -1 }, /^'maxRunning' is no whole number from 0 to /], [{ policy: 'a\0' }, /NUL/],
+                               [{ zygotes: [{}] }, "'zygotes' has one without a name"], [{ zygotes: 1 }, "'zygotes' is no array"]]) {
+    assert.throws(() => Client.inProcess(wrong), { name: 'TypeError', message: said });
+  }
   assert.equal((await rejected(client.run('1', { language: 'cobol' }))).status, 400);
+});
+
+test('library: errors are those of a server', async () => {
+  for (const [wrong, said] of [[{ args: 'x' }, "'args' is no array"], [{ name: 'a\0b' }, "'name' has a NUL in it"], [{ rich: 1 }, /'rich'/],
+                               [{ memoryBytes: 1.5 }, /^'memory_bytes' is no whole number/], [{ memoryBytes: 2 ** 52 }, /memory/]]) {
+    const error = await rejected(client.run('1', wrong));
+    assert.deepEqual([error.status, error.code], [400, 'invalid_request'], error);
+    assert.match(error.message, said instanceof RegExp ? said : new RegExp(`^${said}$`));
+  }
+  assert.equal((await rejected(client.functions())).code, 'not_supported');
+  assert.equal((await rejected(client.findSession('99').run('1'))).status, 404);
+  const session = await client.session();
+  assert.equal((await rejected(session.rollback('x'))).status, 400);
+  assert.equal((await rejected(session.drop('x'))).status, 404);
+  await session.close();
+});
+
+test('library: zygotes of its own', async () => {
+  const other = Client.inProcess({ ...options, zygotes: [{ name: 'mine', modules: ['json'], warmUp: 'x = 1', min: 1, max: 2 }] });
+  assert.equal((await other.run('print(1)')).stdout, '1\n');
+  assert.deepEqual((await other.pools()).pools.map(({ name }) => name), ['mine']);
+  other.close();
+});
+
+test('library: one that nobody has any more is ended', () => {
+  const done = child(`import { readFileSync } from 'node:fs';
+    import { setTimeout as sleep } from 'node:timers/promises';
+    const children = () => readFileSync('/proc/self/task/' + process.pid + '/children', 'utf8').trim();
+    await (async () => Client.inProcess(${JSON.stringify(options)}).run('1'))();
+    console.log(children() !== '');
+    while (children() !== '') { gc(); await sleep(10); }
+    console.log('ended');`, {}, ['--expose-gc']);
+  assert.equal(done.stdout, 'true\nended\n', done.stderr);
 });
 
 test('library: what is closed rejects what waits', async () => {
