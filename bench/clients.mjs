@@ -1,26 +1,34 @@
 // One client of a running `hutch serve`: for each number on a line of stdin so many calls, one after the other, and
 // their times as a line of JSON, {"ms": […]}. bench/gateway.py starts it by --eval where the client's packages are, so
-// that they are found. Words: hutch INDEX ADDRESS, e2b, or mcp URL TOKEN.
+// that they are found. Words: hutch INDEX ADDRESS, library INDEX IMAGE, e2b, or mcp URL TOKEN.
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 
 const nothing = async () => {};
 
+// A fresh sandbox for each, from a full pool.
+function hello(client) {
+  const settle = async () => {
+    for (;;) {
+      const { pools, running } = await client.pools();
+      if (!running && pools.every((pool) => pool.ready && !pool.building)) return;
+      await sleep(1);
+    }
+  };
+  const call = async () => (await client.run("print('hello')")).stdout === 'hello\n';
+  return { settle, call, close: async () => client.close() };
+}
+
 const makers = {
-  // A fresh sandbox for each, from a full pool.
   async hutch(index, address) {
     const { Client } = await import(pathToFileURL(index).href);
-    const client = new Client(address);
-    const settle = async () => {
-      for (;;) {
-        const { pools, running } = await client.pools();
-        if (!running && pools.every((pool) => pool.ready && !pool.building)) return;
-        await sleep(1);
-      }
-    };
-    const call = async () => (await client.run("print('hello')")).stdout === 'hello\n';
-    return { settle, call, close: async () => client.close() };
+    return hello(new Client(address));
+  },
+  // The same by the addon, with an engine in this process.
+  async library(index, image) {
+    const { Client } = await import(pathToFileURL(index).href);
+    return hello(Client.inProcess({ image, layouts: 1, fallback: false }));
   },
   // A cell in one sandbox of E2B's.
   async e2b() {

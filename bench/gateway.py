@@ -1,6 +1,7 @@
 """The part of bench/report about `hutch serve`: what HTTP costs beside the library's own call, in the same run and in
 turns. gateway.c asks both; instant.c is the floor, the same server with a handler that answers at once."""
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -371,18 +372,30 @@ class Gateway:
 
     # --- clients and what stands between ---
 
-    def node(self, folder, *words):
+    def node(self, folder, *words, **environment):
         """A client of bench/clients.mjs where its packages are."""
         where = os.path.join(self.bench.args.build, "clients", folder)
         if not os.path.exists(os.path.join(where, "installed.json")):
             raise Missing(f"npm: the packages of tests/clients/{folder} are not installed (make clients)")
         with open(os.path.join(HERE, "clients.mjs"), encoding="utf-8") as file:
             return Asker(words[0], ["node", "--input-type=module", "--eval", file.read(), "--", *words], cwd=where,
-                         env={**os.environ, **self.kit_environment()})
+                         env={**os.environ, **self.kit_environment(), **environment})
 
     def kit_environment(self):
         url = getattr(self, "kit_url", "")
         return {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": getattr(self, "token", "")}
+
+    def node_addon(self):
+        """The addon of the Node package, against the library of this build and with the headers of npm's Node."""
+        build = self.bench.args.build
+        headers = glob.glob(os.path.join(build, "clients", "node", "node_modules", "node-linux-*", "include", "node"))
+        if not headers:
+            raise Missing("npm: the packages of tests/clients/node are not installed (make clients)")
+        addon = os.path.join(self.folder, "hutch.node")
+        subprocess.run(["make", "-s", "-C", os.path.join(TREE, "clients", "node", "addon"), "OUTPUT=" + addon, "NODE_INCLUDE=" + headers[0],
+                        "HUTCH=-I%s %s -Wl,-rpath,%s" % (os.path.join(TREE, "runtime"), os.path.join(build, "libhutch.so.1"), build)],
+                       check=True)
+        return addon
 
     def measure_clients(self):
         script = [sys.executable, os.path.join(HERE, "clients.py")]
@@ -397,6 +410,10 @@ class Gateway:
                 node = self.node("node", "hutch", os.path.join(TREE, "clients", "node", "index.mjs"), self.server.address)
                 stack.callback(node.stop)
                 ways["node"] = node.times
+                inside = self.node("node", "library", os.path.join(TREE, "clients", "node", "index.mjs"), self.bench.args.image,
+                                   HUTCH_NODE_ADDON=self.node_addon())
+                stack.callback(inside.stop)
+                ways["addon"] = inside.times
             except Missing as why:
                 self.found["absent"]["Node's client"] = str(why)
             for act in ways.values():
@@ -501,7 +518,8 @@ def rows(record):
         if name in found:
             yield label, found[name], ""
     yield from times("clients", "library", "warm hello, library, in turns with")
-    for name, label in (("engine", "Python's Engine"), ("client", "Python's Client"), ("node", "Node's client")):
+    for name, label in (("engine", "Python's Engine"), ("client", "Python's Client"), ("node", "Node's client"),
+                        ("addon", "Node's addon")):
         yield from times("clients", name, label, "library")
     yield from times("proxy", "unix", "warm hello with a token, unix socket")
     yield from times("proxy", "tcp", "the same, TCP", "unix")
@@ -569,7 +587,7 @@ def goals(record):
             yield (f"HTTP: memory of the server for {label}", found["idle"][name], limit, " KB", False)
     clients = found.get("clients", {})
     for name, label, limit in (("engine", "Python's Engine", 0.15), ("client", "Python's Client", 0.4),
-                               ("node", "Node's client", 0.4)):
+                               ("node", "Node's client", 0.4), ("addon", "Node's addon", 0.15)):
         if name in clients:
             yield (f"{label} p50, above the library's", clients[name]["p50"] - clients["library"]["p50"], limit, " ms", False)
     if "proxy" in found:

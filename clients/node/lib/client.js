@@ -19,11 +19,11 @@ class Client {
                                                           : new Transport(readAddress(address), { token, timeoutMs });
   }
 
-  /** The same with an engine of libhutch in this process, by the addon (clients/node/addon); functions are the server's
-   * alone. Options are home, launcher, image, policy, policyDir, rootfs, network, workdir, env (an array of NAME=VALUE),
-   * volumes, tmpfs, dataTargets, zygotes, maxRunning, maxQueued, maxSessions and layouts, as in hutch.h. Where the addon
-   * was not built it asks a server in its place, at `fallback` as of the constructor; with fallback: false that is an
-   * error. `transport` says which of both it is. close() ends the engine. */
+  /** The same with an engine of libhutch in this process, by the addon (clients/node/addon); functions are the
+   * server's alone. Options are home, launcher, image, policy, policyDir, rootfs, network, workdir, env (an array of
+   * NAME=VALUE), volumes, tmpfs, dataTargets, zygotes, maxRunning, maxQueued, maxSessions and layouts, as in hutch.h.
+   * Where the addon was not built it asks a server in its place, at `fallback` as of the constructor; with fallback:
+   * false that is an error. `transport` says which of both it is. close() ends the engine. */
   static inProcess({ fallback, ...options } = {}) {
     const taken = engineOptions(options), addon = findAddon();
     if (addon) return new Client(new LibraryTransport(addon, taken));

@@ -29,8 +29,9 @@ function environment(body) {
   return { ...body, env: Object.entries(body.env).map(([name, value]) => `${name}=${value}`) };
 }
 
-/** What `Transport` is for a server, for an engine of libhutch in this process: the same requests, as far as the library
- * answers them. An engine that has nothing to do lets the process end, and one that nobody has any more is ended. */
+/** What `Transport` is for a server, for an engine of libhutch in this process: the same requests, as far as the
+ * library answers them. An engine that has nothing to do lets the process end, and one that nobody has any more is
+ * ended. */
 class LibraryTransport {
   #addon;
   #engine;
@@ -122,7 +123,7 @@ class LibraryTransport {
   #tell(name, session, ...args) {
     if (this.#failure) throw this.#failure;
     try {
-      return session ? this.#addon[name](this.#engine, session.number, ...args) : this.#addon[name](this.#engine, ...args);
+      return this.#addon[name](this.#engine, ...(session ? [session.number] : []), ...args);
     } catch (error) {
       /* A file is not there yet, or a list of waiting cells is full. */
       throw libraryRefusal(error, { again: /file/i.test(name) ? 'conflict' : 'queue_full' });
@@ -141,7 +142,8 @@ class LibraryTransport {
     }
   }
 
-  /** One that is answered later, as (kind, text): begin(onAnswer) returns the number by which cancel() takes it back. */
+  /** One that is answered later, as (kind, text): begin(onAnswer) returns the number by which cancel() takes it
+   * back. */
   #wait({ abortSignal, begin, cancel }) {
     if (this.#failure) throw this.#failure;
     return new Promise((resolve, reject) => {
@@ -190,13 +192,14 @@ class LibraryTransport {
   }
 
   /** An order, which cannot be taken back. */
-  async #order(name, session, number, abortSignal) {
+  async #order({ abortSignal }, name, session, number = 0) {
     const begin = (onAnswer) => this.#tell(name, session, number, undefined, onAnswer);
     return JSON.parse(await this.#wait({ abortSignal, begin }));
   }
 
   #openSession(body) {
-    const sessions = this.#sessions, number = this.#tell('openSession', null, environment(body), () => sessions.delete(String(number)));
+    const sessions = this.#sessions; /* and not this object, which an open session does not keep */
+    const number = this.#tell('openSession', null, environment(body), () => sessions.delete(String(number)));
     const session = {
       number, uploaded: 0, idle_ms: body.idle_ms ?? IDLE_MS, lifetime_ms: body.lifetime_ms ?? LIFETIME_MS,
       dataBytes: body.limits?.data_bytes ?? this.#addon.dataLimit(this.#engine),
@@ -230,7 +233,9 @@ class LibraryTransport {
   async #answer(call) {
     const { what, session, words } = this.#find(call);
     const answer = (session ? OF_SESSION : OF_ENGINE)[what];
-    if (!answer) throw notSupported(`the library in this process has nothing for ${call.method} ${call.path}: use a server`);
+    if (!answer) {
+      throw notSupported(`the library in this process has nothing for ${call.method} ${call.path}: use a server`);
+    }
     return answer(this.#asked, { call, session, words });
   }
 
@@ -278,12 +283,12 @@ const OF_SESSION = {
     asked.tell('setLifetime', session, given);
     return asked.describe(Object.assign(session, given));
   },
-  'POST checkpoints': (asked, { session, call }) => asked.order('checkpoint', session, 0, call.abortSignal),
-  'POST rollback': (asked, { session, call }) => asked.order('rollback', session, numberIn(call, 'checkpoint'), call.abortSignal),
-  'POST branches': (asked, { session, call }) => asked.order('fork', session, 0, call.abortSignal),
-  'POST switch': (asked, { session, call }) => asked.order('switch', session, numberIn(call, 'branch'), call.abortSignal),
-  'DELETE checkpoints': (asked, { session, call, words }) => asked.order('drop', session, named(words), call.abortSignal),
-  'DELETE branches': (asked, { session, call, words }) => asked.order('drop', session, named(words), call.abortSignal),
+  'POST checkpoints': (asked, { session, call }) => asked.order(call, 'checkpoint', session),
+  'POST rollback': (asked, { session, call }) => asked.order(call, 'rollback', session, numberIn(call, 'checkpoint')),
+  'POST branches': (asked, { session, call }) => asked.order(call, 'fork', session),
+  'POST switch': (asked, { session, call }) => asked.order(call, 'switch', session, numberIn(call, 'branch')),
+  'DELETE checkpoints': (asked, { session, call, words }) => asked.order(call, 'drop', session, named(words)),
+  'DELETE branches': (asked, { session, call, words }) => asked.order(call, 'drop', session, named(words)),
   'GET files': async (asked, { session, call, words }) => {
     if (!words.length) return { files: JSON.parse(await asked.atFiles(call, 'files', session)) };
     const fd = await asked.atFiles(call, 'openFile', session, decodeBytes(words.join('/')), false);
@@ -304,7 +309,8 @@ const OF_SESSION = {
       throw error;
     }
   },
-  'DELETE files': (asked, { session, call, words }) => asked.atFiles(call, 'deleteFile', session, decodeBytes(words.join('/'))),
+  'DELETE files': (asked, { session, call, words }) =>
+    asked.atFiles(call, 'deleteFile', session, decodeBytes(words.join('/'))),
 };
 
 function numberIn({ body }, key) {
@@ -321,7 +327,8 @@ function named([word]) {
 
 /** The bytes of a part of a path, which need not be UTF-8. */
 function decodeBytes(text) {
-  return Buffer.from(text.replace(/%([0-9A-F]{2})/gi, (_, digits) => String.fromCharCode(parseInt(digits, 16))), 'latin1');
+  const latin = text.replace(/%([0-9A-F]{2})/gi, (_, digits) => String.fromCharCode(parseInt(digits, 16)));
+  return Buffer.from(latin, 'latin1');
 }
 
 /** Events of what is told as (kind, bytes or text). A character may come in two pieces. */

@@ -18,6 +18,11 @@ await client.run('1', { polcy: 1 });
 // @ts-expect-error
 await client.run(1);
 
+const inside: Client = Client.inProcess({ image: 'python', zygotes: [{ name: 'a', modules: ['json'] }], fallback: false });
+const how: 'library' | 'server' = inside.transport;
+// @ts-expect-error
+Client.inProcess({ polcy: 'default' });
+
 const value: unknown = await client.function('f')({ a: 1 }, { env: { A: 'b' }, timeoutMs: 1 });
 const called: Result = await client.function('f').call();
 // @ts-expect-error
