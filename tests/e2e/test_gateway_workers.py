@@ -273,15 +273,27 @@ def test_its_end(tmp_path):
 
 
 def test_a_second_signal_does_not_wait(tmp_path):
-    server = Server(tmp_path, "--workers", "2", image="python")
-    name, = open_sessions(server, 1)
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(server.ask, "POST", "/v1/sessions/%s/cells" % name, {"code": "import time; time.sleep(1000)"})
-        server.await_metric("hutch_http_exchanges", 2)
+    """What runs is interrupted, in each worker: a cell that has begun ends as an interrupt ends it, one that has not is killed."""
+    server = Server(tmp_path, "--workers", "2", "--drain", "1h", image="python")
+    cells = {}
+    for name in open_sessions(server, 4):
+        connection = UnixConnection(server.path)
+        connection.request("POST", "/v1/sessions/%s/cells" % name, json.dumps({"code": "print('begun')\nimport time; time.sleep(1000)"}),
+                           {"Content-Type": "application/json", "Accept": "application/x-ndjson"})
+        cells[name] = connection, connection.getresponse()
+    for _, answer in cells.values():
+        assert json.loads(answer.readline()) == {"event": "output", "data": {"stream": "stdout", "text": "begun\n"}}
+    with concurrent.futures.ThreadPoolExecutor(len(cells)) as pool:
+        waiting = [pool.submit(cell, server, name, "1") for name in cells]
+        server.await_metric("hutch_http_exchanges", 2 * len(cells) + 1)
         server.process.send_signal(signal.SIGTERM)
         server.await_event("draining")
         server.process.send_signal(signal.SIGINT)
-        assert answer.result(SECONDS).json["verdict"] == "killed"
+        for connection, answer in cells.values():
+            event = [json.loads(line) for line in answer][-1]
+            assert (event["event"], event["data"]["verdict"], event["data"]["error"]["name"]) == ("result", "error", "KeyboardInterrupt")
+            connection.close()
+        assert [answer.result(SECONDS)["verdict"] for answer in waiting] == ["killed"] * len(cells)
     assert server.process.wait(SECONDS) == 0
 
 
