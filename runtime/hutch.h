@@ -496,6 +496,9 @@ struct hutch_session_options {
     int no_interpreter;         /* for processes and files alone: cells and checkpoints are EINVAL */
     int paths;                  /* hutch_session_stat() and the other calls for paths inside can be made: so they can
                                  * with max_processes and without an interpreter, by the same small process */
+    uint64_t wall_ms;           /* the most that a cell has and what it has without timeout_ms, in place of the policy's
+                                 * wall limit and above it, too: a person who waits at a prompt ends what takes too
+                                 * long. HUTCH_NO_LIMIT: none; 0: the policy's */
 };
 void hutch_session_options_init(struct hutch_session_options *options);
 #define hutch_session_options_init(options) HUTCH_INIT(options)
@@ -514,7 +517,7 @@ struct hutch_cell {
     const char *context;  /* its variables are another context's no more than those of another program:
                            * [A-Za-z0-9_-]{1,64}, made when it is first named, 16 at most; NULL: "main" */
     uint64_t timeout_ms;  /* then it is interrupted, and five seconds later its interpreter killed; 0: the policy's
-                           * wall limit, which is also the most */
+                           * wall limit or the session's wall_ms, which is also the most */
     int silent;           /* its value is not shown, and it does not count */
     int no_history;       /* it is not in In and Out */
     int allow_input;      /* input() asks; without, it raises StdinNotImplementedError */

@@ -403,7 +403,7 @@ class SessionOptions(ctypes.Structure):
                                                          "data_bytes", "data_files", "file_bytes")] + [
                     ("max_checkpoints", ctypes.c_uint), ("checkpoint_bytes", ctypes.c_uint64), ("on_end", ON_END),
                     ("user", ctypes.c_void_p), ("max_processes", ctypes.c_uint), ("no_interpreter", ctypes.c_int),
-                    ("paths", ctypes.c_int)]
+                    ("paths", ctypes.c_int), ("wall_ms", ctypes.c_uint64)]
 
 
 class RawOutput(ctypes.Structure):

@@ -63,7 +63,7 @@ static const struct option_row run_rows[] = {
       .help = "a cell of a notebook that takes too long has an exception for it" },
     { RUN, 0, "--warm", NULL, OPTION_FLAG, AT(warm),
       .help = "by way of an engine, for comparing: slow to start, then fast" },
-    { RUN, 0, "--no-server", NULL, OPTION_FLAG, AT(no_server),
+    { RUN | REPL, 0, "--no-server", NULL, OPTION_FLAG, AT(no_server),
       .help = "not by the server on the default socket, if one listens there" },
     { ALL, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet), .help = "print nothing but what the program prints" },
     { ALL, 0, "--verbose", NULL, OPTION_FLAG, AT(verbose),

@@ -3,12 +3,14 @@
 #include "runtime/cli/engine.h"
 #include "runtime/cli/exits.h"
 #include "sandbox/fd.h"
+#include "sandbox/log.h"
 #include "rootfs/home.h"
 #include "runtime/lang/program.h"
 #include "runtime/repl/complete.h"
 #include "runtime/repl/prompt.h"
 #include "runtime/lang/python_complete.h"
 #include "runtime/repl/repl.h"
+#include "runtime/cli/repl_server.h"
 #include "runtime/cli/run_options.h"
 #include "runtime/cli/say.h"
 #include "runtime/text/buffer.h"
@@ -20,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -39,20 +42,26 @@ static void print_help(void)
 
 /* --- images ----------------------------------------------------------------------------------------------------- */
 
-static int open_image(void *user, const char *name, struct hutch_err *err)
+static int save_image(void *user, const char *name, const void *data, size_t len, struct hutch_err *err)
 {
     struct repl *r = user;
-    struct hutch_error error;
-    int fd = hutch_session_open_file(r->engine, r->session, name, O_RDONLY, &error);
+    struct host_file there = HOST_FILE_INIT;
+    auto_fd fd = -1;
+    uint64_t bytes;
+    int rc = r->host->kind->open_file(r->host, name, &there, err);
 
-    if (fd >= 0)
-        close(fd);
-    if (fd >= 0 || error.code == ELOOP || error.code == EISDIR || error.code == EXDEV || error.code == 0)
+    hutch_fd_closep(&there.fd);
+    if (rc == 0 || err->errnum == EEXIST)
         return hutch_err_set(err, EEXIST, "'%s'", name);
-    if (error.code != ENOENT)
-        return hutch_err_set(err, 0, "%s", error.message);
-    fd = hutch_session_open_file(r->engine, r->session, name, O_WRONLY, &error);
-    return fd >= 0 ? fd : hutch_err_set(err, 0, "%s", error.message);
+    if (err->errnum != ENOENT)
+        return -1;
+    fd = memfd_create("image", MFD_CLOEXEC);
+    if (fd < 0 || hutch_fd_write_all(fd, data, len) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+        return hutch_err_set(err, 0, "keep '%s': %s", name, strerror(errno));
+    rc = r->host->kind->put_file(r->host, name, fd, len, NULL, NULL, &bytes, err);
+    if (rc < 0)
+        err->errnum = 0; /* another name would not help */
+    return rc;
 }
 
 /* --- the prompt ------------------------------------------------------------------------------------------------- */
@@ -197,7 +206,7 @@ static int watch_signals(const struct repl *r, int *ret_fd, struct hutch_err *er
 }
 
 /* How large a file that is taken in can be. */
-static uint64_t max_upload(const struct hutch_engine *engine)
+static uint64_t max_file(const struct hutch_engine *engine)
 {
     struct hutch_limits limits = { .size = sizeof(limits) };
     uint64_t data, file;
@@ -208,7 +217,39 @@ static uint64_t max_upload(const struct hutch_engine *engine)
     return data < file ? data : file;
 }
 
-static int run(struct repl *r, const struct cli_engine_options *engine, struct hutch_err *err)
+/* An engine of its own. */
+static struct host *open_engine(const struct cli_engine_options *options, struct hutch_err *err)
+{
+    struct hutch_engine *engine;
+    struct host *host;
+
+    if (hutch_cli_engine_open(options, &engine, err) < 0)
+        return NULL;
+    host = hutch_host_of_engine(engine, max_file(engine), err);
+    if (!host)
+        hutch_engine_free(engine);
+    return host;
+}
+
+/* The server's, where it has one like this command's own; then the prompt is there at once. */
+static struct host *open_host(const struct run_opts *opts, const struct repl *r,
+                              const struct cli_engine_options *engine, struct repl_server *server,
+                              struct hutch_err *err)
+{
+    struct host *host = NULL;
+
+    if (!opts->no_server) {
+        host = hutch_repl_server_host(opts, engine->options.home, r->data, engine->limits.wall_ms, server, err);
+        if (host)
+            hutch_log_debug("the session is one of the server on the default socket");
+        else
+            hutch_log_debug("without a server: %s", err->msg);
+    }
+    return host ? host : open_engine(engine, err);
+}
+
+static int run(struct repl *r, const struct run_opts *opts, const struct cli_engine_options *engine,
+               struct repl_server *server, struct hutch_err *err)
 {
     auto_free char *code = NULL;
     auto_fd signal_fd = -1;
@@ -217,9 +258,8 @@ static int run(struct repl *r, const struct cli_engine_options *engine, struct h
 
     if (!r->is_interactive && hutch_fd_slurp(STDIN_FILENO, CELL_MAX, "standard input", &code, &len, err) < 0)
         return -1;
-    if (watch_signals(r, &signal_fd, err) < 0 || hutch_cli_engine_open(engine, &r->engine, err) < 0)
+    if (watch_signals(r, &signal_fd, err) < 0 || !(r->host = open_host(opts, r, engine, server, err)))
         return -1;
-    r->max_upload = max_upload(r->engine);
     r->signal_fd = signal_fd;
     if (!hutch_repl_open_session(r)) {
         was_run = false;
@@ -246,6 +286,7 @@ int hutch_cmd_repl(int argc, char **argv, struct hutch_err *err)
     struct repl r = { .context = "main", .signal_fd = -1 };
     struct run_opts opts;
     struct cli_engine_options engine = { .launcher = NULL };
+    struct repl_server server = REPL_SERVER_INIT;
     auto_free char *home = NULL, *data = NULL;
     int first, status = -1;
 
@@ -271,7 +312,7 @@ int hutch_cmd_repl(int argc, char **argv, struct hutch_err *err)
     r.is_interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     hutch_cell_show_init(&r.show, STDOUT_FILENO, STDERR_FILENO);
     r.show.has_numbers = r.is_interactive;
-    r.show.open_image = open_image;
+    r.show.save_image = save_image;
     r.show.user = &r;
     if (opts.images && hutch_term_images_parse(opts.images, &r.show.images, err) < 0) {
         hutch_err_wrap(err, "option '--images'");
@@ -287,9 +328,10 @@ int hutch_cmd_repl(int argc, char **argv, struct hutch_err *err)
         strcpy(r.context, opts.context);
     }
     hutch_rlimits_raise_open_files();
-    status = run(&r, &engine, err);
+    status = run(&r, &opts, &engine, &server, err);
 out:
-    hutch_engine_free(r.engine);
+    hutch_host_free(r.host);
+    hutch_repl_server_done(&server);
     hutch_cell_show_done(&r.show);
     hutch_repl_counts_clear(&r.counts);
     hutch_cli_engine_done(&engine);

@@ -54,11 +54,11 @@ static int open_directory(struct rich_run *run, struct hutch_err *err)
     return run->dirfd < 0 ? hutch_err_set(err, errno, "open the directory '%s'", run->directory) : 0;
 }
 
-static int open_image(void *user, const char *name, struct hutch_err *err)
+static int save_image(void *user, const char *name, const void *data, size_t len, struct hutch_err *err)
 {
     struct rich_run *run = user;
     struct stat dir;
-    int fd;
+    auto_fd fd = -1;
 
     if (run->dirfd < 0 && open_directory(run, err) < 0) {
         err->errnum = 0;
@@ -68,11 +68,9 @@ static int open_image(void *user, const char *name, struct hutch_err *err)
     if (fd < 0)
         return hutch_err_set(err, errno, "'%s'", name);
     /* What root makes belongs to the owner of the directory; other callers are that owner. */
-    if (geteuid() == 0 && (fstat(run->dirfd, &dir) < 0 || fchown(fd, dir.st_uid, dir.st_gid) < 0)) {
-        close(fd);
+    if (geteuid() == 0 && (fstat(run->dirfd, &dir) < 0 || fchown(fd, dir.st_uid, dir.st_gid) < 0))
         return hutch_err_set(err, 0, "give away '%s': %s", name, strerror(errno));
-    }
-    return fd;
+    return hutch_fd_write_all(fd, data, len) < 0 ? hutch_err_set(err, 0, "write '%s': %s", name, strerror(errno)) : 0;
 }
 
 static void on_output(void *user, uint64_t id, int stream, const char *data, size_t len)
@@ -245,7 +243,7 @@ int hutch_run_rich(const struct rich_run_request *request, struct hutch_err *err
 
     hutch_cell_show_init(&run.show, STDOUT_FILENO, STDERR_FILENO);
     run.show.only_images = request->form == RICH_LLM; /* the text has the rest */
-    run.show.open_image = open_image;
+    run.show.save_image = save_image;
     run.show.user = &run;
     if (hutch_cli_engine_open(request->engine, &run.engine, err) == 0 && submit(&run, err) == 0)
         status = loop(&run, err);

@@ -1,6 +1,7 @@
 #include "runtime/cli/run_server.h"
 
 #include "runtime/text/http_reader.h"
+#include "runtime/cli/local_server.h"
 #include "runtime/cli/result_read.h"
 #include "runtime/cli/run_options.h"
 #include "runtime/cli/run_program.h"
@@ -48,48 +49,6 @@ struct server_run {
     int signal;                    /* that has ended it; 0: none */
 };
 
-/* ---- the server ---- */
-
-/* One that somebody else could have made is not used. */
-static int check_place(const char *path, mode_t type, mode_t others, struct hutch_err *err)
-{
-    struct stat st;
-
-    if (lstat(path, &st) < 0)
-        return hutch_err_set(err, errno, "no server listens on '%s'", path);
-    if ((st.st_mode & S_IFMT) != type || st.st_uid != geteuid() || (st.st_mode & others))
-        return hutch_err_set(err, 0, "'%s' is not this user's alone", path);
-    return 0;
-}
-
-static int connect_server(int *ret, struct hutch_err *err)
-{
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    const struct timeval patience = { .tv_sec = SEND_SECONDS };
-    socklen_t len = sizeof(struct ucred);
-    struct ucred peer;
-    char folder[sizeof(address.sun_path)];
-    auto_fd fd = -1;
-
-    if (!runtime || runtime[0] != '/' ||
-        (size_t)snprintf(folder, sizeof(folder), "%s/hutch", runtime) >= sizeof(folder) - sizeof("/hutch.sock"))
-        return hutch_err_set(err, 0, "XDG_RUNTIME_DIR does not say where a server would listen");
-    snprintf(address.sun_path, sizeof(address.sun_path), "%.*s/hutch.sock",
-             (int)(sizeof(folder) - sizeof("/hutch.sock")), folder);
-    if (check_place(folder, S_IFDIR, S_IWGRP | S_IWOTH, err) < 0 ||
-        check_place(address.sun_path, S_IFSOCK, S_IRWXG | S_IRWXO, err) < 0)
-        return -1;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0 ||
-        connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-        return hutch_err_set(err, errno, "no server listens on '%s'", address.sun_path);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid != geteuid())
-        return hutch_err_set(err, 0, "the server on '%s' is another user's", address.sun_path);
-    *ret = hutch_fd_take(&fd);
-    return 0;
-}
-
 /* ---- the request ---- */
 
 static bool add_string(struct text_buffer *t, const char *key, const char *text, size_t len)
@@ -113,52 +72,6 @@ static bool add_args(struct text_buffer *t, const char *const *args)
     return is_text;
 }
 
-static bool add_env(struct text_buffer *t, const struct option_list *env)
-{
-    bool is_text = true;
-
-    hutch_text_add_string(t, ",\"env\":{");
-    for (size_t i = 0; i < env->n; i++) {
-        const char *equals = strchr(env->values[i], '=');
-
-        if (!equals || !hutch_utf8_is_valid(env->values[i], strlen(env->values[i])))
-            return false;
-        for (size_t k = 0; k < i; k++)
-            is_text &= strncmp(env->values[k], env->values[i], (size_t)(equals - env->values[i]) + 1) != 0; /* twice */
-        hutch_text_add_string(t, i ? "," : "");
-        hutch_json_quote(t, env->values[i], (size_t)(equals - env->values[i]));
-        hutch_text_add_string(t, ":");
-        hutch_json_quote(t, equals + 1, strlen(equals + 1));
-    }
-    hutch_text_add_string(t, "}");
-    return is_text;
-}
-
-/* -1: one cannot be asked for, as it would be wider than the policy's, or is none of a request's. */
-static int add_limits(struct text_buffer *t, const struct run_opts *opts, struct hutch_err *err)
-{
-    struct hutch_limits limits;
-    bool has_one = false;
-
-    if (hutch_run_options_limits(opts, &limits, err) < 0)
-        return -1;
-    hutch_text_add_string(t, ",\"limits\":{");
-    for (size_t i = 0; i < LIMIT_COUNT; i++) {
-        const struct limit *row = &hutch_limit_rows[i];
-        uint64_t value;
-
-        if (!opts->limits[i])
-            continue;
-        memcpy(&value, (const char *)&limits + row->limits_at, sizeof(value));
-        if (!row->field || value == HUTCH_NO_LIMIT)
-            return hutch_err_set(err, 0, "a server takes limits within its policy's only");
-        hutch_text_addf(t, "%s\"%s\":%" PRIu64, has_one ? "," : "", row->field, value);
-        has_one = true;
-    }
-    hutch_text_add_string(t, "}");
-    return 0;
-}
-
 static int write_body(const struct server_run_request *request, struct text_buffer *t, struct hutch_err *err)
 {
     struct hutch_request r;
@@ -172,20 +85,13 @@ static int write_body(const struct server_run_request *request, struct text_buff
     is_text = add_string(t, "code", r.code, r.code_len ? r.code_len : strlen(r.code)) &&
               add_string(t, "name", r.name, strlen(r.name)) &&
               (!r.language || add_string(t, "language", r.language, strlen(r.language))) && add_args(t, r.args) &&
-              add_env(t, &request->opts->env);
+              hutch_local_server_add_env(t, &request->opts->env);
     if (!is_text)
         return hutch_err_set(err, 0, "the program, its arguments or variables are no text, or not of UTF-8");
-    if (add_limits(t, request->opts, err) < 0)
+    if (hutch_local_server_add_limits(t, request->opts, 0, err) < 0)
         return -1;
     hutch_text_add_string(t, "}");
     return 0;
-}
-
-static void add_data(struct text_buffer *t, const char *path)
-{
-    hutch_text_add_string(t, "\r\n" LOCAL_DATA ": ");
-    for (; *path; path++)
-        hutch_text_addf(t, *path > ' ' && *path < 127 && *path != '%' ? "%c" : "%%%02x", (unsigned char)*path);
 }
 
 static int write_request(const struct server_run_request *request, struct text_buffer *t, struct hutch_err *err)
@@ -202,7 +108,7 @@ static int write_request(const struct server_run_request *request, struct text_b
                                  LOCAL_SETTINGS ": ");
         hutch_text_add_string(t, settings);
         if (request->data)
-            add_data(t, request->data);
+            hutch_local_server_add_path(t, LOCAL_DATA, request->data);
         if (fcntl(STDIN_FILENO, F_GETFD) >= 0)
             hutch_text_addf(t, "\r\n" LOCAL_INPUT ": %" PRIu64, at > 0 ? (uint64_t)at : 0);
         hutch_text_addf(t, "%s\r\nContent-Length: %zu\r\n\r\n",
@@ -469,7 +375,7 @@ int hutch_run_by_server(const struct server_run_request *request, struct run_rep
     struct text_buffer text = TEXT_BUFFER_INIT;
     int rc = 0, lost;
 
-    if (connect_server(&s.fd, err) < 0 || write_request(request, &text, err) < 0)
+    if (hutch_local_server_connect(&s.fd, err) < 0 || write_request(request, &text, err) < 0)
         goto out;
     for (int i = 0; i < 2; i++)
         s.is_shown[i] = hutch_term_describe(i ? STDERR_FILENO : STDOUT_FILENO, &s.filters[i]) && !request->opts->raw;

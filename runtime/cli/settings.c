@@ -47,6 +47,19 @@ static bool add_file(struct text_buffer *t, const char *path)
     return true;
 }
 
+/* The path, and which directory that is: what lies in it changes with each run. */
+static bool add_directory(struct text_buffer *t, const char *path)
+{
+    auto_free char *real = realpath(path, NULL);
+    struct stat st;
+
+    if (!real || stat(real, &st) < 0)
+        return false;
+    add_text(t, real);
+    hutch_text_addf(t, "%" PRIu64 ":%" PRIu64 ";", (uint64_t)st.st_dev, (uint64_t)st.st_ino);
+    return true;
+}
+
 static bool add_image(struct text_buffer *t, const char *name, const char *home)
 {
     __attribute__((cleanup(hutch_store_done))) struct store store = STORE_INIT;
@@ -91,7 +104,7 @@ char *hutch_settings_line(const struct run_opts *opts, const char *home, bool is
     size_t len;
 
     add_text(&t, HUTCH_VERSION);
-    if (is_plain(opts, is_server) && add_file(&t, home) &&
+    if (is_plain(opts, is_server) && add_directory(&t, home) &&
         add_image(&t, opts->image ? opts->image : PROFILE_IMAGE, home) &&
         add_policy(&t, opts->policy ? opts->policy : "default"))
         return hutch_text_take(&t, &len);

@@ -26,16 +26,6 @@ static void on_output(void *user, uint64_t id, int which, const char *data, size
     }
 }
 
-static void end_stream(struct exchange *x, const char *json)
-{
-    struct answered_run *run = x->work;
-    bool is_whole;
-
-    hutch_events_flush(&run->stream, x);
-    is_whole = !run->stream.is_behind && json && hutch_events_send(&run->stream, x, "result", json, strlen(json));
-    hutch_exchange_end(x, is_whole);
-}
-
 static void on_result(void *user, uint64_t id, const struct hutch_result *result)
 {
     struct exchange *x = user;
@@ -48,7 +38,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     if (run->stream.format == EVENTS_NONE) {
         hutch_exchange_answer(x, 200, "application/json", json, json ? strlen(json) : 0);
     } else {
-        end_stream(x, json);
+        hutch_events_end(&run->stream, x, json);
         free(json);
     }
     hutch_server_send(server);

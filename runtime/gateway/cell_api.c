@@ -87,7 +87,6 @@ static void on_cell_result(void *user, uint64_t number, const struct hutch_cell_
     struct waiting *waiting = x->work;
     struct events *stream = &waiting->stream;
     char *json = hutch_cell_result_to_json(result);
-    bool is_whole;
 
     (void)number;
     hutch_session_api_count_cell(x, waiting->session, result);
@@ -96,10 +95,8 @@ static void on_cell_result(void *user, uint64_t number, const struct hutch_cell_
         hutch_exchange_answer(x, 200, "application/json", json, json ? strlen(json) : 0);
         return;
     }
-    hutch_events_flush(stream, x);
-    is_whole = !stream->is_behind && json && hutch_events_send(stream, x, "result", json, strlen(json));
+    hutch_events_end(stream, x, json);
     free(json);
-    hutch_exchange_end(x, is_whole);
 }
 
 static void execute(struct exchange *x, struct gateway_session *session, struct hutch_cell *cell)

@@ -45,7 +45,8 @@ void hutch_events_begin(struct events *s, struct exchange *x, enum events_format
         hutch_exchange_break_silence(x, comment, sizeof(comment) - 1, EVENTS_SILENCE_MS);
 }
 
-bool hutch_events_send(struct events *s, struct exchange *x, const char *event, const char *json, size_t len)
+static bool send(struct events *s, struct exchange *x, const char *event, const char *json, size_t len,
+                 bool (*write)(struct exchange *x, const char *data, size_t len))
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
     bool is_taken;
@@ -53,9 +54,23 @@ bool hutch_events_send(struct events *s, struct exchange *x, const char *event, 
     hutch_text_addf(&t, s->format == EVENTS_SSE ? "event: %s\ndata: " : "{\"event\":\"%s\",\"data\":", event);
     hutch_text_add(&t, json, len);
     hutch_text_add_string(&t, s->format == EVENTS_SSE ? "\n\n" : "}\n");
-    is_taken = !t.is_broken && hutch_exchange_write(x, t.data, t.len);
+    is_taken = !t.is_broken && write(x, t.data, t.len);
     hutch_text_done(&t);
     return is_taken;
+}
+
+bool hutch_events_send(struct events *s, struct exchange *x, const char *event, const char *json, size_t len)
+{
+    return send(s, x, event, json, len, hutch_exchange_write);
+}
+
+void hutch_events_end(struct events *s, struct exchange *x, const char *json)
+{
+    bool is_whole;
+
+    hutch_events_flush(s, x);
+    is_whole = !s->is_behind && json && send(s, x, "result", json, strlen(json), hutch_exchange_write_all);
+    hutch_exchange_end(x, is_whole);
 }
 
 static bool send_output(struct events *s, struct exchange *x, int which, const char *data, size_t len)

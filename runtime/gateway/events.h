@@ -38,5 +38,8 @@ bool hutch_events_output(struct events *s, struct exchange *x, int which, const 
 void hutch_events_flush(struct events *s, struct exchange *x);
 /* @json: one value on one line. As hutch_events_output(). */
 bool hutch_events_send(struct events *s, struct exchange *x, const char *event, const char *json, size_t len);
+/* The last event, "result", which has all once more and so may be as large as the rest; and the end. The connection is
+ * broken off where @json is NULL or something before it is missing. */
+void hutch_events_end(struct events *s, struct exchange *x, const char *json);
 
 #endif

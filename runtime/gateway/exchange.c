@@ -368,7 +368,10 @@ size_t hutch_exchange_behind(const struct exchange *x)
 
 bool hutch_exchange_write(struct exchange *x, const char *data, size_t len)
 {
-    if (x->mhd && !x->is_aborted && hutch_exchange_behind(x) + len > EXCHANGE_MAX_BEHIND)
+    const size_t behind = hutch_exchange_behind(x);
+
+    /* What is larger than that by itself goes to a client that has taken all before it. */
+    if (x->mhd && !x->is_aborted && behind > 0 && behind + len > EXCHANGE_MAX_BEHIND)
         return false;
     return hutch_exchange_write_all(x, data, len);
 }

@@ -142,7 +142,8 @@ void hutch_exchange_begin_stream(struct exchange *x, const char *type);
 void hutch_exchange_begin_answer(struct exchange *x, unsigned status, uint64_t size);
 /* From here on the stream has @sign, static, of @len bytes, where it had nothing else for @every_ms. */
 void hutch_exchange_break_silence(struct exchange *x, const char *sign, size_t len, double every_ms);
-/* False when the client is too far behind, or memory was short: then nothing more should come but the end. */
+/* False when the client is too far behind with this, and has not taken all before it, or memory was short: then nothing
+ * more should come but the end. */
 bool hutch_exchange_write(struct exchange *x, const char *data, size_t len);
 /* The same however far the client is behind, for who asks hutch_exchange_behind() before it makes more. False when the
  * memory of all answers is used up. */

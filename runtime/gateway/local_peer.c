@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -63,15 +64,28 @@ static int open_input(pid_t peer, const char *at, struct hutch_err *err)
     return hutch_fd_take(&fd);
 }
 
-bool hutch_local_peer_grant(struct exchange *x, struct hutch_request *request, int *ret_input, char **ret_data)
+/* -1: a header says what it cannot mean, or its descriptor cannot be opened. */
+static int read_headers(const struct exchange *x, pid_t peer, struct local_grant *ret, struct hutch_err *err)
 {
-    const char *own = x->server->options->settings, *input = hutch_exchange_header(x, LOCAL_INPUT);
-    const char *data = hutch_exchange_header(x, LOCAL_DATA);
+    const char *input = hutch_exchange_header(x, LOCAL_INPUT), *data = hutch_exchange_header(x, LOCAL_DATA);
+    const char *wall = hutch_exchange_header(x, LOCAL_WALL);
+
+    if (wall && hutch_parse_u64(wall, &ret->wall_ms, err) < 0)
+        return -1;
+    if (input && (ret->input_fd = open_input(peer, input, err)) < 0)
+        return -1;
+    if (data && !(ret->data = hutch_uri_decode(data, strlen(data), err)))
+        return -1;
+    return 0;
+}
+
+bool hutch_local_peer_grant(struct exchange *x, struct local_grant *ret)
+{
+    const char *own = x->server->options->settings;
     const pid_t peer = find_peer(x);
     struct hutch_err err;
 
-    *ret_input = -1;
-    *ret_data = NULL;
+    *ret = (struct local_grant)LOCAL_GRANT_INIT;
     if (!peer || !own || strcmp(own, hutch_exchange_header(x, LOCAL_SETTINGS)) != 0 ||
         hutch_exchange_policy(x, NULL)) { /* another one than that of the settings */
         hutch_exchange_refuse(x, GATEWAY_PRECONDITION, "%s",
@@ -79,23 +93,15 @@ bool hutch_local_peer_grant(struct exchange *x, struct hutch_request *request, i
                                    : "the client is not this user's hutch");
         return false;
     }
-    if (input) {
-        *ret_input = open_input(peer, input, &err);
-        if (*ret_input < 0) {
-            hutch_exchange_refuse(x, GATEWAY_PRECONDITION, "%s", err.msg);
-            return false;
-        }
-        request->has_input_fd = 1;
-        request->input_fd = *ret_input;
-    }
-    if (data) {
-        *ret_data = hutch_uri_decode(data, strlen(data), &err);
-        if (!*ret_data) {
-            hutch_exchange_refuse(x, GATEWAY_PRECONDITION, "%s", err.msg);
-            return false;
-        }
-        request->data_dir = *ret_data;
-    }
-    request->keep_data = 1;
-    return true;
+    if (read_headers(x, peer, ret, &err) == 0)
+        return true;
+    hutch_exchange_refuse(x, GATEWAY_PRECONDITION, "%s", err.msg);
+    return false;
+}
+
+void hutch_local_grant_done(struct local_grant *grant)
+{
+    hutch_fd_closep(&grant->input_fd);
+    free(grant->data);
+    *grant = (struct local_grant)LOCAL_GRANT_INIT;
 }

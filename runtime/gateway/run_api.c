@@ -49,24 +49,34 @@ void hutch_run_api_take(struct exchange *x, const char *data, size_t len)
 
 /* ---- the request ---- */
 
+/* What hutch's own command line asks for besides. */
+static void add_grant(struct hutch_request *request, const struct local_grant *grant)
+{
+    request->has_input_fd = grant->input_fd >= 0;
+    request->input_fd = grant->input_fd;
+    request->data_dir = grant->data;
+    request->keep_data = 1;
+}
+
 static void run(struct exchange *x, const struct text_buffer *text, const struct run_form *form, const char *key)
 {
+    __attribute__((cleanup(hutch_local_grant_done))) struct local_grant grant = LOCAL_GRANT_INIT;
+    const bool is_local = hutch_local_peer_is_claimed(x);
     struct run_request request;
     struct hutch_err err;
-    auto_free char *data = NULL;
-    auto_fd input_fd = -1;
 
-    if (hutch_run_request_parse(text->data, text->len, &request, &err) < 0) {
+    if (hutch_run_request_parse(text->data, text->len, &request, &err) < 0)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    } else if (hutch_local_peer_is_claimed(x) && !hutch_local_peer_grant(x, &request.request, &input_fd, &data)) {
-        hutch_run_request_done(&request);
-        return;
-    } else if (hutch_submit_is_allowed(x) && key) {
-        hutch_keyed_run_submit(x, &request.request, key, KEYED_AS);
-    } else if (!x->status) {
-        request.request.files = form ? form->files : NULL;
-        request.request.n_files = form ? form->n_files : 0;
-        hutch_answered_run_submit(x, &request.request);
+    else if (is_local && hutch_local_peer_grant(x, &grant))
+        add_grant(&request.request, &grant);
+    if (!x->status && hutch_submit_is_allowed(x)) {
+        if (key) {
+            hutch_keyed_run_submit(x, &request.request, key, KEYED_AS);
+        } else {
+            request.request.files = form ? form->files : NULL;
+            request.request.n_files = form ? form->n_files : 0;
+            hutch_answered_run_submit(x, &request.request);
+        }
     }
     hutch_run_request_done(&request);
 }

@@ -5,6 +5,7 @@
 #include "runtime/gateway/keyed_run.h"
 #include "runtime/gateway/notify.h"
 #include "runtime/gateway/server_priv.h"
+#include "runtime/gateway/session_stream.h"
 #include "runtime/gateway/worker.h"
 #include "runtime/gateway/workers.h"
 #include "sandbox/clock.h"
@@ -509,6 +510,7 @@ static bool drain_on(struct server *s)
 {
     if (!s->is_draining)
         return false;
+    hutch_session_streams_release(s);
     if (LIST_EMPTY(&s->exchanges))
         return true;
     if (hutch_clock_ms() < s->drain_until_ms)

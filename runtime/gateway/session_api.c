@@ -1,7 +1,10 @@
 #include "runtime/gateway/session_api.h"
 
+#include "runtime/gateway/events.h"
+#include "runtime/gateway/local_peer.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/session_request.h"
+#include "runtime/gateway/session_stream.h"
 #include "sandbox/fd.h"
 
 #include <inttypes.h>
@@ -63,8 +66,7 @@ static void refuse(struct exchange *x, const struct hutch_error *error)
 static void on_end(void *user, uint64_t number, const char *why, const char *directory)
 {
     (void)number;
-    (void)why;
-    (void)directory;
+    hutch_session_stream_end(user, why, directory);
     hutch_gateway_sessions_remove(user);
 }
 
@@ -92,6 +94,8 @@ void hutch_session_api_place(const struct exchange *x, struct placement *ret)
     struct hutch_err ignored;
     int rc = hutch_exchange_given_id(x, given, &ignored);
 
+    if (hutch_local_peer_is_claimed(x)) /* it is seen from its connection who that is */
+        return;
     if (rc > 0)
         hutch_placement_name(ret, given);
     else if (rc == 0)
@@ -141,16 +145,40 @@ struct gateway_session *hutch_session_api_begin(struct exchange *x, struct hutch
     return session;
 }
 
+static void answer_open(struct exchange *x, struct gateway_session *session)
+{
+    const enum events_format format = hutch_events_asked(x);
+    struct text_buffer t = TEXT_BUFFER_INIT;
+
+    if (format == EVENTS_NONE) {
+        answer_session(x, 201, session);
+        return;
+    }
+    add_session(&t, session);
+    hutch_session_stream_begin(x, session, format, &t);
+}
+
+/* What hutch's own command line asks for besides. */
+static void add_grant(struct hutch_session_options *options, const struct local_grant *grant)
+{
+    options->data_dir = grant->data;
+    options->keep_data = 1;
+    options->wall_ms = grant->wall_ms;
+}
+
 void hutch_session_api_open(struct exchange *x)
 {
+    __attribute__((cleanup(hutch_local_grant_done))) struct local_grant grant = LOCAL_GRANT_INIT;
     struct session_request request;
-    const struct gateway_session *session;
+    struct gateway_session *session;
     struct hutch_err err;
 
     if (hutch_session_request_parse(x->body.data, x->body.len, &request, &err) < 0)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    else if ((session = hutch_session_api_begin(x, &request.options)))
-        answer_session(x, 201, session);
+    else if (hutch_local_peer_is_claimed(x) && hutch_local_peer_grant(x, &grant))
+        add_grant(&request.options, &grant);
+    if (!x->status && (session = hutch_session_api_begin(x, &request.options)))
+        answer_open(x, session);
     hutch_session_request_done(&request);
 }
 

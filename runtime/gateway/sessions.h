@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct exchange;
 struct format;
 struct token;
 struct sessions;
@@ -29,6 +30,7 @@ struct gateway_session {
     uint64_t data_bytes;       /* the limit of its files; HUTCH_NO_LIMIT: none */
     uint64_t n_uploaded;       /* bytes since the last cell, whose end counts what lies there */
     struct gateway_process_list processes;
+    struct exchange *holder;   /* whose stream it lives as long as; NULL: it has none */
     const struct format *format; /* that opened it; NULL: the native one */
     void *own;                 /* that format's; NULL: nothing */
     void (*free_own)(void *own);

@@ -90,6 +90,8 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
     s->on_end = options.on_end;
     s->user = options.user;
     hutch_session_start(s, run);
+    if (options.wall_ms)
+        s->wall_ms = options.wall_ms == HUTCH_NO_LIMIT ? 0 : options.wall_ms;
     if (ret_id)
         *ret_id = s->id;
     return 0;

@@ -48,7 +48,7 @@ static void on_end(void *user, uint64_t session, const char *why, const char *di
     struct repl *r = user;
 
     (void)session;
-    r->session = 0;
+    r->has_session = false;
     r->has_files = false;
     hutch_repl_begin_anew(r);
     if (!r->is_closing)
@@ -60,9 +60,9 @@ static void on_end(void *user, uint64_t session, const char *why, const char *di
 bool hutch_repl_open_session(struct repl *r)
 {
     struct hutch_session_options options;
-    struct hutch_error error;
+    struct hutch_err err;
 
-    if (r->session)
+    if (r->has_session)
         return true;
     hutch_session_options_init(&options);
     options.data_dir = r->data;
@@ -70,11 +70,10 @@ bool hutch_repl_open_session(struct repl *r)
     options.idle_ms = options.lifetime_ms = 30 * (uint64_t)DAY_MS; /* its user may come back after days */
     options.on_end = on_end;
     options.user = r;
-    if (hutch_session_open(r->engine, &options, &r->session, &error) == 0)
-        return true;
-    hutch_cell_show_say(&r->show, "%s", error.message);
-    r->session = 0;
-    return false;
+    r->has_session = r->host->kind->open(r->host, &options, &err) == 0;
+    if (!r->has_session)
+        hutch_cell_show_say(&r->show, "%s", err.msg);
+    return r->has_session;
 }
 
 /* --- input() ---------------------------------------------------------------------------------------------------- */
@@ -98,8 +97,9 @@ static void on_input(void *user, uint64_t session, const char *prompt, int is_pa
 {
     struct repl *r = user;
 
+    (void)session;
     if (!r->is_interactive || r->is_hidden) {
-        hutch_session_reply(r->engine, session, NULL);
+        r->host->kind->reply(r->host, NULL);
         return;
     }
     if (is_password && !*prompt)
@@ -130,7 +130,7 @@ static void read_answer(struct repl *r)
     if (n >= 0)
         line[n] = '\0';
     r->show.streams[0].is_in_line = false; /* Return was shown, or the line that end_input() began */
-    hutch_session_reply(r->engine, r->session, n < 0 ? NULL : line);
+    r->host->kind->reply(r->host, n < 0 ? NULL : line);
     explicit_bzero(line, sizeof(line));
 }
 
@@ -138,6 +138,8 @@ static void read_answer(struct repl *r)
 
 static void hear_signal(struct repl *r, int number, bool *ret_interrupt)
 {
+    struct hutch_err ignored;
+
     switch (number) {
     case SIGWINCH:
     case SIGCONT:
@@ -149,7 +151,7 @@ static void hear_signal(struct repl *r, int number, bool *ret_interrupt)
         if (!r->is_busy)
             break;
         end_input(r);
-        hutch_session_interrupt(r->engine, r->session);
+        r->host->kind->interrupt(r->host);
         if (++r->n_interrupts == 2 && r->is_interactive)
             hutch_cell_show_say(
                 &r->show,
@@ -158,13 +160,13 @@ static void hear_signal(struct repl *r, int number, bool *ret_interrupt)
     case SIGQUIT:
         end_input(r);
         if (r->is_busy)
-            hutch_session_restart(r->engine, r->session, NULL);
+            r->host->kind->restart(r->host, &ignored);
         break;
     default:
         r->fatal_signal = number;
         end_input(r);
-        if (r->session)
-            hutch_session_close(r->engine, r->session);
+        if (r->has_session)
+            r->host->kind->close(r->host);
     }
 }
 
@@ -173,9 +175,10 @@ static bool turn_loop(struct repl *r, bool wants_key, int timeout_ms, bool *ret_
 {
     struct backlog *out = &r->show.streams[0].backlog, *err_out = &r->show.streams[1].backlog;
     bool reads_answer = r->wants_input && hutch_cell_show_is_written(&r->show),
-         is_behind = hutch_cell_show_is_behind(&r->show);
+         is_behind = hutch_cell_show_is_behind(&r->show),
+         is_ready = !is_behind && r->host->kind->is_ready(r->host);
     struct pollfd p[] = {
-        { .fd = r->is_broken || is_behind ? -1 : hutch_engine_fd(r->engine), .events = POLLIN },
+        { .fd = r->is_broken ? -1 : r->host->kind->fd(r->host, is_behind), .events = POLLIN },
         { .fd = r->signal_fd, .events = POLLIN },
         { .fd = r->pager || hutch_backlog_is_empty(out) ? -1 : out->fd, .events = POLLOUT },
         { .fd = r->pager || hutch_backlog_is_empty(err_out) ? -1 : err_out->fd, .events = POLLOUT },
@@ -184,17 +187,18 @@ static bool turn_loop(struct repl *r, bool wants_key, int timeout_ms, bool *ret_
         { .fd = r->pager ? r->pager->pidfd : -1, .events = POLLIN },
     };
     struct signalfd_siginfo info;
-    struct hutch_error error;
-    int n = poll(p, ARRAY_SIZE(p), is_behind && timeout_ms < 0 ? BACKLOG_PAUSE_MS : timeout_ms);
+    struct hutch_err err;
+    int n = poll(p, ARRAY_SIZE(p), is_ready ? 0 : is_behind && timeout_ms < 0 ? BACKLOG_PAUSE_MS : timeout_ms);
 
     if (n < 0)
         return false;
     if (p[1].revents)
         while (read(r->signal_fd, &info, sizeof(info)) == sizeof(info))
             hear_signal(r, (int)info.ssi_signo, ret_interrupt);
-    if ((p[0].revents || (is_behind && n == 0 && !r->is_broken)) && hutch_engine_dispatch(r->engine, &error) < 0) {
+    if ((p[0].revents || is_ready || (is_behind && n == 0 && !r->is_broken)) &&
+        r->host->kind->dispatch(r->host, is_behind, &err) < 0) {
         r->is_broken = true;
-        hutch_cell_show_say(&r->show, "%s", error.message);
+        hutch_cell_show_say(&r->show, "%s", err.msg);
     }
     if (p[2].revents)
         hutch_backlog_pass_on(out);
@@ -248,10 +252,10 @@ bool hutch_repl_await_key(void *user)
 void hutch_repl_close_session(struct repl *r)
 {
     r->is_closing = true;
-    if (r->session && hutch_session_close(r->engine, r->session) == 1) {
+    if (r->has_session && r->host->kind->close(r->host)) {
         bool is_interrupted = false;
 
-        while (r->session && !r->is_broken && !is_interrupted)
+        while (r->has_session && !r->is_broken && !is_interrupted)
             turn_loop(r, false, -1, &is_interrupted);
     }
     hutch_repl_wait(r);
@@ -311,14 +315,14 @@ static void on_result(void *user, uint64_t session, const struct hutch_cell_resu
 
 static bool run_cell(struct repl *r, struct hutch_cell *cell)
 {
-    struct hutch_error error;
+    struct hutch_err err;
 
     if (!hutch_repl_open_session(r))
         return false;
     cell->user = r;
     r->n_interrupts = 0;
-    if (hutch_session_execute(r->engine, r->session, cell, &error) < 0) {
-        hutch_cell_show_say(&r->show, "%s", error.message);
+    if (r->host->kind->execute(r->host, cell, &err) < 0) {
+        hutch_cell_show_say(&r->show, "%s", err.msg);
         return false;
     }
     r->is_busy = true;
@@ -374,10 +378,7 @@ static void on_answer(void *user, uint64_t session, const struct hutch_reply *re
 /* A question without an answer may have been the interpreter's end. */
 static void tell_death(struct repl *r)
 {
-    struct hutch_session_info info = { .size = sizeof(info) };
-
-    if (!r->session || hutch_session_get_info(r->engine, r->session, &info, NULL, NULL) < 0 ||
-        info.state != HUTCH_SESSION_LOST)
+    if (!r->has_session || !r->host->kind->is_lost(r->host))
         return;
     if (!r->is_closing)
         hutch_cell_show_say(&r->show, "%s", r->why_none);
@@ -388,7 +389,7 @@ static void tell_death(struct repl *r)
 char *hutch_repl_ask(struct repl *r, const char *line, size_t len)
 {
     struct hutch_question question;
-    struct hutch_error error;
+    struct hutch_err err;
     bool is_interrupted = false;
     char *answer;
 
@@ -402,7 +403,7 @@ char *hutch_repl_ask(struct repl *r, const char *line, size_t len)
     question.cursor = -1;
     question.context = r->context;
     question.timeout_ms = COMPLETE_MS;
-    if (len == 0 || hutch_session_ask(r->engine, r->session, &question, on_answer, r, &error) < 0)
+    if (len == 0 || r->host->kind->ask(r->host, &question, on_answer, r, &err) < 0)
         return NULL;
     r->is_asking = r->is_busy = true;
     r->n_interrupts = 0;

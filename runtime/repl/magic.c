@@ -76,11 +76,9 @@ static void upload_one(struct repl *r, const char *word)
     auto_free char *path = host_path(word);
     const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
     auto_fd from = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
-    auto_fd to = -1;
-    struct hutch_error error;
     struct hutch_err err = { 0 };
     struct stat st;
-    uint64_t bytes;
+    uint64_t bytes = 0;
 
     if (from < 0 || fstat(from, &st) < 0) {
         hutch_cell_show_say(&r->show, "open '%s': %s", word, strerror(path ? errno : ENOMEM));
@@ -90,17 +88,7 @@ static void upload_one(struct repl *r, const char *word)
         hutch_cell_show_say(&r->show, "'%s' is not a regular file", word);
         return;
     }
-    if ((uint64_t)st.st_size > r->max_upload) {
-        hutch_cell_show_say(&r->show, "'%s' has %jd bytes, and " INSIDE_DATA_DIR " takes %" PRIu64, word,
-                            (intmax_t)st.st_size, r->max_upload);
-        return;
-    }
-    to = hutch_session_open_file(r->engine, r->session, name, O_WRONLY, &error);
-    if (to < 0) {
-        hutch_cell_show_say(&r->show, "%s", error.message);
-        return;
-    }
-    if (hutch_repl_copy(from, to, r->max_upload, is_called_off, r, &bytes, &err) < 0)
+    if (r->host->kind->put_file(r->host, name, from, (uint64_t)st.st_size, is_called_off, r, &bytes, &err) < 0)
         hutch_cell_show_say(&r->show, "copy '%s': %s", word, err.msg);
     else
         hutch_cell_show_say(&r->show, INSIDE_DATA_DIR "/%s: %" PRIu64 " bytes", name, bytes);
@@ -110,7 +98,7 @@ static void do_upload(struct repl *r, char **words, int n)
 {
     if (!hutch_repl_prepare(r))
         return;
-    for (int i = 0; i < n && r->session; i++)
+    for (int i = 0; i < n && r->has_session; i++)
         upload_one(r, words[i]);
 }
 
@@ -149,28 +137,27 @@ static void do_download(struct repl *r, char **words, int n)
 {
     static const char inside[] = INSIDE_DATA_DIR "/";
     const char *name = strncmp(words[0], inside, strlen(inside)) == 0 ? words[0] + strlen(inside) : words[0];
-    struct hutch_error error;
+    struct host_file from = HOST_FILE_INIT;
     struct hutch_err err = { 0 };
-    auto_fd from = -1, to = -1;
     auto_free char *path = NULL;
-    struct stat st;
+    auto_fd to = -1;
     uint64_t bytes;
 
     if (!hutch_repl_prepare(r))
         return;
-    from = hutch_session_open_file(r->engine, r->session, name, O_RDONLY, &error);
-    if (from < 0) {
-        hutch_cell_show_say(&r->show, "%s", error.message);
+    if (r->host->kind->open_file(r->host, name, &from, &err) < 0) {
+        hutch_cell_show_say(&r->show, "%s", err.msg);
         return;
     }
-    to = fstat(from, &st) < 0 ? hutch_err_set(&err, errno, "look at '%s'", name)
-                              : open_target(name, n > 1 ? words[1] : NULL, &path, &err);
+    to = open_target(name, n > 1 ? words[1] : NULL, &path, &err);
     /* No more than it has now: it may grow as fast as it is read. */
-    if (to < 0 || (hutch_repl_copy(from, to, (uint64_t)st.st_size, is_called_off, r, &bytes, &err) < 0 &&
-                   err.errnum != EFBIG))
+    if (to < 0 || (hutch_repl_copy(from.fd, to, from.size, is_called_off, r, &bytes, &err) < 0 && err.errnum != EFBIG))
         hutch_cell_show_say(&r->show, "%s", err.msg);
+    else if (from.is_counted && bytes < from.size)
+        hutch_cell_show_say(&r->show, "%s is not whole: %" PRIu64 " of %" PRIu64 " bytes", path, bytes, from.size);
     else
         hutch_cell_show_say(&r->show, "%s: %" PRIu64 " bytes", path, bytes);
+    hutch_fd_closep(&from.fd);
 }
 
 static const char *text_of(const cJSON *object, const char *key)
@@ -207,7 +194,6 @@ static void show_file(struct repl *r, const cJSON *file)
 
 static void do_files(struct repl *r, char **words, int n)
 {
-    struct hutch_error error;
     auto_free char *json = NULL;
     struct hutch_err err;
     cJSON *files, *file;
@@ -216,9 +202,9 @@ static void do_files(struct repl *r, char **words, int n)
     (void)n;
     if (!hutch_repl_prepare(r))
         return;
-    json = hutch_session_files(r->engine, r->session, &error);
+    json = r->host->kind->files(r->host, &err);
     if (!json) {
-        hutch_cell_show_say(&r->show, "%s", error.message);
+        hutch_cell_show_say(&r->show, "%s", err.msg);
         return;
     }
     if (hutch_nbjson_parse("the list of files", json, strlen(json), &NBJSON_NOTEBOOK, &files, &err) < 0) {
@@ -235,12 +221,12 @@ static void do_files(struct repl *r, char **words, int n)
 
 static void do_reset(struct repl *r, char **words, int n)
 {
-    struct hutch_error error;
+    struct hutch_err err;
 
     (void)words;
     (void)n;
-    if (hutch_session_restart(r->engine, r->session, &error) < 0) {
-        hutch_cell_show_say(&r->show, "%s", error.message);
+    if (r->host->kind->restart(r->host, &err) < 0) {
+        hutch_cell_show_say(&r->show, "%s", err.msg);
         return;
     }
     hutch_repl_begin_anew(r);
@@ -302,12 +288,15 @@ static void on_reply(void *user, uint64_t session, const struct hutch_reply *rep
     cJSON_Delete(lost);
 }
 
-/* An order was given: @rc says whether it was taken. Its answer may have come already. */
-static void wait_for(struct repl *r, struct answer *a, int rc, const struct hutch_error *error)
+/* Gives the order and waits for its answer, which may come at once. */
+static void give_order(struct repl *r, struct answer *a, enum host_order order, uint64_t which)
 {
+    struct hutch_err err;
+    int rc = r->host->kind->order(r->host, order, which, on_reply, a, &err);
+
     r->is_busy = rc == 0 && !a->has_come;
     if (rc < 0)
-        hutch_cell_show_say(&r->show, "%s", error->message);
+        hutch_cell_show_say(&r->show, "%s", err.msg);
     hutch_repl_wait(r);
 }
 
@@ -326,34 +315,28 @@ static bool take_number(struct repl *r, const char *word, uint64_t *ret)
 static void do_checkpoint(struct repl *r, char **words, int n)
 {
     struct answer a = { .r = r, .what = "checkpoint", .tells_id = true };
-    struct hutch_error error;
 
     (void)words;
     (void)n;
-    wait_for(r, &a, hutch_session_checkpoint(r->engine, r->session, on_reply, &a, &error), &error);
+    give_order(r, &a, HOST_CHECKPOINT, 0);
 }
 
 static void do_fork(struct repl *r, char **words, int n)
 {
     struct answer a = { .r = r, .what = "branch", .tells_id = true };
-    struct hutch_error error;
 
     (void)words;
     (void)n;
-    wait_for(r, &a, hutch_session_fork(r->engine, r->session, on_reply, &a, &error), &error);
+    give_order(r, &a, HOST_FORK, 0);
 }
 
-typedef int numbered_order(struct hutch_engine *, uint64_t session, uint64_t number, hutch_on_reply, void *user,
-                           struct hutch_error *);
-
 /* Gives @order about the checkpoint or branch @word. True when it was carried out. */
-static bool order_by_number(struct repl *r, numbered_order *order, const char *word, const char *what, uint64_t *ret_id)
+static bool order_by_number(struct repl *r, enum host_order order, const char *word, const char *what, uint64_t *ret_id)
 {
     struct answer a = { .r = r, .what = what };
-    struct hutch_error error;
 
     if (take_number(r, word, ret_id))
-        wait_for(r, &a, order(r->engine, r->session, *ret_id, on_reply, &a, &error), &error);
+        give_order(r, &a, order, *ret_id);
     return a.is_ok;
 }
 
@@ -362,7 +345,7 @@ static void do_rollback(struct repl *r, char **words, int n)
     uint64_t id;
 
     (void)n;
-    if (!order_by_number(r, hutch_session_rollback, words[0], "rolled back", &id))
+    if (!order_by_number(r, HOST_ROLLBACK, words[0], "rolled back", &id))
         return;
     hutch_repl_counts_copy(&r->counts, id, r->branch);
     r->was_death_told = false;
@@ -373,7 +356,7 @@ static void do_switch(struct repl *r, char **words, int n)
     uint64_t id;
 
     (void)n;
-    if (!order_by_number(r, hutch_session_switch, words[0], "switched", &id))
+    if (!order_by_number(r, HOST_SWITCH, words[0], "switched", &id))
         return;
     if (r->was_death_told) /* the branch before is no more */
         r->n_copies--;
@@ -386,7 +369,7 @@ static void do_drop(struct repl *r, char **words, int n)
     uint64_t id;
 
     (void)n;
-    if (!order_by_number(r, hutch_session_drop, words[0], "dropped", &id))
+    if (!order_by_number(r, HOST_DROP, words[0], "dropped", &id))
         return;
     hutch_repl_counts_drop(&r->counts, id);
     r->n_copies--;

@@ -2,6 +2,7 @@
  *
  *   runtime/cli/repl.c     the command: options, the prompt, a cell at a time
  *   runtime/repl/loop.c    the session, and the loop that waits for it, for signals and for keys
+ *   runtime/repl/host.h    where the session lives: host_engine.c; host_server.c with talk.c and server_cell.c
  *   runtime/repl/complete.c  Tab
  *   runtime/repl/page.c, runtime/repl/pager.c  long texts, and the program of the user's that shows them
  *   runtime/repl/copy.c    files in and out, piece by piece
@@ -14,6 +15,7 @@
 #include "sandbox/err.h"
 #include "runtime/hutch.h"
 #include "runtime/repl/counts.h"
+#include "runtime/repl/host.h"
 #include "runtime/repl/pager.h"
 #include "runtime/text/buffer.h"
 
@@ -25,13 +27,12 @@
 struct prompt;
 
 struct repl {
-    struct hutch_engine *engine;
-    uint64_t session; /* 0: none, the next cell opens one */
+    struct host *host;
+    bool has_session; /* else the next cell opens one */
     bool is_prepared; /* its interpreter */
     unsigned n_copies; /* checkpoints, and branches that it is not in */
     bool has_files;   /* a cell has run in it: before, its directory is not there */
     const char *data; /* --data, its real path; NULL: a fresh directory for each session */
-    uint64_t max_upload; /* bytes of one file */
     char context[REPL_CONTEXT_SIZE];
     struct cell_show show;
     struct prompt *prompt; /* NULL: standard input is no terminal */
@@ -39,7 +40,7 @@ struct repl {
     bool is_interactive, is_quiet;
     int signal_fd;
     int fatal_signal;   /* that ends us; 0: none */
-    bool is_broken;     /* the engine can run nothing, which was said */
+    bool is_broken;     /* the host can run nothing, which was said */
     bool is_closing;    /* the session's end is no news */
 
     bool is_busy;       /* a cell or an order is under way */

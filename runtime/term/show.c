@@ -146,17 +146,18 @@ bool hutch_cell_show_is_behind(const struct cell_show *show)
 /* --- images ----------------------------------------------------------------------------------------------------- */
 
 /* Under the first number from @n_images on whose name is not taken. */
-static int open_image(struct cell_show *show, const char *mime, char name[NBIMAGE_NAME_SIZE], struct hutch_err *err)
+static int save_image(struct cell_show *show, const char *mime, const void *data, size_t len,
+                      char name[NBIMAGE_NAME_SIZE], struct hutch_err *err)
 {
-    int fd = -1;
+    int rc = -1;
 
     err->errnum = EEXIST;
-    for (unsigned last = show->n_images + MAX_NAMES; fd < 0 && err->errnum == EEXIST && show->n_images < last;
+    for (unsigned last = show->n_images + MAX_NAMES; rc < 0 && err->errnum == EEXIST && show->n_images < last;
          show->n_images++) {
         hutch_nbimage_name(name, show->n_images + 1, mime);
-        fd = show->open_image(show->user, name, err);
+        rc = show->save_image(show->user, name, data, len, err);
     }
-    return fd;
+    return rc;
 }
 
 /* What the terminal gets is made of decoded pixels: nothing of the program's own bytes is in it. */
@@ -214,7 +215,6 @@ static void show_image(struct cell_show *show, const char *mime, const char *dat
     size_t len = strlen(data);
     char name[NBIMAGE_NAME_SIZE];
     struct hutch_err err = { 0 };
-    auto_fd fd = -1;
 
     if (++show->n_cell_images > CELL_SHOW_MAX_IMAGES) {
         show->n_images++;
@@ -231,13 +231,8 @@ static void show_image(struct cell_show *show, const char *mime, const char *dat
                             errno == ENOMEM ? strerror(ENOMEM) : "its base64 is broken");
         return;
     }
-    fd = open_image(show, mime, name, &err);
-    if (fd < 0) {
+    if (save_image(show, mime, is_text ? (const void *)data : bytes, len, name, &err) < 0) {
         hutch_cell_show_say(show, "an image is not saved: %s", err.msg);
-        return;
-    }
-    if (hutch_fd_write_all(fd, is_text ? (const void *)data : bytes, len) < 0) {
-        hutch_cell_show_say(show, "save %s: %s", name, strerror(errno));
         return;
     }
     show->n_saved++;
@@ -345,7 +340,7 @@ void hutch_cell_show_json(struct cell_show *show, const cJSON *output)
     }
     if (!cJSON_IsObject(data))
         return;
-    mime = show->open_image ? hutch_nbimage_find(output, &image) : NULL;
+    mime = show->save_image ? hutch_nbimage_find(output, &image) : NULL;
     /* A figure's text is "<Figure size 640x480 with 1 Axes>"; that of a value says more than its image. */
     if (!show->only_images && (!mime || (type && strcmp(type, "execute_result") == 0)))
         show_bundle(show, data, get_int(output, "execution_count"));

@@ -35,9 +35,9 @@ struct cell_show {
     bool has_numbers;     /* "Out[3]: " before values */
     bool is_out_of_memory; /* something is missing */
     enum term_images images;
-    /* A new file for the image that is to be called @name, for reading and writing or only that; -1 with errnum EEXIST
-     * when the name is taken, which asks for another. NULL: images are not saved. */
-    int (*open_image)(void *user, const char *name, struct hutch_err *err);
+    /* Makes a new file of an image, which is to be called @name; -1 with errnum EEXIST when the name is taken, which
+     * asks for another. NULL: images are not saved. */
+    int (*save_image)(void *user, const char *name, const void *data, size_t len, struct hutch_err *err);
     void *user;
     unsigned n_images;      /* numbers that were given */
     unsigned n_cell_images; /* since the cell began */

@@ -25,7 +25,7 @@ struct function {
     const char *name;
     napi_callback call;
 };
-/* In addon/session.c and addon/files.c; the last has no name. */
+/* In clients/node/addon/session.c and clients/node/addon/files.c; the last has no name. */
 extern const struct function hutch_node_session_functions[], hutch_node_file_functions[];
 
 #endif

@@ -127,7 +127,8 @@ class SessionOptions(Structure):
     _fields_ = [("size", c_size_t), ("policy", c_char_p), ("zygote", c_char_p), ("env", TEXTS), ("data_dir", c_char_p),
                 ("keep_data", c_int)] + each(c_uint64, "idle_ms", "lifetime_ms", *SESSION_LIMIT_NAMES) + [
                 ("max_checkpoints", c_uint), ("checkpoint_bytes", c_uint64), ("on_end", ON_END), ("user", c_void_p),
-                ("max_processes", c_uint), ("no_interpreter", c_int), ("paths", c_int)]
+                ("max_processes", c_uint), ("no_interpreter", c_int), ("paths", c_int),
+                ("wall_ms", c_uint64)]
 
 
 CELL_ON_OUTPUT = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(Output))
