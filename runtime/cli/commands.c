@@ -149,7 +149,7 @@ static const struct option_row serve_rows[] = {
     { ONE, 'j', "--jobs", "NUMBER", OPTION_TEXT, AT(jobs),
       .help = "runs at the same time (default: one for each CPU)" },
     { ONE, 0, "--workers", "NUMBER", OPTION_TEXT, AT(workers),
-      .help = "processes that serve, each with an engine and its share of all that is said here (default: 1)" },
+      .help = "processes that serve, each with an engine and its share of --jobs and --queue (default: 1)" },
     { ONE, 0, "--queue", "NUMBER", OPTION_TEXT, AT(queue), .help = "runs that may wait beyond those (default: 1024)" },
     { ONE, 0, "--max-body", "SIZE", OPTION_TEXT, AT(max_body), .help = "largest body of a request (default: 16m)" },
     { ONE, 0, "--max-connections", "NUMBER", OPTION_TEXT, AT(max_connections),

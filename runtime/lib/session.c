@@ -356,7 +356,7 @@ static struct session *find_files(struct hutch_engine *engine, uint64_t id, stru
     }
     if (s->data.dirfd >= 0)
         return s;
-    hutch_err_set(&err, 0, "the session %" PRIu64 " is not ready: its files are there when a cell has begun", id);
+    hutch_err_set(&err, 0, "the session %" PRIu64 " is not ready: its files are there when it has a sandbox", id);
     hutch_engine_tell(error, &err, EAGAIN);
     return NULL;
 }
