@@ -125,6 +125,19 @@ def test_console(usual, own, tmp_path, number, commands):
         assert not expected or fits(answer, expected), "line %d: %s\nprinted\n%s\nand not\n%s" % (number, command, answer, expected)
 
 
+def test_units(tmp_path):
+    if not shutil.which("systemd-analyze"):
+        support.miss("there is no systemd-analyze to check docs/hutch.service")
+    for name in ("hutch.service", "hutch.socket"):
+        with open(os.path.join(support.TREE, "docs", name), encoding="utf-8") as file:
+            text = file.read().replace("/usr/local/bin/hutch", support.HUTCH)
+        (tmp_path / name).write_text(text)
+    env = {**os.environ, "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(["systemd-analyze", "verify", "--user", *map(str, tmp_path.glob("hutch.*"))], env=env,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 def end_group(number):
     """The servers in the background, too; until they have gone. Who is dead stays in its group where process 1 takes no zombies."""
     def is_over():
