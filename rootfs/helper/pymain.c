@@ -27,6 +27,7 @@
 #define EXPORT        __attribute__((visibility("default")))
 #define TEXT_MAX      (ZYGOTE_TEXT_MAX + 1)
 #define MT19937_WORDS 624
+#define FUNCTION_MARK "===\n" /* what a zygote that is a function is told begins with it: functions.py */
 
 /* helper.c and, where there is one, freeze.c */
 int hutch_zygote_serve(char *text, size_t size);
@@ -159,15 +160,25 @@ static _Noreturn void call_function(const struct pyobjects *py, PyObject *enviro
     hutch_pyrun_finish(py, (int)PyLong_AsLong(status));
 }
 
-static _Noreturn void run_worker(const struct pyobjects *py, PyObject *environment)
+static void rehearse_program(const struct pyobjects *py, PyObject *environment)
 {
     struct program program;
 
-    become_worker(py);
     hutch_pyjob_rehearse(py, environment, &program);
     if (hutch_pyrun_rehearse(py, &program) < 0)
         end_with_exception();
     call_or_end(py->rehearse_cells);
+}
+
+static _Noreturn void run_worker(const struct pyobjects *py, PyObject *environment, bool is_function)
+{
+    struct program program;
+
+    become_worker(py);
+    if (is_function)
+        call_or_end(py->rehearse_call);
+    else
+        rehearse_program(py, environment);
     hutch_pyjob_make_main(py);
     if (hutch_worker_ready() < 0)
         _exit(1);
@@ -250,22 +261,24 @@ EXPORT void hutch_zygote_main(PyObject *objects, const char *text)
     static char order[TEXT_MAX];
     struct pyobjects py;
 
-    if (!PyArg_ParseTuple(objects, "OOOOOOOOOOOOOOOOOOOOOOs", &py.load, &py.use_again, &py.renew,
-                          &py.change_environment, &py.change_streams, &py.mt19937_states, &py.script_loader,
-                          &py.builtin_loader, &py.python, &py.has_script_path, &py.run_atexit, &py.collect,
-                          &py.callbacks, &py.referrers, &py.get_signal, &py.set_signal, &py.count_threads, &py.builtins,
-                          &py.yes, &py.rehearse_cells, &py.cells, &py.function, &py.prefix))
+    if (!PyArg_ParseTuple(objects, "OOOOOOOOOOOOOOOOOOOOOOOs", &py.load, &py.use_again, &py.renew,
+                          &py.change_environment, &py.change_streams, &py.mt19937_states,
+                          &py.script_loader, &py.builtin_loader, &py.python, &py.has_script_path, &py.run_atexit,
+                          &py.collect, &py.callbacks, &py.referrers, &py.get_signal, &py.set_signal,
+                          &py.count_threads, &py.builtins, &py.yes, &py.rehearse_cells, &py.cells, &py.function,
+                          &py.rehearse_call, &py.prefix))
         end_with_exception();
     take_fresh_thread_state();
     hutch_zygote_be_born();
     for (;;) {
+        bool is_function = strncmp(text, FUNCTION_MARK, strlen(FUNCTION_MARK)) == 0;
         PyObject *environment = load_modules(&py, text);
         int what = hutch_zygote_serve(order, sizeof(order));
 
         if (what == 1) {
             if (hutch_guards_renew() < 0)
                 _exit(1);
-            run_worker(&py, environment);
+            run_worker(&py, environment, is_function);
         }
         if (what != 2)
             _exit(0);

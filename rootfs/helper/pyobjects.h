@@ -25,6 +25,7 @@ struct pyobjects {
     PyObject *cells;              /* (JOB_CODE, as bytes) -> the exit status: a worker that executes cells until it
                                    * is told to end */
     PyObject *function;           /* (JOB_CODE, as bytes) -> the exit status: a worker that answers one call */
+    PyObject *rehearse_call;      /* () -> None: in such a worker */
     const char *prefix;           /* below it is what the image brings: modules that need no emptying */
 };
 

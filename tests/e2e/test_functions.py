@@ -73,6 +73,17 @@ def test_calls_find_prepared_sandboxes(warm):
     assert warm.function("echo")["from_pool"] == before["from_pool"] + 1
 
 
+def test_a_worker_that_waits_has_used_nothing_of_the_file(warm):
+    """It rehearses a call: neither the handler nor the file's own stream has a part in that, and it fails alone."""
+    code = ("import sys\nseen = []\nclass Stream:\n    def write(self, text): seen.append(text)\n    def flush(self): pass\n"
+            "sys.stdout = Stream()\ndef handler(event):\n    seen.append(event)\n    print('printed')\n    return seen\n")
+    assert warm.add_function("seen", code) is None
+    assert [value_of(warm.call("seen")) for _ in range(2)] == [[None, "printed", "\n"]] * 2
+    code = "import json\nloads = json.loads\njson.loads = lambda text: loads(text) if isinstance(text, str) else 1 / 0\n" + ECHO
+    assert warm.add_function("tampered", code) is None
+    assert warm.call("tampered")["error"]["name"] == "ZeroDivisionError"
+
+
 def test_asynchronous(warm):
     assert warm.add_function("later", "import asyncio\nasync def handler(event):\n    await asyncio.sleep(0.01)\n"
                                       "    if event == 'fail': raise KeyError(event)\n    return {'was': event}\n") is None

@@ -84,6 +84,7 @@ def main():
         rehearsal.in_worker,
         cells.main,
         functions.main,
+        functions.rehearse,
         sys.base_prefix + "/",
     )
     helper.hutch_zygote_main(objects, order)
