@@ -57,6 +57,7 @@ extern WEAK PyObject *PyUnicode_DecodeUTF8(const char *data, intptr_t len, const
 extern WEAK PyObject *PyUnicode_DecodeFSDefaultAndSize(const char *data, intptr_t len);
 extern WEAK PyObject *PyModule_New(const char *name);
 
+extern WEAK int PySequence_Contains(PyObject *sequence, PyObject *item);
 extern WEAK PyObject *PyList_New(intptr_t len);
 extern WEAK intptr_t PyList_Size(PyObject *list);
 extern WEAK PyObject *PyList_GetItem(PyObject *list, intptr_t i); /* borrowed */

@@ -327,25 +327,132 @@ static void set_up_input(const struct pyobjects *py)
     Py_DecRef(name);
 }
 
+/* --- its environment --- */
+
+struct variable {
+    const char *name;
+    size_t name_len;
+    const char *value; /* a string */
+};
+
+/* The one at @at, which is moved on. False when it is none. */
+static bool next_variable(const char **at, const char *end, struct variable *ret)
+{
+    const char *nul = memchr(*at, '\0', (size_t)(end - *at));
+    const char *equals = nul ? memchr(*at, '=', (size_t)(nul - *at)) : NULL;
+
+    if (!equals || equals == *at)
+        return false;
+    *ret = (struct variable){ .name = *at, .name_len = (size_t)(equals - *at), .value = equals + 1 };
+    *at = nul + 1;
+    return true;
+}
+
+static bool is_named(const struct variable *v, const char *name)
+{
+    return v->name_len == strlen(name) && memcmp(v->name, name, v->name_len) == 0;
+}
+
+/* One directory, as os.path.abspath() leaves it. */
+static bool is_plain_directory(const char *path)
+{
+    size_t len = strlen(path);
+
+    return path[0] == '/' && path[len - 1] != '/' && !strchr(path, ':') && !strstr(path, "//") && !strstr(path, "/.");
+}
+
+/* Whether nothing reads it but the program: environment.py has the list. */
+static bool is_only_kept(const struct variable *v)
+{
+    return !is_named(v, "TZ") && (v->name_len < 6 || memcmp(v->name, "PYTHON", 6) != 0);
+}
+
+static bool is_in_path(PyObject *directory)
+{
+    PyObject *path = PySys_GetObject("path");
+    int is_there = path ? PySequence_Contains(path, directory) : -1;
+
+    PyErr_Clear();
+    return is_there != 0;
+}
+
+/* Whether all that follows the present variables can be added to them here. @ret_path: PYTHONPATH among it, or NULL. */
+static bool is_simple_addition(const char *at, const char *end, PyObject **ret_path)
+{
+    struct variable v;
+
+    *ret_path = NULL;
+    while (at < end) {
+        if (!next_variable(&at, end, &v))
+            return false;
+        if (is_only_kept(&v))
+            continue;
+        if (*ret_path || !is_named(&v, "PYTHONPATH") || getenv("PYTHONPATH") || !is_plain_directory(v.value))
+            return false;
+        *ret_path = decoded(v.value, strlen(v.value));
+        if (is_in_path(*ret_path))
+            return false;
+    }
+    return true;
+}
+
+static void add_variable(const struct pyobjects *py, const struct variable *v)
+{
+    PyObject *name = PyBytes_FromStringAndSize(v->name, (intptr_t)v->name_len);
+    PyObject *value = PyBytes_FromStringAndSize(v->value, (intptr_t)strlen(v->value));
+
+    if (!name || !value || PyDict_SetItem(py->variables, name, value) < 0)
+        end_with_exception("set the environment");
+    if (setenv(PyBytes_AsString(name), v->value, 1) < 0)
+        end_with_message(errno, "set the environment");
+    Py_DecRef(name);
+    Py_DecRef(value);
+}
+
+/* What change() in environment.py comes to where there are some more variables, said in C: as a call of that function
+ * costs a worker 30 pages, and one for PYTHONPATH 50. False when there is more to it. */
+static bool add_variables(const struct pyobjects *py, const char *present, size_t present_len)
+{
+    const char *at = job[JOB_ENV].data, *end = at + job[JOB_ENV].len;
+    PyObject *path = NULL;
+    struct variable v;
+    bool is_simple;
+
+    if (job[JOB_ENV].len < present_len || memcmp(at, present, present_len) != 0)
+        return false;
+    at += present_len;
+    is_simple = is_simple_addition(at, end, &path);
+    while (is_simple && next_variable(&at, end, &v))
+        add_variable(py, &v);
+    if (is_simple && path && PyList_Insert(PySys_GetObject("path"), 0, path) < 0)
+        end_with_exception("set the program's path");
+    Py_DecRef(path);
+    return is_simple;
+}
+
+static void set_environment(const struct pyobjects *py, PyObject *present)
+{
+    PyObject *wanted, *done;
+
+    if (add_variables(py, PyBytes_AsString(present), (size_t)PyBytes_Size(present)))
+        return;
+    wanted = PyBytes_FromStringAndSize(job[JOB_ENV].data, (intptr_t)job[JOB_ENV].len);
+    done = wanted ? PyObject_CallFunction(py->change_environment, "O", wanted) : NULL;
+    if (!done)
+        end_with_exception("set the environment");
+    Py_DecRef(done);
+    Py_DecRef(wanted);
+}
+
 static void set_up_surroundings(const struct pyobjects *py, PyObject *environment)
 {
     static char cwd[PATH_MAX];
-    const char *present = PyBytes_AsString(environment);
 
     lower_limits();
     copy_field(JOB_CWD, cwd, sizeof(cwd));
     if (chdir(cwd) < 0)
         end_with_message(errno, "enter '%s'", cwd);
-    if (job[JOB_ENV].len != (size_t)PyBytes_Size(environment) ||
-        memcmp(job[JOB_ENV].data, present, job[JOB_ENV].len) != 0) {
-        PyObject *wanted = PyBytes_FromStringAndSize(job[JOB_ENV].data, (intptr_t)job[JOB_ENV].len);
-        PyObject *done = wanted ? PyObject_CallFunction(py->change_environment, "O", wanted) : NULL;
-
-        if (!done)
-            end_with_exception("set the environment");
-        Py_DecRef(done);
-        Py_DecRef(wanted);
-    }
+    set_environment(py, environment);
 }
 
 void hutch_pyjob_set_up(const struct pyobjects *py, PyObject *environment, struct program *ret)

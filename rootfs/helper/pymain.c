@@ -261,8 +261,8 @@ EXPORT void hutch_zygote_main(PyObject *objects, const char *text)
     static char order[TEXT_MAX];
     struct pyobjects py;
 
-    if (!PyArg_ParseTuple(objects, "OOOOOOOOOOOOOOOOOOOOOOOs", &py.load, &py.use_again, &py.renew,
-                          &py.change_environment, &py.change_streams, &py.mt19937_states,
+    if (!PyArg_ParseTuple(objects, "OOOOOOOOOOOOOOOOOOOOOOOOs", &py.load, &py.use_again, &py.renew,
+                          &py.change_environment, &py.variables, &py.change_streams, &py.mt19937_states,
                           &py.script_loader, &py.builtin_loader, &py.python, &py.has_script_path, &py.run_atexit,
                           &py.collect, &py.callbacks, &py.referrers, &py.get_signal, &py.set_signal,
                           &py.count_threads, &py.builtins, &py.yes, &py.rehearse_cells, &py.cells, &py.function,

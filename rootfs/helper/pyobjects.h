@@ -11,6 +11,7 @@ struct pyobjects {
     PyObject *use_again;          /* () -> the environment, as it stands in a job; uses the libraries once more */
     PyObject *renew;              /* () -> None: in a worker, what makes it differ from others */
     PyObject *change_environment; /* (as it stands in a job) -> None */
+    PyObject *variables;          /* what os.environ keeps them in: a dict of bytes */
     PyObject *change_streams;     /* () -> None: to some that are not pipes */
     PyObject *mt19937_states;     /* list of addresses, each of the state of a Mersenne Twister */
     PyObject *script_loader, *builtin_loader; /* importlib's SourceFileLoader and BuiltinImporter */

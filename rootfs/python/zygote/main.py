@@ -66,6 +66,7 @@ def main():
         worker.use_libraries_again,
         renew.everything,
         environment.change,
+        os.environ._data,
         environment.renew_streams,
         renew.mt19937_states,
         sys.modules["_frozen_importlib_external"].SourceFileLoader,
