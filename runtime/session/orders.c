@@ -5,6 +5,7 @@
 #include "sandbox/clock.h"
 
 #include <cjson/cJSON.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 void hutch_order_free(struct order *order)
@@ -47,10 +48,12 @@ void hutch_order_refuse(struct session *s, struct order *order, enum hutch_verdi
 {
     struct hutch_cell_result result = hutch_order_empty_result(order, hutch_clock_ms());
     struct hutch_cell_details details = { .code = order->code };
-    struct hutch_reply reply = { .size = sizeof(reply), .message = why, .lost = "[]" };
+    char words[sizeof(s->why)]; /* @why may be the session's own, which changes when it is closed in the callback */
+    struct hutch_reply reply = { .size = sizeof(reply), .message = words, .lost = "[]" };
 
+    snprintf(words, sizeof(words), "%s", why);
     result.verdict = verdict;
-    result.message = why;
+    result.message = words;
     result.internal = &details;
     if (order->kind != ORDER_CELL && order->on_reply)
         order->on_reply(order->user, s->id, &reply);
