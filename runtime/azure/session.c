@@ -155,7 +155,7 @@ static void on_sandbox(void *user, uint64_t number, const struct hutch_cell_resu
     if (result->verdict == HUTCH_OK)
         wait->go(x, wait->session);
     else
-        hutch_exchange_refuse(x, GATEWAY_INTERNAL, "the session has no sandbox: %s", result->message);
+        hutch_exchange_refuse(x, hutch_session_api_error(result), "the session has no sandbox: %s", result->message);
 }
 
 void hutch_azure_with_files(struct exchange *x, struct gateway_session *session,

@@ -125,7 +125,7 @@ static void on_first_cell(void *user, uint64_t number, const struct hutch_cell_r
         hutch_exchange_refuse(x, GATEWAY_SHUTTING_DOWN, "the sandbox was closed before it was ready");
     } else if (result->verdict != HUTCH_OK) {
         close_session(x, session);
-        hutch_exchange_refuse(x, GATEWAY_INTERNAL, "the sandbox could not be made: %s", result->message);
+        hutch_exchange_refuse(x, hutch_session_api_error(result), "the sandbox could not be made: %s", result->message);
     } else {
         answer_created(x, 201, creation->sandbox);
     }

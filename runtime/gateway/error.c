@@ -27,6 +27,7 @@ const struct gateway_error_row hutch_gateway_errors[GATEWAY_ERROR_COUNT] = {
     [GATEWAY_UPGRADE_REQUIRED] = { 426, "upgrade_required", "Open it with a WebSocket client of version 13.", 0 },
     [GATEWAY_QUEUE_FULL] = { 429, "queue_full", "Try again after the seconds in Retry-After.", 1 },
     [GATEWAY_INTERNAL] = { 500, "internal", "The server's log may say more.", 0 },
+    [GATEWAY_SETUP_FAILED] = { 501, "setup_failed", "What the message names has to be mended on the server first.", 0 },
     [GATEWAY_OVERLOADED] = { 503, "overloaded", "Try again after the seconds in Retry-After.", 1 },
     [GATEWAY_SHUTTING_DOWN] = { 503, "shutting_down", "Try again with another server, or when this one is back.", 5 },
     [GATEWAY_ENGINE_FAILED] = { 503, "engine_failed", "The server's log says why; it has to be started again.", 0 },

@@ -78,6 +78,11 @@ void hutch_session_api_count_cell(struct exchange *x, struct gateway_session *se
     hutch_metrics_add_cell(&x->server->metrics, result);
 }
 
+enum gateway_error hutch_session_api_error(const struct hutch_cell_result *result)
+{
+    return result->verdict == HUTCH_SETUP_FAILED ? GATEWAY_SETUP_FAILED : GATEWAY_INTERNAL;
+}
+
 static uint64_t data_limit(const struct exchange *x, const struct hutch_session_options *options)
 {
     struct hutch_limits limits = { .size = sizeof(limits) };

@@ -2,6 +2,8 @@
 #ifndef HUTCH_GATEWAY_SESSION_API_H
 #define HUTCH_GATEWAY_SESSION_API_H
 
+#include "runtime/gateway/error.h"
+
 struct exchange;
 struct gateway_session;
 struct hutch_cell_result;
@@ -38,5 +40,7 @@ void hutch_session_api_end(struct exchange *x, struct gateway_session *session);
  * when it was ended meanwhile. */
 void hutch_session_api_count_cell(struct exchange *x, struct gateway_session *session,
                                   const struct hutch_cell_result *result);
+/* What it is to a client that has asked for an interpreter, where @result is not HUTCH_OK. */
+enum gateway_error hutch_session_api_error(const struct hutch_cell_result *result);
 
 #endif
