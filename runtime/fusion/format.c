@@ -25,12 +25,15 @@ static void answer_page(struct exchange *x)
                   "<!doctype html><title>hutch</title><p>POST /run_code runs a program.\n");
 }
 
-/* What is wrong with a request is a list under "detail", and all else is a text there. */
-static char *error_body(enum gateway_error error, const char *message, unsigned *status, size_t *ret_len)
+/* What is wrong with a request is a list under "detail", and all else is a text there: also what is wrong with its
+ * HTTP, which the clients' own server would not have read. */
+static char *refusal(const struct exchange *x, enum gateway_error error, const char *message, unsigned *status,
+                     const char **type, size_t *ret_len)
 {
     struct text_buffer t = TEXT_BUFFER_INIT;
-    bool is_request = error == GATEWAY_INVALID_REQUEST;
+    bool is_request = error == GATEWAY_INVALID_REQUEST && x->body_len != EXCHANGE_UNREADABLE;
 
+    (void)type;
     *ret_len = 0;
     if (error == GATEWAY_NOT_FOUND)
         message = "Not Found";
@@ -56,6 +59,6 @@ const struct format hutch_fusion_format = {
     .name = "sandboxfusion",
     .routes = routes,
     .n_routes = ARRAY_SIZE(routes),
-    .error_body = error_body,
+    .refusal = refusal,
     .takes_any_type = true,
 };

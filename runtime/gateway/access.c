@@ -139,13 +139,24 @@ static struct token *find_token(const struct exchange *x)
     return hutch_tokens_find(&x->server->tokens, authorization);
 }
 
-static void find_route(struct exchange *x, const char *path, const char *method)
-{
+/* What is at the path of a request. */
+struct finding {
+    int rc; /* -1: it cannot be decoded */
+    bool has_other; /* methods, and not the request's */
     struct hutch_err err;
+};
+
+/* Before all else: whatever is refused is said in the words of the request's format. */
+static void find_route(struct exchange *x, const char *path, const char *method, struct finding *ret)
+{
+    ret->rc = hutch_formats_find(&x->server->formats, method, path, &x->format, &x->route, &ret->has_other, x->params,
+                                 &ret->err);
+}
+
+static void check_route(struct exchange *x, const char *path, const struct finding *finding)
+{
     char methods[128];
-    bool has_other;
     const char *given = NULL;
-    int rc = hutch_formats_find(&x->server->formats, method, path, &x->format, &x->route, &has_other, x->params, &err);
 
     if (x->server->tokens.n && !(x->route && x->route->is_open)) {
         x->token = find_token(x);
@@ -158,9 +169,9 @@ static void find_route(struct exchange *x, const char *path, const char *method)
             return;
         }
     }
-    if (rc < 0) {
-        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    } else if (!x->route && !has_other) {
+    if (finding->rc < 0) {
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", finding->err.msg);
+    } else if (!x->route && !finding->has_other) {
         hutch_exchange_refuse(x, GATEWAY_NOT_FOUND, "there is nothing at this path");
     } else if (!x->route) {
         hutch_formats_methods(&x->server->formats, path, methods, sizeof(methods));
@@ -265,13 +276,15 @@ static void check_body(struct exchange *x)
 
 void hutch_access_check(struct exchange *x, const char *path, const char *method)
 {
+    struct finding finding;
     bool is_elsewhere;
 
+    find_route(x, path, method, &finding);
     find_length(x);
     if (!x->status)
         check_source(x);
     if (!x->status && !answer_preflight(x, path))
-        find_route(x, path, method);
+        check_route(x, path, &finding);
     if (!x->status && x->server->is_draining && !x->route->is_open)
         hutch_exchange_refuse(x, GATEWAY_SHUTTING_DOWN, "the server is shutting down");
     is_elsewhere = !x->status && hutch_relay_is_wanted(x);

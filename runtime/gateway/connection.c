@@ -1,6 +1,5 @@
 #include "runtime/gateway/connection.h"
 
-#include "runtime/gateway/error.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
@@ -9,9 +8,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-void hutch_connections_init(struct connections *all, uint64_t request_ms, uint64_t idle_ms)
+void hutch_connections_init(struct connections *all, uint64_t request_ms, uint64_t idle_ms,
+                            void (*on_late)(void *owner, const struct connection *c), void *owner)
 {
-    *all = (struct connections){ .n = 0 };
+    *all = (struct connections){ .on_late = on_late, .owner = owner };
     for (int i = 0; i < CONNECTION_PHASE_COUNT; i++)
         TAILQ_INIT(&all->queues[i]);
     all->patience_ms[CONNECTION_HEADERS] = all->patience_ms[CONNECTION_BODY] = (double)request_ms;
@@ -90,15 +90,6 @@ void hutch_connection_say_last(const struct connection *c, unsigned status, cons
         (void)!send(c->fd, body, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static void say_timeout(const struct connection *c)
-{
-    size_t len;
-    auto_free char *json = hutch_gateway_error_json(GATEWAY_TIMEOUT, "the request took too long to arrive", &len);
-
-    hutch_connection_say_last(c, hutch_gateway_errors[GATEWAY_TIMEOUT].status, "application/json", json ? json : "",
-                              json ? len : 0);
-}
-
 void hutch_connections_expire(struct connections *all, double now_ms)
 {
     for (int i = 0; i < CONNECTION_PHASE_COUNT; i++) {
@@ -111,7 +102,7 @@ void hutch_connections_expire(struct connections *all, double now_ms)
                 continue;
             }
             if (c->phase != CONNECTION_IDLE) {
-                say_timeout(c);
+                all->on_late(all->owner, c);
                 all->n_expired++;
             }
             shutdown(c->fd, SHUT_RDWR);

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct exchange;
+
 /* Of a body, so much at least has to come within each deadline. */
 #define CONNECTION_BODY_STEP (64u << 10)
 
@@ -31,7 +33,8 @@ struct connection {
     int fd;      /* MHD's */
     bool is_tcp;
     bool is_inner; /* another worker's: relay.h */
-    char *uri;     /* owned; of its request, as it was sent, where other workers may be asked; else NULL */
+    char *uri;     /* owned; of its request, as it was sent; NULL: none has come, or memory was short */
+    struct exchange *request; /* whose head is there; NULL: none is */
     bool is_cut; /* answered and closed before its request was read */
     enum connection_phase phase;
     double deadline_ms;
@@ -47,10 +50,14 @@ struct connections {
     double patience_ms[CONNECTION_PHASE_COUNT]; /* 0: for ever */
     unsigned n, n_inner; /* all; those that are other workers' */
     uint64_t n_expired;
+    /* The deadline is over in the midst of a request: tells its client, by hutch_connection_say_last(). */
+    void (*on_late)(void *owner, const struct connection *c);
+    void *owner;
 };
 
 /* @request_ms: for headers, and for each step of a body. */
-void hutch_connections_init(struct connections *all, uint64_t request_ms, uint64_t idle_ms);
+void hutch_connections_init(struct connections *all, uint64_t request_ms, uint64_t idle_ms,
+                            void (*on_late)(void *owner, const struct connection *c), void *owner);
 /* NULL on ENOMEM. */
 struct connection *hutch_connection_create(struct connections *all, int fd, bool is_tcp);
 void hutch_connection_free(struct connections *all, struct connection *c);
@@ -67,7 +74,7 @@ void hutch_connection_say_last(const struct connection *c, unsigned status, cons
 
 /* When the next deadline is, in milliseconds of the clock; negative: there is none. */
 double hutch_connections_deadline(const struct connections *all);
-/* Ends those whose deadline is over: in the midst of a request with status 408. MHD sees their ends and closes them. */
+/* Ends those whose deadline is over. MHD sees their ends and closes them. */
 void hutch_connections_expire(struct connections *all, double now_ms);
 
 #endif

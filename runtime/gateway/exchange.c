@@ -176,21 +176,27 @@ static void set_answer(struct exchange *x, unsigned status, const char *type, ch
     }
 }
 
+/* As its format words it; the caller's to free, NULL: memory was short. */
+static char *write_refusal(const struct exchange *x, enum gateway_error error, const char *message, unsigned *status,
+                           const char **type, size_t *ret_len)
+{
+    *status = hutch_gateway_errors[error].status;
+    *type = "application/json";
+    *ret_len = 0;
+    if (x->format->refusal)
+        return x->format->refusal(x, error, message, status, type, ret_len);
+    return x->format->error_body ? x->format->error_body(error, message, status, ret_len)
+                                 : hutch_gateway_error_json(error, message, ret_len);
+}
+
 static void set_refusal(struct exchange *x, enum gateway_error error, const char *message)
 {
     const struct gateway_error_row *row = &hutch_gateway_errors[error];
     char seconds[16];
-    unsigned status = row->status;
-    size_t len = 0;
-    const char *type = "application/json";
-    char *json;
-
-    if (x->format->refusal)
-        json = x->format->refusal(x, error, message, &status, &type, &len);
-    else if (x->format->error_body)
-        json = x->format->error_body(error, message, &status, &len);
-    else
-        json = hutch_gateway_error_json(error, message, &len);
+    const char *type;
+    unsigned status;
+    size_t len;
+    char *json = write_refusal(x, error, message, &status, &type, &len);
 
     if (x->status) {
         free(json);
@@ -485,6 +491,7 @@ static struct exchange *create(struct server *s, struct MHD_Connection *mhd, con
     x->server = s;
     x->mhd = mhd;
     x->connection = info->socket_context;
+    x->connection->request = x;
     x->is_inner = x->connection->is_inner;
     x->method = known_method(method);
     x->format = &hutch_native_format;
@@ -595,6 +602,27 @@ static enum MHD_Result hold_back(struct exchange *x)
     return MHD_YES;
 }
 
+/* Of a request whose head is not whole, its path may be known, and with it whose words its client reads. */
+void hutch_exchange_on_late(void *server, const struct connection *c)
+{
+    static const char message[] = "the request took too long to arrive";
+    struct server *s = server;
+    struct exchange headless = { .server = s, .format = &hutch_native_format };
+    auto_free char *path = c->uri ? strndup(c->uri, strcspn(c->uri, "?")) : NULL;
+    char *params[ROUTE_MAX_PARAMS] = { NULL };
+    bool has_other;
+    struct hutch_err ignored;
+    const char *type;
+    unsigned status;
+    size_t len;
+    auto_free char *body = NULL;
+
+    if (!c->request && path) /* no route has this method */
+        hutch_formats_find(&s->formats, "", path, &headless.format, &headless.route, &has_other, params, &ignored);
+    body = write_refusal(c->request ? c->request : &headless, GATEWAY_TIMEOUT, message, &status, &type, &len);
+    hutch_connection_say_last(c, status, type, body ? body : "", body ? len : 0);
+}
+
 enum MHD_Result hutch_exchange_hear(void *server, struct MHD_Connection *mhd, const char *path, const char *method,
                                     const char *version, const char *data, size_t *len, void **state)
 {
@@ -659,6 +687,7 @@ void hutch_exchange_on_completed(void *server, struct MHD_Connection *mhd, void 
     hutch_poller_remove(&s->poller, &x->hangup);
     x->is_suspended = false;
     hutch_connection_enter(&s->connections, x->connection, CONNECTION_IDLE);
+    x->connection->request = NULL;
     hutch_exchange_leave(x); /* which may end what it waits for at once; the exchange is freed here, and not there */
     x->mhd = NULL;
     if (!x->is_pending)

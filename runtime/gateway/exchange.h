@@ -43,7 +43,7 @@ struct exchange {
     struct server *server;
     struct MHD_Connection *mhd;     /* NULL: MHD has finished with it */
     struct connection *connection;  /* as long as there is @mhd */
-    const struct format *format;    /* whose errors it gets; the native one, as long as none was found */
+    const struct format *format;    /* whose errors it gets; that of the path, or the nearest */
     const struct route *route;      /* NULL: none has this path and method */
     const struct route *handler;    /* whose functions answer: the route's, or those of another worker's (relay.h) */
     const char *method;             /* static; "other" for what no route has */

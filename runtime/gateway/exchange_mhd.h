@@ -4,6 +4,7 @@
 
 #include <microhttpd.h>
 
+struct connection;
 struct exchange;
 
 /* MHD_AccessHandlerCallback; @server is the struct server. */
@@ -14,5 +15,8 @@ void hutch_exchange_upgrade(struct exchange *x, MHD_UpgradeHandler on_upgrade, v
 /* MHD_RequestCompletedCallback. */
 void hutch_exchange_on_completed(void *server, struct MHD_Connection *mhd, void **state,
                                  enum MHD_RequestTerminationCode how);
+
+/* struct connections' on_late: status 408, in the words of the request's format. */
+void hutch_exchange_on_late(void *server, const struct connection *c);
 
 #endif

@@ -66,11 +66,56 @@ static const char *below(const char *path, const char *prefix)
     return strncmp(path, prefix, len) == 0 && (len == 0 || path[len] == '/' || path[len] == '\0') ? path + len : NULL;
 }
 
+/* With how many of its parts @path begins as one of the format's routes does, a parameter being any part. */
+static size_t kinship(const struct format *format, const char *path)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < format->n_routes; i++) {
+        const char *pattern = format->routes[i].path, *rest = path;
+        size_t n = 0;
+
+        while (*pattern == '/' && *rest == '/') {
+            size_t of_pattern = strcspn(pattern + 1, "/"), len = strcspn(rest + 1, "/");
+
+            if (pattern[1] != '{' && (of_pattern != len || strncmp(pattern + 1, rest + 1, len) != 0))
+                break;
+            n += len > 0;
+            pattern += 1 + of_pattern;
+            rest += 1 + len;
+        }
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Whose words are used for a path that no format has, among those without a prefix. */
+static const struct format *nearest(const struct formats *f, const char *path)
+{
+    const struct format *found = &hutch_native_format, *other = NULL;
+    size_t most = 0, n_others = 0;
+
+    for (size_t i = 0; i < f->n; i++) {
+        const struct format *format = f->list[i].format;
+        size_t n = f->list[i].prefix[0] ? 0 : kinship(format, path);
+
+        if (n > most) {
+            most = n;
+            found = format;
+        }
+        if (!f->list[i].prefix[0] && (format->refusal || format->error_body)) {
+            other = format;
+            n_others++;
+        }
+    }
+    return most == 0 && n_others == 1 ? other : found;
+}
+
 int hutch_formats_find(const struct formats *f, const char *method, const char *path, const struct format **ret_format,
                        const struct route **ret_route, bool *ret_other, char *params[ROUTE_MAX_PARAMS],
                        struct hutch_err *err)
 {
-    bool has_other = false;
+    bool has_other = false, is_somebodys = false;
 
     *ret_format = &hutch_native_format;
     *ret_route = NULL;
@@ -83,14 +128,18 @@ int hutch_formats_find(const struct formats *f, const char *method, const char *
         if (!rest)
             continue;
         rc = hutch_route_find(format->routes, format->n_routes, method, rest, ret_route, &is_other, params, err);
-        if (rc < 0 || *ret_route || is_other || f->list[i].prefix[0])
+        if (rc < 0 || *ret_route || is_other || f->list[i].prefix[0]) {
             *ret_format = format;
+            is_somebodys = true;
+        }
         has_other |= is_other;
         if (rc < 0 || *ret_route) {
             *ret_other = false;
             return rc;
         }
     }
+    if (!is_somebodys)
+        *ret_format = nearest(f, path);
     *ret_other = has_other;
     return 0;
 }

@@ -81,7 +81,8 @@ int hutch_formats_choose(const struct format *const *known, const char *const *w
 int hutch_formats_add(struct formats *f, const struct format *format, const char *prefix, struct hutch_err *err);
 
 /* As hutch_route_find(), in the first format that has the path; *ret_format is then that format. Where no route is
- * found, it is the one whose prefix the path begins with: the native one, if that is nobody's. */
+ * found, it is the one whose prefix the path begins with; among those without a prefix, the one that has a route which
+ * begins as the path does, for most of its parts. Where none has, it is the only one beside the native one, or that. */
 int hutch_formats_find(const struct formats *f, const char *method, const char *path, const struct format **ret_format,
                        const struct route **ret_route, bool *ret_other, char *params[ROUTE_MAX_PARAMS],
                        struct hutch_err *err);

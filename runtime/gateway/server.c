@@ -125,7 +125,7 @@ static void *on_request_line(void *cls, const char *uri, struct MHD_Connection *
 
     if (c && c->phase == CONNECTION_IDLE)
         hutch_connection_enter(&s->connections, c, CONNECTION_HEADERS);
-    if (c && s->crew) {
+    if (c) {
         free(c->uri);
         c->uri = strdup(uri);
     }
@@ -637,7 +637,7 @@ static int run(const struct server_options *options, struct crew *crew, struct p
     s.sessions.place = place;
     hutch_idempotency_init(&s.idempotency, IDEMPOTENCY_ENTRIES, IDEMPOTENCY_BYTES, IDEMPOTENCY_AGE_MS);
     LIST_INIT(&s.websockets);
-    hutch_connections_init(&s.connections, options->request_ms, options->idle_ms);
+    hutch_connections_init(&s.connections, options->request_ms, options->idle_ms, hutch_exchange_on_late, &s);
     hutch_linger_init(&s.linger, &s.poller);
     has_begun = begin(&s, err) == 0;
     rc = has_begun ? serve(&s, err) : -1;

@@ -150,6 +150,62 @@ static void test_formats(void **state)
     assert_true(format == &other && route == &routes[0]);
 }
 
+static char *write_nothing(enum gateway_error error, const char *message, unsigned *status, size_t *ret_len)
+{
+    (void)error;
+    (void)message;
+    (void)status;
+    (void)ret_len;
+    return NULL;
+}
+
+/* Whose words are used where nobody has the path. */
+static void test_nearest_format(void **state)
+{
+    static const struct route first_routes[] = { { .method = "GET", .path = "/boxes/{id}/files/{path*}" },
+                                                 { .method = "GET", .path = "/" } };
+    static const struct route second_routes[] = { { .method = "GET", .path = "/boxes/{id}" },
+                                                  { .method = "POST", .path = "/box.Files/List" } };
+    static const struct format first = { .name = "first", .routes = first_routes, .n_routes = 2,
+                                         .error_body = write_nothing };
+    static const struct format second = { .name = "second", .routes = second_routes, .n_routes = 2,
+                                          .error_body = write_nothing };
+    static const struct format plain = { .name = "plain", .routes = second_routes, .n_routes = 2 };
+    static const struct format *const all[] = { &first, &second, &plain, NULL };
+    static const struct { const char *formats[3], *path; const struct format *want; } rows[] = {
+        { { "first", "second" }, "/boxes/x/nothing", &first },    /* both begin so: the first of them */
+        { { "first", "second" }, "/boxes/x/files", &first },
+        { { "second", "first" }, "/boxes/x/files", &first },      /* more of its parts are the same */
+        { { "first", "second" }, "/box.Files/Drop", &second },
+        { { "first", "second" }, "/box.Filesystem/List", &hutch_native_format },
+        { { "first", "second" }, "/nothing", &hutch_native_format },
+        { { "first" }, "/nothing", &first },                      /* the only one beside the native one */
+        { { "first" }, "/v1/nothing", &hutch_native_format },
+        { { "first" }, "", &first },
+        { { "first=/there", "second" }, "/nothing", &second },
+        { { "first=/there", "second" }, "/there/nothing", &first },
+        { { "first=/there" }, "/boxes/x/nothing", &hutch_native_format },
+        { { "plain" }, "/nothing", &hutch_native_format },        /* it has no words of its own */
+        { { "first", "plain" }, "/nothing", &first },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct formats f;
+        struct hutch_err err;
+        const struct format *format;
+        const struct route *route;
+        char *params[ROUTE_MAX_PARAMS] = { NULL };
+        bool has_other;
+
+        assert_return_code(hutch_formats_choose(all, rows[i].formats, &f, &err), 0);
+        assert_return_code(hutch_formats_find(&f, "GET", rows[i].path, &format, &route, &has_other, params, &err), 0);
+        assert_true(!route && !has_other);
+        if (format != rows[i].want)
+            fail_msg("'%s' is told in the words of '%s'", rows[i].path, format->name);
+    }
+}
+
 static void test_hosts(void **state)
 {
     static const char *const allowed[] = { "box.example", "*.many.example", NULL };
@@ -197,7 +253,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths), cmocka_unit_test(test_methods), cmocka_unit_test(test_table),
-        cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_formats), cmocka_unit_test(test_nearest_format),
         cmocka_unit_test(test_hosts), cmocka_unit_test(test_tokens),
     };
 
