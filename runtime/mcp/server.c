@@ -221,6 +221,11 @@ static bool check_version(struct incoming *in)
         return false;
     }
     hutch_rpc_text(version, asked, sizeof(asked));
+    if (strcmp(asked, MODERN_VERSION) == 0 &&
+        !hutch_json_view_is_object(hutch_rpc_get(meta, META "clientCapabilities"))) {
+        answer_error(in, RPC_INVALID_PARAMS, "'_meta' has to have '" META "clientCapabilities', an object", NULL);
+        return false;
+    }
     if (strcmp(asked, MODERN_VERSION) == 0)
         return true;
     hutch_text_add_string(&data, "{\"supported\":[\"" MODERN_VERSION "\"],\"requested\":");

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define META_VERSION "io.modelcontextprotocol/protocolVersion"
+#define META_VERSION      "io.modelcontextprotocol/protocolVersion"
+#define META_CAPABILITIES "io.modelcontextprotocol/clientCapabilities"
 #define MAX_NAME 250
 
 static int refuse(int code, const char *why, struct hutch_err *err)
@@ -16,15 +17,35 @@ static int refuse(int code, const char *why, struct hutch_err *err)
     return code;
 }
 
+/* Of the value of a header; what stands around it is not part of it (RFC 9110, 5.5), and MHD leaves it. */
+static size_t trim(const char **header)
+{
+    size_t len;
+
+    *header += strspn(*header, " \t");
+    len = strlen(*header);
+    while (len > 0 && strchr(" \t", (*header)[len - 1]))
+        len--;
+    return len;
+}
+
+static bool is_value(const char *header, const char *text)
+{
+    size_t len = header ? trim(&header) : 0;
+
+    return header && len == strlen(text) && memcmp(header, text, len) == 0;
+}
+
 /* A name that is not ASCII stands in a header as "=?base64?…?=". */
 static bool is_name(const char *header, const char *name)
 {
     static const char begin[] = "=?base64?", end[] = "?=";
-    size_t len = strlen(header), n_begin = sizeof(begin) - 1, n_end = sizeof(end) - 1, n = 0;
+    size_t len = header ? trim(&header) : 0, n_begin = sizeof(begin) - 1, n_end = sizeof(end) - 1, n = 0;
     auto_free unsigned char *decoded = NULL;
 
-    if (len < n_begin + n_end || strncmp(header, begin, n_begin) != 0 || strcmp(header + len - n_end, end) != 0)
-        return strcmp(header, name) == 0;
+    if (len < n_begin + n_end || memcmp(header, begin, n_begin) != 0 ||
+        memcmp(header + len - n_end, end, n_end) != 0)
+        return is_value(header, name);
     decoded = hutch_base64_decode(header + n_begin, len - n_begin - n_end, &n);
     return decoded && n == strlen(name) && memcmp(decoded, name, n) == 0;
 }
@@ -35,15 +56,15 @@ static int check_headers(const struct mcp_headers *headers, const struct rpc_mes
 {
     char name[MAX_NAME + 1];
 
-    if (!headers->version || strcmp(headers->version, version) != 0)
+    if (!is_value(headers->version, version))
         return refuse(RPC_HEADER_MISMATCH, "the header MCP-Protocol-Version is not there, or not as '_meta' has it",
                       err);
-    if (!headers->method || strcmp(headers->method, message->method) != 0)
+    if (!is_value(headers->method, message->method))
         return refuse(RPC_HEADER_MISMATCH, "the header Mcp-Method is not there, or not as 'method' is", err);
     if (strcmp(message->method, "tools/call") != 0 ||
         !hutch_rpc_text(hutch_rpc_get(message->params, "name"), name, sizeof(name)))
         return 0;
-    if (!headers->name || !is_name(headers->name, name))
+    if (!is_name(headers->name, name))
         return refuse(RPC_HEADER_MISMATCH, "the header Mcp-Name is not there, or not as 'name' is", err);
     return 0;
 }
@@ -57,13 +78,16 @@ static int check_modern(const struct mcp_headers *headers, const struct rpc_mess
         return 0; /* nobody waits for a word about it */
     if (!hutch_rpc_text(version, text, sizeof(text)))
         return refuse(RPC_INVALID_PARAMS, "'_meta' has to have '" META_VERSION "', a string", err);
+    if (strcmp(text, MCP_MODERN_VERSION) == 0 &&
+        !hutch_json_view_is_object(hutch_rpc_get(hutch_rpc_get(message->params, "_meta"), META_CAPABILITIES)))
+        return refuse(RPC_INVALID_PARAMS, "'_meta' has to have '" META_CAPABILITIES "', an object", err);
     return check_headers(headers, message, text, err);
 }
 
 int hutch_mcp_post_read(const char *text, size_t len, const struct mcp_headers *headers, struct mcp_post *ret,
                         struct hutch_err *err)
 {
-    bool says_modern = headers->version && strcmp(headers->version, MCP_MODERN_VERSION) == 0;
+    bool says_modern = is_value(headers->version, MCP_MODERN_VERSION);
     struct json_view version;
     int code;
 

@@ -206,8 +206,9 @@ def test_unsupported_modern_version():
         meta = {**META, "io.modelcontextprotocol/protocolVersion": "2031-01-01"}
         error = server.ask("tools/list", {"_meta": meta})["error"]
         assert error["code"] == -32022 and error["data"] == {"supported": [MODERN], "requested": "2031-01-01"}
-        meta["io.modelcontextprotocol/protocolVersion"] = 7
-        assert server.ask("tools/list", {"_meta": meta})["error"]["code"] == -32602
+        for wrong in ({**META, "io.modelcontextprotocol/protocolVersion": 7}, {"io.modelcontextprotocol/protocolVersion": MODERN},
+                      {**META, "io.modelcontextprotocol/clientCapabilities": None}):
+            assert server.ask("tools/list", {"_meta": wrong})["error"]["code"] == -32602
 
 
 def test_order():

@@ -392,6 +392,7 @@ def test_headers_are_compared(server):
     refused(-32020, headers={"Mcp-Name": "=?base64?!?="})
     refused(-32602, meta={})
     refused(-32602, meta={**META, "io.modelcontextprotocol/protocolVersion": 1})
+    refused(-32602, meta={"io.modelcontextprotocol/protocolVersion": MODERN})
     other = {**META, "io.modelcontextprotocol/protocolVersion": "2099-01-01"}
     refused(-32022, meta=other, headers={"MCP-Protocol-Version": "2099-01-01"})
     answer = modern(server, "tools/call", call, headers={"Mcp-Name": "=?base64?%s?=" % base64.b64encode(b"run_python").decode(),

@@ -11,7 +11,9 @@
 
 #include <cmocka.h>
 
-#define NEW "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"}"
+#define VERSION "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\""
+#define NEW "\"_meta\":{" VERSION ",\"io.modelcontextprotocol/clientCapabilities\":{}}"
+#define META(text) "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{" text "}}}"
 #define CALL "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"run_python\"," NEW "}}"
 #define LIST "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{" NEW "}}"
 #define PING "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}"
@@ -33,10 +35,19 @@ static const struct {
     { "newer, another version header", LIST, { "2025-11-25", "tools/list", NULL }, RPC_HEADER_MISMATCH, true },
     { "newer, without a method", LIST, { MODERN, NULL, NULL }, RPC_HEADER_MISMATCH, true },
     { "newer, another method", LIST, { MODERN, "tools/call", NULL }, RPC_HEADER_MISMATCH, true },
+    { "newer, without capabilities", META(VERSION), { MODERN, "tools/list", NULL }, RPC_INVALID_PARAMS, true },
+    { "newer, capabilities of another type", META(VERSION ",\"io.modelcontextprotocol/clientCapabilities\":[]"),
+      { MODERN, "tools/list", NULL }, RPC_INVALID_PARAMS, true },
+    { "a version to come, of which nobody knows what it has to have",
+      META("\"io.modelcontextprotocol/protocolVersion\":\"2099-01-01\""), { "2099-01-01", "tools/list", NULL }, 0, true },
     { "a call", CALL, { MODERN, "tools/call", "run_python" }, 0, true },
+    { "a call, blanks around", CALL, { MODERN " ", "\ttools/call", "  run_python \t" }, 0, true },
+    { "a call, blanks within", CALL, { MODERN, "tools/call", "run python" }, RPC_HEADER_MISMATCH, true },
+    { "a call, blanks alone", CALL, { MODERN, "tools/call", "  " }, RPC_HEADER_MISMATCH, true },
     { "a call, without a name", CALL, { MODERN, "tools/call", NULL }, RPC_HEADER_MISMATCH, true },
     { "a call, another name", CALL, { MODERN, "tools/call", "run_pytho" }, RPC_HEADER_MISMATCH, true },
     { "a call, in base64", CALL, { MODERN, "tools/call", "=?base64?cnVuX3B5dGhvbg==?=" }, 0, true },
+    { "a call, in base64 with blanks", CALL, { MODERN, "tools/call", " =?base64?cnVuX3B5dGhvbg==?= " }, 0, true },
     { "another in base64", CALL, { MODERN, "tools/call", "=?base64?cnVuX3B5dGhv?=" }, RPC_HEADER_MISMATCH, true },
     { "a call, no base64", CALL, { MODERN, "tools/call", "=?base64?%%?=" }, RPC_HEADER_MISMATCH, true },
     { "a call, base64 of nothing", CALL, { MODERN, "tools/call", "=?base64?=" }, RPC_HEADER_MISMATCH, true },
