@@ -116,15 +116,41 @@ def test_client(mode, version):
     assert seen["version"] == version
 
 
-# What the conformance tool asks of any server. Its other scenarios call tools, prompts and resources of a server that was made for it.
+# The conformance tool: what it asks of any server. Its other scenarios call tools, prompts and resources of a server that was made
+# for it, so that each of them has a check that fails here.
 CONFORMS = {"server-initialize", "ping", "tools-list", "server-sse-multiple-streams", "dns-rebinding-protection"}
+SAYS_NOTHING = {"server-sse-polling"}  # it is about streams that are resumed, which there are not
 NEEDS_ITS_OWN_SERVER = {
     "logging-set-level", "completion-complete", "tools-call-simple-text", "tools-call-image", "tools-call-audio",
     "tools-call-embedded-resource", "tools-call-mixed-content", "tools-call-with-logging", "tools-call-error",
-    "tools-call-with-progress", "tools-call-sampling", "tools-call-elicitation", "elicitation-sep1034-defaults",
+    "tools-call-with-progress", "tools-call-sampling", "tools-call-elicitation", "json-schema-2020-12", "elicitation-sep1034-defaults",
     "elicitation-sep1330-enums", "resources-list", "resources-read-text", "resources-read-binary", "resources-templates-read",
     "resources-subscribe", "resources-unsubscribe", "prompts-list", "prompts-get-simple", "prompts-get-with-args",
     "prompts-get-embedded-resource", "prompts-get-with-image",
+}
+CONFORMS_NEXT = CONFORMS | {"server-session-lifecycle"}
+# Of the newer era. Those of input-required-result are about a state that a server sends along, which this one never does.
+CONFORMS_MODERN = {
+    "tools-list", "server-sse-multiple-streams", "dns-rebinding-protection", "http-header-validation", "sep-2164-resource-not-found",
+    "input-required-result-missing-input-response", "input-required-result-unsupported-methods",
+    "input-required-result-ignore-extra-params", "input-required-result-validate-input",
+}
+NEEDS_ITS_OWN_SERVER_MODERN = {
+    "completion-complete", "tools-call-simple-text", "tools-call-image", "tools-call-audio", "tools-call-embedded-resource",
+    "tools-call-mixed-content", "tools-call-error", "tools-call-with-progress", "json-schema-2020-12", "resources-list",
+    "resources-read-text", "resources-read-binary", "resources-templates-read", "prompts-list", "prompts-get-simple",
+    "prompts-get-with-args", "prompts-get-embedded-resource", "prompts-get-with-image", "http-custom-header-server-validation",
+    "input-required-result-basic-elicitation", "input-required-result-basic-sampling", "input-required-result-basic-list-roots",
+    "input-required-result-request-state", "input-required-result-multiple-input-requests", "input-required-result-multi-round",
+    "input-required-result-non-tool-request", "input-required-result-result-type", "input-required-result-tampered-state",
+    "input-required-result-capability-check",
+}
+# These have checks of both kinds. What fails calls a tool of its own, or lists what this server has not.
+IN_PART = {
+    "server-stateless": (21, {"sep-2575-server-rejects-undeclared-capability", "sep-2575-missing-capability-http-400",
+                              "sep-2575-http-server-no-independent-requests-on-stream", "sep-2575-server-no-log-without-loglevel"}),
+    "caching": (4, {"sep-2549-prompts-list-caching-hints", "sep-2549-resources-list-caching-hints",
+                    "sep-2549-resources-templates-list-caching-hints"}),
 }
 
 
@@ -134,15 +160,64 @@ def free_port():
         return sock.getsockname()[1]
 
 
-def test_conformance(tmp_path):
+def find_node(folder):
+    """Of npm: the tool needs 22."""
+    path = os.path.join(folder, "node_modules", ".bin", "node")
+    if not os.path.exists(path):
+        support.miss("npm: there is no Node for this machine in tests/clients/mcp_conformance")
+    return path
+
+
+def check_conformance(tmp_path, package, *words):
+    """{scenario: {check: its status}}."""
     folder, port = find_client("mcp_conformance"), free_port()
-    words = ["--listen", "127.0.0.1:%d" % port, "--insecure-no-auth"]
+    serving = ["--listen", "127.0.0.1:%d" % port, "--insecure-no-auth"]
     for host in ("localhost", "127.0.0.1", "[::1]"):
-        words += ["--allow-origin", "http://%s:%d" % (host, port)]
-    with gateway.Server(tmp_path, *words, image="python"):
-        done = subprocess.run(["node", os.path.join(folder, "conformance.mjs"), "server", "--url", "http://127.0.0.1:%d/mcp" % port],
-                              capture_output=True, timeout=SECONDS, check=False, cwd=tmp_path)
-    summary = done.stdout.decode().partition("=== SUMMARY ===")[2]
-    passed = dict(re.findall(r"^. ([a-z0-9-]+): \d+ passed, (\d+) failed", summary, re.M))
-    assert set(passed) == CONFORMS | NEEDS_ITS_OWN_SERVER, done.stdout[-3000:]
-    assert {name for name, failed in passed.items() if failed == "0"} == CONFORMS, summary
+        serving += ["--allow-origin", "http://%s:%d" % (host, port)]
+    tool = os.path.join(folder, "node_modules", *package.split("/"), "dist", "index.js")
+    with gateway.Server(tmp_path, *serving, image="python"):
+        done = subprocess.run([find_node(folder), tool, "server", "--url", "http://127.0.0.1:%d/mcp" % port, "--suite", "all",
+                               "--output-dir", str(tmp_path / "out"), *words], capture_output=True, timeout=SECONDS, check=False, cwd=tmp_path)
+    found = {}
+    for name in os.listdir(tmp_path / "out"):
+        scenario = re.fullmatch(r"server-(.*)-\d{4}-\d\d-\d\dT[\d-]+Z", name).group(1)
+        checks = json.loads((tmp_path / "out" / name / "checks.json").read_text())
+        found[scenario] = [(check["id"], check["status"]) for check in checks]
+    assert set(found) == set(re.findall(r"^. ([a-z0-9-]+): \d+ passed", done.stdout.decode(), re.M)), done.stdout[-3000:]
+    return found
+
+
+def of_status(checks, status):
+    return {check for check, found in checks if found == status}
+
+
+def check_sets(found, conforms, needs_its_own_server):
+    """Each scenario is in the set that is said."""
+    failed = {name for name, checks in found.items() if of_status(checks, "FAILURE")}
+    passed = {name for name, checks in found.items() if of_status(checks, "SUCCESS")} - failed
+    assert failed == needs_its_own_server, {name: found[name] for name in failed ^ needs_its_own_server}
+    assert passed == conforms, {name: found.get(name) for name in passed ^ conforms}
+
+
+def test_conformance(tmp_path):
+    """The last release of the tool."""
+    found = check_conformance(tmp_path, "@modelcontextprotocol/conformance")
+    check_sets(found, CONFORMS, NEEDS_ITS_OWN_SERVER)
+    assert set(found) - CONFORMS - NEEDS_ITS_OWN_SERVER == SAYS_NOTHING
+
+
+def test_conformance_to_come(tmp_path):
+    """What its next one asks of the older era."""
+    found = check_conformance(tmp_path, "conformance-next", "--spec-version", "2025-11-25")
+    check_sets(found, CONFORMS_NEXT, NEEDS_ITS_OWN_SERVER)
+    assert set(found) - CONFORMS_NEXT - NEEDS_ITS_OWN_SERVER == SAYS_NOTHING
+
+
+def test_conformance_of_the_newer_era(tmp_path):
+    found = check_conformance(tmp_path, "conformance-next", "--spec-version", "2026-07-28")
+    for name, (n_passed, failed) in IN_PART.items():
+        checks = found.pop(name)
+        assert of_status(checks, "FAILURE") == failed, (name, checks)
+        assert len([check for check, status in checks if status == "SUCCESS"]) == n_passed, (name, checks)
+    check_sets(found, CONFORMS_MODERN, NEEDS_ITS_OWN_SERVER_MODERN)
+    assert set(found) == CONFORMS_MODERN | NEEDS_ITS_OWN_SERVER_MODERN
