@@ -13,6 +13,7 @@ Environment (set by tests/run; every variable has a default for running pytest b
 import ctypes
 import fcntl
 import functools
+import importlib
 import json
 import os
 import platform
@@ -148,6 +149,14 @@ def miss(reason):
     if STRICT:
         pytest.fail("strict: " + reason)
     pytest.skip(reason)
+
+
+def module(name, package):
+    """A module of Debian's for the tests; a named skip where it is missing."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        miss("apt: %s is not there (%s)" % (package, name))
 
 
 def need(feature):

@@ -1,4 +1,4 @@
-"""The wire format of Azure's dynamic sessions, as its clients speak it: requests and aiohttp replay what they send."""
+"""The wire format of Azure's dynamic sessions, as its clients speak it: requests, aiohttp and httpx replay what they send."""
 import asyncio
 import base64
 import socket
@@ -10,6 +10,7 @@ import pytest
 import requests
 
 import gateway
+import support
 from gateway import Server, await_that
 
 OLD, STRING, NATIVE, LATEST = "2024-02-02-preview", "2024-10-02-preview", "2025-02-02-preview", "2025-10-02-preview"
@@ -174,6 +175,33 @@ def test_aiohttp(server):
                 return await answer.json()
 
     assert [row["properties"]["filename"] for row in asyncio.run(talk())["value"]] == ["ä b.txt"]
+
+
+def test_httpx(server):
+    """Semantic Kernel: one client, which says application/json of its multipart body and of requests without one, too."""
+    httpx = support.module("httpx", "python3-httpx")
+    name = "an id " + fresh()  # the library escapes it
+
+    async def talk():
+        async with httpx.AsyncClient(timeout=gateway.SECONDS) as client:
+            client.headers.update({"Authorization": "Bearer None", "Content-Type": "application/json"})
+            body = {"properties": {"codeInputType": "inline", "executionType": "synchronous", "code": "x = 6", "timeoutInSeconds": 100}}
+            answer = await client.post(url(server, "code/execute", name, OLD), json=body)
+            assert answer.status_code == 200 and answer.json()["properties"]["status"] == "Success", answer.text
+            file = ("/mnt/data/sub/ü \"b\".txt", b"data\r\n--data", "application/octet-stream")
+            request = client.build_request("POST", url(server, "files/upload", name, OLD), files={"file": file})
+            assert request.headers["Content-Type"] == "application/json"
+            answer = await client.send(request)
+            assert answer.status_code == 200, answer.text
+            listed = await client.get(url(server, "files", name, OLD))
+            assert [row["properties"]["filename"] for row in listed.json()["value"]] == ["sub/ü \"b\".txt"], listed.text
+            content = await client.get(url(server, "files/content/sub/ü \"b\".txt", name, OLD))
+            assert content.content == b"data\r\n--data"
+            body["properties"]["code"] = "x * 7, len(open('/mnt/data/sub/ü \"b\".txt').read())"
+            answer = await client.post(url(server, "code/execute", name, OLD), json=body)
+            return answer.json()["properties"]
+
+    assert asyncio.run(talk())["result"] == "(42, 11)"  # Python reads both ends of lines as one
 
 
 def test_sessions(server):

@@ -1,5 +1,6 @@
 """hutch serve as E2B's servers: its SDK from npm, unchanged (tests/clients/e2b), LiteLLM's requests, and what hostile ones
 get."""
+import asyncio
 import base64
 import hashlib
 import http.client
@@ -321,6 +322,41 @@ def test_litellm(server):
     assert connection.getresponse().status == 403
     connection.close()
     assert server.ask("DELETE", "/sandboxes/" + made["sandboxID"], headers={"X-API-Key": TOKEN}).status == 204
+
+
+def test_litellm_by_httpx(server):
+    """The same with the library that it uses: one client, and lines as they come."""
+    httpx = support.module("httpx", "python3-httpx")
+    base = "http://127.0.0.1:%d" % server.port()
+
+    async def execute(client, made, code):
+        host = "49999-%s.%s" % (made["sandboxID"], made["domain"])
+        body = {"code": code, "context_id": None, "env_vars": None}
+        headers = {"Host": host, "X-Access-Token": made["envdAccessToken"]}
+        async with client.stream("POST", base + "/execute", json=body, headers=headers) as answer:
+            assert answer.status_code == 200, await answer.aread()
+            return [json.loads(line) async for line in answer.aiter_lines() if line.strip()]
+
+    async def provide(number):
+        async with httpx.AsyncClient(timeout=gateway.SECONDS) as client:
+            answer = await client.post(base + "/sandboxes", headers={"X-API-Key": TOKEN}, json={
+                "templateID": "code-interpreter-v1", "timeout": 300, "secure": True, "allow_internet_access": True})
+            assert answer.status_code == 201, answer.text
+            made = answer.json()
+            await execute(client, made, "x = %d" % number)
+            lines = await execute(client, made, "print(x, '\\u2028é')\n1 / 0")
+            answer = await client.delete("%s/sandboxes/%s" % (base, made["sandboxID"]), headers={"X-API-Key": TOKEN})
+            assert answer.status_code == 204
+            again = await client.delete("%s/sandboxes/%s" % (base, made["sandboxID"]), headers={"X-API-Key": TOKEN})
+            assert again.status_code == 404 and again.json()["code"] == 404
+            return lines
+
+    async def all_of_them():
+        return await asyncio.gather(*(provide(number) for number in range(3)))
+
+    for number, lines in enumerate(asyncio.run(all_of_them())):
+        assert [line["type"] for line in lines] == ["number_of_executions", "stdout", "error", "end_of_execution"]
+        assert lines[1]["text"] == "%d \u2028é\n" % number and lines[2]["name"] == "ZeroDivisionError"
 
 
 def test_timeout_ends_it(server):
