@@ -44,10 +44,16 @@ static const char *policy_of(void *owner, struct hutch_limits *limits)
     return hutch_server_policy(p->all->server, p->token, "mcp", limits);
 }
 
+/* What is given is a proxy's, which finds this server by it again: one that is no name, or is taken, is passed over. */
 static int make_handle(void *owner, char ret[ID_LEN + 1], struct hutch_err *err)
 {
     const struct places *p = owner;
+    struct handles *h = p->handles;
+    struct hutch_err ignored;
 
+    if (h && h->x && hutch_exchange_given_id(h->x, ret, &ignored) > 0 &&
+        !hutch_mcp_sessions_find(&h->sessions, ret, &ignored))
+        return 0;
     return hutch_server_make_id(p->all->server, ret, err);
 }
 
@@ -121,7 +127,7 @@ static struct handles *find_handles(struct http_clients *all, struct token *toke
     h = calloc(1, sizeof(*h));
     if (!h)
         return NULL;
-    h->places = (struct places){ .all = all, .token = token };
+    h->places = (struct places){ .all = all, .token = token, .handles = h };
     hutch_mcp_sessions_init(&h->sessions, &settings_of_handles);
     h->sessions.account = &account;
     h->sessions.owner = &h->places;
@@ -180,7 +186,7 @@ static bool has_room(struct http_clients *all, struct exchange *x, enum client_k
     return false;
 }
 
-/* What is given is a proxy's: one that is no name, or is taken, is passed over. */
+/* As make_handle(). */
 static int make_id(const struct http_clients *all, const struct exchange *x, char ret[ID_LEN + 1])
 {
     struct hutch_err err;
@@ -215,6 +221,7 @@ struct http_client *hutch_client_create(struct http_clients *all, struct exchang
     }
     client->all = all;
     client->kind = kind;
+    client->handles = handles;
     client->owner = x->token;
     client->places = (struct places){ .all = all, .token = x->token, .reserved = 1 };
     LIST_INIT(&client->replies);
@@ -277,6 +284,17 @@ void hutch_client_close(struct http_client *client)
         hutch_mcp_sessions_close(&client->own, engine);
     else
         hutch_mcp_sessions_lose(&client->own, "the engine can run nothing any more");
+}
+
+void hutch_client_receive(struct http_client *client, const struct exchange *x, struct reply *r)
+{
+    struct handles *h = client->handles;
+
+    if (h)
+        h->x = x;
+    hutch_mcp_server_receive(client->server, r, x->body.data ? x->body.data : "", x->body.len);
+    if (h)
+        h->x = NULL;
 }
 
 /* ---- turns of the loop ---- */

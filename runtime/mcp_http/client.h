@@ -37,6 +37,7 @@ enum client_kind {
 struct places {
     struct http_clients *all;
     struct token *token;  /* NULL: nobody counts */
+    struct handles *handles; /* whose places they are; NULL: a client's */
     unsigned n, reserved; /* sessions; so many places are taken in any case */
 };
 
@@ -45,6 +46,7 @@ struct handles {
     LIST_ENTRY(handles) in_list;
     struct places places;
     struct mcp_sessions sessions;
+    const struct exchange *x; /* whose message is being received; NULL: none is */
 };
 
 struct http_client {
@@ -55,6 +57,7 @@ struct http_client {
     const struct token *owner;      /* NULL where nobody has to say who asks */
     struct places places;
     struct mcp_sessions own;        /* not of a single one */
+    struct handles *handles;        /* of a single one; NULL: it is none */
     struct mcp_server *server;      /* owned */
     LIST_HEAD(, reply) replies;     /* that wait for something; a stream's own among them */
     struct reply *stream;           /* of CLIENT_STREAM; NULL: it is gone */
@@ -87,6 +90,8 @@ struct http_client *hutch_client_create(struct http_clients *all, struct exchang
  * time. */
 struct http_client *hutch_client_find(const struct http_clients *all, const struct exchange *x, enum client_kind kind,
                                       const char *id);
+/* The body of @x. @r: that waits for what answers it; NULL: the client's stream has that. */
+void hutch_client_receive(struct http_client *client, const struct exchange *x, struct reply *r);
 /* Its calls are cancelled, and its sessions ended. It is freed later. */
 void hutch_client_close(struct http_client *client);
 /* It has something to do. */

@@ -98,7 +98,7 @@ static void receive(struct exchange *x, struct http_client *client, const struct
     r->takes_stream = accepted->stream;
     r->is_modern = post->is_modern;
     r->is_array = n > 0;
-    hutch_mcp_server_receive(client->server, r, x->body.data, x->body.len);
+    hutch_client_receive(client, x, r);
     hutch_reply_begun(r);
 }
 
@@ -194,7 +194,7 @@ static void handle_message(struct exchange *x)
     if (x->body.len > RPC_MAX_BYTES)
         hutch_mcp_server_refuse_long(client->server, NULL);
     else
-        hutch_mcp_server_receive(client->server, NULL, x->body.data ? x->body.data : "", x->body.len);
+        hutch_client_receive(client, x, NULL);
     hutch_reply_empty(x, 202);
 }
 
@@ -219,16 +219,34 @@ static const struct route routes[] = {
     { "POST", "/python/messages/{id}", ROUTE_JSON, false, handle_message, NULL, NULL },
 };
 
-static void place(const struct exchange *x, struct placement *ret)
+static void place_by_given(const struct exchange *x, struct placement *ret)
 {
-    const char *id = x->params[0] ? x->params[0] : hutch_exchange_header(x, SESSION_HEADER);
     char given[ID_LEN + 1];
     struct hutch_err ignored;
 
+    if (hutch_exchange_given_id(x, given, &ignored) > 0)
+        hutch_placement_name(ret, given);
+}
+
+/* There may be blanks around it. */
+static bool says_modern(const struct exchange *x)
+{
+    const char *version = hutch_exchange_header(x, VERSION_HEADER);
+
+    return version && strstr(version, MCP_MODERN_VERSION);
+}
+
+/* In the newer era the body says it, and no header does. */
+static void place(const struct exchange *x, struct placement *ret)
+{
+    const char *id = x->params[0] ? x->params[0] : hutch_exchange_header(x, SESSION_HEADER);
+
+    if (!x->params[0] && says_modern(x))
+        return;
     if (id)
         hutch_placement_name(ret, id);
-    else if (hutch_exchange_given_id(x, given, &ignored) > 0)
-        hutch_placement_name(ret, given);
+    else
+        place_by_given(x, ret);
 }
 
 /* A call of the newer era has the handle of its session among its arguments. */
@@ -249,6 +267,8 @@ static void place_body(const struct exchange *x, struct placement *ret)
     if (hutch_json_view_is_string(handle) && hutch_json_view_text(handle, &text, &len, &ignored) == 0 &&
         len == ID_LEN && hutch_id_is(text))
         hutch_placement_name(ret, text);
+    else if (says_modern(x))
+        place_by_given(x, ret);
 }
 
 static const struct format_state state = {
