@@ -34,7 +34,10 @@ static void quote(struct text_buffer *t, const char *data, size_t len, bool is_p
         enum utf8_kind kind = UTF8_CHAR;
         unsigned code;
 
-        step = c < 0x80 ? 1 : hutch_utf8_next(data + i, len - i, &kind);
+        step = 1;
+        if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\') /* most of what is written */
+            continue;
+        step = hutch_utf8_next(data + i, len - i, &kind);
         code = kind == UTF8_CHAR ? hutch_utf8_decode(data + i, step) : 0;
         if (kind == UTF8_CHAR && c >= 0x20 && c != '"' && c != '\\' && (is_python || !hutch_ansi_obeys(code)))
             continue;
