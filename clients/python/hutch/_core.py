@@ -79,8 +79,8 @@ def _on_result(owner: Owner, _id: int, pointer: Any) -> Tuple[str, Any]:
         more["cell"] = _read_cell(library, raw.cell)
     if _abi.has_field(raw, "hutch_failed"):
         more["hutch_failed"] = bool(raw.hutch_failed)
-    return "result", Result.from_json(
-        json.loads(text), stdout_bytes=ctypes.string_at(raw.out, raw.out_len) if raw.out_len else b"",
+    return "result", Result.from_text(
+        text, stdout_bytes=ctypes.string_at(raw.out, raw.out_len) if raw.out_len else b"",
         stderr_bytes=ctypes.string_at(raw.err, raw.err_len) if raw.err_len else b"",
         zygote=raw.zygote.decode() if raw.zygote else None, was_prepared=bool(raw.was_prepared), restarts=raw.restarts,
         **more)

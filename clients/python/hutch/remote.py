@@ -72,7 +72,7 @@ class Requests:
         result."""
         body = run_body(code, **options)
         if on_output is None:
-            return self._do(Call("POST", "/v1/run", lambda found: Result.from_json(read_object(found)), body))
+            return self._do(Call("POST", "/v1/run", _result, body))
         show = on_output
 
         def hear(event: str, data: Any) -> None:
@@ -123,16 +123,20 @@ class RemoteFunction:
     def __call__(self, event: Any = None, **options: Any) -> Any:
         """What the handler returns to @event, anything that JSON can say. Raises RunError, with all of the result, when
         it does not return. Options are env, variables for this call alone, timeout, cpu_time and the limits."""
-        return self._ask(lambda found: Result.from_json(read_object(found)).check().value, event, options)
+        return self._ask(lambda found: _result(found).check().value, event, options)
 
     def call(self, event: Any = None, **options: Any) -> Any:
         """The same; its Result, whatever became of it, with `value`."""
-        return self._ask(lambda found: Result.from_json(read_object(found)), event, options)
+        return self._ask(_result, event, options)
 
     def _ask(self, parse: Callable[[bytes], Any], event: Any, options: Dict[str, Any]) -> Any:
         body, kind = call_body(event, **options)
         return self._client._do(Call("POST", "/v1/functions/" + urllib.parse.quote(self.name, safe=""), parse, body,
                                      kind))
+
+
+def _result(body: bytes) -> Result:
+    return Result.from_text(body, read=read_object)
 
 
 def _reply(body: bytes) -> Reply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from . import _rich
 from .errors import RunError
@@ -207,6 +207,10 @@ class CellResult:
         return _rich.bundle(self.outputs, self.message)
 
 
+HEAD_KEYS = ("verdict", "exit_code", "signal", "message", "stdout", "stdout_truncated", "stderr", "stderr_truncated",
+             "error")
+
+
 @dataclass(frozen=True)
 class Result:
     """What came of a run."""
@@ -220,8 +224,8 @@ class Result:
     stdout_truncated: bool = False
     stderr_truncated: bool = False
     error: Optional[ProgramError] = None
-    timings_ms: Timings = field(default=Timings(0.0, 0.0, 0.0, 0.0), repr=False)
-    usage: Usage = field(default=Usage(None, None, False, None, None), repr=False)
+    timings_ms: Timings = field(default_factory=lambda: Timings(0.0, 0.0, 0.0, 0.0), repr=False)
+    usage: Usage = field(default_factory=lambda: Usage(None, None, False, None, None), repr=False)
     stdout_bytes: Optional[bytes] = field(default=None,
                                           repr=False)  # as the program wrote it; of results from the library
     stderr_bytes: Optional[bytes] = field(default=None, repr=False)
@@ -234,20 +238,50 @@ class Result:
     document: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # the JSON object
 
     @classmethod
-    def from_json(cls, found: Dict[str, Any], cell: Optional[CellResult] = None, **more: Any) -> "Result":
-        """@found: the object of docs/results.md. @more: what hutch.h adds to it."""
+    def from_json(cls, found: Dict[str, Any], cell: Optional[CellResult] = None, text: Optional[bytes] = None,
+                  **more: Any) -> "Result":
+        """@found: the object of docs/results.md; with @text, which is the same, its first members will do. @more: what
+        hutch.h adds to it."""
         if cell is None and found.get("cell"):
             cell = CellResult.from_json(found["cell"])
-        error, timings, usage = found["error"], found["timings_ms"], found["usage"]
-        return cls(
-            verdict=found["verdict"], exit_code=found["exit_code"], signal=found["signal"], message=found["message"],
-            stdout=found["stdout"], stderr=found["stderr"], stdout_truncated=found["stdout_truncated"],
-            stderr_truncated=found["stderr_truncated"], error=ProgramError(**_known(ProgramError,
-                                                                                    error)) if error else None,
-            timings_ms=Timings(timings["queued"], timings["prepared"], timings["run"], timings["total"]),
-            usage=Usage(usage["cpu_user_ms"], usage["cpu_system_ms"], usage["cpu_at_least"], usage["memory_peak_bytes"],
-                        usage["pids_peak"]),
-            cell=cell, value=found.get("value"), document=found, **more)
+        error = found["error"]
+        result = object.__new__(cls)
+        state = result.__dict__
+        state.update(more)
+        for name in HEAD_KEYS:
+            state[name] = found[name]
+        state["error"] = ProgramError(**_known(ProgramError, error)) if error else None
+        state["cell"], state["value"] = cell, found.get("value")
+        if text is None:
+            state["document"] = found
+        else:
+            state["_text"] = text
+        return result
+
+    @classmethod
+    def from_text(cls, text: bytes, cell: Optional[CellResult] = None,
+                  read: Callable[[bytes], Dict[str, Any]] = json.loads, **more: Any) -> "Result":
+        """Of an object that is still text. Files, times, limits and layers, which are nine tenths of it and which few
+        callers look at, are read when they are first asked for. @read: of the whole of it, where that has to be."""
+        head = _read_head(text)
+        if head is None:
+            return cls.from_json(read(text), cell, **more)
+        return cls.from_json(head, cell, text, **more)
+
+    if not TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any:
+            """What `from_json()` has left for the first use."""
+            state = self.__dict__
+            kind = {"timings_ms": Timings, "usage": Usage}.get(name)
+            text = state.get("_text")
+            if name == "document" and text is not None:
+                state.setdefault(name, json.loads(text))
+                state.pop("_text", None)
+            elif kind and (text is not None or "document" in state):
+                state[name] = kind(**_known(kind, self.document[name]))
+            elif name not in state:  # else another thread was here meanwhile
+                raise AttributeError("'%s' object has no attribute '%s'" % (type(self).__name__, name))
+            return state[name]
 
     @property
     def ok(self) -> bool:
@@ -331,6 +365,22 @@ class Ended:
 
     why: str
     directory: Optional[str]
+
+
+NEEDED = frozenset(HEAD_KEYS)
+
+
+def _read_head(text: bytes) -> Optional[Dict[str, Any]]:
+    """The members of a result's object before "files"; None where they cannot be had so. Within strings quotes are
+    escaped, so only a key looks like this one; and cut at the key of an inner object, the text is no JSON."""
+    end = text.find(b',"files":{')
+    if end < 0 or b',"cell":' in text or text.rstrip()[-1:] != b"}":
+        return None
+    try:
+        head = json.loads(text[:end].decode("utf-8") + "}")
+    except ValueError:
+        return None
+    return head if isinstance(head, dict) and head.keys() >= NEEDED else None
 
 
 def _known(cls: Any, found: Mapping[str, Any]) -> Dict[str, Any]:
