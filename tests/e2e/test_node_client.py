@@ -17,7 +17,7 @@ SECONDS = 400  # for one file of tests
 TOKEN = "a-long-and-random-token-of-these-tests"
 HERE = os.path.join(support.TREE, "tests", "clients", "node")
 CLIENTS = os.path.join(os.environ.get("HUTCH_TEST_CLIENTS") or os.path.join(support.TREE, "build", "clients"), "node")
-FILES = ("client.test.mjs", "required.test.cjs", "tools.test.mjs", "sandbox.test.mjs")
+FILES = ("client.test.mjs", "wire.test.mjs", "required.test.cjs", "tools.test.mjs", "sandbox.test.mjs")
 HAS_SERVER = support.hutch("serve", "--help").returncode == 0
 needs_server = pytest.mark.skipif(not HAS_SERVER, reason="this build has no `hutch serve`")
 

@@ -4,27 +4,32 @@ const http = require('node:http');
 const { Readable, pipeline } = require('node:stream');
 const { setImmediate: turn } = require('node:timers/promises');
 
+const { Connections } = require('./connections.js');
 const { HutchError, refusalOf, brokenOff } = require('./errors.js');
 
 const MAX_EVENT = 64 << 20; /* of an answer that comes as it is made */
 const ERROR_BODY = 1 << 20;
+const SMALL = 1 << 16; /* a body that is sent before the server can have refused it */
 const CLOSED = ['ECONNRESET', 'EPIPE'];
 
 /** Requests to one server, on connections that are kept. */
 class Transport {
   #address;
+  #connections;
   #agent = new http.Agent({ keepAlive: true, maxFreeSockets: 64 });
   #headers;
   #timeoutMs;
 
   constructor(address, { token, timeoutMs = 0 } = {}) {
     this.#address = address;
+    this.#connections = new Connections(address.options, ERROR_BODY);
     this.#headers = token ? { Authorization: `Bearer ${token}` } : {};
     this.#timeoutMs = timeoutMs;
   }
 
   /** Closes the connections that wait for a request. The next request opens one. */
   close() {
+    this.#connections.close();
     this.#agent.destroy();
     this.#agent = new http.Agent({ keepAlive: true, maxFreeSockets: 64 });
   }
@@ -42,10 +47,33 @@ class Transport {
       call.abortSignal?.throwIfAborted();
       if (error instanceof HutchError || error.isOfSource) throw error.isOfSource ? error.error : error;
       if (wasKept && CLOSED.includes(error.code) && !isStream(call.body)) continue;
-      if (CLOSED.includes(error.code)) throw brokenOff(error);
-      throw new HutchError(`ask the server at ${this.#address.text}: ${error.message} (is hutch serve running there?)`,
-                           { code: 'connect_failed', cause: error });
+      throw this.#explain(error);
     }
+  }
+
+  /** The same for a small request whose answer is wanted whole. */
+  async #exchange(call) {
+    for (;;) {
+      call.abortSignal?.throwIfAborted();
+      try {
+        const asked = { ...call, headers: { ...this.#headers, ...call.headers } };
+        const answer = await this.#connections.ask(asked, this.#timeoutMs, () => silence(this.#timeoutMs));
+        if (answer.status < 300) return answer.body;
+        throw refusalOf(answer.status, answer.headers, answer.body);
+      } catch (error) {
+        call.abortSignal?.throwIfAborted();
+        if (error instanceof HutchError || error instanceof TypeError) throw error;
+        if (error.isWithin) throw brokenOff(error);
+        if (!error.isUnheard || !CLOSED.includes(error.code)) throw this.#explain(error);
+      }
+    }
+  }
+
+  /** @error: of a request that has got no answer. */
+  #explain(error) {
+    if (CLOSED.includes(error.code)) return brokenOff(error);
+    return new HutchError(`ask the server at ${this.#address.text}: ${error.message} (is hutch serve running there?)`,
+                          { code: 'connect_failed', cause: error });
   }
 
   #ask(call) {
@@ -77,6 +105,7 @@ class Transport {
 
   /** The whole body of the answer. */
   async bytes(call) {
+    if (call.body === undefined || (!isStream(call.body) && call.body.length <= SMALL)) return this.#exchange(call);
     const response = await this.send(call);
     const pieces = [];
     for await (const piece of this.pieces(response, call.abortSignal)) pieces.push(piece);
