@@ -1,6 +1,7 @@
 """hutch.Engine: libhutch in an asyncio loop. What comes back, what a cancelled task does, many at once, and what must not happen
 to the process that uses it."""
 import asyncio
+import dataclasses
 import gc
 import json
 import os
@@ -308,6 +309,23 @@ def test_results_and_errors_can_be_sent_to_another_process(shared):
         run(shared.run("1", data_dir="/nowhere"))
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (type(copy), copy.code, copy.sentence) == (hutch.NotFoundError, 2, caught.value.sentence)
+
+
+def test_results_are_read_as_they_are_asked_for(shared):
+    """Whichever member is the first, and by whichever way it is asked."""
+    def fresh():
+        return pickle.loads(untouched)
+    result = run(shared.run("import os\nprint('\"files\":{', ',\"cell\":')\nos.write(1, b'\\xff,')"))
+    untouched = pickle.dumps(result)
+    whole = hutch.Result.from_json(fresh().document, stdout_bytes=result.stdout_bytes, stderr_bytes=b"", zygote=result.zygote,
+                                   was_prepared=result.was_prepared, restarts=0, hutch_failed=False)
+    assert result.stdout == '"files":{ ,"cell":\n\ufffd,' and fresh() == whole and hash(fresh()) == hash(whole)
+    for name in ("files", "limits", "layers", "timings_ms", "usage", "document"):
+        assert getattr(fresh(), name) == getattr(whole, name)
+    assert fresh().timings_ms.total > 0 and fresh().usage.cpu_ms is not None and fresh().limits["output"].asked
+    assert dataclasses.asdict(fresh()) == dataclasses.asdict(whole) and json.loads(fresh().to_json()) == whole.document
+    assert dataclasses.replace(fresh(), stdout="").usage == whole.usage and not hasattr(fresh(), "nothing")
+    assert hutch.Result("ok", 0, None, None, "", "").timings_ms.total == 0
 
 
 def test_nul_in_code_does_not_cut_it(shared):

@@ -6,6 +6,7 @@ import base64
 import errno
 import json
 import os
+import re
 import urllib.parse
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
@@ -17,6 +18,11 @@ from .options import Text, milliseconds
 JSON, LINES, BYTES = "application/json", "application/x-ndjson", "application/octet-stream"
 CALL = "application/vnd.hutch.call+json"
 OnEvent = Callable[[str, Any], None]
+MAX_LINE = 64 << 10
+MAX_HEADERS = 100
+MAX_PIECE = 64 << 20  # of an answer that comes in chunks: one line of it, and so one event
+BROKEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # what no header may have in it
+STATUS = re.compile(rb"HTTP/1\.(\d) (\d{3})(?: |$)")
 
 CODES = {400: errno.EINVAL, 401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 408: errno.ETIMEDOUT,
          413: errno.EFBIG, 429: errno.EAGAIN}
@@ -93,6 +99,66 @@ def read_address(text: Optional[str]) -> Address:
     if parts.scheme != "http" or not parts.hostname or not parts.port or parts.path not in ("", "/"):
         raise ValueError("'%s' is no address of a server: it can be unix:PATH, HOST:PORT or http://HOST:PORT" % text)
     return Address(text, None, parts.hostname, parts.port)
+
+
+def make_head(address: Address, call: Call, more: Mapping[str, str]) -> bytes:
+    """A request up to its body. @more: headers that every request has."""
+    host = address.host
+    if address.path is None:
+        host = "%s:%d" % ("[%s]" % host if ":" in host else host, address.port)
+    headers = {"Host": host, **more, **call.headers}
+    if call.body is not None or call.method in ("POST", "PUT"):
+        headers["Content-Length"] = str(len(call.body or b""))
+    lines = ["%s %s HTTP/1.1" % (call.method, call.path)] + ["%s: %s" % pair for pair in headers.items()]
+    if any(BROKEN.search(line) for line in lines):
+        raise ValueError("a header of the request would be more than one, or has a control character in it")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def read_status(line: bytes) -> Tuple[int, bool]:
+    """The status, and whether it is HTTP/1.0 that answers."""
+    found = STATUS.match(line)
+    if found is None:
+        raise ValueError("what answers there does not speak HTTP/1.1")
+    return int(found.group(2)), found.group(1) == b"0"
+
+
+def read_header(line: bytes, headers: Dict[str, str]) -> None:
+    """Into @headers, by names in lower case."""
+    name, _, value = line.decode("latin-1").partition(":")
+    headers[name.strip().lower()] = value.strip()
+    if len(headers) > MAX_HEADERS:
+        raise ValueError("the answer has more than %d headers" % MAX_HEADERS)
+
+
+def check_coding(headers: Mapping[str, str]) -> None:
+    if headers["transfer-encoding"].lower() != "chunked":
+        raise ValueError("the answer comes as '%s'" % headers["transfer-encoding"])
+
+
+def read_length(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("the answer has the length '%s'" % text)
+    return int(text)
+
+
+def read_chunk_size(line: bytes) -> int:
+    text = line.split(b";")[0].strip()
+    if not text.isalnum():  # int() takes more
+        raise ValueError("a chunk of the answer has no length")
+    return int(text, 16)
+
+
+def take_lines(found: bytearray, on_event: OnEvent) -> bytearray:
+    """Tells of the lines that are whole. What is left."""
+    end = found.rfind(b"\n")
+    if end < 0:
+        if len(found) > MAX_PIECE:
+            raise ValueError("an event of more than %d bytes" % MAX_PIECE)
+        return found
+    for line in bytes(found[:end]).split(b"\n"):
+        read_line(line, on_event)
+    return found[end + 1:]
 
 
 def run_body(code: Text, *, language: Optional[str] = None, name: Optional[str] = None,

@@ -10,11 +10,6 @@ from typing import Any, AsyncIterator, Dict, List, Optional
 from . import _wire
 from .remote import CallbackFailed, Question, Requests
 
-MAX_LINE = 64 << 10
-MAX_HEADERS = 100
-MAX_PIECE = 64 << 20  # of an answer that comes in chunks: one line of it, and so one event
-
-
 class _Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -37,15 +32,16 @@ class _Connection:
 class _Answer:
     """Status and headers, and the body as it comes."""
 
-    def __init__(self, connection: _Connection, status: int, headers: Dict[str, str]) -> None:
+    def __init__(self, connection: _Connection, status: int, headers: Dict[str, str], is_first_version: bool) -> None:
         self.connection, self.status, self.headers = connection, status, headers
-        self.will_close = headers.get("connection", "").lower() == "close"
+        self.will_close = is_first_version or headers.get("connection", "").lower() == "close"
 
     async def pieces(self) -> AsyncIterator[bytes]:
         connection = self.connection
-        if self.headers.get("transfer-encoding", "").lower() == "chunked":
+        if "transfer-encoding" in self.headers:
+            _wire.check_coding(self.headers)
             while True:
-                size = int((await connection.line()).split(b";")[0], 16)
+                size = _wire.read_chunk_size(await connection.line())
                 if size == 0:
                     while await connection.line():
                         pass
@@ -54,9 +50,10 @@ class _Answer:
                     piece = await connection.reader.readexactly(min(size, 1 << 16))
                     size -= len(piece)
                     yield piece
-                await connection.line()
+                if await connection.line():
+                    raise ValueError("a chunk of the answer is longer than it says")
         elif "content-length" in self.headers:
-            left = int(self.headers["content-length"])
+            left = _wire.read_length(self.headers["content-length"])
             while left > 0:
                 piece = await connection.reader.readexactly(min(left, 1 << 16))
                 left -= len(piece)
@@ -108,25 +105,17 @@ class AsyncClient(Requests):
                 return connection
             connection.close()
         if self._address.path is not None:
-            return _Connection(*await asyncio.open_unix_connection(self._address.path, limit=MAX_LINE))
-        return _Connection(*await asyncio.open_connection(self._address.host, self._address.port, limit=MAX_LINE))
-
-    def _head(self, call: _wire.Call) -> bytes:
-        host = self._address.host if self._address.path is not None else "%s:%d" % (
-            "[%s]" % self._address.host if ":" in self._address.host else self._address.host, self._address.port)
-        headers = {"Host": host, **self._headers, **call.headers}
-        if call.body is not None or call.method in ("POST", "PUT"):
-            headers["Content-Length"] = str(len(call.body or b""))
-        lines = ["%s %s HTTP/1.1" % (call.method, call.path)] + ["%s: %s" % pair for pair in headers.items()]
-        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+            return _Connection(*await asyncio.open_unix_connection(self._address.path, limit=_wire.MAX_LINE))
+        return _Connection(*await asyncio.open_connection(self._address.host, self._address.port, limit=_wire.MAX_LINE))
 
     async def _send(self, call: _wire.Call) -> _Answer:
         """What was sent on a connection that the server was closing is sent again on another one."""
+        head = _wire.make_head(self._address, call, self._headers)
         while True:
             connection: Optional[_Connection] = None
             try:
                 connection = await self._take()
-                connection.writer.write(self._head(call) + (call.body or b""))
+                connection.writer.write(head + (call.body or b""))
                 await connection.writer.drain()
                 return await _read_head(connection)
             except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError) as error:
@@ -155,7 +144,7 @@ class AsyncClient(Requests):
                     continue
                 found += piece
                 if call.on_event is not None and is_good:
-                    found = _take_lines(found, call.on_event)
+                    found = _wire.take_lines(found, call.on_event)
         except CallbackFailed as failure:
             answer.connection.close()
             raise failure.error from None
@@ -217,30 +206,13 @@ def _write(to: Any, piece: bytes) -> None:
 
 
 async def _read_head(connection: _Connection) -> _Answer:
-    words = (await connection.line()).split(b" ", 2)
-    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
-        raise ValueError("what answers there does not speak HTTP/1.1")
-    headers: Dict[str, str] = {}
-    while True:
-        line = await connection.line()
-        if not line:
-            break
-        name, _, value = line.decode("latin-1").partition(":")
-        headers[name.strip().lower()] = value.strip()
-        if len(headers) > MAX_HEADERS:
-            raise ValueError("the answer has more than %d headers" % MAX_HEADERS)
-    if words[1] == b"100":
-        return await _read_head(connection)
-    return _Answer(connection, int(words[1]), headers)
-
-
-def _take_lines(found: bytearray, on_event: _wire.OnEvent) -> bytearray:
-    """Tells of the lines that are whole. What is left."""
-    end = found.rfind(b"\n")
-    if end < 0:
-        if len(found) > MAX_PIECE:
-            raise ValueError("an event of more than %d bytes" % MAX_PIECE)
-        return found
-    for line in bytes(found[:end]).split(b"\n"):
-        _wire.read_line(line, on_event)
-    return found[end + 1:]
+    status = 100
+    while status < 200:
+        status, is_first_version = _wire.read_status(await connection.line())
+        headers: Dict[str, str] = {}
+        while True:
+            line = await connection.line()
+            if not line:
+                break
+            _wire.read_header(line, headers)
+    return _Answer(connection, status, headers, is_first_version)

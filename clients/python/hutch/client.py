@@ -2,37 +2,14 @@
 from __future__ import annotations
 
 import errno
-import http.client
 import inspect
 import os
-import select
-import socket
 import threading
 from typing import Any, List, Optional, Tuple
 
 from . import _wire
+from ._http import Answer, Connection
 from .remote import CallbackFailed, Question, Requests
-
-PIECE = 1 << 20
-
-
-class _Connection(http.client.HTTPConnection):
-    def __init__(self, address: _wire.Address, timeout: Optional[float]) -> None:
-        super().__init__(address.host, address.port or None, timeout=timeout)
-        self._path = address.path
-
-    def connect(self) -> None:
-        if self._path is None:
-            super().connect()
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-    def is_idle(self) -> bool:
-        """Nothing has come since the last answer, such as its end."""
-        return self.sock is not None and not select.select([self.sock], [], [], 0)[0]
 
 
 class Client(Requests):
@@ -46,7 +23,7 @@ class Client(Requests):
         self._address = _wire.read_address(address)
         self._timeout = timeout
         self._headers = {"Authorization": "Bearer " + token} if token else {}
-        self._idle: List[_Connection] = []
+        self._idle: List[Connection] = []
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
@@ -65,71 +42,75 @@ class Client(Requests):
 
     # --- connections
 
-    def _take(self) -> Tuple[_Connection, bool]:
-        """A connection, and whether it is one that was kept. A forked child leaves the parent's alone."""
+    def _take(self) -> Connection:
+        """A forked child leaves the parent's connections alone."""
         with self._lock:
             if self._pid != os.getpid():
                 self._idle, self._pid = [], os.getpid()
             while self._idle:
                 connection = self._idle.pop()
                 if connection.is_idle():
-                    return connection, True
+                    connection.was_kept = True
+                    return connection
                 connection.close()
-        return _Connection(self._address, self._timeout), False
+        return Connection(self._address, self._timeout)
 
-    def _give_back(self, connection: _Connection, response: http.client.HTTPResponse) -> None:
-        if response.will_close:
+    def _give_back(self, connection: Connection, answer: Answer) -> None:
+        if answer.will_close:
             connection.close()
             return
         with self._lock:
             self._idle.append(connection)
 
-    def _send(self, call: _wire.Call) -> Tuple[_Connection, http.client.HTTPResponse]:
-        """The response, of which the body is still to be read. What was sent on a connection that the server was
-        closing is sent again on another one."""
+    def _send(self, call: _wire.Call) -> Tuple[Connection, Answer]:
+        """The answer, of which the body is still to be read. What was sent on a connection that the server was closing
+        is sent again on another one."""
+        head = _wire.make_head(self._address, call, self._headers)
         while True:
-            connection, was_kept = self._take()
+            connection: Optional[Connection] = None
             try:
-                connection.request(call.method, call.path, call.body, {**self._headers, **call.headers})
-                return connection, connection.getresponse()
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
-                connection.close()
-                if not was_kept:
+                connection = self._take()
+                return connection, connection.ask(head, call.body)
+            except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+                if connection is not None:
+                    connection.close()
+                if connection is None or not connection.was_kept or connection.has_heard:
                     raise _wire.ConnectError("the server at %s closed the connection: %s" % (self._address.text, error),
                                              errno.ECONNRESET) from None
-            except (OSError, http.client.HTTPException) as error:
-                connection.close()
+            except (OSError, ValueError) as error:
+                if connection is not None:
+                    connection.close()
                 raise _wire.ConnectError("ask the server at %s: %s (is `hutch serve` running there?)" % (
                     self._address.text, error), getattr(error, "errno", None) or errno.EPROTO) from None
             except BaseException:
-                connection.close()  # its answer would be taken for that of the next request
+                if connection is not None:
+                    connection.close()  # its answer would be taken for that of the next request
                 raise
 
     def _do(self, call: _wire.Call) -> Any:
-        connection, response = self._send(call)
-        found = b""
+        connection, answer = self._send(call)
+        found, is_good = bytearray(), answer.status < 300
         try:
-            if call.on_event is not None and response.status < 300:
-                for line in response:
-                    _wire.read_line(line, call.on_event)
-            elif call.to is not None and response.status < 300:
-                _pour(response, call.to)
-            else:
-                found = response.read()
+            for piece in answer.pieces():
+                if call.to is not None and is_good:
+                    _write(call.to, piece)
+                    continue
+                found += piece
+                if call.on_event is not None and is_good:
+                    found = _wire.take_lines(found, call.on_event)
         except CallbackFailed as failure:
             connection.close()
             raise failure.error from None
-        except (OSError, http.client.HTTPException):
+        except (OSError, ValueError, EOFError):
             connection.close()
             raise _wire.broken_off() from None
         except BaseException:
             connection.close()  # which ends the run
             raise
-        self._give_back(connection, response)
-        if response.status >= 300:
-            told = {name.lower(): value for name, value in response.getheaders()}
-            raise _wire.make_error(response.status, told, found)
-        return call.parse(found)
+        self._give_back(connection, answer)
+        if not is_good:
+            raise _wire.make_error(answer.status, answer.headers, bytes(found))
+        return call.parse(bytes(found))
 
     def _reply(self, question: Question, _call: _wire.Call) -> None:
         value, failure = None, None
@@ -158,12 +139,8 @@ class Client(Requests):
         return True
 
 
-def _pour(response: http.client.HTTPResponse, to: Any) -> None:
-    while True:
-        piece = response.read(PIECE)
-        if not piece:
-            return
-        try:
-            to.write(piece)
-        except Exception as error:
-            raise CallbackFailed(error) from error
+def _write(to: Any, piece: bytes) -> None:
+    try:
+        to.write(piece)
+    except Exception as error:
+        raise CallbackFailed(error) from error
