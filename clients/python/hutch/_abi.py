@@ -254,10 +254,10 @@ STRUCTS = {
 }
 
 
-def has_field(raw: Structure, name: str) -> bool:
-    """Whether the library that filled @raw knows the field: an older one gave a shorter struct."""
-    field = getattr(type(raw), name)
-    return bool(raw.size >= field.offset + field.size)
+def end_of(struct: Any, name: str) -> int:
+    """Up to where a struct that has the field goes: an older library gives a shorter one."""
+    field = getattr(struct, name)
+    return int(field.offset + field.size)
 
 
 def texts(values: Any) -> Any:

@@ -37,6 +37,7 @@ class Owner:
         raise NotImplementedError
 
 
+CELL_END, FAILED_END = _abi.end_of(_abi.Result, "cell"), _abi.end_of(_abi.Result, "hutch_failed")
 _owners: Dict[int, Owner] = {}
 _keys = itertools.count(1)
 
@@ -75,9 +76,10 @@ def _on_result(owner: Owner, _id: int, pointer: Any) -> Tuple[str, Any]:
     if text is None:
         raise HutchError("there is not enough memory for the result of a run")
     more: Dict[str, Any] = {}
-    if _abi.has_field(raw, "cell") and raw.cell:
+    size = raw.size
+    if size >= CELL_END and raw.cell:
         more["cell"] = _read_cell(library, raw.cell)
-    if _abi.has_field(raw, "hutch_failed"):
+    if size >= FAILED_END:
         more["hutch_failed"] = bool(raw.hutch_failed)
     return "result", Result.from_text(
         text, stdout_bytes=ctypes.string_at(raw.out, raw.out_len) if raw.out_len else b"",

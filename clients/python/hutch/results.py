@@ -368,6 +368,7 @@ class Ended:
 
 
 NEEDED = frozenset(HEAD_KEYS)
+_decode = json.JSONDecoder().raw_decode
 
 
 def _read_head(text: bytes) -> Optional[Dict[str, Any]]:
@@ -377,10 +378,11 @@ def _read_head(text: bytes) -> Optional[Dict[str, Any]]:
     if end < 0 or b',"cell":' in text or text.rstrip()[-1:] != b"}":
         return None
     try:
-        head = json.loads(text[:end].decode("utf-8") + "}")
+        cut = text[:end].decode("utf-8") + "}"
+        head, used = _decode(cut)
     except ValueError:
         return None
-    return head if isinstance(head, dict) and head.keys() >= NEEDED else None
+    return head if used == len(cut) and isinstance(head, dict) and head.keys() >= NEEDED else None
 
 
 def _known(cls: Any, found: Mapping[str, Any]) -> Dict[str, Any]:
