@@ -261,6 +261,73 @@ def test_exception_within_a_callback_does_not_reach_c(shared, monkeypatch, capfd
 
 
 # --------------------------------------------------------------------------------------------------
+# Functions
+
+FUNCTION = """import os, asyncio
+async def handler(event):
+    print("printed")
+    if event == "fail":
+        raise ValueError("no")
+    if event == "env":
+        return os.environ.get("SECRET")
+    if event == "sleep":
+        await asyncio.sleep(100)
+    return {"event": event}
+"""
+
+
+def test_functions(shared):
+    async def main():
+        await shared.set_function("f-1", FUNCTION, min=1, max=2)
+        call = shared.function("f-1")
+        for event in (None, 5, "ä\u2028", [1, {"a": None}], "x" * 100000):
+            assert await call(event) == {"event": event}
+        assert await call("env", env={"SECRET": "s"}) == "s" and await call("env") is None
+        result = await call.call(3, timeout=20)
+        assert (result.verdict, result.value, result.stdout) == ("ok", {"event": 3}, "printed\n")
+        with pytest.raises(hutch.RunError, match="ValueError: no") as failed:
+            await call("fail")
+        assert failed.value.result.error.name == "ValueError"
+        assert (await call.call("sleep", timeout=0.3)).verdict == "timeout"
+        assert await asyncio.gather(*(call(i) for i in range(8))) == [{"event": i} for i in range(8)]
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(call("sleep"), 0.3)
+        found, = shared.functions()
+        assert (found["name"], found["state"], found["error"]) == ("f-1", "ready", None) and found["from_pool"] + found["on_demand"] > 10
+
+        with pytest.raises(hutch.EngineError, match="NameError"):
+            await shared.set_function("f-1", "nothing")  # which changes nothing
+        assert await call(1) == {"event": 1}
+        assert shared.functions()[0]["state"] == "ready" and "NameError" in shared.functions()[0]["error"]
+        await shared.set_function("f-1", "def handler(event):\n    return event * 2")
+        assert await call(21) == 42 and shared.functions()[0]["error"] is None
+        with pytest.raises(hutch.EngineError, match="handler"):
+            await shared.set_function("g", "x = 1")
+        assert [(entry["name"], entry["state"]) for entry in shared.functions()] == [("f-1", "ready"), ("g", "failed")]
+        assert shared.drop_function("f-1") and not shared.drop_function("f-1")
+        with pytest.raises(hutch.EngineError, match="f-1"):
+            await call(1)
+        for name in ("", "a b", "../x"):
+            with pytest.raises(hutch.EngineError):
+                await shared.set_function(name, FUNCTION)
+        with pytest.raises(TypeError, match="nothing"):
+            await call(1, nothing=1)
+        with pytest.raises(ValueError, match="NUL"):
+            await shared.set_function("a\0b", FUNCTION)
+        with pytest.raises(ValueError):
+            await call(float("nan"))
+    run(main())
+
+
+def test_functions_of_a_blocking_engine():
+    with hutch.BlockingEngine(**package.options()) as engine:
+        engine.set_function("double", "def handler(event):\n    return event * 2")
+        double = engine.function("double")
+        assert double(21) == 42 and double.call("ab").value == "abab" and double.name == "double"
+        assert [entry["state"] for entry in engine.functions()] == ["ready"] and engine.drop_function("double")
+
+
+# --------------------------------------------------------------------------------------------------
 # What is refused
 
 @pytest.mark.parametrize("options,kind,says", [

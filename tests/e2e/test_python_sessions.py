@@ -1,7 +1,10 @@
 """hutch.Session: cells with outputs as they come, files, checkpoints, input, interrupts; and what a notebook is shown of it."""
 import asyncio
 import base64
+import errno
+import gc
 import io
+import os
 
 import pytest
 
@@ -344,6 +347,166 @@ def test_processes(shared):
         await session.close()
         assert (await left).exit_code == -1
     within(shared, test, max_processes=4)
+
+
+def test_cancelled_task_leaves_its_process(shared):
+    async def test(session):
+        process = session.spawn(["cat"], stdin=True, stream=True)
+        task = asyncio.ensure_future(process.wait())
+        await process.write("one\n")
+        async for stream, data in process:
+            assert (stream, data) == ("stdout", b"one\n")
+            break
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await process.write("two\n")
+        process.close_stdin()
+        assert b"".join([data async for _, data in process]) == b"two\n" and (await process.wait()).exit_code == 0
+    within(shared, test, max_processes=2)
+
+
+# --------------------------------------------------------------------------------------------------
+# Paths inside
+
+def test_paths(shared):
+    async def test(session):
+        assert await session.make_directory("/tmp/a/b", parents=True, mode=0o750)
+        assert not await session.make_directory("/tmp/a/b", parents=True)
+        await session.write_path("/tmp/a/b/f", "content", mode=0o600)
+        entry = await session.stat("/tmp/a/b/f")
+        assert (entry.path, entry.type, entry.size, entry.mode, entry.target) == ("/tmp/a/b/f", "file", 7, 0o600, None)
+        assert await session.read_path("/tmp/a/b/f") == b"content"
+        target = io.BytesIO()
+        assert await session.read_path(b"/tmp/a/b/f", target) == b"" and target.getvalue() == b"content"
+        with pytest.raises(hutch.EngineError, match="more than 3 bytes"):
+            await session.read_path("/tmp/a/b/f", max_bytes=3)
+        await session.rename("/tmp/a/b/f", "/tmp/a/new/g", parents=True)
+        await session.run("import os\nos.symlink(b'/tmp/\\xff', '/tmp/a/link')\nopen(b'/tmp/a/\\xff', 'w').close()\nopen('rel', 'w').write('r')")
+        found = await session.list("/tmp/a", depth=2)
+        assert [os.fsencode(entry.path) for entry in found] == [b"b", b"link", b"new", b"new/g", b"\xff"] and not found.truncated
+        assert [(entry.type, entry.target and os.fsencode(entry.target)) for entry in found][1] == ("link", b"/tmp/\xff")
+        assert len(await session.list("/tmp/a", max_entries=2)) == 2 and (await session.list("/tmp/a", max_entries=2)).truncated
+        assert "rel" in [entry.path for entry in await session.list()]
+        with pytest.raises(hutch.NotFoundError):
+            await session.stat("/tmp/a/link", follow=True)
+        with pytest.raises(hutch.EngineError) as caught:
+            await session.remove("/tmp/a")
+        assert caught.value.code == errno.ENOTEMPTY and "/tmp/a" in caught.value.sentence
+        await session.remove("/tmp/a", tree=True)
+        with pytest.raises(hutch.NotFoundError):
+            await session.list("/tmp/a")
+        for bad in ("", "x" * 4096):
+            with pytest.raises(hutch.EngineError):
+                await session.stat(bad)
+        with pytest.raises(ValueError, match="NUL"):
+            await session.stat("a\0b")
+    within(shared, test, paths=1)
+
+
+def test_files_that_are_opened_by_path(shared):
+    before = len(os.listdir("/proc/self/fd"))
+
+    async def test(session):
+        with await session.open_path("f", "wb") as file:
+            assert file.write(b"0123456789") == 10
+        with await session.open_path("f", "ab") as file:
+            file.write(b"x")
+        with pytest.raises(hutch.EngineError):
+            await session.open_path("f", "xb")
+        with await session.open_path("f") as file:
+            assert file.read(3) == b"012" and file.tell() == 3 and file.seek(-2, 2) == 9 and file.read() == b"9x"
+            assert file.seek(1) == 1 and file.read(1) == b"1"
+        assert (await session.run("open('f').read()")).value == "'0123456789x'"
+        large = os.urandom(3 << 20)
+        await session.write_path("large", io.BytesIO(large))
+        assert await session.read_path("large") == large
+        for bad in ("/dev/null", "/proc/self/mem", "/tmp"):
+            with pytest.raises(hutch.EngineError):
+                await session.open_path(bad)
+        with pytest.raises(ValueError, match="mode"):
+            await session.open_path("f", "r")
+        task = asyncio.ensure_future(session.open_path("f"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await session.stat("f")
+    within(shared, test, paths=1)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before + 2  # the engine's own, of the first session
+
+
+def test_paths_of_a_session_without_them(shared):
+    async def test(session):
+        for call in (session.stat("/tmp"), session.watch("/tmp"), session.open_path("/tmp/f", "wb")):
+            with pytest.raises(hutch.EngineError, match="paths") as caught:
+                await call
+            assert caught.value.code == errno.EINVAL
+    within(shared, test)
+
+
+def test_watch(shared):
+    async def test(session):
+        async with await session.watch("/tmp") as watch:
+            await session.run("open('/tmp/w', 'w').write('1')\nimport os\nos.mkdir('/tmp/d')\nopen(b'/tmp/\\xfe', 'w').write('1')")
+            seen = []
+            async for change in watch:
+                seen.append((change.kind, os.fsencode(change.name), change.is_directory))
+                if change.kind == "written" and change.name == os.fsdecode(b"\xfe"):
+                    break
+            assert ("created", b"w", False) in seen and ("written", b"w", False) in seen and ("created", b"d", True) in seen
+        assert [change async for change in watch] == [] and watch.why is None
+        await session.make_directory("/tmp/gone")
+        watch = await session.watch("/tmp/gone")
+        await session.remove("/tmp/gone")
+        assert all([change.kind in ("removed", "attributes") async for change in watch]) and watch.why
+        with pytest.raises(hutch.NotFoundError):
+            await session.watch("/tmp/nothing")
+        watch = await session.watch("/tmp")
+        await session.close()
+        assert [change async for change in watch] == [] and watch.why
+    within(shared, test, paths=1)
+
+
+def test_questions_to_the_shell(shared):
+    async def test(session):
+        await session.run("a_long_name = 1\ndef f(x):\n    'its words'")
+        found = await session.complete("a_long_na")
+        assert found["matches"] == ["a_long_name"] and (found["cursor_start"], found["cursor_end"]) == (0, 9)
+        assert (await session.complete("a_long_na + 1", 9))["matches"] == ["a_long_name"]
+        assert "its words" in (await session.inspect("f"))["data"]["text/plain"] and not (await session.inspect("nothing"))["found"]
+        assert "Source" in (await session.inspect("f", detail=True))["data"]["text/plain"]
+        assert (await session.is_complete("for x in y:")) == {"status": "incomplete", "indent": "    "}
+        assert (await session.is_complete("1"))["status"] == "complete"
+        with pytest.raises(hutch.EngineError, match="other"):
+            await session.complete("x", context="other")
+    within(shared, test)
+
+
+def test_blocking_session_with_processes_and_paths():
+    with hutch.BlockingEngine(**package.options(image="python", zygotes=package.SHELL)) as engine, engine.session(max_processes=2) as session:
+        process = session.spawn(["cat"], stdin=True, stream=True)
+        assert [entry["id"] for entry in session.processes()] == [process.id] and not process.done()
+        process.write("typed")
+        process.close_stdin()
+        assert b"".join(data for _, data in process) == b"typed" and process.wait().exit_code == 0 and process.done()
+        heard = []
+        assert session.spawn("stty size", terminal=(30, 90), on_output=lambda stream, data: heard.append(data)).wait().exit_code == 0
+        assert b"30 90" in b"".join(heard)
+        sleeper = session.spawn("echo begun; sleep 100", stream=True)
+        assert next(iter(sleeper)) == ("stdout", b"begun\n")
+        sleeper.signal(9)
+        assert sleeper.wait().signal == 9
+        session.write_path("/tmp/in/f", b"content")
+        assert session.read_path("/tmp/in/f") == b"content" and session.stat("/tmp/in/f").size == 7
+        assert session.make_directory("/tmp/d") and [entry.path for entry in session.list("/tmp/in")] == ["f"]
+        with session.watch("/tmp/d") as watch:
+            session.rename("/tmp/in/f", "/tmp/d/g")
+            assert next(iter(watch)) == hutch.Change("created", "g", False)
+        assert list(watch) == []
+        session.remove("/tmp/d", tree=True)
+        assert session.is_complete("1")["status"] == "complete" and session.complete("pri")["matches"]
 
 
 def test_blocking_session():

@@ -5,8 +5,8 @@ a field that the header gets at the end of a struct is added here, too. A librar
 is no harm: each struct begins with the size that its maker knows."""
 from __future__ import annotations
 
-from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64,
-                    c_void_p)
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint,
+                    c_uint64, c_void_p)
 from typing import Any, Dict, List, Tuple
 
 TEXTS = POINTER(c_char_p)  # ends with NULL
@@ -110,6 +110,21 @@ class Request(Structure):
                 ("event", c_char_p), ("event_len", c_size_t)]
 
 
+# --- functions of an engine
+
+FUNCTION_ON_READY = CFUNCTYPE(None, c_void_p, c_char_p, POINTER(Error))
+
+
+class Function(Structure):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("code", c_char_p), ("code_len", c_size_t), ("min", c_uint),
+                ("max", c_uint), ("on_ready", FUNCTION_ON_READY), ("user", c_void_p)]
+
+
+class FunctionInfo(Structure):
+    _fields_ = [("size", c_size_t), ("is_ready", c_int), ("is_starting", c_int)] + each(
+        c_uint, "prepared", "building", "calls") + each(c_uint64, "from_pool", "on_demand") + [("why", c_char * 512)]
+
+
 # --- sessions
 
 OUTPUT_KINDS = ("stream", "display", "value", "error", "update", "clear", "widget")  # enum hutch_output_kind
@@ -182,10 +197,47 @@ class ProcessOptions(Structure):
 
 ON_REPLY = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(Reply))
 
+
+class Question(Structure):
+    _fields_ = [("size", c_size_t), ("kind", c_int), ("code", c_char_p), ("code_len", c_size_t), ("cursor", c_int64),
+                ("context", c_char_p), ("detail", c_int), ("timeout_ms", c_uint64)]
+
+
+# --- paths inside a session
+
+class PathReply(Structure):
+    _fields_ = [("size", c_size_t), ("ok", c_int), ("code", c_int), ("message", c_char_p), ("entries", c_void_p),
+                ("n_entries", c_size_t), ("truncated", c_int), ("existed", c_int), ("fd", c_int), ("ms", c_double)]
+
+
+ON_PATH = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(PathReply))
+
+
+class PathOptions(Structure):
+    _fields_ = [("size", c_size_t), ("on_reply", ON_PATH), ("user", c_void_p), ("timeout_ms", c_uint64),
+                ("follow", c_int), ("depth", c_uint), ("max_entries", c_uint), ("parents", c_int), ("tree", c_int),
+                ("mode", c_uint)]
+
+
+class Change(Structure):
+    _fields_ = [("size", c_size_t), ("kind", c_int), ("name", c_char_p), ("is_directory", c_int)]
+
+
+WATCH_ON_BEGIN = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
+WATCH_ON_CHANGE = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, POINTER(Change))
+WATCH_ON_END = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_int, c_char_p)
+
+
+class WatchOptions(Structure):
+    _fields_ = [("size", c_size_t), ("on_begin", WATCH_ON_BEGIN), ("on_change", WATCH_ON_CHANGE),
+                ("on_end", WATCH_ON_END), ("user", c_void_p)]
+
+
 # --- functions: what they return, and what they are given. A char * that is the caller's to free is a c_void_p.
 
 ENGINE, SESSION, ERROR, SIZED = c_void_p, c_uint64, POINTER(Error), c_void_p
 ORDER = (ON_REPLY, c_void_p, ERROR)
+PATH = (POINTER(PathOptions), ERROR)
 FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hutch_engine_options_init": (None, (SIZED,)),
     "hutch_engine_open": (c_int, (POINTER(EngineOptions), POINTER(c_void_p), ERROR)),
@@ -197,6 +249,9 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hutch_engine_submit": (c_int, (ENGINE, POINTER(Request), POINTER(c_uint64), ERROR)),
     "hutch_engine_cancel": (c_int, (ENGINE, c_uint64)),
     "hutch_engine_signal": (c_int, (ENGINE, c_uint64, c_int)),
+    "hutch_engine_set_function": (c_int, (ENGINE, POINTER(Function), ERROR)),
+    "hutch_engine_drop_function": (c_int, (ENGINE, c_char_p)),
+    "hutch_engine_get_function": (c_int, (ENGINE, c_char_p, POINTER(FunctionInfo), ERROR)),
     "hutch_request_init": (None, (SIZED,)),
     "hutch_verdict_text": (c_char_p, (c_int,)),
     "hutch_result_to_json": (c_void_p, (POINTER(Result),)),
@@ -215,6 +270,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hutch_session_rollback": (c_int, (ENGINE, SESSION, c_uint64) + ORDER),
     "hutch_session_fork": (c_int, (ENGINE, SESSION) + ORDER),
     "hutch_session_switch": (c_int, (ENGINE, SESSION, c_uint64) + ORDER),
+    "hutch_session_ask": (c_int, (ENGINE, SESSION, POINTER(Question)) + ORDER),
     "hutch_session_drop": (c_int, (ENGINE, SESSION, c_uint64) + ORDER),
     "hutch_session_cancel_cell": (c_int, (ENGINE, SESSION, c_uint64)),
     "hutch_session_get_info": (c_int, (ENGINE, SESSION, POINTER(SessionInfo), POINTER(c_void_p), ERROR)),
@@ -231,6 +287,15 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hutch_session_files": (c_void_p, (ENGINE, SESSION, ERROR)),
     "hutch_session_open_file": (c_int, (ENGINE, SESSION, c_char_p, c_int, ERROR)),
     "hutch_session_delete_file": (c_int, (ENGINE, SESSION, c_char_p, ERROR)),
+    "hutch_session_stat": (c_int, (ENGINE, SESSION, c_char_p) + PATH),
+    "hutch_session_list": (c_int, (ENGINE, SESSION, c_char_p) + PATH),
+    "hutch_session_make_directory": (c_int, (ENGINE, SESSION, c_char_p) + PATH),
+    "hutch_session_rename": (c_int, (ENGINE, SESSION, c_char_p, c_char_p) + PATH),
+    "hutch_session_remove": (c_int, (ENGINE, SESSION, c_char_p) + PATH),
+    "hutch_session_open_path": (c_int, (ENGINE, SESSION, c_char_p, c_int) + PATH),
+    "hutch_path_reply_to_json": (c_void_p, (POINTER(PathReply),)),
+    "hutch_session_watch": (c_int, (ENGINE, SESSION, c_char_p, POINTER(WatchOptions), POINTER(c_uint64), ERROR)),
+    "hutch_session_unwatch": (c_int, (ENGINE, SESSION, c_uint64)),
     "hutch_cell_result_to_json": (c_void_p, (POINTER(CellResult),)),
     "hutch_cell_result_to_text": (c_void_p, (POINTER(CellResult), c_size_t)),
 }
@@ -250,6 +315,9 @@ STRUCTS = {
     "hutch_limit_report": LimitReport, "hutch_layer_report": LayerReport, "hutch_request": Request,
     "hutch_output": Output,
     "hutch_cell_result": CellResult, "hutch_session_options": SessionOptions, "hutch_cell": Cell, "hutch_reply": Reply,
+    "hutch_function": Function, "hutch_function_info": FunctionInfo, "hutch_question": Question,
+    "hutch_path_reply": PathReply, "hutch_path_options": PathOptions, "hutch_change": Change,
+    "hutch_watch_options": WatchOptions,
     "hutch_session_info": SessionInfo, "hutch_process_end": ProcessEnd, "hutch_process_options": ProcessOptions,
 }
 

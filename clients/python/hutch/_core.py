@@ -26,6 +26,21 @@ from .results import CellResult, Result
 Event = Tuple["Owner", str, Any]
 
 
+class Descriptor:
+    """An open file that is closed when nobody has taken it."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def take(self) -> int:
+        number, self._number = self._number, -1
+        return number
+
+    def __del__(self) -> None:
+        if self._number >= 0:
+            os.close(self._number)
+
+
 class Owner:
     """Whom callbacks are about: a run, a cell, an order, a session."""
 
@@ -126,7 +141,7 @@ def _on_reply(owner: Owner, _session: int, pointer: Any) -> Tuple[str, Any]:
     raw = pointer.contents
     return "reply", (bool(raw.ok), (raw.message or b"").decode("utf-8", "replace"), int(raw.id),
                      json.loads(raw.lost or b"[]"),
-                     float(raw.ms), int(raw.bytes))
+                     float(raw.ms), int(raw.bytes), json.loads(raw.json) if raw.json else None)
 
 
 @_guarded(_abi.ON_END, True)
@@ -149,6 +164,39 @@ def _on_process_end(owner: Owner, _session: int, _id: int, pointer: Any) -> Tupl
     raw = pointer.contents
     why = (raw.why or b"").decode("utf-8", "replace")
     return "end", (raw.exit_code, raw.signal, why, bool(raw.truncated), raw.run_ms)
+
+
+@_guarded(_abi.ON_PATH, True)
+def _on_path(owner: Owner, _session: int, pointer: Any) -> Tuple[str, Any]:
+    """The descriptor of a file that was opened is the engine's: the note has a copy, which closes itself."""
+    raw, library = pointer.contents, owner.core.library
+    if not raw.ok:
+        return "refused", make_error((raw.message or b"").decode("utf-8", "replace"), raw.code)
+    text = library.take_text(library.path_reply_to_json(pointer))
+    if text is None:
+        raise HutchError("there is not enough memory for what lies at a path")
+    return "reply", (json.loads(text), Descriptor(os.dup(raw.fd)) if raw.fd >= 0 else None)
+
+
+@_guarded(_abi.WATCH_ON_BEGIN, False)
+def _on_watch_begin(owner: Owner, _session: int, _watch: int) -> Tuple[str, Any]:
+    return "begin", None
+
+
+@_guarded(_abi.WATCH_ON_CHANGE, False)
+def _on_change(owner: Owner, _session: int, _watch: int, pointer: Any) -> Tuple[str, Any]:
+    raw = pointer.contents
+    return "change", (raw.kind, raw.name or b"", bool(raw.is_directory))
+
+
+@_guarded(_abi.WATCH_ON_END, True)
+def _on_watch_end(owner: Owner, _session: int, _watch: int, code: int, message: Optional[bytes]) -> Tuple[str, Any]:
+    return "end", (code, (message or b"").decode("utf-8", "replace"))
+
+
+@_guarded(_abi.FUNCTION_ON_READY, True)
+def _on_ready(owner: Owner, _name: bytes, why: Any) -> Tuple[str, Any]:
+    return "ready", make_error(why.contents.message.decode("utf-8", "replace"), why.contents.code) if why else None
 
 
 _open: "weakref.WeakSet[Core]" = weakref.WeakSet()
@@ -289,7 +337,7 @@ class Core:
         return found
 
     def order(self, owner: Owner, name: str, session: int, *args: Any) -> None:
-        """checkpoint, rollback, fork, switch, drop, reset_context, drop_context."""
+        """checkpoint, rollback, fork, switch, drop, reset_context, drop_context, ask."""
         handle = self.check()
         key = self.register(owner)
         function = getattr(self.library, "session_" + name)
@@ -297,8 +345,44 @@ class Core:
             self.forget(owner)
             raise self.make_error()
 
+    def path(self, owner: Owner, name: str, session: int, *args: Any, options: Any) -> None:
+        """stat, list, make_directory, rename, remove, open_path."""
+        handle = self.check()
+        options.user, options.on_reply = self.register(owner), _on_path
+        function = getattr(self.library, "session_" + name)
+        if function(handle, session, *args, ctypes.byref(options), ctypes.byref(self._error)) < 0:
+            self.forget(owner)
+            raise self.make_error()
+
+    def watch(self, owner: Owner, session: int, path: bytes) -> int:
+        handle, number = self.check(), ctypes.c_uint64()
+        options = _abi.WatchOptions(size=ctypes.sizeof(_abi.WatchOptions))
+        options.user = self.register(owner)
+        options.on_begin, options.on_change, options.on_end = _on_watch_begin, _on_change, _on_watch_end
+        if self.library.session_watch(handle, session, path, ctypes.byref(options), ctypes.byref(number),
+                                      ctypes.byref(self._error)) < 0:
+            self.forget(owner)
+            raise self.make_error()
+        return number.value
+
+    def set_function(self, owner: Owner, function: Any) -> None:
+        handle = self.check()
+        function.user, function.on_ready = self.register(owner), _on_ready
+        if self.library.engine_set_function(handle, ctypes.byref(function), ctypes.byref(self._error)) < 0:
+            self.forget(owner)
+            raise self.make_error()
+
+    def drop_function(self, name: bytes) -> bool:
+        return bool(self.library.engine_drop_function(self.check(), name))
+
+    def function_info(self, name: bytes) -> Any:
+        raw = _abi.FunctionInfo(size=ctypes.sizeof(_abi.FunctionInfo))
+        if self.library.engine_get_function(self.check(), name, ctypes.byref(raw), ctypes.byref(self._error)) < 0:
+            raise self.make_error()
+        return raw
+
     def ask(self, name: str, session: int, *args: Any) -> bool:
-        """interrupt, reply, close, cancel_cell: what they return is 0 when there was nothing to do it to."""
+        """interrupt, reply, close, cancel_cell, unwatch: what they return is 0 when there was nothing to do it to."""
         return bool(getattr(self.library, "session_" + name)(self.check(), session, *args))
 
     def do(self, name: str, session: int, *args: Any) -> int:

@@ -8,13 +8,16 @@ import inspect
 import os
 import threading
 import weakref
-from typing import Any, BinaryIO, Callable, Coroutine, Iterable, List, Optional, TypeVar, Union
+from typing import Any, BinaryIO, Callable, Coroutine, Dict, Iterable, List, Optional, TypeVar, Union
 
+from .blocking_parts import BlockingFunction, BlockingProcess, BlockingWatch
 from .engine import Engine
 from .errors import ClosedError, EngineError
 from .options import Limits, Path, Stats, Text
+from .paths import PathEntry, PathList
 from .results import CellResult, Ended, FileEntry, Reply, Result
-from .sessions import OnInput, OnOutput, Session
+from .session_paths import MAX_BYTES
+from .sessions import OnBytes, OnInput, OnOutput, Process, Session
 
 T = TypeVar("T")
 START_SECONDS = 60
@@ -98,6 +101,25 @@ class BlockingEngine:
             return engine.session(**options)
         return BlockingSession(self, self._call(open_session))
 
+    def set_function(self, name: str, code: Text, **options: Any) -> None:
+        self._call(lambda engine: engine.set_function(name, code, **options))
+
+    def drop_function(self, name: str) -> bool:
+        async def drop(engine: Engine) -> bool:
+            return engine.drop_function(name)
+        return self._call(drop)
+
+    def function(self, name: str) -> BlockingFunction:
+        """`engine.function("NAME")(event)` is its value."""
+        async def find(engine: Engine) -> BlockingFunction:
+            return BlockingFunction(self, engine.function(name))
+        return self._call(find)
+
+    def functions(self) -> List[Dict[str, Any]]:
+        async def ask(engine: Engine) -> List[Dict[str, Any]]:
+            return engine.functions()
+        return self._call(ask)
+
     def stats(self) -> Stats:
         async def ask(engine: Engine) -> Stats:
             return engine.stats()
@@ -151,6 +173,13 @@ def _close(engine: "weakref.ref[BlockingEngine]") -> None:
         found.close()
 
 
+class _Held:
+    """What can be awaited, and is not to be."""
+
+    def __init__(self, value: Process) -> None:
+        self.value = value
+
+
 class BlockingSession:
     """`with engine.session() as session: result = session.run("x = 1")`. The methods are those of `Session`."""
 
@@ -175,6 +204,9 @@ class BlockingSession:
             found = do(self._session)
             return await found if inspect.isawaitable(found) else found
         return self._engine._call(call)
+
+    def _do(self, do: Callable[[], Any]) -> Any:
+        return self._call(lambda _session: do())
 
     def run(self, code: Text, *, on_output: Optional[OnOutput] = None, on_input: Optional[OnInput] = None,
             **options: Any) -> CellResult:
@@ -221,6 +253,52 @@ class BlockingSession:
 
     def drop_context(self, context: str) -> None:
         self._call(lambda session: session.drop_context(context))
+
+    def complete(self, code: Text, cursor: Optional[int] = None, *, context: Optional[str] = None) -> Dict[str, Any]:
+        return self._call(lambda session: session.complete(code, cursor, context=context))
+
+    def inspect(self, code: Text, cursor: Optional[int] = None, *, context: Optional[str] = None,
+                detail: bool = False) -> Dict[str, Any]:
+        return self._call(lambda session: session.inspect(code, cursor, context=context, detail=detail))
+
+    def is_complete(self, code: Text, *, context: Optional[str] = None) -> Dict[str, Any]:
+        return self._call(lambda session: session.is_complete(code, context=context))
+
+    def spawn(self, command: Union[str, Iterable[Text]], *, on_output: Optional[OnBytes] = None, stream: bool = False,
+              **options: Any) -> BlockingProcess:
+        """@on_output is called by the engine's thread."""
+        return BlockingProcess(self._do, self._call(
+            lambda session: _Held(session.spawn(command, on_output=on_output, stream=stream, **options))).value)
+
+    def processes(self) -> List[Dict[str, Any]]:
+        return self._call(lambda session: session.processes())
+
+    def stat(self, path: Path, *, follow: bool = False) -> PathEntry:
+        return self._call(lambda session: session.stat(path, follow=follow))
+
+    def list(self, path: Path = ".", *, depth: int = 1, max_entries: int = 0) -> PathList:
+        return self._call(lambda session: session.list(path, depth=depth, max_entries=max_entries))
+
+    def make_directory(self, path: Path, *, parents: bool = False, mode: int = 0o755) -> bool:
+        return self._call(lambda session: session.make_directory(path, parents=parents, mode=mode))
+
+    def rename(self, path: Path, to: Path, *, parents: bool = False) -> None:
+        self._call(lambda session: session.rename(path, to, parents=parents))
+
+    def remove(self, path: Path, *, tree: bool = False) -> None:
+        self._call(lambda session: session.remove(path, tree=tree))
+
+    def open_path(self, path: Path, mode: str = "rb", *, parents: bool = False, permissions: int = 0o644) -> BinaryIO:
+        return self._call(lambda session: session.open_path(path, mode, parents=parents, permissions=permissions))
+
+    def read_path(self, path: Path, to: Optional[BinaryIO] = None, *, max_bytes: int = MAX_BYTES) -> bytes:
+        return self._call(lambda session: session.read_path(path, to, max_bytes=max_bytes))
+
+    def write_path(self, path: Path, content: Union[Text, BinaryIO], *, mode: int = 0o644) -> None:
+        self._call(lambda session: session.write_path(path, content, mode=mode))
+
+    def watch(self, path: Path = ".") -> BlockingWatch:
+        return BlockingWatch(self._do, self._call(lambda session: session.watch(path)))
 
     def files(self) -> List[FileEntry]:
         return self._call(lambda session: session.files())

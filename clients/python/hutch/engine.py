@@ -4,12 +4,14 @@ from __future__ import annotations
 import asyncio
 import collections
 from dataclasses import fields
-from typing import Any, AsyncIterator, Callable, Deque, Generator, List, Optional, Tuple
+from typing import Any, AsyncIterator, Callable, Deque, Dict, Generator, List, Optional, Tuple
 
 from . import _abi, _library
 from ._core import Core, Owner
-from .errors import BusyError, ClosedError, EngineError
-from .options import Limits, Stats, Text, make_engine_options, make_request, make_session_options
+from .errors import BusyError, ClosedError, EngineError, NotFoundError
+from .functions import Function, Import, describe
+from .options import Limits, Stats, Text, make_call, make_engine_options, make_function, make_request, \
+    make_session_options
 from .results import Result
 from .sessions import Session
 
@@ -107,6 +109,7 @@ class Engine:
         self._wait_when_full = wait_when_full
         self._room: "Deque[asyncio.Future[None]]" = collections.deque()
         self._broken: Optional[EngineError] = None
+        self._functions: Dict[str, Import] = {}
 
     async def __aenter__(self) -> "Engine":
         self._attach()
@@ -195,8 +198,10 @@ class Engine:
                     **options: Any) -> Run:
         """Hands a program in. @options are those of `run()`. What a program prints goes to @on_output(stream, data) as
         it comes, or with @stream to `async for`; then it is not in the result."""
+        return await self._start(make_request(code, **options), on_output, stream)
+
+    async def _start(self, request: Any, on_output: Optional[Callable[[str, bytes], Any]], stream: bool) -> Run:
         self._attach()
-        request = make_request(code, **options)
         run = Run(self, on_output, stream)
         is_first = not self._room
         while True:
@@ -247,6 +252,42 @@ class Engine:
         finally:
             for task in tasks:
                 task.cancel()  # of what is left when one was refused
+
+    # --- functions
+
+    async def set_function(self, name: str, code: Text, *, min: int = 0, max: int = 0) -> None:
+        """Adds a function, or sets one again; returns when it can be called. @code defines `def handler(event)`, or an
+        asynchronous one, and is executed once: it is the operator's, and trusted. @min and @max: how many sandboxes are
+        kept prepared for it. A file that cannot be imported is an error, and changes nothing."""
+        self._attach()
+        owner = Import()
+        self._core.set_function(owner, make_function(name, code, min=min, max=max))
+        self._functions[name] = owner
+        await owner.future
+
+    def drop_function(self, name: str) -> bool:
+        """Calls that were accepted go on. False when there was none."""
+        self._attach()
+        self._functions.pop(name, None)
+        return self._core.drop_function(_abi.plain(name, "the name of a function"))
+
+    def function(self, name: str) -> Function:
+        """`await engine.function("NAME")(event)` is its value."""
+        return Function(self, name)
+
+    def functions(self) -> List[Dict[str, Any]]:
+        """Of each its name, its state (starting, ready, failed), and why it is not ready; as a server tells it."""
+        self._attach()
+        return [describe(name, self._functions[name], self._function_info(name)) for name in sorted(self._functions)]
+
+    def _function_info(self, name: str) -> Any:
+        try:
+            return self._core.function_info(_abi.plain(name, "the name of a function"))
+        except NotFoundError:
+            return None
+
+    async def _call(self, name: str, event: Any, options: Dict[str, Any]) -> Result:
+        return await (await self._start(make_call(name, event, **options), None, False))
 
     # --- sessions, and what it looks like
 

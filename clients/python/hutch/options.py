@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 from dataclasses import dataclass, fields
 from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
@@ -204,7 +205,7 @@ def make_request(code: Text, *, language: Optional[str] = None, name: Optional[T
 
 
 SESSION_NUMBERS = ("idle_ms", "lifetime_ms", "max_checkpoints", "checkpoint_bytes", "max_processes",
-                   "no_interpreter") + _abi.SESSION_LIMIT_NAMES
+                   "no_interpreter", "paths") + _abi.SESSION_LIMIT_NAMES
 
 
 def make_session_options(*, policy: Optional[Text] = None, zygote: Optional[str] = None,
@@ -251,4 +252,36 @@ def make_cell(code: Text, *, context: Optional[str] = None, timeout: Optional[fl
         raw.env = environment(env)
     raw.cwd, raw.wants_value, raw.stop_on_error = _abi.plain(cwd, "cwd"), wants_value, stop_on_error
     raw.calls = _abi.plain(calls, "the name of a tool")
+    return raw
+
+
+def make_question(kind: int, code: Text, *, cursor: Optional[int] = None, context: Optional[str] = None,
+                  detail: bool = False) -> Any:
+    """struct hutch_question."""
+    raw = _abi.Question(size=ctypes.sizeof(_abi.Question))
+    text = source(code)
+    raw.kind, raw.code, raw.code_len = kind, text, len(text)
+    raw.cursor = -1 if cursor is None else cursor
+    raw.context, raw.detail = _abi.plain(context, "context"), detail
+    return raw
+
+
+def make_function(name: str, code: Text, *, min: int = 0, max: int = 0) -> Any:
+    """struct hutch_function."""
+    raw = _abi.Function(size=ctypes.sizeof(_abi.Function))
+    text = source(code)
+    raw.name, raw.code, raw.code_len = _abi.plain(name, "the name of a function"), text, len(text)
+    raw.min, raw.max = min, max
+    return raw
+
+
+def make_call(name: str, event: Any, *, env: Optional[Mapping[str, str]] = None, policy: Optional[Text] = None,
+              timeout: Optional[float] = None, cpu_time: Optional[float] = None, **limits: Optional[int]) -> Any:
+    """struct hutch_request that calls a function."""
+    raw = _abi.Request(size=ctypes.sizeof(_abi.Request))
+    text = json.dumps(event, allow_nan=False).encode("ascii")
+    raw.function, raw.event, raw.event_len = _abi.plain(name, "the name of a function"), text, len(text)
+    raw.env, raw.policy = environment(env), _abi.plain(policy, "policy")
+    raw.wall_ms, raw.cpu_ms = milliseconds(timeout, "timeout"), milliseconds(cpu_time, "cpu_time")
+    set_fields(raw, limits, _abi.LIMIT_NAMES)
     return raw

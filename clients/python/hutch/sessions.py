@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import collections
+import ctypes
 import inspect
 import io
 import os
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, BinaryIO, Callable, Deque,
 from . import _abi
 from ._core import Owner
 from .errors import BusyError, ClosedError, EngineError, NotFoundError
-from .options import Path, Text, make_cell, make_process, milliseconds, source
+from .options import Path, Text, make_cell, make_process, make_question, milliseconds, source
 from .results import CellResult, Ended, FileEntry, Output, ProcessEnd, Reply
+from .session_paths import SessionPaths
 from .tools import Tools, call, encode, encode_error, names
 
 if TYPE_CHECKING:
@@ -58,8 +60,18 @@ class Order(Pending):
         if what != "reply":
             self._conclude(value)
             return
-        ok, message, number, lost, ms, size = value
+        ok, message, number, lost, ms, size, _ = value
         self._conclude(Reply(number, lost, ms, size) if ok else EngineError(message))
+
+
+class Question(Pending):
+    """What the shell is asked."""
+
+    def hear(self, what: str, value: Any) -> None:
+        if what != "reply":
+            self._conclude(value)
+            return
+        self._conclude(value[-1] if value[0] else EngineError(value[1]))
 
 
 class Cell(Pending):
@@ -207,6 +219,10 @@ class Process(Owner):
     def __await__(self) -> Generator[Any, None, ProcessEnd]:
         return asyncio.shield(self._future).__await__()
 
+    async def wait(self) -> ProcessEnd:
+        """Its end. Cancelling the task that awaits it leaves the process running."""
+        return await self
+
     async def __aiter__(self) -> AsyncIterator[Tuple[str, bytes]]:
         if self._chunks is None:
             raise EngineError("the process was started without stream=True")
@@ -278,7 +294,7 @@ class Process(Owner):
             self._chunks.put_nowait(None)
 
 
-class Session(Owner):
+class Session(SessionPaths):
     """`async with engine.session() as session: result = await session.run("x = 1")`."""
 
     def __init__(self, engine: "Engine") -> None:
@@ -435,6 +451,33 @@ class Session(Owner):
     async def drop_context(self, context: str) -> None:
         """It is gone, and is made anew when it is named again."""
         await self._order("drop_context", _abi.plain(context, "context"))
+
+    # --- questions to the shell, in the words of Jupyter's protocol
+
+    async def _ask_shell(self, kind: int, code: Text, cursor: Optional[int], context: Optional[str],
+                         is_detailed: bool = False) -> Dict[str, Any]:
+        self._check()
+        question = Question(self)
+        raw = make_question(kind, code, cursor=cursor, context=context, detail=is_detailed)
+        self._engine._core.order(question, "ask", self.id, ctypes.byref(raw))
+        self._queue.append(question)
+        found = await question._future
+        assert isinstance(found, dict)
+        return found
+
+    async def complete(self, code: Text, cursor: Optional[int] = None, *,
+                       context: Optional[str] = None) -> Dict[str, Any]:
+        """What may stand at @cursor, code points from the begin, None: the end. Waits its turn, as a cell does."""
+        return await self._ask_shell(0, code, cursor, context)
+
+    async def inspect(self, code: Text, cursor: Optional[int] = None, *, context: Optional[str] = None,
+                      detail: bool = False) -> Dict[str, Any]:
+        """What is known of the name at @cursor; with @detail its source, too."""
+        return await self._ask_shell(1, code, cursor, context, detail)
+
+    async def is_complete(self, code: Text, *, context: Optional[str] = None) -> Dict[str, Any]:
+        """Whether a cell with this code can be executed, or more has to come."""
+        return await self._ask_shell(2, code, None, context)
 
     # --- files below /mnt/data; names are relative, and no link is followed
 
