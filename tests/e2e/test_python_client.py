@@ -5,12 +5,14 @@ import functools
 import hashlib
 import inspect
 import io
+import itertools
 import json
 import os
 import signal
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -72,6 +74,20 @@ class Both:
         async def wait():
             return await asyncio.wait_for(found, SECONDS)
         return self.loop.run_until_complete(wait()) if inspect.isawaitable(found) else found
+
+    def collect(self, iterable, count=None):
+        """What it gives, or the first @count of it."""
+        if self.loop is None:
+            return list(itertools.islice(iterable, count))
+        async def gather():
+            found = []
+            if count != 0:
+                async for one in iterable:
+                    found.append(one)
+                    if len(found) == count:
+                        break
+            return found
+        return self.do(lambda _: gather())
 
     def close(self):
         if self.loop is None:
@@ -540,3 +556,325 @@ def test_options_of_a_cell(both):
     with pytest.raises(hutch.EngineError):
         both.do(lambda client: with_session.drop_context("c"))
     both.do(lambda client: with_session.close())
+
+
+# --------------------------------------------------------------------------------------------------
+# Many at once, and twice
+
+@needs_server
+def test_run_many(both):
+    codes = ["print(%d)" % i for i in range(20)] + [{"code": "import sys\nprint(sys.argv[1])", "args": ["ä"]}, "1 / 0"]
+    results = both.do(lambda client: client.run_many(codes, timeout=20))
+    assert [result.stdout for result in results] == ["%d\n" % i for i in range(20)] + ["ä\n", ""]
+    assert results[-1].error.name == "ZeroDivisionError" and both.do(lambda client: client.run_many([])) == []
+    with pytest.raises(hutch.ServerError, match="cobol") as caught:
+        both.do(lambda client: client.run_many(["1", {"code": "1", "language": "cobol"}]))
+    assert (caught.value.status, caught.value.reason) == (400, "invalid_request")
+    padding = "#" * (3 << 20)  # in several requests
+    assert [result.stdout for result in both.do(lambda client: client.run_many(["print(%d)%s" % (i, padding) for i in range(4)]))] == [
+        "%d\n" % i for i in range(4)]
+
+
+@needs_server
+def test_asked_twice_run_once(both):
+    key = os.urandom(8).hex()
+    code = "import os\nprint(os.urandom(8).hex())"
+    first = both.do(lambda client: client.run(code, idempotency_key=key))
+    assert both.do(lambda client: client.run(code, idempotency_key=key)).stdout == first.stdout != ""
+    assert both.do(lambda client: client.run(code)).stdout != first.stdout
+    with pytest.raises(hutch.ServerError) as caught:
+        both.do(lambda client: client.run("print(2)", idempotency_key=key))
+    assert (caught.value.status, caught.value.reason) == (422, "idempotency_key_reused")
+    with pytest.raises(hutch.ServerError, match="one piece"):
+        both.do(lambda client: client.run(code, idempotency_key=key, on_output=lambda *_: None))
+    for bad in ("", "a b", "a\r\nX-Other: 1", "ä", "x" * 256):
+        with pytest.raises(ValueError, match="idempotency_key"):
+            both.do(lambda client: client.run(code, idempotency_key=bad))
+
+
+@needs_server
+@pytest.mark.parametrize("is_async", (False, True))
+def test_function_asked_twice(functions, is_async):
+    both = Both(is_async, "unix:" + functions.path)
+    assert both.do(lambda client: client.function("f-1")(1, idempotency_key="k%d" % is_async)) == {"event": 1}
+    with pytest.raises(hutch.ServerError, match="Idempotency-Key"):
+        both.do(lambda client: client.function("f-1")(2, idempotency_key="k%d" % is_async))
+    both.close()
+
+
+# --------------------------------------------------------------------------------------------------
+# Life of a session, questions to its shell
+
+@needs_server
+def test_life(both):
+    session = both.do(lambda client: client.session())
+    do = lambda call: both.do(lambda _: call(session))  # noqa: E731
+    assert do(lambda s: s.run("x_long = 1")).ok
+    found = do(lambda s: s.info())
+    assert found["id"] == session.id and found["state"] == "idle" and found["contexts"][0]["count"] == 1
+    do(lambda s: s.pause())
+    assert do(lambda s: s.info())["state"] == "paused"
+    do(lambda s: s.resume())
+    assert do(lambda s: s.run("x_long")).value == "1"
+    do(lambda s: s.set_lifetime(idle=7, lifetime=100))
+    found = do(lambda s: s.info())
+    assert found["idle_ms"] == 7000 and found["end"] - found["opened"] < 200
+    with pytest.raises(ValueError, match="idle"):
+        do(lambda s: s.set_lifetime(idle=-1))
+    assert do(lambda s: s.complete("x_lo"))["matches"] == ["x_long"] and do(lambda s: s.complete("x_lo + 1", 4))["matches"] == ["x_long"]
+    assert do(lambda s: s.inspect("x_long"))["found"] and do(lambda s: s.inspect("print", detail=True))["found"]
+    assert do(lambda s: s.is_complete("for x in y:")) == {"status": "incomplete", "indent": "    "}
+    with pytest.raises(hutch.EngineError, match="other"):
+        do(lambda s: s.complete("x", context="other"))
+    do(lambda s: s.close())
+
+
+# --------------------------------------------------------------------------------------------------
+# Processes
+
+def until(condition):
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def with_processes(both):
+    session = both.do(lambda client: client.session(max_processes=4))
+    yield session
+    try:
+        both.do(lambda _: session.close())
+    except hutch.EngineError:
+        pass  # a test has closed it
+
+
+@needs_server
+def test_processes(both, with_processes):
+    do = lambda call: both.do(lambda _: call(with_processes))  # noqa: E731
+    process = do(lambda s: s.spawn("echo out; echo err >&2; printf '\\377'; exit 3", stream=True))
+    found = both.collect(process)
+    assert b"".join(data for stream, data in found if stream == "stdout") == b"out\n\xff" and ("stderr", b"err\n") in found
+    end = do(lambda _: process.wait())
+    assert (end.exit_code, end.signal, end.why, end.truncated) == (3, 0, "", False) and end.run_ms > 0 and process.done()
+    assert both.collect(process) == []
+    heard = []
+    reader = do(lambda s: s.spawn(["cat"], stdin=True, on_output=lambda stream, data: heard.append(data), env={"A": "b"}, cwd="/tmp"))
+    assert [(entry["id"], entry["cwd"]) for entry in do(lambda s: s.processes())] == [(reader.id, "/tmp")] and not reader.done()
+    if both.loop is None:
+        writer = threading.Thread(target=lambda: (reader.write("x" * 1500000), reader.close_stdin()))
+        writer.start()
+        assert reader.wait().exit_code == 0
+        writer.join()
+    else:
+        do(lambda _: reader.write("x" * 1500000))
+        do(lambda _: reader.close_stdin())
+        assert do(lambda _: reader.wait()).exit_code == 0
+    assert b"".join(heard) == b"x" * 1500000
+    with pytest.raises(hutch.EngineError):
+        do(lambda _: reader.write("more"))
+    sleeper = do(lambda s: s.spawn("echo begun; sleep 100", stream=True))
+    assert both.collect(sleeper, 1) == [("stdout", b"begun\n")]
+    assert do(lambda s: s.run("6 * 7")).value == "42"
+    do(lambda _: sleeper.signal(signal.SIGKILL))
+    assert do(lambda _: sleeper.wait()).signal == 9
+    with pytest.raises(hutch.NotFoundError, match="no such process"):
+        do(lambda _: sleeper.signal(9))
+    assert do(lambda _: do(lambda s: s.spawn(["nothing-of-this-name"])).wait()).exit_code == 127
+    timed = do(lambda s: s.spawn("sleep 100", timeout=0.2))
+    assert do(lambda _: timed.wait()).why
+
+
+@needs_server
+def test_terminal(both, with_processes):
+    do = lambda call: both.do(lambda _: call(with_processes))  # noqa: E731
+    terminal = do(lambda s: s.spawn(["sh"], terminal=(30, 90), stream=True, env={"PS1": "> "}))
+    do(lambda _: terminal.write("stty size; read x\n"))
+    seen = b""
+    while b"30 90" not in seen:
+        seen += both.collect(terminal, 1)[0][1]
+    do(lambda _: terminal.resize(40, 100))
+    do(lambda _: terminal.write("\nstty size\nexit\n"))
+    assert b"40 100" in b"".join(data for _, data in both.collect(terminal)) and do(lambda _: terminal.wait()).exit_code == 0
+
+
+@needs_server
+def test_processes_that_are_refused(both, with_processes):
+    do = lambda call: both.do(lambda _: call(with_processes))  # noqa: E731
+    for options, says in (({"command": []}, "args"), ({"command": "true", "env": {"": "x"}}, "env"),
+                          ({"command": "true", "terminal": (0, 80)}, "rows"), ({"command": "true", "stdin": True, "terminal": (1, 1)}, "stdin")):
+        for stream in (False, True):
+            with pytest.raises(hutch.ServerError, match=says) as caught:
+                do(lambda s: s.spawn(stream=stream, **options))
+            assert (caught.value.status, caught.value.reason) == (400, "invalid_request")
+    for kind, options in ((TypeError, {"command": b"true"}), (TypeError, {"command": "true", "nothing": 1}), (ValueError, {"command": "true", "timeout": 0})):
+        with pytest.raises(kind):
+            do(lambda s: s.spawn(**options))
+    with pytest.raises(hutch.NotFoundError, match="no such process"):
+        do(lambda s: s.find_process(99).wait())
+    sleepers = [do(lambda s: s.spawn("sleep 100")) for _ in range(4)]
+    with pytest.raises(hutch.BusyError) as caught:
+        do(lambda s: s.spawn("true", stream=True))
+    assert caught.value.retry_after and len({sleeper.id for sleeper in sleepers}) == 4
+    without = both.do(lambda client: client.session())
+    with pytest.raises(hutch.EngineError, match="max_processes"):
+        both.do(lambda _: without.spawn("true"))
+    both.do(lambda _: without.close())
+    do(lambda s: s.close())
+
+
+@needs_server
+def test_process_outlives_its_reader(both, with_processes):
+    do = lambda call: both.do(lambda _: call(with_processes))  # noqa: E731
+    process = do(lambda s: s.spawn("echo one; read x; echo $x; exit 5", stdin=True, stream=True))
+    assert both.collect(process, 1) == [("stdout", b"one\n")]
+    do(lambda _: process.close())
+    found = do(lambda s: s.processes())
+    assert [entry["id"] for entry in found] == [process.id]
+    do(lambda _: process.write("two\n"))
+    again = both.client.find_session(with_processes.id).find_process(process.id)
+    assert both.collect(again) == [("stdout", b"two\n")] and do(lambda _: again.wait()).exit_code == 5 and again.dropped == 0
+    much = do(lambda s: s.spawn("head -c 300000 /dev/zero; exec >&-; sleep 100"))
+    until(lambda: any(entry["output_bytes"] == 300000 for entry in do(lambda s: s.processes())))
+    do(lambda _: much.signal(9))
+    data = b"".join(data for _, data in both.collect(much))
+    assert len(data) + much.dropped == 300000 and much.dropped > 0 and do(lambda _: much.wait()).signal == 9
+    with_client = do(lambda s: s.spawn("sleep 100", stream=True, end_with_client=True))
+    do(lambda _: with_client.close())
+    until(lambda: not do(lambda s: s.processes()))
+
+
+@needs_server
+def test_error_of_a_process_callback_is_its_callers(both, with_processes):
+    def fail(*_):
+        raise KeyError("mine")
+    process = both.do(lambda _: with_processes.spawn("echo 1; sleep 100", on_output=fail))
+    for _ in range(2):
+        with pytest.raises(KeyError, match="mine"):
+            both.do(lambda _: process.wait())
+    until(lambda: not both.do(lambda _: with_processes.processes()))
+
+
+@needs_server
+def test_cancelled_task_leaves_its_process(server):
+    async def main():
+        async with hutch.AsyncClient("unix:" + server.path, token=TOKEN) as client, await client.session(max_processes=2) as session:
+            process = await session.spawn(["cat"], stdin=True, stream=True)
+            waiter, reader = asyncio.ensure_future(process.wait()), asyncio.ensure_future(process.__aiter__().__anext__())
+            await asyncio.sleep(0.05)
+            for task in (waiter, reader):
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            await process.write("typed")
+            await process.close_stdin()
+            assert b"".join([data async for _, data in process]) == b"typed" and (await process).exit_code == 0
+            watch = await session.watch("/tmp")
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(watch.__aiter__().__anext__(), 0.05)
+            await session.make_directory("/tmp/after")
+            assert await watch.__aiter__().__anext__() == hutch.Change("created", "after", True)
+            await watch.close()
+            left = await session.spawn("sleep 100", stream=True)
+            waiter = asyncio.ensure_future(left.wait())
+            await asyncio.sleep(0.05)
+            await left.close()
+            with pytest.raises(hutch.ConnectError):
+                await waiter
+            reader = asyncio.ensure_future(left.__aiter__().__anext__())  # listens anew
+            await asyncio.sleep(0.05)
+            await left.signal(signal.SIGKILL)
+            with pytest.raises(StopAsyncIteration):
+                await reader
+            assert (await left).signal == 9
+        assert len([task for task in asyncio.all_tasks()]) == 1
+    asyncio.run(main())
+
+
+# --------------------------------------------------------------------------------------------------
+# Paths inside
+
+@needs_server
+def test_paths(both):
+    session = both.do(lambda client: client.session(paths=True))
+    do = lambda call: both.do(lambda _: call(session))  # noqa: E731
+    assert do(lambda s: s.make_directory("/tmp/a/b", parents=True, mode=0o750)) is True
+    assert do(lambda s: s.make_directory("/tmp/a/b", parents=True)) is False
+    do(lambda s: s.write_path("/tmp/a/b/ä ?&%", "content", mode=0o600))
+    entry = do(lambda s: s.stat("/tmp/a/b/ä ?&%"))
+    assert (entry.path, entry.type, entry.size, entry.mode, entry.target) == ("/tmp/a/b/ä ?&%", "file", 7, 0o600, None)
+    assert do(lambda s: s.read_path("/tmp/a/b/ä ?&%")) == b"content"
+    target = io.BytesIO()
+    assert do(lambda s: s.read_path("/tmp/a/b/ä ?&%", target)) == b"" and target.getvalue() == b"content"
+    with pytest.raises(hutch.EngineError, match="more than 3 bytes"):
+        do(lambda s: s.read_path("/tmp/a/b/ä ?&%", max_bytes=3))
+    do(lambda s: s.rename("/tmp/a/b/ä ?&%", "/tmp/a/new/g", parents=True))
+    do(lambda s: s.run("import os\nos.symlink(b'/tmp/\\xff', '/tmp/a/link')\nopen(b'/tmp/a/\\xff', 'w').close()"))
+    found = do(lambda s: s.list("/tmp/a", depth=2))
+    assert [os.fsencode(entry.path) for entry in found] == [b"b", b"link", b"new", b"new/g", b"\xff"] and not found.truncated
+    assert os.fsencode(found.entries[1].target) == b"/tmp/\xff"
+    assert len(do(lambda s: s.list("/tmp/a", max_entries=2))) == 2
+    assert do(lambda s: s.read_path(b"/tmp/a/\xff")) == b""
+    with pytest.raises(hutch.NotFoundError):
+        do(lambda s: s.stat("/tmp/a/link", follow=True))
+    with pytest.raises(hutch.ServerConflictError, match="/tmp/a"):
+        do(lambda s: s.remove("/tmp/a"))
+    do(lambda s: s.remove("/tmp/a", tree=True))
+    with pytest.raises(hutch.NotFoundError):
+        do(lambda s: s.list("/tmp/a"))
+    for bad in ("", "x" * 4096):
+        with pytest.raises(hutch.ServerError):
+            do(lambda s: s.stat(bad))
+    with pytest.raises(ValueError, match="NUL"):
+        do(lambda s: s.stat("a\0b"))
+    large = os.urandom(3 << 20)
+    do(lambda s: s.write_path("large", io.BytesIO(large)))
+    assert do(lambda s: s.read_path("/mnt/data/large")) == large
+    do(lambda s: s.close())
+    without = both.do(lambda client: client.session())
+    for call in (lambda s: s.stat("/tmp"), lambda s: s.watch("/tmp"), lambda s: s.write_path("/tmp/f", b"")):
+        with pytest.raises(hutch.EngineError, match="paths"):
+            both.do(lambda _: call(without))
+    both.do(lambda _: without.close())
+
+
+@needs_server
+def test_watch(both):
+    session = both.do(lambda client: client.session(paths=True))
+    do = lambda call: both.do(lambda _: call(session))  # noqa: E731
+    do(lambda s: s.make_directory("/tmp/here"))
+    watch = do(lambda s: s.watch("/tmp/here"))
+    do(lambda s: s.run("open(b'/tmp/here/\\xfe', 'w').write('1')"))
+    assert both.collect(watch, 1) == [hutch.Change("created", os.fsdecode(b"\xfe"), False)]
+    do(lambda _: watch.close())
+    do(lambda _: watch.close())
+    assert both.collect(watch) == [] and watch.why is None
+    do(lambda s: s.make_directory("/tmp/gone"))
+    watch = do(lambda s: s.watch("/tmp/gone"))
+    do(lambda s: s.remove("/tmp/gone"))
+    assert all(change.kind in ("removed", "attributes") for change in both.collect(watch)) and watch.why
+    with pytest.raises(hutch.NotFoundError):
+        do(lambda s: s.watch("/tmp/nothing"))
+    if both.loop is None:
+        watch = session.watch("/tmp")
+        threading.Timer(0.2, watch.close).start()
+        assert list(watch) == []
+    do(lambda s: s.close())
+
+
+@needs_server
+@pytest.mark.parametrize("is_async", (False, True))
+def test_server_that_is_killed_in_the_middle_of_streams(tmp_path, is_async):
+    started = Server(tmp_path)
+    both = Both(is_async, "unix:" + started.path)
+    session = both.do(lambda client: client.session(max_processes=3))
+    process = both.do(lambda _: session.spawn("echo one; sleep 100", stream=True))
+    quiet = both.do(lambda _: session.spawn("sleep 100", on_output=lambda *_: None))
+    watch = both.do(lambda _: session.watch("/tmp"))
+    assert both.collect(process, 1) == [("stdout", b"one\n")]
+    started.stop(signal.SIGKILL)
+    for call in (lambda: both.collect(process), lambda: both.do(lambda _: quiet.wait()), lambda: both.collect(watch),
+                 lambda: both.do(lambda _: session.spawn("true", stream=True)), lambda: both.do(lambda _: process.wait())):
+        with pytest.raises(hutch.ConnectError):
+            call()
+    both.close()

@@ -16,6 +16,7 @@ from .functions import Function
 from .options import NO_LIMIT, Limits, Stats, Zygote, ZygoteStats
 from .paths import Change, PathEntry, PathList
 from .remote import RemoteFunction, RemoteSession
+from .remote_parts import AsyncRemoteProcess, AsyncRemoteWatch, RemoteProcess, RemoteWatch
 from .results import (CellError, CellResult, Ended, FileEntry, Files, Layer, Limit, Output, ProcessEnd, ProgramError,
                       Reply, Result, Timings, Usage)
 from .session_paths import Watch
@@ -23,11 +24,12 @@ from .sessions import Cell, Process, Session
 
 __version__ = "0.1.0"
 __all__ = [
-    "AsyncClient", "BlockingEngine", "BlockingFunction", "BlockingProcess", "BlockingSession", "BlockingWatch",
-    "BusyError", "Cell", "CellError", "CellResult", "Change", "Client", "ClosedError", "configure", "ConnectError",
-    "default_engine", "Ended", "Engine", "EngineError", "FileEntry", "Files", "Function", "HutchError", "Layer",
-    "LibraryError", "Limit", "Limits", "NO_LIMIT", "NotFoundError", "Output", "PathEntry", "PathList", "Process",
-    "ProcessEnd", "ProgramError", "RemoteFunction", "RemoteSession", "Reply", "Result", "Run", "run", "run_many",
-    "RunError", "ServerBusyError", "ServerConflictError", "ServerError", "ServerNotFoundError", "Session",
-    "session", "Stats", "Timings", "Usage", "Watch", "Zygote", "ZygoteStats",
+    "AsyncClient", "AsyncRemoteProcess", "AsyncRemoteWatch", "BlockingEngine", "BlockingFunction",
+    "BlockingProcess", "BlockingSession", "BlockingWatch", "BusyError", "Cell", "CellError", "CellResult", "Change",
+    "Client", "ClosedError", "configure", "ConnectError", "default_engine", "Ended", "Engine", "EngineError",
+    "FileEntry", "Files", "Function", "HutchError", "Layer", "LibraryError", "Limit", "Limits", "NO_LIMIT",
+    "NotFoundError", "Output", "PathEntry", "PathList", "Process", "ProcessEnd", "ProgramError", "RemoteFunction",
+    "RemoteProcess", "RemoteSession", "RemoteWatch", "Reply", "Result", "Run", "run", "run_many", "RunError",
+    "ServerBusyError", "ServerConflictError", "ServerError", "ServerNotFoundError", "Session", "session", "Stats",
+    "Timings", "Usage", "Watch", "Zygote", "ZygoteStats",
 ]

@@ -36,6 +36,14 @@ class Connection:
     def close(self) -> None:
         self._sock.close()
 
+    def abort(self) -> None:
+        """Closes it, and has another thread that waits for the answer hear of that."""
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._sock.close()
+
     def is_idle(self) -> bool:
         """Nothing has come since the last answer, such as its end."""
         return not self._rest and not self._poll.poll(0)

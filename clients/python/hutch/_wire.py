@@ -9,7 +9,7 @@ import os
 import re
 import urllib.parse
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from . import _abi
 from .errors import BusyError, EngineError, NotFoundError
@@ -65,6 +65,7 @@ class Call:
     content_type: str = JSON
     on_event: Optional[OnEvent] = None  # the answer is asked for as it is made: lines of {"event", "data"}
     to: Optional[BinaryIO] = None       # the answer goes there
+    key: Optional[str] = None           # by which the server knows a request that is sent again
     tasks: "List[asyncio.Task[None]]" = field(default_factory=list)  # of AsyncClient, as long as it is under way
     failures: List[Exception] = field(default_factory=list)          # of the caller's own, raised when it is over
 
@@ -73,6 +74,8 @@ class Call:
         found = {"Accept": LINES if self.on_event else "*/*" if self.to else JSON}
         if self.body is not None:
             found["Content-Type"] = self.content_type
+        if self.key is not None:
+            found["Idempotency-Key"] = self.key
         return found
 
 
@@ -200,6 +203,59 @@ def call_body(event: Any, *, env: Optional[Mapping[str, str]] = None, timeout: O
     if asked:
         body["limits"] = asked
     return json.dumps(body, allow_nan=False).encode("ascii"), CALL
+
+
+def process_body(command: Union[str, Iterable[Text]], *, env: Optional[Mapping[str, str]] = None,
+                 cwd: Optional[Text] = None, stdin: bool = False, terminal: Optional[Tuple[int, int]] = None,
+                 timeout: Optional[float] = None, output_bytes: int = 0, end_with_client: bool = False) -> bytes:
+    """The body of POST /v1/sessions/ID/processes."""
+    if isinstance(command, bytes):
+        raise TypeError("a command is one text, or a list of them")
+    body: Dict[str, Any] = {"shell": command} if isinstance(command, str) else {"args": [_plain(w) for w in command]}
+    if env is not None:
+        body["env"] = dict(env)
+    if cwd is not None:
+        body["cwd"] = _plain(cwd)
+    if terminal is not None:
+        body["terminal"] = {"rows": terminal[0], "cols": terminal[1]}
+    for key, value in (("stdin", stdin), ("end_with_client", end_with_client)):
+        if value:
+            body[key] = True
+    for key, number in (("wall_ms", milliseconds(timeout, "timeout")), ("output_bytes", output_bytes)):
+        if number:
+            body[key] = number
+    return json.dumps(body).encode("ascii")
+
+
+def _plain(text: Text) -> str:
+    return text.decode("utf-8") if isinstance(text, bytes) else text
+
+
+def check_key(key: Optional[str]) -> Optional[str]:
+    """It is part of the head of a request, so nothing may be in it that ends a line."""
+    if key is not None and not (0 < len(key) < 256 and all("!" <= letter <= "~" for letter in key)):
+        raise ValueError("idempotency_key is %r: it has 1 to 255 visible characters of ASCII" % key)
+    return key
+
+
+def read_batch(body: bytes, count: int, make: Callable[[Dict[str, Any]], Any]) -> List[Any]:
+    """The answers of a batch of @count lines in their order; the first that was refused is raised."""
+    found: Dict[int, Dict[str, Any]] = {}
+    for line in body.split(b"\n"):
+        if line:
+            answer = read_object(line)
+            found[answer["line"]] = answer
+    for number in sorted(found):
+        if "error" in found[number]:
+            error = {"error": found[number]["error"]}
+            raise make_error(error["error"]["status"], {}, json.dumps(error).encode("ascii"))
+    if len(found) != count:
+        raise broken_off()
+    return [make(found[number]["result"]) for number in sorted(found)]
+
+
+def nothing(_answer: Any) -> None:
+    return None
 
 
 def make_error(status: int, headers: Mapping[str, str], body: bytes) -> ServerError:

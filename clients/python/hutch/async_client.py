@@ -9,6 +9,7 @@ from typing import Any, AsyncIterator, Dict, List, Optional
 
 from . import _wire
 from .remote import CallbackFailed, Question, Requests
+from .remote_parts import AsyncParts
 
 class _Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -67,7 +68,7 @@ class _Answer:
                 yield piece
 
 
-class AsyncClient(Requests):
+class AsyncClient(AsyncParts, Requests):
     """`async with hutch.AsyncClient() as client: result = await client.run("print(1)")`. Cancelling the task that
     awaits a run closes its connection, and so ends the run."""
 

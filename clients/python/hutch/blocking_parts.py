@@ -1,4 +1,5 @@
-"""What a BlockingEngine and its sessions give out: processes, watched directories, functions. Any thread may use them."""
+"""What a BlockingEngine and its sessions give out: processes, watched directories, functions. Any thread may use
+them."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, Optional, Tuple, TypeVar

@@ -10,9 +10,10 @@ from typing import Any, List, Optional, Tuple
 from . import _wire
 from ._http import Answer, Connection
 from .remote import CallbackFailed, Question, Requests
+from .remote_parts import BlockingParts
 
 
-class Client(Requests):
+class Client(BlockingParts, Requests):
     """`with hutch.Client("unix:/run/user/1000/hutch/hutch.sock") as client: result = client.run("print(1)")`.
 
     Any thread may call; each request that is under way has a connection of its own, and connections are kept for the
