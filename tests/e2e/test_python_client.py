@@ -369,7 +369,9 @@ def test_session(both):
     assert [entry.path for entry in do(lambda s: s.files())] == ["in/a b?.txt"]
     target = io.BytesIO()
     assert do(lambda s: s.download("in/a b?.txt")) == b"content" and do(lambda s: s.download("in/a b?.txt", target)) == b""
-    assert target.getvalue() == b"content"
+    assert target.getvalue() == b"content" and do(lambda s: s.download("in/a b?.txt", max_bytes=7)) == b"content"
+    with pytest.raises(hutch.EngineError, match="more than 6 bytes"):
+        do(lambda s: s.download("in/a b?.txt", max_bytes=6))
     do(lambda s: s.delete_file("in/a b?.txt"))
     with pytest.raises(hutch.NotFoundError):
         do(lambda s: s.download("in/a b?.txt"))
@@ -624,9 +626,33 @@ def test_life(both):
     assert do(lambda s: s.complete("x_lo"))["matches"] == ["x_long"] and do(lambda s: s.complete("x_lo + 1", 4))["matches"] == ["x_long"]
     assert do(lambda s: s.inspect("x_long"))["found"] and do(lambda s: s.inspect("print", detail=True))["found"]
     assert do(lambda s: s.is_complete("for x in y:")) == {"status": "incomplete", "indent": "    "}
+    assert do(lambda s: s.reply("nobody asks")) is False
     with pytest.raises(hutch.EngineError, match="other"):
         do(lambda s: s.complete("x", context="other"))
     do(lambda s: s.close())
+
+
+# --------------------------------------------------------------------------------------------------
+# One interface
+
+KINDS = {hutch.Session: (hutch.BlockingSession, hutch.RemoteSession), hutch.Engine: (hutch.BlockingEngine, hutch.Client, hutch.AsyncClient),
+         hutch.Process: (hutch.BlockingProcess, hutch.RemoteProcess, hutch.AsyncRemoteProcess),
+         hutch.Watch: (hutch.BlockingWatch, hutch.RemoteWatch, hutch.AsyncRemoteWatch), hutch.Function: (hutch.BlockingFunction, hutch.RemoteFunction)}
+METHODS = {hutch.Session: ("interrupt", "reply", "restart", "checkpoint", "rollback", "fork", "switch", "drop", "reset_context", "drop_context",
+                           "pause", "resume", "info", "set_lifetime", "complete", "inspect", "is_complete", "spawn", "processes", "stat",
+                           "list", "make_directory", "rename", "remove", "read_path", "write_path", "watch", "files", "upload", "download",
+                           "delete_file"),
+           hutch.Engine: ("run_many", "function", "functions"),
+           hutch.Process: ("wait", "write", "close_stdin", "signal", "resize", "done"), hutch.Watch: ("close",),
+           hutch.Function: ("call", "__call__")}
+
+
+@pytest.mark.parametrize("kind,other", [(kind, other) for kind, others in KINDS.items() for other in others])
+def test_one_interface(kind, other):
+    """The same names and arguments, in the same order, whoever runs the code and with or without asyncio."""
+    for name in METHODS[kind]:
+        lists = [[(one.name, one.kind) for one in inspect.signature(getattr(cls, name)).parameters.values()] for cls in (kind, other)]
+        assert lists[0] == lists[1], name
 
 
 # --------------------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ import functools
 import json
 import os
 import urllib.parse
-from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union, cast
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Type, Union, cast
 
 from . import _abi
-from ._wire import BYTES, LINES, Call, ServerError, broken_off, call_body, check_key, limits_of, nothing, \
-    process_body, read_batch, read_object, run_body
+from ._wire import BYTES, LINES, Call, ServerConflictError, ServerError, broken_off, call_body, check_key, \
+    limits_of, nothing, process_body, read_batch, read_object, run_body
 from .options import Path, Text, milliseconds, source
 from .paths import Gathered, entries, first_entry, path_bytes
 from .results import CellResult, FileEntry, Output, Reply, Result
@@ -73,6 +73,10 @@ class Requests:
 
     def _in_turn(self, calls: Iterable[Call], join: Callable[[List[Any]], Any]) -> Any:
         """Sends one after the other; what @join makes of their answers."""
+        raise NotImplementedError
+
+    def _unless(self, kind: Type[ServerError], call: Call) -> Any:
+        """Sends a request; False when it is refused as @kind."""
         raise NotImplementedError
 
     def _spawn(self, session: "RemoteSession", body: bytes, on_output: Optional[Callable[[str, bytes], Any]],
@@ -410,6 +414,11 @@ class RemoteSession(RemotePaths):
         """KeyboardInterrupt in the cell that runs. False when there is none."""
         return self._ask("POST", "/interrupt", lambda found: bool(read_object(found).get("interrupted")))
 
+    def reply(self, text: Optional[str]) -> Any:
+        """Answers input(); None ends the input. False when none waits. `on_input` is the usual way."""
+        body = json.dumps({"text": text}).encode("ascii")
+        return self._client._unless(ServerConflictError, Call("POST", self._path("/input"), lambda _: True, body))
+
     def restart(self) -> Any:
         return self._ask("POST", "/restart", nothing)
 
@@ -457,9 +466,13 @@ class RemoteSession(RemotePaths):
         data = content.read() if hasattr(content, "read") else source(content)
         return self._client._do(Call("PUT", self._file(name), nothing, data, BYTES))
 
-    def download(self, name: Path, to: Optional[BinaryIO] = None) -> Any:
-        """The contents of a file; with @to they are written there as they come, and b"" is returned."""
-        return self._client._do(Call("GET", self._file(name), bytes, to=to))
+    def download(self, name: Path, to: Optional[BinaryIO] = None, max_bytes: Optional[int] = None) -> Any:
+        """The contents of a file; with @to they are written there as they come, and b"" is returned. More than
+        @max_bytes is an error."""
+        if max_bytes is None:
+            return self._client._do(Call("GET", self._file(name), bytes, to=to))
+        gathered = Gathered(to, max_bytes)
+        return self._client._do(Call("GET", self._file(name), lambda _: gathered.value(), to=cast(BinaryIO, gathered)))
 
     def delete_file(self, name: Path) -> Any:
         return self._client._do(Call("DELETE", self._file(name), nothing))

@@ -6,7 +6,7 @@ import base64
 import signal
 import threading
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, Generator, Iterable, Iterator, List, Optional, \
-    Tuple
+    Tuple, Type
 
 from ._streams import AsyncEvents, Event, Events
 from ._wire import Call, ConnectError, ServerError, broken_off, nothing, read_object
@@ -353,6 +353,12 @@ class BlockingParts:
     def _in_turn(self, calls: Iterable[Call], join: Callable[[List[Any]], Any]) -> Any:
         return join([self._do(call) for call in calls])  # type: ignore[attr-defined]
 
+    def _unless(self, kind: Type[ServerError], call: Call) -> Any:
+        try:
+            return self._do(call)  # type: ignore[attr-defined]
+        except kind:
+            return False
+
     def _open(self, call: Call, make: Callable[[Events, Any], Any]) -> Any:
         events = Events(self, call)  # type: ignore[arg-type]
         return make(events, events.next()[1])
@@ -379,6 +385,12 @@ class AsyncParts:
 
     async def _in_turn(self, calls: Iterable[Call], join: Callable[[List[Any]], Any]) -> Any:
         return join([await self._do(call) for call in calls])  # type: ignore[attr-defined]
+
+    async def _unless(self, kind: Type[ServerError], call: Call) -> Any:
+        try:
+            return await self._do(call)  # type: ignore[attr-defined]
+        except kind:
+            return False
 
     async def _open(self, call: Call, make: Callable[[AsyncEvents, Any], Any]) -> Any:
         events = await AsyncEvents.open(self, call)  # type: ignore[arg-type]
