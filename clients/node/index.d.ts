@@ -188,8 +188,18 @@ export interface SessionInfo {
   now?: Record<string, unknown>;
 }
 
+/** `from_pool`: runs that found a prepared sandbox in it; `on_demand`: that waited for one of it. */
+export interface Pool {
+  name: string;
+  prepared: number;
+  building: number;
+  from_pool: number;
+  on_demand: number;
+}
+
+/** `policies`: the pools of a zygote for other policies than the engine's. */
 export interface Pools {
-  pools: { name: string; ready: boolean; prepared: number; building: number; forks: number; recycled: number }[];
+  pools: (Pool & { ready: boolean; forks: number; recycled: number; policies: Pool[] })[];
   running: number;
   queued: number;
   sessions: number;

@@ -103,7 +103,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     struct exchange *x = b->x;
 
     (void)id;
-    hutch_metrics_add_run(&x->server->metrics, result);
+    hutch_server_count_run(x->server, x->format->name, result);
     if (x->token)
         x->token->n_runs--;
     if (!b->is_left)

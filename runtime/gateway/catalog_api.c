@@ -1,5 +1,6 @@
 #include "runtime/gateway/catalog_api.h"
 
+#include "runtime/gateway/pool_row.h"
 #include "runtime/gateway/request_parts.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/text/json_write.h"
@@ -34,25 +35,16 @@ void hutch_catalog_languages(struct exchange *x)
     hutch_exchange_answer_json(x, 200, &t);
 }
 
-/* A policy that the operator has named by its path is known by its file's name: where it lies is nobody's business. */
-static void add_name(struct text_buffer *t, const char *policy)
-{
-    const char *slash = strrchr(policy, '/'), *name = slash ? slash + 1 : policy;
-    size_t len = strlen(name);
-
-    if (slash && len > 5 && strcmp(name + len - 5, ".json") == 0)
-        len -= 5;
-    hutch_json_quote(t, name, len);
-}
-
 void hutch_catalog_policies(struct exchange *x)
 {
     struct hutch_limits limits = { .size = sizeof(limits) };
     const char *own = hutch_exchange_policy(x, &limits), *policy = own ? own : x->server->options->engine->policy;
     struct text_buffer t = TEXT_BUFFER_INIT;
+    char name[NAME_MAX + 1];
 
+    hutch_policy_name(policy ? policy : "default", name);
     hutch_text_add_string(&t, "{\"policies\":[{\"name\":");
-    add_name(&t, policy ? policy : "default");
+    hutch_json_quote(&t, name, strlen(name));
     hutch_text_add_string(&t, ",\"limits\":");
     hutch_request_write_limits(&t, &limits);
     hutch_text_add_string(&t, "}]}\n");

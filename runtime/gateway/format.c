@@ -186,6 +186,14 @@ const struct route *hutch_formats_route(const struct formats *f, size_t number, 
     return NULL;
 }
 
+size_t hutch_formats_index(const struct formats *f, const char *name)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (strcmp(f->list[i].format->name, name) == 0)
+            return i;
+    return 0;
+}
+
 /* ---- what they keep ---- */
 
 void *hutch_formats_state(const struct formats *f, const struct format *format)

@@ -87,6 +87,9 @@ int hutch_formats_find(const struct formats *f, const char *method, const char *
                        const struct route **ret_route, bool *ret_other, char *params[ROUTE_MAX_PARAMS],
                        struct hutch_err *err);
 
+/* The place of a format in the list, by its name, for counters; 0, the native one's, where it is not there. */
+size_t hutch_formats_index(const struct formats *f, const char *name);
+
 /* What @format keeps. */
 void *hutch_formats_state(const struct formats *f, const struct format *format);
 /* Of all that keep something. */

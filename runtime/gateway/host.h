@@ -8,8 +8,10 @@
 #include <stdbool.h>
 
 struct exchange;
+struct hutch_cell_result;
 struct hutch_engine;
 struct hutch_limits;
+struct hutch_result;
 struct server;
 struct token;
 
@@ -29,6 +31,9 @@ int hutch_exchange_given_id(const struct exchange *x, char ret[ID_LEN + 1], stru
 const char *hutch_server_version(const struct server *s);
 /* What runs may end, and nothing new begins. */
 bool hutch_server_is_draining(const struct server *s);
+/* For /metrics. @format: its name. */
+void hutch_server_count_run(struct server *s, const char *format, const struct hutch_result *result);
+void hutch_server_count_cell(struct server *s, const char *format, const struct hutch_cell_result *result);
 /* Sends what was answered, as the last act of an engine's callback: the engine takes the sandbox apart before its
  * dispatch returns, and the client need not wait for that. What the caller has may be freed by it. */
 void hutch_server_send(struct server *s);

@@ -72,7 +72,7 @@ static void on_result(void *user, uint64_t id, const struct hutch_result *result
     size_t len = json ? strlen(json) : 0;
 
     (void)id;
-    hutch_metrics_add_run(&s->metrics, result);
+    hutch_server_count_run(s, entry->waiting[0]->format->name, result);
     if (entry->token)
         entry->token->n_runs--;
     for (size_t i = 0; i < entry->n_waiting; i++)

@@ -124,6 +124,12 @@ struct sample {
     const char *name; /* with its labels; not terminated */
     size_t len;
     double value;
+    bool is_taken;    /* it was added to the same one of the text */
+};
+
+struct samples {
+    struct sample *list;
+    size_t n, next;
 };
 
 /* A line "NAME{LABELS} VALUE". False: it is a comment. */
@@ -133,7 +139,7 @@ static bool read_sample(const char *line, size_t len, struct sample *ret)
 
     if (len == 0 || line[0] == '#' || !blank)
         return false;
-    *ret = (struct sample){ line, (size_t)(blank - line), strtod(blank + 1, NULL) };
+    *ret = (struct sample){ .name = line, .len = (size_t)(blank - line), .value = strtod(blank + 1, NULL) };
     return true;
 }
 
@@ -147,13 +153,14 @@ static double put_together(const struct sample *s, double other)
 }
 
 /* The samples of another text: those of all workers come in the same order, so the next one is nearly always it. */
-static double find_sample(const struct sample *list, size_t n, size_t *next, const struct sample *wanted)
+static double take_sample(struct samples *all, const struct sample *wanted)
 {
-    for (size_t i = 0; i < n; i++) {
-        const struct sample *s = &list[(*next + i) % n];
+    for (size_t i = 0; i < all->n; i++) {
+        struct sample *s = &all->list[(all->next + i) % all->n];
 
         if (s->len == wanted->len && memcmp(s->name, wanted->name, s->len) == 0) {
-            *next = (*next + i + 1) % n;
+            all->next = (all->next + i + 1) % all->n;
+            s->is_taken = true;
             return s->value;
         }
     }
@@ -169,35 +176,81 @@ static size_t read_samples(const char *text, struct sample *ret)
     return n;
 }
 
-/* @text, and the numbers of @list. */
-static char *add_samples(const char *text, const struct sample *list, size_t n, size_t *ret_len)
+/* Whether a sample is of the metric @name, which is not terminated; a histogram has several of them. */
+static bool is_of(const struct sample *s, const char *name, size_t len)
 {
+    static const char *const endings[] = { "", "_bucket", "_sum", "_count" };
+
+    if (s->len < len || memcmp(s->name, name, len) != 0)
+        return false;
+    for (size_t i = 0; i < ARRAY_SIZE(endings); i++) {
+        size_t end = len + strlen(endings[i]);
+
+        if (s->len >= end && memcmp(s->name + len, endings[i], end - len) == 0 &&
+            (s->len == end || s->name[end] == '{'))
+            return true;
+    }
+    return false;
+}
+
+static void add_sample(struct text_buffer *t, const struct sample *s, double value)
+{
+    hutch_text_add(t, s->name, s->len);
+    hutch_text_addf(t, " %.17g\n", value);
+}
+
+/* What only the other text has of a metric: all samples of it stand together. */
+static void add_rest(struct text_buffer *t, struct samples *all, const char *name, size_t len)
+{
+    for (size_t i = 0; i < all->n && len > 0; i++) {
+        struct sample *s = &all->list[i];
+
+        if (!s->is_taken && is_of(s, name, len)) {
+            add_sample(t, s, s->value);
+            s->is_taken = true;
+        }
+    }
+}
+
+/* @text, and the numbers of @all. */
+static char *add_samples(const char *text, struct samples *all, size_t *ret_len)
+{
+    static const char type[] = "# TYPE ", help[] = "# HELP ";
     struct text_buffer t = TEXT_BUFFER_INIT;
-    size_t next = 0;
+    const char *name = text;
+    size_t name_len = 0;
 
     for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
         size_t len = strcspn(text, "\n");
         struct sample sample;
 
         if (read_sample(text, len, &sample)) {
-            hutch_text_add(&t, sample.name, sample.len);
-            hutch_text_addf(&t, " %.17g\n", put_together(&sample, find_sample(list, n, &next, &sample)));
-        } else {
-            hutch_text_add(&t, text, len);
-            hutch_text_add(&t, "\n", 1);
+            add_sample(&t, &sample, put_together(&sample, take_sample(all, &sample)));
+            continue;
         }
+        if (strncmp(text, help, strlen(help)) == 0) {
+            add_rest(&t, all, name, name_len);
+            name_len = 0;
+        } else if (strncmp(text, type, strlen(type)) == 0) {
+            name = text + strlen(type);
+            name_len = strcspn(name, " \n");
+        }
+        hutch_text_add(&t, text, len);
+        hutch_text_add(&t, "\n", 1);
     }
+    add_rest(&t, all, name, name_len);
     return hutch_text_take(&t, ret_len);
 }
 
 char *hutch_merge_metrics(const char *const *texts, size_t n, size_t *ret_len)
 {
-    auto_free struct sample *samples = calloc(MAX_SAMPLES, sizeof(*samples));
-    char *all = samples ? strdup(texts[0]) : NULL;
+    auto_free struct sample *list = calloc(MAX_SAMPLES, sizeof(*list));
+    char *all = list ? strdup(texts[0]) : NULL;
 
     *ret_len = all ? strlen(all) : 0;
     for (size_t i = 1; i < n && all; i++) {
-        char *sum = add_samples(all, samples, read_samples(texts[i], samples), ret_len);
+        struct samples samples = { .list = list, .n = read_samples(texts[i], list) };
+        char *sum = add_samples(all, &samples, ret_len);
 
         free(all);
         all = sum;

@@ -15,7 +15,8 @@ merge_function hutch_merge_lists;
 /* JSON: numbers are added, true is what all say; elements of arrays that have the same "name" are one; other text is
  * the first one's. */
 merge_function hutch_merge_sums;
-/* Prometheus' text: numbers of the same sample are added. What is 0 or 1, hutch_ready, is the lowest. */
+/* Prometheus' text: numbers of the same sample are added. What is 0 or 1, hutch_ready, is the lowest. What only one
+ * has stands with the others of its metric, of which the first text has at least the comments. */
 merge_function hutch_merge_metrics;
 
 #endif

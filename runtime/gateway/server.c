@@ -266,6 +266,16 @@ const char *hutch_exchange_policy(const struct exchange *x, struct hutch_limits 
     return hutch_server_policy(x->server, x->token, x->format->name, limits);
 }
 
+void hutch_server_count_run(struct server *s, const char *format, const struct hutch_result *result)
+{
+    hutch_metrics_add_run(&s->metrics, hutch_formats_index(&s->formats, format), result);
+}
+
+void hutch_server_count_cell(struct server *s, const char *format, const struct hutch_cell_result *result)
+{
+    hutch_metrics_add_cell(&s->metrics, hutch_formats_index(&s->formats, format), result);
+}
+
 struct hutch_engine *hutch_server_engine(const struct server *s)
 {
     return s->has_failed ? NULL : s->engine;

@@ -75,7 +75,7 @@ void hutch_session_api_count_cell(struct exchange *x, struct gateway_session *se
 {
     if (session && result->verdict != HUTCH_OUTPUT_LIMIT && result->verdict != HUTCH_SETUP_FAILED)
         session->n_uploaded = 0; /* they were counted, and fit */
-    hutch_metrics_add_cell(&x->server->metrics, result);
+    hutch_server_count_cell(x->server, x->format->name, result);
 }
 
 enum gateway_error hutch_session_api_error(const struct hutch_cell_result *result)

@@ -43,7 +43,7 @@ void hutch_submit_conclude(struct exchange *x, const struct hutch_result *result
 {
     struct submitted *run = x->work;
 
-    hutch_metrics_add_run(&x->server->metrics, result);
+    hutch_server_count_run(x->server, x->format->name, result);
     if (run->token)
         run->token->n_runs--;
 }

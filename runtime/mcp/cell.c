@@ -164,8 +164,12 @@ void hutch_mcp_cell_answer(struct mcp_call *call, const struct hutch_cell_result
 {
     struct mcp_shown shown = MCP_SHOWN_INIT;
     struct mcp_result r = MCP_RESULT_INIT;
-    bool has_result = call->is_cancelled || make(call, result, &shown, &r) == 0;
+    const struct mcp_sessions *sessions = call->session->sessions;
+    bool has_result;
 
+    if (sessions->account && sessions->account->count_cell)
+        sessions->account->count_cell(sessions->owner, result);
+    has_result = call->is_cancelled || make(call, result, &shown, &r) == 0;
     hutch_mcp_shown_done(&shown);
     if (has_result) {
         hutch_mcp_call_answer(call, &r);

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct hutch_cell_result;
 struct hutch_engine;
 struct hutch_limits;
 struct mcp_call;
@@ -38,6 +39,8 @@ struct mcp_account {
     void (*leave)(void *owner);                       /* one has ended, or could not be opened */
     /* Of the sessions, and what their cells may ask for at most, whose size is set, or NULL. NULL: the engine's. */
     const char *(*policy)(void *owner, struct hutch_limits *limits);
+    /* A cell has ended; NULL: nobody counts them. */
+    void (*count_cell)(void *owner, const struct hutch_cell_result *result);
     /* As hutch_id_make(), of handles. NULL: that one. */
     int (*make_handle)(void *owner, char ret[ID_LEN + 1], struct hutch_err *err);
 };

@@ -57,8 +57,15 @@ static int make_handle(void *owner, char ret[ID_LEN + 1], struct hutch_err *err)
     return hutch_server_make_id(p->all->server, ret, err);
 }
 
+static void count_cell(void *owner, const struct hutch_cell_result *result)
+{
+    const struct places *p = owner;
+
+    hutch_server_count_cell(p->all->server, "mcp", result);
+}
+
 static const struct mcp_account account = { .enter = enter_place, .leave = leave_place, .policy = policy_of,
-                                            .make_handle = make_handle };
+                                            .count_cell = count_cell, .make_handle = make_handle };
 
 /* ---- the transport ---- */
 

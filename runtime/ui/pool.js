@@ -26,18 +26,22 @@ function parse(text) {
     return found;
 }
 
-// The bound below which @share of a histogram is, as a text; null: nothing was counted.
+// The bound below which @share of a histogram is, of all its series that have @label, as a text; null: nothing was counted.
 function quantile(values, name, label, share) {
-    const count = values.get(`${name}_count{${label}}`) ?? 0;
+    const counts = new Map(); // by bound, in their order
     let last = "";
+
+    for (const [key, value] of values)
+        if (key.startsWith(`${name}_bucket{`) && key.includes(label)) {
+            const bound = /le="([^"]+)"/.exec(key)[1];
+
+            counts.set(bound, (counts.get(bound) ?? 0) + value);
+        }
+    const count = counts.get("+Inf");
 
     if (!count)
         return null;
-    for (const [key, value] of values) {
-        if (!key.startsWith(`${name}_bucket{${label}`))
-            continue;
-        const bound = /le="([^"]+)"/.exec(key)[1];
-
+    for (const [bound, value] of counts) {
         if (bound === "+Inf")
             return `> ${last}`;
         last = `${Number(bound) * 1000} ms`;
@@ -58,14 +62,14 @@ function drawPools(values) {
     const rows = [];
 
     for (const [key, prepared] of values) {
-        const name = /^hutch_pool_prepared\{zygote="(.*)"\}$/.exec(key)?.[1];
+        const [, labels, zygote, policy] = /^hutch_pool_prepared(\{zygote="([^"]*)"(?:,policy="(.*)")?\})$/.exec(key) ?? [];
 
-        if (name === undefined)
+        if (labels === undefined)
             continue;
         const row = document.createElement("tr");
 
-        row.append(cellOf("td", name), cellOf("td", prepared),
-            cellOf("td", values.get(`hutch_pool_building{zygote="${name}"}`) ?? 0));
+        row.append(cellOf("td", policy ? `${zygote}, ${policy}` : zygote), cellOf("td", prepared),
+            cellOf("td", values.get(`hutch_pool_building${labels}`) ?? 0));
         rows.push(row);
     }
     document.getElementById("pools").replaceChildren(...rows);
@@ -97,7 +101,7 @@ function drawCells() {
 
 async function look() {
     const values = parse(await metrics());
-    const runs = ["0.5", "0.99"].map(share => quantile(values, "hutch_run_seconds", 'phase="total",', Number(share)));
+    const runs = ["0.5", "0.99"].map(share => quantile(values, "hutch_run_seconds", 'phase="total"', Number(share)));
 
     drawPools(values);
     figures = [["runs now", values.get("hutch_running") ?? 0], ["runs in the queue", values.get("hutch_queued") ?? 0],

@@ -514,7 +514,8 @@ def test_pools(server):
     found = server.ask("GET", "/v1/pools").json
     assert list(found) == ["pools", "running", "queued", "sessions"]
     assert found["pools"][0]["name"] == "bare" and all(pool["ready"] is True for pool in found["pools"])
-    assert list(found["pools"][0]) == ["name", "ready", "prepared", "building", "forks", "recycled"]
+    assert list(found["pools"][0]) == ["name", "ready", "prepared", "building", "forks", "recycled", "from_pool", "on_demand", "policies"]
+    assert all(pool["policies"] == [] for pool in found["pools"])
 
 
 def test_metrics(server):
@@ -531,9 +532,56 @@ def test_metrics(server):
     assert grew('hutch_http_requests_total{method="POST",route="/v1/run",status="2xx"}') == 2
     assert grew('hutch_http_errors_total{code="invalid_request"}') == 1
     for phase in ("queued", "prepared", "run", "total"):
-        assert grew('hutch_run_seconds_count{phase="%s",}' % phase) == 2
-        assert grew('hutch_run_seconds_bucket{phase="%s",le="+Inf"}' % phase) == 2
+        assert grew('hutch_run_seconds_count{format="native",phase="%s"}' % phase) == 2
+        assert grew('hutch_run_seconds_bucket{format="native",phase="%s",le="+Inf"}' % phase) == 2
+    assert grew("hutch_submitted_total") == grew("hutch_finished_total") == grew("hutch_from_pool_total") + grew("hutch_on_demand_total") == 2
+    assert sum(grew('hutch_pool_%s_total{zygote="%s"}' % (kind, pool["name"])) for kind in ("hits", "misses")
+               for pool in server.ask("GET", "/v1/pools").json["pools"]) == 2
     assert after["hutch_log_lost_total"] == 0
+
+
+def test_metrics_by_format(server):
+    """A format's rows are there from its first run on."""
+    def count(format):
+        return server.metrics().get('hutch_run_seconds_count{format="%s",phase="total"}' % format, 0)
+
+    before, native = count("sandboxfusion"), count("native")
+    assert server.ask("POST", "/run_code", {"code": "print(1)", "language": "python"}).status == 200
+    assert (count("sandboxfusion"), count("native")) == (before + 1, native)
+
+
+def test_metrics_are_a_text_that_prometheus_reads(server):
+    """Each sample belongs to the TYPE above it, no series is there twice, buckets grow to their count."""
+    server.run("1")
+    text = server.ask("GET", "/metrics").body.decode()
+    kinds, kind, seen, buckets = {}, None, set(), {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            _, what, name, rest = line.split(" ", 3)
+            if what == "TYPE":
+                assert name not in kinds and rest in ("counter", "gauge", "histogram"), line
+                assert rest != "counter" or name.endswith("_total"), line
+                kinds[name], kind = rest, name
+            continue
+        series, labels, value = re.fullmatch(r'(\w+)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)', line).groups()
+        assert series == kind or kinds[kind] == "histogram" and series in (kind + "_bucket", kind + "_sum", kind + "_count"), line
+        assert (series, labels) not in seen and float(value) >= 0, line
+        seen.add((series, labels))
+        if series.endswith("_bucket"):
+            family = (kind, re.sub(r',?le="[^"]*"', "", labels))
+            assert float(value) >= buckets.get(family, 0), line
+            buckets[family] = float(value)
+        elif kinds[kind] == "histogram" and series.endswith("_count"):
+            assert buckets[kind, labels or ""] == float(value), line
+    assert set(kinds) >= {"hutch_pool_hits_total", "hutch_cell_seconds", "process_resident_memory_bytes"}
+
+
+def test_metrics_of_memory(server):
+    found = server.metrics()
+    assert found["process_resident_memory_bytes"] > 1 << 20
+    for pool in server.ask("GET", "/v1/pools").json["pools"]:
+        assert found['hutch_zygote_resident_memory_bytes{zygote="%s"}' % pool["name"]] > 1 << 20
+    assert found["hutch_launcher_resident_memory_bytes"] > 0
 
 
 def test_log_has_nothing_of_the_code(server):

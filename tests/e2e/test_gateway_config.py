@@ -77,6 +77,10 @@ def test_zygotes_and_pools(tmp_path, policy):
     with Server(tmp_path, "--config", config) as server:
         pools = server.ask("GET", "/v1/pools").json["pools"]
         assert [pool["name"] for pool in pools] == ["root", "dec"]
+        assert [[row["name"] for row in pool["policies"]] for pool in pools] == [["policy"], []]
+        server.await_metric('hutch_pool_prepared{zygote="root",policy="policy"}', 1)
+        found = server.metrics()
+        assert found['hutch_pool_hits_total{zygote="root",policy="policy"}'] == 0 and 'hutch_pool_hits_total{zygote="dec"}' in found
         assert server.run("import decimal\nprint(decimal.Decimal(1) / 3)")["stdout"] == "0.33333\n"
         assert server.ask("POST", "/v1/sessions", {"zygote": "nothing"}).status == 400
 

@@ -60,6 +60,17 @@ def session(server):
     opened.ask("DELETE")
 
 
+def test_cells_are_counted(server, session):
+    before = server.metrics()
+    session.value("1")
+    session.cell("1 / 0")
+    after = server.metrics()
+    for phase in ("queued", "run"):
+        name = 'hutch_cell_seconds_count{format="native",phase="%s"}' % phase
+        assert after[name] - before[name] == 2
+    assert after['hutch_cells_total{verdict="error"}'] - before['hutch_cells_total{verdict="error"}'] == 1
+
+
 def test_life(server):
     session = Session(server, idle_ms=60000, lifetime_ms=3600000)
     assert len(session.info["id"]) == 21 and session.info["idle_ms"] == 60000 and session.info["lifetime_ms"] == 3600000

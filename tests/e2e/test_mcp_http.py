@@ -232,6 +232,19 @@ def test_state_and_files(server):
     assert client.end() == 204
 
 
+def test_cells_are_counted(server):
+    """Each call that runs code is a cell of this format."""
+    def count():
+        return server.metrics().get('hutch_cell_seconds_count{format="mcp",phase="run"}', 0)
+
+    before = count()
+    client = Client(server)
+    client.value("1")
+    client.call("run_command", command="true")
+    client.end()
+    assert count() == before + 2
+
+
 def test_streams(server):
     """What takes longer is a stream, if the client takes one; what it prints is in the progress."""
     client = Client(server)

@@ -112,11 +112,12 @@ static void set(napi_env env, napi_value object, const char *key, napi_value val
         napi_set_named_property(env, object, key, value);
 }
 
-static napi_value make_pool(napi_env env, const struct hutch_zygote_stats *zygote)
+/* @own: the pool of the zygote for the engine's policy. No option of the addon makes others. */
+static napi_value make_pool(napi_env env, const struct hutch_zygote_stats *zygote, const struct hutch_pool_stats *own)
 {
-    napi_value pool = NULL;
+    napi_value pool = NULL, policies = NULL;
 
-    if (napi_create_object(env, &pool) != napi_ok)
+    if (napi_create_object(env, &pool) != napi_ok || napi_create_array(env, &policies) != napi_ok)
         return NULL;
     set(env, pool, "name", hutch_node_make_text(env, zygote->name));
     set(env, pool, "ready", hutch_node_make_bool(env, zygote->is_ready));
@@ -124,6 +125,9 @@ static napi_value make_pool(napi_env env, const struct hutch_zygote_stats *zygot
     set(env, pool, "building", hutch_node_make_number(env, zygote->building));
     set(env, pool, "forks", hutch_node_make_number(env, zygote->forks));
     set(env, pool, "recycled", hutch_node_make_number(env, zygote->recycled));
+    set(env, pool, "from_pool", hutch_node_make_number(env, own->from_pool));
+    set(env, pool, "on_demand", hutch_node_make_number(env, own->on_demand));
+    set(env, pool, "policies", policies);
     return pool;
 }
 
@@ -138,7 +142,7 @@ static napi_value get_pools(napi_env env, napi_callback_info info)
         return NULL;
     hutch_engine_get_stats(e->engine, &stats);
     for (size_t i = 0; i < stats.n_zygotes; i++) {
-        napi_value pool = make_pool(env, &stats.zygotes[i]);
+        napi_value pool = make_pool(env, &stats.zygotes[i], &stats.pools[i]);
 
         if (pool)
             napi_set_element(env, pools, (uint32_t)i, pool);

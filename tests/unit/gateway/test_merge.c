@@ -65,6 +65,20 @@ static void test_metrics_of_one(void **state)
     check(hutch_merge_metrics, "a 1\n", "", "a 1\n");
 }
 
+/* What the first has none of is not lost: it stands with what there is of its metric. */
+static void test_metrics_of_another(void **state)
+{
+    (void)state;
+    check(hutch_merge_metrics, "# HELP a x\n# TYPE a counter\na{x=\"1\"} 1\n# HELP ab y\n# TYPE ab counter\n",
+          "# HELP a x\n# TYPE a counter\na{x=\"1\"} 1\na{x=\"2\"} 5\n# HELP ab y\n# TYPE ab counter\nab 2\n",
+          "# HELP a x\n# TYPE a counter\na{x=\"1\"} 2\na{x=\"2\"} 5\n# HELP ab y\n# TYPE ab counter\nab 2\n");
+    check(hutch_merge_metrics, "# HELP h x\n# TYPE h histogram\n# HELP b y\n# TYPE b gauge\nb 1\n",
+          "# HELP h x\n# TYPE h histogram\nh_bucket{f=\"e\",le=\"1\"} 3\nh_sum{f=\"e\"} 4\n"
+          "# HELP b y\n# TYPE b gauge\nb 1\n",
+          "# HELP h x\n# TYPE h histogram\nh_bucket{f=\"e\",le=\"1\"} 3\nh_sum{f=\"e\"} 4\n"
+          "# HELP b y\n# TYPE b gauge\nb 2\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -72,6 +86,7 @@ int main(void)
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_metrics_of_one),
+        cmocka_unit_test(test_metrics_of_another),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
