@@ -3,6 +3,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -25,10 +26,46 @@ def await_that(holds):
         time.sleep(0.02)
 
 
+class CheckedResponse(http.client.HTTPResponse):
+    """Of the native API: what is read of a stream is as its OpenAPI document has it."""
+    stream = None  # of openapi.py
+    depth = 0      # a method may call another one
+
+    def _checked(self, method, *args):
+        self.depth += 1
+        try:
+            data = method(*args)
+        finally:
+            self.depth -= 1
+        if self.stream and not self.depth:
+            self.stream.feed(data)
+        return data
+
+    def read(self, amt=None):
+        return self._checked(super().read, amt)
+
+    def read1(self, n=-1):
+        return self._checked(super().read1, n)
+
+    def readline(self, limit=-1):
+        return self._checked(super().readline, limit)
+
+
 class UnixConnection(http.client.HTTPConnection):
+    response_class = CheckedResponse
+
     def __init__(self, path):
         super().__init__("localhost", timeout=SECONDS)
-        self.path = path
+        self.path, self.asked = path, None
+
+    def putrequest(self, method, url, *args, **more):
+        self.asked = method, url
+        super().putrequest(method, url, *args, **more)
+
+    def getresponse(self):
+        answer = super().getresponse()
+        answer.stream = openapi.Stream(*self.asked, answer.status, answer.headers)
+        return answer
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -154,6 +191,7 @@ class Server:
         except BrokenPipeError:
             pass  # refused before all of it was read; the answer says why
         answer = own.getresponse()
+        answer.stream = None  # all of it is checked below
         found = Answer(answer.status, answer.headers, answer.read())
         openapi.check(method, path, body, headers.get("Content-Type"), found)
         if not connection:
@@ -170,7 +208,11 @@ class Server:
         """What comes back to these bytes until the server closes."""
         with self.connect() as sock:
             sock.sendall(data)
-            return read_all(sock)
+            found = read_all(sock)
+        asked = re.match(rb"(\w+) (/\S*) HTTP/1\.1\r\n", data)
+        if asked and re.match(rb"HTTP/1\.1 [2-5]\d\d .*?\r\nContent-Length: ", found, re.DOTALL):
+            openapi.check(asked[1].decode(), asked[2].decode("latin-1"), None, None, parse(found))
+        return found
 
     def metrics(self, headers=None):
         """{'name{labels}': value}."""

@@ -8,6 +8,7 @@ import re
 import jsonschema
 import pytest
 
+import gateway
 import openapi
 import support
 from gateway import Server
@@ -106,6 +107,27 @@ def test_check_finds_what_is_not_in_the_document(server):
         answer.body = body
         with pytest.raises(AssertionError):
             openapi.check("GET", "/v1/languages", None, None, answer)
+
+
+def test_check_finds_what_no_stream_has(server):
+    kinds = {"application/x-ndjson": b'{"event":"%s","data":%s}\n', "text/event-stream": b"event: %s\ndata: %s\n\n"}
+    good, bad = (b"output", b'{"stream":"stdout","text":"a"}'), [(b"output", b'{"stream":"stdin","text":"a"}'), (b"outputs", b"{}"), (b"result", b"{}")]
+    for kind, line in kinds.items():
+        openapi.Stream("POST", "/v1/run", 200, {"Content-Type": kind}).feed(line % good + line[:4])
+        for event in bad:
+            stream = openapi.Stream("POST", "/v1/run?x", 200, {"Content-Type": kind})
+            stream.feed(line % good)
+            with pytest.raises(AssertionError):
+                stream.feed(line % event)
+    openapi.Stream("POST", "/v1/run", 200, {"Content-Type": "text/event-stream"}).feed(b": \n\n")
+    connection = gateway.UnixConnection(server.path)  # what is read of a connection is what is checked
+    connection.request("POST", "/v1/run", b'{"code": "print(1)"}', {"Content-Type": "application/json", "Accept": "application/x-ndjson"})
+    answer = connection.getresponse()
+    seen = []
+    answer.stream.feed = seen.append
+    first, rest = answer.readline(), answer.read()
+    assert first.startswith(b'{"event":"output"') and b"".join(seen) == first + rest
+    connection.close()
 
 
 # --------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import time
 import pytest
 
 import gateway
+import openapi
 import support
 from browser import Browser, find
 from gateway import Server
@@ -115,6 +116,7 @@ def ask(server, path, method="GET", body=None, **headers):
     answer = connection.getresponse()
     found = gateway.Answer(answer.status, answer.headers, answer.read())
     connection.close()
+    openapi.check(method, path, body, headers.get("Content-Type"), found)
     return found
 
 
