@@ -21,7 +21,9 @@ LONG = ("test_parity.py", "test_forks.py", "test_fidelity.py", "test_sessions.py
         "test_rich.py", "test_batch.py", "test_ui.py", "test_mcp.py", "test_jobs.py", "test_rootfs.py")
 GROUP = 6  # tests that run one after the other at least
 
-COUNTS = {"passed": 0, "failed": 0, "skipped": 0, "probes": 0, "controls": 0, "skips": []}
+COUNTS = {"passed": 0, "failed": 0, "skipped": 0, "probes": 0, "controls": 0, "skips": [],
+          "files": {}}  # by the name of a file: how many of its tests have passed, have failed, were skipped
+OUTCOMES = ("passed", "failed", "skipped")
 
 
 @pytest.fixture
@@ -74,18 +76,25 @@ def pytest_collectreport(report):
         print("\nFAILED %s\n%s" % (report.nodeid, report.longreprtext), flush=True)
 
 
+def count(report, outcome):
+    name = re.search(r"test_(\w+)\.py", report.nodeid)
+    COUNTS[outcome] += 1
+    if name:
+        COUNTS["files"].setdefault(name[1], [0, 0, 0])[OUTCOMES.index(outcome)] += 1
+
+
 def pytest_runtest_logreport(report):
     if report.skipped:
-        COUNTS["skipped"] += 1
+        count(report, "skipped")
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         name = re.sub(r"@test_\w+\.\w+$", "", report.nodeid.rpartition("/")[2])  # the group
         COUNTS["skips"].append("%s: %s" % (name, reason.replace("Skipped: ", "", 1)))
     elif report.failed:
-        COUNTS["failed"] += 1
+        count(report, "failed")
         if COUNTS_PATH and IS_FIRST:
             show_failure(report)
     elif report.when == "call":
-        COUNTS["passed"] += 1
+        count(report, "passed")
         if "test_probe[" in report.nodeid:
             COUNTS["probes"] += 1
         if "test_control[" in report.nodeid:
