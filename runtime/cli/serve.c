@@ -9,6 +9,7 @@
 #include "runtime/cli/version.h"
 #include "runtime/e2b/format.h"
 #include "runtime/fusion/format.h"
+#include "runtime/gateway/listen.h"
 #include "runtime/gateway/place.h"
 #include "runtime/gateway/server.h"
 #include "runtime/gateway/token.h"
@@ -114,14 +115,16 @@ static bool has_format(const struct serve_opts *opts, const char *name)
     return !opts->formats.values[0];
 }
 
-static int check_tokens(const char *path, struct hutch_err *err)
+/* Whether who asks has to say a token, where it listens on TCP. */
+static int check_tokens(const struct server_options *options, struct hutch_err *err)
 {
     struct tokens tokens = TOKENS_INIT;
+    int rc = options->tokens ? hutch_tokens_load(options->tokens, &tokens, err) : 0;
 
-    if (path && hutch_tokens_load(path, &tokens, err) < 0)
-        return -1;
+    if (rc == 0)
+        rc = hutch_listeners_may_name(options->listen, tokens.n > 0 || options->is_insecure, err);
     hutch_tokens_done(&tokens);
-    return 0;
+    return rc;
 }
 
 static int check_policies(const struct server_options *options, struct hutch_engine *engine, struct hutch_err *err)
@@ -147,7 +150,7 @@ static int check(const struct serve_setting *setting, const struct server_option
     struct hutch_error error;
     int rc;
 
-    if (check_tokens(options->tokens, err) < 0)
+    if (check_tokens(options, err) < 0)
         return -1;
     if (hutch_engine_open(options->engine, &engine, &error) < 0)
         return hutch_err_set(err, 0, "%s", error.message);

@@ -17,6 +17,8 @@
 #define FIRST_INHERITED 3 /* sd_listen_fds(3) */
 #define BACKLOG 1024
 
+static const char unix_prefix[] = "unix:";
+
 static struct listener *next_row(struct listeners *l, const char *name, struct hutch_err *err)
 {
     struct listener *row = &l->rows[l->n];
@@ -181,9 +183,14 @@ static int add_tcp(struct listeners *l, const char *address, struct hutch_err *e
     return 0;
 }
 
+static bool is_unix(const char *address)
+{
+    return strncmp(address, unix_prefix, strlen(unix_prefix)) == 0;
+}
+
 int hutch_listeners_add(struct listeners *l, const char *address, struct hutch_err *err)
 {
-    return strncmp(address, "unix:", 5) == 0 ? add_unix(l, address + 5, err) : add_tcp(l, address, err);
+    return is_unix(address) ? add_unix(l, address + strlen(unix_prefix), err) : add_tcp(l, address, err);
 }
 
 /* ---- what a service manager hands over ---- */
@@ -247,12 +254,25 @@ int hutch_listeners_open(struct listeners *l, const char *const *addresses, stru
     return n == 0 ? hutch_listeners_add_default(l, err) : 0;
 }
 
+static int refuse_tcp(struct hutch_err *err)
+{
+    return hutch_err_set(err, 0, "listen on TCP without tokens: everybody who can connect could run code "
+                                 "(give --tokens FILE, or --insecure-no-auth if that is meant)");
+}
+
 int hutch_listeners_may_open(const struct listeners *l, bool is_guarded, struct hutch_err *err)
 {
     for (size_t i = 0; i < l->n; i++)
         if (l->rows[i].is_tcp && !is_guarded)
-            return hutch_err_set(err, 0, "listen on TCP without tokens: everybody who can connect could run code "
-                                         "(give --tokens FILE, or --insecure-no-auth if that is meant)");
+            return refuse_tcp(err);
+    return 0;
+}
+
+int hutch_listeners_may_name(const char *const *addresses, bool is_guarded, struct hutch_err *err)
+{
+    for (const char *const *address = addresses; address && *address; address++)
+        if (!is_unix(*address) && !is_guarded)
+            return refuse_tcp(err);
     return 0;
 }
 

@@ -43,6 +43,8 @@ int hutch_listeners_add_inherited(struct listeners *l, size_t *ret_n, struct hut
 int hutch_listeners_open(struct listeners *l, const char *const *addresses, struct hutch_err *err);
 /* Whether everybody is kept out who may not come in: TCP @is_guarded. */
 int hutch_listeners_may_open(const struct listeners *l, bool is_guarded, struct hutch_err *err);
+/* The same of @addresses that nobody has opened yet. */
+int hutch_listeners_may_name(const char *const *addresses, bool is_guarded, struct hutch_err *err);
 /* Closes all of them and removes the files of unix sockets. */
 void hutch_listeners_done(struct listeners *l);
 /* Closes them in a child of the process that has them; the files stay. */

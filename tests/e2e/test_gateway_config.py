@@ -7,7 +7,7 @@ import signal
 import pytest
 
 import support
-from gateway import Server, UnixConnection, parse, policy_file
+from gateway import Server, UnixConnection, parse, policy_file, tokens_file
 
 
 def write(tmp_path, config):
@@ -54,11 +54,21 @@ def test_bad_file(tmp_path, label):
 
 
 def test_check(tmp_path):
-    config = write(tmp_path, {"listen": ["127.0.0.1:8080", "unix:/x"], "memory": "200m", "quiet": True})
+    tokens = tokens_file(tmp_path, ada="secret")
+    config = write(tmp_path, {"listen": ["127.0.0.1:8080", "unix:/x"], "tokens": tokens, "memory": "200m", "quiet": True})
     done = support.hutch("serve", "--image", "minimal", "--config", config, "--check", "--jobs", "3")
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.decode().splitlines()) == {"config: " + config, "image: minimal", "listen: 127.0.0.1:8080", "listen: unix:/x",
-                                                     "memory: 200m", "quiet: true", "jobs: 3"}
+                                                     "tokens: " + tokens, "memory: 200m", "quiet: true", "jobs: 3"}
+
+
+def test_check_of_tcp_without_tokens(tmp_path):
+    """As a start is refused, and with the same words."""
+    for words in (("--listen", "127.0.0.1:0"), ("--listen", "unix:" + str(tmp_path / "s"), "--listen", "127.0.0.1:0")):
+        said = {support.refused("serve", "--image", "minimal", *words, *more, says="without tokens") for more in ((), ("--check",))}
+        assert len(said) == 1 and not (tmp_path / "s").exists(), said
+    assert support.hutch("serve", "--image", "minimal", "--listen", "127.0.0.1:0", "--insecure-no-auth", "--check").returncode == 0
+    assert support.hutch("serve", "--image", "minimal", "--listen", "unix:" + str(tmp_path / "s"), "--check").returncode == 0
 
 
 def test_no_file(tmp_path):
