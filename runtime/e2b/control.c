@@ -2,13 +2,13 @@
 
 #include "runtime/e2b/answer.h"
 #include "runtime/e2b/fields.h"
+#include "runtime/e2b/filter.h"
 #include "runtime/e2b/format.h"
 #include "runtime/e2b/sandbox.h"
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/host.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/sessions.h"
-#include "runtime/gateway/uri.h"
 #include "runtime/hutch.h"
 #include "runtime/text/json_write.h"
 #include "runtime/text/moment.h"
@@ -269,59 +269,6 @@ void hutch_e2b_control_create(struct exchange *x)
 
 /* ---- list ---- */
 
-/* Clients encode keys and values, and then their list. */
-static char *decode_twice(const char *text, size_t len, struct hutch_err *err)
-{
-    auto_free char *once = hutch_uri_decode(text, len, err);
-
-    return once ? hutch_uri_decode(once, strlen(once), err) : NULL;
-}
-
-/* Whether @metadata has the one that @pair is, "KEY=VALUE" with both encoded. */
-static bool has_pair(const char *metadata, const char *pair, size_t len)
-{
-    size_t key_len = strcspn(pair, "=") < len ? strcspn(pair, "=") : len;
-    struct hutch_err err;
-    auto_free char *key = decode_twice(pair, key_len, &err);
-    auto_free char *value = key_len < len ? decode_twice(pair + key_len + 1, len - key_len - 1, &err) : strdup("");
-    struct json_view object = { metadata, strlen(metadata) }, name, text;
-    struct json_walk walk = hutch_json_view_walk(object);
-
-    while (key && value && hutch_json_view_next(&walk, &name, &text)) {
-        auto_free char *has_key = NULL, *has_value = NULL;
-        size_t n;
-
-        if (hutch_json_view_text(name, &has_key, &n, &err) == 0 &&
-            hutch_json_view_text(text, &has_value, &n, &err) == 0 &&
-            strcmp(has_key, key) == 0 && strcmp(has_value, value) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool has_metadata(const struct e2b_sandbox *sandbox, const char *wanted)
-{
-    while (wanted && *wanted) {
-        size_t len = strcspn(wanted, "&");
-
-        if (len > 0 && !has_pair(sandbox->metadata, wanted, len))
-            return false;
-        wanted += len + (wanted[len] == '&');
-    }
-    return true;
-}
-
-/* @list: "running,paused". */
-static bool is_in(const char *list, const char *word)
-{
-    size_t len = strlen(word);
-
-    for (; list && *list; list += strcspn(list, ","), list += *list == ',')
-        if (strcspn(list, ",") == len && strncmp(list, word, len) == 0)
-            return true;
-    return !list;
-}
-
 void hutch_e2b_control_list(struct exchange *x)
 {
     struct hutch_err err;
@@ -336,9 +283,9 @@ void hutch_e2b_control_list(struct exchange *x)
     LIST_FOREACH(session, &hutch_exchange_sessions(x)->list, in_list) {
         const struct e2b_sandbox *sandbox = hutch_e2b_sandbox_of(session);
 
-        if (!sandbox || session->owner != x->token || session->is_closing || !has_metadata(sandbox, metadata) ||
-            !hutch_e2b_sandbox_info(x, sandbox, &info) ||
-            !is_in(states, info.state == HUTCH_SESSION_PAUSED ? "paused" : "running"))
+        if (!sandbox || session->owner != x->token || session->is_closing ||
+            !hutch_e2b_filter_metadata(sandbox->metadata, metadata) || !hutch_e2b_sandbox_info(x, sandbox, &info) ||
+            !hutch_e2b_filter_state(states, info.state == HUTCH_SESSION_PAUSED ? "paused" : "running"))
             continue;
         hutch_text_add_string(&t, between);
         add_info(&t, x, sandbox, &info);

@@ -3,10 +3,10 @@
 #include "runtime/gateway/access.h"
 #include "runtime/gateway/exchange_mhd.h"
 #include "runtime/gateway/held.h"
+#include "runtime/gateway/query.h"
 #include "runtime/gateway/range.h"
 #include "runtime/gateway/relay.h"
 #include "runtime/gateway/server_priv.h"
-#include "runtime/gateway/uri.h"
 #include "runtime/hutch.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
@@ -456,19 +456,9 @@ bool hutch_exchange_is_draining(const struct exchange *x)
 char *hutch_exchange_query(const struct exchange *x, const char *name, struct hutch_err *err)
 {
     const char *value = MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
-    auto_free char *text = value ? strdup(value) : NULL;
 
     err->errnum = 0;
-    if (!value)
-        return NULL;
-    if (!text) {
-        hutch_err_set(err, ENOMEM, "read the query of the request");
-        return NULL;
-    }
-    for (char *p = text; *p; p++)
-        if (*p == '+')
-            *p = ' ';
-    return hutch_uri_decode(text, strlen(text), err);
+    return value ? hutch_query_decode(value, err) : NULL;
 }
 
 static const char *known_method(const char *method)

@@ -3,9 +3,9 @@
 #include "runtime/gateway/exchange.h"
 #include "runtime/gateway/file_api.h"
 #include "runtime/gateway/path_request.h"
+#include "runtime/gateway/query.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/upload.h"
-#include "runtime/text/quantity.h"
 #include "sandbox/fd.h"
 
 #include <inttypes.h>
@@ -13,7 +13,6 @@
 
 #define MAX_DEPTH 32
 #define MAX_ENTRIES 65536
-#define MAX_MODE 0777
 
 /* ---- the query ---- */
 
@@ -40,8 +39,7 @@ static int read_flag(struct exchange *x, const char *name, int *ret)
 
     if (!text && !err.errnum)
         return 0;
-    *ret = text && strcmp(text, "true") == 0;
-    if (*ret || (text && strcmp(text, "false") == 0))
+    if (text && hutch_query_flag(text, ret) == 0)
         return 0;
     hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s is either true or false", name);
     return -1;
@@ -52,34 +50,25 @@ static int read_number(struct exchange *x, const char *name, uint64_t max, unsig
 {
     struct hutch_err err;
     auto_free char *text = hutch_exchange_query(x, name, &err);
-    uint64_t n = 0;
 
     if (!text && !err.errnum)
         return 0;
-    if (text && hutch_parse_u64(text, &n, &err) == 0 && n >= 1 && n <= max) {
-        *ret = (unsigned)n;
+    if (text && hutch_query_number(text, max, ret) == 0)
         return 0;
-    }
     hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s is a number from 1 to %" PRIu64, name, max);
     return -1;
 }
 
-/* As chmod(1) has it. */
+/* Stays as it is where it is not said. */
 static int read_mode(struct exchange *x, unsigned *ret)
 {
     struct hutch_err err;
     auto_free char *text = hutch_exchange_query(x, "mode", &err);
-    size_t len = text ? strlen(text) : 0;
-    unsigned mode = 0;
 
     if (!text && !err.errnum)
         return 0;
-    for (size_t i = 0; i < len; i++)
-        mode = 8 * mode + (unsigned)(text[i] - '0');
-    if (text && len >= 1 && len <= 4 && strspn(text, "01234567") == len && mode <= MAX_MODE && mode > 0) {
-        *ret = mode;
+    if (text && hutch_query_mode(text, ret) == 0)
         return 0;
-    }
     hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "mode is one to four octal digits, 1 to 777");
     return -1;
 }

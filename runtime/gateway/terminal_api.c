@@ -3,11 +3,11 @@
 #include "runtime/gateway/process_api.h"
 #include "runtime/gateway/process_request.h"
 #include "runtime/gateway/processes.h"
+#include "runtime/gateway/query.h"
 #include "runtime/gateway/server_priv.h"
 #include "runtime/gateway/session_api.h"
 #include "runtime/gateway/websocket.h"
 #include "runtime/text/json_write.h"
-#include "runtime/text/quantity.h"
 #include "sandbox/fd.h"
 
 #include <errno.h>
@@ -324,26 +324,28 @@ static int read_size(struct exchange *x, const char *name, unsigned *ret)
 {
     struct hutch_err err;
     auto_free char *text = hutch_exchange_query(x, name, &err);
-    uint64_t n = 0;
 
     if (!text && !err.errnum)
         return 0;
-    if (!text || hutch_parse_u64(text, &n, &err) < 0 || n == 0 || n > UINT16_MAX) {
-        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s is to be a number from 1 to %d", name, UINT16_MAX);
-        return -1;
-    }
-    *ret = (unsigned)n;
-    return 0;
+    if (text && hutch_query_number(text, UINT16_MAX, ret) == 0)
+        return 0;
+    hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s is to be a number from 1 to %d", name, UINT16_MAX);
+    return -1;
 }
 
 static int read_keep(struct exchange *x, bool *ret)
 {
     struct hutch_err err;
     auto_free char *text = hutch_exchange_query(x, "keep", &err);
+    int is_true = 0;
 
-    *ret = text && strcmp(text, "true") == 0;
-    if (text ? *ret || strcmp(text, "false") == 0 : !err.errnum)
+    *ret = false;
+    if (!text && !err.errnum)
         return 0;
+    if (text && hutch_query_flag(text, &is_true) == 0) {
+        *ret = is_true;
+        return 0;
+    }
     hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "keep is to be true or false");
     return -1;
 }
