@@ -212,6 +212,7 @@ static int start_code(struct exchange *x, const struct azure_request *r, struct 
     cell.on_result = on_cell;
     cell.user = e;
     cell.ret_id = &e->cell;
+    hutch_exchange_note_program(x, cell.code, strlen(cell.code));
     return hutch_session_execute(hutch_exchange_engine(x), e->session->number, &cell, error);
 }
 

@@ -160,6 +160,8 @@ static const struct option_row serve_rows[] = {
       .help = "for the next request on a connection (default: 75s)" },
     { ONE, 0, "--drain", "TIME", OPTION_TEXT, AT(drain), .help = "for what runs to end, after SIGTERM (default: 30s)" },
     { ONE, 'q', "--quiet", NULL, OPTION_FLAG, AT(quiet), .help = "no log on standard error" },
+    { ONE, 0, "--log-code", NULL, OPTION_FLAG, AT(log_code),
+      .help = "with the beginning of programs and cells, and the secrets in it" },
     { ONE, 'h', "--help", NULL, OPTION_FLAG, AT(help), .help = "this list" },
 };
 

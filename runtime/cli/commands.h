@@ -51,7 +51,7 @@ struct serve_opts {
     struct option_list listen, hosts, origins, formats, data_targets, functions;
     const char *config, *tokens, *id_header, *jobs, *workers, *queue, *max_body, *max_connections, *request_timeout,
         *idle_timeout, *drain;
-    bool insecure, ui, check, quiet, help;
+    bool insecure, ui, check, quiet, log_code, help;
 };
 
 struct tools_opts {

@@ -83,6 +83,7 @@ static int read_options(const struct serve_setting *setting, struct server_optio
         .idle_ms = SERVER_IDLE_MS,
         .drain_ms = SERVER_DRAIN_MS,
         .is_quiet = opts->quiet,
+        .logs_code = opts->log_code,
         .functions = setting->config.functions.list,
         .n_functions = setting->config.functions.n,
         .policies = setting->config.engine.policies,
@@ -234,6 +235,7 @@ static int read_again(void *context, struct server_options *ret, char *ret_resta
     ret->max_body = options.max_body;
     ret->drain_ms = options.drain_ms;
     ret->is_quiet = options.is_quiet;
+    ret->logs_code = options.logs_code;
     ret->functions = options.functions;
     ret->n_functions = options.n_functions;
     ret->policies = options.policies;

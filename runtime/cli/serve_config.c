@@ -170,7 +170,8 @@ void hutch_serve_config_print(FILE *to, const struct serve_config *c, const stru
 static bool is_reloaded(const char *name)
 {
     static const char *const names[] = { "--config", "--check", "--tokens", "--function", "--allow-host",
-                                         "--allow-origin", "--max-body", "--drain", "--quiet", "--help" };
+                                         "--allow-origin", "--max-body", "--drain", "--quiet", "--log-code",
+                                         "--help" };
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         if (strcmp(name, names[i]) == 0)

@@ -374,6 +374,7 @@ static void execute(struct exchange *x, struct e2b_sandbox *sandbox, const struc
     cell.on_result = on_result;
     cell.user = x;
     cell.ret_id = &execution->cell;
+    hutch_exchange_note_program(x, cell.code, cell.code_len);
     begin_waiting(x, on_gone);
     if (hutch_session_execute(hutch_exchange_engine(x), sandbox->session->number, &cell, &error) < 0) {
         refuse(x, &error);

@@ -153,6 +153,7 @@ void hutch_fusion_run(struct exchange *x)
     q.language = find_language(&run->request.language);
     q.code = run->request.code.data;
     q.code_len = run->request.code.len;
+    hutch_exchange_note_program(x, q.code, q.code_len);
     if (!q.language)
         answer_language(x, run->request.language.data);
     else if (run->request.trouble.msg[0])

@@ -107,6 +107,7 @@ static void execute(struct exchange *x, struct gateway_session *session, struct 
 
     if (!waiting)
         return;
+    hutch_exchange_note_program(x, cell->code, cell->code_len ? cell->code_len : strlen(cell->code));
     if (format == EVENTS_NONE && (cell->calls || cell->allow_input)) {
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST,
                               "a cell with calls or allow_input is answered by a stream, in which it asks: give the "

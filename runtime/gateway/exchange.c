@@ -65,6 +65,7 @@ void hutch_exchange_free(struct exchange *x)
     hutch_text_done(&x->body);
     hutch_text_done(&x->backlog);
     free(x->refusal);
+    free(x->program);
     if (x->on_free)
         x->on_free(x);
     free(x->work);
@@ -461,6 +462,13 @@ char *hutch_exchange_query(const struct exchange *x, const char *name, struct hu
     return value ? hutch_query_decode(value, err) : NULL;
 }
 
+void hutch_exchange_note_program(struct exchange *x, const char *code, size_t len)
+{
+    if (!x->server->options->logs_code || x->program)
+        return;
+    x->program = strndup(code, len < GATEWAY_LOG_PROGRAM_MAX ? len : GATEWAY_LOG_PROGRAM_MAX);
+}
+
 static const char *known_method(const char *method)
 {
     static const char *const known[] = { "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS" };
@@ -667,6 +675,7 @@ void hutch_exchange_on_completed(void *server, struct MHD_Connection *mhd, void 
     ms = hutch_clock_ms() - x->start_ms;
     line = (struct gateway_log_request){ .method = x->method, .route = x->route ? x->route->path : NULL,
                                          .token = x->token ? x->token->name : NULL, .code = x->code,
+                                         .program = x->program,
                                          .status = x->status, .ms = ms, .bytes_in = x->n_in, .bytes_out = x->n_out,
                                          .is_gone = how != MHD_REQUEST_TERMINATED_COMPLETED_OK };
     if (x->handler == x->route || x->code) { /* else another worker says what became of it */

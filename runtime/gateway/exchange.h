@@ -56,6 +56,7 @@ struct exchange {
     struct MHD_Response *response;  /* owned, until it is queued */
     unsigned status;                /* 0: no answer yet */
     const char *code;               /* of the error; static */
+    char *program;                  /* owned; the beginning of what it has run, for the log; NULL: not to be there */
     uint64_t n_in, n_out, n_discarded;
     size_t n_held;                  /* bytes of memory that count for the server's sum */
 
@@ -155,6 +156,9 @@ void hutch_exchange_end(struct exchange *x, bool is_whole);
 
 /* In place of hutch_exchange_end(), for on_gone: nothing more comes, and the connection is broken off. */
 void hutch_exchange_break_off(struct exchange *x);
+
+/* What the request runs, for the log, which has its beginning where the operator asks for that. */
+void hutch_exchange_note_program(struct exchange *x, const char *code, size_t len);
 
 /* More memory that counts for the server's sum, until the exchange is freed. False when there is no room. */
 bool hutch_exchange_hold(struct exchange *x, size_t len);

@@ -28,6 +28,30 @@ static void add_string(struct text_buffer *t, const char *key, const char *text)
         hutch_text_add_string(t, "null");
 }
 
+/* As much of it as has room; no character is cut. */
+static void add_program(struct text_buffer *t, const char *program)
+{
+    size_t len = strlen(program);
+
+    for (;;) {
+        struct text_buffer quoted = TEXT_BUFFER_INIT;
+        bool has_room;
+
+        hutch_json_quote(&quoted, program, len);
+        has_room = quoted.len <= GATEWAY_LOG_PROGRAM_MAX;
+        if (has_room) {
+            hutch_text_add_string(t, ",\"program\":");
+            hutch_text_add(t, quoted.data ? quoted.data : "\"\"", quoted.data ? quoted.len : 2);
+        }
+        hutch_text_done(&quoted);
+        if (has_room)
+            return;
+        len -= len / 8 + 1;
+        while (len > 0 && ((unsigned char)program[len] & 0xc0) == 0x80)
+            len--;
+    }
+}
+
 static void end_line(struct gateway_log *log, struct text_buffer *t)
 {
     struct pollfd p = { .fd = log->fd, .events = POLLOUT };
@@ -53,6 +77,8 @@ void hutch_gateway_log_request(struct gateway_log *log, const struct gateway_log
         add_string(&t, "code", request->code);
     hutch_text_addf(&t, ",\"status\":%u,\"ms\":%.3f,\"in\":%" PRIu64 ",\"out\":%" PRIu64 "%s", request->status,
                     request->ms, request->bytes_in, request->bytes_out, request->is_gone ? ",\"gone\":true" : "");
+    if (request->program)
+        add_program(&t, request->program);
     end_line(log, &t);
 }
 

@@ -67,7 +67,9 @@ static void run(struct exchange *x, const struct text_buffer *text, const struct
 
     if (hutch_run_request_parse(text->data, text->len, &request, &err) < 0)
         hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "%s", err.msg);
-    else if (is_local && hutch_local_peer_grant(x, &grant))
+    else
+        hutch_exchange_note_program(x, request.request.code, request.request.code_len);
+    if (!x->status && is_local && hutch_local_peer_grant(x, &grant))
         add_grant(&request.request, &grant);
     if (!x->status && hutch_submit_is_allowed(x)) {
         if (key) {

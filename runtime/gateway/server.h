@@ -32,6 +32,7 @@ struct server_options {
     uint64_t request_ms, idle_ms; /* connection.h */
     uint64_t drain_ms;          /* what runs may go on for so long after SIGTERM */
     bool is_quiet;              /* no log */
+    bool logs_code;             /* the log has the beginning of programs and cells */
     const struct function_source *functions;
     size_t n_functions;         /* FUNCTIONS_MAX at most */
     const struct policy_rule *policies; /* of tokens and formats */

@@ -74,6 +74,7 @@ static void begin(struct exchange *x, struct tool_run *run)
     request.code_len = run->call.code.len;
     request.rich = hutch_tool_is_cell(run->call.tool);
     request.on_result = on_result;
+    hutch_exchange_note_program(x, request.code, request.code_len);
     if (hutch_submit_is_allowed(x))
         hutch_submit_run(x, &request);
 }

@@ -594,6 +594,26 @@ def test_log_has_nothing_of_the_code(server):
     assert list(request)[:6] == ["time", "event", "method", "route", "token", "status"] or request["code"]
 
 
+def test_log_with_code(tmp_path):
+    """The beginning, however it is written, and nothing else of the request; a line is never too long for it."""
+    code = "print('out' + '-nonce-77')\n# ü" + "€" * 400 + "end"
+    with Server(tmp_path, "--log-code", "--tokens", tokens_file(tmp_path, ada="token-nonce-77")) as server:
+        for text in (code, "#" + "\x01" * 5000, "#" + "\x7f\\\"" * 3000):
+            answer = server.ask("POST", "/v1/run", {"code": text, "env": {"A": "env-nonce-77"}, "stdin": "in-nonce-77"}, bearer("token-nonce-77"))
+            assert answer.status == 200
+        assert server.ask("POST", "/run_code", {"code": "2", "language": "python"}, bearer("token-nonce-77")).status == 200
+        assert server.ask("POST", "/v1/run", {"cod": "no code"}, bearer("token-nonce-77")).status == 400
+        metrics = server.metrics(bearer("token-nonce-77"))
+        server.await_event("request", lambda event: event["route"] == "/metrics")
+        seen = [event for event in server.events if event["event"] == "request"]
+    programs = [event["program"] for event in seen if "program" in event]
+    assert len(programs) == 4 and programs[3] == "2" and metrics["hutch_log_lost_total"] == 0
+    for text, program in zip((code, "#" + "\x01" * 5000, "#" + "\x7f\\\"" * 3000), programs):
+        assert text.startswith(program) and 100 < len(program.encode()) <= 1000
+    for event in seen:
+        assert not re.search("(token|env|in|out)-nonce-77", json.dumps(event)), event
+
+
 def test_log_that_nobody_reads_holds_nothing(tmp_path):
     """A full pipe loses lines, which are counted."""
     read_fd, write_fd = os.pipe()
