@@ -61,6 +61,13 @@ int hutch_crew_connect(const struct crew *c, unsigned to, bool is_tcp, struct hu
     return pair[0];
 }
 
+unsigned hutch_crew_clients(const struct crew *c, unsigned index)
+{
+    struct crew_counts *counts = &c->counts[index];
+
+    return atomic_load(&counts->clients) + (atomic_load(&counts->handed) - atomic_load(&counts->taken));
+}
+
 void hutch_crew_tell(const struct crew *c, unsigned from, enum channel_kind kind, const char *text)
 {
     struct channel_message message = { .kind = kind, .from = from };

@@ -13,11 +13,9 @@
  * connection is in there. */
 static void take_connection(struct server *s, enum channel_kind kind, int fd)
 {
-    const bool is_client = kind == CHANNEL_CLIENT || kind == CHANNEL_TCP_CLIENT;
     struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = { (char)kind, '\0' } };
 
-    if (MHD_add_connection(s->daemon, fd, (struct sockaddr *)&address, sizeof(address)) != MHD_YES) /* it is closed */
-        atomic_fetch_sub(&s->crew->counts[s->place.index].clients, is_client);
+    MHD_add_connection(s->daemon, fd, (struct sockaddr *)&address, sizeof(address)); /* closes it when it cannot */
     hutch_server_wake(s);
 }
 
@@ -28,8 +26,10 @@ static void obey(struct server *s, const struct channel_message *message, int fd
     case CHANNEL_TCP_CLIENT:
     case CHANNEL_INNER:
     case CHANNEL_TCP_INNER:
-        if (fd >= 0)
+        if (fd >= 0) /* else it was lost: no descriptor was left for it */
             take_connection(s, message->kind, fd);
+        if (message->kind == CHANNEL_CLIENT || message->kind == CHANNEL_TCP_CLIENT)
+            atomic_fetch_add(&s->crew->counts[s->place.index].taken, 1);
         break;
     case CHANNEL_READY:
         s->are_all_ready = true;
@@ -78,7 +78,10 @@ void hutch_worker_describe(struct server *s, struct connection *c, const struct 
 
     c->is_tcp = kind == CHANNEL_TCP_CLIENT || kind == CHANNEL_TCP_INNER;
     c->is_inner = kind == CHANNEL_INNER || kind == CHANNEL_TCP_INNER;
-    s->connections.n_inner += c->is_inner;
+    if (c->is_inner)
+        s->connections.n_inner++;
+    else
+        atomic_fetch_add(&s->crew->counts[s->place.index].clients, 1);
 }
 
 void hutch_worker_forget(struct server *s, const struct connection *c)

@@ -269,16 +269,15 @@ static bool hand_over(struct workers *all, int fd, bool is_tcp)
 
         for (unsigned i = 0; i < all->n; i++)
             if (!was_tried[i] && all->list[i].pid &&
-                (best == all->n || atomic_load(&all->crew.counts[i].clients) <
-                                   atomic_load(&all->crew.counts[best].clients)))
+                (best == all->n || hutch_crew_clients(&all->crew, i) < hutch_crew_clients(&all->crew, best)))
                 best = i;
         if (best == all->n)
             return false;
         was_tried[best] = true;
-        atomic_fetch_add(&all->crew.counts[best].clients, 1);
+        atomic_fetch_add(&all->crew.counts[best].handed, 1);
         if (hutch_channel_send(&all->crew.workers[best], &message, fd) == 0)
             return true;
-        atomic_fetch_sub(&all->crew.counts[best].clients, 1);
+        atomic_fetch_sub(&all->crew.counts[best].handed, 1);
     }
     return false;
 }
@@ -287,11 +286,8 @@ static bool is_full(const struct workers *all)
 {
     unsigned n = 0;
 
-    for (unsigned i = 0; i < all->n; i++) {
-        int clients = atomic_load(&all->crew.counts[i].clients);
-
-        n += clients > 0 ? (unsigned)clients : 0;
-    }
+    for (unsigned i = 0; i < all->n; i++)
+        n += hutch_crew_clients(&all->crew, i);
     return n >= all->options->max_connections;
 }
 

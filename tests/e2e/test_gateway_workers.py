@@ -1,12 +1,16 @@
 """`hutch serve --workers`: any of them takes any request, whichever has what it is about, and one that dies takes what it had along.
 The tests of the formats say it of all requests where HUTCH_TEST_WORKERS is set; here is what there is with several alone."""
 import concurrent.futures
+import contextlib
 import json
 import os
+import resource
+import select
 import signal
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -297,18 +301,47 @@ def test_a_second_signal_does_not_wait(tmp_path):
     assert server.process.wait(SECONDS) == 0
 
 
+def send(server, n, path):
+    """Sockets with a request each."""
+    found = [server.connect() for _ in range(n)]
+    for sock in found:
+        with contextlib.suppress(BrokenPipeError):  # it may be lost
+            sock.sendall(("GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path).encode())
+    return found
+
+
+def heard(sockets, n, seconds=SECONDS):
+    """Those of which something has come, or the end: @n of them at least, or as many as there were within @seconds."""
+    found = []
+    while len(found) < n:
+        ready = select.select([sock for sock in sockets if sock not in found], [], [], seconds)[0]
+        if not ready:
+            break
+        found += ready
+    return found
+
+
+def statuses(server, token):
+    """Of all workers: connections that are there at once are each another one's."""
+    connections = [UnixConnection(server.path) for _ in range(6)]
+    for connection in connections:
+        connection.connect()
+    found = {server.ask("GET", "/v1/languages", headers=gateway.bearer(token), connection=connection).status for connection in connections}
+    for connection in connections:
+        connection.close()
+    return found
+
+
 def test_reload(tmp_path):
     """All workers have the new tokens."""
     path = gateway.tokens_file(tmp_path, ada="secret of ada")
     with Server(tmp_path, "--workers", "2", "--tokens", path) as server:
-        def statuses(token):
-            return {server.ask("GET", "/v1/pools", headers=gateway.bearer(token)).status for _ in range(6)}
-        assert statuses("secret of ada") == {200}
+        assert statuses(server, "secret of ada") == {200}
         gateway.tokens_file(tmp_path, bob="secret of bob")
         server.process.send_signal(signal.SIGHUP)
         server.await_event("reloaded")
-        gateway.await_that(lambda: statuses("secret of bob") == {200})
-        assert statuses("secret of ada") == {401}
+        gateway.await_that(lambda: statuses(server, "secret of bob") == {200})
+        assert statuses(server, "secret of ada") == {401}
 
 
 def test_tcp_and_hosts(tmp_path):
@@ -353,3 +386,51 @@ def test_clients_that_wait_for_a_place(tmp_path):
         assert answers == [200]
         for sock in held:
             sock.close()
+
+
+def assert_limit(server, limit):
+    """So many clients have their turn at once, and no more."""
+    sockets = send(server, 3 * limit, "/healthz")
+    first = heard(sockets, limit)
+    assert len(first) == limit and len(heard([sock for sock in sockets if sock not in first], 1, 0.5)) == 0
+    for sock in first:
+        sock.close()
+    rest = [sock for sock in sockets if sock not in first]
+    while rest:
+        for sock in heard(rest, 1):
+            assert sock.recv(65536).startswith(b"HTTP/1.1 200 ")
+            sock.close()
+            rest.remove(sock)
+
+
+def test_clients_are_counted_where_a_worker_ends(tmp_path):
+    """Those that were on their way to it are the next one's."""
+    with Server(tmp_path, "--workers", "2", "--max-connections", "8") as server:
+        for _ in range(3):
+            first = workers(server)[0]
+            os.kill(first, signal.SIGSTOP)
+            waiting = send(server, 8, "/healthz")
+            heard(waiting, 4)
+            os.kill(first, signal.SIGKILL)
+            assert all(sock.recv(65536).startswith(b"HTTP/1.1 200 ") for sock in heard(waiting, 8))
+            for sock in waiting:
+                sock.close()
+            gateway.await_that(lambda: server.ask("GET", "/readyz").status == 200)
+        assert_limit(server, 8)
+
+
+def test_clients_are_counted_where_descriptors_run_out(tmp_path):
+    """Connections that a worker has no descriptor for are lost, and take no place from then on."""
+    with Server(tmp_path, "--workers", "2", "--max-connections", "40") as server:
+        pids = workers(server)
+        limits = [resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in pids]
+        for pid, limit in zip(pids, limits):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir("/proc/%d/fd" % pid)) + 8, limit[1]))
+        for _ in range(4):
+            sockets = send(server, 36, "/healthz")
+            assert len(heard(sockets, 36)) == 36
+            for sock in sockets:
+                sock.close()
+        for pid, limit in zip(pids, limits):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+        assert_limit(server, 40)
