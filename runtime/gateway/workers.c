@@ -41,6 +41,7 @@ struct worker {
     struct watch watch;
     bool is_ready;
     unsigned turns, n_still; /* as they were at the last look */
+    unsigned due[CHANNEL_KIND_COUNT]; /* orders that its channel had no place for yet */
 };
 
 struct workers {
@@ -68,11 +69,24 @@ struct workers {
 
 static void start_worker(struct worker *w);
 
+/* False: its channel is full. */
+static bool send_due(struct worker *w)
+{
+    for (unsigned kind = 0; kind < CHANNEL_KIND_COUNT; kind++)
+        for (; w->due[kind]; w->due[kind]--) {
+            struct channel_message message = { .kind = kind };
+
+            if (hutch_channel_send(&w->all->crew.workers[w->index], &message, -1) < 0)
+                return false;
+        }
+    return true;
+}
+
+/* None may be lost: a worker that did not hear of a reload would know tokens that were taken back. */
 static void send_order(struct workers *all, unsigned to, enum channel_kind kind)
 {
-    struct channel_message message = { .kind = kind };
-
-    hutch_channel_send(&all->crew.workers[to], &message, -1);
+    all->list[to].due[kind]++;
+    send_due(&all->list[to]);
 }
 
 static void send_all(struct workers *all, enum channel_kind kind)
@@ -181,6 +195,7 @@ static void start_worker(struct worker *w)
     w->is_ready = false;
     w->n_still = 0;
     atomic_store(&all->crew.counts[w->index].clients, 0);
+    memset(w->due, 0, sizeof(w->due));
     if (all->was_reloaded)
         send_order(all, w->index, CHANNEL_RELOAD);
     fflush(NULL);
@@ -462,11 +477,22 @@ static void kill_all(struct workers *all)
             kill(all->list[i].pid, SIGKILL);
 }
 
+/* False: some could not be. */
+static bool send_all_due(struct workers *all)
+{
+    bool are_sent = true;
+
+    for (unsigned i = 0; i < all->n; i++)
+        are_sent &= !all->list[i].pid || send_due(&all->list[i]);
+    return are_sent;
+}
+
 static int serve(struct workers *all, struct hutch_err *err)
 {
     while (!is_over(all)) {
-        if (hutch_poller_wait(&all->poller, all->is_accepting || all->is_ending ? LOOK_MS : RETRY_MS, err) < 0 ||
-            accept_again(all, err) < 0)
+        bool has_time = send_all_due(all) && (all->is_accepting || all->is_ending);
+
+        if (hutch_poller_wait(&all->poller, has_time ? LOOK_MS : RETRY_MS, err) < 0 || accept_again(all, err) < 0)
             return -1;
         look_after(all);
         if (all->is_ending && hutch_clock_ms() > all->kill_ms)

@@ -332,6 +332,25 @@ def statuses(server, token):
     return found
 
 
+def test_orders_reach_a_worker_that_is_behind(tmp_path):
+    """It has so many connections to take that its channel is full: a token that was taken back is not known any more."""
+    path = gateway.tokens_file(tmp_path, ada="secret of ada")
+    with Server(tmp_path, "--workers", "2", "--tokens", path) as server:
+        second = workers(server)[1]
+        os.kill(second, signal.SIGSTOP)
+        waiting = send(server, 800, "/healthz")
+        heard(waiting, 400)
+        gateway.tokens_file(tmp_path, bob="secret of bob")
+        server.process.send_signal(signal.SIGHUP)
+        server.await_event("reloaded")  # by the first one
+        os.kill(second, signal.SIGCONT)
+        assert len(heard(waiting, 800)) == 800
+        for sock in waiting:
+            sock.close()
+        gateway.await_that(lambda: statuses(server, "secret of bob") == {200})
+        assert statuses(server, "secret of ada") == {401}
+
+
 def test_reload(tmp_path):
     """All workers have the new tokens."""
     path = gateway.tokens_file(tmp_path, ada="secret of ada")
