@@ -139,7 +139,7 @@ static void on_end(void *owner, uint32_t events)
 {
     struct worker *w = owner;
     struct workers *all = w->all;
-    char text[64];
+    char text[64] = "";
     int status = 0;
 
     (void)events;
@@ -148,14 +148,17 @@ static void on_end(void *owner, uint32_t events)
     hutch_poller_remove(&all->poller, &w->watch);
     hutch_fd_closep(&w->pid_fd);
     w->pid = 0;
-    if (all->is_ending && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return;
-    snprintf(text, sizeof(text), "%u, of %s %d", w->index, WIFSIGNALED(status) ? "signal" : "exit status",
-             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    hutch_gateway_log_event(&all->log, "worker ended", "worker", text);
+    if (!all->is_ending || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        snprintf(text, sizeof(text), "%u, of %s %d", w->index, WIFSIGNALED(status) ? "signal" : "exit status",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        hutch_gateway_log_event(&all->log, "worker ended", "worker", text);
+    }
     if (may_restart(all)) {
         start_worker(w);
-    } else if (!all->failure.msg[0]) {
+        return;
+    }
+    hutch_fd_closep(&all->crew.workers[w->index].in); /* what others have sent there ends, and they hear of it */
+    if (text[0] && !all->failure.msg[0]) {
         snprintf(all->failure.msg, sizeof(all->failure.msg), "worker %s has ended", text);
         end_all(all, NULL);
     }

@@ -321,6 +321,24 @@ def heard(sockets, n, seconds=SECONDS):
     return found
 
 
+def test_a_worker_dies_at_the_end(tmp_path):
+    """Nobody follows it, and what others have sent to it ends with it."""
+    server = Server(tmp_path, "--workers", "2", "--drain", "1h", image="python")
+    names = open_sessions(server, 8)
+    first, _ = workers(server)
+    os.kill(first, signal.SIGSTOP)
+    asked = [sock for name in names for sock in send(server, 2, "/v1/sessions/" + name)]
+    heard(send(server, 2, "/healthz"), 1)
+    server.process.send_signal(signal.SIGTERM)
+    server.await_event("draining")
+    os.kill(first, signal.SIGKILL)
+    assert len(heard(asked, len(asked))) == len(asked)
+    server.process.send_signal(signal.SIGTERM)
+    answers = [gateway.read_all(sock) for sock in asked]
+    assert any(answer.startswith(b"HTTP/1.1 500 ") for answer in answers), answers
+    assert server.process.wait(SECONDS) == 125
+
+
 def statuses(server, token):
     """Of all workers: connections that are there at once are each another one's."""
     connections = [UnixConnection(server.path) for _ in range(6)]
