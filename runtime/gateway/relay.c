@@ -29,8 +29,10 @@ static void on_gone(struct exchange *x)
 {
     struct relay *r = x->work;
 
-    if (x->server->is_cancelled && !x->is_aborted)
-        return; /* the other worker ends it likewise, and says so */
+    if (x->server->is_cancelled && !x->is_aborted) { /* the other worker ends it likewise, and says so */
+        x->on_gone = on_gone;                        /* until then the client may leave */
+        return;
+    }
     hutch_inner_done(&r->inner);
     hutch_exchange_forget(x);
 }

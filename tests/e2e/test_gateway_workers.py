@@ -339,6 +339,35 @@ def test_a_worker_dies_at_the_end(tmp_path):
     assert server.process.wait(SECONDS) == 125
 
 
+def test_an_upload_is_held_back_at_the_end(tmp_path):
+    """Its client leaves when what runs was ended; then the worker that has its session answers after all."""
+    size = 4 << 20
+    with Server(tmp_path, "--workers", "2", "--drain", "1h", image="python") as server:
+        names = open_sessions(server, 6)
+        for name in names:
+            cell(server, name, "1")  # then its files are there
+        first, _ = workers(server)
+        os.kill(first, signal.SIGSTOP)
+        left = {}
+        for name in names * 2:
+            sock = server.connect()
+            sock.sendall(("PUT /v1/sessions/%s/files/x HTTP/1.1\r\nHost: a\r\nContent-Type: application/octet-stream\r\n"
+                          "Content-Length: %d\r\n\r\n" % (name, size)).encode())
+            sock.setblocking(False)
+            left[sock] = size
+        while ready := select.select([], [sock for sock in left if left[sock]], [], 1)[1]:  # until the rest is not read
+            for sock in ready:
+                left[sock] -= sock.send(bytes(min(left[sock], 65536)))
+        assert any(left.values())
+        server.process.send_signal(signal.SIGTERM)
+        server.await_event("draining")
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(1)  # for the second signal to arrive there, which shows nowhere
+        for sock in left:
+            sock.close()
+        os.kill(first, signal.SIGCONT)
+
+
 def statuses(server, token):
     """Of all workers: connections that are there at once are each another one's."""
     connections = [UnixConnection(server.path) for _ in range(6)]
