@@ -110,7 +110,10 @@ static const struct inner_events events = { .on_head = on_nothing, .on_body = on
 static void on_gone(struct exchange *x)
 {
     close_all(x->work);
-    hutch_exchange_forget(x);
+    if (x->server->is_cancelled && !x->is_aborted)
+        hutch_exchange_refuse(x, GATEWAY_SHUTTING_DOWN, "the server is shutting down");
+    else
+        hutch_exchange_forget(x);
 }
 
 static void on_free(struct exchange *x)

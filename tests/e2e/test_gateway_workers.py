@@ -321,6 +321,21 @@ def heard(sockets, n, seconds=SECONDS):
     return found
 
 
+def test_a_worker_hangs_and_is_not_waited_for(tmp_path):
+    """At its second signal the server says to those who wait for an answer of all workers that it ends."""
+    with Server(tmp_path, "--workers", "2", "--drain", "1h") as server:
+        first, _ = workers(server)
+        os.kill(first, signal.SIGSTOP)
+        asked = send(server, 4, "/v1/pools")
+        heard(send(server, 2, "/healthz"), 1)
+        server.process.send_signal(signal.SIGTERM)
+        server.await_event("draining")
+        server.process.send_signal(signal.SIGTERM)
+        answers = [sock.recv(65536) for sock in heard(asked, 2)]
+        assert len(answers) >= 2 and all(answer.startswith(b"HTTP/1.1 503 ") and b"shutting_down" in answer for answer in answers), answers
+        os.kill(first, signal.SIGCONT)
+
+
 def test_a_worker_dies_at_the_end(tmp_path):
     """Nobody follows it, and what others have sent to it ends with it."""
     server = Server(tmp_path, "--workers", "2", "--drain", "1h", image="python")
