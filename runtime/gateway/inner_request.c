@@ -57,6 +57,8 @@ void hutch_inner_request_write(struct text_buffer *t, const struct exchange *x, 
     hutch_text_add_string(t, x->connection->uri);
     hutch_text_add_string(t, " HTTP/1.1\r\n");
     MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, write_header, &w);
+    if (!hutch_exchange_header(x, "Host")) /* HTTP/1.0 may have none; where one is needed it was refused before */
+        hutch_text_add_string(t, "Host:\r\n");
     if (x->body_len == EXCHANGE_UNKNOWN_LENGTH)
         hutch_text_add_string(t, "Transfer-Encoding: chunked\r\n");
     else if (hutch_exchange_header(x, "Content-Length"))

@@ -515,3 +515,11 @@ def test_clients_are_counted_where_descriptors_run_out(tmp_path):
         for pid, limit in zip(pids, limits):
             resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
         assert_limit(server, 40)
+
+
+def test_http_1_0(server):
+    """A request without a Host may be for another worker, or for all."""
+    names = open_sessions(server, 6)
+    for path in ["/metrics", *("/v1/sessions/" + name for name in names)]:
+        assert gateway.parse(server.raw(("GET %s HTTP/1.0\r\n\r\n" % path).encode())).status == 200
+    close(server, names)
