@@ -509,6 +509,35 @@ def test_tools(both):
 
 
 @needs_server
+def test_answers_that_are_too_long(both):
+    """The code hears of it, and does not wait for ever; those that it has not read yet come later."""
+    with_session = both.do(lambda client: client.session())
+    code = "for n in (5 << 20, 20 << 20):\n    try:\n        tool(n)\n    except Exception as e:\n        print(e)\nprint(len(tool(3)))"
+    lines = both.do(lambda client: with_session.run(code, tools={"tool": lambda n: "x" * n})).stdout.splitlines()
+    assert len(lines) == 3 and "4194304" in lines[0] and "16777216" in lines[1] and lines[2] == "3", lines
+    code = "import asyncio\nprint(sum(map(len, await asyncio.gather(*[tool(1000000) for _ in range(40)]))))"
+    assert both.do(lambda client: with_session.run(code, tools={"tool": lambda n: "x" * n})).stdout == "40000000\n"
+    both.do(lambda client: with_session.close())
+
+
+@needs_server
+def test_answers_that_cannot_be_sent(both, monkeypatch):
+    """The cell would wait for one, so it ends."""
+    with_session = both.do(lambda client: client.session())
+    do = both.client._do
+
+    def refuse(call):
+        if "/calls/" in call.path:
+            raise hutch.ConnectError("no")
+        return do(call)
+    monkeypatch.setattr(both.client, "_do", refuse)
+    with pytest.raises(hutch.ConnectError, match="no"):
+        both.do(lambda client: with_session.run("tool()", tools={"tool": int}))
+    assert both.do(lambda client: with_session.run("2 + 2")).value == "4"
+    both.do(lambda client: with_session.close())
+
+
+@needs_server
 def test_input_of_a_cell(both):
     with_session = both.do(lambda client: client.session())
     asked = []

@@ -67,7 +67,8 @@ class Call:
     to: Optional[BinaryIO] = None       # the answer goes there
     key: Optional[str] = None           # by which the server knows a request that is sent again
     tasks: "List[asyncio.Task[None]]" = field(default_factory=list)  # of AsyncClient, as long as it is under way
-    failures: List[Exception] = field(default_factory=list)          # of the caller's own, raised when it is over
+    failures: List[Exception] = field(default_factory=list)          # … of those tasks, raised when it is over
+    abort: List[Callable[[], None]] = field(default_factory=list)    # … one that ends it
 
     @property
     def headers(self) -> Dict[str, str]:

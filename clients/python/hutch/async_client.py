@@ -8,8 +8,9 @@ import inspect
 from typing import Any, AsyncIterator, Dict, List, Optional
 
 from . import _wire
-from .remote import CallbackFailed, Question, Requests
+from .remote import CallbackFailed, Question, Requests, is_for_code
 from .remote_parts import AsyncParts
+from .tools import ANSWER_SECONDS
 
 class _Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -137,6 +138,7 @@ class AsyncClient(AsyncParts, Requests):
 
     async def _do(self, call: _wire.Call) -> Any:
         answer = await self._send(call)
+        call.abort.append(answer.connection.close)
         found, is_good = bytearray(), answer.status < 300
         try:
             async for piece in answer.pieces():
@@ -151,7 +153,7 @@ class AsyncClient(AsyncParts, Requests):
             raise failure.error from None
         except (OSError, ValueError, EOFError):
             answer.connection.close()
-            raise _wire.broken_off() from None
+            raise call.failures[0] if call.failures else _wire.broken_off() from None
         except BaseException:
             answer.connection.close()  # which ends the run
             raise
@@ -181,12 +183,20 @@ class AsyncClient(AsyncParts, Requests):
             failure = error
             if not question.is_tool:
                 call.failures.append(error)
-        try:
-            await self._do(question.answer(value, failure))
-        except (_wire.ServerNotFoundError, _wire.ServerConflictError):
-            pass  # the cell is over, or does not wait any more
-        except _wire.ServerError as error:
-            call.failures.append(error)
+        while True:
+            try:
+                await self._do(question.answer(value, failure))
+                return
+            except (_wire.ServerNotFoundError, _wire.ServerConflictError):
+                return  # the cell is over, or does not wait any more
+            except _wire.ServerBusyError:
+                await asyncio.sleep(ANSWER_SECONDS)
+            except Exception as error:
+                if not is_for_code(error, question, failure):
+                    call.failures.append(error)
+                    call.abort[0]()  # the cell would wait for ever
+                    return
+                failure = error
 
     async def is_ready(self) -> bool:
         """Whether the server's pool is filled and it takes requests."""

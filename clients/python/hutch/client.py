@@ -5,12 +5,14 @@ import errno
 import inspect
 import os
 import threading
+import time
 from typing import Any, List, Optional, Tuple
 
 from . import _wire
 from ._http import Answer, Connection
-from .remote import CallbackFailed, Question, Requests
+from .remote import CallbackFailed, Question, Requests, is_for_code
 from .remote_parts import BlockingParts
+from .tools import ANSWER_SECONDS
 
 
 class Client(BlockingParts, Requests):
@@ -124,10 +126,18 @@ class Client(BlockingParts, Requests):
             if not question.is_tool:
                 raise
             failure = error
-        try:
-            self._do(question.answer(value, failure))
-        except (_wire.ServerNotFoundError, _wire.ServerConflictError):
-            pass  # the cell is over, or does not wait any more
+        while True:
+            try:
+                self._do(question.answer(value, failure))
+                return
+            except (_wire.ServerNotFoundError, _wire.ServerConflictError):
+                return  # the cell is over, or does not wait any more
+            except _wire.ServerBusyError:
+                time.sleep(ANSWER_SECONDS)
+            except _wire.ServerError as error:
+                if not is_for_code(error, question, failure):
+                    raise
+                failure = error
 
     def is_ready(self) -> bool:
         """Whether the server's pool is filled and it takes requests."""

@@ -61,6 +61,11 @@ class Question:
         self.is_tool = is_tool
 
 
+def is_for_code(error: Exception, question: Question, failure: Optional[Exception]) -> bool:
+    """Whether what went wrong with an answer can be the answer in its place: it was too long, say."""
+    return question.is_tool and failure is None and isinstance(error, ServerError)
+
+
 class Requests:
     """The methods of both clients. `_do(call)` sends a request and returns what its `parse` makes of the answer;
     `_reply(question, call)` answers what came in the stream of @call."""

@@ -18,7 +18,7 @@ from .errors import BusyError, ClosedError, EngineError, NotFoundError
 from .options import Path, Text, make_cell, make_process, make_question, milliseconds, source
 from .results import CellResult, Ended, FileEntry, Output, ProcessEnd, Reply
 from .session_paths import SessionPaths
-from .tools import Tools, call, encode, encode_error, names
+from .tools import ANSWER_SECONDS, Tools, call, encode, encode_error, names
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -28,7 +28,6 @@ OnBytes = Callable[[str, bytes], Any]
 OnInput = Callable[[str, bool], Any]  # (prompt, is it a password): the line, or None for the end of the input
 STREAMS = {1: "stdout", 2: "stderr"}
 COPY_BYTES = 1 << 20
-ANSWER_SECONDS = 0.01  # until code may have taken what it was answered before
 
 
 class Pending(Owner):
