@@ -103,6 +103,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
 
         if (c && s->crew)
             hutch_worker_describe(s, c, address ? address->client_addr : NULL);
+        if (c && c->is_inner) /* the client may be slow, and the worker that has it looks to that */
+            MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
         *context = c;
     } else {
         const struct connection *c = *context;
