@@ -20,6 +20,7 @@ struct relay {
     unsigned to;              /* the worker's number */
     char name[ID_LEN + 1];    /* of what the request makes; "": it makes nothing */
     struct inner inner;
+    size_t n_held;            /* of a body that had been gathered: it is in memory until it is sent */
     struct tunnel *tunnel;    /* owned; NULL: it is HTTP alone */
 };
 
@@ -101,6 +102,8 @@ static void on_sent(void *owner)
 {
     struct relay *r = owner;
 
+    hutch_exchange_let_go(r->x, r->n_held);
+    r->n_held = 0;
     let_body_come(r->x);
 }
 
@@ -233,6 +236,21 @@ bool hutch_relay_is_wanted(struct exchange *x)
     }
 }
 
+/* What the other worker does not read yet counts as the body did that it was made of. False: it is refused. */
+static bool hold_unsent(struct exchange *x)
+{
+    struct relay *r = x->work;
+    size_t n = hutch_inner_unsent(&r->inner);
+
+    if (!hutch_exchange_hold(x, n)) {
+        hutch_inner_done(&r->inner);
+        hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server holds as much of requests and answers as it may");
+        return false;
+    }
+    r->n_held = n;
+    return true;
+}
+
 bool hutch_relay_body(struct exchange *x)
 {
     struct placement placement = { .kind = PLACE_ANY };
@@ -249,7 +267,8 @@ bool hutch_relay_body(struct exchange *x)
         return true;
     hutch_inner_request_write_body(&t, x, x->body.data, x->body.len);
     send_text(x->work, &t);
-    handle(x);
+    if (hold_unsent(x))
+        handle(x);
     return true;
 }
 

@@ -383,6 +383,44 @@ def test_an_upload_is_held_back_at_the_end(tmp_path):
         os.kill(first, signal.SIGCONT)
 
 
+def place(name, n):
+    """The number of the worker that has it: runtime/gateway/place.c."""
+    value = 0xcbf29ce484222325
+    for byte in name.encode():
+        value = (value ^ byte) * 0x100000001b3 % (1 << 64)
+    return (value ^ value >> 32) % n
+
+
+def test_bodies_for_a_worker_that_does_not_read(tmp_path):
+    """They count as held until they are sent: what one token may hold is an end to them."""
+    path = gateway.tokens_file(tmp_path, ada="secret of ada", bob="secret of bob")
+    with Server(tmp_path, "--workers", "2", "--tokens", path, image="python") as server:
+        name = next(name for name in ("%021d" % i for i in range(100)) if place(name, 2) == 0)
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+            "name": "run_python", "arguments": {"code": "#" * (15 << 20), "session_id": name}}}).encode()
+        head = ("POST /mcp HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret of ada\r\nContent-Type: application/json\r\n"
+                "Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2025-06-18\r\nContent-Length: %d\r\n\r\n" % len(body)).encode()
+        first = workers(server)[0]
+        os.kill(first, signal.SIGSTOP)
+        left = {}
+        for _ in range(50):  # each second one is the other worker's, and 18 are more than 256 MiB
+            sock = server.connect()
+            sock.setblocking(False)
+            left[sock] = memoryview(head + body)
+        while True:
+            readable, writable, _ = select.select(left, [sock for sock in left if left[sock]], [], SECONDS)
+            assert readable or writable, "nothing is refused"
+            if readable:
+                break
+            for sock in writable:
+                left[sock] = left[sock][sock.send(left[sock][:1 << 20]):]
+        answer = readable[0].recv(65536)
+        assert answer.startswith(b"HTTP/1.1 503 ") and b"holds as much" in answer, answer
+        for sock in left:
+            sock.close()
+        os.kill(first, signal.SIGCONT)
+
+
 def statuses(server, token):
     """Of all workers: connections that are there at once are each another one's."""
     connections = [UnixConnection(server.path) for _ in range(6)]
