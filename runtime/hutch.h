@@ -914,6 +914,33 @@ int hutch_process_hold(struct hutch_engine *engine, uint64_t session, uint64_t p
  * where it is the session's. */
 char *hutch_session_processes(struct hutch_engine *engine, uint64_t session, struct hutch_error *err);
 
+/* --- directories of the caller's --- */
+
+/* Files below a directory that hostile code has written into, or writes into: one that is kept after a run, or that was
+ * its data_dir. What does it is what does it for a session's files, with the caller's rights. It needs no engine, any
+ * thread may call it, and it takes as long as the tree asks for. @dirfd is open, also with O_PATH, and stays the
+ * caller's; AT_FDCWD is none. Names are relative to it and have 1 to 4095 bytes of anything but NUL, no part that is
+ * empty, "." or "..", and no '/' at the end. No link is followed, and no mount below it is entered. Messages quote
+ * names with what is not printable ASCII as \xNN. Errors of all three: EBADF and ENOTDIR (@dirfd), EMFILE, ENOMEM, and
+ * what else the kernel says (EACCES, ENOSPC, …). */
+
+/* [{"path", "size", "mime", "type", "mtime"}] as of hutch_session_files(), sorted by the bytes of the path, for the
+ * caller to free(3). type is "file", "symlink", "fifo", "socket", "char_device", "block_device", or "directory" for one
+ * that cannot be read; other directories are not listed. Nothing is changed. Errors: E2BIG (more than 200000 files,
+ * 8 MiB of paths or 4000000 entries; a path of more than 4095 bytes; a part that could not be looked at). */
+char *hutch_dir_list(int dirfd, struct hutch_error *err);
+/* A descriptor with FD_CLOEXEC, the caller's to close. O_RDONLY: of a regular file, which its owner may change or
+ * shorten at any moment, so do not map it. O_WRONLY: of a new empty file, 0644; directories on the way are made, and a
+ * regular file that has the name makes room: whoever has that open keeps it. What a caller with user id 0 makes belongs
+ * to the directory's owner. Errors: EINVAL (no name as above; other flags), ENAMETOOLONG, ENOENT, EISDIR, ELOOP (a
+ * link, or behind one), EXDEV (behind a mount), EAGAIN (it keeps changing, or a process has a lease on it); 0 for a
+ * FIFO, socket or device, which is not waited for. */
+int hutch_dir_open_file(int dirfd, const char *name, int flags, struct hutch_error *err);
+/* A file, a link itself, or a directory with all that is in it, as deep as it is and whatever modes it has. Errors:
+ * EINVAL, ENAMETOOLONG, ENOENT, ELOOP (behind a link), EXDEV (behind a mount), EBUSY (a mount in it), ENOTEMPTY (a
+ * process keeps writing into it). After one of the last two a part of it may be gone. */
+int hutch_dir_delete(int dirfd, const char *name, struct hutch_error *err);
+
 #ifdef __cplusplus
 }
 #endif

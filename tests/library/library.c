@@ -1540,6 +1540,197 @@ static void files_of_a_run(void)
     hutch_engine_free(engine);
 }
 
+/* --- directories of the caller's --- */
+
+static int open_at(int dirfd, const char *name, int flags, int code, const char *says)
+{
+    struct hutch_error err = { .code = -1, .message = "" };
+    int fd = hutch_dir_open_file(dirfd, name, flags, &err);
+
+    CHECK(fd < 0 || (code < 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC));
+    CHECK(fd >= 0 || (err.code == code && strstr(err.message, says)));
+    return fd;
+}
+
+static void refuse_at(int dirfd, const char *name, int code, const char *says)
+{
+    CHECK(open_at(dirfd, name, O_RDONLY, code, says) == -1);
+    CHECK(open_at(dirfd, name, O_WRONLY, code, says) == -1);
+}
+
+static void refuse_delete(int dirfd, const char *name, int code)
+{
+    struct hutch_error err;
+
+    CHECK(hutch_dir_delete(dirfd, name, &err) == -1 && err.code == code && err.message[0]);
+    CHECK(hutch_dir_delete(dirfd, name, NULL) == -1);
+}
+
+static void check_text(int dirfd, const char *name, const char *text)
+{
+    int fd = open_at(dirfd, name, O_RDONLY, -1, "");
+    char found[16] = "";
+
+    CHECK(read(fd, found, sizeof(found) - 1) == (ssize_t)strlen(text) && strcmp(found, text) == 0);
+    CHECK(close(fd) == 0);
+}
+
+/* What a stranger has left in a data directory, and may still be at: see @code. */
+static void a_directory_of_the_caller(void)
+{
+    static const char code[] =
+        "import os, socket\n"
+        "open('a.csv', 'w').write('mine')\n"
+        "os.mkdir('d'); open('d/b', 'w').write('mine')\n"
+        "os.symlink('../secret', 'link'); os.symlink('..', 'up'); os.symlink('/', 'root'); os.symlink('x', 'x')\n"
+        "os.symlink('d', 'inner'); os.mkfifo('fifo'); socket.socket(socket.AF_UNIX).bind('socket')\n"
+        "open(b'\\xff\\n', 'w').close()\n"
+        "os.mkdir('shut'); os.mkdir('shut/in'); os.chmod('shut/in', 0); os.chmod('shut', 0)\n";
+    static const char deep[] = "import os\n"
+                               "for i in range(100): os.mkdir('n' * 200); os.chdir('n' * 200)\n"
+                               "open('bottom', 'w').close()\n";
+    static const char *const listed[] = {
+        "[{\"path\":\"a.csv\",\"size\":4,\"mime\":\"text/csv\",\"type\":\"file\",\"mtime\":",
+        "{\"path\":\"d/b\",\"size\":4,", "{\"path\":\"fifo\",\"size\":0,\"mime\":null,\"type\":\"fifo\"",
+        "{\"path\":\"link\",\"size\":9,\"mime\":null,\"type\":\"symlink\"", "\"type\":\"socket\"",
+        "\"path_base64\":\"/wo=\""
+    };
+    struct hutch_engine *engine = open_default();
+    char dir[] = "/tmp/hutch-caller.XXXXXX", path[128], name[201], *json, *at;
+    struct hutch_request request;
+    struct hutch_error err;
+    struct outcome o;
+    struct stat st;
+    int top, data, fd, null;
+
+    CHECK(mkdtemp(dir) && (top = open(dir, O_RDONLY | O_DIRECTORY)) >= 0 && mkdirat(top, "data", 0755) == 0);
+    CHECK((fd = openat(top, "secret", O_WRONLY | O_CREAT, 0644)) >= 0 && write(fd, "secret", 6) == 6 && close(fd) == 0);
+    snprintf(path, sizeof(path), "%s/data", dir);
+    CHECK((data = openat(top, "data", O_PATH | O_DIRECTORY)) >= 0);
+    request = request_for(code, &o);
+    request.data_dir = path;
+    submit(engine, &request, &o);
+    wait_for(&o);
+    CHECK(o.verdict == HUTCH_OK);
+
+    CHECK((json = hutch_dir_list(data, &err)) != NULL && json[0] == '[');
+    at = json;
+    for (size_t i = 0; i < sizeof(listed) / sizeof(*listed); i++)
+        CHECK((at = strstr(i < 4 ? at : json, listed[i])) != NULL); /* the first four in their order */
+    CHECK(!strstr(json, "secret") && !strstr(json, "\"d\"") && !strstr(json, "inner/"));
+    free(json);
+
+    check_text(data, "a.csv", "mine");
+    check_text(data, "d/b", "mine");
+    check_text(data, "\xff\n", "");
+    refuse_at(data, "link", ELOOP, "symbolic link");
+    refuse_at(data, "x", ELOOP, "symbolic link");
+    refuse_at(data, "fifo", 0, "not a regular file");
+    refuse_at(data, "socket", 0, "not a regular file");
+    refuse_at(data, "d", EISDIR, "'d'");
+    refuse_at(data, "../secret", EINVAL, "'.' or '..'");
+    refuse_at(data, "d/../../secret", EINVAL, "'.' or '..'");
+    refuse_at(data, "/etc/passwd", EINVAL, "relative");
+    refuse_at(data, "", EINVAL, "empty");
+    refuse_at(data, "d/", EINVAL, "ends in '/'");
+    CHECK(open_at(data, "up/secret", O_RDONLY, ELOOP, "") == -1);
+    CHECK(open_at(data, "root/etc/passwd", O_RDONLY, ELOOP, "") == -1);
+    CHECK(open_at(data, "none", O_RDONLY, ENOENT, "'none'") == -1);
+    CHECK(open_at(data, "a.csv", O_RDWR, EINVAL, "O_WRONLY") == -1);
+    CHECK(open_at(data, "a.csv", O_WRONLY | O_TRUNC, EINVAL, "O_WRONLY") == -1);
+
+    fd = open_at(data, "made/on/the/way", O_WRONLY, -1, "");
+    CHECK(write(fd, "new", 3) == 3 && fstat(fd, &st) == 0 && (st.st_mode & 07777) == 0644 && close(fd) == 0);
+    check_text(data, "made/on/the/way", "new");
+    CHECK(linkat(top, "data/a.csv", top, "kept", 0) == 0); /* another name of a file that makes room */
+    fd = open_at(data, "a.csv", O_WRONLY, -1, "");
+    CHECK(close(fd) == 0);
+    check_text(data, "a.csv", "");
+    check_text(top, "kept", "mine");
+
+    refuse_delete(data, "up/secret", ELOOP);
+    refuse_delete(data, "../secret", EINVAL);
+    refuse_delete(data, "none", ENOENT);
+    CHECK(hutch_dir_delete(data, "link", &err) == 0 && hutch_dir_delete(data, "up", &err) == 0 &&
+          hutch_dir_delete(data, "root", &err) == 0 && hutch_dir_delete(data, "inner", &err) == 0);
+    CHECK(faccessat(data, "d/b", F_OK, 0) == 0);
+    CHECK(hutch_dir_delete(data, "shut", &err) == 0 && hutch_dir_delete(data, "fifo", &err) == 0);
+
+    request.code = deep;
+    submit(engine, &request, &o);
+    wait_for(&o);
+    CHECK(o.verdict == HUTCH_OK);
+    CHECK(hutch_dir_list(data, &err) == NULL && err.code == E2BIG);
+    memset(name, 'n', 200);
+    name[200] = '\0';
+    CHECK(hutch_dir_delete(data, name, &err) == 0);
+    CHECK((json = hutch_dir_list(data, &err)) != NULL);
+    free(json);
+
+    CHECK((null = open("/dev/null", O_RDONLY)) >= 0);
+    CHECK(fchdir(top) == 0); /* where AT_FDCWD would find something */
+    for (int i = 0; i < 3; i++) {
+        const int fds[] = { null, -1, AT_FDCWD }, code_of = i == 0 ? ENOTDIR : EBADF;
+
+        CHECK(hutch_dir_list(fds[i], &err) == NULL && err.code == code_of && hutch_dir_list(fds[i], NULL) == NULL);
+        refuse_at(fds[i], "kept", code_of, "descriptor");
+        refuse_delete(fds[i], "kept", code_of);
+    }
+    check_text(top, "secret", "secret");
+    CHECK(chdir("/") == 0 && hutch_dir_delete(top, "data", &err) == 0 && unlinkat(top, "secret", 0) == 0 &&
+          unlinkat(top, "kept", 0) == 0 && rmdir(dir) == 0);
+    hutch_engine_free(engine);
+}
+
+/* While a file of its tree is opened, a stranger makes its name, and that of its directory, a link to the outside. */
+static void a_directory_that_changes(void)
+{
+    char dir[] = "/tmp/hutch-changing.XXXXXX";
+    int top, data, fd, opened = 0;
+    struct hutch_error err;
+    pid_t pid;
+
+    CHECK(mkdtemp(dir) && (top = open(dir, O_RDONLY | O_DIRECTORY)) >= 0);
+    CHECK(mkdirat(top, "data", 0755) == 0 && mkdirat(top, "data/d", 0755) == 0 && mkdirat(top, "outside", 0755) == 0);
+    CHECK((data = openat(top, "data", O_RDONLY | O_DIRECTORY)) >= 0 && symlinkat("../outside", data, "e") == 0);
+    CHECK((fd = openat(top, "outside/f", O_WRONLY | O_CREAT, 0644)) >= 0 && write(fd, "secret", 6) == 6 &&
+          close(fd) == 0);
+    CHECK((fd = openat(data, "d/f", O_WRONLY | O_CREAT, 0644)) >= 0 && close(fd) == 0);
+    CHECK(symlinkat("../outside/f", data, "g") == 0);
+    CHECK((fd = openat(data, "f", O_WRONLY | O_CREAT, 0644)) >= 0 && close(fd) == 0);
+    CHECK((pid = fork()) >= 0);
+    if (pid == 0)
+        for (alarm(STALL_S);;) {
+            (void)!renameat2(data, "d", data, "e", RENAME_EXCHANGE);
+            unlinkat(data, "g", 0);
+            (void)!symlinkat("../outside/f", data, "g");
+            (void)!renameat2(data, "f", data, "g", RENAME_EXCHANGE);
+            (void)!renameat2(data, "f", data, "g", RENAME_EXCHANGE);
+        }
+    for (int i = 0; i < 3000; i++) {
+        static const char *const names[] = { "d/f", "f" };
+        const char *name = names[i % 2];
+        char text[8], *json;
+
+        fd = hutch_dir_open_file(data, name, O_RDONLY, &err);
+        CHECK(fd >= 0 || err.code == ELOOP || err.code == ENOENT);
+        CHECK(fd < 0 || (read(fd, text, sizeof(text)) == 0 && close(fd) == 0));
+        opened += fd >= 0;
+        fd = i % 4 < 2 ? hutch_dir_open_file(data, name, O_WRONLY, &err) : -1;
+        CHECK(fd < 0 || close(fd) == 0);
+        if (i % 100 == 0) {
+            CHECK((json = hutch_dir_list(data, &err)) != NULL && !strstr(json, "\"size\":6"));
+            free(json);
+        }
+        if (i % 10 == 0)
+            hutch_dir_delete(data, "d/f", &err);
+    }
+    CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+    check_text(top, "outside/f", "secret");
+    CHECK(hutch_dir_delete(top, "data", &err) == 0 && hutch_dir_delete(top, "outside", &err) == 0 && rmdir(dir) == 0);
+    CHECK(opened > 0);
+}
+
 /* --- processes of a session --- */
 
 struct seen {
@@ -1884,6 +2075,8 @@ static const struct {
     { "input_from_a_descriptor", input_from_a_descriptor },
     { "signals", signals },
     { "reports", reports },
+    { "a_directory_of_the_caller", a_directory_of_the_caller },
+    { "a_directory_that_changes", a_directory_that_changes },
     { "life_of_a_session", life_of_a_session },
     { "a_cell_that_is_taken_back", a_cell_that_is_taken_back },
     { "a_question", a_question },
