@@ -294,6 +294,15 @@ def test_files_of_a_sandbox_session_lead_nowhere(engine, tmp_path, code):
         for path in ("/sandbox/x", "/sandbox/d/x", "/sandbox/d/hostname", "/etc/hostname", "../x", "/sandbox/../x"):
             with pytest.raises(hutch.HutchError):
                 session.copy_from_runtime(path, str(tmp_path / "out"))
+        (tmp_path / "in").write_text("new")
+        for path in ("/sandbox/x", "/sandbox/d/x"):
+            try:
+                session.copy_to_runtime(str(tmp_path / "in"), path)
+            except hutch.EngineError:
+                continue
+            session.copy_from_runtime(path, str(tmp_path / "out"))
+            assert (tmp_path / "out").read_text() == "new"
+            os.unlink(str(tmp_path / "out"))
         place = session._directory
     assert not os.path.exists(place)
 

@@ -298,6 +298,9 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "hutch_session_unwatch": (c_int, (ENGINE, SESSION, c_uint64)),
     "hutch_cell_result_to_json": (c_void_p, (POINTER(CellResult),)),
     "hutch_cell_result_to_text": (c_void_p, (POINTER(CellResult), c_size_t)),
+    "hutch_dir_list": (c_void_p, (c_int, ERROR)),
+    "hutch_dir_open_file": (c_int, (c_int, c_char_p, c_int, ERROR)),
+    "hutch_dir_delete": (c_int, (c_int, c_char_p, ERROR)),
 }
 
 # The functions of these names make the structs of the first version, which end with these fields. What they write into

@@ -30,6 +30,7 @@ class BlockingEngine:
 
     def __init__(self, **options: Any) -> None:
         self._pid = os.getpid()
+        self._library_path: Optional[str] = options.get("library")
         self._loop = asyncio.new_event_loop()
         self._engine: Optional[Engine] = None
         self._lock = threading.Lock()

@@ -4,17 +4,17 @@ Each `run()` is a program in a fresh sandbox; what it leaves in /mnt/data, where
 is no container: `image` is an image of hutch's store, and what an image lacks cannot be installed."""
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import shutil
-import stat
 import tempfile
 from dataclasses import dataclass
-from typing import Any, BinaryIO, List, Optional
+from typing import Any, BinaryIO, List, Optional, cast
 
-from . import blocking
+from . import _abi, _library, blocking
 from .blocking import BlockingEngine
-from .errors import EngineError, NotFoundError
+from .errors import EngineError, make_error
 
 LANGUAGES = {"python": "python", "javascript": "js", "ruby": "ruby", "r": "r", "bash": "bash", "shell": "sh"}
 PLACES = ("/sandbox", "/mnt/data")  # what paths inside begin with: the same directory
@@ -133,46 +133,20 @@ class SandboxSession:
             shutil.copyfileobj(source, target)
 
     def _open_inside(self, path: str, is_new: bool) -> BinaryIO:
-        parts = self._below(path).split("/")
-        if parts == [""]:
+        name = _abi.plain(os.fsencode(self._below(path)), "the name of a file")
+        place, why = self._place(), _abi.Error()
+        if not name:
             raise EngineError("'%s' is a directory" % path)
-        at = os.open(self._place(), os.O_RDONLY | os.O_DIRECTORY)
+        engine = self._engine or blocking.default_engine()
+        at = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            for part in parts[:-1]:
-                if is_new:
-                    _make_directory(part, at)
-                below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
-                os.close(at)
-                at = below
-            return _open_regular(parts[-1], at, is_new)
-        except FileNotFoundError:
-            raise NotFoundError("there is no file '%s' in the session" % path) from None
-        except OSError as error:
-            raise EngineError("open '%s' of the session: %s" % (path, error.strerror), error.errno or 0) from None
+            fd = _library.load(engine._library_path).dir_open_file(at, name, os.O_WRONLY if is_new else os.O_RDONLY,
+                                                                   ctypes.byref(why))
         finally:
             os.close(at)
-
-
-def _make_directory(name: str, at: int) -> None:
-    try:
-        os.mkdir(name, 0o755, dir_fd=at)
-    except FileExistsError:
-        pass
-
-
-def _open_regular(name: str, at: int, is_new: bool) -> BinaryIO:
-    """A new file in the place of whatever has the name; or the regular file of that name. A FIFO is not waited for."""
-    if is_new:
-        try:
-            os.unlink(name, dir_fd=at)
-        except FileNotFoundError:
-            pass
-        return os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=at), "wb")
-    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise EngineError("'%s' of the session is no regular file" % name)
-    return os.fdopen(fd, "rb")
+        if fd < 0:
+            raise make_error(why.message.decode("utf-8", "replace"), why.code)
+        return cast(BinaryIO, os.fdopen(fd, "wb" if is_new else "rb"))
 
 
 def _remove(directory: str) -> None:
