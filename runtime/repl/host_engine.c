@@ -182,7 +182,8 @@ struct host *hutch_host_of_engine(struct hutch_engine *engine, uint64_t max_byte
 {
     static const struct host_kind kind = {
         .free = free_host, .fd = get_fd, .is_ready = is_ready, .dispatch = dispatch, .open = open_session,
-        .close = close_session, .execute = execute, .ask = ask, .order = give_order, .reply = reply, .interrupt = interrupt,
+        .close = close_session, .execute = execute, .ask = ask, .order = give_order, .reply = reply,
+        .interrupt = interrupt,
         .restart = restart, .is_lost = is_lost, .files = list_files, .open_file = open_file, .put_file = put_file,
     };
     struct engine_host *h = calloc(1, sizeof(*h));

@@ -12,6 +12,7 @@ from .remote import CallbackFailed, Question, Requests, is_for_code
 from .remote_parts import AsyncParts
 from .tools import ANSWER_SECONDS
 
+
 class _Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
