@@ -722,7 +722,8 @@ def test_options_make_the_sandbox():
     for words, says in ((["x"], "takes no arguments"), (["--budget", "0"], "--budget"), (["--budget", "200000"], "100000"), (["--context", "x"], "--context"),
                         (["--data", "/nonexistent"], "--data"), (["--timeout", "x"], "--timeout")):
         support.refused("mcp", *words, says=says)
-    assert b"--budget" in support.hutch("mcp", "--help").stdout
+    said = support.hutch("mcp", "--help").stdout
+    assert b"--budget" in said and b"no hint for a person" in said and b"what the program prints" not in said
 
 
 def test_an_image_that_is_not_there():
