@@ -240,8 +240,14 @@ static unsigned count_at_once(const struct server *s)
 
 void hutch_batch_api_run(struct exchange *x)
 {
-    struct batch *b = calloc(1, sizeof(*b));
+    struct batch *b;
 
+    if (hutch_exchange_header(x, "Idempotency-Key")) {
+        hutch_exchange_refuse(x, GATEWAY_INVALID_REQUEST, "an Idempotency-Key is for one run or one call: a batch that "
+                                                          "is sent again runs again");
+        return;
+    }
+    b = calloc(1, sizeof(*b));
     x->work = b;
     if (!b) {
         hutch_exchange_refuse(x, GATEWAY_OVERLOADED, "the server has no memory for the batch");

@@ -93,6 +93,14 @@ def test_refusals(server):
     assert server.ask("GET", "/v1/batch").headers["Allow"] == "POST"
 
 
+def test_a_key_is_refused(server):
+    """It would not keep a batch that is sent again from running again."""
+    before = count_runs(server)
+    answer = server.ask("POST", "/v1/batch", text_of([{"code": "1"}]), {**LINES, "Idempotency-Key": "k"})
+    assert (answer.status, answer.error["code"]) == (400, "invalid_request") and "Idempotency-Key" in answer.error["message"]
+    assert count_runs(server) == before
+
+
 def begin(server, lines):
     connection = gateway.UnixConnection(server.path)
     connection.request("POST", "/v1/batch", text_of(lines), LINES)
