@@ -28,17 +28,25 @@ static void append(struct hutch_err *err, int n, const char *text)
     end[2 + len] = '\0';
 }
 
+/* The length of the whole text, also where it was cut; negative: it could not be written. */
+static int HUTCH_PRINTF(3, 0) begin_message(struct hutch_err *err, int errnum, const char *fmt, va_list ap)
+{
+    int n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+
+    err->errnum = errnum;
+    if (n < 0)
+        err->msg[0] = '\0';
+    return n;
+}
+
 int hutch_err_set(struct hutch_err *err, int errnum, const char *fmt, ...)
 {
     va_list ap;
     int n;
 
-    err->errnum = errnum;
     va_start(ap, fmt);
-    n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+    n = begin_message(err, errnum, fmt, ap);
     va_end(ap);
-    if (n < 0)
-        err->msg[0] = '\0';
     if (errnum) {
 #ifdef HUTCH_ANY_LIBC /* code inside an image: GNU's name is not everywhere, and no locale was set here */
         const char *why = strerror(errnum);
@@ -48,6 +56,17 @@ int hutch_err_set(struct hutch_err *err, int errnum, const char *fmt, ...)
 
         append(err, n, why ? why : "unknown error");
     }
+    clean(err->msg);
+    return -1;
+}
+
+int hutch_err_say(struct hutch_err *err, int code, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    begin_message(err, code, fmt, ap);
+    va_end(ap);
     clean(err->msg);
     return -1;
 }

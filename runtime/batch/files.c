@@ -17,7 +17,7 @@ static bool is_file_name(const char *name)
 
 static int refuse_name(struct hutch_err *err)
 {
-    return hutch_err_set(err, EINVAL, "the name of a file has an empty part, '.' or '..' in it");
+    return hutch_err_say(err, EINVAL, "the name of a file has an empty part, '.' or '..' in it");
 }
 
 /* Opens the directory of @path below @dirfd, makes what is missing, and returns the last component. */
@@ -61,7 +61,7 @@ static int write_file(int dirfd, struct json_view key, struct json_view value, s
     if (hutch_json_view_text(key, &path, &path_len, err) < 0 || hutch_json_view_text(value, &data, &len, err) < 0)
         return -1;
     if (strlen(path) != path_len)
-        return hutch_err_set(err, EINVAL, "the name of a file has a NUL byte in it");
+        return hutch_err_say(err, EINVAL, "the name of a file has a NUL byte in it");
     if (open_parent(dirfd, path, &parent, &name, err) < 0)
         return -1;
     fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);

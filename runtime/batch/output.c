@@ -134,7 +134,7 @@ static int open_file(struct batch_output *out, bool resume, struct hutch_err *er
     if (flock(out->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
         return hutch_err_set(err, errno, "another 'hutch batch' writes to '%s'", out->path);
     if (!resume && st.st_size > 0)
-        return hutch_err_set(err, EEXIST, "'%s' holds results (--resume goes on from there; or remove it)", out->path);
+        return hutch_err_say(err, EEXIST, "'%s' holds results (--resume goes on from there; or remove it)", out->path);
     if (!resume)
         return 0;
     if (read_journal(out, err) < 0)

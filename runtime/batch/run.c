@@ -128,7 +128,7 @@ static int make_words(struct json_view list, char ***ret, struct hutch_err *err)
         if (take_text(&t, &words[i], &len, err) < 0)
             return -1;
         if (strlen(words[i++]) != len)
-            return hutch_err_set(err, EINVAL, "an argument or variable with a NUL byte");
+            return hutch_err_say(err, EINVAL, "an argument or variable with a NUL byte");
     }
     return 0;
 }

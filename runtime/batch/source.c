@@ -201,7 +201,7 @@ static int measure_record(struct batch_source *s, size_t *ret, struct hutch_err 
         if (!is_ended || s->is_array)
             len++;
         if (len > BATCH_RECORD_MAX)
-            return hutch_err_set(err, EFBIG, "'%s': the record in line %" PRIu32 " is longer than %u MiB", s->name,
+            return hutch_err_say(err, EFBIG, "'%s': the record in line %" PRIu32 " is longer than %u MiB", s->name,
                                  s->line, BATCH_RECORD_MAX >> 20);
     }
     *ret = len;

@@ -57,7 +57,7 @@ static int copy_to_nameless(int from, const char *name, int *ret_fd, struct hutc
             break;
         total += (uint64_t)n;
         if (total > SPOOL_MAX)
-            return hutch_err_set(err, EFBIG, "'%s' holds more than %llu bytes", name, SPOOL_MAX);
+            return hutch_err_say(err, EFBIG, "'%s' holds more than %llu bytes", name, SPOOL_MAX);
         if (hutch_fd_write_all(to, buf, (size_t)n) < 0)
             return hutch_err_set(err, errno, "keep '%s' for reading it again in $TMPDIR or /tmp", name);
     }

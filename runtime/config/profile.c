@@ -145,11 +145,11 @@ static int add_data_target(struct sandbox_spec *spec, const char *target, struct
     size_t len = strlen(INSIDE_DATA_DIR);
 
     if (target[0] != '/' || target[strlen(target) - 1] == '/')
-        return hutch_err_set(err, EINVAL, "data target '%s': expected an absolute path that does not end in '/'",
+        return hutch_err_say(err, EINVAL, "data target '%s': expected an absolute path that does not end in '/'",
                              target);
     if (hutch_usual_mounts_are_hidden_by(target) ||
         (strncmp(target, INSIDE_DATA_DIR, len) == 0 && target[len] == '/'))
-        return hutch_err_set(err, EINVAL, "data target '%s': it is set up by hutch itself", target);
+        return hutch_err_say(err, EINVAL, "data target '%s': it is set up by hutch itself", target);
     if (!hutch_spec_add_mount(spec, MOUNT_SYMLINK, INSIDE_DATA_DIR, target, 0, err))
         return hutch_err_wrap(err, "data target '%s'", target);
     return 0;

@@ -70,7 +70,7 @@ static int count_bytes(struct copier *c, uint64_t *counter, uint64_t bytes, stru
 {
     *counter += bytes;
     if (c->bounds.max_bytes && c->report.bytes_cloned + c->report.bytes_copied > c->bounds.max_bytes)
-        return hutch_err_set(err, E2BIG, "the files are larger than %llu bytes",
+        return hutch_err_say(err, E2BIG, "the files are larger than %llu bytes",
                              (unsigned long long)c->bounds.max_bytes);
     return 0;
 }
@@ -79,7 +79,7 @@ static int count_entry(struct copier *c, struct hutch_err *err)
 {
     c->report.entries++;
     if (c->bounds.max_entries && c->report.entries > c->bounds.max_entries)
-        return hutch_err_set(err, E2BIG, "there are more than %llu files and directories",
+        return hutch_err_say(err, E2BIG, "there are more than %llu files and directories",
                              (unsigned long long)c->bounds.max_entries);
     return 0;
 }
@@ -340,7 +340,7 @@ static int enter(struct copier *c, struct walk *w, struct copy_level *levels, st
     int skipped;
 
     if (w->depth + 1 > c->bounds.max_depth)
-        return hutch_err_set(err, E2BIG, "directories are more than %u deep", c->bounds.max_depth);
+        return hutch_err_say(err, E2BIG, "directories are more than %u deep", c->bounds.max_depth);
     if (fstatat(w->dirfd, w->name, &child->st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
         return errno == ENOENT ? 0 : hutch_copier_fail(w->path, errno, "look at", err);
     if (mkdirat(parent->fd, w->name, 0700) < 0 || (child->fd = hutch_opath_open_dir(parent->fd, w->name, 0)) < 0)

@@ -58,22 +58,22 @@ int hutch_files_check_name(const char *name, struct hutch_err *err)
     const char *p = name;
 
     if (!name[0])
-        return hutch_err_set(err, EINVAL, "the name of a file is empty");
+        return hutch_err_say(err, EINVAL, "the name of a file is empty");
     if (strlen(name) >= PATH_MAX)
-        return hutch_err_set(err, ENAMETOOLONG, "the name of a file has %zu bytes, more than %d", strlen(name),
+        return hutch_err_say(err, ENAMETOOLONG, "the name of a file has %zu bytes, more than %d", strlen(name),
                              PATH_MAX - 1);
     if (name[0] == '/')
-        return hutch_err_set(err, EINVAL, "'%s' is not below the data directory: give a relative name",
+        return hutch_err_say(err, EINVAL, "'%s' is not below the data directory: give a relative name",
                              hutch_files_quote(name, quoted));
     while (*p) {
         size_t len = strcspn(p, "/");
 
         if (len == 0 || (len == 1 && p[0] == '.') || (len == 2 && p[0] == '.' && p[1] == '.'))
-            return hutch_err_set(err, EINVAL, "'%s' has a part that is empty, '.' or '..'",
+            return hutch_err_say(err, EINVAL, "'%s' has a part that is empty, '.' or '..'",
                                  hutch_files_quote(name, quoted));
         p += len;
         if (*p == '/' && !*++p)
-            return hutch_err_set(err, EINVAL, "'%s' ends in '/'", hutch_files_quote(name, quoted));
+            return hutch_err_say(err, EINVAL, "'%s' ends in '/'", hutch_files_quote(name, quoted));
     }
     return 0;
 }
@@ -86,11 +86,11 @@ static int refuse(const char *doing, const char *name, int errnum, struct hutch_
     hutch_files_quote(name, quoted);
     switch (errnum) {
     case ELOOP:
-        return hutch_err_set(err, ELOOP, "%s '%s': it is a symbolic link, or behind one", doing, quoted);
+        return hutch_err_say(err, ELOOP, "%s '%s': it is a symbolic link, or behind one", doing, quoted);
     case EXDEV:
-        return hutch_err_set(err, EXDEV, "%s '%s': something else is mounted there", doing, quoted);
+        return hutch_err_say(err, EXDEV, "%s '%s': something else is mounted there", doing, quoted);
     case EWOULDBLOCK:
-        return hutch_err_set(err, EAGAIN, "%s '%s': a process inside holds on to it", doing, quoted);
+        return hutch_err_say(err, EAGAIN, "%s '%s': a process inside holds on to it", doing, quoted);
     case ENXIO: /* a FIFO without a reader, a socket */
         return hutch_err_set(err, 0, "%s '%s': it is not a regular file", doing, quoted);
     default:
@@ -304,7 +304,7 @@ static int open_to_write(int dirfd, const char *name, int *ret_fd, struct hutch_
             return refuse("write", name, errno, err);
     }
     if (fd < 0)
-        return hutch_err_set(err, EAGAIN, "write '%s', which keeps changing", hutch_files_quote(name, quoted));
+        return hutch_err_say(err, EAGAIN, "write '%s', which keeps changing", hutch_files_quote(name, quoted));
     if (give(fd, &top, 0644) < 0)
         return refuse("give away", name, errno, err);
     *ret_fd = hutch_fd_take(&fd);
@@ -314,7 +314,7 @@ static int open_to_write(int dirfd, const char *name, int *ret_fd, struct hutch_
 int hutch_files_open(int dirfd, const char *name, int flags, int *ret_fd, struct hutch_err *err)
 {
     if (flags != O_RDONLY && flags != O_WRONLY)
-        return hutch_err_set(err, EINVAL, "a file is opened with O_RDONLY or O_WRONLY, and not with %#x",
+        return hutch_err_say(err, EINVAL, "a file is opened with O_RDONLY or O_WRONLY, and not with %#x",
                              (unsigned)flags);
     if (hutch_files_check_name(name, err) < 0)
         return -1;

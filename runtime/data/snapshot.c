@@ -41,7 +41,7 @@ static int check_name(const char *name, struct hutch_err *err)
     size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
 
     if (len == 0 || name[len] || len > SNAPSHOT_NAME_MAX)
-        return hutch_err_set(err, EINVAL, "the name of a state is 1 to %d letters, digits, '-' and '_'",
+        return hutch_err_say(err, EINVAL, "the name of a state is 1 to %d letters, digits, '-' and '_'",
                              SNAPSHOT_NAME_MAX);
     return 0;
 }
@@ -364,7 +364,7 @@ int hutch_snapshot_take(int data_dirfd, int store_dirfd, const char *name, const
     if (check_name(name, err) < 0)
         return -1;
     if (is_there(store_dirfd, name))
-        return hutch_err_set(err, EEXIST, "there is a state '%s' already", name);
+        return hutch_err_say(err, EEXIST, "there is a state '%s' already", name);
     snprintf(part, sizeof(part), "%s.in", name);
     if (hutch_rmtree(store_dirfd, part, &why) < 0) { /* of an order that was broken off */
         *err = why;
@@ -436,7 +436,7 @@ int hutch_snapshot_switch(int data_dirfd, int store_dirfd, const char *name, con
     snprintf(out, sizeof(out), "%s.out", keep); /* no state before it is complete, so that nobody removes it */
     snprintf(half, sizeof(half), "%s.out.part", keep);
     if (!(flags & SNAPSHOT_RESUMES) && is_there(store_dirfd, keep))
-        return hutch_err_set(err, EEXIST, "there is a state '%s' already", keep);
+        return hutch_err_say(err, EEXIST, "there is a state '%s' already", keep);
     if (!(flags & SNAPSHOT_RESUMES) && (set_aside(store_dirfd, out, err) < 0 || set_aside(store_dirfd, half, err) < 0))
         return -1;
     if (!is_there(store_dirfd, keep)) { /* else: it was all done */

@@ -366,18 +366,18 @@ static int add_more(struct pools *pools, const struct hutch_pool *given, struct 
     struct pool *pool;
 
     if (zygote < 0)
-        return hutch_err_set(err, EINVAL, "a pool of the zygote '%s', which there is not", given->zygote);
+        return hutch_err_say(err, EINVAL, "a pool of the zygote '%s', which there is not", given->zygote);
     if (!given->policy || !given->policy[0])
-        return hutch_err_set(err, EINVAL, "a pool without a policy");
+        return hutch_err_say(err, EINVAL, "a pool without a policy");
     if (strcmp(given->policy, pools->policy) == 0)
-        return hutch_err_set(err, EINVAL, "a pool with the policy '%s', which is the engine's: its zygotes have pools",
+        return hutch_err_say(err, EINVAL, "a pool with the policy '%s', which is the engine's: its zygotes have pools",
                              given->policy);
     for (unsigned i = (unsigned)pools->configs->n_zygotes; i < pools->n; i++)
         if (pools->list[i].zygote_index == (unsigned)zygote && strcmp(pools->list[i].policy, given->policy) == 0)
-            return hutch_err_set(err, EINVAL, "two pools of the zygote '%s' with the policy '%s'",
+            return hutch_err_say(err, EINVAL, "two pools of the zygote '%s' with the policy '%s'",
                                  pools->configs->list[zygote].name, given->policy);
     if (!hutch_zygote_configs_set_bounds(&min, &max))
-        return hutch_err_set(err, EINVAL, "a pool with the policy '%s': min %u is above max %u", given->policy, min,
+        return hutch_err_say(err, EINVAL, "a pool with the policy '%s': min %u is above max %u", given->policy, min,
                              max);
     pool = set_pool(pools, pools->n, (unsigned)zygote, min, max);
     pool->policy = strdup(given->policy);
@@ -387,7 +387,7 @@ static int add_more(struct pools *pools, const struct hutch_pool *given, struct 
 int hutch_pools_configure(struct pools *pools, const struct hutch_pool *more, size_t n_more, struct hutch_err *err)
 {
     if (n_more > POOL_MAX_MORE)
-        return hutch_err_set(err, EINVAL, "there are %zu pools, and at most %d can be", n_more, POOL_MAX_MORE);
+        return hutch_err_say(err, EINVAL, "there are %zu pools, and at most %d can be", n_more, POOL_MAX_MORE);
     for (unsigned i = 0; i < pools->configs->n_zygotes; i++)
         set_pool(pools, i, i, pools->configs->list[i].min, pools->configs->list[i].max);
     for (size_t i = 0; i < n_more; i++)

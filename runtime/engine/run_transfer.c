@@ -65,7 +65,7 @@ static int find_name(const char *path, const struct transfer_places *places, cha
     char quoted[FILES_QUOTED];
 
     if (!rest)
-        return hutch_err_set(err, EINVAL, "the file '%s' is not below " INSIDE_DATA_DIR ", and no other place can be "
+        return hutch_err_say(err, EINVAL, "the file '%s' is not below " INSIDE_DATA_DIR ", and no other place can be "
                              "written or read from outside", hutch_files_quote(path, quoted));
     while (len > 0 && path[0] != '/' && rest[len - 1] == '/')
         len--;
@@ -88,7 +88,7 @@ static int take_put(struct run_transfer *t, const struct hutch_file *file, const
     struct put_file *put = &t->puts[t->n_puts];
 
     if (!file->path || (file->len && !file->data) || file->mode & ~0777u)
-        return hutch_err_set(err, EINVAL, "a file without a path or data, or with the mode %o", file->mode);
+        return hutch_err_say(err, EINVAL, "a file without a path or data, or with the mode %o", file->mode);
     if (find_name(file->path, places, &put->name, err) < 0)
         return -1;
     t->n_puts++;
@@ -128,11 +128,11 @@ int hutch_run_transfer_take(struct run_transfer *t, const struct hutch_request *
     while (request->fetch && request->fetch[n_fetch] && n_fetch <= TRANSFER_MAX_FETCH)
         n_fetch++;
     if (request->n_files > TRANSFER_MAX_PUT || n_fetch > TRANSFER_MAX_FETCH)
-        return hutch_err_set(err, EINVAL, "at most %d files can be put into a run, and %d fetched", TRANSFER_MAX_PUT,
+        return hutch_err_say(err, EINVAL, "at most %d files can be put into a run, and %d fetched", TRANSFER_MAX_PUT,
                              TRANSFER_MAX_FETCH);
     for (size_t i = 0; i < request->n_files; i++) {
         if (request->files[i].len > TRANSFER_MAX_BYTES - bytes)
-            return hutch_err_set(err, EINVAL, "the files for a run are more than %u bytes: share a directory instead",
+            return hutch_err_say(err, EINVAL, "the files for a run are more than %u bytes: share a directory instead",
                                  TRANSFER_MAX_BYTES);
         bytes += request->files[i].len;
     }
@@ -161,7 +161,7 @@ static int check_bounds(const struct engine_run *run, struct hutch_err *err)
         bytes += run->transfer.puts[i].len;
     if ((limits[LIMIT_DATA_SIZE] && bytes > limits[LIMIT_DATA_SIZE]) ||
         (limits[LIMIT_DATA_FILES] && run->transfer.n_puts > limits[LIMIT_DATA_FILES]))
-        return hutch_err_set(err, EFBIG, "put %zu files with %" PRIu64 " bytes into the run's directory: that is more "
+        return hutch_err_say(err, EFBIG, "put %zu files with %" PRIu64 " bytes into the run's directory: that is more "
                              "than its limits, %" PRIu64 " files and %" PRIu64 " bytes", run->transfer.n_puts, bytes,
                              limits[LIMIT_DATA_FILES], limits[LIMIT_DATA_SIZE]);
     return 0;

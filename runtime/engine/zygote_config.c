@@ -50,7 +50,7 @@ static int add_module(struct zygote_configs *configs, struct zygote_config *conf
     size_t len = strcspn(name, "."), n = find_module(configs, name, len);
 
     if (n == ZYGOTE_MAX_MODULES)
-        return hutch_err_set(err, E2BIG, "zygote '%s': there are more than %d different modules", config->name,
+        return hutch_err_say(err, E2BIG, "zygote '%s': there are more than %d different modules", config->name,
                              ZYGOTE_MAX_MODULES);
     if (n == configs->n_modules) {
         configs->modules[n] = strndup(name, len);
@@ -76,7 +76,7 @@ static int write_text(struct zygote_config *config, const struct hutch_zygote *z
     if (fclose(f) != 0)
         return hutch_err_set(err, ENOMEM, "zygote '%s'", config->name);
     if (config->text_len > ZYGOTE_TEXT_MAX)
-        return hutch_err_set(err, E2BIG, "zygote '%s': its modules and code are too long", config->name);
+        return hutch_err_say(err, E2BIG, "zygote '%s': its modules and code are too long", config->name);
     return 0;
 }
 
@@ -108,24 +108,24 @@ static int configure_one(struct zygote_configs *configs, const struct hutch_zygo
     struct zygote_config *config = &configs->list[configs->n];
 
     if (!zygote->name || !is_word(zygote->name, "-_"))
-        return hutch_err_set(err, EINVAL, "zygote '%s': a name consists of letters, digits, '-' and '_'",
+        return hutch_err_say(err, EINVAL, "zygote '%s': a name consists of letters, digits, '-' and '_'",
                              zygote->name ? zygote->name : "");
     config->parent = -1;
     for (size_t i = 0; i < configs->n; i++) {
         if (strcmp(configs->list[i].name, zygote->name) == 0)
-            return hutch_err_set(err, EINVAL, "zygote '%s' is there twice", zygote->name);
+            return hutch_err_say(err, EINVAL, "zygote '%s' is there twice", zygote->name);
         if (zygote->parent && strcmp(configs->list[i].name, zygote->parent) == 0)
             config->parent = (int)i;
     }
     if (configs->n > 0 && !zygote->parent)
-        return hutch_err_set(err, EINVAL, "zygote '%s' needs a parent: only the first one is the root", zygote->name);
+        return hutch_err_say(err, EINVAL, "zygote '%s' needs a parent: only the first one is the root", zygote->name);
     if (zygote->parent && config->parent < 0)
-        return hutch_err_set(err, EINVAL, "zygote '%s': there is no zygote '%s' before it", zygote->name,
+        return hutch_err_say(err, EINVAL, "zygote '%s': there is no zygote '%s' before it", zygote->name,
                              zygote->parent);
     config->min = zygote->min;
     config->max = zygote->max;
     if (!hutch_zygote_configs_set_bounds(&config->min, &config->max))
-        return hutch_err_set(err, EINVAL, "zygote '%s': min %u is above max %u", zygote->name, config->min,
+        return hutch_err_say(err, EINVAL, "zygote '%s': min %u is above max %u", zygote->name, config->min,
                              config->max);
     config->name = strdup(zygote->name);
     if (!config->name)
@@ -133,7 +133,7 @@ static int configure_one(struct zygote_configs *configs, const struct hutch_zygo
     configs->n++;
     for (const char *const *m = zygote->modules; m && *m; m++)
         if (!is_word(*m, "._"))
-            return hutch_err_set(err, EINVAL, "zygote '%s': '%s' is not the name of a module", zygote->name, *m);
+            return hutch_err_say(err, EINVAL, "zygote '%s': '%s' is not the name of a module", zygote->name, *m);
         else if (add_module(configs, config, *m, err) < 0)
             return -1;
     return write_text(config, zygote, err);
@@ -147,7 +147,7 @@ int hutch_zygote_configs_read(struct zygote_configs *configs, const struct hutch
         n = ARRAY_SIZE(default_zygotes);
     }
     if (n == 0 || n > ZYGOTE_MAX_CONFIGS)
-        return hutch_err_set(err, EINVAL, "there are %zu zygotes, and 1 to %d can be", n, ZYGOTE_MAX_CONFIGS);
+        return hutch_err_say(err, EINVAL, "there are %zu zygotes, and 1 to %d can be", n, ZYGOTE_MAX_CONFIGS);
     for (size_t i = 0; i < n; i++)
         if (configure_one(configs, &zygotes[i], err) < 0)
             return -1;

@@ -44,9 +44,9 @@ static int remove_stale(const struct sockaddr_un *address, struct hutch_err *err
     if (lstat(address->sun_path, &st) < 0)
         return errno == ENOENT ? 0 : hutch_err_set(err, errno, "look at '%s'", address->sun_path);
     if (!S_ISSOCK(st.st_mode))
-        return hutch_err_set(err, EADDRINUSE, "'%s' is there and is no socket", address->sun_path);
+        return hutch_err_say(err, EADDRINUSE, "'%s' is there and is no socket", address->sun_path);
     if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno != ECONNREFUSED)
-        return hutch_err_set(err, EADDRINUSE, "another server listens on '%s'", address->sun_path);
+        return hutch_err_say(err, EADDRINUSE, "another server listens on '%s'", address->sun_path);
     return unlink(address->sun_path) < 0 ? hutch_err_set(err, errno, "remove '%s'", address->sun_path) : 0;
 }
 
@@ -63,7 +63,7 @@ static int add_unix(struct listeners *l, const char *path, struct hutch_err *err
     if (!row)
         return -1;
     if (path[0] == '\0' || strlen(path) >= sizeof(address.sun_path))
-        return hutch_err_set(err, ENAMETOOLONG, "the path of a socket has 1 to %zu bytes, not %zu",
+        return hutch_err_say(err, ENAMETOOLONG, "the path of a socket has 1 to %zu bytes, not %zu",
                              sizeof(address.sun_path) - 1, strlen(path));
     strcpy(address.sun_path, path);
     if (remove_stale(&address, err) < 0)
@@ -94,7 +94,7 @@ int hutch_listeners_add_default(struct listeners *l, struct hutch_err *err)
     if (!runtime || runtime[0] != '/')
         return hutch_err_set(err, 0, "XDG_RUNTIME_DIR is not set, so --listen has to say where (unix:PATH, HOST:PORT)");
     if ((size_t)snprintf(path, sizeof(path), "%s/hutch", runtime) >= sizeof(path) - sizeof("/hutch.sock"))
-        return hutch_err_set(err, ENAMETOOLONG, "the path '%s' is too long for a socket", runtime);
+        return hutch_err_say(err, ENAMETOOLONG, "the path '%s' is too long for a socket", runtime);
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return hutch_err_set(err, errno, "make the directory '%s'", path);
     strcat(path, "/hutch.sock");

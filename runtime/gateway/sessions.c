@@ -34,7 +34,7 @@ int hutch_gateway_sessions_name(struct gateway_session *session, const char *id,
 
     LIST_FOREACH(other, &session->sessions->list, in_list)
         if (CRYPTO_memcmp(other->id, id, ID_LEN) == 0)
-            return hutch_err_set(err, EEXIST, "the name for the session is taken");
+            return hutch_err_say(err, EEXIST, "the name for the session is taken");
     memcpy(session->id, id, ID_LEN);
     return 0;
 }

@@ -21,7 +21,7 @@ char *hutch_uri_decode(const char *text, size_t len, struct hutch_err *err)
         high = len - i > 2 ? hutch_hex_digit(text[i + 1]) : -1;
         low = high >= 0 ? hutch_hex_digit(text[i + 2]) : -1;
         if (low < 0 || high + low == 0) {
-            hutch_err_set(err, EINVAL, low < 0 ? "the path has a '%%' without two hexadecimal digits behind it"
+            hutch_err_say(err, EINVAL, low < 0 ? "the path has a '%%' without two hexadecimal digits behind it"
                                                : "the path has a NUL byte");
             free(decoded);
             return NULL;

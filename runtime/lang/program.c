@@ -57,7 +57,7 @@ static int find_interpreter(const char *language, const char *name, const char *
     if (language) {
         i = find_language(language);
         if (i == ARRAY_SIZE(interpreters))
-            return hutch_err_set(err, EINVAL, "there is no language '%s' (there are %s)", language,
+            return hutch_err_say(err, EINVAL, "there is no language '%s' (there are %s)", language,
                                  list_languages(false, known, sizeof(known)));
         *ret = interpreters[i].interpreter;
         return 0;
@@ -73,7 +73,7 @@ static int find_interpreter(const char *language, const char *name, const char *
         return 0;
     }
     if (dot && dot > name)
-        return hutch_err_set(err, EINVAL,
+        return hutch_err_say(err, EINVAL,
                              "no language that hutch knows has programs that end in '%s' like '%s' (known are %s; "
                              "--language python says what it is, and so does a first line with #!)",
                              dot, name, list_languages(true, known, sizeof(known)));

@@ -196,7 +196,7 @@ static int reserve(struct hutch_engine *engine, unsigned n, const char *what, st
     }
     if (open == UINT32_MAX) /* so few that they cannot be counted */
         open = limit.rlim_cur;
-    return hutch_err_set(err, EMFILE,
+    return hutch_err_say(err, EMFILE,
                          "%s: %" PRIu64 " descriptors are open, %" PRIu64 " more are needed, and the limit is %ju: "
                          "raise RLIMIT_NOFILE (ulimit -n) to %" PRIu64,
                          what, open, more, (uintmax_t)limit.rlim_cur, open + more);

@@ -287,7 +287,7 @@ static int make_pool_template(struct hutch_engine *engine, const char *policy, s
     if (hutch_request_make_spec(engine, &profile, &spec, err) < 0)
         return hutch_err_wrap(err, "a pool with the policy '%s'", policy);
     if (spec.network != NETWORK_NONE)
-        hutch_err_set(err, EINVAL, "a pool with the policy '%s': its network is not 'none', so its runs are built on "
+        hutch_err_say(err, EINVAL, "a pool with the policy '%s': its network is not 'none', so its runs are built on "
                                    "demand", policy);
     else if (hutch_request_make_worker(engine, &spec, err) == 0) {
         *ret = hutch_template_create(&engine->templates, &spec, err);
@@ -392,11 +392,11 @@ int hutch_engine_open(const struct hutch_engine_options *given, struct hutch_eng
         profile.image = NULL;
     }
     if (options.limits && !options.limits->size) {
-        hutch_err_set(&err, EINVAL, "the options' limits have no size");
+        hutch_err_say(&err, EINVAL, "the options' limits have no size");
         return hutch_engine_tell(error, &err, 0);
     }
     if (options.layouts > ZYGOTE_MAX_LAYOUTS) {
-        hutch_err_set(&err, EINVAL, "layouts: there can be %d, not %u", ZYGOTE_MAX_LAYOUTS, options.layouts);
+        hutch_err_say(&err, EINVAL, "layouts: there can be %d, not %u", ZYGOTE_MAX_LAYOUTS, options.layouts);
         return hutch_engine_tell(error, &err, 0);
     }
     if (options.limits)

@@ -57,7 +57,7 @@ static int check_list(const char *const *list, const char *what, struct hutch_er
     for (; list && list[n]; n++)
         bytes += strlen(list[n]) + 1;
     if (n > MAX_LIST || bytes > MAX_LIST_BYTES)
-        return hutch_err_set(err, EINVAL, "%zu %s of %zu bytes: at most %d of %u can be", n, what, bytes, MAX_LIST,
+        return hutch_err_say(err, EINVAL, "%zu %s of %zu bytes: at most %d of %u can be", n, what, bytes, MAX_LIST,
                              MAX_LIST_BYTES);
     return 0;
 }
@@ -68,7 +68,7 @@ static int check_env(const char *const *env, struct hutch_err *err)
         const char *equals = strchr(*env, '=');
 
         if (!equals || equals == *env)
-            return hutch_err_set(err, EINVAL, "environment '%s': expected NAME=VALUE", *env);
+            return hutch_err_say(err, EINVAL, "environment '%s': expected NAME=VALUE", *env);
     }
     return 0;
 }
@@ -199,10 +199,10 @@ static int apply_limits(const struct hutch_request *request, const uint64_t *pol
         if (!value)
             continue;
         if (policy[i] && value > policy[i])
-            return hutch_err_set(err, EINVAL, "%s of %" PRIu64 " is above the policy's %" PRIu64, row->field, value,
+            return hutch_err_say(err, EINVAL, "%s of %" PRIu64 " is above the policy's %" PRIu64, row->field, value,
                                  policy[i]);
         if (refusal)
-            return hutch_err_set(err, EINVAL, "%s of %" PRIu64 " is too %s", row->field, value, refusal);
+            return hutch_err_say(err, EINVAL, "%s of %" PRIu64 " is too %s", row->field, value, refusal);
         limits[i] = value;
     }
     return 0;
@@ -291,25 +291,25 @@ static int read_program(const struct hutch_request *request, struct program *ret
     const char *ending = p.language[0] ? hutch_program_ending(p.language) : "";
 
     if (!ending)
-        return hutch_err_set(err, EINVAL, "there is no language '%s'", p.language);
+        return hutch_err_say(err, EINVAL, "there is no language '%s'", p.language);
     p.is_python = strcmp(p.language, "python") == 0;
     p.is_argument = p.name && strcmp(p.name, "-c") == 0;
     p.is_input = p.name && strcmp(p.name, "-") == 0;
     if ((p.is_argument || p.is_input) && !p.is_python)
-        return hutch_err_set(err, EINVAL, "the name '%s' is for Python only", p.name);
+        return hutch_err_say(err, EINVAL, "the name '%s' is for Python only", p.name);
     if (!p.code && !p.is_input)
-        return hutch_err_set(err, EINVAL, "there is no code");
+        return hutch_err_say(err, EINVAL, "there is no code");
     if (!p.code)
         p.code = "";
     p.code_len = request->code && request->code_len ? request->code_len : strlen(p.code);
     if (memchr(p.code, '\0', p.code_len))
-        return hutch_err_set(err, EINVAL, "the code has a NUL byte in it");
+        return hutch_err_say(err, EINVAL, "the code has a NUL byte in it");
     if (p.code_len > PROGRAM_MAX_BYTES)
-        return hutch_err_set(err, EINVAL, "the code is longer than %u bytes", PROGRAM_MAX_BYTES);
+        return hutch_err_say(err, EINVAL, "the code is longer than %u bytes", PROGRAM_MAX_BYTES);
     if (!p.name)
         snprintf(p.own_name, sizeof(p.own_name), "main%s", ending);
     else if (!p.is_argument && !p.is_input && !hutch_program_is_name(p.name))
-        return hutch_err_set(err, EINVAL, "'%s' is not the name of a program file", p.name);
+        return hutch_err_say(err, EINVAL, "'%s' is not the name of a program file", p.name);
     *ret = p;
     if (!ret->name)
         ret->name = ret->own_name;
@@ -418,14 +418,14 @@ static int check_for_cells(struct hutch_engine *engine, const struct engine_run 
                            struct hutch_err *err)
 {
     if (is_cramped(request))
-        return hutch_err_set(err, EINVAL, "cells need 64 MiB of memory and a fifth of a CPU at least");
+        return hutch_err_say(err, EINVAL, "cells need 64 MiB of memory and a fifth of a CPU at least");
     if (has_interpreter &&
         needs_own_interpreter(engine, request->env, engine->configs.list[run->zygote_index].n_modules > 0))
-        return hutch_err_set(err, EINVAL, "an interpreter for cells is there already, and a variable of the "
+        return hutch_err_say(err, EINVAL, "an interpreter for cells is there already, and a variable of the "
                              "environment would have to be there when it starts (LANG, PYTHONHASHSEED, "
                              "OMP_NUM_THREADS, …)");
     if (spec->network != NETWORK_NONE)
-        return hutch_err_set(err, EINVAL, "cells can only be executed without a network");
+        return hutch_err_say(err, EINVAL, "cells can only be executed without a network");
     return 0;
 }
 
@@ -460,7 +460,7 @@ static int set_data_dir(struct hutch_engine *engine, struct engine_run *run, con
     /* The tree that zygotes run is not for a program to write to. */
     root = engine->spec.rootfs_path;
     if (root && (is_within(run->data_dir, root) || is_within(root, run->data_dir)))
-        return hutch_err_set(err, EINVAL, "the data directory '%s' and the image's tree '%s' are one in the other",
+        return hutch_err_say(err, EINVAL, "the data directory '%s' and the image's tree '%s' are one in the other",
                              run->data_dir, root);
     return 0;
 }
@@ -469,7 +469,7 @@ static int set_source(struct engine_run *run, const struct hutch_request *reques
                       struct hutch_err *err)
 {
     if (request->input || p->is_input || request->rich)
-        return hutch_err_set(err, EINVAL, "input_fd is for a program that reads it, and without another input");
+        return hutch_err_say(err, EINVAL, "input_fd is for a program that reads it, and without another input");
     run->input.source_fd = fcntl(request->input_fd, F_DUPFD_CLOEXEC, 0);
     if (run->input.source_fd < 0)
         return hutch_err_set(err, errno, "take the input from descriptor %d", request->input_fd);
@@ -486,7 +486,7 @@ static int set_input(struct engine_run *run, const struct hutch_request *request
     if (request->has_input_fd)
         return set_source(run, request, p, err);
     if (len > INPUT_MAX_BYTES)
-        return hutch_err_set(err, EINVAL, "an input of %zu bytes: at most %u can be", len, INPUT_MAX_BYTES);
+        return hutch_err_say(err, EINVAL, "an input of %zu bytes: at most %u can be", len, INPUT_MAX_BYTES);
     if (!text || len == 0)
         return 0;
     run->input.text = malloc(len);
@@ -530,9 +530,9 @@ static int set_cell_run(struct hutch_engine *engine, struct engine_run *run, con
                         const struct program *p, struct hutch_err *err)
 {
     if (!p->is_python || request->name || (request->args && request->args[0]) || request->input)
-        return hutch_err_set(err, EINVAL, "a rich run is Python code without name, arguments and input");
+        return hutch_err_say(err, EINVAL, "a rich run is Python code without name, arguments and input");
     if (!hutch_utf8_is_valid(p->code, p->code_len))
-        return hutch_err_set(err, EINVAL, "the code is not UTF-8");
+        return hutch_err_say(err, EINVAL, "the code is not UTF-8");
     run->zygote_index = (unsigned)hutch_zygote_configs_choose_for_cells(&engine->configs, NULL);
     if (hutch_cell_run_create(run, p->code, p->code_len, err) < 0)
         return -1;
@@ -545,10 +545,10 @@ static int check_call(const struct hutch_request *request, struct hutch_err *err
 {
     if (request->code || request->language || request->name || (request->args && request->args[0]) || request->input ||
         request->has_input_fd || request->rich)
-        return hutch_err_set(err, EINVAL, "the call of a function has an event, and no code, language, name, "
+        return hutch_err_say(err, EINVAL, "the call of a function has an event, and no code, language, name, "
                                           "arguments and input");
     if (is_cramped(request))
-        return hutch_err_set(err, EINVAL, "a function needs 64 MiB of memory and a fifth of a CPU at least");
+        return hutch_err_say(err, EINVAL, "a function needs 64 MiB of memory and a fifth of a CPU at least");
     return 0;
 }
 
@@ -557,7 +557,7 @@ static int check_event(const char *event, size_t len, struct hutch_err *err)
     struct json_view ignored;
 
     if (len > FUNCTION_MAX_EVENT)
-        return hutch_err_set(err, EINVAL, "an event of %zu bytes: at most %u can be", len, FUNCTION_MAX_EVENT);
+        return hutch_err_say(err, EINVAL, "an event of %zu bytes: at most %u can be", len, FUNCTION_MAX_EVENT);
     if (hutch_json_view_check("the event", 1, 1, event, len, &ignored, err) < 0) {
         err->errnum = EINVAL;
         return -1;
@@ -587,11 +587,11 @@ static int check_surroundings_of_call(const struct hutch_engine *engine, const s
                                       const struct sandbox_spec *spec, struct hutch_err *err)
 {
     if (needs_own_interpreter(engine, request->env, true))
-        return hutch_err_set(err, EINVAL, "the interpreter of a function is there already, and a variable of the "
+        return hutch_err_say(err, EINVAL, "the interpreter of a function is there already, and a variable of the "
                              "environment would have to be there when it starts (LANG, PYTHONHASHSEED, "
                              "OMP_NUM_THREADS, …)");
     if (spec->network != NETWORK_NONE)
-        return hutch_err_set(err, EINVAL, "a function can only be called without a network");
+        return hutch_err_say(err, EINVAL, "a function can only be called without a network");
     return 0;
 }
 
@@ -706,7 +706,7 @@ static int set_session(struct hutch_engine *engine, struct engine_run *run, cons
             memcpy((char *)&request + hutch_limit_rows[i].request_at,
                    (const char *)options + hutch_limit_rows[i].session_at, sizeof(uint64_t));
     if (zygote < 0)
-        return hutch_err_set(err, EINVAL, "there is no zygote '%s'", options->zygote);
+        return hutch_err_say(err, EINVAL, "there is no zygote '%s'", options->zygote);
     run->zygote_index = (unsigned)zygote;
     /* The kernel would count the CPU time of all cells. */
     return set_data_dir(engine, run, &request, err) < 0 ? -1 : set_cells(engine, run, &request, token, false, err);

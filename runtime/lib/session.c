@@ -60,12 +60,12 @@ int hutch_session_open(struct hutch_engine *engine, const struct hutch_session_o
         return hutch_engine_tell(error, &err, EAGAIN);
     }
     if (options.max_checkpoints > MAX_CHECKPOINTS) {
-        hutch_err_set(&err, EINVAL, "max_checkpoints of %u: at most %d can be", options.max_checkpoints,
+        hutch_err_say(&err, EINVAL, "max_checkpoints of %u: at most %d can be", options.max_checkpoints,
                       MAX_CHECKPOINTS);
         return hutch_engine_tell(error, &err, 0);
     }
     if (options.max_processes > MAX_PROCESSES) {
-        hutch_err_set(&err, EINVAL, "max_processes of %u: at most %d can be", options.max_processes, MAX_PROCESSES);
+        hutch_err_say(&err, EINVAL, "max_processes of %u: at most %d can be", options.max_processes, MAX_PROCESSES);
         return hutch_engine_tell(error, &err, 0);
     }
     if (options.no_interpreter && options.max_processes == 0)
@@ -113,12 +113,12 @@ static int read_env(const char *const *env, struct order *order, struct hutch_er
 
         bytes += strlen(env[n]) + 1;
         if (!hutch_utf8_is_valid(env[n], strlen(env[n])))
-            return hutch_err_set(err, EINVAL, "variable %zu of the environment is not UTF-8", n + 1);
+            return hutch_err_say(err, EINVAL, "variable %zu of the environment is not UTF-8", n + 1);
         if (!equals || equals == env[n])
-            return hutch_err_set(err, EINVAL, "environment '%.*s': expected NAME=VALUE",
+            return hutch_err_say(err, EINVAL, "environment '%.*s': expected NAME=VALUE",
                                  (int)hutch_utf8_cut(env[n], strlen(env[n]), 80), env[n]);
         if (n >= MAX_ENV || bytes > MAX_ENV_BYTES)
-            return hutch_err_set(err, EINVAL, "the environment of a cell has at most %d variables and %u bytes",
+            return hutch_err_say(err, EINVAL, "the environment of a cell has at most %d variables and %u bytes",
                                  MAX_ENV, MAX_ENV_BYTES);
     }
     if (!env)
@@ -138,14 +138,14 @@ int hutch_engine_check_code(const char *code, size_t code_len, size_t max, size_
     size_t len;
 
     if (!code)
-        return hutch_err_set(err, EINVAL, "there is no code");
+        return hutch_err_say(err, EINVAL, "there is no code");
     len = code_len ? code_len : strlen(code);
     if (len > max)
-        return hutch_err_set(err, EINVAL, "the code is longer than %zu bytes", max);
+        return hutch_err_say(err, EINVAL, "the code is longer than %zu bytes", max);
     if (memchr(code, '\0', len))
-        return hutch_err_set(err, EINVAL, "the code has a NUL byte in it");
+        return hutch_err_say(err, EINVAL, "the code has a NUL byte in it");
     if (!hutch_utf8_is_valid(code, len))
-        return hutch_err_set(err, EINVAL, "the code is not UTF-8");
+        return hutch_err_say(err, EINVAL, "the code is not UTF-8");
     *ret_len = len;
     return 0;
 }
@@ -153,7 +153,7 @@ int hutch_engine_check_code(const char *code, size_t code_len, size_t max, size_
 int hutch_engine_check_context(const char *name, struct hutch_err *err)
 {
     if (name && !is_context(name))
-        return hutch_err_set(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'",
+        return hutch_err_say(err, EINVAL, "a context's name is 1 to %d letters, digits, '-' and '_'",
                              CONTEXTS_MAX_NAME);
     return 0;
 }
@@ -169,7 +169,7 @@ static int read_cell(struct session *s, const struct hutch_cell *given, struct o
         hutch_engine_check_context(cell->context, err) < 0)
         return -1;
     if (s->wall_ms && cell->timeout_ms > s->wall_ms)
-        return hutch_err_set(err, EINVAL, "timeout_ms of %" PRIu64 " is above the policy's %" PRIu64, cell->timeout_ms,
+        return hutch_err_say(err, EINVAL, "timeout_ms of %" PRIu64 " is above the policy's %" PRIu64, cell->timeout_ms,
                              s->wall_ms);
     if (!cell->timeout_ms)
         cell->timeout_ms = s->wall_ms;
@@ -178,7 +178,7 @@ static int read_cell(struct session *s, const struct hutch_cell *given, struct o
     cell->calls = NULL;
     if (cell->cwd && (cell->cwd[0] != '/' || strlen(cell->cwd) >= PATH_MAX ||
                       !hutch_utf8_is_valid(cell->cwd, strlen(cell->cwd))))
-        return hutch_err_set(err, EINVAL, "the cwd of a cell is an absolute path in UTF-8, and this one is not");
+        return hutch_err_say(err, EINVAL, "the cwd of a cell is an absolute path in UTF-8, and this one is not");
     order->code = strndup(cell->code, len);
     order->context = cell->context ? strdup(cell->context) : NULL;
     order->cwd = cell->cwd ? strdup(cell->cwd) : NULL;

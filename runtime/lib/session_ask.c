@@ -27,7 +27,7 @@ static int read_question(const struct hutch_question *given, struct order *order
 
     hutch_engine_copy_sized(&question, sizeof(question), given);
     if ((unsigned)question.kind >= ARRAY_SIZE(names))
-        return hutch_err_set(err, EINVAL, "there is no question %d", (int)question.kind);
+        return hutch_err_say(err, EINVAL, "there is no question %d", (int)question.kind);
     if (hutch_engine_check_code(question.code, question.code_len, MAX_QUESTION, &len, err) < 0 ||
         hutch_engine_check_context(question.context, err) < 0)
         return -1;
@@ -93,7 +93,7 @@ static int read_context(const char *do_what, const char *context, struct order *
     if (hutch_engine_check_context(context, err) < 0)
         return -1;
     if (is_drop && strcmp(context, CONTEXTS_MAIN) == 0)
-        return hutch_err_set(err, EINVAL, "the context '%s' cannot be dropped; it can be reset", context);
+        return hutch_err_say(err, EINVAL, "the context '%s' cannot be dropped; it can be reset", context);
     order->kind = ORDER_ASK;
     order->timeout_ms = DEFAULT_MS;
     order->on_answered = is_drop ? on_dropped : on_reset;

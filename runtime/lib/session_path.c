@@ -88,7 +88,7 @@ int hutch_session_open_path(struct hutch_engine *engine, uint64_t session, const
     flags &= ~(O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* it is opened with these */
     if ((is_write ? flags & ~(O_WRONLY | for_writing) : flags != O_RDONLY) ||
         ((flags & O_EXCL) && !(flags & O_CREAT))) {
-        hutch_err_set(&err, EINVAL, "the flags 0%o: O_RDONLY, or O_WRONLY with O_CREAT, O_EXCL, O_TRUNC and O_APPEND, "
+        hutch_err_say(&err, EINVAL, "the flags 0%o: O_RDONLY, or O_WRONLY with O_CREAT, O_EXCL, O_TRUNC and O_APPEND, "
                                     "can be", flags);
         return hutch_engine_tell(error, &err, 0);
     }

@@ -24,7 +24,7 @@ int hutch_repl_copy(int from_fd, int to_fd, uint64_t max_bytes, bool (*is_called
             return hutch_err_set(err, errno, "write the file");
         *ret_bytes += has_more ? left : (uint64_t)n;
         if (has_more)
-            return hutch_err_set(err, EFBIG, "the file has more than %" PRIu64 " bytes", max_bytes);
+            return hutch_err_say(err, EFBIG, "the file has more than %" PRIu64 " bytes", max_bytes);
         if (is_called_off && is_called_off(user))
             return hutch_err_set(err, EINTR, "copy it");
     }

@@ -150,7 +150,7 @@ static int open_named(struct host *host, const char *name, int flags, struct hut
     int fd = hutch_session_open_file(own(host)->engine, own(host)->session, name, flags, &error);
     const bool is_there = error.code == ELOOP || error.code == EISDIR || error.code == EXDEV || error.code == 0;
 
-    return fd >= 0 ? fd : hutch_err_set(err, is_there ? EEXIST : error.code, "%s", error.message);
+    return fd >= 0 ? fd : hutch_err_say(err, is_there ? EEXIST : error.code, "%s", error.message);
 }
 
 static int open_file(struct host *host, const char *name, struct host_file *ret, struct hutch_err *err)

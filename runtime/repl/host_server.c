@@ -509,7 +509,7 @@ static int put_file(struct host *host, const char *name, int from_fd, uint64_t s
     if (rc < 0 && (why.errnum == EPIPE || why.errnum == ECONNRESET)) /* the server has said why */
         rc = hutch_talk_finish(&t, err) < 0 ? -1 : hutch_err_set(err, 0, "%s", why.msg);
     else if (rc < 0)
-        hutch_err_set(err, why.errnum, "%s", why.msg);
+        hutch_err_say(err, why.errnum, "%s", why.msg);
     else if (*ret_bytes < size)
         rc = hutch_err_set(err, 0, "the file has become shorter");
     else

@@ -119,7 +119,7 @@ int hutch_talk_check(const struct talk *t, struct hutch_err *err)
     message = hutch_json_view_get(hutch_json_view_get(root, "error"), "message");
     if (!hutch_json_view_is_string(message) || hutch_json_view_text(message, &text, &len, &ignored) < 0)
         return hutch_err_set(err, 0, "the server refused, and does not say why (%u)", r->status);
-    return hutch_err_set(err, r->status == 404 ? ENOENT : 0, "%s", text);
+    return hutch_err_say(err, r->status == 404 ? ENOENT : 0, "%s", text);
 }
 
 void hutch_talk_done(struct talk *t)

@@ -31,12 +31,12 @@ static struct cJSON *read_name(const struct cJSON *entry, struct hutch_err *err)
     struct cJSON *pair, *first, *second;
 
     if (!cJSON_IsString(name) || !is_name(name->valuestring)) {
-        hutch_err_set(err, EINVAL, "a call's name is 1 to %d ASCII letters, digits and '_', and no digit first",
+        hutch_err_say(err, EINVAL, "a call's name is 1 to %d ASCII letters, digits and '_', and no digit first",
                       CALLS_MAX_NAME);
         return NULL;
     }
     if (mode && !cJSON_IsBool(mode)) {
-        hutch_err_set(err, EINVAL, "\"async\" of the call '%s' is neither true nor false", name->valuestring);
+        hutch_err_say(err, EINVAL, "\"async\" of the call '%s' is neither true nor false", name->valuestring);
         return NULL;
     }
     pair = cJSON_CreateArray();
@@ -68,7 +68,7 @@ int hutch_calls_read(const char *json, struct cJSON **ret, struct hutch_err *err
     if (!list)
         rc = hutch_err_set(err, ENOMEM, "keep the names of calls");
     else if (!cJSON_IsArray(given) || cJSON_GetArraySize(given) > CALLS_MAX)
-        rc = hutch_err_set(err, EINVAL, "calls are an array of at most %d names", CALLS_MAX);
+        rc = hutch_err_say(err, EINVAL, "calls are an array of at most %d names", CALLS_MAX);
     cJSON_ArrayForEach(entry, given) {
         struct cJSON *pair = rc == 0 ? read_name(entry, err) : NULL;
 
@@ -155,7 +155,7 @@ int hutch_calls_answer(struct session *s, uint64_t call, const char *json, bool 
         at++;
     if (at == calls->n || !order || order->kind != ORDER_CELL || s->cell.execution.is_done || s->cell.is_over ||
         !hutch_interpreter_is_there(s->interpreter))
-        return hutch_err_set(err, ENOENT, "no call %" PRIu64 " waits for an answer", call);
+        return hutch_err_say(err, ENOENT, "no call %" PRIu64 " waits for an answer", call);
     if (!json)
         json = "null";
     if (hutch_nbjson_parse("the answer to a call", json, strlen(json), &answer_bounds, &tree, err) < 0) {
@@ -164,7 +164,7 @@ int hutch_calls_answer(struct session *s, uint64_t call, const char *json, bool 
     }
     cJSON_Delete(tree);
     if (!hutch_interpreter_has_room(s->interpreter, strlen(json)))
-        return hutch_err_set(err, EAGAIN, "the interpreter has not read earlier answers yet");
+        return hutch_err_say(err, EAGAIN, "the interpreter has not read earlier answers yet");
     if (tell(s, calls->list[at].inside, json, is_error, err) < 0)
         return -1;
     calls->list[at] = calls->list[--calls->n];

@@ -254,9 +254,9 @@ int hutch_dir_watch_add(struct session *s, const char *path, const struct hutch_
     TAILQ_FOREACH(w, &all->list, link)
         n += w->session == s;
     if (n >= DIR_WATCHES_OF_SESSION)
-        return hutch_err_set(err, EAGAIN, "the session watches %u directories, which is the most that it may", n);
+        return hutch_err_say(err, EAGAIN, "the session watches %u directories, which is the most that it may", n);
     if (all->n >= DIR_WATCHES_OF_ENGINE)
-        return hutch_err_set(err, EAGAIN, "%u directories are watched, which is the most that may be", all->n);
+        return hutch_err_say(err, EAGAIN, "%u directories are watched, which is the most that may be", all->n);
     w = calloc(1, sizeof(*w));
     if (w)
         w->path = strdup(path ? path : "");

@@ -28,7 +28,7 @@ static void on_landed(void *owner, const struct disk_reply *reply, const int *fd
     if (!reply) /* the disk worker is gone, and what it had begun; the next one is asked */
         return;
     if (reply->has_failed)
-        hutch_err_set(&err, reply->err.errnum, "%s", reply->err.msg);
+        hutch_err_say(&err, reply->err.errnum, "%s", reply->err.msg);
     if ((reply->has_failed && reply->err.errnum != EEXIST) ||
         hutch_session_data_take_landed(&s->data, s->run, &err) < 0)
         lose_files(s, &err);

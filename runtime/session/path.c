@@ -463,9 +463,9 @@ static struct path_task *make_task(struct session *s, const struct path_order *o
 static int check_path(const char *path, struct hutch_err *err)
 {
     if (!path || !path[0])
-        return hutch_err_set(err, EINVAL, "a path is empty");
+        return hutch_err_say(err, EINVAL, "a path is empty");
     if (strlen(path) >= PATH_TEXT_MAX)
-        return hutch_err_set(err, EINVAL, "a path has %zu bytes: at most %d can be", strlen(path), PATH_TEXT_MAX - 1);
+        return hutch_err_say(err, EINVAL, "a path has %zu bytes: at most %d can be", strlen(path), PATH_TEXT_MAX - 1);
     return 0;
 }
 
@@ -473,12 +473,12 @@ static int check_path(const char *path, struct hutch_err *err)
 static int read_options(const struct hutch_path_options *options, struct path_order *order, struct hutch_err *err)
 {
     if (options->depth > PATH_DEPTH_MAX)
-        return hutch_err_set(err, EINVAL, "a depth of %u: at most %d can be", options->depth, PATH_DEPTH_MAX);
+        return hutch_err_say(err, EINVAL, "a depth of %u: at most %d can be", options->depth, PATH_DEPTH_MAX);
     if (options->max_entries > PATH_ENTRIES_MAX)
-        return hutch_err_set(err, EINVAL, "max_entries of %u: at most %u can be", options->max_entries,
+        return hutch_err_say(err, EINVAL, "max_entries of %u: at most %u can be", options->max_entries,
                              PATH_ENTRIES_MAX);
     if (options->mode & ~0777u)
-        return hutch_err_set(err, EINVAL, "a mode of %o: nine bits can be", options->mode);
+        return hutch_err_say(err, EINVAL, "a mode of %o: nine bits can be", options->mode);
     order->flags |= (options->follow ? PATH_FOLLOW : 0) | (options->parents ? PATH_PARENTS : 0) |
                     (options->tree ? PATH_TREE : 0);
     order->mode = options->mode ? options->mode : order->kind == PATH_MAKE ? 0755 : 0644;
@@ -497,7 +497,7 @@ int hutch_paths_add(struct session *s, const struct path_order *given, const cha
         read_options(options, &order, err) < 0)
         return -1;
     if (s->paths.n >= PATHS_MAX)
-        return hutch_err_set(err, EAGAIN, "%u orders about paths wait already, which is the most that may", s->paths.n);
+        return hutch_err_say(err, EAGAIN, "%u orders about paths wait already, which is the most that may", s->paths.n);
     t = make_task(s, &order, path, new_path);
     if (!t)
         return hutch_err_set(err, ENOMEM, "take an order about a path");

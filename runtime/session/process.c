@@ -52,17 +52,17 @@ static char *put_list(char *to, const char *const *list)
 static int check_options(const struct hutch_process_options *options, struct hutch_err *err)
 {
     if (!options->args == !options->shell)
-        return hutch_err_set(err, EINVAL, "a process has either args or shell");
+        return hutch_err_say(err, EINVAL, "a process has either args or shell");
     if (options->args && !options->args[0])
-        return hutch_err_set(err, EINVAL, "args name no program");
+        return hutch_err_say(err, EINVAL, "args name no program");
     if (options->args && !options->args[0][0])
-        return hutch_err_set(err, EINVAL, "the name of the program is empty");
+        return hutch_err_say(err, EINVAL, "the name of the program is empty");
     if (options->rows > UINT16_MAX || options->cols > UINT16_MAX)
-        return hutch_err_set(err, EINVAL, "a terminal of %u rows and %u columns: at most %d of each can be",
+        return hutch_err_say(err, EINVAL, "a terminal of %u rows and %u columns: at most %d of each can be",
                              options->rows, options->cols, UINT16_MAX);
     for (const char *const *e = options->env; e && *e; e++)
         if (**e == '=' || !strchr(*e, '='))
-            return hutch_err_set(err, EINVAL, "the variable '%.80s' is not NAME=VALUE", *e);
+            return hutch_err_say(err, EINVAL, "the variable '%.80s' is not NAME=VALUE", *e);
     return 0;
 }
 
@@ -77,7 +77,7 @@ static int write_order(struct process *p, struct hutch_err *err)
     char *to;
 
     if (size > PROCESS_TEXT_MAX || n_args > PROCESS_LIST_MAX || n_env > PROCESS_LIST_MAX)
-        return hutch_err_set(err, E2BIG,
+        return hutch_err_say(err, E2BIG,
                              "%zu arguments and %zu variables of %zu bytes: at most %d, %d and %u bytes can be", n_args,
                              n_env, size, PROCESS_LIST_MAX, PROCESS_LIST_MAX, PROCESS_TEXT_MAX);
     p->order_len = sizeof(*p->order) + size;
@@ -491,9 +491,9 @@ void hutch_process_shift_clock(struct process *p, double by_ms)
 int hutch_process_pass_signal(struct process *p, int sig, struct hutch_err *err)
 {
     if (sig <= 0 || sig >= NSIG)
-        return hutch_err_set(err, EINVAL, "%d is no signal", sig);
+        return hutch_err_say(err, EINVAL, "%d is no signal", sig);
     if (p->session->pause.is_on && (sig == SIGSTOP || sig == SIGCONT))
-        return hutch_err_set(err, EAGAIN, "the session is paused: its processes stop and go on with it");
+        return hutch_err_say(err, EAGAIN, "the session is paused: its processes stop and go on with it");
     switch (p->state) {
     case PROCESS_WAITING:
     case PROCESS_ORDERED:
@@ -508,6 +508,6 @@ int hutch_process_pass_signal(struct process *p, int sig, struct hutch_err *err)
     case PROCESS_ENDED:
         break;
     }
-    return hutch_err_set(err, ENOENT, "the process has ended");
+    return hutch_err_say(err, ENOENT, "the process has ended");
 }
 

@@ -74,6 +74,7 @@ TAILQ_HEAD(process_list, process);
 struct processes {
     struct process_list list;
     unsigned n, max;   /* n: with those whose end is not told */
+    uint64_t last_id;  /* each session counts its own: an id says nothing of what others do */
     struct link spawner; /* fd -1: there is none; also for orders about paths, path.h */
     int theirs;        /* owned; the spawner's end, until the job takes it along */
     pid_t spawner_pid; /* as it says; 0: not yet */

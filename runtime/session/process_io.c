@@ -164,17 +164,17 @@ int hutch_process_give(struct process *p, const char *data, size_t len, struct h
         len = INT_MAX;
     if (is_early && (p->options.has_input || p->options.terminal)) {
         p->wants_room = true;
-        return hutch_err_set(err, EAGAIN, "the process's input is not there yet");
+        return hutch_err_say(err, EAGAIN, "the process's input is not there yet");
     }
     if (p->in_fd < 0)
-        return hutch_err_set(err, EPIPE, "the process has no input, or it is closed");
+        return hutch_err_say(err, EPIPE, "the process has no input, or it is closed");
     n = TEMP_FAILURE_RETRY(hutch_stream_write(p->in_fd, data, len));
     if (n >= 0)
         return (int)n;
     if (errno == EAGAIN) {
         p->wants_room = true;
         hutch_watch_change(&p->in, EPOLLOUT | EPOLLET);
-        return hutch_err_set(err, EAGAIN, "the process's input is full");
+        return hutch_err_say(err, EAGAIN, "the process's input is full");
     }
     return hutch_err_set(err, errno == EIO ? EPIPE : errno, "write to the process");
 }
@@ -234,9 +234,9 @@ int hutch_process_set_size(struct process *p, unsigned rows, unsigned cols, stru
     struct winsize size = { .ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols };
 
     if (!p->options.terminal)
-        return hutch_err_set(err, EINVAL, "the process has no terminal");
+        return hutch_err_say(err, EINVAL, "the process has no terminal");
     if (rows == 0 || cols == 0 || rows > UINT16_MAX || cols > UINT16_MAX)
-        return hutch_err_set(err, EINVAL, "a terminal of %u rows and %u columns: 1 to %d of each can be", rows, cols,
+        return hutch_err_say(err, EINVAL, "a terminal of %u rows and %u columns: 1 to %d of each can be", rows, cols,
                              UINT16_MAX);
     p->options.rows = rows; /* where it is not there yet, it is made like that */
     p->options.cols = cols;

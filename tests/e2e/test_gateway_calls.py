@@ -116,7 +116,8 @@ def test_answers_that_nobody_waits_for(session):
         if event == "call":
             path = "/calls/%d" % data["id"]
             assert session.ask(path, {"value": 1}).status == 204 and session.ask(path, {"value": 2}).status == 404
-    assert session.ask(path, {"value": 1}).error["code"] == "not_found"
+    answer = session.ask(path, {"value": 1})
+    assert (answer.error["code"], answer.error["message"]) == ("not_found", "no call %d waits for an answer" % int(path.rpartition("/")[2]))
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"1", b"{}", b'{"value": 1, "error": 2}', b'{"valu\\u0065": 1}', b'{"other": 1}', b'{"value": 1',

@@ -44,7 +44,7 @@ def test_policies(server):
         if value:
             assert server.ask("POST", "/v1/run", {"code": "", "limits": {name: value}}).status == 200
             answer = server.ask("POST", "/v1/run", {"code": "", "limits": {name: value + 1}})
-            assert answer.status == 400 and "above the policy's" in answer.error["message"], (name, answer.body)
+            assert answer.status == 400 and answer.error["message"] == "%s of %d is above the policy's %d" % (name, value + 1, value), answer.body
 
 
 def test_policy_of_a_path(tmp_path):

@@ -744,7 +744,7 @@ static void structs_of_the_first_version(void)
             CHECK(bytes[at] == 0x5a);
         if (i == 1) /* what lies behind the size is not looked at: there is no input_fd */
             CHECK(hutch_engine_submit(engine, (struct hutch_request *)(void *)bytes, NULL, &err) < 0 &&
-                  strcmp(err.message, "there is no code: Invalid argument") == 0);
+                  strcmp(err.message, "there is no code") == 0);
         free(bytes);
     }
     hutch_engine_free(engine);

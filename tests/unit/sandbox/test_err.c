@@ -34,6 +34,20 @@ static void test_set(void **state)
     }
 }
 
+/* A rule of our own has a code for the caller, and its sentence nothing behind it. */
+static void test_say(void **state)
+{
+    struct hutch_err err;
+
+    (void)state;
+    assert_int_equal(hutch_err_say(&err, EINVAL, "%d dogs\nin a hutch", 2), -1);
+    assert_int_equal(err.errnum, EINVAL);
+    assert_string_equal(err.msg, "2 dogs?in a hutch");
+    hutch_err_wrap(&err, "feed them");
+    assert_int_equal(err.errnum, EINVAL);
+    assert_string_equal(err.msg, "feed them: 2 dogs?in a hutch");
+}
+
 static void test_wrap_keeps_the_root_cause(void **state)
 {
     struct hutch_err err;
@@ -111,6 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_set),
+        cmocka_unit_test(test_say),
         cmocka_unit_test(test_wrap_keeps_the_root_cause),
         cmocka_unit_test(test_long_texts_are_cut),
         cmocka_unit_test(test_many_wraps),
