@@ -884,9 +884,9 @@ struct hutch_process_options {
 void hutch_process_options_init(struct hutch_process_options *options);
 #define hutch_process_options_init(options) HUTCH_INIT(options)
 
-/* 0 and the process's id, which is never 0; no callback comes before this returns. It may be called from the moment
- * the session is open. The texts have 128 KiB in all at most. Errors: ENOENT (no such session), EAGAIN (max_processes
- * run, or wait to), EINVAL (also in a session without max_processes), E2BIG, EMFILE, ENOMEM. */
+/* 0 and the process's id, which counts from 1 in each session; no callback comes before this returns. It may be called
+ * from the moment the session is open. The texts have 128 KiB in all at most. Errors: ENOENT (no such session), EAGAIN
+ * (max_processes run, or wait to), EINVAL (also in a session without max_processes), E2BIG, EMFILE, ENOMEM. */
 int hutch_session_spawn(struct hutch_engine *engine, uint64_t session, const struct hutch_process_options *options,
                         uint64_t *ret_process, struct hutch_error *err);
 

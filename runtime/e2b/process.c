@@ -40,7 +40,7 @@ struct e2b_process {
     LIST_ENTRY(e2b_process) in_list;
     struct e2b_sandbox *sandbox;
     struct hutch_engine *engine;
-    uint64_t id;          /* the engine's, and what clients know as its pid */
+    uint64_t id;          /* in its session, and what clients know as its pid */
     char *config;         /* owned; JSON, as the client has said it */
     char *tag;            /* owned; NULL: none */
     bool is_terminal;

@@ -44,7 +44,7 @@ struct gateway_process {
     struct gateway_session *session;
     struct server *server;
     struct token *token;       /* whose memory it takes */
-    uint64_t number;           /* the engine's */
+    uint64_t number;           /* in its session */
     bool ends_with_client;
     bool has_ended;
     struct hutch_process_end end;

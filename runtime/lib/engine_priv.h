@@ -77,7 +77,7 @@ bool hutch_descriptors_allow_layout(const struct hutch_engine *engine);
 /* NULL, and @error says so, when there is none. */
 struct session *hutch_engine_find_session(struct hutch_engine *engine, uint64_t id, struct hutch_error *error);
 /* NULL when there is no such session @s, whose number is @id, or no room in its queue. */
-struct order *hutch_engine_make_order(struct session *s, uint64_t id, struct hutch_error *error);
+struct order *hutch_engine_make_order(struct session *s, struct hutch_error *error);
 /* UTF-8 without NUL, of @max bytes at most. @code_len 0: up to the NUL. */
 int hutch_engine_check_code(const char *code, size_t code_len, size_t max, size_t *ret_len, struct hutch_err *err);
 int hutch_engine_check_context(const char *name, struct hutch_err *err); /* NULL is fine */

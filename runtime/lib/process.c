@@ -13,7 +13,7 @@ static struct process *find_process(struct hutch_engine *engine, uint64_t sessio
 
     if (p || !s)
         return p;
-    hutch_err_set(&err, 0, "the session %" PRIu64 " has no process %" PRIu64, session, id);
+    hutch_err_set(&err, 0, "the session has no process %" PRIu64, id);
     hutch_engine_tell(error, &err, ENOENT);
     return NULL;
 }
@@ -30,7 +30,7 @@ int hutch_session_spawn(struct hutch_engine *engine, uint64_t session, const str
         return -1;
     hutch_engine_copy_sized(&options, sizeof(options), given);
     if (s->processes.max == 0) {
-        hutch_err_set(&err, 0, "the session %" PRIu64 " was opened without max_processes", session);
+        hutch_err_set(&err, 0, "the session was opened without max_processes");
         return hutch_engine_tell(error, &err, EINVAL);
     }
     if (s->processes.n >= s->processes.max) {

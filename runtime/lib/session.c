@@ -29,11 +29,12 @@ static struct session *find_session(struct hutch_engine *engine, uint64_t id)
     return hutch_session_find(&engine->sessions, id);
 }
 
-static int no_session(struct hutch_error *error, uint64_t id)
+/* A caller may pass the sentence on to whoever knows the session by another name than the engine's number. */
+static int no_session(struct hutch_error *error)
 {
     struct hutch_err err;
 
-    hutch_err_set(&err, 0, "there is no session %" PRIu64, id);
+    hutch_err_set(&err, 0, "there is no such session, or no more");
     return hutch_engine_tell(error, &err, ENOENT);
 }
 
@@ -42,7 +43,7 @@ struct session *hutch_engine_find_session(struct hutch_engine *engine, uint64_t 
     struct session *s = find_session(engine, id);
 
     if (!s)
-        no_session(error, id);
+        no_session(error);
     return s;
 }
 
@@ -190,17 +191,17 @@ static int read_cell(struct session *s, const struct hutch_cell *given, struct o
 }
 
 /* NULL when there is no such session @s, or no room in its queue. */
-struct order *hutch_engine_make_order(struct session *s, uint64_t id, struct hutch_error *error)
+struct order *hutch_engine_make_order(struct session *s, struct hutch_error *error)
 {
     struct hutch_err err = { 0 };
     struct order *order;
 
     if (!s) {
-        no_session(error, id);
+        no_session(error);
         return NULL;
     }
     if (s->has_no_interpreter) {
-        hutch_err_set(&err, 0, "the session %" PRIu64 " has no interpreter: it has processes and files only", id);
+        hutch_err_set(&err, 0, "the session has no interpreter: it has processes and files only");
         hutch_engine_tell(error, &err, EINVAL);
         return NULL;
     }
@@ -221,7 +222,7 @@ int hutch_session_execute(struct hutch_engine *engine, uint64_t id, const struct
                           struct hutch_error *error)
 {
     struct session *s = find_session(engine, id);
-    struct order *order = hutch_engine_make_order(s, id, error);
+    struct order *order = hutch_engine_make_order(s, error);
     struct hutch_err err;
 
     if (!order)
@@ -266,7 +267,7 @@ int hutch_session_answer(struct hutch_engine *engine, uint64_t id, uint64_t call
     struct hutch_err err = { 0 };
 
     if (!s)
-        return no_session(error, id);
+        return no_session(error);
     return hutch_calls_answer(s, call, json, is_error, &err) < 0 ? hutch_engine_tell(error, &err, 0) : 0;
 }
 
@@ -275,7 +276,7 @@ int hutch_session_restart(struct hutch_engine *engine, uint64_t id, struct hutch
     struct session *s = find_session(engine, id);
 
     if (!s)
-        return no_session(error, id);
+        return no_session(error);
     hutch_session_begin_restart(s);
     return 0;
 }
@@ -301,7 +302,7 @@ static int order_copy(struct hutch_engine *engine, uint64_t id, enum order_kind 
 
     if (s && (kind == ORDER_CHECKPOINT || kind == ORDER_FORK) && hutch_descriptors_for_copy(engine, &err) < 0)
         return hutch_engine_tell(error, &err, 0);
-    order = hutch_engine_make_order(s, id, error);
+    order = hutch_engine_make_order(s, error);
     if (!order)
         return -1;
     order->kind = kind;
@@ -351,12 +352,12 @@ static struct session *find_files(struct hutch_engine *engine, uint64_t id, stru
     struct hutch_err err;
 
     if (!s) {
-        no_session(error, id);
+        no_session(error);
         return NULL;
     }
     if (s->data.dirfd >= 0)
         return s;
-    hutch_err_set(&err, 0, "the session %" PRIu64 " is not ready: its files are there when it has a sandbox", id);
+    hutch_err_set(&err, 0, "the session is not ready: its files are there when it has a sandbox");
     hutch_engine_tell(error, &err, EAGAIN);
     return NULL;
 }

@@ -58,7 +58,7 @@ int hutch_session_ask(struct hutch_engine *engine, uint64_t id, const struct hut
                       hutch_on_reply on_reply, void *user, struct hutch_error *error)
 {
     struct session *s = hutch_session_find(&engine->sessions, id);
-    struct order *order = hutch_engine_make_order(s, id, error);
+    struct order *order = hutch_engine_make_order(s, error);
     struct hutch_err err;
 
     if (!order)
@@ -109,7 +109,7 @@ static int order_context(struct hutch_engine *engine, uint64_t id, const char *d
                          hutch_on_reply on_reply, void *user, struct hutch_error *error)
 {
     struct session *s = hutch_session_find(&engine->sessions, id);
-    struct order *order = hutch_engine_make_order(s, id, error);
+    struct order *order = hutch_engine_make_order(s, error);
     struct hutch_err err;
 
     if (!order)

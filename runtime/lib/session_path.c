@@ -15,7 +15,7 @@ static int check_paths(const struct session *s, struct hutch_error *error)
 
     if (s->paths.is_allowed)
         return 0;
-    hutch_err_set(&err, 0, "the session %" PRIu64 " was opened without paths", s->id);
+    hutch_err_set(&err, 0, "the session was opened without paths");
     return hutch_engine_tell(error, &err, EINVAL);
 }
 

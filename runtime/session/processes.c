@@ -160,7 +160,7 @@ struct process *hutch_processes_find(struct session *s, uint64_t id)
 
 void hutch_processes_add(struct session *s, struct process *p)
 {
-    p->id = ++s->sessions->runs->next_id;
+    p->id = ++s->processes.last_id;
     p->t_asked = s->t_used = hutch_clock_ms();
     TAILQ_INSERT_TAIL(&s->processes.list, p, link);
     s->processes.n++;

@@ -94,6 +94,19 @@ def test_a_process_as_it_comes(session, accept):
     assert session.listed() == {"processes": [], "ended": []}
 
 
+def test_numbers_say_nothing_of_other_sessions(session, server):
+    other = Shell(server)
+    session.run("exit")
+    assert [other.spawn("exit") for _ in range(3)] == [1, 2, 3] and [session.spawn("exit") for _ in range(2)] == [2, 3]
+    for number in (4, 1000):
+        assert other.to(number, "signal", {"signal": "TERM"}).status == 404
+    other.close()
+    alone = Shell(server, no_interpreter=False)
+    answer = alone.ask("POST", "/processes", {"shell": "exit"})
+    assert (answer.status, answer.error["message"]) == (400, "the session was opened without max_processes")
+    alone.close()
+
+
 def test_what_it_is_given(session):
     assert session.run(args=["printf", "%s|", "a b", "$X"])[0] == "a b|$X|"
     assert session.run("echo $X; pwd", env={"X": "1 2"}, cwd="/tmp")[0] == "1 2\n/tmp\n"
