@@ -10,21 +10,23 @@ import time
 import pytest
 
 import gateway
+import test_repl
 from gateway import Server
 from support import HUTCH
 from test_repl import CTRL_D, IMAGE, Terminal
+
 # Each of these is a test here as well: those that a session answers, and not the terminal alone.
-from test_repl import (repl, test_a_checkpoint_survives_its_interpreter, test_branches,  # noqa: F401
-                       test_bytes_that_are_no_letter, test_cell_timeout, test_checkpoint_and_rollback, test_contexts,
-                       test_ctrl_c_interrupts_a_loop, test_death_of_the_interpreter, test_download_follows_no_link, test_empty_pipe,
-                       test_error, test_escape_sequences, test_files_are_kept_and_told, test_help_of_ipython, test_input,
-                       test_input_ends, test_input_interrupted, test_input_of_any_bytes, test_many_images, test_out_of_memory,
-                       test_output_comes_as_it_is_printed, test_output_that_never_ends, test_pager, test_password_is_not_shown,
-                       test_pipe, test_pipe_passes_bytes_on, test_pipe_that_fails, test_pipe_timeout, test_pipe_without_answers,
-                       test_plot_is_a_file, test_plot_takes_no_name_that_is_taken, test_program_that_cannot_be_interrupted,
-                       test_reset, test_state_across_cells, test_stderr_in_its_place, test_svg,
-                       test_tab_completes, test_tab_that_cannot_be_interrupted, test_tab_that_ends_the_interpreter,
-                       test_tab_that_takes_too_long, test_terminal_that_goes_away, test_upload_files_download)
+THE_SAME = (
+    "a_checkpoint_survives_its_interpreter", "branches", "bytes_that_are_no_letter", "cell_timeout",
+    "checkpoint_and_rollback", "contexts", "ctrl_c_interrupts_a_loop", "death_of_the_interpreter",
+    "download_follows_no_link", "empty_pipe", "error", "escape_sequences", "files_are_kept_and_told",
+    "help_of_ipython", "input", "input_ends", "input_interrupted", "input_of_any_bytes", "many_images",
+    "out_of_memory", "output_comes_as_it_is_printed", "output_that_never_ends", "pager", "password_is_not_shown",
+    "pipe", "pipe_passes_bytes_on", "pipe_that_fails", "pipe_timeout", "pipe_without_answers", "plot_is_a_file",
+    "plot_takes_no_name_that_is_taken", "program_that_cannot_be_interrupted", "reset", "state_across_cells",
+    "stderr_in_its_place", "svg", "tab_completes", "tab_that_cannot_be_interrupted", "tab_that_ends_the_interpreter",
+    "tab_that_takes_too_long", "terminal_that_goes_away", "upload_files_download")
+globals().update({name: getattr(test_repl, name) for name in ("repl", *("test_" + name for name in THE_SAME))})
 
 BY_SERVER = "the session is one of the server on the default socket"
 

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import tempfile
 from dataclasses import dataclass
-from typing import Any, BinaryIO, List, Optional, cast
+from typing import Any, BinaryIO, List, Optional
 
 from . import _abi, _library, blocking
 from .blocking import BlockingEngine
@@ -146,7 +146,7 @@ class SandboxSession:
             os.close(at)
         if fd < 0:
             raise make_error(why.message.decode("utf-8", "replace"), why.code)
-        return cast(BinaryIO, os.fdopen(fd, "wb" if is_new else "rb"))
+        return os.fdopen(fd, "wb" if is_new else "rb")
 
 
 def _remove(directory: str) -> None:
