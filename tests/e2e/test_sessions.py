@@ -287,7 +287,7 @@ def test_close_ends_all_cells(shell):
     assert session.close() == 1 and session.close() == 0
     shell.until(lambda: session.ends)
     assert [cell.result["verdict"] for cell in cells] == ["killed"] * 3 and session.ends == [("the session was closed", None)]
-    with pytest.raises(engine.Failure, match="there is no session"):
+    with pytest.raises(engine.Failure, match="there is no such session"):
         session.execute("1")
 
 
