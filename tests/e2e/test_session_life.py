@@ -69,10 +69,10 @@ def test_checkpoints_and_branches_are_listed(session):
 def test_no_such_session(shell):
     with Session(shell) as session:
         pass
-    with pytest.raises(engine.Failure, match="no session") as failure:
+    with pytest.raises(engine.Failure, match="no such session") as failure:
         session.info()
     assert failure.value.code == errno.ENOENT
-    with pytest.raises(engine.Failure, match="no session"):
+    with pytest.raises(engine.Failure, match="no such session"):
         session.set_lifetime(1)
 
 
