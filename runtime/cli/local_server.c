@@ -19,7 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define SEND_SECONDS 10 /* for the server to take a piece of a request */
+#define SEND_SECONDS 10 /* for the server to take a piece of a request, or to give one that is waited for */
 
 /* One that somebody else could have made is not used. */
 static int check_place(const char *path, mode_t type, mode_t others, struct hutch_err *err)
@@ -53,6 +53,7 @@ int hutch_local_server_connect(int *ret, struct hutch_err *err)
         return -1;
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0 ||
         connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
         return hutch_err_set(err, errno, "no server listens on '%s'", address.sun_path);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid != geteuid())

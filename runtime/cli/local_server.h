@@ -11,8 +11,8 @@ struct option_list;
 struct run_opts;
 struct text_buffer;
 
-/* *@ret is the caller's, blocks, and gives up a piece that is not taken in ten seconds. -1: none listens there, or one
- * that somebody else could have made. */
+/* *@ret is the caller's and blocks, but gives up after ten seconds what is not taken or does not come. -1: none listens
+ * there, or one that somebody else could have made. */
 int hutch_local_server_connect(int *ret, struct hutch_err *err);
 
 /* Adds ,"env":{...}. False: it is not UTF-8, or one is there twice. */

@@ -30,6 +30,8 @@ static pid_t find_peer(const struct exchange *x)
     socklen_t len = sizeof(peer);
     struct hutch_err err;
 
+    if (x->is_inner) /* another worker is this user's, too */
+        return 0;
     if (x->connection->is_tcp || getsockopt(x->connection->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 ||
         peer.pid <= 0 || peer.uid != geteuid())
         return 0;

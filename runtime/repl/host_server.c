@@ -6,6 +6,7 @@
 #include "runtime/text/ids.h"
 #include "runtime/text/json_view.h"
 #include "runtime/text/json_write.h"
+#include "sandbox/clock.h"
 #include "sandbox/fd.h"
 
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #define PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/" /* in a path */
 #define NDJSON "\r\nAccept: application/x-ndjson"
@@ -97,6 +99,8 @@ static int begin_work(struct server_host *h, int kind, const char *method, const
 {
     int rc = body->is_broken ? hutch_err_set(err, ENOMEM, "ask the server") : 0;
 
+    if (h->work.fd >= 0)
+        rc = hutch_err_set(err, 0, "the session is at work");
     if (rc == 0)
         rc = begin(h, &h->work, method, what, head, body->len, err);
     if (rc == 0 && ((body->len && hutch_talk_send(&h->work, body->data, body->len, err) < 0) ||
@@ -166,6 +170,7 @@ static int open_on_server(struct server_host *h, struct hutch_err *err)
     const char *body = h->way.open_body;
     auto_free char *head = NULL, *id = NULL;
     struct json_view event, data;
+    const double until_ms = hutch_clock_ms() + TALK_MS;
     size_t from = 0, len;
 
     if (asprintf(&head, NDJSON "%s", h->way.open_head) < 0) {
@@ -183,7 +188,7 @@ static int open_on_server(struct server_host *h, struct hutch_err *err)
 
         if (hutch_talk_await(&h->life, err) < 0)
             return -1;
-        if (hutch_talk_hear(&h->life, &ignored) <= 0)
+        if (hutch_talk_hear(&h->life, &ignored) <= 0 || hutch_clock_ms() > until_ms)
             return hutch_err_set(err, 0, "the server went away");
     }
     if (!hutch_json_view_is(event, "session") || !hutch_json_view_is_string(hutch_json_view_get(data, "id")) ||
@@ -210,11 +215,24 @@ static int open_session(struct host *host, const struct hutch_session_options *o
     return 0;
 }
 
+/* A server that does not answer is taken for one that is gone: what waits for it ends. */
+static void break_off(struct server_host *h)
+{
+    if (h->work.fd >= 0)
+        shutdown(h->work.fd, SHUT_RDWR);
+    if (h->life.fd >= 0)
+        shutdown(h->life.fd, SHUT_RDWR);
+}
+
 static bool close_session(struct host *host)
 {
     struct hutch_err ignored;
 
-    return own(host)->id[0] && tell_now(own(host), "DELETE", "", NULL, &ignored) == 0;
+    if (!own(host)->id[0])
+        return false;
+    if (tell_now(own(host), "DELETE", "", NULL, &ignored) < 0)
+        break_off(own(host));
+    return true;
 }
 
 /* ---- what is under way ---- */
@@ -342,7 +360,7 @@ static void hear_work(struct server_host *h, bool is_behind)
             hutch_server_cell_take(&h->cell, event, data);
         take_off(&h->work, from);
     }
-    if (h->is_heard)
+    if (h->is_heard || (h->kind == WORK_CELL && h->cell.has_result)) /* the next may begin before the stream's end */
         end_work(h);
 }
 
@@ -365,8 +383,7 @@ static void hear_life(struct server_host *h)
 
 static int get_fd(const struct host *host, bool is_behind)
 {
-    (void)is_behind;
-    return own(host)->epoll_fd;
+    return is_behind && own(host)->is_heard ? -1 : own(host)->epoll_fd;
 }
 
 static bool is_ready(const struct host *host)
@@ -420,7 +437,11 @@ static void interrupt(struct host *host)
 
 static int restart(struct host *host, struct hutch_err *err)
 {
-    return tell_now(own(host), "POST", "/restart", NULL, err);
+    int rc = tell_now(own(host), "POST", "/restart", NULL, err);
+
+    if (rc < 0)
+        break_off(own(host));
+    return rc;
 }
 
 static bool is_lost(struct host *host)
@@ -466,6 +487,12 @@ static char *file_path(const char *name)
     return hutch_text_take(&t, NULL);
 }
 
+/* Whether an answer with this status does not say if the file is there. */
+static bool hides_file(unsigned status)
+{
+    return status == 401 || status == 403 || status == 408 || status == 429 || status >= 500;
+}
+
 static int open_file(struct host *host, const char *name, struct host_file *ret, struct hutch_err *err)
 {
     auto_free char *path = file_path(name);
@@ -476,7 +503,7 @@ static int open_file(struct host *host, const char *name, struct host_file *ret,
         return hutch_err_set(err, ENOMEM, "open '%s'", name);
     if (begin(own(host), &t, "GET", path, NULL, 0, err) == 0 && hutch_talk_await_head(&t, err) == 0) {
         if (t.reader.status != 200 && hutch_talk_finish(&t, err) < 0)
-            err->errnum = t.reader.status == 404 ? ENOENT : EEXIST;
+            err->errnum = hides_file(t.reader.status) ? 0 : t.reader.status == 404 ? ENOENT : EEXIST;
         else if (t.reader.status != 200)
             hutch_err_set(err, 0, "the server does not say what '%s' is", name);
         else if (t.reader.length == HTTP_READER_ENDLESS)

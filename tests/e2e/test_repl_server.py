@@ -108,6 +108,43 @@ def test_large_upload(server, data, tmp_path):
         assert repl.run("import os; os.listdir()") == "Out[1]: ['large']\n"
 
 
+def test_long_names(server, data, tmp_path):
+    """Each of its letters takes nine in a request."""
+    name = "\u6587" * 60
+    (tmp_path / name).write_text("here")
+    with Terminal("--data", data) as repl:
+        repl.prompt(1)
+        assert repl.run("%%upload '%s'" % (tmp_path / name)).endswith(": 4 bytes\n")
+        assert (data / name).read_text() == "here"
+
+
+def test_cells_one_after_the_other(server, data):
+    """A connection for each, and none of them is left."""
+    with Terminal("--data", data) as repl:
+        repl.prompt(1)
+        for i in range(30):
+            assert repl.run("%d" % i).endswith("Out[%d]: %d\n" % (i + 1, i))
+        sockets = [fd for fd in os.listdir("/proc/%d/fd" % repl.pid) if os.readlink("/proc/%d/fd/%s" % (repl.pid, fd)).startswith("socket:")]
+        assert len(sockets) == 1  # as long as which the session lives
+
+
+def test_a_server_that_stands_still(tmp_path, data):
+    """A prompt that is told to end does."""
+    folder = tempfile.mkdtemp(prefix="hutch-t")
+    with Server(tmp_path, image=IMAGE, env={"XDG_RUNTIME_DIR": folder}) as one:
+        one.path = folder + "/hutch/hutch.sock"
+        with Terminal("--data", data, XDG_RUNTIME_DIR=folder) as repl:
+            repl.prompt(1)
+            repl.line("import time; print('begun'); time.sleep(1000)")
+            repl.expect("\nbegun")
+            one.process.send_signal(signal.SIGSTOP)
+            os.kill(repl.pid, signal.SIGTERM)
+            assert repl.end() == 128 + signal.SIGTERM
+        one.process.send_signal(signal.SIGCONT)
+        gateway.await_that(lambda: sessions(one) == [])
+    shutil.rmtree(folder)
+
+
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_prompt_that_ends_leaves_no_session(server, end, data):
     with Terminal("--data", data) as repl:
