@@ -238,7 +238,7 @@ def test_chroot(tmp_path):
     root.mkdir()
     checks, _ = doctor(*in_userns(
         "cd '%s'; for d in /*; do n=${d#/}; if [ -L $d ]; then ln -s $(readlink $d) $n; elif [ -d $d ]; then mkdir $n; "
-        "mount --rbind $d $n; fi; done; exec chroot . $0 \"$@\"" % root), expect=2)
+        "mount --rbind $d $n; fi; done; PATH=$PATH:/usr/sbin; exec chroot . $0 \"$@\"" % root), expect=2)
     refusal(checks, "user_namespace", "hutch is in a chroot", "bwrap --dev-bind")
 
 
