@@ -1,23 +1,21 @@
 #include "runtime/cli/run_server.h"
 
-#include "runtime/text/http_reader.h"
 #include "runtime/cli/local_server.h"
 #include "runtime/cli/result_read.h"
 #include "runtime/cli/run_options.h"
 #include "runtime/cli/run_program.h"
 #include "runtime/cli/settings.h"
-#include "runtime/config/limits.h"
 #include "runtime/gateway/local_peer.h"
 #include "runtime/hutch.h"
 #include "runtime/term/backlog.h"
 #include "runtime/term/terminal.h"
 #include "runtime/text/base64.h"
+#include "runtime/text/http_reader.h"
 #include "runtime/text/json_view.h"
 #include "runtime/text/json_write.h"
 #include "runtime/text/utf8.h"
 #include "sandbox/clock.h"
 #include "sandbox/fd.h"
-#include "sandbox/spec.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -29,11 +27,8 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
-#define SEND_SECONDS 10 /* for the server to take a piece of the request */
-#define HEAD_MS 15000   /* … and for it to have taken the whole of it */
+#define HEAD_MS 15000 /* for the server to have taken the whole of the request */
 #define READ_BYTES (64u << 10)
 
 struct server_run {
