@@ -119,6 +119,11 @@ def policy_file(tmp_path, name, **limits):
     return str(path)
 
 
+def little_config(image):
+    """The file for --config of a server that keeps little warm."""
+    return os.path.join(support.TESTS, "zygotes", image + ".json")
+
+
 def socket_path(tmp_path):
     """Paths of sockets are short."""
     path = os.path.join(str(tmp_path), "s")
@@ -126,13 +131,19 @@ def socket_path(tmp_path):
 
 
 class Server:
-    """Started with @words behind `hutch serve`; without a --listen, on a unix socket. Its log is collected."""
+    """Started with @words behind `hutch serve`; without a --listen, on a unix socket. Its log is collected.
 
-    def __init__(self, tmp_path, *words, image="minimal", env=None, before=(), wait="ready", pass_fds=()):
+    With @warm "little" it keeps an interpreter warm, and in the image "python" a shell, in one address layout; with "usual", what a
+    server does that was told nothing: its zygotes import pandas and matplotlib as well, which takes 4 seconds of a processor, and
+    that for up to four layouts. A server with a --config among its @words has what that says."""
+
+    def __init__(self, tmp_path, *words, image="minimal", env=None, before=(), wait="ready", pass_fds=(), warm="little"):
         self.path = socket_path(tmp_path)
         words = list(words)
         if WORKERS and "--workers" not in words:
             words += ["--workers", WORKERS]
+        if warm != "usual" and "--config" not in words:
+            words += ["--config", little_config(image)]
         if "--listen" not in words and not pass_fds and not (env and "XDG_RUNTIME_DIR" in env):
             words += ["--listen", "unix:" + self.path]
         self.events, self.changed = [], threading.Condition()
@@ -269,6 +280,16 @@ def read_all(sock):
         if not piece:
             return data
         data += piece
+
+
+def read_answer(sock):
+    """One with a Content-Length, of a connection that may stay open."""
+    data = b""
+    while (head := data.partition(b"\r\n\r\n"))[1] == b"" or len(head[2]) < int(re.search(rb"\r\nContent-Length: (\d+)", head[0])[1]):
+        piece = sock.recv(65536)
+        assert piece, data
+        data += piece
+    return parse(data)
 
 
 def parse(data):

@@ -68,13 +68,13 @@ def notebooks():
 class Comparison:
     """Two executed notebooks; `differences` are (path, what the reference has, what the other has)."""
 
-    def __init__(self, name, source, reference, path, rules=RULES):
-        self.name, self.source, self.path, self.rules = name, source, path, rules
+    def __init__(self, name, source, reference_path, path, rules=RULES):
+        self.name, self.source, self.reference_path, self.path, self.rules = name, source, reference_path, path, rules
         self.fields, self.differences = 0, []
         self.is_second = False
         self.used = set()
         other, is_canonical = load(path)
-        self.compare((), reference, other)
+        self.compare((), load(reference_path)[0], other)
         if not is_canonical:
             self.differ(("file",), "as nbformat writes it", "keys, indents or escapes are otherwise")
 
@@ -225,12 +225,13 @@ def run_hutch(name, path, scratch):
     return (out if os.path.exists(out) else None), "exit %d: %s" % (done.returncode, done.stderr.decode("utf-8", "replace")[-300:])
 
 
-def compare_all(names, found, scratch, control=False):
-    """[Comparison], one for each notebook that both have executed, and [(name, why not)].
+def compare_all(names, found, scratch, control=False, kept=None):
+    """[Comparison], one for each notebook that both have executed, and [(name, why not)]. @kept: {name: path} of what nbconvert has
+    written of them before, which is compared then.
 
     A kernel cuts its streams by the clock, so on a busy machine they differ now and then between any two runs: what differs is executed
     once more, and that counts."""
-    compared, failed = compare_once(names, found, os.path.join(scratch, "first"), control)
+    compared, failed = compare_once(names, found, os.path.join(scratch, "first"), control, kept)
     again = [comparison.name for comparison in compared if comparison.unexpected()]
     if again and len(again) <= MAX_AGAIN:
         more, more_failed = compare_once(again, found, os.path.join(scratch, "again"), control)
@@ -241,23 +242,23 @@ def compare_all(names, found, scratch, control=False):
     return compared, failed
 
 
-def compare_once(names, found, scratch, control):
+def compare_once(names, found, scratch, control, kept=None):
     found = prepare(found, names, os.path.join(scratch, "in"))
     with concurrent.futures.ThreadPoolExecutor(1) as aside, concurrent.futures.ThreadPoolExecutor(2) as pool:
-        references = aside.submit(run_references, names, found, os.path.join(scratch, "reference"))
+        references = None if kept else aside.submit(run_references, names, found, os.path.join(scratch, "reference"))
         if control:
             others = {name: (path, "") for name, path in run_references(names, found, os.path.join(scratch, "control")).items()}
         else:
             os.makedirs(os.path.join(scratch, "hutch"))
             others = dict(zip(names, pool.map(lambda name: run_hutch(name, found[name], os.path.join(scratch, "hutch")), names)))
-        references = references.result()
+        references = kept or references.result()
     compared, failed = [], []
     for name in names:
         other, why = others.get(name, (None, "nothing was written"))
         if name not in references or not other:
             failed.append((name, "nbconvert wrote nothing" if name not in references else why))
             continue
-        compared.append(Comparison(name, load(found[name])[0], load(references[name])[0], other))
+        compared.append(Comparison(name, load(found[name])[0], references[name], other))
     return compared, failed
 
 

@@ -31,7 +31,7 @@ def server(tmp_path_factory):
     tokens.write_text("ada %s\n" % hashlib.sha256(TOKEN.encode()).hexdigest())
     tokens.chmod(0o600)
     with Server(folder, "--listen", "127.0.0.1:0", "--listen", "unix:" + gateway.socket_path(folder), "--tokens", str(tokens),
-                image="python") as started:
+                image="python", warm="usual") as started:
         yield started
 
 

@@ -390,8 +390,8 @@ def test_full_queue(tmp_path):
     """At once, and with a time to wait."""
     with Server(tmp_path, "--workers", "1", "--jobs", "1", "--queue", "1") as server:
         found = []
-        body = {"code": "import time; time.sleep(20)", "run_timeout": 25}
-        threads = [threading.Thread(target=lambda: found.append(server.ask("POST", "/run_code", body))) for _ in range(2)]
+        bodies = {"code": "import time; time.sleep(8)", "run_timeout": 25}, {"code": "1"}
+        threads = [threading.Thread(target=lambda body=body: found.append(server.ask("POST", "/run_code", body))) for body in bodies]
         threads[0].start()
         server.await_metric("hutch_running", 1)
         threads[1].start()

@@ -60,7 +60,7 @@ def usual(tmp_path_factory):
     write_files(folder)
     functions = re.findall(r"--function (\w+)=(\S+)", "\n".join(command for _, commands in blocks() for command, _ in commands))
     words = [word for name, file in functions for word in ("--function", "%s=%s" % (name, folder / file))]
-    with gateway.Server(folder, *words, image="python", env={"XDG_RUNTIME_DIR": runtime}):
+    with gateway.Server(folder, *words, image="python", env={"XDG_RUNTIME_DIR": runtime}, warm="usual"):
         yield runtime
     shutil.rmtree(runtime)
 

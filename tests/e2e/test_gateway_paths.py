@@ -343,7 +343,7 @@ def test_session_that_ends_within_an_upload(server):
         sock = begin_upload(session, "/tmp/x", 100000, b"x" * 100)
         gateway.await_that(lambda: session.names("/tmp") == ["x"])
     sock.sendall(b"x" * 99900)
-    assert gateway.parse(gateway.read_all(sock)).status == 404
+    assert gateway.read_answer(sock).status == 404
     sock.close()
     server.await_metric("hutch_http_exchanges", 1)
 

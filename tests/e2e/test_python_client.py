@@ -16,6 +16,7 @@ import time
 
 import pytest
 
+import gateway
 import package
 import support
 import hutch
@@ -35,7 +36,7 @@ class Server:
         (folder / "tokens").write_text("ada %s\n" % hashlib.sha256(TOKEN.encode()).hexdigest())
         self.process = subprocess.Popen(
             [support.HUTCH, "serve", "--image", "python", "--listen", "unix:" + self.path, "--listen", "127.0.0.1:0", "--drain", "2s",
-             "--tokens", str(folder / "tokens"), *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+             "--config", gateway.little_config("python"), "--tokens", str(folder / "tokens"), *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.port, said = None, []
         for line in self.process.stderr:
             said.append(line)

@@ -388,7 +388,7 @@ HOSTILE = {
 def test_hostile_cells_hurt_themselves(shell, what):
     with Session(shell) as good, Session(shell) as bad:
         good.run("x = 1")
-        cells = [bad.execute(HOSTILE[what], timeout_ms=1000), bad.execute("1")]
+        cells = [bad.execute(HOSTILE[what], timeout_ms=1000), bad.execute("1", timeout_ms=5000)]
         bad.wait(*cells)
         assert [cell.results for cell in cells] == [1, 1]
         assert value(good.run("x")) == "1"

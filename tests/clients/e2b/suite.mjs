@@ -235,4 +235,4 @@ try {
 } finally {
   for (const sandbox of made) await sandbox.kill().catch(() => {});
 }
-console.log(JSON.stringify(seen));
+process.stdout.write(JSON.stringify(seen) + "\n", () => process.exit()); // a runCode() that is refused leaves its timer of 60 s
