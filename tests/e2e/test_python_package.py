@@ -10,6 +10,7 @@ import zipfile
 
 import pytest
 
+import gateway
 import package
 import support
 import hutch
@@ -149,7 +150,8 @@ def serve(tmp_path):
         if support.hutch("serve", "--help").returncode:
             pytest.skip("this build has no `hutch serve`")
         variables = {"XDG_RUNTIME_DIR": str(tmp_path)}
-        started.append(subprocess.Popen([support.HUTCH, "serve", "--image", "python"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        started.append(subprocess.Popen([support.HUTCH, "serve", "--image", "python", "--config", gateway.little_config("python")],
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True, env={**os.environ, **variables}))
         assert any('"ready"' in line for line in started[0].stderr), "hutch serve did not get ready"
         return variables

@@ -10,6 +10,7 @@ import time
 import traceback
 import warnings
 
+import jupyter_client.kernelspec
 import nbformat
 import traitlets.config
 from nbconvert.exporters import NotebookExporter
@@ -84,8 +85,16 @@ def has_ended(pid, seconds):
     return True
 
 
+def prepare():
+    """What each process would import and compile for itself; the kernels are programs of their own."""
+    jupyter_client.kernelspec.KernelSpecManager().get_kernel_spec("python3")
+    nbformat.validate(nbformat.v4.new_notebook())
+    NotebookExporter()
+
+
 def main(folder, out, *jobs):
     warnings.simplefilter("ignore")
+    prepare()
     os.environ.pop("MPLBACKEND", None)  # ipykernel chooses its own only where there is none
     for job in jobs:
         name, mode = job.rsplit(":", 1)
