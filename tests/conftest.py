@@ -16,9 +16,11 @@ import support  # noqa: E402  (the path comes first)
 COUNTS_PATH = os.environ.get("HUTCH_TEST_COUNTS")
 IS_FIRST = "PYTEST_XDIST_WORKER" not in os.environ  # where several share the work, who started them counts
 
-# These files take longest, so they begin first.
-LONG = ("test_parity.py", "test_forks.py", "test_fidelity.py", "test_sessions.py", "test_repl.py", "test_notebooks.py",
-        "test_rich.py", "test_batch.py", "test_ui.py", "test_mcp.py", "test_jobs.py", "test_rootfs.py")
+# Tests of a file that share something are one part, which one process runs. The parts of these files take longest, so they begin first;
+# the other shared ones follow, and small groups are what the end is filled with.
+LONG = ("test_parity.py", "test_sessions.py", "test_fidelity.py", "test_ui.py", "test_forks.py", "test_gateway_docs.py", "test_node_client.py",
+        "test_e2b.py", "test_your_client.py", "test_python_client.py", "test_mcp.py", "test_python_sessions.py", "test_repl_server.py",
+        "test_gateway_processes.py")
 GROUP = 6  # tests that run one after the other at least
 
 COUNTS = {"passed": 0, "failed": 0, "skipped": 0, "probes": 0, "controls": 0, "skips": [],
@@ -51,17 +53,18 @@ def pytest_collection_modifyitems(config, items):
     what was made for all of them stay together, and others are handed out in small groups."""
     if not getattr(config.option, "loadgroup", False):
         return
-    places = {}
+    places, shared = {}, set()
     for item in items:
         fixtures = item._fixtureinfo.name2fixturedefs.values()
         name = item.path.name.partition(".")[0]
         if any(found[-1].scope == "module" for found in fixtures):
             group = name + ".shared"
+            shared.add(item)
         else:
             places[name] = places.get(name, -1) + 1
             group = "%s.%d" % (name, places[name] // GROUP)
         item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    items.sort(key=lambda item: (item not in shared, LONG.index(item.path.name) if item.path.name in LONG else len(LONG)))
 
 
 def show_failure(report):
