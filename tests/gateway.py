@@ -121,7 +121,7 @@ def policy_file(tmp_path, name, **limits):
 
 def little_config(image):
     """The file for --config of a server that keeps little warm."""
-    return os.path.join(support.TESTS, "zygotes", image + ".json")
+    return os.path.join(support.TESTS, "zygotes", ("python" if image == "python" else "minimal") + ".json")
 
 
 def socket_path(tmp_path):
