@@ -365,7 +365,7 @@ def test_reload_of_the_configuration(tmp_path):
 
 def test_reload_again_and_again(tmp_path):
     """Faster than files can be imported, with calls all the time: each is answered by one file or the other."""
-    with Server(tmp_path, *write(tmp_path, f="def handler(event): return 0\n")) as server:
+    with Server(tmp_path, *write(tmp_path, f="def handler(event): return 0\n"), warm="usual") as server:  # without a file of options
         for n in range(1, 8):
             write(tmp_path, f="def handler(event): return %d\n" % n)
             server.signal(signal.SIGHUP)

@@ -304,7 +304,7 @@ def test_tokens_are_read_again(tmp_path):
 
     ada, bob, eve = ({"Authorization": "Bearer " + name} for name in ("ada", "bob", "eve"))
     write("ada", "bob")
-    with Server(tmp_path, "--tokens", str(path), image="python") as server:
+    with Server(tmp_path, "--tokens", str(path), image="python", warm="usual") as server:  # without a file of options
         session = Session(server, ada)
         session.cell("x = 5")
         write("eve", "ada")

@@ -438,7 +438,7 @@ def statuses(server, token):
 def test_orders_reach_a_worker_that_is_behind(tmp_path):
     """It has so many connections to take that its channel is full: a token that was taken back is not known any more."""
     path = gateway.tokens_file(tmp_path, ada="secret of ada")
-    with Server(tmp_path, "--workers", "2", "--tokens", path) as server:
+    with Server(tmp_path, "--workers", "2", "--tokens", path, warm="usual") as server:  # without a file of options
         second = workers(server)[1]
         os.kill(second, signal.SIGSTOP)
         waiting = send(server, 800, "/healthz")
