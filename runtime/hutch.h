@@ -143,7 +143,9 @@ struct hutch_engine_options {
     const struct hutch_pool *pools; /* 32 at most */
     size_t n_pools;
     const char *const *data_targets; /* further names of /mnt/data inside, such as "/home/user", which the image has not
-                                      * got: links, so a program that asks where it is hears /mnt/data */
+                                      * got: links, so a program that asks where it is hears /mnt/data. 16 at most, of
+                                      * 255 bytes and 16 parts: absolute, without ".", "..", "//" and a "/" at the
+                                      * end, UTF-8 without control characters */
 };
 void hutch_engine_options_init(struct hutch_engine_options *options);
 #define hutch_engine_options_init(options) HUTCH_INIT(options)
@@ -352,6 +354,9 @@ struct hutch_request {
                                 * not end by returning what is no JSON: HUTCH_ERROR, with the exception */
     const char *event;         /* what its handler is given: JSON of 4 MiB at most; NULL: null */
     size_t event_len;          /* 0: up to the NUL */
+    const char *const *data_targets; /* further names of /mnt/data for this run, beside the engine's and as those; or
+                                * NULL. Where the engine has not got all of them, a sandbox is built on demand. None
+                                * may be, hold or lie in what is mounted, but for a tmpfs that it lies in (EINVAL) */
 };
 void hutch_request_init(struct hutch_request *request);
 #define hutch_request_init(request) HUTCH_INIT(request)
@@ -499,6 +504,7 @@ struct hutch_session_options {
     uint64_t wall_ms;           /* the most that a cell has and what it has without timeout_ms, in place of the policy's
                                  * wall limit and above it, too: a person who waits at a prompt ends what takes too
                                  * long. HUTCH_NO_LIMIT: none; 0: the policy's */
+    const char *const *data_targets; /* as in hutch_request, and as long as the session */
 };
 void hutch_session_options_init(struct hutch_session_options *options);
 #define hutch_session_options_init(options) HUTCH_INIT(options)

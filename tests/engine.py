@@ -101,7 +101,7 @@ class Request(ctypes.Structure):
                     ("on_output", ON_OUTPUT), ("on_result", ON_RESULT), ("user", ctypes.c_void_p), ("rich", ctypes.c_int),
                     ("has_input_fd", ctypes.c_int), ("input_fd", ctypes.c_int), ("files", ctypes.POINTER(RawFile)),
                     ("n_files", ctypes.c_size_t), ("fetch", ctypes.POINTER(ctypes.c_char_p)), ("function", ctypes.c_char_p),
-                ("event", ctypes.c_char_p), ("event_len", ctypes.c_size_t)]
+                ("event", ctypes.c_char_p), ("event_len", ctypes.c_size_t), ("data_targets", ctypes.POINTER(ctypes.c_char_p))]
 
 
 ON_READY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(Error))
@@ -197,7 +197,7 @@ class Engine:
         self.options.size = ctypes.sizeof(Options)  # the function, which is not the macro, knows the first fields only
         found = support.engine_env()
         self.options.launcher, self.options.policy_dir = text(found["HUTCH_LAUNCHER"]), text(found["HUTCH_POLICY_DIR"])
-        self.options.image = text(image or support.IMAGE)
+        self.options.image = None if "rootfs" in numbers else text(image or support.IMAGE)
         self.options.policy = text(policy)
         self.options.layouts = 1  # further ones would start in the middle of tests that count processes
         self.kept = []  # arrays that the options point to
@@ -403,7 +403,7 @@ class SessionOptions(ctypes.Structure):
                                                          "data_bytes", "data_files", "file_bytes")] + [
                     ("max_checkpoints", ctypes.c_uint), ("checkpoint_bytes", ctypes.c_uint64), ("on_end", ON_END),
                     ("user", ctypes.c_void_p), ("max_processes", ctypes.c_uint), ("no_interpreter", ctypes.c_int),
-                    ("paths", ctypes.c_int), ("wall_ms", ctypes.c_uint64)]
+                    ("paths", ctypes.c_int), ("wall_ms", ctypes.c_uint64), ("data_targets", ctypes.POINTER(ctypes.c_char_p))]
 
 
 class RawOutput(ctypes.Structure):

@@ -3,6 +3,7 @@
 #include "sandbox/fd.h"
 #include "sandbox/inside.h"
 #include "runtime/text/quantity.h"
+#include "runtime/config/data_targets.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/policy.h"
 #include "runtime/config/policy_find.h"
@@ -22,7 +23,7 @@
 
 static const size_t texts[] = { TEXT(home),   TEXT(policy),  TEXT(policy_dir), TEXT(image),
                                 TEXT(rootfs), TEXT(workdir), TEXT(network),    TEXT(data) };
-static const size_t lists[] = { TEXT(env), TEXT(volumes), TEXT(tmpfs), TEXT(data_targets) };
+static const size_t lists[] = { TEXT(env), TEXT(volumes), TEXT(tmpfs), TEXT(data_targets), TEXT(own_data_targets) };
 
 static char **text_at(const struct profile *profile, size_t offset)
 {
@@ -136,22 +137,6 @@ static int add_volume(struct sandbox_spec *spec, const char *text, struct hutch_
         return hutch_err_set(err, errno, "volume '%s': look at '%s'", text, source);
     if (!hutch_spec_add_mount(spec, MOUNT_BIND, real, target, flags, err))
         return hutch_err_wrap(err, "volume '%s'", text);
-    return 0;
-}
-
-/* A link, which leads to whatever is mounted on the data directory later. */
-static int add_data_target(struct sandbox_spec *spec, const char *target, struct hutch_err *err)
-{
-    size_t len = strlen(INSIDE_DATA_DIR);
-
-    if (target[0] != '/' || target[strlen(target) - 1] == '/')
-        return hutch_err_say(err, EINVAL, "data target '%s': expected an absolute path that does not end in '/'",
-                             target);
-    if (hutch_usual_mounts_are_hidden_by(target) ||
-        (strncmp(target, INSIDE_DATA_DIR, len) == 0 && target[len] == '/'))
-        return hutch_err_say(err, EINVAL, "data target '%s': it is set up by hutch itself", target);
-    if (!hutch_spec_add_mount(spec, MOUNT_SYMLINK, INSIDE_DATA_DIR, target, 0, err))
-        return hutch_err_wrap(err, "data target '%s'", target);
     return 0;
 }
 
@@ -358,12 +343,13 @@ int hutch_profile_build(const struct profile *profile, struct sandbox_spec *spec
     for (const char *const *t = profile->tmpfs; t && *t; t++)
         if (add_tmpfs(spec, *t, err) < 0)
             return -1;
-    for (const char *const *t = profile->data_targets; t && *t; t++)
-        if (add_data_target(spec, *t, err) < 0)
-            return -1;
+    if (hutch_data_targets_add(spec, profile->data_targets, NULL, err) < 0)
+        return -1;
     for (const char *const *v = profile->volumes; v && *v; v++)
         if (add_volume(spec, *v, err) < 0)
             return -1;
+    if (hutch_data_targets_add(spec, profile->own_data_targets, profile->data_targets, err) < 0)
+        return -1;
     if (resolve_sources(spec, err) < 0 || refuse_own_binds(spec, profile->home, policy_dir, err) < 0 ||
         (profile->data && refuse_own(profile->data, profile->home, policy_dir, err) < 0))
         return -1;

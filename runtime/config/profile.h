@@ -23,7 +23,8 @@ struct profile {
     const char *workdir, *network;
     uint64_t limits[LIMIT_COUNT]; /* instead of the policy's; 0: that one, PROFILE_NO_LIMIT: none */
     const char *const *env, *const *volumes, *const *tmpfs;
-    const char *const *data_targets; /* absolute paths inside that lead to /mnt/data */
+    const char *const *data_targets; /* absolute paths inside that lead to /mnt/data: those of all sandboxes; */
+    const char *const *own_data_targets; /* and those of one, beside volumes */
     const char *data;       /* host directory for /mnt/data, its real path: only to be looked at here */
 };
 

@@ -53,6 +53,8 @@ static const char *below_data(const char *path, const struct transfer_places *pl
 
     for (const char *const *t = places->data_targets; !rest && t && *t; t++)
         rest = follow(path, *t);
+    for (const char *const *t = places->own_data_targets; !rest && t && *t; t++)
+        rest = follow(path, *t);
     return rest;
 }
 

@@ -40,6 +40,7 @@ void hutch_run_transfer_done(struct run_transfer *t);
 struct transfer_places {
     const char *cwd;                 /* where the program starts */
     const char *const *data_targets; /* further names of the data directory, NULL-terminated; or NULL */
+    const char *const *own_data_targets; /* the same, of this request alone */
 };
 
 /* What the request asks for, copied. Errors: EINVAL (a path that is not below the data directory, too many, too much),

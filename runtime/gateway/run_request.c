@@ -38,6 +38,15 @@ static int read_fetch(const struct json_node *node, void *context, struct hutch_
     return rc;
 }
 
+static int read_data_targets(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct run_request *r = context;
+    int rc = hutch_request_read_words(node, &r->data_targets, err);
+
+    r->request.data_targets = r->data_targets;
+    return rc;
+}
+
 static int read_env(const struct json_node *node, void *context, struct hutch_err *err)
 {
     struct run_request *r = context;
@@ -164,7 +173,7 @@ static const struct json_field fields[] = {
     { "code", read_code, true },     { "language", read_language, false }, { "name", read_name, false },
     { "args", read_args, false },    { "env", read_env, false },           { "stdin", read_stdin, false },
     { "stdin_base64", read_stdin_base64, false },                          { "limits", read_limits, false },
-    { "rich", read_rich, false },    { "fetch", read_fetch, false },
+    { "rich", read_rich, false },    { "fetch", read_fetch, false },       { "data_targets", read_data_targets, false },
 };
 
 static int parse(const char *text, size_t len, size_t n_passed, struct run_request *ret, struct hutch_err *err)
@@ -194,6 +203,7 @@ void hutch_run_request_done(struct run_request *r)
     hutch_request_env_free(r->env);
     free(r->args);
     free(r->fetch);
+    free(r->data_targets);
     free(r->input);
     free(r->id);
     hutch_json_done(&r->doc);

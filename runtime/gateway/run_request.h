@@ -16,7 +16,7 @@ struct run_request {
     struct hutch_request request; /* without callbacks; its pointers are those of the fields below */
     struct json_doc doc;          /* owned */
     const char **args;            /* owned, the texts are the document's */
-    const char **fetch;           /* likewise */
+    const char **fetch, **data_targets; /* likewise */
     char **env;                   /* owned, with the texts */
     unsigned char *input;         /* owned; of stdin_base64 */
     char *id;                     /* owned; of a line of a batch, as JSON; NULL: it has none */

@@ -109,6 +109,15 @@ static int read_paths(const struct json_node *node, void *context, struct hutch_
     return rc;
 }
 
+static int read_data_targets(const struct json_node *node, void *context, struct hutch_err *err)
+{
+    struct session_request *r = context;
+    int rc = hutch_request_read_words(node, &r->data_targets, err);
+
+    r->options.data_targets = r->data_targets;
+    return rc;
+}
+
 int hutch_session_request_parse(const char *text, size_t len, struct session_request *ret, struct hutch_err *err)
 {
     static const struct json_field fields[] = {
@@ -117,6 +126,7 @@ int hutch_session_request_parse(const char *text, size_t len, struct session_req
         { "idle_ms", read_idle, false },      { "checkpoint_bytes", read_checkpoint_bytes, false },
         { "lifetime_ms", read_lifetime, false }, { "max_processes", read_max_processes, false },
         { "no_interpreter", read_no_interpreter, false }, { "paths", read_paths, false },
+        { "data_targets", read_data_targets, false },
     };
     struct json_node root;
 
@@ -133,6 +143,7 @@ int hutch_session_request_parse(const char *text, size_t len, struct session_req
 void hutch_session_request_done(struct session_request *r)
 {
     hutch_request_env_free(r->env);
+    free(r->data_targets);
     hutch_json_done(&r->doc);
     *r = (struct session_request){ .doc = JSON_DOC_INIT };
 }

@@ -14,6 +14,7 @@ struct session_request {
     struct hutch_session_options options; /* its pointers are those of the fields below */
     struct json_doc doc;                  /* owned */
     char **env;                           /* owned */
+    const char **data_targets;            /* owned, the texts are the document's */
 };
 
 /* An empty body asks for what is usual. hutch_session_request_done() in any case. */

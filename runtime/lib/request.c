@@ -9,6 +9,7 @@
 #include "runtime/engine/slot_ids.h"
 #include "runtime/run/data_place.h"
 #include "runtime/session/cell_run.h"
+#include "runtime/config/data_targets.h"
 #include "runtime/config/limits.h"
 #include "runtime/lang/program.h"
 #include "runtime/lang/python_error.h"
@@ -159,7 +160,8 @@ static uint64_t count_cpus(uint64_t thousandths)
 }
 
 /* A prepared sandbox is given tighter limits when the run starts, but for a limit that its policy does not have (then
- * nothing in it counts or shows that) and for what files in it, or their place, go by. */
+ * nothing in it counts or shows that) and for what files in it, or their place, go by. It is given no further names of
+ * the data directory: its root is read-only by then. */
 static bool asks_for_own_sandbox(const struct hutch_engine *engine, const struct template *template,
                                  const struct hutch_request *request)
 {
@@ -169,7 +171,8 @@ static bool asks_for_own_sandbox(const struct hutch_engine *engine, const struct
         if (hutch_limit_rows[i].is_built_in && asked_limit(request, i) && !built[i])
             return true;
     return (request->cpus && count_cpus(request->cpus) != count_cpus(built[LIMIT_CPUS])) ||
-           (request->memory_bytes && moves_data(engine, template, request));
+           (request->memory_bytes && moves_data(engine, template, request)) ||
+           !hutch_data_targets_are_among(request->data_targets, engine->profile.data_targets);
 }
 
 /* Of the pool that the run may have its sandbox from. NULL: its policy has none, or what it asks for takes a sandbox of
@@ -219,7 +222,8 @@ int hutch_request_make_spec(const struct hutch_engine *engine, const struct prof
         return -1;
     spec.root_kind = engine->spec.root_kind;
     if (hutch_profile_build(profile, &spec, err) < 0 ||
-        hutch_spec_set_string(&spec.rootfs_path, engine->spec.rootfs_path, err) < 0) {
+        hutch_spec_set_string(&spec.rootfs_path, engine->spec.rootfs_path, err) < 0 ||
+        (spec.root_kind == ROOT_DIR && spec.rootfs_path && hutch_data_targets_check_image(&spec, err) < 0)) {
         hutch_spec_done(&spec);
         return -1;
     }
@@ -247,7 +251,7 @@ int hutch_request_make_worker(const struct hutch_engine *engine, struct sandbox_
     return code ? 0 : -1;
 }
 
-/* Another policy, or limits that a sandbox is built with. */
+/* Another policy, limits that a sandbox is built with, or further names of the data directory. */
 static int make_own_spec(const struct hutch_engine *engine, const struct hutch_request *request,
                          struct sandbox_spec *ret, struct hutch_err *err)
 {
@@ -257,6 +261,7 @@ static int make_own_spec(const struct hutch_engine *engine, const struct hutch_r
 
     if (request->policy)
         profile.policy = request->policy;
+    profile.own_data_targets = request->data_targets;
     if (hutch_request_make_spec(engine, &profile, ret, err) < 0)
         return -1;
     if (apply_limits(request, ret->limits, ignored, err) < 0) {
@@ -598,7 +603,8 @@ static int check_surroundings_of_call(const struct hutch_engine *engine, const s
 static int set_call(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
                     struct hutch_err *err)
 {
-    const struct transfer_places places = { engine->spec.cwd, engine->profile.data_targets };
+    const struct transfer_places places = { engine->spec.cwd, engine->profile.data_targets,
+                                            request->data_targets };
     struct function *function = hutch_functions_find(&engine->functions, request->function, err);
     const struct template *pooled;
     const struct sandbox_spec *spec;
@@ -635,7 +641,8 @@ static int set_call(struct hutch_engine *engine, struct engine_run *run, const s
 static int set_execution(struct hutch_engine *engine, struct engine_run *run, const struct hutch_request *request,
                          struct hutch_err *err)
 {
-    const struct transfer_places places = { engine->spec.cwd, engine->profile.data_targets };
+    const struct transfer_places places = { engine->spec.cwd, engine->profile.data_targets,
+                                            request->data_targets };
     struct sandbox_spec own = { 0 };
     const struct template *pooled = NULL;
     const struct sandbox_spec *spec;
@@ -697,6 +704,7 @@ static int set_session(struct hutch_engine *engine, struct engine_run *run, cons
         .env = options->env,
         .data_dir = options->data_dir,
         .keep_data = options->keep_data,
+        .data_targets = options->data_targets,
     };
     int zygote = token || options->zygote ? hutch_zygote_configs_choose_for_cells(&engine->configs, options->zygote)
                                           : 0; /* the smallest: nothing is executed in it */
@@ -729,7 +737,8 @@ int hutch_request_accept_session(struct hutch_engine *engine, const struct hutch
 {
     struct engine_run *run;
 
-    if (check_list(options->env, "variables", err) < 0 || check_env(options->env, err) < 0)
+    if (check_list(options->env, "variables", err) < 0 || check_env(options->env, err) < 0 ||
+        hutch_data_targets_check(options->data_targets, err) < 0)
         return -1;
     run = make_run(engine, err);
     if (!run)
@@ -748,7 +757,7 @@ int hutch_request_accept(struct hutch_engine *engine, const struct hutch_request
     struct engine_run *run;
 
     if (check_list(request->args, "arguments", err) < 0 || check_list(request->env, "variables", err) < 0 ||
-        check_env(request->env, err) < 0)
+        check_env(request->env, err) < 0 || hutch_data_targets_check(request->data_targets, err) < 0)
         return -1;
     run = make_run(engine, err);
     if (!run)
