@@ -124,6 +124,8 @@ export interface RunOptions extends Limits, Abortable {
   env?: Record<string, string>;
   stdin?: string | Uint8Array;
   rich?: boolean;
+  /** Further names of /mnt/data, such as '/workspace'. */
+  dataTargets?: string[];
   /** Wall clock. */
   timeoutMs?: number;
   cpuMs?: number;
@@ -161,6 +163,8 @@ export interface SessionOptions extends Limits, Abortable {
   lifetimeMs?: number;
   maxCheckpoints?: number;
   checkpointBytes?: number;
+  /** Further names of /mnt/data, such as '/workspace'. */
+  dataTargets?: string[];
 }
 
 export interface CellOptions extends Abortable {

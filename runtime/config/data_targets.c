@@ -145,10 +145,11 @@ static int check_in_tree(int tree, const char *target, struct hutch_err *err)
     };
     auto_fd fd = (int)syscall(SYS_openat2, tree, target + 1, &how, sizeof(how));
 
+    if (fd >= 0 && !is_same_link(fd))
+        return hutch_err_say(err, EINVAL, "data target '%s': the image has that path; choose one that it has not got",
+                             target);
     if (fd >= 0)
-        return is_same_link(fd) ? 0
-                                : hutch_err_say(err, EINVAL, "data target '%s': the image has that path; choose one that "
-                                                             "it has not got", target);
+        return 0;
     if (errno == ELOOP || errno == ENOTDIR)
         return hutch_err_say(err, EINVAL, "data target '%s': the image has a %s on the way to it; choose another path",
                              target, errno == ELOOP ? "link" : "file");

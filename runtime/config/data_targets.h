@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* Of a list. Each part of each name may be a directory that the image lacks, and those have 1024 inodes. */
+/* Of a list. Each part of each name may be a directory that the image lacks, of which a sandbox makes some 1000. */
 #define DATA_TARGETS_MAX      16
 #define DATA_TARGET_MAX_BYTES 255
 #define DATA_TARGET_MAX_PARTS 16

@@ -1,9 +1,11 @@
 """Further names of /mnt/data that one run or one session has for itself."""
 import errno
+import json
 
 import pytest
 
 import engine
+import gateway
 import support
 
 ZYGOTES = (("bare", None, (), 1, 2), ("shell", "bare", ("IPython", "ipykernel"), 1, 2))
@@ -135,3 +137,52 @@ def test_on_the_hosts_own_tree(tmp_path):
         assert result["stdout"] == "['/home/user']\n", result
         result = one.run("", data_targets=names("/usr/lib"))
         assert result["verdict"] == "setup_failed" and "/usr/lib" in result["message"], result
+
+
+# --------------------------------------------------------------------------------------------------
+# Over HTTP
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with gateway.Server(tmp_path_factory.mktemp("gateway"), "--data-target", "/engine", image="python") as started:
+        yield started
+
+
+def test_of_a_run_over_http(server):
+    code = LOOK + "\nopen('/home/user/made', 'w').write('x')"
+    result = server.run(code, data_targets=["/home/user", "/engine"], fetch=["/home/user/made", "/engine/made"])
+    assert result["stdout"] == "['/engine', '/home/user']\n", result
+    assert [file["base64"] for file in result["fetched"]] == ["eA==", "eA=="]
+    assert server.run(LOOK, data_targets=[])["stdout"] == "['/engine']\n"
+
+
+def test_of_a_batch(server):
+    lines = [{"id": 1, "code": LOOK, "data_targets": ["/a/b"]}, {"id": 2, "code": LOOK}, {"id": 3, "code": LOOK, "data_targets": ["/proc"]}]
+    answer = server.ask("POST", "/v1/batch", "\n".join(map(json.dumps, lines)).encode(), {"Content-Type": "application/x-ndjson"})
+    found = {line["id"]: line for line in map(json.loads, answer.body.splitlines())}
+    assert [found[1]["result"]["stdout"], found[2]["result"]["stdout"]] == ["['/engine', '/a/b']\n", "['/engine']\n"], found
+    assert found[3]["error"]["code"] == "invalid_request" and "'/proc'" in found[3]["error"]["message"]
+
+
+def test_of_sessions_over_http(server):
+    for options, printed in (({"data_targets": ["/home/user"]}, "['/engine', '/home/user']\n"), ({"data_targets": ["/a/b"]}, "['/engine', '/a/b']\n"),
+                             ({}, "['/engine']\n")):
+        path = "/v1/sessions/" + server.ask("POST", "/v1/sessions", options).json["id"]
+        outputs = server.ask("POST", path + "/cells", {"code": LOOK}).json["outputs"]
+        assert [output["text"] for output in outputs] == [printed]
+        assert server.ask("DELETE", path).status == 204
+
+
+@pytest.mark.parametrize("targets, sentence", [
+    ("/home/user", "$.data_targets: expected an array"), ([1], "$.data_targets[0]: expected a string"), (["/a\0b"], "\\u0000 in a string"),
+    ([None], "$.data_targets[0]: expected a string"), (None, "$.data_targets: expected an array"),
+    (["/ok", "/mnt/data/.."], "data target '/mnt/data/..': expected an absolute path"), (["/"], "data target '/': expected an absolute path"),
+    (["/proc"], "data target '/proc': it is set up by hutch itself"), (["/usr"], "data target '/usr': the image has that path"),
+    (["/" + "x" * 300], "a data target of 301 bytes: at most 255"), (["/x%d" % i for i in range(17)], "more than 16 data targets"),
+    (["/a", "/a/b"], "data target '/a/b': the sandbox has a mount or another data target at '/a'"), (["/\n"], "control characters"),
+    (["/é" * 16 + "é" * 104], "a data target of 256 bytes"), (["/x"] * 5000, "data_targets"), (["/" + "y" * 2000000], "data_targets")])
+def test_refused_over_http(server, targets, sentence):
+    for path, body in (("/v1/run", {"code": "", "data_targets": targets}), ("/v1/sessions", {"data_targets": targets})):
+        answer = server.ask("POST", path, body)
+        assert (answer.status, answer.error["code"]) == (400, "invalid_request"), answer.body
+        assert sentence in answer.error["message"], answer.error

@@ -122,6 +122,24 @@ def test_run(both):
 
 
 @needs_server
+def test_further_names_of_the_files(both):
+    code = "import os\nprint([name for name in ('/own/a', '/own/b') if os.path.exists(name) and os.path.samefile(name, '/mnt/data')])"
+    assert both.do(lambda client: client.run(code, data_targets=["/own/a"])).stdout == "['/own/a']\n"
+    assert both.do(lambda client: client.run(code)).stdout == "[]\n"
+    many = both.do(lambda client: client.run_many([code, {"code": code, "data_targets": ["/own/b"]}]))
+    assert [result.stdout for result in many] == ["[]\n", "['/own/b']\n"]
+    session = both.do(lambda client: client.session(data_targets=[b"/own/b", "/own/a"]))
+    assert both.do(lambda _: session.run(code)).stdout == "['/own/a', '/own/b']\n"
+    both.do(lambda _: session.close())
+    for call in (lambda client: client.run("", data_targets=["/proc"]), lambda client: client.session(data_targets=["/proc"])):
+        with pytest.raises(hutch.ServerError, match="data target '/proc': it is set up by hutch itself") as caught:
+            both.do(call)
+        assert (caught.value.status, caught.value.reason) == (400, "invalid_request")
+    with pytest.raises(TypeError, match="data_targets is one text"):
+        both.do(lambda client: client.run("", data_targets="/own/a"))
+
+
+@needs_server
 def test_output_as_it_comes(both):
     heard = []
     result = both.do(lambda client: client.run("import sys\nprint('one', flush=True)\nprint('two ü', file=sys.stderr)",

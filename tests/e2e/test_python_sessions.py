@@ -45,6 +45,26 @@ def test_variables_stay_and_values_are_told(shared):
     within(shared, test)
 
 
+def test_further_names_of_the_files(shared):
+    """Those of the engine, of a run and of a session."""
+    code = ("import os\nprint([name for name in ('/of/all', '/own/a', '/own/b') if os.path.exists(name) and os.path.samefile(name, '/mnt/data')])")
+
+    async def main():
+        async with hutch.Engine(**package.options(image="python", zygotes=package.SHELL, data_targets=["/of/all"])) as engine:
+            assert (await engine.run(code, data_targets=[b"/own/a"])).stdout == "['/of/all', '/own/a']\n"
+            assert (await engine.run(code)).stdout == "['/of/all']\n"
+            async with engine.session(data_targets=("/own/b",)) as session:
+                assert (await session.run(code)).stdout == "['/of/all', '/own/b']\n"
+            with pytest.raises(hutch.EngineError, match="data target '/of/all/x': the sandbox has a mount or another"):
+                await engine.run("", data_targets=["/of/all/x"])
+            with pytest.raises(hutch.EngineError, match="data target '/usr': the image has that path") as caught:
+                engine.session(data_targets=["/usr"])
+            assert caught.value.code == errno.EINVAL
+            with pytest.raises(TypeError, match="one text"):
+                await engine.run("", data_targets="/own/a")
+    asyncio.run(asyncio.wait_for(main(), SECONDS))
+
+
 def test_exception_of_a_cell(shared):
     async def test(session):
         result = await session.run("a = 1\n1 / 0")

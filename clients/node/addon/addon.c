@@ -203,6 +203,7 @@ static napi_value submit(napi_env env, napi_callback_info info)
     r.env = hutch_node_texts(&v, args[1], "env");
     r.input = hutch_node_text(&v, args[1], "stdin", &r.input_len);
     r.rich = hutch_node_flag(&v, args[1], "rich");
+    r.data_targets = hutch_node_texts(&v, args[1], "data_targets");
     read_limits(&v, args[1], &r);
     if (!hutch_node_values_throw(&v))
         p = hutch_node_pending_create(e, args[2], args[3], true);

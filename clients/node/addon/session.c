@@ -22,6 +22,7 @@ static void read_options(struct values *v, napi_value from, struct hutch_session
 
     options->zygote = hutch_node_text(v, from, "zygote", NULL);
     options->env = hutch_node_texts(v, from, "env");
+    options->data_targets = hutch_node_texts(v, from, "data_targets");
     options->idle_ms = hutch_node_number(v, from, "idle_ms");
     options->lifetime_ms = hutch_node_number(v, from, "lifetime_ms");
     options->max_checkpoints = hutch_node_count(v, from, "max_checkpoints");

@@ -5,11 +5,13 @@ const LIMITS = {
   timeoutMs: 'wall_ms', cpuMs: 'cpu_ms', memoryBytes: 'memory_bytes', pids: 'pids', cpus: 'cpus',
   outputBytes: 'output_bytes', dataBytes: 'data_bytes', dataFiles: 'data_files', fileBytes: 'file_bytes',
 };
-const RUN = { language: 'language', name: 'name', args: 'args', env: 'env', rich: 'rich' };
+const RUN = {
+  language: 'language', name: 'name', args: 'args', env: 'env', rich: 'rich', dataTargets: 'data_targets',
+};
 const { timeoutMs: _timeout, cpuMs: _cpu, ...SESSION_LIMITS } = LIMITS;
 const SESSION = {
   env: 'env', zygote: 'zygote', idleMs: 'idle_ms', lifetimeMs: 'lifetime_ms', maxCheckpoints: 'max_checkpoints',
-  checkpointBytes: 'checkpoint_bytes',
+  checkpointBytes: 'checkpoint_bytes', dataTargets: 'data_targets',
 };
 const CELL = { context: 'context', timeoutMs: 'timeout_ms', silent: 'silent' };
 

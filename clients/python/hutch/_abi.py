@@ -107,7 +107,7 @@ class Request(Structure):
                 ("has_input_fd", c_int),
                 ("input_fd", c_int),
                 ("files", c_void_p), ("n_files", c_size_t), ("fetch", TEXTS), ("function", c_char_p),
-                ("event", c_char_p), ("event_len", c_size_t)]
+                ("event", c_char_p), ("event_len", c_size_t), ("data_targets", TEXTS)]
 
 
 # --- functions of an engine
@@ -143,7 +143,7 @@ class SessionOptions(Structure):
                 ("keep_data", c_int)] + each(c_uint64, "idle_ms", "lifetime_ms", *SESSION_LIMIT_NAMES) + [
                 ("max_checkpoints", c_uint), ("checkpoint_bytes", c_uint64), ("on_end", ON_END), ("user", c_void_p),
                 ("max_processes", c_uint), ("no_interpreter", c_int), ("paths", c_int),
-                ("wall_ms", c_uint64)]
+                ("wall_ms", c_uint64), ("data_targets", TEXTS)]
 
 
 CELL_ON_OUTPUT = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(Output))

@@ -165,10 +165,18 @@ def take_lines(found: bytearray, on_event: OnEvent) -> bytearray:
     return found[end + 1:]
 
 
+def target_names(targets: Iterable[Text]) -> List[str]:
+    """Further names of /mnt/data."""
+    if isinstance(targets, (str, bytes)):
+        raise TypeError("data_targets is one text and not a list of them")
+    return [_plain(target) for target in targets]
+
+
 def run_body(code: Text, *, language: Optional[str] = None, name: Optional[str] = None,
              args: Optional[Iterable[str]] = None, env: Optional[Mapping[str, str]] = None,
              stdin: Optional[Text] = None, rich: bool = False, timeout: Optional[float] = None,
-             cpu_time: Optional[float] = None, **limits: Optional[int]) -> bytes:
+             cpu_time: Optional[float] = None, data_targets: Optional[Iterable[Text]] = None,
+             **limits: Optional[int]) -> bytes:
     """The body of POST /v1/run. The rest of what a run can be asked for is the operator's to say."""
     body: Dict[str, Any] = {"code": code.decode("utf-8") if isinstance(code, bytes) else code}
     for key, value in (("language", language), ("name", name)):
@@ -184,6 +192,8 @@ def run_body(code: Text, *, language: Optional[str] = None, name: Optional[str] 
         body["stdin"] = stdin
     if rich:
         body["rich"] = True
+    if data_targets is not None:
+        body["data_targets"] = target_names(data_targets)
     times = {"wall_ms": milliseconds(timeout, "timeout"), "cpu_ms": milliseconds(cpu_time, "cpu_time")}
     asked = limits_of({**times, **limits}, _abi.LIMIT_NAMES)
     if asked:

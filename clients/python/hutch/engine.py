@@ -236,9 +236,9 @@ class Engine:
                   **options: Any) -> Result:
         """Runs a program in a sandbox of its own, and returns what came of it, whatever that is: `result.verdict`.
 
-        language, name, args, env, data_dir, keep_data, policy and rich are as in struct hutch_request, and so are the
-        limits (memory_bytes, pids, cpus, output_bytes, …). stdin is a text or a descriptor; timeout and cpu_time are
-        seconds. Cancelling the task that awaits this cancels the run."""
+        language, name, args, env, data_dir, keep_data, data_targets, policy and rich are as in struct hutch_request,
+        and so are the limits (memory_bytes, pids, cpus, output_bytes, …). stdin is a text or a descriptor; timeout and
+        cpu_time are seconds. Cancelling the task that awaits this cancels the run."""
         return await (await self.start(code, on_output=on_output, **options))
 
     async def run_many(self, codes: Any, **options: Any) -> List[Result]:

@@ -156,7 +156,8 @@ def make_engine_options(*, home: Optional[Path] = None, launcher: Optional[Path]
                         zygotes: Optional[Sequence[Zygote]] = None, rootfs: Optional[Text] = None,
                         limits: Optional[Limits] = None, network: Optional[str] = None, workdir: Optional[Text] = None,
                         env: Optional[Mapping[str, str]] = None, volumes: Optional[Iterable[Text]] = None,
-                        tmpfs: Optional[Iterable[Text]] = None, **numbers: Optional[int]) -> Any:
+                        tmpfs: Optional[Iterable[Text]] = None, data_targets: Optional[Iterable[Text]] = None,
+                        **numbers: Optional[int]) -> Any:
     """struct hutch_engine_options; hutch.h says what each is."""
     raw = _abi.EngineOptions(size=ctypes.sizeof(_abi.EngineOptions))
     for name, path in (("home", home), ("launcher", launcher), ("policy_dir", policy_dir)):
@@ -172,6 +173,7 @@ def make_engine_options(*, home: Optional[Path] = None, launcher: Optional[Path]
         set_fields(raw_limits, {field.name: getattr(limits, field.name) for field in fields(limits)}, _abi.LIMIT_NAMES)
         raw.limits = ctypes.pointer(raw_limits)
     raw.env, raw.volumes, raw.tmpfs = environment(env), words(volumes, "a volume"), words(tmpfs, "a tmpfs")
+    raw.data_targets = words(data_targets, "a data target")
     set_fields(raw, numbers, ENGINE_NUMBERS)
     return raw
 
@@ -180,7 +182,7 @@ def make_request(code: Text, *, language: Optional[str] = None, name: Optional[T
                  args: Optional[Iterable[Text]] = None, env: Optional[Mapping[str, str]] = None,
                  stdin: Union[Text, int, None] = None, data_dir: Optional[Path] = None, keep_data: bool = False,
                  policy: Optional[Text] = None, timeout: Optional[float] = None, cpu_time: Optional[float] = None,
-                 rich: bool = False, **limits: Optional[int]) -> Any:
+                 rich: bool = False, data_targets: Optional[Iterable[Text]] = None, **limits: Optional[int]) -> Any:
     """struct hutch_request. @stdin: a text, or a descriptor that is read as the program reads. @timeout, @cpu_time:
     seconds, for wall_ms and cpu_ms."""
     raw = _abi.Request(size=ctypes.sizeof(_abi.Request))
@@ -200,6 +202,7 @@ def make_request(code: Text, *, language: Optional[str] = None, name: Optional[T
     raw.policy = _abi.plain(policy, "policy")
     raw.wall_ms, raw.cpu_ms = milliseconds(timeout, "timeout"), milliseconds(cpu_time, "cpu_time")
     raw.rich = rich
+    raw.data_targets = words(data_targets, "a data target")
     set_fields(raw, limits, _abi.LIMIT_NAMES)
     return raw
 
@@ -210,11 +213,13 @@ SESSION_NUMBERS = ("idle_ms", "lifetime_ms", "max_checkpoints", "checkpoint_byte
 
 def make_session_options(*, policy: Optional[Text] = None, zygote: Optional[str] = None,
                          env: Optional[Mapping[str, str]] = None,
-                         data_dir: Optional[Path] = None, keep_data: bool = False, **numbers: Optional[int]) -> Any:
+                         data_dir: Optional[Path] = None, keep_data: bool = False,
+                         data_targets: Optional[Iterable[Text]] = None, **numbers: Optional[int]) -> Any:
     """struct hutch_session_options."""
     raw = _abi.SessionOptions(size=ctypes.sizeof(_abi.SessionOptions))
     raw.policy, raw.zygote = _abi.plain(policy, "policy"), _abi.plain(zygote, "zygote")
     raw.env, raw.data_dir, raw.keep_data = environment(env), path_text(data_dir, "data_dir"), keep_data
+    raw.data_targets = words(data_targets, "a data target")
     set_fields(raw, numbers, SESSION_NUMBERS)
     return raw
 

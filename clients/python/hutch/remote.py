@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, Mapp
 
 from . import _abi
 from ._wire import BYTES, LINES, Call, ServerConflictError, ServerError, broken_off, call_body, check_key, \
-    limits_of, nothing, process_body, read_batch, read_object, run_body
+    limits_of, nothing, process_body, read_batch, read_object, run_body, target_names
 from .options import Path, Text, milliseconds, source
 from .paths import Gathered, entries, first_entry, path_bytes
 from .results import CellResult, FileEntry, Output, Reply, Result
@@ -97,10 +97,10 @@ class Requests:
 
     def run(self, code: Text, *, on_output: Optional[Callable[[str, bytes], Any]] = None,
             idempotency_key: Optional[str] = None, **options: Any) -> Any:
-        """Runs a program; its Result. Options are language, name, args, env, stdin, rich, timeout, cpu_time and the
-        limits, as `Engine.run()` has them. With @on_output(stream, data) what it prints comes there and is not in the
-        result. With @idempotency_key a request that is sent again, as when its connection broke, gets the answer of the
-        first one, for ten minutes; it goes on when this client leaves."""
+        """Runs a program; its Result. Options are language, name, args, env, stdin, rich, data_targets, timeout,
+        cpu_time and the limits, as `Engine.run()` has them. With @on_output(stream, data) what it prints comes there
+        and is not in the result. With @idempotency_key a request that is sent again, as when its connection broke, gets
+        the answer of the first one, for ten minutes; it goes on when this client leaves."""
         body, key = run_body(code, **options), check_key(idempotency_key)
         if on_output is None:
             return self._do(Call("POST", "/v1/run", _result, body, key=key))
@@ -123,9 +123,9 @@ class Requests:
                 idle_ms: Optional[int] = None, lifetime_ms: Optional[int] = None,
                 max_checkpoints: Optional[int] = None, checkpoint_bytes: Optional[int] = None,
                 max_processes: Optional[int] = None, no_interpreter: bool = False, paths: bool = False,
-                **limits: Optional[int]) -> Any:
+                data_targets: Optional[Iterable[Text]] = None, **limits: Optional[int]) -> Any:
         """Opens a session; a RemoteSession. @max_processes is for `spawn()`, @paths for files by path; @no_interpreter
-        has both, and no cells."""
+        has both, and no cells. @data_targets: further names of /mnt/data, such as "/workspace"."""
         numbers = {"idle_ms": idle_ms, "lifetime_ms": lifetime_ms, "max_checkpoints": max_checkpoints,
                    "checkpoint_bytes": checkpoint_bytes, "max_processes": max_processes}
         body: Dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
@@ -137,6 +137,8 @@ class Requests:
             body["env"] = dict(env)
         if zygote is not None:
             body["zygote"] = zygote
+        if data_targets is not None:
+            body["data_targets"] = target_names(data_targets)
         if asked:
             body["limits"] = asked
         return self._do(Call("POST", "/v1/sessions", lambda found: RemoteSession(self, read_object(found)["id"]),

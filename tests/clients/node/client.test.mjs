@@ -38,6 +38,19 @@ test('run: a rich one has a cell', async () => {
   assert.equal((await client.run('6 * 7', { rich: true })).cell.value, '42');
 });
 
+test('run: further names of its files', async () => {
+  const code = 'import os\nprint([name for name in ("/own/a", "/own/b") if os.path.exists(name) and os.path.samefile(name, "/mnt/data")])';
+  assert.equal((await client.run(code, { dataTargets: ['/own/a'] })).stdout, "['/own/a']\n");
+  assert.equal((await client.run(code)).stdout, '[]\n');
+  assert.match((await rejected(client.run('1', { dataTargets: ['/mnt/data/..'] }))).message, /data target '\/mnt\/data\/\.\.': expected an absolute path/);
+  assert.match((await rejected(client.session({ dataTargets: ['/usr'] }))).message, /data target '\/usr': the image has that path/);
+  await withSession({ dataTargets: ['/own/b'] }, async (session) => {
+    assert.equal((await session.run(code)).outputs[0].text, "['/own/b']\n");
+    await session.upload('f', 'x');
+    assert.equal((await session.run('open("/own/b/f").read()')).value, "'x'");
+  });
+});
+
 test('run: an option that does not exist is a TypeError', async () => {
   for (const options of [{ polcy: 1 }, { dataDir: '/' }, { wall_ms: 1 }]) {
     const error = await rejected(client.run('1', options));

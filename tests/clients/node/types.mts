@@ -13,6 +13,9 @@ for await (const event of client.stream('1')) {
   if (event.event === 'output') event.data.text.length;
   else event.data.verdict;
 }
+await client.run('1', { dataTargets: ['/workspace'] });
+// @ts-expect-error
+await client.session({ dataTargets: '/workspace' });
 // @ts-expect-error
 await client.run('1', { polcy: 1 });
 // @ts-expect-error
