@@ -6,6 +6,7 @@
 #include "sandbox/fdpass.h"
 #include "sandbox/kill_all_but.h"
 #include "sandbox/pause.h"
+#include "sandbox/procs.h"
 #include "sandbox/sample.h"
 #include "sandbox/sockets.h"
 #include "sandbox/spec.h"
@@ -39,37 +40,45 @@
 struct init_step {
     const char *doing;
     int (*apply)(struct init_job *job, struct hutch_err *err);
+    unsigned layers; /* 1u << enum sandbox_layer: stand when it is done, if they were not waived */
 };
 
+#define LAYER(name) (1u << LAYER_##name)
+
 static const struct init_step build_steps[] = {
-    { "tie init to the supervisor",     hutch_step_die_with_supervisor },
-    { "wait for the id maps",           hutch_step_wait_for_maps },
-    { "forget the command line",        hutch_step_forget_command_line }, /* while the host's proc is in sight */
-    { "leave the caller's session",     hutch_step_start_session },    /* and with it the scheduling group */
-    { "shed the caller's scheduling",   hutch_step_shed_scheduling },
-    { "take on the sandbox's identity", hutch_step_enter_identity },   /* before anything is made with its uid */
-    { "enter a cgroup namespace",       hutch_step_enter_cgroup_ns },  /* when init is in its group: the root */
-    { "bound the network's buffers",    hutch_step_bound_buffers },    /* while proc/sys can be written */
-    { "build the mount tree",           hutch_step_build_mounts },     /* while the host's proc is in sight; pivots */
-    { "show the sandbox's memory",      hutch_step_show_memory },
-    { "find the data directory",        hutch_step_find_data },
-    { "name the host",                  hutch_step_name_host },
-    { "bring up the network",           hutch_step_raise_loopback },
-    { "close inherited descriptors",    hutch_step_close_inherited },  /* after the mounts: descriptors hold them */
-    { "make the Landlock ruleset",      hutch_step_make_ruleset },     /* of the finished tree; for the worker only */
-    { "take the system call filter",    hutch_step_take_seccomp },     /* compiled meanwhile; likewise */
+    { "tie init to the supervisor",     hutch_step_die_with_supervisor, 0 },
+    { "wait for the id maps",           hutch_step_wait_for_maps, 0 },
+    { "forget the command line",        hutch_step_forget_command_line, 0 }, /* while the host's proc is in sight */
+    { "leave the caller's session",     hutch_step_start_session, 0 },    /* and with it the scheduling group */
+    { "shed the caller's scheduling",   hutch_step_shed_scheduling, 0 },
+    { "take on the sandbox's identity", hutch_step_enter_identity, 0 },   /* before anything is made with its uid */
+    /* When init is in its group: the root. */
+    { "enter a cgroup namespace",       hutch_step_enter_cgroup_ns, LAYER(CGROUP_NS) },
+    /* While proc/sys can be written. */
+    { "bound the network's buffers",    hutch_step_bound_buffers, LAYER(NET_BUFFERS) },
+    /* While the host's proc is in sight; pivots. */
+    { "build the mount tree",           hutch_step_build_mounts,
+      LAYER(READONLY_ROOT) | LAYER(OWN_INODES) | LAYER(OWN_PROC) },
+    { "show the sandbox's memory",      hutch_step_show_memory, 0 },
+    { "find the data directory",        hutch_step_find_data, 0 },
+    { "name the host",                  hutch_step_name_host, LAYER(HOST_NAME) },
+    { "bring up the network",           hutch_step_raise_loopback, 0 },
+    { "close inherited descriptors",    hutch_step_close_inherited, 0 },  /* after the mounts: descriptors hold them */
+    { "make the Landlock ruleset",      hutch_step_make_ruleset, 0 },     /* of the finished tree; for the worker only */
+    { "take the system call filter",    hutch_step_take_seccomp, 0 },     /* compiled meanwhile; likewise */
 };
 
 /* Before any foreign code runs: a waiting init takes them when it is given its worker, and says so. */
 static const struct init_step lock_steps[] = {
-    { "drop capabilities",              hutch_step_drop_caps },        /* the last step that needed one is done */
-    { "set no_new_privs",               hutch_step_set_no_new_privs },
-    { "shield init from the worker",    hutch_step_shield_self },      /* late: changed ids and capabilities reset it */
+    /* The last step that needed one is done. */
+    { "drop capabilities",              hutch_step_drop_caps, LAYER(CAPABILITIES) },
+    { "set no_new_privs",               hutch_step_set_no_new_privs, LAYER(NO_NEW_PRIVS) },
+    { "shield init from the worker",    hutch_step_shield_self, 0 },      /* late: changed ids and capabilities reset it */
 };
 
 /* The last, when no process is left to be made: a child would inherit it. */
 static const struct init_step filter_steps[] = {
-    { "filter init's own calls",        hutch_step_filter_self },
+    { "filter init's own calls",        hutch_step_filter_self, 0 },
 };
 
 static void send_msg(const struct init_job *job, const struct init_msg *msg)
@@ -89,9 +98,11 @@ static bool try_send_msg(const struct init_job *job, const struct init_msg *msg)
     return false;
 }
 
+static uint32_t built; /* 1u << enum sandbox_layer: what the steps so far have built */
+
 static _Noreturn void report_setup_failure(const struct init_job *job, const char *doing, const struct hutch_err *err)
 {
-    struct init_msg msg = { .kind = INIT_SETUP_FAILED, .err = *err };
+    struct init_msg msg = { .kind = INIT_SETUP_FAILED, .err = *err, .built = built };
 
     hutch_err_wrap(&msg.err, "%s", doing);
     send_msg(job, &msg);
@@ -139,12 +150,6 @@ static pid_t start_worker(const struct init_job *job, int *ret_errpipe_r, int *r
     return pid;
 }
 
-static void say_inodes(const struct init_job *job, struct init_msg *msg)
-{
-    msg->shares_inodes = job->sources.shares_inodes;
-    msg->overlay_errnum = job->sources.overlay_errnum;
-}
-
 /* The worker's setup report: nothing when execve(2) went through (or the worker was killed before). */
 static void await_exec(const struct init_job *job, int errpipe_r)
 {
@@ -157,7 +162,8 @@ static void await_exec(const struct init_job *job, int errpipe_r)
     }
     if (n == 0)
         msg.kind = INIT_STARTED;
-    say_inodes(job, &msg);
+    msg.built = built;
+    msg.waived = job->waived;
     close(errpipe_r);
     send_msg(job, &msg);
     if (msg.kind != INIT_STARTED)
@@ -211,9 +217,11 @@ static void take_steps(struct init_job *job, const struct init_step *steps, size
 {
     struct hutch_err err = { 0 };
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         if (steps[i].apply(job, &err) < 0)
             report_setup_failure(job, steps[i].doing, &err);
+        built |= steps[i].layers;
+    }
 }
 
 static void adopt_worker(struct init_job *job, pid_t pid, pid_t *worker)
@@ -557,7 +565,7 @@ static void announce_ready(struct init_job *job)
 {
     struct init_msg msg = { .kind = INIT_READY };
 
-    say_inodes(job, &msg);
+    msg.waived = job->waived;
     if (hutch_fdpass_send(job->control_fd, &msg, sizeof(msg), &job->landlock_fd, job->landlock_fd >= 0, 0) < 0)
         _exit(1);
     hutch_fd_closep(&job->landlock_fd);
@@ -577,6 +585,8 @@ _Noreturn void hutch_init_main(const struct init_job *given)
     sigset_t chld;
 
     take_steps(&job, build_steps, ARRAY_SIZE(build_steps));
+    if (job.sources.outer_proc_fd >= 0)
+        hutch_procs_use_outer(job.sources.outer_proc_fd);
     know_limits(&job, &sampling);
     if (job.counts_shared && job.spec->network == NETWORK_NONE)
         hutch_sample_count_sockets(hutch_sockets_open()); /* without: they are not counted */

@@ -16,6 +16,12 @@
 
 struct sandbox_spec;
 
+/* What a sandbox is without although its policy tried: an errno says why, 0 that it has it. */
+struct init_waived {
+    uint32_t shares_inodes; /* of mount_sources, whose overlay_errnum may be 0 all the same */
+    int32_t  overlay_errnum, proc_errnum, host_name_errnum, buffers_errnum;
+};
+
 /* Everything that init needs, made ready before clone(2) but for the filter: after it there is no parsing and no
  * look-up. */
 struct init_job {
@@ -29,6 +35,7 @@ struct init_job {
     int  landlock_fd;   /* init makes it: the worker's ruleset, -1 without */
     dev_t data_dev;     /* init finds it: of MOUNT_DATA, 0 without */
     bool counts_shared; /* samples also count shared memory that no process shows as its own: no cgroup counts it */
+    struct init_waived waived; /* init finds it */
     bool wants_samples; /* memory, CPU time and processes are counted by init every SAMPLE_MS and sent */
     bool is_waiting;    /* there is no program: a worker comes from outside and is given to init by INIT_ADOPT */
     struct meminfo meminfo; /* what the sandbox's /proc/meminfo shows */
@@ -85,9 +92,8 @@ struct init_end {
 };
 struct init_msg {
     enum init_msg_kind kind;
-    /* INIT_STARTED, INIT_EXEC_FAILED, INIT_READY: mount_sources has them. */
-    uint32_t shares_inodes;
-    int32_t  overlay_errnum;
+    struct init_waived waived; /* INIT_STARTED, INIT_EXEC_FAILED, INIT_READY */
+    uint32_t built; /* INIT_SETUP_FAILED: the layers that stood by then, 1u << enum sandbox_layer */
     union {
         struct hutch_err err;
         struct init_sample sample;

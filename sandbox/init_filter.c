@@ -37,6 +37,7 @@ static struct sock_filter insns[] = {
     ALLOW(rt_sigreturn), ALLOW(clock_gettime), ALLOW(clock_nanosleep), ALLOW(nanosleep),
     /* the sandbox's processes */
     ALLOW(wait4), ALLOW(waitid), ALLOW(kill), ALLOW(getrusage), ALLOW(kcmp),
+    ALLOW(pidfd_send_signal), /* with no signal: procs.h */
     /* what they use: /proc, and where the data directory is */
     ALLOW(close), ALLOW(fstat), ALLOW(newfstatat), ALLOW(statx), ALLOW(lseek), ALLOW(pread64), ALLOW(getdents64),
     ALLOW(readlinkat),

@@ -1,8 +1,8 @@
 #include "sandbox/kill_all_but.h"
 
 #include "sandbox/fd.h"
+#include "sandbox/procs.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -41,31 +41,30 @@ static bool is_spared(pid_t pid, const pid_t *spared, size_t n)
     for (size_t i = 0; i < n; i++)
         if (spared[i] == pid)
             return true;
-    return pid <= 1;
+    return false;
 }
 
 bool hutch_kill_all_but(const pid_t *spared, size_t n)
 {
-    DIR *proc = opendir("/proc");
     bool is_done = false;
+    struct procs procs;
 
-    for (int turn = 0; proc && turn < TURNS && !is_done; turn++) {
+    hutch_procs_open(&procs);
+    for (int turn = 0; procs.fd >= 0 && turn < TURNS && !is_done; turn++) {
         const struct timespec pause = { .tv_nsec = 1000000 };
+        pid_t pid;
 
         if (turn > 0)
             nanosleep(&pause, NULL);
         is_done = true;
-        rewinddir(proc);
-        for (struct dirent *entry; (entry = readdir(proc));) {
-            pid_t pid = atoi(entry->d_name);
-
-            if (is_spared(pid, spared, n) || !is_alive(dirfd(proc), entry->d_name))
+        hutch_procs_rewind(&procs);
+        for (const char *name; (name = hutch_procs_next(&procs, &pid));) {
+            if (is_spared(pid, spared, n) || !is_alive(procs.fd, name))
                 continue;
             kill(pid, SIGKILL);
             is_done = false;
         }
     }
-    if (proc)
-        closedir(proc);
+    hutch_procs_close(&procs);
     return is_done;
 }

@@ -1,5 +1,6 @@
 #include "sandbox/mounts.h"
 
+#include "sandbox/bare_proc.h"
 #include "sandbox/fd.h"
 #include "sandbox/hostroot.h"
 #include "sandbox/log.h"
@@ -159,6 +160,7 @@ void hutch_mounts_sources_done(struct mount_sources *sources)
         hutch_fd_closep(&sources->bind_fds[i]);
     free(sources->bind_fds);
     hutch_fd_closep(&sources->root_fd);
+    hutch_fd_closep(&sources->outer_proc_fd);
     *sources = (struct mount_sources)MOUNT_SOURCES_INIT;
 }
 
@@ -404,9 +406,34 @@ static int write_files(const struct sandbox_spec *spec, const struct sandbox_mou
     return 0;
 }
 
+/* A procfs of the sandbox's own pid namespace or, where the kernel refuses and the policy takes it, what bare_proc.h
+ * has. The procfs around the sandbox never comes inside: init alone holds it, to count what runs. */
+static int build_proc(const struct sandbox_spec *spec, int root, const struct sandbox_mount *m,
+                      struct mount_sources *sources, struct hutch_err *err)
+{
+    auto_fd fd = -1;
+
+    /* While the host's own proc is in sight, or the kernel refuses (mount_too_revealing). */
+    if (make_fs("proc", NULL, EVERY_MOUNT | MOUNT_ATTR_NOEXEC, &fd, err) == 0)
+        return attach_at(root, fd, m->target, true, err);
+    if (err->errnum != EPERM)
+        return -1;
+    if (spec->layers[LAYER_OWN_PROC] == NEED_REQUIRE)
+        return hutch_err_wrap(err, "the policy requires it ('own_proc')");
+    sources->proc_errnum = err->errnum;
+    sources->outer_proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (sources->outer_proc_fd < 0)
+        return hutch_err_set(err, errno, "open '/proc'");
+    if (make_tmpfs(BARE_PROC_BYTES, BARE_PROC_INODES, 0555, 0, &fd, err) < 0 ||
+        hutch_bare_proc_fill(fd, sources->outer_proc_fd, err) < 0 ||
+        restrict_mount(fd, EVERY_MOUNT | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, 0, m->target, err) < 0)
+        return -1;
+    return attach_at(root, fd, m->target, true, err);
+}
+
 /* @slot: the mount's source, or -1; a tmpfs leaves its own descriptor there. */
 static int build_one(const struct sandbox_spec *spec, int root, const struct sandbox_mount *m, int given_fd, int *slot,
-                     struct hutch_err *err)
+                     struct mount_sources *sources, struct hutch_err *err)
 {
     auto_fd fd = -1;
     struct stat st;
@@ -417,10 +444,7 @@ static int build_one(const struct sandbox_spec *spec, int root, const struct san
     case MOUNT_SYMLINK:
         return make_link(root, m, err);
     case MOUNT_PROC:
-        /* While the host's own proc is in sight, or the kernel refuses (mount_too_revealing). */
-        if (make_fs("proc", NULL, EVERY_MOUNT | MOUNT_ATTR_NOEXEC, &fd, err) < 0)
-            return -1;
-        return attach_at(root, fd, m->target, true, err);
+        return build_proc(spec, root, m, sources, err);
     case MOUNT_TMPFS:
         /* Read-only comes at the end, when our own files are in it. */
         if (make_tmpfs(m->size_bytes, m->inodes, m->mode, attributes(m->flags & ~MOUNT_RDONLY), &fd, err) < 0 ||
@@ -695,7 +719,8 @@ int hutch_mounts_build(const struct sandbox_spec *spec, const struct id_plan *pl
                                       : lay_image(spec, sources, are_given, &root, err)) < 0)
         goto out;
     for (size_t i = 0; i < spec->n_mounts; i++)
-        if (build_one(spec, root, &spec->mounts[i], source_of(spec, sources, i), &sources->bind_fds[i], err) < 0)
+        if (build_one(spec, root, &spec->mounts[i], source_of(spec, sources, i), &sources->bind_fds[i], sources,
+                      err) < 0)
             goto out;
     if (cover_paths(spec, root, err) < 0 || seal_tmpfs(spec, sources, err) < 0)
         goto out;

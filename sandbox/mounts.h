@@ -25,8 +25,10 @@ struct mount_sources {
     bool lacks_map; /* the file system of at least one cannot map its owner */
     bool shares_inodes;  /* hutch_mounts_build() has laid the root without overlays: its files are those of others */
     int  overlay_errnum; /* why, when they were wanted; else 0 */
+    int  proc_errnum;    /* why the kernel gave no procfs, so that /proc is bare_proc.h's; else 0 */
+    int  outer_proc_fd;  /* owned; the one around the sandbox then, else -1 */
 };
-#define MOUNT_SOURCES_INIT { .root_fd = -1, .bind_fds = NULL, .n = 0 }
+#define MOUNT_SOURCES_INIT { .root_fd = -1, .bind_fds = NULL, .n = 0, .outer_proc_fd = -1 }
 
 /* Parent side: the memory for it, so that a child needs none. */
 int hutch_mounts_sources_init(const struct sandbox_spec *spec, struct mount_sources *ret, struct hutch_err *err);

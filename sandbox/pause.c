@@ -1,9 +1,10 @@
 #include "sandbox/pause.h"
 
 #include "sandbox/clock.h"
+#include "sandbox/dents.h"
 #include "sandbox/fd.h"
+#include "sandbox/procs.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -45,54 +46,48 @@ static bool is_still(char thread_state)
     return thread_state == 0 || strchr("TtDZX", thread_state);
 }
 
-/* By opendir(3), as init's own filter refuses what fdopendir(3) asks. */
-static bool has_running_thread(const char *pid)
+static bool has_running_thread(const struct procs *procs, const char *name)
 {
+    struct dents tasks;
+    auto_fd fd = -1;
     char path[64];
-    bool is_running = false;
-    DIR *tasks;
 
-    snprintf(path, sizeof(path), "/proc/%.16s/task", pid);
-    tasks = opendir(path);
-    if (!tasks)
+    snprintf(path, sizeof(path), "%.16s/task", name);
+    fd = openat(procs->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
         return errno != ENOENT; /* what cannot be looked at may run */
-    for (struct dirent *entry; !is_running && (entry = readdir(tasks));) {
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof(path), "%.16s/stat", entry->d_name);
-        is_running = !is_still(read_state(dirfd(tasks), path));
+    hutch_dents_begin(&tasks, fd);
+    for (const char *thread; (thread = hutch_dents_next(&tasks));) {
+        snprintf(path, sizeof(path), "%.16s/stat", thread);
+        if (!is_still(read_state(fd, path)))
+            return true;
     }
-    closedir(tasks);
-    return is_running;
+    return false;
 }
 
-/* The next process that /proc shows, but for init; NULL: no more. */
-static const char *next_process(DIR *proc)
+static bool does_any_run(struct procs *procs)
 {
-    for (struct dirent *entry; (entry = readdir(proc));)
-        if (atoi(entry->d_name) > 1)
-            return entry->d_name;
-    return NULL;
-}
+    pid_t pid;
 
-static bool does_any_run(DIR *proc)
-{
-    rewinddir(proc);
-    for (const char *pid; (pid = next_process(proc));)
-        if (has_running_thread(pid))
+    if (procs->fd < 0)
+        return true; /* for all that is known */
+    hutch_procs_rewind(procs);
+    for (const char *name; (name = hutch_procs_next(procs, &pid));)
+        if (has_running_thread(procs, name))
             return true;
     return false;
 }
 
-static void note_stopped(DIR *proc)
+static void note_stopped(struct procs *procs)
 {
     char path[64];
+    pid_t pid;
 
     state.n_before = 0;
-    for (const char *pid; state.n_before < PAUSE_MAX_BEFORE && (pid = next_process(proc));) {
-        snprintf(path, sizeof(path), "%.16s/stat", pid);
-        if (read_state(dirfd(proc), path) == 'T')
-            state.before[state.n_before++] = atoi(pid);
+    for (const char *name; state.n_before < PAUSE_MAX_BEFORE && (name = hutch_procs_next(procs, &pid));) {
+        snprintf(path, sizeof(path), "%.16s/stat", name);
+        if (read_state(procs->fd, path) == 'T')
+            state.before[state.n_before++] = pid;
     }
 }
 
@@ -120,21 +115,21 @@ int hutch_pause_wait_ms(void)
 
 bool hutch_pause_begin(void)
 {
-    DIR *proc = opendir("/proc");
+    struct procs procs;
     bool does_run = true;
 
-    if (proc && !state.is_on)
-        note_stopped(proc);
+    hutch_procs_open(&procs);
+    if (!state.is_on)
+        note_stopped(&procs);
     state.is_on = true;
     kill(-1, SIGSTOP);
-    for (int turn = 0; proc && turn < TURNS && (does_run = does_any_run(proc)); turn++) {
+    for (int turn = 0; procs.fd >= 0 && turn < TURNS && (does_run = does_any_run(&procs)); turn++) {
         const struct timespec wait = { .tv_nsec = 1000000 };
 
         nanosleep(&wait, NULL);
         kill(-1, SIGSTOP);
     }
-    if (proc)
-        closedir(proc);
+    hutch_procs_close(&procs);
     plan_check(true);
     return !does_run;
 }
@@ -146,28 +141,30 @@ bool hutch_pause_is_on(void)
 
 bool hutch_pause_check(void)
 {
-    DIR *proc = opendir("/proc");
-    bool does_run = !proc || does_any_run(proc);
+    struct procs procs;
+    bool does_run;
 
+    hutch_procs_open(&procs);
+    does_run = does_any_run(&procs);
     if (does_run)
         kill(-1, SIGSTOP);
-    if (proc)
-        closedir(proc);
+    hutch_procs_close(&procs);
     plan_check(does_run);
     return !does_run;
 }
 
 void hutch_pause_end(void)
 {
-    DIR *proc = opendir("/proc");
+    struct procs procs;
+    pid_t pid;
 
+    hutch_procs_open(&procs);
     state.is_on = false;
-    if (!proc || state.n_before == 0)
+    if (procs.fd < 0 || state.n_before == 0)
         kill(-1, SIGCONT); /* without a list all go on: none is left behind */
     else
-        for (const char *pid; (pid = next_process(proc));)
-            if (!was_stopped_before(atoi(pid)))
-                kill(atoi(pid), SIGCONT);
-    if (proc)
-        closedir(proc);
+        while (hutch_procs_next(&procs, &pid))
+            if (!was_stopped_before(pid))
+                kill(pid, SIGCONT);
+    hutch_procs_close(&procs);
 }

@@ -1,8 +1,10 @@
 #include "sandbox/sample.h"
 
 #include "sandbox/cpu_ledger.h"
+#include "sandbox/dents.h"
 #include "sandbox/fd.h"
 #include "sandbox/init.h"
+#include "sandbox/procs.h"
 #include "sandbox/sockets.h"
 
 #include <fcntl.h>
@@ -16,14 +18,6 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <time.h>
-
-struct dirent64_raw { /* getdents64(2); opendir(3) would allocate */
-    uint64_t d_ino;
-    int64_t d_off;
-    uint16_t d_reclen;
-    uint8_t d_type;
-    char d_name[];
-};
 
 static int read_text(int proc_fd, const char *pid, const char *file, char *buf, size_t size)
 {
@@ -94,10 +88,10 @@ static struct {
     uint64_t used;
 } watched;
 
-static void watch_process(const char *pid)
+static void watch_process(pid_t pid)
 {
     if (watched.n < MAX_WATCHED && !watched.is_full)
-        watched.pids[watched.n++] = atoi(pid);
+        watched.pids[watched.n++] = pid;
     else
         watched.is_full = true;
     if (watched.is_full)
@@ -120,7 +114,7 @@ static bool has_ignored; /* a process of the last sample ignores SIGCHLD */
 static uint64_t lost_before; /* of the ledger, when it was last asked for */
 
 struct sampler {
-    int proc_fd;
+    struct procs procs;
     dev_t data_dev;     /* 0: no data directory */
     pid_t holder;          /* its memory is not counted */
     bool counts_shared;
@@ -148,7 +142,7 @@ static void note_denial(struct sampler *s, const char *pid)
     char buf[4096];
 
     if ((errno == EACCES || errno == EPERM) &&
-        read_text(s->proc_fd, pid, "status", buf, sizeof(buf)) == 0 && strstr(buf, "\nVmSize:"))
+        read_text(s->procs.fd, pid, "status", buf, sizeof(buf)) == 0 && strstr(buf, "\nVmSize:"))
         s->sum->is_hidden = true;
 }
 
@@ -208,18 +202,17 @@ static bool has_memory(int proc_fd, const char *pid)
     return read_text(proc_fd, pid, "status", buf, sizeof(buf)) == 0 && strstr(buf, "\nVmSize:");
 }
 
-/* Whether its memory is that of a process which was counted. @pid: or "PID/task/TID", of a thread that lives, as one
+/* Whether its memory is that of a process which was counted. @path: its directory or that of a thread that lives, as one
  * that has ended has no memory, and nothing is the same as nothing. A child of vfork(2) has its parent's memory until
  * it executes a program, and the shares of both show all of it: half of the limit would be too much for a program that
  * starts others, and for a checkpoint. kcmp(2) compares the objects, so that equal numbers deceive nobody. */
-static bool is_counted(int proc_fd, const char *pid)
+static bool is_counted(const struct procs *procs, const char *path)
 {
-    const char *number = strrchr(pid, '/');
-    pid_t tid = atoi(number ? number + 1 : pid);
+    pid_t tid = hutch_procs_number(procs, path);
 
     for (size_t i = 0; i < n_counted; i++)
         if (syscall(SYS_kcmp, tid, counted[i], KCMP_VM, 0, 0) == 0)
-            return has_memory(proc_fd, pid);
+            return has_memory(procs->fd, path);
     if (n_counted < MAX_COUNTED)
         counted[n_counted++] = tid;
     return false;
@@ -258,7 +251,7 @@ static void add_mappings(struct sampler *s, const char *pid)
     ssize_t n;
 
     snprintf(path, sizeof(path), "%s/maps", pid);
-    fd = openat(s->proc_fd, path, O_RDONLY | O_CLOEXEC);
+    fd = openat(s->procs.fd, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         note_denial(s, pid);
     while (fd >= 0 && !is_out_of_time(s) && (n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
@@ -290,7 +283,7 @@ static void add_lines(struct sampler *s, const char *pid, const char *number, co
     ssize_t n;
 
     snprintf(path, sizeof(path), "%s/fdinfo/%.16s", pid, number);
-    fd = openat(s->proc_fd, path, O_RDONLY | O_CLOEXEC);
+    fd = openat(s->procs.fd, path, O_RDONLY | O_CLOEXEC);
     while (fd >= 0 && !is_out_of_time(s) && (n = read(fd, buf, sizeof(buf))) > 0)
         for (ssize_t i = 0; i < n; i++) {
             matched = buf[i] == word[matched] ? matched + 1 : buf[i] == word[0];
@@ -329,7 +322,7 @@ static void add_in_flight(struct sampler *s, const char *pid, const char *number
     uint64_t n;
 
     snprintf(file, sizeof(file), "fdinfo/%.16s", number);
-    if (read_text(s->proc_fd, pid, file, buf, sizeof(buf)) < 0)
+    if (read_text(s->procs.fd, pid, file, buf, sizeof(buf)) < 0)
         return;
     at = strstr(buf, word);
     /* Too few rather than too many: this count ends runs. */
@@ -342,58 +335,52 @@ static void add_in_flight(struct sampler *s, const char *pid, const char *number
  * the kernel holds for descriptors. */
 static void add_open_files(struct sampler *s, const char *pid)
 {
-    char path[96], buf[4096] __attribute__((aligned(8)));
+    struct dents dents;
     auto_fd fd = -1;
-    long n;
+    char path[96];
 
     snprintf(path, sizeof(path), "%s/fd", pid);
-    fd = openat(s->proc_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = openat(s->procs.fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         note_denial(s, pid);
-    while (fd >= 0 && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
-        for (long at = 0; at < n;) {
-            const struct dirent64_raw *entry = (const struct dirent64_raw *)(buf + at);
-            struct stat st;
+    hutch_dents_begin(&dents, fd);
+    for (const char *number; !is_out_of_time(s) && (number = hutch_dents_next(&dents));) {
+        struct stat st;
 
-            at += entry->d_reclen;
-            if (is_out_of_time(s))
-                return;
-            if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, 0) < 0)
-                continue;
-            if (S_ISSOCK(st.st_mode))
-                add_in_flight(s, pid, entry->d_name, &st);
-            if (s->counts_shared)
-                add_kernel_memory(s, pid, fd, entry->d_name, &st);
-            if (s->data_dev && S_ISREG(st.st_mode) && st.st_nlink == 0 && st.st_dev == s->data_dev &&
-                is_new_object(st.st_dev, st.st_ino))
-                s->sum->unlinked_bytes += (uint64_t)st.st_blocks * 512;
-        }
+        if (fstatat(fd, number, &st, 0) < 0)
+            continue;
+        if (S_ISSOCK(st.st_mode))
+            add_in_flight(s, pid, number, &st);
+        if (s->counts_shared)
+            add_kernel_memory(s, pid, fd, number, &st);
+        if (s->data_dev && S_ISREG(st.st_mode) && st.st_nlink == 0 && st.st_dev == s->data_dev &&
+            is_new_object(st.st_dev, st.st_ino))
+            s->sum->unlinked_bytes += (uint64_t)st.st_blocks * 512;
+    }
 }
 
 /* A process whose first thread has ended shows nothing of what the others hold; they show it themselves. Names one of
  * them in @path: all threads share memory and, as the filter sees to it, descriptors. */
 static bool find_living_thread(int proc_fd, const char *pid, char *path, size_t size)
 {
-    char buf[1024] __attribute__((aligned(8))), stat_text[512], state;
+    struct dents dents;
+    char stat_text[512], state;
     auto_fd fd = -1;
-    long n;
 
     snprintf(path, size, "%s/task", pid);
     fd = openat(proc_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (fd >= 0 && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
-        for (long at = 0; at < n;) {
-            const struct dirent64_raw *entry = (const struct dirent64_raw *)(buf + at);
-            const char *rest;
+    hutch_dents_begin(&dents, fd);
+    for (const char *thread; (thread = hutch_dents_next(&dents));) {
+        const char *rest;
 
-            at += entry->d_reclen;
-            if (entry->d_name[0] == '.' || read_text(fd, entry->d_name, "stat", stat_text, sizeof(stat_text)) < 0)
-                continue;
-            rest = strrchr(stat_text, ')');
-            if (!rest || sscanf(rest + 1, " %c", &state) != 1 || state == 'Z' || state == 'X')
-                continue;
-            snprintf(path, size, "%s/task/%.16s", pid, entry->d_name);
-            return true;
-        }
+        if (read_text(fd, thread, "stat", stat_text, sizeof(stat_text)) < 0)
+            continue;
+        rest = strrchr(stat_text, ')');
+        if (!rest || sscanf(rest + 1, " %c", &state) != 1 || state == 'Z' || state == 'X')
+            continue;
+        snprintf(path, size, "%s/task/%.16s", pid, thread);
+        return true;
+    }
     return false;
 }
 
@@ -431,58 +418,53 @@ static bool read_clock(pid_t pid, uint64_t *ret_ns)
     return true;
 }
 
-static void note_cpu(pid_t pid, const struct process_stat *p)
+/* @name: of its directory. The ledger compares numbers of processes and of parents as proc(5) has them. */
+static void note_cpu(const char *name, pid_t pid, const struct process_stat *p)
 {
-    struct cpu_seen cpu = { .pid = pid, .parent = p->parent, .started = p->started };
+    struct cpu_seen cpu = { .pid = atoi(name), .parent = p->parent, .started = p->started };
 
     cpu.reaped_ns = (p->cutime + p->cstime) * (1000000000 / (uint64_t)sysconf(_SC_CLK_TCK));
     if (read_clock(pid, &cpu.own_ns))
         hutch_cpu_ledger_see(&ledger, &cpu);
 }
 
-static void add_process(struct sampler *s, const char *pid)
+/* @name: of its directory, @pid: its number inside. */
+static void add_process(struct sampler *s, const char *name, pid_t pid)
 {
     char thread[64];
-    bool is_holder = s->holder > 0 && atoi(pid) == s->holder;
+    bool is_holder = s->holder > 0 && pid == s->holder;
     struct process_stat p;
 
-    if (!read_stat(s->proc_fd, pid, &p))
+    if (!read_stat(s->procs.fd, name, &p))
         return;
     if (s->notes_cpu)
-        note_cpu(atoi(pid), &p);
+        note_cpu(name, pid, &p);
     if (s->is_quick && !s->wants_memory)
         return;
     s->sum->pids += p.threads - (is_holder && p.threads > 0);
     if (p.state == 'Z' || p.state == 'X') {
-        if (p.threads < 2 || !find_living_thread(s->proc_fd, pid, thread, sizeof(thread)))
+        if (p.threads < 2 || !find_living_thread(s->procs.fd, name, thread, sizeof(thread)))
             return; /* holds nothing any more */
-        pid = thread;
+        name = thread;
     }
     if (s->is_quick) {
         if (!is_holder)
-            s->sum->memory_bytes += resident_of(s->proc_fd, pid, false);
+            s->sum->memory_bytes += resident_of(s->procs.fd, name, false);
         return;
     }
     if (!is_holder && s->is_exact)
-        s->sum->memory_bytes += is_counted(s->proc_fd, pid) ? 0 : share_of(s->proc_fd, pid, s->counts_shared);
+        s->sum->memory_bytes += is_counted(&s->procs, name) ? 0 : share_of(s->procs.fd, name, s->counts_shared);
     else if (!is_holder)
-        s->sum->memory_bytes += resident_of(s->proc_fd, pid, s->counts_shared);
+        s->sum->memory_bytes += resident_of(s->procs.fd, name, s->counts_shared);
     if (s->data_dev || (s->counts_shared && !is_holder))
-        add_open_files(s, pid);
+        add_open_files(s, name);
     if (!is_holder && (s->data_dev || s->counts_shared))
-        add_mappings(s, pid);
-}
-
-static bool is_process(const struct dirent64_raw *entry)
-{
-    return entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && strcmp(entry->d_name, "1") != 0;
+        add_mappings(s, name);
 }
 
 static void count_all(struct sampler *s)
 {
-    auto_fd proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    char buf[8192] __attribute__((aligned(8)));
-    long n;
+    pid_t pid;
 
     *s->sum = (struct init_sample){ 0 };
     if (!s->is_quick) {
@@ -491,26 +473,21 @@ static void count_all(struct sampler *s)
     }
     if (s->notes_cpu && !s->is_quick)
         has_ignored = false;
-    s->proc_fd = proc_fd;
     s->n_pipes = 0;
     n_counted = 0;
     forget_seen();
-    while (proc_fd >= 0 && (n = syscall(SYS_getdents64, proc_fd, buf, sizeof(buf))) > 0)
-        for (long at = 0; at < n;) {
-            const struct dirent64_raw *entry = (const struct dirent64_raw *)(buf + at);
-
-            at += entry->d_reclen;
-            if (!is_process(entry))
-                continue;
-            if (!s->is_quick)
-                watch_process(entry->d_name);
-            if (is_out_of_time(s)) {
-                watched.is_full = true;
-                watched.n = 0;
-                return;
-            }
-            add_process(s, entry->d_name);
+    hutch_procs_open(&s->procs);
+    for (const char *name; (name = hutch_procs_next(&s->procs, &pid));) {
+        if (!s->is_quick)
+            watch_process(pid);
+        if (is_out_of_time(s)) {
+            watched.is_full = true;
+            watched.n = 0;
+            break;
         }
+        add_process(s, name, pid);
+    }
+    hutch_procs_close(&s->procs);
 }
 
 bool hutch_sample_is_idle(void)
@@ -529,14 +506,12 @@ bool hutch_sample_is_idle(void)
 }
 
 /* Fields 26 and 28 of proc(5), where code and stack start: execve(2) draws them anew, in tens of bits. */
-static bool read_layout(pid_t pid, uint64_t *ret_code, uint64_t *ret_stack)
+static bool read_layout(struct procs *procs, pid_t pid, uint64_t *ret_code, uint64_t *ret_stack)
 {
-    auto_fd proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    char name[16], buf[2048];
+    char name[PROCS_NAME], buf[2048];
     const char *rest;
 
-    snprintf(name, sizeof(name), "%d", pid);
-    if (proc_fd < 0 || read_text(proc_fd, name, "stat", buf, sizeof(buf)) < 0)
+    if (!hutch_procs_find(procs, pid, name) || read_text(procs->fd, name, "stat", buf, sizeof(buf)) < 0)
         return false;
     rest = strrchr(buf, ')');
     return rest && sscanf(rest + 1,
@@ -547,9 +522,14 @@ static bool read_layout(pid_t pid, uint64_t *ret_code, uint64_t *ret_stack)
 bool hutch_sample_share_memory(pid_t a, pid_t b)
 {
     uint64_t code[2], stack[2];
+    struct procs procs;
+    bool is_same;
 
-    return read_layout(a, &code[0], &stack[0]) && read_layout(b, &code[1], &stack[1]) && code[0] == code[1] &&
-           stack[0] == stack[1];
+    hutch_procs_open(&procs);
+    is_same = read_layout(&procs, a, &code[0], &stack[0]) && read_layout(&procs, b, &code[1], &stack[1]) &&
+              code[0] == code[1] && stack[0] == stack[1];
+    hutch_procs_close(&procs);
+    return is_same;
 }
 
 /* One look at all processes, whose CPU time goes to the ledger. */
@@ -579,14 +559,18 @@ void hutch_sample_count_sockets(int fd)
 
 static uint64_t sockets_memory(void)
 {
-    auto_fd proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct procs procs;
     char buf[512];
     uint64_t n_used;
+    bool is_known;
 
-    if (sockets_fd < 0 || proc_fd < 0 || read_text(proc_fd, "net", "sockstat", buf, sizeof(buf)) < 0 ||
-        sscanf(buf, "sockets: used %" SCNu64, &n_used) != 1)
+    if (sockets_fd < 0)
         return 0;
-    return hutch_sockets_memory(sockets_fd, n_used);
+    hutch_procs_open(&procs);
+    is_known = procs.fd >= 0 && read_text(procs.fd, "net", "sockstat", buf, sizeof(buf)) == 0 &&
+               sscanf(buf, "sockets: used %" SCNu64, &n_used) == 1;
+    hutch_procs_close(&procs);
+    return is_known ? hutch_sockets_memory(sockets_fd, n_used) : 0;
 }
 
 static void take_once(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder, struct init_sample *sum)
@@ -646,16 +630,16 @@ bool hutch_sample_loses_cpu(void)
     return has_lost || has_ignored;
 }
 
+/* The kernel's answer is about the reader's pid namespace, whatever procfs it reads. */
 pid_t hutch_sample_last_born(void)
 {
-    auto_fd fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    struct procs procs;
     char buf[128];
-    ssize_t n = fd < 0 ? -1 : hutch_fd_read_full(fd, buf, sizeof(buf) - 1);
-    const char *number;
+    const char *number = NULL;
 
-    if (n < 0)
-        return 0;
-    buf[n] = '\0';
-    number = strrchr(buf, ' ');
+    hutch_procs_open(&procs);
+    if (procs.fd >= 0 && read_text(procs.fd, ".", "loadavg", buf, sizeof(buf)) == 0)
+        number = strrchr(buf, ' ');
+    hutch_procs_close(&procs);
     return number ? atoi(number + 1) : 0;
 }

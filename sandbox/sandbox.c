@@ -27,7 +27,8 @@ static int require_sane(const struct sandbox_spec *spec, bool is_waiting, struct
 {
     static const enum sandbox_layer always[] = {
         LAYER_USER_NS,   LAYER_MOUNT_NS,      LAYER_PID_NS,       LAYER_IPC_NS,      LAYER_UTS_NS,
-        LAYER_CGROUP_NS, LAYER_READONLY_ROOT, LAYER_CAPABILITIES, LAYER_NO_NEW_PRIVS,
+        LAYER_CGROUP_NS, LAYER_READONLY_ROOT, LAYER_CAPABILITIES, LAYER_NO_NEW_PRIVS, LAYER_OWN_PROC,
+        LAYER_HOST_NAME, LAYER_NET_BUFFERS,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(always); i++)
@@ -98,6 +99,7 @@ static void describe(const struct sandbox_spec *spec, const struct init_job *job
     e->layer_active[LAYER_NET_NS] = spec->network == NETWORK_NONE;
     if (spec->network == NETWORK_HOST)
         snprintf(e->layer_detail[LAYER_NET_NS], sizeof(e->layer_detail[0]), "the host's network is shared");
+    e->layer_active[LAYER_NET_BUFFERS] = spec->network == NETWORK_NONE;
     e->layer_active[LAYER_SECCOMP] = has_seccomp;
     e->layer_active[LAYER_LANDLOCK] = job->landlock_abi > 0;
     if (spec->layers[LAYER_LANDLOCK] != NEED_OFF)
@@ -408,17 +410,43 @@ fail:
     return -1;
 }
 
+static void waive(struct sandbox_enforcement *e, enum sandbox_layer layer, const char *what, int errnum)
+{
+    e->layer_active[layer] = false;
+    if (errnum)
+        snprintf(e->layer_detail[layer], sizeof(e->layer_detail[0]), "%s: %s", what, strerrordesc_np(errnum));
+}
+
 /* Only init can tell, which has tried. */
-static void note_inodes(struct sandbox *sb, const struct init_msg *msg)
+static void note_waived(struct sandbox *sb, const struct init_waived *waived)
 {
     struct sandbox_enforcement *e = &sb->enforcement;
 
-    if ((msg->kind != INIT_STARTED && msg->kind != INIT_EXEC_FAILED && msg->kind != INIT_READY) || !msg->shares_inodes)
-        return;
-    e->layer_active[LAYER_OWN_INODES] = false;
-    if (msg->overlay_errnum)
-        snprintf(e->layer_detail[LAYER_OWN_INODES], sizeof(e->layer_detail[0]), "an overlay cannot be mounted: %s",
-                 strerrordesc_np(msg->overlay_errnum));
+    if (waived->shares_inodes)
+        waive(e, LAYER_OWN_INODES, "an overlay cannot be mounted", waived->overlay_errnum);
+    if (waived->proc_errnum)
+        waive(e, LAYER_OWN_PROC, "the /proc around hutch is partly covered",
+              waived->proc_errnum);
+    if (waived->host_name_errnum)
+        waive(e, LAYER_HOST_NAME, "that of the container around hutch",
+              waived->host_name_errnum);
+    if (waived->buffers_errnum)
+        waive(e, LAYER_NET_BUFFERS, "/proc/sys/net cannot be written",
+              waived->buffers_errnum);
+}
+
+/* A sandbox that was not finished has what it had by then. The namespaces are clone(2)'s, and the rest is what init's
+ * message says, or nothing where there is none. */
+static void note_unfinished(struct sandbox *sb, uint32_t built)
+{
+    static const enum sandbox_layer late[] = {
+        LAYER_READONLY_ROOT, LAYER_CGROUP_NS, LAYER_CAPABILITIES, LAYER_NO_NEW_PRIVS, LAYER_SECCOMP, LAYER_LANDLOCK,
+        LAYER_OWN_INODES, LAYER_OWN_PROC, LAYER_HOST_NAME, LAYER_NET_BUFFERS,
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(late); i++)
+        if (!(built & 1u << late[i]))
+            sb->enforcement.layer_active[late[i]] = false;
 }
 
 int hutch_sandbox_receive_fd(struct sandbox *sb, struct init_msg *ret, int *ret_fd, struct hutch_err *err)
@@ -440,7 +468,10 @@ int hutch_sandbox_receive_fd(struct sandbox *sb, struct init_msg *ret, int *ret_
         hutch_fd_closep(ret_fd);
         return hutch_err_set(err, e, "hear from the sandbox's init");
     }
-    note_inodes(sb, ret);
+    if (ret->kind == INIT_SETUP_FAILED)
+        note_unfinished(sb, ret->built);
+    else if (ret->kind == INIT_STARTED || ret->kind == INIT_EXEC_FAILED || ret->kind == INIT_READY)
+        note_waived(sb, &ret->waived);
     return 1;
 }
 

@@ -21,13 +21,17 @@ static const char *const layer_names[] = {
     [LAYER_SECCOMP] = "seccomp",            [LAYER_LANDLOCK] = "landlock",
     [LAYER_CGROUP] = "cgroup",
     [LAYER_OWN_UID] = "own_uid",            [LAYER_OWN_INODES] = "own_inodes",
+    [LAYER_OWN_PROC] = "own_proc",          [LAYER_HOST_NAME] = "host_name",
+    [LAYER_NET_BUFFERS] = "network_buffers",
 };
 static const char *const enforcer_names[] = {
     [ENFORCER_NONE] = "none",         [ENFORCER_CGROUP] = "cgroup", [ENFORCER_RLIMIT] = "rlimit",
     [ENFORCER_AFFINITY] = "affinity", [ENFORCER_KERNEL] = "kernel", [ENFORCER_SUPERVISOR] = "supervisor",
 };
+static const char *const level_names[] = { [LEVEL_FULL] = "full", [LEVEL_NO_PROC] = "no_proc" };
 _Static_assert(ARRAY_SIZE(limit_names) == LIMIT_COUNT && ARRAY_SIZE(layer_names) == LAYER_COUNT &&
-               ARRAY_SIZE(enforcer_names) == ENFORCER_COUNT, "all have a name");
+               ARRAY_SIZE(enforcer_names) == ENFORCER_COUNT && ARRAY_SIZE(level_names) == LEVEL_COUNT,
+               "all have a name");
 
 const char *hutch_limit_name(enum sandbox_limit limit)
 {
@@ -40,6 +44,10 @@ const char *hutch_layer_name(enum sandbox_layer layer)
 const char *hutch_enforcer_name(enum sandbox_enforcer enforcer)
 {
     return enforcer_names[enforcer];
+}
+const char *hutch_level_name(enum sandbox_level level)
+{
+    return level_names[level];
 }
 
 int hutch_spec_set_string(char **field, const char *value, struct hutch_err *err)

@@ -57,6 +57,9 @@ enum sandbox_layer {
     LAYER_CGROUP,
     LAYER_OWN_UID, /* the host id behind it is no other sandbox's: ids.h */
     LAYER_OWN_INODES, /* the image's files have inodes of the sandbox's own: overlay.h */
+    LAYER_OWN_PROC,   /* /proc is a procfs of the sandbox's own pid namespace, and not bare_proc.h's files */
+    LAYER_HOST_NAME,  /* the host name inside is the policy's, and not that of what is around hutch */
+    LAYER_NET_BUFFERS, /* buffers of TCP sockets are bounded: netns.h */
     LAYER_COUNT
 };
 
@@ -150,6 +153,14 @@ struct sandbox_spec {
     char *cwd;   /* absolute, inside */
 };
 
+/* What a sandbox lacks of what hutch can do on a host of its own: the name in results, in hutch doctor and in the
+ * documentation. Where not even LEVEL_NO_PROC can be had no code runs. */
+enum sandbox_level {
+    LEVEL_FULL,
+    LEVEL_NO_PROC, /* without LAYER_OWN_PROC; every other layer of the policy's stands as the result says */
+    LEVEL_COUNT
+};
+
 /* Fills @spec with the empty description: every layer required except cgroup, landlock, own_uid and own_inodes
  * (tried), no limits, no network, DATA_AUTO, uid and gid 1000, cwd "/", hostname "hutch". -1 on ENOMEM. */
 int hutch_spec_init(struct sandbox_spec *spec, struct hutch_err *err);
@@ -172,9 +183,10 @@ bool hutch_spec_binds(const struct sandbox_spec *spec, unsigned flags);
 int hutch_spec_set_string(char **field, const char *value, struct hutch_err *err);
 int hutch_spec_set_list(char ***field, const char *const *values, size_t n, struct hutch_err *err);
 
-/* The names used in policies and results: "memory", "user_namespace", "cgroup", … */
+/* The names used in policies and results: "memory", "user_namespace", "cgroup", "no_proc", … */
 const char *hutch_limit_name(enum sandbox_limit limit);
 const char *hutch_layer_name(enum sandbox_layer layer);
 const char *hutch_enforcer_name(enum sandbox_enforcer enforcer);
+const char *hutch_level_name(enum sandbox_level level);
 
 #endif

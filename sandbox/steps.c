@@ -102,7 +102,12 @@ int hutch_step_enter_cgroup_ns(struct init_job *job, struct hutch_err *err)
 
 int hutch_step_build_mounts(struct init_job *job, struct hutch_err *err)
 {
-    return hutch_mounts_build(job->spec, &job->ids, &job->sources, err);
+    if (hutch_mounts_build(job->spec, &job->ids, &job->sources, err) < 0)
+        return -1;
+    job->waived.shares_inodes = job->sources.shares_inodes;
+    job->waived.overlay_errnum = job->sources.overlay_errnum;
+    job->waived.proc_errnum = job->sources.proc_errnum;
+    return 0;
 }
 
 /* Optional: where it cannot be, the file stays the host's, as it is without a limit. */
@@ -155,16 +160,33 @@ int hutch_step_shed_scheduling(struct init_job *job, struct hutch_err *err)
     return 0;
 }
 
+/* A step has failed with @err. Where that is a refusal by what is around hutch, as a container's filter or its read-only
+ * /proc/sys, and the policy only tries, the sandbox goes without, and says so. */
+static int waive(const struct init_job *job, enum sandbox_layer layer, int32_t *ret_errnum, struct hutch_err *err)
+{
+    bool is_refused = err->errnum == EPERM || err->errnum == EACCES || err->errnum == EROFS;
+
+    if (!is_refused)
+        return -1;
+    if (job->spec->layers[layer] == NEED_REQUIRE)
+        return hutch_err_wrap(err, "the policy requires it ('%s')", hutch_layer_name(layer));
+    *ret_errnum = err->errnum;
+    return 0;
+}
+
 int hutch_step_name_host(struct init_job *job, struct hutch_err *err)
 {
-    if (sethostname(job->spec->hostname, strlen(job->spec->hostname)) < 0)
-        return hutch_err_set(err, errno, "set the host name '%s'", job->spec->hostname);
-    return 0;
+    if (sethostname(job->spec->hostname, strlen(job->spec->hostname)) == 0)
+        return 0;
+    hutch_err_set(err, errno, "set the host name '%s'", job->spec->hostname);
+    return waive(job, LAYER_HOST_NAME, &job->waived.host_name_errnum, err);
 }
 
 int hutch_step_bound_buffers(struct init_job *job, struct hutch_err *err)
 {
-    return job->spec->network == NETWORK_NONE ? hutch_netns_bound_buffers(err) : 0;
+    if (job->spec->network != NETWORK_NONE || hutch_netns_bound_buffers(err) == 0)
+        return 0;
+    return waive(job, LAYER_NET_BUFFERS, &job->waived.buffers_errnum, err);
 }
 
 int hutch_step_raise_loopback(struct init_job *job, struct hutch_err *err)
@@ -183,6 +205,7 @@ int hutch_step_close_inherited(struct init_job *job, struct hutch_err *err)
         [KEEP_MEMINFO] = &job->meminfo.file_fd,
         [KEEP_MEMORY_CURRENT] = &job->meminfo.current_fd,
         [KEEP_MEMORY_STAT] = &job->meminfo.stat_fd,
+        [KEEP_OUTER_PROC] = &job->sources.outer_proc_fd,
     };
 
     for (int i = 0; i < KEEP_COUNT; i++) { /* above the fixed numbers first, or one dup3 could close the next source */

@@ -7,7 +7,7 @@
 
 /* The numbers of what is kept open, so that everything above can be closed at once. */
 enum { KEEP_STDIN = 0, KEEP_STDOUT, KEEP_STDERR, KEEP_CONTROL, KEEP_REPORT, KEEP_MEMINFO, KEEP_MEMORY_CURRENT,
-       KEEP_MEMORY_STAT, KEEP_COUNT };
+       KEEP_MEMORY_STAT, KEEP_OUTER_PROC, KEEP_COUNT };
 
 int hutch_step_die_with_supervisor(struct init_job *job, struct hutch_err *err);
 int hutch_step_start_session(struct init_job *job, struct hutch_err *err);

@@ -105,12 +105,25 @@ static bool plan_range(struct id_range *ret)
     return true;
 }
 
+/* Uid 0 of a user namespace that is not the host's, as in a rootless container: an ordinary user of the host. Without
+ * CAP_SYS_ADMIN it can map the owner of no file for another id, and files of its own, images among them, are often for
+ * it alone. So its sandboxes have its ids, as those of an ordinary user do. */
+static bool is_containers_root(const struct id_plan *plan)
+{
+    static bool was_found; /* in a namespace that this process has entered since, its maps are of that one */
+    unsigned ignored;
+
+    was_found |= !plan->can_mount && outer_id("/proc/self/uid_map", plan->host_uid, &ignored) > 0 &&
+                 outer_id("/proc/self/gid_map", plan->host_gid, &ignored) > 0;
+    return was_found;
+}
+
 int hutch_userns_plan(struct id_plan *ret, struct hutch_err *err)
 {
     struct id_plan plan = { .host_uid = geteuid(), .host_gid = getegid() };
 
     plan.can_mount = hutch_caps_has_effective(CAP_SYS_ADMIN);
-    if (plan.host_uid == 0 || plan.host_gid == 0) {
+    if ((plan.host_uid == 0 || plan.host_gid == 0) && !is_containers_root(&plan)) {
         struct id_range range;
         unsigned ignored;
 

@@ -31,11 +31,11 @@ WARM = ["--warm"] if os.environ.get("HUTCH_WARM") == "1" else []
 STRICT = os.environ.get("HUTCH_STRICT_TESTS") == "1"
 
 RESULT_KEYS = ("version", "verdict", "exit_code", "signal", "message", "stdout", "stdout_truncated", "stderr",
-               "stderr_truncated", "error", "files", "timings_ms", "usage", "limits", "layers")
+               "stderr_truncated", "error", "files", "timings_ms", "usage", "limits", "level", "layers")
 VERDICTS = ("ok", "error", "timeout", "cpu_time", "out_of_memory", "output_limit", "killed", "denied", "setup_failed")
 LAYERS = ("user_namespace", "mount_namespace", "pid_namespace", "net_namespace", "ipc_namespace",
           "uts_namespace", "cgroup_namespace", "readonly_root", "no_capabilities", "no_new_privs", "seccomp",
-          "landlock", "cgroup", "own_uid", "own_inodes")
+          "landlock", "cgroup", "own_uid", "own_inodes", "own_proc", "host_name", "network_buffers")
 ENFORCERS = ("none", "cgroup", "rlimit", "affinity", "kernel", "supervisor")
 
 
@@ -321,6 +321,8 @@ def check_result(result):
         assert sorted(limit) == ["asked", "enforced_by"], name
         assert limit["asked"] is None or is_number(limit["asked"]), name
         assert isinstance(limit["enforced_by"], list) and set(limit["enforced_by"]) <= set(ENFORCERS), name
+    assert result["level"] in ("full", "no_proc", None)
+    assert (result["level"] == "full") == result["layers"]["own_proc"]["active"] or result["verdict"] == "setup_failed"
     assert sorted(result["layers"]) == sorted(LAYERS)
     for name, layer in result["layers"].items():
         assert sorted(layer) == ["active", "asked", "detail"], name

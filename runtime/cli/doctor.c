@@ -108,9 +108,10 @@ static void print_trials(const struct colours *c, const struct report *r)
 
         enum doctor_status status = !t->runs ? DOCTOR_MISSING : t->weaker[0] ? DOCTOR_DEGRADED : DOCTOR_OK;
         const char *outcome = !t->runs ? "no" : t->weaker[0] ? "weaker" : "runs";
-        const char *detail = !t->runs ? t->reason : t->weaker[0] ? "runs; weaker than asked for: " : "as asked for";
+        const char *detail = !t->runs ? t->reason : t->weaker[0] ? "weaker than asked for: " : "as asked for";
 
-        printf("  %s%-10s%s %-18s %s%s\n", c->of[status], outcome, c->off, policies[i], detail, t->weaker);
+        printf("  %s%-10s%s %-18s level %s: %s%s\n", c->of[status], outcome, c->off, policies[i], t->level, detail,
+               t->weaker);
     }
 }
 
@@ -207,6 +208,7 @@ static void add_policies(cJSON *root, const struct report *r)
         cJSON *policy = cJSON_AddObjectToObject(object, policies[i]);
 
         cJSON_AddBoolToObject(policy, "runs", r->trials[i].runs);
+        add_text(policy, "level", r->trials[i].level);
         add_text(policy, "reason", r->trials[i].reason);
         add_text(policy, "weaker", r->trials[i].weaker);
     }

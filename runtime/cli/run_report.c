@@ -27,6 +27,8 @@ static void print_enforcement(FILE *to, const struct hutch_result *result)
     struct hutch_layer_report layer = { .size = sizeof(layer) };
     struct hutch_limit_report limit = { .size = sizeof(limit) };
 
+    if (result->level)
+        fprintf(to, "hutch: level %s\n", result->level);
     for (unsigned i = 0; hutch_result_get_layer(result, i, &layer); i++)
         fprintf(to, "hutch: layer %-16s %s%s%s\n", layer.name, layer.is_active ? "active" : "absent",
                 layer.detail[0] ? ": " : "", layer.detail);

@@ -68,12 +68,18 @@ static int read_readonly_paths(const struct json_node *node, void *context, stru
 
 /* ---- layers ---- */
 
+/* What a sandbox may go without where something around hutch forbids it, and never because a policy says so. */
+static bool is_tried(enum sandbox_layer layer)
+{
+    return layer == LAYER_OWN_PROC || layer == LAYER_HOST_NAME || layer == LAYER_NET_BUFFERS;
+}
+
 /* Without these there is no sandbox, and nothing in sandbox/ would know how to go on: a policy may say "require",
  * which is what they are anyway. net_namespace follows "network". */
 static bool is_core(enum sandbox_layer layer)
 {
     return layer != LAYER_SECCOMP && layer != LAYER_LANDLOCK && layer != LAYER_CGROUP && layer != LAYER_OWN_UID &&
-           layer != LAYER_OWN_INODES;
+           layer != LAYER_OWN_INODES && !is_tried(layer);
 }
 
 static int read_layer(const struct json_node *node, void *context, struct hutch_err *err)
@@ -82,15 +88,17 @@ static int read_layer(const struct json_node *node, void *context, struct hutch_
     struct sandbox_spec *spec = spec_of(context);
 
     for (int i = 0; i < LAYER_COUNT; i++) {
+        enum sandbox_need least = is_core((enum sandbox_layer)i)    ? NEED_REQUIRE
+                                  : is_tried((enum sandbox_layer)i) ? NEED_TRY
+                                                                    : NEED_OFF;
         int need;
 
         if (strcmp(hutch_layer_name((enum sandbox_layer)i), node->key) != 0)
             continue;
-        need = is_core((enum sandbox_layer)i) ? hutch_policy_read_word(node, &words[NEED_REQUIRE], 1, err)
-                                              : hutch_policy_read_word(node, words, ARRAY_SIZE(words), err);
+        need = hutch_policy_read_word(node, &words[least], ARRAY_SIZE(words) - least, err);
         if (need < 0)
             return -1;
-        spec->layers[i] = is_core((enum sandbox_layer)i) ? NEED_REQUIRE : (enum sandbox_need)need;
+        spec->layers[i] = least + (enum sandbox_need)need;
         return 0;
     }
     return hutch_json_refuse(node, err, "unknown layer");

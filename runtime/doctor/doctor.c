@@ -395,8 +395,8 @@ static int follow_trial(struct sandbox *sb, struct hutch_err *err)
     return rc < 0 ? -1 : hutch_err_set(err, 0, "the sandbox's init ended without a word");
 }
 
-/* In a child: the policy's name in, the trial's outcome as a finding out (costs are too short for what is weaker: it
- * travels in fix). */
+/* In a child: the policy's name in, the trial's outcome as a finding out: what is weaker travels in fix, as it may be
+ * long, and the level in costs. */
 static void run_trial(const struct doctor_host *host, const void *arg, struct doctor_finding *ret)
 {
     struct sandbox sb = SANDBOX_INIT;
@@ -408,6 +408,8 @@ static void run_trial(const struct doctor_host *host, const void *arg, struct do
         start_trial(host, &spec, &sb, &err) == 0) {
         rc = follow_trial(&sb, &err);
         list_weaker(&spec, &sb.enforcement, ret->fix, sizeof(ret->fix)); /* of some, init tells when it has tried */
+        hutch_doctor_costs(ret, "%s", hutch_level_name(sb.enforcement.layer_active[LAYER_OWN_PROC] ? LEVEL_FULL
+                                                                                                    : LEVEL_NO_PROC));
         hutch_sandbox_finish(&sb, NULL, &ignored);
     }
     hutch_spec_done(&spec);
@@ -422,4 +424,5 @@ void hutch_doctor_try_policy(struct doctor_host *host, const char *name, struct 
     ret->runs = finding.status == DOCTOR_OK;
     snprintf(ret->reason, sizeof(ret->reason), "%s", ret->runs ? "" : finding.detail);
     snprintf(ret->weaker, sizeof(ret->weaker), "%.507s", ret->runs ? finding.fix : "");
+    snprintf(ret->level, sizeof(ret->level), "%.15s", ret->runs ? finding.costs : "refused");
 }

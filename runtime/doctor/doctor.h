@@ -82,6 +82,7 @@ struct doctor_trial {
     bool runs;
     char reason[508]; /* why it does not; "" when it runs */
     char weaker[508]; /* what a run gets less than asked for; "" when nothing */
+    char level[16];   /* of such a run, as results have it; "refused" when it does not run */
 };
 void hutch_doctor_try_policy(struct doctor_host *host, const char *name, struct doctor_trial *ret);
 

@@ -126,10 +126,39 @@ void hutch_probe_ipc_ns(const struct doctor_host *host, struct doctor_finding *r
 
 void hutch_probe_uts_ns(const struct doctor_host *host, struct doctor_finding *ret)
 {
+    (void)host;
+    hutch_doctor_found(ret, DOCTOR_OK, "can be made");
+}
+
+/* A sandbox goes without where a policy only tries. */
+static void soften(struct doctor_finding *ret)
+{
+    if (ret->status == DOCTOR_MISSING && !ret->is_consequence)
+        ret->status = DOCTOR_DEGRADED;
+}
+
+void hutch_probe_host_name(const struct doctor_host *host, struct doctor_finding *ret)
+{
     if (sethostname("hutch", 5) < 0)
         hutch_doctor_failed(host, ret, errno, "in a new UTS namespace, set the host name");
     else
-        hutch_doctor_found(ret, DOCTOR_OK, "can be made");
+        hutch_doctor_found(ret, DOCTOR_OK, "can be set");
+    soften(ret);
+}
+
+void hutch_probe_net_buffers(const struct doctor_host *host, struct doctor_finding *ret)
+{
+    struct denial_cause cause;
+    struct hutch_err err;
+
+    if (hutch_netns_bound_buffers(&err) < 0) {
+        hutch_doctor_failed(host, ret, err.errnum, "in a new network namespace, write /proc/sys/net/ipv4/tcp_rmem");
+        hutch_denial_explain_proc(&host->facts, "/proc/sys", &cause);
+        hutch_doctor_fix(ret, "%s", cause.fix);
+    } else {
+        hutch_doctor_found(ret, DOCTOR_OK, "can be bounded");
+    }
+    soften(ret);
 }
 
 void hutch_probe_cgroup_ns(const struct doctor_host *host, struct doctor_finding *ret)

@@ -117,7 +117,7 @@ void hutch_probe_fresh_proc(const struct doctor_host *host, struct doctor_findin
     }
     list_covered(covered, sizeof(covered));
     hutch_denial_explain_proc(&host->facts, covered, &cause);
-    hutch_doctor_found(ret, DOCTOR_MISSING, "%s", cause.why);
+    hutch_doctor_found(ret, DOCTOR_DEGRADED, "%s", cause.why); /* the level no_proc */
     hutch_doctor_fix(ret, "%s", cause.fix);
 }
 

@@ -11,7 +11,8 @@
 
 /* runtime/doctor/kernel.c: namespaces, filters, calls */
 doctor_probe_fn hutch_probe_identity, hutch_probe_user_ns, hutch_probe_id_maps, hutch_probe_pid_ns, hutch_probe_net_ns,
-    hutch_probe_ipc_ns, hutch_probe_uts_ns, hutch_probe_cgroup_ns, hutch_probe_capabilities, hutch_probe_no_new_privs,
+    hutch_probe_ipc_ns, hutch_probe_uts_ns, hutch_probe_host_name, hutch_probe_net_buffers, hutch_probe_cgroup_ns,
+    hutch_probe_capabilities, hutch_probe_no_new_privs,
     hutch_probe_seccomp, hutch_probe_landlock, hutch_probe_clone3, hutch_probe_pidfd, hutch_probe_close_range,
     hutch_probe_openat2;
 

@@ -227,6 +227,13 @@ static void add_limits(struct text_buffer *t, const struct run_result *r)
     hutch_text_add_string(t, "}");
 }
 
+const char *hutch_result_level(const struct run_result *r)
+{
+    if (!r->layers[LAYER_USER_NS].is_active)
+        return NULL;
+    return hutch_level_name(r->layers[LAYER_OWN_PROC].is_active ? LEVEL_FULL : LEVEL_NO_PROC);
+}
+
 static void add_layers(struct text_buffer *t, const struct run_result *r)
 {
     hutch_text_add_string(t, ",\"layers\":{");
@@ -260,6 +267,8 @@ int hutch_result_json(const struct run_result *r, char **ret_json, size_t *ret_l
     add_timings(&t, r);
     add_usage(&t, r);
     add_limits(&t, r);
+    hutch_text_add_string(&t, ",\"level\":");
+    add_string(&t, hutch_result_level(r));
     add_layers(&t, r);
     hutch_text_add_string(&t, "}");
     json = hutch_text_take(&t, ret_len);
@@ -298,6 +307,7 @@ void hutch_result_publish(const struct run_result *r, struct hutch_run_details *
         .pids_peak = r->pids_peak,
         .internal = details,
         .cpu_at_least = r->is_cpu_lower_bound,
+        .level = hutch_result_level(r),
         .hutch_failed = r->has_hutch_failed,
         .value_json = r->value,
     };

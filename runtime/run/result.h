@@ -55,6 +55,9 @@ struct run_result {
     struct run_layer_report layers[LAYER_COUNT];
 };
 
+/* What the sandbox was, by its layers; NULL where none was made. */
+const char *hutch_result_level(const struct run_result *r);
+
 /* An empty result: ok, no exit code, usage unknown. */
 void hutch_result_init(struct run_result *r);
 void hutch_result_done(struct run_result *r);

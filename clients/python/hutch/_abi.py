@@ -81,7 +81,8 @@ class Result(Structure):
                     c_uint64, "cpu_user_ms", "cpu_system_ms", "memory_peak_bytes", "pids_peak") + [
                 ("was_prepared", c_int), ("restarts", c_int), ("zygote", c_char_p), ("internal", c_void_p),
                 ("cell", POINTER(CellResult)), ("cpu_at_least", c_int), ("hutch_failed", c_int),
-                ("fetched", c_void_p), ("n_fetched", c_size_t), ("value_json", c_char_p)]
+                ("fetched", c_void_p), ("n_fetched", c_size_t), ("value_json", c_char_p),
+                ("level", c_char_p)]
 
 
 class LimitReport(Structure):

@@ -150,7 +150,8 @@ static void test_default(void **state)
             fail_msg("limit %s is %" PRIu64, hutch_limit_name((enum sandbox_limit)i), spec.limits[i]);
     for (int i = 0; i < LAYER_COUNT; i++) {
         bool is_tried = i == LAYER_LANDLOCK || i == LAYER_CGROUP || i == LAYER_OWN_UID ||
-                        i == LAYER_OWN_INODES;
+                        i == LAYER_OWN_INODES || i == LAYER_OWN_PROC || i == LAYER_HOST_NAME ||
+                        i == LAYER_NET_BUFFERS;
         enum sandbox_need want = is_tried ? NEED_TRY : NEED_REQUIRE;
 
         if (spec.layers[i] != want)
@@ -211,7 +212,8 @@ static void test_trusted_keeps_the_isolation(void **state)
     assert_int_equal(spec.network, NETWORK_HOST);
     for (int i = 0; i < LAYER_COUNT; i++) {
         bool is_tried = i == LAYER_LANDLOCK || i == LAYER_CGROUP || i == LAYER_OWN_UID ||
-                        i == LAYER_OWN_INODES;
+                        i == LAYER_OWN_INODES || i == LAYER_OWN_PROC || i == LAYER_HOST_NAME ||
+                        i == LAYER_NET_BUFFERS;
         enum sandbox_need want = i == LAYER_NET_NS ? NEED_OFF : is_tried ? NEED_TRY : NEED_REQUIRE;
 
         if (spec.layers[i] != want)
@@ -385,13 +387,14 @@ static void test_refusals(void **state)
                                                "mount_namespace, pid_namespace, net_namespace, "
                                                "ipc_namespace, uts_namespace, cgroup_namespace, readonly_root, "
                                                "no_capabilities, no_new_privs, seccomp, landlock, cgroup, own_uid, "
-                                               "own_inodes" },
+                                               "own_inodes, own_proc, host_name, network_buffers" },
         { HEAD ",'layers':{'landlock':'yes'}}",
           "at $.layers.landlock: expected \"off\", \"try\" or \"require\", got \"yes\"" },
         { HEAD ",'layers':{'landlock':null}}",
           "at $.layers.landlock: expected \"off\", \"try\" or \"require\", got null" },
         { HEAD ",'layers':{'user_namespace':'off'}}", "at $.layers.user_namespace: expected \"require\", got \"off\"" },
         { HEAD ",'layers':{'no_new_privs':'try'}}", "at $.layers.no_new_privs: expected \"require\", got \"try\"" },
+        { HEAD ",'layers':{'own_proc':'off'}}", "at $.layers.own_proc: expected \"try\" or \"require\", got \"off\"" },
         { HEAD ",'layers':{'net_namespace':'off'}}", "at $.layers.net_namespace: expected \"require\", got \"off\"" },
         { HEAD ",'limits':{'pids':'many'}}",
           "at $.limits.pids: expected a whole number 1..4194304, or null, got \"many\"" },
