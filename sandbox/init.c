@@ -589,7 +589,8 @@ _Noreturn void hutch_init_main(const struct init_job *given)
         hutch_procs_use_outer(job.sources.outer_proc_fd);
     know_limits(&job, &sampling);
     if (job.counts_shared && job.spec->network == NETWORK_NONE)
-        hutch_sample_count_sockets(hutch_sockets_open()); /* without: they are not counted */
+        hutch_sample_count_sockets(hutch_sockets_open(), /* without: they are not counted */
+                                   job.waived.buffers_errnum ? 1 : SOCKETS_FEW);
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_SETMASK, &chld, NULL);

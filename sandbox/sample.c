@@ -110,6 +110,7 @@ static void watch_process(pid_t pid)
 
 static struct cpu_ledger ledger;
 static int sockets_fd = -1;
+static uint64_t few_sockets;
 static bool has_ignored; /* a process of the last sample ignores SIGCHLD */
 static uint64_t lost_before; /* of the ledger, when it was last asked for */
 
@@ -552,9 +553,10 @@ static void look(struct sampler *s)
     s->sum->is_cpu_lower_bound = ledger.is_lower_bound || has_ignored;
 }
 
-void hutch_sample_count_sockets(int fd)
+void hutch_sample_count_sockets(int fd, uint64_t few)
 {
     sockets_fd = fd;
+    few_sockets = few;
 }
 
 static uint64_t sockets_memory(void)
@@ -570,7 +572,7 @@ static uint64_t sockets_memory(void)
     is_known = procs.fd >= 0 && read_text(procs.fd, "net", "sockstat", buf, sizeof(buf)) == 0 &&
                sscanf(buf, "sockets: used %" SCNu64, &n_used) == 1;
     hutch_procs_close(&procs);
-    return is_known ? hutch_sockets_memory(sockets_fd, n_used) : 0;
+    return is_known ? hutch_sockets_memory(sockets_fd, n_used, few_sockets) : 0;
 }
 
 static void take_once(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder, struct init_sample *sum)

@@ -19,8 +19,9 @@ struct init_sample;
 void hutch_sample_take(dev_t data_dev, bool counts_shared, uint64_t memory_limit, pid_t holder,
                        struct init_sample *ret);
 
-/* Samples that count shared memory count the buffers of sockets, too. @fd: of hutch_sockets_open(), or -1. */
-void hutch_sample_count_sockets(int fd);
+/* Samples that count shared memory count the buffers of sockets, too. @fd: of hutch_sockets_open(), or -1. @few: as of
+ * hutch_sockets_memory(). */
+void hutch_sample_count_sockets(int fd, uint64_t few);
 
 /* Cheaper than a sample, for short intervals. Fills in ->cpu_ms and ->is_cpu_lower_bound, and with @wants_memory
  * ->memory_bytes: an upper bound, as what several processes share counts for each, but without objects that none has

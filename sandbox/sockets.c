@@ -48,12 +48,20 @@ static uint64_t count_local(const struct nlmsghdr *header)
     return bytes;
 }
 
+/* What TCP has still to send is in its queue, of which what is on its way are copies that share the data; UDP has no
+ * queue. */
 static uint64_t count_inet(const struct nlmsghdr *header)
 {
     const uint32_t *memory = find_attribute(header, sizeof(struct inet_diag_msg), INET_DIAG_SKMEMINFO,
                                             (SK_MEMINFO_WMEM_QUEUED + 1) * sizeof(*memory));
 
-    return memory ? (uint64_t)memory[SK_MEMINFO_RMEM_ALLOC] + memory[SK_MEMINFO_WMEM_ALLOC] : 0;
+    uint64_t sent;
+
+    if (!memory)
+        return 0;
+    sent = memory[SK_MEMINFO_WMEM_QUEUED] > memory[SK_MEMINFO_WMEM_ALLOC] ? memory[SK_MEMINFO_WMEM_QUEUED]
+                                                                           : memory[SK_MEMINFO_WMEM_ALLOC];
+    return memory[SK_MEMINFO_RMEM_ALLOC] + sent;
 }
 
 /* Nothing where the kernel has no such table. */
@@ -103,11 +111,11 @@ int hutch_sockets_open(void)
     return hutch_fd_take(&fd);
 }
 
-uint64_t hutch_sockets_memory(int fd, uint64_t n_used)
+uint64_t hutch_sockets_memory(int fd, uint64_t n_used, uint64_t few)
 {
     uint64_t bytes = n_used * SOCKET_BYTES;
 
-    if (fd < 0 || n_used < SOCKETS_FEW)
+    if (fd < 0 || n_used < few)
         return bytes;
     return bytes + ask(fd, AF_UNIX, 0) + ask(fd, AF_INET, IPPROTO_TCP) + ask(fd, AF_INET, IPPROTO_UDP) +
            ask(fd, AF_INET6, IPPROTO_TCP) + ask(fd, AF_INET6, IPPROTO_UDP);

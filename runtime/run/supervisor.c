@@ -173,7 +173,7 @@ static void hear_init(struct supervisor *s)
         s->is_init_gone = true;
         return;
     }
-    if (msg.kind == INIT_STARTED || msg.kind == INIT_EXEC_FAILED)
+    if (msg.kind == INIT_STARTED || msg.kind == INIT_EXEC_FAILED || msg.kind == INIT_SETUP_FAILED)
         note_layers(s, &s->sandbox->enforcement); /* init has told what it could have */
     switch (msg.kind) {
     case INIT_SETUP_FAILED:

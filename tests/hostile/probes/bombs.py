@@ -443,7 +443,8 @@ def memory_of_a_dead_leader():
     syscall("exit", 0)
 
 
-@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True)
+# Without bounds they are counted, and end the run at its limit: tests/e2e/test_containers.py.
+@probe(why_no_control=OUTSIDE, verdicts=DEATHS, silent=True, layer="network_buffers")
 def tcp_buffers():
     """Buffers of TCP are counted for the whole host, whichever network namespace they are in."""
     server = socket.create_server(("127.0.0.1", 0), backlog=256)

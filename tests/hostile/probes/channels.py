@@ -109,7 +109,7 @@ def environment_names_the_caller():
     raise Blocked("none of them is set")
 
 
-@probe(why_no_control="the host's name is no secret on the host")
+@probe(why_no_control="the host's name is no secret on the host", layer="host_name")
 def hostname_is_the_hosts():
     """The machine's name tells whose it is."""
     if os.uname().nodename == host.hostname:

@@ -50,11 +50,12 @@ class Probe:
     leaves    names that may stay in /mnt/data
     options   further options for ``hutch run``
     warm      it attacks what only a worker of an engine has: not for the cold path
+    layer     the layer of the result that keeps this from the code, where a sandbox may be without it
     counted   only the kernel's own count of memory, by a cgroup, sees it; docs/security.md says so of the fallback
     """
 
     def __init__(self, function, family, control, why_no_control, verdicts, silent, leaves, options, refused,
-                 counted, warm):
+                 counted, warm, layer):
         self.function = function
         self.name = function.__name__
         self.family = family
@@ -67,6 +68,7 @@ class Probe:
         self.options = options
         self.refused = refused
         self.counted = counted
+        self.layer = layer
         self.warm = warm
 
 
@@ -74,7 +76,7 @@ PROBES = {}
 
 
 def probe(control=None, why_no_control=None, verdicts=("ok",), silent=False, leaves=(), options=(),
-          refused=REFUSALS, counted=False, warm=False):
+          refused=REFUSALS, counted=False, warm=False, layer=None):
     """Registers the function below as a probe. The family is the name of its module."""
 
     def register(function):
@@ -85,7 +87,7 @@ def probe(control=None, why_no_control=None, verdicts=("ok",), silent=False, lea
         if control is None and not why_no_control:
             raise ValueError("probe without a control run, and without the reason: " + function.__name__)
         PROBES[function.__name__] = Probe(function, function.__module__, control, why_no_control, verdicts,
-                                          silent, leaves, options, refused, counted, warm)
+                                          silent, leaves, options, refused, counted, warm, layer)
         return function
 
     return register
@@ -236,6 +238,8 @@ def run(name):
         # By number: EOPNOTSUPP and ENOTSUP are one, and errorcode knows only one name.
         if error.errno in [getattr(errno, name) for name in entry.refused]:
             return "BLOCKED %s" % code
+        if error.errno == errno.ENOENT and not os.path.exists("/proc/self"):
+            return "BLOCKED there is no process in /proc"  # the level no_proc
         return "BROKEN unexpected %s: %s" % (code, traceback.format_exc().replace("\n", " | "))
     except BaseException:  # SystemExit too: a probe has no business ending by itself
         return "BROKEN " + traceback.format_exc().replace("\n", " | ")

@@ -1,0 +1,294 @@
+"""hutch inside containers of Debian's podman, rootless and without a daemon: which level a run has there, what each layer says,
+and that the limits hold where nothing of /proc is seen inside. The container has this machine's /usr, and nothing else of it but
+the tree, the store and the tests' data."""
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tarfile
+import tempfile
+
+import pytest
+
+import support
+
+PROFILE = "/usr/share/containers/seccomp.json"
+NEW_NAMESPACES = 0x7E020000  # CLONE_NEW*, clone(2), as Docker's filter has them
+
+FULL = ("own_proc", "host_name", "network_buffers")
+
+pytestmark = pytest.mark.skipif(os.geteuid() == 0, reason="rootless containers: an ordinary user's lane has them")
+
+
+def tiny_image(path):
+    """A root file system of directories and links, over which this machine's /usr is mounted."""
+    with tarfile.open(path, "w") as tar:
+        for name in ("dev", "etc", "mnt", "proc", "root", "run", "sys", "tmp", "usr", "var", "home"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
+            tar.addfile(entry)
+        for name in ("bin", "sbin", "lib", "lib64"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, "usr/" + name
+            tar.addfile(entry)
+        for name, text in (("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"), ("etc/group", "root:x:0:\n")):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(text), 0o644
+            tar.addfile(entry, io.BytesIO(text.encode()))
+
+
+def without_user_namespaces(path):
+    """podman's filter with Docker's rule: no process of the container makes namespaces."""
+    with open(PROFILE, encoding="utf-8") as file:
+        profile = json.load(file)
+    for rule in profile["syscalls"]:
+        rule["names"] = [name for name in rule["names"] if name not in ("clone", "clone3", "unshare", "setns")]
+    profile["syscalls"] = [rule for rule in profile["syscalls"] if rule["names"]]
+    profile["syscalls"].append({"names": ["clone"], "action": "SCMP_ACT_ALLOW",
+                                "args": [{"index": 0, "value": NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}]})
+    profile["syscalls"].append({"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38})
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(profile, file)
+
+
+class Podman:
+    """Storage and runtime directory of its own, so that nothing is left behind."""
+
+    def __init__(self):
+        self.place = tempfile.mkdtemp(prefix="hutch-podman-", dir="/tmp")  # conmon's sockets take no long path
+        os.mkdir(os.path.join(self.place, "run"), 0o700)
+        settings = os.path.join(self.place, "containers.conf")
+        with open(settings, "w", encoding="ascii") as file:
+            file.write('[engine]\ncgroup_manager = "cgroupfs"\nruntime = "runc"\nevents_logger = "none"\n')
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": os.path.join(self.place, "run"), "CONTAINERS_CONF": settings}
+        self.words = ["podman", "--root", os.path.join(self.place, "storage"), "--runroot", os.path.join(self.place, "runroot"),
+                      "--storage-driver", "vfs"]
+        tar = os.path.join(self.place, "tiny.tar")
+        tiny_image(tar)
+        done = self.podman("import", tar, "tiny")
+        assert done.returncode == 0, done.stderr
+
+    def podman(self, *words, seconds=120):
+        return subprocess.run([*self.words, *words], env=self.environment, capture_output=True, text=True, timeout=seconds, check=False)
+
+    def run(self, options, *words, seconds=120):
+        store = os.environ.get("HUTCH_HOME") or os.path.join(os.environ["HOME"], ".local/share/hutch")
+        mounts = {"/usr": "/usr", support.TREE: support.TREE, os.path.dirname(support.HUTCH): os.path.dirname(support.HUTCH)}
+        data = os.environ.get("HUTCH_TEST_DATA")
+        if data and os.path.isdir(data):
+            mounts[data] = data
+        found = ["run", "--rm", "--network", "none", "--workdir", "/tmp", "-v", store + ":/store", "-e", "HUTCH_HOME=/store",
+                 "-e", "HUTCH_BIN=" + support.HUTCH, "-e", "PYTHONDONTWRITEBYTECODE=1", "-v", self.place + "/files:/files"]
+        if os.path.isdir("/etc/alternatives"):
+            mounts["/etc/alternatives"] = "/etc/alternatives"
+        for source, target in mounts.items():
+            found += ["-v", "%s:%s:ro" % (source, target)]
+        return self.podman(*found, *options, "tiny", *words, seconds=seconds)
+
+    def hutch(self, options, *words):
+        """The result of a run inside."""
+        done = self.run(options, support.HUTCH, "run", "--image", support.IMAGE, "--json", *words)
+        assert done.stdout.startswith("{"), (done.returncode, done.stdout[:500], done.stderr[:2000])
+        result = json.loads(done.stdout)
+        support.check_result(result)
+        return result
+
+    def file(self, name, text):
+        os.makedirs(self.place + "/files", exist_ok=True)
+        with open(os.path.join(self.place, "files", name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return "/files/" + name
+
+    def close(self):
+        # What a first rootless command leaves to hold its namespaces.
+        try:
+            with open(os.path.join(self.place, "run/libpod/tmp/pause.pid"), encoding="ascii") as file:
+                pause = int(file.read())
+        except (OSError, ValueError):
+            pause = None
+        self.podman("unshare", "rm", "-rf", os.path.join(self.place, "storage"), os.path.join(self.place, "runroot"))
+        if pause:
+            os.kill(pause, signal.SIGTERM)
+        shutil.rmtree(self.place, ignore_errors=True)
+        assert not os.path.exists(self.place)
+
+
+@pytest.fixture(scope="module")
+def podman():
+    if not shutil.which("podman") or not shutil.which("runc"):
+        pytest.skip("podman, or runc, is not installed (apt-get install podman runc)")
+    made = Podman()
+    made.file("empty.py", "")
+    done = made.run([], "true")
+    if done.returncode:
+        made.close()
+        pytest.skip("podman starts no container here: " + done.stderr.strip()[-300:])
+    yield made
+    made.close()
+
+
+def as_caller():
+    return ["--userns", "keep-id", "--cap-drop", "all", "--security-opt", "no-new-privileges"]
+
+
+SETTINGS = {  # options -> the level, and what of FULL is there
+    "default": ([], "no_proc", set()),
+    "nothing_allowed": (as_caller(), "no_proc", set()),
+    "unmasked": (["--security-opt", "unmask=ALL"], "full", {"own_proc", "network_buffers"}),
+    "unconfined": (["--security-opt", "seccomp=unconfined"], "no_proc", {"host_name"}),
+    "both": (["--security-opt", "unmask=ALL", "--security-opt", "seccomp=unconfined"], "full", set(FULL)),
+    "privileged": (["--privileged"], "full", set(FULL)),
+}
+ALWAYS = {"user_namespace", "mount_namespace", "pid_namespace", "net_namespace", "ipc_namespace", "uts_namespace", "cgroup_namespace",
+          "readonly_root", "no_capabilities", "no_new_privs", "seccomp"}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_level(podman, name):
+    options, level, there = SETTINGS[name]
+    result = podman.hutch(options, "-c", "import os; print(os.uname().nodename, os.getuid())")
+    assert (result["verdict"], result["level"]) == ("ok", level), result["message"]
+    active = {layer for layer, state in result["layers"].items() if state["active"]}
+    assert ALWAYS <= active, ALWAYS - active
+    assert active & set(FULL) == there
+    assert all(result["layers"][layer]["detail"] for layer in FULL if layer not in there), result["layers"]
+    host, uid = result["stdout"].split()
+    assert uid == "1000" and (host == "hutch") == ("host_name" in there)
+
+
+def test_without_user_namespaces(podman):
+    """Docker's default: refused, with the reason. No layer is called active that was not made."""
+    profile = os.path.join(podman.place, "no-namespaces.json")
+    without_user_namespaces(profile)
+    options = ["--security-opt", "seccomp=" + profile]
+    result = podman.hutch(options, "-c", "print(1)")
+    assert (result["verdict"], result["level"], result["stdout"]) == ("setup_failed", None, "")
+    assert "namespaces" in result["message"], result["message"]
+    assert not any(layer["active"] for layer in result["layers"].values())
+    report = json.loads(podman.run(options, support.HUTCH, "doctor", "--json").stdout)
+    assert report["policies"]["default"]["level"] == "refused" and report["policies"]["default"]["reason"]
+    assert {check["name"]: check for check in report["checks"]}["user_namespace"]["fix"]
+
+
+def test_root_that_cannot_be_mapped(podman):
+    """uid 0 of a container without capabilities: the kernel maps it for nobody, and the sentence says what to do."""
+    result = podman.hutch(["--cap-drop", "all"], "-c", "print(1)")
+    assert result["verdict"] == "setup_failed" and "CAP_SETFCAP" in result["message"] and "keep-id" in result["message"], result
+
+
+def test_strict_refuses(podman):
+    result = podman.hutch([], "--policy", "strict", "-c", "print(1)")
+    assert result["verdict"] == "setup_failed" and result["stdout"] == ""
+    path = podman.file("strict.json", json.dumps({"schema": 1, "extends": "default", "layers": {"own_proc": "require"}}))
+    result = podman.hutch([], "--policy", path, "-c", "print(1)")
+    assert result["verdict"] == "setup_failed" and "own_proc" in result["message"] and "partly covered" in result["message"], result
+    # What stood by then is told, and nothing that did not.
+    active = {layer for layer, state in result["layers"].items() if state["active"]}
+    assert "user_namespace" in active and not active & {"readonly_root", "own_proc", "seccomp", "no_capabilities", "landlock"}, active
+
+
+def test_doctor_says_the_level(podman):
+    report = json.loads(podman.run([], support.HUTCH, "doctor", "--json").stdout)
+    assert report["policies"]["default"]["runs"] and report["policies"]["default"]["level"] == "no_proc"
+    checks = {check["name"]: check for check in report["checks"]}
+    for name in ("fresh_proc", "host_name", "network_buffers"):
+        assert checks[name]["status"] == "degraded" and checks[name]["costs"] and "podman" in checks[name]["fix"], checks[name]
+
+
+def test_proc_is_a_few_files(podman):
+    """None of the container's procfs is inside, and nothing there can be written."""
+    seen = podman.hutch([], "-c", """
+import os
+names = sorted(os.listdir("/proc"))
+print(names)
+print([line.split()[2] for line in []], os.statvfs("/proc").f_flag & os.ST_RDONLY)
+try: open("/proc/new", "w")
+except OSError as error: print(error.errno)
+try: os.readlink("/proc/self/exe")
+except OSError as error: print(error.errno)
+for path in ("cpuinfo", "stat", "filesystems", "sys/kernel/osrelease"): assert open("/proc/" + path).read()
+print(open("/proc/meminfo").readline().split()[1])
+import ctypes
+class Statfs(ctypes.Structure): _fields_ = [("type", ctypes.c_long), ("rest", ctypes.c_long * 14)]
+found = Statfs(); ctypes.CDLL(None).statfs(b"/proc", ctypes.byref(found)); print(hex(found.type))
+""")
+    assert seen["verdict"] == "ok", seen
+    lines = seen["stdout"].splitlines()
+    assert not re.search(r"'\d+'|self|mounts|net'", lines[0]), lines[0]
+    assert lines[1] == "[] 1" and lines[2] in ("13", "30") and lines[3] == "2"
+    assert lines[4] == str(512 << 10), "the sandbox's memory limit"
+    assert lines[5] == "0x1021994", "a tmpfs"
+
+
+def test_children_are_counted(podman):
+    path = podman.file("children.py", """
+import os, time
+made = 0
+try:
+    for i in range(200):
+        if os.fork() == 0:
+            time.sleep(60); os._exit(0)
+        made += 1
+except OSError as error: print(error.errno)
+time.sleep(1)
+print(made)
+""")
+    result = podman.hutch([], path)
+    assert result["stdout"].split() == ["11", "63"], result
+    assert result["usage"]["pids_peak"] == 64, "seen by init although nothing in /proc shows them inside"
+
+
+@pytest.mark.parametrize("how", ["one process", "four processes", "shared memory", "sockets"])
+def test_memory_is_counted(podman, how):
+    programs = {
+        "one process": "kept = []\nwhile len(kept) < 1024: kept.append(b'x' * (1 << 20))",
+        "four processes": "import os, time\nfor i in range(4):\n    if os.fork() == 0:\n        kept = b'x' * (300 << 20); time.sleep(60)\n"
+                          "time.sleep(60)",
+        "shared memory": "import mmap, time\nm = mmap.mmap(-1, 1 << 30)\nfor at in range(0, 1 << 30, 4096): m[at] = 1\ntime.sleep(60)",
+        "sockets": """
+import socket, time
+listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+kept, queued = [], 0
+try:
+    while len(kept) < 230:
+        one = socket.create_connection(listener.getsockname())
+        kept += [one, listener.accept()[0]]
+        one.setblocking(False)
+        try:
+            while True: one.send(bytes(65536))
+        except BlockingIOError: pass
+except OSError: pass
+time.sleep(60)
+"""}
+    path = podman.file("memory.py", programs[how] + "\nprint('survived')\n")
+    words = ["--memory", "128M"] if how == "sockets" else []
+    result = podman.hutch([], *words, path)
+    assert "survived" not in result["stdout"], result
+    # A single process is refused the memory by its rlimit, and Python ends with its own word.
+    assert result["verdict"] == "out_of_memory" or (how == "one process" and result["error"]["name"] == "MemoryError"), result
+    assert "supervisor" in result["limits"]["memory"]["enforced_by"]
+
+
+def test_cpu_time_is_counted(podman):
+    path = podman.file("cpu.py", "import os\nfor i in range(2):\n    if os.fork() == 0:\n        while True: pass\nos.wait()")
+    result = podman.hutch([], "--cpu-time", "1s", path)
+    assert result["verdict"] == "cpu_time" and result["usage"]["cpu_user_ms"] + result["usage"]["cpu_system_ms"] >= 900, result
+
+
+def test_the_engine_says_what_it_lacks(podman):
+    done = podman.run([], support.HUTCH, "run", "--image", support.IMAGE, "--warm", "-c", "print(1)")
+    assert done.returncode == 125 and done.stdout == "" and "partly covered" in done.stderr, (done.returncode, done.stderr)
+
+
+def test_hostile_suite(podman):
+    """All probes of the cold path, in a container with default options."""
+    done = podman.run([], "/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "-q", "--rootdir", support.TREE,
+                      os.path.join(support.TREE, "tests/hostile/test_hostile.py"), "-k", "test_probe", seconds=900)
+    summary = re.search(r"(?:(\d+) failed, )?(\d+) passed(?:, (\d+) skipped)?", done.stdout)
+    assert summary, done.stdout[-2000:] + done.stderr[-2000:]
+    print("hostile suite at the level no_proc: %s" % summary.group(0))
+    assert not summary.group(1) and done.returncode == 0, done.stdout[-4000:]
+    assert int(summary.group(2)) >= 350, summary.group(0)
