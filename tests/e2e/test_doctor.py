@@ -39,7 +39,8 @@ def check_report(report):
         assert (check["costs"] is None, check["fix"] is None) == (is_fine, is_fine), check
     assert list(report["policies"]) == ["default", "strict"]
     for policy in report["policies"].values():
-        assert list(policy) == ["runs", "reason", "weaker"]
+        assert list(policy) == ["runs", "level", "reason", "weaker"]
+        assert policy["level"] in (("full", "no_proc") if policy["runs"] else ("refused",))
         assert policy["runs"] == (policy["reason"] is None), policy
         assert policy["runs"] or policy["weaker"] is None
     for image in report["images"]:
@@ -209,9 +210,11 @@ def test_limit_further_out():
 
 
 def test_masked_proc():
-    checks, report = doctor(*in_userns("mount -t tmpfs none /proc/sys", True), expect=2)
-    refusal(checks, "fresh_proc", "partly covered (/proc/sys)")
-    assert "partly covered" in report["policies"]["default"]["reason"]
+    """The level no_proc: default takes it, strict does not."""
+    checks, report = doctor(*in_userns("mount -t tmpfs none /proc/sys", True), expect=1)
+    assert checks["fresh_proc"]["status"] == "degraded" and "partly covered (/proc/sys)" in checks["fresh_proc"]["detail"]
+    assert report["policies"]["default"]["level"] == "no_proc" and "own_proc" in report["policies"]["default"]["weaker"]
+    assert report["policies"]["strict"]["level"] == "refused"
     assert checks["mount_api"]["status"] == "ok"
 
 
