@@ -14,8 +14,7 @@ struct dents {
 /* From the first name on. */
 void hutch_dents_begin(struct dents *dents, int fd);
 
-/* The next name, which stays until the next call; NULL: there is no more. Neither "." nor "..", and no other that begins
- * with a dot. */
+/* The next name, which stays until the next call; NULL: there is no more. Names that begin with a dot are left out. */
 const char *hutch_dents_next(struct dents *dents);
 
 #endif

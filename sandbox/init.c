@@ -49,9 +49,9 @@ static const struct init_step build_steps[] = {
     { "tie init to the supervisor",     hutch_step_die_with_supervisor, 0 },
     { "wait for the id maps",           hutch_step_wait_for_maps, 0 },
     { "forget the command line",        hutch_step_forget_command_line, 0 }, /* while the host's proc is in sight */
-    { "leave the caller's session",     hutch_step_start_session, 0 },    /* and with it the scheduling group */
+    { "leave the caller's session",     hutch_step_start_session, 0 }, /* and with it the scheduling group */
     { "shed the caller's scheduling",   hutch_step_shed_scheduling, 0 },
-    { "take on the sandbox's identity", hutch_step_enter_identity, 0 },   /* before anything is made with its uid */
+    { "take on the sandbox's identity", hutch_step_enter_identity, 0 }, /* before anything is made with its uid */
     /* When init is in its group: the root. */
     { "enter a cgroup namespace",       hutch_step_enter_cgroup_ns, LAYER(CGROUP_NS) },
     /* While proc/sys can be written. */
@@ -63,9 +63,9 @@ static const struct init_step build_steps[] = {
     { "find the data directory",        hutch_step_find_data, 0 },
     { "name the host",                  hutch_step_name_host, LAYER(HOST_NAME) },
     { "bring up the network",           hutch_step_raise_loopback, 0 },
-    { "close inherited descriptors",    hutch_step_close_inherited, 0 },  /* after the mounts: descriptors hold them */
-    { "make the Landlock ruleset",      hutch_step_make_ruleset, 0 },     /* of the finished tree; for the worker only */
-    { "take the system call filter",    hutch_step_take_seccomp, 0 },     /* compiled meanwhile; likewise */
+    { "close inherited descriptors",    hutch_step_close_inherited, 0 }, /* after the mounts: descriptors hold them */
+    { "make the Landlock ruleset",      hutch_step_make_ruleset, 0 }, /* of the finished tree; for the worker only */
+    { "take the system call filter",    hutch_step_take_seccomp, 0 }, /* compiled meanwhile; likewise */
 };
 
 /* Before any foreign code runs: a waiting init takes them when it is given its worker, and says so. */
@@ -73,7 +73,7 @@ static const struct init_step lock_steps[] = {
     /* The last step that needed one is done. */
     { "drop capabilities",              hutch_step_drop_caps, LAYER(CAPABILITIES) },
     { "set no_new_privs",               hutch_step_set_no_new_privs, LAYER(NO_NEW_PRIVS) },
-    { "shield init from the worker",    hutch_step_shield_self, 0 },      /* late: changed ids and capabilities reset it */
+    { "shield init from the worker",    hutch_step_shield_self, 0 }, /* late: changed ids and capabilities reset it */
 };
 
 /* The last, when no process is left to be made: a child would inherit it. */

@@ -160,8 +160,8 @@ int hutch_step_shed_scheduling(struct init_job *job, struct hutch_err *err)
     return 0;
 }
 
-/* A step has failed with @err. Where that is a refusal by what is around hutch, as a container's filter or its read-only
- * /proc/sys, and the policy only tries, the sandbox goes without, and says so. */
+/* A step has failed with @err. Where that is a refusal by what is around hutch, as a container's filter or its
+ * read-only /proc/sys, and the policy only tries, the sandbox goes without, and says so. */
 static int waive(const struct init_job *job, enum sandbox_layer layer, int32_t *ret_errnum, struct hutch_err *err)
 {
     bool is_refused = err->errnum == EPERM || err->errnum == EACCES || err->errnum == EROFS;

@@ -127,8 +127,9 @@ int hutch_userns_plan(struct id_plan *ret, struct hutch_err *err)
         /* user_namespaces(7): to map uid 0 of the namespace around takes it, since Linux 5.12. */
         if (plan.host_uid == 0 && !hutch_caps_has_effective(CAP_SETFCAP))
             return hutch_err_set(err, EPERM,
-                                 "uid 0 of this container cannot be mapped into a sandbox without CAP_SETFCAP: start the "
-                                 "container with --cap-add SETFCAP, or as another user (podman run --userns keep-id)");
+                                 "uid 0 of this container cannot be mapped into a sandbox without CAP_SETFCAP: start "
+                                 "the container with --cap-add SETFCAP, or as another user (podman run --userns "
+                                 "keep-id)");
     } else if (plan.host_uid == 0 || plan.host_gid == 0) {
         struct id_range range;
         unsigned ignored;
