@@ -204,9 +204,9 @@ static bool has_memory(int proc_fd, const char *pid)
 }
 
 /* Whether its memory is that of a process which was counted. @path: its directory, or that of a thread that lives, as
- * one that has ended has no memory, and nothing is the same as nothing. A child of vfork(2) has its parent's memory until
- * it executes a program, and the shares of both show all of it: half of the limit would be too much for a program that
- * starts others, and for a checkpoint. kcmp(2) compares the objects, so that equal numbers deceive nobody. */
+ * one that has ended has no memory, and nothing is the same as nothing. A child of vfork(2) has its parent's memory
+ * until it executes a program, and the shares of both show all of it: half of the limit would be too much for a program
+ * that starts others, and for a checkpoint. kcmp(2) compares the objects, so that equal numbers deceive nobody. */
 static bool is_counted(const struct procs *procs, const char *path)
 {
     pid_t tid = hutch_procs_number(procs, path);
